@@ -1,0 +1,86 @@
+//! A region in this process's address space, built so that no offset can leave it.
+//!
+//! Each mapping sits at the start of [`SPAN`] bytes of reserved, inaccessible address space: every 32-bit offset plus
+//! every 32-bit length stays inside the reservation. An access beyond the region's bytes faults instead of
+//! reaching other memory, without a check in the hot path (the way WebAssembly engines bound their memories).
+
+use std::ffi::c_void;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+
+/// Address space that one mapping reserves: any `u32` offset plus any `u32` length, plus a line.
+const SPAN: usize = (2 << 32) + (64 << 10);
+
+/// Memory mapped from a file descriptor; unmapped when dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    base: NonNull<u8>,
+    size: u32,
+}
+
+// SAFETY: the mapping is plain memory without thread affinity; all access goes through atomics or by the ownership
+// rules of `Port`.
+unsafe impl Send for Mapping {}
+// SAFETY: as above; `Mapping` itself has no interior state.
+unsafe impl Sync for Mapping {}
+
+impl Mapping {
+    /// Maps the first `size` bytes of `fd` for reading and writing, each page present.
+    ///
+    /// `align` is the page size of the file (2 MiB for huge pages).
+    pub(crate) fn new(fd: impl AsFd, size: u32, align: usize) -> rustix::io::Result<Mapping> {
+        let reserved = SPAN + align;
+        // SAFETY: a fresh, inaccessible, anonymous mapping at an address of the kernel's choice aliases nothing.
+        let start = unsafe {
+            mmap_anonymous(
+                std::ptr::null_mut(),
+                reserved,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE,
+            )?
+        };
+        let skip = start.cast::<u8>().align_offset(align);
+        // The parts around the aligned span go back at once, so that `drop` unmaps exactly SPAN bytes.
+        // SAFETY: both ranges lie inside the reservation made above, which nothing else knows of.
+        let base = unsafe {
+            let base = start.cast::<u8>().add(skip).cast::<c_void>();
+            if skip > 0 {
+                munmap(start, skip)?;
+            }
+            munmap(base.cast::<u8>().add(SPAN).cast(), align - skip)?;
+            base
+        };
+        // SAFETY: replaces the first pages of our own reservation, which holds no object. POPULATE faults every
+        // page in now, so that a packet never waits for one and a lack of memory shows here.
+        let mapped = unsafe {
+            mmap(
+                base,
+                size as usize,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED | MapFlags::FIXED | MapFlags::POPULATE,
+                fd,
+                0,
+            )
+        };
+        let this = Mapping { base: NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?, size };
+        mapped.map(|_| this)
+    }
+
+    pub(crate) fn base(&self) -> NonNull<u8> {
+        self.base
+    }
+
+    pub(crate) fn size(&self) -> u32 {
+        self.size
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: the reservation is ours alone, and every NativePort into it holds an Arc of this mapping.
+        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), SPAN) };
+        debug_assert!(unmapped.is_ok(), "munmap of our own reservation cannot fail: {unmapped:?}");
+    }
+}

@@ -1,0 +1,147 @@
+//! The native `Port`: mapped shared memory, plain loads and stores, inlined away.
+//!
+//! x86-64 keeps loads and stores in order (total store order), so an acquire load and a release store are single
+//! `mov`s; other processors get the fences their memory model asks for from the same source.
+
+use std::ptr::NonNull;
+use std::sync::Arc;
+#[expect(
+    clippy::disallowed_types,
+    reason = "this is a memory: the atomics of all shared words live here"
+)]
+use std::sync::atomic::AtomicU64;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+use ccnic::Port;
+
+use crate::mapping::Mapping;
+
+/// One agent's access to a mapped region. Cheap to clone; keeps the mapping alive.
+#[derive(Debug, Clone)]
+pub struct NativePort {
+    base: NonNull<u8>,
+    _mapping: Arc<Mapping>,
+}
+
+// SAFETY: `base` points into the mapping that `_mapping` keeps alive, which is Send and Sync.
+unsafe impl Send for NativePort {}
+
+impl NativePort {
+    pub(crate) fn new(mapping: Arc<Mapping>) -> NativePort {
+        NativePort { base: mapping.base(), _mapping: mapping }
+    }
+
+    /// The address of a payload byte or word. Never leaves the reservation of `Mapping`.
+    #[inline(always)]
+    fn at(&self, at: u32) -> *mut u8 {
+        // SAFETY: the reservation spans every u32 offset (mapping.rs), so the result stays inside one mapping.
+        unsafe { self.base.as_ptr().add(at as usize) }
+    }
+
+    #[inline(always)]
+    #[expect(clippy::disallowed_types, reason = "this is a memory")]
+    fn word(&self, at: u32) -> &AtomicU64 {
+        let word = self.at(at & !7).cast::<AtomicU64>();
+        // SAFETY: 8-byte aligned (the base is page aligned, the mask clears the low bits), inside the reservation,
+        // alive as long as self, and only ever accessed as an atomic while shared (words and payload never mix
+        // without a hand-over, see ccnic::port). Beyond the region's bytes the access faults.
+        unsafe { &*word }
+    }
+}
+
+impl Port for NativePort {
+    #[inline(always)]
+    fn load(&self, at: u32) -> u64 {
+        self.word(at).load(Relaxed)
+    }
+
+    #[inline(always)]
+    fn store(&self, at: u32, value: u64) {
+        self.word(at).store(value, Relaxed);
+    }
+
+    #[inline(always)]
+    fn load_acquire(&self, at: u32) -> u64 {
+        self.word(at).load(Acquire)
+    }
+
+    #[inline(always)]
+    fn store_release(&self, at: u32, value: u64) {
+        self.word(at).store(value, Release);
+    }
+
+    #[inline(always)]
+    fn compare_exchange(&self, at: u32, current: u64, new: u64) -> Result<u64, u64> {
+        self.word(at).compare_exchange(current, new, AcqRel, Acquire)
+    }
+
+    #[inline(always)]
+    fn read(&self, at: u32, to: &mut [u8]) {
+        debug_assert!(u32::try_from(to.len()).is_ok());
+        // SAFETY: source inside the reservation for any length below 4 GiB, destination exclusively borrowed, and
+        // the two cannot overlap because no Rust reference to region bytes outlives a `with`. A hostile peer may
+        // write the source meanwhile: the copy may then be torn, which for bytes is a value like any other, and
+        // nothing the NIC decides on is read this way (descriptors are words).
+        unsafe { std::ptr::copy_nonoverlapping(self.at(at), to.as_mut_ptr(), to.len()) }
+    }
+
+    #[inline(always)]
+    fn write(&self, at: u32, from: &[u8]) {
+        debug_assert!(u32::try_from(from.len()).is_ok());
+        // SAFETY: as in `read`, with the roles exchanged.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.at(at), from.len()) }
+    }
+
+    #[inline(always)]
+    fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
+        // SAFETY: inside the reservation; the caller holds the buffer by the protocol, and trusts the other side
+        // not to write into it (the contract of `Port::with`).
+        f(unsafe { std::slice::from_raw_parts(self.at(at), len as usize) })
+    }
+
+    #[inline(always)]
+    fn with_mut<R>(&self, at: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R {
+        // SAFETY: as in `with`; buffer handles are not Clone, so the holder is one and the borrow exclusive.
+        f(unsafe { std::slice::from_raw_parts_mut(self.at(at), len as usize) })
+    }
+
+    #[inline(always)]
+    fn prefetch_read(&self, at: u32) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: a prefetch never faults and changes no architectural state.
+        unsafe {
+            use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+            _mm_prefetch::<_MM_HINT_T0>(self.at(at).cast());
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
+    #[inline(always)]
+    fn prefetch_own(&self, at: u32) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: PREFETCHW never faults and changes no architectural state; processors without it run a no-op.
+        // In assembly because the intrinsic turns into a read prefetch when the target lacks `prfchw`.
+        unsafe {
+            std::arch::asm!("prefetchw [{}]", in(reg) self.at(at), options(nostack, preserves_flags, nomem));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
+    #[inline(always)]
+    fn demote(&self, at: u32) {
+        #[cfg(target_arch = "x86_64")]
+        // SAFETY: CLDEMOTE is a hint in no-op encoding space: it never faults and changes no architectural state.
+        unsafe {
+            std::arch::asm!("cldemote [{}]", in(reg) self.at(at), options(nostack, preserves_flags));
+        }
+        #[cfg(not(target_arch = "x86_64"))]
+        let _ = at;
+    }
+
+    #[inline(always)]
+    fn relax(&self) {
+        std::hint::spin_loop();
+    }
+}

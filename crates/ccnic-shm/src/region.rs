@@ -1,0 +1,104 @@
+//! Regions: sealed memfds that two processes map.
+//!
+//! The program creates a region, seals it against shrinking and hands its descriptor to the NIC, which checks the
+//! seals before it maps: a mapping of a file that can shrink would fault under the reader (SIGBUS).
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+
+use crate::error::Error;
+use crate::mapping::Mapping;
+use crate::port::NativePort;
+
+/// The size of a huge page on the machines ccnic runs on.
+pub const HUGE_PAGE: u32 = 2 << 20;
+
+/// Which pages a region is made of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum Pages {
+    /// 2 MiB pages where the machine has enough of them free, ordinary pages otherwise (said in the log).
+    #[default]
+    Auto,
+    /// Ordinary pages.
+    Small,
+    /// 2 MiB pages or an error.
+    Huge,
+}
+
+/// A mapped region of shared memory.
+#[derive(Debug)]
+pub struct Region {
+    fd: OwnedFd,
+    mapping: Arc<Mapping>,
+}
+
+impl Region {
+    /// Creates a zeroed region of at least `size` bytes and seals it against shrinking.
+    ///
+    /// # Errors
+    /// When the kernel has no memory, or no huge pages while `pages` insists on them.
+    pub fn create(size: u32, pages: Pages) -> Result<Region, Error> {
+        match pages {
+            Pages::Small => Region::make(size, false),
+            Pages::Huge => Region::make(size, true),
+            Pages::Auto => Region::make(size, true).or_else(|e| {
+                tracing::info!("region of {size} bytes on ordinary pages: no 2 MiB pages ({e})");
+                Region::make(size, false)
+            }),
+        }
+    }
+
+    fn make(size: u32, huge: bool) -> Result<Region, Error> {
+        let page = if huge { HUGE_PAGE } else { 4096 };
+        let size = size.checked_next_multiple_of(page).ok_or(Error::TooLarge { size })?;
+        let kind = if huge { MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB } else { MemfdFlags::empty() };
+        let fd = memfd_create("ccnic-region", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | kind)
+            .map_err(Error::os("create a memfd"))?;
+        ftruncate(&fd, u64::from(size)).map_err(Error::os("size the region"))?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
+            .map_err(Error::os("seal the region"))?;
+        let mapping = Mapping::new(&fd, size, page as usize).map_err(Error::os("map the region"))?;
+        Ok(Region { fd, mapping: Arc::new(mapping) })
+    }
+
+    /// Maps a region that another process made.
+    ///
+    /// # Errors
+    /// [`Error::NotARegion`] when the descriptor is no memfd, or one that could shrink under its readers.
+    pub fn from_fd(fd: OwnedFd) -> Result<Region, Error> {
+        let not = |why| Error::NotARegion { why };
+        let seals = fcntl_get_seals(&fd).map_err(|_| not("it is not a memfd"))?;
+        if !seals.contains(SealFlags::SHRINK) {
+            return Err(not("it is not sealed against shrinking (F_SEAL_SHRINK)"));
+        }
+        if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
+            return Err(not("it is sealed against writing"));
+        }
+        let stat = fstat(&fd).map_err(Error::os("stat the region"))?;
+        let size = u32::try_from(stat.st_size).map_err(|_| not("it is 4 GiB or larger"))?;
+        let page = usize::try_from(stat.st_blksize).unwrap_or(4096).max(4096);
+        if size == 0 || page > HUGE_PAGE as usize {
+            return Err(not("it is empty or on pages larger than 2 MiB"));
+        }
+        let mapping = Mapping::new(&fd, size, page).map_err(Error::os("map the region"))?;
+        Ok(Region { fd, mapping: Arc::new(mapping) })
+    }
+
+    /// Bytes of the region.
+    pub fn size(&self) -> u32 {
+        self.mapping.size()
+    }
+
+    /// A port for one agent. Each agent takes its own.
+    pub fn port(&self) -> NativePort {
+        NativePort::new(Arc::clone(&self.mapping))
+    }
+}
+
+impl AsFd for Region {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

@@ -1,0 +1,251 @@
+//! Buffer handles and bursts of them: what a program holds.
+
+use crate::desc::{Desc, Sealed, Slot};
+use crate::pool::Class;
+
+/// A buffer, and the packet segment in it, that this program holds. Not `Clone`: whoever has the handle has the buffer.
+///
+/// Dropping a handle loses the buffer until the region goes; give it to
+/// [`free`](crate::QueuePair::free) or [`tx_burst`](crate::QueuePair::tx_burst).
+#[derive(Debug, PartialEq, Eq)]
+#[must_use = "a dropped buffer is lost to the pool: free it or transmit it"]
+pub struct Buf(Desc);
+
+impl Buf {
+    #[inline(always)]
+    pub(crate) const fn new(desc: Desc) -> Buf {
+        Buf(desc)
+    }
+
+    /// Bytes of data in this segment.
+    #[inline(always)]
+    pub const fn len(&self) -> u16 {
+        self.0.len()
+    }
+
+    /// True when the segment holds no data.
+    #[inline(always)]
+    pub const fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// True when the packet goes on in the next buffer.
+    #[inline(always)]
+    pub const fn more(&self) -> bool {
+        self.0.more()
+    }
+
+    /// The packet's metadata: flow hash, offloads, VLAN.
+    #[inline(always)]
+    pub const fn meta(&self) -> u64 {
+        self.0.meta
+    }
+
+    /// Sets the packet's metadata. Taken from the first segment.
+    #[inline(always)]
+    pub const fn set_meta(&mut self, meta: u64) {
+        self.0.meta = meta;
+    }
+
+    /// Bytes from the segment's first byte to the end of its buffer: the most `set_len` takes.
+    #[inline(always)]
+    pub const fn capacity(&self) -> u32 {
+        let size = self.class().size();
+        size - (self.0.offset() & (size - 1))
+    }
+
+    /// Sets the bytes of data, at most [`capacity`](Buf::capacity); returns what was set.
+    #[inline(always)]
+    pub fn set_len(&mut self, len: u16) -> u16 {
+        let len = u32::from(len).min(self.capacity()) as u16;
+        self.0 = self.0.with_len(len);
+        len
+    }
+
+    /// Says whether the packet goes on in the next buffer.
+    #[inline(always)]
+    pub const fn set_more(&mut self, more: bool) {
+        self.0 = self.0.with_more(more);
+    }
+
+    #[inline(always)]
+    pub(crate) const fn class(&self) -> Class {
+        if self.0.small() { Class::Small } else { Class::Large }
+    }
+
+    /// Where the data lies, for inspection.
+    #[inline(always)]
+    pub const fn desc(&self) -> Desc {
+        self.0
+    }
+}
+
+impl Slot for Buf {
+    #[inline(always)]
+    fn desc(&self) -> Desc {
+        self.0
+    }
+
+    #[inline(always)]
+    fn set(&mut self, desc: Desc, _: Sealed) {
+        self.0 = desc;
+    }
+}
+
+/// Up to [`Burst::CAPACITY`] buffers on their way: what `alloc` and `rx_burst` fill and `tx_burst` and `free` empty.
+///
+/// Packets of several segments stand in consecutive buffers, all but the last with [`Buf::more`].
+#[derive(Debug)]
+pub struct Burst {
+    bufs: [Buf; Burst::CAPACITY],
+    len: usize,
+}
+
+impl Default for Burst {
+    fn default() -> Burst {
+        Burst::new()
+    }
+}
+
+impl Burst {
+    /// Buffers that a burst can hold.
+    pub const CAPACITY: usize = 64;
+
+    /// An empty burst.
+    pub const fn new() -> Burst {
+        Burst { bufs: [const { Buf(Desc::new(0, 0, 0)) }; Burst::CAPACITY], len: 0 }
+    }
+
+    /// Number of buffers.
+    #[inline(always)]
+    pub const fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when there are none.
+    #[inline(always)]
+    pub const fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Buffers that still fit.
+    #[inline(always)]
+    pub const fn space(&self) -> usize {
+        Burst::CAPACITY - self.len
+    }
+
+    /// The buffers, in order.
+    #[inline(always)]
+    pub fn as_slice(&self) -> &[Buf] {
+        self.bufs.get(..self.len).unwrap_or_default()
+    }
+
+    /// The buffers, in order, to set lengths and metadata.
+    #[inline(always)]
+    pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Buf> {
+        self.bufs.iter_mut().take(self.len)
+    }
+
+    /// Adds a buffer at the end.
+    ///
+    /// # Errors
+    /// The buffer, when the burst is full.
+    #[inline(always)]
+    pub fn push(&mut self, buf: Buf) -> Result<(), Buf> {
+        match self.bufs.get_mut(self.len) {
+            Some(slot) => {
+                *slot = buf;
+                self.len += 1;
+                Ok(())
+            }
+            None => Err(buf),
+        }
+    }
+
+    /// Removes the last buffer.
+    #[inline(always)]
+    pub fn pop(&mut self) -> Option<Buf> {
+        let len = self.len.checked_sub(1)?;
+        self.len = len;
+        self.bufs.get_mut(len).map(|slot| core::mem::replace(slot, Buf(Desc::new(0, 0, 0))))
+    }
+
+    /// The places of the next `max` buffers, for a ring to write to; `added` says how many it did.
+    #[inline(always)]
+    pub(crate) fn places(&mut self, max: usize) -> &mut [Buf] {
+        let end = (self.len + max).min(Burst::CAPACITY);
+        self.bufs.get_mut(self.len..end).unwrap_or_default()
+    }
+
+    #[inline(always)]
+    pub(crate) fn added(&mut self, n: usize) {
+        self.len = (self.len + n).min(Burst::CAPACITY);
+    }
+
+    /// Forgets the first `n` buffers: a ring or the pool has them now.
+    #[inline(always)]
+    pub(crate) fn remove_front(&mut self, n: usize) {
+        if n < self.len {
+            self.bufs.rotate_left(n);
+            self.len -= n;
+        } else {
+            self.len = 0;
+        }
+    }
+
+    /// Keeps the buffers that `keep` accepts, in order.
+    pub(crate) fn retain(&mut self, mut keep: impl FnMut(&Buf) -> bool) {
+        let mut kept = 0;
+        for i in 0..self.len {
+            if self.bufs.get(i).is_some_and(&mut keep) {
+                self.bufs.swap(kept, i);
+                kept += 1;
+            }
+        }
+        self.len = kept;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use std::vec::Vec;
+
+    fn burst(n: u16) -> Burst {
+        let mut b = Burst::new();
+        for i in 0..n {
+            b.push(Buf(Desc::new(4096, i, 0))).unwrap();
+        }
+        b
+    }
+
+    fn lens(b: &Burst) -> Vec<u16> {
+        b.as_slice().iter().map(Buf::len).collect()
+    }
+
+    #[test]
+    fn bursts_keep_their_order() {
+        let mut b = burst(5);
+        b.remove_front(2);
+        assert_eq!(lens(&b), [2, 3, 4]);
+        b.retain(|x| x.len() != 3);
+        assert_eq!(lens(&b), [2, 4]);
+        assert_eq!(b.pop().map(|x| x.len()), Some(4));
+        b.remove_front(9);
+        assert!(b.is_empty() && b.pop().is_none());
+    }
+
+    #[test]
+    fn a_full_burst_gives_the_buffer_back() {
+        let mut b = burst(64);
+        assert_eq!(b.space(), 0);
+        assert_eq!(b.push(Buf(Desc::new(0, 7, 0))).map_err(|x| x.len()), Err(7));
+    }
+
+    #[test]
+    fn lengths_stay_inside_the_buffer() {
+        let mut small = Buf(Desc::new(4096 + 32, 0, crate::desc::SMALL));
+        assert_eq!((small.capacity(), small.set_len(500)), (96, 96));
+    }
+}

@@ -1,0 +1,313 @@
+//! What a region can be configured to be, and how a configuration is checked.
+//!
+//! Every design choice of CC-NIC can be switched off, so that its worth can be measured (figures 14 and 15).
+
+use core::fmt;
+
+use crate::layout::{LARGE, SMALL};
+
+/// How descriptors lie in lines, and how "ready" is said. The five rings share one burst API (`ring`).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Design {
+    /// Up to four descriptors a line under one signal that carries the parity of the lap (Mukherjee et al. 1996).
+    #[default]
+    GroupedEpoch = 0,
+    /// Up to four descriptors a line under one signal that the consumer clears (CC-NIC section 3.2).
+    GroupedClear = 1,
+    /// One signal per 16-byte descriptor, four to a line (figure 14b, "pack").
+    Packed = 2,
+    /// One descriptor a line (figure 14b, "pad").
+    Padded = 3,
+    /// Packed descriptors with head and tail registers, as the Intel E810 has them ("unoptimized UPI").
+    Doorbell = 4,
+}
+
+impl Design {
+    /// All designs.
+    pub const ALL: [Design; 5] =
+        [Design::GroupedEpoch, Design::GroupedClear, Design::Packed, Design::Padded, Design::Doorbell];
+
+    /// Bytes of a unit, the part of a ring that is handed over at once.
+    pub const fn unit(self) -> u32 {
+        match self {
+            Design::GroupedEpoch | Design::GroupedClear | Design::Padded => 64,
+            Design::Packed | Design::Doorbell => 16,
+        }
+    }
+
+    /// The most descriptors in a unit.
+    pub const fn per_unit(self) -> u32 {
+        match self {
+            Design::GroupedEpoch | Design::GroupedClear => 4,
+            Design::Packed | Design::Padded | Design::Doorbell => 1,
+        }
+    }
+
+    /// The name on the command line.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Design::GroupedEpoch => "ccnic",
+            Design::GroupedClear => "paper",
+            Design::Packed => "packed",
+            Design::Padded => "padded",
+            Design::Doorbell => "e810",
+        }
+    }
+}
+
+/// When a writer demotes the lines it has just written (CLDEMOTE).
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[repr(u8)]
+pub enum Demote {
+    /// When the ring is nearly empty: the reader waits for the line, and finds it sooner in the shared cache.
+    #[default]
+    Auto = 0,
+    /// Always.
+    On = 1,
+    /// Never.
+    Off = 2,
+}
+
+/// The configuration of a region. The program chooses it; the NIC reads it from the region and checks it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Config {
+    /// Queue pairs: 1 to [`Config::MAX_QUEUES`].
+    pub queues: u16,
+    /// Descriptors in each ring: a power of two from 64 to 32768.
+    pub ring: u32,
+    /// Large (4 KiB) buffers in the pool: 16 to 262144.
+    pub buffers: u32,
+    /// Largest packet in bytes: 64 to [`Config::MAX_MTU`]. More than one large buffer makes a chain.
+    pub mtu: u16,
+    /// The kind of ring.
+    pub design: Design,
+    /// Keep freed buffers on a private stack and reuse the latest first (CC-NIC section 3.3).
+    pub recycle: bool,
+    /// Subdivide large buffers for packets of at most 128 bytes (CC-NIC section 3.3).
+    pub small: bool,
+    /// Fill the free lists in address order, instead of so that successive buffers are never adjacent.
+    pub sequential: bool,
+    /// The NIC frees sent buffers and allocates receive buffers itself (CC-NIC section 3.4); otherwise the host
+    /// posts every blank buffer and frees every sent one, as PCIe NICs make it do.
+    pub shared_pool: bool,
+    /// When writers demote lines.
+    pub demote: Demote,
+    /// Page size of the region in bytes: 4096 or 2 MiB. The segments start on pages, to be homed apart.
+    pub page: u32,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            queues: 1,
+            ring: 1024,
+            buffers: 1024,
+            mtu: 9600,
+            design: Design::GroupedEpoch,
+            recycle: true,
+            small: true,
+            sequential: false,
+            shared_pool: true,
+            demote: Demote::Auto,
+            page: 4096,
+        }
+    }
+}
+
+/// A configuration, or a region's header, that cannot be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum ConfigError {
+    /// A number out of its range.
+    Range {
+        /// The field, as on the command line.
+        field: &'static str,
+        /// What it holds.
+        value: u64,
+        /// The least it may be.
+        min: u64,
+        /// The most it may be.
+        max: u64,
+    },
+    /// A number that must be a power of two.
+    PowerOfTwo {
+        /// The field.
+        field: &'static str,
+        /// What it holds.
+        value: u64,
+    },
+    /// Offsets have 32 bits.
+    TooLarge {
+        /// Queue pairs asked for.
+        queues: u16,
+        /// Descriptors per ring asked for.
+        ring: u32,
+        /// Buffers asked for.
+        buffers: u32,
+    },
+    /// The region does not start with the magic word.
+    NotARegion,
+    /// The region has another layout.
+    Version {
+        /// The version found.
+        found: u64,
+        /// The version this build knows.
+        known: u64,
+    },
+    /// The region is smaller than its header says.
+    Truncated {
+        /// Bytes that the configuration needs.
+        needs: u32,
+        /// Bytes that the region has.
+        has: u32,
+    },
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match *self {
+            ConfigError::Range { field, value, min, max } => {
+                write!(f, "{field} is {value}; choose {min} to {max}")
+            }
+            ConfigError::PowerOfTwo { field, value } => {
+                write!(f, "{field} is {value}; choose a power of two")
+            }
+            ConfigError::TooLarge { queues, ring, buffers } => write!(
+                f,
+                "{queues} queues of {ring} descriptors with {buffers} buffers do not fit in 4 GiB; lower buffers or ring"
+            ),
+            ConfigError::NotARegion => write!(f, "the memory is no ccnic region: its magic word is missing"),
+            ConfigError::Version { found, known } => write!(
+                f,
+                "the region has layout version {found}, this build knows {known}; use the same release on both sides"
+            ),
+            ConfigError::Truncated { needs, has } => {
+                write!(f, "the region has {has} bytes, its geometry needs {needs}; make it anew")
+            }
+        }
+    }
+}
+
+impl core::error::Error for ConfigError {}
+
+impl Config {
+    /// The most queue pairs in a region.
+    pub const MAX_QUEUES: u16 = 256;
+    /// The largest packet: three large buffers, enough for jumbo frames of 9600 bytes.
+    pub const MAX_MTU: u16 = 9600;
+
+    /// Units in each ring.
+    pub const fn units(&self) -> u32 {
+        self.ring / self.design.per_unit()
+    }
+
+    /// The largest packet that fits a small buffer, or zero when there are none.
+    pub const fn small_limit(&self) -> u32 {
+        if self.small { SMALL } else { 0 }
+    }
+
+    pub(crate) const fn too_large(&self) -> ConfigError {
+        ConfigError::TooLarge { queues: self.queues, ring: self.ring, buffers: self.buffers }
+    }
+
+    /// Checks every field against its range.
+    ///
+    /// # Errors
+    /// The first field that is out of range.
+    pub fn check(&self) -> Result<(), ConfigError> {
+        let range = |field, value: u64, min, max| {
+            if (min..=max).contains(&value) {
+                Ok(())
+            } else {
+                Err(ConfigError::Range { field, value, min, max })
+            }
+        };
+        range("queues", self.queues.into(), 1, Self::MAX_QUEUES.into())?;
+        range("ring", self.ring.into(), 64, 32768)?;
+        if !self.ring.is_power_of_two() {
+            return Err(ConfigError::PowerOfTwo { field: "ring", value: self.ring.into() });
+        }
+        range("buffers", self.buffers.into(), 16, 1 << 18)?;
+        range("mtu", self.mtu.into(), 64, Self::MAX_MTU.into())?;
+        if self.page != 4096 && self.page != 2 << 20 {
+            return Err(ConfigError::Range {
+                field: "page",
+                value: self.page.into(),
+                min: 4096,
+                max: 2 << 20,
+            });
+        }
+        // The E810's host posts every receive buffer: the doorbell ring has no shared pool.
+        if self.design == Design::Doorbell && self.shared_pool {
+            return Err(ConfigError::Range { field: "shared-pool", value: 1, min: 0, max: 0 });
+        }
+        debug_assert!(Self::MAX_MTU as u32 <= LARGE * crate::desc::CHAIN_MAX as u32);
+        Ok(())
+    }
+
+    /// The header words that say this configuration.
+    pub(crate) fn to_words(self) -> [u64; 6] {
+        let flags = u64::from(self.recycle)
+            | u64::from(self.small) << 1
+            | u64::from(self.sequential) << 2
+            | u64::from(self.shared_pool) << 3;
+        [
+            u64::from(self.queues) | u64::from(self.mtu) << 16,
+            self.ring.into(),
+            self.buffers.into(),
+            u64::from(self.design as u8) | u64::from(self.demote as u8) << 8,
+            flags,
+            self.page.into(),
+        ]
+    }
+
+    /// Reads a configuration from header words that nobody has checked.
+    pub(crate) fn from_words(words: [u64; 6]) -> Result<Config, ConfigError> {
+        let [counts, ring, buffers, kinds, flags, page] = words;
+        let narrow = |field, value: u64| {
+            u32::try_from(value).map_err(|_| ConfigError::Range {
+                field,
+                value,
+                min: 0,
+                max: u32::MAX.into(),
+            })
+        };
+        let short = |field, value: u64| {
+            u16::try_from(value).map_err(|_| ConfigError::Range {
+                field,
+                value,
+                min: 0,
+                max: u16::MAX.into(),
+            })
+        };
+        let design = Design::ALL.into_iter().find(|d| *d as u64 == kinds & 0xff);
+        let demote = [Demote::Auto, Demote::On, Demote::Off].into_iter().find(|d| *d as u64 == kinds >> 8);
+        if flags >> 4 != 0 {
+            return Err(ConfigError::Range { field: "flags", value: flags, min: 0, max: 15 });
+        }
+        Ok(Config {
+            queues: short("queues", counts & 0xffff)?,
+            mtu: short("mtu", counts >> 16)?,
+            ring: narrow("ring", ring)?,
+            buffers: narrow("buffers", buffers)?,
+            design: design.ok_or(ConfigError::Range {
+                field: "design",
+                value: kinds & 0xff,
+                min: 0,
+                max: 4,
+            })?,
+            demote: demote.ok_or(ConfigError::Range {
+                field: "demote",
+                value: kinds >> 8,
+                min: 0,
+                max: 2,
+            })?,
+            recycle: flags & 1 != 0,
+            small: flags & 2 != 0,
+            sequential: flags & 4 != 0,
+            shared_pool: flags & 8 != 0,
+            page: narrow("page", page)?,
+        })
+    }
+}

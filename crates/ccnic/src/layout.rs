@@ -1,0 +1,246 @@
+//! Every shared byte of a region: where it lies, who writes it, what it is homed at.
+//!
+//! Offsets are never stored in the region: both sides derive them from the same few configuration words, so there
+//! is nothing in shared memory that could point astray.
+//!
+//! ```text
+//! host segment (homed at the host)                                              written by
+//!   0      header: magic, version, configuration                                host, before attaching
+//!   4096   host lines, 4 per queue: tx.tail, rx.head, rx.taken, fill.tail       host
+//!          pool lines: head of the small, of the large free list, chunks split  both (compare-exchange)
+//!          links: one word per 128 bytes of buffer                              the side that frees
+//!          kinds: one word per chunk, 1 when subdivided                         the side that subdivides
+//!          TX rings                                                             host (clear: NIC hands back)
+//!          fill rings (host-managed pool only)                                  host (clear: NIC hands back)
+//!          buffers: `buffers` chunks of 4 KiB                                   whoever holds the buffer
+//! NIC segment (homed at the NIC)
+//!          NIC lines, 5 per queue: tx.head, tx.taken, rx.tail, fill.head, fill.taken   NIC
+//!          RX rings                                                             NIC (clear: host hands back)
+//! ```
+//!
+//! Each ring is homed at the side that writes it and all buffers at the host (CC-NIC sections 3.2 and 3.3). With the
+//! doorbell design the fill ring *is* the RX ring: the NIC fills in place the descriptors that the host posted.
+
+use crate::config::{Config, ConfigError, Design};
+use crate::port::{LINE, Port};
+
+/// "CCNIC" and a zero-terminated tag; the first word of every region.
+pub const MAGIC: u64 = u64::from_le_bytes(*b"CCNIC\0\0\x01");
+/// Version of this layout. A region with another one is refused.
+pub const VERSION: u64 = 1;
+
+/// Bytes of a large buffer, and of the chunk that 32 small ones share.
+pub const LARGE: u32 = 4096;
+/// Bytes of a small buffer (CC-NIC section 3.3): two lines, so that no two buffers share a pair of lines that the
+/// adjacent-line prefetcher fetches together.
+pub const SMALL: u32 = 128;
+/// Small buffers in one large one.
+pub const SMALL_PER_LARGE: u32 = LARGE / SMALL;
+
+/// The header's words, in order. The magic is stored last, with release, and read first, with acquire
+/// (ordering diagram, G).
+const HEADER_WORDS: [u32; 8] = [0, 8, 16, 24, 32, 40, 48, 56];
+const HEADER: u32 = 4096;
+
+const HOST_LINES: u32 = 4;
+const NIC_LINES: u32 = 5;
+const POOL_LINES: u32 = 3;
+
+/// Where one ring's bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingPlace {
+    /// First byte of the units (groups, or single descriptors).
+    pub units: u32,
+    /// Number of units; a power of two.
+    pub count: u32,
+    /// The producer's line: the position up to which it has published (doorbell: the tail register).
+    pub tail: u32,
+    /// The consumer's line: the position up to which it has handed back (doorbell: the head register).
+    pub head: u32,
+    /// A line of the consumer alone: the position up to which it has taken packets, for whoever recovers the ring.
+    pub taken: u32,
+}
+
+/// The rings of one queue pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueuePlace {
+    /// Packets from host to NIC.
+    pub tx: RingPlace,
+    /// Packets from NIC to host.
+    pub rx: RingPlace,
+    /// Blank buffers from host to NIC, with the host-managed pool only.
+    pub fill: RingPlace,
+}
+
+/// Where the pool's bytes are.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PoolPlace {
+    /// Word: head of the free list of small buffers.
+    pub small: u32,
+    /// Word: head of the free list of large buffers.
+    pub large: u32,
+    /// Word: how many chunks have been subdivided.
+    pub split: u32,
+    /// First link word; one per small buffer.
+    pub links: u32,
+    /// First kind word; one per large buffer, 1 when it has been subdivided.
+    pub kinds: u32,
+    /// First byte of the buffers; a multiple of [`LARGE`].
+    pub buffers: u32,
+    /// One past the last byte of the buffers.
+    pub end: u32,
+}
+
+/// The geometry of a region: its configuration and every offset that follows from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Layout {
+    config: Config,
+    host_lines: u32,
+    tx: u32,
+    fill: u32,
+    nic_lines: u32,
+    rx: u32,
+    pool: PoolPlace,
+    ring_bytes: u32,
+    size: u32,
+}
+
+/// Hands out consecutive, aligned places; remembers an overflow of 32 bits until asked.
+struct Cursor(u64);
+
+impl Cursor {
+    fn take(&mut self, bytes: u64, align: u32) -> u32 {
+        let at = self.0.next_multiple_of(u64::from(align));
+        self.0 = at + bytes;
+        u32::try_from(at).unwrap_or(u32::MAX)
+    }
+}
+
+impl Layout {
+    /// Derives the layout from a configuration. `page` is the region's page size: the segments start on one.
+    ///
+    /// # Errors
+    /// The first field that is out of range.
+    pub fn new(config: &Config) -> Result<Layout, ConfigError> {
+        config.check()?;
+        let queues = u64::from(config.queues);
+        let ring_bytes = config.units() * config.design.unit();
+        let rings = queues * u64::from(ring_bytes);
+        let fills = if config.shared_pool || (config.design == Design::Doorbell) { 0 } else { rings };
+        let slots = u64::from(config.buffers) * u64::from(SMALL_PER_LARGE);
+
+        let mut at = Cursor(u64::from(HEADER));
+        let host_lines = at.take(queues * u64::from(HOST_LINES * LINE), LINE);
+        let heads = at.take(u64::from(POOL_LINES * LINE), LINE);
+        let links = at.take(slots * 8, LINE);
+        let kinds = at.take(u64::from(config.buffers) * 8, LINE);
+        let tx = at.take(rings, 4096);
+        let fill = at.take(fills, 4096);
+        let buffers = at.take(u64::from(config.buffers) * u64::from(LARGE), LARGE);
+        let end = u32::try_from(at.0).map_err(|_| config.too_large())?;
+        let nic_lines = at.take(queues * u64::from(NIC_LINES * LINE), config.page);
+        let rx = at.take(rings, 4096);
+        let end_of_all = at.take(0, config.page);
+        let size = u32::try_from(at.0).map_err(|_| config.too_large())?.max(end_of_all);
+        let pool = PoolPlace {
+            small: heads,
+            large: heads + LINE,
+            split: heads + 2 * LINE,
+            links,
+            kinds,
+            buffers,
+            end,
+        };
+        Ok(Layout { config: *config, host_lines, tx, fill, nic_lines, rx, pool, ring_bytes, size })
+    }
+
+    /// Writes the header. The magic goes last: a region without it is not ready (ordering diagram, G).
+    pub fn store<P: Port>(&self, port: &P) {
+        let [magic, version, words @ ..] = HEADER_WORDS;
+        for (at, word) in words.into_iter().zip(self.config.to_words()) {
+            port.store(at, word);
+        }
+        port.store(version, VERSION);
+        port.store_release(magic, MAGIC);
+    }
+
+    /// Reads and checks the header of a region of `size` bytes that another process made. Each word is read once.
+    ///
+    /// # Errors
+    /// What is wrong with it: no region, another version, a field out of range, a size that does not fit.
+    pub fn load<P: Port>(port: &P, size: u32) -> Result<Layout, ConfigError> {
+        if size < HEADER {
+            return Err(ConfigError::NotARegion);
+        }
+        let [magic, version, words @ ..] = HEADER_WORDS;
+        if port.load_acquire(magic) != MAGIC {
+            return Err(ConfigError::NotARegion);
+        }
+        let found = port.load(version);
+        if found != VERSION {
+            return Err(ConfigError::Version { found, known: VERSION });
+        }
+        let config = Config::from_words(words.map(|at| port.load(at)))?;
+        let layout = Layout::new(&config)?;
+        if layout.size > size {
+            return Err(ConfigError::Truncated { needs: layout.size, has: size });
+        }
+        Ok(layout)
+    }
+
+    /// The configuration that the region was made with.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Bytes of the region.
+    pub fn size(&self) -> u32 {
+        self.size
+    }
+
+    /// The bytes homed at the host, as a range of offsets.
+    pub fn host_segment(&self) -> core::ops::Range<u32> {
+        0..self.nic_lines
+    }
+
+    /// The bytes homed at the NIC.
+    pub fn nic_segment(&self) -> core::ops::Range<u32> {
+        self.nic_lines..self.size
+    }
+
+    /// The pool.
+    pub fn pool(&self) -> &PoolPlace {
+        &self.pool
+    }
+
+    /// The rings of queue pair `queue`, or `None` past the last.
+    pub fn queue(&self, queue: u16) -> Option<QueuePlace> {
+        let q = u32::from(queue);
+        if queue >= self.config.queues {
+            return None;
+        }
+        let host = |i| self.host_lines + (q * HOST_LINES + i) * LINE;
+        let nic = |i| self.nic_lines + (q * NIC_LINES + i) * LINE;
+        let count = self.config.units();
+        let units = |base| base + q * self.ring_bytes;
+        let in_place = self.config.design == Design::Doorbell;
+        Some(QueuePlace {
+            tx: RingPlace { units: units(self.tx), count, tail: host(0), head: nic(0), taken: nic(1) },
+            rx: RingPlace { units: units(self.rx), count, tail: nic(2), head: host(1), taken: host(2) },
+            fill: RingPlace {
+                units: if in_place { units(self.rx) } else { units(self.fill) },
+                count,
+                tail: host(3),
+                head: nic(3),
+                taken: nic(4),
+            },
+        })
+    }
+}
+
+const _: () = {
+    assert!(HEADER_WORDS.len() as u32 * 8 == LINE, "the header's words fill one line");
+    assert!(SMALL.is_multiple_of(LINE) && LARGE.is_multiple_of(SMALL), "buffers start on lines");
+    assert!(core::mem::size_of::<crate::desc::Desc>() as u32 == crate::desc::DESC);
+    assert!(LINE / crate::desc::DESC == 4, "a group holds four descriptors");
+};

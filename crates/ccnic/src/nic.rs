@@ -1,0 +1,445 @@
+//! The NIC side of a queue pair: what a wire calls.
+//!
+//! The NIC trusts nothing it reads in a region. Descriptors are copied out once and checked against the pool before
+//! any byte they name is touched; bytes are only ever copied, never borrowed; work per call is bounded by
+//! [`FETCH`]. A program can harm only its own packets.
+
+use crate::config::{Config, Demote};
+use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
+use crate::host::{NEARLY_EMPTY, PREFETCH_LINES};
+use crate::layout::Layout;
+use crate::pool::{Class, Pool};
+use crate::port::{LINE, Port, copy, lines};
+use crate::ring::{Consumer, Producer, Ring};
+
+/// The most descriptors fetched at once.
+pub const FETCH: usize = 32;
+
+/// What a NIC queue has done. Plain counters of the queue's own thread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct NicCounters {
+    /// Packets fetched from the program.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Packets delivered to the program.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Packets dropped because a descriptor named bytes outside the pool's buffers, or none.
+    pub bad_descriptor: u64,
+    /// Packets dropped because they were longer than the MTU.
+    pub too_long: u64,
+    /// Descriptors dropped because their chain had too many segments.
+    pub bad_chain: u64,
+    /// Times that a packet waited because the receive ring was full.
+    pub ring_full: u64,
+    /// Times that a packet waited because the pool had no buffer.
+    pub no_buffer: u64,
+}
+
+/// Packets fetched from a program and not yet dealt with, in order, checked.
+#[derive(Debug)]
+pub struct Fetched {
+    descs: [Desc; FETCH],
+    next: usize,
+    len: usize,
+}
+
+impl Default for Fetched {
+    fn default() -> Fetched {
+        Fetched { descs: [Desc::default(); FETCH], next: 0, len: 0 }
+    }
+}
+
+impl Fetched {
+    /// The segments of the next packet, or an empty slice.
+    #[inline(always)]
+    pub fn front(&self) -> &[Desc] {
+        let rest = self.descs.get(self.next..self.len).unwrap_or_default();
+        let n = rest.iter().position(|d| !d.more()).map_or(rest.len(), |i| i + 1);
+        rest.get(..n).unwrap_or_default()
+    }
+
+    /// Done with the first `n` segments.
+    #[inline(always)]
+    pub fn advance(&mut self, n: usize) {
+        self.next = (self.next + n).min(self.len);
+    }
+
+    /// True when every packet has been dealt with.
+    #[inline(always)]
+    pub fn is_empty(&self) -> bool {
+        self.next == self.len
+    }
+}
+
+/// Why a packet could not be delivered now. The caller keeps it and tries again, or drops it and counts that.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Busy {
+    /// The program's receive ring is full.
+    RingFull,
+    /// The program's pool has no buffer.
+    NoBuffer,
+}
+
+/// The NIC side of a queue pair. Belongs to one thread.
+#[derive(Debug)]
+pub struct NicQueue<P: Port, R: Ring> {
+    port: P,
+    tx: R::Consumer,
+    rx: R::Producer,
+    fill: Option<R::Consumer>,
+    pool: Pool,
+    /// Receive descriptors not yet published.
+    staged: [Desc; FETCH],
+    staged_len: usize,
+    /// Blank buffers from the host, with the host-managed pool.
+    blanks: [Desc; FETCH],
+    blanks_len: usize,
+    config: Config,
+    /// The last fetch found less than a line's worth: the program waits for us.
+    idle: bool,
+    /// Counters of this queue.
+    pub counters: NicCounters,
+}
+
+impl<P: Port, R: Ring> NicQueue<P, R> {
+    /// Takes up queue pair `queue` of a region, where a predecessor left it. `None` when the region has no such queue
+    /// or another design of ring.
+    pub fn new(port: P, layout: &Layout, queue: u16) -> Option<NicQueue<P, R>> {
+        let config = *layout.config();
+        let place = layout.queue(queue)?;
+        if config.design != R::DESIGN {
+            return None;
+        }
+        Some(NicQueue {
+            tx: R::Consumer::resume(&port, &place.tx),
+            rx: R::Producer::resume(&port, &place.rx),
+            fill: (!config.shared_pool).then(|| R::Consumer::resume(&port, &place.fill)),
+            pool: Pool::nic(layout),
+            staged: [Desc::default(); FETCH],
+            staged_len: 0,
+            blanks: [Desc::default(); FETCH],
+            blanks_len: 0,
+            config,
+            idle: true,
+            counters: NicCounters::default(),
+            port,
+        })
+    }
+
+    /// This side's port, for copies between regions.
+    pub fn port(&self) -> &P {
+        &self.port
+    }
+
+    /// Fetches the program's next packets into `into`, which must be empty; returns the number of descriptors.
+    ///
+    /// What comes out is checked: every segment lies inside one buffer and every packet is within the MTU. Their lines
+    /// are fetched all at once, with ownership when the buffers will be written next.
+    #[inline(always)]
+    pub fn fetch(&mut self, into: &mut Fetched) -> usize {
+        let n = self.tx.pop(&self.port, &mut into.descs);
+        self.idle = n < NEARLY_EMPTY && self.tx.ran_dry();
+        (into.next, into.len) = (0, n);
+        if n == 0 {
+            return 0;
+        }
+        let mut plain = true;
+        for desc in into.descs.iter().take(n) {
+            let len = u32::from(desc.len());
+            plain &= !desc.more() && self.legal(*desc) && len <= u32::from(self.config.mtu);
+            self.prefetch_payload(*desc);
+            self.counters.tx_bytes += u64::from(len);
+        }
+        self.counters.tx_packets += n as u64;
+        if !plain {
+            self.sift(into);
+        }
+        n
+    }
+
+    #[inline(always)]
+    fn legal(&self, desc: Desc) -> bool {
+        !desc.is_empty() && self.pool.holds(desc.offset(), u32::from(desc.len()), class(desc))
+    }
+
+    #[inline(always)]
+    fn prefetch_payload(&self, desc: Desc) {
+        for line in lines(desc.offset(), u32::from(desc.len()).min(PREFETCH_LINES * LINE)) {
+            self.port.prefetch_own(line);
+        }
+    }
+
+    /// A burst with chains, or with something illegal: keeps the packets that are legal.
+    #[cold]
+    #[inline(never)]
+    fn sift(&mut self, into: &mut Fetched) {
+        let fetched = core::mem::take(into);
+        self.counters.tx_packets -= fetched.len as u64;
+        let mut rest = fetched;
+        while !rest.is_empty() {
+            let packet = rest.front();
+            let len = packet.iter().map(|d| u32::from(d.len())).sum::<u32>();
+            self.counters.tx_packets += 1;
+            if packet.len() > CHAIN_MAX {
+                self.counters.bad_chain += 1;
+            } else if !packet.iter().all(|d| self.legal(*d)) {
+                self.counters.bad_descriptor += 1;
+            } else if len > u32::from(self.config.mtu) {
+                self.counters.too_long += 1;
+                packet.iter().for_each(|d| self.free(*d));
+            } else {
+                for (slot, desc) in into.descs.iter_mut().skip(into.len).zip(packet) {
+                    *slot = *desc;
+                }
+                into.len += packet.len();
+            }
+            let n = packet.len();
+            rest.advance(n);
+        }
+    }
+
+    /// Delivers a copy of a packet that lies in `from` (this region, or another program's) to the program. The copy
+    /// is published by the next [`flush`](NicQueue::flush).
+    ///
+    /// # Errors
+    /// [`Busy`] when it has no room now; nothing has changed then.
+    #[inline(always)]
+    pub fn deliver<Q: Port>(&mut self, from: &Q, packet: &[Desc]) -> Result<(), Busy> {
+        let [desc] = *packet else { return self.deliver_chain(from, packet) };
+        let len = u32::from(desc.len());
+        self.make_room(1)?;
+        let Some((at, class)) = self.take_buffer(len) else { return Err(self.dry()) };
+        if len > class.size() {
+            self.untake(at, class);
+            return self.deliver_chain(from, packet);
+        }
+        copy(from, desc.offset(), &self.port, at, len);
+        self.stage(at, desc.len(), class, false, desc.meta);
+        self.counters.rx_packets += 1;
+        self.counters.rx_bytes += u64::from(len);
+        Ok(())
+    }
+
+    /// As [`deliver`](NicQueue::deliver), for packets of several segments, on either side of the copy.
+    #[cold]
+    #[inline(never)]
+    fn deliver_chain<Q: Port>(&mut self, from: &Q, packet: &[Desc]) -> Result<(), Busy> {
+        let total: u32 = packet.iter().map(|d| u32::from(d.len())).sum();
+        let mut buffers = [(0, Class::Large); CHAIN_MAX];
+        let (mut n, mut held) = (0, 0);
+        for slot in &mut buffers {
+            if held >= total {
+                break;
+            }
+            let Some(buffer) = self.take_buffer(total - held) else { break };
+            *slot = buffer;
+            held += buffer.1.size();
+            n += 1;
+        }
+        let buffers = buffers.get(..n).unwrap_or_default();
+        let room = if held < total { Err(self.dry()) } else { self.make_room(n) };
+        if let Err(busy) = room {
+            buffers.iter().rev().for_each(|&(at, class)| self.untake(at, class));
+            return Err(busy);
+        }
+        let mut source = Segments { descs: packet, within: 0 };
+        let (mut left, meta) = (total, packet.first().map_or(0, |d| d.meta));
+        for &(at, class) in buffers {
+            let part = left.min(class.size());
+            source.copy_to(from, &self.port, at, part);
+            left -= part;
+            self.stage(at, part as u16, class, left > 0, meta);
+        }
+        self.counters.rx_packets += 1;
+        self.counters.rx_bytes += u64::from(total);
+        Ok(())
+    }
+
+    /// Hands a fetched packet of this region back to its program without a copy. Publish with `flush`.
+    ///
+    /// # Errors
+    /// [`Busy::RingFull`] when it has no room now.
+    #[inline(always)]
+    pub fn reflect(&mut self, packet: &[Desc]) -> Result<(), Busy> {
+        self.make_room(packet.len())?;
+        for desc in packet {
+            self.stage_desc(*desc);
+            self.counters.rx_bytes += u64::from(desc.len());
+        }
+        self.counters.rx_packets += 1;
+        Ok(())
+    }
+
+    /// Done with a fetched packet of this region: its buffers are free (with the host-managed pool, the host learns
+    /// that from the ring).
+    #[inline(always)]
+    pub fn complete(&mut self, packet: &[Desc]) {
+        if self.config.shared_pool {
+            packet.iter().for_each(|d| self.free(*d));
+        }
+    }
+
+    #[inline(always)]
+    fn free(&mut self, desc: Desc) {
+        if self.config.shared_pool {
+            self.pool.free(&self.port, desc.offset(), class(desc));
+        }
+    }
+
+    /// Publishes the packets delivered since the last flush, and hands back the descriptors fetched.
+    #[inline(always)]
+    pub fn flush(&mut self) {
+        let demote = match self.config.demote {
+            Demote::Auto => self.idle,
+            Demote::On => true,
+            Demote::Off => false,
+        };
+        self.publish(demote);
+        self.tx.release(&self.port);
+        if let Some(fill) = &mut self.fill {
+            fill.release(&self.port);
+        }
+    }
+
+    #[inline(always)]
+    fn publish(&mut self, demote: bool) {
+        let staged = self.staged.get(..self.staged_len).unwrap_or_default();
+        if staged.is_empty() {
+            return;
+        }
+        if demote {
+            demote_payload(&self.port, staged);
+        }
+        // All fit: `make_room` has counted the staged ones.
+        let pushed = self.rx.push(&self.port, staged);
+        debug_assert_eq!(pushed, self.staged_len);
+        self.staged_len = 0;
+        if demote {
+            self.rx.demote(&self.port);
+        }
+    }
+
+    /// Makes sure that `n` more descriptors can be staged and published.
+    #[inline(always)]
+    fn make_room(&mut self, n: usize) -> Result<(), Busy> {
+        if self.staged_len + n > FETCH {
+            self.publish(false);
+        }
+        let want = self.staged_len + n;
+        if self.rx.room(&self.port, want) < want {
+            self.counters.ring_full += 1;
+            return Err(Busy::RingFull);
+        }
+        Ok(())
+    }
+
+    #[inline(always)]
+    fn stage(&mut self, at: u32, len: u16, class: Class, more: bool, meta: u64) {
+        let flags = if class == Class::Small { SMALL } else { 0 } | if more { MORE } else { 0 };
+        self.stage_desc(Desc::new(at, len, flags).with_meta(meta));
+    }
+
+    #[inline(always)]
+    fn stage_desc(&mut self, desc: Desc) {
+        if let Some(slot) = self.staged.get_mut(self.staged_len) {
+            *slot = desc;
+            self.staged_len += 1;
+        }
+    }
+
+    fn dry(&mut self) -> Busy {
+        self.counters.no_buffer += 1;
+        Busy::NoBuffer
+    }
+
+    /// A buffer for (the next part of) `len` bytes: our own choice from the shared pool, or the next blank buffer that
+    /// the host posted, whatever its size.
+    #[inline(always)]
+    fn take_buffer(&mut self, len: u32) -> Option<(u32, Class)> {
+        if self.fill.is_some() {
+            return self.take_blank();
+        }
+        let class = self.pool.class(len);
+        self.pool.alloc(&self.port, class)
+    }
+
+    #[inline(never)]
+    fn take_blank(&mut self) -> Option<(u32, Class)> {
+        loop {
+            if self.blanks_len == 0 {
+                let fill = self.fill.as_mut()?;
+                self.blanks_len = fill.pop(&self.port, &mut self.blanks);
+                let used = self.blanks.get_mut(..self.blanks_len).unwrap_or_default();
+                used.reverse(); // taken from the end, in ring order
+            }
+            self.blanks_len = self.blanks_len.checked_sub(1)?;
+            let blank = *self.blanks.get(self.blanks_len)?;
+            if self.pool.holds(blank.offset(), class(blank).size(), class(blank)) {
+                return Some((blank.offset(), class(blank)));
+            }
+            self.counters.bad_descriptor += 1;
+        }
+    }
+
+    /// Puts back what `take_buffer` gave.
+    fn untake(&mut self, at: u32, class: Class) {
+        if self.fill.is_none() {
+            self.pool.free(&self.port, at, class);
+        } else if let Some(slot) = self.blanks.get_mut(self.blanks_len) {
+            *slot = Desc::new(at, class.size() as u16, if class == Class::Small { SMALL } else { 0 });
+            self.blanks_len += 1;
+        }
+    }
+
+    /// Descriptors dropped by the ring because their chain was too long.
+    pub fn bad_chains(&self) -> u64 {
+        self.counters.bad_chain + self.tx.discarded()
+    }
+
+    /// Before a planned end: returns the private stacks to the region's pool.
+    pub fn retire(&mut self) {
+        self.flush();
+        self.pool.drain(&self.port);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn demote_payload<P: Port>(port: &P, descs: &[Desc]) {
+    for desc in descs {
+        for line in lines(desc.offset(), u32::from(desc.len())) {
+            port.demote(line);
+        }
+    }
+}
+
+/// Reads through the segments of a packet.
+struct Segments<'a> {
+    descs: &'a [Desc],
+    within: u32,
+}
+
+impl Segments<'_> {
+    /// Copies the next `len` bytes to `to`.
+    fn copy_to<P: Port, Q: Port>(&mut self, src: &P, dst: &Q, to: u32, len: u32) {
+        let mut done = 0;
+        while let (true, Some((desc, rest))) = (done < len, self.descs.split_first()) {
+            let part = (u32::from(desc.len()) - self.within).min(len - done);
+            copy(src, desc.offset() + self.within, dst, to + done, part);
+            done += part;
+            self.within += part;
+            if self.within == u32::from(desc.len()) {
+                (self.descs, self.within) = (rest, 0);
+            }
+        }
+    }
+}
+
+/// The class of buffer that a descriptor claims.
+#[inline(always)]
+fn class(desc: Desc) -> Class {
+    if desc.small() { Class::Small } else { Class::Large }
+}

@@ -1,0 +1,360 @@
+//! The pool: one set of buffers per region, used by both sides (CC-NIC section 3.4).
+//!
+//! The NIC frees sent buffers and allocates receive buffers itself: no completion pass, no posting of blank buffers. In
+//! front of the shared free lists each agent keeps private stacks, so that the buffer used next is the one still in its
+//! cache: a TX buffer just consumed becomes the next RX buffer (section 3.3). Large buffers (4 KiB) are subdivided on
+//! demand into 32 small ones. Free lists are filled so that successive allocations are never adjacent: the hardware
+//! prefetcher of a reader would otherwise steal the line being written (section 3.3).
+//!
+//! The *ledger* records which buffers the host side holds. It is private to the host, and what makes the buffers of a
+//! NIC that died come back (`recovery`).
+
+extern crate alloc;
+
+mod free_list;
+mod stack;
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+use crate::layout::{LARGE, Layout, PoolPlace, SMALL, SMALL_PER_LARGE};
+use crate::port::Port;
+
+use free_list::{BUNDLE, Bundle, FreeList};
+use stack::Stack;
+
+/// The two sizes of buffers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Class {
+    /// 128 bytes.
+    Small,
+    /// 4 KiB.
+    Large,
+}
+
+impl Class {
+    /// Bytes of a buffer.
+    #[inline(always)]
+    pub const fn size(self) -> u32 {
+        match self {
+            Class::Small => SMALL,
+            Class::Large => LARGE,
+        }
+    }
+}
+
+/// One class of buffers, as one agent sees it.
+#[derive(Debug)]
+struct Shelf {
+    shared: FreeList,
+    /// Where buffers are taken from and, with recycling, put back.
+    stack: Stack,
+    /// Without recycling: freed buffers on their way to the shared list.
+    outgoing: Bundle,
+}
+
+/// One agent's handle on the region's pool. Belongs to one thread.
+#[derive(Debug)]
+pub struct Pool {
+    small: Shelf,
+    large: Shelf,
+    place: PoolPlace,
+    recycle: bool,
+    sequential: bool,
+    small_limit: u32,
+    /// Chunks that may be subdivided: the rest stays large, or small packets would starve large ones for ever.
+    split_limit: u64,
+    ledger: Ledger,
+}
+
+/// Which buffers this queue's host side has taken in, less those it has given away: +1 and -1 by slots of 128 bytes,
+/// modulo 256. Over all queues of a region the sum is 1 for what the host side holds and 0 for the rest. Counting
+/// instead of marking lets queues on different threads keep separate ledgers, without shared lines.
+#[derive(Debug, Default)]
+pub(crate) struct Ledger(Box<[u8]>);
+
+impl Ledger {
+    fn new(place: &PoolPlace) -> Ledger {
+        Ledger(vec![0; ((place.end - place.buffers) / SMALL) as usize].into_boxed_slice())
+    }
+
+    #[inline(always)]
+    fn add(&mut self, slot: u32, n: u8) {
+        if let Some(count) = self.0.get_mut(slot as usize) {
+            *count = count.wrapping_add(n);
+        }
+    }
+
+    pub(crate) fn counts(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl Pool {
+    /// The NIC's handle.
+    pub fn nic(layout: &Layout) -> Pool {
+        Pool::new(layout, Ledger::default())
+    }
+
+    /// The host's handle, with a ledger.
+    pub fn host(layout: &Layout) -> Pool {
+        Pool::new(layout, Ledger::new(layout.pool()))
+    }
+
+    fn new(layout: &Layout, ledger: Ledger) -> Pool {
+        let (place, config) = (*layout.pool(), layout.config());
+        let shelf = |head, size| Shelf {
+            shared: FreeList::new(&place, head, size),
+            stack: Stack::new(),
+            outgoing: Bundle::new(),
+        };
+        Pool {
+            small: shelf(place.small, SMALL),
+            large: shelf(place.large, LARGE),
+            place,
+            recycle: config.recycle,
+            sequential: config.sequential,
+            small_limit: config.small_limit(),
+            split_limit: u64::from(config.buffers / 2),
+            ledger,
+        }
+    }
+
+    /// Fills the free list of a new region with all its buffers.
+    pub fn fill<P: Port>(port: &P, layout: &Layout) {
+        let place = layout.pool();
+        let list = FreeList::new(place, place.large, LARGE);
+        let chunks = layout.config().buffers;
+        let step = if layout.config().sequential { 1 } else { stride(chunks) };
+        // The list is a stack: what is pushed last is allocated first.
+        let mut bundle = Bundle::new();
+        for i in (0..chunks).rev() {
+            let chunk = (u64::from(i) * u64::from(step) % u64::from(chunks)) as u32;
+            bundle.push(place.buffers + chunk * LARGE);
+            if bundle.is_full() || i == 0 {
+                list.push(port, &bundle);
+                bundle = Bundle::new();
+            }
+        }
+    }
+
+    /// The class of buffer for `len` bytes.
+    #[inline(always)]
+    pub fn class(&self, len: u32) -> Class {
+        if len <= self.small_limit { Class::Small } else { Class::Large }
+    }
+
+    /// True when `len` bytes at `offset` lie inside one buffer of the class that the flag claims.
+    #[inline(always)]
+    pub fn holds(&self, offset: u32, len: u32, class: Class) -> bool {
+        let within = offset.wrapping_sub(self.place.buffers);
+        within < self.place.end - self.place.buffers && (within & (class.size() - 1)) + len <= class.size()
+    }
+
+    /// Shows every buffer on the shared free lists of a region that nobody is changing.
+    pub fn walk<P: Port>(port: &P, layout: &Layout, mut see: impl FnMut(u32, Class)) {
+        let place = layout.pool();
+        FreeList::new(place, place.small, SMALL).walk(port, |b| see(b, Class::Small));
+        FreeList::new(place, place.large, LARGE).walk(port, |b| see(b, Class::Large));
+    }
+
+    /// Puts buffers that a dead agent held back on the shared free lists.
+    pub(crate) fn restore<P: Port>(port: &P, layout: &Layout, lost: &[(u32, Class)]) {
+        let place = layout.pool();
+        for (class, head) in [(Class::Small, place.small), (Class::Large, place.large)] {
+            let list = FreeList::new(place, head, class.size());
+            let mut bundle = Bundle::new();
+            for (buffer, _) in lost.iter().filter(|(_, c)| *c == class) {
+                bundle.push(*buffer);
+                if bundle.is_full() {
+                    list.push(port, &bundle);
+                    bundle = Bundle::new();
+                }
+            }
+            list.push(port, &bundle);
+        }
+    }
+
+    #[inline(always)]
+    fn shelf(&mut self, class: Class) -> &mut Shelf {
+        match class {
+            Class::Small => &mut self.small,
+            Class::Large => &mut self.large,
+        }
+    }
+
+    /// Takes a buffer of `class`; a large one instead when there is no small one. `None` when the pool is dry.
+    #[inline(always)]
+    pub fn alloc<P: Port>(&mut self, port: &P, class: Class) -> Option<(u32, Class)> {
+        match self.shelf(class).stack.pop() {
+            Some(buffer) => Some((buffer, class)),
+            None => self.refill(port, class),
+        }
+    }
+
+    /// Returns the buffer that contains `offset`.
+    #[inline(always)]
+    pub fn free<P: Port>(&mut self, port: &P, offset: u32, class: Class) {
+        let buffer = offset & !(class.size() - 1);
+        let recycle = self.recycle;
+        let shelf = self.shelf(class);
+        if recycle && shelf.stack.len() < Stack::FULL {
+            shelf.stack.push(buffer);
+        } else {
+            self.spill(port, buffer, class);
+        }
+    }
+
+    /// A stack is empty: takes a bundle from the shared list, or subdivides a large buffer.
+    #[cold]
+    #[inline(never)]
+    fn refill<P: Port>(&mut self, port: &P, class: Class) -> Option<(u32, Class)> {
+        if let Some(bundle) = self.shelf(class).shared.pop(port) {
+            for &buffer in bundle.as_slice().iter().rev() {
+                self.book(buffer, 1);
+                self.shelf(class).stack.push(buffer);
+            }
+        } else if class == Class::Small {
+            self.split(port);
+        }
+        match self.shelf(class).stack.pop() {
+            Some(buffer) => Some((buffer, class)),
+            None if class == Class::Small => self.alloc(port, Class::Large),
+            None => None,
+        }
+    }
+
+    /// Subdivides a large buffer into 32 small ones (CC-NIC section 3.3), if any may still be.
+    fn split<P: Port>(&mut self, port: &P) {
+        let split = port.load(self.place.split);
+        if split >= self.split_limit {
+            return;
+        }
+        let Some((chunk, _)) = self.alloc(port, Class::Large) else { return };
+        if port.compare_exchange(self.place.split, split, split + 1).is_err() {
+            self.free(port, chunk, Class::Large); // the peer subdivided one meanwhile: its buffers will come round
+            return;
+        }
+        port.store_release(self.kind(chunk), 1);
+        for i in (0..SMALL_PER_LARGE).rev() {
+            let order = if self.sequential { i } else { i.reverse_bits() >> (32 - SMALL_PER_LARGE.ilog2()) };
+            let buffer = chunk + order * SMALL;
+            if buffer != chunk {
+                self.book(buffer, 1); // the first is in the books already, as the large one
+            }
+            self.small.stack.push(buffer);
+        }
+    }
+
+    /// The word that says that a chunk has been subdivided.
+    fn kind(&self, chunk: u32) -> u32 {
+        self.place.kinds + (chunk - self.place.buffers) / LARGE * 8
+    }
+
+    /// A stack is full, or there is no recycling: moves the oldest buffers to the shared list.
+    #[cold]
+    #[inline(never)]
+    fn spill<P: Port>(&mut self, port: &P, buffer: u32, class: Class) {
+        let recycle = self.recycle;
+        let shelf = self.shelf(class);
+        let mut bundle = shelf.outgoing;
+        if recycle {
+            bundle.fill(|out| shelf.stack.take_oldest(out));
+            shelf.stack.push(buffer);
+        } else {
+            bundle.push(buffer);
+            shelf.outgoing = bundle;
+            if !bundle.is_full() {
+                return;
+            }
+        }
+        self.give(port, &bundle, class);
+    }
+
+    fn give<P: Port>(&mut self, port: &P, bundle: &Bundle, class: Class) {
+        let gone = self.shelf(class).shared.push(port, bundle);
+        if gone {
+            bundle.as_slice().iter().for_each(|&b| self.book(b, u8::MAX));
+            self.shelf(class).outgoing = Bundle::new();
+            return;
+        }
+        // The list would not take them (a peer that changes its head without end): keep what fits.
+        for &buffer in bundle.as_slice() {
+            self.shelf(class).stack.push(buffer);
+        }
+    }
+
+    /// Returns everything that this agent keeps to the shared lists, so that a successor or the peer has it.
+    pub fn drain<P: Port>(&mut self, port: &P) {
+        for class in [Class::Small, Class::Large] {
+            let outgoing = self.shelf(class).outgoing;
+            self.give(port, &outgoing, class);
+            let mut left = self.shelf(class).stack.len().div_ceil(BUNDLE);
+            while left > 0 {
+                let mut bundle = Bundle::new();
+                let stack = &mut self.shelf(class).stack;
+                bundle.fill(|out| stack.take_oldest(out));
+                self.give(port, &bundle, class);
+                left -= 1;
+            }
+        }
+    }
+
+    /// Enters a buffer that came from the shared list (1), or went there (-1 modulo 256).
+    fn book(&mut self, buffer: u32, n: u8) {
+        self.ledger.add((buffer.wrapping_sub(self.place.buffers)) / SMALL, n);
+    }
+
+    /// Host: notes that the buffer with `offset` in it has been handed to the NIC.
+    #[inline(always)]
+    pub(crate) fn sent(&mut self, offset: u32, class: Class) {
+        self.book(offset & !(class.size() - 1), u8::MAX);
+    }
+
+    /// Host: notes that the buffer with `offset` in it has come from the NIC.
+    #[inline(always)]
+    pub(crate) fn received(&mut self, offset: u32, class: Class) {
+        self.book(offset & !(class.size() - 1), 1);
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Buffers that this agent keeps on its private stacks.
+    pub fn kept(&self) -> usize {
+        [&self.small, &self.large].iter().map(|s| s.stack.len() + s.outgoing.as_slice().len()).sum()
+    }
+}
+
+/// A step around `n` chunks that visits each once and never goes to a neighbour: near the golden section, coprime to n.
+fn stride(n: u32) -> u32 {
+    let golden = (u64::from(n) * 618 / 1000) as u32;
+    (golden..n).chain(2..golden).find(|&s| gcd(s, n) == 1 && s != n - 1).unwrap_or(1)
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strides_visit_all_and_skip_neighbours() {
+        for n in 16..600 {
+            let s = stride(n);
+            assert_eq!(gcd(s, n), 1, "{n}");
+            assert!(s > 1 && s < n - 1, "{n}: {s}");
+        }
+    }
+
+    #[test]
+    fn small_buffers_are_never_taken_in_address_order() {
+        let order = |i: u32| i.reverse_bits() >> (32 - SMALL_PER_LARGE.ilog2());
+        for i in 1..SMALL_PER_LARGE {
+            assert!(order(i).abs_diff(order(i - 1)) > 1);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! A private stack of free buffers: the buffer freed last is used next, while it is still in this agent's cache.
+
+/// Buffers a stack can hold.
+const CAPACITY: usize = 512;
+const MASK: usize = CAPACITY - 1;
+
+/// A bounded stack of buffer offsets, private to one agent.
+#[derive(Debug)]
+pub(super) struct Stack {
+    slots: [u32; CAPACITY],
+    len: usize,
+}
+
+impl Stack {
+    /// From this length on, the oldest buffers go back to the shared free list.
+    pub(super) const FULL: usize = CAPACITY - 64;
+
+    pub(super) const fn new() -> Stack {
+        Stack { slots: [0; CAPACITY], len: 0 }
+    }
+
+    #[inline(always)]
+    pub(super) fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Adds a buffer; false when there is no place.
+    #[inline(always)]
+    pub(super) fn push(&mut self, buffer: u32) -> bool {
+        if self.len >= CAPACITY {
+            return false;
+        }
+        // The mask tells the compiler what the test above says, so that no bounds check stays in the burst.
+        self.slots[self.len & MASK] = buffer;
+        self.len += 1;
+        true
+    }
+
+    #[inline(always)]
+    pub(super) fn pop(&mut self) -> Option<u32> {
+        if self.len == 0 {
+            return None;
+        }
+        self.len -= 1;
+        Some(self.slots[self.len & MASK])
+    }
+
+    /// Removes the oldest buffers, as many as `out` takes; they are the ones least likely to be in a cache.
+    pub(super) fn take_oldest(&mut self, out: &mut [u32]) -> usize {
+        let n = out.len().min(self.len);
+        for (to, from) in out.iter_mut().zip(&self.slots).take(n) {
+            *to = *from;
+        }
+        self.slots.copy_within(n..self.len.min(CAPACITY), 0);
+        self.len -= n;
+        n
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_in_first_out_and_oldest_leave_first() {
+        let mut s = Stack::new();
+        for b in 0..CAPACITY as u32 {
+            assert!(s.push(b));
+        }
+        assert!(!s.push(9999));
+        assert_eq!(s.pop(), Some(511));
+        let mut out = [0; 3];
+        assert_eq!(s.take_oldest(&mut out), 3);
+        assert_eq!(out, [0, 1, 2]);
+        assert_eq!((s.len(), s.pop(), s.slots[0]), (508, Some(510), 3));
+    }
+}

@@ -1,0 +1,89 @@
+//! `Port`: what one agent, a host core or a NIC core, can do to the shared region.
+//!
+//! Everything that crosses the interface goes through this trait, so that one source runs on mapped memory
+//! (`ccnic-shm`), under the loom model checker (`ccnic-check`) and on a simulated interconnect.
+//!
+//! Two kinds of bytes live in a region:
+//!
+//! * **words**: 8-byte aligned, shared while both sides run (signals, positions, list heads). They are accessed by
+//!   [`load`](Port::load), [`load_acquire`](Port::load_acquire), [`store`](Port::store),
+//!   [`store_release`](Port::store_release) and [`compare_exchange`](Port::compare_exchange).
+//! * **payload**: the bytes of packet buffers. They belong to whoever holds the buffer, and change hands only by a
+//!   word (a signal, a list head). They are accessed by [`read`](Port::read), [`write`](Port::write),
+//!   [`with`](Port::with) and [`with_mut`](Port::with_mut).
+
+/// Bytes of a cache line, the unit in which coherent interconnects communicate (CC-NIC section 3.2).
+pub const LINE: u32 = 64;
+
+/// One agent's view of a shared region.
+///
+/// Addresses are byte offsets from the region's start. Words must be 8-byte aligned.
+///
+/// # What an implementation owes
+/// * No offset may reach memory outside the region, whatever its value: offsets may come from a hostile peer. A
+///   caller that passes one has a defect all the same; an implementation may stop the process over it.
+/// * `load_acquire` and a successful `compare_exchange` see everything written before the `store_release` or
+///   `compare_exchange` whose value they return.
+pub trait Port {
+    /// Reads a word that this agent alone writes, or whose order does not matter.
+    fn load(&self, at: u32) -> u64;
+    /// Writes a word that nobody reads before a later release.
+    fn store(&self, at: u32, value: u64);
+    /// Reads a word; later accesses of this agent come after it.
+    fn load_acquire(&self, at: u32) -> u64;
+    /// Writes a word; earlier accesses of this agent come before it.
+    fn store_release(&self, at: u32, value: u64);
+    /// Replaces `current` by `new` in one step (acquire and release); otherwise returns what it found.
+    ///
+    /// # Errors
+    /// The value found, when it is not `current`.
+    fn compare_exchange(&self, at: u32, current: u64, new: u64) -> Result<u64, u64>;
+
+    /// Copies payload out of the region.
+    fn read(&self, at: u32, to: &mut [u8]);
+    /// Copies bytes into payload.
+    fn write(&self, at: u32, from: &[u8]);
+    /// Lends payload to `f`. Only for the holder of the buffer, and only where the other side is trusted to keep
+    /// its hands off: the NIC never uses it.
+    fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R;
+    /// Lends payload to `f` for writing; see [`with`](Port::with).
+    fn with_mut<R>(&self, at: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R;
+
+    /// Hint: this agent will read the line.
+    fn prefetch_read(&self, at: u32);
+    /// Hint: this agent will write the line (PREFETCHW): fetch it with ownership.
+    fn prefetch_own(&self, at: u32);
+    /// Hint: the other side reads the line next; move it towards a shared cache (CLDEMOTE).
+    fn demote(&self, at: u32);
+    /// One turn of a polling loop that found nothing: this agent waits for one of the lines that it has loaded
+    /// since the last `relax`.
+    fn relax(&self);
+}
+
+/// The lines that `len` bytes from `at` touch, as offsets.
+#[inline(always)]
+pub fn lines(at: u32, len: u32) -> impl Iterator<Item = u32> {
+    let first = at & !(LINE - 1);
+    let end = at.saturating_add(len);
+    (0..end.saturating_sub(first).div_ceil(LINE)).map(move |i| first + i * LINE)
+}
+
+/// Copies `len` bytes of payload from one region to another, or within one, a line at a time through registers.
+///
+/// The NIC moves packets with this: it never holds a reference into a program's memory.
+#[inline]
+pub fn copy<P: Port, Q: Port>(src: &P, from: u32, dst: &Q, to: u32, len: u32) {
+    let mut done = 0;
+    while len - done >= LINE {
+        let mut line = [0u8; LINE as usize];
+        src.read(from.wrapping_add(done), &mut line);
+        dst.write(to.wrapping_add(done), &line);
+        done += LINE;
+    }
+    let rest = (len - done) as usize;
+    let mut line = [0u8; LINE as usize];
+    if let Some(tail) = line.get_mut(..rest) {
+        src.read(from.wrapping_add(done), tail);
+        dst.write(to.wrapping_add(done), tail);
+    }
+}

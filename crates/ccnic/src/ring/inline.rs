@@ -1,0 +1,328 @@
+//! Rings whose signals lie in the descriptors' own lines: one transfer brings the news and the descriptors
+//! (CC-NIC section 3.2, figure 6b).
+//!
+//! A *unit* is what one signal covers: a line of up to four descriptors (grouped), one descriptor (packed), or one
+//! descriptor alone in its line (padded).
+
+use core::marker::PhantomData;
+
+use crate::config::Design;
+use crate::desc::{DESC, Desc, SIGNAL_SHIFT, Sealed, Slot};
+use crate::layout::RingPlace;
+use crate::port::{LINE, Port, lines};
+
+use super::signal::{Clear, Epoch, Signal};
+use super::{ChainGuard, Consumer, Producer, Ring, Slots, sane, whole};
+
+/// Up to four descriptors a line under an epoch signal: the default design.
+#[derive(Debug)]
+pub struct GroupedEpoch;
+/// Up to four descriptors a line under a signal that the consumer clears: the paper's design.
+#[derive(Debug)]
+pub struct GroupedClear;
+/// A signal for each packed descriptor (figure 14b, "pack").
+#[derive(Debug)]
+pub struct Packed;
+/// One descriptor a line (figure 14b, "pad").
+#[derive(Debug)]
+pub struct Padded;
+
+macro_rules! inline_ring {
+    ($ring:ident, $signal:ident) => {
+        impl Ring for $ring {
+            const DESIGN: Design = Design::$ring;
+            type Producer =
+                InlineProducer<{ Design::$ring.unit() }, { Design::$ring.per_unit() as usize }, $signal>;
+            type Consumer =
+                InlineConsumer<{ Design::$ring.unit() }, { Design::$ring.per_unit() as usize }, $signal>;
+        }
+    };
+}
+
+inline_ring!(GroupedEpoch, Epoch);
+inline_ring!(GroupedClear, Clear);
+inline_ring!(Packed, Clear);
+inline_ring!(Padded, Clear);
+
+/// The writing end: units of `UNIT` bytes with up to `PER` descriptors.
+#[derive(Debug)]
+pub struct InlineProducer<const UNIT: u32, const PER: usize, S> {
+    slots: Slots,
+    head: u32,
+    tail: u32,
+    /// Next unit to write.
+    position: u64,
+    /// Units before this are free. May be stale: the consumer has freed these at least.
+    credit: u64,
+    /// Units of the last push.
+    last: u32,
+    signal: PhantomData<S>,
+}
+
+impl<const UNIT: u32, const PER: usize, S: Signal> InlineProducer<UNIT, PER, S> {
+    /// Makes the units before `want` writable if it can; returns how many are.
+    #[inline(always)]
+    fn reserve<P: Port>(&mut self, port: &P, units: u64) -> u64 {
+        let want = self.position + units.min(self.slots.count());
+        if self.credit < want {
+            self.credit = S::credit(port, &self.slots, self.head, UNIT, self.credit, want);
+        }
+        self.credit - self.position
+    }
+
+    /// Writes all of a unit but its signal and the word that holds it.
+    #[inline(always)]
+    fn write_body<P: Port, D: Slot>(&self, port: &P, at: u32, group: &[D]) {
+        for (i, desc) in (0..).zip(group) {
+            let desc = desc.desc();
+            if i > 0 {
+                port.store(at + i * DESC, desc.word());
+            }
+            port.store(at + i * DESC + 8, desc.meta);
+        }
+    }
+
+    #[inline(always)]
+    fn publish<P: Port, D: Slot>(&self, port: &P, position: u64, group: &[D]) {
+        let Some(first) = group.first() else { return };
+        let signal = u64::from(S::say(group.len() as u8, self.slots.lap(position))) << SIGNAL_SHIFT;
+        port.store_release(self.slots.at(position, UNIT), first.desc().word() | signal); // A1
+    }
+
+    /// Publishes the units of one packet that spans several, the last first.
+    #[cold]
+    #[inline(never)]
+    fn publish_chain<P: Port, D: Slot>(&self, port: &P, position: u64, span: &[D]) {
+        for (i, group) in span.chunks(PER).enumerate().rev() {
+            self.publish(port, position + i as u64, group);
+        }
+    }
+}
+
+impl<const UNIT: u32, const PER: usize, S: Signal> Producer for InlineProducer<UNIT, PER, S> {
+    const PER_UNIT: usize = PER;
+
+    fn resume<P: Port>(port: &P, place: &RingPlace) -> Self {
+        let slots = Slots::new(place);
+        // A predecessor may have died between publishing units and saying so in its tail line; the consumer may
+        // even have taken (and cleared) them. Whatever was published counts.
+        let taken = decode(port.load_acquire(place.taken)).0;
+        let mut position = sane(port.load_acquire(place.tail)).max(taken);
+        let end = taken + slots.count();
+        while position < end && hears::<S, P>(port, &slots, UNIT, position) {
+            position += 1;
+        }
+        port.store(place.tail, position);
+        InlineProducer {
+            slots,
+            head: place.head,
+            tail: place.tail,
+            position,
+            credit: position,
+            last: 0,
+            signal: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    fn room<P: Port>(&mut self, port: &P, want: usize) -> usize {
+        let units = self.reserve(port, want.div_ceil(PER) as u64);
+        want.min(units as usize * PER)
+    }
+
+    #[inline(always)]
+    fn prefetch<P: Port>(&self, port: &P, descs: usize) {
+        let units = descs.div_ceil(PER) as u64;
+        let per_line = u64::from(LINE / UNIT);
+        for i in 0..units.div_ceil(per_line) {
+            port.prefetch_own(self.slots.at(self.position + i * per_line, UNIT));
+        }
+    }
+
+    #[inline(always)]
+    fn push<P: Port, D: Slot>(&mut self, port: &P, descs: &[D]) -> usize {
+        let units = self.reserve(port, descs.len().div_ceil(PER) as u64);
+        let n = whole(descs, units as usize * PER);
+        let Some(descs) = descs.get(..n) else { return 0 };
+        let mut from = 0;
+        for (i, group) in descs.chunks(PER).enumerate() {
+            let position = self.position + i as u64;
+            self.write_body(port, self.slots.at(position, UNIT), group);
+            if group.last().is_some_and(|d| d.desc().more()) {
+                continue;
+            }
+            let end = i * PER + group.len();
+            if end - from <= PER {
+                self.publish(port, position, group);
+            } else if let Some(span) = descs.get(from..end) {
+                self.publish_chain(port, self.position + (from / PER) as u64, span);
+            }
+            from = end;
+        }
+        let wrote = n.div_ceil(PER) as u64;
+        self.position += wrote;
+        self.last = wrote as u32;
+        port.store(self.tail, self.position);
+        n
+    }
+
+    #[inline(always)]
+    fn demote<P: Port>(&self, port: &P) {
+        let first = self.slots.at(self.position - u64::from(self.last), UNIT);
+        for line in lines(first, self.last * UNIT) {
+            port.demote(line);
+        }
+    }
+
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    #[inline(always)]
+    fn completed<P: Port>(&mut self, port: &P) -> u64 {
+        let want = self.position + self.slots.count();
+        self.credit = S::credit(port, &self.slots, self.head, UNIT, self.credit, want);
+        self.credit.saturating_sub(self.slots.count())
+    }
+}
+
+/// The reading end of an [`InlineProducer`].
+#[derive(Debug)]
+pub struct InlineConsumer<const UNIT: u32, const PER: usize, S> {
+    slots: Slots,
+    head: u32,
+    taken: u32,
+    /// The unit to read next, and the first descriptor of it that has not been taken.
+    position: u64,
+    within: u32,
+    /// Units before this have been handed back.
+    handed: u64,
+    dry: bool,
+    guard: ChainGuard,
+    signal: PhantomData<S>,
+}
+
+/// A position inside a unit, as the `taken` line holds it.
+fn encode(position: u64, within: u32) -> u64 {
+    position << 3 | u64::from(within & 7)
+}
+
+fn decode(word: u64) -> (u64, u32) {
+    (sane(word >> 3), (word & 7) as u32)
+}
+
+#[inline(always)]
+fn hears<S: Signal, P: Port>(port: &P, slots: &Slots, unit: u32, position: u64) -> bool {
+    let word = port.load_acquire(slots.at(position, unit)); // A2
+    S::hear((word >> SIGNAL_SHIFT) as u8, slots.lap(position)) > 0
+}
+
+impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> {
+    /// Copies ready descriptors from a position on; returns their number and the position after them.
+    #[inline(always)]
+    fn copy_ready<P: Port, D: Slot>(&self, port: &P, out: &mut [D], from: (u64, u32)) -> (usize, (u64, u32)) {
+        let (mut position, mut within) = from;
+        let room = out.len();
+        let mut out = out.iter_mut();
+        loop {
+            let at = self.slots.at(position, UNIT);
+            let word = port.load_acquire(at); // A2
+            let count = S::hear((word >> SIGNAL_SHIFT) as u8, self.slots.lap(position));
+            let count = u32::from(count).min(PER as u32);
+            if count == 0 {
+                break;
+            }
+            while within < count {
+                let Some(slot) = out.next() else { return (room, (position, within)) };
+                let at = at + within * DESC;
+                let word = if within == 0 { word } else { port.load(at) };
+                slot.set(Desc::from_words(word, port.load(at + 8)), Sealed(()));
+                within += 1;
+            }
+            (position, within) = (position + 1, 0);
+            if out.len() == 0 {
+                break;
+            }
+        }
+        (room - out.len(), (position, within))
+    }
+
+    /// The position `back` descriptors before the end of a batch that began at `from`: walks the counts again.
+    #[cold]
+    #[inline(never)]
+    fn advance<P: Port>(&self, port: &P, from: (u64, u32), descs: usize) -> (u64, u32) {
+        let mut scratch = [Desc::default(); 1];
+        let mut at = from;
+        for _ in 0..descs {
+            at = self.copy_ready(port, &mut scratch, at).1;
+        }
+        at
+    }
+}
+
+impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<UNIT, PER, S> {
+    fn resume<P: Port>(port: &P, place: &RingPlace) -> Self {
+        let (position, within) = decode(port.load_acquire(place.taken));
+        S::recover(port, place, UNIT, position, sane(port.load_acquire(place.tail)));
+        InlineConsumer {
+            slots: Slots::new(place),
+            head: place.head,
+            taken: place.taken,
+            position,
+            within,
+            handed: position,
+            dry: true,
+            guard: ChainGuard::default(),
+            signal: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    fn pop<P: Port, D: Slot>(&mut self, port: &P, out: &mut [D]) -> usize {
+        let from = (self.position, self.within);
+        let (mut n, mut to) = self.copy_ready(port, out, from);
+        self.dry = n < out.len();
+        if n == 0 {
+            return 0;
+        }
+        if self.guard.discarding || out.get(n - 1).is_some_and(|d| d.desc().more()) {
+            let batch = out.get_mut(..n).unwrap_or_default();
+            let (kept, consumed) = self.guard.cut(batch);
+            if consumed < n {
+                to = self.advance(port, from, consumed);
+            }
+            n = kept;
+        }
+        (self.position, self.within) = to;
+        port.store(self.taken, encode(to.0, to.1));
+        n
+    }
+
+    #[inline(always)]
+    fn release<P: Port>(&mut self, port: &P) {
+        self.handed = S::hand_back(port, &self.slots, self.head, UNIT, self.handed, self.position);
+    }
+
+    #[inline(always)]
+    fn ran_dry(&self) -> bool {
+        self.dry
+    }
+
+    fn discarded(&self) -> u64 {
+        self.guard.discarded
+    }
+
+    fn peek<P: Port>(&self, port: &P, mut see: impl FnMut(Desc)) {
+        let mut at = (self.position, self.within);
+        let mut out = [Desc::default(); PER];
+        let end = self.position + self.slots.count();
+        while at.0 < end {
+            let (n, next) = self.copy_ready(port, &mut out, at);
+            out.iter().take(n).copied().for_each(&mut see);
+            if n == 0 {
+                break;
+            }
+            at = next;
+        }
+    }
+}

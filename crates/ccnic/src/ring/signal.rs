@@ -1,0 +1,145 @@
+//! The two ways to say "ready" inside a descriptor line.
+//!
+//! The signal is the top byte of a unit's first word, stored last with release (ordering diagram, A).
+
+use crate::desc::SIGNAL_SHIFT;
+use crate::layout::RingPlace;
+use crate::port::Port;
+
+use super::Slots;
+
+/// In a signal: how many descriptors the unit holds.
+const COUNT: u8 = 0x07;
+/// Clear: this unit is ready. (A count alone would do; a bit of its own reads better in a dump.)
+const READY: u8 = 0x80;
+/// Epoch: the parity of the lap. The first lap's is 1, so that fresh zeroed memory is not ready.
+const PARITY: u8 = 0x80;
+
+/// What tells a full unit from an empty one, and how units come back to the producer.
+pub trait Signal: Send + 'static {
+    /// The signal of `count` descriptors in lap `lap`.
+    fn say(count: u8, lap: u64) -> u8;
+
+    /// The number of descriptors that `signal` announces in lap `lap`; 0 when the unit is not ready.
+    fn hear(signal: u8, lap: u64) -> u8;
+
+    /// Consumer: hands back the units `from..to`, whose signals are `bytes` apart. Returns the position up to
+    /// which the producer has been told.
+    fn hand_back<P: Port>(port: &P, slots: &Slots, head: u32, bytes: u32, from: u64, to: u64) -> u64;
+
+    /// Producer: the position up to which units are free, given that those before `known` are, when it wants to
+    /// write all units before `want`.
+    fn credit<P: Port>(port: &P, slots: &Slots, head: u32, bytes: u32, known: u64, want: u64) -> u64;
+
+    /// Successor of a dead consumer: makes sure that everything before `taken` has been handed back.
+    fn recover<P: Port>(port: &P, place: &RingPlace, bytes: u32, taken: u64, tail: u64);
+}
+
+/// *Epoch*: the signal carries the parity of the lap (the sense reverse of Mukherjee et al. 1996, section 2.3), so the
+/// consumer never writes the ring. It publishes its position every quarter lap, in a line of its own that the
+/// producer reads when its credit is used up.
+#[derive(Debug)]
+pub struct Epoch;
+
+impl Signal for Epoch {
+    #[inline(always)]
+    fn say(count: u8, lap: u64) -> u8 {
+        count | if lap & 1 == 0 { PARITY } else { 0 }
+    }
+
+    #[inline(always)]
+    fn hear(signal: u8, lap: u64) -> u8 {
+        if (signal ^ Self::say(0, lap)) & PARITY == 0 { signal & COUNT } else { 0 }
+    }
+
+    #[inline(always)]
+    fn hand_back<P: Port>(port: &P, slots: &Slots, head: u32, _: u32, from: u64, to: u64) -> u64 {
+        if to - from < slots.count() / 4 {
+            return from;
+        }
+        port.store_release(head, to); // C1
+        to
+    }
+
+    #[inline(always)]
+    fn credit<P: Port>(port: &P, slots: &Slots, head: u32, _: u32, known: u64, want: u64) -> u64 {
+        let seen = port.load_acquire(head).wrapping_add(slots.count()); // C2
+        // A position that goes back, or ahead of what can be, is a broken peer's: believe the old one.
+        if seen >= known && seen <= known.max(want) + slots.count() { seen } else { known }
+    }
+
+    fn recover<P: Port>(port: &P, place: &RingPlace, _: u32, taken: u64, _: u64) {
+        port.store_release(place.head, taken); // C1
+    }
+}
+
+/// *Clear*: non-zero is ready; the consumer writes zero to hand the unit back, and the producer sees a full ring by
+/// finding a signal still set (CC-NIC section 3.2).
+#[derive(Debug)]
+pub struct Clear;
+
+impl Signal for Clear {
+    #[inline(always)]
+    fn say(count: u8, _: u64) -> u8 {
+        count | READY
+    }
+
+    #[inline(always)]
+    fn hear(signal: u8, _: u64) -> u8 {
+        signal & COUNT
+    }
+
+    #[inline(always)]
+    fn hand_back<P: Port>(port: &P, slots: &Slots, _: u32, bytes: u32, from: u64, to: u64) -> u64 {
+        for position in from..to {
+            port.store_release(slots.at(position, bytes), 0); // B1
+        }
+        to
+    }
+
+    #[inline(always)]
+    fn credit<P: Port>(port: &P, slots: &Slots, _: u32, bytes: u32, known: u64, want: u64) -> u64 {
+        // Units come back in order: when the last one wanted is clear, so are those before it.
+        if want > known && port.load_acquire(slots.at(want - 1, bytes)) >> SIGNAL_SHIFT == 0 {
+            return want; // B2
+        }
+        let mut free = known;
+        while free < want && port.load_acquire(slots.at(free, bytes)) >> SIGNAL_SHIFT == 0 {
+            free += 1; // B2
+        }
+        free
+    }
+
+    fn recover<P: Port>(port: &P, place: &RingPlace, bytes: u32, taken: u64, tail: u64) {
+        let slots = Slots::new(place);
+        for back in 1..=slots.count().min(taken) {
+            let at = slots.at(taken - back, bytes);
+            let rewritten = taken - back + slots.count() < tail;
+            if rewritten || port.load_acquire(at) >> SIGNAL_SHIFT == 0 {
+                break;
+            }
+            port.store_release(at, 0); // B1
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_epoch_is_heard_in_its_own_lap_only() {
+        for lap in 0..4 {
+            let signal = Epoch::say(3, lap);
+            assert_eq!(Epoch::hear(signal, lap), 3);
+            assert_eq!(Epoch::hear(signal, lap + 1), 0);
+        }
+        assert_eq!(Epoch::hear(0, 0), 0, "zeroed memory is not ready in the first lap");
+    }
+
+    #[test]
+    fn a_cleared_signal_is_not_heard() {
+        assert_eq!(Clear::hear(0, 5), 0);
+        assert_eq!(Clear::hear(Clear::say(4, 5), 6), 4);
+    }
+}

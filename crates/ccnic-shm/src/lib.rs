@@ -2,11 +2,17 @@
 //!
 //! All `unsafe` of the project lives in this crate, each block with its reason.
 
+mod clock;
+pub mod control;
 mod error;
 mod mapping;
+pub mod numa;
 mod port;
+mod program;
 mod region;
 
+pub use clock::wait_for_loads;
 pub use error::Error;
 pub use port::NativePort;
+pub use program::Program;
 pub use region::{HUGE_PAGE, Pages, Region};

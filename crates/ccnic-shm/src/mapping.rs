@@ -8,7 +8,7 @@ use std::ffi::c_void;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, ProtFlags, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
 /// Address space that one mapping reserves: any `u32` offset plus any `u32` length, plus a line.
 const SPAN: usize = (2 << 32) + (64 << 10);
@@ -27,7 +27,7 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `size` bytes of `fd` for reading and writing, each page present.
+    /// Maps the first `size` bytes of `fd` for reading and writing.
     ///
     /// `align` is the page size of the file (2 MiB for huge pages).
     pub(crate) fn new(fd: impl AsFd, size: u32, align: usize) -> rustix::io::Result<Mapping> {
@@ -52,20 +52,26 @@ impl Mapping {
             munmap(base.cast::<u8>().add(SPAN).cast(), align - skip)?;
             base
         };
-        // SAFETY: replaces the first pages of our own reservation, which holds no object. POPULATE faults every
-        // page in now, so that a packet never waits for one and a lack of memory shows here.
+        // SAFETY: replaces the first pages of our own reservation, which holds no object.
         let mapped = unsafe {
             mmap(
                 base,
                 size as usize,
                 ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::FIXED | MapFlags::POPULATE,
+                MapFlags::SHARED | MapFlags::FIXED,
                 fd,
                 0,
             )
         };
         let this = Mapping { base: NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?, size };
         mapped.map(|_| this)
+    }
+
+    /// Faults every page in, so that a packet never waits for one and a lack of memory is an error here instead of
+    /// a fault later.
+    pub(crate) fn populate(&self) -> rustix::io::Result<()> {
+        // SAFETY: populating changes no contents; the range is our mapping.
+        unsafe { madvise(self.base.as_ptr().cast(), self.size as usize, Advice::LinuxPopulateWrite) }
     }
 
     pub(crate) fn base(&self) -> NonNull<u8> {

@@ -118,9 +118,14 @@ impl Port for NativePort {
     }
 
     #[inline(always)]
+    #[cfg_attr(
+        target_arch = "x86_64",
+        expect(clippy::pointers_in_nomem_asm_block, reason = "a hint reads nothing")
+    )]
     fn prefetch_own(&self, at: u32) {
         #[cfg(target_arch = "x86_64")]
         // SAFETY: PREFETCHW never faults and changes no architectural state; processors without it run a no-op.
+        // `nomem` keeps the compiler free to hold ring state in registers across the hint.
         // In assembly because the intrinsic turns into a read prefetch when the target lacks `prfchw`.
         unsafe {
             std::arch::asm!("prefetchw [{}]", in(reg) self.at(at), options(nostack, preserves_flags, nomem));

@@ -4,6 +4,7 @@
 //! seals before it maps: a mapping of a file that can shrink would fault under the reader (SIGBUS).
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
 use std::sync::Arc;
 
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
@@ -40,17 +41,30 @@ impl Region {
     /// # Errors
     /// When the kernel has no memory, or no huge pages while `pages` insists on them.
     pub fn create(size: u32, pages: Pages) -> Result<Region, Error> {
+        Region::create_homed(size, pages, |_| Ok(()))
+    }
+
+    /// As [`create`](Region::create); `home` chooses the homes of its pages before they are touched.
+    pub(crate) fn create_homed(
+        size: u32,
+        pages: Pages,
+        home: impl Fn(NonNull<u8>) -> rustix::io::Result<()>,
+    ) -> Result<Region, Error> {
         match pages {
-            Pages::Small => Region::make(size, false),
-            Pages::Huge => Region::make(size, true),
-            Pages::Auto => Region::make(size, true).or_else(|e| {
+            Pages::Small => Region::make(size, false, home),
+            Pages::Huge => Region::make(size, true, home),
+            Pages::Auto => Region::make(size, true, &home).or_else(|e| {
                 tracing::info!("region of {size} bytes on ordinary pages: no 2 MiB pages ({e})");
-                Region::make(size, false)
+                Region::make(size, false, &home)
             }),
         }
     }
 
-    fn make(size: u32, huge: bool) -> Result<Region, Error> {
+    fn make(
+        size: u32,
+        huge: bool,
+        home: impl Fn(NonNull<u8>) -> rustix::io::Result<()>,
+    ) -> Result<Region, Error> {
         let page = if huge { HUGE_PAGE } else { 4096 };
         let size = size.checked_next_multiple_of(page).ok_or(Error::TooLarge { size })?;
         let kind = if huge { MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB } else { MemfdFlags::empty() };
@@ -60,14 +74,16 @@ impl Region {
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(Error::os("seal the region"))?;
         let mapping = Mapping::new(&fd, size, page as usize).map_err(Error::os("map the region"))?;
+        home(mapping.base()).map_err(Error::os("choose the home of the region's pages"))?;
+        mapping.populate().map_err(Error::os("find memory for the region"))?;
         Ok(Region { fd, mapping: Arc::new(mapping) })
     }
 
-    /// Maps a region that another process made.
+    /// Maps a region of at most `most` bytes that another process made.
     ///
     /// # Errors
-    /// [`Error::NotARegion`] when the descriptor is no memfd, or one that could shrink under its readers.
-    pub fn from_fd(fd: OwnedFd) -> Result<Region, Error> {
+    /// [`Error::TooMuch`] above that; [`Error::NotARegion`] when the descriptor is no memfd, or one that could shrink under its readers.
+    pub fn from_fd(fd: OwnedFd, most: u32) -> Result<Region, Error> {
         let not = |why| Error::NotARegion { why };
         let seals = fcntl_get_seals(&fd).map_err(|_| not("it is not a memfd"))?;
         if !seals.contains(SealFlags::SHRINK) {
@@ -78,11 +94,15 @@ impl Region {
         }
         let stat = fstat(&fd).map_err(Error::os("stat the region"))?;
         let size = u32::try_from(stat.st_size).map_err(|_| not("it is 4 GiB or larger"))?;
+        if size > most {
+            return Err(Error::TooMuch { size, most });
+        }
         let page = usize::try_from(stat.st_blksize).unwrap_or(4096).max(4096);
         if size == 0 || page > HUGE_PAGE as usize {
             return Err(not("it is empty or on pages larger than 2 MiB"));
         }
         let mapping = Mapping::new(&fd, size, page).map_err(Error::os("map the region"))?;
+        mapping.populate().map_err(Error::os("find memory for the region"))?;
         Ok(Region { fd, mapping: Arc::new(mapping) })
     }
 

@@ -207,6 +207,11 @@ impl Config {
         if self.small { SMALL } else { 0 }
     }
 
+    /// True when a side writes next into the buffers that it has just read.
+    pub(crate) const fn recycles(&self) -> bool {
+        self.recycle && self.shared_pool
+    }
+
     pub(crate) const fn too_large(&self) -> ConfigError {
         ConfigError::TooLarge { queues: self.queues, ring: self.ring, buffers: self.buffers }
     }

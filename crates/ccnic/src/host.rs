@@ -7,15 +7,11 @@ use alloc::vec;
 
 use crate::buf::{Buf, Burst};
 use crate::config::{Config, Demote, Design};
-use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
+use crate::desc::{Desc, MORE, SMALL};
 use crate::layout::{LARGE, Layout, QueuePlace, SMALL_PER_LARGE};
 use crate::pool::{Class, Pool};
-use crate::port::{LINE, Port, lines};
-use crate::ring::{Consumer, Producer, Ring};
-
-/// Lines of a buffer that are prefetched before it is written or read: a core has 16 fill buffers, and the hardware
-/// streams the rest.
-pub(crate) const PREFETCH_LINES: u32 = 4;
+use crate::port::{Port, lines, prefetch_payload};
+use crate::ring::{Consumer, IN_VAIN, Producer, Ring};
 
 /// Fewer descriptors than this in a burst, and the ring counts as nearly empty: less than one full line.
 pub(crate) const NEARLY_EMPTY: usize = 4;
@@ -39,8 +35,8 @@ pub struct QueuePair<P: Port, R: Ring> {
     managed: Option<Managed<R>>,
     place: QueuePlace,
     config: Config,
-    /// The last receive found less than a line's worth: the NIC waits for us.
-    idle: bool,
+    /// Receive polls in vain since the last transmission.
+    vain: u32,
     bad_descriptor: u64,
 }
 
@@ -84,7 +80,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             managed,
             place,
             config,
-            idle: true,
+            vain: 0,
             bad_descriptor: 0,
             port,
         };
@@ -103,17 +99,14 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         }
         let class = self.pool.class(u32::from(len));
         let mut n = 0;
-        while n < packets && burst.space() > 0 {
+        for place in burst.places(packets) {
             let Some((at, class)) = self.pool.alloc(&self.port, class) else { break };
-            for line in lines(at, u32::from(len).min(PREFETCH_LINES * LINE)) {
-                self.port.prefetch_own(line);
-            }
+            prefetch_payload(&self.port, at, u32::from(len), true);
             let flags = if class == Class::Small { SMALL } else { 0 };
-            if burst.push(Buf::new(Desc::new(at, len, flags))).is_err() {
-                break;
-            }
+            *place = Buf::new(Desc::new(at, len, flags));
             n += 1;
         }
+        burst.added(n);
         self.tx.prefetch(&self.port, n);
         n
     }
@@ -160,19 +153,20 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     /// Hands packets to the NIC, in order, as many whole ones as the ring has room for; removes them from `burst` and
     /// returns the number of buffers. The rest stays in `burst`.
     ///
-    /// A packet whose last segment is missing, or that has more than [`CHAIN_MAX`], is not taken.
+    /// A packet whose last segment is missing, or that has more than [`CHAIN_MAX`](crate::desc::CHAIN_MAX), is not taken.
     #[inline(always)]
     pub fn tx_burst(&mut self, burst: &mut Burst) -> usize {
         let demote = match self.config.demote {
-            Demote::Auto => self.idle && burst.len() < NEARLY_EMPTY,
+            Demote::Auto => self.vain >= IN_VAIN && burst.len() < NEARLY_EMPTY,
             Demote::On => true,
             Demote::Off => false,
         };
+        self.vain = 0;
         let first = self.tx.position();
         if demote {
             self.demote_payload(burst);
         }
-        let n = self.tx.push(&self.port, legal(burst.as_slice()));
+        let n = self.tx.push(&self.port, burst.as_slice());
         if demote {
             self.tx.demote(&self.port);
         }
@@ -199,25 +193,23 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
 
     /// Receives the buffers of whole packets, at most `max` of them, into `burst`; returns their number.
     ///
-    /// A packet with more segments than `max` or than the burst has space waits; [`CHAIN_MAX`] always suffices. The
+    /// A packet with more segments than `max` or than the burst has space waits; [`CHAIN_MAX`](crate::desc::CHAIN_MAX) always suffices. The
     /// packets' lines are fetched all at once, with ownership when recycled buffers are written next.
     #[inline(always)]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
         let n = self.rx.pop(&self.port, burst.places(max));
-        self.idle = n < NEARLY_EMPTY && self.rx.ran_dry();
         if n == 0 {
+            self.vain = self.vain.saturating_add(1);
             return 0;
         }
         self.rx.release(&self.port);
         let places = burst.places(n);
-        let mut ok = true;
+        let (mut ok, own) = (true, self.config.recycles());
         for buf in places.iter() {
             let (desc, class) = (buf.desc(), buf.class());
             ok &= self.pool.holds(desc.offset(), u32::from(desc.len()), class);
             self.pool.received(desc.offset(), class);
-            for line in lines(desc.offset(), u32::from(desc.len()).min(PREFETCH_LINES * LINE)) {
-                self.port.prefetch_own(line);
-            }
+            prefetch_payload(&self.port, desc.offset(), u32::from(desc.len()), own);
         }
         let before = burst.len();
         burst.added(n);
@@ -370,28 +362,6 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     pub(crate) fn rx(&self) -> &R::Consumer {
         &self.rx
     }
-}
-
-/// The prefix of a burst without chains that are too long.
-#[inline(always)]
-fn legal(bufs: &[Buf]) -> &[Buf] {
-    if bufs.iter().all(|b| !b.more()) { bufs } else { legal_chains(bufs) }
-}
-
-#[cold]
-#[inline(never)]
-fn legal_chains(bufs: &[Buf]) -> &[Buf] {
-    let mut run = 0;
-    for (i, buf) in bufs.iter().enumerate() {
-        run += 1;
-        if run > CHAIN_MAX {
-            return bufs.get(..i + 1 - run).unwrap_or_default();
-        }
-        if !buf.more() {
-            run = 0;
-        }
-    }
-    bufs
 }
 
 impl<R: Ring> Managed<R> {

@@ -6,10 +6,10 @@
 
 use crate::config::{Config, Demote};
 use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
-use crate::host::{NEARLY_EMPTY, PREFETCH_LINES};
+use crate::host::NEARLY_EMPTY;
 use crate::layout::Layout;
 use crate::pool::{Class, Pool};
-use crate::port::{LINE, Port, copy, lines};
+use crate::port::{Port, copy, lines, prefetch_payload};
 use crate::ring::{Consumer, Producer, Ring};
 
 /// The most descriptors fetched at once.
@@ -44,11 +44,13 @@ pub struct Fetched {
     descs: [Desc; FETCH],
     next: usize,
     len: usize,
+    /// Every packet has one segment.
+    plain: bool,
 }
 
 impl Default for Fetched {
     fn default() -> Fetched {
-        Fetched { descs: [Desc::default(); FETCH], next: 0, len: 0 }
+        Fetched { descs: [Desc::default(); FETCH], next: 0, len: 0, plain: true }
     }
 }
 
@@ -57,8 +59,9 @@ impl Fetched {
     #[inline(always)]
     pub fn front(&self) -> &[Desc] {
         let rest = self.descs.get(self.next..self.len).unwrap_or_default();
-        let n = rest.iter().position(|d| !d.more()).map_or(rest.len(), |i| i + 1);
-        rest.get(..n).unwrap_or_default()
+        let n =
+            if self.plain { 1 } else { rest.iter().position(|d| !d.more()).map_or(rest.len(), |i| i + 1) };
+        rest.get(..n.min(rest.len())).unwrap_or_default()
     }
 
     /// Done with the first `n` segments.
@@ -98,7 +101,7 @@ pub struct NicQueue<P: Port, R: Ring> {
     blanks: [Desc; FETCH],
     blanks_len: usize,
     config: Config,
-    /// The last fetch found less than a line's worth: the program waits for us.
+    /// Little was fetched, after a wait: the program waits for what we deliver.
     idle: bool,
     /// Counters of this queue.
     pub counters: NicCounters,
@@ -123,7 +126,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             blanks: [Desc::default(); FETCH],
             blanks_len: 0,
             config,
-            idle: true,
+            idle: false,
             counters: NicCounters::default(),
             port,
         })
@@ -141,16 +144,16 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     #[inline(always)]
     pub fn fetch(&mut self, into: &mut Fetched) -> usize {
         let n = self.tx.pop(&self.port, &mut into.descs);
-        self.idle = n < NEARLY_EMPTY && self.tx.ran_dry();
-        (into.next, into.len) = (0, n);
+        (into.next, into.len, into.plain) = (0, n, true);
         if n == 0 {
             return 0;
         }
-        let mut plain = true;
+        self.idle = n < NEARLY_EMPTY && self.tx.waited();
+        let (mut plain, own) = (true, self.config.recycles());
         for desc in into.descs.iter().take(n) {
             let len = u32::from(desc.len());
             plain &= !desc.more() && self.legal(*desc) && len <= u32::from(self.config.mtu);
-            self.prefetch_payload(*desc);
+            prefetch_payload(&self.port, desc.offset(), len, own);
             self.counters.tx_bytes += u64::from(len);
         }
         self.counters.tx_packets += n as u64;
@@ -165,18 +168,13 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         !desc.is_empty() && self.pool.holds(desc.offset(), u32::from(desc.len()), class(desc))
     }
 
-    #[inline(always)]
-    fn prefetch_payload(&self, desc: Desc) {
-        for line in lines(desc.offset(), u32::from(desc.len()).min(PREFETCH_LINES * LINE)) {
-            self.port.prefetch_own(line);
-        }
-    }
-
     /// A burst with chains, or with something illegal: keeps the packets that are legal.
     #[cold]
     #[inline(never)]
     fn sift(&mut self, into: &mut Fetched) {
+        into.plain = false;
         let fetched = core::mem::take(into);
+        into.plain = false;
         self.counters.tx_packets -= fetched.len as u64;
         let mut rest = fetched;
         while !rest.is_empty() {

@@ -68,6 +68,22 @@ pub fn lines(at: u32, len: u32) -> impl Iterator<Item = u32> {
     (0..end.saturating_sub(first).div_ceil(LINE)).map(move |i| first + i * LINE)
 }
 
+/// Lines of a buffer that are prefetched before it is written or read: a core has 16 fill buffers (an Ice Lake core 12), and
+/// the hardware streams the rest.
+const PREFETCH_LINES: u32 = 4;
+
+/// Fetches the first lines of `len` bytes of payload, all at once, so that the transfers overlap. With ownership (`own`)
+/// before writing, and before reading a buffer that will be recycled: it is the one that is written next, and one
+/// transfer with ownership is cheaper than a read and an upgrade.
+#[inline(always)]
+pub fn prefetch_payload<P: Port>(port: &P, at: u32, len: u32, own: bool) {
+    let fetch = |line| if own { port.prefetch_own(line) } else { port.prefetch_read(line) };
+    fetch(at);
+    if len > LINE {
+        lines(at, len.min(PREFETCH_LINES * LINE)).skip(1).for_each(fetch);
+    }
+}
+
 /// Copies `len` bytes of payload from one region to another, or within one, a line at a time through registers.
 ///
 /// The NIC moves packets with this: it never holds a reference into a program's memory.

@@ -9,7 +9,7 @@ use crate::desc::{DESC, Desc, Sealed, Slot};
 use crate::layout::RingPlace;
 use crate::port::{LINE, Port, lines};
 
-use super::{ChainGuard, Consumer, Producer, Ring, Slots, sane, whole};
+use super::{ChainGuard, Consumer, IN_VAIN, Producer, Ring, Slots, has_chains, sane, whole};
 
 /// Packed descriptors with head and tail registers.
 #[derive(Debug)]
@@ -79,7 +79,7 @@ impl Producer for DoorbellProducer {
     #[inline(always)]
     fn push<P: Port, D: Slot>(&mut self, port: &P, descs: &[D]) -> usize {
         let room = self.room(port, descs.len());
-        let n = whole(descs, room);
+        let n = if has_chains(descs) { whole(descs, room) } else { room };
         for (i, desc) in (0..).zip(descs.iter().take(n)) {
             let (at, desc) = (self.slots.at(self.position + i, DESC), desc.desc());
             port.store(at, desc.word());
@@ -124,7 +124,10 @@ pub struct DoorbellConsumer {
     /// The tail register as last read. May be stale: the producer is there at least.
     seen: u64,
     handed: u64,
-    dry: bool,
+    /// Pops in vain since the last that found something.
+    vain: u32,
+    /// There were many before the last one that did.
+    waited: bool,
     guard: ChainGuard,
 }
 
@@ -161,7 +164,8 @@ impl Consumer for DoorbellConsumer {
             position,
             seen: position,
             handed: position,
-            dry: true,
+            vain: 0,
+            waited: false,
             guard: ChainGuard::default(),
         }
     }
@@ -169,13 +173,15 @@ impl Consumer for DoorbellConsumer {
     #[inline(always)]
     fn pop<P: Port, D: Slot>(&mut self, port: &P, out: &mut [D]) -> usize {
         let mut n = (self.ready(port) as usize).min(out.len());
-        self.dry = n < out.len();
         for (i, slot) in (0..).zip(out.iter_mut().take(n)) {
             slot.set(self.get(port, self.position + i), Sealed(()));
         }
         if n == 0 {
+            self.vain = self.vain.saturating_add(1);
             return 0;
         }
+        self.waited = self.vain >= IN_VAIN;
+        self.vain = 0;
         let mut consumed = n;
         if self.guard.discarding || out.get(n - 1).is_some_and(|d| d.desc().more()) {
             (n, consumed) = self.guard.cut(out.get_mut(..n).unwrap_or_default());
@@ -194,8 +200,8 @@ impl Consumer for DoorbellConsumer {
     }
 
     #[inline(always)]
-    fn ran_dry(&self) -> bool {
-        self.dry
+    fn waited(&self) -> bool {
+        self.waited
     }
 
     fn discarded(&self) -> u64 {

@@ -12,7 +12,7 @@ use crate::layout::RingPlace;
 use crate::port::{LINE, Port, lines};
 
 use super::signal::{Clear, Epoch, Signal};
-use super::{ChainGuard, Consumer, Producer, Ring, Slots, sane, whole};
+use super::{ChainGuard, Consumer, IN_VAIN, Producer, Ring, Slots, has_chains, sane, whole};
 
 /// Up to four descriptors a line under an epoch signal: the default design.
 #[derive(Debug)]
@@ -70,7 +70,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineProducer<UNIT, PER, S> 
         self.credit - self.position
     }
 
-    /// Writes all of a unit but its signal and the word that holds it.
+    /// Writes all of a unit but the word that holds its signal.
     #[inline(always)]
     fn write_body<P: Port, D: Slot>(&self, port: &P, at: u32, group: &[D]) {
         for (i, desc) in (0..).zip(group) {
@@ -89,12 +89,39 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineProducer<UNIT, PER, S> 
         port.store_release(self.slots.at(position, UNIT), first.desc().word() | signal); // A1
     }
 
-    /// Publishes the units of one packet that spans several, the last first.
+    /// Packets of one segment, in units that are free. Full groups first: their loops unroll.
+    #[inline(always)]
+    fn push_plain<P: Port, D: Slot>(&mut self, port: &P, descs: &[D]) {
+        let mut position = self.position;
+        let (groups, rest) = descs.as_chunks::<PER>();
+        for group in groups {
+            self.write_body(port, self.slots.at(position, UNIT), group);
+            self.publish(port, position, group);
+            position += 1;
+        }
+        if !rest.is_empty() {
+            self.write_body(port, self.slots.at(position, UNIT), rest);
+            self.publish(port, position, rest);
+        }
+    }
+
+    /// Packets of any number of segments, in units that are free: a packet that spans units is published from its last
+    /// unit back to its first.
     #[cold]
     #[inline(never)]
-    fn publish_chain<P: Port, D: Slot>(&self, port: &P, position: u64, span: &[D]) {
-        for (i, group) in span.chunks(PER).enumerate().rev() {
-            self.publish(port, position + i as u64, group);
+    fn push_chains<P: Port, D: Slot>(&mut self, port: &P, descs: &[D]) {
+        let mut from = 0;
+        for (i, group) in descs.chunks(PER).enumerate() {
+            self.write_body(port, self.slots.at(self.position + i as u64, UNIT), group);
+            if group.last().is_some_and(|d| d.desc().more()) {
+                continue;
+            }
+            let end = i * PER + group.len();
+            let span = descs.get(from..end).unwrap_or_default();
+            for (j, group) in span.chunks(PER).enumerate().rev() {
+                self.publish(port, self.position + (from / PER + j) as u64, group);
+            }
+            from = end;
         }
     }
 }
@@ -142,22 +169,14 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for InlineProducer<U
     #[inline(always)]
     fn push<P: Port, D: Slot>(&mut self, port: &P, descs: &[D]) -> usize {
         let units = self.reserve(port, descs.len().div_ceil(PER) as u64);
-        let n = whole(descs, units as usize * PER);
+        let room = units as usize * PER;
+        let plain = !has_chains(descs);
+        let n = if plain { descs.len().min(room) } else { whole(descs, room) };
         let Some(descs) = descs.get(..n) else { return 0 };
-        let mut from = 0;
-        for (i, group) in descs.chunks(PER).enumerate() {
-            let position = self.position + i as u64;
-            self.write_body(port, self.slots.at(position, UNIT), group);
-            if group.last().is_some_and(|d| d.desc().more()) {
-                continue;
-            }
-            let end = i * PER + group.len();
-            if end - from <= PER {
-                self.publish(port, position, group);
-            } else if let Some(span) = descs.get(from..end) {
-                self.publish_chain(port, self.position + (from / PER) as u64, span);
-            }
-            from = end;
+        if plain {
+            self.push_plain(port, descs);
+        } else {
+            self.push_chains(port, descs);
         }
         let wrote = n.div_ceil(PER) as u64;
         self.position += wrote;
@@ -197,7 +216,10 @@ pub struct InlineConsumer<const UNIT: u32, const PER: usize, S> {
     within: u32,
     /// Units before this have been handed back.
     handed: u64,
-    dry: bool,
+    /// Pops in vain since the last that found something.
+    vain: u32,
+    /// There were many before the last one that did.
+    waited: bool,
     guard: ChainGuard,
     signal: PhantomData<S>,
 }
@@ -217,44 +239,69 @@ fn hears<S: Signal, P: Port>(port: &P, slots: &Slots, unit: u32, position: u64) 
     S::hear((word >> SIGNAL_SHIFT) as u8, slots.lap(position)) > 0
 }
 
+/// Reads the descriptors of a unit from place `within` on; `first` is its first word, already loaded.
+#[inline(always)]
+fn read_group<P: Port, D: Slot>(port: &P, at: u32, first: u64, within: u32, out: &mut [D]) {
+    for (i, slot) in (within..).zip(out) {
+        let at = at + i * DESC;
+        let word = if i == 0 { first } else { port.load(at) };
+        slot.set(Desc::from_words(word, port.load(at + 8)), Sealed(()));
+    }
+}
+
 impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> {
     /// Copies ready descriptors from a position on; returns their number and the position after them.
     #[inline(always)]
-    fn copy_ready<P: Port, D: Slot>(&self, port: &P, out: &mut [D], from: (u64, u32)) -> (usize, (u64, u32)) {
+    fn copy_ready<P: Port, D: Slot>(
+        &self,
+        port: &P,
+        out: &mut [D],
+        from: (u64, u32),
+        stop_at_partial: bool,
+    ) -> (usize, (u64, u32)) {
         let (mut position, mut within) = from;
-        let room = out.len();
-        let mut out = out.iter_mut();
-        loop {
+        let mut n = 0;
+        while n < out.len() {
             let at = self.slots.at(position, UNIT);
             let word = port.load_acquire(at); // A2
-            let count = S::hear((word >> SIGNAL_SHIFT) as u8, self.slots.lap(position));
-            let count = u32::from(count).min(PER as u32);
+            let count = S::hear((word >> SIGNAL_SHIFT) as u8, self.slots.lap(position)) as usize;
+            let rest = out.get_mut(n..).unwrap_or_default();
+            if let ([group, ..], 0) = (rest.as_chunks_mut::<PER>().0, within)
+                && count >= PER
+            {
+                read_group(port, at, word, 0, group); // a full group: the loop unrolls
+                n += PER;
+                position += 1;
+                continue;
+            }
+            let count = count.min(PER);
             if count == 0 {
                 break;
             }
-            while within < count {
-                let Some(slot) = out.next() else { return (room, (position, within)) };
-                let at = at + within * DESC;
-                let word = if within == 0 { word } else { port.load(at) };
-                slot.set(Desc::from_words(word, port.load(at + 8)), Sealed(()));
-                within += 1;
+            let ready = count.saturating_sub(within as usize).min(rest.len());
+            read_group(port, at, word, within, rest.get_mut(..ready).unwrap_or_default());
+            n += ready;
+            within += ready as u32;
+            if within as usize >= count {
+                (position, within) = (position + 1, 0);
             }
-            (position, within) = (position + 1, 0);
-            if out.len() == 0 {
+            // A partial group says that the producer had no more then. A reader that waits for it stops here: the next
+            // line would be fetched for nothing, and taken from the producer, who is about to write it.
+            if stop_at_partial && PER > 1 {
                 break;
             }
         }
-        (room - out.len(), (position, within))
+        (n, (position, within))
     }
 
-    /// The position `back` descriptors before the end of a batch that began at `from`: walks the counts again.
+    /// The position `descs` descriptors after `from`: walks the counts again.
     #[cold]
     #[inline(never)]
     fn advance<P: Port>(&self, port: &P, from: (u64, u32), descs: usize) -> (u64, u32) {
         let mut scratch = [Desc::default(); 1];
         let mut at = from;
         for _ in 0..descs {
-            at = self.copy_ready(port, &mut scratch, at).1;
+            at = self.copy_ready(port, &mut scratch, at, true).1;
         }
         at
     }
@@ -271,7 +318,8 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
             position,
             within,
             handed: position,
-            dry: true,
+            vain: 0,
+            waited: false,
             guard: ChainGuard::default(),
             signal: PhantomData,
         }
@@ -280,11 +328,13 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
     #[inline(always)]
     fn pop<P: Port, D: Slot>(&mut self, port: &P, out: &mut [D]) -> usize {
         let from = (self.position, self.within);
-        let (mut n, mut to) = self.copy_ready(port, out, from);
-        self.dry = n < out.len();
+        let (mut n, mut to) = self.copy_ready(port, out, from, self.vain >= IN_VAIN);
         if n == 0 {
+            self.vain = self.vain.saturating_add(1);
             return 0;
         }
+        self.waited = self.vain >= IN_VAIN;
+        self.vain = 0;
         if self.guard.discarding || out.get(n - 1).is_some_and(|d| d.desc().more()) {
             let batch = out.get_mut(..n).unwrap_or_default();
             let (kept, consumed) = self.guard.cut(batch);
@@ -304,8 +354,8 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
     }
 
     #[inline(always)]
-    fn ran_dry(&self) -> bool {
-        self.dry
+    fn waited(&self) -> bool {
+        self.waited
     }
 
     fn discarded(&self) -> u64 {
@@ -317,7 +367,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
         let mut out = [Desc::default(); PER];
         let end = self.position + self.slots.count();
         while at.0 < end {
-            let (n, next) = self.copy_ready(port, &mut out, at);
+            let (n, next) = self.copy_ready(port, &mut out, at, true);
             out.iter().take(n).copied().for_each(&mut see);
             if n == 0 {
                 break;

@@ -49,6 +49,10 @@ use crate::port::Port;
 pub use doorbell::Doorbell;
 pub use inline::{GroupedClear, GroupedEpoch, Packed, Padded};
 
+/// After this many polls in vain a side counts as idle: it waits for the other, and the ring is nearly empty. Under load there
+/// are none or few between two bursts; while one packet makes its round trip there are dozens.
+pub(crate) const IN_VAIN: u32 = 8;
+
 /// A kind of ring: a producer and a consumer that understand each other.
 pub trait Ring: 'static {
     /// Which one, in a region's header.
@@ -101,8 +105,8 @@ pub trait Consumer: Sized + Send {
     /// Hands back every unit taken so far.
     fn release<P: Port>(&mut self, port: &P);
 
-    /// True when the last pop ended because the producer had nothing more.
-    fn ran_dry(&self) -> bool;
+    /// True when the last pop that found something came after many in vain: this reader waits for the producer.
+    fn waited(&self) -> bool;
 
     /// Descriptors discarded because their chain was longer than [`CHAIN_MAX`].
     fn discarded(&self) -> u64;
@@ -111,15 +115,28 @@ pub trait Consumer: Sized + Send {
     fn peek<P: Port>(&self, port: &P, see: impl FnMut(Desc));
 }
 
-/// How many descriptors of `descs[..limit]` make whole packets.
+/// True when a packet has more than one segment.
 #[inline(always)]
+fn has_chains<D: Slot>(descs: &[D]) -> bool {
+    // Without an early exit: the common answer needs all of them, and the loop vectorises.
+    descs.iter().fold(false, |any, d| any | d.desc().more())
+}
+
+/// How many descriptors of `descs[..limit]` make whole packets of at most [`CHAIN_MAX`] segments.
+#[cold]
+#[inline(never)]
 fn whole<D: Slot>(descs: &[D], limit: usize) -> usize {
-    let mut n = limit.min(descs.len());
-    // Bounded by the chain's length: a prefix that ends inside a chain loses the chain's beginning.
-    while n > 0 && descs.get(n - 1).is_some_and(|d| d.desc().more()) {
-        n -= 1;
+    let (mut whole, mut run) = (0, 0);
+    for (i, desc) in descs.iter().enumerate().take(limit) {
+        run += 1;
+        if run > CHAIN_MAX {
+            break;
+        }
+        if !desc.desc().more() {
+            (whole, run) = (i + 1, 0);
+        }
     }
-    n
+    whole
 }
 
 /// What a consumer does about descriptors that do not end their packet.

@@ -1,1 +1,0 @@
-//! ccnic-cli

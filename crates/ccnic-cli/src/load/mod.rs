@@ -1,0 +1,264 @@
+//! The load generator: one thread per queue pair sends packets through the NIC's loopback and measures what comes back
+//! (CC-NIC section 5.1). Every packet carries a time and a sequence number; its whole payload is written, copied by the
+//! NIC, read and checked.
+
+pub mod payload;
+
+use anyhow::ensure;
+use ccnic::ring::Ring;
+use ccnic::{Burst, QueuePair};
+use ccnic_shm::NativePort;
+use hdrhistogram::Histogram;
+use quanta::Clock;
+
+/// What one thread sends.
+#[derive(Debug, Clone, Copy)]
+pub struct Load {
+    /// Bytes of each packet.
+    pub size: u16,
+    /// Packets per transmit burst.
+    pub burst: usize,
+    /// Buffers per receive burst.
+    pub rx_burst: usize,
+    /// Packets under way at once, at most.
+    pub inflight: usize,
+    /// Packets per second offered, or as many as go through.
+    pub rate: Option<f64>,
+    /// Seconds to measure, after `warmup`.
+    pub seconds: f64,
+    /// Seconds to run before measuring.
+    pub warmup: f64,
+    /// False when the NIC needs this very CPU to make progress.
+    pub alone: bool,
+}
+
+/// What one thread saw.
+#[derive(Debug, Clone)]
+pub struct Outcome {
+    /// Packets that came back within the measured time.
+    pub packets: u64,
+    /// Length of the measured time.
+    pub seconds: f64,
+    /// Packets sent and never received, in the whole run.
+    pub lost: u64,
+    /// Packets that came back damaged, twice or out of order, in the whole run.
+    pub corrupt: u64,
+    /// Round trips within the measured time, in nanoseconds.
+    pub rtt: Histogram<u64>,
+}
+
+/// A thread's state while it runs.
+struct Generator<'a, R: Ring> {
+    pair: &'a mut QueuePair<NativePort, R>,
+    load: Load,
+    clock: Clock,
+    tx: Burst,
+    rx: Burst,
+    next_seq: u64,
+    /// Buffers of one packet.
+    segments: usize,
+    expected: u64,
+    lost: u64,
+    corrupt: u64,
+    received: u64,
+    /// Round trips in clock ticks, with runs of equal ones counted together.
+    rtt: Histogram<u64>,
+    run: (u64, u64),
+}
+
+/// Runs a load on a queue pair.
+///
+/// # Errors
+/// When the histogram cannot be made, or the NIC stops answering.
+pub fn run<R: Ring>(pair: &mut QueuePair<NativePort, R>, load: Load) -> anyhow::Result<Outcome> {
+    let clock = Clock::new();
+    let mut generator = Generator {
+        pair,
+        load,
+        tx: Burst::new(),
+        rx: Burst::new(),
+        next_seq: 0,
+        segments: usize::from(load.size).div_ceil(4096),
+        expected: 0,
+        lost: 0,
+        corrupt: 0,
+        received: 0,
+        rtt: Histogram::new_with_bounds(1, 1 << 44, 3)?,
+        run: (0, 0),
+        clock,
+    };
+    generator.phase(load.warmup);
+    generator.flush_run();
+    generator.rtt.reset();
+    let (before, start) = (generator.received, generator.clock.raw());
+    generator.phase(load.seconds);
+    let (after, end) = (generator.received, generator.clock.raw());
+    generator.flush_run();
+    let rtt = generator.rtt_in_ns()?;
+    let seconds = generator.clock.delta(start, end).as_secs_f64();
+    generator.drain();
+    ensure!(generator.received > 0, "the NIC returned no packet; is ccnicd still running?");
+    Ok(Outcome { packets: after - before, seconds, lost: generator.lost, corrupt: generator.corrupt, rtt })
+}
+
+/// Clock ticks in a number of seconds.
+fn ticks(clock: &Clock, seconds: f64) -> u64 {
+    // The clock tells nanoseconds of ticks; a long span keeps the rounding small.
+    let span = 1u64 << 32;
+    (seconds * span as f64 / clock.delta_as_nanos(0, span) as f64 * 1e9) as u64
+}
+
+impl<R: Ring> Generator<'_, R> {
+    fn outstanding(&self) -> usize {
+        (self.next_seq - self.expected) as usize
+    }
+
+    /// Sends and receives for some seconds.
+    #[inline(never)]
+    fn phase(&mut self, seconds: f64) {
+        let start = self.clock.raw();
+        let end = start + ticks(&self.clock, seconds);
+        let gap = self.load.rate.map(|rate| ticks(&self.clock, 1.0) as f64 / rate);
+        let first = self.next_seq;
+        loop {
+            let now = self.clock.raw();
+            if now >= end {
+                break;
+            }
+            // Open loop: as many packets are due as the rate says, whatever has come back.
+            let due = gap.map_or(usize::MAX, |gap| {
+                (((now - start) as f64 / gap) as u64 + 1).saturating_sub(self.next_seq - first) as usize
+            });
+            let sent = self.send(now, due);
+            let received = self.receive();
+            if sent + received == 0 {
+                self.wait();
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn wait(&self) {
+        if self.load.alone {
+            self.pair.relax();
+        } else {
+            rustix::thread::sched_yield();
+        }
+    }
+
+    /// One transmit burst, if the window and the rate allow it.
+    #[inline(always)]
+    fn send(&mut self, now: u64, due: usize) -> usize {
+        if self.tx.is_empty() {
+            let window = self.load.inflight.saturating_sub(self.outstanding());
+            let room = Burst::CAPACITY / self.segments;
+            let want = self.load.burst.min(window).min(due).min(room);
+            if want == 0 {
+                return 0;
+            }
+            self.pair.alloc(self.load.size, want, &mut self.tx);
+            let (mut seq, mut at) = (self.next_seq, 0);
+            for buf in self.tx.iter_mut() {
+                let more = buf.more();
+                self.pair.with_mut(buf, |bytes| payload::fill(bytes, at, seq, now));
+                (seq, at) = if more { (seq, at + 4096) } else { (seq + 1, 0) };
+            }
+            self.next_seq = seq;
+        }
+        self.pair.tx_burst(&mut self.tx)
+    }
+
+    /// One receive burst: reads and checks every byte.
+    #[inline(always)]
+    fn receive(&mut self) -> usize {
+        let n = self.pair.rx_burst(&mut self.rx, self.load.rx_burst);
+        if n == 0 {
+            return 0;
+        }
+        // Ordered after the loads that found the packets: a plain read of the clock may run ahead of them, and would
+        // make the round trip shorter than it was.
+        ccnic_shm::wait_for_loads();
+        let now = self.clock.raw();
+        let rx = std::mem::take(&mut self.rx);
+        let (mut seq, mut at) = (0, 0);
+        for buf in rx.as_slice() {
+            let (time, intact) = self.pair.with(buf, |bytes| {
+                let mut time = None;
+                if at == 0 {
+                    let (sent, number) = payload::header(bytes).unwrap_or((0, u64::MAX));
+                    (time, seq) = (Some(sent), number);
+                }
+                (time, payload::check(bytes, at, seq))
+            });
+            if let Some(time) = time {
+                self.arrived(seq, now.saturating_sub(time));
+            }
+            self.corrupt += u64::from(!intact);
+            at = if buf.more() { at + usize::from(buf.len()) } else { 0 };
+        }
+        self.rx = rx;
+        self.pair.free(&mut self.rx);
+        n
+    }
+
+    /// Books a packet: the loopback keeps order, so a number too high means packets lost, too low a repetition.
+    #[inline(always)]
+    fn arrived(&mut self, seq: u64, rtt: u64) {
+        if seq != self.expected {
+            self.out_of_order(seq);
+        } else {
+            self.expected += 1;
+        }
+        self.received += 1;
+        if rtt == self.run.0 {
+            self.run.1 += 1;
+        } else {
+            self.flush_run();
+            self.run = (rtt, 1);
+        }
+    }
+
+    #[cold]
+    fn out_of_order(&mut self, seq: u64) {
+        if seq > self.expected && seq < self.next_seq {
+            self.lost += seq - self.expected;
+            self.expected = seq + 1;
+        } else {
+            self.corrupt += 1;
+        }
+    }
+
+    #[inline(always)]
+    fn flush_run(&mut self) {
+        if self.run.1 > 0 {
+            self.rtt.saturating_record_n(self.run.0.max(1), self.run.1);
+            self.run.1 = 0;
+        }
+    }
+
+    /// Waits for what is still under way. What has not come after a second without progress is lost.
+    fn drain(&mut self) {
+        let patience = ticks(&self.clock, 1.0);
+        let mut last = self.clock.raw();
+        let unsent = self.tx.as_slice().iter().filter(|buf| !buf.more()).count();
+        self.next_seq -= unsent as u64; // the ring was full: never sent, so not lost
+        self.pair.free(&mut self.tx);
+        while self.outstanding() > 0 && self.clock.raw() - last < patience {
+            if self.receive() > 0 {
+                last = self.clock.raw();
+            } else {
+                self.wait();
+            }
+        }
+        self.lost += self.outstanding() as u64;
+    }
+
+    /// The histogram in nanoseconds.
+    fn rtt_in_ns(&self) -> anyhow::Result<Histogram<u64>> {
+        let mut ns = Histogram::new(3)?;
+        for v in self.rtt.iter_recorded() {
+            ns.record_n(self.clock.delta_as_nanos(0, v.value_iterated_to()), v.count_since_last_iteration())?;
+        }
+        Ok(ns)
+    }
+}

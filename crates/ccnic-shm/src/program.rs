@@ -1,0 +1,148 @@
+//! A program's attachment to a NIC: its region, its queue pairs, and what to do when the NIC dies.
+
+use std::os::fd::AsFd;
+use std::path::{Path, PathBuf};
+
+use ccnic::ring::Ring;
+use ccnic::{Config, Layout, QueuePair, pool::Pool, recovery};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+
+use crate::control::{Connection, Reply, Request, Status};
+use crate::error::Error;
+use crate::numa;
+use crate::port::NativePort;
+use crate::region::{HUGE_PAGE, Pages, Region};
+
+/// An attachment to a NIC. The NIC serves its queue pairs as long as this lives.
+#[derive(Debug)]
+pub struct Program {
+    socket: PathBuf,
+    name: String,
+    connection: Connection,
+    region: Region,
+    layout: Layout,
+    taken: Vec<bool>,
+}
+
+impl Program {
+    /// Makes a region and attaches it to the NIC at `socket`. `config.page` is chosen here, by `pages`.
+    ///
+    /// # Errors
+    /// A field of `config` that is out of range, a NIC that cannot be reached, or one that refuses.
+    pub fn connect(socket: &Path, name: &str, config: &Config, pages: Pages) -> Result<Program, Error> {
+        config.check()?;
+        let connection = Connection::open(socket)?;
+        let node = match connection.ask(&Request::Hello, None)? {
+            Reply::Hello(hello) => hello.node,
+            other => return Err(Error::Protocol { what: format!("{other:?} in answer to a greeting") }),
+        };
+        let (region, layout) = make_region(config, pages, node)?;
+        Pool::fill(&region.port(), &layout);
+        layout.store(&region.port());
+        let mut this = Program {
+            socket: socket.to_owned(),
+            name: name.to_owned(),
+            connection,
+            region,
+            layout,
+            taken: vec![false; usize::from(config.queues)],
+        };
+        this.attach()?;
+        Ok(this)
+    }
+
+    fn attach(&mut self) -> Result<(), Error> {
+        let request = Request::Attach { name: self.name.clone() };
+        match self.connection.ask(&request, Some(self.region.as_fd()))? {
+            Reply::Attached => Ok(()),
+            other => Err(Error::Protocol { what: format!("{other:?} in answer to an attachment") }),
+        }
+    }
+
+    /// The geometry of the region.
+    pub fn layout(&self) -> &Layout {
+        &self.layout
+    }
+
+    /// The region itself.
+    pub fn region(&self) -> &Region {
+        &self.region
+    }
+
+    /// Queue pair `queue`. Each is given out once: it belongs to one thread.
+    ///
+    /// # Errors
+    /// When there is no such queue, it has been given out, or the region's design is not `R`.
+    pub fn queue_pair<R: Ring>(&mut self, queue: u16) -> Result<QueuePair<NativePort, R>, Error> {
+        let queues = self.layout.config().queues;
+        match self.taken.get_mut(usize::from(queue)) {
+            None => return Err(Error::NoQueue { queue, queues }),
+            Some(taken) if *taken => return Err(Error::QueueTaken { queue }),
+            Some(taken) => *taken = true,
+        }
+        let design = self.layout.config().design;
+        QueuePair::new(self.region.port(), &self.layout, queue)
+            .ok_or(Error::WrongDesign { asked: R::DESIGN.name(), has: design.name() })
+    }
+
+    /// False when the NIC has died or left. Asks the kernel: not for every burst.
+    pub fn alive(&self) -> bool {
+        let mut fds = [PollFd::new(&self.connection, PollFlags::IN)];
+        // The NIC says nothing unasked: anything to read is the end of the connection.
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n == 0)
+    }
+
+    /// Attaches the region to the NIC that now listens at the same socket, after the old one died. Packets in the
+    /// rings are delivered; those that were in the dead NIC's hands are lost, and its buffers go back to the pool.
+    /// Returns how many.
+    ///
+    /// `pairs` must be all queue pairs that were given out.
+    ///
+    /// # Errors
+    /// [`Error::PairsMissing`], [`Error::StillAlive`], or as [`connect`](Program::connect); the program may try again.
+    pub fn reconnect<R: Ring>(
+        &mut self,
+        pairs: &mut [&mut QueuePair<NativePort, R>],
+    ) -> Result<usize, Error> {
+        let given = self.taken.iter().filter(|t| **t).count();
+        if pairs.len() != given {
+            return Err(Error::PairsMissing { given, brought: pairs.len() });
+        }
+        if self.alive() {
+            return Err(Error::StillAlive);
+        }
+        let connection = Connection::open(&self.socket)?;
+        let reclaimed = recovery::reclaim(&self.region.port(), &self.layout, pairs);
+        self.connection = connection;
+        self.attach()?;
+        Ok(reclaimed)
+    }
+
+    /// The state of the NIC.
+    ///
+    /// # Errors
+    /// When it cannot be reached.
+    pub fn status(&self) -> Result<Status, Error> {
+        Connection::open(&self.socket)?.status()
+    }
+}
+
+/// A region for `config`, on huge pages if possible, homed as its layout says.
+fn make_region(config: &Config, pages: Pages, nic_node: u32) -> Result<(Region, Layout), Error> {
+    let make = |page, pages| -> Result<_, Error> {
+        let layout = Layout::new(&Config { page, ..*config })?;
+        let region = Region::create_homed(layout.size(), pages, |base| {
+            numa::home(base, &layout.host_segment(), numa::current_node())?;
+            numa::home(base, &layout.nic_segment(), nic_node)
+        })?;
+        Ok((region, layout))
+    };
+    match pages {
+        Pages::Small => make(4096, Pages::Small),
+        Pages::Huge => make(HUGE_PAGE, Pages::Huge),
+        Pages::Auto => make(HUGE_PAGE, Pages::Huge).or_else(|e| {
+            tracing::info!("ordinary pages: no 2 MiB pages to be had ({e})");
+            make(4096, Pages::Small)
+        }),
+    }
+}

@@ -1,0 +1,84 @@
+//! The daemon's socket file: a stale one is replaced, a live one refused.
+
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, bail};
+use ccnic_shm::control::Connection;
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
+};
+
+/// A listening control socket; its file goes when this is dropped.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    fd: OwnedFd,
+    path: PathBuf,
+}
+
+impl Listener {
+    /// Listens at `path`.
+    pub(crate) fn new(path: &Path) -> anyhow::Result<Listener> {
+        clear_the_way(path)?;
+        let fd = socket_with(
+            AddressFamily::UNIX,
+            SocketType::SEQPACKET,
+            SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+            None,
+        )
+        .context("could not make the control socket")?;
+        let address = SocketAddrUnix::new(path)
+            .with_context(|| format!("--socket {} is no usable socket path", path.display()))?;
+        bind(&fd, &address).with_context(|| {
+            format!("could not make the socket {}; choose another place with --socket", path.display())
+        })?;
+        listen(&fd, 64).context("could not listen on the control socket")?;
+        Ok(Listener { fd, path: path.to_owned() })
+    }
+
+    /// The next program that connects, or `None` when there is none now.
+    pub(crate) fn accept(&self) -> Option<Connection> {
+        match accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
+            Ok(fd) => Some(Connection::from(fd)),
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => None,
+            Err(e) => {
+                tracing::warn!("could not accept a program: {e}");
+                None
+            }
+        }
+    }
+}
+
+/// Removes a socket file that nobody listens at.
+fn clear_the_way(path: &Path) -> anyhow::Result<()> {
+    let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
+    if !meta.file_type().is_socket() {
+        bail!("{} exists and is no socket; remove it or choose another --socket", path.display());
+    }
+    if let Ok(connection) = Connection::open(path) {
+        let pid = connection.peer_pid().map_or_else(|_| "unknown".to_owned(), |p| p.to_string());
+        bail!(
+            "a ccnicd (process {pid}) is already running at {}; stop it or choose another --socket",
+            path.display()
+        );
+    }
+    tracing::info!("replacing the stale socket {}", path.display());
+    std::fs::remove_file(path)
+        .with_context(|| format!("could not remove the stale socket {}", path.display()))
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        if let Err(e) = std::fs::remove_file(&self.path) {
+            tracing::warn!("could not remove {}: {e}", self.path.display());
+        }
+    }
+}

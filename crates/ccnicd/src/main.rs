@@ -1,0 +1,91 @@
+//! `ccnicd`: the NIC daemon's command line.
+
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use ccnicd::wire::Wire;
+use ccnicd::{Daemon, Options, default_socket};
+use clap::{Parser, ValueEnum};
+use rustix::thread::{CpuSet, sched_getaffinity};
+use signal_hook::consts::{SIGINT, SIGTERM};
+use tracing_subscriber::EnvFilter;
+
+/// The ccnic NIC daemon: serves programs over cache-coherent shared memory.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Args {
+    /// Where programs connect [default: /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
+    #[arg(long)]
+    socket: Option<PathBuf>,
+    /// CPUs that poll, such as 1 or 2,3 [default: the last one this process may use]
+    #[arg(long, value_delimiter = ',')]
+    cores: Vec<usize>,
+    /// What programs are connected to
+    #[arg(long, value_enum, default_value_t = WireName::Loopback)]
+    wire: WireName,
+    /// Loopback: hand the same buffer back, without a copy
+    #[arg(long)]
+    reflect: bool,
+    /// The largest region that a program may bring, in MiB
+    #[arg(long, value_name = "MIB", default_value_t = 1280, value_parser = clap::value_parser!(u32).range(1..4096))]
+    region_max: u32,
+    /// What to log: error, warn, info, debug or trace
+    #[arg(long, default_value = "info")]
+    log: String,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum WireName {
+    /// Back to the program that sent it
+    Loopback,
+}
+
+fn main() -> ExitCode {
+    match run(&Args::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("ccnicd: {e:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+fn run(args: &Args) -> anyhow::Result<()> {
+    let filter =
+        EnvFilter::try_new(&args.log).with_context(|| format!("--log {} is no log filter", args.log))?;
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let (cores, alone) = choose_cores(&args.cores)?;
+    let (stop, signalled) = UnixStream::pair().context("could not make a pipe for signals")?;
+    for signal in [SIGTERM, SIGINT] {
+        let end = signalled.try_clone().context("could not copy the signal pipe")?;
+        signal_hook::low_level::pipe::register(signal, end).context("could not watch for signals")?;
+    }
+    let wire = match (args.wire, args.reflect) {
+        (WireName::Loopback, false) => Wire::Loopback,
+        (WireName::Loopback, true) => Wire::Reflect,
+    };
+    let socket = args.socket.clone().unwrap_or_else(default_socket);
+    let daemon = Daemon::new(Options { socket, cores, wire, region_max: args.region_max << 20, alone })?;
+    daemon.run(stop)
+}
+
+/// The polling CPUs, and whether a program has another one to run on.
+fn choose_cores(asked: &[usize]) -> anyhow::Result<(Vec<usize>, bool)> {
+    let allowed = sched_getaffinity(None).context("could not ask which CPUs may be used")?;
+    let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+    if let Some(cpu) = asked.iter().find(|cpu| !usable.contains(cpu)) {
+        bail!("--cores names CPU {cpu}, which this process may not use; it may use {usable:?}");
+    }
+    if let Some((i, cpu)) = asked.iter().enumerate().find(|(i, cpu)| asked.iter().take(*i).any(|c| c == *cpu))
+    {
+        bail!("--cores names CPU {cpu} twice (place {})", i + 1);
+    }
+    let cores = if asked.is_empty() { usable.last().copied().into_iter().collect() } else { asked.to_vec() };
+    if usable.len() < 2 {
+        tracing::warn!("one CPU only: the NIC and its programs take turns on it, slowly");
+    }
+    let alone = usable.len() > cores.len();
+    Ok((cores, alone))
+}

@@ -1,0 +1,84 @@
+//! A queue pair being served: the NIC side of the interface behind one call per turn.
+
+use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
+use ccnic::{Design, FETCH, Fetched, Layout, NicQueue};
+use ccnic_shm::control::QueueStatus;
+use ccnic_shm::{NativePort, Region};
+
+use crate::wire::{Wire, loopback};
+
+/// What a polling thread serves. The one indirect call per turn is here, outside the bursts.
+pub trait Serve: Send {
+    /// One turn; returns the packets moved.
+    fn turn(&mut self) -> usize;
+    /// Serves what the program had submitted when it died, and lets go.
+    fn finish(&mut self);
+    /// Counters so far.
+    fn status(&self) -> QueueStatus;
+}
+
+struct Served<R: Ring> {
+    queue: NicQueue<NativePort, R>,
+    fetched: Fetched,
+    port: NativePort,
+    reflect: bool,
+    number: u16,
+    ring: u32,
+}
+
+impl<R: Ring> Serve for Served<R> {
+    fn turn(&mut self) -> usize {
+        loopback(&mut self.queue, &mut self.fetched, &self.port, self.reflect)
+    }
+
+    fn finish(&mut self) {
+        // What a dead program submitted is at most one ring; it takes nothing back any more.
+        for _ in 0..self.ring as usize / FETCH + 1 {
+            if self.turn() == 0 {
+                break;
+            }
+        }
+        self.queue.retire();
+    }
+
+    fn status(&self) -> QueueStatus {
+        let c = &self.queue.counters;
+        QueueStatus {
+            queue: self.number,
+            core: 0,
+            tx_packets: c.tx_packets,
+            tx_bytes: c.tx_bytes,
+            rx_packets: c.rx_packets,
+            rx_bytes: c.rx_bytes,
+            drop_bad_descriptor: c.bad_descriptor,
+            drop_bad_chain: self.queue.bad_chains(),
+            drop_too_long: c.too_long,
+            wait_ring_full: c.ring_full,
+            wait_no_buffer: c.no_buffer,
+        }
+    }
+}
+
+/// The NIC side of queue pair `number`, for whatever design the region has.
+pub(crate) fn serve(region: &Region, layout: &Layout, number: u16, wire: Wire) -> Option<Box<dyn Serve>> {
+    fn of<R: Ring>(region: &Region, layout: &Layout, number: u16, wire: Wire) -> Option<Box<dyn Serve>>
+    where
+        Served<R>: Send,
+    {
+        Some(Box::new(Served::<R> {
+            queue: NicQueue::new(region.port(), layout, number)?,
+            fetched: Fetched::default(),
+            port: region.port(),
+            reflect: wire == Wire::Reflect,
+            number,
+            ring: layout.config().ring,
+        }))
+    }
+    match layout.config().design {
+        Design::GroupedEpoch => of::<GroupedEpoch>(region, layout, number, wire),
+        Design::GroupedClear => of::<GroupedClear>(region, layout, number, wire),
+        Design::Packed => of::<Packed>(region, layout, number, wire),
+        Design::Padded => of::<Padded>(region, layout, number, wire),
+        Design::Doorbell => of::<Doorbell>(region, layout, number, wire),
+    }
+}

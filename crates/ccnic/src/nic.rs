@@ -44,30 +44,31 @@ pub struct Fetched {
     descs: [Desc; FETCH],
     next: usize,
     len: usize,
-    /// Every packet has one segment.
-    plain: bool,
 }
 
 impl Default for Fetched {
     fn default() -> Fetched {
-        Fetched { descs: [Desc::default(); FETCH], next: 0, len: 0, plain: true }
+        Fetched { descs: [Desc::default(); FETCH], next: 0, len: 0 }
     }
 }
 
 impl Fetched {
-    /// The segments of the next packet, or an empty slice.
+    /// The segments of all packets not yet dealt with.
     #[inline(always)]
-    pub fn front(&self) -> &[Desc] {
-        let rest = self.descs.get(self.next..self.len).unwrap_or_default();
-        let n =
-            if self.plain { 1 } else { rest.iter().position(|d| !d.more()).map_or(rest.len(), |i| i + 1) };
-        rest.get(..n.min(rest.len())).unwrap_or_default()
+    pub fn rest(&self) -> &[Desc] {
+        self.descs.get(self.next..self.len).unwrap_or_default()
     }
 
     /// Done with the first `n` segments.
     #[inline(always)]
     pub fn advance(&mut self, n: usize) {
         self.next = (self.next + n).min(self.len);
+    }
+
+    /// True when the fetch found as much as it could take: there is probably more.
+    #[inline(always)]
+    pub fn is_full(&self) -> bool {
+        self.len == FETCH
     }
 
     /// True when every packet has been dealt with.
@@ -77,12 +78,9 @@ impl Fetched {
     }
 }
 
-/// Why a packet could not be delivered now. The caller keeps it and tries again, or drops it and counts that.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Busy {
-    /// The program's receive ring is full.
+/// Why a packet cannot be delivered now.
+enum Busy {
     RingFull,
-    /// The program's pool has no buffer.
     NoBuffer,
 }
 
@@ -143,24 +141,35 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// are fetched all at once, with ownership when the buffers will be written next.
     #[inline(always)]
     pub fn fetch(&mut self, into: &mut Fetched) -> usize {
+        let n = self.fetch_ahead(into);
+        let own = self.config.recycles();
+        for desc in into.rest() {
+            prefetch_payload(&self.port, desc.offset(), u32::from(desc.len()), own);
+        }
+        n
+    }
+
+    /// As [`fetch`](NicQueue::fetch), but the packets' lines are not requested: [`deliver`](NicQueue::deliver) does that while it
+    /// copies the burst before.
+    #[inline(always)]
+    pub fn fetch_ahead(&mut self, into: &mut Fetched) -> usize {
         let n = self.tx.pop(&self.port, &mut into.descs);
-        (into.next, into.len, into.plain) = (0, n, true);
+        (into.next, into.len) = (0, n);
         if n == 0 {
             return 0;
         }
         self.idle = n < NEARLY_EMPTY && self.tx.waited();
-        let (mut plain, own) = (true, self.config.recycles());
+        let mut plain = true;
         for desc in into.descs.iter().take(n) {
             let len = u32::from(desc.len());
             plain &= !desc.more() && self.legal(*desc) && len <= u32::from(self.config.mtu);
-            prefetch_payload(&self.port, desc.offset(), len, own);
             self.counters.tx_bytes += u64::from(len);
         }
         self.counters.tx_packets += n as u64;
         if !plain {
             self.sift(into);
         }
-        n
+        into.len
     }
 
     #[inline(always)]
@@ -172,13 +181,11 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     #[cold]
     #[inline(never)]
     fn sift(&mut self, into: &mut Fetched) {
-        into.plain = false;
         let fetched = core::mem::take(into);
-        into.plain = false;
         self.counters.tx_packets -= fetched.len as u64;
         let mut rest = fetched;
         while !rest.is_empty() {
-            let packet = rest.front();
+            let packet = first(rest.rest());
             let len = packet.iter().map(|d| u32::from(d.len())).sum::<u32>();
             self.counters.tx_packets += 1;
             if packet.len() > CHAIN_MAX {
@@ -199,31 +206,68 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         }
     }
 
-    /// Delivers a copy of a packet that lies in `from` (this region, or another program's) to the program. The copy
-    /// is published by the next [`flush`](NicQueue::flush).
+    /// Delivers copies of packets that lie in `from` (this region, or another program's) to the program: as many whole
+    /// packets of `packets`, in order, as there is room for. Returns the number of their descriptors. Publish them with
+    /// [`flush`](NicQueue::flush).
     ///
-    /// # Errors
-    /// [`Busy`] when it has no room now; nothing has changed then.
+    /// While it copies, it requests the lines of the packets `ahead`, which this side deals with next: a core has 16
+    /// fill buffers, and asking for a whole burst at once would wait for them.
     #[inline(always)]
-    pub fn deliver<Q: Port>(&mut self, from: &Q, packet: &[Desc]) -> Result<(), Busy> {
-        let [desc] = *packet else { return self.deliver_chain(from, packet) };
-        let len = u32::from(desc.len());
-        self.make_room(1)?;
-        let Some((at, class)) = self.take_buffer(len) else { return Err(self.dry()) };
-        if len > class.size() {
-            self.untake(at, class);
-            return self.deliver_chain(from, packet);
+    pub fn deliver<Q: Port>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
+        let room = self.room(packets.len());
+        let own = self.config.recycles();
+        let mut ahead = ahead.iter();
+        let mut n = 0;
+        for desc in packets.iter().take(room) {
+            if let Some(next) = ahead.next() {
+                prefetch_payload(from, next.offset(), u32::from(next.len()), own);
+            }
+            let len = u32::from(desc.len());
+            if desc.more() {
+                break;
+            }
+            let Some((at, class)) = self.take_buffer(len) else { break };
+            if len > class.size() {
+                self.untake(at, class);
+                break;
+            }
+            copy(from, desc.offset(), &self.port, at, len);
+            self.stage(at, desc.len(), class, false, desc.meta);
+            self.counters.rx_bytes += u64::from(len);
+            n += 1;
         }
-        copy(from, desc.offset(), &self.port, at, len);
-        self.stage(at, desc.len(), class, false, desc.meta);
-        self.counters.rx_packets += 1;
-        self.counters.rx_bytes += u64::from(len);
-        Ok(())
+        self.counters.rx_packets += n as u64;
+        if n < packets.len() {
+            n += self.deliver_slowly(from, packets.get(n..).unwrap_or_default());
+        }
+        n
     }
 
-    /// As [`deliver`](NicQueue::deliver), for packets of several segments, on either side of the copy.
+    /// What the loop of `deliver` leaves: chains, on either side of the copy, and the reasons to stop.
     #[cold]
     #[inline(never)]
+    fn deliver_slowly<Q: Port>(&mut self, from: &Q, packets: &[Desc]) -> usize {
+        let mut n = 0;
+        loop {
+            let packet = first(packets.get(n..).unwrap_or_default());
+            if packet.is_empty() {
+                return n;
+            }
+            match self.deliver_chain(from, packet) {
+                Ok(()) => n += packet.len(),
+                Err(Busy::RingFull) => {
+                    self.counters.ring_full += 1;
+                    return n;
+                }
+                Err(Busy::NoBuffer) => {
+                    self.counters.no_buffer += 1;
+                    return n;
+                }
+            }
+        }
+    }
+
+    /// Delivers one packet of any number of segments, or nothing.
     fn deliver_chain<Q: Port>(&mut self, from: &Q, packet: &[Desc]) -> Result<(), Busy> {
         let total: u32 = packet.iter().map(|d| u32::from(d.len())).sum();
         let mut buffers = [(0, Class::Large); CHAIN_MAX];
@@ -238,7 +282,13 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             n += 1;
         }
         let buffers = buffers.get(..n).unwrap_or_default();
-        let room = if held < total { Err(self.dry()) } else { self.make_room(n) };
+        let room = if held < total {
+            Err(Busy::NoBuffer)
+        } else if self.room(n) < n {
+            Err(Busy::RingFull)
+        } else {
+            Ok(())
+        };
         if let Err(busy) = room {
             buffers.iter().rev().for_each(|&(at, class)| self.untake(at, class));
             return Err(busy);
@@ -256,27 +306,31 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         Ok(())
     }
 
-    /// Hands a fetched packet of this region back to its program without a copy. Publish with `flush`.
-    ///
-    /// # Errors
-    /// [`Busy::RingFull`] when it has no room now.
+    /// Hands fetched packets of this region back to their program without a copy, as [`deliver`](NicQueue::deliver) does
+    /// with one.
     #[inline(always)]
-    pub fn reflect(&mut self, packet: &[Desc]) -> Result<(), Busy> {
-        self.make_room(packet.len())?;
-        for desc in packet {
+    pub fn reflect(&mut self, packets: &[Desc]) -> usize {
+        let mut room = self.room(packets.len());
+        while room < packets.len() && room > 0 && packets.get(room - 1).is_some_and(|d| d.more()) {
+            room -= 1;
+        }
+        for desc in packets.iter().take(room) {
             self.stage_desc(*desc);
+            self.counters.rx_packets += u64::from(!desc.more());
             self.counters.rx_bytes += u64::from(desc.len());
         }
-        self.counters.rx_packets += 1;
-        Ok(())
+        self.counters.ring_full += u64::from(room < packets.len());
+        room
     }
 
-    /// Done with a fetched packet of this region: its buffers are free (with the host-managed pool, the host learns
+    /// Done with fetched packets of this region: their buffers are free (with the host-managed pool, the host learns
     /// that from the ring).
     #[inline(always)]
-    pub fn complete(&mut self, packet: &[Desc]) {
+    pub fn complete(&mut self, packets: &[Desc]) {
         if self.config.shared_pool {
-            packet.iter().for_each(|d| self.free(*d));
+            for desc in packets {
+                self.pool.free(&self.port, desc.offset(), class(*desc));
+            }
         }
     }
 
@@ -320,18 +374,14 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         }
     }
 
-    /// Makes sure that `n` more descriptors can be staged and published.
+    /// How many of `n` more descriptors can be staged and published.
     #[inline(always)]
-    fn make_room(&mut self, n: usize) -> Result<(), Busy> {
+    fn room(&mut self, n: usize) -> usize {
         if self.staged_len + n > FETCH {
             self.publish(false);
         }
-        let want = self.staged_len + n;
-        if self.rx.room(&self.port, want) < want {
-            self.counters.ring_full += 1;
-            return Err(Busy::RingFull);
-        }
-        Ok(())
+        let want = (self.staged_len + n).min(FETCH);
+        self.rx.room(&self.port, want).saturating_sub(self.staged_len)
     }
 
     #[inline(always)]
@@ -346,11 +396,6 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             *slot = desc;
             self.staged_len += 1;
         }
-    }
-
-    fn dry(&mut self) -> Busy {
-        self.counters.no_buffer += 1;
-        Busy::NoBuffer
     }
 
     /// A buffer for (the next part of) `len` bytes: our own choice from the shared pool, or the next blank buffer that
@@ -434,6 +479,12 @@ impl Segments<'_> {
             }
         }
     }
+}
+
+/// The segments of the first packet.
+fn first(packets: &[Desc]) -> &[Desc] {
+    let n = packets.iter().position(|d| !d.more()).map_or(packets.len(), |i| i + 1);
+    packets.get(..n).unwrap_or_default()
 }
 
 /// The class of buffer that a descriptor claims.

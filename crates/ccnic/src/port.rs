@@ -89,16 +89,17 @@ pub fn prefetch_payload<P: Port>(port: &P, at: u32, len: u32, own: bool) {
 /// The NIC moves packets with this: it never holds a reference into a program's memory.
 #[inline]
 pub fn copy<P: Port, Q: Port>(src: &P, from: u32, dst: &Q, to: u32, len: u32) {
+    let mut line = [0u8; LINE as usize];
+    let whole = len & !(LINE - 1);
     let mut done = 0;
-    while len - done >= LINE {
-        let mut line = [0u8; LINE as usize];
+    while done < whole {
         src.read(from.wrapping_add(done), &mut line);
         dst.write(to.wrapping_add(done), &line);
         done += LINE;
     }
-    let rest = (len - done) as usize;
-    let mut line = [0u8; LINE as usize];
-    if let Some(tail) = line.get_mut(..rest) {
+    if done < len
+        && let Some(tail) = line.get_mut(..(len - done) as usize)
+    {
         src.read(from.wrapping_add(done), tail);
         dst.write(to.wrapping_add(done), tail);
     }

@@ -1,11 +1,11 @@
 //! A queue pair being served: the NIC side of the interface behind one call per turn.
 
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
-use ccnic::{Design, FETCH, Fetched, Layout, NicQueue};
+use ccnic::{Design, FETCH, Layout, NicQueue};
 use ccnic_shm::control::QueueStatus;
 use ccnic_shm::{NativePort, Region};
 
-use crate::wire::{Wire, loopback};
+use crate::wire::{Pipeline, Wire, loopback};
 
 /// What a polling thread serves. The one indirect call per turn is here, outside the bursts.
 pub trait Serve: Send {
@@ -19,7 +19,7 @@ pub trait Serve: Send {
 
 struct Served<R: Ring> {
     queue: NicQueue<NativePort, R>,
-    fetched: Fetched,
+    pipeline: Pipeline,
     port: NativePort,
     reflect: bool,
     number: u16,
@@ -28,7 +28,7 @@ struct Served<R: Ring> {
 
 impl<R: Ring> Serve for Served<R> {
     fn turn(&mut self) -> usize {
-        loopback(&mut self.queue, &mut self.fetched, &self.port, self.reflect)
+        loopback(&mut self.queue, &mut self.pipeline, &self.port, self.reflect)
     }
 
     fn finish(&mut self) {
@@ -67,7 +67,7 @@ pub(crate) fn serve(region: &Region, layout: &Layout, number: u16, wire: Wire) -
     {
         Some(Box::new(Served::<R> {
             queue: NicQueue::new(region.port(), layout, number)?,
-            fetched: Fetched::default(),
+            pipeline: Pipeline::default(),
             port: region.port(),
             reflect: wire == Wire::Reflect,
             number,

@@ -1,7 +1,7 @@
 //! Wires: what the NIC is connected to. One for now: `loopback`, which sends every packet back to its program.
 
 use ccnic::ring::Ring;
-use ccnic::{Busy, Fetched, NicQueue, Port};
+use ccnic::{Fetched, NicQueue, Port};
 
 /// What a queue pair's packets meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,38 +22,42 @@ impl Wire {
     }
 }
 
-/// One turn of the loopback: fetches a burst, delivers it, publishes. Returns the packets delivered.
+/// Packets on their way through a wire: one burst being delivered, and the one after it, whose lines arrive meanwhile.
+#[derive(Debug, Default)]
+pub struct Pipeline {
+    current: Fetched,
+    next: Fetched,
+}
+
+/// One turn of the loopback: fetches a burst, delivers it, publishes. Returns the segments delivered.
 ///
-/// Nothing is lost when the program is slow to receive: what cannot be delivered stays in `fetched`, and nothing more
+/// Under load a second burst is fetched ahead, and its lines arrive while the first is delivered.
+///
+/// Nothing is lost when the program is slow to receive: what cannot be delivered stays in the pipeline, and nothing more
 /// is fetched before it has gone.
 #[inline(always)]
-pub fn loopback<P: Port + Clone, R: Ring>(
+pub fn loopback<P: Port, R: Ring>(
     queue: &mut NicQueue<P, R>,
-    fetched: &mut Fetched,
+    pipeline: &mut Pipeline,
     port: &P,
     reflect: bool,
 ) -> usize {
-    if fetched.is_empty() && queue.fetch(fetched) == 0 {
-        return 0;
+    let Pipeline { current, next } = pipeline;
+    if current.is_empty() {
+        std::mem::swap(current, next);
+        if current.is_empty() && queue.fetch(current) == 0 {
+            return 0;
+        }
     }
-    let mut delivered = 0;
-    loop {
-        let packet = fetched.front();
-        if packet.is_empty() {
-            break;
-        }
-        let done: Result<(), Busy> =
-            if reflect { queue.reflect(packet) } else { queue.deliver(port, packet) };
-        if done.is_err() {
-            break;
-        }
-        if !reflect {
-            queue.complete(packet);
-        }
-        let segments = packet.len();
-        fetched.advance(segments);
-        delivered += 1;
+    if next.is_empty() && current.is_full() {
+        queue.fetch_ahead(next);
     }
+    let packets = current.rest();
+    let n = if reflect { queue.reflect(packets) } else { queue.deliver(port, packets, next.rest()) };
+    if !reflect {
+        queue.complete(packets.get(..n).unwrap_or_default());
+    }
+    current.advance(n);
     queue.flush();
-    delivered
+    n
 }

@@ -125,12 +125,14 @@ impl<R: Ring> Generator<'_, R> {
             if now >= end {
                 break;
             }
+            // Receive, transmit, then read what was received: its lines arrive while we write.
+            let received = self.pair.rx_burst(&mut self.rx, self.load.rx_burst);
             // Open loop: as many packets are due as the rate says, whatever has come back.
             let due = gap.map_or(usize::MAX, |gap| {
                 (((now - start) as f64 / gap) as u64 + 1).saturating_sub(self.next_seq - first) as usize
             });
             let sent = self.send(now, due);
-            let received = self.receive();
+            self.examine();
             if sent + received == 0 {
                 self.wait();
             }
@@ -168,12 +170,11 @@ impl<R: Ring> Generator<'_, R> {
         self.pair.tx_burst(&mut self.tx)
     }
 
-    /// One receive burst: reads and checks every byte.
+    /// Reads and checks every byte of what has been received.
     #[inline(always)]
-    fn receive(&mut self) -> usize {
-        let n = self.pair.rx_burst(&mut self.rx, self.load.rx_burst);
-        if n == 0 {
-            return 0;
+    fn examine(&mut self) {
+        if self.rx.is_empty() {
+            return;
         }
         // Ordered after the loads that found the packets: a plain read of the clock may run ahead of them, and would
         // make the round trip shorter than it was.
@@ -198,7 +199,6 @@ impl<R: Ring> Generator<'_, R> {
         }
         self.rx = rx;
         self.pair.free(&mut self.rx);
-        n
     }
 
     /// Books a packet: the loopback keeps order, so a number too high means packets lost, too low a repetition.
@@ -244,7 +244,8 @@ impl<R: Ring> Generator<'_, R> {
         self.next_seq -= unsent as u64; // the ring was full: never sent, so not lost
         self.pair.free(&mut self.tx);
         while self.outstanding() > 0 && self.clock.raw() - last < patience {
-            if self.receive() > 0 {
+            if self.pair.rx_burst(&mut self.rx, self.load.rx_burst) > 0 {
+                self.examine();
                 last = self.clock.raw();
             } else {
                 self.wait();

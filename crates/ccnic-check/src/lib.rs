@@ -1,1 +1,22 @@
-//! ccnic-check
+//! Whether the interface keeps its promises: one oracle, one conformance suite, every memory.
+//!
+//! # Reading order
+//! 1. [`oracle`]: what must hold, whoever runs the interface: order, exactly once, whole, no buffer in two places.
+//! 2. [`Memory`]: what a region can be made of here: a vector ([`LocalMemory`]), mapped memory ([`NativeMemory`]), memory
+//!    that fails on purpose ([`faulty`]).
+//! 3. [`rig`]: a host, a NIC and an oracle over one region, driven by a list of operations.
+//! 4. [`suite`]: the questions, each a function over any memory and any ring.
+//! 5. [`threads`]: host and NIC on two threads, over mapped memory.
+//! 6. [`loom_port`]: the loom memory, for every interleaving of a small configuration.
+
+pub mod faulty;
+mod local;
+pub mod loom_port;
+mod memory;
+pub mod oracle;
+pub mod rig;
+pub mod suite;
+pub mod threads;
+
+pub use local::LocalPort;
+pub use memory::{LocalMemory, Memory, NativeMemory};

@@ -1,71 +1,54 @@
-//! scratch
-#![allow(missing_docs, clippy::unwrap_used)]
+//! `ccnic`: demo, benchmarks and status of the CC-NIC interface. One file per subcommand.
+
+mod bench;
 mod cpus;
+mod demo;
 mod load;
-use ccnic::ring::*;
-use ccnic::{Config, Design};
-use load::Load;
-fn go<R: Ring>(c: &Config, l: Load) {
-    let dir = std::path::PathBuf::from(std::env::var("SOCK").unwrap());
-    let mut p = ccnic_shm::Program::connect(&dir, "x", c, ccnic_shm::Pages::Small).unwrap();
-    let mut q = p.queue_pair::<R>(0).unwrap();
-    let o = load::run(&mut q, l).unwrap();
-    println!(
-        "{:8} size {} burst {} inflight {}: {:.2} Mpps {:.2} Gbps rtt min {} p50 {} p99 {} lost {} corrupt {} drops {:?}",
-        c.design.name(),
-        l.size,
-        l.burst,
-        l.inflight,
-        o.packets as f64 / o.seconds / 1e6,
-        o.packets as f64 * l.size as f64 * 8.0 / o.seconds / 1e9,
-        o.rtt.min(),
-        o.rtt.value_at_quantile(0.5),
-        o.rtt.value_at_quantile(0.99),
-        o.lost,
-        o.corrupt,
-        q.drops()
-    );
+mod loopback;
+mod micro;
+mod nic_process;
+mod report;
+mod status;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use tracing_subscriber::EnvFilter;
+
+/// A packet interface over cache-coherent memory.
+#[derive(Debug, Parser)]
+#[command(name = "ccnic", version)]
+struct Args {
+    #[command(subcommand)]
+    command: Command,
 }
-fn main() {
-    cpus::pin(0).unwrap();
-    let secs = std::env::var("SECS").map(|s| s.parse().unwrap()).unwrap_or(0.5);
-    let only: Vec<String> = std::env::args().skip(1).collect();
-    for (size, burst, inflight) in [(64u16, 32usize, 512usize), (64, 1, 1), (64, 1, 512), (1500, 32, 128)] {
-        for d in Design::ALL {
-            if !only.is_empty() && !only.iter().any(|o| o == d.name()) {
-                continue;
-            }
-            let e810 = d == Design::Doorbell;
-            let dm = match std::env::var("DEMOTE").as_deref() {
-                Ok("on") => ccnic::Demote::On,
-                Ok("off") => ccnic::Demote::Off,
-                _ => ccnic::Demote::Auto,
-            };
-            let c = Config {
-                demote: dm,
-                design: d,
-                shared_pool: !e810,
-                small: !e810,
-                buffers: 4096,
-                ..Config::default()
-            };
-            let l = Load {
-                size,
-                burst,
-                rx_burst: 32,
-                inflight,
-                rate: None,
-                seconds: secs,
-                warmup: 0.2,
-                alone: true,
-            };
-            match d {
-                Design::GroupedEpoch => go::<GroupedEpoch>(&c, l),
-                Design::GroupedClear => go::<GroupedClear>(&c, l),
-                Design::Packed => go::<Packed>(&c, l),
-                Design::Padded => go::<Padded>(&c, l),
-                Design::Doorbell => go::<Doorbell>(&c, l),
-            }
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Start a NIC, send packets through it in three designs, show what was measured
+    Demo(demo::DemoArgs),
+    /// Measure the interface, or the machine under it
+    #[command(subcommand)]
+    Bench(bench::BenchCommand),
+    /// Show what a running NIC does
+    Status(status::StatusArgs),
+}
+
+fn main() -> ExitCode {
+    // A bad option ends with status 2 by clap's own convention; everything else that fails does the same.
+    let args = Args::parse();
+    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    let done = match &args.command {
+        Command::Demo(args) => demo::run(args),
+        Command::Bench(command) => bench::run(command),
+        Command::Status(args) => status::run(args),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            eprintln!("ccnic: {e:#}");
+            ExitCode::from(2)
         }
     }
 }

@@ -6,6 +6,7 @@ mod clock;
 pub mod control;
 mod error;
 mod mapping;
+mod nontemporal;
 pub mod numa;
 mod port;
 mod program;
@@ -13,6 +14,7 @@ mod region;
 
 pub use clock::wait_for_loads;
 pub use error::Error;
+pub use nontemporal::wait_for_stores;
 pub use port::NativePort;
 pub use program::Program;
 pub use region::{HUGE_PAGE, Pages, Region};

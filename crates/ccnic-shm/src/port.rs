@@ -33,7 +33,7 @@ impl NativePort {
 
     /// The address of a payload byte or word. Never leaves the reservation of `Mapping`.
     #[inline(always)]
-    fn at(&self, at: u32) -> *mut u8 {
+    pub(crate) fn at(&self, at: u32) -> *mut u8 {
         // SAFETY: the reservation spans every u32 offset (mapping.rs), so the result stays inside one mapping.
         unsafe { self.base.as_ptr().add(at as usize) }
     }

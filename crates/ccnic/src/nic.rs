@@ -95,6 +95,8 @@ pub struct NicQueue<P: Port, R: Ring> {
     /// Receive descriptors not yet published.
     staged: [Desc; FETCH],
     staged_len: usize,
+    /// Descriptors fetched and not yet completed: with the host-managed pool they must not be handed back.
+    open: usize,
     /// Blank buffers from the host, with the host-managed pool.
     blanks: [Desc; FETCH],
     blanks_len: usize,
@@ -121,6 +123,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             pool: Pool::nic(layout),
             staged: [Desc::default(); FETCH],
             staged_len: 0,
+            open: 0,
             blanks: [Desc::default(); FETCH],
             blanks_len: 0,
             config,
@@ -149,6 +152,12 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         n
     }
 
+    /// True when a burst may be fetched before the last one is completed. With the host-managed pool the host frees the
+    /// buffers of what the ring hands back, so each burst must be dealt with first.
+    pub fn may_fetch_ahead(&self) -> bool {
+        self.config.shared_pool
+    }
+
     /// As [`fetch`](NicQueue::fetch), but the packets' lines are not requested: [`deliver`](NicQueue::deliver) does that while it
     /// copies the burst before.
     #[inline(always)]
@@ -169,6 +178,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         if !plain {
             self.sift(into);
         }
+        self.open += into.len;
         into.len
     }
 
@@ -307,13 +317,14 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     }
 
     /// Hands fetched packets of this region back to their program without a copy, as [`deliver`](NicQueue::deliver) does
-    /// with one.
+    /// with one. Only with the shared pool: with the host-managed one the host frees what it has sent.
     #[inline(always)]
     pub fn reflect(&mut self, packets: &[Desc]) -> usize {
         let mut room = self.room(packets.len());
         while room < packets.len() && room > 0 && packets.get(room - 1).is_some_and(|d| d.more()) {
             room -= 1;
         }
+        self.open = self.open.saturating_sub(room);
         for desc in packets.iter().take(room) {
             self.stage_desc(*desc);
             self.counters.rx_packets += u64::from(!desc.more());
@@ -327,6 +338,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// that from the ring).
     #[inline(always)]
     pub fn complete(&mut self, packets: &[Desc]) {
+        self.open = self.open.saturating_sub(packets.len());
         if self.config.shared_pool {
             for desc in packets {
                 self.pool.free(&self.port, desc.offset(), class(*desc));
@@ -350,7 +362,9 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             Demote::Off => false,
         };
         self.publish(demote);
-        self.tx.release(&self.port);
+        if self.config.shared_pool || self.open == 0 {
+            self.tx.release(&self.port);
+        }
         if let Some(fill) = &mut self.fill {
             fill.release(&self.port);
         }

@@ -69,7 +69,8 @@ pub(crate) fn serve(region: &Region, layout: &Layout, number: u16, wire: Wire) -
             queue: NicQueue::new(region.port(), layout, number)?,
             pipeline: Pipeline::default(),
             port: region.port(),
-            reflect: wire == Wire::Reflect,
+            // The host frees what it sent when it manages the pool: the same buffer cannot come back to it then.
+            reflect: wire == Wire::Reflect && layout.config().shared_pool,
             number,
             ring: layout.config().ring,
         }))

@@ -49,7 +49,7 @@ pub fn loopback<P: Port, R: Ring>(
             return 0;
         }
     }
-    if next.is_empty() && current.is_full() {
+    if next.is_empty() && current.is_full() && queue.may_fetch_ahead() {
         queue.fetch_ahead(next);
     }
     let packets = current.rest();

@@ -1,0 +1,175 @@
+//! Memories that fail on purpose: what a test must notice, and what the interface must survive.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::rc::Rc;
+
+use ccnic::Port;
+
+use crate::memory::Memory;
+
+/// What distinguishes a faulty port from the port that it wraps. Everything not overridden behaves.
+pub trait Fault: Clone {
+    /// Called before every change of shared memory.
+    fn before_write(&self) {}
+    /// Whether releases are weakened to plain stores.
+    fn weak_release(&self) -> bool {
+        false
+    }
+    /// Whether a compare-exchange fails, as when the peer changes the word without end.
+    fn contended(&self) -> bool {
+        false
+    }
+}
+
+/// A port with a fault.
+#[derive(Debug, Clone)]
+pub struct Faulty<P, F>(pub P, pub F);
+
+impl<P: Port, F: Fault> Port for Faulty<P, F> {
+    fn load(&self, at: u32) -> u64 {
+        self.0.load(at)
+    }
+
+    fn store(&self, at: u32, value: u64) {
+        self.1.before_write();
+        self.0.store(at, value);
+    }
+
+    fn load_acquire(&self, at: u32) -> u64 {
+        self.0.load_acquire(at)
+    }
+
+    fn store_release(&self, at: u32, value: u64) {
+        self.1.before_write();
+        if self.1.weak_release() { self.0.store(at, value) } else { self.0.store_release(at, value) }
+    }
+
+    fn compare_exchange(&self, at: u32, current: u64, new: u64) -> Result<u64, u64> {
+        self.1.before_write();
+        if self.1.contended() { Err(self.0.load(at)) } else { self.0.compare_exchange(at, current, new) }
+    }
+
+    fn read(&self, at: u32, to: &mut [u8]) {
+        self.0.read(at, to);
+    }
+
+    fn write(&self, at: u32, from: &[u8]) {
+        self.1.before_write();
+        self.0.write(at, from);
+    }
+
+    fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
+        self.0.with(at, len, f)
+    }
+
+    fn with_mut<R>(&self, at: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R {
+        self.1.before_write();
+        self.0.with_mut(at, len, f)
+    }
+
+    fn prefetch_read(&self, at: u32) {
+        self.0.prefetch_read(at);
+    }
+
+    fn prefetch_own(&self, at: u32) {
+        self.0.prefetch_own(at);
+    }
+
+    fn demote(&self, at: u32) {
+        self.0.demote(at);
+    }
+
+    fn relax(&self) {
+        self.0.relax();
+    }
+}
+
+/// Releases are plain stores: an ordering bug, which loom and ThreadSanitizer must find.
+#[derive(Debug, Clone, Copy)]
+pub struct WeakRelease;
+
+impl Fault for WeakRelease {
+    fn weak_release(&self) -> bool {
+        true
+    }
+}
+
+/// Every compare-exchange fails while the switch is on: a peer that changes the free list without end.
+#[derive(Debug, Clone, Default)]
+pub struct Contended(pub Rc<Cell<bool>>);
+
+impl Fault for Contended {
+    fn contended(&self) -> bool {
+        self.0.get()
+    }
+}
+
+/// Dies before its n-th change of shared memory: what SIGKILL does to a process, at an instruction of our choice.
+#[derive(Debug, Clone)]
+pub struct Mortal(Rc<Cell<u64>>);
+
+/// What a death unwinds with.
+struct Died;
+
+impl Mortal {
+    /// Lives for ever.
+    pub fn new() -> Mortal {
+        Mortal(Rc::new(Cell::new(u64::MAX)))
+    }
+
+    /// Runs `f` and dies before the write number `writes` (from 0) that it makes. `None` when it died.
+    ///
+    /// # Panics
+    /// When `f` does, for another reason.
+    pub fn run<T>(&self, writes: u64, f: impl FnOnce() -> T) -> Option<T> {
+        self.0.set(writes);
+        let result = catch_unwind(AssertUnwindSafe(f));
+        self.0.set(u64::MAX);
+        match result {
+            Ok(value) => Some(value),
+            Err(cause) if cause.is::<Died>() => None,
+            Err(cause) => resume_unwind(cause),
+        }
+    }
+}
+
+impl Default for Mortal {
+    fn default() -> Mortal {
+        Mortal::new()
+    }
+}
+
+impl Fault for Mortal {
+    fn before_write(&self) {
+        match self.0.get() {
+            u64::MAX => {}
+            0 => resume_unwind(Box::new(Died)), // not panic!: nothing is printed
+            left => self.0.set(left - 1),
+        }
+    }
+}
+
+/// A memory whose NIC side has the fault `F` and whose host side behaves.
+#[derive(Debug)]
+pub struct FaultyNic<M, F> {
+    inner: M,
+    /// The fault, to be switched on.
+    pub fault: F,
+}
+
+impl<M: Memory, F: Fault + Default> Memory for FaultyNic<M, F> {
+    type Port = Faulty<M::Port, F>;
+
+    fn new(size: u32) -> Self {
+        FaultyNic { inner: M::new(size), fault: F::default() }
+    }
+
+    fn host(&self) -> Self::Port {
+        Faulty(self.inner.host(), F::default())
+    }
+
+    fn nic(&self) -> Self::Port {
+        Faulty(self.inner.nic(), self.fault.clone())
+    }
+}

@@ -1,0 +1,346 @@
+//! The conformance suite: questions to the interface, each a function over any memory and any ring.
+//!
+//! [`conformance!`](crate::conformance) turns them into tests. Whoever writes a new memory or a new ring adds a line there.
+
+use ccnic::desc::CHAIN_MAX;
+use ccnic::layout::LARGE;
+use ccnic::ring::Ring;
+use ccnic::{Burst, Config, FETCH};
+
+use crate::faulty::{Contended, FaultyNic, Mortal};
+use crate::memory::Memory;
+use crate::rig::{Op, Rig, Wire};
+
+/// A pool so large that private stacks cannot hold all of it.
+const PLENTY: u32 = 1600;
+
+/// Instantiates the suite for a memory: a module for each ring, a test for each question.
+#[macro_export]
+macro_rules! conformance {
+    ($memory:ty) => {
+        $crate::conformance!($memory, grouped_epoch: GroupedEpoch, grouped_clear: GroupedClear, packed: Packed,
+            padded: Padded, doorbell: Doorbell);
+    };
+    ($memory:ty, $($module:ident: $ring:ident),+) => {
+        $(mod $module {
+            #[allow(unused_imports)]
+            use super::*;
+            $crate::conformance!(@questions $memory, ccnic::ring::$ring,
+                packets_come_back, the_ring_wraps, a_full_ring_refuses_and_loses_nothing, a_slow_receiver_loses_nothing,
+                an_empty_pool_says_so, chains_are_whole_at_every_burst_size, what_is_no_packet_is_not_taken,
+                a_single_packet_is_delivered_at_once, a_successor_carries_on, a_dead_nic_loses_only_what_it_held,
+                a_nic_may_die_at_any_write, a_contended_free_list_loses_nothing, sending_for_ever_needs_no_answer,
+                a_small_pool_goes_round);
+        })+
+    };
+    (@questions $memory:ty, $ring:ty, $($question:ident),+) => {
+        $(#[test] fn $question() { $crate::suite::$question::<$memory, $ring>(); })+
+    };
+}
+
+/// Every choice of pool for a ring, with few descriptors, so that it wraps soon.
+pub fn configs<R: Ring>() -> Vec<Config> {
+    let all = (0..16).map(|bits: u8| Config {
+        ring: 64,
+        buffers: PLENTY,
+        design: R::DESIGN,
+        recycle: bits & 1 == 0,
+        small: bits & 2 == 0,
+        sequential: bits & 4 != 0,
+        shared_pool: bits & 8 == 0,
+        ..Config::default()
+    });
+    all.filter(|c| c.check().is_ok()).collect()
+}
+
+/// One configuration with each kind of pool.
+fn few<R: Ring>() -> Vec<Config> {
+    configs::<R>().into_iter().filter(|c| c.recycle && c.small && !c.sequential).collect()
+}
+
+/// The wires that a configuration goes with.
+pub fn wires(config: &Config) -> &'static [Wire] {
+    // A host that manages the pool frees what it has sent: the NIC must not send it back.
+    if config.shared_pool { &[Wire::Loopback, Wire::Reflect, Wire::Sink] } else { &[Wire::Loopback, Wire::Sink] }
+}
+
+fn each<M: Memory, R: Ring>(configs: Vec<Config>, ask: impl Fn(&mut Rig<M, R>)) {
+    for config in configs {
+        for &wire in wires(&config) {
+            let mut rig = Rig::new(&config, wire);
+            ask(&mut rig);
+            rig.finish(false);
+        }
+    }
+}
+
+/// Do packets of every kind of length come back, over every pool?
+pub fn packets_come_back<M: Memory, R: Ring>() {
+    each::<M, R>(configs::<R>(), |rig| {
+        for len in [1, 63, 64, 65, 127, 128, 129, 1500, 4095, 4096, 4097, 9000, 9600] {
+            assert_eq!(rig.alloc(len, 5), 5, "{len}");
+            rig.transmit();
+            rig.poll();
+            rig.receive(Burst::CAPACITY);
+            rig.free(2);
+        }
+    });
+}
+
+/// Does the ring wrap, many times, at every phase of groups and bursts?
+pub fn the_ring_wraps<M: Memory, R: Ring>() {
+    each::<M, R>(few::<R>(), |rig| {
+        for i in 0..600 {
+            rig.alloc(60 + i % 9, usize::from(i % 37));
+            rig.transmit();
+            rig.poll();
+            rig.receive(usize::from(1 + i % 64));
+            rig.free(usize::MAX);
+        }
+    });
+}
+
+/// Does a full ring take what fits, keep the rest with its owner, and go on when there is room?
+pub fn a_full_ring_refuses_and_loses_nothing<M: Memory, R: Ring>() {
+    each::<M, R>(few::<R>(), |rig| {
+        let (mut taken, mut refused) = (0, false);
+        while !refused {
+            rig.alloc(64, 7);
+            let n = rig.transmit();
+            taken += n;
+            refused = n == 0;
+            assert!(taken <= 64, "a ring of 64 descriptors took {taken}");
+        }
+        assert!(taken >= 16, "a ring of 64 descriptors took only {taken}");
+        let left = rig.outbox.len();
+        assert!(left > 0 && rig.transmit() == 0 && rig.outbox.len() == left, "refused again, nothing lost");
+    });
+}
+
+/// Does the NIC wait for a program that does not receive?
+pub fn a_slow_receiver_loses_nothing<M: Memory, R: Ring>() {
+    each::<M, R>(few::<R>(), |rig| {
+        for _ in 0..40 {
+            rig.alloc(100, 9);
+            rig.transmit();
+            rig.poll();
+        }
+        for max in (1..=Burst::CAPACITY).chain([1, 2, 3]) {
+            rig.receive(max);
+            rig.poll();
+            rig.transmit();
+        }
+    });
+}
+
+/// Does an empty pool say so, and serve again what is freed?
+pub fn an_empty_pool_says_so<M: Memory, R: Ring>() {
+    for config in few::<R>().into_iter().filter(|c| c.shared_pool) {
+        let buffers = 48;
+        let mut rig = Rig::<M, R>::new(&Config { buffers, ..config }, Wire::Loopback);
+        assert_eq!(rig.alloc(LARGE as u16, 100), buffers as usize);
+        assert_eq!((rig.alloc(LARGE as u16, 1), rig.alloc(1, 1), rig.alloc(9000, 1)), (0, 0, 0));
+        assert!(!rig.chain(&[1, 2]));
+        rig.apply(&Op::Drop);
+        rig.apply(&Op::Drop);
+        assert_eq!(rig.alloc(9000, 1), 0, "two buffers are free, three are needed");
+        assert_eq!(rig.alloc(LARGE as u16, 9), 2, "a chain that failed gave its buffers back");
+        rig.finish(true);
+    }
+}
+
+/// Is a packet of several segments delivered whole or not at all, whatever the receiver's burst?
+pub fn chains_are_whole_at_every_burst_size<M: Memory, R: Ring>() {
+    each::<M, R>(few::<R>(), |rig| {
+        for max in 1..=Burst::CAPACITY {
+            for segments in [1, 2, 3, CHAIN_MAX] {
+                let lens: Vec<u16> = (0..segments as u16).map(|i| 40 + 13 * i + max as u16).collect();
+                assert!(rig.chain(&lens));
+            }
+            rig.alloc(9000, 1);
+            rig.transmit();
+            rig.poll();
+            rig.receive(max);
+            rig.receive(1);
+            rig.free(9);
+            if rig.outbox.space() < 20 {
+                rig.settle(false);
+            }
+        }
+    });
+}
+
+/// Is a packet that lacks its end, or has too many segments, left with its owner?
+pub fn what_is_no_packet_is_not_taken<M: Memory, R: Ring>() {
+    each::<M, R>(few::<R>(), |rig| {
+        assert!(rig.chain(&[64; CHAIN_MAX + 1]));
+        assert_eq!(rig.transmit(), 0, "nine segments");
+        rig.apply(&Op::Drop);
+        assert!(rig.chain(&[64; CHAIN_MAX]));
+        assert_eq!(rig.transmit(), CHAIN_MAX, "eight are a packet");
+        let mut burst = Burst::new();
+        assert_eq!(rig.host.alloc(64, 2, &mut burst), 2);
+        burst.iter_mut().for_each(|buf| buf.set_more(true));
+        assert_eq!((rig.host.tx_burst(&mut burst), burst.len()), (0, 2), "a packet without an end");
+        burst.iter_mut().for_each(|buf| buf.set_more(false));
+        rig.host.free(&mut burst);
+        assert_eq!(rig.host.tx_burst(&mut burst), 0, "an empty burst");
+        assert_eq!(rig.host.rx_burst(&mut burst, 0), 0, "no place to receive to");
+    });
+}
+
+/// Is a packet on its own delivered in one turn, though its group is not full?
+pub fn a_single_packet_is_delivered_at_once<M: Memory, R: Ring>() {
+    each::<M, R>(few::<R>(), |rig| {
+        for i in 0..200 {
+            let n = 1 + i % 5;
+            let before = rig.oracle.received;
+            assert_eq!((rig.alloc(64, n), rig.transmit(), rig.poll()), (n, n, n));
+            let back = rig.oracle.outstanding();
+            let mut got = 0;
+            // A reader that waits may take a partial group per turn.
+            for _ in 0..n {
+                got += rig.receive(Burst::CAPACITY);
+            }
+            assert_eq!((got, rig.oracle.received), (back, before + back as u64));
+            rig.free(n);
+            (0..i % 20).for_each(|_| assert_eq!(rig.receive(8) + rig.poll(), 0));
+        }
+    });
+}
+
+/// Does a NIC that takes over from one that retired keep order and buffers?
+pub fn a_successor_carries_on<M: Memory, R: Ring>() {
+    each::<M, R>(configs::<R>(), |rig| {
+        for i in 0..60 {
+            rig.alloc(if i % 3 == 0 { 2000 } else { 90 }, usize::from(i % 11));
+            rig.chain(&[100, 200, 300, 40, 50][..usize::from(1 + i % 5)]);
+            rig.transmit();
+            rig.poll();
+            rig.handover();
+            rig.receive(usize::from(i % 17));
+            rig.free(usize::MAX);
+            if i % 5 == 0 {
+                rig.poll();
+            }
+        }
+    });
+}
+
+/// Does a NIC that dies between two bursts lose the packets in its hands only, and no buffer?
+pub fn a_dead_nic_loses_only_what_it_held<M: Memory, R: Ring>() {
+    each::<M, R>(configs::<R>(), |rig| {
+        for i in 0..80 {
+            rig.alloc(if i % 3 == 0 { 2000 } else { 90 }, usize::from(i % 23));
+            rig.chain(&[100, 200, 300, 40, 50][..usize::from(1 + i % 5)]);
+            rig.transmit();
+            rig.poll();
+            if i % 7 == 0 {
+                rig.crash();
+                assert_eq!(rig.reclaim(), 0, "all that was lost has been found");
+            }
+            rig.receive(usize::from(i % 31));
+            rig.free(usize::MAX);
+        }
+        rig.settle(false);
+    });
+}
+
+/// Does a NIC that dies at any write lose at most one burst, deliver nothing twice, and leave every buffer?
+pub fn a_nic_may_die_at_any_write<M: Memory, R: Ring>() {
+    for config in few::<R>() {
+        for &wire in wires(&config).iter().filter(|&&w| w != Wire::Sink) {
+            let mut writes = 0;
+            while !dies_at::<M, R>(&config, wire, writes) {
+                writes += 1;
+            }
+            assert!(writes > 20, "{config:?}: only {writes} points of death: the NIC did nothing");
+        }
+    }
+}
+
+/// True when the NIC did all it had to do before it was to die.
+fn dies_at<M: Memory, R: Ring>(config: &Config, wire: Wire, writes: u64) -> bool {
+    let mut rig = Rig::<FaultyNic<M, Mortal>, R>::new(config, wire);
+    let mix = |rig: &mut Rig<_, R>| {
+        rig.alloc(70, 6);
+        rig.chain(&[3000, 10, 500, 20, 4096, 60]);
+        rig.alloc(1500, 3);
+    };
+    // The ring is in its second lap when it happens.
+    for _ in 0..12 {
+        mix(&mut rig);
+        rig.settle(false);
+    }
+    mix(&mut rig);
+    rig.transmit();
+    rig.poll();
+    mix(&mut rig);
+    rig.transmit();
+    let mortal = rig.memory.fault.clone();
+    let survived = mortal.run(writes, || rig.poll() + rig.poll()).is_some();
+    rig.oracle.may_lose(if survived { 0 } else { FETCH as u64 });
+    rig.crash();
+    for _ in 0..12 {
+        mix(&mut rig);
+        rig.transmit();
+        rig.poll();
+        rig.receive(9);
+        rig.free(usize::MAX);
+    }
+    rig.settle(false);
+    rig.finish(false);
+    survived
+}
+
+/// When the free list cannot be changed for a while, does every buffer stay in one place?
+pub fn a_contended_free_list_loses_nothing<M: Memory, R: Ring>() {
+    for config in configs::<R>().into_iter().filter(|c| c.shared_pool) {
+        let mut rig = Rig::<FaultyNic<M, Contended>, R>::new(&config, Wire::Loopback);
+        for round in 0..30 {
+            rig.memory.fault.0.set(round % 3 == 1);
+            rig.alloc(1000, 20);
+            rig.alloc(100, 20);
+            rig.transmit();
+            rig.run(&[Op::Poll(4)]);
+            rig.receive(Burst::CAPACITY);
+            rig.free(usize::MAX);
+        }
+        rig.memory.fault.0.set(false);
+        rig.finish(false);
+    }
+}
+
+/// Can a program send for ever when nothing is sent back to it?
+pub fn sending_for_ever_needs_no_answer<M: Memory, R: Ring>() {
+    for config in configs::<R>() {
+        let mut rig = Rig::<M, R>::new(&config, Wire::Sink);
+        let packets = config.buffers * 3;
+        let mut sent = 0;
+        let mut turns = 0;
+        while sent < packets {
+            rig.alloc(1500, 20);
+            sent += rig.transmit() as u32;
+            rig.poll();
+            turns += 1;
+            assert!(turns < packets, "{config:?}: no buffer after {sent} packets");
+        }
+        rig.finish(false);
+    }
+}
+
+/// With as few buffers as may be, does traffic in both directions go on, whoever keeps buffers on private stacks?
+pub fn a_small_pool_goes_round<M: Memory, R: Ring>() {
+    for config in configs::<R>() {
+        for &wire in wires(&config) {
+            let mut rig = Rig::<M, R>::new(&Config { buffers: 64, ..config }, wire);
+            for round in 0..200 {
+                let n = rig.alloc(1500, 1 + round % 8);
+                assert!(n > 0, "{config:?}, {wire:?}: no buffer in round {round}");
+                rig.settle(false);
+            }
+            rig.finish(false);
+        }
+    }
+}
+

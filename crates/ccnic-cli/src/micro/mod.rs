@@ -1,0 +1,63 @@
+//! Measurements of the machine itself, with no protocol: what two cores can hand each other through coherent memory.
+
+pub mod limit;
+pub mod pingpong;
+pub mod stream;
+
+use anyhow::Context;
+use ccnic::Port;
+use ccnic_shm::{NativePort, Pages, Region};
+
+use crate::cpus::{Split, pin};
+
+/// One of the two threads of a measurement.
+pub struct Side {
+    /// Its access to the shared region.
+    pub port: NativePort,
+    /// 0 or 1.
+    pub number: usize,
+    /// False when both share one CPU and must take turns.
+    pub alone: bool,
+}
+
+impl Side {
+    /// One turn of a wait.
+    #[inline(always)]
+    pub fn wait(&self) {
+        if !self.alone {
+            rustix::thread::sched_yield();
+        }
+    }
+
+    /// Waits until the word at `at` is `value`.
+    #[inline(always)]
+    pub fn await_word(&self, at: u32, value: u64) {
+        while self.port.load_acquire(at) != value {
+            self.wait();
+        }
+    }
+}
+
+/// Runs `f` on both sides at once, each pinned to its CPU, over a fresh region of `bytes`; returns both results.
+pub fn duet<T: Send>(bytes: u32, f: impl Fn(Side) -> T + Sync) -> anyhow::Result<[T; 2]> {
+    let split = Split::of_machine()?;
+    let region = Region::create(bytes, Pages::Auto)?;
+    let run = |number, cpu| -> anyhow::Result<T> {
+        pin(cpu)?;
+        Ok(f(Side { port: region.port(), number, alone: split.alone(1) }))
+    };
+    std::thread::scope(|scope| {
+        let one = scope.spawn(|| run(1, split.nic()));
+        let zero = scope.spawn(|| run(0, split.host(0)));
+        let join = |t: std::thread::ScopedJoinHandle<'_, _>| {
+            t.join().map_err(|_| anyhow::anyhow!("a measuring thread panicked")).and_then(|r| r)
+        };
+        Ok([join(zero).context("host side")?, join(one).context("NIC side")?])
+    })
+}
+
+/// The median of some numbers; zero of none.
+pub fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(0.0)
+}

@@ -1,0 +1,86 @@
+//! A NIC for a measurement: a `ccnicd` of our own, as a child process that ends with us, or one that runs already.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use ccnic_shm::control::Connection;
+use tempfile::TempDir;
+
+/// How long a fresh daemon may take to answer.
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A NIC that can be reached.
+#[derive(Debug)]
+pub struct NicProcess {
+    socket: PathBuf,
+    own: Option<(Child, TempDir)>,
+}
+
+impl NicProcess {
+    /// The NIC at `socket`, which somebody else runs.
+    pub fn running(socket: PathBuf) -> anyhow::Result<NicProcess> {
+        Connection::open(&socket)?;
+        Ok(NicProcess { socket, own: None })
+    }
+
+    /// Starts a `ccnicd` that polls on `cores`.
+    pub fn start(cores: &[usize], reflect: bool) -> anyhow::Result<NicProcess> {
+        let directory = tempfile::tempdir().context("could not make a directory for the control socket")?;
+        let socket = directory.path().join("nic.sock");
+        let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
+        let mut command = Command::new(daemon()?);
+        command.arg("--socket").arg(&socket).args(["--log", "warn", "--cores", &cores.join(",")]);
+        if reflect {
+            command.arg("--reflect");
+        }
+        let child = command.stdin(Stdio::null()).spawn().context("could not start ccnicd")?;
+        let mut this = NicProcess { socket, own: Some((child, directory)) };
+        this.await_answer()?;
+        Ok(this)
+    }
+
+    fn await_answer(&mut self) -> anyhow::Result<()> {
+        let start = Instant::now();
+        while Connection::open(&self.socket).is_err() {
+            if let Some((child, _)) = &mut self.own
+                && let Some(status) = child.try_wait().context("could not watch ccnicd")?
+            {
+                bail!("ccnicd ended at once ({status}); its message is above");
+            }
+            if start.elapsed() > PATIENCE {
+                bail!("ccnicd did not answer at {} within {PATIENCE:?}", self.socket.display());
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        Ok(())
+    }
+
+    /// Where programs connect.
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+}
+
+/// The `ccnicd` that was installed beside this program.
+fn daemon() -> anyhow::Result<PathBuf> {
+    let here = std::env::current_exe().context("could not ask where this program is")?;
+    let beside = here.with_file_name("ccnicd");
+    anyhow::ensure!(
+        beside.exists(),
+        "there is no ccnicd at {}; build it with `make` or start one and name its --socket",
+        beside.display()
+    );
+    Ok(beside)
+}
+
+impl Drop for NicProcess {
+    fn drop(&mut self) {
+        let Some((child, _)) = &mut self.own else { return };
+        let pid = rustix::process::Pid::from_child(child);
+        // SIGTERM lets it say what it has to say; a daemon that has died already is no matter.
+        let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        let _ = child.wait();
+    }
+}

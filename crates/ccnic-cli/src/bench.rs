@@ -84,8 +84,10 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<()> {
         }
         BenchCommand::Stream(args) => {
             let kinds = [stream::Stores::Caching, stream::Stores::NonTemporal];
-            let streams =
-                kinds.iter().map(|&s| stream::measure(s, args.seconds / 2.0)).collect::<Result<Vec<_>, _>>()?;
+            let streams = kinds
+                .iter()
+                .map(|&s| stream::measure(s, args.seconds / 2.0))
+                .collect::<Result<Vec<_>, _>>()?;
             print(args.json, &streams, || stream_table(&streams))
         }
     }
@@ -184,8 +186,12 @@ fn limit_table(limit: &Limit) -> Table {
     let mut table = table(&["what two cores can hand each other, both ways at once", "each way"]);
     table.add_row(["single lines, shuffled".to_owned(), format!("{:.1} M lines/s", limit.line_mlps)]);
     table.add_row(["lines in runs".to_owned(), format!("{:.1} M lines/s", limit.run_mlps)]);
-    table.add_row(["word there and back, one line".to_owned(), format!("{:.0} ns", limit.word_rtt_ns.shared)]);
-    table.add_row(["word there and back, two lines".to_owned(), format!("{:.0} ns", limit.word_rtt_ns.separate)]);
+    table
+        .add_row(["word there and back, one line".to_owned(), format!("{:.0} ns", limit.word_rtt_ns.shared)]);
+    table.add_row([
+        "word there and back, two lines".to_owned(),
+        format!("{:.0} ns", limit.word_rtt_ns.separate),
+    ]);
     table
 }
 

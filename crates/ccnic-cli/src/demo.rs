@@ -23,11 +23,8 @@ pub struct DemoArgs {
 }
 
 /// The designs that are shown, and what they are called.
-const DESIGNS: [(DesignName, &str); 3] = [
-    (DesignName::Ccnic, "ccnic"),
-    (DesignName::Paper, "CC-NIC paper"),
-    (DesignName::E810, "E810 doorbells"),
-];
+const DESIGNS: [(DesignName, &str); 3] =
+    [(DesignName::Ccnic, "ccnic"), (DesignName::Paper, "CC-NIC paper"), (DesignName::E810, "E810 doorbells")];
 
 /// Packet sizes that are shown.
 const SMALL: u16 = 64;
@@ -62,16 +59,23 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let curves = rows
         .iter()
         .flat_map(|row| {
-            [(SMALL, &row.small), (LARGE, &row.large)]
-                .map(|(size, points)| Curve { name: row.name, size, points: points.clone() })
+            [(SMALL, &row.small), (LARGE, &row.large)].map(|(size, points)| Curve {
+                name: row.name,
+                size,
+                points: points.clone(),
+            })
         })
         .collect();
     let page = report::page(&Report { limit, curves, alone: bench.alone(1) });
     std::fs::write(&args.report, page)
         .with_context(|| format!("could not write {}; choose another --report", args.report.display()))?;
     println!("\nThroughput-latency curves: {}", args.report.display());
-    let damaged: u64 = rows.iter().flat_map(|r| r.small.iter().chain(&r.large)).map(|o| o.lost + o.corrupt).sum();
-    anyhow::ensure!(damaged == 0, "{damaged} packets were lost or damaged: this is a defect, please report it");
+    let damaged: u64 =
+        rows.iter().flat_map(|r| r.small.iter().chain(&r.large)).map(|o| o.lost + o.corrupt).sum();
+    anyhow::ensure!(
+        damaged == 0,
+        "{damaged} packets were lost or damaged: this is a defect, please report it"
+    );
     Ok(())
 }
 
@@ -103,11 +107,20 @@ fn show(rows: &[Row], limit: &Limit) {
         "a word there and back takes {:.0} ns on one line, {:.0} ns on two.\n",
         limit.word_rtt_ns.shared, limit.word_rtt_ns.separate
     );
-    let header =
-        ["one program core, one NIC core", "64 B Mpps", "Gb/s", "of limit", "p50 ns", "p99 ns", "1.5 KB Gb/s", "of limit"];
+    let header = [
+        "one program core, one NIC core",
+        "64 B Mpps",
+        "Gb/s",
+        "of limit",
+        "p50 ns",
+        "p99 ns",
+        "1.5 KB Gb/s",
+        "of limit",
+    ];
     let mut table = table(&header);
     for row in rows {
-        let (Some(single), Some(peak), Some(large)) = (row.small.first(), row.small.last(), row.large.last()) else {
+        let (Some(single), Some(peak), Some(large)) = (row.small.first(), row.small.last(), row.large.last())
+        else {
             continue;
         };
         let percent = |share: Option<f64>| format!("{:.0} %", share.unwrap_or(0.0) * 100.0);
@@ -123,5 +136,7 @@ fn show(rows: &[Row], limit: &Limit) {
         ]);
     }
     println!("{table}");
-    println!("p50, p99: round trip of one packet in flight. Every byte was written, copied by the NIC, read and checked.");
+    println!(
+        "p50, p99: round trip of one packet in flight. Every byte was written, copied by the NIC, read and checked."
+    );
 }

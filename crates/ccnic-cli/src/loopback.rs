@@ -151,14 +151,22 @@ impl TrafficArgs {
         config.check()?;
         let range = |field, value: usize, min: usize, max: usize| {
             let (value, min, max) = (value as u64, min as u64, max as u64);
-            if (min..=max).contains(&value) { Ok(()) } else { Err(ConfigError::Range { field, value, min, max }) }
+            if (min..=max).contains(&value) {
+                Ok(())
+            } else {
+                Err(ConfigError::Range { field, value, min, max })
+            }
         };
         range("--size", self.size.into(), payload::MIN.into(), config.mtu.into())?;
         range("--burst", self.burst, 1, Burst::CAPACITY)?;
         let segments = usize::from(self.size).div_ceil(4096);
         range("--rx-burst", self.rx_burst, segments, Burst::CAPACITY)?;
         range("--inflight", self.inflight, 1, config.buffers as usize / 2 / segments)?;
-        anyhow::ensure!(self.seconds > 0.0 && self.seconds <= 86400.0, "--seconds is {}; choose up to 86400", self.seconds);
+        anyhow::ensure!(
+            self.seconds > 0.0 && self.seconds <= 86400.0,
+            "--seconds is {}; choose up to 86400",
+            self.seconds
+        );
         if let Some(rate) = self.rate {
             anyhow::ensure!(rate > 0.0, "--rate is {rate}; choose a number above zero");
         }
@@ -243,7 +251,12 @@ impl Bench {
     }
 
     /// Runs one load over a fresh attachment.
-    pub fn run(&self, config: &Config, traffic: &TrafficArgs, limit: Option<&Limit>) -> anyhow::Result<Outcomes> {
+    pub fn run(
+        &self,
+        config: &Config,
+        traffic: &TrafficArgs,
+        limit: Option<&Limit>,
+    ) -> anyhow::Result<Outcomes> {
         traffic.check(config)?;
         let outcomes = match config.design {
             Design::GroupedEpoch => self.threads::<GroupedEpoch>(config, traffic),
@@ -258,8 +271,7 @@ impl Bench {
     /// One thread per queue pair.
     fn threads<R: Ring>(&self, config: &Config, traffic: &TrafficArgs) -> anyhow::Result<Vec<Outcome>> {
         let mut program = Program::connect(self.nic.socket(), "ccnic bench", config, Pages::Auto)?;
-        let pairs =
-            (0..config.queues).map(|q| program.queue_pair::<R>(q)).collect::<Result<Vec<_>, _>>()?;
+        let pairs = (0..config.queues).map(|q| program.queue_pair::<R>(q)).collect::<Result<Vec<_>, _>>()?;
         let load = Load {
             size: traffic.size,
             burst: traffic.burst,

@@ -10,6 +10,7 @@ mod nic_process;
 mod report;
 mod status;
 
+use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
@@ -38,7 +39,11 @@ fn main() -> ExitCode {
     // A bad option ends with status 2 by clap's own convention; everything else that fails does the same.
     let args = Args::parse();
     let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
     let done = match &args.command {
         Command::Demo(args) => demo::run(args),
         Command::Bench(command) => bench::run(command),

@@ -58,11 +58,11 @@ pub fn page(report: &Report) -> String {
     sizes.dedup();
     for size in sizes {
         let curves: Vec<&Curve> = report.curves.iter().filter(|c| c.size == size).collect();
-        let _ = write!(
+        let _ = writeln!(
             html,
             "<figure>{}<figcaption>{size}-byte packets: median round trip (line) and 99th percentile (dots) against \
              throughput, from one packet in flight to saturation. Every byte is written, copied by the NIC, read and \
-             checked.</figcaption></figure>\n",
+             checked.</figcaption></figure>",
             plot(&curves)
         );
     }
@@ -182,7 +182,9 @@ fn tick(most: f64) -> f64 {
 
 fn plot(curves: &[&Curve]) -> String {
     let axes = Axes::of(curves);
-    let mut svg = format!("<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"throughput against latency\">");
+    let mut svg = format!(
+        "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-label=\"throughput against latency\">"
+    );
     axes.draw(&mut svg);
     for (i, (curve, colour)) in curves.iter().zip(COLOURS.iter().cycle()).enumerate() {
         let mut points = curve.points.clone();
@@ -198,7 +200,10 @@ fn plot(curves: &[&Curve]) -> String {
         );
         for p in &points {
             let (x, y) = (axes.x(p.mpps), axes.y(p.rtt_ns.p99 as f64));
-            let _ = write!(svg, "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\" fill-opacity=\".45\"/>");
+            let _ = write!(
+                svg,
+                "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\" fill-opacity=\".45\"/>"
+            );
         }
         let y = TOP + 14.0 + 20.0 * i as f64;
         let _ = write!(

@@ -34,8 +34,17 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
 fn show(status: &Status) {
     let Status { version, pid, uptime_s, wire, cores, programs } = status;
     println!("ccnicd {version}, process {pid}, up {uptime_s:.0} s, wire {wire}, polling on CPUs {cores:?}");
-    let mut table =
-        table(&["program", "process", "design", "queue", "CPU", "TX packets", "RX packets", "dropped", "waited"]);
+    let mut table = table(&[
+        "program",
+        "process",
+        "design",
+        "queue",
+        "CPU",
+        "TX packets",
+        "RX packets",
+        "dropped",
+        "waited",
+    ]);
     for program in programs {
         for q in &program.queues {
             let dropped = q.drop_bad_chain + q.drop_bad_descriptor + q.drop_too_long;

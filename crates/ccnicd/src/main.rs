@@ -1,5 +1,6 @@
 //! `ccnicd`: the NIC daemon's command line.
 
+use std::io::IsTerminal;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -55,7 +56,11 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<()> {
     let filter =
         EnvFilter::try_new(&args.log).with_context(|| format!("--log {} is no log filter", args.log))?;
-    tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr).init();
+    tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
     let (cores, alone) = choose_cores(&args.cores)?;
     let (stop, signalled) = UnixStream::pair().context("could not make a pipe for signals")?;
     for signal in [SIGTERM, SIGINT] {

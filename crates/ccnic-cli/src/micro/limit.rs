@@ -94,7 +94,10 @@ pub fn measure(seconds: f64, mut progress: impl FnMut(&str)) -> anyhow::Result<L
 fn rate(plan: Plan, seconds: f64) -> anyhow::Result<f64> {
     let lines = plan.batch * plan.window;
     let [host, nic] = duet((lines + plan.window + 1) * LINE, |side| relay(&side, plan, seconds))?;
-    anyhow::ensure!(host.damaged | nic.damaged == 0, "lines arrived damaged: this machine's memory is not coherent");
+    anyhow::ensure!(
+        host.damaged | nic.damaged == 0,
+        "lines arrived damaged: this machine's memory is not coherent"
+    );
     Ok(host.lines as f64 / host.seconds / 1e6)
 }
 

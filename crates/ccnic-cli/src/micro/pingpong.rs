@@ -42,7 +42,11 @@ const STOP: u64 = u64::MAX;
 pub fn measure(words: Words, demote: bool, seconds: f64) -> anyhow::Result<PingPong> {
     let back = if words == Words::Shared { LINE + 8 } else { 2 * LINE };
     let [played, _] = duet(4 * LINE, |side| {
-        if side.number == 0 { serve(&side, back, demote, seconds).map(Some) } else { answer(&side, back, demote).map(|()| None) }
+        if side.number == 0 {
+            serve(&side, back, demote, seconds).map(Some)
+        } else {
+            answer(&side, back, demote).map(|()| None)
+        }
     })?;
     let (picoseconds, rounds) = played?.unwrap_or((Histogram::new(3)?, 0));
     let ns = |q| picoseconds.value_at_quantile(q) as f64 / 1e3;
@@ -103,7 +107,7 @@ mod tests {
     fn every_serve_is_answered() {
         for words in [Words::Shared, Words::Separate] {
             let played = measure(words, true, 0.002).unwrap();
-            assert!(played.rounds >= ROUNDS && played.rounds % ROUNDS == 0 && played.p50_ns > 0.0);
+            assert!(played.rounds >= ROUNDS && played.rounds.is_multiple_of(ROUNDS) && played.p50_ns > 0.0);
         }
     }
 }

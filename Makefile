@@ -1,0 +1,46 @@
+# ccnic: what a person types. `make test` is what CI runs; it needs a Rust toolchain, no root, no huge pages.
+
+CARGO ?= cargo
+PREFIX ?= /usr/local
+NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]*')
+HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
+
+.PHONY: all run test lint unit loom tsan miri install clean
+
+all:
+	$(CARGO) build --release --locked
+
+# Starts a NIC in one process and a program in another, sends packets through it, shows what was measured.
+run: all
+	target/release/ccnic demo
+
+test: lint unit tsan
+	@echo "all tests passed"
+
+lint:
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
+	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+unit:
+	$(CARGO) test --workspace --locked
+
+# The two-thread tests under ThreadSanitizer; needs a nightly toolchain (no rebuilt standard library).
+tsan:
+ifneq ($(NIGHTLY),)
+	RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer" CARGO_TARGET_DIR=target/tsan \
+	$(CARGO) +$(NIGHTLY) test --locked --target $(HOST) -p ccnic-check --test threads
+else
+	@echo "skipped: ThreadSanitizer needs a nightly toolchain (rustup toolchain install nightly)"
+endif
+
+# For machines where Miri installs: the single-threaded tests of the interface under its interpreter.
+miri:
+	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic
+
+install: all
+	install -D -m 755 target/release/ccnic $(DESTDIR)$(PREFIX)/bin/ccnic
+	install -D -m 755 target/release/ccnicd $(DESTDIR)$(PREFIX)/bin/ccnicd
+
+clean:
+	$(CARGO) clean

@@ -122,3 +122,52 @@ impl AsFd for Region {
         self.fd.as_fd()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ccnic::Port;
+
+    fn memfd(size: u64, seals: SealFlags) -> OwnedFd {
+        let fd = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
+        ftruncate(&fd, size).unwrap();
+        fcntl_add_seals(&fd, seals).unwrap();
+        fd
+    }
+
+    #[test]
+    fn two_mappings_of_a_region_share_their_bytes() {
+        let ours = Region::create(10_000, Pages::Small).unwrap();
+        assert_eq!(ours.size(), 12_288, "whole pages");
+        let theirs = Region::from_fd(ours.as_fd().try_clone_to_owned().unwrap(), 1 << 20).unwrap();
+        ours.port().store_release(8, 42);
+        theirs.port().write(12_280, b"the end!");
+        let mut end = [0; 8];
+        ours.port().read(12_280, &mut end);
+        assert_eq!((theirs.port().load_acquire(8), &end), (42, b"the end!"));
+    }
+
+    #[test]
+    fn a_port_outlives_its_region() {
+        let port = Region::create(4096, Pages::Small).unwrap().port();
+        port.store(0, 7);
+        assert_eq!(port.load(0), 7);
+    }
+
+    #[test]
+    fn what_is_no_region_is_refused() {
+        let why = |fd, most| Region::from_fd(fd, most).unwrap_err().to_string();
+        assert!(why(std::fs::File::open("/dev/null").unwrap().into(), 1 << 20).contains("not a memfd"));
+        assert!(why(memfd(4096, SealFlags::GROW), 1 << 20).contains("F_SEAL_SHRINK"));
+        assert!(why(memfd(4096, SealFlags::SHRINK | SealFlags::WRITE), 1 << 20).contains("against writing"));
+        assert!(why(memfd(0, SealFlags::SHRINK), 1 << 20).contains("empty"));
+        assert!(why(memfd(1 << 21, SealFlags::SHRINK), 1 << 20).contains("--region-max"));
+        assert!(why(memfd(5 << 30, SealFlags::SHRINK), 1 << 20).contains("4 GiB"));
+    }
+
+    #[test]
+    fn a_region_cannot_shrink() {
+        let region = Region::create(8192, Pages::Small).unwrap();
+        assert!(ftruncate(region.as_fd(), 4096).is_err());
+    }
+}

@@ -162,6 +162,9 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             Demote::Off => false,
         };
         self.vain = 0;
+        if self.managed.is_some() {
+            self.reap(); // before the push reuses their places in `sent`
+        }
         let first = self.tx.position();
         if demote {
             self.demote_payload(burst);
@@ -243,6 +246,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         }
     }
 
+    #[inline(never)]
     fn reap(&mut self) {
         let Some(m) = &mut self.managed else { return };
         let done = self.tx.completed(&self.port);

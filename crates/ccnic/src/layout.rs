@@ -244,3 +244,115 @@ const _: () = {
     assert!(core::mem::size_of::<crate::desc::Desc>() as u32 == crate::desc::DESC);
     assert!(LINE / crate::desc::DESC == 4, "a group holds four descriptors");
 };
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::config::Demote;
+    use std::vec::Vec;
+
+    fn config(design: Design) -> Config {
+        let shared_pool = design != Design::Doorbell;
+        Config { design, shared_pool, queues: 3, ring: 256, buffers: 64, ..Config::default() }
+    }
+
+    /// Every range of bytes that has one purpose.
+    fn ranges(layout: &Layout) -> Vec<(u32, u32)> {
+        let (pool, config) = (*layout.pool(), *layout.config());
+        let slots = config.buffers * SMALL_PER_LARGE;
+        let mut all = std::vec![
+            (0, HEADER),
+            (pool.small, LINE),
+            (pool.large, LINE),
+            (pool.split, LINE),
+            (pool.links, slots * 8),
+            (pool.kinds, config.buffers * 8),
+            (pool.buffers, pool.end - pool.buffers),
+        ];
+        for q in 0..config.queues {
+            let queue = layout.queue(q).unwrap();
+            let in_place = config.design == Design::Doorbell;
+            for (i, ring) in [queue.tx, queue.rx, queue.fill].into_iter().enumerate() {
+                if !(i == 2 && (config.shared_pool || in_place)) {
+                    all.push((ring.units, ring.count * config.design.unit()));
+                }
+                all.extend([(ring.tail, LINE), (ring.head, LINE), (ring.taken, LINE)]);
+            }
+        }
+        all
+    }
+
+    #[test]
+    fn no_two_purposes_share_a_byte() {
+        for design in Design::ALL {
+            for shared_pool in [false, design != Design::Doorbell] {
+                let layout = Layout::new(&Config { shared_pool, ..config(design) }).unwrap();
+                let mut all = ranges(&layout);
+                all.sort_unstable();
+                for pair in all.windows(2) {
+                    assert!(pair[0].0 + pair[0].1 <= pair[1].0, "{design:?}: {pair:?}");
+                }
+                let (at, len) = *all.last().unwrap();
+                assert!(at + len <= layout.size() && layout.size().is_multiple_of(4096));
+                assert!(layout.queue(3).is_none());
+            }
+        }
+    }
+
+    #[test]
+    fn segments_start_on_pages_and_hold_what_their_side_writes() {
+        let layout = Layout::new(&Config { page: 2 << 20, ..config(Design::GroupedEpoch) }).unwrap();
+        let (host, nic) = (layout.host_segment(), layout.nic_segment());
+        assert_eq!((host.start, host.end % (2 << 20), host.end), (0, 0, nic.start));
+        let q = layout.queue(2).unwrap();
+        assert!(
+            [q.tx.units, q.tx.tail, q.rx.head, q.rx.taken, layout.pool().end - 1]
+                .iter()
+                .all(|at| host.contains(at))
+        );
+        assert!([q.rx.units, q.rx.tail, q.tx.head, q.tx.taken].iter().all(|at| nic.contains(at)));
+    }
+
+    #[test]
+    fn configurations_survive_the_header() {
+        let odd = Config {
+            recycle: false,
+            sequential: true,
+            small: false,
+            demote: Demote::Off,
+            ..config(Design::Packed)
+        };
+        for config in [Config::default(), odd, config(Design::Doorbell)] {
+            assert_eq!(Config::from_words(config.to_words()), Ok(config));
+        }
+    }
+
+    #[test]
+    fn impossible_configurations_name_the_field() {
+        let message = |c: Config| std::format!("{}", Layout::new(&c).unwrap_err());
+        let base = Config::default();
+        assert!(message(Config { ring: 1000, ..base }).starts_with("ring is 1000; choose a power of two"));
+        assert!(message(Config { ring: 32, ..base }).starts_with("ring is 32; choose 64 to"));
+        assert!(message(Config { queues: 0, ..base }).starts_with("queues is 0"));
+        assert!(message(Config { queues: 257, ..base }).starts_with("queues is 257"));
+        assert!(message(Config { buffers: 3, ..base }).starts_with("buffers is 3"));
+        assert!(message(Config { mtu: 9601, ..base }).starts_with("mtu is 9601"));
+        assert!(message(Config { page: 8192, ..base }).starts_with("page is 8192"));
+        assert!(message(Config { design: Design::Doorbell, ..base }).starts_with("shared-pool is 1"));
+    }
+
+    #[test]
+    fn the_largest_configuration_fits_in_32_bits() {
+        let most = Config {
+            queues: Config::MAX_QUEUES,
+            ring: 32768,
+            buffers: 1 << 18,
+            design: Design::Padded,
+            shared_pool: false,
+            page: 2 << 20,
+            ..Config::default()
+        };
+        assert!(Layout::new(&most).is_ok_and(|l| l.size() > 1 << 31));
+    }
+}

@@ -273,9 +273,9 @@ impl Pool {
 
     fn give<P: Port>(&mut self, port: &P, bundle: &Bundle, class: Class) {
         let gone = self.shelf(class).shared.push(port, bundle);
+        self.shelf(class).outgoing = Bundle::new();
         if gone {
             bundle.as_slice().iter().for_each(|&b| self.book(b, u8::MAX));
-            self.shelf(class).outgoing = Bundle::new();
             return;
         }
         // The list would not take them (a peer that changes its head without end): keep what fits.

@@ -261,7 +261,8 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> 
     ) -> (usize, (u64, u32)) {
         let (mut position, mut within) = from;
         let mut n = 0;
-        while n < out.len() {
+        let end = self.handed + self.slots.count();
+        while n < out.len() && (!S::STAYS || position < end) {
             let at = self.slots.at(position, UNIT);
             let word = port.load_acquire(at); // A2
             let count = S::hear((word >> SIGNAL_SHIFT) as u8, self.slots.lap(position)) as usize;

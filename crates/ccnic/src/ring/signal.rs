@@ -17,6 +17,10 @@ const PARITY: u8 = 0x80;
 
 /// What tells a full unit from an empty one, and how units come back to the producer.
 pub trait Signal: Send + 'static {
+    /// True when a unit stays ready until it has been handed back: a consumer must not go around the ring to units
+    /// that it has taken and not handed back.
+    const STAYS: bool;
+
     /// The signal of `count` descriptors in lap `lap`.
     fn say(count: u8, lap: u64) -> u8;
 
@@ -42,6 +46,8 @@ pub trait Signal: Send + 'static {
 pub struct Epoch;
 
 impl Signal for Epoch {
+    const STAYS: bool = false; // the parity is that of the lap before
+
     #[inline(always)]
     fn say(count: u8, lap: u64) -> u8 {
         count | if lap & 1 == 0 { PARITY } else { 0 }
@@ -79,6 +85,8 @@ impl Signal for Epoch {
 pub struct Clear;
 
 impl Signal for Clear {
+    const STAYS: bool = true;
+
     #[inline(always)]
     fn say(count: u8, _: u64) -> u8 {
         count | READY

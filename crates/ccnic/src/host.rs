@@ -8,13 +8,16 @@ use alloc::vec;
 use crate::buf::{Buf, Burst};
 use crate::config::{Config, Demote, Design};
 use crate::desc::{Desc, MORE, SMALL};
-use crate::layout::{LARGE, Layout, QueuePlace, SMALL_PER_LARGE};
+use crate::layout::{LARGE, Layout, QueuePlace};
 use crate::pool::{Class, Pool};
 use crate::port::{Port, lines, prefetch_payload};
 use crate::ring::{Consumer, IN_VAIN, Producer, Ring};
 
 /// Fewer descriptors than this in a burst, and the ring counts as nearly empty: less than one full line.
 pub(crate) const NEARLY_EMPTY: usize = 4;
+
+/// The most blank buffers that the host posts at once.
+const BLANKS: usize = Burst::CAPACITY / 2;
 
 /// Packets not delivered to the program, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -65,13 +68,19 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         if config.design != R::DESIGN {
             return None;
         }
-        let managed = (!config.shared_pool).then(|| Managed {
-            fill: R::Producer::resume(&port, &place.fill),
-            sent: vec![Desc::default(); config.ring as usize].into_boxed_slice(),
-            freed: 0,
-            posted: 0,
-            limit: config.ring as usize - Burst::CAPACITY / 2,
-            batch: Burst::CAPACITY / 2,
+        let managed = (!config.shared_pool).then(|| {
+            // Never all of the pool, or there would be nothing to send; in batches small enough that blanks for a
+            // packet of several buffers are always posted.
+            let most = config.buffers / (2 * u32::from(config.queues));
+            let limit = (config.ring - (config.ring / 4).min(BLANKS as u32)).min(most) as usize;
+            Managed {
+                fill: R::Producer::resume(&port, &place.fill),
+                sent: vec![Desc::default(); config.ring as usize].into_boxed_slice(),
+                freed: 0,
+                posted: 0,
+                limit,
+                batch: (limit / 2).clamp(1, BLANKS),
+            }
         });
         let mut this = QueuePair {
             tx: R::Producer::resume(&port, &place.tx),
@@ -162,10 +171,10 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             Demote::Off => false,
         };
         self.vain = 0;
-        if self.managed.is_some() {
+        let first = self.tx.position();
+        if self.managed.as_ref().is_some_and(|m| m.crowded(first)) {
             self.reap(); // before the push reuses their places in `sent`
         }
-        let first = self.tx.position();
         if demote {
             self.demote_payload(burst);
         }
@@ -206,6 +215,9 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             return 0;
         }
         self.rx.release(&self.port);
+        if n == max {
+            self.rx.prefetch(&self.port, n); // a full burst: the next one is probably there already
+        }
         let places = burst.places(n);
         let (mut ok, own) = (true, self.config.recycles());
         for buf in places.iter() {
@@ -267,10 +279,11 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         let Some(m) = &mut self.managed else { return };
         let class =
             if u32::from(self.config.mtu) <= self.config.small_limit() { Class::Small } else { Class::Large };
-        let mut blanks = [Desc::default(); Burst::CAPACITY / 2];
+        let mut blanks = [Desc::default(); BLANKS];
+        let Some(blanks) = blanks.get_mut(..m.batch) else { return };
         while m.posted + blanks.len() <= m.limit {
             let mut n = 0;
-            for slot in &mut blanks {
+            for slot in blanks.iter_mut() {
                 let Some((at, class)) = self.pool.alloc(&self.port, class) else { break };
                 *slot = Desc::new(at, class.size() as u16, if class == Class::Small { SMALL } else { 0 });
                 n += 1;
@@ -287,7 +300,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
                 }
             }
             m.posted += pushed;
-            if pushed < SMALL_PER_LARGE as usize {
+            if pushed < m.batch {
                 return;
             }
         }
@@ -369,6 +382,13 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
 }
 
 impl<R: Ring> Managed<R> {
+    /// True when a burst at `position` could reach places of `sent` that have not been freed.
+    #[inline(always)]
+    fn crowded(&self, position: u64) -> bool {
+        let units = (self.sent.len() / R::Producer::PER_UNIT) as u64;
+        position - self.freed + Burst::CAPACITY as u64 > units
+    }
+
     fn note_sent(&mut self, first: u64, bufs: &[Buf], n: usize) {
         let per = R::Producer::PER_UNIT;
         let units = self.sent.len() / per;

@@ -425,20 +425,21 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
 
     #[inline(never)]
     fn take_blank(&mut self) -> Option<(u32, Class)> {
-        loop {
-            if self.blanks_len == 0 {
-                let fill = self.fill.as_mut()?;
-                self.blanks_len = fill.pop(&self.port, &mut self.blanks);
-                let used = self.blanks.get_mut(..self.blanks_len).unwrap_or_default();
-                used.reverse(); // taken from the end, in ring order
-            }
-            self.blanks_len = self.blanks_len.checked_sub(1)?;
-            let blank = *self.blanks.get(self.blanks_len)?;
+        if self.blanks_len == 0 {
+            let fill = self.fill.as_mut()?;
+            self.blanks_len = fill.pop(&self.port, &mut self.blanks);
+            let fresh = self.blanks.get_mut(..self.blanks_len).unwrap_or_default();
+            fresh.reverse(); // taken from the end, in ring order
+        }
+        while let Some(last) = self.blanks_len.checked_sub(1) {
+            self.blanks_len = last;
+            let blank = *self.blanks.get(last)?;
             if self.pool.holds(blank.offset(), class(blank).size(), class(blank)) {
                 return Some((blank.offset(), class(blank)));
             }
             self.counters.bad_descriptor += 1;
         }
+        None
     }
 
     /// Puts back what `take_buffer` gave.

@@ -30,6 +30,8 @@ pub struct Options {
     pub wire: Wire,
     /// The largest region that is accepted, in bytes.
     pub region_max: u32,
+    /// What all regions together may take, in bytes: their pages count as the daemon's.
+    pub memory_max: u64,
     /// False when programs share the polling cores.
     pub alone: bool,
 }
@@ -57,6 +59,7 @@ struct Attached {
     name: String,
     pid: i32,
     layout: Layout,
+    bytes: u64,
 }
 
 /// The NIC daemon.
@@ -153,10 +156,10 @@ impl Daemon {
 
     /// Maps and checks a program's region, and deals its queues to the workers, the least busy first.
     fn attach(&mut self, at: usize, name: String, fd: Option<std::os::fd::OwnedFd>) -> anyhow::Result<()> {
-        let client = self.clients.get_mut(at).context("the program has gone")?;
+        let client = self.clients.get(at).context("the program has gone")?;
         anyhow::ensure!(client.attached.is_none(), "this connection has a region already; open another one");
         let fd = fd.context("no descriptor came with the request to attach")?;
-        let region = Region::from_fd(fd, self.options.region_max)?;
+        let region = Region::from_fd(fd, self.options.region_max.min(self.free()))?;
         let layout = Layout::load(&region.port(), region.size())?;
         let pid = client.connection.peer_pid()?;
         let queues = (0..layout.config().queues)
@@ -164,14 +167,21 @@ impl Daemon {
             .collect::<Option<Vec<_>>>()
             .context("the region's queues do not match its design")?;
         let count = queues.len();
+        let client = self.clients.get_mut(at).context("the program has gone")?;
         for queue in queues {
             let worker = self.workers.iter_mut().min_by_key(|w| w.queues).context("no polling thread")?;
             anyhow::ensure!(worker.add(client.id, queue), "a polling thread has died; restart ccnicd");
         }
         let design = layout.config().design.name();
         tracing::info!(name, pid, queues = count, design, bytes = region.size(), "attached");
-        client.attached = Some(Attached { name, pid, layout });
+        client.attached = Some(Attached { name, pid, layout, bytes: region.size().into() });
         Ok(())
+    }
+
+    /// Bytes of memory that further regions may take.
+    fn free(&self) -> u32 {
+        let used: u64 = self.clients.iter().filter_map(|c| c.attached.as_ref()).map(|a| a.bytes).sum();
+        u32::try_from(self.options.memory_max.saturating_sub(used)).unwrap_or(u32::MAX)
     }
 
     /// A program has gone: what it had submitted is served, its region released.

@@ -32,6 +32,9 @@ struct Args {
     /// The largest region that a program may bring, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1280, value_parser = clap::value_parser!(u32).range(1..4096))]
     region_max: u32,
+    /// What all programs' regions together may take, in MiB [default: half of the machine's memory]
+    #[arg(long, value_name = "MIB")]
+    memory_max: Option<u64>,
     /// What to log: error, warn, info, debug or trace
     #[arg(long, default_value = "info")]
     log: String,
@@ -72,8 +75,15 @@ fn run(args: &Args) -> anyhow::Result<()> {
         (WireName::Loopback, true) => Wire::Reflect,
     };
     let socket = args.socket.clone().unwrap_or_else(default_socket);
-    let daemon = Daemon::new(Options { socket, cores, wire, region_max: args.region_max << 20, alone })?;
+    let memory_max = args.memory_max.map_or_else(half_the_memory, |mib| mib << 20);
+    let region_max = args.region_max << 20;
+    let daemon = Daemon::new(Options { socket, cores, wire, region_max, memory_max, alone })?;
     daemon.run(stop)
+}
+
+fn half_the_memory() -> u64 {
+    let info = rustix::system::sysinfo();
+    info.totalram / 2 * u64::from(info.mem_unit)
 }
 
 /// The polling CPUs, and whether a program has another one to run on.

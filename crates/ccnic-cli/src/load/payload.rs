@@ -6,9 +6,8 @@
 /// The least bytes of a packet: both words.
 pub const MIN: u16 = 16;
 
-/// Bytes written and checked at a time: a line, whose words the compiler handles as vectors.
-const LINE: usize = 64;
-const WORDS: usize = LINE / 8;
+/// Bytes written and checked at a time: two words, which also are the header's bytes.
+const PAIR: usize = 16;
 
 /// The word at place `index` of packet `seq`.
 #[inline(always)]
@@ -16,35 +15,28 @@ fn word(seq: u64, index: u64) -> u64 {
     seq.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(index)
 }
 
-/// The words of a line that starts at place `index`.
+/// The two words of a pair at place `index`, as bytes.
 #[inline(always)]
-fn line(seq: u64, index: u64) -> [u64; WORDS] {
-    std::array::from_fn(|i| word(seq, index + i as u64))
+fn pair(seq: u64, index: u64) -> [u8; PAIR] {
+    (u128::from(word(seq, index)) | u128::from(word(seq, index + 1)) << 64).to_le_bytes()
 }
 
+/// Fills a segment that starts `at` bytes into its packet (a multiple of 16).
 #[inline(always)]
-fn bytes(words: [u64; WORDS]) -> [u8; LINE] {
-    let mut bytes = [0; LINE];
-    bytes.as_chunks_mut::<8>().0.iter_mut().zip(words).for_each(|(slot, word)| *slot = word.to_le_bytes());
-    bytes
-}
-
-/// Fills a segment that starts `at` bytes into its packet (a multiple of 8).
-#[inline(always)]
-pub fn fill(data: &mut [u8], at: usize, seq: u64, time: u64) {
+pub fn fill(bytes: &mut [u8], at: usize, seq: u64, time: u64) {
+    let (pairs, rest) = bytes.as_chunks_mut::<PAIR>();
     let mut index = at as u64 / 8;
-    let (lines, rest) = data.as_chunks_mut::<LINE>();
-    for slot in lines {
-        *slot = bytes(line(seq, index));
-        index += WORDS as u64;
+    for slot in pairs.iter_mut() {
+        *slot = pair(seq, index);
+        index += 2;
     }
     if !rest.is_empty() {
-        rest.iter_mut().zip(bytes(line(seq, index))).for_each(|(to, from)| *to = from);
+        rest.iter_mut().zip(pair(seq, index)).for_each(|(to, from)| *to = from);
     }
     if at == 0
-        && let [w0, w1, ..] = data.as_chunks_mut::<8>().0
+        && let [header, ..] = pairs
     {
-        (*w0, *w1) = (time.to_le_bytes(), seq.to_le_bytes());
+        *header = (u128::from(time) | u128::from(seq) << 64).to_le_bytes();
     }
 }
 
@@ -57,35 +49,18 @@ pub fn header(bytes: &[u8]) -> Option<(u64, u64)> {
     }
 }
 
-/// True when every byte of a segment is what [`fill`] wrote (the two words of the header apart).
+/// True when every byte of a segment is what [`fill`] wrote (the header apart).
 #[inline(always)]
-pub fn check(data: &[u8], at: usize, seq: u64) -> bool {
-    let mut index = at as u64 / 8;
-    let (mut lines, rest) = data.as_chunks::<LINE>();
-    let mut header = at == 0;
+pub fn check(bytes: &[u8], at: usize, seq: u64) -> bool {
+    let (pairs, rest) = bytes.as_chunks::<PAIR>();
+    let header = usize::from(at == 0);
+    let mut index = at as u64 / 8 + 2 * header as u64;
     let mut differ = 0;
-    if header && let Some((first, others)) = lines.split_first() {
-        differ = differs::<2>(first, line(seq, index));
-        (lines, header) = (others, false);
-        index += WORDS as u64;
+    for found in pairs.get(header..).unwrap_or_default() {
+        differ |= u128::from_le_bytes(*found) ^ u128::from_le_bytes(pair(seq, index));
+        index += 2;
     }
-    for found in lines {
-        differ |= differs::<0>(found, line(seq, index));
-        index += WORDS as u64;
-    }
-    differ == 0 && (rest.is_empty() || rest_is_right(rest, header, bytes(line(seq, index))))
-}
-
-/// Bits that are set where the words of a line, from place `FROM` on, are not the expected ones.
-#[inline(always)]
-fn differs<const FROM: usize>(found: &[u8; LINE], expected: [u64; WORDS]) -> u64 {
-    let words = found.as_chunks::<8>().0.iter().zip(expected).skip(FROM);
-    words.fold(0, |differ, (found, word)| differ | u64::from_le_bytes(*found) ^ word)
-}
-
-fn rest_is_right(rest: &[u8], header: bool, expected: [u8; LINE]) -> bool {
-    let from = if header { usize::from(MIN).min(rest.len()) } else { 0 };
-    rest.get(from..) == expected.get(from..rest.len())
+    differ == 0 && (rest.is_empty() || pair(seq, index).starts_with(rest))
 }
 
 #[cfg(test)]

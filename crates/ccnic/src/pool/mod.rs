@@ -51,6 +51,8 @@ struct Shelf {
     stack: Stack,
     /// Without recycling: freed buffers on their way to the shared list.
     outgoing: Bundle,
+    /// Buffers that this agent keeps at most: a fair share of the pool, or the others would starve beside free buffers.
+    full: usize,
 }
 
 /// One agent's handle on the region's pool. Belongs to one thread.
@@ -103,19 +105,23 @@ impl Pool {
 
     fn new(layout: &Layout, ledger: Ledger) -> Pool {
         let (place, config) = (*layout.pool(), layout.config());
-        let shelf = |head, size| Shelf {
+        // Each queue has two agents; all of them together keep at most half of the pool.
+        let agents = 4 * u32::from(config.queues);
+        let shelf = |head, size, buffers: u32| Shelf {
             shared: FreeList::new(&place, head, size),
             stack: Stack::new(),
             outgoing: Bundle::new(),
+            full: (buffers / agents).clamp(1, Stack::FULL as u32) as usize,
         };
+        let split_limit = config.buffers / 2;
         Pool {
-            small: shelf(place.small, SMALL),
-            large: shelf(place.large, LARGE),
+            small: shelf(place.small, SMALL, split_limit * SMALL_PER_LARGE),
+            large: shelf(place.large, LARGE, config.buffers),
             place,
             recycle: config.recycle,
             sequential: config.sequential,
             small_limit: config.small_limit(),
-            split_limit: u64::from(config.buffers / 2),
+            split_limit: u64::from(split_limit),
             ledger,
         }
     }
@@ -198,7 +204,7 @@ impl Pool {
         let buffer = offset & !(class.size() - 1);
         let recycle = self.recycle;
         let shelf = self.shelf(class);
-        if recycle && shelf.stack.len() < Stack::FULL {
+        if recycle && shelf.stack.len() < shelf.full {
             shelf.stack.push(buffer);
         } else {
             self.spill(port, buffer, class);
@@ -264,7 +270,7 @@ impl Pool {
         } else {
             bundle.push(buffer);
             shelf.outgoing = bundle;
-            if !bundle.is_full() {
+            if !bundle.is_full() && bundle.as_slice().len() < shelf.full {
                 return;
             }
         }

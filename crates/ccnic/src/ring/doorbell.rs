@@ -192,6 +192,13 @@ impl Consumer for DoorbellConsumer {
     }
 
     #[inline(always)]
+    fn prefetch<P: Port>(&self, port: &P, descs: usize) {
+        for line in lines(self.slots.at(self.position, DESC), descs as u32 * DESC) {
+            port.prefetch_read(line);
+        }
+    }
+
+    #[inline(always)]
     fn release<P: Port>(&mut self, port: &P) {
         if self.handed != self.position {
             self.handed = self.position;

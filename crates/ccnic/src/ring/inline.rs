@@ -139,6 +139,12 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for InlineProducer<U
         while position < end && hears::<S, P>(port, &slots, UNIT, position) {
             position += 1;
         }
+        // It may also have died inside a chain, whose last units are published first: they are no packet.
+        for left in position + 1..end {
+            if hears::<S, P>(port, &slots, UNIT, left) {
+                port.store_release(slots.at(left, UNIT), 0); // A1
+            }
+        }
         port.store(place.tail, position);
         InlineProducer {
             slots,
@@ -236,7 +242,7 @@ fn decode(word: u64) -> (u64, u32) {
 #[inline(always)]
 fn hears<S: Signal, P: Port>(port: &P, slots: &Slots, unit: u32, position: u64) -> bool {
     let word = port.load_acquire(slots.at(position, unit)); // A2
-    S::hear((word >> SIGNAL_SHIFT) as u8, slots.lap(position)) > 0
+    S::is_of((word >> SIGNAL_SHIFT) as u8, slots.lap(position))
 }
 
 /// Reads the descriptors of a unit from place `within` on; `first` is its first word, already loaded.
@@ -311,7 +317,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> 
 impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<UNIT, PER, S> {
     fn resume<P: Port>(port: &P, place: &RingPlace) -> Self {
         let (position, within) = decode(port.load_acquire(place.taken));
-        S::recover(port, place, UNIT, position, sane(port.load_acquire(place.tail)));
+        S::recover(port, place, UNIT, position);
         InlineConsumer {
             slots: Slots::new(place),
             head: place.head,
@@ -347,6 +353,14 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
         (self.position, self.within) = to;
         port.store(self.taken, encode(to.0, to.1));
         n
+    }
+
+    #[inline(always)]
+    fn prefetch<P: Port>(&self, port: &P, descs: usize) {
+        let per_line = u64::from(LINE / UNIT);
+        for i in 0..(descs.div_ceil(PER) as u64).div_ceil(per_line) {
+            port.prefetch_read(self.slots.at(self.position + i * per_line, UNIT));
+        }
     }
 
     #[inline(always)]

@@ -102,6 +102,9 @@ pub trait Consumer: Sized + Send {
     /// whatever contents the producer chose.
     fn pop<P: Port, D: Slot>(&mut self, port: &P, out: &mut [D]) -> usize;
 
+    /// Fetches the lines that hold the next `descs` descriptors, for when they are sure to be there.
+    fn prefetch<P: Port>(&self, port: &P, descs: usize);
+
     /// Hands back every unit taken so far.
     fn release<P: Port>(&mut self, port: &P);
 

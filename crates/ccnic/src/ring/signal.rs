@@ -12,6 +12,9 @@ use super::Slots;
 const COUNT: u8 = 0x07;
 /// Clear: this unit is ready. (A count alone would do; a bit of its own reads better in a dump.)
 const READY: u8 = 0x80;
+/// Clear: the parity of the lap. Nobody needs it but a successor, who must tell a unit that its predecessor left from
+/// the one that took its place.
+const LAP: u8 = 0x08;
 /// Epoch: the parity of the lap. The first lap's is 1, so that fresh zeroed memory is not ready.
 const PARITY: u8 = 0x80;
 
@@ -27,6 +30,9 @@ pub trait Signal: Send + 'static {
     /// The number of descriptors that `signal` announces in lap `lap`; 0 when the unit is not ready.
     fn hear(signal: u8, lap: u64) -> u8;
 
+    /// True when `signal` was said in lap `lap`, and not in the one before or after. For successors.
+    fn is_of(signal: u8, lap: u64) -> bool;
+
     /// Consumer: hands back the units `from..to`, whose signals are `bytes` apart. Returns the position up to
     /// which the producer has been told.
     fn hand_back<P: Port>(port: &P, slots: &Slots, head: u32, bytes: u32, from: u64, to: u64) -> u64;
@@ -36,7 +42,7 @@ pub trait Signal: Send + 'static {
     fn credit<P: Port>(port: &P, slots: &Slots, head: u32, bytes: u32, known: u64, want: u64) -> u64;
 
     /// Successor of a dead consumer: makes sure that everything before `taken` has been handed back.
-    fn recover<P: Port>(port: &P, place: &RingPlace, bytes: u32, taken: u64, tail: u64);
+    fn recover<P: Port>(port: &P, place: &RingPlace, bytes: u32, taken: u64);
 }
 
 /// *Epoch*: the signal carries the parity of the lap (the sense reverse of Mukherjee et al. 1996, section 2.3), so the
@@ -58,6 +64,10 @@ impl Signal for Epoch {
         if (signal ^ Self::say(0, lap)) & PARITY == 0 { signal & COUNT } else { 0 }
     }
 
+    fn is_of(signal: u8, lap: u64) -> bool {
+        Self::hear(signal, lap) > 0
+    }
+
     #[inline(always)]
     fn hand_back<P: Port>(port: &P, slots: &Slots, head: u32, _: u32, from: u64, to: u64) -> u64 {
         if to - from < slots.count() / 4 {
@@ -74,7 +84,7 @@ impl Signal for Epoch {
         if seen >= known && seen <= known.max(want) + slots.count() { seen } else { known }
     }
 
-    fn recover<P: Port>(port: &P, place: &RingPlace, _: u32, taken: u64, _: u64) {
+    fn recover<P: Port>(port: &P, place: &RingPlace, _: u32, taken: u64) {
         port.store_release(place.head, taken); // C1
     }
 }
@@ -88,13 +98,17 @@ impl Signal for Clear {
     const STAYS: bool = true;
 
     #[inline(always)]
-    fn say(count: u8, _: u64) -> u8 {
-        count | READY
+    fn say(count: u8, lap: u64) -> u8 {
+        count | READY | if lap & 1 == 0 { LAP } else { 0 }
     }
 
     #[inline(always)]
     fn hear(signal: u8, _: u64) -> u8 {
         signal & COUNT
+    }
+
+    fn is_of(signal: u8, lap: u64) -> bool {
+        signal & COUNT > 0 && signal == Self::say(signal & COUNT, lap)
     }
 
     #[inline(always)]
@@ -118,16 +132,19 @@ impl Signal for Clear {
         free
     }
 
-    fn recover<P: Port>(port: &P, place: &RingPlace, bytes: u32, taken: u64, tail: u64) {
+    fn recover<P: Port>(port: &P, place: &RingPlace, bytes: u32, taken: u64) {
         let slots = Slots::new(place);
-        for back in 1..=slots.count().min(taken) {
-            let at = slots.at(taken - back, bytes);
-            let rewritten = taken - back + slots.count() < tail;
-            if rewritten || port.load_acquire(at) >> SIGNAL_SHIFT == 0 {
-                break;
-            }
-            port.store_release(at, 0); // B1
+        let stands = |position: u64| {
+            let word = port.load_acquire(slots.at(position, bytes)); // A2
+            Self::is_of((word >> SIGNAL_SHIFT) as u8, slots.lap(position))
+        };
+        let oldest = taken.saturating_sub(slots.count());
+        let mut first = taken;
+        while first > oldest && stands(first - 1) {
+            first -= 1;
         }
+        // In order, as always: the producer concludes from the last to those before.
+        Self::hand_back(port, &slots, place.head, bytes, first, taken);
     }
 }
 

@@ -5,7 +5,7 @@ PREFIX ?= /usr/local
 NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]*')
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
-.PHONY: all run test lint unit loom tsan miri install clean
+.PHONY: all run test lint unit tsan smoke miri install clean
 
 all:
 	$(CARGO) build --release --locked
@@ -14,7 +14,7 @@ all:
 run: all
 	target/release/ccnic demo
 
-test: lint unit tsan
+test: lint unit tsan smoke
 	@echo "all tests passed"
 
 lint:
@@ -33,6 +33,13 @@ ifneq ($(NIGHTLY),)
 else
 	@echo "skipped: ThreadSanitizer needs a nightly toolchain (rustup toolchain install nightly)"
 endif
+
+# What a newcomer does first, in short: the demo fails when a packet is lost or damaged.
+smoke: all
+	target/release/ccnic demo --seconds 0.05 --report target/report.html
+	target/release/ccnic bench loopback --no-limit --seconds 0.1 --size 9000 --queues 2 --json
+	target/release/ccnic bench pingpong --seconds 0.2
+	target/release/ccnic bench stream --seconds 0.2
 
 # For machines where Miri installs: the single-threaded tests of the interface under its interpreter.
 miri:

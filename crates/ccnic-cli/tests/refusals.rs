@@ -1,0 +1,48 @@
+//! What bad options get: exit status 2 and a message that names the option and what it may be.
+
+use std::process::Command;
+
+/// The message that a command line ends with.
+fn refused(args: &[&str]) -> String {
+    let output = Command::new(env!("CARGO_BIN_EXE_ccnic")).args(args).output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    message
+}
+
+#[track_caller]
+fn loopback(option: &str, value: &str, expected: &str) {
+    let message = refused(&["bench", "loopback", "--no-limit", option, value]);
+    assert!(message.contains(expected), "{option} {value}: {message}");
+}
+
+#[test]
+fn numbers_out_of_range() {
+    loopback("--size", "9601", "--size is 9601; choose 16 to 9600");
+    loopback("--size", "8", "--size is 8; choose 16 to 9600");
+    loopback("--burst", "0", "--burst is 0; choose 1 to 64");
+    loopback("--burst", "65", "--burst is 65; choose 1 to 64");
+    loopback("--rx-burst", "0", "--rx-burst is 0; choose 1 to 64");
+    loopback("--inflight", "0", "--inflight is 0; choose 1 to");
+    loopback("--ring", "1000", "ring is 1000; choose a power of two");
+    loopback("--ring", "16", "ring is 16; choose 64 to 32768");
+    loopback("--queues", "0", "queues is 0; choose 1 to 256");
+    loopback("--queues", "257", "queues is 257; choose 1 to 256");
+    loopback("--buffers", "4", "buffers is 4; choose 16 to");
+    loopback("--seconds", "0", "--seconds is 0");
+    loopback("--rate", "0", "--rate is 0");
+}
+
+#[test]
+fn words_that_are_none() {
+    loopback("--design", "e1000", "--design");
+    loopback("--size", "many", "--size");
+    assert!(refused(&["bench", "loopback", "--sweep", "--rate", "1"]).contains("--rate"));
+}
+
+#[test]
+fn a_nic_that_is_not_there() {
+    loopback("--socket", "/nonexistent/nic.sock", "no NIC answers at /nonexistent/nic.sock");
+    assert!(refused(&["status", "--socket", "/nonexistent/nic.sock"]).contains("ccnicd --socket"));
+}

@@ -1,10 +1,13 @@
 //! What bad options get: exit status 2 and a message that names the option and what it may be.
 
+#![allow(clippy::expect_used, reason = "a helper of tests")]
+
 use std::process::Command;
 
 /// The message that a command line ends with.
+#[track_caller]
 fn refused(args: &[&str]) -> String {
-    let output = Command::new(env!("CARGO_BIN_EXE_ccnic")).args(args).output().unwrap();
+    let output = Command::new(env!("CARGO_BIN_EXE_ccnic")).args(args).output().expect("ccnic starts");
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
     assert!(output.stdout.is_empty(), "{args:?}");

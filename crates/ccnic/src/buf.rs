@@ -173,7 +173,7 @@ impl Burst {
     /// The places of the next `max` buffers, for a ring to write to; `added` says how many it did.
     #[inline(always)]
     pub(crate) fn places(&mut self, max: usize) -> &mut [Buf] {
-        let end = (self.len + max).min(Burst::CAPACITY);
+        let end = self.len.saturating_add(max).min(Burst::CAPACITY);
         self.bufs.get_mut(self.len..end).unwrap_or_default()
     }
 

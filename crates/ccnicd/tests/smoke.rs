@@ -1,6 +1,8 @@
 //! The daemon from a program's point of view: packets go round, a second daemon is refused, SIGTERM ends it cleanly, and a
 //! program carries on after its daemon was killed.
 
+#![allow(clippy::unwrap_used, reason = "a test")]
+
 use std::path::Path;
 use std::process::{Child, Command};
 use std::time::{Duration, Instant};

@@ -1,0 +1,85 @@
+//! The native bursts, each in a function of its own, so that `tests/asm.rs` can read their assembly.
+
+use std::hint::black_box;
+
+use ccnic::ring::{GroupedClear, GroupedEpoch, Ring};
+use ccnic::{Burst, Config, Fetched, Layout, NicQueue, QueuePair, pool::Pool};
+use ccnic_shm::{NativePort, Pages, Region};
+
+macro_rules! audited {
+    ($module:ident, $ring:ty) => {
+        mod $module {
+            use super::*;
+
+            type Host = QueuePair<NativePort, $ring>;
+            type Nic = NicQueue<NativePort, $ring>;
+
+            #[inline(never)]
+            pub(super) fn audit_alloc(host: &mut Host, burst: &mut Burst) -> usize {
+                host.alloc(64, 32, burst)
+            }
+            #[inline(never)]
+            pub(super) fn audit_free(host: &mut Host, burst: &mut Burst) {
+                host.free(burst);
+            }
+            #[inline(never)]
+            pub(super) fn audit_tx(host: &mut Host, burst: &mut Burst) -> usize {
+                host.tx_burst(burst)
+            }
+            #[inline(never)]
+            pub(super) fn audit_rx(host: &mut Host, burst: &mut Burst) -> usize {
+                host.rx_burst(burst, 32)
+            }
+            #[inline(never)]
+            pub(super) fn audit_fetch(nic: &mut Nic, fetched: &mut Fetched) -> usize {
+                nic.fetch(fetched)
+            }
+            #[inline(never)]
+            pub(super) fn audit_deliver(nic: &mut Nic, from: &NativePort, fetched: &Fetched) -> usize {
+                nic.deliver(from, fetched.rest(), &[])
+            }
+            #[inline(never)]
+            pub(super) fn audit_complete(nic: &mut Nic, fetched: &Fetched) {
+                nic.complete(fetched.rest());
+            }
+            #[inline(never)]
+            pub(super) fn audit_flush(nic: &mut Nic) {
+                nic.flush();
+            }
+
+            /// One packet there and back.
+            pub(super) fn run() {
+                let Some((mut host, mut nic, port)) = pair::<$ring>() else { return };
+                let (mut burst, mut fetched) = (Burst::new(), Fetched::default());
+                audit_alloc(&mut host, &mut burst);
+                audit_tx(&mut host, &mut burst);
+                audit_fetch(&mut nic, &mut fetched);
+                let n = audit_deliver(&mut nic, &port, black_box(&fetched));
+                audit_complete(&mut nic, &fetched);
+                audit_flush(&mut nic);
+                assert_eq!(n, audit_rx(&mut host, &mut burst));
+                audit_free(&mut host, &mut burst);
+            }
+        }
+    };
+}
+
+/// Both sides of a queue pair, and a port for the NIC's copies.
+type Pair<R> = (QueuePair<NativePort, R>, NicQueue<NativePort, R>, NativePort);
+
+fn pair<R: Ring>() -> Option<Pair<R>> {
+    let config = black_box(Config { design: R::DESIGN, ..Config::default() });
+    let layout = Layout::new(&config).ok()?;
+    let region = Region::create(layout.size(), Pages::Small).ok()?;
+    Pool::fill(&region.port(), &layout);
+    let host = QueuePair::new(region.port(), &layout, 0)?;
+    Some((host, NicQueue::new(region.port(), &layout, 0)?, region.port()))
+}
+
+audited!(epoch, GroupedEpoch);
+audited!(clear, GroupedClear);
+
+fn main() {
+    epoch::run();
+    clear::run();
+}

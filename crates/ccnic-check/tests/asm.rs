@@ -1,0 +1,140 @@
+//! Audit of the native bursts' assembly: nothing in a burst locks, divides, panics, allocates or calls through a pointer.
+//!
+//! Reads the functions `audit_*` of `examples/bursts.rs`, as the release build makes them. Calls to the out-of-line parts of
+//! a burst, which run once in dozens of buffers or for unusual packets, are on a list.
+#![cfg(target_arch = "x86_64")]
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Parts of bursts that are out of line on purpose.
+const OUT_OF_LINE: [&str; 12] = [
+    "refill",
+    "spill",
+    "sift",
+    "drop_bad",
+    "manage",
+    "reap",
+    "alloc_chains",
+    "push_chains",
+    "demote_payload",
+    "deliver_slowly",
+    "take_blank",
+    "advance",
+];
+/// Helpers on bursts that are not plain packets (`ring/mod.rs`), and the managed pool's books.
+const RARE: [&str; 3] = ["whole", "cut", "note_sent"];
+/// What the standard library does for them: the last bytes of a packet (less than a line), and moving up what a full ring
+/// has not taken.
+const STANDARD: [&str; 3] = ["memmove@GOTPCREL", "memcpy@GOTPCREL", "rotate_left"];
+
+/// Instructions that have no place in a burst.
+const BANNED: [&str; 8] = ["lock", "xchg", "cmpxchg", "xadd", "div", "idiv", "mfence", "ud2"];
+
+#[expect(clippy::expect_used, reason = "a test that cannot build its subject fails")]
+fn assembly() -> String {
+    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("asm");
+    let status = Command::new(env!("CARGO"))
+        .args(["rustc", "--quiet", "--release", "-p", "ccnic-check", "--example", "bursts"])
+        .args(["--", "--emit", "asm", "-C", "debuginfo=0"])
+        // With LTO the assembly would be emitted before it, without what it inlines.
+        .env("CARGO_PROFILE_RELEASE_LTO", "off")
+        .env("CARGO_TARGET_DIR", &target)
+        .env_remove("RUSTFLAGS")
+        .current_dir(env!("CARGO_MANIFEST_DIR"))
+        .status()
+        .expect("cargo runs");
+    assert!(status.success(), "the example does not build");
+    let newest = |dir: &Path| {
+        let files = std::fs::read_dir(dir).expect("the examples' folder").flatten();
+        let asm = files.filter(|f| {
+            let name = f.file_name().to_string_lossy().into_owned();
+            name.starts_with("bursts") && name.ends_with(".s")
+        });
+        asm.max_by_key(|f| f.metadata().and_then(|m| m.modified()).ok()).map(|f| f.path())
+    };
+    let path = newest(&target.join("release/examples")).expect("an assembly file");
+    std::fs::read_to_string(path).expect("it can be read")
+}
+
+/// The functions whose names contain `part`: name and instructions.
+fn functions<'a>(asm: &'a str, part: &str) -> Vec<(&'a str, Vec<&'a str>)> {
+    let mut found = Vec::new();
+    let mut lines = asm.lines();
+    while let Some(line) = lines.next() {
+        let Some(name) = line.strip_suffix(':').filter(|n| n.starts_with('_') && n.contains(part)) else {
+            continue;
+        };
+        let body = lines.by_ref().take_while(|l| !l.trim_start().starts_with(".cfi_endproc"));
+        let code = body.map(str::trim).filter(|l| !l.starts_with(['.', '#']) && !l.is_empty());
+        found.push((name, code.collect()));
+    }
+    found
+}
+
+/// What is wrong with an instruction.
+fn judge(instruction: &str) -> Option<String> {
+    let (op, operands) = instruction.split_once(char::is_whitespace).unwrap_or((instruction, ""));
+    let memory = operands.contains(['(', '[']);
+    if BANNED.iter().any(|b| op == *b || op.strip_suffix(['b', 'w', 'l', 'q']) == Some(b)) {
+        // xchg between registers is harmless.
+        return (memory || !op.starts_with("xchg")).then(|| format!("banned: {instruction}"));
+    }
+    // A tail call is a jump to a symbol. Local labels start with a dot.
+    let call = op.starts_with("call") || (op.starts_with("jmp") && !operands.starts_with('.'));
+    if !call {
+        return None;
+    }
+    // `*symbol@GOTPCREL(%rip)` is how a function of another crate is called; anything else with a star is a pointer.
+    let target = operands.trim_start_matches('*');
+    if operands.contains('*') && !target.contains("@GOTPCREL") {
+        return Some(format!("through a pointer: {instruction}"));
+    }
+    let known = OUT_OF_LINE.iter().chain(&RARE).any(|name| target.contains(&format!("{}{name}", name.len())));
+    let known = known || STANDARD.iter().any(|name| target.contains(name));
+    (!known).then(|| format!("call: {instruction}"))
+}
+
+#[test]
+fn the_native_bursts_are_clean() {
+    let asm = assembly();
+    let mut faults = Vec::new();
+    for burst in ["alloc", "free", "tx", "rx", "fetch", "deliver", "complete", "flush"] {
+        let name = format!("audit_{burst}");
+        let found = functions(&asm, &format!("{}{name}", name.len()));
+        assert!(!found.is_empty(), "{name} is not in the assembly");
+        for (symbol, code) in found {
+            println!("{symbol}: {} instructions", code.len());
+            assert!(code.len() > 5, "{symbol} has no body");
+            faults.extend(code.iter().filter_map(|i| judge(i)).map(|fault| format!("{name}: {fault}")));
+        }
+    }
+    faults.sort();
+    faults.dedup();
+    assert!(faults.is_empty(), "{} faults:\n{}", faults.len(), faults.join("\n"));
+}
+
+#[test]
+fn the_audit_sees_what_is_wrong() {
+    for bad in [
+        "lock",
+        "xchgq\t%rax, (%rdi)",
+        "divq\t%rcx",
+        "idivl\t%ecx",
+        "callq\t*%rax",
+        "jmpq\t*8(%rax)",
+        "jmp\t*%rcx",
+        "callq\t*_ZN4core9panicking18panic_bounds_check17h0E@GOTPCREL(%rip)",
+        "callq\t_ZN5alloc5alloc18handle_alloc_error17h0E",
+        "callq\t*malloc@GOTPCREL(%rip)",
+        "ud2",
+        "lock\t\tcmpxchgq\t%rcx, (%rdx)",
+    ] {
+        assert!(judge(bad).is_some(), "{bad}");
+    }
+    for good in
+        ["movq\t%rax, (%rdi)", "jmp\t.LBB0_3", "xchgl\t%eax, %ecx", "callq\t_ZN5ccnic4pool4Pool6refill17h0E"]
+    {
+        assert_eq!(judge(good), None, "{good}");
+    }
+}

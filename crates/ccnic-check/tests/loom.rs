@@ -1,0 +1,313 @@
+//! Models: every interleaving of a few packets through a ring of two or four units, and of two agents at the free list.
+//!
+//! The bound on preemptions (loom's: two or three find nearly every bug) keeps each model to seconds. loom treats SeqCst as
+//! AcqRel and does not explore load buffering: ThreadSanitizer stands beside it (`threads.rs`).
+
+use ccnic::layout::{LARGE, Layout, RingPlace};
+use ccnic::pool::{Class, Pool};
+use ccnic::ring::{Consumer, Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Producer, Ring};
+use ccnic::{Config, Desc, Port};
+use ccnic_check::faulty::{Faulty, WeakRelease};
+use ccnic_check::loom_port::{LoomMemory, LoomPort};
+use loom::thread;
+
+const UNITS: u32 = 0;
+const LINES: u32 = 1024;
+const BYTES: u32 = 4096;
+
+fn model(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = Some(preemptions);
+    builder.max_branches = 20_000;
+    builder.check(f);
+}
+
+fn join<T>(thread: thread::JoinHandle<T>) -> T {
+    thread.join().unwrap_or_else(|_| panic!("the other thread failed"))
+}
+
+fn place(count: u32) -> RingPlace {
+    RingPlace { units: UNITS, count, tail: LINES, head: LINES + 64, taken: LINES + 128 }
+}
+
+/// A ring of `count` units, and `slots` lines of payload.
+fn memory<R: Ring>(count: u32, slots: u32) -> LoomPort {
+    LoomMemory::new()
+        .words(UNITS..UNITS + count * R::DESIGN.unit())
+        .word(LINES)
+        .word(LINES + 64)
+        .word(LINES + 128)
+        .bytes(BYTES..BYTES + slots * 64)
+        .port()
+}
+
+/// Where packet `seq` has its bytes: as few lines as may be in flight, each used again and again.
+fn slot(seq: u64, slots: u32) -> u32 {
+    BYTES + (seq % u64::from(slots)) as u32 * 64
+}
+
+/// Sends `packets` packets of `segments` descriptors each, with payload, through a ring of `count` units; the receiver
+/// checks order and content and hands the payload's lines back with the descriptors.
+fn pass<R: Ring, P: Port + Clone + 'static>(port: P, count: u32, packets: u64, segments: u64, slots: u32) {
+    let place = place(count);
+    let to = port.clone();
+    let producer = thread::spawn(move || {
+        let mut ring = R::Producer::resume(&to, &place);
+        for packet in 0..packets {
+            let descs: Vec<Desc> = (0..segments)
+                .map(|i| {
+                    let seq = packet * segments + i;
+                    Desc::new(slot(seq, slots), 64, 0).with_meta(seq).with_more(i + 1 < segments)
+                })
+                .collect();
+            // The payload of a line is this side's again when the ring has room for its descriptor.
+            while ring.room(&to, descs.len()) < descs.len() {
+                to.relax();
+            }
+            for desc in &descs {
+                to.write(desc.offset(), &[desc.meta as u8 + 1; 8]);
+            }
+            assert_eq!(ring.push(&to, &descs), descs.len(), "there was room");
+        }
+    });
+    let mut ring = R::Consumer::resume(&port, &place);
+    let mut seq = 0;
+    while seq < packets * segments {
+        let mut out = [Desc::default(); 8];
+        let n = ring.pop(&port, &mut out);
+        assert!((n as u64).is_multiple_of(segments), "{n} descriptors of packets of {segments}");
+        for desc in &out[..n] {
+            assert_eq!((desc.meta, desc.offset()), (seq, slot(seq, slots)), "order");
+            let mut bytes = [0; 8];
+            port.read(desc.offset(), &mut bytes);
+            assert_eq!(bytes, [seq as u8 + 1; 8], "content of {seq}");
+            seq += 1;
+        }
+        if n == 0 {
+            port.relax();
+        } else {
+            ring.release(&port);
+        }
+    }
+    join(producer);
+}
+
+/// Five packets through two units: the ring is full, wraps, and comes to its third lap.
+fn wraps<R: Ring>() {
+    model(2, || pass::<R, _>(memory::<R>(2, 2), 2, 5, 1, 2));
+}
+
+/// Chains of as many descriptors as need two units, through four.
+fn chains<R: Ring>(segments: u64) {
+    model(2, move || pass::<R, _>(memory::<R>(4, 64), 4, 3, segments, 64));
+}
+
+/// The consumer is replaced by a successor, which resumes from the region, while the producer goes on.
+fn consumer_hands_over<R: Ring>() {
+    model(2, || {
+        let (count, packets) = (2, 3);
+        let port = memory::<R>(count, 1);
+        let (to, place) = (port.clone(), place(count));
+        let producer = thread::spawn(move || {
+            let mut ring = R::Producer::resume(&to, &place);
+            for seq in 0..packets {
+                while ring.push(&to, &[Desc::new(0, 1, 0).with_meta(seq)]) == 0 {
+                    to.relax();
+                }
+            }
+        });
+        for seq in 0..packets {
+            let mut ring = R::Consumer::resume(&port, &place);
+            let mut out = [Desc::default(); 1];
+            while ring.pop(&port, &mut out) == 0 {
+                port.relax();
+            }
+            assert_eq!(out[0].meta, seq, "order");
+            ring.release(&port);
+        }
+        join(producer);
+    });
+}
+
+/// The producer is replaced by a successor, which resumes from the region, while the consumer goes on.
+fn producer_hands_over<R: Ring>() {
+    model(2, || {
+        let (count, packets) = (2, 3);
+        let port = memory::<R>(count, 1);
+        let (to, place) = (port.clone(), place(count));
+        let producer = thread::spawn(move || {
+            for seq in 0..packets {
+                let mut ring = R::Producer::resume(&to, &place);
+                while ring.push(&to, &[Desc::new(0, 1, 0).with_meta(seq)]) == 0 {
+                    to.relax();
+                }
+            }
+        });
+        let mut ring = R::Consumer::resume(&port, &place);
+        let mut seq = 0;
+        while seq < packets {
+            let mut out = [Desc::default(); 1];
+            if ring.pop(&port, &mut out) == 0 {
+                port.relax();
+            } else {
+                assert_eq!(out[0].meta, seq, "order");
+                seq += 1;
+            }
+            ring.release(&port);
+        }
+        join(producer);
+    });
+}
+
+/// What is released without a release must be found out: a model that cannot fail is a defect.
+fn weak<R: Ring>() {
+    model(2, || pass::<R, _>(Faulty(memory::<R>(2, 2), WeakRelease), 2, 3, 1, 2));
+}
+
+macro_rules! models {
+    ($($module:ident: $ring:ident, $segments:literal);+ $(;)?) => {
+        $(mod $module {
+            use super::*;
+
+            #[test]
+            fn the_ring_wraps() {
+                wraps::<$ring>();
+            }
+
+            #[test]
+            fn chains_are_whole() {
+                chains::<$ring>($segments);
+            }
+
+            #[test]
+            fn a_successor_consumes() {
+                consumer_hands_over::<$ring>();
+            }
+
+            #[test]
+            fn a_successor_produces() {
+                producer_hands_over::<$ring>();
+            }
+
+            #[test]
+            #[should_panic(expected = "Causality violation")]
+            fn a_weak_release_is_found() {
+                weak::<$ring>();
+            }
+        })+
+    };
+}
+
+models! {
+    grouped_epoch: GroupedEpoch, 6;
+    grouped_clear: GroupedClear, 6;
+    packed: Packed, 2;
+    padded: Padded, 2;
+    doorbell: Doorbell, 2;
+}
+
+/// The smallest pool, with few words of it declared: those of its chunks as large buffers.
+fn pool_memory(layout: &Layout) -> LoomPort {
+    let place = layout.pool();
+    let mut memory = LoomMemory::new().word(place.small).word(place.large).word(place.split);
+    for chunk in 0..layout.config().buffers {
+        memory = memory
+            .word(place.links + chunk * 32 * 8)
+            .word(place.kinds + chunk * 8)
+            .bytes(place.buffers + chunk * LARGE..place.buffers + chunk * LARGE + 128);
+    }
+    memory.port()
+}
+
+/// Takes two buffers and writes them; frees the first and keeps the last.
+fn churn<P: Port>(pool: &mut Pool, port: &P, mark: u8) -> Option<u32> {
+    let mut kept = None;
+    for _ in 0..2 {
+        let Some((at, class)) = pool.alloc(port, Class::Large) else { break };
+        port.write(at, &[mark; 8]);
+        if let Some(before) = kept.replace(at) {
+            pool.free(port, before, class);
+        }
+    }
+    pool.drain(port);
+    kept.inspect(|&at| port.with(at, 8, |bytes| assert_eq!(bytes, [mark; 8], "somebody else wrote {at}")))
+}
+
+/// Two agents take and free at the same time: no buffer is with both, none is lost.
+fn two_agents<P: Port + Clone + 'static>(port: P, layout: &Layout) {
+    Pool::fill(&port, layout);
+    let (other, theirs) = (port.clone(), *layout);
+    let thread = thread::spawn(move || churn(&mut Pool::nic(&theirs), &other, 1));
+    let ours = churn(&mut Pool::nic(layout), &port, 2);
+    let theirs = join(thread);
+    let mut seen: Vec<u32> = [ours, theirs].into_iter().flatten().collect();
+    Pool::walk(&port, layout, |buffer, _| seen.push(buffer));
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!(seen.len() as u32, layout.config().buffers, "each buffer in one place");
+}
+
+fn pool_layout() -> Layout {
+    // Three bundles, the first of one buffer: without recycling it comes back to the list as it was, which is what a list
+    // without tags falls for.
+    Layout::new(&Config { buffers: 65, small: false, recycle: false, ..Config::default() })
+        .unwrap_or_else(|e| panic!("{e}"))
+}
+
+#[test]
+fn two_agents_share_the_free_list() {
+    model(2, || {
+        let layout = pool_layout();
+        two_agents(pool_memory(&layout), &layout);
+    });
+}
+
+/// The tag is what keeps a head that comes back from being taken for the old one.
+#[derive(Clone)]
+struct NoTag<P>(P, u32);
+
+impl<P: Port> Port for NoTag<P> {
+    fn load(&self, at: u32) -> u64 {
+        self.0.load(at)
+    }
+    fn store(&self, at: u32, value: u64) {
+        self.0.store(at, value);
+    }
+    fn load_acquire(&self, at: u32) -> u64 {
+        self.0.load_acquire(at)
+    }
+    fn store_release(&self, at: u32, value: u64) {
+        self.0.store_release(at, value);
+    }
+    fn compare_exchange(&self, at: u32, current: u64, new: u64) -> Result<u64, u64> {
+        let new = if at == self.1 { new & 0xffff_ffff } else { new };
+        self.0.compare_exchange(at, current, new)
+    }
+    fn read(&self, at: u32, to: &mut [u8]) {
+        self.0.read(at, to);
+    }
+    fn write(&self, at: u32, from: &[u8]) {
+        self.0.write(at, from);
+    }
+    fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
+        self.0.with(at, len, f)
+    }
+    fn with_mut<R>(&self, at: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R {
+        self.0.with_mut(at, len, f)
+    }
+    fn prefetch_read(&self, _: u32) {}
+    fn prefetch_own(&self, _: u32) {}
+    fn demote(&self, _: u32) {}
+    fn relax(&self) {
+        self.0.relax();
+    }
+}
+
+#[test]
+#[should_panic]
+fn a_free_list_without_tags_is_found() {
+    model(2, || {
+        let layout = pool_layout();
+        two_agents(NoTag(pool_memory(&layout), layout.pool().large), &layout);
+    });
+}

@@ -1,0 +1,51 @@
+//! Host and NIC on two threads, every ring and pool. `make tsan` runs this under ThreadSanitizer.
+
+use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
+use ccnic_check::suite::{configs, wires};
+use ccnic_check::{rig::Wire, threads};
+
+/// Enough for hundreds of laps of the smallest ring.
+const PACKETS: u64 = 3000;
+
+fn all<R: Ring>() {
+    for config in configs::<R>().into_iter().filter(|c| !c.sequential) {
+        for &wire in wires(&config).iter().filter(|&&w| w != Wire::Sink) {
+            threads::run::<_, R>(&config, wire, PACKETS, |port| port);
+        }
+    }
+}
+
+#[test]
+fn grouped_epoch() {
+    all::<GroupedEpoch>();
+}
+
+#[test]
+fn grouped_clear() {
+    all::<GroupedClear>();
+}
+
+#[test]
+fn packed() {
+    all::<Packed>();
+}
+
+#[test]
+fn padded() {
+    all::<Padded>();
+}
+
+#[test]
+fn doorbell() {
+    all::<Doorbell>();
+}
+
+/// A test that cannot fail is a defect: under ThreadSanitizer this one must. `make tsan` runs it and wants it to.
+#[test]
+#[ignore = "has a data race on purpose, for ThreadSanitizer to find"]
+fn a_weak_release_is_a_race() {
+    let config = configs::<GroupedEpoch>().swap_remove(0);
+    threads::run::<_, GroupedEpoch>(&config, Wire::Loopback, PACKETS, |port| {
+        ccnic_check::faulty::Faulty(port, ccnic_check::faulty::WeakRelease)
+    });
+}

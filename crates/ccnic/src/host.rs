@@ -109,7 +109,10 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         let class = self.pool.class(u32::from(len));
         let mut n = 0;
         for place in burst.places(packets) {
-            let Some((at, class)) = self.pool.alloc(&self.port, class) else { break };
+            let Some((at, class)) = self.pool.alloc(&self.port, class).or_else(|| self.reap_and_alloc(class))
+            else {
+                break;
+            };
             prefetch_payload(&self.port, at, u32::from(len), true);
             let flags = if class == Class::Small { SMALL } else { 0 };
             *place = Buf::new(Desc::new(at, len, flags));
@@ -129,7 +132,8 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             }
             let mut left = u32::from(len);
             for i in 0..segments {
-                let Some((at, _)) = self.pool.alloc(&self.port, Class::Large) else {
+                let buffer = self.pool.alloc(&self.port, Class::Large);
+                let Some((at, _)) = buffer.or_else(|| self.reap_and_alloc(Class::Large)) else {
                     (0..i).filter_map(|_| burst.pop()).for_each(|b| self.free_one(b));
                     return n;
                 };
@@ -256,6 +260,14 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
                 self.post_blanks();
             }
         }
+    }
+
+    /// The pool is dry. With the host-managed pool the NIC may have completed buffers that nobody has freed yet.
+    #[cold]
+    #[inline(never)]
+    fn reap_and_alloc(&mut self, class: Class) -> Option<(u32, Class)> {
+        self.managed.is_some().then(|| self.reap())?;
+        self.pool.alloc(&self.port, class)
     }
 
     #[inline(never)]

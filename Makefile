@@ -2,6 +2,7 @@
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
+RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]*')
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
@@ -12,7 +13,7 @@ all:
 
 # Starts a NIC in one process and a program in another, sends packets through it, shows what was measured.
 run: all
-	target/release/ccnic demo
+	$(RELEASE)/ccnic demo
 
 # (tsan is not part of it while the doorbell ring draws a rare report that is not understood; see CHANGELOG.md)
 test: lint unit smoke
@@ -42,10 +43,10 @@ endif
 
 # What a newcomer does first, in short: the demo fails when a packet is lost or damaged.
 smoke: all
-	target/release/ccnic demo --seconds 0.05 --report target/report.html
-	target/release/ccnic bench loopback --no-limit --seconds 0.1 --size 9000 --queues 2 --json
-	target/release/ccnic bench pingpong --seconds 0.2
-	target/release/ccnic bench stream --seconds 0.2
+	$(RELEASE)/ccnic demo --seconds 0.05 --report $(RELEASE)/report.html
+	$(RELEASE)/ccnic bench loopback --no-limit --seconds 0.1 --size 9000 --queues 2 --json
+	$(RELEASE)/ccnic bench pingpong --seconds 0.2
+	$(RELEASE)/ccnic bench stream --seconds 0.2
 
 # For machines where Miri installs: the interface and its conformance suite under the interpreter.
 miri:
@@ -53,8 +54,8 @@ miri:
 	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic-check --lib --test local
 
 install: all
-	install -D -m 755 target/release/ccnic $(DESTDIR)$(PREFIX)/bin/ccnic
-	install -D -m 755 target/release/ccnicd $(DESTDIR)$(PREFIX)/bin/ccnicd
+	install -D -m 755 $(RELEASE)/ccnic $(DESTDIR)$(PREFIX)/bin/ccnic
+	install -D -m 755 $(RELEASE)/ccnicd $(DESTDIR)$(PREFIX)/bin/ccnicd
 
 clean:
 	$(CARGO) clean

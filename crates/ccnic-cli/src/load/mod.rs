@@ -157,7 +157,9 @@ impl<R: Ring> Generator<'_, R> {
         if self.tx.is_empty() {
             let window = self.load.inflight.saturating_sub(self.outstanding());
             let room = Burst::CAPACITY / self.segments;
-            let want = self.load.burst.min(window).min(due).min(room);
+            let burst = self.load.burst.min(self.load.inflight).min(room);
+            // As many packets as go through go in whole bursts; at a given rate each goes when it is due.
+            let want = if due == usize::MAX && window < burst { 0 } else { burst.min(window).min(due) };
             if want == 0 {
                 return 0;
             }

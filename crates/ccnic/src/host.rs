@@ -5,7 +5,7 @@ extern crate alloc;
 use alloc::boxed::Box;
 use alloc::vec;
 
-use crate::buf::{Buf, Burst};
+use crate::buf::{Buf, Burst, Stage};
 use crate::config::{Config, Demote, Design};
 use crate::desc::{Desc, MORE, SMALL};
 use crate::layout::{LARGE, Layout, QueuePlace};
@@ -15,6 +15,9 @@ use crate::ring::{Consumer, IN_VAIN, Producer, Ring};
 
 /// Fewer descriptors than this in a burst, and the ring counts as nearly empty: less than one full line.
 pub(crate) const NEARLY_EMPTY: usize = 4;
+
+/// Packets that are taken from the receive ring at once, whatever the program asks for.
+const STAGE: usize = 32;
 
 /// The most blank buffers that the host posts at once.
 const BLANKS: usize = Burst::CAPACITY / 2;
@@ -38,6 +41,8 @@ pub struct QueuePair<P: Port, R: Ring> {
     managed: Option<Managed<R>>,
     place: QueuePlace,
     config: Config,
+    /// Received, checked, and not yet asked for.
+    stage: Stage,
     /// Receive polls in vain since the last transmission.
     vain: u32,
     bad_descriptor: u64,
@@ -89,6 +94,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             managed,
             place,
             config,
+            stage: Stage::default(),
             vain: 0,
             bad_descriptor: 0,
             port,
@@ -209,10 +215,32 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
 
     /// Receives the buffers of whole packets, at most `max` of them, into `burst`; returns their number.
     ///
-    /// A packet with more segments than `max` or than the burst has space waits; [`CHAIN_MAX`](crate::desc::CHAIN_MAX) always suffices. The
-    /// packets' lines are fetched all at once, with ownership when recycled buffers are written next.
+    /// A packet with more segments than `max` or than the burst has space waits;
+    /// [`CHAIN_MAX`](crate::desc::CHAIN_MAX) always suffices. The packets' lines are fetched all at once, with ownership
+    /// when recycled buffers are written next. That holds for small bursts too: what is ready beyond `max` is taken from
+    /// the ring and waits in private memory, its lines under way.
     #[inline(always)]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
+        if self.stage.is_empty() && max.min(burst.space()) >= STAGE {
+            return self.take_ready(burst, max);
+        }
+        self.rx_staged(burst, max)
+    }
+
+    /// Small bursts, by way of the stage.
+    #[inline(always)]
+    fn rx_staged(&mut self, burst: &mut Burst, max: usize) -> usize {
+        if self.stage.is_empty() {
+            let mut stage = core::mem::take(&mut self.stage);
+            self.take_ready(stage.clear(), STAGE);
+            self.stage = stage;
+        }
+        self.stage.hand_out(burst, max)
+    }
+
+    /// Takes what is ready from the ring, requests its lines, checks it.
+    #[inline(always)]
+    fn take_ready(&mut self, burst: &mut Burst, max: usize) -> usize {
         let n = self.rx.pop(&self.port, burst.places(max));
         if n == 0 {
             self.vain = self.vain.saturating_add(1);

@@ -97,8 +97,8 @@ impl Slot for Buf {
 /// Packets of several segments stand in consecutive buffers, all but the last with [`Buf::more`].
 #[derive(Debug)]
 pub struct Burst {
-    bufs: [Buf; Burst::CAPACITY],
-    len: usize,
+    pub(crate) bufs: [Buf; Burst::CAPACITY],
+    pub(crate) len: usize,
 }
 
 impl Default for Burst {
@@ -203,42 +203,6 @@ impl Burst {
             }
         }
         self.len = kept;
-    }
-}
-
-/// Received buffers that wait to be asked for: a burst that is emptied from the front without moving the rest.
-#[derive(Debug, Default)]
-pub(crate) struct Stage {
-    pub(crate) burst: Burst,
-    next: usize,
-}
-
-impl Stage {
-    /// True when nothing waits.
-    #[inline(always)]
-    pub(crate) fn is_empty(&self) -> bool {
-        self.next == self.burst.len
-    }
-
-    /// Readies an empty stage to be filled.
-    #[inline(always)]
-    pub(crate) fn clear(&mut self) -> &mut Burst {
-        (self.next, self.burst.len) = (0, 0);
-        &mut self.burst
-    }
-
-    /// Moves whole packets, at most `max` buffers, to the end of `to`; returns their number.
-    #[inline(always)]
-    pub(crate) fn hand_out(&mut self, to: &mut Burst, max: usize) -> usize {
-        let waiting = self.burst.bufs.get_mut(self.next..self.burst.len).unwrap_or_default();
-        let most = max.min(to.space()).min(waiting.len());
-        let n = waiting.iter().take(most).rposition(|buf| !buf.more()).map_or(0, |i| i + 1);
-        for (place, buf) in to.places(n).iter_mut().zip(waiting) {
-            core::mem::swap(place, buf);
-        }
-        to.added(n);
-        self.next += n;
-        n
     }
 }
 

@@ -2,6 +2,7 @@
 //! (CC-NIC section 5.1). Every packet carries a time and a sequence number; its whole payload is written, copied by the
 //! NIC, read and checked.
 
+mod book;
 pub mod payload;
 
 use anyhow::ensure;
@@ -10,6 +11,8 @@ use ccnic::{Burst, QueuePair};
 use ccnic_shm::NativePort;
 use hdrhistogram::Histogram;
 use quanta::Clock;
+
+use book::Book;
 
 /// Up to so many packets under way, the clock is read behind a fence.
 const PRECISE: usize = 16;
@@ -57,16 +60,9 @@ struct Generator<'a, R: Ring> {
     clock: Clock,
     tx: Burst,
     rx: Burst,
-    next_seq: u64,
     /// Buffers of one packet.
     segments: usize,
-    expected: u64,
-    lost: u64,
-    corrupt: u64,
-    received: u64,
-    /// Round trips in clock ticks, with runs of equal ones counted together.
-    rtt: Histogram<u64>,
-    run: (u64, u64),
+    book: Book,
 }
 
 /// Runs a load on a queue pair.
@@ -80,28 +76,21 @@ pub fn run<R: Ring>(pair: &mut QueuePair<NativePort, R>, load: Load) -> anyhow::
         load,
         tx: Burst::new(),
         rx: Burst::new(),
-        next_seq: 0,
         segments: usize::from(load.size).div_ceil(4096),
-        expected: 0,
-        lost: 0,
-        corrupt: 0,
-        received: 0,
-        rtt: Histogram::new_with_bounds(1, 1 << 44, 3)?,
-        run: (0, 0),
+        book: Book::new()?,
         clock,
     };
     generator.phase(load.warmup);
-    generator.flush_run();
-    generator.rtt.reset();
-    let (before, start) = (generator.received, generator.clock.raw());
+    generator.book.forget();
+    let (before, start) = (generator.book.received, generator.clock.raw());
     generator.phase(load.seconds);
-    let (after, end) = (generator.received, generator.clock.raw());
-    generator.flush_run();
-    let rtt = generator.rtt_in_ns()?;
+    let (after, end) = (generator.book.received, generator.clock.raw());
+    let rtt = generator.book.rtt(|ticks| generator.clock.delta_as_nanos(0, ticks))?;
     let seconds = generator.clock.delta(start, end).as_secs_f64();
     generator.drain();
-    ensure!(generator.received > 0, "the NIC returned no packet; is ccnicd still running?");
-    Ok(Outcome { packets: after - before, seconds, lost: generator.lost, corrupt: generator.corrupt, rtt })
+    let Book { received, lost, corrupt, .. } = generator.book;
+    ensure!(received > 0, "the NIC returned no packet; is ccnicd still running?");
+    Ok(Outcome { packets: after - before, seconds, lost, corrupt, rtt })
 }
 
 /// Clock ticks in a number of seconds.
@@ -112,17 +101,13 @@ fn ticks(clock: &Clock, seconds: f64) -> u64 {
 }
 
 impl<R: Ring> Generator<'_, R> {
-    fn outstanding(&self) -> usize {
-        (self.next_seq - self.expected) as usize
-    }
-
     /// Sends and receives for some seconds.
     #[inline(never)]
     fn phase(&mut self, seconds: f64) {
         let start = self.clock.raw();
         let end = start + ticks(&self.clock, seconds);
         let gap = self.load.rate.map(|rate| ticks(&self.clock, 1.0) as f64 / rate);
-        let first = self.next_seq;
+        let first = self.book.next;
         loop {
             let now = self.clock.raw();
             if now >= end {
@@ -132,7 +117,7 @@ impl<R: Ring> Generator<'_, R> {
             let received = self.pair.rx_burst(&mut self.rx, self.load.rx_burst);
             // Open loop: as many packets are due as the rate says, whatever has come back.
             let due = gap.map_or(usize::MAX, |gap| {
-                (((now - start) as f64 / gap) as u64 + 1).saturating_sub(self.next_seq - first) as usize
+                (((now - start) as f64 / gap) as u64 + 1).saturating_sub(self.book.next - first) as usize
             });
             let sent = self.send(now, due);
             self.examine();
@@ -155,7 +140,7 @@ impl<R: Ring> Generator<'_, R> {
     #[inline(always)]
     fn send(&mut self, now: u64, due: usize) -> usize {
         if self.tx.is_empty() {
-            let window = self.load.inflight.saturating_sub(self.outstanding());
+            let window = self.load.inflight.saturating_sub(self.book.outstanding());
             let room = Burst::CAPACITY / self.segments;
             let burst = self.load.burst.min(self.load.inflight).min(room);
             // As many packets as go through go in whole bursts; at a given rate each goes when it is due.
@@ -164,13 +149,13 @@ impl<R: Ring> Generator<'_, R> {
                 return 0;
             }
             self.pair.alloc(self.load.size, want, &mut self.tx);
-            let (mut seq, mut at) = (self.next_seq, 0);
+            let (mut seq, mut at) = (self.book.next, 0);
             for buf in self.tx.iter_mut() {
                 let more = buf.more();
                 self.pair.with_mut(buf, |bytes| payload::fill(bytes, at, seq, now));
                 (seq, at) = if more { (seq, at + 4096) } else { (seq + 1, 0) };
             }
-            self.next_seq = seq;
+            self.book.next = seq;
         }
         self.pair.tx_burst(&mut self.tx)
     }
@@ -184,13 +169,12 @@ impl<R: Ring> Generator<'_, R> {
         // A plain read of the clock may run ahead of the loads that found the packets, by one line transfer. With few
         // packets under way that would make the round trip look shorter than it was; with many it is lost among the
         // microseconds that they wait for each other, and the fence would cost more than it tells.
-        if self.outstanding() <= PRECISE {
+        if self.book.outstanding() <= PRECISE {
             ccnic_shm::wait_for_loads();
         }
         let now = self.clock.raw();
-        let rx = std::mem::take(&mut self.rx);
         let (mut seq, mut at) = (0, 0);
-        for buf in rx.as_slice() {
+        for buf in self.rx.as_slice() {
             let (time, intact) = self.pair.with(buf, |bytes| {
                 let mut time = None;
                 if at == 0 {
@@ -200,48 +184,12 @@ impl<R: Ring> Generator<'_, R> {
                 (time, payload::check(bytes, at, seq))
             });
             if let Some(time) = time {
-                self.arrived(seq, now.saturating_sub(time));
+                self.book.arrived(seq, now.saturating_sub(time));
             }
-            self.corrupt += u64::from(!intact);
+            self.book.corrupt += u64::from(!intact);
             at = if buf.more() { at + usize::from(buf.len()) } else { 0 };
         }
-        self.rx = rx;
         self.pair.free(&mut self.rx);
-    }
-
-    /// Books a packet: the loopback keeps order, so a number too high means packets lost, too low a repetition.
-    #[inline(always)]
-    fn arrived(&mut self, seq: u64, rtt: u64) {
-        if seq != self.expected {
-            self.out_of_order(seq);
-        } else {
-            self.expected += 1;
-        }
-        self.received += 1;
-        if rtt == self.run.0 {
-            self.run.1 += 1;
-        } else {
-            self.flush_run();
-            self.run = (rtt, 1);
-        }
-    }
-
-    #[cold]
-    fn out_of_order(&mut self, seq: u64) {
-        if seq > self.expected && seq < self.next_seq {
-            self.lost += seq - self.expected;
-            self.expected = seq + 1;
-        } else {
-            self.corrupt += 1;
-        }
-    }
-
-    #[inline(always)]
-    fn flush_run(&mut self) {
-        if self.run.1 > 0 {
-            self.rtt.saturating_record_n(self.run.0.max(1), self.run.1);
-            self.run.1 = 0;
-        }
     }
 
     /// Waits for what is still under way. What has not come after a second without progress is lost.
@@ -249,9 +197,9 @@ impl<R: Ring> Generator<'_, R> {
         let patience = ticks(&self.clock, 1.0);
         let mut last = self.clock.raw();
         let unsent = self.tx.as_slice().iter().filter(|buf| !buf.more()).count();
-        self.next_seq -= unsent as u64; // the ring was full: never sent, so not lost
+        self.book.next -= unsent as u64; // the ring was full: never sent, so not lost
         self.pair.free(&mut self.tx);
-        while self.outstanding() > 0 && self.clock.raw() - last < patience {
+        while self.book.outstanding() > 0 && self.clock.raw() - last < patience {
             if self.pair.rx_burst(&mut self.rx, self.load.rx_burst) > 0 {
                 self.examine();
                 last = self.clock.raw();
@@ -259,15 +207,6 @@ impl<R: Ring> Generator<'_, R> {
                 self.wait();
             }
         }
-        self.lost += self.outstanding() as u64;
-    }
-
-    /// The histogram in nanoseconds.
-    fn rtt_in_ns(&self) -> anyhow::Result<Histogram<u64>> {
-        let mut ns = Histogram::new(3)?;
-        for v in self.rtt.iter_recorded() {
-            ns.record_n(self.clock.delta_as_nanos(0, v.value_iterated_to()), v.count_since_last_iteration())?;
-        }
-        Ok(ns)
+        self.book.lost += self.book.outstanding() as u64;
     }
 }

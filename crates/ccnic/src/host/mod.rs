@@ -1,11 +1,9 @@
 //! The host side of a queue pair: what a program calls (CC-NIC figure 5, the semantics of DPDK's mempool and ethdev).
 
-extern crate alloc;
+mod managed;
+mod receive;
 
-use alloc::boxed::Box;
-use alloc::vec;
-
-use crate::buf::{Buf, Burst, Stage};
+use crate::buf::{Buf, Burst};
 use crate::config::{Config, Demote, Design};
 use crate::desc::{Desc, MORE, SMALL};
 use crate::layout::{LARGE, Layout, QueuePlace};
@@ -13,14 +11,11 @@ use crate::pool::{Class, Pool};
 use crate::port::{Port, lines, prefetch_payload};
 use crate::ring::{Consumer, IN_VAIN, Producer, Ring};
 
+use managed::Managed;
+use receive::Receiver;
+
 /// Fewer descriptors than this in a burst, and the ring counts as nearly empty: less than one full line.
 pub(crate) const NEARLY_EMPTY: usize = 4;
-
-/// Packets that are taken from the receive ring at once, whatever the program asks for.
-const STAGE: usize = 32;
-
-/// The most blank buffers that the host posts at once.
-const BLANKS: usize = Burst::CAPACITY / 2;
 
 /// Packets not delivered to the program, by reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -36,30 +31,11 @@ pub struct HostDrops {
 pub struct QueuePair<P: Port, R: Ring> {
     port: P,
     tx: R::Producer,
-    rx: R::Consumer,
+    rx: Receiver<R::Consumer>,
     pool: Pool,
     managed: Option<Managed<R>>,
     place: QueuePlace,
     config: Config,
-    /// Received, checked, and not yet asked for.
-    stage: Stage,
-    /// Receive polls in vain since the last transmission.
-    vain: u32,
-    bad_descriptor: u64,
-}
-
-/// The host's extra work with the host-managed pool: it posts every blank buffer and frees every sent one, as PCIe NICs
-/// make it do (CC-NIC section 2.1 and figure 10).
-#[derive(Debug)]
-struct Managed<R: Ring> {
-    fill: R::Producer,
-    /// What was transmitted, by ring position, until the NIC has completed it.
-    sent: Box<[Desc]>,
-    freed: u64,
-    /// Blank buffers posted and not received back.
-    posted: usize,
-    limit: usize,
-    batch: usize,
 }
 
 impl<P: Port, R: Ring> QueuePair<P, R> {
@@ -73,33 +49,19 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         if config.design != R::DESIGN {
             return None;
         }
-        let managed = (!config.shared_pool).then(|| {
-            // Never all of the pool, or there would be nothing to send; in batches small enough that blanks for a
-            // packet of several buffers are always posted.
-            let most = config.buffers / (2 * u32::from(config.queues));
-            let limit = (config.ring - (config.ring / 4).min(BLANKS as u32)).min(most) as usize;
-            Managed {
-                fill: R::Producer::resume(&port, &place.fill),
-                sent: vec![Desc::default(); config.ring as usize].into_boxed_slice(),
-                freed: 0,
-                posted: 0,
-                limit,
-                batch: (limit / 2).clamp(1, BLANKS),
-            }
-        });
+        let managed = (!config.shared_pool).then(|| Managed::new(&port, &config, &place.fill));
         let mut this = QueuePair {
             tx: R::Producer::resume(&port, &place.tx),
-            rx: R::Consumer::resume(&port, &place.rx),
+            rx: Receiver::new(R::Consumer::resume(&port, &place.rx), config.recycles()),
             pool: Pool::host(layout),
             managed,
             place,
             config,
-            stage: Stage::default(),
-            vain: 0,
-            bad_descriptor: 0,
             port,
         };
-        this.post_blanks();
+        if let Some(managed) = &mut this.managed {
+            managed.post(&this.port, &mut this.pool);
+        }
         Some(this)
     }
 
@@ -175,15 +137,17 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     /// A packet whose last segment is missing, or that has more than [`CHAIN_MAX`](crate::desc::CHAIN_MAX), is not taken.
     #[inline(always)]
     pub fn tx_burst(&mut self, burst: &mut Burst) -> usize {
+        let vain = self.rx.vain();
         let demote = match self.config.demote {
-            Demote::Auto => self.vain >= IN_VAIN && burst.len() < NEARLY_EMPTY,
+            Demote::Auto => vain >= IN_VAIN && burst.len() < NEARLY_EMPTY,
             Demote::On => true,
             Demote::Off => false,
         };
-        self.vain = 0;
         let first = self.tx.position();
-        if self.managed.as_ref().is_some_and(|m| m.crowded(first)) {
-            self.reap(); // before the push reuses their places in `sent`
+        if let Some(managed) = &mut self.managed
+            && managed.crowded(first)
+        {
+            managed.reap(&self.port, &mut self.tx, &mut self.pool); // before the push reuses their places
         }
         if demote {
             self.demote_payload(burst);
@@ -198,7 +162,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
                     self.pool.sent(buf.desc().offset(), buf.class());
                 }
             }
-            Some(managed) => managed.note_sent(first, burst.as_slice(), n),
+            Some(managed) => managed.note_sent(first, burst.as_slice().get(..n).unwrap_or_default()),
         }
         burst.remove_front(n);
         n
@@ -221,72 +185,21 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     /// the ring and waits in private memory, its lines under way.
     #[inline(always)]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
-        if self.stage.is_empty() && max.min(burst.space()) >= STAGE {
-            return self.take_ready(burst, max);
-        }
-        self.rx_staged(burst, max)
-    }
-
-    /// Small bursts, by way of the stage.
-    #[inline(always)]
-    fn rx_staged(&mut self, burst: &mut Burst, max: usize) -> usize {
-        if self.stage.is_empty() {
-            let mut stage = core::mem::take(&mut self.stage);
-            self.take_ready(stage.clear(), STAGE);
-            self.stage = stage;
-        }
-        self.stage.hand_out(burst, max)
-    }
-
-    /// Takes what is ready from the ring, requests its lines, checks it.
-    #[inline(always)]
-    fn take_ready(&mut self, burst: &mut Burst, max: usize) -> usize {
-        let n = self.rx.pop(&self.port, burst.places(max));
-        if n == 0 {
-            self.vain = self.vain.saturating_add(1);
-            return 0;
-        }
-        self.rx.release(&self.port);
-        if n == max {
-            self.rx.prefetch(&self.port, n); // a full burst: the next one is probably there already
-        }
-        let places = burst.places(n);
-        let (mut ok, own) = (true, self.config.recycles());
-        for buf in places.iter() {
-            let (desc, class) = (buf.desc(), buf.class());
-            ok &= self.pool.holds(desc.offset(), u32::from(desc.len()), class);
-            self.pool.received(desc.offset(), class);
-            prefetch_payload(&self.port, desc.offset(), u32::from(desc.len()), own);
-        }
-        let before = burst.len();
-        burst.added(n);
-        if !ok {
-            self.drop_bad(burst);
-        }
+        let n = self.rx.burst(&self.port, &mut self.pool, burst, max);
         if self.managed.is_some() {
-            self.manage(n);
+            self.manage();
         }
-        burst.len() - before
-    }
-
-    /// Drops received buffers that lie outside the pool: reading them would read something else.
-    #[cold]
-    #[inline(never)]
-    fn drop_bad(&mut self, burst: &mut Burst) {
-        let before = burst.len();
-        burst.retain(|b| self.pool.holds(b.desc().offset(), u32::from(b.len()), b.class()));
-        self.bad_descriptor += (before - burst.len()) as u64;
+        n
     }
 
     /// Frees what the NIC has completed and posts blank buffers in place of those received.
     #[inline(never)]
-    fn manage(&mut self, received: usize) {
-        self.reap();
-        if let Some(m) = &mut self.managed {
-            m.posted = m.posted.saturating_sub(received);
-            if m.posted + m.batch <= m.limit {
-                self.post_blanks();
-            }
+    fn manage(&mut self) {
+        let taken = self.rx.taken();
+        let Some(m) = &mut self.managed else { return };
+        if taken > 0 {
+            m.reap(&self.port, &mut self.tx, &mut self.pool);
+            m.replace(&self.port, &mut self.pool, taken);
         }
     }
 
@@ -294,56 +207,8 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     #[cold]
     #[inline(never)]
     fn reap_and_alloc(&mut self, class: Class) -> Option<(u32, Class)> {
-        self.managed.is_some().then(|| self.reap())?;
+        self.managed.as_mut()?.reap(&self.port, &mut self.tx, &mut self.pool);
         self.pool.alloc(&self.port, class)
-    }
-
-    #[inline(never)]
-    fn reap(&mut self) {
-        let Some(m) = &mut self.managed else { return };
-        let done = self.tx.completed(&self.port);
-        let per = R::Producer::PER_UNIT;
-        let units = m.sent.len() / per;
-        while m.freed < done {
-            let at = (m.freed as usize & (units - 1)) * per;
-            for desc in m.sent.iter_mut().skip(at).take(per).filter(|d| !d.is_empty()) {
-                let class = if desc.small() { Class::Small } else { Class::Large };
-                self.pool.free(&self.port, desc.offset(), class);
-                *desc = Desc::default();
-            }
-            m.freed += 1;
-        }
-    }
-
-    fn post_blanks(&mut self) {
-        let Some(m) = &mut self.managed else { return };
-        let class =
-            if u32::from(self.config.mtu) <= self.config.small_limit() { Class::Small } else { Class::Large };
-        let mut blanks = [Desc::default(); BLANKS];
-        let Some(blanks) = blanks.get_mut(..m.batch) else { return };
-        while m.posted + blanks.len() <= m.limit {
-            let mut n = 0;
-            for slot in blanks.iter_mut() {
-                let Some((at, class)) = self.pool.alloc(&self.port, class) else { break };
-                *slot = Desc::new(at, class.size() as u16, if class == Class::Small { SMALL } else { 0 });
-                n += 1;
-            }
-            let Some(blanks) = blanks.get(..n) else { return };
-            m.fill.prefetch(&self.port, n);
-            let pushed = m.fill.push(&self.port, blanks);
-            for (i, desc) in blanks.iter().enumerate() {
-                let class = if desc.small() { Class::Small } else { Class::Large };
-                if i < pushed {
-                    self.pool.sent(desc.offset(), class);
-                } else {
-                    self.pool.free(&self.port, desc.offset(), class);
-                }
-            }
-            m.posted += pushed;
-            if pushed < m.batch {
-                return;
-            }
-        }
     }
 
     /// Doorbell, after the NIC died: offers it again the blanks that it took and did not use. They still stand in the
@@ -359,8 +224,8 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         let Some(m) = &mut self.managed else { return };
         let mut posted = 0;
         R::Consumer::resume(&self.port, &self.place.fill).peek(&self.port, |_| posted += 1);
-        self.rx.peek(&self.port, |_| posted += 1);
-        m.posted = posted;
+        self.rx.ring().peek(&self.port, |_| posted += 1);
+        m.recount(posted);
     }
 
     /// Copies `from` into the buffer at `at`; returns the bytes that fitted.
@@ -400,7 +265,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
 
     /// Packets not delivered, by reason.
     pub fn drops(&self) -> HostDrops {
-        HostDrops { bad_descriptor: self.bad_descriptor, bad_chain: self.rx.discarded() }
+        HostDrops { bad_descriptor: self.rx.bad_descriptor(), bad_chain: self.rx.ring().discarded() }
     }
 
     /// The region's configuration.
@@ -417,26 +282,6 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     }
 
     pub(crate) fn rx(&self) -> &R::Consumer {
-        &self.rx
-    }
-}
-
-impl<R: Ring> Managed<R> {
-    /// True when a burst at `position` could reach places of `sent` that have not been freed.
-    #[inline(always)]
-    fn crowded(&self, position: u64) -> bool {
-        let units = (self.sent.len() / R::Producer::PER_UNIT) as u64;
-        position - self.freed + Burst::CAPACITY as u64 > units
-    }
-
-    fn note_sent(&mut self, first: u64, bufs: &[Buf], n: usize) {
-        let per = R::Producer::PER_UNIT;
-        let units = self.sent.len() / per;
-        for (i, group) in bufs.get(..n).unwrap_or_default().chunks(per).enumerate() {
-            let at = ((first + i as u64) as usize & (units - 1)) * per;
-            for (slot, buf) in self.sent.iter_mut().skip(at).take(per).zip(group) {
-                *slot = buf.desc();
-            }
-        }
+        self.rx.ring()
     }
 }

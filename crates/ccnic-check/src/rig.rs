@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use ccnic::layout::LARGE;
 use ccnic::pool::Pool;
 use ccnic::ring::{Consumer, Ring};
-use ccnic::{Buf, Burst, Config, Desc, FETCH, Fetched, Layout, NicQueue, QueuePair, recovery};
+use ccnic::{Buf, Burst, Config, Desc, Fetched, Layout, NicQueue, QueuePair, recovery};
 
 use crate::memory::Memory;
 use crate::oracle::{Cut, Held, Oracle, Packet, fill};
@@ -314,6 +314,19 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         self.fetched = Fetched::default();
     }
 
+    /// The program drops its queue pair and makes another. What it had not asked for is gone.
+    pub fn renew_host(&mut self) {
+        assert_eq!(
+            (self.outbox.len(), self.held.count),
+            (0, 0),
+            "buffers of the old queue pair are freed first"
+        );
+        self.oracle.may_lose(self.oracle.outstanding() as u64);
+        self.host.retire();
+        let Some(host) = QueuePair::new(self.memory.host(), &self.layout, 0) else { panic!("no queue 0") };
+        self.host = host;
+    }
+
     /// The NIC is dead, wherever it was: the host recovers, a successor takes over. Returns the buffers recovered.
     pub fn crash(&mut self) -> usize {
         // What the NIC had fetched and not dealt with is lost; `poll` has flushed the rest.
@@ -364,7 +377,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
 
     /// Packets that the NIC found illegal: none, from an honest host.
     pub fn bad(&self) -> u64 {
-        self.nic.counters.bad_descriptor + self.nic.bad_chains() + self.nic.counters.too_long
+        self.nic.bad_descriptors() + self.nic.bad_chains() + self.nic.counters.too_long
     }
 
     /// Settles, ends the NIC, and counts: every buffer is in exactly one place.
@@ -372,13 +385,8 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         self.settle(may_starve);
         let config = *self.layout.config();
         let buffers = config.buffers as usize;
-        if config.shared_pool {
-            self.nic.retire();
-        }
-        let lost = self.reclaim();
-        // With the host-managed pool a NIC may hold one burst of blanks.
-        let blanks = if config.shared_pool { 0 } else { FETCH };
-        assert!(lost <= blanks, "a NIC that retired left {lost} buffers to nobody");
+        self.nic.retire();
+        assert_eq!(self.reclaim(), 0, "a NIC that retired left buffers to nobody");
         let mut all = Held::new(&self.layout);
         for len in [LARGE as u16, 1] {
             while self.host.alloc(len, 1, &mut self.outbox) == 1 {
@@ -393,7 +401,11 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         // Freed and on the way to the shared list (one bundle per class), or sent and the host has not heard so yet.
         let small = if config.recycle { 0 } else { 31 * 32 + 31 };
         let unheard = if config.shared_pool { 0 } else { config.ring as usize * 32 };
-        assert!(all.missing() <= small + unheard, "{} slots of {buffers} buffers are gone", all.missing());
+        assert!(
+            all.missing() <= small + unheard,
+            "{config:?} {} slots of {buffers} buffers are gone",
+            all.missing()
+        );
     }
 }
 

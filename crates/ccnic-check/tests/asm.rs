@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Parts of bursts that are out of line on purpose.
-const OUT_OF_LINE: [&str; 12] = [
+const OUT_OF_LINE: [&str; 13] = [
     "refill",
     "spill",
     "sift",
@@ -19,7 +19,8 @@ const OUT_OF_LINE: [&str; 12] = [
     "push_chains",
     "demote_payload",
     "deliver_slowly",
-    "take_blank",
+    "managed_room",
+    "restock",
     "advance",
 ];
 /// Helpers on bursts that are not plain packets (`ring/mod.rs`), and the managed pool's books.

@@ -140,6 +140,12 @@ impl Burst {
         self.bufs.get(..self.len).unwrap_or_default()
     }
 
+    /// The first `n` buffers, or all.
+    #[inline(always)]
+    pub(crate) fn first(&self, n: usize) -> &[Buf] {
+        self.bufs.get(..n.min(self.len)).unwrap_or_default()
+    }
+
     /// The buffers, in order, to set lengths and metadata.
     #[inline(always)]
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Buf> {

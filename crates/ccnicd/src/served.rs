@@ -50,7 +50,7 @@ impl<R: Ring> Serve for Served<R> {
             tx_bytes: c.tx_bytes,
             rx_packets: c.rx_packets,
             rx_bytes: c.rx_bytes,
-            drop_bad_descriptor: c.bad_descriptor,
+            drop_bad_descriptor: self.queue.bad_descriptors(),
             drop_bad_chain: self.queue.bad_chains(),
             drop_too_long: c.too_long,
             wait_ring_full: c.ring_full,

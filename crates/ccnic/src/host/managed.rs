@@ -32,7 +32,8 @@ pub(super) struct Managed<R: Ring> {
 }
 
 impl<R: Ring> Managed<R> {
-    pub(super) fn new<P: Port>(port: &P, config: &Config, fill: &RingPlace) -> Managed<R> {
+    /// `position` is where the transmit ring goes on.
+    pub(super) fn new<P: Port>(port: &P, config: &Config, fill: &RingPlace, position: u64) -> Managed<R> {
         // Never all of the pool, or there would be nothing to send; in batches small enough that blanks for a
         // packet of several buffers are always posted.
         let most = config.buffers / (2 * u32::from(config.queues));
@@ -41,7 +42,7 @@ impl<R: Ring> Managed<R> {
         Managed {
             fill: R::Producer::resume(port, fill),
             sent: vec![None; config.ring as usize].into_boxed_slice(),
-            freed: 0,
+            freed: position,
             posted: 0,
             limit,
             batch: (limit / 2).clamp(1, BLANKS),
@@ -59,10 +60,11 @@ impl<R: Ring> Managed<R> {
         (position as usize & (self.units() - 1)) * R::Producer::PER_UNIT
     }
 
-    /// True when a burst at `position` could reach places of `sent` that have not been freed.
+    /// The descriptors that can be sent from `position` on and noted in places of `sent` that have been freed. The ring may
+    /// have room for more: what the NIC has completed since the last `reap`.
     #[inline(always)]
-    pub(super) fn crowded(&self, position: u64) -> bool {
-        position - self.freed + Burst::CAPACITY as u64 > self.units() as u64
+    pub(super) fn places(&self, position: u64) -> usize {
+        (self.units() - (position - self.freed) as usize) * R::Producer::PER_UNIT
     }
 
     /// Notes the buffers transmitted from the unit at `first` on.

@@ -49,9 +49,10 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         if config.design != R::DESIGN {
             return None;
         }
-        let managed = (!config.shared_pool).then(|| Managed::new(&port, &config, &place.fill));
+        let tx = R::Producer::resume(&port, &place.tx);
+        let managed = (!config.shared_pool).then(|| Managed::new(&port, &config, &place.fill, tx.position()));
         let mut this = QueuePair {
-            tx: R::Producer::resume(&port, &place.tx),
+            tx,
             rx: Receiver::new(R::Consumer::resume(&port, &place.rx), config.recycles()),
             pool: Pool::host(layout),
             managed,
@@ -144,28 +145,35 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             Demote::Off => false,
         };
         let first = self.tx.position();
-        if let Some(managed) = &mut self.managed
-            && managed.crowded(first)
-        {
-            managed.reap(&self.port, &mut self.tx, &mut self.pool); // before the push reuses their places
-        }
         if demote {
             self.demote_payload(burst);
         }
-        let n = self.tx.push(&self.port, burst.as_slice());
+        let most = if self.managed.is_some() { self.managed_room(burst.len()) } else { Burst::CAPACITY };
+        let n = self.tx.push(&self.port, burst.first(most));
         if demote {
             self.tx.demote(&self.port);
         }
         match &mut self.managed {
             None => {
-                for buf in burst.as_slice().iter().take(n) {
+                for buf in burst.first(n) {
                     self.pool.sent(buf.desc().offset(), buf.class());
                 }
             }
-            Some(managed) => managed.note_sent(first, burst.as_slice().get(..n).unwrap_or_default()),
+            Some(managed) => managed.note_sent(first, burst.first(n)),
         }
         burst.remove_front(n);
         n
+    }
+
+    /// How many of `n` buffers can be sent: as many as can be remembered until the NIC has completed them.
+    #[inline(never)]
+    fn managed_room(&mut self, n: usize) -> usize {
+        let first = self.tx.position();
+        let Some(managed) = &mut self.managed else { return n };
+        if managed.places(first) < n {
+            managed.reap(&self.port, &mut self.tx, &mut self.pool);
+        }
+        managed.places(first)
     }
 
     #[inline(never)]
@@ -209,6 +217,18 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     fn reap_and_alloc(&mut self, class: Class) -> Option<(u32, Class)> {
         self.managed.as_mut()?.reap(&self.port, &mut self.tx, &mut self.pool);
         self.pool.alloc(&self.port, class)
+    }
+
+    /// Before its end: returns the buffers that this queue pair keeps to the region's pool, those of packets received and
+    /// not asked for among them. Dropping it does the same.
+    ///
+    /// With the host-managed pool, what the NIC has not completed yet stays with this queue pair: let it finish first.
+    pub fn retire(&mut self) {
+        self.rx.abandon(&self.port, &mut self.pool);
+        if let Some(managed) = &mut self.managed {
+            managed.reap(&self.port, &mut self.tx, &mut self.pool);
+        }
+        self.pool.drain(&self.port);
     }
 
     /// Doorbell, after the NIC died: offers it again the blanks that it took and did not use. They still stand in the
@@ -283,5 +303,11 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
 
     pub(crate) fn rx(&self) -> &R::Consumer {
         self.rx.ring()
+    }
+}
+
+impl<P: Port, R: Ring> Drop for QueuePair<P, R> {
+    fn drop(&mut self) {
+        self.retire();
     }
 }

@@ -1,6 +1,6 @@
 //! Receiving: from the ring to the program, by way of a private stage when it asks for little at a time.
 
-use crate::buf::Burst;
+use crate::buf::{Buf, Burst};
 use crate::pool::Pool;
 use crate::port::{Port, prefetch_payload};
 use crate::ring::Consumer;
@@ -33,6 +33,14 @@ impl<C: Consumer> Receiver<C> {
             self.intake.take(port, pool, self.stage.clear(), STAGE);
         }
         self.stage.hand_out(to, max)
+    }
+
+    /// Frees the packets that nobody has asked for.
+    pub(super) fn abandon<P: Port>(&mut self, port: &P, pool: &mut Pool) {
+        for buf in self.stage.rest() {
+            pool.free(port, buf.desc().offset(), buf.class());
+        }
+        self.stage.clear();
     }
 
     /// Polls in vain since this was last asked.
@@ -123,6 +131,10 @@ impl Stage {
     fn clear(&mut self) -> &mut Burst {
         (self.next, self.burst.len) = (0, 0);
         &mut self.burst
+    }
+
+    fn rest(&self) -> &[Buf] {
+        self.burst.bufs.get(self.next..self.burst.len).unwrap_or_default()
     }
 
     /// Moves whole packets, at most `max` buffers, to the end of `to`; returns their number.

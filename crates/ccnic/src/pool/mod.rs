@@ -55,6 +55,16 @@ struct Shelf {
     full: usize,
 }
 
+impl Shelf {
+    /// Without recycling, when the shared list is empty: takes the freed buffers that have not gone there yet. False when
+    /// there are none.
+    fn take_back(&mut self) -> bool {
+        let outgoing = core::mem::replace(&mut self.outgoing, Bundle::new());
+        outgoing.as_slice().iter().for_each(|&buffer| _ = self.stack.push(buffer));
+        !outgoing.as_slice().is_empty()
+    }
+}
+
 /// One agent's handle on the region's pool. Belongs to one thread.
 #[derive(Debug)]
 pub struct Pool {
@@ -105,13 +115,11 @@ impl Pool {
 
     fn new(layout: &Layout, ledger: Ledger) -> Pool {
         let (place, config) = (*layout.pool(), layout.config());
-        // Each queue has two agents; all of them together keep at most half of the pool.
-        let agents = 4 * u32::from(config.queues);
         let shelf = |head, size, buffers: u32| Shelf {
             shared: FreeList::new(&place, head, size),
             stack: Stack::new(),
             outgoing: Bundle::new(),
-            full: (buffers / agents).clamp(1, Stack::FULL as u32) as usize,
+            full: share(layout, buffers).min(Stack::FULL),
         };
         let split_limit = config.buffers / 2;
         Pool {
@@ -132,12 +140,13 @@ impl Pool {
         let list = FreeList::new(place, place.large, LARGE);
         let chunks = layout.config().buffers;
         let step = if layout.config().sequential { 1 } else { stride(chunks) };
+        let share = share(layout, chunks).min(BUNDLE); // in a small pool no bundle may hold most of it
         // The list is a stack: what is pushed last is allocated first.
         let mut bundle = Bundle::new();
         for i in (0..chunks).rev() {
             let chunk = (u64::from(i) * u64::from(step) % u64::from(chunks)) as u32;
             bundle.push(place.buffers + chunk * LARGE);
-            if bundle.is_full() || i == 0 {
+            if bundle.as_slice().len() >= share || i == 0 {
                 list.push(port, &bundle);
                 bundle = Bundle::new();
             }
@@ -211,7 +220,7 @@ impl Pool {
         }
     }
 
-    /// A stack is empty: takes a bundle from the shared list, or subdivides a large buffer.
+    /// A stack is empty: takes a bundle from the shared list, or what is on its way there, or subdivides a large buffer.
     #[cold]
     #[inline(never)]
     fn refill<P: Port>(&mut self, port: &P, class: Class) -> Option<(u32, Class)> {
@@ -220,7 +229,7 @@ impl Pool {
                 self.book(buffer, 1);
                 self.shelf(class).stack.push(buffer);
             }
-        } else if class == Class::Small {
+        } else if !self.shelf(class).take_back() && class == Class::Small {
             self.split(port);
         }
         match self.shelf(class).stack.pop() {
@@ -331,6 +340,11 @@ impl Pool {
     pub fn kept(&self) -> usize {
         [&self.small, &self.large].iter().map(|s| s.stack.len() + s.outgoing.as_slice().len()).sum()
     }
+}
+
+/// The most of `buffers` that one agent may keep: each queue has two agents, and all of them together keep half at most.
+fn share(layout: &Layout, buffers: u32) -> usize {
+    (buffers / (4 * u32::from(layout.config().queues))).max(1) as usize
 }
 
 /// A step around `n` chunks that visits each once and never goes to a neighbour: near the golden section, coprime to n.

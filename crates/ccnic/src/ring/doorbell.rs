@@ -121,6 +121,8 @@ pub struct DoorbellConsumer {
     head: u32,
     taken: u32,
     position: u64,
+    /// Where the last pop began.
+    before: u64,
     /// The tail register as last read. May be stale: the producer is there at least.
     seen: u64,
     handed: u64,
@@ -162,6 +164,7 @@ impl Consumer for DoorbellConsumer {
             head: place.head,
             taken: place.taken,
             position,
+            before: position,
             seen: position,
             handed: position,
             vain: 0,
@@ -186,9 +189,16 @@ impl Consumer for DoorbellConsumer {
         if self.guard.discarding || out.get(n - 1).is_some_and(|d| d.desc().more()) {
             (n, consumed) = self.guard.cut(out.get_mut(..n).unwrap_or_default());
         }
+        self.before = self.position;
         self.position += consumed as u64;
         port.store(self.taken, self.position);
         n
+    }
+
+    fn keep<P: Port>(&mut self, port: &P, n: usize) {
+        self.position = self.before + n as u64;
+        self.seen = self.position; // the next pop looks for more
+        port.store(self.taken, self.position);
     }
 
     #[inline(always)]

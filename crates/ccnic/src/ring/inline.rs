@@ -220,6 +220,8 @@ pub struct InlineConsumer<const UNIT: u32, const PER: usize, S> {
     /// The unit to read next, and the first descriptor of it that has not been taken.
     position: u64,
     within: u32,
+    /// Where the last pop began.
+    before: (u64, u32),
     /// Units before this have been handed back.
     handed: u64,
     /// Pops in vain since the last that found something.
@@ -301,6 +303,12 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> 
         (n, (position, within))
     }
 
+    #[inline(always)]
+    fn move_to<P: Port>(&mut self, port: &P, to: (u64, u32)) {
+        (self.position, self.within) = to;
+        port.store(self.taken, encode(to.0, to.1));
+    }
+
     /// The position `descs` descriptors after `from`: walks the counts again.
     #[cold]
     #[inline(never)]
@@ -324,6 +332,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
             taken: place.taken,
             position,
             within,
+            before: (position, within),
             handed: position,
             vain: 0,
             waited: false,
@@ -350,9 +359,14 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
             }
             n = kept;
         }
-        (self.position, self.within) = to;
-        port.store(self.taken, encode(to.0, to.1));
+        self.before = from;
+        self.move_to(port, to);
         n
+    }
+
+    fn keep<P: Port>(&mut self, port: &P, n: usize) {
+        let to = self.advance(port, self.before, n);
+        self.move_to(port, to);
     }
 
     #[inline(always)]

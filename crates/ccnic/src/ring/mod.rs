@@ -102,6 +102,10 @@ pub trait Consumer: Sized + Send {
     /// whatever contents the producer chose.
     fn pop<P: Port, D: Slot>(&mut self, port: &P, out: &mut [D]) -> usize;
 
+    /// Of what the last pop took, keeps the first `n` descriptors: the others stand in the ring again. Only before they
+    /// are released, and only where every packet has one segment (blank buffers).
+    fn keep<P: Port>(&mut self, port: &P, n: usize);
+
     /// Fetches the lines that hold the next `descs` descriptors, for when they are sure to be there.
     fn prefetch<P: Port>(&self, port: &P, descs: usize);
 

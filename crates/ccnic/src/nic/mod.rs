@@ -4,6 +4,9 @@
 //! any byte they name is touched; bytes are only ever copied, never borrowed; work per call is bounded by
 //! [`FETCH`]. A program can harm only its own packets.
 
+mod blanks;
+mod fetched;
+
 use crate::config::{Config, Demote};
 use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
 use crate::host::NEARLY_EMPTY;
@@ -11,6 +14,11 @@ use crate::layout::Layout;
 use crate::pool::{Class, Pool};
 use crate::port::{Port, copy, lines, prefetch_payload};
 use crate::ring::{Consumer, Producer, Ring};
+
+pub use fetched::Fetched;
+
+use blanks::Blanks;
+use fetched::{Segments, first};
 
 /// The most descriptors fetched at once.
 pub const FETCH: usize = 32;
@@ -38,46 +46,6 @@ pub struct NicCounters {
     pub no_buffer: u64,
 }
 
-/// Packets fetched from a program and not yet dealt with, in order, checked.
-#[derive(Debug)]
-pub struct Fetched {
-    descs: [Desc; FETCH],
-    next: usize,
-    len: usize,
-}
-
-impl Default for Fetched {
-    fn default() -> Fetched {
-        Fetched { descs: [Desc::default(); FETCH], next: 0, len: 0 }
-    }
-}
-
-impl Fetched {
-    /// The segments of all packets not yet dealt with.
-    #[inline(always)]
-    pub fn rest(&self) -> &[Desc] {
-        self.descs.get(self.next..self.len).unwrap_or_default()
-    }
-
-    /// Done with the first `n` segments.
-    #[inline(always)]
-    pub fn advance(&mut self, n: usize) {
-        self.next = (self.next + n).min(self.len);
-    }
-
-    /// True when the fetch found as much as it could take: there is probably more.
-    #[inline(always)]
-    pub fn is_full(&self) -> bool {
-        self.len == FETCH
-    }
-
-    /// True when every packet has been dealt with.
-    #[inline(always)]
-    pub fn is_empty(&self) -> bool {
-        self.next == self.len
-    }
-}
-
 /// Why a packet cannot be delivered now.
 enum Busy {
     RingFull,
@@ -90,7 +58,6 @@ pub struct NicQueue<P: Port, R: Ring> {
     port: P,
     tx: R::Consumer,
     rx: R::Producer,
-    fill: Option<R::Consumer>,
     pool: Pool,
     /// Receive descriptors not yet published.
     staged: [Desc; FETCH],
@@ -98,8 +65,7 @@ pub struct NicQueue<P: Port, R: Ring> {
     /// Descriptors fetched and not yet completed: with the host-managed pool they must not be handed back.
     open: usize,
     /// Blank buffers from the host, with the host-managed pool.
-    blanks: [Desc; FETCH],
-    blanks_len: usize,
+    blanks: Option<Blanks<R::Consumer>>,
     config: Config,
     /// Little was fetched, after a wait: the program waits for what we deliver.
     idle: bool,
@@ -119,13 +85,11 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         Some(NicQueue {
             tx: R::Consumer::resume(&port, &place.tx),
             rx: R::Producer::resume(&port, &place.rx),
-            fill: (!config.shared_pool).then(|| R::Consumer::resume(&port, &place.fill)),
             pool: Pool::nic(layout),
             staged: [Desc::default(); FETCH],
             staged_len: 0,
             open: 0,
-            blanks: [Desc::default(); FETCH],
-            blanks_len: 0,
+            blanks: (!config.shared_pool).then(|| Blanks::new(R::Consumer::resume(&port, &place.fill))),
             config,
             idle: false,
             counters: NicCounters::default(),
@@ -183,8 +147,13 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     }
 
     #[inline(always)]
+    fn holds(&self, desc: Desc) -> bool {
+        self.pool.holds(desc.offset(), u32::from(desc.len()), class(desc))
+    }
+
+    #[inline(always)]
     fn legal(&self, desc: Desc) -> bool {
-        !desc.is_empty() && self.pool.holds(desc.offset(), u32::from(desc.len()), class(desc))
+        !desc.is_empty() && self.holds(desc)
     }
 
     /// A burst with chains, or with something illegal: keeps the packets that are legal.
@@ -202,6 +171,12 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
                 self.counters.bad_chain += 1;
             } else if !packet.iter().all(|d| self.legal(*d)) {
                 self.counters.bad_descriptor += 1;
+                // An honest program errs too, with a segment of no bytes, say: its buffers come back to it.
+                for desc in packet.iter().copied() {
+                    if self.holds(desc) {
+                        self.free(desc);
+                    }
+                }
             } else if len > u32::from(self.config.mtu) {
                 self.counters.too_long += 1;
                 packet.iter().for_each(|d| self.free(*d));
@@ -280,13 +255,16 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// Delivers one packet of any number of segments, or nothing.
     fn deliver_chain<Q: Port>(&mut self, from: &Q, packet: &[Desc]) -> Result<(), Busy> {
         let total: u32 = packet.iter().map(|d| u32::from(d.len())).sum();
+        if let Some(blanks) = &mut self.blanks {
+            blanks.ready(&self.port, CHAIN_MAX); // what may have to be put back below is of one pop
+        }
         let mut buffers = [(0, Class::Large); CHAIN_MAX];
         let (mut n, mut held) = (0, 0);
         for slot in &mut buffers {
             if held >= total {
                 break;
             }
-            let Some(buffer) = self.take_buffer(total - held) else { break };
+            let Some(buffer) = self.take_at_hand(total - held) else { break };
             *slot = buffer;
             held += buffer.1.size();
             n += 1;
@@ -365,8 +343,8 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         if self.config.shared_pool || self.open == 0 {
             self.tx.release(&self.port);
         }
-        if let Some(fill) = &mut self.fill {
-            fill.release(&self.port);
+        if let Some(blanks) = &mut self.blanks {
+            blanks.release(&self.port);
         }
     }
 
@@ -416,39 +394,26 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// the host posted, whatever its size.
     #[inline(always)]
     fn take_buffer(&mut self, len: u32) -> Option<(u32, Class)> {
-        if self.fill.is_some() {
-            return self.take_blank();
+        if let Some(blanks) = &mut self.blanks {
+            blanks.ready(&self.port, 1);
+        }
+        self.take_at_hand(len)
+    }
+
+    #[inline(always)]
+    fn take_at_hand(&mut self, len: u32) -> Option<(u32, Class)> {
+        if let Some(blanks) = &mut self.blanks {
+            return blanks.take(&self.pool);
         }
         let class = self.pool.class(len);
         self.pool.alloc(&self.port, class)
     }
 
-    #[inline(never)]
-    fn take_blank(&mut self) -> Option<(u32, Class)> {
-        if self.blanks_len == 0 {
-            let fill = self.fill.as_mut()?;
-            self.blanks_len = fill.pop(&self.port, &mut self.blanks);
-            let fresh = self.blanks.get_mut(..self.blanks_len).unwrap_or_default();
-            fresh.reverse(); // taken from the end, in ring order
-        }
-        while let Some(last) = self.blanks_len.checked_sub(1) {
-            self.blanks_len = last;
-            let blank = *self.blanks.get(last)?;
-            if self.pool.holds(blank.offset(), class(blank).size(), class(blank)) {
-                return Some((blank.offset(), class(blank)));
-            }
-            self.counters.bad_descriptor += 1;
-        }
-        None
-    }
-
     /// Puts back what `take_buffer` gave.
     fn untake(&mut self, at: u32, class: Class) {
-        if self.fill.is_none() {
-            self.pool.free(&self.port, at, class);
-        } else if let Some(slot) = self.blanks.get_mut(self.blanks_len) {
-            *slot = Desc::new(at, class.size() as u16, if class == Class::Small { SMALL } else { 0 });
-            self.blanks_len += 1;
+        match &mut self.blanks {
+            Some(blanks) => blanks.untake(at, class),
+            None => self.pool.free(&self.port, at, class),
         }
     }
 
@@ -457,9 +422,17 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         self.counters.bad_chain + self.tx.discarded()
     }
 
-    /// Before a planned end: returns the private stacks to the region's pool.
+    /// Descriptors that named bytes outside the pool's buffers, or none: of packets, or blank ones.
+    pub fn bad_descriptors(&self) -> u64 {
+        self.counters.bad_descriptor + self.blanks.as_ref().map_or(0, Blanks::bad)
+    }
+
+    /// Before a planned end: returns the private stacks to the region's pool, and blank buffers to their ring.
     pub fn retire(&mut self) {
         self.flush();
+        if let Some(blanks) = &mut self.blanks {
+            blanks.give_back(&self.port);
+        }
         self.pool.drain(&self.port);
     }
 }
@@ -472,34 +445,6 @@ fn demote_payload<P: Port>(port: &P, descs: &[Desc]) {
             port.demote(line);
         }
     }
-}
-
-/// Reads through the segments of a packet.
-struct Segments<'a> {
-    descs: &'a [Desc],
-    within: u32,
-}
-
-impl Segments<'_> {
-    /// Copies the next `len` bytes to `to`.
-    fn copy_to<P: Port, Q: Port>(&mut self, src: &P, dst: &Q, to: u32, len: u32) {
-        let mut done = 0;
-        while let (true, Some((desc, rest))) = (done < len, self.descs.split_first()) {
-            let part = (u32::from(desc.len()) - self.within).min(len - done);
-            copy(src, desc.offset() + self.within, dst, to + done, part);
-            done += part;
-            self.within += part;
-            if self.within == u32::from(desc.len()) {
-                (self.descs, self.within) = (rest, 0);
-            }
-        }
-    }
-}
-
-/// The segments of the first packet.
-fn first(packets: &[Desc]) -> &[Desc] {
-    let n = packets.iter().position(|d| !d.more()).map_or(packets.len(), |i| i + 1);
-    packets.get(..n).unwrap_or_default()
 }
 
 /// The class of buffer that a descriptor claims.

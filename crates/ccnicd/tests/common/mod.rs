@@ -1,0 +1,217 @@
+//! What the daemon's tests share: a daemon in its own process, a flow of numbered packets with its oracle, a random
+//! number generator that can be seeded.
+
+#![allow(dead_code, reason = "each test uses its part")]
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::fs::{File, OpenOptions};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ccnic::{Config, Design};
+use ccnic_shm::control::{Connection, ProgramStatus, Status};
+use rustix::process::{Pid, Signal, kill_process};
+
+pub mod flow;
+
+/// Longer than any machine needs; only a hang gets here.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Waits until `ready`, looking again and again; `what` says what did not come.
+#[track_caller]
+pub fn until(what: &str, mut ready: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !ready() {
+        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        std::thread::yield_now();
+    }
+}
+
+/// One test of a file at a time: each has a core that polls.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A command with what it says in `log`, after what is there already.
+fn logged(program: &Path, log: &Path) -> Command {
+    let file = || -> File { OpenOptions::new().create(true).append(true).open(log).unwrap() };
+    let mut command = Command::new(program);
+    command.stdin(Stdio::null()).stdout(file()).stderr(file());
+    command
+}
+
+/// A daemon in a process of its own. Dropping it kills it.
+pub struct Daemon {
+    child: Child,
+    socket: PathBuf,
+}
+
+impl Daemon {
+    /// Starts a daemon and waits until it answers.
+    pub fn start(socket: &Path) -> Daemon {
+        Daemon::start_with(socket, &[])
+    }
+
+    /// As `start`, with further arguments.
+    #[track_caller]
+    pub fn start_with(socket: &Path, args: &[&str]) -> Daemon {
+        let child = logged(Path::new(env!("CARGO_BIN_EXE_ccnicd")), &socket.with_extension("log"))
+            .args(["--log", "warn", "--socket"])
+            .arg(socket)
+            .args(args)
+            .spawn()
+            .unwrap();
+        let mut this = Daemon { child, socket: socket.to_owned() };
+        let start = Instant::now();
+        while Connection::open(socket).is_err() {
+            let ended = this.child.try_wait().unwrap();
+            assert!(ended.is_none(), "the daemon ended at once: {ended:?}: {}", this.log());
+            assert!(start.elapsed() < PATIENCE, "the daemon does not answer");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        this
+    }
+
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.child)
+    }
+
+    /// Sends it a signal and waits for its end.
+    pub fn signal(&mut self, signal: Signal) -> ExitStatus {
+        kill_process(self.pid(), signal).unwrap();
+        self.child.wait().unwrap()
+    }
+
+    /// Waits for its end, which somebody else has brought about.
+    pub fn wait(&mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
+    /// All that daemons at this socket have logged.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(self.socket.with_extension("log")).unwrap_or_default()
+    }
+
+    /// Its state; panics when it has died or does not answer.
+    #[track_caller]
+    pub fn status(&mut self) -> Status {
+        let ended = self.child.try_wait().unwrap();
+        assert!(ended.is_none(), "the daemon has died: {ended:?}: {}", self.log());
+        let status = Connection::open(&self.socket).unwrap().status().unwrap();
+        assert_eq!(status.pid, self.child.id(), "another daemon answers");
+        status
+    }
+
+    /// The attached program of that name.
+    #[track_caller]
+    pub fn program(&mut self, name: &str) -> Option<ProgramStatus> {
+        self.status().programs.into_iter().find(|p| p.name == name)
+    }
+
+    /// Open descriptors and mapped regions of the daemon.
+    pub fn holdings(&self) -> (usize, usize) {
+        let proc = PathBuf::from(format!("/proc/{}", self.child.id()));
+        let fds = std::fs::read_dir(proc.join("fd")).unwrap().count();
+        let maps = std::fs::read_to_string(proc.join("maps")).unwrap();
+        (fds, maps.lines().filter(|l| l.contains("memfd:")).count())
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended already
+        let _ = self.child.wait();
+    }
+}
+
+/// This test binary again, running the ignored test `name`: a program in a process of its own, which may die.
+pub struct Forked(Child);
+
+impl Forked {
+    /// Starts it with `env`; what it says goes to `log`.
+    pub fn start(name: &str, env: &[(&str, &str)], log: &Path) -> Forked {
+        let mut command = logged(&std::env::current_exe().unwrap(), log);
+        command.args(["--exact", name, "--ignored", "--nocapture"]).envs(env.iter().copied());
+        Forked(command.spawn().unwrap())
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.0.try_wait().unwrap()
+    }
+
+    /// Ends it where it stands. True when it was alive until then.
+    pub fn kill(&mut self) -> bool {
+        let _ = self.0.kill(); // it may have ended already
+        self.0.wait().unwrap().signal() == Some(9)
+    }
+}
+
+impl Drop for Forked {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// xorshift64*: enough to be anywhere at any time.
+#[derive(Debug, Clone)]
+pub struct Random(u64);
+
+impl Random {
+    /// The same seed, the same numbers.
+    pub fn new(seed: u64) -> Random {
+        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
+    }
+
+    /// Any word.
+    pub fn word(&mut self) -> u64 {
+        self.0 ^= self.0 >> 12;
+        self.0 ^= self.0 << 25;
+        self.0 ^= self.0 >> 27;
+        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
+    }
+
+    /// 0 to `n` - 1.
+    pub fn below(&mut self, n: u64) -> u64 {
+        (self.word() >> 11) % n
+    }
+
+    /// One of `from`.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.below(from.len() as u64) as usize]
+    }
+}
+
+/// A seed that differs from run to run, or the one in `CCNIC_SEED`. Said, so that a failure can be repeated.
+pub fn seed() -> u64 {
+    let given = std::env::var("CCNIC_SEED").ok().and_then(|s| s.parse().ok());
+    let now = || std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+    let seed = given.unwrap_or_else(|| u64::from(now().subsec_nanos()));
+    println!("seed: CCNIC_SEED={seed}");
+    seed
+}
+
+/// A small region of `design`, with the pool that goes with it.
+pub fn config(design: Design) -> Config {
+    let shared_pool = design != Design::Doorbell;
+    Config { design, shared_pool, ring: 256, buffers: 512, ..Config::default() }
+}
+
+/// Calls the generic function `$f::<Ring>(args)` for the ring of `$design`.
+#[macro_export]
+macro_rules! for_design {
+    ($design:expr, $f:ident($($arg:expr),*)) => {
+        match $design {
+            ccnic::Design::GroupedEpoch => $f::<ccnic::ring::GroupedEpoch>($($arg),*),
+            ccnic::Design::GroupedClear => $f::<ccnic::ring::GroupedClear>($($arg),*),
+            ccnic::Design::Packed => $f::<ccnic::ring::Packed>($($arg),*),
+            ccnic::Design::Padded => $f::<ccnic::ring::Padded>($($arg),*),
+            ccnic::Design::Doorbell => $f::<ccnic::ring::Doorbell>($($arg),*),
+        }
+    };
+}

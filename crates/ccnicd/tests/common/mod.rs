@@ -15,6 +15,7 @@ use ccnic::{Config, Design};
 use ccnic_shm::control::{Connection, ProgramStatus, Status};
 use rustix::process::{Pid, Signal, kill_process};
 
+pub mod attack;
 pub mod flow;
 
 /// Longer than any machine needs; only a hang gets here.

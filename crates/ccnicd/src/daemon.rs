@@ -1,6 +1,7 @@
 //! The control thread: accepts programs, answers them, and deals their queues to the polling threads.
 
 use std::io::Read;
+use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::time::Instant;
@@ -8,7 +9,7 @@ use std::time::Instant;
 use anyhow::Context;
 use ccnic::Layout;
 use ccnic_shm::control::{Connection, Hello, ProgramStatus, Reply, Request, Status};
-use ccnic_shm::{Region, numa};
+use ccnic_shm::{Error, Region, numa};
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
 
@@ -155,11 +156,11 @@ impl Daemon {
     }
 
     /// Maps and checks a program's region, and deals its queues to the workers, the least busy first.
-    fn attach(&mut self, at: usize, name: String, fd: Option<std::os::fd::OwnedFd>) -> anyhow::Result<()> {
+    fn attach(&mut self, at: usize, name: String, fd: Option<OwnedFd>) -> anyhow::Result<()> {
         let client = self.clients.get(at).context("the program has gone")?;
         anyhow::ensure!(client.attached.is_none(), "this connection has a region already; open another one");
         let fd = fd.context("no descriptor came with the request to attach")?;
-        let region = Region::from_fd(fd, self.options.region_max.min(self.free()))?;
+        let region = self.map(fd)?;
         let layout = Layout::load(&region.port(), region.size())?;
         let pid = client.connection.peer_pid()?;
         let queues = (0..layout.config().queues)
@@ -176,6 +177,17 @@ impl Daemon {
         tracing::info!(name, pid, queues = count, design, bytes = region.size(), "attached");
         client.attached = Some(Attached { name, pid, layout, bytes: region.size().into() });
         Ok(())
+    }
+
+    /// Maps a region that is no larger than any may be, and than all together may still become.
+    fn map(&self, fd: OwnedFd) -> anyhow::Result<Region> {
+        let (most, free) = (self.options.region_max, self.free());
+        Region::from_fd(fd, most.min(free)).map_err(|e| match e {
+            Error::TooMuch { size, .. } if size <= most => anyhow::anyhow!(
+                "the region has {size} bytes, {free} are left for this NIC's programs; lower the buffers, detach another program, or raise ccnicd --memory-max"
+            ),
+            e => e.into(),
+        })
     }
 
     /// Bytes of memory that further regions may take.

@@ -1,7 +1,7 @@
 //! The daemon's socket file: a stale one is replaced, a live one refused.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
@@ -16,6 +16,8 @@ use rustix::net::{
 pub(crate) struct Listener {
     fd: OwnedFd,
     path: PathBuf,
+    /// Device and inode of the socket file: at its end a daemon removes its own, not one that took its place.
+    file: Option<(u64, u64)>,
 }
 
 impl Listener {
@@ -35,7 +37,7 @@ impl Listener {
             format!("could not make the socket {}; choose another place with --socket", path.display())
         })?;
         listen(&fd, 64).context("could not listen on the control socket")?;
-        Ok(Listener { fd, path: path.to_owned() })
+        Ok(Listener { fd, path: path.to_owned(), file: identity(path) })
     }
 
     /// The next program that connects, or `None` when there is none now.
@@ -49,6 +51,11 @@ impl Listener {
             }
         }
     }
+}
+
+/// Device and inode of the file at `path`.
+fn identity(path: &Path) -> Option<(u64, u64)> {
+    std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
 /// Removes a socket file that nobody listens at.
@@ -77,7 +84,9 @@ impl AsFd for Listener {
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        if let Err(e) = std::fs::remove_file(&self.path) {
+        if self.file != identity(&self.path) {
+            tracing::warn!("{} is no longer this daemon's socket; left alone", self.path.display());
+        } else if let Err(e) = std::fs::remove_file(&self.path) {
             tracing::warn!("could not remove {}: {e}", self.path.display());
         }
     }

@@ -1,0 +1,164 @@
+//! The daemon's command line and its socket file: what is refused with exit status 2 and the name of the option, what is
+//! replaced, what is never touched, and how it ends.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use ccnic_shm::control::Connection;
+use ccnic_shm::{Pages, Program};
+use common::{Daemon, alone, config, until};
+use rustix::process::Signal;
+
+/// What a daemon with these arguments says before it ends with status 2.
+#[track_caller]
+fn refused(args: &[&str]) -> String {
+    let mut child = Command::new(env!("CARGO_BIN_EXE_ccnicd"))
+        .args(args)
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let start = std::time::Instant::now();
+    while child.try_wait().unwrap().is_none() {
+        if start.elapsed() > common::PATIENCE {
+            child.kill().unwrap();
+            panic!("{args:?} was not refused");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(2));
+    }
+    let output = child.wait_with_output().unwrap();
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+    assert!(!message.contains("panicked"), "{message}");
+    message
+}
+
+#[track_caller]
+fn says(message: &str, expected: &[&str]) {
+    for expected in expected {
+        assert!(message.contains(expected), "\"{message}\" does not say \"{expected}\"");
+    }
+}
+
+/// Tries each of `values` for `option` at a socket of its own; none may leave anything behind.
+#[track_caller]
+fn option(option: &str, values: &[(&str, &str)]) {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    for (value, expected) in values {
+        let message = refused(&["--socket", socket.to_str().unwrap(), &format!("{option}={value}")]);
+        says(&message, &[option, expected]);
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{option} {value}");
+    }
+}
+
+#[test]
+fn cores() {
+    option(
+        "--cores",
+        &[
+            ("1000", "CPU 1000"),
+            ("99999", "CPU 99999"),
+            ("18446744073709551615", "CPU 18446744073709551615"),
+            ("18446744073709551616", "too large"),
+            ("0,0", "twice"),
+            ("0,1000", "CPU 1000"),
+            ("0,", "empty"),
+            ("", "--cores"),
+            (",", "--cores"),
+            ("all", "all"),
+            ("0-1", "0-1"),
+            ("-1", "-1"),
+            ("0x1", "0x1"),
+        ],
+    );
+    assert!(refused(&["--cores"]).contains("--cores"));
+}
+
+#[test]
+fn numbers_and_words() {
+    option(
+        "--region-max",
+        &[("0", "1..4096"), ("4096", "1..4096"), ("-1", "-1"), ("much", "much"), ("1.5", "1.5")],
+    );
+    option("--memory-max", &[("much", "much"), ("-1", "-1"), ("18446744073709551616", "too large")]);
+    option("--wire", &[("ethernet", "loopback"), ("", "loopback")]);
+    option("--log", &[("ccnicd=loud", "ccnicd=loud"), ("=,=", "=,=")]);
+    option("--polls", &[("1", "unexpected argument")]);
+    assert!(refused(&["--socket"]).contains("--socket"));
+    assert!(refused(&["nic.sock"]).contains("nic.sock"));
+}
+
+#[test]
+fn socket_paths_that_cannot_be() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
+    says(&refused(&["--socket", &at("missing/nic.sock")]), &["missing/nic.sock", "--socket", "No such file"]);
+    std::fs::write(at("file"), "precious").unwrap();
+    says(&refused(&["--socket", &at("file")]), &["/file exists and is no socket", "--socket"]);
+    says(&refused(&["--socket", &at("file/nic.sock")]), &["file/nic.sock", "--socket"]);
+    std::fs::create_dir(at("directory")).unwrap();
+    says(&refused(&["--socket", &at("directory")]), &["/directory exists and is no socket", "--socket"]);
+    std::os::unix::fs::symlink(at("file"), at("link")).unwrap();
+    says(&refused(&["--socket", &at("link")]), &["/link exists and is no socket", "--socket"]);
+    std::os::unix::fs::symlink(at("nowhere"), at("dangling")).unwrap();
+    says(&refused(&["--socket", &at("dangling")]), &["/dangling exists and is no socket", "--socket"]);
+    says(&refused(&["--socket", &at(&"x".repeat(150))]), &["--socket"]);
+    says(&refused(&["--socket", ""]), &["--socket"]);
+    assert_eq!(std::fs::read_to_string(at("link")).unwrap(), "precious");
+    assert_eq!(std::fs::read_link(at("dangling")).unwrap(), Path::new(&at("nowhere")));
+    assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 4, "nothing came, nothing went");
+}
+
+#[test]
+fn a_live_socket_is_refused_and_a_stale_one_replaced() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let mut first = Daemon::start(&socket);
+    let message = refused(&["--socket", socket.to_str().unwrap()]);
+    says(&message, &["already running", "--socket", &format!("process {}", first.status().pid)]);
+    first.status(); // and it is the first that still answers
+    first.signal(Signal::KILL);
+    assert!(socket.exists() && Connection::open(&socket).is_err(), "a stale socket");
+    let mut second = Daemon::start(&socket);
+    second.status();
+    // A socket of somebody else's, where nobody listens any more, looks the same.
+    assert!(second.signal(Signal::TERM).success());
+    drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
+    Daemon::start(&socket).status();
+}
+
+#[test]
+fn signals_end_it_cleanly() {
+    let _alone = alone();
+    for signal in [Signal::TERM, Signal::INT] {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nic.sock");
+        let mut daemon = Daemon::start(&socket);
+        let config = config(ccnic::Design::GroupedEpoch);
+        let program = Program::connect(&socket, "guest", &config, Pages::Small).unwrap();
+        assert!(program.alive());
+        let ended = daemon.signal(signal);
+        assert_eq!(ended.code(), Some(0), "{signal:?}: {}", daemon.log());
+        assert!(!socket.exists(), "{signal:?}: the socket file goes with its daemon");
+        until("the program to notice", || !program.alive());
+        assert_eq!(daemon.log(), "", "{signal:?}: nothing to complain of");
+    }
+}
+
+#[test]
+fn a_daemon_leaves_the_socket_of_another_alone() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let mut first = Daemon::start(&socket);
+    std::fs::remove_file(&socket).unwrap(); // somebody tidies up
+    let mut second = Daemon::start(&socket);
+    assert!(first.signal(Signal::TERM).success());
+    second.status();
+}

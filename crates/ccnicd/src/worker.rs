@@ -8,7 +8,7 @@ use rustix::thread::{CpuSet, sched_setaffinity, sched_yield};
 
 use crate::served::Serve;
 
-/// Turns between two looks at the mailbox. A look costs some 10 ns, a turn that moves packets several hundred.
+/// Turns of queues between two looks at the mailbox. A look costs some 10 ns, a turn that moves packets several hundred.
 const TURNS: usize = 256;
 
 /// Identifies an attached program.
@@ -101,17 +101,20 @@ fn pin(cpu: usize) {
 fn run(cpu: usize, alone: bool, mailbox: &Receiver<Command>) {
     pin(cpu);
     let mut queues: Vec<(ProgramId, Box<dyn Serve>)> = Vec::new();
-    loop {
-        let command = if queues.is_empty() {
-            mailbox.recv().map_err(|_| TryRecvError::Disconnected)
+    'serving: loop {
+        if queues.is_empty() {
+            let Ok(command) = mailbox.recv() else { break };
+            obey(command, &mut queues);
         } else {
             poll(&mut queues, alone);
-            mailbox.try_recv()
-        };
-        match command {
-            Ok(command) => obey(command, &mut queues),
-            Err(TryRecvError::Empty) => {}
-            Err(TryRecvError::Disconnected) => break,
+        }
+        // All that waits: a program's many queues come one by one, and each look comes many turns after the last.
+        loop {
+            match mailbox.try_recv() {
+                Ok(command) => obey(command, &mut queues),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => break 'serving,
+            }
         }
     }
     queues.iter_mut().for_each(|(_, queue)| queue.finish());
@@ -119,7 +122,7 @@ fn run(cpu: usize, alone: bool, mailbox: &Receiver<Command>) {
 
 /// Serves every queue in turn, many times.
 fn poll(queues: &mut [(ProgramId, Box<dyn Serve>)], alone: bool) {
-    for _ in 0..TURNS {
+    for _ in 0..TURNS.div_ceil(queues.len()) {
         let moved: usize = queues.iter_mut().map(|(_, queue)| queue.turn()).sum();
         if moved > 0 {
             continue;

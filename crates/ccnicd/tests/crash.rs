@@ -17,7 +17,7 @@ use common::{Daemon, Forked, PATIENCE, Random, alone, config, seed, until};
 use rustix::process::{Signal, kill_process};
 
 /// Deaths per case.
-const ROUNDS: u32 = 20;
+const ROUNDS: u32 = 12;
 
 /// Slots of 128 bytes in all the buffers that can be allocated. Each buffer is handed out once only.
 fn allocatable<R: Ring>(pair: &mut QueuePair<NativePort, R>, layout: &Layout) -> usize {

@@ -70,6 +70,8 @@ pub struct Daemon {
     workers: Vec<Worker>,
     clients: Vec<Client>,
     next_id: ProgramId,
+    /// The system had nothing left for another connection.
+    crowded: bool,
     started: Instant,
 }
 
@@ -89,7 +91,15 @@ impl Daemon {
         tracing::info!(
             socket = %options.socket.display(), cores = ?options.cores, wire = options.wire.name(), "ccnicd {VERSION} is ready"
         );
-        Ok(Daemon { options, listener, workers, clients: Vec::new(), next_id: 1, started: Instant::now() })
+        Ok(Daemon {
+            options,
+            listener,
+            workers,
+            clients: Vec::new(),
+            next_id: 1,
+            crowded: false,
+            started: Instant::now(),
+        })
     }
 
     /// Serves until something can be read from `stop`.
@@ -98,7 +108,8 @@ impl Daemon {
     /// When the system refuses to wait.
     pub fn run(mut self, mut stop: UnixStream) -> anyhow::Result<()> {
         loop {
-            let mut fds = vec![PollFd::new(&stop, PollFlags::IN), PollFd::new(&self.listener, PollFlags::IN)];
+            let arrivals = if self.crowded { PollFlags::empty() } else { PollFlags::IN };
+            let mut fds = vec![PollFd::new(&stop, PollFlags::IN), PollFd::new(&self.listener, arrivals)];
             fds.extend(self.clients.iter().map(|c| PollFd::new(&c.connection, PollFlags::IN)));
             match poll(&mut fds, None) {
                 Ok(_) | Err(Errno::INTR) => {}
@@ -114,13 +125,28 @@ impl Daemon {
             let talking: Vec<ProgramId> =
                 self.clients.iter().zip(talking).filter(|(_, r)| **r).map(|(c, _)| c.id).collect();
             talking.into_iter().for_each(|id| self.hear(id));
-            if *arriving && let Some(connection) = self.listener.accept() {
-                self.clients.push(Client { id: self.next_id, connection, attached: None });
-                self.next_id += 1;
+            if *arriving {
+                self.welcome();
             }
         }
         tracing::info!("stopping: serving what has been submitted");
         Ok(())
+    }
+
+    /// A program connects.
+    fn welcome(&mut self) {
+        match self.listener.accept() {
+            Ok(Some(connection)) => {
+                self.clients.push(Client { id: self.next_id, connection, attached: None });
+                self.next_id += 1;
+            }
+            Ok(None) => {}
+            Err(e) => {
+                let n = self.clients.len();
+                tracing::warn!("no further program can connect before one of {n} leaves: {e}");
+                self.crowded = true;
+            }
+        }
     }
 
     /// One message of a client, or its end.
@@ -199,13 +225,19 @@ impl Daemon {
     /// A program has gone: what it had submitted is served, its region released.
     fn forget(&mut self, at: usize) {
         let client = self.clients.swap_remove(at);
+        self.crowded = false;
         let Some(attached) = client.attached else { return };
+        let (done, queues) = std::sync::mpsc::channel();
         for worker in &mut self.workers {
             let served = worker.report().iter().filter(|(id, _)| *id == client.id).count();
             if served > 0 {
-                worker.remove(client.id, served);
+                worker.remove(client.id, served, done.clone());
             }
         }
+        drop(done);
+        // Unmapping a large region takes milliseconds: neither a polling thread nor the next program waits for that.
+        let unmap = std::thread::Builder::new().name("unmap".to_owned());
+        let _ = unmap.spawn(move || queues.into_iter().for_each(drop)); // without a thread the others do wait
         tracing::info!(name = attached.name, pid = attached.pid, "detached");
     }
 

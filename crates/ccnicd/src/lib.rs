@@ -6,6 +6,7 @@
 mod daemon;
 mod listener;
 mod served;
+mod tenant;
 pub mod wire;
 pub mod worker;
 

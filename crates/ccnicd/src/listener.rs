@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 use ccnic_shm::control::Connection;
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
@@ -23,6 +24,7 @@ pub(crate) struct Listener {
 impl Listener {
     /// Listens at `path`.
     pub(crate) fn new(path: &Path) -> anyhow::Result<Listener> {
+        let _alone = lock_directory(path)?;
         clear_the_way(path)?;
         let fd = socket_with(
             AddressFamily::UNIX,
@@ -41,16 +43,26 @@ impl Listener {
     }
 
     /// The next program that connects, or `None` when there is none now.
-    pub(crate) fn accept(&self) -> Option<Connection> {
+    ///
+    /// # Errors
+    /// When the system has nothing left for another connection: there is no use in asking again before one is closed.
+    pub(crate) fn accept(&self) -> Result<Option<Connection>, Errno> {
         match accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
-            Ok(fd) => Some(Connection::from(fd)),
-            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => None,
-            Err(e) => {
-                tracing::warn!("could not accept a program: {e}");
-                None
-            }
+            Ok(fd) => Ok(Some(Connection::from(fd))),
+            Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
+            Err(e) => Err(e),
         }
     }
+}
+
+/// Of two daemons that start at once on one stale socket, only one may find it stale. The lock goes with the descriptor.
+fn lock_directory(path: &Path) -> anyhow::Result<OwnedFd> {
+    let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let refused = || format!("could not use the directory of --socket {}", path.display());
+    let directory = open(parent, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
+        .with_context(refused)?;
+    flock(&directory, FlockOperation::LockExclusive).with_context(refused)?;
+    Ok(directory)
 }
 
 /// Device and inode of the file at `path`.

@@ -11,8 +11,10 @@ use crate::wire::{Pipeline, Wire, loopback};
 pub trait Serve: Send {
     /// One turn; returns the packets moved.
     fn turn(&mut self) -> usize;
-    /// Serves what the program had submitted when it died, and lets go.
-    fn finish(&mut self);
+    /// The most bursts that the program can have submitted.
+    fn bursts(&self) -> usize;
+    /// Before letting go: returns what the NIC keeps of the program's buffers.
+    fn retire(&mut self);
     /// Counters so far.
     fn status(&self) -> QueueStatus;
 }
@@ -31,13 +33,11 @@ impl<R: Ring> Serve for Served<R> {
         loopback(&mut self.queue, &mut self.pipeline, &self.port, self.reflect)
     }
 
-    fn finish(&mut self) {
-        // What a dead program submitted is at most one ring; it takes nothing back any more.
-        for _ in 0..self.ring as usize / FETCH + 1 {
-            if self.turn() == 0 {
-                break;
-            }
-        }
+    fn bursts(&self) -> usize {
+        self.ring as usize / FETCH + 1
+    }
+
+    fn retire(&mut self) {
         self.queue.retire();
     }
 

@@ -7,8 +7,9 @@ use ccnic_shm::control::QueueStatus;
 use rustix::thread::{CpuSet, sched_setaffinity, sched_yield};
 
 use crate::served::Serve;
+use crate::tenant::Tenant;
 
-/// Turns of queues between two looks at the mailbox. A look costs some 10 ns, a turn that moves packets several hundred.
+/// Turns of programs between two looks at the mailbox. A look costs some 10 ns, a turn that moves packets several hundred.
 const TURNS: usize = 256;
 
 /// Identifies an attached program.
@@ -17,7 +18,7 @@ pub type ProgramId = u64;
 /// What the control thread asks of a polling thread.
 enum Command {
     Add { program: ProgramId, queue: Box<dyn Serve> },
-    Remove { program: ProgramId, done: Sender<()> },
+    Remove { program: ProgramId, done: Sender<Box<dyn Serve>> },
     Report { to: Sender<Vec<(ProgramId, QueueStatus)>> },
 }
 
@@ -60,12 +61,9 @@ impl Worker {
         self.send(Command::Add { program, queue })
     }
 
-    /// Serves the rest of a program's queues and lets go of them; returns when that is done.
-    pub fn remove(&mut self, program: ProgramId, queues: usize) {
-        let (done, wait) = channel();
-        if self.send(Command::Remove { program, done }) {
-            let _ = wait.recv(); // an error says that the thread has died, and its queues with it
-        }
+    /// Has the rest of a program's queues served; they come to `done` then.
+    pub fn remove(&mut self, program: ProgramId, queues: usize, done: Sender<Box<dyn Serve>>) {
+        self.send(Command::Remove { program, done }); // a thread that has died serves nothing more
         self.queues = self.queues.saturating_sub(queues);
     }
 
@@ -100,30 +98,31 @@ fn pin(cpu: usize) {
 
 fn run(cpu: usize, alone: bool, mailbox: &Receiver<Command>) {
     pin(cpu);
-    let mut queues: Vec<(ProgramId, Box<dyn Serve>)> = Vec::new();
+    let mut tenants: Vec<Tenant> = Vec::new();
     'serving: loop {
-        if queues.is_empty() {
+        if tenants.is_empty() {
             let Ok(command) = mailbox.recv() else { break };
-            obey(command, &mut queues);
+            obey(command, &mut tenants);
         } else {
-            poll(&mut queues, alone);
+            poll(&mut tenants, alone);
+            tenants.retain(|tenant| !tenant.has_left());
         }
         // All that waits: a program's many queues come one by one, and each look comes many turns after the last.
         loop {
             match mailbox.try_recv() {
-                Ok(command) => obey(command, &mut queues),
+                Ok(command) => obey(command, &mut tenants),
                 Err(TryRecvError::Empty) => break,
                 Err(TryRecvError::Disconnected) => break 'serving,
             }
         }
     }
-    queues.iter_mut().for_each(|(_, queue)| queue.finish());
+    tenants.into_iter().for_each(Tenant::finish);
 }
 
-/// Serves every queue in turn, many times.
-fn poll(queues: &mut [(ProgramId, Box<dyn Serve>)], alone: bool) {
-    for _ in 0..TURNS.div_ceil(queues.len()) {
-        let moved: usize = queues.iter_mut().map(|(_, queue)| queue.turn()).sum();
+/// Serves every program in turn, many times.
+fn poll(tenants: &mut [Tenant], alone: bool) {
+    for _ in 0..TURNS.div_ceil(tenants.len()) {
+        let moved: usize = tenants.iter_mut().map(Tenant::turn).sum();
         if moved > 0 {
             continue;
         }
@@ -135,15 +134,19 @@ fn poll(queues: &mut [(ProgramId, Box<dyn Serve>)], alone: bool) {
     }
 }
 
-fn obey(command: Command, queues: &mut Vec<(ProgramId, Box<dyn Serve>)>) {
+fn obey(command: Command, tenants: &mut Vec<Tenant>) {
     match command {
-        Command::Add { program, queue } => queues.push((program, queue)),
+        Command::Add { program, queue } => match tenants.iter_mut().find(|t| t.program == program) {
+            Some(tenant) => tenant.add(queue),
+            None => tenants.push(Tenant::new(program, queue)),
+        },
         Command::Remove { program, done } => {
-            queues.extract_if(.., |(p, _)| *p == program).for_each(|(_, mut queue)| queue.finish());
-            let _ = done.send(()); // the control thread may have given up waiting
+            if let Some(tenant) = tenants.iter_mut().find(|t| t.program == program) {
+                tenant.leave(done);
+            }
         }
         Command::Report { to } => {
-            let _ = to.send(queues.iter().map(|(p, queue)| (*p, queue.status())).collect());
+            let _ = to.send(tenants.iter().flat_map(Tenant::report).collect());
         }
     }
 }

@@ -5,6 +5,7 @@
 mod clock;
 pub mod control;
 mod error;
+mod holes;
 mod mapping;
 mod nontemporal;
 pub mod numa;
@@ -14,6 +15,7 @@ mod region;
 
 pub use clock::wait_for_loads;
 pub use error::Error;
+pub use holes::survive as survive_holes;
 pub use nontemporal::wait_for_stores;
 pub use port::NativePort;
 pub use program::Program;

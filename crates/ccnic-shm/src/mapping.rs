@@ -8,16 +8,21 @@ use std::ffi::c_void;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
+use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
 
+use crate::holes::{self, Entered};
+
 /// Address space that one mapping reserves: any `u32` offset plus any `u32` length, plus a line.
-const SPAN: usize = (2 << 32) + (64 << 10);
+pub(crate) const SPAN: usize = (2 << 32) + (64 << 10);
 
 /// Memory mapped from a file descriptor; unmapped when dropped.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     size: u32,
+    /// For `holes`.
+    _entered: Entered,
 }
 
 // SAFETY: the mapping is plain memory without thread affinity; all access goes through atomics or by the ownership
@@ -63,8 +68,16 @@ impl Mapping {
                 0,
             )
         };
-        let this = Mapping { base: NonNull::new(base.cast()).ok_or(rustix::io::Errno::NOMEM)?, size };
-        mapped.map(|_| this)
+        let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
+        let entered = holes::enter(base, align).ok_or(Errno::MFILE);
+        match mapped.and(entered) {
+            Ok(entered) => Ok(Mapping { base: base.cast(), size, _entered: entered }),
+            Err(e) => {
+                // SAFETY: the reservation is ours and nobody else knows of it yet.
+                unsafe { munmap(base.as_ptr(), SPAN)? };
+                Err(e)
+            }
+        }
     }
 
     /// Faults every page in, so that a packet never waits for one and a lack of memory is an error here instead of

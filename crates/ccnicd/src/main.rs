@@ -70,6 +70,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
         let end = signalled.try_clone().context("could not copy the signal pipe")?;
         signal_hook::low_level::pipe::register(signal, end).context("could not watch for signals")?;
     }
+    ccnic_shm::survive_holes().context("could not watch for memory that goes away")?;
     let wire = match (args.wire, args.reflect) {
         (WireName::Loopback, false) => Wire::Loopback,
         (WireName::Loopback, true) => Wire::Reflect,

@@ -1,6 +1,7 @@
 //! Memories that fail on purpose: what a test must notice, and what the interface must survive.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
@@ -12,6 +13,12 @@ use crate::memory::Memory;
 pub trait Fault: Clone {
     /// Called before every change of shared memory.
     fn before_write(&self) {}
+    /// What an acquire load of `at` returns when the word is `now`.
+    fn see(&self, _at: u32, now: u64) -> u64 {
+        now
+    }
+    /// Called after every store of a word.
+    fn stored(&self, _at: u32, _value: u64) {}
     /// Whether releases are weakened to plain stores.
     fn weak_release(&self) -> bool {
         false
@@ -34,15 +41,21 @@ impl<P: Port, F: Fault> Port for Faulty<P, F> {
     fn store(&self, at: u32, value: u64) {
         self.1.before_write();
         self.0.store(at, value);
+        self.1.stored(at, value);
     }
 
     fn load_acquire(&self, at: u32) -> u64 {
-        self.0.load_acquire(at)
+        self.1.see(at, self.0.load_acquire(at))
     }
 
     fn store_release(&self, at: u32, value: u64) {
         self.1.before_write();
-        if self.1.weak_release() { self.0.store(at, value) } else { self.0.store_release(at, value) }
+        if self.1.weak_release() {
+            self.0.store(at, value)
+        } else {
+            self.0.store_release(at, value)
+        }
+        self.1.stored(at, value);
     }
 
     fn compare_exchange(&self, at: u32, current: u64, new: u64) -> Result<u64, u64> {
@@ -102,6 +115,31 @@ pub struct Contended(pub Rc<Cell<bool>>);
 impl Fault for Contended {
     fn contended(&self) -> bool {
         self.0.get()
+    }
+}
+
+/// Hears late: while switched on, acquire loads return what this side last saw or stored there, as if the peer's stores since
+/// then came between this load and the next.
+#[derive(Debug, Clone, Default)]
+pub struct Late {
+    /// How many more acquire loads are late.
+    pub loads: Rc<Cell<u32>>,
+    seen: Rc<RefCell<HashMap<u32, u64>>>,
+}
+
+impl Fault for Late {
+    fn see(&self, at: u32, now: u64) -> u64 {
+        let mut seen = self.seen.borrow_mut();
+        if let (left @ 1.., Some(&old)) = (self.loads.get(), seen.get(&at)) {
+            self.loads.set(left - 1);
+            return old;
+        }
+        seen.insert(at, now);
+        now
+    }
+
+    fn stored(&self, at: u32, value: u64) {
+        self.seen.borrow_mut().insert(at, value);
     }
 }
 
@@ -171,5 +209,29 @@ impl<M: Memory, F: Fault + Default> Memory for FaultyNic<M, F> {
 
     fn nic(&self) -> Self::Port {
         Faulty(self.inner.nic(), self.fault.clone())
+    }
+}
+
+/// A memory whose host side has the fault `F` and whose NIC side behaves.
+#[derive(Debug)]
+pub struct FaultyHost<M, F> {
+    inner: M,
+    /// The fault, to be switched on.
+    pub fault: F,
+}
+
+impl<M: Memory, F: Fault + Default> Memory for FaultyHost<M, F> {
+    type Port = Faulty<M::Port, F>;
+
+    fn new(size: u32) -> Self {
+        FaultyHost { inner: M::new(size), fault: F::default() }
+    }
+
+    fn host(&self) -> Self::Port {
+        Faulty(self.inner.host(), self.fault.clone())
+    }
+
+    fn nic(&self) -> Self::Port {
+        Faulty(self.inner.nic(), F::default())
     }
 }

@@ -7,7 +7,7 @@ use ccnic::layout::LARGE;
 use ccnic::ring::Ring;
 use ccnic::{Burst, Config, FETCH};
 
-use crate::faulty::{Contended, FaultyNic, Mortal};
+use crate::faulty::{Contended, FaultyHost, FaultyNic, Late, Mortal};
 use crate::memory::Memory;
 use crate::rig::{Op, Rig, Wire};
 
@@ -30,7 +30,7 @@ macro_rules! conformance {
                 an_empty_pool_says_so, chains_are_whole_at_every_burst_size, what_is_no_packet_is_not_taken,
                 a_single_packet_is_delivered_at_once, a_successor_carries_on, a_dead_nic_loses_only_what_it_held,
                 a_nic_may_die_at_any_write, a_contended_free_list_loses_nothing, sending_for_ever_needs_no_answer,
-                a_small_pool_goes_round, a_small_ring_has_enough_blanks, a_dropped_queue_pair_leaves_its_buffers);
+                a_host_that_hears_late_frees_nothing_early, a_small_pool_goes_round, a_small_ring_has_enough_blanks, a_dropped_queue_pair_leaves_its_buffers);
         })+
     };
     (@questions $memory:ty, $ring:ty, $($question:ident),+) => {
@@ -319,6 +319,27 @@ pub fn a_contended_free_list_loses_nothing<M: Memory, R: Ring>() {
             rig.free(usize::MAX);
         }
         rig.memory.fault.0.set(false);
+        rig.finish(false);
+    }
+}
+
+/// The NIC completes packets while the host transmits, after the host looked for room and before it looks again: does the
+/// host free only what has been completed?
+pub fn a_host_that_hears_late_frees_nothing_early<M: Memory, R: Ring>() {
+    for config in few::<R>().into_iter().filter(|c| !c.shared_pool) {
+        let mut rig = Rig::<FaultyHost<M, Late>, R>::new(&config, Wire::Loopback);
+        for round in 0..600u32 {
+            rig.alloc(100, Burst::CAPACITY);
+            rig.memory.fault.loads.set(round % 3);
+            rig.transmit();
+            rig.memory.fault.loads.set(0);
+            rig.receive(Burst::CAPACITY);
+            rig.free(usize::MAX);
+            rig.poll();
+            if round % 5 == 0 {
+                rig.poll();
+            }
+        }
         rig.finish(false);
     }
 }

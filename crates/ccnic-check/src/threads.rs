@@ -77,7 +77,7 @@ fn serve<P: Port, R: Ring>(port: P, copies: &P, layout: &Layout, wire: Wire, sto
                 continue;
             }
         }
-        if ahead.is_empty() && current.is_full() {
+        if ahead.is_empty() && current.is_full() && nic.may_fetch_ahead() {
             nic.fetch_ahead(&mut ahead);
         }
         let packets = current.rest();

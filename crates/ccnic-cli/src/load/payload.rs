@@ -6,37 +6,45 @@
 /// The least bytes of a packet: both words.
 pub const MIN: u16 = 16;
 
-/// Bytes written and checked at a time: two words, which also are the header's bytes.
-const PAIR: usize = 16;
+/// Words of a line: what is written and checked at a time, in vector registers.
+const WORDS: usize = 8;
 
-/// The word at place `index` of packet `seq`.
+/// Word 0 of packet `seq`; the others count up from it.
 #[inline(always)]
 fn word(seq: u64, index: u64) -> u64 {
     seq.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(index)
 }
 
-/// The two words of a pair at place `index`, as bytes.
+/// A line of words that count up from `first`.
 #[inline(always)]
-fn pair(seq: u64, index: u64) -> [u8; PAIR] {
-    (u128::from(word(seq, index)) | u128::from(word(seq, index + 1)) << 64).to_le_bytes()
+fn line(first: u64) -> [u64; WORDS] {
+    const LANES: [u64; WORDS] = [0, 1, 2, 3, 4, 5, 6, 7];
+    LANES.map(|lane| first.wrapping_add(lane))
 }
 
-/// Fills a segment that starts `at` bytes into its packet (a multiple of 16).
+#[inline(always)]
+fn bytes_of(words: [u64; WORDS]) -> [u8; 8 * WORDS] {
+    let mut bytes = [0; 8 * WORDS];
+    bytes.as_chunks_mut::<8>().0.iter_mut().zip(words).for_each(|(to, word)| *to = word.to_le_bytes());
+    bytes
+}
+
+/// Fills a segment that starts `at` bytes into its packet (a multiple of 8).
 #[inline(always)]
 pub fn fill(bytes: &mut [u8], at: usize, seq: u64, time: u64) {
-    let (pairs, rest) = bytes.as_chunks_mut::<PAIR>();
-    let mut index = at as u64 / 8;
-    for slot in pairs.iter_mut() {
-        *slot = pair(seq, index);
-        index += 2;
+    let mut first = word(seq, at as u64 / 8);
+    let (lines, rest) = bytes.as_chunks_mut::<{ 8 * WORDS }>();
+    for to in lines {
+        *to = bytes_of(line(first));
+        first = first.wrapping_add(WORDS as u64);
     }
     if !rest.is_empty() {
-        rest.iter_mut().zip(pair(seq, index)).for_each(|(to, from)| *to = from);
+        rest.iter_mut().zip(bytes_of(line(first))).for_each(|(to, from)| *to = from);
     }
     if at == 0
-        && let [header, ..] = pairs
+        && let [to_time, to_seq, ..] = bytes.as_chunks_mut::<8>().0
     {
-        *header = (u128::from(time) | u128::from(seq) << 64).to_le_bytes();
+        (*to_time, *to_seq) = (time.to_le_bytes(), seq.to_le_bytes());
     }
 }
 
@@ -49,18 +57,31 @@ pub fn header(bytes: &[u8]) -> Option<(u64, u64)> {
     }
 }
 
+/// Bits that are set when a line differs from what [`fill`] wrote, from word `FROM` on.
+#[inline(always)]
+fn differs<const FROM: usize>(found: &[u8; 8 * WORDS], first: u64) -> u64 {
+    let words = found.as_chunks::<8>().0.iter().zip(line(first)).skip(FROM);
+    words.fold(0, |differ, (found, word)| differ | (u64::from_le_bytes(*found) ^ word))
+}
+
 /// True when every byte of a segment is what [`fill`] wrote (the header apart).
 #[inline(always)]
 pub fn check(bytes: &[u8], at: usize, seq: u64) -> bool {
-    let (pairs, rest) = bytes.as_chunks::<PAIR>();
-    let header = usize::from(at == 0);
-    let mut index = at as u64 / 8 + 2 * header as u64;
-    let mut differ = 0;
-    for found in pairs.get(header..).unwrap_or_default() {
-        differ |= u128::from_le_bytes(*found) ^ u128::from_le_bytes(pair(seq, index));
-        index += 2;
+    let mut first = word(seq, at as u64 / 8);
+    let (mut lines, rest) = bytes.as_chunks::<{ 8 * WORDS }>();
+    let (mut differ, mut header) = (0, if at == 0 { usize::from(MIN) } else { 0 });
+    if at == 0
+        && let [head, others @ ..] = lines
+    {
+        differ = differs::<2>(head, first);
+        (lines, first, header) = (others, first.wrapping_add(WORDS as u64), 0);
     }
-    differ == 0 && (rest.is_empty() || pair(seq, index).starts_with(rest))
+    for found in lines {
+        differ |= differs::<0>(found, first);
+        first = first.wrapping_add(WORDS as u64);
+    }
+    differ == 0
+        && (rest.is_empty() || bytes_of(line(first)).iter().zip(rest).skip(header).all(|(a, b)| a == b))
 }
 
 #[cfg(test)]

@@ -76,6 +76,19 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             return self.alloc_chains(len, packets, burst);
         }
         let class = self.pool.class(u32::from(len));
+        let flags = if class == Class::Small { SMALL } else { 0 };
+        let places = burst.places(packets);
+        let want = places.len();
+        if let Some(buffers) = self.pool.alloc_many(class, want) {
+            for (place, &at) in places.iter_mut().zip(buffers.iter().rev()) {
+                prefetch_payload(&self.port, at, u32::from(len), true);
+                *place = Buf::new(Desc::new(at, len, flags));
+            }
+            burst.added(want);
+            self.tx.prefetch(&self.port, want);
+            self.rx.request(&self.port);
+            return want;
+        }
         let mut n = 0;
         for place in burst.places(packets) {
             let Some((at, class)) = self.pool.alloc(&self.port, class).or_else(|| self.reap_and_alloc(class))
@@ -120,10 +133,9 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     /// Returns all buffers of `burst` to the pool.
     #[inline(always)]
     pub fn free(&mut self, burst: &mut Burst) {
-        for buf in burst.as_slice() {
-            self.pool.free(&self.port, buf.desc().offset(), buf.class());
-        }
-        burst.remove_front(Burst::CAPACITY);
+        self.pool.free_many(&self.port, burst.as_slice());
+        burst.clear();
+        self.rx.request(&self.port);
     }
 
     /// Returns one buffer to the pool.
@@ -154,14 +166,11 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             self.tx.demote(&self.port);
         }
         match &mut self.managed {
-            None => {
-                for buf in burst.first(n) {
-                    self.pool.sent(buf.desc().offset(), buf.class());
-                }
-            }
+            None => self.pool.sent_many(burst.first(n)),
             Some(managed) => managed.note_sent(first, burst.first(n)),
         }
         burst.remove_front(n);
+        self.rx.request(&self.port);
         n
     }
 
@@ -188,15 +197,16 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     /// Receives the buffers of whole packets, at most `max` of them, into `burst`; returns their number.
     ///
     /// A packet with more segments than `max` or than the burst has space waits;
-    /// [`CHAIN_MAX`](crate::desc::CHAIN_MAX) always suffices. The packets' lines are fetched all at once, with ownership
-    /// when recycled buffers are written next. That holds for small bursts too: what is ready beyond `max` is taken from
-    /// the ring and waits in private memory, its lines under way.
+    /// [`CHAIN_MAX`](crate::desc::CHAIN_MAX) always suffices. At most 32 buffers come at once. What is ready beyond `max` is
+    /// taken from the ring and waits in private memory; its lines are fetched meanwhile, some in each call of this queue
+    /// pair, with ownership when recycled buffers are written next.
     #[inline(always)]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
         let n = self.rx.burst(&self.port, &mut self.pool, burst, max);
         if self.managed.is_some() {
             self.manage();
         }
+        self.rx.request(&self.port);
         n
     }
 

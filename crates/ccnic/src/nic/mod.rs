@@ -5,20 +5,21 @@
 //! [`FETCH`]. A program can harm only its own packets.
 
 mod blanks;
+mod deliver;
 mod fetched;
 
 use crate::config::{Config, Demote};
 use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
 use crate::host::NEARLY_EMPTY;
-use crate::layout::Layout;
+use crate::layout::{Layout, SMALL as SMALL_BUFFER};
 use crate::pool::{Class, Pool};
-use crate::port::{Port, copy, lines, prefetch_payload};
+use crate::port::{Port, lines, prefetch_payload};
 use crate::ring::{Consumer, Producer, Ring};
 
 pub use fetched::Fetched;
 
 use blanks::Blanks;
-use fetched::{Segments, first};
+use fetched::first;
 
 /// The most descriptors fetched at once.
 pub const FETCH: usize = 32;
@@ -44,12 +45,6 @@ pub struct NicCounters {
     pub ring_full: u64,
     /// Times that a packet waited because the pool had no buffer.
     pub no_buffer: u64,
-}
-
-/// Why a packet cannot be delivered now.
-enum Busy {
-    RingFull,
-    NoBuffer,
 }
 
 /// The NIC side of a queue pair. Belongs to one thread.
@@ -132,18 +127,22 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             return 0;
         }
         self.idle = n < NEARLY_EMPTY && self.tx.waited();
-        let mut plain = true;
-        for desc in into.descs.iter().take(n) {
-            let len = u32::from(desc.len());
-            plain &= !desc.more() && self.legal(*desc) && len <= u32::from(self.config.mtu);
-            self.counters.tx_bytes += u64::from(len);
-        }
+        let descs = into.rest();
         self.counters.tx_packets += n as u64;
+        self.counters.tx_bytes += bytes(descs);
+        let small = self.config.mtu >= SMALL_BUFFER as u16 && self.pool.holds_small(descs);
+        let plain = small || descs.iter().fold(true, |ok, d| ok & self.plain(*d));
         if !plain {
             self.sift(into);
         }
         self.open += into.len;
         into.len
+    }
+
+    /// True for a whole packet in one legal segment.
+    #[inline(always)]
+    fn plain(&self, desc: Desc) -> bool {
+        !desc.more() & self.legal(desc) & (desc.len() <= self.config.mtu)
     }
 
     #[inline(always)]
@@ -191,109 +190,6 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         }
     }
 
-    /// Delivers copies of packets that lie in `from` (this region, or another program's) to the program: as many whole
-    /// packets of `packets`, in order, as there is room for. Returns the number of their descriptors. Publish them with
-    /// [`flush`](NicQueue::flush).
-    ///
-    /// While it copies, it requests the lines of the packets `ahead`, which this side deals with next: a core has 16
-    /// fill buffers, and asking for a whole burst at once would wait for them.
-    #[inline(always)]
-    pub fn deliver<Q: Port>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
-        let room = self.room(packets.len());
-        let own = self.config.recycles();
-        let mut ahead = ahead.iter();
-        let mut n = 0;
-        for desc in packets.iter().take(room) {
-            if let Some(next) = ahead.next() {
-                prefetch_payload(from, next.offset(), u32::from(next.len()), own);
-            }
-            let len = u32::from(desc.len());
-            if desc.more() {
-                break;
-            }
-            let Some((at, class)) = self.take_buffer(len) else { break };
-            if len > class.size() {
-                self.untake(at, class);
-                break;
-            }
-            copy(from, desc.offset(), &self.port, at, len);
-            self.stage(at, desc.len(), class, false, desc.meta);
-            self.counters.rx_bytes += u64::from(len);
-            n += 1;
-        }
-        self.counters.rx_packets += n as u64;
-        if n < packets.len() {
-            n += self.deliver_slowly(from, packets.get(n..).unwrap_or_default());
-        }
-        n
-    }
-
-    /// What the loop of `deliver` leaves: chains, on either side of the copy, and the reasons to stop.
-    #[cold]
-    #[inline(never)]
-    fn deliver_slowly<Q: Port>(&mut self, from: &Q, packets: &[Desc]) -> usize {
-        let mut n = 0;
-        loop {
-            let packet = first(packets.get(n..).unwrap_or_default());
-            if packet.is_empty() {
-                return n;
-            }
-            match self.deliver_chain(from, packet) {
-                Ok(()) => n += packet.len(),
-                Err(Busy::RingFull) => {
-                    self.counters.ring_full += 1;
-                    return n;
-                }
-                Err(Busy::NoBuffer) => {
-                    self.counters.no_buffer += 1;
-                    return n;
-                }
-            }
-        }
-    }
-
-    /// Delivers one packet of any number of segments, or nothing.
-    fn deliver_chain<Q: Port>(&mut self, from: &Q, packet: &[Desc]) -> Result<(), Busy> {
-        let total: u32 = packet.iter().map(|d| u32::from(d.len())).sum();
-        if let Some(blanks) = &mut self.blanks {
-            blanks.ready(&self.port, CHAIN_MAX); // what may have to be put back below is of one pop
-        }
-        let mut buffers = [(0, Class::Large); CHAIN_MAX];
-        let (mut n, mut held) = (0, 0);
-        for slot in &mut buffers {
-            if held >= total {
-                break;
-            }
-            let Some(buffer) = self.take_at_hand(total - held) else { break };
-            *slot = buffer;
-            held += buffer.1.size();
-            n += 1;
-        }
-        let buffers = buffers.get(..n).unwrap_or_default();
-        let room = if held < total {
-            Err(Busy::NoBuffer)
-        } else if self.room(n) < n {
-            Err(Busy::RingFull)
-        } else {
-            Ok(())
-        };
-        if let Err(busy) = room {
-            buffers.iter().rev().for_each(|&(at, class)| self.untake(at, class));
-            return Err(busy);
-        }
-        let mut source = Segments { descs: packet, within: 0 };
-        let (mut left, meta) = (total, packet.first().map_or(0, |d| d.meta));
-        for &(at, class) in buffers {
-            let part = left.min(class.size());
-            source.copy_to(from, &self.port, at, part);
-            left -= part;
-            self.stage(at, part as u16, class, left > 0, meta);
-        }
-        self.counters.rx_packets += 1;
-        self.counters.rx_bytes += u64::from(total);
-        Ok(())
-    }
-
     /// Hands fetched packets of this region back to their program without a copy, as [`deliver`](NicQueue::deliver) does
     /// with one. Only with the shared pool: with the host-managed one the host frees what it has sent.
     #[inline(always)]
@@ -318,9 +214,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     pub fn complete(&mut self, packets: &[Desc]) {
         self.open = self.open.saturating_sub(packets.len());
         if self.config.shared_pool {
-            for desc in packets {
-                self.pool.free(&self.port, desc.offset(), class(*desc));
-            }
+            self.pool.free_many(&self.port, packets);
         }
     }
 
@@ -451,4 +345,9 @@ fn demote_payload<P: Port>(port: &P, descs: &[Desc]) {
 #[inline(always)]
 fn class(desc: Desc) -> Class {
     if desc.small() { Class::Small } else { Class::Large }
+}
+
+#[inline(always)]
+fn bytes(descs: &[Desc]) -> u64 {
+    descs.iter().map(|d| u64::from(d.len())).sum()
 }

@@ -17,6 +17,7 @@ mod stack;
 use alloc::boxed::Box;
 use alloc::vec;
 
+use crate::desc::{Desc, SMALL as SMALL_FLAG, Slot};
 use crate::layout::{LARGE, Layout, PoolPlace, SMALL, SMALL_PER_LARGE};
 use crate::port::Port;
 
@@ -33,6 +34,12 @@ pub enum Class {
 }
 
 impl Class {
+    /// What the flags of a descriptor claim.
+    #[inline(always)]
+    pub(crate) const fn of(desc: Desc) -> Class {
+        if desc.small() { Class::Small } else { Class::Large }
+    }
+
     /// Bytes of a buffer.
     #[inline(always)]
     pub const fn size(self) -> u32 {
@@ -94,6 +101,17 @@ impl Ledger {
     fn add(&mut self, slot: u32, n: u8) {
         if let Some(count) = self.0.get_mut(slot as usize) {
             *count = count.wrapping_add(n);
+        }
+    }
+
+    /// As `add`, for the buffers of `descs`.
+    #[inline(always)]
+    fn add_many<D: Slot>(&mut self, place: &PoolPlace, descs: &[D], n: u8) {
+        for desc in descs {
+            let desc = desc.desc();
+            // A small buffer is a slot; a large one counts as its first.
+            let mask = if desc.small() { u32::MAX } else { !(LARGE - 1) };
+            self.add((desc.offset() & mask).wrapping_sub(place.buffers) / SMALL, n);
         }
     }
 
@@ -166,6 +184,30 @@ impl Pool {
         within < self.place.end - self.place.buffers && (within & (class.size() - 1)) + len <= class.size()
     }
 
+    /// True when every descriptor is a packet of one segment that lies inside one small buffer and has data: what a burst of
+    /// small packets looks like, in a few instructions for each.
+    #[inline(always)]
+    pub(crate) fn holds_small<D: Slot>(&self, descs: &[D]) -> bool {
+        let span = self.place.end - self.place.buffers;
+        descs.iter().fold(true, |ok, d| {
+            let (desc, within) = (d.desc(), d.desc().offset().wrapping_sub(self.place.buffers));
+            // The buffers are aligned: `within` and the offset have the same place in theirs. Without data, `len - 1` is huge.
+            let room = SMALL - (within & (SMALL - 1));
+            ok & (desc.flags() == SMALL_FLAG)
+                & (within < span)
+                & (u32::from(desc.len()).wrapping_sub(1) < room)
+        })
+    }
+
+    /// True when every segment lies inside one buffer of the class that it claims.
+    #[inline(always)]
+    pub(crate) fn holds_all<D: Slot>(&self, descs: &[D]) -> bool {
+        descs
+            .iter()
+            .map(Slot::desc)
+            .fold(true, |ok, d| ok & self.holds(d.offset(), u32::from(d.len()), Class::of(d)))
+    }
+
     /// Shows every buffer on the shared free lists of a region that nobody is changing.
     pub fn walk<P: Port>(port: &P, layout: &Layout, mut see: impl FnMut(u32, Class)) {
         let place = layout.pool();
@@ -204,6 +246,34 @@ impl Pool {
         match self.shelf(class).stack.pop() {
             Some(buffer) => Some((buffer, class)),
             None => self.refill(port, class),
+        }
+    }
+
+    /// Takes `n` buffers of `class` at once, the one freed last at the end. `None` when this agent has not so many at hand.
+    #[inline(always)]
+    pub(crate) fn alloc_many(&mut self, class: Class, n: usize) -> Option<&[u32]> {
+        self.shelf(class).stack.pop_many(n)
+    }
+
+    /// Returns the buffers of `descs`, all at once when they are of one class, as those of a burst usually are.
+    #[inline(always)]
+    pub(crate) fn free_many<P: Port, D: Slot>(&mut self, port: &P, descs: &[D]) {
+        let (any, all) = flags(descs);
+        let class = if all & u32::from(SMALL_FLAG) != 0 { Class::Small } else { Class::Large };
+        let (recycle, n) = (self.recycle, descs.len());
+        let shelf = self.shelf(class);
+        if recycle
+            && (any ^ all) & u32::from(SMALL_FLAG) == 0
+            && shelf.stack.len() + n <= shelf.full
+            && let Some(places) = shelf.stack.push_many(n)
+        {
+            for (place, desc) in places.iter_mut().zip(descs) {
+                *place = desc.desc().offset() & !(class.size() - 1);
+            }
+            return;
+        }
+        for desc in descs {
+            self.free(port, desc.desc().offset(), Class::of(desc.desc()));
         }
     }
 
@@ -326,10 +396,16 @@ impl Pool {
         self.book(offset & !(class.size() - 1), u8::MAX);
     }
 
-    /// Host: notes that the buffer with `offset` in it has come from the NIC.
+    /// Host: notes that the buffers of `descs` have been handed to the NIC.
     #[inline(always)]
-    pub(crate) fn received(&mut self, offset: u32, class: Class) {
-        self.book(offset & !(class.size() - 1), 1);
+    pub(crate) fn sent_many<D: Slot>(&mut self, descs: &[D]) {
+        self.ledger.add_many(&self.place, descs, u8::MAX);
+    }
+
+    /// Host: notes that the buffers of `descs` have come from the NIC.
+    #[inline(always)]
+    pub(crate) fn received_many<D: Slot>(&mut self, descs: &[D]) {
+        self.ledger.add_many(&self.place, descs, 1);
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {
@@ -340,6 +416,17 @@ impl Pool {
     pub fn kept(&self) -> usize {
         [&self.small, &self.large].iter().map(|s| s.stack.len() + s.outgoing.as_slice().len()).sum()
     }
+}
+
+/// The flags that any and that all of the descriptors have.
+#[inline(always)]
+fn flags<D: Slot>(descs: &[D]) -> (u32, u32) {
+    let (mut any, mut all) = (0, u32::MAX);
+    for desc in descs {
+        let flags = u32::from(desc.desc().flags());
+        (any, all) = (any | flags, all & flags);
+    }
+    (any, all)
 }
 
 /// The most of `buffers` that one agent may keep: each queue has two agents, and all of them together keep half at most.

@@ -45,6 +45,24 @@ impl Stack {
         Some(self.slots[self.len & MASK])
     }
 
+    /// Removes the last `n` buffers: the last one first, when read from the back. `None` when there are not so many.
+    #[inline(always)]
+    pub(super) fn pop_many(&mut self, n: usize) -> Option<&[u32]> {
+        let left = self.len.checked_sub(n)?;
+        let taken = self.slots.get(left..self.len)?;
+        self.len = left;
+        Some(taken)
+    }
+
+    /// Adds `n` buffers, for the caller to write. `None` when there is no place for so many.
+    #[inline(always)]
+    pub(super) fn push_many(&mut self, n: usize) -> Option<&mut [u32]> {
+        let end = self.len + n;
+        let places = self.slots.get_mut(self.len..end)?;
+        self.len = end;
+        Some(places)
+    }
+
     /// Removes the oldest buffers, as many as `out` takes; they are the ones least likely to be in a cache.
     pub(super) fn take_oldest(&mut self, out: &mut [u32]) -> usize {
         let n = out.len().min(self.len);

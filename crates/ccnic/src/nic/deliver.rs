@@ -1,0 +1,174 @@
+//! Delivery: copies of packets, from this region or another program's, into buffers that the NIC allocates.
+//!
+//! Three ways, the fastest that a burst allows: all packets alike (of one segment, in buffers of one class), one by one, and
+//! with chains on either side of the copy.
+
+use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
+use crate::pool::Class;
+use crate::port::{Port, copy, prefetch_payload};
+use crate::ring::Ring;
+
+use super::fetched::{Segments, first};
+use super::{NicQueue, bytes};
+
+/// Why a packet cannot be delivered now.
+enum Busy {
+    RingFull,
+    NoBuffer,
+}
+
+impl<P: Port, R: Ring> NicQueue<P, R> {
+    /// Delivers copies of packets that lie in `from` (this region, or another program's) to the program: as many whole
+    /// packets of `packets`, in order, as there is room for. Returns the number of their descriptors. Publish them with
+    /// [`flush`](NicQueue::flush).
+    ///
+    /// While it copies, it requests the lines of the packets `ahead`, which this side deals with next: a core has 16
+    /// fill buffers, and asking for a whole burst at once would wait for them.
+    #[inline(always)]
+    pub fn deliver<Q: Port>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
+        if self.deliver_alike(from, packets, ahead) {
+            return packets.len();
+        }
+        let n = self.deliver_singles(from, packets, ahead);
+        if n < packets.len() {
+            return n + self.deliver_slowly(from, packets.get(n..).unwrap_or_default());
+        }
+        n
+    }
+
+    /// Delivers packets of one segment that all take buffers of the same class, if there is room for all: what most bursts
+    /// are. Otherwise does nothing.
+    #[inline(always)]
+    fn deliver_alike<Q: Port>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> bool {
+        let n = packets.len();
+        let Some(class) = self.class_of_all(packets) else { return false };
+        if self.blanks.is_some() || self.room(n) < n {
+            return false;
+        }
+        let Some(staged) = self.staged.get_mut(self.staged_len..self.staged_len + n) else { return false };
+        let Some(buffers) = self.pool.alloc_many(class, n) else { return false };
+        let own = self.config.recycles();
+        let flags = if class == Class::Small { SMALL } else { 0 };
+        let mut ahead = ahead.iter();
+        for ((slot, desc), &at) in staged.iter_mut().zip(packets).zip(buffers.iter().rev()) {
+            if let Some(next) = ahead.next() {
+                prefetch_payload(from, next.offset(), u32::from(next.len()), own);
+            }
+            copy(from, desc.offset(), &self.port, at, u32::from(desc.len()));
+            *slot = Desc::new(at, desc.len(), flags).with_meta(desc.meta);
+        }
+        self.staged_len += n;
+        self.counters.rx_packets += n as u64;
+        self.counters.rx_bytes += bytes(packets);
+        true
+    }
+
+    /// The class of buffer that all packets take, if they are all of one segment and take the same.
+    #[inline(always)]
+    fn class_of_all(&self, packets: &[Desc]) -> Option<Class> {
+        // Three variables: a fold over a tuple would be packed into one register, serially.
+        let (mut shortest, mut longest, mut flags) = (u32::MAX, 0, 0);
+        for desc in packets {
+            shortest = u32::from(desc.len()).min(shortest);
+            longest = u32::from(desc.len()).max(longest);
+            flags |= u32::from(desc.flags());
+        }
+        let class = self.pool.class(longest);
+        (flags & u32::from(MORE) == 0 && class == self.pool.class(shortest)).then_some(class)
+    }
+
+    /// Delivers packets of one segment one by one, until there is one of several, or no room.
+    #[inline(always)]
+    fn deliver_singles<Q: Port>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
+        let room = self.room(packets.len());
+        let own = self.config.recycles();
+        let mut ahead = ahead.iter();
+        let mut n = 0;
+        for desc in packets.iter().take(room) {
+            if let Some(next) = ahead.next() {
+                prefetch_payload(from, next.offset(), u32::from(next.len()), own);
+            }
+            let len = u32::from(desc.len());
+            if desc.more() {
+                break;
+            }
+            let Some((at, class)) = self.take_buffer(len) else { break };
+            if len > class.size() {
+                self.untake(at, class);
+                break;
+            }
+            copy(from, desc.offset(), &self.port, at, len);
+            self.stage(at, desc.len(), class, false, desc.meta);
+            self.counters.rx_bytes += u64::from(len);
+            n += 1;
+        }
+        self.counters.rx_packets += n as u64;
+        n
+    }
+
+    /// What the loop of `deliver` leaves: chains, on either side of the copy, and the reasons to stop.
+    #[cold]
+    #[inline(never)]
+    fn deliver_slowly<Q: Port>(&mut self, from: &Q, packets: &[Desc]) -> usize {
+        let mut n = 0;
+        loop {
+            let packet = first(packets.get(n..).unwrap_or_default());
+            if packet.is_empty() {
+                return n;
+            }
+            match self.deliver_chain(from, packet) {
+                Ok(()) => n += packet.len(),
+                Err(Busy::RingFull) => {
+                    self.counters.ring_full += 1;
+                    return n;
+                }
+                Err(Busy::NoBuffer) => {
+                    self.counters.no_buffer += 1;
+                    return n;
+                }
+            }
+        }
+    }
+
+    /// Delivers one packet of any number of segments, or nothing.
+    fn deliver_chain<Q: Port>(&mut self, from: &Q, packet: &[Desc]) -> Result<(), Busy> {
+        let total: u32 = packet.iter().map(|d| u32::from(d.len())).sum();
+        if let Some(blanks) = &mut self.blanks {
+            blanks.ready(&self.port, CHAIN_MAX); // what may have to be put back below is of one pop
+        }
+        let mut buffers = [(0, Class::Large); CHAIN_MAX];
+        let (mut n, mut held) = (0, 0);
+        for slot in &mut buffers {
+            if held >= total {
+                break;
+            }
+            let Some(buffer) = self.take_at_hand(total - held) else { break };
+            *slot = buffer;
+            held += buffer.1.size();
+            n += 1;
+        }
+        let buffers = buffers.get(..n).unwrap_or_default();
+        let room = if held < total {
+            Err(Busy::NoBuffer)
+        } else if self.room(n) < n {
+            Err(Busy::RingFull)
+        } else {
+            Ok(())
+        };
+        if let Err(busy) = room {
+            buffers.iter().rev().for_each(|&(at, class)| self.untake(at, class));
+            return Err(busy);
+        }
+        let mut source = Segments { descs: packet, within: 0 };
+        let (mut left, meta) = (total, packet.first().map_or(0, |d| d.meta));
+        for &(at, class) in buffers {
+            let part = left.min(class.size());
+            source.copy_to(from, &self.port, at, part);
+            left -= part;
+            self.stage(at, part as u16, class, left > 0, meta);
+        }
+        self.counters.rx_packets += 1;
+        self.counters.rx_bytes += u64::from(total);
+        Ok(())
+    }
+}

@@ -5,13 +5,14 @@ use std::path::PathBuf;
 use anyhow::Context;
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Burst, Config, ConfigError, Demote, Design};
+use ccnic_load::{Load, Outcome, payload};
 use ccnic_shm::{Pages, Program};
 use clap::{Args, ValueEnum};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 
+use crate::clock::MachineClock;
 use crate::cpus::{Split, pin};
-use crate::load::{Load, Outcome, payload, run};
 use crate::micro::limit::Limit;
 use crate::nic_process::NicProcess;
 
@@ -280,8 +281,8 @@ impl Bench {
             rate: traffic.rate.map(|mpps| mpps * 1e6 / f64::from(config.queues)),
             seconds: traffic.seconds,
             warmup: (traffic.seconds / 4.0).min(0.3),
-            alone: self.alone(config.queues),
         };
+        let alone = self.alone(config.queues);
         std::thread::scope(|scope| {
             let threads: Vec<_> = (0..)
                 .zip(pairs)
@@ -289,7 +290,8 @@ impl Bench {
                     let cpu = self.split.host(i);
                     scope.spawn(move || {
                         pin(cpu)?;
-                        run(&mut pair, load)
+                        let clock = MachineClock::new(alone);
+                        Ok(ccnic_load::run(&mut pair, load, &clock, || (), || ())?)
                     })
                 })
                 .collect();

@@ -1,9 +1,9 @@
 //! `ccnic`: demo, benchmarks and status of the CC-NIC interface. One file per subcommand.
 
 mod bench;
+mod clock;
 mod cpus;
 mod demo;
-mod load;
 mod loopback;
 mod micro;
 mod nic_process;

@@ -1,5 +1,29 @@
 //! A deterministic, execution-driven, transaction-level simulator of cache-coherent interconnects.
 //!
-//! The rings, pools and the NIC of `ccnic` run on it unchanged, through a simulated [`Port`](ccnic::Port).
+//! The rings, pools and the NIC of `ccnic` run on it unchanged, through a simulated [`Port`](ccnic::Port): every access is
+//! timed by a core's window of operations, its caches, a coherence protocol, links and memory. Time is in picoseconds.
+//!
+//! Reading order: [`platform`] (what a machine is), [`protocol`] (what homes and caches answer), `fabric.rs` (how requests
+//! travel), `core.rs` and `execute.rs` (what a core has under way), [`agent`] (programs on cores, and the engine's loop).
 
+pub mod agent;
+mod audit;
+mod core;
+mod costs;
+pub mod counters;
+mod events;
+mod execute;
+mod fabric;
+mod lines;
+pub mod loopback;
+pub mod micro;
 pub mod platform;
+mod prefetch;
+pub mod protocol;
+mod server;
+mod tags;
+pub mod time;
+mod world;
+
+pub use agent::{Agent, End, Sim};
+pub use world::World;

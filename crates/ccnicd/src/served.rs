@@ -1,11 +1,11 @@
 //! A queue pair being served: the NIC side of the interface behind one call per turn.
 
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
-use ccnic::{Design, FETCH, Layout, NicQueue};
+use ccnic::{Design, FETCH, Layout, NicQueue, Pipeline, loopback};
 use ccnic_shm::control::QueueStatus;
 use ccnic_shm::{NativePort, Region};
 
-use crate::wire::{Pipeline, Wire, loopback};
+use crate::wire::Wire;
 
 /// What a polling thread serves. The one indirect call per turn is here, outside the bursts.
 pub trait Serve: Send {

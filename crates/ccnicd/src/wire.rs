@@ -1,8 +1,5 @@
 //! Wires: what the NIC is connected to. One for now: `loopback`, which sends every packet back to its program.
 
-use ccnic::ring::Ring;
-use ccnic::{Fetched, NicQueue, Port};
-
 /// What a queue pair's packets meet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
@@ -20,44 +17,4 @@ impl Wire {
             Wire::Reflect => "loopback --reflect",
         }
     }
-}
-
-/// Packets on their way through a wire: one burst being delivered, and the one after it, whose lines arrive meanwhile.
-#[derive(Debug, Default)]
-pub struct Pipeline {
-    current: Fetched,
-    next: Fetched,
-}
-
-/// One turn of the loopback: fetches a burst, delivers it, publishes. Returns the segments delivered.
-///
-/// Under load a second burst is fetched ahead, and its lines arrive while the first is delivered.
-///
-/// Nothing is lost when the program is slow to receive: what cannot be delivered stays in the pipeline, and nothing more
-/// is fetched before it has gone.
-#[inline(always)]
-pub fn loopback<P: Port, R: Ring>(
-    queue: &mut NicQueue<P, R>,
-    pipeline: &mut Pipeline,
-    port: &P,
-    reflect: bool,
-) -> usize {
-    let Pipeline { current, next } = pipeline;
-    if current.is_empty() {
-        std::mem::swap(current, next);
-        if current.is_empty() && queue.fetch(current) == 0 {
-            return 0;
-        }
-    }
-    if next.is_empty() && current.is_full() && queue.may_fetch_ahead() {
-        queue.fetch_ahead(next);
-    }
-    let packets = current.rest();
-    let n = if reflect { queue.reflect(packets) } else { queue.deliver(port, packets, next.rest()) };
-    if !reflect {
-        queue.complete(packets.get(..n).unwrap_or_default());
-    }
-    current.advance(n);
-    queue.flush();
-    n
 }

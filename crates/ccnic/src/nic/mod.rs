@@ -7,6 +7,7 @@
 mod blanks;
 mod deliver;
 mod fetched;
+mod wire;
 
 use crate::config::{Config, Demote};
 use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
@@ -17,6 +18,7 @@ use crate::port::{Port, lines, prefetch_payload};
 use crate::ring::{Consumer, Producer, Ring};
 
 pub use fetched::Fetched;
+pub use wire::{Pipeline, loopback};
 
 use blanks::Blanks;
 use fetched::first;

@@ -1,20 +1,53 @@
 //! The load generator: one thread per queue pair sends packets through the NIC's loopback and measures what comes back
 //! (CC-NIC section 5.1). Every packet carries a time and a sequence number; its whole payload is written, copied by the
 //! NIC, read and checked.
+//!
+//! It runs over any memory, real or simulated, and goes by a [`Clock`], so that `ccnic bench` and `ccnic sim` send the same load.
 
 mod book;
 pub mod payload;
 
-use anyhow::ensure;
 use ccnic::ring::Ring;
-use ccnic::{Burst, QueuePair};
-use ccnic_shm::NativePort;
+use ccnic::{Burst, Port, QueuePair};
 use hdrhistogram::Histogram;
-use quanta::Clock;
 
 use book::Book;
 
-/// Up to so many packets under way, the clock is read behind a fence.
+/// Time, and what else a generator knows of the machine that it runs on.
+pub trait Clock {
+    /// The time in ticks.
+    fn now(&self) -> u64;
+    /// Waits until every load so far has its value: the time may be read earlier than that otherwise.
+    fn settle(&self);
+    /// Ticks as nanoseconds.
+    fn nanoseconds(&self, ticks: u64) -> u64;
+    /// Gives the CPU away if the other side needs it to make progress; false: poll on.
+    fn give_way(&self) -> bool;
+    /// The next turn of polling may last until this time, whatever comes. Real machines spin.
+    fn sleep_until(&self, _: u64) {}
+    /// So many packets have been made or examined. Real machines have spent the time on it already.
+    fn spend(&self, _: usize) {}
+
+    /// Seconds as ticks.
+    fn ticks(&self, seconds: f64) -> u64 {
+        // The clock tells nanoseconds of ticks; a long span keeps the rounding small.
+        let span = 1u64 << 40;
+        (seconds * span as f64 / self.nanoseconds(span) as f64 * 1e9) as u64
+    }
+}
+
+/// Why a load could not be run.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// No packet came back.
+    #[error("the NIC returned no packet; is it still running?")]
+    NoPacket,
+    /// A round trip that the histogram cannot hold.
+    #[error("could not record round trips: {0}")]
+    Histogram(String),
+}
+
+/// With few packets under way, at most so many, round trips are measured precisely: see `examine`.
 const PRECISE: usize = 16;
 
 /// What one thread sends.
@@ -34,8 +67,6 @@ pub struct Load {
     pub seconds: f64,
     /// Seconds to run before measuring.
     pub warmup: f64,
-    /// False when the NIC needs this very CPU to make progress.
-    pub alone: bool,
 }
 
 /// What one thread saw.
@@ -54,10 +85,10 @@ pub struct Outcome {
 }
 
 /// A thread's state while it runs.
-struct Generator<'a, R: Ring> {
-    pair: &'a mut QueuePair<NativePort, R>,
+struct Generator<'a, P: Port, R: Ring, C: Clock> {
+    pair: &'a mut QueuePair<P, R>,
     load: Load,
-    clock: Clock,
+    clock: &'a C,
     tx: Burst,
     rx: Burst,
     /// Buffers of one packet.
@@ -68,12 +99,17 @@ struct Generator<'a, R: Ring> {
     since: usize,
 }
 
-/// Runs a load on a queue pair.
+/// Runs a load on a queue pair. `started` is called when the measured time begins, and `ended` when it is over.
 ///
 /// # Errors
 /// When the histogram cannot be made, or the NIC stops answering.
-pub fn run<R: Ring>(pair: &mut QueuePair<NativePort, R>, load: Load) -> anyhow::Result<Outcome> {
-    let clock = Clock::new();
+pub fn run<P: Port, R: Ring, C: Clock>(
+    pair: &mut QueuePair<P, R>,
+    load: Load,
+    clock: &C,
+    started: impl FnOnce(),
+    ended: impl FnOnce(),
+) -> Result<Outcome, LoadError> {
     let mut generator = Generator {
         pair,
         load,
@@ -81,37 +117,34 @@ pub fn run<R: Ring>(pair: &mut QueuePair<NativePort, R>, load: Load) -> anyhow::
         rx: Burst::new(),
         segments: usize::from(load.size).div_ceil(4096),
         book: Book::new()?,
-        now: clock.raw(),
+        now: clock.now(),
         since: 0,
         clock,
     };
     generator.phase(load.warmup);
     generator.book.forget();
-    let (before, start) = (generator.book.received, generator.clock.raw());
+    let (before, start) = (generator.book.received, clock.now());
+    started();
     generator.phase(load.seconds);
-    let (after, end) = (generator.book.received, generator.clock.raw());
-    let rtt = generator.book.rtt(|ticks| generator.clock.delta_as_nanos(0, ticks))?;
-    let seconds = generator.clock.delta(start, end).as_secs_f64();
+    let (after, end) = (generator.book.received, clock.now());
+    ended();
+    let rtt = generator.book.rtt(|ticks| clock.nanoseconds(ticks))?;
+    let seconds = clock.nanoseconds(end - start) as f64 / 1e9;
     generator.drain();
     let Book { received, lost, corrupt, .. } = generator.book;
-    ensure!(received > 0, "the NIC returned no packet; is ccnicd still running?");
+    if received == 0 {
+        return Err(LoadError::NoPacket);
+    }
     Ok(Outcome { packets: after - before, seconds, lost, corrupt, rtt })
 }
 
-/// Clock ticks in a number of seconds.
-fn ticks(clock: &Clock, seconds: f64) -> u64 {
-    // The clock tells nanoseconds of ticks; a long span keeps the rounding small.
-    let span = 1u64 << 32;
-    (seconds * span as f64 / clock.delta_as_nanos(0, span) as f64 * 1e9) as u64
-}
-
-impl<R: Ring> Generator<'_, R> {
+impl<P: Port, R: Ring, C: Clock> Generator<'_, P, R, C> {
     /// Sends and receives for some seconds.
     #[inline(never)]
     fn phase(&mut self, seconds: f64) {
-        let start = self.clock.raw();
-        let end = start + ticks(&self.clock, seconds);
-        let gap = self.load.rate.map(|rate| ticks(&self.clock, 1.0) as f64 / rate);
+        let start = self.clock.now();
+        let end = start + self.clock.ticks(seconds);
+        let gap = self.load.rate.map(|rate| self.clock.ticks(1.0) as f64 / rate);
         let first = self.book.next;
         loop {
             // Receive, transmit, then read what was received: its lines arrive while we write.
@@ -124,7 +157,8 @@ impl<R: Ring> Generator<'_, R> {
             let sent = self.send(now, due);
             self.examine(now);
             if sent + received == 0 {
-                self.wait();
+                let next = gap.map_or(end, |gap| start + ((self.book.next - first) as f64 * gap) as u64 + 1);
+                self.wait(next.min(end));
             }
             if now >= end {
                 break;
@@ -135,27 +169,23 @@ impl<R: Ring> Generator<'_, R> {
     /// The time, after a receive burst of so many packets.
     ///
     /// Reading the clock costs as much as a small packet, so it is read once for the packets of several small bursts: for
-    /// so few of those under way that round trips are at most 3 % out. With few packets under way it is read for each burst,
-    /// and behind a fence: a plain read may run ahead of the loads that found the packets, by one line transfer.
+    /// so few of those under way that round trips are at most 3 % out.
     #[inline(always)]
     fn time(&mut self, received: usize) -> u64 {
         let outstanding = self.book.outstanding();
         self.since += received;
-        if outstanding <= PRECISE {
-            ccnic_shm::wait_for_loads();
-        } else if received > 0 && self.since * 32 < outstanding {
+        if outstanding > PRECISE && received > 0 && self.since * 32 < outstanding {
             return self.now;
         }
-        (self.now, self.since) = (self.clock.raw(), 0);
+        (self.now, self.since) = (self.clock.now(), 0);
         self.now
     }
 
     #[inline(always)]
-    fn wait(&self) {
-        if self.load.alone {
+    fn wait(&self, until: u64) {
+        if !self.clock.give_way() {
+            self.clock.sleep_until(until);
             self.pair.relax();
-        } else {
-            rustix::thread::sched_yield();
         }
     }
 
@@ -178,17 +208,51 @@ impl<R: Ring> Generator<'_, R> {
                 self.pair.with_mut(buf, |bytes| payload::fill(bytes, at, seq, now));
                 (seq, at) = if more { (seq, at + 4096) } else { (seq + 1, 0) };
             }
+            self.clock.spend((seq - self.book.next) as usize);
             self.book.next = seq;
         }
         self.pair.tx_burst(&mut self.tx)
     }
 
     /// Reads and checks every byte of what has been received.
+    ///
+    /// A packet's round trip ends when its receiver has read it. With few packets under way, because so many are asked for,
+    /// the clock is read then, behind a fence. Otherwise the time of the receive burst will do: a fence in every burst
+    /// would be what is measured.
     #[inline(always)]
     fn examine(&mut self, now: u64) {
         if self.rx.is_empty() {
             return;
         }
+        let few = self.load.rate.is_some() || self.load.inflight <= PRECISE;
+        if !few || self.book.outstanding() > PRECISE {
+            self.check(|book, seq, time| book.arrived(seq, now.saturating_sub(time)));
+        } else {
+            self.examine_few();
+        }
+        self.clock.spend(self.rx.len().div_ceil(self.segments));
+        self.pair.free(&mut self.rx);
+    }
+
+    #[inline(never)]
+    fn examine_few(&mut self) {
+        let (mut heads, mut n) = ([(0, 0); PRECISE], 0);
+        self.check(|_, seq, time| {
+            if let Some(head) = heads.get_mut(n) {
+                *head = (seq, time);
+                n += 1;
+            }
+        });
+        self.clock.settle();
+        let now = self.clock.now();
+        for (seq, time) in heads.into_iter().take(n) {
+            self.book.arrived(seq, now.saturating_sub(time));
+        }
+    }
+
+    /// Reads and checks the packets of a receive burst; tells `arrived` the number and the time of each.
+    #[inline(always)]
+    fn check(&mut self, mut arrived: impl FnMut(&mut Book, u64, u64)) {
         let (mut seq, mut at) = (0, 0);
         for buf in self.rx.as_slice() {
             let (time, intact) = self.pair.with(buf, |bytes| {
@@ -200,27 +264,26 @@ impl<R: Ring> Generator<'_, R> {
                 (time, payload::check(bytes, at, seq))
             });
             if let Some(time) = time {
-                self.book.arrived(seq, now.saturating_sub(time));
+                arrived(&mut self.book, seq, time);
             }
             self.book.corrupt += u64::from(!intact);
             at = if buf.more() { at + usize::from(buf.len()) } else { 0 };
         }
-        self.pair.free(&mut self.rx);
     }
 
     /// Waits for what is still under way. What has not come after a second without progress is lost.
     fn drain(&mut self) {
-        let patience = ticks(&self.clock, 1.0);
-        let mut last = self.clock.raw();
+        let patience = self.clock.ticks(1.0);
+        let mut last = self.clock.now();
         let unsent = self.tx.as_slice().iter().filter(|buf| !buf.more()).count();
         self.book.next -= unsent as u64; // the ring was full: never sent, so not lost
         self.pair.free(&mut self.tx);
-        while self.book.outstanding() > 0 && self.clock.raw() - last < patience {
+        while self.book.outstanding() > 0 && self.clock.now() - last < patience {
             if self.pair.rx_burst(&mut self.rx, self.load.rx_burst) > 0 {
-                last = self.clock.raw();
+                last = self.clock.now();
                 self.examine(last);
             } else {
-                self.wait();
+                self.wait(last + patience);
             }
         }
         self.book.lost += self.book.outstanding() as u64;

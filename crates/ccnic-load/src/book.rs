@@ -2,6 +2,8 @@
 
 use hdrhistogram::Histogram;
 
+use crate::LoadError;
+
 /// What has been sent and received. The loopback keeps order, so a number too high means packets lost, one too low a
 /// repetition.
 #[derive(Debug)]
@@ -23,8 +25,8 @@ pub struct Book {
 }
 
 impl Book {
-    pub fn new() -> anyhow::Result<Book> {
-        let rtt = Histogram::new_with_bounds(1, 1 << 44, 3)?;
+    pub fn new() -> Result<Book, LoadError> {
+        let rtt = Histogram::new_with_bounds(1, 1 << 44, 3).map_err(histogram)?;
         Ok(Book { next: 0, expected: 0, lost: 0, corrupt: 0, received: 0, rtt, run: (0, 0) })
     }
 
@@ -76,14 +78,19 @@ impl Book {
     }
 
     /// The round trips since the last `forget`, each turned into nanoseconds.
-    pub fn rtt(&mut self, nanoseconds: impl Fn(u64) -> u64) -> anyhow::Result<Histogram<u64>> {
+    pub fn rtt(&mut self, nanoseconds: impl Fn(u64) -> u64) -> Result<Histogram<u64>, LoadError> {
         self.flush();
-        let mut ns = Histogram::new(3)?;
+        let mut ns = Histogram::new(3).map_err(histogram)?;
         for v in self.rtt.iter_recorded() {
-            ns.record_n(nanoseconds(v.value_iterated_to()), v.count_since_last_iteration())?;
+            ns.record_n(nanoseconds(v.value_iterated_to()), v.count_since_last_iteration())
+                .map_err(histogram)?;
         }
         Ok(ns)
     }
+}
+
+fn histogram(e: impl std::fmt::Display) -> LoadError {
+    LoadError::Histogram(e.to_string())
 }
 
 #[cfg(test)]

@@ -1,0 +1,317 @@
+//! A core: its private caches, and the window of memory operations that it has under way.
+//!
+//! Instructions are not seen here, only accesses. The window follows zsim's and Sniper's out-of-order models: what is dispatched
+//! takes its place in the reorder buffer, misses take fill buffers, stores wait in order in the store buffer with their
+//! ownership requested early. A core that must wait says for what ([`Wait`]), and is resumed by the event that brings it.
+
+use std::collections::VecDeque;
+
+use crate::costs::{Costs, Prefetch};
+use crate::counters::{Counters, Source};
+use crate::lines::NONE;
+use crate::platform::Platform;
+use crate::prefetch::Streams;
+use crate::protocol::{Request, State};
+use crate::tags::Tags;
+use crate::time::Ps;
+
+/// A line that a core has asked for.
+#[derive(Debug, Clone, Copy)]
+pub struct Miss {
+    pub line: u32,
+    pub txn: u32,
+    /// What was asked for.
+    pub request: Request,
+    /// Asked for by a hardware prefetcher: takes no fill buffer.
+    pub hardware: bool,
+    /// The home has answered: from now on other agents' snoops come after the answer.
+    pub granted: bool,
+    /// A snoop that came before the answer did.
+    pub deferred: u32,
+    /// A store wants the line, too.
+    pub wanted: bool,
+    /// A store around the caches.
+    pub around: bool,
+    /// What it brings tells where the program goes next: a descriptor.
+    pub address: bool,
+    /// Where in the program order the oldest load stands that waits for it, if there is one.
+    pub load: Option<u64>,
+}
+
+impl Miss {
+    pub fn new(line: u32, request: Request) -> Miss {
+        Miss {
+            line,
+            txn: NONE,
+            request,
+            hardware: false,
+            granted: false,
+            deferred: NONE,
+            wanted: false,
+            around: false,
+            address: false,
+            load: None,
+        }
+    }
+}
+
+/// A store on its way to the cache.
+#[derive(Debug, Clone, Copy)]
+pub struct Store {
+    pub line: u32,
+    pub what: Stored,
+    /// Where it stands in the program order: it is done after every load before it.
+    pub position: u64,
+}
+
+/// What is done with a line when a store's turn comes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stored {
+    /// Payload is written. Its bytes are in memory already, since only their holder looks.
+    Payload,
+    /// A word gets a value.
+    Word(u32, u64),
+    /// The line is demoted: a hint that comes after the stores before it.
+    Demote,
+}
+
+/// What a core waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wait {
+    /// Nothing: it runs, or its next event is known.
+    Nothing,
+    /// The value of a word, when its line comes.
+    Load(u32),
+    /// Ownership of a word's line, to compare it with the first value and replace it by the second.
+    Exchange(u32, u64, u64),
+    /// The oldest load under way.
+    Window,
+    /// All loads under way.
+    Loads,
+    /// All loads under way whose values are addresses.
+    Addresses,
+    /// A place in the store buffer, or (`true`) an empty one.
+    Stores(bool),
+    /// A place in the load queue.
+    Misses,
+    /// One of the lines that it watches.
+    Line,
+}
+
+/// One core.
+#[derive(Debug)]
+pub struct Core {
+    pub socket: u8,
+    /// Where its program stands. Ahead of the world's time by less than any other agent could notice.
+    pub clock: Ps,
+    /// Nothing from outside reaches the core before this time.
+    pub horizon: Ps,
+    pub l1: Tags<()>,
+    pub l2: Tags<State>,
+    /// Where lines were found last, by their low bits.
+    recent: Vec<(u32, u32)>,
+    /// Micro-operations dispatched so far: the position in program order.
+    pub position: u64,
+    /// The position of the oldest load that waits for a line.
+    pub oldest: u64,
+    pub misses: Vec<Miss>,
+    /// Misses that wait for a fill buffer.
+    pub queued: VecDeque<Miss>,
+    pub stores: VecDeque<Store>,
+    /// The line whose words are being stored, and which of them.
+    pub open: Option<(u32, u8)>,
+    pub wait: Wait,
+    /// When the wait began.
+    pub since: Ps,
+    /// What the event that ended the wait brought.
+    pub bound: Option<Result<u64, u64>>,
+    /// Arrivals of snoops under way.
+    pub snoops: Vec<Ps>,
+    /// Lines loaded since the last turn of a polling loop.
+    pub watched: Vec<u32>,
+    /// One of them has been taken away.
+    pub disturbed: bool,
+    /// What that costs at the end of the turn.
+    pub owed: Ps,
+    /// Turns of a polling loop since it slept.
+    pub spun: u32,
+    /// It has slept in a polling loop.
+    pub slept: bool,
+    /// When the last turn of the polling loop ended, and how long the shortest took.
+    pub turned: Ps,
+    pub turn: Ps,
+    /// The last line that a load decided on, since the last turn.
+    pub decided: u32,
+    /// A time at which a polling loop has something to do whatever its lines say.
+    pub deadline: Option<Ps>,
+    /// The word whose line has not come, though the program went on as if it brought no news; and the news, if it did.
+    pub guessed: Option<u32>,
+    pub news: Option<(u32, u64)>,
+    /// What it has seen when it looked at words.
+    pub looks: Looks,
+    pub streams: Streams,
+    pub prefetch: Prefetch,
+    /// Since when every fill buffer has been taken.
+    pub full_since: Option<Ps>,
+    pub counters: Counters,
+    /// Answers of the last miss, for the trace and the access probes.
+    pub last_source: Source,
+}
+
+/// The values that a core has last seen of the words that it polls: what its branch predictor goes by.
+#[derive(Debug)]
+pub struct Looks(Vec<(u32, u64)>);
+
+impl Default for Looks {
+    fn default() -> Looks {
+        Looks(vec![(NONE, 0); Looks::WORDS])
+    }
+}
+
+impl Looks {
+    const WORDS: usize = 4096;
+
+    fn place(at: u32) -> usize {
+        (at.wrapping_mul(0x9e37_79b1) >> 20) as usize % Looks::WORDS
+    }
+
+    /// Remembers a word's value; true when it was the same at the last look.
+    pub fn expected(&mut self, at: u32, value: u64) -> bool {
+        std::mem::replace(&mut self.0[Looks::place(at)], (at, value)) == (at, value)
+    }
+
+    /// True when a word had this value at the last look.
+    pub fn is(&self, at: u32, value: u64) -> bool {
+        self.0[Looks::place(at)] == (at, value)
+    }
+}
+
+const RECENT: usize = 512;
+/// More watched lines than this, and a polling loop spins.
+pub const WATCH: usize = 64;
+
+impl Core {
+    pub fn new(p: &Platform, socket: u8, prefetch: Prefetch) -> Core {
+        let lines = |c: &crate::platform::Cache| c.size.get() * 1024 / 64;
+        Core {
+            socket,
+            clock: 0,
+            horizon: 0,
+            l1: Tags::new(lines(&p.l1), p.l1.ways.get(), false),
+            l2: Tags::new(lines(&p.l2), p.l2.ways.get(), false),
+            recent: vec![(NONE, 0); RECENT],
+            position: 0,
+            oldest: u64::MAX,
+            misses: Vec::with_capacity(64),
+            queued: VecDeque::new(),
+            stores: VecDeque::new(),
+            open: None,
+            wait: Wait::Nothing,
+            since: 0,
+            bound: None,
+            snoops: Vec::new(),
+            watched: Vec::new(),
+            disturbed: false,
+            owed: 0,
+            spun: 0,
+            slept: false,
+            turned: 0,
+            turn: Ps::MAX,
+            decided: NONE,
+            deadline: None,
+            guessed: None,
+            news: None,
+            looks: Looks::default(),
+            streams: Streams::default(),
+            prefetch,
+            full_since: None,
+            counters: Counters::default(),
+            last_source: Source::Nowhere,
+        }
+    }
+
+    /// Finds a line in the private caches: its state, and whether the first level has it. Counts as a use.
+    #[inline]
+    pub fn find(&mut self, line: u32) -> Option<(State, bool)> {
+        let recent = &mut self.recent[line as usize % RECENT];
+        if recent.0 == line && self.l2.is_at(recent.1, line) {
+            return Some((self.l2.state(recent.1), true));
+        }
+        let slot = self.l2.find(line)?;
+        *recent = (line, slot);
+        self.l2.touch(slot);
+        let near = match self.l1.find(line) {
+            Some(at) => {
+                self.l1.touch(at);
+                true
+            }
+            None => {
+                self.l1.insert(line, (), u32::MAX, |_| false);
+                false
+            }
+        };
+        Some((self.l2.state(slot), near))
+    }
+
+    /// The state of a line in the private caches; does not count as a use.
+    #[inline]
+    pub fn state(&self, line: u32) -> State {
+        let recent = self.recent[line as usize % RECENT];
+        if recent.0 == line && self.l2.is_at(recent.1, line) {
+            return self.l2.state(recent.1);
+        }
+        self.l2.find(line).map_or(State::Invalid, |slot| self.l2.state(slot))
+    }
+
+    /// Changes the state of a line, or takes it out.
+    pub fn set_state(&mut self, line: u32, state: State) {
+        if state == State::Invalid {
+            self.l2.remove(line);
+            self.l1.remove(line);
+        } else if let Some(slot) = self.l2.find(line) {
+            self.l2.set_state(slot, state);
+        }
+    }
+
+    /// The miss under way for a line.
+    #[inline]
+    pub fn miss(&mut self, line: u32) -> Option<&mut Miss> {
+        self.misses.iter_mut().find(|m| m.line == line)
+    }
+
+    /// True when a line has been asked for, or waits to be.
+    pub fn expects(&self, line: u32) -> bool {
+        self.misses.iter().chain(&self.queued).any(|m| m.line == line)
+    }
+
+    /// Misses that take a fill buffer.
+    pub fn buffers(&self) -> usize {
+        self.misses.iter().filter(|m| !m.hardware).count()
+    }
+
+    /// The value that this core's own stores under way give a word.
+    #[inline]
+    pub fn forwarded(&self, at: u32) -> Option<u64> {
+        self.stores.iter().rev().find_map(|s| match s.what {
+            Stored::Word(word, value) if word == at => Some(value),
+            _ => None,
+        })
+    }
+
+    /// True when the oldest load under way is so old that nothing more can be dispatched.
+    #[inline]
+    pub fn window_full(&self, costs: &Costs) -> bool {
+        self.position.saturating_sub(self.oldest) >= costs.rob
+    }
+
+    /// True when no load, and no store around the caches, is under way.
+    pub fn is_settled(&self) -> bool {
+        self.oldest == u64::MAX && !self.misses.iter().chain(&self.queued).any(|m| m.around)
+    }
+
+    /// Looks again which load is the oldest.
+    pub fn find_oldest(&mut self) {
+        let loads = self.misses.iter().chain(&self.queued).filter_map(|m| m.load);
+        self.oldest = loads.min().unwrap_or(u64::MAX);
+    }
+}

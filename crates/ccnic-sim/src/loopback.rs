@@ -1,0 +1,216 @@
+//! Packets from simulated programs through the simulated NIC and back (CC-NIC section 5.1): the interface, the NIC's wire and the
+//! load generator are those of the real machine.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ccnic::pool::Pool;
+use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
+use ccnic::{Config, ConfigError, Design, Layout, NicQueue, Pipeline, Port, QueuePair, loopback};
+use ccnic_load::{Clock, Load, LoadError, Outcome};
+
+use crate::agent::{Agent, End, Sim};
+use crate::counters::{Counters, Traffic};
+use crate::platform::Platform;
+use crate::time::{Ps, ns, ps};
+use crate::world::World;
+
+/// What is simulated: one queue pair for each pair of a host core and a NIC core.
+#[derive(Debug, Clone, Copy)]
+pub struct Plan {
+    /// The region; its number of queues is the number of cores on each side.
+    pub config: Config,
+    /// What each program sends. Seconds are simulated ones.
+    pub load: Load,
+}
+
+/// What a run showed.
+#[derive(Debug, Clone)]
+pub struct Run {
+    /// What each program saw.
+    pub outcomes: Vec<Outcome>,
+    /// Counters over the measured time, of each host core and of each NIC core.
+    pub host: Vec<Counters>,
+    /// See `host`.
+    pub nic: Vec<Counters>,
+    /// Traffic over the measured time, by the socket that it leaves or whose memory it meets.
+    pub traffic: Vec<Traffic>,
+    /// Simulated time measured.
+    pub measured: Ps,
+}
+
+/// Why a run could not be made.
+#[derive(Debug, thiserror::Error)]
+pub enum RunError {
+    /// More cores than the platform has, or none.
+    #[error("{asked} cores a side, the platform has {host} and {nic}; choose 1 to {}", host.min(nic))]
+    Cores {
+        /// Cores asked for.
+        asked: u16,
+        /// Host cores of the platform.
+        host: u32,
+        /// NIC cores of the platform.
+        nic: u32,
+    },
+    /// A region that cannot be.
+    #[error("{0}")]
+    Config(#[from] ConfigError),
+    /// A program's load failed.
+    #[error("{0}")]
+    Load(#[from] LoadError),
+    /// There is no memory for a stack.
+    #[error("no memory for a simulated program's stack: {0}")]
+    Stack(#[from] std::io::Error),
+    /// Everything waits for something that never comes.
+    #[error("the simulated programs stand still after {0:.0} ns: a defect of ccnic")]
+    Stuck(f64),
+}
+
+/// A simulated core's clock.
+#[derive(Debug)]
+struct SimClock<'a> {
+    agent: Agent<'a>,
+    /// The program's own work for a packet.
+    packet: f64,
+}
+
+impl Clock for SimClock<'_> {
+    fn now(&self) -> u64 {
+        self.agent.now()
+    }
+
+    fn settle(&self) {
+        self.agent.settle();
+    }
+
+    fn nanoseconds(&self, ticks: u64) -> u64 {
+        ticks.div_ceil(1000)
+    }
+
+    fn give_way(&self) -> bool {
+        false
+    }
+
+    fn sleep_until(&self, at: u64) {
+        self.agent.set_deadline(Some(at));
+    }
+
+    fn spend(&self, packets: usize) {
+        if packets > 0 {
+            self.agent.work(self.packet * packets as f64);
+        }
+    }
+}
+
+/// The machine's counters when a program's measured time began or ended.
+type Snapshot = (Ps, Vec<Counters>, Vec<Traffic>);
+
+fn snapshot(world: &World) -> Snapshot {
+    let cores = (0..world.cores.len()).map(|c| world.counters(c)).collect();
+    (world.now, cores, (0..world.sockets.len()).map(|s| world.traffic(s)).collect())
+}
+
+/// Results that the programs of a run leave behind.
+#[derive(Debug, Default)]
+struct Results {
+    outcomes: Vec<Result<Outcome, LoadError>>,
+    started: Option<Snapshot>,
+    ended: Option<Snapshot>,
+}
+
+/// Simulates a loopback.
+///
+/// # Errors
+/// When the platform has not so many cores, the configuration cannot be, or nothing comes back.
+pub fn run(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
+    match plan.config.design {
+        Design::GroupedEpoch => run_ring::<GroupedEpoch>(platform, plan),
+        Design::GroupedClear => run_ring::<GroupedClear>(platform, plan),
+        Design::Packed => run_ring::<Packed>(platform, plan),
+        Design::Padded => run_ring::<Padded>(platform, plan),
+        Design::Doorbell => run_ring::<Doorbell>(platform, plan),
+    }
+}
+
+fn run_ring<R: Ring>(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
+    let queues = plan.config.queues;
+    let (host, nic) = (platform.topology.host_cores.get(), platform.topology.nic_cores.get());
+    if queues == 0 || u32::from(queues) > host.min(nic) {
+        return Err(RunError::Cores { asked: queues, host, nic });
+    }
+    let layout = Layout::new(&plan.config)?;
+    let sides = (0..2).flat_map(|side| std::iter::repeat_n((side as u8, side), usize::from(queues)));
+    let mut world = World::new(platform, layout.size(), &sides.collect::<Vec<_>>());
+    let segment = layout.nic_segment();
+    world.set_home(segment.start, segment.len() as u32, 1);
+    let mut sim = Sim::new(world);
+    Pool::fill(&sim.untimed(), &layout);
+    layout.store(&sim.untimed());
+    let results = Rc::new(RefCell::new(Results::default()));
+    let (packet, burst) = (platform.software.packet.get(), platform.software.burst.get());
+    for queue in 0..queues {
+        let (results, load) = (Rc::clone(&results), plan.load);
+        sim.spawn(queue as u8, move |agent| {
+            host_program::<R>(agent, &layout, queue, load, packet, &results)
+        })?;
+        sim.spawn((queues + queue) as u8, move |agent| {
+            nic_program::<R>(agent, &layout, queue, packet, burst);
+        })?;
+    }
+    // A program that waits in vain does so for a second; with the load's own time that is the end.
+    let most = ps((plan.load.seconds + plan.load.warmup + 2.0) * 1e9);
+    let end = sim.run(most);
+    let now = sim.world().now;
+    let mut results = results.borrow_mut();
+    if end == End::Time || results.outcomes.len() < usize::from(queues) {
+        return Err(RunError::Stuck(ns(now)));
+    }
+    let outcomes = results.outcomes.drain(..).collect::<Result<Vec<_>, _>>()?;
+    let (Some(started), Some(ended)) = (results.started.take(), results.ended.take()) else {
+        return Err(RunError::Stuck(ns(now)));
+    };
+    let mut cores: Vec<Counters> = ended.1.iter().zip(&started.1).map(|(e, s)| e.since(s)).collect();
+    let nic = cores.split_off(usize::from(queues));
+    let traffic = ended.2.iter().zip(&started.2).map(|(e, s)| e.since(s)).collect();
+    Ok(Run { outcomes, host: cores, nic, traffic, measured: ended.0 - started.0 })
+}
+
+fn host_program<R: Ring>(
+    agent: Agent<'_>,
+    layout: &Layout,
+    queue: u16,
+    load: Load,
+    packet: f64,
+    results: &RefCell<Results>,
+) {
+    let Some(mut pair) = QueuePair::<_, R>::new(agent, layout, queue) else { return };
+    let clock = SimClock { agent, packet };
+    // The first to start and the last to end frame the measured time.
+    let started = || {
+        let started = &mut results.borrow_mut().started;
+        if started.is_none() {
+            *started = Some(agent.with_world(snapshot));
+        }
+    };
+    let ended = || {
+        let ended = &mut results.borrow_mut().ended;
+        if ended.is_none() {
+            *ended = Some(agent.with_world(snapshot));
+        }
+    };
+    let outcome = ccnic_load::run(&mut pair, load, &clock, started, ended);
+    results.borrow_mut().outcomes.push(outcome);
+}
+
+fn nic_program<R: Ring>(agent: Agent<'_>, layout: &Layout, queue: u16, packet: f64, burst: f64) {
+    let Some(mut nic) = NicQueue::<_, R>::new(agent, layout, queue) else { return };
+    let mut pipeline = Pipeline::default();
+    loop {
+        let n = loopback(&mut nic, &mut pipeline, &agent, false);
+        if n == 0 {
+            agent.relax();
+        } else {
+            agent.work(burst + packet * n as f64);
+        }
+    }
+}

@@ -1,0 +1,175 @@
+//! What must hold between the values of a platform. What holds for each alone is checked where it is read.
+
+use super::Platform;
+use super::read::Fault;
+
+type Check = Result<(), Fault>;
+
+/// Cores of both sides together: what one directory entry and one simulation hold.
+const CORES: u32 = 128;
+
+pub(super) fn check(platform: &Platform) -> Check {
+    topology(platform)?;
+    core(platform)?;
+    caches(platform)?;
+    latencies(platform)?;
+    link(platform)?;
+    targets(platform)?;
+    pcie(platform)?;
+    device(platform)
+}
+
+fn ensure(holds: bool, key: &str, reason: impl FnOnce() -> String, remedy: &str) -> Check {
+    if holds { Ok(()) } else { Err(Fault::new(key, reason(), remedy)) }
+}
+
+fn at_most(key: &str, value: u32, most: u32) -> Check {
+    ensure(
+        value <= most,
+        key,
+        || format!("is {value}, more than {most}"),
+        "no processor is that large: check it",
+    )
+}
+
+fn topology(platform: &Platform) -> Check {
+    let (host, nic) = (platform.topology.host_cores.get(), platform.topology.nic_cores.get());
+    let reason = || format!("is {host}, which makes {} cores with topology.nic_cores", host + nic);
+    ensure(
+        host + nic <= CORES,
+        "topology.host_cores",
+        reason,
+        "simulate at most 128 cores, both sides together",
+    )
+}
+
+fn core(platform: &Platform) -> Check {
+    let core = &platform.core;
+    at_most("core.width", core.width.get(), 16)?;
+    at_most("core.rob", core.rob.get(), 4096)?;
+    at_most("core.load_queue", core.load_queue.get(), 1024)?;
+    at_most("core.store_queue", core.store_queue.get(), 1024)?;
+    at_most("core.fill_buffers", core.fill_buffers.get(), 1024)?;
+    at_most("core.super_queue", core.super_queue.get(), 1024)?;
+    at_most("core.wc_buffers", core.wc_buffers.get(), 1024)
+}
+
+fn caches(platform: &Platform) -> Check {
+    for (name, cache) in [("l1", &platform.l1), ("l2", &platform.l2), ("llc", &platform.llc)] {
+        let (lines, ways) = (u64::from(cache.size.get()) * 1024 / 64, cache.ways.get());
+        let reason =
+            || format!("is {} KiB, {lines} lines, which {ways} ways do not share evenly", cache.size.get());
+        ensure(lines % u64::from(ways) == 0, &format!("{name}.size"), reason, "check size and ways")?;
+    }
+    Ok(())
+}
+
+fn latencies(platform: &Platform) -> Check {
+    let (l1, l2, llc) = (platform.l1.latency.get(), platform.l2.latency.get(), platform.llc.latency.get());
+    let slower = |key, this: f64, what: &str, that: f64| {
+        ensure(
+            this > that,
+            key,
+            || format!("is {this} ns, not above {what} of {that} ns"),
+            "put the levels in order",
+        )
+    };
+    slower("l2.latency", l2, "l1.latency", l1)?;
+    slower("llc.latency", llc, "l2.latency", l2)?;
+    let way = platform.llc_hit_ns();
+    let reason = || {
+        format!("and its neighbours add up to {way:.1} ns for an LLC hit, not above l2.latency of {l2} ns")
+    };
+    ensure(way > l2, "path.llc_data", reason, "an LLC hit takes miss + 2 mesh + lookup + llc_data + fill")?;
+    let (memory, data) = (platform.memory.latency.get(), platform.path.llc_data.get());
+    slower("memory.latency", memory, "path.llc_data", data)
+}
+
+fn link(platform: &Platform) -> Check {
+    let same = platform.topology.same_socket.get();
+    let Some(link) = &platform.link else {
+        return ensure(
+            same,
+            "link",
+            || "is missing".into(),
+            "add [link], or set topology.same_socket to true",
+        );
+    };
+    let reason = || "is there although topology.same_socket is true".into();
+    ensure(!same, "link", reason, "remove [link], or set topology.same_socket to false")?;
+    one_of("link.kind", &link.kind, &["upi", "cxl"])?;
+    at_most("link.data_flits", link.data_flits.get(), 64)?;
+    at_most("link.slots_per_flit", link.slots_per_flit.get(), 64)?;
+    let (spare, slots) = (link.spare_slots.get(), link.slots_per_flit.get());
+    let reason = || format!("is {spare}, of {slots} slots in a flit");
+    ensure(spare < slots, "link.spare_slots", reason, "a data line's header takes one slot itself")
+}
+
+fn one_of(key: &str, value: &str, known: &[&str]) -> Check {
+    let remedy = format!("choose one of {}", known.join(", "));
+    ensure(known.contains(&value), key, || format!("is {value:?}, which is not known"), &remedy)
+}
+
+fn targets(platform: &Platform) -> Check {
+    let targets = &platform.targets;
+    let remote = [
+        ("targets.remote_memory", targets.remote_memory.as_ref().map(|x| x.get()), &targets.local_memory),
+        (
+            "targets.remote_hitm_writer_homed",
+            targets.remote_hitm_writer_homed.as_ref().map(|x| x.get()),
+            &targets.local_hitm,
+        ),
+        (
+            "targets.remote_hitm_reader_homed",
+            targets.remote_hitm_reader_homed.as_ref().map(|x| x.get()),
+            &targets.local_hitm,
+        ),
+        ("targets.remote_read_rate", targets.remote_read_rate.as_ref().map(|x| x.get()), &None),
+    ];
+    for (key, value, local) in remote {
+        let Some(value) = value else { continue };
+        let reason = || "is there although there is no other socket".into();
+        ensure(platform.link.is_some(), key, reason, "remove it, or describe the [link]")?;
+        let local = local.as_ref().map_or(0.0, |x| x.get());
+        let reason = || format!("is {value} ns, not above the local one of {local} ns");
+        ensure(value > local, key, reason, "the other socket is farther away: check both")?;
+    }
+    if let (Some(shared), Some(separate)) = (&targets.word_rtt_shared, &targets.word_rtt_separate) {
+        let (shared, separate) = (shared.get(), separate.get());
+        let reason = || format!("is {separate} ns, below targets.word_rtt_shared of {shared} ns");
+        ensure(
+            separate >= shared,
+            "targets.word_rtt_separate",
+            reason,
+            "two lines take longer than one: check both",
+        )?;
+    }
+    Ok(())
+}
+
+fn pcie(platform: &Platform) -> Check {
+    let Some(pcie) = &platform.pcie else { return Ok(()) };
+    for (key, size) in [
+        ("pcie.payload", pcie.payload.get()),
+        ("pcie.read_request", pcie.read_request.get()),
+        ("pcie.completion_boundary", pcie.completion_boundary.get()),
+    ] {
+        let least = if key == "pcie.completion_boundary" { 64 } else { 128 };
+        let holds = size.is_power_of_two() && (least..=4096).contains(&size);
+        let remedy = format!("PCIe knows powers of two from {least} to 4096");
+        ensure(holds, key, || format!("is {size} bytes"), &remedy)?;
+    }
+    let (word, line) = (pcie.mmio_read.get(), pcie.mmio_read_line.get());
+    let reason = || format!("is {line} ns, below pcie.mmio_read of {word} ns");
+    ensure(line >= word, "pcie.mmio_read_line", reason, "64 bytes take no less than 8: check both")?;
+    let (io, all) = (pcie.ddio_ways.get(), platform.llc.ways.get());
+    ensure(io <= all, "pcie.ddio_ways", || format!("is {io}, but the LLC has {all} ways"), "lower it")
+}
+
+fn device(platform: &Platform) -> Check {
+    let Some(device) = &platform.device else { return Ok(()) };
+    let reason = || "is there without a [pcie] to reach it by".into();
+    ensure(platform.pcie.is_some(), "device", reason, "add [pcie], or remove [device]")?;
+    one_of("device.kind", &device.kind, &["e810", "cx6"])?;
+    at_most("device.descriptor", device.descriptor.get(), 256)
+}

@@ -169,7 +169,7 @@ impl World {
         }
         self.close(core);
         self.charge(core, self.costs.access, UOPS);
-        let line = at / LINE;
+        let (line, current) = (at / LINE, self.word(at));
         let c = &mut self.cores[core as usize];
         if decides {
             watch(c, line);
@@ -179,7 +179,9 @@ impl World {
         {
             return Poll::Ready(value);
         }
-        if let Some((_, value)) = c.news.take_if(|(word, _)| decides && *word == at) {
+        if let Some((_, value)) = c.news.take_if(|(word, _)| decides && *word == at)
+            && value == current
+        {
             c.looks.expected(at, value);
             return Poll::Ready(value);
         }

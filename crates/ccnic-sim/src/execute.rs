@@ -554,7 +554,9 @@ impl World {
             };
             *remote += 1;
         }
-        self.place(core, line, t.grant);
+        // A later reader may have become the forwarder while this answer was on its way.
+        let overtaken = t.grant == State::Forward && self.lines.get(line).forward != core;
+        self.place(core, line, if overtaken { State::Shared } else { t.grant });
         self.bind(core, line);
         self.disturb(core, line, self.costs.mispredict);
         self.send_queued(core);

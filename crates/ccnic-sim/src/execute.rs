@@ -594,9 +594,13 @@ impl World {
         let keep = |line| lines.busy(line) || expected.iter().any(|m| m.line == line);
         let (_, gone) = c.l2.insert(line, state, ways, keep);
         c.l1.insert(line, (), u32::MAX, |_| false);
-        if let Some((gone, state)) = gone {
-            self.evict(core, gone, state);
+        let Some((gone, state)) = gone else { return };
+        if self.cores[core as usize].miss(gone).is_some_and(|m| m.granted) {
+            // Its ownership is on the way, and brings it back: for the home nothing has changed.
+            self.cores[core as usize].l1.remove(gone);
+            return;
         }
+        self.evict(core, gone, state);
     }
 
     /// Hands a line that has come to the access that waits for it.

@@ -432,6 +432,11 @@ impl World {
             return Poll::Pending;
         }
         self.close(core);
+        if self.cores[core as usize].expects(line) {
+            // What was asked for before comes first.
+            self.wait(core, Wait::Misses);
+            return Poll::Pending;
+        }
         self.charge(core, self.costs.payload_line, UOPS);
         self.request(core, Miss { around: true, ..Miss::new(line, Request::Put) });
         Poll::Ready(())

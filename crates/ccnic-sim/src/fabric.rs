@@ -257,8 +257,10 @@ impl World {
         if writes_back {
             self.keep_in_llc(from, t.line, true);
         }
-        if t.request == Request::Flush {
-            self.write_memory(t.line, from, sent);
+        match t.request {
+            Request::Flush => self.write_memory(t.line, from, sent),
+            Request::Put => self.write_memory(t.line, t.at, free),
+            _ => {}
         }
         let grant = match row.grant {
             Grant::Answered => gives,
@@ -298,7 +300,14 @@ impl World {
             }
             Request::Put | Request::Flush => {
                 self.drop_from_llc(t.line);
-                if t.request == Request::Put || dirty {
+                // Its own copy goes, too.
+                let own = self.cores[t.core as usize].state(t.line);
+                if own.readable() {
+                    self.lose(t.core, t.line, State::Invalid);
+                    let l = self.lines.get(t.line);
+                    (l.owner, l.sharers, l.forward) = (NOBODY, 0, NOBODY);
+                }
+                if t.request == Request::Put || dirty || own == State::Modified {
                     self.write_memory(t.line, t.at, ready);
                 }
             }

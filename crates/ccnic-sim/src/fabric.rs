@@ -346,7 +346,7 @@ impl World {
             let there = self.send_control(here, at) + self.costs.lookup + self.costs.llc_data;
             return (other, there, Source::LocalLlc);
         }
-        if t.request == Request::Read && self.sharer_in(here, line.sharers, t.core) {
+        if self.sharer_in(here, line.sharers, t.core) {
             return (here, at + self.costs.mesh + self.costs.snoop, Source::LocalCore);
         }
         debug_assert_eq!(here, home);

@@ -34,10 +34,10 @@ enum Site {
 }
 
 impl World {
-    /// Handles events until a core can go on; returns it. `None` when nothing will happen any more.
-    pub fn step(&mut self) -> Option<u8> {
+    /// Handles events until a core can go on; returns it. `None` when nothing happens any more until then.
+    pub fn step(&mut self, until: Ps) -> Option<u8> {
         loop {
-            let (at, event) = self.events.pop()?;
+            let (at, event) = self.events.pop_until(until)?;
             debug_assert!(at >= self.now, "time runs backwards");
             self.now = at;
             match event {
@@ -336,7 +336,7 @@ impl World {
     fn commit(&mut self, core: u8, store: Store) {
         self.cores[core as usize].set_state(store.line, State::Modified);
         if let Stored::Word(at, value) = store.what {
-            self.set_word(at, value);
+            self.commit_word(core, at, value);
         }
     }
 
@@ -408,7 +408,12 @@ impl World {
 
     fn exchange_now(&mut self, core: u8, at: u32, current: u64, new: u64) -> Result<u64, u64> {
         self.cores[core as usize].set_state(at / LINE, State::Modified);
-        self.swap_word(at, current, new)
+        let found = self.word(at);
+        if found != current {
+            return Err(found);
+        }
+        self.commit_word(core, at, new);
+        Ok(found)
     }
 
     /// Waits until every load and store so far is done.

@@ -1,5 +1,6 @@
 //! What the simulator's tests share.
 #![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::time::SystemTime;
 

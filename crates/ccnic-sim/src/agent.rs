@@ -14,6 +14,7 @@ use ccnic::port::{LINE, lines};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::protocol::Request;
 use crate::time::{Ps, ns, ps};
 use crate::world::World;
 
@@ -267,11 +268,15 @@ impl Port for Agent<'_> {
     }
 
     fn prefetch_read(&self, at: u32) {
-        self.hint(at, false);
+        self.hint(at, Request::Read);
     }
 
     fn prefetch_own(&self, at: u32) {
-        self.hint(at, true);
+        self.hint(at, Request::Own);
+    }
+
+    fn prefetch_overwrite(&self, at: u32) {
+        self.hint(at, Request::OwnWhole);
     }
 
     fn demote(&self, at: u32) {
@@ -284,8 +289,8 @@ impl Port for Agent<'_> {
 }
 
 impl Agent<'_> {
-    fn hint(&self, at: u32, own: bool) {
-        self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.hint(core, at / LINE, own) });
+    fn hint(&self, at: u32, request: Request) {
+        self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.hint(core, at / LINE, request) });
     }
 }
 

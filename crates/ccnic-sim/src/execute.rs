@@ -20,7 +20,7 @@ use crate::world::World;
 const UOPS: u64 = 6;
 /// How many lines a core reads ahead of a load that decides, when the loads before went on to the next line at once: its branch
 /// predictor expects that it will again.
-const RUN_AHEAD: u32 = 1;
+const RUN_AHEAD: u32 = 2;
 
 /// Turns that a polling loop really makes before it sleeps: programs count turns, to tell whether they wait.
 const SPINS: u32 = 16;
@@ -172,6 +172,7 @@ impl World {
         let line = at / LINE;
         let c = &mut self.cores[core as usize];
         if decides {
+            c.clock += std::mem::take(&mut c.owed);
             watch(c, line);
         }
         if !c.stores.is_empty()
@@ -444,14 +445,16 @@ impl World {
         Poll::Ready(())
     }
 
-    /// A hint to fetch a line, to read or to own.
-    pub fn hint(&mut self, core: u8, line: u32, own: bool) -> Poll<()> {
+    /// A hint to fetch a line: to read, to own, or to write all of it.
+    pub fn hint(&mut self, core: u8, line: u32, request: Request) -> Poll<()> {
         if !self.ready(core) || self.load_queue_full(core) || !self.addresses_known(core) {
             return Poll::Pending;
         }
         self.close(core);
         self.charge(core, self.costs.access, 1);
-        self.fetch(core, line, if own { Request::Own } else { Request::Read }, own);
+        let dataless = request == Request::OwnWhole && self.costs.dataless;
+        let request = if request == Request::OwnWhole && !dataless { Request::Own } else { request };
+        self.fetch(core, line, request, request != Request::Read);
         Poll::Ready(())
     }
 
@@ -662,7 +665,6 @@ impl World {
     pub fn relax(&mut self, core: u8) -> Poll<()> {
         let c = &mut self.cores[core as usize];
         if std::mem::take(&mut c.slept) {
-            c.clock += std::mem::take(&mut c.owed);
             c.turned = c.clock;
             c.spun = 0;
             c.disturbed = false;
@@ -675,18 +677,20 @@ impl World {
         self.close(core);
         let poll = self.costs.poll;
         let c = &mut self.cores[core as usize];
-        let spent = poll + std::mem::take(&mut c.owed);
-        c.clock += spent;
-        c.counters.idle += spent;
+        c.clock += poll;
+        c.counters.idle += poll;
         c.decided = NONE;
         // The shortest turn is one of polling alone.
-        c.turn = c.turn.min(c.clock - c.turned);
+        c.turn = c.turn.min(c.clock.saturating_sub(c.turned));
         c.turned = c.clock;
         let due = c.deadline.is_some_and(|deadline| deadline <= c.clock);
         c.spun += 1;
-        if due || c.disturbed || c.spun < SPINS || c.watched.is_empty() || c.watched.len() > WATCH {
+        if c.disturbed || c.watched.len() > WATCH {
             c.disturbed = false;
             c.watched.clear();
+            return Poll::Ready(());
+        }
+        if due || c.spun < SPINS || c.watched.is_empty() {
             return Poll::Ready(());
         }
         if let Some(deadline) = c.deadline {

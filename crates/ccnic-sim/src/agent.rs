@@ -70,15 +70,11 @@ impl Sim {
     /// Runs until nothing happens any more, or until a time.
     pub fn run(&mut self, until: Ps) -> End {
         loop {
-            let core = {
-                let mut world = self.world.borrow_mut();
-                match world.events.next_at() {
-                    None => return End::Quiet,
-                    Some(at) if at > until => return End::Time,
-                    Some(_) => world.step(),
-                }
+            let core = self.world.borrow_mut().step(until);
+            let Some(core) = core else {
+                let more = self.world.borrow().events.next_at().is_some();
+                return if more { End::Time } else { End::Quiet };
             };
-            let Some(core) = core else { return End::Quiet };
             let program = &mut self.programs[core as usize];
             if let Some(coroutine) = program
                 && let CoroutineResult::Return(()) = coroutine.resume(())

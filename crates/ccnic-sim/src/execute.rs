@@ -34,10 +34,10 @@ enum Site {
 }
 
 impl World {
-    /// Handles events until a core can go on; returns it. `None` when nothing will happen any more.
-    pub fn step(&mut self) -> Option<u8> {
+    /// Handles events until a core can go on; returns it. `None` when nothing happens any more until then.
+    pub fn step(&mut self, until: Ps) -> Option<u8> {
         loop {
-            let (at, event) = self.events.pop()?;
+            let (at, event) = self.events.pop_until(until)?;
             debug_assert!(at >= self.now, "time runs backwards");
             self.now = at;
             match event {
@@ -169,7 +169,7 @@ impl World {
         }
         self.close(core);
         self.charge(core, self.costs.access, UOPS);
-        let line = at / LINE;
+        let (line, current) = (at / LINE, self.word(at));
         let c = &mut self.cores[core as usize];
         if decides {
             c.clock += std::mem::take(&mut c.owed);
@@ -180,7 +180,9 @@ impl World {
         {
             return Poll::Ready(value);
         }
-        if let Some((_, value)) = c.news.take_if(|(word, _)| decides && *word == at) {
+        if let Some((_, value)) = c.news.take_if(|(word, _)| decides && *word == at)
+            && value == current
+        {
             c.looks.expected(at, value);
             return Poll::Ready(value);
         }
@@ -335,7 +337,7 @@ impl World {
     fn commit(&mut self, core: u8, store: Store) {
         self.cores[core as usize].set_state(store.line, State::Modified);
         if let Stored::Word(at, value) = store.what {
-            self.set_word(at, value);
+            self.commit_word(core, at, value);
         }
     }
 
@@ -407,7 +409,12 @@ impl World {
 
     fn exchange_now(&mut self, core: u8, at: u32, current: u64, new: u64) -> Result<u64, u64> {
         self.cores[core as usize].set_state(at / LINE, State::Modified);
-        self.swap_word(at, current, new)
+        let found = self.word(at);
+        if found != current {
+            return Err(found);
+        }
+        self.commit_word(core, at, new);
+        Ok(found)
     }
 
     /// Waits until every load and store so far is done.
@@ -431,6 +438,11 @@ impl World {
             return Poll::Pending;
         }
         self.close(core);
+        if self.cores[core as usize].expects(line) {
+            // What was asked for before comes first.
+            self.wait(core, Wait::Misses);
+            return Poll::Pending;
+        }
         self.charge(core, self.costs.payload_line, UOPS);
         self.request(core, Miss { around: true, ..Miss::new(line, Request::Put) });
         Poll::Ready(())
@@ -555,7 +567,9 @@ impl World {
             };
             *remote += 1;
         }
-        self.place(core, line, t.grant);
+        // A later reader may have become the forwarder while this answer was on its way.
+        let overtaken = t.grant == State::Forward && self.lines.get(line).forward != core;
+        self.place(core, line, if overtaken { State::Shared } else { t.grant });
         self.bind(core, line);
         self.disturb(core, line, self.costs.mispredict);
         self.send_queued(core);
@@ -593,9 +607,13 @@ impl World {
         let keep = |line| lines.busy(line) || expected.iter().any(|m| m.line == line);
         let (_, gone) = c.l2.insert(line, state, ways, keep);
         c.l1.insert(line, (), u32::MAX, |_| false);
-        if let Some((gone, state)) = gone {
-            self.evict(core, gone, state);
+        let Some((gone, state)) = gone else { return };
+        if self.cores[core as usize].miss(gone).is_some_and(|m| m.granted) {
+            // Its ownership is on the way, and brings it back: for the home nothing has changed.
+            self.cores[core as usize].l1.remove(gone);
+            return;
         }
+        self.evict(core, gone, state);
     }
 
     /// Hands a line that has come to the access that waits for it.

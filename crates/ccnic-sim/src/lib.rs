@@ -23,6 +23,7 @@ pub mod protocol;
 mod server;
 mod tags;
 pub mod time;
+pub mod witness;
 mod world;
 
 pub use agent::{Agent, End, Sim};

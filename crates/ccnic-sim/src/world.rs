@@ -12,6 +12,7 @@ use crate::platform::Platform;
 use crate::server::Server;
 use crate::tags::Tags;
 use crate::time::Ps;
+use crate::witness::{Commit, Rows};
 
 /// A socket: what its cores share.
 #[derive(Debug)]
@@ -39,6 +40,9 @@ pub struct World {
     pub(crate) free_txns: Vec<u32>,
     pub(crate) memory: Vec<u8>,
     pub(crate) costs: Costs,
+    /// For tests.
+    pub(crate) rows: Rows,
+    pub(crate) journal: Option<Vec<Commit>>,
     /// The run is over: programs are being taken down, and nothing takes time any more.
     pub(crate) ended: bool,
 }
@@ -71,6 +75,8 @@ impl World {
             free_txns: Vec::new(),
             memory: vec![0; bytes as usize],
             costs,
+            rows: Rows::default(),
+            journal: None,
             ended: false,
         }
     }

@@ -177,6 +177,13 @@ impl Agent<'_> {
         }
     }
 
+    /// Takes the lines of payload out of all caches (CLFLUSHOPT).
+    pub fn flush(&self, at: u32, len: u32) {
+        for line in lines(at, len) {
+            self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.flush(core, line / LINE) });
+        }
+    }
+
     /// The machine, to look at its counters.
     pub fn with_world<R>(&self, f: impl FnOnce(&World) -> R) -> R {
         f(&self.world.borrow())

@@ -448,6 +448,18 @@ impl World {
         Poll::Ready(())
     }
 
+    /// Takes a line out of all caches, into memory if that is out of date (CLFLUSHOPT). In no order with other accesses before a
+    /// [`fence`](World::fence).
+    pub fn flush(&mut self, core: u8, line: u32) -> Poll<()> {
+        if !self.ready(core) || self.load_queue_full(core) {
+            return Poll::Pending;
+        }
+        self.close(core);
+        self.charge(core, self.costs.access, UOPS);
+        self.request(core, Miss { around: true, ..Miss::new(line, Request::Flush) });
+        Poll::Ready(())
+    }
+
     /// Waits until every load so far has its value.
     pub fn settle(&mut self, core: u8) -> Poll<()> {
         if !self.cores[core as usize].is_settled() {

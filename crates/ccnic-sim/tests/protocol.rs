@@ -1,5 +1,6 @@
 //! Random programs on few lines, contended by up to 64 cores with tiny caches: does one owner at a time hold, does every load
 //! return what coherence and x86-TSO allow, does every program end, and is every row of the protocol's tables used?
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
 

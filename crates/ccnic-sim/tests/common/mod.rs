@@ -1,7 +1,13 @@
 //! What the simulator's tests share.
 #![allow(dead_code, reason = "each test uses a part of it")]
+#![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::time::SystemTime;
+
+use ccnic::{Config, Design};
+use ccnic_load::Load;
+use ccnic_sim::loopback::{Plan, Run};
+use ccnic_sim::platform::Platform;
 
 /// A seed that differs from run to run, or the one in `CCNIC_SEED`. Said, so that a failure can be repeated.
 pub fn seed() -> u64 {
@@ -52,4 +58,23 @@ impl Random {
     pub fn pick<T: Copy>(&mut self, of: &[T]) -> T {
         of[self.below(of.len() as u64) as usize]
     }
+}
+
+/// A loopback of `queues` pairs of cores.
+pub fn plan(design: Design, queues: u16, size: u16, inflight: usize, seconds: f64) -> Plan {
+    let shared_pool = design != Design::Doorbell;
+    let buffers = 1024 * u32::from(queues);
+    let config = Config { design, shared_pool, queues, buffers, ..Config::default() };
+    let burst = inflight.min(32);
+    let load = Load { size, burst, rx_burst: 32, inflight, rate: None, seconds, warmup: seconds / 4.0 };
+    Plan { config, load }
+}
+
+/// Packets per second, all queues together, in millions.
+pub fn mpps(run: &Run) -> f64 {
+    run.outcomes.iter().map(|o| o.packets as f64 / o.seconds).sum::<f64>() / 1e6
+}
+
+pub fn named(platform: &str) -> Platform {
+    Platform::named(platform).unwrap()
 }

@@ -20,7 +20,7 @@ use crate::world::World;
 const UOPS: u64 = 6;
 /// How many lines a core reads ahead of a load that decides, when the loads before went on to the next line at once: its branch
 /// predictor expects that it will again.
-const RUN_AHEAD: u32 = 1;
+const RUN_AHEAD: u32 = 2;
 
 /// Turns that a polling loop really makes before it sleeps: programs count turns, to tell whether they wait.
 const SPINS: u32 = 16;
@@ -172,6 +172,7 @@ impl World {
         let (line, current) = (at / LINE, self.word(at));
         let c = &mut self.cores[core as usize];
         if decides {
+            c.clock += std::mem::take(&mut c.owed);
             watch(c, line);
         }
         if !c.stores.is_empty()
@@ -433,18 +434,33 @@ impl World {
     /// Stores a whole line around the caches, into the memory that it is at home in (a non-temporal store). It takes a fill buffer
     /// until its home has it, and is in no order with other stores before a [`fence`](World::fence).
     pub fn store_around(&mut self, core: u8, line: u32) -> Poll<()> {
+        self.around(core, line, Request::Put, self.costs.payload_line)
+    }
+
+    /// Takes a line out of all caches, into memory if that is out of date (CLFLUSHOPT). In no order with accesses to other lines
+    /// before a [`fence`](World::fence).
+    pub fn flush(&mut self, core: u8, line: u32) -> Poll<()> {
+        self.around(core, line, Request::Flush, self.costs.access)
+    }
+
+    fn around(&mut self, core: u8, line: u32, request: Request, time: Ps) -> Poll<()> {
         if !self.ready(core) || self.load_queue_full(core) {
             return Poll::Pending;
         }
         self.close(core);
-        if self.cores[core as usize].expects(line) {
-            // What was asked for before comes first.
-            self.wait(core, Wait::Misses);
-            return Poll::Pending;
-        }
-        self.charge(core, self.costs.payload_line, UOPS);
-        self.request(core, Miss { around: true, ..Miss::new(line, Request::Put) });
-        Poll::Ready(())
+        // What was stored in the line, or asked for, comes first.
+        let c = &self.cores[core as usize];
+        let wait = if c.stores.iter().any(|s| s.line == line) {
+            Wait::Stores(true)
+        } else if c.expects(line) {
+            Wait::Misses
+        } else {
+            self.charge(core, time, UOPS);
+            self.request(core, Miss { around: true, ..Miss::new(line, request) });
+            return Poll::Ready(());
+        };
+        self.wait(core, wait);
+        Poll::Pending
     }
 
     /// Waits until every load so far has its value.
@@ -456,14 +472,16 @@ impl World {
         Poll::Ready(())
     }
 
-    /// A hint to fetch a line, to read or to own.
-    pub fn hint(&mut self, core: u8, line: u32, own: bool) -> Poll<()> {
+    /// A hint to fetch a line: to read, to own, or to write all of it.
+    pub fn hint(&mut self, core: u8, line: u32, request: Request) -> Poll<()> {
         if !self.ready(core) || self.load_queue_full(core) || !self.addresses_known(core) {
             return Poll::Pending;
         }
         self.close(core);
         self.charge(core, self.costs.access, 1);
-        self.fetch(core, line, if own { Request::Own } else { Request::Read }, own);
+        let dataless = request == Request::OwnWhole && self.costs.dataless;
+        let request = if request == Request::OwnWhole && !dataless { Request::Own } else { request };
+        self.fetch(core, line, request, request != Request::Read);
         Poll::Ready(())
     }
 
@@ -568,7 +586,9 @@ impl World {
         let overtaken = t.grant == State::Forward && self.lines.get(line).forward != core;
         self.place(core, line, if overtaken { State::Shared } else { t.grant });
         self.bind(core, line);
-        self.disturb(core, line, self.costs.mispredict);
+        // A polling loop that went on as if there were no news has to go back, if there are.
+        let news = self.cores[core as usize].news.is_some_and(|(at, _)| at / LINE == line);
+        self.disturb(core, line, if news { self.costs.mispredict } else { 0 });
         self.send_queued(core);
         self.drain(core);
         self.ask_again(core, line, miss.wanted);
@@ -680,7 +700,6 @@ impl World {
     pub fn relax(&mut self, core: u8) -> Poll<()> {
         let c = &mut self.cores[core as usize];
         if std::mem::take(&mut c.slept) {
-            c.clock += std::mem::take(&mut c.owed);
             c.turned = c.clock;
             c.spun = 0;
             c.disturbed = false;
@@ -693,18 +712,20 @@ impl World {
         self.close(core);
         let poll = self.costs.poll;
         let c = &mut self.cores[core as usize];
-        let spent = poll + std::mem::take(&mut c.owed);
-        c.clock += spent;
-        c.counters.idle += spent;
+        c.clock += poll;
+        c.counters.idle += poll;
         c.decided = NONE;
         // The shortest turn is one of polling alone.
-        c.turn = c.turn.min(c.clock - c.turned);
+        c.turn = c.turn.min(c.clock.saturating_sub(c.turned));
         c.turned = c.clock;
         let due = c.deadline.is_some_and(|deadline| deadline <= c.clock);
         c.spun += 1;
-        if due || c.disturbed || c.spun < SPINS || c.watched.is_empty() || c.watched.len() > WATCH {
+        if c.disturbed || c.watched.len() > WATCH {
             c.disturbed = false;
             c.watched.clear();
+            return Poll::Ready(());
+        }
+        if due || c.spun < SPINS || c.watched.is_empty() {
             return Poll::Ready(());
         }
         if let Some(deadline) = c.deadline {

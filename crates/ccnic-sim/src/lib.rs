@@ -8,6 +8,7 @@
 
 pub mod agent;
 mod audit;
+pub mod calibrate;
 mod core;
 mod costs;
 pub mod counters;
@@ -17,10 +18,12 @@ mod fabric;
 mod lines;
 pub mod loopback;
 pub mod micro;
+pub mod parallel;
 pub mod platform;
 mod prefetch;
 pub mod protocol;
 mod server;
+pub mod summary;
 mod tags;
 pub mod time;
 pub mod witness;

@@ -102,6 +102,10 @@ impl Port for Thinking<'_> {
         self.agent.prefetch_own(at);
     }
 
+    fn prefetch_overwrite(&self, at: u32) {
+        self.agent.prefetch_overwrite(at);
+    }
+
     fn demote(&self, at: u32) {
         self.agent.demote(at);
     }

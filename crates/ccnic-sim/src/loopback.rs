@@ -13,6 +13,7 @@ use crate::agent::{Agent, End, Sim};
 use crate::counters::{Counters, Traffic};
 use crate::platform::Platform;
 use crate::time::{Ps, ns, ps};
+use crate::trace::Trace;
 use crate::world::World;
 
 /// What is simulated: one queue pair for each pair of a host core and a NIC core.
@@ -61,6 +62,9 @@ pub enum RunError {
     /// There is no memory for a stack.
     #[error("no memory for a simulated program's stack: {0}")]
     Stack(#[from] std::io::Error),
+    /// A trace could not be written.
+    #[error("could not write the trace: {0}; is there room on the disk?")]
+    Trace(std::io::Error),
     /// Everything waits for something that never comes.
     #[error("the simulated programs stand still after {0:.0} ns: a defect of ccnic")]
     Stuck(f64),
@@ -123,16 +127,31 @@ struct Results {
 /// # Errors
 /// When the platform has not so many cores, the configuration cannot be, or nothing comes back.
 pub fn run(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
+    run_with(platform, plan, Options::default())
+}
+
+/// What is not part of the plan: it changes no result.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// Traces the run.
+    pub trace: Option<Trace>,
+}
+
+/// As [`run`], with options.
+///
+/// # Errors
+/// As [`run`]; and when a trace cannot be written.
+pub fn run_with(platform: &Platform, plan: &Plan, options: Options) -> Result<Run, RunError> {
     match plan.config.design {
-        Design::GroupedEpoch => run_ring::<GroupedEpoch>(platform, plan),
-        Design::GroupedClear => run_ring::<GroupedClear>(platform, plan),
-        Design::Packed => run_ring::<Packed>(platform, plan),
-        Design::Padded => run_ring::<Padded>(platform, plan),
-        Design::Doorbell => run_ring::<Doorbell>(platform, plan),
+        Design::GroupedEpoch => run_ring::<GroupedEpoch>(platform, plan, options),
+        Design::GroupedClear => run_ring::<GroupedClear>(platform, plan, options),
+        Design::Packed => run_ring::<Packed>(platform, plan, options),
+        Design::Padded => run_ring::<Padded>(platform, plan, options),
+        Design::Doorbell => run_ring::<Doorbell>(platform, plan, options),
     }
 }
 
-fn run_ring<R: Ring>(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
+fn run_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Result<Run, RunError> {
     let queues = plan.config.queues;
     let (host, nic) = (platform.topology.host_cores.get(), platform.topology.nic_cores.get());
     if queues == 0 || u32::from(queues) > host.min(nic) {
@@ -143,6 +162,10 @@ fn run_ring<R: Ring>(platform: &Platform, plan: &Plan) -> Result<Run, RunError> 
     let mut world = World::new(platform, layout.size(), &sides.collect::<Vec<_>>());
     let segment = layout.nic_segment();
     world.set_home(segment.start, segment.len() as u32, 1);
+    if let Some(mut trace) = options.trace {
+        trace.name_region(&layout);
+        world.set_trace(trace);
+    }
     let mut sim = Sim::new(world);
     Pool::fill(&sim.untimed(), &layout);
     layout.store(&sim.untimed());
@@ -160,6 +183,7 @@ fn run_ring<R: Ring>(platform: &Platform, plan: &Plan) -> Result<Run, RunError> 
     // A program that waits in vain does so for a second; with the load's own time that is the end.
     let most = ps((plan.load.seconds + plan.load.warmup + 2.0) * 1e9);
     let end = sim.run(most);
+    sim.world_mut().finish_trace().map_err(RunError::Trace)?;
     let now = sim.world().now;
     let mut results = results.borrow_mut();
     if end == End::Time || results.outcomes.len() < usize::from(queues) {

@@ -12,6 +12,7 @@ use crate::platform::Platform;
 use crate::server::Server;
 use crate::tags::Tags;
 use crate::time::Ps;
+use crate::trace::Trace;
 use crate::witness::{Commit, Rows};
 
 /// A socket: what its cores share.
@@ -40,6 +41,7 @@ pub struct World {
     pub(crate) free_txns: Vec<u32>,
     pub(crate) memory: Vec<u8>,
     pub(crate) costs: Costs,
+    pub(crate) trace: Option<Box<Trace>>,
     /// For tests.
     pub(crate) rows: Rows,
     pub(crate) journal: Option<Vec<Commit>>,
@@ -75,6 +77,7 @@ impl World {
             free_txns: Vec::new(),
             memory: vec![0; bytes as usize],
             costs,
+            trace: None,
             rows: Rows::default(),
             journal: None,
             ended: false,
@@ -150,7 +153,16 @@ impl World {
         let s = &mut self.sockets[from as usize];
         s.traffic.lines += 1;
         s.spare = (s.spare + spare).min(64);
-        s.link.serve(at, line) + one_way
+        let there = s.link.serve(at, line) + one_way;
+        self.note_link(from);
+        there
+    }
+
+    #[inline]
+    fn note_link(&mut self, socket: u8) {
+        if let Some(trace) = &mut self.trace {
+            trace.link(socket, self.now, self.sockets[socket as usize].link.busy());
+        }
     }
 
     /// Sends a control message: in the header of a line where there is room, in a flit of its own otherwise.
@@ -162,7 +174,9 @@ impl World {
             s.spare -= 1;
             return at + one_way;
         }
-        s.link.serve(at, control) + one_way
+        let there = s.link.serve(at, control) + one_way;
+        self.note_link(from);
+        there
     }
 
     /// Reads a line from a socket's memory; returns when the data is there.

@@ -11,15 +11,16 @@ use ccnic_load::{Clock, Load, LoadError, Outcome};
 
 use crate::agent::{Agent, End, Sim};
 use crate::counters::{Counters, Traffic};
+use crate::lines::PAGE;
 use crate::platform::Platform;
 use crate::time::{Ps, ns, ps};
 use crate::trace::Trace;
 use crate::world::World;
 
-/// What is simulated: one queue pair for each pair of a host core and a NIC core.
+/// What is simulated: a queue pair for each pair of a host core and a NIC core.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// The region; its number of queues is the number of cores on each side.
+    /// The regions; the number of queues is the number of cores on each side.
     pub config: Config,
     /// What each program sends. Seconds are simulated ones.
     pub load: Load,
@@ -52,6 +53,14 @@ pub enum RunError {
         host: u32,
         /// NIC cores of the platform.
         nic: u32,
+    },
+    /// More memory than offsets reach.
+    #[error("{regions} regions of {size} bytes do not fit in 4 GiB; lower buffers or ring")]
+    Memory {
+        /// Regions asked for.
+        regions: u16,
+        /// Bytes of each.
+        size: u32,
     },
     /// A region that cannot be.
     #[error("{0}")]
@@ -122,7 +131,7 @@ struct Results {
     ended: Option<Snapshot>,
 }
 
-/// Simulates a loopback.
+/// Simulates a loopback between pairs of cores, each with a region of its own.
 ///
 /// # Errors
 /// When the platform has not so many cores, the configuration cannot be, or nothing comes back.
@@ -130,17 +139,27 @@ pub fn run(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
     run_with(platform, plan, Options::default())
 }
 
-/// What is not part of the plan: it changes no result.
+/// As [`run`], but all pairs share one region and its pool, as the queues of one program do.
+///
+/// # Errors
+/// See [`run`].
+pub fn run_shared(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
+    run_with(platform, plan, Options { shared: true, ..Options::default() })
+}
+
+/// How a plan is run.
 #[derive(Debug, Default)]
 pub struct Options {
-    /// Traces the run.
+    /// All pairs share one region and its pool.
+    pub shared: bool,
+    /// Traces the run; changes no result.
     pub trace: Option<Trace>,
 }
 
 /// As [`run`], with options.
 ///
 /// # Errors
-/// As [`run`]; and when a trace cannot be written.
+/// See [`run`]; and when a trace cannot be written.
 pub fn run_with(platform: &Platform, plan: &Plan, options: Options) -> Result<Run, RunError> {
     match plan.config.design {
         Design::GroupedEpoch => run_ring::<GroupedEpoch>(platform, plan, options),
@@ -152,32 +171,44 @@ pub fn run_with(platform: &Platform, plan: &Plan, options: Options) -> Result<Ru
 }
 
 fn run_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Result<Run, RunError> {
+    let shared = options.shared;
     let queues = plan.config.queues;
     let (host, nic) = (platform.topology.host_cores.get(), platform.topology.nic_cores.get());
     if queues == 0 || u32::from(queues) > host.min(nic) {
         return Err(RunError::Cores { asked: queues, host, nic });
     }
-    let layout = Layout::new(&plan.config)?;
+    let (sharing, regions) = if shared { (queues, 1) } else { (1, queues) };
+    let layout = Layout::new(&Config { queues: sharing, ..plan.config })?;
+    let size = layout.size().next_multiple_of(PAGE);
+    let bytes = size.checked_mul(regions.into()).ok_or(RunError::Memory { regions, size })?;
     let sides = (0..2).flat_map(|side| std::iter::repeat_n((side as u8, side), usize::from(queues)));
-    let mut world = World::new(platform, layout.size(), &sides.collect::<Vec<_>>());
+    let mut world = World::new(platform, bytes, &sides.collect::<Vec<_>>());
     let segment = layout.nic_segment();
-    world.set_home(segment.start, segment.len() as u32, 1);
+    for region in 0..u32::from(regions) {
+        world.set_home(region * size + segment.start, segment.len() as u32, 1);
+    }
     if let Some(mut trace) = options.trace {
-        trace.name_region(&layout);
+        for region in 0..u32::from(regions) {
+            let label = if regions == 1 { String::new() } else { format!("pair {region}: ") };
+            trace.name_region(&layout, region * size, &label);
+        }
         world.set_trace(trace);
     }
     let mut sim = Sim::new(world);
-    Pool::fill(&sim.untimed(), &layout);
-    layout.store(&sim.untimed());
+    for region in 0..u32::from(regions) {
+        Pool::fill(&sim.untimed(region * size), &layout);
+        layout.store(&sim.untimed(region * size));
+    }
     let results = Rc::new(RefCell::new(Results::default()));
     let (packet, burst) = (platform.software.packet.get(), platform.software.burst.get());
-    for queue in 0..queues {
+    for core in 0..queues {
+        let (base, queue) = if shared { (0, core) } else { (u32::from(core) * size, 0) };
         let (results, load) = (Rc::clone(&results), plan.load);
-        sim.spawn(queue as u8, move |agent| {
-            host_program::<R>(agent, &layout, queue, load, packet, &results)
+        sim.spawn(core as u8, move |agent| {
+            host_program::<R>(agent.at(base), &layout, queue, load, packet, &results);
         })?;
-        sim.spawn((queues + queue) as u8, move |agent| {
-            nic_program::<R>(agent, &layout, queue, packet, burst);
+        sim.spawn((queues + core) as u8, move |agent| {
+            nic_program::<R>(agent.at(base), &layout, queue, packet, burst);
         })?;
     }
     // A program that waits in vain does so for a second; with the load's own time that is the end.

@@ -104,26 +104,27 @@ impl Trace {
         self.places.insert(i, (at, step, name.into()));
     }
 
-    /// Names the places of a region.
-    pub fn name_region(&mut self, layout: &Layout) {
-        self.name(0, 0, "header");
+    /// Names the places of a region that lies at `base`; `label` comes before each name.
+    pub fn name_region(&mut self, layout: &Layout, base: u32, label: &str) {
+        let mut name = |at: u32, step, what: &str| self.name(base + at, step, format!("{label}{what}"));
+        name(0, 0, "header");
         for queue in 0..layout.config().queues {
             let Some(place) = layout.queue(queue) else { continue };
             for (kind, ring) in [("TX", place.tx), ("RX", place.rx), ("fill", place.fill)] {
-                self.name(ring.units, 0, format!("{kind} ring {queue}"));
-                self.name(ring.tail, 0, format!("{kind} tail {queue}"));
-                self.name(ring.head, 0, format!("{kind} head {queue}"));
-                self.name(ring.taken, 0, format!("{kind} taken {queue}"));
+                name(ring.units, 0, &format!("{kind} ring {queue}"));
+                name(ring.tail, 0, &format!("{kind} tail {queue}"));
+                name(ring.head, 0, &format!("{kind} head {queue}"));
+                name(ring.taken, 0, &format!("{kind} taken {queue}"));
             }
         }
         let pool = layout.pool();
-        self.name(pool.small, 0, "free list of small buffers");
-        self.name(pool.large, 0, "free list of large buffers");
-        self.name(pool.split, 0, "free list of split buffers");
-        self.name(pool.links, 0, "links of free buffers");
-        self.name(pool.kinds, 0, "kinds of buffers");
-        self.name(pool.buffers, LARGE, "buffer");
-        self.name(pool.end, 0, "beyond the pool");
+        name(pool.small, 0, "free list of small buffers");
+        name(pool.large, 0, "free list of large buffers");
+        name(pool.split, 0, "free list of split buffers");
+        name(pool.links, 0, "links of free buffers");
+        name(pool.kinds, 0, "kinds of buffers");
+        name(pool.buffers, LARGE, "buffer");
+        name(pool.end, 0, "beyond the pool");
     }
 
     /// What lies at a place.

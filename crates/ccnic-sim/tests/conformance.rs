@@ -151,8 +151,8 @@ fn run<R: Ring>(seed: u64) {
     let segment = layout.nic_segment();
     world.set_home(segment.start, segment.len() as u32, 1);
     let mut sim = Sim::new(world);
-    Pool::fill(&sim.untimed(), &layout);
-    layout.store(&sim.untimed());
+    Pool::fill(&sim.untimed(0), &layout);
+    layout.store(&sim.untimed(0));
 
     let stop = Rc::new(Cell::new(false));
     let thinks = [0, 1].map(|_| random.pick(&[0, 3, 30, 200]));

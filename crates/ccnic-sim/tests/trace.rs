@@ -36,7 +36,7 @@ fn small(inflight: usize) -> Plan {
 fn events(plan: &Plan, configure: impl Fn(Trace) -> Trace, window: std::ops::Range<u64>) -> Vec<Value> {
     let out = Shared::default();
     let trace = configure(Trace::new(out.clone(), window));
-    let traced = run_with(&named("spr"), plan, Options { trace: Some(trace) }).unwrap();
+    let traced = run_with(&named("spr"), plan, Options { trace: Some(trace), ..Options::default() }).unwrap();
     let plain = run(&named("spr"), plan).unwrap();
     assert_eq!(format!("{:?}", traced.host), format!("{:?}", plain.host), "a trace changes what happens");
     let parsed: Value = serde_json::from_slice(&out.0.borrow()).unwrap();
@@ -166,6 +166,6 @@ impl Write for Full {
 #[test]
 fn a_trace_that_cannot_be_written_is_an_error() {
     let trace = Some(Trace::new(Full, 0..u64::MAX));
-    let error = run_with(&named("spr"), &small(1), Options { trace }).unwrap_err();
+    let error = run_with(&named("spr"), &small(1), Options { trace, ..Options::default() }).unwrap_err();
     assert!(matches!(error, RunError::Trace(_)), "{error}");
 }

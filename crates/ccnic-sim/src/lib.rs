@@ -17,6 +17,7 @@ mod fabric;
 mod lines;
 pub mod loopback;
 pub mod micro;
+pub mod pcie;
 pub mod platform;
 mod prefetch;
 pub mod protocol;

@@ -8,6 +8,7 @@ use crate::counters::{Counters, Traffic};
 use crate::events::Events;
 use crate::fabric::Transaction;
 use crate::lines::{Lines, NONE};
+use crate::pcie::Pcie;
 use crate::platform::Platform;
 use crate::server::Server;
 use crate::tags::Tags;
@@ -39,6 +40,9 @@ pub struct World {
     pub(crate) free_txns: Vec<u32>,
     pub(crate) memory: Vec<u8>,
     pub(crate) costs: Costs,
+    pub(crate) pcie: Option<Box<Pcie>>,
+    /// Lines that are mapped to the device, a bit each.
+    pub(crate) mapped: Vec<u64>,
     /// The run is over: programs are being taken down, and nothing takes time any more.
     pub(crate) ended: bool,
 }
@@ -71,6 +75,8 @@ impl World {
             free_txns: Vec::new(),
             memory: vec![0; bytes as usize],
             costs,
+            pcie: None,
+            mapped: Vec::new(),
             ended: false,
         }
     }

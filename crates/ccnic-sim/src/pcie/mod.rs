@@ -1,0 +1,181 @@
+//! A PCIe device: what cores do to its registers, its link, what it does to memory, and the NICs that CC-NIC is compared with.
+//!
+//! Reading order: `costs.rs` (what the platform's numbers are made of), `link.rs` (bytes in two directions), `mmio.rs` (cores
+//! reach the device), [`probes`] (measurements).
+
+#[allow(dead_code, reason = "the device reaches memory in the next step")]
+mod costs;
+#[allow(dead_code, reason = "the device reaches memory in the next step")]
+mod link;
+mod mmio;
+pub mod probes;
+#[cfg(test)]
+mod tests;
+
+use crate::events::Event;
+use crate::platform::Platform;
+use crate::time::Ps;
+use crate::world::World;
+
+pub use link::{Lane, Traffic};
+
+use costs::Costs;
+use link::Direction;
+use mmio::Gate;
+
+/// The link of a machine's device, and what is on its way.
+#[derive(Debug)]
+pub struct Pcie {
+    costs: Costs,
+    up: Direction,
+    down: Direction,
+    /// By core.
+    gates: Vec<Gate>,
+    /// What happens later, by the number in its event.
+    actions: Vec<Option<Action>>,
+    free_actions: Vec<u32>,
+    /// Stores that have reached the device: when, where, what. Kept for probes alone.
+    seen: Option<Vec<(Ps, u32, u64)>>,
+}
+
+/// Something on its way.
+#[derive(Debug)]
+enum Action {
+    /// A core's access reaches the root complex.
+    Down(Down),
+    /// The root complex has accepted a core's uncached store.
+    Accepted(u8),
+    /// The root complex has accepted a core's write-combining buffer.
+    Drained(u8),
+    /// A word reaches a register of the device.
+    Register { at: u32, value: u64 },
+    /// A core's read reaches the device.
+    ReadRegister { core: u8, at: u32, bytes: u32 },
+    /// The device answers a core's read.
+    Answer { core: u8, at: u32, bytes: u32 },
+    /// The completion of a core's read reaches the root complex.
+    Completion { core: u8, value: u64 },
+    /// The completion of a core's read reaches the core.
+    ReadBack { core: u8, value: u64 },
+}
+
+/// A core's access to the device.
+#[derive(Debug, Clone, Copy)]
+enum Down {
+    /// An uncached store.
+    Word { core: u8, at: u32, value: u64 },
+    /// A write-combining buffer.
+    Combined { core: u8, mask: u64 },
+    /// An uncached read.
+    Read { core: u8, at: u32, bytes: u32 },
+}
+
+impl World {
+    /// Puts a device's link into the machine, as the platform describes it; without, nothing happens.
+    pub fn attach(&mut self, platform: &Platform) {
+        let Some(costs) = Costs::of(platform) else { return };
+        self.pcie = Some(Box::new(Pcie {
+            costs,
+            up: Direction::default(),
+            down: Direction::default(),
+            gates: self.cores.iter().map(|_| Gate::default()).collect(),
+            actions: Vec::new(),
+            free_actions: Vec::new(),
+            seen: None,
+        }));
+    }
+
+    /// What went over the device's link.
+    pub fn pcie_traffic(&self) -> Option<Traffic> {
+        self.pcie.as_ref().map(|p| Traffic { up: p.up.lane, down: p.down.lane })
+    }
+
+    /// Does something later.
+    fn later(&mut self, at: Ps, action: Action) {
+        let Some(pcie) = &mut self.pcie else { return };
+        let i = match pcie.free_actions.pop() {
+            Some(i) => i,
+            None => {
+                pcie.actions.push(None);
+                pcie.actions.len() as u32 - 1
+            }
+        };
+        pcie.actions[i as usize] = Some(action);
+        self.events.push(at, Event::Device(i));
+    }
+
+    /// The time of an action has come.
+    pub(crate) fn device(&mut self, i: u32) {
+        let Some(pcie) = &mut self.pcie else { return };
+        pcie.free_actions.push(i);
+        let Some(action) = pcie.actions[i as usize].take() else { return };
+        match action {
+            Action::Down(access) => self.go_down(access),
+            Action::Accepted(core) => self.accepted(core),
+            Action::Drained(core) => self.drained(core),
+            Action::Register { at, value } => self.register(at, value),
+            Action::ReadRegister { core, at, bytes } => {
+                let at_device = self.now + pcie.costs.turn(bytes);
+                self.later(at_device, Action::Answer { core, at, bytes });
+            }
+            Action::Answer { core, at, bytes } => self.answer_read(core, at, bytes),
+            Action::Completion { core, value } => {
+                let arrival = self.now + pcie.costs.to_root;
+                self.later(arrival, Action::ReadBack { core, value });
+            }
+            Action::ReadBack { core, value } => self.read_back(core, value),
+        }
+    }
+
+    /// A core's access goes over the link.
+    fn go_down(&mut self, access: Down) {
+        let Some(pcie) = &mut self.pcie else { return };
+        let (now, costs) = (self.now, &pcie.costs);
+        let send = |down: &mut Direction, bytes| down.send(now, bytes, costs);
+        // The core hears of it after the time that the root complex takes, and not before the link had room.
+        let accepted = |sent: Ps| (now - costs.to_root + costs.accept).max(sent + costs.to_root);
+        match access {
+            Down::Word { core, at, value } => {
+                let sent = send(&mut pcie.down, costs.write_header + costs::WORD);
+                let (arrival, accepted) = (sent + costs.down, accepted(sent));
+                self.later(arrival, Action::Register { at, value });
+                self.later(accepted, Action::Accepted(core));
+            }
+            Down::Combined { core, mask } => {
+                // Each run of bytes is a packet of its own.
+                let mut sent = now;
+                let (mut rest, mut place) = (mask, 0);
+                while rest != 0 {
+                    place += rest.trailing_zeros();
+                    let run = (mask >> place).trailing_ones();
+                    sent = send(&mut pcie.down, costs.write_header + run);
+                    place += run;
+                    rest = mask.checked_shr(place).unwrap_or(0);
+                }
+                let accepted = accepted(sent);
+                self.later(accepted, Action::Drained(core));
+            }
+            Down::Read { core, at, bytes } => {
+                let sent = send(&mut pcie.down, costs.read_header);
+                let arrival = sent + costs.down;
+                self.later(arrival, Action::ReadRegister { core, at, bytes });
+            }
+        }
+    }
+
+    /// A word reaches a register.
+    fn register(&mut self, at: u32, value: u64) {
+        self.set_word(at, value);
+        if let Some(seen) = self.pcie.as_mut().and_then(|p| p.seen.as_mut()) {
+            seen.push((self.now, at, value));
+        }
+    }
+
+    fn answer_read(&mut self, core: u8, at: u32, bytes: u32) {
+        let value = self.word(at);
+        let Some(pcie) = &mut self.pcie else { return };
+        let sent = pcie.up.send(self.now, pcie.costs.completion_header + bytes, &pcie.costs);
+        let arrival = sent + pcie.costs.up;
+        self.later(arrival, Action::Completion { core, value });
+    }
+}

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 use comfy_table::presets::UTF8_HORIZONTAL_ONLY;
-use comfy_table::{CellAlignment, Table};
+use comfy_table::{CellAlignment, LineStyle, Table};
 use indicatif::ProgressBar;
 use serde::Serialize;
 
@@ -146,7 +146,8 @@ fn point(p: &Outcomes) -> String {
     format!("{:.2} Mpps, p50 {} ns", p.mpps, p.rtt_ns.p50)
 }
 
-fn print<T: Serialize>(json: bool, value: &T, table: impl FnOnce() -> Table) -> anyhow::Result<()> {
+/// Prints a result.
+pub fn print<T: Serialize>(json: bool, value: &T, table: impl FnOnce() -> Table) -> anyhow::Result<()> {
     let text = if json { serde_json::to_string_pretty(value)? } else { table().to_string() };
     // A reader that has gone (`| head`) is no failure.
     let _ = writeln!(std::io::stdout(), "{text}");
@@ -160,6 +161,13 @@ pub fn table(header: &[&str]) -> Table {
     for column in table.column_iter_mut().skip(1) {
         column.set_cell_alignment(CellAlignment::Right);
     }
+    table
+}
+
+/// A table of many rows, with no lines between them.
+pub fn long_table(header: &[&str]) -> Table {
+    let mut table = table(header);
+    table.style_mut().row_separator = LineStyle::none();
     table
 }
 

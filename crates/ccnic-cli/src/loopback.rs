@@ -2,13 +2,11 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Burst, Config, ConfigError, Demote, Design};
-use ccnic_load::{Load, Outcome, payload};
+use ccnic_load::{Load, Outcome, Rtt, Totals, payload};
 use ccnic_shm::{Pages, Program};
 use clap::{Args, ValueEnum};
-use hdrhistogram::Histogram;
 use serde::Serialize;
 
 use crate::clock::MachineClock;
@@ -63,9 +61,9 @@ pub struct InterfaceArgs {
     /// Descriptors per ring, a power of two from 64 to 32768
     #[arg(long, default_value_t = 1024)]
     pub ring: u32,
-    /// Large (4 KiB) buffers in the pool
-    #[arg(long, default_value_t = 4096)]
-    pub buffers: u32,
+    /// Large (4 KiB) buffers in the pool [default: 4096; simulated, 2048 for each core]
+    #[arg(long)]
+    pub buffers: Option<u32>,
     /// Do not keep freed buffers on private stacks: every buffer goes through the shared free list
     #[arg(long)]
     pub no_recycle: bool,
@@ -89,7 +87,7 @@ impl InterfaceArgs {
         InterfaceArgs {
             design,
             ring: 1024,
-            buffers: 4096,
+            buffers: None,
             no_recycle: false,
             no_small: false,
             sequential: false,
@@ -104,7 +102,7 @@ impl InterfaceArgs {
         Config {
             queues,
             ring: self.ring,
-            buffers: self.buffers,
+            buffers: self.buffers.unwrap_or(4096),
             design: self.design.design(),
             recycle: !self.no_recycle,
             small: !(self.no_small || e810),
@@ -207,24 +205,6 @@ pub struct Outcomes {
     pub limit_share: Option<f64>,
 }
 
-/// Quantiles of the round trip in nanoseconds.
-#[derive(Debug, Clone, Copy, Serialize)]
-pub struct Rtt {
-    pub min: u64,
-    pub p50: u64,
-    pub p90: u64,
-    pub p99: u64,
-    pub p999: u64,
-    pub max: u64,
-}
-
-impl Rtt {
-    fn of(h: &Histogram<u64>) -> Rtt {
-        let q = |q| h.value_at_quantile(q);
-        Rtt { min: h.min(), p50: q(0.5), p90: q(0.9), p99: q(0.99), p999: q(0.999), max: h.max() }
-    }
-}
-
 /// A NIC and where its programs run: what several measurements share.
 #[derive(Debug)]
 pub struct Bench {
@@ -309,11 +289,7 @@ fn summary(
     outcomes: &[Outcome],
     limit: Option<&Limit>,
 ) -> anyhow::Result<Outcomes> {
-    let mut rtt = Histogram::new(3)?;
-    for outcome in outcomes {
-        rtt.add(&outcome.rtt).context("could not add up the round trips")?;
-    }
-    let mpps = outcomes.iter().map(|o| o.packets as f64 / o.seconds / 1e6).sum::<f64>();
+    let Totals { packets, mpps, gbps, lost, corrupt, rtt_ns } = Totals::of(traffic.size, outcomes)?;
     Ok(Outcomes {
         design: config.design.name(),
         size: traffic.size,
@@ -321,18 +297,18 @@ fn summary(
         inflight: traffic.inflight,
         queues: config.queues,
         offered_mpps: traffic.rate,
-        packets: outcomes.iter().map(|o| o.packets).sum(),
+        packets,
         mpps,
-        gbps: mpps * f64::from(traffic.size) * 8.0 / 1e3,
-        lost: outcomes.iter().map(|o| o.lost).sum(),
-        corrupt: outcomes.iter().map(|o| o.corrupt).sum(),
-        rtt_ns: Rtt::of(&rtt),
+        gbps,
+        lost,
+        corrupt,
+        rtt_ns,
         limit_share: limit.map(|l| l.share(traffic.size, mpps)),
     })
 }
 
 /// Offered loads of a sweep, as shares of the peak.
-const STEPS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
+pub const STEPS: [f64; 9] = [0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9];
 
 /// Open-loop load from one packet in flight to saturation (the method of CC-NIC figures 11 to 13).
 pub fn sweep(

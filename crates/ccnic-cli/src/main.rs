@@ -8,6 +8,7 @@ mod loopback;
 mod micro;
 mod nic_process;
 mod report;
+mod sim;
 mod status;
 
 use std::io::IsTerminal;
@@ -31,6 +32,9 @@ enum Command {
     /// Measure the interface, or the machine under it
     #[command(subcommand)]
     Bench(bench::BenchCommand),
+    /// Simulate the interface on machines with coherent interconnects
+    #[command(subcommand)]
+    Sim(sim::SimCommand),
     /// Show what a running NIC does
     Status(status::StatusArgs),
 }
@@ -45,12 +49,15 @@ fn main() -> ExitCode {
         .with_ansi(std::io::stderr().is_terminal())
         .init();
     let done = match &args.command {
-        Command::Demo(args) => demo::run(args),
-        Command::Bench(command) => bench::run(command),
-        Command::Status(args) => status::run(args),
+        Command::Demo(args) => demo::run(args).map(|()| true),
+        Command::Bench(command) => bench::run(command).map(|()| true),
+        Command::Sim(command) => sim::run(command),
+        Command::Status(args) => status::run(args).map(|()| true),
     };
     match done {
-        Ok(()) => ExitCode::SUCCESS,
+        Ok(true) => ExitCode::SUCCESS,
+        // A check has failed and said so.
+        Ok(false) => ExitCode::FAILURE,
         Err(e) => {
             eprintln!("ccnic: {e:#}");
             ExitCode::from(2)

@@ -6,12 +6,14 @@
 
 mod book;
 pub mod payload;
+mod totals;
 
 use ccnic::ring::Ring;
 use ccnic::{Burst, Port, QueuePair};
 use hdrhistogram::Histogram;
 
 use book::Book;
+pub use totals::{Rtt, Totals};
 
 /// Time, and what else a generator knows of the machine that it runs on.
 pub trait Clock {

@@ -14,6 +14,7 @@ use ccnic::port::{LINE, lines};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::protocol::Request;
 use crate::time::{Ps, ns, ps};
 use crate::world::World;
 
@@ -69,15 +70,11 @@ impl Sim {
     /// Runs until nothing happens any more, or until a time.
     pub fn run(&mut self, until: Ps) -> End {
         loop {
-            let core = {
-                let mut world = self.world.borrow_mut();
-                match world.events.next_at() {
-                    None => return End::Quiet,
-                    Some(at) if at > until => return End::Time,
-                    Some(_) => world.step(),
-                }
+            let core = self.world.borrow_mut().step(until);
+            let Some(core) = core else {
+                let more = self.world.borrow().events.next_at().is_some();
+                return if more { End::Time } else { End::Quiet };
             };
-            let Some(core) = core else { return End::Quiet };
             let program = &mut self.programs[core as usize];
             if let Some(coroutine) = program
                 && let CoroutineResult::Return(()) = coroutine.resume(())
@@ -180,6 +177,13 @@ impl Agent<'_> {
         }
     }
 
+    /// Takes the lines of payload out of all caches (CLFLUSHOPT).
+    pub fn flush(&self, at: u32, len: u32) {
+        for line in lines(at, len) {
+            self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.flush(core, line / LINE) });
+        }
+    }
+
     /// The machine, to look at its counters.
     pub fn with_world<R>(&self, f: impl FnOnce(&World) -> R) -> R {
         f(&self.world.borrow())
@@ -267,11 +271,15 @@ impl Port for Agent<'_> {
     }
 
     fn prefetch_read(&self, at: u32) {
-        self.hint(at, false);
+        self.hint(at, Request::Read);
     }
 
     fn prefetch_own(&self, at: u32) {
-        self.hint(at, true);
+        self.hint(at, Request::Own);
+    }
+
+    fn prefetch_overwrite(&self, at: u32) {
+        self.hint(at, Request::OwnWhole);
     }
 
     fn demote(&self, at: u32) {
@@ -284,8 +292,8 @@ impl Port for Agent<'_> {
 }
 
 impl Agent<'_> {
-    fn hint(&self, at: u32, own: bool) {
-        self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.hint(core, at / LINE, own) });
+    fn hint(&self, at: u32, request: Request) {
+        self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.hint(core, at / LINE, request) });
     }
 }
 

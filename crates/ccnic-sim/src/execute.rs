@@ -20,7 +20,7 @@ use crate::world::World;
 pub(crate) const UOPS: u64 = 6;
 /// How many lines a core reads ahead of a load that decides, when the loads before went on to the next line at once: its branch
 /// predictor expects that it will again.
-const RUN_AHEAD: u32 = 1;
+const RUN_AHEAD: u32 = 2;
 
 /// Turns that a polling loop really makes before it sleeps: programs count turns, to tell whether they wait.
 const SPINS: u32 = 16;
@@ -34,10 +34,10 @@ enum Site {
 }
 
 impl World {
-    /// Handles events until a core can go on; returns it. `None` when nothing will happen any more.
-    pub fn step(&mut self) -> Option<u8> {
+    /// Handles events until a core can go on; returns it. `None` when nothing happens any more until then.
+    pub fn step(&mut self, until: Ps) -> Option<u8> {
         loop {
-            let (at, event) = self.events.pop()?;
+            let (at, event) = self.events.pop_until(until)?;
             debug_assert!(at >= self.now, "time runs backwards");
             self.now = at;
             match event {
@@ -173,9 +173,10 @@ impl World {
         }
         self.close(core);
         self.charge(core, self.costs.access, UOPS);
-        let line = at / LINE;
+        let (line, current) = (at / LINE, self.word(at));
         let c = &mut self.cores[core as usize];
         if decides {
+            c.clock += std::mem::take(&mut c.owed);
             watch(c, line);
         }
         if !c.stores.is_empty()
@@ -183,7 +184,9 @@ impl World {
         {
             return Poll::Ready(value);
         }
-        if let Some((_, value)) = c.news.take_if(|(word, _)| decides && *word == at) {
+        if let Some((_, value)) = c.news.take_if(|(word, _)| decides && *word == at)
+            && value == current
+        {
             c.looks.expected(at, value);
             return Poll::Ready(value);
         }
@@ -341,7 +344,7 @@ impl World {
     fn commit(&mut self, core: u8, store: Store) {
         self.cores[core as usize].set_state(store.line, State::Modified);
         if let Stored::Word(at, value) = store.what {
-            self.set_word(at, value);
+            self.commit_word(core, at, value);
         }
     }
 
@@ -417,7 +420,12 @@ impl World {
 
     fn exchange_now(&mut self, core: u8, at: u32, current: u64, new: u64) -> Result<u64, u64> {
         self.cores[core as usize].set_state(at / LINE, State::Modified);
-        self.swap_word(at, current, new)
+        let found = self.word(at);
+        if found != current {
+            return Err(found);
+        }
+        self.commit_word(core, at, new);
+        Ok(found)
     }
 
     /// Waits until every load and store so far is done.
@@ -441,8 +449,25 @@ impl World {
             return Poll::Pending;
         }
         self.close(core);
+        if self.cores[core as usize].expects(line) {
+            // What was asked for before comes first.
+            self.wait(core, Wait::Misses);
+            return Poll::Pending;
+        }
         self.charge(core, self.costs.payload_line, UOPS);
         self.request(core, Miss { around: true, ..Miss::new(line, Request::Put) });
+        Poll::Ready(())
+    }
+
+    /// Takes a line out of all caches, into memory if that is out of date (CLFLUSHOPT). In no order with other accesses before a
+    /// [`fence`](World::fence).
+    pub fn flush(&mut self, core: u8, line: u32) -> Poll<()> {
+        if !self.ready(core) || self.load_queue_full(core) {
+            return Poll::Pending;
+        }
+        self.close(core);
+        self.charge(core, self.costs.access, UOPS);
+        self.request(core, Miss { around: true, ..Miss::new(line, Request::Flush) });
         Poll::Ready(())
     }
 
@@ -455,14 +480,16 @@ impl World {
         Poll::Ready(())
     }
 
-    /// A hint to fetch a line, to read or to own.
-    pub fn hint(&mut self, core: u8, line: u32, own: bool) -> Poll<()> {
+    /// A hint to fetch a line: to read, to own, or to write all of it.
+    pub fn hint(&mut self, core: u8, line: u32, request: Request) -> Poll<()> {
         if !self.ready(core) || self.load_queue_full(core) || !self.addresses_known(core) {
             return Poll::Pending;
         }
         self.close(core);
         self.charge(core, self.costs.access, 1);
-        self.fetch(core, line, if own { Request::Own } else { Request::Read }, own);
+        let dataless = request == Request::OwnWhole && self.costs.dataless;
+        let request = if request == Request::OwnWhole && !dataless { Request::Own } else { request };
+        self.fetch(core, line, request, request != Request::Read);
         Poll::Ready(())
     }
 
@@ -566,7 +593,9 @@ impl World {
             };
             *remote += 1;
         }
-        self.place(core, line, t.grant);
+        // A later reader may have become the forwarder while this answer was on its way.
+        let overtaken = t.grant == State::Forward && self.lines.get(line).forward != core;
+        self.place(core, line, if overtaken { State::Shared } else { t.grant });
         self.bind(core, line);
         self.disturb(core, line, self.costs.mispredict);
         self.send_queued(core);
@@ -604,9 +633,13 @@ impl World {
         let keep = |line| lines.busy(line) || expected.iter().any(|m| m.line == line);
         let (_, gone) = c.l2.insert(line, state, ways, keep);
         c.l1.insert(line, (), u32::MAX, |_| false);
-        if let Some((gone, state)) = gone {
-            self.evict(core, gone, state);
+        let Some((gone, state)) = gone else { return };
+        if self.cores[core as usize].miss(gone).is_some_and(|m| m.granted) {
+            // Its ownership is on the way, and brings it back: for the home nothing has changed.
+            self.cores[core as usize].l1.remove(gone);
+            return;
         }
+        self.evict(core, gone, state);
     }
 
     /// Hands a line that has come to the access that waits for it.
@@ -676,7 +709,6 @@ impl World {
     pub fn relax(&mut self, core: u8) -> Poll<()> {
         let c = &mut self.cores[core as usize];
         if std::mem::take(&mut c.slept) {
-            c.clock += std::mem::take(&mut c.owed);
             c.turned = c.clock;
             c.spun = 0;
             c.disturbed = false;
@@ -689,18 +721,20 @@ impl World {
         self.close(core);
         let poll = self.costs.poll;
         let c = &mut self.cores[core as usize];
-        let spent = poll + std::mem::take(&mut c.owed);
-        c.clock += spent;
-        c.counters.idle += spent;
+        c.clock += poll;
+        c.counters.idle += poll;
         c.decided = NONE;
         // The shortest turn is one of polling alone.
-        c.turn = c.turn.min(c.clock - c.turned);
+        c.turn = c.turn.min(c.clock.saturating_sub(c.turned));
         c.turned = c.clock;
         let due = c.deadline.is_some_and(|deadline| deadline <= c.clock);
         c.spun += 1;
-        if due || c.disturbed || c.spun < SPINS || c.watched.is_empty() || c.watched.len() > WATCH {
+        if c.disturbed || c.watched.len() > WATCH {
             c.disturbed = false;
             c.watched.clear();
+            return Poll::Ready(());
+        }
+        if due || c.spun < SPINS || c.watched.is_empty() {
             return Poll::Ready(());
         }
         if let Some(deadline) = c.deadline {

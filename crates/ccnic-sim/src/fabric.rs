@@ -128,6 +128,7 @@ impl World {
         let (home, line) = (self.lines.home(t.line), *self.lines.get(t.line));
         let mut start = start.max(line.free_at);
         let row = directory(line.known(), t.request);
+        self.rows.directory[row.number()] += 1;
         self.lines.get(t.line).busy = true;
         match row.ask {
             Ask::Owner(_) if line.owner != t.core => {
@@ -185,21 +186,30 @@ impl World {
     pub(crate) fn answer(&mut self, txn: u32, core: u8) {
         let t = self.txns[txn as usize];
         let known = *self.lines.get(t.line);
+        let c = &self.cores[core as usize];
+        let (state, socket) = (c.state(t.line), c.socket);
+        if state == State::Invalid {
+            // It had to make room while the snoop was on its way, and has told the directory.
+            self.acknowledged(txn, socket);
+            return;
+        }
         let row = directory(known.known(), t.request);
         let (snoop, sole) = match row.ask {
             Ask::Owner(s) => (s, true),
             Ask::Sharers(s) => (s, false),
-            Ask::Nobody => return,
+            Ask::Nobody => {
+                self.rows.missing += 1;
+                return;
+            }
         };
-        let c = &self.cores[core as usize];
-        let (state, socket) = (c.state(t.line), c.socket);
         let requester = self.cores[t.core as usize].socket;
         let migratory =
             if socket == requester { self.costs.migratory_local } else { self.costs.migratory_remote };
         let Some(answer) = cache(state, snoop, migratory) else {
-            debug_assert!(false, "core {core} is asked {snoop:?} for a line that it has {state:?}");
+            self.rows.missing += 1;
             return;
         };
+        self.rows.cache[answer.number()] += 1;
         self.cores[core as usize].counters.snoops += 1;
         if answer.next != state {
             self.lose(core, t.line, answer.next);
@@ -213,15 +223,30 @@ impl World {
             if line.forward == core {
                 line.forward = NOBODY;
             }
-            let ack = self.reach(t.at, socket, out + self.costs.mesh, false);
-            let t = &mut self.txns[txn as usize];
-            t.latest = t.latest.max(ack);
-            t.pending -= 1;
-            if t.pending == 0 {
-                let at = t.latest;
-                self.supply(txn, at);
-            }
+            self.acknowledged(txn, socket);
         }
+    }
+
+    /// A core has no copy of a line any more, and says so to the home agent that asked. When all have, the transaction goes on
+    /// with what is known of the line then.
+    fn acknowledged(&mut self, txn: u32, socket: u8) {
+        let (out, at) = (self.now + self.costs.snoop, self.txns[txn as usize].at);
+        let ack = self.reach(at, socket, out + self.costs.mesh, false);
+        let t = &mut self.txns[txn as usize];
+        t.latest = t.latest.max(ack);
+        t.pending -= 1;
+        if t.pending > 0 {
+            return;
+        }
+        let (line, at, latest) = (t.line, t.at, t.latest);
+        if at == self.lines.home(line) {
+            self.supply(txn, latest);
+            return;
+        }
+        // A socket that is not its home may have lost the line in the meantime.
+        self.lines.get(line).busy = false;
+        self.order(txn, latest);
+        self.go_on(line, latest);
     }
 
     /// When a message from a socket's mesh is at the home agent of another, or of the same.
@@ -257,8 +282,10 @@ impl World {
         if writes_back {
             self.keep_in_llc(from, t.line, true);
         }
-        if t.request == Request::Flush {
-            self.write_memory(t.line, from, sent);
+        match t.request {
+            Request::Flush => self.write_memory(t.line, from, sent),
+            Request::Put => self.write_memory(t.line, t.at, free),
+            _ => {}
         }
         let grant = match row.grant {
             Grant::Answered => gives,
@@ -298,7 +325,14 @@ impl World {
             }
             Request::Put | Request::Flush => {
                 self.drop_from_llc(t.line);
-                if t.request == Request::Put || dirty {
+                // Its own copy goes, too.
+                let own = self.cores[t.core as usize].state(t.line);
+                if own.readable() {
+                    self.lose(t.core, t.line, State::Invalid);
+                    let l = self.lines.get(t.line);
+                    (l.owner, l.sharers, l.forward) = (NOBODY, 0, NOBODY);
+                }
+                if t.request == Request::Put || dirty || own == State::Modified {
                     self.write_memory(t.line, t.at, ready);
                 }
             }
@@ -337,7 +371,7 @@ impl World {
             let there = self.send_control(here, at) + self.costs.lookup + self.costs.llc_data;
             return (other, there, Source::LocalLlc);
         }
-        if t.request == Request::Read && self.sharer_in(here, line.sharers, t.core) {
+        if self.sharer_in(here, line.sharers, t.core) {
             return (here, at + self.costs.mesh + self.costs.snoop, Source::LocalCore);
         }
         debug_assert_eq!(here, home);
@@ -385,7 +419,11 @@ impl World {
         }
         self.txns[next as usize].next = NONE;
         self.order(next, free);
-        // A waiter that had to travel on has left the line free for the one behind it.
+        self.go_on(number, free);
+    }
+
+    /// A transaction that had to travel on has left the line free for the one behind it.
+    fn go_on(&mut self, number: u32, free: Ps) {
         let line = self.lines.get(number);
         if !line.busy && line.waiting.0 != NONE {
             self.release(number, free);

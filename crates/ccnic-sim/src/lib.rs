@@ -8,6 +8,7 @@
 
 pub mod agent;
 mod audit;
+pub mod calibrate;
 mod core;
 mod costs;
 pub mod counters;
@@ -17,13 +18,16 @@ mod fabric;
 mod lines;
 pub mod loopback;
 pub mod micro;
+pub mod parallel;
 pub mod pcie;
 pub mod platform;
 mod prefetch;
 pub mod protocol;
 mod server;
+pub mod summary;
 mod tags;
 pub mod time;
+pub mod witness;
 mod world;
 
 pub use agent::{Agent, End, Sim};

@@ -42,6 +42,18 @@ impl Held {
         Held::RemoteMemory,
     ];
 
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Held::LocalLlc => "local LLC",
+            Held::LocalCore => "local core",
+            Held::LocalMemory => "local memory",
+            Held::RemoteWriterHomed => "remote core, writer-homed",
+            Held::RemoteReaderHomed => "remote core, reader-homed",
+            Held::RemoteMemory => "remote memory",
+        }
+    }
+
     /// True for a place that is in the other socket.
     pub fn is_remote(self) -> bool {
         matches!(self, Held::RemoteWriterHomed | Held::RemoteReaderHomed | Held::RemoteMemory)
@@ -142,6 +154,18 @@ impl Words {
         Words::ReaderHomed,
     ];
 
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Words::Shared(0) => "one line, at the first",
+            Words::Shared(_) => "one line, at the second",
+            Words::Separate(0) => "two lines, at the first",
+            Words::Separate(_) => "two lines, at the second",
+            Words::WriterHomed => "two lines, at their writers",
+            Words::ReaderHomed => "two lines, at their readers",
+        }
+    }
+
     /// The words' places and the homes of the two pages that they lie in.
     fn places(self) -> ([u32; 2], [u8; 2]) {
         match self {
@@ -213,6 +237,20 @@ pub enum Stores {
     NonTemporal,
     /// Not at all: readers read the other socket's memory, as Intel's mlc does.
     None,
+}
+
+impl Stores {
+    /// All ways.
+    pub const ALL: [Stores; 3] = [Stores::Caching, Stores::NonTemporal, Stores::None];
+
+    /// What it is called.
+    pub fn name(self) -> &'static str {
+        match self {
+            Stores::Caching => "through the caches",
+            Stores::NonTemporal => "around them",
+            Stores::None => "none, only reads",
+        }
+    }
 }
 
 /// What a stream showed.

@@ -13,6 +13,7 @@ use crate::platform::Platform;
 use crate::server::Server;
 use crate::tags::Tags;
 use crate::time::Ps;
+use crate::witness::{Commit, Rows};
 
 /// A socket: what its cores share.
 #[derive(Debug)]
@@ -43,6 +44,9 @@ pub struct World {
     pub(crate) pcie: Option<Box<Pcie>>,
     /// Lines that are mapped to the device, a bit each.
     pub(crate) mapped: Vec<u64>,
+    /// For tests.
+    pub(crate) rows: Rows,
+    pub(crate) journal: Option<Vec<Commit>>,
     /// The run is over: programs are being taken down, and nothing takes time any more.
     pub(crate) ended: bool,
 }
@@ -77,6 +81,8 @@ impl World {
             costs,
             pcie: None,
             mapped: Vec::new(),
+            rows: Rows::default(),
+            journal: None,
             ended: false,
         }
     }

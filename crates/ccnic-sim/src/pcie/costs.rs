@@ -28,6 +28,8 @@ pub struct Costs {
     pub up: Ps,
     /// Between a core's store and its next one to the device.
     pub accept: Ps,
+    /// What a store into a write-combining buffer takes the core: a cycle.
+    pub store: Ps,
     /// What the device takes to read a register, and 64 bytes.
     turn: Ps,
     turn_line: Ps,
@@ -53,6 +55,7 @@ impl Costs {
             down: 0,
             up: 0,
             accept: ps(pcie.posted_accept.get()),
+            store: ps(1.0 / platform.core.frequency.get()),
             turn: 0,
             turn_line: 0,
             payload: pcie.payload.get(),

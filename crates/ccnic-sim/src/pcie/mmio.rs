@@ -178,8 +178,8 @@ impl World {
         };
         gate.open[place].1 |= mask;
         let full = gate.open[place].1 == u64::MAX;
-        let whole = mask == u64::MAX;
-        self.charge(core, if whole { self.costs.payload_line } else { self.costs.access }, UOPS);
+        let time = if mask == u64::MAX { self.costs.payload_line } else { pcie.costs.store };
+        self.charge(core, time, UOPS);
         if full {
             let when = self.cores[core as usize].clock;
             self.drain_combining(core, place, when);

@@ -21,6 +21,7 @@ mod tables;
 #[cfg(test)]
 mod tests;
 mod units;
+mod values;
 
 pub use error::PlatformError;
 pub use tables::{
@@ -28,6 +29,7 @@ pub use tables::{
     Topology,
 };
 pub use units::{Bytes, Count, GbitPerS, GbytesPerS, GflitPerS, Ghz, Given, Kib, Ns, On, Ratio, Unit, unit};
+pub use values::Entry;
 
 use read::{Fault, field, only};
 use std::fs::File;

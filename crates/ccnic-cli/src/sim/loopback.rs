@@ -1,0 +1,172 @@
+//! `ccnic sim loopback`: packets from simulated programs through the NIC and back.
+
+use anyhow::Context;
+use ccnic::Config;
+use ccnic_load::Load;
+use ccnic_sim::loopback::{Plan, RunError};
+use ccnic_sim::parallel;
+use ccnic_sim::platform::Platform;
+use ccnic_sim::summary::{Summary, simulate};
+use clap::Args;
+use comfy_table::Table;
+use indicatif::ProgressBar;
+
+use super::{MachineArgs, bar};
+use crate::bench::{long_table, print};
+use crate::loopback::{InterfaceArgs, STEPS, TrafficArgs};
+
+/// Options of `sim loopback`.
+#[derive(Debug, Args)]
+pub struct LoopbackArgs {
+    #[command(flatten)]
+    machine: MachineArgs,
+    #[command(flatten)]
+    traffic: SimTraffic,
+    #[command(flatten)]
+    interface: InterfaceArgs,
+    /// Raise the offered load from one packet in flight to saturation
+    #[arg(long, conflicts_with = "rate")]
+    sweep: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// The traffic. Times are simulated.
+#[derive(Debug, Clone, Args)]
+pub struct SimTraffic {
+    /// Cores on each side, a queue pair each
+    #[arg(long, default_value_t = 1)]
+    pub cores: u16,
+    /// Bytes of each packet, 16 to 9600
+    #[arg(long, default_value_t = 64)]
+    pub size: u16,
+    /// Packets per transmit burst, 1 to 64
+    #[arg(long, default_value_t = 32)]
+    pub burst: usize,
+    /// Buffers per receive burst, 1 to 64
+    #[arg(long, default_value_t = 32)]
+    pub rx_burst: usize,
+    /// Packets under way at once, per core
+    #[arg(long, default_value_t = 256)]
+    pub inflight: usize,
+    /// Packets per second offered, in millions, by all cores [default: as many as go through]
+    #[arg(long, value_name = "MPPS")]
+    pub rate: Option<f64>,
+    /// Microseconds to simulate
+    #[arg(long, default_value_t = 200.0, value_name = "US")]
+    pub micros: f64,
+    /// Microseconds to simulate before, unmeasured [default: half of --micros]
+    #[arg(long, value_name = "US")]
+    pub warmup: Option<f64>,
+}
+
+/// A pool's large buffers when nobody says how many: for each core, a ring of blanks, a window and two stacks.
+const BUFFERS_PER_CORE: u32 = 2048;
+
+impl SimTraffic {
+    /// What is simulated, checked.
+    pub fn plan(&self, interface: &InterfaceArgs) -> anyhow::Result<Plan> {
+        anyhow::ensure!(self.cores > 0, "--cores is 0; choose at least 1");
+        let time = |name, micros: f64, least: f64| {
+            let holds = (least..=1e6).contains(&micros);
+            anyhow::ensure!(holds, "{name} is {micros}; choose {least} to 1000000");
+            Ok(micros / 1e6)
+        };
+        let seconds = time("--micros", self.micros, 1.0)?;
+        let warmup = time("--warmup", self.warmup.unwrap_or(self.micros / 2.0), 0.0)?;
+        let enough = (BUFFERS_PER_CORE * u32::from(self.cores)).clamp(4096, 1 << 18);
+        let buffers = interface.buffers.unwrap_or(enough);
+        let config = Config { buffers, ..interface.config(self.cores) };
+        let Self { size, burst, rx_burst, inflight, rate, cores, .. } = *self;
+        TrafficArgs { size, burst, rx_burst, inflight, queues: cores, seconds, rate }.check(&config)?;
+        let rate = rate.map(|mpps| mpps * 1e6 / f64::from(cores));
+        Ok(Plan { config, load: Load { size, burst, rx_burst, inflight, rate, seconds, warmup } })
+    }
+}
+
+/// Simulates and prints.
+pub fn run(args: &LoopbackArgs) -> anyhow::Result<()> {
+    let platform = args.machine.platform()?;
+    let plan = args.traffic.plan(&args.interface)?;
+    if args.sweep {
+        let bar = bar(STEPS.len() + 2, "sweep");
+        let points = sweep(&platform, &plan, &bar)?;
+        bar.finish_and_clear();
+        return print(args.json, &points, || summaries_table(&points));
+    }
+    let bar = bar(1, "loopback");
+    let summary = point(&platform, &plan, &bar)?;
+    bar.finish_and_clear();
+    print(args.json, &summary, || summaries_table(std::slice::from_ref(&summary)))
+}
+
+/// Open-loop load from one packet in flight to saturation (the method of CC-NIC figures 11 to 13).
+fn sweep(platform: &Platform, plan: &Plan, bar: &ProgressBar) -> anyhow::Result<Vec<Summary>> {
+    let single = Load { inflight: 1, burst: 1, rate: None, ..plan.load };
+    let with = |load| Plan { load, ..*plan };
+    let mut ends = parallel::map(&[plan.load, single], |&load| point(platform, &with(load), bar)).into_iter();
+    let peak = ends.next().context("no peak")??;
+    let single = ends.next().context("no single packet")??;
+    let each = peak.totals.mpps * 1e6 / f64::from(plan.config.queues);
+    let steps = parallel::map(&STEPS, |share| {
+        point(platform, &with(Load { rate: Some(each * share), ..plan.load }), bar)
+    });
+    let steps = steps.into_iter().collect::<Result<Vec<_>, _>>()?;
+    Ok([vec![single], steps, vec![peak]].concat())
+}
+
+fn point(platform: &Platform, plan: &Plan, bar: &ProgressBar) -> anyhow::Result<Summary> {
+    let summary = simulate(platform, plan).map_err(|error| match error {
+        RunError::Cores { asked, host, nic } => {
+            let most = host.min(nic);
+            anyhow::anyhow!("--cores is {asked}, {} has {host} and {nic}; choose 1 to {most}", platform.name)
+        }
+        error => error.into(),
+    })?;
+    bar.set_message(format!("{:.2} Mpps, p50 {} ns", summary.totals.mpps, summary.totals.rtt_ns.p50));
+    bar.inc(1);
+    Ok(summary)
+}
+
+/// Rates and round trips, what crosses the link for each packet (the NIC's requests, as CC-NIC figure 17 counts them; data from
+/// host and NIC), and what bounded the run.
+fn summaries_table(summaries: &[Summary]) -> Table {
+    let header = [
+        "design",
+        "cores",
+        "bytes",
+        "Mpps",
+        "Gb/s",
+        "p50 ns",
+        "p99 ns",
+        "NIC reads",
+        "owns",
+        "bytes to NIC",
+        "to host",
+        "bound by",
+        "lost",
+        "corrupt",
+    ];
+    let mut table = long_table(&header);
+    for s in summaries {
+        let link = &s.counters.link;
+        table.add_row(vec![
+            s.design.to_owned(),
+            s.cores.to_string(),
+            s.size.to_string(),
+            format!("{:.2}", s.totals.mpps),
+            format!("{:.2}", s.totals.gbps),
+            s.totals.rtt_ns.p50.to_string(),
+            s.totals.rtt_ns.p99.to_string(),
+            format!("{:.2}", s.counters.nic.remote_reads),
+            format!("{:.2}", s.counters.nic.remote_owns),
+            format!("{:.0}", link.host_to_nic.bytes),
+            format!("{:.0}", link.nic_to_host.bytes),
+            format!("{} {:.0} % ({})", s.bound.by.name(), s.bound.share * 100.0, s.bound.side),
+            s.totals.lost.to_string(),
+            s.totals.corrupt.to_string(),
+        ]);
+    }
+    table
+}

@@ -1,0 +1,133 @@
+//! `ccnic sim`: what it prints, and what bad options get.
+
+#![allow(clippy::expect_used, reason = "helpers of tests")]
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn sim(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ccnic")).arg("sim").args(args).output().expect("ccnic starts")
+}
+
+#[track_caller]
+fn json(args: &[&str]) -> Value {
+    let output = sim(&[args, &["--json"]].concat());
+    assert!(output.status.success(), "{args:?}: {}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("JSON")
+}
+
+#[track_caller]
+fn refused(args: &[&str], expected: &str) {
+    let output = sim(args);
+    let message = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(2), "{args:?}: {message}");
+    assert!(output.stdout.is_empty(), "{args:?}");
+    assert!(message.contains(expected), "{args:?}: {message}");
+}
+
+#[test]
+fn a_loopback_has_the_keys_of_bench_and_its_own() {
+    let run = json(&["loopback", "--platform", "icx", "--cores", "2", "--micros", "20", "--design", "paper"]);
+    for key in ["design", "size", "burst", "inflight", "queues", "packets", "mpps", "gbps", "lost", "corrupt"]
+    {
+        assert!(run.get(key).is_some(), "{key} in {run}");
+    }
+    assert_eq!((run["platform"].as_str(), run["cores"].as_u64()), (Some("icx"), Some(2)));
+    assert_eq!((run["lost"].as_u64(), run["corrupt"].as_u64()), (Some(0), Some(0)));
+    assert!(run["rtt_ns"]["p50"].as_f64() > Some(100.0), "{run}");
+    assert!(run["counters"]["nic"]["remote_reads"].as_f64() > Some(0.1), "{run}");
+    // A packet of 64 bytes and its share of a descriptor line.
+    assert!(run["counters"]["link"]["host_to_nic"]["bytes"].as_f64() >= Some(64.0), "{run}");
+    assert!(run["bound"]["by"].is_string() && run["bound"]["share"].is_number(), "{run}");
+}
+
+#[test]
+fn a_run_repeats_bit_for_bit() {
+    let run = || sim(&["loopback", "--platform", "icx", "--cores", "4", "--micros", "20", "--json"]).stdout;
+    assert!(run() == run());
+}
+
+#[test]
+fn a_sweep_rises_from_one_packet_to_saturation() {
+    let sweep = json(&["loopback", "--platform", "icx", "--micros", "30", "--sweep"]);
+    let points = sweep.as_array().expect("a list");
+    let mpps: Vec<f64> = points.iter().filter_map(|p| p["mpps"].as_f64()).collect();
+    assert_eq!(mpps.len(), 11);
+    assert!(mpps[0] < mpps[10] / 3.0, "{mpps:?}");
+    assert!(mpps[1] < mpps[5] && mpps[5] < mpps[10], "{mpps:?}");
+    assert_eq!(points[2]["bound"]["by"], "offered");
+}
+
+#[test]
+fn a_platform_value_changed_for_a_run() {
+    let rtt = |set: &[&str]| {
+        let args =
+            [&["loopback", "--platform", "icx", "--inflight", "1", "--burst", "1", "--micros", "30"], set];
+        json(&args.concat())["rtt_ns"]["p50"].as_f64().expect("a median")
+    };
+    let (short, long) = (rtt(&[]), rtt(&["--set", "link.one_way=121.5"]));
+    // At least six one-way trips of 100 ns more each.
+    assert!(long > short + 600.0, "{short} {long}");
+}
+
+#[test]
+fn access_pingpong_stream() {
+    let access = json(&["access", "--platform", "icx"]);
+    assert_eq!(access.as_array().map(Vec::len), Some(6));
+    let here = json(&["access", "--platform", "spr-one-socket"]);
+    assert_eq!(here.as_array().map(Vec::len), Some(3), "no other socket");
+    let pingpong = json(&["pingpong", "--platform", "icx"]);
+    assert_eq!(pingpong.as_array().map(Vec::len), Some(6));
+    let stream = json(&["stream", "--platform", "icx", "--pairs", "1"]);
+    assert!(stream[0]["gbps"].as_f64() > Some(1.0), "{stream}");
+}
+
+#[test]
+fn platforms_are_listed_shown_and_checked() {
+    let listed = sim(&["platforms"]);
+    let text = String::from_utf8_lossy(&listed.stdout);
+    for name in ["icx", "spr", "spr-one-socket", "cxl"] {
+        assert!(text.contains(name), "{text}");
+    }
+    let shown = sim(&["platforms", "--show", "icx"]);
+    let text = String::from_utf8_lossy(&shown.stdout);
+    for word in ["link.one_way", "21.5", "fitted", "assumed", "icelake_mlc.txt"] {
+        assert!(text.contains(word), "{word}");
+    }
+}
+
+#[test]
+fn a_failed_calibration_check_ends_with_status_1() {
+    let file = std::env::temp_dir().join(format!("ccnic-{}.toml", std::process::id()));
+    let icx = concat!(env!("CARGO_MANIFEST_DIR"), "/../../platforms/icx.toml");
+    let text = std::fs::read_to_string(icx).expect("the platform file");
+    std::fs::write(&file, text.replace("ns = 142.7", "ns = 242.7")).expect("a copy");
+    let path = file.to_str().expect("a path");
+    let (checked, unchecked) = (sim(&["calibrate", "--check", path]), sim(&["calibrate", path]));
+    std::fs::remove_file(&file).expect("removed");
+    assert_eq!((checked.status.code(), unchecked.status.code()), (Some(1), Some(0)));
+    let text = String::from_utf8_lossy(&checked.stdout);
+    assert!(text.lines().any(|line| line.contains("remote_memory") && line.contains("OUT")), "{text}");
+}
+
+#[test]
+fn bad_options() {
+    refused(&["loopback", "--cores", "0"], "--cores is 0");
+    refused(
+        &["loopback", "--platform", "icx", "--cores", "17"],
+        "--cores is 17, icx has 16 and 16; choose 1 to 16",
+    );
+    refused(&["loopback", "--size", "9601"], "--size is 9601; choose 16 to 9600");
+    refused(&["loopback", "--micros", "0"], "--micros is 0; choose 1 to 1000000");
+    refused(&["loopback", "--warmup=-1"], "--warmup is -1");
+    refused(&["loopback", "--rate", "0"], "--rate is 0");
+    refused(&["loopback", "--sweep", "--rate", "1"], "--rate");
+    refused(&["loopback", "--platform", "vax"], "vax");
+    refused(&["loopback", "--platform", "./none.toml"], "none.toml");
+    refused(&["loopback", "--set", "link.one_way"], "--set link.one_way: write KEY=VALUE");
+    refused(&["loopback", "--set", "link.one_way=far"], "--set link.one_way=far: \"far\" is no number");
+    refused(&["loopback", "--set", "link.color=3"], "link.color");
+    refused(&["stream", "--platform", "icx", "--pairs", "17"], "--pairs is 17; choose 1 to 16");
+    refused(&["calibrate", "vax"], "vax");
+}

@@ -44,6 +44,7 @@ impl World {
                 Event::Arrive(txn) => self.arrive(txn),
                 Event::AtHome(txn) => self.at_home(txn),
                 Event::Snoop(txn, core) => self.snooped(txn, core),
+                Event::Fill(txn) if self.is_for_device(txn) => self.root_filled(txn),
                 Event::Fill(txn) => self.filled(txn),
                 Event::Demote(line, core) => self.demoted(line, core),
                 Event::Device(action) => self.device(action),
@@ -617,7 +618,7 @@ impl World {
     }
 
     /// Puts a line into the private caches.
-    fn place(&mut self, core: u8, line: u32, state: State) {
+    pub(crate) fn place(&mut self, core: u8, line: u32, state: State) {
         if state == State::Invalid {
             return;
         }

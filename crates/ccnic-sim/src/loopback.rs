@@ -11,6 +11,7 @@ use ccnic_load::{Clock, Load, LoadError, Outcome};
 
 use crate::agent::{Agent, End, Sim};
 use crate::counters::{Counters, Traffic};
+use crate::pcie::{self, NicCounts};
 use crate::platform::Platform;
 use crate::time::{Ps, ns, ps};
 use crate::world::World;
@@ -37,6 +38,8 @@ pub struct Run {
     pub traffic: Vec<Traffic>,
     /// Simulated time measured.
     pub measured: Ps,
+    /// What a PCIe NIC did over the measured time, and what went over its link.
+    pub pcie: Option<(NicCounts, pcie::Traffic)>,
 }
 
 /// Why a run could not be made.
@@ -61,6 +64,9 @@ pub enum RunError {
     /// There is no memory for a stack.
     #[error("no memory for a simulated program's stack: {0}")]
     Stack(#[from] std::io::Error),
+    /// A NIC that only knows its own rings.
+    #[error("the platform's NIC is a PCIe device: choose the design {} and a host-managed pool", Design::Doorbell.name())]
+    Device,
     /// Everything waits for something that never comes.
     #[error("the simulated programs stand still after {0:.0} ns: a defect of ccnic")]
     Stuck(f64),
@@ -103,26 +109,30 @@ impl Clock for SimClock<'_> {
 }
 
 /// The machine's counters when a program's measured time began or ended.
-type Snapshot = (Ps, Vec<Counters>, Vec<Traffic>);
+type Snapshot = (Ps, Vec<Counters>, Vec<Traffic>, Option<(NicCounts, pcie::Traffic)>);
 
 fn snapshot(world: &World) -> Snapshot {
     let cores = (0..world.cores.len()).map(|c| world.counters(c)).collect();
-    (world.now, cores, (0..world.sockets.len()).map(|s| world.traffic(s)).collect())
+    let traffic = (0..world.sockets.len()).map(|s| world.traffic(s)).collect();
+    (world.now, cores, traffic, world.nic_counts().zip(world.pcie_traffic()))
 }
 
 /// Results that the programs of a run leave behind.
 #[derive(Debug, Default)]
-struct Results {
-    outcomes: Vec<Result<Outcome, LoadError>>,
+pub(crate) struct Results {
+    pub(crate) outcomes: Vec<Result<Outcome, LoadError>>,
     started: Option<Snapshot>,
     ended: Option<Snapshot>,
 }
 
-/// Simulates a loopback.
+/// Simulates a loopback: on a platform with a PCIe NIC through that, else through the NIC's cores.
 ///
 /// # Errors
 /// When the platform has not so many cores, the configuration cannot be, or nothing comes back.
 pub fn run(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
+    if platform.device.is_some() {
+        return pcie::run(platform, plan);
+    }
     match plan.config.design {
         Design::GroupedEpoch => run_ring::<GroupedEpoch>(platform, plan),
         Design::GroupedClear => run_ring::<GroupedClear>(platform, plan),
@@ -157,12 +167,18 @@ fn run_ring<R: Ring>(platform: &Platform, plan: &Plan) -> Result<Run, RunError> 
             nic_program::<R>(agent, &layout, queue, packet, burst);
         })?;
     }
+    finish(&mut sim, plan, &results)
+}
+
+/// Runs the programs to their end, and collects what they leave behind.
+pub(crate) fn finish(sim: &mut Sim, plan: &Plan, results: &RefCell<Results>) -> Result<Run, RunError> {
     // A program that waits in vain does so for a second; with the load's own time that is the end.
     let most = ps((plan.load.seconds + plan.load.warmup + 2.0) * 1e9);
     let end = sim.run(most);
     let now = sim.world().now;
+    let queues = usize::from(plan.config.queues);
     let mut results = results.borrow_mut();
-    if end == End::Time || results.outcomes.len() < usize::from(queues) {
+    if end == End::Time || results.outcomes.len() < queues {
         return Err(RunError::Stuck(ns(now)));
     }
     let outcomes = results.outcomes.drain(..).collect::<Result<Vec<_>, _>>()?;
@@ -170,12 +186,13 @@ fn run_ring<R: Ring>(platform: &Platform, plan: &Plan) -> Result<Run, RunError> 
         return Err(RunError::Stuck(ns(now)));
     };
     let mut cores: Vec<Counters> = ended.1.iter().zip(&started.1).map(|(e, s)| e.since(s)).collect();
-    let nic = cores.split_off(usize::from(queues));
+    let nic = cores.split_off(queues);
     let traffic = ended.2.iter().zip(&started.2).map(|(e, s)| e.since(s)).collect();
-    Ok(Run { outcomes, host: cores, nic, traffic, measured: ended.0 - started.0 })
+    let pcie = ended.3.zip(started.3).map(|(e, s)| (e.0.since(&s.0), e.1.since(&s.1)));
+    Ok(Run { outcomes, host: cores, nic, traffic, measured: ended.0 - started.0, pcie })
 }
 
-fn host_program<R: Ring>(
+pub(crate) fn host_program<R: Ring>(
     agent: Agent<'_>,
     layout: &Layout,
     queue: u16,

@@ -190,6 +190,11 @@ impl World {
 
     /// Puts a line into the last-level cache of a socket.
     pub fn keep_in_llc(&mut self, socket: u8, line: u32, dirty: bool) {
+        self.keep_in_ways(socket, line, dirty, u32::MAX);
+    }
+
+    /// The same; a line that is new there goes into the first `ways` of its set.
+    pub(crate) fn keep_in_ways(&mut self, socket: u8, line: u32, dirty: bool, ways: u32) {
         let bit = 1 << socket;
         let known = self.lines.get(line);
         known.llc |= bit;
@@ -203,7 +208,6 @@ impl World {
             llc.touch(slot);
             return;
         }
-        let ways = llc.ways();
         if let (_, Some((gone, was_dirty))) = llc.insert(line, dirty, ways, |_| false) {
             let known = self.lines.get(gone);
             known.llc &= !bit;

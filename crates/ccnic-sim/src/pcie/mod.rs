@@ -1,27 +1,40 @@
 //! A PCIe device: what cores do to its registers, its link, what it does to memory, and the NICs that CC-NIC is compared with.
 //!
 //! Reading order: `costs.rs` (what the platform's numbers are made of), `link.rs` (bytes in two directions), `mmio.rs` (cores
-//! reach the device), [`probes`] (measurements).
+//! reach the device), `dma.rs` and `root.rs` (the device reaches memory, through the caches), `nic.rs` and `flow.rs` (a NIC that
+//! understands the rings of [`Doorbell`](ccnic::ring::Doorbell)), `loopback.rs` (runs), [`probes`] (measurements).
 
-#[allow(dead_code, reason = "the device reaches memory in the next step")]
 mod costs;
-#[allow(dead_code, reason = "the device reaches memory in the next step")]
+mod dma;
+mod flow;
 mod link;
+mod loopback;
 mod mmio;
+mod nic;
 pub mod probes;
+mod root;
 #[cfg(test)]
 mod tests;
 
+use ccnic::Layout;
+
+use crate::core::Core;
+use crate::costs::Prefetch;
 use crate::events::Event;
 use crate::platform::Platform;
 use crate::time::Ps;
 use crate::world::World;
 
 pub use link::{Lane, Traffic};
+pub use loopback::run;
+pub use nic::NicCounts;
 
 use costs::Costs;
+use dma::Dma;
 use link::Direction;
 use mmio::Gate;
+use nic::Nic;
+use root::Root;
 
 /// The link of a machine's device, and what is on its way.
 #[derive(Debug)]
@@ -31,11 +44,18 @@ pub struct Pcie {
     down: Direction,
     /// By core.
     gates: Vec<Gate>,
+    /// The number under which the root complex takes part in coherence.
+    core: u8,
+    root: Root,
+    dma: Dma,
+    nic: Option<Nic>,
     /// What happens later, by the number in its event.
     actions: Vec<Option<Action>>,
     free_actions: Vec<u32>,
     /// Stores that have reached the device: when, where, what. Kept for probes alone.
     seen: Option<Vec<(Ps, u32, u64)>>,
+    /// Reads of measurements: when they were done, and what they brought.
+    reads: Option<Vec<(Ps, Vec<u8>)>>,
 }
 
 /// Something on its way.
@@ -53,10 +73,18 @@ enum Action {
     ReadRegister { core: u8, at: u32, bytes: u32 },
     /// The device answers a core's read.
     Answer { core: u8, at: u32, bytes: u32 },
-    /// The completion of a core's read reaches the root complex.
-    Completion { core: u8, value: u64 },
     /// The completion of a core's read reaches the core.
     ReadBack { core: u8, value: u64 },
+    /// A packet from the device reaches the root complex.
+    Up(root::Packet),
+    /// A completion with so many bytes of a read request reaches the device.
+    Data { request: u32, bytes: u32 },
+    /// The NIC's engine has done a packet.
+    Engine,
+    /// A packet comes back from the NIC's wire.
+    Received { queue: u16, packet: nic::Packet },
+    /// The link has sent what was before a queue's receive descriptors.
+    WriteBack(u16),
 }
 
 /// A core's access to the device.
@@ -71,11 +99,19 @@ enum Down {
 }
 
 impl World {
-    /// Puts a device's link into the machine, as the platform describes it; without, nothing happens.
+    /// Puts a device's link into the machine, as the platform describes it; without, nothing happens. Before programs are
+    /// put on cores.
     pub fn attach(&mut self, platform: &Platform) {
         let Some(costs) = Costs::of(platform) else { return };
+        let core = self.cores.len() as u8;
+        self.cores.push(Core::new(platform, 0, Prefetch::default()));
         self.pcie = Some(Box::new(Pcie {
             costs,
+            core,
+            root: Root::default(),
+            dma: Dma::default(),
+            nic: None,
+            reads: None,
             up: Direction::default(),
             down: Direction::default(),
             gates: self.cores.iter().map(|_| Gate::default()).collect(),
@@ -83,6 +119,26 @@ impl World {
             free_actions: Vec::new(),
             seen: None,
         }));
+    }
+
+    /// Puts the platform's NIC at the end of the link, for a region of this layout.
+    pub(crate) fn attach_nic(&mut self, platform: &Platform, layout: &Layout) {
+        let Some(device) = &platform.device else { return };
+        let nic = Nic::new(device, layout);
+        nic.registers().for_each(|at| self.map_device(at));
+        if let Some(pcie) = &mut self.pcie {
+            pcie.nic = Some(nic);
+        }
+    }
+
+    /// True when the root complex has asked for what a transaction brings.
+    pub(crate) fn is_for_device(&self, txn: u32) -> bool {
+        self.pcie.as_ref().is_some_and(|p| p.core == self.txns[txn as usize].core)
+    }
+
+    /// What the device's NIC has done.
+    pub fn nic_counts(&self) -> Option<NicCounts> {
+        self.pcie.as_ref()?.nic.as_ref().map(|n| n.counts)
     }
 
     /// What went over the device's link.
@@ -119,11 +175,12 @@ impl World {
                 self.later(at_device, Action::Answer { core, at, bytes });
             }
             Action::Answer { core, at, bytes } => self.answer_read(core, at, bytes),
-            Action::Completion { core, value } => {
-                let arrival = self.now + pcie.costs.to_root;
-                self.later(arrival, Action::ReadBack { core, value });
-            }
             Action::ReadBack { core, value } => self.read_back(core, value),
+            Action::Up(packet) => self.reach_root(packet),
+            Action::Data { request, bytes } => self.data_arrived(request, bytes),
+            Action::Engine => self.wake_engine(),
+            Action::Received { queue, packet } => self.received(queue, packet),
+            Action::WriteBack(queue) => self.write_back_due(queue),
         }
     }
 
@@ -169,6 +226,7 @@ impl World {
         if let Some(seen) = self.pcie.as_mut().and_then(|p| p.seen.as_mut()) {
             seen.push((self.now, at, value));
         }
+        self.doorbell(at, value);
     }
 
     fn answer_read(&mut self, core: u8, at: u32, bytes: u32) {
@@ -176,6 +234,6 @@ impl World {
         let Some(pcie) = &mut self.pcie else { return };
         let sent = pcie.up.send(self.now, pcie.costs.completion_header + bytes, &pcie.costs);
         let arrival = sent + pcie.costs.up;
-        self.later(arrival, Action::Completion { core, value });
+        self.later(arrival, Action::Up(root::Packet::Completion { core, value }));
     }
 }

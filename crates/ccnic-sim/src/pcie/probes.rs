@@ -3,8 +3,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use ccnic::Port;
 use ccnic::port::LINE;
 
+use super::nic::Purpose;
 use crate::agent::{Agent, Sim};
 use crate::loopback::RunError;
 use crate::platform::Platform;
@@ -117,4 +119,63 @@ pub fn store_burst(platform: &Platform, n: u32) -> Result<Option<f64>, RunError>
             ns(agent.now() - start)
         },
     )
+}
+
+/// Where the device finds a line that it reads.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Found {
+    /// In the last-level cache.
+    Llc,
+    /// In memory.
+    Memory,
+    /// Modified in a core's caches.
+    Core,
+}
+
+/// A machine with a device and one line, and the time at which nothing is under way any more.
+fn at_rest(platform: &Platform, found: Found) -> Result<Option<(Sim, Ps)>, RunError> {
+    if platform.pcie.is_none() {
+        return Ok(None);
+    }
+    let mut world = World::new(platform, 4096, &[(0, 0)]);
+    world.attach(platform);
+    let mut sim = Sim::new(world);
+    match found {
+        Found::Llc => sim.world_mut().keep_in_llc(0, 0, true),
+        Found::Memory => {}
+        Found::Core => sim.spawn(0, |agent| agent.store_release(0, 1))?,
+    }
+    sim.run(Ps::MAX);
+    let now = sim.world().now();
+    Ok(Some((sim, now)))
+}
+
+/// Latency in nanoseconds of the device's read of a line: from its request to the last byte of the completion.
+///
+/// # Errors
+/// When there is no memory for a stack.
+pub fn dma_read(platform: &Platform, found: Found) -> Result<Option<f64>, RunError> {
+    let Some((mut sim, start)) = at_rest(platform, found)? else { return Ok(None) };
+    let mut world = sim.world_mut();
+    if let Some(pcie) = &mut world.pcie {
+        pcie.reads = Some(Vec::new());
+    }
+    world.dma_read(0, LINE, 1, Purpose::Probe);
+    drop(world);
+    sim.run(Ps::MAX);
+    let world = sim.world();
+    let reads = world.pcie.as_ref().and_then(|p| p.reads.as_ref());
+    Ok(reads.and_then(|r| r.first()).map(|(end, _)| ns(end - start)))
+}
+
+/// Latency in nanoseconds of the device's write of a line, to where `found` says that it is: until cores can see it.
+///
+/// # Errors
+/// When there is no memory for a stack.
+pub fn dma_write(platform: &Platform, found: Found) -> Result<Option<f64>, RunError> {
+    let Some((mut sim, start)) = at_rest(platform, found)? else { return Ok(None) };
+    sim.world_mut().dma_write(0, &[0x5a; LINE as usize], 1);
+    sim.run(Ps::MAX);
+    let end = sim.world().pcie.as_ref().map_or(start, |p| p.root.last);
+    Ok(Some(ns(end - start)))
 }

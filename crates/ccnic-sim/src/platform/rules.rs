@@ -191,7 +191,11 @@ fn pcie_ways(platform: &Platform, pcie: &super::Pcie) -> Check {
     let down = dma_read - parts;
     let parts = down + link(write + 8);
     more("pcie.posted_write", "the way down of pcie.dma_read", posted, parts)?;
-    let parts = up + down + 2.0 * (posted - parts) + link(read) + link(completion + 8);
+    let to_root = posted - parts;
+    let there_and_back = 2.0 * to_root + link(write + 64);
+    let accept = pcie.posted_accept.get();
+    more("pcie.posted_accept", "the way to the root complex and back", accept, there_and_back)?;
+    let parts = up + down + 2.0 * to_root + link(read) + link(completion + 8);
     more("pcie.mmio_read", "the ways of pcie.posted_write and pcie.dma_write", pcie.mmio_read.get(), parts)
 }
 

@@ -5,18 +5,12 @@ use std::rc::Rc;
 
 use ccnic::Port;
 
-use super::probes::{Target, mmio_read, store_burst, write_throughput};
-use super::*;
+use super::{costs, platform};
 use crate::agent::{Agent, Sim};
-use crate::time::ps;
-
-fn platform() -> Platform {
-    Platform::named("icx-e810").unwrap()
-}
-
-fn costs() -> Costs {
-    Costs::of(&platform()).unwrap()
-}
+use crate::pcie::probes::{Target, mmio_read, store_burst, write_throughput};
+use crate::platform::Platform;
+use crate::time::{Ps, ps};
+use crate::world::World;
 
 /// A machine whose first page is the device's.
 fn machine() -> Sim {

@@ -446,30 +446,33 @@ impl World {
     /// Stores a whole line around the caches, into the memory that it is at home in (a non-temporal store). It takes a fill buffer
     /// until its home has it, and is in no order with other stores before a [`fence`](World::fence).
     pub fn store_around(&mut self, core: u8, line: u32) -> Poll<()> {
-        if !self.ready(core) || self.load_queue_full(core) {
-            return Poll::Pending;
-        }
-        self.close(core);
-        if self.cores[core as usize].expects(line) {
-            // What was asked for before comes first.
-            self.wait(core, Wait::Misses);
-            return Poll::Pending;
-        }
-        self.charge(core, self.costs.payload_line, UOPS);
-        self.request(core, Miss { around: true, ..Miss::new(line, Request::Put) });
-        Poll::Ready(())
+        self.around(core, line, Request::Put, self.costs.payload_line)
     }
 
-    /// Takes a line out of all caches, into memory if that is out of date (CLFLUSHOPT). In no order with other accesses before a
-    /// [`fence`](World::fence).
+    /// Takes a line out of all caches, into memory if that is out of date (CLFLUSHOPT). In no order with accesses to other lines
+    /// before a [`fence`](World::fence).
     pub fn flush(&mut self, core: u8, line: u32) -> Poll<()> {
+        self.around(core, line, Request::Flush, self.costs.access)
+    }
+
+    fn around(&mut self, core: u8, line: u32, request: Request, time: Ps) -> Poll<()> {
         if !self.ready(core) || self.load_queue_full(core) {
             return Poll::Pending;
         }
         self.close(core);
-        self.charge(core, self.costs.access, UOPS);
-        self.request(core, Miss { around: true, ..Miss::new(line, Request::Flush) });
-        Poll::Ready(())
+        // What was stored in the line, or asked for, comes first.
+        let c = &self.cores[core as usize];
+        let wait = if c.stores.iter().any(|s| s.line == line) {
+            Wait::Stores(true)
+        } else if c.expects(line) {
+            Wait::Misses
+        } else {
+            self.charge(core, time, UOPS);
+            self.request(core, Miss { around: true, ..Miss::new(line, request) });
+            return Poll::Ready(());
+        };
+        self.wait(core, wait);
+        Poll::Pending
     }
 
     /// Waits until every load so far has its value.
@@ -598,7 +601,9 @@ impl World {
         let overtaken = t.grant == State::Forward && self.lines.get(line).forward != core;
         self.place(core, line, if overtaken { State::Shared } else { t.grant });
         self.bind(core, line);
-        self.disturb(core, line, self.costs.mispredict);
+        // A polling loop that went on as if there were no news has to go back, if there are.
+        let news = self.cores[core as usize].news.is_some_and(|(at, _)| at / LINE == line);
+        self.disturb(core, line, if news { self.costs.mispredict } else { 0 });
         self.send_queued(core);
         self.drain(core);
         self.ask_again(core, line, miss.wanted);

@@ -11,15 +11,16 @@ use ccnic_load::{Clock, Load, LoadError, Outcome};
 
 use crate::agent::{Agent, End, Sim};
 use crate::counters::{Counters, Traffic};
+use crate::lines::PAGE;
 use crate::pcie::{self, NicCounts};
 use crate::platform::Platform;
 use crate::time::{Ps, ns, ps};
 use crate::world::World;
 
-/// What is simulated: one queue pair for each pair of a host core and a NIC core.
+/// What is simulated: a queue pair for each pair of a host core and a NIC core.
 #[derive(Debug, Clone, Copy)]
 pub struct Plan {
-    /// The region; its number of queues is the number of cores on each side.
+    /// The regions; the number of queues is the number of cores on each side.
     pub config: Config,
     /// What each program sends. Seconds are simulated ones.
     pub load: Load,
@@ -54,6 +55,14 @@ pub enum RunError {
         host: u32,
         /// NIC cores of the platform.
         nic: u32,
+    },
+    /// More memory than offsets reach.
+    #[error("{regions} regions of {size} bytes do not fit in 4 GiB; lower buffers or ring")]
+    Memory {
+        /// Regions asked for.
+        regions: u16,
+        /// Bytes of each.
+        size: u32,
     },
     /// A region that cannot be.
     #[error("{0}")]
@@ -125,46 +134,67 @@ pub(crate) struct Results {
     ended: Option<Snapshot>,
 }
 
-/// Simulates a loopback: on a platform with a PCIe NIC through that, else through the NIC's cores.
+/// Simulates a loopback between pairs of cores, each with a region of its own; on a platform with a PCIe NIC between host cores
+/// and that.
 ///
 /// # Errors
 /// When the platform has not so many cores, the configuration cannot be, or nothing comes back.
 pub fn run(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
+    run_regions(platform, plan, false)
+}
+
+/// As [`run`], but all pairs share one region and its pool, as the queues of one program do.
+///
+/// # Errors
+/// See [`run`].
+pub fn run_shared(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
+    run_regions(platform, plan, true)
+}
+
+fn run_regions(platform: &Platform, plan: &Plan, shared: bool) -> Result<Run, RunError> {
     if platform.device.is_some() {
-        return pcie::run(platform, plan);
+        return pcie::loopback(platform, plan, shared);
     }
     match plan.config.design {
-        Design::GroupedEpoch => run_ring::<GroupedEpoch>(platform, plan),
-        Design::GroupedClear => run_ring::<GroupedClear>(platform, plan),
-        Design::Packed => run_ring::<Packed>(platform, plan),
-        Design::Padded => run_ring::<Padded>(platform, plan),
-        Design::Doorbell => run_ring::<Doorbell>(platform, plan),
+        Design::GroupedEpoch => run_ring::<GroupedEpoch>(platform, plan, shared),
+        Design::GroupedClear => run_ring::<GroupedClear>(platform, plan, shared),
+        Design::Packed => run_ring::<Packed>(platform, plan, shared),
+        Design::Padded => run_ring::<Padded>(platform, plan, shared),
+        Design::Doorbell => run_ring::<Doorbell>(platform, plan, shared),
     }
 }
 
-fn run_ring<R: Ring>(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
+fn run_ring<R: Ring>(platform: &Platform, plan: &Plan, shared: bool) -> Result<Run, RunError> {
     let queues = plan.config.queues;
     let (host, nic) = (platform.topology.host_cores.get(), platform.topology.nic_cores.get());
     if queues == 0 || u32::from(queues) > host.min(nic) {
         return Err(RunError::Cores { asked: queues, host, nic });
     }
-    let layout = Layout::new(&plan.config)?;
+    let (sharing, regions) = if shared { (queues, 1) } else { (1, queues) };
+    let layout = Layout::new(&Config { queues: sharing, ..plan.config })?;
+    let size = layout.size().next_multiple_of(PAGE);
+    let bytes = size.checked_mul(regions.into()).ok_or(RunError::Memory { regions, size })?;
     let sides = (0..2).flat_map(|side| std::iter::repeat_n((side as u8, side), usize::from(queues)));
-    let mut world = World::new(platform, layout.size(), &sides.collect::<Vec<_>>());
+    let mut world = World::new(platform, bytes, &sides.collect::<Vec<_>>());
     let segment = layout.nic_segment();
-    world.set_home(segment.start, segment.len() as u32, 1);
+    for region in 0..u32::from(regions) {
+        world.set_home(region * size + segment.start, segment.len() as u32, 1);
+    }
     let mut sim = Sim::new(world);
-    Pool::fill(&sim.untimed(), &layout);
-    layout.store(&sim.untimed());
+    for region in 0..u32::from(regions) {
+        Pool::fill(&sim.untimed(region * size), &layout);
+        layout.store(&sim.untimed(region * size));
+    }
     let results = Rc::new(RefCell::new(Results::default()));
     let (packet, burst) = (platform.software.packet.get(), platform.software.burst.get());
-    for queue in 0..queues {
+    for core in 0..queues {
+        let (base, queue) = if shared { (0, core) } else { (u32::from(core) * size, 0) };
         let (results, load) = (Rc::clone(&results), plan.load);
-        sim.spawn(queue as u8, move |agent| {
-            host_program::<R>(agent, &layout, queue, load, packet, &results)
+        sim.spawn(core as u8, move |agent| {
+            host_program::<R>(agent.at(base), &layout, queue, load, packet, &results);
         })?;
-        sim.spawn((queues + queue) as u8, move |agent| {
-            nic_program::<R>(agent, &layout, queue, packet, burst);
+        sim.spawn((queues + core) as u8, move |agent| {
+            nic_program::<R>(agent.at(base), &layout, queue, packet, burst);
         })?;
     }
     finish(&mut sim, plan, &results)
@@ -186,7 +216,10 @@ pub(crate) fn finish(sim: &mut Sim, plan: &Plan, results: &RefCell<Results>) -> 
         return Err(RunError::Stuck(ns(now)));
     };
     let mut cores: Vec<Counters> = ended.1.iter().zip(&started.1).map(|(e, s)| e.since(s)).collect();
-    let nic = cores.split_off(queues);
+    let mut nic = cores.split_off(queues);
+    if ended.3.is_some() {
+        nic.clear(); // no cores
+    }
     let traffic = ended.2.iter().zip(&started.2).map(|(e, s)| e.since(s)).collect();
     let pcie = ended.3.zip(started.3).map(|(e, s)| (e.0.since(&s.0), e.1.since(&s.1)));
     Ok(Run { outcomes, host: cores, nic, traffic, measured: ended.0 - started.0, pcie })

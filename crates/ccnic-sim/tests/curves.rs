@@ -47,8 +47,7 @@ fn streams_fill_the_link_and_no_more() {
 
 #[test]
 fn a_loopback_never_exceeds_the_link() {
-    for (design, share) in [(Design::GroupedEpoch, 0.85), (Design::GroupedClear, 0.7), (Design::Padded, 0.5)]
-    {
+    for (design, share) in [(Design::GroupedEpoch, 0.8), (Design::GroupedClear, 0.7), (Design::Padded, 0.5)] {
         let platform = narrow(0.35);
         // A payload line and, four to a line, a descriptor in each direction.
         let lines = if design == Design::Padded { 2.0 } else { 1.25 };

@@ -4,7 +4,7 @@
 
 use ccnic::{Config, Design};
 use ccnic_load::Load;
-use ccnic_sim::loopback::{Plan, Run, RunError, run};
+use ccnic_sim::loopback::{Plan, Run, RunError, run, run_shared};
 use ccnic_sim::platform::Platform;
 
 const NICS: [&str; 2] = ["icx-e810", "icx-cx6"];
@@ -29,14 +29,14 @@ const ONE: Traffic =
 const ALL: Traffic = Traffic { queues: 16, inflight: 256, time: 25.0, ..ONE };
 
 fn send(platform: &Platform, traffic: Traffic) -> Run {
+    send_with(platform, traffic, run)
+}
+
+type Loopback = fn(&Platform, &Plan) -> Result<Run, RunError>;
+
+fn send_with(platform: &Platform, traffic: Traffic, run: Loopback) -> Run {
     let Traffic { queues, size, burst, rx_burst, inflight, rate, time } = traffic;
-    let config = Config {
-        queues,
-        design: Design::Doorbell,
-        shared_pool: false,
-        buffers: 1024 * u32::from(queues),
-        ..Config::default()
-    };
+    let config = Config { queues, design: Design::Doorbell, shared_pool: false, ..Config::default() };
     let rate = rate.map(|rate| rate / f64::from(queues));
     let load = Load { size, burst, rx_burst, inflight, rate, seconds: time * 1e-6, warmup: 25e-6 };
     let run = run(platform, &Plan { config, load }).unwrap();
@@ -80,6 +80,8 @@ fn nothing_is_lost_or_damaged() {
                 send(&p, Traffic { queues, size, inflight, time: 20.0, ..ONE });
             }
         }
+        // The queues of one program, with one pool.
+        send_with(&p, Traffic { queues: 3, inflight: 64, ..ONE }, run_shared);
         // At a rate below what goes through, and above.
         for rate in [1e6, 10e6, 1e9] {
             send(&p, Traffic { queues: 2, inflight: 256, rate: Some(rate), ..ONE });

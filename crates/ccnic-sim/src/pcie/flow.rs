@@ -102,10 +102,11 @@ impl World {
             }
             let Some((queue, packet, segments)) = nic.next_packet() else { return };
             nic.engine = now + nic.packet;
+            let base = nic.queues[queue as usize].base;
             self.fetch_packets(queue);
             for (segment, desc) in (0..).zip(&segments) {
                 let purpose = Purpose::Payload { queue, packet, segment };
-                self.dma_read(desc.offset(), u32::from(desc.len()), 1, purpose);
+                self.dma_read(base + desc.offset(), u32::from(desc.len()), 1, purpose);
             }
             if segments.is_empty() {
                 self.transmit(queue); // dropped: its descriptors are done when those before them are
@@ -172,6 +173,7 @@ impl World {
             };
             let q = &mut nic.queues[queue as usize];
             q.inside -= 1;
+            let base = q.base;
             let Some(packet) = q.received.pop_front() else { break };
             let mut rest = packet.data.as_slice();
             for blank in blanks {
@@ -180,7 +182,7 @@ impl World {
                 rest = later;
                 let more = if rest.is_empty() { 0 } else { MORE };
                 let desc = Desc::new(blank.offset(), now.len() as u16, flag | more).with_meta(packet.meta);
-                self.dma_write(blank.offset(), now, 1);
+                self.dma_write(base + blank.offset(), now, 1);
                 if let Some(nic) = self.nic() {
                     nic.queues[queue as usize].filled.push(desc);
                 }

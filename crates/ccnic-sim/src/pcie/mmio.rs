@@ -35,16 +35,19 @@ pub struct Gate {
 impl Agent<'_> {
     /// Reads 8 bytes of the device, or (`bytes` above 8) 64; returns the first word.
     pub fn mmio_read(&self, at: u32, bytes: u32) -> u64 {
+        let at = self.base() + at;
         self.act(|w, core| if w.ended { Poll::Ready(w.word(at)) } else { w.mmio_read(core, at, bytes) })
     }
 
     /// Stores a word to the device, uncached.
     pub fn mmio_store_uncached(&self, at: u32, value: u64) {
+        let at = self.base() + at;
         self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.store_uncached(core, at, value) });
     }
 
     /// Stores bytes to the device through write-combining buffers, without saying what.
     pub fn mmio_store(&self, at: u32, len: u32) {
+        let at = self.base() + at;
         let end = at.saturating_add(len);
         for line in ccnic::port::lines(at, len) {
             let (from, to) = (at.max(line) - line, end.min(line + LINE) - line);

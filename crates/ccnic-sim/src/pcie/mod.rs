@@ -26,7 +26,7 @@ use crate::time::Ps;
 use crate::world::World;
 
 pub use link::{Lane, Traffic};
-pub use loopback::run;
+pub(crate) use loopback::loopback;
 pub use nic::NicCounts;
 
 use costs::Costs;
@@ -121,10 +121,16 @@ impl World {
         }));
     }
 
-    /// Puts the platform's NIC at the end of the link, for a region of this layout.
-    pub(crate) fn attach_nic(&mut self, platform: &Platform, layout: &Layout) {
+    /// Puts the platform's NIC at the end of the link. Each of its queues is one of a region of this layout: where the region
+    /// begins, and which.
+    pub(crate) fn attach_nic(
+        &mut self,
+        platform: &Platform,
+        layout: &Layout,
+        queues: impl Iterator<Item = (u32, u16)>,
+    ) {
         let Some(device) = &platform.device else { return };
-        let nic = Nic::new(device, layout);
+        let nic = Nic::new(device, layout, queues);
         nic.registers().for_each(|at| self.map_device(at));
         if let Some(pcie) = &mut self.pcie {
             pcie.nic = Some(nic);

@@ -171,6 +171,9 @@ impl Fetch {
 /// One queue pair.
 #[derive(Debug)]
 pub struct Queue {
+    /// Where its region begins; the offsets of descriptors count from there.
+    pub base: u32,
+    /// Its rings, in the machine's memory.
     pub place: QueuePlace,
     pub packets: Fetch,
     pub blanks: Fetch,
@@ -191,8 +194,17 @@ pub struct Queue {
 }
 
 impl Queue {
-    fn new(place: QueuePlace) -> Queue {
+    fn new(place: QueuePlace, base: u32) -> Queue {
+        let at = |ring: RingPlace| RingPlace {
+            units: base + ring.units,
+            tail: base + ring.tail,
+            head: base + ring.head,
+            taken: base + ring.taken,
+            ..ring
+        };
+        let place = QueuePlace { tx: at(place.tx), rx: at(place.rx), fill: at(place.fill) };
         Queue {
+            base,
             place,
             packets: Fetch::new(place.tx),
             blanks: Fetch::new(place.fill),
@@ -250,10 +262,14 @@ pub struct Nic {
 }
 
 impl Nic {
-    pub fn new(device: &Device, layout: &Layout) -> Nic {
+    pub fn new(device: &Device, layout: &Layout, queues: impl Iterator<Item = (u32, u16)>) -> Nic {
         let config = *layout.config();
-        let places: Vec<QueuePlace> = (0..config.queues).filter_map(|q| layout.queue(q)).collect();
-        let registers = (0..).zip(&places).flat_map(|(q, p)| [(p.tx.tail, q, false), (p.fill.tail, q, true)]);
+        let queues: Vec<Queue> =
+            queues.filter_map(|(base, q)| Some(Queue::new(layout.queue(q)?, base))).collect();
+        let registers = (0..).zip(&queues).flat_map(|(q, queue)| {
+            let place = &queue.place;
+            [(place.tx.tail, q, false), (place.fill.tail, q, true)]
+        });
         Nic {
             pipeline: ps(device.pipeline.get()),
             packet: ps(device.packet.get()),
@@ -265,7 +281,7 @@ impl Nic {
             pool: *layout.pool(),
             config,
             registers: registers.collect(),
-            queues: places.into_iter().map(Queue::new).collect(),
+            queues,
             engine: 0,
             engine_due: false,
             turn: 0,

@@ -26,10 +26,10 @@ fn run(program: impl FnOnce(Agent<'_>, Layout) + 'static) -> Sim {
     let (p, layout) = (platform(), layout());
     let mut world = World::new(&p, layout.size(), &[(0, 0)]);
     world.attach(&p);
-    world.attach_nic(&p, &layout);
+    world.attach_nic(&p, &layout, [(0, 0)].into_iter());
     let mut sim = Sim::new(world);
-    Pool::fill(&sim.untimed(), &layout);
-    layout.store(&sim.untimed());
+    Pool::fill(&sim.untimed(0), &layout);
+    layout.store(&sim.untimed(0));
     sim.spawn(0, move |agent| program(agent, layout)).unwrap();
     sim.run(Ps::MAX);
     assert!(sim.is_done(0));

@@ -21,6 +21,8 @@ pub enum Event {
     Demote(u32, u8),
     /// A core goes on.
     Resume(u8),
+    /// Something that is on its way to, from or within a device, by number.
+    Device(u32),
 }
 
 /// Events in order of time; at the same time messages before cores, cores by number, messages by age.

@@ -237,8 +237,7 @@ impl World {
             if !last {
                 self.own_line(core, line, false); // more is to come: do not wait until its turn
             }
-        } else if last && !self.lines.busy(line) {
-            // Otherwise somebody's question is on its way, and will be answered.
+        } else if last {
             self.cores[core as usize].set_state(line, State::Invalid);
             let known = self.lines.get(line);
             (known.owner, known.sharers, known.forward) = (NOBODY, 0, NOBODY);

@@ -95,6 +95,8 @@ impl World {
     pub(crate) fn wake(&mut self, core: u8, at: Ps) {
         let c = &mut self.cores[core as usize];
         let end = at.max(c.clock);
+        self.note_wait(core, end);
+        let c = &mut self.cores[core as usize];
         let waited = end - c.since.min(end);
         match c.wait {
             Wait::Nothing => return,
@@ -109,6 +111,7 @@ impl World {
     }
 
     fn wake_now(&mut self, core: u8) {
+        self.note_wait(core, self.now);
         let c = &mut self.cores[core as usize];
         c.counters.idle += self.now - c.since.min(self.now);
         (c.wait, c.clock) = (Wait::Nothing, self.now.max(c.clock));
@@ -581,6 +584,10 @@ impl World {
         let t = self.txns[txn as usize];
         self.end_txn(txn);
         let (core, line) = (t.core, t.line);
+        if let Some(trace) = &mut self.trace {
+            let (socket, home) = (self.cores[core as usize].socket, self.lines.home(line));
+            trace.answered(txn, &t, socket, home, self.now);
+        }
         let c = &mut self.cores[core as usize];
         let Some(i) = c.misses.iter().position(|m| m.txn == txn) else { return };
         let miss = c.misses.swap_remove(i);

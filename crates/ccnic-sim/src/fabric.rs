@@ -5,11 +5,14 @@
 //! has reached, in order of arrival. Each step is an event at the time when the message arrives, so that what a request
 //! meets is what is there then.
 
+use ccnic::port::LINE;
+
 use crate::counters::Source;
 use crate::events::Event;
 use crate::lines::{NOBODY, NONE};
 use crate::protocol::{Ask, Data, Grant, Known, Request, State, cache, directory};
 use crate::time::Ps;
+use crate::trace::Station;
 use crate::world::World;
 
 /// A request under way.
@@ -48,6 +51,9 @@ impl World {
             source: Source::Nowhere,
             next: NONE,
         });
+        if let Some(trace) = &mut self.trace {
+            trace.asked(txn, at);
+        }
         let arrival = at + self.costs.miss + self.costs.mesh;
         self.events.push(arrival, Event::Arrive(txn));
         txn
@@ -56,6 +62,7 @@ impl World {
     /// A request reaches the home agent of its core's socket.
     pub(crate) fn arrive(&mut self, txn: u32) {
         let start = self.now + self.costs.lookup;
+        self.note_station(txn, Station::Agent, self.now);
         if !self.queue(txn) {
             self.order(txn, start);
         }
@@ -67,6 +74,7 @@ impl World {
         let t = &mut self.txns[txn as usize];
         (t.at, t.crossed) = (home, true);
         let start = self.now + self.costs.lookup;
+        self.note_station(txn, Station::Home, self.now);
         if !self.queue(txn) {
             self.decide(txn, start);
         }
@@ -177,6 +185,7 @@ impl World {
         if let Some(miss) = c.miss(line).filter(|m| m.granted) {
             // The answer to its own request is on the way: whoever comes later waits until it is there and used.
             miss.deferred = txn;
+            self.note_station(txn, Station::Deferred(core), now);
             return;
         }
         self.answer(txn, core);
@@ -185,6 +194,7 @@ impl World {
     /// A core answers a snoop.
     pub(crate) fn answer(&mut self, txn: u32, core: u8) {
         let t = self.txns[txn as usize];
+        self.note_station(txn, Station::Snooped(core), self.now);
         let known = *self.lines.get(t.line);
         let c = &self.cores[core as usize];
         let (state, socket) = (c.state(t.line), c.socket);
@@ -401,6 +411,7 @@ impl World {
         if let Some(miss) = self.cores[core as usize].misses.iter_mut().find(|m| m.txn == txn) {
             miss.granted = true;
         }
+        self.note_station(txn, Station::Answered, there);
         self.events.push(there + self.costs.mesh + self.costs.fill, Event::Fill(txn));
     }
 
@@ -433,6 +444,7 @@ impl World {
     /// A core's line goes, or may no longer be written.
     fn lose(&mut self, core: u8, line: u32, next: State) {
         self.cores[core as usize].set_state(line, next);
+        self.note(core, if next == State::Invalid { "lose" } else { "share" }, line * LINE);
         if next == State::Invalid {
             self.disturb(core, line, self.costs.machine_clear);
         }
@@ -480,6 +492,7 @@ impl World {
             return;
         }
         self.cores[core as usize].set_state(number, State::Invalid);
+        self.note(core, "demote", number * LINE);
         self.evict(core, number, state);
     }
 }

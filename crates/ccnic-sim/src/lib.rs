@@ -27,6 +27,7 @@ mod server;
 pub mod summary;
 mod tags;
 pub mod time;
+pub mod trace;
 pub mod witness;
 mod world;
 

@@ -15,6 +15,7 @@ use crate::lines::PAGE;
 use crate::pcie::{self, NicCounts};
 use crate::platform::Platform;
 use crate::time::{Ps, ns, ps};
+use crate::trace::Trace;
 use crate::world::World;
 
 /// What is simulated: a queue pair for each pair of a host core and a NIC core.
@@ -76,6 +77,9 @@ pub enum RunError {
     /// A NIC that only knows its own rings.
     #[error("the platform's NIC is a PCIe device: choose the design {} and a host-managed pool", Design::Doorbell.name())]
     Device,
+    /// A trace could not be written.
+    #[error("could not write the trace: {0}; is there room on the disk?")]
+    Trace(std::io::Error),
     /// Everything waits for something that never comes.
     #[error("the simulated programs stand still after {0:.0} ns: a defect of ccnic")]
     Stuck(f64),
@@ -140,7 +144,7 @@ pub(crate) struct Results {
 /// # Errors
 /// When the platform has not so many cores, the configuration cannot be, or nothing comes back.
 pub fn run(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
-    run_regions(platform, plan, false)
+    run_with(platform, plan, Options::default())
 }
 
 /// As [`run`], but all pairs share one region and its pool, as the queues of one program do.
@@ -148,23 +152,37 @@ pub fn run(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
 /// # Errors
 /// See [`run`].
 pub fn run_shared(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
-    run_regions(platform, plan, true)
+    run_with(platform, plan, Options { shared: true, ..Options::default() })
 }
 
-fn run_regions(platform: &Platform, plan: &Plan, shared: bool) -> Result<Run, RunError> {
+/// How a plan is run.
+#[derive(Debug, Default)]
+pub struct Options {
+    /// All pairs share one region and its pool.
+    pub shared: bool,
+    /// Traces the run; changes no result.
+    pub trace: Option<Trace>,
+}
+
+/// As [`run`], with options.
+///
+/// # Errors
+/// See [`run`]; and when a trace cannot be written.
+pub fn run_with(platform: &Platform, plan: &Plan, options: Options) -> Result<Run, RunError> {
     if platform.device.is_some() {
-        return pcie::loopback(platform, plan, shared);
+        return pcie::loopback(platform, plan, options);
     }
     match plan.config.design {
-        Design::GroupedEpoch => run_ring::<GroupedEpoch>(platform, plan, shared),
-        Design::GroupedClear => run_ring::<GroupedClear>(platform, plan, shared),
-        Design::Packed => run_ring::<Packed>(platform, plan, shared),
-        Design::Padded => run_ring::<Padded>(platform, plan, shared),
-        Design::Doorbell => run_ring::<Doorbell>(platform, plan, shared),
+        Design::GroupedEpoch => run_ring::<GroupedEpoch>(platform, plan, options),
+        Design::GroupedClear => run_ring::<GroupedClear>(platform, plan, options),
+        Design::Packed => run_ring::<Packed>(platform, plan, options),
+        Design::Padded => run_ring::<Padded>(platform, plan, options),
+        Design::Doorbell => run_ring::<Doorbell>(platform, plan, options),
     }
 }
 
-fn run_ring<R: Ring>(platform: &Platform, plan: &Plan, shared: bool) -> Result<Run, RunError> {
+fn run_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Result<Run, RunError> {
+    let shared = options.shared;
     let queues = plan.config.queues;
     let (host, nic) = (platform.topology.host_cores.get(), platform.topology.nic_cores.get());
     if queues == 0 || u32::from(queues) > host.min(nic) {
@@ -179,6 +197,9 @@ fn run_ring<R: Ring>(platform: &Platform, plan: &Plan, shared: bool) -> Result<R
     let segment = layout.nic_segment();
     for region in 0..u32::from(regions) {
         world.set_home(region * size + segment.start, segment.len() as u32, 1);
+    }
+    if let Some(trace) = options.trace {
+        trace_regions(&mut world, trace, &layout, size, regions);
     }
     let mut sim = Sim::new(world);
     for region in 0..u32::from(regions) {
@@ -200,11 +221,21 @@ fn run_ring<R: Ring>(platform: &Platform, plan: &Plan, shared: bool) -> Result<R
     finish(&mut sim, plan, &results)
 }
 
+/// Traces a machine whose regions of `size` bytes lie one after the other.
+pub(crate) fn trace_regions(world: &mut World, mut trace: Trace, layout: &Layout, size: u32, regions: u16) {
+    for region in 0..u32::from(regions) {
+        let label = if regions == 1 { String::new() } else { format!("pair {region}: ") };
+        trace.name_region(layout, region * size, &label);
+    }
+    world.set_trace(trace);
+}
+
 /// Runs the programs to their end, and collects what they leave behind.
 pub(crate) fn finish(sim: &mut Sim, plan: &Plan, results: &RefCell<Results>) -> Result<Run, RunError> {
     // A program that waits in vain does so for a second; with the load's own time that is the end.
     let most = ps((plan.load.seconds + plan.load.warmup + 2.0) * 1e9);
     let end = sim.run(most);
+    sim.world_mut().finish_trace().map_err(RunError::Trace)?;
     let now = sim.world().now;
     let queues = usize::from(plan.config.queues);
     let mut results = results.borrow_mut();

@@ -45,6 +45,7 @@ impl World {
     #[inline]
     pub(crate) fn commit_word(&mut self, core: u8, at: u32, value: u64) {
         self.set_word(at, value);
+        self.note(core, "store", at);
         if let Some(journal) = &mut self.journal {
             journal.push(Commit { core, at, value });
         }

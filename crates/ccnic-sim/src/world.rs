@@ -13,6 +13,7 @@ use crate::platform::Platform;
 use crate::server::Server;
 use crate::tags::Tags;
 use crate::time::Ps;
+use crate::trace::Trace;
 use crate::witness::{Commit, Rows};
 
 /// A socket: what its cores share.
@@ -44,6 +45,7 @@ pub struct World {
     pub(crate) pcie: Option<Box<Pcie>>,
     /// Lines that are mapped to the device, a bit each.
     pub(crate) mapped: Vec<u64>,
+    pub(crate) trace: Option<Box<Trace>>,
     /// For tests.
     pub(crate) rows: Rows,
     pub(crate) journal: Option<Vec<Commit>>,
@@ -81,6 +83,7 @@ impl World {
             costs,
             pcie: None,
             mapped: Vec::new(),
+            trace: None,
             rows: Rows::default(),
             journal: None,
             ended: false,
@@ -156,7 +159,16 @@ impl World {
         let s = &mut self.sockets[from as usize];
         s.traffic.lines += 1;
         s.spare = (s.spare + spare).min(64);
-        s.link.serve(at, line) + one_way
+        let there = s.link.serve(at, line) + one_way;
+        self.note_link(from);
+        there
+    }
+
+    #[inline]
+    fn note_link(&mut self, socket: u8) {
+        if let Some(trace) = &mut self.trace {
+            trace.link(socket, self.now, self.sockets[socket as usize].link.busy());
+        }
     }
 
     /// Sends a control message: in the header of a line where there is room, in a flit of its own otherwise.
@@ -168,7 +180,9 @@ impl World {
             s.spare -= 1;
             return at + one_way;
         }
-        s.link.serve(at, control) + one_way
+        let there = s.link.serve(at, control) + one_way;
+        self.note_link(from);
+        there
     }
 
     /// Reads a line from a socket's memory; returns when the data is there.

@@ -10,13 +10,14 @@ use ccnic::{Config, Design, Layout};
 
 use crate::agent::Sim;
 use crate::lines::PAGE;
-use crate::loopback::{Plan, Results, Run, RunError, finish, host_program};
+use crate::loopback::{Options, Plan, Results, Run, RunError, finish, host_program, trace_regions};
 use crate::platform::Platform;
 use crate::world::World;
 
 /// Simulates a loopback through the platform's PCIe NIC: one device and one link, a queue pair for each host core, in a region
-/// of its own or (`shared`) in one for all.
-pub(crate) fn loopback(platform: &Platform, plan: &Plan, shared: bool) -> Result<Run, RunError> {
+/// of its own or in one for all.
+pub(crate) fn loopback(platform: &Platform, plan: &Plan, options: Options) -> Result<Run, RunError> {
+    let shared = options.shared;
     let (config, queues) = (plan.config, plan.config.queues);
     let cores = platform.topology.host_cores.get();
     if queues == 0 || u32::from(queues) > cores {
@@ -34,6 +35,9 @@ pub(crate) fn loopback(platform: &Platform, plan: &Plan, shared: bool) -> Result
     let mut world = World::new(platform, bytes, &sides);
     world.attach(platform);
     world.attach_nic(platform, &layout, (0..queues).map(places));
+    if let Some(trace) = options.trace {
+        trace_regions(&mut world, trace, &layout, size, regions);
+    }
     let mut sim = Sim::new(world);
     for region in 0..u32::from(regions) {
         Pool::fill(&sim.untimed(region * size), &layout);

@@ -152,6 +152,10 @@ impl World {
     pub(crate) fn root_filled(&mut self, txn: u32) {
         let t = self.txns[txn as usize];
         self.end_txn(txn);
+        if let Some(trace) = &mut self.trace {
+            let (socket, home) = (self.cores[t.core as usize].socket, self.lines.home(t.line));
+            trace.answered(txn, &t, socket, home, self.now);
+        }
         if t.request == Request::Peek {
             self.line_read(txn, t.line);
         } else {

@@ -63,8 +63,7 @@ impl Random {
 /// A loopback of `queues` pairs of cores.
 pub fn plan(design: Design, queues: u16, size: u16, inflight: usize, seconds: f64) -> Plan {
     let shared_pool = design != Design::Doorbell;
-    let buffers = 1024 * u32::from(queues);
-    let config = Config { design, shared_pool, queues, buffers, ..Config::default() };
+    let config = Config { design, shared_pool, queues, ..Config::default() };
     let burst = inflight.min(32);
     let load = Load { size, burst, rx_burst: 32, inflight, rate: None, seconds, warmup: seconds / 4.0 };
     Plan { config, load }

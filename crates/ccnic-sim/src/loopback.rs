@@ -31,7 +31,7 @@ pub struct Plan {
 pub struct Run {
     /// What each program saw.
     pub outcomes: Vec<Outcome>,
-    /// Counters over the measured time, of each host core and of each NIC core.
+    /// Counters over the measured time, of each host core and of each NIC core; a PCIe NIC has none.
     pub host: Vec<Counters>,
     /// See `host`.
     pub nic: Vec<Counters>,

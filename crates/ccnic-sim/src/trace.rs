@@ -152,7 +152,9 @@ impl Trace {
         }
         for (core, c) in world.cores.iter().enumerate() {
             let pid = c.socket;
-            let args = format!("\"args\":{{\"name\":\"core {core}\"}}");
+            let who =
+                if world.is_device(core as u8) { "root complex".into() } else { format!("core {core}") };
+            let args = format!("\"args\":{{\"name\":\"{who}\"}}");
             self.meta(&format!("\"thread_name\",\"pid\":{pid},\"tid\":{core},{args}"));
         }
     }

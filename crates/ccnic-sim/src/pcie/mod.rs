@@ -139,7 +139,12 @@ impl World {
 
     /// True when the root complex has asked for what a transaction brings.
     pub(crate) fn is_for_device(&self, txn: u32) -> bool {
-        self.pcie.as_ref().is_some_and(|p| p.core == self.txns[txn as usize].core)
+        self.is_device(self.txns[txn as usize].core)
+    }
+
+    /// True for the number under which the root complex takes part in coherence.
+    pub(crate) fn is_device(&self, core: u8) -> bool {
+        self.pcie.as_ref().is_some_and(|p| p.core == core)
     }
 
     /// What the device's NIC has done.

@@ -152,6 +152,10 @@ impl World {
     pub(crate) fn root_filled(&mut self, txn: u32) {
         let t = self.txns[txn as usize];
         self.end_txn(txn);
+        if let Some(trace) = &mut self.trace {
+            let (socket, home) = (self.cores[t.core as usize].socket, self.lines.home(t.line));
+            trace.answered(txn, &t, socket, home, self.now);
+        }
         if t.request == Request::Peek {
             self.line_read(txn, t.line);
         } else {
@@ -237,8 +241,7 @@ impl World {
             if !last {
                 self.own_line(core, line, false); // more is to come: do not wait until its turn
             }
-        } else if last && !self.lines.busy(line) {
-            // Otherwise somebody's question is on its way, and will be answered.
+        } else if last {
             self.cores[core as usize].set_state(line, State::Invalid);
             let known = self.lines.get(line);
             (known.owner, known.sharers, known.forward) = (NOBODY, 0, NOBODY);

@@ -246,3 +246,69 @@ fn the_root_complex_holds_so_many_lines() {
     assert!((time(1.0) / (2000.0 * in_host) - 1.0).abs() < 0.05, "{}", time(1.0));
     assert!((time(92.0) / link - 1.0).abs() < 0.1, "{} of {link}", time(92.0));
 }
+
+/// Cores of both sockets and a device write words of the same few lines and read each other's: every word only ever rises, the
+/// last value stays, and caches and directories agree.
+#[test]
+fn cores_and_a_device_share_lines() {
+    const MOST: usize = 48;
+    const WRITES: u64 = 3000;
+    for (seed, migratory) in (1..=6).flat_map(|seed| [(seed, 0.0), (seed, 1.0)]) {
+        let p = platform().overridden("protocol.migratory_local", migratory).unwrap();
+        // Few lines have always more to be written, of many the last writes are seen.
+        let lines = if seed < 4 { 6 } else { MOST as u32 };
+        let p = p.overridden("pcie.write_lines", if seed % 2 == 0 { 4.0 } else { 92.0 }).unwrap();
+        let mut world = World::new(&p, 1 << 14, &[(0, 0), (0, 0), (1, 1)]);
+        world.attach(&p);
+        world.set_home(1 << 12, 1 << 12, 1);
+        let mut sim = Sim::new(world);
+        // Half of the lines at home in each socket; word 0 is the device's, the next ones the cores'.
+        let word = |line: u32, who: u32| (line % 2) * 4096 + line * 64 + who * 8;
+        let mut random = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed);
+        let mut next = move || {
+            random ^= random << 13;
+            random ^= random >> 7;
+            random ^= random << 17;
+            random
+        };
+        for who in 1..=3u32 {
+            let start = next() | 1;
+            sim.spawn(who as u8 - 1, move |agent| {
+                let (mut random, mut seen) = (start, [[0u64; 4]; MOST]);
+                for value in 1..=WRITES {
+                    random = random.wrapping_mul(6364136223846793005).wrapping_add(1442695040888963407);
+                    let (line, other) = ((random >> 33) as u32 % lines, (random >> 50) as u32 % 4);
+                    agent.store_release(word(line, who), value);
+                    let found = agent.load_acquire(word(line, other));
+                    let before = std::mem::replace(&mut seen[line as usize][other as usize], found);
+                    assert!(found >= before, "line {line} of {other}: {found} after {before}");
+                    if value == WRITES {
+                        (0..lines).for_each(|line| agent.store_release(word(line, who), WRITES + 1));
+                    }
+                }
+            })
+            .unwrap();
+        }
+        let mut last = [0; MOST];
+        for value in 1..=WRITES {
+            // Now and then a burst, mostly one by one while the cores run.
+            if value % 64 > 16 {
+                sim.run(value * 60_000);
+            }
+            let line = (next() % u64::from(lines)) as u32;
+            last[line as usize] = value;
+            sim.world_mut().dma_write(word(line, 0), &value.to_le_bytes(), 1);
+            if value % 16 == 0 {
+                sim.world_mut().dma_read(word(line, 0), 64, 1, Purpose::Probe);
+            }
+        }
+        sim.run(Ps::MAX);
+        assert!((0..3).all(|core| sim.is_done(core)));
+        sim.world().audit().unwrap();
+        assert_eq!(sim.world().pcie.as_ref().unwrap().root.waiting(), 0);
+        for line in 0..lines {
+            assert_eq!(sim.world().word(word(line, 0)), last[line as usize]);
+            assert!((1..=3).all(|who| sim.world().word(word(line, who)) == WRITES + 1));
+        }
+    }
+}

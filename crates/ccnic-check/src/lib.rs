@@ -6,7 +6,8 @@
 //!    that fails on purpose ([`faulty`]).
 //! 3. [`rig`]: a host, a NIC and an oracle over one region, driven by a list of operations.
 //! 4. [`suite`]: the questions, each a function over any memory and any ring.
-//! 5. [`threads`]: host and NIC on two threads, over mapped memory.
+//! 5. [`sides`]: host and NIC each on its own; [`threads`]: on two threads, over mapped memory. (`ccnic-sim` runs them on two
+//!    simulated cores.)
 //! 6. [`loom_port`]: the loom memory, for every interleaving of a small configuration.
 
 pub mod faulty;
@@ -15,6 +16,7 @@ pub mod loom_port;
 mod memory;
 pub mod oracle;
 pub mod rig;
+pub mod sides;
 pub mod suite;
 pub mod threads;
 

@@ -61,7 +61,7 @@ pub struct InterfaceArgs {
     /// Descriptors per ring, a power of two from 64 to 32768
     #[arg(long, default_value_t = 1024)]
     pub ring: u32,
-    /// Large (4 KiB) buffers in the pool [default: 4096; simulated, 2048 for each core]
+    /// Large (4 KiB) buffers in the pool [default: 4096; simulated, 2048]
     #[arg(long)]
     pub buffers: Option<u32>,
     /// Do not keep freed buffers on private stacks: every buffer goes through the shared free list

@@ -14,6 +14,7 @@ use ccnic::port::{LINE, lines};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use crate::protocol::Request;
 use crate::time::{Ps, ns, ps};
 use crate::world::World;
 
@@ -58,7 +59,7 @@ impl Sim {
         let world = Rc::clone(&self.world);
         let stack = DefaultStack::new(STACK)?;
         let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            program(Agent { world: &world, yielder, core });
+            program(Agent { world: &world, yielder, core, base: 0 });
             world.borrow_mut().finish(core);
         });
         self.programs[core as usize] = Some(coroutine);
@@ -69,15 +70,11 @@ impl Sim {
     /// Runs until nothing happens any more, or until a time.
     pub fn run(&mut self, until: Ps) -> End {
         loop {
-            let core = {
-                let mut world = self.world.borrow_mut();
-                match world.events.next_at() {
-                    None => return End::Quiet,
-                    Some(at) if at > until => return End::Time,
-                    Some(_) => world.step(),
-                }
+            let core = self.world.borrow_mut().step(until);
+            let Some(core) = core else {
+                let more = self.world.borrow().events.next_at().is_some();
+                return if more { End::Time } else { End::Quiet };
             };
-            let Some(core) = core else { return End::Quiet };
             let program = &mut self.programs[core as usize];
             if let Some(coroutine) = program
                 && let CoroutineResult::Return(()) = coroutine.resume(())
@@ -92,9 +89,9 @@ impl Sim {
         self.world.borrow()
     }
 
-    /// A view of memory that takes no time, to lay out regions before a run.
-    pub fn untimed(&self) -> Untimed<'_> {
-        Untimed(&self.world)
+    /// A view of memory from an address on that takes no time, to lay out regions before a run.
+    pub fn untimed(&self, base: u32) -> Untimed<'_> {
+        Untimed(&self.world, base)
     }
 
     /// The machine, to set up.
@@ -122,6 +119,8 @@ pub struct Agent<'a> {
     world: &'a Rc<RefCell<World>>,
     yielder: &'a Yielder<(), ()>,
     core: u8,
+    /// Where the region begins that addresses are offsets into.
+    base: u32,
 }
 
 impl std::fmt::Debug for Agent<'_> {
@@ -133,13 +132,24 @@ impl std::fmt::Debug for Agent<'_> {
 impl Agent<'_> {
     /// Does something that may take time: `step` is tried until it is done.
     #[inline]
-    fn act<T>(&self, mut step: impl FnMut(&mut World, u8) -> Poll<T>) -> T {
+    pub(crate) fn act<T>(&self, mut step: impl FnMut(&mut World, u8) -> Poll<T>) -> T {
         loop {
             if let Poll::Ready(value) = step(&mut self.world.borrow_mut(), self.core) {
                 return value;
             }
             self.yielder.suspend(());
         }
+    }
+
+    /// The same agent, for a region that begins elsewhere in the machine's memory.
+    #[must_use]
+    pub fn at(self, base: u32) -> Self {
+        Agent { base, ..self }
+    }
+
+    /// Where its view begins.
+    pub(crate) fn base(&self) -> u32 {
+        self.base
     }
 
     /// This core's time.
@@ -175,8 +185,17 @@ impl Agent<'_> {
 
     /// Stores whole lines of payload around the caches; `at` and `len` are multiples of a line.
     pub fn store_around(&self, at: u32, len: u32) {
+        let at = self.base + at;
         for line in lines(at, len) {
             self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.store_around(core, line / LINE) });
+        }
+    }
+
+    /// Takes the lines of payload out of all caches (CLFLUSHOPT).
+    pub fn flush(&self, at: u32, len: u32) {
+        let at = self.base + at;
+        for line in lines(at, len) {
+            self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.flush(core, line / LINE) });
         }
     }
 
@@ -192,6 +211,7 @@ impl Agent<'_> {
 
     /// Stores lines of payload, without saying what.
     pub fn write_lines(&self, at: u32, len: u32) {
+        let at = self.base + at;
         for line in lines(at, len) {
             let whole = at <= line && line + LINE <= at + len;
             self.act(
@@ -204,6 +224,7 @@ impl Agent<'_> {
 
     /// Loads lines of payload, without looking at them.
     pub fn read_lines(&self, at: u32, len: u32) {
+        let at = self.base + at;
         for line in lines(at, len) {
             self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.read_line(core, line / LINE) });
         }
@@ -213,11 +234,13 @@ impl Agent<'_> {
 impl Port for Agent<'_> {
     #[inline]
     fn load(&self, at: u32) -> u64 {
+        let at = self.base + at;
         self.act(|w, core| if w.ended { Poll::Ready(w.word(at)) } else { w.load(core, at, false) })
     }
 
     #[inline]
     fn store(&self, at: u32, value: u64) {
+        let at = self.base + at;
         self.act(|w, core| {
             if w.ended {
                 w.set_word(at, value);
@@ -229,6 +252,7 @@ impl Port for Agent<'_> {
 
     #[inline]
     fn load_acquire(&self, at: u32) -> u64 {
+        let at = self.base + at;
         self.act(|w, core| if w.ended { Poll::Ready(w.word(at)) } else { w.load(core, at, true) })
     }
 
@@ -238,6 +262,7 @@ impl Port for Agent<'_> {
     }
 
     fn compare_exchange(&self, at: u32, current: u64, new: u64) -> Result<u64, u64> {
+        let at = self.base + at;
         self.act(|w, core| {
             if !w.ended {
                 return w.exchange(core, at, current, new);
@@ -248,33 +273,38 @@ impl Port for Agent<'_> {
 
     fn read(&self, at: u32, to: &mut [u8]) {
         self.read_lines(at, to.len() as u32);
-        to.copy_from_slice(self.world.borrow().bytes(at, to.len()));
+        to.copy_from_slice(self.world.borrow().bytes(self.base + at, to.len()));
     }
 
     fn write(&self, at: u32, from: &[u8]) {
         self.write_lines(at, from.len() as u32);
-        self.world.borrow_mut().bytes_mut(at, from.len()).copy_from_slice(from);
+        self.world.borrow_mut().bytes_mut(self.base + at, from.len()).copy_from_slice(from);
     }
 
     fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
         self.read_lines(at, len);
-        f(self.world.borrow().bytes(at, len as usize))
+        f(self.world.borrow().bytes(self.base + at, len as usize))
     }
 
     fn with_mut<R>(&self, at: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R {
         self.write_lines(at, len);
-        f(self.world.borrow_mut().bytes_mut(at, len as usize))
+        f(self.world.borrow_mut().bytes_mut(self.base + at, len as usize))
     }
 
     fn prefetch_read(&self, at: u32) {
-        self.hint(at, false);
+        self.hint(at, Request::Read);
     }
 
     fn prefetch_own(&self, at: u32) {
-        self.hint(at, true);
+        self.hint(at, Request::Own);
+    }
+
+    fn prefetch_overwrite(&self, at: u32) {
+        self.hint(at, Request::OwnWhole);
     }
 
     fn demote(&self, at: u32) {
+        let at = self.base + at;
         self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.demote(core, at / LINE) });
     }
 
@@ -284,14 +314,15 @@ impl Port for Agent<'_> {
 }
 
 impl Agent<'_> {
-    fn hint(&self, at: u32, own: bool) {
-        self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.hint(core, at / LINE, own) });
+    fn hint(&self, at: u32, request: Request) {
+        let at = self.base + at;
+        self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.hint(core, at / LINE, request) });
     }
 }
 
 /// Memory without time: see [`Sim::untimed`].
 #[derive(Clone, Copy)]
-pub struct Untimed<'a>(&'a RefCell<World>);
+pub struct Untimed<'a>(&'a RefCell<World>, u32);
 
 impl std::fmt::Debug for Untimed<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -301,11 +332,11 @@ impl std::fmt::Debug for Untimed<'_> {
 
 impl Port for Untimed<'_> {
     fn load(&self, at: u32) -> u64 {
-        self.0.borrow().word(at)
+        self.0.borrow().word(self.1 + at)
     }
 
     fn store(&self, at: u32, value: u64) {
-        self.0.borrow_mut().set_word(at, value);
+        self.0.borrow_mut().set_word(self.1 + at, value);
     }
 
     fn load_acquire(&self, at: u32) -> u64 {
@@ -317,23 +348,23 @@ impl Port for Untimed<'_> {
     }
 
     fn compare_exchange(&self, at: u32, current: u64, new: u64) -> Result<u64, u64> {
-        self.0.borrow_mut().swap_word(at, current, new)
+        self.0.borrow_mut().swap_word(self.1 + at, current, new)
     }
 
     fn read(&self, at: u32, to: &mut [u8]) {
-        to.copy_from_slice(self.0.borrow().bytes(at, to.len()));
+        to.copy_from_slice(self.0.borrow().bytes(self.1 + at, to.len()));
     }
 
     fn write(&self, at: u32, from: &[u8]) {
-        self.0.borrow_mut().bytes_mut(at, from.len()).copy_from_slice(from);
+        self.0.borrow_mut().bytes_mut(self.1 + at, from.len()).copy_from_slice(from);
     }
 
     fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
-        f(self.0.borrow().bytes(at, len as usize))
+        f(self.0.borrow().bytes(self.1 + at, len as usize))
     }
 
     fn with_mut<R>(&self, at: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R {
-        f(self.0.borrow_mut().bytes_mut(at, len as usize))
+        f(self.0.borrow_mut().bytes_mut(self.1 + at, len as usize))
     }
 
     fn prefetch_read(&self, _: u32) {}

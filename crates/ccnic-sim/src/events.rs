@@ -2,6 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::collections::binary_heap::PeekMut;
 
 use crate::time::Ps;
 
@@ -20,6 +21,8 @@ pub enum Event {
     Demote(u32, u8),
     /// A core goes on.
     Resume(u8),
+    /// Something that is on its way to, from or within a device, by number.
+    Device(u32),
 }
 
 /// Events in order of time; at the same time messages before cores, cores by number, messages by age.
@@ -42,9 +45,11 @@ impl Events {
         self.heap.push(Reverse((at, tie, event)));
     }
 
-    /// The next event.
-    pub fn pop(&mut self) -> Option<(Ps, Event)> {
-        self.heap.pop().map(|Reverse((at, _, event))| (at, event))
+    /// The next event, if it happens by then.
+    pub fn pop_until(&mut self, until: Ps) -> Option<(Ps, Event)> {
+        let next = self.heap.peek_mut().filter(|next| next.0.0 <= until)?;
+        let Reverse((at, _, event)) = PeekMut::pop(next);
+        Some((at, event))
     }
 
     /// When the next event happens.

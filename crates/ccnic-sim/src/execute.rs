@@ -17,10 +17,10 @@ use crate::time::Ps;
 use crate::world::World;
 
 /// Micro-operations of a word's access and of a payload line's, in the reorder buffer.
-const UOPS: u64 = 6;
+pub(crate) const UOPS: u64 = 6;
 /// How many lines a core reads ahead of a load that decides, when the loads before went on to the next line at once: its branch
 /// predictor expects that it will again.
-const RUN_AHEAD: u32 = 1;
+const RUN_AHEAD: u32 = 2;
 
 /// Turns that a polling loop really makes before it sleeps: programs count turns, to tell whether they wait.
 const SPINS: u32 = 16;
@@ -34,18 +34,20 @@ enum Site {
 }
 
 impl World {
-    /// Handles events until a core can go on; returns it. `None` when nothing will happen any more.
-    pub fn step(&mut self) -> Option<u8> {
+    /// Handles events until a core can go on; returns it. `None` when nothing happens any more until then.
+    pub fn step(&mut self, until: Ps) -> Option<u8> {
         loop {
-            let (at, event) = self.events.pop()?;
+            let (at, event) = self.events.pop_until(until)?;
             debug_assert!(at >= self.now, "time runs backwards");
             self.now = at;
             match event {
                 Event::Arrive(txn) => self.arrive(txn),
                 Event::AtHome(txn) => self.at_home(txn),
                 Event::Snoop(txn, core) => self.snooped(txn, core),
+                Event::Fill(txn) if self.is_for_device(txn) => self.root_filled(txn),
                 Event::Fill(txn) => self.filled(txn),
                 Event::Demote(line, core) => self.demoted(line, core),
+                Event::Device(action) => self.device(action),
                 Event::Resume(core) => {
                     if self.resume(core) {
                         return Some(core);
@@ -93,12 +95,14 @@ impl World {
     pub(crate) fn wake(&mut self, core: u8, at: Ps) {
         let c = &mut self.cores[core as usize];
         let end = at.max(c.clock);
+        self.note_wait(core, end);
+        let c = &mut self.cores[core as usize];
         let waited = end - c.since.min(end);
         match c.wait {
             Wait::Nothing => return,
             Wait::Load(_) | Wait::Exchange(..) | Wait::Addresses => c.counters.load_stall += waited,
             Wait::Window | Wait::Loads | Wait::Misses => c.counters.window_stall += waited,
-            Wait::Stores(_) => c.counters.store_stall += waited,
+            Wait::Stores(_) | Wait::Device => c.counters.store_stall += waited,
             Wait::Line => c.counters.idle += waited,
         }
         c.wait = Wait::Nothing;
@@ -107,12 +111,13 @@ impl World {
     }
 
     fn wake_now(&mut self, core: u8) {
+        self.note_wait(core, self.now);
         let c = &mut self.cores[core as usize];
         c.counters.idle += self.now - c.since.min(self.now);
         (c.wait, c.clock) = (Wait::Nothing, self.now.max(c.clock));
     }
 
-    fn wait(&mut self, core: u8, wait: Wait) {
+    pub(crate) fn wait(&mut self, core: u8, wait: Wait) {
         self.close(core);
         let c = &mut self.cores[core as usize];
         (c.wait, c.since) = (wait, c.clock);
@@ -120,7 +125,7 @@ impl World {
 
     /// True when a core may dispatch its next access now. Otherwise it has been told what it waits for.
     #[inline]
-    fn ready(&mut self, core: u8) -> bool {
+    pub(crate) fn ready(&mut self, core: u8) -> bool {
         let c = &self.cores[core as usize];
         if c.clock >= c.horizon {
             let clock = c.clock;
@@ -140,7 +145,7 @@ impl World {
     }
 
     #[inline]
-    fn charge(&mut self, core: u8, time: Ps, uops: u64) {
+    pub(crate) fn charge(&mut self, core: u8, time: Ps, uops: u64) {
         let c = &mut self.cores[core as usize];
         c.clock += time;
         c.counters.software += time;
@@ -164,14 +169,18 @@ impl World {
         if let Some(Ok(value)) = self.cores[core as usize].bound.take() {
             return Poll::Ready(value);
         }
+        if self.is_mapped(at / LINE) {
+            return self.mmio_read(core, at, LINE / 8);
+        }
         if !self.ready(core) {
             return Poll::Pending;
         }
         self.close(core);
         self.charge(core, self.costs.access, UOPS);
-        let line = at / LINE;
+        let (line, current) = (at / LINE, self.word(at));
         let c = &mut self.cores[core as usize];
         if decides {
+            c.clock += std::mem::take(&mut c.owed);
             watch(c, line);
         }
         if !c.stores.is_empty()
@@ -179,7 +188,9 @@ impl World {
         {
             return Poll::Ready(value);
         }
-        if let Some((_, value)) = c.news.take_if(|(word, _)| decides && *word == at) {
+        if let Some((_, value)) = c.news.take_if(|(word, _)| decides && *word == at)
+            && value == current
+        {
             c.looks.expected(at, value);
             return Poll::Ready(value);
         }
@@ -291,6 +302,9 @@ impl World {
 
     /// Stores a word.
     pub fn store(&mut self, core: u8, at: u32, value: u64) -> Poll<()> {
+        if self.is_mapped(at / LINE) {
+            return self.store_uncached(core, at, value);
+        }
         if !self.ready(core) || !self.store_room(core) {
             return Poll::Pending;
         }
@@ -307,7 +321,7 @@ impl World {
         Poll::Ready(())
     }
 
-    fn store_room(&mut self, core: u8) -> bool {
+    pub(crate) fn store_room(&mut self, core: u8) -> bool {
         let room = self.cores[core as usize].stores.len() < self.costs.store_queue;
         if !room {
             self.wait(core, Wait::Stores(false));
@@ -334,7 +348,7 @@ impl World {
     fn commit(&mut self, core: u8, store: Store) {
         self.cores[core as usize].set_state(store.line, State::Modified);
         if let Stored::Word(at, value) = store.what {
-            self.set_word(at, value);
+            self.commit_word(core, at, value);
         }
     }
 
@@ -347,7 +361,7 @@ impl World {
 
     /// Stores what is at the front of the store buffer, owned, and after no load that is still under way (x86-TSO: instructions
     /// retire in order, and stores reach the cache after they have retired).
-    fn drain(&mut self, core: u8) {
+    pub(crate) fn drain(&mut self, core: u8) {
         while let Some(store) = self.cores[core as usize].stores.front().copied() {
             let c = &mut self.cores[core as usize];
             if store.position >= c.oldest {
@@ -357,6 +371,10 @@ impl World {
                 c.stores.pop_front();
                 self.send_demote(core, store.line);
                 continue;
+            }
+            if let Stored::Uncached(at, value) = store.what {
+                self.post(core, at, value, self.now);
+                break;
             }
             if c.state(store.line).owned() {
                 c.stores.pop_front();
@@ -406,7 +424,12 @@ impl World {
 
     fn exchange_now(&mut self, core: u8, at: u32, current: u64, new: u64) -> Result<u64, u64> {
         self.cores[core as usize].set_state(at / LINE, State::Modified);
-        self.swap_word(at, current, new)
+        let found = self.word(at);
+        if found != current {
+            return Err(found);
+        }
+        self.commit_word(core, at, new);
+        Ok(found)
     }
 
     /// Waits until every load and store so far is done.
@@ -426,13 +449,33 @@ impl World {
     /// Stores a whole line around the caches, into the memory that it is at home in (a non-temporal store). It takes a fill buffer
     /// until its home has it, and is in no order with other stores before a [`fence`](World::fence).
     pub fn store_around(&mut self, core: u8, line: u32) -> Poll<()> {
+        self.around(core, line, Request::Put, self.costs.payload_line)
+    }
+
+    /// Takes a line out of all caches, into memory if that is out of date (CLFLUSHOPT). In no order with accesses to other lines
+    /// before a [`fence`](World::fence).
+    pub fn flush(&mut self, core: u8, line: u32) -> Poll<()> {
+        self.around(core, line, Request::Flush, self.costs.access)
+    }
+
+    fn around(&mut self, core: u8, line: u32, request: Request, time: Ps) -> Poll<()> {
         if !self.ready(core) || self.load_queue_full(core) {
             return Poll::Pending;
         }
         self.close(core);
-        self.charge(core, self.costs.payload_line, UOPS);
-        self.request(core, Miss { around: true, ..Miss::new(line, Request::Put) });
-        Poll::Ready(())
+        // What was stored in the line, or asked for, comes first.
+        let c = &self.cores[core as usize];
+        let wait = if c.stores.iter().any(|s| s.line == line) {
+            Wait::Stores(true)
+        } else if c.expects(line) {
+            Wait::Misses
+        } else {
+            self.charge(core, time, UOPS);
+            self.request(core, Miss { around: true, ..Miss::new(line, request) });
+            return Poll::Ready(());
+        };
+        self.wait(core, wait);
+        Poll::Pending
     }
 
     /// Waits until every load so far has its value.
@@ -444,14 +487,16 @@ impl World {
         Poll::Ready(())
     }
 
-    /// A hint to fetch a line, to read or to own.
-    pub fn hint(&mut self, core: u8, line: u32, own: bool) -> Poll<()> {
+    /// A hint to fetch a line: to read, to own, or to write all of it.
+    pub fn hint(&mut self, core: u8, line: u32, request: Request) -> Poll<()> {
         if !self.ready(core) || self.load_queue_full(core) || !self.addresses_known(core) {
             return Poll::Pending;
         }
         self.close(core);
         self.charge(core, self.costs.access, 1);
-        self.fetch(core, line, if own { Request::Own } else { Request::Read }, own);
+        let dataless = request == Request::OwnWhole && self.costs.dataless;
+        let request = if request == Request::OwnWhole && !dataless { Request::Own } else { request };
+        self.fetch(core, line, request, request != Request::Read);
         Poll::Ready(())
     }
 
@@ -492,6 +537,9 @@ impl World {
     fn request(&mut self, core: u8, miss: Miss) {
         if (miss.line + 1) as usize * LINE as usize > self.memory.len() {
             return; // a guess that leaves memory
+        }
+        if self.is_mapped(miss.line) {
+            return; // a hint, or a guess: the device's lines are in no cache
         }
         let full = self.costs.fill_buffers;
         let c = &mut self.cores[core as usize];
@@ -536,6 +584,10 @@ impl World {
         let t = self.txns[txn as usize];
         self.end_txn(txn);
         let (core, line) = (t.core, t.line);
+        if let Some(trace) = &mut self.trace {
+            let (socket, home) = (self.cores[core as usize].socket, self.lines.home(line));
+            trace.answered(txn, &t, socket, home, self.now);
+        }
         let c = &mut self.cores[core as usize];
         let Some(i) = c.misses.iter().position(|m| m.txn == txn) else { return };
         let miss = c.misses.swap_remove(i);
@@ -552,9 +604,13 @@ impl World {
             };
             *remote += 1;
         }
-        self.place(core, line, t.grant);
+        // A later reader may have become the forwarder while this answer was on its way.
+        let overtaken = t.grant == State::Forward && self.lines.get(line).forward != core;
+        self.place(core, line, if overtaken { State::Shared } else { t.grant });
         self.bind(core, line);
-        self.disturb(core, line, self.costs.mispredict);
+        // A polling loop that went on as if there were no news has to go back, if there are.
+        let news = self.cores[core as usize].news.is_some_and(|(at, _)| at / LINE == line);
+        self.disturb(core, line, if news { self.costs.mispredict } else { 0 });
         self.send_queued(core);
         self.drain(core);
         self.ask_again(core, line, miss.wanted);
@@ -574,7 +630,7 @@ impl World {
     }
 
     /// Puts a line into the private caches.
-    fn place(&mut self, core: u8, line: u32, state: State) {
+    pub(crate) fn place(&mut self, core: u8, line: u32, state: State) {
         if state == State::Invalid {
             return;
         }
@@ -590,9 +646,13 @@ impl World {
         let keep = |line| lines.busy(line) || expected.iter().any(|m| m.line == line);
         let (_, gone) = c.l2.insert(line, state, ways, keep);
         c.l1.insert(line, (), u32::MAX, |_| false);
-        if let Some((gone, state)) = gone {
-            self.evict(core, gone, state);
+        let Some((gone, state)) = gone else { return };
+        if self.cores[core as usize].miss(gone).is_some_and(|m| m.granted) {
+            // Its ownership is on the way, and brings it back: for the home nothing has changed.
+            self.cores[core as usize].l1.remove(gone);
+            return;
         }
+        self.evict(core, gone, state);
     }
 
     /// Hands a line that has come to the access that waits for it.
@@ -662,7 +722,6 @@ impl World {
     pub fn relax(&mut self, core: u8) -> Poll<()> {
         let c = &mut self.cores[core as usize];
         if std::mem::take(&mut c.slept) {
-            c.clock += std::mem::take(&mut c.owed);
             c.turned = c.clock;
             c.spun = 0;
             c.disturbed = false;
@@ -675,18 +734,20 @@ impl World {
         self.close(core);
         let poll = self.costs.poll;
         let c = &mut self.cores[core as usize];
-        let spent = poll + std::mem::take(&mut c.owed);
-        c.clock += spent;
-        c.counters.idle += spent;
+        c.clock += poll;
+        c.counters.idle += poll;
         c.decided = NONE;
         // The shortest turn is one of polling alone.
-        c.turn = c.turn.min(c.clock - c.turned);
+        c.turn = c.turn.min(c.clock.saturating_sub(c.turned));
         c.turned = c.clock;
         let due = c.deadline.is_some_and(|deadline| deadline <= c.clock);
         c.spun += 1;
-        if due || c.disturbed || c.spun < SPINS || c.watched.is_empty() || c.watched.len() > WATCH {
+        if c.disturbed || c.watched.len() > WATCH {
             c.disturbed = false;
             c.watched.clear();
+            return Poll::Ready(());
+        }
+        if due || c.spun < SPINS || c.watched.is_empty() {
             return Poll::Ready(());
         }
         if let Some(deadline) = c.deadline {

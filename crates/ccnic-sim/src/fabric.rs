@@ -5,11 +5,14 @@
 //! has reached, in order of arrival. Each step is an event at the time when the message arrives, so that what a request
 //! meets is what is there then.
 
+use ccnic::port::LINE;
+
 use crate::counters::Source;
 use crate::events::Event;
 use crate::lines::{NOBODY, NONE};
 use crate::protocol::{Ask, Data, Grant, Known, Request, State, cache, directory};
 use crate::time::Ps;
+use crate::trace::Station;
 use crate::world::World;
 
 /// A request under way.
@@ -48,6 +51,9 @@ impl World {
             source: Source::Nowhere,
             next: NONE,
         });
+        if let Some(trace) = &mut self.trace {
+            trace.asked(txn, at);
+        }
         let arrival = at + self.costs.miss + self.costs.mesh;
         self.events.push(arrival, Event::Arrive(txn));
         txn
@@ -56,6 +62,7 @@ impl World {
     /// A request reaches the home agent of its core's socket.
     pub(crate) fn arrive(&mut self, txn: u32) {
         let start = self.now + self.costs.lookup;
+        self.note_station(txn, Station::Agent, self.now);
         if !self.queue(txn) {
             self.order(txn, start);
         }
@@ -67,6 +74,7 @@ impl World {
         let t = &mut self.txns[txn as usize];
         (t.at, t.crossed) = (home, true);
         let start = self.now + self.costs.lookup;
+        self.note_station(txn, Station::Home, self.now);
         if !self.queue(txn) {
             self.decide(txn, start);
         }
@@ -128,6 +136,7 @@ impl World {
         let (home, line) = (self.lines.home(t.line), *self.lines.get(t.line));
         let mut start = start.max(line.free_at);
         let row = directory(line.known(), t.request);
+        self.rows.directory[row.number()] += 1;
         self.lines.get(t.line).busy = true;
         match row.ask {
             Ask::Owner(_) if line.owner != t.core => {
@@ -176,6 +185,7 @@ impl World {
         if let Some(miss) = c.miss(line).filter(|m| m.granted) {
             // The answer to its own request is on the way: whoever comes later waits until it is there and used.
             miss.deferred = txn;
+            self.note_station(txn, Station::Deferred(core), now);
             return;
         }
         self.answer(txn, core);
@@ -184,22 +194,32 @@ impl World {
     /// A core answers a snoop.
     pub(crate) fn answer(&mut self, txn: u32, core: u8) {
         let t = self.txns[txn as usize];
+        self.note_station(txn, Station::Snooped(core), self.now);
         let known = *self.lines.get(t.line);
+        let c = &self.cores[core as usize];
+        let (state, socket) = (c.state(t.line), c.socket);
+        if state == State::Invalid {
+            // It had to make room while the snoop was on its way, and has told the directory.
+            self.acknowledged(txn, socket);
+            return;
+        }
         let row = directory(known.known(), t.request);
         let (snoop, sole) = match row.ask {
             Ask::Owner(s) => (s, true),
             Ask::Sharers(s) => (s, false),
-            Ask::Nobody => return,
+            Ask::Nobody => {
+                self.rows.missing += 1;
+                return;
+            }
         };
-        let c = &self.cores[core as usize];
-        let (state, socket) = (c.state(t.line), c.socket);
         let requester = self.cores[t.core as usize].socket;
         let migratory =
             if socket == requester { self.costs.migratory_local } else { self.costs.migratory_remote };
         let Some(answer) = cache(state, snoop, migratory) else {
-            debug_assert!(false, "core {core} is asked {snoop:?} for a line that it has {state:?}");
+            self.rows.missing += 1;
             return;
         };
+        self.rows.cache[answer.number()] += 1;
         self.cores[core as usize].counters.snoops += 1;
         if answer.next != state {
             self.lose(core, t.line, answer.next);
@@ -213,15 +233,30 @@ impl World {
             if line.forward == core {
                 line.forward = NOBODY;
             }
-            let ack = self.reach(t.at, socket, out + self.costs.mesh, false);
-            let t = &mut self.txns[txn as usize];
-            t.latest = t.latest.max(ack);
-            t.pending -= 1;
-            if t.pending == 0 {
-                let at = t.latest;
-                self.supply(txn, at);
-            }
+            self.acknowledged(txn, socket);
         }
+    }
+
+    /// A core has no copy of a line any more, and says so to the home agent that asked. When all have, the transaction goes on
+    /// with what is known of the line then.
+    fn acknowledged(&mut self, txn: u32, socket: u8) {
+        let (out, at) = (self.now + self.costs.snoop, self.txns[txn as usize].at);
+        let ack = self.reach(at, socket, out + self.costs.mesh, false);
+        let t = &mut self.txns[txn as usize];
+        t.latest = t.latest.max(ack);
+        t.pending -= 1;
+        if t.pending > 0 {
+            return;
+        }
+        let (line, at, latest) = (t.line, t.at, t.latest);
+        if at == self.lines.home(line) {
+            self.supply(txn, latest);
+            return;
+        }
+        // A socket that is not its home may have lost the line in the meantime.
+        self.lines.get(line).busy = false;
+        self.order(txn, latest);
+        self.go_on(line, latest);
     }
 
     /// When a message from a socket's mesh is at the home agent of another, or of the same.
@@ -257,8 +292,10 @@ impl World {
         if writes_back {
             self.keep_in_llc(from, t.line, true);
         }
-        if t.request == Request::Flush {
-            self.write_memory(t.line, from, sent);
+        match t.request {
+            Request::Flush => self.write_memory(t.line, from, sent),
+            Request::Put => self.write_memory(t.line, t.at, free),
+            _ => {}
         }
         let grant = match row.grant {
             Grant::Answered => gives,
@@ -298,7 +335,14 @@ impl World {
             }
             Request::Put | Request::Flush => {
                 self.drop_from_llc(t.line);
-                if t.request == Request::Put || dirty {
+                // Its own copy goes, too.
+                let own = self.cores[t.core as usize].state(t.line);
+                if own.readable() {
+                    self.lose(t.core, t.line, State::Invalid);
+                    let l = self.lines.get(t.line);
+                    (l.owner, l.sharers, l.forward) = (NOBODY, 0, NOBODY);
+                }
+                if t.request == Request::Put || dirty || own == State::Modified {
                     self.write_memory(t.line, t.at, ready);
                 }
             }
@@ -337,7 +381,7 @@ impl World {
             let there = self.send_control(here, at) + self.costs.lookup + self.costs.llc_data;
             return (other, there, Source::LocalLlc);
         }
-        if t.request == Request::Read && self.sharer_in(here, line.sharers, t.core) {
+        if self.sharer_in(here, line.sharers, t.core) {
             return (here, at + self.costs.mesh + self.costs.snoop, Source::LocalCore);
         }
         debug_assert_eq!(here, home);
@@ -367,6 +411,7 @@ impl World {
         if let Some(miss) = self.cores[core as usize].misses.iter_mut().find(|m| m.txn == txn) {
             miss.granted = true;
         }
+        self.note_station(txn, Station::Answered, there);
         self.events.push(there + self.costs.mesh + self.costs.fill, Event::Fill(txn));
     }
 
@@ -385,7 +430,11 @@ impl World {
         }
         self.txns[next as usize].next = NONE;
         self.order(next, free);
-        // A waiter that had to travel on has left the line free for the one behind it.
+        self.go_on(number, free);
+    }
+
+    /// A transaction that had to travel on has left the line free for the one behind it.
+    fn go_on(&mut self, number: u32, free: Ps) {
         let line = self.lines.get(number);
         if !line.busy && line.waiting.0 != NONE {
             self.release(number, free);
@@ -395,6 +444,7 @@ impl World {
     /// A core's line goes, or may no longer be written.
     fn lose(&mut self, core: u8, line: u32, next: State) {
         self.cores[core as usize].set_state(line, next);
+        self.note(core, if next == State::Invalid { "lose" } else { "share" }, line * LINE);
         if next == State::Invalid {
             self.disturb(core, line, self.costs.machine_clear);
         }
@@ -442,6 +492,7 @@ impl World {
             return;
         }
         self.cores[core as usize].set_state(number, State::Invalid);
+        self.note(core, "demote", number * LINE);
         self.evict(core, number, state);
     }
 }

@@ -20,13 +20,17 @@ mod lines;
 pub mod loopback;
 pub mod micro;
 pub mod parallel;
+pub mod pcie;
 pub mod platform;
 mod prefetch;
 pub mod protocol;
+mod regions;
 mod server;
 pub mod summary;
 mod tags;
 pub mod time;
+pub mod trace;
+pub mod witness;
 mod world;
 
 pub use agent::{Agent, End, Sim};

@@ -201,10 +201,27 @@ pub const CACHE: [Answer; 11] = {
     ]
 };
 
+impl Row {
+    /// Its place in [`DIRECTORY`].
+    pub fn number(&self) -> usize {
+        place(self.known, self.request)
+    }
+}
+
+impl Answer {
+    /// Its place in [`CACHE`].
+    pub fn number(&self) -> usize {
+        CACHE.iter().position(|a| a == self).unwrap_or_default()
+    }
+}
+
+fn place(known: Known, request: Request) -> usize {
+    known as usize * 6 + request as usize // in the order of the enums: see the test
+}
+
 /// The directory's row.
 pub fn directory(known: Known, request: Request) -> &'static Row {
-    // In the order of the enums: see the test.
-    &DIRECTORY[known as usize * 6 + request as usize]
+    &DIRECTORY[place(known, request)]
 }
 
 /// The cache's row, if there is one.

@@ -8,10 +8,13 @@ use crate::counters::{Counters, Traffic};
 use crate::events::Events;
 use crate::fabric::Transaction;
 use crate::lines::{Lines, NONE};
+use crate::pcie::Pcie;
 use crate::platform::Platform;
 use crate::server::Server;
 use crate::tags::Tags;
 use crate::time::Ps;
+use crate::trace::Trace;
+use crate::witness::{Commit, Rows};
 
 /// A socket: what its cores share.
 #[derive(Debug)]
@@ -39,6 +42,13 @@ pub struct World {
     pub(crate) free_txns: Vec<u32>,
     pub(crate) memory: Vec<u8>,
     pub(crate) costs: Costs,
+    pub(crate) trace: Option<Box<Trace>>,
+    pub(crate) pcie: Option<Box<Pcie>>,
+    /// Lines that are mapped to the device, a bit each.
+    pub(crate) mapped: Vec<u64>,
+    /// For tests.
+    pub(crate) rows: Rows,
+    pub(crate) journal: Option<Vec<Commit>>,
     /// The run is over: programs are being taken down, and nothing takes time any more.
     pub(crate) ended: bool,
 }
@@ -71,6 +81,11 @@ impl World {
             free_txns: Vec::new(),
             memory: vec![0; bytes as usize],
             costs,
+            trace: None,
+            pcie: None,
+            mapped: Vec::new(),
+            rows: Rows::default(),
+            journal: None,
             ended: false,
         }
     }
@@ -144,7 +159,16 @@ impl World {
         let s = &mut self.sockets[from as usize];
         s.traffic.lines += 1;
         s.spare = (s.spare + spare).min(64);
-        s.link.serve(at, line) + one_way
+        let there = s.link.serve(at, line) + one_way;
+        self.note_link(from);
+        there
+    }
+
+    #[inline]
+    fn note_link(&mut self, socket: u8) {
+        if let Some(trace) = &mut self.trace {
+            trace.link(socket, self.now, self.sockets[socket as usize].link.busy());
+        }
     }
 
     /// Sends a control message: in the header of a line where there is room, in a flit of its own otherwise.
@@ -156,7 +180,9 @@ impl World {
             s.spare -= 1;
             return at + one_way;
         }
-        s.link.serve(at, control) + one_way
+        let there = s.link.serve(at, control) + one_way;
+        self.note_link(from);
+        there
     }
 
     /// Reads a line from a socket's memory; returns when the data is there.
@@ -178,6 +204,11 @@ impl World {
 
     /// Puts a line into the last-level cache of a socket.
     pub fn keep_in_llc(&mut self, socket: u8, line: u32, dirty: bool) {
+        self.keep_in_ways(socket, line, dirty, u32::MAX);
+    }
+
+    /// The same; a line that is new there goes into the first `ways` of its set.
+    pub(crate) fn keep_in_ways(&mut self, socket: u8, line: u32, dirty: bool, ways: u32) {
         let bit = 1 << socket;
         let known = self.lines.get(line);
         known.llc |= bit;
@@ -191,7 +222,6 @@ impl World {
             llc.touch(slot);
             return;
         }
-        let ways = llc.ways();
         if let (_, Some((gone, was_dirty))) = llc.insert(line, dirty, ways, |_| false) {
             let known = self.lines.get(gone);
             known.llc &= !bit;

@@ -53,6 +53,12 @@ pub trait Port {
     fn prefetch_read(&self, at: u32);
     /// Hint: this agent will write the line (PREFETCHW): fetch it with ownership.
     fn prefetch_own(&self, at: u32);
+    /// Hint: this agent will write all of the line. Where an interconnect hands over ownership without data, the old content
+    /// does not travel (CC-NIC section 5.3 fits its link only if it does not).
+    #[inline(always)]
+    fn prefetch_overwrite(&self, at: u32) {
+        self.prefetch_own(at);
+    }
     /// Hint: the other side reads the line next; move it towards a shared cache (CLDEMOTE).
     fn demote(&self, at: u32);
     /// One turn of a polling loop that found nothing: this agent waits for one of the lines that it has loaded

@@ -61,8 +61,8 @@ pub struct SimTraffic {
     pub warmup: Option<f64>,
 }
 
-/// A pool's large buffers when nobody says how many: for each core, a ring of blanks, a window and two stacks.
-const BUFFERS_PER_CORE: u32 = 2048;
+/// A region's large buffers when nobody says how many: a ring of blanks, a window and two stacks.
+const BUFFERS: u32 = 2048;
 
 impl SimTraffic {
     /// What is simulated, checked.
@@ -75,8 +75,7 @@ impl SimTraffic {
         };
         let seconds = time("--micros", self.micros, 1.0)?;
         let warmup = time("--warmup", self.warmup.unwrap_or(self.micros / 2.0), 0.0)?;
-        let enough = (BUFFERS_PER_CORE * u32::from(self.cores)).clamp(4096, 1 << 18);
-        let buffers = interface.buffers.unwrap_or(enough);
+        let buffers = interface.buffers.unwrap_or(BUFFERS);
         let config = Config { buffers, ..interface.config(self.cores) };
         let Self { size, burst, rx_burst, inflight, rate, cores, .. } = *self;
         TrafficArgs { size, burst, rx_burst, inflight, queues: cores, seconds, rate }.check(&config)?;

@@ -201,7 +201,7 @@ pub struct Settings {
     pub micros: Option<f64>,
     /// Microseconds to simulate before.
     pub warmup: Option<f64>,
-    /// Large buffers in the pool, for each core.
+    /// Large buffers of a core's region.
     pub buffers: Option<u32>,
 }
 

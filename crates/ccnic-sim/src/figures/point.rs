@@ -62,7 +62,7 @@ const SIZE: u16 = 64;
 const BURST: usize = 32;
 const INFLIGHT: usize = 256;
 const MICROS: f64 = 150.0;
-/// For each core: a ring of blanks, a window and two stacks.
+/// A region's large buffers: a ring of blanks, a window and two stacks.
 const BUFFERS: u32 = 2048;
 
 /// Microseconds for each core before anything is measured, at least: at first every core takes its buffers from the shared free
@@ -183,10 +183,9 @@ fn plan(s: &Settings, offered: Offered, effort: Effort) -> Result<Plan, String> 
     let design = s.design.unwrap_or(DesignName::Paper);
     let off = |switch| s.switch.iter().flatten().any(|s| *s == switch);
     let e810 = design == DesignName::E810;
-    let buffers = s.buffers.unwrap_or(BUFFERS) * u32::from(cores);
     let config = Config {
         queues: cores,
-        buffers: buffers.clamp(4096, 1 << 18),
+        buffers: s.buffers.unwrap_or(BUFFERS),
         design: design.design(),
         recycle: !off(Switch::NoRecycle),
         small: !(off(Switch::NoSmall) || e810),

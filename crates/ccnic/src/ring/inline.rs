@@ -165,11 +165,14 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for InlineProducer<U
 
     #[inline(always)]
     fn prefetch<P: Port>(&self, port: &P, descs: usize) {
-        let units = descs.div_ceil(PER) as u64;
-        let per_line = u64::from(LINE / UNIT);
-        for i in 0..units.div_ceil(per_line) {
-            port.prefetch_own(self.slots.at(self.position + i * per_line, UNIT));
-        }
+        let (per_line, per_full_line) = (u64::from(LINE / UNIT), (LINE / DESC) as usize);
+        let at = |line| self.slots.at(self.position + line * per_line, UNIT);
+        let lines = descs.div_ceil(PER).div_ceil(per_line as usize) as u64;
+        // Of a full group every byte is written.
+        let fills = PER as u64 * per_line == per_full_line as u64;
+        let whole = if fills { (descs / per_full_line) as u64 } else { 0 };
+        (0..whole).for_each(|line| port.prefetch_overwrite(at(line)));
+        (whole..lines).for_each(|line| port.prefetch_own(at(line)));
     }
 
     #[inline(always)]

@@ -1,0 +1,158 @@
+//! The two sides of an interface, each on its own: a NIC that serves, a program that sends and checks. Whoever runs them says how
+//! they give way: on two threads over mapped memory ([`threads`](crate::threads)), on two cores of a simulated machine.
+
+use ccnic::ring::Ring;
+use ccnic::{Burst, Fetched, Layout, NicQueue, Port, QueuePair};
+
+use crate::oracle::{Cut, Held, Oracle, Packet, fill};
+use crate::rig::Wire;
+
+/// The NIC: as the daemon's loopback, with a second burst fetched ahead, until `stop` says so. `idle` is called after a turn
+/// without work.
+///
+/// # Panics
+/// When an honest host has sent something illegal.
+pub fn serve<P: Port, R: Ring>(
+    port: P,
+    copies: &P,
+    layout: &Layout,
+    wire: Wire,
+    stop: impl Fn() -> bool,
+    idle: impl Fn(),
+) {
+    let Some(mut nic) = NicQueue::<P, R>::new(port, layout, 0) else { panic!("no queue 0") };
+    let (mut current, mut ahead) = (Fetched::default(), Fetched::default());
+    while !stop() {
+        if current.is_empty() {
+            std::mem::swap(&mut current, &mut ahead);
+            if current.is_empty() && nic.fetch(&mut current) == 0 {
+                idle();
+                continue;
+            }
+        }
+        if ahead.is_empty() && current.is_full() && nic.may_fetch_ahead() {
+            nic.fetch_ahead(&mut ahead);
+        }
+        let packets = current.rest();
+        let n = match wire {
+            Wire::Reflect => nic.reflect(packets),
+            _ => {
+                let n = nic.deliver(copies, packets, ahead.rest());
+                nic.complete(packets.get(..n).unwrap_or_default());
+                n
+            }
+        };
+        current.advance(n);
+        nic.flush();
+        if n == 0 {
+            idle();
+        }
+    }
+    let counters = nic.counters;
+    assert_eq!((nic.bad_descriptors(), counters.too_long, nic.bad_chains()), (0, 0, 0));
+    nic.retire();
+}
+
+/// The program.
+pub struct Program<P: Port, R: Ring> {
+    /// Packets that it has under way at most.
+    pub most: usize,
+    host: QueuePair<P, R>,
+    oracle: Oracle,
+    held: Held,
+    outbox: Burst,
+    prepared: Vec<Packet>,
+    next: u64,
+}
+
+impl<P: Port, R: Ring> Program<P, R> {
+    /// A program with a queue pair.
+    ///
+    /// # Panics
+    /// When the region has no queue 0.
+    pub fn new(port: P, layout: &Layout) -> Program<P, R> {
+        Program {
+            most: usize::MAX,
+            host: QueuePair::<P, R>::new(port, layout, 0).unwrap_or_else(|| panic!("no queue 0")),
+            oracle: Oracle::default(),
+            held: Held::new(layout),
+            outbox: Burst::new(),
+            prepared: Vec::new(),
+            next: 0,
+        }
+    }
+
+    /// Sends so many packets and checks what comes back. `idle` is called after a turn without progress, with the number of such
+    /// turns in a row and of packets outstanding.
+    ///
+    /// # Panics
+    /// When the oracle says so.
+    pub fn exchange(&mut self, packets: u64, wire: Wire, mut idle: impl FnMut(u64, usize)) {
+        let mut turns = 0;
+        while self.oracle.received < packets {
+            // Bursts of every length; a packet of several segments waits for one that holds it.
+            let got = self.receive(1 + (self.next + turns) as usize % 64, wire);
+            // So few at a time that neither ring is ever full of them for good: a loopback must not wait for itself.
+            let room = self.most.saturating_sub(self.oracle.outstanding()) as u64;
+            if self.next < packets && self.outbox.is_empty() && room > 0 {
+                self.prepare(room.min(packets - self.next));
+            }
+            let sent = self.transmit();
+            turns = if got + sent == 0 { turns + 1 } else { 0 };
+            if turns > 0 {
+                idle(turns, self.oracle.outstanding());
+            }
+        }
+        self.oracle.end();
+        assert_eq!((self.held.count, self.host.drops()), (0, Default::default()));
+    }
+
+    /// Allocates and writes the next packets: small, large and chains, in bursts of every size.
+    fn prepare(&mut self, most: u64) {
+        let kind = self.next % 11;
+        let len = [64, 128, 129, 1500, 4096, 90, 64, 9000, 300, 64, 1][kind as usize];
+        let n = (1 + self.next * 7 % 32).min(most).min(if len > 4096 { 9 } else { 32 });
+        self.host.alloc(len, n as usize, &mut self.outbox);
+        let mut segments = Vec::new();
+        for buf in self.outbox.iter_mut() {
+            self.held.take(buf.desc());
+            let from = segments.iter().map(|&l| usize::from(l)).sum();
+            buf.set_meta(self.next);
+            self.host.with_mut(buf, |bytes| fill(self.next, from, bytes));
+            segments.push(buf.len());
+            if !buf.more() {
+                self.prepared.push(Packet { seq: self.next, segments: std::mem::take(&mut segments) });
+                self.next += 1;
+            }
+        }
+    }
+
+    fn transmit(&mut self) -> usize {
+        let descs: Vec<_> = self.outbox.as_slice().iter().map(|b| b.desc()).collect();
+        let n = self.host.tx_burst(&mut self.outbox);
+        descs.iter().take(n).for_each(|desc| self.held.give(*desc));
+        let whole = descs.iter().take(n).filter(|d| !d.more()).count();
+        self.prepared.drain(..whole).for_each(|packet| self.oracle.sent(packet));
+        n
+    }
+
+    fn receive(&mut self, max: usize, wire: Wire) -> usize {
+        let mut burst = Burst::new();
+        let n = self.host.rx_burst(&mut burst, max);
+        let cut = if wire == Wire::Reflect { Cut::Same } else { Cut::Anew };
+        let (mut packet, mut seq) = (Vec::new(), 0);
+        for buf in burst.as_slice() {
+            self.held.take(buf.desc());
+            if packet.is_empty() {
+                seq = buf.meta();
+            }
+            packet.push(self.host.with(buf, <[u8]>::to_vec));
+            if !buf.more() {
+                self.oracle.received(seq, &std::mem::take(&mut packet), cut);
+            }
+        }
+        burst.as_slice().iter().for_each(|buf| self.held.give(buf.desc()));
+        self.host.free(&mut burst);
+        n
+    }
+}

@@ -1,0 +1,143 @@
+//! Do rates and latencies have the shapes that they must have: rising, saturating at what bounds them, never above it?
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ccnic::{Design, Port};
+use ccnic_sim::loopback;
+use ccnic_sim::micro::{Stores, stream};
+use ccnic_sim::platform::Platform;
+use ccnic_sim::time::{Ps, ns};
+use ccnic_sim::{Sim, World};
+use common::{mpps, named, plan};
+
+/// A machine whose link is so slow that few cores fill it.
+fn narrow(gflit_per_s: f64) -> Platform {
+    named("icx").overridden("link.rate", gflit_per_s).unwrap()
+}
+
+/// Lines per microsecond that a link's direction carries.
+fn lines_per_us(platform: &Platform) -> f64 {
+    let link = platform.link.as_ref().unwrap();
+    link.rate.get() * 1000.0 / f64::from(link.data_flits.get())
+}
+
+fn rises(values: &[f64], slack: f64) {
+    let falls = values.windows(2).find(|w| w[1] < w[0] * (1.0 - slack));
+    assert_eq!(falls, None, "of {values:?}");
+}
+
+#[test]
+fn streams_fill_the_link_and_no_more() {
+    let platform = narrow(0.7);
+    let limit = lines_per_us(&platform) * 512.0 / 1000.0; // Gbit/s
+    for stores in [Stores::Caching, Stores::None] {
+        let rates: Vec<f64> =
+            [1, 2, 4, 6].iter().map(|n| stream(&platform, stores, *n).unwrap().gbit_per_s).collect();
+        // Some control messages find no header to ride in; the more cores, the more.
+        rises(&rates, 0.02);
+        let last = rates[3];
+        assert!((0.97..=1.0).contains(&(last / limit)), "{stores:?}: {rates:?} of {limit}");
+        assert!(rates[0] < 0.9 * limit, "{stores:?}: one pair alone fills it: {rates:?}");
+    }
+}
+
+#[test]
+fn a_loopback_never_exceeds_the_link() {
+    for (design, share) in [(Design::GroupedEpoch, 0.8), (Design::GroupedClear, 0.7), (Design::Padded, 0.5)] {
+        let platform = narrow(0.35);
+        // A payload line and, four to a line, a descriptor in each direction.
+        let lines = if design == Design::Padded { 2.0 } else { 1.25 };
+        let limit = lines_per_us(&platform) / lines;
+        let rate = |queues| mpps(&loopback::run(&platform, &plan(design, queues, 64, 64, 100e-6)).unwrap());
+        let rates: Vec<f64> = [1, 2, 4, 8].into_iter().map(rate).collect();
+        rises(&rates, 0.03);
+        assert!(rates[3] <= limit, "{design:?}: {rates:?} Mpps of {limit}");
+        assert!(rates[3] > share * limit, "{design:?}: {rates:?} Mpps of {limit}");
+    }
+}
+
+#[test]
+fn latency_rises_with_load() {
+    let platform = narrow(0.7);
+    let at = |rate: Option<f64>| {
+        let mut plan = plan(Design::GroupedEpoch, 4, 64, 256, 150e-6);
+        plan.load.rate = rate;
+        let run = loopback::run(&platform, &plan).unwrap();
+        let rtt = &run.outcomes[0].rtt;
+        (mpps(&run), rtt.value_at_quantile(0.5) as f64, rtt.value_at_quantile(0.95) as f64)
+    };
+    let (most, ..) = at(None);
+    let loads: Vec<_> = [0.05, 0.3, 0.6, 0.9].map(|share| at(Some(share * most * 1e6 / 4.0))).into();
+    for (share, (rate, ..)) in [0.05, 0.3, 0.6, 0.9].iter().zip(&loads) {
+        assert!((0.9..1.1).contains(&(rate / (share * most))), "offered {share} of {most}, carried {rate}");
+    }
+    let [median, tail] = [0, 1].map(|i| loads.iter().map(|l| [l.1, l.2][i]).collect::<Vec<f64>>());
+    rises(&median, 0.03);
+    rises(&tail, 0.03);
+    assert!(tail[3] > 1.2 * tail[0], "{loads:?}");
+}
+
+/// Cores that read memory at a given distance, and one that measures.
+fn loaded_latency(platform: &Platform, cores: u8, pause: f64) -> (f64, f64) {
+    const EACH: u32 = 1 << 20;
+    const PROBES: u32 = 1500;
+    let sides: Vec<(u8, usize)> = (0..=cores).map(|_| (0, 1)).collect();
+    let mut sim = Sim::new(World::new(platform, EACH * (u32::from(cores) + 1), &sides));
+    let seen = Rc::new(RefCell::new(Vec::new()));
+    let (results, done) = (Rc::clone(&seen), Rc::new(RefCell::new(false)));
+    let stop = Rc::clone(&done);
+    sim.spawn(0, move |agent| {
+        agent.work(2000.0);
+        for i in 0..PROBES {
+            let start = agent.now();
+            agent.load_acquire((i * 8256) % EACH / 64 * 64);
+            results.borrow_mut().push(agent.now() - start);
+            agent.work(20.0);
+        }
+        *stop.borrow_mut() = true;
+    })
+    .unwrap();
+    for core in 1..=cores {
+        let done = Rc::clone(&done);
+        sim.spawn(core, move |agent| {
+            agent.work(f64::from(core) * 7.0);
+            for line in 0.. {
+                agent.read_lines(EACH * u32::from(core) + line * 64 % EACH, 64);
+                agent.work(pause);
+                if *done.borrow() {
+                    break;
+                }
+            }
+        })
+        .unwrap();
+    }
+    sim.run(Ps::MAX);
+    let traffic = sim.world().traffic(0);
+    let gbytes_per_s = traffic.memory_reads as f64 * 64.0 / ns(sim.world().now());
+    let seen = seen.borrow();
+    (gbytes_per_s, ns(seen.iter().sum::<Ps>()) / seen.len() as f64)
+}
+
+#[test]
+fn memory_under_load_follows_its_curve() {
+    let platform = named("icx");
+    let points = platform.memory.curve.as_ref().unwrap().points();
+    let mut rates = Vec::new();
+    for (cores, pause) in [(1, 60.0), (6, 20.0), (10, 8.0), (12, 3.0), (14, 1.0)] {
+        let (rate, latency) = loaded_latency(&platform, cores, pause);
+        let i = points.iter().position(|p| p[0] > rate).unwrap_or(points.len() - 1).max(1);
+        let ([x0, y0], [x1, y1]) = (points[i - 1], points[i]);
+        let extra = y0 + (rate - x0) / (x1 - x0) * (y1 - y0) - points[0][1];
+        let expected = platform.software.access.get() + platform.local_memory_ns() + extra.max(0.0);
+        assert!(
+            (0.9..1.15).contains(&(latency / expected)),
+            "{cores} cores read {rate} GB/s: {latency} ns, the curve says {expected}"
+        );
+        rates.push(rate);
+    }
+    assert!(rates[4] > 3.0 * rates[0], "no load: {rates:?}");
+}

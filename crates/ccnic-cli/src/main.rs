@@ -7,7 +7,9 @@ mod demo;
 mod loopback;
 mod micro;
 mod nic_process;
+mod plot;
 mod report;
+mod reproduce;
 mod sim;
 mod status;
 
@@ -35,6 +37,8 @@ enum Command {
     /// Simulate the interface on machines with coherent interconnects
     #[command(subcommand)]
     Sim(sim::SimCommand),
+    /// Reproduce the CC-NIC paper's figures by simulation
+    Reproduce(reproduce::ReproduceArgs),
     /// Show what a running NIC does
     Status(status::StatusArgs),
 }
@@ -52,6 +56,7 @@ fn main() -> ExitCode {
         Command::Demo(args) => demo::run(args).map(|()| true),
         Command::Bench(command) => bench::run(command).map(|()| true),
         Command::Sim(command) => sim::run(command),
+        Command::Reproduce(args) => reproduce::run(args).map(|()| true),
         Command::Status(args) => status::run(args).map(|()| true),
     };
     match done {

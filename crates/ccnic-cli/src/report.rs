@@ -228,7 +228,8 @@ fn machine() -> String {
     name.map_or_else(|| "this machine".to_owned(), |(_, name)| name.trim().to_owned())
 }
 
-fn escape(text: &str) -> String {
+/// A text as part of a page.
+pub fn escape(text: &str) -> String {
     text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;")
 }
 

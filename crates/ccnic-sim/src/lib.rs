@@ -15,6 +15,7 @@ pub mod counters;
 mod events;
 mod execute;
 mod fabric;
+pub mod figures;
 mod lines;
 pub mod loopback;
 pub mod micro;

@@ -6,6 +6,7 @@ use serde::Serialize;
 
 use crate::counters::{Counters, Traffic};
 use crate::loopback::{Plan, Run, RunError, run};
+use crate::pcie::Lane;
 use crate::platform::Platform;
 use crate::time::{Ps, ns};
 
@@ -51,6 +52,33 @@ pub struct PerPacket {
     pub link: Links,
     /// Memory.
     pub memory: Memories,
+    /// The link of a PCIe NIC.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pcie: Option<PciePerPacket>,
+}
+
+/// What a packet cost on the link of a PCIe NIC.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct PciePerPacket {
+    /// From the host to the NIC.
+    pub host_to_nic: LanePerPacket,
+    /// From the NIC to the host.
+    pub nic_to_host: LanePerPacket,
+    /// Doorbells rung.
+    pub doorbells: f64,
+    /// Share of the time that the NIC's engine was busy.
+    pub engine: f64,
+}
+
+/// What a packet cost in one direction of a PCIe link.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct LanePerPacket {
+    /// PCIe packets.
+    pub packets: f64,
+    /// Bytes, headers included.
+    pub bytes: f64,
+    /// Share of the direction's capacity that was used by all packets.
+    pub used: f64,
 }
 
 /// Both directions of the link.
@@ -134,10 +162,8 @@ pub enum Reason {
     Offered,
     /// A direction of the link.
     Link,
-    /// A direction of PCIe.
-    Pcie,
-    /// A PCIe NIC's own engine, or its wire.
-    Device,
+    /// The engine of a PCIe NIC.
+    Engine,
     /// A socket's memory.
     Memory,
     /// Instructions.
@@ -154,8 +180,7 @@ impl Reason {
         match self {
             Reason::Offered => "offered load",
             Reason::Link => "link",
-            Reason::Pcie => "PCIe",
-            Reason::Device => "device",
+            Reason::Engine => "NIC's engine",
             Reason::Memory => "memory",
             Reason::Software => "software",
             Reason::FillBuffers => "fill buffers",
@@ -173,10 +198,6 @@ pub struct Bound {
     pub share: f64,
     /// The side whose cores, memory or direction it is.
     pub side: &'static str,
-}
-
-impl Bound {
-    const NONE: Bound = Bound { by: Reason::Waiting, share: 0.0, side: "host" };
 }
 
 /// Link and memory bound a run when so much of them is used.
@@ -201,7 +222,7 @@ pub fn summarise(platform: &Platform, plan: &Plan, run: &Run) -> Result<Summary,
     let totals = Totals::of(load.size, &run.outcomes)?;
     // The counters' window is not quite each program's own.
     let packets = totals.mpps * ns(run.measured) / 1e3;
-    let counters = per_packet(run, packets);
+    let counters = PerPacket { pcie: pcie(platform, run, packets), ..per_packet(run, packets) };
     Ok(Summary {
         design: config.design.name(),
         size: load.size,
@@ -236,7 +257,24 @@ fn per_packet(run: &Run, packets: f64) -> PerPacket {
         nic: cores(&run.nic, packets),
         link: Links { host_to_nic: link(of(0)), nic_to_host: link(of(1)) },
         memory: Memories { host: memory(of(0)), nic: memory(of(1)) },
+        pcie: None,
     }
+}
+
+fn pcie(platform: &Platform, run: &Run, packets: f64) -> Option<PciePerPacket> {
+    let (nic, traffic) = run.pcie.as_ref()?;
+    let lane = |lane: &Lane| LanePerPacket {
+        packets: lane.packets as f64 / packets,
+        bytes: lane.bytes as f64 / packets,
+        used: share(lane.busy, run.measured),
+    };
+    let engine = platform.device.as_ref().map_or(0.0, |device| device.packet.get());
+    Some(PciePerPacket {
+        host_to_nic: lane(&traffic.down),
+        nic_to_host: lane(&traffic.up),
+        doorbells: nic.doorbells as f64 / packets,
+        engine: engine * nic.packets as f64 / ns(run.measured),
+    })
 }
 
 fn cores(cores: &[Counters], packets: f64) -> CorePerPacket {
@@ -269,30 +307,25 @@ fn bound(run: &Run, load: &Load, each_mpps: f64, counters: &PerPacket) -> Bound 
     {
         return Bound { by: Reason::Offered, share: each_mpps / rate, side: "host" };
     }
-    let PerPacket { link, memory, .. } = counters;
+    let PerPacket { link, memory, pcie, .. } = counters;
+    let pcie = pcie.unwrap_or_default();
     let shared = [
+        Bound { by: Reason::Link, share: pcie.host_to_nic.used, side: "host" },
+        Bound { by: Reason::Link, share: pcie.nic_to_host.used, side: "nic" },
+        Bound { by: Reason::Engine, share: pcie.engine, side: "nic" },
         Bound { by: Reason::Link, share: link.host_to_nic.used, side: "host" },
         Bound { by: Reason::Link, share: link.nic_to_host.used, side: "nic" },
         Bound { by: Reason::Memory, share: memory.host.used, side: "host" },
         Bound { by: Reason::Memory, share: memory.nic.used, side: "nic" },
     ];
-    let pcie = run.pcie.iter().flat_map(|(_, t)| [(t.down.busy, "host"), (t.up.busy, "nic")]);
-    let pcie = pcie.map(|(busy, side)| Bound { by: Reason::Pcie, share: share(busy, run.measured), side });
-    let shared: Vec<Bound> = shared.into_iter().chain(pcie).collect();
     let largest = |bounds: Vec<Bound>| bounds.into_iter().max_by(|a, b| a.share.total_cmp(&b.share));
     if let Some(full) = largest(shared.into_iter().filter(|b| b.share > FULL).collect()) {
         return full;
     }
-    if run.pcie.is_some() {
-        // The NIC has no cores: where the host's wait, they wait for it.
-        let host = largest(core_time(&run.host, "host", run.measured)).unwrap_or(Bound::NONE);
-        let device = Bound { by: Reason::Device, side: "nic", ..host };
-        return if host.by == Reason::Waiting { device } else { host };
-    }
     let idle = |cores: &[Counters]| cores.iter().map(|c| c.idle).sum::<Ps>();
-    let (cores, side) =
-        if idle(&run.host) <= idle(&run.nic) { (&run.host, "host") } else { (&run.nic, "nic") };
-    largest(core_time(cores, side, run.measured)).unwrap_or(Bound::NONE)
+    let host = run.nic.is_empty() || idle(&run.host) <= idle(&run.nic);
+    let (cores, side) = if host { (&run.host, "host") } else { (&run.nic, "nic") };
+    largest(core_time(cores, side, run.measured)).unwrap_or(Bound { by: Reason::Waiting, share: 0.0, side })
 }
 
 /// Where the time of a side's cores went.

@@ -95,7 +95,7 @@ macro_rules! built_in {
         )),+];
     };
 }
-built_in!("icx", "spr", "spr-one-socket", "cxl", "icx-e810", "icx-cx6");
+built_in!("icx", "spr", "spr-same-socket", "spr-one-socket", "cxl", "icx-e810", "icx-cx6");
 
 impl Platform {
     /// The built-in platforms.

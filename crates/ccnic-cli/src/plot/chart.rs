@@ -1,0 +1,229 @@
+//! One chart: lines through points, or groups of bars.
+
+use plotters::prelude::DrawingBackend;
+
+use super::COLOURS;
+use super::axis::{Axis, number};
+use super::canvas::{Canvas, GREY, INK, PALE, Place, SMALL, TEXT, text_width};
+
+/// A chart.
+#[derive(Debug)]
+pub struct Chart {
+    pub title: String,
+    pub x_label: String,
+    pub y: Axis,
+    pub content: Content,
+    /// Written in the middle of an empty chart.
+    pub note: Option<String>,
+}
+
+/// What a chart shows.
+#[derive(Debug)]
+pub enum Content {
+    Lines(Lines),
+    Bars(Bars),
+}
+
+/// Lines over an axis of numbers.
+#[derive(Debug)]
+pub struct Lines {
+    pub x: Axis,
+    pub lines: Vec<Line>,
+    pub marks: Vec<Mark>,
+}
+
+/// One line.
+#[derive(Debug)]
+pub struct Line {
+    /// Its place in the legend.
+    pub legend: usize,
+    pub points: Vec<(f64, f64)>,
+}
+
+/// A broken line at a published value.
+#[derive(Debug)]
+pub struct Mark {
+    pub x: Option<f64>,
+    pub y: Option<f64>,
+    pub label: String,
+}
+
+/// Groups of bars.
+#[derive(Debug)]
+pub struct Bars {
+    pub groups: Vec<String>,
+    /// For each series its place in the legend, and its value in each group.
+    pub series: Vec<(usize, Vec<Option<f64>>)>,
+}
+
+type Point = (f64, f64);
+
+/// The frame of a chart within its area.
+struct Frame {
+    left: f64,
+    right: f64,
+    top: f64,
+    bottom: f64,
+}
+
+impl Frame {
+    fn x(&self, share: f64) -> f64 {
+        self.left + share * (self.right - self.left)
+    }
+
+    fn y(&self, share: f64) -> f64 {
+        self.bottom - share * (self.bottom - self.top)
+    }
+
+    /// Within the frame, or at its border.
+    fn inside(&self, x: f64, y: f64) -> Point {
+        (self.x(x.clamp(0.0, 1.0)), self.y(y.clamp(0.0, 1.0)))
+    }
+}
+
+impl Chart {
+    /// Draws it into an area.
+    pub fn draw<B: DrawingBackend>(
+        &self,
+        canvas: &Canvas<'_, B>,
+        (x, y): Point,
+        (width, height): Point,
+    ) -> anyhow::Result<()> {
+        let below = if matches!(self.content, Content::Bars(_)) { 78.0 } else { 48.0 };
+        let frame =
+            Frame { left: x + 66.0, right: x + width - 16.0, top: y + 34.0, bottom: y + height - below };
+        let middle = (frame.left + frame.right) / 2.0;
+        canvas.bold(&self.title, (middle, y + 18.0), TEXT, Place::Centre)?;
+        canvas.text(&self.x_label, (middle, y + height - 12.0), TEXT, Place::Centre)?;
+        let centre = (frame.top + frame.bottom) / 2.0;
+        canvas.text(&self.y.label, (x + 14.0, centre), TEXT, Place::Upwards)?;
+        self.y_ticks(canvas, &frame)?;
+        match &self.content {
+            Content::Lines(lines) => lines.draw(canvas, &frame, &self.y)?,
+            Content::Bars(bars) => bars.draw(canvas, &frame, &self.y)?,
+        }
+        let corners = [
+            (frame.left, frame.top),
+            (frame.right, frame.top),
+            (frame.right, frame.bottom),
+            (frame.left, frame.bottom),
+            (frame.left, frame.top),
+        ];
+        canvas.line(&corners, INK, 1.0)?;
+        match &self.note {
+            Some(note) => canvas.coloured(note, (middle, centre), TEXT, Place::Centre, GREY),
+            None => Ok(()),
+        }
+    }
+
+    fn y_ticks<B: DrawingBackend>(&self, canvas: &Canvas<'_, B>, frame: &Frame) -> anyhow::Result<()> {
+        let (written, fine) = self.y.ticks();
+        for value in fine {
+            let y = frame.y(self.y.place(value));
+            canvas.line(&[(frame.left, y), (frame.left + 4.0, y)], INK, 1.0)?;
+        }
+        for value in written {
+            let y = frame.y(self.y.place(value));
+            canvas.line(&[(frame.left, y), (frame.right, y)], PALE, 1.0)?;
+            canvas.text(&number(value), (frame.left - 6.0, y), SMALL, Place::Right)?;
+        }
+        Ok(())
+    }
+}
+
+impl Lines {
+    fn draw<B: DrawingBackend>(&self, canvas: &Canvas<'_, B>, frame: &Frame, y: &Axis) -> anyhow::Result<()> {
+        let (written, fine) = self.x.ticks();
+        for value in fine {
+            let x = frame.x(self.x.place(value));
+            canvas.line(&[(x, frame.bottom), (x, frame.bottom - 4.0)], INK, 1.0)?;
+        }
+        for value in written {
+            let x = frame.x(self.x.place(value));
+            canvas.line(&[(x, frame.top), (x, frame.bottom)], PALE, 1.0)?;
+            canvas.text(&number(value), (x, frame.bottom + 6.0), SMALL, Place::Below)?;
+        }
+        for mark in &self.marks {
+            mark.draw(canvas, frame, &self.x, y)?;
+        }
+        // The first series lies on top.
+        for line in self.lines.iter().rev() {
+            let points: Vec<Point> =
+                line.points.iter().map(|(px, py)| frame.inside(self.x.place(*px), y.place(*py))).collect();
+            canvas.line(&points, COLOURS[line.legend % COLOURS.len()], 2.0)?;
+            for point in points {
+                canvas.marker(line.legend, point)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Mark {
+    fn draw<B: DrawingBackend>(
+        &self,
+        canvas: &Canvas<'_, B>,
+        frame: &Frame,
+        x: &Axis,
+        y: &Axis,
+    ) -> anyhow::Result<()> {
+        if let Some(value) = self.x {
+            let at = frame.x(x.place(value));
+            canvas.dashes((at, frame.top), (at, frame.bottom), GREY)?;
+            // To the left of its line, unless there is no room.
+            let left = at - text_width(&self.label, SMALL) > frame.left + 8.0;
+            let (at, place) = if left { (at - 5.0, Place::Right) } else { (at + 5.0, Place::Left) };
+            canvas.coloured(&self.label, (at, frame.top + 11.0), SMALL, place, GREY)?;
+        }
+        if let Some(value) = self.y {
+            let at = frame.y(y.place(value));
+            canvas.dashes((frame.left, at), (frame.right, at), GREY)?;
+            canvas.coloured(&self.label, (frame.left + 8.0, at - 8.0), SMALL, Place::Left, GREY)?;
+        }
+        Ok(())
+    }
+}
+
+impl Bars {
+    fn draw<B: DrawingBackend>(&self, canvas: &Canvas<'_, B>, frame: &Frame, y: &Axis) -> anyhow::Result<()> {
+        let each = (frame.right - frame.left) / self.groups.len().max(1) as f64;
+        let bar = (each * 0.76 / self.series.len().max(1) as f64).min(56.0);
+        let zero = frame.y(y.place(0.0).clamp(0.0, 1.0));
+        for (group, name) in self.groups.iter().enumerate() {
+            let middle = frame.left + each * (group as f64 + 0.5);
+            for (i, line) in wrapped(name, each - 4.0).iter().enumerate() {
+                canvas.text(line, (middle, frame.bottom + 6.0 + 14.0 * i as f64), SMALL, Place::Below)?;
+            }
+            let first = middle - bar * self.series.len() as f64 / 2.0;
+            for (i, (legend, values)) in self.series.iter().enumerate() {
+                let Some(value) = values.get(group).copied().flatten() else { continue };
+                let (left, top) = (first + bar * i as f64, frame.y(y.place(value).clamp(0.0, 1.0)));
+                canvas.rectangle(
+                    (left + 1.0, top),
+                    (left + bar - 1.0, zero),
+                    COLOURS[legend % COLOURS.len()],
+                )?;
+                let text = number(value);
+                if text_width(&text, 9.5) < bar + 6.0 {
+                    canvas.coloured(&text, (left + bar / 2.0, top - 7.0), 9.5, Place::Centre, GREY)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A text in lines of a width, broken between words.
+fn wrapped(text: &str, width: f64) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if text_width(&format!("{line} {word}"), SMALL) <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}

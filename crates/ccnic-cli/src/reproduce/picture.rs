@@ -1,0 +1,100 @@
+//! From a simulated figure to a picture.
+
+use ccnic_sim::figures::expr::Place;
+use ccnic_sim::figures::plan::{Panel, PanelKind, Relative, Series};
+use ccnic_sim::figures::point::Measured;
+use ccnic_sim::figures::run::{Curve, Simulated};
+
+use crate::plot::{Axis, Bars, Chart, Content, Line, Lines, Mark, Picture};
+
+/// The picture of a figure.
+pub fn of(simulated: &Simulated) -> Picture {
+    let mut legend: Vec<String> = Vec::new();
+    let shown = simulated.figure.series.iter().zip(&simulated.series);
+    for (series, _) in shown.filter(|(s, c)| s.panel.is_some() && !c.points.is_empty()) {
+        if !legend.contains(&series.label) {
+            legend.push(series.label.clone());
+        }
+    }
+    Picture { charts: simulated.figure.panels.iter().map(|p| chart(simulated, p, &legend)).collect(), legend }
+}
+
+/// A series with its place in the legend and its points.
+type Drawn<'a> = (usize, Vec<(&'a Place, f64, f64)>);
+
+fn chart(simulated: &Simulated, panel: &Panel, legend: &[String]) -> Chart {
+    let drawn: Vec<Drawn<'_>> = simulated
+        .figure
+        .series
+        .iter()
+        .zip(&simulated.series)
+        .filter(|(series, curve)| series.panel.as_ref() == Some(&panel.id) && !curve.points.is_empty())
+        .map(|(series, curve)| {
+            let place = legend.iter().position(|name| *name == series.label).unwrap_or_default();
+            (place, points(series, curve, panel))
+        })
+        .collect();
+    let bars = panel.kind == PanelKind::Bars;
+    let ys = drawn.iter().flat_map(|(_, points)| points.iter().map(|p| p.2));
+    let marked = panel.marks.iter().filter_map(|m| m.y);
+    let y = Axis::around(&panel.y.label, panel.y.log, bars, ys.chain(marked));
+    let note = drawn.is_empty().then(|| "not simulated yet".to_owned());
+    let content = if bars { Content::Bars(groups(&drawn)) } else { Content::Lines(lines(&drawn, panel)) };
+    Chart { title: panel.title.clone(), x_label: panel.x.label.clone(), y, content, note }
+}
+
+/// The points of a series that have both values.
+fn points<'a>(series: &Series, curve: &'a Curve, panel: &Panel) -> Vec<(&'a Place, f64, f64)> {
+    let metric = series.y.as_ref().or(panel.y.metric.as_ref());
+    let value = |measured: &Measured, key: &str| measured.values.get(key).copied();
+    let mut points: Vec<(&Place, f64, f64)> = curve
+        .points
+        .iter()
+        .filter_map(|(place, measured)| {
+            let x = match &panel.x.metric {
+                Some(key) => value(measured, key)?,
+                None => place.number,
+            };
+            Some((place, x, value(measured, metric?)?))
+        })
+        .collect();
+    let base = match panel.y.relative {
+        None => None,
+        Some(Relative::First) => points.first().map(|p| p.2),
+        Some(Relative::Peak) => points.iter().map(|p| p.2).reduce(f64::max),
+    };
+    if let Some(base) = base {
+        points.iter_mut().for_each(|p| p.2 /= base);
+    }
+    points
+}
+
+fn lines(drawn: &[Drawn<'_>], panel: &Panel) -> Lines {
+    let xs = drawn.iter().flat_map(|(_, points)| points.iter().map(|p| p.1));
+    let marked = panel.marks.iter().filter_map(|m| m.x);
+    let line = |(legend, points): &Drawn<'_>| Line {
+        legend: *legend,
+        points: points.iter().map(|p| (p.1, p.2)).collect(),
+    };
+    Lines {
+        x: Axis::around(&panel.x.label, panel.x.log, false, xs.chain(marked)),
+        lines: drawn.iter().map(line).collect(),
+        marks: panel.marks.iter().map(|m| Mark { x: m.x, y: m.y, label: m.label.clone() }).collect(),
+    }
+}
+
+fn groups(drawn: &[Drawn<'_>]) -> Bars {
+    let mut groups: Vec<String> = Vec::new();
+    for (_, points) in drawn {
+        for (place, ..) in points {
+            if !groups.contains(&place.name) {
+                groups.push(place.name.clone());
+            }
+        }
+    }
+    let values = |points: &[(&Place, f64, f64)]| {
+        groups.iter().map(|name| points.iter().find(|p| p.0.name == *name).map(|p| p.2)).collect()
+    };
+    let series = drawn.iter().map(|(legend, points)| (*legend, values(points))).collect();
+    Bars { groups, series }
+}

@@ -1,0 +1,65 @@
+//! Statements in words.
+
+use ccnic_sim::figures::statement::{Published, Tolerance, Verdict};
+
+use crate::plot::number;
+
+/// A value with its unit.
+fn value(value: f64, v: &Verdict) -> String {
+    match (v.tolerance, v.unit.as_str()) {
+        (Tolerance::Order, _) => (if value == 1.0 { "yes" } else { "no" }).to_owned(),
+        (_, "%") => format!("{:.0} %", value * 100.0),
+        (_, "x") => format!("{value:.2} x"),
+        (_, "") => number(value),
+        (_, unit) => format!("{} {unit}", number(value)),
+    }
+}
+
+/// What the paper says.
+pub fn published(v: &Verdict) -> String {
+    match v.published {
+        Published::Value(published) => value(published, v),
+        Published::Range([low, high]) => format!("{} to {}", value(low, v), value(high, v)),
+    }
+}
+
+/// Ours.
+pub fn simulated(v: &Verdict) -> String {
+    v.simulated.map_or_else(|| "-".to_owned(), |ours| value(ours, v))
+}
+
+/// How far ours is out.
+pub fn error(v: &Verdict) -> String {
+    match (v.tolerance, v.error, v.simulated) {
+        (Tolerance::Order, ..) | (_, None, _) => "-".to_owned(),
+        // A share of nothing says nothing.
+        (_, Some(error), _) if !error.is_finite() => "-".to_owned(),
+        (_, Some(error), _) => format!("{:+.1} %", error * 100.0),
+    }
+}
+
+/// Within, or not.
+pub fn verdict(v: &Verdict) -> &'static str {
+    match v.within {
+        Some(true) => "within",
+        Some(false) => "OUT",
+        None => "not simulated",
+    }
+}
+
+/// How many are within.
+pub fn count(verdicts: &[&Verdict]) -> String {
+    let of = |calibration: &str| {
+        let these = || verdicts.iter().filter(|v| v.calibration == calibration && v.within.is_some());
+        (these().filter(|v| v.within == Some(true)).count(), these().count())
+    };
+    let ((predicted, all), (calibrated, inputs)) = (of("predicted"), of("calibrated"));
+    let missing = verdicts.iter().filter(|v| v.within.is_none()).count();
+    let mut text = format!(
+        "{predicted} of {all} predictions within tolerance, {calibrated} of {inputs} calibrated values"
+    );
+    if missing > 0 {
+        text.push_str(&format!(", {missing} statements not simulated"));
+    }
+    text
+}

@@ -145,6 +145,7 @@ impl<P: Port, R: Ring, C: Clock> Generator<'_, P, R, C> {
     #[inline(never)]
     fn phase(&mut self, seconds: f64) {
         let start = self.clock.now();
+        self.now = start; // no burst of this phase is older
         let end = start + self.clock.ticks(seconds);
         let gap = self.load.rate.map(|rate| self.clock.ticks(1.0) as f64 / rate);
         let first = self.book.next;

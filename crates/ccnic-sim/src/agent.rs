@@ -132,7 +132,7 @@ impl std::fmt::Debug for Agent<'_> {
 impl Agent<'_> {
     /// Does something that may take time: `step` is tried until it is done.
     #[inline]
-    fn act<T>(&self, mut step: impl FnMut(&mut World, u8) -> Poll<T>) -> T {
+    pub(crate) fn act<T>(&self, mut step: impl FnMut(&mut World, u8) -> Poll<T>) -> T {
         loop {
             if let Poll::Ready(value) = step(&mut self.world.borrow_mut(), self.core) {
                 return value;
@@ -145,6 +145,11 @@ impl Agent<'_> {
     #[must_use]
     pub fn at(self, base: u32) -> Self {
         Agent { base, ..self }
+    }
+
+    /// Where its view begins.
+    pub(crate) fn base(&self) -> u32 {
+        self.base
     }
 
     /// This core's time.

@@ -73,6 +73,8 @@ pub enum Stored {
     Word(u32, u64),
     /// The line is demoted: a hint that comes after the stores before it.
     Demote,
+    /// A word goes to the device.
+    Uncached(u32, u64),
 }
 
 /// What a core waits for.
@@ -96,6 +98,8 @@ pub enum Wait {
     Misses,
     /// One of the lines that it watches.
     Line,
+    /// The device, or a write-combining buffer.
+    Device,
 }
 
 /// One core.

@@ -23,6 +23,8 @@ pub enum Event {
     Demote(u32, u8),
     /// A core goes on.
     Resume(u8),
+    /// Something that is on its way to, from or within a device, by number.
+    Device(u32),
 }
 
 /// An event, when it happens, and what decides at the same time. In order.

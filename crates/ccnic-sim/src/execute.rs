@@ -17,7 +17,7 @@ use crate::time::Ps;
 use crate::world::World;
 
 /// Micro-operations of a word's access and of a payload line's, in the reorder buffer.
-const UOPS: u64 = 6;
+pub(crate) const UOPS: u64 = 6;
 /// How many lines a core reads ahead of a load that decides, when the loads before went on to the next line at once: its branch
 /// predictor expects that it will again.
 const RUN_AHEAD: u32 = 2;
@@ -44,8 +44,10 @@ impl World {
                 Event::Arrive(txn) => self.arrive(txn),
                 Event::AtHome(txn) => self.at_home(txn),
                 Event::Snoop(txn, core) => self.snooped(txn, core),
+                Event::Fill(txn) if self.is_for_device(txn) => self.root_filled(txn),
                 Event::Fill(txn) => self.filled(txn),
                 Event::Demote(line, core) => self.demoted(line, core),
+                Event::Device(action) => self.device(action),
                 Event::Resume(core) => {
                     if self.resume(core) {
                         return Some(core);
@@ -100,7 +102,7 @@ impl World {
             Wait::Nothing => return,
             Wait::Load(_) | Wait::Exchange(..) | Wait::Addresses => c.counters.load_stall += waited,
             Wait::Window | Wait::Loads | Wait::Misses => c.counters.window_stall += waited,
-            Wait::Stores(_) => c.counters.store_stall += waited,
+            Wait::Stores(_) | Wait::Device => c.counters.store_stall += waited,
             Wait::Line => c.counters.idle += waited,
         }
         c.wait = Wait::Nothing;
@@ -115,7 +117,7 @@ impl World {
         (c.wait, c.clock) = (Wait::Nothing, self.now.max(c.clock));
     }
 
-    fn wait(&mut self, core: u8, wait: Wait) {
+    pub(crate) fn wait(&mut self, core: u8, wait: Wait) {
         self.close(core);
         let c = &mut self.cores[core as usize];
         (c.wait, c.since) = (wait, c.clock);
@@ -123,7 +125,7 @@ impl World {
 
     /// True when a core may dispatch its next access now. Otherwise it has been told what it waits for.
     #[inline]
-    fn ready(&mut self, core: u8) -> bool {
+    pub(crate) fn ready(&mut self, core: u8) -> bool {
         let c = &self.cores[core as usize];
         if c.clock >= c.horizon {
             let clock = c.clock;
@@ -143,7 +145,7 @@ impl World {
     }
 
     #[inline]
-    fn charge(&mut self, core: u8, time: Ps, uops: u64) {
+    pub(crate) fn charge(&mut self, core: u8, time: Ps, uops: u64) {
         let c = &mut self.cores[core as usize];
         c.clock += time;
         c.counters.software += time;
@@ -166,6 +168,9 @@ impl World {
     pub fn load(&mut self, core: u8, at: u32, decides: bool) -> Poll<u64> {
         if let Some(Ok(value)) = self.cores[core as usize].bound.take() {
             return Poll::Ready(value);
+        }
+        if self.is_mapped(at / LINE) {
+            return self.mmio_read(core, at, LINE / 8);
         }
         if !self.ready(core) {
             return Poll::Pending;
@@ -297,6 +302,9 @@ impl World {
 
     /// Stores a word.
     pub fn store(&mut self, core: u8, at: u32, value: u64) -> Poll<()> {
+        if self.is_mapped(at / LINE) {
+            return self.store_uncached(core, at, value);
+        }
         if !self.ready(core) || !self.store_room(core) {
             return Poll::Pending;
         }
@@ -313,7 +321,7 @@ impl World {
         Poll::Ready(())
     }
 
-    fn store_room(&mut self, core: u8) -> bool {
+    pub(crate) fn store_room(&mut self, core: u8) -> bool {
         let room = self.cores[core as usize].stores.len() < self.costs.store_queue;
         if !room {
             self.wait(core, Wait::Stores(false));
@@ -353,7 +361,7 @@ impl World {
 
     /// Stores what is at the front of the store buffer, owned, and after no load that is still under way (x86-TSO: instructions
     /// retire in order, and stores reach the cache after they have retired).
-    fn drain(&mut self, core: u8) {
+    pub(crate) fn drain(&mut self, core: u8) {
         while let Some(store) = self.cores[core as usize].stores.front().copied() {
             let c = &mut self.cores[core as usize];
             if store.position >= c.oldest {
@@ -363,6 +371,10 @@ impl World {
                 c.stores.pop_front();
                 self.send_demote(core, store.line);
                 continue;
+            }
+            if let Stored::Uncached(at, value) = store.what {
+                self.post(core, at, value, self.now);
+                break;
             }
             if c.state(store.line).owned() {
                 c.stores.pop_front();
@@ -526,6 +538,9 @@ impl World {
         if (miss.line + 1) as usize * LINE as usize > self.memory.len() {
             return; // a guess that leaves memory
         }
+        if self.is_mapped(miss.line) {
+            return; // a hint, or a guess: the device's lines are in no cache
+        }
         let full = self.costs.fill_buffers;
         let c = &mut self.cores[core as usize];
         if let Some(load) = miss.load {
@@ -615,7 +630,7 @@ impl World {
     }
 
     /// Puts a line into the private caches.
-    fn place(&mut self, core: u8, line: u32, state: State) {
+    pub(crate) fn place(&mut self, core: u8, line: u32, state: State) {
         if state == State::Invalid {
             return;
         }

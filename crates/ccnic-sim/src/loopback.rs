@@ -4,15 +4,15 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use ccnic::pool::Pool;
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Config, ConfigError, Design, Layout, NicQueue, Pipeline, Port, QueuePair, loopback};
 use ccnic_load::{Clock, Load, LoadError, Outcome};
 
 use crate::agent::{Agent, End, Sim};
 use crate::counters::{Counters, Traffic};
-use crate::lines::PAGE;
+use crate::pcie::{self, NicCounts};
 use crate::platform::Platform;
+use crate::regions::Regions;
 use crate::time::{Ps, ns, ps};
 use crate::trace::Trace;
 use crate::world::World;
@@ -39,6 +39,8 @@ pub struct Run {
     pub traffic: Vec<Traffic>,
     /// Simulated time measured.
     pub measured: Ps,
+    /// What a PCIe NIC did over the measured time, and what went over its link.
+    pub pcie: Option<(NicCounts, pcie::Traffic)>,
 }
 
 /// Why a run could not be made.
@@ -74,6 +76,9 @@ pub enum RunError {
     /// A trace could not be written.
     #[error("could not write the trace: {0}; is there room on the disk?")]
     Trace(std::io::Error),
+    /// A NIC that only knows its own rings.
+    #[error("the platform's NIC is a PCIe device: choose the design {} and a host-managed pool", Design::Doorbell.name())]
+    Device,
     /// Everything waits for something that never comes.
     #[error("the simulated programs stand still after {0:.0} ns: a defect of ccnic")]
     Stuck(f64),
@@ -116,22 +121,24 @@ impl Clock for SimClock<'_> {
 }
 
 /// The machine's counters when a program's measured time began or ended.
-type Snapshot = (Ps, Vec<Counters>, Vec<Traffic>);
+type Snapshot = (Ps, Vec<Counters>, Vec<Traffic>, Option<(NicCounts, pcie::Traffic)>);
 
 fn snapshot(world: &World) -> Snapshot {
     let cores = (0..world.cores.len()).map(|c| world.counters(c)).collect();
-    (world.now, cores, (0..world.sockets.len()).map(|s| world.traffic(s)).collect())
+    let traffic = (0..world.sockets.len()).map(|s| world.traffic(s)).collect();
+    (world.now, cores, traffic, world.nic_counts().zip(world.pcie_traffic()))
 }
 
 /// Results that the programs of a run leave behind.
 #[derive(Debug, Default)]
-struct Results {
-    outcomes: Vec<Result<Outcome, LoadError>>,
+pub(crate) struct Results {
+    pub(crate) outcomes: Vec<Result<Outcome, LoadError>>,
     started: Option<Snapshot>,
     ended: Option<Snapshot>,
 }
 
-/// Simulates a loopback between pairs of cores, each with a region of its own.
+/// Simulates a loopback between pairs of cores, each with a region of its own; on a platform with a PCIe NIC between host cores
+/// and that.
 ///
 /// # Errors
 /// When the platform has not so many cores, the configuration cannot be, or nothing comes back.
@@ -161,6 +168,9 @@ pub struct Options {
 /// # Errors
 /// See [`run`]; and when a trace cannot be written.
 pub fn run_with(platform: &Platform, plan: &Plan, options: Options) -> Result<Run, RunError> {
+    if platform.device.is_some() {
+        return pcie::loopback(platform, plan, options);
+    }
     match plan.config.design {
         Design::GroupedEpoch => run_ring::<GroupedEpoch>(platform, plan, options),
         Design::GroupedClear => run_ring::<GroupedClear>(platform, plan, options),
@@ -171,38 +181,24 @@ pub fn run_with(platform: &Platform, plan: &Plan, options: Options) -> Result<Ru
 }
 
 fn run_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Result<Run, RunError> {
-    let shared = options.shared;
     let queues = plan.config.queues;
     let (host, nic) = (platform.topology.host_cores.get(), platform.topology.nic_cores.get());
     if queues == 0 || u32::from(queues) > host.min(nic) {
         return Err(RunError::Cores { asked: queues, host, nic });
     }
-    let (sharing, regions) = if shared { (queues, 1) } else { (1, queues) };
-    let layout = Layout::new(&Config { queues: sharing, ..plan.config })?;
-    let size = layout.size().next_multiple_of(PAGE);
-    let bytes = size.checked_mul(regions.into()).ok_or(RunError::Memory { regions, size })?;
+    let regions = Regions::new(&plan.config, options.shared)?;
     let sides = (0..2).flat_map(|side| std::iter::repeat_n((side as u8, side), usize::from(queues)));
-    let mut world = World::new(platform, bytes, &sides.collect::<Vec<_>>());
-    let segment = layout.nic_segment();
-    for region in 0..u32::from(regions) {
-        world.set_home(region * size + segment.start, segment.len() as u32, 1);
-    }
-    if let Some(mut trace) = options.trace {
-        for region in 0..u32::from(regions) {
-            let label = if regions == 1 { String::new() } else { format!("pair {region}: ") };
-            trace.name_region(&layout, region * size, &label);
-        }
-        world.set_trace(trace);
+    let mut world = World::new(platform, regions.bytes(), &sides.collect::<Vec<_>>());
+    regions.home(&mut world);
+    if let Some(trace) = options.trace {
+        regions.name_in(trace, &mut world);
     }
     let mut sim = Sim::new(world);
-    for region in 0..u32::from(regions) {
-        Pool::fill(&sim.untimed(region * size), &layout);
-        layout.store(&sim.untimed(region * size));
-    }
+    regions.lay_out(&sim);
     let results = Rc::new(RefCell::new(Results::default()));
     let (packet, burst) = (platform.software.packet.get(), platform.software.burst.get());
     for core in 0..queues {
-        let (base, queue) = if shared { (0, core) } else { (u32::from(core) * size, 0) };
+        let (layout, (base, queue)) = (regions.layout, regions.place(core));
         let (results, load) = (Rc::clone(&results), plan.load);
         sim.spawn(core as u8, move |agent| {
             host_program::<R>(agent.at(base), &layout, queue, load, packet, &results);
@@ -211,13 +207,19 @@ fn run_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Resu
             nic_program::<R>(agent.at(base), &layout, queue, packet, burst);
         })?;
     }
+    finish(&mut sim, plan, &results)
+}
+
+/// Runs the programs to their end, and collects what they leave behind.
+pub(crate) fn finish(sim: &mut Sim, plan: &Plan, results: &RefCell<Results>) -> Result<Run, RunError> {
     // A program that waits in vain does so for a second; with the load's own time that is the end.
     let most = ps((plan.load.seconds + plan.load.warmup + 2.0) * 1e9);
     let end = sim.run(most);
     sim.world_mut().finish_trace().map_err(RunError::Trace)?;
     let now = sim.world().now;
+    let queues = usize::from(plan.config.queues);
     let mut results = results.borrow_mut();
-    if end == End::Time || results.outcomes.len() < usize::from(queues) {
+    if end == End::Time || results.outcomes.len() < queues {
         return Err(RunError::Stuck(ns(now)));
     }
     let outcomes = results.outcomes.drain(..).collect::<Result<Vec<_>, _>>()?;
@@ -225,12 +227,16 @@ fn run_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Resu
         return Err(RunError::Stuck(ns(now)));
     };
     let mut cores: Vec<Counters> = ended.1.iter().zip(&started.1).map(|(e, s)| e.since(s)).collect();
-    let nic = cores.split_off(usize::from(queues));
+    let mut nic = cores.split_off(queues);
+    if ended.3.is_some() {
+        nic.clear(); // no cores
+    }
     let traffic = ended.2.iter().zip(&started.2).map(|(e, s)| e.since(s)).collect();
-    Ok(Run { outcomes, host: cores, nic, traffic, measured: ended.0 - started.0 })
+    let pcie = ended.3.zip(started.3).map(|(e, s)| (e.0.since(&s.0), e.1.since(&s.1)));
+    Ok(Run { outcomes, host: cores, nic, traffic, measured: ended.0 - started.0, pcie })
 }
 
-fn host_program<R: Ring>(
+pub(crate) fn host_program<R: Ring>(
     agent: Agent<'_>,
     layout: &Layout,
     queue: u16,

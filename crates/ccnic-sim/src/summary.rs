@@ -134,6 +134,10 @@ pub enum Reason {
     Offered,
     /// A direction of the link.
     Link,
+    /// A direction of PCIe.
+    Pcie,
+    /// A PCIe NIC's own engine, or its wire.
+    Device,
     /// A socket's memory.
     Memory,
     /// Instructions.
@@ -150,6 +154,8 @@ impl Reason {
         match self {
             Reason::Offered => "offered load",
             Reason::Link => "link",
+            Reason::Pcie => "PCIe",
+            Reason::Device => "device",
             Reason::Memory => "memory",
             Reason::Software => "software",
             Reason::FillBuffers => "fill buffers",
@@ -167,6 +173,10 @@ pub struct Bound {
     pub share: f64,
     /// The side whose cores, memory or direction it is.
     pub side: &'static str,
+}
+
+impl Bound {
+    const NONE: Bound = Bound { by: Reason::Waiting, share: 0.0, side: "host" };
 }
 
 /// Link and memory bound a run when so much of them is used.
@@ -266,14 +276,23 @@ fn bound(run: &Run, load: &Load, each_mpps: f64, counters: &PerPacket) -> Bound 
         Bound { by: Reason::Memory, share: memory.host.used, side: "host" },
         Bound { by: Reason::Memory, share: memory.nic.used, side: "nic" },
     ];
+    let pcie = run.pcie.iter().flat_map(|(_, t)| [(t.down.busy, "host"), (t.up.busy, "nic")]);
+    let pcie = pcie.map(|(busy, side)| Bound { by: Reason::Pcie, share: share(busy, run.measured), side });
+    let shared: Vec<Bound> = shared.into_iter().chain(pcie).collect();
     let largest = |bounds: Vec<Bound>| bounds.into_iter().max_by(|a, b| a.share.total_cmp(&b.share));
     if let Some(full) = largest(shared.into_iter().filter(|b| b.share > FULL).collect()) {
         return full;
     }
+    if run.pcie.is_some() {
+        // The NIC has no cores: where the host's wait, they wait for it.
+        let host = largest(core_time(&run.host, "host", run.measured)).unwrap_or(Bound::NONE);
+        let device = Bound { by: Reason::Device, side: "nic", ..host };
+        return if host.by == Reason::Waiting { device } else { host };
+    }
     let idle = |cores: &[Counters]| cores.iter().map(|c| c.idle).sum::<Ps>();
     let (cores, side) =
         if idle(&run.host) <= idle(&run.nic) { (&run.host, "host") } else { (&run.nic, "nic") };
-    largest(core_time(cores, side, run.measured)).unwrap_or(Bound { by: Reason::Waiting, share: 0.0, side })
+    largest(core_time(cores, side, run.measured)).unwrap_or(Bound::NONE)
 }
 
 /// Where the time of a side's cores went.

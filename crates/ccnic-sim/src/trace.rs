@@ -215,6 +215,7 @@ impl Trace {
             Wait::Stores(true) => ("stores", None),
             Wait::Misses => ("fill buffers", None),
             Wait::Line => ("poll", None),
+            Wait::Device => ("device", None),
         };
         let place = at.map_or_else(String::new, |at| format!(",\"args\":{{\"at\":\"{}\"}}", self.place(at)));
         let took = to - from;

@@ -8,6 +8,7 @@ use crate::counters::{Counters, Traffic};
 use crate::events::Events;
 use crate::fabric::Transaction;
 use crate::lines::{Lines, NONE};
+use crate::pcie::Pcie;
 use crate::platform::Platform;
 use crate::server::Server;
 use crate::tags::Tags;
@@ -42,6 +43,9 @@ pub struct World {
     pub(crate) memory: Vec<u8>,
     pub(crate) costs: Costs,
     pub(crate) trace: Option<Box<Trace>>,
+    pub(crate) pcie: Option<Box<Pcie>>,
+    /// Lines that are mapped to the device, a bit each.
+    pub(crate) mapped: Vec<u64>,
     /// For tests.
     pub(crate) rows: Rows,
     pub(crate) journal: Option<Vec<Commit>>,
@@ -78,6 +82,8 @@ impl World {
             memory: vec![0; bytes as usize],
             costs,
             trace: None,
+            pcie: None,
+            mapped: Vec::new(),
             rows: Rows::default(),
             journal: None,
             ended: false,
@@ -198,6 +204,11 @@ impl World {
 
     /// Puts a line into the last-level cache of a socket.
     pub fn keep_in_llc(&mut self, socket: u8, line: u32, dirty: bool) {
+        self.keep_in_ways(socket, line, dirty, u32::MAX);
+    }
+
+    /// The same; a line that is new there goes into the first `ways` of its set.
+    pub(crate) fn keep_in_ways(&mut self, socket: u8, line: u32, dirty: bool, ways: u32) {
         let bit = 1 << socket;
         let known = self.lines.get(line);
         known.llc |= bit;
@@ -211,7 +222,6 @@ impl World {
             llc.touch(slot);
             return;
         }
-        let ways = llc.ways();
         if let (_, Some((gone, was_dirty))) = llc.insert(line, dirty, ways, |_| false) {
             let known = self.lines.get(gone);
             known.llc &= !bit;

@@ -427,6 +427,13 @@ fn impossible_devices() {
         refused_with(key, value, key, &["powers of two"]);
     }
     refused_with("pcie.tlp_share", 1.1, "pcie.tlp_share", &["between"]);
+    // What is measured at the ends leaves something for the ways between.
+    refused_with("pcie.dma_write", 29.0, "pcie.dma_write", &["29.6 ns", "caches"]);
+    refused_with("pcie.dma_read", 330.0, "pcie.dma_read", &["dma_write"]);
+    refused_with("pcie.posted_write", 220.0, "pcie.posted_write", &["dma_read"]);
+    refused_with("pcie.posted_accept", 150.0, "pcie.posted_accept", &["root complex and back"]);
+    refused_with("pcie.mmio_read", 600.0, "pcie.mmio_read", &["posted_write"]);
+    refused_with("pcie.tags", 70000.0, "pcie.tags", &["65536"]);
 }
 
 #[test]

@@ -208,6 +208,11 @@ impl Platform {
         Some(self.local_memory_ns() + self.across()?)
     }
 
+    /// A device's write of a line that no cache has, from the root complex until cores can see it.
+    pub fn dma_write_in_host_ns(&self) -> f64 {
+        self.there_and_back()
+    }
+
     /// From the core to the home agent's answer and back, what lies behind the directory left out.
     fn there_and_back(&self) -> f64 {
         let path = &self.path;

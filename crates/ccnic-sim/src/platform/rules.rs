@@ -162,8 +162,41 @@ fn pcie(platform: &Platform) -> Check {
     let (word, line) = (pcie.mmio_read.get(), pcie.mmio_read_line.get());
     let reason = || format!("is {line} ns, below pcie.mmio_read of {word} ns");
     ensure(line >= word, "pcie.mmio_read_line", reason, "64 bytes take no less than 8: check both")?;
+    pcie_ways(platform, pcie)?;
+    at_most("pcie.tags", pcie.tags.get(), 1 << 16)?;
+    at_most("pcie.write_lines", pcie.write_lines.get(), 1 << 16)?;
     let (io, all) = (pcie.ddio_ways.get(), platform.llc.ways.get());
     ensure(io <= all, "pcie.ddio_ways", || format!("is {io}, but the LLC has {all} ways"), "lower it")
+}
+
+/// What is measured at the ends must leave something for the ways between.
+fn pcie_ways(platform: &Platform, pcie: &super::Pcie) -> Check {
+    let link = |bytes: u32| f64::from(bytes) * 8.0 / (pcie.raw.get() * pcie.tlp_share.get());
+    let more = |key, what: &str, total: f64, parts: f64| {
+        ensure(
+            total > parts,
+            key,
+            || format!("is {total} ns, not above the {parts:.1} ns that {what} take"),
+            "check both: see pcie/costs.rs of the simulator for the ways",
+        )
+    };
+    let headers = [pcie.write_header.get(), pcie.read_header.get(), pcie.completion_header.get()];
+    let [write, read, completion] = headers;
+    let (posted, dma_write, dma_read) = (pcie.posted_write.get(), pcie.dma_write.get(), pcie.dma_read.get());
+    let parts = link(write + 64) + platform.dma_write_in_host_ns();
+    more("pcie.dma_write", "the host's caches and 64 bytes on the link", dma_write, parts)?;
+    let up = dma_write - parts;
+    let parts = up + link(read) + link(completion + 64) + platform.llc_hit_ns();
+    more("pcie.dma_read", "the way up of pcie.dma_write and the host's caches", dma_read, parts)?;
+    let down = dma_read - parts;
+    let parts = down + link(write + 8);
+    more("pcie.posted_write", "the way down of pcie.dma_read", posted, parts)?;
+    let to_root = posted - parts;
+    let there_and_back = 2.0 * to_root + link(write + 64);
+    let accept = pcie.posted_accept.get();
+    more("pcie.posted_accept", "the way to the root complex and back", accept, there_and_back)?;
+    let parts = up + down + 2.0 * to_root + link(read) + link(completion + 8);
+    more("pcie.mmio_read", "the ways of pcie.posted_write and pcie.dma_write", pcie.mmio_read.get(), parts)
 }
 
 fn device(platform: &Platform) -> Check {

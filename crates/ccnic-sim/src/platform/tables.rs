@@ -192,12 +192,17 @@ tables! {
         mmio_read_line: Ns,
         /// A core's posted write, one way.
         posted_write: Ns,
+        /// Until the root complex has accepted a core's posted write, and the core may send the next (uncached) or use the
+        /// buffer again (write-combining).
+        posted_accept: Ns,
         /// A device's read, request to completion, idle, data in the LLC.
         dma_read: Ns,
         /// A device's write, one way, until cores can see it.
         dma_write: Ns,
         /// Reads that a device has outstanding at most.
         tags: Count,
+        /// Lines that the root complex is writing for a device at most.
+        write_lines: Count,
         /// LLC ways into which a device's writes allocate.
         ddio_ways: Count,
     }

@@ -63,8 +63,8 @@ impl World {
             }
         }
         for (socket, s) in self.sockets.iter().enumerate() {
-            let (has, said) = (s.llc.find(line), known.llc & 1 << socket != 0);
-            let dirty = has.is_some_and(|slot| s.llc.state(slot));
+            let (has, said) = (s.llc.get(line), known.llc & 1 << socket != 0);
+            let dirty = has.is_some_and(|(_, dirty)| dirty);
             if has.is_some() != said || dirty != (known.dirty & 1 << socket != 0) {
                 return Err(format!("line {line}: the cache of socket {socket} disagrees with {known:?}"));
             }

@@ -237,11 +237,11 @@ impl Core {
     /// Finds a line in the private caches: its state, and whether the first level has it. Counts as a use.
     #[inline]
     pub fn find(&mut self, line: u32) -> Option<(State, bool)> {
+        let (slot, state) = self.l2.get(line)?;
         let recent = &mut self.recent[line as usize % RECENT];
-        if recent.0 == line && self.l2.is_at(recent.1, line) {
-            return Some((self.l2.state(recent.1), true));
+        if *recent == (line, slot) {
+            return Some((state, true));
         }
-        let slot = self.l2.find(line)?;
         *recent = (line, slot);
         self.l2.touch(slot);
         let near = match self.l1.find(line) {
@@ -254,17 +254,13 @@ impl Core {
                 false
             }
         };
-        Some((self.l2.state(slot), near))
+        Some((state, near))
     }
 
     /// The state of a line in the private caches; does not count as a use.
     #[inline]
     pub fn state(&self, line: u32) -> State {
-        let recent = self.recent[line as usize % RECENT];
-        if recent.0 == line && self.l2.is_at(recent.1, line) {
-            return self.l2.state(recent.1);
-        }
-        self.l2.find(line).map_or(State::Invalid, |slot| self.l2.state(slot))
+        self.l2.get(line).map_or(State::Invalid, |(_, state)| state)
     }
 
     /// Changes the state of a line, or takes it out.
@@ -272,8 +268,8 @@ impl Core {
         if state == State::Invalid {
             self.l2.remove(line);
             self.l1.remove(line);
-        } else if let Some(slot) = self.l2.find(line) {
-            self.l2.set_state(slot, state);
+        } else {
+            self.l2.set_state(line, state);
         }
     }
 

@@ -1,8 +1,10 @@
 //! What is going to happen, in order of time.
+//!
+//! Nearly everything happens within some hundred nanoseconds, so events wait in a ring of short spans of time, and only the far
+//! future in a heap. The next event stands apart: whoever runs ahead asks for its time at each step.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::collections::binary_heap::PeekMut;
 
 use crate::time::Ps;
 
@@ -25,15 +27,52 @@ pub enum Event {
     Device(u32),
 }
 
+/// An event, when it happens, and what decides at the same time. In order.
+type Entry = (Ps, u64, Event);
+
+/// Spans of the ring: 512 ns.
+const SPANS: usize = 2048;
+/// Length of a span, as a power of two of picoseconds.
+const SPAN: u32 = 8;
+/// Nothing follows.
+const END: u32 = u32::MAX;
+
 /// Events in order of time; at the same time messages before cores, cores by number, messages by age.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Events {
-    heap: BinaryHeap<Reverse<(Ps, u64, Event)>>,
+    next: Option<Entry>,
+    /// For each span the first of its events, which are in no order.
+    spans: Box<[u32; SPANS]>,
+    /// Which spans have events.
+    taken: [u64; SPANS / 64],
+    /// Events in spans, each with the one that follows it; and those that have no event.
+    entries: Vec<(Entry, u32)>,
+    free: u32,
+    /// Events beyond the ring.
+    far: BinaryHeap<Reverse<Entry>>,
+    /// Nothing in the ring is earlier.
+    now: Ps,
     sent: u64,
+}
+
+impl Default for Events {
+    fn default() -> Events {
+        Events {
+            next: None,
+            spans: Box::new([END; SPANS]),
+            taken: [0; SPANS / 64],
+            entries: Vec::new(),
+            free: END,
+            far: BinaryHeap::new(),
+            now: 0,
+            sent: 0,
+        }
+    }
 }
 
 impl Events {
     /// Adds an event.
+    #[inline]
     pub fn push(&mut self, at: Ps, event: Event) {
         let tie = match event {
             Event::Resume(core) => 1 << 63 | u64::from(core),
@@ -42,18 +81,134 @@ impl Events {
                 self.sent
             }
         };
-        self.heap.push(Reverse((at, tie, event)));
+        let entry = (at, tie, event);
+        match &mut self.next {
+            None => self.next = Some(entry),
+            Some(next) if (at, tie) < (next.0, next.1) => {
+                let later = std::mem::replace(next, entry);
+                self.put(later);
+            }
+            Some(_) => self.put(entry),
+        }
+    }
+
+    /// Puts an event into the ring, or beyond.
+    #[inline]
+    fn put(&mut self, entry: Entry) {
+        let span = (entry.0.max(self.now) >> SPAN) as usize;
+        if span - (self.now >> SPAN) as usize >= SPANS {
+            self.far.push(Reverse(entry));
+            return;
+        }
+        let span = span % SPANS;
+        let following = std::mem::replace(&mut self.spans[span], self.free);
+        match self.entries.get_mut(self.free as usize) {
+            Some(place) => self.free = std::mem::replace(place, (entry, following)).1,
+            None => {
+                self.spans[span] = self.entries.len() as u32;
+                self.entries.push((entry, following));
+            }
+        }
+        self.taken[span / 64] |= 1 << (span % 64);
     }
 
     /// The next event, if it happens by then.
+    #[inline]
     pub fn pop_until(&mut self, until: Ps) -> Option<(Ps, Event)> {
-        let next = self.heap.peek_mut().filter(|next| next.0.0 <= until)?;
-        let Reverse((at, _, event)) = PeekMut::pop(next);
+        let (at, _, event) = self.next.filter(|next| next.0 <= until)?;
+        self.now = self.now.max(at);
+        self.next = self.take_first();
         Some((at, event))
     }
 
     /// When the next event happens.
+    #[inline]
     pub fn next_at(&self) -> Option<Ps> {
-        self.heap.peek().map(|Reverse((at, ..))| *at)
+        self.next.map(|(at, ..)| at)
+    }
+
+    /// Takes the earliest event out of the ring, or from beyond it.
+    fn take_first(&mut self) -> Option<Entry> {
+        let Some(span) = self.first_span() else { return self.far.pop().map(|Reverse(e)| e) };
+        // The earliest of the span, and the one before it in the list.
+        let first = self.spans[span];
+        let (mut best, mut before_best) = (first, END);
+        let (mut at, mut before) = (self.entries[first as usize].1, first);
+        while at != END {
+            let (a, b) = (&self.entries[at as usize].0, &self.entries[best as usize].0);
+            if (a.0, a.1) < (b.0, b.1) {
+                (best, before_best) = (at, before);
+            }
+            (before, at) = (at, self.entries[at as usize].1);
+        }
+        let (entry, following) = self.entries[best as usize];
+        if let Some(Reverse(far)) = self.far.peek()
+            && (far.0, far.1) < (entry.0, entry.1)
+        {
+            return self.far.pop().map(|Reverse(e)| e);
+        }
+        if before_best == END {
+            self.spans[span] = following;
+            if following == END {
+                self.taken[span / 64] &= !(1 << (span % 64));
+            }
+        } else {
+            self.entries[before_best as usize].1 = following;
+        }
+        self.entries[best as usize].1 = std::mem::replace(&mut self.free, best);
+        Some(entry)
+    }
+
+    /// The first span from now on that has events.
+    fn first_span(&self) -> Option<usize> {
+        let from = (self.now >> SPAN) as usize % SPANS;
+        let (word, bit) = (from / 64, from % 64);
+        const WORDS: usize = SPANS / 64;
+        let rest = self.taken[word] >> bit << bit;
+        if rest != 0 {
+            return Some(word * 64 + rest.trailing_zeros() as usize);
+        }
+        // All around, to the part of the first word that is left.
+        (1..=WORDS).map(|i| (word + i) % WORDS).find(|w| self.taken[*w] != 0).map(|w| {
+            let bits = self.taken[w];
+            w * 64 + bits.trailing_zeros() as usize
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As a sorted list has them, whatever the distances.
+    #[test]
+    fn events_come_in_order() {
+        let (mut events, mut expected) = (Events::default(), Vec::new());
+        let (mut now, mut x, mut popped) = (0, 1u64, 0);
+        for round in 0..20_000u64 {
+            x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let distance =
+                [0, 3, 300, 40_000, 520_000, 524_287, 524_288, 600_000, 90_000_000][(x >> 33) as usize % 9];
+            if x >> 60 < 8 && round < 15_000 {
+                let at = now + (x >> 40) % (distance + 1);
+                let event =
+                    if x >> 50 & 1 == 0 { Event::Resume((x >> 20) as u8) } else { Event::Fill(round as u32) };
+                events.push(at, event);
+                let tie =
+                    if let Event::Resume(core) = event { 1 << 63 | u64::from(core) } else { events.sent };
+                expected.push((at, tie, event));
+            } else {
+                expected.sort_unstable_by(|a, b| b.cmp(a));
+                let next = expected.last().map(|e| e.0);
+                assert_eq!(events.next_at(), next);
+                let until = if x & 1 == 0 { now } else { Ps::MAX };
+                let due = next.is_some_and(|at| at <= until);
+                let first = if due { expected.pop().map(|e| (e.0, e.2)) } else { None };
+                assert_eq!(events.pop_until(until), first);
+                now = first.map_or(now, |e| e.0);
+                popped += u32::from(due);
+            }
+        }
+        assert!(popped > 5_000);
     }
 }

@@ -636,8 +636,7 @@ impl World {
         }
         let World { cores, lines, .. } = self;
         let c = &mut cores[core as usize];
-        if let Some(slot) = c.l2.find(line) {
-            c.l2.set_state(slot, state);
+        if let Some(slot) = c.l2.set_state(line, state) {
             c.l2.touch(slot);
             return;
         }

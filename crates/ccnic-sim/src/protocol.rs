@@ -35,6 +35,24 @@ impl State {
     }
 }
 
+impl crate::tags::Packed for State {
+    #[inline]
+    fn pack(self) -> u16 {
+        self as u16
+    }
+
+    #[inline]
+    fn unpack(bits: u16) -> State {
+        match bits {
+            1 => State::Shared,
+            2 => State::Forward,
+            3 => State::Exclusive,
+            4 => State::Modified,
+            _ => State::Invalid,
+        }
+    }
+}
+
 /// What a core, or a device, wants of a line.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Request {

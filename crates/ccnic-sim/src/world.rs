@@ -217,8 +217,7 @@ impl World {
             known.dirty |= bit;
         }
         let llc = &mut self.sockets[socket as usize].llc;
-        if let Some(slot) = llc.find(line) {
-            llc.set_state(slot, dirty);
+        if let Some(slot) = llc.set_state(line, dirty) {
             llc.touch(slot);
             return;
         }

@@ -82,7 +82,9 @@ impl<S: Packed> Tags<S> {
 
     #[inline]
     fn set(&self, line: u32) -> Slot {
-        let index = if self.hashed { line.wrapping_mul(0x9e37_79b1) ^ (line >> 15) } else { line };
+        // The high half of the product: the low bits of a multiple of the page would be alike.
+        let hash = |line: u32| (u64::from(line).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        let index = if self.hashed { hash(line) } else { line };
         let set = if self.mask != 0 { index & self.mask } else { index % self.sets };
         set * self.ways
     }

@@ -4,6 +4,7 @@ mod bench;
 mod clock;
 mod cpus;
 mod demo;
+mod explore;
 mod loopback;
 mod micro;
 mod nic_process;
@@ -39,6 +40,8 @@ enum Command {
     Sim(sim::SimCommand),
     /// Reproduce the CC-NIC paper's figures by simulation
     Reproduce(reproduce::ReproduceArgs),
+    /// Vary a simulated machine, and see which design wins where
+    Explore(explore::ExploreArgs),
     /// Show what a running NIC does
     Status(status::StatusArgs),
 }
@@ -57,6 +60,7 @@ fn main() -> ExitCode {
         Command::Bench(command) => bench::run(command).map(|()| true),
         Command::Sim(command) => sim::run(command),
         Command::Reproduce(args) => reproduce::run(args).map(|()| true),
+        Command::Explore(args) => explore::run(args).map(|()| true),
         Command::Status(args) => status::run(args).map(|()| true),
     };
     match done {

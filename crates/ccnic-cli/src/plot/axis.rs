@@ -7,6 +7,8 @@ pub struct Axis {
     pub log: bool,
     pub from: f64,
     pub to: f64,
+    /// The values that are written, where they are not simply round ones.
+    pub written: Option<Vec<f64>>,
 }
 
 impl Axis {
@@ -26,12 +28,12 @@ impl Axis {
             let room = (high / low).max(1.5).powf(0.06);
             (low / room, high * room)
         } else if zero || low < (high - low) * 2.0 {
-            (low.min(0.0), if high > 0.0 { high * 1.06 } else { 1.0 })
+            (low.min(0.0), if high > 0.0 { high * 1.09 } else { 1.0 })
         } else {
             let room = (high - low).max(high.abs() * 0.05) * 0.08;
             (low - room, high + room)
         };
-        Axis { label: label.to_owned(), log, from, to }
+        Axis { label: label.to_owned(), log, from, to, written: None }
     }
 
     /// Where a value lies: 0 at the beginning, 1 at the end.
@@ -42,6 +44,9 @@ impl Axis {
 
     /// The values that are written, and the finer ones that get a line only.
     pub fn ticks(&self) -> (Vec<f64>, Vec<f64>) {
+        if let Some(written) = &self.written {
+            return (written.clone(), Vec::new());
+        }
         if self.log { self.log_ticks() } else { (self.linear_ticks(), Vec::new()) }
     }
 
@@ -84,7 +89,22 @@ pub fn number(value: f64) -> String {
         _ => 3,
     };
     let text = format!("{value:.digits$}");
+    if value >= 1e4 {
+        return grouped(&text);
+    }
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
+}
+
+/// Digits in groups of three.
+fn grouped(digits: &str) -> String {
+    let mut text = String::new();
+    for (i, digit) in digits.chars().enumerate() {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
+            text.push('\u{a0}');
+        }
+        text.push(digit);
+    }
+    text
 }
 
 #[cfg(test)]
@@ -118,6 +138,6 @@ mod tests {
     #[test]
     fn numbers_are_short() {
         let texts = [0.0, 0.25, 1.5, 2.0, 16.25, 330.4, 20_000.0].map(number);
-        assert_eq!(texts, ["0", "0.25", "1.5", "2", "16.2", "330", "20000"]);
+        assert_eq!(texts, ["0", "0.25", "1.5", "2", "16.2", "330", "20\u{a0}000"]);
     }
 }

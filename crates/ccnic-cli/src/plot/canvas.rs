@@ -14,8 +14,8 @@ use super::COLOURS;
 /// The registered font, and what viewers of the SVG replace by their own.
 pub const FONT: &str = "sans-serif";
 /// Sizes of text.
-pub const TEXT: f64 = 12.5;
-pub const SMALL: f64 = 11.0;
+pub const TEXT: f64 = 14.5;
+pub const SMALL: f64 = 13.0;
 
 pub const INK: (u8, u8, u8) = (0x22, 0x22, 0x22);
 pub const PALE: (u8, u8, u8) = (0xdd, 0xdd, 0xdd);

@@ -58,6 +58,14 @@ pub struct Bars {
 
 type Point = (f64, f64);
 
+/// What lies beside a chart's frame.
+const LEFT: f64 = 66.0;
+const RIGHT: f64 = 16.0;
+/// From one line of a group's name to the next.
+const LINE: f64 = 14.0;
+/// Left free between the names of two groups.
+const APART: f64 = 8.0;
+
 /// The frame of a chart within its area.
 struct Frame {
     left: f64,
@@ -89,9 +97,12 @@ impl Chart {
         (x, y): Point,
         (width, height): Point,
     ) -> anyhow::Result<()> {
-        let below = if matches!(self.content, Content::Bars(_)) { 78.0 } else { 48.0 };
+        let below = match &self.content {
+            Content::Lines(_) => 48.0,
+            Content::Bars(bars) => 34.0 + LINE * bars.label_lines(width - LEFT - RIGHT) as f64,
+        };
         let frame =
-            Frame { left: x + 66.0, right: x + width - 16.0, top: y + 34.0, bottom: y + height - below };
+            Frame { left: x + LEFT, right: x + width - RIGHT, top: y + 34.0, bottom: y + height - below };
         let middle = (frame.left + frame.right) / 2.0;
         canvas.bold(&self.title, (middle, y + 18.0), TEXT, Place::Centre)?;
         canvas.text(&self.x_label, (middle, y + height - 12.0), TEXT, Place::Centre)?;
@@ -185,14 +196,20 @@ impl Mark {
 }
 
 impl Bars {
+    /// Lines that the longest of the groups' names takes.
+    fn label_lines(&self, width: f64) -> usize {
+        let each = width / self.groups.len().max(1) as f64;
+        self.groups.iter().map(|name| wrapped(name, each - APART).len()).max().unwrap_or_default()
+    }
+
     fn draw<B: DrawingBackend>(&self, canvas: &Canvas<'_, B>, frame: &Frame, y: &Axis) -> anyhow::Result<()> {
         let each = (frame.right - frame.left) / self.groups.len().max(1) as f64;
         let bar = (each * 0.76 / self.series.len().max(1) as f64).min(56.0);
         let zero = frame.y(y.place(0.0).clamp(0.0, 1.0));
         for (group, name) in self.groups.iter().enumerate() {
             let middle = frame.left + each * (group as f64 + 0.5);
-            for (i, line) in wrapped(name, each - 4.0).iter().enumerate() {
-                canvas.text(line, (middle, frame.bottom + 6.0 + 14.0 * i as f64), SMALL, Place::Below)?;
+            for (i, line) in wrapped(name, each - APART).iter().enumerate() {
+                canvas.text(line, (middle, frame.bottom + 6.0 + LINE * i as f64), SMALL, Place::Below)?;
             }
             let first = middle - bar * self.series.len() as f64 / 2.0;
             for (i, (legend, values)) in self.series.iter().enumerate() {
@@ -204,8 +221,8 @@ impl Bars {
                     COLOURS[legend % COLOURS.len()],
                 )?;
                 let text = number(value);
-                if text_width(&text, 9.5) < bar + 6.0 {
-                    canvas.coloured(&text, (left + bar / 2.0, top - 7.0), 9.5, Place::Centre, GREY)?;
+                if text_width(&text, 11.5) < bar + 6.0 {
+                    canvas.coloured(&text, (left + bar / 2.0, top - 7.0), 11.5, Place::Centre, GREY)?;
                 }
             }
         }

@@ -5,6 +5,7 @@
 mod axis;
 mod canvas;
 mod chart;
+mod heat;
 
 use std::path::Path;
 
@@ -14,6 +15,7 @@ use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBacke
 pub use axis::{Axis, number};
 use canvas::{Canvas, Place, TEXT};
 pub use chart::{Bars, Chart, Content, Line, Lines, Mark};
+pub use heat::{Cell, Heat};
 
 /// Colours that stay apart for colour-blind readers (Okabe and Ito), the pale yellow left out.
 pub const COLOURS: [(u8, u8, u8); 7] = [

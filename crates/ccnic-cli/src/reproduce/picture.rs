@@ -37,7 +37,8 @@ fn chart(simulated: &Simulated, panel: &Panel, legend: &[String]) -> Chart {
     let bars = panel.kind == PanelKind::Bars;
     let ys = drawn.iter().flat_map(|(_, points)| points.iter().map(|p| p.2));
     let marked = panel.marks.iter().filter_map(|m| m.y);
-    let y = Axis::around(&panel.y.label, panel.y.log, bars, ys.chain(marked));
+    let zero = bars || panel.y.relative == Some(Relative::Peak);
+    let y = Axis::around(&panel.y.label, panel.y.log, zero, ys.chain(marked));
     let note = drawn.is_empty().then(|| "not simulated yet".to_owned());
     let content = if bars { Content::Bars(groups(&drawn)) } else { Content::Lines(lines(&drawn, panel)) };
     Chart { title: panel.title.clone(), x_label: panel.x.label.clone(), y, content, note }
@@ -76,8 +77,14 @@ fn lines(drawn: &[Drawn<'_>], panel: &Panel) -> Lines {
         legend: *legend,
         points: points.iter().map(|p| (p.1, p.2)).collect(),
     };
+    let mut x = Axis::around(&panel.x.label, panel.x.log, false, xs.clone().chain(marked));
+    // What is varied in steps of a factor is written as it is.
+    let mut steps: Vec<f64> = xs.collect();
+    steps.sort_by(f64::total_cmp);
+    steps.dedup();
+    x.written = (panel.x.log && panel.x.metric.is_none() && steps.len() <= 12).then_some(steps);
     Lines {
-        x: Axis::around(&panel.x.label, panel.x.log, false, xs.chain(marked)),
+        x,
         lines: drawn.iter().map(line).collect(),
         marks: panel.marks.iter().map(|m| Mark { x: m.x, y: m.y, label: m.label.clone() }).collect(),
     }

@@ -115,7 +115,8 @@ fn sweep(platform: &Platform, plan: &Plan, bar: &ProgressBar) -> anyhow::Result<
     Ok([vec![single], steps, vec![peak]].concat())
 }
 
-fn point(platform: &Platform, plan: &Plan, bar: &ProgressBar) -> anyhow::Result<Summary> {
+/// Simulates one load.
+pub fn point(platform: &Platform, plan: &Plan, bar: &ProgressBar) -> anyhow::Result<Summary> {
     let summary = simulate(platform, plan).map_err(|error| match error {
         RunError::Cores { asked, host, nic } => {
             let most = host.min(nic);

@@ -1,7 +1,7 @@
 //! `ccnic sim`: the interface and the paper's microbenchmarks on simulated machines.
 
 mod calibrate;
-mod loopback;
+pub mod loopback;
 mod micro;
 mod platforms;
 
@@ -54,6 +54,11 @@ pub struct MachineArgs {
 }
 
 impl MachineArgs {
+    /// What the platform was called by.
+    pub fn name(&self) -> &str {
+        &self.platform
+    }
+
     /// Reads the platform and changes what shall be changed.
     pub fn platform(&self) -> anyhow::Result<Platform> {
         self.set.iter().try_fold(Platform::named(&self.platform)?, |platform, set| {

@@ -22,6 +22,8 @@ macro_rules! built_in {
     };
 }
 built_in!(
+    "02-writes",
+    "03-stores",
     "07-access",
     "08-pingpong",
     "09-stream",

@@ -8,6 +8,7 @@ use serde::Deserialize;
 
 use super::expr::Expr;
 use super::statement::Statement;
+use crate::pcie::probes::Target;
 
 /// A figure or table.
 #[derive(Debug, Clone, Deserialize)]
@@ -116,6 +117,8 @@ pub struct Series {
     /// The machine and the load, as far as they do not vary.
     #[serde(flatten)]
     pub base: Settings,
+    /// What is written to.
+    pub target: Option<TargetName>,
     /// What varies over `values`: `cores`, `burst`, `rx-burst`, `size`, `inflight`, or a platform's key.
     pub over: Option<String>,
     /// Its values.
@@ -138,7 +141,11 @@ impl Series {
             Kind::Load if variants || self.values.iter().any(|share| !(0.0..=1.0).contains(share)) => {
                 Some("this kind takes values from 0 to 1: shares of the highest rate")
             }
-            Kind::Access | Kind::Pingpong | Kind::Stream if values || variants => {
+            Kind::MmioWrite | Kind::MmioBurst if variants || !values => Some("this kind takes values"),
+            Kind::MmioWrite if self.target.is_none() => {
+                Some("it does not say what is written to: add target")
+            }
+            Kind::Access | Kind::Pingpong | Kind::Stream | Kind::MmioRead if values || variants => {
                 Some("this kind takes neither values nor variants")
             }
             _ => None,
@@ -156,10 +163,39 @@ pub enum Kind {
     Pingpong,
     /// Streams of data, with all kinds of stores (figure 9).
     Stream,
+    /// Reads of a PCIe device, of 8 and of 64 bytes (section 2.2).
+    MmioRead,
+    /// Writes with a barrier after so many bytes each, into `target` (figure 2).
+    MmioWrite,
+    /// The last of so many small stores to a PCIe device (figure 3).
+    MmioBurst,
     /// Loopback with as many packets as go through, once for each value or variant.
     Loopback,
     /// Loopback from one packet in flight to saturation, at shares of the highest rate.
     Load,
+}
+
+/// What figure 2 writes to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum TargetName {
+    /// The device, through write-combining buffers.
+    Device,
+    /// Memory, around the caches.
+    WriteCombining,
+    /// Memory, as programs write it.
+    WriteBack,
+}
+
+impl TargetName {
+    /// The target itself.
+    pub fn target(self) -> Target {
+        match self {
+            TargetName::Device => Target::Device,
+            TargetName::WriteCombining => Target::WriteCombining,
+            TargetName::WriteBack => Target::WriteBack,
+        }
+    }
 }
 
 /// A named point.

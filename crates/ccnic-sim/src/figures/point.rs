@@ -7,8 +7,9 @@ use ccnic_load::Load;
 use serde_json::Value;
 
 use super::plan::{DemoteName, DesignName, Settings, Switch};
-use crate::loopback::Plan;
+use crate::loopback::{Plan, RunError};
 use crate::micro::{Held, Stores, Words, access, pingpong, stream};
+use crate::pcie::probes::{Target, mmio_read, store_burst, write_throughput};
 use crate::platform::Platform;
 use crate::summary::simulate;
 
@@ -32,6 +33,12 @@ pub enum Work {
     Pingpong(Words),
     /// Streams on all cores.
     Stream(Stores),
+    /// A read of so many bytes of a PCIe device.
+    MmioRead(u32),
+    /// Writes with a barrier after so many bytes each.
+    MmioWrite(Target, u32),
+    /// The last of so many small stores to a PCIe device.
+    MmioBurst(u32),
     /// Packets.
     Loopback(Settings, Offered),
 }
@@ -61,13 +68,13 @@ const CORES: u16 = 1;
 const SIZE: u16 = 64;
 const BURST: usize = 32;
 const INFLIGHT: usize = 256;
-const MICROS: f64 = 150.0;
+/// Microseconds measured: what many cores show needs fewer of them.
+const MICROS: (f64, f64) = (50.0, 150.0);
+const CORE_MICROS: f64 = 1600.0;
+/// Microseconds before: caches, pools and rings are as they stay then.
+const WARMUP: f64 = 100.0;
 /// A region's large buffers: a ring of blanks, a window and two stacks.
 const BUFFERS: u32 = 2048;
-
-/// Microseconds for each core before anything is measured, at least: at first every core takes its buffers from the shared free
-/// list, one after the other.
-const WARMUP_PER_CORE: f64 = 8.0;
 
 /// How much of the time that plans ask for is simulated.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -99,13 +106,13 @@ impl Point {
     /// A guess at how long it takes, to begin with the longest.
     pub fn cost(&self) -> f64 {
         match &self.work {
-            Work::Access(_) => 1.0,
-            Work::Pingpong(_) => 2.0,
+            Work::Access(_) | Work::Pingpong(_) => 1.0,
+            Work::MmioRead(_) | Work::MmioWrite(..) | Work::MmioBurst(_) => 1.0,
             Work::Stream(_) => 1e5,
             Work::Loopback(s, offered) => {
                 let cores = if *offered == Offered::One { 1 } else { s.cores.unwrap_or(CORES) };
                 let packet = 1.0 + f64::from(s.size.unwrap_or(SIZE)) / 500.0;
-                f64::from(cores) * s.micros.unwrap_or(MICROS) * packet * (1.0 + f64::from(cores) / 16.0)
+                f64::from(cores).powf(1.5) * packet * 50.0
             }
         }
     }
@@ -135,6 +142,18 @@ impl Point {
                 let found = stream(&platform, *stores, pairs as u16).map_err(|e| e.to_string())?;
                 put("gbps", found.gbit_per_s);
             }
+            Work::MmioRead(bytes) => {
+                put("median_ns", device(mmio_read(&platform, *bytes))?);
+            }
+            Work::MmioWrite(target, barrier) => {
+                put("gbytes_per_s", device(write_throughput(&platform, *target, *barrier))?);
+            }
+            Work::MmioBurst(stores) => {
+                let all = device(store_burst(&platform, *stores))?;
+                let others = device(store_burst(&platform, stores.saturating_sub(1)))?;
+                put("all_ns", all);
+                put("last_ns", all - others);
+            }
             Work::Loopback(settings, offered) => {
                 let plan = plan(settings, *offered, effort)?;
                 let summary = simulate(&platform, &plan).map_err(|e| e.to_string())?;
@@ -150,6 +169,10 @@ impl Point {
         let platform = Platform::named(&self.platform)?;
         self.set.iter().try_fold(platform, |platform, (key, value)| platform.overridden(key, *value))
     }
+}
+
+fn device(found: Result<Option<f64>, RunError>) -> Result<f64, String> {
+    found.map_err(|e| e.to_string())?.ok_or_else(|| "the platform has no PCIe device".into())
 }
 
 /// What is known of the machine without a simulation.
@@ -195,8 +218,8 @@ fn plan(s: &Settings, offered: Offered, effort: Effort) -> Result<Plan, String> 
         ..Config::default()
     };
     config.check().map_err(|e| e.to_string())?;
-    let micros = s.micros.unwrap_or(MICROS);
-    let warmup = s.warmup.unwrap_or(micros.max(WARMUP_PER_CORE * f64::from(cores)));
+    let micros = s.micros.unwrap_or((CORE_MICROS / f64::from(cores)).clamp(MICROS.0, MICROS.1));
+    let warmup = s.warmup.unwrap_or(WARMUP);
     let rate = match offered {
         Offered::Rate(mpps) => Some(mpps * 1e6 / f64::from(cores)),
         Offered::Share(_) => return Err("its highest rate is not known".into()),

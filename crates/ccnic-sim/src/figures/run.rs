@@ -179,6 +179,12 @@ fn expand(series: &Series) -> Planned {
         Kind::Access => fixed(Held::ALL.map(|h| (h.name(), Work::Access(h))).into()),
         Kind::Pingpong => fixed(Words::ALL.map(|w| (w.name(), Work::Pingpong(w))).into()),
         Kind::Stream => fixed(Stores::ALL.map(|s| (s.name(), Work::Stream(s))).into()),
+        Kind::MmioRead => fixed([("8 B", Work::MmioRead(8)), ("64 B", Work::MmioRead(64))].into()),
+        Kind::MmioBurst => numbered(series, |value| Work::MmioBurst(value as u32)),
+        Kind::MmioWrite => {
+            let target = series.target.ok_or("it does not say what is written to")?.target();
+            numbered(series, |value| Work::MmioWrite(target, value as u32))
+        }
         Kind::Load => loads(series),
         Kind::Loopback if series.variants.is_empty() => varied(series)?,
         Kind::Loopback => {
@@ -190,6 +196,11 @@ fn expand(series: &Series) -> Planned {
             series.variants.iter().enumerate().map(point).collect()
         }
     })
+}
+
+fn numbered(series: &Series, work: impl Fn(f64) -> Work) -> Vec<(Place, Point)> {
+    let place = |number: f64| Place { name: number.to_string(), number };
+    series.values.iter().map(|&value| (place(value), Point::new(&series.base, work(value)))).collect()
 }
 
 fn loads(series: &Series) -> Vec<(Place, Point)> {

@@ -1,0 +1,103 @@
+//! A heat map: a cell for each pair of values, coloured by the design that wins there.
+
+use std::path::Path;
+
+use plotters::prelude::DrawingBackend;
+
+use super::COLOURS;
+use super::axis::number;
+use super::canvas::{Canvas, INK, Place, SMALL, TEXT, text_width};
+
+/// A map.
+#[derive(Debug)]
+pub struct Heat {
+    pub title: String,
+    pub x_label: String,
+    pub y_label: String,
+    pub x: Vec<f64>,
+    /// Empty when only one thing varies.
+    pub y: Vec<f64>,
+    /// The names of the colours.
+    pub legend: Vec<String>,
+    /// Rows of cells, by `y` from below.
+    pub cells: Vec<Vec<Option<Cell>>>,
+}
+
+/// A cell.
+#[derive(Debug, Clone)]
+pub struct Cell {
+    /// The winner's place in the legend.
+    pub winner: usize,
+    /// How much better it is than the second: 0.1 is 10 %.
+    pub lead: f64,
+    /// Its value.
+    pub text: String,
+}
+
+/// A lead that is drawn in full colour.
+const FULL: f64 = 0.5;
+const LEFT: f64 = 76.0;
+const TOP: f64 = 62.0;
+const BOTTOM: f64 = 52.0;
+const CELL: (f64, f64) = (86.0, 46.0);
+
+impl Heat {
+    fn size(&self) -> (f64, f64) {
+        let legend = self.legend.iter().map(|name| text_width(name, TEXT) + 40.0).sum::<f64>();
+        let width = (LEFT + CELL.0 * self.x.len() as f64 + 20.0).max(legend + 40.0);
+        let width = width.max(text_width(&self.title, TEXT) * 1.1 + 40.0);
+        (width, TOP + CELL.1 * self.cells.len() as f64 + BOTTOM)
+    }
+
+    /// Writes `stem.svg` and `stem.png`; returns the SVG.
+    pub fn save(&self, stem: &Path) -> anyhow::Result<String> {
+        super::write(self.size(), stem, |canvas| self.draw(canvas), |canvas| self.draw(canvas))
+    }
+
+    fn draw<B: DrawingBackend>(&self, canvas: &Canvas<'_, B>) -> anyhow::Result<()> {
+        canvas.clear()?;
+        let (width, height) = self.size();
+        canvas.bold(&self.title, (width / 2.0, 18.0), TEXT, Place::Centre)?;
+        let mut x = 20.0;
+        for (i, name) in self.legend.iter().enumerate() {
+            canvas.rectangle((x, 34.0), (x + 14.0, 48.0), COLOURS[i % COLOURS.len()])?;
+            canvas.text(name, (x + 20.0, 41.0), TEXT, Place::Left)?;
+            x += text_width(name, TEXT) + 40.0;
+        }
+        let bottom = TOP + CELL.1 * self.cells.len() as f64;
+        for (row, cells) in self.cells.iter().enumerate() {
+            let top = bottom - CELL.1 * (row as f64 + 1.0);
+            for (column, cell) in cells.iter().enumerate() {
+                let left = LEFT + CELL.0 * column as f64;
+                if let Some(cell) = cell {
+                    cell.draw(canvas, (left, top))?;
+                }
+            }
+            if let Some(value) = self.y.get(row) {
+                canvas.text(&number(*value), (LEFT - 8.0, top + CELL.1 / 2.0), SMALL, Place::Right)?;
+            }
+        }
+        for (column, value) in self.x.iter().enumerate() {
+            let middle = LEFT + CELL.0 * (column as f64 + 0.5);
+            canvas.text(&number(*value), (middle, bottom + 6.0), SMALL, Place::Below)?;
+        }
+        let middle = LEFT + CELL.0 * self.x.len() as f64 / 2.0;
+        canvas.text(&self.x_label, (middle, height - 14.0), TEXT, Place::Centre)?;
+        canvas.text(&self.y_label, (16.0, (TOP + bottom) / 2.0), TEXT, Place::Upwards)
+    }
+}
+
+impl Cell {
+    fn draw<B: DrawingBackend>(&self, canvas: &Canvas<'_, B>, (left, top): (f64, f64)) -> anyhow::Result<()> {
+        let (r, g, b) = COLOURS[self.winner % COLOURS.len()];
+        // Paler for a smaller lead, never white.
+        let share = 0.25 + 0.6 * (self.lead / FULL).clamp(0.0, 1.0);
+        let mix = |c: u8| (255.0 - (255.0 - f64::from(c)) * share).round() as u8;
+        let colour = (mix(r), mix(g), mix(b));
+        canvas.rectangle((left + 1.0, top + 1.0), (left + CELL.0 - 1.0, top + CELL.1 - 1.0), colour)?;
+        let middle = left + CELL.0 / 2.0;
+        canvas.text(&self.text, (middle, top + CELL.1 * 0.34), SMALL, Place::Centre)?;
+        let lead = format!("+{:.0} %", self.lead * 100.0);
+        canvas.coloured(&lead, (middle, top + CELL.1 * 0.70), 11.5, Place::Centre, INK)
+    }
+}

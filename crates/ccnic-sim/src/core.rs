@@ -53,6 +53,13 @@ impl Miss {
             load: None,
         }
     }
+
+    /// Another access wants the line that has been asked for, to own it or not.
+    pub fn join(&mut self, other: &Miss, own: bool) {
+        self.wanted |= own && self.request == Request::Read;
+        self.load = [self.load, other.load].into_iter().flatten().min();
+        self.address |= other.address;
+    }
 }
 
 /// A store on its way to the cache.
@@ -119,6 +126,9 @@ pub struct Core {
     /// The position of the oldest load that waits for a line.
     pub oldest: u64,
     pub misses: Vec<Miss>,
+    /// Those among them that take no fill buffer, and those that bring addresses.
+    pub hardware: usize,
+    pub addresses: usize,
     /// Misses that wait for a fill buffer.
     pub queued: VecDeque<Miss>,
     pub stores: VecDeque<Store>,
@@ -162,13 +172,14 @@ pub struct Core {
     pub last_source: Source,
 }
 
-/// The values that a core has last seen of the words that it polls: what its branch predictor goes by.
+/// The values that a core has last seen of the words that it polls: what its branch predictor goes by. A word and a digest of its
+/// value in eight bytes: all of it would be cold in this machine's caches.
 #[derive(Debug)]
-pub struct Looks(Vec<(u32, u64)>);
+pub struct Looks(Box<[u64; Looks::WORDS]>);
 
 impl Default for Looks {
     fn default() -> Looks {
-        Looks(vec![(NONE, 0); Looks::WORDS])
+        Looks(Box::new([Looks::entry(NONE, 0); Looks::WORDS]))
     }
 }
 
@@ -179,14 +190,20 @@ impl Looks {
         (at.wrapping_mul(0x9e37_79b1) >> 20) as usize % Looks::WORDS
     }
 
+    fn entry(at: u32, value: u64) -> u64 {
+        let digest = value.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
+        u64::from(at) << 32 | digest
+    }
+
     /// Remembers a word's value; true when it was the same at the last look.
     pub fn expected(&mut self, at: u32, value: u64) -> bool {
-        std::mem::replace(&mut self.0[Looks::place(at)], (at, value)) == (at, value)
+        let entry = Looks::entry(at, value);
+        std::mem::replace(&mut self.0[Looks::place(at)], entry) == entry
     }
 
     /// True when a word had this value at the last look.
     pub fn is(&self, at: u32, value: u64) -> bool {
-        self.0[Looks::place(at)] == (at, value)
+        self.0[Looks::place(at)] == Looks::entry(at, value)
     }
 }
 
@@ -207,6 +224,8 @@ impl Core {
             position: 0,
             oldest: u64::MAX,
             misses: Vec::with_capacity(64),
+            hardware: 0,
+            addresses: 0,
             queued: VecDeque::new(),
             stores: VecDeque::new(),
             open: None,
@@ -286,7 +305,7 @@ impl Core {
 
     /// Misses that take a fill buffer.
     pub fn buffers(&self) -> usize {
-        self.misses.iter().filter(|m| !m.hardware).count()
+        self.misses.len() - self.hardware
     }
 
     /// The value that this core's own stores under way give a word.

@@ -27,20 +27,55 @@ pub enum Event {
     Device(u32),
 }
 
-/// An event, when it happens, and what decides at the same time. In order.
-type Entry = (Ps, u64, Event);
+impl Event {
+    /// In one word: what is stored in parts and read as a whole is slow.
+    #[inline]
+    fn pack(self) -> u64 {
+        let (kind, core, number) = match self {
+            Event::Arrive(txn) => (0, 0, txn),
+            Event::AtHome(txn) => (1, 0, txn),
+            Event::Snoop(txn, core) => (2, core, txn),
+            Event::Fill(txn) => (3, 0, txn),
+            Event::Demote(line, core) => (4, core, line),
+            Event::Resume(core) => (5, core, 0),
+            Event::Device(number) => (6, 0, number),
+        };
+        kind << 40 | u64::from(core) << 32 | u64::from(number)
+    }
+
+    /// Back again.
+    #[inline]
+    fn unpack(word: u64) -> Event {
+        let (core, number) = ((word >> 32) as u8, word as u32);
+        match word >> 40 {
+            0 => Event::Arrive(number),
+            1 => Event::AtHome(number),
+            2 => Event::Snoop(number, core),
+            3 => Event::Fill(number),
+            4 => Event::Demote(number, core),
+            5 => Event::Resume(core),
+            _ => Event::Device(number),
+        }
+    }
+}
+
+/// When an event happens, what decides at the same time, and the event. In order.
+type Entry = (Ps, u64, u64);
 
 /// Spans of the ring: 512 ns.
 const SPANS: usize = 2048;
 /// Length of a span, as a power of two of picoseconds.
 const SPAN: u32 = 8;
+/// No event.
+const NEVER: Entry = (Ps::MAX, u64::MAX, 0);
 /// Nothing follows.
 const END: u32 = u32::MAX;
 
 /// Events in order of time; at the same time messages before cores, cores by number, messages by age.
 #[derive(Debug)]
 pub struct Events {
-    next: Option<Entry>,
+    /// The next event; at the end of time when there is none.
+    next: Entry,
     /// For each span the first of its events, which are in no order.
     spans: Box<[u32; SPANS]>,
     /// Which spans have events.
@@ -58,7 +93,7 @@ pub struct Events {
 impl Default for Events {
     fn default() -> Events {
         Events {
-            next: None,
+            next: NEVER,
             spans: Box::new([END; SPANS]),
             taken: [0; SPANS / 64],
             entries: Vec::new(),
@@ -81,14 +116,14 @@ impl Events {
                 self.sent
             }
         };
-        let entry = (at, tie, event);
-        match &mut self.next {
-            None => self.next = Some(entry),
-            Some(next) if (at, tie) < (next.0, next.1) => {
-                let later = std::mem::replace(next, entry);
-                self.put(later);
+        let (entry, next) = ((at, tie, event.pack()), self.next);
+        if (at, tie) < (next.0, next.1) {
+            self.next = entry;
+            if next.0 != Ps::MAX {
+                self.put(next);
             }
-            Some(_) => self.put(entry),
+        } else {
+            self.put(entry);
         }
     }
 
@@ -115,48 +150,56 @@ impl Events {
     /// The next event, if it happens by then.
     #[inline]
     pub fn pop_until(&mut self, until: Ps) -> Option<(Ps, Event)> {
-        let (at, _, event) = self.next.filter(|next| next.0 <= until)?;
+        let (at, _, event) = self.next;
+        if at > until || at == Ps::MAX {
+            return None;
+        }
         self.now = self.now.max(at);
-        self.next = self.take_first();
-        Some((at, event))
+        self.take_first();
+        Some((at, Event::unpack(event)))
     }
 
     /// When the next event happens.
     #[inline]
     pub fn next_at(&self) -> Option<Ps> {
-        self.next.map(|(at, ..)| at)
+        (self.next.0 != Ps::MAX).then_some(self.next.0)
     }
 
-    /// Takes the earliest event out of the ring, or from beyond it.
-    fn take_first(&mut self) -> Option<Entry> {
-        let Some(span) = self.first_span() else { return self.far.pop().map(|Reverse(e)| e) };
+    /// Takes the earliest event out of the ring, or from beyond it: the next one.
+    #[inline]
+    fn take_first(&mut self) {
+        let Some(span) = self.first_span() else {
+            self.next = self.far.pop().map_or(NEVER, |Reverse(far)| far);
+            return;
+        };
         // The earliest of the span, and the one before it in the list.
         let first = self.spans[span];
-        let (mut best, mut before_best) = (first, END);
-        let (mut at, mut before) = (self.entries[first as usize].1, first);
+        let (mut best, mut before_best, mut before) = (first, END, first);
+        let ((mut time, mut tie, _), mut at) = self.entries[first as usize];
+        let mut following = at;
         while at != END {
-            let (a, b) = (&self.entries[at as usize].0, &self.entries[best as usize].0);
-            if (a.0, a.1) < (b.0, b.1) {
-                (best, before_best) = (at, before);
+            let ((t, u, _), next) = self.entries[at as usize];
+            if (t, u) < (time, tie) {
+                (best, before_best, time, tie, following) = (at, before, t, u, next);
             }
-            (before, at) = (at, self.entries[at as usize].1);
+            (before, at) = (at, next);
         }
-        let (entry, following) = self.entries[best as usize];
         if let Some(Reverse(far)) = self.far.peek()
-            && (far.0, far.1) < (entry.0, entry.1)
+            && (far.0, far.1) < (time, tie)
         {
-            return self.far.pop().map(|Reverse(e)| e);
+            self.next = self.far.pop().map_or(NEVER, |Reverse(far)| far);
+            return;
         }
-        if before_best == END {
+        self.next = (time, tie, self.entries[best as usize].0.2);
+        if before_best != END {
+            self.entries[before_best as usize].1 = following;
+        } else {
             self.spans[span] = following;
             if following == END {
                 self.taken[span / 64] &= !(1 << (span % 64));
             }
-        } else {
-            self.entries[before_best as usize].1 = following;
         }
         self.entries[best as usize].1 = std::mem::replace(&mut self.free, best);
-        Some(entry)
     }
 
     /// The first span from now on that has events.
@@ -196,14 +239,14 @@ mod tests {
                 events.push(at, event);
                 let tie =
                     if let Event::Resume(core) = event { 1 << 63 | u64::from(core) } else { events.sent };
-                expected.push((at, tie, event));
+                expected.push((at, tie, event.pack()));
             } else {
                 expected.sort_unstable_by(|a, b| b.cmp(a));
                 let next = expected.last().map(|e| e.0);
                 assert_eq!(events.next_at(), next);
                 let until = if x & 1 == 0 { now } else { Ps::MAX };
                 let due = next.is_some_and(|at| at <= until);
-                let first = if due { expected.pop().map(|e| (e.0, e.2)) } else { None };
+                let first = if due { expected.pop().map(|e| (e.0, Event::unpack(e.2))) } else { None };
                 assert_eq!(events.pop_until(until), first);
                 now = first.map_or(now, |e| e.0);
                 popped += u32::from(due);

@@ -270,7 +270,7 @@ impl World {
     /// True when the addresses that the program goes by are known: loads that do not decide hand over their words at once, but
     /// what they say (a descriptor's buffer) can only be used when their lines have come.
     fn addresses_known(&mut self, core: u8) -> bool {
-        let known = !self.cores[core as usize].misses.iter().any(|m| m.address);
+        let known = self.cores[core as usize].addresses == 0;
         if !known {
             self.wait(core, Wait::Addresses);
         }
@@ -547,10 +547,13 @@ impl World {
             c.oldest = c.oldest.min(load);
         }
         let own = miss.request != Request::Read;
-        if let Some(before) = c.misses.iter_mut().chain(&mut c.queued).find(|m| m.line == miss.line) {
-            before.wanted |= own && before.request == Request::Read;
-            before.load = [before.load, miss.load].into_iter().flatten().min();
-            before.address |= miss.address;
+        if let Some(before) = c.misses.iter_mut().find(|m| m.line == miss.line) {
+            c.addresses += usize::from(miss.address && !before.address);
+            before.join(&miss, own);
+            return;
+        }
+        if let Some(before) = c.queued.iter_mut().find(|m| m.line == miss.line) {
+            before.join(&miss, own);
             return;
         }
         if !miss.hardware && c.buffers() >= full {
@@ -567,6 +570,8 @@ impl World {
         let full = self.costs.fill_buffers;
         let c = &mut self.cores[core as usize];
         c.misses.push(Miss { txn, ..miss });
+        c.hardware += usize::from(miss.hardware);
+        c.addresses += usize::from(miss.address);
         if c.full_since.is_none() && c.buffers() >= full {
             c.full_since = Some(at);
         }
@@ -591,7 +596,9 @@ impl World {
         let c = &mut self.cores[core as usize];
         let Some(i) = c.misses.iter().position(|m| m.txn == txn) else { return };
         let miss = c.misses.swap_remove(i);
-        if miss.load.is_some() {
+        c.hardware -= usize::from(miss.hardware);
+        c.addresses -= usize::from(miss.address);
+        if miss.load == Some(c.oldest) {
             c.find_oldest();
         }
         c.counters.answered[t.source as usize] += 1;
@@ -621,7 +628,7 @@ impl World {
         let wakes = match c.wait {
             Wait::Window => !c.window_full(&self.costs),
             Wait::Loads => c.is_settled(),
-            Wait::Addresses => !c.misses.iter().any(|m| m.address),
+            Wait::Addresses => c.addresses == 0,
             _ => false,
         };
         if wakes {

@@ -9,7 +9,8 @@
  *     ccnic_rx_burst  -> read the data  -> ccnic_buf_free
  *
  * @par Errors
- * Functions return a count or 0, or a negative errno value; ccnic_last_error() says more. Nothing here ends the process.
+ * Functions return a count or 0, or a negative errno value; ccnic_last_error() says more. Nothing here ends the process: a
+ * defect of the library itself is -ENOTRECOVERABLE.
  *
  * @par Threads
  * A queue belongs to one thread at a time: the functions that take a struct ccnic_queue may be called by that thread only

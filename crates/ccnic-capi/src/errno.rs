@@ -65,25 +65,27 @@ pub(crate) fn last() -> *const c_char {
     LAST.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"this thread is ending".as_ptr())
 }
 
+const DEFECT: Failure =
+    Failure::new(Errno::NOTRECOVERABLE, c"a defect in libccnic: please report what it printed");
+
 /// Runs a call that is not a burst: no panic leaves it.
 pub(crate) fn guard(call: impl FnOnce() -> Result<c_int, Failure>) -> c_int {
     match catch_unwind(AssertUnwindSafe(call)) {
         Ok(Ok(n)) => n,
         Ok(Err(failure)) => failure.tell(),
-        Err(_) => {
-            Failure::new(Errno::NOTRECOVERABLE, c"a defect in libccnic: please report what it printed").tell()
-        }
+        Err(_) => DEFECT.tell(),
     }
 }
 
 /// An argument that must not be NULL is.
 pub(crate) const NULL: Failure = Failure::new(Errno::INVAL, c"an argument that must not be NULL is NULL");
 
-/// As a burst returns it: a count, or why there is none. Out of line, since counts are the rule.
+/// Runs a burst. Its hot path has nothing in it that panics; what it calls out of line is kept from ending the process too.
 #[inline(always)]
-pub(crate) fn count(result: Result<usize, Failure>) -> c_int {
-    match result {
-        Ok(n) => n as c_int,
-        Err(failure) => failure.tell(),
+pub(crate) fn burst(call: impl FnOnce() -> Result<usize, Failure>) -> c_int {
+    match catch_unwind(AssertUnwindSafe(call)) {
+        Ok(Ok(n)) => n as c_int,
+        Ok(Err(failure)) => failure.tell(),
+        Err(_) => DEFECT.tell(),
     }
 }

@@ -1,7 +1,7 @@
 //! The functions of `ccnic.h`. Their contracts stand there; here pointers become references and slices, and results errno.
 //!
-//! A burst is panic-free by construction (the assembly audit of `ccnic-check` covers what it calls); every other function
-//! catches what might be thrown.
+//! The hot paths of bursts have nothing in them that panics (the assembly audit of `ccnic-check`); whatever may be thrown
+//! elsewhere is caught here and becomes -ENOTRECOVERABLE.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
 use std::mem::{MaybeUninit, size_of};
@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::abi::{CcnicBuf, CcnicOptions, CcnicStats};
-use crate::errno::{Failure, NULL, count, guard, last};
+use crate::errno::{Failure, NULL, burst, guard, last};
 use crate::nic::Nic;
 use crate::queue::Queue;
 use crate::wait::wait;
@@ -233,36 +233,44 @@ unsafe fn handles<'a>(
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_buf_alloc(queue: *mut Queue, len: u16, bufs: *mut CcnicBuf, n: u16) -> c_int {
-    // SAFETY: the contract of the header.
-    let args = unsafe { places(queue, bufs, n) };
-    count(args.and_then(|(queue, out)| queue.alloc(len, out)))
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, out) = unsafe { places(queue, bufs, n)? };
+        queue.alloc(len, out)
+    })
 }
 
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_buf_free(queue: *mut Queue, bufs: *const CcnicBuf, n: u16) -> c_int {
-    // SAFETY: the contract of the header.
-    let args = unsafe { handles(queue, bufs, n) };
-    count(args.and_then(|(queue, bufs)| queue.free(bufs)))
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, bufs) = unsafe { handles(queue, bufs, n)? };
+        queue.free(bufs)
+    })
 }
 
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_tx_burst(queue: *mut Queue, bufs: *const CcnicBuf, n: u16) -> c_int {
-    // SAFETY: the contract of the header.
-    let args = unsafe { handles(queue, bufs, n) };
-    count(args.and_then(|(queue, bufs)| queue.transmit(bufs)))
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, bufs) = unsafe { handles(queue, bufs, n)? };
+        queue.transmit(bufs)
+    })
 }
 
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_rx_burst(queue: *mut Queue, bufs: *mut CcnicBuf, n: u16) -> c_int {
-    // SAFETY: the contract of the header.
-    let args = unsafe { places(queue, bufs, n) };
-    count(args.and_then(|(queue, out)| queue.receive(out)))
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, out) = unsafe { places(queue, bufs, n)? };
+        queue.receive(out)
+    })
 }
 
 /// The text of this thread's last failure.

@@ -6,7 +6,7 @@ RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]*')
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
-.PHONY: all run test lint unit tsan smoke miri install clean
+.PHONY: all run test lint unit tsan smoke smoke-c miri install clean
 
 all:
 	$(CARGO) build --release --locked
@@ -15,7 +15,7 @@ all:
 run: all
 	$(RELEASE)/ccnic demo
 
-test: lint unit tsan smoke
+test: lint unit tsan smoke smoke-c
 	@echo "all tests passed"
 
 lint:
@@ -54,9 +54,43 @@ miri:
 	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic
 	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic-check --lib --test local
 
+# PREFIX is where the files will be found, DESTDIR what to put before it while packaging.
+CAPI := crates/ccnic-capi
+VERSION := $(shell sed -n '/^\[workspace.package\]/,/^$$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
+INTO = $(DESTDIR)$(PREFIX)
 install: all
-	install -D -m 755 $(RELEASE)/ccnic $(DESTDIR)$(PREFIX)/bin/ccnic
-	install -D -m 755 $(RELEASE)/ccnicd $(DESTDIR)$(PREFIX)/bin/ccnicd
+	install -D -m 755 $(RELEASE)/ccnic $(INTO)/bin/ccnic
+	install -D -m 755 $(RELEASE)/ccnicd $(INTO)/bin/ccnicd
+	install -D -m 644 $(CAPI)/include/ccnic.h $(INTO)/include/ccnic.h
+	install -D -m 644 $(RELEASE)/libccnic_capi.a $(INTO)/lib/libccnic.a
+	$(CAPI)/link.sh $(RELEASE)/libccnic_capi.a $(INTO)/lib
+	strip --strip-debug $(INTO)/lib/libccnic.a $(INTO)/lib/libccnic.so.$(VERSION)
+	install -d $(INTO)/lib/pkgconfig $(INTO)/share/man/man1 $(INTO)/share/man/man3
+	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $(CAPI)/ccnic.pc.in > $(INTO)/lib/pkgconfig/ccnic.pc
+	install -m 644 $(CAPI)/man/*.1 $(INTO)/share/man/man1
+	install -m 644 $(CAPI)/man/*.3 $(INTO)/share/man/man3
+	cd $(INTO)/share/man/man3 && for page in ccnic_open ccnic_queue_open ccnic_tx_burst; do \
+		for name in $$(sed -n 's/^\.Nm \(ccnic_[a-z_]*\).*/\1/p' $$page.3); do \
+			test $$name = $$page || ln -sf $$page.3 $$name.3; done; done
+
+# What `make install` leaves is enough to compile, link (shared and static) and run a program in C.
+STAGE = $(abspath $(RELEASE))/stage
+STAGED = PKG_CONFIG_PATH=$(STAGE)/lib/pkgconfig pkg-config
+CSTRICT = cc -std=c11 -O2 -Wall -Wextra -Werror
+smoke-c: all
+	rm -rf $(STAGE)
+	$(MAKE) --no-print-directory install PREFIX=$(STAGE) DESTDIR=
+	test -e $(STAGE)/share/man/man3/ccnic_rx_burst.3
+ifneq ($(shell command -v pkg-config),)
+	$(CSTRICT) $(CAPI)/examples/echo.c -o $(STAGE)/echo $$($(STAGED) --cflags --libs ccnic)
+	$(CSTRICT) $(CAPI)/examples/generator.c -o $(STAGE)/generator $$($(STAGED) --cflags ccnic) \
+		$$($(STAGED) --static --libs ccnic | sed 's/-lccnic/-l:libccnic.a/')
+	$(STAGE)/bin/ccnicd --log warn --socket $(STAGE)/nic.sock & nic=$$!; trap "kill $$nic" EXIT; \
+		until test -S $(STAGE)/nic.sock || ! kill -0 $$nic; do sleep 0.05; done; \
+		LD_LIBRARY_PATH=$(STAGE)/lib $(STAGE)/echo $(STAGE)/nic.sock 1000 && $(STAGE)/generator $(STAGE)/nic.sock 200000
+else
+	@echo "skipped: compiling against the installed library needs pkg-config"
+endif
 
 clean:
 	$(CARGO) clean

@@ -1,6 +1,6 @@
 //! Real shared memory for ccnic: regions, their pages and homes, the control socket, the native [`Port`](ccnic::Port).
 //!
-//! All `unsafe` of the project lives in this crate, each block with its reason.
+//! All `unsafe` of the project but what C calls for (`ccnic-capi`) lives in this crate, each block with its reason.
 
 mod clock;
 pub mod control;

@@ -1,6 +1,6 @@
 //! A program's attachment to a NIC: its region, its queue pairs, and what to do when the NIC dies.
 
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use ccnic::ring::Ring;
@@ -124,6 +124,13 @@ impl Program {
     /// When it cannot be reached.
     pub fn status(&self) -> Result<Status, Error> {
         Connection::open(&self.socket)?.status()
+    }
+}
+
+/// The control connection. The NIC says nothing on it unasked: it becomes readable when the NIC has gone.
+impl AsFd for Program {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.connection.as_fd()
     }
 }
 

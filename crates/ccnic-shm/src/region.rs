@@ -111,6 +111,12 @@ impl Region {
         self.mapping.size()
     }
 
+    /// The address of offset 0 in this process, as long as the region or one of its ports lives: for programs in other
+    /// languages, which reach payload by pointers.
+    pub fn base(&self) -> NonNull<u8> {
+        self.mapping.base()
+    }
+
     /// A port for one agent. Each agent takes its own.
     pub fn port(&self) -> NativePort {
         NativePort::new(Arc::clone(&self.mapping))

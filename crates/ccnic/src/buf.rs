@@ -176,6 +176,14 @@ impl Burst {
         self.bufs.get_mut(len).map(|slot| core::mem::replace(slot, Buf(Desc::new(0, 0, 0))))
     }
 
+    /// Hands the buffers over as plain descriptors, for a program in another language to hold; the burst is empty then.
+    /// [`QueuePair::adopt`](crate::QueuePair::adopt) takes them back.
+    #[inline(always)]
+    pub fn disown(&mut self) -> impl ExactSizeIterator<Item = Desc> {
+        let len = core::mem::take(&mut self.len);
+        self.bufs.get(..len).unwrap_or_default().iter().map(Buf::desc)
+    }
+
     /// The places of the next `max` buffers, for a ring to write to; `added` says how many it did.
     #[inline(always)]
     pub(crate) fn places(&mut self, max: usize) -> &mut [Buf] {

@@ -144,6 +144,28 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         self.pool.free(&self.port, buf.desc().offset(), buf.class());
     }
 
+    /// Takes up buffers that a program in another language has held as plain descriptors
+    /// ([`Burst::disown`]): adds those of `descs` to `burst` up to the first that names no bytes of the pool, or until the
+    /// burst is full; returns their number.
+    ///
+    /// A descriptor does not say who holds its buffer. One that is used twice is believed: it harms the program's own packets.
+    #[inline(always)]
+    pub fn adopt(&self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
+        let mut n = 0;
+        let places = burst.places(Burst::CAPACITY);
+        for (place, desc) in places.iter_mut().zip(descs) {
+            *place = Buf::new(desc);
+            n += 1;
+        }
+        let new = places.get(..n).unwrap_or_default();
+        if !self.pool.holds_small(new) && !self.pool.holds_all(new) {
+            let bad = |buf: &Buf| !self.pool.holds(buf.desc().offset(), u32::from(buf.len()), buf.class());
+            n = new.iter().position(bad).unwrap_or(n);
+        }
+        burst.added(n);
+        n
+    }
+
     /// Hands packets to the NIC, in order, as many whole ones as the ring has room for; removes them from `burst` and
     /// returns the number of buffers. The rest stays in `burst`.
     ///

@@ -1,0 +1,346 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/**
+ * @file ccnic.h
+ * libccnic: a packet interface over cache-coherent memory, between a program and a software NIC (ccnicd).
+ *
+ * The four calls of CC-NIC (Schuh et al., ASPLOS '24, figure 5), with the semantics of DPDK's mempool and ethdev bursts:
+ *
+ *     ccnic_buf_alloc -> write the data -> ccnic_tx_burst
+ *     ccnic_rx_burst  -> read the data  -> ccnic_buf_free
+ *
+ * @par Errors
+ * Functions return a count or 0, or a negative errno value; ccnic_last_error() says more. Nothing here ends the process: a
+ * defect of the library itself is -ENOTRECOVERABLE.
+ *
+ * @par Threads
+ * A queue belongs to one thread at a time: the functions that take a struct ccnic_queue may be called by that thread only
+ * (hand it over with the synchronisation you would use for any object). Functions that take a struct ccnic may be called by
+ * any thread at any time, apart from ccnic_close() and ccnic_reconnect(). Nothing survives fork() in the child.
+ *
+ * @par Buffers
+ * A packet is one buffer or a chain of up to @ref CCNIC_CHAIN_MAX of them, in consecutive places of an array, all but the last
+ * with ccnic_buf_more(). Lengths are bytes; every count is a count of buffers. What alloc and receive return is the program's
+ * until it is freed or sent. Buffers belong to the NIC attachment, not to a queue: any queue of the same NIC may send or free
+ * them. A buffer that is used after it was freed or sent, or freed twice, damages packets of this program, and nothing else.
+ */
+#ifndef CCNIC_H
+#define CCNIC_H
+
+#include <errno.h>
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/** The most buffers in one packet. A receive array with so many places always makes progress. */
+#define CCNIC_CHAIN_MAX 8
+/** Bytes of a large buffer: a longer packet is a chain. */
+#define CCNIC_LARGE 4096
+/** Bytes of a small buffer. */
+#define CCNIC_SMALL 128
+/** Buffers that ccnic_buf_alloc() needs for a packet of `len` bytes. */
+#define CCNIC_SEGMENTS(len) ((len) > CCNIC_LARGE ? ((len) + CCNIC_LARGE - 1) / CCNIC_LARGE : 1)
+
+/** An attachment to a NIC, with a region of memory of its own. */
+struct ccnic;
+/** A queue pair: one transmit and one receive ring. Belongs to one thread. */
+struct ccnic_queue;
+
+/** The ring designs; see ARCHITECTURE.md. Both sides understand all of them. */
+enum ccnic_design {
+	CCNIC_DESIGN_CCNIC = 0,  /**< grouped descriptors, epoch signals: the default, the fastest */
+	CCNIC_DESIGN_PAPER = 1,  /**< grouped descriptors, cleared signals: the CC-NIC paper's */
+	CCNIC_DESIGN_PACKED = 2, /**< a signal per packed descriptor */
+	CCNIC_DESIGN_PADDED = 3, /**< a descriptor per line */
+	CCNIC_DESIGN_E810 = 4    /**< doorbells and host-managed buffers, as an Intel E810 has them */
+};
+
+/** What the region is made of. */
+enum ccnic_pages {
+	CCNIC_PAGES_AUTO = 0, /**< 2 MiB pages where there are any, ordinary ones otherwise */
+	CCNIC_PAGES_SMALL = 1,
+	CCNIC_PAGES_HUGE = 2 /**< 2 MiB pages, or ccnic_open() fails */
+};
+
+#define CCNIC_NO_RECYCLE 1u     /**< no private stacks of freed buffers */
+#define CCNIC_NO_SMALL 2u       /**< no small buffers */
+#define CCNIC_SEQUENTIAL 4u     /**< buffers in address order */
+#define CCNIC_HOST_MANAGED 8u   /**< the program's side posts and frees every buffer */
+#define CCNIC_DEMOTE_ALWAYS 16u /**< writers always demote what they wrote (CLDEMOTE) */
+#define CCNIC_DEMOTE_NEVER 32u  /**< writers never do; default: when the other side waits */
+
+/**
+ * What can be chosen at ccnic_open(). Fill it with ccnic_options_init(), then change what you want. Zero means the default.
+ * Later versions append fields; `size` tells the library which ones the program knows.
+ */
+struct ccnic_options {
+	size_t size;      /**< sizeof(struct ccnic_options) */
+	const char *name; /**< in `ccnic status`, at most 255 bytes; copied. Default: the executable's name */
+	uint32_t design;  /**< enum ccnic_design */
+	uint32_t flags;   /**< CCNIC_NO_RECYCLE and so on */
+	uint32_t queues;  /**< queue pairs, 1 to 256. Default 1 */
+	uint32_t ring;    /**< descriptors per ring, a power of two, 64 to 32768. Default 1024 */
+	uint32_t buffers; /**< large buffers, 16 to 262144, 4 KiB of memory each. Default 1024 */
+	uint32_t mtu;     /**< largest packet in bytes, 64 to 9600. Default 9600 */
+	uint32_t pages;   /**< enum ccnic_pages */
+	uint8_t mac[6];   /**< address for ccnic_mac(). Default: random, locally administered */
+	uint8_t reserved[2];
+};
+
+/**
+ * A buffer, and the part of a packet in it: a plain value, to be copied and moved in arrays. Whoever has it has the buffer.
+ * Use the functions below; only `meta` is for the program to read and write directly: 64 bits that go with the packet (those
+ * of its first buffer count).
+ */
+struct ccnic_buf {
+	uint32_t offset; /**< of the first byte, from the region's start */
+	uint16_t len;    /**< bytes of data */
+	uint8_t flags;
+	uint8_t reserved;
+	uint64_t meta;
+};
+
+/** Counters of a queue since it was first opened. Later versions append fields. */
+struct ccnic_stats {
+	uint64_t tx_packets;        /**< packets handed to the NIC */
+	uint64_t tx_bytes;          /**< their bytes */
+	uint64_t rx_packets;        /**< packets received */
+	uint64_t rx_bytes;          /**< their bytes */
+	uint64_t tx_ring_full;      /**< buffers that ccnic_tx_burst() left because the ring was full */
+	uint64_t alloc_failed;      /**< buffers that ccnic_buf_alloc() did not get because the pool was dry */
+	uint64_t tx_bad_buffer;     /**< times that ccnic_tx_burst() returned -EFAULT */
+	uint64_t tx_bad_packet;     /**< times that ccnic_tx_burst() returned -EMSGSIZE or -EINVAL for a packet */
+	uint64_t free_bad_buffer;   /**< handles given to ccnic_buf_free() that name no buffer */
+	uint64_t rx_bad_descriptor; /**< received and dropped: names no buffer; the NIC is broken */
+	uint64_t rx_bad_chain;      /**< received and dropped: more than CCNIC_CHAIN_MAX buffers; the NIC is broken */
+};
+
+/** Sets all options to their defaults. Any thread. */
+static inline void ccnic_options_init(struct ccnic_options *options)
+{
+	memset(options, 0, sizeof(*options));
+	options->size = sizeof(*options);
+}
+
+/* ---- the NIC -------------------------------------------------------------------------------------------------------- */
+
+/**
+ * Makes a region and attaches it to the NIC that listens at `socket`.
+ *
+ * @param socket  path of ccnicd's socket
+ * @param options what to choose, or NULL for the defaults; not kept
+ * @param nic     receives the attachment; untouched on failure. Give it to ccnic_close()
+ * @return 0; -ENOENT or -ECONNREFUSED: no NIC there; -EACCES: its socket is not for this user; -EINVAL: NULL, or an option out
+ *         of its range; -E2BIG: the region is too large, or an option is unknown to this library; -EPERM: the NIC refused;
+ *         -EPROTO: another release; -ENOMEM and others from the kernel
+ *
+ * Any thread. Blocks until the NIC has answered.
+ */
+int ccnic_open(const char *socket, const struct ccnic_options *options, struct ccnic **nic);
+
+/**
+ * Ends an attachment. What was sent is still delivered; buffers that the program holds are gone, as are its queues.
+ *
+ * @return 0; -EBUSY: a queue is open; -EINVAL: NULL
+ *
+ * Any thread, while no other one uses `nic`.
+ */
+int ccnic_close(struct ccnic *nic);
+
+/**
+ * Attaches to the NIC that now listens at the same socket, after the old one has gone (ccnic_wait() said -ENOTCONN, or
+ * ccnic_link_state() 0). Queues and buffers stay valid. Packets in the rings arrive, once; those that a killed NIC had in its
+ * hands, at most 64 buffers, are lost, and its buffers come back.
+ *
+ * @return the number of buffers that came back; -EISCONN: the NIC lives; otherwise as ccnic_open(): try again later
+ *
+ * Any thread, while no other one uses `nic` or any of its queues.
+ */
+int ccnic_reconnect(struct ccnic *nic);
+
+/** @return 1 while the NIC lives, 0 when it has gone, -EINVAL for NULL. Any thread. A system call: not for every burst. */
+int ccnic_link_state(const struct ccnic *nic);
+
+/** @return the largest packet in bytes, as chosen at ccnic_open(); -EINVAL for NULL. Any thread. */
+int ccnic_mtu(const struct ccnic *nic);
+
+/** @return the number of queue pairs; -EINVAL for NULL. Any thread. */
+int ccnic_queues(const struct ccnic *nic);
+
+/**
+ * The address that the program goes by: the one in its options, or a random, locally administered one that stays the same
+ * until ccnic_close(). The loopback NIC does not look at addresses.
+ *
+ * @param mac receives 6 bytes
+ * @return 0; -EINVAL: NULL
+ *
+ * Any thread.
+ */
+int ccnic_mac(const struct ccnic *nic, uint8_t mac[6]);
+
+/* ---- queues --------------------------------------------------------------------------------------------------------- */
+
+/**
+ * Opens queue pair `index`, 0 to ccnic_queues() - 1, for the calling thread.
+ *
+ * @param queue receives the queue, which `nic` owns; untouched on failure. Give it to ccnic_queue_close()
+ * @return 0; -EBUSY: it is open already; -EINVAL: NULL, or no such queue; -EMFILE: too many open files
+ *
+ * Any thread.
+ */
+int ccnic_queue_open(struct ccnic *nic, uint16_t index, struct ccnic_queue **queue);
+
+/**
+ * Closes a queue: packets that ccnic_wait() announced are dropped; the free buffers it kept at hand go back to the pool.
+ * Packets in its rings stay and can be received after it is opened again. Buffers in the program's hands stay valid.
+ *
+ * @return 0; -EBADF: it is closed already; -EINVAL: NULL
+ *
+ * The queue's thread.
+ */
+int ccnic_queue_close(struct ccnic_queue *queue);
+
+/**
+ * Copies the counters of a queue.
+ *
+ * @param size sizeof(struct ccnic_stats)
+ * @return 0; -EBADF: the queue is closed; -EINVAL: NULL
+ *
+ * The queue's thread.
+ */
+int ccnic_queue_stats(const struct ccnic_queue *queue, struct ccnic_stats *stats, size_t size);
+
+/* ---- bursts --------------------------------------------------------------------------------------------------------- */
+
+/**
+ * Allocates buffers for packets of `len` bytes each, as many whole packets as `n` places hold: n / CCNIC_SEGMENTS(len).
+ * Lengths and chains are set; contents are not. The buffers' lines are fetched for writing.
+ *
+ * @param len  bytes of each packet, at most ccnic_mtu()
+ * @param bufs receives the buffers, the program's own from now on
+ * @return buffers allocated, fewer than asked for (also 0) when the pool is dry; -EMSGSIZE: `len` is above the MTU; -EINVAL:
+ *         NULL, or too few places for one packet; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_buf_alloc(struct ccnic_queue *queue, uint16_t len, struct ccnic_buf *bufs, uint16_t n);
+
+/**
+ * Returns buffers to the pool. A chain's buffers are freed one by one: give all of them.
+ *
+ * @return 0; -EFAULT: some handles name no buffer of this NIC and were skipped, the others are free; -EINVAL: NULL; -EBADF: the
+ *         queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_buf_free(struct ccnic_queue *queue, const struct ccnic_buf *bufs, uint16_t n);
+
+/**
+ * Sends packets, in order, as many whole ones as the ring has room for. Buffers sent are the NIC's; the others, from
+ * bufs[result] on, stay the program's: send them again later, or free them.
+ *
+ * A packet that can never be sent ends the burst before it; when it is the first, that is the error. While the NIC is gone,
+ * packets are taken until the ring is full.
+ *
+ * @return buffers sent; -EFAULT: a handle of the first packet names no buffer of this NIC; -EMSGSIZE: the first packet is
+ *         longer than the MTU or has more than CCNIC_CHAIN_MAX buffers; -EINVAL: NULL, or the first packet has no end within
+ *         `n`; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_tx_burst(struct ccnic_queue *queue, const struct ccnic_buf *bufs, uint16_t n);
+
+/**
+ * Receives packets, as many whole ones as there are and as fit in `n` places; does not wait. A packet with more buffers than
+ * `n` waits: CCNIC_CHAIN_MAX places always suffice.
+ *
+ * @param bufs receives the buffers, the program's own from now on
+ * @return buffers received, 0 when there are none; -EINVAL: NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_rx_burst(struct ccnic_queue *queue, struct ccnic_buf *bufs, uint16_t n);
+
+/**
+ * Waits until packets can be received: polls for some ten microseconds, then sleeps in naps of up to 1 ms.
+ *
+ * @param timeout_ns nanoseconds to wait at most; 0 only looks, a negative number waits for ever
+ * @return buffers ready (greater than 0) for ccnic_rx_burst(); 0: none came in time; -ENOTCONN: the NIC has gone and nothing is
+ *         left to receive; -EINTR: a signal came; -EINVAL: NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_wait(struct ccnic_queue *queue, int64_t timeout_ns);
+
+/* ---- a buffer in the program's hands -------------------------------------------------------------------------------- */
+
+/** Where a NIC's buffers lie. Part of the ABI, for the inline functions; not for programs. */
+struct ccnic_view {
+	uint8_t *base;
+	uint32_t first;
+	uint32_t span;
+};
+
+/**
+ * The data of a buffer: ccnic_buf_len() bytes to read, ccnic_buf_capacity() bytes to write. Valid until the buffer is freed or
+ * sent. On a 64-byte line unless the program moved it.
+ *
+ * @return NULL when the handle names no buffer of this queue's NIC. The queue's thread.
+ */
+static inline void *ccnic_buf_data(const struct ccnic_queue *queue, const struct ccnic_buf *buf)
+{
+	const struct ccnic_view *view = (const struct ccnic_view *)(const void *)queue;
+	return buf->offset - view->first < view->span ? view->base + buf->offset : NULL;
+}
+
+/** @return bytes of data in this buffer. Any thread that holds the buffer, here and below. */
+static inline uint16_t ccnic_buf_len(const struct ccnic_buf *buf)
+{
+	return buf->len;
+}
+
+/** @return bytes from the first byte of data to the end of the buffer. */
+static inline uint16_t ccnic_buf_capacity(const struct ccnic_buf *buf)
+{
+	const uint32_t size = buf->flags & 2u ? CCNIC_SMALL : CCNIC_LARGE;
+	return (uint16_t)(size - (buf->offset & (size - 1)));
+}
+
+/** Sets the bytes of data. @return 0; -EMSGSIZE: more than ccnic_buf_capacity(), nothing is set. */
+static inline int ccnic_buf_set_len(struct ccnic_buf *buf, uint16_t len)
+{
+	if (len > ccnic_buf_capacity(buf))
+		return -EMSGSIZE;
+	buf->len = len;
+	return 0;
+}
+
+/** @return true when the packet goes on in the next buffer of the array. */
+static inline bool ccnic_buf_more(const struct ccnic_buf *buf)
+{
+	return buf->flags & 1u;
+}
+
+/** Says whether the packet goes on in the next buffer of the array. */
+static inline void ccnic_buf_set_more(struct ccnic_buf *buf, bool more)
+{
+	buf->flags = (uint8_t)((buf->flags & ~1u) | (more ? 1u : 0u));
+}
+
+/* ---- the rest ------------------------------------------------------------------------------------------------------- */
+
+/** @return what went wrong in the last call of this thread that failed, and what to do about it; valid until the next. */
+const char *ccnic_last_error(void);
+
+/** @return the version of the library, such as "0.1.0". Any thread. */
+const char *ccnic_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* CCNIC_H */

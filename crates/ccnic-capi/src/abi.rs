@@ -1,0 +1,217 @@
+//! What C sees: the structures of `ccnic.h`, word for word. A test compiles the header and compares.
+
+use std::ffi::c_char;
+use std::mem::size_of;
+
+use ccnic::desc::{MORE, SMALL};
+use ccnic::{Config, Demote, Desc, Design};
+use ccnic_shm::Pages;
+use rustix::io::Errno;
+
+use crate::errno::Failure;
+
+#[cfg(target_endian = "big")]
+compile_error!("struct ccnic_buf of ccnic.h has the byte order of little-endian machines");
+
+/// `struct ccnic_buf`: a descriptor by value. To C, word 0 is `offset` (32 bits), `len` (16), `flags` (8), `reserved` (8).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(C)]
+pub struct CcnicBuf {
+    word: u64,
+    /// Metadata of the packet.
+    pub meta: u64,
+}
+
+impl From<Desc> for CcnicBuf {
+    #[inline(always)]
+    fn from(desc: Desc) -> CcnicBuf {
+        let word = u64::from(desc.offset()) | u64::from(desc.len()) << 32 | u64::from(desc.flags()) << 48;
+        CcnicBuf { word, meta: desc.meta }
+    }
+}
+
+impl From<CcnicBuf> for Desc {
+    /// Nothing in it is trusted yet.
+    #[inline(always)]
+    fn from(buf: CcnicBuf) -> Desc {
+        let flags = (buf.word >> 48) as u8 & (MORE | SMALL);
+        Desc::new(buf.word as u32, buf.len(), flags).with_meta(buf.meta)
+    }
+}
+
+impl CcnicBuf {
+    #[inline(always)]
+    pub(crate) fn len(self) -> u16 {
+        (self.word >> 32) as u16
+    }
+
+    #[inline(always)]
+    pub(crate) fn more(self) -> bool {
+        self.word >> 48 & u64::from(MORE) != 0
+    }
+}
+
+/// `struct ccnic_view`: where the buffers lie. The inline functions of the header read it at the start of a queue.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct View {
+    pub(crate) base: *mut u8,
+    pub(crate) first: u32,
+    pub(crate) span: u32,
+}
+
+/// `struct ccnic_options`. Zero means "default" in every field.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct CcnicOptions {
+    /// `sizeof(struct ccnic_options)` of the header that the program was compiled with.
+    pub size: usize,
+    /// Name in the status display, or NULL.
+    pub name: *const c_char,
+    /// `enum ccnic_design`.
+    pub design: u32,
+    /// `CCNIC_NO_RECYCLE` and so on.
+    pub flags: u32,
+    /// Queue pairs.
+    pub queues: u32,
+    /// Descriptors in each ring.
+    pub ring: u32,
+    /// Large buffers.
+    pub buffers: u32,
+    /// Largest packet.
+    pub mtu: u32,
+    /// `enum ccnic_pages`.
+    pub pages: u32,
+    /// Address, or all zero.
+    pub mac: [u8; 6],
+    /// Zero.
+    pub reserved: [u8; 2],
+}
+
+const NO_RECYCLE: u32 = 1;
+const NO_SMALL: u32 = 2;
+const SEQUENTIAL: u32 = 4;
+const HOST_MANAGED: u32 = 8;
+const DEMOTE_ALWAYS: u32 = 16;
+const DEMOTE_NEVER: u32 = 32;
+const ALL_FLAGS: u32 = 63;
+
+impl CcnicOptions {
+    pub(crate) const DEFAULT: CcnicOptions = CcnicOptions {
+        size: size_of::<CcnicOptions>(),
+        name: std::ptr::null(),
+        design: 0,
+        flags: 0,
+        queues: 0,
+        ring: 0,
+        buffers: 0,
+        mtu: 0,
+        pages: 0,
+        mac: [0; 6],
+        reserved: [0; 2],
+    };
+
+    /// Reads the options of a program that may have been compiled with an older or a newer header: what it does not have is
+    /// the default, what this library does not know must be zero (as `openat2` and `clone3` of Linux have it).
+    ///
+    /// # Safety
+    /// `from` points to as many readable bytes as its first word says.
+    pub(crate) unsafe fn read(from: *const CcnicOptions) -> Result<CcnicOptions, Failure> {
+        let mut this = CcnicOptions::DEFAULT;
+        // SAFETY: the caller vouches for at least the first word.
+        let size = unsafe { (&raw const (*from).size).read() };
+        if !(size_of::<usize>()..=4096).contains(&size) {
+            return Err(Failure::new(
+                Errno::INVAL,
+                c"ccnic_options.size is wrong: call ccnic_options_init first",
+            ));
+        }
+        let known = size.min(size_of::<CcnicOptions>());
+        // SAFETY: `known` bytes are readable by the caller's word and fit in `this`, whose fields take any bytes; what lies
+        // beyond them is readable too.
+        let beyond = unsafe {
+            std::ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut this).cast::<u8>(), known);
+            std::slice::from_raw_parts(from.cast::<u8>().add(known), size - known)
+        };
+        if beyond.iter().any(|&byte| byte != 0) || this.reserved != [0; 2] {
+            let text = c"ccnic_options has a field that this libccnic does not know; use a newer one";
+            return Err(Failure::new(Errno::TOOBIG, text));
+        }
+        Ok(this)
+    }
+
+    /// The configuration of a region and its pages. Ranges are checked where the region is made.
+    pub(crate) fn config(&self) -> Result<(Config, Pages), Failure> {
+        let invalid = |text: &str| Failure::said(Errno::INVAL, text);
+        let default = Config::default();
+        let or = |value: u32, default: u32| if value == 0 { default } else { value };
+        let narrow = |field: &str, value: u32| {
+            u16::try_from(value).map_err(|_| invalid(&format!("{field} is {value}; choose a smaller one")))
+        };
+        let design = Design::ALL.into_iter().find(|d| *d as u32 == self.design);
+        let design = design.ok_or_else(|| invalid(&format!("design is {}; choose 0 to 4", self.design)))?;
+        if self.flags & !ALL_FLAGS != 0 {
+            return Err(invalid(&format!(
+                "flags has bits that mean nothing: {:#x}",
+                self.flags & !ALL_FLAGS
+            )));
+        }
+        let demote = match self.flags & (DEMOTE_ALWAYS | DEMOTE_NEVER) {
+            0 => Demote::Auto,
+            DEMOTE_ALWAYS => Demote::On,
+            DEMOTE_NEVER => Demote::Off,
+            _ => {
+                return Err(invalid("flags say both CCNIC_DEMOTE_ALWAYS and CCNIC_DEMOTE_NEVER; choose one"));
+            }
+        };
+        let pages = match self.pages {
+            0 => Pages::Auto,
+            1 => Pages::Small,
+            2 => Pages::Huge,
+            other => return Err(invalid(&format!("pages is {other}; choose 0 to 2"))),
+        };
+        let config = Config {
+            queues: narrow("queues", or(self.queues, default.queues.into()))?,
+            ring: or(self.ring, default.ring),
+            buffers: or(self.buffers, default.buffers),
+            mtu: narrow("mtu", or(self.mtu, default.mtu.into()))?,
+            design,
+            recycle: self.flags & NO_RECYCLE == 0,
+            small: self.flags & NO_SMALL == 0,
+            sequential: self.flags & SEQUENTIAL != 0,
+            // The E810's host posts every receive buffer: it has no shared pool.
+            shared_pool: self.flags & HOST_MANAGED == 0 && design != Design::Doorbell,
+            demote,
+            ..default
+        };
+        Ok((config, pages))
+    }
+}
+
+/// `struct ccnic_stats`: what a queue has done.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct CcnicStats {
+    /// Packets handed to the NIC.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// Packets received.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Buffers that a transmit burst left, since the ring was full.
+    pub tx_ring_full: u64,
+    /// Buffers that an allocation did not get, since the pool was dry.
+    pub alloc_failed: u64,
+    /// Transmit bursts that ended at a handle that names no buffer.
+    pub tx_bad_buffer: u64,
+    /// Transmit bursts that ended at a packet that is too long, or a chain that is too long or has no end.
+    pub tx_bad_packet: u64,
+    /// Handles given to free that name no buffer.
+    pub free_bad_buffer: u64,
+    /// Received descriptors that name no buffer.
+    pub rx_bad_descriptor: u64,
+    /// Received descriptors of chains with too many segments.
+    pub rx_bad_chain: u64,
+}

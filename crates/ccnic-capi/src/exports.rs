@@ -1,0 +1,287 @@
+//! The functions of `ccnic.h`. Their contracts stand there; here pointers become references and slices, and results errno.
+//!
+//! The hot paths of bursts have nothing in them that panics (the assembly audit of `ccnic-check`); whatever may be thrown
+//! elsewhere is caught here and becomes -ENOTRECOVERABLE.
+
+use std::ffi::{CStr, OsStr, c_char, c_int};
+use std::mem::{MaybeUninit, size_of};
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use crate::abi::{CcnicBuf, CcnicOptions, CcnicStats};
+use crate::errno::{Failure, NULL, burst, guard, last};
+use crate::nic::Nic;
+use crate::queue::Queue;
+use crate::wait::wait;
+
+/// What the status display calls a program that did not say: its executable's name.
+fn default_name() -> String {
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    if name.trim().is_empty() { "program".to_owned() } else { name.trim().to_owned() }
+}
+
+/// A string of C as UTF-8, what is not UTF-8 replaced.
+///
+/// # Safety
+/// `text` points to a string.
+unsafe fn text(text: *const c_char) -> String {
+    // SAFETY: the caller vouches for it.
+    unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_open(
+    socket: *const c_char,
+    options: *const CcnicOptions,
+    out: *mut *mut Nic,
+) -> c_int {
+    guard(|| {
+        if socket.is_null() || out.is_null() {
+            return Err(NULL);
+        }
+        let mut given = CcnicOptions::DEFAULT;
+        if !options.is_null() {
+            // SAFETY: not null, and as large as its first word says (the contract of the header).
+            given = unsafe { CcnicOptions::read(options)? };
+        }
+        let (config, pages) = given.config()?;
+        // SAFETY: the caller's string, not null.
+        let name = if given.name.is_null() { default_name() } else { unsafe { text(given.name) } };
+        if name.len() > 255 {
+            return Err(Failure::new(Errno::NAMETOOLONG, c"the name has more than 255 bytes"));
+        }
+        // SAFETY: the caller's string, not null.
+        let socket = OsStr::from_bytes(unsafe { CStr::from_ptr(socket) }.to_bytes());
+        let nic = Nic::open(socket.as_ref(), &name, &config, pages, given.mac)?;
+        // SAFETY: not null, the caller's place for a pointer.
+        unsafe { out.write(Box::into_raw(Box::new(nic))) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_close(nic: *mut Nic) -> c_int {
+    guard(|| {
+        // SAFETY: null or a NIC that has not been closed.
+        if unsafe { nic.as_ref() }.ok_or(NULL)?.busy() {
+            return Err(Failure::new(Errno::BUSY, c"the NIC has open queues; close them first"));
+        }
+        // SAFETY: made by `ccnic_open` from a box; the caller gives it up.
+        drop(unsafe { Box::from_raw(nic) });
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_reconnect(nic: *mut Nic) -> c_int {
+    guard(|| {
+        // SAFETY: null or an open NIC.
+        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        // SAFETY: no thread uses a queue meanwhile (the contract of the header).
+        let reclaimed = unsafe { nic.reconnect()? };
+        Ok(c_int::try_from(reclaimed).unwrap_or(c_int::MAX))
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_link_state(nic: *const Nic) -> c_int {
+    // SAFETY: null or an open NIC.
+    guard(|| Ok(c_int::from(unsafe { nic.as_ref() }.ok_or(NULL)?.alive())))
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_mtu(nic: *const Nic) -> c_int {
+    // SAFETY: null or an open NIC.
+    guard(|| Ok(c_int::from(unsafe { nic.as_ref() }.ok_or(NULL)?.config().mtu)))
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_queues(nic: *const Nic) -> c_int {
+    // SAFETY: null or an open NIC.
+    guard(|| Ok(c_int::from(unsafe { nic.as_ref() }.ok_or(NULL)?.config().queues)))
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_mac(nic: *const Nic, mac: *mut u8) -> c_int {
+    guard(|| {
+        // SAFETY: null or an open NIC.
+        let address = unsafe { nic.as_ref() }.ok_or(NULL)?.mac();
+        if mac.is_null() {
+            return Err(NULL);
+        }
+        // SAFETY: not null; the caller's place for six bytes.
+        unsafe { mac.cast::<[u8; 6]>().write_unaligned(address) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_queue_open(nic: *mut Nic, index: u16, out: *mut *mut Queue) -> c_int {
+    guard(|| {
+        // SAFETY: null or an open NIC.
+        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        if out.is_null() {
+            return Err(NULL);
+        }
+        let queue = nic.queue(index)?;
+        // SAFETY: not null, the caller's place for a pointer.
+        unsafe { out.write(queue.as_ptr()) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_queue_close(queue: *mut Queue) -> c_int {
+    guard(|| {
+        // SAFETY: null or a queue of an open NIC that no other thread uses.
+        unsafe { queue.as_mut() }.ok_or(NULL)?.close()?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_queue_stats(queue: *const Queue, out: *mut CcnicStats, size: usize) -> c_int {
+    guard(|| {
+        // SAFETY: null or a queue of an open NIC that no other thread uses.
+        let stats = unsafe { queue.as_ref() }.ok_or(NULL)?.stats()?;
+        if out.is_null() {
+            return Err(NULL);
+        }
+        let known = size.min(size_of::<CcnicStats>());
+        // SAFETY: the caller's place has `size` bytes, as it says; counters unknown to this library read as zero.
+        unsafe {
+            std::ptr::write_bytes(out.cast::<u8>(), 0, size);
+            std::ptr::copy_nonoverlapping((&raw const stats).cast::<u8>(), out.cast::<u8>(), known);
+        }
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_wait(queue: *mut Queue, timeout_ns: i64) -> c_int {
+    guard(|| {
+        // SAFETY: null or a queue of an open NIC that no other thread uses.
+        let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
+        let n = wait(queue, u64::try_from(timeout_ns).ok().map(Duration::from_nanos))?;
+        Ok(n as c_int)
+    })
+}
+
+/// The queue and the caller's array, for a burst.
+///
+/// # Safety
+/// `queue` is null, or a queue of an open NIC that no other thread uses; `bufs` is null or has `n` places.
+#[inline(always)]
+unsafe fn places<'a>(
+    queue: *mut Queue,
+    bufs: *mut CcnicBuf,
+    n: u16,
+) -> Result<(&'a mut Queue, &'a mut [MaybeUninit<CcnicBuf>]), Failure> {
+    // SAFETY: as the caller vouches.
+    let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
+    if bufs.is_null() {
+        return if n == 0 { Ok((queue, &mut [])) } else { Err(NULL) };
+    }
+    // SAFETY: not null, `n` places, as the caller vouches; they need not hold anything yet.
+    Ok((queue, unsafe { std::slice::from_raw_parts_mut(bufs.cast(), usize::from(n)) }))
+}
+
+/// As [`places`], with handles in them.
+///
+/// # Safety
+/// As [`places`], and all places hold values.
+#[inline(always)]
+unsafe fn handles<'a>(
+    queue: *mut Queue,
+    bufs: *const CcnicBuf,
+    n: u16,
+) -> Result<(&'a mut Queue, &'a [CcnicBuf]), Failure> {
+    // SAFETY: as the caller vouches.
+    let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
+    if bufs.is_null() {
+        return if n == 0 { Ok((queue, &[])) } else { Err(NULL) };
+    }
+    // SAFETY: not null, `n` handles, as the caller vouches; any bits make a handle.
+    Ok((queue, unsafe { std::slice::from_raw_parts(bufs, usize::from(n)) }))
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_buf_alloc(queue: *mut Queue, len: u16, bufs: *mut CcnicBuf, n: u16) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, out) = unsafe { places(queue, bufs, n)? };
+        queue.alloc(len, out)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_buf_free(queue: *mut Queue, bufs: *const CcnicBuf, n: u16) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, bufs) = unsafe { handles(queue, bufs, n)? };
+        queue.free(bufs)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_tx_burst(queue: *mut Queue, bufs: *const CcnicBuf, n: u16) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, bufs) = unsafe { handles(queue, bufs, n)? };
+        queue.transmit(bufs)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_rx_burst(queue: *mut Queue, bufs: *mut CcnicBuf, n: u16) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, out) = unsafe { places(queue, bufs, n)? };
+        queue.receive(out)
+    })
+}
+
+/// The text of this thread's last failure.
+#[unsafe(no_mangle)]
+pub extern "C" fn ccnic_last_error() -> *const c_char {
+    last()
+}
+
+/// The version of the library.
+#[unsafe(no_mangle)]
+pub extern "C" fn ccnic_version() -> *const c_char {
+    const VERSION: &str = concat!(env!("CARGO_PKG_VERSION"), "\0");
+    VERSION.as_ptr().cast()
+}

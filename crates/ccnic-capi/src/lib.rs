@@ -1,0 +1,21 @@
+//! libccnic: the CC-NIC packet interface for programs in C (figure 5 of the paper, and what a program needs around it).
+//!
+//! The contract stands in `include/ccnic.h`. What C holds by value is a descriptor ([`CcnicBuf`]); every burst checks the
+//! descriptors it is given against the pool before it believes them, so a mistaken or forged handle cannot leave the
+//! region.
+//!
+//! # Reading order
+//! `include/ccnic.h`, `abi.rs` (its structures), `queue.rs` (bursts), `nic.rs`, `wait.rs`, `exports.rs` (its functions).
+
+mod abi;
+mod errno;
+mod exports;
+mod nic;
+mod pair;
+mod queue;
+mod wait;
+
+pub use abi::{CcnicBuf, CcnicOptions, CcnicStats, View};
+pub use exports::*;
+pub use nic::Nic;
+pub use queue::Queue;

@@ -1,0 +1,163 @@
+//! A NIC as C holds it: an attachment, and all queues that were ever opened on it.
+
+use std::hash::{BuildHasher, RandomState};
+use std::os::fd::AsFd;
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use ccnic::Config;
+use ccnic_shm::{Pages, Program};
+use rustix::io::Errno;
+
+use crate::abi::View;
+use crate::errno::Failure;
+use crate::pair::{self, Pair};
+use crate::queue::Queue;
+
+/// `struct ccnic`. Any thread may call; the lock is taken by every call, none of which is a burst.
+#[derive(Debug)]
+pub struct Nic {
+    inner: Mutex<Inner>,
+    config: Config,
+    mac: [u8; 6],
+}
+
+#[derive(Debug)]
+struct Inner {
+    program: Program,
+    /// By number. A closed queue stays: recovery counts its buffers, and opening it again gives the same one.
+    queues: Vec<Option<Owned>>,
+}
+
+/// A queue that the NIC owns and a thread of the program uses.
+#[derive(Debug)]
+struct Owned {
+    queue: NonNull<Queue>,
+    in_use: Arc<AtomicBool>,
+}
+
+// SAFETY: a queue has no thread affinity, only one user at a time (the contract of `ccnic.h`).
+unsafe impl Send for Owned {}
+
+impl Owned {
+    fn new(queue: Queue) -> Owned {
+        let in_use = Arc::clone(&queue.in_use);
+        Owned { queue: NonNull::from(Box::leak(Box::new(queue))), in_use }
+    }
+
+    fn is_open(&self) -> bool {
+        self.in_use.load(Ordering::Acquire)
+    }
+}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: made by `new` from a box, freed here alone; no thread uses it any more (checked by `Nic::busy`).
+        drop(unsafe { Box::from_raw(self.queue.as_ptr()) });
+    }
+}
+
+impl Nic {
+    pub(crate) fn open(
+        socket: &Path,
+        name: &str,
+        config: &Config,
+        pages: Pages,
+        mac: [u8; 6],
+    ) -> Result<Nic, Failure> {
+        let program = Program::connect(socket, name, config, pages)?;
+        let queues = (0..config.queues).map(|_| None).collect();
+        let mac = if mac == [0; 6] { local_address() } else { mac };
+        if mac[0] & 1 != 0 {
+            return Err(Failure::new(Errno::INVAL, c"mac is a group address: its first byte must be even"));
+        }
+        Ok(Nic { config: *program.layout().config(), inner: Mutex::new(Inner { program, queues }), mac })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn mac(&self) -> [u8; 6] {
+        self.mac
+    }
+
+    pub(crate) fn alive(&self) -> bool {
+        self.lock().program.alive()
+    }
+
+    /// True while a queue is open.
+    pub(crate) fn busy(&self) -> bool {
+        self.lock().queues.iter().flatten().any(Owned::is_open)
+    }
+
+    /// Opens queue `index`, for the first time or again.
+    pub(crate) fn queue(&self, index: u16) -> Result<NonNull<Queue>, Failure> {
+        let inner = &mut *self.lock();
+        match inner.queues.get_mut(usize::from(index)) {
+            Some(Some(queue)) if queue.is_open() => {
+                return Err(ccnic_shm::Error::QueueTaken { queue: index }.into());
+            }
+            Some(Some(queue)) => {
+                // SAFETY: closed, so no thread uses it; the lock keeps others from opening it meanwhile.
+                unsafe { queue.queue.as_mut() }.reopen();
+                return Ok(queue.queue);
+            }
+            _ => {}
+        }
+        let control = inner.control()?;
+        let pair = Pair::new(&mut inner.program, index)?;
+        let pool = inner.program.layout().pool();
+        let base = inner.program.region().base().as_ptr();
+        let view = View { base, first: pool.buffers, span: pool.end - pool.buffers };
+        let queue = Owned::new(Queue::new(view, self.config.mtu, pair, control));
+        let handle = queue.queue;
+        if let Some(place) = inner.queues.get_mut(usize::from(index)) {
+            *place = Some(queue);
+        }
+        Ok(handle)
+    }
+
+    /// Attaches to the successor of a NIC that has gone; returns how many buffers came back.
+    ///
+    /// # Safety
+    /// No thread uses a queue of this NIC.
+    pub(crate) unsafe fn reconnect(&self) -> Result<usize, Failure> {
+        let inner = &mut *self.lock();
+        let queues = inner.queues.iter_mut().flatten();
+        // SAFETY: alive as long as `inner`, and used by nobody else, as the caller vouches.
+        let pairs = queues.map(|queue| unsafe { &mut queue.queue.as_mut().pair });
+        let reclaimed = pair::reconnect(&mut inner.program, pairs)?;
+        let mut controls = Vec::new();
+        for _ in inner.queues.iter().flatten() {
+            controls.push(inner.control()?);
+        }
+        for (queue, control) in inner.queues.iter_mut().flatten().zip(controls) {
+            // SAFETY: as above.
+            unsafe { queue.queue.as_mut() }.control = control;
+        }
+        Ok(reclaimed)
+    }
+}
+
+impl Inner {
+    fn control(&self) -> Result<std::os::fd::OwnedFd, Failure> {
+        let copy = self.program.as_fd().try_clone_to_owned();
+        copy.map_err(|e| {
+            let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
+            Failure::said(errno, &format!("could not copy the control socket's descriptor: {e}"))
+        })
+    }
+}
+
+/// A random address from the range that anybody may use (IEEE 802: the second bit of the first byte).
+fn local_address() -> [u8; 6] {
+    let [a, b, c, d, e, f, ..] = RandomState::new().hash_one("ccnic").to_le_bytes();
+    [a & !1 | 2, b, c, d, e, f]
+}

@@ -1,0 +1,116 @@
+//! A queue pair of any design behind one type. The design is looked at once per burst, never per packet.
+
+use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
+use ccnic::{Burst, Desc, Design, HostDrops, QueuePair};
+use ccnic_shm::{Error, NativePort, Program};
+
+type Native<R> = QueuePair<NativePort, R>;
+
+/// A queue pair of one of the five designs.
+#[derive(Debug)]
+pub(crate) enum Pair {
+    Epoch(Native<GroupedEpoch>),
+    Clear(Native<GroupedClear>),
+    Packed(Native<Packed>),
+    Padded(Native<Padded>),
+    Doorbell(Native<Doorbell>),
+}
+
+/// Evaluates `$body` with `$pair` as the queue pair of whichever design.
+macro_rules! of_any_design {
+    ($self:expr, $pair:ident => $body:expr) => {
+        match $self {
+            Pair::Epoch($pair) => $body,
+            Pair::Clear($pair) => $body,
+            Pair::Packed($pair) => $body,
+            Pair::Padded($pair) => $body,
+            Pair::Doorbell($pair) => $body,
+        }
+    };
+}
+
+impl Pair {
+    pub(crate) fn new(program: &mut Program, queue: u16) -> Result<Pair, Error> {
+        Ok(match program.layout().config().design {
+            Design::GroupedEpoch => Pair::Epoch(program.queue_pair(queue)?),
+            Design::GroupedClear => Pair::Clear(program.queue_pair(queue)?),
+            Design::Packed => Pair::Packed(program.queue_pair(queue)?),
+            Design::Padded => Pair::Padded(program.queue_pair(queue)?),
+            Design::Doorbell => Pair::Doorbell(program.queue_pair(queue)?),
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn alloc(&mut self, len: u16, packets: usize, burst: &mut Burst) -> usize {
+        of_any_design!(self, pair => pair.alloc(len, packets, burst))
+    }
+
+    /// Adopts and frees; returns how many were adopted.
+    #[inline(always)]
+    pub(crate) fn free(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
+        of_any_design!(self, pair => {
+            let n = pair.adopt(descs, burst);
+            pair.free(burst);
+            n
+        })
+    }
+
+    /// Adopts and transmits; returns how many were adopted and how many the ring took. The burst is empty after it.
+    #[inline(always)]
+    pub(crate) fn transmit(
+        &mut self,
+        descs: impl Iterator<Item = Desc>,
+        burst: &mut Burst,
+    ) -> (usize, usize) {
+        of_any_design!(self, pair => {
+            let n = pair.adopt(descs, burst);
+            let sent = pair.tx_burst(burst);
+            let _ = burst.disown(); // the caller still holds what the ring has not taken
+            (n, sent)
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn receive(&mut self, burst: &mut Burst, max: usize) -> usize {
+        of_any_design!(self, pair => pair.rx_burst(burst, max))
+    }
+
+    pub(crate) fn relax(&self) {
+        of_any_design!(self, pair => pair.relax());
+    }
+
+    pub(crate) fn drops(&self) -> HostDrops {
+        of_any_design!(self, pair => pair.drops())
+    }
+
+    pub(crate) fn retire(&mut self) {
+        of_any_design!(self, pair => pair.retire());
+    }
+}
+
+/// Attaches to the NIC that follows a dead one, with all queue pairs that were given out.
+pub(crate) fn reconnect<'a>(
+    program: &mut Program,
+    pairs: impl Iterator<Item = &'a mut Pair>,
+) -> Result<usize, Error> {
+    fn with<'a, R: Ring>(
+        program: &mut Program,
+        pairs: impl Iterator<Item = &'a mut Pair>,
+        of: impl Fn(&'a mut Pair) -> Option<&'a mut Native<R>>,
+    ) -> Result<usize, Error> {
+        // All pairs of a region have its design, so none is left out.
+        program.reconnect(&mut pairs.filter_map(of).collect::<Vec<_>>())
+    }
+    macro_rules! with {
+        ($variant:ident) => {
+            with(program, pairs, |pair| if let Pair::$variant(pair) = pair { Some(pair) } else { None })
+        };
+    }
+    match program.layout().config().design {
+        Design::GroupedEpoch => with!(Epoch),
+        Design::GroupedClear => with!(Clear),
+        Design::Packed => with!(Packed),
+        Design::Padded => with!(Padded),
+        Design::Doorbell => with!(Doorbell),
+    }
+}

@@ -1,0 +1,77 @@
+/* Sends packets; when the NIC has gone, waits for a line of input and goes on with its successor. */
+#include "check.h"
+
+static void exchange(struct ccnic_queue *queue, int packets)
+{
+	struct ccnic_buf bufs[32];
+	for (int i = 0; i < packets; i++) {
+		EXPECT(ccnic_buf_alloc(queue, 100, bufs, 1), 1);
+		memset(ccnic_buf_data(queue, bufs), i & 0xff, 100);
+		EXPECT(ccnic_tx_burst(queue, bufs, 1), 1);
+		EXPECT(ccnic_wait(queue, 20 * SECOND), 1);
+		EXPECT(ccnic_rx_burst(queue, bufs, 32), 1);
+		EXPECT(*(uint8_t *)ccnic_buf_data(queue, bufs), i & 0xff);
+		EXPECT(ccnic_buf_free(queue, bufs, 1), 0);
+	}
+}
+
+int main(int argc, char **argv)
+{
+	struct ccnic_options options;
+	struct ccnic *nic;
+	struct ccnic_queue *queues[2];
+	struct ccnic_buf held[4];
+
+	ccnic_options_init(&options);
+	options.queues = 2;
+	options.buffers = 64;
+	options.ring = 64;
+	EXPECT(argc, 2);
+	EXPECT(ccnic_open(argv[1], &options, &nic), 0);
+	EXPECT(ccnic_queue_open(nic, 0, &queues[0]), 0);
+	EXPECT(ccnic_queue_open(nic, 1, &queues[1]), 0);
+	EXPECT(ccnic_link_state(nic), 1);
+	EXPECT(ccnic_reconnect(nic), -EISCONN);
+	exchange(queues[0], 100);
+	exchange(queues[1], 100);
+	/* What the program holds and what it closed stay its own. */
+	EXPECT(ccnic_buf_alloc(queues[0], 4000, held, 4), 4);
+	memset(ccnic_buf_data(queues[0], &held[3]), 0x5a, 4000);
+	EXPECT(ccnic_queue_close(queues[1]), 0);
+	printf("attached\n");
+	fflush(stdout);
+
+	EXPECT(ccnic_wait(queues[0], -1), -ENOTCONN);
+	EXPECT(ccnic_link_state(nic), 0);
+	EXPECT(strstr(ccnic_last_error(), "ccnic_reconnect") != NULL, true);
+	int refused = ccnic_reconnect(nic); /* nobody listens; the test starts the successor after our next line */
+	EXPECT(refused == -ECONNREFUSED || refused == -ENOENT, true);
+	/* The ring takes packets until it is full; then bursts take nothing, and nothing blocks. */
+	struct ccnic_buf bufs[32];
+	int sent = 0, n;
+	while (sent < 20 && (n = ccnic_buf_alloc(queues[0], 200, bufs, 1)) == 1)
+		sent += ccnic_tx_burst(queues[0], bufs, 1);
+	printf("the NIC has gone\n");
+	fflush(stdout);
+
+	getchar();
+	EXPECT(ccnic_reconnect(nic) >= 0, true);
+	EXPECT(ccnic_link_state(nic), 1);
+	for (int received = 0; received < sent; received += n) {
+		EXPECT(ccnic_wait(queues[0], 20 * SECOND) > 0, true);
+		n = ccnic_rx_burst(queues[0], bufs, 32);
+		EXPECT(n > 0, true);
+		EXPECT(ccnic_buf_free(queues[0], bufs, (uint16_t)n), 0);
+	}
+	EXPECT(((uint8_t *)ccnic_buf_data(queues[0], &held[3]))[3999], 0x5a);
+	EXPECT(ccnic_buf_free(queues[0], held, 4), 0);
+	EXPECT(ccnic_queue_open(nic, 1, &queues[1]), 0);
+	/* More packets than there are buffers: none has leaked. */
+	exchange(queues[0], 300);
+	exchange(queues[1], 300);
+	printf("attached again\n");
+	EXPECT(ccnic_queue_close(queues[0]), 0);
+	EXPECT(ccnic_queue_close(queues[1]), 0);
+	EXPECT(ccnic_close(nic), 0);
+	return 0;
+}

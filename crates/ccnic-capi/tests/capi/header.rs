@@ -1,0 +1,119 @@
+//! The header stands alone, in C and in C++; what it declares is what the library exports, and its structures are the
+//! library's.
+
+use std::collections::BTreeSet;
+use std::mem::{offset_of, size_of};
+use std::process::Command;
+
+use ccnic_capi::{CcnicBuf, CcnicOptions, CcnicStats};
+
+use crate::build::{PRIVATE, cc, here, library, run};
+
+#[test]
+fn the_header_compiles_alone_as_c_and_as_cpp() {
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("alone.c");
+    std::fs::write(&source, "#include <ccnic.h>\n#include <ccnic.h>\nint ccnic_nothing;\n").unwrap();
+    run(cc().arg("-fsyntax-only").arg(&source));
+    let mut cpp = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
+    if cpp.arg("--version").output().is_err() {
+        println!("skipped: no C++ compiler");
+        return;
+    }
+    let mut cpp = Command::new(cpp.get_program());
+    cpp.args(["-std=c++17", "-Wall", "-Wextra", "-Werror", "-pedantic", "-fsyntax-only", "-x", "c++", "-I"]);
+    run(cpp.arg(here("include")).arg(&source));
+}
+
+/// Names of functions that the header declares and does not define.
+fn declared() -> BTreeSet<String> {
+    let header = std::fs::read_to_string(here("include/ccnic.h")).unwrap();
+    let lines = header.lines().filter(|line| line.ends_with(");") && !line.starts_with([' ', '\t', '#']));
+    let name = |line: &str| line.split('(').next().unwrap().rsplit([' ', '*']).next().unwrap().to_owned();
+    lines.map(name).collect()
+}
+
+#[test]
+fn the_library_exports_what_the_header_declares_and_nothing_else() {
+    let library = library().join("libccnic.so");
+    let output = run(Command::new("nm").args(["-D", "--defined-only"]).arg(&library));
+    let symbols = String::from_utf8(output.stdout).unwrap();
+    let (versions, functions): (Vec<_>, Vec<_>) =
+        symbols.lines().map(|line| line.split(' ').skip(1).collect::<Vec<_>>()).partition(|l| l[0] == "A");
+    assert_eq!(versions, [["A", "CCNIC_0.1"]]);
+    let version =
+        |symbol: &[&str]| symbol[1].split_once("@@").map(|(name, v)| (name.to_owned(), v.to_owned()));
+    let exported: BTreeSet<_> = functions.iter().map(|s| version(s).unwrap()).collect();
+    assert_eq!(exported, declared().into_iter().map(|name| (name, "CCNIC_0.1".to_owned())).collect());
+    assert!(exported.len() >= 17 && functions.iter().all(|symbol| symbol[0] == "T"));
+    let dynamic = run(Command::new("readelf").arg("-d").arg(&library)).stdout;
+    assert!(String::from_utf8_lossy(&dynamic).contains("soname: [libccnic.so.0]"));
+}
+
+#[test]
+fn the_pkg_config_file_names_what_a_static_program_needs() {
+    let file = std::fs::read_to_string(here("ccnic.pc.in")).unwrap();
+    assert!(file.lines().any(|line| line == format!("Libs.private: {}", PRIVATE.join(" "))));
+}
+
+#[test]
+fn every_function_has_a_man_page() {
+    for name in declared() {
+        let group =
+            run(Command::new("grep").args(["-rl", &format!("^\\.Nm {name}\\b")]).arg(here("man"))).stdout;
+        assert!(!group.is_empty(), "{name}");
+    }
+}
+
+#[test]
+fn structures_are_the_same_on_both_sides() {
+    let fields = |name: &str, of: &[(&str, usize)]| -> String {
+        let checks = of.iter().map(|(field, at)| {
+            format!("_Static_assert(offsetof(struct {name}, {field}) == {at}, \"{name}.{field}\");\n")
+        });
+        checks.collect()
+    };
+    let size =
+        |name: &str, bytes: usize| format!("_Static_assert(sizeof(struct {name}) == {bytes}, \"{name}\");\n");
+    let text = [
+        "#include <ccnic.h>\n".to_owned(),
+        size("ccnic_buf", size_of::<CcnicBuf>()),
+        fields("ccnic_buf", &[("offset", 0), ("len", 4), ("flags", 6), ("meta", offset_of!(CcnicBuf, meta))]),
+        size("ccnic_options", size_of::<CcnicOptions>()),
+        fields(
+            "ccnic_options",
+            &[
+                ("name", offset_of!(CcnicOptions, name)),
+                ("design", offset_of!(CcnicOptions, design)),
+                ("flags", offset_of!(CcnicOptions, flags)),
+                ("queues", offset_of!(CcnicOptions, queues)),
+                ("ring", offset_of!(CcnicOptions, ring)),
+                ("buffers", offset_of!(CcnicOptions, buffers)),
+                ("mtu", offset_of!(CcnicOptions, mtu)),
+                ("pages", offset_of!(CcnicOptions, pages)),
+                ("mac", offset_of!(CcnicOptions, mac)),
+            ],
+        ),
+        size("ccnic_stats", size_of::<CcnicStats>()),
+        fields(
+            "ccnic_stats",
+            &[
+                ("tx_packets", offset_of!(CcnicStats, tx_packets)),
+                ("tx_bytes", offset_of!(CcnicStats, tx_bytes)),
+                ("rx_packets", offset_of!(CcnicStats, rx_packets)),
+                ("rx_bytes", offset_of!(CcnicStats, rx_bytes)),
+                ("tx_ring_full", offset_of!(CcnicStats, tx_ring_full)),
+                ("alloc_failed", offset_of!(CcnicStats, alloc_failed)),
+                ("tx_bad_buffer", offset_of!(CcnicStats, tx_bad_buffer)),
+                ("tx_bad_packet", offset_of!(CcnicStats, tx_bad_packet)),
+                ("free_bad_buffer", offset_of!(CcnicStats, free_bad_buffer)),
+                ("rx_bad_descriptor", offset_of!(CcnicStats, rx_bad_descriptor)),
+                ("rx_bad_chain", offset_of!(CcnicStats, rx_bad_chain)),
+            ],
+        ),
+    ];
+    let directory = tempfile::tempdir().unwrap();
+    let source = directory.path().join("layout.c");
+    std::fs::write(&source, text.concat()).unwrap();
+    run(cc().arg("-fsyntax-only").arg(&source));
+}

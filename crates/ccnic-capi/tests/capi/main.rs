@@ -1,0 +1,11 @@
+//! libccnic as a C programmer meets it: programs in C, compiled and linked as the README says, run against a NIC daemon in a
+//! process of its own, plain, under AddressSanitizer and under valgrind.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod build;
+mod examples;
+mod header;
+mod misuse;
+mod nic;
+mod recovery;

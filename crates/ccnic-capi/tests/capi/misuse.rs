@@ -1,0 +1,34 @@
+//! Wrong arguments are errors, and forged handles do not leave the region: `tests/c/misuse.c`.
+
+use crate::build::{ALL, How, program, run};
+use crate::nic::{Nic, alone};
+
+#[test]
+fn the_sanitizer_and_valgrind_see_a_fault_on_purpose() {
+    for how in [How::Sanitized, How::Valgrind] {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(mut command) = program("tests/c/fault.c", how, directory.path()) else { continue };
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(
+            !output.status.success() && said.to_lowercase().contains("write of size 1"),
+            "{how:?}: {said}"
+        );
+    }
+}
+
+#[test]
+fn wrong_arguments_are_errors_in_every_design() {
+    let _alone = alone();
+    for how in ALL {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(mut command) = program("tests/c/misuse.c", how, directory.path()) else { continue };
+        let mut nic = Nic::start(directory.path());
+        // A file that is no socket, and a socket where nobody listens.
+        let dead = directory.path().join("dead.sock");
+        drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
+        let output = run(command.arg(&nic.socket).arg(directory.path().join("none.sock")).arg(&dead));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "5 designs\n", "{how:?}");
+        assert!(nic.alive(), "{how:?}: the daemon has ended");
+    }
+}

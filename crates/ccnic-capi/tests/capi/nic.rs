@@ -1,0 +1,79 @@
+//! A NIC daemon in a process of its own: this test binary again.
+
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ccnic_shm::control::Connection;
+use ccnicd::wire::Wire;
+use ccnicd::{Daemon, Options};
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+/// Longer than any machine needs; only a hang gets here.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+const SOCKET: &str = "CCNIC_TEST_SOCKET";
+
+/// One test at a time: each has a core that polls.
+pub(crate) fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A running daemon. Dropping it kills it.
+pub(crate) struct Nic {
+    child: Child,
+    pub(crate) socket: PathBuf,
+}
+
+impl Nic {
+    #[track_caller]
+    pub(crate) fn start(directory: &Path) -> Nic {
+        let socket = directory.join("nic.sock");
+        let mut command = Command::new(std::env::current_exe().unwrap());
+        command.args(["--exact", "nic::daemon", "--ignored"]).env(SOCKET, &socket).stdout(Stdio::null());
+        let mut this = Nic { child: command.spawn().unwrap(), socket };
+        let start = Instant::now();
+        while Connection::open(&this.socket).is_err() {
+            assert_eq!(this.child.try_wait().unwrap(), None, "the daemon has ended");
+            assert!(start.elapsed() < PATIENCE, "the daemon does not answer");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        this
+    }
+
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    pub(crate) fn alive(&mut self) -> bool {
+        self.child.try_wait().unwrap().is_none()
+    }
+}
+
+impl Drop for Nic {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended already
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+#[ignore = "a daemon for the other tests"]
+fn daemon() {
+    let Some(socket) = std::env::var_os(SOCKET) else { return };
+    let allowed = sched_getaffinity(None).unwrap();
+    let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+    let options = Options {
+        socket: socket.into(),
+        cores: usable.last().copied().into_iter().collect(),
+        wire: Wire::Loopback,
+        region_max: 1 << 30,
+        memory_max: 4 << 30,
+        alone: usable.len() > 1,
+    };
+    let (stop, _held) = UnixStream::pair().unwrap();
+    Daemon::new(options).unwrap().run(stop).unwrap();
+}

@@ -1,0 +1,40 @@
+//! The NIC is killed under a program in C, which notices, waits for the successor, and carries on: `tests/c/recovery.c`.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Child, Stdio};
+
+use crate::build::{ALL, program};
+use crate::nic::{Nic, alone};
+
+/// The program's next line, which says how far it has come.
+#[track_caller]
+fn expect(lines: &mut impl BufRead, what: &str) {
+    let mut line = String::new();
+    lines.read_line(&mut line).unwrap();
+    assert_eq!(line.trim(), what);
+}
+
+/// Lets the program go on.
+fn go_on(child: &mut Child) {
+    child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
+}
+
+#[test]
+fn a_program_carries_on_with_the_next_nic() {
+    let _alone = alone();
+    for how in ALL {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(mut command) = program("tests/c/recovery.c", how, directory.path()) else { continue };
+        let mut nic = Nic::start(directory.path());
+        command.arg(&nic.socket).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap());
+        expect(&mut lines, "attached");
+        nic.kill();
+        expect(&mut lines, "the NIC has gone");
+        let _successor = Nic::start(directory.path());
+        go_on(&mut child);
+        expect(&mut lines, "attached again");
+        assert!(child.wait().unwrap().success(), "{how:?}");
+    }
+}

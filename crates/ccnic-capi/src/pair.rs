@@ -49,7 +49,7 @@ impl Pair {
     #[inline(always)]
     pub(crate) fn free(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         of_any_design!(self, pair => {
-            let n = pair.adopt(descs, burst);
+            let n = pair.adopt_to_free(descs, burst);
             pair.free(burst);
             n
         })

@@ -184,6 +184,18 @@ impl Burst {
         self.bufs.get(..len).unwrap_or_default().iter().map(Buf::desc)
     }
 
+    /// Writes descriptors, as many as there is space for, to the next places, and shows them; `added` says how many stay.
+    #[inline(always)]
+    pub(crate) fn take_up(&mut self, descs: impl Iterator<Item = Desc>) -> &[Buf] {
+        let mut n = 0;
+        let places = self.places(Burst::CAPACITY);
+        for (place, desc) in places.iter_mut().zip(descs) {
+            *place = Buf(desc);
+            n += 1;
+        }
+        places.get(..n).unwrap_or_default()
+    }
+
     /// The places of the next `max` buffers, for a ring to write to; `added` says how many it did.
     #[inline(always)]
     pub(crate) fn places(&mut self, max: usize) -> &mut [Buf] {

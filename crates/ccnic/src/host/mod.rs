@@ -151,17 +151,21 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     /// A descriptor does not say who holds its buffer. One that is used twice is believed: it harms the program's own packets.
     #[inline(always)]
     pub fn adopt(&self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
-        let mut n = 0;
-        let places = burst.places(Burst::CAPACITY);
-        for (place, desc) in places.iter_mut().zip(descs) {
-            *place = Buf::new(desc);
-            n += 1;
-        }
-        let new = places.get(..n).unwrap_or_default();
+        let new = burst.take_up(descs);
+        let mut n = new.len();
         if !self.pool.holds_small(new) && !self.pool.holds_all(new) {
             let bad = |buf: &Buf| !self.pool.holds(buf.desc().offset(), u32::from(buf.len()), buf.class());
             n = new.iter().position(bad).unwrap_or(n);
         }
+        burst.added(n);
+        n
+    }
+
+    /// As [`adopt`](QueuePair::adopt) for buffers to free: their lengths do not matter.
+    #[inline(always)]
+    pub fn adopt_to_free(&self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
+        let new = burst.take_up(descs);
+        let n = self.pool.contains(new);
         burst.added(n);
         n
     }

@@ -208,6 +208,18 @@ impl Pool {
             .fold(true, |ok, d| ok & self.holds(d.offset(), u32::from(d.len()), Class::of(d)))
     }
 
+    /// How many of the first descriptors begin in buffers of this pool.
+    #[inline(always)]
+    pub(crate) fn contains<D: Slot>(&self, descs: &[D]) -> usize {
+        let span = self.place.end - self.place.buffers;
+        let out = |d: &D| d.desc().offset().wrapping_sub(self.place.buffers) >= span;
+        // All at once first: without an early exit the loop vectorises.
+        if descs.iter().fold(false, |any, d| any | out(d)) {
+            return descs.iter().position(out).unwrap_or(descs.len());
+        }
+        descs.len()
+    }
+
     /// Shows every buffer on the shared free lists of a region that nobody is changing.
     pub fn walk<P: Port>(port: &P, layout: &Layout, mut see: impl FnMut(u32, Class)) {
         let place = layout.pool();

@@ -63,9 +63,9 @@ impl Event {
 type Entry = (Ps, u64, u64);
 
 /// Spans of the ring: 512 ns.
-const SPANS: usize = 2048;
+const SPANS: usize = 8192;
 /// Length of a span, as a power of two of picoseconds.
-const SPAN: u32 = 8;
+const SPAN: u32 = 6;
 /// No event.
 const NEVER: Entry = (Ps::MAX, u64::MAX, 0);
 /// Nothing follows.

@@ -3,8 +3,8 @@
 //! The rings, pools and the NIC of `ccnic` run on it unchanged, through a simulated [`Port`](ccnic::Port): every access is
 //! timed by a core's window of operations, its caches, a coherence protocol, links and memory. Time is in picoseconds.
 //!
-//! Reading order: [`platform`] (what a machine is), [`protocol`] (what homes and caches answer), `fabric.rs` (how requests
-//! travel), `core.rs` and `execute.rs` (what a core has under way), [`agent`] (programs on cores, and the engine's loop).
+//! Reading order: [`platform`] (what a machine is), [`protocol`] (what homes and caches answer), `fabric` (how requests
+//! travel), `core.rs` and `execute` (what a core has under way), [`agent`] (programs on cores, and the engine's loop).
 
 pub mod agent;
 mod audit;

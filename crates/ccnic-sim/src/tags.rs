@@ -53,6 +53,8 @@ pub struct Tags<S> {
     /// Line number plus one; zero is empty.
     tags: Vec<u32>,
     ages: Vec<u32>,
+    /// For each set the ways that are empty, a bit each; of a set of more ways than bits, none is known.
+    empty: Vec<u32>,
     /// For each page from `base` on, what is known of its lines: a core uses a small part of a large memory.
     index: Vec<Option<Box<[u16; PAGE]>>>,
     base: u32,
@@ -73,6 +75,7 @@ impl<S: Packed> Tags<S> {
             hashed,
             tags: vec![0; n],
             ages: vec![0; n],
+            empty: vec![if ways < u32::BITS { (1 << ways) - 1 } else { 0 }; sets as usize],
             index: Vec::new(),
             base: 0,
             clock: 0,
@@ -81,12 +84,11 @@ impl<S: Packed> Tags<S> {
     }
 
     #[inline]
-    fn set(&self, line: u32) -> Slot {
+    fn set(&self, line: u32) -> u32 {
         // The high half of the product: the low bits of a multiple of the page would be alike.
         let hash = |line: u32| (u64::from(line).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
         let index = if self.hashed { hash(line) } else { line };
-        let set = if self.mask != 0 { index & self.mask } else { index % self.sets };
-        set * self.ways
+        if self.mask != 0 { index & self.mask } else { index % self.sets }
     }
 
     #[inline]
@@ -117,7 +119,7 @@ impl<S: Packed> Tags<S> {
     pub fn get(&self, line: u32) -> Option<(Slot, S)> {
         let entry = self.entry(line);
         let way = u32::from(entry >> STATE).checked_sub(1)?;
-        Some((self.set(line) + way, S::unpack(entry & STATE_MASK)))
+        Some((self.set(line) * self.ways + way, S::unpack(entry & STATE_MASK)))
     }
 
     /// Where the line stands, if it is here.
@@ -144,10 +146,15 @@ impl<S: Packed> Tags<S> {
 
     /// Takes a line out.
     pub fn remove(&mut self, line: u32) -> Option<S> {
-        let (slot, state) = self.get(line)?;
-        self.tags[slot as usize] = 0;
+        let entry = self.entry(line);
+        let way = u32::from(entry >> STATE).checked_sub(1)?;
         *self.entry_mut(line) = 0;
-        Some(state)
+        let set = self.set(line);
+        self.tags[(set * self.ways + way) as usize] = 0;
+        if self.ways < u32::BITS {
+            self.empty[set as usize] |= 1 << way;
+        }
+        Some(S::unpack(entry & STATE_MASK))
     }
 
     /// Puts a line in that is not here, among the first `ways` of its set; returns its place and the line that had to go.
@@ -159,8 +166,14 @@ impl<S: Packed> Tags<S> {
         ways: u32,
         keep: impl Fn(u32) -> bool,
     ) -> (Slot, Option<(u32, S)>) {
-        let first = self.set(line);
-        let slots = first..first + ways.min(self.ways);
+        let (set, ways) = (self.set(line), ways.min(self.ways));
+        let first = set * self.ways;
+        let empty = self.empty[set as usize].trailing_zeros();
+        if empty < ways {
+            self.stand(line, state, set, empty);
+            return (first + empty, None);
+        }
+        let slots = first..first + ways;
         let now = self.clock;
         let age = |s: &Slot| now.wrapping_sub(self.ages[*s as usize]);
         let empty = slots.clone().find(|s| self.tags[*s as usize] == 0);
@@ -170,10 +183,20 @@ impl<S: Packed> Tags<S> {
             .unwrap_or(first);
         let gone = self.tags[victim as usize].checked_sub(1);
         let gone = gone.and_then(|line| Some((line, self.remove(line)?)));
-        self.tags[victim as usize] = line + 1;
-        *self.entry_mut(line) = ((victim - first + 1) as u16) << STATE | state.pack();
-        self.touch(victim);
+        self.stand(line, state, set, victim - first);
         (victim, gone)
+    }
+
+    /// Puts a line in an empty place.
+    #[inline]
+    fn stand(&mut self, line: u32, state: S, set: u32, way: u32) {
+        let slot = set * self.ways + way;
+        self.tags[slot as usize] = line + 1;
+        if self.ways < u32::BITS {
+            self.empty[set as usize] &= !(1 << way);
+        }
+        *self.entry_mut(line) = ((way + 1) as u16) << STATE | state.pack();
+        self.touch(slot);
     }
 
     /// Ways of a set.

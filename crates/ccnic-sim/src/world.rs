@@ -1,6 +1,6 @@
 //! The simulated machine: cores, sockets, links, the directory, the bytes of memory, and what is going to happen.
 //!
-//! `execute.rs` tells what cores do, `fabric.rs` how requests travel, `protocol.rs` what homes and caches answer.
+//! `execute` tells what cores do, `fabric` how requests travel, `protocol.rs` what homes and caches answer.
 
 use crate::core::Core;
 use crate::costs::Costs;

@@ -261,6 +261,7 @@ impl Bench {
             rate: traffic.rate.map(|mpps| mpps * 1e6 / f64::from(config.queues)),
             seconds: traffic.seconds,
             warmup: (traffic.seconds / 4.0).min(0.3),
+            packets: None,
         };
         let alone = self.alone(config.queues);
         std::thread::scope(|scope| {

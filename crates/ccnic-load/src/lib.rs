@@ -69,6 +69,8 @@ pub struct Load {
     pub seconds: f64,
     /// Seconds to run before measuring.
     pub warmup: f64,
+    /// The measured time ends with so many packets received, if that is sooner.
+    pub packets: Option<u64>,
 }
 
 /// What one thread saw.
@@ -123,11 +125,11 @@ pub fn run<P: Port, R: Ring, C: Clock>(
         since: 0,
         clock,
     };
-    generator.phase(load.warmup);
+    generator.phase(load.warmup, None);
     generator.book.forget();
     let (before, start) = (generator.book.received, clock.now());
     started();
-    generator.phase(load.seconds);
+    generator.phase(load.seconds, load.packets);
     let (after, end) = (generator.book.received, clock.now());
     ended();
     let rtt = generator.book.rtt(|ticks| clock.nanoseconds(ticks))?;
@@ -141,14 +143,15 @@ pub fn run<P: Port, R: Ring, C: Clock>(
 }
 
 impl<P: Port, R: Ring, C: Clock> Generator<'_, P, R, C> {
-    /// Sends and receives for some seconds.
+    /// Sends and receives for some seconds, or until so many packets have been received.
     #[inline(never)]
-    fn phase(&mut self, seconds: f64) {
+    fn phase(&mut self, seconds: f64, packets: Option<u64>) {
         let start = self.clock.now();
         self.now = start; // no burst of this phase is older
         let end = start + self.clock.ticks(seconds);
         let gap = self.load.rate.map(|rate| self.clock.ticks(1.0) as f64 / rate);
         let first = self.book.next;
+        let last = packets.map_or(u64::MAX, |n| self.book.received.saturating_add(n));
         loop {
             // Receive, transmit, then read what was received: its lines arrive while we write.
             let received = self.pair.rx_burst(&mut self.rx, self.load.rx_burst);
@@ -163,7 +166,7 @@ impl<P: Port, R: Ring, C: Clock> Generator<'_, P, R, C> {
                 let next = gap.map_or(end, |gap| start + ((self.book.next - first) as f64 * gap) as u64 + 1);
                 self.wait(next.min(end));
             }
-            if now >= end {
+            if now >= end || self.book.received >= last {
                 break;
             }
         }

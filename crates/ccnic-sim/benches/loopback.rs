@@ -11,8 +11,16 @@ use criterion::{Criterion, Throughput};
 
 fn plan(queues: u16, seconds: f64) -> Plan {
     let config = Config { design: Design::GroupedEpoch, queues, ..Config::default() };
-    let load =
-        Load { size: 64, burst: 32, rx_burst: 32, inflight: 64, rate: None, seconds, warmup: seconds / 10.0 };
+    let load = Load {
+        size: 64,
+        burst: 32,
+        rx_burst: 32,
+        inflight: 64,
+        rate: None,
+        seconds,
+        warmup: seconds / 10.0,
+        packets: None,
+    };
     Plan { config, load }
 }
 

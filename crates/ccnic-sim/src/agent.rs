@@ -36,6 +36,8 @@ pub enum End {
     Quiet,
     /// The time is up.
     Time,
+    /// So many events have been handled.
+    Events,
 }
 
 impl std::fmt::Debug for Sim {
@@ -69,11 +71,20 @@ impl Sim {
 
     /// Runs until nothing happens any more, or until a time.
     pub fn run(&mut self, until: Ps) -> End {
+        self.run_events(until, u64::MAX)
+    }
+
+    /// As [`run`](Sim::run), but at most so many events: for a look at the machine in the middle of something.
+    pub fn run_events(&mut self, until: Ps, mut events: u64) -> End {
         loop {
-            let core = self.world.borrow_mut().step(until);
+            let core = self.world.borrow_mut().step(until, &mut events);
             let Some(core) = core else {
                 let more = self.world.borrow().events.next_at().is_some();
-                return if more { End::Time } else { End::Quiet };
+                return match more {
+                    true if events == 0 => End::Events,
+                    true => End::Time,
+                    false => End::Quiet,
+                };
             };
             let program = &mut self.programs[core as usize];
             if let Some(coroutine) = program

@@ -79,6 +79,14 @@ pub enum RunError {
     /// A NIC that only knows its own rings.
     #[error("the platform's NIC is a PCIe device: choose the design {} and a host-managed pool", Design::Doorbell.name())]
     Device,
+    /// The run was to end after so many events.
+    #[error("cut after {events} events, {at:.0} ns of simulated time; nothing was summed up")]
+    Cut {
+        /// Events handled.
+        events: u64,
+        /// Simulated nanoseconds.
+        at: f64,
+    },
     /// Everything waits for something that never comes.
     #[error("the simulated programs stand still after {0:.0} ns: a defect of ccnic")]
     Stuck(f64),
@@ -88,8 +96,27 @@ pub enum RunError {
 #[derive(Debug)]
 struct SimClock<'a> {
     agent: Agent<'a>,
-    /// The program's own work for a packet.
+    /// The program's own work.
+    work: Work,
+}
+
+/// What a program's instructions take, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Work {
+    /// For each packet made, examined or forwarded.
     packet: f64,
+    /// For each burst of them: calls, and the branches that end its loops.
+    burst: f64,
+}
+
+impl Work {
+    pub(crate) fn of(platform: &Platform) -> Work {
+        Work { packet: platform.software.packet.get(), burst: platform.software.burst.get() }
+    }
+
+    fn spend(&self, agent: &Agent<'_>, packets: usize) {
+        agent.work(self.burst + self.packet * packets as f64);
+    }
 }
 
 impl Clock for SimClock<'_> {
@@ -115,7 +142,7 @@ impl Clock for SimClock<'_> {
 
     fn spend(&self, packets: usize) {
         if packets > 0 {
-            self.agent.work(self.packet * packets as f64);
+            self.work.spend(&self.agent, packets);
         }
     }
 }
@@ -161,6 +188,8 @@ pub struct Options {
     pub shared: bool,
     /// Traces the run; changes no result.
     pub trace: Option<Trace>,
+    /// Ends the run after so many events, with [`RunError::Cut`]; what was traced until then is kept.
+    pub events: Option<u64>,
 }
 
 /// As [`run`], with options.
@@ -196,27 +225,35 @@ fn run_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Resu
     let mut sim = Sim::new(world);
     regions.lay_out(&sim);
     let results = Rc::new(RefCell::new(Results::default()));
-    let (packet, burst) = (platform.software.packet.get(), platform.software.burst.get());
+    let work = Work::of(platform);
     for core in 0..queues {
         let (layout, (base, queue)) = (regions.layout, regions.place(core));
         let (results, load) = (Rc::clone(&results), plan.load);
         sim.spawn(core as u8, move |agent| {
-            host_program::<R>(agent.at(base), &layout, queue, load, packet, &results);
+            host_program::<R>(agent.at(base), &layout, queue, load, work, &results);
         })?;
         sim.spawn((queues + core) as u8, move |agent| {
-            nic_program::<R>(agent.at(base), &layout, queue, packet, burst);
+            nic_program::<R>(agent.at(base), &layout, queue, work);
         })?;
     }
-    finish(&mut sim, plan, &results)
+    finish(&mut sim, plan, options.events, &results)
 }
 
 /// Runs the programs to their end, and collects what they leave behind.
-pub(crate) fn finish(sim: &mut Sim, plan: &Plan, results: &RefCell<Results>) -> Result<Run, RunError> {
+pub(crate) fn finish(
+    sim: &mut Sim,
+    plan: &Plan,
+    events: Option<u64>,
+    results: &RefCell<Results>,
+) -> Result<Run, RunError> {
     // A program that waits in vain does so for a second; with the load's own time that is the end.
     let most = ps((plan.load.seconds + plan.load.warmup + 2.0) * 1e9);
-    let end = sim.run(most);
+    let end = sim.run_events(most, events.unwrap_or(u64::MAX));
     sim.world_mut().finish_trace().map_err(RunError::Trace)?;
     let now = sim.world().now;
+    if end == End::Events {
+        return Err(RunError::Cut { events: events.unwrap_or(u64::MAX), at: ns(now) });
+    }
     let queues = usize::from(plan.config.queues);
     let mut results = results.borrow_mut();
     if end == End::Time || results.outcomes.len() < queues {
@@ -241,11 +278,11 @@ pub(crate) fn host_program<R: Ring>(
     layout: &Layout,
     queue: u16,
     load: Load,
-    packet: f64,
+    work: Work,
     results: &RefCell<Results>,
 ) {
     let Some(mut pair) = QueuePair::<_, R>::new(agent, layout, queue) else { return };
-    let clock = SimClock { agent, packet };
+    let clock = SimClock { agent, work };
     // The first to start and the last to end frame the measured time.
     let started = || {
         let started = &mut results.borrow_mut().started;
@@ -263,7 +300,7 @@ pub(crate) fn host_program<R: Ring>(
     results.borrow_mut().outcomes.push(outcome);
 }
 
-fn nic_program<R: Ring>(agent: Agent<'_>, layout: &Layout, queue: u16, packet: f64, burst: f64) {
+fn nic_program<R: Ring>(agent: Agent<'_>, layout: &Layout, queue: u16, work: Work) {
     let Some(mut nic) = NicQueue::<_, R>::new(agent, layout, queue) else { return };
     let mut pipeline = Pipeline::default();
     loop {
@@ -271,7 +308,7 @@ fn nic_program<R: Ring>(agent: Agent<'_>, layout: &Layout, queue: u16, packet: f
         if n == 0 {
             agent.relax();
         } else {
-            agent.work(burst + packet * n as f64);
+            work.spend(&agent, n);
         }
     }
 }

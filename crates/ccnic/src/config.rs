@@ -5,6 +5,7 @@
 use core::fmt;
 
 use crate::layout::{LARGE, SMALL};
+use crate::port::Fetch;
 
 /// How descriptors lie in lines, and how "ready" is said. The five rings share one burst API (`ring`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -207,9 +208,14 @@ impl Config {
         if self.small { SMALL } else { 0 }
     }
 
-    /// True when a side writes next into the buffers that it has just read.
-    pub(crate) const fn recycles(&self) -> bool {
-        self.recycle && self.shared_pool
+    /// How received payload is fetched: with ownership when buffers are recycled, because they are written next. The paper's
+    /// designs only read (CC-NIC section 5.6 counts a read for each packet); its machines hand over ownership with that.
+    pub(crate) const fn fetch(&self) -> Fetch {
+        if self.recycle && self.shared_pool && matches!(self.design, Design::GroupedEpoch) {
+            Fetch::Own
+        } else {
+            Fetch::Read
+        }
     }
 
     pub(crate) const fn too_large(&self) -> ConfigError {

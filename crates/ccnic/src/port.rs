@@ -78,12 +78,26 @@ pub fn lines(at: u32, len: u32) -> impl Iterator<Item = u32> {
 /// the hardware streams the rest.
 const PREFETCH_LINES: u32 = 4;
 
-/// Fetches the first lines of `len` bytes of payload, all at once, so that the transfers overlap. With ownership (`own`)
-/// before writing, and before reading a buffer that will be recycled: it is the one that is written next, and one
-/// transfer with ownership is cheaper than a read and an upgrade.
+/// What payload is fetched for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fetch {
+    /// To be read.
+    Read,
+    /// To be read, and written next: its buffer will be recycled. One transfer with ownership is cheaper than a read and an
+    /// upgrade.
+    Own,
+    /// To be written: whole lines need not come.
+    Write,
+}
+
+/// Fetches the first lines of `len` bytes of payload, all at once, so that the transfers overlap.
 #[inline(always)]
-pub fn prefetch_payload<P: Port>(port: &P, at: u32, len: u32, own: bool) {
-    let fetch = |line| if own { port.prefetch_own(line) } else { port.prefetch_read(line) };
+pub fn prefetch_payload<P: Port>(port: &P, at: u32, len: u32, what: Fetch) {
+    let fetch = |line: u32| match what {
+        Fetch::Read => port.prefetch_read(line),
+        Fetch::Write if at + len >= (line & !(LINE - 1)) + LINE => port.prefetch_overwrite(line),
+        Fetch::Own | Fetch::Write => port.prefetch_own(line),
+    };
     fetch(at);
     if len > LINE {
         lines(at, len.min(PREFETCH_LINES * LINE)).skip(1).for_each(fetch);

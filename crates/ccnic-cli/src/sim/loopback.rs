@@ -1,12 +1,17 @@
 //! `ccnic sim loopback`: packets from simulated programs through the NIC and back.
 
+use std::fs::File;
+use std::io::BufWriter;
+use std::path::PathBuf;
+
 use anyhow::Context;
 use ccnic::Config;
 use ccnic_load::Load;
-use ccnic_sim::loopback::{Plan, RunError};
+use ccnic_sim::loopback::{Options, Plan, RunError, run_with};
 use ccnic_sim::parallel;
 use ccnic_sim::platform::Platform;
-use ccnic_sim::summary::{Summary, simulate};
+use ccnic_sim::summary::{Summary, summarise};
+use ccnic_sim::trace::Trace;
 use clap::Args;
 use comfy_table::Table;
 use indicatif::ProgressBar;
@@ -27,6 +32,12 @@ pub struct LoopbackArgs {
     /// Raise the offered load from one packet in flight to saturation
     #[arg(long, conflicts_with = "rate")]
     sweep: bool,
+    /// Write a timeline of the measured time, for ui.perfetto.dev or chrome://tracing
+    #[arg(long, value_name = "FILE", conflicts_with = "sweep")]
+    trace: Option<PathBuf>,
+    /// Cut the run after so many of the simulator's events, for its trace
+    #[arg(long, conflicts_with = "sweep")]
+    events: Option<u64>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -59,6 +70,9 @@ pub struct SimTraffic {
     /// Microseconds to simulate before, unmeasured [default: half of --micros]
     #[arg(long, value_name = "US")]
     pub warmup: Option<f64>,
+    /// Packets to measure, of all cores, if that is sooner than --micros
+    #[arg(long)]
+    pub packets: Option<u64>,
 }
 
 /// A region's large buffers when nobody says how many: a ring of blanks, a window and two stacks.
@@ -80,7 +94,8 @@ impl SimTraffic {
         let Self { size, burst, rx_burst, inflight, rate, cores, .. } = *self;
         TrafficArgs { size, burst, rx_burst, inflight, queues: cores, seconds, rate }.check(&config)?;
         let rate = rate.map(|mpps| mpps * 1e6 / f64::from(cores));
-        Ok(Plan { config, load: Load { size, burst, rx_burst, inflight, rate, seconds, warmup } })
+        let packets = self.packets.map(|n| n.div_ceil(u64::from(cores)));
+        Ok(Plan { config, load: Load { size, burst, rx_burst, inflight, rate, seconds, warmup, packets } })
     }
 }
 
@@ -95,7 +110,8 @@ pub fn run(args: &LoopbackArgs) -> anyhow::Result<()> {
         return print(args.json, &points, || summaries_table(&points));
     }
     let bar = bar(1, "loopback");
-    let summary = point(&platform, &plan, &bar)?;
+    let options = Options { trace: args.timeline(&plan)?, events: args.events, ..Options::default() };
+    let summary = point_with(&platform, &plan, options, &bar)?;
     bar.finish_and_clear();
     print(args.json, &summary, || summaries_table(std::slice::from_ref(&summary)))
 }
@@ -115,9 +131,30 @@ fn sweep(platform: &Platform, plan: &Plan, bar: &ProgressBar) -> anyhow::Result<
     Ok([vec![single], steps, vec![peak]].concat())
 }
 
+impl LoopbackArgs {
+    /// The trace to write. It begins with the measured time.
+    fn timeline(&self, plan: &Plan) -> anyhow::Result<Option<Trace>> {
+        let Some(path) = &self.trace else { return Ok(None) };
+        let name = path.display();
+        let file = File::create(path).with_context(|| format!("--trace {name}: could not create it"))?;
+        let start = (plan.load.warmup * 1e12) as u64;
+        Ok(Some(Trace::new(BufWriter::new(file), start..u64::MAX)))
+    }
+}
+
 /// Simulates one load.
 pub fn point(platform: &Platform, plan: &Plan, bar: &ProgressBar) -> anyhow::Result<Summary> {
-    let summary = simulate(platform, plan).map_err(|error| match error {
+    point_with(platform, plan, Options::default(), bar)
+}
+
+fn point_with(
+    platform: &Platform,
+    plan: &Plan,
+    options: Options,
+    bar: &ProgressBar,
+) -> anyhow::Result<Summary> {
+    let run = run_with(platform, plan, options);
+    let summary = run.and_then(|run| summarise(platform, plan, &run)).map_err(|error| match error {
         RunError::Cores { asked, host, nic } => {
             let most = host.min(nic);
             anyhow::anyhow!("--cores is {asked}, {} has {host} and {nic}; choose 1 to {most}", platform.name)

@@ -25,9 +25,11 @@ use crate::world::World;
 pub(crate) const UOPS: u64 = 6;
 
 impl World {
-    /// Handles events until a core can go on; returns it. `None` when nothing happens any more until then.
-    pub fn step(&mut self, until: Ps) -> Option<u8> {
+    /// Handles events until a core can go on; returns it. `None` when nothing happens any more until then, or when `events` are
+    /// used up.
+    pub fn step(&mut self, until: Ps, events: &mut u64) -> Option<u8> {
         loop {
+            *events = events.checked_sub(1)?;
             let (at, event) = self.events.pop_until(until)?;
             debug_assert!(at >= self.now, "time runs backwards");
             self.now = at;

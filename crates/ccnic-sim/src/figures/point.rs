@@ -234,6 +234,7 @@ fn plan(s: &Settings, offered: Offered, effort: Effort) -> Result<Plan, String> 
         rate,
         seconds: micros * effort.measured / 1e6,
         warmup: warmup * effort.warmup / 1e6,
+        packets: None,
     };
     Ok(Plan { config, load })
 }

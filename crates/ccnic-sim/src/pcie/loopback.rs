@@ -8,7 +8,7 @@ use ccnic::Design;
 use ccnic::ring::Doorbell;
 
 use crate::agent::Sim;
-use crate::loopback::{Options, Plan, Results, Run, RunError, finish, host_program};
+use crate::loopback::{Options, Plan, Results, Run, RunError, Work, finish, host_program};
 use crate::platform::Platform;
 use crate::regions::Regions;
 use crate::world::World;
@@ -35,13 +35,13 @@ pub(crate) fn loopback(platform: &Platform, plan: &Plan, options: Options) -> Re
     let mut sim = Sim::new(world);
     regions.lay_out(&sim);
     let results = Rc::new(RefCell::new(Results::default()));
-    let packet = platform.software.packet.get();
+    let work = Work::of(platform);
     for core in 0..queues {
         let (layout, (base, queue)) = (regions.layout, regions.place(core));
         let (results, load) = (Rc::clone(&results), plan.load);
         sim.spawn(core as u8, move |agent| {
-            host_program::<Doorbell>(agent.at(base), &layout, queue, load, packet, &results);
+            host_program::<Doorbell>(agent.at(base), &layout, queue, load, work, &results);
         })?;
     }
-    finish(&mut sim, plan, &results)
+    finish(&mut sim, plan, options.events, &results)
 }

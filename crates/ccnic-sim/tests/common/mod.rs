@@ -65,7 +65,16 @@ pub fn plan(design: Design, queues: u16, size: u16, inflight: usize, seconds: f6
     let shared_pool = design != Design::Doorbell;
     let config = Config { design, shared_pool, queues, ..Config::default() };
     let burst = inflight.min(32);
-    let load = Load { size, burst, rx_burst: 32, inflight, rate: None, seconds, warmup: seconds / 4.0 };
+    let load = Load {
+        size,
+        burst,
+        rx_burst: 32,
+        inflight,
+        rate: None,
+        seconds,
+        warmup: seconds / 4.0,
+        packets: None,
+    };
     Plan { config, load }
 }
 

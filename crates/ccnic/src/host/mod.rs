@@ -8,7 +8,7 @@ use crate::config::{Config, Demote, Design};
 use crate::desc::{Desc, MORE, SMALL};
 use crate::layout::{LARGE, Layout, QueuePlace};
 use crate::pool::{Class, Pool};
-use crate::port::{Port, lines, prefetch_payload};
+use crate::port::{Fetch, Port, lines, prefetch_payload};
 use crate::ring::{Consumer, IN_VAIN, Producer, Ring};
 
 use managed::Managed;
@@ -53,7 +53,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         let managed = (!config.shared_pool).then(|| Managed::new(&port, &config, &place.fill, tx.position()));
         let mut this = QueuePair {
             tx,
-            rx: Receiver::new(R::Consumer::resume(&port, &place.rx), config.recycles()),
+            rx: Receiver::new(R::Consumer::resume(&port, &place.rx), config.fetch()),
             pool: Pool::host(layout),
             managed,
             place,
@@ -69,7 +69,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     /// Allocates `packets` packets of `len` bytes each and adds their buffers to `burst`; returns how many packets it
     /// got. Fewer when the pool is dry or the burst full. A packet above 4 KiB is a chain of large buffers.
     ///
-    /// The buffers' lines are fetched with ownership, all at once, so that writing them does not wait.
+    /// The buffers' lines are fetched to be written, all at once, so that writing them does not wait.
     #[inline(always)]
     pub fn alloc(&mut self, len: u16, packets: usize, burst: &mut Burst) -> usize {
         if u32::from(len) > LARGE {
@@ -81,7 +81,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         let want = places.len();
         if let Some(buffers) = self.pool.alloc_many(class, want) {
             for (place, &at) in places.iter_mut().zip(buffers.iter().rev()) {
-                prefetch_payload(&self.port, at, u32::from(len), true);
+                prefetch_payload(&self.port, at, u32::from(len), Fetch::Write);
                 *place = Buf::new(Desc::new(at, len, flags));
             }
             burst.added(want);
@@ -95,7 +95,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             else {
                 break;
             };
-            prefetch_payload(&self.port, at, u32::from(len), true);
+            prefetch_payload(&self.port, at, u32::from(len), Fetch::Write);
             let flags = if class == Class::Small { SMALL } else { 0 };
             *place = Buf::new(Desc::new(at, len, flags));
             n += 1;
@@ -225,7 +225,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     /// A packet with more segments than `max` or than the burst has space waits;
     /// [`CHAIN_MAX`](crate::desc::CHAIN_MAX) always suffices. At most 32 buffers come at once. What is ready beyond `max` is
     /// taken from the ring and waits in private memory; its lines are fetched meanwhile, some in each call of this queue
-    /// pair, with ownership when recycled buffers are written next.
+    /// pair.
     #[inline(always)]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
         let n = self.rx.burst(&self.port, &mut self.pool, burst, max);

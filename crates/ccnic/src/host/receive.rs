@@ -7,7 +7,7 @@
 use crate::buf::{Buf, Burst};
 use crate::desc::Desc;
 use crate::pool::{Class, Pool};
-use crate::port::{Port, prefetch_payload};
+use crate::port::{Fetch, Port, prefetch_payload};
 use crate::ring::Consumer;
 
 /// Descriptors that are taken from the ring at once, however few the program asks for.
@@ -21,7 +21,7 @@ const AHEAD: usize = 8;
 pub(super) struct Receiver<C> {
     ring: C,
     /// The program writes the received buffers next.
-    own: bool,
+    fetch: Fetch,
     stages: [Stage; 2],
     /// Which stage is handed out.
     current: usize,
@@ -58,11 +58,11 @@ impl Stage {
 
     /// Requests the lines of the next packets up to `end`.
     #[inline(always)]
-    fn request<P: Port>(&mut self, port: &P, end: usize, own: bool) {
+    fn request<P: Port>(&mut self, port: &P, end: usize, fetch: Fetch) {
         let end = end.min(self.len);
         if let Some(descs) = self.descs.get(self.ask..end) {
             for desc in descs {
-                prefetch_payload(port, desc.offset(), u32::from(desc.len()), own);
+                prefetch_payload(port, desc.offset(), u32::from(desc.len()), fetch);
             }
             self.ask = end;
         }
@@ -92,10 +92,10 @@ fn whole(descs: &[Desc], most: usize) -> usize {
 }
 
 impl<C: Consumer> Receiver<C> {
-    /// Receives from `ring`; `own` says that the program will write the received buffers next.
-    pub(super) fn new(ring: C, own: bool) -> Receiver<C> {
+    /// Receives from `ring`.
+    pub(super) fn new(ring: C, fetch: Fetch) -> Receiver<C> {
         let stages = [const { Stage::EMPTY }; 2];
-        Receiver { ring, own, stages, current: 0, vain: 0, taken: 0, bad_descriptor: 0 }
+        Receiver { ring, fetch, stages, current: 0, vain: 0, taken: 0, bad_descriptor: 0 }
     }
 
     /// Receives the buffers of whole packets, at most `max` of them, into `to`; returns their number.
@@ -116,7 +116,7 @@ impl<C: Consumer> Receiver<C> {
             }
         }
         let more = current.small && current.len == STAGE;
-        current.request(port, current.next.saturating_add(max), self.own);
+        current.request(port, current.next.saturating_add(max), self.fetch);
         let n = current.hand_out(to, max);
         if more && next.is_empty() {
             self.taken += take(&mut self.ring, port, pool, next);
@@ -127,10 +127,10 @@ impl<C: Consumer> Receiver<C> {
     /// Requests the lines of some of the packets that will be handed out next.
     #[inline(always)]
     pub(super) fn request<P: Port>(&mut self, port: &P) {
-        let own = self.own;
+        let fetch = self.fetch;
         let [first, second] = &mut self.stages;
         let stage = if first.ask < first.len { first } else { second };
-        stage.request(port, stage.ask + AHEAD, own);
+        stage.request(port, stage.ask + AHEAD, fetch);
     }
 
     /// Polls in vain since this was last asked.

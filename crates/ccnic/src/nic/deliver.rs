@@ -47,12 +47,12 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         }
         let Some(staged) = self.staged.get_mut(self.staged_len..self.staged_len + n) else { return false };
         let Some(buffers) = self.pool.alloc_many(class, n) else { return false };
-        let own = self.config.recycles();
+        let fetch = self.config.fetch();
         let flags = if class == Class::Small { SMALL } else { 0 };
         let mut ahead = ahead.iter();
         for ((slot, desc), &at) in staged.iter_mut().zip(packets).zip(buffers.iter().rev()) {
             if let Some(next) = ahead.next() {
-                prefetch_payload(from, next.offset(), u32::from(next.len()), own);
+                prefetch_payload(from, next.offset(), u32::from(next.len()), fetch);
             }
             copy(from, desc.offset(), &self.port, at, u32::from(desc.len()));
             *slot = Desc::new(at, desc.len(), flags).with_meta(desc.meta);
@@ -81,12 +81,12 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     #[inline(always)]
     fn deliver_singles<Q: Port>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
         let room = self.room(packets.len());
-        let own = self.config.recycles();
+        let fetch = self.config.fetch();
         let mut ahead = ahead.iter();
         let mut n = 0;
         for desc in packets.iter().take(room) {
             if let Some(next) = ahead.next() {
-                prefetch_payload(from, next.offset(), u32::from(next.len()), own);
+                prefetch_payload(from, next.offset(), u32::from(next.len()), fetch);
             }
             let len = u32::from(desc.len());
             if desc.more() {

@@ -102,13 +102,13 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// Fetches the program's next packets into `into`, which must be empty; returns the number of descriptors.
     ///
     /// What comes out is checked: every segment lies inside one buffer and every packet is within the MTU. Their lines
-    /// are fetched all at once, with ownership when the buffers will be written next.
+    /// are fetched all at once.
     #[inline(always)]
     pub fn fetch(&mut self, into: &mut Fetched) -> usize {
         let n = self.fetch_ahead(into);
-        let own = self.config.recycles();
+        let fetch = self.config.fetch();
         for desc in into.rest() {
-            prefetch_payload(&self.port, desc.offset(), u32::from(desc.len()), own);
+            prefetch_payload(&self.port, desc.offset(), u32::from(desc.len()), fetch);
         }
         n
     }

@@ -21,6 +21,8 @@ pub struct Costs {
     pub control: Ps,
     /// Control messages that ride in each line's header.
     pub spare: u32,
+    /// A line from the other socket, written around its caches, at the home agent that takes it.
+    pub around: Ps,
     pub memory: Ps,
     /// A line at the memory of a socket.
     pub memory_line: Ps,
@@ -67,10 +69,10 @@ impl Costs {
     /// The numbers of a platform.
     pub fn of(p: &Platform) -> Costs {
         let cycle = 1.0 / p.core.frequency.get();
-        let (one_way, line, control, spare) = p.link.as_ref().map_or((0, 0, 0, 0), |l| {
+        let (one_way, line, control, spare, around) = p.link.as_ref().map_or((0, 0, 0, 0, 0), |l| {
             let flit = 1.0 / l.rate.get();
             let line = ps(flit * f64::from(l.data_flits.get()));
-            (ps(l.one_way.get()), line, ps(flit), l.spare_slots.get())
+            (ps(l.one_way.get()), line, ps(flit), l.spare_slots.get(), ps(64.0 / l.around_rate.get()))
         });
         let peak = p.memory.rate.get();
         let points = p.memory.curve.as_ref().map(|c| c.points()).unwrap_or_default();
@@ -88,6 +90,7 @@ impl Costs {
             line,
             control,
             spare,
+            around,
             memory: ps(p.memory.latency.get()),
             memory_line: ps(64.0 / peak),
             curve: points.iter().map(|[gb, ns]| (gb / peak, ps(ns - idle))).collect(),

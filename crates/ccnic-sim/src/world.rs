@@ -24,6 +24,8 @@ pub struct Socket {
     pub memory: Server,
     /// The direction of the link that leaves this socket.
     pub link: Server,
+    /// The home agent, as it takes lines that the other socket writes around its caches.
+    pub around: Server,
     /// Control messages that still fit in the headers of lines sent.
     pub spare: u32,
     pub traffic: Traffic,
@@ -72,6 +74,7 @@ impl World {
                     llc: Tags::new(llc_lines, platform.llc.ways.get(), true),
                     memory: Server::default(),
                     link: Server::default(),
+                    around: Server::default(),
                     spare: 0,
                     traffic: Traffic::default(),
                 })
@@ -200,6 +203,20 @@ impl World {
         let s = &mut self.sockets[home as usize];
         s.traffic.memory_writes += 1;
         s.memory.serve(at, self.costs.memory_line);
+    }
+
+    /// Writes a line from a core around the caches, when its home has said so (`granted`); returns when the core knows that the
+    /// home has it. What comes from the other socket crosses the link and is taken at a rate of its own.
+    pub(crate) fn put(&mut self, line: u32, core: u8, granted: Ps) -> Ps {
+        let (home, from) = (self.lines.home(line), self.cores[core as usize].socket);
+        if home == from {
+            self.write_memory(line, home, granted);
+            return granted;
+        }
+        let there = self.send_line(from, granted);
+        let taken = self.sockets[home as usize].around.serve(there, self.costs.around);
+        self.write_memory(line, home, taken);
+        self.send_control(home, taken)
     }
 
     /// Puts a line into the last-level cache of a socket.

@@ -133,10 +133,8 @@ impl World {
         if writes_back {
             self.keep_in_llc(from, t.line, true);
         }
-        match t.request {
-            Request::Flush => self.write_memory(t.line, from, sent),
-            Request::Put => self.write_memory(t.line, t.at, free),
-            _ => {}
+        if t.request == Request::Flush {
+            self.write_memory(t.line, from, sent);
         }
         let grant = match row.grant {
             Grant::Answered => gives,
@@ -148,6 +146,7 @@ impl World {
             (true, true) => Source::LocalCore,
             (true, false) => Source::RemoteCore,
         };
+        let there = if t.request == Request::Put { self.put(t.line, t.core, there) } else { there };
         self.grant(txn, grant, source, there);
         self.release(t.line, free);
     }

@@ -42,7 +42,7 @@ impl World {
                     let l = self.lines.get(t.line);
                     (l.owner, l.sharers, l.forward) = (NOBODY, 0, NOBODY);
                 }
-                if t.request == Request::Put || dirty || own == State::Modified {
+                if t.request == Request::Flush && (dirty || own == State::Modified) {
                     self.write_memory(t.line, t.at, ready);
                 }
             }
@@ -56,6 +56,7 @@ impl World {
             }
             Grant::Answered | Grant::Nothing => State::Invalid,
         };
+        let there = if t.request == Request::Put { self.put(t.line, t.core, there) } else { there };
         self.grant(txn, grant, source, there);
         self.release(t.line, ready);
     }

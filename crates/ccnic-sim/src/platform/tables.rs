@@ -90,6 +90,8 @@ tables! {
         spare_slots: Count,
         /// Slots of a flit of control messages.
         slots_per_flit: Count,
+        /// What a home agent takes from the other socket of lines written around the caches (non-temporal stores).
+        around_rate: GbytesPerS,
     }
 
     /// `[memory]`: per socket.

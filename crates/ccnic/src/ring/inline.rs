@@ -284,6 +284,10 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> 
                 read_group(port, at, word, 0, group); // a full group: the loop unrolls
                 n += PER;
                 position += 1;
+                // A line that has room for one descriptor says nothing of the next: as a partial group, see below.
+                if stop_at_partial && UNIT == LINE && PER == 1 {
+                    break;
+                }
                 continue;
             }
             let count = count.min(PER);
@@ -297,8 +301,8 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> 
             if within as usize >= count {
                 (position, within) = (position + 1, 0);
             }
-            // A partial group says that the producer had no more then. A reader that waits for it stops here: the next
-            // line would be fetched for nothing, and taken from the producer, who is about to write it.
+            // A partial group says that the producer had no more then. A reader that waits for it stops at the end of the
+            // line: the next one would be fetched for nothing, and taken from the producer, who is about to write it.
             if stop_at_partial && PER > 1 {
                 break;
             }

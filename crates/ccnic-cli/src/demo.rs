@@ -89,7 +89,16 @@ fn curve(
     seconds: f64,
 ) -> anyhow::Result<Vec<Outcomes>> {
     let inflight = if size == SMALL { 512 } else { 128 };
-    let traffic = TrafficArgs { size, burst: 32, rx_burst: 32, inflight, queues: 1, seconds, rate: None };
+    let traffic = TrafficArgs {
+        size,
+        burst: 32,
+        rx_burst: 32,
+        inflight,
+        queues: 1,
+        seconds,
+        rate: None,
+        whole_bursts: false,
+    };
     let config = InterfaceArgs::of(design).config(1);
     sweep(bench, &config, &traffic, Some(limit), |p| {
         bar.set_message(format!("{name}, {size} B: {:.2} Mpps, p50 {} ns", p.mpps, p.rtt_ns.p50));

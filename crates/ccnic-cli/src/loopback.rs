@@ -142,6 +142,9 @@ pub struct TrafficArgs {
     /// Packets per second offered, in millions, over all queues [default: as many as go through]
     #[arg(long, value_name = "MPPS")]
     pub rate: Option<f64>,
+    /// Send whole bursts when they are due, instead of each packet [default: each packet]
+    #[arg(long)]
+    pub whole_bursts: bool,
 }
 
 impl TrafficArgs {
@@ -258,6 +261,7 @@ impl Bench {
             burst: traffic.burst,
             rx_burst: traffic.rx_burst,
             inflight: traffic.inflight,
+            whole_bursts: traffic.whole_bursts,
             rate: traffic.rate.map(|mpps| mpps * 1e6 / f64::from(config.queues)),
             seconds: traffic.seconds,
             warmup: (traffic.seconds / 4.0).min(0.3),

@@ -131,3 +131,45 @@ fn bad_options() {
     refused(&["stream", "--platform", "icx", "--pairs", "17"], "--pairs is 17; choose 1 to 16");
     refused(&["calibrate", "vax"], "vax");
 }
+
+#[test]
+fn a_run_can_be_cut_by_packets_and_by_events() {
+    let all = json(&["loopback", "--micros", "40"]);
+    let some = json(&["loopback", "--micros", "40", "--packets", "500"]);
+    let packets = |run: &Value| run["packets"].as_u64().expect("a number");
+    assert!((500..600).contains(&packets(&some)) && packets(&all) > 1000, "{all} {some}");
+    refused(&["loopback", "--events", "5000"], "cut after 5000 events");
+}
+
+#[test]
+fn a_trace_can_be_read_by_a_viewer_and_is_kept_when_a_run_is_cut() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("trace.json");
+    let path = file.to_str().expect("a name");
+    let events = || -> Value {
+        let text = std::fs::read_to_string(&file).expect("a trace");
+        serde_json::from_str(&text).expect("JSON")
+    };
+    json(&["loopback", "--micros", "5", "--trace", path]);
+    assert!(events()["traceEvents"].as_array().expect("a list").len() > 100);
+    refused(&["loopback", "--warmup", "0", "--events", "5000", "--trace", path], "cut after 5000 events");
+    assert!(events()["traceEvents"].as_array().expect("a list").len() > 100);
+    refused(&["loopback", "--trace", "/nowhere/trace.json"], "--trace /nowhere/trace.json");
+}
+
+#[test]
+fn a_device_is_read_and_written() {
+    let seen = json(&["mmio", "--platform", "icx-e810"]);
+    let seen = seen.as_array().expect("a list");
+    let of = |access: &str, size: u64, key: &str| {
+        let one = seen.iter().find(|m| m["access"] == access && m["size"] == size);
+        one.and_then(|m| m[key].as_f64()).unwrap_or_else(|| panic!("{access} {size}"))
+    };
+    assert!((900.0..1100.0).contains(&of("read", 8, "ns")));
+    // 24 write-combining buffers (figure 3).
+    let stores = |n| of("stores to lines of the device", n, "ns");
+    assert!(stores(24) < 20.0 && stores(32) > 15.0 * stores(24));
+    let device = |barrier| of("write to the device, write-combining", barrier, "gbytes_per_s");
+    assert!(device(4096) > 3.0 * device(256));
+    refused(&["mmio"], "has no PCIe link; choose a platform that has one");
+}

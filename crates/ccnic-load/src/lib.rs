@@ -65,6 +65,8 @@ pub struct Load {
     pub inflight: usize,
     /// Packets per second offered, or as many as go through.
     pub rate: Option<f64>,
+    /// At a given rate, whole bursts go when all their packets are due; otherwise each packet goes when it is due.
+    pub whole_bursts: bool,
     /// Seconds to measure, after `warmup`.
     pub seconds: f64,
     /// Seconds to run before measuring.
@@ -163,7 +165,9 @@ impl<P: Port, R: Ring, C: Clock> Generator<'_, P, R, C> {
             let sent = self.send(now, due);
             self.examine(now);
             if sent + received == 0 {
-                let next = gap.map_or(end, |gap| start + ((self.book.next - first) as f64 * gap) as u64 + 1);
+                let ahead = if self.load.whole_bursts { self.burst() as u64 - 1 } else { 0 };
+                let next = self.book.next - first + ahead;
+                let next = gap.map_or(end, |gap| start + (next as f64 * gap) as u64 + 1);
                 self.wait(next.min(end));
             }
             if now >= end || self.book.received >= last {
@@ -195,15 +199,21 @@ impl<P: Port, R: Ring, C: Clock> Generator<'_, P, R, C> {
         }
     }
 
+    /// Packets of a transmit burst.
+    #[inline(always)]
+    fn burst(&self) -> usize {
+        self.load.burst.min(self.load.inflight).min(Burst::CAPACITY / self.segments)
+    }
+
     /// One transmit burst, if the window and the rate allow it.
     #[inline(always)]
     fn send(&mut self, now: u64, due: usize) -> usize {
         if self.tx.is_empty() {
             let window = self.load.inflight.saturating_sub(self.book.outstanding());
-            let room = Burst::CAPACITY / self.segments;
-            let burst = self.load.burst.min(self.load.inflight).min(room);
-            // As many packets as go through go in whole bursts; at a given rate each goes when it is due.
-            let want = if due == usize::MAX && window < burst { 0 } else { burst.min(window).min(due) };
+            let (burst, room) = (self.burst(), window.min(due));
+            // As many packets as go through go in whole bursts.
+            let whole = due == usize::MAX || self.load.whole_bursts;
+            let want = if whole && room < burst { 0 } else { burst.min(room) };
             if want == 0 {
                 return 0;
             }

@@ -103,15 +103,22 @@ struct SimClock<'a> {
 /// What a program's instructions take, in nanoseconds.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Work {
-    /// For each packet made, examined or forwarded.
+    /// For each packet made or examined; the NIC's, for each forwarded.
     packet: f64,
     /// For each burst of them: calls, and the branches that end its loops.
     burst: f64,
 }
 
 impl Work {
-    pub(crate) fn of(platform: &Platform) -> Work {
+    /// The program's, in each direction.
+    pub(crate) fn host(platform: &Platform) -> Work {
         Work { packet: platform.software.packet.get(), burst: platform.software.burst.get() }
+    }
+
+    /// The NIC's, in both directions at once.
+    fn nic(platform: &Platform) -> Work {
+        let (host, share) = (Work::host(platform), 2.0 * platform.software.nic.get());
+        Work { packet: share * host.packet, burst: host.burst }
     }
 
     fn spend(&self, agent: &Agent<'_>, packets: usize) {
@@ -225,7 +232,7 @@ fn run_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Resu
     let mut sim = Sim::new(world);
     regions.lay_out(&sim);
     let results = Rc::new(RefCell::new(Results::default()));
-    let work = Work::of(platform);
+    let (work, nic_work) = (Work::host(platform), Work::nic(platform));
     for core in 0..queues {
         let (layout, (base, queue)) = (regions.layout, regions.place(core));
         let (results, load) = (Rc::clone(&results), plan.load);
@@ -233,7 +240,7 @@ fn run_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Resu
             host_program::<R>(agent.at(base), &layout, queue, load, work, &results);
         })?;
         sim.spawn((queues + core) as u8, move |agent| {
-            nic_program::<R>(agent.at(base), &layout, queue, work);
+            nic_program::<R>(agent.at(base), &layout, queue, nic_work);
         })?;
     }
     finish(&mut sim, plan, options.events, &results)

@@ -38,8 +38,17 @@ fn send_with(platform: &Platform, traffic: Traffic, run: Loopback) -> Run {
     let Traffic { queues, size, burst, rx_burst, inflight, rate, time } = traffic;
     let config = Config { queues, design: Design::Doorbell, shared_pool: false, ..Config::default() };
     let rate = rate.map(|rate| rate / f64::from(queues));
-    let load =
-        Load { size, burst, rx_burst, inflight, rate, seconds: time * 1e-6, warmup: 25e-6, packets: None };
+    let load = Load {
+        size,
+        burst,
+        rx_burst,
+        inflight,
+        rate,
+        seconds: time * 1e-6,
+        warmup: 25e-6,
+        packets: None,
+        whole_bursts: false,
+    };
     let run = run(platform, &Plan { config, load }).unwrap();
     for outcome in &run.outcomes {
         assert_eq!((outcome.lost, outcome.corrupt), (0, 0), "{traffic:?}");
@@ -118,6 +127,7 @@ fn what_the_device_cannot_do_is_refused() {
         seconds: 1e-5,
         warmup: 1e-5,
         packets: None,
+        whole_bursts: false,
     };
     let refused = |config| run(&p, &Plan { config, load }).unwrap_err();
     assert!(matches!(refused(Config::default()), RunError::Device));

@@ -301,7 +301,7 @@ fn every_source_and_mark_is_checked() {
 #[rustfmt::skip]
 const FREE: &[&str] = &[
     "core.mispredict", "path.home_extra", "link.spare_slots", "software.access", "software.line", "software.packet",
-    "software.burst", "software.poll", "device.pipeline", "device.packet", "device.fetch",
+    "software.burst", "software.nic", "software.poll", "device.pipeline", "device.packet", "device.fetch",
 ];
 
 #[test]

@@ -64,6 +64,9 @@ pub struct SimTraffic {
     /// Packets per second offered, in millions, by all cores [default: as many as go through]
     #[arg(long, value_name = "MPPS")]
     pub rate: Option<f64>,
+    /// Send whole bursts when they are due, instead of each packet [default: each packet]
+    #[arg(long)]
+    pub whole_bursts: bool,
     /// Microseconds to simulate
     #[arg(long, default_value_t = 200.0, value_name = "US")]
     pub micros: f64,
@@ -91,11 +94,15 @@ impl SimTraffic {
         let warmup = time("--warmup", self.warmup.unwrap_or(self.micros / 2.0), 0.0)?;
         let buffers = interface.buffers.unwrap_or(BUFFERS);
         let config = Config { buffers, ..interface.config(self.cores) };
-        let Self { size, burst, rx_burst, inflight, rate, cores, .. } = *self;
-        TrafficArgs { size, burst, rx_burst, inflight, queues: cores, seconds, rate }.check(&config)?;
+        let Self { size, burst, rx_burst, inflight, rate, whole_bursts, cores, .. } = *self;
+        TrafficArgs { size, burst, rx_burst, inflight, queues: cores, seconds, rate, whole_bursts }
+            .check(&config)?;
         let rate = rate.map(|mpps| mpps * 1e6 / f64::from(cores));
         let packets = self.packets.map(|n| n.div_ceil(u64::from(cores)));
-        Ok(Plan { config, load: Load { size, burst, rx_burst, inflight, rate, seconds, warmup, packets } })
+        Ok(Plan {
+            config,
+            load: Load { size, burst, rx_burst, inflight, rate, whole_bursts, seconds, warmup, packets },
+        })
     }
 }
 

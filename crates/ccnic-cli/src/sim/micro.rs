@@ -1,6 +1,8 @@
-//! `ccnic sim access | pingpong | stream`: the paper's microbenchmarks on a simulated machine.
+//! `ccnic sim access | pingpong | stream | mmio`: the paper's microbenchmarks on a simulated machine.
 
+use anyhow::Context;
 use ccnic_sim::micro::{Held, Stores, Words};
+use ccnic_sim::pcie::probes::{self, Target};
 use ccnic_sim::{micro, parallel};
 use clap::Args;
 use serde::Serialize;
@@ -114,6 +116,66 @@ pub fn stream(args: &StreamArgs) -> anyhow::Result<()> {
         let mut table = long_table(&["stores", "pairs", "Gb/s"]);
         for s in &seen {
             table.add_row([s.stores.to_owned(), s.pairs.to_string(), format!("{:.1}", s.gbps)]);
+        }
+        table
+    })
+}
+
+/// Bytes of a device that are read at once.
+const READS: [u32; 2] = [8, 64];
+/// Stores in a row, each to another line of the device: around the number of write-combining buffers.
+const STORES: [u32; 6] = [1, 8, 16, 24, 32, 64];
+/// Bytes written between two barriers.
+const BARRIERS: [u32; 5] = [64, 256, 1024, 4096, 16384];
+
+#[derive(Debug, Serialize)]
+struct Mmio {
+    access: &'static str,
+    /// Bytes read, lines stored to, or bytes between barriers.
+    size: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ns: Option<f64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    gbytes_per_s: Option<f64>,
+}
+
+/// Accesses to a PCIe device (CC-NIC figures 2 and 3).
+pub fn mmio(args: &MicroArgs) -> anyhow::Result<()> {
+    let platform = args.machine.platform()?;
+    let none = || {
+        let name = &platform.name;
+        format!("{name} has no PCIe link; choose a platform that has one, e.g. --platform icx-e810")
+    };
+    let bar = bar(READS.len() + STORES.len() + 3 * BARRIERS.len(), "mmio");
+    let mut seen = Vec::new();
+    for size in READS {
+        let ns = Some(probes::mmio_read(&platform, size)?.with_context(none)?);
+        seen.push(Mmio { access: "read", size, ns, gbytes_per_s: None });
+        bar.inc(1);
+    }
+    for size in STORES {
+        let ns = Some(probes::store_burst(&platform, size)?.with_context(none)?);
+        seen.push(Mmio { access: "stores to lines of the device", size, ns, gbytes_per_s: None });
+        bar.inc(1);
+    }
+    let targets = [
+        (Target::Device, "write to the device, write-combining"),
+        (Target::WriteCombining, "write to memory, around the caches"),
+        (Target::WriteBack, "write to memory, through the caches"),
+    ];
+    for (target, access) in targets {
+        for size in BARRIERS {
+            let rate = probes::write_throughput(&platform, target, size)?.with_context(none)?;
+            seen.push(Mmio { access, size, ns: None, gbytes_per_s: Some(rate) });
+            bar.inc(1);
+        }
+    }
+    bar.finish_and_clear();
+    print(args.json, &seen, || {
+        let mut table = long_table(&["access", "bytes, lines, bytes a barrier", "ns", "GB/s"]);
+        let cell = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.1}"));
+        for m in &seen {
+            table.add_row([m.access.to_owned(), m.size.to_string(), cell(m.ns), cell(m.gbytes_per_s)]);
         }
         table
     })

@@ -23,6 +23,8 @@ pub enum SimCommand {
     Pingpong(micro::MicroArgs),
     /// Streams of data, with caching and with non-temporal stores (CC-NIC figure 9)
     Stream(micro::StreamArgs),
+    /// Reads and stores of a PCIe device (CC-NIC figures 2 and 3)
+    Mmio(micro::MicroArgs),
     /// The platforms that can be simulated, and where their numbers come from
     Platforms(platforms::PlatformsArgs),
     /// Probes of platforms against what they must show
@@ -36,6 +38,7 @@ pub fn run(command: &SimCommand) -> anyhow::Result<bool> {
         SimCommand::Access(args) => micro::access(args)?,
         SimCommand::Pingpong(args) => micro::pingpong(args)?,
         SimCommand::Stream(args) => micro::stream(args)?,
+        SimCommand::Mmio(args) => micro::mmio(args)?,
         SimCommand::Platforms(args) => platforms::run(args)?,
         SimCommand::Calibrate(args) => return calibrate::run(args),
     }

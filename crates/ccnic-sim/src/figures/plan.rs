@@ -233,6 +233,8 @@ pub struct Settings {
     pub rx_burst: Option<usize>,
     /// Packets under way at once, per core.
     pub inflight: Option<usize>,
+    /// At a given rate, whole bursts go when they are due.
+    pub whole_bursts: Option<bool>,
     /// Microseconds to simulate.
     pub micros: Option<f64>,
     /// Microseconds to simulate before.
@@ -325,6 +327,7 @@ impl Settings {
             burst: s.burst.or(b.burst),
             rx_burst: s.rx_burst.or(b.rx_burst),
             inflight: s.inflight.or(b.inflight),
+            whole_bursts: s.whole_bursts.or(b.whole_bursts),
             micros: s.micros.or(b.micros),
             warmup: s.warmup.or(b.warmup),
             buffers: s.buffers.or(b.buffers),

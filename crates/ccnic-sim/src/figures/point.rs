@@ -235,6 +235,7 @@ fn plan(s: &Settings, offered: Offered, effort: Effort) -> Result<Plan, String> 
         seconds: micros * effort.measured / 1e6,
         warmup: warmup * effort.warmup / 1e6,
         packets: None,
+        whole_bursts: s.whole_bursts.unwrap_or(false),
     };
     Ok(Plan { config, load })
 }

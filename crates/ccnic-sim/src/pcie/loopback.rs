@@ -35,7 +35,7 @@ pub(crate) fn loopback(platform: &Platform, plan: &Plan, options: Options) -> Re
     let mut sim = Sim::new(world);
     regions.lay_out(&sim);
     let results = Rc::new(RefCell::new(Results::default()));
-    let work = Work::of(platform);
+    let work = Work::host(platform);
     for core in 0..queues {
         let (layout, (base, queue)) = (regions.layout, regions.place(core));
         let (results, load) = (Rc::clone(&results), plan.load);

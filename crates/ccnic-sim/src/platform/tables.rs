@@ -146,6 +146,8 @@ tables! {
         packet: Ns,
         /// One call of a function that moves a burst.
         burst: Ns,
+        /// The NIC's work for a packet or a burst, which it receives and sends, of the program's, which sends and receives.
+        nic: Ratio,
         /// One turn of a polling loop that finds nothing.
         poll: Ns,
     }

@@ -74,6 +74,7 @@ pub fn plan(design: Design, queues: u16, size: u16, inflight: usize, seconds: f6
         seconds,
         warmup: seconds / 4.0,
         packets: None,
+        whole_bursts: false,
     };
     Plan { config, load }
 }

@@ -65,7 +65,8 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineProducer<UNIT, PER, S> 
     fn reserve<P: Port>(&mut self, port: &P, units: u64) -> u64 {
         let want = self.position + units.min(self.slots.count());
         if self.credit < want {
-            self.credit = S::credit(port, &self.slots, self.head, UNIT, self.credit, want);
+            let most = self.position + self.slots.count();
+            self.credit = S::credit(port, &self.slots, self.head, UNIT, self.credit, want, most);
         }
         self.credit - self.position
     }
@@ -209,7 +210,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for InlineProducer<U
     #[inline(always)]
     fn completed<P: Port>(&mut self, port: &P) -> u64 {
         let want = self.position + self.slots.count();
-        self.credit = S::credit(port, &self.slots, self.head, UNIT, self.credit, want);
+        self.credit = S::credit(port, &self.slots, self.head, UNIT, self.credit, want, want);
         self.credit.saturating_sub(self.slots.count())
     }
 }
@@ -244,6 +245,9 @@ fn decode(word: u64) -> (u64, u32) {
     (sane(word >> 3), (word & 7) as u32)
 }
 
+/// Partial groups that a busy reader takes at once: each costs a line's way, and a burst of few packets the cost of a call.
+const PARTIAL: u32 = 8;
+
 #[inline(always)]
 fn hears<S: Signal, P: Port>(port: &P, slots: &Slots, unit: u32, position: u64) -> bool {
     let word = port.load_acquire(slots.at(position, unit)); // A2
@@ -271,7 +275,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> 
         stop_at_partial: bool,
     ) -> (usize, (u64, u32)) {
         let (mut position, mut within) = from;
-        let mut n = 0;
+        let (mut n, mut partial) = (0, 0);
         let end = self.handed + self.slots.count();
         while n < out.len() && (!S::STAYS || position < end) {
             let at = self.slots.at(position, UNIT);
@@ -302,8 +306,10 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> 
                 (position, within) = (position + 1, 0);
             }
             // A partial group says that the producer had no more then. A reader that waits for it stops at the end of the
-            // line: the next one would be fetched for nothing, and taken from the producer, who is about to write it.
-            if stop_at_partial && PER > 1 {
+            // line: the next one would be fetched for nothing, and taken from the producer, who is about to write it. A busy
+            // one goes on, but not for ever: what it has found waits while it looks.
+            partial += 1;
+            if (stop_at_partial || partial == PARTIAL) && PER > 1 {
                 break;
             }
         }

@@ -38,8 +38,16 @@ pub trait Signal: Send + 'static {
     fn hand_back<P: Port>(port: &P, slots: &Slots, head: u32, bytes: u32, from: u64, to: u64) -> u64;
 
     /// Producer: the position up to which units are free, given that those before `known` are, when it wants to
-    /// write all units before `want`.
-    fn credit<P: Port>(port: &P, slots: &Slots, head: u32, bytes: u32, known: u64, want: u64) -> u64;
+    /// write all units before `want`, and could write those before `most` (a lap from the first that is its own).
+    fn credit<P: Port>(
+        port: &P,
+        slots: &Slots,
+        head: u32,
+        bytes: u32,
+        known: u64,
+        want: u64,
+        most: u64,
+    ) -> u64;
 
     /// Successor of a dead consumer: makes sure that everything before `taken` has been handed back.
     fn recover<P: Port>(port: &P, place: &RingPlace, bytes: u32, taken: u64);
@@ -78,7 +86,7 @@ impl Signal for Epoch {
     }
 
     #[inline(always)]
-    fn credit<P: Port>(port: &P, slots: &Slots, head: u32, _: u32, known: u64, want: u64) -> u64 {
+    fn credit<P: Port>(port: &P, slots: &Slots, head: u32, _: u32, known: u64, want: u64, _: u64) -> u64 {
         let seen = port.load_acquire(head).wrapping_add(slots.count()); // C2
         // A position that goes back, or ahead of what can be, is a broken peer's: believe the old one.
         if seen >= known && seen <= known.max(want) + slots.count() { seen } else { known }
@@ -120,14 +128,19 @@ impl Signal for Clear {
     }
 
     #[inline(always)]
-    fn credit<P: Port>(port: &P, slots: &Slots, _: u32, bytes: u32, known: u64, want: u64) -> u64 {
-        // Units come back in order: when the last one wanted is clear, so are those before it.
-        if want > known && port.load_acquire(slots.at(want - 1, bytes)) >> SIGNAL_SHIFT == 0 {
-            return want; // B2
+    fn credit<P: Port>(port: &P, slots: &Slots, _: u32, bytes: u32, known: u64, want: u64, most: u64) -> u64 {
+        let clear = |position| port.load_acquire(slots.at(position, bytes)) >> SIGNAL_SHIFT == 0; // B2
+        // Units come back in order: when one is clear, so are those before it. Each look takes a line from the consumer, so the
+        // first goes an eighth of a lap ahead.
+        let far = (known + slots.count() / 8).min(most).max(want);
+        for last in [far, want] {
+            if last > known && clear(last - 1) {
+                return last;
+            }
         }
         let mut free = known;
-        while free < want && port.load_acquire(slots.at(free, bytes)) >> SIGNAL_SHIFT == 0 {
-            free += 1; // B2
+        while free < want && clear(free) {
+            free += 1;
         }
         free
     }

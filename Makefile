@@ -4,9 +4,10 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]*')
+DPDK := $(shell pkg-config --modversion libdpdk 2>/dev/null)
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
-.PHONY: all run test lint unit tsan smoke smoke-c miri install clean
+.PHONY: all run test lint unit tsan smoke smoke-c dpdk-peers dpdk-peers-smoke miri install clean
 
 all:
 	$(CARGO) build --release --locked
@@ -15,7 +16,7 @@ all:
 run: all
 	$(RELEASE)/ccnic demo
 
-test: lint unit tsan smoke smoke-c
+test: lint unit tsan smoke smoke-c dpdk-peers-smoke
 	@echo "all tests passed"
 
 lint:
@@ -61,6 +62,7 @@ INTO = $(DESTDIR)$(PREFIX)
 install: all
 	install -D -m 755 $(RELEASE)/ccnic $(INTO)/bin/ccnic
 	install -D -m 755 $(RELEASE)/ccnicd $(INTO)/bin/ccnicd
+	! test -e $(RELEASE)/dpdk/ccnic-peers || install -D -m 755 $(RELEASE)/dpdk/ccnic-peers $(INTO)/bin/ccnic-peers
 	install -D -m 644 $(CAPI)/include/ccnic.h $(INTO)/include/ccnic.h
 	install -D -m 644 $(RELEASE)/libccnic_capi.a $(INTO)/lib/libccnic.a
 	$(CAPI)/link.sh $(RELEASE)/libccnic_capi.a $(INTO)/lib
@@ -90,6 +92,26 @@ ifneq ($(shell command -v pkg-config),)
 		LD_LIBRARY_PATH=$(STAGE)/lib $(STAGE)/echo $(STAGE)/nic.sock 1000 && $(STAGE)/generator $(STAGE)/nic.sock 200000
 else
 	@echo "skipped: compiling against the installed library needs pkg-config"
+endif
+
+# The generator of `ccnic bench peers`: a DPDK program in C, built where DPDK is installed.
+PEERS = dpdk/app/peers BUILD=$(abspath $(RELEASE))/dpdk
+dpdk-peers:
+ifneq ($(DPDK),)
+	$(MAKE) --no-print-directory -C $(PEERS)
+else
+	@echo "SKIPPED: ccnic-peers needs DPDK (apt-get install libdpdk-dev)"
+endif
+
+# The peers that need neither root nor huge pages: what comes back must be what was sent, however fast it was.
+dpdk-peers-smoke: all dpdk-peers
+ifneq ($(DPDK),)
+	$(MAKE) --no-print-directory -C $(PEERS) check
+ifneq ($(shell nproc),1)
+	$(RELEASE)/ccnic bench peers --drivers ring,memif --size 64 --inflight 64 --seconds 0.1 --repeat 1 --json
+else
+	@echo "SKIPPED: bench peers needs two CPUs"
+endif
 endif
 
 clean:

@@ -10,6 +10,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <rte_cycles.h>
 #include <rte_ethdev.h>
@@ -100,7 +101,7 @@ static void fill_chain(const struct generator *g, struct rte_mbuf **mbufs, uint6
 /* Makes `n` packets for the next bursts. */
 static inline void make(struct generator *g, uint16_t n, uint64_t now)
 {
-	if (rte_pktmbuf_alloc_bulk(g->pool, g->tx, n) < 0) {
+	if (take_mbufs(g->pool, g->tx, n) < 0) {
 		g->dry = true;
 		return;
 	}
@@ -120,7 +121,7 @@ static void make_chains(struct generator *g, uint16_t n, uint64_t now)
 
 	g->tx_next = g->tx_len = 0;
 	for (uint16_t i = 0; i < n; i++) {
-		if (rte_pktmbuf_alloc_bulk(g->pool, chain, g->segments) < 0) {
+		if (take_mbufs(g->pool, chain, g->segments) < 0) {
 			g->dry = true;
 			return;
 		}
@@ -269,11 +270,20 @@ static uint64_t nanoseconds(const struct generator *g, uint64_t ticks)
 	return (uint64_t)((double)ticks * 1e9 / g->hz + 0.5);
 }
 
+/* Seconds that this thread has had a CPU: less than have passed when other processes ran on it. */
+static double thread_seconds(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
 /* One load: warms up, measures, waits for the rest, prints. */
 static int run(struct generator *g, const struct options *options, uint32_t inflight)
 {
 	uint64_t packets, p50, p99;
-	double seconds;
+	double seconds, busy;
 
 	g->inflight = inflight;
 	g->burst = RTE_MIN(inflight, (uint32_t)BURST);
@@ -281,7 +291,9 @@ static int run(struct generator *g, const struct options *options, uint32_t infl
 	phase(g, options->warmup);
 	book_forget(&g->book);
 	packets = g->book.received;
+	busy = thread_seconds();
 	seconds = phase(g, options->seconds);
+	busy = thread_seconds() - busy;
 	packets = g->book.received - packets;
 	p50 = nanoseconds(g, book_quantile(&g->book, 0.5));
 	p99 = nanoseconds(g, book_quantile(&g->book, 0.99));
@@ -293,9 +305,9 @@ static int run(struct generator *g, const struct options *options, uint32_t infl
 		return -ENOBUFS;
 	}
 	printf("{\"driver\":\"%s\",\"size\":%u,\"inflight\":%u,\"packets\":%lu,\"seconds\":%.6f,\"mpps\":%.6f,"
-	       "\"rtt_p50_ns\":%lu,\"rtt_p99_ns\":%lu,\"lost\":%lu,\"corrupt\":%lu}\n",
+	       "\"rtt_p50_ns\":%lu,\"rtt_p99_ns\":%lu,\"lost\":%lu,\"corrupt\":%lu,\"cpu_share\":%.3f}\n",
 	       options->label, g->size, inflight, packets, seconds, (double)packets / seconds / 1e6, p50, p99, g->book.lost,
-	       g->book.corrupt);
+	       g->book.corrupt, busy / seconds);
 	fflush(stdout);
 	return 0;
 }

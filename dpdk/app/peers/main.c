@@ -52,7 +52,7 @@ static int run_port(const struct options *options)
 
 	if (port < 0)
 		return port;
-	pool = port_pool(options, (uint16_t)port);
+	pool = port_pool(options);
 	if (pool == NULL) {
 		fprintf(stderr, "ccnic-peers: could not make a pool of mbufs: %s\n", rte_strerror(rte_errno));
 		return -rte_errno;

@@ -6,6 +6,7 @@
 #ifndef PEERS_H
 #define PEERS_H
 
+#include <errno.h>
 #include <stdbool.h>
 #include <stdint.h>
 
@@ -46,8 +47,25 @@ extern volatile bool stopped;
 /** Reads the command line; says what is wrong with it and returns -EINVAL. */
 int options_read(struct options *options, int argc, char **argv);
 
+/**
+ * Takes `n` mbufs from a pool, as drivers do: in a pool, mbufs are of one segment and have one reference. Not resetting them leaves
+ * their second line alone, which the other side may have. The caller sets their lengths.
+ *
+ * @return 0, or -ENOENT: there are not so many
+ */
+static inline int take_mbufs(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned int n)
+{
+	if (unlikely(rte_mempool_get_bulk(pool, (void **)mbufs, n) < 0))
+		return -ENOENT;
+	for (unsigned int i = 0; i < n; i++) {
+		mbufs[i]->data_off = RTE_PKTMBUF_HEADROOM;
+		mbufs[i]->ol_flags = 0;
+	}
+	return 0;
+}
+
 /** Mbufs for `options`, enough for what is under way and in rings and caches. NULL with rte_errno. */
-struct rte_mempool *port_pool(const struct options *options, uint16_t port);
+struct rte_mempool *port_pool(const struct options *options);
 
 /**
  * Configures and starts a port with one queue pair.

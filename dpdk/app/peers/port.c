@@ -15,11 +15,10 @@
 #define CACHE 256
 #define ETHER_HEADER 14
 
-struct rte_mempool *port_pool(const struct options *options, uint16_t port)
+struct rte_mempool *port_pool(const struct options *options)
 {
 	uint32_t room = options->room + RTE_PKTMBUF_HEADROOM;
 
-	(void)port;
 	if (options->pool_ops != NULL)
 		return rte_pktmbuf_pool_create_by_ops("peers", MBUFS, CACHE, 0, (uint16_t)room, (int)rte_socket_id(),
 						      options->pool_ops);

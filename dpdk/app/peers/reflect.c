@@ -61,7 +61,7 @@ int reflect_copies(uint16_t port, struct rte_mempool *pool)
 		}
 		for (uint16_t i = 0; i < n; i++)
 			prefetch_own(from[i]);
-		while (rte_pktmbuf_alloc_bulk(pool, to, n) < 0 && !stopped)
+		while (take_mbufs(pool, to, n) < 0 && !stopped)
 			rte_pause();
 		if (stopped)
 			break;

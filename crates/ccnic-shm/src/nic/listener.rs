@@ -75,13 +75,15 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 fn clear_the_way(path: &Path) -> Result<(), Error> {
     let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !meta.file_type().is_socket() {
-        let what = format!("{} exists and is no socket; remove it or choose another --socket", path.display());
+        let what =
+            format!("{} exists and is no socket; remove it or choose another --socket", path.display());
         return Err(Error::Socket { what, errno: Errno::EXIST });
     }
     if let Ok(connection) = Connection::open(path) {
         let pid = connection.peer_pid().map_or_else(|_| "unknown".to_owned(), |p| p.to_string());
         let at = path.display();
-        let what = format!("a NIC (process {pid}) is already running at {at}; stop it or choose another --socket");
+        let what =
+            format!("a NIC (process {pid}) is already running at {at}; stop it or choose another --socket");
         return Err(Error::Socket { what, errno: Errno::ADDRINUSE });
     }
     tracing::info!("replacing the stale socket {}", path.display());

@@ -106,7 +106,8 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             let mut done = 0;
             while done < part {
                 if from.is_empty() {
-                    from = bytes.next().unwrap_or_default();
+                    let Some(next) = bytes.next() else { break };
+                    from = next;
                     continue;
                 }
                 let (now, later) = from.split_at(from.len().min((part - done) as usize));

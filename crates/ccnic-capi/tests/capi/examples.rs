@@ -1,7 +1,12 @@
 //! The examples do what their first lines say, however they are linked.
 
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use ccnic_shm::control::Connection;
+
 use crate::build::{ALL, How, program, run};
-use crate::nic::{Nic, alone};
+use crate::nic::{Nic, PATIENCE, alone};
 
 fn each(source: &str, arguments: &[&str], check: impl Fn(&str)) {
     let _alone = alone();
@@ -32,6 +37,47 @@ fn generator_gets_back_what_it_sends() {
 #[test]
 fn generator_sends_chains() {
     each("examples/generator.c", &["1000", "9000"], |said| assert!(said.contains("of 9000 bytes"), "{said}"));
+}
+
+/// A NIC that runs as an example; it ends after two programs.
+#[test]
+fn nic_serves_the_other_examples() {
+    let _alone = alone();
+    let tools = tempfile::tempdir().unwrap();
+    let tool = |name: &str| {
+        let directory = tools.path().join(name);
+        std::fs::create_dir(&directory).unwrap();
+        program(&format!("examples/{name}.c"), How::Shared, &directory).unwrap()
+    };
+    let (echo, generator) = (tool("echo"), tool("generator"));
+    for how in ALL {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(mut nic) = program("examples/nic.c", how, directory.path()) else { continue };
+        let socket = directory.path().join("nic.sock");
+        let mut nic = nic.arg(&socket).arg("2").stdout(Stdio::piped()).spawn().unwrap();
+        let start = Instant::now();
+        while Connection::open(&socket).is_err() {
+            assert_eq!(nic.try_wait().unwrap(), None, "{how:?}: the NIC has ended");
+            assert!(start.elapsed() < PATIENCE, "{how:?}: the NIC does not answer");
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        run(again(&echo).arg(&socket).arg("300"));
+        let status = Connection::open(&socket).unwrap().status().unwrap();
+        assert_eq!(status.pid, nic.id());
+        run(again(&generator).arg(&socket).args(["2000", "9000"]));
+        let output = nic.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{how:?}: {said}");
+        assert!(said.starts_with("echo has come: 1 queues, MTU 9600"), "{said}");
+        assert!(said.contains("generator has come") && said.contains("one has gone, after"), "{said}");
+    }
+}
+
+/// A command without the arguments of its last run.
+fn again(command: &Command) -> Command {
+    let mut fresh = Command::new(command.get_program());
+    command.get_envs().for_each(|(name, value)| _ = fresh.env(name, value.unwrap_or_default()));
+    fresh
 }
 
 #[test]

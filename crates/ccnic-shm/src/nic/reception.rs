@@ -27,6 +27,14 @@ pub struct Limits {
     pub memory_max: u64,
 }
 
+impl Limits {
+    /// What all regions may take when nothing else is said.
+    pub fn half_the_memory() -> u64 {
+        let info = rustix::system::sysinfo();
+        info.totalram / 2 * u64::from(info.mem_unit)
+    }
+}
+
 /// A NIC as its programs see it.
 pub trait Nic {
     /// Who are you?

@@ -1,9 +1,11 @@
 /* A NIC in C and a program, in one process: packets both ways in every design, and everything that a NIC can get wrong. */
+#define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
 #include <ccnic_nic.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <time.h>
 
 #define PIECES 3
 

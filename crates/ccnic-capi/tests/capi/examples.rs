@@ -68,7 +68,7 @@ fn nic_serves_the_other_examples() {
         let output = nic.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{how:?}: {said}");
-        assert!(said.starts_with("echo has come: 1 queues, MTU 9600"), "{said}");
+        assert!(said.starts_with("program has come: 1 queues, MTU 9600"), "{said}");
         assert!(said.contains("generator has come") && said.contains("one has gone, after"), "{said}");
     }
 }

@@ -15,7 +15,11 @@ use crate::build::{PRIVATE, cc, here, library, run};
 fn the_header_compiles_alone_as_c_and_as_cpp() {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("alone.c");
-    std::fs::write(&source, "#include <ccnic.h>\n#include <ccnic_nic.h>\n#include <ccnic.h>\nint ccnic_nothing;\n").unwrap();
+    std::fs::write(
+        &source,
+        "#include <ccnic.h>\n#include <ccnic_nic.h>\n#include <ccnic.h>\nint ccnic_nothing;\n",
+    )
+    .unwrap();
     run(cc().arg("-fsyntax-only").arg(&source));
     let mut cpp = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
     if cpp.arg("--version").output().is_err() {

@@ -64,6 +64,7 @@ install: all
 	install -D -m 755 $(RELEASE)/ccnicd $(INTO)/bin/ccnicd
 	! test -e $(RELEASE)/dpdk/ccnic-peers || install -D -m 755 $(RELEASE)/dpdk/ccnic-peers $(INTO)/bin/ccnic-peers
 	install -D -m 644 $(CAPI)/include/ccnic.h $(INTO)/include/ccnic.h
+	install -D -m 644 $(CAPI)/include/ccnic_nic.h $(INTO)/include/ccnic_nic.h
 	install -D -m 644 $(RELEASE)/libccnic_capi.a $(INTO)/lib/libccnic.a
 	$(CAPI)/link.sh $(RELEASE)/libccnic_capi.a $(INTO)/lib
 	strip --strip-debug $(INTO)/lib/libccnic.a $(INTO)/lib/libccnic.so.$(VERSION)
@@ -71,7 +72,8 @@ install: all
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $(CAPI)/ccnic.pc.in > $(INTO)/lib/pkgconfig/ccnic.pc
 	install -m 644 $(CAPI)/man/*.1 $(INTO)/share/man/man1
 	install -m 644 $(CAPI)/man/*.3 $(INTO)/share/man/man3
-	cd $(INTO)/share/man/man3 && for page in ccnic_open ccnic_queue_open ccnic_tx_burst; do \
+	cd $(INTO)/share/man/man3 && for page in ccnic_open ccnic_queue_open ccnic_tx_burst \
+		ccnic_nic_listen ccnic_nic_rx_burst; do \
 		for name in $$(sed -n 's/^\.Nm \(ccnic_[a-z_]*\).*/\1/p' $$page.3); do \
 			test $$name = $$page || ln -sf $$page.3 $$name.3; done; done
 
@@ -82,7 +84,7 @@ CSTRICT = cc -std=c11 -O2 -Wall -Wextra -Werror
 smoke-c: all
 	rm -rf $(STAGE)
 	$(MAKE) --no-print-directory install PREFIX=$(STAGE) DESTDIR=
-	test -e $(STAGE)/share/man/man3/ccnic_rx_burst.3
+	test -e $(STAGE)/share/man/man3/ccnic_rx_burst.3 && test -e $(STAGE)/share/man/man3/ccnic_program_info.3
 ifneq ($(shell command -v pkg-config),)
 	$(CSTRICT) $(CAPI)/examples/echo.c -o $(STAGE)/echo $$($(STAGED) --cflags --libs ccnic)
 	$(CSTRICT) $(CAPI)/examples/generator.c -o $(STAGE)/generator $$($(STAGED) --cflags ccnic) \
@@ -90,6 +92,11 @@ ifneq ($(shell command -v pkg-config),)
 	$(STAGE)/bin/ccnicd --log warn --socket $(STAGE)/nic.sock & nic=$$!; trap "kill $$nic" EXIT; \
 		until test -S $(STAGE)/nic.sock || ! kill -0 $$nic; do sleep 0.05; done; \
 		LD_LIBRARY_PATH=$(STAGE)/lib $(STAGE)/echo $(STAGE)/nic.sock 1000 && $(STAGE)/generator $(STAGE)/nic.sock 200000
+	$(CSTRICT) $(CAPI)/examples/nic.c -o $(STAGE)/nic $$($(STAGED) --cflags --libs ccnic)
+	rm -f $(STAGE)/nic.sock
+	export LD_LIBRARY_PATH=$(STAGE)/lib; $(STAGE)/nic $(STAGE)/nic.sock 2 & nic=$$!; trap "kill $$nic 2>/dev/null" EXIT; \
+		until test -S $(STAGE)/nic.sock || ! kill -0 $$nic; do sleep 0.05; done; \
+		$(STAGE)/echo $(STAGE)/nic.sock 1000 && $(STAGE)/generator $(STAGE)/nic.sock 200000 && wait $$nic
 else
 	@echo "skipped: compiling against the installed library needs pkg-config"
 endif

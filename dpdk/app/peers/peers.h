@@ -59,7 +59,7 @@ static inline int take_mbufs(struct rte_mempool *pool, struct rte_mbuf **mbufs, 
 		return -ENOENT;
 	for (unsigned int i = 0; i < n; i++) {
 		mbufs[i]->data_off = RTE_PKTMBUF_HEADROOM;
-		mbufs[i]->ol_flags = 0;
+		mbufs[i]->ol_flags &= RTE_MBUF_F_EXTERNAL; /* as rte_pktmbuf_reset(): some pools attach buffers */
 	}
 	return 0;
 }

@@ -102,5 +102,9 @@ int port_start(const struct options *options, uint16_t port, struct rte_mempool 
 	if (err < 0)
 		return failed("set up the transmit queue", err);
 	err = rte_eth_dev_start(port);
-	return err < 0 ? failed("start the port", err) : 0;
+	if (err < 0)
+		return failed("start the port", err);
+	/* Packets are payload from their first byte on: no address in them is ours. Drivers that cannot filter refuse. */
+	err = rte_eth_promiscuous_enable(port);
+	return err < 0 && err != -ENOTSUP ? failed("make the port promiscuous", err) : 0;
 }

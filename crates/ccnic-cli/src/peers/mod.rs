@@ -44,7 +44,7 @@ pub struct PeersArgs {
     /// The generator [default: the ccnic-peers beside this program, or in dpdk beside it]
     #[arg(long)]
     program: Option<PathBuf>,
-    /// The folder with net_ccnic and its mempool driver [default: dpdk beside this program]
+    /// The folder with net_ccnic and its mempool driver [default: dpdk beside this program, or target/dpdk/plugins]
     #[arg(long)]
     plugins: Option<PathBuf>,
     /// Use ordinary pages, even if there are 2 MiB pages

@@ -110,8 +110,9 @@ fn find_plugins(asked: Option<&Path>, here: &Path) -> anyhow::Result<Option<Path
         ensure!(has(folder), "--plugins names {}, where no {NET_PLUGIN} is", folder.display());
         return Ok(Some(folder.to_owned()));
     }
-    let dpdk = here.with_file_name("dpdk");
-    Ok([dpdk.join("drivers"), dpdk].into_iter().find(|folder| has(folder)))
+    let beside = here.with_file_name("dpdk");
+    let built = here.with_file_name("../dpdk/plugins");
+    Ok([beside, built].into_iter().find(|folder| has(folder)))
 }
 
 /// Says so when the machine has too few 2 MiB pages free.

@@ -40,8 +40,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     #[inline(always)]
     fn alloc_packet(&mut self, len: u16, out: &mut [Desc]) -> usize {
         let (mut left, mut n) = (u32::from(len), 0);
-        loop {
-            let Some(slot) = out.get_mut(n).filter(|_| n < CHAIN_MAX) else { break };
+        while let Some(slot) = out.get_mut(n).filter(|_| n < CHAIN_MAX) {
             let Some((at, class)) = self.pool.alloc(&self.port, self.pool.class(left)) else { break };
             let part = left.min(class.size());
             left -= part;

@@ -146,7 +146,7 @@ int ccnic_nic_close(struct ccnic_nic *nic);
  * @param timeout_ns nanoseconds to wait for somebody to ask; 0 only looks, a negative number waits for ever
  * @return programs that wait for ccnic_nic_accept(); -EBUSY: another thread is in here; -EINVAL: NULL
  *
- * Any thread, one at a time. With a timeout of 0 it does not block, and allocates memory only when somebody asks something.
+ * Any thread, one at a time; not a polling core's, for it makes system calls. With a timeout of 0 it does not block.
  */
 int ccnic_nic_poll(struct ccnic_nic *nic, int64_t timeout_ns);
 

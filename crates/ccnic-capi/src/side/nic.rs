@@ -27,7 +27,7 @@ pub struct ListeningNic {
 }
 
 /// What programs ask of the NIC ends here.
-#[derive(Debug, Clone)]
+#[derive(Debug)]
 struct Desk {
     name: String,
     node: u32,
@@ -77,7 +77,7 @@ impl ListeningNic {
             Err(TryLockError::Poisoned(reception)) => reception.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(POLLED),
         };
-        reception.turn(&mut self.desk.clone(), None, timeout)?;
+        reception.turn(&mut &self.desk, None, timeout)?;
         Ok(self.desk.programs().arrived.len())
     }
 
@@ -101,7 +101,7 @@ impl Desk {
     }
 }
 
-impl Nic for Desk {
+impl Nic for &Desk {
     fn hello(&self) -> Hello {
         Hello { version: VERSION.to_owned(), node: self.node }
     }

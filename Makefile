@@ -4,9 +4,10 @@ CARGO ?= cargo
 PREFIX ?= /usr/local
 RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]*')
+DPDK := $(shell pkg-config --modversion libdpdk 2>/dev/null)
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
-.PHONY: all run test lint unit tsan smoke smoke-c miri install clean
+.PHONY: all run test lint unit tsan smoke smoke-c dpdk-peers dpdk-peers-smoke miri install clean
 
 all:
 	$(CARGO) build --release --locked
@@ -15,7 +16,7 @@ all:
 run: all
 	$(RELEASE)/ccnic demo
 
-test: lint unit tsan smoke smoke-c
+test: lint unit tsan smoke smoke-c dpdk-peers-smoke
 	@echo "all tests passed"
 
 lint:
@@ -61,7 +62,9 @@ INTO = $(DESTDIR)$(PREFIX)
 install: all
 	install -D -m 755 $(RELEASE)/ccnic $(INTO)/bin/ccnic
 	install -D -m 755 $(RELEASE)/ccnicd $(INTO)/bin/ccnicd
+	! test -e $(RELEASE)/dpdk/ccnic-peers || install -D -m 755 $(RELEASE)/dpdk/ccnic-peers $(INTO)/bin/ccnic-peers
 	install -D -m 644 $(CAPI)/include/ccnic.h $(INTO)/include/ccnic.h
+	install -D -m 644 $(CAPI)/include/ccnic_nic.h $(INTO)/include/ccnic_nic.h
 	install -D -m 644 $(RELEASE)/libccnic_capi.a $(INTO)/lib/libccnic.a
 	$(CAPI)/link.sh $(RELEASE)/libccnic_capi.a $(INTO)/lib
 	strip --strip-debug $(INTO)/lib/libccnic.a $(INTO)/lib/libccnic.so.$(VERSION)
@@ -69,7 +72,8 @@ install: all
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $(CAPI)/ccnic.pc.in > $(INTO)/lib/pkgconfig/ccnic.pc
 	install -m 644 $(CAPI)/man/*.1 $(INTO)/share/man/man1
 	install -m 644 $(CAPI)/man/*.3 $(INTO)/share/man/man3
-	cd $(INTO)/share/man/man3 && for page in ccnic_open ccnic_queue_open ccnic_tx_burst; do \
+	cd $(INTO)/share/man/man3 && for page in ccnic_open ccnic_queue_open ccnic_tx_burst \
+		ccnic_nic_listen ccnic_nic_rx_burst; do \
 		for name in $$(sed -n 's/^\.Nm \(ccnic_[a-z_]*\).*/\1/p' $$page.3); do \
 			test $$name = $$page || ln -sf $$page.3 $$name.3; done; done
 
@@ -80,7 +84,7 @@ CSTRICT = cc -std=c11 -O2 -Wall -Wextra -Werror
 smoke-c: all
 	rm -rf $(STAGE)
 	$(MAKE) --no-print-directory install PREFIX=$(STAGE) DESTDIR=
-	test -e $(STAGE)/share/man/man3/ccnic_rx_burst.3
+	test -e $(STAGE)/share/man/man3/ccnic_rx_burst.3 && test -e $(STAGE)/share/man/man3/ccnic_program_info.3
 ifneq ($(shell command -v pkg-config),)
 	$(CSTRICT) $(CAPI)/examples/echo.c -o $(STAGE)/echo $$($(STAGED) --cflags --libs ccnic)
 	$(CSTRICT) $(CAPI)/examples/generator.c -o $(STAGE)/generator $$($(STAGED) --cflags ccnic) \
@@ -88,8 +92,33 @@ ifneq ($(shell command -v pkg-config),)
 	$(STAGE)/bin/ccnicd --log warn --socket $(STAGE)/nic.sock & nic=$$!; trap "kill $$nic" EXIT; \
 		until test -S $(STAGE)/nic.sock || ! kill -0 $$nic; do sleep 0.05; done; \
 		LD_LIBRARY_PATH=$(STAGE)/lib $(STAGE)/echo $(STAGE)/nic.sock 1000 && $(STAGE)/generator $(STAGE)/nic.sock 200000
+	$(CSTRICT) $(CAPI)/examples/nic.c -o $(STAGE)/nic $$($(STAGED) --cflags --libs ccnic)
+	rm -f $(STAGE)/nic.sock
+	export LD_LIBRARY_PATH=$(STAGE)/lib; $(STAGE)/nic $(STAGE)/nic.sock 2 & nic=$$!; trap "kill $$nic 2>/dev/null" EXIT; \
+		until test -S $(STAGE)/nic.sock || ! kill -0 $$nic; do sleep 0.05; done; \
+		$(STAGE)/echo $(STAGE)/nic.sock 1000 && $(STAGE)/generator $(STAGE)/nic.sock 200000 && wait $$nic
 else
 	@echo "skipped: compiling against the installed library needs pkg-config"
+endif
+
+# The generator of `ccnic bench peers`: a DPDK program in C, built where DPDK is installed.
+PEERS = dpdk/app/peers BUILD=$(abspath $(RELEASE))/dpdk
+dpdk-peers:
+ifneq ($(DPDK),)
+	$(MAKE) --no-print-directory -C $(PEERS)
+else
+	@echo "SKIPPED: ccnic-peers needs DPDK (apt-get install libdpdk-dev)"
+endif
+
+# The peers that need neither root nor huge pages: what comes back must be what was sent, however fast it was.
+dpdk-peers-smoke: all dpdk-peers
+ifneq ($(DPDK),)
+	$(MAKE) --no-print-directory -C $(PEERS) check
+ifneq ($(shell nproc),1)
+	$(RELEASE)/ccnic bench peers --drivers ring,memif --size 64 --inflight 64 --seconds 0.1 --repeat 1 --json
+else
+	@echo "SKIPPED: bench peers needs two CPUs"
+endif
 endif
 
 clean:

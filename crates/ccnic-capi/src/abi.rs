@@ -60,6 +60,9 @@ pub struct View {
     pub(crate) span: u32,
 }
 
+// SAFETY: an address that nobody here dereferences; who does is bound by the contract of the headers.
+unsafe impl Send for View {}
+
 /// `struct ccnic_options`. Zero means "default" in every field.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
@@ -111,33 +114,14 @@ impl CcnicOptions {
         reserved: [0; 2],
     };
 
-    /// Reads the options of a program that may have been compiled with an older or a newer header: what it does not have is
-    /// the default, what this library does not know must be zero (as `openat2` and `clone3` of Linux have it).
+    /// Reads the options of a program.
     ///
     /// # Safety
-    /// `from` points to as many readable bytes as its first word says.
+    /// As [`read_sized`].
     pub(crate) unsafe fn read(from: *const CcnicOptions) -> Result<CcnicOptions, Failure> {
-        let mut this = CcnicOptions::DEFAULT;
-        // SAFETY: the caller vouches for at least the first word.
-        let size = unsafe { (&raw const (*from).size).read() };
-        if !(size_of::<usize>()..=4096).contains(&size) {
-            return Err(Failure::new(
-                Errno::INVAL,
-                c"ccnic_options.size is wrong: call ccnic_options_init first",
-            ));
-        }
-        let known = size.min(size_of::<CcnicOptions>());
-        // SAFETY: `known` bytes are readable by the caller's word and fit in `this`, whose fields take any bytes; what lies
-        // beyond them is readable too.
-        let beyond = unsafe {
-            std::ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut this).cast::<u8>(), known);
-            std::slice::from_raw_parts(from.cast::<u8>().add(known), size - known)
-        };
-        if beyond.iter().any(|&byte| byte != 0) || this.reserved != [0; 2] {
-            let text = c"ccnic_options has a field that this libccnic does not know; use a newer one";
-            return Err(Failure::new(Errno::TOOBIG, text));
-        }
-        Ok(this)
+        // SAFETY: the caller vouches for it; the fields take any bytes.
+        let (this, newer) = unsafe { read_sized(from, CcnicOptions::DEFAULT)? };
+        if newer || this.reserved != [0; 2] { Err(UNKNOWN_FIELD) } else { Ok(this) }
     }
 
     /// The configuration of a region and its pages. Ranges are checked where the region is made.
@@ -185,6 +169,45 @@ impl CcnicOptions {
             ..default
         };
         Ok((config, pages))
+    }
+}
+
+pub(crate) const UNKNOWN_FIELD: Failure =
+    Failure::new(Errno::TOOBIG, c"an option is set that this libccnic does not know; use a newer one");
+
+/// Reads options, which begin with their size, of a program that may have been compiled with an older or a newer header: what it
+/// does not have is the default, what this library does not know must be zero (as `openat2` and `clone3` of Linux have it). The
+/// second value says that it is not.
+///
+/// # Safety
+/// `from` points to as many readable bytes as its first word says, and `T` is `repr(C)`, begins with a `usize` and takes any bytes.
+pub(crate) unsafe fn read_sized<T>(from: *const T, mut this: T) -> Result<(T, bool), Failure> {
+    // SAFETY: the caller vouches for at least the first word.
+    let size = unsafe { from.cast::<usize>().read() };
+    if !(size_of::<usize>()..=4096).contains(&size) {
+        let text = c"the options' size is wrong: call ccnic_options_init or ccnic_nic_options_init first";
+        return Err(Failure::new(Errno::INVAL, text));
+    }
+    let known = size.min(size_of::<T>());
+    // SAFETY: `known` bytes are readable by the caller's word and fit in `this`; what lies beyond them is readable too.
+    let beyond = unsafe {
+        std::ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut this).cast::<u8>(), known);
+        std::slice::from_raw_parts(from.cast::<u8>().add(known), size - known)
+    };
+    Ok((this, beyond.iter().any(|&byte| byte != 0)))
+}
+
+/// Copies a structure to a program that may have been compiled with an older or a newer header: it gets as many bytes as it knows,
+/// and zeroes for what this library does not.
+///
+/// # Safety
+/// `out` has `size` bytes to write to.
+pub(crate) unsafe fn write_sized<T>(from: &T, out: *mut T, size: usize) {
+    let known = size.min(size_of::<T>());
+    // SAFETY: as the caller vouches.
+    unsafe {
+        std::ptr::write_bytes(out.cast::<u8>(), 0, size);
+        std::ptr::copy_nonoverlapping(std::ptr::from_ref(from).cast::<u8>(), out.cast::<u8>(), known);
     }
 }
 

@@ -44,6 +44,7 @@ impl From<Error> for Failure {
     fn from(error: Error) -> Failure {
         let errno = match &error {
             Error::Unreachable { source, .. } | Error::Os { source, .. } => *source,
+            Error::Socket { errno, .. } => *errno,
             Error::TooLarge { .. } | Error::TooMuch { .. } => Errno::TOOBIG,
             Error::Refused { .. } => Errno::PERM,
             Error::Gone => Errno::CONNRESET,

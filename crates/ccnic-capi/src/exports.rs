@@ -4,20 +4,20 @@
 //! elsewhere is caught here and becomes -ENOTRECOVERABLE.
 
 use std::ffi::{CStr, OsStr, c_char, c_int};
-use std::mem::{MaybeUninit, size_of};
+use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::abi::{CcnicBuf, CcnicOptions, CcnicStats};
+use crate::abi::{CcnicBuf, CcnicOptions, CcnicStats, write_sized};
 use crate::errno::{Failure, NULL, burst, guard, last};
 use crate::nic::Nic;
 use crate::queue::Queue;
 use crate::wait::wait;
 
 /// What the status display calls a program that did not say: its executable's name.
-fn default_name() -> String {
+pub(crate) fn default_name() -> String {
     let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
     if name.trim().is_empty() { "program".to_owned() } else { name.trim().to_owned() }
 }
@@ -26,7 +26,7 @@ fn default_name() -> String {
 ///
 /// # Safety
 /// `text` points to a string.
-unsafe fn text(text: *const c_char) -> String {
+pub(crate) unsafe fn text(text: *const c_char) -> String {
     // SAFETY: the caller vouches for it.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
@@ -169,12 +169,8 @@ pub unsafe extern "C" fn ccnic_queue_stats(queue: *const Queue, out: *mut CcnicS
         if out.is_null() {
             return Err(NULL);
         }
-        let known = size.min(size_of::<CcnicStats>());
-        // SAFETY: the caller's place has `size` bytes, as it says; counters unknown to this library read as zero.
-        unsafe {
-            std::ptr::write_bytes(out.cast::<u8>(), 0, size);
-            std::ptr::copy_nonoverlapping((&raw const stats).cast::<u8>(), out.cast::<u8>(), known);
-        }
+        // SAFETY: the caller's place has `size` bytes, as it says.
+        unsafe { write_sized(&stats, out, size) };
         Ok(0)
     })
 }

@@ -5,17 +5,25 @@
 //! region.
 //!
 //! # Reading order
-//! `include/ccnic.h`, `abi.rs` (its structures), `queue.rs` (bursts), `nic.rs`, `wait.rs`, `exports.rs` (its functions).
+//! `include/ccnic.h`, `abi.rs` (its structures), `queue.rs` (bursts), `nic.rs`, `wait.rs`, `exports.rs` (its functions). The NIC's
+//! side, `include/ccnic_nic.h`, stands apart in `side/`: `mod.rs` (its structures), `queue.rs` (bursts), `program.rs`, `nic.rs`,
+//! `exports.rs`.
 
 mod abi;
 mod errno;
 mod exports;
 mod nic;
+mod owned;
 mod pair;
 mod queue;
+mod side;
 mod wait;
 
 pub use abi::{CcnicBuf, CcnicOptions, CcnicStats, View};
 pub use exports::*;
 pub use nic::Nic;
 pub use queue::Queue;
+pub use side::exports::*;
+pub use side::{
+    CcnicNicOptions, CcnicNicStats, CcnicProgramInfo, CcnicSegment, ListeningNic, Program, SideQueue,
+};

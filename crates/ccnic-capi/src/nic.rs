@@ -4,8 +4,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ccnic::Config;
 use ccnic_shm::{Pages, Program};
@@ -13,6 +12,7 @@ use rustix::io::Errno;
 
 use crate::abi::View;
 use crate::errno::Failure;
+use crate::owned::Owned;
 use crate::pair::{self, Pair};
 use crate::queue::Queue;
 
@@ -28,35 +28,7 @@ pub struct Nic {
 struct Inner {
     program: Program,
     /// By number. A closed queue stays: recovery counts its buffers, and opening it again gives the same one.
-    queues: Vec<Option<Owned>>,
-}
-
-/// A queue that the NIC owns and a thread of the program uses.
-#[derive(Debug)]
-struct Owned {
-    queue: NonNull<Queue>,
-    in_use: Arc<AtomicBool>,
-}
-
-// SAFETY: a queue has no thread affinity, only one user at a time (the contract of `ccnic.h`).
-unsafe impl Send for Owned {}
-
-impl Owned {
-    fn new(queue: Queue) -> Owned {
-        let in_use = Arc::clone(&queue.in_use);
-        Owned { queue: NonNull::from(Box::leak(Box::new(queue))), in_use }
-    }
-
-    fn is_open(&self) -> bool {
-        self.in_use.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for Owned {
-    fn drop(&mut self) {
-        // SAFETY: made by `new` from a box, freed here alone; no thread uses it any more (checked by `Nic::busy`).
-        drop(unsafe { Box::from_raw(self.queue.as_ptr()) });
-    }
+    queues: Vec<Option<Owned<Queue>>>,
 }
 
 impl Nic {
@@ -67,12 +39,12 @@ impl Nic {
         pages: Pages,
         mac: [u8; 6],
     ) -> Result<Nic, Failure> {
-        let program = Program::connect(socket, name, config, pages)?;
-        let queues = (0..config.queues).map(|_| None).collect();
         let mac = if mac == [0; 6] { local_address() } else { mac };
         if mac[0] & 1 != 0 {
             return Err(Failure::new(Errno::INVAL, c"mac is a group address: its first byte must be even"));
         }
+        let program = Program::connect_as(socket, name, Some(mac), config, pages)?;
+        let queues = (0..config.queues).map(|_| None).collect();
         Ok(Nic { config: *program.layout().config(), inner: Mutex::new(Inner { program, queues }), mac })
     }
 
@@ -104,11 +76,8 @@ impl Nic {
             Some(Some(queue)) if queue.is_open() => {
                 return Err(ccnic_shm::Error::QueueTaken { queue: index }.into());
             }
-            Some(Some(queue)) => {
-                // SAFETY: closed, so no thread uses it; the lock keeps others from opening it meanwhile.
-                unsafe { queue.queue.as_mut() }.reopen();
-                return Ok(queue.queue);
-            }
+            // The lock keeps others from opening it meanwhile.
+            Some(Some(queue)) => return Ok(queue.reopen()),
             _ => {}
         }
         let control = inner.control()?;
@@ -117,7 +86,7 @@ impl Nic {
         let base = inner.program.region().base().as_ptr();
         let view = View { base, first: pool.buffers, span: pool.end - pool.buffers };
         let queue = Owned::new(Queue::new(view, self.config.mtu, pair, control));
-        let handle = queue.queue;
+        let handle = queue.handle();
         if let Some(place) = inner.queues.get_mut(usize::from(index)) {
             *place = Some(queue);
         }
@@ -132,7 +101,7 @@ impl Nic {
         let inner = &mut *self.lock();
         let queues = inner.queues.iter_mut().flatten();
         // SAFETY: alive as long as `inner`, and used by nobody else, as the caller vouches.
-        let pairs = queues.map(|queue| unsafe { &mut queue.queue.as_mut().pair });
+        let pairs = queues.map(|queue| unsafe { &mut queue.handle().as_mut().pair });
         let reclaimed = pair::reconnect(&mut inner.program, pairs)?;
         let mut controls = Vec::new();
         for _ in inner.queues.iter().flatten() {
@@ -140,7 +109,7 @@ impl Nic {
         }
         for (queue, control) in inner.queues.iter_mut().flatten().zip(controls) {
             // SAFETY: as above.
-            unsafe { queue.queue.as_mut() }.control = control;
+            unsafe { queue.handle().as_mut() }.control = control;
         }
         Ok(reclaimed)
     }

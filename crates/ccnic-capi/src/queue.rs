@@ -12,19 +12,20 @@ use rustix::io::Errno;
 
 use crate::abi::{CcnicBuf, CcnicStats, View};
 use crate::errno::Failure;
+use crate::owned::Openable;
 use crate::pair::Pair;
 
 /// Buffers that one receive burst of a queue pair gives at most.
 const RECEIVE: usize = Burst::CAPACITY / 2;
 
-const CLOSED: Failure = Failure::new(Errno::BADF, c"the queue has been closed");
-const BAD_BUFFER: Failure =
+pub(crate) const CLOSED: Failure = Failure::new(Errno::BADF, c"the queue has been closed");
+pub(crate) const BAD_BUFFER: Failure =
     Failure::new(Errno::FAULT, c"a buffer handle names no bytes of this NIC's buffers");
-const NO_END: Failure =
+pub(crate) const NO_END: Failure =
     Failure::new(Errno::INVAL, c"the last packet has no end: its last buffer must not be marked `more`");
-const NO_PLACE: Failure =
+pub(crate) const NO_PLACE: Failure =
     Failure::new(Errno::INVAL, c"n has no place for one packet: CCNIC_SEGMENTS(len) buffers");
-const TOO_LONG: Failure =
+pub(crate) const TOO_LONG: Failure =
     Failure::new(Errno::MSGSIZE, c"a packet is longer than the MTU, or has more than 8 buffers");
 
 /// `struct ccnic_queue`. Belongs to the thread that uses it; its memory stays until the NIC is closed.
@@ -36,7 +37,7 @@ pub struct Queue {
     /// False between closing and opening again.
     open: bool,
     /// The same, for the NIC to look at while the queue's thread is at work.
-    pub(crate) in_use: Arc<AtomicBool>,
+    in_use: Arc<AtomicBool>,
     mtu: u16,
     pub(crate) pair: Pair,
     burst: Burst,
@@ -60,6 +61,17 @@ impl Waiting {
     }
 }
 
+impl Openable for Queue {
+    fn in_use(&self) -> &Arc<AtomicBool> {
+        &self.in_use
+    }
+
+    fn reopen(&mut self) {
+        self.open = true;
+        self.in_use.store(true, Ordering::Release);
+    }
+}
+
 impl Queue {
     pub(crate) fn new(view: View, mtu: u16, pair: Pair, control: OwnedFd) -> Queue {
         let none = CcnicBuf::from(Desc::default());
@@ -74,11 +86,6 @@ impl Queue {
             waiting: Waiting { bufs: [none; RECEIVE], next: 0, len: 0 },
             control,
         }
-    }
-
-    pub(crate) fn reopen(&mut self) {
-        self.open = true;
-        self.in_use.store(true, Ordering::Release);
     }
 
     #[inline(always)]

@@ -5,6 +5,7 @@
 //! 2. [`Memory`]: what a region can be made of here: a vector ([`LocalMemory`]), mapped memory ([`NativeMemory`]), memory
 //!    that fails on purpose ([`faulty`]).
 //! 3. [`rig`]: a host, a NIC and an oracle over one region, driven by a list of operations.
+//!    What its NIC does with packets is a [`wire`].
 //! 4. [`suite`]: the questions, each a function over any memory and any ring.
 //! 5. [`sides`]: host and NIC each on its own; [`threads`]: on two threads, over mapped memory. (`ccnic-sim` runs them on two
 //!    simulated cores.)
@@ -19,6 +20,7 @@ pub mod rig;
 pub mod sides;
 pub mod suite;
 pub mod threads;
+pub mod wire;
 
 pub use local::LocalPort;
 pub use memory::{LocalMemory, Memory, NativeMemory};

@@ -11,18 +11,8 @@ use ccnic::ring::{Consumer, Ring};
 use ccnic::{Buf, Burst, Config, Desc, Fetched, Layout, NicQueue, QueuePair, recovery};
 
 use crate::memory::Memory;
-use crate::oracle::{Cut, Held, Oracle, Packet, fill};
-
-/// What the NIC does with the packets that it fetches.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Wire {
-    /// Sends a copy back.
-    Loopback,
-    /// Sends the same buffers back. (Not with the host-managed pool, whose host frees what it has sent.)
-    Reflect,
-    /// Drops them.
-    Sink,
-}
+use crate::oracle::{Held, Oracle, Packet, fill};
+pub use crate::wire::Wire;
 
 /// One step of a script.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -220,19 +210,10 @@ impl<M: Memory, R: Ring> Rig<M, R> {
             self.nic.fetch(&mut self.fetched);
         }
         let packets = self.fetched.rest();
-        let n = match self.wire {
-            Wire::Loopback => {
-                let n = self.nic.deliver(&self.memory.nic(), packets, &[]);
-                self.nic.complete(packets.get(..n).unwrap_or_default());
-                n
-            }
-            Wire::Reflect => self.nic.reflect(packets),
-            Wire::Sink => {
-                packets.iter().filter(|d| !d.more()).for_each(|_| self.oracle.consumed());
-                self.nic.complete(packets);
-                packets.len()
-            }
-        };
+        if self.wire == Wire::Sink {
+            packets.iter().filter(|d| !d.more()).for_each(|_| self.oracle.consumed());
+        }
+        let n = self.wire.turn(&mut self.nic, &self.memory.nic(), packets, &[]);
         self.fetched.advance(n);
         self.nic.flush();
         n
@@ -263,8 +244,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
     fn check(&mut self, packet: &[Buf]) {
         let content: Vec<Vec<u8>> = packet.iter().map(|buf| read(&self.host, buf)).collect();
         let seq = packet.first().map_or(0, Buf::meta);
-        let cut = if self.wire == Wire::Reflect { Cut::Same } else { Cut::Anew };
-        self.oracle.received(seq, &content, cut);
+        self.oracle.received(seq, &content, self.wire.cut());
     }
 
     /// Frees the oldest packets of the inbox.

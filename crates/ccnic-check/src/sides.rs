@@ -4,7 +4,7 @@
 use ccnic::ring::Ring;
 use ccnic::{Burst, Fetched, Layout, NicQueue, Port, QueuePair};
 
-use crate::oracle::{Cut, Held, Oracle, Packet, fill};
+use crate::oracle::{Held, Oracle, Packet, fill};
 use crate::rig::Wire;
 
 /// The NIC: as the daemon's loopback, with a second burst fetched ahead, until `stop` says so. `idle` is called after a turn
@@ -34,14 +34,7 @@ pub fn serve<P: Port, R: Ring>(
             nic.fetch_ahead(&mut ahead);
         }
         let packets = current.rest();
-        let n = match wire {
-            Wire::Reflect => nic.reflect(packets),
-            _ => {
-                let n = nic.deliver(copies, packets, ahead.rest());
-                nic.complete(packets.get(..n).unwrap_or_default());
-                n
-            }
-        };
+        let n = wire.turn(&mut nic, copies, packets, ahead.rest());
         current.advance(n);
         nic.flush();
         if n == 0 {
@@ -139,7 +132,7 @@ impl<P: Port, R: Ring> Program<P, R> {
     fn receive(&mut self, max: usize, wire: Wire) -> usize {
         let mut burst = Burst::new();
         let n = self.host.rx_burst(&mut burst, max);
-        let cut = if wire == Wire::Reflect { Cut::Same } else { Cut::Anew };
+        let cut = wire.cut();
         let (mut packet, mut seq) = (Vec::new(), 0);
         for buf in burst.as_slice() {
             self.held.take(buf.desc());

@@ -62,9 +62,9 @@ fn few<R: Ring>() -> Vec<Config> {
 pub fn wires(config: &Config) -> &'static [Wire] {
     // A host that manages the pool frees what it has sent: the NIC must not send it back.
     if config.shared_pool {
-        &[Wire::Loopback, Wire::Reflect, Wire::Sink]
+        &[Wire::Loopback, Wire::Bytes, Wire::Own, Wire::Reflect, Wire::Sink]
     } else {
-        &[Wire::Loopback, Wire::Sink]
+        &[Wire::Loopback, Wire::Bytes, Wire::Sink]
     }
 }
 

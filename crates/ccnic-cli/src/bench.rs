@@ -13,6 +13,7 @@ use crate::cpus::Split;
 use crate::loopback::{Bench, InterfaceArgs, Outcomes, TrafficArgs, sweep};
 use crate::micro::limit::{self, Limit};
 use crate::micro::{pingpong, stream};
+use crate::peers;
 
 /// What to measure.
 #[derive(Debug, Subcommand)]
@@ -25,6 +26,8 @@ pub enum BenchCommand {
     Pingpong(MicroArgs),
     /// A stream of data, with caching and with non-temporal stores (CC-NIC figure 9)
     Stream(MicroArgs),
+    /// The DPDK drivers that a program could use instead, and ours: one load generator, one table
+    Peers(peers::PeersArgs),
 }
 
 /// Options of `bench loopback`.
@@ -62,9 +65,10 @@ pub struct MicroArgs {
     json: bool,
 }
 
-/// Runs a measurement and prints its result.
-pub fn run(command: &BenchCommand) -> anyhow::Result<()> {
+/// Runs a measurement and prints its result; false when it shows that something is broken.
+pub fn run(command: &BenchCommand) -> anyhow::Result<bool> {
     match command {
+        BenchCommand::Peers(args) => return peers::run(args),
         BenchCommand::Loopback(args) => loopback(args),
         BenchCommand::Limit(args) => {
             let limit = measure_limit(args.seconds)?;
@@ -90,7 +94,8 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<()> {
                 .collect::<Result<Vec<_>, _>>()?;
             print(args.json, &streams, || stream_table(&streams))
         }
-    }
+    }?;
+    Ok(true)
 }
 
 fn loopback(args: &LoopbackArgs) -> anyhow::Result<()> {

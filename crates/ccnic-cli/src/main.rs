@@ -8,6 +8,7 @@ mod explore;
 mod loopback;
 mod micro;
 mod nic_process;
+mod peers;
 mod plot;
 mod report;
 mod reproduce;
@@ -57,7 +58,7 @@ fn main() -> ExitCode {
         .init();
     let done = match &args.command {
         Command::Demo(args) => demo::run(args).map(|()| true),
-        Command::Bench(command) => bench::run(command).map(|()| true),
+        Command::Bench(command) => bench::run(command),
         Command::Sim(command) => sim::run(command),
         Command::Reproduce(args) => reproduce::run(args).map(|()| true),
         Command::Explore(args) => explore::run(args).map(|()| true),

@@ -49,3 +49,16 @@ fn a_nic_that_is_not_there() {
     loopback("--socket", "/nonexistent/nic.sock", "no NIC answers at /nonexistent/nic.sock");
     assert!(refused(&["status", "--socket", "/nonexistent/nic.sock"]).contains("ccnicd --socket"));
 }
+
+#[test]
+fn peers_out_of_range_or_not_built() {
+    let peers = |option, value| refused(&["bench", "peers", option, value]);
+    assert!(peers("--size", "64,9601").contains("--size is 9601; choose 16 to 9600"));
+    assert!(peers("--inflight", "0").contains("--inflight is 0; choose 1 to 1024"));
+    assert!(peers("--seconds", "0").contains("--seconds is 0"));
+    assert!(peers("--repeat", "0").contains("--repeat is 0"));
+    assert!(peers("--drivers", "e1000").contains("--drivers"));
+    assert!(
+        peers("--program", "/nonexistent/ccnic-peers").contains("--program names /nonexistent/ccnic-peers")
+    );
+}

@@ -33,6 +33,9 @@ pub enum Request {
     Attach {
         /// A name for the status display.
         name: String,
+        /// The address that the program goes by, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mac: Option<[u8; 6]>,
     },
     /// What are you doing?
     Status,

@@ -41,6 +41,14 @@ pub enum Error {
         /// The kernel's answer.
         source: Errno,
     },
+    /// A NIC's own socket cannot be made.
+    #[error("{what}")]
+    Socket {
+        /// What is in the way, and what to do about it.
+        what: String,
+        /// The nearest that the kernel has for it.
+        errno: Errno,
+    },
     /// The NIC refused.
     #[error("the NIC refused: {reason}")]
     Refused {

@@ -7,6 +7,7 @@ pub mod control;
 mod error;
 mod holes;
 mod mapping;
+pub mod nic;
 mod nontemporal;
 pub mod numa;
 mod port;

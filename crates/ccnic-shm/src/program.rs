@@ -18,6 +18,7 @@ use crate::region::{HUGE_PAGE, Pages, Region};
 pub struct Program {
     socket: PathBuf,
     name: String,
+    mac: Option<[u8; 6]>,
     connection: Connection,
     region: Region,
     layout: Layout,
@@ -30,6 +31,20 @@ impl Program {
     /// # Errors
     /// A field of `config` that is out of range, a NIC that cannot be reached, or one that refuses.
     pub fn connect(socket: &Path, name: &str, config: &Config, pages: Pages) -> Result<Program, Error> {
+        Program::connect_as(socket, name, None, config, pages)
+    }
+
+    /// As [`connect`](Program::connect), and tells the NIC the address that the program goes by.
+    ///
+    /// # Errors
+    /// As [`connect`](Program::connect).
+    pub fn connect_as(
+        socket: &Path,
+        name: &str,
+        mac: Option<[u8; 6]>,
+        config: &Config,
+        pages: Pages,
+    ) -> Result<Program, Error> {
         config.check()?;
         let connection = Connection::open(socket)?;
         let node = match connection.ask(&Request::Hello, None)? {
@@ -42,6 +57,7 @@ impl Program {
         let mut this = Program {
             socket: socket.to_owned(),
             name: name.to_owned(),
+            mac,
             connection,
             region,
             layout,
@@ -52,7 +68,7 @@ impl Program {
     }
 
     fn attach(&mut self) -> Result<(), Error> {
-        let request = Request::Attach { name: self.name.clone() };
+        let request = Request::Attach { name: self.name.clone(), mac: self.mac };
         match self.connection.ask(&request, Some(self.region.as_fd()))? {
             Reply::Attached => Ok(()),
             other => Err(Error::Protocol { what: format!("{other:?} in answer to an attachment") }),

@@ -31,5 +31,5 @@ pub use config::{Config, ConfigError, Demote, Design};
 pub use desc::Desc;
 pub use host::{HostDrops, QueuePair};
 pub use layout::Layout;
-pub use nic::{FETCH, Fetched, NicCounters, NicQueue, Pipeline, loopback};
+pub use nic::{BadPacket, FETCH, Fetched, NicCounters, NicQueue, Pipeline, loopback};
 pub use port::{LINE, Port};

@@ -4,7 +4,6 @@
 //! polling threads ([`worker`]). A polling thread owns its queues outright; the control thread talks to it by messages.
 
 mod daemon;
-mod listener;
 mod served;
 mod tenant;
 pub mod wire;

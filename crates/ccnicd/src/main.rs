@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
+use ccnic_shm::nic::Limits;
 use ccnicd::wire::Wire;
 use ccnicd::{Daemon, Options, default_socket};
 use clap::{Parser, ValueEnum};
@@ -76,15 +77,10 @@ fn run(args: &Args) -> anyhow::Result<()> {
         (WireName::Loopback, true) => Wire::Reflect,
     };
     let socket = args.socket.clone().unwrap_or_else(default_socket);
-    let memory_max = args.memory_max.map_or_else(half_the_memory, |mib| mib << 20);
+    let memory_max = args.memory_max.map_or_else(Limits::half_the_memory, |mib| mib << 20);
     let region_max = args.region_max << 20;
     let daemon = Daemon::new(Options { socket, cores, wire, region_max, memory_max, alone })?;
     daemon.run(stop)
-}
-
-fn half_the_memory() -> u64 {
-    let info = rustix::system::sysinfo();
-    info.totalram / 2 * u64::from(info.mem_unit)
 }
 
 /// The polling CPUs, and whether a program has another one to run on.

@@ -6,9 +6,9 @@
 use std::sync::mpsc::Sender;
 
 use ccnic_shm::control::QueueStatus;
+use ccnic_shm::nic::ProgramId;
 
 use crate::served::Serve;
-use crate::worker::ProgramId;
 
 /// A program and the queues of it that this thread serves; at least one.
 pub(crate) struct Tenant {

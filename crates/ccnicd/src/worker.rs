@@ -4,6 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
 use ccnic_shm::control::QueueStatus;
+use ccnic_shm::nic::ProgramId;
 use rustix::thread::{CpuSet, sched_setaffinity, sched_yield};
 
 use crate::served::Serve;
@@ -11,9 +12,6 @@ use crate::tenant::Tenant;
 
 /// Turns of programs between two looks at the mailbox. A look costs some 10 ns, a turn that moves packets several hundred.
 const TURNS: usize = 256;
-
-/// Identifies an attached program.
-pub type ProgramId = u64;
 
 /// What the control thread asks of a polling thread.
 enum Command {

@@ -50,7 +50,7 @@ fn traffic<R: Ring>(region: &Region, layout: &Layout, life: &AtomicU32) {
 
 fn attach(socket: &Path, region: &Region) -> Option<Connection> {
     let connection = Connection::open(socket).ok()?;
-    let request = Request::Attach { name: "hostile".into() };
+    let request = Request::Attach { name: "hostile".into(), mac: None };
     connection.ask(&request, Some(region.as_fd())).ok()?;
     Some(connection)
 }

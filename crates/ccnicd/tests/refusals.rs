@@ -70,7 +70,7 @@ impl Nic {
 }
 
 fn attach() -> Request {
-    Request::Attach { name: "bad".into() }
+    Request::Attach { name: "bad".into(), mac: None }
 }
 
 #[track_caller]

@@ -1,7 +1,13 @@
 //! The examples do what their first lines say, however they are linked.
 
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant, SystemTime};
+
+use ccnic_shm::control::Connection;
+
 use crate::build::{ALL, How, program, run};
-use crate::nic::{Nic, alone};
+use crate::nic::{Nic, PATIENCE, alone};
 
 fn each(source: &str, arguments: &[&str], check: impl Fn(&str)) {
     let _alone = alone();
@@ -32,6 +38,89 @@ fn generator_gets_back_what_it_sends() {
 #[test]
 fn generator_sends_chains() {
     each("examples/generator.c", &["1000", "9000"], |said| assert!(said.contains("of 9000 bytes"), "{said}"));
+}
+
+/// Programs in C that run against the NIC of an example.
+struct Tools {
+    directory: tempfile::TempDir,
+}
+
+impl Tools {
+    fn new() -> Tools {
+        Tools { directory: tempfile::tempdir().unwrap() }
+    }
+
+    fn tool(&self, source: &str) -> Command {
+        let directory = self.directory.path().join(source.replace('/', "-"));
+        std::fs::create_dir(&directory).unwrap();
+        program(source, How::Shared, &directory).unwrap()
+    }
+}
+
+/// The example NIC, which ends after so many programs; `None` where it cannot be built so.
+fn example_nic(how: How, directory: &Path, programs: u32) -> Option<(Child, PathBuf)> {
+    let mut nic = program("examples/nic.c", how, directory)?;
+    let socket = directory.join("nic.sock");
+    let mut nic = nic.arg(&socket).arg(programs.to_string()).stdout(Stdio::piped()).spawn().unwrap();
+    let start = Instant::now();
+    while Connection::open(&socket).is_err() {
+        assert_eq!(nic.try_wait().unwrap(), None, "{how:?}: the NIC has ended");
+        assert!(start.elapsed() < PATIENCE, "{how:?}: the NIC does not answer");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    Some((nic, socket))
+}
+
+#[test]
+fn nic_serves_the_other_examples() {
+    let _alone = alone();
+    let tools = Tools::new();
+    let (echo, generator) = (tools.tool("examples/echo.c"), tools.tool("examples/generator.c"));
+    for how in ALL {
+        let directory = tempfile::tempdir().unwrap();
+        let Some((nic, socket)) = example_nic(how, directory.path(), 2) else { continue };
+        run(again(&echo).arg(&socket).arg("300"));
+        let status = Connection::open(&socket).unwrap().status().unwrap();
+        assert_eq!(status.pid, nic.id());
+        run(again(&generator).arg(&socket).args(["2000", "9000"]));
+        let output = nic.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{how:?}: {said}");
+        assert!(said.starts_with("program has come: 1 queues, MTU 9600"), "{said}");
+        assert!(said.contains("generator has come") && said.contains("one has gone, after"), "{said}");
+    }
+}
+
+/// Programs that scribble all over their regions, in each design, with a good one after them.
+#[test]
+fn nic_survives_programs_that_scribble() {
+    let _alone = alone();
+    let tools = Tools::new();
+    let (hostile, generator) = (tools.tool("tests/c/hostile.c"), tools.tool("examples/generator.c"));
+    let seed = std::env::var("CCNIC_SEED").unwrap_or_else(|_| {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap();
+        (now.as_nanos() as u64 | 1).to_string()
+    });
+    println!("CCNIC_SEED={seed}");
+    for how in ALL {
+        let directory = tempfile::tempdir().unwrap();
+        let Some((nic, socket)) = example_nic(how, directory.path(), 6) else { continue };
+        for design in 0..5 {
+            run(again(&hostile).arg(&socket).arg(design.to_string()).arg(&seed));
+        }
+        run(again(&generator).arg(&socket).args(["2000", "1496"]));
+        let output = nic.wait_with_output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        assert!(output.status.success(), "{how:?}: {}\n{said}", output.status);
+        assert_eq!(said.matches("one has gone, after").count(), 6, "{said}");
+    }
+}
+
+/// A command without the arguments of its last run.
+fn again(command: &Command) -> Command {
+    let mut fresh = Command::new(command.get_program());
+    command.get_envs().for_each(|(name, value)| _ = fresh.env(name, value.unwrap_or_default()));
+    fresh
 }
 
 #[test]

@@ -5,7 +5,9 @@ use std::collections::BTreeSet;
 use std::mem::{offset_of, size_of};
 use std::process::Command;
 
-use ccnic_capi::{CcnicBuf, CcnicOptions, CcnicStats};
+use ccnic_capi::{
+    CcnicBuf, CcnicNicOptions, CcnicNicStats, CcnicOptions, CcnicProgramInfo, CcnicSegment, CcnicStats,
+};
 
 use crate::build::{PRIVATE, cc, here, library, run};
 
@@ -13,7 +15,11 @@ use crate::build::{PRIVATE, cc, here, library, run};
 fn the_header_compiles_alone_as_c_and_as_cpp() {
     let directory = tempfile::tempdir().unwrap();
     let source = directory.path().join("alone.c");
-    std::fs::write(&source, "#include <ccnic.h>\n#include <ccnic.h>\nint ccnic_nothing;\n").unwrap();
+    std::fs::write(
+        &source,
+        "#include <ccnic.h>\n#include <ccnic_nic.h>\n#include <ccnic.h>\nint ccnic_nothing;\n",
+    )
+    .unwrap();
     run(cc().arg("-fsyntax-only").arg(&source));
     let mut cpp = Command::new(std::env::var_os("CXX").unwrap_or_else(|| "c++".into()));
     if cpp.arg("--version").output().is_err() {
@@ -25,9 +31,10 @@ fn the_header_compiles_alone_as_c_and_as_cpp() {
     run(cpp.arg(here("include")).arg(&source));
 }
 
-/// Names of functions that the header declares and does not define.
+/// Names of functions that the headers declare and do not define.
 fn declared() -> BTreeSet<String> {
-    let header = std::fs::read_to_string(here("include/ccnic.h")).unwrap();
+    let read = |name| std::fs::read_to_string(here(name)).unwrap();
+    let header = read("include/ccnic.h") + &read("include/ccnic_nic.h");
     let lines = header.lines().filter(|line| line.ends_with(");") && !line.starts_with([' ', '\t', '#']));
     let name = |line: &str| line.split('(').next().unwrap().rsplit([' ', '*']).next().unwrap().to_owned();
     lines.map(name).collect()
@@ -45,7 +52,7 @@ fn the_library_exports_what_the_header_declares_and_nothing_else() {
         |symbol: &[&str]| symbol[1].split_once("@@").map(|(name, v)| (name.to_owned(), v.to_owned()));
     let exported: BTreeSet<_> = functions.iter().map(|s| version(s).unwrap()).collect();
     assert_eq!(exported, declared().into_iter().map(|name| (name, "CCNIC_0.1".to_owned())).collect());
-    assert!(exported.len() >= 17 && functions.iter().all(|symbol| symbol[0] == "T"));
+    assert!(exported.len() >= 32 && functions.iter().all(|symbol| symbol[0] == "T"));
     let dynamic = run(Command::new("readelf").arg("-d").arg(&library)).stdout;
     assert!(String::from_utf8_lossy(&dynamic).contains("soname: [libccnic.so.0]"));
 }
@@ -76,7 +83,7 @@ fn structures_are_the_same_on_both_sides() {
     let size =
         |name: &str, bytes: usize| format!("_Static_assert(sizeof(struct {name}) == {bytes}, \"{name}\");\n");
     let text = [
-        "#include <ccnic.h>\n".to_owned(),
+        "#include <ccnic_nic.h>\n".to_owned(),
         size("ccnic_buf", size_of::<CcnicBuf>()),
         fields("ccnic_buf", &[("offset", 0), ("len", 4), ("flags", 6), ("meta", offset_of!(CcnicBuf, meta))]),
         size("ccnic_options", size_of::<CcnicOptions>()),
@@ -109,6 +116,62 @@ fn structures_are_the_same_on_both_sides() {
                 ("free_bad_buffer", offset_of!(CcnicStats, free_bad_buffer)),
                 ("rx_bad_descriptor", offset_of!(CcnicStats, rx_bad_descriptor)),
                 ("rx_bad_chain", offset_of!(CcnicStats, rx_bad_chain)),
+            ],
+        ),
+        size("ccnic_nic_options", size_of::<CcnicNicOptions>()),
+        fields(
+            "ccnic_nic_options",
+            &[
+                ("name", offset_of!(CcnicNicOptions, name)),
+                ("flags", offset_of!(CcnicNicOptions, flags)),
+                ("node", offset_of!(CcnicNicOptions, node)),
+                ("region_max", offset_of!(CcnicNicOptions, region_max)),
+                ("memory_max", offset_of!(CcnicNicOptions, memory_max)),
+            ],
+        ),
+        size("ccnic_program_info", size_of::<CcnicProgramInfo>()),
+        fields(
+            "ccnic_program_info",
+            &[
+                ("name", offset_of!(CcnicProgramInfo, name)),
+                ("pid", offset_of!(CcnicProgramInfo, pid)),
+                ("design", offset_of!(CcnicProgramInfo, design)),
+                ("queues", offset_of!(CcnicProgramInfo, queues)),
+                ("ring", offset_of!(CcnicProgramInfo, ring)),
+                ("buffers", offset_of!(CcnicProgramInfo, buffers)),
+                ("mtu", offset_of!(CcnicProgramInfo, mtu)),
+                ("flags", offset_of!(CcnicProgramInfo, flags)),
+                ("mac", offset_of!(CcnicProgramInfo, mac)),
+            ],
+        ),
+        size("ccnic_segment", size_of::<CcnicSegment>()),
+        fields(
+            "ccnic_segment",
+            &[
+                ("data", offset_of!(CcnicSegment, data)),
+                ("meta", offset_of!(CcnicSegment, meta)),
+                ("len", offset_of!(CcnicSegment, len)),
+                ("flags", offset_of!(CcnicSegment, flags)),
+            ],
+        ),
+        size("ccnic_nic_stats", size_of::<CcnicNicStats>()),
+        fields(
+            "ccnic_nic_stats",
+            &[
+                ("rx_packets", offset_of!(CcnicNicStats, rx_packets)),
+                ("rx_bytes", offset_of!(CcnicNicStats, rx_bytes)),
+                ("tx_packets", offset_of!(CcnicNicStats, tx_packets)),
+                ("tx_bytes", offset_of!(CcnicNicStats, tx_bytes)),
+                ("rx_bad_descriptor", offset_of!(CcnicNicStats, rx_bad_descriptor)),
+                ("rx_bad_chain", offset_of!(CcnicNicStats, rx_bad_chain)),
+                ("rx_too_long", offset_of!(CcnicNicStats, rx_too_long)),
+                ("rx_dropped_close", offset_of!(CcnicNicStats, rx_dropped_close)),
+                ("tx_ring_full", offset_of!(CcnicNicStats, tx_ring_full)),
+                ("tx_no_buffer", offset_of!(CcnicNicStats, tx_no_buffer)),
+                ("tx_bad_buffer", offset_of!(CcnicNicStats, tx_bad_buffer)),
+                ("tx_bad_packet", offset_of!(CcnicNicStats, tx_bad_packet)),
+                ("free_bad_buffer", offset_of!(CcnicNicStats, free_bad_buffer)),
+                ("alloc_failed", offset_of!(CcnicNicStats, alloc_failed)),
             ],
         ),
     ];

@@ -1,4 +1,5 @@
-//! Wrong arguments are errors, and forged handles do not leave the region: `tests/c/misuse.c`.
+//! Wrong arguments are errors, and forged handles do not leave the region: `tests/c/misuse.c`, and for NICs
+//! `tests/c/nic.c`.
 
 use crate::build::{ALL, How, program, run};
 use crate::nic::{Nic, alone};
@@ -30,5 +31,19 @@ fn wrong_arguments_are_errors_in_every_design() {
         let output = run(command.arg(&nic.socket).arg(directory.path().join("none.sock")).arg(&dead));
         assert_eq!(String::from_utf8_lossy(&output.stdout), "5 designs\n", "{how:?}");
         assert!(nic.alive(), "{how:?}: the daemon has ended");
+    }
+}
+
+#[test]
+fn a_nic_in_c_serves_every_design_and_believes_nothing() {
+    let _alone = alone();
+    for how in ALL {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(mut command) = program("tests/c/nic.c", how, directory.path()) else { continue };
+        let file = directory.path().join("file");
+        std::fs::write(&file, "no socket").unwrap();
+        let output = run(command.arg(directory.path().join("nic.sock")).arg(&file));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "5 designs\n", "{how:?}");
+        assert!(!directory.path().join("nic.sock").exists(), "{how:?}: the socket file goes with its NIC");
     }
 }

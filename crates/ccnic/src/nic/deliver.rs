@@ -12,7 +12,7 @@ use super::fetched::{Segments, first};
 use super::{NicQueue, bytes};
 
 /// Why a packet cannot be delivered now.
-enum Busy {
+pub(super) enum Busy {
     RingFull,
     NoBuffer,
 }
@@ -133,35 +133,11 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// Delivers one packet of any number of segments, or nothing.
     fn deliver_chain<Q: Port>(&mut self, from: &Q, packet: &[Desc]) -> Result<(), Busy> {
         let total: u32 = packet.iter().map(|d| u32::from(d.len())).sum();
-        if let Some(blanks) = &mut self.blanks {
-            blanks.ready(&self.port, CHAIN_MAX); // what may have to be put back below is of one pop
-        }
         let mut buffers = [(0, Class::Large); CHAIN_MAX];
-        let (mut n, mut held) = (0, 0);
-        for slot in &mut buffers {
-            if held >= total {
-                break;
-            }
-            let Some(buffer) = self.take_at_hand(total - held) else { break };
-            *slot = buffer;
-            held += buffer.1.size();
-            n += 1;
-        }
-        let buffers = buffers.get(..n).unwrap_or_default();
-        let room = if held < total {
-            Err(Busy::NoBuffer)
-        } else if self.room(n) < n {
-            Err(Busy::RingFull)
-        } else {
-            Ok(())
-        };
-        if let Err(busy) = room {
-            buffers.iter().rev().for_each(|&(at, class)| self.untake(at, class));
-            return Err(busy);
-        }
+        let n = self.take_room(total, &mut buffers)?;
         let mut source = Segments { descs: packet, within: 0 };
         let (mut left, meta) = (total, packet.first().map_or(0, |d| d.meta));
-        for &(at, class) in buffers {
+        for &(at, class) in buffers.get(..n).unwrap_or_default() {
             let part = left.min(class.size());
             source.copy_to(from, &self.port, at, part);
             left -= part;
@@ -170,5 +146,38 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         self.counters.rx_packets += 1;
         self.counters.rx_bytes += u64::from(total);
         Ok(())
+    }
+
+    /// Takes buffers that hold `total` bytes together, and room in the ring for them, or nothing; returns how many.
+    pub(super) fn take_room(
+        &mut self,
+        total: u32,
+        buffers: &mut [(u32, Class); CHAIN_MAX],
+    ) -> Result<usize, Busy> {
+        if let Some(blanks) = &mut self.blanks {
+            blanks.ready(&self.port, CHAIN_MAX); // what may have to be put back below is of one pop
+        }
+        let (mut n, mut held) = (0, 0);
+        for slot in buffers.iter_mut() {
+            if held >= total {
+                break;
+            }
+            let Some(buffer) = self.take_at_hand(total - held) else { break };
+            *slot = buffer;
+            held += buffer.1.size();
+            n += 1;
+        }
+        let room = if held < total {
+            Err(Busy::NoBuffer)
+        } else if self.room(n) < n {
+            Err(Busy::RingFull)
+        } else {
+            Ok(n)
+        };
+        if room.is_err() {
+            let taken = buffers.get(..n).unwrap_or_default();
+            taken.iter().rev().for_each(|&(at, class)| self.untake(at, class));
+        }
+        room
     }
 }

@@ -7,6 +7,7 @@
 mod blanks;
 mod deliver;
 mod fetched;
+mod own;
 mod wire;
 
 use crate::config::{Config, Demote};
@@ -18,6 +19,7 @@ use crate::port::{Port, lines, prefetch_payload};
 use crate::ring::{Consumer, Producer, Ring};
 
 pub use fetched::Fetched;
+pub use own::BadPacket;
 pub use wire::{Pipeline, loopback};
 
 use blanks::Blanks;

@@ -1,16 +1,17 @@
-//! The daemon's socket file: a stale one is replaced, a live one refused.
+//! A NIC's socket file: a stale one is replaced, a live one refused.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, bail};
-use ccnic_shm::control::Connection;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, unlink};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
 };
+
+use crate::control::Connection;
+use crate::error::Error;
 
 /// A listening control socket; its file goes when this is dropped.
 #[derive(Debug)]
@@ -23,7 +24,7 @@ pub(crate) struct Listener {
 
 impl Listener {
     /// Listens at `path`.
-    pub(crate) fn new(path: &Path) -> anyhow::Result<Listener> {
+    pub(crate) fn new(path: &Path) -> Result<Listener, Error> {
         let _alone = lock_directory(path)?;
         clear_the_way(path)?;
         let fd = socket_with(
@@ -32,13 +33,13 @@ impl Listener {
             SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
             None,
         )
-        .context("could not make the control socket")?;
+        .map_err(Error::os("make the control socket"))?;
         let address = SocketAddrUnix::new(path)
-            .with_context(|| format!("--socket {} is no usable socket path", path.display()))?;
-        bind(&fd, &address).with_context(|| {
+            .map_err(socket(|| format!("--socket {} is no usable socket path", path.display())))?;
+        bind(&fd, &address).map_err(socket(|| {
             format!("could not make the socket {}; choose another place with --socket", path.display())
-        })?;
-        listen(&fd, 64).context("could not listen on the control socket")?;
+        }))?;
+        listen(&fd, 64).map_err(Error::os("listen on the control socket"))?;
         Ok(Listener { fd, path: path.to_owned(), file: identity(path) })
     }
 
@@ -56,12 +57,12 @@ impl Listener {
 }
 
 /// Of two daemons that start at once on one stale socket, only one may find it stale. The lock goes with the descriptor.
-fn lock_directory(path: &Path) -> anyhow::Result<OwnedFd> {
+fn lock_directory(path: &Path) -> Result<OwnedFd, Error> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let refused = || format!("could not use the directory of --socket {}", path.display());
+    let refused = || socket(|| format!("could not use the directory of --socket {}", path.display()));
     let directory = open(parent, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())
-        .with_context(refused)?;
-    flock(&directory, FlockOperation::LockExclusive).with_context(refused)?;
+        .map_err(refused())?;
+    flock(&directory, FlockOperation::LockExclusive).map_err(refused())?;
     Ok(directory)
 }
 
@@ -71,21 +72,27 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
 }
 
 /// Removes a socket file that nobody listens at.
-fn clear_the_way(path: &Path) -> anyhow::Result<()> {
+fn clear_the_way(path: &Path) -> Result<(), Error> {
     let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !meta.file_type().is_socket() {
-        bail!("{} exists and is no socket; remove it or choose another --socket", path.display());
+        let what =
+            format!("{} exists and is no socket; remove it or choose another --socket", path.display());
+        return Err(Error::Socket { what, errno: Errno::EXIST });
     }
     if let Ok(connection) = Connection::open(path) {
         let pid = connection.peer_pid().map_or_else(|_| "unknown".to_owned(), |p| p.to_string());
-        bail!(
-            "a ccnicd (process {pid}) is already running at {}; stop it or choose another --socket",
-            path.display()
-        );
+        let at = path.display();
+        let what =
+            format!("a NIC (process {pid}) is already running at {at}; stop it or choose another --socket");
+        return Err(Error::Socket { what, errno: Errno::ADDRINUSE });
     }
     tracing::info!("replacing the stale socket {}", path.display());
-    std::fs::remove_file(path)
-        .with_context(|| format!("could not remove the stale socket {}", path.display()))
+    unlink(path).map_err(socket(|| format!("could not remove the stale socket {}", path.display())))
+}
+
+/// For `map_err`: what could not be done with the socket, with the kernel's answer.
+fn socket(what: impl Fn() -> String) -> impl Fn(Errno) -> Error {
+    move |errno| Error::Socket { what: format!("{}: {errno}", what()), errno }
 }
 
 impl AsFd for Listener {

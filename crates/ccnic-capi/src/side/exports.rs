@@ -1,0 +1,289 @@
+//! The functions of `ccnic_nic.h`. Their contracts stand there; here pointers become references and slices, and results errno.
+
+use std::ffi::{OsStr, c_char, c_int};
+use std::mem::MaybeUninit;
+use std::os::unix::ffi::OsStrExt;
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::{
+    CcnicNicOptions, CcnicNicStats, CcnicProgramInfo, CcnicSegment, ListeningNic, Program, SideQueue,
+};
+use crate::abi::{CcnicBuf, write_sized};
+use crate::errno::{Failure, NULL, burst, guard};
+use crate::exports::{default_name, text};
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_listen(
+    socket: *const c_char,
+    options: *const CcnicNicOptions,
+    out: *mut *mut ListeningNic,
+) -> c_int {
+    guard(|| {
+        if socket.is_null() || out.is_null() {
+            return Err(NULL);
+        }
+        let mut given = CcnicNicOptions::DEFAULT;
+        if !options.is_null() {
+            // SAFETY: not null, and as large as its first word says (the contract of the header).
+            given = unsafe { CcnicNicOptions::read(options)? };
+        }
+        // SAFETY: the caller's string, not null.
+        let name = if given.name.is_null() { default_name() } else { unsafe { text(given.name) } };
+        if name.len() > 255 {
+            return Err(Failure::new(Errno::NAMETOOLONG, c"the name has more than 255 bytes"));
+        }
+        // SAFETY: the caller's string, not null.
+        let socket = OsStr::from_bytes(unsafe { std::ffi::CStr::from_ptr(socket) }.to_bytes());
+        let nic = ListeningNic::new(socket.as_ref(), name, &given)?;
+        // SAFETY: not null, the caller's place for a pointer.
+        unsafe { out.write(Box::into_raw(Box::new(nic))) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_close(nic: *mut ListeningNic) -> c_int {
+    guard(|| {
+        // SAFETY: null or a NIC that has not been closed.
+        if unsafe { nic.as_ref() }.ok_or(NULL)?.busy() {
+            return Err(Failure::new(Errno::BUSY, c"programs are attached; release them first"));
+        }
+        // SAFETY: made by `ccnic_nic_listen` from a box; the caller gives it up.
+        drop(unsafe { Box::from_raw(nic) });
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_poll(nic: *mut ListeningNic, timeout_ns: i64) -> c_int {
+    guard(|| {
+        // SAFETY: null or an open NIC.
+        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        let waiting = nic.poll(u64::try_from(timeout_ns).ok().map(Duration::from_nanos))?;
+        Ok(c_int::try_from(waiting).unwrap_or(c_int::MAX))
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_accept(nic: *mut ListeningNic, out: *mut *mut Program) -> c_int {
+    guard(|| {
+        // SAFETY: null or an open NIC.
+        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        if out.is_null() {
+            return Err(NULL);
+        }
+        let program = nic.accept()?;
+        // SAFETY: not null, the caller's place for a pointer.
+        unsafe { out.write(Box::into_raw(program)) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_program_info(
+    program: *const Program,
+    out: *mut CcnicProgramInfo,
+    size: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: null or a program that has not been released.
+        let info = unsafe { program.as_ref() }.ok_or(NULL)?.info();
+        if out.is_null() {
+            return Err(NULL);
+        }
+        // SAFETY: the caller's place has `size` bytes, as it says.
+        unsafe { write_sized(&info, out, size) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_program_link_state(program: *const Program) -> c_int {
+    // SAFETY: null or a program that has not been released.
+    guard(|| Ok(c_int::from(unsafe { program.as_ref() }.ok_or(NULL)?.alive())))
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_program_release(program: *mut Program) -> c_int {
+    guard(|| {
+        // SAFETY: null or a program that has not been released.
+        if unsafe { program.as_ref() }.ok_or(NULL)?.busy() {
+            return Err(Failure::new(Errno::BUSY, c"the program has open queues; close them first"));
+        }
+        // SAFETY: made by `ccnic_nic_accept` from a box; the caller gives it up, and no thread uses its queues.
+        unsafe { Box::from_raw(program) }.release();
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_queue_open(
+    program: *mut Program,
+    index: u16,
+    out: *mut *mut SideQueue,
+) -> c_int {
+    guard(|| {
+        // SAFETY: null or a program that has not been released.
+        let program = unsafe { program.as_ref() }.ok_or(NULL)?;
+        if out.is_null() {
+            return Err(NULL);
+        }
+        let queue = program.queue(index)?;
+        // SAFETY: not null, the caller's place for a pointer.
+        unsafe { out.write(queue.as_ptr()) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_queue_close(queue: *mut SideQueue) -> c_int {
+    guard(|| {
+        // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
+        unsafe { queue.as_mut() }.ok_or(NULL)?.close()?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_queue_stats(
+    queue: *const SideQueue,
+    out: *mut CcnicNicStats,
+    size: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
+        let stats = unsafe { queue.as_ref() }.ok_or(NULL)?.stats()?;
+        if out.is_null() {
+            return Err(NULL);
+        }
+        // SAFETY: the caller's place has `size` bytes, as it says.
+        unsafe { write_sized(&stats, out, size) };
+        Ok(0)
+    })
+}
+
+/// The queue and the caller's array, for a burst.
+///
+/// # Safety
+/// `queue` is null, or a queue of a program that has not been released, that no other thread uses; `array` is null or has `n` places.
+/// They hold values unless `T` is `MaybeUninit`.
+#[inline(always)]
+unsafe fn array<'a, T>(
+    queue: *mut SideQueue,
+    array: *const T,
+    n: u16,
+) -> Result<(&'a mut SideQueue, &'a [T]), Failure> {
+    // SAFETY: as the caller vouches.
+    let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
+    if array.is_null() {
+        return if n == 0 { Ok((queue, &[])) } else { Err(NULL) };
+    }
+    // SAFETY: not null, `n` values, as the caller vouches; any bits make one.
+    Ok((queue, unsafe { std::slice::from_raw_parts(array, usize::from(n)) }))
+}
+
+/// As [`array`], to write to.
+///
+/// # Safety
+/// As [`array`].
+#[inline(always)]
+unsafe fn places<'a>(
+    queue: *mut SideQueue,
+    bufs: *mut CcnicBuf,
+    n: u16,
+) -> Result<(&'a mut SideQueue, &'a mut [MaybeUninit<CcnicBuf>]), Failure> {
+    // SAFETY: as the caller vouches.
+    let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
+    if bufs.is_null() {
+        return if n == 0 { Ok((queue, &mut [])) } else { Err(NULL) };
+    }
+    // SAFETY: not null, `n` places, as the caller vouches; they need not hold anything yet.
+    Ok((queue, unsafe { std::slice::from_raw_parts_mut(bufs.cast(), usize::from(n)) }))
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_rx_burst(queue: *mut SideQueue, bufs: *mut CcnicBuf, n: u16) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, out) = unsafe { places(queue, bufs, n)? };
+        queue.receive(out)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_tx_burst(queue: *mut SideQueue, bufs: *const CcnicBuf, n: u16) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, bufs) = unsafe { array(queue, bufs, n)? };
+        queue.transmit(bufs)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_tx_copy(
+    queue: *mut SideQueue,
+    segments: *const CcnicSegment,
+    n: u16,
+) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, segments) = unsafe { array(queue, segments, n)? };
+        // SAFETY: the caller's segments are readable, by the header's contract.
+        unsafe { queue.copy(segments) }
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_buf_alloc(
+    queue: *mut SideQueue,
+    len: u16,
+    bufs: *mut CcnicBuf,
+    n: u16,
+) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, out) = unsafe { places(queue, bufs, n)? };
+        queue.alloc(len, out)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_buf_free(queue: *mut SideQueue, bufs: *const CcnicBuf, n: u16) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, bufs) = unsafe { array(queue, bufs, n)? };
+        queue.free(bufs)
+    })
+}

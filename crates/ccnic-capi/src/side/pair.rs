@@ -1,0 +1,104 @@
+//! The NIC's side of a queue pair of any design behind one type. The design is looked at once per burst, never per packet.
+
+use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded};
+use ccnic::{BadPacket, Desc, Design, Fetched, Layout, NicCounters, NicQueue};
+use ccnic_shm::{NativePort, Region};
+
+type Native<R> = NicQueue<NativePort, R>;
+
+/// The NIC's side of a queue pair of one of the five designs.
+#[derive(Debug)]
+pub(super) enum SidePair {
+    Epoch(Native<GroupedEpoch>),
+    Clear(Native<GroupedClear>),
+    Packed(Native<Packed>),
+    Padded(Native<Padded>),
+    Doorbell(Native<Doorbell>),
+}
+
+/// Evaluates `$body` with `$queue` as the queue of whichever design.
+macro_rules! of_any_design {
+    ($self:expr, $queue:ident => $body:expr) => {
+        match $self {
+            SidePair::Epoch($queue) => $body,
+            SidePair::Clear($queue) => $body,
+            SidePair::Packed($queue) => $body,
+            SidePair::Padded($queue) => $body,
+            SidePair::Doorbell($queue) => $body,
+        }
+    };
+}
+
+impl SidePair {
+    /// `None` when there is no such queue.
+    pub(super) fn new(region: &Region, layout: &Layout, queue: u16) -> Option<SidePair> {
+        let port = region.port();
+        Some(match layout.config().design {
+            Design::GroupedEpoch => SidePair::Epoch(NicQueue::new(port, layout, queue)?),
+            Design::GroupedClear => SidePair::Clear(NicQueue::new(port, layout, queue)?),
+            Design::Packed => SidePair::Packed(NicQueue::new(port, layout, queue)?),
+            Design::Padded => SidePair::Padded(NicQueue::new(port, layout, queue)?),
+            Design::Doorbell => SidePair::Doorbell(NicQueue::new(port, layout, queue)?),
+        })
+    }
+
+    /// Fetches the next packets, and hands back what was fetched before.
+    #[inline(always)]
+    pub(super) fn fetch(&mut self, into: &mut Fetched) -> usize {
+        of_any_design!(self, queue => {
+            let n = queue.fetch(into);
+            queue.flush();
+            n
+        })
+    }
+
+    /// Hands packets to the program as they are, as many whole ones as the ring takes; returns their descriptors, and what is
+    /// wrong with the packet after those that could go.
+    #[inline(always)]
+    pub(super) fn reflect(&mut self, descs: &[Desc]) -> (usize, usize, Option<BadPacket>) {
+        of_any_design!(self, queue => {
+            let (whole, bad) = queue.whole_packets(descs);
+            let sent = queue.reflect(descs.get(..whole).unwrap_or_default());
+            (sent, whole, bad)
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn deliver_bytes(&mut self, parts: &[&[u8]], meta: u64) -> bool {
+        of_any_design!(self, queue => queue.deliver_bytes(parts, meta))
+    }
+
+    #[inline(always)]
+    pub(super) fn alloc(&mut self, len: u16, out: &mut [Desc]) -> usize {
+        of_any_design!(self, queue => queue.alloc(len, out))
+    }
+
+    /// Frees the first buffers, up to one that is none; returns how many.
+    #[inline(always)]
+    pub(super) fn free(&mut self, descs: &[Desc]) -> usize {
+        of_any_design!(self, queue => {
+            let good = descs.iter().position(|d| !queue.names_buffer(*d)).unwrap_or(descs.len());
+            queue.give_back(descs.get(..good).unwrap_or_default());
+            good
+        })
+    }
+
+    #[inline(always)]
+    pub(super) fn flush(&mut self) {
+        of_any_design!(self, queue => queue.flush());
+    }
+
+    /// The counters, with what rings and blank buffers have counted themselves.
+    #[inline(always)]
+    pub(super) fn counters(&self) -> NicCounters {
+        of_any_design!(self, queue => NicCounters {
+            bad_descriptor: queue.bad_descriptors(),
+            bad_chain: queue.bad_chains(),
+            ..queue.counters
+        })
+    }
+
+    pub(super) fn retire(&mut self) {
+        of_any_design!(self, queue => queue.retire());
+    }
+}

@@ -1,0 +1,109 @@
+//! What the NIC does with the packets that it fetches: one turn of each wire, for every rig.
+
+use ccnic::desc::CHAIN_MAX;
+use ccnic::layout::LARGE;
+use ccnic::ring::Ring;
+use ccnic::{Desc, NicQueue, Port};
+
+use crate::oracle::Cut;
+
+/// What the NIC does with the packets that it fetches.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Wire {
+    /// Sends a copy back.
+    Loopback,
+    /// Sends a copy back by way of its own memory.
+    Bytes,
+    /// Sends a copy back, in buffers that it allocates and writes itself. (Not with the host-managed pool, where it cannot.)
+    Own,
+    /// Sends the same buffers back. (Not with the host-managed pool, whose host frees what it has sent.)
+    Reflect,
+    /// Drops them.
+    Sink,
+}
+
+impl Wire {
+    /// How packets that come back are cut into buffers.
+    pub fn cut(self) -> Cut {
+        if self == Wire::Reflect { Cut::Same } else { Cut::Anew }
+    }
+
+    /// Deals with `packets`, of which it reads the bytes by `copies`; returns how many descriptors it is done with. Not published
+    /// yet.
+    pub fn turn<P: Port, R: Ring>(
+        self,
+        nic: &mut NicQueue<P, R>,
+        copies: &P,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) -> usize {
+        let n = match self {
+            Wire::Loopback => nic.deliver(copies, packets, ahead),
+            Wire::Bytes => one_by_one(packets, |packet| bytes(nic, copies, packet)),
+            Wire::Own => one_by_one(packets, |packet| own(nic, copies, packet)),
+            Wire::Reflect => return nic.reflect(packets),
+            Wire::Sink => packets.len(),
+        };
+        nic.complete(packets.get(..n).unwrap_or_default());
+        n
+    }
+}
+
+/// Deals with packets until one has to wait.
+fn one_by_one(packets: &[Desc], mut deal: impl FnMut(&[Desc]) -> bool) -> usize {
+    let mut n = 0;
+    for packet in packets.split_inclusive(|desc| !desc.more()) {
+        if !deal(packet) {
+            break;
+        }
+        n += packet.len();
+    }
+    n
+}
+
+fn content<P: Port>(copies: &P, packet: &[Desc]) -> Vec<u8> {
+    let mut all = Vec::new();
+    for desc in packet {
+        let mut bytes = vec![0; usize::from(desc.len())];
+        copies.read(desc.offset(), &mut bytes);
+        all.extend(bytes);
+    }
+    all
+}
+
+/// In one part, or in several of lengths that have nothing to do with buffers.
+fn bytes<P: Port, R: Ring>(nic: &mut NicQueue<P, R>, copies: &P, packet: &[Desc]) -> bool {
+    let (all, meta) = (content(copies, packet), packet.first().map_or(0, |desc| desc.meta));
+    if all.len() % 3 == 0 {
+        return nic.deliver_bytes(&[&all], meta);
+    }
+    let (head, rest) = all.split_at(all.len() / 3);
+    let (middle, tail) = rest.split_at(rest.len() / 2);
+    nic.deliver_bytes(&[head, &[], middle, tail], meta)
+}
+
+fn own<P: Port, R: Ring>(nic: &mut NicQueue<P, R>, copies: &P, packet: &[Desc]) -> bool {
+    let (all, meta) = (content(copies, packet), packet.first().map_or(0, |desc| desc.meta));
+    let mut descs = [Desc::default(); CHAIN_MAX];
+    let places = all.len().div_ceil(LARGE as usize);
+    let n = nic.alloc(all.len() as u16, &mut descs[..places]);
+    if n == 0 {
+        return false;
+    }
+    let mut rest = all.as_slice();
+    for desc in &mut descs[..n] {
+        let (part, later) = rest.split_at(desc.len().into());
+        nic.port().write(desc.offset(), part);
+        *desc = desc.with_meta(meta);
+        rest = later;
+    }
+    assert!(rest.is_empty(), "{} bytes have no buffer", rest.len());
+    let descs = &descs[..n];
+    assert_eq!(nic.whole_packets(descs), (n, None));
+    let sent = nic.reflect(descs);
+    assert!(sent == 0 || sent == n, "{sent} of {n} buffers of a packet");
+    if sent == 0 {
+        nic.give_back(descs);
+    }
+    sent == n
+}

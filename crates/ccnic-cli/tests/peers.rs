@@ -1,0 +1,83 @@
+//! `ccnic bench peers` with generators that are scripts: what it makes of results, refusals, failures and damage. (The generator itself
+//! is tested where DPDK is: `make dpdk-peers-smoke`.)
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Command, Output};
+
+/// `bench peers` over net_memif with a script as generator; `None` on machines with one CPU, where there is nothing to run.
+fn peers(script: &str) -> Option<Output> {
+    if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
+        println!("skipped: one CPU only");
+        return None;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    let program = directory.path().join("ccnic-peers");
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ccnic"));
+    command.args(["bench", "peers", "--drivers", "memif", "--size", "64", "--inflight", "1,64", "--json"]);
+    command.args(["--repeat", "3", "--seconds", "0.01", "--program"]).arg(&program);
+    Some(command.output().unwrap())
+}
+
+/// A NIC side that waits to be told to end, and a generator that says `lines`.
+fn script(lines: &str) -> String {
+    format!(
+        "case \"$*\" in\n*--reflect*) echo '{{\"ready\":true}}'; trap 'exit 0' TERM; while :; do sleep 0.02; done;;\nesac\n{lines}"
+    )
+}
+
+fn run(inflight: usize, mpps: &str, corrupt: u64) -> String {
+    format!(
+        "echo '{{\"inflight\":{inflight},\"mpps\":{mpps},\"rtt_p50_ns\":500,\"rtt_p99_ns\":900,\"lost\":2,\"corrupt\":{corrupt}}}'\n"
+    )
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stderr).into_owned()
+}
+
+#[test]
+fn results_become_rows() {
+    let Some(output) = peers(&script(&(run(1, "1.5", 0) + &run(64, "9.5", 0)))) else { return };
+    assert!(output.status.success(), "{}", said(&output));
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&rows[0]["driver"], &rows[0]["mpps"]), (&"memif".into(), &1.5.into()));
+    assert_eq!((&rows[0]["runs"], &rows[0]["lost"]), (&3.into(), &6.into()));
+    assert_eq!((&rows[1]["inflight"], &rows[1]["mpps"]), (&64.into(), &9.5.into()));
+}
+
+#[test]
+fn damage_is_a_failure() {
+    let Some(output) = peers(&script(&(run(1, "1.5", 0) + &run(64, "9", 1)))) else { return };
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+}
+
+#[test]
+fn what_a_driver_cannot_do_is_a_row() {
+    let Some(output) = peers("echo '{\"unsupported\":\"too long for it\"}'") else { return };
+    assert!(output.status.success(), "{}", said(&output));
+    let rows: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(rows[1]["skipped"], "too long for it");
+}
+
+#[test]
+fn a_generator_that_fails_says_why() {
+    let failures = [
+        ("echo no such device >&2; exit 3".to_owned(), "no such device"),
+        (script("echo half a result; exit 1"), "no result: half a result"),
+        (script("echo out of mbufs >&2; exit 1"), "out of mbufs"),
+        (script(&run(1, "1.5", 0)), "only 1 results"),
+    ];
+    for (script, why) in failures {
+        let Some(output) = peers(&script) else { return };
+        assert_eq!(output.status.code(), Some(1), "{why}");
+        assert!(
+            said(&output).contains("memif failed at 64 B") && said(&output).contains(why),
+            "{}",
+            said(&output)
+        );
+    }
+}

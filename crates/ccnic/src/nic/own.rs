@@ -1,0 +1,177 @@
+//! For a NIC that is a program of its own, not a wire: buffers in its hands, and packets that lie in its own memory.
+//!
+//! What such a program holds are descriptors, and it may err: every one that it brings back is checked like those of the other
+//! side.
+
+use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
+use crate::pool::Class;
+use crate::port::{Port, prefetch_payload};
+use crate::ring::Ring;
+
+use super::deliver::Busy;
+use super::fetched::first;
+use super::{NicQueue, class};
+
+impl<P: Port, R: Ring> NicQueue<P, R> {
+    /// True when a descriptor names bytes inside one buffer of the pool.
+    #[inline(always)]
+    pub fn names_buffer(&self, desc: Desc) -> bool {
+        self.holds(desc)
+    }
+
+    /// Allocates buffers for packets of `len` bytes, as many whole packets as fit into `out`; returns the number of buffers. Their
+    /// lines are fetched for writing. None with the host-managed pool, where the host decides which buffer comes next.
+    #[inline(always)]
+    pub fn alloc(&mut self, len: u16, out: &mut [Desc]) -> usize {
+        if !self.config.shared_pool {
+            return 0;
+        }
+        let mut n = 0;
+        while let Some(rest) = out.get_mut(n..).filter(|rest| !rest.is_empty()) {
+            match self.alloc_packet(len, rest) {
+                0 => break,
+                segments => n += segments,
+            }
+        }
+        n
+    }
+
+    /// Buffers for one packet, or none.
+    #[inline(always)]
+    fn alloc_packet(&mut self, len: u16, out: &mut [Desc]) -> usize {
+        let (mut left, mut n) = (u32::from(len), 0);
+        while let Some(slot) = out.get_mut(n).filter(|_| n < CHAIN_MAX) {
+            let Some((at, class)) = self.pool.alloc(&self.port, self.pool.class(left)) else { break };
+            let part = left.min(class.size());
+            left -= part;
+            let flags = if class == Class::Small { SMALL } else { 0 } | if left > 0 { MORE } else { 0 };
+            *slot = Desc::new(at, part as u16, flags);
+            prefetch_payload(&self.port, at, part, true);
+            n += 1;
+            if left == 0 {
+                return n;
+            }
+        }
+        for desc in out.iter().take(n).rev() {
+            self.free(*desc);
+        }
+        0
+    }
+
+    /// Delivers a packet that lies in this side's own memory, in `parts`: all of it or nothing. Publish it with
+    /// [`flush`](NicQueue::flush).
+    ///
+    /// At most the MTU: the caller checks that.
+    #[inline(always)]
+    pub fn deliver_bytes(&mut self, parts: &[&[u8]], meta: u64) -> bool {
+        if let [bytes] = parts
+            && bytes.len() <= Class::Large.size() as usize
+            && self.room(1) == 1
+            && let Some((at, class)) = self.take_buffer(bytes.len() as u32)
+        {
+            if bytes.len() <= class.size() as usize {
+                self.port.write(at, bytes);
+                self.stage(at, bytes.len() as u16, class, false, meta);
+                self.counters.rx_packets += 1;
+                self.counters.rx_bytes += bytes.len() as u64;
+                return true;
+            }
+            self.untake(at, class);
+        }
+        self.deliver_parts(parts, meta)
+    }
+
+    /// The rest of `deliver_bytes`: several parts, several buffers, and the reasons not to deliver.
+    #[cold]
+    #[inline(never)]
+    fn deliver_parts(&mut self, parts: &[&[u8]], meta: u64) -> bool {
+        let total = parts.iter().map(|part| part.len() as u32).sum();
+        let mut buffers = [(0, Class::Large); CHAIN_MAX];
+        let n = match self.take_room(total, &mut buffers) {
+            Ok(n) => n,
+            Err(Busy::RingFull) => {
+                self.counters.ring_full += 1;
+                return false;
+            }
+            Err(Busy::NoBuffer) => {
+                self.counters.no_buffer += 1;
+                return false;
+            }
+        };
+        let mut bytes = parts.iter().copied();
+        let (mut left, mut from): (u32, &[u8]) = (total, &[]);
+        for &(at, class) in buffers.get(..n).unwrap_or_default() {
+            let part = left.min(class.size());
+            let mut done = 0;
+            while done < part {
+                if from.is_empty() {
+                    let Some(next) = bytes.next() else { break };
+                    from = next;
+                    continue;
+                }
+                let (now, later) = from.split_at(from.len().min((part - done) as usize));
+                self.port.write(at + done, now);
+                done += now.len() as u32;
+                from = later;
+            }
+            left -= part;
+            self.stage(at, part as u16, class, left > 0, meta);
+        }
+        self.counters.rx_packets += 1;
+        self.counters.rx_bytes += u64::from(total);
+        true
+    }
+
+    /// How many of the first descriptors make whole packets that may be handed to the program as they are: buffers of its pool,
+    /// with data, within the MTU. The second value says what is wrong with the packet after them.
+    #[inline(always)]
+    pub fn whole_packets(&self, descs: &[Desc]) -> (usize, Option<BadPacket>) {
+        if descs.iter().fold(true, |ok, d| ok & self.plain(*d)) {
+            return (descs.len(), None);
+        }
+        self.whole_packets_one_by_one(descs)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn whole_packets_one_by_one(&self, descs: &[Desc]) -> (usize, Option<BadPacket>) {
+        let mut n = 0;
+        loop {
+            let packet = first(descs.get(n..).unwrap_or_default());
+            let Some(last) = packet.last() else { return (n, None) };
+            let len = packet.iter().map(|d| u32::from(d.len())).sum::<u32>();
+            let bad = if !packet.iter().all(|d| self.legal(*d)) {
+                Some(BadPacket::NoBuffer)
+            } else if packet.len() > CHAIN_MAX || len > u32::from(self.config.mtu) {
+                Some(BadPacket::TooLong)
+            } else if last.more() {
+                Some(BadPacket::NoEnd)
+            } else {
+                None
+            };
+            if bad.is_some() {
+                return (n, bad);
+            }
+            n += packet.len();
+        }
+    }
+
+    /// Gives back buffers that this side holds, received or allocated. With the host-managed pool the host learns from the
+    /// ring that what it sent is free.
+    #[inline(always)]
+    pub fn give_back(&mut self, descs: &[Desc]) {
+        debug_assert!(descs.iter().all(|d| self.pool.holds(d.offset(), 0, class(*d))));
+        self.complete(descs);
+    }
+}
+
+/// Why a packet cannot be handed to a program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum BadPacket {
+    /// A descriptor names no bytes of the pool, or none.
+    NoBuffer,
+    /// Longer than the MTU, or more segments than a chain may have.
+    TooLong,
+    /// Its last descriptor says that there are more.
+    NoEnd,
+}

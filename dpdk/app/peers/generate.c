@@ -1,0 +1,335 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * The load generator: sends packets through a port whose other side returns them, and measures what comes back. Every packet's whole
+ * payload is written before it is sent, and read and checked when it has come back; its round trip ends there. The loop is that of
+ * crates/ccnic-load/src/lib.rs, on the ethdev API.
+ */
+#include "peers.h"
+
+#include <errno.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <rte_cycles.h>
+#include <rte_ethdev.h>
+#include <rte_malloc.h>
+#include <rte_pause.h>
+
+#include "book.h"
+#include "payload.h"
+#include "prefetch.h"
+
+/* With few packets under way, at most so many, round trips are measured precisely: see examine(). */
+#define PRECISE 16
+/* Seconds for the other side to answer at first, and for the last packets to come back. */
+#define PATIENCE 10.0
+#define DRAIN 1.0
+/* Packets that we look ahead while checking: a core has a dozen fill buffers. */
+#define AHEAD 4
+
+struct generator {
+	uint16_t port;
+	struct rte_mempool *pool;
+	uint32_t size;
+	uint32_t segments; /* mbufs of a packet */
+	uint32_t room;	   /* bytes of data per mbuf */
+	uint32_t inflight;
+	uint32_t burst;
+	double hz;
+	/* A burst that is not all sent yet. */
+	struct rte_mbuf *tx[BURST];
+	uint16_t tx_next, tx_len;
+	struct rte_mbuf *rx[BURST];
+	uint16_t rx_len;
+	/* The clock when it was last read, and the packets received since. */
+	uint64_t now, since;
+	bool dry; /* the pool had no mbuf, once or more */
+	struct book book;
+};
+
+/* The time, read when every load so far has its value. */
+static inline uint64_t settled_clock(void)
+{
+	rte_rmb();
+	return rte_rdtsc_precise();
+}
+
+/*
+ * The time, after a receive burst of `received` packets. Reading the clock costs as much as a small packet, so it is read once for
+ * the packets of several small bursts: for so few of those under way that round trips are at most 3 % out.
+ */
+static inline uint64_t tick(struct generator *g, uint16_t received)
+{
+	uint64_t outstanding = book_outstanding(&g->book);
+
+	g->since += received;
+	if (outstanding > PRECISE && received > 0 && g->since * 32 < outstanding)
+		return g->now;
+	g->since = 0;
+	g->now = rte_rdtsc();
+	return g->now;
+}
+
+/* Fills a packet of one mbuf. */
+static inline void fill_one(const struct generator *g, struct rte_mbuf *mbuf, uint64_t seq, uint64_t now)
+{
+	mbuf->data_len = (uint16_t)g->size;
+	mbuf->pkt_len = g->size;
+	payload_fill(rte_pktmbuf_mtod(mbuf, void *), g->size, 0, seq, now);
+}
+
+/* Chains `g->segments` mbufs to one packet and fills it. */
+static void fill_chain(const struct generator *g, struct rte_mbuf **mbufs, uint64_t seq, uint64_t now)
+{
+	struct rte_mbuf *head = mbufs[0];
+	uint32_t at = 0;
+
+	for (uint32_t i = 0; i < g->segments; i++) {
+		uint32_t len = RTE_MIN(g->room, g->size - at);
+
+		mbufs[i]->data_len = (uint16_t)len;
+		mbufs[i]->next = i + 1 < g->segments ? mbufs[i + 1] : NULL;
+		payload_fill(rte_pktmbuf_mtod(mbufs[i], void *), len, at, seq, now);
+		at += len;
+	}
+	head->pkt_len = g->size;
+	head->nb_segs = (uint16_t)g->segments;
+}
+
+/* Makes `n` packets for the next bursts. */
+static inline void make(struct generator *g, uint16_t n, uint64_t now)
+{
+	if (take_mbufs(g->pool, g->tx, n) < 0) {
+		g->dry = true;
+		return;
+	}
+	for (uint16_t i = 0; i < n; i++)
+		prefetch_own(rte_pktmbuf_mtod(g->tx[i], void *));
+	for (uint16_t i = 0; i < n; i++)
+		fill_one(g, g->tx[i], g->book.next + i, now);
+	g->tx_next = 0;
+	g->tx_len = n;
+	g->book.next += n;
+}
+
+/* As make(), of packets that take several mbufs. */
+static void make_chains(struct generator *g, uint16_t n, uint64_t now)
+{
+	struct rte_mbuf *chain[RTE_MBUF_MAX_NB_SEGS < 256 ? RTE_MBUF_MAX_NB_SEGS : 256];
+
+	g->tx_next = g->tx_len = 0;
+	for (uint16_t i = 0; i < n; i++) {
+		if (take_mbufs(g->pool, chain, g->segments) < 0) {
+			g->dry = true;
+			return;
+		}
+		fill_chain(g, chain, g->book.next++, now);
+		g->tx[g->tx_len++] = chain[0];
+	}
+}
+
+/* One transmit burst, if the window allows it: packets go in whole bursts. Returns the packets that went. */
+static inline uint16_t send_burst(struct generator *g, uint64_t now)
+{
+	uint16_t sent;
+
+	if (g->tx_next == g->tx_len) {
+		if (g->inflight - book_outstanding(&g->book) < g->burst)
+			return 0;
+		if (likely(g->segments == 1))
+			make(g, (uint16_t)g->burst, now);
+		else
+			make_chains(g, (uint16_t)g->burst, now);
+	}
+	sent = rte_eth_tx_burst(g->port, 0, g->tx + g->tx_next, g->tx_len - g->tx_next);
+	g->tx_next += sent;
+	return sent;
+}
+
+/* Reads and checks every byte of a packet; tells its number and time of sending. */
+static inline bool intact(const struct generator *g, const struct rte_mbuf *mbuf, uint64_t *seq, uint64_t *time)
+{
+	const uint64_t *words = rte_pktmbuf_mtod(mbuf, const uint64_t *);
+	uint32_t at;
+	bool good;
+
+	*seq = UINT64_MAX;
+	*time = 0;
+	if (unlikely(mbuf->pkt_len != g->size || mbuf->data_len < PAYLOAD_MIN))
+		return false;
+	*time = words[0];
+	*seq = words[1];
+	good = payload_intact(words, mbuf->data_len, 0, *seq);
+	at = mbuf->data_len;
+	for (mbuf = mbuf->next; unlikely(at < g->size && mbuf != NULL); mbuf = mbuf->next) {
+		/* Checked in words: a driver that cuts between them is not one of ours. */
+		good &= at % 8 == 0 && payload_intact(rte_pktmbuf_mtod(mbuf, void *), mbuf->data_len, at, *seq);
+		at += mbuf->data_len;
+	}
+	return good & (at == g->size);
+}
+
+/* With few packets under way: the clock is read when all of them have been. */
+static void examine_few(struct generator *g)
+{
+	uint64_t seqs[BURST], times[BURST], now;
+
+	for (uint16_t i = 0; i < g->rx_len; i++)
+		g->book.corrupt += !intact(g, g->rx[i], &seqs[i], &times[i]);
+	now = settled_clock();
+	for (uint16_t i = 0; i < g->rx_len; i++)
+		book_arrived(&g->book, seqs[i], now - times[i]);
+}
+
+/* With many: the time of the receive burst will do. A fence in every burst would be what is measured. */
+static inline void examine_many(struct generator *g, uint64_t now)
+{
+	uint64_t seq, time;
+
+	for (uint16_t i = 0; i < g->rx_len; i++) {
+		if (i + AHEAD < g->rx_len)
+			prefetch_packet(g->rx[i + AHEAD]);
+		g->book.corrupt += !intact(g, g->rx[i], &seq, &time);
+		book_arrived(&g->book, seq, now > time ? now - time : 0);
+	}
+}
+
+/* Reads, checks and frees what has been received. A packet's round trip ends when it has been read. */
+static inline void examine(struct generator *g, uint64_t now)
+{
+	if (g->rx_len == 0)
+		return;
+	if (g->inflight <= PRECISE)
+		examine_few(g);
+	else
+		examine_many(g, now);
+	rte_pktmbuf_free_bulk(g->rx, g->rx_len);
+}
+
+/* Asks for what a receive burst has brought: its lines arrive while the next burst is written. */
+static inline void ask(struct generator *g)
+{
+	for (uint16_t i = 0; i < g->rx_len; i++)
+		prefetch_own(g->rx[i]);
+}
+
+/* Sends and receives for some seconds; returns how long it took. */
+static __attribute__((noinline)) double phase(struct generator *g, double seconds)
+{
+	const uint64_t start = rte_rdtsc(), end = start + (uint64_t)(seconds * g->hz);
+	uint64_t now;
+
+	do {
+		g->rx_len = rte_eth_rx_burst(g->port, 0, g->rx, BURST);
+		ask(g);
+		now = tick(g, g->rx_len);
+		if (send_burst(g, now) == 0 && g->rx_len == 0)
+			rte_pause();
+		examine(g, now);
+	} while (now < end && !stopped);
+	return (double)(now - start) / g->hz;
+}
+
+/* Waits for what is still under way. What has not come after a while without progress is lost. */
+static void drain(struct generator *g)
+{
+	const uint64_t patience = (uint64_t)(DRAIN * g->hz);
+	uint64_t last = rte_rdtsc();
+	uint16_t unsent = g->tx_len - g->tx_next;
+
+	g->book.next -= unsent; /* the ring was full: never sent, so not lost */
+	rte_pktmbuf_free_bulk(g->tx + g->tx_next, unsent);
+	g->tx_next = g->tx_len = 0;
+	while (book_outstanding(&g->book) > 0 && rte_rdtsc() - last < patience && !stopped) {
+		g->rx_len = rte_eth_rx_burst(g->port, 0, g->rx, BURST);
+		if (g->rx_len > 0)
+			last = rte_rdtsc();
+		examine(g, last);
+	}
+	g->book.lost += book_outstanding(&g->book);
+}
+
+/* Sends single packets until one comes back: the other side may still be on its way. */
+static int greet(struct generator *g)
+{
+	const uint64_t end = rte_rdtsc() + (uint64_t)(PATIENCE * g->hz);
+
+	g->inflight = g->burst = 1;
+	while (g->book.received == 0 && rte_rdtsc() < end && !stopped) {
+		memset(&g->book, 0, sizeof(g->book));
+		send_burst(g, rte_rdtsc());
+		drain(g);
+	}
+	return g->book.received > 0 ? 0 : -ETIMEDOUT;
+}
+
+static uint64_t nanoseconds(const struct generator *g, uint64_t ticks)
+{
+	return (uint64_t)((double)ticks * 1e9 / g->hz + 0.5);
+}
+
+/* Seconds that this thread has had a CPU: less than have passed when other processes ran on it. */
+static double thread_seconds(void)
+{
+	struct timespec time;
+
+	clock_gettime(CLOCK_THREAD_CPUTIME_ID, &time);
+	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
+}
+
+/* One load: warms up, measures, waits for the rest, prints. */
+static int run(struct generator *g, const struct options *options, uint32_t inflight)
+{
+	uint64_t packets, p50, p99;
+	double seconds, busy;
+
+	g->inflight = inflight;
+	g->burst = RTE_MIN(inflight, (uint32_t)BURST);
+	memset(&g->book, 0, sizeof(g->book));
+	phase(g, options->warmup);
+	book_forget(&g->book);
+	packets = g->book.received;
+	busy = thread_seconds();
+	seconds = phase(g, options->seconds);
+	busy = thread_seconds() - busy;
+	packets = g->book.received - packets;
+	p50 = nanoseconds(g, book_quantile(&g->book, 0.5));
+	p99 = nanoseconds(g, book_quantile(&g->book, 0.99));
+	drain(g);
+	if (stopped)
+		return -EINTR;
+	if (g->dry) {
+		fprintf(stderr, "ccnic-peers: the pool ran dry; %s keeps more mbufs than there are\n", options->label);
+		return -ENOBUFS;
+	}
+	printf("{\"driver\":\"%s\",\"size\":%u,\"inflight\":%u,\"packets\":%lu,\"seconds\":%.6f,\"mpps\":%.6f,"
+	       "\"rtt_p50_ns\":%lu,\"rtt_p99_ns\":%lu,\"lost\":%lu,\"corrupt\":%lu,\"cpu_share\":%.3f}\n",
+	       options->label, g->size, inflight, packets, seconds, (double)packets / seconds / 1e6, p50, p99, g->book.lost,
+	       g->book.corrupt, busy / seconds);
+	fflush(stdout);
+	return 0;
+}
+
+int generate(const struct options *options, uint16_t port, struct rte_mempool *pool)
+{
+	struct generator *g = rte_zmalloc(NULL, sizeof(*g), RTE_CACHE_LINE_SIZE);
+	int err;
+
+	if (g == NULL)
+		return -ENOMEM;
+	g->port = port;
+	g->pool = pool;
+	g->size = options->size;
+	g->room = options->room;
+	g->segments = (options->size + options->room - 1) / options->room;
+	g->hz = (double)rte_get_tsc_hz();
+	err = greet(g);
+	if (err < 0)
+		fprintf(stderr, "ccnic-peers: the other side of %s returned no packet in %.0f s\n", options->label, PATIENCE);
+	for (unsigned int i = 0; err == 0 && i < options->runs; i++)
+		err = run(g, options, options->inflight[i]);
+	rte_free(g);
+	return err;
+}

@@ -5,7 +5,7 @@
 //! region.
 //!
 //! # Reading order
-//! `include/ccnic.h`, `abi.rs` (its structures), `queue.rs` (bursts), `nic.rs`, `wait.rs`, `exports.rs` (its functions).
+//! `include/ccnic.h`, `abi.rs` (its structures), `queue.rs` (bursts), `stock.rs` (buffers without a queue), `nic.rs`, `wait.rs`, `exports.rs` (its functions).
 
 mod abi;
 mod errno;
@@ -13,9 +13,11 @@ mod exports;
 mod nic;
 mod pair;
 mod queue;
+mod stock;
 mod wait;
 
 pub use abi::{CcnicBuf, CcnicOptions, CcnicStats, View};
 pub use exports::*;
 pub use nic::Nic;
 pub use queue::Queue;
+pub use stock::Stock;

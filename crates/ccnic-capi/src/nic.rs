@@ -15,6 +15,7 @@ use crate::abi::View;
 use crate::errno::Failure;
 use crate::pair::{self, Pair};
 use crate::queue::Queue;
+use crate::stock::Stock;
 
 /// `struct ccnic`. Any thread may call; the lock is taken by every call, none of which is a burst.
 #[derive(Debug)]
@@ -28,23 +29,25 @@ pub struct Nic {
 struct Inner {
     program: Program,
     /// By number. A closed queue stays: recovery counts its buffers, and opening it again gives the same one.
-    queues: Vec<Option<Owned>>,
+    queues: Vec<Option<Owned<Queue>>>,
+    /// Closed ones stay, for the same reason, and are opened again before new ones are made.
+    stocks: Vec<Owned<Stock>>,
 }
 
-/// A queue that the NIC owns and a thread of the program uses.
+/// A queue or a pool that the NIC owns and a thread of the program uses.
 #[derive(Debug)]
-struct Owned {
-    queue: NonNull<Queue>,
+struct Owned<T> {
+    it: NonNull<T>,
     in_use: Arc<AtomicBool>,
 }
 
-// SAFETY: a queue has no thread affinity, only one user at a time (the contract of `ccnic.h`).
-unsafe impl Send for Owned {}
+// SAFETY: queues and pools have no thread affinity, only one user at a time (the contract of `ccnic.h`).
+unsafe impl<T> Send for Owned<T> {}
 
-impl Owned {
-    fn new(queue: Queue) -> Owned {
-        let in_use = Arc::clone(&queue.in_use);
-        Owned { queue: NonNull::from(Box::leak(Box::new(queue))), in_use }
+impl<T> Owned<T> {
+    fn new(it: T, in_use: &Arc<AtomicBool>) -> Owned<T> {
+        let in_use = Arc::clone(in_use);
+        Owned { it: NonNull::from(Box::leak(Box::new(it))), in_use }
     }
 
     fn is_open(&self) -> bool {
@@ -52,10 +55,10 @@ impl Owned {
     }
 }
 
-impl Drop for Owned {
+impl<T> Drop for Owned<T> {
     fn drop(&mut self) {
         // SAFETY: made by `new` from a box, freed here alone; no thread uses it any more (checked by `Nic::busy`).
-        drop(unsafe { Box::from_raw(self.queue.as_ptr()) });
+        drop(unsafe { Box::from_raw(self.it.as_ptr()) });
     }
 }
 
@@ -73,7 +76,11 @@ impl Nic {
         if mac[0] & 1 != 0 {
             return Err(Failure::new(Errno::INVAL, c"mac is a group address: its first byte must be even"));
         }
-        Ok(Nic { config: *program.layout().config(), inner: Mutex::new(Inner { program, queues }), mac })
+        Ok(Nic {
+            config: *program.layout().config(),
+            inner: Mutex::new(Inner { program, queues, stocks: Vec::new() }),
+            mac,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -92,9 +99,31 @@ impl Nic {
         self.lock().program.alive()
     }
 
-    /// True while a queue is open.
+    /// True while a queue or a pool is open.
     pub(crate) fn busy(&self) -> bool {
-        self.lock().queues.iter().flatten().any(Owned::is_open)
+        let inner = self.lock();
+        inner.queues.iter().flatten().any(Owned::is_open) || inner.stocks.iter().any(Owned::is_open)
+    }
+
+    /// Where the buffers lie.
+    pub(crate) fn view(&self) -> View {
+        self.lock().view()
+    }
+
+    /// Opens a pool: one that was closed, or a new one.
+    pub(crate) fn stock(&self) -> NonNull<Stock> {
+        let inner = &mut *self.lock();
+        if let Some(stock) = inner.stocks.iter_mut().find(|stock| !stock.is_open()) {
+            // SAFETY: closed, so no thread uses it; the lock keeps others from opening it meanwhile.
+            unsafe { stock.it.as_mut() }.reopen();
+            return stock.it;
+        }
+        let stock = Stock::new(inner.program.store());
+        let in_use = Arc::clone(&stock.in_use);
+        let stock = Owned::new(stock, &in_use);
+        let handle = stock.it;
+        inner.stocks.push(stock);
+        handle
     }
 
     /// Opens queue `index`, for the first time or again.
@@ -106,18 +135,17 @@ impl Nic {
             }
             Some(Some(queue)) => {
                 // SAFETY: closed, so no thread uses it; the lock keeps others from opening it meanwhile.
-                unsafe { queue.queue.as_mut() }.reopen();
-                return Ok(queue.queue);
+                unsafe { queue.it.as_mut() }.reopen();
+                return Ok(queue.it);
             }
             _ => {}
         }
         let control = inner.control()?;
         let pair = Pair::new(&mut inner.program, index)?;
-        let pool = inner.program.layout().pool();
-        let base = inner.program.region().base().as_ptr();
-        let view = View { base, first: pool.buffers, span: pool.end - pool.buffers };
-        let queue = Owned::new(Queue::new(view, self.config.mtu, pair, control));
-        let handle = queue.queue;
+        let queue = Queue::new(inner.view(), self.config.mtu, pair, control);
+        let in_use = Arc::clone(&queue.in_use);
+        let queue = Owned::new(queue, &in_use);
+        let handle = queue.it;
         if let Some(place) = inner.queues.get_mut(usize::from(index)) {
             *place = Some(queue);
         }
@@ -127,26 +155,34 @@ impl Nic {
     /// Attaches to the successor of a NIC that has gone; returns how many buffers came back.
     ///
     /// # Safety
-    /// No thread uses a queue of this NIC.
+    /// No thread uses a queue or a pool of this NIC.
     pub(crate) unsafe fn reconnect(&self) -> Result<usize, Failure> {
         let inner = &mut *self.lock();
         let queues = inner.queues.iter_mut().flatten();
         // SAFETY: alive as long as `inner`, and used by nobody else, as the caller vouches.
-        let pairs = queues.map(|queue| unsafe { &mut queue.queue.as_mut().pair });
-        let reclaimed = pair::reconnect(&mut inner.program, pairs)?;
+        let pairs = queues.map(|queue| unsafe { &mut queue.it.as_mut().pair });
+        // SAFETY: likewise.
+        let stores = inner.stocks.iter_mut().map(|stock| unsafe { &mut stock.it.as_mut().store });
+        let reclaimed = pair::reconnect(&mut inner.program, pairs, &mut stores.collect::<Vec<_>>())?;
         let mut controls = Vec::new();
         for _ in inner.queues.iter().flatten() {
             controls.push(inner.control()?);
         }
         for (queue, control) in inner.queues.iter_mut().flatten().zip(controls) {
             // SAFETY: as above.
-            unsafe { queue.queue.as_mut() }.control = control;
+            unsafe { queue.it.as_mut() }.control = control;
         }
         Ok(reclaimed)
     }
 }
 
 impl Inner {
+    fn view(&self) -> View {
+        let pool = self.program.layout().pool();
+        let base = self.program.region().base().as_ptr();
+        View { base, first: pool.buffers, span: pool.end - pool.buffers }
+    }
+
     fn control(&self) -> Result<std::os::fd::OwnedFd, Failure> {
         let copy = self.program.as_fd().try_clone_to_owned();
         copy.map_err(|e| {

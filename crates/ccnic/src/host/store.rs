@@ -5,7 +5,7 @@ use crate::buf::{Buf, Burst};
 use crate::desc::Desc;
 use crate::layout::Layout;
 use crate::pool::{Class, Pool};
-use crate::port::{Port, prefetch_payload};
+use crate::port::Port;
 
 /// Allocates and frees buffers of a region. Belongs to one thread at a time. Keeps a private stack and a ledger as a queue
 /// pair does, so what it holds counts as the program's when a NIC dies.
@@ -21,13 +21,12 @@ impl<P: Port> Store<P> {
         Store { port, pool: Pool::host(layout) }
     }
 
-    /// Adds up to `want` large buffers to `burst`, empty, their first line fetched with ownership; returns their number.
-    /// Fewer when the pool is dry or the burst full.
+    /// Adds up to `want` large buffers to `burst`, empty; returns their number. Fewer when the pool is dry or the burst full.
+    /// Nothing is fetched: whoever writes them knows where, and when.
     pub fn alloc(&mut self, want: usize, burst: &mut Burst) -> usize {
         let mut n = 0;
         for place in burst.places(want) {
             let Some((at, _)) = self.pool.alloc(&self.port, Class::Large) else { break };
-            prefetch_payload(&self.port, at, 1, true);
             *place = Buf::new(Desc::new(at, 0, 0));
             n += 1;
         }

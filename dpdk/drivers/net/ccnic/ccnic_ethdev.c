@@ -93,7 +93,6 @@ dev_close(struct rte_eth_dev *eth)
 		ccnic_tx_queue_release(eth, i);
 	eth->data->nb_rx_queues = 0;
 	eth->data->nb_tx_queues = 0;
-	ccnic_attach_unuse(dev->att, &dev->user);
 	ccnic_attach_close(dev->att);
 	return 0;
 }
@@ -285,9 +284,9 @@ create(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic
 	dev->zero_copy = args->zero_copy;
 	dev->user.pause = ccnic_link_pause;
 	dev->user.resume = ccnic_link_resume;
+	att->user = &dev->user;
 	for (i = 0; i < queues; i++)
 		rte_spinlock_init(&dev->pair[i].lock);
-	ccnic_attach_use(att, &dev->user, true);
 
 	eth->dev_ops = &ops;
 	eth->rx_pkt_burst = ccnic_recv;

@@ -8,6 +8,7 @@
 #include <rte_spinlock.h>
 
 #include <ccnic_attach.h>
+#include <ccnic_mbuf.h>
 #include <ccnic_mempool.h>
 
 extern int ccnic_net_logtype;
@@ -106,6 +107,7 @@ struct ccnic_rxq {
 	uint16_t stride;
 	uint16_t max_len;   /* longer packets are dropped */
 	bool zero_copy;     /* mbufs of mp may be bound to the region */
+	bool own_pool;      /* mp has the ops "ccnic" */
 	uint16_t priv_size; /* of mp's mbufs */
 	uint16_t room;
 	uint64_t rearm;     /* mbuf fields of a packet whose data begins after the headroom */

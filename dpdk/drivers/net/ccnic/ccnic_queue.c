@@ -47,6 +47,13 @@ check_room(const struct ccnic_dev *dev, struct rte_mempool *mp)
 	return 0;
 }
 
+/* Mbufs with data rooms of their own can be bound to buffers, unless the application relies on more room than those have. */
+static bool
+can_bind(struct rte_mempool *mp)
+{
+	return (rte_pktmbuf_priv_flags(mp) & RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF) == 0 && rte_pktmbuf_data_room_size(mp) <= CCNIC_LARGE;
+}
+
 int
 ccnic_rx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, unsigned int socket,
 		     const struct rte_eth_rxconf *conf, struct rte_mempool *mp)
@@ -70,7 +77,10 @@ ccnic_rx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, uns
 	rxq->pair = &dev->pair[index];
 	rxq->priv_size = rte_pktmbuf_priv_size(mp);
 	rxq->room = rte_pktmbuf_data_room_size(mp);
-	rxq->zero_copy = dev->zero_copy && ccnic_mempool_bind(mp, dev->att);
+	rxq->own_pool = ccnic_mempool_is(mp);
+	if (dev->zero_copy && rxq->own_pool)
+		ccnic_mempool_bind(mp, dev->att);
+	rxq->zero_copy = dev->zero_copy && can_bind(mp);
 	eth->data->rx_queues[index] = rxq;
 	return 0;
 }

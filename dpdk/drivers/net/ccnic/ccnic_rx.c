@@ -2,17 +2,16 @@
 /*
  * Receiving. Small packets come in small buffers and are copied into whatever mbufs the pool gives: one or two lines, which
  * the application would fetch anyway, and the buffer goes back at once, while it is in this core's cache. Large packets stay where
- * they are: a plain mbuf is bound to the buffer. Nothing in the region says which mbuf; a NIC that lies about its buffers
- * garbles packets and no mbuf.
+ * they are: a plain mbuf is bound to the buffer. Which mbuf is this side's choice; a NIC that lies about its buffers garbles
+ * packets and no mbuf.
  */
 #include "ccnic_net.h"
 
-/* mbuf fields that a received packet sets beside rearm_data and lengths. */
+/* What a received packet sets in its mbuf, beside ol_flags: those of an mbuf from a pool may say that its buffer is external. */
 static __rte_always_inline void
 set_packet(struct rte_mbuf *m, uint64_t rearm, uint32_t pkt_len, uint16_t data_len)
 {
 	*ccnic_rearm_of(m) = rearm;
-	m->ol_flags = 0;
 	m->packet_type = RTE_PTYPE_UNKNOWN;
 	m->pkt_len = pkt_len;
 	m->data_len = data_len;
@@ -65,6 +64,7 @@ recv_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 		uint16_t len = bufs[i].len;
 
 		set_packet(m, rearm, len, len);
+		m->ol_flags &= RTE_MBUF_F_EXTERNAL;
 		ccnic_copy_small(RTE_PTR_ADD(m->buf_addr, RTE_PKTMBUF_HEADROOM), rxq->base + bufs[i].offset, len);
 		ccnic_small_count(&bins, len);
 		bytes += len;
@@ -102,22 +102,38 @@ large_run(const struct ccnic_rxq *rxq, uint16_t n)
 	return i;
 }
 
+/* Takes n plain mbufs and as many buffers out of the quota; false when either is short. */
+static inline bool
+take_plain(struct ccnic_rxq *rxq, struct rte_mbuf **mbufs, uint16_t n)
+{
+	struct ccnic_attach *att = rxq->dev->att;
+	uint16_t got = ccnic_attach_lend(att, n);
+	int ret;
+
+	if (likely(got == n)) {
+		/* Mbufs in the caches of our own pools may be bound already. */
+		ret = rxq->own_pool ? ccnic_mempool_take(rxq->mp, mbufs, n) :
+				      rte_mempool_get_bulk(rxq->mp, (void **)mbufs, n);
+		if (likely(ret == 0))
+			return true;
+	}
+	ccnic_attach_unlend(att, got);
+	return false;
+}
+
 /* Receives the next n waiting buffers, all large packets, where they are. Returns 0 or n: none when mbufs or the quota are short. */
 static inline uint16_t
 recv_large(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 {
 	const struct ccnic_buf *bufs = &rxq->bufs[rxq->next];
-	struct ccnic_attach *att = rxq->dev->att;
-	uint16_t i, got = ccnic_attach_lend(att, n);
+	uint16_t i;
 
-	if (unlikely(got < n || ccnic_mempool_take(rxq->mp, pkts, n) < 0)) {
-		ccnic_attach_unlend(att, got);
+	if (unlikely(!take_plain(rxq, pkts, n)))
 		return 0;
-	}
 	for (i = 0; i < n; i++) {
 		const uint32_t within = bufs[i].offset & (CCNIC_LARGE - 1);
 
-		ccnic_mbuf_bind(pkts[i], &att->view, bufs[i].offset - within, 0);
+		ccnic_mbuf_bind(pkts[i], rxq->dev->att, bufs[i].offset - within, 0);
 		set_packet(pkts[i], rxq->rearm, bufs[i].len, bufs[i].len);
 		pkts[i]->data_off = within;
 		rxq->stats.bytes += bufs[i].len;
@@ -164,30 +180,37 @@ copy_packet(struct ccnic_rxq *rxq, uint16_t segs, uint32_t pkt_len)
 	return head;
 }
 
-/* A chain of mbufs bound to the first segs waiting buffers; NULL when they cannot be. */
+/* Fills a plain mbuf with the segment in a small buffer, which nothing can be bound to. */
+static void
+copy_segment(struct ccnic_rxq *rxq, struct rte_mbuf *m, const struct ccnic_buf *buf)
+{
+	m->ol_flags = 0;
+	ccnic_copy_small(RTE_PTR_ADD(m->buf_addr, RTE_PKTMBUF_HEADROOM), rxq->base + buf->offset, buf->len);
+	ccnic_buf_free(rxq->pair->queue, buf, 1);
+	ccnic_attach_unlend(rxq->dev->att, 1);
+}
+
+/* A chain of mbufs bound to the first segs waiting buffers; NULL when mbufs or the quota are short. */
 static struct rte_mbuf *
 bind_packet(struct ccnic_rxq *rxq, uint16_t segs, uint32_t pkt_len)
 {
 	const struct ccnic_buf *bufs = &rxq->bufs[rxq->next];
-	struct ccnic_attach *att = rxq->dev->att;
 	struct rte_mbuf *mbufs[CCNIC_CHAIN_MAX];
-	uint16_t i, got;
+	uint16_t i;
 
-	for (i = 0; i < segs; i++)
-		if (bufs[i].flags & 2)
-			return NULL; /* no mbuf is as short as a small buffer */
-	got = ccnic_attach_lend(att, segs);
-	if (got < segs || ccnic_mempool_take(rxq->mp, mbufs, segs) < 0) {
-		ccnic_attach_unlend(att, got);
+	if (!take_plain(rxq, mbufs, segs))
 		return NULL;
-	}
 	for (i = 0; i < segs; i++) {
 		const uint32_t within = bufs[i].offset & (CCNIC_LARGE - 1);
 
-		ccnic_mbuf_bind(mbufs[i], &att->view, bufs[i].offset - within, 0);
 		set_packet(mbufs[i], rxq->rearm, pkt_len, bufs[i].len);
-		mbufs[i]->data_off = within;
 		mbufs[i]->next = i + 1 < segs ? mbufs[i + 1] : NULL;
+		if (bufs[i].flags & 2) {
+			copy_segment(rxq, mbufs[i], &bufs[i]);
+		} else {
+			ccnic_mbuf_bind(mbufs[i], rxq->dev->att, bufs[i].offset - within, 0);
+			mbufs[i]->data_off = within;
+		}
 	}
 	mbufs[0]->nb_segs = segs;
 	return mbufs[0];

@@ -24,11 +24,15 @@ struct xmit {
 	struct rte_mbuf *plain[CCNIC_BURST * 2 + CCNIC_CHAIN_MAX];
 };
 
-/* True for an mbuf that is this packet's alone and has its own buffer. */
+/* True for an mbuf that nobody else refers to, whose buffer nobody else refers to, and that may go back to its pool as it is. */
 static inline bool
-is_sole(const struct rte_mbuf *m)
+is_sole(const struct ccnic_txq *txq, const struct rte_mbuf *m)
 {
-	return rte_mbuf_refcnt_read(m) == 1 && RTE_MBUF_DIRECT(m);
+	if (unlikely(rte_mbuf_refcnt_read(m) != 1))
+		return false;
+	if (likely(RTE_MBUF_DIRECT(m)))
+		return true;
+	return ccnic_mbuf_is_bound(m, txq->att) && rte_mbuf_ext_refcnt_read(m->shinfo) == 1;
 }
 
 static inline bool
@@ -37,17 +41,22 @@ is_inline(const struct rte_mbuf *m)
 	return m->nb_segs == 1 && m->data_len <= CCNIC_SMALL;
 }
 
-/* Frees mbufs of single segments, all at once where they are alike. */
+/*
+ * Frees mbufs of single segments, all at once where they are alike. Bound ones of our own pools stay bound: the next packet in
+ * them may be larger.
+ */
 static inline void
-free_singles(struct rte_mbuf **pkts, uint16_t n)
+free_singles(const struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 {
 	struct rte_mempool *mp = pkts[0]->pool;
-	bool alike = true;
+	bool alike = true, bound = false;
 	uint16_t i;
 
-	for (i = 0; i < n; i++)
-		alike &= is_sole(pkts[i]) & (pkts[i]->pool == mp);
-	if (likely(alike)) {
+	for (i = 0; i < n; i++) {
+		alike &= is_sole(txq, pkts[i]) & (pkts[i]->pool == mp);
+		bound |= !RTE_MBUF_DIRECT(pkts[i]);
+	}
+	if (likely(alike && (!bound || ccnic_mempool_is(mp)))) {
 		/* As the application allocated them: refcnt 1, one segment, no next one. */
 		rte_mempool_put_bulk(mp, (void **)pkts, n);
 		return;
@@ -89,7 +98,7 @@ xmit_small(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, uint16_t l
 		ccnic_small_count(&bins, bufs[i].len);
 		bytes += bufs[i].len;
 	}
-	free_singles(pkts, sent);
+	free_singles(txq, pkts, sent);
 	ccnic_small_add(txq->stats.bins, &bins);
 	txq->stats.packets += sent;
 	txq->stats.bytes += bytes;
@@ -103,12 +112,9 @@ is_bound(const struct ccnic_txq *txq, const struct rte_mbuf *m)
 {
 	if (!txq->zero_copy || m->nb_segs > CCNIC_CHAIN_MAX)
 		return false;
-	for (; m != NULL; m = m->next) {
-		const uintptr_t within = (uintptr_t)m->buf_addr - (uintptr_t)(txq->base + txq->view.first);
-
-		if (within >= txq->view.span || !is_sole(m))
+	for (; m != NULL; m = m->next)
+		if (!ccnic_mbuf_is_bound(m, txq->att) || !is_sole(txq, m))
 			return false;
-	}
 	return true;
 }
 
@@ -205,13 +211,16 @@ prepare(struct ccnic_txq *txq, struct xmit *x, uint16_t i, const struct rte_mbuf
 	return true;
 }
 
-/* Returns plain mbufs to their pool. Not to this core's cache: mbufs that leave the pool are bound again, if there are buffers. */
+/* Returns plain mbufs to their pool; to ours past this core's cache, so that whoever allocates them gets them bound. */
 static inline void
 give_plain(struct ccnic_txq *txq, struct xmit *x)
 {
 	if (x->plains == 0)
 		return;
-	ccnic_mempool_give(x->plain[0]->pool, x->plain, x->plains);
+	if (ccnic_mempool_is(x->plain[0]->pool))
+		ccnic_mempool_give(x->plain[0]->pool, x->plain, x->plains);
+	else
+		rte_mempool_put_bulk(x->plain[0]->pool, (void **)x->plain, x->plains);
 	ccnic_attach_unlend(txq->att, x->plains);
 	x->plains = 0;
 }

@@ -17,6 +17,7 @@ enum how {
 /* A burst on its way. */
 struct xmit {
 	struct ccnic_buf out[CCNIC_BURST * 2 + CCNIC_CHAIN_MAX];
+	uint8_t copy[CCNIC_BURST * 2 + CCNIC_CHAIN_MAX]; /* by buffer: it was allocated for a copy */
 	uint16_t bufs;             /* in out */
 	uint16_t end[CCNIC_BURST]; /* by packet: where its buffers end in out */
 	uint8_t how[CCNIC_BURST];  /* enum how */
@@ -106,16 +107,11 @@ xmit_small(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, uint16_t l
 	return sent;
 }
 
-/* True when every segment can be handed to the NIC as it is. */
+/* True for a segment that can be handed to the NIC as it is. */
 static inline bool
-is_bound(const struct ccnic_txq *txq, const struct rte_mbuf *m)
+is_ready(const struct ccnic_txq *txq, const struct rte_mbuf *m)
 {
-	if (!txq->zero_copy || m->nb_segs > CCNIC_CHAIN_MAX)
-		return false;
-	for (; m != NULL; m = m->next)
-		if (!ccnic_mbuf_is_bound(m, txq->att) || !is_sole(txq, m))
-			return false;
-	return true;
+	return txq->zero_copy && ccnic_mbuf_is_bound(m, txq->att) && is_sole(txq, m);
 }
 
 /* Lengths and segments of a packet: its length, or 0 when they contradict each other. */
@@ -135,39 +131,31 @@ checked_len(const struct rte_mbuf *pkt)
 	return m == NULL && segs == pkt->nb_segs && len == pkt->pkt_len ? len : 0;
 }
 
-static void
-add_bound(const struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
-{
-	for (; m != NULL; m = m->next) {
-		struct ccnic_buf *buf = &x->out[x->bufs++];
-
-		*buf = (struct ccnic_buf){
-			.offset = rte_pktmbuf_mtod(m, const uint8_t *) - txq->base,
-			.len = m->data_len,
-		};
-		ccnic_buf_set_more(buf, m->next != NULL);
-	}
-}
-
-/* Adds a copy of a packet; false when the region has no buffers for it. */
+/* Adds buffers for len bytes, in one chain; false when the region has none. */
 static bool
-add_copy(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
+add_buffers(struct ccnic_txq *txq, struct xmit *x, uint16_t len)
 {
 	struct ccnic_buf *buf = &x->out[x->bufs];
-	struct ccnic_queue *queue = txq->pair->queue;
-	uint32_t len = m->pkt_len;
 	int want = CCNIC_SEGMENTS(len);
-	int got = ccnic_buf_alloc(queue, len, buf, want);
-	uint16_t to = 0;
+	int got = ccnic_buf_alloc(txq->pair->queue, len, buf, want);
 
 	if (unlikely(got < want)) {
 		if (got > 0)
-			ccnic_buf_free(queue, buf, got);
-		txq->stats.no_buffer++;
+			ccnic_buf_free(txq->pair->queue, buf, got);
 		return false;
 	}
-	x->bufs += got;
-	for (; m != NULL; m = m->next) {
+	memset(&x->copy[x->bufs], 1, want);
+	x->bufs += want;
+	return true;
+}
+
+/* Copies a packet's segments, or one of them, into the buffers from buf on. */
+static void
+copy_segments(const struct ccnic_txq *txq, const struct ccnic_buf *buf, const struct rte_mbuf *m, bool all)
+{
+	uint16_t to = 0;
+
+	for (; m != NULL; m = all ? m->next : NULL) {
 		const uint8_t *from = rte_pktmbuf_mtod(m, const uint8_t *);
 		uint16_t left = m->data_len;
 
@@ -184,6 +172,79 @@ add_copy(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
 			}
 		}
 	}
+}
+
+/* Adds a copy of a whole packet. */
+static bool
+add_copy(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
+{
+	const struct ccnic_buf *buf = &x->out[x->bufs];
+
+	if (!add_buffers(txq, x, m->pkt_len))
+		return false;
+	copy_segments(txq, buf, m, true);
+	return true;
+}
+
+/* Adds a segment, as it is or as a copy. */
+static bool
+add_segment(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
+{
+	struct ccnic_buf *buf = &x->out[x->bufs];
+
+	if (m->data_len == 0)
+		return true;
+	if (!is_ready(txq, m)) {
+		if (!add_buffers(txq, x, m->data_len))
+			return false;
+		copy_segments(txq, buf, m, false);
+		return true;
+	}
+	*buf = (struct ccnic_buf){ .offset = rte_pktmbuf_mtod(m, const uint8_t *) - txq->base, .len = m->data_len };
+	x->copy[x->bufs++] = 0;
+	return true;
+}
+
+/* Buffers that a packet takes when only those segments are copied that have to be; 0 when a copy of it all is better. */
+static inline uint16_t
+count_buffers(const struct ccnic_txq *txq, const struct rte_mbuf *m)
+{
+	uint16_t n = 0, ready = 0;
+
+	for (; m != NULL; m = m->next) {
+		const bool as_it_is = is_ready(txq, m);
+
+		ready += as_it_is;
+		n += as_it_is ? 1 : CCNIC_SEGMENTS(m->data_len);
+	}
+	return ready > 0 && n <= CCNIC_CHAIN_MAX ? n : 0;
+}
+
+/* Returns the buffers from `begin` on that were allocated for copies. */
+static void
+revoke(struct ccnic_txq *txq, const struct xmit *x, uint16_t begin, uint16_t end)
+{
+	for (; begin < end; begin++)
+		if (x->copy[begin])
+			ccnic_buf_free(txq->pair->queue, &x->out[begin], 1);
+}
+
+/* Adds a packet segment by segment. */
+static bool
+add_segments(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
+{
+	const uint16_t begin = x->bufs;
+	uint16_t i;
+
+	for (; m != NULL; m = m->next) {
+		if (add_segment(txq, x, m))
+			continue;
+		revoke(txq, x, begin, x->bufs);
+		x->bufs = begin;
+		return false;
+	}
+	for (i = begin; i < x->bufs; i++)
+		ccnic_buf_set_more(&x->out[i], i + 1 < x->bufs);
 	return true;
 }
 
@@ -192,6 +253,7 @@ static bool
 prepare(struct ccnic_txq *txq, struct xmit *x, uint16_t i, const struct rte_mbuf *m)
 {
 	uint32_t len = checked_len(m);
+	bool sent = true;
 
 	if (unlikely(len == 0 || len > txq->max_len)) {
 		if (len == 0)
@@ -199,12 +261,15 @@ prepare(struct ccnic_txq *txq, struct xmit *x, uint16_t i, const struct rte_mbuf
 		else
 			txq->stats.too_long++;
 		x->how[i] = DROPPED;
-	} else if (len > CCNIC_SMALL && is_bound(txq, m)) {
+	} else if (len > CCNIC_SMALL && count_buffers(txq, m) > 0) {
 		x->how[i] = ZERO_COPY;
-		add_bound(txq, x, m);
-	} else if (add_copy(txq, x, m)) {
-		x->how[i] = len > CCNIC_SMALL ? COPIED : INLINED;
+		sent = add_segments(txq, x, m);
 	} else {
+		x->how[i] = len > CCNIC_SMALL ? COPIED : INLINED;
+		sent = add_copy(txq, x, m);
+	}
+	if (unlikely(!sent)) {
+		txq->stats.no_buffer++;
 		return false;
 	}
 	x->end[i] = x->bufs;
@@ -225,13 +290,18 @@ give_plain(struct ccnic_txq *txq, struct xmit *x)
 	x->plains = 0;
 }
 
-/* The packet's buffers are the NIC's: its mbufs become plain. */
+/* The packet's buffers are the NIC's: mbufs that were bound to them become plain, the others are free. */
 static inline void
 unbind_packet(struct ccnic_txq *txq, struct xmit *x, struct rte_mbuf *m)
 {
 	while (m != NULL) {
 		struct rte_mbuf *next = m->next;
 
+		if (m->data_len == 0 || !is_ready(txq, m)) {
+			rte_pktmbuf_free_seg(m);
+			m = next;
+			continue;
+		}
 		ccnic_mbuf_unbind(m, rte_pktmbuf_priv_size(m->pool), rte_pktmbuf_data_room_size(m->pool));
 		m->next = NULL;
 		m->nb_segs = 1;
@@ -267,16 +337,6 @@ complete(struct ccnic_txq *txq, struct xmit *x, uint16_t i, struct rte_mbuf *m)
 	rte_pktmbuf_free(m);
 }
 
-/* Packet i stays the application's: buffers that hold a copy of it go back. */
-static void
-revoke(struct ccnic_txq *txq, const struct xmit *x, uint16_t i)
-{
-	const uint16_t begin = i > 0 ? x->end[i - 1] : 0;
-
-	if (x->how[i] == INLINED || x->how[i] == COPIED)
-		ccnic_buf_free(txq->pair->queue, &x->out[begin], x->end[i] - begin);
-}
-
 /*
  * libccnic refuses the first packet that has buffers, which prepare() should have prevented: an mbuf was damaged. Drops it.
  * Returns the buffers that are done with.
@@ -288,7 +348,7 @@ refused(struct ccnic_txq *txq, struct xmit *x)
 
 	while (x->end[i] == 0)
 		i++;
-	revoke(txq, x, i);
+	revoke(txq, x, 0, x->end[i]);
 	x->how[i] = DROPPED;
 	txq->stats.broken++;
 	return x->end[i];
@@ -299,7 +359,7 @@ static __rte_noinline uint16_t
 xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 {
 	struct xmit x;
-	uint16_t ready = 0, done = 0, i;
+	uint16_t ready = 0, done = 0;
 	int sent = 0;
 
 	x.bufs = 0;
@@ -316,8 +376,8 @@ xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 		done++;
 	}
 	give_plain(txq, &x);
-	for (i = done; i < ready; i++)
-		revoke(txq, &x, i);
+	/* The others stay the application's. */
+	revoke(txq, &x, done > 0 ? x.end[done - 1] : 0, x.bufs);
 	txq->stats.ring_full += ready - done;
 	return done;
 }

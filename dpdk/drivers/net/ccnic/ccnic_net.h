@@ -215,7 +215,10 @@ ccnic_copy_small(uint8_t *to, const uint8_t *from, uint16_t len)
 	memcpy(to, from, len);
 }
 
-/* Takes a pair for a control operation; false when the data path holds it for too long. */
+/* Takes a pair for less than a burst takes, while transmitting waits; false when the data path holds it for too long. */
+bool ccnic_pair_lock(struct ccnic_pair *pair);
+void ccnic_pair_unlock(struct ccnic_pair *pair);
+/* The same for longer: bursts meanwhile move nothing. */
 bool ccnic_pair_pause(struct ccnic_pair *pair);
 void ccnic_pair_resume(struct ccnic_pair *pair);
 

@@ -97,13 +97,13 @@ look_at_drops(struct ccnic_pair *pair)
 {
 	struct ccnic_stats stats;
 
-	if (pair->queue == NULL || !ccnic_pair_pause(pair))
+	if (pair->queue == NULL || !ccnic_pair_lock(pair))
 		return;
 	if (ccnic_queue_stats(pair->queue, &stats, sizeof(stats)) == 0) {
 		pair->drops.descriptors = stats.rx_bad_descriptor;
 		pair->drops.chains = stats.rx_bad_chain;
 	}
-	ccnic_pair_resume(pair);
+	ccnic_pair_unlock(pair);
 }
 
 static void

@@ -18,7 +18,7 @@ BUILD = pathlib.Path(os.environ.get("CCNIC_DPDK_BUILD", ROOT / "target" / "dpdk"
 PLUGIN = BUILD / "plugins" / "librte_net_ccnic.so"
 CPUS = sorted(os.sched_getaffinity(0))
 # A wait that lasts so long has failed; none is expected to take a hundredth of it.
-PATIENCE = 60
+PATIENCE = int(os.environ.get("CCNIC_PATIENCE", "60"))
 
 
 class Nic:

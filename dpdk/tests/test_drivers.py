@@ -242,20 +242,19 @@ class Control(unittest.TestCase):
     def test_plugging(self):
         """A device comes and goes 200 times; neither descriptors nor mappings pile up, here or in the NIC."""
         with Testpmd(self.nic) as t:
-            t.do("start tx_first")
 
             def cycle():
-                t.do(f"port attach net_ccnic1,socket={self.nic.socket},queues=2")
+                t.do(f"port attach net_ccnic1,socket={self.nic.socket},queues=2,buffers=64")
                 t.do("port start 1")
+                self.assertIn("Link status: up", t.do("show port info 1"))
                 t.do("port stop 1")
                 t.do("port close 1")
                 self.assertIn("is detached", t.do("device detach net_ccnic1"))
 
             def held():
-                process = pathlib.Path("/proc") / str(t.process.pid)
-                nic = pathlib.Path("/proc") / str(self.nic.process.pid)
-                regions = (process / "maps").read_text().count("ccnic")
-                return len(os.listdir(process / "fd")), regions, len(os.listdir(nic / "fd"))
+                process, nic = (pathlib.Path("/proc") / str(pid) for pid in (t.process.pid, self.nic.process.pid))
+                regions = [(p / "maps").read_text().count("ccnic") for p in (process, nic)]
+                return len(os.listdir(process / "fd")), len(os.listdir(nic / "fd")), regions
 
             for _ in range(5):
                 cycle()
@@ -263,6 +262,8 @@ class Control(unittest.TestCase):
             for _ in range(195):
                 cycle()
             self.assertEqual(held(), before)
+            t.do("start tx_first")
+            t.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
             t.do("stop")
 
 

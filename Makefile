@@ -6,7 +6,7 @@ RELEASE := $(or $(CARGO_TARGET_DIR),target)/release
 NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]*')
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
-.PHONY: all run test lint unit tsan smoke smoke-c miri install clean
+.PHONY: all run test lint unit tsan smoke smoke-c dpdk dpdk-test miri install clean
 
 all:
 	$(CARGO) build --release --locked
@@ -15,7 +15,7 @@ all:
 run: all
 	$(RELEASE)/ccnic demo
 
-test: lint unit tsan smoke smoke-c
+test: lint unit tsan smoke smoke-c dpdk-test
 	@echo "all tests passed"
 
 lint:
@@ -91,6 +91,18 @@ ifneq ($(shell command -v pkg-config),)
 else
 	@echo "skipped: compiling against the installed library needs pkg-config"
 endif
+
+# The DPDK drivers: plugins for the DPDK that pkg-config finds, in target/dpdk/plugins.
+DPDK_NEEDS = dpdk-testpmd dpdk-test meson ninja pkg-config python3
+dpdk: all
+	dpdk/build.sh
+
+dpdk-test: all
+	@for tool in $(DPDK_NEEDS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+		pkg-config --exists libdpdk || missing="$$missing libdpdk-dev"; \
+		if test -n "$$missing"; then echo "skipped: the DPDK drivers need$$missing"; exit 0; fi; \
+		dpdk/build.sh || { status=$$?; test $$status = 77 || exit $$status; echo "skipped: the DPDK drivers need DPDK's driver headers"; exit 0; }; \
+		python3 dpdk/tests/test_drivers.py
 
 clean:
 	$(CARGO) clean

@@ -4,6 +4,7 @@
 # A DPDK driver that is not part of DPDK's own tree needs ethdev_driver.h, bus_vdev_driver.h and what they include. They come
 # from the distribution's source package of exactly the version installed, by the package sources that this machine has
 # configured, and stay in DIRECTORY. A DPDK built from source with -Denable_driver_sdk=true installs them: then nothing is done.
+# Exit status 77: they cannot be had here.
 set -eu
 [ $# = 1 ] || { echo "usage: headers.sh DIRECTORY" >&2; exit 2; }
 mkdir -p "$1/include"
@@ -17,7 +18,7 @@ fi
 version=$(dpkg-query -W -f '${Version}' libdpdk-dev) || {
 	echo "the driver headers are not in $public, and this is no machine with libdpdk-dev:" \
 		"build DPDK with -Denable_driver_sdk=true" >&2
-	exit 1
+	exit 77
 }
 if [ -e "$into/include/ethdev_driver.h" ] && [ "$(cat "$into/version" 2>/dev/null)" = "$version" ]; then
 	exit 0
@@ -40,7 +41,7 @@ apt() {
 apt update >"$work/log" 2>&1 && (cd "$work" && apt source --download-only "dpdk=$version" >>"$work/log" 2>&1) || {
 	cat "$work/log" >&2
 	echo "could not fetch the source package of dpdk $version, whose headers the drivers need" >&2
-	exit 1
+	exit 77
 }
 tar -xf "$work"/dpdk_*.orig.tar.* -C "$work/unpacked" --strip-components=1 --wildcards \
 	'*/lib/ethdev/*.h' '*/lib/eal/include/*.h' '*/drivers/bus/vdev/*.h'

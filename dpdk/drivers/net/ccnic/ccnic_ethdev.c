@@ -266,7 +266,6 @@ create(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic
 	const uint16_t queues = args->attach.options.queues;
 	struct rte_eth_dev *eth = rte_eth_vdev_allocate(vdev, sizeof(struct ccnic_dev) + queues * sizeof(struct ccnic_pair));
 	struct ccnic_dev *dev;
-	uint16_t i;
 
 	if (eth == NULL)
 		return -ENOMEM;
@@ -285,8 +284,8 @@ create(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic
 	dev->user.pause = ccnic_link_pause;
 	dev->user.resume = ccnic_link_resume;
 	att->user = &dev->user;
-	for (i = 0; i < queues; i++)
-		rte_spinlock_init(&dev->pair[i].lock);
+	if (!ccnic_pair_init(dev->pair, queues))
+		NET_LOG(NOTICE, "%s: the kernel has no membarrier: every burst takes a lock", rte_vdev_device_name(vdev));
 
 	eth->dev_ops = &ops;
 	eth->rx_pkt_burst = ccnic_recv;

@@ -5,6 +5,7 @@
 
 #include <ethdev_driver.h>
 #include <ethdev_vdev.h>
+#include <rte_lcore.h>
 #include <rte_spinlock.h>
 
 #include <ccnic_attach.h>
@@ -67,19 +68,26 @@ struct ccnic_tx_stats {
 };
 
 /*
- * A queue pair of the region. libccnic has one thread use it at a time, DPDK lets one thread receive and another transmit: a lock
- * is taken once per burst. Whoever wants the pair for longer says so in `paused` first, so that no burst waits for it.
+ * A queue pair of the region. libccnic has one thread use it at a time, DPDK lets one thread receive and another transmit, and
+ * control operations come from anywhere: ccnic_pair.c tells who may. `paused` turns bursts away for as long as it is set.
  */
 struct ccnic_pair {
-	rte_spinlock_t lock;
-	uint32_t paused; /* CCNIC_PAUSED_...: bursts move nothing */
+	uintptr_t owner; /* CCNIC_OWNER_..., or the thread that the pair is biased to */
+	uint32_t busy;   /* that thread is in a burst */
+	uint32_t paused; /* CCNIC_PAUSED_... */
 	struct ccnic_queue *queue;
 	/* Read by control operations alone: what libccnic dropped, as last seen and at the last reset. */
 	struct ccnic_drops {
 		uint64_t descriptors;
 		uint64_t chains;
 	} drops, drops_base;
+	uintptr_t biased_to; /* while a control operation has it */
+	rte_spinlock_t lock;
 } __rte_cache_aligned;
+
+#define CCNIC_OWNER_NONE ((uintptr_t)0)
+#define CCNIC_OWNER_SHARED ((uintptr_t)1)
+#define CCNIC_OWNER_CONTROL ((uintptr_t)2)
 
 #define CCNIC_PAUSED_CONTROL 1u
 #define CCNIC_PAUSED_LINK_DOWN 2u
@@ -194,33 +202,87 @@ ccnic_small_add(uint64_t *bins, const struct ccnic_small_bins *n)
 	bins[CCNIC_BIN_128_255] += n->equal128;
 }
 
+/* Sixteen bytes, anywhere, of anything. */
+typedef uint64_t __attribute__((vector_size(16), aligned(1), may_alias)) ccnic_lane;
+
+static __rte_always_inline void
+ccnic_copy_64(uint8_t *to, const uint8_t *from)
+{
+	const ccnic_lane *f = (const ccnic_lane *)from;
+	ccnic_lane *t = (ccnic_lane *)to;
+	ccnic_lane a = f[0], b = f[1], c = f[2], d = f[3];
+
+	t[0] = a;
+	t[1] = b;
+	t[2] = c;
+	t[3] = d;
+}
+
 /* Copies 0 to 128 bytes, with stores that may overlap and never touch a byte beyond. */
 static __rte_always_inline void
 ccnic_copy_small(uint8_t *to, const uint8_t *from, uint16_t len)
 {
 	if (likely(len >= 32)) {
-		uint8_t head[32], tail[32];
+		ccnic_lane a, b, c, d;
 
+		/* All loads before all stores of 32 bytes at either end: for up to 64 bytes that is all. */
 		if (len > 64) {
-			__builtin_memcpy(to, from, 64);
-			__builtin_memcpy(to + len - 64, from + len - 64, 64);
+			ccnic_copy_64(to, from);
+			ccnic_copy_64(to + len - 64, from + len - 64);
 			return;
 		}
-		__builtin_memcpy(head, from, 32);
-		__builtin_memcpy(tail, from + len - 32, 32);
-		__builtin_memcpy(to, head, 32);
-		__builtin_memcpy(to + len - 32, tail, 32);
+		a = *(const ccnic_lane *)from;
+		b = *(const ccnic_lane *)(from + 16);
+		c = *(const ccnic_lane *)(from + len - 32);
+		d = *(const ccnic_lane *)(from + len - 16);
+		*(ccnic_lane *)to = a;
+		*(ccnic_lane *)(to + 16) = b;
+		*(ccnic_lane *)(to + len - 32) = c;
+		*(ccnic_lane *)(to + len - 16) = d;
 		return;
 	}
 	memcpy(to, from, len);
 }
 
+/* ccnic_pair.c */
+bool ccnic_pair_init(struct ccnic_pair *pairs, uint16_t n);
 /* Takes a pair for less than a burst takes, while transmitting waits; false when the data path holds it for too long. */
 bool ccnic_pair_lock(struct ccnic_pair *pair);
 void ccnic_pair_unlock(struct ccnic_pair *pair);
 /* The same for longer: bursts meanwhile move nothing. */
 bool ccnic_pair_pause(struct ccnic_pair *pair);
 void ccnic_pair_resume(struct ccnic_pair *pair);
+bool ccnic_pair_enter_slowly(struct ccnic_pair *pair, uintptr_t self, bool wait);
+
+/* Begins a burst; false when the pair cannot be had. */
+static __rte_always_inline bool
+ccnic_pair_enter(struct ccnic_pair *pair, bool wait)
+{
+	/* An address that no other thread has. */
+	const uintptr_t self = (uintptr_t)&RTE_PER_LCORE(_lcore_id);
+
+	if (unlikely(__atomic_load_n(&pair->paused, __ATOMIC_RELAXED) != 0))
+		return false;
+	if (likely(__atomic_load_n(&pair->owner, __ATOMIC_RELAXED) == self)) {
+		__atomic_store_n(&pair->busy, 1, __ATOMIC_RELAXED);
+		/* membarrier() makes this the full barrier that it has to be. */
+		rte_compiler_barrier();
+		if (likely(__atomic_load_n(&pair->owner, __ATOMIC_ACQUIRE) == self))
+			return true;
+		__atomic_store_n(&pair->busy, 0, __ATOMIC_RELEASE);
+	}
+	return ccnic_pair_enter_slowly(pair, self, wait);
+}
+
+/* Ends a burst. */
+static __rte_always_inline void
+ccnic_pair_leave(struct ccnic_pair *pair)
+{
+	if (likely(pair->busy != 0))
+		__atomic_store_n(&pair->busy, 0, __ATOMIC_RELEASE);
+	else
+		rte_spinlock_unlock(&pair->lock);
+}
 
 /* ccnic_args.c */
 int ccnic_args_parse(struct rte_vdev_device *vdev, struct ccnic_args *args);

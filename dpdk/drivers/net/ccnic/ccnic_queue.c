@@ -2,55 +2,10 @@
 /* Queues: setting them up, opening the region's queue pairs for them, and looking into them. */
 #include <errno.h>
 #include <inttypes.h>
-#include <sched.h>
 
-#include <rte_cycles.h>
 #include <rte_malloc.h>
 
 #include "ccnic_net.h"
-
-/* A burst takes microseconds; a thread that has lost its processor in one may take this many. */
-#define PATIENCE_US 20000
-
-bool
-ccnic_pair_lock(struct ccnic_pair *pair)
-{
-	const uint64_t end = rte_get_timer_cycles() + rte_get_timer_hz() / US_PER_S * PATIENCE_US;
-	uint32_t turns = 0;
-
-	while (!rte_spinlock_trylock(&pair->lock)) {
-		if (rte_get_timer_cycles() > end)
-			return false;
-		/* Whoever holds it may wait for this very processor. */
-		if (++turns % 256 == 0)
-			sched_yield();
-		rte_pause();
-	}
-	return true;
-}
-
-void
-ccnic_pair_unlock(struct ccnic_pair *pair)
-{
-	rte_spinlock_unlock(&pair->lock);
-}
-
-bool
-ccnic_pair_pause(struct ccnic_pair *pair)
-{
-	__atomic_fetch_or(&pair->paused, CCNIC_PAUSED_CONTROL, __ATOMIC_RELAXED);
-	if (ccnic_pair_lock(pair))
-		return true;
-	__atomic_fetch_and(&pair->paused, ~CCNIC_PAUSED_CONTROL, __ATOMIC_RELAXED);
-	return false;
-}
-
-void
-ccnic_pair_resume(struct ccnic_pair *pair)
-{
-	__atomic_fetch_and(&pair->paused, ~CCNIC_PAUSED_CONTROL, __ATOMIC_RELAXED);
-	rte_spinlock_unlock(&pair->lock);
-}
 
 /* The mempool's data rooms, as this driver fills them. */
 static int

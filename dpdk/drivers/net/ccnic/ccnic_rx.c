@@ -350,7 +350,7 @@ recv_pair(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	uint16_t done = 0;
 
 	/* The transmitting thread's burst is short, a control operation is not: neither is waited for. */
-	if (unlikely(__atomic_load_n(&pair->paused, __ATOMIC_RELAXED) != 0 || !rte_spinlock_trylock(&pair->lock)))
+	if (unlikely(!ccnic_pair_enter(pair, false)))
 		return 0;
 	if (likely(pair->queue != NULL)) {
 		while (done < n && (rxq->next < rxq->len || refill(rxq))) {
@@ -362,7 +362,7 @@ recv_pair(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 				break;
 		}
 	}
-	rte_spinlock_unlock(&pair->lock);
+	ccnic_pair_leave(pair);
 	return done;
 }
 

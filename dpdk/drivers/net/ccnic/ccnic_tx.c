@@ -42,22 +42,17 @@ is_inline(const struct rte_mbuf *m)
 	return m->nb_segs == 1 && m->data_len <= CCNIC_SMALL;
 }
 
-/*
- * Frees mbufs of single segments, all at once where they are alike. Bound ones of our own pools stay bound: the next packet in
- * them may be larger.
- */
+/* Frees mbufs of single segments, all at once where they are alike and plain. */
 static inline void
-free_singles(const struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
+free_singles(struct rte_mbuf **pkts, uint16_t n)
 {
 	struct rte_mempool *mp = pkts[0]->pool;
-	bool alike = true, bound = false;
+	bool alike = true;
 	uint16_t i;
 
-	for (i = 0; i < n; i++) {
-		alike &= is_sole(txq, pkts[i]) & (pkts[i]->pool == mp);
-		bound |= !RTE_MBUF_DIRECT(pkts[i]);
-	}
-	if (likely(alike && (!bound || ccnic_mempool_is(mp)))) {
+	for (i = 0; i < n; i++)
+		alike &= (rte_mbuf_refcnt_read(pkts[i]) == 1) & RTE_MBUF_DIRECT(pkts[i]) & (pkts[i]->pool == mp);
+	if (likely(alike)) {
 		/* As the application allocated them: refcnt 1, one segment, no next one. */
 		rte_mempool_put_bulk(mp, (void **)pkts, n);
 		return;
@@ -99,7 +94,7 @@ xmit_small(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, uint16_t l
 		ccnic_small_count(&bins, bufs[i].len);
 		bytes += bufs[i].len;
 	}
-	free_singles(txq, pkts, sent);
+	free_singles(pkts, sent);
 	ccnic_small_add(txq->stats.bins, &bins);
 	txq->stats.packets += sent;
 	txq->stats.bytes += bytes;
@@ -406,9 +401,8 @@ ccnic_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n)
 	struct ccnic_pair *pair = txq->pair;
 	uint16_t done = 0;
 
-	if (unlikely(__atomic_load_n(&pair->paused, __ATOMIC_RELAXED) != 0))
+	if (unlikely(!ccnic_pair_enter(pair, true)))
 		return 0;
-	rte_spinlock_lock(&pair->lock);
 	while (done < n && likely(pair->queue != NULL)) {
 		uint16_t chunk = RTE_MIN(n - done, CCNIC_BURST);
 		uint16_t got = xmit_chunk(txq, &pkts[done], chunk);
@@ -418,6 +412,6 @@ ccnic_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n)
 		if (got == 0)
 			break;
 	}
-	rte_spinlock_unlock(&pair->lock);
+	ccnic_pair_leave(pair);
 	return done;
 }

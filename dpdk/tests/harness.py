@@ -85,7 +85,7 @@ class Nic:
 
 def eal(nic, vdevs, options=()):
     """The options of a DPDK program without huge pages, root, PCI and network."""
-    lcores = f"0@{CPUS[0]},1@{CPUS[0]}"
+    lcores = f"0@{CPUS[0]},1@{CPUS[0]},2@{CPUS[-1]}"
     common = ["--no-huge", "-m", "512", "--no-pci", "--no-telemetry", "--no-shconf", "--lcores", lcores, "-d", PLUGIN]
     return [*common, *options, *(arg for vdev in vdevs for arg in ("--vdev", vdev.format(socket=nic and nic.socket)))]
 

@@ -95,6 +95,25 @@ class Forwarding(unittest.TestCase):
             self.assertGreater(xstats[queue], 0, queue)
         self.forward("flowgen", tx_first=False, vdev=vdev, arguments=["--rxq=1", "--txq=3"])
 
+    def test_pairs_that_two_threads_share(self):
+        """Two ports, two cores: each receives from one port and transmits on the other, so every pair has two users."""
+        more = [f"net_ccnic1,socket={self.nic.socket}"]
+        with Testpmd(self.nic, more=more, arguments=["--nb-cores=2"]) as t:
+            for size in 64, 1500:
+                t.do(f"set txpkts {size}")
+                t.do("set fwd io")
+                t.do("start tx_first 4")
+                for port in 0, 1:
+                    # Statistics meanwhile take the pairs away from both.
+                    t.until("packets", lambda t: t.stats(port)["RX-packets"] >= ENOUGH)
+                t.do("stop")
+                t.do("set fwd rxonly")
+                t.do("start")
+                for port in 0, 1:
+                    t.until("what was sent comes back", lambda t: (s := t.stats(port))["RX-packets"] == s["TX-packets"])
+                t.do("stop")
+                t.do("clear port stats all")
+
     def test_all_designs(self):
         for design in "paper", "packed", "padded", "e810":
             with self.subTest(design):

@@ -11,6 +11,12 @@ into=$(cd "$into" && pwd)
 archive=$(cd "$release" && pwd)/libccnic_capi.a
 [ -e "$archive" ] || { echo "$archive is missing: run make first" >&2; exit 1; }
 "$here/headers.sh" "$into/headers"
+# Plugins fit the DPDK that they were built with: another one, and all is built anew.
+version=$(pkg-config --modversion libdpdk)
+if [ "$(cat "$into/for-dpdk" 2>/dev/null)" != "$version" ]; then
+	rm -rf "$into/build.ninja" "$into/meson-private" "$into/meson-info" "$into/drivers" "$into/plugins"
+	echo "$version" >"$into/for-dpdk"
+fi
 [ -e "$into/build.ninja" ] || meson setup "$into" "$here" -Dlibccnic="$archive" -Ddriver_headers="$into/headers/include" >"$into/setup.log" || {
 	cat "$into/setup.log" >&2
 	exit 1

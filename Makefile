@@ -7,7 +7,7 @@ NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]
 DPDK := $(shell pkg-config --modversion libdpdk 2>/dev/null)
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
-.PHONY: all run test lint unit tsan smoke smoke-c dpdk-peers dpdk-peers-smoke miri install clean
+.PHONY: all run test lint unit tsan smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke miri install clean
 
 all:
 	$(CARGO) build --release --locked
@@ -16,7 +16,7 @@ all:
 run: all
 	$(RELEASE)/ccnic demo
 
-test: lint unit tsan smoke smoke-c dpdk-peers-smoke
+test: lint unit tsan smoke smoke-c dpdk-test dpdk-peers-smoke
 	@echo "all tests passed"
 
 lint:
@@ -72,7 +72,7 @@ install: all
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $(CAPI)/ccnic.pc.in > $(INTO)/lib/pkgconfig/ccnic.pc
 	install -m 644 $(CAPI)/man/*.1 $(INTO)/share/man/man1
 	install -m 644 $(CAPI)/man/*.3 $(INTO)/share/man/man3
-	cd $(INTO)/share/man/man3 && for page in ccnic_open ccnic_queue_open ccnic_tx_burst \
+	cd $(INTO)/share/man/man3 && for page in ccnic_open ccnic_pool_open ccnic_queue_open ccnic_tx_burst \
 		ccnic_nic_listen ccnic_nic_rx_burst; do \
 		for name in $$(sed -n 's/^\.Nm \(ccnic_[a-z_]*\).*/\1/p' $$page.3); do \
 			test $$name = $$page || ln -sf $$page.3 $$name.3; done; done
@@ -120,6 +120,17 @@ else
 	@echo "SKIPPED: bench peers needs two CPUs"
 endif
 endif
+# The DPDK drivers: plugins for the DPDK that pkg-config finds, in target/dpdk/plugins.
+DPDK_NEEDS = dpdk-testpmd dpdk-test meson ninja pkg-config python3
+dpdk: all
+	dpdk/build.sh
+
+dpdk-test: all
+	@for tool in $(DPDK_NEEDS); do command -v $$tool >/dev/null || missing="$$missing $$tool"; done; \
+		pkg-config --exists libdpdk || missing="$$missing libdpdk-dev"; \
+		if test -n "$$missing"; then echo "skipped: the DPDK drivers need$$missing"; exit 0; fi; \
+		dpdk/build.sh || { status=$$?; test $$status = 77 || exit $$status; echo "skipped: the DPDK drivers need DPDK's driver headers"; exit 0; }; \
+		python3 dpdk/tests/test_drivers.py
 
 clean:
 	$(CARGO) clean

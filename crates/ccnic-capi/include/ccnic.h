@@ -49,6 +49,8 @@ extern "C" {
 struct ccnic;
 /** A queue pair: one transmit and one receive ring. Belongs to one thread. */
 struct ccnic_queue;
+/** Buffers without a queue. Belongs to one thread at a time. */
+struct ccnic_pool;
 
 /** The ring designs; see ARCHITECTURE.md. Both sides understand all of them. */
 enum ccnic_design {
@@ -145,7 +147,7 @@ int ccnic_open(const char *socket, const struct ccnic_options *options, struct c
 /**
  * Ends an attachment. What was sent is still delivered; buffers that the program holds are gone, as are its queues.
  *
- * @return 0; -EBUSY: a queue is open; -EINVAL: NULL
+ * @return 0; -EBUSY: a queue or a pool is open; -EINVAL: NULL
  *
  * Any thread, while no other one uses `nic`.
  */
@@ -158,7 +160,7 @@ int ccnic_close(struct ccnic *nic);
  *
  * @return the number of buffers that came back; -EISCONN: the NIC lives; otherwise as ccnic_open(): try again later
  *
- * Any thread, while no other one uses `nic` or any of its queues.
+ * Any thread, while no other one uses `nic` or any of its queues and pools.
  */
 int ccnic_reconnect(struct ccnic *nic);
 
@@ -213,6 +215,24 @@ int ccnic_queue_close(struct ccnic_queue *queue);
  * The queue's thread.
  */
 int ccnic_queue_stats(const struct ccnic_queue *queue, struct ccnic_stats *stats, size_t size);
+
+/**
+ * Counts the buffers that can be received now, by walking them: not for every burst.
+ *
+ * @return their number; -EINVAL: NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_rx_ready(const struct ccnic_queue *queue);
+
+/**
+ * Counts the buffers sent that the NIC has not taken yet, by walking them: not for every burst.
+ *
+ * @return their number; -EINVAL: NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_tx_waiting(const struct ccnic_queue *queue);
 
 /* ---- bursts --------------------------------------------------------------------------------------------------------- */
 
@@ -278,7 +298,10 @@ int ccnic_wait(struct ccnic_queue *queue, int64_t timeout_ns);
 
 /* ---- a buffer in the program's hands -------------------------------------------------------------------------------- */
 
-/** Where a NIC's buffers lie. Part of the ABI, for the inline functions; not for programs. */
+/**
+ * Where a NIC's buffers lie: `span` bytes from `base + first` on. A buffer's data is at `base + offset`; large buffers begin at
+ * multiples of @ref CCNIC_LARGE. The inline functions find it at the start of a queue; ccnic_memory() tells others.
+ */
 struct ccnic_view {
 	uint8_t *base;
 	uint32_t first;
@@ -330,6 +353,57 @@ static inline void ccnic_buf_set_more(struct ccnic_buf *buf, bool more)
 {
 	buf->flags = (uint8_t)((buf->flags & ~1u) | (more ? 1u : 0u));
 }
+
+/* ---- buffers without a queue ---------------------------------------------------------------------------------------- */
+
+/**
+ * Opens a handle on the buffers of a NIC, for threads that allocate or free them and have no queue. It keeps some free buffers
+ * at hand, as a queue does.
+ *
+ * @param pool receives the handle, which `nic` owns; untouched on failure. Give it to ccnic_pool_close()
+ * @return 0; -EINVAL: NULL
+ *
+ * Any thread.
+ */
+int ccnic_pool_open(struct ccnic *nic, struct ccnic_pool **pool);
+
+/**
+ * Closes a handle: the free buffers it kept at hand go back. Buffers in the program's hands stay valid.
+ *
+ * @return 0; -EBADF: it is closed already; -EINVAL: NULL
+ *
+ * The pool's thread.
+ */
+int ccnic_pool_close(struct ccnic_pool *pool);
+
+/**
+ * Allocates large buffers, without data and at their first byte.
+ *
+ * @param bufs receives the buffers, the program's own from now on
+ * @return buffers allocated, fewer than `n` (also 0) when the pool is dry; -EINVAL: NULL; -EBADF: the handle is closed
+ *
+ * The pool's thread.
+ */
+int ccnic_pool_alloc(struct ccnic_pool *pool, struct ccnic_buf *bufs, uint16_t n);
+
+/**
+ * Returns buffers to the pool, wherever they came from: ccnic_pool_alloc(), ccnic_buf_alloc() or ccnic_rx_burst().
+ *
+ * @return 0; -EFAULT: some handles name no buffer of this NIC and were skipped, the others are free; -EINVAL: NULL; -EBADF: the
+ *         handle is closed
+ *
+ * The pool's thread.
+ */
+int ccnic_pool_free(struct ccnic_pool *pool, const struct ccnic_buf *bufs, uint16_t n);
+
+/**
+ * Says where the buffers lie, for programs that keep them by address.
+ *
+ * @return 0; -EINVAL: NULL
+ *
+ * Any thread.
+ */
+int ccnic_memory(const struct ccnic *nic, struct ccnic_view *view);
 
 /* ---- the rest ------------------------------------------------------------------------------------------------------- */
 

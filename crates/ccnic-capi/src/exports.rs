@@ -10,10 +10,11 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::abi::{CcnicBuf, CcnicOptions, CcnicStats, write_sized};
+use crate::abi::{CcnicBuf, CcnicOptions, CcnicStats, View, write_sized};
 use crate::errno::{Failure, NULL, burst, guard, last};
 use crate::nic::Nic;
 use crate::queue::Queue;
+use crate::stock::Stock;
 use crate::wait::wait;
 
 /// What the status display calls a program that did not say: its executable's name.
@@ -70,7 +71,7 @@ pub unsafe extern "C" fn ccnic_close(nic: *mut Nic) -> c_int {
     guard(|| {
         // SAFETY: null or a NIC that has not been closed.
         if unsafe { nic.as_ref() }.ok_or(NULL)?.busy() {
-            return Err(Failure::new(Errno::BUSY, c"the NIC has open queues; close them first"));
+            return Err(Failure::new(Errno::BUSY, c"the NIC has open queues or pools; close them first"));
         }
         // SAFETY: made by `ccnic_open` from a box; the caller gives it up.
         drop(unsafe { Box::from_raw(nic) });
@@ -134,6 +135,87 @@ pub unsafe extern "C" fn ccnic_mac(nic: *const Nic, mac: *mut u8) -> c_int {
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_memory(nic: *const Nic, out: *mut View) -> c_int {
+    guard(|| {
+        // SAFETY: null or an open NIC.
+        let view = unsafe { nic.as_ref() }.ok_or(NULL)?.view();
+        if out.is_null() {
+            return Err(NULL);
+        }
+        // SAFETY: not null, the caller's place for the structure.
+        unsafe { out.write(view) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_pool_open(nic: *mut Nic, out: *mut *mut Stock) -> c_int {
+    guard(|| {
+        // SAFETY: null or an open NIC.
+        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        if out.is_null() {
+            return Err(NULL);
+        }
+        // SAFETY: not null, the caller's place for a pointer.
+        unsafe { out.write(nic.stock().as_ptr()) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_pool_close(pool: *mut Stock) -> c_int {
+    guard(|| {
+        // SAFETY: null or a pool of an open NIC that no other thread uses.
+        unsafe { pool.as_mut() }.ok_or(NULL)?.close()?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_pool_alloc(pool: *mut Stock, bufs: *mut CcnicBuf, n: u16) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (pool, out) = unsafe { places(pool, bufs, n)? };
+        pool.alloc(out)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_pool_free(pool: *mut Stock, bufs: *const CcnicBuf, n: u16) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (pool, bufs) = unsafe { handles(pool, bufs, n)? };
+        pool.free(bufs)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_rx_ready(queue: *const Queue) -> c_int {
+    // SAFETY: null or a queue of an open NIC that no other thread uses.
+    guard(|| Ok(unsafe { queue.as_ref() }.ok_or(NULL)?.rx_ready()? as c_int))
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_tx_waiting(queue: *const Queue) -> c_int {
+    // SAFETY: null or a queue of an open NIC that no other thread uses.
+    guard(|| Ok(unsafe { queue.as_ref() }.ok_or(NULL)?.tx_waiting()? as c_int))
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_queue_open(nic: *mut Nic, index: u16, out: *mut *mut Queue) -> c_int {
     guard(|| {
         // SAFETY: null or an open NIC.
@@ -192,11 +274,11 @@ pub unsafe extern "C" fn ccnic_wait(queue: *mut Queue, timeout_ns: i64) -> c_int
 /// # Safety
 /// `queue` is null, or a queue of an open NIC that no other thread uses; `bufs` is null or has `n` places.
 #[inline(always)]
-unsafe fn places<'a>(
-    queue: *mut Queue,
+unsafe fn places<'a, T>(
+    queue: *mut T,
     bufs: *mut CcnicBuf,
     n: u16,
-) -> Result<(&'a mut Queue, &'a mut [MaybeUninit<CcnicBuf>]), Failure> {
+) -> Result<(&'a mut T, &'a mut [MaybeUninit<CcnicBuf>]), Failure> {
     // SAFETY: as the caller vouches.
     let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
     if bufs.is_null() {
@@ -211,11 +293,11 @@ unsafe fn places<'a>(
 /// # Safety
 /// As [`places`], and all places hold values.
 #[inline(always)]
-unsafe fn handles<'a>(
-    queue: *mut Queue,
+unsafe fn handles<'a, T>(
+    queue: *mut T,
     bufs: *const CcnicBuf,
     n: u16,
-) -> Result<(&'a mut Queue, &'a [CcnicBuf]), Failure> {
+) -> Result<(&'a mut T, &'a [CcnicBuf]), Failure> {
     // SAFETY: as the caller vouches.
     let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
     if bufs.is_null() {

@@ -5,9 +5,9 @@
 //! region.
 //!
 //! # Reading order
-//! `include/ccnic.h`, `abi.rs` (its structures), `queue.rs` (bursts), `nic.rs`, `wait.rs`, `exports.rs` (its functions). The NIC's
-//! side, `include/ccnic_nic.h`, stands apart in `side/`: `mod.rs` (its structures), `queue.rs` (bursts), `program.rs`, `nic.rs`,
-//! `exports.rs`.
+//! `include/ccnic.h`, `abi.rs` (its structures), `queue.rs` (bursts), `stock.rs` (buffers without a queue), `nic.rs`, `wait.rs`,
+//! `exports.rs` (its functions). The NIC's side, `include/ccnic_nic.h`, stands apart in `side/`: `mod.rs` (its structures),
+//! `queue.rs` (bursts), `program.rs`, `nic.rs`, `exports.rs`.
 
 mod abi;
 mod errno;
@@ -17,6 +17,7 @@ mod owned;
 mod pair;
 mod queue;
 mod side;
+mod stock;
 mod wait;
 
 pub use abi::{CcnicBuf, CcnicOptions, CcnicStats, View};
@@ -27,3 +28,4 @@ pub use side::exports::*;
 pub use side::{
     CcnicNicOptions, CcnicNicStats, CcnicProgramInfo, CcnicSegment, ListeningNic, Program, SideQueue,
 };
+pub use stock::Stock;

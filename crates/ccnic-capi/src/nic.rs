@@ -15,6 +15,7 @@ use crate::errno::Failure;
 use crate::owned::Owned;
 use crate::pair::{self, Pair};
 use crate::queue::Queue;
+use crate::stock::Stock;
 
 /// `struct ccnic`. Any thread may call; the lock is taken by every call, none of which is a burst.
 #[derive(Debug)]
@@ -29,6 +30,8 @@ struct Inner {
     program: Program,
     /// By number. A closed queue stays: recovery counts its buffers, and opening it again gives the same one.
     queues: Vec<Option<Owned<Queue>>>,
+    /// Closed ones stay, for the same reason, and are opened again before new ones are made.
+    stocks: Vec<Owned<Stock>>,
 }
 
 impl Nic {
@@ -45,7 +48,11 @@ impl Nic {
         }
         let program = Program::connect_as(socket, name, Some(mac), config, pages)?;
         let queues = (0..config.queues).map(|_| None).collect();
-        Ok(Nic { config: *program.layout().config(), inner: Mutex::new(Inner { program, queues }), mac })
+        Ok(Nic {
+            config: *program.layout().config(),
+            inner: Mutex::new(Inner { program, queues, stocks: Vec::new() }),
+            mac,
+        })
     }
 
     fn lock(&self) -> MutexGuard<'_, Inner> {
@@ -64,9 +71,28 @@ impl Nic {
         self.lock().program.alive()
     }
 
-    /// True while a queue is open.
+    /// True while a queue or a pool is open.
     pub(crate) fn busy(&self) -> bool {
-        self.lock().queues.iter().flatten().any(Owned::is_open)
+        let inner = self.lock();
+        inner.queues.iter().flatten().any(Owned::is_open) || inner.stocks.iter().any(Owned::is_open)
+    }
+
+    /// Where the buffers lie.
+    pub(crate) fn view(&self) -> View {
+        self.lock().view()
+    }
+
+    /// Opens a pool: one that was closed, or a new one.
+    pub(crate) fn stock(&self) -> NonNull<Stock> {
+        let inner = &mut *self.lock();
+        if let Some(stock) = inner.stocks.iter_mut().find(|stock| !stock.is_open()) {
+            // The lock keeps others from opening it meanwhile.
+            return stock.reopen();
+        }
+        let stock = Owned::new(Stock::new(inner.program.store()));
+        let handle = stock.handle();
+        inner.stocks.push(stock);
+        handle
     }
 
     /// Opens queue `index`, for the first time or again.
@@ -82,10 +108,7 @@ impl Nic {
         }
         let control = inner.control()?;
         let pair = Pair::new(&mut inner.program, index)?;
-        let pool = inner.program.layout().pool();
-        let base = inner.program.region().base().as_ptr();
-        let view = View { base, first: pool.buffers, span: pool.end - pool.buffers };
-        let queue = Owned::new(Queue::new(view, self.config.mtu, pair, control));
+        let queue = Owned::new(Queue::new(inner.view(), self.config.mtu, pair, control));
         let handle = queue.handle();
         if let Some(place) = inner.queues.get_mut(usize::from(index)) {
             *place = Some(queue);
@@ -96,13 +119,15 @@ impl Nic {
     /// Attaches to the successor of a NIC that has gone; returns how many buffers came back.
     ///
     /// # Safety
-    /// No thread uses a queue of this NIC.
+    /// No thread uses a queue or a pool of this NIC.
     pub(crate) unsafe fn reconnect(&self) -> Result<usize, Failure> {
         let inner = &mut *self.lock();
         let queues = inner.queues.iter_mut().flatten();
         // SAFETY: alive as long as `inner`, and used by nobody else, as the caller vouches.
         let pairs = queues.map(|queue| unsafe { &mut queue.handle().as_mut().pair });
-        let reclaimed = pair::reconnect(&mut inner.program, pairs)?;
+        // SAFETY: likewise.
+        let stores = inner.stocks.iter_mut().map(|stock| unsafe { &mut stock.handle().as_mut().store });
+        let reclaimed = pair::reconnect(&mut inner.program, pairs, &mut stores.collect::<Vec<_>>())?;
         let mut controls = Vec::new();
         for _ in inner.queues.iter().flatten() {
             controls.push(inner.control()?);
@@ -116,6 +141,12 @@ impl Nic {
 }
 
 impl Inner {
+    fn view(&self) -> View {
+        let pool = self.program.layout().pool();
+        let base = self.program.region().base().as_ptr();
+        View { base, first: pool.buffers, span: pool.end - pool.buffers }
+    }
+
     fn control(&self) -> Result<std::os::fd::OwnedFd, Failure> {
         let copy = self.program.as_fd().try_clone_to_owned();
         copy.map_err(|e| {

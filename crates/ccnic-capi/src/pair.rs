@@ -1,7 +1,7 @@
 //! A queue pair of any design behind one type. The design is looked at once per burst, never per packet.
 
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
-use ccnic::{Burst, Desc, Design, HostDrops, QueuePair};
+use ccnic::{Burst, Desc, Design, HostDrops, QueuePair, Store};
 use ccnic_shm::{Error, NativePort, Program};
 
 type Native<R> = QueuePair<NativePort, R>;
@@ -75,6 +75,14 @@ impl Pair {
         of_any_design!(self, pair => pair.rx_burst(burst, max))
     }
 
+    pub(crate) fn rx_ready(&self) -> usize {
+        of_any_design!(self, pair => pair.rx_ready())
+    }
+
+    pub(crate) fn tx_waiting(&self) -> usize {
+        of_any_design!(self, pair => pair.tx_waiting())
+    }
+
     pub(crate) fn relax(&self) {
         of_any_design!(self, pair => pair.relax());
     }
@@ -88,22 +96,29 @@ impl Pair {
     }
 }
 
-/// Attaches to the NIC that follows a dead one, with all queue pairs that were given out.
+/// Attaches to the NIC that follows a dead one, with all queue pairs and stores that were given out.
 pub(crate) fn reconnect<'a>(
     program: &mut Program,
     pairs: impl Iterator<Item = &'a mut Pair>,
+    stores: &mut [&mut Store<NativePort>],
 ) -> Result<usize, Error> {
     fn with<'a, R: Ring>(
         program: &mut Program,
         pairs: impl Iterator<Item = &'a mut Pair>,
+        stores: &mut [&mut Store<NativePort>],
         of: impl Fn(&'a mut Pair) -> Option<&'a mut Native<R>>,
     ) -> Result<usize, Error> {
         // All pairs of a region have its design, so none is left out.
-        program.reconnect(&mut pairs.filter_map(of).collect::<Vec<_>>())
+        program.reconnect_all(&mut pairs.filter_map(of).collect::<Vec<_>>(), stores)
     }
     macro_rules! with {
         ($variant:ident) => {
-            with(program, pairs, |pair| if let Pair::$variant(pair) = pair { Some(pair) } else { None })
+            with(
+                program,
+                pairs,
+                stores,
+                |pair| if let Pair::$variant(pair) = pair { Some(pair) } else { None },
+            )
         };
     }
     match program.layout().config().design {

@@ -18,7 +18,7 @@ use crate::pair::Pair;
 /// Buffers that one receive burst of a queue pair gives at most.
 const RECEIVE: usize = Burst::CAPACITY / 2;
 
-pub(crate) const CLOSED: Failure = Failure::new(Errno::BADF, c"the queue has been closed");
+pub(crate) const CLOSED: Failure = Failure::new(Errno::BADF, c"the queue or pool has been closed");
 pub(crate) const BAD_BUFFER: Failure =
     Failure::new(Errno::FAULT, c"a buffer handle names no bytes of this NIC's buffers");
 pub(crate) const NO_END: Failure =
@@ -289,6 +289,18 @@ impl Queue {
         Ok(self.waiting.rest().len())
     }
 
+    /// Buffers that can be received now.
+    pub(crate) fn rx_ready(&self) -> Result<usize, Failure> {
+        self.check_open()?;
+        Ok(self.waiting.rest().len() + self.pair.rx_ready())
+    }
+
+    /// Buffers sent that the NIC has not taken yet.
+    pub(crate) fn tx_waiting(&self) -> Result<usize, Failure> {
+        self.check_open()?;
+        Ok(self.pair.tx_waiting())
+    }
+
     pub(crate) fn stats(&self) -> Result<CcnicStats, Failure> {
         self.check_open()?;
         let drops = self.pair.drops();
@@ -302,7 +314,7 @@ impl Queue {
 
 /// Hands the buffers of a burst to C; returns their number. `out` has places for all.
 #[inline(always)]
-fn write(burst: &mut Burst, out: &mut [MaybeUninit<CcnicBuf>]) -> usize {
+pub(crate) fn write(burst: &mut Burst, out: &mut [MaybeUninit<CcnicBuf>]) -> usize {
     let descs = burst.disown();
     let n = descs.len().min(out.len());
     for (to, desc) in out.iter_mut().zip(descs) {

@@ -319,7 +319,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
 
     /// Returns the buffers that a dead NIC held to the pool.
     pub fn reclaim(&mut self) -> usize {
-        recovery::reclaim(&self.memory.host(), &self.layout, &mut [&mut self.host])
+        recovery::reclaim(&self.memory.host(), &self.layout, &mut [&mut self.host], &mut [])
     }
 
     /// Sends, polls, receives and frees until nothing is under way.

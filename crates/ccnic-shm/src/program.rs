@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use ccnic::ring::Ring;
-use ccnic::{Config, Layout, QueuePair, pool::Pool, recovery};
+use ccnic::{Config, Layout, QueuePair, Store, pool::Pool, recovery};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::control::{Connection, Reply, Request, Status};
@@ -23,6 +23,7 @@ pub struct Program {
     region: Region,
     layout: Layout,
     taken: Vec<bool>,
+    stores: usize,
 }
 
 impl Program {
@@ -62,6 +63,7 @@ impl Program {
             region,
             layout,
             taken: vec![false; usize::from(config.queues)],
+            stores: 0,
         };
         this.attach()?;
         Ok(this)
@@ -101,6 +103,13 @@ impl Program {
             .ok_or(Error::WrongDesign { asked: R::DESIGN.name(), has: design.name() })
     }
 
+    /// A handle on the region's buffers without a queue. What it frees and allocates counts for recovery, so all that were
+    /// ever made must be brought to [`reconnect_all`](Program::reconnect_all).
+    pub fn store(&mut self) -> Store<NativePort> {
+        self.stores += 1;
+        Store::new(self.region.port(), &self.layout)
+    }
+
     /// False when the NIC has died or left. Asks the kernel: not for every burst.
     pub fn alive(&self) -> bool {
         let mut fds = [PollFd::new(&self.connection, PollFlags::IN)];
@@ -112,7 +121,8 @@ impl Program {
     /// rings are delivered; those that were in the dead NIC's hands are lost, and its buffers go back to the pool.
     /// Returns how many.
     ///
-    /// `pairs` must be all queue pairs that were given out.
+    /// `pairs` must be all queue pairs that were given out; a program with stores calls
+    /// [`reconnect_all`](Program::reconnect_all).
     ///
     /// # Errors
     /// [`Error::PairsMissing`], [`Error::StillAlive`], or as [`connect`](Program::connect); the program may try again.
@@ -120,15 +130,28 @@ impl Program {
         &mut self,
         pairs: &mut [&mut QueuePair<NativePort, R>],
     ) -> Result<usize, Error> {
-        let given = self.taken.iter().filter(|t| **t).count();
-        if pairs.len() != given {
-            return Err(Error::PairsMissing { given, brought: pairs.len() });
+        self.reconnect_all(pairs, &mut [])
+    }
+
+    /// As [`reconnect`](Program::reconnect), with all stores that were given out.
+    ///
+    /// # Errors
+    /// As there.
+    pub fn reconnect_all<R: Ring>(
+        &mut self,
+        pairs: &mut [&mut QueuePair<NativePort, R>],
+        stores: &mut [&mut Store<NativePort>],
+    ) -> Result<usize, Error> {
+        let given = self.taken.iter().filter(|t| **t).count() + self.stores;
+        let brought = pairs.len() + stores.len();
+        if brought != given {
+            return Err(Error::PairsMissing { given, brought });
         }
         if self.alive() {
             return Err(Error::StillAlive);
         }
         let connection = Connection::open(&self.socket)?;
-        let reclaimed = recovery::reclaim(&self.region.port(), &self.layout, pairs);
+        let reclaimed = recovery::reclaim(&self.region.port(), &self.layout, pairs, stores);
         self.connection = connection;
         self.attach()?;
         Ok(reclaimed)

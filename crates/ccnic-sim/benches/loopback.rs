@@ -20,6 +20,7 @@ fn plan(queues: u16, seconds: f64) -> Plan {
         seconds,
         warmup: seconds / 10.0,
         packets: None,
+        whole_bursts: false,
     };
     Plan { config, load }
 }

@@ -29,7 +29,7 @@ pub mod ring;
 pub use buf::{Buf, Burst};
 pub use config::{Config, ConfigError, Demote, Design};
 pub use desc::Desc;
-pub use host::{HostDrops, QueuePair};
+pub use host::{HostDrops, QueuePair, Store};
 pub use layout::Layout;
 pub use nic::{BadPacket, FETCH, Fetched, NicCounters, NicQueue, Pipeline, loopback};
 pub use port::{LINE, Port};

@@ -13,19 +13,26 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::desc::Desc;
-use crate::host::QueuePair;
+use crate::host::{QueuePair, Store};
 use crate::layout::{LARGE, Layout, SMALL, SMALL_PER_LARGE};
-use crate::pool::Pool;
+use crate::pool::{Ledger, Pool};
 use crate::port::Port;
 use crate::ring::{Consumer, Ring};
 
 /// Returns the buffers that a dead NIC held to the free lists; gives their number.
 ///
-/// `pairs` are all queue pairs of the region that the program has ever made. No NIC may be attached, and no queue pair in
-/// use: the exclusive borrows say so for this side.
-pub fn reclaim<P: Port, R: Ring>(port: &P, layout: &Layout, pairs: &mut [&mut QueuePair<P, R>]) -> usize {
+/// `pairs` and `stores` are all those of the region that the program has ever made. No NIC may be attached, and none of them
+/// in use: the exclusive borrows say so for this side.
+pub fn reclaim<P: Port, R: Ring>(
+    port: &P,
+    layout: &Layout,
+    pairs: &mut [&mut QueuePair<P, R>],
+    stores: &mut [&mut Store<P>],
+) -> usize {
     let mut known = Known::new(layout);
-    for (slot, sum) in ledger_sums(layout, pairs).into_iter().enumerate() {
+    let ledgers = pairs.iter().map(|pair| pair.pool().ledger());
+    let ledgers = ledgers.chain(stores.iter().map(|store| store.pool().ledger()));
+    for (slot, sum) in ledger_sums(layout, ledgers).into_iter().enumerate() {
         if sum != 0 {
             known.mark_slot(slot);
         }
@@ -46,10 +53,10 @@ pub fn reclaim<P: Port, R: Ring>(port: &P, layout: &Layout, pairs: &mut [&mut Qu
 }
 
 /// For each slot of 128 bytes: how many times the host side holds the buffer that starts there (0 or 1).
-fn ledger_sums<P: Port, R: Ring>(layout: &Layout, pairs: &[&mut QueuePair<P, R>]) -> Vec<u8> {
+fn ledger_sums<'a>(layout: &Layout, ledgers: impl Iterator<Item = &'a Ledger>) -> Vec<u8> {
     let mut sums = vec![0u8; (layout.config().buffers * SMALL_PER_LARGE) as usize];
-    for pair in pairs {
-        for (sum, count) in sums.iter_mut().zip(pair.pool().ledger().counts()) {
+    for ledger in ledgers {
+        for (sum, count) in sums.iter_mut().zip(ledger.counts()) {
             *sum = sum.wrapping_add(*count);
         }
     }

@@ -230,6 +230,48 @@ static void twice(struct ccnic_queue *queue)
 	}
 }
 
+/* A handle on the buffers without a queue: its own misuse, and buffers that go from one kind of handle to the other. */
+static void pool(struct ccnic *nic, struct ccnic_queue *queue)
+{
+	struct ccnic_pool *pool;
+	struct ccnic_view view;
+	struct ccnic_buf bufs[600], bad = {.offset = 12};
+	EXPECT(ccnic_pool_open(NULL, &pool), -EINVAL);
+	EXPECT(ccnic_pool_open(nic, NULL), -EINVAL);
+	EXPECT(ccnic_memory(nic, NULL), -EINVAL);
+	EXPECT(ccnic_memory(NULL, &view), -EINVAL);
+	EXPECT(ccnic_pool_open(nic, &pool), 0);
+	EXPECT(ccnic_memory(nic, &view), 0);
+	EXPECT(view.span, 512 * CCNIC_LARGE);
+	EXPECT(ccnic_pool_alloc(pool, NULL, 1), -EINVAL);
+	EXPECT(ccnic_pool_free(pool, NULL, 1), -EINVAL);
+	EXPECT(ccnic_pool_free(pool, &bad, 1), -EFAULT);
+	int n = ccnic_pool_alloc(pool, bufs, 600);
+	EXPECT(n > 100 && n <= 512, true);
+	for (int i = 0; i < n; i++) {
+		EXPECT(bufs[i].offset % CCNIC_LARGE, 0);
+		EXPECT(ccnic_buf_data(queue, &bufs[i]) == view.base + bufs[i].offset, true);
+	}
+	EXPECT(ccnic_buf_set_len(&bufs[0], 600), 0);
+	EXPECT(ccnic_tx_waiting(queue) >= 0, true);
+	EXPECT(ccnic_tx_burst(queue, bufs, 1), 1);
+	EXPECT(ccnic_wait(queue, 20 * SECOND), 1);
+	EXPECT(ccnic_tx_waiting(queue), 0);
+	EXPECT(ccnic_rx_ready(queue), 1);
+	EXPECT(ccnic_rx_burst(queue, bufs, 8), 1);
+	EXPECT(ccnic_rx_ready(queue), 0);
+	EXPECT(ccnic_buf_free(queue, bufs, 100), 0);
+	bufs[99] = bad;
+	EXPECT(ccnic_pool_free(pool, bufs + 99, (uint16_t)(n - 99)), -EFAULT); /* the others are free */
+	EXPECT(ccnic_pool_close(pool), 0);
+	EXPECT(ccnic_pool_close(pool), -EBADF);
+	EXPECT(ccnic_pool_close(NULL), -EINVAL);
+	EXPECT(ccnic_pool_alloc(pool, bufs, 1), -EBADF);
+	EXPECT(ccnic_pool_free(pool, bufs, 1), -EBADF);
+	EXPECT(ccnic_rx_ready(NULL), -EINVAL);
+	EXPECT(ccnic_tx_waiting(NULL), -EINVAL);
+}
+
 int main(int argc, char **argv)
 {
 	EXPECT(argc, 4);
@@ -259,6 +301,7 @@ int main(int argc, char **argv)
 		handles(nic, queue);
 		packets(queue);
 		exhaust(queue);
+		pool(nic, queue);
 		forged(queue);
 		EXPECT(ccnic_queue_stats(queue, &stats, sizeof(stats)), 0);
 		EXPECT(stats.tx_packets >= 2 && stats.tx_bytes >= 900 && stats.rx_packets >= 2, true);

@@ -224,6 +224,7 @@ fn loopback(setup: &Setup, load: &Load<'_>) -> anyhow::Result<Ran> {
             inflight,
             queues: 1,
             seconds: load.seconds,
+            whole_bursts: false,
             rate: None,
         };
         let outcomes = bench.run(&config, &traffic, None)?;

@@ -2,6 +2,7 @@
 
 mod managed;
 mod receive;
+mod store;
 
 use crate::buf::{Buf, Burst};
 use crate::config::{Config, Demote, Design};
@@ -13,6 +14,8 @@ use crate::ring::{Consumer, IN_VAIN, Producer, Ring};
 
 use managed::Managed;
 use receive::Receiver;
+
+pub use store::Store;
 
 /// Fewer descriptors than this in a burst, and the ring counts as nearly empty: less than one full line.
 pub(crate) const NEARLY_EMPTY: usize = 4;
@@ -311,6 +314,20 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     #[inline(always)]
     pub fn with_mut<T>(&self, buf: &mut Buf, f: impl FnOnce(&mut [u8]) -> T) -> T {
         self.port.with_mut(buf.desc().offset(), u32::from(buf.len()), f)
+    }
+
+    /// Buffers that can be received now. Walks what stands in the ring: not for every burst.
+    pub fn rx_ready(&self) -> usize {
+        let mut n = self.rx.staged();
+        self.rx.ring().peek(&self.port, |_| n += 1);
+        n
+    }
+
+    /// Buffers handed to the NIC that it has not taken yet. Walks them: not for every burst.
+    pub fn tx_waiting(&self) -> usize {
+        let mut n = 0;
+        R::Consumer::resume(&self.port, &self.place.tx).peek(&self.port, |_| n += 1);
+        n
     }
 
     /// One turn of a polling loop that found nothing.

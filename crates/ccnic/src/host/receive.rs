@@ -149,6 +149,11 @@ impl<C: Consumer> Receiver<C> {
         }
     }
 
+    /// Descriptors that are taken from the ring and not handed out.
+    pub(super) fn staged(&self) -> usize {
+        self.stages.iter().map(|stage| stage.rest().len()).sum()
+    }
+
     /// Descriptors taken from the ring since this was last asked.
     pub(super) fn taken(&mut self) -> usize {
         core::mem::take(&mut self.taken)

@@ -5,7 +5,7 @@
 
 use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
 use crate::pool::Class;
-use crate::port::{Port, prefetch_payload};
+use crate::port::{Fetch, Port, prefetch_payload};
 use crate::ring::Ring;
 
 use super::deliver::Busy;
@@ -46,7 +46,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             left -= part;
             let flags = if class == Class::Small { SMALL } else { 0 } | if left > 0 { MORE } else { 0 };
             *slot = Desc::new(at, part as u16, flags);
-            prefetch_payload(&self.port, at, part, true);
+            prefetch_payload(&self.port, at, part, Fetch::Write);
             n += 1;
             if left == 0 {
                 return n;

@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Device arguments: what they may be, and what to say when they are not. */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include <rte_ether.h>
+#include <rte_kvargs.h>
+#include <rte_string_fns.h>
+
+#include "ccnic_net.h"
+
+#define KNOWN "socket, id, role, mac, queues, rsize, buffers, mtu, zero-copy, design, demote, pages"
+
+/* Without buffers=: enough for the caches of some cores and full rings. */
+#define DEFAULT_BUFFERS 8192
+
+/* A word among those allowed, separated by '|'; its place, or -EINVAL. */
+static int
+choose(const char *key, const char *value, const char *words)
+{
+	const size_t len = strlen(value);
+	const char *word = words;
+	int i;
+
+	for (i = 0; word != NULL; i++) {
+		if (strncmp(word, value, len) == 0 && (word[len] == '|' || word[len] == '\0') && len > 0)
+			return i;
+		word = strchr(word, '|');
+		word = word != NULL ? word + 1 : NULL;
+	}
+	NET_LOG(ERR, "devarg %s=%s: choose one of %s", key, value, words);
+	return -EINVAL;
+}
+
+static int
+number(const char *key, const char *value, uint32_t min, uint32_t max, uint32_t *out)
+{
+	char *end;
+	unsigned long n;
+
+	errno = 0;
+	n = strtoul(value, &end, 10);
+	if (errno != 0 || value[0] < '0' || value[0] > '9' || *end != '\0' || n < min || n > max) {
+		NET_LOG(ERR, "devarg %s=%s: choose a number from %" PRIu32 " to %" PRIu32, key, value, min, max);
+		return -EINVAL;
+	}
+	*out = n;
+	return 0;
+}
+
+static int
+text(const char *key, const char *value, char *out, size_t size)
+{
+	const size_t len = strlen(value);
+
+	if (len == 0 || len >= size) {
+		NET_LOG(ERR, "devarg %s: its value has %zu bytes; give 1 to %zu", key, len, size - 1);
+		return -EINVAL;
+	}
+	memcpy(out, value, len + 1);
+	return 0;
+}
+
+static int
+parse_socket(const char *key, const char *value, void *opaque)
+{
+	struct ccnic_args *args = opaque;
+
+	return text(key, value, args->attach.socket, sizeof(args->attach.socket));
+}
+
+static int
+parse_id(const char *key, const char *value, void *opaque)
+{
+	struct ccnic_args *args = opaque;
+
+	return text(key, value, args->attach.id, sizeof(args->attach.id));
+}
+
+static int
+parse_role(const char *key, const char *value, void *opaque)
+{
+	int role = choose(key, value, "program|nic");
+
+	if (role == 1) {
+		NET_LOG(ERR, "devarg role=nic: this driver takes the program's side only; run ccnicd as the NIC, and role=program here");
+		return -ENOTSUP;
+	}
+	return role;
+}
+
+static int
+parse_mac(const char *key, const char *value, void *opaque)
+{
+	struct ccnic_args *args = opaque;
+	struct rte_ether_addr mac;
+
+	if (rte_ether_unformat_addr(value, &mac) < 0 || !rte_is_valid_assigned_ether_addr(&mac)) {
+		NET_LOG(ERR, "devarg mac=%s: give the address of one station, such as 02:00:00:00:00:01", value);
+		return -EINVAL;
+	}
+	memcpy(args->attach.options.mac, mac.addr_bytes, sizeof(args->attach.options.mac));
+	return 0;
+}
+
+static int
+parse_queues(const char *key, const char *value, void *opaque)
+{
+	struct ccnic_args *args = opaque;
+
+	return number(key, value, 1, CCNIC_MAX_QUEUES, &args->attach.options.queues);
+}
+
+static int
+parse_rsize(const char *key, const char *value, void *opaque)
+{
+	struct ccnic_args *args = opaque;
+	uint32_t *ring = &args->attach.options.ring;
+	int ret = number(key, value, 64, 32768, ring);
+
+	if (ret == 0 && !rte_is_power_of_2(*ring)) {
+		NET_LOG(ERR, "devarg rsize=%s: choose a power of two, such as %" PRIu32, value, rte_align32pow2(*ring));
+		return -EINVAL;
+	}
+	return ret;
+}
+
+static int
+parse_buffers(const char *key, const char *value, void *opaque)
+{
+	struct ccnic_args *args = opaque;
+
+	return number(key, value, 16, 262144, &args->attach.options.buffers);
+}
+
+static int
+parse_mtu(const char *key, const char *value, void *opaque)
+{
+	struct ccnic_args *args = opaque;
+
+	return number(key, value, 64, CCNIC_MAX_FRAME, &args->attach.options.mtu);
+}
+
+static int
+parse_zero_copy(const char *key, const char *value, void *opaque)
+{
+	struct ccnic_args *args = opaque;
+	int choice = choose(key, value, "no|yes|0|1");
+
+	args->zero_copy = choice & 1;
+	return RTE_MIN(choice, 0);
+}
+
+static int
+parse_design(const char *key, const char *value, void *opaque)
+{
+	struct ccnic_args *args = opaque;
+	int design = choose(key, value, "ccnic|paper|packed|padded|e810");
+
+	args->attach.options.design = design;
+	return RTE_MIN(design, 0);
+}
+
+static int
+parse_demote(const char *key, const char *value, void *opaque)
+{
+	static const uint32_t flags[] = { 0, CCNIC_DEMOTE_ALWAYS, CCNIC_DEMOTE_NEVER };
+	struct ccnic_args *args = opaque;
+	int demote = choose(key, value, "auto|on|off");
+
+	if (demote >= 0)
+		args->attach.options.flags |= flags[demote];
+	return RTE_MIN(demote, 0);
+}
+
+static int
+parse_pages(const char *key, const char *value, void *opaque)
+{
+	struct ccnic_args *args = opaque;
+	int pages = choose(key, value, "auto|small|huge");
+
+	args->attach.options.pages = pages;
+	return RTE_MIN(pages, 0);
+}
+
+static const struct {
+	const char *key;
+	arg_handler_t parse;
+} parsers[] = {
+	{ "socket", parse_socket },
+	{ "id", parse_id },
+	{ "role", parse_role },
+	{ "mac", parse_mac },
+	{ "queues", parse_queues },
+	{ "rsize", parse_rsize },
+	{ "buffers", parse_buffers },
+	{ "mtu", parse_mtu },
+	{ "zero-copy", parse_zero_copy },
+	{ "design", parse_design },
+	{ "demote", parse_demote },
+	{ "pages", parse_pages },
+};
+
+/* Where ccnicd listens when it is not told. */
+static int
+default_socket(char *out, size_t size)
+{
+	const char *runtime = getenv("XDG_RUNTIME_DIR");
+	int n;
+
+	if (geteuid() == 0) {
+		n = snprintf(out, size, "/run/ccnic.sock");
+	} else if (runtime != NULL && runtime[0] != '\0') {
+		n = snprintf(out, size, "%s/ccnic.sock", runtime);
+	} else {
+		NET_LOG(ERR, "devarg socket is missing, and XDG_RUNTIME_DIR is not set: give socket=<path>");
+		return -EINVAL;
+	}
+	return n < (int)size ? 0 : -ENAMETOOLONG;
+}
+
+/* Each known key at most once, with a value, and no other. */
+static int
+parse_all(const struct rte_kvargs *list, struct ccnic_args *args)
+{
+	unsigned int i, k;
+
+	for (i = 0; i < list->count; i++) {
+		const struct rte_kvargs_pair *pair = &list->pairs[i];
+		int ret;
+
+		for (k = 0; k < RTE_DIM(parsers); k++)
+			if (strcmp(pair->key, parsers[k].key) == 0)
+				break;
+		if (k == RTE_DIM(parsers)) {
+			NET_LOG(ERR, "devarg %s is unknown; known are " KNOWN, pair->key);
+			return -EINVAL;
+		}
+		if (rte_kvargs_count(list, pair->key) > 1) {
+			NET_LOG(ERR, "devarg %s is given twice; give it once", pair->key);
+			return -EINVAL;
+		}
+		if (pair->value == NULL) {
+			NET_LOG(ERR, "devarg %s has no value; give %s=<value>", pair->key, pair->key);
+			return -EINVAL;
+		}
+		ret = parsers[k].parse(pair->key, pair->value, args);
+		if (ret < 0)
+			return ret;
+	}
+	return 0;
+}
+
+int
+ccnic_args_parse(struct rte_vdev_device *vdev, struct ccnic_args *args)
+{
+	struct ccnic_attach_conf *conf = &args->attach;
+	const char *name = rte_vdev_device_name(vdev);
+	struct rte_kvargs *list;
+	int ret;
+
+	memset(args, 0, sizeof(*args));
+	ccnic_options_init(&conf->options);
+	conf->options.queues = 1;
+	conf->options.ring = 1024;
+	conf->options.buffers = DEFAULT_BUFFERS;
+	conf->options.mtu = CCNIC_MAX_FRAME;
+	args->zero_copy = true;
+	rte_strscpy(conf->device, name, sizeof(conf->device));
+	rte_strscpy(conf->id, name, sizeof(conf->id));
+	list = rte_kvargs_parse(rte_vdev_device_args(vdev), NULL);
+	if (list == NULL) {
+		NET_LOG(ERR, "%s: its devargs are no list of key=value: %s", name, rte_vdev_device_args(vdev));
+		return -EINVAL;
+	}
+	ret = parse_all(list, args);
+	rte_kvargs_free(list);
+	if (ret == 0 && conf->socket[0] == '\0')
+		ret = default_socket(conf->socket, sizeof(conf->socket));
+	return ret;
+}
+
+/* libccnic has said what the matter is; here is what to do about it. */
+void
+ccnic_args_reachable(const char *device, const struct ccnic_args *args, int error)
+{
+	const char *socket = args->attach.socket;
+
+	switch (error) {
+	case -ENOENT:
+	case -ECONNREFUSED:
+		NET_LOG(ERR, "%s: no NIC listens at socket=%s; start one: ccnicd --socket %s", device, socket, socket);
+		break;
+	case -EACCES:
+		NET_LOG(ERR, "%s: socket=%s is not for this user; run as the user of ccnicd", device, socket);
+		break;
+	case -EPERM:
+	case -E2BIG:
+		NET_LOG(ERR, "%s: lower buffers= (%" PRIu32 "), rsize= or queues=, or raise what ccnicd allows", device,
+			args->attach.options.buffers);
+		break;
+	case -ENOMEM:
+		NET_LOG(ERR, "%s: lower buffers= (%" PRIu32 "), or choose pages=auto", device, args->attach.options.buffers);
+		break;
+	default:
+		NET_LOG(ERR, "%s: could not attach to the NIC at socket=%s: %s", device, socket, strerror(-error));
+	}
+}

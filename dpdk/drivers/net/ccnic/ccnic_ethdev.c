@@ -1,0 +1,360 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* The net driver "net_ccnic": a virtual device that is the program's side of a CC-NIC. Probing, configuring, starting, closing. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <rte_version.h>
+
+#include "ccnic_net.h"
+
+RTE_LOG_REGISTER(ccnic_net_logtype, pmd.net.ccnic, NOTICE);
+
+static int
+dev_configure(struct rte_eth_dev *eth)
+{
+	const struct rte_eth_conf *conf = &eth->data->dev_conf;
+
+	if (conf->rxmode.mq_mode & (RTE_ETH_MQ_RX_DCB_FLAG | RTE_ETH_MQ_RX_VMDQ_FLAG) ||
+	    conf->txmode.mq_mode != RTE_ETH_MQ_TX_NONE) {
+		NET_LOG(ERR, "port %u: DCB and VMDq are not supported; leave mq_mode at NONE", eth->data->port_id);
+		return -ENOTSUP;
+	}
+	/* ethdev has refused every hash function: the device offers none. */
+	if (conf->rxmode.mq_mode & RTE_ETH_MQ_RX_RSS_FLAG && eth->data->nb_rx_queues > 1)
+		NET_LOG(WARNING, "port %u: there is no RSS: packets come on the queue that the NIC chooses", eth->data->port_id);
+	if (conf->lpbk_mode != 0) {
+		NET_LOG(ERR, "port %u: lpbk_mode is not supported: loopback is a wire of ccnicd", eth->data->port_id);
+		return -ENOTSUP;
+	}
+	return 0;
+}
+
+static void
+set_scatter(struct rte_eth_dev *eth)
+{
+	const uint32_t frame = eth->data->mtu + CCNIC_OVERHEAD;
+	uint16_t i;
+
+	eth->data->scattered_rx = (eth->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
+	for (i = 0; i < eth->data->nb_rx_queues; i++) {
+		const struct ccnic_rxq *rxq = eth->data->rx_queues[i];
+
+		if (frame > (uint32_t)rxq->room - RTE_PKTMBUF_HEADROOM)
+			eth->data->scattered_rx = 1;
+	}
+}
+
+static int
+dev_start(struct rte_eth_dev *eth)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	int ret = ccnic_queues_start(eth);
+
+	if (ret < 0)
+		return ret;
+	set_scatter(eth);
+	dev->started = true;
+	ret = ccnic_link_watch(eth);
+	if (ret < 0) {
+		NET_LOG(ERR, "port %u: could not set the alarm that watches the link", eth->data->port_id);
+		dev->started = false;
+		ccnic_queues_stop(eth);
+	}
+	return ret;
+}
+
+static int
+dev_stop(struct rte_eth_dev *eth)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+
+	if (!dev->started)
+		return 0;
+	dev->started = false;
+	eth->data->dev_started = 0;
+	ccnic_link_unwatch(eth);
+	ccnic_queues_stop(eth);
+	return 0;
+}
+
+static int
+dev_close(struct rte_eth_dev *eth)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	uint16_t i;
+
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
+		return 0;
+	dev_stop(eth);
+	for (i = 0; i < eth->data->nb_rx_queues; i++)
+		ccnic_rx_queue_release(eth, i);
+	for (i = 0; i < eth->data->nb_tx_queues; i++)
+		ccnic_tx_queue_release(eth, i);
+	eth->data->nb_rx_queues = 0;
+	eth->data->nb_tx_queues = 0;
+	ccnic_attach_close(dev->att);
+	return 0;
+}
+
+static int
+dev_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
+{
+	const struct ccnic_dev *dev = ccnic_dev_of(eth);
+	const uint32_t ring = dev->att->conf.options.ring;
+
+	info->max_mac_addrs = CCNIC_MAX_MACS;
+	info->max_rx_pktlen = dev->mtu_frame;
+	info->min_mtu = RTE_ETHER_MIN_MTU;
+	info->max_mtu = dev->mtu_frame - CCNIC_OVERHEAD;
+	info->max_rx_queues = dev->queues;
+	info->max_tx_queues = dev->queues;
+	info->min_rx_bufsize = CCNIC_SMALL;
+	info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER;
+	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+	/* Rings have rsize places, whatever a queue asks for. */
+	info->rx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = ring, .nb_min = 1, .nb_align = 1 };
+	info->tx_desc_lim = (struct rte_eth_desc_lim){
+		.nb_max = ring, .nb_min = 1, .nb_align = 1, .nb_seg_max = UINT16_MAX, .nb_mtu_seg_max = UINT16_MAX,
+	};
+	info->default_rxportconf = (struct rte_eth_dev_portconf){ .burst_size = 32, .ring_size = ring, .nb_queues = 1 };
+	info->default_txportconf = info->default_rxportconf;
+	return 0;
+}
+
+static const uint32_t *
+#if RTE_VERSION >= RTE_VERSION_NUM(24, 3, 0, 0)
+supported_ptypes_get(struct rte_eth_dev *eth, size_t *n)
+#else
+supported_ptypes_get(struct rte_eth_dev *eth)
+#endif
+{
+	/* The NIC says nothing about what is in a packet. */
+	static const uint32_t none[] = { RTE_PTYPE_UNKNOWN };
+
+#if RTE_VERSION >= RTE_VERSION_NUM(24, 3, 0, 0)
+	*n = 0;
+#endif
+	return none;
+}
+
+static int
+mtu_set(struct rte_eth_dev *eth, uint16_t mtu)
+{
+	uint16_t i;
+
+	/* ethdev has checked it against the limits; a device that runs takes it over packet by packet. */
+	for (i = 0; i < eth->data->nb_rx_queues; i++) {
+		struct ccnic_rxq *rxq = eth->data->rx_queues[i];
+
+		if (rxq != NULL)
+			rxq->max_len = RTE_MIN(mtu + CCNIC_OVERHEAD + CCNIC_TAGS, CCNIC_MAX_FRAME);
+	}
+	return 0;
+}
+
+/* The filter reads what ethdev keeps: addresses, promiscuous and all-multicast mode. There is nothing to tell the NIC. */
+static int
+accept_mode(struct rte_eth_dev *eth)
+{
+	return 0;
+}
+
+static int
+mac_addr_set(struct rte_eth_dev *eth, struct rte_ether_addr *mac)
+{
+	return 0;
+}
+
+static int
+mac_addr_add(struct rte_eth_dev *eth, struct rte_ether_addr *mac, uint32_t index, uint32_t pool)
+{
+	return 0;
+}
+
+static void
+mac_addr_remove(struct rte_eth_dev *eth, uint32_t index)
+{
+}
+
+static int
+set_mc_addr_list(struct rte_eth_dev *eth, struct rte_ether_addr *list, uint32_t n)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+
+	if (n > CCNIC_MAX_MCAST) {
+		NET_LOG(ERR, "port %u: %" PRIu32 " multicast addresses; set at most %u, or receive all multicast", eth->data->port_id, n,
+			CCNIC_MAX_MCAST);
+		return -ENOSPC;
+	}
+	__atomic_store_n(&dev->mcasts, 0, __ATOMIC_RELEASE);
+	memcpy(dev->mcast, list, n * sizeof(*list));
+	__atomic_store_n(&dev->mcasts, n, __ATOMIC_RELEASE);
+	return 0;
+}
+
+static int
+pool_ops_supported(struct rte_eth_dev *eth, const char *ops)
+{
+	return strcmp(ops, "ccnic") == 0 ? 0 : 1;
+}
+
+static int
+priv_dump(struct rte_eth_dev *eth, FILE *out)
+{
+	const struct ccnic_dev *dev = ccnic_dev_of(eth);
+	const struct ccnic_attach *att = dev->att;
+	const struct ccnic_options *options = &att->conf.options;
+	uint16_t i;
+
+	fprintf(out, "socket: %s, id: %s, NIC: %s\n", att->conf.socket, att->conf.id,
+		ccnic_link_state(att->nic) == 1 ? "alive" : "gone");
+	fprintf(out, "region: %u queues of %u descriptors, design %u, flags %#x, packets up to %u bytes\n", options->queues,
+		options->ring, options->design, options->flags, dev->mtu_frame);
+	fprintf(out, "buffers: %u at %p, mbufs point to %u, may to %u\n", att->buffers, att->view.base + att->view.first, att->lent,
+		ccnic_attach_quota(att));
+	fprintf(out, "reconnects: %" PRIu64 ", buffers that came back: %" PRIu64 "\n", att->reconnects, att->reclaimed);
+	for (i = 0; i < eth->data->nb_rx_queues; i++) {
+		const struct ccnic_rxq *rxq = eth->data->rx_queues[i];
+
+		fprintf(out, "rx queue %u: mempool %s, %s, polls %u pairs\n", i, rxq->mp->name,
+			rxq->zero_copy ? "zero-copy above 128 bytes" : "copies", rxq->pairs);
+	}
+	return 0;
+}
+
+static const struct eth_dev_ops ops = {
+	.dev_configure = dev_configure,
+	.dev_start = dev_start,
+	.dev_stop = dev_stop,
+	.dev_close = dev_close,
+	.dev_infos_get = dev_infos_get,
+	.dev_set_link_up = ccnic_link_up,
+	.dev_set_link_down = ccnic_link_down,
+	.link_update = ccnic_link_update,
+	.rx_queue_setup = ccnic_rx_queue_setup,
+	.rx_queue_release = ccnic_rx_queue_release,
+	.tx_queue_setup = ccnic_tx_queue_setup,
+	.tx_queue_release = ccnic_tx_queue_release,
+	.rxq_info_get = ccnic_rxq_info,
+	.txq_info_get = ccnic_txq_info,
+	.rx_burst_mode_get = ccnic_rx_burst_mode,
+	.tx_burst_mode_get = ccnic_tx_burst_mode,
+	.stats_get = ccnic_stats_get,
+	.stats_reset = ccnic_stats_reset,
+	.xstats_get = ccnic_xstats_get,
+	.xstats_get_names = ccnic_xstats_get_names,
+	.xstats_reset = ccnic_stats_reset,
+	.mtu_set = mtu_set,
+	.promiscuous_enable = accept_mode,
+	.promiscuous_disable = accept_mode,
+	.allmulticast_enable = accept_mode,
+	.allmulticast_disable = accept_mode,
+	.mac_addr_set = mac_addr_set,
+	.mac_addr_add = mac_addr_add,
+	.mac_addr_remove = mac_addr_remove,
+	.set_mc_addr_list = set_mc_addr_list,
+	.dev_supported_ptypes_get = supported_ptypes_get,
+	.pool_ops_supported = pool_ops_supported,
+	.eth_dev_priv_dump = priv_dump,
+};
+
+/* Makes the device of an attachment, which it takes over. */
+static int
+create(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic_attach *att)
+{
+	const uint16_t queues = args->attach.options.queues;
+	struct rte_eth_dev *eth = rte_eth_vdev_allocate(vdev, sizeof(struct ccnic_dev) + queues * sizeof(struct ccnic_pair));
+	struct ccnic_dev *dev;
+
+	if (eth == NULL)
+		return -ENOMEM;
+	eth->data->mac_addrs = rte_calloc("ccnic_macs", CCNIC_MAX_MACS, sizeof(struct rte_ether_addr), 0);
+	if (eth->data->mac_addrs == NULL) {
+		rte_eth_dev_release_port(eth);
+		return -ENOMEM;
+	}
+	ccnic_mac(att->nic, eth->data->mac_addrs[0].addr_bytes);
+	dev = ccnic_dev_of(eth);
+	dev->data = eth->data;
+	dev->att = att;
+	dev->queues = queues;
+	dev->mtu_frame = args->attach.options.mtu;
+	dev->zero_copy = args->zero_copy;
+	dev->user.pause = ccnic_link_pause;
+	dev->user.resume = ccnic_link_resume;
+	att->user = &dev->user;
+	if (!ccnic_pair_init(dev->pair, queues))
+		NET_LOG(NOTICE, "%s: the kernel has no membarrier: every burst takes a lock", rte_vdev_device_name(vdev));
+
+	eth->dev_ops = &ops;
+	eth->rx_pkt_burst = ccnic_recv;
+	eth->tx_pkt_burst = ccnic_xmit;
+	eth->rx_queue_count = ccnic_rx_queue_count;
+	eth->rx_descriptor_status = ccnic_rx_descriptor_status;
+	eth->tx_descriptor_status = ccnic_tx_descriptor_status;
+	eth->data->dev_flags = RTE_ETH_DEV_INTR_LSC | RTE_ETH_DEV_AUTOFILL_QUEUE_XSTATS;
+	eth->data->dev_link.link_status = RTE_ETH_LINK_DOWN;
+	rte_eth_dev_probing_finish(eth);
+	return 0;
+}
+
+static int
+probe(struct rte_vdev_device *vdev)
+{
+	const char *name = rte_vdev_device_name(vdev);
+	struct ccnic_attach *att;
+	struct ccnic_args args;
+	int ret;
+
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
+		NET_LOG(ERR, "%s: secondary processes cannot use it: give each process a device of its own", name);
+		return -ENOTSUP;
+	}
+	ret = ccnic_args_parse(vdev, &args);
+	if (ret < 0)
+		return ret;
+	ret = ccnic_attach_open(&args.attach, &att);
+	if (ret < 0) {
+		ccnic_args_reachable(name, &args, ret);
+		return ret;
+	}
+	ret = create(vdev, &args, att);
+	if (ret < 0) {
+		NET_LOG(ERR, "%s: no memory for the device", name);
+		ccnic_attach_close(att);
+	}
+	return ret;
+}
+
+static int
+remove_device(struct rte_vdev_device *vdev)
+{
+	struct rte_eth_dev *eth = rte_eth_dev_allocated(rte_vdev_device_name(vdev));
+
+	if (eth == NULL)
+		return 0;
+	dev_close(eth);
+	return rte_eth_dev_release_port(eth);
+}
+
+static struct rte_vdev_driver driver = {
+	.probe = probe,
+	.remove = remove_device,
+};
+
+RTE_PMD_REGISTER_VDEV(net_ccnic, driver);
+RTE_PMD_REGISTER_ALIAS(net_ccnic, eth_ccnic);
+RTE_PMD_REGISTER_PARAM_STRING(net_ccnic,
+	"socket=<path> "
+	"id=<string> "
+	"role=program "
+	"mac=<xx:xx:xx:xx:xx:xx> "
+	"queues=<1-256> "
+	"rsize=<64-32768> "
+	"buffers=<16-262144> "
+	"mtu=<64-9600> "
+	"zero-copy=<yes|no> "
+	"design=<ccnic|paper|packed|padded|e810> "
+	"demote=<auto|on|off> "
+	"pages=<auto|small|huge>");

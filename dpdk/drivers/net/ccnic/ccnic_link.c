@@ -1,0 +1,137 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * The link: up while the NIC lives and the application has not set it down. An alarm looks after it, tells the application, and
+ * attaches to the NIC's successor. Receiving goes on while the NIC is gone, for what it has delivered; so does transmitting, until
+ * the ring is full.
+ */
+#include <errno.h>
+
+#include <rte_alarm.h>
+
+#include "ccnic_net.h"
+
+#define WATCH_US 50000
+
+bool
+ccnic_link_pause(struct ccnic_user *user)
+{
+	struct ccnic_dev *dev = container_of(user, struct ccnic_dev, user);
+	uint16_t i;
+
+	for (i = 0; i < dev->queues; i++) {
+		if (ccnic_pair_pause(&dev->pair[i]))
+			continue;
+		while (i-- > 0)
+			ccnic_pair_resume(&dev->pair[i]);
+		return false;
+	}
+	return true;
+}
+
+void
+ccnic_link_resume(struct ccnic_user *user)
+{
+	struct ccnic_dev *dev = container_of(user, struct ccnic_dev, user);
+	uint16_t i;
+
+	for (i = 0; i < dev->queues; i++)
+		ccnic_pair_resume(&dev->pair[i]);
+}
+
+/* Sets the state of the link as ethdev has it: 0 when that changes it. */
+static int
+set_link(struct rte_eth_dev *eth, bool up)
+{
+	struct rte_eth_link link = {
+		.link_speed = up ? RTE_ETH_SPEED_NUM_UNKNOWN : RTE_ETH_SPEED_NUM_NONE,
+		.link_duplex = RTE_ETH_LINK_FULL_DUPLEX,
+		.link_autoneg = RTE_ETH_LINK_FIXED,
+		.link_status = up ? RTE_ETH_LINK_UP : RTE_ETH_LINK_DOWN,
+	};
+
+	return rte_eth_linkstatus_set(eth, &link);
+}
+
+static bool
+is_up(const struct ccnic_dev *dev)
+{
+	return dev->started && !dev->link_down && __atomic_load_n(&dev->nic_up, __ATOMIC_RELAXED);
+}
+
+static void
+watch(void *arg)
+{
+	struct rte_eth_dev *eth = arg;
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	bool up;
+
+	__atomic_store_n(&dev->nic_up, ccnic_attach_check(dev->att), __ATOMIC_RELAXED);
+	up = is_up(dev);
+	set_link(eth, up);
+	/* Before the callback, in which the application may stop the device. */
+	if (rte_eal_alarm_set(WATCH_US, watch, eth) < 0)
+		NET_LOG(ERR, "port %u: nobody watches the link any more: the alarm could not be set", eth->data->port_id);
+	if (dev->told_up == up)
+		return;
+	dev->told_up = up;
+	dev->link_downs += !up;
+	NET_LOG(NOTICE, "port %u: link %s", eth->data->port_id, up ? "up" : dev->link_down ? "down" : "down: the NIC has gone");
+	if (eth->data->dev_conf.intr_conf.lsc)
+		rte_eth_dev_callback_process(eth, RTE_ETH_EVENT_INTR_LSC, NULL);
+}
+
+int
+ccnic_link_watch(struct rte_eth_dev *eth)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+
+	dev->nic_up = ccnic_attach_check(dev->att);
+	dev->told_up = is_up(dev);
+	set_link(eth, dev->told_up);
+	return rte_eal_alarm_set(WATCH_US, watch, eth);
+}
+
+void
+ccnic_link_unwatch(struct rte_eth_dev *eth)
+{
+	rte_eal_alarm_cancel(watch, eth);
+	set_link(eth, false);
+}
+
+int
+ccnic_link_update(struct rte_eth_dev *eth, int wait_to_complete)
+{
+	return set_link(eth, is_up(ccnic_dev_of(eth)));
+}
+
+static void
+pause_bursts(struct ccnic_dev *dev, bool pause)
+{
+	uint16_t i;
+
+	for (i = 0; i < dev->queues; i++) {
+		uint32_t *paused = &dev->pair[i].paused;
+
+		if (pause)
+			__atomic_fetch_or(paused, CCNIC_PAUSED_LINK_DOWN, __ATOMIC_RELAXED);
+		else
+			__atomic_fetch_and(paused, ~CCNIC_PAUSED_LINK_DOWN, __ATOMIC_RELAXED);
+	}
+	dev->link_down = pause;
+}
+
+int
+ccnic_link_up(struct rte_eth_dev *eth)
+{
+	pause_bursts(ccnic_dev_of(eth), false);
+	ccnic_link_update(eth, 0);
+	return 0;
+}
+
+int
+ccnic_link_down(struct rte_eth_dev *eth)
+{
+	pause_bursts(ccnic_dev_of(eth), true);
+	ccnic_link_update(eth, 0);
+	return 0;
+}

@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * Who uses a queue pair. Almost always one thread receives and transmits on it, so the pair is biased towards the thread that
+ * came first: it says `busy` and looks whether it is still the owner, with plain loads and stores. A locked instruction would wait
+ * for all its stores to lines that the NIC has, twice a burst.
+ *
+ * Whoever else wants the pair takes the lock, takes the ownership away, has the kernel order the owner's store and load
+ * (membarrier), and waits until the owner is not busy. A second thread of the data path leaves the pair shared: then both lock, until
+ * one of them has been alone for long.
+ */
+#include <linux/membarrier.h>
+#include <sched.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <rte_cycles.h>
+
+#include "ccnic_net.h"
+
+/* A burst takes microseconds; a thread that has lost its processor in one may take this many. */
+#define PATIENCE_US 20000
+/* Bursts after which a thread counts as alone; twice as many each time that it was not. */
+#define ALONE 1024u
+
+static long
+membarrier(int command)
+{
+	return syscall(SYS_membarrier, command, 0, 0);
+}
+
+bool
+ccnic_pair_init(struct ccnic_pair *pair, uint16_t n)
+{
+	bool biased = membarrier(MEMBARRIER_CMD_REGISTER_PRIVATE_EXPEDITED) == 0;
+	uint16_t i;
+
+	for (i = 0; i < n; i++) {
+		rte_spinlock_init(&pair[i].lock);
+		pair[i].biased = biased;
+		pair[i].owner = biased ? CCNIC_OWNER_NONE : CCNIC_OWNER_SHARED;
+	}
+	return biased;
+}
+
+/* Waits until cond() is true, but not for ever. */
+static bool
+wait_for(bool (*cond)(struct ccnic_pair *), struct ccnic_pair *pair)
+{
+	const uint64_t end = rte_get_timer_cycles() + rte_get_timer_hz() / US_PER_S * PATIENCE_US;
+	uint32_t turns = 0;
+
+	while (!cond(pair)) {
+		if (rte_get_timer_cycles() > end)
+			return false;
+		/* Whoever is in the way may wait for this very processor. */
+		if (++turns % 256 == 0)
+			sched_yield();
+		rte_pause();
+	}
+	return true;
+}
+
+static bool
+got_lock(struct ccnic_pair *pair)
+{
+	return rte_spinlock_trylock(&pair->lock);
+}
+
+static bool
+not_busy(struct ccnic_pair *pair)
+{
+	return __atomic_load_n(&pair->busy, __ATOMIC_ACQUIRE) == 0;
+}
+
+/* Takes the pair away from its owner, who is not in a burst afterwards. The caller has the lock. */
+static bool
+disown(struct ccnic_pair *pair, uintptr_t successor)
+{
+	const uintptr_t owner = __atomic_exchange_n(&pair->owner, successor, __ATOMIC_SEQ_CST);
+
+	if (owner == CCNIC_OWNER_NONE || owner == CCNIC_OWNER_SHARED)
+		return true;
+	if (membarrier(MEMBARRIER_CMD_PRIVATE_EXPEDITED) == 0 && wait_for(not_busy, pair))
+		return true;
+	__atomic_store_n(&pair->owner, owner, __ATOMIC_RELEASE);
+	return false;
+}
+
+bool
+ccnic_pair_lock(struct ccnic_pair *pair)
+{
+	if (!wait_for(got_lock, pair))
+		return false;
+	pair->biased_to = __atomic_load_n(&pair->owner, __ATOMIC_RELAXED);
+	if (pair->biased_to == CCNIC_OWNER_SHARED || disown(pair, CCNIC_OWNER_CONTROL))
+		return true;
+	rte_spinlock_unlock(&pair->lock);
+	return false;
+}
+
+void
+ccnic_pair_unlock(struct ccnic_pair *pair)
+{
+	__atomic_store_n(&pair->owner, pair->biased_to, __ATOMIC_RELEASE);
+	rte_spinlock_unlock(&pair->lock);
+}
+
+bool
+ccnic_pair_pause(struct ccnic_pair *pair)
+{
+	__atomic_fetch_or(&pair->paused, CCNIC_PAUSED_CONTROL, __ATOMIC_RELAXED);
+	if (ccnic_pair_lock(pair))
+		return true;
+	__atomic_fetch_and(&pair->paused, ~CCNIC_PAUSED_CONTROL, __ATOMIC_RELAXED);
+	return false;
+}
+
+void
+ccnic_pair_resume(struct ccnic_pair *pair)
+{
+	__atomic_fetch_and(&pair->paused, ~CCNIC_PAUSED_CONTROL, __ATOMIC_RELAXED);
+	ccnic_pair_unlock(pair);
+}
+
+/* A burst of a shared pair. The caller has the lock. */
+static void
+note_sharing(struct ccnic_pair *pair, uintptr_t self)
+{
+	if (pair->last != self) {
+		pair->last = self;
+		pair->alone = 0;
+	} else if (pair->biased && ++pair->alone >= ALONE << RTE_MIN(pair->disowned, 12u)) {
+		__atomic_store_n(&pair->owner, self, __ATOMIC_RELEASE);
+	}
+}
+
+bool
+ccnic_pair_enter_slowly(struct ccnic_pair *pair, uintptr_t self, bool wait)
+{
+	uintptr_t owner = CCNIC_OWNER_NONE;
+
+	if (__atomic_compare_exchange_n(&pair->owner, &owner, self, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) {
+		__atomic_store_n(&pair->busy, 1, __ATOMIC_SEQ_CST);
+		if (__atomic_load_n(&pair->owner, __ATOMIC_SEQ_CST) == self)
+			return true;
+		__atomic_store_n(&pair->busy, 0, __ATOMIC_RELEASE);
+	}
+	if (!wait && !rte_spinlock_trylock(&pair->lock))
+		return false;
+	if (wait)
+		rte_spinlock_lock(&pair->lock);
+	/* Nobody takes the ownership away from a thread that has the lock; from another thread it must be taken. */
+	owner = __atomic_load_n(&pair->owner, __ATOMIC_ACQUIRE);
+	if (owner != CCNIC_OWNER_SHARED && owner != self) {
+		if (!disown(pair, CCNIC_OWNER_SHARED)) {
+			rte_spinlock_unlock(&pair->lock);
+			return false;
+		}
+		pair->disowned++;
+		pair->alone = 0;
+	}
+	note_sharing(pair, self);
+	return true;
+}

@@ -1,0 +1,250 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Queues: setting them up, opening the region's queue pairs for them, and looking into them. */
+#include <errno.h>
+#include <inttypes.h>
+
+#include <rte_malloc.h>
+
+#include "ccnic_net.h"
+
+/* The mempool's data rooms, as this driver fills them. */
+static int
+check_room(const struct ccnic_dev *dev, struct rte_mempool *mp)
+{
+	const uint16_t room = rte_pktmbuf_data_room_size(mp);
+
+	if (room < RTE_PKTMBUF_HEADROOM + CCNIC_SMALL) {
+		NET_LOG(ERR, "port %u: mempool %s has data rooms of %u bytes; give at least %u", dev->data->port_id, mp->name, room,
+			RTE_PKTMBUF_HEADROOM + CCNIC_SMALL);
+		return -EINVAL;
+	}
+	return 0;
+}
+
+/* Mbufs with data rooms of their own can be bound to buffers, unless the application relies on more room than those have. */
+static bool
+can_bind(struct rte_mempool *mp)
+{
+	return (rte_pktmbuf_priv_flags(mp) & RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF) == 0 && rte_pktmbuf_data_room_size(mp) <= CCNIC_LARGE;
+}
+
+int
+ccnic_rx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, unsigned int socket,
+		     const struct rte_eth_rxconf *conf, struct rte_mempool *mp)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	struct rte_mbuf rearm = { .nb_segs = 1, .data_off = RTE_PKTMBUF_HEADROOM, .port = eth->data->port_id };
+	struct ccnic_rxq *rxq;
+	int ret = check_room(dev, mp);
+
+	if (ret < 0)
+		return ret;
+	rxq = rte_zmalloc_socket("ccnic_rxq", sizeof(*rxq), RTE_CACHE_LINE_SIZE, socket);
+	if (rxq == NULL)
+		return -ENOMEM;
+	rte_mbuf_refcnt_set(&rearm, 1);
+	rxq->rearm = *ccnic_rearm_of(&rearm);
+	rxq->index = index;
+	rxq->mp = mp;
+	rxq->dev = dev;
+	rxq->base = dev->att->view.base;
+	rxq->pair = &dev->pair[index];
+	rxq->priv_size = rte_pktmbuf_priv_size(mp);
+	rxq->room = rte_pktmbuf_data_room_size(mp);
+	rxq->own_pool = ccnic_mempool_is(mp);
+	if (dev->zero_copy && rxq->own_pool)
+		ccnic_mempool_bind(mp, dev->att);
+	rxq->zero_copy = dev->zero_copy && can_bind(mp);
+	eth->data->rx_queues[index] = rxq;
+	return 0;
+}
+
+int
+ccnic_tx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, unsigned int socket,
+		     const struct rte_eth_txconf *conf)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	struct ccnic_txq *txq = rte_zmalloc_socket("ccnic_txq", sizeof(*txq), RTE_CACHE_LINE_SIZE, socket);
+
+	if (txq == NULL)
+		return -ENOMEM;
+	txq->index = index;
+	txq->zero_copy = dev->zero_copy;
+	txq->max_len = dev->mtu_frame;
+	txq->base = dev->att->view.base;
+	txq->view = dev->att->view;
+	txq->pair = &dev->pair[index];
+	txq->att = dev->att;
+	eth->data->tx_queues[index] = txq;
+	return 0;
+}
+
+void
+ccnic_rx_queue_release(struct rte_eth_dev *eth, uint16_t index)
+{
+	rte_free(eth->data->rx_queues[index]);
+	eth->data->rx_queues[index] = NULL;
+}
+
+void
+ccnic_tx_queue_release(struct rte_eth_dev *eth, uint16_t index)
+{
+	rte_free(eth->data->tx_queues[index]);
+	eth->data->tx_queues[index] = NULL;
+}
+
+/* Receive queue i polls pairs i, i + n and so on, so that what comes back on a pair without one is received as well. */
+static void
+deal_pairs(struct rte_eth_dev *eth)
+{
+	const uint16_t n = eth->data->nb_rx_queues;
+	const uint16_t all = RTE_MAX(n, eth->data->nb_tx_queues);
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	uint16_t i;
+
+	for (i = 0; i < n; i++) {
+		struct ccnic_rxq *rxq = eth->data->rx_queues[i];
+
+		rxq->pair = &dev->pair[i];
+		rxq->turn = 0;
+		rxq->stride = n;
+		rxq->pairs = (all - i + n - 1) / n;
+		rxq->max_len = RTE_MIN(eth->data->mtu + CCNIC_OVERHEAD + CCNIC_TAGS, CCNIC_MAX_FRAME);
+	}
+}
+
+int
+ccnic_queues_start(struct rte_eth_dev *eth)
+{
+	const uint16_t n = RTE_MAX(eth->data->nb_rx_queues, eth->data->nb_tx_queues);
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	uint16_t i;
+	int ret;
+
+	deal_pairs(eth);
+	for (i = 0; i < n; i++) {
+		ret = ccnic_queue_open(dev->att->nic, i, &dev->pair[i].queue);
+		if (ret < 0) {
+			NET_LOG(ERR, "port %u: queue %u: %s", eth->data->port_id, i, ccnic_last_error());
+			ccnic_queues_stop(eth);
+			return ret;
+		}
+	}
+	for (i = 0; i < eth->data->nb_rx_queues; i++)
+		eth->data->rx_queue_state[i] = RTE_ETH_QUEUE_STATE_STARTED;
+	for (i = 0; i < eth->data->nb_tx_queues; i++)
+		eth->data->tx_queue_state[i] = RTE_ETH_QUEUE_STATE_STARTED;
+	return 0;
+}
+
+void
+ccnic_queues_stop(struct rte_eth_dev *eth)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	uint16_t i;
+
+	for (i = 0; i < eth->data->nb_rx_queues; i++) {
+		struct ccnic_rxq *rxq = eth->data->rx_queues[i];
+
+		if (rxq->next < rxq->len)
+			ccnic_buf_free(rxq->pair->queue, &rxq->bufs[rxq->next], rxq->len - rxq->next);
+		rxq->next = rxq->len = 0;
+		eth->data->rx_queue_state[i] = RTE_ETH_QUEUE_STATE_STOPPED;
+	}
+	for (i = 0; i < eth->data->nb_tx_queues; i++)
+		eth->data->tx_queue_state[i] = RTE_ETH_QUEUE_STATE_STOPPED;
+	for (i = 0; i < dev->queues; i++) {
+		struct ccnic_pair *pair = &dev->pair[i];
+
+		if (pair->queue == NULL)
+			continue;
+		ccnic_buf_free(pair->queue, pair->spare, pair->spares);
+		pair->spares = 0;
+		ccnic_queue_close(pair->queue);
+		pair->queue = NULL;
+	}
+}
+
+void
+ccnic_rxq_info(struct rte_eth_dev *eth, uint16_t index, struct rte_eth_rxq_info *info)
+{
+	const struct ccnic_rxq *rxq = eth->data->rx_queues[index];
+
+	info->mp = rxq->mp;
+	info->scattered_rx = eth->data->scattered_rx;
+	info->nb_desc = rxq->dev->att->conf.options.ring;
+	info->rx_buf_size = rxq->zero_copy ? CCNIC_LARGE : rxq->room - RTE_PKTMBUF_HEADROOM;
+}
+
+void
+ccnic_txq_info(struct rte_eth_dev *eth, uint16_t index, struct rte_eth_txq_info *info)
+{
+	info->nb_desc = ccnic_dev_of(eth)->att->conf.options.ring;
+}
+
+int
+ccnic_rx_burst_mode(struct rte_eth_dev *eth, uint16_t index, struct rte_eth_burst_mode *mode)
+{
+	const struct ccnic_rxq *rxq = eth->data->rx_queues[index];
+
+	snprintf(mode->info, sizeof(mode->info), rxq->zero_copy ? "Copy to %u bytes, zero-copy above" : "Copy", CCNIC_SMALL);
+	return 0;
+}
+
+int
+ccnic_tx_burst_mode(struct rte_eth_dev *eth, uint16_t index, struct rte_eth_burst_mode *mode)
+{
+	const struct ccnic_txq *txq = eth->data->tx_queues[index];
+
+	snprintf(mode->info, sizeof(mode->info), txq->zero_copy ? "Copy to %u bytes, zero-copy of mbufs in the region above" : "Copy",
+		 CCNIC_SMALL);
+	return 0;
+}
+
+/* Looks into a pair on behalf of a queue; 0 when it cannot be had now. */
+static uint32_t
+count(struct ccnic_pair *pair, int (*of)(const struct ccnic_queue *))
+{
+	int n = 0;
+
+	if (!ccnic_pair_lock(pair))
+		return 0;
+	if (pair->queue != NULL)
+		n = of(pair->queue);
+	ccnic_pair_unlock(pair);
+	return RTE_MAX(n, 0);
+}
+
+uint32_t
+ccnic_rx_queue_count(void *queue)
+{
+	struct ccnic_rxq *rxq = queue;
+	uint32_t n = rxq->len - rxq->next;
+	uint16_t i;
+
+	for (i = 0; i < rxq->pairs; i++)
+		n += count(&rxq->dev->pair[rxq->index + i * rxq->stride], ccnic_rx_ready);
+	return n;
+}
+
+int
+ccnic_rx_descriptor_status(void *queue, uint16_t offset)
+{
+	const struct ccnic_rxq *rxq = queue;
+
+	if (offset >= rxq->dev->att->conf.options.ring)
+		return -EINVAL;
+	return offset < ccnic_rx_queue_count(queue) ? RTE_ETH_RX_DESC_DONE : RTE_ETH_RX_DESC_AVAIL;
+}
+
+int
+ccnic_tx_descriptor_status(void *queue, uint16_t offset)
+{
+	struct ccnic_txq *txq = queue;
+	const uint32_t ring = txq->att->conf.options.ring;
+
+	if (offset >= ring)
+		return -EINVAL;
+	/* Descriptor 0 is the next to be written: the last ones of the ring are those that wait. */
+	return offset >= ring - RTE_MIN(ring, count(txq->pair, ccnic_tx_waiting)) ? RTE_ETH_TX_DESC_FULL : RTE_ETH_TX_DESC_DONE;
+}

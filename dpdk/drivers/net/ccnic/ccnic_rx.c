@@ -1,0 +1,395 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * Receiving. Small packets come in small buffers and are copied into whatever mbufs the pool gives: one or two lines, which
+ * the application would fetch anyway, and the buffer goes back at once, while it is in this core's cache. Large packets stay where
+ * they are: a plain mbuf is bound to the buffer. Which mbuf is this side's choice; a NIC that lies about its buffers garbles
+ * packets and no mbuf.
+ */
+#include "ccnic_net.h"
+
+/* What a received packet sets in its mbuf, beside ol_flags: those of an mbuf from a pool may say that its buffer is external. */
+static __rte_always_inline void
+set_packet(struct rte_mbuf *m, uint64_t rearm, uint32_t pkt_len, uint16_t data_len)
+{
+	*ccnic_rearm_of(m) = rearm;
+	m->packet_type = RTE_PTYPE_UNKNOWN;
+	m->pkt_len = pkt_len;
+	m->data_len = data_len;
+	m->vlan_tci = 0;
+	m->hash.rss = 0;
+}
+
+/* How many of the waiting buffers, at most n, are whole packets in small buffers. */
+static inline uint16_t
+small_run(const struct ccnic_rxq *rxq, uint16_t n)
+{
+	const struct ccnic_buf *bufs = &rxq->bufs[rxq->next];
+	uint16_t i;
+
+	n = RTE_MIN(n, rxq->len - rxq->next);
+	for (i = 0; i < n; i++)
+		/* Small, and the packet's last. */
+		if (unlikely((bufs[i].flags & 3) != 2))
+			break;
+	return i;
+}
+
+/* Takes n mbufs, or as many as there are. */
+static inline uint16_t
+take_mbufs(struct ccnic_rxq *rxq, struct rte_mbuf **mbufs, uint16_t n)
+{
+	while (unlikely(rte_mempool_get_bulk(rxq->mp, (void **)mbufs, n) < 0)) {
+		rxq->stats.no_mbuf++;
+		n /= 2;
+		if (n == 0)
+			return 0;
+	}
+	return n;
+}
+
+/* Keeps small buffers for transmitting, or frees them. */
+static inline void
+keep(struct ccnic_pair *pair, const struct ccnic_buf *bufs, uint16_t n)
+{
+	if (likely(pair->spares + n <= CCNIC_SPARES)) {
+		memcpy(&pair->spare[pair->spares], bufs, n * sizeof(*bufs));
+		pair->spares += n;
+	} else {
+		ccnic_buf_free(pair->queue, bufs, n);
+	}
+}
+
+/* Receives the next n waiting buffers, all small packets; fewer when mbufs are short. */
+static inline uint16_t
+recv_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
+{
+	const struct ccnic_buf *bufs = &rxq->bufs[rxq->next];
+	struct ccnic_small_bins bins = { 0 };
+	const uint64_t rearm = rxq->rearm;
+	uint32_t bytes = 0;
+	uint16_t i;
+
+	n = take_mbufs(rxq, pkts, n);
+	for (i = 0; i < n; i++) {
+		struct rte_mbuf *m = pkts[i];
+		/* libccnic has checked that it lies in one small buffer. */
+		uint16_t len = bufs[i].len;
+
+		set_packet(m, rearm, len, len);
+		m->ol_flags &= RTE_MBUF_F_EXTERNAL;
+		ccnic_copy_small(RTE_PTR_ADD(m->buf_addr, RTE_PKTMBUF_HEADROOM), rxq->base + bufs[i].offset, len);
+		ccnic_small_count(&bins, len);
+		bytes += len;
+	}
+	if (likely(n > 0))
+		keep(rxq->pair, bufs, n);
+	rxq->next += n;
+	ccnic_small_add(rxq->stats.bins, &bins);
+	rxq->stats.packets += n;
+	rxq->stats.bytes += bytes;
+	rxq->stats.inlined += n;
+	return n;
+}
+
+/* Frees the first n waiting buffers. */
+static void
+discard(struct ccnic_rxq *rxq, uint16_t n)
+{
+	ccnic_buf_free(rxq->pair->queue, &rxq->bufs[rxq->next], n);
+	rxq->next += n;
+}
+
+/* How many of the waiting buffers, at most n, are whole packets in large buffers that may be delivered. */
+static inline uint16_t
+large_run(const struct ccnic_rxq *rxq, uint16_t n)
+{
+	const struct ccnic_buf *bufs = &rxq->bufs[rxq->next];
+	uint16_t i;
+
+	n = RTE_MIN(n, rxq->len - rxq->next);
+	for (i = 0; i < n; i++)
+		/* Neither small nor to be continued. */
+		if ((bufs[i].flags & 3) != 0 || bufs[i].len > rxq->max_len)
+			break;
+	return i;
+}
+
+/* Takes n plain mbufs and as many buffers out of the quota; false when either is short. */
+static inline bool
+take_plain(struct ccnic_rxq *rxq, struct rte_mbuf **mbufs, uint16_t n)
+{
+	struct ccnic_attach *att = rxq->dev->att;
+	uint16_t got = ccnic_attach_lend(att, n);
+	int ret;
+
+	if (likely(got == n)) {
+		/* Mbufs in the caches of our own pools may be bound already. */
+		ret = rxq->own_pool ? ccnic_mempool_take(rxq->mp, mbufs, n) :
+				      rte_mempool_get_bulk(rxq->mp, (void **)mbufs, n);
+		if (likely(ret == 0))
+			return true;
+	}
+	ccnic_attach_unlend(att, got);
+	return false;
+}
+
+/* Receives the next n waiting buffers, all large packets, where they are. Returns 0 or n: none when mbufs or the quota are short. */
+static inline uint16_t
+recv_large(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
+{
+	const struct ccnic_buf *bufs = &rxq->bufs[rxq->next];
+	uint16_t i;
+
+	if (unlikely(!take_plain(rxq, pkts, n)))
+		return 0;
+	for (i = 0; i < n; i++) {
+		const uint32_t within = bufs[i].offset & (CCNIC_LARGE - 1);
+
+		ccnic_mbuf_bind(pkts[i], rxq->dev->att, bufs[i].offset - within, 0);
+		set_packet(pkts[i], rxq->rearm, bufs[i].len, bufs[i].len);
+		pkts[i]->data_off = within;
+		rxq->stats.bytes += bufs[i].len;
+		rxq->stats.bins[ccnic_bin_of(bufs[i].len)]++;
+	}
+	rxq->next += n;
+	rxq->stats.packets += n;
+	rxq->stats.zero_copy += n;
+	return n;
+}
+
+/* A chain of mbufs with a copy of the first segs waiting buffers; NULL when there are not enough mbufs. */
+static struct rte_mbuf *
+copy_packet(struct ccnic_rxq *rxq, uint16_t segs, uint32_t pkt_len)
+{
+	const struct ccnic_buf *buf = &rxq->bufs[rxq->next];
+	struct rte_mbuf *head, *m;
+	uint16_t from = 0;
+
+	head = m = rte_pktmbuf_alloc(rxq->mp);
+	if (head == NULL)
+		return NULL;
+	while (segs > 0) {
+		uint16_t n = RTE_MIN(rte_pktmbuf_tailroom(m), buf->len - from);
+
+		memcpy(rte_pktmbuf_mtod_offset(m, uint8_t *, m->data_len), rxq->base + buf->offset + from, n);
+		m->data_len += n;
+		from += n;
+		if (from == buf->len) {
+			buf++;
+			from = 0;
+			segs--;
+		} else {
+			m = m->next = rte_pktmbuf_alloc(rxq->mp);
+			if (m == NULL) {
+				rte_pktmbuf_free(head);
+				return NULL;
+			}
+			head->nb_segs++;
+		}
+	}
+	head->pkt_len = pkt_len;
+	head->port = rxq->dev->data->port_id;
+	return head;
+}
+
+/* Fills a plain mbuf with the segment in a small buffer, which nothing can be bound to. */
+static void
+copy_segment(struct ccnic_rxq *rxq, struct rte_mbuf *m, const struct ccnic_buf *buf)
+{
+	m->ol_flags = 0;
+	ccnic_copy_small(RTE_PTR_ADD(m->buf_addr, RTE_PKTMBUF_HEADROOM), rxq->base + buf->offset, buf->len);
+	ccnic_buf_free(rxq->pair->queue, buf, 1);
+	ccnic_attach_unlend(rxq->dev->att, 1);
+}
+
+/* A chain of mbufs bound to the first segs waiting buffers; NULL when mbufs or the quota are short. */
+static struct rte_mbuf *
+bind_packet(struct ccnic_rxq *rxq, uint16_t segs, uint32_t pkt_len)
+{
+	const struct ccnic_buf *bufs = &rxq->bufs[rxq->next];
+	struct rte_mbuf *mbufs[CCNIC_CHAIN_MAX];
+	uint16_t i;
+
+	if (!take_plain(rxq, mbufs, segs))
+		return NULL;
+	for (i = 0; i < segs; i++) {
+		const uint32_t within = bufs[i].offset & (CCNIC_LARGE - 1);
+
+		set_packet(mbufs[i], rxq->rearm, pkt_len, bufs[i].len);
+		mbufs[i]->next = i + 1 < segs ? mbufs[i + 1] : NULL;
+		if (bufs[i].flags & 2) {
+			copy_segment(rxq, mbufs[i], &bufs[i]);
+		} else {
+			ccnic_mbuf_bind(mbufs[i], rxq->dev->att, bufs[i].offset - within, 0);
+			mbufs[i]->data_off = within;
+		}
+	}
+	mbufs[0]->nb_segs = segs;
+	return mbufs[0];
+}
+
+/* Receives the packet that waits first, of any kind. True when it is gone from there; *pkt is NULL when it was dropped. */
+static __rte_noinline bool
+recv_one(struct ccnic_rxq *rxq, struct rte_mbuf **pkt)
+{
+	const struct ccnic_buf *bufs = &rxq->bufs[rxq->next];
+	struct rte_mbuf *m = NULL;
+	uint32_t pkt_len = bufs->len;
+	uint16_t segs = 1;
+
+	/* libccnic gives whole packets of at most CCNIC_CHAIN_MAX buffers. */
+	while (ccnic_buf_more(&bufs[segs - 1]))
+		pkt_len += bufs[segs++].len;
+	*pkt = NULL;
+	if (unlikely(pkt_len > rxq->max_len)) {
+		rxq->stats.oversize++;
+		discard(rxq, segs);
+		return true;
+	}
+	if (rxq->zero_copy)
+		m = bind_packet(rxq, segs, pkt_len);
+	if (m != NULL) {
+		rxq->next += segs;
+		rxq->stats.zero_copy++;
+	} else {
+		m = copy_packet(rxq, segs, pkt_len);
+		if (unlikely(m == NULL)) {
+			rxq->stats.no_mbuf++;
+			return false;
+		}
+		discard(rxq, segs);
+		rxq->stats.copied++;
+	}
+	rxq->stats.packets++;
+	rxq->stats.bytes += pkt_len;
+	rxq->stats.bins[ccnic_bin_of(pkt_len)]++;
+	*pkt = m;
+	return true;
+}
+
+/* True when the packet is for this station. */
+static bool
+is_for_us(const struct rte_eth_dev_data *data, const struct ccnic_dev *dev, struct rte_mbuf *m)
+{
+	const struct rte_ether_addr *to = rte_pktmbuf_mtod(m, const struct rte_ether_addr *);
+	uint32_t i;
+
+	if (m->data_len < RTE_ETHER_HDR_LEN)
+		return false;
+	if (rte_is_multicast_ether_addr(to)) {
+		if (data->all_multicast || rte_is_broadcast_ether_addr(to))
+			return true;
+		for (i = 0; i < dev->mcasts; i++)
+			if (rte_is_same_ether_addr(to, &dev->mcast[i]))
+				return true;
+		return false;
+	}
+	for (i = 0; i < CCNIC_MAX_MACS; i++)
+		if (rte_is_same_ether_addr(to, &data->mac_addrs[i]))
+			return true;
+	return false;
+}
+
+/* Without promiscuous mode: drops packets that are not for this station. */
+static __rte_noinline uint16_t
+filter(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
+{
+	const struct ccnic_dev *dev = rxq->dev;
+	uint16_t i, kept = 0;
+
+	for (i = 0; i < n; i++) {
+		if (is_for_us(dev->data, dev, pkts[i])) {
+			pkts[kept++] = pkts[i];
+			continue;
+		}
+		rxq->stats.bins[ccnic_bin_of(pkts[i]->pkt_len)]--;
+		rxq->stats.packets--;
+		rxq->stats.bytes -= pkts[i]->pkt_len;
+		rxq->stats.filtered++;
+		rte_pktmbuf_free(pkts[i]);
+	}
+	return kept;
+}
+
+/* Receives up to n of the waiting packets. */
+static inline uint16_t
+recv_waiting(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
+{
+	uint16_t done = 0;
+
+	while (done < n && rxq->next < rxq->len) {
+		uint16_t run = small_run(rxq, n - done);
+
+		if (likely(run > 0)) {
+			uint16_t got = recv_small(rxq, &pkts[done], run);
+
+			done += got;
+			if (unlikely(got < run))
+				break;
+			continue;
+		}
+		run = rxq->zero_copy ? large_run(rxq, n - done) : 0;
+		if (run > 0) {
+			run = recv_large(rxq, &pkts[done], run);
+			done += run;
+			if (likely(run > 0))
+				continue;
+		}
+		if (!recv_one(rxq, &pkts[done]))
+			break;
+		if (likely(pkts[done] != NULL))
+			done++;
+	}
+	return done;
+}
+
+/* Fetches more packets from the next pair that this queue polls. */
+static inline bool
+refill(struct ccnic_rxq *rxq)
+{
+	int got = ccnic_rx_burst(rxq->pair->queue, rxq->bufs, CCNIC_REFILL);
+
+	rxq->next = 0;
+	rxq->len = got > 0 ? got : 0;
+	return got > 0;
+}
+
+/* Receives up to n packets from the pair at hand. */
+static inline uint16_t
+recv_pair(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct ccnic_pair *pair = rxq->pair;
+	uint16_t done = 0;
+
+	/* The transmitting thread's burst is short, a control operation is not: neither is waited for. */
+	if (unlikely(!ccnic_pair_enter(pair, false)))
+		return 0;
+	if (likely(pair->queue != NULL)) {
+		while (done < n && (rxq->next < rxq->len || refill(rxq))) {
+			uint16_t want = n - done, got = recv_waiting(rxq, &pkts[done], want);
+
+			done += got;
+			/* A short burst emptied the ring, or ran out of mbufs. */
+			if (rxq->len < CCNIC_REFILL || rxq->next < rxq->len)
+				break;
+		}
+	}
+	ccnic_pair_leave(pair);
+	return done;
+}
+
+uint16_t
+ccnic_recv(void *queue, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct ccnic_rxq *rxq = queue;
+	uint16_t done = recv_pair(rxq, pkts, n);
+
+	/* Fewer receive than transmit queues: this one polls several pairs in turn, the next when nothing of this one waits. */
+	if (rxq->pairs > 1 && rxq->next == rxq->len) {
+		rxq->turn = rxq->turn + 1 == rxq->pairs ? 0 : rxq->turn + 1;
+		rxq->pair = &rxq->dev->pair[rxq->index + rxq->turn * rxq->stride];
+	}
+	if (unlikely(!rxq->dev->data->promiscuous))
+		return filter(rxq, pkts, done);
+	return done;
+}

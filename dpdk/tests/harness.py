@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0 OR MIT
+"""What the tests of the DPDK drivers share: a NIC daemon, a testpmd that is talked to, pcap files. Only the standard library."""
+
+import atexit
+import os
+import pathlib
+import re
+import select
+import shutil
+import signal
+import struct
+import subprocess
+import tempfile
+import time
+import unittest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+RELEASE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
+BUILD = pathlib.Path(os.environ.get("CCNIC_DPDK_BUILD", ROOT / "target" / "dpdk"))
+CPUS = sorted(os.sched_getaffinity(0))
+# A wait that lasts so long has failed; none is expected to take a hundredth of it.
+PATIENCE = 60
+
+
+def accepted(directory):
+    """True for a folder that EAL loads plugins from: nobody else may write above it."""
+    return not any(parent.stat().st_mode & 0o002 for parent in (directory, *directory.resolve().parents))
+
+
+def plugins():
+    """The folder of the plugins, or of copies of them."""
+    built = BUILD / "plugins"
+    if accepted(built):
+        return built
+    copies = pathlib.Path(tempfile.mkdtemp(prefix="ccnic-plugins-", dir=pathlib.Path.home()))
+    atexit.register(shutil.rmtree, copies)
+    if not accepted(copies):
+        raise unittest.SkipTest(f"EAL loads plugins neither from {built} nor from {copies}: others may write above them")
+    for plugin in built.glob("*.so"):
+        shutil.copy(plugin, copies)
+    return copies
+
+
+PLUGIN = plugins() / "librte_net_ccnic.so"
+
+
+class Nic:
+    """A ccnicd with a directory of its own."""
+
+    def __init__(self, *arguments, wrap=()):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="ccnic-dpdk-"))
+        os.chmod(self.directory, 0o755 if not wrap else 0o777)
+        self.socket = self.directory / "nic.sock"
+        self.command = [*wrap, RELEASE / "ccnicd", "--log", "warn", "--socket", self.socket, "--cores", str(CPUS[-1]), *arguments]
+        self.start()
+
+    def start(self):
+        self.process = subprocess.Popen(self.command)
+        deadline = time.monotonic() + PATIENCE
+        while True:
+            # A killed daemon leaves its socket behind: only an answer says that this one listens.
+            status = subprocess.run([RELEASE / "ccnic", "status", "--socket", self.socket], capture_output=True)
+            if status.returncode == 0:
+                return
+            if self.process.poll() is not None or time.monotonic() > deadline:
+                raise AssertionError(f"ccnicd does not listen: {status.stderr.decode()}")
+            time.sleep(0.02)
+
+    def kill(self):
+        self.process.kill()
+        self.process.wait()
+
+    def programs(self):
+        """What `ccnic status` says."""
+        return subprocess.run([RELEASE / "ccnic", "status", "--socket", self.socket], capture_output=True, text=True).stdout
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        self.process.terminate()
+        self.process.wait()
+        shutil.rmtree(self.directory)
+
+
+def eal(nic, vdevs, options=()):
+    """The options of a DPDK program without huge pages, root, PCI and network."""
+    lcores = f"0@{CPUS[0]},1@{CPUS[0]},2@{CPUS[-1]}"
+    common = ["--no-huge", "-m", "512", "--no-pci", "--no-telemetry", "--no-shconf", "--lcores", lcores, "-d", PLUGIN]
+    return [*common, *options, *(arg for vdev in vdevs for arg in ("--vdev", vdev.format(socket=nic and nic.socket)))]
+
+
+class Testpmd:
+    """A testpmd in interactive mode."""
+
+    PROMPT = "testpmd> "
+
+    def __init__(self, nic, vdev="net_ccnic0,socket={socket}", arguments=(), options=("--mbuf-pool-ops-name=ccnic",), more=(), wrap=(),
+                 environment=None):
+        command = [*wrap, "stdbuf", "-oL", "dpdk-testpmd", *eal(nic, [vdev, *more], options), "--", "-i", "--total-num-mbufs=8192",
+                   *arguments]
+        self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                                        env={**os.environ, **(environment or {})})
+        self.log = ""
+        self.wait(self.PROMPT)
+
+    def _read(self, deadline):
+        """More output, into the log; False at its end."""
+        left = deadline - time.monotonic()
+        if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
+            raise AssertionError(f"testpmd says nothing more. Its last words:\n{self.log[-3000:]}")
+        data = os.read(self.process.stdout.fileno(), 65536)
+        self.log += data.decode(errors="replace")
+        return bool(data)
+
+    def wait(self, text, start=0):
+        """Waits until the output from `start` on contains `text`; returns where it ends."""
+        deadline = time.monotonic() + PATIENCE
+        while (at := self.log.find(text, start)) < 0:
+            if not self._read(deadline):
+                raise AssertionError(f"testpmd has ended without {text!r}:\n{self.log[-3000:]}")
+        return at + len(text)
+
+    def do(self, command):
+        """Runs a command; returns what it prints."""
+        begin = len(self.log)
+        self.process.stdin.write(f"{command}\n".encode())
+        self.process.stdin.flush()
+        end = self.wait(self.PROMPT, begin)
+        return self.log[begin:end]
+
+    def stats(self, port=0):
+        """Counters of `show port stats`."""
+        text = self.do(f"show port stats {port}")
+        return {name: int(value) for name, value in re.findall(r"([RT]X-[a-z]+): +(\d+)", text)}
+
+    def xstats(self, port=0):
+        text = self.do(f"show port xstats {port}")
+        return {name: int(value) for name, value in re.findall(r"^(\w+): (\d+)\r?$", text, re.MULTILINE)}
+
+    def until(self, what, condition):
+        """Waits for a condition on this testpmd."""
+        deadline = time.monotonic() + PATIENCE
+        while not condition(self):
+            if time.monotonic() > deadline:
+                raise AssertionError(f"waited in vain: {what}\n{self.log[-3000:]}")
+            time.sleep(0.02)
+
+    def drain(self, port=0):
+        """Forwarding has stopped: receives what is on its way. All that was sent must come back."""
+        self.do("set fwd rxonly")
+        self.do("start")
+        self.until("what was sent comes back", lambda t: (s := t.stats(port))["RX-packets"] == s["TX-packets"])
+        self.do("stop")
+
+    def quit(self):
+        self.process.stdin.write(b"quit\n")
+        self.process.stdin.flush()
+        deadline = time.monotonic() + PATIENCE
+        while self._read(deadline):
+            pass
+        return self.process.wait()
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, kind, *_):
+        if self.process.poll() is None:
+            if kind is None:
+                assert self.quit() == 0, self.log[-3000:]
+            else:
+                self.process.kill()
+                self.process.wait()
+        self.process.stdin.close()
+        self.process.stdout.close()
+
+
+def testpmd_output(vdev, nic=None, options=()):
+    """What a testpmd says that is expected not to start."""
+    command = ["dpdk-testpmd", *eal(nic, [vdev], options), "--", "--total-num-mbufs=2048"]
+    done = subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+    return done.stdout + done.stderr
+
+
+def write_pcap(path, packets):
+    with open(path, "wb") as file:
+        file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
+        for i, packet in enumerate(packets):
+            file.write(struct.pack("<IIII", i, 0, len(packet), len(packet)) + packet)
+
+
+def read_pcap(path):
+    data = pathlib.Path(path).read_bytes()
+    at, packets = 24, []
+    while at < len(data):
+        length = struct.unpack_from("<I", data, at + 8)[0]
+        packets.append(data[at + 16 : at + 16 + length])
+        at += 16 + length
+    return packets
+
+
+def kill(process):
+    os.kill(process.pid, signal.SIGKILL)
+    process.wait()

@@ -83,9 +83,23 @@ class Nic:
         shutil.rmtree(self.directory)
 
 
-def eal(nic, vdevs, options=()):
-    """The options of a DPDK program without huge pages, root, PCI and network."""
-    lcores = f"0@{CPUS[0]},1@{CPUS[0]},2@{CPUS[-1]}"
+class Place:
+    """A directory of its own, with the socket of whoever will be the NIC there."""
+
+    def __init__(self):
+        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="ccnic-dpdk-"))
+        self.socket = self.directory / "nic.sock"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *_):
+        shutil.rmtree(self.directory)
+
+
+def eal(nic, vdevs, options=(), cpu=CPUS[0]):
+    """The options of a DPDK program without huge pages, root, PCI and network. `cpu` is the first one that forwards."""
+    lcores = f"0@{CPUS[0]},1@{cpu},2@{CPUS[-1]}"
     common = ["--no-huge", "-m", "512", "--no-pci", "--no-telemetry", "--no-shconf", "--lcores", lcores, "-d", PLUGIN]
     return [*common, *options, *(arg for vdev in vdevs for arg in ("--vdev", vdev.format(socket=nic and nic.socket)))]
 
@@ -96,8 +110,8 @@ class Testpmd:
     PROMPT = "testpmd> "
 
     def __init__(self, nic, vdev="net_ccnic0,socket={socket}", arguments=(), options=("--mbuf-pool-ops-name=ccnic",), more=(), wrap=(),
-                 environment=None):
-        command = [*wrap, "stdbuf", "-oL", "dpdk-testpmd", *eal(nic, [vdev, *more], options), "--", "-i", "--total-num-mbufs=8192",
+                 environment=None, cpu=CPUS[0]):
+        command = [*wrap, "stdbuf", "-oL", "dpdk-testpmd", *eal(nic, [vdev, *more], options, cpu), "--", "-i", "--total-num-mbufs=8192",
                    *arguments]
         self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         env={**os.environ, **(environment or {})})
@@ -173,6 +187,13 @@ class Testpmd:
                 self.process.wait()
         self.process.stdin.close()
         self.process.stdout.close()
+
+
+class NicPort(Testpmd):
+    """A testpmd whose port 0 is the NIC, and sends back what comes unless it has other ports."""
+
+    def __init__(self, place, devargs="", **testpmd):
+        super().__init__(place, f"net_ccnic0,role=nic,socket={{socket}}{devargs}", options=(), cpu=CPUS[-1], **testpmd)
 
 
 def testpmd_output(vdev, nic=None, options=()):

@@ -84,13 +84,11 @@ parse_id(const char *key, const char *value, void *opaque)
 static int
 parse_role(const char *key, const char *value, void *opaque)
 {
+	struct ccnic_args *args = opaque;
 	int role = choose(key, value, "program|nic");
 
-	if (role == 1) {
-		NET_LOG(ERR, "devarg role=nic: this driver takes the program's side only; run ccnicd as the NIC, and role=program here");
-		return -ENOTSUP;
-	}
-	return role;
+	args->nic = role == 1;
+	return RTE_MIN(role, 0);
 }
 
 static int
@@ -255,6 +253,26 @@ parse_all(const struct rte_kvargs *list, struct ccnic_args *args)
 	return 0;
 }
 
+/* Regions are the programs', queues the application's: a NIC has nothing to say about them. */
+static int
+check_nic(const struct rte_kvargs *list)
+{
+	static const char *const known[] = { "role", "socket", "id", "mac" };
+	unsigned int i, k;
+
+	for (i = 0; i < list->count; i++) {
+		for (k = 0; k < RTE_DIM(known); k++)
+			if (strcmp(list->pairs[i].key, known[k]) == 0)
+				break;
+		if (k == RTE_DIM(known)) {
+			NET_LOG(ERR, "devarg %s is for role=program; leave it out with role=nic, which takes socket, id and mac",
+				list->pairs[i].key);
+			return -EINVAL;
+		}
+	}
+	return 0;
+}
+
 int
 ccnic_args_parse(struct rte_vdev_device *vdev, struct ccnic_args *args)
 {
@@ -278,6 +296,8 @@ ccnic_args_parse(struct rte_vdev_device *vdev, struct ccnic_args *args)
 		return -EINVAL;
 	}
 	ret = parse_all(list, args);
+	if (ret == 0 && args->nic)
+		ret = check_nic(list);
 	rte_kvargs_free(list);
 	if (ret == 0 && conf->socket[0] == '\0')
 		ret = default_socket(conf->socket, sizeof(conf->socket));

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The net driver "net_ccnic": a virtual device that is the program's side of a CC-NIC. Probing, configuring, starting, closing. */
+/* The net driver "net_ccnic": a virtual device that is either side of a CC-NIC. Probing, configuring, starting, closing. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include <rte_version.h>
 
-#include "ccnic_net.h"
+#include "ccnic_side.h"
 
 RTE_LOG_REGISTER(ccnic_net_logtype, pmd.net.ccnic, NOTICE);
 
@@ -64,6 +64,28 @@ dev_start(struct rte_eth_dev *eth)
 	return ret;
 }
 
+/* With role=nic: a program need not be there. */
+static int
+nic_start(struct rte_eth_dev *eth)
+{
+	ccnic_queues_deal(eth);
+	set_scatter(eth);
+	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STARTED);
+	ccnic_side_start(eth);
+	return 0;
+}
+
+static int
+nic_stop(struct rte_eth_dev *eth)
+{
+	if (!ccnic_dev_of(eth)->started)
+		return 0;
+	eth->data->dev_started = 0;
+	ccnic_side_stop(eth);
+	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STOPPED);
+	return 0;
+}
+
 static int
 dev_stop(struct rte_eth_dev *eth)
 {
@@ -78,22 +100,38 @@ dev_stop(struct rte_eth_dev *eth)
 	return 0;
 }
 
-static int
-dev_close(struct rte_eth_dev *eth)
+static void
+release_queues(struct rte_eth_dev *eth)
 {
-	struct ccnic_dev *dev = ccnic_dev_of(eth);
 	uint16_t i;
 
-	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
-		return 0;
-	dev_stop(eth);
 	for (i = 0; i < eth->data->nb_rx_queues; i++)
 		ccnic_rx_queue_release(eth, i);
 	for (i = 0; i < eth->data->nb_tx_queues; i++)
 		ccnic_tx_queue_release(eth, i);
 	eth->data->nb_rx_queues = 0;
 	eth->data->nb_tx_queues = 0;
-	ccnic_attach_close(dev->att);
+}
+
+static int
+dev_close(struct rte_eth_dev *eth)
+{
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
+		return 0;
+	dev_stop(eth);
+	release_queues(eth);
+	ccnic_attach_close(ccnic_dev_of(eth)->att);
+	return 0;
+}
+
+static int
+nic_close(struct rte_eth_dev *eth)
+{
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY || ccnic_dev_of(eth)->side == NULL)
+		return 0;
+	nic_stop(eth);
+	ccnic_side_close(eth);
+	release_queues(eth);
 	return 0;
 }
 
@@ -101,7 +139,8 @@ static int
 dev_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
 {
 	const struct ccnic_dev *dev = ccnic_dev_of(eth);
-	const uint32_t ring = dev->att->conf.options.ring;
+	const uint32_t ring = dev->side != NULL ? CCNIC_NIC_RING : dev->att->conf.options.ring;
+	const uint16_t segs = dev->side != NULL ? CCNIC_SEGMENTS_MAX : UINT16_MAX;
 
 	info->max_mac_addrs = CCNIC_MAX_MACS;
 	info->max_rx_pktlen = dev->mtu_frame;
@@ -115,7 +154,7 @@ dev_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
 	/* Rings have rsize places, whatever a queue asks for. */
 	info->rx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = ring, .nb_min = 1, .nb_align = 1 };
 	info->tx_desc_lim = (struct rte_eth_desc_lim){
-		.nb_max = ring, .nb_min = 1, .nb_align = 1, .nb_seg_max = UINT16_MAX, .nb_mtu_seg_max = UINT16_MAX,
+		.nb_max = ring, .nb_min = 1, .nb_align = 1, .nb_seg_max = segs, .nb_mtu_seg_max = segs,
 	};
 	info->default_rxportconf = (struct rte_eth_dev_portconf){ .burst_size = 32, .ring_size = ring, .nb_queues = 1 };
 	info->default_txportconf = info->default_rxportconf;
@@ -223,69 +262,102 @@ priv_dump(struct rte_eth_dev *eth, FILE *out)
 	return 0;
 }
 
+static int
+nic_priv_dump(struct rte_eth_dev *eth, FILE *out)
+{
+	ccnic_side_dump(ccnic_dev_of(eth), out);
+	return 0;
+}
+
+#define SHARED_OPS \
+	.dev_configure = dev_configure, \
+	.dev_infos_get = dev_infos_get, \
+	.dev_set_link_up = ccnic_link_up, \
+	.dev_set_link_down = ccnic_link_down, \
+	.link_update = ccnic_link_update, \
+	.rx_queue_setup = ccnic_rx_queue_setup, \
+	.rx_queue_release = ccnic_rx_queue_release, \
+	.tx_queue_setup = ccnic_tx_queue_setup, \
+	.tx_queue_release = ccnic_tx_queue_release, \
+	.rxq_info_get = ccnic_rxq_info, \
+	.txq_info_get = ccnic_txq_info, \
+	.rx_burst_mode_get = ccnic_rx_burst_mode, \
+	.tx_burst_mode_get = ccnic_tx_burst_mode, \
+	.stats_get = ccnic_stats_get, \
+	.stats_reset = ccnic_stats_reset, \
+	.xstats_get = ccnic_xstats_get, \
+	.xstats_get_names = ccnic_xstats_get_names, \
+	.xstats_reset = ccnic_stats_reset, \
+	.mtu_set = mtu_set, \
+	.promiscuous_enable = accept_mode, \
+	.promiscuous_disable = accept_mode, \
+	.allmulticast_enable = accept_mode, \
+	.allmulticast_disable = accept_mode, \
+	.mac_addr_set = mac_addr_set, \
+	.mac_addr_add = mac_addr_add, \
+	.mac_addr_remove = mac_addr_remove, \
+	.set_mc_addr_list = set_mc_addr_list, \
+	.dev_supported_ptypes_get = supported_ptypes_get
+
 static const struct eth_dev_ops ops = {
-	.dev_configure = dev_configure,
+	SHARED_OPS,
 	.dev_start = dev_start,
 	.dev_stop = dev_stop,
 	.dev_close = dev_close,
-	.dev_infos_get = dev_infos_get,
-	.dev_set_link_up = ccnic_link_up,
-	.dev_set_link_down = ccnic_link_down,
-	.link_update = ccnic_link_update,
-	.rx_queue_setup = ccnic_rx_queue_setup,
-	.rx_queue_release = ccnic_rx_queue_release,
-	.tx_queue_setup = ccnic_tx_queue_setup,
-	.tx_queue_release = ccnic_tx_queue_release,
-	.rxq_info_get = ccnic_rxq_info,
-	.txq_info_get = ccnic_txq_info,
-	.rx_burst_mode_get = ccnic_rx_burst_mode,
-	.tx_burst_mode_get = ccnic_tx_burst_mode,
-	.stats_get = ccnic_stats_get,
-	.stats_reset = ccnic_stats_reset,
-	.xstats_get = ccnic_xstats_get,
-	.xstats_get_names = ccnic_xstats_get_names,
-	.xstats_reset = ccnic_stats_reset,
-	.mtu_set = mtu_set,
-	.promiscuous_enable = accept_mode,
-	.promiscuous_disable = accept_mode,
-	.allmulticast_enable = accept_mode,
-	.allmulticast_disable = accept_mode,
-	.mac_addr_set = mac_addr_set,
-	.mac_addr_add = mac_addr_add,
-	.mac_addr_remove = mac_addr_remove,
-	.set_mc_addr_list = set_mc_addr_list,
-	.dev_supported_ptypes_get = supported_ptypes_get,
 	.pool_ops_supported = pool_ops_supported,
 	.eth_dev_priv_dump = priv_dump,
 };
+
+static const struct eth_dev_ops nic_ops = {
+	SHARED_OPS,
+	.dev_start = nic_start,
+	.dev_stop = nic_stop,
+	.dev_close = nic_close,
+	.eth_dev_priv_dump = nic_priv_dump,
+};
+
+/* Makes a device with room for so many queue pairs; NULL when there is no memory. */
+static struct rte_eth_dev *
+allocate(struct rte_vdev_device *vdev, uint16_t queues)
+{
+	const char *name = rte_vdev_device_name(vdev);
+	struct rte_eth_dev *eth = rte_eth_vdev_allocate(vdev, sizeof(struct ccnic_dev) + queues * sizeof(struct ccnic_pair));
+	struct ccnic_dev *dev;
+
+	if (eth == NULL)
+		return NULL;
+	eth->data->mac_addrs = rte_calloc("ccnic_macs", CCNIC_MAX_MACS, sizeof(struct rte_ether_addr), 0);
+	if (eth->data->mac_addrs == NULL) {
+		rte_eth_dev_release_port(eth);
+		return NULL;
+	}
+	dev = ccnic_dev_of(eth);
+	dev->data = eth->data;
+	dev->queues = queues;
+	if (!ccnic_pair_init(dev->pair, queues))
+		NET_LOG(NOTICE, "%s: the kernel has no membarrier: every burst takes a lock", name);
+	eth->data->dev_flags = RTE_ETH_DEV_INTR_LSC | RTE_ETH_DEV_AUTOFILL_QUEUE_XSTATS;
+	eth->data->dev_link.link_status = RTE_ETH_LINK_DOWN;
+	return eth;
+}
 
 /* Makes the device of an attachment, which it takes over. */
 static int
 create(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic_attach *att)
 {
-	const uint16_t queues = args->attach.options.queues;
-	struct rte_eth_dev *eth = rte_eth_vdev_allocate(vdev, sizeof(struct ccnic_dev) + queues * sizeof(struct ccnic_pair));
+	struct rte_eth_dev *eth = allocate(vdev, args->attach.options.queues);
 	struct ccnic_dev *dev;
 
 	if (eth == NULL)
 		return -ENOMEM;
-	eth->data->mac_addrs = rte_calloc("ccnic_macs", CCNIC_MAX_MACS, sizeof(struct rte_ether_addr), 0);
-	if (eth->data->mac_addrs == NULL) {
-		rte_eth_dev_release_port(eth);
-		return -ENOMEM;
-	}
 	ccnic_mac(att->nic, eth->data->mac_addrs[0].addr_bytes);
 	dev = ccnic_dev_of(eth);
-	dev->data = eth->data;
 	dev->att = att;
-	dev->queues = queues;
 	dev->mtu_frame = args->attach.options.mtu;
 	dev->zero_copy = args->zero_copy;
 	dev->user.pause = ccnic_link_pause;
 	dev->user.resume = ccnic_link_resume;
 	att->user = &dev->user;
-	if (!ccnic_pair_init(dev->pair, queues))
-		NET_LOG(NOTICE, "%s: the kernel has no membarrier: every burst takes a lock", rte_vdev_device_name(vdev));
 
 	eth->dev_ops = &ops;
 	eth->rx_pkt_burst = ccnic_recv;
@@ -293,10 +365,55 @@ create(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic
 	eth->rx_queue_count = ccnic_rx_queue_count;
 	eth->rx_descriptor_status = ccnic_rx_descriptor_status;
 	eth->tx_descriptor_status = ccnic_tx_descriptor_status;
-	eth->data->dev_flags = RTE_ETH_DEV_INTR_LSC | RTE_ETH_DEV_AUTOFILL_QUEUE_XSTATS;
-	eth->data->dev_link.link_status = RTE_ETH_LINK_DOWN;
 	rte_eth_dev_probing_finish(eth);
 	return 0;
+}
+
+/* Makes the device of a NIC, which it takes over. */
+static int
+create_nic(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic_side *side)
+{
+	const struct rte_ether_addr *mac = (const struct rte_ether_addr *)args->attach.options.mac;
+	struct rte_eth_dev *eth = allocate(vdev, CCNIC_MAX_QUEUES);
+	struct ccnic_dev *dev;
+	int ret;
+
+	if (eth == NULL)
+		return -ENOMEM;
+	if (rte_is_zero_ether_addr(mac))
+		rte_eth_random_addr(eth->data->mac_addrs[0].addr_bytes);
+	else
+		rte_ether_addr_copy(mac, &eth->data->mac_addrs[0]);
+	dev = ccnic_dev_of(eth);
+	dev->side = side;
+	dev->mtu_frame = CCNIC_MAX_FRAME;
+
+	eth->dev_ops = &nic_ops;
+	eth->rx_pkt_burst = ccnic_side_recv;
+	eth->tx_pkt_burst = ccnic_side_xmit;
+	ret = ccnic_side_watch(eth);
+	if (ret < 0) {
+		rte_eth_dev_release_port(eth);
+		return ret;
+	}
+	rte_eth_dev_probing_finish(eth);
+	return 0;
+}
+
+static int
+probe_nic(struct rte_vdev_device *vdev, const struct ccnic_args *args)
+{
+	struct ccnic_side *side;
+	int ret = ccnic_side_open(args, &side);
+
+	if (ret < 0)
+		return ret;
+	ret = create_nic(vdev, args, side);
+	if (ret < 0) {
+		NET_LOG(ERR, "%s: no memory for the device", rte_vdev_device_name(vdev));
+		ccnic_side_free(side);
+	}
+	return ret;
 }
 
 static int
@@ -314,6 +431,8 @@ probe(struct rte_vdev_device *vdev)
 	ret = ccnic_args_parse(vdev, &args);
 	if (ret < 0)
 		return ret;
+	if (args.nic)
+		return probe_nic(vdev, &args);
 	ret = ccnic_attach_open(&args.attach, &att);
 	if (ret < 0) {
 		ccnic_args_reachable(name, &args, ret);
@@ -334,7 +453,7 @@ remove_device(struct rte_vdev_device *vdev)
 
 	if (eth == NULL)
 		return 0;
-	dev_close(eth);
+	eth->dev_ops->dev_close(eth);
 	return rte_eth_dev_release_port(eth);
 }
 
@@ -348,7 +467,7 @@ RTE_PMD_REGISTER_ALIAS(net_ccnic, eth_ccnic);
 RTE_PMD_REGISTER_PARAM_STRING(net_ccnic,
 	"socket=<path> "
 	"id=<string> "
-	"role=program "
+	"role=<program|nic> "
 	"mac=<xx:xx:xx:xx:xx:xx> "
 	"queues=<1-256> "
 	"rsize=<64-32768> "

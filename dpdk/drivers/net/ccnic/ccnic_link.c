@@ -55,7 +55,27 @@ set_link(struct rte_eth_dev *eth, bool up)
 static bool
 is_up(const struct ccnic_dev *dev)
 {
-	return dev->started && !dev->link_down && __atomic_load_n(&dev->nic_up, __ATOMIC_RELAXED);
+	return dev->started && !dev->link_down && __atomic_load_n(&dev->peer_up, __ATOMIC_RELAXED);
+}
+
+void
+ccnic_link_tell(struct rte_eth_dev *eth)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	const char *peer = dev->side != NULL ? "program" : "NIC";
+	bool up = is_up(dev);
+
+	set_link(eth, up);
+	if (dev->told_up == up)
+		return;
+	dev->told_up = up;
+	dev->link_downs += !up;
+	if (up || dev->link_down)
+		NET_LOG(NOTICE, "port %u: link %s", eth->data->port_id, up ? "up" : "down");
+	else
+		NET_LOG(NOTICE, "port %u: link down: the %s has gone", eth->data->port_id, peer);
+	if (eth->data->dev_conf.intr_conf.lsc)
+		rte_eth_dev_callback_process(eth, RTE_ETH_EVENT_INTR_LSC, NULL);
 }
 
 static void
@@ -63,21 +83,12 @@ watch(void *arg)
 {
 	struct rte_eth_dev *eth = arg;
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
-	bool up;
 
-	__atomic_store_n(&dev->nic_up, ccnic_attach_check(dev->att), __ATOMIC_RELAXED);
-	up = is_up(dev);
-	set_link(eth, up);
+	__atomic_store_n(&dev->peer_up, ccnic_attach_check(dev->att), __ATOMIC_RELAXED);
 	/* Before the callback, in which the application may stop the device. */
 	if (rte_eal_alarm_set(WATCH_US, watch, eth) < 0)
 		NET_LOG(ERR, "port %u: nobody watches the link any more: the alarm could not be set", eth->data->port_id);
-	if (dev->told_up == up)
-		return;
-	dev->told_up = up;
-	dev->link_downs += !up;
-	NET_LOG(NOTICE, "port %u: link %s", eth->data->port_id, up ? "up" : dev->link_down ? "down" : "down: the NIC has gone");
-	if (eth->data->dev_conf.intr_conf.lsc)
-		rte_eth_dev_callback_process(eth, RTE_ETH_EVENT_INTR_LSC, NULL);
+	ccnic_link_tell(eth);
 }
 
 int
@@ -85,7 +96,7 @@ ccnic_link_watch(struct rte_eth_dev *eth)
 {
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
 
-	dev->nic_up = ccnic_attach_check(dev->att);
+	dev->peer_up = ccnic_attach_check(dev->att);
 	dev->told_up = is_up(dev);
 	set_link(eth, dev->told_up);
 	return rte_eal_alarm_set(WATCH_US, watch, eth);

@@ -21,6 +21,8 @@ extern int ccnic_net_logtype;
 #define CCNIC_MAX_MACS 16
 #define CCNIC_MAX_MCAST 64
 #define CCNIC_MAX_FRAME 9600
+/* Rings as ethdev sees them with role=nic: the program chooses. */
+#define CCNIC_NIC_RING 1024
 #define CCNIC_OVERHEAD RTE_ETHER_HDR_LEN
 /* Two VLAN tags may make a frame longer than the MTU says. */
 #define CCNIC_TAGS (2 * RTE_VLAN_HLEN)
@@ -82,7 +84,10 @@ struct ccnic_pair {
 	uintptr_t owner; /* CCNIC_OWNER_..., or the thread that the pair is biased to */
 	uint32_t busy;   /* that thread is in a burst */
 	uint32_t paused; /* CCNIC_PAUSED_... */
-	struct ccnic_queue *queue;
+	union {
+		struct ccnic_queue *queue;
+		struct ccnic_nic_queue *nic_queue; /* role=nic: while a program is served */
+	};
 	/* Read by control operations alone: what libccnic dropped, as last seen and at the last reset. */
 	struct ccnic_drops {
 		uint64_t descriptors;
@@ -93,8 +98,12 @@ struct ccnic_pair {
 	uint32_t disowned;   /* times that a second thread came */
 	uint32_t alone;      /* bursts of the same thread in a row, while the pair is shared */
 	uintptr_t last;      /* that thread */
-	/* Small buffers whose packets have been received, warm in this core's cache: the next ones to be written. */
+	/*
+	 * Small buffers whose packets have been received, warm in this core's cache: the next ones to be written. With role=nic: what
+	 * has been fetched from the program and waits for mbufs, from `fetched` on.
+	 */
 	uint16_t spares;
+	uint16_t fetched;
 	struct ccnic_buf spare[CCNIC_SPARES];
 	rte_spinlock_t lock;
 } __rte_cache_aligned;
@@ -149,6 +158,7 @@ struct ccnic_txq {
 	struct ccnic_view view;
 	struct ccnic_pair *pair;
 	struct ccnic_attach *att;
+	struct ccnic_dev *dev;
 	struct ccnic_tx_stats stats;
 	struct ccnic_tx_stats base_stats;
 } __rte_cache_aligned;
@@ -157,21 +167,25 @@ struct ccnic_txq {
 struct ccnic_args {
 	struct ccnic_attach_conf attach;
 	bool zero_copy;
+	bool nic; /* role=nic */
 };
+
+struct ccnic_side;
 
 /* rte_eth_dev_data.dev_private */
 struct ccnic_dev {
 	struct rte_eth_dev_data *data;
-	struct ccnic_attach *att;
+	struct ccnic_side *side; /* role=nic: the programs' side of the device; NULL otherwise */
+	struct ccnic_attach *att; /* role=program, as `user` */
 	struct ccnic_user user; /* of att */
-	uint16_t queues;        /* pairs that the region has */
-	uint16_t mtu_frame;     /* the region's longest packet */
+	uint16_t queues;        /* pairs that there are at most */
+	uint16_t mtu_frame;     /* the region's longest packet; with role=nic that of any program */
 	bool zero_copy;
 	bool started;
 	bool link_down; /* by rte_eth_dev_set_link_down() */
 	uint32_t mcasts;
 	struct rte_ether_addr mcast[CCNIC_MAX_MCAST];
-	bool nic_up;    /* when the watch looked last */
+	bool peer_up;   /* the NIC, or the program, when the watch looked last */
 	bool told_up;   /* what the application was told last */
 	uint64_t link_downs;
 	struct ccnic_pair pair[];
@@ -191,6 +205,23 @@ ccnic_bin_of(uint32_t len)
 	if (len < 1024)
 		return CCNIC_BIN_65_127 + (31 - __builtin_clz(len)) - 6;
 	return len <= RTE_ETHER_MAX_LEN ? CCNIC_BIN_1024_1518 : CCNIC_BIN_1519_MAX;
+}
+
+/* Lengths and segments of a packet: its length, or 0 when they contradict each other. */
+static inline uint32_t
+ccnic_checked_len(const struct rte_mbuf *pkt)
+{
+	const struct rte_mbuf *m = pkt;
+	uint32_t len = 0;
+	uint16_t segs = 0;
+
+	for (; m != NULL && segs < pkt->nb_segs; m = m->next) {
+		if (unlikely((uint32_t)m->data_off + m->data_len > m->buf_len))
+			return 0;
+		len += m->data_len;
+		segs++;
+	}
+	return m == NULL && segs == pkt->nb_segs && len == pkt->pkt_len ? len : 0;
 }
 
 /* Adds the bins of a burst of small packets, counted in registers. */
@@ -306,6 +337,8 @@ void ccnic_args_reachable(const char *device, const struct ccnic_args *args, int
 int ccnic_link_update(struct rte_eth_dev *dev, int wait_to_complete);
 int ccnic_link_up(struct rte_eth_dev *dev);
 int ccnic_link_down(struct rte_eth_dev *dev);
+/* Tells the application when the link has changed; it may stop the device meanwhile. */
+void ccnic_link_tell(struct rte_eth_dev *dev);
 int ccnic_link_watch(struct rte_eth_dev *dev);
 void ccnic_link_unwatch(struct rte_eth_dev *dev);
 bool ccnic_link_pause(struct ccnic_user *user);
@@ -318,6 +351,9 @@ int ccnic_tx_queue_setup(struct rte_eth_dev *dev, uint16_t index, uint16_t desc,
 			 const struct rte_eth_txconf *conf);
 void ccnic_rx_queue_release(struct rte_eth_dev *dev, uint16_t index);
 void ccnic_tx_queue_release(struct rte_eth_dev *dev, uint16_t index);
+/* Which queue polls which pairs; with role=nic no pair need be there. */
+void ccnic_queues_deal(struct rte_eth_dev *dev);
+void ccnic_queues_state(struct rte_eth_dev *dev, uint8_t state);
 int ccnic_queues_start(struct rte_eth_dev *dev);
 void ccnic_queues_stop(struct rte_eth_dev *dev);
 void ccnic_rxq_info(struct rte_eth_dev *dev, uint16_t index, struct rte_eth_rxq_info *info);
@@ -331,6 +367,27 @@ int ccnic_tx_descriptor_status(void *queue, uint16_t offset);
 /* ccnic_rx.c, ccnic_tx.c */
 uint16_t ccnic_recv(void *queue, struct rte_mbuf **pkts, uint16_t n);
 uint16_t ccnic_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n);
+/* Without promiscuous mode: drops packets that are not for this station; returns how many are left. */
+uint16_t ccnic_filter(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n);
+
+/* ccnic_side.c: role=nic */
+struct ccnic_nic_stats;
+int ccnic_side_open(const struct ccnic_args *args, struct ccnic_side **side);
+void ccnic_side_free(struct ccnic_side *side);
+/* From now on programs can attach. */
+int ccnic_side_watch(struct rte_eth_dev *dev);
+/* The opposite of both. */
+void ccnic_side_close(struct rte_eth_dev *dev);
+void ccnic_side_start(struct rte_eth_dev *dev);
+void ccnic_side_stop(struct rte_eth_dev *dev);
+/* What libccnic has counted of all programs since the last reset. */
+void ccnic_side_sum(struct ccnic_dev *dev, struct ccnic_nic_stats *sum, uint64_t *programs);
+void ccnic_side_reset(struct ccnic_dev *dev);
+void ccnic_side_dump(struct ccnic_dev *dev, FILE *out);
+
+/* ccnic_side_burst.c: role=nic */
+uint16_t ccnic_side_recv(void *queue, struct rte_mbuf **pkts, uint16_t n);
+uint16_t ccnic_side_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n);
 
 /* ccnic_stats.c */
 int ccnic_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats);

@@ -28,6 +28,18 @@ can_bind(struct rte_mempool *mp)
 	return (rte_pktmbuf_priv_flags(mp) & RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF) == 0 && rte_pktmbuf_data_room_size(mp) <= CCNIC_LARGE;
 }
 
+/* With role=program: what the queue needs to know of the region. */
+static void
+share_region(struct ccnic_dev *dev, struct ccnic_rxq *rxq)
+{
+	rxq->base = dev->att->view.base;
+	rxq->pair = &dev->pair[rxq->index];
+	rxq->own_pool = ccnic_mempool_is(rxq->mp);
+	if (dev->zero_copy && rxq->own_pool)
+		ccnic_mempool_bind(rxq->mp, dev->att);
+	rxq->zero_copy = dev->zero_copy && can_bind(rxq->mp);
+}
+
 int
 ccnic_rx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, unsigned int socket,
 		     const struct rte_eth_rxconf *conf, struct rte_mempool *mp)
@@ -47,14 +59,10 @@ ccnic_rx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, uns
 	rxq->index = index;
 	rxq->mp = mp;
 	rxq->dev = dev;
-	rxq->base = dev->att->view.base;
-	rxq->pair = &dev->pair[index];
 	rxq->priv_size = rte_pktmbuf_priv_size(mp);
 	rxq->room = rte_pktmbuf_data_room_size(mp);
-	rxq->own_pool = ccnic_mempool_is(mp);
-	if (dev->zero_copy && rxq->own_pool)
-		ccnic_mempool_bind(mp, dev->att);
-	rxq->zero_copy = dev->zero_copy && can_bind(mp);
+	if (dev->side == NULL)
+		share_region(dev, rxq);
 	eth->data->rx_queues[index] = rxq;
 	return 0;
 }
@@ -69,12 +77,15 @@ ccnic_tx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, uns
 	if (txq == NULL)
 		return -ENOMEM;
 	txq->index = index;
-	txq->zero_copy = dev->zero_copy;
-	txq->max_len = dev->mtu_frame;
-	txq->base = dev->att->view.base;
-	txq->view = dev->att->view;
-	txq->pair = &dev->pair[index];
-	txq->att = dev->att;
+	txq->dev = dev;
+	if (dev->side == NULL) {
+		txq->zero_copy = dev->zero_copy;
+		txq->max_len = dev->mtu_frame;
+		txq->base = dev->att->view.base;
+		txq->view = dev->att->view;
+		txq->pair = &dev->pair[index];
+		txq->att = dev->att;
+	}
 	eth->data->tx_queues[index] = txq;
 	return 0;
 }
@@ -93,9 +104,20 @@ ccnic_tx_queue_release(struct rte_eth_dev *eth, uint16_t index)
 	eth->data->tx_queues[index] = NULL;
 }
 
+void
+ccnic_queues_state(struct rte_eth_dev *eth, uint8_t state)
+{
+	uint16_t i;
+
+	for (i = 0; i < eth->data->nb_rx_queues; i++)
+		eth->data->rx_queue_state[i] = state;
+	for (i = 0; i < eth->data->nb_tx_queues; i++)
+		eth->data->tx_queue_state[i] = state;
+}
+
 /* Receive queue i polls pairs i, i + n and so on, so that what comes back on a pair without one is received as well. */
-static void
-deal_pairs(struct rte_eth_dev *eth)
+void
+ccnic_queues_deal(struct rte_eth_dev *eth)
 {
 	const uint16_t n = eth->data->nb_rx_queues;
 	const uint16_t all = RTE_MAX(n, eth->data->nb_tx_queues);
@@ -121,7 +143,7 @@ ccnic_queues_start(struct rte_eth_dev *eth)
 	uint16_t i;
 	int ret;
 
-	deal_pairs(eth);
+	ccnic_queues_deal(eth);
 	for (i = 0; i < n; i++) {
 		ret = ccnic_queue_open(dev->att->nic, i, &dev->pair[i].queue);
 		if (ret < 0) {
@@ -130,10 +152,7 @@ ccnic_queues_start(struct rte_eth_dev *eth)
 			return ret;
 		}
 	}
-	for (i = 0; i < eth->data->nb_rx_queues; i++)
-		eth->data->rx_queue_state[i] = RTE_ETH_QUEUE_STATE_STARTED;
-	for (i = 0; i < eth->data->nb_tx_queues; i++)
-		eth->data->tx_queue_state[i] = RTE_ETH_QUEUE_STATE_STARTED;
+	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STARTED);
 	return 0;
 }
 
@@ -149,10 +168,8 @@ ccnic_queues_stop(struct rte_eth_dev *eth)
 		if (rxq->next < rxq->len)
 			ccnic_buf_free(rxq->pair->queue, &rxq->bufs[rxq->next], rxq->len - rxq->next);
 		rxq->next = rxq->len = 0;
-		eth->data->rx_queue_state[i] = RTE_ETH_QUEUE_STATE_STOPPED;
 	}
-	for (i = 0; i < eth->data->nb_tx_queues; i++)
-		eth->data->tx_queue_state[i] = RTE_ETH_QUEUE_STATE_STOPPED;
+	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STOPPED);
 	for (i = 0; i < dev->queues; i++) {
 		struct ccnic_pair *pair = &dev->pair[i];
 
@@ -165,6 +182,13 @@ ccnic_queues_stop(struct rte_eth_dev *eth)
 	}
 }
 
+/* Rings are the program's, which may not have come yet. */
+static uint16_t
+ring_of(const struct ccnic_dev *dev)
+{
+	return dev->side != NULL ? CCNIC_NIC_RING : dev->att->conf.options.ring;
+}
+
 void
 ccnic_rxq_info(struct rte_eth_dev *eth, uint16_t index, struct rte_eth_rxq_info *info)
 {
@@ -172,14 +196,14 @@ ccnic_rxq_info(struct rte_eth_dev *eth, uint16_t index, struct rte_eth_rxq_info 
 
 	info->mp = rxq->mp;
 	info->scattered_rx = eth->data->scattered_rx;
-	info->nb_desc = rxq->dev->att->conf.options.ring;
+	info->nb_desc = ring_of(rxq->dev);
 	info->rx_buf_size = rxq->zero_copy ? CCNIC_LARGE : rxq->room - RTE_PKTMBUF_HEADROOM;
 }
 
 void
 ccnic_txq_info(struct rte_eth_dev *eth, uint16_t index, struct rte_eth_txq_info *info)
 {
-	info->nb_desc = ccnic_dev_of(eth)->att->conf.options.ring;
+	info->nb_desc = ring_of(ccnic_dev_of(eth));
 }
 
 int

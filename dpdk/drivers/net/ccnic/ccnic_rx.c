@@ -290,9 +290,8 @@ is_for_us(const struct rte_eth_dev_data *data, const struct ccnic_dev *dev, stru
 	return false;
 }
 
-/* Without promiscuous mode: drops packets that are not for this station. */
-static __rte_noinline uint16_t
-filter(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
+__rte_noinline uint16_t
+ccnic_filter(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 {
 	const struct ccnic_dev *dev = rxq->dev;
 	uint16_t i, kept = 0;
@@ -390,6 +389,6 @@ ccnic_recv(void *queue, struct rte_mbuf **pkts, uint16_t n)
 		rxq->pair = &rxq->dev->pair[rxq->index + rxq->turn * rxq->stride];
 	}
 	if (unlikely(!rxq->dev->data->promiscuous))
-		return filter(rxq, pkts, done);
+		return ccnic_filter(rxq, pkts, done);
 	return done;
 }

@@ -4,7 +4,7 @@
 #include <stddef.h>
 #include <string.h>
 
-#include "ccnic_net.h"
+#include "ccnic_side.h"
 
 #define WORDS(type) (sizeof(type) / sizeof(uint64_t))
 
@@ -12,7 +12,9 @@
 struct totals {
 	struct ccnic_rx_stats rx;
 	struct ccnic_tx_stats tx;
-	struct ccnic_drops drops;
+	struct ccnic_drops drops;      /* role=program */
+	struct ccnic_nic_stats nic;    /* role=nic */
+	uint64_t programs;
 	uint64_t reconnects;
 	uint64_t reclaimed;
 	uint64_t link_downs;
@@ -22,18 +24,25 @@ struct totals {
 #define RX(name, field) { "rx_" name, offsetof(struct totals, rx.field) }
 #define TX(name, field) { "tx_" name, offsetof(struct totals, tx.field) }
 
-static const struct {
+#define NIC(name, field) { name, offsetof(struct totals, nic.field) }
+
+#define SIZES(WAY) \
+	WAY("undersize_packets", bins[CCNIC_BIN_UNDERSIZE]), \
+	WAY("size_64_packets", bins[CCNIC_BIN_64]), \
+	WAY("size_65_127_packets", bins[CCNIC_BIN_65_127]), \
+	WAY("size_128_255_packets", bins[CCNIC_BIN_128_255]), \
+	WAY("size_256_511_packets", bins[CCNIC_BIN_256_511]), \
+	WAY("size_512_1023_packets", bins[CCNIC_BIN_512_1023]), \
+	WAY("size_1024_1518_packets", bins[CCNIC_BIN_1024_1518]), \
+	WAY("size_1519_max_packets", bins[CCNIC_BIN_1519_MAX])
+
+struct xstat {
 	const char *name;
 	size_t at;
-} xstat_table[] = {
-	RX("undersize_packets", bins[CCNIC_BIN_UNDERSIZE]),
-	RX("size_64_packets", bins[CCNIC_BIN_64]),
-	RX("size_65_127_packets", bins[CCNIC_BIN_65_127]),
-	RX("size_128_255_packets", bins[CCNIC_BIN_128_255]),
-	RX("size_256_511_packets", bins[CCNIC_BIN_256_511]),
-	RX("size_512_1023_packets", bins[CCNIC_BIN_512_1023]),
-	RX("size_1024_1518_packets", bins[CCNIC_BIN_1024_1518]),
-	RX("size_1519_max_packets", bins[CCNIC_BIN_1519_MAX]),
+};
+
+static const struct xstat program_xstats[] = {
+	SIZES(RX),
 	RX("inlined_packets", inlined),
 	RX("zero_copy_packets", zero_copy),
 	RX("copied_packets", copied),
@@ -41,14 +50,7 @@ static const struct {
 	RX("dropped_filtered_packets", filtered),
 	{ "rx_dropped_bad_descriptors", offsetof(struct totals, drops.descriptors) },
 	{ "rx_dropped_bad_chains", offsetof(struct totals, drops.chains) },
-	TX("undersize_packets", bins[CCNIC_BIN_UNDERSIZE]),
-	TX("size_64_packets", bins[CCNIC_BIN_64]),
-	TX("size_65_127_packets", bins[CCNIC_BIN_65_127]),
-	TX("size_128_255_packets", bins[CCNIC_BIN_128_255]),
-	TX("size_256_511_packets", bins[CCNIC_BIN_256_511]),
-	TX("size_512_1023_packets", bins[CCNIC_BIN_512_1023]),
-	TX("size_1024_1518_packets", bins[CCNIC_BIN_1024_1518]),
-	TX("size_1519_max_packets", bins[CCNIC_BIN_1519_MAX]),
+	SIZES(TX),
 	TX("inlined_packets", inlined),
 	TX("zero_copy_packets", zero_copy),
 	TX("copied_packets", copied),
@@ -61,6 +63,34 @@ static const struct {
 	{ "link_downs", offsetof(struct totals, link_downs) },
 	{ "buffers_held", offsetof(struct totals, lent) },
 };
+
+static const struct xstat nic_xstats[] = {
+	SIZES(RX),
+	RX("dropped_oversize_packets", oversize),
+	RX("dropped_filtered_packets", filtered),
+	NIC("rx_dropped_bad_descriptors", rx_bad_descriptor),
+	NIC("rx_dropped_bad_chains", rx_bad_chain),
+	NIC("rx_dropped_too_long_packets", rx_too_long),
+	NIC("rx_dropped_close_packets", rx_dropped_close),
+	SIZES(TX),
+	NIC("tx_left_ring_full", tx_ring_full),
+	NIC("tx_left_no_buffer", tx_no_buffer),
+	TX("dropped_too_long_packets", too_long),
+	TX("dropped_broken_packets", broken),
+	{ "programs_served", offsetof(struct totals, programs) },
+	{ "link_downs", offsetof(struct totals, link_downs) },
+};
+
+static const struct xstat *
+xstats_of(const struct rte_eth_dev *eth, unsigned int *n)
+{
+	if (ccnic_dev_of(eth)->side != NULL) {
+		*n = RTE_DIM(nic_xstats);
+		return nic_xstats;
+	}
+	*n = RTE_DIM(program_xstats);
+	return program_xstats;
+}
 
 /* Adds one queue's counters since the last reset, read while its thread writes them. */
 static void
@@ -117,13 +147,17 @@ sum_all(const struct rte_eth_dev *eth, struct totals *totals)
 		sum_rx(eth, i, &totals->rx);
 	for (i = 0; i < eth->data->nb_tx_queues; i++)
 		sum_tx(eth, i, &totals->tx);
+	totals->link_downs = dev->link_downs;
+	if (dev->side != NULL) {
+		ccnic_side_sum(dev, &totals->nic, &totals->programs);
+		return;
+	}
 	for (i = 0; i < dev->queues; i++) {
 		look_at_drops(&dev->pair[i]);
 		add(&totals->drops, &dev->pair[i].drops, &dev->pair[i].drops_base, WORDS(totals->drops));
 	}
 	totals->reconnects = dev->att->reconnects;
 	totals->reclaimed = dev->att->reclaimed;
-	totals->link_downs = dev->link_downs;
 	totals->lent = __atomic_load_n(&dev->att->lent, __ATOMIC_RELAXED);
 }
 
@@ -151,7 +185,8 @@ ccnic_stats_get(struct rte_eth_dev *eth, struct rte_eth_stats *stats)
 	}
 	stats->ipackets = totals.rx.packets;
 	stats->ibytes = totals.rx.bytes;
-	stats->ierrors = totals.rx.oversize + totals.drops.descriptors + totals.drops.chains;
+	stats->ierrors = totals.rx.oversize + totals.drops.descriptors + totals.drops.chains + totals.nic.rx_bad_descriptor +
+			 totals.nic.rx_bad_chain + totals.nic.rx_too_long;
 	stats->rx_nombuf = totals.rx.no_mbuf;
 	stats->opackets = totals.tx.packets;
 	stats->obytes = totals.tx.bytes;
@@ -159,10 +194,10 @@ ccnic_stats_get(struct rte_eth_dev *eth, struct rte_eth_stats *stats)
 	return 0;
 }
 
-int
-ccnic_stats_reset(struct rte_eth_dev *eth)
+/* Remembers what the queues have counted so far. */
+static void
+reset_queues(struct rte_eth_dev *eth)
 {
-	struct ccnic_dev *dev = ccnic_dev_of(eth);
 	uint16_t i;
 
 	for (i = 0; i < eth->data->nb_rx_queues; i++) {
@@ -177,6 +212,19 @@ ccnic_stats_reset(struct rte_eth_dev *eth)
 		memset(&txq->base_stats, 0, sizeof(txq->base_stats));
 		add(&txq->base_stats, &txq->stats, &(struct ccnic_tx_stats){ 0 }, WORDS(txq->stats));
 	}
+}
+
+int
+ccnic_stats_reset(struct rte_eth_dev *eth)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	uint16_t i;
+
+	reset_queues(eth);
+	if (dev->side != NULL) {
+		ccnic_side_reset(dev);
+		return 0;
+	}
 	for (i = 0; i < dev->queues; i++) {
 		look_at_drops(&dev->pair[i]);
 		dev->pair[i].drops_base = dev->pair[i].drops;
@@ -188,26 +236,28 @@ int
 ccnic_xstats_get(struct rte_eth_dev *eth, struct rte_eth_xstat *xstats, unsigned int n)
 {
 	struct totals totals;
-	unsigned int i;
+	unsigned int i, all;
+	const struct xstat *table = xstats_of(eth, &all);
 
-	if (n < RTE_DIM(xstat_table) || xstats == NULL)
-		return RTE_DIM(xstat_table);
+	if (n < all || xstats == NULL)
+		return all;
 	sum_all(eth, &totals);
-	for (i = 0; i < RTE_DIM(xstat_table); i++) {
+	for (i = 0; i < all; i++) {
 		xstats[i].id = i;
-		xstats[i].value = *(const uint64_t *)RTE_PTR_ADD(&totals, xstat_table[i].at);
+		xstats[i].value = *(const uint64_t *)RTE_PTR_ADD(&totals, table[i].at);
 	}
-	return i;
+	return all;
 }
 
 int
 ccnic_xstats_get_names(struct rte_eth_dev *eth, struct rte_eth_xstat_name *names, unsigned int n)
 {
-	unsigned int i;
+	unsigned int i, all;
+	const struct xstat *table = xstats_of(eth, &all);
 
-	if (n < RTE_DIM(xstat_table) || names == NULL)
-		return RTE_DIM(xstat_table);
-	for (i = 0; i < RTE_DIM(xstat_table); i++)
-		snprintf(names[i].name, sizeof(names[i].name), "%s", xstat_table[i].name);
-	return i;
+	if (n < all || names == NULL)
+		return all;
+	for (i = 0; i < all; i++)
+		snprintf(names[i].name, sizeof(names[i].name), "%s", table[i].name);
+	return all;
 }

@@ -132,23 +132,6 @@ is_ready(const struct ccnic_txq *txq, const struct rte_mbuf *m)
 	return txq->zero_copy && ccnic_mbuf_is_bound(m, txq->att) && is_sole(txq, m);
 }
 
-/* Lengths and segments of a packet: its length, or 0 when they contradict each other. */
-static inline uint32_t
-checked_len(const struct rte_mbuf *pkt)
-{
-	const struct rte_mbuf *m = pkt;
-	uint32_t len = 0;
-	uint16_t segs = 0;
-
-	for (; m != NULL && segs < pkt->nb_segs; m = m->next) {
-		if (unlikely((uint32_t)m->data_off + m->data_len > m->buf_len))
-			return 0;
-		len += m->data_len;
-		segs++;
-	}
-	return m == NULL && segs == pkt->nb_segs && len == pkt->pkt_len ? len : 0;
-}
-
 /* Adds buffers for len bytes, in one chain; false when the region has none. */
 static bool
 add_buffers(struct ccnic_txq *txq, struct xmit *x, uint16_t len)
@@ -270,7 +253,7 @@ add_segments(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
 static bool
 prepare(struct ccnic_txq *txq, struct xmit *x, uint16_t i, const struct rte_mbuf *m)
 {
-	uint32_t len = checked_len(m);
+	uint32_t len = ccnic_checked_len(m);
 	bool sent = true;
 
 	if (unlikely(len == 0 || len > txq->max_len)) {

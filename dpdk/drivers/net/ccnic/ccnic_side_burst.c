@@ -1,0 +1,334 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * role=nic, data path. Packets are copied in both directions: the program's memory is not ours to hand to an application, and mbufs are
+ * not the program's to read. What libccnic gives is checked; lengths and places are private copies.
+ */
+#include <rte_memcpy.h>
+
+#include "ccnic_side.h"
+
+#define SEGMENTS (2 * CCNIC_SEGMENTS_MAX)
+
+/* What becomes of a packet. */
+enum fate {
+	SENT,
+	TOO_LONG,
+	BROKEN
+};
+
+/* The packets of a burst to the program. */
+struct xmit {
+	struct ccnic_segment segments[SEGMENTS];
+	uint16_t count;            /* of segments */
+	uint16_t end[CCNIC_BURST]; /* by packet: where its segments end */
+	uint8_t fate[CCNIC_BURST]; /* enum fate */
+};
+
+static inline const void *
+data_of(const struct ccnic_pair *pair, const struct ccnic_buf *buf)
+{
+	return ccnic_nic_buf_data(pair->nic_queue, buf);
+}
+
+/* The first n waiting buffers are done with. */
+static inline void
+done_with(struct ccnic_pair *pair, uint16_t n)
+{
+	ccnic_nic_buf_free(pair->nic_queue, &pair->spare[pair->fetched], n);
+	pair->fetched += n;
+	pair->spares -= n;
+}
+
+static inline void
+count_packet(struct ccnic_rxq *rxq, uint32_t len)
+{
+	rxq->stats.packets++;
+	rxq->stats.bytes += len;
+	rxq->stats.bins[ccnic_bin_of(len)]++;
+}
+
+/* How many of the waiting buffers, at most n, are packets that fit one mbuf each. */
+static inline uint16_t
+single_run(const struct ccnic_rxq *rxq, const struct ccnic_pair *pair, uint16_t n)
+{
+	const uint16_t longest = RTE_MIN(rxq->max_len, rxq->room - RTE_PKTMBUF_HEADROOM);
+	const struct ccnic_buf *bufs = &pair->spare[pair->fetched];
+	uint16_t i;
+
+	n = RTE_MIN(n, pair->spares);
+	for (i = 0; i < n; i++)
+		if (unlikely(ccnic_buf_more(&bufs[i]) || bufs[i].len > longest))
+			break;
+	return i;
+}
+
+/* Receives the next n waiting buffers, each a packet for one mbuf; none when mbufs are short. */
+static inline uint16_t
+recv_singles(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
+{
+	const struct ccnic_buf *bufs = &pair->spare[pair->fetched];
+	uint16_t i;
+
+	if (unlikely(rte_pktmbuf_alloc_bulk(rxq->mp, pkts, n) < 0)) {
+		rxq->stats.no_mbuf++;
+		return 0;
+	}
+	for (i = 0; i < n; i++) {
+		struct rte_mbuf *m = pkts[i];
+		const uint16_t len = bufs[i].len;
+
+		m->port = rxq->dev->data->port_id;
+		m->data_len = len;
+		m->pkt_len = len;
+		if (len <= CCNIC_SMALL)
+			ccnic_copy_small(rte_pktmbuf_mtod(m, uint8_t *), data_of(pair, &bufs[i]), len);
+		else
+			rte_memcpy(rte_pktmbuf_mtod(m, void *), data_of(pair, &bufs[i]), len);
+		count_packet(rxq, len);
+	}
+	done_with(pair, n);
+	return n;
+}
+
+/* Appends len bytes to a packet whose last mbuf is *last; false when mbufs are short. */
+static bool
+append(struct ccnic_rxq *rxq, struct rte_mbuf *head, struct rte_mbuf **last, const uint8_t *from, uint16_t len)
+{
+	while (len > 0) {
+		const uint16_t n = RTE_MIN(rte_pktmbuf_tailroom(*last), len);
+
+		rte_memcpy(rte_pktmbuf_mtod_offset(*last, uint8_t *, (*last)->data_len), from, n);
+		(*last)->data_len += n;
+		head->pkt_len += n;
+		from += n;
+		len -= n;
+		if (len == 0)
+			break;
+		(*last)->next = rte_pktmbuf_alloc(rxq->mp);
+		if ((*last)->next == NULL)
+			return false;
+		*last = (*last)->next;
+		head->nb_segs++;
+	}
+	return true;
+}
+
+/* A chain of mbufs with a copy of a packet of segs buffers; NULL when mbufs are short. */
+static struct rte_mbuf *
+copy_chain(struct ccnic_rxq *rxq, const struct ccnic_pair *pair, uint16_t segs)
+{
+	const struct ccnic_buf *bufs = &pair->spare[pair->fetched];
+	struct rte_mbuf *head = rte_pktmbuf_alloc(rxq->mp), *last = head;
+	uint16_t i;
+
+	if (head == NULL)
+		return NULL;
+	for (i = 0; i < segs; i++) {
+		if (append(rxq, head, &last, data_of(pair, &bufs[i]), bufs[i].len))
+			continue;
+		rte_pktmbuf_free(head);
+		return NULL;
+	}
+	head->port = rxq->dev->data->port_id;
+	return head;
+}
+
+/* Receives the packet that waits first, of any kind: 1, or 0 when it was dropped, or -1 when mbufs are short. */
+static __rte_noinline int
+recv_one(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkt)
+{
+	const struct ccnic_buf *bufs = &pair->spare[pair->fetched];
+	uint32_t len = bufs->len;
+	uint16_t segs = 1;
+
+	/* libccnic gives whole packets. */
+	while (ccnic_buf_more(&bufs[segs - 1]))
+		len += bufs[segs++].len;
+	if (len > rxq->max_len) {
+		rxq->stats.oversize++;
+		done_with(pair, segs);
+		return 0;
+	}
+	*pkt = copy_chain(rxq, pair, segs);
+	if (*pkt == NULL) {
+		rxq->stats.no_mbuf++;
+		return -1;
+	}
+	done_with(pair, segs);
+	count_packet(rxq, len);
+	return 1;
+}
+
+/* Receives up to n of the waiting packets. */
+static inline uint16_t
+recv_waiting(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
+{
+	uint16_t done = 0;
+
+	while (done < n && pair->spares > 0) {
+		const uint16_t run = single_run(rxq, pair, n - done);
+		const int got = run > 0 ? recv_singles(rxq, pair, &pkts[done], run) : recv_one(rxq, pair, &pkts[done]);
+
+		if (unlikely(got < 0 || (run > 0 && got == 0)))
+			break;
+		done += got;
+	}
+	return done;
+}
+
+static inline bool
+fetch(struct ccnic_pair *pair)
+{
+	const int got = ccnic_nic_rx_burst(pair->nic_queue, pair->spare, CCNIC_BURST);
+
+	pair->fetched = 0;
+	pair->spares = RTE_MAX(got, 0);
+	return got > 0;
+}
+
+/* Receives up to n packets from a pair. */
+static inline uint16_t
+recv_pair(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
+{
+	/* A program that sends what is dropped does not keep this thread. */
+	uint16_t fetches = n / CCNIC_BURST + 1, done = 0;
+
+	if (unlikely(!ccnic_pair_enter(pair, false)))
+		return 0;
+	while (likely(pair->nic_queue != NULL) && done < n) {
+		if (pair->spares == 0 && (fetches-- == 0 || !fetch(pair)))
+			break;
+		done += recv_waiting(rxq, pair, &pkts[done], n - done);
+		/* Mbufs are short. */
+		if (unlikely(pair->spares > 0))
+			break;
+	}
+	ccnic_pair_leave(pair);
+	return done;
+}
+
+uint16_t
+ccnic_side_recv(void *queue, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct ccnic_rxq *rxq = queue;
+	const uint16_t serving = __atomic_load_n(&rxq->dev->side->serving, __ATOMIC_RELAXED);
+	uint16_t done, i = rxq->index + rxq->turn * rxq->stride;
+
+	/* A program with more queue pairs than the port has: this queue polls several in turn. */
+	if (i >= serving) {
+		rxq->turn = 0;
+		i = rxq->index;
+		if (i >= serving)
+			return 0;
+	}
+	done = recv_pair(rxq, &rxq->dev->pair[i], pkts, n);
+	rxq->turn++;
+	if (unlikely(!rxq->dev->data->promiscuous))
+		return ccnic_filter(rxq, pkts, done);
+	return done;
+}
+
+static inline enum fate
+fate_of(const struct rte_mbuf *m, uint32_t longest)
+{
+	const uint32_t len = ccnic_checked_len(m);
+
+	if (unlikely(len > longest))
+		return TOO_LONG;
+	return likely(len > 0 && m->nb_segs <= CCNIC_SEGMENTS_MAX) ? SENT : BROKEN;
+}
+
+/* Adds packet i; false when the segments have no room for it. */
+static inline bool
+prepare(struct xmit *x, uint16_t i, const struct rte_mbuf *m, uint32_t longest)
+{
+	x->fate[i] = fate_of(m, longest);
+	x->end[i] = x->count;
+	if (unlikely(x->fate[i] != SENT))
+		return true;
+	if (unlikely(x->count + m->nb_segs > SEGMENTS))
+		return false;
+	for (; m != NULL; m = m->next)
+		x->segments[x->count++] = (struct ccnic_segment){
+			.data = rte_pktmbuf_mtod(m, const void *),
+			.len = m->data_len,
+			.flags = m->next != NULL ? CCNIC_SEGMENT_MORE : 0,
+		};
+	x->end[i] = x->count;
+	return true;
+}
+
+/* libccnic refuses the first packet that has segments, which prepare() should have prevented. Drops it. */
+static int
+refused(struct xmit *x)
+{
+	uint16_t i = 0;
+
+	while (x->fate[i] != SENT)
+		i++;
+	x->fate[i] = BROKEN;
+	return x->end[i];
+}
+
+/* A packet is done with. */
+static inline void
+account(struct ccnic_txq *txq, enum fate fate, uint32_t len)
+{
+	if (unlikely(fate != SENT)) {
+		txq->stats.too_long += fate == TOO_LONG;
+		txq->stats.broken += fate == BROKEN;
+		return;
+	}
+	txq->stats.packets++;
+	txq->stats.bytes += len;
+	txq->stats.bins[ccnic_bin_of(len)]++;
+}
+
+/* Sends up to CCNIC_BURST packets; returns how many are done with. */
+static uint16_t
+xmit_chunk(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
+{
+	const uint32_t longest = txq->dev->side->longest;
+	uint16_t ready = 0, done;
+	struct xmit x;
+	int sent = 0;
+
+	x.count = 0;
+	n = RTE_MIN(n, CCNIC_BURST);
+	while (ready < n && prepare(&x, ready, pkts[ready], longest))
+		ready++;
+	if (x.count > 0)
+		sent = ccnic_nic_tx_copy(pair->nic_queue, x.segments, x.count);
+	if (unlikely(sent < 0))
+		sent = refused(&x);
+	/* Whole packets went, in order; dropped ones have no segments. */
+	for (done = 0; done < ready && x.end[done] <= sent; done++)
+		account(txq, x.fate[done], pkts[done]->pkt_len);
+	rte_pktmbuf_free_bulk(pkts, done);
+	return done;
+}
+
+uint16_t
+ccnic_side_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct ccnic_txq *txq = queue;
+	const uint16_t serving = __atomic_load_n(&txq->dev->side->serving, __ATOMIC_RELAXED);
+	struct ccnic_pair *pair;
+	uint16_t done = 0;
+
+	if (unlikely(serving == 0))
+		return 0;
+	/* A program with fewer queue pairs than the port has: some queues share one. */
+	pair = &txq->dev->pair[likely(txq->index < serving) ? txq->index : txq->index % serving];
+	if (unlikely(!ccnic_pair_enter(pair, true)))
+		return 0;
+	while (done < n && likely(pair->nic_queue != NULL)) {
+		uint16_t got = xmit_chunk(txq, pair, &pkts[done], n - done);
+
+		done += got;
+		if (got == 0)
+			break;
+	}
+	ccnic_pair_leave(pair);
+	return done;
+}

@@ -343,7 +343,7 @@ class AsNic(unittest.TestCase):
 
     def serve_unowned(self, *arguments, devargs="", **testpmd):
         nic = NicPort(self.place, devargs, arguments=arguments, **testpmd)
-        for command in "set fwd io retry", "set burst tx retry num 100000", "start":
+        for command in "set fwd io retry", "set burst tx delay 1 retry 100000", "start":
             nic.do(command)
         return nic
 
@@ -422,7 +422,7 @@ class AsNic(unittest.TestCase):
         packets = mixed_packets()
         there, back, got = (self.place.directory / name for name in ("there.pcap", "back.pcap", "got.pcap"))
         write_pcap(there, packets)
-        arguments = ["--no-flush-rx", f"--mbuf-size={mbuf_size}", "--tx-offloads=0x8000"]
+        arguments = ["--no-flush-rx", f"--mbuf-size={mbuf_size}"]
         nic = NicPort(self.place, more=[f"net_pcap0,rx_pcap={there},tx_pcap={back}"], arguments=arguments)
         program = Testpmd(self.place, more=[f"net_pcap0,rx_pcap={there},tx_pcap={got}"], arguments=arguments)
         with nic, program:

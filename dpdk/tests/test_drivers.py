@@ -7,7 +7,7 @@ import random
 import subprocess
 import unittest
 
-from harness import PATIENCE, Nic, NicPort, Place, Testpmd, eal, kill, read_pcap, testpmd_output, write_pcap
+from harness import CPUS, PATIENCE, RELEASE, ROOT, Nic, NicPort, Place, Testpmd, eal, kill, read_pcap, testpmd_output, write_pcap
 
 ENOUGH = 20000
 
@@ -545,6 +545,64 @@ class AsNic(unittest.TestCase):
             nic.until(f"as few descriptors and regions as before, {before}", lambda _: held() == before)
         with Testpmd(self.place) as program:
             self.exchange(program)
+
+    def test_the_nic_is_plugged(self):
+        """The device comes and goes while a program lives, which finds its successor."""
+        with Testpmd(None, "net_null0", options=(), cpu=CPUS[-1]) as nic:
+
+            def held():
+                process = pathlib.Path("/proc") / str(nic.process.pid)
+                return len(os.listdir(process / "fd")), (process / "maps").read_text().count("ccnic")
+
+            def plug():
+                nic.do(f"port attach net_ccnic0,role=nic,socket={self.place.socket}")
+                nic.do("port start 1")
+
+            def unplug():
+                for command in "port stop 1", "port close 1":
+                    nic.do(command)
+                self.assertIn("is detached", nic.do("device detach net_ccnic0"))
+
+            plug()
+            with Testpmd(self.place) as program:
+                before = None
+                for n in range(1, 21):
+                    nic.until("a program", lambda t: "Link status: up" in t.do("show port info 1"))
+                    unplug()
+                    program.until("the link is down", lambda t: "Link status: down" in t.do("show port info 0"))
+                    before = before or held()
+                    self.assertEqual(held(), before)
+                    plug()
+                    program.until("the link is up", lambda t: "Link status: up" in t.do("show port info 0"))
+                    self.assertEqual(program.xstats()["nic_reconnects"], n)
+            unplug()
+
+    def test_link_can_be_set_down(self):
+        nic = self.serve()
+        with Testpmd(self.place) as program:
+            self.exchange(program)
+            program.drain()
+            before = nic.stats()["RX-packets"]
+            nic.do("set link-down port 0")
+            self.assertIn("Link status: down", nic.do("show port info 0"))
+            program.do("start tx_first 4")
+            program.do("stop")
+            self.assertEqual(nic.stats()["RX-packets"], before)
+            nic.do("set link-up port 0")
+            self.assertIn("Link status: up", nic.do("show port info 0"))
+            program.drain()
+
+    def test_a_program_in_c(self):
+        capi = ROOT / "crates" / "ccnic-capi"
+        generator = self.place.directory / "generator"
+        subprocess.run(["cc", "-O2", f"-I{capi / 'include'}", capi / "examples" / "generator.c", RELEASE / "libccnic_capi.a",
+                        "-lpthread", "-ldl", "-lm", "-o", generator], check=True)
+        nic = self.serve()
+        nic.do("port config mtu 0 9586")
+        for n, arguments in enumerate((["100000", "64"], ["20000", "1500", "32", "256"], ["20000", "9000"]), 1):
+            subprocess.run([generator, self.place.socket, *arguments], check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
+            nic.until("its end", lambda t: t.xstats()["link_downs"] == n)
+        self.assertEqual(nic.stats()["RX-packets"], 140000)
 
     def test_program_is_killed(self):
         nic = self.serve()

@@ -5,6 +5,7 @@ import os
 import pathlib
 import random
 import subprocess
+import sys
 import unittest
 
 from harness import CPUS, PATIENCE, RELEASE, ROOT, Nic, NicPort, Place, Testpmd, eal, kill, read_pcap, testpmd_output, write_pcap
@@ -591,6 +592,19 @@ class AsNic(unittest.TestCase):
             nic.do("set link-up port 0")
             self.assertIn("Link status: up", nic.do("show port info 0"))
             program.drain()
+
+    @unittest.skipUnless(os.geteuid() == 0 and os.access("/dev/net/tun", os.W_OK), "TAP interfaces need root")
+    def test_bridge_to_the_kernel(self):
+        """The kernel pings the program through a TAP interface, in a network namespace of its own."""
+        nic = NicPort(self.place, more=["net_tap0,iface=ccnic0"], wrap=("unshare", "--net"))
+        with nic, Testpmd(self.place) as program:
+            nic.until("the program is there", lambda t: "Link status: up" in t.do("show port info 0"))
+            program.do("set fwd icmpecho")
+            for side in program, nic:
+                side.do("start")
+            there = ("nsenter", "--net", f"--target={nic.process.pid}")
+            ping = pathlib.Path(__file__).with_name("ping.py")
+            subprocess.run([*there, sys.executable, ping, "ccnic0", "10.9.0.1", "10.9.0.2"], check=True, timeout=PATIENCE)
 
     def test_a_program_in_c(self):
         capi = ROOT / "crates" / "ccnic-capi"

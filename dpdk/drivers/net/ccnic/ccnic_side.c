@@ -42,6 +42,19 @@ open_pair(struct ccnic_dev *dev, uint16_t i)
 	return ret;
 }
 
+/* Gives back what has been fetched and nobody received. */
+static void
+drop_fetched(struct ccnic_dev *dev, struct ccnic_pair *pair)
+{
+	const struct ccnic_buf *bufs = &pair->spare[pair->fetched];
+	uint16_t i;
+
+	for (i = 0; i < pair->spares; i++)
+		dev->side->past.rx_dropped_close += !ccnic_buf_more(&bufs[i]);
+	ccnic_nic_buf_free(pair->nic_queue, bufs, pair->spares);
+	pair->spares = 0;
+}
+
 /* Closes pair i; false when the data path is in the way. */
 static bool
 close_pair(struct ccnic_dev *dev, uint16_t i)
@@ -52,8 +65,7 @@ close_pair(struct ccnic_dev *dev, uint16_t i)
 		return true;
 	if (!ccnic_pair_pause(pair))
 		return false;
-	ccnic_nic_buf_free(pair->nic_queue, &pair->spare[pair->fetched], pair->spares);
-	pair->spares = 0;
+	drop_fetched(dev, pair);
 	read_counters(dev, i);
 	ccnic_nic_queue_close(pair->nic_queue);
 	pair->nic_queue = NULL;

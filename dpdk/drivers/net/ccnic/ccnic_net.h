@@ -104,6 +104,8 @@ struct ccnic_pair {
 	 */
 	uint16_t spares;
 	uint16_t fetched;
+	uint32_t empty;      /* role=nic: times that the program had sent nothing */
+	uint32_t empty_then; /* the same when the program was seen to be gone */
 	struct ccnic_buf spare[CCNIC_SPARES];
 	rte_spinlock_t lock;
 } __rte_cache_aligned;

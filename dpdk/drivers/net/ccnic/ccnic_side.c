@@ -14,7 +14,7 @@
 #include "ccnic_side.h"
 
 #define WATCH_US 10000
-/* Looks for which a program that has gone is served: what it has still sent is received. */
+/* Looks for which a program that has gone is served at most: what it has still sent is received. */
 #define FAREWELL 10
 
 #define WORDS (sizeof(struct ccnic_nic_stats) / sizeof(uint64_t))
@@ -154,6 +154,45 @@ release(struct ccnic_side *side)
 	side->info.queues = 0;
 }
 
+/* The program has been seen to be gone. */
+static void
+begin_farewell(struct ccnic_dev *dev)
+{
+	uint16_t i;
+
+	dev->side->farewell = 1;
+	for (i = 0; i < dev->side->info.queues; i++)
+		dev->pair[i].empty_then = __atomic_load_n(&dev->pair[i].empty, __ATOMIC_RELAXED);
+}
+
+/* True when nothing is left of what the program had sent: the second of two bursts began after it had gone. */
+static bool
+is_drained(const struct ccnic_dev *dev)
+{
+	uint16_t i;
+
+	for (i = 0; i < dev->side->info.queues; i++)
+		if (__atomic_load_n(&dev->pair[i].empty, __ATOMIC_RELAXED) - dev->pair[i].empty_then < 2)
+			return false;
+	return true;
+}
+
+/* Another look at a program that has gone, or may have. */
+static void
+follow(struct ccnic_dev *dev)
+{
+	struct ccnic_side *side = dev->side;
+
+	if (side->farewell == 0) {
+		if (ccnic_program_link_state(side->program) != 1)
+			begin_farewell(dev);
+	} else if (is_drained(dev)) {
+		side->farewell = FAREWELL + 1;
+	} else if (side->farewell <= FAREWELL) {
+		side->farewell++;
+	}
+}
+
 /* Brings pairs and programs to where they should be. The caller has the lock. */
 static void
 settle(struct rte_eth_dev *eth)
@@ -165,8 +204,7 @@ settle(struct rte_eth_dev *eth)
 		welcome(eth);
 	if (side->program == NULL)
 		return;
-	if (side->farewell > 0 || ccnic_program_link_state(side->program) != 1)
-		side->farewell++;
+	follow(dev);
 	if (dev->started && side->farewell <= FAREWELL)
 		open_pairs(eth);
 	else if (close_pairs(dev) && side->farewell > 0)

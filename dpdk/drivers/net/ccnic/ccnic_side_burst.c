@@ -183,6 +183,8 @@ fetch(struct ccnic_pair *pair)
 
 	pair->fetched = 0;
 	pair->spares = RTE_MAX(got, 0);
+	if (got <= 0)
+		__atomic_store_n(&pair->empty, pair->empty + 1, __ATOMIC_RELAXED);
 	return got > 0;
 }
 

@@ -108,6 +108,8 @@ class Testpmd:
     """A testpmd in interactive mode."""
 
     PROMPT = "testpmd> "
+    # It comes letter by letter, and an event or a line of the driver's log may come between two of them.
+    BROKEN_PROMPT = re.compile(r"(?:\n?[Pp]ort \d+: [^\n]*\n)*".join(map(re.escape, PROMPT)))
 
     def __init__(self, nic, vdev="net_ccnic0,socket={socket}", arguments=(), options=("--mbuf-pool-ops-name=ccnic",), more=(), wrap=(),
                  environment=None, cpu=CPUS[0]):
@@ -140,8 +142,11 @@ class Testpmd:
         begin = len(self.log)
         self.process.stdin.write(f"{command}\n".encode())
         self.process.stdin.flush()
-        end = self.wait(self.PROMPT, begin)
-        return self.log[begin:end]
+        deadline = time.monotonic() + PATIENCE
+        while not (prompt := self.BROKEN_PROMPT.search(self.log, begin)):
+            if not self._read(deadline):
+                raise AssertionError(f"testpmd has ended in {command!r}:\n{self.log[-3000:]}")
+        return self.log[begin : prompt.end()]
 
     def stats(self, port=0):
         """Counters of `show port stats`."""

@@ -4,8 +4,10 @@
 import os
 import pathlib
 import random
+import re
 import subprocess
 import sys
+import time
 import unittest
 
 from harness import CPUS, PATIENCE, RELEASE, ROOT, Nic, NicPort, Place, Testpmd, eal, kill, read_pcap, testpmd_output, write_pcap
@@ -606,11 +608,46 @@ class AsNic(unittest.TestCase):
             ping = pathlib.Path(__file__).with_name("ping.py")
             subprocess.run([*there, sys.executable, ping, "ccnic0", "10.9.0.1", "10.9.0.2"], check=True, timeout=PATIENCE)
 
-    def test_a_program_in_c(self):
+    def compile_generator(self):
+        """A program on libccnic alone, which starts at once."""
         capi = ROOT / "crates" / "ccnic-capi"
         generator = self.place.directory / "generator"
         subprocess.run(["cc", "-O2", f"-I{capi / 'include'}", capi / "examples" / "generator.c", RELEASE / "libccnic_capi.a",
                         "-lpthread", "-ldl", "-lm", "-o", generator], check=True)
+        return generator
+
+    def test_programs_are_killed_at_any_moment(self):
+        """While they attach, wait, send; with the port stopping and two threads on a pair. Nothing is lost for good."""
+        generator = self.compile_generator()
+        random.seed(4711)
+        with NicPort(self.place, arguments=["--rxq=2", "--txq=2", "--nb-cores=2", "--port-topology=loop"]) as nic:
+
+            def held():
+                process = pathlib.Path("/proc") / str(nic.process.pid)
+                return len(os.listdir(process / "fd")), (process / "maps").read_text().count("ccnic")
+
+            def free_mbufs(nic):
+                text = nic.do("dump_mempool mb_pool_0")
+                return sum(int(n) for n in re.findall(r"(?:total_cache|common_pool)_count=(\d+)", text))
+
+            before = held()
+            nic.do("start")
+            for i in range(60):
+                command = [generator, self.place.socket, "100000000", random.choice(["64", "1500"])]
+                programs = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(1 + i % 2)]
+                nic.stats()
+                if i % 10 == 7:
+                    for command in "stop", "port stop 0", "port start 0", "start":
+                        nic.do(command)
+                time.sleep(random.random() * 0.1)
+                for program in programs:
+                    kill(program)
+            nic.until(f"as few descriptors and regions as before, {before}", lambda _: held() == before)
+            nic.do("stop")
+            self.assertEqual(free_mbufs(nic), 8192)
+
+    def test_a_program_in_c(self):
+        generator = self.compile_generator()
         nic = self.serve()
         nic.do("port config mtu 0 9586")
         for n, arguments in enumerate((["100000", "64"], ["20000", "1500", "32", "256"], ["20000", "9000"]), 1):

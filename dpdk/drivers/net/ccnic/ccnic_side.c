@@ -4,6 +4,7 @@
  * path: under the lock it takes each pair away from its bursts, opens or closes its queue, and hands it back. What cannot be
  * had in time is tried again in the next look, so no look waits for long and nothing is unmapped that a burst still uses.
  */
+#include <ctype.h>
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -106,6 +107,7 @@ close_pairs(struct ccnic_dev *dev)
 	uint16_t i;
 
 	__atomic_store_n(&dev->side->serving, 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&dev->side->sending, 0, __ATOMIC_RELAXED);
 	for (i = 0; i < dev->side->info.queues; i++)
 		all &= close_pair(dev, i);
 	return all;
@@ -120,6 +122,15 @@ add(struct ccnic_nic_stats *sum, const struct ccnic_nic_stats *more)
 		((uint64_t *)sum)[i] += ((const uint64_t *)more)[i];
 }
 
+/* A program's name is its word: nothing in it shall steer the terminal that a log is read on. */
+static void
+clean_name(char *name)
+{
+	for (; *name != '\0'; name++)
+		if (iscntrl((unsigned char)*name))
+			*name = '?';
+}
+
 /* Takes over the next program that waits, if one does. */
 static void
 welcome(struct rte_eth_dev *eth)
@@ -130,6 +141,7 @@ welcome(struct rte_eth_dev *eth)
 	if (ccnic_nic_accept(side->nic, &side->program) < 0)
 		return;
 	ccnic_program_info(side->program, &side->info, sizeof(side->info));
+	clean_name(side->info.name);
 	side->farewell = 0;
 	side->programs++;
 	NET_LOG(NOTICE, "port %u: %s (process %" PRId32 ") has attached: %" PRIu32 " queues of %" PRIu32 " descriptors, packets up to %"
@@ -209,7 +221,8 @@ settle(struct rte_eth_dev *eth)
 		open_pairs(eth);
 	else if (close_pairs(dev) && side->farewell > 0)
 		release(side);
-	__atomic_store_n(&dev->peer_up, side->serving != 0 && side->farewell == 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&side->sending, side->farewell == 0 ? side->serving : 0, __ATOMIC_RELAXED);
+	__atomic_store_n(&dev->peer_up, side->sending != 0, __ATOMIC_RELAXED);
 }
 
 static void

@@ -13,6 +13,7 @@
 struct ccnic_side {
 	/* Read by bursts, which then look into the pair: stale values do no harm. */
 	uint16_t serving; /* the program's queue pairs while all of them are open, or 0 */
+	uint16_t sending; /* the same while the program lives */
 	/* Changes while no pair is open. */
 	uint32_t longest; /* the program's longest packet */
 

@@ -314,14 +314,14 @@ uint16_t
 ccnic_side_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n)
 {
 	struct ccnic_txq *txq = queue;
-	const uint16_t serving = __atomic_load_n(&txq->dev->side->serving, __ATOMIC_RELAXED);
+	const uint16_t sending = __atomic_load_n(&txq->dev->side->sending, __ATOMIC_RELAXED);
 	struct ccnic_pair *pair;
 	uint16_t done = 0;
 
-	if (unlikely(serving == 0))
+	if (unlikely(sending == 0))
 		return 0;
 	/* A program with fewer queue pairs than the port has: some queues share one. */
-	pair = &txq->dev->pair[likely(txq->index < serving) ? txq->index : txq->index % serving];
+	pair = &txq->dev->pair[likely(txq->index < sending) ? txq->index : txq->index % sending];
 	if (unlikely(!ccnic_pair_enter(pair, true)))
 		return 0;
 	while (done < n && likely(pair->nic_queue != NULL)) {

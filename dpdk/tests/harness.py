@@ -27,13 +27,21 @@ def accepted(directory):
     return not any(parent.stat().st_mode & 0o002 for parent in (directory, *directory.resolve().parents))
 
 
+def reachable(directory):
+    """True for a folder that every user may enter: one test runs testpmd as nobody."""
+    return all(parent.stat().st_mode & 0o001 for parent in (directory, *directory.resolve().parents))
+
+
 def plugins():
     """The folder of the plugins, or of copies of them."""
     built = BUILD / "plugins"
-    if accepted(built):
+    root = os.geteuid() == 0
+    if accepted(built) and (reachable(built) or not root):
         return built
-    copies = pathlib.Path(tempfile.mkdtemp(prefix="ccnic-plugins-", dir=pathlib.Path.home()))
+    home = pathlib.Path("/var/lib") if root else pathlib.Path.home()
+    copies = pathlib.Path(tempfile.mkdtemp(prefix="ccnic-plugins-", dir=home))
     atexit.register(shutil.rmtree, copies)
+    copies.chmod(0o755)
     if not accepted(copies):
         raise unittest.SkipTest(f"EAL loads plugins neither from {built} nor from {copies}: others may write above them")
     for plugin in built.glob("*.so"):

@@ -1,5 +1,6 @@
 //! What all drivers share: the generator's binary, the plugins, pages, CPUs, and the options of EAL that follow from them.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,7 +12,7 @@ use crate::cpus::Split;
 const PROGRAM: &str = "ccnic-peers";
 const NET_PLUGIN: &str = "librte_net_ccnic.so";
 /// What the rows of net_ccnic say without it.
-pub const NO_PLUGIN: &str = "no librte_net_ccnic.so";
+pub const NO_PLUGIN: &str = "no librte_net_ccnic.so that EAL loads";
 const MEMPOOL_PLUGIN: &str = "librte_mempool_ccnic.so";
 /// Free 2 MiB pages that both sides of a driver need, with the largest packets.
 const HUGE_PAGES: u64 = 128;
@@ -78,7 +79,8 @@ impl Setup {
         } else {
             command.args(["--no-huge", "--no-shconf", "-m", SMALL_PAGES_MIB]);
         }
-        if let Some(folder) = &self.plugins {
+        let ours = vdev.is_some_and(|vdev| vdev.starts_with("net_ccnic"));
+        if let Some(folder) = self.plugins.as_ref().filter(|_| ours) {
             command.arg("-d").arg(folder);
         }
         if let Some(vdev) = vdev {
@@ -108,11 +110,22 @@ fn find_plugins(asked: Option<&Path>, here: &Path) -> anyhow::Result<Option<Path
     let has = |folder: &Path| folder.join(NET_PLUGIN).exists();
     if let Some(folder) = asked {
         ensure!(has(folder), "--plugins names {}, where no {NET_PLUGIN} is", folder.display());
+        let name = folder.display();
+        ensure!(
+            safe(folder),
+            "--plugins names {name}: EAL loads nothing below a folder that everybody may write to; copy it"
+        );
         return Ok(Some(folder.to_owned()));
     }
     let beside = here.with_file_name("dpdk");
     let built = here.with_file_name("../dpdk/plugins");
-    Ok([beside, built].into_iter().find(|folder| has(folder)))
+    Ok([beside, built].into_iter().find(|folder| has(folder) && safe(folder)))
+}
+
+/// True when EAL takes plugins from a folder: nobody else may write to it, or to one above it.
+fn safe(folder: &Path) -> bool {
+    let open = |folder: &Path| folder.metadata().is_ok_and(|m| m.permissions().mode() & 0o002 != 0);
+    folder.canonicalize().is_ok_and(|folder| !folder.ancestors().any(open))
 }
 
 /// Says so when the machine has too few 2 MiB pages free.

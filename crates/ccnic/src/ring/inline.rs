@@ -246,7 +246,7 @@ fn decode(word: u64) -> (u64, u32) {
 }
 
 /// Partial groups that a busy reader takes at once: each costs a line's way, and a burst of few packets the cost of a call.
-const PARTIAL: u32 = 8;
+const PARTIAL: u32 = 4;
 
 #[inline(always)]
 fn hears<S: Signal, P: Port>(port: &P, slots: &Slots, unit: u32, position: u64) -> bool {

@@ -51,8 +51,10 @@ impl From<Error> for Failure {
             Error::Protocol { .. } => Errno::PROTO,
             Error::QueueTaken { .. } => Errno::BUSY,
             Error::StillAlive => Errno::ISCONN,
+            Error::NoRss => Errno::OPNOTSUPP,
             Error::NotARegion { .. }
             | Error::Config(_)
+            | Error::Rss { .. }
             | Error::NoQueue { .. }
             | Error::WrongDesign { .. }
             | Error::PairsMissing { .. } => Errno::INVAL,

@@ -52,7 +52,7 @@ pub(crate) fn wait(queue: &mut Queue, timeout: Option<Duration>) -> Result<usize
 
 /// Sleeps for `nap`, less when the NIC goes meanwhile; then true.
 fn sleep(queue: &Queue, nap: Duration) -> Result<bool, Failure> {
-    let mut fds = [PollFd::new(&queue.control, PollFlags::IN)];
+    let mut fds = [PollFd::new(&queue.control, PollFlags::RDHUP)];
     let nap = Timespec { tv_sec: 0, tv_nsec: i64::from(nap.subsec_nanos()) }; // at most LONGEST
     match poll(&mut fds, Some(&nap)) {
         Ok(n) => Ok(n > 0),

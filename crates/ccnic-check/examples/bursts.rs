@@ -3,7 +3,8 @@
 use std::hint::black_box;
 
 use ccnic::ring::{GroupedClear, GroupedEpoch, Ring};
-use ccnic::{Burst, Config, Fetched, Layout, NicQueue, QueuePair, pool::Pool};
+use ccnic::rss::{Rss, Spreader};
+use ccnic::{Burst, Config, Fetched, Layout, NicQueue, Pipeline, QueuePair, pool::Pool, spread};
 use ccnic_shm::{NativePort, Pages, Region};
 
 macro_rules! audited {
@@ -46,6 +47,16 @@ macro_rules! audited {
             pub(super) fn audit_flush(nic: &mut Nic) {
                 nic.flush();
             }
+            #[inline(never)]
+            pub(super) fn audit_spread(
+                nics: &mut [Nic],
+                at: usize,
+                pipeline: &mut Pipeline,
+                port: &NativePort,
+                by: &Spreader,
+            ) -> usize {
+                spread(nics, at, pipeline, port, by, false)
+            }
 
             /// One packet there and back.
             pub(super) fn run() {
@@ -57,6 +68,10 @@ macro_rules! audited {
                 let n = audit_deliver(&mut nic, &port, black_box(&fetched));
                 audit_complete(&mut nic, &fetched);
                 audit_flush(&mut nic);
+                assert_eq!(n, audit_rx(&mut host, &mut burst));
+                audit_tx(&mut host, &mut burst);
+                let by = Spreader::new(black_box(Rss::new(1)));
+                let n = audit_spread(&mut [nic], 0, &mut Pipeline::default(), &port, &by);
                 assert_eq!(n, audit_rx(&mut host, &mut burst));
                 audit_free(&mut host, &mut burst);
             }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use ccnic_shm::control::{Connection, Status};
+use ccnic_shm::control::{Connection, QueueStatus, Status};
 use clap::Args;
 
 use crate::bench::table;
@@ -31,6 +31,11 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn dropped(q: &QueueStatus) -> u64 {
+    let hostile = q.drop_bad_chain + q.drop_bad_descriptor + q.drop_too_long;
+    hostile + q.drop_ring_full + q.drop_no_buffer
+}
+
 fn show(status: &Status) {
     let Status { version, pid, uptime_s, wire, cores, programs } = status;
     println!("ccnicd {version}, process {pid}, up {uptime_s:.0} s, wire {wire}, polling on CPUs {cores:?}");
@@ -46,12 +51,14 @@ fn show(status: &Status) {
         "waited",
     ]);
     for program in programs {
+        let spread = if program.rss.is_some() { ", RSS" } else { "" };
+        let design = format!("{}{spread}", program.design);
         for q in &program.queues {
-            let dropped = q.drop_bad_chain + q.drop_bad_descriptor + q.drop_too_long;
+            let dropped = dropped(q);
             table.add_row(vec![
                 program.name.clone(),
                 program.pid.to_string(),
-                program.design.clone(),
+                design.clone(),
                 q.queue.to_string(),
                 q.core.to_string(),
                 q.tx_packets.to_string(),

@@ -19,6 +19,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::rss::RssMessage;
 
 /// The longest message; a longer one is refused.
 const MESSAGE_MAX: usize = 64 << 10;
@@ -36,7 +37,12 @@ pub enum Request {
         /// The address that the program goes by, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         mac: Option<[u8; 6]>,
+        /// How received packets are spread over its queues, from the first packet on. Only where [`Hello::rss`] says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rss: Option<RssMessage>,
     },
+    /// Spread received packets like this from now on; `None`: each comes back on the queue pair that it was sent on.
+    Rss(Option<RssMessage>),
     /// What are you doing?
     Status,
 }
@@ -49,6 +55,8 @@ pub enum Reply {
     Hello(Hello),
     /// To `Attach`: the queue pairs are being polled.
     Attached,
+    /// To `Rss`: so it is.
+    Done,
     /// To `Status`.
     Status(Status),
     /// The request was refused.
@@ -65,6 +73,9 @@ pub struct Hello {
     pub version: String,
     /// The NUMA node whose cores poll: the NIC segment is homed there.
     pub node: u32,
+    /// The NIC spreads received packets over queues (RSS).
+    #[serde(default)]
+    pub rss: bool,
 }
 
 /// The state of a NIC.
@@ -93,6 +104,9 @@ pub struct ProgramStatus {
     pub pid: i32,
     /// The ring design that it chose.
     pub design: String,
+    /// What its packets are spread over its queues by, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss: Option<RssMessage>,
     /// Its queue pairs.
     pub queues: Vec<QueueStatus>,
 }
@@ -118,6 +132,12 @@ pub struct QueueStatus {
     pub drop_bad_chain: u64,
     /// Dropped: longer than the MTU.
     pub drop_too_long: u64,
+    /// Dropped, with RSS: the receive ring was full.
+    #[serde(default)]
+    pub drop_ring_full: u64,
+    /// Dropped, with RSS: the pool had no buffer.
+    #[serde(default)]
+    pub drop_no_buffer: u64,
     /// Waited: the receive ring was full.
     pub wait_ring_full: u64,
     /// Waited: the pool had no buffer.

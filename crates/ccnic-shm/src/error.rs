@@ -86,6 +86,15 @@ pub enum Error {
         /// The design of the region.
         has: &'static str,
     },
+    /// RSS that cannot be.
+    #[error("rss: {why}")]
+    Rss {
+        /// The field, and what it may be.
+        why: String,
+    },
+    /// A NIC that spreads nothing.
+    #[error("this NIC does no RSS: whoever sends to the program chooses the queue")]
+    NoRss,
     /// A reconnection without all queue pairs.
     #[error("reconnecting needs all {given} queue pairs of the region, got {brought}")]
     PairsMissing {

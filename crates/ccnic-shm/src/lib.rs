@@ -13,6 +13,7 @@ pub mod numa;
 mod port;
 mod program;
 mod region;
+pub mod rss;
 
 pub use clock::wait_for_loads;
 pub use error::Error;

@@ -4,14 +4,16 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 
 use ccnic::ring::Ring;
+use ccnic::rss::Rss;
 use ccnic::{Config, Layout, QueuePair, Store, pool::Pool, recovery};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
-use crate::control::{Connection, Reply, Request, Status};
+use crate::control::{Connection, Hello, Reply, Request, Status};
 use crate::error::Error;
 use crate::numa;
 use crate::port::NativePort;
 use crate::region::{HUGE_PAGE, Pages, Region};
+use crate::rss::{RssMessage, check_table};
 
 /// An attachment to a NIC. The NIC serves its queue pairs as long as this lives.
 #[derive(Debug)]
@@ -20,6 +22,10 @@ pub struct Program {
     name: String,
     mac: Option<[u8; 6]>,
     connection: Connection,
+    /// The NIC can spread packets over queues.
+    spreads: bool,
+    /// What is wanted of one that can.
+    rss: Option<Rss>,
     region: Region,
     layout: Layout,
     taken: Vec<bool>,
@@ -48,11 +54,8 @@ impl Program {
     ) -> Result<Program, Error> {
         config.check()?;
         let connection = Connection::open(socket)?;
-        let node = match connection.ask(&Request::Hello, None)? {
-            Reply::Hello(hello) => hello.node,
-            other => return Err(Error::Protocol { what: format!("{other:?} in answer to a greeting") }),
-        };
-        let (region, layout) = make_region(config, pages, node)?;
+        let hello = greet(&connection)?;
+        let (region, layout) = make_region(config, pages, hello.node)?;
         Pool::fill(&region.port(), &layout);
         layout.store(&region.port());
         let mut this = Program {
@@ -60,6 +63,8 @@ impl Program {
             name: name.to_owned(),
             mac,
             connection,
+            spreads: hello.rss,
+            rss: None,
             region,
             layout,
             taken: vec![false; usize::from(config.queues)],
@@ -70,7 +75,8 @@ impl Program {
     }
 
     fn attach(&mut self) -> Result<(), Error> {
-        let request = Request::Attach { name: self.name.clone(), mac: self.mac };
+        let request =
+            Request::Attach { name: self.name.clone(), mac: self.mac, rss: self.rss().map(RssMessage::from) };
         match self.connection.ask(&request, Some(self.region.as_fd()))? {
             Reply::Attached => Ok(()),
             other => Err(Error::Protocol { what: format!("{other:?} in answer to an attachment") }),
@@ -110,10 +116,46 @@ impl Program {
         Store::new(self.region.port(), &self.layout)
     }
 
+    /// Has the NIC spread received packets over the queues like this from now on, and every NIC after it; with `None`, each
+    /// packet comes back on the queue pair that it was sent on. Packets under way may still come on the queue they had. May
+    /// be called at any time, under load as well.
+    ///
+    /// # Errors
+    /// [`Error::Rss`]: the table names a queue that is not there. [`Error::Gone`] and [`Error::NoRss`]: the NIC has gone, or can
+    /// do no RSS; then it is kept for a successor. Otherwise why the NIC refused: it goes on as before.
+    pub fn set_rss(&mut self, rss: Option<&Rss>) -> Result<(), Error> {
+        if let Some(rss) = rss {
+            check_table(rss, self.layout.config().queues).map_err(|why| Error::Rss { why })?;
+        }
+        let told = match rss {
+            Some(_) if !self.spreads => Err(Error::NoRss),
+            None if !self.spreads => Ok(()),
+            rss => self.tell_rss(rss),
+        };
+        if matches!(told, Ok(()) | Err(Error::NoRss | Error::Gone)) {
+            self.rss = rss.cloned();
+        }
+        told
+    }
+
+    fn tell_rss(&self, rss: Option<&Rss>) -> Result<(), Error> {
+        match self.connection.ask(&Request::Rss(rss.map(RssMessage::from)), None) {
+            Ok(Reply::Done) => Ok(()),
+            Ok(other) => Err(Error::Protocol { what: format!("{other:?} in answer to RSS") }),
+            Err(_) if !self.alive() => Err(Error::Gone),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// How the NIC spreads received packets; `None` when it does not, or cannot.
+    pub fn rss(&self) -> Option<&Rss> {
+        self.rss.as_ref().filter(|_| self.spreads)
+    }
+
     /// False when the NIC has died or left. Asks the kernel: not for every burst.
     pub fn alive(&self) -> bool {
-        let mut fds = [PollFd::new(&self.connection, PollFlags::IN)];
-        // The NIC says nothing unasked: anything to read is the end of the connection.
+        // Not whether there is something to read: that may be the answer to another thread's question.
+        let mut fds = [PollFd::new(&self.connection, PollFlags::RDHUP)];
         poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n == 0)
     }
 
@@ -151,6 +193,7 @@ impl Program {
             return Err(Error::StillAlive);
         }
         let connection = Connection::open(&self.socket)?;
+        self.spreads = greet(&connection)?.rss;
         let reclaimed = recovery::reclaim(&self.region.port(), &self.layout, pairs, stores);
         self.connection = connection;
         self.attach()?;
@@ -166,7 +209,16 @@ impl Program {
     }
 }
 
-/// The control connection. The NIC says nothing on it unasked: it becomes readable when the NIC has gone.
+/// Asks a NIC who it is.
+fn greet(connection: &Connection) -> Result<Hello, Error> {
+    match connection.ask(&Request::Hello, None)? {
+        Reply::Hello(hello) => Ok(hello),
+        other => Err(Error::Protocol { what: format!("{other:?} in answer to a greeting") }),
+    }
+}
+
+/// The control connection, which is hung up when the NIC has gone: poll it for that (`POLLRDHUP`), not for something to read, which
+/// may be an answer.
 impl AsFd for Program {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()

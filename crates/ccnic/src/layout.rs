@@ -14,7 +14,7 @@
 //!          fill rings (host-managed pool only)                                  host (clear: NIC hands back)
 //!          buffers: `buffers` chunks of 4 KiB                                   whoever holds the buffer
 //! NIC segment (homed at the NIC)
-//!          NIC lines, 5 per queue: tx.head, tx.taken, rx.tail, fill.head, fill.taken   NIC
+//!          NIC lines, 5 per queue: tx.head, tx.taken and missed, rx.tail, fill.head, fill.taken   NIC
 //!          RX rings                                                             NIC (clear: host hands back)
 //! ```
 //!
@@ -70,6 +70,8 @@ pub struct QueuePlace {
     pub rx: RingPlace,
     /// Blank buffers from host to NIC, with the host-managed pool only.
     pub fill: RingPlace,
+    /// A word beside `tx.taken`, in the NIC's line: packets that the NIC dropped for want of room or buffers (RSS).
+    pub missed: u32,
 }
 
 /// Where the pool's bytes are.
@@ -234,6 +236,7 @@ impl Layout {
                 head: nic(3),
                 taken: nic(4),
             },
+            missed: nic(1) + 8,
         })
     }
 }
@@ -277,8 +280,9 @@ mod tests {
                 if !(i == 2 && (config.shared_pool || in_place)) {
                     all.push((ring.units, ring.count * config.design.unit()));
                 }
-                all.extend([(ring.tail, LINE), (ring.head, LINE), (ring.taken, LINE)]);
+                all.extend([(ring.tail, LINE), (ring.head, LINE), (ring.taken, 8)]);
             }
+            all.push((queue.missed, LINE - 8));
         }
         all
     }
@@ -311,7 +315,7 @@ mod tests {
                 .iter()
                 .all(|at| host.contains(at))
         );
-        assert!([q.rx.units, q.rx.tail, q.tx.head, q.tx.taken].iter().all(|at| nic.contains(at)));
+        assert!([q.rx.units, q.rx.tail, q.tx.head, q.tx.taken, q.missed].iter().all(|at| nic.contains(at)));
     }
 
     #[test]

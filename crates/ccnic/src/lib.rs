@@ -12,7 +12,7 @@
 //! 3. [`desc`]: sixteen bytes that say where a packet lies.
 //! 4. [`ring`]: bursts of descriptors from one side to the other, and **the ordering diagram**.
 //! 5. [`pool`]: buffers that both sides allocate and free.
-//! 6. [`QueuePair`], what a program calls, and [`NicQueue`], what a wire calls.
+//! 6. [`QueuePair`], what a program calls, and [`NicQueue`], what a wire calls. [`rss`]: which queue a packet goes to.
 #![no_std]
 
 mod buf;
@@ -25,11 +25,12 @@ pub mod pool;
 pub mod port;
 pub mod recovery;
 pub mod ring;
+pub mod rss;
 
 pub use buf::{Buf, Burst};
 pub use config::{Config, ConfigError, Demote, Design};
 pub use desc::Desc;
 pub use host::{HostDrops, QueuePair, Store};
 pub use layout::Layout;
-pub use nic::{BadPacket, FETCH, Fetched, NicCounters, NicQueue, Pipeline, loopback};
+pub use nic::{BadPacket, FETCH, Fetched, NicCounters, NicQueue, Pipeline, loopback, spread};
 pub use port::{LINE, Port};

@@ -6,11 +6,13 @@ use std::path::PathBuf;
 use std::time::Instant;
 
 use anyhow::Context;
+use ccnic::rss::{Rss, Spreader};
 use ccnic_shm::control::{Hello, ProgramStatus, Status};
 use ccnic_shm::nic::{Arrival, Limits, Memory, Nic, ProgramId, Reception};
 use ccnic_shm::numa;
+use ccnic_shm::rss::RssMessage;
 
-use crate::served::serve;
+use crate::served::{Serve, serve};
 use crate::wire::Wire;
 use crate::worker::Worker;
 
@@ -50,6 +52,8 @@ struct Attached {
     name: String,
     pid: i32,
     design: &'static str,
+    queues: usize,
+    rss: Option<RssMessage>,
     _memory: Memory,
 }
 
@@ -100,33 +104,85 @@ impl Daemon {
 }
 
 impl Switchboard {
-    /// Deals a program's queues to the workers, the least busy first.
+    /// Deals a program's queues to the workers.
     fn serve(&mut self, arrival: Arrival) -> anyhow::Result<()> {
-        let Arrival { id, name, pid, layout, region, memory, .. } = arrival;
-        let queues = (0..layout.config().queues)
-            .map(|q| serve(&region, &layout, q, self.options.wire))
-            .collect::<Option<Vec<_>>>()
-            .context("the region's queues do not match its design")?;
-        let count = queues.len();
-        for queue in queues {
-            let worker = self.workers.iter_mut().min_by_key(|w| w.queues).context("no polling thread")?;
-            anyhow::ensure!(worker.add(id, queue), "a polling thread has died; restart ccnicd");
+        let Arrival { id, name, pid, layout, region, memory, rss, .. } = arrival;
+        let count = layout.config().queues;
+        for (worker, numbers) in deal(&self.workers, count, rss.is_some()) {
+            let mut queues = serve(&region, &layout, numbers, self.options.wire)
+                .context("the region's queues do not match its design")?;
+            queues.spread(spreader(rss.as_ref()));
+            let worker = self.workers.get_mut(worker).context("no polling thread")?;
+            anyhow::ensure!(worker.add(id, queues), DIED);
         }
         let design = layout.config().design.name();
-        tracing::info!(name, pid, queues = count, design, bytes = region.size(), "attached");
-        self.programs.push(Attached { id, name, pid, design, _memory: memory });
+        let spread = rss.is_some();
+        tracing::info!(name, pid, queues = count, design, rss = spread, bytes = region.size(), "attached");
+        let (queues, rss) = (count.into(), rss.as_ref().map(RssMessage::from));
+        self.programs.push(Attached { id, name, pid, design, queues, rss, _memory: memory });
         Ok(())
     }
+
+    /// Brings all queues of a program to one worker, where one may deliver into the ring of another, and has it spread packets.
+    /// They stay there when it ends to.
+    fn gather(&mut self, id: ProgramId, rss: Option<&Rss>) -> anyhow::Result<()> {
+        let program = self.programs.iter_mut().find(|p| p.id == id).context("the program has gone")?;
+        let spreader = spreader(rss); // while the queues are still served
+        let parts = self.workers.iter_mut().filter_map(|worker| worker.take(id));
+        let together = |mut all: Box<dyn Serve>, part| {
+            all.join(part);
+            all
+        };
+        let mut all = parts.reduce(together).context(DIED)?;
+        let whole = all.queues() == program.queues;
+        if whole {
+            all.spread(spreader);
+            program.rss = rss.map(RssMessage::from);
+        }
+        let worker = self.workers.iter_mut().min_by_key(|w| w.queues).context("no polling thread")?;
+        anyhow::ensure!(worker.add(id, all) && whole, DIED);
+        Ok(())
+    }
+}
+
+const DIED: &str = "a polling thread has died; restart ccnicd";
+
+/// Which worker serves which of so many queues: the least busy first, one by one or all `together`.
+fn deal(workers: &[Worker], queues: u16, together: bool) -> Vec<(usize, Vec<u16>)> {
+    let mut lots: Vec<_> = workers.iter().map(|worker| (worker.queues, Vec::new())).collect();
+    let mut first = 0;
+    for queue in 0..queues {
+        let at = lots.iter().enumerate().min_by_key(|(_, (load, _))| *load).map_or(0, |(at, _)| at);
+        first = if together && queue > 0 { first } else { at };
+        if let Some((load, lot)) = lots.get_mut(first) {
+            *load += 1;
+            lot.push(queue);
+        }
+    }
+    let lots = lots.into_iter().map(|(_, lot)| lot).enumerate();
+    lots.filter(|(_, lot)| !lot.is_empty()).collect()
+}
+
+fn spreader(rss: Option<&Rss>) -> Option<Box<Spreader>> {
+    rss.map(|rss| Box::new(Spreader::new(rss.clone())))
 }
 
 impl Nic for Switchboard {
     fn hello(&self) -> Hello {
         let node = self.options.cores.first().map_or(0, |cpu| numa::node_of(*cpu));
-        Hello { version: VERSION.to_owned(), node }
+        Hello { version: VERSION.to_owned(), node, rss: true }
     }
 
     fn attach(&mut self, arrival: Arrival) -> Result<(), String> {
         self.serve(arrival).map_err(|e| format!("{e:#}"))
+    }
+
+    fn spread(&mut self, id: ProgramId, rss: Option<Rss>) -> Result<(), String> {
+        let spread = self.programs.iter().any(|p| p.id == id && p.rss.is_some());
+        if rss.is_none() && !spread {
+            return Ok(());
+        }
+        self.gather(id, rss.as_ref()).map_err(|e| format!("{e:#}"))
     }
 
     /// What the program had submitted is served, its region released.
@@ -157,6 +213,7 @@ impl Nic for Switchboard {
                 name: program.name.clone(),
                 pid: program.pid,
                 design: program.design.to_owned(),
+                rss: program.rss.clone(),
                 queues: mine,
             }
         });

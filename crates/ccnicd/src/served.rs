@@ -1,85 +1,174 @@
-//! A queue pair being served: the NIC side of the interface behind one call per turn.
+//! Queue pairs being served: the NIC side of the interface behind one call per turn.
+
+use std::any::Any;
 
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
-use ccnic::{Design, FETCH, Layout, NicQueue, Pipeline, loopback};
+use ccnic::rss::Spreader;
+use ccnic::{Design, FETCH, Layout, NicQueue, Pipeline, loopback, spread};
 use ccnic_shm::control::QueueStatus;
 use ccnic_shm::{NativePort, Region};
 
 use crate::wire::Wire;
 
-/// What a polling thread serves. The one indirect call per turn is here, outside the bursts.
-pub trait Serve: Send {
-    /// One turn; returns the packets moved.
+/// Queue pairs of one program, which one polling thread serves. The one indirect call per turn is here, outside the bursts.
+pub trait Serve: Send + Any {
+    /// Serves one burst, of the next queue that has one; returns the packets moved.
     fn turn(&mut self) -> usize;
+    /// How many queues there are.
+    fn queues(&self) -> usize;
     /// The most bursts that the program can have submitted.
     fn bursts(&self) -> usize;
-    /// Before letting go: returns what the NIC keeps of the program's buffers.
-    fn retire(&mut self);
+    /// Before letting go, once for each queue: returns what the NIC keeps of the program's buffers. False when it has.
+    fn retire(&mut self) -> bool;
+    /// Takes over other queues of the same program, with what is on its way in them.
+    fn join(&mut self, others: Box<dyn Serve>);
+    /// Spreads packets over the queues from now on, or does not. All queues of the program must be here.
+    fn spread(&mut self, by: Option<Box<Spreader>>);
     /// Counters so far.
-    fn status(&self) -> QueueStatus;
+    fn report(&self) -> Vec<QueueStatus>;
 }
 
+/// In the order of their numbers.
 struct Served<R: Ring> {
-    queue: NicQueue<NativePort, R>,
-    pipeline: Pipeline,
+    numbers: Vec<u16>,
+    queues: Vec<NicQueue<NativePort, R>>,
+    pipelines: Vec<Pipeline>,
+    /// The queue to look at first.
+    next: usize,
+    spreader: Option<Box<Spreader>>,
     port: NativePort,
     reflect: bool,
-    number: u16,
     ring: u32,
+    retired: usize,
 }
 
-impl<R: Ring> Serve for Served<R> {
+impl<R: Ring> Served<R> {
+    #[inline(always)]
+    fn turn_of(&mut self, at: usize) -> usize {
+        if self.spreader.is_some() {
+            return self.spread_turn_of(at);
+        }
+        match (self.queues.get_mut(at), self.pipelines.get_mut(at)) {
+            (Some(queue), Some(pipeline)) => loopback(queue, pipeline, &self.port, self.reflect),
+            _ => 0,
+        }
+    }
+
+    /// Out of line: the loop without it stays as short as it was.
+    #[inline(never)]
+    fn spread_turn_of(&mut self, at: usize) -> usize {
+        let (Some(spreader), Some(pipeline)) = (&self.spreader, self.pipelines.get_mut(at)) else { return 0 };
+        spread(&mut self.queues, at, pipeline, &self.port, spreader, self.reflect)
+    }
+}
+
+impl<R: Ring> Serve for Served<R>
+where
+    Served<R>: Send,
+{
     fn turn(&mut self) -> usize {
-        loopback(&mut self.queue, &mut self.pipeline, &self.port, self.reflect)
+        for _ in 0..self.queues.len() {
+            let at = self.next;
+            self.next = if at + 1 < self.queues.len() { at + 1 } else { 0 };
+            let moved = self.turn_of(at);
+            if moved > 0 {
+                return moved;
+            }
+        }
+        0
+    }
+
+    fn queues(&self) -> usize {
+        self.queues.len()
     }
 
     fn bursts(&self) -> usize {
-        self.ring as usize / FETCH + 1
+        self.queues.len() * (self.ring as usize / FETCH + 1)
     }
 
-    fn retire(&mut self) {
-        self.queue.retire();
+    fn retire(&mut self) -> bool {
+        let Some(queue) = self.queues.get_mut(self.retired) else { return false };
+        queue.retire();
+        self.retired += 1;
+        true
     }
 
-    fn status(&self) -> QueueStatus {
-        let c = &self.queue.counters;
-        QueueStatus {
-            queue: self.number,
-            core: 0,
-            tx_packets: c.tx_packets,
-            tx_bytes: c.tx_bytes,
-            rx_packets: c.rx_packets,
-            rx_bytes: c.rx_bytes,
-            drop_bad_descriptor: self.queue.bad_descriptors(),
-            drop_bad_chain: self.queue.bad_chains(),
-            drop_too_long: c.too_long,
-            wait_ring_full: c.ring_full,
-            wait_no_buffer: c.no_buffer,
+    fn join(&mut self, others: Box<dyn Serve>) {
+        let others: Box<dyn Any> = others;
+        // Queues of one program are of one design.
+        let Ok(others) = others.downcast::<Served<R>>() else { return };
+        let mut all: Vec<_> = [std::mem::take(&mut self.numbers), others.numbers]
+            .into_iter()
+            .flatten()
+            .zip(self.queues.drain(..).chain(others.queues))
+            .zip(self.pipelines.drain(..).chain(others.pipelines))
+            .collect();
+        all.sort_by_key(|((number, _), _)| *number);
+        for ((number, queue), pipeline) in all {
+            self.numbers.push(number);
+            self.queues.push(queue);
+            self.pipelines.push(pipeline);
         }
+    }
+
+    fn spread(&mut self, by: Option<Box<Spreader>>) {
+        self.spreader = by;
+    }
+
+    fn report(&self) -> Vec<QueueStatus> {
+        self.numbers.iter().zip(&self.queues).map(|(number, queue)| status(*number, queue)).collect()
     }
 }
 
-/// The NIC side of queue pair `number`, for whatever design the region has.
-pub(crate) fn serve(region: &Region, layout: &Layout, number: u16, wire: Wire) -> Option<Box<dyn Serve>> {
-    fn of<R: Ring>(region: &Region, layout: &Layout, number: u16, wire: Wire) -> Option<Box<dyn Serve>>
+fn status<R: Ring>(number: u16, queue: &NicQueue<NativePort, R>) -> QueueStatus {
+    let c = &queue.counters;
+    QueueStatus {
+        queue: number,
+        core: 0,
+        tx_packets: c.tx_packets,
+        tx_bytes: c.tx_bytes,
+        rx_packets: c.rx_packets,
+        rx_bytes: c.rx_bytes,
+        drop_bad_descriptor: queue.bad_descriptors(),
+        drop_bad_chain: queue.bad_chains(),
+        drop_too_long: c.too_long,
+        drop_ring_full: c.dropped_ring_full,
+        drop_no_buffer: c.dropped_no_buffer,
+        wait_ring_full: c.ring_full,
+        wait_no_buffer: c.no_buffer,
+    }
+}
+
+/// The NIC side of some of a region's queue pairs, in ascending order, for whatever design it has.
+pub(crate) fn serve(
+    region: &Region,
+    layout: &Layout,
+    numbers: Vec<u16>,
+    wire: Wire,
+) -> Option<Box<dyn Serve>> {
+    fn of<R: Ring>(region: &Region, layout: &Layout, numbers: Vec<u16>, wire: Wire) -> Option<Box<dyn Serve>>
     where
         Served<R>: Send,
     {
+        let queue = |number: &u16| NicQueue::new(region.port(), layout, *number);
         Some(Box::new(Served::<R> {
-            queue: NicQueue::new(region.port(), layout, number)?,
-            pipeline: Pipeline::default(),
+            queues: numbers.iter().map(queue).collect::<Option<_>>()?,
+            pipelines: numbers.iter().map(|_| Pipeline::default()).collect(),
+            numbers,
+            next: 0,
+            spreader: None,
             port: region.port(),
             // The host frees what it sent when it manages the pool: the same buffer cannot come back to it then.
             reflect: wire == Wire::Reflect && layout.config().shared_pool,
-            number,
             ring: layout.config().ring,
+            retired: 0,
         }))
     }
     match layout.config().design {
-        Design::GroupedEpoch => of::<GroupedEpoch>(region, layout, number, wire),
-        Design::GroupedClear => of::<GroupedClear>(region, layout, number, wire),
-        Design::Packed => of::<Packed>(region, layout, number, wire),
-        Design::Padded => of::<Padded>(region, layout, number, wire),
-        Design::Doorbell => of::<Doorbell>(region, layout, number, wire),
+        Design::GroupedEpoch => of::<GroupedEpoch>(region, layout, numbers, wire),
+        Design::GroupedClear => of::<GroupedClear>(region, layout, numbers, wire),
+        Design::Packed => of::<Packed>(region, layout, numbers, wire),
+        Design::Padded => of::<Padded>(region, layout, numbers, wire),
+        Design::Doorbell => of::<Doorbell>(region, layout, numbers, wire),
     }
 }

@@ -10,12 +10,11 @@ use ccnic_shm::nic::ProgramId;
 
 use crate::served::Serve;
 
-/// A program and the queues of it that this thread serves; at least one.
+/// A program and the queues of it that this thread serves.
 pub(crate) struct Tenant {
     pub(crate) program: ProgramId,
-    queues: Vec<Box<dyn Serve>>,
-    /// The queue to look at first.
-    next: usize,
+    /// Until they are let go.
+    queues: Option<Box<dyn Serve>>,
     leaving: Option<Leaving>,
 }
 
@@ -29,23 +28,24 @@ struct Leaving {
 }
 
 impl Tenant {
-    pub(crate) fn new(program: ProgramId, queue: Box<dyn Serve>) -> Tenant {
-        Tenant { program, queues: vec![queue], next: 0, leaving: None }
-    }
-
-    pub(crate) fn add(&mut self, queue: Box<dyn Serve>) {
-        self.queues.push(queue);
+    pub(crate) fn new(program: ProgramId, queues: Box<dyn Serve>) -> Tenant {
+        Tenant { program, queues: Some(queues), leaving: None }
     }
 
     /// The program has gone: its queues go to `done` when they have been served.
     pub(crate) fn leave(&mut self, done: Sender<Box<dyn Serve>>) {
-        let turns = self.queues.iter().map(|queue| queue.bursts()).sum();
+        let turns = self.queues.as_ref().map_or(0, |queues| queues.bursts());
         self.leaving = Some(Leaving { turns, done });
     }
 
-    /// True when the program has gone and all its queues have been let go.
+    /// Lets go of the queues at once, with what is on its way in them: they move to another thread.
+    pub(crate) fn take(&mut self) -> Option<Box<dyn Serve>> {
+        self.queues.take()
+    }
+
+    /// True when all queues have been let go.
     pub(crate) fn has_left(&self) -> bool {
-        self.queues.is_empty()
+        self.queues.is_none()
     }
 
     /// Serves one burst, of the next queue that has one; returns the packets moved.
@@ -59,18 +59,10 @@ impl Tenant {
 
     #[inline]
     fn serve(&mut self) -> usize {
-        for _ in 0..self.queues.len() {
-            let at = self.next;
-            self.next = if at + 1 < self.queues.len() { at + 1 } else { 0 };
-            let moved = self.queues.get_mut(at).map_or(0, |queue| queue.turn());
-            if moved > 0 {
-                return moved;
-            }
-        }
-        0
+        self.queues.as_mut().map_or(0, |queues| queues.turn())
     }
 
-    /// One of the turns of a program that leaves: serves a burst, or lets go of a queue.
+    /// One of the turns of a program that leaves: serves a burst, or retires a queue, or lets go of all.
     fn last_turn(&mut self) -> usize {
         if self.leaving.as_ref().is_some_and(|l| l.turns > 0) {
             let moved = self.serve();
@@ -79,11 +71,11 @@ impl Tenant {
             }
             return moved;
         }
-        let Some(mut queue) = self.queues.pop() else { return 0 };
-        queue.retire();
-        self.next = 0;
-        if let Some(leaving) = &self.leaving {
-            let _ = leaving.done.send(queue); // when nobody waits for it, it is dropped here
+        if self.queues.as_mut().is_some_and(|queues| queues.retire()) {
+            return 1;
+        }
+        if let (Some(leaving), Some(queues)) = (&self.leaving, self.queues.take()) {
+            let _ = leaving.done.send(queues); // when nobody waits for them, they are dropped here
         }
         1
     }
@@ -99,6 +91,7 @@ impl Tenant {
 
     /// Counters of every queue.
     pub(crate) fn report(&self) -> impl Iterator<Item = (ProgramId, QueueStatus)> {
-        self.queues.iter().map(|queue| (self.program, queue.status()))
+        let queues = self.queues.iter().flat_map(|queues| queues.report());
+        queues.map(|queue| (self.program, queue))
     }
 }

@@ -15,7 +15,8 @@ const TURNS: usize = 256;
 
 /// What the control thread asks of a polling thread.
 enum Command {
-    Add { program: ProgramId, queue: Box<dyn Serve> },
+    Add { program: ProgramId, queues: Box<dyn Serve> },
+    Take { program: ProgramId, to: Sender<Box<dyn Serve>> },
     Remove { program: ProgramId, done: Sender<Box<dyn Serve>> },
     Report { to: Sender<Vec<(ProgramId, QueueStatus)>> },
 }
@@ -53,10 +54,19 @@ impl Worker {
         self.commands.as_ref().is_some_and(|c| c.send(command).is_ok())
     }
 
-    /// Hands over a queue. False when the thread has died.
-    pub fn add(&mut self, program: ProgramId, queue: Box<dyn Serve>) -> bool {
-        self.queues += 1;
-        self.send(Command::Add { program, queue })
+    /// Hands over queues of a program that this thread does not serve. False when the thread has died.
+    pub fn add(&mut self, program: ProgramId, queues: Box<dyn Serve>) -> bool {
+        self.queues += queues.queues();
+        self.send(Command::Add { program, queues })
+    }
+
+    /// Takes away a program's queues, with what is on its way in them.
+    pub fn take(&mut self, program: ProgramId) -> Option<Box<dyn Serve>> {
+        let (to, wait) = channel();
+        self.send(Command::Take { program, to });
+        let queues = wait.recv().ok()?; // none: the thread serves none of them, or has died
+        self.queues = self.queues.saturating_sub(queues.queues());
+        Some(queues)
     }
 
     /// Has the rest of a program's queues served; they come to `done` then.
@@ -134,10 +144,14 @@ fn poll(tenants: &mut [Tenant], alone: bool) {
 
 fn obey(command: Command, tenants: &mut Vec<Tenant>) {
     match command {
-        Command::Add { program, queue } => match tenants.iter_mut().find(|t| t.program == program) {
-            Some(tenant) => tenant.add(queue),
-            None => tenants.push(Tenant::new(program, queue)),
-        },
+        Command::Add { program, queues } => tenants.push(Tenant::new(program, queues)),
+        Command::Take { program, to } => {
+            let tenant = tenants.iter_mut().find(|t| t.program == program);
+            if let Some(queues) = tenant.and_then(Tenant::take) {
+                let _ = to.send(queues); // the control thread waits
+            }
+            tenants.retain(|tenant| !tenant.has_left());
+        }
         Command::Remove { program, done } => {
             if let Some(tenant) = tenants.iter_mut().find(|t| t.program == program) {
                 tenant.leave(done);

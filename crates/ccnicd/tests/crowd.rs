@@ -80,7 +80,7 @@ fn full_queues_beside_one() {
         // Stops the writer when this fails, too, or the scope would wait for it for ever.
         let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let connection = Connection::open(&socket).unwrap();
-            let request = Request::Attach { name: "crowd".into(), mac: None };
+            let request = Request::Attach { name: "crowd".into(), mac: None, rss: None };
             connection.ask(&request, Some(region.as_fd())).unwrap();
             let now = crowd(status_beside(&socket, &mut flow));
             assert_eq!(now.queues.len(), usize::from(Config::MAX_QUEUES));

@@ -12,8 +12,10 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
 use ccnic::ring::Ring;
+use ccnic::rss::Rss;
 use ccnic::{Burst, Design, Layout, QueuePair};
 use ccnic_shm::control::{Connection, Request};
+use ccnic_shm::rss::RssMessage;
 use ccnic_shm::{Pages, Program, Region};
 use common::attack::Attacker;
 use common::flow::Flow;
@@ -48,9 +50,11 @@ fn traffic<R: Ring>(region: &Region, layout: &Layout, life: &AtomicU32) {
     }
 }
 
-fn attach(socket: &Path, region: &Region) -> Option<Connection> {
+/// With RSS or without: then the NIC reads bytes of packets that are written meanwhile.
+fn attach(socket: &Path, region: &Region, spread: bool) -> Option<Connection> {
     let connection = Connection::open(socket).ok()?;
-    let request = Request::Attach { name: "hostile".into(), mac: None };
+    let rss = spread.then(|| RssMessage::from(&Rss::new(1)));
+    let request = Request::Attach { name: "hostile".into(), mac: None, rss };
     connection.ask(&request, Some(region.as_fd())).ok()?;
     Some(connection)
 }
@@ -63,7 +67,7 @@ fn lives(socket: &Path, region: &Region, attacker: &mut Attacker, aims: bool, se
     while start.elapsed() < 2 * PATIENCE {
         attacker.start_afresh();
         life.fetch_add(1, Relaxed);
-        let Some(_connection) = attach(socket, region) else { break };
+        let Some(_connection) = attach(socket, region, random.below(2) == 0) else { break };
         for _ in 0..random.pick(&[100, 500, 2000, 5000]) {
             if aims { attacker.aim() } else { attacker.scribble() }
         }
@@ -72,7 +76,7 @@ fn lives(socket: &Path, region: &Region, attacker: &mut Attacker, aims: bool, se
         }
         if random.below(2) == 0 {
             attacker.restore_header();
-            again.extend(attach(socket, region)); // in whatever state it is; the NIC may refuse
+            again.extend(attach(socket, region, false)); // in whatever state it is; the NIC may refuse
         }
         if again.len() > 2 {
             again.clear();

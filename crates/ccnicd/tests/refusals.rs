@@ -11,8 +11,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use ccnic::rss::Rss;
 use ccnic::{Config, Design, Layout, Port, pool::Pool};
 use ccnic_shm::control::{Connection, Reply, Request};
+use ccnic_shm::rss::RssMessage;
 use ccnic_shm::{Error, Pages, Program, Region};
 use common::{Daemon, alone, until};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
@@ -70,7 +72,7 @@ impl Nic {
 }
 
 fn attach() -> Request {
-    Request::Attach { name: "bad".into(), mac: None }
+    Request::Attach { name: "bad".into(), mac: None, rss: None }
 }
 
 #[track_caller]
@@ -236,6 +238,61 @@ fn a_second_region_on_one_connection() {
         says(&refused(connection.ask(&attach(), fd)), "has a region already");
     }
     assert_eq!(nic.daemon.status().programs.len(), 1, "the first region is still served");
+    drop(connection);
+    until("the program's end", || nic.daemon.status().programs.is_empty());
+    nic.unmoved();
+}
+
+#[test]
+fn rss_that_cannot_be() {
+    let _alone = alone();
+    let mut nic = nic(&[]);
+    let two = Config { queues: 2, ..small() };
+    let good = RssMessage::from(&Rss::new(2));
+    let (region, _) = region(&two);
+    let connection = Connection::open(&nic.socket).unwrap();
+    let ask = |rss: &RssMessage| connection.ask(&Request::Rss(Some(rss.clone())), None);
+    says(&refused(ask(&good)), "attach a region before");
+    says(&refused(connection.ask(&Request::Rss(None), None)), "attach a region before");
+
+    let mut far = good.table.clone();
+    far[77] = 2;
+    let unknown = |name: &str| RssMessage { types: vec!["ipv4".into(), name.into()], ..good.clone() };
+    let bad = [
+        (RssMessage { key: vec![1; 39], ..good.clone() }, "key has 39 bytes; give 40"),
+        (RssMessage { key: vec![1; 41], ..good.clone() }, "key has 41 bytes; give 40"),
+        (RssMessage { key: Vec::new(), ..good.clone() }, "key has 0 bytes; give 40"),
+        (RssMessage { table: vec![0; 64], ..good.clone() }, "table has 64 entries; give 128"),
+        (RssMessage { table: vec![0; 129], ..good.clone() }, "table has 129 entries; give 128"),
+        (RssMessage { table: far, ..good.clone() }, "table[77] is queue 2; the program has queues 0 to 1"),
+        (RssMessage { table: vec![u16::MAX; 128], ..good.clone() }, "table[0] is queue 65535"),
+        (unknown("ipv4-tpc"), "types names \"ipv4-tpc\"; choose among ipv4, ipv4-tcp, ipv4-udp"),
+        (unknown(&"x".repeat(10_000)), "types names \"xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx\"; choose"),
+    ];
+    // With the region, which is then not served, and afterwards, when it goes on being served as before.
+    for (rss, expected) in &bad {
+        let request = Request::Attach { name: "bad".into(), mac: None, rss: Some(rss.clone()) };
+        says(&refused(connection.ask(&request, Some(region.as_fd()))), expected);
+        assert!(nic.daemon.status().programs.is_empty());
+    }
+    assert!(matches!(connection.ask(&attach(), Some(region.as_fd())), Ok(Reply::Attached)));
+    assert!(matches!(ask(&good), Ok(Reply::Done)));
+    for (rss, expected) in &bad {
+        says(&refused(ask(rss)), expected);
+    }
+    for message in
+        ["{\"rss\":{}}", "{\"rss\":7}", "\"rss\"", "{\"rss\":{\"key\":[256],\"types\":[],\"table\":[]}}"]
+    {
+        send_raw(&connection, message.as_bytes(), &[region.as_fd()]);
+        let (reply, _) = connection.receive::<Reply>().unwrap().unwrap();
+        assert!(matches!(reply, Reply::Refused { .. }), "{reply:?} to {message}");
+    }
+    let program = nic.daemon.program("bad").unwrap();
+    assert_eq!((program.rss, program.queues.len()), (Some(good), 2));
+    for _ in 0..2 {
+        assert!(matches!(connection.ask(&Request::Rss(None), None), Ok(Reply::Done)));
+        assert_eq!(nic.daemon.program("bad").unwrap().rss, None);
+    }
     drop(connection);
     until("the program's end", || nic.daemon.status().programs.is_empty());
     nic.unmoved();

@@ -103,7 +103,7 @@ impl Desk {
 
 impl Nic for &Desk {
     fn hello(&self) -> Hello {
-        Hello { version: VERSION.to_owned(), node: self.node }
+        Hello { version: VERSION.to_owned(), node: self.node, rss: false }
     }
 
     fn status(&self) -> Status {

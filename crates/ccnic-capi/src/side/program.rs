@@ -41,6 +41,7 @@ impl Shared {
             name: self.name.clone(),
             pid: self.pid,
             design: self.design.to_owned(),
+            rss: None,
             queues: queues.collect(),
         }
     }
@@ -62,7 +63,7 @@ pub struct Program {
 
 impl Program {
     pub(super) fn new(arrival: Arrival, programs: Weak<Mutex<Programs>>) -> Program {
-        let Arrival { id, name, mac, pid, layout, region, memory, connection } = arrival;
+        let Arrival { id, name, mac, pid, layout, region, memory, connection, .. } = arrival;
         let config = layout.config();
         let shared = Shared {
             id,

@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use ccnic::Layout;
+use ccnic::rss::Rss;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
@@ -14,6 +15,7 @@ use super::listener::Listener;
 use crate::control::{Connection, Hello, Reply, Request, Status};
 use crate::error::Error;
 use crate::region::Region;
+use crate::rss::RssMessage;
 
 /// Identifies a connection, and the program behind it; never used twice.
 pub type ProgramId = u64;
@@ -46,9 +48,19 @@ pub trait Nic {
     /// # Errors
     /// The reason, as the program is told.
     fn attach(&mut self, arrival: Arrival) -> Result<(), String>;
+    /// Spread what an attached program receives over its queues like this from now on, or say why not. Asked where
+    /// [`Hello::rss`] is true; elsewhere only to stop.
+    ///
+    /// # Errors
+    /// The reason, as the program is told. Nothing has changed then.
+    fn spread(&mut self, _: ProgramId, rss: Option<Rss>) -> Result<(), String> {
+        rss.map_or(Ok(()), |_| Err(NO_RSS.to_owned()))
+    }
     /// An attached program has gone: its connection has ended.
     fn detach(&mut self, id: ProgramId);
 }
+
+const NO_RSS: &str = "this NIC does no RSS: whoever sends to the program chooses the queue";
 
 /// A program that wants to be served: what it said of itself, and its region, mapped and checked.
 #[derive(Debug)]
@@ -59,6 +71,8 @@ pub struct Arrival {
     pub name: String,
     /// The address that it goes by, if it said so.
     pub mac: Option<[u8; 6]>,
+    /// How what it receives is spread over its queues.
+    pub rss: Option<Rss>,
     /// Its process.
     pub pid: i32,
     /// The geometry that its header describes, within the region.
@@ -92,12 +106,46 @@ impl Drop for Memory {
     }
 }
 
-/// A connection, and whether its program is served.
+/// A connection, and the queues of its program, if that is served.
 #[derive(Debug)]
 struct Client {
     id: ProgramId,
     connection: Connection,
-    attached: bool,
+    attached: Option<u16>,
+}
+
+/// What a program says of itself when it attaches.
+struct Introduction {
+    name: String,
+    mac: Option<[u8; 6]>,
+    rss: Option<RssMessage>,
+}
+
+/// What a program is told of its request.
+fn answer(done: Reply, outcome: Result<(), String>) -> Reply {
+    outcome.map_or_else(
+        |reason| {
+            tracing::warn!("refused a program: {reason}");
+            Reply::Refused { reason }
+        },
+        |()| done,
+    )
+}
+
+impl Client {
+    /// What the program, which has so many queues, wants of RSS.
+    fn check(&self, nic: &impl Nic, rss: Option<&RssMessage>, queues: u16) -> Result<Option<Rss>, String> {
+        match rss {
+            Some(_) if !nic.hello().rss => Err(NO_RSS.to_owned()),
+            rss => rss.map(|rss| rss.check(queues)).transpose(),
+        }
+    }
+
+    fn spread(&self, nic: &mut impl Nic, rss: Option<&RssMessage>) -> Result<(), String> {
+        let queues = self.attached.ok_or("attach a region before you ask for RSS")?;
+        let rss = self.check(nic, rss, queues)?;
+        nic.spread(self.id, rss)
+    }
 }
 
 /// The place where programs come in. Belongs to one thread.
@@ -172,7 +220,7 @@ impl Reception {
     fn welcome(&mut self) {
         match self.listener.accept() {
             Ok(Some(connection)) => {
-                self.clients.push(Client { id: self.next_id, connection, attached: false });
+                self.clients.push(Client { id: self.next_id, connection, attached: None });
                 self.next_id += 1;
             }
             Ok(None) => {}
@@ -193,13 +241,10 @@ impl Reception {
             Err(e) => Reply::Refused { reason: e.to_string() },
             Ok(Some((Request::Hello, _))) => Reply::Hello(nic.hello()),
             Ok(Some((Request::Status, _))) => Reply::Status(nic.status()),
-            Ok(Some((Request::Attach { name, mac }, fd))) => match self.attach(nic, at, name, mac, fd) {
-                Ok(()) => Reply::Attached,
-                Err(reason) => {
-                    tracing::warn!("refused a program: {reason}");
-                    Reply::Refused { reason }
-                }
-            },
+            Ok(Some((Request::Attach { name, mac, rss }, fd))) => {
+                answer(Reply::Attached, self.attach(nic, at, Introduction { name, mac, rss }, fd))
+            }
+            Ok(Some((Request::Rss(rss), _))) => answer(Reply::Done, client.spread(nic, rss.as_ref())),
         };
         let sent = self.clients.get(at).is_some_and(|c| c.connection.send(&reply, None).is_ok());
         if !sent {
@@ -212,24 +257,26 @@ impl Reception {
         &mut self,
         nic: &mut impl Nic,
         at: usize,
-        name: String,
-        mac: Option<[u8; 6]>,
+        who: Introduction,
         fd: Option<OwnedFd>,
     ) -> Result<(), String> {
         let client = self.clients.get(at).ok_or("the program has gone")?;
-        if client.attached {
+        if client.attached.is_some() {
             return Err("this connection has a region already; open another one".to_owned());
         }
         let fd = fd.ok_or("no descriptor came with the request to attach")?;
         let region = self.map(fd)?;
         let layout = Layout::load(&region.port(), region.size()).map_err(|e| e.to_string())?;
+        let queues = layout.config().queues;
+        let rss = client.check(nic, who.rss.as_ref(), queues)?;
         let pid = client.connection.peer_pid().map_err(|e| e.to_string())?;
         let connection = client.connection.as_fd().try_clone_to_owned();
         let connection = connection.map_err(|e| format!("could not copy the connection: {e}"))?;
         let memory = Memory::take(&self.used, region.size());
-        nic.attach(Arrival { id: client.id, name, mac, pid, layout, region, memory, connection })?;
+        let Introduction { name, mac, .. } = who;
+        nic.attach(Arrival { id: client.id, name, mac, rss, pid, layout, region, memory, connection })?;
         if let Some(client) = self.clients.get_mut(at) {
-            client.attached = true;
+            client.attached = Some(queues);
         }
         Ok(())
     }
@@ -255,7 +302,7 @@ impl Reception {
     fn forget(&mut self, nic: &mut impl Nic, at: usize) {
         let client = self.clients.swap_remove(at);
         self.crowded = false;
-        if client.attached {
+        if client.attached.is_some() {
             nic.detach(client.id);
         }
     }

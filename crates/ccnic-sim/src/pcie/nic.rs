@@ -202,7 +202,8 @@ impl Queue {
             taken: base + ring.taken,
             ..ring
         };
-        let place = QueuePlace { tx: at(place.tx), rx: at(place.rx), fill: at(place.fill) };
+        let missed = base + place.missed;
+        let place = QueuePlace { tx: at(place.tx), rx: at(place.rx), fill: at(place.fill), missed };
         Queue {
             base,
             place,

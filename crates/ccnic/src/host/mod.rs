@@ -27,6 +27,9 @@ pub struct HostDrops {
     pub bad_descriptor: u64,
     /// Received descriptors of chains with too many segments: the NIC is broken.
     pub bad_chain: u64,
+    /// Packets that the NIC dropped, over the region's life, since this queue's ring was full or the pool dry: with RSS, which
+    /// keeps no queue waiting for another.
+    pub missed: u64,
 }
 
 /// The host side of a queue pair. Belongs to one thread.
@@ -338,7 +341,11 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
 
     /// Packets not delivered, by reason.
     pub fn drops(&self) -> HostDrops {
-        HostDrops { bad_descriptor: self.rx.bad_descriptor(), bad_chain: self.rx.ring().discarded() }
+        HostDrops {
+            bad_descriptor: self.rx.bad_descriptor(),
+            bad_chain: self.rx.ring().discarded(),
+            missed: self.port.load(self.place.missed),
+        }
     }
 
     /// The region's configuration.

@@ -12,6 +12,7 @@ use super::fetched::{Segments, first};
 use super::{NicQueue, bytes};
 
 /// Why a packet cannot be delivered now.
+#[derive(Debug, Clone, Copy)]
 pub(super) enum Busy {
     RingFull,
     NoBuffer,
@@ -26,14 +27,32 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// fill buffers, and asking for a whole burst at once would wait for them.
     #[inline(always)]
     pub fn deliver<Q: Port>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
+        let (n, busy) = self.deliver_most(from, packets, ahead);
+        match busy {
+            None => {}
+            Some(Busy::RingFull) => self.counters.ring_full += 1,
+            Some(Busy::NoBuffer) => self.counters.no_buffer += 1,
+        }
+        n
+    }
+
+    /// `deliver` but for its books: says why it stopped.
+    #[inline(always)]
+    pub(super) fn deliver_most<Q: Port>(
+        &mut self,
+        from: &Q,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) -> (usize, Option<Busy>) {
         if self.deliver_alike(from, packets, ahead) {
-            return packets.len();
+            return (packets.len(), None);
         }
         let n = self.deliver_singles(from, packets, ahead);
         if n < packets.len() {
-            return n + self.deliver_slowly(from, packets.get(n..).unwrap_or_default());
+            let (more, busy) = self.deliver_slowly(from, packets.get(n..).unwrap_or_default());
+            return (n + more, busy);
         }
-        n
+        (n, None)
     }
 
     /// Delivers packets of one segment that all take buffers of the same class, if there is room for all: what most bursts
@@ -109,23 +128,16 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// What the loop of `deliver` leaves: chains, on either side of the copy, and the reasons to stop.
     #[cold]
     #[inline(never)]
-    fn deliver_slowly<Q: Port>(&mut self, from: &Q, packets: &[Desc]) -> usize {
+    fn deliver_slowly<Q: Port>(&mut self, from: &Q, packets: &[Desc]) -> (usize, Option<Busy>) {
         let mut n = 0;
         loop {
             let packet = first(packets.get(n..).unwrap_or_default());
             if packet.is_empty() {
-                return n;
+                return (n, None);
             }
             match self.deliver_chain(from, packet) {
                 Ok(()) => n += packet.len(),
-                Err(Busy::RingFull) => {
-                    self.counters.ring_full += 1;
-                    return n;
-                }
-                Err(Busy::NoBuffer) => {
-                    self.counters.no_buffer += 1;
-                    return n;
-                }
+                Err(busy) => return (n, Some(busy)),
             }
         }
     }

@@ -8,6 +8,7 @@ mod blanks;
 mod deliver;
 mod fetched;
 mod own;
+mod spread;
 mod wire;
 
 use crate::config::{Config, Demote};
@@ -20,6 +21,7 @@ use crate::ring::{Consumer, Producer, Ring};
 
 pub use fetched::Fetched;
 pub use own::BadPacket;
+pub use spread::spread;
 pub use wire::{Pipeline, loopback};
 
 use blanks::Blanks;
@@ -49,6 +51,10 @@ pub struct NicCounters {
     pub ring_full: u64,
     /// Times that a packet waited because the pool had no buffer.
     pub no_buffer: u64,
+    /// Packets dropped, with RSS, because the receive ring was full.
+    pub dropped_ring_full: u64,
+    /// Packets dropped, with RSS, because the pool had no buffer.
+    pub dropped_no_buffer: u64,
 }
 
 /// The NIC side of a queue pair. Belongs to one thread.
@@ -66,6 +72,8 @@ pub struct NicQueue<P: Port, R: Ring> {
     /// Blank buffers from the host, with the host-managed pool.
     blanks: Option<Blanks<R::Consumer>>,
     config: Config,
+    /// The word in which the program reads what was dropped.
+    missed: u32,
     /// Little was fetched, after a wait: the program waits for what we deliver.
     idle: bool,
     /// Counters of this queue.
@@ -90,6 +98,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             open: 0,
             blanks: (!config.shared_pool).then(|| Blanks::new(R::Consumer::resume(&port, &place.fill))),
             config,
+            missed: place.missed,
             idle: false,
             counters: NicCounters::default(),
             port,
@@ -198,17 +207,24 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// with one. Only with the shared pool: with the host-managed one the host frees what it has sent.
     #[inline(always)]
     pub fn reflect(&mut self, packets: &[Desc]) -> usize {
+        let n = self.reflect_most(packets);
+        self.done(n);
+        self.counters.ring_full += u64::from(n < packets.len());
+        n
+    }
+
+    /// `reflect` but for its books.
+    #[inline(always)]
+    fn reflect_most(&mut self, packets: &[Desc]) -> usize {
         let mut room = self.room(packets.len());
         while room < packets.len() && room > 0 && packets.get(room - 1).is_some_and(|d| d.more()) {
             room -= 1;
         }
-        self.open = self.open.saturating_sub(room);
         for desc in packets.iter().take(room) {
             self.stage_desc(*desc);
             self.counters.rx_packets += u64::from(!desc.more());
             self.counters.rx_bytes += u64::from(desc.len());
         }
-        self.counters.ring_full += u64::from(room < packets.len());
         room
     }
 
@@ -216,7 +232,18 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// that from the ring).
     #[inline(always)]
     pub fn complete(&mut self, packets: &[Desc]) {
-        self.open = self.open.saturating_sub(packets.len());
+        self.done(packets.len());
+        self.free_all(packets);
+    }
+
+    /// So many of the descriptors that this queue has fetched need not be kept from the program any longer.
+    #[inline(always)]
+    fn done(&mut self, descs: usize) {
+        self.open = self.open.saturating_sub(descs);
+    }
+
+    #[inline(always)]
+    fn free_all(&mut self, packets: &[Desc]) {
         if self.config.shared_pool {
             self.pool.free_many(&self.port, packets);
         }

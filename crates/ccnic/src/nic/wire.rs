@@ -8,8 +8,26 @@ use super::{Fetched, NicQueue};
 /// Packets on their way through a wire: one burst being delivered, and the one after it, whose lines arrive meanwhile.
 #[derive(Debug, Default)]
 pub struct Pipeline {
-    current: Fetched,
-    next: Fetched,
+    pub(super) current: Fetched,
+    pub(super) next: Fetched,
+}
+
+impl Pipeline {
+    /// Sees that there is a burst to be delivered, and under load the one after it; false when the program has sent nothing.
+    #[inline(always)]
+    pub(super) fn fill<P: Port, R: Ring>(&mut self, queue: &mut NicQueue<P, R>) -> bool {
+        let Pipeline { current, next } = self;
+        if current.is_empty() {
+            core::mem::swap(current, next);
+            if current.is_empty() && queue.fetch(current) == 0 {
+                return false;
+            }
+        }
+        if next.is_empty() && current.is_full() && queue.may_fetch_ahead() {
+            queue.fetch_ahead(next);
+        }
+        true
+    }
 }
 
 /// One turn of the loopback: fetches a burst, delivers it, publishes. Returns the segments delivered.
@@ -25,16 +43,10 @@ pub fn loopback<P: Port, R: Ring>(
     port: &P,
     reflect: bool,
 ) -> usize {
+    if !pipeline.fill(queue) {
+        return 0;
+    }
     let Pipeline { current, next } = pipeline;
-    if current.is_empty() {
-        core::mem::swap(current, next);
-        if current.is_empty() && queue.fetch(current) == 0 {
-            return 0;
-        }
-    }
-    if next.is_empty() && current.is_full() && queue.may_fetch_ahead() {
-        queue.fetch_ahead(next);
-    }
     let packets = current.rest();
     let n = if reflect { queue.reflect(packets) } else { queue.deliver(port, packets, next.rest()) };
     if !reflect {

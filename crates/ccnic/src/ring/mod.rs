@@ -35,7 +35,8 @@
 //!  G1  header magic: store_release            ------------->  G2  header magic: load_acquire
 //! ```
 //!
-//! A side's own `tail` and `taken` lines are read by others only after it has died, through a system call's order.
+//! A side's own `tail` and `taken` lines are read by others only after it has died, through a system call's order. `missed` beside
+//! `tx.taken` is a statistic: what the host reads of it may be old, and nothing depends on it.
 
 mod doorbell;
 mod inline;

@@ -96,7 +96,7 @@ struct ccnic_options {
 /**
  * A buffer, and the part of a packet in it: a plain value, to be copied and moved in arrays. Whoever has it has the buffer.
  * Use the functions below; only `meta` is for the program to read and write directly: 64 bits that go with the packet (those
- * of its first buffer count).
+ * of its first buffer count), unless the program asks for hashes in it (@ref CCNIC_RSS_META).
  */
 struct ccnic_buf {
 	uint32_t offset; /**< of the first byte, from the region's start */
@@ -119,6 +119,7 @@ struct ccnic_stats {
 	uint64_t free_bad_buffer;   /**< handles given to ccnic_buf_free() that name no buffer */
 	uint64_t rx_bad_descriptor; /**< received and dropped: names no buffer; the NIC is broken */
 	uint64_t rx_bad_chain;      /**< received and dropped: more than CCNIC_CHAIN_MAX buffers; the NIC is broken */
+	uint64_t rx_missed;         /**< dropped by the NIC, with RSS: the ring was full or the pool dry; since ccnic_open() */
 };
 
 /** Sets all options to their defaults. Any thread. */
@@ -183,6 +184,84 @@ int ccnic_queues(const struct ccnic *nic);
  * Any thread.
  */
 int ccnic_mac(const struct ccnic *nic, uint8_t mac[6]);
+
+/* ---- receive-side scaling ------------------------------------------------------------------------------------------- */
+
+/** Bytes of a key. */
+#define CCNIC_RSS_KEY 40
+/** Entries of a table, which the hash's low 7 bits choose among. */
+#define CCNIC_RSS_TABLE 128
+
+/* What is hashed: addresses and ports, or, of packets of no type below that is chosen and of fragments, addresses alone. */
+#define CCNIC_RSS_IPV4 1u
+#define CCNIC_RSS_IPV4_TCP 2u
+#define CCNIC_RSS_IPV4_UDP 4u
+#define CCNIC_RSS_IPV4_SCTP 8u
+#define CCNIC_RSS_IPV6 16u
+#define CCNIC_RSS_IPV6_TCP 32u
+#define CCNIC_RSS_IPV6_UDP 64u
+#define CCNIC_RSS_IPV6_SCTP 128u
+#define CCNIC_RSS_ALL 255u
+
+/**
+ * Flag: `meta` of received packets is their hash in the low 32 bits and @ref CCNIC_META_HASHED, or 0 when they have none. What the
+ * sender put there is lost.
+ */
+#define CCNIC_RSS_META 1u
+/** In `meta` of a received packet: its low 32 bits are the hash. */
+#define CCNIC_META_HASHED (UINT64_C(1) << 32)
+
+/**
+ * How the NIC spreads received packets over queues: by Toeplitz's hash of addresses and ports, as NDIS defines it, and a table. What
+ * is not hashed goes to the queue in table[0]. Up to two VLAN tags are passed over. Fill it with ccnic_rss_init(), then change what
+ * you want. Later versions append fields.
+ */
+struct ccnic_rss {
+	size_t size;                     /**< sizeof(struct ccnic_rss) */
+	uint32_t types;                  /**< CCNIC_RSS_IPV4 and so on */
+	uint32_t flags;                  /**< CCNIC_RSS_META, or 0 */
+	uint8_t key[CCNIC_RSS_KEY];      /**< of the hash */
+	uint16_t table[CCNIC_RSS_TABLE]; /**< queue numbers */
+};
+
+/** Sets all types, the key of Microsoft's verification suite, and a table of queues 0 to `queues` - 1 in turn. Any thread. */
+static inline void ccnic_rss_init(struct ccnic_rss *rss, uint16_t queues)
+{
+	static const uint8_t key[CCNIC_RSS_KEY] = {
+		0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0, 0xca, 0x2b, 0xcb,
+		0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42, 0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
+	};
+
+	memset(rss, 0, sizeof(*rss));
+	rss->size = sizeof(*rss);
+	rss->types = CCNIC_RSS_ALL;
+	memcpy(rss->key, key, sizeof(key));
+	for (uint16_t i = 0; i < CCNIC_RSS_TABLE; i++)
+		rss->table[i] = (uint16_t)(queues > 0 ? i % queues : 0);
+}
+
+/**
+ * Has the NIC spread received packets over the queues of `nic` from now on, and every NIC that ccnic_reconnect() attaches to. Without
+ * it, and with NULL, each packet comes back on the queue pair that it was sent on. May be called again at any time, while packets
+ * flow: those under way may still come by the old table.
+ *
+ * With RSS no queue waits for another: what finds a queue's ring full, or the pool dry, is dropped and counted (rx_missed).
+ *
+ * @param rss how, or NULL; not kept
+ * @return 0; -EINVAL: NULL for `nic`, or a field that cannot be, such as a queue that is not there; -E2BIG: a field is unknown to this
+ *         library; -ENOTCONN: the NIC has gone, -EOPNOTSUPP: it can do no RSS, and in both cases `rss` is kept for its successor;
+ *         -EPERM: the NIC refused. After all other errors it goes on as before
+ *
+ * Any thread. Blocks until the NIC has answered.
+ */
+int ccnic_rss_set(struct ccnic *nic, const struct ccnic_rss *rss);
+
+/**
+ * Tells whether the NIC spreads packets now; after ccnic_reconnect() to one that can do no RSS it does not.
+ *
+ * @return 1 or 0; -EINVAL for NULL. Any thread.
+ */
+int ccnic_rss_active(const struct ccnic *nic);
 
 /* ---- queues --------------------------------------------------------------------------------------------------------- */
 

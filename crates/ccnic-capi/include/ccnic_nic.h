@@ -7,7 +7,8 @@
  *     ccnic_nic_rx_burst -> read the data -> ccnic_nic_buf_free                           (packets that a program sent)
  *     ccnic_nic_tx_copy, or ccnic_nic_buf_alloc -> write -> ccnic_nic_tx_burst            (packets to a program)
  *
- * Receive and transmit are the NIC's here: what it receives, the program has sent.
+ * Receive and transmit are the NIC's here: what it receives, the program has sent. Which of the program's queues a packet goes to is the
+ * NIC's choice alone: ccnic_rss_set() of its programs is -EOPNOTSUPP.
  *
  * @par Trust
  * A program may be broken or hostile. What comes out of ccnic_nic_rx_burst() is checked: every buffer lies inside the program's

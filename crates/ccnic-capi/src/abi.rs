@@ -4,6 +4,7 @@ use std::ffi::c_char;
 use std::mem::size_of;
 
 use ccnic::desc::{MORE, SMALL};
+use ccnic::rss::{FlowTypes, KEY, Rss, TABLE};
 use ccnic::{Config, Demote, Desc, Design};
 use ccnic_shm::Pages;
 use rustix::io::Errno;
@@ -172,6 +173,41 @@ impl CcnicOptions {
     }
 }
 
+/// `struct ccnic_rss`.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct CcnicRss {
+    /// `sizeof(struct ccnic_rss)` of the header that the program was compiled with.
+    pub size: usize,
+    /// `CCNIC_RSS_IPV4` and so on.
+    pub types: u32,
+    /// `CCNIC_RSS_META`, or 0.
+    pub flags: u32,
+    /// Of the hash.
+    pub key: [u8; KEY],
+    /// Queue numbers.
+    pub table: [u16; TABLE],
+}
+
+const RSS_META: u32 = 1;
+
+impl CcnicRss {
+    const NONE: CcnicRss =
+        CcnicRss { size: size_of::<CcnicRss>(), types: 0, flags: 0, key: [0; KEY], table: [0; TABLE] };
+
+    /// Reads what a program wants. Queue numbers are checked where the queues are known.
+    ///
+    /// # Safety
+    /// As [`read_sized`].
+    pub(crate) unsafe fn read(from: *const CcnicRss) -> Result<Rss, Failure> {
+        // SAFETY: the caller vouches for it; the fields take any bytes.
+        let (this, newer) = unsafe { read_sized(from, CcnicRss::NONE)? };
+        let bits = u8::try_from(this.types).ok().filter(|_| this.flags & !RSS_META == 0);
+        let (Some(types), false) = (bits.map(FlowTypes::from_bits), newer) else { return Err(UNKNOWN_FIELD) };
+        Ok(Rss { key: this.key, types, table: this.table, hash: this.flags & RSS_META != 0 })
+    }
+}
+
 pub(crate) const UNKNOWN_FIELD: Failure =
     Failure::new(Errno::TOOBIG, c"an option is set that this libccnic does not know; use a newer one");
 
@@ -185,7 +221,7 @@ pub(crate) unsafe fn read_sized<T>(from: *const T, mut this: T) -> Result<(T, bo
     // SAFETY: the caller vouches for at least the first word.
     let size = unsafe { from.cast::<usize>().read() };
     if !(size_of::<usize>()..=4096).contains(&size) {
-        let text = c"the options' size is wrong: call ccnic_options_init or ccnic_nic_options_init first";
+        let text = c"the options' size is wrong: call the structure's init function first";
         return Err(Failure::new(Errno::INVAL, text));
     }
     let known = size.min(size_of::<T>());
@@ -237,4 +273,6 @@ pub struct CcnicStats {
     pub rx_bad_descriptor: u64,
     /// Received descriptors of chains with too many segments.
     pub rx_bad_chain: u64,
+    /// Packets that the NIC dropped, with RSS, since the ring was full or the pool dry.
+    pub rx_missed: u64,
 }

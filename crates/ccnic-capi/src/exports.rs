@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::abi::{CcnicBuf, CcnicOptions, CcnicStats, View, write_sized};
+use crate::abi::{CcnicBuf, CcnicOptions, CcnicRss, CcnicStats, View, write_sized};
 use crate::errno::{Failure, NULL, burst, guard, last};
 use crate::nic::Nic;
 use crate::queue::Queue;
@@ -130,6 +130,28 @@ pub unsafe extern "C" fn ccnic_mac(nic: *const Nic, mac: *mut u8) -> c_int {
         unsafe { mac.cast::<[u8; 6]>().write_unaligned(address) };
         Ok(0)
     })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_rss_set(nic: *mut Nic, rss: *const CcnicRss) -> c_int {
+    guard(|| {
+        // SAFETY: null or an open NIC.
+        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        // SAFETY: not null, and as large as its first word says (the contract of the header).
+        let rss = if rss.is_null() { None } else { Some(unsafe { CcnicRss::read(rss)? }) };
+        nic.set_rss(rss.as_ref())?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_rss_active(nic: *const Nic) -> c_int {
+    // SAFETY: null or an open NIC.
+    guard(|| Ok(c_int::from(unsafe { nic.as_ref() }.ok_or(NULL)?.spreads())))
 }
 
 /// # Safety

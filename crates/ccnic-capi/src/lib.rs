@@ -20,7 +20,7 @@ mod side;
 mod stock;
 mod wait;
 
-pub use abi::{CcnicBuf, CcnicOptions, CcnicStats, View};
+pub use abi::{CcnicBuf, CcnicOptions, CcnicRss, CcnicStats, View};
 pub use exports::*;
 pub use nic::Nic;
 pub use queue::Queue;

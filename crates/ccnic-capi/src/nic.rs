@@ -7,6 +7,7 @@ use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ccnic::Config;
+use ccnic::rss::Rss;
 use ccnic_shm::{Pages, Program};
 use rustix::io::Errno;
 
@@ -69,6 +70,20 @@ impl Nic {
 
     pub(crate) fn alive(&self) -> bool {
         self.lock().program.alive()
+    }
+
+    pub(crate) fn set_rss(&self, rss: Option<&Rss>) -> Result<(), Failure> {
+        self.lock().program.set_rss(rss).map_err(|e| match e {
+            ccnic_shm::Error::Gone => {
+                Failure::new(Errno::NOTCONN, c"the NIC has gone; its successor will be told")
+            }
+            e => e.into(),
+        })
+    }
+
+    /// True when the NIC spreads received packets.
+    pub(crate) fn spreads(&self) -> bool {
+        self.lock().program.rss().is_some()
     }
 
     /// True while a queue or a pool is open.

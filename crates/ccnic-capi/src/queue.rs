@@ -307,6 +307,7 @@ impl Queue {
         Ok(CcnicStats {
             rx_bad_descriptor: drops.bad_descriptor,
             rx_bad_chain: drops.bad_chain,
+            rx_missed: drops.missed,
             ..self.stats
         })
     }

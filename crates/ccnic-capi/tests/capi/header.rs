@@ -6,7 +6,8 @@ use std::mem::{offset_of, size_of};
 use std::process::Command;
 
 use ccnic_capi::{
-    CcnicBuf, CcnicNicOptions, CcnicNicStats, CcnicOptions, CcnicProgramInfo, CcnicSegment, CcnicStats,
+    CcnicBuf, CcnicNicOptions, CcnicNicStats, CcnicOptions, CcnicProgramInfo, CcnicRss, CcnicSegment,
+    CcnicStats,
 };
 
 use crate::build::{PRIVATE, cc, here, library, run};
@@ -116,6 +117,17 @@ fn structures_are_the_same_on_both_sides() {
                 ("free_bad_buffer", offset_of!(CcnicStats, free_bad_buffer)),
                 ("rx_bad_descriptor", offset_of!(CcnicStats, rx_bad_descriptor)),
                 ("rx_bad_chain", offset_of!(CcnicStats, rx_bad_chain)),
+                ("rx_missed", offset_of!(CcnicStats, rx_missed)),
+            ],
+        ),
+        size("ccnic_rss", size_of::<CcnicRss>()),
+        fields(
+            "ccnic_rss",
+            &[
+                ("types", offset_of!(CcnicRss, types)),
+                ("flags", offset_of!(CcnicRss, flags)),
+                ("key", offset_of!(CcnicRss, key)),
+                ("table", offset_of!(CcnicRss, table)),
             ],
         ),
         size("ccnic_nic_options", size_of::<CcnicNicOptions>()),

@@ -9,3 +9,4 @@ mod header;
 mod misuse;
 mod nic;
 mod recovery;
+mod rss;

@@ -8,14 +8,14 @@ use crate::nic::{Nic, alone};
 
 /// The program's next line, which says how far it has come.
 #[track_caller]
-fn expect(lines: &mut impl BufRead, what: &str) {
+pub(crate) fn expect(lines: &mut impl BufRead, what: &str) {
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
     assert_eq!(line.trim(), what);
 }
 
 /// Lets the program go on.
-fn go_on(child: &mut Child) {
+pub(crate) fn go_on(child: &mut Child) {
     child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
 }
 

@@ -306,6 +306,20 @@ reconnect(struct ccnic_attach *att)
 	att->reclaimed += ret;
 	ATTACH_LOG(NOTICE, "%s: attached to the NIC that now listens at %s; %d buffers came back", att->conf.device,
 		   att->conf.socket, ret);
+	if (att->spread && ccnic_rss_active(att->nic) != 1)
+		ATTACH_LOG(WARNING, "%s: this NIC does no RSS: packets come on the queue that it chooses", att->conf.device);
+}
+
+int
+ccnic_attach_rss(struct ccnic_attach *att, const struct ccnic_rss *rss)
+{
+	int ret;
+
+	pthread_mutex_lock(&list_lock);
+	ret = ccnic_rss_set(att->nic, rss);
+	att->spread = rss != NULL;
+	pthread_mutex_unlock(&list_lock);
+	return ret;
 }
 
 bool

@@ -60,6 +60,7 @@ struct ccnic_attach {
 	uint32_t buffers;        /* large buffers */
 	unsigned int refs;
 	bool owned;              /* by a device */
+	bool spread;             /* RSS is wanted */
 	struct ccnic_user *user; /* its queues, or NULL */
 	uint64_t reconnects;
 	uint64_t reclaimed;      /* buffers that came back from dead NICs */
@@ -135,6 +136,10 @@ void ccnic_attach_release(struct ccnic_attach *att);
 /* True when the NIC lives. When it has gone, tries to attach to its successor. Not for bursts. */
 __rte_internal
 bool ccnic_attach_check(struct ccnic_attach *att);
+
+/* As ccnic_rss_set(); not while the attachment is handed to another NIC. Not for bursts. */
+__rte_internal
+int ccnic_attach_rss(struct ccnic_attach *att, const struct ccnic_rss *rss);
 
 /* Changes whenever a device attaches: mempools without an attachment look again then. */
 extern uint32_t ccnic_attach_generation;

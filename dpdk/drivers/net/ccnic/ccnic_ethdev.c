@@ -20,13 +20,16 @@ dev_configure(struct rte_eth_dev *eth)
 		NET_LOG(ERR, "port %u: DCB and VMDq are not supported; leave mq_mode at NONE", eth->data->port_id);
 		return -ENOTSUP;
 	}
-	/* ethdev has refused every hash function: the device offers none. */
-	if (conf->rxmode.mq_mode & RTE_ETH_MQ_RX_RSS_FLAG && eth->data->nb_rx_queues > 1)
-		NET_LOG(WARNING, "port %u: there is no RSS: packets come on the queue that the NIC chooses", eth->data->port_id);
 	if (conf->lpbk_mode != 0) {
 		NET_LOG(ERR, "port %u: lpbk_mode is not supported: loopback is a wire of ccnicd", eth->data->port_id);
 		return -ENOTSUP;
 	}
+	if (ccnic_dev_of(eth)->side == NULL)
+		return ccnic_rss_configure(eth);
+	/* ethdev has refused every hash function: the device offers none. */
+	if (conf->rxmode.mq_mode & RTE_ETH_MQ_RX_RSS_FLAG && eth->data->nb_rx_queues > 1)
+		NET_LOG(WARNING, "port %u: there is no RSS: packets come on the queue pair that the program sent them on",
+			eth->data->port_id);
 	return 0;
 }
 
@@ -53,6 +56,11 @@ dev_start(struct rte_eth_dev *eth)
 
 	if (ret < 0)
 		return ret;
+	ret = ccnic_rss_start(eth);
+	if (ret < 0) {
+		ccnic_queues_stop(eth);
+		return ret;
+	}
 	set_scatter(eth);
 	dev->started = true;
 	ret = ccnic_link_watch(eth);
@@ -158,6 +166,8 @@ dev_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
 	};
 	info->default_rxportconf = (struct rte_eth_dev_portconf){ .burst_size = 32, .ring_size = ring, .nb_queues = 1 };
 	info->default_txportconf = info->default_rxportconf;
+	if (dev->side == NULL)
+		ccnic_rss_info(info);
 	return 0;
 }
 
@@ -252,6 +262,7 @@ priv_dump(struct rte_eth_dev *eth, FILE *out)
 		options->ring, options->design, options->flags, dev->mtu_frame);
 	fprintf(out, "buffers: %u at %p, mbufs point to %u, may to %u\n", att->buffers, att->view.base + att->view.first, att->lent,
 		ccnic_attach_quota(att));
+	fprintf(out, "RSS: types %#x, %s\n", dev->rss.types, ccnic_rss_active(att->nic) == 1 ? "by the NIC" : "off");
 	fprintf(out, "reconnects: %" PRIu64 ", buffers that came back: %" PRIu64 "\n", att->reconnects, att->reclaimed);
 	for (i = 0; i < eth->data->nb_rx_queues; i++) {
 		const struct ccnic_rxq *rxq = eth->data->rx_queues[i];
@@ -305,6 +316,10 @@ static const struct eth_dev_ops ops = {
 	.dev_stop = dev_stop,
 	.dev_close = dev_close,
 	.pool_ops_supported = pool_ops_supported,
+	.rss_hash_update = ccnic_rss_hash_update,
+	.rss_hash_conf_get = ccnic_rss_hash_conf_get,
+	.reta_update = ccnic_rss_reta_update,
+	.reta_query = ccnic_rss_reta_query,
 	.eth_dev_priv_dump = priv_dump,
 };
 

@@ -92,6 +92,7 @@ struct ccnic_pair {
 	struct ccnic_drops {
 		uint64_t descriptors;
 		uint64_t chains;
+		uint64_t missed; /* by the NIC, for want of room */
 	} drops, drops_base;
 	uintptr_t biased_to; /* while a control operation has it */
 	bool biased;         /* the kernel allows it */
@@ -141,6 +142,7 @@ struct ccnic_rxq {
 	uint16_t max_len;   /* longer packets are dropped */
 	bool zero_copy;     /* mbufs of mp may be bound to the region */
 	bool own_pool;      /* mp has the ops "ccnic" */
+	bool hash;          /* the application wants to know the hash */
 	uint16_t priv_size; /* of mp's mbufs */
 	uint16_t room;
 	uint64_t rearm;     /* mbuf fields of a packet whose data begins after the headroom */
@@ -185,6 +187,8 @@ struct ccnic_dev {
 	bool zero_copy;
 	bool started;
 	bool link_down; /* by rte_eth_dev_set_link_down() */
+	struct ccnic_rss rss; /* as the application wants it */
+	uint16_t rss_queues;  /* that its table was made for */
 	uint32_t mcasts;
 	struct rte_ether_addr mcast[CCNIC_MAX_MCAST];
 	bool peer_up;   /* the NIC, or the program, when the watch looked last */
@@ -365,6 +369,15 @@ int ccnic_tx_burst_mode(struct rte_eth_dev *dev, uint16_t index, struct rte_eth_
 uint32_t ccnic_rx_queue_count(void *queue);
 int ccnic_rx_descriptor_status(void *queue, uint16_t offset);
 int ccnic_tx_descriptor_status(void *queue, uint16_t offset);
+
+/* ccnic_rss.c */
+void ccnic_rss_info(struct rte_eth_dev_info *info);
+int ccnic_rss_configure(struct rte_eth_dev *dev);
+int ccnic_rss_start(struct rte_eth_dev *dev);
+int ccnic_rss_hash_update(struct rte_eth_dev *dev, struct rte_eth_rss_conf *conf);
+int ccnic_rss_hash_conf_get(struct rte_eth_dev *dev, struct rte_eth_rss_conf *conf);
+int ccnic_rss_reta_update(struct rte_eth_dev *dev, struct rte_eth_rss_reta_entry64 *reta, uint16_t size);
+int ccnic_rss_reta_query(struct rte_eth_dev *dev, struct rte_eth_rss_reta_entry64 *reta, uint16_t size);
 
 /* ccnic_rx.c, ccnic_tx.c */
 uint16_t ccnic_recv(void *queue, struct rte_mbuf **pkts, uint16_t n);

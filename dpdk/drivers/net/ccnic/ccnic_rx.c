@@ -59,6 +59,20 @@ keep(struct ccnic_pair *pair, const struct ccnic_buf *bufs, uint16_t n)
 	}
 }
 
+/* What the NIC says of the packets in these buffers. */
+static __rte_noinline void
+set_hashes(struct rte_mbuf **pkts, const struct ccnic_buf *bufs, uint16_t n)
+{
+	uint16_t i;
+
+	for (i = 0; i < n; i++) {
+		if ((bufs[i].meta & CCNIC_META_HASHED) == 0)
+			continue;
+		pkts[i]->hash.rss = (uint32_t)bufs[i].meta;
+		pkts[i]->ol_flags |= RTE_MBUF_F_RX_RSS_HASH;
+	}
+}
+
 /* Receives the next n waiting buffers, all small packets; fewer when mbufs are short. */
 static inline uint16_t
 recv_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
@@ -81,6 +95,8 @@ recv_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 		ccnic_small_count(&bins, len);
 		bytes += len;
 	}
+	if (unlikely(rxq->hash))
+		set_hashes(pkts, bufs, n);
 	if (likely(n > 0))
 		keep(rxq->pair, bufs, n);
 	rxq->next += n;
@@ -151,6 +167,8 @@ recv_large(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 		rxq->stats.bytes += bufs[i].len;
 		rxq->stats.bins[ccnic_bin_of(bufs[i].len)]++;
 	}
+	if (unlikely(rxq->hash))
+		set_hashes(pkts, bufs, n);
 	rxq->next += n;
 	rxq->stats.packets += n;
 	rxq->stats.zero_copy += n;
@@ -260,6 +278,8 @@ recv_one(struct ccnic_rxq *rxq, struct rte_mbuf **pkt)
 		discard(rxq, segs);
 		rxq->stats.copied++;
 	}
+	if (unlikely(rxq->hash))
+		set_hashes(&m, bufs, 1);
 	rxq->stats.packets++;
 	rxq->stats.bytes += pkt_len;
 	rxq->stats.bins[ccnic_bin_of(pkt_len)]++;

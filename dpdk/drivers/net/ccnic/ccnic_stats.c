@@ -132,6 +132,7 @@ look_at_drops(struct ccnic_pair *pair)
 	if (ccnic_queue_stats(pair->queue, &stats, sizeof(stats)) == 0) {
 		pair->drops.descriptors = stats.rx_bad_descriptor;
 		pair->drops.chains = stats.rx_bad_chain;
+		pair->drops.missed = stats.rx_missed;
 	}
 	ccnic_pair_unlock(pair);
 }
@@ -187,6 +188,7 @@ ccnic_stats_get(struct rte_eth_dev *eth, struct rte_eth_stats *stats)
 	stats->ibytes = totals.rx.bytes;
 	stats->ierrors = totals.rx.oversize + totals.drops.descriptors + totals.drops.chains + totals.nic.rx_bad_descriptor +
 			 totals.nic.rx_bad_chain + totals.nic.rx_too_long;
+	stats->imissed = totals.drops.missed;
 	stats->rx_nombuf = totals.rx.no_mbuf;
 	stats->opackets = totals.tx.packets;
 	stats->obytes = totals.tx.bytes;

@@ -1,0 +1,199 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Receive-side scaling: what the application chose, in ethdev's words and in the NIC's, which does it. */
+#include <errno.h>
+#include <inttypes.h>
+#include <string.h>
+
+#include <rte_version.h>
+
+#include "ccnic_net.h"
+
+static const struct {
+	uint64_t hf;
+	uint32_t type;
+} types[] = {
+	{ RTE_ETH_RSS_IPV4, CCNIC_RSS_IPV4 },
+	{ RTE_ETH_RSS_NONFRAG_IPV4_TCP, CCNIC_RSS_IPV4_TCP },
+	{ RTE_ETH_RSS_NONFRAG_IPV4_UDP, CCNIC_RSS_IPV4_UDP },
+	{ RTE_ETH_RSS_NONFRAG_IPV4_SCTP, CCNIC_RSS_IPV4_SCTP },
+	{ RTE_ETH_RSS_IPV6, CCNIC_RSS_IPV6 },
+	{ RTE_ETH_RSS_NONFRAG_IPV6_TCP, CCNIC_RSS_IPV6_TCP },
+	{ RTE_ETH_RSS_NONFRAG_IPV6_UDP, CCNIC_RSS_IPV6_UDP },
+	{ RTE_ETH_RSS_NONFRAG_IPV6_SCTP, CCNIC_RSS_IPV6_SCTP },
+};
+
+/* Takes over functions and key; a key of NULL leaves the one before. ethdev has refused functions that the device does not offer. */
+static int
+take_conf(const struct rte_eth_dev *eth, const struct rte_eth_rss_conf *conf, struct ccnic_rss *rss)
+{
+	unsigned int i;
+
+	if (conf->rss_key != NULL && conf->rss_key_len != CCNIC_RSS_KEY) {
+		NET_LOG(ERR, "port %u: the RSS key has %u bytes; give %u", eth->data->port_id, conf->rss_key_len, CCNIC_RSS_KEY);
+		return -EINVAL;
+	}
+	if (conf->rss_key != NULL)
+		memcpy(rss->key, conf->rss_key, CCNIC_RSS_KEY);
+	rss->types = 0;
+	for (i = 0; i < RTE_DIM(types); i++)
+		if (conf->rss_hf & types[i].hf)
+			rss->types |= types[i].type;
+	return 0;
+}
+
+int
+ccnic_rss_configure(struct rte_eth_dev *eth)
+{
+	const struct rte_eth_conf *conf = &eth->data->dev_conf;
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	struct ccnic_rss *rss = &dev->rss;
+
+	/* The table is the application's until there are other queues. */
+	if (dev->rss_queues != eth->data->nb_rx_queues) {
+		struct ccnic_rss even;
+
+		ccnic_rss_init(&even, eth->data->nb_rx_queues);
+		if (dev->rss_queues == 0)
+			*rss = even;
+		memcpy(rss->table, even.table, sizeof(even.table));
+		dev->rss_queues = eth->data->nb_rx_queues;
+	}
+	rss->flags = conf->rxmode.offloads & RTE_ETH_RX_OFFLOAD_RSS_HASH ? CCNIC_RSS_META : 0;
+	return take_conf(eth, &conf->rx_adv_conf.rss_conf, rss);
+}
+
+/* A single queue pair needs nobody to choose, unless the application wants the hash. */
+static bool
+is_wanted(const struct rte_eth_dev *eth)
+{
+	const struct rte_eth_rxmode *mode = &eth->data->dev_conf.rxmode;
+
+	return mode->mq_mode & RTE_ETH_MQ_RX_RSS_FLAG &&
+	       (RTE_MAX(eth->data->nb_rx_queues, eth->data->nb_tx_queues) > 1 || mode->offloads & RTE_ETH_RX_OFFLOAD_RSS_HASH);
+}
+
+int
+ccnic_rss_start(struct rte_eth_dev *eth)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	/* Also when there is none: the region may have been another device's, whose table the NIC would keep. */
+	int ret = ccnic_attach_rss(dev->att, is_wanted(eth) ? &dev->rss : NULL);
+
+	switch (ret) {
+	case -ENOTCONN: /* the next NIC will be told */
+		return 0;
+	case -EOPNOTSUPP:
+		/* Most applications ask for RSS whatever the device; packets come, on queues that the NIC's side chooses. */
+		NET_LOG(WARNING, "port %u: this NIC does no RSS: packets come on the queue that it chooses", eth->data->port_id);
+		return 0;
+	case 0:
+		return 0;
+	}
+	NET_LOG(ERR, "port %u: RSS: %s", eth->data->port_id, ccnic_last_error());
+	return ret;
+}
+
+/* From now on it shall be like this. */
+static int
+change(struct rte_eth_dev *eth, const struct ccnic_rss *rss)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	int ret = dev->started && is_wanted(eth) ? ccnic_attach_rss(dev->att, rss) : 0;
+
+	if (ret < 0 && ret != -ENOTCONN) {
+		NET_LOG(ERR, "port %u: RSS: %s", eth->data->port_id, ccnic_last_error());
+		/* The next NIC is not to be told what the application was refused. */
+		if (ret == -EOPNOTSUPP)
+			ccnic_attach_rss(dev->att, &dev->rss);
+		return ret == -EOPNOTSUPP ? -ENOTSUP : ret;
+	}
+	dev->rss = *rss;
+	return 0;
+}
+
+int
+ccnic_rss_hash_update(struct rte_eth_dev *eth, struct rte_eth_rss_conf *conf)
+{
+	struct ccnic_rss rss = ccnic_dev_of(eth)->rss;
+	int ret = take_conf(eth, conf, &rss);
+
+	return ret < 0 ? ret : change(eth, &rss);
+}
+
+int
+ccnic_rss_hash_conf_get(struct rte_eth_dev *eth, struct rte_eth_rss_conf *conf)
+{
+	const struct ccnic_rss *rss = &ccnic_dev_of(eth)->rss;
+	unsigned int i;
+
+	conf->rss_hf = 0;
+	for (i = 0; i < RTE_DIM(types); i++)
+		if (rss->types & types[i].type)
+			conf->rss_hf |= types[i].hf;
+	if (conf->rss_key != NULL && conf->rss_key_len >= CCNIC_RSS_KEY)
+		memcpy(conf->rss_key, rss->key, CCNIC_RSS_KEY);
+	conf->rss_key_len = CCNIC_RSS_KEY;
+	return 0;
+}
+
+static int
+check_size(const struct rte_eth_dev *eth, uint16_t size)
+{
+	if (size == CCNIC_RSS_TABLE)
+		return 0;
+	NET_LOG(ERR, "port %u: a redirection table of %u entries; give %u", eth->data->port_id, size, CCNIC_RSS_TABLE);
+	return -EINVAL;
+}
+
+int
+ccnic_rss_reta_update(struct rte_eth_dev *eth, struct rte_eth_rss_reta_entry64 *reta, uint16_t size)
+{
+	struct ccnic_rss rss = ccnic_dev_of(eth)->rss;
+	int ret = check_size(eth, size);
+	uint16_t i;
+
+	if (ret < 0)
+		return ret;
+	/* ethdev has checked the queues. */
+	for (i = 0; i < size; i++) {
+		const struct rte_eth_rss_reta_entry64 *group = &reta[i / RTE_ETH_RETA_GROUP_SIZE];
+
+		if (group->mask >> (i % RTE_ETH_RETA_GROUP_SIZE) & 1)
+			rss.table[i] = group->reta[i % RTE_ETH_RETA_GROUP_SIZE];
+	}
+	return change(eth, &rss);
+}
+
+int
+ccnic_rss_reta_query(struct rte_eth_dev *eth, struct rte_eth_rss_reta_entry64 *reta, uint16_t size)
+{
+	const struct ccnic_rss *rss = &ccnic_dev_of(eth)->rss;
+	int ret = check_size(eth, size);
+	uint16_t i;
+
+	if (ret < 0)
+		return ret;
+	for (i = 0; i < size; i++) {
+		struct rte_eth_rss_reta_entry64 *group = &reta[i / RTE_ETH_RETA_GROUP_SIZE];
+
+		if (group->mask >> (i % RTE_ETH_RETA_GROUP_SIZE) & 1)
+			group->reta[i % RTE_ETH_RETA_GROUP_SIZE] = rss->table[i];
+	}
+	return 0;
+}
+
+void
+ccnic_rss_info(struct rte_eth_dev_info *info)
+{
+	unsigned int i;
+
+	info->rx_offload_capa |= RTE_ETH_RX_OFFLOAD_RSS_HASH;
+	info->reta_size = CCNIC_RSS_TABLE;
+	info->hash_key_size = CCNIC_RSS_KEY;
+#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
+	info->rss_algo_capa = RTE_ETH_HASH_ALGO_TO_CAPA(RTE_ETH_HASH_FUNCTION_DEFAULT) |
+			      RTE_ETH_HASH_ALGO_TO_CAPA(RTE_ETH_HASH_FUNCTION_TOEPLITZ);
+#endif
+	for (i = 0; i < RTE_DIM(types); i++)
+		info->flow_type_rss_offloads |= types[i].hf;
+}

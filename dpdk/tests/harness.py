@@ -2,6 +2,7 @@
 """What the tests of the DPDK drivers share: a NIC daemon, a testpmd that is talked to, pcap files. Only the standard library."""
 
 import atexit
+import json
 import os
 import pathlib
 import re
@@ -82,6 +83,11 @@ class Nic:
         """What `ccnic status` says."""
         return subprocess.run([RELEASE / "ccnic", "status", "--socket", self.socket], capture_output=True, text=True).stdout
 
+    def queues(self):
+        """Counters of every program's queues."""
+        status = subprocess.run([RELEASE / "ccnic", "status", "--json", "--socket", self.socket], capture_output=True, check=True)
+        return [queue for program in json.loads(status.stdout)["programs"] for queue in program["queues"]]
+
     def __enter__(self):
         return self
 
@@ -145,11 +151,15 @@ class Testpmd:
                 raise AssertionError(f"testpmd has ended without {text!r}:\n{self.log[-3000:]}")
         return at + len(text)
 
+    def tell(self, command):
+        """Runs a command that may print while others do."""
+        self.process.stdin.write(f"{command}\n".encode())
+        self.process.stdin.flush()
+
     def do(self, command):
         """Runs a command; returns what it prints."""
         begin = len(self.log)
-        self.process.stdin.write(f"{command}\n".encode())
-        self.process.stdin.flush()
+        self.tell(command)
         deadline = time.monotonic() + PATIENCE
         while not (prompt := self.BROKEN_PROMPT.search(self.log, begin)):
             if not self._read(deadline):

@@ -191,8 +191,8 @@ class Queues(unittest.TestCase):
                 for command in "port stop 0", "port config 0 rx_offload rss_hash on", "port start 0", "set verbose 1", "set fwd io":
                     t.do(command)
                 start = end = len(t.log)
-                t.do("start")
-                # Each comes on both ports. Meanwhile nothing is asked, for it would be answered in between.
+                t.tell("start")
+                # Each comes on both ports; what is printed comes between the letters of the prompt.
                 for _ in range(2 * len(flows)):
                     end = t.wait("Receive queue=", end)
                 t.do("stop")
@@ -319,6 +319,7 @@ class Flowgen(Testpmd):
 
     def __init__(self, nic):
         super().__init__(nic, VDEV, arguments=[*ARGUMENTS, "--flowgen-flows=256"])
+        self.nic = nic
         self.do("set fwd flowgen")
         self.do("start")
 
@@ -326,10 +327,16 @@ class Flowgen(Testpmd):
         """Receives until nothing comes any more: a NIC that was killed has lost some."""
         self.do("set fwd rxonly")
         self.do("start")
-        waiting = re.compile(r"Used desc count = (\d+)")
-        self.until("empty rings", lambda t: all(int(waiting.search(t.do(f"show port 0 rxq {q} desc used count"))[1]) == 0
-                                                for q in range(QUEUES)) and t.do("show port 0 txq 0 desc 1023 status"))
+        self.until("empty rings", Flowgen.is_still)
         self.do("stop")
+
+    def is_still(self):
+        """True when nothing waits to be sent, nothing is in the NIC's hands, and nothing waits to be received."""
+        if not all("DONE" in self.do(f"show port 0 txq {q} desc 1023 status") for q in range(QUEUES)):
+            return False
+        if sum(q["tx_packets"] - q["rx_packets"] - q["drop_ring_full"] - q["drop_no_buffer"] for q in self.nic.queues()) != 0:
+            return False
+        return all("count = 0" in self.do(f"show port 0 rxq {q} desc used count") for q in range(QUEUES))
 
 
 class NicsWithoutIt(unittest.TestCase):

@@ -13,6 +13,7 @@ pub mod numa;
 mod port;
 mod program;
 mod region;
+mod waiter;
 
 pub use clock::wait_for_loads;
 pub use error::Error;
@@ -21,3 +22,4 @@ pub use nontemporal::wait_for_stores;
 pub use port::NativePort;
 pub use program::Program;
 pub use region::{HUGE_PAGE, Pages, Region};
+pub use waiter::{Waiter, Woken};

@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use ccnic_shm::control::{Hello, ProgramStatus, Status};
-use ccnic_shm::nic::{Arrival, Limits, Memory, Nic, ProgramId, Reception};
+use ccnic_shm::nic::{Arrival, Bell, Limits, Memory, Nic, ProgramId, Reception};
 use ccnic_shm::numa;
 
 use crate::served::serve;
@@ -50,6 +50,8 @@ struct Attached {
     name: String,
     pid: i32,
     design: &'static str,
+    /// By queue: which of the workers serves it.
+    workers: Vec<usize>,
     _memory: Memory,
 }
 
@@ -108,13 +110,16 @@ impl Switchboard {
             .collect::<Option<Vec<_>>>()
             .context("the region's queues do not match its design")?;
         let count = queues.len();
+        let mut workers = Vec::with_capacity(count);
         for queue in queues {
-            let worker = self.workers.iter_mut().min_by_key(|w| w.queues).context("no polling thread")?;
+            let all = self.workers.iter_mut().enumerate();
+            let (at, worker) = all.min_by_key(|(_, w)| w.queues).context("no polling thread")?;
             anyhow::ensure!(worker.add(id, queue), "a polling thread has died; restart ccnicd");
+            workers.push(at);
         }
         let design = layout.config().design.name();
         tracing::info!(name, pid, queues = count, design, bytes = region.size(), "attached");
-        self.programs.push(Attached { id, name, pid, design, _memory: memory });
+        self.programs.push(Attached { id, name, pid, design, workers, _memory: memory });
         Ok(())
     }
 }
@@ -127,6 +132,13 @@ impl Nic for Switchboard {
 
     fn attach(&mut self, arrival: Arrival) -> Result<(), String> {
         self.serve(arrival).map_err(|e| format!("{e:#}"))
+    }
+
+    fn notify(&mut self, id: ProgramId, queue: u16, bell: Bell) -> Result<(), String> {
+        let program = self.programs.iter().find(|p| p.id == id);
+        let worker = program.and_then(|p| p.workers.get(usize::from(queue)));
+        let worker = worker.and_then(|at| self.workers.get(*at)).ok_or("nobody serves it")?;
+        if worker.notify(id, queue, bell) { Ok(()) } else { Err("a polling thread has died".to_owned()) }
     }
 
     /// What the program had submitted is served, its region released.

@@ -3,6 +3,7 @@
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Design, FETCH, Layout, NicQueue, Pipeline, loopback};
 use ccnic_shm::control::QueueStatus;
+use ccnic_shm::nic::Bell;
 use ccnic_shm::{NativePort, Region};
 
 use crate::wire::Wire;
@@ -11,6 +12,10 @@ use crate::wire::Wire;
 pub trait Serve: Send {
     /// One turn; returns the packets moved.
     fn turn(&mut self) -> usize;
+    /// Which of the program's queues it is.
+    fn number(&self) -> u16;
+    /// From now on the program is woken by this bell when it sleeps.
+    fn notify(&mut self, bell: Bell);
     /// The most bursts that the program can have submitted.
     fn bursts(&self) -> usize;
     /// Before letting go: returns what the NIC keeps of the program's buffers.
@@ -23,6 +28,7 @@ struct Served<R: Ring> {
     queue: NicQueue<NativePort, R>,
     pipeline: Pipeline,
     port: NativePort,
+    bell: Option<Bell>,
     reflect: bool,
     number: u16,
     ring: u32,
@@ -30,7 +36,20 @@ struct Served<R: Ring> {
 
 impl<R: Ring> Serve for Served<R> {
     fn turn(&mut self) -> usize {
-        loopback(&mut self.queue, &mut self.pipeline, &self.port, self.reflect)
+        let moved = loopback(&mut self.queue, &mut self.pipeline, &self.port, self.reflect);
+        if let Some(bell) = &self.bell {
+            bell.look(&mut self.queue);
+        }
+        moved
+    }
+
+    fn number(&self) -> u16 {
+        self.number
+    }
+
+    fn notify(&mut self, bell: Bell) {
+        bell.answer();
+        self.bell = Some(bell);
     }
 
     fn bursts(&self) -> usize {
@@ -69,6 +88,7 @@ pub(crate) fn serve(region: &Region, layout: &Layout, number: u16, wire: Wire) -
             queue: NicQueue::new(region.port(), layout, number)?,
             pipeline: Pipeline::default(),
             port: region.port(),
+            bell: None,
             // The host frees what it sent when it manages the pool: the same buffer cannot come back to it then.
             reflect: wire == Wire::Reflect && layout.config().shared_pool,
             number,

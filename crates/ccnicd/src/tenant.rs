@@ -6,7 +6,7 @@
 use std::sync::mpsc::Sender;
 
 use ccnic_shm::control::QueueStatus;
-use ccnic_shm::nic::ProgramId;
+use ccnic_shm::nic::{Bell, ProgramId};
 
 use crate::served::Serve;
 
@@ -35,6 +35,13 @@ impl Tenant {
 
     pub(crate) fn add(&mut self, queue: Box<dyn Serve>) {
         self.queues.push(queue);
+    }
+
+    /// Has a queue wake the program by `bell`.
+    pub(crate) fn notify(&mut self, number: u16, bell: Bell) {
+        if let Some(queue) = self.queues.iter_mut().find(|queue| queue.number() == number) {
+            queue.notify(bell);
+        }
     }
 
     /// The program has gone: its queues go to `done` when they have been served.

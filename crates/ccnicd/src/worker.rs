@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
 use ccnic_shm::control::QueueStatus;
-use ccnic_shm::nic::ProgramId;
+use ccnic_shm::nic::{Bell, ProgramId};
 use rustix::thread::{CpuSet, sched_setaffinity, sched_yield};
 
 use crate::served::Serve;
@@ -16,6 +16,7 @@ const TURNS: usize = 256;
 /// What the control thread asks of a polling thread.
 enum Command {
     Add { program: ProgramId, queue: Box<dyn Serve> },
+    Notify { program: ProgramId, queue: u16, bell: Bell },
     Remove { program: ProgramId, done: Sender<Box<dyn Serve>> },
     Report { to: Sender<Vec<(ProgramId, QueueStatus)>> },
 }
@@ -57,6 +58,11 @@ impl Worker {
     pub fn add(&mut self, program: ProgramId, queue: Box<dyn Serve>) -> bool {
         self.queues += 1;
         self.send(Command::Add { program, queue })
+    }
+
+    /// Has a queue wake its program. False when the thread has died.
+    pub fn notify(&self, program: ProgramId, queue: u16, bell: Bell) -> bool {
+        self.send(Command::Notify { program, queue, bell })
     }
 
     /// Has the rest of a program's queues served; they come to `done` then.
@@ -138,6 +144,11 @@ fn obey(command: Command, tenants: &mut Vec<Tenant>) {
             Some(tenant) => tenant.add(queue),
             None => tenants.push(Tenant::new(program, queue)),
         },
+        Command::Notify { program, queue, bell } => {
+            if let Some(tenant) = tenants.iter_mut().find(|t| t.program == program) {
+                tenant.notify(queue, bell);
+            }
+        }
         Command::Remove { program, done } => {
             if let Some(tenant) = tenants.iter_mut().find(|t| t.program == program) {
                 tenant.leave(done);

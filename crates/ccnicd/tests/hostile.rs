@@ -6,6 +6,7 @@
 mod common;
 
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -48,11 +49,14 @@ fn traffic<R: Ring>(region: &Region, layout: &Layout, life: &AtomicU32) {
     }
 }
 
-fn attach(socket: &Path, region: &Region) -> Option<Connection> {
+/// Attaches, and wants to be woken by a socket that nobody reads.
+fn attach(socket: &Path, region: &Region) -> Option<(Connection, UnixStream)> {
     let connection = Connection::open(socket).ok()?;
     let request = Request::Attach { name: "hostile".into(), mac: None };
     connection.ask(&request, Some(region.as_fd())).ok()?;
-    Some(connection)
+    let (ours, theirs) = UnixStream::pair().ok()?;
+    connection.send(&Request::Notify { queue: 0 }, Some(theirs.as_fd())).ok()?;
+    Some((connection, ours))
 }
 
 /// One hostile program after another with the same region, until the NIC is gone: attaches, writes, leaves.

@@ -10,6 +10,7 @@ use ccnic::Layout;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::bell::{Bell, Budget};
 use super::listener::Listener;
 use crate::control::{Connection, Hello, Reply, Request, Status};
 use crate::error::Error;
@@ -46,6 +47,11 @@ pub trait Nic {
     /// # Errors
     /// The reason, as the program is told.
     fn attach(&mut self, arrival: Arrival) -> Result<(), String>;
+    /// Whoever serves this queue of an attached program wakes it by this bell, and says so ([`Bell::answer`]).
+    ///
+    /// # Errors
+    /// Why that is not to be.
+    fn notify(&mut self, id: ProgramId, queue: u16, bell: Bell) -> Result<(), String>;
     /// An attached program has gone: its connection has ended.
     fn detach(&mut self, id: ProgramId);
 }
@@ -92,12 +98,20 @@ impl Drop for Memory {
     }
 }
 
-/// A connection, and whether its program is served.
+/// A connection, and what is known of its program if that is served.
 #[derive(Debug)]
 struct Client {
     id: ProgramId,
     connection: Connection,
-    attached: bool,
+    attached: Option<Attached>,
+}
+
+/// A program that is served.
+#[derive(Debug)]
+struct Attached {
+    /// By queue: whether the program is woken.
+    notified: Vec<bool>,
+    budget: Arc<Budget>,
 }
 
 /// The place where programs come in. Belongs to one thread.
@@ -172,7 +186,7 @@ impl Reception {
     fn welcome(&mut self) {
         match self.listener.accept() {
             Ok(Some(connection)) => {
-                self.clients.push(Client { id: self.next_id, connection, attached: false });
+                self.clients.push(Client { id: self.next_id, connection, attached: None });
                 self.next_id += 1;
             }
             Ok(None) => {}
@@ -193,6 +207,13 @@ impl Reception {
             Err(e) => Reply::Refused { reason: e.to_string() },
             Ok(Some((Request::Hello, _))) => Reply::Hello(nic.hello()),
             Ok(Some((Request::Status, _))) => Reply::Status(nic.status()),
+            Ok(Some((Request::Notify { queue }, fd))) => {
+                // Not answered here: the program hears of it by its socket, or not at all.
+                if let Err(reason) = self.notify(nic, at, queue, fd) {
+                    tracing::warn!("a program will not be woken: {reason}");
+                }
+                return;
+            }
             Ok(Some((Request::Attach { name, mac }, fd))) => match self.attach(nic, at, name, mac, fd) {
                 Ok(()) => Reply::Attached,
                 Err(reason) => {
@@ -217,7 +238,7 @@ impl Reception {
         fd: Option<OwnedFd>,
     ) -> Result<(), String> {
         let client = self.clients.get(at).ok_or("the program has gone")?;
-        if client.attached {
+        if client.attached.is_some() {
             return Err("this connection has a region already; open another one".to_owned());
         }
         let fd = fd.ok_or("no descriptor came with the request to attach")?;
@@ -227,10 +248,35 @@ impl Reception {
         let connection = client.connection.as_fd().try_clone_to_owned();
         let connection = connection.map_err(|e| format!("could not copy the connection: {e}"))?;
         let memory = Memory::take(&self.used, region.size());
+        let queues = layout.config().queues;
         nic.attach(Arrival { id: client.id, name, mac, pid, layout, region, memory, connection })?;
         if let Some(client) = self.clients.get_mut(at) {
-            client.attached = true;
+            let notified = vec![false; queues.into()];
+            client.attached = Some(Attached { notified, budget: Arc::default() });
         }
+        Ok(())
+    }
+
+    /// Has a program's queue woken by the socket that it sent; otherwise says why not. Once for each queue: a program must not keep
+    /// polling threads busy with sockets.
+    fn notify(
+        &mut self,
+        nic: &mut impl Nic,
+        at: usize,
+        queue: u16,
+        fd: Option<OwnedFd>,
+    ) -> Result<(), String> {
+        let client = self.clients.get_mut(at).ok_or("the program has gone")?;
+        let attached = client.attached.as_mut().ok_or("it has not brought a region yet")?;
+        let notified = attached.notified.get_mut(usize::from(queue));
+        let notified = notified.ok_or_else(|| format!("its region has no queue {queue}"))?;
+        if *notified {
+            return Err(format!("queue {queue} has a socket to be woken by already"));
+        }
+        let fd = fd.ok_or("no descriptor came with the request to notify")?;
+        let bell = Bell::new(fd, Arc::clone(&attached.budget))?;
+        nic.notify(client.id, queue, bell)?;
+        *notified = true;
         Ok(())
     }
 
@@ -255,7 +301,7 @@ impl Reception {
     fn forget(&mut self, nic: &mut impl Nic, at: usize) {
         let client = self.clients.swap_remove(at);
         self.crowded = false;
-        if client.attached {
+        if client.attached.is_some() {
             nic.detach(client.id);
         }
     }

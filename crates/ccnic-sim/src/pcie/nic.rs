@@ -202,7 +202,8 @@ impl Queue {
             taken: base + ring.taken,
             ..ring
         };
-        let place = QueuePlace { tx: at(place.tx), rx: at(place.rx), fill: at(place.fill) };
+        let sleeping = place.sleeping + base;
+        let place = QueuePlace { tx: at(place.tx), rx: at(place.rx), fill: at(place.fill), sleeping };
         Queue {
             base,
             place,

@@ -187,6 +187,7 @@ struct ccnic_dev {
 	bool link_down; /* by rte_eth_dev_set_link_down() */
 	uint32_t mcasts;
 	struct rte_ether_addr mcast[CCNIC_MAX_MCAST];
+	struct rte_intr_handle *intr; /* receive interrupts, once they have been used */
 	bool peer_up;   /* the NIC, or the program, when the watch looked last */
 	bool told_up;   /* what the application was told last */
 	uint64_t link_downs;
@@ -365,6 +366,16 @@ int ccnic_tx_burst_mode(struct rte_eth_dev *dev, uint16_t index, struct rte_eth_
 uint32_t ccnic_rx_queue_count(void *queue);
 int ccnic_rx_descriptor_status(void *queue, uint16_t offset);
 int ccnic_tx_descriptor_status(void *queue, uint16_t offset);
+
+/* ccnic_intr.c */
+int ccnic_rx_intr_enable(struct rte_eth_dev *dev, uint16_t index);
+int ccnic_rx_intr_disable(struct rte_eth_dev *dev, uint16_t index);
+/* Receive interrupts for queues that are open, if the application wants them. */
+int ccnic_intr_start(struct rte_eth_dev *dev);
+void ccnic_intr_stop(struct rte_eth_dev *dev);
+void ccnic_intr_close(struct rte_eth_dev *dev);
+/* Wakes whoever sleeps. */
+void ccnic_intr_wake(struct rte_eth_dev *dev);
 
 /* ccnic_rx.c, ccnic_tx.c */
 uint16_t ccnic_recv(void *queue, struct rte_mbuf **pkts, uint16_t n);

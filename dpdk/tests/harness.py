@@ -116,8 +116,8 @@ class Testpmd:
     """A testpmd in interactive mode."""
 
     PROMPT = "testpmd> "
-    # It comes letter by letter, and an event or a line of the driver's log may come between two of them.
-    BROKEN_PROMPT = re.compile(r"(?:\n?[Pp]ort \d+: [^\n]*\n)*".join(map(re.escape, PROMPT)))
+    # It comes letter by letter, and an event, its empty line or a line of the driver's log may come between two of them.
+    BROKEN_PROMPT = re.compile(r"(?:\n|[Pp]ort \d+: [^\n]*\n)*".join(map(re.escape, PROMPT)))
 
     def __init__(self, nic, vdev="net_ccnic0,socket={socket}", arguments=(), options=("--mbuf-pool-ops-name=ccnic",), more=(), wrap=(),
                  environment=None, cpu=CPUS[0]):

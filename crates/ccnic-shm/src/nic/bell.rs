@@ -8,6 +8,9 @@
 //! Of the sockets, a connected stream cannot be pointed at somebody else afterwards, and no filter of the program's runs when it is
 //! sent to.
 //!
+//! What is left: kernels before 6.9 have everybody who sends to a Unix socket wait while they collect descriptors that were lost in
+//! flight, once there are more than 16000 of those on the machine.
+//!
 //! # What ringing may cost
 //!
 //! A program decides how often it wants to be woken, and, by what waits at its end, how long that takes: a thread that has

@@ -269,14 +269,15 @@ int ccnic_rss_active(const struct ccnic *nic);
  * Opens queue pair `index`, 0 to ccnic_queues() - 1, for the calling thread.
  *
  * @param queue receives the queue, which `nic` owns; untouched on failure. Give it to ccnic_queue_close()
- * @return 0; -EBUSY: it is open already; -EINVAL: NULL, or no such queue; -EMFILE: too many open files
+ * @return 0; -EBUSY: it is open already; -EINVAL: NULL, or no such queue
  *
  * Any thread.
  */
 int ccnic_queue_open(struct ccnic *nic, uint16_t index, struct ccnic_queue **queue);
 
 /**
- * Closes a queue: packets that ccnic_wait() announced are dropped; the free buffers it kept at hand go back to the pool.
+ * Closes a queue: packets that ccnic_wait() announced are dropped; the free buffers it kept at hand go back to the pool. Nobody is
+ * woken for it any more.
  * Packets in its rings stay and can be received after it is opened again. Buffers in the program's hands stay valid.
  *
  * @return 0; -EBADF: it is closed already; -EINVAL: NULL
@@ -365,7 +366,8 @@ int ccnic_tx_burst(struct ccnic_queue *queue, const struct ccnic_buf *bufs, uint
 int ccnic_rx_burst(struct ccnic_queue *queue, struct ccnic_buf *bufs, uint16_t n);
 
 /**
- * Waits until packets can be received: polls for some ten microseconds, then sleeps in naps of up to 1 ms.
+ * Waits until packets can be received: polls for some ten microseconds, then sleeps until the NIC wakes this thread. (Naps of up
+ * to 1 ms instead, as long as the NIC has not said that it does: it, or this program, may have no descriptor left.)
  *
  * @param timeout_ns nanoseconds to wait at most; 0 only looks, a negative number waits for ever
  * @return buffers ready (greater than 0) for ccnic_rx_burst(); 0: none came in time; -ENOTCONN: the NIC has gone and nothing is
@@ -374,6 +376,50 @@ int ccnic_rx_burst(struct ccnic_queue *queue, struct ccnic_buf *bufs, uint16_t n
  * The queue's thread.
  */
 int ccnic_wait(struct ccnic_queue *queue, int64_t timeout_ns);
+
+/**
+ * Gives the descriptor to sleep on, for programs that wait for several things at once (poll(), epoll, an event loop): it can be read
+ * when the NIC wakes this thread. Before each sleep call ccnic_rx_arm(); what is read from the descriptor means nothing, and need not
+ * be read. The first byte comes once the NIC has taken its end; a program that never gets one cannot rely on being woken.
+ *
+ * The descriptor stays the same until ccnic_close(), also with the NIC's successor. That the NIC has gone does not show in it:
+ * ccnic_link_state() says so.
+ *
+ * @return the descriptor, which the queue owns: do not close it; -EMFILE: too many open files; -EINVAL: NULL; -EBADF: the queue is
+ *         closed
+ *
+ * The queue's thread; any may sleep on the descriptor.
+ */
+int ccnic_rx_fd(struct ccnic_queue *queue);
+
+/**
+ * Asks the NIC to make ccnic_rx_fd() readable when there is something to receive; empties it first. To be called before each sleep: a
+ * wake-up is good for one. The NIC may wake this thread for nothing.
+ *
+ * @return 0: sleep; buffers that can be received already (greater than 0), then nothing has been asked; -EMFILE: too many open files;
+ *         -EINVAL: NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_rx_arm(struct ccnic_queue *queue);
+
+/**
+ * Takes back what ccnic_rx_arm() asked for: this thread is awake. Not necessary, but it spares the NIC from waking a thread that polls.
+ *
+ * @return 0; -EINVAL: NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_rx_disarm(struct ccnic_queue *queue);
+
+/**
+ * Makes ccnic_rx_fd() readable, as the NIC does. (ccnic_wait() goes on waiting.)
+ *
+ * @return 0; -EMFILE: too many open files; -EINVAL: NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_rx_wake(struct ccnic_queue *queue);
 
 /* ---- a buffer in the program's hands -------------------------------------------------------------------------------- */
 

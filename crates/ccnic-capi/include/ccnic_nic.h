@@ -25,6 +25,11 @@
  * ccnic_nic_close() and ccnic_program_release(); one thread at a time may be in ccnic_nic_poll(). Nothing survives fork() in the
  * child.
  *
+ * @par Programs that sleep
+ * A program that sleeps is woken by a burst of this side on its queue: the one that hands it packets, or the next (both sides work
+ * without fences). So call ccnic_nic_rx_burst() for each open queue again and again, also when you only send. What a program can
+ * cost by being woken is limited to about an eighth of the time of the threads that serve it.
+ *
  * @par Buffers
  * A struct ccnic_buf of ccnic.h is a buffer of one program; it means nothing to the queues of another. What receive and alloc
  * return is the NIC's until it is freed or handed to the program. Should the NIC die, the program takes back whatever it held.

@@ -291,6 +291,38 @@ pub unsafe extern "C" fn ccnic_wait(queue: *mut Queue, timeout_ns: i64) -> c_int
     })
 }
 
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_rx_fd(queue: *mut Queue) -> c_int {
+    // SAFETY: null or a queue of an open NIC that no other thread uses.
+    guard(|| unsafe { queue.as_mut() }.ok_or(NULL)?.rx_fd())
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_rx_arm(queue: *mut Queue) -> c_int {
+    // SAFETY: null or a queue of an open NIC that no other thread uses.
+    guard(|| Ok(unsafe { queue.as_mut() }.ok_or(NULL)?.arm()? as c_int))
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_rx_disarm(queue: *mut Queue) -> c_int {
+    // SAFETY: null or a queue of an open NIC that no other thread uses.
+    guard(|| Ok(unsafe { queue.as_mut() }.ok_or(NULL)?.disarm()? as c_int))
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_rx_wake(queue: *mut Queue) -> c_int {
+    // SAFETY: null or a queue of an open NIC that no other thread uses.
+    guard(|| Ok(unsafe { queue.as_mut() }.ok_or(NULL)?.wake()? as c_int))
+}
+
 /// The queue and the caller's array, for a burst.
 ///
 /// # Safety

@@ -1,7 +1,6 @@
 //! A NIC as C holds it: an attachment, and all queues that were ever opened on it.
 
 use std::hash::{BuildHasher, RandomState};
-use std::os::fd::AsFd;
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -121,9 +120,9 @@ impl Nic {
             Some(Some(queue)) => return Ok(queue.reopen()),
             _ => {}
         }
-        let control = inner.control()?;
+        let waiter = inner.program.waiter(index)?;
         let pair = Pair::new(&mut inner.program, index)?;
-        let queue = Owned::new(Queue::new(inner.view(), self.config.mtu, pair, control));
+        let queue = Owned::new(Queue::new(inner.view(), self.config.mtu, pair, waiter));
         let handle = queue.handle();
         if let Some(place) = inner.queues.get_mut(usize::from(index)) {
             *place = Some(queue);
@@ -142,16 +141,7 @@ impl Nic {
         let pairs = queues.map(|queue| unsafe { &mut queue.handle().as_mut().pair });
         // SAFETY: likewise.
         let stores = inner.stocks.iter_mut().map(|stock| unsafe { &mut stock.handle().as_mut().store });
-        let reclaimed = pair::reconnect(&mut inner.program, pairs, &mut stores.collect::<Vec<_>>())?;
-        let mut controls = Vec::new();
-        for _ in inner.queues.iter().flatten() {
-            controls.push(inner.control()?);
-        }
-        for (queue, control) in inner.queues.iter_mut().flatten().zip(controls) {
-            // SAFETY: as above.
-            unsafe { queue.handle().as_mut() }.control = control;
-        }
-        Ok(reclaimed)
+        Ok(pair::reconnect(&mut inner.program, pairs, &mut stores.collect::<Vec<_>>())?)
     }
 }
 
@@ -160,14 +150,6 @@ impl Inner {
         let pool = self.program.layout().pool();
         let base = self.program.region().base().as_ptr();
         View { base, first: pool.buffers, span: pool.end - pool.buffers }
-    }
-
-    fn control(&self) -> Result<std::os::fd::OwnedFd, Failure> {
-        let copy = self.program.as_fd().try_clone_to_owned();
-        copy.map_err(|e| {
-            let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
-            Failure::said(errno, &format!("could not copy the control socket's descriptor: {e}"))
-        })
     }
 }
 

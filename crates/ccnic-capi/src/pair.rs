@@ -1,8 +1,10 @@
 //! A queue pair of any design behind one type. The design is looked at once per burst, never per packet.
 
+use std::time::Duration;
+
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Burst, Desc, Design, HostDrops, QueuePair, Store};
-use ccnic_shm::{Error, NativePort, Program};
+use ccnic_shm::{Error, NativePort, Program, Waiter, Woken};
 
 type Native<R> = QueuePair<NativePort, R>;
 
@@ -77,6 +79,20 @@ impl Pair {
 
     pub(crate) fn rx_ready(&self) -> usize {
         of_any_design!(self, pair => pair.rx_ready())
+    }
+
+    /// True when the NIC has been asked to wake this side: there is nothing to receive.
+    pub(crate) fn arm(&mut self, waiter: &Waiter) -> Result<bool, Error> {
+        of_any_design!(self, pair => waiter.arm(pair))
+    }
+
+    pub(crate) fn disarm(&mut self) {
+        of_any_design!(self, pair => pair.disarm());
+    }
+
+    /// Sleeps until there is something to receive.
+    pub(crate) fn wait(&mut self, waiter: &Waiter, timeout: Option<Duration>) -> Result<Woken, Error> {
+        of_any_design!(self, pair => waiter.wait(pair, timeout))
     }
 
     pub(crate) fn tx_waiting(&self) -> usize {

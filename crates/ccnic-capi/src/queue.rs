@@ -1,13 +1,14 @@
 //! A queue as C holds it: a queue pair, a burst to work in, counters. Safe code: `exports.rs` makes slices of pointers first.
 
 use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ccnic::desc::CHAIN_MAX;
 use ccnic::layout::LARGE;
 use ccnic::{Burst, Desc};
+use ccnic_shm::Waiter;
 use rustix::io::Errno;
 
 use crate::abi::{CcnicBuf, CcnicStats, View};
@@ -43,8 +44,8 @@ pub struct Queue {
     burst: Burst,
     stats: CcnicStats,
     waiting: Waiting,
-    /// The control connection, to sleep on.
-    pub(crate) control: OwnedFd,
+    /// What its thread sleeps with.
+    pub(crate) waiter: Waiter,
 }
 
 /// Buffers that `ccnic_wait` has received and that no receive burst has handed out yet.
@@ -73,7 +74,7 @@ impl Openable for Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(view: View, mtu: u16, pair: Pair, control: OwnedFd) -> Queue {
+    pub(crate) fn new(view: View, mtu: u16, pair: Pair, waiter: Waiter) -> Queue {
         let none = CcnicBuf::from(Desc::default());
         Queue {
             view,
@@ -84,7 +85,7 @@ impl Queue {
             burst: Burst::new(),
             stats: CcnicStats::default(),
             waiting: Waiting { bufs: [none; RECEIVE], next: 0, len: 0 },
-            control,
+            waiter,
         }
     }
 
@@ -99,6 +100,7 @@ impl Queue {
         let rest = self.waiting.rest().iter().map(|buf| Desc::from(*buf));
         self.pair.free(rest, &mut self.burst);
         (self.waiting.next, self.waiting.len) = (0, 0);
+        self.pair.disarm();
         self.pair.retire();
         self.open = false;
         self.in_use.store(false, Ordering::Release);
@@ -287,6 +289,36 @@ impl Queue {
             (self.waiting.next, self.waiting.len) = (0, n);
         }
         Ok(self.waiting.rest().len())
+    }
+
+    /// The descriptor that can be read when the NIC wakes this thread.
+    pub(crate) fn rx_fd(&self) -> Result<i32, Failure> {
+        self.check_open()?;
+        Ok(self.waiter.fd()?.as_raw_fd())
+    }
+
+    /// Asks the NIC to wake this thread, unless buffers can be received now: then returns how many.
+    pub(crate) fn arm(&mut self) -> Result<usize, Failure> {
+        self.check_open()?;
+        if self.waiting.len == 0 && self.pair.arm(&self.waiter)? {
+            return Ok(0);
+        }
+        // What came between two looks counts for one.
+        Ok(self.rx_ready()?.max(1))
+    }
+
+    /// This thread is awake.
+    pub(crate) fn disarm(&mut self) -> Result<usize, Failure> {
+        self.check_open()?;
+        self.pair.disarm();
+        Ok(0)
+    }
+
+    /// Makes the descriptor readable.
+    pub(crate) fn wake(&self) -> Result<usize, Failure> {
+        self.check_open()?;
+        self.waiter.wake()?;
+        Ok(0)
     }
 
     /// Buffers that can be received now.

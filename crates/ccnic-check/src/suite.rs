@@ -30,7 +30,7 @@ macro_rules! conformance {
                 an_empty_pool_says_so, chains_are_whole_at_every_burst_size, what_is_no_packet_is_not_taken,
                 a_single_packet_is_delivered_at_once, a_successor_carries_on, a_dead_nic_loses_only_what_it_held,
                 a_nic_may_die_at_any_write, a_contended_free_list_loses_nothing, sending_for_ever_needs_no_answer,
-                a_host_that_hears_late_frees_nothing_early, a_small_pool_goes_round, a_small_ring_has_enough_blanks, a_dropped_queue_pair_leaves_its_buffers);
+                a_host_that_hears_late_frees_nothing_early, a_small_pool_goes_round, a_small_ring_has_enough_blanks, a_dropped_queue_pair_leaves_its_buffers, a_sleeper_is_woken_once);
         })+
     };
     (@questions $memory:ty, $ring:ty, $($question:ident),+) => {
@@ -212,6 +212,39 @@ pub fn a_single_packet_is_delivered_at_once<M: Memory, R: Ring>() {
             rig.free(n);
             (0..i % 20).for_each(|_| assert_eq!(rig.receive(8) + rig.poll(), 0));
         }
+    });
+}
+
+/// Is a program that sleeps woken for what comes, whatever the position, once for each sleep, and by a successor if its predecessor
+/// has not?
+pub fn a_sleeper_is_woken_once<M: Memory, R: Ring>() {
+    each::<M, R>(few::<R>(), |rig| {
+        for i in 0..300usize {
+            assert!(rig.host.arm() && !rig.host.rx_waits(), "nothing is there");
+            assert_eq!(rig.nic.oversleeps(), None, "nothing has come");
+            let n = 1 + i % 5;
+            assert_eq!((rig.alloc(64, n), rig.transmit()), (n, n));
+            // A reader that waits may take a line per turn.
+            assert_eq!((0..n).map(|_| rig.poll()).sum::<usize>(), n);
+            if i % 7 == 3 {
+                rig.handover();
+            }
+            if rig.oracle.outstanding() == 0 {
+                assert_eq!(rig.nic.oversleeps(), None, "nothing comes back");
+                continue;
+            }
+            let Some(sleep) = rig.nic.oversleeps() else { panic!("{n} packets do not wake the program") };
+            assert_eq!(rig.nic.oversleeps(), Some(sleep), "not woken yet");
+            rig.nic.woke(sleep);
+            assert_eq!(rig.nic.oversleeps(), None, "woken twice");
+            // What it has not received keeps it awake: in the ring, or taken from there and not asked for.
+            for max in 1..=n {
+                assert!(rig.host.rx_waits() && !rig.host.arm(), "asleep over packet {max} of {n}");
+                assert_eq!((rig.nic.oversleeps(), rig.receive(1)), (None, 1));
+            }
+            rig.free(n);
+        }
+        rig.host.disarm();
     });
 }
 

@@ -3,16 +3,23 @@
 //! The bound on preemptions (loom's: two or three find nearly every bug) keeps each model to seconds. loom treats SeqCst as
 //! AcqRel and does not explore load buffering: ThreadSanitizer stands beside it (`threads.rs`).
 
+use std::rc::Rc;
+
 use ccnic::layout::{LARGE, Layout, RingPlace};
 use ccnic::pool::{Class, Pool};
 use ccnic::ring::{Consumer, Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Producer, Ring};
+use ccnic::sleep::{self, Watch};
 use ccnic::{Config, Desc, Port};
 use ccnic_check::faulty::{Faulty, WeakRelease};
 use ccnic_check::loom_port::{LoomMemory, LoomPort};
+use loom::sync::Notify;
 use loom::thread;
 
 const UNITS: u32 = 0;
 const LINES: u32 = 1024;
+const SLEEPING: u32 = 2048;
+/// Says that the program has ended. Beside the interface.
+const DONE: u32 = 2112;
 const BYTES: u32 = 4096;
 
 fn model(preemptions: usize, f: impl Fn() + Send + Sync + 'static) {
@@ -31,14 +38,13 @@ fn place(count: u32) -> RingPlace {
 }
 
 /// A ring of `count` units, and `slots` lines of payload.
-fn memory<R: Ring>(count: u32, slots: u32) -> LoomPort {
+fn memory<R: Ring>(count: u32, slots: u32) -> LoomMemory {
     LoomMemory::new()
         .words(UNITS..UNITS + count * R::DESIGN.unit())
         .word(LINES)
         .word(LINES + 64)
         .word(LINES + 128)
         .bytes(BYTES..BYTES + slots * 64)
-        .port()
 }
 
 /// Where packet `seq` has its bytes: as few lines as may be in flight, each used again and again.
@@ -94,19 +100,19 @@ fn pass<R: Ring, P: Port + Clone + 'static>(port: P, count: u32, packets: u64, s
 
 /// Five packets through two units: the ring is full, wraps, and comes to its third lap.
 fn wraps<R: Ring>() {
-    model(2, || pass::<R, _>(memory::<R>(2, 2), 2, 5, 1, 2));
+    model(2, || pass::<R, _>(memory::<R>(2, 2).port(), 2, 5, 1, 2));
 }
 
 /// Chains of as many descriptors as need two units, through four.
 fn chains<R: Ring>(segments: u64) {
-    model(2, move || pass::<R, _>(memory::<R>(4, 64), 4, 3, segments, 64));
+    model(2, move || pass::<R, _>(memory::<R>(4, 64).port(), 4, 3, segments, 64));
 }
 
 /// The consumer is replaced by a successor, which resumes from the region, while the producer goes on.
 fn consumer_hands_over<R: Ring>() {
     model(2, || {
         let (count, packets) = (2, 3);
-        let port = memory::<R>(count, 1);
+        let port = memory::<R>(count, 1).port();
         let (to, place) = (port.clone(), place(count));
         let producer = thread::spawn(move || {
             let mut ring = R::Producer::resume(&to, &place);
@@ -133,7 +139,7 @@ fn consumer_hands_over<R: Ring>() {
 fn producer_hands_over<R: Ring>() {
     model(2, || {
         let (count, packets) = (2, 3);
-        let port = memory::<R>(count, 1);
+        let port = memory::<R>(count, 1).port();
         let (to, place) = (port.clone(), place(count));
         let producer = thread::spawn(move || {
             for seq in 0..packets {
@@ -161,7 +167,48 @@ fn producer_hands_over<R: Ring>() {
 
 /// What is released without a release must be found out: a model that cannot fail is a defect.
 fn weak<R: Ring>() {
-    model(2, || pass::<R, _>(Faulty(memory::<R>(2, 2), WeakRelease), 2, 3, 1, 2));
+    model(2, || pass::<R, _>(Faulty(memory::<R>(2, 2).port(), WeakRelease), 2, 3, 1, 2));
+}
+
+/// A program that sleeps whenever there is nothing, and a NIC that publishes a packet when there is room and looks whether the program
+/// sleeps: in every turn, or once for each packet. A wake-up that is lost leaves the program asleep.
+fn sleeps<R: Ring>(in_every_turn: bool) {
+    model(2, move || {
+        let packets = 3;
+        let port = memory::<R>(2, 1).word(SLEEPING).word(DONE).port();
+        let (to, place) = (port.clone(), place(2));
+        let bell = Rc::new(Notify::new());
+        let ring_it = Rc::clone(&bell);
+        let nic = thread::spawn(move || {
+            let (mut ring, mut watch) = (R::Producer::resume(&to, &place), Watch::new(SLEEPING));
+            let mut seq = 0;
+            while if in_every_turn { to.load_acquire(DONE) == 0 } else { seq < packets } {
+                let sent = seq < packets && ring.push(&to, &[Desc::new(0, 1, 0).with_meta(seq)]) > 0;
+                seq += u64::from(sent);
+                if (sent || in_every_turn)
+                    && let Some(sleep) = watch.due(&to, &ring)
+                {
+                    ring_it.notify();
+                    watch.ended(sleep);
+                }
+                to.relax();
+            }
+        });
+        let mut ring = R::Consumer::resume(&port, &place);
+        for seq in 0..packets {
+            let mut out = [Desc::default(); 1];
+            while ring.pop(&port, &mut out) == 0 {
+                if sleep::arm(&port, SLEEPING, &ring) {
+                    bell.wait();
+                    sleep::disarm(&port, SLEEPING);
+                }
+            }
+            assert_eq!(out[0].meta, seq, "order");
+            ring.release(&port);
+        }
+        port.store_release(DONE, 1);
+        join(nic);
+    });
 }
 
 macro_rules! models {
@@ -187,6 +234,17 @@ macro_rules! models {
             #[test]
             fn a_successor_produces() {
                 producer_hands_over::<$ring>();
+            }
+
+            #[test]
+            fn no_packet_is_overslept() {
+                sleeps::<$ring>(true);
+            }
+
+            #[test]
+            #[should_panic(expected = "deadlock")]
+            fn a_nic_that_looks_once_only_is_found() {
+                sleeps::<$ring>(false);
             }
 
             #[test]

@@ -9,6 +9,7 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
@@ -43,6 +44,13 @@ pub enum Request {
     },
     /// Spread received packets like this from now on; `None`: each comes back on the queue pair that it was sent on.
     Rss(Option<RssMessage>),
+    /// Wake me by the socket that comes with this message, a connected stream socket of the Unix family: a byte for every sleep of
+    /// this queue pair of my region (`ccnic::sleep`), and one as soon as you do. That byte is the only answer: on this connection the
+    /// end alone is news to a program that sleeps. Without it the program does not rely on being woken.
+    Notify {
+        /// Queue number.
+        queue: u16,
+    },
     /// What are you doing?
     Status,
 }
@@ -181,6 +189,24 @@ impl Connection {
     /// # Errors
     /// When the peer has gone.
     pub fn send(&self, message: &impl Serialize, passing: Option<BorrowedFd<'_>>) -> Result<(), Error> {
+        self.send_with(message, passing, SendFlags::empty())
+    }
+
+    /// As [`send`](Connection::send), without waiting: fails when the other side has not read what came before.
+    pub(crate) fn send_now(
+        &self,
+        message: &impl Serialize,
+        passing: Option<BorrowedFd<'_>>,
+    ) -> Result<(), Error> {
+        self.send_with(message, passing, SendFlags::DONTWAIT)
+    }
+
+    fn send_with(
+        &self,
+        message: &impl Serialize,
+        passing: Option<BorrowedFd<'_>>,
+        flags: SendFlags,
+    ) -> Result<(), Error> {
         let bytes = serde_json::to_vec(message).map_err(|e| Error::Protocol { what: e.to_string() })?;
         let fds = passing.as_slice();
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
@@ -188,7 +214,7 @@ impl Connection {
         if !fds.is_empty() {
             control.push(SendAncillaryMessage::ScmRights(fds));
         }
-        sendmsg(&self.fd, &[IoSlice::new(&bytes)], &mut control, SendFlags::NOSIGNAL)
+        sendmsg(&self.fd, &[IoSlice::new(&bytes)], &mut control, flags | SendFlags::NOSIGNAL)
             .map(drop)
             .map_err(Error::os("send to the control socket"))
     }
@@ -246,6 +272,12 @@ impl Connection {
             Reply::Status(status) => Ok(status),
             other => Err(Error::Protocol { what: format!("{other:?} in answer to a status request") }),
         }
+    }
+
+    /// True when the other side has gone. What it said before it went does not matter.
+    pub(crate) fn has_ended(&self) -> bool {
+        let mut fds = [PollFd::new(self, PollFlags::RDHUP)];
+        !poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n == 0)
     }
 
     /// The process at the other end.

@@ -14,6 +14,7 @@ mod port;
 mod program;
 mod region;
 pub mod rss;
+mod waiter;
 
 pub use clock::wait_for_loads;
 pub use error::Error;
@@ -22,3 +23,4 @@ pub use nontemporal::wait_for_stores;
 pub use port::NativePort;
 pub use program::Program;
 pub use region::{HUGE_PAGE, Pages, Region};
+pub use waiter::{Waiter, Woken};

@@ -2,11 +2,11 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use ccnic::ring::Ring;
 use ccnic::rss::Rss;
 use ccnic::{Config, Layout, QueuePair, Store, pool::Pool, recovery};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::control::{Connection, Hello, Reply, Request, Status};
 use crate::error::Error;
@@ -14,6 +14,7 @@ use crate::numa;
 use crate::port::NativePort;
 use crate::region::{HUGE_PAGE, Pages, Region};
 use crate::rss::{RssMessage, check_table};
+use crate::waiter::Waiter;
 
 /// An attachment to a NIC. The NIC serves its queue pairs as long as this lives.
 #[derive(Debug)]
@@ -21,7 +22,7 @@ pub struct Program {
     socket: PathBuf,
     name: String,
     mac: Option<[u8; 6]>,
-    connection: Connection,
+    connection: Arc<Connection>,
     /// The NIC can spread packets over queues.
     spreads: bool,
     /// What is wanted of one that can.
@@ -29,6 +30,7 @@ pub struct Program {
     region: Region,
     layout: Layout,
     taken: Vec<bool>,
+    waiters: Vec<Waiter>,
     stores: usize,
 }
 
@@ -53,7 +55,7 @@ impl Program {
         pages: Pages,
     ) -> Result<Program, Error> {
         config.check()?;
-        let connection = Connection::open(socket)?;
+        let connection = Arc::new(Connection::open(socket)?);
         let hello = greet(&connection)?;
         let (region, layout) = make_region(config, pages, hello.node)?;
         Pool::fill(&region.port(), &layout);
@@ -68,6 +70,7 @@ impl Program {
             region,
             layout,
             taken: vec![false; usize::from(config.queues)],
+            waiters: Vec::new(),
             stores: 0,
         };
         this.attach()?;
@@ -152,11 +155,27 @@ impl Program {
         self.rss.as_ref().filter(|_| self.spreads)
     }
 
+    /// What the thread of queue pair `queue` sleeps with when it has nothing to do. Asking again gives the same. Until it is first
+    /// used it costs neither side anything.
+    ///
+    /// # Errors
+    /// When there is no such queue.
+    pub fn waiter(&mut self, queue: u16) -> Result<Waiter, Error> {
+        let queues = self.layout.config().queues;
+        if queue >= queues {
+            return Err(Error::NoQueue { queue, queues });
+        }
+        if let Some(waiter) = self.waiters.iter().find(|waiter| waiter.queue() == queue) {
+            return Ok(waiter.clone());
+        }
+        let waiter = Waiter::new(queue, Arc::clone(&self.connection));
+        self.waiters.push(waiter.clone());
+        Ok(waiter)
+    }
+
     /// False when the NIC has died or left. Asks the kernel: not for every burst.
     pub fn alive(&self) -> bool {
-        // Not whether there is something to read: that may be the answer to another thread's question.
-        let mut fds = [PollFd::new(&self.connection, PollFlags::RDHUP)];
-        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n == 0)
+        !self.connection.has_ended()
     }
 
     /// Attaches the region to the NIC that now listens at the same socket, after the old one died. Packets in the
@@ -192,11 +211,12 @@ impl Program {
         if self.alive() {
             return Err(Error::StillAlive);
         }
-        let connection = Connection::open(&self.socket)?;
+        let connection = Arc::new(Connection::open(&self.socket)?);
         self.spreads = greet(&connection)?.rss;
         let reclaimed = recovery::reclaim(&self.region.port(), &self.layout, pairs, stores);
         self.connection = connection;
         self.attach()?;
+        self.waiters.iter().for_each(|waiter| waiter.move_to(Arc::clone(&self.connection)));
         Ok(reclaimed)
     }
 

@@ -6,7 +6,7 @@
 //! ```text
 //! host segment (homed at the host)                                              written by
 //!   0      header: magic, version, configuration                                host, before attaching
-//!   4096   host lines, 4 per queue: tx.tail, rx.head, rx.taken, fill.tail       host
+//!   4096   host lines, 5 per queue: tx.tail, rx.head, rx.taken, fill.tail, sleeping   host
 //!          pool lines: head of the small, of the large free list, chunks split  both (compare-exchange)
 //!          links: one word per 128 bytes of buffer                              the side that frees
 //!          kinds: one word per chunk, 1 when subdivided                         the side that subdivides
@@ -27,7 +27,7 @@ use crate::port::{LINE, Port};
 /// "CCNIC" and a zero-terminated tag; the first word of every region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CCNIC\0\0\x01");
 /// Version of this layout. A region with another one is refused.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 
 /// Bytes of a large buffer, and of the chunk that 32 small ones share.
 pub const LARGE: u32 = 4096;
@@ -42,7 +42,7 @@ pub const SMALL_PER_LARGE: u32 = LARGE / SMALL;
 const HEADER_WORDS: [u32; 8] = [0, 8, 16, 24, 32, 40, 48, 56];
 const HEADER: u32 = 4096;
 
-const HOST_LINES: u32 = 4;
+const HOST_LINES: u32 = 5;
 const NIC_LINES: u32 = 5;
 const POOL_LINES: u32 = 3;
 
@@ -72,6 +72,8 @@ pub struct QueuePlace {
     pub fill: RingPlace,
     /// A word beside `tx.taken`, in the NIC's line: packets that the NIC dropped for want of room or buffers (RSS).
     pub missed: u32,
+    /// The host's line: whether its thread sleeps until `rx` brings something ([`sleep`](crate::sleep)).
+    pub sleeping: u32,
 }
 
 /// Where the pool's bytes are.
@@ -237,6 +239,7 @@ impl Layout {
                 taken: nic(4),
             },
             missed: nic(1) + 8,
+            sleeping: host(4),
         })
     }
 }
@@ -283,6 +286,7 @@ mod tests {
                 all.extend([(ring.tail, LINE), (ring.head, LINE), (ring.taken, 8)]);
             }
             all.push((queue.missed, LINE - 8));
+            all.push((queue.sleeping, LINE));
         }
         all
     }
@@ -311,7 +315,7 @@ mod tests {
         assert_eq!((host.start, host.end % (2 << 20), host.end), (0, 0, nic.start));
         let q = layout.queue(2).unwrap();
         assert!(
-            [q.tx.units, q.tx.tail, q.rx.head, q.rx.taken, layout.pool().end - 1]
+            [q.tx.units, q.tx.tail, q.rx.head, q.rx.taken, q.sleeping, layout.pool().end - 1]
                 .iter()
                 .all(|at| host.contains(at))
         );

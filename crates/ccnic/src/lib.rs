@@ -13,6 +13,7 @@
 //! 4. [`ring`]: bursts of descriptors from one side to the other, and **the ordering diagram**.
 //! 5. [`pool`]: buffers that both sides allocate and free.
 //! 6. [`QueuePair`], what a program calls, and [`NicQueue`], what a wire calls. [`rss`]: which queue a packet goes to.
+//! 7. [`sleep`]: how a program stops polling and is woken.
 #![no_std]
 
 mod buf;
@@ -26,6 +27,7 @@ pub mod port;
 pub mod recovery;
 pub mod ring;
 pub mod rss;
+pub mod sleep;
 
 pub use buf::{Buf, Burst};
 pub use config::{Config, ConfigError, Demote, Design};

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Context;
 use ccnic::rss::{Rss, Spreader};
 use ccnic_shm::control::{Hello, ProgramStatus, Status};
-use ccnic_shm::nic::{Arrival, Limits, Memory, Nic, ProgramId, Reception};
+use ccnic_shm::nic::{Arrival, Bell, Limits, Memory, Nic, ProgramId, Reception};
 use ccnic_shm::numa;
 use ccnic_shm::rss::RssMessage;
 
@@ -52,8 +52,9 @@ struct Attached {
     name: String,
     pid: i32,
     design: &'static str,
-    queues: usize,
     rss: Option<RssMessage>,
+    /// By queue: which of the workers serves it.
+    workers: Vec<usize>,
     _memory: Memory,
 }
 
@@ -108,18 +109,22 @@ impl Switchboard {
     fn serve(&mut self, arrival: Arrival) -> anyhow::Result<()> {
         let Arrival { id, name, pid, layout, region, memory, rss, .. } = arrival;
         let count = layout.config().queues;
-        for (worker, numbers) in deal(&self.workers, count, rss.is_some()) {
+        let mut workers = vec![0; count.into()];
+        for (at, numbers) in deal(&self.workers, count, rss.is_some()) {
+            for queue in &numbers {
+                workers.get_mut(usize::from(*queue)).into_iter().for_each(|worker| *worker = at);
+            }
             let mut queues = serve(&region, &layout, numbers, self.options.wire)
                 .context("the region's queues do not match its design")?;
             queues.spread(spreader(rss.as_ref()));
-            let worker = self.workers.get_mut(worker).context("no polling thread")?;
+            let worker = self.workers.get_mut(at).context("no polling thread")?;
             anyhow::ensure!(worker.add(id, queues), DIED);
         }
         let design = layout.config().design.name();
         let spread = rss.is_some();
         tracing::info!(name, pid, queues = count, design, rss = spread, bytes = region.size(), "attached");
-        let (queues, rss) = (count.into(), rss.as_ref().map(RssMessage::from));
-        self.programs.push(Attached { id, name, pid, design, queues, rss, _memory: memory });
+        let rss = rss.as_ref().map(RssMessage::from);
+        self.programs.push(Attached { id, name, pid, design, rss, workers, _memory: memory });
         Ok(())
     }
 
@@ -134,12 +139,14 @@ impl Switchboard {
             all
         };
         let mut all = parts.reduce(together).context(DIED)?;
-        let whole = all.queues() == program.queues;
+        let whole = all.queues() == program.workers.len();
         if whole {
             all.spread(spreader);
             program.rss = rss.map(RssMessage::from);
         }
-        let worker = self.workers.iter_mut().min_by_key(|w| w.queues).context("no polling thread")?;
+        let workers = self.workers.iter_mut().enumerate();
+        let (at, worker) = workers.min_by_key(|(_, w)| w.queues).context("no polling thread")?;
+        program.workers.fill(at);
         anyhow::ensure!(worker.add(id, all) && whole, DIED);
         Ok(())
     }
@@ -183,6 +190,13 @@ impl Nic for Switchboard {
             return Ok(());
         }
         self.gather(id, rss.as_ref()).map_err(|e| format!("{e:#}"))
+    }
+
+    fn notify(&mut self, id: ProgramId, queue: u16, bell: Bell) -> Result<(), String> {
+        let program = self.programs.iter().find(|p| p.id == id);
+        let worker = program.and_then(|p| p.workers.get(usize::from(queue)));
+        let worker = worker.and_then(|at| self.workers.get(*at)).ok_or("nobody serves it")?;
+        if worker.notify(id, queue, bell) { Ok(()) } else { Err("a polling thread has died".to_owned()) }
     }
 
     /// What the program had submitted is served, its region released.

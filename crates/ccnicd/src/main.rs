@@ -10,6 +10,7 @@ use ccnic_shm::nic::Limits;
 use ccnicd::wire::Wire;
 use ccnicd::{Daemon, Options, default_socket};
 use clap::{Parser, ValueEnum};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tracing_subscriber::EnvFilter;
@@ -70,6 +71,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
     for signal in [SIGTERM, SIGINT] {
         let end = signalled.try_clone().context("could not copy the signal pipe")?;
         signal_hook::low_level::pipe::register(signal, end).context("could not watch for signals")?;
+    }
+    // A socket for each queue that sleeps.
+    let files = getrlimit(Resource::Nofile);
+    if let Err(e) = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }) {
+        tracing::warn!("at most {:?} open files: {e}", files.current);
     }
     ccnic_shm::survive_holes().context("could not watch for memory that goes away")?;
     let wire = match (args.wire, args.reflect) {

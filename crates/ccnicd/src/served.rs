@@ -6,6 +6,7 @@ use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::rss::Spreader;
 use ccnic::{Design, FETCH, Layout, NicQueue, Pipeline, loopback, spread};
 use ccnic_shm::control::QueueStatus;
+use ccnic_shm::nic::Bell;
 use ccnic_shm::{NativePort, Region};
 
 use crate::wire::Wire;
@@ -16,6 +17,8 @@ pub trait Serve: Send + Any {
     fn turn(&mut self) -> usize;
     /// How many queues there are.
     fn queues(&self) -> usize;
+    /// From now on the program is woken by this bell when it sleeps on queue `number`.
+    fn notify(&mut self, number: u16, bell: Bell);
     /// The most bursts that the program can have submitted.
     fn bursts(&self) -> usize;
     /// Before letting go, once for each queue: returns what the NIC keeps of the program's buffers. False when it has.
@@ -33,6 +36,8 @@ struct Served<R: Ring> {
     numbers: Vec<u16>,
     queues: Vec<NicQueue<NativePort, R>>,
     pipelines: Vec<Pipeline>,
+    /// Of queues that asked to be woken.
+    bells: Vec<Option<Bell>>,
     /// The queue to look at first.
     next: usize,
     spreader: Option<Box<Spreader>>,
@@ -71,6 +76,9 @@ where
             let at = self.next;
             self.next = if at + 1 < self.queues.len() { at + 1 } else { 0 };
             let moved = self.turn_of(at);
+            if let (Some(Some(bell)), Some(queue)) = (self.bells.get(at), self.queues.get_mut(at)) {
+                bell.look(queue);
+            }
             if moved > 0 {
                 return moved;
             }
@@ -80,6 +88,14 @@ where
 
     fn queues(&self) -> usize {
         self.queues.len()
+    }
+
+    fn notify(&mut self, number: u16, bell: Bell) {
+        let at = self.numbers.iter().position(|n| *n == number);
+        if let Some(place) = at.and_then(|at| self.bells.get_mut(at)) {
+            bell.answer();
+            *place = Some(bell);
+        }
     }
 
     fn bursts(&self) -> usize {
@@ -102,12 +118,14 @@ where
             .flatten()
             .zip(self.queues.drain(..).chain(others.queues))
             .zip(self.pipelines.drain(..).chain(others.pipelines))
+            .zip(self.bells.drain(..).chain(others.bells))
             .collect();
-        all.sort_by_key(|((number, _), _)| *number);
-        for ((number, queue), pipeline) in all {
+        all.sort_by_key(|(((number, _), _), _)| *number);
+        for (((number, queue), pipeline), bell) in all {
             self.numbers.push(number);
             self.queues.push(queue);
             self.pipelines.push(pipeline);
+            self.bells.push(bell);
         }
     }
 
@@ -154,6 +172,7 @@ pub(crate) fn serve(
         Some(Box::new(Served::<R> {
             queues: numbers.iter().map(queue).collect::<Option<_>>()?,
             pipelines: numbers.iter().map(|_| Pipeline::default()).collect(),
+            bells: numbers.iter().map(|_| None).collect(),
             numbers,
             next: 0,
             spreader: None,

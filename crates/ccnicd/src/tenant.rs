@@ -6,7 +6,7 @@
 use std::sync::mpsc::Sender;
 
 use ccnic_shm::control::QueueStatus;
-use ccnic_shm::nic::ProgramId;
+use ccnic_shm::nic::{Bell, ProgramId};
 
 use crate::served::Serve;
 
@@ -30,6 +30,13 @@ struct Leaving {
 impl Tenant {
     pub(crate) fn new(program: ProgramId, queues: Box<dyn Serve>) -> Tenant {
         Tenant { program, queues: Some(queues), leaving: None }
+    }
+
+    /// Has a queue wake the program by `bell`.
+    pub(crate) fn notify(&mut self, number: u16, bell: Bell) {
+        if let Some(queues) = &mut self.queues {
+            queues.notify(number, bell);
+        }
     }
 
     /// The program has gone: its queues go to `done` when they have been served.

@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
 use ccnic_shm::control::QueueStatus;
-use ccnic_shm::nic::ProgramId;
+use ccnic_shm::nic::{Bell, ProgramId};
 use rustix::thread::{CpuSet, sched_setaffinity, sched_yield};
 
 use crate::served::Serve;
@@ -17,6 +17,7 @@ const TURNS: usize = 256;
 enum Command {
     Add { program: ProgramId, queues: Box<dyn Serve> },
     Take { program: ProgramId, to: Sender<Box<dyn Serve>> },
+    Notify { program: ProgramId, queue: u16, bell: Bell },
     Remove { program: ProgramId, done: Sender<Box<dyn Serve>> },
     Report { to: Sender<Vec<(ProgramId, QueueStatus)>> },
 }
@@ -67,6 +68,11 @@ impl Worker {
         let queues = wait.recv().ok()?; // none: the thread serves none of them, or has died
         self.queues = self.queues.saturating_sub(queues.queues());
         Some(queues)
+    }
+
+    /// Has a queue wake its program. False when the thread has died.
+    pub fn notify(&self, program: ProgramId, queue: u16, bell: Bell) -> bool {
+        self.send(Command::Notify { program, queue, bell })
     }
 
     /// Has the rest of a program's queues served; they come to `done` then.
@@ -151,6 +157,11 @@ fn obey(command: Command, tenants: &mut Vec<Tenant>) {
                 let _ = to.send(queues); // the control thread waits
             }
             tenants.retain(|tenant| !tenant.has_left());
+        }
+        Command::Notify { program, queue, bell } => {
+            if let Some(tenant) = tenants.iter_mut().find(|t| t.program == program) {
+                tenant.notify(queue, bell);
+            }
         }
         Command::Remove { program, done } => {
             if let Some(tenant) = tenants.iter_mut().find(|t| t.program == program) {

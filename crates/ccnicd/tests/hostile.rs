@@ -6,6 +6,7 @@
 mod common;
 
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
@@ -50,13 +51,15 @@ fn traffic<R: Ring>(region: &Region, layout: &Layout, life: &AtomicU32) {
     }
 }
 
-/// With RSS or without: then the NIC reads bytes of packets that are written meanwhile.
-fn attach(socket: &Path, region: &Region, spread: bool) -> Option<Connection> {
+/// Attaches, and wants to be woken by a socket that nobody reads. With RSS the NIC reads bytes of packets that are written meanwhile.
+fn attach(socket: &Path, region: &Region, spread: bool) -> Option<(Connection, UnixStream)> {
     let connection = Connection::open(socket).ok()?;
     let rss = spread.then(|| RssMessage::from(&Rss::new(1)));
     let request = Request::Attach { name: "hostile".into(), mac: None, rss };
     connection.ask(&request, Some(region.as_fd())).ok()?;
-    Some(connection)
+    let (ours, theirs) = UnixStream::pair().ok()?;
+    connection.send(&Request::Notify { queue: 0 }, Some(theirs.as_fd())).ok()?;
+    Some((connection, ours))
 }
 
 /// One hostile program after another with the same region, until the NIC is gone: attaches, writes, leaves.

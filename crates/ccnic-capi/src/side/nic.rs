@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use ccnic_shm::control::{Hello, Status};
-use ccnic_shm::nic::{Arrival, Nic, ProgramId, Reception};
+use ccnic_shm::nic::{Arrival, Bell, Nic, ProgramId, Reception};
 use rustix::io::Errno;
 
 use super::CcnicNicOptions;
@@ -121,6 +121,16 @@ impl Nic for &Desk {
 
     fn attach(&mut self, arrival: Arrival) -> Result<(), String> {
         self.programs().arrived.push_back(Box::new(Program::new(arrival, Arc::downgrade(&self.programs))));
+        Ok(())
+    }
+
+    /// The bell waits for the queue's thread.
+    fn notify(&mut self, id: ProgramId, queue: u16, bell: Bell) -> Result<(), String> {
+        let programs = self.programs();
+        let arrived = programs.arrived.iter().map(|program| &program.shared);
+        let shared = programs.accepted.iter().chain(arrived).find(|shared| shared.id == id);
+        let mailbox = shared.and_then(|shared| shared.bells.get(usize::from(queue)));
+        mailbox.ok_or("the NIC has let it go")?.put(bell);
         Ok(())
     }
 

@@ -2,6 +2,7 @@
 
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded};
 use ccnic::{BadPacket, Desc, Design, Fetched, Layout, NicCounters, NicQueue};
+use ccnic_shm::nic::Bell;
 use ccnic_shm::{NativePort, Region};
 
 type Native<R> = NicQueue<NativePort, R>;
@@ -86,6 +87,12 @@ impl SidePair {
     #[inline(always)]
     pub(super) fn flush(&mut self) {
         of_any_design!(self, queue => queue.flush());
+    }
+
+    /// Wakes the program if it sleeps while there are packets for it.
+    #[inline(always)]
+    pub(super) fn look(&mut self, bell: &Bell) {
+        of_any_design!(self, queue => bell.look(queue));
     }
 
     /// The counters, with what rings and blank buffers have counted themselves.

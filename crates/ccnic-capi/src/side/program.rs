@@ -14,7 +14,7 @@ use rustix::net::{Shutdown, shutdown};
 use super::CcnicProgramInfo;
 use super::nic::Programs;
 use super::pair::SidePair;
-use super::queue::{Published, SideQueue};
+use super::queue::{Mailbox, Published, SideQueue};
 use crate::abi::View;
 use crate::errno::Failure;
 use crate::owned::Owned;
@@ -32,6 +32,8 @@ pub(super) struct Shared {
     /// Its connection has ended.
     pub(super) gone: AtomicBool,
     counters: Vec<Arc<Published>>,
+    /// By queue: the way of a bell from the control thread to the queue's.
+    pub(super) bells: Vec<Arc<Mailbox>>,
 }
 
 impl Shared {
@@ -72,6 +74,7 @@ impl Program {
             design: config.design.name(),
             gone: AtomicBool::new(false),
             counters: (0..config.queues).map(|_| Arc::default()).collect(),
+            bells: (0..config.queues).map(|_| Arc::default()).collect(),
         };
         let queues = Mutex::new((0..config.queues).map(|_| None).collect());
         Program {
@@ -115,10 +118,12 @@ impl Program {
         }
         let pair = SidePair::new(&self.region, &self.layout, index).ok_or_else(missing)?;
         let counters = self.shared.counters.get(usize::from(index)).ok_or_else(missing)?;
+        let bell = self.shared.bells.get(usize::from(index)).ok_or_else(missing)?;
         let pool = self.layout.pool();
         let view =
             View { base: self.region.base().as_ptr(), first: pool.buffers, span: pool.end - pool.buffers };
-        let queue = Owned::new(SideQueue::new(view, self.layout.config(), pair, Arc::clone(counters)));
+        let (counters, bell) = (Arc::clone(counters), Arc::clone(bell));
+        let queue = Owned::new(SideQueue::new(view, self.layout.config(), pair, counters, bell));
         Ok(place.insert(queue).handle())
     }
 

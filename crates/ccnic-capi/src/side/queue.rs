@@ -2,12 +2,13 @@
 //! pointers first.
 
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ccnic::layout::LARGE;
 use ccnic::{BadPacket, Config, Desc, FETCH, Fetched, NicCounters};
 use ccnic_shm::control::QueueStatus;
+use ccnic_shm::nic::Bell;
 use rustix::io::Errno;
 
 use super::pair::SidePair;
@@ -80,6 +81,30 @@ impl Published {
     }
 }
 
+/// What wakes the program, on its way from the control thread to the queue's.
+#[derive(Debug, Default)]
+pub(super) struct Mailbox {
+    full: AtomicBool,
+    bell: Mutex<Option<Bell>>,
+}
+
+impl Mailbox {
+    fn bell(&self) -> MutexGuard<'_, Option<Bell>> {
+        self.bell.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn put(&self, bell: Bell) {
+        *self.bell() = Some(bell);
+        self.full.store(true, Ordering::Release);
+    }
+
+    #[cold]
+    fn take(&self) -> Option<Bell> {
+        self.full.store(false, Ordering::Relaxed);
+        self.bell().take().inspect(Bell::answer)
+    }
+}
+
 /// `struct ccnic_nic_queue`. Belongs to the thread that uses it; its memory stays until the program is released.
 #[derive(Debug)]
 #[repr(C)]
@@ -94,6 +119,8 @@ pub struct SideQueue {
     fetched: Fetched,
     stats: CcnicNicStats,
     published: Arc<Published>,
+    bell: Option<Bell>,
+    mailbox: Arc<Mailbox>,
 }
 
 impl Openable for SideQueue {
@@ -108,7 +135,13 @@ impl Openable for SideQueue {
 }
 
 impl SideQueue {
-    pub(super) fn new(view: View, config: &Config, pair: SidePair, published: Arc<Published>) -> SideQueue {
+    pub(super) fn new(
+        view: View,
+        config: &Config,
+        pair: SidePair,
+        published: Arc<Published>,
+        mailbox: Arc<Mailbox>,
+    ) -> SideQueue {
         SideQueue {
             view,
             open: true,
@@ -119,12 +152,25 @@ impl SideQueue {
             fetched: Fetched::default(),
             stats: CcnicNicStats::default(),
             published,
+            bell: None,
+            mailbox,
         }
     }
 
     #[inline(always)]
     fn check_open(&self) -> Result<(), Failure> {
         if self.open { Ok(()) } else { Err(CLOSED) }
+    }
+
+    /// At a burst's end: the control thread sees its counters, and a program that sleeps is woken.
+    #[inline(always)]
+    fn finish(&mut self) {
+        self.published.set(&self.pair.counters());
+        if let Some(bell) = &self.bell {
+            self.pair.look(bell);
+        } else if self.mailbox.full.load(Ordering::Acquire) {
+            self.bell = self.mailbox.take();
+        }
     }
 
     #[inline(always)]
@@ -170,7 +216,7 @@ impl SideQueue {
                 break;
             }
         }
-        self.published.set(&self.pair.counters());
+        self.finish();
         Ok(done)
     }
 
@@ -198,7 +244,7 @@ impl SideQueue {
             }
         }
         self.pair.flush();
-        self.published.set(&self.pair.counters());
+        self.finish();
         match bad {
             Some(why) if done == 0 => Err(self.cannot_go(why)),
             _ => Ok(done),
@@ -236,7 +282,7 @@ impl SideQueue {
             }
         }
         self.pair.flush();
-        self.published.set(&self.pair.counters());
+        self.finish();
         match bad {
             Some(failure) if done == 0 => {
                 self.stats.tx_bad_packet += 1;

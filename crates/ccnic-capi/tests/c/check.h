@@ -3,6 +3,7 @@
 #define CHECK_H
 
 #include <ccnic.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -18,6 +19,14 @@ static void expect(long long value, long long expected, const char *what, int li
 			ccnic_last_error());
 		exit(EXIT_FAILURE);
 	}
+}
+
+/* True when a descriptor can be read, now or soon. */
+static inline bool readable(int fd, int timeout_ms)
+{
+	struct pollfd one = {fd, POLLIN, 0};
+
+	return poll(&one, 1, timeout_ms) == 1;
 }
 
 #endif

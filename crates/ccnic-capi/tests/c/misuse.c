@@ -80,6 +80,10 @@ static void nulls(struct ccnic *nic, struct ccnic_queue *queue)
 	EXPECT(ccnic_queue_stats(NULL, &stats, sizeof(stats)), -EINVAL);
 	EXPECT(ccnic_queue_stats(queue, NULL, sizeof(stats)), -EINVAL);
 	EXPECT(ccnic_wait(NULL, 0), -EINVAL);
+	EXPECT(ccnic_rx_fd(NULL), -EINVAL);
+	EXPECT(ccnic_rx_arm(NULL), -EINVAL);
+	EXPECT(ccnic_rx_disarm(NULL), -EINVAL);
+	EXPECT(ccnic_rx_wake(NULL), -EINVAL);
 	EXPECT(ccnic_buf_alloc(NULL, 64, &buf, 1), -EINVAL);
 	EXPECT(ccnic_buf_alloc(queue, 64, NULL, 1), -EINVAL);
 	EXPECT(ccnic_buf_free(NULL, &buf, 0), -EINVAL);
@@ -109,6 +113,10 @@ static void handles(struct ccnic *nic, struct ccnic_queue *queue)
 	EXPECT(ccnic_buf_alloc(other, 64, &buf, 1), -EBADF);
 	EXPECT(ccnic_rx_burst(other, &buf, 1), -EBADF);
 	EXPECT(ccnic_wait(other, 0), -EBADF);
+	EXPECT(ccnic_rx_fd(other), -EBADF);
+	EXPECT(ccnic_rx_arm(other), -EBADF);
+	EXPECT(ccnic_rx_disarm(other), -EBADF);
+	EXPECT(ccnic_rx_wake(other), -EBADF);
 	struct ccnic_queue *again;
 	EXPECT(ccnic_queue_open(nic, 1, &again), 0);
 	EXPECT(ccnic_buf_alloc(again, 64, &buf, 1), 1);

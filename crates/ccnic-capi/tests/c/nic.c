@@ -313,6 +313,89 @@ static void exhaust(struct ccnic_nic_queue *side, struct ccnic_queue *queue, boo
 	}
 }
 
+/* A program that sleeps is woken: by the burst that hands it packets or the next, once, and not when it is awake. */
+static void wake(struct ccnic_nic_queue *side, struct ccnic_queue *queue)
+{
+	static const uint8_t memory[64];
+	const struct ccnic_segment segment = {memory, 0, sizeof(memory), 0};
+	struct ccnic_buf bufs[4];
+	const int fd = ccnic_rx_fd(queue);
+
+	EXPECT(fd >= 0, true);
+	for (int i = 0; !readable(fd, 1); i++) {
+		EXPECT(i < 20000, true); /* the control thread takes the NIC's end, this queue's thread hears of it in a burst */
+		EXPECT(ccnic_nic_rx_burst(side, bufs, 4), 0);
+	}
+	for (int i = 0; i < 300; i++) {
+		EXPECT(ccnic_rx_fd(queue), fd);
+		EXPECT(ccnic_rx_arm(queue), 0);
+		EXPECT(ccnic_nic_rx_burst(side, bufs, 4), 0);
+		EXPECT(readable(fd, 0), false);
+		EXPECT(ccnic_nic_tx_copy(side, &segment, 1), 1);
+		/* Within a thread all is in order; the budget may put it off. */
+		while (!readable(fd, 0))
+			EXPECT(ccnic_nic_rx_burst(side, bufs, 4), 0);
+		EXPECT(ccnic_rx_arm(queue), 1);
+		EXPECT(readable(fd, 0), false);
+		EXPECT(ccnic_nic_tx_copy(side, &segment, 1), 1);
+		EXPECT(readable(fd, 0), false);
+		EXPECT(ccnic_rx_arm(queue), 2);
+		EXPECT(ccnic_wait(queue, 20 * SECOND) > 0, true);
+		EXPECT(ccnic_rx_arm(queue) > 0, true); /* those that have been waited for are ready as well */
+		EXPECT(ccnic_rx_disarm(queue), 0);
+		for (int received = 0, n; received < 2; received += n) {
+			n = ccnic_rx_burst(queue, bufs, 4);
+			EXPECT(ccnic_buf_free(queue, bufs, (uint16_t)n), 0);
+		}
+	}
+	EXPECT(ccnic_rx_wake(queue), 0);
+	EXPECT(readable(fd, 0), true);
+	EXPECT(ccnic_rx_arm(queue), 0);
+	EXPECT(readable(fd, 0), false);
+	EXPECT(ccnic_rx_disarm(queue), 0);
+}
+
+/* Sends packets to a program that sleeps. */
+struct sender {
+	struct ccnic_nic_queue *side;
+	int packets;
+	atomic_int received;
+};
+
+static void *send_to_sleeper(void *argument)
+{
+	static const uint8_t memory[64];
+	const struct ccnic_segment segment = {memory, 0, sizeof(memory), 0};
+	struct sender *sender = argument;
+	struct ccnic_buf bufs[4];
+	int sent = 0;
+
+	while (atomic_load(&sender->received) < sender->packets) {
+		/* One after the other, so that the program sleeps for each. */
+		if (sent == atomic_load(&sender->received))
+			sent += ccnic_nic_tx_copy(sender->side, &segment, 1);
+		else
+			EXPECT(ccnic_nic_rx_burst(sender->side, bufs, 4), 0);
+	}
+	return NULL;
+}
+
+static void sleep_for_each(struct ccnic_nic_queue *side, struct ccnic_queue *queue)
+{
+	struct sender sender = {.side = side, .packets = 500};
+	struct ccnic_buf bufs[4];
+	pthread_t thread;
+
+	EXPECT(pthread_create(&thread, NULL, send_to_sleeper, &sender), 0);
+	for (int i = 0; i < sender.packets; i++) {
+		EXPECT(ccnic_wait(queue, 60 * SECOND), 1);
+		EXPECT(ccnic_rx_burst(queue, bufs, 4), 1);
+		EXPECT(ccnic_buf_free(queue, bufs, 1), 0);
+		atomic_fetch_add(&sender.received, 1);
+	}
+	EXPECT(pthread_join(thread, NULL), 0);
+}
+
 static struct ccnic_program *accept_next(void)
 {
 	struct ccnic_program *program = NULL;
@@ -406,6 +489,8 @@ static void one_design(const char *socket, uint32_t design)
 	EXPECT(stats.free_bad_buffer, shared_pool ? 5 : 0);
 	program = let_go(attachment, program, side, shared_pool);
 	EXPECT(ccnic_nic_queue_open(program, 0, &side), 0);
+	wake(side, queue);
+	sleep_for_each(side, queue);
 	exchange(side, queue, shared_pool);
 	/* What is fetched and not handed out when the queue is closed is dropped, and counted. */
 	struct ccnic_buf bufs[8];

@@ -44,6 +44,8 @@ int main(int argc, char **argv)
 	EXPECT(ccnic_buf_free(queues[0], &pooled[4], 2), 0);
 	EXPECT(ccnic_pool_close(pool), 0);
 	EXPECT(ccnic_queue_close(queues[1]), 0);
+	const int fd = ccnic_rx_fd(queues[0]);
+	EXPECT(ccnic_rx_arm(queues[0]), 0);
 	printf("attached\n");
 	fflush(stdout);
 
@@ -63,6 +65,10 @@ int main(int argc, char **argv)
 	getchar();
 	EXPECT(ccnic_reconnect(nic) >= 0, true);
 	EXPECT(ccnic_link_state(nic), 1);
+	/* Who sleeps on the descriptor is woken by the successor. */
+	EXPECT(ccnic_rx_fd(queues[0]), fd);
+	while (sent > 0 && ccnic_rx_arm(queues[0]) == 0)
+		EXPECT(readable(fd, 20000), true);
 	for (int received = 0; received < sent; received += n) {
 		EXPECT(ccnic_wait(queues[0], 20 * SECOND) > 0, true);
 		n = ccnic_rx_burst(queues[0], bufs, 32);

@@ -2,7 +2,9 @@
 //!
 //! [`Reception`] talks to programs and checks what they bring; who serves them, and how, is the [`Nic`]'s business.
 
+mod bell;
 mod listener;
 mod reception;
 
+pub use bell::Bell;
 pub use reception::{Arrival, Limits, Memory, Nic, ProgramId, Reception};

@@ -11,6 +11,7 @@ use ccnic::rss::Rss;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
+use super::bell::{Bell, Budget};
 use super::listener::Listener;
 use crate::control::{Connection, Hello, Reply, Request, Status};
 use crate::error::Error;
@@ -56,6 +57,11 @@ pub trait Nic {
     fn spread(&mut self, _: ProgramId, rss: Option<Rss>) -> Result<(), String> {
         rss.map_or(Ok(()), |_| Err(NO_RSS.to_owned()))
     }
+    /// Whoever serves this queue of an attached program wakes it by this bell, and says so ([`Bell::answer`]).
+    ///
+    /// # Errors
+    /// Why that is not to be.
+    fn notify(&mut self, id: ProgramId, queue: u16, bell: Bell) -> Result<(), String>;
     /// An attached program has gone: its connection has ended.
     fn detach(&mut self, id: ProgramId);
 }
@@ -106,12 +112,20 @@ impl Drop for Memory {
     }
 }
 
-/// A connection, and the queues of its program, if that is served.
+/// A connection, and what is known of its program if that is served.
 #[derive(Debug)]
 struct Client {
     id: ProgramId,
     connection: Connection,
-    attached: Option<u16>,
+    attached: Option<Attached>,
+}
+
+/// A program that is served.
+#[derive(Debug)]
+struct Attached {
+    /// By queue: whether the program is woken.
+    notified: Vec<bool>,
+    budget: Arc<Budget>,
 }
 
 /// What a program says of itself when it attaches.
@@ -142,9 +156,15 @@ impl Client {
     }
 
     fn spread(&self, nic: &mut impl Nic, rss: Option<&RssMessage>) -> Result<(), String> {
-        let queues = self.attached.ok_or("attach a region before you ask for RSS")?;
-        let rss = self.check(nic, rss, queues)?;
+        let attached = self.attached.as_ref().ok_or("attach a region before you ask for RSS")?;
+        let rss = self.check(nic, rss, attached.queues())?;
         nic.spread(self.id, rss)
+    }
+}
+
+impl Attached {
+    fn queues(&self) -> u16 {
+        self.notified.len() as u16 // one for each
     }
 }
 
@@ -241,6 +261,13 @@ impl Reception {
             Err(e) => Reply::Refused { reason: e.to_string() },
             Ok(Some((Request::Hello, _))) => Reply::Hello(nic.hello()),
             Ok(Some((Request::Status, _))) => Reply::Status(nic.status()),
+            Ok(Some((Request::Notify { queue }, fd))) => {
+                // Not answered here: the program hears of it by its socket, or not at all.
+                if let Err(reason) = self.notify(nic, at, queue, fd) {
+                    tracing::warn!("a program will not be woken: {reason}");
+                }
+                return;
+            }
             Ok(Some((Request::Attach { name, mac, rss }, fd))) => {
                 answer(Reply::Attached, self.attach(nic, at, Introduction { name, mac, rss }, fd))
             }
@@ -276,8 +303,32 @@ impl Reception {
         let Introduction { name, mac, .. } = who;
         nic.attach(Arrival { id: client.id, name, mac, rss, pid, layout, region, memory, connection })?;
         if let Some(client) = self.clients.get_mut(at) {
-            client.attached = Some(queues);
+            let notified = vec![false; queues.into()];
+            client.attached = Some(Attached { notified, budget: Arc::default() });
         }
+        Ok(())
+    }
+
+    /// Has a program's queue woken by the socket that it sent; otherwise says why not. Once for each queue: a program must not keep
+    /// polling threads busy with sockets.
+    fn notify(
+        &mut self,
+        nic: &mut impl Nic,
+        at: usize,
+        queue: u16,
+        fd: Option<OwnedFd>,
+    ) -> Result<(), String> {
+        let client = self.clients.get_mut(at).ok_or("the program has gone")?;
+        let attached = client.attached.as_mut().ok_or("it has not brought a region yet")?;
+        let notified = attached.notified.get_mut(usize::from(queue));
+        let notified = notified.ok_or_else(|| format!("its region has no queue {queue}"))?;
+        if *notified {
+            return Err(format!("queue {queue} has a socket to be woken by already"));
+        }
+        let fd = fd.ok_or("no descriptor came with the request to notify")?;
+        let bell = Bell::new(fd, Arc::clone(&attached.budget))?;
+        nic.notify(client.id, queue, bell)?;
+        *notified = true;
         Ok(())
     }
 

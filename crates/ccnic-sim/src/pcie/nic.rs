@@ -202,8 +202,9 @@ impl Queue {
             taken: base + ring.taken,
             ..ring
         };
-        let missed = base + place.missed;
-        let place = QueuePlace { tx: at(place.tx), rx: at(place.rx), fill: at(place.fill), missed };
+        let (missed, sleeping) = (base + place.missed, base + place.sleeping);
+        let [tx, rx, fill] = [place.tx, place.rx, place.fill].map(at);
+        let place = QueuePlace { tx, rx, fill, missed, sleeping };
         Queue {
             base,
             place,

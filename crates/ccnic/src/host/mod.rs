@@ -11,6 +11,7 @@ use crate::layout::{LARGE, Layout, QueuePlace};
 use crate::pool::{Class, Pool};
 use crate::port::{Fetch, Port, lines, prefetch_payload};
 use crate::ring::{Consumer, IN_VAIN, Producer, Ring};
+use crate::sleep;
 
 use managed::Managed;
 use receive::Receiver;
@@ -317,6 +318,22 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     #[inline(always)]
     pub fn with_mut<T>(&self, buf: &mut Buf, f: impl FnOnce(&mut [u8]) -> T) -> T {
         self.port.with_mut(buf.desc().offset(), u32::from(buf.len()), f)
+    }
+
+    /// Asks the NIC to wake this side when there is something to receive. False when there is already: then nothing is asked.
+    /// What it does to wake is a matter of the operating system (`ccnic-shm`).
+    pub fn arm(&mut self) -> bool {
+        self.rx.staged() == 0 && sleep::arm(&self.port, self.place.sleeping, self.rx.ring())
+    }
+
+    /// This side is awake. The NIC may be about to wake it all the same.
+    pub fn disarm(&mut self) {
+        sleep::disarm(&self.port, self.place.sleeping);
+    }
+
+    /// True when there is something to receive.
+    pub fn rx_waits(&self) -> bool {
+        self.rx.staged() > 0 || self.rx.ring().ready(&self.port)
     }
 
     /// Buffers that can be received now. Walks what stands in the ring: not for every burst.

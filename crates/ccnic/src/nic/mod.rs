@@ -18,6 +18,7 @@ use crate::layout::{Layout, SMALL as SMALL_BUFFER};
 use crate::pool::{Class, Pool};
 use crate::port::{Port, lines, prefetch_payload};
 use crate::ring::{Consumer, Producer, Ring};
+use crate::sleep::{Sleep, Watch};
 
 pub use fetched::Fetched;
 pub use own::BadPacket;
@@ -71,6 +72,7 @@ pub struct NicQueue<P: Port, R: Ring> {
     open: usize,
     /// Blank buffers from the host, with the host-managed pool.
     blanks: Option<Blanks<R::Consumer>>,
+    watch: Watch,
     config: Config,
     /// The word in which the program reads what was dropped.
     missed: u32,
@@ -97,6 +99,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             staged_len: 0,
             open: 0,
             blanks: (!config.shared_pool).then(|| Blanks::new(R::Consumer::resume(&port, &place.fill))),
+            watch: Watch::new(place.sleeping),
             config,
             missed: place.missed,
             idle: false,
@@ -340,6 +343,18 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             Some(blanks) => blanks.untake(at, class),
             None => self.pool.free(&self.port, at, class),
         }
+    }
+
+    /// The sleep that this side has to end, if the program sleeps while there are packets for it. A NIC that wakes programs looks
+    /// after each turn of the queue, also of those that moved nothing ([`sleep`](crate::sleep)).
+    #[inline(always)]
+    pub fn oversleeps(&self) -> Option<Sleep> {
+        self.watch.due(&self.port, &self.rx)
+    }
+
+    /// The program has been woken from this sleep: once is enough.
+    pub fn woke(&mut self, sleep: Sleep) {
+        self.watch.ended(sleep);
     }
 
     /// Descriptors dropped by the ring because their chain was too long.

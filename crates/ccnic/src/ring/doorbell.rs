@@ -221,6 +221,15 @@ impl Consumer for DoorbellConsumer {
         self.waited
     }
 
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn ready<P: Port>(&self, port: &P) -> bool {
+        let tail = port.load_acquire(self.tail); // D2
+        (1..=self.slots.count()).contains(&tail.wrapping_sub(self.position))
+    }
+
     fn discarded(&self) -> u64 {
         self.guard.discarded
     }

@@ -400,6 +400,15 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
         self.waited
     }
 
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn ready<P: Port>(&self, port: &P) -> bool {
+        let mut first = [Desc::default(); 1];
+        self.copy_ready(port, &mut first, (self.position, self.within), true).0 > 0
+    }
+
     fn discarded(&self) -> u64 {
         self.guard.discarded
     }

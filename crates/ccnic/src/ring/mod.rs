@@ -33,7 +33,12 @@
 //!
 //!  F1  free list head: compare_exchange       ------------->  F2  free list head: load_acquire, compare_exchange
 //!  G1  header magic: store_release            ------------->  G2  header magic: load_acquire
+//!  H2  sleeping line: load_acquire            <-------------  H1  sleeping line: store_release          (to be woken)
 //! ```
+//!
+//! H has no fence between a side's store and the load of the other's that comes after it: the consumer may look past a unit
+//! that is published while it goes to sleep, and the producer past that sleep. The producer's *next* look at H2 finds it, so it
+//! must look again and again, and it does: it polls (`sleep.rs`).
 //!
 //! A side's own `tail` and `taken` lines are read by others only after it has died, through a system call's order. `missed` beside
 //! `tx.taken` is a statistic: what the host reads of it may be old, and nothing depends on it.
@@ -115,6 +120,12 @@ pub trait Consumer: Sized + Send {
 
     /// True when the last pop that found something came after many in vain: this reader waits for the producer.
     fn waited(&self) -> bool;
+
+    /// The position of the next unit to read, counted as [`Producer::position`].
+    fn position(&self) -> u64;
+
+    /// True when there is something to take. Takes nothing.
+    fn ready<P: Port>(&self, port: &P) -> bool;
 
     /// Descriptors discarded because their chain was longer than [`CHAIN_MAX`].
     fn discarded(&self) -> u64;

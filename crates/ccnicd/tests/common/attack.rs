@@ -83,6 +83,7 @@ impl Attacker {
             75..80 => self.change_pool(),
             80..85 => self.change_header(),
             85..90 => self.scribble(),
+            90..95 => self.sleep(),
             _ => self.take_all(),
         }
     }
@@ -250,6 +251,15 @@ impl Attacker {
         ]);
         self.moved = (line, to, now);
         self.port.store_release(line, to);
+    }
+
+    /// Says that the program sleeps, wherever it may have stopped.
+    fn sleep(&mut self) {
+        let (at, tail) = (self.queue.sleeping, self.port.load(self.queue.rx.tail));
+        let word = self.random.word();
+        let position =
+            self.random.pick(&[0, 1, 2, tail, tail.wrapping_sub(1), tail.wrapping_add(1), u64::MAX, word]);
+        self.port.store_release(at, position);
     }
 
     fn change_pool(&mut self) {

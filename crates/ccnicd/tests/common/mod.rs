@@ -121,6 +121,20 @@ impl Daemon {
         let maps = std::fs::read_to_string(proc.join("maps")).unwrap();
         (fds, maps.lines().filter(|l| l.contains("memfd:")).count())
     }
+
+    /// Its holdings once it has noticed that connections have ended: several looks, all the same.
+    pub fn settled(&self) -> (usize, usize) {
+        let mut last = self.holdings();
+        let mut same = 0;
+        until("a daemon that holds still", || {
+            std::thread::sleep(Duration::from_millis(5));
+            let now = self.holdings();
+            same = if now == last { same + 1 } else { 0 };
+            last = now;
+            same == 5
+        });
+        last
+    }
 }
 
 impl Drop for Daemon {

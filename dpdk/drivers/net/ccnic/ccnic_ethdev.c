@@ -20,6 +20,10 @@ dev_configure(struct rte_eth_dev *eth)
 		NET_LOG(ERR, "port %u: DCB and VMDq are not supported; leave mq_mode at NONE", eth->data->port_id);
 		return -ENOTSUP;
 	}
+	if (conf->intr_conf.rxq && ccnic_dev_of(eth)->side != NULL) {
+		NET_LOG(ERR, "port %u: no receive interrupts with role=nic: a NIC polls", eth->data->port_id);
+		return -ENOTSUP;
+	}
 	if (conf->lpbk_mode != 0) {
 		NET_LOG(ERR, "port %u: lpbk_mode is not supported: loopback is a wire of ccnicd", eth->data->port_id);
 		return -ENOTSUP;
@@ -62,11 +66,18 @@ dev_start(struct rte_eth_dev *eth)
 		return ret;
 	}
 	set_scatter(eth);
+	ret = ccnic_intr_start(eth);
+	if (ret < 0) {
+		NET_LOG(ERR, "port %u: receive interrupts: %s", eth->data->port_id, strerror(-ret));
+		ccnic_queues_stop(eth);
+		return ret;
+	}
 	dev->started = true;
 	ret = ccnic_link_watch(eth);
 	if (ret < 0) {
 		NET_LOG(ERR, "port %u: could not set the alarm that watches the link", eth->data->port_id);
 		dev->started = false;
+		ccnic_intr_stop(eth);
 		ccnic_queues_stop(eth);
 	}
 	return ret;
@@ -104,6 +115,7 @@ dev_stop(struct rte_eth_dev *eth)
 	dev->started = false;
 	eth->data->dev_started = 0;
 	ccnic_link_unwatch(eth);
+	ccnic_intr_stop(eth);
 	ccnic_queues_stop(eth);
 	return 0;
 }
@@ -127,6 +139,7 @@ dev_close(struct rte_eth_dev *eth)
 	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
 		return 0;
 	dev_stop(eth);
+	ccnic_intr_close(eth);
 	release_queues(eth);
 	ccnic_attach_close(ccnic_dev_of(eth)->att);
 	return 0;
@@ -315,6 +328,8 @@ static const struct eth_dev_ops ops = {
 	.dev_start = dev_start,
 	.dev_stop = dev_stop,
 	.dev_close = dev_close,
+	.rx_queue_intr_enable = ccnic_rx_intr_enable,
+	.rx_queue_intr_disable = ccnic_rx_intr_disable,
 	.pool_ops_supported = pool_ops_supported,
 	.rss_hash_update = ccnic_rss_hash_update,
 	.rss_hash_conf_get = ccnic_rss_hash_conf_get,

@@ -135,6 +135,7 @@ int
 ccnic_link_up(struct rte_eth_dev *eth)
 {
 	pause_bursts(ccnic_dev_of(eth), false);
+	ccnic_intr_wake(eth);
 	ccnic_link_update(eth, 0);
 	return 0;
 }

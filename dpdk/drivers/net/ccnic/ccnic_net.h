@@ -191,6 +191,7 @@ struct ccnic_dev {
 	uint16_t rss_queues;  /* that its table was made for */
 	uint32_t mcasts;
 	struct rte_ether_addr mcast[CCNIC_MAX_MCAST];
+	struct rte_intr_handle *intr; /* receive interrupts, once they have been used */
 	bool peer_up;   /* the NIC, or the program, when the watch looked last */
 	bool told_up;   /* what the application was told last */
 	uint64_t link_downs;
@@ -378,6 +379,16 @@ int ccnic_rss_hash_update(struct rte_eth_dev *dev, struct rte_eth_rss_conf *conf
 int ccnic_rss_hash_conf_get(struct rte_eth_dev *dev, struct rte_eth_rss_conf *conf);
 int ccnic_rss_reta_update(struct rte_eth_dev *dev, struct rte_eth_rss_reta_entry64 *reta, uint16_t size);
 int ccnic_rss_reta_query(struct rte_eth_dev *dev, struct rte_eth_rss_reta_entry64 *reta, uint16_t size);
+
+/* ccnic_intr.c */
+int ccnic_rx_intr_enable(struct rte_eth_dev *dev, uint16_t index);
+int ccnic_rx_intr_disable(struct rte_eth_dev *dev, uint16_t index);
+/* Receive interrupts for queues that are open, if the application wants them. */
+int ccnic_intr_start(struct rte_eth_dev *dev);
+void ccnic_intr_stop(struct rte_eth_dev *dev);
+void ccnic_intr_close(struct rte_eth_dev *dev);
+/* Wakes whoever sleeps. */
+void ccnic_intr_wake(struct rte_eth_dev *dev);
 
 /* ccnic_rx.c, ccnic_tx.c */
 uint16_t ccnic_recv(void *queue, struct rte_mbuf **pkts, uint16_t n);

@@ -1,0 +1,372 @@
+//! Programs that sleep and are woken: by the NIC they know, by its successor, by none; and what the daemon does about those that
+//! abuse it.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::{UnixDatagram, UnixStream};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use ccnic::ring::{GroupedEpoch, Ring};
+use ccnic::{Burst, Design, Layout, Port, QueuePair};
+use ccnic_shm::control::{Connection, Reply, Request};
+use ccnic_shm::{NativePort, Pages, Program, Region, Waiter, Woken};
+use common::flow::Flow;
+use common::{Daemon, PATIENCE, alone, config, until};
+use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
+use rustix::process::{Signal, kill_process};
+use rustix::thread::gettid;
+
+type Pair<R> = QueuePair<NativePort, R>;
+
+/// Sends a packet of one byte.
+fn send<R: Ring>(pair: &mut Pair<R>, byte: u8) {
+    let mut burst = Burst::new();
+    assert_eq!(pair.alloc(1, 1, &mut burst), 1);
+    burst.iter_mut().for_each(|buf| assert_eq!(pair.write(buf, 0, &[byte]), 1));
+    assert_eq!(pair.tx_burst(&mut burst), 1);
+}
+
+/// Receives the packet that is there.
+fn receive<R: Ring>(pair: &mut Pair<R>) -> u8 {
+    let mut burst = Burst::new();
+    assert_eq!(pair.rx_burst(&mut burst, 1), 1, "woken for nothing");
+    let mut byte = [0];
+    burst.as_slice().iter().for_each(|buf| assert_eq!(pair.read(buf, 0, &mut byte), 1));
+    pair.free(&mut burst);
+    byte[0]
+}
+
+/// True when the descriptor to sleep on says that there is something, which it does within `timeout`, if it does.
+fn rings(waiter: &Waiter, timeout: Duration) -> bool {
+    let fd = waiter.fd().unwrap();
+    let mut fds = [PollFd::new(&fd, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::try_from(timeout).unwrap())).unwrap() > 0
+}
+
+/// Waits until the NIC has said that it wakes this program.
+fn answered(waiter: &Waiter) {
+    assert!(rings(waiter, PATIENCE), "the NIC does not say that it wakes the program");
+}
+
+/// What the kernel says of a thread of this process: a field of its status.
+fn thread_status(thread: u32, field: &str) -> String {
+    let status = std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix(field)).unwrap();
+    line.trim().to_owned()
+}
+
+fn this_thread() -> u32 {
+    gettid().as_raw_nonzero().get().unsigned_abs()
+}
+
+/// How often this thread has given its processor away by itself.
+fn sleeps() -> u64 {
+    thread_status(this_thread(), "voluntary_ctxt_switches:").parse().unwrap()
+}
+
+/// Packets that come before, while and after the program falls asleep: each wakes it.
+fn every_packet_wakes<R: Ring>(socket: &Path, design: Design) {
+    let mut program = Program::connect(socket, "sleeper", &config(design), Pages::Small).unwrap();
+    let mut pair = program.queue_pair::<R>(0).unwrap();
+    let waiter = program.waiter(0).unwrap();
+    answered(&waiter);
+    // More than the ring has units, so that positions wrap.
+    for i in 0..2000u32 {
+        send(&mut pair, i as u8);
+        (0..i % 97).for_each(|_| std::hint::spin_loop());
+        assert_eq!(waiter.wait(&mut pair, Some(PATIENCE)).unwrap(), Woken::Packets, "{design:?}, packet {i}");
+        assert_eq!(receive(&mut pair), i as u8, "{design:?}");
+    }
+}
+
+#[test]
+fn every_packet_wakes_a_program_in_every_design() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let mut daemon = Daemon::start(&socket);
+    for design in Design::ALL {
+        for_design!(design, every_packet_wakes(&socket, design));
+    }
+    until("the end of all programs", || daemon.status().programs.is_empty());
+}
+
+#[test]
+fn a_program_that_sleeps_does_nothing_until_a_packet_comes() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let daemon = Daemon::start(&socket);
+    let config = config(Design::GroupedEpoch);
+    let mut program = Program::connect(&socket, "sleeper", &config, Pages::Small).unwrap();
+    let mut pair = program.queue_pair::<GroupedEpoch>(0).unwrap();
+    let waiter = program.waiter(0).unwrap();
+    answered(&waiter);
+    // Naps would be some three hundred.
+    let before = sleeps();
+    assert_eq!(waiter.wait(&mut pair, Some(Duration::from_millis(300))).unwrap(), Woken::Late);
+    let slept = sleeps() - before;
+    assert!(slept < 30, "{slept} times asleep in one wait");
+    for i in 0..20 {
+        // The NIC stands still until the program sleeps.
+        kill_process(daemon.pid(), Signal::STOP).unwrap();
+        send(&mut pair, i);
+        let (sleeper, nic) = (this_thread(), daemon.pid());
+        let alarm = std::thread::spawn(move || {
+            until("a program that sleeps", || thread_status(sleeper, "State:").starts_with('S'));
+            kill_process(nic, Signal::CONT).unwrap();
+        });
+        assert_eq!(waiter.wait(&mut pair, Some(PATIENCE)).unwrap(), Woken::Packets);
+        assert_eq!(receive(&mut pair), i);
+        alarm.join().unwrap();
+    }
+}
+
+#[test]
+fn a_program_that_has_no_answer_naps() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let daemon = Daemon::start(&socket);
+    let config = config(Design::GroupedEpoch);
+    let mut program = Program::connect(&socket, "napper", &config, Pages::Small).unwrap();
+    let mut pair = program.queue_pair::<GroupedEpoch>(0).unwrap();
+    let waiter = program.waiter(0).unwrap();
+    kill_process(daemon.pid(), Signal::STOP).unwrap();
+    let before = sleeps();
+    assert_eq!(waiter.wait(&mut pair, Some(Duration::from_millis(300))).unwrap(), Woken::Late);
+    let naps = sleeps() - before;
+    assert!(naps > 10, "{naps} naps: it relies on a NIC that has promised nothing");
+    send(&mut pair, 1);
+    kill_process(daemon.pid(), Signal::CONT).unwrap();
+    assert_eq!(waiter.wait(&mut pair, Some(PATIENCE)).unwrap(), Woken::Packets);
+    assert_eq!(receive(&mut pair), 1);
+}
+
+#[test]
+fn a_sleeper_learns_of_the_nics_end_and_is_woken_by_its_successor() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let mut daemon = Daemon::start(&socket);
+    let config = config(Design::GroupedEpoch);
+    let mut program = Program::connect(&socket, "sleeper", &config, Pages::Small).unwrap();
+    let mut pair = program.queue_pair::<GroupedEpoch>(0).unwrap();
+    let waiter = program.waiter(0).unwrap();
+    answered(&waiter);
+    for i in 0..5 {
+        // Of the end of one that stood still until the program slept.
+        kill_process(daemon.pid(), Signal::STOP).unwrap();
+        let (sleeper, nic) = (this_thread(), daemon.pid());
+        let killer = std::thread::spawn(move || {
+            until("a program that sleeps", || thread_status(sleeper, "State:").starts_with('S'));
+            kill_process(nic, Signal::KILL).unwrap();
+        });
+        assert_eq!(waiter.wait(&mut pair, None).unwrap(), Woken::Gone);
+        killer.join().unwrap();
+        daemon.wait();
+        // Sent while there is no NIC, and asleep on the descriptor alone when its successor comes.
+        send(&mut pair, i);
+        assert!(waiter.arm(&mut pair).unwrap(), "nothing is there");
+        assert!(!rings(&waiter, Duration::ZERO));
+        daemon = Daemon::start(&socket);
+        program.reconnect(&mut [&mut pair]).unwrap();
+        until("a packet by way of the successor", || {
+            assert!(rings(&waiter, PATIENCE), "overslept");
+            // The first byte may be the answer: then the program goes on sleeping.
+            !waiter.arm(&mut pair).unwrap()
+        });
+        pair.disarm();
+        assert_eq!(receive(&mut pair), i);
+        assert_eq!(waiter.wait(&mut pair, Some(Duration::ZERO)).unwrap(), Woken::Late);
+    }
+}
+
+#[test]
+fn many_queues_sleep_on_threads_of_their_own() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let mut daemon = Daemon::start(&socket);
+    let config = ccnic::Config { queues: 8, ..config(Design::GroupedEpoch) };
+    let mut program = Program::connect(&socket, "sleepers", &config, Pages::Small).unwrap();
+    std::thread::scope(|scope| {
+        for queue in 0..8 {
+            let mut pair = program.queue_pair::<GroupedEpoch>(queue).unwrap();
+            let waiter = program.waiter(queue).unwrap();
+            scope.spawn(move || {
+                for i in 0..500u32 {
+                    send(&mut pair, i as u8);
+                    assert_eq!(
+                        waiter.wait(&mut pair, Some(PATIENCE)).unwrap(),
+                        Woken::Packets,
+                        "{queue}: {i}"
+                    );
+                    assert_eq!(receive(&mut pair), i as u8);
+                }
+            });
+        }
+    });
+    let queues = daemon.program("sleepers").unwrap().queues;
+    assert!(queues.iter().all(|queue| queue.rx_packets == 500));
+}
+
+/// A region in the hands of somebody who does as he likes.
+struct Stranger {
+    region: Region,
+    layout: Layout,
+    connection: Connection,
+}
+
+impl Stranger {
+    fn attach(socket: &Path, queues: u16) -> Stranger {
+        // Each side of each queue keeps some at hand.
+        let buffers = 128 * u32::from(queues);
+        let config = ccnic::Config { queues, ring: 64, buffers, ..ccnic::Config::default() };
+        let layout = Layout::new(&config).unwrap();
+        let region = Region::create(layout.size(), Pages::Small).unwrap();
+        ccnic::pool::Pool::fill(&region.port(), &layout);
+        layout.store(&region.port());
+        let connection = Connection::open(socket).unwrap();
+        let request = Request::Attach { name: "stranger".into(), mac: None, rss: None };
+        assert!(matches!(connection.ask(&request, Some(region.as_fd())), Ok(Reply::Attached)));
+        Stranger { region, layout, connection }
+    }
+
+    fn notify(&self, queue: u16, fd: Option<&dyn AsFd>) {
+        let request = Request::Notify { queue };
+        self.connection.send(&request, fd.map(|fd| fd.as_fd())).unwrap();
+    }
+}
+
+#[test]
+fn sockets_that_no_program_can_be_woken_by() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let daemon = Daemon::start(&socket);
+    let nobody = daemon.settled();
+    let stranger = Stranger::attach(&socket, 2);
+    let holdings = daemon.settled();
+    let (reader, writer) = std::io::pipe().unwrap();
+    let full = eventfd(u32::MAX, EventfdFlags::CLOEXEC).unwrap();
+    let (datagram, _other) = UnixDatagram::pair().unwrap();
+    let listening = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let internet = std::net::TcpStream::connect(listening.local_addr().unwrap()).unwrap();
+    let unconnected: OwnedFd =
+        rustix::net::socket(rustix::net::AddressFamily::UNIX, rustix::net::SocketType::STREAM, None).unwrap();
+    let region = stranger.region.as_fd();
+    let bad: [Option<&dyn AsFd>; 9] = [
+        None,
+        Some(&reader),
+        Some(&writer),
+        Some(&full),
+        Some(&datagram),
+        Some(&internet),
+        Some(&listening),
+        Some(&unconnected),
+        Some(&region),
+    ];
+    for fd in bad {
+        stranger.notify(0, fd);
+    }
+    let (_ours, good) = UnixStream::pair().unwrap();
+    stranger.notify(2, Some(&good));
+    stranger.notify(u16::MAX, Some(&good));
+    let early = Connection::open(&socket).unwrap();
+    early.send(&Request::Notify { queue: 0 }, Some(good.as_fd())).unwrap();
+    // The connection goes on, and nothing is kept of what was refused.
+    assert!(matches!(stranger.connection.ask(&Request::Hello, None), Ok(Reply::Hello(_))));
+    assert!(matches!(early.ask(&Request::Hello, None), Ok(Reply::Hello(_))));
+    drop(early);
+    until("the end of what was refused", || daemon.holdings() == holdings);
+    let said = daemon.log().matches("will not be woken").count();
+    assert_eq!(said, bad.len() + 3, "{}", daemon.log());
+    // One for each queue, and no more.
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    for _ in 0..100 {
+        stranger.notify(1, Some(&theirs));
+    }
+    let mut fds = [PollFd::new(&ours, PollFlags::IN)];
+    assert_eq!(poll(&mut fds, Some(&Timespec { tv_sec: 60, tv_nsec: 0 })), Ok(1), "no answer");
+    assert!(matches!(stranger.connection.ask(&Request::Hello, None), Ok(Reply::Hello(_))));
+    until("one socket more", || daemon.holdings() == (holdings.0 + 1, holdings.1));
+    drop(stranger);
+    until("the end of the stranger's", || daemon.holdings() == nobody);
+    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+}
+
+/// However a test ends, its threads end too.
+struct Stop<'a>(&'a AtomicBool);
+
+impl Drop for Stop<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
+/// Says that all its queues sleep, anew all the time, reads nothing of what comes, and has a crowd of threads wait for it; and a good
+/// program beside it.
+#[test]
+fn a_program_that_is_always_asleep_keeps_nobody_awake() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let mut daemon = Daemon::start(&socket);
+    let config = config(Design::GroupedEpoch);
+    let mut program = Program::connect(&socket, "good", &config, Pages::Small).unwrap();
+    let mut flow = Flow::<GroupedEpoch>::new(program.queue_pair(0).unwrap(), &[64, 1500], 64);
+    flow.exchange(100);
+    let queues = 64;
+    let stranger = Stranger::attach(&socket, queues);
+    let sockets: Vec<_> = (0..queues).map(|_| UnixStream::pair().unwrap()).collect();
+    for (queue, (_, theirs)) in (0..).zip(&sockets) {
+        stranger.notify(queue, Some(theirs));
+    }
+    let port = stranger.region.port();
+    // Packets on each queue, so that there is something to be woken for.
+    for queue in 0..queues {
+        let mut pair = Pair::<GroupedEpoch>::new(port.clone(), &stranger.layout, queue).unwrap();
+        for i in 0..4 {
+            send(&mut pair, i);
+            until("the packet", || {
+                flow.turn();
+                pair.rx_ready() > usize::from(i)
+            });
+        }
+        std::mem::forget(pair); // its end would return buffers
+    }
+    let places: Vec<u32> = (0..queues).map(|q| stranger.layout.queue(q).unwrap().sleeping).collect();
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for (ours, _) in sockets.iter().take(16) {
+            scope.spawn(|| {
+                while !stop.load(Relaxed) {
+                    // For something that does not come: it looks again at each byte that does.
+                    let mut fds = [PollFd::new(ours, PollFlags::PRI)];
+                    poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 1_000_000 })).unwrap();
+                }
+            });
+        }
+        let (port, stopped) = (stranger.region.port(), &stop);
+        scope.spawn(move || {
+            for word in (0..3).cycle().take_while(|_| !stopped.load(Relaxed)) {
+                // Never the same twice in a row, and behind what the NIC has published.
+                places.iter().for_each(|at| port.store_release(*at, word));
+            }
+        });
+        let _stop = Stop(&stop);
+        flow.exchange(20_000);
+    });
+    flow.drain();
+    let good = daemon.program("good").unwrap().queues[0];
+    assert_eq!((good.rx_packets, flow.lost), (flow.received, 0));
+    drop(stranger);
+    until("the end of the stranger", || daemon.program("stranger").is_none());
+    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+}

@@ -1,0 +1,187 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * Receive interrupts: an application sleeps in epoll until the NIC wakes it. A receive queue's descriptor is an epoll instance of its
+ * own over the descriptors of the pairs that it polls, so that there is one however many pairs there are. Both stay the same when
+ * NICs are exchanged; the successor wakes who was to be woken.
+ *
+ * EAL's epoll reports edges and need not read anything: libccnic empties a pair's descriptor when it is armed.
+ */
+#include <errno.h>
+#include <sys/epoll.h>
+#include <unistd.h>
+
+#include <rte_interrupts.h>
+
+#include "ccnic_net.h"
+
+/* An exchange of NICs keeps a pair for as long as the new NIC takes to answer: this many times ccnic_pair_lock()'s patience. */
+#define TRIES 50
+
+/* Asks to be woken by a pair; wakes up at once when something waits there. */
+static int
+arm(struct ccnic_queue *queue)
+{
+	const int waiting = ccnic_rx_arm(queue);
+
+	return waiting > 0 ? ccnic_rx_wake(queue) : waiting;
+}
+
+/* Calls libccnic for a pair, as a burst does, or as control operations do while bursts are turned away. */
+static int
+call(struct ccnic_pair *pair, int (*of)(struct ccnic_queue *))
+{
+	int ret = -EAGAIN, i;
+
+	if (ccnic_pair_enter(pair, true)) {
+		ret = pair->queue != NULL ? of(pair->queue) : -ENODEV;
+		ccnic_pair_leave(pair);
+		return ret;
+	}
+	for (i = 0; i < TRIES; i++) {
+		if (!ccnic_pair_lock(pair))
+			continue;
+		ret = pair->queue != NULL ? of(pair->queue) : -ENODEV;
+		ccnic_pair_unlock(pair);
+		break;
+	}
+	return ret;
+}
+
+static int
+call_all(struct ccnic_rxq *rxq, int (*of)(struct ccnic_queue *))
+{
+	int ret = 0, one;
+	uint16_t i;
+
+	for (i = 0; i < rxq->pairs; i++) {
+		one = call(&rxq->dev->pair[rxq->index + i * rxq->stride], of);
+		if (one < 0)
+			ret = one;
+	}
+	return ret;
+}
+
+int
+ccnic_rx_intr_enable(struct rte_eth_dev *eth, uint16_t index)
+{
+	struct ccnic_rxq *rxq = eth->data->rx_queues[index];
+	/* While the link is down bursts receive nothing: what waits wakes nobody before it is up. */
+	int ret = call_all(rxq, ccnic_dev_of(eth)->link_down ? ccnic_rx_arm : arm);
+
+	/* Taken from the ring and left for want of mbufs. */
+	if (ret >= 0 && rxq->next < rxq->len)
+		ret = call(rxq->pair, ccnic_rx_wake);
+	return RTE_MIN(ret, 0);
+}
+
+int
+ccnic_rx_intr_disable(struct rte_eth_dev *eth, uint16_t index)
+{
+	return call_all(eth->data->rx_queues[index], ccnic_rx_disarm);
+}
+
+void
+ccnic_intr_wake(struct rte_eth_dev *eth)
+{
+	uint16_t i;
+
+	if (ccnic_dev_of(eth)->intr == NULL || !ccnic_dev_of(eth)->started)
+		return;
+	for (i = 0; i < eth->data->nb_rx_queues; i++)
+		call_all(eth->data->rx_queues[i], ccnic_rx_wake);
+}
+
+/* An epoll instance over the pairs of a queue, or a negative errno. */
+static int
+make_descriptor(struct ccnic_rxq *rxq)
+{
+	struct epoll_event event = { .events = EPOLLIN };
+	const int epoll = epoll_create1(EPOLL_CLOEXEC);
+	uint16_t i;
+	int fd;
+
+	if (epoll < 0)
+		return -errno;
+	for (i = 0; i < rxq->pairs; i++) {
+		fd = ccnic_rx_fd(rxq->dev->pair[rxq->index + i * rxq->stride].queue);
+		if (fd >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) < 0)
+			fd = -errno;
+		if (fd < 0) {
+			close(epoll);
+			return fd;
+		}
+	}
+	return epoll;
+}
+
+static int
+make_descriptors(struct rte_eth_dev *eth)
+{
+	struct rte_intr_handle *handle = ccnic_dev_of(eth)->intr;
+	uint16_t i;
+	int fd;
+
+	for (i = 0; i < eth->data->nb_rx_queues; i++) {
+		fd = make_descriptor(eth->data->rx_queues[i]);
+		if (fd < 0)
+			return fd;
+		if (rte_intr_efds_index_set(handle, i, fd) < 0 ||
+		    rte_intr_vec_list_index_set(handle, i, RTE_INTR_VEC_RXTX_OFFSET + i) < 0) {
+			close(fd);
+			return -rte_errno;
+		}
+		rte_intr_nb_efd_set(handle, i + 1);
+	}
+	return 0;
+}
+
+int
+ccnic_intr_start(struct rte_eth_dev *eth)
+{
+	const uint16_t n = eth->data->nb_rx_queues;
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	int ret;
+
+	if (!eth->data->dev_conf.intr_conf.rxq)
+		return 0;
+	/* Until the device is closed: threads may still look at what it told them. */
+	if (dev->intr == NULL)
+		dev->intr = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
+	if (dev->intr == NULL)
+		return -ENOMEM;
+	eth->intr_handle = dev->intr;
+	rte_intr_type_set(dev->intr, RTE_INTR_HANDLE_VDEV);
+	rte_intr_efd_counter_size_set(dev->intr, 0);
+	rte_intr_max_intr_set(dev->intr, n + RTE_INTR_VEC_RXTX_OFFSET);
+	ret = rte_intr_vec_list_alloc(dev->intr, "ccnic_intr", n);
+	if (ret == 0)
+		ret = make_descriptors(eth);
+	if (ret < 0)
+		ccnic_intr_stop(eth);
+	return ret;
+}
+
+void
+ccnic_intr_stop(struct rte_eth_dev *eth)
+{
+	struct rte_intr_handle *handle = ccnic_dev_of(eth)->intr;
+	int i;
+
+	if (handle == NULL)
+		return;
+	rte_intr_free_epoll_fd(handle);
+	for (i = 0; i < rte_intr_nb_efd_get(handle); i++)
+		close(rte_intr_efds_index_get(handle, i));
+	rte_intr_nb_efd_set(handle, 0);
+	rte_intr_vec_list_free(handle);
+}
+
+void
+ccnic_intr_close(struct rte_eth_dev *eth)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+
+	eth->intr_handle = NULL;
+	rte_intr_instance_free(dev->intr);
+	dev->intr = NULL;
+}

@@ -54,7 +54,8 @@ struct Traffic<R: Ring> {
 
 impl<R: Ring> Traffic<R> {
     fn new(socket: &Path, design: Design) -> Traffic<R> {
-        let config = Config { queues: QUEUES, ..config(design) };
+        // A host that manages its buffers posts those of a queue in batches: enough for all that is under way.
+        let config = Config { queues: QUEUES, buffers: 2048, ..config(design) };
         let mut program = Program::connect(socket, "spread", &config, Pages::Small).unwrap();
         let pairs = (0..QUEUES).map(|q| program.queue_pair(q).unwrap()).collect();
         Traffic {

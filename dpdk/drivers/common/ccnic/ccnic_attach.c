@@ -51,15 +51,16 @@ ccnic_attach_free(struct ccnic_attach *att, const uint32_t *buffers, uint32_t n)
 	ccnic_attach_unlend(att, n);
 }
 
-uint32_t
-ccnic_attach_alloc(struct ccnic_attach *att, uint32_t *buffers, uint32_t n)
+/* Allocates up to n buffers; returns how many. */
+static uint32_t
+take_from_pool(struct ccnic_attach *att, uint32_t *buffers, uint32_t n)
 {
-	uint32_t may = ccnic_attach_lend(att, n), done = 0;
 	struct ccnic_buf bufs[BURST];
+	uint32_t done = 0;
 
 	rte_spinlock_lock(&att->lock);
-	while (done < may) {
-		int want = RTE_MIN(may - done, (uint32_t)BURST);
+	while (done < n) {
+		int want = RTE_MIN(n - done, (uint32_t)BURST);
 		int got = ccnic_pool_alloc(att->pool, bufs, want);
 		int i;
 
@@ -69,9 +70,36 @@ ccnic_attach_alloc(struct ccnic_attach *att, uint32_t *buffers, uint32_t n)
 			break;
 	}
 	rte_spinlock_unlock(&att->lock);
-	if (done < may)
-		ccnic_attach_unlend(att, may - done);
 	return done;
+}
+
+uint32_t
+ccnic_attach_alloc(struct ccnic_attach *att, uint32_t *buffers, uint32_t n)
+{
+	uint32_t may = ccnic_attach_lend(att, n);
+	uint32_t got = take_from_pool(att, buffers, may);
+
+	if (got < may)
+		ccnic_attach_unlend(att, may - got);
+	return got;
+}
+
+uint32_t
+ccnic_attach_take(struct ccnic_attach *att, uint32_t *buffers, uint32_t n)
+{
+	const unsigned int lcore = rte_lcore_id();
+	uint32_t kept = 0;
+
+	if (likely(lcore < RTE_MAX_LCORE)) {
+		struct ccnic_stash *stash = &att->stash[lcore];
+
+		kept = RTE_MIN(n, stash->n);
+		memcpy(buffers, &stash->buffers[stash->n - kept], kept * sizeof(*buffers));
+		/* Nobody sweeps the stashes of an attachment that a device uses. */
+		__atomic_store_n(&stash->n, stash->n - kept, __ATOMIC_RELAXED);
+		ccnic_attach_unlend(att, kept);
+	}
+	return kept < n ? kept + take_from_pool(att, &buffers[kept], n - kept) : kept;
 }
 
 /* Nobody points to the buffer at addr any more. Called by rte_pktmbuf_free() and its like, on any thread. */

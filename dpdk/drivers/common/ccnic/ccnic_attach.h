@@ -106,6 +106,13 @@ ccnic_attach_unlend(struct ccnic_attach *att, uint32_t n)
 __rte_internal
 uint32_t ccnic_attach_alloc(struct ccnic_attach *att, uint32_t *buffers, uint32_t n);
 
+/*
+ * Takes up to n large buffers that go to the NIC at once and are bound to no mbuf; returns how many. First those that mbufs of
+ * this core have given up last, whose lines are still in its cache. A device's data path.
+ */
+__rte_internal
+uint32_t ccnic_attach_take(struct ccnic_attach *att, uint32_t *buffers, uint32_t n);
+
 /* Frees buffers of mbufs. Thread-safe. */
 __rte_internal
 void ccnic_attach_free(struct ccnic_attach *att, const uint32_t *buffers, uint32_t n);

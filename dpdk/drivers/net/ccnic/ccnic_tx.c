@@ -4,6 +4,8 @@
  * between cores than handing over 4 KiB buffers, which all begin in the same sets of the caches. Larger ones leave without a
  * copy when their mbufs are bound to this region and nobody else refers to them; otherwise they are copied into large buffers.
  */
+#include <rte_memcpy.h>
+
 #include "ccnic_net.h"
 
 /* How a packet travels. */
@@ -122,6 +124,37 @@ xmit_small(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, uint16_t l
 	txq->stats.packets += sent;
 	txq->stats.bytes += bytes;
 	txq->stats.inlined += sent;
+	return sent;
+}
+
+/* Sends n packets of one segment as copies in large buffers; returns how many. */
+static __rte_noinline uint16_t
+xmit_copies(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct ccnic_buf bufs[CCNIC_BURST];
+	uint32_t buffers[CCNIC_BURST];
+	uint16_t got = ccnic_attach_take(txq->att, buffers, n), i;
+	int sent;
+
+	txq->stats.no_buffer += n - got;
+	for (i = 0; i < got; i++) {
+		bufs[i] = (struct ccnic_buf){ .offset = buffers[i], .len = pkts[i]->data_len };
+		rte_memcpy(txq->base + bufs[i].offset, rte_pktmbuf_mtod(pkts[i], const uint8_t *), bufs[i].len);
+	}
+	sent = got > 0 ? RTE_MAX(ccnic_tx_burst(txq->pair->queue, bufs, got), 0) : 0;
+	if (unlikely(sent < got)) {
+		txq->stats.ring_full += got - sent;
+		ccnic_buf_free(txq->pair->queue, &bufs[sent], got - sent);
+	}
+	if (sent == 0)
+		return 0;
+	for (i = 0; i < sent; i++) {
+		txq->stats.bytes += bufs[i].len;
+		txq->stats.bins[ccnic_bin_of(bufs[i].len)]++;
+	}
+	free_singles(pkts, sent);
+	txq->stats.packets += sent;
+	txq->stats.copied += sent;
 	return sent;
 }
 
@@ -388,15 +421,18 @@ static inline uint16_t
 xmit_chunk(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 {
 	uint16_t longest = 0, shortest = UINT16_MAX, i;
-	bool small = true;
+	bool small = true, plain = true;
 
 	for (i = 0; i < n; i++) {
 		small &= is_inline(pkts[i]);
+		plain &= pkts[i]->nb_segs == 1 && RTE_MBUF_DIRECT(pkts[i]);
 		longest = RTE_MAX(longest, pkts[i]->data_len);
 		shortest = RTE_MIN(shortest, pkts[i]->data_len);
 	}
 	if (likely(small && shortest > 0))
 		return xmit_small(txq, pkts, n, longest);
+	if (plain && shortest > CCNIC_SMALL && longest <= RTE_MIN(CCNIC_LARGE, txq->max_len))
+		return xmit_copies(txq, pkts, n);
 	return xmit_any(txq, pkts, n);
 }
 

@@ -262,6 +262,7 @@ impl Bench {
             rx_burst: traffic.rx_burst,
             inflight: traffic.inflight,
             whole_bursts: traffic.whole_bursts,
+            phase: 0.0,
             rate: traffic.rate.map(|mpps| mpps * 1e6 / f64::from(config.queues)),
             seconds: traffic.seconds,
             warmup: (traffic.seconds / 4.0).min(0.3),
@@ -273,6 +274,7 @@ impl Bench {
                 .zip(pairs)
                 .map(|(i, mut pair)| {
                     let cpu = self.split.host(i);
+                    let load = load.of_thread(i as u16, config.queues);
                     scope.spawn(move || {
                         pin(cpu)?;
                         let clock = MachineClock::new(alone);

@@ -67,12 +67,22 @@ pub struct Load {
     pub rate: Option<f64>,
     /// At a given rate, whole bursts go when all their packets are due; otherwise each packet goes when it is due.
     pub whole_bursts: bool,
+    /// At a given rate: when this thread begins, from 0 to 1, of the time from one burst to the next. Threads that all began at
+    /// once would send at the same moments ever after, and queue for each other.
+    pub phase: f64,
     /// Seconds to measure, after `warmup`.
     pub seconds: f64,
     /// Seconds to run before measuring.
     pub warmup: f64,
     /// The measured time ends with so many packets received, if that is sooner.
     pub packets: Option<u64>,
+}
+
+impl Load {
+    /// The same for thread `i` of `threads`: they begin one after the other.
+    pub fn of_thread(self, i: u16, threads: u16) -> Load {
+        Load { phase: f64::from(i) / f64::from(threads.max(1)), ..self }
+    }
 }
 
 /// What one thread saw.
@@ -152,6 +162,7 @@ impl<P: Port, R: Ring, C: Clock> Generator<'_, P, R, C> {
         self.now = start; // no burst of this phase is older
         let end = start + self.clock.ticks(seconds);
         let gap = self.load.rate.map(|rate| self.clock.ticks(1.0) as f64 / rate);
+        let late = if self.load.whole_bursts { self.burst() as f64 * self.load.phase } else { self.load.phase };
         let first = self.book.next;
         let last = packets.map_or(u64::MAX, |n| self.book.received.saturating_add(n));
         loop {
@@ -160,14 +171,14 @@ impl<P: Port, R: Ring, C: Clock> Generator<'_, P, R, C> {
             let now = self.time(received);
             // Open loop: as many packets are due as the rate says, whatever has come back.
             let due = gap.map_or(usize::MAX, |gap| {
-                (((now - start) as f64 / gap) as u64 + 1).saturating_sub(self.book.next - first) as usize
+                (((now - start) as f64 / gap + 1.0 - late) as u64).saturating_sub(self.book.next - first) as usize
             });
             let sent = self.send(now, due);
             self.examine(now);
             if sent + received == 0 {
                 let ahead = if self.load.whole_bursts { self.burst() as u64 - 1 } else { 0 };
                 let next = self.book.next - first + ahead;
-                let next = gap.map_or(end, |gap| start + (next as f64 * gap) as u64 + 1);
+                let next = gap.map_or(end, |gap| start + ((next as f64 + late) * gap) as u64 + 1);
                 self.wait(next.min(end));
             }
             if now >= end || self.book.received >= last {

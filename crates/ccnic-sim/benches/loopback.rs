@@ -21,6 +21,7 @@ fn plan(queues: u16, seconds: f64) -> Plan {
         warmup: seconds / 10.0,
         packets: None,
         whole_bursts: false,
+        phase: 0.0,
     };
     Plan { config, load }
 }

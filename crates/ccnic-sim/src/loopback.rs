@@ -235,7 +235,7 @@ fn run_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Resu
     let (work, nic_work) = (Work::host(platform), Work::nic(platform));
     for core in 0..queues {
         let (layout, (base, queue)) = (regions.layout, regions.place(core));
-        let (results, load) = (Rc::clone(&results), plan.load);
+        let (results, load) = (Rc::clone(&results), plan.load.of_thread(core, queues));
         sim.spawn(core as u8, move |agent| {
             host_program::<R>(agent.at(base), &layout, queue, load, work, &results);
         })?;

@@ -81,6 +81,21 @@ fn latency_rises_with_load() {
     assert!(tail[3] > 1.2 * tail[0], "{loads:?}");
 }
 
+/// Cores that send at the same moments would queue for each other at any rate: with few packets a round trip takes what it does
+/// alone.
+#[test]
+fn cores_of_one_rate_send_one_after_the_other() {
+    let platform = named("icx");
+    let p50 = |rate: Option<f64>, queues, inflight| {
+        let mut plan = plan(Design::GroupedEpoch, queues, 1500, inflight, 100e-6);
+        plan.load.rate = rate;
+        let run = loopback::run(&platform, &plan).unwrap();
+        run.outcomes.iter().map(|o| o.rtt.value_at_quantile(0.5)).max().unwrap()
+    };
+    let (alone, many) = (p50(None, 1, 1), p50(Some(0.2e6), 16, 64));
+    assert!(many < alone * 11 / 10, "{many} ns on 16 cores, {alone} ns on one");
+}
+
 /// Cores that read memory at a given distance, and one that measures.
 fn loaded_latency(platform: &Platform, cores: u8, pause: f64) -> (f64, f64) {
     const EACH: u32 = 1 << 20;

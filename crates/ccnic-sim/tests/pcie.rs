@@ -48,6 +48,7 @@ fn send_with(platform: &Platform, traffic: Traffic, run: Loopback) -> Run {
         warmup: 25e-6,
         packets: None,
         whole_bursts: false,
+        phase: 0.0,
     };
     let run = run(platform, &Plan { config, load }).unwrap();
     for outcome in &run.outcomes {
@@ -128,6 +129,7 @@ fn what_the_device_cannot_do_is_refused() {
         warmup: 1e-5,
         packets: None,
         whole_bursts: false,
+        phase: 0.0,
     };
     let refused = |config| run(&p, &Plan { config, load }).unwrap_err();
     assert!(matches!(refused(Config::default()), RunError::Device));

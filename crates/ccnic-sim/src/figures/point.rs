@@ -236,6 +236,7 @@ fn plan(s: &Settings, offered: Offered, effort: Effort) -> Result<Plan, String> 
         warmup: warmup * effort.warmup / 1e6,
         packets: None,
         whole_bursts: s.whole_bursts.unwrap_or(false),
+        phase: 0.0,
     };
     Ok(Plan { config, load })
 }

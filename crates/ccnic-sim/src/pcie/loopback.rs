@@ -38,7 +38,7 @@ pub(crate) fn loopback(platform: &Platform, plan: &Plan, options: Options) -> Re
     let work = Work::host(platform);
     for core in 0..queues {
         let (layout, (base, queue)) = (regions.layout, regions.place(core));
-        let (results, load) = (Rc::clone(&results), plan.load);
+        let (results, load) = (Rc::clone(&results), plan.load.of_thread(core, queues));
         sim.spawn(core as u8, move |agent| {
             host_program::<Doorbell>(agent.at(base), &layout, queue, load, work, &results);
         })?;

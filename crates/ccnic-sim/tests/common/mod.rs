@@ -75,6 +75,7 @@ pub fn plan(design: Design, queues: u16, size: u16, inflight: usize, seconds: f6
         warmup: seconds / 4.0,
         packets: None,
         whole_bursts: false,
+        phase: 0.0,
     };
     Plan { config, load }
 }

@@ -162,7 +162,8 @@ impl<P: Port, R: Ring, C: Clock> Generator<'_, P, R, C> {
         self.now = start; // no burst of this phase is older
         let end = start + self.clock.ticks(seconds);
         let gap = self.load.rate.map(|rate| self.clock.ticks(1.0) as f64 / rate);
-        let late = if self.load.whole_bursts { self.burst() as f64 * self.load.phase } else { self.load.phase };
+        let late =
+            if self.load.whole_bursts { self.burst() as f64 * self.load.phase } else { self.load.phase };
         let first = self.book.next;
         let last = packets.map_or(u64::MAX, |n| self.book.received.saturating_add(n));
         loop {
@@ -171,7 +172,8 @@ impl<P: Port, R: Ring, C: Clock> Generator<'_, P, R, C> {
             let now = self.time(received);
             // Open loop: as many packets are due as the rate says, whatever has come back.
             let due = gap.map_or(usize::MAX, |gap| {
-                (((now - start) as f64 / gap + 1.0 - late) as u64).saturating_sub(self.book.next - first) as usize
+                (((now - start) as f64 / gap + 1.0 - late) as u64).saturating_sub(self.book.next - first)
+                    as usize
             });
             let sent = self.send(now, due);
             self.examine(now);

@@ -8,23 +8,23 @@ use crate::nic::{Nic, alone};
 
 /// The program's next line, which says how far it has come.
 #[track_caller]
-pub(crate) fn expect(lines: &mut impl BufRead, what: &str) {
+fn expect(lines: &mut impl BufRead, what: &str) {
     let mut line = String::new();
     lines.read_line(&mut line).unwrap();
     assert_eq!(line.trim(), what);
 }
 
 /// Lets the program go on.
-pub(crate) fn go_on(child: &mut Child) {
+fn go_on(child: &mut Child) {
     child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
 }
 
-#[test]
-fn a_program_carries_on_with_the_next_nic() {
+/// Runs a program whose NIC is killed; `end` is what it says when it has carried on with the successor.
+pub(crate) fn carries_on(source: &str, end: &str) {
     let _alone = alone();
     for how in ALL {
         let directory = tempfile::tempdir().unwrap();
-        let Some(mut command) = program("tests/c/recovery.c", how, directory.path()) else { continue };
+        let Some(mut command) = program(source, how, directory.path()) else { continue };
         let mut nic = Nic::start(directory.path());
         command.arg(&nic.socket).stdin(Stdio::piped()).stdout(Stdio::piped());
         let mut child = command.spawn().unwrap();
@@ -34,7 +34,12 @@ fn a_program_carries_on_with_the_next_nic() {
         expect(&mut lines, "the NIC has gone");
         let _successor = Nic::start(directory.path());
         go_on(&mut child);
-        expect(&mut lines, "attached again");
+        expect(&mut lines, end);
         assert!(child.wait().unwrap().success(), "{how:?}");
     }
+}
+
+#[test]
+fn a_program_carries_on_with_the_next_nic() {
+    carries_on("tests/c/recovery.c", "attached again");
 }

@@ -101,7 +101,18 @@ impl SimTraffic {
         let packets = self.packets.map(|n| n.div_ceil(u64::from(cores)));
         Ok(Plan {
             config,
-            load: Load { size, burst, rx_burst, inflight, rate, whole_bursts, phase: 0.0, seconds, warmup, packets },
+            load: Load {
+                size,
+                burst,
+                rx_burst,
+                inflight,
+                rate,
+                whole_bursts,
+                phase: 0.0,
+                seconds,
+                warmup,
+                packets,
+            },
         })
     }
 }

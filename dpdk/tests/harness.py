@@ -5,6 +5,7 @@ import atexit
 import json
 import os
 import pathlib
+import random
 import re
 import select
 import shutil
@@ -21,6 +22,8 @@ BUILD = pathlib.Path(os.environ.get("CCNIC_DPDK_BUILD", ROOT / "target" / "dpdk"
 CPUS = sorted(os.sched_getaffinity(0))
 # A wait that lasts so long has failed; none is expected to take a hundredth of it.
 PATIENCE = 60
+# Packets that show that they flow.
+ENOUGH = 20000
 
 
 def accepted(directory):
@@ -226,6 +229,14 @@ def testpmd_output(vdev, nic=None, options=()):
     return done.stdout + done.stderr
 
 
+def mixed_packets():
+    """Packets of all sizes, those at every limit among them."""
+    random.seed(4711)
+    lengths = [14, 59, 60, 64, 65, 127, 128, 129, 130, 1514, 2048, 4095, 4096, 4097, 4224, 8192, 8193, 9599, 9600]
+    lengths += [random.randrange(14, 9601) if i % 3 == 0 else random.randrange(14, 300) for i in range(280)]
+    return [random.randbytes(length) for length in lengths]
+
+
 def write_pcap(path, packets):
     with open(path, "wb") as file:
         file.write(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 65535, 1))
@@ -241,6 +252,12 @@ def read_pcap(path):
         packets.append(data[at + 16 : at + 16 + length])
         at += 16 + length
     return packets
+
+
+def held(process):
+    """Open descriptors of a process, and its mappings of regions."""
+    place = pathlib.Path("/proc") / str(process.pid)
+    return len(os.listdir(place / "fd")), (place / "maps").read_text().count("ccnic")
 
 
 def kill(process):

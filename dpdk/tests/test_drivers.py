@@ -1,27 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The DPDK drivers against a ccnicd whose wire is loopback, and against each other: what is sent comes back. `make dpdk-test` runs this."""
+"""The DPDK drivers against a ccnicd whose wire is loopback: what is sent comes back. `make dpdk-test` runs this."""
 
 import os
 import pathlib
-import random
-import re
 import subprocess
-import sys
 import tempfile
-import time
 import unittest
 
-from harness import CPUS, PATIENCE, RELEASE, ROOT, Nic, NicPort, Place, Testpmd, eal, kill, read_pcap, testpmd_output, write_pcap
-
-ENOUGH = 20000
-
-
-def mixed_packets():
-    """Packets of all sizes, those at every limit among them."""
-    random.seed(4711)
-    lengths = [14, 59, 60, 64, 65, 127, 128, 129, 130, 1514, 2048, 4095, 4096, 4097, 4224, 8192, 8193, 9599, 9600]
-    lengths += [random.randrange(14, 9601) if i % 3 == 0 else random.randrange(14, 300) for i in range(280)]
-    return [random.randbytes(length) for length in lengths]
+from harness import ENOUGH, PATIENCE, ROOT, Nic, NicPort, Place, Testpmd, eal, held, kill, mixed_packets, read_pcap, testpmd_output, write_pcap
 
 
 class Forwarding(unittest.TestCase):
@@ -275,20 +261,21 @@ class Control(unittest.TestCase):
                 t.do("port close 1")
                 self.assertIn("is detached", t.do("device detach net_ccnic1"))
 
-            def held():
-                process, nic = (pathlib.Path("/proc") / str(pid) for pid in (t.process.pid, self.nic.process.pid))
-                regions = [(p / "maps").read_text().count("ccnic") for p in (process, nic)]
-                return len(os.listdir(process / "fd")), len(os.listdir(nic / "fd")), regions
+            def both():
+                return held(t.process), held(self.nic.process)
+
+            def regions():
+                return [mapped for _, mapped in both()]
 
             # The NIC lets go in its own time.
-            regions = held()[-1]
+            first = regions()
             for _ in range(5):
                 cycle()
-            t.until("the NIC lets go", lambda t: held()[-1] == regions)
-            before = held()
+            t.until("the NIC lets go", lambda t: regions() == first)
+            before = both()
             for _ in range(195):
                 cycle()
-            t.until(f"as few descriptors and regions as before, {before}", lambda t: held() == before)
+            t.until(f"as few descriptors and regions as before, {before}", lambda t: both() == before)
             t.do("start tx_first")
             t.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
             t.do("stop")
@@ -393,361 +380,6 @@ class Interrupts(unittest.TestCase):
             command = [self.program, *eal(place, ["net_ccnic0,role=nic,socket={socket}"]), "--", 1, 1]
             done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE)
             self.assertIn("no receive interrupts with role=nic", done.stdout + done.stderr)
-
-
-class AsNic(unittest.TestCase):
-    """role=nic: a testpmd is the NIC that another one attaches to."""
-
-    def setUp(self):
-        self.place = self.enterContext(Place())
-
-    def serve(self, *arguments, devargs="", **testpmd):
-        """A NIC that sends back what comes, and waits until the program takes it."""
-        return self.enterContext(self.serve_unowned(*arguments, devargs=devargs, **testpmd))
-
-    def serve_unowned(self, *arguments, devargs="", **testpmd):
-        nic = NicPort(self.place, devargs, arguments=arguments, **testpmd)
-        for command in "set fwd io retry", "set burst tx delay 1 retry 100000", "start":
-            nic.do(command)
-        return nic
-
-    def exchange(self, program, setup=()):
-        """The program sends, at least ENOUGH comes back."""
-        for command in *setup, "set fwd io", "start tx_first 4":
-            program.do(command)
-        before = program.stats()["RX-packets"]
-        program.until("packets", lambda t: t.stats()["RX-packets"] >= before + ENOUGH)
-        program.do("stop")
-
-    def assert_counts(self, nic, program):
-        """What one side has sent, the other has received."""
-        program.drain()
-        there, here = nic.stats(), program.stats()
-        for way, back in ("RX", "TX"), ("TX", "RX"):
-            for what in "packets", "bytes":
-                self.assertEqual(there[f"{way}-{what}"], here[f"{back}-{what}"])
-        self.assertEqual((there["RX-errors"], there["TX-errors"], there["RX-nombuf"]), (0, 0, 0))
-        xstats = nic.xstats()
-        for way in "rx", "tx":
-            sizes = [n for name, n in xstats.items() if name.startswith(way) and ("_size_" in name or "undersize" in name)]
-            self.assertEqual(sum(sizes), xstats[f"{way}_good_packets"], way)
-        self.assertEqual([name for name, n in xstats.items() if "dropped" in name and n > 0], [])
-
-    def test_sizes(self):
-        nic = self.serve("--tx-offloads=0x8000")
-        with Testpmd(self.place, arguments=["--tx-offloads=0x8000"]) as program:
-            for sizes in "64", "1500", "64,200,1000":
-                self.exchange(program, [f"set txpkts {sizes}"])
-            self.assert_counts(nic, program)
-
-    def test_all_designs(self):
-        nic = self.serve()
-        for n, design in enumerate(("ccnic", "paper", "packed", "padded", "e810"), 1):
-            with self.subTest(design), Testpmd(self.place, f"net_ccnic0,socket={{socket}},design={design}") as program:
-                self.exchange(program)
-                program.drain()
-            self.assertEqual(nic.xstats()["programs_served"], n)
-
-    def test_flowgen(self):
-        nic = self.serve()
-        with Testpmd(self.place) as program:
-            program.do("set fwd flowgen")
-            program.do("start")
-            program.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
-            program.do("stop")
-            self.assert_counts(nic, program)
-
-    def test_more_and_fewer_queues_than_the_program(self):
-        nic = self.serve("--rxq=2", "--txq=2")
-        for queues in 1, 2, 5:
-            vdev = f"net_ccnic0,socket={{socket}},queues={queues},buffers=1024"
-            with self.subTest(queues), Testpmd(self.place, vdev, arguments=[f"--rxq={queues}", f"--txq={queues}"]) as program:
-                self.exchange(program)
-                program.drain()
-                xstats = program.xstats()
-                for queue in range(queues):
-                    self.assertGreater(xstats[f"tx_q{queue}_packets"], 0)
-                    # The port sends on as many as it has.
-                    self.assertEqual(xstats[f"rx_q{queue}_packets"] > 0, queue < 2)
-
-    def test_two_threads(self):
-        """Two ports, two cores: every pair has two users, and statistics take it away from both."""
-        more = [f"net_ccnic1,role=nic,socket={self.place.socket}-1"]
-        nic = self.serve("--nb-cores=2", more=more)
-        with Testpmd(self.place, more=[f"net_ccnic1,socket={self.place.socket}-1"]) as program:
-            program.do("set fwd io")
-            program.do("start tx_first 4")
-            for port in 0, 1:
-                program.until("packets", lambda t: nic.stats(port) and t.stats(port)["RX-packets"] >= ENOUGH)
-            program.do("stop")
-
-    def bridge(self, mbuf_size):
-        """A file to the program through the NIC, another the other way."""
-        packets = mixed_packets()
-        there, back, got = (self.place.directory / name for name in ("there.pcap", "back.pcap", "got.pcap"))
-        write_pcap(there, packets)
-        arguments = ["--no-flush-rx", f"--mbuf-size={mbuf_size}"]
-        nic = NicPort(self.place, more=[f"net_pcap0,rx_pcap={there},tx_pcap={back}"], arguments=arguments)
-        program = Testpmd(self.place, more=[f"net_pcap0,rx_pcap={there},tx_pcap={got}"], arguments=arguments)
-        with nic, program:
-            for side in program, nic:
-                for command in "port stop 0", "port config mtu 0 9586", "port start 0", "set fwd io":
-                    side.do(command)
-            nic.until("the program is there", lambda t: "Link status: up" in t.do("show port info 0"))
-            for side in program, nic:
-                side.do("start")
-            for side in program, nic:
-                side.until("all packets", lambda t: t.stats(1)["TX-packets"] == len(packets))
-                side.do("stop")
-        self.assertEqual(read_pcap(got), packets)
-        self.assertEqual(read_pcap(back), packets)
-
-    def test_bridge_with_segmented_mbufs(self):
-        self.bridge(2176)
-
-    def test_bridge_with_large_mbufs(self):
-        self.bridge(9900)
-
-    def test_control(self):
-        with NicPort(self.place, ",mac=02:00:00:00:00:07,id=wire") as nic:
-            info = nic.do("show port info 0")
-            for line in "MAC address: 02:00:00:00:00:07", "Driver name: net_ccnic", "Link status: down", "Max possible RX queues: 256":
-                self.assertIn(line, info)
-            with Testpmd(self.place, "net_ccnic0,socket={socket},mac=02:00:00:00:00:08,id=guest") as program:
-                nic.until("the link is up", lambda t: "Link status: up" in t.do("show port info 0"))
-                self.assertIn("link state change event", nic.log)
-                self.assertRegex(nic.log, r"guest \(process \d+\) has attached: 1 queues of 1024 descriptors, packets up to 9600 bytes, 02:")
-                status = Nic.programs(self.place)
-                self.assertIn("wire", status)
-                self.assertIn("guest", status)
-                nic.do("set promisc 0 off")
-                nic.do("start")
-                program.do("set fwd mac")
-                program.do("start tx_first")
-                nic.until("filtered packets", lambda t: t.xstats()["rx_dropped_filtered_packets"] == 32)
-                program.do("stop")
-                nic.do("set promisc 0 on")
-                program.do("set txpkts 1800")
-                program.do("start tx_first")
-                nic.until("too long for the MTU", lambda t: t.xstats()["rx_dropped_oversize_packets"] == 32)
-                program.do("stop")
-                nic.do("stop")
-                nic.do("clear port stats 0")
-                self.assertEqual(set(nic.stats().values()), {0})
-                self.assertEqual(nic.xstats()["rx_dropped_oversize_packets"], 0)
-            nic.until("the link is down", lambda t: "Link status: down" in t.do("show port info 0"))
-
-    def test_packets_too_long_for_the_program(self):
-        with NicPort(self.place) as nic, Testpmd(self.place, "net_ccnic0,socket={socket},mtu=1000"):
-            nic.until("the link is up", lambda t: "Link status: up" in t.do("show port info 0"))
-            nic.do("set txpkts 1500")
-            nic.do("start tx_first 2")
-            nic.until("drops", lambda t: t.xstats()["tx_dropped_too_long_packets"] == 64)
-            nic.do("stop")
-
-    def test_a_program_that_does_not_receive(self):
-        with NicPort(self.place) as nic, Testpmd(self.place):
-            nic.until("the link is up", lambda t: "Link status: up" in t.do("show port info 0"))
-            nic.do("set fwd txonly")
-            nic.do("start")
-            nic.until("a full ring", lambda t: t.xstats()["tx_left_ring_full"] > 0)
-            nic.do("stop")
-            self.assertEqual(nic.stats()["TX-packets"], 1024)
-
-    def test_the_port_stops_and_starts(self):
-        nic = self.serve()
-        with Testpmd(self.place) as program:
-            for _ in range(3):
-                self.exchange(program)
-                program.drain()
-                for command in "stop", "port stop 0", "port start 0", "start":
-                    nic.do(command)
-            self.exchange(program)
-            self.assertEqual(nic.xstats()["programs_served"], 1)
-
-    def test_a_second_program_waits(self):
-        nic = self.serve()
-        with Testpmd(self.place) as first:
-            self.exchange(first)
-            with Testpmd(self.place) as second:
-                second.do("start tx_first 4")
-                self.exchange(first)
-                self.assertEqual((second.stats()["RX-packets"], nic.xstats()["programs_served"]), (0, 1))
-                first.quit()
-                second.until("its turn", lambda t: t.stats()["RX-packets"] >= ENOUGH)
-                second.do("stop")
-        self.assertEqual(nic.xstats()["programs_served"], 2)
-
-    def test_a_hundred_programs(self):
-        """They come and go, with packets under way; neither descriptors nor mappings pile up in the NIC."""
-        nic = self.serve()
-
-        def held():
-            process = pathlib.Path("/proc") / str(nic.process.pid)
-            return len(os.listdir(process / "fd")), (process / "maps").read_text().count("ccnic")
-
-        with Testpmd(self.place, "net_null0", options=()) as t:
-
-            def cycle(n):
-                t.do(f"port attach net_ccnic1,socket={self.place.socket},queues=2,buffers=64")
-                t.do("port start 1")
-                self.assertIn("Link status: up", t.do("show port info 1"))
-                t.do("start tx_first")
-                t.do("stop")
-                t.do("port stop 1")
-                t.do("port close 1")
-                self.assertIn("is detached", t.do("device detach net_ccnic1"))
-                nic.until("it was served", lambda nic: nic.xstats()["programs_served"] == n)
-
-            def gone(nic):
-                return "Link status: down" in nic.do("show port info 0")
-
-            before = held()
-            for n in range(1, 101):
-                cycle(n)
-            nic.until("the last has gone", gone)
-            nic.until(f"as few descriptors and regions as before, {before}", lambda _: held() == before)
-        with Testpmd(self.place) as program:
-            self.exchange(program)
-
-    def test_the_nic_is_plugged(self):
-        """The device comes and goes while a program lives, which finds its successor."""
-        with Testpmd(None, "net_null0", options=(), cpu=CPUS[-1]) as nic:
-
-            def held():
-                process = pathlib.Path("/proc") / str(nic.process.pid)
-                return len(os.listdir(process / "fd")), (process / "maps").read_text().count("ccnic")
-
-            def plug():
-                nic.do(f"port attach net_ccnic0,role=nic,socket={self.place.socket}")
-                nic.do("port start 1")
-
-            def unplug():
-                for command in "port stop 1", "port close 1":
-                    nic.do(command)
-                self.assertIn("is detached", nic.do("device detach net_ccnic0"))
-
-            plug()
-            with Testpmd(self.place) as program:
-                before = None
-                for n in range(1, 21):
-                    nic.until("a program", lambda t: "Link status: up" in t.do("show port info 1"))
-                    unplug()
-                    program.until("the link is down", lambda t: "Link status: down" in t.do("show port info 0"))
-                    before = before or held()
-                    self.assertEqual(held(), before)
-                    plug()
-                    program.until("the link is up", lambda t: "Link status: up" in t.do("show port info 0"))
-                    self.assertEqual(program.xstats()["nic_reconnects"], n)
-            unplug()
-
-    def test_link_can_be_set_down(self):
-        nic = self.serve()
-        with Testpmd(self.place) as program:
-            self.exchange(program)
-            program.drain()
-            before = nic.stats()["RX-packets"]
-            nic.do("set link-down port 0")
-            self.assertIn("Link status: down", nic.do("show port info 0"))
-            program.do("start tx_first 4")
-            program.do("stop")
-            self.assertEqual(nic.stats()["RX-packets"], before)
-            nic.do("set link-up port 0")
-            self.assertIn("Link status: up", nic.do("show port info 0"))
-            program.drain()
-
-    @unittest.skipUnless(os.geteuid() == 0 and os.access("/dev/net/tun", os.W_OK), "TAP interfaces need root")
-    def test_bridge_to_the_kernel(self):
-        """The kernel pings the program through a TAP interface, in a network namespace of its own."""
-        nic = NicPort(self.place, more=["net_tap0,iface=ccnic0"], wrap=("unshare", "--net"))
-        with nic, Testpmd(self.place) as program:
-            nic.until("the program is there", lambda t: "Link status: up" in t.do("show port info 0"))
-            program.do("set fwd icmpecho")
-            for side in program, nic:
-                side.do("start")
-            there = ("nsenter", "--net", f"--target={nic.process.pid}")
-            ping = pathlib.Path(__file__).with_name("ping.py")
-            subprocess.run([*there, sys.executable, ping, "ccnic0", "10.9.0.1", "10.9.0.2"], check=True, timeout=PATIENCE)
-
-    def compile_generator(self):
-        """A program on libccnic alone, which starts at once."""
-        capi = ROOT / "crates" / "ccnic-capi"
-        generator = self.place.directory / "generator"
-        subprocess.run(["cc", "-O2", f"-I{capi / 'include'}", capi / "examples" / "generator.c", RELEASE / "libccnic_capi.a",
-                        "-lpthread", "-ldl", "-lm", "-o", generator], check=True)
-        return generator
-
-    def test_programs_are_killed_at_any_moment(self):
-        """While they attach, wait, send; with the port stopping and two threads on a pair. Nothing is lost for good."""
-        generator = self.compile_generator()
-        random.seed(4711)
-        with NicPort(self.place, arguments=["--rxq=2", "--txq=2", "--nb-cores=2", "--port-topology=loop"]) as nic:
-
-            def held():
-                process = pathlib.Path("/proc") / str(nic.process.pid)
-                return len(os.listdir(process / "fd")), (process / "maps").read_text().count("ccnic")
-
-            def free_mbufs(nic):
-                text = nic.do("dump_mempool mb_pool_0")
-                return sum(int(n) for n in re.findall(r"(?:total_cache|common_pool)_count=(\d+)", text))
-
-            before = held()
-            nic.do("start")
-            for i in range(60):
-                command = [generator, self.place.socket, "100000000", random.choice(["64", "1500"])]
-                programs = [subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) for _ in range(1 + i % 2)]
-                nic.stats()
-                if i % 10 == 7:
-                    for command in "stop", "port stop 0", "port start 0", "start":
-                        nic.do(command)
-                time.sleep(random.random() * 0.1)
-                for program in programs:
-                    kill(program)
-            nic.until(f"as few descriptors and regions as before, {before}", lambda _: held() == before)
-            nic.do("stop")
-            self.assertEqual(free_mbufs(nic), 8192)
-
-    def test_a_program_in_c(self):
-        generator = self.compile_generator()
-        nic = self.serve()
-        nic.do("port config mtu 0 9586")
-        for n, arguments in enumerate((["100000", "64"], ["20000", "1500", "32", "256"], ["20000", "9000"]), 1):
-            subprocess.run([generator, self.place.socket, *arguments], check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
-            nic.until("its end", lambda t: t.xstats()["link_downs"] == n)
-        self.assertEqual(nic.stats()["RX-packets"], 140000)
-
-    def test_program_is_killed(self):
-        nic = self.serve()
-        for n in range(1, 5):
-            program = Testpmd(self.place)
-            program.do("set txpkts 64,200")
-            program.do("start tx_first 8")
-            program.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
-            kill(program.process)
-            program.__exit__(None)
-            nic.until("the link is down", lambda t: "Link status: down" in t.do("show port info 0"))
-            xstats = nic.xstats()
-            self.assertEqual((xstats["programs_served"], xstats["link_downs"]), (n, n))
-        with Testpmd(self.place) as program:
-            self.exchange(program)
-
-    def test_nic_is_killed(self):
-        nic = self.serve_unowned()
-        with Testpmd(self.place) as program:
-            for n in range(1, 4):
-                program.do("start tx_first 8")
-                program.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
-                kill(nic.process)
-                nic.__exit__(None)
-                program.until("the link is down", lambda t: "Link status: down" in t.do("show port info 0"))
-                nic = self.serve_unowned()
-                program.until("the link is up", lambda t: "Link status: up" in t.do("show port info 0"))
-                self.assertEqual(program.xstats()["nic_reconnects"], n)
-                program.do("stop")
-                program.do("clear port stats 0")
-            self.exchange(program)
-            nic.quit()
-            nic.__exit__(None)
 
 
 class Refusals(unittest.TestCase):

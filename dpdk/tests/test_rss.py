@@ -7,10 +7,9 @@ import re
 import struct
 import unittest
 
-from harness import Nic, NicPort, Place, Testpmd, kill, read_pcap, write_pcap
+from harness import ENOUGH, Nic, NicPort, Place, Testpmd, kill, read_pcap, write_pcap
 
 QUEUES = 4
-ENOUGH = 20000
 KEY = bytes.fromhex("6d5a56da255b0ec24167253d43a38fb0d0ca2bcbae7b30b477cb2da38030f20c6a42b73bbeac01fa")
 OTHER_KEY = bytes(range(101, 141))
 TCP, UDP, SCTP, ICMP, FRAGMENT = 6, 17, 132, 1, 44

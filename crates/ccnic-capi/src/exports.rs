@@ -17,12 +17,6 @@ use crate::queue::Queue;
 use crate::stock::Stock;
 use crate::wait::wait;
 
-/// What the status display calls a program that did not say: its executable's name.
-pub(crate) fn default_name() -> String {
-    let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
-    if name.trim().is_empty() { "program".to_owned() } else { name.trim().to_owned() }
-}
-
 /// A string of C as UTF-8, what is not UTF-8 replaced.
 ///
 /// # Safety
@@ -30,6 +24,21 @@ pub(crate) fn default_name() -> String {
 pub(crate) unsafe fn text(text: *const c_char) -> String {
     // SAFETY: the caller vouches for it.
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+}
+
+/// What the status display shows: the name that was given, or that of the process's executable.
+///
+/// # Safety
+/// `given` is null or points to a string.
+pub(crate) unsafe fn status_name(given: *const c_char) -> Result<String, Failure> {
+    if !given.is_null() {
+        // SAFETY: not null; the caller vouches for the rest.
+        let name = unsafe { text(given) };
+        let long = Failure::new(Errno::NAMETOOLONG, c"the name has more than 255 bytes");
+        return if name.len() > 255 { Err(long) } else { Ok(name) };
+    }
+    let name = std::fs::read_to_string("/proc/self/comm").unwrap_or_default();
+    Ok(if name.trim().is_empty() { "program".to_owned() } else { name.trim().to_owned() })
 }
 
 /// # Safety
@@ -50,11 +59,8 @@ pub unsafe extern "C" fn ccnic_open(
             given = unsafe { CcnicOptions::read(options)? };
         }
         let (config, pages) = given.config()?;
-        // SAFETY: the caller's string, not null.
-        let name = if given.name.is_null() { default_name() } else { unsafe { text(given.name) } };
-        if name.len() > 255 {
-            return Err(Failure::new(Errno::NAMETOOLONG, c"the name has more than 255 bytes"));
-        }
+        // SAFETY: null or the caller's string.
+        let name = unsafe { status_name(given.name)? };
         // SAFETY: the caller's string, not null.
         let socket = OsStr::from_bytes(unsafe { CStr::from_ptr(socket) }.to_bytes());
         let nic = Nic::open(socket.as_ref(), &name, &config, pages, given.mac)?;

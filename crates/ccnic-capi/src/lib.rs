@@ -10,6 +10,7 @@
 //! `queue.rs` (bursts), `program.rs`, `nic.rs`, `exports.rs`.
 
 mod abi;
+mod design;
 mod errno;
 mod exports;
 mod nic;

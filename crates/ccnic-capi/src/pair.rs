@@ -1,4 +1,4 @@
-//! A queue pair of any design behind one type. The design is looked at once per burst, never per packet.
+//! A queue pair of any design behind one type.
 
 use std::time::Duration;
 
@@ -6,40 +6,17 @@ use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Burst, Desc, Design, HostDrops, QueuePair, Store};
 use ccnic_shm::{Error, NativePort, Program, Waiter, Woken};
 
+use crate::design::{ByDesign, by_design, of_any_design};
+
 type Native<R> = QueuePair<NativePort, R>;
 
 /// A queue pair of one of the five designs.
-#[derive(Debug)]
-pub(crate) enum Pair {
-    Epoch(Native<GroupedEpoch>),
-    Clear(Native<GroupedClear>),
-    Packed(Native<Packed>),
-    Padded(Native<Padded>),
-    Doorbell(Native<Doorbell>),
-}
-
-/// Evaluates `$body` with `$pair` as the queue pair of whichever design.
-macro_rules! of_any_design {
-    ($self:expr, $pair:ident => $body:expr) => {
-        match $self {
-            Pair::Epoch($pair) => $body,
-            Pair::Clear($pair) => $body,
-            Pair::Packed($pair) => $body,
-            Pair::Padded($pair) => $body,
-            Pair::Doorbell($pair) => $body,
-        }
-    };
-}
+pub(crate) type Pair =
+    ByDesign<Native<GroupedEpoch>, Native<GroupedClear>, Native<Packed>, Native<Padded>, Native<Doorbell>>;
 
 impl Pair {
     pub(crate) fn new(program: &mut Program, queue: u16) -> Result<Pair, Error> {
-        Ok(match program.layout().config().design {
-            Design::GroupedEpoch => Pair::Epoch(program.queue_pair(queue)?),
-            Design::GroupedClear => Pair::Clear(program.queue_pair(queue)?),
-            Design::Packed => Pair::Packed(program.queue_pair(queue)?),
-            Design::Padded => Pair::Padded(program.queue_pair(queue)?),
-            Design::Doorbell => Pair::Doorbell(program.queue_pair(queue)?),
-        })
+        Ok(by_design!(program.layout().config().design, program.queue_pair(queue)?))
     }
 
     #[inline(always)]

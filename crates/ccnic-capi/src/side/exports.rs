@@ -12,7 +12,7 @@ use super::{
 };
 use crate::abi::{CcnicBuf, write_sized};
 use crate::errno::{Failure, NULL, burst, guard};
-use crate::exports::{default_name, text};
+use crate::exports::status_name;
 
 /// # Safety
 /// As `ccnic_nic.h` says.
@@ -31,11 +31,8 @@ pub unsafe extern "C" fn ccnic_nic_listen(
             // SAFETY: not null, and as large as its first word says (the contract of the header).
             given = unsafe { CcnicNicOptions::read(options)? };
         }
-        // SAFETY: the caller's string, not null.
-        let name = if given.name.is_null() { default_name() } else { unsafe { text(given.name) } };
-        if name.len() > 255 {
-            return Err(Failure::new(Errno::NAMETOOLONG, c"the name has more than 255 bytes"));
-        }
+        // SAFETY: null or the caller's string.
+        let name = unsafe { status_name(given.name)? };
         // SAFETY: the caller's string, not null.
         let socket = OsStr::from_bytes(unsafe { std::ffi::CStr::from_ptr(socket) }.to_bytes());
         let nic = ListeningNic::new(socket.as_ref(), name, &given)?;

@@ -1,46 +1,23 @@
-//! The NIC's side of a queue pair of any design behind one type. The design is looked at once per burst, never per packet.
+//! The NIC's side of a queue pair of any design behind one type.
 
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded};
-use ccnic::{BadPacket, Desc, Design, Fetched, Layout, NicCounters, NicQueue};
+use ccnic::{BadPacket, Desc, Fetched, Layout, NicCounters, NicQueue};
 use ccnic_shm::nic::Bell;
 use ccnic_shm::{NativePort, Region};
+
+use crate::design::{ByDesign, by_design, of_any_design};
 
 type Native<R> = NicQueue<NativePort, R>;
 
 /// The NIC's side of a queue pair of one of the five designs.
-#[derive(Debug)]
-pub(super) enum SidePair {
-    Epoch(Native<GroupedEpoch>),
-    Clear(Native<GroupedClear>),
-    Packed(Native<Packed>),
-    Padded(Native<Padded>),
-    Doorbell(Native<Doorbell>),
-}
-
-/// Evaluates `$body` with `$queue` as the queue of whichever design.
-macro_rules! of_any_design {
-    ($self:expr, $queue:ident => $body:expr) => {
-        match $self {
-            SidePair::Epoch($queue) => $body,
-            SidePair::Clear($queue) => $body,
-            SidePair::Packed($queue) => $body,
-            SidePair::Padded($queue) => $body,
-            SidePair::Doorbell($queue) => $body,
-        }
-    };
-}
+pub(super) type SidePair =
+    ByDesign<Native<GroupedEpoch>, Native<GroupedClear>, Native<Packed>, Native<Padded>, Native<Doorbell>>;
 
 impl SidePair {
     /// `None` when there is no such queue.
     pub(super) fn new(region: &Region, layout: &Layout, queue: u16) -> Option<SidePair> {
         let port = region.port();
-        Some(match layout.config().design {
-            Design::GroupedEpoch => SidePair::Epoch(NicQueue::new(port, layout, queue)?),
-            Design::GroupedClear => SidePair::Clear(NicQueue::new(port, layout, queue)?),
-            Design::Packed => SidePair::Packed(NicQueue::new(port, layout, queue)?),
-            Design::Padded => SidePair::Padded(NicQueue::new(port, layout, queue)?),
-            Design::Doorbell => SidePair::Doorbell(NicQueue::new(port, layout, queue)?),
-        })
+        Some(by_design!(layout.config().design, NicQueue::new(port, layout, queue)?))
     }
 
     /// Fetches the next packets, and hands back what was fetched before.

@@ -16,13 +16,7 @@ impl World {
         if let Some(result) = self.cores[core as usize].bound.take() {
             return Poll::Ready(result);
         }
-        if !self.ready(core) {
-            return Poll::Pending;
-        }
-        self.close(core);
-        let c = &self.cores[core as usize];
-        if !c.stores.is_empty() {
-            self.wait(core, Wait::Stores(true));
+        if !self.all_stored(core) {
             return Poll::Pending;
         }
         self.charge(core, self.costs.exchange, UOPS);
@@ -33,6 +27,19 @@ impl World {
         self.fetch(core, line, Request::Own, true);
         self.wait(core, Wait::Exchange(at, current, new));
         Poll::Pending
+    }
+
+    /// True when the core may go on and has no store that is not done; otherwise it waits for that.
+    fn all_stored(&mut self, core: u8) -> bool {
+        if !self.ready(core) {
+            return false;
+        }
+        self.close(core);
+        let drained = self.cores[core as usize].stores.is_empty();
+        if !drained {
+            self.wait(core, Wait::Stores(true));
+        }
+        drained
     }
 
     pub(super) fn exchange_now(&mut self, core: u8, at: u32, current: u64, new: u64) -> Result<u64, u64> {
@@ -47,13 +54,7 @@ impl World {
 
     /// Waits until every load and store so far is done.
     pub fn fence(&mut self, core: u8) -> Poll<()> {
-        if !self.ready(core) {
-            return Poll::Pending;
-        }
-        self.close(core);
-        let c = &self.cores[core as usize];
-        if !c.stores.is_empty() {
-            self.wait(core, Wait::Stores(true));
+        if !self.all_stored(core) {
             return Poll::Pending;
         }
         self.settle(core)

@@ -154,8 +154,8 @@ pub struct Core {
     /// When the last turn of the polling loop ended, and how long the shortest took.
     pub turned: Ps,
     pub turn: Ps,
-    /// The last line that a load decided on, since the last turn.
-    pub decided: u32,
+    /// The last line that a load decided on since the last turn, and where in the program order.
+    pub decided: (u32, u64),
     /// A time at which a polling loop has something to do whatever its lines say.
     pub deadline: Option<Ps>,
     /// The word whose line has not come, though the program went on as if it brought no news; and the news, if it did.
@@ -240,7 +240,7 @@ impl Core {
             slept: false,
             turned: 0,
             turn: Ps::MAX,
-            decided: NONE,
+            decided: (NONE, 0),
             deadline: None,
             guessed: None,
             news: None,

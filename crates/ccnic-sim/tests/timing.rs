@@ -231,6 +231,38 @@ fn loads_that_do_not_decide_overlap() {
     }
 }
 
+/// A core that goes from line to line reads ahead as far as its reorder buffer reaches: past lines in which it looks at one word,
+/// not past those in which it looks at many.
+#[test]
+fn lines_are_read_ahead_within_the_window() {
+    const LINES: u32 = 8;
+    const WORDS: u32 = 40;
+    let written: Act = |agent, at| {
+        (0..LINES).for_each(|i| agent.store_release(at + 64 * i, 1));
+        agent.fence();
+    };
+    let few: Act = |agent, at| {
+        (0..LINES).for_each(|i| assert_eq!(agent.load_acquire(at + 64 * i), 1));
+    };
+    let many: Act = |agent, at| {
+        for i in 0..LINES {
+            assert_eq!(agent.load_acquire(at + 64 * i), 1);
+            (0..WORDS).for_each(|word| _ = agent.load(at + 64 * i + word % 8 * 8));
+        }
+    };
+    for p in two_sockets() {
+        let took = |act| {
+            let mut sim = machine(&p, 0, &[(OTHER, written)]);
+            let (began, ended) = begin(&mut sim, act);
+            sim.run(Ps::MAX);
+            ns(ended.get().unwrap() - began.get())
+        };
+        let one_by_one = f64::from(LINES) * p.local_hitm_ns();
+        assert!(took(few) < 0.8 * one_by_one, "{} of {one_by_one} ns on {}", took(few), p.name);
+        assert!(took(many) > one_by_one, "{} of {one_by_one} ns on {}", took(many), p.name);
+    }
+}
+
 /// A store reaches a core that polls: its line is taken, the loop notices at the end of a turn, loads again, and sees it.
 #[test]
 fn a_store_reaches_a_poller() {

@@ -30,7 +30,7 @@ impl World {
         let c = &mut self.cores[core as usize];
         c.clock += poll;
         c.counters.idle += poll;
-        c.decided = NONE;
+        c.decided.0 = NONE;
         // The shortest turn is one of polling alone.
         c.turn = c.turn.min(c.clock.saturating_sub(c.turned));
         c.turned = c.clock;

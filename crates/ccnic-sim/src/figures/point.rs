@@ -66,7 +66,8 @@ pub struct Measured {
 /// What is simulated when a plan says nothing.
 const CORES: u16 = 1;
 const SIZE: u16 = 64;
-const BURST: usize = 32;
+const BURST: usize = 8;
+const RX_BURST: usize = 32;
 const INFLIGHT: usize = 256;
 /// Microseconds measured: what many cores show needs fewer of them.
 const MICROS: (f64, f64) = (50.0, 150.0);
@@ -229,13 +230,13 @@ fn plan(s: &Settings, offered: Offered, effort: Effort) -> Result<Plan, String> 
     let load = Load {
         size: s.size.unwrap_or(SIZE),
         burst: if one { 1 } else { burst },
-        rx_burst: s.rx_burst.unwrap_or(BURST),
+        rx_burst: s.rx_burst.unwrap_or(RX_BURST),
         inflight: if one { 1 } else { s.inflight.unwrap_or(INFLIGHT) },
         rate,
         seconds: micros * effort.measured / 1e6,
         warmup: warmup * effort.warmup / 1e6,
         packets: None,
-        whole_bursts: s.whole_bursts.unwrap_or(false),
+        whole_bursts: s.whole_bursts.unwrap_or(true),
         phase: 0.0,
     };
     Ok(Plan { config, load })

@@ -4,7 +4,7 @@ use ccnic::desc::{Desc, MORE, SMALL};
 use ccnic::layout::{LARGE, SMALL as SMALL_BUFFER};
 
 use super::Action;
-use super::nic::{DESC, Nic, Packet, Purpose, words};
+use super::nic::{DESC, Nic, Packet, Purpose, Turn, words};
 use crate::time::Ps;
 use crate::world::World;
 
@@ -26,13 +26,21 @@ impl World {
 
     fn fetch_packets(&mut self, queue: u16) {
         while let Some(nic) = self.nic()
+            && nic.has_turn(queue)
             && let (hold, scale) = (nic.fetch, nic.descriptor / DESC)
-            && let fetch = &mut nic.queues[queue as usize].packets
-            && let Some((position, n)) = fetch.next(hold)
+            && let q = &mut nic.queues[queue as usize]
+            && let Some((position, n)) = q.packets.next(hold)
         {
-            let at = fetch.place(position);
+            if let Turn::Now(asked) = &mut q.turn {
+                *asked += u64::from(n);
+            }
+            let at = q.packets.place(position);
             nic.counts.fetches += 1;
             self.dma_read(at, n * DESC, scale, Purpose::Packets { queue, position });
+        }
+        if let Some(next) = self.nic().and_then(|nic| nic.end_turn(queue)) {
+            self.fetch_packets(next);
+            self.fetch_packets(queue); // what it has besides waits for its next turn
         }
     }
 
@@ -59,6 +67,7 @@ impl World {
                 if let Some(nic) = self.nic() {
                     nic.queues[queue as usize].packets.arrived(position, data);
                 }
+                self.fetch_packets(queue);
             }
             Purpose::Blanks { queue, position } => {
                 if let Some(nic) = self.nic() {

@@ -160,12 +160,28 @@ impl Fetch {
         }
     }
 
+    /// The last descriptor that came does not end its packet.
+    fn is_cut(&self) -> bool {
+        self.descs.back().copied().flatten().is_some_and(Desc::more)
+    }
+
     fn take(&mut self) -> Option<Desc> {
         let desc = self.descs.front().copied().flatten()?;
         self.descs.pop_front();
         self.taken += 1;
         Some(desc)
     }
+}
+
+/// Where a queue stands with the contexts in which the device serves those that have something to send.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Turn {
+    /// It has none, and has not asked.
+    Over,
+    /// It stands in line for one.
+    InLine,
+    /// It has one; so many descriptors have been asked for in this turn.
+    Now(u64),
 }
 
 /// One queue pair.
@@ -185,6 +201,8 @@ pub struct Queue {
     pub told: u64,
     /// Packets inside the NIC.
     pub inside: usize,
+    /// Where it stands with the engine's contexts.
+    pub turn: Turn,
     /// Packets that wait for a blank buffer.
     pub received: VecDeque<Packet>,
     /// Receive descriptors not written back, and the position of the first.
@@ -215,6 +233,7 @@ impl Queue {
             transmitted: 0,
             told: 0,
             inside: 0,
+            turn: Turn::Over,
             received: VecDeque::new(),
             filled: Vec::new(),
             published: 0,
@@ -244,6 +263,10 @@ pub struct Nic {
     /// Time of a byte on the wire.
     pub per_byte: f64,
     pub fetch: u64,
+    /// Queues that it can serve at once, those that it serves, and those that stand in line.
+    pub contexts: u16,
+    pub served: u16,
+    pub line: VecDeque<u16>,
     pub tx_writeback: u64,
     pub rx_writeback: usize,
     /// Bytes of a descriptor on the link.
@@ -277,6 +300,9 @@ impl Nic {
             packet: ps(device.packet.get()),
             per_byte: 8000.0 / device.line_rate.get(),
             fetch: u64::from(device.fetch.get().max(8)),
+            contexts: device.contexts.get().clamp(1, u32::from(u16::MAX)) as u16,
+            served: 0,
+            line: VecDeque::new(),
             tx_writeback: u64::from(device.tx_writeback.get()),
             rx_writeback: device.rx_writeback.get() as usize,
             descriptor: device.descriptor.get().max(DESC),
@@ -302,6 +328,39 @@ impl Nic {
         let size = if desc.small() { SMALL_BUFFER } else { LARGE };
         let within = desc.offset().wrapping_sub(self.pool.buffers);
         within < self.pool.end - self.pool.buffers && within % size + len <= size
+    }
+
+    /// True when a queue may ask for descriptors of packets: it has a context, and leaves it to others after as many descriptors
+    /// as the device holds of a queue, and the rest of the last packet. One that may not stands in line from now on.
+    pub fn has_turn(&mut self, queue: u16) -> bool {
+        let q = &mut self.queues[queue as usize];
+        match q.turn {
+            Turn::Now(asked) => asked < self.fetch || self.line.is_empty() || q.packets.is_cut(),
+            Turn::Over if q.packets.tail > q.packets.asked && self.served < self.contexts => {
+                q.turn = Turn::Now(0);
+                self.served += 1;
+                true
+            }
+            Turn::Over if q.packets.tail > q.packets.asked => {
+                q.turn = Turn::InLine;
+                self.line.push_back(queue);
+                false
+            }
+            Turn::Over | Turn::InLine => false,
+        }
+    }
+
+    /// Ends the turn of a queue when all descriptors that it asked for have been used; the queue whose turn it is then.
+    pub fn end_turn(&mut self, queue: u16) -> Option<u16> {
+        let q = &mut self.queues[queue as usize];
+        if !matches!(q.turn, Turn::Now(_)) || q.packets.taken < q.packets.asked {
+            return None;
+        }
+        q.turn = Turn::Over;
+        self.served -= 1;
+        let next = self.line.pop_front()?;
+        self.queues[next as usize].turn = Turn::Over;
+        Some(next)
     }
 
     /// Takes the packet whose turn it is; the segments to read.

@@ -223,6 +223,8 @@ tables! {
         line_rate: GbitPerS,
         /// TX descriptors that it fetches ahead at most.
         fetch: Count,
+        /// Queues whose packets it sends at once: the others wait for their turn, which lasts `fetch` descriptors at most.
+        contexts: Count,
         /// TX completions that it writes back together.
         tx_writeback: Count,
         /// RX descriptors that it writes back together.

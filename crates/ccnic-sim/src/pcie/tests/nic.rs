@@ -6,6 +6,7 @@ use ccnic::{Burst, Config, Design, Layout, Port, QueuePair};
 
 use super::platform;
 use crate::agent::{Agent, Sim};
+use crate::pcie::nic::{Nic, Turn};
 use crate::time::Ps;
 use crate::world::World;
 
@@ -161,4 +162,40 @@ fn the_interface_runs_unchanged() {
     });
     let counts = sim.world().nic_counts().unwrap();
     assert_eq!((counts.packets, counts.bad), (1000, 0));
+}
+
+/// With fewer contexts than queues a turn lasts as many descriptors as the device holds, if another queue waits.
+#[test]
+fn queues_take_turns() {
+    let p = platform().overridden("device.contexts", 1.0).unwrap();
+    let mut nic = Nic::new(p.device.as_ref().unwrap(), &layout(), [(0, 0), (0, 0)].into_iter());
+    let ask = |nic: &mut Nic, queue: u16| {
+        let hold = nic.fetch;
+        let q = &mut nic.queues[queue as usize];
+        let (_, n) = q.packets.next(hold).unwrap();
+        let Turn::Now(asked) = &mut q.turn else { panic!("{:?}", q.turn) };
+        *asked += u64::from(n);
+    };
+    let take_all = |nic: &mut Nic, queue: u16| {
+        let packets = &mut nic.queues[queue as usize].packets;
+        packets.taken = packets.asked;
+        packets.descs.clear();
+    };
+    assert!(!nic.has_turn(0), "it has nothing to send");
+    assert!(nic.queues[0].packets.ring_tail(64));
+    assert!(nic.has_turn(0));
+    ask(&mut nic, 0);
+    assert!(nic.has_turn(0), "nobody else waits");
+    assert_eq!(nic.end_turn(0), None, "its packets are still to be sent");
+    assert!(nic.queues[1].packets.ring_tail(1));
+    assert!(!nic.has_turn(1));
+    assert!(!nic.has_turn(0), "it has had its turn");
+    take_all(&mut nic, 0);
+    assert_eq!(nic.end_turn(0), Some(1));
+    assert!(nic.has_turn(1));
+    assert!(!nic.has_turn(0), "now it waits for what it has left");
+    ask(&mut nic, 1);
+    take_all(&mut nic, 1);
+    assert_eq!(nic.end_turn(1), Some(0));
+    assert!(nic.has_turn(0) && !nic.has_turn(1));
 }

@@ -186,8 +186,10 @@ impl Default for Looks {
 impl Looks {
     const WORDS: usize = 4096;
 
+    /// The words of lines that follow each other lie together, those of a line apart: a ring's reader goes from line to line.
     fn place(at: u32) -> usize {
-        (at.wrapping_mul(0x9e37_79b1) >> 20) as usize % Looks::WORDS
+        const APART: u32 = Looks::WORDS as u32 / 4;
+        (at / 16 % 4 * APART + at / 64 % APART) as usize
     }
 
     fn entry(at: u32, value: u64) -> u64 {

@@ -50,7 +50,8 @@ pub struct Tags<S> {
     /// For a power of two of sets, what of a line number tells the set; otherwise zero.
     mask: u32,
     hashed: bool,
-    /// Line number plus one; zero is empty.
+    /// Line number plus one; zero is empty. The first place of each set, the second of each, and so on: most sets hold few lines, and
+    /// those of lines that follow each other then lie together.
     tags: Vec<u32>,
     ages: Vec<u32>,
     /// For each set the ways that are empty, a bit each; of a set of more ways than bits, none is known.
@@ -92,6 +93,11 @@ impl<S: Packed> Tags<S> {
     }
 
     #[inline]
+    fn slot(&self, set: u32, way: u32) -> Slot {
+        way * self.sets + set
+    }
+
+    #[inline]
     fn entry(&self, line: u32) -> u16 {
         match self.index.get((line / PAGE as u32).wrapping_sub(self.base) as usize) {
             Some(Some(page)) => page[line as usize % PAGE],
@@ -119,7 +125,7 @@ impl<S: Packed> Tags<S> {
     pub fn get(&self, line: u32) -> Option<(Slot, S)> {
         let entry = self.entry(line);
         let way = u32::from(entry >> STATE).checked_sub(1)?;
-        Some((self.set(line) * self.ways + way, S::unpack(entry & STATE_MASK)))
+        Some((self.slot(self.set(line), way), S::unpack(entry & STATE_MASK)))
     }
 
     /// Where the line stands, if it is here.
@@ -150,7 +156,8 @@ impl<S: Packed> Tags<S> {
         let way = u32::from(entry >> STATE).checked_sub(1)?;
         *self.entry_mut(line) = 0;
         let set = self.set(line);
-        self.tags[(set * self.ways + way) as usize] = 0;
+        let slot = self.slot(set, way);
+        self.tags[slot as usize] = 0;
         if self.ways < u32::BITS {
             self.empty[set as usize] |= 1 << way;
         }
@@ -167,30 +174,28 @@ impl<S: Packed> Tags<S> {
         keep: impl Fn(u32) -> bool,
     ) -> (Slot, Option<(u32, S)>) {
         let (set, ways) = (self.set(line), ways.min(self.ways));
-        let first = set * self.ways;
         let empty = self.empty[set as usize].trailing_zeros();
         if empty < ways {
             self.stand(line, state, set, empty);
-            return (first + empty, None);
+            return (self.slot(set, empty), None);
         }
-        let slots = first..first + ways;
-        let now = self.clock;
-        let age = |s: &Slot| now.wrapping_sub(self.ages[*s as usize]);
-        let empty = slots.clone().find(|s| self.tags[*s as usize] == 0);
-        let victim = empty
-            .or_else(|| slots.clone().filter(|s| !keep(self.tags[*s as usize] - 1)).max_by_key(age))
-            .or_else(|| slots.clone().max_by_key(age))
-            .unwrap_or(first);
-        let gone = self.tags[victim as usize].checked_sub(1);
+        let tag = |way: &u32| self.tags[self.slot(set, *way) as usize];
+        let age = |way: &u32| self.clock.wrapping_sub(self.ages[self.slot(set, *way) as usize]);
+        let victim = (0..ways)
+            .find(|way| tag(way) == 0)
+            .or_else(|| (0..ways).filter(|way| !keep(tag(way) - 1)).max_by_key(age))
+            .or_else(|| (0..ways).max_by_key(age))
+            .unwrap_or(0);
+        let gone = tag(&victim).checked_sub(1);
         let gone = gone.and_then(|line| Some((line, self.remove(line)?)));
-        self.stand(line, state, set, victim - first);
-        (victim, gone)
+        self.stand(line, state, set, victim);
+        (self.slot(set, victim), gone)
     }
 
     /// Puts a line in an empty place.
     #[inline]
     fn stand(&mut self, line: u32, state: S, set: u32, way: u32) {
-        let slot = set * self.ways + way;
+        let slot = self.slot(set, way);
         self.tags[slot as usize] = line + 1;
         if self.ways < u32::BITS {
             self.empty[set as usize] &= !(1 << way);

@@ -11,7 +11,7 @@ impl World {
     /// The first contradiction.
     pub fn audit(&self) -> Result<(), String> {
         for (core, c) in self.cores.iter().enumerate() {
-            for (line, state) in c.l2.iter() {
+            for (line, state) in c.caches.iter() {
                 self.audit_copy(core as u8, line, state)?;
             }
         }

@@ -12,7 +12,7 @@ use crate::lines::NONE;
 use crate::platform::Platform;
 use crate::prefetch::Streams;
 use crate::protocol::{Request, State};
-use crate::tags::Tags;
+use crate::tags::Private;
 use crate::time::Ps;
 
 /// A line that a core has asked for.
@@ -117,10 +117,7 @@ pub struct Core {
     pub clock: Ps,
     /// Nothing from outside reaches the core before this time.
     pub horizon: Ps,
-    pub l1: Tags<()>,
-    pub l2: Tags<State>,
-    /// Where lines were found last, by their low bits.
-    recent: Vec<(u32, u32)>,
+    pub caches: Private,
     /// Micro-operations dispatched so far: the position in program order.
     pub position: u64,
     /// The position of the oldest load that waits for a line.
@@ -209,7 +206,6 @@ impl Looks {
     }
 }
 
-const RECENT: usize = 512;
 /// More watched lines than this, and a polling loop spins.
 pub const WATCH: usize = 64;
 
@@ -220,9 +216,7 @@ impl Core {
             socket,
             clock: 0,
             horizon: 0,
-            l1: Tags::new(lines(&p.l1), p.l1.ways.get(), false),
-            l2: Tags::new(lines(&p.l2), p.l2.ways.get(), false),
-            recent: vec![(NONE, 0); RECENT],
+            caches: Private::new((lines(&p.l1), p.l1.ways.get()), (lines(&p.l2), p.l2.ways.get())),
             position: 0,
             oldest: u64::MAX,
             misses: Vec::with_capacity(64),
@@ -255,43 +249,10 @@ impl Core {
         }
     }
 
-    /// Finds a line in the private caches: its state, and whether the first level has it. Counts as a use.
-    #[inline]
-    pub fn find(&mut self, line: u32) -> Option<(State, bool)> {
-        let (slot, state) = self.l2.get(line)?;
-        let recent = &mut self.recent[line as usize % RECENT];
-        if *recent == (line, slot) {
-            return Some((state, true));
-        }
-        *recent = (line, slot);
-        self.l2.touch(slot);
-        let near = match self.l1.find(line) {
-            Some(at) => {
-                self.l1.touch(at);
-                true
-            }
-            None => {
-                self.l1.insert(line, (), u32::MAX, |_| false);
-                false
-            }
-        };
-        Some((state, near))
-    }
-
     /// The state of a line in the private caches; does not count as a use.
     #[inline]
     pub fn state(&self, line: u32) -> State {
-        self.l2.get(line).map_or(State::Invalid, |(_, state)| state)
-    }
-
-    /// Changes the state of a line, or takes it out.
-    pub fn set_state(&mut self, line: u32, state: State) {
-        if state == State::Invalid {
-            self.l2.remove(line);
-            self.l1.remove(line);
-        } else {
-            self.l2.set_state(line, state);
-        }
+        self.caches.state(line)
     }
 
     /// The miss under way for a line.

@@ -91,7 +91,7 @@ impl World {
     fn touch(&mut self, core: u8, line: u32, site: Site) -> bool {
         let l2 = self.costs.l2;
         let c = &mut self.cores[core as usize];
-        let found = c.find(line);
+        let found = c.caches.find(line);
         match found {
             Some((_, true)) => c.counters.l1_hits += 1,
             Some((_, false)) => {

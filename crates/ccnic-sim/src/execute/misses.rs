@@ -127,20 +127,11 @@ impl World {
         }
         let World { cores, lines, .. } = self;
         let c = &mut cores[core as usize];
-        if let Some(slot) = c.l2.set_state(line, state) {
-            c.l2.touch(slot);
-            return;
-        }
-        let ways = c.l2.ways();
         let expected: &[Miss] = &c.misses;
         let keep = |line| lines.busy(line) || expected.iter().any(|m| m.line == line);
-        let (_, gone) = c.l2.insert(line, state, ways, keep);
-        c.l1.insert(line, (), u32::MAX, |_| false);
-        let Some((gone, state)) = gone else { return };
-        if self.cores[core as usize].miss(gone).is_some_and(|m| m.granted) {
-            // Its ownership is on the way, and brings it back: for the home nothing has changed.
-            self.cores[core as usize].l1.remove(gone);
-            return;
+        let Some((gone, state)) = c.caches.place(line, state, keep) else { return };
+        if c.miss(gone).is_some_and(|m| m.granted) {
+            return; // its ownership is on the way, and brings it back: for the home nothing has changed
         }
         self.evict(core, gone, state);
     }

@@ -43,7 +43,7 @@ impl World {
     }
 
     pub(super) fn exchange_now(&mut self, core: u8, at: u32, current: u64, new: u64) -> Result<u64, u64> {
-        self.cores[core as usize].set_state(at / LINE, State::Modified);
+        self.cores[core as usize].caches.set_state(at / LINE, State::Modified);
         let found = self.word(at);
         if found != current {
             return Err(found);

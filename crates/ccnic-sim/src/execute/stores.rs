@@ -78,7 +78,7 @@ impl World {
     pub(super) fn stored_at_once(&mut self, core: u8, line: u32, what: Stored) -> bool {
         let c = &mut self.cores[core as usize];
         let store = Store { line, what, position: c.position };
-        let owned = c.find(store.line).is_some_and(|(state, _)| state.owned());
+        let owned = c.caches.find(store.line).is_some_and(|(state, _)| state.owned());
         if owned {
             c.counters.l1_hits += 1;
         }
@@ -91,7 +91,7 @@ impl World {
     }
 
     fn commit(&mut self, core: u8, store: Store) {
-        self.cores[core as usize].set_state(store.line, State::Modified);
+        self.cores[core as usize].caches.set_state(store.line, State::Modified);
         if let Stored::Word(at, value) = store.what {
             self.commit_word(core, at, value);
         }

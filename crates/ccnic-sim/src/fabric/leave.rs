@@ -11,7 +11,7 @@ use crate::world::World;
 impl World {
     /// A core's line goes, or may no longer be written.
     pub(super) fn lose(&mut self, core: u8, line: u32, next: State) {
-        self.cores[core as usize].set_state(line, next);
+        self.cores[core as usize].caches.set_state(line, next);
         self.note(core, if next == State::Invalid { "lose" } else { "share" }, line * LINE);
         if next == State::Invalid {
             self.disturb(core, line, self.costs.machine_clear);
@@ -37,10 +37,9 @@ impl World {
         }
     }
 
-    /// A core's line goes from its private caches for want of room.
+    /// A core's line has gone from its private caches for want of room.
     pub(crate) fn evict(&mut self, core: u8, number: u32, state: State) {
         let socket = self.cores[core as usize].socket;
-        self.cores[core as usize].l1.remove(number);
         let line = self.lines.get(number);
         line.sharers &= !(1 << core);
         if line.owner == core {
@@ -59,7 +58,7 @@ impl World {
         if !state.owned() || self.lines.get(number).busy || self.cores[core as usize].expects(number) {
             return;
         }
-        self.cores[core as usize].set_state(number, State::Invalid);
+        self.cores[core as usize].caches.set_state(number, State::Invalid);
         self.note(core, "demote", number * LINE);
         self.evict(core, number, state);
     }

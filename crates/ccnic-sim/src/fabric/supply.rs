@@ -100,7 +100,7 @@ impl World {
                 let before = std::mem::replace(&mut line.forward, core);
                 line.sharers |= 1 << core;
                 if before != NOBODY && before != core {
-                    self.cores[before as usize].set_state(line_number, State::Shared);
+                    self.cores[before as usize].caches.set_state(line_number, State::Shared);
                 }
             }
             State::Exclusive | State::Modified => {

@@ -242,7 +242,7 @@ impl World {
                 self.own_line(core, line, false); // more is to come: do not wait until its turn
             }
         } else if last {
-            self.cores[core as usize].set_state(line, State::Invalid);
+            self.cores[core as usize].caches.set_state(line, State::Invalid);
             let known = self.lines.get(line);
             (known.owner, known.sharers, known.forward) = (NOBODY, 0, NOBODY);
             let socket = self.cores[core as usize].socket;

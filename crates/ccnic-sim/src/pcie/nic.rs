@@ -14,9 +14,10 @@
 //! fill.head                             <-  written when blank descriptors are fetched
 //! ```
 //!
-//! An E810 and a ConnectX-6 differ in their numbers only. Both say in each descriptor that it is done, where the interface has
-//! a tail word: its write is an extra packet on the link here. Descriptors of one write-back go together while the link
-//! is busy with what came before, up to `rx_writeback`.
+//! An E810 and a ConnectX-6 differ in their numbers only. A device that has fewer contexts than queues sends the packets of
+//! some queues while the others wait for their turn, which lasts as many descriptors as it fetches ahead. Both say in each
+//! descriptor that it is done, where the interface has a tail word: its write is an extra packet on the link here.
+//! Descriptors of one write-back go together while the link is busy with what came before, up to `rx_writeback`.
 //!
 //! The device trusts the host no more than any NIC: positions, descriptors and blanks are checked.
 

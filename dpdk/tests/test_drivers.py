@@ -189,6 +189,9 @@ class Control(unittest.TestCase):
             self.assertIn("Number of TXDs: 1024", t.do("show txq info 0 0"))
             self.assertIn("seven", self.nic.programs())
             self.assertIn("desc", t.do("show port 0 rxq 0 desc used count"))
+            offloads = t.do("show port 0 tx_offload capabilities")
+            self.assertIn("MULTI_SEGS", offloads)
+            self.assertIn("MBUF_FAST_FREE", offloads)
 
     def test_descriptors(self):
         with Testpmd(self.nic) as t:

@@ -171,7 +171,7 @@ dev_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
 	info->max_tx_queues = dev->queues;
 	info->min_rx_bufsize = CCNIC_SMALL;
 	info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER;
-	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
+	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	/* Rings have rsize places, whatever a queue asks for. */
 	info->rx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = ring, .nb_min = 1, .nb_align = 1 };
 	info->tx_desc_lim = (struct rte_eth_desc_lim){

@@ -157,6 +157,7 @@ struct ccnic_rxq {
 struct ccnic_txq {
 	uint16_t index;
 	bool zero_copy;
+	bool fast_free; /* the application promises that mbufs are of one pool, and nobody else's */
 	uint16_t max_len; /* the region's longest packet */
 	uint8_t *base;
 	struct ccnic_view view;
@@ -252,6 +253,27 @@ ccnic_small_add(uint64_t *bins, const struct ccnic_small_bins *n)
 	bins[CCNIC_BIN_64] += n->equal64;
 	bins[CCNIC_BIN_65_127] += n->all - n->under - n->equal64 - n->equal128;
 	bins[CCNIC_BIN_128_255] += n->equal128;
+}
+
+/*
+ * Frees mbufs that have been sent, all at once where they are alike and plain. With RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE only the first
+ * line of each is looked at: that it is plain and single, the application has not promised.
+ */
+static __rte_always_inline void
+ccnic_free_sent(struct rte_mbuf **pkts, uint16_t n, bool fast)
+{
+	bool alike = n > 0;
+	uint16_t i;
+
+	for (i = 0; i < n; i++)
+		alike &= RTE_MBUF_DIRECT(pkts[i]) & (pkts[i]->nb_segs == 1);
+	for (i = 0; !fast && i < n; i++)
+		alike &= (rte_mbuf_refcnt_read(pkts[i]) == 1) & (pkts[i]->pool == pkts[0]->pool);
+	if (likely(alike))
+		/* As the application allocated them: refcnt 1, one segment, no next one. */
+		rte_mempool_put_bulk(pkts[0]->pool, (void **)pkts, n);
+	else
+		rte_pktmbuf_free_bulk(pkts, n);
 }
 
 /* Sixteen bytes, anywhere, of anything. */

@@ -78,6 +78,7 @@ ccnic_tx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, uns
 		return -ENOMEM;
 	txq->index = index;
 	txq->dev = dev;
+	txq->fast_free = (eth->data->dev_conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE) != 0;
 	if (dev->side == NULL) {
 		txq->zero_copy = dev->zero_copy;
 		txq->max_len = dev->mtu_frame;

@@ -306,7 +306,7 @@ xmit_chunk(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkt
 	/* Whole packets went, in order; dropped ones have no segments. */
 	for (done = 0; done < ready && x.end[done] <= sent; done++)
 		account(txq, x.fate[done], pkts[done]->pkt_len);
-	rte_pktmbuf_free_bulk(pkts, done);
+	ccnic_free_sent(pkts, done, txq->fast_free);
 	return done;
 }
 

@@ -44,25 +44,6 @@ is_inline(const struct rte_mbuf *m)
 	return m->nb_segs == 1 && m->data_len <= CCNIC_SMALL;
 }
 
-/* Frees mbufs of single segments, all at once where they are alike and plain. */
-static inline void
-free_singles(struct rte_mbuf **pkts, uint16_t n)
-{
-	struct rte_mempool *mp = pkts[0]->pool;
-	bool alike = true;
-	uint16_t i;
-
-	for (i = 0; i < n; i++)
-		alike &= (rte_mbuf_refcnt_read(pkts[i]) == 1) & RTE_MBUF_DIRECT(pkts[i]) & (pkts[i]->pool == mp);
-	if (likely(alike)) {
-		/* As the application allocated them: refcnt 1, one segment, no next one. */
-		rte_mempool_put_bulk(mp, (void **)pkts, n);
-		return;
-	}
-	for (i = 0; i < n; i++)
-		rte_pktmbuf_free(pkts[i]);
-}
-
 /* Small buffers for n packets of at most `longest` bytes; returns how many. */
 static inline int
 take_small(struct ccnic_pair *pair, struct ccnic_buf *bufs, uint16_t n, uint16_t longest)
@@ -119,7 +100,7 @@ xmit_small(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, uint16_t l
 			bytes += bufs[i].len;
 		}
 	}
-	free_singles(pkts, sent);
+	ccnic_free_sent(pkts, sent, txq->fast_free);
 	ccnic_small_add(txq->stats.bins, &bins);
 	txq->stats.packets += sent;
 	txq->stats.bytes += bytes;
@@ -152,7 +133,7 @@ xmit_copies(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 		txq->stats.bytes += bufs[i].len;
 		txq->stats.bins[ccnic_bin_of(bufs[i].len)]++;
 	}
-	free_singles(pkts, sent);
+	ccnic_free_sent(pkts, sent, txq->fast_free);
 	txq->stats.packets += sent;
 	txq->stats.copied += sent;
 	return sent;

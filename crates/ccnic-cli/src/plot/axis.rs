@@ -36,6 +36,17 @@ impl Axis {
         Axis { label: label.to_owned(), log, from, to, written: None }
     }
 
+    /// The same with more room above, a share of what it was long: for what is written there.
+    pub fn with_room(self, share: f64) -> Axis {
+        let more = 1.0 + share;
+        let to = if self.log {
+            self.from * (self.to / self.from).powf(more)
+        } else {
+            self.from + (self.to - self.from) * more
+        };
+        Axis { to, ..self }
+    }
+
     /// Where a value lies: 0 at the beginning, 1 at the end.
     pub fn place(&self, value: f64) -> f64 {
         let map = |v: f64| if self.log { v.max(f64::MIN_POSITIVE).ln() } else { v };
@@ -110,6 +121,16 @@ fn grouped(digits: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn room_is_a_share_of_the_axis() {
+        for log in [false, true] {
+            let axis = Axis::around("x", log, false, [3.0, 500.0].into_iter());
+            let end = axis.to;
+            let place = axis.with_room(0.25).place(end);
+            assert!((place - 0.8).abs() < 1e-9, "{place}");
+        }
+    }
 
     #[test]
     fn ticks_are_few_and_lie_within() {

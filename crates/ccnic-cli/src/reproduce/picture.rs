@@ -39,6 +39,8 @@ fn chart(simulated: &Simulated, panel: &Panel, legend: &[String]) -> Chart {
     let marked = panel.marks.iter().filter_map(|m| m.y);
     let zero = bars || panel.y.relative == Some(Relative::Peak);
     let y = Axis::around(&panel.y.label, panel.y.log, zero, ys.chain(marked));
+    // What is written at a mark stands above the curves.
+    let y = if panel.marks.iter().any(|m| m.x.is_some()) { y.with_room(0.06) } else { y };
     let note = drawn.is_empty().then(|| "not simulated yet".to_owned());
     let content = if bars { Content::Bars(groups(&drawn)) } else { Content::Lines(lines(&drawn, panel)) };
     Chart { title: panel.title.clone(), x_label: panel.x.label.clone(), y, content, note }

@@ -37,6 +37,14 @@ class AsNic(unittest.TestCase):
         program.until("packets", lambda t: t.stats()["RX-packets"] >= before + ENOUGH)
         program.do("stop")
 
+    def lose(self, victim, program, survivor):
+        """Kills one side while the program sends; the other side's link goes down."""
+        program.do("start tx_first 8")
+        program.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
+        kill(victim.process)
+        victim.__exit__(None)
+        survivor.until("the link is down", lambda t: "Link status: down" in t.do("show port info 0"))
+
     def assert_counts(self, nic, program):
         """What one side has sent, the other has received."""
         program.drain()
@@ -327,11 +335,7 @@ class AsNic(unittest.TestCase):
         for n in range(1, 5):
             program = Testpmd(self.place)
             program.do("set txpkts 64,200")
-            program.do("start tx_first 8")
-            program.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
-            kill(program.process)
-            program.__exit__(None)
-            nic.until("the link is down", lambda t: "Link status: down" in t.do("show port info 0"))
+            self.lose(program, program, nic)
             xstats = nic.xstats()
             self.assertEqual((xstats["programs_served"], xstats["link_downs"]), (n, n))
         with Testpmd(self.place) as program:
@@ -341,11 +345,7 @@ class AsNic(unittest.TestCase):
         nic = self.serve_unowned()
         with Testpmd(self.place) as program:
             for n in range(1, 4):
-                program.do("start tx_first 8")
-                program.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
-                kill(nic.process)
-                nic.__exit__(None)
-                program.until("the link is down", lambda t: "Link status: down" in t.do("show port info 0"))
+                self.lose(nic, program, program)
                 nic = self.serve_unowned()
                 program.until("the link is up", lambda t: "Link status: up" in t.do("show port info 0"))
                 self.assertEqual(program.xstats()["nic_reconnects"], n)

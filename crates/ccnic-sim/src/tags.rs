@@ -20,14 +20,6 @@ pub trait Packed: Copy + Default {
     fn unpack(bits: u16) -> Self;
 }
 
-impl Packed for () {
-    fn pack(self) -> u16 {
-        0
-    }
-
-    fn unpack(_: u16) {}
-}
-
 impl Packed for bool {
     fn pack(self) -> u16 {
         self.into()
@@ -275,7 +267,7 @@ impl<S: Packed> Tags<S> {
 #[derive(Debug)]
 pub struct Private {
     near: Sets,
-    sets: Sets,
+    far: Sets,
     /// For each line an entry for the second level and, in the upper half, its way plus one in the first.
     index: Index<u32>,
     /// Which lines were found last in which way, by their low bits.
@@ -291,7 +283,7 @@ impl Private {
     pub fn new(near: (u32, u32), far: (u32, u32)) -> Private {
         Private {
             near: Sets::new(near.0, near.1, false),
-            sets: Sets::new(far.0, far.1, false),
+            far: Sets::new(far.0, far.1, false),
             index: Index::new(),
             recent: vec![(NONE, 0); RECENT],
         }
@@ -307,7 +299,7 @@ impl Private {
             return Some((state, true));
         }
         *recent = (line, way);
-        self.sets.touch(self.sets.slot(line, way));
+        self.far.touch(self.far.slot(line, way));
         let near = (entry >> NEAR).checked_sub(1);
         match near {
             Some(way) => self.near.touch(self.near.slot(line, way)),
@@ -347,7 +339,7 @@ impl Private {
         let entry = self.index.get(line);
         let (way, state) = told(entry as u16)?;
         *self.index.at(line) = 0;
-        self.sets.leave(line, way);
+        self.far.leave(line, way);
         if let Some(way) = (entry >> NEAR).checked_sub(1) {
             self.near.leave(line, way);
         }
@@ -358,19 +350,19 @@ impl Private {
     pub fn place(&mut self, line: u32, state: State, keep: impl Fn(u32) -> bool) -> Option<(u32, State)> {
         if let Some((way, _)) = told::<State>(self.index.get(line) as u16) {
             self.set_state(line, state);
-            self.sets.touch(self.sets.slot(line, way));
+            self.far.touch(self.far.slot(line, way));
             return None;
         }
-        let (way, gone) = self.sets.room(line, u32::MAX, keep);
+        let (way, gone) = self.far.room(line, u32::MAX, keep);
         let gone = gone.and_then(|line| Some((line, self.remove(line)?)));
-        self.sets.stand(line, way);
+        self.far.stand(line, way);
         *self.index.at(line) = self.bring_near(line) | u32::from(entry(way, state));
         gone
     }
 
     /// Every line that is here, and its state.
     pub fn iter(&self) -> impl Iterator<Item = (u32, State)> + '_ {
-        self.sets.lines().map(|line| (line, self.state(line)))
+        self.far.lines().map(|line| (line, self.state(line)))
     }
 }
 
@@ -393,9 +385,9 @@ mod tests {
 
     #[test]
     fn a_limit_on_ways_holds() {
-        let mut t: Tags<()> = Tags::new(16, 8, false);
+        let mut t: Tags<bool> = Tags::new(16, 8, false);
         for line in (0..20).step_by(2) {
-            t.insert(line, (), 2, |_| false);
+            t.insert(line, false, 2, |_| false);
         }
         assert_eq!(t.iter().count(), 2);
     }

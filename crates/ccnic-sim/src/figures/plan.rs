@@ -227,13 +227,13 @@ pub struct Settings {
     pub cores: Option<u16>,
     /// Bytes of a packet.
     pub size: Option<u16>,
-    /// Packets per transmit burst.
+    /// Packets per transmit burst; 8 unless said.
     pub burst: Option<usize>,
     /// Buffers per receive burst.
     pub rx_burst: Option<usize>,
     /// Packets under way at once, per core.
     pub inflight: Option<usize>,
-    /// At a given rate, whole bursts go when they are due.
+    /// At a given rate, whole bursts go when they are due (the default), or each packet.
     pub whole_bursts: Option<bool>,
     /// Microseconds to simulate.
     pub micros: Option<f64>,

@@ -66,7 +66,9 @@ pub struct Measured {
 /// What is simulated when a plan says nothing.
 const CORES: u16 = 1;
 const SIZE: u16 = 64;
+/// Two lines of descriptors, as CC-NIC section 5.6 sends them.
 const BURST: usize = 8;
+/// CC-NIC section 5.5.
 const RX_BURST: usize = 32;
 const INFLIGHT: usize = 256;
 /// Microseconds measured: what many cores show needs fewer of them.

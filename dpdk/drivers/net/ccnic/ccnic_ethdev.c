@@ -215,6 +215,46 @@ mtu_set(struct rte_eth_dev *eth, uint16_t mtu)
 	return 0;
 }
 
+/* The filter reads what ethdev keeps: addresses, promiscuous and all-multicast mode. There is nothing to tell the NIC. */
+static int
+accept_mode(struct rte_eth_dev *eth)
+{
+	return 0;
+}
+
+static int
+mac_addr_set(struct rte_eth_dev *eth, struct rte_ether_addr *mac)
+{
+	return 0;
+}
+
+static int
+mac_addr_add(struct rte_eth_dev *eth, struct rte_ether_addr *mac, uint32_t index, uint32_t pool)
+{
+	return 0;
+}
+
+static void
+mac_addr_remove(struct rte_eth_dev *eth, uint32_t index)
+{
+}
+
+static int
+set_mc_addr_list(struct rte_eth_dev *eth, struct rte_ether_addr *list, uint32_t n)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+
+	if (n > CCNIC_MAX_MCAST) {
+		NET_LOG(ERR, "port %u: %" PRIu32 " multicast addresses; set at most %u, or receive all multicast", eth->data->port_id, n,
+			CCNIC_MAX_MCAST);
+		return -ENOSPC;
+	}
+	__atomic_store_n(&dev->mcasts, 0, __ATOMIC_RELEASE);
+	memcpy(dev->mcast, list, n * sizeof(*list));
+	__atomic_store_n(&dev->mcasts, n, __ATOMIC_RELEASE);
+	return 0;
+}
+
 static int
 pool_ops_supported(struct rte_eth_dev *eth, const char *ops)
 {
@@ -273,14 +313,14 @@ nic_priv_dump(struct rte_eth_dev *eth, FILE *out)
 	.xstats_get_names = ccnic_xstats_get_names, \
 	.xstats_reset = ccnic_stats_reset, \
 	.mtu_set = mtu_set, \
-	.promiscuous_enable = ccnic_accept_mode, \
-	.promiscuous_disable = ccnic_accept_mode, \
-	.allmulticast_enable = ccnic_accept_mode, \
-	.allmulticast_disable = ccnic_accept_mode, \
-	.mac_addr_set = ccnic_mac_addr_set, \
-	.mac_addr_add = ccnic_mac_addr_add, \
-	.mac_addr_remove = ccnic_mac_addr_remove, \
-	.set_mc_addr_list = ccnic_mc_addr_list, \
+	.promiscuous_enable = accept_mode, \
+	.promiscuous_disable = accept_mode, \
+	.allmulticast_enable = accept_mode, \
+	.allmulticast_disable = accept_mode, \
+	.mac_addr_set = mac_addr_set, \
+	.mac_addr_add = mac_addr_add, \
+	.mac_addr_remove = mac_addr_remove, \
+	.set_mc_addr_list = set_mc_addr_list, \
 	.dev_supported_ptypes_get = supported_ptypes_get
 
 static const struct eth_dev_ops ops = {

@@ -415,15 +415,8 @@ void ccnic_intr_wake(struct rte_eth_dev *dev);
 /* ccnic_rx.c, ccnic_tx.c */
 uint16_t ccnic_recv(void *queue, struct rte_mbuf **pkts, uint16_t n);
 uint16_t ccnic_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n);
-
-/* ccnic_filter.c */
 /* Without promiscuous mode: drops packets that are not for this station; returns how many are left. */
 uint16_t ccnic_filter(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n);
-int ccnic_accept_mode(struct rte_eth_dev *dev);
-int ccnic_mac_addr_set(struct rte_eth_dev *dev, struct rte_ether_addr *mac);
-int ccnic_mac_addr_add(struct rte_eth_dev *dev, struct rte_ether_addr *mac, uint32_t index, uint32_t pool);
-void ccnic_mac_addr_remove(struct rte_eth_dev *dev, uint32_t index);
-int ccnic_mc_addr_list(struct rte_eth_dev *dev, struct rte_ether_addr *list, uint32_t n);
 
 /* ccnic_side.c: role=nic */
 struct ccnic_nic_stats;

@@ -287,6 +287,49 @@ recv_one(struct ccnic_rxq *rxq, struct rte_mbuf **pkt)
 	return true;
 }
 
+/* True when the packet is for this station. */
+static bool
+is_for_us(const struct rte_eth_dev_data *data, const struct ccnic_dev *dev, struct rte_mbuf *m)
+{
+	const struct rte_ether_addr *to = rte_pktmbuf_mtod(m, const struct rte_ether_addr *);
+	uint32_t i;
+
+	if (m->data_len < RTE_ETHER_HDR_LEN)
+		return false;
+	if (rte_is_multicast_ether_addr(to)) {
+		if (data->all_multicast || rte_is_broadcast_ether_addr(to))
+			return true;
+		for (i = 0; i < dev->mcasts; i++)
+			if (rte_is_same_ether_addr(to, &dev->mcast[i]))
+				return true;
+		return false;
+	}
+	for (i = 0; i < CCNIC_MAX_MACS; i++)
+		if (rte_is_same_ether_addr(to, &data->mac_addrs[i]))
+			return true;
+	return false;
+}
+
+__rte_noinline uint16_t
+ccnic_filter(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
+{
+	const struct ccnic_dev *dev = rxq->dev;
+	uint16_t i, kept = 0;
+
+	for (i = 0; i < n; i++) {
+		if (is_for_us(dev->data, dev, pkts[i])) {
+			pkts[kept++] = pkts[i];
+			continue;
+		}
+		rxq->stats.bins[ccnic_bin_of(pkts[i]->pkt_len)]--;
+		rxq->stats.packets--;
+		rxq->stats.bytes -= pkts[i]->pkt_len;
+		rxq->stats.filtered++;
+		rte_pktmbuf_free(pkts[i]);
+	}
+	return kept;
+}
+
 /* Receives up to n of the waiting packets. */
 static inline uint16_t
 recv_waiting(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)

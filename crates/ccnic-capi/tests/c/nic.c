@@ -368,11 +368,11 @@ static void *send_to_sleeper(void *argument)
 	const struct ccnic_segment segment = {memory, 0, sizeof(memory), 0};
 	struct sender *sender = argument;
 	struct ccnic_buf bufs[4];
-	int sent = 0;
+	int sent = 0, received;
 
-	while (atomic_load(&sender->received) < sender->packets) {
+	while ((received = atomic_load(&sender->received)) < sender->packets) {
 		/* One after the other, so that the program sleeps for each. */
-		if (sent == atomic_load(&sender->received))
+		if (sent == received)
 			sent += ccnic_nic_tx_copy(sender->side, &segment, 1);
 		else
 			EXPECT(ccnic_nic_rx_burst(sender->side, bufs, 4), 0);

@@ -8,6 +8,8 @@
  *     ccnic_buf_alloc -> write the data -> ccnic_tx_burst
  *     ccnic_rx_burst  -> read the data  -> ccnic_buf_free
  *
+ * and, for programs that keep packets in memory of their own, ccnic_tx_small() and ccnic_rx_small().
+ *
  * @par Errors
  * Functions return a count or 0, or a negative errno value; ccnic_last_error() says more. Nothing here ends the process: a
  * defect of the library itself is -ENOTRECOVERABLE.
@@ -364,6 +366,35 @@ int ccnic_tx_burst(struct ccnic_queue *queue, const struct ccnic_buf *bufs, uint
  * The queue's thread.
  */
 int ccnic_rx_burst(struct ccnic_queue *queue, struct ccnic_buf *bufs, uint16_t n);
+
+/**
+ * Sends copies of packets of at most @ref CCNIC_SMALL bytes that lie in the program's own memory, in order, as many as there are
+ * buffers and places in the ring for. For programs that keep packets elsewhere this is faster than ccnic_buf_alloc(), memcpy() and
+ * ccnic_tx_burst(). Their `meta` is 0. A packet that can never be sent ends the burst before it; when it is the first, that is the
+ * error.
+ *
+ * @param data where each packet lies, none of them NULL; the program's own again when this returns
+ * @param len  bytes of each, at most ccnic_mtu()
+ * @return packets sent, 0 when the ring is full; -ENOBUFS: the pool is dry; -EMSGSIZE: the first packet is longer; -EINVAL: it has
+ *         no bytes, or NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_tx_small(struct ccnic_queue *queue, const void *const *data, const uint16_t *len, uint16_t n);
+
+/**
+ * Receives packets of at most @ref CCNIC_SMALL bytes into the program's own memory, in order, as many as there are up to one that is
+ * longer or a chain; does not wait.
+ *
+ * @param room where to copy each packet, CCNIC_SMALL bytes, none of them NULL
+ * @param len  receives the bytes of each
+ * @param meta receives the metadata of each, or NULL
+ * @return packets received, 0 when there are none; -EMSGSIZE: the first that waits is no such packet: ccnic_rx_burst() receives it;
+ *         -EINVAL: NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_rx_small(struct ccnic_queue *queue, void *const *room, uint16_t *len, uint64_t *meta, uint16_t n);
 
 /**
  * Waits until packets can be received: polls for some ten microseconds, then sleeps until the NIC wakes this thread. (Naps of up

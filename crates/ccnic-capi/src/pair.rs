@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
-use ccnic::{Burst, Desc, Design, HostDrops, QueuePair, Store};
+use ccnic::{Burst, Desc, Design, HostDrops, NotSmall, QueuePair, Store};
 use ccnic_shm::{Error, NativePort, Program, Waiter, Woken};
 
 use crate::design::{ByDesign, by_design, of_any_design};
@@ -52,6 +52,48 @@ impl Pair {
     #[inline(always)]
     pub(crate) fn receive(&mut self, burst: &mut Burst, max: usize) -> usize {
         of_any_design!(self, pair => pair.rx_burst(burst, max))
+    }
+
+    /// As `QueuePair::tx_small`.
+    #[inline(always)]
+    pub(crate) fn transmit_small<'a>(
+        &mut self,
+        longest: u16,
+        packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
+        burst: &mut Burst,
+    ) -> usize {
+        of_any_design!(self, pair => pair.tx_small(longest, packets, burst))
+    }
+
+    /// As `QueuePair::tx_room`.
+    pub(crate) fn tx_room(&mut self) -> usize {
+        of_any_design!(self, pair => pair.tx_room())
+    }
+
+    /// As `QueuePair::rx_small`.
+    #[inline(always)]
+    pub(crate) fn receive_small(
+        &mut self,
+        max: usize,
+        read: impl FnMut(usize, &[u8], u64),
+    ) -> Result<usize, NotSmall> {
+        of_any_design!(self, pair => pair.rx_small(max, read))
+    }
+
+    /// Adopts buffers, shows each to `read` and frees it.
+    pub(crate) fn read_and_free(
+        &mut self,
+        descs: impl Iterator<Item = Desc>,
+        burst: &mut Burst,
+        mut read: impl FnMut(usize, &[u8], u64),
+    ) {
+        of_any_design!(self, pair => {
+            pair.adopt(descs, burst);
+            for (i, buf) in burst.as_slice().iter().enumerate() {
+                pair.with(buf, |bytes| read(i, bytes, buf.meta()));
+            }
+            pair.free(burst);
+        });
     }
 
     pub(crate) fn rx_ready(&self) -> usize {

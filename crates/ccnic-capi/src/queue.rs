@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ccnic::desc::CHAIN_MAX;
-use ccnic::layout::LARGE;
+use ccnic::layout::{LARGE, SMALL};
 use ccnic::{Burst, Desc};
 use ccnic_shm::Waiter;
 use rustix::io::Errno;
@@ -29,6 +29,13 @@ pub(crate) const NO_PLACE: Failure =
 pub(crate) const TOO_LONG: Failure =
     Failure::new(Errno::MSGSIZE, c"a packet is longer than the MTU, or has more than 8 buffers");
 
+const NOT_SMALL: Failure =
+    Failure::new(Errno::MSGSIZE, c"a packet is longer than CCNIC_SMALL or the MTU: use ccnic_tx_burst()");
+const NO_BYTES: Failure = Failure::new(Errno::INVAL, c"a packet has no bytes");
+const NO_BUFFER: Failure = Failure::new(Errno::NOBUFS, c"the pool is dry: receive or free some buffers");
+const WAITS: Failure =
+    Failure::new(Errno::MSGSIZE, c"the packet that waits is not a small one: use ccnic_rx_burst()");
+
 /// `struct ccnic_queue`. Belongs to the thread that uses it; its memory stays until the NIC is closed.
 #[derive(Debug)]
 #[repr(C)]
@@ -40,6 +47,8 @@ pub struct Queue {
     /// The same, for the NIC to look at while the queue's thread is at work.
     in_use: Arc<AtomicBool>,
     mtu: u16,
+    /// The longest packet of one small buffer.
+    small: u16,
     pub(crate) pair: Pair,
     burst: Burst,
     stats: CcnicStats,
@@ -59,6 +68,19 @@ struct Waiting {
 impl Waiting {
     fn rest(&self) -> &[CcnicBuf] {
         self.bufs.get(self.next..self.len).unwrap_or_default()
+    }
+
+    /// How many of the first, at most `max`, are small packets.
+    fn small(&self, max: usize) -> usize {
+        let rest = self.rest().iter().take(max);
+        rest.take_while(|&&buf| !buf.more() && Desc::from(buf).small()).count()
+    }
+
+    fn handed_out(&mut self, n: usize) {
+        self.next += n;
+        if self.next == self.len {
+            (self.next, self.len) = (0, 0);
+        }
     }
 }
 
@@ -81,6 +103,7 @@ impl Queue {
             open: true,
             in_use: Arc::new(AtomicBool::new(true)),
             mtu,
+            small: mtu.min(SMALL as u16),
             pair,
             burst: Burst::new(),
             stats: CcnicStats::default(),
@@ -257,6 +280,91 @@ impl Queue {
         Ok(done)
     }
 
+    /// Sends copies of packets at these places, of these lengths, which `packet` makes slices, as many as the ring takes; returns
+    /// their number. A packet that is no small one ends the burst; it is an error when it stands first.
+    #[inline(always)]
+    pub(crate) fn transmit_small<'a>(
+        &mut self,
+        places: &[*const u8],
+        lens: &[u16],
+        packet: impl Fn(*const u8, u16) -> &'a [u8],
+    ) -> Result<usize, Failure> {
+        self.check_open()?;
+        let mut done = 0;
+        while let Some(rest) = lens.get(done..).filter(|rest| !rest.is_empty()) {
+            let all = rest.get(..Burst::CAPACITY).unwrap_or(rest);
+            let (mut chunk, mut longest) = (all, bound(all));
+            if longest > self.small {
+                chunk = self.first_small(all, done)?;
+                longest = bound(chunk);
+            }
+            let places = places.get(done..).unwrap_or_default();
+            let packets = places.iter().zip(chunk).map(|(&at, &len)| (packet(at, len), 0));
+            let sent = self.pair.transmit_small(longest, packets, &mut self.burst);
+            let bytes = chunk.iter().take(sent).map(|&len| u64::from(len)).sum::<u64>();
+            self.stats.tx_bytes += bytes;
+            self.stats.tx_packets += sent as u64;
+            done += sent;
+            if sent < all.len() {
+                return if done == 0 { self.why_none(chunk.len()) } else { Ok(done) };
+            }
+        }
+        Ok(done)
+    }
+
+    /// None of so many small packets went: is the ring full, or the pool dry?
+    #[cold]
+    #[inline(never)]
+    fn why_none(&mut self, packets: usize) -> Result<usize, Failure> {
+        if self.pair.tx_room() == 0 {
+            self.stats.tx_ring_full += packets as u64;
+            return Ok(0);
+        }
+        self.stats.alloc_failed += packets as u64;
+        Err(NO_BUFFER)
+    }
+
+    /// The packets before the first that is not small. An error when there are none in this call, of which `done` are gone.
+    #[cold]
+    #[inline(never)]
+    fn first_small<'a>(&mut self, lens: &'a [u16], done: usize) -> Result<&'a [u16], Failure> {
+        let n = lens.iter().position(|len| !(1..=self.small).contains(len)).unwrap_or(lens.len());
+        if n + done > 0 || lens.is_empty() {
+            return Ok(lens.get(..n).unwrap_or_default());
+        }
+        self.stats.tx_bad_packet += 1;
+        Err(if lens.first() == Some(&0) { NO_BYTES } else { NOT_SMALL })
+    }
+
+    /// Receives small packets, at most `max`, shows each to `read` and frees its buffer; returns their number. It is an error when
+    /// the first that waits is not small.
+    #[inline(always)]
+    pub(crate) fn receive_small(
+        &mut self,
+        max: usize,
+        mut read: impl FnMut(usize, &[u8], u64),
+    ) -> Result<usize, Failure> {
+        self.check_open()?;
+        let mut total = 0;
+        let count = |i, bytes: &[u8], meta| {
+            total += bytes.len() as u64;
+            read(i, bytes, meta);
+        };
+        let n = if self.waiting.len > 0 {
+            let n = self.waiting.small(max);
+            let bufs = self.waiting.rest().iter().take(n);
+            self.pair.read_and_free(bufs.map(|buf| Desc::from(*buf)), &mut self.burst, count);
+            self.waiting.handed_out(n);
+            if n > 0 || max == 0 { Ok(n) } else { Err(ccnic::NotSmall) }
+        } else {
+            self.pair.receive_small(max, count)
+        };
+        let n = n.map_err(|_| WAITS)?;
+        self.stats.rx_bytes += total;
+        self.stats.rx_packets += n as u64;
+        Ok(n)
+    }
+
     /// Hands out whole packets of those that `ccnic_wait` has received.
     #[cold]
     #[inline(never)]
@@ -269,10 +377,7 @@ impl Queue {
             self.stats.rx_bytes += u64::from(buf.len());
             self.stats.rx_packets += u64::from(!buf.more());
         }
-        self.waiting.next += n;
-        if self.waiting.next == self.waiting.len {
-            (self.waiting.next, self.waiting.len) = (0, 0);
-        }
+        self.waiting.handed_out(n);
         n
     }
 
@@ -343,6 +448,13 @@ impl Queue {
             ..self.stats
         })
     }
+}
+
+/// A length that none of some is beyond, below the next power of two; `u16::MAX` when one of them is zero. Cheaper than the longest:
+/// processors of the baseline have no maximum of 16-bit words.
+#[inline(always)]
+fn bound(lens: &[u16]) -> u16 {
+    lens.iter().fold(0u16, |any, len| any | len.wrapping_sub(1)).saturating_add(1)
 }
 
 /// Hands the buffers of a burst to C; returns their number. `out` has places for all.

@@ -32,6 +32,15 @@ macro_rules! audited {
                 host.rx_burst(burst, 32)
             }
             #[inline(never)]
+            pub(super) fn audit_send_small(host: &mut Host, burst: &mut Burst, packets: &[&[u8]]) -> usize {
+                host.tx_small(64, packets.iter().map(|packet| (*packet, 0)), burst)
+            }
+            #[inline(never)]
+            pub(super) fn audit_receive_small(host: &mut Host) -> usize {
+                let mut bytes = 0;
+                host.rx_small(32, |_, packet, _| bytes += packet.len()).map_or(0, |n| n + bytes)
+            }
+            #[inline(never)]
             pub(super) fn audit_fetch(nic: &mut Nic, fetched: &mut Fetched) -> usize {
                 nic.fetch(fetched)
             }
@@ -74,6 +83,8 @@ macro_rules! audited {
                 let n = audit_spread(&mut [nic], 0, &mut Pipeline::default(), &port, &by);
                 assert_eq!(n, audit_rx(&mut host, &mut burst));
                 audit_free(&mut host, &mut burst);
+                assert_eq!(audit_send_small(&mut host, &mut burst, black_box(&[&[1; 64]])), 1);
+                assert_eq!(audit_receive_small(&mut host), 0);
             }
         }
     };

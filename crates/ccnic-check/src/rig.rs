@@ -5,10 +5,10 @@
 
 use std::collections::VecDeque;
 
-use ccnic::layout::LARGE;
+use ccnic::layout::{LARGE, SMALL};
 use ccnic::pool::Pool;
 use ccnic::ring::{Consumer, Ring};
-use ccnic::{Buf, Burst, Config, Desc, Fetched, Layout, NicQueue, QueuePair, recovery};
+use ccnic::{Buf, Burst, Config, Desc, Fetched, Layout, NicQueue, NotSmall, QueuePair, recovery};
 
 use crate::memory::Memory;
 use crate::oracle::{Held, Oracle, Packet, fill};
@@ -30,6 +30,15 @@ pub enum Op {
     Drop,
     /// Host: transmits the outbox.
     Transmit,
+    /// Host: sends copies of packets, the first of this length, each a byte longer, up to 128 bytes.
+    SendSmall {
+        /// Bytes of the first.
+        len: u16,
+        /// How many.
+        packets: usize,
+    },
+    /// Host: receives at most so many small packets by copying them.
+    ReceiveSmall(usize),
     /// NIC: so many turns of its loop.
     Poll(usize),
     /// Host: receives at most so many buffers into the inbox.
@@ -118,6 +127,10 @@ impl<M: Memory, R: Ring> Rig<M, R> {
             Op::Transmit => {
                 self.transmit();
             }
+            Op::SendSmall { len, packets } => {
+                self.send_small(*len, *packets);
+            }
+            Op::ReceiveSmall(max) => _ = self.receive_small(*max),
             Op::Poll(turns) => {
                 for _ in 0..*turns {
                     self.poll();
@@ -202,6 +215,47 @@ impl<M: Memory, R: Ring> Rig<M, R> {
             self.oracle.sent(packet);
         }
         n
+    }
+
+    /// Sends copies of packets of `len` bytes, and one more each up to 128; returns how many went.
+    pub fn send_small(&mut self, len: u16, packets: usize) -> usize {
+        let lens = (0..packets as u16).map(|i| len.saturating_add(i).clamp(1, SMALL as u16));
+        let copies: Vec<Vec<u8>> = (self.next..)
+            .zip(lens.clone())
+            .map(|(seq, len)| {
+                let mut bytes = vec![0; usize::from(len)];
+                fill(seq, 0, &mut bytes);
+                bytes
+            })
+            .collect();
+        let mut burst = Burst::new();
+        let longest = lens.max().unwrap_or(1);
+        let all: Vec<_> = copies.iter().map(Vec::as_slice).zip(self.next..).collect();
+        let n = self.host.tx_small(longest, all.into_iter(), &mut burst);
+        assert!(n <= packets && burst.is_empty(), "{n} of {packets} packets, {} left", burst.len());
+        for bytes in copies.iter().take(n) {
+            self.oracle.sent(Packet { seq: self.next, segments: vec![bytes.len() as u16] });
+            self.next += 1;
+        }
+        n
+    }
+
+    /// Receives at most `max` small packets by copying them; returns their number.
+    ///
+    /// # Errors
+    /// When the first that waits is not small.
+    pub fn receive_small(&mut self, max: usize) -> Result<usize, NotSmall> {
+        let mut got = Vec::new();
+        let result = self.host.rx_small(max, |i, bytes, meta| {
+            assert_eq!(i, got.len(), "packets are shown in order");
+            got.push((meta, bytes.to_vec()));
+        });
+        assert_eq!(result.unwrap_or(0), got.len());
+        assert!(got.len() <= max);
+        for (seq, bytes) in got {
+            self.oracle.received(seq, &[bytes], self.wire.cut());
+        }
+        result
     }
 
     /// One turn of the NIC's loop; returns the number of descriptors dealt with.

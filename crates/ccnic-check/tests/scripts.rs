@@ -19,6 +19,8 @@ fn op() -> impl Strategy<Value = Op> {
         3 => prop::collection::vec(1u16..1200, 1..=8).prop_map(Op::Chain),
         1 => Just(Op::Drop),
         6 => Just(Op::Transmit),
+        4 => (1u16..140, 0usize..70).prop_map(|(len, packets)| Op::SendSmall { len, packets }),
+        4 => (0usize..=64).prop_map(Op::ReceiveSmall),
         6 => (0usize..5).prop_map(Op::Poll),
         6 => (0usize..=64).prop_map(Op::Receive),
         4 => (0usize..80).prop_map(Op::Free),

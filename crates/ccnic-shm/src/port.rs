@@ -12,9 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use ccnic::Port;
+use ccnic::{LINE, Port};
 
 use crate::mapping::Mapping;
+
+/// Words of a line: what is read or written at once at most.
+const WORDS: usize = LINE as usize / 8;
 
 /// One agent's access to a mapped region. Cheap to clone; keeps the mapping alive.
 #[derive(Debug, Clone)]
@@ -58,6 +61,24 @@ impl Port for NativePort {
     #[inline(always)]
     fn store(&self, at: u32, value: u64) {
         self.word(at).store(value, Relaxed);
+    }
+
+    #[inline(always)]
+    fn load_many(&self, at: u32, to: &mut [u64]) {
+        let first = std::ptr::from_ref(self.word(at));
+        for (i, word) in to.iter_mut().take(WORDS).enumerate() {
+            // SAFETY: as in `word`; a line more stays inside the reservation.
+            *word = unsafe { &*first.add(i) }.load(Relaxed);
+        }
+    }
+
+    #[inline(always)]
+    fn store_many(&self, at: u32, from: &[u64]) {
+        let first = std::ptr::from_ref(self.word(at));
+        for (i, word) in from.iter().take(WORDS).enumerate() {
+            // SAFETY: as in `load_many`.
+            unsafe { &*first.add(i) }.store(*word, Relaxed);
+        }
     }
 
     #[inline(always)]

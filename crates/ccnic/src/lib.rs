@@ -32,7 +32,7 @@ pub mod sleep;
 pub use buf::{Buf, Burst};
 pub use config::{Config, ConfigError, Demote, Design};
 pub use desc::Desc;
-pub use host::{HostDrops, QueuePair, Store};
+pub use host::{HostDrops, NotSmall, QueuePair, Store};
 pub use layout::Layout;
 pub use nic::{BadPacket, FETCH, Fetched, NicCounters, NicQueue, Pipeline, loopback, spread};
 pub use port::{LINE, Port};

@@ -29,6 +29,20 @@ pub trait Port {
     fn load(&self, at: u32) -> u64;
     /// Writes a word that nobody reads before a later release.
     fn store(&self, at: u32, value: u64);
+    /// Reads consecutive words, at most a line of them, as [`load`](Port::load) reads one.
+    #[inline(always)]
+    fn load_many(&self, at: u32, to: &mut [u64]) {
+        for (i, word) in (0..).zip(to) {
+            *word = self.load(at + 8 * i);
+        }
+    }
+    /// Writes consecutive words, at most a line of them, as [`store`](Port::store) writes one.
+    #[inline(always)]
+    fn store_many(&self, at: u32, from: &[u64]) {
+        for (i, word) in (0..).zip(from) {
+            self.store(at + 8 * i, *word);
+        }
+    }
     /// Reads a word; later accesses of this agent come after it.
     fn load_acquire(&self, at: u32) -> u64;
     /// Writes a word; earlier accesses of this agent come before it.
@@ -101,6 +115,26 @@ pub fn prefetch_payload<P: Port>(port: &P, at: u32, len: u32, what: Fetch) {
     fetch(at);
     if len > LINE {
         lines(at, len.min(PREFETCH_LINES * LINE)).skip(1).for_each(fetch);
+    }
+}
+
+/// Copies a packet of up to two lines into payload, in registers: with stores that may overlap.
+#[inline(always)]
+pub(crate) fn write_small<P: Port>(port: &P, at: u32, from: &[u8]) {
+    #[inline(always)]
+    fn ends<const N: usize, P: Port>(port: &P, at: u32, from: &[u8]) {
+        if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
+            port.write(at, first);
+            if from.len() > N {
+                port.write(at + (from.len() - N) as u32, last);
+            }
+        }
+    }
+    match from.len() {
+        64..=128 => ends::<64, P>(port, at, from),
+        32..64 => ends::<32, P>(port, at, from),
+        16..32 => ends::<16, P>(port, at, from),
+        _ => port.write(at, from),
     }
 }
 

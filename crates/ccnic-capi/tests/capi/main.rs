@@ -10,3 +10,4 @@ mod misuse;
 mod nic;
 mod recovery;
 mod rss;
+mod small;

@@ -2,6 +2,7 @@
 
 mod managed;
 mod receive;
+mod small;
 mod store;
 
 use crate::buf::{Buf, Burst};
@@ -16,6 +17,7 @@ use crate::sleep;
 use managed::Managed;
 use receive::Receiver;
 
+pub use small::NotSmall;
 pub use store::Store;
 
 /// Fewer descriptors than this in a burst, and the ring counts as nearly empty: less than one full line.
@@ -183,6 +185,12 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     /// A packet whose last segment is missing, or that has more than [`CHAIN_MAX`](crate::desc::CHAIN_MAX), is not taken.
     #[inline(always)]
     pub fn tx_burst(&mut self, burst: &mut Burst) -> usize {
+        self.transmit(burst, false)
+    }
+
+    /// As `tx_burst`; `small` says that all buffers are.
+    #[inline(always)]
+    fn transmit(&mut self, burst: &mut Burst, small: bool) -> usize {
         let vain = self.rx.vain();
         let demote = match self.config.demote {
             Demote::Auto => vain >= IN_VAIN && burst.len() < NEARLY_EMPTY,
@@ -199,6 +207,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             self.tx.demote(&self.port);
         }
         match &mut self.managed {
+            None if small => self.pool.sent_small(burst.first(n)),
             None => self.pool.sent_many(burst.first(n)),
             Some(managed) => managed.note_sent(first, burst.first(n)),
         }
@@ -225,6 +234,12 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
                 self.port.demote(line);
             }
         }
+    }
+
+    /// Buffers that a transmit burst is sure to take now: 0 when the ring is full.
+    pub fn tx_room(&mut self) -> usize {
+        let room = self.tx.room(&self.port, Burst::CAPACITY);
+        if self.managed.is_some() { self.managed_room(room).min(room) } else { room }
     }
 
     /// Receives the buffers of whole packets, at most `max` of them, into `burst`; returns their number.

@@ -14,7 +14,7 @@ use crate::ring::Consumer;
 const STAGE: usize = 32;
 
 /// Packets whose lines one call requests ahead.
-const AHEAD: usize = 8;
+pub(super) const AHEAD: usize = 8;
 
 /// The receiving end of a queue pair.
 #[derive(Debug)]
@@ -61,8 +61,11 @@ impl Stage {
     fn request<P: Port>(&mut self, port: &P, end: usize, fetch: Fetch) {
         let end = end.min(self.len);
         if let Some(descs) = self.descs.get(self.ask..end) {
-            for desc in descs {
-                prefetch_payload(port, desc.offset(), u32::from(desc.len()), fetch);
+            // The choice is made once, not for every packet.
+            match fetch {
+                Fetch::Read => request(port, descs, Fetch::Read),
+                Fetch::Own => request(port, descs, Fetch::Own),
+                Fetch::Write => request(port, descs, Fetch::Write),
             }
             self.ask = end;
         }
@@ -83,6 +86,42 @@ impl Stage {
         self.next += n;
         n
     }
+
+    /// Shows small packets, at most `max`, to `read` and frees their buffers; returns their number. `None` when the first is not
+    /// small.
+    #[inline(always)]
+    fn lend<P: Port>(
+        &mut self,
+        port: &P,
+        pool: &mut Pool,
+        max: usize,
+        mut read: impl FnMut(usize, &[u8], u64),
+    ) -> Option<usize> {
+        let waiting = self.rest();
+        let waiting = waiting.get(..max).unwrap_or(waiting);
+        let descs = if self.small { waiting } else { small(waiting) };
+        for (i, desc) in descs.iter().enumerate() {
+            port.with(desc.offset(), u32::from(desc.len()), |bytes| read(i, bytes, desc.meta));
+        }
+        let (n, none) = (descs.len(), descs.is_empty() && !waiting.is_empty());
+        pool.free_small(port, descs);
+        self.next += n;
+        (!none).then_some(n)
+    }
+}
+
+#[inline(always)]
+fn request<P: Port>(port: &P, descs: &[Desc], fetch: Fetch) {
+    for desc in descs {
+        prefetch_payload(port, desc.offset(), u32::from(desc.len()), fetch);
+    }
+}
+
+/// The first descriptors, as long as they are packets of one segment in a small buffer.
+#[inline(never)]
+fn small(descs: &[Desc]) -> &[Desc] {
+    let n = descs.iter().position(|desc| desc.more() || !desc.small());
+    descs.get(..n.unwrap_or(descs.len())).unwrap_or_default()
 }
 
 /// How many of the first `most` descriptors make whole packets.
@@ -101,6 +140,34 @@ impl<C: Consumer> Receiver<C> {
     /// Receives the buffers of whole packets, at most `max` of them, into `to`; returns their number.
     #[inline(always)]
     pub(super) fn burst<P: Port>(&mut self, port: &P, pool: &mut Pool, to: &mut Burst, max: usize) -> usize {
+        self.serve(port, pool, max, |stage, _| stage.hand_out(to, max)).unwrap_or(0)
+    }
+
+    /// Shows small packets, at most `max`, to `read` and frees their buffers; returns their number. `None` when the first that
+    /// waits is not small.
+    #[inline(always)]
+    pub(super) fn lend<P: Port>(
+        &mut self,
+        port: &P,
+        pool: &mut Pool,
+        max: usize,
+        read: impl FnMut(usize, &[u8], u64),
+    ) -> Option<usize> {
+        // The lines of those after them are on their way while these are read.
+        self.serve(port, pool, max + AHEAD, |stage, pool| stage.lend(port, pool, max, read))
+            .unwrap_or(Some(0))
+    }
+
+    /// Has `take_out` take packets out of the stage at hand, which it fills from the ring when both are empty; the lines of `ask` of
+    /// them are requested. `None` when nothing has come.
+    #[inline(always)]
+    fn serve<P: Port, T>(
+        &mut self,
+        port: &P,
+        pool: &mut Pool,
+        ask: usize,
+        take_out: impl FnOnce(&mut Stage, &mut Pool) -> T,
+    ) -> Option<T> {
         let [first, second] = &mut self.stages;
         let (mut current, mut next) = if self.current == 0 { (first, second) } else { (second, first) };
         if current.is_empty() {
@@ -110,18 +177,18 @@ impl<C: Consumer> Receiver<C> {
                 let n = take(&mut self.ring, port, pool, current);
                 if n == 0 {
                     self.vain = self.vain.saturating_add(1);
-                    return 0;
+                    return None;
                 }
                 self.taken += n;
             }
         }
         let more = current.small && current.len == STAGE;
-        current.request(port, current.next.saturating_add(max), self.fetch);
-        let n = current.hand_out(to, max);
+        current.request(port, current.next.saturating_add(ask), self.fetch);
+        let taken = take_out(current, pool);
         if more && next.is_empty() {
             self.taken += take(&mut self.ring, port, pool, next);
         }
-        n
+        Some(taken)
     }
 
     /// Requests the lines of some of the packets that will be handed out next.
@@ -183,7 +250,11 @@ fn take<C: Consumer, P: Port>(ring: &mut C, port: &P, pool: &mut Pool, stage: &m
     }
     let descs = stage.rest();
     let small = pool.holds_small(descs);
-    pool.received_many(descs);
+    if small {
+        pool.received_small(descs);
+    } else {
+        pool.received_many(descs);
+    }
     stage.small = small;
     if !small && !pool.holds_all(stage.rest()) {
         drop_bad(pool, stage);

@@ -115,6 +115,17 @@ impl Ledger {
         }
     }
 
+    /// As `add_many`, where all buffers are small: the offset names the slot.
+    #[inline(always)]
+    fn add_small<D: Slot>(&mut self, place: &PoolPlace, descs: &[D], n: u8) {
+        let (first, counts) = (place.buffers, &mut *self.0);
+        for desc in descs {
+            if let Some(count) = counts.get_mut((desc.desc().offset().wrapping_sub(first) / SMALL) as usize) {
+                *count = count.wrapping_add(n);
+            }
+        }
+    }
+
     pub(crate) fn counts(&self) -> &[u8] {
         &self.0
     }
@@ -188,15 +199,19 @@ impl Pool {
     /// small packets looks like, in a few instructions for each.
     #[inline(always)]
     pub(crate) fn holds_small<D: Slot>(&self, descs: &[D]) -> bool {
-        let span = self.place.end - self.place.buffers;
-        descs.iter().fold(true, |ok, d| {
-            let (desc, within) = (d.desc(), d.desc().offset().wrapping_sub(self.place.buffers));
-            // The buffers are aligned: `within` and the offset have the same place in theirs. Without data, `len - 1` is huge.
-            let room = SMALL - (within & (SMALL - 1));
-            ok & (desc.flags() == SMALL_FLAG)
-                & (within < span)
-                & (u32::from(desc.len()).wrapping_sub(1) < room)
-        })
+        const ONE_BYTE: u64 = (SMALL_FLAG as u64) << 16 | 1;
+        let last = u64::from(self.place.end - self.place.buffers - 1);
+        let (mut reach, mut beyond) = (0, 0);
+        for desc in descs {
+            let (desc, word) = (desc.desc(), desc.desc().word());
+            // Flags and length at once: below a buffer's size if there are data and the flag is the only one. Where the last byte lies
+            // in its buffer, counted from the buffer's first, is too then, as offsets of buffers are multiples of their size.
+            let len = (word >> 32).wrapping_sub(ONE_BYTE);
+            reach |= len | (word & u64::from(SMALL - 1)).wrapping_add(len);
+            // The sign tells when the difference is negative.
+            beyond |= last.wrapping_sub(u64::from(desc.offset().wrapping_sub(self.place.buffers)));
+        }
+        reach < u64::from(SMALL) && beyond.cast_signed() >= 0
     }
 
     /// True when every segment lies inside one buffer of the class that it claims.
@@ -272,18 +287,36 @@ impl Pool {
     pub(crate) fn free_many<P: Port, D: Slot>(&mut self, port: &P, descs: &[D]) {
         let (any, all) = flags(descs);
         let class = if all & u32::from(SMALL_FLAG) != 0 { Class::Small } else { Class::Large };
+        if (any ^ all) & u32::from(SMALL_FLAG) != 0 || !self.free_alike(class, descs) {
+            self.free_each(port, descs);
+        }
+    }
+
+    /// Returns the buffers of `descs`, all of them small.
+    #[inline(always)]
+    pub(crate) fn free_small<P: Port, D: Slot>(&mut self, port: &P, descs: &[D]) {
+        if !self.free_alike(Class::Small, descs) {
+            self.free_each(port, descs);
+        }
+    }
+
+    /// Puts buffers of one class back on the private stack; false when it has no place for all.
+    #[inline(always)]
+    fn free_alike<D: Slot>(&mut self, class: Class, descs: &[D]) -> bool {
         let (recycle, n) = (self.recycle, descs.len());
         let shelf = self.shelf(class);
-        if recycle
-            && (any ^ all) & u32::from(SMALL_FLAG) == 0
-            && shelf.stack.len() + n <= shelf.full
-            && let Some(places) = shelf.stack.push_many(n)
-        {
-            for (place, desc) in places.iter_mut().zip(descs) {
-                *place = desc.desc().offset() & !(class.size() - 1);
-            }
-            return;
+        if !recycle || shelf.stack.len() + n > shelf.full {
+            return false;
         }
+        let Some(places) = shelf.stack.push_many(n) else { return false };
+        for (place, desc) in places.iter_mut().zip(descs) {
+            *place = desc.desc().offset() & !(class.size() - 1);
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn free_each<P: Port, D: Slot>(&mut self, port: &P, descs: &[D]) {
         for desc in descs {
             self.free(port, desc.desc().offset(), Class::of(desc.desc()));
         }
@@ -412,6 +445,18 @@ impl Pool {
     #[inline(always)]
     pub(crate) fn sent_many<D: Slot>(&mut self, descs: &[D]) {
         self.ledger.add_many(&self.place, descs, u8::MAX);
+    }
+
+    /// The same, where all are small.
+    #[inline(always)]
+    pub(crate) fn sent_small<D: Slot>(&mut self, descs: &[D]) {
+        self.ledger.add_small(&self.place, descs, u8::MAX);
+    }
+
+    /// Host: notes that the buffers of `descs` have come from the NIC; all are small.
+    #[inline(always)]
+    pub(crate) fn received_small<D: Slot>(&mut self, descs: &[D]) {
+        self.ledger.add_small(&self.place, descs, 1);
     }
 
     /// Host: notes that the buffers of `descs` have come from the NIC.

@@ -44,6 +44,9 @@ inline_ring!(GroupedClear, Clear);
 inline_ring!(Packed, Clear);
 inline_ring!(Padded, Clear);
 
+/// The most descriptors of a unit.
+const MOST: usize = (LINE / DESC) as usize;
+
 /// The writing end: units of `UNIT` bytes with up to `PER` descriptors.
 #[derive(Debug)]
 pub struct InlineProducer<const UNIT: u32, const PER: usize, S> {
@@ -74,13 +77,11 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineProducer<UNIT, PER, S> 
     /// Writes all of a unit but the word that holds its signal.
     #[inline(always)]
     fn write_body<P: Port, D: Slot>(&self, port: &P, at: u32, group: &[D]) {
-        for (i, desc) in (0..).zip(group) {
-            let desc = desc.desc();
-            if i > 0 {
-                port.store(at + i * DESC, desc.word());
-            }
-            port.store(at + i * DESC + 8, desc.meta);
+        let mut words = [[0; 2]; MOST];
+        for (pair, desc) in words.iter_mut().zip(group) {
+            *pair = [desc.desc().word(), desc.desc().meta];
         }
+        port.store_many(at + 8, words.as_flattened().get(1..2 * group.len()).unwrap_or_default());
     }
 
     #[inline(always)]
@@ -257,10 +258,14 @@ fn hears<S: Signal, P: Port>(port: &P, slots: &Slots, unit: u32, position: u64) 
 /// Reads the descriptors of a unit from place `within` on; `first` is its first word, already loaded.
 #[inline(always)]
 fn read_group<P: Port, D: Slot>(port: &P, at: u32, first: u64, within: u32, out: &mut [D]) {
-    for (i, slot) in (within..).zip(out) {
-        let at = at + i * DESC;
-        let word = if i == 0 { first } else { port.load(at) };
-        slot.set(Desc::from_words(word, port.load(at + 8)), Sealed(()));
+    let mut words = [[first, 0]; MOST];
+    // The first word of the unit has been loaded.
+    let skip = if within == 0 { 1 } else { 0 };
+    if let Some(words) = words.as_flattened_mut().get_mut(skip..2 * out.len()) {
+        port.load_many(at + within * DESC + 8 * skip as u32, words);
+    }
+    for (slot, [word, meta]) in out.iter_mut().zip(words) {
+        slot.set(Desc::from_words(word, meta), Sealed(()));
     }
 }
 

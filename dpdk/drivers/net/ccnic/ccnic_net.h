@@ -28,13 +28,8 @@ extern int ccnic_net_logtype;
 #define CCNIC_TAGS (2 * RTE_VLAN_HLEN)
 /* Packets, or buffers, that a loop of the data path deals with at once. */
 #define CCNIC_BURST 32
-/*
- * Buffers that are received at once. libccnic requests the lines of packets ahead, some in each call: with 8 a call they arrive while
- * the ones before are copied (5 % more packets than with 32).
- */
+/* Buffers of large packets that are received at once. libccnic requests the lines of packets ahead, some in each call. */
 #define CCNIC_REFILL 8
-/* Small buffers that a pair keeps. */
-#define CCNIC_SPARES 64
 
 /* Sizes as other drivers bin them. */
 enum ccnic_bin {
@@ -99,15 +94,12 @@ struct ccnic_pair {
 	uint32_t disowned;   /* times that a second thread came */
 	uint32_t alone;      /* bursts of the same thread in a row, while the pair is shared */
 	uintptr_t last;      /* that thread */
-	/*
-	 * Small buffers whose packets have been received, warm in this core's cache: the next ones to be written. With role=nic: what
-	 * has been fetched from the program and waits for mbufs, from `fetched` on.
-	 */
-	uint16_t spares;
-	uint16_t fetched;
-	uint32_t empty;      /* role=nic: times that the program had sent nothing */
+	/* role=nic: what has been fetched from the program and waits for mbufs, from `next` on. */
+	uint16_t waiting;
+	uint16_t next;
+	uint32_t empty;      /* times that the program had sent nothing */
 	uint32_t empty_then; /* the same when the program was seen to be gone */
-	struct ccnic_buf spare[CCNIC_SPARES];
+	struct ccnic_buf bufs[CCNIC_BURST];
 	rte_spinlock_t lock;
 } __rte_cache_aligned;
 
@@ -118,14 +110,25 @@ struct ccnic_pair {
 #define CCNIC_PAUSED_CONTROL 1u
 #define CCNIC_PAUSED_LINK_DOWN 2u
 
-/* The eight bytes of an mbuf from data_off on: reference count, segments, port. Set at once. */
-typedef uint64_t __attribute__((may_alias)) ccnic_rearm;
+/*
+ * Fields of an mbuf that are set eight bytes at once: from data_off on (with reference count, segments, port), and from packet_type
+ * on (with lengths, VLAN, hash).
+ */
+typedef uint64_t __attribute__((may_alias)) ccnic_word;
 
-static inline ccnic_rearm *
-ccnic_rearm_of(struct rte_mbuf *m)
+static inline ccnic_word *
+ccnic_words_at(struct rte_mbuf *m, size_t field)
 {
-	return RTE_PTR_ADD(m, offsetof(struct rte_mbuf, data_off));
+	return RTE_PTR_ADD(m, field);
 }
+
+/* A field in the half of such a word that comes first in memory, and in the other; the rest is zero. */
+#if RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN
+#define CCNIC_FIRST(value) ((uint64_t)(value))
+#define CCNIC_SECOND(value) ((uint64_t)(value) << 32)
+#else
+#error "struct ccnic_buf has the byte order of little-endian machines"
+#endif
 
 struct ccnic_dev;
 
@@ -134,6 +137,12 @@ struct ccnic_rxq {
 	struct ccnic_buf bufs[CCNIC_REFILL];
 	uint16_t next;
 	uint16_t len;
+	bool large;          /* the last of them was no small packet */
+
+	/* Mbufs for the next small packets, and where in them those go. The first ones have been used. */
+	uint16_t fresh_used;
+	struct rte_mbuf *fresh[CCNIC_BURST];
+	void *fresh_room[CCNIC_BURST];
 
 	uint16_t index;
 	uint16_t turn;      /* of the pairs: which one is polled */
@@ -232,27 +241,40 @@ ccnic_checked_len(const struct rte_mbuf *pkt)
 	return m == NULL && segs == pkt->nb_segs && len == pkt->pkt_len ? len : 0;
 }
 
-/* Adds the bins of a burst of small packets, counted in registers. */
-struct ccnic_small_bins {
-	uint32_t all, under, equal64, equal128;
+/* The shortest and the longest of some packets. */
+struct ccnic_span {
+	uint16_t shortest, longest;
 };
 
-static inline void
-ccnic_small_count(struct ccnic_small_bins *n, uint16_t len)
+static __rte_always_inline struct ccnic_span
+ccnic_span_of(const uint16_t *len, uint16_t n)
 {
-	n->all++;
-	n->under += len < RTE_ETHER_MIN_LEN;
-	n->equal64 += len == RTE_ETHER_MIN_LEN;
-	n->equal128 += len == CCNIC_SMALL;
+	struct ccnic_span span = { UINT16_MAX, 0 };
+	uint16_t i;
+
+	for (i = 0; i < n; i++) {
+		span.shortest = RTE_MIN(span.shortest, len[i]);
+		span.longest = RTE_MAX(span.longest, len[i]);
+	}
+	return span;
 }
 
-static inline void
-ccnic_small_add(uint64_t *bins, const struct ccnic_small_bins *n)
+/* Counts n packets into bins, at once when they are of one size; returns their bytes. */
+static inline uint64_t
+ccnic_count_sizes(uint64_t *bins, const uint16_t *len, uint16_t n, struct ccnic_span span)
 {
-	bins[CCNIC_BIN_UNDERSIZE] += n->under;
-	bins[CCNIC_BIN_64] += n->equal64;
-	bins[CCNIC_BIN_65_127] += n->all - n->under - n->equal64 - n->equal128;
-	bins[CCNIC_BIN_128_255] += n->equal128;
+	uint64_t bytes = 0;
+	uint16_t i;
+
+	if (likely(span.shortest == span.longest)) {
+		bins[ccnic_bin_of(span.longest)] += n;
+		return (uint64_t)n * span.longest;
+	}
+	for (i = 0; i < n; i++) {
+		bins[ccnic_bin_of(len[i])]++;
+		bytes += len[i];
+	}
+	return bytes;
 }
 
 /*

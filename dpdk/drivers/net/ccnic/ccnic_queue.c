@@ -55,8 +55,9 @@ ccnic_rx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, uns
 	if (rxq == NULL)
 		return -ENOMEM;
 	rte_mbuf_refcnt_set(&rearm, 1);
-	rxq->rearm = *ccnic_rearm_of(&rearm);
+	rxq->rearm = *ccnic_words_at(&rearm, offsetof(struct rte_mbuf, data_off));
 	rxq->index = index;
+	rxq->fresh_used = CCNIC_BURST;
 	rxq->mp = mp;
 	rxq->dev = dev;
 	rxq->priv_size = rte_pktmbuf_priv_size(mp);
@@ -170,6 +171,8 @@ ccnic_queues_stop(struct rte_eth_dev *eth)
 		if (rxq->next < rxq->len)
 			ccnic_buf_free(rxq->pair->queue, &rxq->bufs[rxq->next], rxq->len - rxq->next);
 		rxq->next = rxq->len = 0;
+		rte_mempool_put_bulk(rxq->mp, (void **)&rxq->fresh[rxq->fresh_used], CCNIC_BURST - rxq->fresh_used);
+		rxq->fresh_used = CCNIC_BURST;
 	}
 	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STOPPED);
 	for (i = 0; i < dev->queues; i++) {
@@ -177,8 +180,6 @@ ccnic_queues_stop(struct rte_eth_dev *eth)
 
 		if (pair->queue == NULL)
 			continue;
-		ccnic_buf_free(pair->queue, pair->spare, pair->spares);
-		pair->spares = 0;
 		ccnic_queue_close(pair->queue);
 		pair->queue = NULL;
 	}

@@ -11,100 +11,76 @@
 static __rte_always_inline void
 set_packet(struct rte_mbuf *m, uint64_t rearm, uint32_t pkt_len, uint16_t data_len)
 {
-	*ccnic_rearm_of(m) = rearm;
-	m->packet_type = RTE_PTYPE_UNKNOWN;
-	m->pkt_len = pkt_len;
-	m->data_len = data_len;
-	m->vlan_tci = 0;
-	m->hash.rss = 0;
+	RTE_BUILD_BUG_ON(offsetof(struct rte_mbuf, pkt_len) != offsetof(struct rte_mbuf, packet_type) + 4);
+	RTE_BUILD_BUG_ON(offsetof(struct rte_mbuf, data_len) != offsetof(struct rte_mbuf, packet_type) + 8);
+	RTE_BUILD_BUG_ON(offsetof(struct rte_mbuf, hash) != offsetof(struct rte_mbuf, packet_type) + 12);
+	ccnic_word *fields = ccnic_words_at(m, offsetof(struct rte_mbuf, packet_type));
+
+	*ccnic_words_at(m, offsetof(struct rte_mbuf, data_off)) = rearm;
+	/* Type unknown, and pkt_len; data_len, no VLAN, no hash. */
+	fields[0] = CCNIC_SECOND(pkt_len);
+	fields[1] = CCNIC_FIRST(data_len);
 }
 
-/* How many of the waiting buffers, at most n, are whole packets in small buffers. */
-static inline uint16_t
-small_run(const struct ccnic_rxq *rxq, uint16_t n)
+/* What the NIC says of a packet. */
+static inline void
+set_hash(struct rte_mbuf *m, uint64_t meta)
 {
-	const struct ccnic_buf *bufs = &rxq->bufs[rxq->next];
-	uint16_t i;
-
-	n = RTE_MIN(n, rxq->len - rxq->next);
-	for (i = 0; i < n; i++)
-		/* Small, and the packet's last. */
-		if (unlikely((bufs[i].flags & 3) != 2))
-			break;
-	return i;
+	if ((meta & CCNIC_META_HASHED) == 0)
+		return;
+	m->hash.rss = (uint32_t)meta;
+	m->ol_flags |= RTE_MBUF_F_RX_RSS_HASH;
 }
 
-/* Takes n mbufs, or as many as there are. */
-static inline uint16_t
-take_mbufs(struct ccnic_rxq *rxq, struct rte_mbuf **mbufs, uint16_t n)
+/* Takes mbufs in place of those that have been delivered; false when there are none at all. */
+static __rte_noinline bool
+take_fresh(struct ccnic_rxq *rxq)
 {
-	while (unlikely(rte_mempool_get_bulk(rxq->mp, (void **)mbufs, n) < 0)) {
+	uint16_t n = rxq->fresh_used, i;
+
+	while (unlikely(rte_mempool_get_bulk(rxq->mp, (void **)&rxq->fresh[rxq->fresh_used - n], n) < 0)) {
 		rxq->stats.no_mbuf++;
 		n /= 2;
 		if (n == 0)
-			return 0;
+			return rxq->fresh_used < CCNIC_BURST;
 	}
-	return n;
+	for (i = rxq->fresh_used - n; i < rxq->fresh_used; i++)
+		rxq->fresh_room[i] = RTE_PTR_ADD(rxq->fresh[i]->buf_addr, RTE_PKTMBUF_HEADROOM);
+	rxq->fresh_used -= n;
+	return true;
 }
 
-/* Keeps small buffers for transmitting, or frees them. */
-static inline void
-keep(struct ccnic_pair *pair, const struct ccnic_buf *bufs, uint16_t n)
-{
-	if (likely(pair->spares + n <= CCNIC_SPARES)) {
-		memcpy(&pair->spare[pair->spares], bufs, n * sizeof(*bufs));
-		pair->spares += n;
-	} else {
-		ccnic_buf_free(pair->queue, bufs, n);
-	}
-}
-
-/* What the NIC says of the packets in these buffers. */
-static __rte_noinline void
-set_hashes(struct rte_mbuf **pkts, const struct ccnic_buf *bufs, uint16_t n)
-{
-	uint16_t i;
-
-	for (i = 0; i < n; i++) {
-		if ((bufs[i].meta & CCNIC_META_HASHED) == 0)
-			continue;
-		pkts[i]->hash.rss = (uint32_t)bufs[i].meta;
-		pkts[i]->ol_flags |= RTE_MBUF_F_RX_RSS_HASH;
-	}
-}
-
-/* Receives the next n waiting buffers, all small packets; fewer when mbufs are short. */
-static inline uint16_t
+/* Receives up to n packets as long as they are small; negative when something else waits first. */
+static inline int
 recv_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 {
-	const struct ccnic_buf *bufs = &rxq->bufs[rxq->next];
-	struct ccnic_small_bins bins = { 0 };
 	const uint64_t rearm = rxq->rearm;
-	uint32_t bytes = 0;
-	uint16_t i;
+	uint64_t meta[CCNIC_BURST];
+	uint16_t len[CCNIC_BURST];
+	struct rte_mbuf **fresh;
+	int got, i;
 
-	n = take_mbufs(rxq, pkts, n);
-	for (i = 0; i < n; i++) {
-		struct rte_mbuf *m = pkts[i];
-		/* libccnic has checked that it lies in one small buffer. */
-		uint16_t len = bufs[i].len;
+	if (rxq->fresh_used > 0 && unlikely(!take_fresh(rxq)))
+		return 0;
+	i = rxq->fresh_used;
+	fresh = &rxq->fresh[i];
+	got = ccnic_rx_small(rxq->pair->queue, &rxq->fresh_room[i], len, rxq->hash ? meta : NULL, RTE_MIN(n, CCNIC_BURST - i));
+	if (got <= 0)
+		return got;
+	for (i = 0; i < got; i++) {
+		struct rte_mbuf *m = fresh[i];
 
-		set_packet(m, rearm, len, len);
+		set_packet(m, rearm, len[i], len[i]);
 		m->ol_flags &= RTE_MBUF_F_EXTERNAL;
-		ccnic_copy_small(RTE_PTR_ADD(m->buf_addr, RTE_PKTMBUF_HEADROOM), rxq->base + bufs[i].offset, len);
-		ccnic_small_count(&bins, len);
-		bytes += len;
+		pkts[i] = m;
 	}
-	if (unlikely(rxq->hash))
-		set_hashes(pkts, bufs, n);
-	if (likely(n > 0))
-		keep(rxq->pair, bufs, n);
-	rxq->next += n;
-	ccnic_small_add(rxq->stats.bins, &bins);
-	rxq->stats.packets += n;
-	rxq->stats.bytes += bytes;
-	rxq->stats.inlined += n;
-	return n;
+	for (i = 0; unlikely(rxq->hash) && i < got; i++)
+		set_hash(pkts[i], meta[i]);
+	rxq->fresh_used += got;
+	rxq->stats.packets += got;
+	rxq->stats.bytes += ccnic_count_sizes(rxq->stats.bins, len, got, ccnic_span_of(len, got));
+	rxq->stats.inlined += got;
+	return got;
 }
 
 /* Frees the first n waiting buffers. */
@@ -167,8 +143,8 @@ recv_large(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 		rxq->stats.bytes += bufs[i].len;
 		rxq->stats.bins[ccnic_bin_of(bufs[i].len)]++;
 	}
-	if (unlikely(rxq->hash))
-		set_hashes(pkts, bufs, n);
+	for (i = 0; unlikely(rxq->hash) && i < n; i++)
+		set_hash(pkts[i], bufs[i].meta);
 	rxq->next += n;
 	rxq->stats.packets += n;
 	rxq->stats.zero_copy += n;
@@ -279,7 +255,7 @@ recv_one(struct ccnic_rxq *rxq, struct rte_mbuf **pkt)
 		rxq->stats.copied++;
 	}
 	if (unlikely(rxq->hash))
-		set_hashes(&m, bufs, 1);
+		set_hash(m, bufs->meta);
 	rxq->stats.packets++;
 	rxq->stats.bytes += pkt_len;
 	rxq->stats.bins[ccnic_bin_of(pkt_len)]++;
@@ -337,17 +313,7 @@ recv_waiting(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	uint16_t done = 0;
 
 	while (done < n && rxq->next < rxq->len) {
-		uint16_t run = small_run(rxq, n - done);
-
-		if (likely(run > 0)) {
-			uint16_t got = recv_small(rxq, &pkts[done], run);
-
-			done += got;
-			if (unlikely(got < run))
-				break;
-			continue;
-		}
-		run = rxq->zero_copy ? large_run(rxq, n - done) : 0;
+		uint16_t run = rxq->zero_copy ? large_run(rxq, n - done) : 0;
 		if (run > 0) {
 			run = recv_large(rxq, &pkts[done], run);
 			done += run;
@@ -362,7 +328,7 @@ recv_waiting(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	return done;
 }
 
-/* Fetches more packets from the next pair that this queue polls. */
+/* Fetches packets of any kind; whether they are large is what the next ones probably are. */
 static inline bool
 refill(struct ccnic_rxq *rxq)
 {
@@ -370,7 +336,39 @@ refill(struct ccnic_rxq *rxq)
 
 	rxq->next = 0;
 	rxq->len = got > 0 ? got : 0;
+	/* Small, and the packet's last. */
+	rxq->large = got > 0 && (rxq->bufs[got - 1].flags & 3) != 2;
 	return got > 0;
+}
+
+/* Receives up to n packets from the open pair at hand. */
+static inline uint16_t
+recv_queue(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
+{
+	uint16_t done = 0;
+
+	while (done < n) {
+		if (rxq->next == rxq->len) {
+			if (likely(!rxq->large)) {
+				int want = RTE_MIN(n - done, CCNIC_BURST);
+				int got = recv_small(rxq, &pkts[done], want);
+
+				if (likely(got >= 0)) {
+					done += got;
+					/* A short burst emptied the ring, ran out of mbufs, or what comes next is large. */
+					if (got < want)
+						break;
+					continue;
+				}
+			}
+			if (!refill(rxq))
+				break;
+		}
+		done += recv_waiting(rxq, &pkts[done], n - done);
+		if (rxq->len < CCNIC_REFILL || rxq->next < rxq->len)
+			break;
+	}
+	return done;
 }
 
 /* Receives up to n packets from the pair at hand. */
@@ -383,16 +381,8 @@ recv_pair(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	/* The transmitting thread's burst is short, a control operation is not: neither is waited for. */
 	if (unlikely(!ccnic_pair_enter(pair, false)))
 		return 0;
-	if (likely(pair->queue != NULL)) {
-		while (done < n && (rxq->next < rxq->len || refill(rxq))) {
-			uint16_t want = n - done, got = recv_waiting(rxq, &pkts[done], want);
-
-			done += got;
-			/* A short burst emptied the ring, or ran out of mbufs. */
-			if (rxq->len < CCNIC_REFILL || rxq->next < rxq->len)
-				break;
-		}
-	}
+	if (likely(pair->queue != NULL))
+		done = recv_queue(rxq, pkts, n);
 	ccnic_pair_leave(pair);
 	return done;
 }

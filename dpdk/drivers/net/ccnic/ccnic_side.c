@@ -47,13 +47,13 @@ open_pair(struct ccnic_dev *dev, uint16_t i)
 static void
 drop_fetched(struct ccnic_dev *dev, struct ccnic_pair *pair)
 {
-	const struct ccnic_buf *bufs = &pair->spare[pair->fetched];
+	const struct ccnic_buf *bufs = &pair->bufs[pair->next];
 	uint16_t i;
 
-	for (i = 0; i < pair->spares; i++)
+	for (i = 0; i < pair->waiting; i++)
 		dev->side->past.rx_dropped_close += !ccnic_buf_more(&bufs[i]);
-	ccnic_nic_buf_free(pair->nic_queue, bufs, pair->spares);
-	pair->spares = 0;
+	ccnic_nic_buf_free(pair->nic_queue, bufs, pair->waiting);
+	pair->waiting = 0;
 }
 
 /* Closes pair i; false when the data path is in the way. */

@@ -34,9 +34,9 @@ data_of(const struct ccnic_pair *pair, const struct ccnic_buf *buf)
 static inline void
 done_with(struct ccnic_pair *pair, uint16_t n)
 {
-	ccnic_nic_buf_free(pair->nic_queue, &pair->spare[pair->fetched], n);
-	pair->fetched += n;
-	pair->spares -= n;
+	ccnic_nic_buf_free(pair->nic_queue, &pair->bufs[pair->next], n);
+	pair->next += n;
+	pair->waiting -= n;
 }
 
 static inline void
@@ -52,10 +52,10 @@ static inline uint16_t
 single_run(const struct ccnic_rxq *rxq, const struct ccnic_pair *pair, uint16_t n)
 {
 	const uint16_t longest = RTE_MIN(rxq->max_len, rxq->room - RTE_PKTMBUF_HEADROOM);
-	const struct ccnic_buf *bufs = &pair->spare[pair->fetched];
+	const struct ccnic_buf *bufs = &pair->bufs[pair->next];
 	uint16_t i;
 
-	n = RTE_MIN(n, pair->spares);
+	n = RTE_MIN(n, pair->waiting);
 	for (i = 0; i < n; i++)
 		if (unlikely(ccnic_buf_more(&bufs[i]) || bufs[i].len > longest))
 			break;
@@ -66,7 +66,7 @@ single_run(const struct ccnic_rxq *rxq, const struct ccnic_pair *pair, uint16_t 
 static inline uint16_t
 recv_singles(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
 {
-	const struct ccnic_buf *bufs = &pair->spare[pair->fetched];
+	const struct ccnic_buf *bufs = &pair->bufs[pair->next];
 	uint16_t i;
 
 	if (unlikely(rte_pktmbuf_alloc_bulk(rxq->mp, pkts, n) < 0)) {
@@ -117,7 +117,7 @@ append(struct ccnic_rxq *rxq, struct rte_mbuf *head, struct rte_mbuf **last, con
 static struct rte_mbuf *
 copy_chain(struct ccnic_rxq *rxq, const struct ccnic_pair *pair, uint16_t segs)
 {
-	const struct ccnic_buf *bufs = &pair->spare[pair->fetched];
+	const struct ccnic_buf *bufs = &pair->bufs[pair->next];
 	struct rte_mbuf *head = rte_pktmbuf_alloc(rxq->mp), *last = head;
 	uint16_t i;
 
@@ -137,7 +137,7 @@ copy_chain(struct ccnic_rxq *rxq, const struct ccnic_pair *pair, uint16_t segs)
 static __rte_noinline int
 recv_one(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkt)
 {
-	const struct ccnic_buf *bufs = &pair->spare[pair->fetched];
+	const struct ccnic_buf *bufs = &pair->bufs[pair->next];
 	uint32_t len = bufs->len;
 	uint16_t segs = 1;
 
@@ -165,7 +165,7 @@ recv_waiting(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **p
 {
 	uint16_t done = 0;
 
-	while (done < n && pair->spares > 0) {
+	while (done < n && pair->waiting > 0) {
 		const uint16_t run = single_run(rxq, pair, n - done);
 		const int got = run > 0 ? recv_singles(rxq, pair, &pkts[done], run) : recv_one(rxq, pair, &pkts[done]);
 
@@ -179,10 +179,10 @@ recv_waiting(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **p
 static inline bool
 fetch(struct ccnic_pair *pair)
 {
-	const int got = ccnic_nic_rx_burst(pair->nic_queue, pair->spare, CCNIC_BURST);
+	const int got = ccnic_nic_rx_burst(pair->nic_queue, pair->bufs, CCNIC_BURST);
 
-	pair->fetched = 0;
-	pair->spares = RTE_MAX(got, 0);
+	pair->next = 0;
+	pair->waiting = RTE_MAX(got, 0);
 	if (got <= 0)
 		__atomic_store_n(&pair->empty, pair->empty + 1, __ATOMIC_RELAXED);
 	return got > 0;
@@ -198,11 +198,11 @@ recv_pair(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts
 	if (unlikely(!ccnic_pair_enter(pair, false)))
 		return 0;
 	while (likely(pair->nic_queue != NULL) && done < n) {
-		if (pair->spares == 0 && (fetches-- == 0 || !fetch(pair)))
+		if (pair->waiting == 0 && (fetches-- == 0 || !fetch(pair)))
 			break;
 		done += recv_waiting(rxq, pair, &pkts[done], n - done);
 		/* Mbufs are short. */
-		if (unlikely(pair->spares > 0))
+		if (unlikely(pair->waiting > 0))
 			break;
 	}
 	ccnic_pair_leave(pair);

@@ -38,72 +38,35 @@ is_sole(const struct ccnic_txq *txq, const struct rte_mbuf *m)
 	return ccnic_mbuf_is_bound(m, txq->att) && rte_mbuf_ext_refcnt_read(m->shinfo) == 1;
 }
 
-static inline bool
-is_inline(const struct rte_mbuf *m)
-{
-	return m->nb_segs == 1 && m->data_len <= CCNIC_SMALL;
-}
-
-/* Small buffers for n packets of at most `longest` bytes; returns how many. */
-static inline int
-take_small(struct ccnic_pair *pair, struct ccnic_buf *bufs, uint16_t n, uint16_t longest)
-{
-	uint16_t i, kept = RTE_MIN(n, pair->spares);
-	int got;
-
-	pair->spares -= kept;
-	for (i = 0; i < kept; i++) {
-		bufs[i] = pair->spare[pair->spares + i];
-		/* Where the buffer begins; a NIC that reflects leaves the data where it was. */
-		bufs[i].offset &= ~(uint32_t)(CCNIC_SMALL - 1);
-		bufs[i].meta = 0;
-	}
-	if (likely(kept == n))
-		return n;
-	got = ccnic_buf_alloc(pair->queue, longest, &bufs[kept], n - kept);
-	return kept + RTE_MAX(got, 0);
-}
+/* The packets of a burst, as libccnic takes small ones. */
+struct small {
+	const void *data[CCNIC_BURST];
+	uint16_t len[CCNIC_BURST];
+	struct ccnic_span span; /* of len */
+	bool direct;            /* none has an external buffer */
+};
 
 /* Sends n packets that are all inline; returns how many. What most bursts of small packets are. */
 static inline uint16_t
-xmit_small(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, uint16_t longest)
+xmit_small(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, const struct small *small)
 {
-	struct ccnic_queue *queue = txq->pair->queue;
-	struct ccnic_small_bins bins = { 0 };
-	struct ccnic_buf bufs[CCNIC_BURST];
-	uint32_t bytes = 0;
-	int got, sent, i;
+	int sent;
 
-	got = take_small(txq->pair, bufs, n, longest);
-	if (unlikely(got < n)) {
-		txq->stats.no_buffer += n - got;
-		if (got == 0)
+	sent = ccnic_tx_small(txq->pair->queue, small->data, small->len, n);
+	if (unlikely(sent < n)) {
+		if (sent == -ENOBUFS)
+			txq->stats.no_buffer += n;
+		else
+			txq->stats.ring_full += n - RTE_MAX(sent, 0);
+		if (sent <= 0)
 			return 0;
 	}
-	for (i = 0; i < got; i++) {
-		const struct rte_mbuf *m = pkts[i];
-
-		ccnic_copy_small(txq->base + bufs[i].offset, rte_pktmbuf_mtod(m, const uint8_t *), m->data_len);
-		bufs[i].len = m->data_len;
-		ccnic_small_count(&bins, m->data_len);
-		bytes += m->data_len;
-	}
-	sent = RTE_MAX(ccnic_tx_burst(queue, bufs, got), 0);
-	if (unlikely(sent < got)) {
-		txq->stats.ring_full += got - sent;
-		ccnic_buf_free(queue, &bufs[sent], got - sent);
-		if (sent == 0)
-			return 0;
-		bins = (struct ccnic_small_bins){ 0 };
-		for (bytes = 0, i = 0; i < sent; i++) {
-			ccnic_small_count(&bins, bufs[i].len);
-			bytes += bufs[i].len;
-		}
-	}
-	ccnic_free_sent(pkts, sent, txq->fast_free);
-	ccnic_small_add(txq->stats.bins, &bins);
+	if (likely(txq->fast_free && small->direct))
+		rte_mempool_put_bulk(pkts[0]->pool, (void **)pkts, sent);
+	else
+		ccnic_free_sent(pkts, sent, txq->fast_free);
 	txq->stats.packets += sent;
-	txq->stats.bytes += bytes;
+	txq->stats.bytes += ccnic_count_sizes(txq->stats.bins, small->len, sent, small->span);
 	txq->stats.inlined += sent;
 	return sent;
 }
@@ -401,18 +364,23 @@ xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 static inline uint16_t
 xmit_chunk(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 {
-	uint16_t longest = 0, shortest = UINT16_MAX, i;
-	bool small = true, plain = true;
+	struct small small;
+	bool single = true;
+	uint16_t i;
 
+	small.direct = true;
 	for (i = 0; i < n; i++) {
-		small &= is_inline(pkts[i]);
-		plain &= pkts[i]->nb_segs == 1 && RTE_MBUF_DIRECT(pkts[i]);
-		longest = RTE_MAX(longest, pkts[i]->data_len);
-		shortest = RTE_MIN(shortest, pkts[i]->data_len);
+		const struct rte_mbuf *m = pkts[i];
+
+		small.data[i] = rte_pktmbuf_mtod(m, const void *);
+		small.len[i] = m->data_len;
+		single &= m->nb_segs == 1;
+		small.direct &= RTE_MBUF_DIRECT(m);
 	}
-	if (likely(small && shortest > 0))
-		return xmit_small(txq, pkts, n, longest);
-	if (plain && shortest > CCNIC_SMALL && longest <= RTE_MIN(CCNIC_LARGE, txq->max_len))
+	small.span = ccnic_span_of(small.len, n);
+	if (likely(single && small.span.longest <= CCNIC_SMALL && small.span.shortest > 0))
+		return xmit_small(txq, pkts, n, &small);
+	if (single && small.direct && small.span.shortest > CCNIC_SMALL && small.span.longest <= RTE_MIN(CCNIC_LARGE, txq->max_len))
 		return xmit_copies(txq, pkts, n);
 	return xmit_any(txq, pkts, n);
 }

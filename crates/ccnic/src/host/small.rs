@@ -1,0 +1,105 @@
+//! Small packets without handles: for programs that keep packets in memory of their own, and copy them in and out.
+//!
+//! A buffer is taken, filled and sent, or received, read and freed, within one call: nothing has to be checked that this side
+//! has just made, and nothing is handed out and taken back.
+
+use crate::buf::{Buf, Burst};
+use crate::desc::{Desc, SMALL};
+use crate::layout;
+use crate::pool::Class;
+use crate::port::{Fetch, Port, prefetch_payload, write_small};
+use crate::ring::{Producer, Ring};
+
+use super::QueuePair;
+use super::receive::AHEAD;
+
+/// The packet that waits to be received is not a small one: [`QueuePair::rx_burst`] receives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NotSmall;
+
+impl<P: Port, R: Ring> QueuePair<P, R> {
+    /// Sends copies of packets of 1 to `longest` bytes (128 at most), each with its metadata, in order, as many as there are
+    /// buffers and places in the ring for; returns their number. `burst` is room to work in: it must be empty, and is when this
+    /// returns.
+    #[inline(always)]
+    pub fn tx_small<'a>(
+        &mut self,
+        longest: u16,
+        packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
+        burst: &mut Burst,
+    ) -> usize {
+        let room = self.tx.room(&self.port, packets.len().min(burst.space()));
+        let class = self.pool.class(u32::from(longest));
+        if class == Class::Small
+            && self.managed.is_none()
+            && let Some(buffers) = self.pool.alloc_many(Class::Small, room)
+        {
+            for &at in buffers {
+                prefetch_payload(&self.port, at, u32::from(longest), Fetch::Write);
+            }
+            self.tx.prefetch(&self.port, room);
+            self.rx.request(&self.port);
+            let buffers = buffers.iter().rev();
+            for ((place, &at), (packet, meta)) in burst.places(room).iter_mut().zip(buffers).zip(packets) {
+                write_small(&self.port, at, packet);
+                *place = Buf::new(Desc::new(at, packet.len() as u16, SMALL).with_meta(meta));
+            }
+            burst.added(room);
+            return self.transmit(burst, true);
+        }
+        self.tx_small_slowly(longest, room, packets, burst)
+    }
+
+    /// The same with whatever buffers there are, and with the host-managed pool, which remembers only so many.
+    #[cold]
+    #[inline(never)]
+    fn tx_small_slowly<'a>(
+        &mut self,
+        longest: u16,
+        room: usize,
+        packets: impl Iterator<Item = (&'a [u8], u64)>,
+        burst: &mut Burst,
+    ) -> usize {
+        self.alloc(longest.min(layout::SMALL as u16), room, burst);
+        for (buf, (packet, meta)) in burst.iter_mut().zip(packets) {
+            buf.set_len(packet.len() as u16);
+            buf.set_meta(meta);
+            self.port.write(buf.desc().offset(), packet);
+        }
+        let sent = self.tx_burst(burst);
+        self.free(burst);
+        sent
+    }
+
+    /// Receives up to `max` small packets: shows each to `read`, with its place from 0 on and its metadata, and frees its buffer;
+    /// returns their number. Stops before a packet that is not small, as [`rx_burst`](QueuePair::rx_burst) gives it.
+    ///
+    /// # Errors
+    /// [`NotSmall`] when the first packet that waits is not.
+    #[inline(always)]
+    pub fn rx_small(
+        &mut self,
+        max: usize,
+        mut read: impl FnMut(usize, &[u8], u64),
+    ) -> Result<usize, NotSmall> {
+        let mut done = 0;
+        while done < max {
+            let want = (max - done).min(AHEAD);
+            let got =
+                self.rx.lend(&self.port, &mut self.pool, want, |i, bytes, meta| read(done + i, bytes, meta));
+            if self.managed.is_some() {
+                self.manage();
+            }
+            match got {
+                Some(n) => done += n,
+                None if done == 0 => return Err(NotSmall),
+                None => break,
+            }
+            if got != Some(want) {
+                break;
+            }
+        }
+        self.rx.request(&self.port);
+        Ok(done)
+    }
+}

@@ -320,7 +320,8 @@ int ccnic_tx_waiting(const struct ccnic_queue *queue);
 
 /**
  * Allocates buffers for packets of `len` bytes each, as many whole packets as `n` places hold: n / CCNIC_SEGMENTS(len).
- * Lengths and chains are set; contents are not. The buffers' lines are fetched for writing.
+ * Lengths and chains are set; contents are not. The buffers' lines are fetched for writing. How far into a large buffer the data
+ * begin differs from buffer to buffer, which spreads them over the sets of a cache; ccnic_buf_capacity() says what fits beyond `len`.
  *
  * @param len  bytes of each packet, at most ccnic_mtu()
  * @param bufs receives the buffers, the program's own from now on

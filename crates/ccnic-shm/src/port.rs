@@ -99,18 +99,18 @@ impl Port for NativePort {
     #[inline(always)]
     fn read(&self, at: u32, to: &mut [u8]) {
         debug_assert!(u32::try_from(to.len()).is_ok());
-        // SAFETY: source inside the reservation for any length below 4 GiB, destination exclusively borrowed, and
-        // the two cannot overlap because no Rust reference to region bytes outlives a `with`. A hostile peer may
+        // SAFETY: source inside the reservation for any length below 4 GiB, destination exclusively borrowed. A hostile peer may
         // write the source meanwhile: the copy may then be torn, which for bytes is a value like any other, and
-        // nothing the NIC decides on is read this way (descriptors are words).
-        unsafe { std::ptr::copy_nonoverlapping(self.at(at), to.as_mut_ptr(), to.len()) }
+        // nothing the NIC decides on is read this way (descriptors are words). The two may overlap: see `write`.
+        unsafe { std::ptr::copy(self.at(at), to.as_mut_ptr(), to.len()) }
     }
 
     #[inline(always)]
     fn write(&self, at: u32, from: &[u8]) {
         debug_assert!(u32::try_from(from.len()).is_ok());
-        // SAFETY: as in `read`, with the roles exchanged.
-        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.at(at), from.len()) }
+        // SAFETY: as in `read`, with the roles exchanged. A NIC in C may send what lies in the buffer of a program, which may have
+        // made the NIC allocate that very buffer: then the two overlap.
+        unsafe { std::ptr::copy(from.as_ptr(), self.at(at), from.len()) }
     }
 
     #[inline(always)]

@@ -167,7 +167,7 @@ static void packets(struct ccnic_queue *queue)
 	EXPECT(ccnic_buf_alloc(queue, 9000, bufs, 3), 3);
 	EXPECT(ccnic_buf_more(&bufs[0]) && ccnic_buf_more(&bufs[1]) && !ccnic_buf_more(&bufs[2]), true);
 	EXPECT(ccnic_buf_len(&bufs[0]) + ccnic_buf_len(&bufs[1]) + ccnic_buf_len(&bufs[2]), 9000);
-	EXPECT(ccnic_buf_set_len(&bufs[2], 4096), 0);
+	EXPECT(ccnic_buf_set_len(&bufs[2], ccnic_buf_capacity(&bufs[2])), 0);
 	EXPECT(ccnic_tx_burst(queue, bufs, 3), -EMSGSIZE);
 	EXPECT(ccnic_tx_burst(queue, bufs, 2), -EINVAL); /* it goes on in a buffer that is not given */
 	EXPECT(ccnic_buf_free(queue, bufs, 3), 0);

@@ -9,7 +9,7 @@ use crate::buf::{Buf, Burst};
 use crate::config::{Config, Demote, Design};
 use crate::desc::{Desc, MORE, SMALL};
 use crate::layout::{LARGE, Layout, QueuePlace};
-use crate::pool::{Class, Pool};
+use crate::pool::{Class, Pool, place};
 use crate::port::{Fetch, Port, lines, prefetch_payload};
 use crate::ring::{Consumer, IN_VAIN, Producer, Ring};
 use crate::sleep;
@@ -86,12 +86,15 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         }
         let class = self.pool.class(u32::from(len));
         let flags = if class == Class::Small { SMALL } else { 0 };
+        // With the host-managed pool, as the paper's PCIe NICs have it, data begin at the first byte.
+        let spread = self.managed.is_none();
         let places = burst.places(packets);
         let want = places.len();
         if let Some(buffers) = self.pool.alloc_many(class, want) {
-            for (place, &at) in places.iter_mut().zip(buffers.iter().rev()) {
+            for (slot, &at) in places.iter_mut().zip(buffers.iter().rev()) {
+                let at = if spread { place(at, u32::from(len), class) } else { at };
                 prefetch_payload(&self.port, at, u32::from(len), Fetch::Write);
-                *place = Buf::new(Desc::new(at, len, flags));
+                *slot = Buf::new(Desc::new(at, len, flags));
             }
             burst.added(want);
             self.tx.prefetch(&self.port, want);
@@ -99,14 +102,15 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             return want;
         }
         let mut n = 0;
-        for place in burst.places(packets) {
+        for slot in burst.places(packets) {
             let Some((at, class)) = self.pool.alloc(&self.port, class).or_else(|| self.reap_and_alloc(class))
             else {
                 break;
             };
+            let at = if spread { place(at, u32::from(len), class) } else { at };
             prefetch_payload(&self.port, at, u32::from(len), Fetch::Write);
             let flags = if class == Class::Small { SMALL } else { 0 };
-            *place = Buf::new(Desc::new(at, len, flags));
+            *slot = Buf::new(Desc::new(at, len, flags));
             n += 1;
         }
         burst.added(n);
@@ -117,6 +121,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     #[cold]
     fn alloc_chains(&mut self, len: u16, packets: usize, burst: &mut Burst) -> usize {
         let segments = u32::from(len).div_ceil(LARGE) as usize;
+        let spread = self.managed.is_none();
         for n in 0..packets {
             if burst.space() < segments {
                 return n;
@@ -130,6 +135,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
                 };
                 let part = left.min(LARGE);
                 left -= part;
+                let at = if spread { place(at, part, Class::Large) } else { at };
                 let desc = Desc::new(at, part as u16, if left > 0 { MORE } else { 0 });
                 if let Err(buf) = burst.push(Buf::new(desc)) {
                     self.free_one(buf); // cannot be: the space was checked

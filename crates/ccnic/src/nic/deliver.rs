@@ -4,7 +4,7 @@
 //! with chains on either side of the copy.
 
 use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
-use crate::pool::Class;
+use crate::pool::{Class, place};
 use crate::port::{Port, copy, prefetch_payload};
 use crate::ring::Ring;
 
@@ -73,6 +73,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             if let Some(next) = ahead.next() {
                 prefetch_payload(from, next.offset(), u32::from(next.len()), fetch);
             }
+            let at = place(at, u32::from(desc.len()), class);
             copy(from, desc.offset(), &self.port, at, u32::from(desc.len()));
             *slot = Desc::new(at, desc.len(), flags).with_meta(desc.meta);
         }

@@ -15,7 +15,7 @@ use crate::config::{Config, Demote};
 use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
 use crate::host::NEARLY_EMPTY;
 use crate::layout::{Layout, SMALL as SMALL_BUFFER};
-use crate::pool::{Class, Pool};
+use crate::pool::{Class, Pool, place};
 use crate::port::{Port, lines, prefetch_payload};
 use crate::ring::{Consumer, Producer, Ring};
 use crate::sleep::{Sleep, Watch};
@@ -333,8 +333,8 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         if let Some(blanks) = &mut self.blanks {
             return blanks.take(&self.pool);
         }
-        let class = self.pool.class(len);
-        self.pool.alloc(&self.port, class)
+        let (at, class) = self.pool.alloc(&self.port, self.pool.class(len))?;
+        Some((place(at, len, class), class))
     }
 
     /// Puts back what `take_buffer` gave.

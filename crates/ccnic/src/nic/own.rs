@@ -4,7 +4,7 @@
 //! side.
 
 use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
-use crate::pool::Class;
+use crate::pool::{Class, place};
 use crate::port::{Fetch, Port, prefetch_payload};
 use crate::ring::Ring;
 
@@ -45,6 +45,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             let part = left.min(class.size());
             left -= part;
             let flags = if class == Class::Small { SMALL } else { 0 } | if left > 0 { MORE } else { 0 };
+            let at = place(at, part, class);
             *slot = Desc::new(at, part as u16, flags);
             prefetch_payload(&self.port, at, part, Fetch::Write);
             n += 1;

@@ -39,7 +39,6 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             }
             self.tx.prefetch(&self.port, room);
             self.rx.request(&self.port);
-            let buffers = buffers.iter().rev();
             for ((place, &at), (packet, meta)) in burst.places(room).iter_mut().zip(buffers).zip(packets) {
                 write_small(&self.port, at, packet);
                 *place = Buf::new(Desc::new(at, packet.len() as u16, SMALL).with_meta(meta));

@@ -518,6 +518,7 @@ fn gcd(a: u32, b: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
 
     #[test]
@@ -527,6 +528,23 @@ mod tests {
             assert_eq!(gcd(s, n), 1, "{n}");
             assert!(s > 1 && s < n - 1, "{n}: {s}");
         }
+    }
+
+    #[test]
+    fn data_lie_inside_their_buffer_with_room_in_front() {
+        for at in (0..40).map(|i| i * LARGE) {
+            for len in (0..=LARGE).chain([5000, 9600]) {
+                let skip = place(at, len, Class::Large) - at;
+                assert!(skip % LINE == 0 && skip + len.min(LARGE) <= LARGE, "{len} bytes at {at}: {skip}");
+                assert!(skip >= 128 || len > LARGE - 128, "{len} bytes at {at}: {skip}");
+            }
+            assert_eq!(place(at, 64, Class::Small), at);
+        }
+        let mut begins: std::vec::Vec<u32> =
+            (0..16).map(|i| place(i * LARGE, 1500, Class::Large) % LARGE).collect();
+        begins.sort_unstable();
+        begins.dedup();
+        assert_eq!(begins.len(), 16, "each of sixteen neighbours begins elsewhere");
     }
 
     #[test]

@@ -535,7 +535,10 @@ mod tests {
         for at in (0..40).map(|i| i * LARGE) {
             for len in (0..=LARGE).chain([5000, 9600]) {
                 let skip = place(at, len, Class::Large) - at;
-                assert!(skip.is_multiple_of(LINE) && skip + len.min(LARGE) <= LARGE, "{len} bytes at {at}: {skip}");
+                assert!(
+                    skip.is_multiple_of(LINE) && skip + len.min(LARGE) <= LARGE,
+                    "{len} bytes at {at}: {skip}"
+                );
                 assert!(skip >= 128 || len > LARGE - 128, "{len} bytes at {at}: {skip}");
             }
             assert_eq!(place(at, 64, Class::Small), at);

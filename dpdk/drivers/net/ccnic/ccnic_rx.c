@@ -32,6 +32,21 @@ set_hash(struct rte_mbuf *m, uint64_t meta)
 	m->ol_flags |= RTE_MBUF_F_RX_RSS_HASH;
 }
 
+/* Frees the first n waiting buffers. */
+static void
+discard(struct ccnic_rxq *rxq, uint16_t n)
+{
+	ccnic_buf_free(rxq->pair->queue, &rxq->bufs[rxq->next], n);
+	rxq->next += n;
+}
+
+/* True for the last buffer of a packet, if it is a small one: all of the packet, unless others came before. */
+static inline bool
+is_small(const struct ccnic_buf *buf)
+{
+	return (buf->flags & 3) == 2;
+}
+
 /* Takes mbufs in place of those that have been delivered; false when there are none at all. */
 static __rte_noinline bool
 take_fresh(struct ccnic_rxq *rxq)
@@ -39,10 +54,13 @@ take_fresh(struct ccnic_rxq *rxq)
 	uint16_t n = rxq->fresh_used, i;
 
 	while (unlikely(rte_mempool_get_bulk(rxq->mp, (void **)&rxq->fresh[rxq->fresh_used - n], n) < 0)) {
-		rxq->stats.no_mbuf++;
 		n /= 2;
-		if (n == 0)
-			return rxq->fresh_used < CCNIC_BURST;
+		if (n > 0)
+			continue;
+		if (rxq->fresh_used < CCNIC_BURST)
+			return true;
+		rxq->stats.no_mbuf += ccnic_rx_ready(rxq->pair->queue) > 0;
+		return false;
 	}
 	for (i = rxq->fresh_used - n; i < rxq->fresh_used; i++)
 		rxq->fresh_room[i] = RTE_PTR_ADD(rxq->fresh[i]->buf_addr, RTE_PKTMBUF_HEADROOM);
@@ -50,45 +68,69 @@ take_fresh(struct ccnic_rxq *rxq)
 	return true;
 }
 
+/* Sets all but the data of n small packets. */
+static inline void
+finish_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, const uint16_t *len, const uint64_t *meta, uint16_t n)
+{
+	const uint64_t rearm = rxq->rearm;
+	uint16_t i;
+
+	for (i = 0; i < n; i++) {
+		set_packet(pkts[i], rearm, len[i], len[i]);
+		pkts[i]->ol_flags &= RTE_MBUF_F_EXTERNAL;
+	}
+	for (i = 0; unlikely(rxq->hash) && i < n; i++)
+		set_hash(pkts[i], meta[i]);
+	rxq->fresh_used += n;
+	rxq->stats.packets += n;
+	rxq->stats.bytes += ccnic_count_sizes(rxq->stats.bins, len, n, ccnic_span_of(len, n));
+	rxq->stats.inlined += n;
+}
+
 /* Receives up to n packets as long as they are small; negative when something else waits first. */
 static inline int
 recv_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 {
-	const uint64_t rearm = rxq->rearm;
 	uint64_t meta[CCNIC_BURST];
 	uint16_t len[CCNIC_BURST];
-	struct rte_mbuf **fresh;
-	int got, i;
+	uint16_t first;
+	int got;
 
 	if (rxq->fresh_used > 0 && unlikely(!take_fresh(rxq)))
 		return 0;
-	i = rxq->fresh_used;
-	fresh = &rxq->fresh[i];
-	got = ccnic_rx_small(rxq->pair->queue, &rxq->fresh_room[i], len, rxq->hash ? meta : NULL, RTE_MIN(n, CCNIC_BURST - i));
+	first = rxq->fresh_used;
+	n = RTE_MIN(n, CCNIC_BURST - first);
+	got = ccnic_rx_small(rxq->pair->queue, &rxq->fresh_room[first], len, rxq->hash ? meta : NULL, n);
 	if (got <= 0)
 		return got;
-	for (i = 0; i < got; i++) {
-		struct rte_mbuf *m = fresh[i];
-
-		set_packet(m, rearm, len[i], len[i]);
-		m->ol_flags &= RTE_MBUF_F_EXTERNAL;
-		pkts[i] = m;
-	}
-	for (i = 0; unlikely(rxq->hash) && i < got; i++)
-		set_hash(pkts[i], meta[i]);
-	rxq->fresh_used += got;
-	rxq->stats.packets += got;
-	rxq->stats.bytes += ccnic_count_sizes(rxq->stats.bins, len, got, ccnic_span_of(len, got));
-	rxq->stats.inlined += got;
+	memcpy(pkts, &rxq->fresh[first], got * sizeof(pkts[0]));
+	finish_small(rxq, pkts, len, meta, got);
 	return got;
 }
 
-/* Frees the first n waiting buffers. */
-static void
-discard(struct ccnic_rxq *rxq, uint16_t n)
+/* Receives the small packets, at most n, that stand first among the waiting buffers; fewer when mbufs are short. */
+static uint16_t
+recv_small_among(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 {
-	ccnic_buf_free(rxq->pair->queue, &rxq->bufs[rxq->next], n);
-	rxq->next += n;
+	const struct ccnic_buf *bufs = &rxq->bufs[rxq->next];
+	uint64_t meta[CCNIC_REFILL];
+	uint16_t len[CCNIC_REFILL];
+	uint16_t i, first;
+
+	if (rxq->fresh_used > 0 && unlikely(!take_fresh(rxq)))
+		return 0;
+	first = rxq->fresh_used;
+	n = RTE_MIN(n, RTE_MIN(rxq->len - rxq->next, CCNIC_BURST - first));
+	/* libccnic has checked that each lies in one small buffer. */
+	for (i = 0; i < n && is_small(&bufs[i]); i++) {
+		len[i] = bufs[i].len;
+		meta[i] = bufs[i].meta;
+		pkts[i] = rxq->fresh[first + i];
+		ccnic_copy_small(rxq->fresh_room[first + i], rxq->base + bufs[i].offset, len[i]);
+	}
+	finish_small(rxq, pkts, len, meta, i);
+	discard(rxq, i);
+	return i;
 }
 
 /* How many of the waiting buffers, at most n, are whole packets in large buffers that may be delivered. */
@@ -313,7 +355,16 @@ recv_waiting(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	uint16_t done = 0;
 
 	while (done < n && rxq->next < rxq->len) {
-		uint16_t run = rxq->zero_copy ? large_run(rxq, n - done) : 0;
+		uint16_t run;
+
+		if (is_small(&rxq->bufs[rxq->next])) {
+			run = recv_small_among(rxq, &pkts[done], n - done);
+			if (unlikely(run == 0))
+				break;
+			done += run;
+			continue;
+		}
+		run = rxq->zero_copy ? large_run(rxq, n - done) : 0;
 		if (run > 0) {
 			run = recv_large(rxq, &pkts[done], run);
 			done += run;
@@ -336,8 +387,7 @@ refill(struct ccnic_rxq *rxq)
 
 	rxq->next = 0;
 	rxq->len = got > 0 ? got : 0;
-	/* Small, and the packet's last. */
-	rxq->large = got > 0 && (rxq->bufs[got - 1].flags & 3) != 2;
+	rxq->large = got > 0 && !is_small(&rxq->bufs[got - 1]);
 	return got > 0;
 }
 

@@ -6,10 +6,11 @@
 //!
 //! # Reading order
 //! `include/ccnic.h`, `abi.rs` (its structures), `queue.rs` (bursts), `stock.rs` (buffers without a queue), `nic.rs`, `wait.rs`,
-//! `exports.rs` (its functions). The NIC's side, `include/ccnic_nic.h`, stands apart in `side/`: `mod.rs` (its structures),
-//! `queue.rs` (bursts), `program.rs`, `nic.rs`, `exports.rs`.
+//! `exports.rs` and `bursts.rs` (its functions). The NIC's side, `include/ccnic_nic.h`, stands apart in `side/`: `mod.rs` (its
+//! structures), `queue.rs` (bursts), `program.rs`, `nic.rs`, `exports.rs`.
 
 mod abi;
+mod bursts;
 mod design;
 mod errno;
 mod exports;
@@ -22,6 +23,7 @@ mod stock;
 mod wait;
 
 pub use abi::{CcnicBuf, CcnicOptions, CcnicRss, CcnicStats, View};
+pub use bursts::*;
 pub use exports::*;
 pub use nic::Nic;
 pub use queue::Queue;

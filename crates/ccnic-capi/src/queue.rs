@@ -1,4 +1,4 @@
-//! A queue as C holds it: a queue pair, a burst to work in, counters. Safe code: `exports.rs` makes slices of pointers first.
+//! A queue as C holds it: a queue pair, a burst to work in, counters. Safe code: `bursts.rs` makes slices of pointers first.
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;

@@ -11,7 +11,8 @@ use crate::queue::Queue;
 /// The queue and the caller's array, for a burst.
 ///
 /// # Safety
-/// `queue` is null, or a queue of an open NIC that no other thread uses; `bufs` is null or has `n` places.
+/// `queue` is null, or a queue or pool of an open NIC, or of a program that has not been released, that no other thread uses; `bufs` is
+/// null or has `n` places.
 #[inline(always)]
 pub(crate) unsafe fn places<'a, T>(
     queue: *mut T,
@@ -27,23 +28,18 @@ pub(crate) unsafe fn places<'a, T>(
     Ok((queue, unsafe { std::slice::from_raw_parts_mut(bufs.cast(), usize::from(n)) }))
 }
 
-/// As [`places`], with handles in them.
+/// As [`places`], with values in them: handles, or the segments that a NIC sends.
 ///
 /// # Safety
-/// As [`places`], and all places hold values.
+/// As [`places`]; all places hold values, of a type that takes any bytes.
 #[inline(always)]
-pub(crate) unsafe fn handles<'a, T>(
+pub(crate) unsafe fn given<'a, T, V>(
     queue: *mut T,
-    bufs: *const CcnicBuf,
+    values: *const V,
     n: u16,
-) -> Result<(&'a mut T, &'a [CcnicBuf]), Failure> {
-    // SAFETY: as the caller vouches.
-    let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
-    if bufs.is_null() {
-        return if n == 0 { Ok((queue, &[])) } else { Err(NULL) };
-    }
-    // SAFETY: not null, `n` handles, as the caller vouches; any bits make a handle.
-    Ok((queue, unsafe { std::slice::from_raw_parts(bufs, usize::from(n)) }))
+) -> Result<(&'a mut T, &'a [V]), Failure> {
+    // SAFETY: as the caller vouches; any bits make a value.
+    unsafe { Ok((queue.as_mut().ok_or(NULL)?, array(values, n)?)) }
 }
 
 /// # Safety
@@ -63,7 +59,7 @@ pub unsafe extern "C" fn ccnic_buf_alloc(queue: *mut Queue, len: u16, bufs: *mut
 pub unsafe extern "C" fn ccnic_buf_free(queue: *mut Queue, bufs: *const CcnicBuf, n: u16) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
-        let (queue, bufs) = unsafe { handles(queue, bufs, n)? };
+        let (queue, bufs) = unsafe { given(queue, bufs, n)? };
         queue.free(bufs)
     })
 }
@@ -74,7 +70,7 @@ pub unsafe extern "C" fn ccnic_buf_free(queue: *mut Queue, bufs: *const CcnicBuf
 pub unsafe extern "C" fn ccnic_tx_burst(queue: *mut Queue, bufs: *const CcnicBuf, n: u16) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
-        let (queue, bufs) = unsafe { handles(queue, bufs, n)? };
+        let (queue, bufs) = unsafe { given(queue, bufs, n)? };
         queue.transmit(bufs)
     })
 }

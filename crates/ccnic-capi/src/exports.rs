@@ -9,7 +9,7 @@ use std::time::Duration;
 use rustix::io::Errno;
 
 use crate::abi::{CcnicBuf, CcnicOptions, CcnicRss, CcnicStats, View, write_sized};
-use crate::bursts::{handles, places};
+use crate::bursts::{given, places};
 use crate::errno::{Failure, NULL, burst, guard, last};
 use crate::nic::Nic;
 use crate::queue::Queue;
@@ -219,7 +219,7 @@ pub unsafe extern "C" fn ccnic_pool_alloc(pool: *mut Stock, bufs: *mut CcnicBuf,
 pub unsafe extern "C" fn ccnic_pool_free(pool: *mut Stock, bufs: *const CcnicBuf, n: u16) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
-        let (pool, bufs) = unsafe { handles(pool, bufs, n)? };
+        let (pool, bufs) = unsafe { given(pool, bufs, n)? };
         pool.free(bufs)
     })
 }

@@ -47,8 +47,6 @@ pub struct Queue {
     /// The same, for the NIC to look at while the queue's thread is at work.
     in_use: Arc<AtomicBool>,
     mtu: u16,
-    /// The longest packet of one small buffer.
-    small: u16,
     pub(crate) pair: Pair,
     burst: Burst,
     stats: CcnicStats,
@@ -103,7 +101,6 @@ impl Queue {
             open: true,
             in_use: Arc::new(AtomicBool::new(true)),
             mtu,
-            small: mtu.min(SMALL as u16),
             pair,
             burst: Burst::new(),
             stats: CcnicStats::default(),
@@ -280,6 +277,12 @@ impl Queue {
         Ok(done)
     }
 
+    /// The longest packet that takes one small buffer.
+    #[inline(always)]
+    fn small(&self) -> u16 {
+        self.mtu.min(SMALL as u16)
+    }
+
     /// Sends copies of packets at these places, of these lengths, which `packet` makes slices, as many as the ring takes; returns
     /// their number. A packet that is no small one ends the burst; it is an error when it stands first.
     #[inline(always)]
@@ -294,7 +297,7 @@ impl Queue {
         while let Some(rest) = lens.get(done..).filter(|rest| !rest.is_empty()) {
             let all = rest.get(..Burst::CAPACITY).unwrap_or(rest);
             let (mut chunk, mut longest) = (all, bound(all));
-            if longest > self.small {
+            if longest > self.small() {
                 chunk = self.first_small(all, done)?;
                 longest = bound(chunk);
             }
@@ -328,8 +331,8 @@ impl Queue {
     #[cold]
     #[inline(never)]
     fn first_small<'a>(&mut self, lens: &'a [u16], done: usize) -> Result<&'a [u16], Failure> {
-        let n = lens.iter().position(|len| !(1..=self.small).contains(len)).unwrap_or(lens.len());
-        if n + done > 0 || lens.is_empty() {
+        let n = lens.iter().position(|len| !(1..=self.small()).contains(len)).unwrap_or(lens.len());
+        if n + done > 0 {
             return Ok(lens.get(..n).unwrap_or_default());
         }
         self.stats.tx_bad_packet += 1;

@@ -42,6 +42,13 @@ pub fn fill(seq: u64, from: usize, to: &mut [u8]) {
     }
 }
 
+/// All `len` bytes of packet `seq`.
+pub fn content(seq: u64, len: u16) -> Vec<u8> {
+    let mut bytes = vec![0; usize::from(len)];
+    fill(seq, 0, &mut bytes);
+    bytes
+}
+
 /// How a NIC may cut a packet into buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Cut {
@@ -200,9 +207,7 @@ mod tests {
     }
 
     fn content(seq: u64) -> Vec<Vec<u8>> {
-        let mut bytes = vec![0; 100];
-        fill(seq, 0, &mut bytes);
-        vec![bytes]
+        vec![super::content(seq, 100)]
     }
 
     #[test]

@@ -11,7 +11,7 @@ use ccnic::ring::{Consumer, Ring};
 use ccnic::{Buf, Burst, Config, Desc, Fetched, Layout, NicQueue, NotSmall, QueuePair, recovery};
 
 use crate::memory::Memory;
-use crate::oracle::{Held, Oracle, Packet, fill};
+use crate::oracle::{Held, Oracle, Packet, content, fill};
 pub use crate::wire::Wire;
 
 /// One step of a script.
@@ -220,14 +220,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
     /// Sends copies of packets of `len` bytes, and one more each up to 128; returns how many went.
     pub fn send_small(&mut self, len: u16, packets: usize) -> usize {
         let lens = (0..packets as u16).map(|i| len.saturating_add(i).clamp(1, SMALL as u16));
-        let copies: Vec<Vec<u8>> = (self.next..)
-            .zip(lens.clone())
-            .map(|(seq, len)| {
-                let mut bytes = vec![0; usize::from(len)];
-                fill(seq, 0, &mut bytes);
-                bytes
-            })
-            .collect();
+        let copies: Vec<_> = (self.next..).zip(lens.clone()).map(|(seq, len)| content(seq, len)).collect();
         let mut burst = Burst::new();
         let longest = lens.max().unwrap_or(1);
         let all: Vec<_> = copies.iter().map(Vec::as_slice).zip(self.next..).collect();

@@ -4,7 +4,7 @@
 use ccnic::ring::Ring;
 use ccnic::{Burst, Fetched, Layout, NicQueue, Port, QueuePair};
 
-use crate::oracle::{Held, Oracle, Packet, fill};
+use crate::oracle::{Held, Oracle, Packet, content, fill};
 use crate::rig::Wire;
 
 /// The NIC: as the daemon's loopback, with a second burst fetched ahead, until `stop` says so. `idle` is called after a turn
@@ -125,14 +125,7 @@ impl<P: Port, R: Ring> Program<P, R> {
     /// Sends copies of the next packets, small ones.
     fn send_small(&mut self, most: u64) -> usize {
         let packets = self.next..self.next + most.min(1 + self.next % 32);
-        let copies: Vec<Vec<u8>> = packets
-            .clone()
-            .map(|seq| {
-                let mut bytes = vec![0; 1 + seq as usize % 128];
-                fill(seq, 0, &mut bytes);
-                bytes
-            })
-            .collect();
+        let copies: Vec<_> = packets.clone().map(|seq| content(seq, 1 + (seq % 128) as u16)).collect();
         let all: Vec<_> = copies.iter().map(Vec::as_slice).zip(packets).collect();
         let n = self.host.tx_small(128, all.into_iter(), &mut Burst::new());
         for bytes in copies.iter().take(n) {

@@ -118,7 +118,8 @@ pub fn prefetch_payload<P: Port>(port: &P, at: u32, len: u32, what: Fetch) {
     }
 }
 
-/// Copies a packet of up to two lines into payload, in registers: with stores that may overlap.
+/// Copies a packet of up to two lines into payload, in registers: with stores that may overlap. Of a longer one, which has no place
+/// in a small buffer, nothing.
 #[inline(always)]
 pub(crate) fn write_small<P: Port>(port: &P, at: u32, from: &[u8]) {
     #[inline(always)]
@@ -134,7 +135,8 @@ pub(crate) fn write_small<P: Port>(port: &P, at: u32, from: &[u8]) {
         64..=128 => ends::<64, P>(port, at, from),
         32..64 => ends::<32, P>(port, at, from),
         16..32 => ends::<16, P>(port, at, from),
-        _ => port.write(at, from),
+        0..16 => port.write(at, from),
+        _ => {}
     }
 }
 

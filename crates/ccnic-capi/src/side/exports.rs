@@ -1,7 +1,6 @@
 //! The functions of `ccnic_nic.h`. Their contracts stand there; here pointers become references and slices, and results errno.
 
 use std::ffi::{OsStr, c_char, c_int};
-use std::mem::MaybeUninit;
 use std::os::unix::ffi::OsStrExt;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use super::{
     CcnicNicOptions, CcnicNicStats, CcnicProgramInfo, CcnicSegment, ListeningNic, Program, SideQueue,
 };
 use crate::abi::{CcnicBuf, write_sized};
+use crate::bursts::{given, places};
 use crate::errno::{Failure, NULL, burst, guard};
 use crate::exports::status_name;
 
@@ -181,45 +181,6 @@ pub unsafe extern "C" fn ccnic_nic_queue_stats(
     })
 }
 
-/// The queue and the caller's array, for a burst.
-///
-/// # Safety
-/// `queue` is null, or a queue of a program that has not been released, that no other thread uses; `array` is null or has `n` places.
-/// They hold values unless `T` is `MaybeUninit`.
-#[inline(always)]
-unsafe fn array<'a, T>(
-    queue: *mut SideQueue,
-    array: *const T,
-    n: u16,
-) -> Result<(&'a mut SideQueue, &'a [T]), Failure> {
-    // SAFETY: as the caller vouches.
-    let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
-    if array.is_null() {
-        return if n == 0 { Ok((queue, &[])) } else { Err(NULL) };
-    }
-    // SAFETY: not null, `n` values, as the caller vouches; any bits make one.
-    Ok((queue, unsafe { std::slice::from_raw_parts(array, usize::from(n)) }))
-}
-
-/// As [`array`], to write to.
-///
-/// # Safety
-/// As [`array`].
-#[inline(always)]
-unsafe fn places<'a>(
-    queue: *mut SideQueue,
-    bufs: *mut CcnicBuf,
-    n: u16,
-) -> Result<(&'a mut SideQueue, &'a mut [MaybeUninit<CcnicBuf>]), Failure> {
-    // SAFETY: as the caller vouches.
-    let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
-    if bufs.is_null() {
-        return if n == 0 { Ok((queue, &mut [])) } else { Err(NULL) };
-    }
-    // SAFETY: not null, `n` places, as the caller vouches; they need not hold anything yet.
-    Ok((queue, unsafe { std::slice::from_raw_parts_mut(bufs.cast(), usize::from(n)) }))
-}
-
 /// # Safety
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
@@ -237,7 +198,7 @@ pub unsafe extern "C" fn ccnic_nic_rx_burst(queue: *mut SideQueue, bufs: *mut Cc
 pub unsafe extern "C" fn ccnic_nic_tx_burst(queue: *mut SideQueue, bufs: *const CcnicBuf, n: u16) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
-        let (queue, bufs) = unsafe { array(queue, bufs, n)? };
+        let (queue, bufs) = unsafe { given(queue, bufs, n)? };
         queue.transmit(bufs)
     })
 }
@@ -252,7 +213,7 @@ pub unsafe extern "C" fn ccnic_nic_tx_copy(
 ) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
-        let (queue, segments) = unsafe { array(queue, segments, n)? };
+        let (queue, segments) = unsafe { given(queue, segments, n)? };
         // SAFETY: the caller's segments are readable, by the header's contract.
         unsafe { queue.copy(segments) }
     })
@@ -280,7 +241,7 @@ pub unsafe extern "C" fn ccnic_nic_buf_alloc(
 pub unsafe extern "C" fn ccnic_nic_buf_free(queue: *mut SideQueue, bufs: *const CcnicBuf, n: u16) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
-        let (queue, bufs) = unsafe { array(queue, bufs, n)? };
+        let (queue, bufs) = unsafe { given(queue, bufs, n)? };
         queue.free(bufs)
     })
 }

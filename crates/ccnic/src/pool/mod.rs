@@ -9,20 +9,21 @@
 //! The *ledger* records which buffers the host side holds. It is private to the host, and what makes the buffers of a
 //! NIC that died come back (`recovery`).
 
-extern crate alloc;
-
 mod free_list;
+mod ledger;
+mod place;
 mod stack;
-
-use alloc::boxed::Box;
-use alloc::vec;
 
 use crate::desc::{Desc, SMALL as SMALL_FLAG, Slot};
 use crate::layout::{LARGE, Layout, PoolPlace, SMALL, SMALL_PER_LARGE};
-use crate::port::{LINE, Port};
+use crate::port::Port;
 
 use free_list::{BUNDLE, Bundle, FreeList};
+
 use stack::Stack;
+
+pub(crate) use ledger::Ledger;
+pub(crate) use place::place;
 
 /// The two sizes of buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,51 +85,6 @@ pub struct Pool {
     /// Chunks that may be subdivided: the rest stays large, or small packets would starve large ones for ever.
     split_limit: u64,
     ledger: Ledger,
-}
-
-/// Which buffers this queue's host side has taken in, less those it has given away: +1 and -1 by slots of 128 bytes,
-/// modulo 256. Over all queues of a region the sum is 1 for what the host side holds and 0 for the rest. Counting
-/// instead of marking lets queues on different threads keep separate ledgers, without shared lines.
-#[derive(Debug, Default)]
-pub(crate) struct Ledger(Box<[u8]>);
-
-impl Ledger {
-    fn new(place: &PoolPlace) -> Ledger {
-        Ledger(vec![0; ((place.end - place.buffers) / SMALL) as usize].into_boxed_slice())
-    }
-
-    #[inline(always)]
-    fn add(&mut self, slot: u32, n: u8) {
-        if let Some(count) = self.0.get_mut(slot as usize) {
-            *count = count.wrapping_add(n);
-        }
-    }
-
-    /// As `add`, for the buffers of `descs`.
-    #[inline(always)]
-    fn add_many<D: Slot>(&mut self, place: &PoolPlace, descs: &[D], n: u8) {
-        for desc in descs {
-            let desc = desc.desc();
-            // A small buffer is a slot; a large one counts as its first.
-            let mask = if desc.small() { u32::MAX } else { !(LARGE - 1) };
-            self.add((desc.offset() & mask).wrapping_sub(place.buffers) / SMALL, n);
-        }
-    }
-
-    /// As `add_many`, where all buffers are small: the offset names the slot.
-    #[inline(always)]
-    fn add_small<D: Slot>(&mut self, place: &PoolPlace, descs: &[D], n: u8) {
-        let (first, counts) = (place.buffers, &mut *self.0);
-        for desc in descs {
-            if let Some(count) = counts.get_mut((desc.desc().offset().wrapping_sub(first) / SMALL) as usize) {
-                *count = count.wrapping_add(n);
-            }
-        }
-    }
-
-    pub(crate) fn counts(&self) -> &[u8] {
-        &self.0
-    }
 }
 
 impl Pool {
@@ -475,21 +431,6 @@ impl Pool {
     }
 }
 
-/// Where a segment of `len` bytes begins in the buffer at `at`.
-///
-/// Large buffers lie 4 KiB apart, so their first lines share one set of a first-level cache, which holds a dozen of them. In each
-/// of sixteen neighbours the data begins another two lines further in. What is before it is room for headers that the receiver
-/// puts there.
-#[inline(always)]
-pub(crate) fn place(at: u32, len: u32, class: Class) -> u32 {
-    const STEP: u32 = 2 * LINE;
-    let room = class.size().saturating_sub(len) & !(LINE - 1);
-    match class {
-        Class::Small => at,
-        Class::Large => at + (STEP * (1 + at / LARGE % 16)).min(room),
-    }
-}
-
 /// The flags that any and that all of the descriptors have.
 #[inline(always)]
 fn flags<D: Slot>(descs: &[D]) -> (u32, u32) {
@@ -518,7 +459,6 @@ fn gcd(a: u32, b: u32) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    extern crate std;
     use super::*;
 
     #[test]
@@ -528,26 +468,6 @@ mod tests {
             assert_eq!(gcd(s, n), 1, "{n}");
             assert!(s > 1 && s < n - 1, "{n}: {s}");
         }
-    }
-
-    #[test]
-    fn data_lie_inside_their_buffer_with_room_in_front() {
-        for at in (0..40).map(|i| i * LARGE) {
-            for len in (0..=LARGE).chain([5000, 9600]) {
-                let skip = place(at, len, Class::Large) - at;
-                assert!(
-                    skip.is_multiple_of(LINE) && skip + len.min(LARGE) <= LARGE,
-                    "{len} bytes at {at}: {skip}"
-                );
-                assert!(skip >= 128 || len > LARGE - 128, "{len} bytes at {at}: {skip}");
-            }
-            assert_eq!(place(at, 64, Class::Small), at);
-        }
-        let mut begins: std::vec::Vec<u32> =
-            (0..16).map(|i| place(i * LARGE, 1500, Class::Large) % LARGE).collect();
-        begins.sort_unstable();
-        begins.dedup();
-        assert_eq!(begins.len(), 16, "each of sixteen neighbours begins elsewhere");
     }
 
     #[test]

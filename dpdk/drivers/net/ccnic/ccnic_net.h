@@ -278,18 +278,16 @@ ccnic_count_sizes(uint64_t *bins, const uint16_t *len, uint16_t n, struct ccnic_
 }
 
 /*
- * Frees mbufs that have been sent, all at once where they are alike and plain. With RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE only the first
- * line of each is looked at: that it is plain and single, the application has not promised.
+ * Frees mbufs that have been sent, all at once where they are alike. `plain`: each has one segment and no external buffer, which
+ * RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE (`fast`) does not promise; all else it does, and no second line of an mbuf is looked at.
  */
 static __rte_always_inline void
-ccnic_free_sent(struct rte_mbuf **pkts, uint16_t n, bool fast)
+ccnic_free_sent(struct rte_mbuf **pkts, uint16_t n, bool plain, bool fast)
 {
-	bool alike = n > 0;
+	bool alike = plain && n > 0;
 	uint16_t i;
 
-	for (i = 0; i < n; i++)
-		alike &= RTE_MBUF_DIRECT(pkts[i]) & (pkts[i]->nb_segs == 1);
-	for (i = 0; !fast && i < n; i++)
+	for (i = 0; alike && !fast && i < n; i++)
 		alike &= (rte_mbuf_refcnt_read(pkts[i]) == 1) & (pkts[i]->pool == pkts[0]->pool);
 	if (likely(alike))
 		/* As the application allocated them: refcnt 1, one segment, no next one. */

@@ -171,7 +171,8 @@ ccnic_queues_stop(struct rte_eth_dev *eth)
 		if (rxq->next < rxq->len)
 			ccnic_buf_free(rxq->pair->queue, &rxq->bufs[rxq->next], rxq->len - rxq->next);
 		rxq->next = rxq->len = 0;
-		rte_mempool_put_bulk(rxq->mp, (void **)&rxq->fresh[rxq->fresh_used], CCNIC_BURST - rxq->fresh_used);
+		if (rxq->fresh_used < CCNIC_BURST)
+			rte_mempool_put_bulk(rxq->mp, (void **)&rxq->fresh[rxq->fresh_used], CCNIC_BURST - rxq->fresh_used);
 		rxq->fresh_used = CCNIC_BURST;
 	}
 	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STOPPED);

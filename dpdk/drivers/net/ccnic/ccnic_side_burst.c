@@ -292,6 +292,7 @@ xmit_chunk(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkt
 {
 	const uint32_t longest = txq->dev->side->longest;
 	uint16_t ready = 0, done;
+	bool plain = true;
 	struct xmit x;
 	int sent = 0;
 
@@ -304,9 +305,11 @@ xmit_chunk(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkt
 	if (unlikely(sent < 0))
 		sent = refused(&x);
 	/* Whole packets went, in order; dropped ones have no segments. */
-	for (done = 0; done < ready && x.end[done] <= sent; done++)
+	for (done = 0; done < ready && x.end[done] <= sent; done++) {
 		account(txq, x.fate[done], pkts[done]->pkt_len);
-	ccnic_free_sent(pkts, done, txq->fast_free);
+		plain &= RTE_MBUF_DIRECT(pkts[done]) & (pkts[done]->nb_segs == 1);
+	}
+	ccnic_free_sent(pkts, done, plain, txq->fast_free);
 	return done;
 }
 

@@ -114,10 +114,14 @@ class Place:
         shutil.rmtree(self.directory)
 
 
-def eal(nic, vdevs, options=(), cpu=CPUS[0]):
-    """The options of a DPDK program without huge pages, root, PCI and network. `cpu` is the first one that forwards."""
+# A DPDK program that needs no huge pages and no root, and that other processes do not see.
+ALONE = ("--no-huge", "-m", "512", "--no-telemetry", "--no-shconf")
+
+
+def eal(nic, vdevs, options=(), cpu=CPUS[0], memory=ALONE):
+    """The options of a DPDK program without PCI. `cpu` is the first one that forwards."""
     lcores = f"0@{CPUS[0]},1@{cpu},2@{CPUS[-1]}"
-    common = ["--no-huge", "-m", "512", "--no-pci", "--no-telemetry", "--no-shconf", "--lcores", lcores, "-d", PLUGIN]
+    common = [*memory, "--no-pci", "--lcores", lcores, "-d", PLUGIN]
     return [*common, *options, *(arg for vdev in vdevs for arg in ("--vdev", vdev.format(socket=nic and nic.socket)))]
 
 
@@ -129,9 +133,9 @@ class Testpmd:
     BROKEN_PROMPT = re.compile(r"(?:\n|[Pp]ort \d+: [^\n]*\n)*".join(map(re.escape, PROMPT)))
 
     def __init__(self, nic, vdev="net_ccnic0,socket={socket}", arguments=(), options=("--mbuf-pool-ops-name=ccnic",), more=(), wrap=(),
-                 environment=None, cpu=CPUS[0]):
-        command = [*wrap, "stdbuf", "-oL", "dpdk-testpmd", *eal(nic, [vdev, *more], options, cpu), "--", "-i", "--total-num-mbufs=8192",
-                   *arguments]
+                 environment=None, cpu=CPUS[0], memory=ALONE):
+        command = [*wrap, "stdbuf", "-oL", "dpdk-testpmd", *eal(nic, [vdev, *more], options, cpu, memory), "--", "-i",
+                   "--total-num-mbufs=8192", *arguments]
         self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         env={**os.environ, **(environment or {})})
         self.log = ""

@@ -82,6 +82,10 @@ class Forwarding(unittest.TestCase):
         xstats = self.forward("io", setup=["set txpkts 1500"], vdev="net_ccnic0,socket={socket},zero-copy=no")
         self.assertEqual((xstats["rx_zero_copy_packets"], xstats["tx_zero_copy_packets"]), (0, 0))
 
+    def test_without_zero_copy_eal_does_not_know_the_region(self):
+        with Testpmd(self.nic, "net_ccnic0,socket={socket},zero-copy=no") as t:
+            self.assertNotRegex(t.do("dump_physmem"), r"socket_id:(25[6-9]|2[6-9]\d)")
+
     def test_jumbo_frames_in_segments(self):
         segments = ["set txpkts 64,2000,2000,2000,2000,1000", "port stop 0", "port config mtu 0 9586", "port start 0"]
         self.forward("io", setup=segments, arguments=["--tx-offloads=0x8000", "--max-pkt-len=9600"])

@@ -4,8 +4,10 @@
 #include <pthread.h>
 #include <string.h>
 
+#include <rte_errno.h>
 #include <rte_lcore.h>
 #include <rte_malloc.h>
+#include <rte_memory.h>
 
 #include "ccnic_attach.h"
 
@@ -137,9 +139,35 @@ find(const char *device)
 	struct ccnic_attach *att;
 
 	TAILQ_FOREACH(att, &attaches, next)
-		if (strcmp(att->conf.device, device) == 0 && att->owned)
+		if (strcmp(att->conf.device, device) == 0 && att->owned && att->conf.bind)
 			return att;
 	return NULL;
+}
+
+static void *
+first_buffer(const struct ccnic_attach *att)
+{
+	return att->view.base + att->view.first;
+}
+
+/*
+ * Lets EAL know the buffers as external memory: drivers that look up the memory of an mbuf find it, and an application may map it for
+ * its devices (rte_dev_dma_map()).
+ */
+static void
+register_buffers(struct ccnic_attach *att)
+{
+	att->registered = rte_extmem_register(first_buffer(att), att->view.span, NULL, 0, CCNIC_LARGE) == 0;
+	if (!att->registered)
+		ATTACH_LOG(WARNING, "%s: could not register its buffers as external memory (%s): devices that do DMA may not find them;"
+			   " choose zero-copy=no to forward to such", att->conf.device, rte_strerror(rte_errno));
+}
+
+static void
+unregister(struct ccnic_attach *att)
+{
+	if (att->registered && rte_extmem_unregister(first_buffer(att), att->view.span) < 0)
+		ATTACH_LOG(ERR, "%s: EAL keeps its buffers as external memory: %s", att->conf.device, rte_strerror(rte_errno));
 }
 
 /* Ends an attachment that nobody holds and no mbuf points into. */
@@ -147,6 +175,7 @@ static void
 end(struct ccnic_attach *att)
 {
 	TAILQ_REMOVE(&attaches, att, next);
+	unregister(att);
 	ccnic_pool_close(att->pool);
 	if (ccnic_close(att->nic) < 0)
 		ATTACH_LOG(ERR, "%s: %s", att->conf.device, ccnic_last_error());
@@ -216,6 +245,8 @@ attach(struct ccnic_attach *att)
 		return -ENOMEM;
 	}
 	init_ext(att);
+	if (att->conf.bind)
+		register_buffers(att);
 	return 0;
 }
 
@@ -282,7 +313,7 @@ ccnic_attach_hold(const char *device)
 
 	pthread_mutex_lock(&list_lock);
 	TAILQ_FOREACH(att, &attaches, next) {
-		if (!att->owned)
+		if (!att->owned || !att->conf.bind)
 			continue;
 		only = att;
 		devices++;

@@ -34,6 +34,7 @@ struct ccnic_attach_conf {
 	char device[CCNIC_NAME_MAX]; /* the device that makes it */
 	char socket[CCNIC_PATH_MAX]; /* where the NIC listens */
 	char id[CCNIC_NAME_MAX];     /* what the NIC's status calls it */
+	bool bind;                    /* mbufs may be bound to its region */
 	struct ccnic_options options; /* its name is set from id */
 };
 
@@ -61,6 +62,7 @@ struct ccnic_attach {
 	unsigned int refs;
 	bool owned;              /* by a device */
 	bool spread;             /* RSS is wanted */
+	bool registered;         /* the buffers, with EAL */
 	struct ccnic_user *user; /* its queues, or NULL */
 	uint64_t reconnects;
 	uint64_t reclaimed;      /* buffers that came back from dead NICs */
@@ -128,7 +130,10 @@ int ccnic_attach_open(const struct ccnic_attach_conf *conf, struct ccnic_attach 
 __rte_internal
 void ccnic_attach_close(struct ccnic_attach *att);
 
-/* Holds the attachment of the device with this name; without a name, of the only device. NULL when there is none. */
+/*
+ * Holds the attachment, with a region that mbufs may be bound to, of the device with this name; without a name, of the only such
+ * device. NULL when there is none.
+ */
 __rte_internal
 struct ccnic_attach *ccnic_attach_hold(const char *device);
 

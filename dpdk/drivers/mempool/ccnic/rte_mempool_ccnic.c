@@ -106,7 +106,7 @@ look_for_device(struct ccnic_mempool *pool)
 	if (att != NULL)
 		bind_to(pool, att);
 	else if (device != NULL)
-		POOL_LOG(WARNING, "%s: there is no device %s; its mbufs are not bound to any region", pool->mp->name, device);
+		POOL_LOG(WARNING, "%s: there is no device %s with zero-copy=yes; its mbufs are not bound to any region", pool->mp->name, device);
 }
 
 /* Makes objects plain that are bound; their buffers go back to the region. */

@@ -7,6 +7,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include <bus_driver.h>
 #include <rte_ether.h>
 #include <rte_kvargs.h>
 #include <rte_string_fns.h>
@@ -149,7 +150,7 @@ parse_zero_copy(const char *key, const char *value, void *opaque)
 	struct ccnic_args *args = opaque;
 	int choice = choose(key, value, "no|yes|0|1");
 
-	args->zero_copy = choice & 1;
+	args->attach.bind = choice & 1;
 	return RTE_MIN(choice, 0);
 }
 
@@ -273,6 +274,30 @@ check_nic(const struct rte_kvargs *list)
 	return 0;
 }
 
+/* 0 for a device that a driver has taken. */
+static int
+is_probed(const struct rte_device *device, const void *opaque)
+{
+	return rte_dev_is_probed(device) ? 0 : 1;
+}
+
+/* 0 for a bus with devices that may do DMA. */
+static int
+does_dma(const struct rte_bus *bus, const void *opaque)
+{
+	return strcmp(bus->name, "vdev") != 0 && bus->find_device != NULL && bus->find_device(NULL, is_probed, NULL) != NULL ? 0 : 1;
+}
+
+/*
+ * Mbufs in the region have virtual addresses as IOVA. Where those of others are physical, a device that is given such an mbuf reads
+ * somewhere else.
+ */
+static bool
+may_bind(void)
+{
+	return rte_eal_iova_mode() != RTE_IOVA_PA || rte_bus_find(NULL, does_dma, NULL) == NULL;
+}
+
 int
 ccnic_args_parse(struct rte_vdev_device *vdev, struct ccnic_args *args)
 {
@@ -287,7 +312,7 @@ ccnic_args_parse(struct rte_vdev_device *vdev, struct ccnic_args *args)
 	conf->options.ring = 1024;
 	conf->options.buffers = DEFAULT_BUFFERS;
 	conf->options.mtu = CCNIC_MAX_FRAME;
-	args->zero_copy = true;
+	conf->bind = may_bind();
 	rte_strscpy(conf->device, name, sizeof(conf->device));
 	rte_strscpy(conf->id, name, sizeof(conf->id));
 	list = rte_kvargs_parse(rte_vdev_device_args(vdev), NULL);
@@ -298,6 +323,9 @@ ccnic_args_parse(struct rte_vdev_device *vdev, struct ccnic_args *args)
 	ret = parse_all(list, args);
 	if (ret == 0 && args->nic)
 		ret = check_nic(list);
+	else if (ret == 0 && !may_bind() && rte_kvargs_count(list, "zero-copy") == 0)
+		NET_LOG(NOTICE, "%s: zero-copy=no, because devices that do DMA cannot find the region by its virtual address; start with"
+			" --iova-mode=va, or choose zero-copy=yes and forward to none of them", name);
 	rte_kvargs_free(list);
 	if (ret == 0 && conf->socket[0] == '\0')
 		ret = default_socket(conf->socket, sizeof(conf->socket));

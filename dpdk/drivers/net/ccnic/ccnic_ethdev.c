@@ -384,7 +384,7 @@ create(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic
 	dev = ccnic_dev_of(eth);
 	dev->att = att;
 	dev->mtu_frame = args->attach.options.mtu;
-	dev->zero_copy = args->zero_copy;
+	dev->zero_copy = args->attach.bind;
 	dev->user.pause = ccnic_link_pause;
 	dev->user.resume = ccnic_link_resume;
 	att->user = &dev->user;

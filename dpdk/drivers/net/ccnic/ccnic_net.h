@@ -180,7 +180,6 @@ struct ccnic_txq {
 /* The devargs of a device. */
 struct ccnic_args {
 	struct ccnic_attach_conf attach;
-	bool zero_copy;
 	bool nic; /* role=nic */
 };
 

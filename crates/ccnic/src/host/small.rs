@@ -13,6 +13,10 @@ use crate::ring::{Producer, Ring};
 use super::QueuePair;
 use super::receive::AHEAD;
 
+/// After a burst of so many packets comes probably one like it: the lines of the ring that it will write are requested when this one has
+/// been sent. Before it is filled a core's fill buffers have enough to do.
+const LONG: usize = 16;
+
 /// The packet that waits to be received is not a small one: [`QueuePair::rx_burst`] receives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotSmall;
@@ -37,14 +41,20 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             for &at in buffers {
                 prefetch_payload(&self.port, at, u32::from(longest), Fetch::Write);
             }
-            self.tx.prefetch(&self.port, room);
+            if room < LONG {
+                self.tx.prefetch(&self.port, room);
+            }
             self.rx.request(&self.port);
             for ((place, &at), (packet, meta)) in burst.places(room).iter_mut().zip(buffers).zip(packets) {
                 write_small(&self.port, at, packet);
                 *place = Buf::new(Desc::new(at, packet.len() as u16, SMALL).with_meta(meta));
             }
             burst.added(room);
-            return self.transmit(burst, true);
+            let sent = self.transmit(burst, true);
+            if sent >= LONG {
+                self.tx.prefetch(&self.port, sent);
+            }
+            return sent;
         }
         self.tx_small_slowly(longest, room, packets, burst)
     }

@@ -18,6 +18,7 @@ use managed::Managed;
 use receive::Receiver;
 
 pub use small::NotSmall;
+use small::RingAhead;
 pub use store::Store;
 
 /// Fewer descriptors than this in a burst, and the ring counts as nearly empty: less than one full line.
@@ -45,6 +46,7 @@ pub struct QueuePair<P: Port, R: Ring> {
     managed: Option<Managed<R>>,
     place: QueuePlace,
     config: Config,
+    ring_ahead: RingAhead,
 }
 
 impl<P: Port, R: Ring> QueuePair<P, R> {
@@ -67,6 +69,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             managed,
             place,
             config,
+            ring_ahead: RingAhead::default(),
             port,
         };
         if let Some(managed) = &mut this.managed {

@@ -221,6 +221,12 @@ impl<C: Consumer> Receiver<C> {
         self.stages.iter().map(|stage| stage.rest().len()).sum()
     }
 
+    /// True when a whole stage waits: the NIC delivers faster than the program receives.
+    #[inline(always)]
+    pub(super) fn backlog(&self) -> bool {
+        self.staged() >= STAGE
+    }
+
     /// Descriptors taken from the ring since this was last asked.
     pub(super) fn taken(&mut self) -> usize {
         core::mem::take(&mut self.taken)

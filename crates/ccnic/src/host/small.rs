@@ -13,9 +13,15 @@ use crate::ring::{Producer, Ring};
 use super::QueuePair;
 use super::receive::AHEAD;
 
-/// After a burst of so many packets comes probably one like it: the lines of the ring that it will write are requested when this one has
-/// been sent. Before it is filled a core's fill buffers have enough to do.
-const LONG: usize = 16;
+/// Which lines of the transmit ring have been requested ahead of the burst that writes them. When a burst is filled a core's fill
+/// buffers are busy with the lines of its packets; when receiving begins they are idle.
+#[derive(Debug, Default)]
+pub(super) struct RingAhead {
+    /// Packets of the last burst: the next is probably like it.
+    sent: usize,
+    /// Packets of the next one whose descriptors' lines have been requested.
+    requested: usize,
+}
 
 /// The packet that waits to be received is not a small one: [`QueuePair::rx_burst`] receives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -41,7 +47,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             for &at in buffers {
                 prefetch_payload(&self.port, at, u32::from(longest), Fetch::Write);
             }
-            if room < LONG {
+            if self.ring_ahead.requested < room {
                 self.tx.prefetch(&self.port, room);
             }
             self.rx.request(&self.port);
@@ -51,9 +57,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             }
             burst.added(room);
             let sent = self.transmit(burst, true);
-            if sent >= LONG {
-                self.tx.prefetch(&self.port, sent);
-            }
+            self.ring_ahead = RingAhead { sent, requested: 0 };
             return sent;
         }
         self.tx_small_slowly(longest, room, packets, burst)
@@ -91,6 +95,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         max: usize,
         mut read: impl FnMut(usize, &[u8], u64),
     ) -> Result<usize, NotSmall> {
+        self.request_ring();
         let mut done = 0;
         while done < max {
             let want = (max - done).min(AHEAD);
@@ -110,5 +115,15 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         }
         self.rx.request(&self.port);
         Ok(done)
+    }
+
+    /// Requests the lines of the transmit ring for the next burst, if the NIC is ahead: otherwise it polls the first of them.
+    #[inline(always)]
+    fn request_ring(&mut self) {
+        let RingAhead { sent, requested } = &mut self.ring_ahead;
+        if *requested < *sent && self.rx.backlog() {
+            self.tx.prefetch(&self.port, *sent);
+            *requested = *sent;
+        }
     }
 }

@@ -134,15 +134,15 @@ class Forwarding(unittest.TestCase):
 class Bytes(unittest.TestCase):
     """What comes back is what was sent, byte for byte and in order."""
 
-    def through(self, mbuf_size, ccnic="", **testpmd):
+    def through(self, mbuf_size, ccnic="", setup=("set fwd io",), cores=1, **testpmd):
         packets = mixed_packets()
         with Nic() as nic:
             there, back = nic.directory / "there.pcap", nic.directory / "back.pcap"
             write_pcap(there, packets)
             more = [f"net_pcap0,rx_pcap={there},tx_pcap={back}"]
-            arguments = ["--no-flush-rx", f"--mbuf-size={mbuf_size}"]
+            arguments = ["--no-flush-rx", f"--mbuf-size={mbuf_size}", f"--nb-cores={cores}"]
             with Testpmd(nic, f"net_ccnic0,socket={{socket}}{ccnic}", arguments=arguments, more=more, **testpmd) as t:
-                for command in "port stop 0", "port config mtu 0 9586", "port start 0", "set fwd io", "start":
+                for command in "port stop 0", "port config mtu 0 9586", "port start 0", *setup, "start":
                     t.do(command)
                 t.until("all packets", lambda t: t.stats(1)["TX-packets"] == len(packets))
                 t.do("stop")
@@ -162,6 +162,13 @@ class Bytes(unittest.TestCase):
     def test_copies(self):
         xstats = self.through(2176, ccnic=",zero-copy=no")
         self.assertEqual(xstats["rx_zero_copy_packets"] + xstats["tx_zero_copy_packets"], 0)
+
+    def test_a_short_ring(self):
+        """Bursts of all sizes stop in their middle, again and again; what did not go is sent later."""
+        for ops in ("--mbuf-pool-ops-name=ccnic",), ():
+            xstats = self.through(2176, ccnic=",buffers=256,rsize=64", setup=["set fwd io retry", "set burst tx delay 100 retry 10000"],
+                                  cores=2, options=ops)
+            self.assertGreater(xstats["tx_left_ring_full_packets"], 0)
 
     def test_mbufs_larger_than_buffers(self):
         self.through(9900)

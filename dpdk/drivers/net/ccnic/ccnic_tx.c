@@ -1,42 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * Transmitting. Packets of up to 128 bytes are copied into small buffers and their mbufs freed at once: that moves fewer lines
- * between cores than handing over 4 KiB buffers, which all begin in the same sets of the caches. Larger ones leave without a
- * copy when their mbufs are bound to this region and nobody else refers to them; otherwise they are copied into large buffers.
+ * between cores than handing over 4 KiB buffers. Larger ones leave without a copy when their mbufs are bound to this region and nobody
+ * else refers to them; otherwise they are copied into large buffers. A burst of small packets takes the shortest way, a burst of
+ * packets of one segment the next, whatever their sizes and mbufs; ccnic_tx_any.c sends the rest.
  */
 #include <rte_memcpy.h>
 
-#include "ccnic_net.h"
-
-/* How a packet travels. */
-enum how {
-	INLINED,
-	ZERO_COPY,
-	COPIED,
-	DROPPED
-};
-
-/* A burst on its way. */
-struct xmit {
-	struct ccnic_buf out[CCNIC_BURST * 2 + CCNIC_CHAIN_MAX];
-	uint8_t copy[CCNIC_BURST * 2 + CCNIC_CHAIN_MAX]; /* by buffer: it was allocated for a copy */
-	uint16_t bufs;             /* in out */
-	uint16_t end[CCNIC_BURST]; /* by packet: where its buffers end in out */
-	uint8_t how[CCNIC_BURST];  /* enum how */
-	uint16_t plains;           /* mbufs whose buffers the NIC has now, of one pool */
-	struct rte_mbuf *plain[CCNIC_BURST * 2 + CCNIC_CHAIN_MAX];
-};
-
-/* True for an mbuf that nobody else refers to, whose buffer nobody else refers to, and that may go back to its pool as it is. */
-static inline bool
-is_sole(const struct ccnic_txq *txq, const struct rte_mbuf *m)
-{
-	if (unlikely(rte_mbuf_refcnt_read(m) != 1))
-		return false;
-	if (likely(RTE_MBUF_DIRECT(m)))
-		return true;
-	return ccnic_mbuf_is_bound(m, txq->att) && rte_mbuf_ext_refcnt_read(m->shinfo) == 1;
-}
+#include "ccnic_tx.h"
 
 /* The packets of a burst, as libccnic takes small ones. */
 struct small {
@@ -80,295 +51,129 @@ ccnic_skip(uint32_t buffer, uint16_t len)
 	return RTE_MIN(skip, (CCNIC_LARGE - (uint32_t)len) & ~(uint32_t)(RTE_CACHE_LINE_SIZE - 1));
 }
 
-/* Sends n packets of one segment, without external buffers, as copies in large buffers; returns how many. */
-static __rte_noinline uint16_t
-xmit_copies(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
-{
+/* A burst of packets of one segment each, on its way. */
+struct singles {
 	struct ccnic_buf bufs[CCNIC_BURST];
-	uint32_t buffers[CCNIC_BURST];
-	uint16_t got = ccnic_attach_take(txq->att, buffers, n), i;
-	int sent;
+	uint8_t how[CCNIC_BURST]; /* enum how */
+	/* Buffers for copies, and how many of them have been used. */
+	struct ccnic_buf small[CCNIC_BURST];
+	uint32_t large[CCNIC_BURST];
+	uint16_t smalls, small_used;
+	uint16_t larges, large_used;
+};
 
-	txq->stats.no_buffer += n - got;
-	for (i = 0; i < got; i++) {
-		const uint16_t len = pkts[i]->data_len;
+/* Chooses how each of n packets travels, and takes buffers for copies: fewer than that when the region has no more. */
+static inline void
+plan_singles(struct ccnic_txq *txq, struct singles *x, struct rte_mbuf **pkts, uint16_t n)
+{
+	uint16_t smalls = 0, larges = 0, i;
+	int got = 0;
 
-		bufs[i] = (struct ccnic_buf){ .offset = buffers[i] + ccnic_skip(buffers[i], len), .len = len };
-		rte_memcpy(txq->base + bufs[i].offset, rte_pktmbuf_mtod(pkts[i], const uint8_t *), bufs[i].len);
+	for (i = 0; i < n; i++) {
+		x->how[i] = pkts[i]->data_len <= CCNIC_SMALL ? INLINED : is_ready(txq, pkts[i]) ? ZERO_COPY : COPIED;
+		smalls += x->how[i] == INLINED;
+		larges += x->how[i] == COPIED;
 	}
-	sent = got > 0 ? RTE_MAX(ccnic_tx_burst(txq->pair->queue, bufs, got), 0) : 0;
-	if (unlikely(sent < got)) {
-		txq->stats.ring_full += got - sent;
-		ccnic_buf_free(txq->pair->queue, &bufs[sent], got - sent);
-	}
-	if (sent == 0)
-		return 0;
-	for (i = 0; i < sent; i++) {
-		txq->stats.bytes += bufs[i].len;
-		txq->stats.bins[ccnic_bin_of(bufs[i].len)]++;
-	}
-	ccnic_free_sent(pkts, sent, true, txq->fast_free);
-	txq->stats.packets += sent;
-	txq->stats.copied += sent;
-	return sent;
+	if (smalls > 0)
+		got = ccnic_buf_alloc(txq->pair->queue, CCNIC_SMALL, x->small, smalls);
+	x->smalls = RTE_MAX(got, 0);
+	x->larges = larges > 0 ? ccnic_attach_take(txq->att, x->large, larges) : 0;
+	x->small_used = x->large_used = 0;
 }
 
-/* True for a segment that can be handed to the NIC as it is. */
+/* Has buffer i of the burst hold a packet; false when there is none to copy it into. */
 static inline bool
-is_ready(const struct ccnic_txq *txq, const struct rte_mbuf *m)
+fill_single(const struct ccnic_txq *txq, struct singles *x, uint16_t i, const struct rte_mbuf *m)
 {
-	return txq->zero_copy && ccnic_mbuf_is_bound(m, txq->att) && is_sole(txq, m);
-}
+	const uint8_t *data = rte_pktmbuf_mtod(m, const uint8_t *);
+	const uint16_t len = m->data_len;
+	struct ccnic_buf *buf = &x->bufs[i];
 
-/* Adds buffers for len bytes, in one chain; false when the region has none. */
-static bool
-add_buffers(struct ccnic_txq *txq, struct xmit *x, uint16_t len)
-{
-	struct ccnic_buf *buf = &x->out[x->bufs];
-	int want = CCNIC_SEGMENTS(len);
-	int got = ccnic_buf_alloc(txq->pair->queue, len, buf, want);
-
-	if (unlikely(got < want)) {
-		if (got > 0)
-			ccnic_buf_free(txq->pair->queue, buf, got);
-		return false;
-	}
-	memset(&x->copy[x->bufs], 1, want);
-	x->bufs += want;
-	return true;
-}
-
-/* Copies a packet's segments, or one of them, into the buffers from buf on. */
-static void
-copy_segments(const struct ccnic_txq *txq, const struct ccnic_buf *buf, const struct rte_mbuf *m, bool all)
-{
-	uint16_t to = 0;
-
-	for (; m != NULL; m = all ? m->next : NULL) {
-		const uint8_t *from = rte_pktmbuf_mtod(m, const uint8_t *);
-		uint16_t left = m->data_len;
-
-		while (left > 0) {
-			uint16_t n = RTE_MIN(left, buf->len - to);
-
-			memcpy(txq->base + buf->offset + to, from, n);
-			from += n;
-			left -= n;
-			to += n;
-			if (to == buf->len) {
-				buf++;
-				to = 0;
-			}
-		}
-	}
-}
-
-/* Adds a copy of a whole packet. */
-static bool
-add_copy(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
-{
-	const struct ccnic_buf *buf = &x->out[x->bufs];
-
-	if (!add_buffers(txq, x, m->pkt_len))
-		return false;
-	copy_segments(txq, buf, m, true);
-	return true;
-}
-
-/* Adds a segment, as it is or as a copy. */
-static bool
-add_segment(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
-{
-	struct ccnic_buf *buf = &x->out[x->bufs];
-
-	if (m->data_len == 0)
-		return true;
-	if (!is_ready(txq, m)) {
-		if (!add_buffers(txq, x, m->data_len))
-			return false;
-		copy_segments(txq, buf, m, false);
-		return true;
-	}
-	*buf = (struct ccnic_buf){ .offset = rte_pktmbuf_mtod(m, const uint8_t *) - txq->base, .len = m->data_len };
-	x->copy[x->bufs++] = 0;
-	return true;
-}
-
-/* Buffers that a packet takes when only those segments are copied that have to be; 0 when a copy of it all is better. */
-static inline uint16_t
-count_buffers(const struct ccnic_txq *txq, const struct rte_mbuf *m)
-{
-	uint16_t n = 0, ready = 0;
-
-	for (; m != NULL; m = m->next) {
-		const bool as_it_is = is_ready(txq, m);
-
-		ready += as_it_is;
-		n += as_it_is ? 1 : CCNIC_SEGMENTS(m->data_len);
-	}
-	return ready > 0 && n <= CCNIC_CHAIN_MAX ? n : 0;
-}
-
-/* Returns the buffers from `begin` on that were allocated for copies. */
-static void
-revoke(struct ccnic_txq *txq, const struct xmit *x, uint16_t begin, uint16_t end)
-{
-	for (; begin < end; begin++)
-		if (x->copy[begin])
-			ccnic_buf_free(txq->pair->queue, &x->out[begin], 1);
-}
-
-/* Adds a packet segment by segment. */
-static bool
-add_segments(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
-{
-	const uint16_t begin = x->bufs;
-	uint16_t i;
-
-	for (; m != NULL; m = m->next) {
-		if (add_segment(txq, x, m))
-			continue;
-		revoke(txq, x, begin, x->bufs);
-		x->bufs = begin;
-		return false;
-	}
-	for (i = begin; i < x->bufs; i++)
-		ccnic_buf_set_more(&x->out[i], i + 1 < x->bufs);
-	return true;
-}
-
-/* Prepares packet i; false when it has to wait. */
-static bool
-prepare(struct ccnic_txq *txq, struct xmit *x, uint16_t i, const struct rte_mbuf *m)
-{
-	uint32_t len = ccnic_checked_len(m);
-	bool sent = true;
-
-	if (unlikely(len == 0 || len > txq->max_len)) {
-		if (len == 0)
-			txq->stats.broken++;
-		else
-			txq->stats.too_long++;
-		x->how[i] = DROPPED;
-	} else if (len > CCNIC_SMALL && count_buffers(txq, m) > 0) {
-		x->how[i] = ZERO_COPY;
-		sent = add_segments(txq, x, m);
-	} else {
-		x->how[i] = len > CCNIC_SMALL ? COPIED : INLINED;
-		sent = add_copy(txq, x, m);
-	}
-	if (unlikely(!sent)) {
-		txq->stats.no_buffer++;
-		return false;
-	}
-	x->end[i] = x->bufs;
-	return true;
-}
-
-/* Returns plain mbufs to their pool; to ours past this core's cache, so that whoever allocates them gets them bound. */
-static inline void
-give_plain(struct ccnic_txq *txq, struct xmit *x)
-{
-	if (x->plains == 0)
-		return;
-	if (ccnic_mempool_is(x->plain[0]->pool))
-		ccnic_mempool_give(x->plain[0]->pool, x->plain, x->plains);
-	else
-		rte_mempool_put_bulk(x->plain[0]->pool, (void **)x->plain, x->plains);
-	ccnic_attach_unlend(txq->att, x->plains);
-	x->plains = 0;
-}
-
-/* The packet's buffers are the NIC's: mbufs that were bound to them become plain, the others are free. */
-static inline void
-unbind_packet(struct ccnic_txq *txq, struct xmit *x, struct rte_mbuf *m)
-{
-	while (m != NULL) {
-		struct rte_mbuf *next = m->next;
-
-		if (m->data_len == 0 || !is_ready(txq, m)) {
-			rte_pktmbuf_free_seg(m);
-			m = next;
-			continue;
-		}
-		ccnic_mbuf_unbind(m, rte_pktmbuf_priv_size(m->pool), rte_pktmbuf_data_room_size(m->pool));
-		m->next = NULL;
-		m->nb_segs = 1;
-		if (unlikely(x->plains > 0 && m->pool != x->plain[0]->pool))
-			give_plain(txq, x);
-		x->plain[x->plains++] = m;
-		m = next;
-	}
-}
-
-/* Packet i has been sent, or dropped. */
-static void
-complete(struct ccnic_txq *txq, struct xmit *x, uint16_t i, struct rte_mbuf *m)
-{
-	uint32_t len = m->pkt_len;
-
-	if (x->how[i] == DROPPED) {
-		rte_pktmbuf_free(m);
-		return;
-	}
-	txq->stats.packets++;
-	txq->stats.bytes += len;
-	txq->stats.bins[ccnic_bin_of(len)]++;
 	if (x->how[i] == ZERO_COPY) {
-		txq->stats.zero_copy++;
-		unbind_packet(txq, x, m);
-		return;
+		*buf = (struct ccnic_buf){ .offset = data - txq->base, .len = len };
+	} else if (x->how[i] == COPIED) {
+		uint32_t buffer;
+
+		if (unlikely(x->large_used == x->larges))
+			return false;
+		buffer = x->large[x->large_used++];
+		*buf = (struct ccnic_buf){ .offset = buffer + ccnic_skip(buffer, len), .len = len };
+		rte_memcpy(txq->base + buf->offset, data, len);
+	} else {
+		if (unlikely(x->small_used == x->smalls))
+			return false;
+		*buf = x->small[x->small_used++];
+		buf->len = len;
+		ccnic_copy_small(txq->base + buf->offset, data, len);
 	}
-	if (x->how[i] == COPIED)
-		txq->stats.copied++;
-	else
-		txq->stats.inlined++;
-	rte_pktmbuf_free(m);
+	return true;
 }
 
-/*
- * libccnic refuses the first packet that has buffers, which prepare() should have prevented: an mbuf was damaged. Drops it.
- * Returns the buffers that are done with.
- */
-static int
-refused(struct ccnic_txq *txq, struct xmit *x)
+/* Frees the buffers for copies that were not used, and those of the packets from `sent` to `ready`, which stay the application's. */
+static __rte_noinline void
+revoke_singles(struct ccnic_txq *txq, struct singles *x, uint16_t sent, uint16_t ready)
 {
-	uint16_t i = 0;
+	struct ccnic_queue *queue = txq->pair->queue;
 
-	while (x->end[i] == 0)
-		i++;
-	revoke(txq, x, 0, x->end[i]);
-	x->how[i] = DROPPED;
-	txq->stats.broken++;
-	return x->end[i];
+	for (; sent < ready; sent++)
+		if (x->how[sent] != ZERO_COPY)
+			ccnic_buf_free(queue, &x->bufs[sent], 1);
+	ccnic_buf_free(queue, &x->small[x->small_used], x->smalls - x->small_used);
+	for (; x->large_used < x->larges; x->large_used++)
+		ccnic_buf_free(queue, &(struct ccnic_buf){ .offset = x->large[x->large_used] }, 1);
 }
 
-/* Sends up to CCNIC_BURST packets of any kind; returns how many are done with. */
+/* The first n packets are the NIC's. */
+static inline void
+complete_singles(struct ccnic_txq *txq, const struct singles *x, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct rte_mbuf *copied[CCNIC_BURST];
+	struct plains plains;
+	uint16_t copies = 0, inlined = 0, i;
+	bool direct = true;
+
+	plains.n = 0;
+	for (i = 0; i < n; i++) {
+		txq->stats.bytes += x->bufs[i].len;
+		txq->stats.bins[ccnic_bin_of(x->bufs[i].len)]++;
+		if (x->how[i] == ZERO_COPY) {
+			unbind(txq, &plains, pkts[i]);
+			continue;
+		}
+		direct &= RTE_MBUF_DIRECT(pkts[i]);
+		inlined += x->how[i] == INLINED;
+		copied[copies++] = pkts[i];
+	}
+	give_plains(txq, &plains);
+	ccnic_free_sent(copied, copies, direct, txq->fast_free);
+	txq->stats.packets += n;
+	txq->stats.inlined += inlined;
+	txq->stats.copied += copies - inlined;
+	txq->stats.zero_copy += n - copies;
+}
+
+/* Sends n packets of one segment, of up to 4 KiB, whatever their mbufs are; returns how many are done with. */
 static __rte_noinline uint16_t
-xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
+xmit_singles(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 {
-	struct xmit x;
-	uint16_t ready = 0, done = 0;
+	struct singles x;
+	uint16_t ready = 0;
 	int sent = 0;
 
-	x.bufs = 0;
-	x.plains = 0;
-	while (ready < n && x.bufs <= CCNIC_BURST * 2 && prepare(txq, &x, ready, pkts[ready]))
+	plan_singles(txq, &x, pkts, n);
+	while (ready < n && likely(fill_single(txq, &x, ready, pkts[ready])))
 		ready++;
-	if (x.bufs > 0)
-		sent = ccnic_tx_burst(txq->pair->queue, x.out, x.bufs);
+	if (ready > 0)
+		sent = ccnic_tx_burst(txq->pair->queue, x.bufs, ready);
+	if (unlikely(sent < n))
+		revoke_singles(txq, &x, RTE_MAX(sent, 0), ready);
+	/* libccnic refuses the first packet: its mbuf was damaged. */
 	if (unlikely(sent < 0))
-		sent = refused(txq, &x);
-	/* libccnic takes whole packets, in order; dropped ones have no buffers. */
-	while (done < ready && x.end[done] <= sent) {
-		complete(txq, &x, done, pkts[done]);
-		done++;
-	}
-	give_plain(txq, &x);
-	/* The others stay the application's. */
-	revoke(txq, &x, done > 0 ? x.end[done - 1] : 0, x.bufs);
-	txq->stats.ring_full += ready - done;
-	return done;
+		return ccnic_xmit_any(txq, pkts, n);
+	txq->stats.no_buffer += n - ready;
+	txq->stats.ring_full += ready - sent;
+	complete_singles(txq, &x, pkts, sent);
+	return sent;
 }
 
 /* Sends up to CCNIC_BURST packets; returns how many are done with. */
@@ -391,9 +196,9 @@ xmit_chunk(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 	small.span = ccnic_span_of(small.len, n);
 	if (likely(single && small.span.longest <= CCNIC_SMALL && small.span.shortest > 0))
 		return xmit_small(txq, pkts, n, &small);
-	if (single && small.direct && small.span.shortest > CCNIC_SMALL && small.span.longest <= RTE_MIN(CCNIC_LARGE, txq->max_len))
-		return xmit_copies(txq, pkts, n);
-	return xmit_any(txq, pkts, n);
+	if (likely(single && small.span.longest <= RTE_MIN(CCNIC_LARGE, txq->max_len) && small.span.shortest > 0))
+		return xmit_singles(txq, pkts, n);
+	return ccnic_xmit_any(txq, pkts, n);
 }
 
 uint16_t
@@ -410,7 +215,7 @@ ccnic_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n)
 		uint16_t got = xmit_chunk(txq, &pkts[done], chunk);
 
 		done += got;
-		/* xmit_any() stops early when it has many buffers in hand; only no progress is the end. */
+		/* ccnic_xmit_any() stops early when it has many buffers in hand; only no progress is the end. */
 		if (got == 0)
 			break;
 	}

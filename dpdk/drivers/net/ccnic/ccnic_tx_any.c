@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/* Transmitting packets of any kind: of several segments, longer than a buffer, or such that cannot be sent at all. */
+#include "ccnic_tx.h"
+
+/* A burst on its way. */
+struct xmit {
+	struct ccnic_buf out[CCNIC_BURST * 2 + CCNIC_CHAIN_MAX];
+	uint8_t copy[CCNIC_BURST * 2 + CCNIC_CHAIN_MAX]; /* by buffer: it was allocated for a copy */
+	uint16_t bufs;             /* in out */
+	uint16_t end[CCNIC_BURST]; /* by packet: where its buffers end in out */
+	uint8_t how[CCNIC_BURST];  /* enum how */
+	struct plains plains;
+};
+
+/* Adds buffers for len bytes, in one chain; false when the region has none. */
+static bool
+add_buffers(struct ccnic_txq *txq, struct xmit *x, uint16_t len)
+{
+	struct ccnic_buf *buf = &x->out[x->bufs];
+	int want = CCNIC_SEGMENTS(len);
+	int got = ccnic_buf_alloc(txq->pair->queue, len, buf, want);
+
+	if (unlikely(got < want)) {
+		if (got > 0)
+			ccnic_buf_free(txq->pair->queue, buf, got);
+		return false;
+	}
+	memset(&x->copy[x->bufs], 1, want);
+	x->bufs += want;
+	return true;
+}
+
+/* Copies a packet's segments, or one of them, into the buffers from buf on. */
+static void
+copy_segments(const struct ccnic_txq *txq, const struct ccnic_buf *buf, const struct rte_mbuf *m, bool all)
+{
+	uint16_t to = 0;
+
+	for (; m != NULL; m = all ? m->next : NULL) {
+		const uint8_t *from = rte_pktmbuf_mtod(m, const uint8_t *);
+		uint16_t left = m->data_len;
+
+		while (left > 0) {
+			uint16_t n = RTE_MIN(left, buf->len - to);
+
+			memcpy(txq->base + buf->offset + to, from, n);
+			from += n;
+			left -= n;
+			to += n;
+			if (to == buf->len) {
+				buf++;
+				to = 0;
+			}
+		}
+	}
+}
+
+/* Adds a copy of a whole packet. */
+static bool
+add_copy(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
+{
+	const struct ccnic_buf *buf = &x->out[x->bufs];
+
+	if (!add_buffers(txq, x, m->pkt_len))
+		return false;
+	copy_segments(txq, buf, m, true);
+	return true;
+}
+
+/* Adds a segment, as it is or as a copy. */
+static bool
+add_segment(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
+{
+	struct ccnic_buf *buf = &x->out[x->bufs];
+
+	if (m->data_len == 0)
+		return true;
+	if (!is_ready(txq, m)) {
+		if (!add_buffers(txq, x, m->data_len))
+			return false;
+		copy_segments(txq, buf, m, false);
+		return true;
+	}
+	*buf = (struct ccnic_buf){ .offset = rte_pktmbuf_mtod(m, const uint8_t *) - txq->base, .len = m->data_len };
+	x->copy[x->bufs++] = 0;
+	return true;
+}
+
+/* Buffers that a packet takes when only those segments are copied that have to be; 0 when a copy of it all is better. */
+static inline uint16_t
+count_buffers(const struct ccnic_txq *txq, const struct rte_mbuf *m)
+{
+	uint16_t n = 0, ready = 0;
+
+	for (; m != NULL; m = m->next) {
+		const bool as_it_is = is_ready(txq, m);
+
+		ready += as_it_is;
+		n += as_it_is ? 1 : CCNIC_SEGMENTS(m->data_len);
+	}
+	return ready > 0 && n <= CCNIC_CHAIN_MAX ? n : 0;
+}
+
+/* Returns the buffers from `begin` on that were allocated for copies. */
+static void
+revoke(struct ccnic_txq *txq, const struct xmit *x, uint16_t begin, uint16_t end)
+{
+	for (; begin < end; begin++)
+		if (x->copy[begin])
+			ccnic_buf_free(txq->pair->queue, &x->out[begin], 1);
+}
+
+/* Adds a packet segment by segment. */
+static bool
+add_segments(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
+{
+	const uint16_t begin = x->bufs;
+	uint16_t i;
+
+	for (; m != NULL; m = m->next) {
+		if (add_segment(txq, x, m))
+			continue;
+		revoke(txq, x, begin, x->bufs);
+		x->bufs = begin;
+		return false;
+	}
+	for (i = begin; i < x->bufs; i++)
+		ccnic_buf_set_more(&x->out[i], i + 1 < x->bufs);
+	return true;
+}
+
+/* Prepares packet i; false when it has to wait. */
+static bool
+prepare(struct ccnic_txq *txq, struct xmit *x, uint16_t i, const struct rte_mbuf *m)
+{
+	uint32_t len = ccnic_checked_len(m);
+	bool sent = true;
+
+	if (unlikely(len == 0 || len > txq->max_len)) {
+		if (len == 0)
+			txq->stats.broken++;
+		else
+			txq->stats.too_long++;
+		x->how[i] = DROPPED;
+	} else if (len > CCNIC_SMALL && count_buffers(txq, m) > 0) {
+		x->how[i] = ZERO_COPY;
+		sent = add_segments(txq, x, m);
+	} else {
+		x->how[i] = len > CCNIC_SMALL ? COPIED : INLINED;
+		sent = add_copy(txq, x, m);
+	}
+	if (unlikely(!sent)) {
+		txq->stats.no_buffer++;
+		return false;
+	}
+	x->end[i] = x->bufs;
+	return true;
+}
+
+/* The packet's buffers are the NIC's: mbufs that were bound to them become plain, the others are free. */
+static inline void
+unbind_packet(struct ccnic_txq *txq, struct xmit *x, struct rte_mbuf *m)
+{
+	while (m != NULL) {
+		struct rte_mbuf *next = m->next;
+
+		if (m->data_len == 0 || !is_ready(txq, m)) {
+			rte_pktmbuf_free_seg(m);
+			m = next;
+			continue;
+		}
+		m->next = NULL;
+		m->nb_segs = 1;
+		unbind(txq, &x->plains, m);
+		m = next;
+	}
+}
+
+/* Packet i has been sent, or dropped. */
+static void
+complete(struct ccnic_txq *txq, struct xmit *x, uint16_t i, struct rte_mbuf *m)
+{
+	uint32_t len = m->pkt_len;
+
+	if (x->how[i] == DROPPED) {
+		rte_pktmbuf_free(m);
+		return;
+	}
+	txq->stats.packets++;
+	txq->stats.bytes += len;
+	txq->stats.bins[ccnic_bin_of(len)]++;
+	if (x->how[i] == ZERO_COPY) {
+		txq->stats.zero_copy++;
+		unbind_packet(txq, x, m);
+		return;
+	}
+	if (x->how[i] == COPIED)
+		txq->stats.copied++;
+	else
+		txq->stats.inlined++;
+	rte_pktmbuf_free(m);
+}
+
+/*
+ * libccnic refuses the first packet that has buffers, which prepare() should have prevented: an mbuf was damaged. Drops it.
+ * Returns the buffers that are done with.
+ */
+static int
+refused(struct ccnic_txq *txq, struct xmit *x)
+{
+	uint16_t i = 0;
+
+	while (x->end[i] == 0)
+		i++;
+	revoke(txq, x, 0, x->end[i]);
+	x->how[i] = DROPPED;
+	txq->stats.broken++;
+	return x->end[i];
+}
+
+/* Sends up to CCNIC_BURST packets of any kind; returns how many are done with. */
+uint16_t
+ccnic_xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct xmit x;
+	uint16_t ready = 0, done = 0;
+	int sent = 0;
+
+	x.bufs = 0;
+	x.plains.n = 0;
+	while (ready < n && x.bufs <= CCNIC_BURST * 2 && prepare(txq, &x, ready, pkts[ready]))
+		ready++;
+	if (x.bufs > 0)
+		sent = ccnic_tx_burst(txq->pair->queue, x.out, x.bufs);
+	if (unlikely(sent < 0))
+		sent = refused(txq, &x);
+	/* libccnic takes whole packets, in order; dropped ones have no buffers. */
+	while (done < ready && x.end[done] <= sent) {
+		complete(txq, &x, done, pkts[done]);
+		done++;
+	}
+	give_plains(txq, &x.plains);
+	/* The others stay the application's. */
+	revoke(txq, &x, done > 0 ? x.end[done - 1] : 0, x.bufs);
+	txq->stats.ring_full += ready - done;
+	return done;
+}
+

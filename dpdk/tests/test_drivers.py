@@ -163,12 +163,13 @@ class Bytes(unittest.TestCase):
         xstats = self.through(2176, ccnic=",zero-copy=no")
         self.assertEqual(xstats["rx_zero_copy_packets"] + xstats["tx_zero_copy_packets"], 0)
 
-    def test_a_short_ring(self):
+    def test_a_short_ring_and_few_buffers(self):
         """Bursts of all sizes stop in their middle, again and again; what did not go is sent later."""
-        for ops in ("--mbuf-pool-ops-name=ccnic",), ():
-            xstats = self.through(2176, ccnic=",buffers=256,rsize=64", setup=["set fwd io retry", "set burst tx delay 100 retry 10000"],
-                                  cores=2, options=ops)
-            self.assertGreater(xstats["tx_left_ring_full_packets"], 0)
+        for buffers, ops, left in (256, (), "ring_full"), (16, ("--mbuf-pool-ops-name=ccnic",), "no_buffer"):
+            with self.subTest(left):
+                xstats = self.through(2176, ccnic=f",buffers={buffers},rsize=64", cores=2, options=ops,
+                                      setup=["set fwd io retry", "set burst tx delay 100 retry 10000"])
+                self.assertGreater(xstats[f"tx_left_{left}_packets"], 0)
 
     def test_mbufs_larger_than_buffers(self):
         self.through(9900)

@@ -30,7 +30,7 @@ macro_rules! conformance {
                 an_empty_pool_says_so, chains_are_whole_at_every_burst_size, what_is_no_packet_is_not_taken,
                 a_single_packet_is_delivered_at_once, a_successor_carries_on, a_dead_nic_loses_only_what_it_held,
                 a_nic_may_die_at_any_write, a_contended_free_list_loses_nothing, sending_for_ever_needs_no_answer,
-                a_host_that_hears_late_frees_nothing_early, a_small_pool_goes_round, a_small_ring_has_enough_blanks, a_dropped_queue_pair_leaves_its_buffers, a_sleeper_is_woken_once,
+                a_host_that_hears_late_frees_nothing_early, a_small_pool_goes_round, a_program_that_sends_all_buffers_gets_them_back, a_small_ring_has_enough_blanks, a_dropped_queue_pair_leaves_its_buffers, a_sleeper_is_woken_once,
                 small_packets_go_and_come_as_copies);
         })+
     };
@@ -188,6 +188,15 @@ pub fn an_empty_pool_says_so<M: Memory, R: Ring>() {
         assert_eq!(rig.alloc(9000, 1), 0, "two buffers are free, three are needed");
         assert_eq!(rig.alloc(LARGE as u16, 9), 2, "a chain that failed gave its buffers back");
         rig.finish(true);
+    }
+}
+
+/// Does a program that has put every buffer into its transmit ring, before the NIC had one, get its packets back?
+pub fn a_program_that_sends_all_buffers_gets_them_back<M: Memory, R: Ring>() {
+    for config in configs::<R>().into_iter().filter(|c| c.shared_pool) {
+        let mut rig = Rig::<M, R>::new(&Config { buffers: 48, ..config }, Wire::Loopback);
+        assert_eq!(rig.alloc(LARGE as u16, 100), 48);
+        rig.finish(false);
     }
 }
 

@@ -10,7 +10,7 @@ use crate::oracle::Cut;
 /// What the NIC does with the packets that it fetches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
-    /// Sends a copy back.
+    /// Sends a copy back, or the same buffers when it has none.
     Loopback,
     /// Sends a copy back by way of its own memory.
     Bytes,
@@ -25,7 +25,11 @@ pub enum Wire {
 impl Wire {
     /// How packets that come back are cut into buffers.
     pub fn cut(self) -> Cut {
-        if self == Wire::Reflect { Cut::Same } else { Cut::Anew }
+        match self {
+            Wire::Reflect => Cut::Same,
+            Wire::Loopback => Cut::Either,
+            _ => Cut::Anew,
+        }
     }
 
     /// Deals with `packets`, of which it reads the bytes by `copies`; returns how many descriptors it is done with. Not published
@@ -38,7 +42,7 @@ impl Wire {
         ahead: &[Desc],
     ) -> usize {
         let n = match self {
-            Wire::Loopback => nic.deliver(copies, packets, ahead),
+            Wire::Loopback => return nic.send_back(copies, packets, ahead),
             Wire::Bytes => one_by_one(packets, |packet| bytes(nic, copies, packet)),
             Wire::Own => one_by_one(packets, |packet| own(nic, copies, packet)),
             Wire::Reflect => return nic.reflect(packets),

@@ -102,6 +102,8 @@ const LEFT: f64 = 64.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 16.0;
 const BOTTOM: f64 = 48.0;
+/// The names of the curves stand in the lower right corner, where none runs: latency rises with the load.
+const NAMES: f64 = 160.0;
 
 /// Throughput to the right, latency up on a logarithmic scale.
 struct Axes {
@@ -205,14 +207,14 @@ fn plot(curves: &[&Curve]) -> String {
                 "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\" fill-opacity=\".45\"/>"
             );
         }
-        let y = TOP + 14.0 + 20.0 * i as f64;
+        let (x, y) = (WIDTH - RIGHT - NAMES, HEIGHT - BOTTOM - 14.0 - 20.0 * (curves.len() - 1 - i) as f64);
         let _ = write!(
             svg,
             "<line x1=\"{}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\" stroke=\"{colour}\" stroke-width=\"2.5\"/>\
              <text x=\"{}\" y=\"{}\">{}</text>",
-            LEFT + 12.0,
-            LEFT + 40.0,
-            LEFT + 48.0,
+            x,
+            x + 28.0,
+            x + 36.0,
             y + 4.0,
             escape(curve.name)
         );

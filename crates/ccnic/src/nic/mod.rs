@@ -50,7 +50,7 @@ pub struct NicCounters {
     pub bad_chain: u64,
     /// Times that a packet waited because the receive ring was full.
     pub ring_full: u64,
-    /// Times that a packet waited because the pool had no buffer.
+    /// Times that a packet waited because the pool had no buffer, or went back without a copy.
     pub no_buffer: u64,
     /// Packets dropped, with RSS, because the receive ring was full.
     pub dropped_ring_full: u64,

@@ -1,9 +1,10 @@
 //! The loopback wire: every packet goes back to its program.
 
+use crate::desc::Desc;
 use crate::port::Port;
 use crate::ring::Ring;
 
-use super::{Fetched, NicQueue};
+use super::{Fetched, NicQueue, first};
 
 /// Packets on their way through a wire: one burst being delivered, and the one after it, whose lines arrive meanwhile.
 #[derive(Debug, Default)]
@@ -48,11 +49,27 @@ pub fn loopback<P: Port, R: Ring>(
     }
     let Pipeline { current, next } = pipeline;
     let packets = current.rest();
-    let n = if reflect { queue.reflect(packets) } else { queue.deliver(port, packets, next.rest()) };
-    if !reflect {
-        queue.complete(packets.get(..n).unwrap_or_default());
-    }
+    let n = if reflect { queue.reflect(packets) } else { queue.send_back(port, packets, next.rest()) };
     current.advance(n);
     queue.flush();
     n
+}
+
+impl<P: Port, R: Ring> NicQueue<P, R> {
+    /// Sends copies of fetched packets back to their program and completes them, as many as there is room for; returns the number of
+    /// their descriptors. The lines of `ahead` are requested meanwhile, as by [`deliver`](NicQueue::deliver).
+    ///
+    /// When there is no buffer for the first packet it goes back without a copy: a program may have put every buffer of its
+    /// region into its transmit ring, and would wait for this side for ever.
+    #[inline(always)]
+    pub fn send_back(&mut self, port: &P, packets: &[Desc], ahead: &[Desc]) -> usize {
+        let waits = self.counters.no_buffer;
+        let n = self.deliver(port, packets, ahead);
+        self.complete(packets.get(..n).unwrap_or_default());
+        // (With the host-managed pool the host frees what it has sent.)
+        if n == 0 && self.counters.no_buffer > waits && self.config.shared_pool {
+            return self.reflect(first(packets));
+        }
+        n
+    }
 }

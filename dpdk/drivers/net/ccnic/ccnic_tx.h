@@ -19,22 +19,12 @@ struct plains {
 	struct rte_mbuf *mbufs[CCNIC_BURST * 2 + CCNIC_CHAIN_MAX];
 };
 
-/* True for an mbuf that nobody else refers to, whose buffer nobody else refers to, and that may go back to its pool as it is. */
-static inline bool
-is_sole(const struct ccnic_txq *txq, const struct rte_mbuf *m)
-{
-	if (unlikely(rte_mbuf_refcnt_read(m) != 1))
-		return false;
-	if (likely(RTE_MBUF_DIRECT(m)))
-		return true;
-	return ccnic_mbuf_is_bound(m, txq->att) && rte_mbuf_ext_refcnt_read(m->shinfo) == 1;
-}
-
-/* True for a segment that can be handed to the NIC as it is. */
+/* True for a segment that can be handed to the NIC as it is: bound to its region, and nobody else's. */
 static inline bool
 is_ready(const struct ccnic_txq *txq, const struct rte_mbuf *m)
 {
-	return txq->zero_copy && ccnic_mbuf_is_bound(m, txq->att) && is_sole(txq, m);
+	return txq->zero_copy && ccnic_mbuf_is_bound(m, txq->att) && rte_mbuf_refcnt_read(m) == 1 &&
+	       rte_mbuf_ext_refcnt_read(m->shinfo) == 1;
 }
 
 /* Returns plain mbufs to their pool; to ours past this core's cache, so that whoever allocates them gets them bound. */

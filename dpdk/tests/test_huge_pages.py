@@ -5,6 +5,7 @@ import json
 import os
 import pathlib
 import re
+import shutil
 import socket
 import subprocess
 import tempfile
@@ -29,6 +30,8 @@ class HugePages(unittest.TestCase):
         self.nic = self.enterContext(Nic())
         self.mount = self.enterContext(tempfile.TemporaryDirectory(prefix="ccnic-huge-"))
         self.prefix = pathlib.Path(self.mount).name
+        self.runtime = pathlib.Path("/var/run/dpdk", self.prefix)
+        self.addCleanup(shutil.rmtree, self.runtime, ignore_errors=True)  # DPDK leaves it behind
         # It goes when the last process in the namespace ends.
         mount = ["unshare", "--mount", "sh", "-c", 'mount -t hugetlbfs none "$0" && exec "$@"', self.mount]
         if subprocess.run([*mount, "true"], capture_output=True).returncode != 0:
@@ -42,7 +45,7 @@ class HugePages(unittest.TestCase):
         """An answer of the program's telemetry."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
             s.settimeout(PATIENCE)
-            s.connect(f"/var/run/dpdk/{self.prefix}/dpdk_telemetry.v2")
+            s.connect(str(self.runtime / "dpdk_telemetry.v2"))
             s.recv(65536)  # who it is
             s.send(command.encode())
             return json.loads(s.recv(65536))

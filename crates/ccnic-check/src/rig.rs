@@ -75,6 +75,8 @@ pub struct Rig<M: Memory, R: Ring> {
     pub inbox: VecDeque<Vec<Buf>>,
     prepared: VecDeque<Packet>,
     wire: Wire,
+    /// The NIC has been without a buffer.
+    starved: bool,
     next: u64,
 }
 
@@ -105,6 +107,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
             host,
             nic,
             wire,
+            starved: false,
             next: 0,
         }
     }
@@ -246,7 +249,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         assert_eq!(result.unwrap_or(0), got.len());
         assert!(got.len() <= max);
         for (seq, bytes) in got {
-            self.oracle.received(seq, &[bytes], self.wire.cut());
+            self.oracle.received(seq, &[bytes], self.wire.cut(self.starved));
         }
         result
     }
@@ -261,6 +264,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
             packets.iter().filter(|d| !d.more()).for_each(|_| self.oracle.consumed());
         }
         let n = self.wire.turn(&mut self.nic, &self.memory.nic(), packets, &[]);
+        self.starved |= self.nic.counters.no_buffer > 0;
         self.fetched.advance(n);
         self.nic.flush();
         n
@@ -291,7 +295,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
     fn check(&mut self, packet: &[Buf]) {
         let content: Vec<Vec<u8>> = packet.iter().map(|buf| read(&self.host, buf)).collect();
         let seq = packet.first().map_or(0, Buf::meta);
-        self.oracle.received(seq, &content, self.wire.cut());
+        self.oracle.received(seq, &content, self.wire.cut(self.starved));
     }
 
     /// Frees the oldest packets of the inbox.

@@ -23,11 +23,11 @@ pub enum Wire {
 }
 
 impl Wire {
-    /// How packets that come back are cut into buffers.
-    pub fn cut(self) -> Cut {
+    /// How packets that come back are cut into buffers; `starved`: the NIC has been without a buffer.
+    pub fn cut(self, starved: bool) -> Cut {
         match self {
             Wire::Reflect => Cut::Same,
-            Wire::Loopback => Cut::Either,
+            Wire::Loopback if starved => Cut::Either,
             _ => Cut::Anew,
         }
     }

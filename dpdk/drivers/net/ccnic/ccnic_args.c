@@ -323,7 +323,7 @@ ccnic_args_parse(struct rte_vdev_device *vdev, struct ccnic_args *args)
 	ret = parse_all(list, args);
 	if (ret == 0 && args->nic)
 		ret = check_nic(list);
-	else if (ret == 0 && !may_bind() && rte_kvargs_count(list, "zero-copy") == 0)
+	else if (ret == 0 && !conf->bind && rte_kvargs_count(list, "zero-copy") == 0)
 		NET_LOG(NOTICE, "%s: zero-copy=no, because devices that do DMA cannot find the region by its virtual address; start with"
 			" --iova-mode=va, or choose zero-copy=yes and forward to none of them", name);
 	rte_kvargs_free(list);

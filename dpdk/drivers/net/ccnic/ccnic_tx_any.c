@@ -245,4 +245,3 @@ ccnic_xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 	txq->stats.ring_full += ready - done;
 	return done;
 }
-

@@ -3,7 +3,7 @@
 use std::ffi::c_char;
 use std::mem::size_of;
 
-use ccnic::desc::{MORE, SMALL};
+use ccnic::desc::{FLAG_MORE, FLAG_SMALL};
 use ccnic::rss::{FlowTypes, KEY, Rss, TABLE};
 use ccnic::{Config, Demote, Desc, Design};
 use ccnic_shm::Pages;
@@ -35,7 +35,7 @@ impl From<CcnicBuf> for Desc {
     /// Nothing in it is trusted yet.
     #[inline(always)]
     fn from(buf: CcnicBuf) -> Desc {
-        let flags = (buf.word >> 48) as u8 & (MORE | SMALL);
+        let flags = (buf.word >> 48) as u8 & (FLAG_MORE | FLAG_SMALL);
         Desc::new(buf.word as u32, buf.len(), flags).with_meta(buf.meta)
     }
 }
@@ -48,7 +48,7 @@ impl CcnicBuf {
 
     #[inline(always)]
     pub(crate) fn more(self) -> bool {
-        self.word >> 48 & u64::from(MORE) != 0
+        self.word >> 48 & u64::from(FLAG_MORE) != 0
     }
 }
 

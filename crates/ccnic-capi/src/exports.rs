@@ -12,8 +12,8 @@ use crate::abi::{CcnicBuf, CcnicOptions, CcnicRss, CcnicStats, View, write_sized
 use crate::bursts::{given, places};
 use crate::errno::{Failure, NULL, burst, guard, last};
 use crate::nic::Nic;
+use crate::pool::Pool;
 use crate::queue::Queue;
-use crate::stock::Stock;
 use crate::wait::wait;
 
 /// A string of C as UTF-8, what is not UTF-8 replaced.
@@ -178,7 +178,7 @@ pub unsafe extern "C" fn ccnic_memory(nic: *const Nic, out: *mut View) -> c_int 
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ccnic_pool_open(nic: *mut Nic, out: *mut *mut Stock) -> c_int {
+pub unsafe extern "C" fn ccnic_pool_open(nic: *mut Nic, out: *mut *mut Pool) -> c_int {
     guard(|| {
         // SAFETY: null or an open NIC.
         let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
@@ -186,7 +186,7 @@ pub unsafe extern "C" fn ccnic_pool_open(nic: *mut Nic, out: *mut *mut Stock) ->
             return Err(NULL);
         }
         // SAFETY: not null, the caller's place for a pointer.
-        unsafe { out.write(nic.stock().as_ptr()) };
+        unsafe { out.write(nic.pool().as_ptr()) };
         Ok(0)
     })
 }
@@ -194,7 +194,7 @@ pub unsafe extern "C" fn ccnic_pool_open(nic: *mut Nic, out: *mut *mut Stock) ->
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ccnic_pool_close(pool: *mut Stock) -> c_int {
+pub unsafe extern "C" fn ccnic_pool_close(pool: *mut Pool) -> c_int {
     guard(|| {
         // SAFETY: null or a pool of an open NIC that no other thread uses.
         unsafe { pool.as_mut() }.ok_or(NULL)?.close()?;
@@ -205,7 +205,7 @@ pub unsafe extern "C" fn ccnic_pool_close(pool: *mut Stock) -> c_int {
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ccnic_pool_alloc(pool: *mut Stock, bufs: *mut CcnicBuf, n: u16) -> c_int {
+pub unsafe extern "C" fn ccnic_pool_alloc(pool: *mut Pool, bufs: *mut CcnicBuf, n: u16) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
         let (pool, out) = unsafe { places(pool, bufs, n)? };
@@ -216,7 +216,7 @@ pub unsafe extern "C" fn ccnic_pool_alloc(pool: *mut Stock, bufs: *mut CcnicBuf,
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ccnic_pool_free(pool: *mut Stock, bufs: *const CcnicBuf, n: u16) -> c_int {
+pub unsafe extern "C" fn ccnic_pool_free(pool: *mut Pool, bufs: *const CcnicBuf, n: u16) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
         let (pool, bufs) = unsafe { given(pool, bufs, n)? };

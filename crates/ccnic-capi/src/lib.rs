@@ -5,7 +5,7 @@
 //! region.
 //!
 //! # Reading order
-//! `include/ccnic.h`, `abi.rs` (its structures), `queue.rs` (bursts), `stock.rs` (buffers without a queue), `nic.rs`, `wait.rs`,
+//! `include/ccnic.h`, `abi.rs` (its structures), `queue.rs` (bursts), `pool.rs` (buffers without a queue), `nic.rs`, `wait.rs`,
 //! `exports.rs` and `bursts.rs` (its functions). The NIC's side, `include/ccnic_nic.h`, stands apart in `side/`: `mod.rs` (its
 //! structures), `queue.rs` (bursts), `program.rs`, `nic.rs`, `exports.rs`.
 
@@ -17,18 +17,18 @@ mod exports;
 mod nic;
 mod owned;
 mod pair;
+mod pool;
 mod queue;
 mod side;
-mod stock;
 mod wait;
 
 pub use abi::{CcnicBuf, CcnicOptions, CcnicRss, CcnicStats, View};
 pub use bursts::*;
 pub use exports::*;
 pub use nic::Nic;
+pub use pool::Pool;
 pub use queue::Queue;
 pub use side::exports::*;
 pub use side::{
     CcnicNicOptions, CcnicNicStats, CcnicProgramInfo, CcnicSegment, ListeningNic, Program, SideQueue,
 };
-pub use stock::Stock;

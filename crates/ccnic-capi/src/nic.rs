@@ -14,8 +14,8 @@ use crate::abi::View;
 use crate::errno::Failure;
 use crate::owned::Owned;
 use crate::pair::{self, Pair};
+use crate::pool::Pool;
 use crate::queue::Queue;
-use crate::stock::Stock;
 
 /// `struct ccnic`. Any thread may call; the lock is taken by every call, none of which is a burst.
 #[derive(Debug)]
@@ -31,7 +31,7 @@ struct Inner {
     /// By number. A closed queue stays: recovery counts its buffers, and opening it again gives the same one.
     queues: Vec<Option<Owned<Queue>>>,
     /// Closed ones stay, for the same reason, and are opened again before new ones are made.
-    stocks: Vec<Owned<Stock>>,
+    pools: Vec<Owned<Pool>>,
 }
 
 impl Nic {
@@ -50,7 +50,7 @@ impl Nic {
         let queues = (0..config.queues).map(|_| None).collect();
         Ok(Nic {
             config: *program.layout().config(),
-            inner: Mutex::new(Inner { program, queues, stocks: Vec::new() }),
+            inner: Mutex::new(Inner { program, queues, pools: Vec::new() }),
             mac,
         })
     }
@@ -88,7 +88,7 @@ impl Nic {
     /// True while a queue or a pool is open.
     pub(crate) fn busy(&self) -> bool {
         let inner = self.lock();
-        inner.queues.iter().flatten().any(Owned::is_open) || inner.stocks.iter().any(Owned::is_open)
+        inner.queues.iter().flatten().any(Owned::is_open) || inner.pools.iter().any(Owned::is_open)
     }
 
     /// Where the buffers lie.
@@ -97,15 +97,15 @@ impl Nic {
     }
 
     /// Opens a pool: one that was closed, or a new one.
-    pub(crate) fn stock(&self) -> NonNull<Stock> {
+    pub(crate) fn pool(&self) -> NonNull<Pool> {
         let inner = &mut *self.lock();
-        if let Some(stock) = inner.stocks.iter_mut().find(|stock| !stock.is_open()) {
+        if let Some(pool) = inner.pools.iter_mut().find(|pool| !pool.is_open()) {
             // The lock keeps others from opening it meanwhile.
-            return stock.reopen();
+            return pool.reopen();
         }
-        let stock = Owned::new(Stock::new(inner.program.store()));
-        let handle = stock.handle();
-        inner.stocks.push(stock);
+        let pool = Owned::new(Pool::new(inner.program.pool()));
+        let handle = pool.handle();
+        inner.pools.push(pool);
         handle
     }
 
@@ -140,8 +140,8 @@ impl Nic {
         // SAFETY: alive as long as `inner`, and used by nobody else, as the caller vouches.
         let pairs = queues.map(|queue| unsafe { &mut queue.handle().as_mut().pair });
         // SAFETY: likewise.
-        let stores = inner.stocks.iter_mut().map(|stock| unsafe { &mut stock.handle().as_mut().store });
-        Ok(pair::reconnect(&mut inner.program, pairs, &mut stores.collect::<Vec<_>>())?)
+        let pools = inner.pools.iter_mut().map(|pool| unsafe { &mut pool.handle().as_mut().pool });
+        Ok(pair::reconnect(&mut inner.program, pairs, &mut pools.collect::<Vec<_>>())?)
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
+use ccnic::host::{HostDrops, NotSmall, Pool, QueuePair};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
-use ccnic::{Burst, Desc, Design, HostDrops, NotSmall, QueuePair, Store};
-use ccnic_shm::{Error, NativePort, Program, Waiter, Woken};
+use ccnic::{Burst, Desc, Design};
+use ccnic_shm::{Error, NativeMemory, Program, Waiter, Woken};
 
 use crate::design::{ByDesign, by_design, of_any_design};
 
-type Native<R> = QueuePair<NativePort, R>;
+type Native<R> = QueuePair<NativeMemory, R>;
 
 /// A queue pair of one of the five designs.
 pub(crate) type Pair =
@@ -131,27 +132,27 @@ impl Pair {
     }
 }
 
-/// Attaches to the NIC that follows a dead one, with all queue pairs and stores that were given out.
+/// Attaches to the NIC that follows a dead one, with all queue pairs and pools that were given out.
 pub(crate) fn reconnect<'a>(
     program: &mut Program,
     pairs: impl Iterator<Item = &'a mut Pair>,
-    stores: &mut [&mut Store<NativePort>],
+    pools: &mut [&mut Pool<NativeMemory>],
 ) -> Result<usize, Error> {
     fn with<'a, R: Ring>(
         program: &mut Program,
         pairs: impl Iterator<Item = &'a mut Pair>,
-        stores: &mut [&mut Store<NativePort>],
+        pools: &mut [&mut Pool<NativeMemory>],
         of: impl Fn(&'a mut Pair) -> Option<&'a mut Native<R>>,
     ) -> Result<usize, Error> {
         // All pairs of a region have its design, so none is left out.
-        program.reconnect_all(&mut pairs.filter_map(of).collect::<Vec<_>>(), stores)
+        program.reconnect_all(&mut pairs.filter_map(of).collect::<Vec<_>>(), pools)
     }
     macro_rules! with {
         ($variant:ident) => {
             with(
                 program,
                 pairs,
-                stores,
+                pools,
                 |pair| if let Pair::$variant(pair) = pair { Some(pair) } else { None },
             )
         };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use ccnic::desc::CHAIN_MAX;
-use ccnic::layout::{LARGE, SMALL};
+use ccnic::layout::{LARGE_BUF, SMALL_BUF};
 use ccnic::{Burst, Desc};
 use ccnic_shm::Waiter;
 use rustix::io::Errno;
@@ -134,7 +134,7 @@ impl Queue {
         if len > self.mtu {
             return Err(TOO_LONG);
         }
-        if u32::from(len) > LARGE {
+        if u32::from(len) > LARGE_BUF {
             return self.alloc_chains(len, out);
         }
         let mut done = 0;
@@ -153,7 +153,7 @@ impl Queue {
     #[cold]
     #[inline(never)]
     fn alloc_chains(&mut self, len: u16, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
-        let segments = u32::from(len).div_ceil(LARGE) as usize;
+        let segments = u32::from(len).div_ceil(LARGE_BUF) as usize;
         if (1..segments).contains(&out.len()) {
             return Err(NO_PLACE);
         }
@@ -280,7 +280,7 @@ impl Queue {
     /// The longest packet that takes one small buffer.
     #[inline(always)]
     fn small(&self) -> u16 {
-        self.mtu.min(SMALL as u16)
+        self.mtu.min(SMALL_BUF as u16)
     }
 
     /// Sends copies of packets at these places, of these lengths, which `packet` makes slices, as many as the ring takes; returns
@@ -358,7 +358,7 @@ impl Queue {
             let bufs = self.waiting.rest().iter().take(n);
             self.pair.read_and_free(bufs.map(|buf| Desc::from(*buf)), &mut self.burst, count);
             self.waiting.handed_out(n);
-            if n > 0 || max == 0 { Ok(n) } else { Err(ccnic::NotSmall) }
+            if n > 0 || max == 0 { Ok(n) } else { Err(ccnic::host::NotSmall) }
         } else {
             self.pair.receive_small(max, count)
         };
@@ -447,7 +447,7 @@ impl Queue {
         Ok(CcnicStats {
             rx_bad_descriptor: drops.bad_descriptor,
             rx_bad_chain: drops.bad_chain,
-            rx_missed: drops.missed,
+            rx_missed: drops.rx_dropped,
             ..self.stats
         })
     }

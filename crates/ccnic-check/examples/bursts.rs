@@ -2,18 +2,20 @@
 
 use std::hint::black_box;
 
+use ccnic::host::QueuePair;
+use ccnic::nic::{Fetched, NicQueue, Pipeline, spread};
 use ccnic::ring::{GroupedClear, GroupedEpoch, Ring};
 use ccnic::rss::{Rss, Spreader};
-use ccnic::{Burst, Config, Fetched, Layout, NicQueue, Pipeline, QueuePair, pool::Pool, spread};
-use ccnic_shm::{NativePort, Pages, Region};
+use ccnic::{Burst, Config, Layout, pool::Allocator};
+use ccnic_shm::{NativeMemory, Pages, Region};
 
 macro_rules! audited {
     ($module:ident, $ring:ty) => {
         mod $module {
             use super::*;
 
-            type Host = QueuePair<NativePort, $ring>;
-            type Nic = NicQueue<NativePort, $ring>;
+            type Host = QueuePair<NativeMemory, $ring>;
+            type Nic = NicQueue<NativeMemory, $ring>;
 
             #[inline(never)]
             pub(super) fn audit_alloc(host: &mut Host, burst: &mut Burst) -> usize {
@@ -45,7 +47,7 @@ macro_rules! audited {
                 nic.fetch(fetched)
             }
             #[inline(never)]
-            pub(super) fn audit_deliver(nic: &mut Nic, from: &NativePort, fetched: &Fetched) -> usize {
+            pub(super) fn audit_deliver(nic: &mut Nic, from: &NativeMemory, fetched: &Fetched) -> usize {
                 nic.deliver(from, fetched.rest(), &[])
             }
             #[inline(never)]
@@ -61,26 +63,26 @@ macro_rules! audited {
                 nics: &mut [Nic],
                 at: usize,
                 pipeline: &mut Pipeline,
-                port: &NativePort,
+                mem: &NativeMemory,
                 by: &Spreader,
             ) -> usize {
-                spread(nics, at, pipeline, port, by, false)
+                spread(nics, at, pipeline, mem, by, false)
             }
 
             /// One packet there and back.
             pub(super) fn run() {
-                let Some((mut host, mut nic, port)) = pair::<$ring>() else { return };
+                let Some((mut host, mut nic, mem)) = pair::<$ring>() else { return };
                 let (mut burst, mut fetched) = (Burst::new(), Fetched::default());
                 audit_alloc(&mut host, &mut burst);
                 audit_tx(&mut host, &mut burst);
                 audit_fetch(&mut nic, &mut fetched);
-                let n = audit_deliver(&mut nic, &port, black_box(&fetched));
+                let n = audit_deliver(&mut nic, &mem, black_box(&fetched));
                 audit_complete(&mut nic, &fetched);
                 audit_flush(&mut nic);
                 assert_eq!(n, audit_rx(&mut host, &mut burst));
                 audit_tx(&mut host, &mut burst);
                 let by = Spreader::new(black_box(Rss::new(1)));
-                let n = audit_spread(&mut [nic], 0, &mut Pipeline::default(), &port, &by);
+                let n = audit_spread(&mut [nic], 0, &mut Pipeline::default(), &mem, &by);
                 assert_eq!(n, audit_rx(&mut host, &mut burst));
                 audit_free(&mut host, &mut burst);
                 assert_eq!(audit_send_small(&mut host, &mut burst, black_box(&[&[1; 64]])), 1);
@@ -91,15 +93,15 @@ macro_rules! audited {
 }
 
 /// Both sides of a queue pair, and a port for the NIC's copies.
-type Pair<R> = (QueuePair<NativePort, R>, NicQueue<NativePort, R>, NativePort);
+type Pair<R> = (QueuePair<NativeMemory, R>, NicQueue<NativeMemory, R>, NativeMemory);
 
 fn pair<R: Ring>() -> Option<Pair<R>> {
     let config = black_box(Config { design: R::DESIGN, ..Config::default() });
     let layout = Layout::new(&config).ok()?;
     let region = Region::create(layout.size(), Pages::Small).ok()?;
-    Pool::fill(&region.port(), &layout);
-    let host = QueuePair::new(region.port(), &layout, 0)?;
-    Some((host, NicQueue::new(region.port(), &layout, 0)?, region.port()))
+    Allocator::fill(&region.memory(), &layout);
+    let host = QueuePair::new(region.memory(), &layout, 0)?;
+    Some((host, NicQueue::new(region.memory(), &layout, 0)?, region.memory()))
 }
 
 audited!(epoch, GroupedEpoch);

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::rc::Rc;
 
-use ccnic::Port;
+use ccnic::SharedMemory;
 
 use crate::memory::Memory;
 
@@ -31,9 +31,9 @@ pub trait Fault: Clone {
 
 /// A port with a fault.
 #[derive(Debug, Clone)]
-pub struct Faulty<P, F>(pub P, pub F);
+pub struct Faulty<S, F>(pub S, pub F);
 
-impl<P: Port, F: Fault> Port for Faulty<P, F> {
+impl<S: SharedMemory, F: Fault> SharedMemory for Faulty<S, F> {
     fn load(&self, at: u32) -> u64 {
         self.0.load(at)
     }
@@ -197,17 +197,17 @@ pub struct FaultyNic<M, F> {
 }
 
 impl<M: Memory, F: Fault + Default> Memory for FaultyNic<M, F> {
-    type Port = Faulty<M::Port, F>;
+    type Side = Faulty<M::Side, F>;
 
     fn new(size: u32) -> Self {
         FaultyNic { inner: M::new(size), fault: F::default() }
     }
 
-    fn host(&self) -> Self::Port {
+    fn host(&self) -> Self::Side {
         Faulty(self.inner.host(), F::default())
     }
 
-    fn nic(&self) -> Self::Port {
+    fn nic(&self) -> Self::Side {
         Faulty(self.inner.nic(), self.fault.clone())
     }
 }
@@ -221,17 +221,17 @@ pub struct FaultyHost<M, F> {
 }
 
 impl<M: Memory, F: Fault + Default> Memory for FaultyHost<M, F> {
-    type Port = Faulty<M::Port, F>;
+    type Side = Faulty<M::Side, F>;
 
     fn new(size: u32) -> Self {
         FaultyHost { inner: M::new(size), fault: F::default() }
     }
 
-    fn host(&self) -> Self::Port {
+    fn host(&self) -> Self::Side {
         Faulty(self.inner.host(), self.fault.clone())
     }
 
-    fn nic(&self) -> Self::Port {
+    fn nic(&self) -> Self::Side {
         Faulty(self.inner.nic(), F::default())
     }
 }

@@ -2,18 +2,18 @@
 //!
 //! # Reading order
 //! 1. [`oracle`]: what must hold, whoever runs the interface: order, exactly once, whole, no buffer in two places.
-//! 2. [`Memory`]: what a region can be made of here: a vector ([`LocalMemory`]), mapped memory ([`NativeMemory`]), memory
+//! 2. [`Memory`]: what a region can be made of here: a vector ([`LocalMemory`]), mapped memory ([`MappedMemory`]), memory
 //!    that fails on purpose ([`faulty`]).
 //! 3. [`rig`]: a host, a NIC and an oracle over one region, driven by a list of operations.
 //!    What its NIC does with packets is a [`wire`].
 //! 4. [`suite`]: the questions, each a function over any memory and any ring.
 //! 5. [`sides`]: host and NIC each on its own; [`threads`]: on two threads, over mapped memory. (`ccnic-sim` runs them on two
 //!    simulated cores.)
-//! 6. [`loom_port`]: the loom memory, for every interleaving of a small configuration.
+//! 6. [`loom_view`]: the loom memory, for every interleaving of a small configuration.
 
 pub mod faulty;
 mod local;
-pub mod loom_port;
+pub mod loom_view;
 mod memory;
 pub mod oracle;
 pub mod rig;
@@ -22,5 +22,5 @@ pub mod suite;
 pub mod threads;
 pub mod wire;
 
-pub use local::LocalPort;
-pub use memory::{LocalMemory, Memory, NativeMemory};
+pub use local::LocalView;
+pub use memory::{LocalMemory, MappedMemory, Memory};

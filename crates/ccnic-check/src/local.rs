@@ -1,9 +1,9 @@
-//! A `Port` over a vector: one thread, no `unsafe`, every run the same. Panics on what a real memory would fault on.
+//! A `SharedMemory` over a vector: one thread, no `unsafe`, every run the same. Panics on what a real memory would fault on.
 
 use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
-use ccnic::Port;
+use ccnic::SharedMemory;
 
 const PAGE_WORDS: usize = 512;
 
@@ -12,15 +12,15 @@ type Page = OnceCell<Box<[Cell<u64>]>>;
 
 /// One agent's access to a region in a vector. Clones see the same bytes.
 #[derive(Debug, Clone)]
-pub struct LocalPort {
+pub struct LocalView {
     pages: Rc<[Page]>,
 }
 
-impl LocalPort {
+impl LocalView {
     /// Zeroed memory of `size` bytes.
-    pub fn new(size: u32) -> LocalPort {
+    pub fn new(size: u32) -> LocalView {
         let pages = (size as usize).div_ceil(PAGE_WORDS * 8);
-        LocalPort { pages: (0..pages).map(|_| OnceCell::new()).collect() }
+        LocalView { pages: (0..pages).map(|_| OnceCell::new()).collect() }
     }
 
     /// The word that contains the byte at `at`.
@@ -36,7 +36,7 @@ impl LocalPort {
     }
 }
 
-impl Port for LocalPort {
+impl SharedMemory for LocalView {
     fn load(&self, at: u32) -> u64 {
         self.word(at).get()
     }
@@ -114,14 +114,14 @@ mod tests {
 
     #[test]
     fn bytes_and_words_are_the_same_memory() {
-        let port = LocalPort::new(8192);
-        port.store(4096, u64::from_le_bytes(*b"abcdefgh"));
-        port.write(4103, b"HIJK");
+        let mem = LocalView::new(8192);
+        mem.store(4096, u64::from_le_bytes(*b"abcdefgh"));
+        mem.write(4103, b"HIJK");
         let mut out = [0; 6];
-        port.read(4101, &mut out);
+        mem.read(4101, &mut out);
         assert_eq!(&out, b"fgHIJK");
-        assert_eq!(port.compare_exchange(4096, 1, 2), Err(u64::from_le_bytes(*b"abcdefgH")));
-        port.with_mut(4095, 3, |b| b.fill(b'x'));
-        assert_eq!(port.load(4096).to_le_bytes(), *b"xxcdefgH");
+        assert_eq!(mem.compare_exchange(4096, 1, 2), Err(u64::from_le_bytes(*b"abcdefgH")));
+        mem.with_mut(4095, 3, |b| b.fill(b'x'));
+        assert_eq!(mem.load(4096).to_le_bytes(), *b"xxcdefgH");
     }
 }

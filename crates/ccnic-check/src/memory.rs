@@ -1,64 +1,64 @@
 //! What a region can be made of in these tests.
 
-use ccnic::Port;
-use ccnic_shm::{NativePort, Pages, Region};
+use ccnic::SharedMemory;
+use ccnic_shm::{NativeMemory, Pages, Region};
 
-use crate::local::LocalPort;
+use crate::local::LocalView;
 
 /// A region's worth of memory, and the ports of its two sides.
 pub trait Memory {
     /// What both sides access it by.
-    type Port: Port;
+    type Side: SharedMemory;
 
     /// Zeroed memory of at least `size` bytes.
     fn new(size: u32) -> Self;
     /// A port for the host.
-    fn host(&self) -> Self::Port;
+    fn host(&self) -> Self::Side;
     /// A port for the NIC.
-    fn nic(&self) -> Self::Port;
+    fn nic(&self) -> Self::Side;
 }
 
 /// A vector: fast, deterministic, one thread.
 #[derive(Debug)]
-pub struct LocalMemory(LocalPort);
+pub struct LocalMemory(LocalView);
 
 impl Memory for LocalMemory {
-    type Port = LocalPort;
+    type Side = LocalView;
 
     fn new(size: u32) -> LocalMemory {
-        LocalMemory(LocalPort::new(size))
+        LocalMemory(LocalView::new(size))
     }
 
-    fn host(&self) -> LocalPort {
+    fn host(&self) -> LocalView {
         self.0.clone()
     }
 
-    fn nic(&self) -> LocalPort {
+    fn nic(&self) -> LocalView {
         self.0.clone()
     }
 }
 
 /// Mapped shared memory, as programs use it.
 #[derive(Debug)]
-pub struct NativeMemory(Region);
+pub struct MappedMemory(Region);
 
-impl Memory for NativeMemory {
-    type Port = NativePort;
+impl Memory for MappedMemory {
+    type Side = NativeMemory;
 
     /// # Panics
     /// When the kernel has no memory for a test.
-    fn new(size: u32) -> NativeMemory {
+    fn new(size: u32) -> MappedMemory {
         match Region::create(size, Pages::Small) {
-            Ok(region) => NativeMemory(region),
+            Ok(region) => MappedMemory(region),
             Err(e) => panic!("no region of {size} bytes for a test: {e}"),
         }
     }
 
-    fn host(&self) -> NativePort {
-        self.0.port()
+    fn host(&self) -> NativeMemory {
+        self.0.memory()
     }
 
-    fn nic(&self) -> NativePort {
-        self.0.port()
+    fn nic(&self) -> NativeMemory {
+        self.0.memory()
     }
 }

@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use ccnic::layout::{LARGE, SMALL, SMALL_PER_LARGE};
+use ccnic::layout::{LARGE_BUF, SMALL_BUF, SMALL_PER_LARGE};
 use ccnic::{Desc, Layout};
 
 /// A packet as it was sent.
@@ -125,7 +125,7 @@ impl Oracle {
         let lengths: Vec<usize> = segments.iter().map(Vec::len).collect();
         assert_eq!(lengths.iter().sum::<usize>(), sent.len(), "packet {seq}: whole? segments {lengths:?}");
         let same = lengths.iter().zip(&sent.segments).all(|(a, b)| *a == usize::from(*b));
-        let full = lengths.iter().rev().skip(1).all(|&l| l == LARGE as usize || l == SMALL as usize);
+        let full = lengths.iter().rev().skip(1).all(|&l| l == LARGE_BUF as usize || l == SMALL_BUF as usize);
         let right = match cut {
             Cut::Same => same,
             Cut::Anew => full,
@@ -161,10 +161,10 @@ impl Held {
 
     /// The slots of the buffer that holds the data of `desc`.
     fn range(&self, desc: Desc) -> std::ops::Range<usize> {
-        let size = if desc.small() { SMALL } else { LARGE };
+        let size = if desc.small() { SMALL_BUF } else { LARGE_BUF };
         let at = desc.offset() & !(size - 1);
-        let first = (at.wrapping_sub(self.base) / SMALL) as usize;
-        let range = first..first + (size / SMALL) as usize;
+        let first = (at.wrapping_sub(self.base) / SMALL_BUF) as usize;
+        let range = first..first + (size / SMALL_BUF) as usize;
         assert!(at >= self.base && range.end <= self.slots.len(), "{desc:?}: not a buffer of the pool");
         range
     }

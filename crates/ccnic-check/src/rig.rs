@@ -5,10 +5,12 @@
 
 use std::collections::VecDeque;
 
-use ccnic::layout::{LARGE, SMALL};
-use ccnic::pool::Pool;
+use ccnic::host::{NotSmall, QueuePair};
+use ccnic::layout::{LARGE_BUF, SMALL_BUF};
+use ccnic::nic::{Fetched, NicQueue};
+use ccnic::pool::Allocator;
 use ccnic::ring::{Consumer, Ring};
-use ccnic::{Buf, Burst, Config, Desc, Fetched, Layout, NicQueue, NotSmall, QueuePair, recovery};
+use ccnic::{Buf, Burst, Config, Desc, Layout, recovery};
 
 use crate::memory::Memory;
 use crate::oracle::{Held, Oracle, Packet, content, fill};
@@ -60,9 +62,9 @@ pub struct Rig<M: Memory, R: Ring> {
     /// The region's geometry.
     pub layout: Layout,
     /// The host side.
-    pub host: QueuePair<M::Port, R>,
+    pub host: QueuePair<M::Side, R>,
     /// The NIC side.
-    pub nic: NicQueue<M::Port, R>,
+    pub nic: NicQueue<M::Side, R>,
     /// Packets in the NIC's hands.
     pub fetched: Fetched,
     /// What may come back.
@@ -89,7 +91,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         let config = Config { design: R::DESIGN, ..*config };
         let layout = Layout::new(&config).unwrap_or_else(|e| panic!("{config:?}: {e}"));
         let memory = M::new(layout.size());
-        Pool::fill(&memory.host(), &layout);
+        Allocator::fill(&memory.host(), &layout);
         layout.store(&memory.host());
         let loaded = Layout::load(&memory.nic(), layout.size());
         assert_eq!(loaded, Ok(layout), "the NIC sees another region than the host made");
@@ -156,7 +158,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         let before = self.outbox.len();
         let got = self.host.alloc(len, packets, &mut self.outbox);
         assert!(got <= packets, "{got} packets of {packets} asked for");
-        let segments = usize::from(len).div_ceil(LARGE as usize);
+        let segments = usize::from(len).div_ceil(LARGE_BUF as usize);
         assert_eq!(self.outbox.len() - before, got * segments, "{got} packets of {len} bytes");
         for i in 0..got {
             self.prepare(before + i * segments, segments);
@@ -222,7 +224,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
 
     /// Sends copies of packets of `len` bytes, and one more each up to 128; returns how many went.
     pub fn send_small(&mut self, len: u16, packets: usize) -> usize {
-        let lens = (0..packets as u16).map(|i| len.saturating_add(i).clamp(1, SMALL as u16));
+        let lens = (0..packets as u16).map(|i| len.saturating_add(i).clamp(1, SMALL_BUF as u16));
         let copies: Vec<_> = (self.next..).zip(lens.clone()).map(|(seq, len)| content(seq, len)).collect();
         let mut burst = Burst::new();
         let longest = lens.max().unwrap_or(1);
@@ -419,7 +421,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         self.nic.retire();
         assert_eq!(self.reclaim(), 0, "a NIC that retired left buffers to nobody");
         let mut all = Held::new(&self.layout);
-        for len in [LARGE as u16, 1] {
+        for len in [LARGE_BUF as u16, 1] {
             while self.host.alloc(len, 1, &mut self.outbox) == 1 {
                 self.outbox.pop().iter().for_each(|buf| all.take(buf.desc()));
             }
@@ -429,7 +431,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
             R::Consumer::resume(&self.memory.nic(), &place.fill)
                 .peek(&self.memory.nic(), |desc| all.take(desc));
         }
-        // Freed and on the way to the shared list (one bundle per class), or sent and the host has not heard so yet.
+        // Freed and on the way to the shared list (one batch per class), or sent and the host has not heard so yet.
         let small = if config.recycle { 0 } else { 31 * 32 + 31 };
         let unheard = if config.shared_pool { 0 } else { config.ring as usize * 32 };
         assert!(
@@ -441,7 +443,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
 }
 
 /// Writes the bytes of packet `seq` from byte `from` on into a buffer, by one of two ways.
-fn write<P: ccnic::Port, R: Ring>(host: &QueuePair<P, R>, buf: &mut Buf, seq: u64, from: usize) {
+fn write<S: ccnic::SharedMemory, R: Ring>(host: &QueuePair<S, R>, buf: &mut Buf, seq: u64, from: usize) {
     buf.set_meta(seq);
     if seq.is_multiple_of(2) {
         host.with_mut(buf, |bytes| fill(seq, from, bytes));
@@ -453,7 +455,7 @@ fn write<P: ccnic::Port, R: Ring>(host: &QueuePair<P, R>, buf: &mut Buf, seq: u6
 }
 
 /// The bytes of a buffer, by one of two ways.
-fn read<P: ccnic::Port, R: Ring>(host: &QueuePair<P, R>, buf: &Buf) -> Vec<u8> {
+fn read<S: ccnic::SharedMemory, R: Ring>(host: &QueuePair<S, R>, buf: &Buf) -> Vec<u8> {
     if buf.meta().is_multiple_of(3) {
         return host.with(buf, <[u8]>::to_vec);
     }

@@ -1,8 +1,10 @@
 //! The two sides of an interface, each on its own: a NIC that serves, a program that sends and checks. Whoever runs them says how
 //! they give way: on two threads over mapped memory ([`threads`](crate::threads)), on two cores of a simulated machine.
 
+use ccnic::host::QueuePair;
+use ccnic::nic::{Fetched, NicQueue};
 use ccnic::ring::Ring;
-use ccnic::{Burst, Fetched, Layout, NicQueue, Port, QueuePair};
+use ccnic::{Burst, Layout, SharedMemory};
 
 use crate::oracle::{Held, Oracle, Packet, content, fill};
 use crate::rig::Wire;
@@ -12,15 +14,15 @@ use crate::rig::Wire;
 ///
 /// # Panics
 /// When an honest host has sent something illegal.
-pub fn serve<P: Port, R: Ring>(
-    port: P,
-    copies: &P,
+pub fn serve<S: SharedMemory, R: Ring>(
+    mem: S,
+    copies: &S,
     layout: &Layout,
     wire: Wire,
     stop: impl Fn() -> bool,
     idle: impl Fn(),
 ) {
-    let Some(mut nic) = NicQueue::<P, R>::new(port, layout, 0) else { panic!("no queue 0") };
+    let Some(mut nic) = NicQueue::<S, R>::new(mem, layout, 0) else { panic!("no queue 0") };
     let (mut current, mut ahead) = (Fetched::default(), Fetched::default());
     while !stop() {
         if current.is_empty() {
@@ -47,10 +49,10 @@ pub fn serve<P: Port, R: Ring>(
 }
 
 /// The program.
-pub struct Program<P: Port, R: Ring> {
+pub struct Program<S: SharedMemory, R: Ring> {
     /// Packets that it has under way at most.
     pub most: usize,
-    host: QueuePair<P, R>,
+    host: QueuePair<S, R>,
     oracle: Oracle,
     held: Held,
     outbox: Burst,
@@ -58,15 +60,15 @@ pub struct Program<P: Port, R: Ring> {
     next: u64,
 }
 
-impl<P: Port, R: Ring> Program<P, R> {
+impl<S: SharedMemory, R: Ring> Program<S, R> {
     /// A program with a queue pair.
     ///
     /// # Panics
     /// When the region has no queue 0.
-    pub fn new(port: P, layout: &Layout) -> Program<P, R> {
+    pub fn new(mem: S, layout: &Layout) -> Program<S, R> {
         Program {
             most: usize::MAX,
-            host: QueuePair::<P, R>::new(port, layout, 0).unwrap_or_else(|| panic!("no queue 0")),
+            host: QueuePair::<S, R>::new(mem, layout, 0).unwrap_or_else(|| panic!("no queue 0")),
             oracle: Oracle::default(),
             held: Held::new(layout),
             outbox: Burst::new(),

@@ -3,9 +3,10 @@
 //! [`conformance!`](crate::conformance) turns them into tests. Whoever writes a new memory or a new ring adds a line there.
 
 use ccnic::desc::CHAIN_MAX;
-use ccnic::layout::LARGE;
+use ccnic::layout::LARGE_BUF;
+use ccnic::nic::FETCH;
 use ccnic::ring::Ring;
-use ccnic::{Burst, Config, FETCH};
+use ccnic::{Burst, Config};
 
 use crate::faulty::{Contended, FaultyHost, FaultyNic, Late, Mortal};
 use crate::memory::Memory;
@@ -180,13 +181,13 @@ pub fn an_empty_pool_says_so<M: Memory, R: Ring>() {
     for config in few::<R>().into_iter().filter(|c| c.shared_pool) {
         let buffers = 48;
         let mut rig = Rig::<M, R>::new(&Config { buffers, ..config }, Wire::Loopback);
-        assert_eq!(rig.alloc(LARGE as u16, 100), buffers as usize);
-        assert_eq!((rig.alloc(LARGE as u16, 1), rig.alloc(1, 1), rig.alloc(9000, 1)), (0, 0, 0));
+        assert_eq!(rig.alloc(LARGE_BUF as u16, 100), buffers as usize);
+        assert_eq!((rig.alloc(LARGE_BUF as u16, 1), rig.alloc(1, 1), rig.alloc(9000, 1)), (0, 0, 0));
         assert!(!rig.chain(&[1, 2]));
         rig.apply(&Op::Drop);
         rig.apply(&Op::Drop);
         assert_eq!(rig.alloc(9000, 1), 0, "two buffers are free, three are needed");
-        assert_eq!(rig.alloc(LARGE as u16, 9), 2, "a chain that failed gave its buffers back");
+        assert_eq!(rig.alloc(LARGE_BUF as u16, 9), 2, "a chain that failed gave its buffers back");
         rig.finish(true);
     }
 }
@@ -195,7 +196,7 @@ pub fn an_empty_pool_says_so<M: Memory, R: Ring>() {
 pub fn a_program_that_sends_all_buffers_gets_them_back<M: Memory, R: Ring>() {
     for config in configs::<R>().into_iter().filter(|c| c.shared_pool) {
         let mut rig = Rig::<M, R>::new(&Config { buffers: 48, ..config }, Wire::Loopback);
-        assert_eq!(rig.alloc(LARGE as u16, 100), 48);
+        assert_eq!(rig.alloc(LARGE_BUF as u16, 100), 48);
         rig.finish(false);
     }
 }
@@ -267,7 +268,7 @@ pub fn a_sleeper_is_woken_once<M: Memory, R: Ring>() {
     each::<M, R>(few::<R>(), |rig| {
         for i in 0..300usize {
             assert!(rig.host.arm() && !rig.host.rx_waits(), "nothing is there");
-            assert_eq!(rig.nic.oversleeps(), None, "nothing has come");
+            assert_eq!(rig.nic.needs_notification(), None, "nothing has come");
             let n = 1 + i % 5;
             assert_eq!((rig.alloc(64, n), rig.transmit()), (n, n));
             // A reader that waits may take a line per turn.
@@ -276,17 +277,19 @@ pub fn a_sleeper_is_woken_once<M: Memory, R: Ring>() {
                 rig.handover();
             }
             if rig.oracle.outstanding() == 0 {
-                assert_eq!(rig.nic.oversleeps(), None, "nothing comes back");
+                assert_eq!(rig.nic.needs_notification(), None, "nothing comes back");
                 continue;
             }
-            let Some(sleep) = rig.nic.oversleeps() else { panic!("{n} packets do not wake the program") };
-            assert_eq!(rig.nic.oversleeps(), Some(sleep), "not woken yet");
-            rig.nic.woke(sleep);
-            assert_eq!(rig.nic.oversleeps(), None, "woken twice");
+            let Some(sleep) = rig.nic.needs_notification() else {
+                panic!("{n} packets do not wake the program")
+            };
+            assert_eq!(rig.nic.needs_notification(), Some(sleep), "not woken yet");
+            rig.nic.notified(sleep);
+            assert_eq!(rig.nic.needs_notification(), None, "woken twice");
             // What it has not received keeps it awake: in the ring, or taken from there and not asked for.
             for max in 1..=n {
                 assert!(rig.host.rx_waits() && !rig.host.arm(), "asleep over packet {max} of {n}");
-                assert_eq!((rig.nic.oversleeps(), rig.receive(1)), (None, 1));
+                assert_eq!((rig.nic.needs_notification(), rig.receive(1)), (None, 1));
             }
             rig.free(n);
         }

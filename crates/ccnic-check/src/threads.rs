@@ -6,11 +6,11 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use ccnic::pool::Pool;
+use ccnic::pool::Allocator;
 use ccnic::ring::Ring;
-use ccnic::{Config, Layout, Port};
+use ccnic::{Config, Layout, SharedMemory};
 
-use crate::memory::{Memory, NativeMemory};
+use crate::memory::{MappedMemory, Memory};
 use crate::rig::Wire;
 use crate::sides::{Program, serve};
 
@@ -22,16 +22,16 @@ const PATIENCE: u64 = 1 << 26;
 ///
 /// # Panics
 /// When the oracle says so.
-pub fn run<P: Port + Send + 'static, R: Ring>(
+pub fn run<S: SharedMemory + Send + 'static, R: Ring>(
     config: &Config,
     wire: Wire,
     packets: u64,
-    wrap: impl Fn(ccnic_shm::NativePort) -> P,
+    wrap: impl Fn(ccnic_shm::NativeMemory) -> S,
 ) {
     let config = Config { design: R::DESIGN, ..*config };
     let layout = Layout::new(&config).unwrap_or_else(|e| panic!("{config:?}: {e}"));
-    let memory = NativeMemory::new(layout.size());
-    Pool::fill(&memory.host(), &layout);
+    let memory = MappedMemory::new(layout.size());
+    Allocator::fill(&memory.host(), &layout);
     layout.store(&memory.host());
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -39,11 +39,11 @@ pub fn run<P: Port + Send + 'static, R: Ring>(
         let stop = &stop;
         let nic = scope.spawn(move || {
             let stop = || stop.load(Ordering::Acquire);
-            serve::<P, R>(nic, &copies, &layout, wire, stop, thread::yield_now);
+            serve::<S, R>(nic, &copies, &layout, wire, stop, thread::yield_now);
         });
         // However the program ends, the NIC ends too.
         let _stop = StopOnDrop(stop);
-        let mut program = Program::<P, R>::new(wrap(memory.host()), &layout);
+        let mut program = Program::<S, R>::new(wrap(memory.host()), &layout);
         program.exchange(packets, wire, |turns, outstanding| {
             assert!(!nic.is_finished(), "the NIC's thread has ended");
             assert!(turns < PATIENCE, "nothing moves: {outstanding} packets are outstanding");

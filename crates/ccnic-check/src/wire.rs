@@ -1,9 +1,10 @@
 //! What the NIC does with the packets that it fetches: one turn of each wire, for every rig.
 
 use ccnic::desc::CHAIN_MAX;
-use ccnic::layout::LARGE;
+use ccnic::layout::LARGE_BUF;
+use ccnic::nic::NicQueue;
 use ccnic::ring::Ring;
-use ccnic::{Desc, NicQueue, Port};
+use ccnic::{Desc, SharedMemory};
 
 use crate::oracle::Cut;
 
@@ -34,10 +35,10 @@ impl Wire {
 
     /// Deals with `packets`, of which it reads the bytes by `copies`; returns how many descriptors it is done with. Not published
     /// yet.
-    pub fn turn<P: Port, R: Ring>(
+    pub fn turn<S: SharedMemory, R: Ring>(
         self,
-        nic: &mut NicQueue<P, R>,
-        copies: &P,
+        nic: &mut NicQueue<S, R>,
+        copies: &S,
         packets: &[Desc],
         ahead: &[Desc],
     ) -> usize {
@@ -65,7 +66,7 @@ fn one_by_one(packets: &[Desc], mut deal: impl FnMut(&[Desc]) -> bool) -> usize 
     n
 }
 
-fn content<P: Port>(copies: &P, packet: &[Desc]) -> Vec<u8> {
+fn content<S: SharedMemory>(copies: &S, packet: &[Desc]) -> Vec<u8> {
     let mut all = Vec::new();
     for desc in packet {
         let mut bytes = vec![0; usize::from(desc.len())];
@@ -76,7 +77,7 @@ fn content<P: Port>(copies: &P, packet: &[Desc]) -> Vec<u8> {
 }
 
 /// In one part, or in several of lengths that have nothing to do with buffers.
-fn bytes<P: Port, R: Ring>(nic: &mut NicQueue<P, R>, copies: &P, packet: &[Desc]) -> bool {
+fn bytes<S: SharedMemory, R: Ring>(nic: &mut NicQueue<S, R>, copies: &S, packet: &[Desc]) -> bool {
     let (all, meta) = (content(copies, packet), packet.first().map_or(0, |desc| desc.meta));
     if all.len() % 3 == 0 {
         return nic.deliver_bytes(&[&all], meta);
@@ -86,10 +87,10 @@ fn bytes<P: Port, R: Ring>(nic: &mut NicQueue<P, R>, copies: &P, packet: &[Desc]
     nic.deliver_bytes(&[head, &[], middle, tail], meta)
 }
 
-fn own<P: Port, R: Ring>(nic: &mut NicQueue<P, R>, copies: &P, packet: &[Desc]) -> bool {
+fn own<S: SharedMemory, R: Ring>(nic: &mut NicQueue<S, R>, copies: &S, packet: &[Desc]) -> bool {
     let (all, meta) = (content(copies, packet), packet.first().map_or(0, |desc| desc.meta));
     let mut descs = [Desc::default(); CHAIN_MAX];
-    let places = all.len().div_ceil(LARGE as usize);
+    let places = all.len().div_ceil(LARGE_BUF as usize);
     let n = nic.alloc(all.len() as u16, &mut descs[..places]);
     if n == 0 {
         return false;
@@ -97,7 +98,7 @@ fn own<P: Port, R: Ring>(nic: &mut NicQueue<P, R>, copies: &P, packet: &[Desc]) 
     let mut rest = all.as_slice();
     for desc in &mut descs[..n] {
         let (part, later) = rest.split_at(desc.len().into());
-        nic.port().write(desc.offset(), part);
+        nic.memory().write(desc.offset(), part);
         *desc = desc.with_meta(meta);
         rest = later;
     }

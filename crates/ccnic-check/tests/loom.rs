@@ -5,13 +5,13 @@
 
 use std::rc::Rc;
 
-use ccnic::layout::{LARGE, Layout, RingPlace};
-use ccnic::pool::{Class, Pool};
+use ccnic::layout::{LARGE_BUF, Layout, RingLayout};
+use ccnic::notify::{self, NotifyState};
+use ccnic::pool::{Allocator, Class};
 use ccnic::ring::{Consumer, Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Producer, Ring};
-use ccnic::sleep::{self, Watch};
-use ccnic::{Config, Desc, Port};
+use ccnic::{Config, Desc, SharedMemory};
 use ccnic_check::faulty::{Faulty, WeakRelease};
-use ccnic_check::loom_port::{LoomMemory, LoomPort};
+use ccnic_check::loom_view::{LoomMemory, LoomView};
 use loom::sync::Notify;
 use loom::thread;
 
@@ -33,8 +33,8 @@ fn join<T>(thread: thread::JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|_| panic!("the other thread failed"))
 }
 
-fn place(count: u32) -> RingPlace {
-    RingPlace { units: UNITS, count, tail: LINES, head: LINES + 64, taken: LINES + 128 }
+fn place(count: u32) -> RingLayout {
+    RingLayout { units: UNITS, count, tail: LINES, head: LINES + 64, taken: LINES + 128 }
 }
 
 /// A ring of `count` units, and `slots` lines of payload.
@@ -54,9 +54,15 @@ fn slot(seq: u64, slots: u32) -> u32 {
 
 /// Sends `packets` packets of `segments` descriptors each, with payload, through a ring of `count` units; the receiver
 /// checks order and content and hands the payload's lines back with the descriptors.
-fn pass<R: Ring, P: Port + Clone + 'static>(port: P, count: u32, packets: u64, segments: u64, slots: u32) {
+fn pass<R: Ring, S: SharedMemory + Clone + 'static>(
+    mem: S,
+    count: u32,
+    packets: u64,
+    segments: u64,
+    slots: u32,
+) {
     let place = place(count);
-    let to = port.clone();
+    let to = mem.clone();
     let producer = thread::spawn(move || {
         let mut ring = R::Producer::resume(&to, &place);
         for packet in 0..packets {
@@ -76,23 +82,23 @@ fn pass<R: Ring, P: Port + Clone + 'static>(port: P, count: u32, packets: u64, s
             assert_eq!(ring.push(&to, &descs), descs.len(), "there was room");
         }
     });
-    let mut ring = R::Consumer::resume(&port, &place);
+    let mut ring = R::Consumer::resume(&mem, &place);
     let mut seq = 0;
     while seq < packets * segments {
         let mut out = [Desc::default(); 8];
-        let n = ring.pop(&port, &mut out);
+        let n = ring.pop(&mem, &mut out);
         assert!((n as u64).is_multiple_of(segments), "{n} descriptors of packets of {segments}");
         for desc in &out[..n] {
             assert_eq!((desc.meta, desc.offset()), (seq, slot(seq, slots)), "order");
             let mut bytes = [0; 8];
-            port.read(desc.offset(), &mut bytes);
+            mem.read(desc.offset(), &mut bytes);
             assert_eq!(bytes, [seq as u8 + 1; 8], "content of {seq}");
             seq += 1;
         }
         if n == 0 {
-            port.relax();
+            mem.relax();
         } else {
-            ring.release(&port);
+            ring.release(&mem);
         }
     }
     join(producer);
@@ -100,20 +106,20 @@ fn pass<R: Ring, P: Port + Clone + 'static>(port: P, count: u32, packets: u64, s
 
 /// Five packets through two units: the ring is full, wraps, and comes to its third lap.
 fn wraps<R: Ring>() {
-    model(2, || pass::<R, _>(memory::<R>(2, 2).port(), 2, 5, 1, 2));
+    model(2, || pass::<R, _>(memory::<R>(2, 2).memory(), 2, 5, 1, 2));
 }
 
 /// Chains of as many descriptors as need two units, through four.
 fn chains<R: Ring>(segments: u64) {
-    model(2, move || pass::<R, _>(memory::<R>(4, 64).port(), 4, 3, segments, 64));
+    model(2, move || pass::<R, _>(memory::<R>(4, 64).memory(), 4, 3, segments, 64));
 }
 
 /// The consumer is replaced by a successor, which resumes from the region, while the producer goes on.
 fn consumer_hands_over<R: Ring>() {
     model(2, || {
         let (count, packets) = (2, 3);
-        let port = memory::<R>(count, 1).port();
-        let (to, place) = (port.clone(), place(count));
+        let mem = memory::<R>(count, 1).memory();
+        let (to, place) = (mem.clone(), place(count));
         let producer = thread::spawn(move || {
             let mut ring = R::Producer::resume(&to, &place);
             for seq in 0..packets {
@@ -123,13 +129,13 @@ fn consumer_hands_over<R: Ring>() {
             }
         });
         for seq in 0..packets {
-            let mut ring = R::Consumer::resume(&port, &place);
+            let mut ring = R::Consumer::resume(&mem, &place);
             let mut out = [Desc::default(); 1];
-            while ring.pop(&port, &mut out) == 0 {
-                port.relax();
+            while ring.pop(&mem, &mut out) == 0 {
+                mem.relax();
             }
             assert_eq!(out[0].meta, seq, "order");
-            ring.release(&port);
+            ring.release(&mem);
         }
         join(producer);
     });
@@ -139,8 +145,8 @@ fn consumer_hands_over<R: Ring>() {
 fn producer_hands_over<R: Ring>() {
     model(2, || {
         let (count, packets) = (2, 3);
-        let port = memory::<R>(count, 1).port();
-        let (to, place) = (port.clone(), place(count));
+        let mem = memory::<R>(count, 1).memory();
+        let (to, place) = (mem.clone(), place(count));
         let producer = thread::spawn(move || {
             for seq in 0..packets {
                 let mut ring = R::Producer::resume(&to, &place);
@@ -149,17 +155,17 @@ fn producer_hands_over<R: Ring>() {
                 }
             }
         });
-        let mut ring = R::Consumer::resume(&port, &place);
+        let mut ring = R::Consumer::resume(&mem, &place);
         let mut seq = 0;
         while seq < packets {
             let mut out = [Desc::default(); 1];
-            if ring.pop(&port, &mut out) == 0 {
-                port.relax();
+            if ring.pop(&mem, &mut out) == 0 {
+                mem.relax();
             } else {
                 assert_eq!(out[0].meta, seq, "order");
                 seq += 1;
             }
-            ring.release(&port);
+            ring.release(&mem);
         }
         join(producer);
     });
@@ -167,7 +173,7 @@ fn producer_hands_over<R: Ring>() {
 
 /// What is released without a release must be found out: a model that cannot fail is a defect.
 fn weak<R: Ring>() {
-    model(2, || pass::<R, _>(Faulty(memory::<R>(2, 2).port(), WeakRelease), 2, 3, 1, 2));
+    model(2, || pass::<R, _>(Faulty(memory::<R>(2, 2).memory(), WeakRelease), 2, 3, 1, 2));
 }
 
 /// A program that sleeps whenever there is nothing, and a NIC that publishes a packet when there is room and looks whether the program
@@ -175,38 +181,38 @@ fn weak<R: Ring>() {
 fn sleeps<R: Ring>(in_every_turn: bool) {
     model(2, move || {
         let packets = 3;
-        let port = memory::<R>(2, 1).word(SLEEPING).word(DONE).port();
-        let (to, place) = (port.clone(), place(2));
-        let bell = Rc::new(Notify::new());
-        let ring_it = Rc::clone(&bell);
+        let mem = memory::<R>(2, 1).word(SLEEPING).word(DONE).memory();
+        let (to, place) = (mem.clone(), place(2));
+        let notifier = Rc::new(Notify::new());
+        let ring_it = Rc::clone(&notifier);
         let nic = thread::spawn(move || {
-            let (mut ring, mut watch) = (R::Producer::resume(&to, &place), Watch::new(SLEEPING));
+            let (mut ring, mut watch) = (R::Producer::resume(&to, &place), NotifyState::new(SLEEPING));
             let mut seq = 0;
             while if in_every_turn { to.load_acquire(DONE) == 0 } else { seq < packets } {
                 let sent = seq < packets && ring.push(&to, &[Desc::new(0, 1, 0).with_meta(seq)]) > 0;
                 seq += u64::from(sent);
                 if (sent || in_every_turn)
-                    && let Some(sleep) = watch.due(&to, &ring)
+                    && let Some(sleep) = watch.needs_notification(&to, &ring)
                 {
                     ring_it.notify();
-                    watch.ended(sleep);
+                    watch.notified(sleep);
                 }
                 to.relax();
             }
         });
-        let mut ring = R::Consumer::resume(&port, &place);
+        let mut ring = R::Consumer::resume(&mem, &place);
         for seq in 0..packets {
             let mut out = [Desc::default(); 1];
-            while ring.pop(&port, &mut out) == 0 {
-                if sleep::arm(&port, SLEEPING, &ring) {
-                    bell.wait();
-                    sleep::disarm(&port, SLEEPING);
+            while ring.pop(&mem, &mut out) == 0 {
+                if notify::arm(&mem, SLEEPING, &ring) {
+                    notifier.wait();
+                    notify::disarm(&mem, SLEEPING);
                 }
             }
             assert_eq!(out[0].meta, seq, "order");
-            ring.release(&port);
+            ring.release(&mem);
         }
-        port.store_release(DONE, 1);
+        mem.store_release(DONE, 1);
         join(nic);
     });
 }
@@ -265,48 +271,48 @@ models! {
 }
 
 /// The smallest pool, with few words of it declared: those of its chunks as large buffers.
-fn pool_memory(layout: &Layout) -> LoomPort {
+fn pool_memory(layout: &Layout) -> LoomView {
     let place = layout.pool();
     let mut memory = LoomMemory::new().word(place.small).word(place.large).word(place.split);
     for chunk in 0..layout.config().buffers {
         memory = memory
             .word(place.links + chunk * 32 * 8)
             .word(place.kinds + chunk * 8)
-            .bytes(place.buffers + chunk * LARGE..place.buffers + chunk * LARGE + 128);
+            .bytes(place.buffers + chunk * LARGE_BUF..place.buffers + chunk * LARGE_BUF + 128);
     }
-    memory.port()
+    memory.memory()
 }
 
 /// Takes two buffers and writes them; frees the first and keeps the last.
-fn churn<P: Port>(pool: &mut Pool, port: &P, mark: u8) -> Option<u32> {
+fn churn<S: SharedMemory>(pool: &mut Allocator, mem: &S, mark: u8) -> Option<u32> {
     let mut kept = None;
     for _ in 0..2 {
-        let Some((at, class)) = pool.alloc(port, Class::Large) else { break };
-        port.write(at, &[mark; 8]);
+        let Some((at, class)) = pool.alloc(mem, Class::Large) else { break };
+        mem.write(at, &[mark; 8]);
         if let Some(before) = kept.replace(at) {
-            pool.free(port, before, class);
+            pool.free(mem, before, class);
         }
     }
-    pool.drain(port);
-    kept.inspect(|&at| port.with(at, 8, |bytes| assert_eq!(bytes, [mark; 8], "somebody else wrote {at}")))
+    pool.drain(mem);
+    kept.inspect(|&at| mem.with(at, 8, |bytes| assert_eq!(bytes, [mark; 8], "somebody else wrote {at}")))
 }
 
 /// Two agents take and free at the same time: no buffer is with both, none is lost.
-fn two_agents<P: Port + Clone + 'static>(port: P, layout: &Layout) {
-    Pool::fill(&port, layout);
-    let (other, theirs) = (port.clone(), *layout);
-    let thread = thread::spawn(move || churn(&mut Pool::nic(&theirs), &other, 1));
-    let ours = churn(&mut Pool::nic(layout), &port, 2);
+fn two_agents<S: SharedMemory + Clone + 'static>(mem: S, layout: &Layout) {
+    Allocator::fill(&mem, layout);
+    let (other, theirs) = (mem.clone(), *layout);
+    let thread = thread::spawn(move || churn(&mut Allocator::nic(&theirs), &other, 1));
+    let ours = churn(&mut Allocator::nic(layout), &mem, 2);
     let theirs = join(thread);
     let mut seen: Vec<u32> = [ours, theirs].into_iter().flatten().collect();
-    Pool::walk(&port, layout, |buffer, _| seen.push(buffer));
+    Allocator::walk(&mem, layout, |buffer, _| seen.push(buffer));
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen.len() as u32, layout.config().buffers, "each buffer in one place");
 }
 
 fn pool_layout() -> Layout {
-    // Three bundles, the first of one buffer: without recycling it comes back to the list as it was, which is what a list
+    // Three batches, the first of one buffer: without recycling it comes back to the list as it was, which is what a list
     // without tags falls for.
     Layout::new(&Config { buffers: 65, small: false, recycle: false, ..Config::default() })
         .unwrap_or_else(|e| panic!("{e}"))
@@ -322,9 +328,9 @@ fn two_agents_share_the_free_list() {
 
 /// The tag is what keeps a head that comes back from being taken for the old one.
 #[derive(Clone)]
-struct NoTag<P>(P, u32);
+struct NoTag<S>(S, u32);
 
-impl<P: Port> Port for NoTag<P> {
+impl<S: SharedMemory> SharedMemory for NoTag<S> {
     fn load(&self, at: u32) -> u64 {
         self.0.load(at)
     }

@@ -1,3 +1,3 @@
 //! The conformance suite over mapped shared memory.
 
-ccnic_check::conformance!(ccnic_check::NativeMemory);
+ccnic_check::conformance!(ccnic_check::MappedMemory);

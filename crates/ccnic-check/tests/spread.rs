@@ -5,14 +5,16 @@
 
 use std::collections::BTreeMap;
 
-use ccnic::layout::LARGE;
-use ccnic::pool::Pool;
+use ccnic::host::QueuePair;
+use ccnic::layout::LARGE_BUF;
+use ccnic::nic::{NicQueue, Pipeline, spread};
+use ccnic::pool::Allocator;
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::rss::{HASHED, Rss, Spreader};
-use ccnic::{Burst, Config, Layout, NicQueue, Pipeline, QueuePair, spread};
+use ccnic::{Burst, Config, Layout};
 use ccnic_check::oracle::Held;
 use ccnic_check::suite::configs;
-use ccnic_check::{LocalMemory, LocalPort, Memory};
+use ccnic_check::{LocalMemory, LocalView, Memory};
 use proptest::prelude::*;
 
 /// Scripts per ring.
@@ -54,9 +56,9 @@ struct Sent {
 
 struct World<R: Ring> {
     layout: Layout,
-    port: LocalPort,
-    hosts: Vec<QueuePair<LocalPort, R>>,
-    nics: Vec<NicQueue<LocalPort, R>>,
+    mem: LocalView,
+    hosts: Vec<QueuePair<LocalView, R>>,
+    nics: Vec<NicQueue<LocalView, R>>,
     pipelines: Vec<Pipeline>,
     spreader: Spreader,
     /// Hashes are, or have been, asked for.
@@ -86,14 +88,14 @@ impl<R: Ring> World<R> {
     fn new(config: &Config, reflect: bool) -> World<R> {
         let layout = Layout::new(&Config { queues: QUEUES, ..*config }).unwrap();
         let memory = LocalMemory::new(layout.size());
-        Pool::fill(&memory.host(), &layout);
+        Allocator::fill(&memory.host(), &layout);
         layout.store(&memory.host());
         World {
             layout,
             hosts: (0..QUEUES).map(|q| QueuePair::new(memory.host(), &layout, q).unwrap()).collect(),
             nics: (0..QUEUES).map(|q| NicQueue::new(memory.nic(), &layout, q).unwrap()).collect(),
             pipelines: (0..QUEUES).map(|_| Pipeline::default()).collect(),
-            port: memory.nic(),
+            mem: memory.nic(),
             spreader: Spreader::new(rss(3, false)),
             hashes: vec![false],
             reflect: reflect && config.shared_pool,
@@ -128,8 +130,10 @@ impl<R: Ring> World<R> {
         let mut burst = Burst::new();
         let mut rest = bytes.as_slice();
         for i in 0.. {
-            let cut =
-                cuts.get(i).map_or(rest.len(), |cut| usize::from(*cut).min(rest.len())).min(LARGE as usize);
+            let cut = cuts
+                .get(i)
+                .map_or(rest.len(), |cut| usize::from(*cut).min(rest.len()))
+                .min(LARGE_BUF as usize);
             let (part, later) = rest.split_at(cut);
             if host.alloc(part.len() as u16, 1, &mut burst) == 0 {
                 return host.free(&mut burst);
@@ -156,7 +160,7 @@ impl<R: Ring> World<R> {
 
     fn turn(&mut self, queue: u16) {
         let at = usize::from(queue);
-        spread(&mut self.nics, at, &mut self.pipelines[at], &self.port, &self.spreader, self.reflect);
+        spread(&mut self.nics, at, &mut self.pipelines[at], &self.mem, &self.spreader, self.reflect);
     }
 
     fn receive(&mut self, queue: u16) {
@@ -213,7 +217,7 @@ impl<R: Ring> World<R> {
         for (nic, host) in self.nics.iter_mut().zip(&self.hosts) {
             let counters = nic.counters;
             let here = counters.dropped_ring_full + counters.dropped_no_buffer;
-            assert_eq!(host.drops().missed, here, "what the program reads");
+            assert_eq!(host.drops().rx_dropped, here, "what the program reads");
             assert_eq!((counters.ring_full, counters.no_buffer), (0, 0), "nothing waits");
             dropped += here;
             nic.retire();
@@ -228,7 +232,7 @@ impl<R: Ring> World<R> {
     fn assert_all_buffers_are_back(&mut self) {
         self.hosts.iter_mut().for_each(QueuePair::retire);
         let mut all = Vec::new();
-        for len in [LARGE as u16, 64] {
+        for len in [LARGE_BUF as u16, 64] {
             loop {
                 let mut burst = Burst::new();
                 if self.hosts[0].alloc(len, 32, &mut burst) == 0 {

@@ -10,7 +10,7 @@ const PACKETS: u64 = 3000;
 fn all<R: Ring>() {
     for config in configs::<R>().into_iter().filter(|c| !c.sequential) {
         for &wire in wires(&config).iter().filter(|&&w| w != Wire::Sink) {
-            threads::run::<_, R>(&config, wire, PACKETS, |port| port);
+            threads::run::<_, R>(&config, wire, PACKETS, |mem| mem);
         }
     }
 }
@@ -45,7 +45,7 @@ fn doorbell() {
 #[ignore = "has a data race on purpose, for ThreadSanitizer to find"]
 fn a_weak_release_is_a_race() {
     let config = configs::<GroupedEpoch>().swap_remove(0);
-    threads::run::<_, GroupedEpoch>(&config, Wire::Loopback, PACKETS, |port| {
-        ccnic_check::faulty::Faulty(port, ccnic_check::faulty::WeakRelease)
+    threads::run::<_, GroupedEpoch>(&config, Wire::Loopback, PACKETS, |mem| {
+        ccnic_check::faulty::Faulty(mem, ccnic_check::faulty::WeakRelease)
     });
 }

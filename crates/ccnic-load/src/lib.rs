@@ -8,8 +8,9 @@ mod book;
 pub mod payload;
 mod totals;
 
+use ccnic::host::QueuePair;
 use ccnic::ring::Ring;
-use ccnic::{Burst, Port, QueuePair};
+use ccnic::{Burst, SharedMemory};
 use hdrhistogram::Histogram;
 
 use book::Book;
@@ -101,8 +102,8 @@ pub struct Outcome {
 }
 
 /// A thread's state while it runs.
-struct Generator<'a, P: Port, R: Ring, C: Clock> {
-    pair: &'a mut QueuePair<P, R>,
+struct Generator<'a, M: SharedMemory, R: Ring, C: Clock> {
+    pair: &'a mut QueuePair<M, R>,
     load: Load,
     clock: &'a C,
     tx: Burst,
@@ -119,8 +120,8 @@ struct Generator<'a, P: Port, R: Ring, C: Clock> {
 ///
 /// # Errors
 /// When the histogram cannot be made, or the NIC stops answering.
-pub fn run<P: Port, R: Ring, C: Clock>(
-    pair: &mut QueuePair<P, R>,
+pub fn run<M: SharedMemory, R: Ring, C: Clock>(
+    pair: &mut QueuePair<M, R>,
     load: Load,
     clock: &C,
     started: impl FnOnce(),
@@ -154,7 +155,7 @@ pub fn run<P: Port, R: Ring, C: Clock>(
     Ok(Outcome { packets: after - before, seconds, lost, corrupt, rtt })
 }
 
-impl<P: Port, R: Ring, C: Clock> Generator<'_, P, R, C> {
+impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
     /// Sends and receives for some seconds, or until so many packets have been received.
     #[inline(never)]
     fn phase(&mut self, seconds: f64, packets: Option<u64>) {

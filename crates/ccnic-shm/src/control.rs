@@ -45,7 +45,7 @@ pub enum Request {
     /// Spread received packets like this from now on; `None`: each comes back on the queue pair that it was sent on.
     Rss(Option<RssMessage>),
     /// Wake me by the socket that comes with this message, a connected stream socket of the Unix family: a byte for every sleep of
-    /// this queue pair of my region (`ccnic::sleep`), and one as soon as you do. That byte is the only answer: on this connection the
+    /// this queue pair of my region (`ccnic::notify`), and one as soon as you do. That byte is the only answer: on this connection the
     /// end alone is news to a program that sleeps. Without it the program does not rely on being woken.
     Notify {
         /// Queue number.

@@ -104,11 +104,11 @@ fn fill(fault: *mut c_void) -> bool {
 mod tests {
     use std::sync::Arc;
 
-    use ccnic::Port;
+    use ccnic::SharedMemory;
     use rustix::fs::{MemfdFlags, ftruncate, memfd_create};
 
     use crate::mapping::Mapping;
-    use crate::port::NativePort;
+    use crate::memory::NativeMemory;
 
     /// Huge pages are rare on test machines; a file that shrinks ends in the same signal.
     #[test]
@@ -116,11 +116,11 @@ mod tests {
         super::survive().unwrap();
         let fd = memfd_create("hole", MemfdFlags::CLOEXEC).unwrap();
         ftruncate(&fd, 3 * 4096).unwrap();
-        let port = NativePort::new(Arc::new(Mapping::new(&fd, 3 * 4096, 4096).unwrap()));
-        (0..3).for_each(|page| port.store(page * 4096 + 8, 7));
+        let mem = NativeMemory::new(Arc::new(Mapping::new(&fd, 3 * 4096, 4096).unwrap()));
+        (0..3).for_each(|page| mem.store(page * 4096 + 8, 7));
         ftruncate(&fd, 4096).unwrap();
-        assert_eq!([8, 4104, 8200].map(|at| port.load(at)), [7, 0, 0]);
-        port.store(4104, 9);
-        assert_eq!([8, 4104, 8200].map(|at| port.load(at)), [7, 9, 0]);
+        assert_eq!([8, 4104, 8200].map(|at| mem.load(at)), [7, 0, 0]);
+        mem.store(4104, 9);
+        assert_eq!([8, 4104, 8200].map(|at| mem.load(at)), [7, 9, 0]);
     }
 }

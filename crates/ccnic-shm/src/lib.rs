@@ -1,4 +1,4 @@
-//! Real shared memory for ccnic: regions, their pages and homes, the control socket, the native [`Port`](ccnic::Port).
+//! Real shared memory for ccnic: regions, their pages and homes, the control socket, the native [`SharedMemory`](ccnic::SharedMemory).
 //!
 //! All `unsafe` of the project but what C calls for (`ccnic-capi`) lives in this crate, each block with its reason.
 
@@ -7,10 +7,10 @@ pub mod control;
 mod error;
 mod holes;
 mod mapping;
+mod memory;
 pub mod nic;
 mod nontemporal;
 pub mod numa;
-mod port;
 mod program;
 mod region;
 pub mod rss;
@@ -19,8 +19,8 @@ mod waiter;
 pub use clock::wait_for_loads;
 pub use error::Error;
 pub use holes::survive as survive_holes;
+pub use memory::NativeMemory;
 pub use nontemporal::wait_for_stores;
-pub use port::NativePort;
 pub use program::Program;
 pub use region::{HUGE_PAGE, Pages, Region};
 pub use waiter::{Waiter, Woken};

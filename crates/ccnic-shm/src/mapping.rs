@@ -26,7 +26,7 @@ pub(crate) struct Mapping {
 }
 
 // SAFETY: the mapping is plain memory without thread affinity; all access goes through atomics or by the ownership
-// rules of `Port`.
+// rules of `SharedMemory`.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; `Mapping` itself has no interior state.
 unsafe impl Sync for Mapping {}
@@ -98,7 +98,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the reservation is ours alone, and every NativePort into it holds an Arc of this mapping.
+        // SAFETY: the reservation is ours alone, and every NativeMemory into it holds an Arc of this mapping.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), SPAN) };
         debug_assert!(unmapped.is_ok(), "munmap of our own reservation cannot fail: {unmapped:?}");
     }

@@ -2,11 +2,11 @@
 
 use ccnic::LINE;
 #[cfg(not(target_arch = "x86_64"))]
-use ccnic::Port;
+use ccnic::SharedMemory;
 
-use crate::port::NativePort;
+use crate::memory::NativeMemory;
 
-impl NativePort {
+impl NativeMemory {
     /// Writes a line around the cache (MOVNTDQ). Others see it in order only after [`wait_for_stores`].
     #[inline(always)]
     pub fn write_around(&self, at: u32, line: &[u8; LINE as usize]) {

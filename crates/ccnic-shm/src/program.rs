@@ -4,14 +4,15 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use ccnic::host::{Pool, QueuePair};
 use ccnic::ring::Ring;
 use ccnic::rss::Rss;
-use ccnic::{Config, Layout, QueuePair, Store, pool::Pool, recovery};
+use ccnic::{Config, Layout, pool::Allocator, recovery};
 
 use crate::control::{Connection, Hello, Reply, Request, Status};
 use crate::error::Error;
+use crate::memory::NativeMemory;
 use crate::numa;
-use crate::port::NativePort;
 use crate::region::{HUGE_PAGE, Pages, Region};
 use crate::rss::{RssMessage, check_table};
 use crate::waiter::Waiter;
@@ -31,7 +32,7 @@ pub struct Program {
     layout: Layout,
     taken: Vec<bool>,
     waiters: Vec<Waiter>,
-    stores: usize,
+    pools: usize,
 }
 
 impl Program {
@@ -58,8 +59,8 @@ impl Program {
         let connection = Arc::new(Connection::open(socket)?);
         let hello = greet(&connection)?;
         let (region, layout) = make_region(config, pages, hello.node)?;
-        Pool::fill(&region.port(), &layout);
-        layout.store(&region.port());
+        Allocator::fill(&region.memory(), &layout);
+        layout.store(&region.memory());
         let mut this = Program {
             socket: socket.to_owned(),
             name: name.to_owned(),
@@ -71,7 +72,7 @@ impl Program {
             layout,
             taken: vec![false; usize::from(config.queues)],
             waiters: Vec::new(),
-            stores: 0,
+            pools: 0,
         };
         this.attach()?;
         Ok(this)
@@ -100,7 +101,7 @@ impl Program {
     ///
     /// # Errors
     /// When there is no such queue, it has been given out, or the region's design is not `R`.
-    pub fn queue_pair<R: Ring>(&mut self, queue: u16) -> Result<QueuePair<NativePort, R>, Error> {
+    pub fn queue_pair<R: Ring>(&mut self, queue: u16) -> Result<QueuePair<NativeMemory, R>, Error> {
         let queues = self.layout.config().queues;
         match self.taken.get_mut(usize::from(queue)) {
             None => return Err(Error::NoQueue { queue, queues }),
@@ -108,15 +109,15 @@ impl Program {
             Some(taken) => *taken = true,
         }
         let design = self.layout.config().design;
-        QueuePair::new(self.region.port(), &self.layout, queue)
+        QueuePair::new(self.region.memory(), &self.layout, queue)
             .ok_or(Error::WrongDesign { asked: R::DESIGN.name(), has: design.name() })
     }
 
     /// A handle on the region's buffers without a queue. What it frees and allocates counts for recovery, so all that were
     /// ever made must be brought to [`reconnect_all`](Program::reconnect_all).
-    pub fn store(&mut self) -> Store<NativePort> {
-        self.stores += 1;
-        Store::new(self.region.port(), &self.layout)
+    pub fn pool(&mut self) -> Pool<NativeMemory> {
+        self.pools += 1;
+        Pool::new(self.region.memory(), &self.layout)
     }
 
     /// Has the NIC spread received packets over the queues like this from now on, and every NIC after it; with `None`, each
@@ -182,29 +183,29 @@ impl Program {
     /// rings are delivered; those that were in the dead NIC's hands are lost, and its buffers go back to the pool.
     /// Returns how many.
     ///
-    /// `pairs` must be all queue pairs that were given out; a program with stores calls
+    /// `pairs` must be all queue pairs that were given out; a program with pools calls
     /// [`reconnect_all`](Program::reconnect_all).
     ///
     /// # Errors
     /// [`Error::PairsMissing`], [`Error::StillAlive`], or as [`connect`](Program::connect); the program may try again.
     pub fn reconnect<R: Ring>(
         &mut self,
-        pairs: &mut [&mut QueuePair<NativePort, R>],
+        pairs: &mut [&mut QueuePair<NativeMemory, R>],
     ) -> Result<usize, Error> {
         self.reconnect_all(pairs, &mut [])
     }
 
-    /// As [`reconnect`](Program::reconnect), with all stores that were given out.
+    /// As [`reconnect`](Program::reconnect), with all pools that were given out.
     ///
     /// # Errors
     /// As there.
     pub fn reconnect_all<R: Ring>(
         &mut self,
-        pairs: &mut [&mut QueuePair<NativePort, R>],
-        stores: &mut [&mut Store<NativePort>],
+        pairs: &mut [&mut QueuePair<NativeMemory, R>],
+        pools: &mut [&mut Pool<NativeMemory>],
     ) -> Result<usize, Error> {
-        let given = self.taken.iter().filter(|t| **t).count() + self.stores;
-        let brought = pairs.len() + stores.len();
+        let given = self.taken.iter().filter(|t| **t).count() + self.pools;
+        let brought = pairs.len() + pools.len();
         if brought != given {
             return Err(Error::PairsMissing { given, brought });
         }
@@ -213,7 +214,7 @@ impl Program {
         }
         let connection = Arc::new(Connection::open(&self.socket)?);
         self.spreads = greet(&connection)?.rss;
-        let reclaimed = recovery::reclaim(&self.region.port(), &self.layout, pairs, stores);
+        let reclaimed = recovery::reclaim(&self.region.memory(), &self.layout, pairs, pools);
         self.connection = connection;
         self.attach()?;
         self.waiters.iter().for_each(|waiter| waiter.move_to(Arc::clone(&self.connection)));

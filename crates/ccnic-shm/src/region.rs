@@ -11,7 +11,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat,
 
 use crate::error::Error;
 use crate::mapping::Mapping;
-use crate::port::NativePort;
+use crate::memory::NativeMemory;
 
 /// The size of a huge page on the machines ccnic runs on.
 pub const HUGE_PAGE: u32 = 2 << 20;
@@ -118,8 +118,8 @@ impl Region {
     }
 
     /// A port for one agent. Each agent takes its own.
-    pub fn port(&self) -> NativePort {
-        NativePort::new(Arc::clone(&self.mapping))
+    pub fn memory(&self) -> NativeMemory {
+        NativeMemory::new(Arc::clone(&self.mapping))
     }
 }
 
@@ -132,7 +132,7 @@ impl AsFd for Region {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ccnic::Port;
+    use ccnic::SharedMemory;
 
     fn memfd(size: u64, seals: SealFlags) -> OwnedFd {
         let fd = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
@@ -146,18 +146,18 @@ mod tests {
         let ours = Region::create(10_000, Pages::Small).unwrap();
         assert_eq!(ours.size(), 12_288, "whole pages");
         let theirs = Region::from_fd(ours.as_fd().try_clone_to_owned().unwrap(), 1 << 20).unwrap();
-        ours.port().store_release(8, 42);
-        theirs.port().write(12_280, b"the end!");
+        ours.memory().store_release(8, 42);
+        theirs.memory().write(12_280, b"the end!");
         let mut end = [0; 8];
-        ours.port().read(12_280, &mut end);
-        assert_eq!((theirs.port().load_acquire(8), &end), (42, b"the end!"));
+        ours.memory().read(12_280, &mut end);
+        assert_eq!((theirs.memory().load_acquire(8), &end), (42, b"the end!"));
     }
 
     #[test]
     fn a_port_outlives_its_region() {
-        let port = Region::create(4096, Pages::Small).unwrap().port();
-        port.store(0, 7);
-        assert_eq!(port.load(0), 7);
+        let mem = Region::create(4096, Pages::Small).unwrap().memory();
+        mem.store(0, 7);
+        assert_eq!(mem.load(0), 7);
     }
 
     #[test]

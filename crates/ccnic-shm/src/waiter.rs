@@ -1,7 +1,7 @@
 //! Waiting without polling: a program's thread sleeps until the NIC wakes it.
 //!
 //! Each queue pair has a pair of connected sockets; the NIC gets one end and sends a byte when the program sleeps and packets
-//! come (`ccnic::sleep` says when, `nic/bell.rs` why it is a socket). The program keeps a copy of the NIC's end: the pair outlives
+//! come (`ccnic::notify` says when, `nic/notifier.rs` why it is a socket). The program keeps a copy of the NIC's end: the pair outlives
 //! the NIC and is handed to its successor, so whoever waits for the descriptor need not notice.
 //!
 //! The NIC's first byte says that it has taken its end. Without it (an older NIC, or one that has no descriptor left) nobody
@@ -12,14 +12,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use ccnic::QueuePair;
+use ccnic::host::QueuePair;
 use ccnic::ring::Ring;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 
 use crate::control::{Connection, Request};
 use crate::error::Error;
-use crate::port::NativePort;
+use crate::memory::NativeMemory;
 
 /// The first nap; each is twice as long as the one before.
 const SHORTEST: Duration = Duration::from_micros(10);
@@ -151,7 +151,7 @@ impl Waiter {
     ///
     /// # Errors
     /// As [`fd`](Waiter::fd).
-    pub fn arm<R: Ring>(&self, pair: &mut QueuePair<NativePort, R>) -> Result<bool, Error> {
+    pub fn arm<R: Ring>(&self, pair: &mut QueuePair<NativeMemory, R>) -> Result<bool, Error> {
         // Before the look at the ring, not after: what comes from now on is news.
         self.heed(self.ends()?);
         Ok(pair.arm())
@@ -186,7 +186,7 @@ impl Waiter {
     /// [`Error::Os`] with EINTR when a signal came.
     pub fn wait<R: Ring>(
         &self,
-        pair: &mut QueuePair<NativePort, R>,
+        pair: &mut QueuePair<NativeMemory, R>,
         timeout: Option<Duration>,
     ) -> Result<Woken, Error> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -219,13 +219,13 @@ impl Waiter {
     /// Sleeps until something comes; true when that is the end of the NIC.
     fn sleep(&self, ends: Option<&Ends>, timeout: Option<Duration>) -> Result<bool, Error> {
         let connection = Arc::clone(&self.connection());
-        let bell = ends.map_or(connection.as_fd(), |ends| ends.ours.as_fd());
-        let mut fds = [PollFd::new(&connection, PollFlags::RDHUP), PollFd::new(&bell, PollFlags::IN)];
+        let notifier = ends.map_or(connection.as_fd(), |ends| ends.ours.as_fd());
+        let mut fds = [PollFd::new(&connection, PollFlags::RDHUP), PollFd::new(&notifier, PollFlags::IN)];
         // A time that is too long for the kernel is no time to wait for.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         poll(&mut fds, timeout.as_ref()).map_err(Error::os("wait for the NIC"))?;
-        let [control, bell] = fds.map(|fd| !fd.revents().is_empty());
-        if let (true, Some(ends)) = (bell, ends) {
+        let [control, notifier] = fds.map(|fd| !fd.revents().is_empty());
+        if let (true, Some(ends)) = (notifier, ends) {
             self.heed(ends);
         }
         Ok(control)

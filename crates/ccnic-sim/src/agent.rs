@@ -1,5 +1,5 @@
 //! Agents: programs that run on simulated cores. Each is a coroutine; what it does to memory goes through its [`Agent`], which is
-//! a [`Port`].
+//! a [`SharedMemory`].
 //!
 //! The engine resumes the core whose time has come ([`Sim::run`]); a core that must wait gives control back. Everything is
 //! single-threaded and happens in an order that depends on nothing but the platform and the programs: runs repeat bit
@@ -9,8 +9,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Poll;
 
-use ccnic::Port;
-use ccnic::port::{LINE, lines};
+use ccnic::SharedMemory;
+use ccnic::memory::{LINE, lines};
 use corosensei::stack::DefaultStack;
 use corosensei::{Coroutine, CoroutineResult, Yielder};
 
@@ -242,7 +242,7 @@ impl Agent<'_> {
     }
 }
 
-impl Port for Agent<'_> {
+impl SharedMemory for Agent<'_> {
     #[inline]
     fn load(&self, at: u32) -> u64 {
         let at = self.base + at;
@@ -341,7 +341,7 @@ impl std::fmt::Debug for Untimed<'_> {
     }
 }
 
-impl Port for Untimed<'_> {
+impl SharedMemory for Untimed<'_> {
     fn load(&self, at: u32) -> u64 {
         self.0.borrow().word(self.1 + at)
     }

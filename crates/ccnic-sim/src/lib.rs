@@ -1,6 +1,6 @@
 //! A deterministic, execution-driven, transaction-level simulator of cache-coherent interconnects.
 //!
-//! The rings, pools and the NIC of `ccnic` run on it unchanged, through a simulated [`Port`](ccnic::Port): every access is
+//! The rings, pools and the NIC of `ccnic` run on it unchanged, through a simulated [`SharedMemory`](ccnic::SharedMemory): every access is
 //! timed by a core's window of operations, its caches, a coherence protocol, links and memory. Time is in picoseconds.
 //!
 //! Reading order: [`platform`] (what a machine is), [`protocol`] (what homes and caches answer), `fabric` (how requests

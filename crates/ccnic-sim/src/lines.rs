@@ -6,7 +6,7 @@ use crate::time::Ps;
 /// Bytes of a page: homes are given by page.
 pub const PAGE: u32 = 4096;
 /// Lines of a page.
-const PER_PAGE: usize = (PAGE / ccnic::port::LINE) as usize;
+const PER_PAGE: usize = (PAGE / ccnic::memory::LINE) as usize;
 /// No core.
 pub const NOBODY: u8 = u8::MAX;
 /// No transaction.

@@ -4,8 +4,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use ccnic::host::QueuePair;
+use ccnic::nic::{NicQueue, Pipeline, loopback};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
-use ccnic::{Config, ConfigError, Design, Layout, NicQueue, Pipeline, Port, QueuePair, loopback};
+use ccnic::{Config, ConfigError, Design, Layout, SharedMemory};
 use ccnic_load::{Clock, Load, LoadError, Outcome};
 
 use crate::agent::{Agent, End, Sim};

@@ -4,8 +4,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use ccnic::Port;
-use ccnic::port::LINE;
+use ccnic::SharedMemory;
+use ccnic::memory::LINE;
 
 use crate::agent::{Agent, Sim};
 use crate::counters::{Counters, Traffic};

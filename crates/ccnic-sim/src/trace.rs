@@ -13,8 +13,8 @@ use std::io::{self, Write};
 use std::ops::Range;
 
 use ccnic::Layout;
-use ccnic::layout::LARGE;
-use ccnic::port::LINE;
+use ccnic::layout::LARGE_BUF;
+use ccnic::memory::LINE;
 
 use crate::core::Wait;
 use crate::counters::Source;
@@ -123,7 +123,7 @@ impl Trace {
         name(pool.split, 0, "free list of split buffers");
         name(pool.links, 0, "links of free buffers");
         name(pool.kinds, 0, "kinds of buffers");
-        name(pool.buffers, LARGE, "buffer");
+        name(pool.buffers, LARGE_BUF, "buffer");
         name(pool.end, 0, "beyond the pool");
     }
 
@@ -202,7 +202,7 @@ impl Trace {
 
     /// A core has waited.
     #[cold]
-    pub(crate) fn waited(&mut self, socket: u8, core: u8, wait: Wait, from: Ps, to: Ps) {
+    pub(crate) fn was_idle(&mut self, socket: u8, core: u8, wait: Wait, from: Ps, to: Ps) {
         if to <= from || !self.wants(from, to) {
             return;
         }
@@ -361,7 +361,7 @@ impl World {
     pub(crate) fn note_wait(&mut self, core: u8, end: Ps) {
         if let Some(trace) = &mut self.trace {
             let c = &self.cores[core as usize];
-            trace.waited(c.socket, core, c.wait, c.since, end);
+            trace.was_idle(c.socket, core, c.wait, c.since, end);
         }
     }
 }

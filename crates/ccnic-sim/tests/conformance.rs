@@ -7,9 +7,9 @@ mod common;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use ccnic::pool::Pool;
+use ccnic::pool::Allocator;
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
-use ccnic::{Config, Layout, Port};
+use ccnic::{Config, Layout, SharedMemory};
 use ccnic_check::rig::Wire;
 use ccnic_check::sides::{Program, serve};
 use ccnic_check::suite::{configs, wires};
@@ -48,7 +48,7 @@ impl<'a> Thinking<'a> {
     }
 }
 
-impl Port for Thinking<'_> {
+impl SharedMemory for Thinking<'_> {
     fn load(&self, at: u32) -> u64 {
         self.think();
         self.agent.load(at)
@@ -151,7 +151,7 @@ fn run<R: Ring>(seed: u64) {
     let segment = layout.nic_segment();
     world.set_home(segment.start, segment.len() as u32, 1);
     let mut sim = Sim::new(world);
-    Pool::fill(&sim.untimed(0), &layout);
+    Allocator::fill(&sim.untimed(0), &layout);
     layout.store(&sim.untimed(0));
 
     let stop = Rc::new(Cell::new(false));
@@ -170,8 +170,8 @@ fn run<R: Ring>(seed: u64) {
     })
     .unwrap();
     sim.spawn(1, move |agent| {
-        let [port, copies] = [nic_seed, copies_seed].map(|seed| Thinking::new(agent, thinks[1], seed));
-        serve::<_, R>(port, &copies, &layout, wire, || stop.get(), || relax(&agent));
+        let [mem, copies] = [nic_seed, copies_seed].map(|seed| Thinking::new(agent, thinks[1], seed));
+        serve::<_, R>(mem, &copies, &layout, wire, || stop.get(), || relax(&agent));
     })
     .unwrap();
     sim.run(2 * PATIENCE);

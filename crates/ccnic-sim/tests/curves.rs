@@ -6,7 +6,7 @@ mod common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use ccnic::{Design, Port};
+use ccnic::{Design, SharedMemory};
 use ccnic_sim::loopback;
 use ccnic_sim::micro::{Stores, stream};
 use ccnic_sim::platform::Platform;

@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use ccnic::Port;
+use ccnic::SharedMemory;
 use ccnic_sim::platform::Platform;
 use ccnic_sim::time::ps;
 use ccnic_sim::{Sim, World};

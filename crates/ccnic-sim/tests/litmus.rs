@@ -6,7 +6,7 @@ mod common;
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use ccnic::Port;
+use ccnic::SharedMemory;
 use ccnic_sim::platform::Platform;
 use ccnic_sim::time::{Ps, ps};
 use ccnic_sim::{Agent, End, Sim, World};

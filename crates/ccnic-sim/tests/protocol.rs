@@ -8,7 +8,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use ccnic::Port;
+use ccnic::SharedMemory;
 use ccnic_sim::platform::Platform;
 use ccnic_sim::protocol::{CACHE, DIRECTORY, Request};
 use ccnic_sim::time::Ps;

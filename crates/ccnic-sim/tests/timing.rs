@@ -4,7 +4,7 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use ccnic::Port;
+use ccnic::SharedMemory;
 use ccnic_sim::platform::Platform;
 use ccnic_sim::time::{Ps, ns, ps};
 use ccnic_sim::{Agent, Sim, World};

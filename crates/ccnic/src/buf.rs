@@ -6,7 +6,7 @@ use crate::pool::Class;
 /// A buffer, and the packet segment in it, that this program holds. Not `Clone`: whoever has the handle has the buffer.
 ///
 /// Dropping a handle loses the buffer until the region goes; give it to
-/// [`free`](crate::QueuePair::free) or [`tx_burst`](crate::QueuePair::tx_burst).
+/// [`free`](crate::host::QueuePair::free) or [`tx_burst`](crate::host::QueuePair::tx_burst).
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a dropped buffer is lost to the pool: free it or transmit it"]
 pub struct Buf(Desc);
@@ -177,28 +177,28 @@ impl Burst {
     }
 
     /// Hands the buffers over as plain descriptors, for a program in another language to hold; the burst is empty then.
-    /// [`QueuePair::adopt`](crate::QueuePair::adopt) takes them back.
+    /// [`QueuePair::adopt`](crate::host::QueuePair::adopt) takes them back.
     #[inline(always)]
     pub fn disown(&mut self) -> impl ExactSizeIterator<Item = Desc> {
         let len = core::mem::take(&mut self.len);
         self.bufs.get(..len).unwrap_or_default().iter().map(Buf::desc)
     }
 
-    /// Writes descriptors, as many as there is space for, to the next places, and shows them; `added` says how many stay.
+    /// Writes descriptors, as many as there is space for, to the next spare, and shows them; `added` says how many stay.
     #[inline(always)]
     pub(crate) fn take_up(&mut self, descs: impl Iterator<Item = Desc>) -> &[Buf] {
         let mut n = 0;
-        let places = self.places(Burst::CAPACITY);
-        for (place, desc) in places.iter_mut().zip(descs) {
+        let spare = self.spare(Burst::CAPACITY);
+        for (place, desc) in spare.iter_mut().zip(descs) {
             *place = Buf(desc);
             n += 1;
         }
-        places.get(..n).unwrap_or_default()
+        spare.get(..n).unwrap_or_default()
     }
 
-    /// The places of the next `max` buffers, for a ring to write to; `added` says how many it did.
+    /// The spare of the next `max` buffers, for a ring to write to; `added` says how many it did.
     #[inline(always)]
-    pub(crate) fn places(&mut self, max: usize) -> &mut [Buf] {
+    pub(crate) fn spare(&mut self, max: usize) -> &mut [Buf] {
         let end = self.len.saturating_add(max).min(Burst::CAPACITY);
         self.bufs.get_mut(self.len..end).unwrap_or_default()
     }
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn lengths_stay_inside_the_buffer() {
-        let mut small = Buf(Desc::new(4096 + 32, 0, crate::desc::SMALL));
+        let mut small = Buf(Desc::new(4096 + 32, 0, crate::desc::FLAG_SMALL));
         assert_eq!((small.capacity(), small.set_len(500)), (96, 96));
     }
 }

@@ -4,8 +4,8 @@
 
 use core::fmt;
 
-use crate::layout::{LARGE, SMALL};
-use crate::port::Fetch;
+use crate::layout::{LARGE_BUF, SMALL_BUF};
+use crate::memory::Fetch;
 
 /// How descriptors lie in lines, and how "ready" is said. The five rings share one burst API (`ring`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -205,7 +205,7 @@ impl Config {
 
     /// The largest packet that fits a small buffer, or zero when there are none.
     pub const fn small_limit(&self) -> u32 {
-        if self.small { SMALL } else { 0 }
+        if self.small { SMALL_BUF } else { 0 }
     }
 
     /// How received payload is fetched: with ownership when buffers are recycled, because they are written next. The paper's
@@ -253,7 +253,7 @@ impl Config {
         if self.design == Design::Doorbell && self.shared_pool {
             return Err(ConfigError::Range { field: "shared-pool", value: 1, min: 0, max: 0 });
         }
-        debug_assert!(Self::MAX_MTU as u32 <= LARGE * crate::desc::CHAIN_MAX as u32);
+        debug_assert!(Self::MAX_MTU as u32 <= LARGE_BUF * crate::desc::CHAIN_MAX as u32);
         Ok(())
     }
 

@@ -7,7 +7,7 @@
 //! ```
 //!
 //! The signal belongs to the ring: it says "ready" and how many descriptors share the line (`ring::signal`).
-//! A packet is a *chain* of 1 to [`CHAIN_MAX`] descriptors; all but the last carry [`MORE`].
+//! A packet is a *chain* of 1 to [`CHAIN_MAX`] descriptors; all but the last carry [`FLAG_MORE`].
 
 /// Bytes of a descriptor, as in the E810 and other PCIe NICs.
 pub const DESC: u32 = 16;
@@ -15,9 +15,9 @@ pub const DESC: u32 = 16;
 pub const CHAIN_MAX: usize = 8;
 
 /// Flag: the packet goes on in the next descriptor.
-pub const MORE: u8 = 1 << 0;
+pub const FLAG_MORE: u8 = 1 << 0;
 /// Flag: the buffer is a small one (128 bytes), not a large one (4 KiB).
-pub const SMALL: u8 = 1 << 1;
+pub const FLAG_SMALL: u8 = 1 << 1;
 
 /// Where the signal lies in word 0.
 pub const SIGNAL_SHIFT: u32 = 56;
@@ -69,7 +69,7 @@ impl Desc {
         self.len() == 0
     }
 
-    /// [`MORE`] and [`SMALL`].
+    /// [`FLAG_MORE`] and [`FLAG_SMALL`].
     #[inline(always)]
     pub const fn flags(self) -> u8 {
         (self.word >> 48) as u8
@@ -78,13 +78,13 @@ impl Desc {
     /// True when the packet goes on in the next descriptor.
     #[inline(always)]
     pub const fn more(self) -> bool {
-        self.flags() & MORE != 0
+        self.flags() & FLAG_MORE != 0
     }
 
     /// True when the buffer is a small one.
     #[inline(always)]
     pub const fn small(self) -> bool {
-        self.flags() & SMALL != 0
+        self.flags() & FLAG_SMALL != 0
     }
 
     /// The same segment with another length.
@@ -102,7 +102,7 @@ impl Desc {
     /// The same segment, continued or ended.
     #[inline(always)]
     pub const fn with_more(self, more: bool) -> Desc {
-        let bit = (MORE as u64) << 48;
+        let bit = (FLAG_MORE as u64) << 48;
         Desc { word: if more { self.word | bit } else { self.word & !bit }, ..self }
     }
 }
@@ -139,11 +139,11 @@ mod tests {
 
     #[test]
     fn fields_do_not_overlap() {
-        let d = Desc::new(0xdead_beef, 0x1234, SMALL);
-        assert_eq!((d.offset(), d.len(), d.flags()), (0xdead_beef, 0x1234, SMALL));
+        let d = Desc::new(0xdead_beef, 0x1234, FLAG_SMALL);
+        assert_eq!((d.offset(), d.len(), d.flags()), (0xdead_beef, 0x1234, FLAG_SMALL));
         let e = d.with_len(7).with_more(true);
-        assert_eq!((e.offset(), e.len(), e.flags()), (0xdead_beef, 7, SMALL | MORE));
-        assert_eq!(e.with_more(false).flags(), SMALL);
+        assert_eq!((e.offset(), e.len(), e.flags()), (0xdead_beef, 7, FLAG_SMALL | FLAG_MORE));
+        assert_eq!(e.with_more(false).flags(), FLAG_SMALL);
         assert_eq!(Desc::from_words(d.word() | 0x81 << SIGNAL_SHIFT, 9), Desc { meta: 9, ..d });
     }
 }

@@ -6,7 +6,7 @@
 //! ```text
 //! host segment (homed at the host)                                              written by
 //!   0      header: magic, version, configuration                                host, before attaching
-//!   4096   host lines, 5 per queue: tx.tail, rx.head, rx.taken, fill.tail, sleeping   host
+//!   4096   host lines, 5 per queue: tx.tail, rx.head, rx.taken, fill.tail, rx_event   host
 //!          pool lines: head of the small, of the large free list, chunks split  both (compare-exchange)
 //!          links: one word per 128 bytes of buffer                              the side that frees
 //!          kinds: one word per chunk, 1 when subdivided                         the side that subdivides
@@ -14,7 +14,7 @@
 //!          fill rings (host-managed pool only)                                  host (clear: NIC hands back)
 //!          buffers: `buffers` chunks of 4 KiB                                   whoever holds the buffer
 //! NIC segment (homed at the NIC)
-//!          NIC lines, 5 per queue: tx.head, tx.taken and missed, rx.tail, fill.head, fill.taken   NIC
+//!          NIC lines, 5 per queue: tx.head, tx.taken and rx_dropped, rx.tail, fill.head, fill.taken   NIC
 //!          RX rings                                                             NIC (clear: host hands back)
 //! ```
 //!
@@ -22,7 +22,7 @@
 //! doorbell design the fill ring *is* the RX ring: the NIC fills in place the descriptors that the host posted.
 
 use crate::config::{Config, ConfigError, Design};
-use crate::port::{LINE, Port};
+use crate::memory::{LINE, SharedMemory};
 
 /// "CCNIC" and a zero-terminated tag; the first word of every region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CCNIC\0\0\x01");
@@ -30,12 +30,12 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"CCNIC\0\0\x01");
 pub const VERSION: u64 = 2;
 
 /// Bytes of a large buffer, and of the chunk that 32 small ones share.
-pub const LARGE: u32 = 4096;
+pub const LARGE_BUF: u32 = 4096;
 /// Bytes of a small buffer (CC-NIC section 3.3): two lines, so that no two buffers share a pair of lines that the
 /// adjacent-line prefetcher fetches together.
-pub const SMALL: u32 = 128;
+pub const SMALL_BUF: u32 = 128;
 /// Small buffers in one large one.
-pub const SMALL_PER_LARGE: u32 = LARGE / SMALL;
+pub const SMALL_PER_LARGE: u32 = LARGE_BUF / SMALL_BUF;
 
 /// The header's words, in order. The magic is stored last, with release, and read first, with acquire
 /// (ordering diagram, G).
@@ -48,7 +48,7 @@ const POOL_LINES: u32 = 3;
 
 /// Where one ring's bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct RingPlace {
+pub struct RingLayout {
     /// First byte of the units (groups, or single descriptors).
     pub units: u32,
     /// Number of units; a power of two.
@@ -63,22 +63,22 @@ pub struct RingPlace {
 
 /// The rings of one queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct QueuePlace {
+pub struct QueueLayout {
     /// Packets from host to NIC.
-    pub tx: RingPlace,
+    pub tx: RingLayout,
     /// Packets from NIC to host.
-    pub rx: RingPlace,
+    pub rx: RingLayout,
     /// Blank buffers from host to NIC, with the host-managed pool only.
-    pub fill: RingPlace,
+    pub fill: RingLayout,
     /// A word beside `tx.taken`, in the NIC's line: packets that the NIC dropped for want of room or buffers (RSS).
-    pub missed: u32,
-    /// The host's line: whether its thread sleeps until `rx` brings something ([`sleep`](crate::sleep)).
-    pub sleeping: u32,
+    pub rx_dropped: u32,
+    /// The host's line: whether its thread sleeps until `rx` brings something ([`sleep`](crate::notify)).
+    pub rx_event: u32,
 }
 
 /// Where the pool's bytes are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct PoolPlace {
+pub struct PoolLayout {
     /// Word: head of the free list of small buffers.
     pub small: u32,
     /// Word: head of the free list of large buffers.
@@ -89,7 +89,7 @@ pub struct PoolPlace {
     pub links: u32,
     /// First kind word; one per large buffer, 1 when it has been subdivided.
     pub kinds: u32,
-    /// First byte of the buffers; a multiple of [`LARGE`].
+    /// First byte of the buffers; a multiple of [`LARGE_BUF`].
     pub buffers: u32,
     /// One past the last byte of the buffers.
     pub end: u32,
@@ -104,7 +104,7 @@ pub struct Layout {
     fill: u32,
     nic_lines: u32,
     rx: u32,
-    pool: PoolPlace,
+    pool: PoolLayout,
     ring_bytes: u32,
     size: u32,
 }
@@ -140,13 +140,13 @@ impl Layout {
         let kinds = at.take(u64::from(config.buffers) * 8, LINE);
         let tx = at.take(rings, 4096);
         let fill = at.take(fills, 4096);
-        let buffers = at.take(u64::from(config.buffers) * u64::from(LARGE), LARGE);
+        let buffers = at.take(u64::from(config.buffers) * u64::from(LARGE_BUF), LARGE_BUF);
         let end = u32::try_from(at.0).map_err(|_| config.too_large())?;
         let nic_lines = at.take(queues * u64::from(NIC_LINES * LINE), config.page);
         let rx = at.take(rings, 4096);
         let end_of_all = at.take(0, config.page);
         let size = u32::try_from(at.0).map_err(|_| config.too_large())?.max(end_of_all);
-        let pool = PoolPlace {
+        let pool = PoolLayout {
             small: heads,
             large: heads + LINE,
             split: heads + 2 * LINE,
@@ -159,32 +159,32 @@ impl Layout {
     }
 
     /// Writes the header. The magic goes last: a region without it is not ready (ordering diagram, G).
-    pub fn store<P: Port>(&self, port: &P) {
+    pub fn store<M: SharedMemory>(&self, mem: &M) {
         let [magic, version, words @ ..] = HEADER_WORDS;
         for (at, word) in words.into_iter().zip(self.config.to_words()) {
-            port.store(at, word);
+            mem.store(at, word);
         }
-        port.store(version, VERSION);
-        port.store_release(magic, MAGIC);
+        mem.store(version, VERSION);
+        mem.store_release(magic, MAGIC);
     }
 
     /// Reads and checks the header of a region of `size` bytes that another process made. Each word is read once.
     ///
     /// # Errors
     /// What is wrong with it: no region, another version, a field out of range, a size that does not fit.
-    pub fn load<P: Port>(port: &P, size: u32) -> Result<Layout, ConfigError> {
+    pub fn load<M: SharedMemory>(mem: &M, size: u32) -> Result<Layout, ConfigError> {
         if size < HEADER {
             return Err(ConfigError::NotARegion);
         }
         let [magic, version, words @ ..] = HEADER_WORDS;
-        if port.load_acquire(magic) != MAGIC {
+        if mem.load_acquire(magic) != MAGIC {
             return Err(ConfigError::NotARegion);
         }
-        let found = port.load(version);
+        let found = mem.load(version);
         if found != VERSION {
             return Err(ConfigError::Version { found, known: VERSION });
         }
-        let config = Config::from_words(words.map(|at| port.load(at)))?;
+        let config = Config::from_words(words.map(|at| mem.load(at)))?;
         let layout = Layout::new(&config)?;
         if layout.size > size {
             return Err(ConfigError::Truncated { needs: layout.size, has: size });
@@ -213,12 +213,12 @@ impl Layout {
     }
 
     /// The pool.
-    pub fn pool(&self) -> &PoolPlace {
+    pub fn pool(&self) -> &PoolLayout {
         &self.pool
     }
 
     /// The rings of queue pair `queue`, or `None` past the last.
-    pub fn queue(&self, queue: u16) -> Option<QueuePlace> {
+    pub fn queue(&self, queue: u16) -> Option<QueueLayout> {
         let q = u32::from(queue);
         if queue >= self.config.queues {
             return None;
@@ -228,25 +228,25 @@ impl Layout {
         let count = self.config.units();
         let units = |base| base + q * self.ring_bytes;
         let in_place = self.config.design == Design::Doorbell;
-        Some(QueuePlace {
-            tx: RingPlace { units: units(self.tx), count, tail: host(0), head: nic(0), taken: nic(1) },
-            rx: RingPlace { units: units(self.rx), count, tail: nic(2), head: host(1), taken: host(2) },
-            fill: RingPlace {
+        Some(QueueLayout {
+            tx: RingLayout { units: units(self.tx), count, tail: host(0), head: nic(0), taken: nic(1) },
+            rx: RingLayout { units: units(self.rx), count, tail: nic(2), head: host(1), taken: host(2) },
+            fill: RingLayout {
                 units: if in_place { units(self.rx) } else { units(self.fill) },
                 count,
                 tail: host(3),
                 head: nic(3),
                 taken: nic(4),
             },
-            missed: nic(1) + 8,
-            sleeping: host(4),
+            rx_dropped: nic(1) + 8,
+            rx_event: host(4),
         })
     }
 }
 
 const _: () = {
     assert!(HEADER_WORDS.len() as u32 * 8 == LINE, "the header's words fill one line");
-    assert!(SMALL.is_multiple_of(LINE) && LARGE.is_multiple_of(SMALL), "buffers start on lines");
+    assert!(SMALL_BUF.is_multiple_of(LINE) && LARGE_BUF.is_multiple_of(SMALL_BUF), "buffers start on lines");
     assert!(core::mem::size_of::<crate::desc::Desc>() as u32 == crate::desc::DESC);
     assert!(LINE / crate::desc::DESC == 4, "a group holds four descriptors");
 };
@@ -285,8 +285,8 @@ mod tests {
                 }
                 all.extend([(ring.tail, LINE), (ring.head, LINE), (ring.taken, 8)]);
             }
-            all.push((queue.missed, LINE - 8));
-            all.push((queue.sleeping, LINE));
+            all.push((queue.rx_dropped, LINE - 8));
+            all.push((queue.rx_event, LINE));
         }
         all
     }
@@ -315,11 +315,13 @@ mod tests {
         assert_eq!((host.start, host.end % (2 << 20), host.end), (0, 0, nic.start));
         let q = layout.queue(2).unwrap();
         assert!(
-            [q.tx.units, q.tx.tail, q.rx.head, q.rx.taken, q.sleeping, layout.pool().end - 1]
+            [q.tx.units, q.tx.tail, q.rx.head, q.rx.taken, q.rx_event, layout.pool().end - 1]
                 .iter()
                 .all(|at| host.contains(at))
         );
-        assert!([q.rx.units, q.rx.tail, q.tx.head, q.tx.taken, q.missed].iter().all(|at| nic.contains(at)));
+        assert!(
+            [q.rx.units, q.rx.tail, q.tx.head, q.tx.taken, q.rx_dropped].iter().all(|at| nic.contains(at))
+        );
     }
 
     #[test]

@@ -13,42 +13,42 @@ use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::desc::Desc;
-use crate::host::{QueuePair, Store};
-use crate::layout::{LARGE, Layout, SMALL, SMALL_PER_LARGE};
-use crate::pool::{Ledger, Pool};
-use crate::port::Port;
+use crate::host::{Pool, QueuePair};
+use crate::layout::{LARGE_BUF, Layout, SMALL_BUF, SMALL_PER_LARGE};
+use crate::memory::SharedMemory;
+use crate::pool::{Allocator, Ledger};
 use crate::ring::{Consumer, Ring};
 
 /// Returns the buffers that a dead NIC held to the free lists; gives their number.
 ///
-/// `pairs` and `stores` are all those of the region that the program has ever made. No NIC may be attached, and none of them
+/// `pairs` and `pools` are all those of the region that the program has ever made. No NIC may be attached, and none of them
 /// in use: the exclusive borrows say so for this side.
-pub fn reclaim<P: Port, R: Ring>(
-    port: &P,
+pub fn reclaim<M: SharedMemory, R: Ring>(
+    mem: &M,
     layout: &Layout,
-    pairs: &mut [&mut QueuePair<P, R>],
-    stores: &mut [&mut Store<P>],
+    pairs: &mut [&mut QueuePair<M, R>],
+    pools: &mut [&mut Pool<M>],
 ) -> usize {
     let mut known = Known::new(layout);
     let ledgers = pairs.iter().map(|pair| pair.pool().ledger());
-    let ledgers = ledgers.chain(stores.iter().map(|store| store.pool().ledger()));
+    let ledgers = ledgers.chain(pools.iter().map(|pool| pool.pool().ledger()));
     for (slot, sum) in ledger_sums(layout, ledgers).into_iter().enumerate() {
         if sum != 0 {
             known.mark_slot(slot);
         }
     }
-    Pool::walk(port, layout, |buffer, _| known.mark(buffer));
+    Allocator::walk(mem, layout, |buffer, _| known.mark(buffer));
     for pair in pairs.iter_mut() {
-        pair.rewind_blanks();
-        pair.rx().peek(port, |desc| known.mark_desc(desc));
-        R::Consumer::resume(port, &pair.place().tx).peek(port, |desc| known.mark_desc(desc));
+        pair.rewind_fill();
+        pair.rx().peek(mem, |desc| known.mark_desc(desc));
+        R::Consumer::resume(mem, &pair.layout().tx).peek(mem, |desc| known.mark_desc(desc));
         if !layout.config().shared_pool {
-            R::Consumer::resume(port, &pair.place().fill).peek(port, |desc| known.mark_desc(desc));
+            R::Consumer::resume(mem, &pair.layout().fill).peek(mem, |desc| known.mark_desc(desc));
         }
     }
-    let lost = known.missing(port);
-    pairs.iter_mut().for_each(|pair| pair.recount_blanks());
-    Pool::restore(port, layout, &lost);
+    let lost = known.missing(mem);
+    pairs.iter_mut().for_each(|pair| pair.recount_posted());
+    Allocator::restore(mem, layout, &lost);
     lost.len()
 }
 
@@ -82,29 +82,29 @@ impl Known {
     }
 
     fn mark(&mut self, buffer: u32) {
-        self.mark_slot((buffer.wrapping_sub(self.layout.pool().buffers) / SMALL) as usize);
+        self.mark_slot((buffer.wrapping_sub(self.layout.pool().buffers) / SMALL_BUF) as usize);
     }
 
     fn mark_desc(&mut self, desc: Desc) {
-        let size = if desc.small() { SMALL } else { LARGE };
+        let size = if desc.small() { SMALL_BUF } else { LARGE_BUF };
         self.mark(desc.offset() & !(size - 1));
     }
 
     /// The buffers that nobody accounts for: of each chunk its 32 small ones when it has been subdivided, or itself.
-    fn missing<P: Port>(&self, port: &P) -> Vec<(u32, crate::pool::Class)> {
+    fn missing<M: SharedMemory>(&self, mem: &M) -> Vec<(u32, crate::pool::Class)> {
         use crate::pool::Class;
-        let place = self.layout.pool();
+        let pool = self.layout.pool();
         let mut lost = Vec::new();
         for (i, slots) in (0u32..).zip(self.slots.chunks(SMALL_PER_LARGE as usize)) {
-            let chunk = place.buffers + i * LARGE;
-            if port.load_acquire(place.kinds + i * 8) == 0 {
+            let chunk = pool.buffers + i * LARGE_BUF;
+            if mem.load_acquire(pool.kinds + i * 8) == 0 {
                 if slots.first() == Some(&false) {
                     lost.push((chunk, Class::Large));
                 }
                 continue;
             }
             let missing = (0u32..).zip(slots).filter(|(_, known)| !**known);
-            lost.extend(missing.map(|(j, _)| (chunk + j * SMALL, Class::Small)));
+            lost.extend(missing.map(|(j, _)| (chunk + j * SMALL_BUF, Class::Small)));
         }
         lost
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 use anyhow::Context;
 use ccnic::rss::{Rss, Spreader};
 use ccnic_shm::control::{Hello, ProgramStatus, Status};
-use ccnic_shm::nic::{Arrival, Bell, Limits, Memory, Nic, ProgramId, Reception};
+use ccnic_shm::nic::{AttachRequest, ClientId, Limits, Listener, Memory, Nic, Notifier};
 use ccnic_shm::numa;
 use ccnic_shm::rss::RssMessage;
 
@@ -48,7 +48,7 @@ pub fn default_socket() -> PathBuf {
 
 /// A program being served.
 struct Attached {
-    id: ProgramId,
+    id: ClientId,
     name: String,
     pid: i32,
     design: &'static str,
@@ -60,12 +60,12 @@ struct Attached {
 
 /// The NIC daemon.
 pub struct Daemon {
-    reception: Reception,
-    switchboard: Switchboard,
+    listener: Listener,
+    control: ControlPlane,
 }
 
 /// Who serves whom: what programs ask of the daemon ends here.
-struct Switchboard {
+struct ControlPlane {
     options: Options,
     workers: Vec<Worker>,
     programs: Vec<Attached>,
@@ -79,7 +79,7 @@ impl Daemon {
     /// When a daemon already runs at the socket, or the system refuses something.
     pub fn new(options: Options) -> anyhow::Result<Daemon> {
         let limits = Limits { region_max: options.region_max, memory_max: options.memory_max };
-        let reception = Reception::new(&options.socket, limits)?;
+        let listener = Listener::new(&options.socket, limits)?;
         let workers = options
             .cores
             .iter()
@@ -89,8 +89,8 @@ impl Daemon {
         tracing::info!(
             socket = %options.socket.display(), cores = ?options.cores, wire = options.wire.name(), "ccnicd {VERSION} is ready"
         );
-        let switchboard = Switchboard { options, workers, programs: Vec::new(), started: Instant::now() };
-        Ok(Daemon { reception, switchboard })
+        let control = ControlPlane { options, workers, programs: Vec::new(), started: Instant::now() };
+        Ok(Daemon { listener, control })
     }
 
     /// Serves until something can be read from `stop`.
@@ -98,16 +98,16 @@ impl Daemon {
     /// # Errors
     /// When the system refuses to wait.
     pub fn run(mut self, stop: UnixStream) -> anyhow::Result<()> {
-        while !self.reception.turn(&mut self.switchboard, Some(stop.as_fd()), None)? {}
+        while !self.listener.turn(&mut self.control, Some(stop.as_fd()), None)? {}
         tracing::info!("stopping: serving what has been submitted");
         Ok(())
     }
 }
 
-impl Switchboard {
+impl ControlPlane {
     /// Deals a program's queues to the workers.
-    fn serve(&mut self, arrival: Arrival) -> anyhow::Result<()> {
-        let Arrival { id, name, pid, layout, region, memory, rss, .. } = arrival;
+    fn serve(&mut self, arrival: AttachRequest) -> anyhow::Result<()> {
+        let AttachRequest { id, name, pid, layout, region, memory, rss, .. } = arrival;
         let count = layout.config().queues;
         let mut workers = vec![0; count.into()];
         for (at, numbers) in deal(&self.workers, count, rss.is_some()) {
@@ -130,7 +130,7 @@ impl Switchboard {
 
     /// Brings all queues of a program to one worker, where one may deliver into the ring of another, and has it spread packets.
     /// They stay there when it ends to.
-    fn gather(&mut self, id: ProgramId, rss: Option<&Rss>) -> anyhow::Result<()> {
+    fn gather(&mut self, id: ClientId, rss: Option<&Rss>) -> anyhow::Result<()> {
         let program = self.programs.iter_mut().find(|p| p.id == id).context("the program has gone")?;
         let spreader = spreader(rss); // while the queues are still served
         let parts = self.workers.iter_mut().filter_map(|worker| worker.take(id));
@@ -174,17 +174,17 @@ fn spreader(rss: Option<&Rss>) -> Option<Box<Spreader>> {
     rss.map(|rss| Box::new(Spreader::new(rss.clone())))
 }
 
-impl Nic for Switchboard {
+impl Nic for ControlPlane {
     fn hello(&self) -> Hello {
         let node = self.options.cores.first().map_or(0, |cpu| numa::node_of(*cpu));
         Hello { version: VERSION.to_owned(), node, rss: true }
     }
 
-    fn attach(&mut self, arrival: Arrival) -> Result<(), String> {
+    fn attach(&mut self, arrival: AttachRequest) -> Result<(), String> {
         self.serve(arrival).map_err(|e| format!("{e:#}"))
     }
 
-    fn spread(&mut self, id: ProgramId, rss: Option<Rss>) -> Result<(), String> {
+    fn spread(&mut self, id: ClientId, rss: Option<Rss>) -> Result<(), String> {
         let spread = self.programs.iter().any(|p| p.id == id && p.rss.is_some());
         if rss.is_none() && !spread {
             return Ok(());
@@ -192,15 +192,15 @@ impl Nic for Switchboard {
         self.gather(id, rss.as_ref()).map_err(|e| format!("{e:#}"))
     }
 
-    fn notify(&mut self, id: ProgramId, queue: u16, bell: Bell) -> Result<(), String> {
+    fn notify(&mut self, id: ClientId, queue: u16, notifier: Notifier) -> Result<(), String> {
         let program = self.programs.iter().find(|p| p.id == id);
         let worker = program.and_then(|p| p.workers.get(usize::from(queue)));
         let worker = worker.and_then(|at| self.workers.get(*at)).ok_or("nobody serves it")?;
-        if worker.notify(id, queue, bell) { Ok(()) } else { Err("a polling thread has died".to_owned()) }
+        if worker.notify(id, queue, notifier) { Ok(()) } else { Err("a polling thread has died".to_owned()) }
     }
 
     /// What the program had submitted is served, its region released.
-    fn detach(&mut self, id: ProgramId) {
+    fn detach(&mut self, id: ClientId) {
         let Some(at) = self.programs.iter().position(|p| p.id == id) else { return };
         let Attached { name, pid, .. } = self.programs.remove(at);
         let (done, queues) = std::sync::mpsc::channel();
@@ -244,6 +244,6 @@ impl Nic for Switchboard {
 
 impl std::fmt::Debug for Daemon {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Daemon").field("options", &self.switchboard.options).finish_non_exhaustive()
+        f.debug_struct("Daemon").field("options", &self.control.options).finish_non_exhaustive()
     }
 }

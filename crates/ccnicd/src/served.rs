@@ -2,12 +2,13 @@
 
 use std::any::Any;
 
+use ccnic::nic::{FETCH, NicQueue, Pipeline, loopback, spread};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::rss::Spreader;
-use ccnic::{Design, FETCH, Layout, NicQueue, Pipeline, loopback, spread};
+use ccnic::{Design, Layout};
 use ccnic_shm::control::QueueStatus;
-use ccnic_shm::nic::Bell;
-use ccnic_shm::{NativePort, Region};
+use ccnic_shm::nic::Notifier;
+use ccnic_shm::{NativeMemory, Region};
 
 use crate::wire::Wire;
 
@@ -17,8 +18,8 @@ pub trait Serve: Send + Any {
     fn turn(&mut self) -> usize;
     /// How many queues there are.
     fn queues(&self) -> usize;
-    /// From now on the program is woken by this bell when it sleeps on queue `number`.
-    fn notify(&mut self, number: u16, bell: Bell);
+    /// From now on the program is woken by this notifier when it sleeps on queue `number`.
+    fn notify(&mut self, number: u16, notifier: Notifier);
     /// The most bursts that the program can have submitted.
     fn bursts(&self) -> usize;
     /// Before letting go, once for each queue: returns what the NIC keeps of the program's buffers. False when it has.
@@ -34,14 +35,14 @@ pub trait Serve: Send + Any {
 /// In the order of their numbers.
 struct Served<R: Ring> {
     numbers: Vec<u16>,
-    queues: Vec<NicQueue<NativePort, R>>,
+    queues: Vec<NicQueue<NativeMemory, R>>,
     pipelines: Vec<Pipeline>,
     /// Of queues that asked to be woken.
-    bells: Vec<Option<Bell>>,
+    notifiers: Vec<Option<Notifier>>,
     /// The queue to look at first.
     next: usize,
     spreader: Option<Box<Spreader>>,
-    port: NativePort,
+    mem: NativeMemory,
     reflect: bool,
     ring: u32,
     retired: usize,
@@ -54,7 +55,7 @@ impl<R: Ring> Served<R> {
             return self.spread_turn_of(at);
         }
         match (self.queues.get_mut(at), self.pipelines.get_mut(at)) {
-            (Some(queue), Some(pipeline)) => loopback(queue, pipeline, &self.port, self.reflect),
+            (Some(queue), Some(pipeline)) => loopback(queue, pipeline, &self.mem, self.reflect),
             _ => 0,
         }
     }
@@ -63,7 +64,7 @@ impl<R: Ring> Served<R> {
     #[inline(never)]
     fn spread_turn_of(&mut self, at: usize) -> usize {
         let (Some(spreader), Some(pipeline)) = (&self.spreader, self.pipelines.get_mut(at)) else { return 0 };
-        spread(&mut self.queues, at, pipeline, &self.port, spreader, self.reflect)
+        spread(&mut self.queues, at, pipeline, &self.mem, spreader, self.reflect)
     }
 }
 
@@ -76,8 +77,8 @@ where
             let at = self.next;
             self.next = if at + 1 < self.queues.len() { at + 1 } else { 0 };
             let moved = self.turn_of(at);
-            if let (Some(Some(bell)), Some(queue)) = (self.bells.get(at), self.queues.get_mut(at)) {
-                bell.look(queue);
+            if let (Some(Some(notifier)), Some(queue)) = (self.notifiers.get(at), self.queues.get_mut(at)) {
+                notifier.look(queue);
             }
             if moved > 0 {
                 return moved;
@@ -90,11 +91,11 @@ where
         self.queues.len()
     }
 
-    fn notify(&mut self, number: u16, bell: Bell) {
+    fn notify(&mut self, number: u16, notifier: Notifier) {
         let at = self.numbers.iter().position(|n| *n == number);
-        if let Some(place) = at.and_then(|at| self.bells.get_mut(at)) {
-            bell.answer();
-            *place = Some(bell);
+        if let Some(place) = at.and_then(|at| self.notifiers.get_mut(at)) {
+            notifier.answer();
+            *place = Some(notifier);
         }
     }
 
@@ -118,14 +119,14 @@ where
             .flatten()
             .zip(self.queues.drain(..).chain(others.queues))
             .zip(self.pipelines.drain(..).chain(others.pipelines))
-            .zip(self.bells.drain(..).chain(others.bells))
+            .zip(self.notifiers.drain(..).chain(others.notifiers))
             .collect();
         all.sort_by_key(|(((number, _), _), _)| *number);
-        for (((number, queue), pipeline), bell) in all {
+        for (((number, queue), pipeline), notifier) in all {
             self.numbers.push(number);
             self.queues.push(queue);
             self.pipelines.push(pipeline);
-            self.bells.push(bell);
+            self.notifiers.push(notifier);
         }
     }
 
@@ -138,7 +139,7 @@ where
     }
 }
 
-fn status<R: Ring>(number: u16, queue: &NicQueue<NativePort, R>) -> QueueStatus {
+fn status<R: Ring>(number: u16, queue: &NicQueue<NativeMemory, R>) -> QueueStatus {
     let c = &queue.counters;
     QueueStatus {
         queue: number,
@@ -168,15 +169,15 @@ pub(crate) fn serve(
     where
         Served<R>: Send,
     {
-        let queue = |number: &u16| NicQueue::new(region.port(), layout, *number);
+        let queue = |number: &u16| NicQueue::new(region.memory(), layout, *number);
         Some(Box::new(Served::<R> {
             queues: numbers.iter().map(queue).collect::<Option<_>>()?,
             pipelines: numbers.iter().map(|_| Pipeline::default()).collect(),
-            bells: numbers.iter().map(|_| None).collect(),
+            notifiers: numbers.iter().map(|_| None).collect(),
             numbers,
             next: 0,
             spreader: None,
-            port: region.port(),
+            mem: region.memory(),
             // The host frees what it sent when it manages the pool: the same buffer cannot come back to it then.
             reflect: wire == Wire::Reflect && layout.config().shared_pool,
             ring: layout.config().ring,

@@ -6,13 +6,13 @@
 use std::sync::mpsc::Sender;
 
 use ccnic_shm::control::QueueStatus;
-use ccnic_shm::nic::{Bell, ProgramId};
+use ccnic_shm::nic::{ClientId, Notifier};
 
 use crate::served::Serve;
 
 /// A program and the queues of it that this thread serves.
 pub(crate) struct Tenant {
-    pub(crate) program: ProgramId,
+    pub(crate) program: ClientId,
     /// Until they are let go.
     queues: Option<Box<dyn Serve>>,
     leaving: Option<Leaving>,
@@ -28,14 +28,14 @@ struct Leaving {
 }
 
 impl Tenant {
-    pub(crate) fn new(program: ProgramId, queues: Box<dyn Serve>) -> Tenant {
+    pub(crate) fn new(program: ClientId, queues: Box<dyn Serve>) -> Tenant {
         Tenant { program, queues: Some(queues), leaving: None }
     }
 
-    /// Has a queue wake the program by `bell`.
-    pub(crate) fn notify(&mut self, number: u16, bell: Bell) {
+    /// Has a queue wake the program by `notifier`.
+    pub(crate) fn notify(&mut self, number: u16, notifier: Notifier) {
         if let Some(queues) = &mut self.queues {
-            queues.notify(number, bell);
+            queues.notify(number, notifier);
         }
     }
 
@@ -97,7 +97,7 @@ impl Tenant {
     }
 
     /// Counters of every queue.
-    pub(crate) fn report(&self) -> impl Iterator<Item = (ProgramId, QueueStatus)> {
+    pub(crate) fn report(&self) -> impl Iterator<Item = (ClientId, QueueStatus)> {
         let queues = self.queues.iter().flat_map(|queues| queues.report());
         queues.map(|queue| (self.program, queue))
     }

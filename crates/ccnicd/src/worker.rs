@@ -4,7 +4,7 @@ use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
 use ccnic_shm::control::QueueStatus;
-use ccnic_shm::nic::{Bell, ProgramId};
+use ccnic_shm::nic::{ClientId, Notifier};
 use rustix::thread::{CpuSet, sched_setaffinity, sched_yield};
 
 use crate::served::Serve;
@@ -15,11 +15,11 @@ const TURNS: usize = 256;
 
 /// What the control thread asks of a polling thread.
 enum Command {
-    Add { program: ProgramId, queues: Box<dyn Serve> },
-    Take { program: ProgramId, to: Sender<Box<dyn Serve>> },
-    Notify { program: ProgramId, queue: u16, bell: Bell },
-    Remove { program: ProgramId, done: Sender<Box<dyn Serve>> },
-    Report { to: Sender<Vec<(ProgramId, QueueStatus)>> },
+    Add { program: ClientId, queues: Box<dyn Serve> },
+    Take { program: ClientId, to: Sender<Box<dyn Serve>> },
+    Notify { program: ClientId, queue: u16, notifier: Notifier },
+    Remove { program: ClientId, done: Sender<Box<dyn Serve>> },
+    Report { to: Sender<Vec<(ClientId, QueueStatus)>> },
 }
 
 /// The control thread's handle on a polling thread. Dropping it ends the thread.
@@ -56,13 +56,13 @@ impl Worker {
     }
 
     /// Hands over queues of a program that this thread does not serve. False when the thread has died.
-    pub fn add(&mut self, program: ProgramId, queues: Box<dyn Serve>) -> bool {
+    pub fn add(&mut self, program: ClientId, queues: Box<dyn Serve>) -> bool {
         self.queues += queues.queues();
         self.send(Command::Add { program, queues })
     }
 
     /// Takes away a program's queues, with what is on its way in them.
-    pub fn take(&mut self, program: ProgramId) -> Option<Box<dyn Serve>> {
+    pub fn take(&mut self, program: ClientId) -> Option<Box<dyn Serve>> {
         let (to, wait) = channel();
         self.send(Command::Take { program, to });
         let queues = wait.recv().ok()?; // none: the thread serves none of them, or has died
@@ -71,18 +71,18 @@ impl Worker {
     }
 
     /// Has a queue wake its program. False when the thread has died.
-    pub fn notify(&self, program: ProgramId, queue: u16, bell: Bell) -> bool {
-        self.send(Command::Notify { program, queue, bell })
+    pub fn notify(&self, program: ClientId, queue: u16, notifier: Notifier) -> bool {
+        self.send(Command::Notify { program, queue, notifier })
     }
 
     /// Has the rest of a program's queues served; they come to `done` then.
-    pub fn remove(&mut self, program: ProgramId, queues: usize, done: Sender<Box<dyn Serve>>) {
+    pub fn remove(&mut self, program: ClientId, queues: usize, done: Sender<Box<dyn Serve>>) {
         self.send(Command::Remove { program, done }); // a thread that has died serves nothing more
         self.queues = self.queues.saturating_sub(queues);
     }
 
     /// Counters of every queue.
-    pub fn report(&self) -> Vec<(ProgramId, QueueStatus)> {
+    pub fn report(&self) -> Vec<(ClientId, QueueStatus)> {
         let (to, wait) = channel();
         if !self.send(Command::Report { to }) {
             return Vec::new();
@@ -158,9 +158,9 @@ fn obey(command: Command, tenants: &mut Vec<Tenant>) {
             }
             tenants.retain(|tenant| !tenant.has_left());
         }
-        Command::Notify { program, queue, bell } => {
+        Command::Notify { program, queue, notifier } => {
             if let Some(tenant) = tenants.iter_mut().find(|t| t.program == program) {
-                tenant.notify(queue, bell);
+                tenant.notify(queue, notifier);
             }
         }
         Command::Remove { program, done } => {

@@ -8,10 +8,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ccnic::host::QueuePair;
 use ccnic::ring::{GroupedEpoch, Ring};
-use ccnic::{Burst, Config, Design, Layout, QueuePair};
+use ccnic::{Burst, Config, Design, Layout};
 use ccnic_check::oracle::Held;
-use ccnic_shm::{NativePort, Pages, Program};
+use ccnic_shm::{NativeMemory, Pages, Program};
 use common::flow::Flow;
 use common::{Daemon, Forked, PATIENCE, Random, alone, config, seed, until};
 use rustix::process::{Signal, kill_process};
@@ -20,7 +21,7 @@ use rustix::process::{Signal, kill_process};
 const ROUNDS: u32 = 12;
 
 /// Slots of 128 bytes in all the buffers that can be allocated. Each buffer is handed out once only.
-fn allocatable<R: Ring>(pair: &mut QueuePair<NativePort, R>, layout: &Layout) -> usize {
+fn allocatable<R: Ring>(pair: &mut QueuePair<NativeMemory, R>, layout: &Layout) -> usize {
     let mut held = Held::new(layout);
     let mut bursts = Vec::new();
     // Large ones first: small ones are then not taken from large ones.

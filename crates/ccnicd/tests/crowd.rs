@@ -11,9 +11,9 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use ccnic::desc::SIGNAL_SHIFT;
 use ccnic::ring::GroupedEpoch;
-use ccnic::{Config, Design, Layout, Port, pool::Pool};
+use ccnic::{Config, Design, Layout, SharedMemory, pool::Allocator};
 use ccnic_shm::control::{Connection, ProgramStatus, Request, Status};
-use ccnic_shm::{NativePort, Pages, Program, Region};
+use ccnic_shm::{NativeMemory, Pages, Program, Region};
 use common::flow::Flow;
 use common::{Daemon, alone, config, until};
 
@@ -22,20 +22,20 @@ const PER: u32 = 4;
 const UNIT: u32 = 64;
 
 /// Keeps every transmit ring full and every receive ring empty until told to stop.
-fn keep_full(port: &NativePort, layout: &Layout, stop: &AtomicBool) {
+fn keep_full(mem: &NativeMemory, layout: &Layout, stop: &AtomicBool) {
     let word = u64::from(layout.pool().buffers) | 4096 << 32;
     let mut written = vec![0; layout.config().queues.into()];
     while !stop.load(Relaxed) {
         for (queue, next) in (0..).zip(&mut written) {
             let place = layout.queue(queue).unwrap();
             let (tx, count) = (place.tx, u64::from(place.tx.count));
-            port.store(place.rx.head, port.load(place.rx.tail));
-            let end = (port.load(tx.taken) >> 3) + count;
+            mem.store(place.rx.head, mem.load(place.rx.tail));
+            let end = (mem.load(tx.taken) >> 3) + count;
             while *next < end {
                 let at = tx.units + UNIT * (*next % count) as u32;
                 let parity = if (*next / count).is_multiple_of(2) { 0x80 } else { 0 };
-                (1..PER).for_each(|i| port.store(at + 16 * i, word));
-                port.store_release(at, word | (parity | u64::from(PER)) << SIGNAL_SHIFT);
+                (1..PER).for_each(|i| mem.store(at + 16 * i, word));
+                mem.store_release(at, word | (parity | u64::from(PER)) << SIGNAL_SHIFT);
                 *next += 1;
             }
         }
@@ -71,12 +71,12 @@ fn full_queues_beside_one() {
     let config = Config { queues: Config::MAX_QUEUES, ring: 256, ..Config::default() };
     let layout = Layout::new(&config).unwrap();
     let region = Region::create(layout.size(), Pages::Small).unwrap();
-    Pool::fill(&region.port(), &layout);
-    layout.store(&region.port());
+    Allocator::fill(&region.memory(), &layout);
+    layout.store(&region.memory());
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let port = region.port();
-        scope.spawn(|| keep_full(&{ port }, &layout, &stop));
+        let mem = region.memory();
+        scope.spawn(|| keep_full(&{ mem }, &layout, &stop));
         // Stops the writer when this fails, too, or the scope would wait for it for ever.
         let told = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
             let connection = Connection::open(&socket).unwrap();

@@ -12,9 +12,10 @@ use std::path::Path;
 use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
+use ccnic::host::QueuePair;
 use ccnic::ring::Ring;
 use ccnic::rss::Rss;
-use ccnic::{Burst, Design, Layout, QueuePair};
+use ccnic::{Burst, Design, Layout};
 use ccnic_shm::control::{Connection, Request};
 use ccnic_shm::rss::RssMessage;
 use ccnic_shm::{Pages, Program, Region};
@@ -33,7 +34,7 @@ fn traffic<R: Ring>(region: &Region, layout: &Layout, life: &AtomicU32) {
     while life.load(Relaxed) != u32::MAX {
         let now = life.load(Relaxed);
         let _ = catch_unwind(AssertUnwindSafe(|| {
-            let mut pair = QueuePair::<_, R>::new(region.port(), layout, 0).unwrap();
+            let mut pair = QueuePair::<_, R>::new(region.memory(), layout, 0).unwrap();
             let mut burst = Burst::new();
             for size in [64, 9000, 1500].into_iter().cycle() {
                 pair.alloc(size, 8, &mut burst);

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use ccnic::rss::Rss;
-use ccnic::{Config, Design, Layout, Port, pool::Pool};
+use ccnic::{Config, Design, Layout, SharedMemory, pool::Allocator};
 use ccnic_shm::control::{Connection, Reply, Request};
 use ccnic_shm::rss::RssMessage;
 use ccnic_shm::{Error, Pages, Program, Region};
@@ -82,8 +82,8 @@ fn small() -> Config {
 fn region(config: &Config) -> (Region, Layout) {
     let layout = Layout::new(config).unwrap();
     let region = Region::create(layout.size(), Pages::Small).unwrap();
-    Pool::fill(&region.port(), &layout);
-    layout.store(&region.port());
+    Allocator::fill(&region.memory(), &layout);
+    layout.store(&region.memory());
     (region, layout)
 }
 
@@ -176,15 +176,15 @@ fn headers_that_cannot_be() {
     let mut nic = nic(&[]);
     for &(at, value, expected) in HEADERS {
         let (region, layout) = region(&small());
-        let good = region.port().load(at);
-        region.port().store(at, value);
+        let good = region.memory().load(at);
+        region.memory().store(at, value);
         let why = nic.why(Some(region.as_fd()));
         assert!(why.contains(expected), "word {at} = {value:#x}: \"{why}\" does not say \"{expected}\"");
         if expected.contains("needs") {
             says(&why, &format!("the region has {} bytes", layout.size()));
         }
         // The same region is welcome with the word as it was.
-        region.port().store(at, good);
+        region.memory().store(at, good);
         let connection = Connection::open(&nic.socket).unwrap();
         assert!(matches!(connection.ask(&attach(), Some(region.as_fd())), Ok(Reply::Attached)));
     }

@@ -9,11 +9,12 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
+use ccnic::host::QueuePair;
 use ccnic::ring::{Doorbell, GroupedEpoch, Ring};
 use ccnic::rss::{HASHED, Rss, Spreader};
-use ccnic::{Burst, Config, Design, QueuePair};
+use ccnic::{Burst, Config, Design};
 use ccnic_shm::control::QueueStatus;
-use ccnic_shm::{Error, NativePort, Pages, Program};
+use ccnic_shm::{Error, NativeMemory, Pages, Program};
 use common::{Daemon, Random, alone, config, seed, until};
 use rustix::process::{Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -39,7 +40,7 @@ fn packet(flow: u32, number: u64, table: u64) -> Vec<u8> {
 /// A program with several queues, and what it has seen. Each flow is always sent on one queue.
 struct Traffic<R: Ring> {
     program: Program,
-    pairs: Vec<QueuePair<NativePort, R>>,
+    pairs: Vec<QueuePair<NativeMemory, R>>,
     /// What was in force, in the order in which it came; `None`: back on the same queue.
     tables: Vec<Option<Spreader>>,
     sent: HashMap<u32, u64>,

@@ -7,14 +7,15 @@ mod common;
 
 use std::process::Command;
 
+use ccnic::Config;
+use ccnic::host::QueuePair;
 use ccnic::ring::GroupedEpoch;
-use ccnic::{Config, QueuePair};
-use ccnic_shm::{NativePort, Pages, Program};
+use ccnic_shm::{NativeMemory, Pages, Program};
 use common::flow::Flow;
 use common::{Daemon, until};
 use rustix::process::Signal;
 
-fn flow(pair: QueuePair<NativePort, GroupedEpoch>) -> Flow<GroupedEpoch> {
+fn flow(pair: QueuePair<NativeMemory, GroupedEpoch>) -> Flow<GroupedEpoch> {
     Flow::new(pair, &[64], 64)
 }
 

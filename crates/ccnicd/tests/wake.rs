@@ -11,17 +11,18 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
+use ccnic::host::QueuePair;
 use ccnic::ring::{GroupedEpoch, Ring};
-use ccnic::{Burst, Design, Layout, Port, QueuePair};
+use ccnic::{Burst, Design, Layout, SharedMemory};
 use ccnic_shm::control::{Connection, Reply, Request};
-use ccnic_shm::{NativePort, Pages, Program, Region, Waiter, Woken};
+use ccnic_shm::{NativeMemory, Pages, Program, Region, Waiter, Woken};
 use common::flow::Flow;
 use common::{Daemon, PATIENCE, alone, config, until};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Signal, kill_process};
 use rustix::thread::gettid;
 
-type Pair<R> = QueuePair<NativePort, R>;
+type Pair<R> = QueuePair<NativeMemory, R>;
 
 /// Sends a packet of one byte.
 fn send<R: Ring>(pair: &mut Pair<R>, byte: u8) {
@@ -230,8 +231,8 @@ impl Stranger {
         let config = ccnic::Config { queues, ring: 64, buffers, ..ccnic::Config::default() };
         let layout = Layout::new(&config).unwrap();
         let region = Region::create(layout.size(), Pages::Small).unwrap();
-        ccnic::pool::Pool::fill(&region.port(), &layout);
-        layout.store(&region.port());
+        ccnic::pool::Allocator::fill(&region.memory(), &layout);
+        layout.store(&region.memory());
         let connection = Connection::open(socket).unwrap();
         let request = Request::Attach { name: "stranger".into(), mac: None, rss: None };
         assert!(matches!(connection.ask(&request, Some(region.as_fd())), Ok(Reply::Attached)));
@@ -328,10 +329,10 @@ fn a_program_that_is_always_asleep_keeps_nobody_awake() {
     for (queue, (_, theirs)) in (0..).zip(&sockets) {
         stranger.notify(queue, Some(theirs));
     }
-    let port = stranger.region.port();
+    let mem = stranger.region.memory();
     // Packets on each queue, so that there is something to be woken for.
     for queue in 0..queues {
-        let mut pair = Pair::<GroupedEpoch>::new(port.clone(), &stranger.layout, queue).unwrap();
+        let mut pair = Pair::<GroupedEpoch>::new(mem.clone(), &stranger.layout, queue).unwrap();
         for i in 0..4 {
             send(&mut pair, i);
             until("the packet", || {
@@ -341,7 +342,7 @@ fn a_program_that_is_always_asleep_keeps_nobody_awake() {
         }
         std::mem::forget(pair); // its end would return buffers
     }
-    let places: Vec<u32> = (0..queues).map(|q| stranger.layout.queue(q).unwrap().sleeping).collect();
+    let places: Vec<u32> = (0..queues).map(|q| stranger.layout.queue(q).unwrap().rx_event).collect();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for (ours, _) in sockets.iter().take(16) {
@@ -353,11 +354,11 @@ fn a_program_that_is_always_asleep_keeps_nobody_awake() {
                 }
             });
         }
-        let (port, stopped) = (stranger.region.port(), &stop);
+        let (mem, stopped) = (stranger.region.memory(), &stop);
         scope.spawn(move || {
             for word in (0..3).cycle().take_while(|_| !stopped.load(Relaxed)) {
                 // Never the same twice in a row, and behind what the NIC has published.
-                places.iter().for_each(|at| port.store_release(*at, word));
+                places.iter().for_each(|at| mem.store_release(*at, word));
             }
         });
         let _stop = Stop(&stop);

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use ccnic_shm::control::{Hello, Status};
-use ccnic_shm::nic::{Arrival, Bell, Nic, ProgramId, Reception};
+use ccnic_shm::nic::{AttachRequest, ClientId, Listener, Nic, Notifier};
 use rustix::io::Errno;
 
 use super::CcnicNicOptions;
@@ -22,7 +22,7 @@ const NONE_CAME: Failure = Failure::new(Errno::AGAIN, c"no program has come that
 #[derive(Debug)]
 pub struct ListeningNic {
     /// Of the thread that polls.
-    reception: Mutex<Reception>,
+    listener: Mutex<Listener>,
     desk: Desk,
 }
 
@@ -46,7 +46,7 @@ pub(super) struct Programs {
 
 impl Programs {
     /// Forgets a program that the NIC has let go.
-    pub(super) fn release(&mut self, id: ProgramId) {
+    pub(super) fn release(&mut self, id: ClientId) {
         self.accepted.retain(|shared| shared.id != id);
     }
 }
@@ -57,7 +57,7 @@ impl ListeningNic {
         name: String,
         options: &CcnicNicOptions,
     ) -> Result<ListeningNic, Failure> {
-        let reception = Mutex::new(Reception::new(socket, options.limits())?);
+        let listener = Mutex::new(Listener::new(socket, options.limits())?);
         if !options.keeps_sigbus() {
             ccnic_shm::survive_holes().map_err(|e| {
                 Failure::said(
@@ -67,17 +67,17 @@ impl ListeningNic {
             })?;
         }
         let desk = Desk { name, node: options.node, started: Instant::now(), programs: Arc::default() };
-        Ok(ListeningNic { reception, desk })
+        Ok(ListeningNic { listener, desk })
     }
 
     /// Deals with what programs ask, for at most `timeout` (`None`: until one asks something); returns how many wait to be accepted.
     pub(super) fn poll(&self, timeout: Option<Duration>) -> Result<usize, Failure> {
-        let mut reception = match self.reception.try_lock() {
-            Ok(reception) => reception,
-            Err(TryLockError::Poisoned(reception)) => reception.into_inner(),
+        let mut listener = match self.listener.try_lock() {
+            Ok(listener) => listener,
+            Err(TryLockError::Poisoned(listener)) => listener.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(POLLED),
         };
-        reception.turn(&mut &self.desk, None, timeout)?;
+        listener.turn(&mut &self.desk, None, timeout)?;
         Ok(self.desk.programs().arrived.len())
     }
 
@@ -119,22 +119,22 @@ impl Nic for &Desk {
         }
     }
 
-    fn attach(&mut self, arrival: Arrival) -> Result<(), String> {
+    fn attach(&mut self, arrival: AttachRequest) -> Result<(), String> {
         self.programs().arrived.push_back(Box::new(Program::new(arrival, Arc::downgrade(&self.programs))));
         Ok(())
     }
 
-    /// The bell waits for the queue's thread.
-    fn notify(&mut self, id: ProgramId, queue: u16, bell: Bell) -> Result<(), String> {
+    /// The notifier waits for the queue's thread.
+    fn notify(&mut self, id: ClientId, queue: u16, notifier: Notifier) -> Result<(), String> {
         let programs = self.programs();
         let arrived = programs.arrived.iter().map(|program| &program.shared);
         let shared = programs.accepted.iter().chain(arrived).find(|shared| shared.id == id);
-        let mailbox = shared.and_then(|shared| shared.bells.get(usize::from(queue)));
-        mailbox.ok_or("the NIC has let it go")?.put(bell);
+        let mailbox = shared.and_then(|shared| shared.notifiers.get(usize::from(queue)));
+        mailbox.ok_or("the NIC has let it go")?.put(notifier);
         Ok(())
     }
 
-    fn detach(&mut self, id: ProgramId) {
+    fn detach(&mut self, id: ClientId) {
         let programs = self.programs();
         let arrived = programs.arrived.iter().map(|program| &program.shared);
         for shared in programs.accepted.iter().chain(arrived).filter(|shared| shared.id == id) {

@@ -1,13 +1,14 @@
 //! The NIC's side of a queue pair of any design behind one type.
 
+use ccnic::nic::{BadPacket, Fetched, NicCounters, NicQueue};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded};
-use ccnic::{BadPacket, Desc, Fetched, Layout, NicCounters, NicQueue};
-use ccnic_shm::nic::Bell;
-use ccnic_shm::{NativePort, Region};
+use ccnic::{Desc, Layout};
+use ccnic_shm::nic::Notifier;
+use ccnic_shm::{NativeMemory, Region};
 
 use crate::design::{ByDesign, by_design, of_any_design};
 
-type Native<R> = NicQueue<NativePort, R>;
+type Native<R> = NicQueue<NativeMemory, R>;
 
 /// The NIC's side of a queue pair of one of the five designs.
 pub(super) type SidePair =
@@ -16,8 +17,8 @@ pub(super) type SidePair =
 impl SidePair {
     /// `None` when there is no such queue.
     pub(super) fn new(region: &Region, layout: &Layout, queue: u16) -> Option<SidePair> {
-        let port = region.port();
-        Some(by_design!(layout.config().design, NicQueue::new(port, layout, queue)?))
+        let mem = region.memory();
+        Some(by_design!(layout.config().design, NicQueue::new(mem, layout, queue)?))
     }
 
     /// Fetches the next packets, and hands back what was fetched before.
@@ -68,8 +69,8 @@ impl SidePair {
 
     /// Wakes the program if it sleeps while there are packets for it.
     #[inline(always)]
-    pub(super) fn look(&mut self, bell: &Bell) {
-        of_any_design!(self, queue => bell.look(queue));
+    pub(super) fn look(&mut self, notifier: &Notifier) {
+        of_any_design!(self, queue => notifier.look(queue));
     }
 
     /// The counters, with what rings and blank buffers have counted themselves.

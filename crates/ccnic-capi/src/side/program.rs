@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use ccnic::Layout;
 use ccnic_shm::Region;
 use ccnic_shm::control::ProgramStatus;
-use ccnic_shm::nic::{Arrival, Memory, ProgramId};
+use ccnic_shm::nic::{AttachRequest, ClientId, Memory};
 use rustix::net::{Shutdown, shutdown};
 
 use super::CcnicProgramInfo;
@@ -25,15 +25,15 @@ const HOST_MANAGED: u32 = 8;
 /// What the control thread knows of a program, whoever serves it.
 #[derive(Debug)]
 pub(super) struct Shared {
-    pub(super) id: ProgramId,
+    pub(super) id: ClientId,
     name: String,
     pid: i32,
     design: &'static str,
     /// Its connection has ended.
     pub(super) gone: AtomicBool,
     counters: Vec<Arc<Published>>,
-    /// By queue: the way of a bell from the control thread to the queue's.
-    pub(super) bells: Vec<Arc<Mailbox>>,
+    /// By queue: the way of a notifier from the control thread to the queue's.
+    pub(super) notifiers: Vec<Arc<Mailbox>>,
 }
 
 impl Shared {
@@ -64,8 +64,8 @@ pub struct Program {
 }
 
 impl Program {
-    pub(super) fn new(arrival: Arrival, programs: Weak<Mutex<Programs>>) -> Program {
-        let Arrival { id, name, mac, pid, layout, region, memory, connection, .. } = arrival;
+    pub(super) fn new(arrival: AttachRequest, programs: Weak<Mutex<Programs>>) -> Program {
+        let AttachRequest { id, name, mac, pid, layout, region, memory, connection, .. } = arrival;
         let config = layout.config();
         let shared = Shared {
             id,
@@ -74,7 +74,7 @@ impl Program {
             design: config.design.name(),
             gone: AtomicBool::new(false),
             counters: (0..config.queues).map(|_| Arc::default()).collect(),
-            bells: (0..config.queues).map(|_| Arc::default()).collect(),
+            notifiers: (0..config.queues).map(|_| Arc::default()).collect(),
         };
         let queues = Mutex::new((0..config.queues).map(|_| None).collect());
         Program {
@@ -118,12 +118,12 @@ impl Program {
         }
         let pair = SidePair::new(&self.region, &self.layout, index).ok_or_else(missing)?;
         let counters = self.shared.counters.get(usize::from(index)).ok_or_else(missing)?;
-        let bell = self.shared.bells.get(usize::from(index)).ok_or_else(missing)?;
+        let notifier = self.shared.notifiers.get(usize::from(index)).ok_or_else(missing)?;
         let pool = self.layout.pool();
         let view =
             View { base: self.region.base().as_ptr(), first: pool.buffers, span: pool.end - pool.buffers };
-        let (counters, bell) = (Arc::clone(counters), Arc::clone(bell));
-        let queue = Owned::new(SideQueue::new(view, self.layout.config(), pair, counters, bell));
+        let (counters, notifier) = (Arc::clone(counters), Arc::clone(notifier));
+        let queue = Owned::new(SideQueue::new(view, self.layout.config(), pair, counters, notifier));
         Ok(place.insert(queue).handle())
     }
 

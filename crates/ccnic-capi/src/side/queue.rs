@@ -5,10 +5,11 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use ccnic::layout::LARGE;
-use ccnic::{BadPacket, Config, Desc, FETCH, Fetched, NicCounters};
+use ccnic::layout::LARGE_BUF;
+use ccnic::nic::{BadPacket, FETCH, Fetched, NicCounters};
+use ccnic::{Config, Desc};
 use ccnic_shm::control::QueueStatus;
-use ccnic_shm::nic::Bell;
+use ccnic_shm::nic::Notifier;
 use rustix::io::Errno;
 
 use super::pair::SidePair;
@@ -85,23 +86,23 @@ impl Published {
 #[derive(Debug, Default)]
 pub(super) struct Mailbox {
     full: AtomicBool,
-    bell: Mutex<Option<Bell>>,
+    notifier: Mutex<Option<Notifier>>,
 }
 
 impl Mailbox {
-    fn bell(&self) -> MutexGuard<'_, Option<Bell>> {
-        self.bell.lock().unwrap_or_else(PoisonError::into_inner)
+    fn notifier(&self) -> MutexGuard<'_, Option<Notifier>> {
+        self.notifier.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    pub(super) fn put(&self, bell: Bell) {
-        *self.bell() = Some(bell);
+    pub(super) fn put(&self, notifier: Notifier) {
+        *self.notifier() = Some(notifier);
         self.full.store(true, Ordering::Release);
     }
 
     #[cold]
-    fn take(&self) -> Option<Bell> {
+    fn take(&self) -> Option<Notifier> {
         self.full.store(false, Ordering::Relaxed);
-        self.bell().take().inspect(Bell::answer)
+        self.notifier().take().inspect(Notifier::answer)
     }
 }
 
@@ -119,7 +120,7 @@ pub struct SideQueue {
     fetched: Fetched,
     stats: CcnicNicStats,
     published: Arc<Published>,
-    bell: Option<Bell>,
+    notifier: Option<Notifier>,
     mailbox: Arc<Mailbox>,
 }
 
@@ -152,7 +153,7 @@ impl SideQueue {
             fetched: Fetched::default(),
             stats: CcnicNicStats::default(),
             published,
-            bell: None,
+            notifier: None,
             mailbox,
         }
     }
@@ -166,10 +167,10 @@ impl SideQueue {
     #[inline(always)]
     fn finish(&mut self) {
         self.published.set(&self.pair.counters());
-        if let Some(bell) = &self.bell {
-            self.pair.look(bell);
+        if let Some(notifier) = &self.notifier {
+            self.pair.look(notifier);
         } else if self.mailbox.full.load(Ordering::Acquire) {
-            self.bell = self.mailbox.take();
+            self.notifier = self.mailbox.take();
         }
     }
 
@@ -353,7 +354,7 @@ impl SideQueue {
         if len > self.mtu {
             return Err(TOO_LONG);
         }
-        let segments = usize::from(len).div_ceil(LARGE as usize).max(1);
+        let segments = usize::from(len).div_ceil(LARGE_BUF as usize).max(1);
         if (1..segments).contains(&out.len()) {
             return Err(NO_PLACE);
         }

@@ -9,7 +9,7 @@
 //! Tried and slower on a two-core Emerald Rapids machine: no prefetch (0.7 of this), prefetching the first lines of a run only
 //! (0.65), prefetching to read (0.95), reading and writing line by line instead of batch by batch (0.9).
 
-use ccnic::{LINE, Port};
+use ccnic::{LINE, SharedMemory};
 use quanta::Clock;
 use serde::Serialize;
 
@@ -159,13 +159,13 @@ fn relay(side: &Side, plan: Plan, seconds: f64) -> Relay {
         let next = take(side, &places, batch + 1, due(batch + 1));
         let ahead = if next { places.lines(batch + 1) } else { &[] };
         seen.damaged |= rework(side, places.lines(batch), ahead, due(batch));
-        side.port.store_release(places.signal(batch), due(batch) + 1);
+        side.mem.store_release(places.signal(batch), due(batch) + 1);
         seen.lines += u64::from(plan.batch);
         batch += 1;
         if side.number == 0 && batch % 64 == 0 {
             seen.seconds = clock.delta(start, clock.raw()).as_secs_f64();
             if seen.seconds > seconds {
-                side.port.store_release(STOP, 1);
+                side.mem.store_release(STOP, 1);
                 break;
             }
         }
@@ -177,8 +177,8 @@ fn relay(side: &Side, plan: Plan, seconds: f64) -> Relay {
 /// Waits for a batch; false when the experiment has ended.
 #[inline(always)]
 fn take(side: &Side, places: &Places, batch: u64, due: u64) -> bool {
-    while side.port.load_acquire(places.signal(batch)) != due {
-        if side.port.load_acquire(STOP) != 0 {
+    while side.mem.load_acquire(places.signal(batch)) != due {
+        if side.mem.load_acquire(STOP) != 0 {
             return false;
         }
         side.wait();
@@ -193,14 +193,14 @@ fn rework(side: &Side, lines: &[u32], ahead: &[u32], due: u64) -> u64 {
     let mut ahead = ahead.iter();
     for &at in lines {
         if let Some(&next) = ahead.next() {
-            side.port.prefetch_own(next);
+            side.mem.prefetch_own(next);
         }
         let mut bytes = [0u8; LINE as usize];
-        side.port.read(at, &mut bytes);
+        side.mem.read(at, &mut bytes);
         damaged |= differs(&bytes, word(at, due));
     }
     for &at in lines {
-        side.port.write(at, &filled(word(at, due + 1)));
+        side.mem.write(at, &filled(word(at, due + 1)));
     }
     damaged
 }

@@ -5,15 +5,15 @@ pub mod pingpong;
 pub mod stream;
 
 use anyhow::Context;
-use ccnic::Port;
-use ccnic_shm::{NativePort, Pages, Region};
+use ccnic::SharedMemory;
+use ccnic_shm::{NativeMemory, Pages, Region};
 
 use crate::cpus::{Split, pin};
 
 /// One of the two threads of a measurement.
 pub struct Side {
     /// Its access to the shared region.
-    pub port: NativePort,
+    pub mem: NativeMemory,
     /// 0 or 1.
     pub number: usize,
     /// False when both share one CPU and must take turns.
@@ -32,7 +32,7 @@ impl Side {
     /// Waits until the word at `at` is `value`.
     #[inline(always)]
     pub fn await_word(&self, at: u32, value: u64) {
-        while self.port.load_acquire(at) != value {
+        while self.mem.load_acquire(at) != value {
             self.wait();
         }
     }
@@ -44,7 +44,7 @@ pub fn duet<T: Send>(bytes: u32, f: impl Fn(Side) -> T + Sync) -> anyhow::Result
     let region = Region::create(bytes, Pages::Auto)?;
     let run = |number, cpu| -> anyhow::Result<T> {
         pin(cpu)?;
-        Ok(f(Side { port: region.port(), number, alone: split.alone(1) }))
+        Ok(f(Side { mem: region.memory(), number, alone: split.alone(1) }))
     };
     std::thread::scope(|scope| {
         let one = scope.spawn(|| run(1, split.nic()));

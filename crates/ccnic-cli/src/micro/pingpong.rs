@@ -1,6 +1,6 @@
 //! Ping-pong: one side increments a word, the other polls it and answers (CC-NIC section 3.2, figure 8).
 
-use ccnic::{LINE, Port};
+use ccnic::{LINE, SharedMemory};
 use hdrhistogram::Histogram;
 use quanta::Clock;
 use serde::Serialize;
@@ -78,7 +78,7 @@ fn serve(side: &Side, back: u32, demote: bool, seconds: f64) -> anyhow::Result<(
 fn answer(side: &Side, back: u32, demote: bool) -> anyhow::Result<()> {
     let mut seen = 0;
     loop {
-        let value = side.port.load_acquire(LINE);
+        let value = side.mem.load_acquire(LINE);
         if value == STOP {
             return Ok(());
         }
@@ -93,9 +93,9 @@ fn answer(side: &Side, back: u32, demote: bool) -> anyhow::Result<()> {
 
 #[inline(always)]
 fn put(side: &Side, at: u32, value: u64, demote: bool) {
-    side.port.store_release(at, value);
+    side.mem.store_release(at, value);
     if demote {
-        side.port.demote(at);
+        side.mem.demote(at);
     }
 }
 

@@ -1,7 +1,7 @@
 //! Streaming: one side writes through a shared buffer, signalling per megabyte, the other copies it out (CC-NIC section
 //! 3.3, figure 9). Stores that go through the cache against stores that bypass it.
 
-use ccnic::{LINE, Port};
+use ccnic::{LINE, SharedMemory};
 use quanta::Clock;
 use serde::Serialize;
 
@@ -62,8 +62,8 @@ fn place(chunk: u64) -> u32 {
 fn write(side: &Side, stores: Stores) -> Seen {
     let mut chunk = 0;
     loop {
-        while chunk - side.port.load_acquire(READ) >= CHUNKS {
-            if side.port.load_acquire(STOP) != 0 {
+        while chunk - side.mem.load_acquire(READ) >= CHUNKS {
+            if side.mem.load_acquire(STOP) != 0 {
                 return Seen::default();
             }
             side.wait();
@@ -72,15 +72,15 @@ fn write(side: &Side, stores: Stores) -> Seen {
         line.as_chunks_mut::<8>().0.iter_mut().for_each(|w| *w = chunk.to_le_bytes());
         for i in 0..CHUNK / LINE {
             match stores {
-                Stores::Caching => side.port.write(place(chunk) + i * LINE, &line),
-                Stores::NonTemporal => side.port.write_around(place(chunk) + i * LINE, &line),
+                Stores::Caching => side.mem.write(place(chunk) + i * LINE, &line),
+                Stores::NonTemporal => side.mem.write_around(place(chunk) + i * LINE, &line),
             }
         }
         if stores == Stores::NonTemporal {
             ccnic_shm::wait_for_stores();
         }
         chunk += 1;
-        side.port.store_release(WRITTEN, chunk);
+        side.mem.store_release(WRITTEN, chunk);
     }
 }
 
@@ -89,17 +89,17 @@ fn read(side: &Side, seconds: f64) -> Seen {
     let mut local = vec![0u8; CHUNK as usize];
     let (start, mut seen) = (clock.raw(), Seen::default());
     while seen.seconds < seconds {
-        while side.port.load_acquire(WRITTEN) == seen.chunks {
+        while side.mem.load_acquire(WRITTEN) == seen.chunks {
             side.wait();
         }
-        side.port.read(place(seen.chunks), &mut local);
+        side.mem.read(place(seen.chunks), &mut local);
         let expected = seen.chunks.to_le_bytes();
         seen.damaged += local.as_chunks::<8>().0.iter().step_by(8).filter(|w| **w != expected).count() as u64;
         seen.chunks += 1;
-        side.port.store_release(READ, seen.chunks);
+        side.mem.store_release(READ, seen.chunks);
         seen.seconds = clock.delta(start, clock.raw()).as_secs_f64();
     }
-    side.port.store_release(STOP, 1);
+    side.mem.store_release(STOP, 1);
     seen
 }
 

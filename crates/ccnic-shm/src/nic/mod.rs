@@ -1,10 +1,10 @@
 //! A NIC's control side: its socket, the programs that come to it, their regions. What `ccnicd` and libccnic's NICs share.
 //!
-//! [`Reception`] talks to programs and checks what they bring; who serves them, and how, is the [`Nic`]'s business.
+//! [`Listener`] talks to programs and checks what they bring; who serves them, and how, is the [`Nic`]'s business.
 
-mod bell;
 mod listener;
-mod reception;
+mod notifier;
+mod socket;
 
-pub use bell::Bell;
-pub use reception::{Arrival, Limits, Memory, Nic, ProgramId, Reception};
+pub use listener::{AttachRequest, ClientId, Limits, Listener, Memory, Nic};
+pub use notifier::Notifier;

@@ -2,7 +2,7 @@
 
 use std::task::Poll;
 
-use ccnic::port::LINE;
+use ccnic::memory::LINE;
 
 use super::UOPS;
 use super::polling::watch;

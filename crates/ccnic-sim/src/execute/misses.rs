@@ -1,6 +1,6 @@
 //! Misses: a core asks for lines, as many at once as it has fill buffers, and takes in what comes.
 
-use ccnic::port::LINE;
+use ccnic::memory::LINE;
 
 use crate::core::{Miss, Wait};
 use crate::lines::NONE;

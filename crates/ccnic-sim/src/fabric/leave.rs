@@ -1,6 +1,6 @@
 //! How a line goes from the private caches: taken away, for want of room, or handed on by a hint.
 
-use ccnic::port::LINE;
+use ccnic::memory::LINE;
 
 use crate::core::Wait;
 use crate::lines::NOBODY;

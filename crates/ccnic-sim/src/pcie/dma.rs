@@ -6,7 +6,7 @@
 
 use std::collections::VecDeque;
 
-use ccnic::port::LINE;
+use ccnic::memory::LINE;
 
 use super::Action;
 use super::link::first_piece;

@@ -1,7 +1,7 @@
 //! How packets go through the NIC: doorbells, fetches, the engine, the wire, and back into the host's memory.
 
-use ccnic::desc::{Desc, MORE, SMALL};
-use ccnic::layout::{LARGE, SMALL as SMALL_BUFFER};
+use ccnic::desc::{Desc, FLAG_MORE, FLAG_SMALL};
+use ccnic::layout::{LARGE_BUF, SMALL_BUF};
 
 use super::Action;
 use super::nic::{DESC, Nic, Packet, Purpose, Turn, words};
@@ -186,10 +186,10 @@ impl World {
             let Some(packet) = q.received.pop_front() else { break };
             let mut rest = packet.data.as_slice();
             for blank in blanks {
-                let (size, flag) = if blank.small() { (SMALL_BUFFER, SMALL) } else { (LARGE, 0) };
+                let (size, flag) = if blank.small() { (SMALL_BUF, FLAG_SMALL) } else { (LARGE_BUF, 0) };
                 let (now, later) = rest.split_at(rest.len().min(size as usize));
                 rest = later;
-                let more = if rest.is_empty() { 0 } else { MORE };
+                let more = if rest.is_empty() { 0 } else { FLAG_MORE };
                 let desc = Desc::new(blank.offset(), now.len() as u16, flag | more).with_meta(packet.meta);
                 self.dma_write(base + blank.offset(), now, 1);
                 if let Some(nic) = self.nic() {

@@ -11,7 +11,7 @@
 
 use std::task::Poll;
 
-use ccnic::port::LINE;
+use ccnic::memory::LINE;
 
 use super::costs::WORD;
 use super::{Action, Down};
@@ -49,7 +49,7 @@ impl Agent<'_> {
     pub fn mmio_store(&self, at: u32, len: u32) {
         let at = self.base() + at;
         let end = at.saturating_add(len);
-        for line in ccnic::port::lines(at, len) {
+        for line in ccnic::memory::lines(at, len) {
             let (from, to) = (at.max(line) - line, end.min(line + LINE) - line);
             let mask = u64::MAX >> (LINE - (to - from)) << from;
             self.act(

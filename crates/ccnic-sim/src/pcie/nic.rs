@@ -24,7 +24,7 @@
 use std::collections::VecDeque;
 
 use ccnic::desc::Desc;
-use ccnic::layout::{LARGE, PoolPlace, QueuePlace, RingPlace, SMALL as SMALL_BUFFER};
+use ccnic::layout::{LARGE_BUF, PoolLayout, QueueLayout, RingLayout, SMALL_BUF};
 use ccnic::{Config, Layout};
 
 use crate::platform::Device;
@@ -104,7 +104,7 @@ pub struct Sending {
 /// A ring of descriptors that the device fetches ahead.
 #[derive(Debug)]
 pub struct Fetch {
-    pub ring: RingPlace,
+    pub ring: RingLayout,
     /// The register.
     pub tail: u64,
     /// Positions up to which descriptors have been asked for, and used.
@@ -115,7 +115,7 @@ pub struct Fetch {
 }
 
 impl Fetch {
-    fn new(ring: RingPlace) -> Fetch {
+    fn new(ring: RingLayout) -> Fetch {
         Fetch { ring, tail: 0, asked: 0, taken: 0, descs: VecDeque::new() }
     }
 
@@ -191,7 +191,7 @@ pub struct Queue {
     /// Where its region begins; the offsets of descriptors count from there.
     pub base: u32,
     /// Its rings, in the machine's memory.
-    pub place: QueuePlace,
+    pub place: QueueLayout,
     pub packets: Fetch,
     pub blanks: Fetch,
     /// Packets whose payload is being read, in order, and the number of the first.
@@ -213,17 +213,17 @@ pub struct Queue {
 }
 
 impl Queue {
-    fn new(place: QueuePlace, base: u32) -> Queue {
-        let at = |ring: RingPlace| RingPlace {
+    fn new(place: QueueLayout, base: u32) -> Queue {
+        let at = |ring: RingLayout| RingLayout {
             units: base + ring.units,
             tail: base + ring.tail,
             head: base + ring.head,
             taken: base + ring.taken,
             ..ring
         };
-        let (missed, sleeping) = (base + place.missed, base + place.sleeping);
+        let (rx_dropped, rx_event) = (base + place.rx_dropped, base + place.rx_event);
         let [tx, rx, fill] = [place.tx, place.rx, place.fill].map(at);
-        let place = QueuePlace { tx, rx, fill, missed, sleeping };
+        let place = QueueLayout { tx, rx, fill, rx_dropped, rx_event };
         Queue {
             base,
             place,
@@ -272,7 +272,7 @@ pub struct Nic {
     pub rx_writeback: usize,
     /// Bytes of a descriptor on the link.
     pub descriptor: u32,
-    pub pool: PoolPlace,
+    pub pool: PoolLayout,
     pub config: Config,
     pub queues: Vec<Queue>,
     /// Registers: address, queue, whether it is the one for blanks.
@@ -326,7 +326,7 @@ impl Nic {
 
     /// True when `len` bytes from `at` lie in one buffer of the class that the flags claim.
     fn holds(&self, desc: Desc, len: u32) -> bool {
-        let size = if desc.small() { SMALL_BUFFER } else { LARGE };
+        let size = if desc.small() { SMALL_BUF } else { LARGE_BUF };
         let within = desc.offset().wrapping_sub(self.pool.buffers);
         within < self.pool.end - self.pool.buffers && within % size + len <= size
     }
@@ -397,7 +397,7 @@ impl Nic {
         for blank in &self.queues[queue].blanks.descs {
             let blank = (*blank)?;
             n += 1;
-            let size = if blank.small() { SMALL_BUFFER } else { LARGE };
+            let size = if blank.small() { SMALL_BUF } else { LARGE_BUF };
             found += if self.holds(blank, size) { size } else { 0 };
             if found >= len {
                 break;
@@ -408,7 +408,7 @@ impl Nic {
         }
         let all: Vec<Desc> = (0..n).filter_map(|_| self.queues[queue].blanks.take()).collect();
         let (good, bad): (Vec<_>, Vec<_>) =
-            all.into_iter().partition(|b| self.holds(*b, if b.small() { SMALL_BUFFER } else { LARGE }));
+            all.into_iter().partition(|b| self.holds(*b, if b.small() { SMALL_BUF } else { LARGE_BUF }));
         self.counts.bad += bad.len() as u64;
         Some(good)
     }

@@ -3,8 +3,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use ccnic::Port;
-use ccnic::port::LINE;
+use ccnic::SharedMemory;
+use ccnic::memory::LINE;
 
 use super::nic::Purpose;
 use crate::agent::{Agent, Sim};

@@ -9,7 +9,7 @@
 
 use std::collections::VecDeque;
 
-use ccnic::port::{LINE, lines};
+use ccnic::memory::{LINE, lines};
 
 use super::Action;
 use crate::core::Miss;

@@ -8,14 +8,14 @@ use alloc::vec;
 
 use crate::buf::{Buf, Burst};
 use crate::config::Config;
-use crate::desc::{Desc, SMALL};
-use crate::layout::RingPlace;
-use crate::pool::{Class, Pool};
-use crate::port::Port;
+use crate::desc::{Desc, FLAG_SMALL};
+use crate::layout::RingLayout;
+use crate::memory::SharedMemory;
+use crate::pool::{Allocator, Class};
 use crate::ring::{Producer, Ring};
 
 /// The most blank buffers that the host posts at once.
-const BLANKS: usize = Burst::CAPACITY / 2;
+const POST_MAX: usize = Burst::CAPACITY / 2;
 
 /// What the host must remember about buffers in the NIC's hands.
 #[derive(Debug)]
@@ -33,19 +33,24 @@ pub(super) struct Managed<R: Ring> {
 
 impl<R: Ring> Managed<R> {
     /// `position` is where the transmit ring goes on.
-    pub(super) fn new<P: Port>(port: &P, config: &Config, fill: &RingPlace, position: u64) -> Managed<R> {
+    pub(super) fn new<M: SharedMemory>(
+        mem: &M,
+        config: &Config,
+        fill: &RingLayout,
+        position: u64,
+    ) -> Managed<R> {
         // Never all of the pool, or there would be nothing to send; in batches small enough that blanks for a
         // packet of several buffers are always posted.
         let most = config.buffers / (2 * u32::from(config.queues));
-        let limit = (config.ring - (config.ring / 4).min(BLANKS as u32)).min(most) as usize;
+        let limit = (config.ring - (config.ring / 4).min(POST_MAX as u32)).min(most) as usize;
         let small = u32::from(config.mtu) <= config.small_limit();
         Managed {
-            fill: R::Producer::resume(port, fill),
+            fill: R::Producer::resume(mem, fill),
             sent: vec![None; config.ring as usize].into_boxed_slice(),
             freed: position,
             posted: 0,
             limit,
-            batch: (limit / 2).clamp(1, BLANKS),
+            batch: (limit / 2).clamp(1, POST_MAX),
             class: if small { Class::Small } else { Class::Large },
         }
     }
@@ -56,21 +61,21 @@ impl<R: Ring> Managed<R> {
     }
 
     /// Where the descriptors of the unit at `position` stand in `sent`.
-    fn place(&self, position: u64) -> usize {
+    fn slot(&self, position: u64) -> usize {
         (position as usize & (self.units() - 1)) * R::Producer::PER_UNIT
     }
 
     /// The descriptors that can be sent from `position` on and noted in places of `sent` that have been freed. The ring may
     /// have room for more: what the NIC has completed since the last `reap`.
     #[inline(always)]
-    pub(super) fn places(&self, position: u64) -> usize {
+    pub(super) fn free_slots(&self, position: u64) -> usize {
         (self.units() - (position - self.freed) as usize) * R::Producer::PER_UNIT
     }
 
     /// Notes the buffers transmitted from the unit at `first` on.
     pub(super) fn note_sent(&mut self, first: u64, bufs: &[Buf]) {
         for (position, group) in (first..).zip(bufs.chunks(R::Producer::PER_UNIT)) {
-            let at = self.place(position);
+            let at = self.slot(position);
             for (slot, buf) in self.sent.iter_mut().skip(at).zip(group) {
                 *slot = Some(buf.desc());
             }
@@ -78,13 +83,13 @@ impl<R: Ring> Managed<R> {
     }
 
     /// Frees what the NIC has completed.
-    pub(super) fn reap<P: Port>(&mut self, port: &P, tx: &mut R::Producer, pool: &mut Pool) {
-        let done = tx.completed(port);
+    pub(super) fn reap<M: SharedMemory>(&mut self, mem: &M, tx: &mut R::Producer, pool: &mut Allocator) {
+        let done = tx.completed(mem);
         while self.freed < done {
-            let at = self.place(self.freed);
+            let at = self.slot(self.freed);
             for slot in self.sent.iter_mut().skip(at).take(R::Producer::PER_UNIT) {
                 if let Some(desc) = slot.take() {
-                    pool.free(port, desc.offset(), class(desc));
+                    pool.free(mem, desc.offset(), class(desc));
                 }
             }
             self.freed += 1;
@@ -92,34 +97,34 @@ impl<R: Ring> Managed<R> {
     }
 
     /// Posts blank buffers in place of `received` ones, when that makes a batch.
-    pub(super) fn replace<P: Port>(&mut self, port: &P, pool: &mut Pool, received: usize) {
+    pub(super) fn replace<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator, received: usize) {
         self.posted = self.posted.saturating_sub(received);
         if self.posted + self.batch <= self.limit {
-            self.post(port, pool);
+            self.post(mem, pool);
         }
     }
 
     /// Posts blank buffers up to the limit, in batches.
-    pub(super) fn post<P: Port>(&mut self, port: &P, pool: &mut Pool) {
-        while self.posted + self.batch <= self.limit && self.post_batch(port, pool) == self.batch {}
+    pub(super) fn post<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator) {
+        while self.posted + self.batch <= self.limit && self.post_batch(mem, pool) == self.batch {}
     }
 
-    fn post_batch<P: Port>(&mut self, port: &P, pool: &mut Pool) -> usize {
-        let mut blanks = [Desc::default(); BLANKS];
+    fn post_batch<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator) -> usize {
+        let mut blanks = [Desc::default(); POST_MAX];
         let mut n = 0;
         for slot in blanks.iter_mut().take(self.batch) {
-            let Some((at, class)) = pool.alloc(port, self.class) else { break };
-            *slot = Desc::new(at, class.size() as u16, if class == Class::Small { SMALL } else { 0 });
+            let Some((at, class)) = pool.alloc(mem, self.class) else { break };
+            *slot = Desc::new(at, class.size() as u16, if class == Class::Small { FLAG_SMALL } else { 0 });
             n += 1;
         }
         let blanks = blanks.get(..n).unwrap_or_default();
-        self.fill.prefetch(port, n);
-        let pushed = self.fill.push(port, blanks);
+        self.fill.prefetch(mem, n);
+        let pushed = self.fill.push(mem, blanks);
         for (i, desc) in blanks.iter().enumerate() {
             if i < pushed {
                 pool.sent(desc.offset(), class(*desc));
             } else {
-                pool.free(port, desc.offset(), class(*desc));
+                pool.free(mem, desc.offset(), class(*desc));
             }
         }
         self.posted += pushed;

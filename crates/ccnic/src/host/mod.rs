@@ -1,25 +1,25 @@
 //! The host side of a queue pair: what a program calls (CC-NIC figure 5, the semantics of DPDK's mempool and ethdev).
 
 mod managed;
+mod pool;
 mod receive;
 mod small;
-mod store;
 
 use crate::buf::{Buf, Burst};
 use crate::config::{Config, Demote, Design};
-use crate::desc::{Desc, MORE, SMALL};
-use crate::layout::{LARGE, Layout, QueuePlace};
-use crate::pool::{Class, Pool, place};
-use crate::port::{Fetch, Port, lines, prefetch_payload};
-use crate::ring::{Consumer, IN_VAIN, Producer, Ring};
-use crate::sleep;
+use crate::desc::{Desc, FLAG_MORE, FLAG_SMALL};
+use crate::layout::{LARGE_BUF, Layout, QueueLayout};
+use crate::memory::{Fetch, SharedMemory, lines, prefetch_payload};
+use crate::notify;
+use crate::pool::{Allocator, Class, data_offset};
+use crate::ring::{Consumer, IDLE_POLLS, Producer, Ring};
 
 use managed::Managed;
 use receive::Receiver;
 
+pub use pool::Pool;
 pub use small::NotSmall;
 use small::RingAhead;
-pub use store::Store;
 
 /// Fewer descriptors than this in a burst, and the ring counts as nearly empty: less than one full line.
 pub(crate) const NEARLY_EMPTY: usize = 4;
@@ -33,47 +33,48 @@ pub struct HostDrops {
     pub bad_chain: u64,
     /// Packets that the NIC dropped, over the region's life, since this queue's ring was full or the pool dry: with RSS, which
     /// keeps no queue waiting for another.
-    pub missed: u64,
+    pub rx_dropped: u64,
 }
 
 /// The host side of a queue pair. Belongs to one thread.
 #[derive(Debug)]
-pub struct QueuePair<P: Port, R: Ring> {
-    port: P,
+pub struct QueuePair<M: SharedMemory, R: Ring> {
+    mem: M,
     tx: R::Producer,
     rx: Receiver<R::Consumer>,
-    pool: Pool,
+    pool: Allocator,
     managed: Option<Managed<R>>,
-    place: QueuePlace,
+    layout: QueueLayout,
     config: Config,
     ring_ahead: RingAhead,
 }
 
-impl<P: Port, R: Ring> QueuePair<P, R> {
+impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Takes up queue pair `queue` of a region, where it was left. `None` when the region has no such queue or
     /// another design of ring.
     ///
     /// At most one `QueuePair` may exist for each queue of a region.
-    pub fn new(port: P, layout: &Layout, queue: u16) -> Option<QueuePair<P, R>> {
+    pub fn new(mem: M, layout: &Layout, queue: u16) -> Option<QueuePair<M, R>> {
         let config = *layout.config();
-        let place = layout.queue(queue)?;
+        let queue_layout = layout.queue(queue)?;
         if config.design != R::DESIGN {
             return None;
         }
-        let tx = R::Producer::resume(&port, &place.tx);
-        let managed = (!config.shared_pool).then(|| Managed::new(&port, &config, &place.fill, tx.position()));
+        let tx = R::Producer::resume(&mem, &queue_layout.tx);
+        let managed =
+            (!config.shared_pool).then(|| Managed::new(&mem, &config, &queue_layout.fill, tx.position()));
         let mut this = QueuePair {
             tx,
-            rx: Receiver::new(R::Consumer::resume(&port, &place.rx), config.fetch()),
-            pool: Pool::host(layout),
+            rx: Receiver::new(R::Consumer::resume(&mem, &queue_layout.rx), config.fetch()),
+            pool: Allocator::host(layout),
             managed,
-            place,
+            layout: queue_layout,
             config,
             ring_ahead: RingAhead::default(),
-            port,
+            mem,
         };
         if let Some(managed) = &mut this.managed {
-            managed.post(&this.port, &mut this.pool);
+            managed.post(&this.mem, &mut this.pool);
         }
         Some(this)
     }
@@ -84,46 +85,46 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     /// The buffers' lines are fetched to be written, all at once, so that writing them does not wait.
     #[inline(always)]
     pub fn alloc(&mut self, len: u16, packets: usize, burst: &mut Burst) -> usize {
-        if u32::from(len) > LARGE {
+        if u32::from(len) > LARGE_BUF {
             return self.alloc_chains(len, packets, burst);
         }
         let class = self.pool.class(u32::from(len));
-        let flags = if class == Class::Small { SMALL } else { 0 };
+        let flags = if class == Class::Small { FLAG_SMALL } else { 0 };
         // With the host-managed pool, as the paper's PCIe NICs have it, data begin at the first byte.
         let spread = self.managed.is_none();
-        let places = burst.places(packets);
+        let places = burst.spare(packets);
         let want = places.len();
         if let Some(buffers) = self.pool.alloc_many(class, want) {
             for (slot, &at) in places.iter_mut().zip(buffers.iter().rev()) {
-                let at = if spread { place(at, u32::from(len), class) } else { at };
-                prefetch_payload(&self.port, at, u32::from(len), Fetch::Write);
+                let at = if spread { data_offset(at, u32::from(len), class) } else { at };
+                prefetch_payload(&self.mem, at, u32::from(len), Fetch::Write);
                 *slot = Buf::new(Desc::new(at, len, flags));
             }
             burst.added(want);
-            self.tx.prefetch(&self.port, want);
-            self.rx.request(&self.port);
+            self.tx.prefetch(&self.mem, want);
+            self.rx.request(&self.mem);
             return want;
         }
         let mut n = 0;
-        for slot in burst.places(packets) {
-            let Some((at, class)) = self.pool.alloc(&self.port, class).or_else(|| self.reap_and_alloc(class))
+        for slot in burst.spare(packets) {
+            let Some((at, class)) = self.pool.alloc(&self.mem, class).or_else(|| self.reap_and_alloc(class))
             else {
                 break;
             };
-            let at = if spread { place(at, u32::from(len), class) } else { at };
-            prefetch_payload(&self.port, at, u32::from(len), Fetch::Write);
-            let flags = if class == Class::Small { SMALL } else { 0 };
+            let at = if spread { data_offset(at, u32::from(len), class) } else { at };
+            prefetch_payload(&self.mem, at, u32::from(len), Fetch::Write);
+            let flags = if class == Class::Small { FLAG_SMALL } else { 0 };
             *slot = Buf::new(Desc::new(at, len, flags));
             n += 1;
         }
         burst.added(n);
-        self.tx.prefetch(&self.port, n);
+        self.tx.prefetch(&self.mem, n);
         n
     }
 
     #[cold]
     fn alloc_chains(&mut self, len: u16, packets: usize, burst: &mut Burst) -> usize {
-        let segments = u32::from(len).div_ceil(LARGE) as usize;
+        let segments = u32::from(len).div_ceil(LARGE_BUF) as usize;
         let spread = self.managed.is_none();
         for n in 0..packets {
             if burst.space() < segments {
@@ -131,15 +132,15 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             }
             let mut left = u32::from(len);
             for i in 0..segments {
-                let buffer = self.pool.alloc(&self.port, Class::Large);
+                let buffer = self.pool.alloc(&self.mem, Class::Large);
                 let Some((at, _)) = buffer.or_else(|| self.reap_and_alloc(Class::Large)) else {
                     (0..i).filter_map(|_| burst.pop()).for_each(|b| self.free_one(b));
                     return n;
                 };
-                let part = left.min(LARGE);
+                let part = left.min(LARGE_BUF);
                 left -= part;
-                let at = if spread { place(at, part, Class::Large) } else { at };
-                let desc = Desc::new(at, part as u16, if left > 0 { MORE } else { 0 });
+                let at = if spread { data_offset(at, part, Class::Large) } else { at };
+                let desc = Desc::new(at, part as u16, if left > 0 { FLAG_MORE } else { 0 });
                 if let Err(buf) = burst.push(Buf::new(desc)) {
                     self.free_one(buf); // cannot be: the space was checked
                 }
@@ -151,15 +152,15 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     /// Returns all buffers of `burst` to the pool.
     #[inline(always)]
     pub fn free(&mut self, burst: &mut Burst) {
-        self.pool.free_many(&self.port, burst.as_slice());
+        self.pool.free_many(&self.mem, burst.as_slice());
         burst.clear();
-        self.rx.request(&self.port);
+        self.rx.request(&self.mem);
     }
 
     /// Returns one buffer to the pool.
     #[inline(always)]
     pub fn free_one(&mut self, buf: Buf) {
-        self.pool.free(&self.port, buf.desc().offset(), buf.class());
+        self.pool.free(&self.mem, buf.desc().offset(), buf.class());
     }
 
     /// Takes up buffers that a program in another language has held as plain descriptors
@@ -200,9 +201,9 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     /// As `tx_burst`; `small` says that all buffers are.
     #[inline(always)]
     fn transmit(&mut self, burst: &mut Burst, small: bool) -> usize {
-        let vain = self.rx.vain();
+        let empty_polls = self.rx.empty_polls();
         let demote = match self.config.demote {
-            Demote::Auto => vain >= IN_VAIN && burst.len() < NEARLY_EMPTY,
+            Demote::Auto => empty_polls >= IDLE_POLLS && burst.len() < NEARLY_EMPTY,
             Demote::On => true,
             Demote::Off => false,
         };
@@ -211,9 +212,9 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             self.demote_payload(burst);
         }
         let most = if self.managed.is_some() { self.managed_room(burst.len()) } else { Burst::CAPACITY };
-        let n = self.tx.push(&self.port, burst.first(most));
+        let n = self.tx.push(&self.mem, burst.first(most));
         if demote {
-            self.tx.demote(&self.port);
+            self.tx.demote(&self.mem);
         }
         match &mut self.managed {
             None if small => self.pool.sent_small(burst.first(n)),
@@ -221,7 +222,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
             Some(managed) => managed.note_sent(first, burst.first(n)),
         }
         burst.remove_front(n);
-        self.rx.request(&self.port);
+        self.rx.request(&self.mem);
         n
     }
 
@@ -230,24 +231,24 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     fn managed_room(&mut self, n: usize) -> usize {
         let first = self.tx.position();
         let Some(managed) = &mut self.managed else { return n };
-        if managed.places(first) < n {
-            managed.reap(&self.port, &mut self.tx, &mut self.pool);
+        if managed.free_slots(first) < n {
+            managed.reap(&self.mem, &mut self.tx, &mut self.pool);
         }
-        managed.places(first)
+        managed.free_slots(first)
     }
 
     #[inline(never)]
     fn demote_payload(&self, burst: &Burst) {
         for buf in burst.as_slice() {
             for line in lines(buf.desc().offset(), u32::from(buf.len())) {
-                self.port.demote(line);
+                self.mem.demote(line);
             }
         }
     }
 
     /// Buffers that a transmit burst is sure to take now: 0 when the ring is full.
     pub fn tx_room(&mut self) -> usize {
-        let room = self.tx.room(&self.port, Burst::CAPACITY);
+        let room = self.tx.room(&self.mem, Burst::CAPACITY);
         if self.managed.is_some() { self.managed_room(room).min(room) } else { room }
     }
 
@@ -259,11 +260,11 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     /// pair.
     #[inline(always)]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
-        let n = self.rx.burst(&self.port, &mut self.pool, burst, max);
+        let n = self.rx.burst(&self.mem, &mut self.pool, burst, max);
         if self.managed.is_some() {
             self.manage();
         }
-        self.rx.request(&self.port);
+        self.rx.request(&self.mem);
         n
     }
 
@@ -273,8 +274,8 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         let taken = self.rx.taken();
         let Some(m) = &mut self.managed else { return };
         if taken > 0 {
-            m.reap(&self.port, &mut self.tx, &mut self.pool);
-            m.replace(&self.port, &mut self.pool, taken);
+            m.reap(&self.mem, &mut self.tx, &mut self.pool);
+            m.replace(&self.mem, &mut self.pool, taken);
         }
     }
 
@@ -282,8 +283,8 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     #[cold]
     #[inline(never)]
     fn reap_and_alloc(&mut self, class: Class) -> Option<(u32, Class)> {
-        self.managed.as_mut()?.reap(&self.port, &mut self.tx, &mut self.pool);
-        self.pool.alloc(&self.port, class)
+        self.managed.as_mut()?.reap(&self.mem, &mut self.tx, &mut self.pool);
+        self.pool.alloc(&self.mem, class)
     }
 
     /// Before its end: returns the buffers that this queue pair keeps to the region's pool, those of packets received and
@@ -291,27 +292,27 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     ///
     /// With the host-managed pool, what the NIC has not completed yet stays with this queue pair: let it finish first.
     pub fn retire(&mut self) {
-        self.rx.abandon(&self.port, &mut self.pool);
+        self.rx.abandon(&self.mem, &mut self.pool);
         if let Some(managed) = &mut self.managed {
-            managed.reap(&self.port, &mut self.tx, &mut self.pool);
+            managed.reap(&self.mem, &mut self.tx, &mut self.pool);
         }
-        self.pool.drain(&self.port);
+        self.pool.drain(&self.mem);
     }
 
     /// Doorbell, after the NIC died: offers it again the blanks that it took and did not use. They still stand in the
     /// ring, which the NIC fills in place.
-    pub(crate) fn rewind_blanks(&mut self) {
+    pub(crate) fn rewind_fill(&mut self) {
         if self.managed.is_some() && self.config.design == Design::Doorbell {
-            self.port.store_release(self.place.fill.taken, self.port.load_acquire(self.place.rx.tail));
+            self.mem.store_release(self.layout.fill.taken, self.mem.load_acquire(self.layout.rx.tail));
         }
     }
 
     /// Host-managed pool, after the NIC died: counts the blanks that are still posted or filled.
-    pub(crate) fn recount_blanks(&mut self) {
+    pub(crate) fn recount_posted(&mut self) {
         let Some(m) = &mut self.managed else { return };
         let mut posted = 0;
-        R::Consumer::resume(&self.port, &self.place.fill).peek(&self.port, |_| posted += 1);
-        self.rx.ring().peek(&self.port, |_| posted += 1);
+        R::Consumer::resume(&self.mem, &self.layout.fill).peek(&self.mem, |_| posted += 1);
+        self.rx.ring().peek(&self.mem, |_| posted += 1);
         m.recount(posted);
     }
 
@@ -320,7 +321,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     pub fn write(&self, buf: &mut Buf, at: u16, from: &[u8]) -> usize {
         let room = usize::from(buf.len().saturating_sub(at));
         let n = from.len().min(room);
-        self.port.write(buf.desc().offset() + u32::from(at), from.get(..n).unwrap_or_default());
+        self.mem.write(buf.desc().offset() + u32::from(at), from.get(..n).unwrap_or_default());
         n
     }
 
@@ -328,56 +329,56 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     #[inline(always)]
     pub fn read(&self, buf: &Buf, at: u16, to: &mut [u8]) -> usize {
         let n = to.len().min(usize::from(buf.len().saturating_sub(at)));
-        self.port.read(buf.desc().offset() + u32::from(at), to.get_mut(..n).unwrap_or_default());
+        self.mem.read(buf.desc().offset() + u32::from(at), to.get_mut(..n).unwrap_or_default());
         n
     }
 
     /// Lends the buffer's data to `f`.
     #[inline(always)]
     pub fn with<T>(&self, buf: &Buf, f: impl FnOnce(&[u8]) -> T) -> T {
-        self.port.with(buf.desc().offset(), u32::from(buf.len()), f)
+        self.mem.with(buf.desc().offset(), u32::from(buf.len()), f)
     }
 
     /// Lends the buffer's data to `f` for writing.
     #[inline(always)]
     pub fn with_mut<T>(&self, buf: &mut Buf, f: impl FnOnce(&mut [u8]) -> T) -> T {
-        self.port.with_mut(buf.desc().offset(), u32::from(buf.len()), f)
+        self.mem.with_mut(buf.desc().offset(), u32::from(buf.len()), f)
     }
 
     /// Asks the NIC to wake this side when there is something to receive. False when there is already: then nothing is asked.
     /// What it does to wake is a matter of the operating system (`ccnic-shm`).
     pub fn arm(&mut self) -> bool {
-        self.rx.staged() == 0 && sleep::arm(&self.port, self.place.sleeping, self.rx.ring())
+        self.rx.staged() == 0 && notify::arm(&self.mem, self.layout.rx_event, self.rx.ring())
     }
 
     /// This side is awake. The NIC may be about to wake it all the same.
     pub fn disarm(&mut self) {
-        sleep::disarm(&self.port, self.place.sleeping);
+        notify::disarm(&self.mem, self.layout.rx_event);
     }
 
     /// True when there is something to receive.
     pub fn rx_waits(&self) -> bool {
-        self.rx.staged() > 0 || self.rx.ring().ready(&self.port)
+        self.rx.staged() > 0 || self.rx.ring().ready(&self.mem)
     }
 
     /// Buffers that can be received now. Walks what stands in the ring: not for every burst.
     pub fn rx_ready(&self) -> usize {
         let mut n = self.rx.staged();
-        self.rx.ring().peek(&self.port, |_| n += 1);
+        self.rx.ring().peek(&self.mem, |_| n += 1);
         n
     }
 
     /// Buffers handed to the NIC that it has not taken yet. Walks them: not for every burst.
     pub fn tx_waiting(&self) -> usize {
         let mut n = 0;
-        R::Consumer::resume(&self.port, &self.place.tx).peek(&self.port, |_| n += 1);
+        R::Consumer::resume(&self.mem, &self.layout.tx).peek(&self.mem, |_| n += 1);
         n
     }
 
     /// One turn of a polling loop that found nothing.
     #[inline(always)]
     pub fn relax(&self) {
-        self.port.relax();
+        self.mem.relax();
     }
 
     /// Packets not delivered, by reason.
@@ -385,7 +386,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         HostDrops {
             bad_descriptor: self.rx.bad_descriptor(),
             bad_chain: self.rx.ring().discarded(),
-            missed: self.port.load(self.place.missed),
+            rx_dropped: self.mem.load(self.layout.rx_dropped),
         }
     }
 
@@ -394,12 +395,12 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         &self.config
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
+    pub(crate) fn pool(&self) -> &Allocator {
         &self.pool
     }
 
-    pub(crate) fn place(&self) -> &QueuePlace {
-        &self.place
+    pub(crate) fn layout(&self) -> &QueueLayout {
+        &self.layout
     }
 
     pub(crate) fn rx(&self) -> &R::Consumer {
@@ -407,7 +408,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     }
 }
 
-impl<P: Port, R: Ring> Drop for QueuePair<P, R> {
+impl<M: SharedMemory, R: Ring> Drop for QueuePair<M, R> {
     fn drop(&mut self) {
         self.retire();
     }

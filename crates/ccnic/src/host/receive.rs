@@ -6,8 +6,8 @@
 
 use crate::buf::{Buf, Burst};
 use crate::desc::Desc;
-use crate::pool::{Class, Pool};
-use crate::port::{Fetch, Port, prefetch_payload};
+use crate::memory::{Fetch, SharedMemory, prefetch_payload};
+use crate::pool::{Allocator, Class};
 use crate::ring::Consumer;
 
 /// Descriptors that are taken from the ring at once, however few the program asks for.
@@ -25,7 +25,7 @@ pub(super) struct Receiver<C> {
     stages: [Stage; 2],
     /// Which stage is handed out.
     current: usize,
-    vain: u32,
+    empty_polls: u32,
     taken: usize,
     bad_descriptor: u64,
 }
@@ -58,14 +58,14 @@ impl Stage {
 
     /// Requests the lines of the next packets up to `end`.
     #[inline(always)]
-    fn request<P: Port>(&mut self, port: &P, end: usize, fetch: Fetch) {
+    fn request<M: SharedMemory>(&mut self, mem: &M, end: usize, fetch: Fetch) {
         let end = end.min(self.len);
         if let Some(descs) = self.descs.get(self.ask..end) {
             // The choice is made once, not for every packet.
             match fetch {
-                Fetch::Read => request(port, descs, Fetch::Read),
-                Fetch::Own => request(port, descs, Fetch::Own),
-                Fetch::Write => request(port, descs, Fetch::Write),
+                Fetch::Read => request(mem, descs, Fetch::Read),
+                Fetch::Own => request(mem, descs, Fetch::Own),
+                Fetch::Write => request(mem, descs, Fetch::Write),
             }
             self.ask = end;
         }
@@ -79,7 +79,7 @@ impl Stage {
         if !self.small {
             n = whole(waiting, n);
         }
-        for (place, desc) in to.places(n).iter_mut().zip(waiting) {
+        for (place, desc) in to.spare(n).iter_mut().zip(waiting) {
             *place = Buf::new(*desc);
         }
         to.added(n);
@@ -90,10 +90,10 @@ impl Stage {
     /// Shows small packets, at most `max`, to `read` and frees their buffers; returns their number. `None` when the first is not
     /// small.
     #[inline(always)]
-    fn lend<P: Port>(
+    fn lend<M: SharedMemory>(
         &mut self,
-        port: &P,
-        pool: &mut Pool,
+        mem: &M,
+        pool: &mut Allocator,
         max: usize,
         mut read: impl FnMut(usize, &[u8], u64),
     ) -> Option<usize> {
@@ -101,19 +101,19 @@ impl Stage {
         let waiting = waiting.get(..max).unwrap_or(waiting);
         let descs = if self.small { waiting } else { small(waiting) };
         for (i, desc) in descs.iter().enumerate() {
-            port.with(desc.offset(), u32::from(desc.len()), |bytes| read(i, bytes, desc.meta));
+            mem.with(desc.offset(), u32::from(desc.len()), |bytes| read(i, bytes, desc.meta));
         }
         let (n, none) = (descs.len(), descs.is_empty() && !waiting.is_empty());
-        pool.free_small(port, descs);
+        pool.free_small(mem, descs);
         self.next += n;
         (!none).then_some(n)
     }
 }
 
 #[inline(always)]
-fn request<P: Port>(port: &P, descs: &[Desc], fetch: Fetch) {
+fn request<M: SharedMemory>(mem: &M, descs: &[Desc], fetch: Fetch) {
     for desc in descs {
-        prefetch_payload(port, desc.offset(), u32::from(desc.len()), fetch);
+        prefetch_payload(mem, desc.offset(), u32::from(desc.len()), fetch);
     }
 }
 
@@ -134,39 +134,44 @@ impl<C: Consumer> Receiver<C> {
     /// Receives from `ring`.
     pub(super) fn new(ring: C, fetch: Fetch) -> Receiver<C> {
         let stages = [const { Stage::EMPTY }; 2];
-        Receiver { ring, fetch, stages, current: 0, vain: 0, taken: 0, bad_descriptor: 0 }
+        Receiver { ring, fetch, stages, current: 0, empty_polls: 0, taken: 0, bad_descriptor: 0 }
     }
 
     /// Receives the buffers of whole packets, at most `max` of them, into `to`; returns their number.
     #[inline(always)]
-    pub(super) fn burst<P: Port>(&mut self, port: &P, pool: &mut Pool, to: &mut Burst, max: usize) -> usize {
-        self.serve(port, pool, max, |stage, _| stage.hand_out(to, max)).unwrap_or(0)
+    pub(super) fn burst<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        pool: &mut Allocator,
+        to: &mut Burst,
+        max: usize,
+    ) -> usize {
+        self.serve(mem, pool, max, |stage, _| stage.hand_out(to, max)).unwrap_or(0)
     }
 
     /// Shows small packets, at most `max`, to `read` and frees their buffers; returns their number. `None` when the first that
     /// waits is not small.
     #[inline(always)]
-    pub(super) fn lend<P: Port>(
+    pub(super) fn lend<M: SharedMemory>(
         &mut self,
-        port: &P,
-        pool: &mut Pool,
+        mem: &M,
+        pool: &mut Allocator,
         max: usize,
         read: impl FnMut(usize, &[u8], u64),
     ) -> Option<usize> {
         // The lines of those after them are on their way while these are read.
-        self.serve(port, pool, max + AHEAD, |stage, pool| stage.lend(port, pool, max, read))
-            .unwrap_or(Some(0))
+        self.serve(mem, pool, max + AHEAD, |stage, pool| stage.lend(mem, pool, max, read)).unwrap_or(Some(0))
     }
 
     /// Has `take_out` take packets out of the stage at hand, which it fills from the ring when both are empty; the lines of `ask` of
     /// them are requested. `None` when nothing has come.
     #[inline(always)]
-    fn serve<P: Port, T>(
+    fn serve<M: SharedMemory, T>(
         &mut self,
-        port: &P,
-        pool: &mut Pool,
+        mem: &M,
+        pool: &mut Allocator,
         ask: usize,
-        take_out: impl FnOnce(&mut Stage, &mut Pool) -> T,
+        take_out: impl FnOnce(&mut Stage, &mut Allocator) -> T,
     ) -> Option<T> {
         let [first, second] = &mut self.stages;
         let (mut current, mut next) = if self.current == 0 { (first, second) } else { (second, first) };
@@ -174,43 +179,43 @@ impl<C: Consumer> Receiver<C> {
             self.current ^= 1;
             core::mem::swap(&mut current, &mut next);
             if current.is_empty() {
-                let n = take(&mut self.ring, port, pool, current);
+                let n = take(&mut self.ring, mem, pool, current);
                 if n == 0 {
-                    self.vain = self.vain.saturating_add(1);
+                    self.empty_polls = self.empty_polls.saturating_add(1);
                     return None;
                 }
                 self.taken += n;
             }
         }
         let more = current.small && current.len == STAGE;
-        current.request(port, current.next.saturating_add(ask), self.fetch);
+        current.request(mem, current.next.saturating_add(ask), self.fetch);
         let taken = take_out(current, pool);
         if more && next.is_empty() {
-            self.taken += take(&mut self.ring, port, pool, next);
+            self.taken += take(&mut self.ring, mem, pool, next);
         }
         Some(taken)
     }
 
     /// Requests the lines of some of the packets that will be handed out next.
     #[inline(always)]
-    pub(super) fn request<P: Port>(&mut self, port: &P) {
+    pub(super) fn request<M: SharedMemory>(&mut self, mem: &M) {
         let fetch = self.fetch;
         let [first, second] = &mut self.stages;
         let stage = if first.ask < first.len { first } else { second };
-        stage.request(port, stage.ask + AHEAD, fetch);
+        stage.request(mem, stage.ask + AHEAD, fetch);
     }
 
     /// Polls in vain since this was last asked.
     #[inline(always)]
-    pub(super) fn vain(&mut self) -> u32 {
-        core::mem::take(&mut self.vain)
+    pub(super) fn empty_polls(&mut self) -> u32 {
+        core::mem::take(&mut self.empty_polls)
     }
 
     /// Frees the packets that nobody has asked for.
-    pub(super) fn abandon<P: Port>(&mut self, port: &P, pool: &mut Pool) {
+    pub(super) fn abandon<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator) {
         for stage in &mut self.stages {
             for desc in stage.rest() {
-                pool.free(port, desc.offset(), Class::of(*desc));
+                pool.free(mem, desc.offset(), Class::of(*desc));
             }
             *stage = Stage::EMPTY;
         }
@@ -244,15 +249,20 @@ impl<C: Consumer> Receiver<C> {
 
 /// Takes what is ready from the ring into an empty stage and checks it.
 #[inline(always)]
-fn take<C: Consumer, P: Port>(ring: &mut C, port: &P, pool: &mut Pool, stage: &mut Stage) -> usize {
-    let n = ring.pop(port, &mut stage.descs);
+fn take<C: Consumer, M: SharedMemory>(
+    ring: &mut C,
+    mem: &M,
+    pool: &mut Allocator,
+    stage: &mut Stage,
+) -> usize {
+    let n = ring.pop(mem, &mut stage.descs);
     (stage.next, stage.ask, stage.len) = (0, 0, n);
     if n == 0 {
         return 0;
     }
-    ring.release(port);
+    ring.release(mem);
     if n == STAGE {
-        ring.prefetch(port, n); // a full burst: the next one is probably there already
+        ring.prefetch(mem, n); // a full burst: the next one is probably there already
     }
     let descs = stage.rest();
     let small = pool.holds_small(descs);
@@ -271,7 +281,7 @@ fn take<C: Consumer, P: Port>(ring: &mut C, port: &P, pool: &mut Pool, stage: &m
 /// Drops received buffers that lie outside the pool: reading them would read something else.
 #[cold]
 #[inline(never)]
-fn drop_bad(pool: &Pool, stage: &mut Stage) {
+fn drop_bad(pool: &Allocator, stage: &mut Stage) {
     let mut kept = 0;
     for i in 0..stage.len {
         let desc = stage.descs.get(i).copied().unwrap_or_default();

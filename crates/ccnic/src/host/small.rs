@@ -4,10 +4,10 @@
 //! has just made, and nothing is handed out and taken back.
 
 use crate::buf::{Buf, Burst};
-use crate::desc::{Desc, SMALL};
+use crate::desc::{Desc, FLAG_SMALL};
 use crate::layout;
+use crate::memory::{Fetch, SharedMemory, prefetch_payload, write_small};
 use crate::pool::Class;
-use crate::port::{Fetch, Port, prefetch_payload, write_small};
 use crate::ring::{Producer, Ring};
 
 use super::QueuePair;
@@ -27,7 +27,7 @@ pub(super) struct RingAhead {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotSmall;
 
-impl<P: Port, R: Ring> QueuePair<P, R> {
+impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Sends copies of packets of 1 to `longest` bytes (128 at most), each with its metadata, in order, as many as there are
     /// buffers and places in the ring for; returns their number. `burst` is room to work in: it must be empty, and is when this
     /// returns.
@@ -38,22 +38,22 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
         burst: &mut Burst,
     ) -> usize {
-        let room = self.tx.room(&self.port, packets.len().min(burst.space()));
+        let room = self.tx.room(&self.mem, packets.len().min(burst.space()));
         let class = self.pool.class(u32::from(longest));
         if class == Class::Small
             && self.managed.is_none()
             && let Some(buffers) = self.pool.alloc_many(Class::Small, room)
         {
             for &at in buffers {
-                prefetch_payload(&self.port, at, u32::from(longest), Fetch::Write);
+                prefetch_payload(&self.mem, at, u32::from(longest), Fetch::Write);
             }
             if self.ring_ahead.requested < room {
-                self.tx.prefetch(&self.port, room);
+                self.tx.prefetch(&self.mem, room);
             }
-            self.rx.request(&self.port);
-            for ((place, &at), (packet, meta)) in burst.places(room).iter_mut().zip(buffers).zip(packets) {
-                write_small(&self.port, at, packet);
-                *place = Buf::new(Desc::new(at, packet.len() as u16, SMALL).with_meta(meta));
+            self.rx.request(&self.mem);
+            for ((place, &at), (packet, meta)) in burst.spare(room).iter_mut().zip(buffers).zip(packets) {
+                write_small(&self.mem, at, packet);
+                *place = Buf::new(Desc::new(at, packet.len() as u16, FLAG_SMALL).with_meta(meta));
             }
             burst.added(room);
             let sent = self.transmit(burst, true);
@@ -73,11 +73,11 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         packets: impl Iterator<Item = (&'a [u8], u64)>,
         burst: &mut Burst,
     ) -> usize {
-        self.alloc(longest.min(layout::SMALL as u16), room, burst);
+        self.alloc(longest.min(layout::SMALL_BUF as u16), room, burst);
         for (buf, (packet, meta)) in burst.iter_mut().zip(packets) {
             buf.set_len(packet.len() as u16);
             buf.set_meta(meta);
-            self.port.write(buf.desc().offset(), packet);
+            self.mem.write(buf.desc().offset(), packet);
         }
         let sent = self.tx_burst(burst);
         self.free(burst);
@@ -100,7 +100,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
         while done < max {
             let want = (max - done).min(AHEAD);
             let got =
-                self.rx.lend(&self.port, &mut self.pool, want, |i, bytes, meta| read(done + i, bytes, meta));
+                self.rx.lend(&self.mem, &mut self.pool, want, |i, bytes, meta| read(done + i, bytes, meta));
             if self.managed.is_some() {
                 self.manage();
             }
@@ -113,7 +113,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
                 break;
             }
         }
-        self.rx.request(&self.port);
+        self.rx.request(&self.mem);
         Ok(done)
     }
 
@@ -122,7 +122,7 @@ impl<P: Port, R: Ring> QueuePair<P, R> {
     fn request_ring(&mut self) {
         let RingAhead { sent, requested } = &mut self.ring_ahead;
         if *requested < *sent && self.rx.backlog() {
-            self.tx.prefetch(&self.port, *sent);
+            self.tx.prefetch(&self.mem, *sent);
             *requested = *sent;
         }
     }

@@ -3,9 +3,9 @@
 //! Three ways, the fastest that a burst allows: all packets alike (of one segment, in buffers of one class), one by one, and
 //! with chains on either side of the copy.
 
-use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
-use crate::pool::{Class, place};
-use crate::port::{Port, copy, prefetch_payload};
+use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE, FLAG_SMALL};
+use crate::memory::{SharedMemory, copy, prefetch_payload};
+use crate::pool::{Class, data_offset};
 use crate::ring::Ring;
 
 use super::fetched::{Segments, first};
@@ -18,7 +18,7 @@ pub(super) enum Busy {
     NoBuffer,
 }
 
-impl<P: Port, R: Ring> NicQueue<P, R> {
+impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Delivers copies of packets that lie in `from` (this region, or another program's) to the program: as many whole
     /// packets of `packets`, in order, as there is room for. Returns the number of their descriptors. Publish them with
     /// [`flush`](NicQueue::flush).
@@ -26,7 +26,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// While it copies, it requests the lines of the packets `ahead`, which this side deals with next: a core has 16
     /// fill buffers, and asking for a whole burst at once would wait for them.
     #[inline(always)]
-    pub fn deliver<Q: Port>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
+    pub fn deliver<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
         let (n, busy) = self.deliver_most(from, packets, ahead);
         match busy {
             None => {}
@@ -38,7 +38,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
 
     /// `deliver` but for its books: says why it stopped.
     #[inline(always)]
-    pub(super) fn deliver_most<Q: Port>(
+    pub(super) fn deliver_most<Q: SharedMemory>(
         &mut self,
         from: &Q,
         packets: &[Desc],
@@ -58,23 +58,23 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// Delivers packets of one segment that all take buffers of the same class, if there is room for all: what most bursts
     /// are. Otherwise does nothing.
     #[inline(always)]
-    fn deliver_alike<Q: Port>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> bool {
+    fn deliver_alike<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> bool {
         let n = packets.len();
         let Some(class) = self.class_of_all(packets) else { return false };
-        if self.blanks.is_some() || self.room(n) < n {
+        if self.fill.is_some() || self.room(n) < n {
             return false;
         }
         let Some(staged) = self.staged.get_mut(self.staged_len..self.staged_len + n) else { return false };
         let Some(buffers) = self.pool.alloc_many(class, n) else { return false };
         let fetch = self.config.fetch();
-        let flags = if class == Class::Small { SMALL } else { 0 };
+        let flags = if class == Class::Small { FLAG_SMALL } else { 0 };
         let mut ahead = ahead.iter();
         for ((slot, desc), &at) in staged.iter_mut().zip(packets).zip(buffers.iter().rev()) {
             if let Some(next) = ahead.next() {
                 prefetch_payload(from, next.offset(), u32::from(next.len()), fetch);
             }
-            let at = place(at, u32::from(desc.len()), class);
-            copy(from, desc.offset(), &self.port, at, u32::from(desc.len()));
+            let at = data_offset(at, u32::from(desc.len()), class);
+            copy(from, desc.offset(), &self.mem, at, u32::from(desc.len()));
             *slot = Desc::new(at, desc.len(), flags).with_meta(desc.meta);
         }
         self.staged_len += n;
@@ -94,12 +94,12 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             flags |= u32::from(desc.flags());
         }
         let class = self.pool.class(longest);
-        (flags & u32::from(MORE) == 0 && class == self.pool.class(shortest)).then_some(class)
+        (flags & u32::from(FLAG_MORE) == 0 && class == self.pool.class(shortest)).then_some(class)
     }
 
     /// Delivers packets of one segment one by one, until there is one of several, or no room.
     #[inline(always)]
-    fn deliver_singles<Q: Port>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
+    fn deliver_singles<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
         let room = self.room(packets.len());
         let fetch = self.config.fetch();
         let mut ahead = ahead.iter();
@@ -117,7 +117,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
                 self.untake(at, class);
                 break;
             }
-            copy(from, desc.offset(), &self.port, at, len);
+            copy(from, desc.offset(), &self.mem, at, len);
             self.stage(at, desc.len(), class, false, desc.meta);
             self.counters.rx_bytes += u64::from(len);
             n += 1;
@@ -129,7 +129,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// What the loop of `deliver` leaves: chains, on either side of the copy, and the reasons to stop.
     #[cold]
     #[inline(never)]
-    fn deliver_slowly<Q: Port>(&mut self, from: &Q, packets: &[Desc]) -> (usize, Option<Busy>) {
+    fn deliver_slowly<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc]) -> (usize, Option<Busy>) {
         let mut n = 0;
         loop {
             let packet = first(packets.get(n..).unwrap_or_default());
@@ -144,7 +144,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     }
 
     /// Delivers one packet of any number of segments, or nothing.
-    fn deliver_chain<Q: Port>(&mut self, from: &Q, packet: &[Desc]) -> Result<(), Busy> {
+    fn deliver_chain<Q: SharedMemory>(&mut self, from: &Q, packet: &[Desc]) -> Result<(), Busy> {
         let total: u32 = packet.iter().map(|d| u32::from(d.len())).sum();
         let mut buffers = [(0, Class::Large); CHAIN_MAX];
         let n = self.take_room(total, &mut buffers)?;
@@ -152,7 +152,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         let (mut left, meta) = (total, packet.first().map_or(0, |d| d.meta));
         for &(at, class) in buffers.get(..n).unwrap_or_default() {
             let part = left.min(class.size());
-            source.copy_to(from, &self.port, at, part);
+            source.copy_to(from, &self.mem, at, part);
             left -= part;
             self.stage(at, part as u16, class, left > 0, meta);
         }
@@ -167,8 +167,8 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         total: u32,
         buffers: &mut [(u32, Class); CHAIN_MAX],
     ) -> Result<usize, Busy> {
-        if let Some(blanks) = &mut self.blanks {
-            blanks.ready(&self.port, CHAIN_MAX); // what may have to be put back below is of one pop
+        if let Some(fill) = &mut self.fill {
+            fill.ready(&self.mem, CHAIN_MAX); // what may have to be put back below is of one pop
         }
         let (mut n, mut held) = (0, 0);
         for slot in buffers.iter_mut() {

@@ -1,7 +1,7 @@
 //! Packets in the NIC's hands: fetched bursts, and how their segments are walked.
 
 use crate::desc::Desc;
-use crate::port::{Port, copy};
+use crate::memory::{SharedMemory, copy};
 
 use super::FETCH;
 
@@ -53,7 +53,7 @@ pub(super) struct Segments<'a> {
 
 impl Segments<'_> {
     /// Copies the next `len` bytes to `to`.
-    pub(super) fn copy_to<P: Port, Q: Port>(&mut self, src: &P, dst: &Q, to: u32, len: u32) {
+    pub(super) fn copy_to<M: SharedMemory, Q: SharedMemory>(&mut self, src: &M, dst: &Q, to: u32, len: u32) {
         let mut done = 0;
         while let (true, Some((desc, rest))) = (done < len, self.descs.split_first()) {
             let part = (u32::from(desc.len()) - self.within).min(len - done);

@@ -4,29 +4,29 @@
 //! any byte they name is touched; bytes are only ever copied, never borrowed; work per call is bounded by
 //! [`FETCH`]. A program can harm only its own packets.
 
-mod blanks;
 mod deliver;
 mod fetched;
+mod fill;
 mod own;
 mod spread;
 mod wire;
 
 use crate::config::{Config, Demote};
-use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
+use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE, FLAG_SMALL};
 use crate::host::NEARLY_EMPTY;
-use crate::layout::{Layout, SMALL as SMALL_BUFFER};
-use crate::pool::{Class, Pool, place};
-use crate::port::{Port, lines, prefetch_payload};
+use crate::layout::{Layout, SMALL_BUF};
+use crate::memory::{SharedMemory, lines, prefetch_payload};
+use crate::notify::{Armed, NotifyState};
+use crate::pool::{Allocator, Class, data_offset};
 use crate::ring::{Consumer, Producer, Ring};
-use crate::sleep::{Sleep, Watch};
 
 pub use fetched::Fetched;
 pub use own::BadPacket;
 pub use spread::spread;
 pub use wire::{Pipeline, loopback};
 
-use blanks::Blanks;
 use fetched::first;
+use fill::FillRing;
 
 /// The most descriptors fetched at once.
 pub const FETCH: usize = 32;
@@ -60,57 +60,57 @@ pub struct NicCounters {
 
 /// The NIC side of a queue pair. Belongs to one thread.
 #[derive(Debug)]
-pub struct NicQueue<P: Port, R: Ring> {
-    port: P,
+pub struct NicQueue<M: SharedMemory, R: Ring> {
+    mem: M,
     tx: R::Consumer,
     rx: R::Producer,
-    pool: Pool,
+    pool: Allocator,
     /// Receive descriptors not yet published.
     staged: [Desc; FETCH],
     staged_len: usize,
     /// Descriptors fetched and not yet completed: with the host-managed pool they must not be handed back.
     open: usize,
     /// Blank buffers from the host, with the host-managed pool.
-    blanks: Option<Blanks<R::Consumer>>,
-    watch: Watch,
+    fill: Option<FillRing<R::Consumer>>,
+    notify: NotifyState,
     config: Config,
     /// The word in which the program reads what was dropped.
-    missed: u32,
+    rx_dropped: u32,
     /// Little was fetched, after a wait: the program waits for what we deliver.
     idle: bool,
     /// Counters of this queue.
     pub counters: NicCounters,
 }
 
-impl<P: Port, R: Ring> NicQueue<P, R> {
+impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Takes up queue pair `queue` of a region, where a predecessor left it. `None` when the region has no such queue
     /// or another design of ring.
-    pub fn new(port: P, layout: &Layout, queue: u16) -> Option<NicQueue<P, R>> {
+    pub fn new(mem: M, layout: &Layout, queue: u16) -> Option<NicQueue<M, R>> {
         let config = *layout.config();
-        let place = layout.queue(queue)?;
+        let queue_layout = layout.queue(queue)?;
         if config.design != R::DESIGN {
             return None;
         }
         Some(NicQueue {
-            tx: R::Consumer::resume(&port, &place.tx),
-            rx: R::Producer::resume(&port, &place.rx),
-            pool: Pool::nic(layout),
+            tx: R::Consumer::resume(&mem, &queue_layout.tx),
+            rx: R::Producer::resume(&mem, &queue_layout.rx),
+            pool: Allocator::nic(layout),
             staged: [Desc::default(); FETCH],
             staged_len: 0,
             open: 0,
-            blanks: (!config.shared_pool).then(|| Blanks::new(R::Consumer::resume(&port, &place.fill))),
-            watch: Watch::new(place.sleeping),
+            fill: (!config.shared_pool).then(|| FillRing::new(R::Consumer::resume(&mem, &queue_layout.fill))),
+            notify: NotifyState::new(queue_layout.rx_event),
             config,
-            missed: place.missed,
+            rx_dropped: queue_layout.rx_dropped,
             idle: false,
             counters: NicCounters::default(),
-            port,
+            mem,
         })
     }
 
     /// This side's port, for copies between regions.
-    pub fn port(&self) -> &P {
-        &self.port
+    pub fn memory(&self) -> &M {
+        &self.mem
     }
 
     /// Fetches the program's next packets into `into`, which must be empty; returns the number of descriptors.
@@ -122,7 +122,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         let n = self.fetch_ahead(into);
         let fetch = self.config.fetch();
         for desc in into.rest() {
-            prefetch_payload(&self.port, desc.offset(), u32::from(desc.len()), fetch);
+            prefetch_payload(&self.mem, desc.offset(), u32::from(desc.len()), fetch);
         }
         n
     }
@@ -137,16 +137,16 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// copies the burst before.
     #[inline(always)]
     pub fn fetch_ahead(&mut self, into: &mut Fetched) -> usize {
-        let n = self.tx.pop(&self.port, &mut into.descs);
+        let n = self.tx.pop(&self.mem, &mut into.descs);
         (into.next, into.len) = (0, n);
         if n == 0 {
             return 0;
         }
-        self.idle = n < NEARLY_EMPTY && self.tx.waited();
+        self.idle = n < NEARLY_EMPTY && self.tx.was_idle();
         let descs = into.rest();
         self.counters.tx_packets += n as u64;
         self.counters.tx_bytes += bytes(descs);
-        let small = self.config.mtu >= SMALL_BUFFER as u16 && self.pool.holds_small(descs);
+        let small = self.config.mtu >= SMALL_BUF as u16 && self.pool.holds_small(descs);
         let plain = small || descs.iter().fold(true, |ok, d| ok & self.plain(*d));
         if !plain {
             self.sift(into);
@@ -248,14 +248,14 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     #[inline(always)]
     fn free_all(&mut self, packets: &[Desc]) {
         if self.config.shared_pool {
-            self.pool.free_many(&self.port, packets);
+            self.pool.free_many(&self.mem, packets);
         }
     }
 
     #[inline(always)]
     fn free(&mut self, desc: Desc) {
         if self.config.shared_pool {
-            self.pool.free(&self.port, desc.offset(), class(desc));
+            self.pool.free(&self.mem, desc.offset(), class(desc));
         }
     }
 
@@ -269,10 +269,10 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
         };
         self.publish(demote);
         if self.config.shared_pool || self.open == 0 {
-            self.tx.release(&self.port);
+            self.tx.release(&self.mem);
         }
-        if let Some(blanks) = &mut self.blanks {
-            blanks.release(&self.port);
+        if let Some(fill) = &mut self.fill {
+            fill.release(&self.mem);
         }
     }
 
@@ -283,14 +283,14 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             return;
         }
         if demote {
-            demote_payload(&self.port, staged);
+            demote_payload(&self.mem, staged);
         }
         // All fit: `make_room` has counted the staged ones.
-        let pushed = self.rx.push(&self.port, staged);
+        let pushed = self.rx.push(&self.mem, staged);
         debug_assert_eq!(pushed, self.staged_len);
         self.staged_len = 0;
         if demote {
-            self.rx.demote(&self.port);
+            self.rx.demote(&self.mem);
         }
     }
 
@@ -301,12 +301,12 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             self.publish(false);
         }
         let want = (self.staged_len + n).min(FETCH);
-        self.rx.room(&self.port, want).saturating_sub(self.staged_len)
+        self.rx.room(&self.mem, want).saturating_sub(self.staged_len)
     }
 
     #[inline(always)]
     fn stage(&mut self, at: u32, len: u16, class: Class, more: bool, meta: u64) {
-        let flags = if class == Class::Small { SMALL } else { 0 } | if more { MORE } else { 0 };
+        let flags = if class == Class::Small { FLAG_SMALL } else { 0 } | if more { FLAG_MORE } else { 0 };
         self.stage_desc(Desc::new(at, len, flags).with_meta(meta));
     }
 
@@ -322,39 +322,39 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     /// the host posted, whatever its size.
     #[inline(always)]
     fn take_buffer(&mut self, len: u32) -> Option<(u32, Class)> {
-        if let Some(blanks) = &mut self.blanks {
-            blanks.ready(&self.port, 1);
+        if let Some(fill) = &mut self.fill {
+            fill.ready(&self.mem, 1);
         }
         self.take_at_hand(len)
     }
 
     #[inline(always)]
     fn take_at_hand(&mut self, len: u32) -> Option<(u32, Class)> {
-        if let Some(blanks) = &mut self.blanks {
-            return blanks.take(&self.pool);
+        if let Some(fill) = &mut self.fill {
+            return fill.take(&self.pool);
         }
-        let (at, class) = self.pool.alloc(&self.port, self.pool.class(len))?;
-        Some((place(at, len, class), class))
+        let (at, class) = self.pool.alloc(&self.mem, self.pool.class(len))?;
+        Some((data_offset(at, len, class), class))
     }
 
     /// Puts back what `take_buffer` gave.
     fn untake(&mut self, at: u32, class: Class) {
-        match &mut self.blanks {
-            Some(blanks) => blanks.untake(at, class),
-            None => self.pool.free(&self.port, at, class),
+        match &mut self.fill {
+            Some(fill) => fill.untake(at, class),
+            None => self.pool.free(&self.mem, at, class),
         }
     }
 
     /// The sleep that this side has to end, if the program sleeps while there are packets for it. A NIC that wakes programs looks
-    /// after each turn of the queue, also of those that moved nothing ([`sleep`](crate::sleep)).
+    /// after each turn of the queue, also of those that moved nothing ([`sleep`](crate::notify)).
     #[inline(always)]
-    pub fn oversleeps(&self) -> Option<Sleep> {
-        self.watch.due(&self.port, &self.rx)
+    pub fn needs_notification(&self) -> Option<Armed> {
+        self.notify.needs_notification(&self.mem, &self.rx)
     }
 
     /// The program has been woken from this sleep: once is enough.
-    pub fn woke(&mut self, sleep: Sleep) {
-        self.watch.ended(sleep);
+    pub fn notified(&mut self, sleep: Armed) {
+        self.notify.notified(sleep);
     }
 
     /// Descriptors dropped by the ring because their chain was too long.
@@ -364,25 +364,25 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
 
     /// Descriptors that named bytes outside the pool's buffers, or none: of packets, or blank ones.
     pub fn bad_descriptors(&self) -> u64 {
-        self.counters.bad_descriptor + self.blanks.as_ref().map_or(0, Blanks::bad)
+        self.counters.bad_descriptor + self.fill.as_ref().map_or(0, FillRing::bad)
     }
 
     /// Before a planned end: returns the private stacks to the region's pool, and blank buffers to their ring.
     pub fn retire(&mut self) {
         self.flush();
-        if let Some(blanks) = &mut self.blanks {
-            blanks.give_back(&self.port);
+        if let Some(fill) = &mut self.fill {
+            fill.give_back(&self.mem);
         }
-        self.pool.drain(&self.port);
+        self.pool.drain(&self.mem);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn demote_payload<P: Port>(port: &P, descs: &[Desc]) {
+fn demote_payload<M: SharedMemory>(mem: &M, descs: &[Desc]) {
     for desc in descs {
         for line in lines(desc.offset(), u32::from(desc.len())) {
-            port.demote(line);
+            mem.demote(line);
         }
     }
 }

@@ -3,16 +3,16 @@
 //! What such a program holds are descriptors, and it may err: every one that it brings back is checked like those of the other
 //! side.
 
-use crate::desc::{CHAIN_MAX, Desc, MORE, SMALL};
-use crate::pool::{Class, place};
-use crate::port::{Fetch, Port, prefetch_payload};
+use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE, FLAG_SMALL};
+use crate::memory::{Fetch, SharedMemory, prefetch_payload};
+use crate::pool::{Class, data_offset};
 use crate::ring::Ring;
 
 use super::deliver::Busy;
 use super::fetched::first;
 use super::{NicQueue, class};
 
-impl<P: Port, R: Ring> NicQueue<P, R> {
+impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// True when a descriptor names bytes inside one buffer of the pool.
     #[inline(always)]
     pub fn names_buffer(&self, desc: Desc) -> bool {
@@ -41,13 +41,14 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
     fn alloc_packet(&mut self, len: u16, out: &mut [Desc]) -> usize {
         let (mut left, mut n) = (u32::from(len), 0);
         while let Some(slot) = out.get_mut(n).filter(|_| n < CHAIN_MAX) {
-            let Some((at, class)) = self.pool.alloc(&self.port, self.pool.class(left)) else { break };
+            let Some((at, class)) = self.pool.alloc(&self.mem, self.pool.class(left)) else { break };
             let part = left.min(class.size());
             left -= part;
-            let flags = if class == Class::Small { SMALL } else { 0 } | if left > 0 { MORE } else { 0 };
-            let at = place(at, part, class);
+            let flags =
+                if class == Class::Small { FLAG_SMALL } else { 0 } | if left > 0 { FLAG_MORE } else { 0 };
+            let at = data_offset(at, part, class);
             *slot = Desc::new(at, part as u16, flags);
-            prefetch_payload(&self.port, at, part, Fetch::Write);
+            prefetch_payload(&self.mem, at, part, Fetch::Write);
             n += 1;
             if left == 0 {
                 return n;
@@ -71,7 +72,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             && let Some((at, class)) = self.take_buffer(bytes.len() as u32)
         {
             if bytes.len() <= class.size() as usize {
-                self.port.write(at, bytes);
+                self.mem.write(at, bytes);
                 self.stage(at, bytes.len() as u16, class, false, meta);
                 self.counters.rx_packets += 1;
                 self.counters.rx_bytes += bytes.len() as u64;
@@ -111,7 +112,7 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
                     continue;
                 }
                 let (now, later) = from.split_at(from.len().min((part - done) as usize));
-                self.port.write(at + done, now);
+                self.mem.write(at + done, now);
                 done += now.len() as u32;
                 from = later;
             }

@@ -4,7 +4,7 @@
 //! its queues only, and one that is slow holds up no flow of the others.
 
 use crate::desc::Desc;
-use crate::port::{LINE, Port};
+use crate::memory::{LINE, SharedMemory};
 use crate::ring::Ring;
 use crate::rss::{START, Spreader};
 
@@ -24,13 +24,13 @@ struct Plan {
 
 impl Plan {
     #[inline(always)]
-    fn new<P: Port>(port: &P, spreader: &Spreader, packets: &[Desc]) -> Plan {
+    fn new<M: SharedMemory>(mem: &M, spreader: &Spreader, packets: &[Desc]) -> Plan {
         let mut plan = Plan { descs: [Desc::default(); FETCH], to: [0; FETCH], left: 0 };
         let (mut to, mut meta, mut inside) = (0, 0, false);
         let mut bytes = [0; START];
         for (i, desc) in packets.iter().enumerate().take(FETCH) {
             if !inside {
-                let hash = spreader.hash(start(port, packets.get(i..).unwrap_or_default(), &mut bytes));
+                let hash = spreader.hash(start(mem, packets.get(i..).unwrap_or_default(), &mut bytes));
                 (to, meta) = (spreader.queue(hash), spreader.meta(desc.meta, hash));
             }
             if let (Some(slot), Some(queue)) = (plan.descs.get_mut(i), plan.to.get_mut(i)) {
@@ -63,20 +63,20 @@ impl Plan {
 
 /// The first bytes of the first packet, copied out: a program may change them meanwhile.
 #[inline(always)]
-fn start<'a, P: Port>(port: &P, packets: &[Desc], bytes: &'a mut [u8; START]) -> &'a [u8] {
+fn start<'a, M: SharedMemory>(mem: &M, packets: &[Desc], bytes: &'a mut [u8; START]) -> &'a [u8] {
     let Some(desc) = packets.first() else { return &[] };
     let len = if desc.more() {
-        gather(port, packets, bytes)
+        gather(mem, packets, bytes)
     } else {
         let len = START.min(desc.len().into());
         let (lines, tail) = bytes.get_mut(..len).unwrap_or_default().as_chunks_mut::<{ LINE as usize }>();
         let mut at = desc.offset();
         for line in lines {
-            port.read(at, line);
+            mem.read(at, line);
             at = at.wrapping_add(LINE);
         }
         if !tail.is_empty() {
-            port.read(at, tail);
+            mem.read(at, tail);
         }
         len
     };
@@ -86,12 +86,12 @@ fn start<'a, P: Port>(port: &P, packets: &[Desc], bytes: &'a mut [u8; START]) ->
 /// The same for a packet of several segments.
 #[cold]
 #[inline(never)]
-fn gather<P: Port>(port: &P, packets: &[Desc], bytes: &mut [u8; START]) -> usize {
+fn gather<M: SharedMemory>(mem: &M, packets: &[Desc], bytes: &mut [u8; START]) -> usize {
     let mut done = 0;
     for desc in packets {
         let end = START.min(done + usize::from(desc.len()));
         if let Some(part) = bytes.get_mut(done..end).filter(|part| !part.is_empty()) {
-            port.read(desc.offset(), part);
+            mem.read(desc.offset(), part);
         }
         done = end;
         if !desc.more() {
@@ -106,11 +106,11 @@ fn gather<P: Port>(port: &P, packets: &[Desc], bytes: &mut [u8; START]) -> usize
 ///
 /// All `queues` are of one region, in order, and `spreader`'s table names no others.
 #[inline(always)]
-pub fn spread<P: Port, R: Ring>(
-    queues: &mut [NicQueue<P, R>],
+pub fn spread<M: SharedMemory, R: Ring>(
+    queues: &mut [NicQueue<M, R>],
     from: usize,
     pipeline: &mut Pipeline,
-    port: &P,
+    mem: &M,
     spreader: &Spreader,
     reflect: bool,
 ) -> usize {
@@ -122,7 +122,7 @@ pub fn spread<P: Port, R: Ring>(
     let Pipeline { current, next } = pipeline;
     let n = current.rest().len();
     let mut ahead = next.rest();
-    let mut plan = Plan::new(port, spreader, current.rest());
+    let mut plan = Plan::new(mem, spreader, current.rest());
     let mut picked = [Desc::default(); FETCH];
     while let Some((to, n)) = plan.pick(&mut picked) {
         let packets = picked.get(..n).unwrap_or_default();
@@ -131,7 +131,7 @@ pub fn spread<P: Port, R: Ring>(
         // The table was checked when it was set.
         let Some(queue) = queues.get_mut(usize::from(to)) else { continue };
         queue.idle = idle;
-        queue.deliver_or_drop(port, packets, now, reflect);
+        queue.deliver_or_drop(mem, packets, now, reflect);
     }
     current.advance(n);
     if let Some(source) = queues.get_mut(from) {
@@ -141,18 +141,18 @@ pub fn spread<P: Port, R: Ring>(
     n
 }
 
-impl<P: Port, R: Ring> NicQueue<P, R> {
+impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Delivers packets that a queue of the same region has fetched, and publishes them; what there is no room for is dropped.
     /// Their buffers are this queue's to free: the next to be received into are then warm.
     #[inline(always)]
-    fn deliver_or_drop(&mut self, port: &P, packets: &[Desc], ahead: &[Desc], reflect: bool) {
+    fn deliver_or_drop(&mut self, mem: &M, packets: &[Desc], ahead: &[Desc], reflect: bool) {
         if reflect {
             let n = self.reflect_most(packets);
             let rest = packets.get(n..).unwrap_or_default();
             self.free_all(rest);
             self.count_dropped(rest, Busy::RingFull);
         } else {
-            let (n, busy) = self.deliver_most(port, packets, ahead);
+            let (n, busy) = self.deliver_most(mem, packets, ahead);
             self.free_all(packets);
             if let Some(busy) = busy {
                 self.count_dropped(packets.get(n..).unwrap_or_default(), busy);
@@ -169,6 +169,6 @@ impl<P: Port, R: Ring> NicQueue<P, R> {
             Busy::RingFull => self.counters.dropped_ring_full += packets,
             Busy::NoBuffer => self.counters.dropped_no_buffer += packets,
         }
-        self.port.store(self.missed, self.port.load(self.missed).wrapping_add(packets));
+        self.mem.store(self.rx_dropped, self.mem.load(self.rx_dropped).wrapping_add(packets));
     }
 }

@@ -1,7 +1,7 @@
 //! The loopback wire: every packet goes back to its program.
 
 use crate::desc::Desc;
-use crate::port::Port;
+use crate::memory::SharedMemory;
 use crate::ring::Ring;
 
 use super::{Fetched, NicQueue, first};
@@ -16,7 +16,7 @@ pub struct Pipeline {
 impl Pipeline {
     /// Sees that there is a burst to be delivered, and under load the one after it; false when the program has sent nothing.
     #[inline(always)]
-    pub(super) fn fill<P: Port, R: Ring>(&mut self, queue: &mut NicQueue<P, R>) -> bool {
+    pub(super) fn fill<M: SharedMemory, R: Ring>(&mut self, queue: &mut NicQueue<M, R>) -> bool {
         let Pipeline { current, next } = self;
         if current.is_empty() {
             core::mem::swap(current, next);
@@ -38,10 +38,10 @@ impl Pipeline {
 /// Nothing is lost when the program is slow to receive: what cannot be delivered stays in the pipeline, and nothing more
 /// is fetched before it has gone.
 #[inline(always)]
-pub fn loopback<P: Port, R: Ring>(
-    queue: &mut NicQueue<P, R>,
+pub fn loopback<M: SharedMemory, R: Ring>(
+    queue: &mut NicQueue<M, R>,
     pipeline: &mut Pipeline,
-    port: &P,
+    mem: &M,
     reflect: bool,
 ) -> usize {
     if !pipeline.fill(queue) {
@@ -49,22 +49,22 @@ pub fn loopback<P: Port, R: Ring>(
     }
     let Pipeline { current, next } = pipeline;
     let packets = current.rest();
-    let n = if reflect { queue.reflect(packets) } else { queue.send_back(port, packets, next.rest()) };
+    let n = if reflect { queue.reflect(packets) } else { queue.send_back(mem, packets, next.rest()) };
     current.advance(n);
     queue.flush();
     n
 }
 
-impl<P: Port, R: Ring> NicQueue<P, R> {
+impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Sends copies of fetched packets back to their program and completes them, as many as there is room for; returns the number of
     /// their descriptors. The lines of `ahead` are requested meanwhile, as by [`deliver`](NicQueue::deliver).
     ///
     /// When there is no buffer for the first packet it goes back without a copy: a program may have put every buffer of its
     /// region into its transmit ring, and would wait for this side for ever.
     #[inline(always)]
-    pub fn send_back(&mut self, port: &P, packets: &[Desc], ahead: &[Desc]) -> usize {
+    pub fn send_back(&mut self, mem: &M, packets: &[Desc], ahead: &[Desc]) -> usize {
         let waits = self.counters.no_buffer;
-        let n = self.deliver(port, packets, ahead);
+        let n = self.deliver(mem, packets, ahead);
         self.complete(packets.get(..n).unwrap_or_default());
         // (With the host-managed pool the host frees what it has sent.)
         if n == 0 && self.counters.no_buffer > waits && self.config.shared_pool {

@@ -1,7 +1,7 @@
 //! The pool: one set of buffers per region, used by both sides (CC-NIC section 3.4).
 //!
 //! The NIC frees sent buffers and allocates receive buffers itself: no completion pass, no posting of blank buffers. In
-//! front of the shared free lists each agent keeps private stacks, so that the buffer used next is the one still in its
+//! front of the shared free lists each agent keeps private magazines, so that the buffer used next is the one still in its
 //! cache: a TX buffer just consumed becomes the next RX buffer (section 3.3). Large buffers (4 KiB) are subdivided on
 //! demand into 32 small ones. Free lists are filled so that successive allocations are never adjacent: the hardware
 //! prefetcher of a reader would otherwise steal the line being written (section 3.3).
@@ -9,21 +9,21 @@
 //! The *ledger* records which buffers the host side holds. It is private to the host, and what makes the buffers of a
 //! NIC that died come back (`recovery`).
 
-mod free_list;
+mod color;
+mod depot;
 mod ledger;
-mod place;
-mod stack;
+mod magazine;
 
-use crate::desc::{Desc, SMALL as SMALL_FLAG, Slot};
-use crate::layout::{LARGE, Layout, PoolPlace, SMALL, SMALL_PER_LARGE};
-use crate::port::Port;
+use crate::desc::{Desc, FLAG_SMALL, Slot};
+use crate::layout::{LARGE_BUF, Layout, PoolLayout, SMALL_BUF, SMALL_PER_LARGE};
+use crate::memory::SharedMemory;
 
-use free_list::{BUNDLE, Bundle, FreeList};
+use depot::{BATCH, Batch, Depot};
 
-use stack::Stack;
+use magazine::Magazine;
 
+pub(crate) use color::data_offset;
 pub(crate) use ledger::Ledger;
-pub(crate) use place::place;
 
 /// The two sizes of buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -45,40 +45,40 @@ impl Class {
     #[inline(always)]
     pub const fn size(self) -> u32 {
         match self {
-            Class::Small => SMALL,
-            Class::Large => LARGE,
+            Class::Small => SMALL_BUF,
+            Class::Large => LARGE_BUF,
         }
     }
 }
 
 /// One class of buffers, as one agent sees it.
 #[derive(Debug)]
-struct Shelf {
-    shared: FreeList,
+struct ClassPool {
+    depot: Depot,
     /// Where buffers are taken from and, with recycling, put back.
-    stack: Stack,
+    magazine: Magazine,
     /// Without recycling: freed buffers on their way to the shared list.
-    outgoing: Bundle,
+    outgoing: Batch,
     /// Buffers that this agent keeps at most: a fair share of the pool, or the others would starve beside free buffers.
     full: usize,
 }
 
-impl Shelf {
+impl ClassPool {
     /// Without recycling, when the shared list is empty: takes the freed buffers that have not gone there yet. False when
     /// there are none.
     fn take_back(&mut self) -> bool {
-        let outgoing = core::mem::replace(&mut self.outgoing, Bundle::new());
-        outgoing.as_slice().iter().for_each(|&buffer| _ = self.stack.push(buffer));
+        let outgoing = core::mem::replace(&mut self.outgoing, Batch::new());
+        outgoing.as_slice().iter().for_each(|&buffer| _ = self.magazine.push(buffer));
         !outgoing.as_slice().is_empty()
     }
 }
 
 /// One agent's handle on the region's pool. Belongs to one thread.
 #[derive(Debug)]
-pub struct Pool {
-    small: Shelf,
-    large: Shelf,
-    place: PoolPlace,
+pub struct Allocator {
+    small: ClassPool,
+    large: ClassPool,
+    layout: PoolLayout,
     recycle: bool,
     sequential: bool,
     small_limit: u32,
@@ -87,30 +87,30 @@ pub struct Pool {
     ledger: Ledger,
 }
 
-impl Pool {
+impl Allocator {
     /// The NIC's handle.
-    pub fn nic(layout: &Layout) -> Pool {
-        Pool::new(layout, Ledger::default())
+    pub fn nic(layout: &Layout) -> Allocator {
+        Allocator::new(layout, Ledger::default())
     }
 
     /// The host's handle, with a ledger.
-    pub fn host(layout: &Layout) -> Pool {
-        Pool::new(layout, Ledger::new(layout.pool()))
+    pub fn host(layout: &Layout) -> Allocator {
+        Allocator::new(layout, Ledger::new(layout.pool()))
     }
 
-    fn new(layout: &Layout, ledger: Ledger) -> Pool {
-        let (place, config) = (*layout.pool(), layout.config());
-        let shelf = |head, size, buffers: u32| Shelf {
-            shared: FreeList::new(&place, head, size),
-            stack: Stack::new(),
-            outgoing: Bundle::new(),
-            full: share(layout, buffers).min(Stack::FULL),
+    fn new(layout: &Layout, ledger: Ledger) -> Allocator {
+        let (region, config) = (*layout.pool(), layout.config());
+        let class_pool = |head, size, buffers: u32| ClassPool {
+            depot: Depot::new(&region, head, size),
+            magazine: Magazine::new(),
+            outgoing: Batch::new(),
+            full: share(layout, buffers).min(Magazine::FULL),
         };
         let split_limit = config.buffers / 2;
-        Pool {
-            small: shelf(place.small, SMALL, split_limit * SMALL_PER_LARGE),
-            large: shelf(place.large, LARGE, config.buffers),
-            place,
+        Allocator {
+            small: class_pool(region.small, SMALL_BUF, split_limit * SMALL_PER_LARGE),
+            large: class_pool(region.large, LARGE_BUF, config.buffers),
+            layout: region,
             recycle: config.recycle,
             sequential: config.sequential,
             small_limit: config.small_limit(),
@@ -120,20 +120,20 @@ impl Pool {
     }
 
     /// Fills the free list of a new region with all its buffers.
-    pub fn fill<P: Port>(port: &P, layout: &Layout) {
-        let place = layout.pool();
-        let list = FreeList::new(place, place.large, LARGE);
+    pub fn fill<M: SharedMemory>(mem: &M, layout: &Layout) {
+        let pool = layout.pool();
+        let list = Depot::new(pool, pool.large, LARGE_BUF);
         let chunks = layout.config().buffers;
         let step = if layout.config().sequential { 1 } else { stride(chunks) };
-        let share = share(layout, chunks).min(BUNDLE); // in a small pool no bundle may hold most of it
+        let share = share(layout, chunks).min(BATCH); // in a small pool no batch may hold most of it
         // The list is a stack: what is pushed last is allocated first.
-        let mut bundle = Bundle::new();
+        let mut batch = Batch::new();
         for i in (0..chunks).rev() {
             let chunk = (u64::from(i) * u64::from(step) % u64::from(chunks)) as u32;
-            bundle.push(place.buffers + chunk * LARGE);
-            if bundle.as_slice().len() >= share || i == 0 {
-                list.push(port, &bundle);
-                bundle = Bundle::new();
+            batch.push(pool.buffers + chunk * LARGE_BUF);
+            if batch.as_slice().len() >= share || i == 0 {
+                list.push(mem, &batch);
+                batch = Batch::new();
             }
         }
     }
@@ -147,27 +147,27 @@ impl Pool {
     /// True when `len` bytes at `offset` lie inside one buffer of the class that the flag claims.
     #[inline(always)]
     pub fn holds(&self, offset: u32, len: u32, class: Class) -> bool {
-        let within = offset.wrapping_sub(self.place.buffers);
-        within < self.place.end - self.place.buffers && (within & (class.size() - 1)) + len <= class.size()
+        let within = offset.wrapping_sub(self.layout.buffers);
+        within < self.layout.end - self.layout.buffers && (within & (class.size() - 1)) + len <= class.size()
     }
 
     /// True when every descriptor is a packet of one segment that lies inside one small buffer and has data: what a burst of
     /// small packets looks like, in a few instructions for each.
     #[inline(always)]
     pub(crate) fn holds_small<D: Slot>(&self, descs: &[D]) -> bool {
-        const ONE_BYTE: u64 = (SMALL_FLAG as u64) << 16 | 1;
-        let last = u64::from(self.place.end - self.place.buffers - 1);
+        const ONE_BYTE: u64 = (FLAG_SMALL as u64) << 16 | 1;
+        let last = u64::from(self.layout.end - self.layout.buffers - 1);
         let (mut reach, mut beyond) = (0, 0);
         for desc in descs {
             let (desc, word) = (desc.desc(), desc.desc().word());
             // Flags and length at once: below a buffer's size if there are data and the flag is the only one. Where the last byte lies
             // in its buffer, counted from the buffer's first, is too then, as offsets of buffers are multiples of their size.
             let len = (word >> 32).wrapping_sub(ONE_BYTE);
-            reach |= len | (word & u64::from(SMALL - 1)).wrapping_add(len);
+            reach |= len | (word & u64::from(SMALL_BUF - 1)).wrapping_add(len);
             // The sign tells when the difference is negative.
-            beyond |= last.wrapping_sub(u64::from(desc.offset().wrapping_sub(self.place.buffers)));
+            beyond |= last.wrapping_sub(u64::from(desc.offset().wrapping_sub(self.layout.buffers)));
         }
-        reach < u64::from(SMALL) && beyond.cast_signed() >= 0
+        reach < u64::from(SMALL_BUF) && beyond.cast_signed() >= 0
     }
 
     /// True when every segment lies inside one buffer of the class that it claims.
@@ -182,8 +182,8 @@ impl Pool {
     /// How many of the first descriptors begin in buffers of this pool.
     #[inline(always)]
     pub(crate) fn contains<D: Slot>(&self, descs: &[D]) -> usize {
-        let span = self.place.end - self.place.buffers;
-        let out = |d: &D| d.desc().offset().wrapping_sub(self.place.buffers) >= span;
+        let span = self.layout.end - self.layout.buffers;
+        let out = |d: &D| d.desc().offset().wrapping_sub(self.layout.buffers) >= span;
         // All at once first: without an early exit the loop vectorises.
         if descs.iter().fold(false, |any, d| any | out(d)) {
             return descs.iter().position(out).unwrap_or(descs.len());
@@ -192,31 +192,31 @@ impl Pool {
     }
 
     /// Shows every buffer on the shared free lists of a region that nobody is changing.
-    pub fn walk<P: Port>(port: &P, layout: &Layout, mut see: impl FnMut(u32, Class)) {
-        let place = layout.pool();
-        FreeList::new(place, place.small, SMALL).walk(port, |b| see(b, Class::Small));
-        FreeList::new(place, place.large, LARGE).walk(port, |b| see(b, Class::Large));
+    pub fn walk<M: SharedMemory>(mem: &M, layout: &Layout, mut see: impl FnMut(u32, Class)) {
+        let layout = layout.pool();
+        Depot::new(layout, layout.small, SMALL_BUF).walk(mem, |b| see(b, Class::Small));
+        Depot::new(layout, layout.large, LARGE_BUF).walk(mem, |b| see(b, Class::Large));
     }
 
     /// Puts buffers that a dead agent held back on the shared free lists.
-    pub(crate) fn restore<P: Port>(port: &P, layout: &Layout, lost: &[(u32, Class)]) {
-        let place = layout.pool();
-        for (class, head) in [(Class::Small, place.small), (Class::Large, place.large)] {
-            let list = FreeList::new(place, head, class.size());
-            let mut bundle = Bundle::new();
+    pub(crate) fn restore<M: SharedMemory>(mem: &M, layout: &Layout, lost: &[(u32, Class)]) {
+        let layout = layout.pool();
+        for (class, head) in [(Class::Small, layout.small), (Class::Large, layout.large)] {
+            let list = Depot::new(layout, head, class.size());
+            let mut batch = Batch::new();
             for (buffer, _) in lost.iter().filter(|(_, c)| *c == class) {
-                bundle.push(*buffer);
-                if bundle.is_full() {
-                    list.push(port, &bundle);
-                    bundle = Bundle::new();
+                batch.push(*buffer);
+                if batch.is_full() {
+                    list.push(mem, &batch);
+                    batch = Batch::new();
                 }
             }
-            list.push(port, &bundle);
+            list.push(mem, &batch);
         }
     }
 
     #[inline(always)]
-    fn shelf(&mut self, class: Class) -> &mut Shelf {
+    fn class_pool(&mut self, class: Class) -> &mut ClassPool {
         match class {
             Class::Small => &mut self.small,
             Class::Large => &mut self.large,
@@ -225,46 +225,46 @@ impl Pool {
 
     /// Takes a buffer of `class`; a large one instead when there is no small one. `None` when the pool is dry.
     #[inline(always)]
-    pub fn alloc<P: Port>(&mut self, port: &P, class: Class) -> Option<(u32, Class)> {
-        match self.shelf(class).stack.pop() {
+    pub fn alloc<M: SharedMemory>(&mut self, mem: &M, class: Class) -> Option<(u32, Class)> {
+        match self.class_pool(class).magazine.pop() {
             Some(buffer) => Some((buffer, class)),
-            None => self.refill(port, class),
+            None => self.refill(mem, class),
         }
     }
 
     /// Takes `n` buffers of `class` at once, the one freed last at the end. `None` when this agent has not so many at hand.
     #[inline(always)]
     pub(crate) fn alloc_many(&mut self, class: Class, n: usize) -> Option<&[u32]> {
-        self.shelf(class).stack.pop_many(n)
+        self.class_pool(class).magazine.pop_many(n)
     }
 
     /// Returns the buffers of `descs`, all at once when they are of one class, as those of a burst usually are.
     #[inline(always)]
-    pub(crate) fn free_many<P: Port, D: Slot>(&mut self, port: &P, descs: &[D]) {
+    pub(crate) fn free_many<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
         let (any, all) = flags(descs);
-        let class = if all & u32::from(SMALL_FLAG) != 0 { Class::Small } else { Class::Large };
-        if (any ^ all) & u32::from(SMALL_FLAG) != 0 || !self.free_alike(class, descs) {
-            self.free_each(port, descs);
+        let class = if all & u32::from(FLAG_SMALL) != 0 { Class::Small } else { Class::Large };
+        if (any ^ all) & u32::from(FLAG_SMALL) != 0 || !self.free_alike(class, descs) {
+            self.free_each(mem, descs);
         }
     }
 
     /// Returns the buffers of `descs`, all of them small.
     #[inline(always)]
-    pub(crate) fn free_small<P: Port, D: Slot>(&mut self, port: &P, descs: &[D]) {
+    pub(crate) fn free_small<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
         if !self.free_alike(Class::Small, descs) {
-            self.free_each(port, descs);
+            self.free_each(mem, descs);
         }
     }
 
-    /// Puts buffers of one class back on the private stack; false when it has no place for all.
+    /// Puts buffers of one class back on the private magazine; false when it has no place for all.
     #[inline(always)]
     fn free_alike<D: Slot>(&mut self, class: Class, descs: &[D]) -> bool {
         let (recycle, n) = (self.recycle, descs.len());
-        let shelf = self.shelf(class);
-        if !recycle || shelf.stack.len() + n > shelf.full {
+        let class_pool = self.class_pool(class);
+        if !recycle || class_pool.magazine.len() + n > class_pool.full {
             return false;
         }
-        let Some(places) = shelf.stack.push_many(n) else { return false };
+        let Some(places) = class_pool.magazine.push_many(n) else { return false };
         for (place, desc) in places.iter_mut().zip(descs) {
             *place = desc.desc().offset() & !(class.size() - 1);
         }
@@ -272,115 +272,115 @@ impl Pool {
     }
 
     #[inline(always)]
-    fn free_each<P: Port, D: Slot>(&mut self, port: &P, descs: &[D]) {
+    fn free_each<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
         for desc in descs {
-            self.free(port, desc.desc().offset(), Class::of(desc.desc()));
+            self.free(mem, desc.desc().offset(), Class::of(desc.desc()));
         }
     }
 
     /// Returns the buffer that contains `offset`.
     #[inline(always)]
-    pub fn free<P: Port>(&mut self, port: &P, offset: u32, class: Class) {
+    pub fn free<M: SharedMemory>(&mut self, mem: &M, offset: u32, class: Class) {
         let buffer = offset & !(class.size() - 1);
         let recycle = self.recycle;
-        let shelf = self.shelf(class);
-        if recycle && shelf.stack.len() < shelf.full {
-            shelf.stack.push(buffer);
+        let class_pool = self.class_pool(class);
+        if recycle && class_pool.magazine.len() < class_pool.full {
+            class_pool.magazine.push(buffer);
         } else {
-            self.spill(port, buffer, class);
+            self.spill(mem, buffer, class);
         }
     }
 
-    /// A stack is empty: takes a bundle from the shared list, or what is on its way there, or subdivides a large buffer.
+    /// A magazine is empty: takes a batch from the shared list, or what is on its way there, or subdivides a large buffer.
     #[cold]
     #[inline(never)]
-    fn refill<P: Port>(&mut self, port: &P, class: Class) -> Option<(u32, Class)> {
-        if let Some(bundle) = self.shelf(class).shared.pop(port) {
-            for &buffer in bundle.as_slice().iter().rev() {
+    fn refill<M: SharedMemory>(&mut self, mem: &M, class: Class) -> Option<(u32, Class)> {
+        if let Some(batch) = self.class_pool(class).depot.pop(mem) {
+            for &buffer in batch.as_slice().iter().rev() {
                 self.book(buffer, 1);
-                self.shelf(class).stack.push(buffer);
+                self.class_pool(class).magazine.push(buffer);
             }
-        } else if !self.shelf(class).take_back() && class == Class::Small {
-            self.split(port);
+        } else if !self.class_pool(class).take_back() && class == Class::Small {
+            self.split(mem);
         }
-        match self.shelf(class).stack.pop() {
+        match self.class_pool(class).magazine.pop() {
             Some(buffer) => Some((buffer, class)),
-            None if class == Class::Small => self.alloc(port, Class::Large),
+            None if class == Class::Small => self.alloc(mem, Class::Large),
             None => None,
         }
     }
 
     /// Subdivides a large buffer into 32 small ones (CC-NIC section 3.3), if any may still be.
-    fn split<P: Port>(&mut self, port: &P) {
-        let split = port.load(self.place.split);
+    fn split<M: SharedMemory>(&mut self, mem: &M) {
+        let split = mem.load(self.layout.split);
         if split >= self.split_limit {
             return;
         }
-        let Some((chunk, _)) = self.alloc(port, Class::Large) else { return };
-        if port.compare_exchange(self.place.split, split, split + 1).is_err() {
-            self.free(port, chunk, Class::Large); // the peer subdivided one meanwhile: its buffers will come round
+        let Some((chunk, _)) = self.alloc(mem, Class::Large) else { return };
+        if mem.compare_exchange(self.layout.split, split, split + 1).is_err() {
+            self.free(mem, chunk, Class::Large); // the peer subdivided one meanwhile: its buffers will come round
             return;
         }
-        port.store_release(self.kind(chunk), 1);
+        mem.store_release(self.kind(chunk), 1);
         for i in (0..SMALL_PER_LARGE).rev() {
             let order = if self.sequential { i } else { i.reverse_bits() >> (32 - SMALL_PER_LARGE.ilog2()) };
-            let buffer = chunk + order * SMALL;
+            let buffer = chunk + order * SMALL_BUF;
             if buffer != chunk {
                 self.book(buffer, 1); // the first is in the books already, as the large one
             }
-            self.small.stack.push(buffer);
+            self.small.magazine.push(buffer);
         }
     }
 
     /// The word that says that a chunk has been subdivided.
     fn kind(&self, chunk: u32) -> u32 {
-        self.place.kinds + (chunk - self.place.buffers) / LARGE * 8
+        self.layout.kinds + (chunk - self.layout.buffers) / LARGE_BUF * 8
     }
 
-    /// A stack is full, or there is no recycling: moves the oldest buffers to the shared list.
+    /// A magazine is full, or there is no recycling: moves the oldest buffers to the shared list.
     #[cold]
     #[inline(never)]
-    fn spill<P: Port>(&mut self, port: &P, buffer: u32, class: Class) {
+    fn spill<M: SharedMemory>(&mut self, mem: &M, buffer: u32, class: Class) {
         let recycle = self.recycle;
-        let shelf = self.shelf(class);
-        let mut bundle = shelf.outgoing;
+        let class_pool = self.class_pool(class);
+        let mut batch = class_pool.outgoing;
         if recycle {
-            bundle.fill(|out| shelf.stack.take_oldest(out));
-            shelf.stack.push(buffer);
+            batch.fill(|out| class_pool.magazine.take_oldest(out));
+            class_pool.magazine.push(buffer);
         } else {
-            bundle.push(buffer);
-            shelf.outgoing = bundle;
-            if !bundle.is_full() && bundle.as_slice().len() < shelf.full {
+            batch.push(buffer);
+            class_pool.outgoing = batch;
+            if !batch.is_full() && batch.as_slice().len() < class_pool.full {
                 return;
             }
         }
-        self.give(port, &bundle, class);
+        self.give(mem, &batch, class);
     }
 
-    fn give<P: Port>(&mut self, port: &P, bundle: &Bundle, class: Class) {
-        let gone = self.shelf(class).shared.push(port, bundle);
-        self.shelf(class).outgoing = Bundle::new();
+    fn give<M: SharedMemory>(&mut self, mem: &M, batch: &Batch, class: Class) {
+        let gone = self.class_pool(class).depot.push(mem, batch);
+        self.class_pool(class).outgoing = Batch::new();
         if gone {
-            bundle.as_slice().iter().for_each(|&b| self.book(b, u8::MAX));
+            batch.as_slice().iter().for_each(|&b| self.book(b, u8::MAX));
             return;
         }
         // The list would not take them (a peer that changes its head without end): keep what fits.
-        for &buffer in bundle.as_slice() {
-            self.shelf(class).stack.push(buffer);
+        for &buffer in batch.as_slice() {
+            self.class_pool(class).magazine.push(buffer);
         }
     }
 
     /// Returns everything that this agent keeps to the shared lists, so that a successor or the peer has it.
-    pub fn drain<P: Port>(&mut self, port: &P) {
+    pub fn drain<M: SharedMemory>(&mut self, mem: &M) {
         for class in [Class::Small, Class::Large] {
-            let outgoing = self.shelf(class).outgoing;
-            self.give(port, &outgoing, class);
-            let mut left = self.shelf(class).stack.len().div_ceil(BUNDLE);
+            let outgoing = self.class_pool(class).outgoing;
+            self.give(mem, &outgoing, class);
+            let mut left = self.class_pool(class).magazine.len().div_ceil(BATCH);
             while left > 0 {
-                let mut bundle = Bundle::new();
-                let stack = &mut self.shelf(class).stack;
-                bundle.fill(|out| stack.take_oldest(out));
-                self.give(port, &bundle, class);
+                let mut batch = Batch::new();
+                let magazine = &mut self.class_pool(class).magazine;
+                batch.fill(|out| magazine.take_oldest(out));
+                self.give(mem, &batch, class);
                 left -= 1;
             }
         }
@@ -388,7 +388,7 @@ impl Pool {
 
     /// Enters a buffer that came from the shared list (1), or went there (-1 modulo 256).
     fn book(&mut self, buffer: u32, n: u8) {
-        self.ledger.add((buffer.wrapping_sub(self.place.buffers)) / SMALL, n);
+        self.ledger.add((buffer.wrapping_sub(self.layout.buffers)) / SMALL_BUF, n);
     }
 
     /// Host: notes that the buffer with `offset` in it has been handed to the NIC.
@@ -400,34 +400,34 @@ impl Pool {
     /// Host: notes that the buffers of `descs` have been handed to the NIC.
     #[inline(always)]
     pub(crate) fn sent_many<D: Slot>(&mut self, descs: &[D]) {
-        self.ledger.add_many(&self.place, descs, u8::MAX);
+        self.ledger.add_many(&self.layout, descs, u8::MAX);
     }
 
     /// The same, where all are small.
     #[inline(always)]
     pub(crate) fn sent_small<D: Slot>(&mut self, descs: &[D]) {
-        self.ledger.add_small(&self.place, descs, u8::MAX);
+        self.ledger.add_small(&self.layout, descs, u8::MAX);
     }
 
     /// Host: notes that the buffers of `descs` have come from the NIC; all are small.
     #[inline(always)]
     pub(crate) fn received_small<D: Slot>(&mut self, descs: &[D]) {
-        self.ledger.add_small(&self.place, descs, 1);
+        self.ledger.add_small(&self.layout, descs, 1);
     }
 
     /// Host: notes that the buffers of `descs` have come from the NIC.
     #[inline(always)]
     pub(crate) fn received_many<D: Slot>(&mut self, descs: &[D]) {
-        self.ledger.add_many(&self.place, descs, 1);
+        self.ledger.add_many(&self.layout, descs, 1);
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {
         &self.ledger
     }
 
-    /// Buffers that this agent keeps on its private stacks.
+    /// Buffers that this agent keeps on its private magazines.
     pub fn kept(&self) -> usize {
-        [&self.small, &self.large].iter().map(|s| s.stack.len() + s.outgoing.as_slice().len()).sum()
+        [&self.small, &self.large].iter().map(|s| s.magazine.len() + s.outgoing.as_slice().len()).sum()
     }
 }
 

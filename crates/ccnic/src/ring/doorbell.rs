@@ -6,10 +6,10 @@
 
 use crate::config::Design;
 use crate::desc::{DESC, Desc, Sealed, Slot};
-use crate::layout::RingPlace;
-use crate::port::{LINE, Port, lines};
+use crate::layout::RingLayout;
+use crate::memory::{LINE, SharedMemory, lines};
 
-use super::{ChainGuard, Consumer, IN_VAIN, Producer, Ring, Slots, has_chains, sane, whole};
+use super::{ChainGuard, Consumer, IDLE_POLLS, Producer, Ring, Slots, has_chains, sane, whole};
 
 /// Packed descriptors with head and tail registers.
 #[derive(Debug)]
@@ -40,8 +40,8 @@ impl DoorbellProducer {
     }
 
     #[inline(always)]
-    fn reload<P: Port>(&mut self, port: &P) {
-        let head = port.load_acquire(self.head); // E2
+    fn reload<M: SharedMemory>(&mut self, mem: &M) {
+        let head = mem.load_acquire(self.head); // E2
         // A head that goes back or ahead of the tail is a broken peer's: believe the old one.
         if head >= self.seen && head <= self.position {
             self.seen = head;
@@ -52,54 +52,54 @@ impl DoorbellProducer {
 impl Producer for DoorbellProducer {
     const PER_UNIT: usize = 1;
 
-    fn resume<P: Port>(port: &P, place: &RingPlace) -> Self {
-        let slots = Slots::new(place);
-        let position = sane(port.load_acquire(place.tail));
+    fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self {
+        let slots = Slots::new(layout);
+        let position = sane(mem.load_acquire(layout.tail));
         let oldest = position.saturating_sub(slots.count());
-        let seen = port.load_acquire(place.head).clamp(oldest, position); // E2
-        DoorbellProducer { slots, tail: place.tail, head: place.head, position, seen, last: 0 }
+        let seen = mem.load_acquire(layout.head).clamp(oldest, position); // E2
+        DoorbellProducer { slots, tail: layout.tail, head: layout.head, position, seen, last: 0 }
     }
 
     #[inline(always)]
-    fn room<P: Port>(&mut self, port: &P, want: usize) -> usize {
+    fn room<M: SharedMemory>(&mut self, mem: &M, want: usize) -> usize {
         if self.free() < want as u64 {
-            self.reload(port);
+            self.reload(mem);
         }
         want.min(self.free() as usize)
     }
 
     #[inline(always)]
-    fn prefetch<P: Port>(&self, port: &P, descs: usize) {
+    fn prefetch<M: SharedMemory>(&self, mem: &M, descs: usize) {
         let first = self.slots.at(self.position, DESC);
         for line in lines(first, descs as u32 * DESC) {
-            port.prefetch_own(line);
+            mem.prefetch_own(line);
         }
     }
 
     #[inline(always)]
-    fn push<P: Port, D: Slot>(&mut self, port: &P, descs: &[D]) -> usize {
-        let room = self.room(port, descs.len());
+    fn push<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) -> usize {
+        let room = self.room(mem, descs.len());
         let n = if has_chains(descs) { whole(descs, room) } else { room };
         for (i, desc) in (0..).zip(descs.iter().take(n)) {
             let (at, desc) = (self.slots.at(self.position + i, DESC), desc.desc());
-            port.store(at, desc.word());
-            port.store(at + 8, desc.meta);
+            mem.store(at, desc.word());
+            mem.store(at + 8, desc.meta);
         }
         if n > 0 {
             self.position += n as u64;
             self.last = n as u32;
-            port.store_release(self.tail, self.position); // D1
+            mem.store_release(self.tail, self.position); // D1
         }
         n
     }
 
     #[inline(always)]
-    fn demote<P: Port>(&self, port: &P) {
+    fn demote<M: SharedMemory>(&self, mem: &M) {
         let first = self.slots.at(self.position - u64::from(self.last), DESC);
         for line in lines(first, self.last * DESC) {
-            port.demote(line);
+            mem.demote(line);
         }
-        port.demote(self.tail & !(LINE - 1));
+        mem.demote(self.tail & !(LINE - 1));
     }
 
     fn position(&self) -> u64 {
@@ -107,8 +107,8 @@ impl Producer for DoorbellProducer {
     }
 
     #[inline(always)]
-    fn completed<P: Port>(&mut self, port: &P) -> u64 {
-        self.reload(port);
+    fn completed<M: SharedMemory>(&mut self, mem: &M) -> u64 {
+        self.reload(mem);
         self.seen
     }
 }
@@ -127,18 +127,18 @@ pub struct DoorbellConsumer {
     seen: u64,
     handed: u64,
     /// Pops in vain since the last that found something.
-    vain: u32,
+    empty_polls: u32,
     /// There were many before the last one that did.
-    waited: bool,
+    was_idle: bool,
     guard: ChainGuard,
 }
 
 impl DoorbellConsumer {
     /// Descriptors known to be ready; looks at the register when there are none.
     #[inline(always)]
-    fn ready<P: Port>(&mut self, port: &P) -> u64 {
+    fn ready<M: SharedMemory>(&mut self, mem: &M) -> u64 {
         if self.seen == self.position {
-            let tail = port.load_acquire(self.tail); // D2
+            let tail = mem.load_acquire(self.tail); // D2
             // More than the ring holds is a broken peer's: nothing is ready.
             if tail.wrapping_sub(self.position) <= self.slots.count() {
                 self.seen = tail;
@@ -148,85 +148,85 @@ impl DoorbellConsumer {
     }
 
     #[inline(always)]
-    fn get<P: Port>(&self, port: &P, position: u64) -> Desc {
+    fn get<M: SharedMemory>(&self, mem: &M, position: u64) -> Desc {
         let at = self.slots.at(position, DESC);
-        Desc::from_words(port.load(at), port.load(at + 8))
+        Desc::from_words(mem.load(at), mem.load(at + 8))
     }
 }
 
 impl Consumer for DoorbellConsumer {
-    fn resume<P: Port>(port: &P, place: &RingPlace) -> Self {
-        let position = sane(port.load_acquire(place.taken));
-        port.store_release(place.head, position); // E1
+    fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self {
+        let position = sane(mem.load_acquire(layout.taken));
+        mem.store_release(layout.head, position); // E1
         DoorbellConsumer {
-            slots: Slots::new(place),
-            tail: place.tail,
-            head: place.head,
-            taken: place.taken,
+            slots: Slots::new(layout),
+            tail: layout.tail,
+            head: layout.head,
+            taken: layout.taken,
             position,
             before: position,
             seen: position,
             handed: position,
-            vain: 0,
-            waited: false,
+            empty_polls: 0,
+            was_idle: false,
             guard: ChainGuard::default(),
         }
     }
 
     #[inline(always)]
-    fn pop<P: Port, D: Slot>(&mut self, port: &P, out: &mut [D]) -> usize {
-        let mut n = (self.ready(port) as usize).min(out.len());
+    fn pop<M: SharedMemory, D: Slot>(&mut self, mem: &M, out: &mut [D]) -> usize {
+        let mut n = (self.ready(mem) as usize).min(out.len());
         for (i, slot) in (0..).zip(out.iter_mut().take(n)) {
-            slot.set(self.get(port, self.position + i), Sealed(()));
+            slot.set(self.get(mem, self.position + i), Sealed(()));
         }
         if n == 0 {
-            self.vain = self.vain.saturating_add(1);
+            self.empty_polls = self.empty_polls.saturating_add(1);
             return 0;
         }
-        self.waited = self.vain >= IN_VAIN;
-        self.vain = 0;
+        self.was_idle = self.empty_polls >= IDLE_POLLS;
+        self.empty_polls = 0;
         let mut consumed = n;
         if self.guard.discarding || out.get(n - 1).is_some_and(|d| d.desc().more()) {
             (n, consumed) = self.guard.cut(out.get_mut(..n).unwrap_or_default());
         }
         self.before = self.position;
         self.position += consumed as u64;
-        port.store(self.taken, self.position);
+        mem.store(self.taken, self.position);
         n
     }
 
-    fn keep<P: Port>(&mut self, port: &P, n: usize) {
+    fn keep<M: SharedMemory>(&mut self, mem: &M, n: usize) {
         self.position = self.before + n as u64;
         self.seen = self.position; // the next pop looks for more
-        port.store(self.taken, self.position);
+        mem.store(self.taken, self.position);
     }
 
     #[inline(always)]
-    fn prefetch<P: Port>(&self, port: &P, descs: usize) {
+    fn prefetch<M: SharedMemory>(&self, mem: &M, descs: usize) {
         for line in lines(self.slots.at(self.position, DESC), descs as u32 * DESC) {
-            port.prefetch_read(line);
+            mem.prefetch_read(line);
         }
     }
 
     #[inline(always)]
-    fn release<P: Port>(&mut self, port: &P) {
+    fn release<M: SharedMemory>(&mut self, mem: &M) {
         if self.handed != self.position {
             self.handed = self.position;
-            port.store_release(self.head, self.position); // E1
+            mem.store_release(self.head, self.position); // E1
         }
     }
 
     #[inline(always)]
-    fn waited(&self) -> bool {
-        self.waited
+    fn was_idle(&self) -> bool {
+        self.was_idle
     }
 
     fn position(&self) -> u64 {
         self.position
     }
 
-    fn ready<P: Port>(&self, port: &P) -> bool {
-        let tail = port.load_acquire(self.tail); // D2
+    fn ready<M: SharedMemory>(&self, mem: &M) -> bool {
+        let tail = mem.load_acquire(self.tail); // D2
         (1..=self.slots.count()).contains(&tail.wrapping_sub(self.position))
     }
 
@@ -234,11 +234,11 @@ impl Consumer for DoorbellConsumer {
         self.guard.discarded
     }
 
-    fn peek<P: Port>(&self, port: &P, mut see: impl FnMut(Desc)) {
-        let tail = port.load_acquire(self.tail); // D2
+    fn peek<M: SharedMemory>(&self, mem: &M, mut see: impl FnMut(Desc)) {
+        let tail = mem.load_acquire(self.tail); // D2
         let count = tail.saturating_sub(self.position).min(self.slots.count());
         for i in 0..count {
-            see(self.get(port, self.position + i));
+            see(self.get(mem, self.position + i));
         }
     }
 }

@@ -33,14 +33,14 @@
 //!
 //!  F1  free list head: compare_exchange       ------------->  F2  free list head: load_acquire, compare_exchange
 //!  G1  header magic: store_release            ------------->  G2  header magic: load_acquire
-//!  H2  sleeping line: load_acquire            <-------------  H1  sleeping line: store_release          (to be woken)
+//!  H2  rx_event line: load_acquire            <-------------  H1  rx_event line: store_release          (to be woken)
 //! ```
 //!
 //! H has no fence between a side's store and the load of the other's that comes after it: the consumer may look past a unit
 //! that is published while it goes to sleep, and the producer past that sleep. The producer's *next* look at H2 finds it, so it
 //! must look again and again, and it does: it polls (`sleep.rs`).
 //!
-//! A side's own `tail` and `taken` lines are read by others only after it has died, through a system call's order. `missed` beside
+//! A side's own `tail` and `taken` lines are read by others only after it has died, through a system call's order. `rx_dropped` beside
 //! `tx.taken` is a statistic: what the host reads of it may be old, and nothing depends on it.
 
 mod doorbell;
@@ -49,15 +49,15 @@ mod signal;
 
 use crate::config::Design;
 use crate::desc::{CHAIN_MAX, Desc, Slot};
-use crate::layout::RingPlace;
-use crate::port::Port;
+use crate::layout::RingLayout;
+use crate::memory::SharedMemory;
 
 pub use doorbell::Doorbell;
 pub use inline::{GroupedClear, GroupedEpoch, Packed, Padded};
 
 /// After this many polls in vain a side counts as idle: it waits for the other, and the ring is nearly empty. Under load there
 /// are none or few between two bursts; while one packet makes its round trip there are dozens.
-pub(crate) const IN_VAIN: u32 = 8;
+pub(crate) const IDLE_POLLS: u32 = 8;
 
 /// A kind of ring: a producer and a consumer that understand each other.
 pub trait Ring: 'static {
@@ -72,27 +72,27 @@ pub trait Ring: 'static {
 /// The writing end of a ring. Belongs to one thread.
 pub trait Producer: Sized + Send {
     /// Takes up a ring where its last producer left it: at the start, or where a dead predecessor stopped.
-    fn resume<P: Port>(port: &P, place: &RingPlace) -> Self;
+    fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self;
 
     /// Descriptors that a push is sure to take now, at most `want`. Looks at the other side's lines only when the
     /// credit known so far is less than `want`.
-    fn room<P: Port>(&mut self, port: &P, want: usize) -> usize;
+    fn room<M: SharedMemory>(&mut self, mem: &M, want: usize) -> usize;
 
     /// Fetches, with ownership, the lines that the next push of `descs` descriptors will write.
-    fn prefetch<P: Port>(&self, port: &P, descs: usize);
+    fn prefetch<M: SharedMemory>(&self, mem: &M, descs: usize);
 
     /// Publishes `descs` in order, as many whole packets as there is room for; returns the number of descriptors
     /// taken. A packet whose last descriptor is not in `descs` is not taken.
-    fn push<P: Port, D: Slot>(&mut self, port: &P, descs: &[D]) -> usize;
+    fn push<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) -> usize;
 
     /// Demotes the lines that the last push wrote.
-    fn demote<P: Port>(&self, port: &P);
+    fn demote<M: SharedMemory>(&self, mem: &M);
 
     /// The position of the next unit to write, counted from the ring's first use.
     fn position(&self) -> u64;
 
     /// The position up to which the consumer has handed back units.
-    fn completed<P: Port>(&mut self, port: &P) -> u64;
+    fn completed<M: SharedMemory>(&mut self, mem: &M) -> u64;
 
     /// The most descriptors in a unit.
     const PER_UNIT: usize;
@@ -101,37 +101,37 @@ pub trait Producer: Sized + Send {
 /// The reading end of a ring. Belongs to one thread.
 pub trait Consumer: Sized + Send {
     /// Takes up a ring where its last consumer left it.
-    fn resume<P: Port>(port: &P, place: &RingPlace) -> Self;
+    fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self;
 
     /// Takes descriptors of whole packets into `out` and returns their number. A packet with more segments than
     /// `out` has places stays in the ring; offer [`CHAIN_MAX`] places to be sure of progress. What comes out has
     /// whatever contents the producer chose.
-    fn pop<P: Port, D: Slot>(&mut self, port: &P, out: &mut [D]) -> usize;
+    fn pop<M: SharedMemory, D: Slot>(&mut self, mem: &M, out: &mut [D]) -> usize;
 
     /// Of what the last pop took, keeps the first `n` descriptors: the others stand in the ring again. Only before they
     /// are released, and only where every packet has one segment (blank buffers).
-    fn keep<P: Port>(&mut self, port: &P, n: usize);
+    fn keep<M: SharedMemory>(&mut self, mem: &M, n: usize);
 
     /// Fetches the lines that hold the next `descs` descriptors, for when they are sure to be there.
-    fn prefetch<P: Port>(&self, port: &P, descs: usize);
+    fn prefetch<M: SharedMemory>(&self, mem: &M, descs: usize);
 
     /// Hands back every unit taken so far.
-    fn release<P: Port>(&mut self, port: &P);
+    fn release<M: SharedMemory>(&mut self, mem: &M);
 
     /// True when the last pop that found something came after many in vain: this reader waits for the producer.
-    fn waited(&self) -> bool;
+    fn was_idle(&self) -> bool;
 
     /// The position of the next unit to read, counted as [`Producer::position`].
     fn position(&self) -> u64;
 
     /// True when there is something to take. Takes nothing.
-    fn ready<P: Port>(&self, port: &P) -> bool;
+    fn ready<M: SharedMemory>(&self, mem: &M) -> bool;
 
     /// Descriptors discarded because their chain was longer than [`CHAIN_MAX`].
     fn discarded(&self) -> u64;
 
     /// Shows every descriptor that is published and not yet taken; takes nothing. For recovery.
-    fn peek<P: Port>(&self, port: &P, see: impl FnMut(Desc));
+    fn peek<M: SharedMemory>(&self, mem: &M, see: impl FnMut(Desc));
 }
 
 /// True when a packet has more than one segment.
@@ -193,7 +193,7 @@ impl ChainGuard {
     }
 }
 
-/// Ring arithmetic, in one place: which offset and which lap a position has.
+/// Ring arithmetic, in one layout: which offset and which lap a position has.
 ///
 /// Positions count units from the ring's first use and never wrap (64 bits).
 #[derive(Debug, Clone, Copy)]
@@ -210,8 +210,8 @@ fn sane(position: u64) -> u64 {
 }
 
 impl Slots {
-    fn new(place: &RingPlace) -> Slots {
-        Slots { units: place.units, mask: place.count - 1, bits: place.count.trailing_zeros() }
+    fn new(layout: &RingLayout) -> Slots {
+        Slots { units: layout.units, mask: layout.count - 1, bits: layout.count.trailing_zeros() }
     }
 
     /// Offset of the unit of `bytes` bytes at `position`.
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn positions_wrap_to_units_and_count_laps() {
-        let slots = Slots::new(&RingPlace { units: 4096, count: 16, tail: 0, head: 0, taken: 0 });
+        let slots = Slots::new(&RingLayout { units: 4096, count: 16, tail: 0, head: 0, taken: 0 });
         assert_eq!((slots.at(0, 64), slots.at(15, 64), slots.at(16, 64)), (4096, 4096 + 15 * 64, 4096));
         assert_eq!((slots.lap(15), slots.lap(16), slots.lap(u64::MAX)), (0, 1, u64::MAX >> 4));
         assert_eq!(slots.at(u64::MAX, 16), 4096 + 15 * 16);

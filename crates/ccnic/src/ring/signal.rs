@@ -3,8 +3,8 @@
 //! The signal is the top byte of a unit's first word, stored last with release (ordering diagram, A).
 
 use crate::desc::SIGNAL_SHIFT;
-use crate::layout::RingPlace;
-use crate::port::Port;
+use crate::layout::RingLayout;
+use crate::memory::SharedMemory;
 
 use super::Slots;
 
@@ -13,7 +13,7 @@ const COUNT: u8 = 0x07;
 /// Clear: this unit is ready. (A count alone would do; a bit of its own reads better in a dump.)
 const READY: u8 = 0x80;
 /// Clear: the parity of the lap. Nobody needs it but a successor, who must tell a unit that its predecessor left from
-/// the one that took its place.
+/// the one that took its layout.
 const LAP: u8 = 0x08;
 /// Epoch: the parity of the lap. The first lap's is 1, so that fresh zeroed memory is not ready.
 const PARITY: u8 = 0x80;
@@ -25,22 +25,22 @@ pub trait Signal: Send + 'static {
     const STAYS: bool;
 
     /// The signal of `count` descriptors in lap `lap`.
-    fn say(count: u8, lap: u64) -> u8;
+    fn encode(count: u8, lap: u64) -> u8;
 
     /// The number of descriptors that `signal` announces in lap `lap`; 0 when the unit is not ready.
-    fn hear(signal: u8, lap: u64) -> u8;
+    fn ready_count(signal: u8, lap: u64) -> u8;
 
     /// True when `signal` was said in lap `lap`, and not in the one before or after. For successors.
     fn is_of(signal: u8, lap: u64) -> bool;
 
     /// Consumer: hands back the units `from..to`, whose signals are `bytes` apart. Returns the position up to
     /// which the producer has been told.
-    fn hand_back<P: Port>(port: &P, slots: &Slots, head: u32, bytes: u32, from: u64, to: u64) -> u64;
+    fn hand_back<M: SharedMemory>(mem: &M, slots: &Slots, head: u32, bytes: u32, from: u64, to: u64) -> u64;
 
     /// Producer: the position up to which units are free, given that those before `known` are, when it wants to
     /// write all units before `want`, and could write those before `most` (a lap from the first that is its own).
-    fn credit<P: Port>(
-        port: &P,
+    fn credit<M: SharedMemory>(
+        mem: &M,
         slots: &Slots,
         head: u32,
         bytes: u32,
@@ -50,7 +50,7 @@ pub trait Signal: Send + 'static {
     ) -> u64;
 
     /// Successor of a dead consumer: makes sure that everything before `taken` has been handed back.
-    fn recover<P: Port>(port: &P, place: &RingPlace, bytes: u32, taken: u64);
+    fn recover<M: SharedMemory>(mem: &M, layout: &RingLayout, bytes: u32, taken: u64);
 }
 
 /// *Epoch*: the signal carries the parity of the lap (the sense reverse of Mukherjee et al. 1996, section 2.3), so the
@@ -63,37 +63,45 @@ impl Signal for Epoch {
     const STAYS: bool = false; // the parity is that of the lap before
 
     #[inline(always)]
-    fn say(count: u8, lap: u64) -> u8 {
+    fn encode(count: u8, lap: u64) -> u8 {
         count | if lap & 1 == 0 { PARITY } else { 0 }
     }
 
     #[inline(always)]
-    fn hear(signal: u8, lap: u64) -> u8 {
-        if (signal ^ Self::say(0, lap)) & PARITY == 0 { signal & COUNT } else { 0 }
+    fn ready_count(signal: u8, lap: u64) -> u8 {
+        if (signal ^ Self::encode(0, lap)) & PARITY == 0 { signal & COUNT } else { 0 }
     }
 
     fn is_of(signal: u8, lap: u64) -> bool {
-        Self::hear(signal, lap) > 0
+        Self::ready_count(signal, lap) > 0
     }
 
     #[inline(always)]
-    fn hand_back<P: Port>(port: &P, slots: &Slots, head: u32, _: u32, from: u64, to: u64) -> u64 {
+    fn hand_back<M: SharedMemory>(mem: &M, slots: &Slots, head: u32, _: u32, from: u64, to: u64) -> u64 {
         if to - from < slots.count() / 4 {
             return from;
         }
-        port.store_release(head, to); // C1
+        mem.store_release(head, to); // C1
         to
     }
 
     #[inline(always)]
-    fn credit<P: Port>(port: &P, slots: &Slots, head: u32, _: u32, known: u64, want: u64, _: u64) -> u64 {
-        let seen = port.load_acquire(head).wrapping_add(slots.count()); // C2
+    fn credit<M: SharedMemory>(
+        mem: &M,
+        slots: &Slots,
+        head: u32,
+        _: u32,
+        known: u64,
+        want: u64,
+        _: u64,
+    ) -> u64 {
+        let seen = mem.load_acquire(head).wrapping_add(slots.count()); // C2
         // A position that goes back, or ahead of what can be, is a broken peer's: believe the old one.
         if seen >= known && seen <= known.max(want) + slots.count() { seen } else { known }
     }
 
-    fn recover<P: Port>(port: &P, place: &RingPlace, _: u32, taken: u64) {
-        port.store_release(place.head, taken); // C1
+    fn recover<M: SharedMemory>(mem: &M, layout: &RingLayout, _: u32, taken: u64) {
+        mem.store_release(layout.head, taken); // C1
     }
 }
 
@@ -106,30 +114,38 @@ impl Signal for Clear {
     const STAYS: bool = true;
 
     #[inline(always)]
-    fn say(count: u8, lap: u64) -> u8 {
+    fn encode(count: u8, lap: u64) -> u8 {
         count | READY | if lap & 1 == 0 { LAP } else { 0 }
     }
 
     #[inline(always)]
-    fn hear(signal: u8, _: u64) -> u8 {
+    fn ready_count(signal: u8, _: u64) -> u8 {
         signal & COUNT
     }
 
     fn is_of(signal: u8, lap: u64) -> bool {
-        signal & COUNT > 0 && signal == Self::say(signal & COUNT, lap)
+        signal & COUNT > 0 && signal == Self::encode(signal & COUNT, lap)
     }
 
     #[inline(always)]
-    fn hand_back<P: Port>(port: &P, slots: &Slots, _: u32, bytes: u32, from: u64, to: u64) -> u64 {
+    fn hand_back<M: SharedMemory>(mem: &M, slots: &Slots, _: u32, bytes: u32, from: u64, to: u64) -> u64 {
         for position in from..to {
-            port.store_release(slots.at(position, bytes), 0); // B1
+            mem.store_release(slots.at(position, bytes), 0); // B1
         }
         to
     }
 
     #[inline(always)]
-    fn credit<P: Port>(port: &P, slots: &Slots, _: u32, bytes: u32, known: u64, want: u64, most: u64) -> u64 {
-        let clear = |position| port.load_acquire(slots.at(position, bytes)) >> SIGNAL_SHIFT == 0; // B2
+    fn credit<M: SharedMemory>(
+        mem: &M,
+        slots: &Slots,
+        _: u32,
+        bytes: u32,
+        known: u64,
+        want: u64,
+        most: u64,
+    ) -> u64 {
+        let clear = |position| mem.load_acquire(slots.at(position, bytes)) >> SIGNAL_SHIFT == 0; // B2
         // Units come back in order: when one is clear, so are those before it. Each look takes a line from the consumer, so the
         // first goes an eighth of a lap ahead.
         let far = (known + slots.count() / 8).min(most).max(want);
@@ -145,10 +161,10 @@ impl Signal for Clear {
         free
     }
 
-    fn recover<P: Port>(port: &P, place: &RingPlace, bytes: u32, taken: u64) {
-        let slots = Slots::new(place);
+    fn recover<M: SharedMemory>(mem: &M, layout: &RingLayout, bytes: u32, taken: u64) {
+        let slots = Slots::new(layout);
         let stands = |position: u64| {
-            let word = port.load_acquire(slots.at(position, bytes)); // A2
+            let word = mem.load_acquire(slots.at(position, bytes)); // A2
             Self::is_of((word >> SIGNAL_SHIFT) as u8, slots.lap(position))
         };
         let oldest = taken.saturating_sub(slots.count());
@@ -157,7 +173,7 @@ impl Signal for Clear {
             first -= 1;
         }
         // In order, as always: the producer concludes from the last to those before.
-        Self::hand_back(port, &slots, place.head, bytes, first, taken);
+        Self::hand_back(mem, &slots, layout.head, bytes, first, taken);
     }
 }
 
@@ -168,16 +184,16 @@ mod tests {
     #[test]
     fn an_epoch_is_heard_in_its_own_lap_only() {
         for lap in 0..4 {
-            let signal = Epoch::say(3, lap);
-            assert_eq!(Epoch::hear(signal, lap), 3);
-            assert_eq!(Epoch::hear(signal, lap + 1), 0);
+            let signal = Epoch::encode(3, lap);
+            assert_eq!(Epoch::ready_count(signal, lap), 3);
+            assert_eq!(Epoch::ready_count(signal, lap + 1), 0);
         }
-        assert_eq!(Epoch::hear(0, 0), 0, "zeroed memory is not ready in the first lap");
+        assert_eq!(Epoch::ready_count(0, 0), 0, "zeroed memory is not ready in the first lap");
     }
 
     #[test]
     fn a_cleared_signal_is_not_heard() {
-        assert_eq!(Clear::hear(0, 5), 0);
-        assert_eq!(Clear::hear(Clear::say(4, 5), 6), 4);
+        assert_eq!(Clear::ready_count(0, 5), 0);
+        assert_eq!(Clear::ready_count(Clear::encode(4, 5), 6), 4);
     }
 }

@@ -4,20 +4,20 @@
 use std::ops::Range;
 use std::os::fd::AsFd;
 
-use ccnic::desc::{MORE, SIGNAL_SHIFT, SMALL};
-use ccnic::layout::{QueuePlace, RingPlace};
-use ccnic::pool::Pool;
-use ccnic::{Design, LINE, Layout, Port};
-use ccnic_shm::{NativePort, Region};
+use ccnic::desc::{FLAG_MORE, FLAG_SMALL, SIGNAL_SHIFT};
+use ccnic::layout::{QueueLayout, RingLayout};
+use ccnic::pool::Allocator;
+use ccnic::{Design, LINE, Layout, SharedMemory};
+use ccnic_shm::{NativeMemory, Region};
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::Random;
 
 /// Writes into a region what does not belong there.
 pub struct Attacker {
-    port: NativePort,
+    mem: NativeMemory,
     layout: Layout,
-    queue: QueuePlace,
+    queue: QueueLayout,
     random: Random,
     /// The position that was moved last: where, to what, from what.
     moved: (u32, u64, u64),
@@ -27,7 +27,7 @@ impl Attacker {
     /// An attacker with its own way into the memory of `region`.
     pub fn new(region: &Region, layout: &Layout, random: Random) -> Attacker {
         let queue = layout.queue(0).unwrap();
-        Attacker { port: region.port(), layout: *layout, queue, random, moved: (0, 0, 0) }
+        Attacker { mem: region.memory(), layout: *layout, queue, random, moved: (0, 0, 0) }
     }
 
     fn design(&self) -> Design {
@@ -37,7 +37,7 @@ impl Attacker {
     /// The parts of the region, so that the small ones are hit as often as the buffers.
     fn zones(&self) -> [Range<u32>; 12] {
         let (pool, q) = (self.layout.pool(), &self.queue);
-        let ring = |r: RingPlace| r.units..r.units + r.count * self.design().unit();
+        let ring = |r: RingLayout| r.units..r.units + r.count * self.design().unit();
         let nic_lines = self.layout.nic_segment().start;
         [
             0..64,
@@ -62,13 +62,13 @@ impl Attacker {
         let at = zone.start + self.random.below(u64::from(zone.end - zone.start)) as u32;
         let (word, line) = (self.random.word(), at & !(LINE - 1));
         match self.random.below(4) {
-            0 => self.port.write(at, &[word as u8]),
-            1 => self.port.store(at & !7, word),
+            0 => self.mem.write(at, &[word as u8]),
+            1 => self.mem.store(at & !7, word),
             // Small numbers pass more checks.
-            2 => self.port.store(at & !7, word & 0xff),
+            2 => self.mem.store(at & !7, word & 0xff),
             _ => (0..8).for_each(|i| {
                 let word = self.random.word();
-                self.port.store(line + 8 * i, word);
+                self.mem.store(line + 8 * i, word);
             }),
         }
     }
@@ -99,16 +99,16 @@ impl Attacker {
 
     /// The header as it was: a region that can be attached again, whatever the rest of it holds.
     pub fn restore_header(&self) {
-        self.layout.store(&self.port);
+        self.layout.store(&self.mem);
     }
 
     /// The region as it was when it was made.
     pub fn start_afresh(&mut self) {
         let nic = self.layout.nic_segment();
         for part in [0..self.layout.pool().buffers, nic] {
-            self.port.write(part.start, &vec![0; part.len()]);
+            self.mem.write(part.start, &vec![0; part.len()]);
         }
-        Pool::fill(&self.port, &self.layout);
+        Allocator::fill(&self.mem, &self.layout);
         self.restore_header();
         self.moved = (0, 0, 0);
     }
@@ -117,9 +117,9 @@ impl Attacker {
     fn take_all(&mut self) {
         let ring = self.queue.rx;
         if matches!(self.design(), Design::GroupedEpoch | Design::Doorbell) {
-            self.port.store_release(ring.head, self.port.load_acquire(ring.tail));
+            self.mem.store_release(ring.head, self.mem.load_acquire(ring.tail));
         } else {
-            (0..ring.count).for_each(|i| self.port.store(ring.units + i * self.design().unit(), 0));
+            (0..ring.count).for_each(|i| self.mem.store(ring.units + i * self.design().unit(), 0));
         }
     }
 
@@ -152,15 +152,15 @@ impl Attacker {
     fn descriptor(&mut self) -> u64 {
         let len: u64 =
             self.random.pick(&[0, 1, 63, 64, 65, 127, 128, 129, 1500, 4095, 4096, 4097, 9600, 65535]);
-        let flags: u8 = self.random.pick(&[0, 0, 0, SMALL, MORE, MORE | SMALL, 0xff]);
+        let flags: u8 = self.random.pick(&[0, 0, 0, FLAG_SMALL, FLAG_MORE, FLAG_MORE | FLAG_SMALL, 0xff]);
         u64::from(self.offset()) | len << 32 | u64::from(flags) << 48
     }
 
     /// Publishes `count` descriptors in units from the consumer's position on, as its producer would.
-    fn publish(&mut self, ring: &RingPlace, count: u64, mut descriptor: impl FnMut(&mut Attacker) -> u64) {
+    fn publish(&mut self, ring: &RingLayout, count: u64, mut descriptor: impl FnMut(&mut Attacker) -> u64) {
         let (unit, per) = (self.design().unit(), u64::from(self.design().per_unit()));
         let doorbell = self.design() == Design::Doorbell;
-        let taken = self.port.load(ring.taken);
+        let taken = self.mem.load(ring.taken);
         let first = if doorbell { taken } else { taken >> 3 };
         let bits = ring.count.trailing_zeros();
         for unit_number in (0..count.div_ceil(per)).map(|i| first.wrapping_add(i)).rev() {
@@ -175,16 +175,16 @@ impl Attacker {
             for i in (0..per as u32).rev() {
                 let word = descriptor(self) | if i == 0 { u64::from(signal) << SIGNAL_SHIFT } else { 0 };
                 let meta = self.random.word();
-                self.port.store(at + 16 * i + 8, meta);
-                self.port.store_release(at + 16 * i, word);
+                self.mem.store(at + 16 * i + 8, meta);
+                self.mem.store_release(at + 16 * i, word);
             }
         }
         if doorbell {
-            self.port.store_release(ring.tail, first.wrapping_add(count));
+            self.mem.store_release(ring.tail, first.wrapping_add(count));
         }
     }
 
-    fn ring(&mut self) -> RingPlace {
+    fn ring(&mut self) -> RingLayout {
         let q = self.queue;
         let blanks = if self.layout.config().shared_pool { q.tx } else { q.fill };
         self.random.pick(&[q.tx, q.tx, q.tx, blanks, blanks, q.rx])
@@ -201,10 +201,10 @@ impl Attacker {
         let at = self.layout.pool().buffers;
         let len = self.random.pick(&[1, 64, 128]);
         let full = u64::from(self.layout.config().ring);
-        self.publish(&ring, full, |_| u64::from(at) | len << 32 | u64::from(MORE) << 48);
+        self.publish(&ring, full, |_| u64::from(at) | len << 32 | u64::from(FLAG_MORE) << 48);
     }
 
-    /// Cycles in the free lists, bundles that name a buffer many times, or none.
+    /// Cycles in the free lists, batches that name a buffer many times, or none.
     fn poison_free_list(&mut self) {
         let pool = *self.layout.pool();
         let slots = (pool.end - pool.buffers) / 128;
@@ -212,27 +212,27 @@ impl Attacker {
         let (a, b) = if self.random.below(2) == 0 { (a & !31, b & !31) } else { (a, b) };
         let count = self.random.pick(&[0u64, 1, 2, 32, 33, u64::from(u32::MAX)]);
         let next = self.random.pick(&[a + 1, b + 1, 0, slots, slots + 1, u32::MAX]);
-        self.port.store(pool.links + 8 * a, count << 32 | u64::from(b + 1));
-        self.port.store(pool.links + 8 * b, count << 32 | u64::from(next));
+        self.mem.store(pool.links + 8 * a, count << 32 | u64::from(b + 1));
+        self.mem.store(pool.links + 8 * b, count << 32 | u64::from(next));
         for slot in [a, b] {
             for i in 0..32 {
                 let offset = self.offset();
-                self.port.write(pool.buffers + slot * 128 + 4 * i, &offset.to_le_bytes());
+                self.mem.write(pool.buffers + slot * 128 + 4 * i, &offset.to_le_bytes());
             }
         }
         let head = self.random.pick(&[pool.small, pool.large]);
-        let tag = if self.random.below(2) == 0 { self.port.load(head) >> 32 } else { self.random.word() };
-        self.port.store_release(head, tag << 32 | u64::from(a + 1));
+        let tag = if self.random.below(2) == 0 { self.mem.load(head) >> 32 } else { self.random.word() };
+        self.mem.store_release(head, tag << 32 | u64::from(a + 1));
     }
 
     /// Moves a position, and the one before back where it was if nobody else has: with all of them gone, the NIC would
     /// find nothing any more.
     fn move_positions(&mut self) {
         let (at, to, from) = self.moved;
-        let _ = self.port.compare_exchange(at, to, from); // an error says that the NIC has moved it on
+        let _ = self.mem.compare_exchange(at, to, from); // an error says that the NIC has moved it on
         let ring = self.ring();
         let line = self.random.pick(&[ring.tail, ring.head, ring.taken]);
-        let (now, count) = (self.port.load(line), u64::from(ring.count));
+        let (now, count) = (self.mem.load(line), u64::from(ring.count));
         let to = self.random.pick(&[
             u64::MAX,
             u64::MAX - 1,
@@ -250,16 +250,16 @@ impl Attacker {
             now ^ 7,
         ]);
         self.moved = (line, to, now);
-        self.port.store_release(line, to);
+        self.mem.store_release(line, to);
     }
 
     /// Says that the program sleeps, wherever it may have stopped.
     fn sleep(&mut self) {
-        let (at, tail) = (self.queue.sleeping, self.port.load(self.queue.rx.tail));
+        let (at, tail) = (self.queue.rx_event, self.mem.load(self.queue.rx.tail));
         let word = self.random.word();
         let position =
             self.random.pick(&[0, 1, 2, tail, tail.wrapping_sub(1), tail.wrapping_add(1), u64::MAX, word]);
-        self.port.store_release(at, position);
+        self.mem.store_release(at, position);
     }
 
     fn change_pool(&mut self) {
@@ -268,13 +268,13 @@ impl Attacker {
         let word = self.random.word();
         let value = self.random.pick(&[0, 1, u64::MAX, word]);
         let at = self.random.pick(&[pool.split, pool.kinds + 8 * chunk, pool.small, pool.large]);
-        self.port.store(at, value);
+        self.mem.store(at, value);
     }
 
     fn change_header(&mut self) {
         let word = self.random.word();
         let value = self.random.pick(&[0, 1, u64::MAX, word, word & 0xffff]);
         let at = 8 * self.random.below(8) as u32;
-        self.port.store(at, value);
+        self.mem.store(at, value);
     }
 }

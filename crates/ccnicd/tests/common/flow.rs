@@ -1,10 +1,11 @@
 //! A flow of numbered packets through one queue pair, with an oracle: none twice, none torn, none out of order, and none
 //! missing but what a death accounts for.
 
+use ccnic::Burst;
+use ccnic::host::QueuePair;
 use ccnic::ring::Ring;
-use ccnic::{Burst, QueuePair};
 use ccnic_check::oracle;
-use ccnic_shm::NativePort;
+use ccnic_shm::NativeMemory;
 
 /// What a NIC may have had in its hands when it died: the burst it delivered and the one it had fetched ahead.
 pub const IN_HAND: u64 = 64;
@@ -15,7 +16,7 @@ const ROW: u64 = 32;
 /// Packets going out and coming back. The number says the size and every byte.
 pub struct Flow<R: Ring> {
     /// The queue pair.
-    pub pair: QueuePair<NativePort, R>,
+    pub pair: QueuePair<NativeMemory, R>,
     /// Packets that came back whole.
     pub received: u64,
     /// Packets that deaths accounted for.
@@ -34,7 +35,7 @@ pub struct Flow<R: Ring> {
 
 impl<R: Ring> Flow<R> {
     /// Packets of `sizes` in turn, `window` of them under way.
-    pub fn new(pair: QueuePair<NativePort, R>, sizes: &[u16], window: u64) -> Flow<R> {
+    pub fn new(pair: QueuePair<NativeMemory, R>, sizes: &[u16], window: u64) -> Flow<R> {
         Flow {
             pair,
             received: 0,

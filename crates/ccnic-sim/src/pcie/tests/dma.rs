@@ -3,8 +3,8 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use ccnic::Port;
-use ccnic::port::LINE;
+use ccnic::SharedMemory;
+use ccnic::memory::LINE;
 
 use super::{costs, platform};
 use crate::agent::Sim;

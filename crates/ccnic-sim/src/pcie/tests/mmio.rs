@@ -3,7 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use ccnic::Port;
+use ccnic::SharedMemory;
 
 use super::{costs, platform};
 use crate::agent::{Agent, Sim};

@@ -1,8 +1,9 @@
 //! A device takes nothing on trust, and does what its numbers say.
 
-use ccnic::pool::Pool;
+use ccnic::host::QueuePair;
+use ccnic::pool::Allocator;
 use ccnic::ring::Doorbell;
-use ccnic::{Burst, Config, Design, Layout, Port, QueuePair};
+use ccnic::{Burst, Config, Design, Layout, SharedMemory};
 
 use super::platform;
 use crate::agent::{Agent, Sim};
@@ -29,7 +30,7 @@ fn run(program: impl FnOnce(Agent<'_>, Layout) + 'static) -> Sim {
     world.attach(&p);
     world.attach_nic(&p, &layout, [(0, 0)].into_iter());
     let mut sim = Sim::new(world);
-    Pool::fill(&sim.untimed(0), &layout);
+    Allocator::fill(&sim.untimed(0), &layout);
     layout.store(&sim.untimed(0));
     sim.spawn(0, move |agent| program(agent, layout)).unwrap();
     sim.run(Ps::MAX);
@@ -62,8 +63,8 @@ fn positions_that_cannot_be_are_ignored() {
 fn bad_descriptors_are_dropped() {
     let sim = run(|agent, layout| {
         let (place, pool) = (layout.queue(0).unwrap(), *layout.pool());
-        let small = u64::from(ccnic::desc::SMALL) << 48;
-        let more = u64::from(ccnic::desc::MORE) << 48;
+        let small = u64::from(ccnic::desc::FLAG_SMALL) << 48;
+        let more = u64::from(ccnic::desc::FLAG_MORE) << 48;
         let word = |at: u32, len: u64, flags: u64| u64::from(at) | len << 32 | flags;
         let bad = [
             word(pool.end, 64, 0),              // beyond the pool
@@ -158,7 +159,7 @@ fn the_interface_runs_unchanged() {
             }
             pair.free(&mut rx);
         }
-        assert_eq!(pair.drops(), ccnic::HostDrops::default());
+        assert_eq!(pair.drops(), ccnic::host::HostDrops::default());
     });
     let counts = sim.world().nic_counts().unwrap();
     assert_eq!((counts.packets, counts.bad), (1000, 0));

@@ -1,4 +1,4 @@
-//! The native `Port`: mapped shared memory, plain loads and stores, inlined away.
+//! The native `SharedMemory`: mapped shared memory, plain loads and stores, inlined away.
 //!
 //! x86-64 keeps loads and stores in order (total store order), so an acquire load and a release store are single
 //! `mov`s; other processors get the fences their memory model asks for from the same source.
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use ccnic::{LINE, Port};
+use ccnic::{LINE, SharedMemory};
 
 use crate::mapping::Mapping;
 
@@ -21,17 +21,17 @@ const WORDS: usize = LINE as usize / 8;
 
 /// One agent's access to a mapped region. Cheap to clone; keeps the mapping alive.
 #[derive(Debug, Clone)]
-pub struct NativePort {
+pub struct NativeMemory {
     base: NonNull<u8>,
     _mapping: Arc<Mapping>,
 }
 
 // SAFETY: `base` points into the mapping that `_mapping` keeps alive, which is Send and Sync.
-unsafe impl Send for NativePort {}
+unsafe impl Send for NativeMemory {}
 
-impl NativePort {
-    pub(crate) fn new(mapping: Arc<Mapping>) -> NativePort {
-        NativePort { base: mapping.base(), _mapping: mapping }
+impl NativeMemory {
+    pub(crate) fn new(mapping: Arc<Mapping>) -> NativeMemory {
+        NativeMemory { base: mapping.base(), _mapping: mapping }
     }
 
     /// The address of a payload byte or word. Never leaves the reservation of `Mapping`.
@@ -47,12 +47,12 @@ impl NativePort {
         let word = self.at(at & !7).cast::<AtomicU64>();
         // SAFETY: 8-byte aligned (the base is page aligned, the mask clears the low bits), inside the reservation,
         // alive as long as self, and only ever accessed as an atomic while shared (words and payload never mix
-        // without a hand-over, see ccnic::port). Beyond the region's bytes the access faults.
+        // without a hand-over, see ccnic::memory). Beyond the region's bytes the access faults.
         unsafe { &*word }
     }
 }
 
-impl Port for NativePort {
+impl SharedMemory for NativeMemory {
     #[inline(always)]
     fn load(&self, at: u32) -> u64 {
         self.word(at).load(Relaxed)
@@ -116,7 +116,7 @@ impl Port for NativePort {
     #[inline(always)]
     fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
         // SAFETY: inside the reservation; the caller holds the buffer by the protocol, and trusts the other side
-        // not to write into it (the contract of `Port::with`).
+        // not to write into it (the contract of `SharedMemory::with`).
         f(unsafe { std::slice::from_raw_parts(self.at(at), len as usize) })
     }
 

@@ -4,8 +4,9 @@ use std::mem::MaybeUninit;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use ccnic::{Burst, Desc, Store};
-use ccnic_shm::NativePort;
+use ccnic::host;
+use ccnic::{Burst, Desc};
+use ccnic_shm::NativeMemory;
 
 use crate::abi::CcnicBuf;
 use crate::errno::Failure;
@@ -14,16 +15,16 @@ use crate::queue::{BAD_BUFFER, CLOSED, write};
 
 /// A handle on the buffers of a NIC. Belongs to one thread at a time, as a queue does.
 #[derive(Debug)]
-pub struct Stock {
+pub struct Pool {
     /// False between closing and opening again.
     open: bool,
     /// The same, for the NIC to look at while the pool's thread is at work.
     in_use: Arc<AtomicBool>,
-    pub(crate) store: Store<NativePort>,
+    pub(crate) pool: host::Pool<NativeMemory>,
     burst: Burst,
 }
 
-impl Openable for Stock {
+impl Openable for Pool {
     fn in_use(&self) -> &Arc<AtomicBool> {
         &self.in_use
     }
@@ -34,9 +35,9 @@ impl Openable for Stock {
     }
 }
 
-impl Stock {
-    pub(crate) fn new(store: Store<NativePort>) -> Stock {
-        Stock { open: true, in_use: Arc::new(AtomicBool::new(true)), store, burst: Burst::new() }
+impl Pool {
+    pub(crate) fn new(pool: host::Pool<NativeMemory>) -> Pool {
+        Pool { open: true, in_use: Arc::new(AtomicBool::new(true)), pool, burst: Burst::new() }
     }
 
     fn check_open(&self) -> Result<(), Failure> {
@@ -46,7 +47,7 @@ impl Stock {
     /// Returns what this handle keeps to the pool. It can be opened again.
     pub(crate) fn close(&mut self) -> Result<(), Failure> {
         self.check_open()?;
-        self.store.retire();
+        self.pool.retire();
         self.open = false;
         self.in_use.store(false, Ordering::Release);
         Ok(())
@@ -57,7 +58,7 @@ impl Stock {
         self.check_open()?;
         let mut done = 0;
         for out in out.chunks_mut(Burst::CAPACITY) {
-            let got = self.store.alloc(out.len(), &mut self.burst);
+            let got = self.pool.alloc(out.len(), &mut self.burst);
             done += write(&mut self.burst, out);
             if got < out.len() {
                 break;
@@ -71,7 +72,7 @@ impl Stock {
         self.check_open()?;
         let mut bad = false;
         while !bufs.is_empty() {
-            let n = self.store.free(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst);
+            let n = self.pool.free(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst);
             // When none was freed, the first is bad: whatever stops a burst stands first in the next.
             bad |= n == 0;
             bufs = bufs.get(n.max(1)..).unwrap_or_default();

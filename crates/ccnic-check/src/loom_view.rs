@@ -1,4 +1,4 @@
-//! The loom `Port`: every interleaving, and every value that a weak memory may return, of a small configuration.
+//! The loom `SharedMemory`: every interleaving, and every value that a weak memory may return, of a small configuration.
 //!
 //! Words are loom atomics. The bytes of buffers are loom cells, one for each 64-byte line, so that loom reports a data race
 //! on payload: a hand-over that lacks its release or acquire. `relax` gives the turn away.
@@ -12,8 +12,8 @@ use std::collections::HashMap;
 use std::ops::Range;
 use std::rc::Rc;
 
-use ccnic::Port;
-use ccnic::port::LINE;
+use ccnic::SharedMemory;
+use ccnic::memory::LINE;
 use loom::cell::Cell;
 use loom::sync::atomic::AtomicU64;
 use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -59,16 +59,16 @@ impl LoomMemory {
     }
 
     /// Ends the declaration. Clones of the port see the same memory.
-    pub fn port(self) -> LoomPort {
-        LoomPort(Rc::new(self))
+    pub fn memory(self) -> LoomView {
+        LoomView(Rc::new(self))
     }
 }
 
 /// One agent's access to a [`LoomMemory`].
 #[derive(Debug, Clone)]
-pub struct LoomPort(Rc<LoomMemory>);
+pub struct LoomView(Rc<LoomMemory>);
 
-impl LoomPort {
+impl LoomView {
     fn word(&self, at: u32) -> &AtomicU64 {
         self.0.words.get(&at).unwrap_or_else(|| panic!("the model has no word at {at}"))
     }
@@ -88,7 +88,7 @@ impl LoomPort {
     }
 }
 
-impl Port for LoomPort {
+impl SharedMemory for LoomView {
     fn load(&self, at: u32) -> u64 {
         self.word(at).load(Relaxed)
     }

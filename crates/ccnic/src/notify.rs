@@ -14,56 +14,56 @@
 //!
 //! A successor of a NIC that died has woken nobody, so it wakes a program that was to be woken when its predecessor died.
 
-use crate::port::Port;
+use crate::memory::SharedMemory;
 use crate::ring::{Consumer, Producer};
 
 /// A sleep of the program: what the word said.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Sleep(u64);
+pub struct Armed(u64);
 
 /// Host: says that it sleeps until `ring` brings something. False when there is something already: then it says that it is awake.
 ///
 /// Whatever else may wake this side (a message that says so) is taken away before, not after: it may be about what is in the
 /// ring only now.
-pub fn arm<P: Port, C: Consumer>(port: &P, at: u32, ring: &C) -> bool {
-    port.store_release(at, ring.position() + 1); // H1
-    let sleeps = !ring.ready(port);
+pub fn arm<M: SharedMemory, C: Consumer>(mem: &M, at: u32, ring: &C) -> bool {
+    mem.store_release(at, ring.position() + 1); // H1
+    let sleeps = !ring.ready(mem);
     if !sleeps {
-        disarm(port, at);
+        disarm(mem, at);
     }
     sleeps
 }
 
 /// Host: says that it is awake.
-pub fn disarm<P: Port>(port: &P, at: u32) {
-    port.store_release(at, 0); // H1
+pub fn disarm<M: SharedMemory>(mem: &M, at: u32) {
+    mem.store_release(at, 0); // H1
 }
 
 /// NIC: looks whether the program sleeps.
 #[derive(Debug)]
-pub struct Watch {
+pub struct NotifyState {
     at: u32,
     /// The last sleep that it was woken from; 0 before the first.
     ended: u64,
 }
 
-impl Watch {
+impl NotifyState {
     /// Looks at the word at `at`.
-    pub fn new(at: u32) -> Watch {
-        Watch { at, ended: 0 }
+    pub fn new(at: u32) -> NotifyState {
+        NotifyState { at, ended: 0 }
     }
 
     /// The sleep that has to be ended: the program sleeps, `ring` has been published beyond where it stopped, and it has not been
     /// woken.
     #[inline(always)]
-    pub fn due<P: Port, R: Producer>(&self, port: &P, ring: &R) -> Option<Sleep> {
-        let word = port.load_acquire(self.at); // H2
+    pub fn needs_notification<M: SharedMemory, R: Producer>(&self, mem: &M, ring: &R) -> Option<Armed> {
+        let word = mem.load_acquire(self.at); // H2
         // 0, awake, becomes a position that is never reached.
-        (word.wrapping_sub(1) < ring.position() && word != self.ended).then_some(Sleep(word))
+        (word.wrapping_sub(1) < ring.position() && word != self.ended).then_some(Armed(word))
     }
 
     /// The program has been woken from this sleep. Not the word as it is now: that may be the next sleep.
-    pub fn ended(&mut self, sleep: Sleep) {
+    pub fn notified(&mut self, sleep: Armed) {
         self.ended = sleep.0;
     }
 }

@@ -1,22 +1,22 @@
-//! A private stack of free buffers: the buffer freed last is used next, while it is still in this agent's cache.
+//! A private magazine of free buffers: the buffer freed last is used next, while it is still in this agent's cache.
 
-/// Buffers a stack can hold.
+/// Buffers a magazine can hold.
 const CAPACITY: usize = 512;
 const MASK: usize = CAPACITY - 1;
 
-/// A bounded stack of buffer offsets, private to one agent.
+/// A bounded magazine of buffer offsets, private to one agent.
 #[derive(Debug)]
-pub(super) struct Stack {
+pub(super) struct Magazine {
     slots: [u32; CAPACITY],
     len: usize,
 }
 
-impl Stack {
+impl Magazine {
     /// From this length on, the oldest buffers go back to the shared free list.
     pub(super) const FULL: usize = CAPACITY - 64;
 
-    pub(super) const fn new() -> Stack {
-        Stack { slots: [0; CAPACITY], len: 0 }
+    pub(super) const fn new() -> Magazine {
+        Magazine { slots: [0; CAPACITY], len: 0 }
     }
 
     #[inline(always)]
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn last_in_first_out_and_oldest_leave_first() {
-        let mut s = Stack::new();
+        let mut s = Magazine::new();
         for b in 0..CAPACITY as u32 {
             assert!(s.push(b));
         }

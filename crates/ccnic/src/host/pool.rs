@@ -4,29 +4,29 @@
 use crate::buf::{Buf, Burst};
 use crate::desc::Desc;
 use crate::layout::Layout;
-use crate::pool::{Class, Pool};
-use crate::port::Port;
+use crate::memory::SharedMemory;
+use crate::pool::{Allocator, Class};
 
 /// Allocates and frees buffers of a region. Belongs to one thread at a time. Keeps a private stack and a ledger as a queue
 /// pair does, so what it holds counts as the program's when a NIC dies.
 #[derive(Debug)]
-pub struct Store<P: Port> {
-    port: P,
-    pool: Pool,
+pub struct Pool<M: SharedMemory> {
+    mem: M,
+    pool: Allocator,
 }
 
-impl<P: Port> Store<P> {
+impl<M: SharedMemory> Pool<M> {
     /// A new handle, which holds nothing yet.
-    pub fn new(port: P, layout: &Layout) -> Store<P> {
-        Store { port, pool: Pool::host(layout) }
+    pub fn new(mem: M, layout: &Layout) -> Pool<M> {
+        Pool { mem, pool: Allocator::host(layout) }
     }
 
     /// Adds up to `want` large buffers to `burst`, empty; returns their number. Fewer when the pool is dry or the burst full.
     /// Nothing is fetched: whoever writes them knows where, and when.
     pub fn alloc(&mut self, want: usize, burst: &mut Burst) -> usize {
         let mut n = 0;
-        for place in burst.places(want) {
-            let Some((at, _)) = self.pool.alloc(&self.port, Class::Large) else { break };
+        for place in burst.spare(want) {
+            let Some((at, _)) = self.pool.alloc(&self.mem, Class::Large) else { break };
             *place = Buf::new(Desc::new(at, 0, 0));
             n += 1;
         }
@@ -39,22 +39,22 @@ impl<P: Port> Store<P> {
     pub fn free(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         let n = self.pool.contains(burst.take_up(descs));
         burst.added(n);
-        self.pool.free_many(&self.port, burst.as_slice());
+        self.pool.free_many(&self.mem, burst.as_slice());
         burst.clear();
         n
     }
 
     /// Returns what this handle keeps to the region's pool. Dropping it does the same.
     pub fn retire(&mut self) {
-        self.pool.drain(&self.port);
+        self.pool.drain(&self.mem);
     }
 
-    pub(crate) fn pool(&self) -> &Pool {
+    pub(crate) fn pool(&self) -> &Allocator {
         &self.pool
     }
 }
 
-impl<P: Port> Drop for Store<P> {
+impl<M: SharedMemory> Drop for Pool<M> {
     fn drop(&mut self) {
         self.retire();
     }

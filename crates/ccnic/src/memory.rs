@@ -1,4 +1,4 @@
-//! `Port`: what one agent, a host core or a NIC core, can do to the shared region.
+//! `SharedMemory`: what one agent, a host core or a NIC core, can do to the shared region.
 //!
 //! Everything that crosses the interface goes through this trait, so that one source runs on mapped memory
 //! (`ccnic-shm`), under the loom model checker (`ccnic-check`) and on a simulated interconnect.
@@ -6,11 +6,11 @@
 //! Two kinds of bytes live in a region:
 //!
 //! * **words**: 8-byte aligned, shared while both sides run (signals, positions, list heads). They are accessed by
-//!   [`load`](Port::load), [`load_acquire`](Port::load_acquire), [`store`](Port::store),
-//!   [`store_release`](Port::store_release) and [`compare_exchange`](Port::compare_exchange).
+//!   [`load`](SharedMemory::load), [`load_acquire`](SharedMemory::load_acquire), [`store`](SharedMemory::store),
+//!   [`store_release`](SharedMemory::store_release) and [`compare_exchange`](SharedMemory::compare_exchange).
 //! * **payload**: the bytes of packet buffers. They belong to whoever holds the buffer, and change hands only by a
-//!   word (a signal, a list head). They are accessed by [`read`](Port::read), [`write`](Port::write),
-//!   [`with`](Port::with) and [`with_mut`](Port::with_mut).
+//!   word (a signal, a list head). They are accessed by [`read`](SharedMemory::read), [`write`](SharedMemory::write),
+//!   [`with`](SharedMemory::with) and [`with_mut`](SharedMemory::with_mut).
 
 /// Bytes of a cache line, the unit in which coherent interconnects communicate (CC-NIC section 3.2).
 pub const LINE: u32 = 64;
@@ -24,19 +24,19 @@ pub const LINE: u32 = 64;
 ///   caller that passes one has a defect all the same; an implementation may stop the process over it.
 /// * `load_acquire` and a successful `compare_exchange` see everything written before the `store_release` or
 ///   `compare_exchange` whose value they return.
-pub trait Port {
+pub trait SharedMemory {
     /// Reads a word that this agent alone writes, or whose order does not matter.
     fn load(&self, at: u32) -> u64;
     /// Writes a word that nobody reads before a later release.
     fn store(&self, at: u32, value: u64);
-    /// Reads consecutive words, at most a line of them, as [`load`](Port::load) reads one.
+    /// Reads consecutive words, at most a line of them, as [`load`](SharedMemory::load) reads one.
     #[inline(always)]
     fn load_many(&self, at: u32, to: &mut [u64]) {
         for (i, word) in (0..).zip(to) {
             *word = self.load(at + 8 * i);
         }
     }
-    /// Writes consecutive words, at most a line of them, as [`store`](Port::store) writes one.
+    /// Writes consecutive words, at most a line of them, as [`store`](SharedMemory::store) writes one.
     #[inline(always)]
     fn store_many(&self, at: u32, from: &[u64]) {
         for (i, word) in (0..).zip(from) {
@@ -60,7 +60,7 @@ pub trait Port {
     /// Lends payload to `f`. Only for the holder of the buffer, and only where the other side is trusted to keep
     /// its hands off: the NIC never uses it.
     fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R;
-    /// Lends payload to `f` for writing; see [`with`](Port::with).
+    /// Lends payload to `f` for writing; see [`with`](SharedMemory::with).
     fn with_mut<R>(&self, at: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R;
 
     /// Hint: this agent will read the line.
@@ -106,11 +106,11 @@ pub enum Fetch {
 
 /// Fetches the first lines of `len` bytes of payload, all at once, so that the transfers overlap.
 #[inline(always)]
-pub fn prefetch_payload<P: Port>(port: &P, at: u32, len: u32, what: Fetch) {
+pub fn prefetch_payload<M: SharedMemory>(mem: &M, at: u32, len: u32, what: Fetch) {
     let fetch = |line: u32| match what {
-        Fetch::Read => port.prefetch_read(line),
-        Fetch::Write if at + len >= (line & !(LINE - 1)) + LINE => port.prefetch_overwrite(line),
-        Fetch::Own | Fetch::Write => port.prefetch_own(line),
+        Fetch::Read => mem.prefetch_read(line),
+        Fetch::Write if at + len >= (line & !(LINE - 1)) + LINE => mem.prefetch_overwrite(line),
+        Fetch::Own | Fetch::Write => mem.prefetch_own(line),
     };
     fetch(at);
     if len > LINE {
@@ -121,21 +121,21 @@ pub fn prefetch_payload<P: Port>(port: &P, at: u32, len: u32, what: Fetch) {
 /// Copies a packet of up to two lines into payload, in registers: with stores that may overlap. Of a longer one, which has no place
 /// in a small buffer, nothing.
 #[inline(always)]
-pub(crate) fn write_small<P: Port>(port: &P, at: u32, from: &[u8]) {
+pub(crate) fn write_small<M: SharedMemory>(mem: &M, at: u32, from: &[u8]) {
     #[inline(always)]
-    fn ends<const N: usize, P: Port>(port: &P, at: u32, from: &[u8]) {
+    fn ends<const N: usize, M: SharedMemory>(mem: &M, at: u32, from: &[u8]) {
         if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
-            port.write(at, first);
+            mem.write(at, first);
             if from.len() > N {
-                port.write(at + (from.len() - N) as u32, last);
+                mem.write(at + (from.len() - N) as u32, last);
             }
         }
     }
     match from.len() {
-        64..=128 => ends::<64, P>(port, at, from),
-        32..64 => ends::<32, P>(port, at, from),
-        16..32 => ends::<16, P>(port, at, from),
-        0..16 => port.write(at, from),
+        64..=128 => ends::<64, M>(mem, at, from),
+        32..64 => ends::<32, M>(mem, at, from),
+        16..32 => ends::<16, M>(mem, at, from),
+        0..16 => mem.write(at, from),
         _ => {}
     }
 }
@@ -144,7 +144,7 @@ pub(crate) fn write_small<P: Port>(port: &P, at: u32, from: &[u8]) {
 ///
 /// The NIC moves packets with this: it never holds a reference into a program's memory.
 #[inline]
-pub fn copy<P: Port, Q: Port>(src: &P, from: u32, dst: &Q, to: u32, len: u32) {
+pub fn copy<M: SharedMemory, Q: SharedMemory>(src: &M, from: u32, dst: &Q, to: u32, len: u32) {
     let mut line = [0u8; LINE as usize];
     let whole = len & !(LINE - 1);
     let mut done = 0;

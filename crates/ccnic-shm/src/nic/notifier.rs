@@ -23,8 +23,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
+use ccnic::SharedMemory;
+use ccnic::nic::NicQueue;
 use ccnic::ring::Ring;
-use ccnic::{NicQueue, Port};
 use rustix::net::sockopt::{socket_domain, socket_type};
 use rustix::net::{AddressFamily, SendFlags, SocketType, getpeername, send};
 
@@ -35,12 +36,12 @@ const REST: usize = 8;
 
 /// Wakes the thread of a program that sleeps on a queue pair. Belongs to the thread that serves the queue.
 #[derive(Debug)]
-pub struct Bell {
+pub struct Notifier {
     socket: OwnedFd,
     budget: Arc<Budget>,
 }
 
-/// When any bell of a program may ring again.
+/// When any notifier of a program may ring again.
 #[derive(Debug)]
 pub(super) struct Budget {
     start: Instant,
@@ -71,9 +72,9 @@ impl Budget {
     }
 }
 
-impl Bell {
+impl Notifier {
     /// Takes a descriptor from a program.
-    pub(super) fn new(socket: OwnedFd, budget: Arc<Budget>) -> Result<Bell, String> {
+    pub(super) fn new(socket: OwnedFd, budget: Arc<Budget>) -> Result<Notifier, String> {
         let unix = socket_domain(&socket).is_ok_and(|domain| domain == AddressFamily::UNIX);
         let stream = socket_type(&socket).is_ok_and(|kind| kind == SocketType::STREAM);
         if !unix || !stream {
@@ -82,7 +83,7 @@ impl Bell {
         if getpeername(&socket).is_err() {
             return Err("the socket to notify by is not connected".to_owned());
         }
-        Ok(Bell { socket, budget })
+        Ok(Notifier { socket, budget })
     }
 
     /// Says that the queue is looked at from now on.
@@ -94,11 +95,11 @@ impl Bell {
     /// Looks whether the program sleeps while there are packets for it, and wakes it. To be called after each turn of the queue, also
     /// of those that moved nothing.
     #[inline(always)]
-    pub fn look<P: Port, R: Ring>(&self, queue: &mut NicQueue<P, R>) {
-        if let Some(sleep) = queue.oversleeps()
+    pub fn look<M: SharedMemory, R: Ring>(&self, queue: &mut NicQueue<M, R>) {
+        if let Some(sleep) = queue.needs_notification()
             && self.ring()
         {
-            queue.woke(sleep);
+            queue.notified(sleep);
         }
     }
 
@@ -133,15 +134,15 @@ mod tests {
     #[test]
     fn a_ring_for_a_socket_that_is_full_or_closed_neither_waits_nor_fails() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let bell = Bell::new(theirs.into(), Arc::default()).unwrap();
-        (0..100_000).for_each(|_| bell.answer());
+        let notifier = Notifier::new(theirs.into(), Arc::default()).unwrap();
+        (0..100_000).for_each(|_| notifier.answer());
         drop(ours);
-        bell.answer();
+        notifier.answer();
     }
 
     #[test]
     fn what_is_no_connected_stream_is_no_bell() {
-        let why = |fd: OwnedFd| Bell::new(fd, Arc::default()).unwrap_err();
+        let why = |fd: OwnedFd| Notifier::new(fd, Arc::default()).unwrap_err();
         let (one, _other) = std::os::unix::net::UnixDatagram::pair().unwrap();
         assert!(why(one.into()).contains("no stream socket"));
         assert!(why(std::fs::File::open("/dev/null").unwrap().into()).contains("no stream socket"));

@@ -1,7 +1,7 @@
 //! Where data begin in a buffer.
 
-use crate::layout::LARGE;
-use crate::port::LINE;
+use crate::layout::LARGE_BUF;
+use crate::memory::LINE;
 
 use super::Class;
 
@@ -11,12 +11,12 @@ use super::Class;
 /// of sixteen neighbours the data begins another two lines further in. What is before it is room for headers that the receiver
 /// puts there.
 #[inline(always)]
-pub(crate) fn place(at: u32, len: u32, class: Class) -> u32 {
+pub(crate) fn data_offset(at: u32, len: u32, class: Class) -> u32 {
     const STEP: u32 = 2 * LINE;
     let room = class.size().saturating_sub(len) & !(LINE - 1);
     match class {
         Class::Small => at,
-        Class::Large => at + (STEP * (1 + at / LARGE % 16)).min(room),
+        Class::Large => at + (STEP * (1 + at / LARGE_BUF % 16)).min(room),
     }
 }
 
@@ -27,19 +27,19 @@ mod tests {
 
     #[test]
     fn data_lie_inside_their_buffer_with_room_in_front() {
-        for at in (0..40).map(|i| i * LARGE) {
-            for len in (0..=LARGE).chain([5000, 9600]) {
-                let skip = place(at, len, Class::Large) - at;
+        for at in (0..40).map(|i| i * LARGE_BUF) {
+            for len in (0..=LARGE_BUF).chain([5000, 9600]) {
+                let skip = data_offset(at, len, Class::Large) - at;
                 assert!(
-                    skip.is_multiple_of(LINE) && skip + len.min(LARGE) <= LARGE,
+                    skip.is_multiple_of(LINE) && skip + len.min(LARGE_BUF) <= LARGE_BUF,
                     "{len} bytes at {at}: {skip}"
                 );
-                assert!(skip >= 128 || len > LARGE - 128, "{len} bytes at {at}: {skip}");
+                assert!(skip >= 128 || len > LARGE_BUF - 128, "{len} bytes at {at}: {skip}");
             }
-            assert_eq!(place(at, 64, Class::Small), at);
+            assert_eq!(data_offset(at, 64, Class::Small), at);
         }
         let mut begins: std::vec::Vec<u32> =
-            (0..16).map(|i| place(i * LARGE, 1500, Class::Large) % LARGE).collect();
+            (0..16).map(|i| data_offset(i * LARGE_BUF, 1500, Class::Large) % LARGE_BUF).collect();
         begins.sort_unstable();
         begins.dedup();
         assert_eq!(begins.len(), 16, "each of sixteen neighbours begins elsewhere");

@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ccnic::Config;
 use ccnic::rss::Rss;
-use ccnic_shm::{Pages, Program};
+use ccnic_client::Program;
+use ccnic_shm::Pages;
 use rustix::io::Errno;
 
 use crate::abi::View;
@@ -73,7 +74,7 @@ impl Nic {
 
     pub(crate) fn set_rss(&self, rss: Option<&Rss>) -> Result<(), Failure> {
         self.lock().program.set_rss(rss).map_err(|e| match e {
-            ccnic_shm::Error::Gone => {
+            ccnic_client::Error::Gone => {
                 Failure::new(Errno::NOTCONN, c"the NIC has gone; its successor will be told")
             }
             e => e.into(),
@@ -114,7 +115,7 @@ impl Nic {
         let inner = &mut *self.lock();
         match inner.queues.get_mut(usize::from(index)) {
             Some(Some(queue)) if queue.is_open() => {
-                return Err(ccnic_shm::Error::QueueTaken { queue: index }.into());
+                return Err(ccnic_client::Error::QueueTaken { queue: index }.into());
             }
             // The lock keeps others from opening it meanwhile.
             Some(Some(queue)) => return Ok(queue.reopen()),

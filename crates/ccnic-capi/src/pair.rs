@@ -5,7 +5,8 @@ use std::time::Duration;
 use ccnic::host::{HostDrops, NotSmall, Pool, QueuePair};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Burst, Desc, Design};
-use ccnic_shm::{Error, NativeMemory, Program, Waiter, Woken};
+use ccnic_client::{Error, Program, Waiter, Woken};
+use ccnic_shm::NativeMemory;
 
 use crate::design::{ByDesign, by_design, of_any_design};
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ccnic::desc::CHAIN_MAX;
 use ccnic::layout::{LARGE_BUF, SMALL_BUF};
 use ccnic::{Burst, Desc};
-use ccnic_shm::Waiter;
+use ccnic_client::Waiter;
 use rustix::io::Errno;
 
 use crate::abi::{CcnicBuf, CcnicStats, View};

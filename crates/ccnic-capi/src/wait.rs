@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ccnic_shm::Woken;
+use ccnic_client::Woken;
 use rustix::io::Errno;
 
 use crate::errno::Failure;

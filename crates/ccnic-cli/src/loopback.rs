@@ -4,8 +4,9 @@ use std::path::PathBuf;
 
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Burst, Config, ConfigError, Demote, Design};
+use ccnic_client::Program;
 use ccnic_load::{Load, Outcome, Rtt, Totals, payload};
-use ccnic_shm::{Pages, Program};
+use ccnic_shm::Pages;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 

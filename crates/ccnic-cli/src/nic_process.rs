@@ -5,7 +5,7 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use ccnic_shm::control::Connection;
+use ccnic_control::Connection;
 use tempfile::TempDir;
 
 /// How long a fresh daemon may take to answer.

@@ -3,7 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Context;
-use ccnic_shm::control::{Connection, QueueStatus, Status};
+use ccnic_control::Connection;
+use ccnic_control::messages::{QueueStatus, Status};
 use clap::Args;
 
 use crate::bench::table;

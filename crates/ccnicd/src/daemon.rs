@@ -7,10 +7,10 @@ use std::time::Instant;
 
 use anyhow::Context;
 use ccnic::rss::{Rss, Spreader};
-use ccnic_shm::control::{Hello, ProgramStatus, Status};
-use ccnic_shm::nic::{AttachRequest, ClientId, Limits, Listener, Memory, Nic, Notifier};
+use ccnic_control::messages::{Hello, ProgramStatus, Status};
+use ccnic_control::rss::RssMessage;
+use ccnic_control::{AttachRequest, ClientId, Limits, Listener, Memory, Nic, Notifier};
 use ccnic_shm::numa;
-use ccnic_shm::rss::RssMessage;
 
 use crate::served::{Serve, serve};
 use crate::wire::Wire;

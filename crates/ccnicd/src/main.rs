@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use ccnic_shm::nic::Limits;
+use ccnic_control::Limits;
 use ccnicd::wire::Wire;
 use ccnicd::{Daemon, Options, default_socket};
 use clap::{Parser, ValueEnum};

@@ -6,8 +6,8 @@ use ccnic::nic::{FETCH, NicQueue, Pipeline, loopback, spread};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::rss::Spreader;
 use ccnic::{Design, Layout};
-use ccnic_shm::control::QueueStatus;
-use ccnic_shm::nic::Notifier;
+use ccnic_control::Notifier;
+use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, Region};
 
 use crate::wire::Wire;

@@ -5,8 +5,8 @@
 
 use std::sync::mpsc::Sender;
 
-use ccnic_shm::control::QueueStatus;
-use ccnic_shm::nic::{ClientId, Notifier};
+use ccnic_control::messages::QueueStatus;
+use ccnic_control::{ClientId, Notifier};
 
 use crate::served::Serve;
 

@@ -3,8 +3,8 @@
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
 
-use ccnic_shm::control::QueueStatus;
-use ccnic_shm::nic::{ClientId, Notifier};
+use ccnic_control::messages::QueueStatus;
+use ccnic_control::{ClientId, Notifier};
 use rustix::thread::{CpuSet, sched_setaffinity, sched_yield};
 
 use crate::served::Serve;

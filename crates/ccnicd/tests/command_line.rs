@@ -8,8 +8,9 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ccnic_shm::control::Connection;
-use ccnic_shm::{Pages, Program};
+use ccnic_client::Program;
+use ccnic_control::Connection;
+use ccnic_shm::Pages;
 use common::{Daemon, alone, config, until};
 use rustix::process::Signal;
 

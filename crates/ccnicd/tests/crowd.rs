@@ -12,8 +12,10 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use ccnic::desc::SIGNAL_SHIFT;
 use ccnic::ring::GroupedEpoch;
 use ccnic::{Config, Design, Layout, SharedMemory, pool::Allocator};
-use ccnic_shm::control::{Connection, ProgramStatus, Request, Status};
-use ccnic_shm::{NativeMemory, Pages, Program, Region};
+use ccnic_client::Program;
+use ccnic_control::Connection;
+use ccnic_control::messages::{ProgramStatus, Request, Status};
+use ccnic_shm::{NativeMemory, Pages, Region};
 use common::flow::Flow;
 use common::{Daemon, alone, config, until};
 

@@ -13,9 +13,11 @@ use std::path::Path;
 
 use ccnic::rss::Rss;
 use ccnic::{Config, Design, Layout, SharedMemory, pool::Allocator};
-use ccnic_shm::control::{Connection, Reply, Request};
-use ccnic_shm::rss::RssMessage;
-use ccnic_shm::{Error, Pages, Program, Region};
+use ccnic_client::{Error, Program};
+use ccnic_control::Connection;
+use ccnic_control::messages::{Reply, Request};
+use ccnic_control::rss::RssMessage;
+use ccnic_shm::{Pages, Region};
 use common::{Daemon, alone, until};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -62,8 +64,8 @@ fn attach() -> Request {
 }
 
 #[track_caller]
-fn refused(answer: Result<Reply, Error>) -> String {
-    match answer {
+fn refused(answer: Result<Reply, impl Into<Error>>) -> String {
+    match answer.map_err(Into::into) {
         Err(Error::Refused { reason }) => reason,
         other => panic!("not a refusal: {other:?}"),
     }

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use ccnic_shm::control::{Hello, Status};
-use ccnic_shm::nic::{AttachRequest, ClientId, Listener, Nic, Notifier};
+use ccnic_control::messages::{Hello, Status};
+use ccnic_control::{AttachRequest, ClientId, Listener, Nic, Notifier};
 use rustix::io::Errno;
 
 use super::CcnicNicOptions;

@@ -3,7 +3,7 @@
 use ccnic::nic::{BadPacket, Fetched, NicCounters, NicQueue};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded};
 use ccnic::{Desc, Layout};
-use ccnic_shm::nic::Notifier;
+use ccnic_control::Notifier;
 use ccnic_shm::{NativeMemory, Region};
 
 use crate::design::{ByDesign, by_design, of_any_design};

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ccnic::layout::LARGE_BUF;
 use ccnic::nic::{BadPacket, FETCH, Fetched, NicCounters};
 use ccnic::{Config, Desc};
-use ccnic_shm::control::QueueStatus;
-use ccnic_shm::nic::Notifier;
+use ccnic_control::Notifier;
+use ccnic_control::messages::QueueStatus;
 use rustix::io::Errno;
 
 use super::pair::SidePair;

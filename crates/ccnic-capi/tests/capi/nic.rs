@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ccnic_shm::control::Connection;
+use ccnic_control::Connection;
 use ccnicd::wire::Wire;
 use ccnicd::{Daemon, Options};
 use rustix::thread::{CpuSet, sched_getaffinity};

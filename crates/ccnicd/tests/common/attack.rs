@@ -9,6 +9,7 @@ use ccnic::layout::{QueueLayout, RingLayout};
 use ccnic::pool::Allocator;
 use ccnic::{Design, LINE, Layout, SharedMemory};
 use ccnic_shm::{NativeMemory, Region};
+
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::Random;

@@ -12,7 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ccnic::{Config, Design};
-use ccnic_shm::control::{Connection, ProgramStatus, Status};
+use ccnic_control::Connection;
+use ccnic_control::messages::{ProgramStatus, Status};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub mod attack;

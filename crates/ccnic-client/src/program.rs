@@ -9,13 +9,15 @@ use ccnic::ring::Ring;
 use ccnic::rss::Rss;
 use ccnic::{Config, Layout, pool::Allocator, recovery};
 
-use crate::control::{Connection, Hello, Reply, Request, Status};
 use crate::error::Error;
-use crate::memory::NativeMemory;
-use crate::numa;
-use crate::region::{HUGE_PAGE, Pages, Region};
-use crate::rss::{RssMessage, check_table};
+use ccnic_control::Connection;
+use ccnic_control::messages::{Hello, Reply, Request, Status};
+use ccnic_shm::NativeMemory;
+use ccnic_shm::numa;
+use ccnic_shm::{HUGE_PAGE, Pages, Region};
+
 use crate::waiter::Waiter;
+use ccnic_control::rss::{RssMessage, check_table};
 
 /// An attachment to a NIC. The NIC serves its queue pairs as long as this lives.
 #[derive(Debug)]
@@ -147,7 +149,7 @@ impl Program {
             Ok(Reply::Done) => Ok(()),
             Ok(other) => Err(Error::Protocol { what: format!("{other:?} in answer to RSS") }),
             Err(_) if !self.alive() => Err(Error::Gone),
-            Err(e) => Err(e),
+            Err(e) => Err(e.into()),
         }
     }
 
@@ -226,7 +228,7 @@ impl Program {
     /// # Errors
     /// When it cannot be reached.
     pub fn status(&self) -> Result<Status, Error> {
-        Connection::open(&self.socket)?.status()
+        Ok(Connection::open(&self.socket)?.status()?)
     }
 }
 
@@ -250,10 +252,8 @@ impl AsFd for Program {
 fn make_region(config: &Config, pages: Pages, nic_node: u32) -> Result<(Region, Layout), Error> {
     let make = |page, pages| -> Result<_, Error> {
         let layout = Layout::new(&Config { page, ..*config })?;
-        let region = Region::create_homed(layout.size(), pages, |base| {
-            numa::home(base, &layout.host_segment(), numa::current_node())?;
-            numa::home(base, &layout.nic_segment(), nic_node)
-        })?;
+        let homes = [(layout.host_segment(), numa::current_node()), (layout.nic_segment(), nic_node)];
+        let region = Region::create_homed(layout.size(), pages, &homes)?;
         Ok((region, layout))
     };
     match pages {

@@ -17,9 +17,10 @@ use ccnic::ring::Ring;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send, socketpair};
 
-use crate::control::{Connection, Request};
 use crate::error::Error;
-use crate::memory::NativeMemory;
+use ccnic_control::Connection;
+use ccnic_control::messages::Request;
+use ccnic_shm::NativeMemory;
 
 /// The first nap; each is twice as long as the one before.
 const SHORTEST: Duration = Duration::from_micros(10);

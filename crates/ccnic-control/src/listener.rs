@@ -11,12 +11,13 @@ use ccnic::rss::Rss;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use super::notifier::{Budget, Notifier};
-use super::socket::ListenSocket;
-use crate::control::{Connection, Hello, Reply, Request, Status};
+use crate::connection::Connection;
 use crate::error::Error;
-use crate::region::Region;
+use crate::messages::{Hello, Reply, Request, Status};
+use crate::notifier::{Budget, Notifier};
 use crate::rss::RssMessage;
+use crate::socket::ListenSocket;
+use ccnic_shm::Region;
 
 /// Identifies a connection, and the program behind it; never used twice.
 pub type ClientId = u64;
@@ -329,7 +330,7 @@ impl Listener {
     fn map(&self, fd: OwnedFd) -> Result<Region, String> {
         let (most, free) = (self.limits.region_max, self.free());
         Region::from_fd(fd, most.min(free)).map_err(|e| match e {
-            Error::TooMuch { size, .. } if size <= most => format!(
+            ccnic_shm::Error::TooMuch { size, .. } if size <= most => format!(
                 "the region has {size} bytes, {free} are left for this NIC's programs; lower the buffers, detach another program, or raise ccnicd --memory-max"
             ),
             e => e.to_string(),

@@ -29,7 +29,7 @@ use ccnic::ring::Ring;
 use rustix::net::sockopt::{socket_domain, socket_type};
 use rustix::net::{AddressFamily, SendFlags, SocketType, getpeername, send};
 
-use crate::clock::thread_time;
+use ccnic_shm::thread_time;
 
 /// For so many times as long as a ring took, there is none.
 const REST: usize = 8;

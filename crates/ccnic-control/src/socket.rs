@@ -10,7 +10,7 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
 };
 
-use crate::control::Connection;
+use crate::connection::Connection;
 use crate::error::Error;
 
 /// A listening control socket; its file goes when this is dropped.

@@ -49,7 +49,7 @@ impl RssMessage {
 }
 
 /// Every entry of the table is one of so many queues.
-pub(crate) fn check_table(rss: &Rss, queues: u16) -> Result<(), String> {
+pub fn check_table(rss: &Rss, queues: u16) -> Result<(), String> {
     match rss.table.iter().enumerate().find(|(_, queue)| **queue >= queues) {
         None => Ok(()),
         Some((at, queue)) => Err(format!(

@@ -6,7 +6,8 @@ use std::path::PathBuf;
 
 use ccnic::ring::GroupedEpoch;
 use ccnic::{Burst, Config};
-use ccnic_shm::{Pages, Program};
+use ccnic_client::Program;
+use ccnic_shm::Pages;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let socket = std::env::args_os().nth(1).map_or_else(|| PathBuf::from("/tmp/nic.sock"), PathBuf::from);

@@ -100,8 +100,8 @@ fn pair<R: Ring>() -> Option<Pair<R>> {
     let layout = Layout::new(&config).ok()?;
     let region = Region::create(layout.size(), Pages::Small).ok()?;
     Allocator::fill(&region.memory(), &layout);
-    let host = QueuePair::new(region.memory(), &layout, 0)?;
-    Some((host, NicQueue::new(region.memory(), &layout, 0)?, region.memory()))
+    let host = QueuePair::new(region.memory(), &layout, 0).ok()?;
+    Some((host, NicQueue::new(region.memory(), &layout, 0).ok()?, region.memory()))
 }
 
 audited!(epoch, GroupedEpoch);

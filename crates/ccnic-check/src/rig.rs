@@ -9,8 +9,9 @@ use ccnic::host::{NotSmall, QueuePair};
 use ccnic::layout::{LARGE_BUF, SMALL_BUF};
 use ccnic::nic::{Fetched, NicQueue};
 use ccnic::pool::Allocator;
+use ccnic::recovery::Inventory;
 use ccnic::ring::{Consumer, Ring};
-use ccnic::{Buf, Burst, Config, Desc, Layout, recovery};
+use ccnic::{Buf, Burst, Config, Desc, Layout};
 
 use crate::memory::Memory;
 use crate::oracle::{Held, Oracle, Packet, content, fill};
@@ -95,8 +96,8 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         layout.store(&memory.host());
         let loaded = Layout::load(&memory.nic(), layout.size());
         assert_eq!(loaded, Ok(layout), "the NIC sees another region than the host made");
-        let host = QueuePair::new(memory.host(), &layout, 0).unwrap_or_else(|| panic!("no queue 0"));
-        let nic = NicQueue::new(memory.nic(), &layout, 0).unwrap_or_else(|| panic!("no queue 0"));
+        let host = QueuePair::new(memory.host(), &layout, 0).unwrap_or_else(|e| panic!("{e}"));
+        let nic = NicQueue::new(memory.nic(), &layout, 0).unwrap_or_else(|e| panic!("{e}"));
         Rig {
             held: Held::new(&layout),
             fetched: Fetched::default(),
@@ -342,7 +343,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
     }
 
     fn replace_nic(&mut self) {
-        let Some(nic) = NicQueue::new(self.memory.nic(), &self.layout, 0) else { panic!("no queue 0") };
+        let Ok(nic) = NicQueue::new(self.memory.nic(), &self.layout, 0) else { panic!("no queue 0") };
         std::mem::forget(std::mem::replace(&mut self.nic, nic));
         self.fetched = Fetched::default();
     }
@@ -356,7 +357,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         );
         self.oracle.may_lose(self.oracle.outstanding() as u64);
         self.host.retire();
-        let Some(host) = QueuePair::new(self.memory.host(), &self.layout, 0) else { panic!("no queue 0") };
+        let Ok(host) = QueuePair::new(self.memory.host(), &self.layout, 0) else { panic!("no queue 0") };
         self.host = host;
     }
 
@@ -372,7 +373,10 @@ impl<M: Memory, R: Ring> Rig<M, R> {
 
     /// Returns the buffers that a dead NIC held to the pool.
     pub fn reclaim(&mut self) -> usize {
-        recovery::reclaim(&self.memory.host(), &self.layout, &mut [&mut self.host], &mut [])
+        let mem = self.memory.host();
+        let mut inventory = Inventory::new(&mem, &self.layout);
+        inventory.count_pair(&mut self.host);
+        inventory.reclaim()
     }
 
     /// Sends, polls, receives and frees until nothing is under way.

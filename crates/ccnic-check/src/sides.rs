@@ -22,7 +22,7 @@ pub fn serve<S: SharedMemory, R: Ring>(
     stop: impl Fn() -> bool,
     idle: impl Fn(),
 ) {
-    let Some(mut nic) = NicQueue::<S, R>::new(mem, layout, 0) else { panic!("no queue 0") };
+    let Ok(mut nic) = NicQueue::<S, R>::new(mem, layout, 0) else { panic!("no queue 0") };
     let (mut current, mut ahead) = (Fetched::default(), Fetched::default());
     while !stop() {
         if current.is_empty() {
@@ -68,7 +68,7 @@ impl<S: SharedMemory, R: Ring> Program<S, R> {
     pub fn new(mem: S, layout: &Layout) -> Program<S, R> {
         Program {
             most: usize::MAX,
-            host: QueuePair::<S, R>::new(mem, layout, 0).unwrap_or_else(|| panic!("no queue 0")),
+            host: QueuePair::<S, R>::new(mem, layout, 0).unwrap_or_else(|e| panic!("{e}")),
             oracle: Oracle::default(),
             held: Held::new(layout),
             outbox: Burst::new(),

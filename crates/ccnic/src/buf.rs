@@ -177,7 +177,8 @@ impl Burst {
     }
 
     /// Hands the buffers over as plain descriptors, for a program in another language to hold; the burst is empty then.
-    /// [`QueuePair::adopt`](crate::host::QueuePair::adopt) takes them back.
+    /// [`QueuePair::tx_descs`](crate::host::QueuePair::tx_descs) and
+    /// [`free_descs`](crate::host::QueuePair::free_descs) take them back.
     #[inline(always)]
     pub fn disown(&mut self) -> impl ExactSizeIterator<Item = Desc> {
         let len = core::mem::take(&mut self.len);

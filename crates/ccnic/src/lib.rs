@@ -25,6 +25,7 @@ pub mod memory;
 pub mod nic;
 pub mod notify;
 pub mod pool;
+mod queue_error;
 pub mod recovery;
 pub mod ring;
 pub mod rss;
@@ -35,3 +36,4 @@ pub use desc::Desc;
 
 pub use layout::Layout;
 pub use memory::{LINE, SharedMemory};
+pub use queue_error::QueueError;

@@ -13,7 +13,7 @@ use std::path::Path;
 
 use ccnic::rss::Rss;
 use ccnic::{Config, Design, Layout, SharedMemory, pool::Allocator};
-use ccnic_client::{Error, Program};
+use ccnic_client::{Error, NicOptions};
 use ccnic_control::Connection;
 use ccnic_control::messages::{Reply, Request};
 use ccnic_control::rss::RssMessage;
@@ -199,7 +199,9 @@ fn regions_that_are_too_large() {
     let _alone = alone();
     let mut nic = nic(&["--region-max", "2", "--memory-max", "5"]);
     let fits = Config { buffers: 400, ..small() };
-    let connect = |socket: &Path, config| Program::connect(socket, "big", &config, Pages::Small);
+    let connect = |socket: &Path, config| {
+        NicOptions::new().name("big").config(&config).pages(Pages::Small).open(socket)
+    };
     let why = connect(&nic.socket, Config { buffers: 600, ..fits }).unwrap_err().to_string();
     says(&why, "--region-max");
     let first = connect(&nic.socket, fits).unwrap();

@@ -18,7 +18,7 @@ impl SidePair {
     /// `None` when there is no such queue.
     pub(super) fn new(region: &Region, layout: &Layout, queue: u16) -> Option<SidePair> {
         let mem = region.memory();
-        Some(by_design!(layout.config().design, NicQueue::new(mem, layout, queue)?))
+        Some(by_design!(layout.config().design, NicQueue::new(mem, layout, queue).ok()?))
     }
 
     /// Fetches the next packets, and hands back what was fetched before.

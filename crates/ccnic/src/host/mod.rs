@@ -1,5 +1,6 @@
 //! The host side of a queue pair: what a program calls (CC-NIC figure 5, the semantics of DPDK's mempool and ethdev).
 
+mod descs;
 mod managed;
 mod pool;
 mod receive;
@@ -12,6 +13,7 @@ use crate::layout::{LARGE_BUF, Layout, QueueLayout};
 use crate::memory::{Fetch, SharedMemory, lines, prefetch_payload};
 use crate::notify;
 use crate::pool::{Allocator, Class, data_offset};
+use crate::queue_error::{QueueError, queue_layout};
 use crate::ring::{Consumer, IDLE_POLLS, Producer, Ring};
 
 use managed::Managed;
@@ -50,16 +52,15 @@ pub struct QueuePair<M: SharedMemory, R: Ring> {
 }
 
 impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
-    /// Takes up queue pair `queue` of a region, where it was left. `None` when the region has no such queue or
-    /// another design of ring.
+    /// Opens queue pair `queue` of a region at the positions where its last user left it.
     ///
     /// At most one `QueuePair` may exist for each queue of a region.
-    pub fn new(mem: M, layout: &Layout, queue: u16) -> Option<QueuePair<M, R>> {
+    ///
+    /// # Errors
+    /// [`QueueError::NoQueue`] when the region has fewer queue pairs, [`QueueError::WrongDesign`] when its rings are not `R`.
+    pub fn new(mem: M, layout: &Layout, queue: u16) -> Result<QueuePair<M, R>, QueueError> {
         let config = *layout.config();
-        let queue_layout = layout.queue(queue)?;
-        if config.design != R::DESIGN {
-            return None;
-        }
+        let queue_layout = queue_layout::<R>(layout, queue)?;
         let tx = R::Producer::resume(&mem, &queue_layout.tx);
         let managed =
             (!config.shared_pool).then(|| Managed::new(&mem, &config, &queue_layout.fill, tx.position()));
@@ -76,7 +77,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         if let Some(managed) = &mut this.managed {
             managed.post(&this.mem, &mut this.pool);
         }
-        Some(this)
+        Ok(this)
     }
 
     /// Allocates `packets` packets of `len` bytes each and adds their buffers to `burst`; returns how many packets it
@@ -161,32 +162,6 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     #[inline(always)]
     pub fn free_one(&mut self, buf: Buf) {
         self.pool.free(&self.mem, buf.desc().offset(), buf.class());
-    }
-
-    /// Takes up buffers that a program in another language has held as plain descriptors
-    /// ([`Burst::disown`]): adds those of `descs` to `burst` up to the first that names no bytes of the pool, or until the
-    /// burst is full; returns their number.
-    ///
-    /// A descriptor does not say who holds its buffer. One that is used twice is believed: it harms the program's own packets.
-    #[inline(always)]
-    pub fn adopt(&self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
-        let new = burst.take_up(descs);
-        let mut n = new.len();
-        if !self.pool.holds_small(new) && !self.pool.holds_all(new) {
-            let bad = |buf: &Buf| !self.pool.holds(buf.desc().offset(), u32::from(buf.len()), buf.class());
-            n = new.iter().position(bad).unwrap_or(n);
-        }
-        burst.added(n);
-        n
-    }
-
-    /// As [`adopt`](QueuePair::adopt) for buffers to free: their lengths do not matter.
-    #[inline(always)]
-    pub fn adopt_to_free(&self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
-        let new = burst.take_up(descs);
-        let n = self.pool.contains(new);
-        burst.added(n);
-        n
     }
 
     /// Hands packets to the NIC, in order, as many whole ones as the ring has room for; removes them from `burst` and

@@ -18,6 +18,7 @@ use crate::layout::{Layout, SMALL_BUF};
 use crate::memory::{SharedMemory, lines, prefetch_payload};
 use crate::notify::{Armed, NotifyState};
 use crate::pool::{Allocator, Class, data_offset};
+use crate::queue_error::{QueueError, queue_layout};
 use crate::ring::{Consumer, Producer, Ring};
 
 pub use fetched::Fetched;
@@ -83,15 +84,14 @@ pub struct NicQueue<M: SharedMemory, R: Ring> {
 }
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
-    /// Takes up queue pair `queue` of a region, where a predecessor left it. `None` when the region has no such queue
-    /// or another design of ring.
-    pub fn new(mem: M, layout: &Layout, queue: u16) -> Option<NicQueue<M, R>> {
+    /// Opens the NIC side of queue pair `queue` of a region at the positions where a predecessor left it.
+    ///
+    /// # Errors
+    /// [`QueueError::NoQueue`] when the region has fewer queue pairs, [`QueueError::WrongDesign`] when its rings are not `R`.
+    pub fn new(mem: M, layout: &Layout, queue: u16) -> Result<NicQueue<M, R>, QueueError> {
         let config = *layout.config();
-        let queue_layout = layout.queue(queue)?;
-        if config.design != R::DESIGN {
-            return None;
-        }
-        Some(NicQueue {
+        let queue_layout = queue_layout::<R>(layout, queue)?;
+        Ok(NicQueue {
             tx: R::Consumer::resume(&mem, &queue_layout.tx),
             rx: R::Producer::resume(&mem, &queue_layout.rx),
             pool: Allocator::nic(layout),

@@ -71,7 +71,7 @@ pub fn run(args: &LoopbackArgs) -> anyhow::Result<()> {
 fn table(curve: &Curve, rounds: usize, points: &[Outcomes]) -> Table {
     let Curve { config, traffic, loads } = curve;
     let title = format!(
-        "{}, {}-byte packets, {}, bursts of {}: medians of {} of {} s",
+        "{}, {} B packets, {}, bursts of {}: medians of {} of {} s",
         config.design.name(),
         traffic.size,
         units::count(config.queues.into(), "queue pair"),

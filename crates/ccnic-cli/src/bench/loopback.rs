@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::measure_limit;
+use super::machine::measure_limit;
 use crate::cpus::{warn_if_crowded, warn_if_disturbed};
 use crate::loopback::Bench;
 use crate::loopback::notes;

@@ -7,7 +7,7 @@ use ccnic_sim::{micro, parallel};
 use clap::Args;
 use serde::Serialize;
 
-use super::MachineArgs;
+use super::machine::MachineArgs;
 use crate::print::{self, Column, Progress, Table, units};
 
 /// Options of `sim access`, `sim pingpong` and `sim mmio`.

@@ -140,7 +140,7 @@ where
 }
 
 fn status<R: Ring>(number: u16, queue: &NicQueue<NativeMemory, R>) -> QueueStatus {
-    let c = &queue.counters;
+    let c = queue.counters();
     QueueStatus {
         queue: number,
         core: 0,
@@ -148,8 +148,8 @@ fn status<R: Ring>(number: u16, queue: &NicQueue<NativeMemory, R>) -> QueueStatu
         tx_bytes: c.tx_bytes,
         rx_packets: c.rx_packets,
         rx_bytes: c.rx_bytes,
-        drop_bad_descriptor: queue.bad_descriptors(),
-        drop_bad_chain: queue.bad_chains(),
+        drop_bad_descriptor: c.bad_descriptor,
+        drop_bad_chain: c.bad_chain,
         drop_too_long: c.too_long,
         drop_ring_full: c.dropped_ring_full,
         drop_no_buffer: c.dropped_no_buffer,

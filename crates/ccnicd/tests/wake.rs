@@ -226,8 +226,7 @@ impl Stranger {
         let config = ccnic::Config { queues, ring: 64, buffers, ..ccnic::Config::default() };
         let layout = Layout::new(&config).unwrap();
         let region = Region::create(layout.size(), Pages::Small).unwrap();
-        ccnic::pool::Allocator::fill(&region.memory(), &layout);
-        layout.store(&region.memory());
+        host::format(&region.memory(), &layout);
         let connection = Connection::open(socket).unwrap();
         let request = Request::Attach { name: "stranger".into(), mac: None, rss: None };
         assert!(matches!(connection.ask(&request, Some(region.as_fd())), Ok(Reply::Attached)));

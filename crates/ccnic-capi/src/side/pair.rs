@@ -73,14 +73,9 @@ impl SidePair {
         of_any_design!(self, queue => notifier.look(queue));
     }
 
-    /// The counters, with what rings and blank buffers have counted themselves.
     #[inline(always)]
     pub(super) fn counters(&self) -> NicCounters {
-        of_any_design!(self, queue => NicCounters {
-            bad_descriptor: queue.bad_descriptors(),
-            bad_chain: queue.bad_chains(),
-            ..queue.counters
-        })
+        of_any_design!(self, queue => queue.counters())
     }
 
     pub(super) fn retire(&mut self) {

@@ -23,6 +23,12 @@ pub use pool::Pool;
 pub use small::NotSmall;
 use small::RingAhead;
 
+/// Makes a new region ready to be attached: all buffers go to the free lists, then the header is written. The memory must be zero.
+pub fn format<M: SharedMemory>(mem: &M, layout: &Layout) {
+    Allocator::fill(mem, layout);
+    layout.store(mem);
+}
+
 /// Fewer descriptors than this in a burst, and the ring counts as nearly empty: less than one full line.
 pub(crate) const NEARLY_EMPTY: usize = 4;
 
@@ -80,23 +86,25 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         Ok(this)
     }
 
-    /// Allocates `packets` packets of `len` bytes each and adds their buffers to `burst`; returns how many packets it
-    /// got. Fewer when the pool is dry or the burst full. A packet above 4 KiB is a chain of large buffers.
+    /// Allocates packets of `len` bytes each, as many whole ones as fit into `max` buffers, and adds the buffers to `burst`. Returns
+    /// the number of buffers, as all bursts do: less than asked for when the pool is dry or the burst full.
     ///
-    /// The buffers' lines are fetched to be written, all at once, so that writing them does not wait.
+    /// A packet of up to 4 KiB is one buffer; a longer one is a chain of large buffers, all but the last with [`Buf::more`].
+    ///
+    /// The buffers' lines are prefetched for writing, all at once, so that their transfers overlap.
     #[inline(always)]
-    pub fn alloc(&mut self, len: u16, packets: usize, burst: &mut Burst) -> usize {
+    pub fn alloc(&mut self, len: u16, max: usize, burst: &mut Burst) -> usize {
         if u32::from(len) > LARGE_BUF {
-            return self.alloc_chains(len, packets, burst);
+            return self.alloc_chains(len, max, burst);
         }
         let class = self.pool.class(u32::from(len));
         let flags = if class == Class::Small { FLAG_SMALL } else { 0 };
         // With the host-managed pool, as the paper's PCIe NICs have it, data begin at the first byte.
         let spread = self.managed.is_none();
-        let places = burst.spare(packets);
-        let want = places.len();
+        let slots = burst.spare(max);
+        let want = slots.len();
         if let Some(buffers) = self.pool.alloc_many(class, want) {
-            for (slot, &at) in places.iter_mut().zip(buffers.iter().rev()) {
+            for (slot, &at) in slots.iter_mut().zip(buffers.iter().rev()) {
                 let at = if spread { data_offset(at, u32::from(len), class) } else { at };
                 prefetch_payload(&self.mem, at, u32::from(len), Fetch::Write);
                 *slot = Buf::new(Desc::new(at, len, flags));
@@ -107,7 +115,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             return want;
         }
         let mut n = 0;
-        for slot in burst.spare(packets) {
+        for slot in burst.spare(max) {
             let Some((at, class)) = self.pool.alloc(&self.mem, class).or_else(|| self.reap_and_alloc(class))
             else {
                 break;
@@ -124,19 +132,17 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     }
 
     #[cold]
-    fn alloc_chains(&mut self, len: u16, packets: usize, burst: &mut Burst) -> usize {
+    fn alloc_chains(&mut self, len: u16, max: usize, burst: &mut Burst) -> usize {
         let segments = u32::from(len).div_ceil(LARGE_BUF) as usize;
+        let packets = max.min(burst.space()) / segments;
         let spread = self.managed.is_none();
-        for n in 0..packets {
-            if burst.space() < segments {
-                return n;
-            }
+        for packet in 0..packets {
             let mut left = u32::from(len);
             for i in 0..segments {
                 let buffer = self.pool.alloc(&self.mem, Class::Large);
                 let Some((at, _)) = buffer.or_else(|| self.reap_and_alloc(Class::Large)) else {
                     (0..i).filter_map(|_| burst.pop()).for_each(|b| self.free_one(b));
-                    return n;
+                    return packet * segments;
                 };
                 let part = left.min(LARGE_BUF);
                 left -= part;
@@ -147,7 +153,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
                 }
             }
         }
-        packets
+        packets * segments
     }
 
     /// Returns all buffers of `burst` to the pool.

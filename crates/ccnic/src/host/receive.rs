@@ -4,7 +4,7 @@
 //! every call of the queue pair: a core has 16 fill buffers (12 before Sapphire Rapids), and asking for a whole burst at once
 //! would wait for them.
 
-use crate::buf::{Buf, Burst};
+use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::Desc;
 use crate::memory::{Fetch, SharedMemory, prefetch_payload};
 use crate::pool::{Allocator, Class};
@@ -73,14 +73,14 @@ impl Stage {
 
     /// Copies whole packets, at most `max` buffers, to the end of `to`; returns their number.
     #[inline(always)]
-    fn hand_out(&mut self, to: &mut Burst, max: usize) -> usize {
+    fn hand_out(&mut self, to: &mut Burst, max: usize, region: RegionTag) -> usize {
         let waiting = self.rest();
         let mut n = max.min(to.space()).min(waiting.len());
         if !self.small {
             n = whole(waiting, n);
         }
-        for (place, desc) in to.spare(n).iter_mut().zip(waiting) {
-            *place = Buf::new(*desc);
+        for (slot, desc) in to.spare(n).iter_mut().zip(waiting) {
+            *slot = Buf::new(*desc, region);
         }
         to.added(n);
         self.next += n;
@@ -146,7 +146,7 @@ impl<C: Consumer> Receiver<C> {
         to: &mut Burst,
         max: usize,
     ) -> usize {
-        self.serve(mem, pool, max, |stage, _| stage.hand_out(to, max)).unwrap_or(0)
+        self.serve(mem, pool, max, |stage, _| stage.hand_out(to, max, RegionTag::of(mem))).unwrap_or(0)
     }
 
     /// Shows small packets, at most `max`, to `read` and frees their buffers; returns their number. `None` when the first that

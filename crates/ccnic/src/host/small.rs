@@ -3,7 +3,7 @@
 //! A buffer is taken, filled and sent, or received, read and freed, within one call: nothing has to be checked that this side
 //! has just made, and nothing is handed out and taken back.
 
-use crate::buf::{Buf, Burst};
+use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::{Desc, FLAG_SMALL};
 use crate::layout;
 use crate::memory::{Fetch, SharedMemory, prefetch_payload, write_small};
@@ -51,9 +51,10 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
                 self.tx.prefetch(&self.mem, room);
             }
             self.rx.request(&self.mem);
-            for ((place, &at), (packet, meta)) in burst.spare(room).iter_mut().zip(buffers).zip(packets) {
+            let region = RegionTag::of(&self.mem);
+            for ((slot, &at), (packet, meta)) in burst.spare(room).iter_mut().zip(buffers).zip(packets) {
                 write_small(&self.mem, at, packet);
-                *place = Buf::new(Desc::new(at, packet.len() as u16, FLAG_SMALL).with_meta(meta));
+                *slot = Buf::new(Desc::new(at, packet.len() as u16, FLAG_SMALL).with_meta(meta), region);
             }
             burst.added(room);
             let sent = self.transmit(burst, true);

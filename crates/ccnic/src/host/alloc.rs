@@ -45,7 +45,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             }
             burst.added(want);
             self.tx.prefetch(&self.mem, want);
-            self.rx.request(&self.mem);
+            self.rx.prefetch(&self.mem);
             return want;
         }
         let mut n = 0;
@@ -110,7 +110,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         RegionTag::of(&self.mem).check(burst.as_slice());
         self.pool.free_many(&self.mem, burst.as_slice());
         burst.clear();
-        self.rx.request(&self.mem);
+        self.rx.prefetch(&self.mem);
     }
 
     /// Returns one buffer to the pool.

@@ -138,7 +138,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             Some(managed) => managed.note_sent(first, burst.first(n)),
         }
         burst.remove_front(n);
-        self.rx.request(&self.mem);
+        self.rx.prefetch(&self.mem);
         n
     }
 
@@ -193,7 +193,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         if self.managed.is_some() {
             self.manage();
         }
-        self.rx.request(&self.mem);
+        self.rx.prefetch(&self.mem);
         n
     }
 
@@ -213,7 +213,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     ///
     /// With the host-managed pool, buffers that the NIC has not completed are not returned: let it finish first.
     pub fn retire(&mut self) {
-        self.rx.abandon(&self.mem, &mut self.pool);
+        self.rx.discard(&self.mem, &mut self.pool);
         if let Some(managed) = &mut self.managed {
             managed.reap(&self.mem, &mut self.tx, &mut self.pool);
         }

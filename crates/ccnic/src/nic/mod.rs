@@ -4,11 +4,13 @@
 //! any byte they name is touched; bytes are only ever copied, never borrowed; work per call is bounded by
 //! [`FETCH`]. A program can harm only its own packets.
 
+mod burst;
 mod deliver;
 mod fetched;
 mod fill;
 mod own;
 mod spread;
+mod spread_across;
 mod wire;
 
 use crate::config::{Config, Demote};
@@ -20,9 +22,11 @@ use crate::notify::{Armed, NotifyState};
 use crate::pool::{Allocator, Class, data_offset};
 use crate::ring::{Consumer, Producer, Ring};
 
+pub use burst::BurstQueue;
 pub use fetched::Fetched;
 pub use own::BadPacket;
-pub use spread::spread;
+pub use spread::{Steered, spread};
+pub use spread_across::{OtherCores, deliver_handed, spread_across};
 pub use wire::{Pipeline, loopback};
 
 use fetched::first;
@@ -56,6 +60,9 @@ pub struct NicCounters {
     pub dropped_ring_full: u64,
     /// Packets dropped, with RSS, because the pool had no buffer.
     pub dropped_no_buffer: u64,
+    /// Packets fetched here and dropped, with RSS over several cores, because the hand-off queue to the core of their receive queue
+    /// was full, or that core has stopped.
+    pub dropped_handoff: u64,
 }
 
 /// The NIC side of a queue pair. Belongs to one thread.

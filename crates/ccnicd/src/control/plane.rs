@@ -86,7 +86,7 @@ impl ControlPlane {
             let numbers = queues_of(&client.workers, at);
             let queues = numbers.len();
             let part = attach(&region, &layout, numbers, self.options.dataplane)
-                .context("the region's queues do not match its design");
+                .context("could not open its queues");
             let added = part.and_then(|mut part| {
                 if let (Some(spreader), Some(dataplane)) = (&spreader, part.steer()) {
                     take(&mut links, at).into_iter().for_each(|links| dataplane.link(links));

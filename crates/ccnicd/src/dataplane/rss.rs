@@ -7,11 +7,9 @@
 
 use std::sync::Arc;
 
-use ccnic::nic::OtherCores;
-use ccnic::nic::{NicQueue, Steered, deliver_handed, loopback, spread, spread_across};
+use ccnic::nic::{OtherCores, Steered, deliver_handed, loopback, spread, spread_across};
 use ccnic::ring::Ring;
 use ccnic::rss::Spreader;
-use ccnic_shm::NativeMemory;
 
 use super::Dataplane;
 use super::loopback::Loopback;
@@ -54,10 +52,7 @@ impl Rss {
 
     /// Out of line: the loop without RSS stays short.
     #[inline(never)]
-    fn poll_steering<R: Ring>(&mut self, port: &mut ProgramPort<R>) -> usize
-    where
-        NicQueue<NativeMemory, R>: Send,
-    {
+    fn poll_steering<R: Ring>(&mut self, port: &mut ProgramPort<R>) -> usize {
         let Some(steering) = &mut self.steering else { return 0 };
         if steering.links.as_ref().is_some_and(Links::must_settle) {
             steering.settle(port);
@@ -81,10 +76,7 @@ impl Rss {
 impl Steering {
     /// Moves one burst of this worker's own queues.
     #[inline(always)]
-    fn forward<R: Ring>(&mut self, port: &mut ProgramPort<R>, own: &mut Loopback) -> usize
-    where
-        NicQueue<NativeMemory, R>: Send,
-    {
+    fn forward<R: Ring>(&mut self, port: &mut ProgramPort<R>, own: &mut Loopback) -> usize {
         let Steering { spreader, links, .. } = self;
         own.poll_queues(port, |port, pipeline, at, reflect| {
             let (queues, mem) = port.queues();
@@ -98,10 +90,7 @@ impl Steering {
 
     /// Delivers one burst that another worker has handed over.
     #[inline(always)]
-    fn deliver_handed<R: Ring>(&mut self, port: &mut ProgramPort<R>, reflect: bool) -> usize
-    where
-        NicQueue<NativeMemory, R>: Send,
-    {
+    fn deliver_handed<R: Ring>(&mut self, port: &mut ProgramPort<R>, reflect: bool) -> usize {
         let Some(links) = &mut self.links else { return 0 };
         let mut steered = Steered::default();
         let Some((from, n)) = links.incoming(&mut steered) else { return 0 };
@@ -113,10 +102,7 @@ impl Steering {
 
     /// Completes what other workers are done with; drops what workers that have stopped never took.
     #[cold]
-    fn settle<R: Ring>(&mut self, port: &mut ProgramPort<R>)
-    where
-        NicQueue<NativeMemory, R>: Send,
-    {
+    fn settle<R: Ring>(&mut self, port: &mut ProgramPort<R>) {
         let Some(links) = &mut self.links else { return };
         let (queues, _) = port.queues();
         let mut back = Vec::new();
@@ -130,10 +116,7 @@ impl Steering {
     }
 }
 
-impl<R: Ring> Dataplane<ProgramPort<R>> for Rss
-where
-    NicQueue<NativeMemory, R>: Send,
-{
+impl<R: Ring> Dataplane<ProgramPort<R>> for Rss {
     #[inline(always)]
     fn poll(&mut self, port: &mut ProgramPort<R>) -> usize {
         if self.steering.is_some() {

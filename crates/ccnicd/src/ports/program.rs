@@ -1,8 +1,8 @@
 //! The queue pairs of an attached program as a port.
 
-use ccnic::Layout;
 use ccnic::nic::{FETCH, NicQueue};
 use ccnic::ring::Ring;
+use ccnic::{Layout, QueueError};
 use ccnic_control::Notifier;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, Region};
@@ -30,12 +30,14 @@ impl<R: Ring> std::fmt::Debug for ProgramPort<R> {
 }
 
 impl<R: Ring> ProgramPort<R> {
-    /// Opens the NIC side of some of a region's queue pairs, at the positions where a predecessor left them. `None` when the region has
-    /// no such queue or another design of ring.
-    pub fn new(region: &Region, layout: &Layout, numbers: Vec<u16>) -> Option<ProgramPort<R>> {
+    /// Opens the NIC side of some of a region's queue pairs, at the positions where a predecessor left them.
+    ///
+    /// # Errors
+    /// When the region has no such queue, or another design of ring.
+    pub fn new(region: &Region, layout: &Layout, numbers: Vec<u16>) -> Result<ProgramPort<R>, QueueError> {
         let queue = |number: &u16| NicQueue::new(region.memory(), layout, *number);
-        Some(ProgramPort {
-            queues: numbers.iter().map(queue).collect::<Option<_>>()?,
+        Ok(ProgramPort {
+            queues: numbers.iter().map(queue).collect::<Result<_, _>>()?,
             notifiers: numbers.iter().map(|_| None).collect(),
             numbers,
             mem: region.memory(),
@@ -51,10 +53,7 @@ impl<R: Ring> ProgramPort<R> {
     }
 }
 
-impl<R: Ring> Port for ProgramPort<R>
-where
-    NicQueue<NativeMemory, R>: Send,
-{
+impl<R: Ring> Port for ProgramPort<R> {
     type Queue = NicQueue<NativeMemory, R>;
 
     #[inline(always)]
@@ -102,7 +101,7 @@ impl<R: Ring> Statistics for ProgramPort<R> {
 }
 
 fn status<R: Ring>(number: u16, queue: &NicQueue<NativeMemory, R>) -> QueueStatus {
-    let c = &queue.counters;
+    let c = queue.counters();
     QueueStatus {
         queue: number,
         core: 0,
@@ -110,8 +109,8 @@ fn status<R: Ring>(number: u16, queue: &NicQueue<NativeMemory, R>) -> QueueStatu
         tx_bytes: c.tx_bytes,
         rx_packets: c.rx_packets,
         rx_bytes: c.rx_bytes,
-        drop_bad_descriptor: queue.bad_descriptors(),
-        drop_bad_chain: queue.bad_chains(),
+        drop_bad_descriptor: c.bad_descriptor,
+        drop_bad_chain: c.bad_chain,
         drop_too_long: c.too_long,
         drop_ring_full: c.dropped_ring_full,
         drop_no_buffer: c.dropped_no_buffer,

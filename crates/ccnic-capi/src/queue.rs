@@ -155,7 +155,7 @@ impl Queue {
         }
         let mut done = 0;
         for out in out.chunks_exact_mut(segments) {
-            if self.pair.alloc(len, 1, &mut self.burst) == 0 {
+            if self.pair.alloc(len, segments, &mut self.burst) == 0 {
                 self.stats.alloc_failed += segments as u64;
                 break;
             }

@@ -43,8 +43,8 @@ pub fn serve<S: SharedMemory, R: Ring>(
             idle();
         }
     }
-    let counters = nic.counters;
-    assert_eq!((nic.bad_descriptors(), counters.too_long, nic.bad_chains()), (0, 0, 0));
+    let counters = nic.counters();
+    assert_eq!((counters.bad_descriptor, counters.too_long, counters.bad_chain), (0, 0, 0));
     nic.retire();
 }
 
@@ -109,7 +109,7 @@ impl<S: SharedMemory, R: Ring> Program<S, R> {
         let kind = self.next % 11;
         let len = [64, 128, 129, 1500, 4096, 90, 64, 9000, 300, 64, 1][kind as usize];
         let n = (1 + self.next * 7 % 32).min(most).min(if len > 4096 { 9 } else { 32 });
-        self.host.alloc(len, n as usize, &mut self.outbox);
+        self.host.alloc(len, n as usize * usize::from(len).div_ceil(4096), &mut self.outbox);
         let mut segments = Vec::new();
         for buf in self.outbox.iter_mut() {
             self.held.take(buf.desc());

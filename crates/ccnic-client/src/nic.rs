@@ -4,7 +4,6 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ccnic::pool::Allocator;
 use ccnic::recovery::Inventory;
 use ccnic::ring::Ring;
 use ccnic::rss::Rss;
@@ -68,8 +67,7 @@ impl Nic {
             return Err(Error::NoRss);
         }
         let (region, layout) = make_region(config, *pages, hello.node)?;
-        Allocator::fill(&region.memory(), &layout);
-        layout.store(&region.memory());
+        host::format(&region.memory(), &layout);
         let this = Nic {
             socket: socket.to_owned(),
             name: options.name.clone(),

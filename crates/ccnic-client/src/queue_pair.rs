@@ -84,8 +84,8 @@ impl QueuePair {
 
     /// As [`host::QueuePair::alloc`].
     #[inline]
-    pub fn alloc(&mut self, len: u16, packets: usize, burst: &mut Burst) -> usize {
-        each!(&mut self.pair, pair => pair.alloc(len, packets, burst))
+    pub fn alloc(&mut self, len: u16, max: usize, burst: &mut Burst) -> usize {
+        each!(&mut self.pair, pair => pair.alloc(len, max, burst))
     }
 
     /// Returns all buffers of `burst` to the pool.

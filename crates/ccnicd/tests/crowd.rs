@@ -10,7 +10,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use ccnic::desc::SIGNAL_SHIFT;
-use ccnic::{Config, Design, Layout, SharedMemory, pool::Allocator};
+use ccnic::{Config, Design, Layout, SharedMemory, host};
 use ccnic_client::Nic;
 use ccnic_control::Connection;
 use ccnic_control::messages::{ProgramStatus, Request, Status};
@@ -72,8 +72,7 @@ fn full_queues_beside_one() {
     let config = Config { queues: Config::MAX_QUEUES, ring: 256, ..Config::default() };
     let layout = Layout::new(&config).unwrap();
     let region = Region::create(layout.size(), Pages::Small).unwrap();
-    Allocator::fill(&region.memory(), &layout);
-    layout.store(&region.memory());
+    host::format(&region.memory(), &layout);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let mem = region.memory();

@@ -12,7 +12,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use ccnic::rss::Rss;
-use ccnic::{Config, Design, Layout, SharedMemory, pool::Allocator};
+use ccnic::{Config, Design, Layout, SharedMemory, host};
 use ccnic_client::{Error, NicOptions};
 use ccnic_control::Connection;
 use ccnic_control::messages::{Reply, Request};
@@ -84,8 +84,7 @@ fn small() -> Config {
 fn region(config: &Config) -> (Region, Layout) {
     let layout = Layout::new(config).unwrap();
     let region = Region::create(layout.size(), Pages::Small).unwrap();
-    Allocator::fill(&region.memory(), &layout);
-    layout.store(&region.memory());
+    host::format(&region.memory(), &layout);
     (region, layout)
 }
 

@@ -226,8 +226,7 @@ impl Stranger {
         let config = ccnic::Config { queues, ring: 64, buffers, ..ccnic::Config::default() };
         let layout = Layout::new(&config).unwrap();
         let region = Region::create(layout.size(), Pages::Small).unwrap();
-        ccnic::pool::Allocator::fill(&region.memory(), &layout);
-        layout.store(&region.memory());
+        host::format(&region.memory(), &layout);
         let connection = Connection::open(socket).unwrap();
         let request = Request::Attach { name: "stranger".into(), mac: None, rss: None };
         assert!(matches!(connection.ask(&request, Some(region.as_fd())), Ok(Reply::Attached)));
@@ -281,7 +280,7 @@ fn sockets_that_no_program_can_be_woken_by() {
     assert!(matches!(early.ask(&Request::Hello, None), Ok(Reply::Hello(_))));
     drop(early);
     until("the end of what was refused", || daemon.holdings() == holdings);
-    let said = daemon.log().matches("will not be woken").count();
+    let said = daemon.log().matches("will not be notified").count();
     assert_eq!(said, bad.len() + 3, "{}", daemon.log());
     // One for each queue, and no more.
     let (ours, theirs) = UnixStream::pair().unwrap();

@@ -70,17 +70,12 @@ impl SidePair {
     /// Wakes the program if it sleeps while there are packets for it.
     #[inline(always)]
     pub(super) fn look(&mut self, notifier: &Notifier) {
-        of_any_design!(self, queue => notifier.look(queue));
+        of_any_design!(self, queue => notifier.notify_if_armed(queue));
     }
 
-    /// The counters, with what rings and blank buffers have counted themselves.
     #[inline(always)]
     pub(super) fn counters(&self) -> NicCounters {
-        of_any_design!(self, queue => NicCounters {
-            bad_descriptor: queue.bad_descriptors(),
-            bad_chain: queue.bad_chains(),
-            ..queue.counters
-        })
+        of_any_design!(self, queue => queue.counters())
     }
 
     pub(super) fn retire(&mut self) {

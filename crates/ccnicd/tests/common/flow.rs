@@ -106,7 +106,8 @@ impl Flow {
             let window = self.window + if self.recovered() { 0 } else { self.may_lose };
             let room = window.saturating_sub(self.under_way()).min(ROW - self.sent % ROW);
             let size = self.size(self.sent);
-            let got = self.pair.alloc(size, room as usize, &mut self.out) as u64;
+            let segments = usize::from(size).div_ceil(4096);
+            let got = (self.pair.alloc(size, room as usize * segments, &mut self.out) / segments) as u64;
             let (mut at, first) = (0, self.sent);
             for buf in self.out.iter_mut() {
                 let number = self.sent;

@@ -60,7 +60,7 @@ pub struct Limit {
     /// Lines per batch and batches in flight that gave `run_mlps`.
     pub run_best: (u32, u32),
     /// How far the measurements lie apart.
-    pub spread: Spreads,
+    pub spread: LimitSpread,
 }
 
 /// Median round trips of one word.
@@ -74,7 +74,7 @@ pub struct WordRtt {
 
 /// How far the measurements of a limit lie apart.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Spreads {
+pub struct LimitSpread {
     /// Of `line_mlps`.
     pub line_mlps: Spread,
     /// Of `run_mlps`.
@@ -135,7 +135,7 @@ pub fn measure(seconds: f64, mut step: impl FnMut(&str)) -> anyhow::Result<Limit
         word_rtt_ns: WordRtt { shared: shared.median, separate: separate.median },
         line_best,
         run_best,
-        spread: Spreads { line_mlps: line, run_mlps: run, shared_ns: shared, separate_ns: separate },
+        spread: LimitSpread { line_mlps: line, run_mlps: run, shared_ns: shared, separate_ns: separate },
     })
 }
 

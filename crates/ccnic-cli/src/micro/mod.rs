@@ -21,7 +21,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// One poll of a wait.
+    /// Called after each poll that found nothing.
     #[inline(always)]
     pub fn wait(&self) {
         if !self.alone {

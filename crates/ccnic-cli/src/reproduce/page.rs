@@ -1,4 +1,4 @@
-//! The page: figure by figure the picture, and the paper's statements beside ours.
+//! The page: for each figure its picture, and the paper's statements beside the simulated values.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use super::text::{self, file_name};
 use crate::print::html::{self, escape};
 use crate::print::units;
 
-/// The run itself.
+/// What the page says of the run itself.
 #[derive(Debug)]
 pub struct About {
     pub quick: bool,

@@ -16,7 +16,7 @@ pub struct MachineArgs {
 }
 
 impl MachineArgs {
-    /// What the platform was called by.
+    /// The platform's name or file, as on the command line.
     pub fn name(&self) -> &str {
         &self.platform
     }

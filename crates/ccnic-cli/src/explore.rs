@@ -24,8 +24,9 @@ pub struct ExploreArgs {
     machine: MachineArgs,
     #[command(flatten)]
     traffic: SimTraffic,
-    /// Vary a parameter: a value of the platform (`ccnic sim platforms --show NAME` lists them), or cores, size, burst, rx-burst,
-    /// inflight. Takes FROM:TO:HOW-MANY, or a list with commas. May be given twice, for a map
+    /// Vary a parameter: a value of the platform (`ccnic sim platforms --show NAME` lists them), or cores,
+    /// size, burst, rx-burst, inflight. Takes FROM:TO:HOW-MANY, or a list with commas. May be given twice,
+    /// for a map
     #[arg(long, required = true, value_name = "KEY=VALUES")]
     sweep: Vec<String>,
     /// Designs to compare; several with commas

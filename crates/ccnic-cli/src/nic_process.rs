@@ -1,4 +1,5 @@
-//! A NIC for a measurement: a `ccnicd` that is started as a child process and stopped afterwards, or one that runs already.
+//! A NIC for a measurement: a `ccnicd` that is started as a child process and stopped afterwards, or one that
+//! runs already.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -59,8 +60,8 @@ impl NicProcess {
         Ok(())
     }
 
-    /// Waits at most 0.2 s until a NIC that was started here has no program: its threads sleep then, and its CPUs are free. Does
-    /// nothing for a NIC that ran already.
+    /// Waits at most 0.2 s until a NIC that was started here has no program: its threads sleep then, and its
+    /// CPUs are free. Does nothing for a NIC that ran already.
     pub fn settle(&self) {
         if self.own.is_none() {
             return;

@@ -105,8 +105,9 @@ fn limit_table(limit: &Limit) -> Table {
         table.row([name.to_owned(), number(spread.median), units::range(spread, number), unit.to_owned()]);
     }
     table.note(format!(
-        "M lines/s: million cache lines per second in each direction, both directions at once. A 64-byte packet takes 1.25 single lines (payload and a quarter line of \
-         descriptor), so the limit is {} Mpps; a 1500-byte packet takes 24.25 contiguous lines: {} Mpps.",
+        "M lines/s: million cache lines per second in each direction, both directions at once. A 64-byte \
+         packet takes 1.25 single lines (payload and a quarter line of descriptor), so the limit is {} Mpps; a \
+         1500-byte packet takes 24.25 contiguous lines: {} Mpps.",
         units::rate(limit.rates.packets(64)),
         units::rate(limit.rates.packets(1500))
     ));

@@ -17,7 +17,8 @@ pub enum BenchCommand {
     Limit(machine::MicrobenchArgs),
     /// Measure the round trip of one word between two cores (CC-NIC figure 8)
     Pingpong(machine::MicrobenchArgs),
-    /// Measure the throughput of data between two cores, with caching and with non-temporal stores (CC-NIC figure 9)
+    /// Measure the throughput of data between two cores, with caching and with non-temporal stores (CC-NIC
+    /// figure 9)
     Stream(machine::MicrobenchArgs),
     /// Compare DPDK's software drivers (memif, virtio-user, ring) with net_ccnic under the same load
     Peers(peers::PeersArgs),

@@ -1,4 +1,5 @@
-//! `ccnic demo`: starts a NIC, measures three designs in turn, prints one table and writes a page with curves.
+//! `ccnic demo`: starts a NIC, measures three designs in turn, prints one table and writes a page with
+//! curves.
 
 mod curves;
 mod report;

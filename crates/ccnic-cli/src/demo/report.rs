@@ -1,4 +1,5 @@
-//! The demo's page: a table and throughput-latency curves as inline SVG, as in CC-NIC figure 11. Fits screens from a phone's on.
+//! The demo's page: a table and throughput-latency curves as inline SVG, as in CC-NIC figure 11. Fits screens
+//! from a phone's on.
 
 use std::fmt::Write;
 
@@ -10,7 +11,8 @@ use crate::micro::limit::Limit;
 use crate::print::html::{self, escape};
 use crate::print::units;
 
-/// Beside the rules of all pages. On a narrow screen the pictures' text is larger, because the pictures are scaled down.
+/// Beside the rules of all pages. On a narrow screen the pictures' text is larger, because the pictures are
+/// scaled down.
 const STYLE: &str = "svg text{font:14px system-ui,sans-serif;fill:#333}\
 @media(max-width:40rem){svg text{font-size:22px}}";
 

@@ -1,9 +1,9 @@
-//! Rounds: every load of every workload is measured for a short time in each of many rounds, one after the other, and what counts
-//! are medians over the rounds.
+//! Rounds: every load of every workload is measured for a short time in each of many rounds, one after the
+//! other, and what counts are medians over the rounds.
 //!
-//! A virtual machine's CPUs may be moved, nearer to each other or farther apart, within seconds: single runs then differ by a
-//! factor of four. Loads that are measured within one round have met the same machine. Each round begins with the ping-pong
-//! round trip between the two CPUs, which tells how far apart they are.
+//! A virtual machine's CPUs may be moved, nearer to each other or farther apart, within seconds: single runs
+//! then differ by a factor of four. Loads that are measured within one round have met the same machine. Each
+//! round begins with the ping-pong round trip between the two CPUs, which tells how far apart they are.
 
 use ccnic::Config;
 use ccnic_load::{Rtt, Totals};
@@ -53,7 +53,8 @@ impl Workload {
         Workload { config, loads: vec![Offered::Most(traffic.rate)], traffic }
     }
 
-    /// From one packet in flight over shares of the peak to saturation (the method of CC-NIC figures 11 to 13).
+    /// From one packet in flight over shares of the peak to saturation (the method of CC-NIC figures 11 to
+    /// 13).
     pub fn sweep(config: Config, traffic: TrafficArgs, shares: &[f64]) -> Workload {
         let between = shares.iter().map(|share| Offered::Share(*share));
         let loads = [Offered::One].into_iter().chain(between).chain([Offered::Most(None)]).collect();
@@ -102,7 +103,8 @@ pub struct OutcomeSpread {
     pub pingpong_ns: Spread,
 }
 
-/// What a load showed over all rounds, as `--json` prints it. Rates and quantiles are medians of the rounds' own.
+/// What a load showed over all rounds, as `--json` prints it. Rates and quantiles are medians of the rounds'
+/// own.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcomes {
     /// The ring design.
@@ -130,7 +132,8 @@ pub struct Outcomes {
     pub corrupt: u64,
     /// Round trips.
     pub rtt_ns: Rtt,
-    /// Million packets per second that the machine's limit allows, measured in the same rounds; null when it was not.
+    /// Million packets per second that the machine's limit allows, measured in the same rounds; null when it
+    /// was not.
     pub limit_mpps: Option<f64>,
     /// `mpps` as a share of `limit_mpps`.
     pub limit_share: Option<f64>,

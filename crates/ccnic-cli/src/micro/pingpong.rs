@@ -18,7 +18,8 @@ pub enum Words {
     Separate,
 }
 
-/// PingPongRound trips of one experiment over several rounds, in nanoseconds; each sample is the mean of a few round trips.
+/// PingPongRound trips of one experiment over several rounds, in nanoseconds; each sample is the mean of a
+/// few round trips.
 #[derive(Debug, Clone, Serialize)]
 pub struct PingPong {
     /// Where the words lay.
@@ -64,7 +65,8 @@ pub struct PingPongRound {
     pub round_trips: u64,
 }
 
-/// PingPongRound trips between two readings of the clock: few enough to see the spread, enough to hide the cost of the reading.
+/// PingPongRound trips between two readings of the clock: few enough to see the spread, enough to hide the
+/// cost of the reading.
 const BETWEEN: u64 = 16;
 
 /// The last value: the side that reads it stops.

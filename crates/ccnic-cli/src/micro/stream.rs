@@ -1,5 +1,5 @@
-//! Streaming: one side writes through a shared buffer, signalling per megabyte, the other copies it out (CC-NIC section
-//! 3.3, figure 9). Caching stores against non-temporal stores.
+//! Streaming: one side writes through a shared buffer, signalling per megabyte, the other copies it out
+//! (CC-NIC section 3.3, figure 9). Caching stores against non-temporal stores.
 
 use ccnic::{LINE, SharedMemory};
 use quanta::Clock;

@@ -12,8 +12,8 @@ pub struct Axis {
 }
 
 impl Axis {
-    /// An axis that holds all values, with some room above them. A linear axis starts at zero if `zero` is set or if zero is
-    /// near.
+    /// An axis that holds all values, with some room above them. A linear axis starts at zero if `zero` is
+    /// set or if zero is near.
     pub fn around(label: &str, log: bool, zero: bool, values: impl Iterator<Item = f64>) -> Axis {
         let ends = values.filter(|v| v.is_finite() && (!log || *v > 0.0)).fold(
             None,

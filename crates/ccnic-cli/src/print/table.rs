@@ -1,5 +1,5 @@
-//! Tables of plain text that fit the terminal: headings of several lines, columns as wide as what stands in them, long texts
-//! wrapped between words or on lines of their own, and a legend below.
+//! Tables of plain text that fit the terminal: headings of several lines, columns as wide as what stands in
+//! them, long texts wrapped between words or on lines of their own, and a legend below.
 
 use super::wrapped;
 
@@ -124,7 +124,8 @@ impl Table {
         lines
     }
 
-    /// The widths of the columns that stand side by side, and whether the last column is written below its rows instead.
+    /// The widths of the columns that stand side by side, and whether the last column is written below its
+    /// rows instead.
     fn layout(&self, width: usize) -> (Vec<usize>, bool) {
         let mut widths: Vec<usize> = (0..self.columns.len()).map(|i| self.natural(i)).collect();
         let gaps = GAP * widths.len().saturating_sub(1);

@@ -1,4 +1,5 @@
-//! The drivers: which devices each side opens, with the options that their documentation recommends or that measured best.
+//! The drivers: which devices each side opens, with the options that their documentation recommends or that
+//! measured best.
 
 use std::path::Path;
 use std::time::Duration;

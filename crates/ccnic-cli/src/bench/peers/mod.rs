@@ -1,7 +1,9 @@
-//! `ccnic bench peers`: one load generator over the drivers that a program could use instead, and over ours, in one run.
+//! `ccnic bench peers`: one load generator over the drivers that a program could use instead, and over ours,
+//! in one run.
 //!
-//! The generator is `ccnic-peers` (`dpdk/app/peers`, C on the ethdev API). Drivers are interleaved: each repetition runs every driver
-//! at a size before the next size, and what is shown are medians over the repetitions.
+//! The generator is `ccnic-peers` (`dpdk/app/peers`, C on the ethdev API). Drivers are interleaved: each
+//! repetition runs every driver at a size before the next size, and what is shown are medians over the
+//! repetitions.
 
 mod driver;
 mod process;
@@ -44,7 +46,8 @@ pub struct PeersArgs {
     /// The load generator [default: ccnic-peers in the folder of this program, or in dpdk there]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// The folder of net_ccnic and its mempool driver [default: dpdk in the folder of this program, or target/dpdk/plugins]
+    /// The folder of net_ccnic and its mempool driver [default: dpdk in the folder of this program, or
+    /// target/dpdk/plugins]
     #[arg(long, value_name = "FOLDER")]
     plugins: Option<PathBuf>,
     /// Use pages of 4 KiB even if pages of 2 MiB are free

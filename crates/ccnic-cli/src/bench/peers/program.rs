@@ -1,4 +1,5 @@
-//! What all drivers share: the generator's binary, the plugins, pages, CPUs, and the options of EAL that follow from them.
+//! What all drivers share: the generator's binary, the plugins, pages, CPUs, and the options of EAL that
+//! follow from them.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -31,7 +32,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Finds the generator, the plugins, free huge pages and CPUs; `program` and `plugins` as on the command line.
+    /// Finds the generator, the plugins, free huge pages and CPUs; `program` and `plugins` as on the command
+    /// line.
     pub fn new(program: Option<&Path>, plugins: Option<&Path>, small_pages: bool) -> anyhow::Result<Setup> {
         let here = std::env::current_exe().context("could not ask where this program is")?;
         let found = find_program(program, &here)?;

@@ -1,4 +1,5 @@
-//! The table of `ccnic bench peers`: a row per size, packets in flight and driver, so that rows to be compared are neighbours.
+//! The table of `ccnic bench peers`: a row per size, packets in flight and driver, so that rows to be
+//! compared are neighbours.
 
 use super::rows::{Measured, PeerRow};
 use crate::print::{Column, Table, units};

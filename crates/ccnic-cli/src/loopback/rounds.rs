@@ -18,8 +18,9 @@ use crate::stats::{Spread, median};
 
 /// How many rounds there are when the command line does not say.
 pub const ROUNDS: usize = 9;
-/// Seconds of the ping-pong before each round, and of each measurement of the limit in a round.
+/// Seconds of the ping-pong before each round.
 const PINGPONG_SECONDS: f64 = 0.01;
+/// Seconds of each of the two measurements of the limit in a round.
 const LIMIT_SECONDS: f64 = 0.03;
 
 /// The least rate that is offered as a share of a peak, in million packets per second.
@@ -30,10 +31,12 @@ const LEAST_MPPS: f64 = 0.001;
 pub enum Offered {
     /// One packet in flight.
     One,
-    /// A share of what `Most` carries in the same round: 0.1 is 10 %.
+    /// A share of what `Maximum` carries in the same round: 0.1 is 10 %.
     Share(f64),
-    /// A rate in million packets per second over all queues; none for as many as possible.
-    Most(Option<f64>),
+    /// Million packets per second over all queues.
+    Rate(f64),
+    /// As many packets as possible.
+    Maximum,
 }
 
 /// One design at one packet size, and the loads that it is measured at.
@@ -50,14 +53,14 @@ pub struct Workload {
 impl Workload {
     /// One load, as `traffic` says.
     pub fn point(config: Config, traffic: TrafficArgs) -> Workload {
-        Workload { config, loads: vec![Offered::Most(traffic.rate)], traffic }
+        Workload { config, loads: vec![traffic.rate.map_or(Offered::Maximum, Offered::Rate)], traffic }
     }
 
     /// From one packet in flight over shares of the peak to saturation (the method of CC-NIC figures 11 to
     /// 13).
     pub fn sweep(config: Config, traffic: TrafficArgs, shares: &[f64]) -> Workload {
         let between = shares.iter().map(|share| Offered::Share(*share));
-        let loads = [Offered::One].into_iter().chain(between).chain([Offered::Most(None)]).collect();
+        let loads = [Offered::One].into_iter().chain(between).chain([Offered::Maximum]).collect();
         Workload { config, traffic, loads }
     }
 }
@@ -216,7 +219,7 @@ impl Rounds<'_> {
         for (load, rounds) in workload.loads.iter().zip(seen).rev() {
             let traffic = load.traffic(&workload.traffic, peak);
             let run = self.bench.run(&workload.config, &traffic)?;
-            if matches!(load, Offered::Most(_)) {
+            if *load == Offered::Maximum {
                 peak = run.totals.mpps;
             }
             done(&run);
@@ -241,7 +244,8 @@ impl Offered {
             Offered::Share(share) => {
                 TrafficArgs { rate: Some((peak * share).max(LEAST_MPPS)), ..most.clone() }
             }
-            Offered::Most(rate) => TrafficArgs { rate, ..most.clone() },
+            Offered::Rate(rate) => TrafficArgs { rate: Some(rate), ..most.clone() },
+            Offered::Maximum => TrafficArgs { rate: None, ..most.clone() },
         }
     }
 
@@ -250,8 +254,8 @@ impl Offered {
         match self {
             Offered::One => "1 packet".to_owned(),
             Offered::Share(share) => units::percent(Some(share)),
-            Offered::Most(None) => "maximum".to_owned(),
-            Offered::Most(Some(rate)) => format!("{} Mpps", units::rate(rate)),
+            Offered::Rate(rate) => format!("{} Mpps", units::rate(rate)),
+            Offered::Maximum => "maximum".to_owned(),
         }
     }
 }
@@ -350,7 +354,7 @@ mod tests {
     #[test]
     fn a_sweep_goes_from_one_packet_to_the_peak() {
         let Workload { loads, traffic, .. } = workload(64, &[0.5]);
-        assert_eq!(loads, [Offered::One, Offered::Share(0.5), Offered::Most(None)]);
+        assert_eq!(loads, [Offered::One, Offered::Share(0.5), Offered::Maximum]);
         let names: Vec<String> = loads.iter().map(|load| load.name()).collect();
         assert_eq!(names, ["1 packet", "50 %", "maximum"]);
         let traffics: Vec<_> = loads.iter().map(|load| load.traffic(&traffic, 20.0)).collect();
@@ -366,7 +370,7 @@ mod tests {
     #[test]
     fn outcomes_are_medians_over_the_rounds_and_keep_all_of_them() {
         let rounds = vec![round(20.0, 300, 100.0), round(5.0, 900, 120.0), round(22.0, 310, 110.0)];
-        let all = Outcomes::of(&workload(64, &[0.5]), Offered::Most(None), rounds);
+        let all = Outcomes::of(&workload(64, &[0.5]), Offered::Maximum, rounds);
         assert_eq!((all.mpps, all.gbps, all.rtt_ns.p50, all.rtt_ns.p99), (20.0, 10.0, 310, 620));
         assert_eq!((all.packets, all.lost, all.rounds.len()), (300, 3, 3));
         assert_eq!((all.limit_mpps, all.limit_share), (Some(40.0), Some(0.5)));

@@ -1,7 +1,7 @@
-//! The loopback wire with receive-side scaling: packets go back to their program, each to the queue of its flow.
+//! A loopback with receive-side scaling: packets go back to their program, each to the queue of its flow.
 //!
-//! No queue waits for another: what has no room on its own is dropped and counted, as NICs do it. A program may then poll some of
-//! its queues only, and one that is slow holds up no flow of the others.
+//! No queue waits for another: a packet for which its queue has no room is dropped and counted, as by hardware NICs. A program may
+//! poll some of its queues only, and a slow queue does not block the others.
 
 use crate::desc::Desc;
 use crate::memory::{LINE, SharedMemory};
@@ -9,16 +9,16 @@ use crate::ring::Ring;
 use crate::rss::{START, Spreader};
 
 use super::deliver::Busy;
-use super::wire::Pipeline;
+use super::loopback::Pipeline;
 use super::{FETCH, NicQueue};
 
-/// Where the packets of a burst go.
+/// To which queue each packet of a burst goes.
 struct Plan {
     /// With the metadata that they are received with.
     descs: [Desc; FETCH],
-    /// A queue for each.
+    /// The queue of each.
     to: [u16; FETCH],
-    /// One bit for each that has not been picked.
+    /// A bit for each descriptor that has not been picked.
     left: u32,
 }
 
@@ -61,7 +61,7 @@ impl Plan {
     }
 }
 
-/// The first bytes of the first packet, copied out: a program may change them meanwhile.
+/// The first bytes of the first packet, copied out because the program may change them at any time.
 #[inline(always)]
 fn start<'a, M: SharedMemory>(mem: &M, packets: &[Desc], bytes: &'a mut [u8; START]) -> &'a [u8] {
     let Some(desc) = packets.first() else { return &[] };
@@ -83,7 +83,7 @@ fn start<'a, M: SharedMemory>(mem: &M, packets: &[Desc], bytes: &'a mut [u8; STA
     bytes.get(..len).unwrap_or_default()
 }
 
-/// The same for a packet of several segments.
+/// `start` for a packet of several segments; returns the bytes copied.
 #[cold]
 #[inline(never)]
 fn gather<M: SharedMemory>(mem: &M, packets: &[Desc], bytes: &mut [u8; START]) -> usize {
@@ -101,8 +101,8 @@ fn gather<M: SharedMemory>(mem: &M, packets: &[Desc], bytes: &mut [u8; START]) -
     done
 }
 
-/// One turn of the loopback for queue `from` of a program's `queues`: fetches a burst, delivers each packet to the queue that
-/// `spreader` says, publishes. Returns the segments dealt with.
+/// One poll of the loopback for queue `from` of a program's `queues`: fetches a burst, delivers each packet to the queue that
+/// `spreader` chooses, publishes. Returns the number of descriptors fetched before.
 ///
 /// All `queues` are of one region, in order, and `spreader`'s table names no others.
 #[inline(always)]
@@ -128,7 +128,7 @@ pub fn spread<M: SharedMemory, R: Ring>(
         let packets = picked.get(..n).unwrap_or_default();
         let (now, later) = ahead.split_at(ahead.len().min(n));
         ahead = later;
-        // The table was checked when it was set.
+        // The table names existing queues only: that was checked when it was set.
         let Some(queue) = queues.get_mut(usize::from(to)) else { continue };
         queue.idle = idle;
         queue.deliver_or_drop(mem, packets, now, reflect);
@@ -142,8 +142,8 @@ pub fn spread<M: SharedMemory, R: Ring>(
 }
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
-    /// Delivers packets that a queue of the same region has fetched, and publishes them; what there is no room for is dropped.
-    /// Their buffers are this queue's to free: the next to be received into are then warm.
+    /// Delivers packets that a queue of the same region has fetched, publishes them, and drops those for which there is no room. Frees
+    /// their buffers into this queue's magazine, so that the next packets are received into buffers that are in the cache.
     #[inline(always)]
     fn deliver_or_drop(&mut self, mem: &M, packets: &[Desc], ahead: &[Desc], reflect: bool) {
         if reflect {
@@ -170,5 +170,57 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             Busy::NoBuffer => self.counters.dropped_no_buffer += packets,
         }
         self.mem.store(self.rx_dropped, self.mem.load(self.rx_dropped).wrapping_add(packets));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::config::Config;
+    use crate::host::QueuePair;
+    use crate::ring::GroupedEpoch;
+    use crate::rss::Rss;
+    use crate::testing::{config, region};
+    use std::vec::Vec;
+
+    /// The start of a UDP packet of flow `flow`.
+    fn packet(flow: u8) -> [u8; 60] {
+        let mut bytes = [0; 60];
+        bytes[12..26].copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
+        bytes[29] = flow;
+        bytes
+    }
+
+    #[test]
+    fn each_flow_comes_to_its_queue_and_a_full_queue_drops() {
+        let (mem, layout) = region(&Config { queues: 2, buffers: 256, ..config::<GroupedEpoch>() });
+        let hosts = (0..2).map(|q| QueuePair::<_, GroupedEpoch>::new(mem.clone(), &layout, q));
+        let mut hosts: Vec<_> = hosts.map(Result::unwrap).collect();
+        let nics = (0..2).map(|q| NicQueue::<_, GroupedEpoch>::new(mem.clone(), &layout, q));
+        let mut nics: Vec<_> = nics.map(Result::unwrap).collect();
+        let (spreader, mut pipeline) = (Spreader::new(Rss::new(2)), Pipeline::default());
+        let of = |flow| spreader.queue(spreader.hash(&packet(flow)));
+        let mut burst = crate::Burst::new();
+        let mut sent = [0u64; 2];
+        for round in 0..32u8 {
+            let packets: Vec<_> = (0..8).map(|i| packet(round * 8 + i)).collect();
+            let n = hosts[0].tx_small(60, packets.iter().map(|p| (&p[..], 0)), &mut burst);
+            assert_eq!(n, 8);
+            (0..8).for_each(|i| sent[usize::from(of(round * 8 + i))] += 1);
+            while spread(&mut nics, 0, &mut pipeline, &mem, &spreader, false) > 0 {}
+            // The program polls its first queue only.
+            while hosts[0].rx_small(32, |_, bytes, _| assert_eq!(of(bytes[29]), 0)).unwrap() > 0 {}
+        }
+        assert!(sent[1] > 100, "{sent:?}");
+        let dropped = nics[1].counters().dropped_ring_full;
+        assert_eq!((nics[0].counters().rx_packets, nics[0].counters().dropped_ring_full), (sent[0], 0));
+        assert_eq!((nics[1].counters().rx_packets + dropped, dropped > 0), (sent[1], true));
+        assert_eq!(hosts[1].drops().rx_dropped, dropped);
+        let mut left = 0;
+        while let Ok(n @ 1..) = hosts[1].rx_small(32, |_, bytes, _| assert_eq!(of(bytes[29]), 1)) {
+            left += n;
+        }
+        assert_eq!(left as u64 + dropped, sent[1]);
     }
 }

@@ -1,4 +1,4 @@
-//! Rings whose signals lie in the descriptors' own lines: one transfer brings the news and the descriptors
+//! Rings whose signals lie in the descriptors' own lines: one line transfer brings the signal and the descriptors
 //! (CC-NIC section 3.2, figure 6b).
 //!
 //! A *unit* is what one signal covers: a line of up to four descriptors (grouped), one descriptor (packed), or one
@@ -55,7 +55,7 @@ pub struct InlineProducer<const UNIT: u32, const PER: usize, S> {
     tail: u32,
     /// Next unit to write.
     position: u64,
-    /// Units before this are free. May be stale: the consumer has freed these at least.
+    /// Units before this are free. May be stale: the consumer has handed back at least these.
     credit: u64,
     /// Units of the last push.
     last: u32,
@@ -63,7 +63,7 @@ pub struct InlineProducer<const UNIT: u32, const PER: usize, S> {
 }
 
 impl<const UNIT: u32, const PER: usize, S: Signal> InlineProducer<UNIT, PER, S> {
-    /// Makes the units before `want` writable if it can; returns how many are.
+    /// How many units are free, at least `units` if possible. Reads the consumer's lines only when the credit is too small.
     #[inline(always)]
     fn reserve<M: SharedMemory>(&mut self, mem: &M, units: u64) -> u64 {
         let want = self.position + units.min(self.slots.count());
@@ -91,7 +91,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineProducer<UNIT, PER, S> 
         mem.store_release(self.slots.at(position, UNIT), first.desc().word() | signal); // A1
     }
 
-    /// Packets of one segment, in units that are free. Full groups first: their loops unroll.
+    /// Publishes packets of one segment in free units. Full groups first, so that their loops unroll.
     #[inline(always)]
     fn push_plain<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
         let mut position = self.position;
@@ -107,8 +107,8 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineProducer<UNIT, PER, S> 
         }
     }
 
-    /// Packets of any number of segments, in units that are free: a packet that spans units is published from its last
-    /// unit back to its first.
+    /// Publishes packets of any number of segments in free units: a packet that spans units is published from its last unit
+    /// back to its first.
     #[cold]
     #[inline(never)]
     fn push_chains<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
@@ -133,15 +133,15 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for InlineProducer<U
 
     fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self {
         let slots = Slots::new(layout);
-        // A predecessor may have died between publishing units and saying so in its tail line; the consumer may
-        // even have taken (and cleared) them. Whatever was published counts.
+        // A predecessor may have died between publishing units and storing its tail line, and the consumer may have taken (and
+        // cleared) them since. Every published unit counts.
         let taken = decode(mem.load_acquire(layout.taken)).0;
         let mut position = sane(mem.load_acquire(layout.tail)).max(taken);
         let end = taken + slots.count();
         while position < end && is_ready::<S, M>(mem, &slots, UNIT, position) {
             position += 1;
         }
-        // It may also have died inside a chain, whose last units are published first: they are no packet.
+        // It may also have died while publishing a chain, whose last units are published first: clear them.
         for left in position + 1..end {
             if is_ready::<S, M>(mem, &slots, UNIT, left) {
                 mem.store_release(slots.at(left, UNIT), 0); // A1
@@ -170,7 +170,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for InlineProducer<U
         let (per_line, per_full_line) = (u64::from(LINE / UNIT), (LINE / DESC) as usize);
         let at = |line| self.slots.at(self.position + line * per_line, UNIT);
         let lines = descs.div_ceil(PER).div_ceil(per_line as usize) as u64;
-        // Of a full group every byte is written.
+        // Every byte of a full group's line is written.
         let fills = PER as u64 * per_line == per_full_line as u64;
         let whole = if fills { (descs / per_full_line) as u64 } else { 0 };
         (0..whole).for_each(|line| mem.prefetch_overwrite(at(line)));
@@ -229,9 +229,9 @@ pub struct InlineConsumer<const UNIT: u32, const PER: usize, S> {
     before: (u64, u32),
     /// Units before this have been handed back.
     handed: u64,
-    /// Pops in vain since the last that found something.
+    /// Empty polls since the last pop that found something.
     empty_polls: u32,
-    /// There were many before the last one that did.
+    /// At least `IDLE_POLLS` empty polls preceded the last pop that found something.
     was_idle: bool,
     guard: ChainGuard,
     signal: PhantomData<S>,
@@ -246,7 +246,7 @@ fn decode(word: u64) -> (u64, u32) {
     (sane(word >> 3), (word & 7) as u32)
 }
 
-/// Partial groups that a busy reader takes at once: each costs a line's way, and a burst of few packets the cost of a call.
+/// The most partial groups that a busy consumer takes in one pop: each costs a line transfer, while a burst of few packets costs a call.
 const PARTIAL: u32 = 4;
 
 #[inline(always)]
@@ -255,7 +255,7 @@ fn is_ready<S: Signal, M: SharedMemory>(mem: &M, slots: &Slots, unit: u32, posit
     S::is_of((word >> SIGNAL_SHIFT) as u8, slots.lap(position))
 }
 
-/// Reads the descriptors of a unit from place `within` on; `first` is its first word, already loaded.
+/// Reads the descriptors of a unit from index `within` on; `first` is its first word, already loaded.
 #[inline(always)]
 fn read_group<M: SharedMemory, D: Slot>(mem: &M, at: u32, first: u64, within: u32, out: &mut [D]) {
     let mut words = [[first, 0]; MOST];
@@ -293,7 +293,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> 
                 read_group(mem, at, word, 0, group); // a full group: the loop unrolls
                 n += PER;
                 position += 1;
-                // A line that has room for one descriptor says nothing of the next: as a partial group, see below.
+                // In the padded design each line is treated as a partial group, see below.
                 if stop_at_partial && UNIT == LINE && PER == 1 {
                     break;
                 }
@@ -310,9 +310,8 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> 
             if within as usize >= count {
                 (position, within) = (position + 1, 0);
             }
-            // A partial group says that the producer had no more then. A reader that waits for it stops at the end of the
-            // line: the next one would be fetched for nothing, and taken from the producer, who is about to write it. A busy
-            // one goes on, but not for ever: what it has found waits while it looks.
+            // After a partial group the producer had nothing more to publish. An idle consumer stops here: reading the next line
+            // would take it from the producer, which is about to write it. A busy one goes on for a few groups.
             partial += 1;
             if (stop_at_partial || partial == PARTIAL) && PER > 1 {
                 break;
@@ -430,5 +429,124 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
             }
             at = next;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::heap::HeapMemory;
+    use std::vec::Vec;
+
+    /// 16 units at 4096, each position in a line of its own.
+    const RING: RingLayout = RingLayout { units: 4096, count: 16, tail: 0, head: 64, taken: 128 };
+
+    fn ends<R: Ring>() -> (HeapMemory, R::Producer, R::Consumer) {
+        let mem = HeapMemory::new(8192);
+        (mem.clone(), R::Producer::resume(&mem, &RING), R::Consumer::resume(&mem, &RING))
+    }
+
+    fn descs(n: u32) -> Vec<Desc> {
+        (0..n).map(|i| Desc::new(i, 1, 0).with_meta(u64::from(i) + 100)).collect()
+    }
+
+    /// Offsets of what one pop brings.
+    fn pop<C: Consumer>(mem: &HeapMemory, consumer: &mut C, max: usize) -> Vec<u32> {
+        let mut out = [Desc::default(); 64];
+        let n = consumer.pop(mem, &mut out[..max]);
+        assert!(out[..n].iter().all(|desc| desc.meta == u64::from(desc.offset()) + 100));
+        out[..n].iter().map(|desc| desc.offset()).collect()
+    }
+
+    #[test]
+    fn a_group_is_one_line_with_one_signal() {
+        let (mem, mut producer, mut consumer) = ends::<GroupedEpoch>();
+        assert_eq!((producer.push(&mem, &descs(6)), producer.position()), (6, 2));
+        let signal = |unit: u32| mem.load(4096 + unit * 64) >> SIGNAL_SHIFT;
+        assert_eq!([0, 1, 2].map(signal), [0x84, 0x82, 0], "parity and count");
+        assert_eq!(pop(&mem, &mut consumer, 5), [0, 1, 2, 3, 4], "from inside of a group");
+        assert_eq!(pop(&mem, &mut consumer, 5), [5]);
+        assert!(!consumer.ready(&mem));
+    }
+
+    fn laps<R: Ring>() {
+        let (mem, mut producer, mut consumer) = ends::<R>();
+        for n in (1..=12).cycle().take(200) {
+            assert_eq!(producer.push(&mem, &descs(n)), n as usize, "{:?}", R::DESIGN);
+            let mut out = Vec::new();
+            while consumer.ready(&mem) {
+                out.extend(pop(&mem, &mut consumer, 3));
+                consumer.release(&mem);
+            }
+            assert!(out.into_iter().eq(0..n));
+        }
+        assert_eq!(producer.position(), consumer.position());
+        // A full ring. Up to a quarter of it may not be handed back yet.
+        let per = R::Producer::PER_UNIT;
+        let taken = producer.push(&mem, &descs(200));
+        assert!((13 * per..=16 * per).contains(&taken), "{taken}");
+        assert_eq!(producer.push(&mem, &descs(1)), 0);
+    }
+
+    #[test]
+    fn rings_wrap_and_fill_up() {
+        laps::<GroupedEpoch>();
+        laps::<GroupedClear>();
+        laps::<Packed>();
+        laps::<Padded>();
+    }
+
+    #[test]
+    fn an_idle_consumer_stops_at_a_partial_group_and_a_busy_one_goes_on() {
+        let (mem, mut producer, mut consumer) = ends::<GroupedEpoch>();
+        producer.push(&mem, &descs(1));
+        producer.push(&mem, &descs(1));
+        assert_eq!(pop(&mem, &mut consumer, 8), [0, 0], "busy");
+        (0..IDLE_POLLS).for_each(|_| assert!(pop(&mem, &mut consumer, 8).is_empty()));
+        producer.push(&mem, &descs(1));
+        producer.push(&mem, &descs(1));
+        assert_eq!((pop(&mem, &mut consumer, 8).len(), consumer.was_idle()), (1, true));
+        assert_eq!((pop(&mem, &mut consumer, 8).len(), consumer.was_idle()), (1, false));
+    }
+
+    #[test]
+    fn a_chain_is_whole_or_not_there_and_a_successor_clears_half_of_one() {
+        let (mem, mut producer, mut consumer) = ends::<Packed>();
+        let mut chain = descs(3);
+        chain[..2].iter_mut().for_each(|desc| *desc = desc.with_more(true));
+        assert_eq!(producer.push(&mem, &chain[..2]), 0, "it lacks its end");
+        assert_eq!(producer.push(&mem, &chain), 3);
+        assert!(pop(&mem, &mut consumer, 2).is_empty(), "no room for all of it");
+        assert_eq!(pop(&mem, &mut consumer, 3), [0, 1, 2]);
+        consumer.release(&mem);
+        // As a producer leaves it that dies while it publishes a chain: the last unit is ready, the first is not.
+        mem.store(4096 + 4 * 16, u64::from(Clear::encode(1, 0)) << SIGNAL_SHIFT);
+        let successor = <Packed as Ring>::Producer::resume(&mem, &RING);
+        assert_eq!((successor.position(), mem.load(4096 + 4 * 16)), (3, 0));
+    }
+
+    #[test]
+    fn a_successor_goes_on_where_its_predecessor_stopped() {
+        let (mem, mut producer, mut consumer) = ends::<GroupedEpoch>();
+        producer.push(&mem, &descs(7));
+        assert_eq!(pop(&mem, &mut consumer, 2), [0, 1]);
+        let mut consumer = <GroupedEpoch as Ring>::Consumer::resume(&mem, &RING);
+        let mut seen = Vec::new();
+        consumer.peek(&mem, |desc| seen.push(desc.offset()));
+        assert_eq!(seen, [2, 3, 4, 5, 6]);
+        assert_eq!(pop(&mem, &mut consumer, 9), [2, 3, 4, 5, 6]);
+        // A producer that died before it stored its tail line.
+        mem.store(RING.tail, 0);
+        assert_eq!(<GroupedEpoch as Ring>::Producer::resume(&mem, &RING).position(), 2);
+    }
+
+    #[test]
+    fn what_is_not_kept_stands_in_the_ring_again() {
+        let (mem, mut producer, mut consumer) = ends::<GroupedClear>();
+        producer.push(&mem, &descs(8));
+        assert_eq!(pop(&mem, &mut consumer, 8).len(), 8);
+        consumer.keep(&mem, 5);
+        assert_eq!(pop(&mem, &mut consumer, 8), [5, 6, 7]);
     }
 }

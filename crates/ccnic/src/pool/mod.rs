@@ -1,13 +1,12 @@
 //! The pool: one set of buffers per region, used by both sides (CC-NIC section 3.4).
 //!
-//! The NIC frees sent buffers and allocates receive buffers itself: no completion pass, no posting of blank buffers. In
-//! front of the shared free lists each agent keeps private magazines, so that the buffer used next is the one still in its
-//! cache: a TX buffer just consumed becomes the next RX buffer (section 3.3). Large buffers (4 KiB) are subdivided on
-//! demand into 32 small ones. Free lists are filled so that successive allocations are never adjacent: the hardware
-//! prefetcher of a reader would otherwise steal the line being written (section 3.3).
+//! The NIC frees sent buffers and allocates receive buffers itself: no completion pass, no posting of receive buffers. In
+//! front of the shared *depot* each agent keeps private *magazines*, so that the next buffer it uses is still in its cache:
+//! a TX buffer just consumed becomes the next RX buffer (section 3.3). Large buffers (4 KiB) are subdivided on
+//! demand into 32 small ones. The depot is filled so that successive allocations are never adjacent: the hardware
+//! prefetcher of a reader would otherwise take the line that the writer is about to write (section 3.3).
 //!
-//! The *ledger* records which buffers the host side holds. It is private to the host, and what makes the buffers of a
-//! NIC that died come back (`recovery`).
+//! The *ledger* records which buffers the host side holds, to recover those of a NIC that died (`recovery`).
 
 mod color;
 mod depot;
@@ -35,7 +34,7 @@ pub enum Class {
 }
 
 impl Class {
-    /// What the flags of a descriptor claim.
+    /// The class that the flags of a descriptor claim.
     #[inline(always)]
     pub(crate) const fn of(desc: Desc) -> Class {
         if desc.small() { Class::Small } else { Class::Large }
@@ -55,17 +54,16 @@ impl Class {
 #[derive(Debug)]
 struct ClassPool {
     depot: Depot,
-    /// Where buffers are taken from and, with recycling, put back.
+    /// Buffers are taken from it and, with recycling, put back.
     magazine: Magazine,
-    /// Without recycling: freed buffers on their way to the shared list.
+    /// Without recycling: freed buffers that will go to the depot in one batch.
     outgoing: Batch,
-    /// Buffers that this agent keeps at most: a fair share of the pool, or the others would starve beside free buffers.
+    /// The most buffers that this agent keeps: a fair share of the pool, so that the others find some in the depot.
     full: usize,
 }
 
 impl ClassPool {
-    /// Without recycling, when the shared list is empty: takes the freed buffers that have not gone there yet. False when
-    /// there are none.
+    /// Without recycling, when the depot is empty: takes the freed buffers that have not gone there yet. False when there are none.
     fn take_back(&mut self) -> bool {
         let outgoing = core::mem::replace(&mut self.outgoing, Batch::new());
         outgoing.as_slice().iter().for_each(|&buffer| _ = self.magazine.push(buffer));
@@ -73,7 +71,7 @@ impl ClassPool {
     }
 }
 
-/// One agent's handle on the region's pool. Belongs to one thread.
+/// One agent's allocator for the region's pool. Belongs to one thread.
 #[derive(Debug)]
 pub struct Allocator {
     small: ClassPool,
@@ -82,18 +80,18 @@ pub struct Allocator {
     recycle: bool,
     sequential: bool,
     small_limit: u32,
-    /// Chunks that may be subdivided: the rest stays large, or small packets would starve large ones for ever.
+    /// Large buffers that may be subdivided. The rest stay large: subdivided buffers never become large again.
     split_limit: u64,
     ledger: Ledger,
 }
 
 impl Allocator {
-    /// The NIC's handle.
+    /// The allocator of a NIC queue, without a ledger.
     pub fn nic(layout: &Layout) -> Allocator {
         Allocator::new(layout, Ledger::default())
     }
 
-    /// The host's handle, with a ledger.
+    /// The allocator of a queue pair or pool handle of the host, with a ledger.
     pub fn host(layout: &Layout) -> Allocator {
         Allocator::new(layout, Ledger::new(layout.pool()))
     }
@@ -119,14 +117,14 @@ impl Allocator {
         }
     }
 
-    /// Fills the free list of a new region with all its buffers.
+    /// Fills the depot of a new region with all its buffers.
     pub fn fill<M: SharedMemory>(mem: &M, layout: &Layout) {
         let pool = layout.pool();
         let list = Depot::new(pool, pool.large, LARGE_BUF);
         let chunks = layout.config().buffers;
         let step = if layout.config().sequential { 1 } else { stride(chunks) };
-        let share = share(layout, chunks).min(BATCH); // in a small pool no batch may hold most of it
-        // The list is a stack: what is pushed last is allocated first.
+        let share = share(layout, chunks).min(BATCH); // no batch may hold most of a small pool
+        // The depot is a stack: the batch that is pushed last is allocated first.
         let mut batch = Batch::new();
         for i in (0..chunks).rev() {
             let chunk = (u64::from(i) * u64::from(step) % u64::from(chunks)) as u32;
@@ -144,15 +142,15 @@ impl Allocator {
         if len <= self.small_limit { Class::Small } else { Class::Large }
     }
 
-    /// True when `len` bytes at `offset` lie inside one buffer of the class that the flag claims.
+    /// True when `len` bytes at `offset` lie inside one buffer of the class.
     #[inline(always)]
     pub fn holds(&self, offset: u32, len: u32, class: Class) -> bool {
         let within = offset.wrapping_sub(self.layout.buffers);
         within < self.layout.end - self.layout.buffers && (within & (class.size() - 1)) + len <= class.size()
     }
 
-    /// True when every descriptor is a packet of one segment that lies inside one small buffer and has data: what a burst of
-    /// small packets looks like, in a few instructions for each.
+    /// True when every descriptor is a packet of one segment that has data and lies inside one small buffer. A check of a few instructions
+    /// each, for bursts of small packets.
     #[inline(always)]
     pub(crate) fn holds_small<D: Slot>(&self, descs: &[D]) -> bool {
         const ONE_BYTE: u64 = (FLAG_SMALL as u64) << 16 | 1;
@@ -160,11 +158,11 @@ impl Allocator {
         let (mut reach, mut beyond) = (0, 0);
         for desc in descs {
             let (desc, word) = (desc.desc(), desc.desc().word());
-            // Flags and length at once: below a buffer's size if there are data and the flag is the only one. Where the last byte lies
-            // in its buffer, counted from the buffer's first, is too then, as offsets of buffers are multiples of their size.
+            // Flags and length in one comparison: the difference is below a buffer's size if there are data and the flag is the only
+            // one. The last byte's index in its buffer must be below it too; buffers lie at multiples of their size.
             let len = (word >> 32).wrapping_sub(ONE_BYTE);
             reach |= len | (word & u64::from(SMALL_BUF - 1)).wrapping_add(len);
-            // The sign tells when the difference is negative.
+            // Negative when the offset lies beyond the pool.
             beyond |= last.wrapping_sub(u64::from(desc.offset().wrapping_sub(self.layout.buffers)));
         }
         reach < u64::from(SMALL_BUF) && beyond.cast_signed() >= 0
@@ -179,26 +177,26 @@ impl Allocator {
             .fold(true, |ok, d| ok & self.holds(d.offset(), u32::from(d.len()), Class::of(d)))
     }
 
-    /// How many of the first descriptors begin in buffers of this pool.
+    /// How many of the first descriptors begin inside this pool.
     #[inline(always)]
     pub(crate) fn contains<D: Slot>(&self, descs: &[D]) -> usize {
         let span = self.layout.end - self.layout.buffers;
         let out = |d: &D| d.desc().offset().wrapping_sub(self.layout.buffers) >= span;
-        // All at once first: without an early exit the loop vectorises.
+        // Without an early exit the loop vectorises.
         if descs.iter().fold(false, |any, d| any | out(d)) {
             return descs.iter().position(out).unwrap_or(descs.len());
         }
         descs.len()
     }
 
-    /// Shows every buffer on the shared free lists of a region that nobody is changing.
+    /// Calls `see` for every buffer in the depots of a region that no agent is using.
     pub fn walk<M: SharedMemory>(mem: &M, layout: &Layout, mut see: impl FnMut(u32, Class)) {
         let layout = layout.pool();
         Depot::new(layout, layout.small, SMALL_BUF).walk(mem, |b| see(b, Class::Small));
         Depot::new(layout, layout.large, LARGE_BUF).walk(mem, |b| see(b, Class::Large));
     }
 
-    /// Puts buffers that a dead agent held back on the shared free lists.
+    /// Puts buffers that a dead agent held back into the depots.
     pub(crate) fn restore<M: SharedMemory>(mem: &M, layout: &Layout, lost: &[(u32, Class)]) {
         let layout = layout.pool();
         for (class, head) in [(Class::Small, layout.small), (Class::Large, layout.large)] {
@@ -223,7 +221,7 @@ impl Allocator {
         }
     }
 
-    /// Takes a buffer of `class`; a large one instead when there is no small one. `None` when the pool is dry.
+    /// Allocates a buffer of `class`; a large one instead when there is no small one. `None` when the pool is dry.
     #[inline(always)]
     pub fn alloc<M: SharedMemory>(&mut self, mem: &M, class: Class) -> Option<(u32, Class)> {
         match self.class_pool(class).magazine.pop() {
@@ -232,13 +230,13 @@ impl Allocator {
         }
     }
 
-    /// Takes `n` buffers of `class` at once, the one freed last at the end. `None` when this agent has not so many at hand.
+    /// Allocates `n` buffers of `class` from the magazine; the one freed last is at the end. `None` when it holds fewer.
     #[inline(always)]
     pub(crate) fn alloc_many(&mut self, class: Class, n: usize) -> Option<&[u32]> {
         self.class_pool(class).magazine.pop_many(n)
     }
 
-    /// Returns the buffers of `descs`, all at once when they are of one class, as those of a burst usually are.
+    /// Frees the buffers of `descs`, all at once when they are of one class, as those of a burst usually are.
     #[inline(always)]
     pub(crate) fn free_many<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
         let (any, all) = flags(descs);
@@ -248,7 +246,7 @@ impl Allocator {
         }
     }
 
-    /// Returns the buffers of `descs`, all of them small.
+    /// Frees the buffers of `descs`, all of them small.
     #[inline(always)]
     pub(crate) fn free_small<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
         if !self.free_alike(Class::Small, descs) {
@@ -256,7 +254,7 @@ impl Allocator {
         }
     }
 
-    /// Puts buffers of one class back on the private magazine; false when it has no place for all.
+    /// Puts buffers of one class into the magazine; false when it has no room for all.
     #[inline(always)]
     fn free_alike<D: Slot>(&mut self, class: Class, descs: &[D]) -> bool {
         let (recycle, n) = (self.recycle, descs.len());
@@ -264,9 +262,9 @@ impl Allocator {
         if !recycle || class_pool.magazine.len() + n > class_pool.full {
             return false;
         }
-        let Some(places) = class_pool.magazine.push_many(n) else { return false };
-        for (place, desc) in places.iter_mut().zip(descs) {
-            *place = desc.desc().offset() & !(class.size() - 1);
+        let Some(slots) = class_pool.magazine.push_many(n) else { return false };
+        for (slot, desc) in slots.iter_mut().zip(descs) {
+            *slot = desc.desc().offset() & !(class.size() - 1);
         }
         true
     }
@@ -278,7 +276,7 @@ impl Allocator {
         }
     }
 
-    /// Returns the buffer that contains `offset`.
+    /// Frees the buffer that contains `offset`.
     #[inline(always)]
     pub fn free<M: SharedMemory>(&mut self, mem: &M, offset: u32, class: Class) {
         let buffer = offset & !(class.size() - 1);
@@ -291,13 +289,13 @@ impl Allocator {
         }
     }
 
-    /// A magazine is empty: takes a batch from the shared list, or what is on its way there, or subdivides a large buffer.
+    /// The magazine is empty: takes a batch from the depot, or the freed buffers that will go there, or subdivides a large buffer.
     #[cold]
     #[inline(never)]
     fn refill<M: SharedMemory>(&mut self, mem: &M, class: Class) -> Option<(u32, Class)> {
         if let Some(batch) = self.class_pool(class).depot.pop(mem) {
             for &buffer in batch.as_slice().iter().rev() {
-                self.book(buffer, 1);
+                self.record(buffer, 1);
                 self.class_pool(class).magazine.push(buffer);
             }
         } else if !self.class_pool(class).take_back() && class == Class::Small {
@@ -310,7 +308,7 @@ impl Allocator {
         }
     }
 
-    /// Subdivides a large buffer into 32 small ones (CC-NIC section 3.3), if any may still be.
+    /// Subdivides a large buffer into 32 small ones (CC-NIC section 3.3), unless as many as may be are subdivided already.
     fn split<M: SharedMemory>(&mut self, mem: &M) {
         let split = mem.load(self.layout.split);
         if split >= self.split_limit {
@@ -318,7 +316,7 @@ impl Allocator {
         }
         let Some((chunk, _)) = self.alloc(mem, Class::Large) else { return };
         if mem.compare_exchange(self.layout.split, split, split + 1).is_err() {
-            self.free(mem, chunk, Class::Large); // the peer subdivided one meanwhile: its buffers will come round
+            self.free(mem, chunk, Class::Large); // the peer has just subdivided one: its buffers will reach the depot
             return;
         }
         mem.store_release(self.kind(chunk), 1);
@@ -326,18 +324,18 @@ impl Allocator {
             let order = if self.sequential { i } else { i.reverse_bits() >> (32 - SMALL_PER_LARGE.ilog2()) };
             let buffer = chunk + order * SMALL_BUF;
             if buffer != chunk {
-                self.book(buffer, 1); // the first is in the books already, as the large one
+                self.record(buffer, 1); // the first is in the ledger already, as the large one
             }
             self.small.magazine.push(buffer);
         }
     }
 
-    /// The word that says that a chunk has been subdivided.
+    /// The word that is 1 when a large buffer has been subdivided.
     fn kind(&self, chunk: u32) -> u32 {
         self.layout.kinds + (chunk - self.layout.buffers) / LARGE_BUF * 8
     }
 
-    /// A magazine is full, or there is no recycling: moves the oldest buffers to the shared list.
+    /// The magazine is full, or there is no recycling: moves the oldest buffers to the depot.
     #[cold]
     #[inline(never)]
     fn spill<M: SharedMemory>(&mut self, mem: &M, buffer: u32, class: Class) {
@@ -357,20 +355,21 @@ impl Allocator {
         self.give(mem, &batch, class);
     }
 
+    /// Gives a batch to the depot.
     fn give<M: SharedMemory>(&mut self, mem: &M, batch: &Batch, class: Class) {
         let gone = self.class_pool(class).depot.push(mem, batch);
         self.class_pool(class).outgoing = Batch::new();
         if gone {
-            batch.as_slice().iter().for_each(|&b| self.book(b, u8::MAX));
+            batch.as_slice().iter().for_each(|&b| self.record(b, u8::MAX));
             return;
         }
-        // The list would not take them (a peer that changes its head without end): keep what fits.
+        // A peer keeps changing the depot's head: keep what fits.
         for &buffer in batch.as_slice() {
             self.class_pool(class).magazine.push(buffer);
         }
     }
 
-    /// Returns everything that this agent keeps to the shared lists, so that a successor or the peer has it.
+    /// Gives everything that this agent keeps to the depots, for its successor and the peer.
     pub fn drain<M: SharedMemory>(&mut self, mem: &M) {
         for class in [Class::Small, Class::Large] {
             let outgoing = self.class_pool(class).outgoing;
@@ -386,36 +385,36 @@ impl Allocator {
         }
     }
 
-    /// Enters a buffer that came from the shared list (1), or went there (-1 modulo 256).
-    fn book(&mut self, buffer: u32, n: u8) {
+    /// Enters in the ledger a buffer that came from the depot (1), or went there (-1 modulo 256).
+    fn record(&mut self, buffer: u32, n: u8) {
         self.ledger.add((buffer.wrapping_sub(self.layout.buffers)) / SMALL_BUF, n);
     }
 
-    /// Host: notes that the buffer with `offset` in it has been handed to the NIC.
+    /// Host: the buffer that contains `offset` has been given to the NIC.
     #[inline(always)]
     pub(crate) fn sent(&mut self, offset: u32, class: Class) {
-        self.book(offset & !(class.size() - 1), u8::MAX);
+        self.record(offset & !(class.size() - 1), u8::MAX);
     }
 
-    /// Host: notes that the buffers of `descs` have been handed to the NIC.
+    /// Host: the buffers of `descs` have been given to the NIC.
     #[inline(always)]
     pub(crate) fn sent_many<D: Slot>(&mut self, descs: &[D]) {
         self.ledger.add_many(&self.layout, descs, u8::MAX);
     }
 
-    /// The same, where all are small.
+    /// `sent_many` where all are small.
     #[inline(always)]
     pub(crate) fn sent_small<D: Slot>(&mut self, descs: &[D]) {
         self.ledger.add_small(&self.layout, descs, u8::MAX);
     }
 
-    /// Host: notes that the buffers of `descs` have come from the NIC; all are small.
+    /// `received_many` where all are small.
     #[inline(always)]
     pub(crate) fn received_small<D: Slot>(&mut self, descs: &[D]) {
         self.ledger.add_small(&self.layout, descs, 1);
     }
 
-    /// Host: notes that the buffers of `descs` have come from the NIC.
+    /// Host: the buffers of `descs` have come from the NIC.
     #[inline(always)]
     pub(crate) fn received_many<D: Slot>(&mut self, descs: &[D]) {
         self.ledger.add_many(&self.layout, descs, 1);
@@ -425,7 +424,7 @@ impl Allocator {
         &self.ledger
     }
 
-    /// Buffers that this agent keeps on its private magazines.
+    /// Buffers that this agent keeps.
     pub fn kept(&self) -> usize {
         [&self.small, &self.large].iter().map(|s| s.magazine.len() + s.outgoing.as_slice().len()).sum()
     }
@@ -442,12 +441,12 @@ fn flags<D: Slot>(descs: &[D]) -> (u32, u32) {
     (any, all)
 }
 
-/// The most of `buffers` that one agent may keep: each queue has two agents, and all of them together keep half at most.
+/// The most of `buffers` that one agent may keep: each queue has two agents, and all of them together keep at most half.
 fn share(layout: &Layout, buffers: u32) -> usize {
     (buffers / (4 * u32::from(layout.config().queues))).max(1) as usize
 }
 
-/// A step around `n` chunks that visits each once and never goes to a neighbour: near the golden section, coprime to n.
+/// A step that visits each of `n` buffers once and never goes to a neighbour: near the golden section, coprime to n.
 fn stride(n: u32) -> u32 {
     let golden = (u64::from(n) * 618 / 1000) as u32;
     (golden..n).chain(2..golden).find(|&s| gcd(s, n) == 1 && s != n - 1).unwrap_or(1)
@@ -460,6 +459,9 @@ fn gcd(a: u32, b: u32) -> u32 {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use crate::ring::GroupedEpoch;
+    use crate::testing::{config, region};
 
     #[test]
     fn strides_visit_all_and_skip_neighbours() {
@@ -468,6 +470,64 @@ mod tests {
             assert_eq!(gcd(s, n), 1, "{n}");
             assert!(s > 1 && s < n - 1, "{n}: {s}");
         }
+    }
+
+    #[test]
+    fn a_new_region_gives_each_buffer_once_and_never_a_neighbour() {
+        let (mem, layout) = region(&config::<GroupedEpoch>());
+        let mut agent = Allocator::nic(&layout);
+        let mut seen = [false; 64];
+        let mut last = None;
+        while let Some((at, class)) = agent.alloc(&mem, Class::Large) {
+            let i = (at - layout.pool().buffers) / LARGE_BUF;
+            assert!(
+                class == Class::Large && !seen[i as usize] && last.is_none_or(|j: u32| i.abs_diff(j) > 1)
+            );
+            (seen[i as usize], last) = (true, Some(i));
+        }
+        assert!(seen.iter().all(|seen| *seen));
+    }
+
+    #[test]
+    fn large_buffers_are_subdivided_up_to_half_of_the_pool() {
+        let (mem, layout) = region(&config::<GroupedEpoch>());
+        let mut agent = Allocator::nic(&layout);
+        let [mut small, mut large] = [0; 2];
+        while let Some((_, class)) = agent.alloc(&mem, Class::Small) {
+            *(if class == Class::Small { &mut small } else { &mut large }) += 1;
+        }
+        assert_eq!((small, large, mem.load(layout.pool().split)), (32 * 32, 32, 32));
+    }
+
+    #[test]
+    fn freed_buffers_are_allocated_again_last_first_or_by_way_of_the_depot() {
+        for recycle in [true, false] {
+            let (mem, layout) = region(&Config { recycle, ..config::<GroupedEpoch>() });
+            let mut agent = Allocator::nic(&layout);
+            let one = agent.alloc(&mem, Class::Large).unwrap().0;
+            agent.free(&mem, one + 77, Class::Large);
+            let next = agent.alloc(&mem, Class::Large).unwrap().0;
+            assert_eq!(next == one, recycle);
+            agent.free(&mem, next, Class::Large);
+            agent.drain(&mem);
+            let mut left = 0;
+            Allocator::walk(&mem, &layout, |_, _| left += 1);
+            assert_eq!((left, agent.kept()), (64, 0), "all in the depot");
+        }
+    }
+
+    #[test]
+    fn segments_are_checked_against_the_buffers_of_their_class() {
+        let (_, layout) = region(&config::<GroupedEpoch>());
+        let (agent, pool) = (Allocator::nic(&layout), layout.pool());
+        let small = |at, len| agent.holds_small(&[Desc::new(at, len, FLAG_SMALL)]);
+        assert!(small(pool.buffers, 1) && small(pool.buffers + 28, 100) && small(pool.end - 128, 128));
+        assert!(!small(pool.buffers, 0) && !small(pool.buffers + 28, 101) && !small(pool.end, 1));
+        assert!(!small(pool.buffers - 1, 1) && !small(u32::MAX, 1) && !small(pool.buffers, 129));
+        assert!(!agent.holds_small(&[Desc::new(pool.buffers, 1, FLAG_SMALL | crate::desc::FLAG_MORE)]));
+        let large = |at, len| agent.holds_all(&[Desc::new(at, len, 0)]);
+        assert!(large(pool.buffers, 4096) && large(pool.end - 1, 1) && large(pool.buffers + 96, 4000));
+        assert!(!large(pool.buffers + 97, 4000) && !large(pool.end, 0) && !large(pool.buffers - 1, 1));
     }
 
     #[test]

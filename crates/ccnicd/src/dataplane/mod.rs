@@ -5,6 +5,8 @@
 
 pub mod loopback;
 pub mod rss;
+#[cfg(test)]
+mod tests;
 
 use ccnic_control::messages::QueueStatus;
 

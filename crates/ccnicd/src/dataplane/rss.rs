@@ -69,6 +69,9 @@ impl Rss {
                 return moved;
             }
         }
+        if let Some(links) = &mut steering.links {
+            links.look();
+        }
         0
     }
 }

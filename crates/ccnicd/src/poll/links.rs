@@ -119,6 +119,17 @@ impl Links {
         }
     }
 
+    /// When this worker has nothing to do: looks whether another one has stopped with packets of this one. (Under load a full queue
+    /// tells.)
+    pub fn look(&mut self) {
+        for producer in self.out.iter_mut().filter(|producer| !producer.is_settled()) {
+            if !self.completions {
+                producer.release();
+            }
+            self.lost |= producer.consumer_gone();
+        }
+    }
+
     /// True when other workers, as far as is known, still have packets of this one.
     pub fn waits(&self) -> bool {
         self.completions && !self.out.iter().all(Producer::is_settled)

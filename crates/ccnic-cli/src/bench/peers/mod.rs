@@ -1,7 +1,7 @@
 //! `ccnic bench peers`: one load generator over the drivers that a program could use instead, and over ours, in one run.
 //!
-//! The generator is `ccnic-peers` (`dpdk/app/peers`, C on the ethdev API). Drivers take turns: each repetition runs every driver at a
-//! size before the next size, and what is shown are medians over the repetitions.
+//! The generator is `ccnic-peers` (`dpdk/app/peers`, C on the ethdev API). Drivers are interleaved: each repetition runs every driver
+//! at a size before the next size, and what is shown are medians over the repetitions.
 
 mod driver;
 mod process;
@@ -14,40 +14,39 @@ use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
 
-use crate::bench::{print, spinner};
+use crate::cpus::warn_if_disturbed;
+use crate::print::{self, Progress};
+use crate::stats::median;
 use driver::{Ran, Run};
 use program::Setup;
 
 pub use driver::Driver;
 
-/// A thread that has its CPU for itself gets at least this share of it.
-const ALONE: f64 = 0.97;
-
 /// Options of `bench peers`.
 #[derive(Debug, Args)]
 pub struct PeersArgs {
-    /// Drivers to compare
+    /// Drivers to compare; several with commas
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Driver::ALL)]
     drivers: Vec<Driver>,
-    /// Bytes of each packet, 16 to 9600
-    #[arg(long, value_delimiter = ',', default_values_t = [64, 256, 1500, 9000])]
+    /// Bytes of each packet, 16 to 9600; several with commas
+    #[arg(long, value_delimiter = ',', default_values_t = [64, 256, 1500, 9000], value_name = "BYTES")]
     size: Vec<u16>,
-    /// Packets under way at once, 1 to 1024
-    #[arg(long, value_delimiter = ',', default_values_t = [1, 64, 512])]
+    /// Packets in flight, 1 to 1024; several with commas
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 64, 512], value_name = "PACKETS")]
     inflight: Vec<usize>,
-    /// Seconds to measure, each driver at each load, each time
+    /// Seconds of each run of a driver at a load
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
-    /// Times that every driver runs; medians are shown
+    /// Runs of every driver at every load; medians are shown
     #[arg(long, default_value_t = 3)]
     repeat: usize,
-    /// The generator [default: the ccnic-peers beside this program, or in dpdk beside it]
-    #[arg(long)]
+    /// The load generator [default: ccnic-peers in the folder of this program, or in dpdk there]
+    #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// The folder with net_ccnic and its mempool driver [default: dpdk beside this program, or target/dpdk/plugins]
-    #[arg(long)]
+    /// The folder of net_ccnic and its mempool driver [default: dpdk in the folder of this program, or target/dpdk/plugins]
+    #[arg(long, value_name = "FOLDER")]
     plugins: Option<PathBuf>,
-    /// Use ordinary pages, even if there are 2 MiB pages
+    /// Use pages of 4 KiB even if pages of 2 MiB are free
     #[arg(long)]
     small_pages: bool,
     /// Print JSON
@@ -103,7 +102,8 @@ pub fn run(args: &PeersArgs) -> anyhow::Result<bool> {
     check(args)?;
     let setup = Setup::new(args.program.as_deref(), args.plugins.as_deref(), args.small_pages)?;
     setup.announce(&args.drivers);
-    let bar = spinner("peers");
+    let steps = args.repeat * args.size.len() * args.drivers.len();
+    let progress = Progress::of_measurements("peers", steps, args.json);
     let mut good = true;
     let mut cells: Vec<Vec<Cell>> =
         args.size.iter().map(|_| args.drivers.iter().map(|_| Cell::default()).collect()).collect();
@@ -111,42 +111,30 @@ pub fn run(args: &PeersArgs) -> anyhow::Result<bool> {
         for (&size, cells) in args.size.iter().zip(&mut cells) {
             for (&driver, cell) in args.drivers.iter().zip(cells) {
                 if cell.skipped.is_some() {
+                    progress.step();
                     continue;
                 }
-                bar.set_message(format!("{repetition} of {}: {} B, {}", args.repeat, size, driver.name()));
-                bar.tick();
+                progress.say(format!("run {repetition}: {}, {size} B", driver.name()));
                 let load = driver::Load { size, inflight: &args.inflight, seconds: args.seconds };
                 match driver.measure(&setup, &load) {
                     Ok(Ran::Runs(runs)) => cell.runs.extend(runs),
                     Ok(Ran::Not(why)) => cell.skipped = Some(why),
                     Err(e) => {
-                        eprintln!("ccnic: {} failed at {size} B: {e:#}", driver.name());
+                        print::warn(&format!("{} failed at {size} B: {}", driver.name(), print::message(&e)));
                         cell.skipped = Some("failed, see above".to_owned());
                         good = false;
                     }
                 }
+                progress.step();
             }
         }
     }
-    bar.finish_and_clear();
+    drop(progress);
     let rows = rows(args, &cells);
-    warn_if_busy(&rows);
+    warn_if_disturbed(cells.iter().flatten().flat_map(|cell| &cell.runs).filter_map(|run| run.cpu_share));
     good &= rows.iter().all(|row| !matches!(&row.result, Measured::Median(m) if m.corrupt > 0));
-    print(args.json, &rows, || table::table(&rows, &args.inflight))?;
+    print::result(args.json, &rows, || table::table(&rows, args.repeat).text())?;
     Ok(good)
-}
-
-/// Says so when something else ran on the CPUs that were measured.
-fn warn_if_busy(rows: &[Row]) {
-    let shares = rows.iter().filter_map(|row| match &row.result {
-        Measured::Median(m) => m.cpu_share,
-        Measured::Not { .. } => None,
-    });
-    let least = shares.fold(1.0, f64::min);
-    if least < ALONE {
-        let percent = least * 100.0;
-        eprintln!("ccnic: other processes ran too: a generator had its CPU for {percent:.0} % of a run only");
-    }
 }
 
 fn check(args: &PeersArgs) -> anyhow::Result<()> {
@@ -183,8 +171,8 @@ fn rows(args: &PeersArgs, cells: &[Vec<Cell>]) -> Vec<Row> {
 impl Median {
     fn of(size: u16, inflight: usize, runs: &[Run]) -> Median {
         let mine = || runs.iter().filter(|run| run.inflight == inflight);
-        let mpps = median(mine().map(|run| run.mpps)).unwrap_or(0.0);
-        let ns = |of: fn(&Run) -> u64| median(mine().map(|run| of(run) as f64)).unwrap_or(0.0) as u64;
+        let mpps = median(mine().map(|run| run.mpps));
+        let ns = |of: fn(&Run) -> u64| median(mine().map(|run| of(run) as f64)) as u64;
         Median {
             mpps,
             gbps: mpps * f64::from(size) * 8.0 / 1e3,
@@ -196,15 +184,6 @@ impl Median {
             cpu_share: mine().filter_map(|run| run.cpu_share).reduce(f64::min),
         }
     }
-}
-
-/// The middle one, or the mean of the two in the middle.
-fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
-    let mut values: Vec<f64> = values.collect();
-    values.sort_by(f64::total_cmp);
-    let low = values.get(values.len().checked_sub(1)? / 2)?;
-    let high = values.get(values.len() / 2)?;
-    Some((low + high) / 2.0)
 }
 
 #[cfg(test)]
@@ -226,7 +205,5 @@ mod tests {
         let m = Median::of(125, 1, &runs);
         assert_eq!((m.mpps, m.gbps, m.lost, m.runs, m.rtt_p50_ns), (2.0, 2.0, 3, 3, 7));
         assert_eq!(m.cpu_share, Some(0.01));
-        assert_eq!(median([4.0, 1.0].into_iter()), Some(2.5));
-        assert_eq!(median([].into_iter()), None);
     }
 }

@@ -70,7 +70,7 @@ impl SidePair {
     /// Wakes the program if it sleeps while there are packets for it.
     #[inline(always)]
     pub(super) fn look(&mut self, notifier: &Notifier) {
-        of_any_design!(self, queue => notifier.look(queue));
+        of_any_design!(self, queue => notifier.notify_if_armed(queue));
     }
 
     #[inline(always)]

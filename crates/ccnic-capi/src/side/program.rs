@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ccnic::Layout;
 use ccnic_control::messages::ProgramStatus;
-use ccnic_control::{AttachRequest, ClientId, Memory};
+use ccnic_control::{AttachRequest, ClientId, MemoryLease};
 use ccnic_shm::Region;
 use rustix::net::{Shutdown, shutdown};
 
@@ -58,7 +58,7 @@ pub struct Program {
     queues: Mutex<Vec<Option<Owned<SideQueue>>>>,
     region: Region,
     connection: OwnedFd,
-    _memory: Memory,
+    _memory: MemoryLease,
     /// Where the NIC lists it.
     programs: Weak<Mutex<Programs>>,
 }

@@ -25,4 +25,7 @@ pub struct NicCounters {
     pub dropped_ring_full: u64,
     /// Packets dropped, with RSS, because the pool had no buffer.
     pub dropped_no_buffer: u64,
+    /// Packets fetched here and dropped, with RSS over several cores, because the hand-off queue to the core of their receive queue
+    /// was full, or that core has stopped.
+    pub dropped_handoff: u64,
 }

@@ -1,13 +1,14 @@
-//! A loopback: every packet goes back to its program.
+//! Loopback: every packet goes back to where it came from.
 
 use crate::desc::Desc;
 use crate::memory::SharedMemory;
 use crate::ring::Ring;
 
 use super::fetched::first;
-use super::{Fetched, NicQueue};
+use super::{BurstQueue, Fetched, NicQueue};
 
-/// Packets on their way through the NIC: the burst that is being delivered, and the next one, whose lines are prefetched meanwhile.
+/// Packets fetched from a queue and not completed: the burst that is being delivered, and the next one, whose lines are prefetched
+/// meanwhile.
 #[derive(Debug, Default)]
 pub struct Pipeline {
     pub(super) current: Fetched,
@@ -15,9 +16,9 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Fetches a burst to deliver if there is none, and under load the one after it; false when the program has sent nothing.
+    /// Makes sure that there is a burst to deliver, and under load the one after it; false when nothing has been sent.
     #[inline(always)]
-    pub(super) fn fill<M: SharedMemory, R: Ring>(&mut self, queue: &mut NicQueue<M, R>) -> bool {
+    pub(super) fn fill<Q: BurstQueue>(&mut self, queue: &mut Q) -> bool {
         let Pipeline { current, next } = self;
         if current.is_empty() {
             core::mem::swap(current, next);
@@ -32,26 +33,26 @@ impl Pipeline {
     }
 }
 
-/// One poll of the loopback: fetches a burst, delivers it, publishes it. Returns the number of descriptors delivered.
+/// One poll of the loopback: fetches a burst, sends it back, publishes. Returns the descriptors sent back.
 ///
-/// Under load a second burst is fetched ahead, and its lines are prefetched while the first is delivered. With `reflect` packets go back
-/// without a copy, for which the pool must be shared.
+/// `mem` is the queue's memory. With `reflect` packets go back in their own buffers, without a copy.
 ///
-/// Nothing is lost when the program is slow to receive: what cannot be delivered stays in the pipeline, and nothing more
-/// is fetched until it has been delivered. See [`NicQueue`] for an example.
+/// Under load a second burst is fetched ahead, and its lines arrive while the first is delivered.
+///
+/// Nothing is lost when the receiver is slow: what cannot be delivered stays in the pipeline, and nothing more is fetched before
+/// it has been delivered. See [`NicQueue`] for an example.
 #[inline(always)]
-pub fn loopback<M: SharedMemory, R: Ring>(
-    queue: &mut NicQueue<M, R>,
+pub fn loopback<Q: BurstQueue>(
+    queue: &mut Q,
     pipeline: &mut Pipeline,
-    mem: &M,
+    mem: &Q::Memory,
     reflect: bool,
 ) -> usize {
     if !pipeline.fill(queue) {
         return 0;
     }
     let Pipeline { current, next } = pipeline;
-    let packets = current.rest();
-    let n = if reflect { queue.reflect(packets) } else { queue.send_back(mem, packets, next.rest()) };
+    let n = queue.send_back(mem, current.rest(), next.rest(), reflect);
     current.advance(n);
     queue.flush();
     n
@@ -59,9 +60,9 @@ pub fn loopback<M: SharedMemory, R: Ring>(
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Sends copies of fetched packets back to their program and completes them, as many as there is room for; returns the number of
-    /// their descriptors. The lines of `ahead` are prefetched meanwhile, as by [`deliver`](NicQueue::deliver).
+    /// their descriptors. Prefetches the payload of `ahead`, as [`deliver`](NicQueue::deliver) does.
     ///
-    /// When there is no buffer for the first packet, it goes back without a copy: a program may have put every buffer of its
+    /// When there is no buffer for the first packet it goes back without a copy: a program may have put every buffer of its
     /// region into its transmit ring, and neither side would make progress.
     #[inline(always)]
     pub fn send_back(&mut self, mem: &M, packets: &[Desc], ahead: &[Desc]) -> usize {

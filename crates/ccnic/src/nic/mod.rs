@@ -12,9 +12,12 @@
 //! | `reflect.rs` | packets that go back without a copy, and completion |
 //! | `own.rs` | for a NIC with packets and buffers of its own |
 //! | `fill.rs` | posted receive buffers, with the host-managed pool |
-//! | `loopback.rs`, `spread.rs` | a loopback, without and with receive-side scaling |
+//! | `burst.rs` | [`BurstQueue`]: what a dataplane needs of any queue |
+//! | `loopback.rs` | a loopback |
+//! | `spread.rs`, `spread_across.rs` | a loopback with receive-side scaling, on one core and over several |
 //! | `counters.rs` | [`NicCounters`] |
 
+mod burst;
 mod counters;
 mod deliver;
 mod fetch;
@@ -25,14 +28,17 @@ mod own;
 mod queue;
 mod reflect;
 mod spread;
+mod spread_across;
 
 pub use crate::notify::Armed;
+pub use burst::BurstQueue;
 pub use counters::NicCounters;
 pub use fetched::Fetched;
 pub use loopback::{Pipeline, loopback};
 pub use own::BadPacket;
 pub use queue::NicQueue;
-pub use spread::spread;
+pub use spread::{Steered, spread};
+pub use spread_across::{OtherCores, deliver_handed, spread_across};
 
 /// The most descriptors fetched at once.
 pub const FETCH: usize = 32;

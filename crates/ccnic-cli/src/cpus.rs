@@ -122,8 +122,8 @@ fn disturbed(shares: impl IntoIterator<Item = f64>) -> Option<String> {
     let least = shares.iter().copied().fold(1.0, f64::min) * 100.0;
     (short > 0).then(|| {
         format!(
-            "other processes ran too: in {short} of {} runs the load generator had its CPU for less than {:.0} % of the time, at \
-             the least for {least:.0} %; repeat on an idle machine",
+            "other processes ran too: in {short} of {} runs the load generator had its CPU for less than {:.0} % of the time (least: \
+             {least:.0} %); repeat on an idle machine",
             shares.len(),
             UNDISTURBED * 100.0
         )
@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(disturbed([1.0, 0.97]), None);
         assert_eq!(disturbed([]), None);
         let text = disturbed([0.99, 0.5, 0.9]).unwrap();
-        assert!(text.contains("in 2 of 3 runs") && text.contains("for 50 %"), "{text}");
+        assert!(text.contains("in 2 of 3 runs") && text.contains("least: 50 %"), "{text}");
     }
 
     #[test]

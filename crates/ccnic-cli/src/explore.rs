@@ -74,6 +74,11 @@ impl Metric {
         }
     }
 
+    /// A value as it is written in tables and maps.
+    fn text(self, value: f64) -> String {
+        if self == Metric::Mpps { units::rate(value) } else { units::ns(value) }
+    }
+
     /// How much better the first is than the second: 0.1 is 10 %.
     fn lead(self, first: f64, second: f64) -> f64 {
         if self == Metric::Mpps { first / second - 1.0 } else { second / first - 1.0 }
@@ -234,7 +239,7 @@ fn table(args: &ExploreArgs, platform: &Platform, sweeps: &[Sweep], spots: &[Spo
     let mut table = Table::new(format!("{}: {}", title(args, sweeps), args.metric.label()), columns);
     for spot in spots {
         let mut row: Vec<String> = spot.values.iter().map(|v| number(*v)).collect();
-        row.extend(spot.shown.iter().map(|summary| number(args.metric.of(summary))));
+        row.extend(spot.shown.iter().map(|summary| args.metric.text(args.metric.of(summary))));
         let (winner, lead) = spot.winner(args.metric).context("no design was simulated")?;
         row.extend([names[winner].clone(), format!("{:.1} %", lead * 100.0)]);
         table.row(row);
@@ -315,7 +320,7 @@ fn map(args: &ExploreArgs, platform: &Platform, sweeps: &[Sweep], spots: &[Spot]
     let label = |i: usize| sweeps.get(i).map(|s| s.label(platform)).unwrap_or_default();
     let cell = |spot: &Spot| {
         let (winner, lead) = spot.winner(args.metric)?;
-        Some(Cell { winner, lead, text: number(args.metric.of(spot.shown.get(winner)?)) })
+        Some(Cell { winner, lead, text: args.metric.text(args.metric.of(spot.shown.get(winner)?)) })
     };
     Heat {
         title: format!("{}: {} of the best design", title(args, sweeps), args.metric.label()),

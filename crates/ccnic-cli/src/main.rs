@@ -25,7 +25,11 @@ use tracing_subscriber::EnvFilter;
 
 /// Measure, simulate and inspect ccnic, a packet interface over cache-coherent memory
 #[derive(Debug, Parser)]
-#[command(name = "ccnic", version)]
+#[command(
+    name = "ccnic",
+    version,
+    after_help = "Start with `ccnic demo`. `ccnic help COMMAND` shows the options of a command."
+)]
 struct Args {
     #[command(subcommand)]
     command: Command,

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::measure_limit;
+use super::machine::measure_limit;
 use crate::cpus::{warn_if_crowded, warn_if_disturbed};
 use crate::loopback::Bench;
 use crate::loopback::notes;
@@ -71,7 +71,7 @@ pub fn run(args: &LoopbackArgs) -> anyhow::Result<()> {
 fn table(curve: &Curve, rounds: usize, points: &[Outcomes]) -> Table {
     let Curve { config, traffic, loads } = curve;
     let title = format!(
-        "{}, {}-byte packets, {}, bursts of {}: medians of {} of {} s",
+        "{}, {} B packets, {}, bursts of {}: medians of {} of {} s",
         config.design.name(),
         traffic.size,
         units::count(config.queues.into(), "queue pair"),

@@ -3,7 +3,7 @@
 use std::fmt::Write;
 
 use super::curves::plot;
-use super::{LARGE, Row, SMALL};
+use super::row::{LARGE, Row, SMALL};
 use crate::loopback::notes;
 use crate::loopback::rounds::Outcomes;
 use crate::micro::limit::Limit;
@@ -99,7 +99,7 @@ fn machine() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::samples;
+    use crate::demo::row::samples;
     use crate::micro::limit::{Rates, Spreads, WordRtt};
     use crate::stats::Spread;
 

@@ -29,8 +29,8 @@ pub fn placement(outcomes: &Outcomes) -> Vec<String> {
     )];
     if spread.max > MOVED * spread.min {
         notes.push(format!(
-            "The virtual CPUs were moved while this ran (ping-pong {} ns): rounds differ for that reason, and medians mix near \
-             and far placement. --json shows each round.",
+            "The ping-pong round trip changed while this ran ({} ns): virtual CPUs were moved, or other processes ran on them. Rounds \
+             differ for that reason, and medians mix near and far placement; --json shows each round.",
             units::range(spread, units::ns)
         ));
     }

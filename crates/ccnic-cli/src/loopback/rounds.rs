@@ -22,6 +22,9 @@ pub const ROUNDS: usize = 9;
 const PINGPONG_SECONDS: f64 = 0.01;
 const LIMIT_SECONDS: f64 = 0.03;
 
+/// The least rate that is offered as a share of a peak, in million packets per second.
+const LEAST_MPPS: f64 = 0.001;
+
 /// A load that is offered.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Offered {
@@ -226,7 +229,10 @@ impl Offered {
     fn traffic(self, most: &TrafficArgs, peak: f64) -> TrafficArgs {
         match self {
             Offered::One => TrafficArgs { inflight: 1, burst: 1, rate: None, ..most.clone() },
-            Offered::Share(share) => TrafficArgs { rate: Some(peak * share), ..most.clone() },
+            // A peak of nothing, on a machine that is too busy, still needs a rate.
+            Offered::Share(share) => {
+                TrafficArgs { rate: Some((peak * share).max(LEAST_MPPS)), ..most.clone() }
+            }
             Offered::Most(rate) => TrafficArgs { rate, ..most.clone() },
         }
     }
@@ -345,6 +351,7 @@ mod tests {
             traffics.iter().map(|t| (t.inflight, t.burst)).collect::<Vec<_>>(),
             [(1, 1), (512, 32), (512, 32)]
         );
+        assert_eq!(Offered::Share(0.5).traffic(&traffic, 0.0).rate, Some(LEAST_MPPS));
         assert_eq!(Rounds::steps(9, &[curve(64, &[0.5]), curve(64, &[0.5])]), 9 * 7);
     }
 

@@ -4,8 +4,8 @@ use std::path::Path;
 
 use plotters::prelude::DrawingBackend;
 
-use super::COLOURS;
-use super::canvas::{Canvas, GREY, INK, Place, SMALL, TEXT, text_width};
+use super::canvas::{COLOURS, Canvas, GREY, INK, Place, SMALL, TEXT, text_width};
+use super::save;
 use crate::print::units::number;
 
 /// A map.
@@ -65,7 +65,7 @@ impl Heat {
 
     /// Writes `stem.svg` and `stem.png`; returns the SVG.
     pub fn save(&self, stem: &Path) -> anyhow::Result<String> {
-        super::write(self.size(), stem, |canvas| self.draw(canvas), |canvas| self.draw(canvas))
+        save::write(self.size(), stem, |canvas| self.draw(canvas), |canvas| self.draw(canvas))
     }
 
     fn draw<B: DrawingBackend>(&self, canvas: &Canvas<'_, B>) -> anyhow::Result<()> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 use ccnic_sim::figures::run::Simulated;
 use ccnic_sim::figures::statement::Verdict;
 
-use super::{file_name, text};
+use super::text::{self, file_name};
 use crate::print::html::{self, escape};
 use crate::print::units;
 

@@ -14,7 +14,7 @@ use ccnic_sim::summary::{Bound, Reason, Summary, summarise};
 use ccnic_sim::trace::Trace;
 use clap::Args;
 
-use super::MachineArgs;
+use super::machine::MachineArgs;
 use crate::options::{InterfaceArgs, SHARES, TrafficArgs};
 use crate::print::{self, Column, Progress, Table, units};
 

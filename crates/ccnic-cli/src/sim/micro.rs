@@ -7,7 +7,7 @@ use ccnic_sim::{micro, parallel};
 use clap::Args;
 use serde::Serialize;
 
-use super::MachineArgs;
+use super::machine::MachineArgs;
 use crate::print::{self, Column, Progress, Table, units};
 
 /// Options of `sim access`, `sim pingpong` and `sim mmio`.
@@ -183,8 +183,8 @@ pub fn mmio(args: &MicroArgs) -> anyhow::Result<()> {
     }
     let targets = [
         (Target::Device, "write to the device, write-combining"),
-        (Target::WriteCombining, "write to memory, around the caches"),
-        (Target::WriteBack, "write to memory, through the caches"),
+        (Target::WriteCombining, "write to memory, non-temporal"),
+        (Target::WriteBack, "write to memory, caching"),
     ];
     for (target, access) in targets {
         for size in BARRIERS {

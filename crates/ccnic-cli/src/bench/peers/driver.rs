@@ -5,9 +5,8 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use serde::Deserialize;
 
-use super::process::{Line, Process};
+use super::process::{Line, Process, Run};
 use super::program::{NO_PLUGIN, Setup};
 use crate::loopback::Bench;
 use crate::nic_process::NicProcess;
@@ -43,19 +42,6 @@ pub struct Load<'a> {
     pub size: u16,
     pub inflight: &'a [usize],
     pub seconds: f64,
-}
-
-/// One run at one load.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Run {
-    pub inflight: usize,
-    pub mpps: f64,
-    pub rtt_p50_ns: u64,
-    pub rtt_p99_ns: u64,
-    pub lost: u64,
-    pub corrupt: u64,
-    /// Share of the measured time that the generator's thread had its CPU.
-    pub cpu_share: Option<f64>,
 }
 
 /// What became of a driver's runs.

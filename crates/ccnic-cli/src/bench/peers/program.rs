@@ -6,7 +6,6 @@ use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 
-use super::Driver;
 use crate::cpus::Split;
 use crate::print;
 
@@ -46,12 +45,12 @@ impl Setup {
         })
     }
 
-    /// Says what will be missing.
-    pub fn announce(&self, drivers: &[Driver]) {
+    /// Warns of what is missing; `plugin` says that a driver needs net_ccnic.
+    pub fn announce(&self, plugin: bool) {
         if let Some(why) = &self.small_pages {
             print::warn(&format!("pages of 4 KiB are used: {why}"));
         }
-        if self.plugins.is_none() && drivers.iter().any(|d| d.needs_plugin()) {
+        if self.plugins.is_none() && plugin {
             print::warn(&format!(
                 "net_ccnic is SKIPPED: {NO_PLUGIN}; build it, and name its folder with --plugins"
             ));

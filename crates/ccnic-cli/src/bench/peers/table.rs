@@ -1,6 +1,6 @@
 //! The table of `ccnic bench peers`: a row per size, packets in flight and driver, so that rows to be compared are neighbours.
 
-use super::{Measured, Row};
+use super::rows::{Measured, Row};
 use crate::print::{Column, Table, units};
 
 pub fn table(rows: &[Row], repeat: usize) -> Table {
@@ -63,7 +63,7 @@ fn cells(row: &Row) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Median;
+    use super::super::rows::Median;
     use super::*;
     use crate::print::longest_line;
 

@@ -217,7 +217,7 @@ class Control(unittest.TestCase):
             self.assertIn("FULL", t.do("show port 0 txq 0 desc 1023 status"))
 
     def test_addresses_filter(self):
-        """Without promiscuous mode only packets to this station are received."""
+        """Without promiscuous mode only packets to its destination addresses are received."""
         with Testpmd(self.nic, "net_ccnic0,socket={socket},mac=02:00:00:00:00:07") as t:
             t.do("set promisc 0 off")
             t.do("set fwd mac")
@@ -414,7 +414,7 @@ class Refusals(unittest.TestCase):
             "rsize=32": "devarg rsize=32: choose a number from 64 to 32768",
             "buffers=15": "devarg buffers=15: choose a number from 16 to 262144",
             "mtu=9601": "devarg mtu=9601: choose a number from 64 to 9600",
-            "mac=01:00:00:00:00:01": "devarg mac=01:00:00:00:00:01: give the address of one station",
+            "mac=01:00:00:00:00:01": "devarg mac=01:00:00:00:00:01: give a unicast address",
             "mac=1:2": "devarg mac=1:2: give the address",
             "zero-copy=maybe": "devarg zero-copy=maybe: choose one of no|yes|0|1",
             "design=best": "devarg design=best: choose one of ccnic|paper|packed|padded|e810",

@@ -55,7 +55,7 @@ class HugePages(unittest.TestCase):
         self.program.do("start tx_first 4")
         self.program.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
         dump = self.telemetry("/ethdev/dump_priv,0")["/ethdev/dump_priv"]
-        self.assertIn(f"socket: {self.nic.socket}, id: net_ccnic0, NIC: alive", dump)
+        self.assertIn(f"socket: {self.nic.socket}, id: net_ccnic0, NIC: running", dump)
         self.assertIn("zero-copy above 128 bytes", dump)
 
     def test_the_buffers_are_external_memory(self):

@@ -339,14 +339,14 @@ class Flowgen(Testpmd):
 
 
 class NicsWithoutIt(unittest.TestCase):
-    """role=nic does no RSS: the application is told, and goes on."""
+    """role=nic does not support RSS: the application is told, and continues."""
 
     def setUp(self):
         self.place = self.enterContext(Place())
 
     def test_packets_come_all_the_same(self):
         with NicPort(self.place, arguments=ARGUMENTS) as nic, Testpmd(self.place, VDEV, arguments=ARGUMENTS) as t:
-            self.assertIn("this NIC does no RSS: packets come on the queue that it chooses", t.log)
+            self.assertIn("this NIC does not support RSS: packets arrive on the queue that it chooses", t.log)
             nic.do("set fwd io retry")
             nic.do("start")
             t.do("start tx_first 4")
@@ -354,7 +354,7 @@ class NicsWithoutIt(unittest.TestCase):
             t.do("stop")
             xstats = t.xstats()
             self.assertTrue(all(xstats[f"rx_q{queue}_packets"] > 0 for queue in range(QUEUES)))
-            self.assertIn("this NIC does no RSS", t.do("port config 0 rss reta (0,1)"))
+            self.assertIn("this NIC does not support RSS", t.do("port config 0 rss reta (0,1)"))
             self.assertIn("queue=0", t.do("show port 0 rss reta 128 (0x1,0x0)"))
             self.assertRegex(nic.do("port config all rss ip"), "(?i)not support|-95|fail|isn't enabled")
 

@@ -65,7 +65,7 @@ int main(int argc, char **argv)
 	getchar();
 	EXPECT(ccnic_reconnect(nic) >= 0, true);
 	EXPECT(ccnic_link_state(nic), 1);
-	/* Who sleeps on the descriptor is woken by the successor. */
+	/* The successor notifies a program that waits for the descriptor. */
 	EXPECT(ccnic_rx_fd(queues[0]), fd);
 	while (sent > 0 && ccnic_rx_arm(queues[0]) == 0)
 		EXPECT(readable(fd, 20000), true);
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
 	EXPECT(ccnic_pool_open(nic, &pool), 0);
 	EXPECT(ccnic_pool_free(pool, pooled, 4), 0);
 	EXPECT(ccnic_queue_open(nic, 1, &queues[1]), 0);
-	/* Every buffer is accounted for: none was lost, and none came back twice. Some are on the NIC's own stacks. */
+	/* Every buffer is accounted for: none was lost, and none came back twice. Some are in the NIC's magazines. */
 	struct ccnic_buf all[64];
 	int got = ccnic_pool_alloc(pool, all, 64);
 	EXPECT(got > 16 && got <= 64, true);

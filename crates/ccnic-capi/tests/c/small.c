@@ -27,7 +27,7 @@ static void send_some(struct ccnic_queue *queue, unsigned first, uint16_t len, i
 	int sent = 0;
 
 	for (int i = 0; i < n; i++) {
-		lens[i] = (uint16_t)(len + i <= CCNIC_SMALL ? len + i : CCNIC_SMALL);
+		lens[i] = (uint16_t)(len + i <= CCNIC_SMALL_SIZE ? len + i : CCNIC_SMALL_SIZE);
 		data[i] = make(first + (unsigned)i, lens[i]);
 	}
 	while (sent < n) {
@@ -48,19 +48,19 @@ static int receive_some(struct ccnic_queue *queue, unsigned first, uint16_t len,
 	int got;
 
 	for (int i = 0; i < n; i++) {
-		room[i] = malloc(CCNIC_SMALL);
-		memset(room[i], 0xee, CCNIC_SMALL);
+		room[i] = malloc(CCNIC_SMALL_SIZE);
+		memset(room[i], 0xee, CCNIC_SMALL_SIZE);
 		meta[i] = 1;
 	}
 	got = ccnic_rx_small(queue, room, lens, first % 2 ? meta : NULL, (uint16_t)n);
 	for (int i = 0; i < got; i++) {
 		const uint8_t *data = room[i];
 
-		EXPECT(lens[i], len + i <= CCNIC_SMALL ? len + i : CCNIC_SMALL);
+		EXPECT(lens[i], len + i <= CCNIC_SMALL_SIZE ? len + i : CCNIC_SMALL_SIZE);
 		EXPECT(meta[i], first % 2 ? 0 : 1);
 		for (int j = 0; j < lens[i]; j++)
 			EXPECT(data[j], byte(first + (unsigned)i, j));
-		for (int j = lens[i]; j < CCNIC_SMALL; j++)
+		for (int j = lens[i]; j < CCNIC_SMALL_SIZE; j++)
 			EXPECT(data[j], 0xee); /* not a byte beyond */
 	}
 	for (int i = 0; i < n; i++)
@@ -112,7 +112,7 @@ static void exchange(struct ccnic_queue *queue, bool shared_pool)
 {
 	unsigned first = 0;
 
-	for (uint16_t len = 1; len <= CCNIC_SMALL; len++) {
+	for (uint16_t len = 1; len <= CCNIC_SMALL_SIZE; len++) {
 		for (int n = 1; n <= BURST; n += 13, first++) {
 			send_some(queue, first, len, n);
 			send_large(queue);
@@ -134,10 +134,10 @@ static void exchange(struct ccnic_queue *queue, bool shared_pool)
 
 static void misuse(struct ccnic_queue *queue, struct ccnic_queue *closed)
 {
-	uint8_t bytes[CCNIC_SMALL + 1] = {0};
+	uint8_t bytes[CCNIC_SMALL_SIZE + 1] = {0};
 	const void *data[3] = {bytes, bytes, bytes};
 	void *room[1] = {bytes};
-	uint16_t len[3] = {64, CCNIC_SMALL + 1, 64};
+	uint16_t len[3] = {64, CCNIC_SMALL_SIZE + 1, 64};
 
 	EXPECT(ccnic_tx_small(NULL, data, len, 1), -EINVAL);
 	EXPECT(ccnic_tx_small(queue, NULL, len, 1), -EINVAL);
@@ -223,7 +223,7 @@ static void one_design(const char *socket, uint32_t design)
 /* Packets end at the MTU, however small. */
 static void small_mtu(const char *socket)
 {
-	const uint8_t bytes[CCNIC_SMALL] = {0};
+	const uint8_t bytes[CCNIC_SMALL_SIZE] = {0};
 	const void *data[2] = {bytes, bytes};
 	uint16_t len[2] = {100, 100};
 	struct ccnic_options options;

@@ -86,8 +86,11 @@ fn nic_serves_the_other_examples() {
         let output = nic.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{how:?}: {said}");
-        assert!(said.starts_with("program has come: 1 queues, MTU 9600"), "{said}");
-        assert!(said.contains("generator has come") && said.contains("one has gone, after"), "{said}");
+        assert!(said.starts_with("program has attached: 1 queues, MTU 9600"), "{said}");
+        assert!(
+            said.contains("generator has attached") && said.contains("a program has ended, after"),
+            "{said}"
+        );
     }
 }
 
@@ -112,7 +115,7 @@ fn nic_survives_programs_that_scribble() {
         let output = nic.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{how:?}: {}\n{said}", output.status);
-        assert_eq!(said.matches("one has gone, after").count(), 6, "{said}");
+        assert_eq!(said.matches("a program has ended, after").count(), 6, "{said}");
     }
 }
 

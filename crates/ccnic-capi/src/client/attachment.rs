@@ -1,4 +1,4 @@
-//! A NIC as C holds it: an attachment, and all queues that were ever opened on it.
+//! `struct ccnic`: an attachment to a NIC, with all queues and pools that were ever opened on it.
 
 use std::hash::{BuildHasher, RandomState};
 use std::path::Path;
@@ -11,16 +11,16 @@ use ccnic_client::Program;
 use ccnic_shm::Pages;
 use rustix::io::Errno;
 
-use crate::abi::View;
+use super::pair::{self, Pair};
+use super::pool::CcnicPool;
+use super::queue::CcnicQueue;
+use crate::abi::CcnicView;
 use crate::errno::Failure;
-use crate::owned::Owned;
-use crate::pair::{self, Pair};
-use crate::pool::Pool;
-use crate::queue::Queue;
+use crate::handle::Owned;
 
-/// `struct ccnic`. Any thread may call; the lock is taken by every call, none of which is a burst.
+/// `struct ccnic`. Any thread may call; every call takes the lock, none is a burst.
 #[derive(Debug)]
-pub struct Nic {
+pub struct Ccnic {
     inner: Mutex<Inner>,
     config: Config,
     mac: [u8; 6],
@@ -29,27 +29,27 @@ pub struct Nic {
 #[derive(Debug)]
 struct Inner {
     program: Program,
-    /// By number. A closed queue stays: recovery counts its buffers, and opening it again gives the same one.
-    queues: Vec<Option<Owned<Queue>>>,
-    /// Closed ones stay, for the same reason, and are opened again before new ones are made.
-    pools: Vec<Owned<Pool>>,
+    /// By number. A closed queue stays, because recovery needs its ledger of buffers, and is opened again.
+    queues: Vec<Option<Owned<CcnicQueue>>>,
+    /// Closed pools stay for the same reason, and are opened again before new ones are made.
+    pools: Vec<Owned<CcnicPool>>,
 }
 
-impl Nic {
+impl Ccnic {
     pub(crate) fn open(
         socket: &Path,
         name: &str,
         config: &Config,
         pages: Pages,
         mac: [u8; 6],
-    ) -> Result<Nic, Failure> {
+    ) -> Result<Ccnic, Failure> {
         let mac = if mac == [0; 6] { local_address() } else { mac };
         if mac[0] & 1 != 0 {
             return Err(Failure::new(Errno::INVAL, c"mac is a group address: its first byte must be even"));
         }
         let program = Program::connect_as(socket, name, Some(mac), config, pages)?;
         let queues = (0..config.queues).map(|_| None).collect();
-        Ok(Nic {
+        Ok(Ccnic {
             config: *program.layout().config(),
             inner: Mutex::new(Inner { program, queues, pools: Vec::new() }),
             mac,
@@ -75,14 +75,14 @@ impl Nic {
     pub(crate) fn set_rss(&self, rss: Option<&Rss>) -> Result<(), Failure> {
         self.lock().program.set_rss(rss).map_err(|e| match e {
             ccnic_client::Error::Gone => {
-                Failure::new(Errno::NOTCONN, c"the NIC has gone; its successor will be told")
+                Failure::new(Errno::NOTCONN, c"the NIC has gone; its successor will get the setting")
             }
             e => e.into(),
         })
     }
 
-    /// True when the NIC spreads received packets.
-    pub(crate) fn spreads(&self) -> bool {
+    /// True if the NIC spreads received packets over queues.
+    pub(crate) fn rss_active(&self) -> bool {
         self.lock().program.rss().is_some()
     }
 
@@ -93,40 +93,40 @@ impl Nic {
     }
 
     /// Where the buffers lie.
-    pub(crate) fn view(&self) -> View {
+    pub(crate) fn view(&self) -> CcnicView {
         self.lock().view()
     }
 
     /// Opens a pool: one that was closed, or a new one.
-    pub(crate) fn pool(&self) -> NonNull<Pool> {
+    pub(crate) fn pool(&self) -> NonNull<CcnicPool> {
         let inner = &mut *self.lock();
         if let Some(pool) = inner.pools.iter_mut().find(|pool| !pool.is_open()) {
-            // The lock keeps others from opening it meanwhile.
+            // The lock is held, so no other thread opens it.
             return pool.reopen();
         }
-        let pool = Owned::new(Pool::new(inner.program.pool()));
-        let handle = pool.handle();
+        let pool = Owned::new(CcnicPool::new(inner.program.pool()));
+        let handle = pool.as_ptr();
         inner.pools.push(pool);
         handle
     }
 
     /// Opens queue `index`, for the first time or again.
-    pub(crate) fn queue(&self, index: u16) -> Result<NonNull<Queue>, Failure> {
+    pub(crate) fn queue(&self, index: u16) -> Result<NonNull<CcnicQueue>, Failure> {
         let inner = &mut *self.lock();
         match inner.queues.get_mut(usize::from(index)) {
             Some(Some(queue)) if queue.is_open() => {
                 return Err(ccnic_client::Error::QueueTaken { queue: index }.into());
             }
-            // The lock keeps others from opening it meanwhile.
+            // The lock is held, so no other thread opens it.
             Some(Some(queue)) => return Ok(queue.reopen()),
             _ => {}
         }
         let waiter = inner.program.waiter(index)?;
         let pair = Pair::new(&mut inner.program, index)?;
-        let queue = Owned::new(Queue::new(inner.view(), self.config.mtu, pair, waiter));
-        let handle = queue.handle();
-        if let Some(place) = inner.queues.get_mut(usize::from(index)) {
-            *place = Some(queue);
+        let queue = Owned::new(CcnicQueue::new(inner.view(), self.config.mtu, pair, waiter));
+        let handle = queue.as_ptr();
+        if let Some(slot) = inner.queues.get_mut(usize::from(index)) {
+            *slot = Some(queue);
         }
         Ok(handle)
     }
@@ -138,24 +138,42 @@ impl Nic {
     pub(crate) unsafe fn reconnect(&self) -> Result<usize, Failure> {
         let inner = &mut *self.lock();
         let queues = inner.queues.iter_mut().flatten();
-        // SAFETY: alive as long as `inner`, and used by nobody else, as the caller vouches.
-        let pairs = queues.map(|queue| unsafe { &mut queue.handle().as_mut().pair });
+        // SAFETY: they live as long as `inner`; the caller guarantees that no other thread uses them.
+        let pairs = queues.map(|queue| unsafe { &mut queue.as_ptr().as_mut().pair });
         // SAFETY: likewise.
-        let pools = inner.pools.iter_mut().map(|pool| unsafe { &mut pool.handle().as_mut().pool });
+        let pools = inner.pools.iter_mut().map(|pool| unsafe { &mut pool.as_ptr().as_mut().pool });
         Ok(pair::reconnect(&mut inner.program, pairs, &mut pools.collect::<Vec<_>>())?)
     }
 }
 
 impl Inner {
-    fn view(&self) -> View {
-        let pool = self.program.layout().pool();
-        let base = self.program.region().base().as_ptr();
-        View { base, first: pool.buffers, span: pool.end - pool.buffers }
+    fn view(&self) -> CcnicView {
+        CcnicView::new(self.program.region(), self.program.layout())
     }
 }
 
-/// A random address from the range that anybody may use (IEEE 802: the second bit of the first byte).
+/// A random unicast address that is locally administered (IEEE 802: the second bit of the first byte is set).
 fn local_address() -> [u8; 6] {
     let [a, b, c, d, e, f, ..] = RandomState::new().hash_one("ccnic").to_le_bytes();
     [a & !1 | 2, b, c, d, e, f]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn random_addresses_are_unicast_and_locally_administered() {
+        let addresses: Vec<_> = (0..64).map(|_| local_address()).collect();
+        assert!(addresses.iter().all(|mac| mac[0] & 3 == 2));
+        assert!(addresses.windows(2).any(|two| two[0] != two[1]));
+    }
+
+    #[test]
+    fn a_group_address_is_refused_before_anything_else() {
+        let nowhere = Path::new("/nonexistent/nic.sock");
+        let error =
+            Ccnic::open(nowhere, "test", &Config::default(), Pages::Auto, [1, 0, 0, 0, 0, 2]).unwrap_err();
+        assert_eq!(error.code(), -Errno::INVAL.raw_os_error());
+    }
 }

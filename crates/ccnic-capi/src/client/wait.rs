@@ -1,29 +1,29 @@
-//! Waiting for packets: first by polling, then asleep until the NIC wakes this thread or goes.
+//! `ccnic_wait`: polls for a while, then blocks until the NIC sends a notification or ends.
 
 use std::time::{Duration, Instant};
 
 use ccnic_client::Woken;
 use rustix::io::Errno;
 
+use super::queue::CcnicQueue;
 use crate::errno::Failure;
-use crate::queue::Queue;
 
-/// Turns of polling before the thread goes to sleep: some ten microseconds, longer than any round trip under way takes.
-const TURNS: u32 = 1000;
+/// Polls before the thread blocks: some ten microseconds, longer than a round trip to the NIC.
+const POLLS: u32 = 1000;
 
 const GONE: Failure =
     Failure::new(Errno::NOTCONN, c"the NIC has gone; ccnic_reconnect attaches to its successor");
 
-/// Waits until buffers are ready, and returns how many; 0 when `timeout` is over (`None`: never).
-pub(crate) fn wait(queue: &mut Queue, timeout: Option<Duration>) -> Result<usize, Failure> {
+/// Waits until buffers can be received, and returns how many; 0 after `timeout` (`None`: no limit).
+pub(crate) fn wait(queue: &mut CcnicQueue, timeout: Option<Duration>) -> Result<usize, Failure> {
     let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
     let over = || end.is_some_and(|end| Instant::now() >= end);
-    for turn in 0..TURNS {
-        let n = queue.ready()?;
+    for poll in 0..POLLS {
+        let n = queue.park()?;
         if n > 0 {
             return Ok(n);
         }
-        if turn % 32 == 0 && over() {
+        if poll % 32 == 0 && over() {
             break;
         }
         queue.pair.relax();
@@ -31,8 +31,8 @@ pub(crate) fn wait(queue: &mut Queue, timeout: Option<Duration>) -> Result<usize
     loop {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
         let woken = queue.pair.wait(&queue.waiter, left)?;
-        // What the NIC delivered before it went is not lost; a broken one may wake us for what is no packet.
-        match (queue.ready()?, woken) {
+        // Packets that the NIC delivered before it ended are still received. A broken NIC may notify without a packet.
+        match (queue.park()?, woken) {
             (0, Woken::Packets) => {}
             (0, Woken::Gone) => return Err(GONE),
             (n, _) => return Ok(n),

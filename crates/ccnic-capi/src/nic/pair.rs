@@ -11,19 +11,19 @@ use crate::design::{ByDesign, by_design, of_any_design};
 type Native<R> = NicQueue<NativeMemory, R>;
 
 /// The NIC's side of a queue pair of one of the five designs.
-pub(super) type SidePair =
+pub(crate) type NicPair =
     ByDesign<Native<GroupedEpoch>, Native<GroupedClear>, Native<Packed>, Native<Padded>, Native<Doorbell>>;
 
-impl SidePair {
+impl NicPair {
     /// `None` when there is no such queue.
-    pub(super) fn new(region: &Region, layout: &Layout, queue: u16) -> Option<SidePair> {
+    pub(crate) fn new(region: &Region, layout: &Layout, queue: u16) -> Option<NicPair> {
         let mem = region.memory();
         Some(by_design!(layout.config().design, NicQueue::new(mem, layout, queue)?))
     }
 
-    /// Fetches the next packets, and hands back what was fetched before.
+    /// Fetches the next packets, and completes those fetched before.
     #[inline(always)]
-    pub(super) fn fetch(&mut self, into: &mut Fetched) -> usize {
+    pub(crate) fn fetch(&mut self, into: &mut Fetched) -> usize {
         of_any_design!(self, queue => {
             let n = queue.fetch(into);
             queue.flush();
@@ -31,10 +31,10 @@ impl SidePair {
         })
     }
 
-    /// Hands packets to the program as they are, as many whole ones as the ring takes; returns their descriptors, and what is
-    /// wrong with the packet after those that could go.
+    /// Sends packets in the program's own buffers, as many whole ones as the ring has room for. Returns the number of their
+    /// descriptors, the number that could have been sent, and what is wrong with the packet after those.
     #[inline(always)]
-    pub(super) fn reflect(&mut self, descs: &[Desc]) -> (usize, usize, Option<BadPacket>) {
+    pub(crate) fn reflect(&mut self, descs: &[Desc]) -> (usize, usize, Option<BadPacket>) {
         of_any_design!(self, queue => {
             let (whole, bad) = queue.whole_packets(descs);
             let sent = queue.reflect(descs.get(..whole).unwrap_or_default());
@@ -43,18 +43,18 @@ impl SidePair {
     }
 
     #[inline(always)]
-    pub(super) fn deliver_bytes(&mut self, parts: &[&[u8]], meta: u64) -> bool {
+    pub(crate) fn deliver_bytes(&mut self, parts: &[&[u8]], meta: u64) -> bool {
         of_any_design!(self, queue => queue.deliver_bytes(parts, meta))
     }
 
     #[inline(always)]
-    pub(super) fn alloc(&mut self, len: u16, out: &mut [Desc]) -> usize {
+    pub(crate) fn alloc(&mut self, len: u16, out: &mut [Desc]) -> usize {
         of_any_design!(self, queue => queue.alloc(len, out))
     }
 
-    /// Frees the first buffers, up to one that is none; returns how many.
+    /// Frees buffers up to the first handle that names none; returns how many.
     #[inline(always)]
-    pub(super) fn free(&mut self, descs: &[Desc]) -> usize {
+    pub(crate) fn free(&mut self, descs: &[Desc]) -> usize {
         of_any_design!(self, queue => {
             let good = descs.iter().position(|d| !queue.names_buffer(*d)).unwrap_or(descs.len());
             queue.give_back(descs.get(..good).unwrap_or_default());
@@ -63,19 +63,19 @@ impl SidePair {
     }
 
     #[inline(always)]
-    pub(super) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         of_any_design!(self, queue => queue.flush());
     }
 
-    /// Wakes the program if it sleeps while there are packets for it.
+    /// Notifies the program if it waits for a notification and packets were published.
     #[inline(always)]
-    pub(super) fn look(&mut self, notifier: &Notifier) {
+    pub(crate) fn look(&mut self, notifier: &Notifier) {
         of_any_design!(self, queue => notifier.look(queue));
     }
 
-    /// The counters, with what rings and blank buffers have counted themselves.
+    /// The counters, with those that rings and the fill ring keep themselves.
     #[inline(always)]
-    pub(super) fn counters(&self) -> NicCounters {
+    pub(crate) fn counters(&self) -> NicCounters {
         of_any_design!(self, queue => NicCounters {
             bad_descriptor: queue.bad_descriptors(),
             bad_chain: queue.bad_chains(),
@@ -83,7 +83,7 @@ impl SidePair {
         })
     }
 
-    pub(super) fn retire(&mut self) {
+    pub(crate) fn retire(&mut self) {
         of_any_design!(self, queue => queue.retire());
     }
 }

@@ -26,7 +26,7 @@ impl Pair {
         of_any_design!(self, pair => pair.alloc(len, packets, burst))
     }
 
-    /// Adopts and frees; returns how many were adopted.
+    /// Adopts and frees buffers; returns how many were adopted.
     #[inline(always)]
     pub(crate) fn free(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         of_any_design!(self, pair => {
@@ -82,7 +82,7 @@ impl Pair {
         of_any_design!(self, pair => pair.rx_small(max, read))
     }
 
-    /// Adopts buffers, shows each to `read` and frees it.
+    /// Adopts buffers, calls `read` with each and frees it.
     pub(crate) fn read_and_free(
         &mut self,
         descs: impl Iterator<Item = Desc>,
@@ -102,7 +102,7 @@ impl Pair {
         of_any_design!(self, pair => pair.rx_ready())
     }
 
-    /// True when the NIC has been asked to wake this side: there is nothing to receive.
+    /// Requests a notification; false, and no request, if there is something to receive.
     pub(crate) fn arm(&mut self, waiter: &Waiter) -> Result<bool, Error> {
         of_any_design!(self, pair => waiter.arm(pair))
     }
@@ -111,7 +111,7 @@ impl Pair {
         of_any_design!(self, pair => pair.disarm());
     }
 
-    /// Sleeps until there is something to receive.
+    /// Blocks until there is something to receive.
     pub(crate) fn wait(&mut self, waiter: &Waiter, timeout: Option<Duration>) -> Result<Woken, Error> {
         of_any_design!(self, pair => waiter.wait(pair, timeout))
     }
@@ -133,7 +133,7 @@ impl Pair {
     }
 }
 
-/// Attaches to the NIC that follows a dead one, with all queue pairs and pools that were given out.
+/// Attaches to the successor of a NIC that has ended, with all queue pairs and pools of the program.
 pub(crate) fn reconnect<'a>(
     program: &mut Program,
     pairs: impl Iterator<Item = &'a mut Pair>,
@@ -145,7 +145,7 @@ pub(crate) fn reconnect<'a>(
         pools: &mut [&mut Pool<NativeMemory>],
         of: impl Fn(&'a mut Pair) -> Option<&'a mut Native<R>>,
     ) -> Result<usize, Error> {
-        // All pairs of a region have its design, so none is left out.
+        // All pairs of a region have its design, so `of` leaves none out.
         program.reconnect_all(&mut pairs.filter_map(of).collect::<Vec<_>>(), pools)
     }
     macro_rules! with {

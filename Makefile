@@ -53,7 +53,7 @@ smoke: all
 # For machines where Miri installs: the interface and its conformance suite under the interpreter.
 miri:
 	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic
-	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic-check --lib --test local
+	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic-check --lib --test heap
 
 # PREFIX is where the files will be found, DESTDIR what to put before it while packaging.
 CAPI := crates/ccnic-capi

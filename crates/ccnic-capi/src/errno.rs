@@ -67,6 +67,7 @@ impl From<ccnic_client::Error> for Failure {
             Error::Control(error) => control(error),
             Error::Refused { .. } => Errno::PERM,
             Error::Gone => Errno::CONNRESET,
+            Error::TimedOut => Errno::TIMEDOUT,
             Error::Protocol { .. } => Errno::PROTO,
             Error::QueueTaken { .. } => Errno::BUSY,
             Error::StillAlive => Errno::ISCONN,

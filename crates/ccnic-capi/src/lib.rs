@@ -8,8 +8,8 @@
 //! # Reading order
 //! 1. `abi.rs`: the structures of `ccnic.h`. `errno.rs`: errors. `pointers.rs`: pointers become slices and strings.
 //!    `handle.rs`: objects that C holds by pointer, closes and opens again.
-//! 2. `client/`, the programs' side: `pair.rs` (a queue pair of any design), `queue.rs` (bursts), `pool.rs`, `attachment.rs`,
-//!    `wait.rs`; then the functions that C calls, `bursts.rs` and `exports.rs`.
+//! 2. `client/`, the programs' side: `packets.rs` and `parked.rs`, `queue.rs` (bursts on a `ccnic_client::QueuePair`), `pool.rs`,
+//!    `attachment.rs`, `wait.rs`; then the functions that C calls, `bursts.rs` and `exports.rs`.
 //! 3. `nic/`, the NIC's side: `abi.rs`, `shared.rs` (what the control thread and the queues' threads share), `pair.rs`,
 //!    `queue.rs`, `program.rs`, `listener.rs`, `exports.rs`.
 //!
@@ -17,7 +17,6 @@
 
 mod abi;
 mod client;
-mod design;
 mod errno;
 mod handle;
 mod nic;

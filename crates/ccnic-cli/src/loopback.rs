@@ -2,11 +2,12 @@
 
 use std::path::PathBuf;
 
-use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
+use ccnic::host::QueuePair;
+use ccnic::ring::Ring;
 use ccnic::{Burst, Config, ConfigError, Demote, Design};
-use ccnic_client::Program;
-use ccnic_load::{Load, Outcome, Rtt, Totals, payload};
-use ccnic_shm::Pages;
+use ccnic_client::{Nic, PairVisitor};
+use ccnic_load::{Load, LoadError, Outcome, Rtt, Totals, payload};
+use ccnic_shm::NativeMemory;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
@@ -243,20 +244,14 @@ impl Bench {
         limit: Option<&Limit>,
     ) -> anyhow::Result<Outcomes> {
         traffic.check(config)?;
-        let outcomes = match config.design {
-            Design::GroupedEpoch => self.threads::<GroupedEpoch>(config, traffic),
-            Design::GroupedClear => self.threads::<GroupedClear>(config, traffic),
-            Design::Packed => self.threads::<Packed>(config, traffic),
-            Design::Padded => self.threads::<Padded>(config, traffic),
-            Design::Doorbell => self.threads::<Doorbell>(config, traffic),
-        }?;
+        let outcomes = self.threads(config, traffic)?;
         summary(config, traffic, &outcomes, limit)
     }
 
     /// One thread per queue pair.
-    fn threads<R: Ring>(&self, config: &Config, traffic: &TrafficArgs) -> anyhow::Result<Vec<Outcome>> {
-        let mut program = Program::connect(self.nic.socket(), "ccnic bench", config, Pages::Auto)?;
-        let pairs = (0..config.queues).map(|q| program.queue_pair::<R>(q)).collect::<Result<Vec<_>, _>>()?;
+    fn threads(&self, config: &Config, traffic: &TrafficArgs) -> anyhow::Result<Vec<Outcome>> {
+        let mut nic = Nic::options().name("ccnic bench").config(config).open(self.nic.socket())?;
+        let pairs = (0..config.queues).map(|q| nic.queue_pair(q)).collect::<Result<Vec<_>, _>>()?;
         let load = Load {
             size: traffic.size,
             burst: traffic.burst,
@@ -279,7 +274,7 @@ impl Bench {
                     scope.spawn(move || {
                         pin(cpu)?;
                         let clock = MachineClock::new(alone);
-                        Ok(ccnic_load::run(&mut pair, load, &clock, || (), || ())?)
+                        Ok(pair.dispatch(RunLoad { load, clock })?)
                     })
                 })
                 .collect();
@@ -288,6 +283,20 @@ impl Bench {
                 .map(|t| t.join().map_err(|_| anyhow::anyhow!("a program thread panicked")).and_then(|r| r))
                 .collect()
         })
+    }
+}
+
+/// A load on a queue pair, compiled for each ring type: no branch in the measured loop.
+struct RunLoad {
+    load: Load,
+    clock: MachineClock,
+}
+
+impl PairVisitor for RunLoad {
+    type Output = Result<Outcome, LoadError>;
+
+    fn visit<R: Ring>(self, pair: &mut QueuePair<NativeMemory, R>) -> Self::Output {
+        ccnic_load::run(pair, self.load, &self.clock, || (), || ())
     }
 }
 

@@ -2,11 +2,14 @@
 
 use std::path::PathBuf;
 
-use ccnic::ConfigError;
+use std::fmt;
+
+use ccnic::{ConfigError, QueueError};
 use rustix::io::Errno;
 
-/// An error of a program's attachment to a NIC.
-#[derive(Debug, thiserror::Error)]
+/// An error of a program's attachment to a NIC. `Debug` writes the same message as `Display`, so that a `main` that returns it prints
+/// what the user can do.
+#[derive(thiserror::Error)]
 pub enum Error {
     /// A configuration or a region's header that cannot be.
     #[error(transparent)]
@@ -28,9 +31,12 @@ pub enum Error {
         /// Its reason.
         reason: String,
     },
-    /// The NIC closed the connection.
-    #[error("the NIC closed the connection without an answer; see its log")]
+    /// The NIC has ended, or closed the connection.
+    #[error("the NIC has gone; see its log")]
     Gone,
+    /// Nothing to receive came in the time given.
+    #[error("no packet came in time")]
+    TimedOut,
     /// A message that is not understood.
     #[error("a message on the control socket is not understood: {what}; use the same release on both sides")]
     Protocol {
@@ -96,6 +102,23 @@ impl Error {
     /// For `map_err`: names what was tried.
     pub(crate) fn os(what: &'static str) -> impl Fn(Errno) -> Error {
         move |source| Error::Os { what, source }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<QueueError> for Error {
+    fn from(error: QueueError) -> Error {
+        match error {
+            QueueError::NoQueue { queue, queues } => Error::NoQueue { queue, queues },
+            QueueError::WrongDesign { asked, has } => {
+                Error::WrongDesign { asked: asked.name(), has: has.name() }
+            }
+        }
     }
 }
 

@@ -27,17 +27,6 @@ const SHORTEST: Duration = Duration::from_micros(10);
 /// The longest nap: what a packet waits at most for a program that the NIC cannot wake.
 const LONGEST: Duration = Duration::from_millis(1);
 
-/// Why a thread woke up.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Woken {
-    /// There is something to receive.
-    Packets,
-    /// The NIC has gone, and there is nothing to receive.
-    Gone,
-    /// The time is over.
-    Late,
-}
-
 /// What the thread of a queue pair sleeps with. Clones are of the same.
 #[derive(Debug, Clone)]
 pub struct Waiter {
@@ -93,10 +82,6 @@ impl Waiter {
         Waiter { inner: Arc::new(inner) }
     }
 
-    pub(crate) fn queue(&self) -> u16 {
-        self.inner.queue
-    }
-
     fn connection(&self) -> MutexGuard<'_, Arc<Connection>> {
         self.inner.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -137,9 +122,9 @@ impl Waiter {
     }
 
     /// The descriptor that can be read when the thread should wake up: for programs that wait for several things at once. It stays
-    /// the same, also with the NIC's successor; what is read from it means nothing. Before each sleep: [`arm`](Waiter::arm).
+    /// the same, also with the NIC's successor; what is read from it means nothing. Before each sleep: [`QueuePair::arm`](crate::QueuePair::arm).
     ///
-    /// The end of the NIC does not show here, but in [`Program`](crate::Program)'s own descriptor.
+    /// The end of the NIC does not show here, but in [`Nic`](crate::Nic)'s own descriptor.
     ///
     /// # Errors
     /// When the system has no descriptor left.
@@ -152,7 +137,7 @@ impl Waiter {
     ///
     /// # Errors
     /// As [`fd`](Waiter::fd).
-    pub fn arm<R: Ring>(&self, pair: &mut QueuePair<NativeMemory, R>) -> Result<bool, Error> {
+    pub(crate) fn arm<R: Ring>(&self, pair: &mut QueuePair<NativeMemory, R>) -> Result<bool, Error> {
         // Before the look at the ring, not after: what comes from now on is news.
         self.heed(self.ends()?);
         Ok(pair.arm())
@@ -180,16 +165,15 @@ impl Waiter {
         Ok(())
     }
 
-    /// Sleeps until there is something to receive on `pair`, the NIC has gone, or `timeout` is over (`None`: never). Poll for a
-    /// while first: falling asleep and waking up takes longer than a round trip.
+    /// Blocks until there is something to receive on `pair`.
     ///
     /// # Errors
-    /// [`Error::Os`] with EINTR when a signal came.
-    pub fn wait<R: Ring>(
+    /// [`Error::TimedOut`], [`Error::Gone`], or [`Error::Os`] with `EINTR` after a signal.
+    pub(crate) fn wait<R: Ring>(
         &self,
         pair: &mut QueuePair<NativeMemory, R>,
         timeout: Option<Duration>,
-    ) -> Result<Woken, Error> {
+    ) -> Result<(), Error> {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut nap = SHORTEST;
         loop {
@@ -197,7 +181,7 @@ impl Waiter {
             let ends = self.ends().ok();
             ends.into_iter().for_each(|ends| self.heed(ends));
             if !pair.arm() {
-                return Ok(Woken::Packets);
+                return Ok(());
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
             let most = if self.answered() { left } else { Some(left.map_or(nap, |left| left.min(nap))) };
@@ -205,13 +189,13 @@ impl Waiter {
             pair.disarm();
             let gone = slept?;
             if pair.rx_waits() {
-                return Ok(Woken::Packets);
+                return Ok(());
             }
             if gone {
-                return Ok(Woken::Gone);
+                return Err(Error::Gone);
             }
             if left == Some(Duration::ZERO) {
-                return Ok(Woken::Late);
+                return Err(Error::TimedOut);
             }
             nap = (nap * 2).min(LONGEST);
         }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use ccnic::host::QueuePair;
 use ccnic::nic::{NicQueue, Pipeline, loopback};
-use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
+use ccnic::ring::{Ring, RingVisitor};
 use ccnic::{Config, ConfigError, Design, Layout, SharedMemory};
 use ccnic_load::{Clock, Load, LoadError, Outcome};
 
@@ -209,12 +209,21 @@ pub fn run_with(platform: &Platform, plan: &Plan, options: Options) -> Result<Ru
     if platform.device.is_some() {
         return pcie::loopback(platform, plan, options);
     }
-    match plan.config.design {
-        Design::GroupedEpoch => run_ring::<GroupedEpoch>(platform, plan, options),
-        Design::GroupedClear => run_ring::<GroupedClear>(platform, plan, options),
-        Design::Packed => run_ring::<Packed>(platform, plan, options),
-        Design::Padded => run_ring::<Padded>(platform, plan, options),
-        Design::Doorbell => run_ring::<Doorbell>(platform, plan, options),
+    plan.config.design.dispatch(RunRing { platform, plan, options })
+}
+
+/// [`run_ring`] for the ring type of the plan's design.
+struct RunRing<'a> {
+    platform: &'a Platform,
+    plan: &'a Plan,
+    options: Options,
+}
+
+impl RingVisitor for RunRing<'_> {
+    type Output = Result<Run, RunError>;
+
+    fn visit<R: Ring>(self) -> Self::Output {
+        run_ring::<R>(self.platform, self.plan, self.options)
     }
 }
 
@@ -290,7 +299,7 @@ pub(crate) fn host_program<R: Ring>(
     work: Work,
     results: &RefCell<Results>,
 ) {
-    let Some(mut pair) = QueuePair::<_, R>::new(agent, layout, queue) else { return };
+    let Ok(mut pair) = QueuePair::<_, R>::new(agent, layout, queue) else { return };
     let clock = SimClock { agent, work };
     // The first to start and the last to end frame the measured time.
     let started = || {
@@ -310,7 +319,7 @@ pub(crate) fn host_program<R: Ring>(
 }
 
 fn nic_program<R: Ring>(agent: Agent<'_>, layout: &Layout, queue: u16, work: Work) {
-    let Some(mut nic) = NicQueue::<_, R>::new(agent, layout, queue) else { return };
+    let Ok(mut nic) = NicQueue::<_, R>::new(agent, layout, queue) else { return };
     let mut pipeline = Pipeline::default();
     loop {
         let n = loopback(&mut nic, &mut pipeline, &agent, false);

@@ -1,6 +1,6 @@
 //! The regions of a run's programs in the machine's memory: one for each pair of cores, or one for all.
 
-use ccnic::pool::Allocator;
+use ccnic::host;
 use ccnic::{Config, Layout};
 
 use crate::agent::Sim;
@@ -64,8 +64,7 @@ impl Regions {
     /// Fills the pools and writes the headers.
     pub fn lay_out(&self, sim: &Sim) {
         for base in self.bases() {
-            Allocator::fill(&sim.untimed(base), &self.layout);
-            self.layout.store(&sim.untimed(base));
+            host::format(&sim.untimed(base), &self.layout);
         }
     }
 }

@@ -1,5 +1,7 @@
 //! Buffer handles and bursts of them: what a program holds.
 
+use core::fmt;
+
 use crate::desc::{Desc, Sealed, Slot};
 use crate::pool::Class;
 
@@ -54,12 +56,17 @@ impl Buf {
         size - (self.0.offset() & (size - 1))
     }
 
-    /// Sets the bytes of data, at most [`capacity`](Buf::capacity); returns what was set.
+    /// Sets the bytes of data.
+    ///
+    /// # Errors
+    /// [`TooLong`] above [`capacity`](Buf::capacity); the length stays as it was.
     #[inline(always)]
-    pub fn set_len(&mut self, len: u16) -> u16 {
-        let len = u32::from(len).min(self.capacity()) as u16;
+    pub fn set_len(&mut self, len: u16) -> Result<(), TooLong> {
+        if u32::from(len) > self.capacity() {
+            return Err(TooLong { capacity: self.capacity() as u16 });
+        }
         self.0 = self.0.with_len(len);
-        len
+        Ok(())
     }
 
     /// Says whether the packet goes on in the next buffer.
@@ -91,6 +98,21 @@ impl Slot for Buf {
         self.0 = desc;
     }
 }
+
+/// A length that the buffer does not hold: see [`Buf::set_len`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong {
+    /// Bytes that it holds.
+    pub capacity: u16,
+}
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the buffer holds {} bytes", self.capacity)
+    }
+}
+
+impl core::error::Error for TooLong {}
 
 /// Up to [`Burst::CAPACITY`] buffers on their way: what `alloc` and `rx_burst` fill and `tx_burst` and `free` empty.
 ///
@@ -177,7 +199,8 @@ impl Burst {
     }
 
     /// Hands the buffers over as plain descriptors, for a program in another language to hold; the burst is empty then.
-    /// [`QueuePair::adopt`](crate::host::QueuePair::adopt) takes them back.
+    /// [`QueuePair::tx_descs`](crate::host::QueuePair::tx_descs) and
+    /// [`free_descs`](crate::host::QueuePair::free_descs) take them back.
     #[inline(always)]
     pub fn disown(&mut self) -> impl ExactSizeIterator<Item = Desc> {
         let len = core::mem::take(&mut self.len);
@@ -271,6 +294,7 @@ mod tests {
     #[test]
     fn lengths_stay_inside_the_buffer() {
         let mut small = Buf(Desc::new(4096 + 32, 0, crate::desc::FLAG_SMALL));
-        assert_eq!((small.capacity(), small.set_len(500)), (96, 96));
+        assert_eq!((small.set_len(96), small.len()), (Ok(()), 96));
+        assert_eq!((small.set_len(97), small.len()), (Err(TooLong { capacity: 96 }), 96));
     }
 }

@@ -2,10 +2,10 @@
 
 use std::any::Any;
 
+use ccnic::Layout;
 use ccnic::nic::{FETCH, NicQueue, Pipeline, loopback, spread};
-use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
+use ccnic::ring::{Ring, RingVisitor};
 use ccnic::rss::Spreader;
-use ccnic::{Design, Layout};
 use ccnic_control::Notifier;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, Region};
@@ -140,7 +140,7 @@ where
 }
 
 fn status<R: Ring>(number: u16, queue: &NicQueue<NativeMemory, R>) -> QueueStatus {
-    let c = &queue.counters;
+    let c = queue.counters();
     QueueStatus {
         queue: number,
         core: 0,
@@ -148,8 +148,8 @@ fn status<R: Ring>(number: u16, queue: &NicQueue<NativeMemory, R>) -> QueueStatu
         tx_bytes: c.tx_bytes,
         rx_packets: c.rx_packets,
         rx_bytes: c.rx_bytes,
-        drop_bad_descriptor: queue.bad_descriptors(),
-        drop_bad_chain: queue.bad_chains(),
+        drop_bad_descriptor: c.bad_descriptor,
+        drop_bad_chain: c.bad_chain,
         drop_too_long: c.too_long,
         drop_ring_full: c.dropped_ring_full,
         drop_no_buffer: c.dropped_no_buffer,
@@ -165,13 +165,25 @@ pub(crate) fn serve(
     numbers: Vec<u16>,
     wire: Wire,
 ) -> Option<Box<dyn Serve>> {
-    fn of<R: Ring>(region: &Region, layout: &Layout, numbers: Vec<u16>, wire: Wire) -> Option<Box<dyn Serve>>
-    where
-        Served<R>: Send,
-    {
+    layout.config().design.dispatch(Serving { region, layout, numbers, wire })
+}
+
+/// What [`serve`] makes, for the ring type of the region.
+struct Serving<'a> {
+    region: &'a Region,
+    layout: &'a Layout,
+    numbers: Vec<u16>,
+    wire: Wire,
+}
+
+impl RingVisitor for Serving<'_> {
+    type Output = Option<Box<dyn Serve>>;
+
+    fn visit<R: Ring>(self) -> Self::Output {
+        let Serving { region, layout, numbers, wire } = self;
         let queue = |number: &u16| NicQueue::new(region.memory(), layout, *number);
         Some(Box::new(Served::<R> {
-            queues: numbers.iter().map(queue).collect::<Option<_>>()?,
+            queues: numbers.iter().map(queue).collect::<Result<_, _>>().ok()?,
             pipelines: numbers.iter().map(|_| Pipeline::default()).collect(),
             notifiers: numbers.iter().map(|_| None).collect(),
             numbers,
@@ -183,12 +195,5 @@ pub(crate) fn serve(
             ring: layout.config().ring,
             retired: 0,
         }))
-    }
-    match layout.config().design {
-        Design::GroupedEpoch => of::<GroupedEpoch>(region, layout, numbers, wire),
-        Design::GroupedClear => of::<GroupedClear>(region, layout, numbers, wire),
-        Design::Packed => of::<Packed>(region, layout, numbers, wire),
-        Design::Padded => of::<Padded>(region, layout, numbers, wire),
-        Design::Doorbell => of::<Doorbell>(region, layout, numbers, wire),
     }
 }

@@ -7,11 +7,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ccnic::Config;
 use ccnic::rss::Rss;
-use ccnic_client::Program;
 use ccnic_shm::Pages;
 use rustix::io::Errno;
 
-use super::pair::{self, Pair};
 use super::pool::CcnicPool;
 use super::queue::CcnicQueue;
 use crate::abi::CcnicView;
@@ -28,7 +26,7 @@ pub struct Ccnic {
 
 #[derive(Debug)]
 struct Inner {
-    program: Program,
+    nic: ccnic_client::Nic,
     /// By number. A closed queue stays, because recovery needs its ledger of buffers, and is opened again.
     queues: Vec<Option<Owned<CcnicQueue>>>,
     /// Closed pools stay for the same reason, and are opened again before new ones are made.
@@ -47,11 +45,12 @@ impl Ccnic {
         if mac[0] & 1 != 0 {
             return Err(Failure::new(Errno::INVAL, c"mac is a group address: its first byte must be even"));
         }
-        let program = Program::connect_as(socket, name, Some(mac), config, pages)?;
+        let nic =
+            ccnic_client::Nic::options().name(name).mac(mac).config(config).pages(pages).open(socket)?;
         let queues = (0..config.queues).map(|_| None).collect();
         Ok(Ccnic {
-            config: *program.layout().config(),
-            inner: Mutex::new(Inner { program, queues, pools: Vec::new() }),
+            config: *nic.layout().config(),
+            inner: Mutex::new(Inner { nic, queues, pools: Vec::new() }),
             mac,
         })
     }
@@ -69,11 +68,11 @@ impl Ccnic {
     }
 
     pub(crate) fn alive(&self) -> bool {
-        self.lock().program.alive()
+        self.lock().nic.alive()
     }
 
     pub(crate) fn set_rss(&self, rss: Option<&Rss>) -> Result<(), Failure> {
-        self.lock().program.set_rss(rss).map_err(|e| match e {
+        self.lock().nic.set_rss(rss).map_err(|e| match e {
             ccnic_client::Error::Gone => {
                 Failure::new(Errno::NOTCONN, c"the NIC has gone; its successor will get the setting")
             }
@@ -83,7 +82,7 @@ impl Ccnic {
 
     /// True if the NIC spreads received packets over queues.
     pub(crate) fn rss_active(&self) -> bool {
-        self.lock().program.rss().is_some()
+        self.lock().nic.rss().is_some()
     }
 
     /// True while a queue or a pool is open.
@@ -104,7 +103,7 @@ impl Ccnic {
             // The lock is held, so no other thread opens it.
             return pool.reopen();
         }
-        let pool = Owned::new(CcnicPool::new(inner.program.pool()));
+        let pool = Owned::new(CcnicPool::new(inner.nic.pool()));
         let handle = pool.as_ptr();
         inner.pools.push(pool);
         handle
@@ -121,9 +120,8 @@ impl Ccnic {
             Some(Some(queue)) => return Ok(queue.reopen()),
             _ => {}
         }
-        let waiter = inner.program.waiter(index)?;
-        let pair = Pair::new(&mut inner.program, index)?;
-        let queue = Owned::new(CcnicQueue::new(inner.view(), self.config.mtu, pair, waiter));
+        let pair = inner.nic.queue_pair(index)?;
+        let queue = Owned::new(CcnicQueue::new(inner.view(), self.config.mtu, pair));
         let handle = queue.as_ptr();
         if let Some(slot) = inner.queues.get_mut(usize::from(index)) {
             *slot = Some(queue);
@@ -142,13 +140,13 @@ impl Ccnic {
         let pairs = queues.map(|queue| unsafe { &mut queue.as_ptr().as_mut().pair });
         // SAFETY: likewise.
         let pools = inner.pools.iter_mut().map(|pool| unsafe { &mut pool.as_ptr().as_mut().pool });
-        Ok(pair::reconnect(&mut inner.program, pairs, &mut pools.collect::<Vec<_>>())?)
+        Ok(inner.nic.reconnect(pairs, pools)?)
     }
 }
 
 impl Inner {
     fn view(&self) -> CcnicView {
-        CcnicView::new(self.program.region(), self.program.layout())
+        CcnicView::new(self.nic.region(), self.nic.layout())
     }
 }
 

@@ -4,7 +4,6 @@ mod attachment;
 pub(crate) mod bursts;
 pub(crate) mod exports;
 mod packets;
-mod pair;
 mod parked;
 mod pool;
 mod queue;

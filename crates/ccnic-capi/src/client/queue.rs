@@ -5,11 +5,10 @@ use std::os::fd::AsRawFd;
 
 use ccnic::layout::{LARGE_BUF, SMALL_BUF};
 use ccnic::{Burst, Desc};
-use ccnic_client::Waiter;
+use ccnic_client::QueuePair;
 use rustix::io::Errno;
 
 use super::packets::{length_bound, whole_packets};
-use super::pair::Pair;
 use super::parked::{Parked, RECEIVE};
 use crate::abi::{CcnicBuf, CcnicStats, CcnicView, hand_out};
 use crate::errno::{BAD_BUFFER, CLOSED, Failure, TOO_FEW_ENTRIES, TOO_LONG};
@@ -32,12 +31,10 @@ pub struct CcnicQueue {
     view: CcnicView,
     state: OpenState,
     mtu: u16,
-    pub(crate) pair: Pair,
+    pub(crate) pair: QueuePair,
     burst: Burst,
     stats: CcnicStats,
     parked: Parked,
-    /// What its thread waits for a notification with.
-    pub(crate) waiter: Waiter,
 }
 
 impl Reopen for CcnicQueue {
@@ -47,7 +44,7 @@ impl Reopen for CcnicQueue {
 }
 
 impl CcnicQueue {
-    pub(crate) fn new(view: CcnicView, mtu: u16, pair: Pair, waiter: Waiter) -> CcnicQueue {
+    pub(crate) fn new(view: CcnicView, mtu: u16, pair: QueuePair) -> CcnicQueue {
         CcnicQueue {
             view,
             state: OpenState::new(),
@@ -56,7 +53,6 @@ impl CcnicQueue {
             burst: Burst::new(),
             stats: CcnicStats::default(),
             parked: Parked::new(),
-            waiter,
         }
     }
 
@@ -69,7 +65,7 @@ impl CcnicQueue {
     pub(crate) fn close(&mut self) -> Result<(), Failure> {
         self.check_open()?;
         let bufs = self.parked.bufs().iter().map(|buf| Desc::from(*buf));
-        self.pair.free(bufs, &mut self.burst);
+        self.pair.free_descs(bufs, &mut self.burst);
         self.parked.clear();
         self.pair.disarm();
         self.pair.retire();
@@ -109,7 +105,7 @@ impl CcnicQueue {
         }
         let mut done = 0;
         for out in out.chunks_exact_mut(segments) {
-            if self.pair.alloc(len, 1, &mut self.burst) == 0 {
+            if self.pair.alloc(len, segments, &mut self.burst) == 0 {
                 self.stats.alloc_failed += segments as u64;
                 break;
             }
@@ -124,7 +120,7 @@ impl CcnicQueue {
         self.check_open()?;
         let mut bad = 0;
         while !bufs.is_empty() {
-            let n = self.pair.free(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst);
+            let n = self.pair.free_descs(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst);
             // A bad handle ends the burst before it, so it is the first one of the next burst.
             let skip = usize::from(n == 0);
             bad += skip as u64;
@@ -156,7 +152,7 @@ impl CcnicQueue {
                 (whole, why) = whole_packets(rest, self.mtu, last);
             }
             let descs = rest.iter().take(whole).map(|buf| Desc::from(*buf));
-            let (adopted, sent) = self.pair.transmit(descs, &mut self.burst);
+            let (adopted, sent) = self.pair.tx_descs(descs, &mut self.burst);
             let (mut bytes, mut ends) = (0, 0);
             for buf in rest.iter().take(sent) {
                 bytes += u64::from(buf.len());
@@ -211,7 +207,7 @@ impl CcnicQueue {
         }
         let mut done = 0;
         for out in out.chunks_mut(RECEIVE) {
-            let got = self.pair.receive(&mut self.burst, out.len());
+            let got = self.pair.rx_burst(&mut self.burst, out.len());
             let (mut bytes, mut ends) = (0u64, 0u64);
             for buf in self.burst.as_slice() {
                 bytes += u64::from(buf.len());
@@ -253,7 +249,7 @@ impl CcnicQueue {
             }
             let addresses = addresses.get(done..).unwrap_or_default();
             let packets = addresses.iter().zip(chunk).map(|(&at, &len)| (packet(at, len), 0));
-            let sent = self.pair.transmit_small(longest, packets, &mut self.burst);
+            let sent = self.pair.tx_small(longest, packets, &mut self.burst);
             let bytes = chunk.iter().take(sent).map(|&len| u64::from(len)).sum::<u64>();
             self.stats.tx_bytes += bytes;
             self.stats.tx_packets += sent as u64;
@@ -306,11 +302,11 @@ impl CcnicQueue {
         let n = if !self.parked.is_empty() {
             let n = self.parked.small_packets(max);
             let bufs = self.parked.bufs().iter().take(n);
-            self.pair.read_and_free(bufs.map(|buf| Desc::from(*buf)), &mut self.burst, count);
+            self.pair.read_descs(bufs.map(|buf| Desc::from(*buf)), &mut self.burst, count);
             self.parked.remove(n);
             if n > 0 || max == 0 { Ok(n) } else { Err(ccnic::host::NotSmall) }
         } else {
-            self.pair.receive_small(max, count)
+            self.pair.rx_small(max, count)
         };
         let n = n.map_err(|_| RX_NOT_SMALL)?;
         self.stats.rx_bytes += total;
@@ -336,7 +332,7 @@ impl CcnicQueue {
     pub(crate) fn park(&mut self) -> Result<usize, Failure> {
         self.check_open()?;
         if self.parked.is_empty() {
-            self.pair.receive(&mut self.burst, RECEIVE);
+            self.pair.rx_burst(&mut self.burst, RECEIVE);
             self.parked.fill(&mut self.burst);
         }
         Ok(self.parked.bufs().len())
@@ -345,13 +341,13 @@ impl CcnicQueue {
     /// The descriptor that becomes readable when the NIC notifies this queue.
     pub(crate) fn rx_fd(&self) -> Result<i32, Failure> {
         self.check_open()?;
-        Ok(self.waiter.fd()?.as_raw_fd())
+        Ok(self.pair.fd()?.as_raw_fd())
     }
 
     /// Requests a notification, unless buffers can be received now: then returns how many.
     pub(crate) fn arm(&mut self) -> Result<usize, Failure> {
         self.check_open()?;
-        if self.parked.is_empty() && self.pair.arm(&self.waiter)? {
+        if self.parked.is_empty() && self.pair.arm()? {
             return Ok(0);
         }
         // At least one: a packet may have come after `arm` saw it and before it is counted here.
@@ -368,7 +364,7 @@ impl CcnicQueue {
     /// Makes the descriptor readable, as the NIC does.
     pub(crate) fn notify(&self) -> Result<usize, Failure> {
         self.check_open()?;
-        self.waiter.wake()?;
+        self.pair.waiter().wake()?;
         Ok(0)
     }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ccnic_client::Woken;
+use ccnic_client::Error;
 use rustix::io::Errno;
 
 use super::queue::CcnicQueue;
@@ -30,12 +30,14 @@ pub(crate) fn wait(queue: &mut CcnicQueue, timeout: Option<Duration>) -> Result<
     }
     loop {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        let woken = queue.pair.wait(&queue.waiter, left)?;
+        let notified = queue.pair.wait(left);
         // Packets that the NIC delivered before it ended are still received. A broken NIC may notify without a packet.
-        match (queue.park()?, woken) {
-            (0, Woken::Packets) => {}
-            (0, Woken::Gone) => return Err(GONE),
-            (n, _) => return Ok(n),
+        let n = queue.park()?;
+        match notified {
+            Ok(()) if n == 0 => {}
+            Err(Error::Gone) if n == 0 => return Err(GONE),
+            Ok(()) | Err(Error::Gone | Error::TimedOut) => return Ok(n),
+            Err(error) => return Err(error.into()),
         }
     }
 }

@@ -2,29 +2,51 @@
 
 use ccnic::nic::{BadPacket, Fetched, NicCounters, NicQueue};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded};
-use ccnic::{Desc, Layout};
+use ccnic::{Desc, Design, Layout, QueueError};
 use ccnic_control::Notifier;
 use ccnic_shm::{NativeMemory, Region};
 
-use crate::design::{ByDesign, by_design, of_any_design};
-
 type Native<R> = NicQueue<NativeMemory, R>;
 
-/// The NIC's side of a queue pair of one of the five designs.
-pub(crate) type NicPair =
-    ByDesign<Native<GroupedEpoch>, Native<GroupedClear>, Native<Packed>, Native<Padded>, Native<Doorbell>>;
+/// The NIC's side of a queue pair of one of the five designs. Each call branches on the design once per burst.
+#[derive(Debug)]
+pub(crate) enum NicPair {
+    GroupedEpoch(Native<GroupedEpoch>),
+    GroupedClear(Native<GroupedClear>),
+    Packed(Native<Packed>),
+    Padded(Native<Padded>),
+    Doorbell(Native<Doorbell>),
+}
+
+/// Evaluates `$body` with `$queue` as the queue of the pair's design.
+macro_rules! each {
+    ($self:expr, $queue:ident => $body:expr) => {
+        match $self {
+            NicPair::GroupedEpoch($queue) => $body,
+            NicPair::GroupedClear($queue) => $body,
+            NicPair::Packed($queue) => $body,
+            NicPair::Padded($queue) => $body,
+            NicPair::Doorbell($queue) => $body,
+        }
+    };
+}
 
 impl NicPair {
-    /// `None` when there is no such queue.
-    pub(crate) fn new(region: &Region, layout: &Layout, queue: u16) -> Option<NicPair> {
+    pub(crate) fn new(region: &Region, layout: &Layout, queue: u16) -> Result<NicPair, QueueError> {
         let mem = region.memory();
-        Some(by_design!(layout.config().design, NicQueue::new(mem, layout, queue)?))
+        Ok(match layout.config().design {
+            Design::GroupedEpoch => NicPair::GroupedEpoch(Native::new(mem, layout, queue)?),
+            Design::GroupedClear => NicPair::GroupedClear(Native::new(mem, layout, queue)?),
+            Design::Packed => NicPair::Packed(Native::new(mem, layout, queue)?),
+            Design::Padded => NicPair::Padded(Native::new(mem, layout, queue)?),
+            Design::Doorbell => NicPair::Doorbell(Native::new(mem, layout, queue)?),
+        })
     }
 
     /// Fetches the next packets, and completes those fetched before.
     #[inline(always)]
     pub(crate) fn fetch(&mut self, into: &mut Fetched) -> usize {
-        of_any_design!(self, queue => {
+        each!(self, queue => {
             let n = queue.fetch(into);
             queue.flush();
             n
@@ -35,7 +57,7 @@ impl NicPair {
     /// descriptors, the number that could have been sent, and what is wrong with the packet after those.
     #[inline(always)]
     pub(crate) fn reflect(&mut self, descs: &[Desc]) -> (usize, usize, Option<BadPacket>) {
-        of_any_design!(self, queue => {
+        each!(self, queue => {
             let (whole, bad) = queue.whole_packets(descs);
             let sent = queue.reflect(descs.get(..whole).unwrap_or_default());
             (sent, whole, bad)
@@ -44,18 +66,18 @@ impl NicPair {
 
     #[inline(always)]
     pub(crate) fn deliver_bytes(&mut self, parts: &[&[u8]], meta: u64) -> bool {
-        of_any_design!(self, queue => queue.deliver_bytes(parts, meta))
+        each!(self, queue => queue.deliver_bytes(parts, meta))
     }
 
     #[inline(always)]
     pub(crate) fn alloc(&mut self, len: u16, out: &mut [Desc]) -> usize {
-        of_any_design!(self, queue => queue.alloc(len, out))
+        each!(self, queue => queue.alloc(len, out))
     }
 
     /// Frees buffers up to the first handle that names none; returns how many.
     #[inline(always)]
     pub(crate) fn free(&mut self, descs: &[Desc]) -> usize {
-        of_any_design!(self, queue => {
+        each!(self, queue => {
             let good = descs.iter().position(|d| !queue.names_buffer(*d)).unwrap_or(descs.len());
             queue.give_back(descs.get(..good).unwrap_or_default());
             good
@@ -64,26 +86,21 @@ impl NicPair {
 
     #[inline(always)]
     pub(crate) fn flush(&mut self) {
-        of_any_design!(self, queue => queue.flush());
+        each!(self, queue => queue.flush());
     }
 
     /// Notifies the program if it waits for a notification and packets were published.
     #[inline(always)]
     pub(crate) fn look(&mut self, notifier: &Notifier) {
-        of_any_design!(self, queue => notifier.look(queue));
+        each!(self, queue => notifier.look(queue));
     }
 
-    /// The counters, with those that rings and the fill ring keep themselves.
     #[inline(always)]
     pub(crate) fn counters(&self) -> NicCounters {
-        of_any_design!(self, queue => NicCounters {
-            bad_descriptor: queue.bad_descriptors(),
-            bad_chain: queue.bad_chains(),
-            ..queue.counters
-        })
+        each!(self, queue => queue.counters())
     }
 
     pub(crate) fn retire(&mut self) {
-        of_any_design!(self, queue => queue.retire());
+        each!(self, queue => queue.retire());
     }
 }

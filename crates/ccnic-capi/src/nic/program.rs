@@ -74,7 +74,7 @@ impl CcnicProgram {
             Some(queue) => return Ok(queue.reopen()),
             None => {}
         }
-        let pair = NicPair::new(&self.region, &self.layout, index).ok_or_else(missing)?;
+        let pair = NicPair::new(&self.region, &self.layout, index).map_err(|_| missing())?;
         let (counters, mailbox) = self.client.queue(index).ok_or_else(missing)?;
         let view = CcnicView::new(&self.region, &self.layout);
         let queue = CcnicNicQueue::new(view, self.layout.config(), pair, counters, mailbox);

@@ -1,5 +1,6 @@
 //! The host side of a queue pair: what a program calls (CC-NIC figure 5, the semantics of DPDK's mempool and ethdev).
 
+mod descs;
 mod managed;
 mod pool;
 mod receive;
@@ -12,6 +13,7 @@ use crate::layout::{LARGE_BUF, Layout, QueueLayout};
 use crate::memory::{Fetch, SharedMemory, lines, prefetch_payload};
 use crate::notify;
 use crate::pool::{Allocator, Class, data_offset};
+use crate::queue_error::{QueueError, queue_layout};
 use crate::ring::{Consumer, IDLE_POLLS, Producer, Ring};
 
 use managed::Managed;
@@ -20,6 +22,12 @@ use receive::Receiver;
 pub use pool::Pool;
 pub use small::NotSmall;
 use small::RingAhead;
+
+/// Makes a new region ready to be attached: all buffers go to the free lists, then the header is written. The memory must be zero.
+pub fn format<M: SharedMemory>(mem: &M, layout: &Layout) {
+    Allocator::fill(mem, layout);
+    layout.store(mem);
+}
 
 /// Fewer descriptors than this in a burst, and the ring counts as nearly empty: less than one full line.
 pub(crate) const NEARLY_EMPTY: usize = 4;
@@ -50,16 +58,15 @@ pub struct QueuePair<M: SharedMemory, R: Ring> {
 }
 
 impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
-    /// Takes up queue pair `queue` of a region, where it was left. `None` when the region has no such queue or
-    /// another design of ring.
+    /// Opens queue pair `queue` of a region at the positions where its last user left it.
     ///
     /// At most one `QueuePair` may exist for each queue of a region.
-    pub fn new(mem: M, layout: &Layout, queue: u16) -> Option<QueuePair<M, R>> {
+    ///
+    /// # Errors
+    /// [`QueueError::NoQueue`] when the region has fewer queue pairs, [`QueueError::WrongDesign`] when its rings are not `R`.
+    pub fn new(mem: M, layout: &Layout, queue: u16) -> Result<QueuePair<M, R>, QueueError> {
         let config = *layout.config();
-        let queue_layout = layout.queue(queue)?;
-        if config.design != R::DESIGN {
-            return None;
-        }
+        let queue_layout = queue_layout::<R>(layout, queue)?;
         let tx = R::Producer::resume(&mem, &queue_layout.tx);
         let managed =
             (!config.shared_pool).then(|| Managed::new(&mem, &config, &queue_layout.fill, tx.position()));
@@ -76,26 +83,28 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         if let Some(managed) = &mut this.managed {
             managed.post(&this.mem, &mut this.pool);
         }
-        Some(this)
+        Ok(this)
     }
 
-    /// Allocates `packets` packets of `len` bytes each and adds their buffers to `burst`; returns how many packets it
-    /// got. Fewer when the pool is dry or the burst full. A packet above 4 KiB is a chain of large buffers.
+    /// Allocates packets of `len` bytes each, as many whole ones as fit into `max` buffers, and adds the buffers to `burst`. Returns
+    /// the number of buffers, as all bursts do: less than asked for when the pool is dry or the burst full.
     ///
-    /// The buffers' lines are fetched to be written, all at once, so that writing them does not wait.
+    /// A packet of up to 4 KiB is one buffer; a longer one is a chain of large buffers, all but the last with [`Buf::more`].
+    ///
+    /// The buffers' lines are prefetched for writing, all at once, so that their transfers overlap.
     #[inline(always)]
-    pub fn alloc(&mut self, len: u16, packets: usize, burst: &mut Burst) -> usize {
+    pub fn alloc(&mut self, len: u16, max: usize, burst: &mut Burst) -> usize {
         if u32::from(len) > LARGE_BUF {
-            return self.alloc_chains(len, packets, burst);
+            return self.alloc_chains(len, max, burst);
         }
         let class = self.pool.class(u32::from(len));
         let flags = if class == Class::Small { FLAG_SMALL } else { 0 };
         // With the host-managed pool, as the paper's PCIe NICs have it, data begin at the first byte.
         let spread = self.managed.is_none();
-        let places = burst.spare(packets);
-        let want = places.len();
+        let slots = burst.spare(max);
+        let want = slots.len();
         if let Some(buffers) = self.pool.alloc_many(class, want) {
-            for (slot, &at) in places.iter_mut().zip(buffers.iter().rev()) {
+            for (slot, &at) in slots.iter_mut().zip(buffers.iter().rev()) {
                 let at = if spread { data_offset(at, u32::from(len), class) } else { at };
                 prefetch_payload(&self.mem, at, u32::from(len), Fetch::Write);
                 *slot = Buf::new(Desc::new(at, len, flags));
@@ -106,7 +115,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             return want;
         }
         let mut n = 0;
-        for slot in burst.spare(packets) {
+        for slot in burst.spare(max) {
             let Some((at, class)) = self.pool.alloc(&self.mem, class).or_else(|| self.reap_and_alloc(class))
             else {
                 break;
@@ -123,19 +132,17 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     }
 
     #[cold]
-    fn alloc_chains(&mut self, len: u16, packets: usize, burst: &mut Burst) -> usize {
+    fn alloc_chains(&mut self, len: u16, max: usize, burst: &mut Burst) -> usize {
         let segments = u32::from(len).div_ceil(LARGE_BUF) as usize;
+        let packets = max.min(burst.space()) / segments;
         let spread = self.managed.is_none();
-        for n in 0..packets {
-            if burst.space() < segments {
-                return n;
-            }
+        for packet in 0..packets {
             let mut left = u32::from(len);
             for i in 0..segments {
                 let buffer = self.pool.alloc(&self.mem, Class::Large);
                 let Some((at, _)) = buffer.or_else(|| self.reap_and_alloc(Class::Large)) else {
                     (0..i).filter_map(|_| burst.pop()).for_each(|b| self.free_one(b));
-                    return n;
+                    return packet * segments;
                 };
                 let part = left.min(LARGE_BUF);
                 left -= part;
@@ -146,7 +153,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
                 }
             }
         }
-        packets
+        packets * segments
     }
 
     /// Returns all buffers of `burst` to the pool.
@@ -161,32 +168,6 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     #[inline(always)]
     pub fn free_one(&mut self, buf: Buf) {
         self.pool.free(&self.mem, buf.desc().offset(), buf.class());
-    }
-
-    /// Takes up buffers that a program in another language has held as plain descriptors
-    /// ([`Burst::disown`]): adds those of `descs` to `burst` up to the first that names no bytes of the pool, or until the
-    /// burst is full; returns their number.
-    ///
-    /// A descriptor does not say who holds its buffer. One that is used twice is believed: it harms the program's own packets.
-    #[inline(always)]
-    pub fn adopt(&self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
-        let new = burst.take_up(descs);
-        let mut n = new.len();
-        if !self.pool.holds_small(new) && !self.pool.holds_all(new) {
-            let bad = |buf: &Buf| !self.pool.holds(buf.desc().offset(), u32::from(buf.len()), buf.class());
-            n = new.iter().position(bad).unwrap_or(n);
-        }
-        burst.added(n);
-        n
-    }
-
-    /// As [`adopt`](QueuePair::adopt) for buffers to free: their lengths do not matter.
-    #[inline(always)]
-    pub fn adopt_to_free(&self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
-        let new = burst.take_up(descs);
-        let n = self.pool.contains(new);
-        burst.added(n);
-        n
     }
 
     /// Hands packets to the NIC, in order, as many whole ones as the ring has room for; removes them from `burst` and

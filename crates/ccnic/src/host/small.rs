@@ -75,9 +75,10 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     ) -> usize {
         self.alloc(longest.min(layout::SMALL_BUF as u16), room, burst);
         for (buf, (packet, meta)) in burst.iter_mut().zip(packets) {
-            buf.set_len(packet.len() as u16);
+            if buf.set_len(packet.len() as u16).is_ok() {
+                self.mem.write(buf.desc().offset(), packet);
+            }
             buf.set_meta(meta);
-            self.mem.write(buf.desc().offset(), packet);
         }
         let sent = self.tx_burst(burst);
         self.free(burst);

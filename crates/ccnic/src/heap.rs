@@ -1,26 +1,46 @@
-//! A `SharedMemory` over a vector: one thread, no `unsafe`, every run the same. Panics on what a real memory would fault on.
+//! A memory for one thread, for tests and examples: both sides of an interface, without a NIC.
 
-use std::cell::{Cell, OnceCell};
-use std::rc::Rc;
+extern crate alloc;
 
-use ccnic::SharedMemory;
+use alloc::boxed::Box;
+use alloc::rc::Rc;
+use alloc::vec;
+use core::cell::{Cell, OnceCell};
+
+use crate::memory::SharedMemory;
 
 const PAGE_WORDS: usize = 512;
 
 /// A page of words, made when it is first touched: a region is large and a test touches little of it.
 type Page = OnceCell<Box<[Cell<u64>]>>;
 
-/// One agent's access to a region in a vector. Clones see the same bytes.
+/// A region in the memory of one thread. Clones see the same bytes: one is the host's, another the NIC's.
+///
+/// Deterministic and without `unsafe`. Panics where mapped memory would fault: outside the region, and at a word that is not
+/// aligned to 8 bytes.
+///
+/// ```
+/// use ccnic::heap::HeapMemory;
+/// use ccnic::ring::GroupedEpoch;
+/// use ccnic::{Burst, Config, Layout, host};
+///
+/// let layout = Layout::new(&Config::default())?;
+/// let mem = HeapMemory::new(layout.size());
+/// host::format(&mem, &layout);
+/// let mut pair = host::QueuePair::<_, GroupedEpoch>::new(mem.clone(), &layout, 0)?;
+/// assert_eq!(pair.alloc(64, 32, &mut Burst::new()), 32);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone)]
-pub struct LocalView {
+pub struct HeapMemory {
     pages: Rc<[Page]>,
 }
 
-impl LocalView {
+impl HeapMemory {
     /// Zeroed memory of `size` bytes.
-    pub fn new(size: u32) -> LocalView {
+    pub fn new(size: u32) -> HeapMemory {
         let pages = (size as usize).div_ceil(PAGE_WORDS * 8);
-        LocalView { pages: (0..pages).map(|_| OnceCell::new()).collect() }
+        HeapMemory { pages: (0..pages).map(|_| OnceCell::new()).collect() }
     }
 
     /// The word that contains the byte at `at`.
@@ -36,7 +56,7 @@ impl LocalView {
     }
 }
 
-impl SharedMemory for LocalView {
+impl SharedMemory for HeapMemory {
     fn load(&self, at: u32) -> u64 {
         self.word(at).get()
     }
@@ -114,7 +134,7 @@ mod tests {
 
     #[test]
     fn bytes_and_words_are_the_same_memory() {
-        let mem = LocalView::new(8192);
+        let mem = HeapMemory::new(8192);
         mem.store(4096, u64::from_le_bytes(*b"abcdefgh"));
         mem.write(4103, b"HIJK");
         let mut out = [0; 6];

@@ -1,27 +1,31 @@
-//! A program's attachment to a NIC: its region, its queue pairs, and what to do when the NIC dies.
+//! An open NIC: the program's region, its queue pairs, and what to do when the NIC ends.
 
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ccnic::host::{Pool, QueuePair};
+use ccnic::recovery::Inventory;
 use ccnic::ring::Ring;
 use ccnic::rss::Rss;
-use ccnic::{Config, Layout, pool::Allocator, recovery};
-
-use crate::error::Error;
+use ccnic::{Config, Layout, host};
 use ccnic_control::Connection;
 use ccnic_control::messages::{Hello, Reply, Request, Status};
-use ccnic_shm::NativeMemory;
-use ccnic_shm::numa;
-use ccnic_shm::{HUGE_PAGE, Pages, Region};
-
-use crate::waiter::Waiter;
 use ccnic_control::rss::{RssMessage, check_table};
+use ccnic_shm::{HUGE_PAGE, NativeMemory, Pages, Region, numa};
 
-/// An attachment to a NIC. The NIC serves its queue pairs as long as this lives.
+use crate::error::Error;
+use crate::options::NicOptions;
+use crate::queue_pair::{PairVisitor, QueuePair};
+use crate::waiter::Waiter;
+
+/// The memory buffers of a region without a queue pair: see [`Nic::pool`].
+pub type Pool = host::Pool<NativeMemory>;
+
+/// An open NIC: a region of memory, attached to a NIC that serves its queue pairs as long as this lives.
+///
+/// May be used from any thread; no call of it belongs in a burst.
 #[derive(Debug)]
-pub struct Program {
+pub struct Nic {
     socket: PathBuf,
     name: String,
     mac: Option<[u8; 6]>,
@@ -32,55 +36,55 @@ pub struct Program {
     rss: Option<Rss>,
     region: Region,
     layout: Layout,
-    taken: Vec<bool>,
-    waiters: Vec<Waiter>,
+    /// By queue: the waiter of each queue pair that has been given out.
+    waiters: Vec<Option<Waiter>>,
     pools: usize,
 }
 
-impl Program {
-    /// Makes a region and attaches it to the NIC at `socket`. `config.page` is chosen here, by `pages`.
+impl Nic {
+    /// Opens the NIC at `socket` with the default options: one queue pair.
     ///
     /// # Errors
-    /// A field of `config` that is out of range, a NIC that cannot be reached, or one that refuses.
-    pub fn connect(socket: &Path, name: &str, config: &Config, pages: Pages) -> Result<Program, Error> {
-        Program::connect_as(socket, name, None, config, pages)
+    /// As [`NicOptions::open`].
+    pub fn open(socket: impl AsRef<Path>) -> Result<Nic, Error> {
+        NicOptions::new().open(socket)
     }
 
-    /// As [`connect`](Program::connect), and tells the NIC the address that the program goes by.
-    ///
-    /// # Errors
-    /// As [`connect`](Program::connect).
-    pub fn connect_as(
-        socket: &Path,
-        name: &str,
-        mac: Option<[u8; 6]>,
-        config: &Config,
-        pages: Pages,
-    ) -> Result<Program, Error> {
+    /// Options to open a NIC with.
+    pub fn options() -> NicOptions {
+        NicOptions::new()
+    }
+
+    pub(crate) fn open_with(socket: &Path, options: &NicOptions) -> Result<Nic, Error> {
+        let NicOptions { config, pages, .. } = options;
         config.check()?;
+        if let Some(rss) = &options.rss {
+            check_table(rss, config.queues).map_err(|why| Error::Rss { why })?;
+        }
         let connection = Arc::new(Connection::open(socket)?);
         let hello = greet(&connection)?;
-        let (region, layout) = make_region(config, pages, hello.node)?;
-        Allocator::fill(&region.memory(), &layout);
-        layout.store(&region.memory());
-        let mut this = Program {
+        if options.rss.is_some() && !hello.rss {
+            return Err(Error::NoRss);
+        }
+        let (region, layout) = make_region(config, *pages, hello.node)?;
+        host::format(&region.memory(), &layout);
+        let this = Nic {
             socket: socket.to_owned(),
-            name: name.to_owned(),
-            mac,
+            name: options.name.clone(),
+            mac: options.mac,
             connection,
             spreads: hello.rss,
-            rss: None,
+            rss: options.rss.clone(),
             region,
             layout,
-            taken: vec![false; usize::from(config.queues)],
-            waiters: Vec::new(),
+            waiters: vec![None; usize::from(config.queues)],
             pools: 0,
         };
         this.attach()?;
         Ok(this)
     }
 
-    fn attach(&mut self) -> Result<(), Error> {
+    fn attach(&self) -> Result<(), Error> {
         let request =
             Request::Attach { name: self.name.clone(), mac: self.mac, rss: self.rss().map(RssMessage::from) };
         match self.connection.ask(&request, Some(self.region.as_fd()))? {
@@ -99,25 +103,30 @@ impl Program {
         &self.region
     }
 
-    /// Queue pair `queue`. Each is given out once: it belongs to one thread.
+    /// The configuration of the region.
+    pub fn config(&self) -> &Config {
+        self.layout.config()
+    }
+
+    /// Queue pair `queue`, 0 to `config().queues - 1`. Each is given out once: it belongs to one thread.
     ///
     /// # Errors
-    /// When there is no such queue, it has been given out, or the region's design is not `R`.
-    pub fn queue_pair<R: Ring>(&mut self, queue: u16) -> Result<QueuePair<NativeMemory, R>, Error> {
+    /// [`Error::NoQueue`] when there is no such queue, [`Error::QueueTaken`] when it has been given out.
+    pub fn queue_pair(&mut self, queue: u16) -> Result<QueuePair, Error> {
         let queues = self.layout.config().queues;
-        match self.taken.get_mut(usize::from(queue)) {
-            None => return Err(Error::NoQueue { queue, queues }),
-            Some(taken) if *taken => return Err(Error::QueueTaken { queue }),
-            Some(taken) => *taken = true,
+        let slot = self.waiters.get_mut(usize::from(queue)).ok_or(Error::NoQueue { queue, queues })?;
+        if slot.is_some() {
+            return Err(Error::QueueTaken { queue });
         }
-        let design = self.layout.config().design;
-        QueuePair::new(self.region.memory(), &self.layout, queue)
-            .ok_or(Error::WrongDesign { asked: R::DESIGN.name(), has: design.name() })
+        let waiter = Waiter::new(queue, Arc::clone(&self.connection));
+        let pair = QueuePair::new(self.region.memory(), &self.layout, queue, waiter.clone())?;
+        *slot = Some(waiter);
+        Ok(pair)
     }
 
     /// A handle on the region's buffers without a queue. What it frees and allocates counts for recovery, so all that were
-    /// ever made must be brought to [`reconnect_all`](Program::reconnect_all).
-    pub fn pool(&mut self) -> Pool<NativeMemory> {
+    /// ever made must be brought to [`reconnect`](Nic::reconnect).
+    pub fn pool(&mut self) -> Pool {
         self.pools += 1;
         Pool::new(self.region.memory(), &self.layout)
     }
@@ -158,55 +167,26 @@ impl Program {
         self.rss.as_ref().filter(|_| self.spreads)
     }
 
-    /// What the thread of queue pair `queue` sleeps with when it has nothing to do. Asking again gives the same. Until it is first
-    /// used it costs neither side anything.
-    ///
-    /// # Errors
-    /// When there is no such queue.
-    pub fn waiter(&mut self, queue: u16) -> Result<Waiter, Error> {
-        let queues = self.layout.config().queues;
-        if queue >= queues {
-            return Err(Error::NoQueue { queue, queues });
-        }
-        if let Some(waiter) = self.waiters.iter().find(|waiter| waiter.queue() == queue) {
-            return Ok(waiter.clone());
-        }
-        let waiter = Waiter::new(queue, Arc::clone(&self.connection));
-        self.waiters.push(waiter.clone());
-        Ok(waiter)
-    }
-
     /// False when the NIC has died or left. Asks the kernel: not for every burst.
     pub fn alive(&self) -> bool {
         !self.connection.has_ended()
     }
 
-    /// Attaches the region to the NIC that now listens at the same socket, after the old one died. Packets in the
+    /// Attaches the region to the NIC that now listens at the same socket, after the old one has gone. Packets in the
     /// rings are delivered; those that were in the dead NIC's hands are lost, and its buffers go back to the pool.
     /// Returns how many.
     ///
-    /// `pairs` must be all queue pairs that were given out; a program with pools calls
-    /// [`reconnect_all`](Program::reconnect_all).
+    /// `pairs` and `pools` must be all those that were given out.
     ///
     /// # Errors
-    /// [`Error::PairsMissing`], [`Error::StillAlive`], or as [`connect`](Program::connect); the program may try again.
-    pub fn reconnect<R: Ring>(
+    /// [`Error::PairsMissing`], [`Error::StillAlive`], or as [`NicOptions::open`]; the program may try again.
+    pub fn reconnect<'a>(
         &mut self,
-        pairs: &mut [&mut QueuePair<NativeMemory, R>],
+        pairs: impl IntoIterator<Item = &'a mut QueuePair>,
+        pools: impl IntoIterator<Item = &'a mut Pool>,
     ) -> Result<usize, Error> {
-        self.reconnect_all(pairs, &mut [])
-    }
-
-    /// As [`reconnect`](Program::reconnect), with all pools that were given out.
-    ///
-    /// # Errors
-    /// As there.
-    pub fn reconnect_all<R: Ring>(
-        &mut self,
-        pairs: &mut [&mut QueuePair<NativeMemory, R>],
-        pools: &mut [&mut Pool<NativeMemory>],
-    ) -> Result<usize, Error> {
-        let given = self.taken.iter().filter(|t| **t).count() + self.pools;
+        let (pairs, pools): (Vec<_>, Vec<_>) = (pairs.into_iter().collect(), pools.into_iter().collect());
+        let given = self.waiters.iter().flatten().count() + self.pools;
         let brought = pairs.len() + pools.len();
         if brought != given {
             return Err(Error::PairsMissing { given, brought });
@@ -216,10 +196,14 @@ impl Program {
         }
         let connection = Arc::new(Connection::open(&self.socket)?);
         self.spreads = greet(&connection)?.rss;
-        let reclaimed = recovery::reclaim(&self.region.memory(), &self.layout, pairs, pools);
+        let mem = self.region.memory();
+        let mut inventory = Inventory::new(&mem, &self.layout);
+        pairs.into_iter().for_each(|pair| pair.dispatch(Count(&mut inventory)));
+        pools.into_iter().for_each(|pool| inventory.count_pool(pool));
+        let reclaimed = inventory.reclaim();
         self.connection = connection;
         self.attach()?;
-        self.waiters.iter().for_each(|waiter| waiter.move_to(Arc::clone(&self.connection)));
+        self.waiters.iter().flatten().for_each(|waiter| waiter.move_to(Arc::clone(&self.connection)));
         Ok(reclaimed)
     }
 
@@ -229,6 +213,17 @@ impl Program {
     /// When it cannot be reached.
     pub fn status(&self) -> Result<Status, Error> {
         Ok(Connection::open(&self.socket)?.status()?)
+    }
+}
+
+/// Counts a queue pair in an inventory.
+struct Count<'a, 'm>(&'a mut Inventory<'m, NativeMemory>);
+
+impl PairVisitor for Count<'_, '_> {
+    type Output = ();
+
+    fn visit<R: Ring>(self, pair: &mut host::QueuePair<NativeMemory, R>) {
+        self.0.count_pair(pair);
     }
 }
 
@@ -242,7 +237,7 @@ fn greet(connection: &Connection) -> Result<Hello, Error> {
 
 /// The control connection, which is hung up when the NIC has gone: poll it for that (`POLLRDHUP`), not for something to read, which
 /// may be an answer.
-impl AsFd for Program {
+impl AsFd for Nic {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()
     }

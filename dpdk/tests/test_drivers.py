@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The DPDK drivers against a ccnicd whose wire is loopback: what is sent comes back. `make dpdk-test` runs this."""
+"""The DPDK drivers against a ccnicd with loopback. Run by `make dpdk-test`."""
 
 import os
 import pathlib
@@ -58,13 +58,13 @@ class Forwarding(unittest.TestCase):
                               vdev="net_ccnic0,socket={socket},rsize=64,buffers=64")
         self.assertGreater(left(xstats), 0)
 
-    def test_icmpecho_answers_nobody(self):
+    def test_icmpecho_without_requests(self):
         with Testpmd(self.nic) as t:
             t.do("set fwd icmpecho")
             t.do("start tx_first 2")
             t.until("packets", lambda t: t.stats()["RX-packets"] == t.stats()["TX-packets"] == 64)
 
-    def test_txonly_stops_when_nobody_receives(self):
+    def test_txonly_stops_when_the_ring_is_full(self):
         with Testpmd(self.nic) as t:
             t.do("set fwd txonly")
             t.do("start")
@@ -110,7 +110,7 @@ class Forwarding(unittest.TestCase):
                 t.do("set fwd io")
                 t.do("start tx_first 4")
                 for port in 0, 1:
-                    # Statistics meanwhile take the pairs away from both.
+                    # Reading statistics takes the pairs away from both.
                     t.until("packets", lambda t: t.stats(port)["RX-packets"] >= ENOUGH)
                 t.do("stop")
                 t.do("set fwd rxonly")
@@ -136,7 +136,7 @@ class Forwarding(unittest.TestCase):
 
 
 class Bytes(unittest.TestCase):
-    """What comes back is what was sent, byte for byte and in order."""
+    """Packets come back unchanged and in order."""
 
     def through(self, mbuf_size, ccnic="", setup=("set fwd io",), cores=1, **testpmd):
         packets = mixed_packets()
@@ -157,7 +157,7 @@ class Bytes(unittest.TestCase):
     def test_segmented_mbufs(self):
         xstats = self.through(2176)
         self.assertGreater(xstats["rx_zero_copy_packets"], 80)
-        self.assertGreater(xstats["tx_zero_copy_packets"], 0)  # how many depends on what pcap has freed when it allocates
+        self.assertGreater(xstats["tx_zero_copy_packets"], 0)  # the number depends on which mbufs pcap has freed
 
     def test_other_mempool(self):
         xstats = self.through(2176, options=())
@@ -168,7 +168,7 @@ class Bytes(unittest.TestCase):
         self.assertEqual(xstats["rx_zero_copy_packets"] + xstats["tx_zero_copy_packets"], 0)
 
     def test_a_short_ring_and_few_buffers(self):
-        """Bursts of all sizes stop in their middle, again and again; what did not go is sent later."""
+        """Bursts of all sizes are sent in part, again and again; the rest is sent later."""
         for buffers, ops, left in (256, (), "ring_full"), (16, ("--mbuf-pool-ops-name=ccnic",), "no_buffer"):
             with self.subTest(left):
                 xstats = self.through(2176, ccnic=f",buffers={buffers},rsize=64", cores=2, options=ops,
@@ -213,7 +213,7 @@ class Control(unittest.TestCase):
         with Testpmd(self.nic) as t:
             t.do("set fwd txonly")
             t.do("start")
-            # The ring may be full before the NIC has come to it; what the other ring and the NIC's hands do not hold stays in it.
+            # The ring may be full before the NIC polls it; packets that neither the other ring nor the NIC can hold stay in it.
             t.until("packets that have no place", lambda t: t.stats()["TX-packets"] > 1024 + 64)
             t.do("stop")
             self.assertRegex(t.do("show port 0 rxq 0 desc used count"), r"Used desc count = [1-9]")
@@ -269,7 +269,7 @@ class Control(unittest.TestCase):
             self.assertEqual(t.xstats()["rx_size_64_packets"], 0)
 
     def test_plugging(self):
-        """A device comes and goes 200 times; neither descriptors nor mappings pile up, here or in the NIC."""
+        """A device is plugged 200 times; neither file descriptors nor mappings leak, here or in the NIC."""
         with Testpmd(self.nic) as t:
 
             def cycle():
@@ -286,7 +286,7 @@ class Control(unittest.TestCase):
             def regions():
                 return [mapped for _, mapped in both()]
 
-            # The NIC lets go in its own time.
+            # The NIC unmaps the region some time later.
             first = regions()
             for _ in range(5):
                 cycle()
@@ -301,7 +301,7 @@ class Control(unittest.TestCase):
 
 
 class Death(unittest.TestCase):
-    """Either side is killed under load; the other goes on."""
+    """Either side is killed under load; the other continues."""
 
     def test_nic(self):
         with Nic() as nic, Testpmd(nic) as t:
@@ -314,7 +314,7 @@ class Death(unittest.TestCase):
                 nic.start()
                 t.until("the link is up", lambda t: "Link status: up" in t.do("show port info 0"))
                 self.assertEqual(t.xstats()["nic_reconnects"], n)
-                # What the dead NIC had in its hands is lost; new packets start what may have come to an end.
+                # Packets that the dead NIC was processing are lost; new ones restart the traffic.
                 t.do("stop")
                 t.do("clear port stats 0")
                 t.do("start tx_first 8")
@@ -338,7 +338,7 @@ class Death(unittest.TestCase):
 
 
 class Interrupts(unittest.TestCase):
-    """An application that sleeps in epoll: intr.c."""
+    """An application that waits in epoll: intr.c."""
 
     @classmethod
     def setUpClass(cls):
@@ -361,14 +361,14 @@ class Interrupts(unittest.TestCase):
         return process
 
     def hears(self, process, pattern):
-        """The program's next line, EAL's own left out."""
+        """The program's next line, without EAL's."""
         while (line := process.stdout.readline()).startswith("EAL:"):
             pass
         self.assertRegex(line, pattern)
         return line
 
     def slept(self, process):
-        """Half a second asleep takes no CPU time to speak of: a thread that looks every millisecond takes ten times as much."""
+        """Waiting for half a second takes almost no CPU time; polling every millisecond would take ten times as much."""
         self.assertLess(int(self.hears(process, r"^idle \d+$").split()[1]), 1000)
 
     def test_every_packet_wakes_and_so_does_the_next_nic(self):
@@ -387,7 +387,7 @@ class Interrupts(unittest.TestCase):
                 self.assertEqual(program.wait(PATIENCE), 0)
 
     def test_a_nic_of_dpdk_wakes(self):
-        """role=nic: the NIC is a testpmd, and its packets wake the program."""
+        """role=nic: the NIC is a testpmd, and its packets notify the program."""
         with Place() as place, NicPort(place) as nic:
             nic.do("start")
             program = self.sleeper(place, 1, 1)
@@ -402,7 +402,7 @@ class Interrupts(unittest.TestCase):
 
 
 class Refusals(unittest.TestCase):
-    """Every mistake in the devargs has its message, which names the argument and says what to do."""
+    """Every invalid argument has a message that names it and says what to do."""
 
     def test_devargs(self):
         for devargs, message in {

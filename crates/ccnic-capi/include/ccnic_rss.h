@@ -82,7 +82,7 @@ static inline void ccnic_rss_init(struct ccnic_rss *rss, uint16_t queues)
  *
  * @param rss the setting, or NULL for no RSS; copied
  * @return 0; -EINVAL: `nic` is NULL, or a field is out of range, such as a queue that does not exist; -E2BIG: a field is unknown to
- *         this library; -ENOTCONN: the NIC has gone; -EOPNOTSUPP: the NIC does not support RSS; -EPERM: the NIC refused. After
+ *         this library; -ENOTCONN: the NIC has ended; -EOPNOTSUPP: the NIC does not support RSS; -EPERM: the NIC refused. After
  *         -ENOTCONN and -EOPNOTSUPP the setting is kept for the NIC's successor; after all other errors the old one stays in force
  *
  * Any thread. Blocks until the NIC has answered.

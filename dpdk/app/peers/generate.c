@@ -301,7 +301,7 @@ static int run(struct generator *g, const struct options *options, uint32_t infl
 	if (stopped)
 		return -EINTR;
 	if (g->pool_empty) {
-		fprintf(stderr, "ccnic-peers: the pool ran dry; %s keeps more mbufs than there are\n", options->label);
+		fprintf(stderr, "ccnic-peers: the pool was empty: %s keeps more mbufs than there are\n", options->label);
 		return -ENOBUFS;
 	}
 	printf("{\"driver\":\"%s\",\"size\":%u,\"inflight\":%u,\"packets\":%lu,\"seconds\":%.6f,\"mpps\":%.6f,"

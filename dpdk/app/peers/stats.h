@@ -18,8 +18,8 @@ struct stats {
 	uint64_t next;	   /**< number of the next packet to send */
 	uint64_t expected; /**< number of the next packet to come back */
 	uint64_t lost;	   /**< sent and never received */
-	uint64_t corrupt;  /**< came back damaged, twice or out of order */
-	uint64_t received; /**< came back */
+	uint64_t corrupt;  /**< packets that were damaged, repeated or out of order */
+	uint64_t received; /**< packets that came back */
 	uint64_t run_rtt, run_length; /**< a round trip, and how many equal ones in a row */
 	uint64_t bins[STATS_BINS];     /**< round trips in clock ticks */
 };

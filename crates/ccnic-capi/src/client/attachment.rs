@@ -74,7 +74,7 @@ impl Ccnic {
     pub(crate) fn set_rss(&self, rss: Option<&Rss>) -> Result<(), Failure> {
         self.lock().nic.set_rss(rss).map_err(|e| match e {
             ccnic_client::Error::Gone => {
-                Failure::new(Errno::NOTCONN, c"the NIC has gone; its successor will get the setting")
+                Failure::new(Errno::NOTCONN, c"the NIC has ended; its successor will get the setting")
             }
             e => e.into(),
         })
@@ -129,7 +129,7 @@ impl Ccnic {
         Ok(handle)
     }
 
-    /// Attaches to the successor of a NIC that has gone; returns how many buffers came back.
+    /// Attaches to the successor of a NIC that has ended; returns how many buffers were reclaimed.
     ///
     /// # Safety
     /// No thread uses a queue or a pool of this NIC.

@@ -93,8 +93,8 @@ pub unsafe extern "C" fn ccnic_rx_small(
         }
         queue.receive_small(rooms.len(), move |i, bytes, word| {
             let Some(&to) = rooms.get(i) else { return };
-            // SAFETY: `i` is below `n`, so there are places for a length and, unless there are none, metadata; the room is for the
-            // longest packet that comes here, CCNIC_SMALL_SIZE bytes (the contract of the header).
+            // SAFETY: `i` is below `n`, so `len` and, unless it is null, `meta` have an entry for it; the room has
+            // CCNIC_SMALL_SIZE bytes, which no small packet exceeds (the contract of the header).
             unsafe {
                 copy_small(bytes.as_ptr(), to, bytes.len());
                 len.add(i).write(bytes.len() as u16);

@@ -12,7 +12,7 @@ use crate::errno::Failure;
 const POLLS: u32 = 1000;
 
 const GONE: Failure =
-    Failure::new(Errno::NOTCONN, c"the NIC has gone; ccnic_reconnect attaches to its successor");
+    Failure::new(Errno::NOTCONN, c"the NIC has ended; ccnic_reconnect attaches to its successor");
 
 /// Waits until buffers can be received, and returns how many; 0 after `timeout` (`None`: no limit).
 pub(crate) fn wait(queue: &mut CcnicQueue, timeout: Option<Duration>) -> Result<usize, Failure> {

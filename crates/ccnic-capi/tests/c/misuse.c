@@ -303,7 +303,7 @@ int main(int argc, char **argv)
 		EXPECT(ccnic_queues(nic), 2);
 		EXPECT(ccnic_mtu(nic), 9000);
 		EXPECT(ccnic_mac(nic, mac), 0);
-		EXPECT(mac[0] & 3, 2); /* locally administered, of one station */
+		EXPECT(mac[0] & 3, 2); /* locally administered, unicast */
 		EXPECT(ccnic_queue_open(nic, 0, &queue), 0);
 		nulls(nic, queue);
 		handles(nic, queue);

@@ -51,7 +51,7 @@ static void listen_wrongly(const char *socket, const char *file)
 
 static void nulls(struct ccnic_program *program, struct ccnic_nic_queue *queue)
 {
-	struct ccnic_program *nobody;
+	struct ccnic_program *none;
 	struct ccnic_program_info info;
 	struct ccnic_nic_queue *other;
 	struct ccnic_nic_stats stats;
@@ -60,9 +60,9 @@ static void nulls(struct ccnic_program *program, struct ccnic_nic_queue *queue)
 
 	EXPECT(ccnic_nic_close(NULL), -EINVAL);
 	EXPECT(ccnic_nic_poll(NULL, 0), -EINVAL);
-	EXPECT(ccnic_nic_accept(NULL, &nobody), -EINVAL);
+	EXPECT(ccnic_nic_accept(NULL, &none), -EINVAL);
 	EXPECT(ccnic_nic_accept(nic, NULL), -EINVAL);
-	EXPECT(ccnic_nic_accept(nic, &nobody), -EAGAIN);
+	EXPECT(ccnic_nic_accept(nic, &none), -EAGAIN);
 	EXPECT(ccnic_program_info(NULL, &info, sizeof(info)), -EINVAL);
 	EXPECT(ccnic_program_info(program, NULL, sizeof(info)), -EINVAL);
 	EXPECT(ccnic_program_link_state(NULL), -EINVAL);

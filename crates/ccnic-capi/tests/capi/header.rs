@@ -1,5 +1,5 @@
-//! The header stands alone, in C and in C++; what it declares is what the library exports, and its structures are the
-//! library's.
+//! The headers compile alone, in C and in C++; the library exports exactly the functions that they declare; their structures have
+//! the library's layout.
 
 use std::collections::BTreeSet;
 use std::mem::{offset_of, size_of};

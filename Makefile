@@ -33,7 +33,7 @@ unit:
 # that another test had at the same address.
 TSAN = RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg rustix_use_libc" CARGO_TARGET_DIR=target/tsan \
 	TSAN_OPTIONS="suppressions=$(CURDIR)/crates/ccnic-check/tsan.supp halt_on_error=1" \
-	$(CARGO) +$(NIGHTLY) test --locked --target $(HOST) -p ccnic-check --test threads
+	$(CARGO) +$(NIGHTLY) test --locked --target $(HOST) -p ccnic-check -p ccnicd --test threads --test handoff
 tsan:
 ifneq ($(NIGHTLY),)
 	$(TSAN)

@@ -62,7 +62,7 @@ impl From<ccnic_client::Error> for Failure {
     fn from(error: ccnic_client::Error) -> Failure {
         use ccnic_client::Error;
         let errno = match &error {
-            Error::Unreachable { source, .. } | Error::Os { source, .. } => *source,
+            Error::Unreachable { errno, .. } | Error::Os { errno, .. } => *errno,
             Error::Region(error) => region(error),
             Error::Control(error) => control(error),
             Error::Refused { .. } => Errno::PERM,
@@ -91,7 +91,7 @@ impl From<ccnic_control::Error> for Failure {
 fn control(error: &ccnic_control::Error) -> Errno {
     use ccnic_control::Error;
     match error {
-        Error::Unreachable { source, .. } | Error::Os { source, .. } => *source,
+        Error::Unreachable { errno, .. } | Error::Os { errno, .. } => *errno,
         Error::Socket { errno, .. } => *errno,
         Error::Refused { .. } => Errno::PERM,
         Error::Gone => Errno::CONNRESET,
@@ -105,7 +105,7 @@ fn region(error: &ccnic_shm::Error) -> Errno {
     match error {
         Error::TooLarge { .. } | Error::TooMuch { .. } => Errno::TOOBIG,
         Error::NotARegion { .. } => Errno::INVAL,
-        Error::Os { source, .. } => *source,
+        Error::Os { errno, .. } => *errno,
     }
 }
 

@@ -18,12 +18,12 @@ pub enum Error {
     #[error(transparent)]
     Region(#[from] ccnic_shm::Error),
     /// No NIC at the socket.
-    #[error("no NIC answers at {}: {source}; start one with `ccnicd --socket {}`", path.display(), path.display())]
+    #[error("no NIC answers at {}: {errno}; start one with `ccnicd --socket {}`", path.display(), path.display())]
     Unreachable {
         /// The socket.
         path: PathBuf,
         /// The kernel's answer.
-        source: Errno,
+        errno: Errno,
     },
     /// The NIC refused.
     #[error("the NIC refused: {reason}")]
@@ -89,19 +89,19 @@ pub enum Error {
     #[error("the NIC is alive: nothing to reconnect")]
     StillAlive,
     /// A system call failed.
-    #[error("could not {what}: {source}")]
+    #[error("could not {what}: {errno}")]
     Os {
         /// What was tried.
         what: &'static str,
         /// The kernel's answer.
-        source: Errno,
+        errno: Errno,
     },
 }
 
 impl Error {
     /// For `map_err`: names what was tried.
     pub(crate) fn os(what: &'static str) -> impl Fn(Errno) -> Error {
-        move |source| Error::Os { what, source }
+        move |errno| Error::Os { what, errno }
     }
 }
 
@@ -126,12 +126,12 @@ impl From<ccnic_control::Error> for Error {
     fn from(error: ccnic_control::Error) -> Error {
         use ccnic_control::Error as Control;
         match error {
-            Control::Unreachable { path, source } => Error::Unreachable { path, source },
+            Control::Unreachable { path, errno } => Error::Unreachable { path, errno },
             Control::Refused { reason } => Error::Refused { reason },
             Control::Gone => Error::Gone,
             Control::Protocol { what } => Error::Protocol { what },
             Control::Region(error) => Error::Region(error),
-            Control::Os { what, source } => Error::Os { what, source },
+            Control::Os { what, errno } => Error::Os { what, errno },
             other => Error::Control(other),
         }
     }

@@ -49,7 +49,7 @@ impl Connection {
     /// # Errors
     /// [`Error::Unreachable`] when none listens at `path`.
     pub fn open(path: &Path) -> Result<Connection, Error> {
-        let unreachable = |source| Error::Unreachable { path: path.to_owned(), source };
+        let unreachable = |errno| Error::Unreachable { path: path.to_owned(), errno };
         let address = SocketAddrUnix::new(path).map_err(unreachable)?;
         let fd = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
             .map_err(Error::os("make a socket"))?;
@@ -65,7 +65,7 @@ impl Connection {
         self.send_with(message, passing, SendFlags::empty())
     }
 
-    /// As [`send`](Connection::send), without waiting.
+    /// As [`send`](Connection::send), without blocking.
     ///
     /// # Errors
     /// When the peer has gone, or has not read what came before.
@@ -97,7 +97,7 @@ impl Connection {
     /// When the message is not understood or too long.
     pub fn receive<T: DeserializeOwned>(&self) -> Result<Option<(T, Option<OwnedFd>)>, Error> {
         let mut bytes = vec![0; MESSAGE_MAX];
-        // Room for a few descriptors, so that a peer that sends more cannot make us lose track of any.
+        // Room for a few descriptors: the kernel closes those that do not fit, and we close all but the last.
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let got = loop {
@@ -146,7 +146,7 @@ impl Connection {
         }
     }
 
-    /// True when the other side has gone. What it said before it went does not matter.
+    /// True when the other side has closed the connection or ended, even if messages of it have not been read.
     pub fn has_ended(&self) -> bool {
         let mut fds = [PollFd::new(self, PollFlags::RDHUP)];
         !poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).is_ok_and(|n| n == 0)
@@ -160,5 +160,73 @@ impl Connection {
         rustix::net::sockopt::socket_peercred(&self.fd)
             .map(|c| c.pid.as_raw_nonzero().get())
             .map_err(Error::os("ask who is at the control socket"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::socketpair;
+    use std::os::unix::fs::MetadataExt;
+
+    fn pair() -> (Connection, Connection) {
+        let kind = SocketType::SEQPACKET;
+        let (one, other) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+        (one.into(), other.into())
+    }
+
+    #[test]
+    fn a_message_arrives_whole_with_its_descriptor() {
+        let (one, other) = pair();
+        let file = tempfile::tempfile().unwrap();
+        one.send(&Request::Notify { queue: 3 }, Some(file.as_fd())).unwrap();
+        one.send(&Request::Hello, None).unwrap();
+        let (message, fd) = other.receive::<Request>().unwrap().unwrap();
+        assert_eq!(message, Request::Notify { queue: 3 });
+        let got = std::fs::File::from(fd.unwrap()).metadata().unwrap();
+        assert_eq!(got.ino(), file.metadata().unwrap().ino());
+        let (message, fd) = other.receive::<Request>().unwrap().unwrap();
+        assert!(message == Request::Hello && fd.is_none());
+    }
+
+    #[test]
+    fn the_end_is_seen_and_is_no_error() {
+        let (one, other) = pair();
+        one.send(&Request::Hello, None).unwrap();
+        assert!(!other.has_ended());
+        drop(one);
+        assert!(other.has_ended(), "although a message waits");
+        assert!(other.receive::<Request>().unwrap().is_some());
+        assert!(other.receive::<Request>().unwrap().is_none());
+        assert!(other.send(&Reply::Done, None).is_err());
+        assert!(matches!(other.status(), Err(Error::Os { .. })));
+    }
+
+    #[test]
+    fn what_is_no_request_is_refused_and_the_next_message_is_read() {
+        let (one, other) = pair();
+        one.send(&"nonsense", None).unwrap();
+        one.send(&"x".repeat(MESSAGE_MAX + 1), None).unwrap();
+        one.send(&Request::Status, None).unwrap();
+        assert!(matches!(other.receive::<Request>(), Err(Error::Protocol { .. })));
+        assert!(matches!(other.receive::<Request>(), Err(Error::Protocol { .. })), "cut at the limit");
+        assert_eq!(other.receive::<Request>().unwrap().unwrap().0, Request::Status);
+    }
+
+    #[test]
+    fn a_peer_that_does_not_read_blocks_nobody_who_does_not_want_to_wait() {
+        let (one, _other) = pair();
+        let full = (0..10_000).find_map(|_| one.send_now(&Request::Hello, None).err());
+        assert!(matches!(full, Some(Error::Os { errno: Errno::AGAIN, .. })));
+    }
+
+    #[test]
+    fn a_refusal_is_an_error_with_the_reason() {
+        let (one, other) = pair();
+        other.send(&Reply::Refused { reason: "because".into() }, None).unwrap();
+        let why = one.ask(&Request::Hello, None).unwrap_err();
+        assert_eq!(why.to_string(), "the NIC refused: because");
+        drop(other);
+        assert!(one.ask(&Request::Hello, None).is_err());
     }
 }

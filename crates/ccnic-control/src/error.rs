@@ -8,22 +8,22 @@ use rustix::io::Errno;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// No NIC at the socket.
-    #[error("no NIC answers at {}: {source}; start one with `ccnicd --socket {}`", path.display(), path.display())]
+    #[error("no NIC answers at {}: {errno}; start one with `ccnicd --socket {}`", path.display(), path.display())]
     Unreachable {
         /// The socket.
         path: PathBuf,
-        /// The kernel's answer.
-        source: Errno,
+        /// The kernel's answer. Not a `source`: the message has it already, and who prints the chain would print it twice.
+        errno: Errno,
     },
     /// A NIC's own socket cannot be made.
     #[error("{what}")]
     Socket {
         /// What is in the way, and what to do about it.
         what: String,
-        /// The nearest that the kernel has for it.
+        /// The error number that fits best.
         errno: Errno,
     },
-    /// The NIC refused.
+    /// The NIC refused a request.
     #[error("the NIC refused: {reason}")]
     Refused {
         /// Its reason.
@@ -42,18 +42,35 @@ pub enum Error {
     #[error(transparent)]
     Region(#[from] ccnic_shm::Error),
     /// A system call failed.
-    #[error("could not {what}: {source}")]
+    #[error("could not {what}: {errno}")]
     Os {
         /// What was tried.
         what: &'static str,
         /// The kernel's answer.
-        source: Errno,
+        errno: Errno,
     },
 }
 
 impl Error {
     /// For `map_err`: names what was tried.
     pub(crate) fn os(what: &'static str) -> impl Fn(Errno) -> Error {
-        move |source| Error::Os { what, source }
+        move |errno| Error::Os { what, errno }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::error::Error as _;
+
+    /// A message that has its cause must not have it as a source as well: printed with its sources it would say it twice.
+    #[test]
+    fn a_cause_is_said_once() {
+        let unreachable = Error::Unreachable { path: "/run/nic.sock".into(), errno: Errno::NOENT };
+        assert!(unreachable.to_string().starts_with("no NIC answers at /run/nic.sock: No such file"));
+        assert!(unreachable.source().is_none());
+        let os = Error::os("make a socket")(Errno::MFILE);
+        assert!(os.to_string().starts_with("could not make a socket: "));
+        assert!(os.source().is_none());
     }
 }

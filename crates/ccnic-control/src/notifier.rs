@@ -1,22 +1,21 @@
-//! Waking programs: a NIC's end of the socket that a program sleeps on.
+//! Notifications: the NIC's end of the socket that a program waits on.
 //!
 //! # Why a socket, and a stream
 //!
-//! The descriptor is the program's, and so is whatever can be done to it: a thread that polls for many programs must not be held up
-//! by it. An eventfd blocks its writer when its counter is full, unless O_NONBLOCK is set, which the program shares and can take
-//! back at any time; and the kernel refuses RWF_NOWAIT for it. A socket is told with each call not to wait (MSG_DONTWAIT).
-//! Of the sockets, a connected stream cannot be pointed at somebody else afterwards, and no filter of the program's runs when it is
-//! sent to.
+//! The program shares the descriptor and can do anything to it, but a thread that polls for many programs must not block on it. An
+//! eventfd blocks its writer when its counter is full, unless O_NONBLOCK is set, which is a flag of the shared file: the program can
+//! clear it at any time; and the kernel refuses RWF_NOWAIT for eventfds. A socket takes MSG_DONTWAIT with each call. Among sockets, a
+//! connected stream cannot be reconnected to another peer, and no BPF filter of the program runs when the NIC sends.
 //!
-//! What is left: kernels before 6.9 have everybody who sends to a Unix socket wait while they collect descriptors that were lost in
+//! One case is left: kernels before 6.9 make every sender to a Unix socket wait while they collect descriptors that were lost in
 //! flight, once there are more than 16000 of those on the machine.
 //!
-//! # What ringing may cost
+//! # Wake-ups are rate-limited per client
 //!
-//! A program decides how often it wants to be woken, and, by what waits at its end, how long that takes: a thread that has
-//! a thousand pollers woken is busy for a while. So it is charged: for [`REST`] times as long as a ring has kept a thread of the NIC
-//! busy, none of the program's queues rings again. An honest program's packets wait for some ten microseconds at most; a
-//! dishonest one gets at most one part in [`REST`] of what the NIC has.
+//! A program decides how often it wants to be notified, and what waits at its end of the socket decides how long a notification
+//! takes: one that wakes a thousand pollers keeps the thread busy for a while. So the CPU time of a notification is charged to the
+//! program: for [`REST`] times that time none of its queues is notified again. A notification for an honest program is delayed by some
+//! ten microseconds at most; a dishonest program gets at most one part in [`REST`] of a polling core this way.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -31,17 +30,17 @@ use rustix::net::{AddressFamily, SendFlags, SocketType, getpeername, send};
 
 use ccnic_shm::thread_time;
 
-/// For so many times as long as a ring took, there is none.
+/// For so many times as long as a notification took, there is none.
 const REST: usize = 8;
 
-/// Wakes the thread of a program that sleeps on a queue pair. Belongs to the thread that serves the queue.
+/// Notifies the thread of a program that waits for packets on a queue pair. Belongs to the thread that polls the queue.
 #[derive(Debug)]
 pub struct Notifier {
     socket: OwnedFd,
     budget: Arc<Budget>,
 }
 
-/// When any notifier of a program may ring again.
+/// When any notifier of a program may notify again. Shared by the threads that poll its queues.
 #[derive(Debug)]
 pub(super) struct Budget {
     start: Instant,
@@ -56,14 +55,14 @@ impl Default for Budget {
 }
 
 impl Budget {
-    /// Makes a call if it is time, and takes note of what it cost. False when it is too early.
+    /// Makes a call if it is time, and charges the CPU time that it took. False when it is too early.
     fn spend(&self, call: impl FnOnce()) -> bool {
         let now = self.start.elapsed().as_nanos() as usize;
-        // Two threads may both find that it is time: each then charges what it has spent.
+        // Two threads may both find that it is time: each then makes its call.
         if now < self.next.load(Ordering::Relaxed) {
             return false;
         }
-        // Not the time in which the thread that it wakes has this processor.
+        // This thread's own time: the thread that it wakes may run on this processor meanwhile.
         let before = thread_time();
         call();
         let cost = thread_time().saturating_sub(before);
@@ -86,27 +85,31 @@ impl Notifier {
         Ok(Notifier { socket, budget })
     }
 
-    /// Says that the queue is looked at from now on.
-    pub fn answer(&self) {
-        // A program that has gone, or whose socket is full of what it has not read, has all the news it can have.
+    /// Tells the program that its queue is watched from now on: one byte, as for a notification. Never blocks.
+    pub fn confirm(&self) {
+        self.send();
+    }
+
+    fn send(&self) {
+        // An error says that the program has gone, or that its socket is full of bytes that it has not read: it is notified.
         let _ = send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
-    /// Looks whether the program sleeps while there are packets for it, and wakes it. To be called after each turn of the queue, also
-    /// of those that moved nothing.
+    /// Notifies the program if it has armed the queue and there are packets for it. To be called after each poll of the queue, also
+    /// after those that moved nothing (see `ccnic::notify`).
     #[inline(always)]
-    pub fn look<M: SharedMemory, R: Ring>(&self, queue: &mut NicQueue<M, R>) {
-        if let Some(sleep) = queue.needs_notification()
-            && self.ring()
+    pub fn notify_if_armed<M: SharedMemory, R: Ring>(&self, queue: &mut NicQueue<M, R>) {
+        if let Some(armed) = queue.needs_notification()
+            && self.notify()
         {
-            queue.notified(sleep);
+            queue.notified(armed);
         }
     }
 
     #[cold]
     #[inline(never)]
-    fn ring(&self) -> bool {
-        self.budget.spend(|| self.answer())
+    fn notify(&self) -> bool {
+        self.budget.spend(|| self.send())
     }
 }
 
@@ -121,27 +124,27 @@ mod tests {
     }
 
     #[test]
-    fn ringing_rests_as_many_times_as_long_as_it_took() {
+    fn a_notification_is_followed_by_a_rest_of_several_times_its_cost() {
         let budget = Budget::default();
-        let (start, mut rung) = (Instant::now(), 0);
+        let (start, mut calls) = (Instant::now(), 0);
         assert!(budget.spend(|| work(2_000_000)));
-        while !budget.spend(|| rung += 1) {}
+        while !budget.spend(|| calls += 1) {}
         let passed = start.elapsed().as_millis();
-        assert!(passed >= 16, "{passed} ms after a ring that took 2 ms");
-        assert_eq!(rung, 1, "only when it was time");
+        assert!(passed >= 16, "{passed} ms after a notification that took 2 ms");
+        assert_eq!(calls, 1, "only when it was time");
     }
 
     #[test]
-    fn a_ring_for_a_socket_that_is_full_or_closed_neither_waits_nor_fails() {
+    fn a_socket_that_is_full_or_closed_neither_blocks_nor_fails() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let notifier = Notifier::new(theirs.into(), Arc::default()).unwrap();
-        (0..100_000).for_each(|_| notifier.answer());
+        (0..100_000).for_each(|_| notifier.confirm());
         drop(ours);
-        notifier.answer();
+        notifier.confirm();
     }
 
     #[test]
-    fn what_is_no_connected_stream_is_no_bell() {
+    fn only_a_connected_stream_is_taken() {
         let why = |fd: OwnedFd| Notifier::new(fd, Arc::default()).unwrap_err();
         let (one, _other) = std::os::unix::net::UnixDatagram::pair().unwrap();
         assert!(why(one.into()).contains("no stream socket"));

@@ -1,4 +1,4 @@
-//! Receive-side scaling as messages say it. What comes from the other side is checked before it becomes an [`Rss`].
+//! Receive-side scaling in messages. What comes from the other side is checked before it becomes an [`Rss`].
 
 use ccnic::rss::{FlowType, KEY, Rss, TABLE};
 use serde::{Deserialize, Serialize};
@@ -6,11 +6,11 @@ use serde::{Deserialize, Serialize};
 /// An [`Rss`] in a message.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RssMessage {
-    /// Of the hash.
+    /// The key of the hash.
     pub key: Vec<u8>,
-    /// Names of what is hashed.
+    /// Names of the flow types that are hashed.
     pub types: Vec<String>,
-    /// A queue for each value of the hash's low bits.
+    /// The queue for each value of the hash's low bits.
     pub table: Vec<u16>,
     /// Received packets have their hash in the metadata.
     #[serde(default)]
@@ -29,10 +29,10 @@ impl From<&Rss> for RssMessage {
 }
 
 impl RssMessage {
-    /// What it says, for a program with so many queues.
+    /// Checks every field, for a program with so many queues.
     ///
     /// # Errors
-    /// The first field that cannot be, and what it may be.
+    /// The first field that is wrong, and what it may be.
     pub fn check(&self, queues: u16) -> Result<Rss, String> {
         let RssMessage { key, types, table, hash } = self;
         let key =
@@ -48,7 +48,10 @@ impl RssMessage {
     }
 }
 
-/// Every entry of the table is one of so many queues.
+/// Checks that every entry of the table is one of so many queues.
+///
+/// # Errors
+/// The first entry that is not.
 pub fn check_table(rss: &Rss, queues: u16) -> Result<(), String> {
     match rss.table.iter().enumerate().find(|(_, queue)| **queue >= queues) {
         None => Ok(()),
@@ -62,7 +65,43 @@ pub fn check_table(rss: &Rss, queues: u16) -> Result<(), String> {
 fn flow_type(name: &str) -> Result<FlowType, String> {
     FlowType::ALL.into_iter().find(|flow| flow.name() == name).ok_or_else(|| {
         let known = FlowType::ALL.map(FlowType::name).join(", ");
-        // As much of it as a log can bear.
+        // The name is the program's: only its beginning goes into the log.
         format!("types names {:?}; choose among {known}", name.chars().take(32).collect::<String>())
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_rss_survives_as_a_message() {
+        let rss = Rss {
+            types: [FlowType::Ipv4, FlowType::Ipv6Tcp].into_iter().collect(),
+            hash: true,
+            ..Rss::new(3)
+        };
+        let message = RssMessage::from(&rss);
+        let text = serde_json::to_string(&message).unwrap();
+        let back: RssMessage = serde_json::from_str(&text).unwrap();
+        assert_eq!((&back, back.check(3)), (&message, Ok(rss)));
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        let good = RssMessage::from(&Rss::new(4));
+        let why = |message: RssMessage| message.check(4).unwrap_err();
+        assert_eq!(why(RssMessage { key: vec![0; 52], ..good.clone() }), "key has 52 bytes; give 40");
+        assert_eq!(why(RssMessage { table: vec![0; 2], ..good.clone() }), "table has 2 entries; give 128");
+        let mut table = good.table.clone();
+        table[9] = 4;
+        assert_eq!(
+            why(RssMessage { table, ..good.clone() }),
+            "table[9] is queue 4; the program has queues 0 to 3"
+        );
+        let long = "x".repeat(1000);
+        let why = why(RssMessage { types: vec!["ipv4".into(), long], ..good });
+        assert!(why.starts_with("types names \"xxx") && why.contains("choose among ipv4, ipv4-tcp"), "{why}");
+        assert!(why.len() < 200, "{why}");
+    }
 }

@@ -18,7 +18,7 @@ use crate::error::Error;
 pub(crate) struct ListenSocket {
     fd: OwnedFd,
     path: PathBuf,
-    /// Device and inode of the socket file: at its end a daemon removes its own, not one that took its place.
+    /// Device and inode of the socket file: a daemon removes its own file only, not one that has replaced it.
     file: Option<(u64, u64)>,
 }
 
@@ -26,7 +26,7 @@ impl ListenSocket {
     /// Listens at `path`.
     pub(crate) fn new(path: &Path) -> Result<ListenSocket, Error> {
         let _alone = lock_directory(path)?;
-        clear_the_way(path)?;
+        remove_stale(path)?;
         let fd = socket_with(
             AddressFamily::UNIX,
             SocketType::SEQPACKET,
@@ -46,7 +46,7 @@ impl ListenSocket {
     /// The next program that connects, or `None` when there is none now.
     ///
     /// # Errors
-    /// When the system has nothing left for another connection: there is no use in asking again before one is closed.
+    /// When the system has no resources for another connection: try again when one has been closed.
     pub(crate) fn accept(&self) -> Result<Option<Connection>, Errno> {
         match accept_with(&self.fd, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK) {
             Ok(fd) => Ok(Some(Connection::from(fd))),
@@ -56,7 +56,8 @@ impl ListenSocket {
     }
 }
 
-/// Of two daemons that start at once on one stale socket, only one may find it stale. The lock goes with the descriptor.
+/// Locks the socket's directory: of two daemons that start at once on one stale socket, only one may find it stale. Dropping the
+/// descriptor unlocks it.
 fn lock_directory(path: &Path) -> Result<OwnedFd, Error> {
     let parent = path.parent().filter(|p| !p.as_os_str().is_empty()).unwrap_or(Path::new("."));
     let refused = || socket(|| format!("could not use the directory of --socket {}", path.display()));
@@ -71,8 +72,8 @@ fn identity(path: &Path) -> Option<(u64, u64)> {
     std::fs::symlink_metadata(path).ok().map(|meta| (meta.dev(), meta.ino()))
 }
 
-/// Removes a socket file that nobody listens at.
-fn clear_the_way(path: &Path) -> Result<(), Error> {
+/// Removes a socket file that no process listens at.
+fn remove_stale(path: &Path) -> Result<(), Error> {
     let Ok(meta) = std::fs::symlink_metadata(path) else { return Ok(()) };
     if !meta.file_type().is_socket() {
         let what =
@@ -108,5 +109,40 @@ impl Drop for ListenSocket {
         } else if let Err(e) = std::fs::remove_file(&self.path) {
             tracing::warn!("could not remove {}: {e}", self.path.display());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_socket_that_cannot_be_made_says_why_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let why = |path: &str| ListenSocket::new(&directory.path().join(path)).unwrap_err();
+        let missing = why("missing/nic.sock");
+        assert_eq!(missing.to_string().matches("No such file").count(), 1, "{missing}");
+        assert!(std::error::Error::source(&missing).is_none(), "it would be printed again");
+        std::fs::write(directory.path().join("file"), "").unwrap();
+        assert!(why("file").to_string().contains("exists and is no socket"));
+        assert!(why(&"x".repeat(150)).to_string().contains("no usable socket path"));
+    }
+
+    #[test]
+    fn its_file_goes_with_it_but_not_one_that_replaced_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nic.sock");
+        let socket = ListenSocket::new(&path).unwrap();
+        assert!(socket.accept().unwrap().is_none());
+        let program = Connection::open(&path).unwrap();
+        let accepted = socket.accept().unwrap().unwrap();
+        assert_eq!(accepted.peer_pid().unwrap(), program.peer_pid().unwrap());
+        drop(socket);
+        assert!(!path.exists());
+        let socket = ListenSocket::new(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        std::fs::write(&path, "another's").unwrap();
+        drop(socket);
+        assert!(path.exists());
     }
 }

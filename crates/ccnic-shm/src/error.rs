@@ -28,18 +28,18 @@ pub enum Error {
         why: &'static str,
     },
     /// A system call failed.
-    #[error("could not {what}: {source}")]
+    #[error("could not {what}: {errno}")]
     Os {
         /// What was tried.
         what: &'static str,
         /// The kernel's answer.
-        source: Errno,
+        errno: Errno,
     },
 }
 
 impl Error {
     /// For `map_err`: names what was tried.
     pub(crate) fn os(what: &'static str) -> impl Fn(Errno) -> Error {
-        move |source| Error::Os { what, source }
+        move |errno| Error::Os { what, errno }
     }
 }

@@ -126,6 +126,10 @@ impl SharedMemory for HeapMemory {
     fn prefetch_own(&self, _: u32) {}
     fn demote(&self, _: u32) {}
     fn relax(&self) {}
+
+    fn region(&self) -> usize {
+        Rc::as_ptr(&self.pages).addr()
+    }
 }
 
 #[cfg(test)]

@@ -280,7 +280,7 @@ fn sockets_that_no_program_can_be_woken_by() {
     assert!(matches!(early.ask(&Request::Hello, None), Ok(Reply::Hello(_))));
     drop(early);
     until("the end of what was refused", || daemon.holdings() == holdings);
-    let said = daemon.log().matches("will not be woken").count();
+    let said = daemon.log().matches("will not be notified").count();
     assert_eq!(said, bad.len() + 3, "{}", daemon.log());
     // One for each queue, and no more.
     let (ours, theirs) = UnixStream::pair().unwrap();

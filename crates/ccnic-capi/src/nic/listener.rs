@@ -6,7 +6,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use ccnic_control::messages::{Hello, Status};
-use ccnic_control::{AttachRequest, ClientId, Listener, Nic, Notifier};
+use ccnic_control::{AttachRequest, ClientId, Handler, Listener, Notifier};
 use rustix::io::Errno;
 
 use super::abi::CcnicNicOptions;
@@ -64,7 +64,7 @@ impl CcnicNic {
             Err(TryLockError::Poisoned(listener)) => listener.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(POLLED),
         };
-        listener.turn(&mut &self.control, None, timeout)?;
+        listener.poll(&mut &self.control, None, timeout)?;
         Ok(self.control.arrived().len())
     }
 
@@ -87,7 +87,7 @@ impl Control {
     }
 }
 
-impl Nic for &Control {
+impl Handler for &Control {
     fn hello(&self) -> Hello {
         Hello { version: VERSION.to_owned(), node: self.node, rss: false }
     }

@@ -91,8 +91,8 @@ impl NicPair {
 
     /// Notifies the program if it waits for a notification and packets were published.
     #[inline(always)]
-    pub(crate) fn look(&mut self, notifier: &Notifier) {
-        each!(self, queue => notifier.look(queue));
+    pub(crate) fn notify_if_armed(&mut self, notifier: &Notifier) {
+        each!(self, queue => notifier.notify_if_armed(queue));
     }
 
     #[inline(always)]

@@ -5,7 +5,7 @@ use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ccnic::Layout;
-use ccnic_control::{AttachRequest, Memory};
+use ccnic_control::{AttachRequest, MemoryLease};
 use ccnic_shm::Region;
 use rustix::net::{Shutdown, shutdown};
 
@@ -26,7 +26,7 @@ pub struct CcnicProgram {
     queues: Mutex<Vec<Option<Owned<CcnicNicQueue>>>>,
     region: Region,
     connection: OwnedFd,
-    _memory: Memory,
+    _memory: MemoryLease,
     /// The NIC's list of programs, which this one leaves when it is released.
     registry: Registry,
 }

@@ -81,7 +81,7 @@ impl CcnicNicQueue {
     fn finish(&mut self) {
         self.published.set(&self.pair.counters());
         if let Some(notifier) = &self.notifier {
-            self.pair.look(notifier);
+            self.pair.notify_if_armed(notifier);
         } else if self.mailbox.is_full() {
             self.notifier = self.mailbox.take();
         }

@@ -56,6 +56,7 @@ impl Published {
             drop_too_long: too_long,
             drop_ring_full: 0,
             drop_no_buffer: 0,
+            drop_handoff_full: 0,
             wait_ring_full: ring_full,
             wait_no_buffer: no_buffer,
         }
@@ -87,7 +88,7 @@ impl Mailbox {
     #[cold]
     pub(crate) fn take(&self) -> Option<Notifier> {
         self.full.store(false, Ordering::Relaxed);
-        self.notifier().take().inspect(Notifier::answer)
+        self.notifier().take().inspect(Notifier::confirm)
     }
 }
 

@@ -9,7 +9,16 @@ use plotters::prelude::{DrawingArea, DrawingBackend, IntoFont, RGBColor};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, FontStyle, FontTransform, ShapeStyle, TextStyle, WHITE, register_font};
 
-use super::COLOURS;
+/// Colours that stay apart for colour-blind readers (Okabe and Ito), the pale yellow left out.
+pub const COLOURS: [(u8, u8, u8); 7] = [
+    (0x00, 0x72, 0xb2),
+    (0xd5, 0x5e, 0x00),
+    (0x00, 0x9e, 0x73),
+    (0xcc, 0x79, 0xa7),
+    (0xe6, 0x9f, 0x00),
+    (0x56, 0xb4, 0xe9),
+    (0x55, 0x55, 0x55),
+];
 
 /// The registered font, and what viewers of the SVG replace by their own.
 pub const FONT: &str = "sans-serif";

@@ -2,7 +2,7 @@
 //!
 //! A descriptor does not say who holds its buffer. One that is used twice is believed: it harms the program's own packets only.
 
-use crate::buf::{Buf, Burst};
+use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::Desc;
 use crate::memory::SharedMemory;
 use crate::ring::Ring;
@@ -25,7 +25,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// returns their number. Their lengths do not matter.
     #[inline(always)]
     pub fn free_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
-        let n = self.pool.contains(burst.take_up(descs));
+        let n = self.pool.contains(burst.take_up(descs, RegionTag::of(&self.mem)));
         burst.added(n);
         self.free(burst);
         n
@@ -51,7 +51,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// their number.
     #[inline(always)]
     fn adopt(&self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
-        let new = burst.take_up(descs);
+        let new = burst.take_up(descs, RegionTag::of(&self.mem));
         let mut n = new.len();
         if !self.pool.holds_small(new) && !self.pool.holds_all(new) {
             let bad = |buf: &Buf| !self.pool.holds(buf.desc().offset(), u32::from(buf.len()), buf.class());

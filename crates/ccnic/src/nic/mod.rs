@@ -4,11 +4,13 @@
 //! any byte they name is touched; bytes are only ever copied, never borrowed; work per call is bounded by
 //! [`FETCH`]. A program can harm only its own packets.
 
+mod burst;
 mod deliver;
 mod fetched;
 mod fill;
 mod own;
 mod spread;
+mod spread_across;
 mod wire;
 
 use crate::config::{Config, Demote};
@@ -22,9 +24,11 @@ use crate::queue_error::{QueueError, queue_layout};
 use crate::ring::{Consumer, Producer, Ring};
 
 pub use crate::notify::Armed;
+pub use burst::BurstQueue;
 pub use fetched::Fetched;
 pub use own::BadPacket;
-pub use spread::spread;
+pub use spread::{Steered, spread};
+pub use spread_across::{OtherCores, deliver_handed, spread_across};
 pub use wire::{Pipeline, loopback};
 
 use fetched::first;
@@ -58,6 +62,9 @@ pub struct NicCounters {
     pub dropped_ring_full: u64,
     /// Packets dropped, with RSS, because the pool had no buffer.
     pub dropped_no_buffer: u64,
+    /// Packets fetched here and dropped, with RSS over several cores, because the hand-off queue to the core of their receive queue
+    /// was full, or that core has stopped.
+    pub dropped_handoff: u64,
 }
 
 /// The NIC side of a queue pair. Belongs to one thread.

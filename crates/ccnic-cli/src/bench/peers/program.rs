@@ -6,8 +6,8 @@ use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 
-use super::Driver;
 use crate::cpus::Split;
+use crate::print;
 
 const PROGRAM: &str = "ccnic-peers";
 const NET_PLUGIN: &str = "librte_net_ccnic.so";
@@ -40,18 +40,20 @@ impl Setup {
         Ok(Setup {
             program: found,
             plugins: find_plugins(plugins, &here)?,
-            small_pages: if small_pages { Some("as asked for".to_owned()) } else { too_few_pages() },
+            small_pages: if small_pages { Some("--small-pages".to_owned()) } else { too_few_pages() },
             split,
         })
     }
 
-    /// Says what will be missing.
-    pub fn announce(&self, drivers: &[Driver]) {
+    /// Warns of what is missing; `plugin` says that a driver needs net_ccnic.
+    pub fn announce(&self, plugin: bool) {
         if let Some(why) = &self.small_pages {
-            eprintln!("ccnic: ordinary pages ({why})");
+            print::warn(&format!("pages of 4 KiB are used: {why}"));
         }
-        if self.plugins.is_none() && drivers.iter().any(|d| d.needs_plugin()) {
-            eprintln!("ccnic: SKIPPED net_ccnic: {NO_PLUGIN}; build it, and name its folder with --plugins");
+        if self.plugins.is_none() && plugin {
+            print::warn(&format!(
+                "net_ccnic is SKIPPED: {NO_PLUGIN}; build it, and name its folder with --plugins"
+            ));
         }
     }
 

@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use serde::Deserialize;
 
-use super::process::{Line, Process};
+use super::process::{Line, Process, Run};
 use super::program::{NO_PLUGIN, Setup};
-use crate::loopback::{Bench, DesignName, InterfaceArgs, TrafficArgs};
+use crate::loopback::Bench;
 use crate::nic_process::NicProcess;
+use crate::options::{DesignName, InterfaceArgs, TrafficArgs};
 
 /// How long a side may take to start: EAL, memory, all of DPDK's drivers.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -20,19 +20,19 @@ const BEYOND: f64 = 20.0;
 /// What is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Driver {
-    /// net_ccnic against ccnicd
+    /// net_ccnic with ccnicd as the NIC
     Ccnic,
     /// net_ccnic on both sides: the NIC is a DPDK program too
     CcnicNic,
-    /// ccnic without DPDK: the generator of `bench loopback` against ccnicd
+    /// ccnic without DPDK: the load generator of `bench loopback`, with ccnicd as the NIC
     Loopback,
     /// net_memif
     Memif,
-    /// net_virtio_user against net_vhost, packed rings
+    /// net_virtio_user and net_vhost, packed rings
     VirtioPacked,
-    /// net_virtio_user against net_vhost, split rings
+    /// net_virtio_user and net_vhost, split rings
     VirtioSplit,
-    /// rte_ring between two threads of one process, behind net_ring; the NIC's thread copies
+    /// net_ring: rte_rings between two threads of one process; the NIC's thread copies each packet
     Ring,
 }
 
@@ -42,19 +42,6 @@ pub struct Load<'a> {
     pub size: u16,
     pub inflight: &'a [usize],
     pub seconds: f64,
-}
-
-/// One run at one load.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Run {
-    pub inflight: usize,
-    pub mpps: f64,
-    pub rtt_p50_ns: u64,
-    pub rtt_p99_ns: u64,
-    pub lost: u64,
-    pub corrupt: u64,
-    /// Share of the measured time that the generator's thread had its CPU.
-    pub cpu_share: Option<f64>,
 }
 
 /// What became of a driver's runs.
@@ -165,7 +152,7 @@ impl Driver {
         let vhost = format!("net_vhost0,iface={socket},queues=1");
         let virtio = |more| format!("net_virtio_user0,path={socket},queues=1,queue_size=1024,{more}");
         match self {
-            // Without mergeable buffers and with completion in order the drivers take their short ways.
+            // Without mergeable buffers and with in-order completion the drivers use their vectorised paths.
             Driver::VirtioPacked => {
                 Devices { host: virtio("packed_vq=1,in_order=1,mrg_rxbuf=0"), nic: vhost }
             }
@@ -222,15 +209,15 @@ fn loopback(setup: &Setup, load: &Load<'_>) -> anyhow::Result<Ran> {
             whole_bursts: false,
             rate: None,
         };
-        let outcomes = bench.run(&config, &traffic, None)?;
+        let crate::loopback::Run { totals, cpu_share } = bench.run(&config, &traffic)?;
         Ok(Run {
             inflight,
-            mpps: outcomes.mpps,
-            rtt_p50_ns: outcomes.rtt_ns.p50,
-            rtt_p99_ns: outcomes.rtt_ns.p99,
-            lost: outcomes.lost,
-            corrupt: outcomes.corrupt,
-            cpu_share: None,
+            mpps: totals.mpps,
+            rtt_p50_ns: totals.rtt_ns.p50,
+            rtt_p99_ns: totals.rtt_ns.p99,
+            lost: totals.lost,
+            corrupt: totals.corrupt,
+            cpu_share,
         })
     };
     load.inflight.iter().map(run).collect::<anyhow::Result<_>>().map(Ran::Runs)

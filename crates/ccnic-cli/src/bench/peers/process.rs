@@ -18,7 +18,20 @@ const FAREWELL: Duration = Duration::from_secs(5);
 pub enum Line {
     Ready { ready: bool },
     Unsupported { unsupported: String },
-    Run(super::driver::Run),
+    Run(Run),
+}
+
+/// One run at one load.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Run {
+    pub inflight: usize,
+    pub mpps: f64,
+    pub rtt_p50_ns: u64,
+    pub rtt_p99_ns: u64,
+    pub lost: u64,
+    pub corrupt: u64,
+    /// Share of the measured time that the generator's thread had its CPU.
+    pub cpu_share: Option<f64>,
 }
 
 /// A process that ends with us.

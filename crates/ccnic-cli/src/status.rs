@@ -28,7 +28,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
 
 fn dropped(q: &QueueStatus) -> u64 {
     let invalid = q.drop_bad_chain + q.drop_bad_descriptor + q.drop_too_long;
-    invalid + q.drop_ring_full + q.drop_no_buffer
+    invalid + q.drop_ring_full + q.drop_no_buffer + q.drop_handoff_full
 }
 
 fn table(status: &Status) -> Table {

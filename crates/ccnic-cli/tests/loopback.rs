@@ -8,8 +8,8 @@ use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
-use ccnicd::dataplane::Kind;
-use ccnicd::{Daemon, Options};
+use ccnicd::dataplane::DataplaneKind;
+use ccnicd::{Daemon, DaemonOptions};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use serde_json::Value;
 
@@ -36,10 +36,10 @@ impl TestNic {
             println!("skipped: one CPU only");
             return None;
         }
-        let options = Options {
+        let options = DaemonOptions {
             socket: socket.clone(),
             cores: cpus.last().copied().into_iter().collect(),
-            dataplane: Kind::Loopback,
+            dataplane: DataplaneKind::Loopback,
             region_max: 1 << 30,
             memory_max: 1 << 30,
             dedicated_cores: true,

@@ -97,9 +97,9 @@ fn table(workload: &Workload, rounds: usize, points: &[Outcomes]) -> Table {
             units::range(&o.spread.mpps, units::rate),
             units::rate(o.gbps),
             units::percent(o.limit_share),
-            o.rtt_ns.p50.to_string(),
+            units::ns(o.rtt_ns.p50 as f64),
             units::range(&o.spread.p50_ns, units::ns),
-            o.rtt_ns.p99.to_string(),
+            units::ns(o.rtt_ns.p99 as f64),
         ]);
     }
     let of_peak = loads.iter().any(|load| matches!(load, Offered::Share(_)));

@@ -76,8 +76,8 @@ fn summary(rows: &[DesignFigures]) -> String {
                 units::range(&peak.spread.mpps, units::rate),
                 units::rate(peak.gbps),
                 units::percent(peak.limit_share),
-                single.rtt_ns.p50.to_string(),
-                single.rtt_ns.p99.to_string(),
+                units::ns(single.rtt_ns.p50 as f64),
+                units::ns(single.rtt_ns.p99 as f64),
                 sum(|o| o.lost),
                 sum(|o| o.corrupt),
             ];

@@ -35,7 +35,7 @@ pub mod samples {
         let points = |size| -> Vec<Outcomes> {
             let workload = workload(size, &SHARES);
             let rounds = [(9.9, 100.0), (20.0, 110.0), (24.26, 430.0)];
-            let rounds = rounds.map(|(mpps, pingpong)| round(mpps, 123_456, pingpong));
+            let rounds = rounds.map(|(mpps, pingpong)| round(mpps, 27_983_871, pingpong));
             workload.loads.iter().map(|load| Outcomes::of(&workload, *load, rounds.to_vec())).collect()
         };
         DESIGNS

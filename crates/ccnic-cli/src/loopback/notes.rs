@@ -29,9 +29,10 @@ pub fn placement(outcomes: &Outcomes) -> Vec<String> {
     )];
     if spread.max > MOVED * spread.min {
         notes.push(format!(
-            "The ping-pong round trip changed while this ran ({} ns): virtual CPUs were moved, or other processes ran on them. Rounds \
+            "The ping-pong round trip changed while this ran, from {} to {}: virtual CPUs were moved, or other processes ran on them. Rounds \
              differ for that reason, and medians mix near and far placement; --json shows each round.",
-            units::range(spread, units::ns)
+            units::time(spread.min),
+            units::time(spread.max)
         ));
     }
     notes
@@ -64,7 +65,7 @@ mod tests {
     fn cpus_that_were_moved_are_named() {
         let near = placement(&outcomes(140.0));
         assert_eq!(near, ["Ping-pong round trip between the two CPUs before each round [ns]: 100 140."]);
-        assert!(placement(&outcomes(400.0))[1].contains("100\u{2013}400 ns"));
+        assert!(placement(&outcomes(400.0))[1].contains("from 100 ns to 400 ns"));
     }
 
     #[test]

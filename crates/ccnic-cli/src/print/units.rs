@@ -12,9 +12,19 @@ pub fn rate(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Whole nanoseconds.
+/// Whole nanoseconds. Times that a busy machine makes long have a unit of their own, and at most seven characters.
 pub fn ns(value: f64) -> String {
-    format!("{value:.0}")
+    match value {
+        v if v >= 1e7 => format!("{:.0}ms", v / 1e6),
+        v if v >= 99_999.5 => format!("{:.0}\u{b5}s", v / 1e3),
+        v => format!("{v:.0}"),
+    }
+}
+
+/// A time with its unit.
+pub fn time(nanoseconds: f64) -> String {
+    let text = ns(nanoseconds);
+    if text.ends_with('s') { text } else { text + " ns" }
 }
 
 /// A share in per cent; a dash when it was not measured.
@@ -89,6 +99,13 @@ mod tests {
     fn numbers_are_short() {
         let texts = [0.0, 0.25, 1.5, 2.0, 16.25, 330.4, 20_000.0].map(number);
         assert_eq!(texts, ["0", "0.25", "1.5", "2", "16.2", "330", "20\u{a0}000"]);
+    }
+
+    #[test]
+    fn long_times_are_short_texts() {
+        let texts = [0.4, 99_999.0, 100_000.0, 5_481_955.0, 27_983_871.0, 1e10].map(ns);
+        assert_eq!([431.0, 27_983_871.0].map(time), ["431 ns", "28ms"]);
+        assert_eq!(texts, ["0", "99999", "100\u{b5}s", "5482\u{b5}s", "28ms", "10000ms"]);
     }
 
     #[test]

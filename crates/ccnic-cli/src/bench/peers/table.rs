@@ -52,8 +52,8 @@ fn cells(row: &PeerRow) -> Vec<String> {
         Measured::Median(m) => [
             units::rate(m.mpps),
             units::rate(m.gbps),
-            m.rtt_p50_ns.to_string(),
-            m.rtt_p99_ns.to_string(),
+            units::ns(m.rtt_p50_ns as f64),
+            units::ns(m.rtt_p99_ns as f64),
             m.lost.to_string(),
             m.corrupt.to_string(),
         ],

@@ -1,13 +1,13 @@
-//! The load generator's book: which packets have come back, and how long each was under way.
+//! Which packets have come back to the load generator, and how long their round trips took.
 
 use hdrhistogram::Histogram;
 
 use crate::LoadError;
 
-/// What has been sent and received. The loopback keeps order, so a number too high means packets lost, one too low a
-/// repetition.
+/// Sequence numbers sent and received, and round trips. The loopback keeps order, so a number that is too
+/// high means lost packets, one that is too low a repetition.
 #[derive(Debug)]
-pub struct Book {
+pub struct Tracker {
     /// The number of the next packet to send.
     pub next: u64,
     /// The number of the next packet to come back.
@@ -20,14 +20,15 @@ pub struct Book {
     pub received: u64,
     /// Round trips in clock ticks.
     rtt: Histogram<u64>,
-    /// A round trip and how many in a row were equal: packets of a burst often are, and are recorded at once.
+    /// The last round trip and how many in a row were equal to it, as those of a burst often are: they are
+    /// recorded at once.
     run: (u64, u64),
 }
 
-impl Book {
-    pub fn new() -> Result<Book, LoadError> {
+impl Tracker {
+    pub fn new() -> Result<Tracker, LoadError> {
         let rtt = Histogram::new_with_bounds(1, 1 << 44, 3).map_err(histogram)?;
-        Ok(Book { next: 0, expected: 0, lost: 0, corrupt: 0, received: 0, rtt, run: (0, 0) })
+        Ok(Tracker { next: 0, expected: 0, lost: 0, corrupt: 0, received: 0, rtt, run: (0, 0) })
     }
 
     /// Packets under way.
@@ -36,7 +37,7 @@ impl Book {
         (self.next - self.expected) as usize
     }
 
-    /// Books a packet that came back after `rtt` ticks.
+    /// Records a packet that came back after `rtt` ticks.
     #[inline(always)]
     pub fn arrived(&mut self, seq: u64, rtt: u64) {
         if seq == self.expected {
@@ -99,15 +100,15 @@ mod tests {
 
     #[test]
     fn gaps_are_losses_and_repetitions_corruption() {
-        let mut book = Book::new().unwrap();
-        book.next = 10;
+        let mut tracker = Tracker::new().unwrap();
+        tracker.next = 10;
         for (seq, rtt) in [(0, 7), (1, 7), (4, 9), (4, 9), (99, 9)] {
-            book.arrived(seq, rtt);
+            tracker.arrived(seq, rtt);
         }
-        assert_eq!((book.lost, book.corrupt, book.received, book.outstanding()), (2, 2, 5, 5));
-        let rtt = book.rtt(|ticks| ticks * 10).unwrap();
+        assert_eq!((tracker.lost, tracker.corrupt, tracker.received, tracker.outstanding()), (2, 2, 5, 5));
+        let rtt = tracker.rtt(|ticks| ticks * 10).unwrap();
         assert_eq!((rtt.len(), rtt.min(), rtt.max()), (5, 70, 90));
-        book.forget();
-        assert_eq!(book.rtt(|t| t).unwrap().len(), 0);
+        tracker.forget();
+        assert_eq!(tracker.rtt(|t| t).unwrap().len(), 0);
     }
 }

@@ -6,7 +6,7 @@ use std::collections::VecDeque;
 use std::thread;
 
 use ccnic::Desc;
-use ccnicd::poll::handoff::{Consumer, Item, NativeWord, Producer, handoff};
+use ccnicd::poll::handoff::{HandoffConsumer, HandoffProducer, Item, NativeWord, handoff};
 use proptest::prelude::*;
 
 fn item(n: u64) -> Item {
@@ -49,8 +49,8 @@ struct Model {
 
 struct Rig {
     capacity: u64,
-    producer: Producer,
-    consumer: Option<Consumer>,
+    producer: HandoffProducer,
+    consumer: Option<HandoffConsumer>,
     model: Model,
 }
 

@@ -9,14 +9,14 @@ use ccnic::layout::LARGE_BUF;
 use ccnic::nic::{BurstQueue, Fetched};
 
 use ccnic::ring::{GroupedEpoch, Ring, RingVisitor};
-use ccnic::rss::{Rss as Table, Spreader};
+use ccnic::rss::{Rss, Spreader};
 use ccnic::{Burst, Config, Desc, Design, Layout, SharedMemory};
 use ccnic_check::oracle::Held;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, Pages, Region};
 
 use super::loopback::Loopback;
-use super::rss::Rss;
+use super::rss::RssLoopback;
 use super::{Attachment, Dataplane};
 use crate::poll::links::mesh;
 use crate::poll::{Client, Closing, Poll, Steer};
@@ -26,14 +26,32 @@ use crate::ports::{Port, Statistics};
 const QUEUES: u16 = 4;
 /// Two workers: queues 0 and 2, queues 1 and 3.
 const WORKERS: [usize; 4] = [0, 1, 0, 1];
-const LEN: u16 = 80;
+
+/// Bytes of a packet: one in seven takes two buffers.
+fn len(number: u64) -> u16 {
+    if number % 7 == 3 { 5000 } else { 80 }
+}
 
 /// A UDP packet of a flow, with its number behind the headers.
 fn packet(flow: u8, number: u64) -> Vec<u8> {
-    let mut bytes = vec![flow; LEN.into()];
+    let mut bytes = vec![flow; len(number).into()];
     bytes[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 66, 0, 0, 0, 0, 64, 17]);
     bytes[62..70].copy_from_slice(&number.to_le_bytes());
     bytes
+}
+
+/// Sends a packet; false when there is no room.
+fn send<R: Ring>(host: &mut QueuePair<NativeMemory, R>, bytes: &[u8]) -> bool {
+    let mut burst = Burst::new();
+    host.alloc(bytes.len() as u16, bytes.len().div_ceil(LARGE_BUF as usize), &mut burst);
+    let mut rest = bytes;
+    for buf in burst.iter_mut() {
+        let n = host.write(buf, 0, rest);
+        rest = &rest[n..];
+    }
+    let sent = host.tx_burst(&mut burst) > 0;
+    host.free(&mut burst);
+    sent
 }
 
 /// xorshift64*
@@ -53,7 +71,7 @@ struct Rig<R: Ring> {
     layout: Layout,
     hosts: Vec<QueuePair<NativeMemory, R>>,
     /// By worker; `None` when it has stopped.
-    parts: Vec<Option<Attachment<ProgramPort<R>, Rss>>>,
+    parts: Vec<Option<Attachment<ProgramPort<R>, RssLoopback>>>,
     spreader: Arc<Spreader>,
     sent: u64,
     received: u64,
@@ -68,12 +86,12 @@ impl<R: Ring> Rig<R> {
         let layout = Layout::new(&Config { queues: QUEUES, design: R::DESIGN, ..*config }).unwrap();
         let region = Region::create(layout.size(), Pages::Small).unwrap();
         format(&region.memory(), &layout);
-        let spreader = Arc::new(Spreader::new(Table::new(QUEUES)));
+        let spreader = Arc::new(Spreader::new(Rss::new(QUEUES)));
         let part = |(worker, links)| {
             let numbers: Vec<u16> = (0..QUEUES).filter(|q| WORKERS[usize::from(*q)] == worker).collect();
             let queues = numbers.len();
             let port = ProgramPort::<R>::new(&region, &layout, numbers).unwrap();
-            let mut dataplane = Rss::new(&port, queues, reflect);
+            let mut dataplane = RssLoopback::new(&port, queues, reflect);
             dataplane.link(links);
             dataplane.set_rss(Some(Arc::clone(&spreader)));
             Some(Attachment::new(port, dataplane))
@@ -98,13 +116,7 @@ impl<R: Ring> Rig<R> {
     /// True when the ring took it.
     fn send(&mut self, queue: u16, flow: u8) -> bool {
         let host = &mut self.hosts[usize::from(queue)];
-        let mut burst = Burst::new();
-        host.alloc(LEN, 1, &mut burst);
-        burst
-            .iter_mut()
-            .for_each(|buf| assert_eq!(host.write(buf, 0, &packet(flow, self.sent)), usize::from(LEN)));
-        if host.tx_burst(&mut burst) == 0 {
-            host.free(&mut burst);
+        if !send(host, &packet(flow, self.sent)) {
             return false;
         }
         self.from.insert(self.sent, queue);
@@ -120,7 +132,14 @@ impl<R: Ring> Rig<R> {
         let mut burst = Burst::new();
         let host = &mut self.hosts[usize::from(queue)];
         host.rx_burst(&mut burst, 32);
-        let packets: Vec<_> = burst.as_slice().iter().map(|buf| host.with(buf, <[u8]>::to_vec)).collect();
+        let mut packets = vec![Vec::new()];
+        for buf in burst.as_slice() {
+            host.with(buf, |bytes| packets.last_mut().unwrap().extend_from_slice(bytes));
+            if !buf.more() {
+                packets.push(Vec::new());
+            }
+        }
+        assert_eq!(packets.pop(), Some(Vec::new()), "a packet without its end");
         host.free(&mut burst);
         for bytes in packets {
             let number = u64::from_le_bytes(bytes[62..70].try_into().unwrap());
@@ -344,9 +363,13 @@ impl BurstQueue for FrameQueue {
     }
 
     fn deliver(&mut self, from: &NativeMemory, packets: &[Desc], _: &[Desc]) -> usize {
-        for desc in packets {
-            let mut bytes = vec![0; desc.len().into()];
-            from.read(desc.offset(), &mut bytes);
+        for packet in packets.split_inclusive(|desc| !desc.more()) {
+            let mut bytes = Vec::new();
+            for desc in packet {
+                let mut part = vec![0; desc.len().into()];
+                from.read(desc.offset(), &mut part);
+                bytes.extend(part);
+            }
             self.outgoing.push(bytes);
         }
         packets.len()
@@ -425,11 +448,8 @@ fn packets_cross_from_a_program_to_a_port_of_another_kind() {
     let mut port = ProgramPort::<GroupedEpoch>::new(&region, &layout, vec![0]).unwrap();
     let mut forward = Forward(FrameQueue::default());
     for number in 0..100 {
-        let mut burst = Burst::new();
-        assert_eq!(host.alloc(LEN, 1, &mut burst), 1);
-        burst.iter_mut().for_each(|buf| assert_eq!(host.write(buf, 0, &packet(1, number)), usize::from(LEN)));
-        assert_eq!(host.tx_burst(&mut burst), 1);
-        assert_eq!(forward.poll(&mut port), 1);
+        assert!(send(&mut host, &packet(1, number)), "{number}");
+        assert!(forward.poll(&mut port) > 0);
     }
     assert_eq!(forward.0.outgoing, (0..100).map(|n| packet(1, n)).collect::<Vec<_>>());
     assert!(port.retire() && !port.retire());

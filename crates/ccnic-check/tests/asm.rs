@@ -20,7 +20,7 @@ const OUT_OF_LINE: [&str; 18] = [
     "demote_payload",
     "deliver_slowly",
     "managed_room",
-    "restock",
+    "reload",
     "close_up",
     "advance",
     "gather",

@@ -1,4 +1,5 @@
-//! CPUs: which ones this process may use, which thread runs where, and whether a thread had its CPU for itself.
+//! CPUs: which ones this process may use, which thread runs where, and whether a thread had its CPU for
+//! itself.
 
 use anyhow::Context;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -109,7 +110,8 @@ impl CpuTime {
 /// A thread that has its CPU for itself gets at least this share of it.
 const UNDISTURBED: f64 = 0.97;
 
-/// Warns when a load generator did not have its CPU for itself in some runs. `shares` has a value for each run.
+/// Warns when a load generator did not have its CPU for itself in some runs. `shares` has a value for each
+/// run.
 pub fn warn_if_disturbed(shares: impl IntoIterator<Item = f64>) {
     if let Some(text) = disturbed(shares) {
         print::warn(&text);

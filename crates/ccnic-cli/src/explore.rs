@@ -24,8 +24,9 @@ pub struct ExploreArgs {
     machine: MachineArgs,
     #[command(flatten)]
     traffic: SimTraffic,
-    /// Vary a parameter: a value of the platform (`ccnic sim platforms --show NAME` lists them), or cores, size, burst, rx-burst,
-    /// inflight. Takes FROM:TO:HOW-MANY, or a list with commas. May be given twice, for a map
+    /// Vary a parameter: a value of the platform (`ccnic sim platforms --show NAME` lists them), or cores,
+    /// size, burst, rx-burst, inflight. Takes FROM:TO:HOW-MANY, or a list with commas. May be given twice,
+    /// for a map
     #[arg(long, required = true, value_name = "KEY=VALUES")]
     sweep: Vec<String>,
     /// Designs to compare; several with commas
@@ -85,7 +86,7 @@ impl Metric {
     }
 }
 
-/// Something that varies, and its values.
+/// A parameter that varies, and its values.
 #[derive(Debug)]
 struct Sweep {
     key: String,
@@ -111,7 +112,7 @@ impl Sweep {
         Ok(Sweep { key: key.trim().to_owned(), values })
     }
 
-    /// What is written at its axis: the parameter with its unit, which a platform's value has in `platform`.
+    /// The label of its axis: the parameter with its unit, which `platform` has for its own values.
     fn label(&self, platform: &Platform) -> String {
         let words = match self.key.as_str() {
             "cores" => "cores on each side",
@@ -128,7 +129,7 @@ impl Sweep {
         words.to_owned()
     }
 
-    /// The label as a column's heading: in lines, the unit in the last one.
+    /// The label as a heading of several lines.
     fn heading(&self, platform: &Platform) -> String {
         self.label(platform).replace(" [", "\n[").replace(" on each side", "\nper side").replace('.', ".\n")
     }

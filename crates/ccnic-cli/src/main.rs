@@ -1,5 +1,6 @@
-//! `ccnic`: the command line. Subcommands stand on top (`demo`, `bench`, `sim`, `reproduce`, `explore`, `status`); they use what
-//! measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`), and these use none of the subcommands.
+//! `ccnic`: the command line. Subcommands stand on top (`demo`, `bench`, `sim`, `reproduce`, `explore`,
+//! `status`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
+//! and these use none of the subcommands.
 
 mod bench;
 mod clock;

@@ -11,7 +11,7 @@ use crate::print::{self, Column, Table};
 /// Options of `status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// The NIC's socket [default: the one that ccnicd uses by default]
+    /// The NIC's socket [default: as ccnicd: /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Print JSON, with every counter

@@ -1,7 +1,7 @@
-//! Every shared byte of a region: where it lies, who writes it, what it is homed at.
+//! Every shared byte of a region: where it lies, which side writes it, and where it is homed.
 //!
-//! Offsets are never stored in the region: both sides derive them from the same few configuration words, so there
-//! is nothing in shared memory that could point astray.
+//! Offsets are never stored in the region: both sides derive them from the same few configuration words, so no pointer in
+//! shared memory can be wrong.
 //!
 //! ```text
 //! host segment (homed at the host)                                              written by
@@ -12,7 +12,7 @@
 //!          kinds: one word per chunk, 1 when subdivided                         the side that subdivides
 //!          TX rings                                                             host (clear: NIC hands back)
 //!          fill rings (host-managed pool only)                                  host (clear: NIC hands back)
-//!          buffers: `buffers` chunks of 4 KiB                                   whoever holds the buffer
+//!          buffers: `buffers` chunks of 4 KiB                                   the holder of the buffer
 //! NIC segment (homed at the NIC)
 //!          NIC lines, 5 per queue: tx.head, tx.taken and rx_dropped, rx.tail, fill.head, fill.taken   NIC
 //!          RX rings                                                             NIC (clear: host hands back)
@@ -46,7 +46,7 @@ const HOST_LINES: u32 = 5;
 const NIC_LINES: u32 = 5;
 const POOL_LINES: u32 = 3;
 
-/// Where one ring's bytes are.
+/// The offsets of one ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingLayout {
     /// First byte of the units (groups, or single descriptors).
@@ -57,7 +57,7 @@ pub struct RingLayout {
     pub tail: u32,
     /// The consumer's line: the position up to which it has handed back (doorbell: the head register).
     pub head: u32,
-    /// A line of the consumer alone: the position up to which it has taken packets, for whoever recovers the ring.
+    /// A line of the consumer alone: the position up to which it has taken packets, for its successor and for recovery.
     pub taken: u32,
 }
 
@@ -68,15 +68,15 @@ pub struct QueueLayout {
     pub tx: RingLayout,
     /// Packets from NIC to host.
     pub rx: RingLayout,
-    /// Blank buffers from host to NIC, with the host-managed pool only.
+    /// Posted receive buffers from host to NIC, with the host-managed pool only.
     pub fill: RingLayout,
-    /// A word beside `tx.taken`, in the NIC's line: packets that the NIC dropped for want of room or buffers (RSS).
+    /// A word beside `tx.taken`, in the NIC's line: packets that the NIC dropped because there was no room or no buffer (RSS).
     pub rx_dropped: u32,
-    /// The host's line: whether its thread sleeps until `rx` brings something ([`sleep`](crate::notify)).
+    /// The host's line: the position in `rx` from which on the host wants a notification, or 0 (`notify.rs`).
     pub rx_event: u32,
 }
 
-/// Where the pool's bytes are.
+/// The offsets of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolLayout {
     /// Word: head of the free list of small buffers.
@@ -109,7 +109,7 @@ pub struct Layout {
     size: u32,
 }
 
-/// Hands out consecutive, aligned places; remembers an overflow of 32 bits until asked.
+/// Assigns consecutive, aligned ranges. Counts in 64 bits, so that an overflow of 32 bits is found at the end.
 struct Cursor(u64);
 
 impl Cursor {

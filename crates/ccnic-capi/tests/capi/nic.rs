@@ -11,11 +11,11 @@ use ccnicd::dataplane::DataplaneKind;
 use ccnicd::{Daemon, DaemonOptions};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// Longer than any machine needs; only a hang gets here.
+/// A timeout that only a hang reaches.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const SOCKET: &str = "CCNIC_TEST_SOCKET";
 
-/// One test at a time: each has a core that polls.
+/// Serialises the tests: each daemon polls on a core.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)

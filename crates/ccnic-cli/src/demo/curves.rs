@@ -1,4 +1,5 @@
-//! Throughput-latency curves as SVG, drawn for a wide screen and for a narrow one, where their text is larger.
+//! Throughput-latency curves as SVG, drawn for a wide screen and for a narrow one, where their text is
+//! larger.
 
 use std::fmt::Write;
 
@@ -15,7 +16,8 @@ const LEFT: f64 = 92.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 64.0;
-/// The names of the curves stand in a row above the frame, so far apart that the larger text of narrow screens has room.
+/// The names of the curves stand in a row above the frame, so far apart that the larger text of narrow
+/// screens has room.
 const NAMES: f64 = 212.0;
 
 /// Throughput to the right, latency up on a logarithmic scale.

@@ -1,4 +1,5 @@
-//! `ccnic demo`: starts a NIC, measures three designs in turn, prints one table and writes a page with curves.
+//! `ccnic demo`: starts a NIC, measures three designs in turn, prints one table and writes a page with
+//! curves.
 
 mod curves;
 mod report;
@@ -9,11 +10,11 @@ use std::path::PathBuf;
 use anyhow::Context;
 use clap::Args;
 
-use row::{DESIGNS, LARGE, Row, SHARES, SMALL};
+use row::{DESIGNS, DesignFigures, LARGE, SHARES, SMALL};
 
 use crate::bench::measure_limit;
 use crate::cpus::{warn_if_crowded, warn_if_disturbed};
-use crate::loopback::rounds::{Curve, Outcomes, ROUNDS, Rounds};
+use crate::loopback::rounds::{Outcomes, ROUNDS, Rounds, Workload};
 use crate::loopback::{Bench, notes};
 use crate::options::{self, DesignName, InterfaceArgs, TrafficArgs};
 use crate::print::{self, Column, Progress, Table, units};
@@ -48,17 +49,17 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     let cannot = || format!("could not write {}; choose another --report", args.report.display());
     std::fs::write(&args.report, "").with_context(cannot)?;
     let limit = measure_limit(LIMIT_SECONDS, args.json)?;
-    let curves: Vec<Curve> = DESIGNS
+    let workloads: Vec<Workload> = DESIGNS
         .iter()
-        .flat_map(|(design, _)| [SMALL, LARGE].map(|size| curve(*design, size, args)))
+        .flat_map(|(design, _)| [SMALL, LARGE].map(|size| workload(*design, size, args)))
         .collect();
-    let progress = Progress::of_measurements("demo", Rounds::steps(args.rounds, &curves), args.json);
+    let progress = Progress::of_measurements("demo", Rounds::steps(args.rounds, &workloads), args.json);
     let rounds = Rounds { bench: &bench, number: args.rounds, limit: Some(&limit) };
-    let mut outcomes = rounds.measure(&curves, &progress)?.into_iter();
+    let mut outcomes = rounds.measure(&workloads, &progress)?.into_iter();
     drop(progress);
     let mut next = || outcomes.next().unwrap_or_default();
-    let rows: Vec<Row> =
-        DESIGNS.iter().map(|&(_, name)| Row { name, small: next(), large: next() }).collect();
+    let rows: Vec<DesignFigures> =
+        DESIGNS.iter().map(|&(_, name)| DesignFigures { name, small: next(), large: next() }).collect();
     let points: Vec<Outcomes> = rows.iter().flat_map(|r| r.small.iter().chain(&r.large)).cloned().collect();
     warn_if_disturbed(points.iter().flat_map(Outcomes::cpu_shares));
     let mut table = table(&rows, args);
@@ -75,7 +76,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn curve(design: DesignName, size: u16, args: &DemoArgs) -> Curve {
+fn workload(design: DesignName, size: u16, args: &DemoArgs) -> Workload {
     let traffic = TrafficArgs {
         size,
         burst: 32,
@@ -86,11 +87,11 @@ fn curve(design: DesignName, size: u16, args: &DemoArgs) -> Curve {
         rate: None,
         whole_bursts: false,
     };
-    Curve::sweep(InterfaceArgs::of(design).config(1), traffic, &SHARES)
+    Workload::sweep(InterfaceArgs::of(design).config(1), traffic, &SHARES)
 }
 
 /// The table: throughput at the end of a sweep, round trips at its beginning.
-fn table(rows: &[Row], args: &DemoArgs) -> Table {
+fn table(rows: &[DesignFigures], args: &DemoArgs) -> Table {
     let title = format!(
         "One program core and one NIC core, two processes: medians of {} of {} s",
         units::count(args.rounds, "round"),
@@ -129,7 +130,7 @@ fn table(rows: &[Row], args: &DemoArgs) -> Table {
         "Every byte is written by the program, copied by the NIC, read back and checked. p50, p99: median and 99th percentile of \
          the round trip with one 64-byte packet in flight. min\u{2013}max: of the rounds.",
     );
-    let peaks = |f: fn(&Row) -> &Vec<Outcomes>| rows.first().and_then(|row| f(row).last());
+    let peaks = |f: fn(&DesignFigures) -> &Vec<Outcomes>| rows.first().and_then(|row| f(row).last());
     for peak in [peaks(|row| &row.small), peaks(|row| &row.large)].into_iter().flatten() {
         if let Some(limit) = peak.limit_mpps {
             let gbps = limit * f64::from(peak.size) * 8.0 / 1e3;

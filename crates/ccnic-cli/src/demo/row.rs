@@ -16,7 +16,7 @@ pub const LARGE: u16 = 1500;
 pub const SHARES: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.9];
 /// One design's figures: from one packet in flight to saturation.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub struct DesignFigures {
     /// Its name.
     pub name: &'static str,
     /// With small packets.
@@ -28,16 +28,19 @@ pub struct Row {
 #[cfg(test)]
 pub mod samples {
     use super::*;
-    use crate::loopback::rounds::samples::{curve, round};
+    use crate::loopback::rounds::samples::{round, workload};
 
-    /// Three designs with two curves each.
-    pub fn rows() -> Vec<Row> {
+    /// Three designs with two workloads each.
+    pub fn rows() -> Vec<DesignFigures> {
         let points = |size| -> Vec<Outcomes> {
-            let curve = curve(size, &SHARES);
+            let workload = workload(size, &SHARES);
             let rounds = [(9.9, 100.0), (20.0, 110.0), (24.26, 430.0)];
             let rounds = rounds.map(|(mpps, pingpong)| round(mpps, 123_456, pingpong));
-            curve.loads.iter().map(|load| Outcomes::of(&curve, *load, rounds.to_vec())).collect()
+            workload.loads.iter().map(|load| Outcomes::of(&workload, *load, rounds.to_vec())).collect()
         };
-        DESIGNS.iter().map(|&(_, name)| Row { name, small: points(SMALL), large: points(LARGE) }).collect()
+        DESIGNS
+            .iter()
+            .map(|&(_, name)| DesignFigures { name, small: points(SMALL), large: points(LARGE) })
+            .collect()
     }
 }

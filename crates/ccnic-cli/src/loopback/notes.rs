@@ -57,7 +57,7 @@ mod tests {
 
     fn outcomes(far: f64) -> Outcomes {
         let rounds = vec![samples::round(20.0, 300, 100.0), samples::round(20.0, 300, far)];
-        Outcomes::of(&samples::curve(64, &[]), Offered::Most(None), rounds)
+        Outcomes::of(&samples::workload(64, &[]), Offered::Maximum, rounds)
     }
 
     #[test]

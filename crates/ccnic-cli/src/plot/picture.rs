@@ -4,7 +4,7 @@ use std::path::Path;
 
 use plotters::prelude::DrawingBackend;
 
-use super::canvas::{COLOURS, Canvas, Place, TEXT, text_width};
+use super::canvas::{Anchor, COLOURS, Canvas, TEXT, text_width};
 use super::chart::{Chart, Content};
 use super::save;
 
@@ -22,7 +22,7 @@ const CHART_HEIGHT: f64 = 330.0;
 /// A picture of one chart is a little wider than one of two.
 const SINGLE_WIDTH: f64 = 600.0;
 const LEGEND_LINE: f64 = 22.0;
-/// From one name of the legend to the next: its line or box, and what lies between.
+/// Width of a legend entry besides its text: the line or box, and gaps.
 const LEGEND_GAP: f64 = 52.0;
 
 impl Picture {
@@ -59,7 +59,7 @@ impl Picture {
             let y = LEGEND_LINE * (row as f64 + 0.5);
             for &i in line {
                 self.legend_key(canvas, i, x, y)?;
-                canvas.text(&self.legend[i], (x + 30.0, y), TEXT, Place::Left)?;
+                canvas.text(&self.legend[i], (x + 30.0, y), TEXT, Anchor::Left)?;
                 x += wide(&i);
             }
         }

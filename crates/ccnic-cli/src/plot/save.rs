@@ -7,7 +7,7 @@ use plotters::prelude::{BitMapBackend, IntoDrawingArea, SVGBackend};
 
 use super::canvas::{self, Canvas};
 
-/// Points on a screen for each point of a picture, in the PNG.
+/// Pixels of the PNG for each point of a picture.
 const SCALE: f64 = 2.0;
 
 /// Draws a picture twice, and writes it.

@@ -1,4 +1,5 @@
-//! What the pages of `demo` and `reproduce` share: the frame, which fits screens from a phone's on, and quoting.
+//! What the pages of `demo` and `reproduce` share: the frame, which fits screens from a phone's on, and
+//! quoting.
 
 /// The rules of both pages. Tables and pictures that are wider than the screen scroll within their own boxes.
 const STYLE: &str = "*{box-sizing:border-box}\

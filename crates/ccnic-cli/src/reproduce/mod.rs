@@ -1,4 +1,5 @@
-//! `ccnic reproduce`: the paper's figures, simulated and drawn, and its statements beside the simulated values.
+//! `ccnic reproduce`: the paper's figures, simulated and drawn, and its statements beside the simulated
+//! values.
 
 mod page;
 mod picture;

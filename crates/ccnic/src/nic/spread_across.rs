@@ -18,8 +18,8 @@ use crate::memory::{SharedMemory, prefetch_payload};
 use crate::ring::Ring;
 use crate::rss::Spreader;
 
+use super::loopback::Pipeline;
 use super::spread::{Steered, count_packets};
-use super::wire::Pipeline;
 use super::{FETCH, NicQueue};
 
 /// The cores that poll a program's queues, seen from one of them.

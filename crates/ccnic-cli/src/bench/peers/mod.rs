@@ -1,7 +1,9 @@
-//! `ccnic bench peers`: one load generator over the drivers that a program could use instead, and over ours, in one run.
+//! `ccnic bench peers`: one load generator over the drivers that a program could use instead, and over ours,
+//! in one run.
 //!
-//! The generator is `ccnic-peers` (`dpdk/app/peers`, C on the ethdev API). Drivers are interleaved: each repetition runs every driver
-//! at a size before the next size, and what is shown are medians over the repetitions.
+//! The generator is `ccnic-peers` (`dpdk/app/peers`, C on the ethdev API). Drivers are interleaved: each
+//! repetition runs every driver at a size before the next size, and what is shown are medians over the
+//! repetitions.
 
 mod driver;
 mod process;
@@ -17,9 +19,9 @@ use clap::Args;
 use crate::cpus::warn_if_disturbed;
 use crate::print::{self, Progress};
 use driver::Ran;
-use process::Run;
+use process::PeerRun;
 use program::Setup;
-use rows::{Measured, Median, Row};
+use rows::{Measured, Median, PeerRow};
 
 pub use driver::Driver;
 
@@ -44,7 +46,8 @@ pub struct PeersArgs {
     /// The load generator [default: ccnic-peers in the folder of this program, or in dpdk there]
     #[arg(long, value_name = "FILE")]
     program: Option<PathBuf>,
-    /// The folder of net_ccnic and its mempool driver [default: dpdk in the folder of this program, or target/dpdk/plugins]
+    /// The folder of net_ccnic and its mempool driver [default: dpdk in the folder of this program, or
+    /// target/dpdk/plugins]
     #[arg(long, value_name = "FOLDER")]
     plugins: Option<PathBuf>,
     /// Use pages of 4 KiB even if pages of 2 MiB are free
@@ -55,10 +58,10 @@ pub struct PeersArgs {
     json: bool,
 }
 
-/// What is known of a driver at a size.
+/// The runs of a driver at a packet size, and why it is skipped, if so.
 #[derive(Debug, Default)]
-struct Cell {
-    runs: Vec<Run>,
+struct Attempts {
+    runs: Vec<PeerRun>,
     skipped: Option<String>,
 }
 
@@ -70,8 +73,8 @@ pub fn run(args: &PeersArgs) -> anyhow::Result<bool> {
     let steps = args.repeat * args.size.len() * args.drivers.len();
     let progress = Progress::of_measurements("peers", steps, args.json);
     let mut good = true;
-    let mut cells: Vec<Vec<Cell>> =
-        args.size.iter().map(|_| args.drivers.iter().map(|_| Cell::default()).collect()).collect();
+    let mut cells: Vec<Vec<Attempts>> =
+        args.size.iter().map(|_| args.drivers.iter().map(|_| Attempts::default()).collect()).collect();
     for repetition in 1..=args.repeat {
         for (&size, cells) in args.size.iter().zip(&mut cells) {
             for (&driver, cell) in args.drivers.iter().zip(cells) {
@@ -80,7 +83,7 @@ pub fn run(args: &PeersArgs) -> anyhow::Result<bool> {
                     continue;
                 }
                 progress.say(format!("run {repetition}: {}, {size} B", driver.name()));
-                let load = driver::Load { size, inflight: &args.inflight, seconds: args.seconds };
+                let load = driver::PeerLoad { size, inflight: &args.inflight, seconds: args.seconds };
                 match driver.measure(&setup, &load) {
                     Ok(Ran::Runs(runs)) => cell.runs.extend(runs),
                     Ok(Ran::Not(why)) => cell.skipped = Some(why),
@@ -117,7 +120,7 @@ fn check(args: &PeersArgs) -> anyhow::Result<()> {
 }
 
 /// One row per driver and load, by size.
-fn rows(args: &PeersArgs, cells: &[Vec<Cell>]) -> Vec<Row> {
+fn rows(args: &PeersArgs, cells: &[Vec<Attempts>]) -> Vec<PeerRow> {
     let mut rows = Vec::new();
     for (&size, cells) in args.size.iter().zip(cells) {
         for (driver, cell) in args.drivers.iter().zip(cells) {
@@ -126,7 +129,7 @@ fn rows(args: &PeersArgs, cells: &[Vec<Cell>]) -> Vec<Row> {
                     Some(why) => Measured::Not { skipped: why.clone() },
                     None => Measured::Median(Median::of(size, inflight, &cell.runs)),
                 };
-                rows.push(Row { driver: driver.name(), size, inflight, result });
+                rows.push(PeerRow { driver: driver.name(), size, inflight, result });
             }
         }
     }

@@ -2,12 +2,12 @@
 
 use serde::Serialize;
 
-use super::process::Run;
+use super::process::PeerRun;
 use crate::stats::median;
 
 /// A driver at a load: medians over the repetitions, or why there are none.
 #[derive(Debug, Clone, Serialize)]
-pub struct Row {
+pub struct PeerRow {
     pub driver: &'static str,
     pub size: u16,
     pub inflight: usize,
@@ -15,7 +15,7 @@ pub struct Row {
     pub result: Measured,
 }
 
-/// What a row says.
+/// The result in a row.
 #[derive(Debug, Clone, Serialize)]
 #[serde(untagged)]
 pub enum Measured {
@@ -43,10 +43,10 @@ pub struct Median {
 
 impl Median {
     /// Sums up the runs at one load.
-    pub fn of(size: u16, inflight: usize, runs: &[Run]) -> Median {
+    pub fn of(size: u16, inflight: usize, runs: &[PeerRun]) -> Median {
         let mine = || runs.iter().filter(|run| run.inflight == inflight);
         let mpps = median(mine().map(|run| run.mpps));
-        let ns = |of: fn(&Run) -> u64| median(mine().map(|run| of(run) as f64)) as u64;
+        let ns = |of: fn(&PeerRun) -> u64| median(mine().map(|run| of(run) as f64)) as u64;
         Median {
             mpps,
             gbps: mpps * f64::from(size) * 8.0 / 1e3,
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn medians_are_of_the_same_load_and_losses_add_up() {
-        let run = |inflight, mpps, lost| Run {
+        let run = |inflight, mpps, lost| PeerRun {
             inflight,
             mpps,
             rtt_p50_ns: 7,

@@ -1,25 +1,23 @@
-//! The NIC's side of a queue as C holds it: packets fetched and not handed out yet, counters. Safe code: `exports.rs` makes slices of
-//! pointers first.
+//! `struct ccnic_nic_queue`: the NIC's side of a queue pair, packets that were fetched and not received yet, counters.
+//! `exports.rs` makes slices of pointers.
 
 use std::mem::MaybeUninit;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use ccnic::layout::LARGE_BUF;
-use ccnic::nic::{BadPacket, FETCH, Fetched, NicCounters};
+use ccnic::nic::{BadPacket, FETCH, Fetched};
 use ccnic::{Config, Desc};
 use ccnic_control::Notifier;
-use ccnic_control::messages::QueueStatus;
 use rustix::io::Errno;
 
-use super::pair::SidePair;
-use super::{CcnicNicStats, CcnicSegment, SEGMENT_MORE};
-use crate::abi::{CcnicBuf, View};
-use crate::errno::Failure;
-use crate::owned::Openable;
-use crate::queue::{BAD_BUFFER, CLOSED, NO_END, NO_PLACE, TOO_LONG};
+use super::abi::{CcnicNicStats, CcnicSegment, SEGMENT_MORE};
+use super::pair::NicPair;
+use super::shared::{Mailbox, Published};
+use crate::abi::{CcnicBuf, CcnicView};
+use crate::errno::{BAD_BUFFER, CLOSED, Failure, NO_END, TOO_FEW_ENTRIES, TOO_LONG};
+use crate::handle::{OpenState, Reopen};
 
-/// The most segments that a packet in the NIC's own memory may have.
+/// The most segments of a packet in the NIC's own memory: `CCNIC_SEGMENTS_MAX`.
 const PARTS: usize = 64;
 
 const NOT_SHARED: Failure = Failure::new(
@@ -28,96 +26,16 @@ const NOT_SHARED: Failure = Failure::new(
 );
 const EMPTY: Failure = Failure::new(Errno::INVAL, c"a packet has no bytes, or a segment without data");
 
-/// What the control thread sees of a queue's counters.
-#[derive(Debug, Default)]
-pub(super) struct Published([AtomicUsize; 9]);
-
-impl Published {
-    /// Only the queue's thread writes.
-    #[inline(always)]
-    fn set(&self, c: &NicCounters) {
-        let values = [
-            c.tx_packets,
-            c.tx_bytes,
-            c.rx_packets,
-            c.rx_bytes,
-            c.bad_descriptor,
-            c.bad_chain,
-            c.too_long,
-            c.ring_full,
-            c.no_buffer,
-        ];
-        for (to, value) in self.0.iter().zip(values) {
-            to.store(value as usize, Ordering::Relaxed);
-        }
-    }
-
-    pub(super) fn status(&self, queue: u16) -> QueueStatus {
-        let [
-            tx_packets,
-            tx_bytes,
-            rx_packets,
-            rx_bytes,
-            bad_descriptor,
-            bad_chain,
-            too_long,
-            ring_full,
-            no_buffer,
-        ] = self.0.each_ref().map(|value| value.load(Ordering::Relaxed) as u64);
-        QueueStatus {
-            queue,
-            core: 0,
-            tx_packets,
-            tx_bytes,
-            rx_packets,
-            rx_bytes,
-            drop_bad_descriptor: bad_descriptor,
-            drop_bad_chain: bad_chain,
-            drop_too_long: too_long,
-            drop_ring_full: 0,
-            drop_no_buffer: 0,
-            drop_handoff_full: 0,
-            wait_ring_full: ring_full,
-            wait_no_buffer: no_buffer,
-        }
-    }
-}
-
-/// What wakes the program, on its way from the control thread to the queue's.
-#[derive(Debug, Default)]
-pub(super) struct Mailbox {
-    full: AtomicBool,
-    notifier: Mutex<Option<Notifier>>,
-}
-
-impl Mailbox {
-    fn notifier(&self) -> MutexGuard<'_, Option<Notifier>> {
-        self.notifier.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(super) fn put(&self, notifier: Notifier) {
-        *self.notifier() = Some(notifier);
-        self.full.store(true, Ordering::Release);
-    }
-
-    #[cold]
-    fn take(&self) -> Option<Notifier> {
-        self.full.store(false, Ordering::Relaxed);
-        self.notifier().take().inspect(Notifier::confirm)
-    }
-}
-
-/// `struct ccnic_nic_queue`. Belongs to the thread that uses it; its memory stays until the program is released.
+/// `struct ccnic_nic_queue`. One thread uses it at a time; its memory stays until the program is released.
 #[derive(Debug)]
 #[repr(C)]
-pub struct SideQueue {
-    /// First: the inline functions of `ccnic_nic.h` look here.
-    view: View,
-    open: bool,
-    in_use: Arc<AtomicBool>,
+pub struct CcnicNicQueue {
+    /// First: the inline functions of `ccnic_nic.h` read it here.
+    view: CcnicView,
+    state: OpenState,
     mtu: u16,
     shared_pool: bool,
-    pair: SidePair,
+    pair: NicPair,
     fetched: Fetched,
     stats: CcnicNicStats,
     published: Arc<Published>,
@@ -125,29 +43,23 @@ pub struct SideQueue {
     mailbox: Arc<Mailbox>,
 }
 
-impl Openable for SideQueue {
-    fn in_use(&self) -> &Arc<AtomicBool> {
-        &self.in_use
-    }
-
-    fn reopen(&mut self) {
-        self.open = true;
-        self.in_use.store(true, Ordering::Release);
+impl Reopen for CcnicNicQueue {
+    fn state(&mut self) -> &mut OpenState {
+        &mut self.state
     }
 }
 
-impl SideQueue {
-    pub(super) fn new(
-        view: View,
+impl CcnicNicQueue {
+    pub(crate) fn new(
+        view: CcnicView,
         config: &Config,
-        pair: SidePair,
+        pair: NicPair,
         published: Arc<Published>,
         mailbox: Arc<Mailbox>,
-    ) -> SideQueue {
-        SideQueue {
+    ) -> CcnicNicQueue {
+        CcnicNicQueue {
             view,
-            open: true,
-            in_use: Arc::new(AtomicBool::new(true)),
+            state: OpenState::new(),
             mtu: config.mtu,
             shared_pool: config.shared_pool,
             pair,
@@ -161,16 +73,16 @@ impl SideQueue {
 
     #[inline(always)]
     fn check_open(&self) -> Result<(), Failure> {
-        if self.open { Ok(()) } else { Err(CLOSED) }
+        if self.state.is_open() { Ok(()) } else { Err(CLOSED) }
     }
 
-    /// At a burst's end: the control thread sees its counters, and a program that sleeps is woken.
+    /// Ends a burst: publishes the counters, and notifies the program if it waits for a notification.
     #[inline(always)]
     fn finish(&mut self) {
         self.published.set(&self.pair.counters());
         if let Some(notifier) = &self.notifier {
-            self.pair.look(notifier);
-        } else if self.mailbox.full.load(Ordering::Acquire) {
+            self.pair.notify_if_armed(notifier);
+        } else if self.mailbox.is_full() {
             self.notifier = self.mailbox.take();
         }
     }
@@ -181,8 +93,8 @@ impl SideQueue {
         if self.shared_pool { Ok(()) } else { Err(NOT_SHARED) }
     }
 
-    /// Drops what has not been handed out, and returns what this side keeps to the pool.
-    pub(super) fn close(&mut self) -> Result<(), Failure> {
+    /// Drops packets that were fetched and not received, and frees the buffers of the NIC's magazine.
+    pub(crate) fn close(&mut self) -> Result<(), Failure> {
         self.check_open()?;
         let rest = self.fetched.rest();
         self.stats.rx_dropped_close += rest.iter().filter(|desc| !desc.more()).count() as u64;
@@ -190,14 +102,13 @@ impl SideQueue {
         self.fetched = Fetched::default();
         self.pair.retire();
         self.published.set(&self.pair.counters());
-        self.open = false;
-        self.in_use.store(false, Ordering::Release);
+        self.state.set(false);
         Ok(())
     }
 
-    /// Hands out packets of the program, as many whole ones as there are and as `out` has places for.
+    /// Receives as many whole packets of the program as there are and as `out` has entries for; returns the number of buffers.
     #[inline(always)]
-    pub(super) fn receive(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
+    pub(crate) fn receive(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
         self.check_open()?;
         let mut done = 0;
         loop {
@@ -206,10 +117,10 @@ impl SideQueue {
                 break;
             }
             let rest = self.fetched.rest();
-            let Some(places) = out.get_mut(done..) else { break };
-            let most = places.len().min(rest.len());
+            let Some(free) = out.get_mut(done..) else { break };
+            let most = free.len().min(rest.len());
             let n = rest.iter().take(most).rposition(|desc| !desc.more()).map_or(0, |i| i + 1);
-            for (to, desc) in places.iter_mut().zip(rest.iter().take(n)) {
+            for (to, desc) in free.iter_mut().zip(rest.iter().take(n)) {
                 to.write((*desc).into());
             }
             self.fetched.advance(n);
@@ -222,10 +133,10 @@ impl SideQueue {
         Ok(done)
     }
 
-    /// Hands packets in the program's own buffers to it, as many whole ones as the ring takes. A packet that can never be sent ends
-    /// the burst; it is an error when it stands first.
+    /// Sends packets in the program's own buffers, as many whole ones as the ring has room for. A packet that can never be sent
+    /// ends the burst; if it is the first one, it is an error.
     #[inline(always)]
-    pub(super) fn transmit(&mut self, bufs: &[CcnicBuf]) -> Result<usize, Failure> {
+    pub(crate) fn transmit(&mut self, bufs: &[CcnicBuf]) -> Result<usize, Failure> {
         self.check_shared()?;
         let mut done = 0;
         let mut bad = None;
@@ -238,7 +149,7 @@ impl SideQueue {
             }
             let (sent, whole, why) = self.pair.reflect(descs.get(..n).unwrap_or_default());
             done += sent;
-            // A packet that is cut by the end of `descs` only comes with the next ones.
+            // `descs` may end within a packet, which then comes whole in the next round.
             let cut = why == Some(BadPacket::NoEnd) && whole > 0 && n < rest.len();
             if sent < whole || why.is_some() && !cut {
                 bad = why.filter(|_| sent == whole);
@@ -264,16 +175,16 @@ impl SideQueue {
         failure
     }
 
-    /// Copies packets into buffers of the program, as many whole ones as there is room for; returns their segments.
+    /// Copies as many whole packets into buffers of the program as there is room for; returns the number of their segments.
     ///
     /// # Safety
     /// Each segment's `data` points to `len` readable bytes.
     #[inline(always)]
-    pub(super) unsafe fn copy(&mut self, segments: &[CcnicSegment]) -> Result<usize, Failure> {
+    pub(crate) unsafe fn copy(&mut self, segments: &[CcnicSegment]) -> Result<usize, Failure> {
         self.check_open()?;
         let (mut done, mut bad) = (0, None);
         while let Some(rest) = segments.get(done..).filter(|rest| !rest.is_empty()) {
-            // SAFETY: the caller vouches for the segments.
+            // SAFETY: guaranteed by the caller.
             match unsafe { self.copy_packet(rest) } {
                 Ok(0) => break,
                 Ok(n) => done += n,
@@ -294,10 +205,10 @@ impl SideQueue {
         }
     }
 
-    /// Copies the first packet; returns its segments, none when it has to wait.
+    /// Copies the first packet; returns the number of its segments, 0 when there is no room for it.
     ///
     /// # Safety
-    /// As [`copy`](SideQueue::copy).
+    /// As [`copy`](CcnicNicQueue::copy).
     #[inline(always)]
     unsafe fn copy_packet(&mut self, segments: &[CcnicSegment]) -> Result<usize, Failure> {
         if let [only, ..] = segments
@@ -305,22 +216,22 @@ impl SideQueue {
             && (1..=u32::from(self.mtu)).contains(&only.len)
             && !only.data.is_null()
         {
-            // SAFETY: not null, readable as the caller vouches.
+            // SAFETY: not null; the caller guarantees readable bytes.
             let bytes = unsafe { std::slice::from_raw_parts(only.data.cast(), only.len as usize) };
             return Ok(usize::from(self.pair.deliver_bytes(&[bytes], only.meta)));
         }
         let mut parts: [&[u8]; PARTS] = [&[]; PARTS];
-        // SAFETY: as the caller vouches.
+        // SAFETY: guaranteed by the caller.
         let n = unsafe { self.gather(segments, &mut parts)? };
         let meta = segments.first().map_or(0, |segment| segment.meta);
         let gone = self.pair.deliver_bytes(parts.get(..n).unwrap_or_default(), meta);
         Ok(if gone { n } else { 0 })
     }
 
-    /// The parts of the first packet; returns how many.
+    /// Collects the segments of the first packet; returns their number.
     ///
     /// # Safety
-    /// As [`copy`](SideQueue::copy).
+    /// As [`copy`](CcnicNicQueue::copy).
     #[cold]
     unsafe fn gather<'a>(
         &self,
@@ -338,7 +249,7 @@ impl SideQueue {
                 return Err(TOO_LONG);
             }
             if segment.len > 0 {
-                // SAFETY: not null, readable as the caller vouches.
+                // SAFETY: not null; the caller guarantees readable bytes.
                 *part = unsafe { std::slice::from_raw_parts(segment.data.cast(), segment.len as usize) };
             }
             if segment.flags & SEGMENT_MORE == 0 {
@@ -348,37 +259,37 @@ impl SideQueue {
         Err(NO_END)
     }
 
-    /// Allocates packets of `len` bytes into `out`, as many whole ones as it has places for; returns the buffers.
+    /// Allocates as many whole packets of `len` bytes as `out` has entries for; returns the number of buffers.
     #[inline(always)]
-    pub(super) fn alloc(&mut self, len: u16, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
+    pub(crate) fn alloc(&mut self, len: u16, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
         self.check_shared()?;
         if len > self.mtu {
             return Err(TOO_LONG);
         }
         let segments = usize::from(len).div_ceil(LARGE_BUF as usize).max(1);
         if (1..segments).contains(&out.len()) {
-            return Err(NO_PLACE);
+            return Err(TOO_FEW_ENTRIES);
         }
         let mut done = 0;
         for out in out.chunks_mut(FETCH / segments * segments) {
-            let places = out.len() / segments * segments;
+            let want = out.len() / segments * segments;
             let mut descs = [Desc::default(); FETCH];
-            let got = self.pair.alloc(len, descs.get_mut(..places).unwrap_or_default());
+            let got = self.pair.alloc(len, descs.get_mut(..want).unwrap_or_default());
             for (to, desc) in out.iter_mut().zip(descs.iter().take(got)) {
                 to.write((*desc).into());
             }
             done += got;
-            if got < places {
-                self.stats.alloc_failed += (places - got) as u64;
+            if got < want {
+                self.stats.alloc_failed += (want - got) as u64;
                 break;
             }
         }
         Ok(done)
     }
 
-    /// Frees all buffers; those that name none are skipped and are an error.
+    /// Frees all buffers. Handles that name no buffer are skipped; they are an error.
     #[inline(always)]
-    pub(super) fn free(&mut self, bufs: &[CcnicBuf]) -> Result<usize, Failure> {
+    pub(crate) fn free(&mut self, bufs: &[CcnicBuf]) -> Result<usize, Failure> {
         self.check_open()?;
         let mut bad = 0;
         for bufs in bufs.chunks(FETCH) {
@@ -393,7 +304,7 @@ impl SideQueue {
             }
         }
         if !self.shared_pool {
-            self.pair.flush(); // the program learns from the ring what it may use again
+            self.pair.flush(); // the program reads from the ring which buffers it may reuse
         }
         if bad > 0 {
             self.stats.free_bad_buffer += bad;
@@ -402,7 +313,7 @@ impl SideQueue {
         Ok(0)
     }
 
-    pub(super) fn stats(&self) -> Result<CcnicNicStats, Failure> {
+    pub(crate) fn stats(&self) -> Result<CcnicNicStats, Failure> {
         self.check_open()?;
         let c = self.pair.counters();
         Ok(CcnicNicStats {
@@ -417,5 +328,85 @@ impl SideQueue {
             tx_no_buffer: c.no_buffer,
             ..self.stats
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Attached;
+    use ccnic::Design;
+
+    fn segment(bytes: &[u8], flags: u32) -> CcnicSegment {
+        CcnicSegment { data: bytes.as_ptr().cast(), meta: 7, len: bytes.len() as u32, flags }
+    }
+
+    /// Copies packets to the program: the result of `ccnic_nic_tx_copy`.
+    fn copy(queue: &mut CcnicNicQueue, segments: &[CcnicSegment]) -> Result<usize, Failure> {
+        // SAFETY: the tests' segments are slices, or empty.
+        unsafe { queue.copy(segments) }
+    }
+
+    #[test]
+    fn copied_segments_arrive_as_packets() {
+        for design in Design::ALL {
+            let attached = Attached::new(design);
+            // SAFETY: both are open, and only this thread uses them.
+            let (nic, host) = unsafe {
+                (attached.program.queue(0).unwrap().as_mut(), attached.host.queue(0).unwrap().as_mut())
+            };
+            if design == Design::Doorbell {
+                host.receive(&mut []).unwrap(); // posts receive buffers
+            }
+            let two = [segment(b"head", SEGMENT_MORE), segment(b"tail", 0), segment(b"packet", 0)];
+            assert_eq!(copy(nic, &two), Ok(3), "{design:?}");
+            assert_eq!(copy(nic, &[segment(b"", 0)]), Err(EMPTY));
+            assert_eq!(copy(nic, &two[..1]), Err(NO_END));
+            assert_eq!(copy(nic, &[segment(&[0; 9001], 0)]), Err(TOO_LONG));
+            assert_eq!(copy(nic, &vec![segment(b"x", SEGMENT_MORE); PARTS + 1]), Err(TOO_LONG));
+            let mut out = [MaybeUninit::uninit(); 8];
+            assert_eq!(host.receive(&mut out), Ok(2), "{design:?}");
+            for (buf, expected) in out.iter().zip([&b"headtail"[..], b"packet"]) {
+                // SAFETY: `receive` has written two entries; they name buffers of the mapped region.
+                let (buf, bytes) = unsafe {
+                    let (buf, view) = (buf.assume_init(), attached.host.view());
+                    let data = view.base.add(Desc::from(buf).offset() as usize);
+                    (buf, std::slice::from_raw_parts(data, usize::from(buf.len())))
+                };
+                assert_eq!((bytes, buf.meta), (expected, 7), "{design:?}");
+            }
+            let stats = nic.stats().unwrap();
+            assert_eq!((stats.tx_packets, stats.tx_bytes, stats.tx_bad_packet), (2, 14, 4));
+        }
+    }
+
+    #[test]
+    fn packets_that_were_fetched_and_not_received_are_dropped_at_close() {
+        let attached = Attached::new(Design::GroupedEpoch);
+        // SAFETY: as above.
+        let (nic, host) = unsafe {
+            (attached.program.queue(0).unwrap().as_mut(), attached.host.queue(0).unwrap().as_mut())
+        };
+        let packet = [1u8; 60];
+        let sent = host.transmit_small(&[packet.as_ptr(); 3], &[60; 3], |_, _| &packet);
+        assert_eq!(sent, Ok(3));
+        let mut out = [MaybeUninit::uninit(); 1];
+        assert_eq!(nic.receive(&mut out), Ok(1));
+        assert!(attached.program.busy() && attached.nic.busy());
+        nic.close().unwrap();
+        assert_eq!(nic.receive(&mut out), Err(CLOSED));
+        assert_eq!(attached.program.queue(0).unwrap().as_ptr(), std::ptr::from_mut(nic));
+        let stats = nic.stats().unwrap();
+        assert_eq!((stats.rx_packets, stats.rx_dropped_close), (3, 2));
+    }
+
+    #[test]
+    fn a_program_that_manages_its_buffers_gets_copies_only() {
+        let attached = Attached::new(Design::Doorbell);
+        // SAFETY: as above.
+        let nic = unsafe { attached.program.queue(0).unwrap().as_mut() };
+        assert_eq!(nic.alloc(64, &mut [MaybeUninit::uninit(); 1]), Err(NOT_SHARED));
+        assert_eq!(nic.transmit(&[]), Err(NOT_SHARED));
+        assert_eq!(nic.receive(&mut []), Ok(0));
     }
 }

@@ -1,129 +1,79 @@
-//! A queue as C holds it: a queue pair, a burst to work in, counters. Safe code: `bursts.rs` makes slices of pointers first.
+//! `struct ccnic_queue`: a queue pair, a burst to work in, counters. Safe code: `bursts.rs` makes slices of pointers.
 
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use ccnic::desc::CHAIN_MAX;
 use ccnic::layout::{LARGE_BUF, SMALL_BUF};
 use ccnic::{Burst, Desc};
 use ccnic_client::QueuePair;
 use rustix::io::Errno;
 
-use crate::abi::{CcnicBuf, CcnicStats, View};
-use crate::errno::Failure;
-use crate::owned::Openable;
+use super::packets::{length_bound, whole_packets};
+use super::parked::{Parked, RECEIVE};
+use crate::abi::{CcnicBuf, CcnicStats, CcnicView, hand_out};
+use crate::errno::{BAD_BUFFER, CLOSED, Failure, TOO_FEW_ENTRIES, TOO_LONG};
+use crate::handle::{OpenState, Reopen};
 
-/// Buffers that one receive burst of a queue pair gives at most.
-const RECEIVE: usize = Burst::CAPACITY / 2;
-
-pub(crate) const CLOSED: Failure = Failure::new(Errno::BADF, c"the queue or pool has been closed");
-pub(crate) const BAD_BUFFER: Failure =
-    Failure::new(Errno::FAULT, c"a buffer handle names no bytes of this NIC's buffers");
-pub(crate) const NO_END: Failure =
-    Failure::new(Errno::INVAL, c"the last packet has no end: its last buffer must not be marked `more`");
-pub(crate) const NO_PLACE: Failure =
-    Failure::new(Errno::INVAL, c"n has no place for one packet: CCNIC_SEGMENTS(len) buffers");
-pub(crate) const TOO_LONG: Failure =
-    Failure::new(Errno::MSGSIZE, c"a packet is longer than the MTU, or has more than 8 buffers");
-
-const NOT_SMALL: Failure =
-    Failure::new(Errno::MSGSIZE, c"a packet is longer than CCNIC_SMALL or the MTU: use ccnic_tx_burst()");
+const TX_NOT_SMALL: Failure = Failure::new(
+    Errno::MSGSIZE,
+    c"a packet is longer than CCNIC_SMALL_SIZE or the MTU: use ccnic_tx_burst()",
+);
+const RX_NOT_SMALL: Failure =
+    Failure::new(Errno::MSGSIZE, c"the next packet is not a small one: use ccnic_rx_burst()");
 const NO_BYTES: Failure = Failure::new(Errno::INVAL, c"a packet has no bytes");
-const NO_BUFFER: Failure = Failure::new(Errno::NOBUFS, c"the pool is dry: receive or free some buffers");
-const WAITS: Failure =
-    Failure::new(Errno::MSGSIZE, c"the packet that waits is not a small one: use ccnic_rx_burst()");
+const NO_BUFFER: Failure = Failure::new(Errno::NOBUFS, c"the pool is empty: receive or free some buffers");
 
-/// `struct ccnic_queue`. Belongs to the thread that uses it; its memory stays until the NIC is closed.
+/// `struct ccnic_queue`. One thread uses it at a time; its memory stays until the attachment is closed.
 #[derive(Debug)]
 #[repr(C)]
-pub struct Queue {
-    /// First: the inline functions of `ccnic.h` look here.
-    view: View,
-    /// False between closing and opening again.
-    open: bool,
-    /// The same, for the NIC to look at while the queue's thread is at work.
-    in_use: Arc<AtomicBool>,
+pub struct CcnicQueue {
+    /// First: the inline functions of `ccnic.h` read it here.
+    view: CcnicView,
+    state: OpenState,
     mtu: u16,
     pub(crate) pair: QueuePair,
     burst: Burst,
     stats: CcnicStats,
-    waiting: Waiting,
+    parked: Parked,
 }
 
-/// Buffers that `ccnic_wait` has received and that no receive burst has handed out yet.
-#[derive(Debug)]
-struct Waiting {
-    bufs: [CcnicBuf; RECEIVE],
-    next: usize,
-    len: usize,
-}
-
-impl Waiting {
-    fn rest(&self) -> &[CcnicBuf] {
-        self.bufs.get(self.next..self.len).unwrap_or_default()
-    }
-
-    /// How many of the first, at most `max`, are small packets.
-    fn small(&self, max: usize) -> usize {
-        let rest = self.rest().iter().take(max);
-        rest.take_while(|&&buf| !buf.more() && Desc::from(buf).small()).count()
-    }
-
-    fn handed_out(&mut self, n: usize) {
-        self.next += n;
-        if self.next == self.len {
-            (self.next, self.len) = (0, 0);
-        }
+impl Reopen for CcnicQueue {
+    fn state(&mut self) -> &mut OpenState {
+        &mut self.state
     }
 }
 
-impl Openable for Queue {
-    fn in_use(&self) -> &Arc<AtomicBool> {
-        &self.in_use
-    }
-
-    fn reopen(&mut self) {
-        self.open = true;
-        self.in_use.store(true, Ordering::Release);
-    }
-}
-
-impl Queue {
-    pub(crate) fn new(view: View, mtu: u16, pair: QueuePair) -> Queue {
-        let none = CcnicBuf::from(Desc::default());
-        Queue {
+impl CcnicQueue {
+    pub(crate) fn new(view: CcnicView, mtu: u16, pair: QueuePair) -> CcnicQueue {
+        CcnicQueue {
             view,
-            open: true,
-            in_use: Arc::new(AtomicBool::new(true)),
+            state: OpenState::new(),
             mtu,
             pair,
             burst: Burst::new(),
             stats: CcnicStats::default(),
-            waiting: Waiting { bufs: [none; RECEIVE], next: 0, len: 0 },
+            parked: Parked::new(),
         }
     }
 
     #[inline(always)]
     fn check_open(&self) -> Result<(), Failure> {
-        if self.open { Ok(()) } else { Err(CLOSED) }
+        if self.state.is_open() { Ok(()) } else { Err(CLOSED) }
     }
 
-    /// Returns what this queue keeps to the pool. It can be opened again.
+    /// Frees the parked packets and the buffers of the magazine. The queue can be opened again.
     pub(crate) fn close(&mut self) -> Result<(), Failure> {
         self.check_open()?;
-        let rest = self.waiting.rest().iter().map(|buf| Desc::from(*buf));
-        self.pair.free_descs(rest, &mut self.burst);
-        (self.waiting.next, self.waiting.len) = (0, 0);
+        let bufs = self.parked.bufs().iter().map(|buf| Desc::from(*buf));
+        self.pair.free_descs(bufs, &mut self.burst);
+        self.parked.clear();
         self.pair.disarm();
         self.pair.retire();
-        self.open = false;
-        self.in_use.store(false, Ordering::Release);
+        self.state.set(false);
         Ok(())
     }
 
-    /// Allocates packets of `len` bytes into `out`, as many whole ones as it has places for; returns the buffers.
+    /// Allocates as many whole packets of `len` bytes as `out` has entries for; returns the number of buffers.
     #[inline(always)]
     pub(crate) fn alloc(&mut self, len: u16, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
         self.check_open()?;
@@ -137,7 +87,7 @@ impl Queue {
         for out in out.chunks_mut(Burst::CAPACITY) {
             let want = out.len();
             let got = self.pair.alloc(len, want, &mut self.burst);
-            done += write(&mut self.burst, out);
+            done += hand_out(&mut self.burst, out);
             if got < want {
                 self.stats.alloc_failed += (want - got) as u64;
                 break;
@@ -151,7 +101,7 @@ impl Queue {
     fn alloc_chains(&mut self, len: u16, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
         let segments = u32::from(len).div_ceil(LARGE_BUF) as usize;
         if (1..segments).contains(&out.len()) {
-            return Err(NO_PLACE);
+            return Err(TOO_FEW_ENTRIES);
         }
         let mut done = 0;
         for out in out.chunks_exact_mut(segments) {
@@ -159,19 +109,19 @@ impl Queue {
                 self.stats.alloc_failed += segments as u64;
                 break;
             }
-            done += write(&mut self.burst, out);
+            done += hand_out(&mut self.burst, out);
         }
         Ok(done)
     }
 
-    /// Frees all buffers; those that name none are skipped and are an error.
+    /// Frees all buffers. Handles that name no buffer are skipped; they are an error.
     #[inline(always)]
     pub(crate) fn free(&mut self, mut bufs: &[CcnicBuf]) -> Result<usize, Failure> {
         self.check_open()?;
         let mut bad = 0;
         while !bufs.is_empty() {
             let n = self.pair.free_descs(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst);
-            // When none was adopted, the first is bad: whatever stops a burst stands first in the next.
+            // A bad handle ends the burst before it, so it is the first one of the next burst.
             let skip = usize::from(n == 0);
             bad += skip as u64;
             bufs = bufs.get(n + skip..).unwrap_or_default();
@@ -183,8 +133,8 @@ impl Queue {
         Ok(0)
     }
 
-    /// Sends whole packets, as many as the ring takes; returns their buffers. A packet that can never be sent ends the burst;
-    /// it is an error when it stands first.
+    /// Sends as many whole packets as the ring has room for; returns the number of their buffers. A packet that can never be
+    /// sent ends the burst; if it is the first one, it is an error.
     #[inline(always)]
     pub(crate) fn transmit(&mut self, bufs: &[CcnicBuf]) -> Result<usize, Failure> {
         self.check_open()?;
@@ -219,8 +169,8 @@ impl Queue {
         Ok(done)
     }
 
-    /// A transmit burst has stopped after `sent` of the `whole` buffers it could have taken: why? Says so only when nothing
-    /// has been sent; otherwise the next burst begins with the packet in question.
+    /// Why a transmit burst stopped after `sent` of `whole` buffers. It is an error only if nothing has been sent (`done` is 0);
+    /// otherwise the next burst begins with the packet in question and reports it.
     #[cold]
     #[inline(never)]
     fn stopped(
@@ -248,12 +198,12 @@ impl Queue {
         Err(failure)
     }
 
-    /// Receives whole packets into `out`, as many as there are and as it has places for; returns their buffers.
+    /// Receives as many whole packets as there are and as `out` has entries for; returns the number of their buffers.
     #[inline(always)]
     pub(crate) fn receive(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
         self.check_open()?;
-        if self.waiting.len > 0 {
-            return Ok(self.hand_out(out));
+        if !self.parked.is_empty() {
+            return Ok(self.unpark(out));
         }
         let mut done = 0;
         for out in out.chunks_mut(RECEIVE) {
@@ -265,7 +215,7 @@ impl Queue {
             }
             self.stats.rx_bytes += bytes;
             self.stats.rx_packets += ends;
-            done += write(&mut self.burst, out);
+            done += hand_out(&mut self.burst, out);
             if got < out.len() {
                 break;
             }
@@ -279,12 +229,12 @@ impl Queue {
         self.mtu.min(SMALL_BUF as u16)
     }
 
-    /// Sends copies of packets at these places, of these lengths, which `packet` makes slices, as many as the ring takes; returns
-    /// their number. A packet that is no small one ends the burst; it is an error when it stands first.
+    /// Sends copies of small packets, as many as the ring has room for; returns their number. `packet` makes a slice of an
+    /// address and a length. A packet that is not small ends the burst; if it is the first one, it is an error.
     #[inline(always)]
     pub(crate) fn transmit_small<'a>(
         &mut self,
-        places: &[*const u8],
+        addresses: &[*const u8],
         lens: &[u16],
         packet: impl Fn(*const u8, u16) -> &'a [u8],
     ) -> Result<usize, Failure> {
@@ -292,13 +242,13 @@ impl Queue {
         let mut done = 0;
         while let Some(rest) = lens.get(done..).filter(|rest| !rest.is_empty()) {
             let all = rest.get(..Burst::CAPACITY).unwrap_or(rest);
-            let (mut chunk, mut longest) = (all, bound(all));
+            let (mut chunk, mut longest) = (all, length_bound(all));
             if longest > self.small() {
                 chunk = self.first_small(all, done)?;
-                longest = bound(chunk);
+                longest = length_bound(chunk);
             }
-            let places = places.get(done..).unwrap_or_default();
-            let packets = places.iter().zip(chunk).map(|(&at, &len)| (packet(at, len), 0));
+            let addresses = addresses.get(done..).unwrap_or_default();
+            let packets = addresses.iter().zip(chunk).map(|(&at, &len)| (packet(at, len), 0));
             let sent = self.pair.tx_small(longest, packets, &mut self.burst);
             let bytes = chunk.iter().take(sent).map(|&len| u64::from(len)).sum::<u64>();
             self.stats.tx_bytes += bytes;
@@ -311,7 +261,7 @@ impl Queue {
         Ok(done)
     }
 
-    /// None of so many small packets went: is the ring full, or the pool dry?
+    /// None of the small packets was sent: because the ring is full (no error) or because the pool is empty.
     #[cold]
     #[inline(never)]
     fn why_none(&mut self, packets: usize) -> Result<usize, Failure> {
@@ -323,7 +273,7 @@ impl Queue {
         Err(NO_BUFFER)
     }
 
-    /// The packets before the first that is not small. An error when there are none in this call, of which `done` are gone.
+    /// The packets before the first that is not small. It is an error if there are none and none has been sent before (`done`).
     #[cold]
     #[inline(never)]
     fn first_small<'a>(&mut self, lens: &'a [u16], done: usize) -> Result<&'a [u16], Failure> {
@@ -332,11 +282,11 @@ impl Queue {
             return Ok(lens.get(..n).unwrap_or_default());
         }
         self.stats.tx_bad_packet += 1;
-        Err(if lens.first() == Some(&0) { NO_BYTES } else { NOT_SMALL })
+        Err(if lens.first() == Some(&0) { NO_BYTES } else { TX_NOT_SMALL })
     }
 
-    /// Receives small packets, at most `max`, shows each to `read` and frees its buffer; returns their number. It is an error when
-    /// the first that waits is not small.
+    /// Receives at most `max` small packets, calls `read` with each and frees its buffer; returns their number. It is an error if
+    /// the next packet is not small.
     #[inline(always)]
     pub(crate) fn receive_small(
         &mut self,
@@ -349,77 +299,70 @@ impl Queue {
             total += bytes.len() as u64;
             read(i, bytes, meta);
         };
-        let n = if self.waiting.len > 0 {
-            let n = self.waiting.small(max);
-            let bufs = self.waiting.rest().iter().take(n);
+        let n = if !self.parked.is_empty() {
+            let n = self.parked.small_packets(max);
+            let bufs = self.parked.bufs().iter().take(n);
             self.pair.read_descs(bufs.map(|buf| Desc::from(*buf)), &mut self.burst, count);
-            self.waiting.handed_out(n);
+            self.parked.remove(n);
             if n > 0 || max == 0 { Ok(n) } else { Err(ccnic::host::NotSmall) }
         } else {
             self.pair.rx_small(max, count)
         };
-        let n = n.map_err(|_| WAITS)?;
+        let n = n.map_err(|_| RX_NOT_SMALL)?;
         self.stats.rx_bytes += total;
         self.stats.rx_packets += n as u64;
         Ok(n)
     }
 
-    /// Hands out whole packets of those that `ccnic_wait` has received.
+    /// Returns whole packets of those that `ccnic_wait` has received.
     #[cold]
     #[inline(never)]
-    fn hand_out(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> usize {
-        let rest = self.waiting.rest();
-        let most = out.len().min(rest.len());
-        let n = rest.iter().take(most).rposition(|buf| !buf.more()).map_or(0, |i| i + 1);
-        for (to, buf) in out.iter_mut().zip(rest.iter().take(n)) {
-            to.write(*buf);
+    fn unpark(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> usize {
+        let bufs = self.parked.copy_packets(out);
+        for buf in bufs {
             self.stats.rx_bytes += u64::from(buf.len());
             self.stats.rx_packets += u64::from(!buf.more());
         }
-        self.waiting.handed_out(n);
+        let n = bufs.len();
+        self.parked.remove(n);
         n
     }
 
-    /// Buffers that are ready to be received: polls the ring when there are none.
-    pub(crate) fn ready(&mut self) -> Result<usize, Failure> {
+    /// Parks a burst of received packets unless some are parked; returns the number of parked buffers.
+    pub(crate) fn park(&mut self) -> Result<usize, Failure> {
         self.check_open()?;
-        if self.waiting.len == 0 {
+        if self.parked.is_empty() {
             self.pair.rx_burst(&mut self.burst, RECEIVE);
-            let mut n = 0;
-            for (to, desc) in self.waiting.bufs.iter_mut().zip(self.burst.disown()) {
-                *to = desc.into();
-                n += 1;
-            }
-            (self.waiting.next, self.waiting.len) = (0, n);
+            self.parked.fill(&mut self.burst);
         }
-        Ok(self.waiting.rest().len())
+        Ok(self.parked.bufs().len())
     }
 
-    /// The descriptor that can be read when the NIC wakes this thread.
+    /// The descriptor that becomes readable when the NIC notifies this queue.
     pub(crate) fn rx_fd(&self) -> Result<i32, Failure> {
         self.check_open()?;
         Ok(self.pair.fd()?.as_raw_fd())
     }
 
-    /// Asks the NIC to wake this thread, unless buffers can be received now: then returns how many.
+    /// Requests a notification, unless buffers can be received now: then returns how many.
     pub(crate) fn arm(&mut self) -> Result<usize, Failure> {
         self.check_open()?;
-        if self.waiting.len == 0 && self.pair.arm()? {
+        if self.parked.is_empty() && self.pair.arm()? {
             return Ok(0);
         }
-        // What came between two looks counts for one.
+        // At least one: a packet may have come after `arm` saw it and before it is counted here.
         Ok(self.rx_ready()?.max(1))
     }
 
-    /// This thread is awake.
+    /// Withdraws the request.
     pub(crate) fn disarm(&mut self) -> Result<usize, Failure> {
         self.check_open()?;
         self.pair.disarm();
         Ok(0)
     }
 
-    /// Makes the descriptor readable.
-    pub(crate) fn wake(&self) -> Result<usize, Failure> {
+    /// Makes the descriptor readable, as the NIC does.
+    pub(crate) fn notify(&self) -> Result<usize, Failure> {
         self.check_open()?;
         self.pair.waiter().wake()?;
         Ok(0)
@@ -428,7 +371,7 @@ impl Queue {
     /// Buffers that can be received now.
     pub(crate) fn rx_ready(&self) -> Result<usize, Failure> {
         self.check_open()?;
-        Ok(self.waiting.rest().len() + self.pair.rx_ready())
+        Ok(self.parked.bufs().len() + self.pair.rx_ready())
     }
 
     /// Buffers sent that the NIC has not taken yet.
@@ -443,45 +386,76 @@ impl Queue {
         Ok(CcnicStats {
             rx_bad_descriptor: drops.bad_descriptor,
             rx_bad_chain: drops.bad_chain,
-            rx_missed: drops.rx_dropped,
+            rx_dropped: drops.rx_dropped,
             ..self.stats
         })
     }
 }
 
-/// A length that none of some is beyond, below the next power of two; `u16::MAX` when one of them is zero. Cheaper than the longest:
-/// processors of the baseline have no maximum of 16-bit words.
-#[inline(always)]
-fn bound(lens: &[u16]) -> u16 {
-    lens.iter().fold(0u16, |any, len| any | len.wrapping_sub(1)).saturating_add(1)
-}
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Attached;
+    use ccnic::Design;
 
-/// Hands the buffers of a burst to C; returns their number. `out` has places for all.
-#[inline(always)]
-pub(crate) fn write(burst: &mut Burst, out: &mut [MaybeUninit<CcnicBuf>]) -> usize {
-    let descs = burst.disown();
-    let n = descs.len().min(out.len());
-    for (to, desc) in out.iter_mut().zip(descs) {
-        to.write(desc.into());
+    fn alloc(queue: &mut CcnicQueue, len: u16, n: usize) -> Vec<CcnicBuf> {
+        let mut out = vec![MaybeUninit::uninit(); n];
+        let got = queue.alloc(len, &mut out).unwrap();
+        // SAFETY: `alloc` has written the first `got` entries.
+        out[..got].iter().map(|buf| unsafe { buf.assume_init() }).collect()
     }
-    n
-}
 
-/// How many of the first buffers make packets that can be sent, and why the next one cannot be. `last`: nothing comes after
-/// these buffers, so a packet that goes on has no end.
-#[cold]
-#[inline(never)]
-fn whole_packets(bufs: &[CcnicBuf], mtu: u16, last: bool) -> (usize, Option<Failure>) {
-    let (mut whole, mut segments, mut bytes) = (0, 0, 0u32);
-    for (i, buf) in bufs.iter().enumerate() {
-        segments += 1;
-        bytes += u32::from(buf.len());
-        if segments > CHAIN_MAX || bytes > u32::from(mtu) {
-            return (whole, Some(TOO_LONG));
-        }
-        if !buf.more() {
-            (whole, segments, bytes) = (i + 1, 0, 0);
-        }
+    #[test]
+    fn alloc_counts_buffers_and_gives_whole_packets() {
+        let attached = Attached::new(Design::GroupedEpoch);
+        // SAFETY: open, and only this thread uses it.
+        let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+        assert_eq!(alloc(queue, 64, 5).len(), 5);
+        let jumbo = alloc(queue, 9000, 8);
+        assert_eq!(
+            jumbo.iter().map(|buf| buf.more()).collect::<Vec<_>>(),
+            [true, true, false, true, true, false]
+        );
+        assert_eq!(queue.alloc(9000, &mut [MaybeUninit::uninit(); 2]), Err(TOO_FEW_ENTRIES));
+        assert_eq!(queue.alloc(9001, &mut [MaybeUninit::uninit(); 8]), Err(TOO_LONG));
+        assert!(alloc(queue, 4000, 100).len() < 64, "the pool has 64 buffers");
+        assert!(queue.stats().unwrap().alloc_failed > 0);
     }
-    (whole, (whole < bufs.len() && last).then_some(NO_END))
+
+    #[test]
+    fn a_full_ring_is_no_error_and_a_bad_handle_is_one_only_when_it_is_first() {
+        let attached = Attached::new(Design::GroupedEpoch);
+        // SAFETY: as above.
+        let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+        let mut bufs = alloc(queue, 64, 100);
+        bufs[2] = Desc::new(0, 64, 0).into();
+        assert_eq!(queue.transmit(&bufs), Ok(2));
+        assert_eq!(queue.transmit(&bufs[2..]), Err(BAD_BUFFER));
+        let sent = queue.transmit(&bufs[3..]).unwrap();
+        assert!((32..97).contains(&sent), "the ring has 64 descriptors: {sent}");
+        assert_eq!(queue.transmit(&bufs[3 + sent..]), Ok(0));
+        let stats = queue.stats().unwrap();
+        assert_eq!((stats.tx_packets, stats.tx_bytes), (2 + sent as u64, 64 * (2 + sent as u64)));
+        assert_eq!((stats.tx_bad_buffer, stats.tx_bad_packet), (1, 0));
+        assert!(stats.tx_ring_full >= 97 - sent as u64);
+        assert_eq!(queue.tx_waiting(), Ok(2 + sent));
+        assert_eq!(queue.free(&bufs[2..3]), Err(BAD_BUFFER));
+        assert_eq!(queue.stats().unwrap().free_bad_buffer, 1);
+    }
+
+    #[test]
+    fn a_closed_queue_refuses_calls_until_it_is_opened_again() {
+        let attached = Attached::new(Design::Packed);
+        // SAFETY: as above.
+        let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+        assert_eq!(attached.host.queue(0).unwrap_err().code(), -Errno::BUSY.raw_os_error());
+        assert!(attached.host.busy());
+        queue.close().unwrap();
+        assert!(!attached.host.busy());
+        assert_eq!(queue.close(), Err(CLOSED));
+        assert_eq!(queue.transmit(&[]), Err(CLOSED));
+        assert_eq!(queue.stats().unwrap_err(), CLOSED);
+        assert_eq!(attached.host.queue(0).unwrap().as_ptr(), std::ptr::from_mut(queue));
+        assert_eq!(queue.transmit(&[]), Ok(0));
+    }
 }

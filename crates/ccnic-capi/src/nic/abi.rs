@@ -1,11 +1,4 @@
-//! The NIC's side of the interface, for NICs in C: the structures of `ccnic_nic.h`, word for word. A test compiles the header and
-//! compares.
-
-pub(crate) mod exports;
-mod nic;
-mod pair;
-mod program;
-mod queue;
+//! The structures of `ccnic_nic.h`. A test compiles the header and compares their layout.
 
 use std::ffi::{c_char, c_void};
 use std::mem::size_of;
@@ -15,10 +8,6 @@ use rustix::io::Errno;
 
 use crate::abi::{UNKNOWN_FIELD, read_sized};
 use crate::errno::Failure;
-
-pub use nic::ListeningNic;
-pub use program::Program;
-pub use queue::SideQueue;
 
 /// `struct ccnic_nic_options`. Zero means "default" in every field.
 #[derive(Debug, Clone, Copy)]
@@ -55,18 +44,18 @@ impl CcnicNicOptions {
     /// # Safety
     /// As [`read_sized`].
     pub(crate) unsafe fn read(from: *const CcnicNicOptions) -> Result<CcnicNicOptions, Failure> {
-        // SAFETY: the caller vouches for it; the fields take any bytes.
+        // SAFETY: guaranteed by the caller; any bytes are valid fields.
         let (this, newer) = unsafe { read_sized(from, CcnicNicOptions::DEFAULT)? };
         if newer {
             return Err(UNKNOWN_FIELD);
         }
         if this.flags & !KEEP_SIGBUS != 0 {
-            let text = format!("flags has bits that mean nothing: {:#x}", this.flags & !KEEP_SIGBUS);
-            return Err(Failure::said(Errno::INVAL, &text));
+            let text = format!("flags has unknown bits: {:#x}", this.flags & !KEEP_SIGBUS);
+            return Err(Failure::with_text(Errno::INVAL, &text));
         }
         if this.region_max >= 4096 {
             let text = format!("region_max is {} MiB; choose up to 4095", this.region_max);
-            return Err(Failure::said(Errno::INVAL, &text));
+            return Err(Failure::with_text(Errno::INVAL, &text));
         }
         Ok(this)
     }
@@ -86,7 +75,7 @@ impl CcnicNicOptions {
     }
 }
 
-/// `struct ccnic_program_info`: what a program said of itself, checked.
+/// `struct ccnic_program_info`: what a program announced when it attached, checked.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct CcnicProgramInfo {
@@ -112,7 +101,7 @@ pub struct CcnicProgramInfo {
     pub reserved: [u8; 2],
 }
 
-/// `struct ccnic_segment`: bytes of a packet that lie in the NIC's own memory.
+/// `struct ccnic_segment`: bytes of a packet in the NIC's own memory.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
 pub struct CcnicSegment {
@@ -126,10 +115,10 @@ pub struct CcnicSegment {
     pub flags: u32,
 }
 
-/// The packet goes on in the next segment.
+/// The packet continues in the next segment.
 pub(crate) const SEGMENT_MORE: u32 = 1;
 
-/// `struct ccnic_nic_stats`: what the NIC's side of a queue has done.
+/// `struct ccnic_nic_stats`: counters of the NIC's side of a queue.
 #[derive(Debug, Clone, Copy, Default)]
 #[repr(C)]
 pub struct CcnicNicStats {
@@ -147,18 +136,48 @@ pub struct CcnicNicStats {
     pub rx_bad_chain: u64,
     /// From the program and dropped: longer than its MTU.
     pub rx_too_long: u64,
-    /// From the program and dropped: not handed out when the queue was closed.
+    /// From the program and dropped: fetched, and not received when the queue was closed.
     pub rx_dropped_close: u64,
-    /// Times that a packet for the program had to wait since its ring was full.
+    /// Times that a packet could not be sent because the program's ring was full.
     pub tx_ring_full: u64,
-    /// Times that a packet for the program had to wait since its pool was dry.
+    /// Times that a packet could not be sent because the program's pool was empty.
     pub tx_no_buffer: u64,
     /// Transmit bursts that ended at a handle that names no buffer.
     pub tx_bad_buffer: u64,
-    /// Transmit bursts that ended at a packet that cannot be one.
+    /// Transmit bursts that ended at a packet that is too long, empty, or has no end.
     pub tx_bad_packet: u64,
     /// Handles given to free that name no buffer.
     pub free_bad_buffer: u64,
-    /// Buffers that an allocation did not get since the pool was dry.
+    /// Buffers that allocations did not get because the pool was empty.
     pub alloc_failed: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(options: CcnicNicOptions) -> Result<CcnicNicOptions, Failure> {
+        // SAFETY: `size` is at most that of the structure.
+        unsafe { CcnicNicOptions::read(&raw const options) }
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused() {
+        let default = CcnicNicOptions::DEFAULT;
+        assert!(read(default).is_ok());
+        for wrong in [
+            CcnicNicOptions { flags: 2, ..default },
+            CcnicNicOptions { region_max: 4096, ..default },
+            CcnicNicOptions { size: 0, ..default },
+        ] {
+            assert_eq!(read(wrong).unwrap_err().code(), -Errno::INVAL.raw_os_error(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn limits_are_mebibytes_and_zero_is_the_default() {
+        let limits = CcnicNicOptions { region_max: 4095, memory_max: 3, ..CcnicNicOptions::DEFAULT }.limits();
+        assert_eq!((limits.region_max, limits.memory_max), (4095 << 20, 3 << 20));
+        assert_eq!(CcnicNicOptions::DEFAULT.limits().region_max, 1280 << 20);
+    }
 }

@@ -1,27 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * role=nic, data path. Packets are copied in both directions: the program's memory is not ours to hand to an application, and mbufs are
- * not the program's to read. What libccnic gives is checked; lengths and places are private copies.
+ * role=nic, data path. Packets are copied in both directions, because neither may the application keep pointers into the program's
+ * memory nor the program read mbufs. libccnic has checked the buffers that it returns; their handles are private copies.
  */
 #include <rte_memcpy.h>
 
-#include "ccnic_side.h"
+#include "ccnic_nic_role.h"
 
 #define SEGMENTS (2 * CCNIC_SEGMENTS_MAX)
 
-/* What becomes of a packet. */
-enum fate {
+/* What happens to a packet. */
+enum verdict {
 	SENT,
 	TOO_LONG,
 	BROKEN
 };
 
-/* The packets of a burst to the program. */
+/* State of a burst to the program. */
 struct xmit {
 	struct ccnic_segment segments[SEGMENTS];
-	uint16_t count;            /* of segments */
+	uint16_t count;            /* segments in use */
 	uint16_t end[CCNIC_BURST]; /* by packet: where its segments end */
-	uint8_t fate[CCNIC_BURST]; /* enum fate */
+	uint8_t verdict[CCNIC_BURST]; /* enum verdict */
 };
 
 static inline const void *
@@ -30,7 +30,7 @@ data_of(const struct ccnic_pair *pair, const struct ccnic_buf *buf)
 	return ccnic_nic_buf_data(pair->nic_queue, buf);
 }
 
-/* The first n waiting buffers are done with. */
+/* Frees the next n buffers. */
 static inline void
 done_with(struct ccnic_pair *pair, uint16_t n)
 {
@@ -47,7 +47,7 @@ count_packet(struct ccnic_rxq *rxq, uint32_t len)
 	rxq->stats.bins[ccnic_bin_of(len)]++;
 }
 
-/* How many of the waiting buffers, at most n, are packets that fit one mbuf each. */
+/* The number of packets that fit one mbuf each at the front of the waiting buffers; at most n. */
 static inline uint16_t
 single_run(const struct ccnic_rxq *rxq, const struct ccnic_pair *pair, uint16_t n)
 {
@@ -62,7 +62,7 @@ single_run(const struct ccnic_rxq *rxq, const struct ccnic_pair *pair, uint16_t 
 	return i;
 }
 
-/* Receives the next n waiting buffers, each a packet for one mbuf; none when mbufs are short. */
+/* Receives the next n buffers, each a packet for one mbuf; none if mbufs are short. */
 static inline uint16_t
 recv_singles(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
 {
@@ -80,7 +80,7 @@ recv_singles(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **p
 		m->port = rxq->dev->data->port_id;
 		m->data_len = len;
 		m->pkt_len = len;
-		if (len <= CCNIC_SMALL)
+		if (len <= CCNIC_SMALL_SIZE)
 			ccnic_copy_small(rte_pktmbuf_mtod(m, uint8_t *), data_of(pair, &bufs[i]), len);
 		else
 			rte_memcpy(rte_pktmbuf_mtod(m, void *), data_of(pair, &bufs[i]), len);
@@ -90,7 +90,7 @@ recv_singles(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **p
 	return n;
 }
 
-/* Appends len bytes to a packet whose last mbuf is *last; false when mbufs are short. */
+/* Appends len bytes to a packet whose last mbuf is *last; false if mbufs are short. */
 static bool
 append(struct ccnic_rxq *rxq, struct rte_mbuf *head, struct rte_mbuf **last, const uint8_t *from, uint16_t len)
 {
@@ -113,7 +113,7 @@ append(struct ccnic_rxq *rxq, struct rte_mbuf *head, struct rte_mbuf **last, con
 	return true;
 }
 
-/* A chain of mbufs with a copy of a packet of segs buffers; NULL when mbufs are short. */
+/* A chain of mbufs with a copy of a packet of segs buffers; NULL if mbufs are short. */
 static struct rte_mbuf *
 copy_chain(struct ccnic_rxq *rxq, const struct ccnic_pair *pair, uint16_t segs)
 {
@@ -133,7 +133,7 @@ copy_chain(struct ccnic_rxq *rxq, const struct ccnic_pair *pair, uint16_t segs)
 	return head;
 }
 
-/* Receives the packet that waits first, of any kind: 1, or 0 when it was dropped, or -1 when mbufs are short. */
+/* Receives the next packet, of any kind. Returns 1, 0 if it was dropped, or -1 if mbufs are short. */
 static __rte_noinline int
 recv_one(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkt)
 {
@@ -141,7 +141,7 @@ recv_one(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkt)
 	uint32_t len = bufs->len;
 	uint16_t segs = 1;
 
-	/* libccnic gives whole packets. */
+	/* libccnic returns whole packets. */
 	while (ccnic_buf_more(&bufs[segs - 1]))
 		len += bufs[segs++].len;
 	if (len > rxq->max_len) {
@@ -184,7 +184,7 @@ fetch(struct ccnic_pair *pair)
 	pair->next = 0;
 	pair->waiting = RTE_MAX(got, 0);
 	if (got <= 0)
-		__atomic_store_n(&pair->empty, pair->empty + 1, __ATOMIC_RELAXED);
+		__atomic_store_n(&pair->empty_polls, pair->empty_polls + 1, __ATOMIC_RELAXED);
 	return got > 0;
 }
 
@@ -192,7 +192,7 @@ fetch(struct ccnic_pair *pair)
 static inline uint16_t
 recv_pair(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
 {
-	/* A program that sends what is dropped does not keep this thread. */
+	/* Bounds the loop for a program that sends only packets that are dropped. */
 	uint16_t fetches = n / CCNIC_BURST + 1, done = 0;
 
 	if (unlikely(!ccnic_pair_enter(pair, false)))
@@ -210,28 +210,28 @@ recv_pair(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts
 }
 
 uint16_t
-ccnic_side_recv(void *queue, struct rte_mbuf **pkts, uint16_t n)
+ccnic_nic_role_recv(void *queue, struct rte_mbuf **pkts, uint16_t n)
 {
 	struct ccnic_rxq *rxq = queue;
-	const uint16_t serving = __atomic_load_n(&rxq->dev->side->serving, __ATOMIC_RELAXED);
-	uint16_t done, i = rxq->index + rxq->turn * rxq->stride;
+	const uint16_t serving = __atomic_load_n(&rxq->dev->nic_role->serving, __ATOMIC_RELAXED);
+	uint16_t done, i = rxq->index + rxq->current * rxq->stride;
 
-	/* A program with more queue pairs than the port has: this queue polls several in turn. */
+	/* If the program has more queue pairs than the port has queues, a queue polls several in turn. */
 	if (i >= serving) {
-		rxq->turn = 0;
+		rxq->current = 0;
 		i = rxq->index;
 		if (i >= serving)
 			return 0;
 	}
 	done = recv_pair(rxq, &rxq->dev->pair[i], pkts, n);
-	rxq->turn++;
+	rxq->current++;
 	if (unlikely(!rxq->dev->data->promiscuous))
 		return ccnic_filter(rxq, pkts, done);
 	return done;
 }
 
-static inline enum fate
-fate_of(const struct rte_mbuf *m, uint32_t longest)
+static inline enum verdict
+verdict_of(const struct rte_mbuf *m, uint32_t longest)
 {
 	const uint32_t len = ccnic_checked_len(m);
 
@@ -240,13 +240,13 @@ fate_of(const struct rte_mbuf *m, uint32_t longest)
 	return likely(len > 0 && m->nb_segs <= CCNIC_SEGMENTS_MAX) ? SENT : BROKEN;
 }
 
-/* Adds packet i; false when the segments have no room for it. */
+/* Adds packet i; false if the array of segments has no room for it. */
 static inline bool
 prepare(struct xmit *x, uint16_t i, const struct rte_mbuf *m, uint32_t longest)
 {
-	x->fate[i] = fate_of(m, longest);
+	x->verdict[i] = verdict_of(m, longest);
 	x->end[i] = x->count;
-	if (unlikely(x->fate[i] != SENT))
+	if (unlikely(x->verdict[i] != SENT))
 		return true;
 	if (unlikely(x->count + m->nb_segs > SEGMENTS))
 		return false;
@@ -260,25 +260,25 @@ prepare(struct xmit *x, uint16_t i, const struct rte_mbuf *m, uint32_t longest)
 	return true;
 }
 
-/* libccnic refuses the first packet that has segments, which prepare() should have prevented. Drops it. */
+/* libccnic refused the first packet that has segments although prepare() accepted it. Drops it; returns where it ends. */
 static int
 refused(struct xmit *x)
 {
 	uint16_t i = 0;
 
-	while (x->fate[i] != SENT)
+	while (x->verdict[i] != SENT)
 		i++;
-	x->fate[i] = BROKEN;
+	x->verdict[i] = BROKEN;
 	return x->end[i];
 }
 
-/* A packet is done with. */
+/* Counts a packet that was sent or dropped. */
 static inline void
-account(struct ccnic_txq *txq, enum fate fate, uint32_t len)
+account(struct ccnic_txq *txq, enum verdict verdict, uint32_t len)
 {
-	if (unlikely(fate != SENT)) {
-		txq->stats.too_long += fate == TOO_LONG;
-		txq->stats.broken += fate == BROKEN;
+	if (unlikely(verdict != SENT)) {
+		txq->stats.too_long += verdict == TOO_LONG;
+		txq->stats.broken += verdict == BROKEN;
 		return;
 	}
 	txq->stats.packets++;
@@ -286,11 +286,11 @@ account(struct ccnic_txq *txq, enum fate fate, uint32_t len)
 	txq->stats.bins[ccnic_bin_of(len)]++;
 }
 
-/* Sends up to CCNIC_BURST packets; returns how many are done with. */
+/* Sends up to CCNIC_BURST packets; returns how many were sent or dropped. */
 static uint16_t
 xmit_chunk(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
 {
-	const uint32_t longest = txq->dev->side->longest;
+	const uint32_t longest = txq->dev->nic_role->longest;
 	uint16_t ready = 0, done;
 	bool plain = true;
 	struct xmit x;
@@ -304,9 +304,9 @@ xmit_chunk(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkt
 		sent = ccnic_nic_tx_copy(pair->nic_queue, x.segments, x.count);
 	if (unlikely(sent < 0))
 		sent = refused(&x);
-	/* Whole packets went, in order; dropped ones have no segments. */
+	/* libccnic sends whole packets in order; dropped ones have no segments. */
 	for (done = 0; done < ready && x.end[done] <= sent; done++) {
-		account(txq, x.fate[done], pkts[done]->pkt_len);
+		account(txq, x.verdict[done], pkts[done]->pkt_len);
 		plain &= RTE_MBUF_DIRECT(pkts[done]) & (pkts[done]->nb_segs == 1);
 	}
 	ccnic_free_sent(pkts, done, plain, txq->fast_free);
@@ -314,16 +314,16 @@ xmit_chunk(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkt
 }
 
 uint16_t
-ccnic_side_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n)
+ccnic_nic_role_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n)
 {
 	struct ccnic_txq *txq = queue;
-	const uint16_t sending = __atomic_load_n(&txq->dev->side->sending, __ATOMIC_RELAXED);
+	const uint16_t sending = __atomic_load_n(&txq->dev->nic_role->sending, __ATOMIC_RELAXED);
 	struct ccnic_pair *pair;
 	uint16_t done = 0;
 
 	if (unlikely(sending == 0))
 		return 0;
-	/* A program with fewer queue pairs than the port has: some queues share one. */
+	/* If the program has fewer queue pairs than the port has queues, some queues share a pair. */
 	pair = &txq->dev->pair[likely(txq->index < sending) ? txq->index : txq->index % sending];
 	if (unlikely(!ccnic_pair_enter(pair, true)))
 		return 0;

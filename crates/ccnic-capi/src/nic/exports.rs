@@ -1,18 +1,18 @@
-//! The functions of `ccnic_nic.h`. Their contracts stand there; here pointers become references and slices, and results errno.
+//! The functions of `ccnic_nic.h`; the header specifies them. Here pointers become references and slices, results become errno
+//! values, and a panic becomes -ENOTRECOVERABLE.
 
-use std::ffi::{OsStr, c_char, c_int};
-use std::os::unix::ffi::OsStrExt;
+use std::ffi::{c_char, c_int};
 use std::time::Duration;
 
 use rustix::io::Errno;
 
-use super::{
-    CcnicNicOptions, CcnicNicStats, CcnicProgramInfo, CcnicSegment, ListeningNic, Program, SideQueue,
-};
+use super::abi::{CcnicNicOptions, CcnicNicStats, CcnicProgramInfo, CcnicSegment};
+use super::listener::CcnicNic;
+use super::program::CcnicProgram;
+use super::queue::CcnicNicQueue;
 use crate::abi::{CcnicBuf, write_sized};
-use crate::bursts::{given, places};
 use crate::errno::{Failure, NULL, burst, guard};
-use crate::exports::status_name;
+use crate::pointers::{input, output, path, status_name};
 
 /// # Safety
 /// As `ccnic_nic.h` says.
@@ -20,7 +20,7 @@ use crate::exports::status_name;
 pub unsafe extern "C" fn ccnic_nic_listen(
     socket: *const c_char,
     options: *const CcnicNicOptions,
-    out: *mut *mut ListeningNic,
+    out: *mut *mut CcnicNic,
 ) -> c_int {
     guard(|| {
         if socket.is_null() || out.is_null() {
@@ -34,9 +34,8 @@ pub unsafe extern "C" fn ccnic_nic_listen(
         // SAFETY: null or the caller's string.
         let name = unsafe { status_name(given.name)? };
         // SAFETY: the caller's string, not null.
-        let socket = OsStr::from_bytes(unsafe { std::ffi::CStr::from_ptr(socket) }.to_bytes());
-        let nic = ListeningNic::new(socket.as_ref(), name, &given)?;
-        // SAFETY: not null, the caller's place for a pointer.
+        let nic = CcnicNic::new(unsafe { path(socket) }, name, &given)?;
+        // SAFETY: not null, the caller's memory for a pointer.
         unsafe { out.write(Box::into_raw(Box::new(nic))) };
         Ok(0)
     })
@@ -45,13 +44,13 @@ pub unsafe extern "C" fn ccnic_nic_listen(
 /// # Safety
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ccnic_nic_close(nic: *mut ListeningNic) -> c_int {
+pub unsafe extern "C" fn ccnic_nic_close(nic: *mut CcnicNic) -> c_int {
     guard(|| {
         // SAFETY: null or a NIC that has not been closed.
         if unsafe { nic.as_ref() }.ok_or(NULL)?.busy() {
             return Err(Failure::new(Errno::BUSY, c"programs are attached; release them first"));
         }
-        // SAFETY: made by `ccnic_nic_listen` from a box; the caller gives it up.
+        // SAFETY: made by `ccnic_nic_listen` from a box; the caller no longer uses it.
         drop(unsafe { Box::from_raw(nic) });
         Ok(0)
     })
@@ -60,7 +59,7 @@ pub unsafe extern "C" fn ccnic_nic_close(nic: *mut ListeningNic) -> c_int {
 /// # Safety
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ccnic_nic_poll(nic: *mut ListeningNic, timeout_ns: i64) -> c_int {
+pub unsafe extern "C" fn ccnic_nic_poll(nic: *mut CcnicNic, timeout_ns: i64) -> c_int {
     guard(|| {
         // SAFETY: null or an open NIC.
         let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
@@ -72,7 +71,7 @@ pub unsafe extern "C" fn ccnic_nic_poll(nic: *mut ListeningNic, timeout_ns: i64)
 /// # Safety
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ccnic_nic_accept(nic: *mut ListeningNic, out: *mut *mut Program) -> c_int {
+pub unsafe extern "C" fn ccnic_nic_accept(nic: *mut CcnicNic, out: *mut *mut CcnicProgram) -> c_int {
     guard(|| {
         // SAFETY: null or an open NIC.
         let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
@@ -80,7 +79,7 @@ pub unsafe extern "C" fn ccnic_nic_accept(nic: *mut ListeningNic, out: *mut *mut
             return Err(NULL);
         }
         let program = nic.accept()?;
-        // SAFETY: not null, the caller's place for a pointer.
+        // SAFETY: not null, the caller's memory for a pointer.
         unsafe { out.write(Box::into_raw(program)) };
         Ok(0)
     })
@@ -90,7 +89,7 @@ pub unsafe extern "C" fn ccnic_nic_accept(nic: *mut ListeningNic, out: *mut *mut
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_program_info(
-    program: *const Program,
+    program: *const CcnicProgram,
     out: *mut CcnicProgramInfo,
     size: usize,
 ) -> c_int {
@@ -100,7 +99,7 @@ pub unsafe extern "C" fn ccnic_program_info(
         if out.is_null() {
             return Err(NULL);
         }
-        // SAFETY: the caller's place has `size` bytes, as it says.
+        // SAFETY: the caller guarantees `size` bytes.
         unsafe { write_sized(&info, out, size) };
         Ok(0)
     })
@@ -109,7 +108,7 @@ pub unsafe extern "C" fn ccnic_program_info(
 /// # Safety
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ccnic_program_link_state(program: *const Program) -> c_int {
+pub unsafe extern "C" fn ccnic_program_link_state(program: *const CcnicProgram) -> c_int {
     // SAFETY: null or a program that has not been released.
     guard(|| Ok(c_int::from(unsafe { program.as_ref() }.ok_or(NULL)?.alive())))
 }
@@ -117,13 +116,13 @@ pub unsafe extern "C" fn ccnic_program_link_state(program: *const Program) -> c_
 /// # Safety
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ccnic_program_release(program: *mut Program) -> c_int {
+pub unsafe extern "C" fn ccnic_program_release(program: *mut CcnicProgram) -> c_int {
     guard(|| {
         // SAFETY: null or a program that has not been released.
         if unsafe { program.as_ref() }.ok_or(NULL)?.busy() {
             return Err(Failure::new(Errno::BUSY, c"the program has open queues; close them first"));
         }
-        // SAFETY: made by `ccnic_nic_accept` from a box; the caller gives it up, and no thread uses its queues.
+        // SAFETY: made by `ccnic_nic_accept` from a box; the caller no longer uses it, and no thread uses its queues.
         unsafe { Box::from_raw(program) }.release();
         Ok(0)
     })
@@ -133,9 +132,9 @@ pub unsafe extern "C" fn ccnic_program_release(program: *mut Program) -> c_int {
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_queue_open(
-    program: *mut Program,
+    program: *mut CcnicProgram,
     index: u16,
-    out: *mut *mut SideQueue,
+    out: *mut *mut CcnicNicQueue,
 ) -> c_int {
     guard(|| {
         // SAFETY: null or a program that has not been released.
@@ -144,7 +143,7 @@ pub unsafe extern "C" fn ccnic_nic_queue_open(
             return Err(NULL);
         }
         let queue = program.queue(index)?;
-        // SAFETY: not null, the caller's place for a pointer.
+        // SAFETY: not null, the caller's memory for a pointer.
         unsafe { out.write(queue.as_ptr()) };
         Ok(0)
     })
@@ -153,7 +152,7 @@ pub unsafe extern "C" fn ccnic_nic_queue_open(
 /// # Safety
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ccnic_nic_queue_close(queue: *mut SideQueue) -> c_int {
+pub unsafe extern "C" fn ccnic_nic_queue_close(queue: *mut CcnicNicQueue) -> c_int {
     guard(|| {
         // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
         unsafe { queue.as_mut() }.ok_or(NULL)?.close()?;
@@ -165,7 +164,7 @@ pub unsafe extern "C" fn ccnic_nic_queue_close(queue: *mut SideQueue) -> c_int {
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_queue_stats(
-    queue: *const SideQueue,
+    queue: *const CcnicNicQueue,
     out: *mut CcnicNicStats,
     size: usize,
 ) -> c_int {
@@ -175,7 +174,7 @@ pub unsafe extern "C" fn ccnic_nic_queue_stats(
         if out.is_null() {
             return Err(NULL);
         }
-        // SAFETY: the caller's place has `size` bytes, as it says.
+        // SAFETY: the caller guarantees `size` bytes.
         unsafe { write_sized(&stats, out, size) };
         Ok(0)
     })
@@ -184,10 +183,10 @@ pub unsafe extern "C" fn ccnic_nic_queue_stats(
 /// # Safety
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ccnic_nic_rx_burst(queue: *mut SideQueue, bufs: *mut CcnicBuf, n: u16) -> c_int {
+pub unsafe extern "C" fn ccnic_nic_rx_burst(queue: *mut CcnicNicQueue, bufs: *mut CcnicBuf, n: u16) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
-        let (queue, out) = unsafe { places(queue, bufs, n)? };
+        let (queue, out) = unsafe { output(queue, bufs, n)? };
         queue.receive(out)
     })
 }
@@ -195,10 +194,14 @@ pub unsafe extern "C" fn ccnic_nic_rx_burst(queue: *mut SideQueue, bufs: *mut Cc
 /// # Safety
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ccnic_nic_tx_burst(queue: *mut SideQueue, bufs: *const CcnicBuf, n: u16) -> c_int {
+pub unsafe extern "C" fn ccnic_nic_tx_burst(
+    queue: *mut CcnicNicQueue,
+    bufs: *const CcnicBuf,
+    n: u16,
+) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
-        let (queue, bufs) = unsafe { given(queue, bufs, n)? };
+        let (queue, bufs) = unsafe { input(queue, bufs, n)? };
         queue.transmit(bufs)
     })
 }
@@ -207,13 +210,13 @@ pub unsafe extern "C" fn ccnic_nic_tx_burst(queue: *mut SideQueue, bufs: *const 
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_tx_copy(
-    queue: *mut SideQueue,
+    queue: *mut CcnicNicQueue,
     segments: *const CcnicSegment,
     n: u16,
 ) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
-        let (queue, segments) = unsafe { given(queue, segments, n)? };
+        let (queue, segments) = unsafe { input(queue, segments, n)? };
         // SAFETY: the caller's segments are readable, by the header's contract.
         unsafe { queue.copy(segments) }
     })
@@ -223,14 +226,14 @@ pub unsafe extern "C" fn ccnic_nic_tx_copy(
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_buf_alloc(
-    queue: *mut SideQueue,
+    queue: *mut CcnicNicQueue,
     len: u16,
     bufs: *mut CcnicBuf,
     n: u16,
 ) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
-        let (queue, out) = unsafe { places(queue, bufs, n)? };
+        let (queue, out) = unsafe { output(queue, bufs, n)? };
         queue.alloc(len, out)
     })
 }
@@ -238,10 +241,14 @@ pub unsafe extern "C" fn ccnic_nic_buf_alloc(
 /// # Safety
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
-pub unsafe extern "C" fn ccnic_nic_buf_free(queue: *mut SideQueue, bufs: *const CcnicBuf, n: u16) -> c_int {
+pub unsafe extern "C" fn ccnic_nic_buf_free(
+    queue: *mut CcnicNicQueue,
+    bufs: *const CcnicBuf,
+    n: u16,
+) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.
-        let (queue, bufs) = unsafe { given(queue, bufs, n)? };
+        let (queue, bufs) = unsafe { input(queue, bufs, n)? };
         queue.free(bufs)
     })
 }

@@ -10,7 +10,7 @@ use std::rc::Rc;
 
 use ccnic::SharedMemory;
 use ccnic_sim::platform::Platform;
-use ccnic_sim::protocol::{CACHE, DIRECTORY, Request};
+use ccnic_sim::protocols::{CACHE, DIRECTORY, Request};
 use ccnic_sim::time::Ps;
 use ccnic_sim::witness::{Commit, Rows};
 use ccnic_sim::{Agent, End, Sim, World};

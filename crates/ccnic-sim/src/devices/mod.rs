@@ -1,0 +1,3 @@
+//! Devices: what answers at addresses that are not memory.
+
+pub mod pcie;

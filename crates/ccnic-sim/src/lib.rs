@@ -12,10 +12,13 @@ pub mod protocols;
 mod run;
 mod systems;
 
-pub use devices::pcie::{Lane, NicCounts, Traffic as PcieTraffic};
 pub use kernel::time;
-pub use machine::World;
-pub use machine::agent::{Agent, End, Sim};
+pub use machine::agent::Agent;
+pub use machine::caches::mask::{Class, WayMask};
+pub use machine::device::{Device, Port};
+pub use machine::sim::{End, Sim, Untimed};
+pub use machine::topology::{Link, Topology};
+pub use machine::uncached::{Access, Kind};
+pub use machine::{Attachment, Machine, MachineError, Seat};
 pub use observe::{counters, summary, trace, witness};
-pub use run::{calibrate, figures, micro, mmio, parallel};
-pub use systems::cc_nic as loopback;
+pub use run::{calibrate, figures, loopback, micro, mmio, parallel};

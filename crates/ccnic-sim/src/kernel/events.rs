@@ -1,62 +1,20 @@
-//! What is going to happen, in order of time.
+//! Pending events, in order of time: a calendar queue.
 //!
-//! Nearly everything happens within some hundred nanoseconds, so events wait in a ring of short spans of time, and only the far
-//! future in a heap. The next event stands apart: whoever runs ahead asks for its time at each step.
+//! Nearly all events happen within some hundred nanoseconds. They wait in a ring of short spans of time; those of the far future
+//! wait in a heap. The next event stands apart, because agents that run ahead ask for its time at each step.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
+use std::marker::PhantomData;
 
-use crate::kernel::time::Ps;
+use super::time::Ps;
 
-/// Something that happens at a moment.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Event {
-    /// A request reaches the home agent of its core's socket.
-    Arrive(u32),
-    /// A request reaches its line's home in the other socket.
-    AtHome(u32),
-    /// A snoop for a transaction reaches a core.
-    Snoop(u32, u8),
-    /// Data, or ownership, reaches the core that asked.
-    Fill(u32),
-    /// A core's hint to move a line towards its readers reaches the home agent.
-    Demote(u32, u8),
-    /// A core goes on.
-    Resume(u8),
-    /// Something that is on its way to, from or within a device, by number.
-    Device(u32),
-}
-
-impl Event {
-    /// In one word: what is stored in parts and read as a whole is slow.
-    #[inline]
-    fn pack(self) -> u64 {
-        let (kind, core, number) = match self {
-            Event::Arrive(txn) => (0, 0, txn),
-            Event::AtHome(txn) => (1, 0, txn),
-            Event::Snoop(txn, core) => (2, core, txn),
-            Event::Fill(txn) => (3, 0, txn),
-            Event::Demote(line, core) => (4, core, line),
-            Event::Resume(core) => (5, core, 0),
-            Event::Device(number) => (6, 0, number),
-        };
-        kind << 40 | u64::from(core) << 32 | u64::from(number)
-    }
-
+/// What happens at a moment. It is stored as one word: what is written in parts and read as a whole is slow.
+pub trait Event: Copy {
+    /// In one word.
+    fn pack(self) -> u64;
     /// Back again.
-    #[inline]
-    fn unpack(word: u64) -> Event {
-        let (core, number) = ((word >> 32) as u8, word as u32);
-        match word >> 40 {
-            0 => Event::Arrive(number),
-            1 => Event::AtHome(number),
-            2 => Event::Snoop(number, core),
-            3 => Event::Fill(number),
-            4 => Event::Demote(number, core),
-            5 => Event::Resume(core),
-            _ => Event::Device(number),
-        }
-    }
+    fn unpack(word: u64) -> Self;
 }
 
 /// When an event happens, what decides at the same time, and the event. In order.
@@ -71,9 +29,10 @@ const NEVER: Entry = (Ps::MAX, u64::MAX, 0);
 /// Nothing follows.
 const END: u32 = u32::MAX;
 
-/// Events in order of time; at the same time messages before cores, cores by number, messages by age.
+/// Events in order of time. At the same time messages come before resumed agents; messages in the order in which they were sent,
+/// agents by number.
 #[derive(Debug)]
-pub struct Events {
+pub struct EventQueue<E> {
     /// The next event; at the end of time when there is none.
     next: Entry,
     /// For each span the first of its events, which are in no order.
@@ -88,11 +47,12 @@ pub struct Events {
     /// Nothing in the ring is earlier.
     now: Ps,
     sent: u64,
+    kind: PhantomData<E>,
 }
 
-impl Default for Events {
-    fn default() -> Events {
-        Events {
+impl<E> Default for EventQueue<E> {
+    fn default() -> EventQueue<E> {
+        EventQueue {
             next: NEVER,
             spans: Box::new([END; SPANS]),
             taken: [0; SPANS / 64],
@@ -101,21 +61,27 @@ impl Default for Events {
             far: BinaryHeap::new(),
             now: 0,
             sent: 0,
+            kind: PhantomData,
         }
     }
 }
 
-impl Events {
-    /// Adds an event.
+impl<E: Event> EventQueue<E> {
+    /// Adds a message: an event that comes after those sent before it for the same time.
     #[inline]
-    pub fn push(&mut self, at: Ps, event: Event) {
-        let tie = match event {
-            Event::Resume(core) => 1 << 63 | u64::from(core),
-            _ => {
-                self.sent += 1;
-                self.sent
-            }
-        };
+    pub fn push(&mut self, at: Ps, event: E) {
+        self.sent += 1;
+        self.insert(at, self.sent, event);
+    }
+
+    /// Adds the event that resumes an agent.
+    #[inline]
+    pub fn push_resume(&mut self, at: Ps, event: E, agent: u8) {
+        self.insert(at, 1 << 63 | u64::from(agent), event);
+    }
+
+    #[inline]
+    fn insert(&mut self, at: Ps, tie: u64, event: E) {
         let (entry, next) = ((at, tie, event.pack()), self.next);
         if (at, tie) < (next.0, next.1) {
             self.next = entry;
@@ -149,14 +115,14 @@ impl Events {
 
     /// The next event, if it happens by then.
     #[inline]
-    pub fn pop_until(&mut self, until: Ps) -> Option<(Ps, Event)> {
+    pub fn pop_until(&mut self, until: Ps) -> Option<(Ps, E)> {
         let (at, _, event) = self.next;
         if at > until || at == Ps::MAX {
             return None;
         }
         self.now = self.now.max(at);
         self.take_first();
-        Some((at, Event::unpack(event)))
+        Some((at, E::unpack(event)))
     }
 
     /// When the next event happens.
@@ -223,10 +189,29 @@ impl Events {
 mod tests {
     use super::*;
 
+    #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+    enum Sample {
+        Message(u32),
+        Resume(u8),
+    }
+
+    impl Event for Sample {
+        fn pack(self) -> u64 {
+            match self {
+                Sample::Message(n) => n.into(),
+                Sample::Resume(agent) => 1 << 40 | u64::from(agent),
+            }
+        }
+
+        fn unpack(word: u64) -> Sample {
+            if word >> 40 == 0 { Sample::Message(word as u32) } else { Sample::Resume(word as u8) }
+        }
+    }
+
     /// As a sorted list has them, whatever the distances.
     #[test]
     fn events_come_in_order() {
-        let (mut events, mut expected) = (Events::default(), Vec::new());
+        let (mut events, mut expected) = (EventQueue::default(), Vec::new());
         let (mut now, mut x, mut popped) = (0, 1u64, 0);
         for round in 0..20_000u64 {
             x = x.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -234,11 +219,14 @@ mod tests {
                 [0, 3, 300, 40_000, 520_000, 524_287, 524_288, 600_000, 90_000_000][(x >> 33) as usize % 9];
             if x >> 60 < 8 && round < 15_000 {
                 let at = now + (x >> 40) % (distance + 1);
-                let event =
-                    if x >> 50 & 1 == 0 { Event::Resume((x >> 20) as u8) } else { Event::Fill(round as u32) };
-                events.push(at, event);
-                let tie =
-                    if let Event::Resume(core) = event { 1 << 63 | u64::from(core) } else { events.sent };
+                let (event, tie) = if x >> 50 & 1 == 0 {
+                    let agent = (x >> 20) as u8;
+                    events.push_resume(at, Sample::Resume(agent), agent);
+                    (Sample::Resume(agent), 1 << 63 | u64::from(agent))
+                } else {
+                    events.push(at, Sample::Message(round as u32));
+                    (Sample::Message(round as u32), events.sent)
+                };
                 expected.push((at, tie, event.pack()));
             } else {
                 expected.sort_unstable_by(|a, b| b.cmp(a));
@@ -246,7 +234,7 @@ mod tests {
                 assert_eq!(events.next_at(), next);
                 let until = if x & 1 == 0 { now } else { Ps::MAX };
                 let due = next.is_some_and(|at| at <= until);
-                let first = if due { expected.pop().map(|e| (e.0, Event::unpack(e.2))) } else { None };
+                let first = if due { expected.pop().map(|e| (e.0, Sample::unpack(e.2))) } else { None };
                 assert_eq!(events.pop_until(until), first);
                 now = first.map_or(now, |e| e.0);
                 popped += u32::from(due);

@@ -1,9 +1,10 @@
-//! Something with a rate that many share: a link's direction, the memory of a socket.
+//! A server with a rate that many share: one direction of a link, the memory of a socket.
 //!
-//! Capacity is kept in short bins of time instead of one "busy until": a message whose sending time is known early does not
-//! hold up those that are sent before it, and queueing shows as soon as a bin is full.
+//! Capacity is kept in short bins of time instead of one "busy until" time, because requests do not arrive in order of their
+//! times: a message whose sending time is known early must not delay messages that are sent before it. Queueing begins when a
+//! bin is full.
 
-use crate::kernel::time::Ps;
+use super::time::Ps;
 
 /// Length of a bin.
 const BIN: Ps = 16_000;

@@ -1,135 +1,28 @@
-//! Agents: programs that run on simulated cores. Each is a coroutine; what it does to memory goes through its [`Agent`], which is
-//! a [`SharedMemory`].
+//! A program's view of the core that it runs on and of memory: the simulated [`SharedMemory`].
 //!
-//! The engine resumes the core whose time has come ([`Sim::run`]); a core that must wait gives control back. Everything is
-//! single-threaded and happens in an order that depends on nothing but the platform and the programs: runs repeat bit
-//! for bit.
+//! An access is tried on the core; when the core has to wait, the program gives control back, and tries again when it is resumed.
 
 use std::cell::RefCell;
-use std::rc::Rc;
 use std::task::Poll;
 
 use ccnic::SharedMemory;
 use ccnic::memory::{LINE, lines};
-use corosensei::stack::DefaultStack;
-use corosensei::{Coroutine, CoroutineResult, Yielder};
 
+use super::Machine;
+use super::core::Core;
+use super::ids::AgentId;
+use super::ram::Ram;
+use super::uncore::Uncore;
+use crate::kernel::coroutines::Suspend;
 use crate::kernel::time::{Ps, ns, ps};
-use crate::machine::World;
-use crate::protocols::Request;
+use crate::protocols::table::Request;
 
-/// Bytes of an agent's stack.
-const STACK: usize = 128 * 1024;
-
-type Program = Coroutine<(), (), ()>;
-
-/// A machine and the programs on its cores.
-pub struct Sim {
-    world: Rc<RefCell<World>>,
-    programs: Vec<Option<Program>>,
-}
-
-/// How a run ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum End {
-    /// Every program is done, or waits for something that never comes.
-    Quiet,
-    /// The time is up.
-    Time,
-    /// So many events have been handled.
-    Events,
-}
-
-impl std::fmt::Debug for Sim {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Sim").field("programs", &self.programs.len()).finish_non_exhaustive()
-    }
-}
-
-impl Sim {
-    /// A machine without programs.
-    pub fn new(world: World) -> Sim {
-        let programs = world.cores.iter().map(|_| None).collect();
-        Sim { world: Rc::new(RefCell::new(world)), programs }
-    }
-
-    /// Puts a program on a core; it starts at time zero.
-    ///
-    /// # Errors
-    /// When there is no memory for its stack.
-    pub fn spawn(&mut self, core: u8, program: impl FnOnce(Agent<'_>) + 'static) -> std::io::Result<()> {
-        let world = Rc::clone(&self.world);
-        let stack = DefaultStack::new(STACK)?;
-        let coroutine = Coroutine::with_stack(stack, move |yielder: &Yielder<(), ()>, ()| {
-            program(Agent { world: &world, yielder, core, base: 0 });
-            world.borrow_mut().finish(core);
-        });
-        self.programs[core as usize] = Some(coroutine);
-        self.world.borrow_mut().start(core);
-        Ok(())
-    }
-
-    /// Runs until nothing happens any more, or until a time.
-    pub fn run(&mut self, until: Ps) -> End {
-        self.run_events(until, u64::MAX)
-    }
-
-    /// As [`run`](Sim::run), but at most so many events: for a look at the machine in the middle of something.
-    pub fn run_events(&mut self, until: Ps, mut events: u64) -> End {
-        loop {
-            let core = self.world.borrow_mut().step(until, &mut events);
-            let Some(core) = core else {
-                let more = self.world.borrow().events.next_at().is_some();
-                return match more {
-                    true if events == 0 => End::Events,
-                    true => End::Time,
-                    false => End::Quiet,
-                };
-            };
-            let program = &mut self.programs[core as usize];
-            if let Some(coroutine) = program
-                && let CoroutineResult::Return(()) = coroutine.resume(())
-            {
-                *program = None;
-            }
-        }
-    }
-
-    /// The machine, to look at.
-    pub fn world(&self) -> std::cell::Ref<'_, World> {
-        self.world.borrow()
-    }
-
-    /// A view of memory from an address on that takes no time, to lay out regions before a run.
-    pub fn untimed(&self, base: u32) -> Untimed<'_> {
-        Untimed(&self.world, base)
-    }
-
-    /// The machine, to set up.
-    pub fn world_mut(&mut self) -> std::cell::RefMut<'_, World> {
-        self.world.borrow_mut()
-    }
-
-    /// True when a core's program has ended.
-    pub fn is_done(&self, core: u8) -> bool {
-        self.programs[core as usize].is_none()
-    }
-}
-
-impl Drop for Sim {
-    fn drop(&mut self) {
-        // Programs that have not ended are unwound; what they still do to memory on the way takes no time.
-        self.world.borrow_mut().ended = true;
-        self.programs.clear();
-    }
-}
-
-/// A program's hold on the core that it runs on, and its view of memory.
+/// A program's hold on its core, and its view of memory from an address on.
 #[derive(Clone, Copy)]
 pub struct Agent<'a> {
-    world: &'a Rc<RefCell<World>>,
-    yielder: &'a Yielder<(), ()>,
-    core: u8,
+    machine: &'a RefCell<Machine>,
+    suspend: &'a Suspend,
+    core: AgentId,
     /// Where the region begins that addresses are offsets into.
     base: u32,
 }
@@ -140,32 +33,54 @@ impl std::fmt::Debug for Agent<'_> {
     }
 }
 
+impl<'a> Agent<'a> {
+    pub(super) fn new(machine: &'a RefCell<Machine>, suspend: &'a Suspend, core: AgentId) -> Agent<'a> {
+        Agent { machine, suspend, core, base: 0 }
+    }
+}
+
 impl Agent<'_> {
-    /// Does something that may take time: `step` is tried until it is done.
+    /// Makes an access that may take time: `step` is tried until it is done. When the run has ended, `untimed` takes its place.
     #[inline]
-    pub(crate) fn act<T>(&self, mut step: impl FnMut(&mut World, u8) -> Poll<T>) -> T {
+    fn access<T>(
+        &self,
+        untimed: impl FnOnce(&mut Ram) -> T,
+        mut step: impl FnMut(&mut Core, &mut Uncore) -> Poll<T>,
+    ) -> T {
         loop {
-            if let Poll::Ready(value) = step(&mut self.world.borrow_mut(), self.core) {
+            let mut machine = self.machine.borrow_mut();
+            let (core, uncore) = machine.core_and_uncore(self.core);
+            if uncore.ended {
+                return untimed(&mut uncore.ram);
+            }
+            if let Poll::Ready(value) = step(core, uncore) {
                 return value;
             }
-            self.yielder.suspend(());
+            drop(machine);
+            self.suspend.suspend(());
         }
     }
 
-    /// The same agent, for a region that begins elsewhere in the machine's memory.
+    /// An access without a value.
+    #[inline]
+    fn act(&self, step: impl FnMut(&mut Core, &mut Uncore) -> Poll<()>) {
+        self.access(|_| (), step);
+    }
+
+    /// The same agent, for a region that begins elsewhere in memory.
     #[must_use]
     pub fn at(self, base: u32) -> Self {
         Agent { base, ..self }
     }
 
-    /// Where its view begins.
-    pub(crate) fn base(&self) -> u32 {
-        self.base
+    /// The core that it runs on.
+    pub fn core(&self) -> AgentId {
+        self.core
     }
 
     /// This core's time.
     pub fn now(&self) -> Ps {
-        self.world.borrow().cores[self.core as usize].clock
+        self.machine.borrow().cores[self.core as usize].clock
     }
 
     /// This core's time in nanoseconds.
@@ -173,72 +88,95 @@ impl Agent<'_> {
         ns(self.now())
     }
 
+    /// The machine, to look at.
+    pub fn with_machine<R>(&self, f: impl FnOnce(&Machine) -> R) -> R {
+        f(&self.machine.borrow())
+    }
+
     /// Spends time in the program's own instructions.
     pub fn work(&self, nanoseconds: f64) {
         let time = ps(nanoseconds);
-        self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.work(core, time) });
+        self.act(|core, u| core.work(u, time));
     }
 
-    /// Polling loops end their sleep at this time, whatever their lines say.
+    /// A polling loop that sleeps wakes at this time, whatever its lines hold.
     pub fn set_deadline(&self, deadline: Option<Ps>) {
-        self.world.borrow_mut().cores[self.core as usize].deadline = deadline;
+        self.machine.borrow_mut().cores[self.core as usize].monitor.deadline = deadline;
     }
 
     /// Waits until every load and store so far is done (MFENCE).
     pub fn fence(&self) {
-        self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.fence(core) });
+        self.act(|core, u| core.fence(u));
     }
 
     /// Waits until every load so far has its value (LFENCE).
-    pub fn settle(&self) {
-        self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.settle(core) });
+    pub fn load_fence(&self) {
+        self.act(|core, u| core.load_fence(u));
+    }
+
+    /// Waits until write-combining buffers and non-temporal stores have reached their homes (SFENCE). Other stores are in order anyway.
+    pub fn store_fence(&self) {
+        self.act(|core, u| core.store_fence(u));
     }
 
     /// Stores whole lines of payload around the caches; `at` and `len` are multiples of a line.
-    pub fn store_around(&self, at: u32, len: u32) {
-        let at = self.base + at;
-        for line in lines(at, len) {
-            self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.store_around(core, line / LINE) });
+    pub fn store_non_temporal(&self, at: u32, len: u32) {
+        for line in lines(self.base + at, len) {
+            self.act(|core, u| core.store_non_temporal(u, line / LINE));
         }
     }
 
     /// Takes the lines of payload out of all caches (CLFLUSHOPT).
     pub fn flush(&self, at: u32, len: u32) {
-        let at = self.base + at;
-        for line in lines(at, len) {
-            self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.flush(core, line / LINE) });
+        for line in lines(self.base + at, len) {
+            self.act(|core, u| core.flush(u, line / LINE));
         }
     }
 
-    /// The machine, to look at its counters.
-    pub fn with_world<R>(&self, f: impl FnOnce(&World) -> R) -> R {
-        f(&self.world.borrow())
-    }
-
-    /// The core that it runs on.
-    pub fn core(&self) -> u8 {
-        self.core
-    }
-
-    /// Stores lines of payload, without saying what.
+    /// Stores lines of payload; their contents do not change.
     pub fn write_lines(&self, at: u32, len: u32) {
         let at = self.base + at;
         for line in lines(at, len) {
             let whole = at <= line && line + LINE <= at + len;
-            self.act(
-                |w, core| {
-                    if w.ended { Poll::Ready(()) } else { w.write_line(core, line / LINE, whole) }
-                },
-            );
+            self.act(|core, u| core.write_line(u, line / LINE, whole));
         }
     }
 
-    /// Loads lines of payload, without looking at them.
+    /// Loads lines of payload; their contents are not looked at.
     pub fn read_lines(&self, at: u32, len: u32) {
-        let at = self.base + at;
-        for line in lines(at, len) {
-            self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.read_line(core, line / LINE) });
+        for line in lines(self.base + at, len) {
+            self.act(|core, u| core.read_line(u, line / LINE));
         }
+    }
+
+    /// Loads 8 bytes of a device's registers, or (`bytes` above 8) 64; returns the first word. A line that is not mapped to a device is
+    /// read in no time.
+    pub fn mmio_read(&self, at: u32, bytes: u32) -> u64 {
+        let at = self.base + at;
+        self.access(|ram| ram.word(at), |core, u| core.read_device(u, at, bytes))
+    }
+
+    /// Stores a word to a device's register, uncached. Nothing happens for a line that is not mapped to a device.
+    pub fn mmio_store_uncached(&self, at: u32, value: u64) {
+        let at = self.base + at;
+        self.act(|core, u| core.store_device(u, at, value));
+    }
+
+    /// Stores bytes to a device through write-combining buffers; their contents are not modelled. Nothing happens for lines that are
+    /// not mapped to a device.
+    pub fn mmio_store(&self, at: u32, len: u32) {
+        let at = self.base + at;
+        let end = at.saturating_add(len);
+        for line in lines(at, len) {
+            let (from, to) = (at.max(line) - line, end.min(line + LINE) - line);
+            let mask = u64::MAX >> (LINE - (to - from)) << from;
+            self.act(|core, u| core.store_combining(u, line / LINE, mask));
+        }
+    }
+
+    fn prefetch(&self, at: u32, request: Request) {
+        let line = (self.base + at) / LINE;
+        self.act(|core, u| core.prefetch(u, line, request));
     }
 }
 
@@ -246,140 +184,70 @@ impl SharedMemory for Agent<'_> {
     #[inline]
     fn load(&self, at: u32) -> u64 {
         let at = self.base + at;
-        self.act(|w, core| if w.ended { Poll::Ready(w.word(at)) } else { w.load(core, at, false) })
+        self.access(|ram| ram.word(at), |core, u| core.load(u, at, false))
     }
 
     #[inline]
     fn store(&self, at: u32, value: u64) {
         let at = self.base + at;
-        self.act(|w, core| {
-            if w.ended {
-                w.set_word(at, value);
-                return Poll::Ready(());
-            }
-            w.store(core, at, value)
-        });
+        self.access(|ram| ram.set_word(at, value), |core, u| core.store(u, at, value));
     }
 
+    /// A control-dependent load: the callers of `load_acquire` branch on its value.
     #[inline]
     fn load_acquire(&self, at: u32) -> u64 {
         let at = self.base + at;
-        self.act(|w, core| if w.ended { Poll::Ready(w.word(at)) } else { w.load(core, at, true) })
+        self.access(|ram| ram.word(at), |core, u| core.load(u, at, true))
     }
 
     #[inline]
     fn store_release(&self, at: u32, value: u64) {
-        self.store(at, value); // stores are done in order
+        self.store(at, value); // stores are committed in order
     }
 
     fn compare_exchange(&self, at: u32, current: u64, new: u64) -> Result<u64, u64> {
         let at = self.base + at;
-        self.act(|w, core| {
-            if !w.ended {
-                return w.exchange(core, at, current, new);
-            }
-            Poll::Ready(w.swap_word(at, current, new))
-        })
+        self.access(|ram| ram.swap_word(at, current, new), |core, u| core.exchange(u, at, current, new))
     }
 
     fn read(&self, at: u32, to: &mut [u8]) {
         self.read_lines(at, to.len() as u32);
-        to.copy_from_slice(self.world.borrow().bytes(self.base + at, to.len()));
+        to.copy_from_slice(self.machine.borrow().bytes(self.base + at, to.len()));
     }
 
     fn write(&self, at: u32, from: &[u8]) {
         self.write_lines(at, from.len() as u32);
-        self.world.borrow_mut().bytes_mut(self.base + at, from.len()).copy_from_slice(from);
+        self.machine.borrow_mut().bytes_mut(self.base + at, from.len()).copy_from_slice(from);
     }
 
     fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
         self.read_lines(at, len);
-        f(self.world.borrow().bytes(self.base + at, len as usize))
+        f(self.machine.borrow().bytes(self.base + at, len as usize))
     }
 
     fn with_mut<R>(&self, at: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R {
         self.write_lines(at, len);
-        f(self.world.borrow_mut().bytes_mut(self.base + at, len as usize))
+        f(self.machine.borrow_mut().bytes_mut(self.base + at, len as usize))
     }
 
     fn prefetch_read(&self, at: u32) {
-        self.hint(at, Request::Read);
+        self.prefetch(at, Request::Read);
     }
 
     fn prefetch_own(&self, at: u32) {
-        self.hint(at, Request::Own);
+        self.prefetch(at, Request::ReadOwn);
     }
 
     fn prefetch_overwrite(&self, at: u32) {
-        self.hint(at, Request::OwnWhole);
+        self.prefetch(at, Request::OwnNoData);
     }
 
     fn demote(&self, at: u32) {
-        let at = self.base + at;
-        self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.demote(core, at / LINE) });
+        let line = (self.base + at) / LINE;
+        self.act(|core, u| core.demote(u, line));
     }
 
     fn relax(&self) {
-        self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.relax(core) });
+        self.act(|core, u| core.relax(u));
     }
-}
-
-impl Agent<'_> {
-    fn hint(&self, at: u32, request: Request) {
-        let at = self.base + at;
-        self.act(|w, core| if w.ended { Poll::Ready(()) } else { w.hint(core, at / LINE, request) });
-    }
-}
-
-/// Memory without time: see [`Sim::untimed`].
-#[derive(Clone, Copy)]
-pub struct Untimed<'a>(&'a RefCell<World>, u32);
-
-impl std::fmt::Debug for Untimed<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Untimed").finish_non_exhaustive()
-    }
-}
-
-impl SharedMemory for Untimed<'_> {
-    fn load(&self, at: u32) -> u64 {
-        self.0.borrow().word(self.1 + at)
-    }
-
-    fn store(&self, at: u32, value: u64) {
-        self.0.borrow_mut().set_word(self.1 + at, value);
-    }
-
-    fn load_acquire(&self, at: u32) -> u64 {
-        self.load(at)
-    }
-
-    fn store_release(&self, at: u32, value: u64) {
-        self.store(at, value);
-    }
-
-    fn compare_exchange(&self, at: u32, current: u64, new: u64) -> Result<u64, u64> {
-        self.0.borrow_mut().swap_word(self.1 + at, current, new)
-    }
-
-    fn read(&self, at: u32, to: &mut [u8]) {
-        to.copy_from_slice(self.0.borrow().bytes(self.1 + at, to.len()));
-    }
-
-    fn write(&self, at: u32, from: &[u8]) {
-        self.0.borrow_mut().bytes_mut(self.1 + at, from.len()).copy_from_slice(from);
-    }
-
-    fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
-        f(self.0.borrow().bytes(self.1 + at, len as usize))
-    }
-
-    fn with_mut<R>(&self, at: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R {
-        f(self.0.borrow_mut().bytes_mut(self.1 + at, len as usize))
-    }
-
-    fn prefetch_read(&self, _: u32) {}
-    fn prefetch_own(&self, _: u32) {}
-    fn demote(&self, _: u32) {}
-    fn relax(&self) {}
 }

@@ -1,4 +1,4 @@
-//! A platform's numbers as the engine uses them: picoseconds and counts.
+//! A platform's numbers as the machine uses them: picoseconds and counts. Those of links are in `topology.rs`.
 
 use crate::kernel::time::{Ps, ps};
 use crate::platform::{Platform, Prefetchers};
@@ -14,25 +14,22 @@ pub struct Costs {
     pub fill: Ps,
     pub home_extra: Ps,
     pub l2: Ps,
-    pub one_way: Ps,
-    /// A line on a link, one direction.
-    pub line: Ps,
-    /// A control message on a link, when no data line's header has room for it.
-    pub control: Ps,
-    /// Control messages that ride in each line's header.
-    pub spare: u32,
-    /// A line from the other socket, written around its caches, at the home agent that takes it.
-    pub around: Ps,
+    /// A non-temporal store of a line from another socket, at the home agent that takes it.
+    pub non_temporal_line: Ps,
     pub memory: Ps,
     /// A line at the memory of a socket.
     pub memory_line: Ps,
-    /// Loaded latency of memory: share of its rate, extra time.
+    /// Latency of memory under load: the share of its rate that is used, and the time that it adds.
     pub curve: Vec<(f64, Ps)>,
+    /// Micro-operations in the reorder buffer.
     pub rob: u64,
     pub load_queue: usize,
     pub store_queue: usize,
     pub fill_buffers: usize,
     pub super_queue: usize,
+    pub wc_buffers: usize,
+    /// A store into a write-combining buffer: a cycle.
+    pub wc_store: Ps,
     pub mispredict: Ps,
     pub machine_clear: Ps,
     pub access: Ps,
@@ -69,11 +66,6 @@ impl Costs {
     /// The numbers of a platform.
     pub fn of(p: &Platform) -> Costs {
         let cycle = 1.0 / p.core.frequency.get();
-        let (one_way, line, control, spare, around) = p.link.as_ref().map_or((0, 0, 0, 0, 0), |l| {
-            let flit = 1.0 / l.rate.get();
-            let line = ps(flit * f64::from(l.data_flits.get()));
-            (ps(l.one_way.get()), line, ps(flit), l.spare_slots.get(), ps(64.0 / l.around_rate.get()))
-        });
         let peak = p.memory.rate.get();
         let points = p.memory.curve.as_ref().map(|c| c.points()).unwrap_or_default();
         let idle = points.first().map_or(0.0, |p| p[1]);
@@ -86,11 +78,7 @@ impl Costs {
             fill: ps(p.path.fill.get()),
             home_extra: ps(p.path.home_extra.get()),
             l2: ps(p.l2.latency.get() - p.l1.latency.get()),
-            one_way,
-            line,
-            control,
-            spare,
-            around,
+            non_temporal_line: p.link.as_ref().map_or(0, |l| ps(64.0 / l.around_rate.get())),
             memory: ps(p.memory.latency.get()),
             memory_line: ps(64.0 / peak),
             curve: points.iter().map(|[gb, ns]| (gb / peak, ps(ns - idle))).collect(),
@@ -99,6 +87,8 @@ impl Costs {
             store_queue: p.core.store_queue.get() as usize,
             fill_buffers: p.core.fill_buffers.get() as usize,
             super_queue: p.core.super_queue.get() as usize,
+            wc_buffers: p.core.wc_buffers.get() as usize,
+            wc_store: ps(cycle),
             mispredict: ps(p.core.mispredict.get()),
             machine_clear: ps(p.core.machine_clear.get()),
             access: ps(p.software.access.get()),

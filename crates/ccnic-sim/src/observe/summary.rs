@@ -4,11 +4,10 @@
 use ccnic_load::{Load, Totals};
 use serde::Serialize;
 
-use crate::devices::pcie::Lane;
+use super::counters::{Counters, PcieLane, Traffic};
 use crate::kernel::time::{Ps, ns};
-use crate::observe::counters::{Counters, Traffic};
 use crate::platform::Platform;
-use crate::systems::cc_nic::{Plan, Run, RunError, run};
+use crate::systems::plan::{Plan, Run, RunError};
 
 /// A simulated loopback, as `--json` prints it. The keys are those of `ccnic bench loopback`, and more.
 #[derive(Debug, Clone, Serialize)]
@@ -205,14 +204,6 @@ const FULL: f64 = 0.9;
 /// The offered load bounds a run when so much of it comes back.
 const CARRIED: f64 = 0.98;
 
-/// Simulates a loopback and sums it up.
-///
-/// # Errors
-/// As [`run`].
-pub fn simulate(platform: &Platform, plan: &Plan) -> Result<Summary, RunError> {
-    summarise(platform, plan, &run(platform, plan)?)
-}
-
 /// Sums a run up.
 ///
 /// # Errors
@@ -263,7 +254,7 @@ fn per_packet(run: &Run, packets: f64) -> PerPacket {
 
 fn pcie(platform: &Platform, run: &Run, packets: f64) -> Option<PciePerPacket> {
     let (nic, traffic) = run.pcie.as_ref()?;
-    let lane = |lane: &Lane| LanePerPacket {
+    let lane = |lane: &PcieLane| LanePerPacket {
         packets: lane.packets as f64 / packets,
         bytes: lane.bytes as f64 / packets,
         used: share(lane.busy, run.measured),

@@ -1,11 +1,11 @@
 //! What happens in a run, on a timeline: trace events as JSON, for Perfetto (ui.perfetto.dev) or chrome://tracing.
 //!
-//! Each socket is a process, each core a thread. A core's waits are its slices; a request for a line is an asynchronous slice from
-//! the moment it leaves the core until the answer is there, with the stations on its way as instants; words stored and lines
-//! lost are instants of their core; how full each direction of the link is, is a counter. With a region's layout, places
-//! have names, so that one packet can be followed from ring to ring.
+//! Each socket is a process, each core a thread. The waits of a core are slices. A request for a line is an asynchronous slice from
+//! the moment it leaves the core until it is answered, with its hops as instants. Words stored and lines invalidated are
+//! instants of their core. The use of the links that leave a socket is a counter. With a region's layout, addresses have names,
+//! so that one packet can be followed from ring to ring.
 //!
-//! Events are written as they end, within a window of time and up to a number, so that a long run leaves a small file. A run
+//! Events are written when they end, within a window of time and up to a number, so that a long run leaves a small file. A run
 //! without a trace pays one branch for each event.
 
 use std::fmt::Write as _;
@@ -16,11 +16,9 @@ use ccnic::Layout;
 use ccnic::layout::LARGE_BUF;
 use ccnic::memory::LINE;
 
+use super::counters::Source;
 use crate::kernel::time::Ps;
-use crate::machine::World;
-use crate::machine::core::Wait;
-use crate::machine::home::Transaction;
-use crate::observe::counters::Source;
+use crate::protocols::table::{Request, State};
 
 /// Between two values of a link's counter.
 const SAMPLE: Ps = 100_000;
@@ -34,13 +32,13 @@ pub struct Trace {
     most: u64,
     written: u64,
     failed: Option<io::Error>,
-    /// What lies where: the first byte, the distance of its parts (0: it has none), the name; in order.
-    places: Vec<(u32, u32, String)>,
+    /// Names of address ranges, in order: the first byte, the size of a range's elements (0: it has none), the name.
+    ranges: Vec<(u32, u32, String)>,
     /// Requests under way, by transaction.
     lives: Vec<Life>,
     requests: u64,
-    /// For each socket: the last value of its link's counter was for this time, and this much was busy then.
-    links: [(Ps, Ps); 2],
+    /// For each socket: when the counter of its links was written last, and how long they had been taken by then.
+    links: Vec<(Ps, Ps)>,
 }
 
 /// A request under way.
@@ -48,22 +46,42 @@ pub struct Trace {
 struct Life {
     number: u64,
     began: Ps,
-    stations: Vec<(Ps, Station)>,
+    hops: Vec<(Ps, Hop)>,
 }
 
-/// A station of a request.
+/// A hop of a request.
 #[derive(Debug, Clone, Copy)]
-pub(crate) enum Station {
-    /// The home agent of the core's socket.
+pub(crate) enum Hop {
+    /// The home agent of the requester's socket.
     Agent,
-    /// The line's home in the other socket.
+    /// The line's home agent in another socket.
     Home,
-    /// A core that is asked for the line.
+    /// An agent that is snooped.
     Snooped(u8),
-    /// The core's answer waits until its own request is answered.
+    /// An agent that is snooped, and answers after its own request has been answered.
     Deferred(u8),
-    /// The answer is on its way.
+    /// The device that is the line's home.
+    Device(u8),
+    /// The answer leaves the home agent.
     Answered,
+}
+
+/// A request that has been answered.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Answered {
+    /// Its transaction.
+    pub txn: u32,
+    /// The line, and the socket whose home agent is its home.
+    pub line: u32,
+    pub home: u8,
+    /// The requester and its socket.
+    pub agent: u8,
+    pub socket: u8,
+    /// What was asked, and what is granted.
+    pub request: Request,
+    pub grant: State,
+    /// Where it was answered.
+    pub source: Source,
 }
 
 impl std::fmt::Debug for Trace {
@@ -84,10 +102,10 @@ impl Trace {
             most: MOST,
             written: 0,
             failed: None,
-            places: Vec::new(),
+            ranges: Vec::new(),
             lives: Vec::new(),
             requests: 0,
-            links: [(0, 0); 2],
+            links: Vec::new(),
         }
     }
 
@@ -98,13 +116,13 @@ impl Trace {
         self
     }
 
-    /// Names what lies from a place on, up to the next one that is named; its parts are `step` bytes apart.
+    /// Names the range that begins at `at` and ends where the next one begins; its elements are `step` bytes apart (0: it has none).
     pub fn name(&mut self, at: u32, step: u32, name: impl Into<String>) {
-        let i = self.places.partition_point(|(other, ..)| *other <= at);
-        self.places.insert(i, (at, step, name.into()));
+        let i = self.ranges.partition_point(|(other, ..)| *other <= at);
+        self.ranges.insert(i, (at, step, name.into()));
     }
 
-    /// Names the places of a region that lies at `base`; `label` comes before each name.
+    /// Names the parts of a region that begins at `base`; `label` comes before each name.
     pub fn name_region(&mut self, layout: &Layout, base: u32, label: &str) {
         let mut name = |at: u32, step, what: &str| self.name(base + at, step, format!("{label}{what}"));
         name(0, 0, "header");
@@ -127,35 +145,33 @@ impl Trace {
         name(pool.end, 0, "beyond the pool");
     }
 
-    /// What lies at a place.
-    fn place(&self, at: u32) -> String {
-        let i = self.places.partition_point(|(other, ..)| *other <= at);
-        match i.checked_sub(1).and_then(|i| self.places.get(i)) {
+    /// The name of an address: of its range, and how far in.
+    fn describe(&self, at: u32) -> String {
+        let i = self.ranges.partition_point(|(other, ..)| *other <= at);
+        match i.checked_sub(1).and_then(|i| self.ranges.get(i)) {
             None => format!("{at:#x}"),
             Some((first, 0, name)) => format!("{name} +{}", at - first),
             Some((first, step, name)) => format!("{name} {} +{}", (at - first) / step, (at - first) % step),
         }
     }
 
-    /// The name of what lies at a place, without how far in.
-    fn thing(&self, at: u32) -> &str {
-        let i = self.places.partition_point(|(other, ..)| *other <= at);
-        i.checked_sub(1).and_then(|i| self.places.get(i)).map_or("line", |(.., name)| name)
+    /// The name of an address's range.
+    fn range(&self, at: u32) -> &str {
+        let i = self.ranges.partition_point(|(other, ..)| *other <= at);
+        i.checked_sub(1).and_then(|i| self.ranges.get(i)).map_or("line", |(.., name)| name)
     }
 
-    /// Says which cores there are; what is written first.
-    pub(crate) fn begin(&mut self, world: &World) {
+    /// Writes the beginning: how many sockets there are, and for each agent its socket and its name.
+    pub(crate) fn begin(&mut self, sockets: usize, agents: impl Iterator<Item = (u8, String)>) {
+        self.links = vec![(0, 0); sockets];
         self.put("{\"displayTimeUnit\":\"ns\",\"traceEvents\":[");
-        for socket in 0..world.sockets.len() {
-            let name = if world.sockets.len() == 1 { "socket".into() } else { format!("socket {socket}") };
+        for socket in 0..sockets {
+            let name = if sockets == 1 { "socket".into() } else { format!("socket {socket}") };
             self.meta(&format!("\"process_name\",\"pid\":{socket},\"args\":{{\"name\":\"{name}\"}}"));
         }
-        for (core, c) in world.cores.iter().enumerate() {
-            let pid = c.socket;
-            let who =
-                if world.is_device(core as u8) { "root complex".into() } else { format!("core {core}") };
-            let args = format!("\"args\":{{\"name\":\"{who}\"}}");
-            self.meta(&format!("\"thread_name\",\"pid\":{pid},\"tid\":{core},{args}"));
+        for (agent, (socket, name)) in agents.enumerate() {
+            let args = format!("\"args\":{{\"name\":\"{name}\"}}");
+            self.meta(&format!("\"thread_name\",\"pid\":{socket},\"tid\":{agent},{args}"));
         }
     }
 
@@ -200,26 +216,15 @@ impl Trace {
         self.put(&text);
     }
 
-    /// A core has waited.
+    /// A core has waited for what is named, perhaps at an address.
     #[cold]
-    pub(crate) fn was_idle(&mut self, socket: u8, core: u8, wait: Wait, from: Ps, to: Ps) {
-        if to <= from || !self.wants(from, to) {
+    pub(crate) fn waited(&mut self, socket: u8, core: u8, on: (&str, Option<u32>), from: Ps, to: Ps) {
+        let (name, at) = on;
+        if name.is_empty() || to <= from || !self.wants(from, to) {
             return;
         }
-        let (name, at) = match wait {
-            Wait::Nothing => return,
-            Wait::Load(at) => ("load", Some(at)),
-            Wait::Exchange(at, ..) => ("exchange", Some(at)),
-            Wait::Window => ("window full", None),
-            Wait::Loads => ("loads", None),
-            Wait::Addresses => ("addresses", None),
-            Wait::Stores(false) => ("store buffer full", None),
-            Wait::Stores(true) => ("stores", None),
-            Wait::Misses => ("fill buffers", None),
-            Wait::Line => ("poll", None),
-            Wait::Device => ("device", None),
-        };
-        let place = at.map_or_else(String::new, |at| format!(",\"args\":{{\"at\":\"{}\"}}", self.place(at)));
+        let place =
+            at.map_or_else(String::new, |at| format!(",\"args\":{{\"at\":\"{}\"}}", self.describe(at)));
         let took = to - from;
         let dur = format!("{}.{:06}", took / 1_000_000, took % 1_000_000);
         self.event(
@@ -235,7 +240,7 @@ impl Trace {
     #[cold]
     pub(crate) fn instant(&mut self, socket: u8, core: u8, what: &str, place: u32, at: Ps) {
         if self.wants(at, at) {
-            let (thing, place) = (self.thing(place), self.place(place));
+            let (thing, place) = (self.range(place), self.describe(place));
             let args = format!("\"args\":{{\"at\":\"{place}\"}}");
             let rest = format!("\"name\":\"{what} {thing}\",\"cat\":\"core\",\"s\":\"t\",{args}");
             self.event('i', at, socket, core, &rest);
@@ -252,46 +257,48 @@ impl Trace {
         self.requests += 1;
         let life = &mut self.lives[txn];
         (life.number, life.began) = (self.requests, at);
-        life.stations.clear();
+        life.hops.clear();
     }
 
-    /// A request has come to a station.
+    /// A request is at a hop.
     #[cold]
-    pub(crate) fn station(&mut self, txn: u32, station: Station, at: Ps) {
+    pub(crate) fn hop(&mut self, txn: u32, hop: Hop, at: Ps) {
         if let Some(life) = self.lives.get_mut(txn as usize) {
-            life.stations.push((at, station));
+            life.hops.push((at, hop));
         }
     }
 
     /// A request has been answered.
     #[cold]
-    pub(crate) fn answered(&mut self, txn: u32, t: &Transaction, socket: u8, home: u8, at: Ps) {
+    pub(crate) fn answered(&mut self, t: &Answered, at: Ps) {
+        let (txn, socket, home) = (t.txn, t.socket, t.home);
         let Some(life) = self.lives.get_mut(txn as usize) else { return };
         let life = std::mem::take(life);
         // A request from before the trace has no number.
         if life.number == 0 || !self.wants(life.began, at) {
             return;
         }
-        let (core, place) = (t.core, t.line * LINE);
+        let (core, place) = (t.agent, t.line * LINE);
         let request = format!("{:?}", t.request);
         let head = format!(
             "\"name\":\"{request} {}\",\"cat\":\"request\",\"id\":{}",
-            self.thing(place),
+            self.range(place),
             life.number
         );
         let args = format!(
             "{head},\"args\":{{\"at\":\"{}\",\"line\":{},\"home\":{home},\"request\":\"{request}\"}}",
-            self.place(place),
+            self.describe(place),
             t.line
         );
         self.event('b', life.began, socket, core, &args);
-        for (when, station) in &life.stations {
-            let name = match station {
-                Station::Agent => "at the home agent".into(),
-                Station::Home => "at home".into(),
-                Station::Snooped(core) => format!("core {core} is asked"),
-                Station::Deferred(core) => format!("core {core} answers later"),
-                Station::Answered => "answered".into(),
+        for (when, hop) in &life.hops {
+            let name = match hop {
+                Hop::Agent => "at the home agent".into(),
+                Hop::Home => "at the line's home agent".into(),
+                Hop::Snooped(core) => format!("core {core} is snooped"),
+                Hop::Deferred(core) => format!("core {core} answers later"),
+                Hop::Device(device) => format!("at device {device}"),
+                Hop::Answered => "answered".into(),
             };
             let rest = format!("\"name\":\"{name}\",\"cat\":\"request\",\"id\":{}", life.number);
             self.event('n', *when, socket, core, &rest);
@@ -304,14 +311,14 @@ impl Trace {
         self.event('e', at, socket, core, &args);
     }
 
-    /// A socket's direction of the link has been used: at times, says how much of it is taken.
+    /// The links that leave a socket have been taken for so long in all: writes their use from time to time.
     #[cold]
     pub(crate) fn link(&mut self, socket: u8, now: Ps, busy: Ps) {
-        let (last, before) = self.links[socket as usize & 1];
+        let (last, before) = self.links[socket as usize];
         if now < last + SAMPLE {
             return;
         }
-        self.links[socket as usize & 1] = (now, busy);
+        self.links[socket as usize] = (now, busy);
         if !self.wants(last, now) {
             return;
         }
@@ -321,47 +328,5 @@ impl Trace {
             100.0 * share.min(1.0)
         );
         self.event('C', last, socket, 0, &rest);
-    }
-}
-
-impl World {
-    /// Traces what happens from now on.
-    pub fn set_trace(&mut self, mut trace: Trace) {
-        trace.begin(self);
-        self.trace = Some(Box::new(trace));
-    }
-
-    /// Ends the trace, if there is one.
-    ///
-    /// # Errors
-    /// What went wrong with its writer.
-    pub fn finish_trace(&mut self) -> io::Result<()> {
-        self.trace.take().map_or(Ok(()), |trace| trace.finish())
-    }
-
-    /// Something happened at a core, in no time.
-    #[inline]
-    pub(crate) fn note(&mut self, core: u8, what: &str, place: u32) {
-        if let Some(trace) = &mut self.trace {
-            let c = &self.cores[core as usize];
-            trace.instant(c.socket, core, what, place, self.now);
-        }
-    }
-
-    /// A request has come to a station.
-    #[inline]
-    pub(crate) fn note_station(&mut self, txn: u32, station: Station, at: Ps) {
-        if let Some(trace) = &mut self.trace {
-            trace.station(txn, station, at);
-        }
-    }
-
-    /// A core has waited from `since` to `end`.
-    #[inline]
-    pub(crate) fn note_wait(&mut self, core: u8, end: Ps) {
-        if let Some(trace) = &mut self.trace {
-            let c = &self.cores[core as usize];
-            trace.was_idle(c.socket, core, c.wait, c.since, end);
-        }
     }
 }

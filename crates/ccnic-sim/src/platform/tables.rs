@@ -104,8 +104,10 @@ tables! {
         curve: Option<Curve>,
     }
 
-    /// `[protocol]`: what the coherence protocol does where it has a choice.
+    /// `[protocol]`: the coherence protocol, and what it does where it has a choice.
     Protocol {
+        /// Its name in [`protocols`](crate::protocols).
+        kind: String,
         /// A read of a line that is modified in the other socket hands over ownership.
         migratory_remote: On,
         /// The same within a socket.

@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::Platform;
+use super::description::Platform;
 
 /// A number of a platform, with its unit and where it comes from.
 #[derive(Debug, Clone, PartialEq)]

@@ -4,7 +4,7 @@ use serde::Serialize;
 
 use crate::platform::{Given, Platform, PlatformError, Unit};
 use crate::run::micro::{Held, Stores, Words, access, pingpong, stream};
-use crate::systems::cc_nic::RunError;
+use crate::systems::plan::RunError;
 
 /// A probe is calibrated when it is at most so far out.
 pub const TOLERANCE: f64 = 0.03;

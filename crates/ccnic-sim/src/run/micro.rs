@@ -8,11 +8,12 @@ use ccnic::SharedMemory;
 use ccnic::memory::LINE;
 
 use crate::kernel::time::{Ps, ns, ps};
-use crate::machine::World;
-use crate::machine::agent::{Agent, Sim};
+use crate::machine::Machine;
+use crate::machine::agent::Agent;
+use crate::machine::sim::Sim;
 use crate::observe::counters::{Counters, Traffic};
 use crate::platform::Platform;
-use crate::systems::cc_nic::RunError;
+use crate::systems::plan::RunError;
 
 /// Where a line is that a core of the host's socket reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,10 +86,10 @@ pub fn access(platform: &Platform, held: Held) -> Result<Option<Access>, RunErro
         return Ok(None);
     }
     let bytes = APART * (PROBES + 1);
-    let mut world = World::new(platform, bytes, &CORES);
+    let mut machine = Machine::new(platform, bytes, &CORES)?;
     let home = u8::from(matches!(held, Held::RemoteWriterHomed | Held::RemoteMemory));
-    world.set_home(0, bytes, home);
-    let mut sim = Sim::new(world);
+    machine.set_home(0, bytes, home);
+    let mut sim = Sim::new(machine);
     let places: Vec<u32> = (0..PROBES).map(|i| i * APART / LINE * LINE).collect();
     let writer = match held {
         Held::LocalLlc | Held::LocalCore => Some(1),
@@ -108,7 +109,7 @@ pub fn access(platform: &Platform, held: Held) -> Result<Option<Access>, RunErro
         })?;
         sim.run(Ps::MAX);
     }
-    let before = sim.world().traffic(0);
+    let before = sim.machine().traffic(0);
     let seen = Rc::new(RefCell::new(Vec::new()));
     let results = Rc::clone(&seen);
     sim.spawn(0, move |agent| {
@@ -119,7 +120,7 @@ pub fn access(platform: &Platform, held: Held) -> Result<Option<Access>, RunErro
         }
     })?;
     sim.run(Ps::MAX);
-    let reads = sim.world().traffic(0).since(&before).memory_reads;
+    let reads = sim.machine().traffic(0).since(&before).memory_reads;
     let software = ps(platform.software.access.get());
     let median_ns = ns(median(&mut seen.borrow_mut()).saturating_sub(software));
     Ok(Some(Access { median_ns, local_memory_reads: reads as f64 / f64::from(PROBES) }))
@@ -194,11 +195,11 @@ const ROUNDS: u64 = 1000;
 /// # Errors
 /// When there is no memory for a stack.
 pub fn pingpong(platform: &Platform, words: Words) -> Result<PingPong, RunError> {
-    let mut world = World::new(platform, 8192, &[(0, 0), (1, 1)]);
+    let mut machine = Machine::new(platform, 8192, &[(0, 0), (1, 1)])?;
     let (places, homes) = words.places();
-    world.set_home(0, 4096, homes[0]);
-    world.set_home(4096, 4096, homes[1]);
-    let mut sim = Sim::new(world);
+    machine.set_home(0, 4096, homes[0]);
+    machine.set_home(4096, 4096, homes[1]);
+    let mut sim = Sim::new(machine);
     let seen = Rc::new(RefCell::new(Vec::new()));
     let results = Rc::clone(&seen);
     sim.spawn(0, move |agent| {
@@ -216,8 +217,8 @@ pub fn pingpong(platform: &Platform, words: Words) -> Result<PingPong, RunError>
         }
     })?;
     sim.run(Ps::MAX);
-    let world = sim.world();
-    let remote = (0..2).map(|c| world.counters(c)).map(|c| c.remote_reads + c.remote_owns).sum::<u64>();
+    let machine = sim.machine();
+    let remote = (0..2).map(|c| machine.counters(c)).map(|c| c.remote_reads + c.remote_owns).sum::<u64>();
     let median_ns = ns(median(&mut seen.borrow_mut()));
     Ok(PingPong { median_ns, remote_requests: remote as f64 / ROUNDS as f64 })
 }
@@ -286,10 +287,10 @@ pub fn stream(platform: &Platform, stores: Stores, pairs: u16) -> Result<Stream,
     // Each pair has a page for its two signals and a buffer.
     let each = 4096 + CHUNK * CHUNKS;
     let sides = (0..2).flat_map(|side| std::iter::repeat_n((side as u8, side), usize::from(pairs)));
-    let mut world = World::new(platform, each * n, &sides.collect::<Vec<_>>());
+    let mut machine = Machine::new(platform, each * n, &sides.collect::<Vec<_>>())?;
     // Non-temporal stores target the reader's memory; a reader alone reads the other socket's.
-    world.set_home(0, each * n, if stores == Stores::NonTemporal { 1 } else { 0 });
-    let mut sim = Sim::new(world);
+    machine.set_home(0, each * n, if stores == Stores::NonTemporal { 1 } else { 0 });
+    let mut sim = Sim::new(machine);
     let span = Rc::new(RefCell::new((Ps::MAX, 0)));
     for pair in 0..n {
         let base = each * pair;
@@ -303,11 +304,11 @@ pub fn stream(platform: &Platform, stores: Stores, pairs: u16) -> Result<Stream,
     let (start, end) = *span.borrow();
     // The first chunk fills the pipeline.
     let bytes = u64::from(CHUNK) * (streamed(stores) - 1) * u64::from(n);
-    let world = sim.world();
+    let machine = sim.machine();
     Ok(Stream {
         gbit_per_s: bytes as f64 * 8.0 / ns(end.saturating_sub(start).max(1)),
-        cores: (0..2 * usize::from(pairs)).map(|c| world.counters(c)).collect(),
-        traffic: (0..world.sockets()).map(|s| world.traffic(s)).collect(),
+        cores: (0..2 * usize::from(pairs)).map(|c| machine.counters(c)).collect(),
+        traffic: (0..machine.sockets()).map(|s| machine.traffic(s)).collect(),
     })
 }
 
@@ -326,7 +327,7 @@ fn write_stream(agent: &Agent<'_>, base: u32, stores: Stores) {
         match stores {
             Stores::Caching => agent.write_lines(at, CHUNK),
             Stores::NonTemporal => {
-                agent.store_around(at, CHUNK);
+                agent.store_non_temporal(at, CHUNK);
                 agent.fence();
             }
             Stores::None => {}
@@ -342,7 +343,7 @@ fn read_stream(agent: &Agent<'_>, base: u32, stores: Stores, span: &RefCell<(Ps,
             agent.relax();
         }
         agent.read_lines(base + 4096 + n as u32 % CHUNKS * CHUNK, CHUNK);
-        agent.settle();
+        agent.load_fence();
         agent.store_release(read, n + 1);
         if n == 0 {
             let first = &mut span.borrow_mut().0;

@@ -6,28 +6,31 @@ use std::rc::Rc;
 use ccnic::SharedMemory;
 use ccnic::memory::LINE;
 
-use crate::devices::pcie::nic::Purpose;
+use crate::devices::pcie::{Pcie, attach};
 use crate::kernel::time::{Ps, ns, ps};
-use crate::machine::World;
-use crate::machine::agent::{Agent, Sim};
+use crate::machine::Machine;
+use crate::machine::agent::Agent;
+use crate::machine::ids::DeviceId;
+use crate::machine::sim::Sim;
 use crate::platform::Platform;
-use crate::systems::cc_nic::RunError;
+use crate::systems::plan::RunError;
 
-/// Runs a program alone on a host core of a machine with `bytes` bytes of memory, and returns what it returns. `None` where the
-/// platform has no PCIe link.
+/// Runs a program alone on a host core of a machine with `bytes` bytes of memory, which are registers of the device if `mapped`, and
+/// returns what it returns. `None` if the platform has no PCIe link.
 fn alone<T: 'static>(
     platform: &Platform,
     bytes: u32,
-    set: impl FnOnce(&mut World),
+    mapped: bool,
+    set: impl FnOnce(&mut Machine),
     program: impl FnOnce(Agent<'_>) -> T + 'static,
 ) -> Result<Option<T>, RunError> {
-    if platform.pcie.is_none() {
-        return Ok(None);
+    let mut machine = Machine::new(platform, bytes, &[(0, 0)])?;
+    let Some(device) = attach(&mut machine, platform)? else { return Ok(None) };
+    if mapped {
+        (0..bytes).step_by(LINE as usize).for_each(|at| machine.map_registers(at, device));
     }
-    let mut world = World::new(platform, bytes, &[(0, 0)]);
-    world.attach(platform);
-    set(&mut world);
-    let mut sim = Sim::new(world);
+    set(&mut machine);
+    let mut sim = Sim::new(machine);
     let result = Rc::new(RefCell::new(None));
     let place = Rc::clone(&result);
     sim.spawn(0, move |agent| {
@@ -50,6 +53,7 @@ pub fn mmio_read(platform: &Platform, bytes: u32) -> Result<Option<f64>, RunErro
     alone(
         platform,
         4096,
+        true,
         |_| {},
         move |agent| {
             let mut seen: Vec<Ps> = (0..READS)
@@ -85,19 +89,18 @@ const WRITTEN: u32 = 1 << 20;
 /// When there is no memory for a stack.
 pub fn write_throughput(platform: &Platform, target: Target, barrier: u32) -> Result<Option<f64>, RunError> {
     let barrier = barrier.clamp(LINE, WRITTEN);
-    // Lines that nobody has yet come from memory with their data: ownership alone is what the link's messages have for
-    // lines of the other side's caches.
-    let set = |world: &mut World| world.costs.dataless = false;
-    alone(platform, WRITTEN, set, move |agent| {
+    // Lines that no cache has come from memory with their data: ownership without data is for lines of the other side's caches.
+    let set = |machine: &mut Machine| machine.set_dataless(false);
+    alone(platform, WRITTEN, target == Target::Device, set, move |agent| {
         let start = agent.now();
         for at in (0..WRITTEN).step_by(barrier as usize) {
             let len = barrier.min(WRITTEN - at);
             match target {
                 Target::Device => agent.mmio_store(at, len),
-                Target::WriteCombining => agent.store_around(at, len),
+                Target::WriteCombining => agent.store_non_temporal(at, len),
                 Target::WriteBack => agent.write_lines(at, len),
             }
-            agent.sfence();
+            agent.store_fence();
         }
         agent.fence();
         f64::from(WRITTEN) / ns(agent.now() - start)
@@ -112,6 +115,7 @@ pub fn store_burst(platform: &Platform, n: u32) -> Result<Option<f64>, RunError>
     alone(
         platform,
         4096,
+        true,
         |_| {},
         move |agent| {
             let start = agent.now();
@@ -132,22 +136,19 @@ pub enum Found {
     Core,
 }
 
-/// A machine with a device and one line, and the time at which nothing is under way any more.
-fn at_rest(platform: &Platform, found: Found) -> Result<Option<(Sim, Ps)>, RunError> {
-    if platform.pcie.is_none() {
-        return Ok(None);
-    }
-    let mut world = World::new(platform, 4096, &[(0, 0)]);
-    world.attach(platform);
-    let mut sim = Sim::new(world);
+/// A machine with a device and one line, the device, and the time at which nothing is under way any more.
+fn at_rest(platform: &Platform, found: Found) -> Result<Option<(Sim, DeviceId, Ps)>, RunError> {
+    let mut machine = Machine::new(platform, 4096, &[(0, 0)])?;
+    let Some(device) = attach(&mut machine, platform)? else { return Ok(None) };
+    let mut sim = Sim::new(machine);
     match found {
-        Found::Llc => sim.world_mut().keep_in_llc(0, 0, true),
+        Found::Llc => sim.machine_mut().fill_llc(0, 0, true),
         Found::Memory => {}
         Found::Core => sim.spawn(0, |agent| agent.store_release(0, 1))?,
     }
     sim.run(Ps::MAX);
-    let now = sim.world().now();
-    Ok(Some((sim, now)))
+    let now = sim.machine().now();
+    Ok(Some((sim, device, now)))
 }
 
 /// Latency in nanoseconds of the device's read of a line: from its request to the last byte of the completion.
@@ -155,17 +156,12 @@ fn at_rest(platform: &Platform, found: Found) -> Result<Option<(Sim, Ps)>, RunEr
 /// # Errors
 /// When there is no memory for a stack.
 pub fn dma_read(platform: &Platform, found: Found) -> Result<Option<f64>, RunError> {
-    let Some((mut sim, start)) = at_rest(platform, found)? else { return Ok(None) };
-    let mut world = sim.world_mut();
-    if let Some(pcie) = &mut world.pcie {
-        pcie.reads = Some(Vec::new());
-    }
-    world.dma_read(0, LINE, 1, Purpose::Probe);
-    drop(world);
+    let Some((mut sim, device, start)) = at_rest(platform, found)? else { return Ok(None) };
+    sim.machine_mut().with_device(device, |pcie: &mut Pcie, port| pcie.probe_read(port, 0, LINE));
     sim.run(Ps::MAX);
-    let world = sim.world();
-    let reads = world.pcie.as_ref().and_then(|p| p.reads.as_ref());
-    Ok(reads.and_then(|r| r.first()).map(|(end, _)| ns(end - start)))
+    let machine = sim.machine();
+    let read = machine.device::<Pcie>(device).and_then(|pcie| pcie.probe_reads().first());
+    Ok(read.map(|(end, _)| ns(end - start)))
 }
 
 /// Latency in nanoseconds of the device's write of a line, to where `found` says that it is: until cores can see it.
@@ -173,9 +169,10 @@ pub fn dma_read(platform: &Platform, found: Found) -> Result<Option<f64>, RunErr
 /// # Errors
 /// When there is no memory for a stack.
 pub fn dma_write(platform: &Platform, found: Found) -> Result<Option<f64>, RunError> {
-    let Some((mut sim, start)) = at_rest(platform, found)? else { return Ok(None) };
-    sim.world_mut().dma_write(0, &[0x5a; LINE as usize], 1);
+    let Some((mut sim, device, start)) = at_rest(platform, found)? else { return Ok(None) };
+    let line = [0x5a; LINE as usize];
+    sim.machine_mut().with_device(device, |pcie: &mut Pcie, port| pcie.probe_write(port, 0, &line));
     sim.run(Ps::MAX);
-    let end = sim.world().pcie.as_ref().map_or(start, |p| p.root.last);
+    let end = sim.machine().device::<Pcie>(device).map_or(start, Pcie::last_write);
     Ok(Some(ns(end - start)))
 }

@@ -2,6 +2,7 @@
 
 pub mod calibrate;
 pub mod figures;
+pub mod loopback;
 pub mod micro;
 pub mod mmio;
 pub mod parallel;

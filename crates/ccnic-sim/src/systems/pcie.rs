@@ -1,5 +1,5 @@
-//! Packets from simulated programs through a PCIe NIC and back: the host's side of the interface is the code that runs on a
-//! coherent NIC, with the doorbell ring and the host-managed pool (CC-NIC section 5.1).
+//! A PCIe NIC, an E810 or a ConnectX-6 (CC-NIC section 5.1): one device and one link, and a queue pair for each host core. The host's
+//! side of the interface is the code that runs with a coherent NIC, with the doorbell ring and a host-managed pool.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -7,15 +7,19 @@ use std::rc::Rc;
 use ccnic::Design;
 use ccnic::ring::Doorbell;
 
-use crate::machine::World;
-use crate::machine::agent::Sim;
+use super::host::{self, Built, Results, Work};
+use super::plan::{Options, Plan, RunError};
+use super::regions::Regions;
+use crate::devices::pcie::{attach, attach_nic};
+use crate::machine::sim::Sim;
+use crate::machine::{Machine, Seat};
 use crate::platform::Platform;
-use crate::systems::cc_nic::{Options, Plan, Results, Run, RunError, Work, finish, host_program};
-use crate::systems::regions::Regions;
 
-/// Simulates a loopback through the platform's PCIe NIC: one device and one link, a queue pair for each host core, in a region
-/// of its own or in one for all.
-pub(crate) fn loopback(platform: &Platform, plan: &Plan, options: Options) -> Result<Run, RunError> {
+/// Builds the machine with its device, and the host side.
+///
+/// # Errors
+/// When the platform has not so many cores or no NIC, or the configuration is not the NIC's.
+pub fn build(platform: &Platform, plan: &Plan, options: Options) -> Result<Built, RunError> {
     let (config, queues) = (plan.config, plan.config.queues);
     let cores = platform.topology.host_cores.get();
     if queues == 0 || u32::from(queues) > cores {
@@ -25,23 +29,24 @@ pub(crate) fn loopback(platform: &Platform, plan: &Plan, options: Options) -> Re
         return Err(RunError::Device);
     }
     let regions = Regions::new(&config, options.shared)?;
-    let sides: Vec<(u8, usize)> = (0..queues).map(|_| (0, 0)).collect();
-    let mut world = World::new(platform, regions.bytes(), &sides);
-    world.attach(platform);
-    world.attach_nic(platform, &regions.layout, (0..queues).map(|core| regions.place(core)));
+    let seats: Vec<Seat> = (0..queues).map(|_| (0, 0)).collect();
+    let mut machine = Machine::new(platform, regions.bytes(), &seats)?;
+    let Some(device) = attach(&mut machine, platform)? else { return Err(RunError::Device) };
+    let places = (0..queues).map(|core| regions.of_core(core));
+    attach_nic(&mut machine, device, platform, &regions.layout, places);
     if let Some(trace) = options.trace {
-        regions.name_in(trace, &mut world);
+        regions.name_in(trace, &mut machine);
     }
-    let mut sim = Sim::new(world);
+    let mut sim = Sim::new(machine);
     regions.lay_out(&sim);
     let results = Rc::new(RefCell::new(Results::default()));
     let work = Work::host(platform);
     for core in 0..queues {
-        let (layout, (base, queue)) = (regions.layout, regions.place(core));
+        let (layout, (base, queue)) = (regions.layout, regions.of_core(core));
         let (results, load) = (Rc::clone(&results), plan.load.of_thread(core, queues));
         sim.spawn(core as u8, move |agent| {
-            host_program::<Doorbell>(agent.at(base), &layout, queue, load, work, &results);
+            host::program::<Doorbell>(agent.at(base), &layout, queue, load, work, &results);
         })?;
     }
-    finish(&mut sim, plan, options.events, &results)
+    Ok(Built { sim, results, nic_cores: 0 })
 }

@@ -1,18 +1,18 @@
-//! The regions of a run's programs in the machine's memory: one for each pair of cores, or one for all.
+//! The interface's regions in a machine's memory: one for each queue pair, or one for all.
 
 use ccnic::pool::Allocator;
 use ccnic::{Config, Layout};
 
-use crate::machine::World;
-use crate::machine::agent::Sim;
+use super::plan::RunError;
+use crate::machine::Machine;
 use crate::machine::directory::PAGE;
+use crate::machine::sim::Sim;
 use crate::observe::trace::Trace;
-use crate::systems::cc_nic::RunError;
 
-/// Where regions lie.
+/// The regions of a run.
 #[derive(Debug, Clone, Copy)]
 pub struct Regions {
-    /// What each looks like.
+    /// The layout of each.
     pub layout: Layout,
     size: u32,
     count: u32,
@@ -41,24 +41,24 @@ impl Regions {
         (0..self.count).map(move |region| region * size)
     }
 
-    /// The region of a core's queue, and which of its queues it is.
-    pub fn place(&self, core: u16) -> (u32, u16) {
+    /// Where the region of a core's queue begins, and the queue's number in it.
+    pub fn of_core(&self, core: u16) -> (u32, u16) {
         if self.shared { (0, core) } else { (u32::from(core) * self.size, 0) }
     }
 
-    /// Homes what the NIC writes at the NIC (CC-NIC section 3.2).
-    pub fn home(&self, world: &mut World) {
+    /// Homes what the NIC writes in the NIC's socket (CC-NIC section 3.2).
+    pub fn home(&self, machine: &mut Machine) {
         let segment = self.layout.nic_segment();
-        self.bases().for_each(|base| world.set_home(base + segment.start, segment.len() as u32, 1));
+        self.bases().for_each(|base| machine.set_home(base + segment.start, segment.len() as u32, 1));
     }
 
-    /// Traces a run in which these regions have names.
-    pub fn name_in(&self, mut trace: Trace, world: &mut World) {
+    /// Traces a machine; the regions have names in the trace.
+    pub fn name_in(&self, mut trace: Trace, machine: &mut Machine) {
         for (i, base) in self.bases().enumerate() {
             let label = if self.count == 1 { String::new() } else { format!("pair {i}: ") };
             trace.name_region(&self.layout, base, &label);
         }
-        world.set_trace(trace);
+        machine.set_trace(trace);
     }
 
     /// Fills the pools and writes the headers.

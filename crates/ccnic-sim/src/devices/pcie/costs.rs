@@ -1,14 +1,14 @@
 //! A platform's PCIe numbers as the model uses them.
 //!
-//! A platform says what can be measured at the ends: how long a core's read, a posted write, a device's read and its write take.
-//! Here they are taken apart into the ways that they share:
+//! A platform has what can be measured at the ends: how long a core's read, a posted write, a device's read and its write take. Here
+//! they are taken apart into the segments that they share:
 //!
-//! | operation | way |
+//! | operation | segments |
 //! |---|---|
 //! | posted write | to_root, link, down |
 //! | device's write | link, up, the host's caches |
 //! | device's read | link, up, the host's caches, link, down |
-//! | core's read | to_root, link, down, turn, link, up, to_root |
+//! | core's read | to_root, link, down, device, link, up, to_root |
 
 use crate::kernel::time::{Ps, ps};
 use crate::platform::Platform;
@@ -28,11 +28,9 @@ pub struct Costs {
     pub up: Ps,
     /// Between a core's store and its next one to the device.
     pub accept: Ps,
-    /// What a store into a write-combining buffer takes the core: a cycle.
-    pub store: Ps,
     /// What the device takes to read a register, and 64 bytes.
-    turn: Ps,
-    turn_line: Ps,
+    read: Ps,
+    read_line: Ps,
     pub payload: u32,
     pub read_request: u32,
     pub boundary: u32,
@@ -41,7 +39,6 @@ pub struct Costs {
     pub completion_header: u32,
     pub tags: u32,
     pub write_lines: usize,
-    pub wc_buffers: usize,
     pub ddio_ways: u32,
 }
 
@@ -55,9 +52,8 @@ impl Costs {
             down: 0,
             up: 0,
             accept: ps(pcie.posted_accept.get()),
-            store: ps(1.0 / platform.core.frequency.get()),
-            turn: 0,
-            turn_line: 0,
+            read: 0,
+            read_line: 0,
             payload: pcie.payload.get(),
             read_request: pcie.read_request.get(),
             boundary: pcie.completion_boundary.get(),
@@ -66,7 +62,6 @@ impl Costs {
             completion_header: pcie.completion_header.get(),
             tags: pcie.tags.get(),
             write_lines: pcie.write_lines.get() as usize,
-            wc_buffers: platform.core.wc_buffers.get() as usize,
             ddio_ways: pcie.ddio_ways.get(),
         };
         let link = |bytes| costs.on_link(bytes);
@@ -75,13 +70,13 @@ impl Costs {
         let read = link(costs.read_header) + link(costs.completion_header + 64) + ps(platform.llc_hit_ns());
         let down = ps(pcie.dma_read.get()).saturating_sub(read + up);
         let to_root = ps(pcie.posted_write.get()).saturating_sub(link(costs.write_header + WORD) + down);
-        let turn = |total: f64, bytes| {
+        let device = |total: f64, bytes| {
             let way = link(costs.read_header) + link(costs.completion_header + bytes);
             ps(total).saturating_sub(way + down + up + 2 * to_root)
         };
-        let (word, line) = (turn(pcie.mmio_read.get(), WORD), turn(pcie.mmio_read_line.get(), 64));
+        let (word, line) = (device(pcie.mmio_read.get(), WORD), device(pcie.mmio_read_line.get(), 64));
         (costs.up, costs.down, costs.to_root) = (up, down, to_root);
-        (costs.turn, costs.turn_line) = (word, line);
+        (costs.read, costs.read_line) = (word, line);
         Some(costs)
     }
 
@@ -91,7 +86,7 @@ impl Costs {
     }
 
     /// Between a read's arrival at the device and its completion's departure.
-    pub fn turn(&self, bytes: u32) -> Ps {
-        if bytes <= WORD { self.turn } else { self.turn_line }
+    pub fn read_time(&self, bytes: u32) -> Ps {
+        if bytes <= WORD { self.read } else { self.read_line }
     }
 }

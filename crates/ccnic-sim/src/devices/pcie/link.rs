@@ -1,55 +1,18 @@
-//! A PCIe link: a queue of bytes in each direction, first in first out, and how transfers are cut into packets.
+//! A PCIe link: a first-in-first-out queue in each direction, and how transfers are cut into packets.
 //!
-//! Order: everything that one side sends arrives in the order in which it was sent. PCIe lets some packets pass others; none
-//! of what it forbids (a posted write or a completion past a posted write) happens here.
+//! Packets arrive in the order in which they were sent. PCIe lets some packets pass others; what it forbids (a posted write or a
+//! completion that passes a posted write) does not happen here.
 
 use super::costs::Costs;
 use crate::kernel::time::Ps;
+use crate::observe::counters::PcieLane;
 
-/// What went through one direction of a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Lane {
-    /// Transaction-layer packets.
-    pub packets: u64,
-    /// Their bytes, headers and framing included.
-    pub bytes: u64,
-    /// Time that the direction was taken.
-    pub busy: Ps,
-}
-
-/// What went through a link.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct Traffic {
-    /// From the device to the host.
-    pub up: Lane,
-    /// From the host to the device.
-    pub down: Lane,
-}
-
-impl Lane {
-    fn since(&self, before: &Lane) -> Lane {
-        Lane {
-            packets: self.packets - before.packets,
-            bytes: self.bytes - before.bytes,
-            busy: self.busy - before.busy,
-        }
-    }
-}
-
-impl Traffic {
-    /// The traffic since `before`.
-    #[must_use]
-    pub fn since(&self, before: &Traffic) -> Traffic {
-        Traffic { up: self.up.since(&before.up), down: self.down.since(&before.down) }
-    }
-}
-
-/// One direction.
+/// One direction of a link.
 #[derive(Debug, Default)]
 pub struct Direction {
     /// When the last byte so far will have been sent.
     pub free: Ps,
-    pub lane: Lane,
+    pub lane: PcieLane,
 }
 
 impl Direction {
@@ -92,7 +55,7 @@ mod tests {
         let sent: Vec<Ps> = (0..100).map(|_| d.send(5000, 88, &costs)).collect();
         assert_eq!((sent[0], sent[99]), (5000 + one, 5000 + 100 * one));
         assert_eq!(d.send(10_000_000, 88, &costs), 10_000_000 + one);
-        assert_eq!(d.lane, Lane { packets: 101, bytes: 8888, busy: 101 * one });
+        assert_eq!(d.lane, PcieLane { packets: 101, bytes: 8888, busy: 101 * one });
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! A PCIe NIC that loops packets back: the other side of `ccnic::ring::Doorbell` with a host-managed pool, by DMA (CC-NIC
+//! A PCIe NIC that loops packets back: the device's side of `ccnic::ring::Doorbell` with a host-managed pool, by DMA (CC-NIC
 //! sections 2.1 and 5.1).
 //!
 //! ```text
@@ -7,19 +7,19 @@
 //!                                           payload: read; the engine's time per packet
 //! tx.head, every `tx_writeback`         <-  transmitted
 //!                                           line rate, pipeline: the packet comes back
-//! fill.tail = n          (posted write) ->  blank descriptors: read, up to `fetch` ahead
-//! payload                               <-  written into a blank buffer
-//! descriptors, up to `rx_writeback`     <-  written in place of the blank ones
+//! fill.tail = n          (posted write) ->  descriptors of posted receive buffers: read, up to `fetch` ahead
+//! payload                               <-  written into a posted buffer
+//! descriptors, up to `rx_writeback`     <-  written to the RX ring
 //! rx.tail                               <-  written after them
-//! fill.head                             <-  written when blank descriptors are fetched
+//! fill.head                             <-  written when more posted buffers are fetched
 //! ```
 //!
-//! An E810 and a ConnectX-6 differ in their numbers only. A device that has fewer contexts than queues sends the packets of
-//! some queues while the others wait for their turn, which lasts as many descriptors as it fetches ahead. Both say in each
-//! descriptor that it is done, where the interface has a tail word: its write is an extra packet on the link here.
+//! An E810 and a ConnectX-6 differ in their numbers only. A device that has fewer contexts than queues serves some queues while the
+//! others wait; a queue is served for as many descriptors as the device fetches ahead. Real devices mark each descriptor as
+//! done, where the interface has a tail word: its write is an extra packet on the link here.
 //! Descriptors of one write-back go together while the link is busy with what came before, up to `rx_writeback`.
 //!
-//! The device trusts the host no more than any NIC: positions, descriptors and blanks are checked.
+//! The device trusts the host no more than any NIC does: it checks positions, descriptors and buffers.
 
 use std::collections::VecDeque;
 
@@ -28,6 +28,7 @@ use ccnic::layout::{LARGE_BUF, PoolLayout, QueueLayout, RingLayout, SMALL_BUF};
 use ccnic::{Config, Layout};
 
 use crate::kernel::time::{Ps, ps};
+use crate::observe::counters::NicCounts;
 use crate::platform::Device;
 
 /// Bytes of a descriptor in memory.
@@ -35,48 +36,13 @@ pub const DESC: u32 = ccnic::desc::DESC;
 /// Packets of a queue inside the NIC at most: beyond, it stops transmitting.
 const INSIDE: usize = 1024;
 
-/// What a device has done.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct NicCounts {
-    /// Packets looped back.
-    pub packets: u64,
-    /// Their bytes.
-    pub bytes: u64,
-    /// Stores to registers that brought something new.
-    pub doorbells: u64,
-    /// Reads of descriptors.
-    pub fetches: u64,
-    /// Write-backs of receive descriptors.
-    pub writebacks: u64,
-    /// Packets that waited because the host had posted no blank buffer.
-    pub no_blank: u64,
-    /// Packets and blanks dropped because their descriptor named no buffer, or more bytes than the MTU; positions that cannot be.
-    pub bad: u64,
-}
-
-impl NicCounts {
-    /// The counts since `before`.
-    #[must_use]
-    pub fn since(&self, before: &NicCounts) -> NicCounts {
-        NicCounts {
-            packets: self.packets - before.packets,
-            bytes: self.bytes - before.bytes,
-            doorbells: self.doorbells - before.doorbells,
-            fetches: self.fetches - before.fetches,
-            writebacks: self.writebacks - before.writebacks,
-            no_blank: self.no_blank - before.no_blank,
-            bad: self.bad - before.bad,
-        }
-    }
-}
-
-/// What has been read for.
+/// What memory is read for.
 #[derive(Debug, Clone, Copy)]
 pub enum Purpose {
     /// Descriptors of packets, from a position on.
     Packets { queue: u16, position: u64 },
-    /// Descriptors of blank buffers, from a position on.
-    Blanks { queue: u16, position: u64 },
+    /// Descriptors of posted receive buffers, from a position on.
+    Buffers { queue: u16, position: u64 },
     /// A segment of a packet.
     Payload { queue: u16, packet: u64, segment: u8 },
     /// A measurement.
@@ -119,8 +85,8 @@ impl Fetch {
         Fetch { ring, tail: 0, asked: 0, taken: 0, descs: VecDeque::new() }
     }
 
-    /// A new value for the register; false for one that cannot be.
-    pub fn ring_tail(&mut self, tail: u64) -> bool {
+    /// Sets the register; false for an invalid value.
+    pub fn set_tail(&mut self, tail: u64) -> bool {
         let sane = tail >= self.tail && tail - self.taken <= u64::from(self.ring.count);
         if sane {
             self.tail = tail;
@@ -128,7 +94,8 @@ impl Fetch {
         sane
     }
 
-    pub fn place(&self, position: u64) -> u32 {
+    /// The address of a descriptor.
+    pub fn slot(&self, position: u64) -> u32 {
         self.ring.units + (position % u64::from(self.ring.count)) as u32 * DESC
     }
 
@@ -174,15 +141,15 @@ impl Fetch {
     }
 }
 
-/// Where a queue stands with the contexts in which the device serves those that have something to send.
+/// Whether the device serves a queue: it has a context for each queue that it serves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Turn {
-    /// It has none, and has not asked.
-    Over,
-    /// It stands in line for one.
-    InLine,
-    /// It has one; so many descriptors have been asked for in this turn.
-    Now(u64),
+pub enum Service {
+    /// It has no context, and needs none.
+    Idle,
+    /// It waits for a context.
+    Waiting,
+    /// It has a context; so many descriptors have been requested since.
+    Active(u64),
 }
 
 /// One queue pair.
@@ -191,20 +158,20 @@ pub struct Queue {
     /// Where its region begins; the offsets of descriptors count from there.
     pub base: u32,
     /// Its rings, in the machine's memory.
-    pub place: QueueLayout,
+    pub rings: QueueLayout,
     pub packets: Fetch,
-    pub blanks: Fetch,
+    pub buffers: Fetch,
     /// Packets whose payload is being read, in order, and the number of the first.
     pub sending: VecDeque<Sending>,
     pub first: u64,
-    /// Descriptors transmitted, and those that the host knows of.
+    /// Descriptors transmitted, and those that the head in memory covers.
     pub transmitted: u64,
-    pub told: u64,
+    pub reported: u64,
     /// Packets inside the NIC.
     pub inside: usize,
-    /// Where it stands with the engine's contexts.
-    pub turn: Turn,
-    /// Packets that wait for a blank buffer.
+    /// Whether the engine serves it.
+    pub service: Service,
+    /// Packets that wait for a receive buffer.
     pub received: VecDeque<Packet>,
     /// Receive descriptors not written back, and the position of the first.
     pub filled: Vec<Desc>,
@@ -213,7 +180,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    fn new(place: QueueLayout, base: u32) -> Queue {
+    fn new(layout: QueueLayout, base: u32) -> Queue {
         let at = |ring: RingLayout| RingLayout {
             units: base + ring.units,
             tail: base + ring.tail,
@@ -221,20 +188,20 @@ impl Queue {
             taken: base + ring.taken,
             ..ring
         };
-        let (rx_dropped, rx_event) = (base + place.rx_dropped, base + place.rx_event);
-        let [tx, rx, fill] = [place.tx, place.rx, place.fill].map(at);
-        let place = QueueLayout { tx, rx, fill, rx_dropped, rx_event };
+        let (rx_dropped, rx_event) = (base + layout.rx_dropped, base + layout.rx_event);
+        let [tx, rx, fill] = [layout.tx, layout.rx, layout.fill].map(at);
+        let rings = QueueLayout { tx, rx, fill, rx_dropped, rx_event };
         Queue {
             base,
-            place,
-            packets: Fetch::new(place.tx),
-            blanks: Fetch::new(place.fill),
+            rings,
+            packets: Fetch::new(rings.tx),
+            buffers: Fetch::new(rings.fill),
             sending: VecDeque::new(),
             first: 0,
             transmitted: 0,
-            told: 0,
+            reported: 0,
             inside: 0,
-            turn: Turn::Over,
+            service: Service::Idle,
             received: VecDeque::new(),
             filled: Vec::new(),
             published: 0,
@@ -264,10 +231,10 @@ pub struct Nic {
     /// Time of a byte on the wire.
     pub per_byte: f64,
     pub fetch: u64,
-    /// Queues that it can serve at once, those that it serves, and those that stand in line.
+    /// Queues that it can serve at once, how many it serves, and those that wait.
     pub contexts: u16,
     pub served: u16,
-    pub line: VecDeque<u16>,
+    pub waiting: VecDeque<u16>,
     pub tx_writeback: u64,
     pub rx_writeback: usize,
     /// Bytes of a descriptor on the link.
@@ -275,13 +242,13 @@ pub struct Nic {
     pub pool: PoolLayout,
     pub config: Config,
     pub queues: Vec<Queue>,
-    /// Registers: address, queue, whether it is the one for blanks.
+    /// Registers: address, queue, whether it is the tail of the fill ring.
     pub registers: Vec<(u32, u16, bool)>,
     /// When the engine has done its last packet; an event will wake it.
     pub engine: Ps,
     pub engine_due: bool,
-    /// The queue whose turn it is.
-    pub turn: usize,
+    /// The queue whose packets the engine looks at first.
+    pub next: usize,
     /// When the wire is free.
     pub wire: Ps,
     pub counts: NicCounts,
@@ -293,8 +260,8 @@ impl Nic {
         let queues: Vec<Queue> =
             queues.filter_map(|(base, q)| Some(Queue::new(layout.queue(q)?, base))).collect();
         let registers = (0..).zip(&queues).flat_map(|(q, queue)| {
-            let place = &queue.place;
-            [(place.tx.tail, q, false), (place.fill.tail, q, true)]
+            let rings = &queue.rings;
+            [(rings.tx.tail, q, false), (rings.fill.tail, q, true)]
         });
         Nic {
             pipeline: ps(device.pipeline.get()),
@@ -303,7 +270,7 @@ impl Nic {
             fetch: u64::from(device.fetch.get().max(8)),
             contexts: device.contexts.get().clamp(1, u32::from(u16::MAX)) as u16,
             served: 0,
-            line: VecDeque::new(),
+            waiting: VecDeque::new(),
             tx_writeback: u64::from(device.tx_writeback.get()),
             rx_writeback: device.rx_writeback.get() as usize,
             descriptor: device.descriptor.get().max(DESC),
@@ -313,7 +280,7 @@ impl Nic {
             queues,
             engine: 0,
             engine_due: false,
-            turn: 0,
+            next: 0,
             wire: 0,
             counts: NicCounts::default(),
         }
@@ -331,45 +298,45 @@ impl Nic {
         within < self.pool.end - self.pool.buffers && within % size + len <= size
     }
 
-    /// True when a queue may ask for descriptors of packets: it has a context, and leaves it to others after as many descriptors
-    /// as the device holds of a queue, and the rest of the last packet. One that may not stands in line from now on.
-    pub fn has_turn(&mut self, queue: u16) -> bool {
+    /// True when a queue may request descriptors of packets: it has a context, which it leaves to others after as many descriptors as
+    /// the device holds of a queue, and the rest of the last packet. A queue that may not waits for a context from now on.
+    pub fn may_fetch(&mut self, queue: u16) -> bool {
         let q = &mut self.queues[queue as usize];
-        match q.turn {
-            Turn::Now(asked) => asked < self.fetch || self.line.is_empty() || q.packets.is_cut(),
-            Turn::Over if q.packets.tail > q.packets.asked && self.served < self.contexts => {
-                q.turn = Turn::Now(0);
+        match q.service {
+            Service::Active(asked) => asked < self.fetch || self.waiting.is_empty() || q.packets.is_cut(),
+            Service::Idle if q.packets.tail > q.packets.asked && self.served < self.contexts => {
+                q.service = Service::Active(0);
                 self.served += 1;
                 true
             }
-            Turn::Over if q.packets.tail > q.packets.asked => {
-                q.turn = Turn::InLine;
-                self.line.push_back(queue);
+            Service::Idle if q.packets.tail > q.packets.asked => {
+                q.service = Service::Waiting;
+                self.waiting.push_back(queue);
                 false
             }
-            Turn::Over | Turn::InLine => false,
+            Service::Idle | Service::Waiting => false,
         }
     }
 
-    /// Ends the turn of a queue when all descriptors that it asked for have been used; the queue whose turn it is then.
-    pub fn end_turn(&mut self, queue: u16) -> Option<u16> {
+    /// Takes a queue's context away when all descriptors that it requested have been used; returns the queue that is served next.
+    pub fn end_service(&mut self, queue: u16) -> Option<u16> {
         let q = &mut self.queues[queue as usize];
-        if !matches!(q.turn, Turn::Now(_)) || q.packets.taken < q.packets.asked {
+        if !matches!(q.service, Service::Active(_)) || q.packets.taken < q.packets.asked {
             return None;
         }
-        q.turn = Turn::Over;
+        q.service = Service::Idle;
         self.served -= 1;
-        let next = self.line.pop_front()?;
-        self.queues[next as usize].turn = Turn::Over;
+        let next = self.waiting.pop_front()?;
+        self.queues[next as usize].service = Service::Idle;
         Some(next)
     }
 
-    /// Takes the packet whose turn it is; the segments to read.
+    /// Takes the next packet; returns its queue, its number and the segments to read.
     pub fn next_packet(&mut self) -> Option<(u16, u64, Vec<Desc>)> {
         let n = self.queues.len();
-        let turns = (0..n).map(|i| (self.turn + i) % n);
-        let (queue, descs) = turns.filter_map(|q| Some((q, self.queues[q].next_packet()?))).next()?;
-        self.turn = (queue + 1) % n;
+        let order = (0..n).map(|i| (self.next + i) % n);
+        let (queue, descs) = order.filter_map(|q| Some((q, self.queues[q].next_packet()?))).next()?;
+        self.next = (queue + 1) % n;
         let q = &mut self.queues[queue];
         let segments: Vec<Desc> = (0..descs).filter_map(|_| q.packets.take()).collect();
         let bytes: u32 = segments.iter().map(|d| u32::from(d.len())).sum();
@@ -390,15 +357,15 @@ impl Nic {
         Some((queue as u16, number, if good { segments } else { Vec::new() }))
     }
 
-    /// Blank buffers for so many bytes, when there are enough.
-    pub fn take_blanks(&mut self, queue: usize, len: u32) -> Option<Vec<Desc>> {
+    /// Posted buffers for so many bytes, if there are enough.
+    pub fn take_buffers(&mut self, queue: usize, len: u32) -> Option<Vec<Desc>> {
         let mut found = 0;
         let mut n = 0;
-        for blank in &self.queues[queue].blanks.descs {
-            let blank = (*blank)?;
+        for buffer in &self.queues[queue].buffers.descs {
+            let buffer = (*buffer)?;
             n += 1;
-            let size = if blank.small() { SMALL_BUF } else { LARGE_BUF };
-            found += if self.holds(blank, size) { size } else { 0 };
+            let size = if buffer.small() { SMALL_BUF } else { LARGE_BUF };
+            found += if self.holds(buffer, size) { size } else { 0 };
             if found >= len {
                 break;
             }
@@ -406,7 +373,7 @@ impl Nic {
         if found < len {
             return None;
         }
-        let all: Vec<Desc> = (0..n).filter_map(|_| self.queues[queue].blanks.take()).collect();
+        let all: Vec<Desc> = (0..n).filter_map(|_| self.queues[queue].buffers.take()).collect();
         let (good, bad): (Vec<_>, Vec<_>) =
             all.into_iter().partition(|b| self.holds(*b, if b.small() { SMALL_BUF } else { LARGE_BUF }));
         self.counts.bad += bad.len() as u64;

@@ -1,61 +1,67 @@
-//! Polling: a loop that finds nothing sleeps until one of its lines is taken, and wakes as if it had spun.
+//! Polling: a core that polls in vain sleeps until one of the lines that it has loaded is invalidated, and wakes at the moment and
+//! with the state that spinning would have led to. Idle cores then cost no simulation time.
 
 use std::task::Poll;
 
-use crate::kernel::events::Event;
-use crate::machine::World;
-use crate::machine::core::{Core, WATCH, Wait};
-use crate::machine::directory::NONE;
+use super::monitor::LINES_MAX;
+use super::{Core, Wait};
+use crate::kernel::time::Ps;
+use crate::machine::ids::NONE;
+use crate::machine::uncore::Uncore;
 
-/// Turns that a polling loop really makes before it sleeps: programs count turns, to tell whether they wait.
+/// Empty polls that are really made before the core sleeps: programs count them, to tell whether they are idle.
 const SPINS: u32 = 16;
 
-impl World {
-    /// A turn of a polling loop that found nothing: sleeps until one of the lines that it has loaded is taken away, or its
-    /// deadline comes; the result is that of spinning.
-    pub fn relax(&mut self, core: u8) -> Poll<()> {
-        let c = &mut self.cores[core as usize];
-        if std::mem::take(&mut c.slept) {
-            c.turned = c.clock;
-            c.spun = 0;
-            c.disturbed = false;
-            c.watched.clear();
+impl Core {
+    /// An empty poll: sleeps until a line that was loaded since the last one is invalidated, or the deadline comes.
+    pub fn relax(&mut self, u: &mut Uncore) -> Poll<()> {
+        if std::mem::take(&mut self.monitor.slept) {
+            self.monitor.last_poll = self.clock;
+            self.monitor.spins = 0;
+            self.monitor.reset();
             return Poll::Ready(());
         }
-        if !self.ready(core) {
+        if !self.can_dispatch(u) {
             return Poll::Pending;
         }
-        self.close(core);
-        let poll = self.costs.poll;
-        let c = &mut self.cores[core as usize];
-        c.clock += poll;
-        c.counters.idle += poll;
-        c.decided.0 = NONE;
-        // The shortest turn is one of polling alone.
-        c.turn = c.turn.min(c.clock.saturating_sub(c.turned));
-        c.turned = c.clock;
-        let due = c.deadline.is_some_and(|deadline| deadline <= c.clock);
-        c.spun += 1;
-        if c.disturbed || c.watched.len() > WATCH {
-            c.disturbed = false;
-            c.watched.clear();
+        self.close(u);
+        self.clock += u.costs.poll;
+        self.counters.idle += u.costs.poll;
+        self.predictor.last_line.0 = NONE;
+        let (clock, m) = (self.clock, &mut self.monitor);
+        m.period = m.period.min(clock.saturating_sub(m.last_poll));
+        m.last_poll = clock;
+        let due = m.deadline.is_some_and(|deadline| deadline <= clock);
+        m.spins += 1;
+        if m.triggered || m.lines.len() > LINES_MAX {
+            m.reset();
             return Poll::Ready(());
         }
-        if due || c.spun < SPINS || c.watched.is_empty() {
+        if due || m.spins < SPINS || m.lines.is_empty() {
             return Poll::Ready(());
         }
-        if let Some(deadline) = c.deadline {
-            self.events.push(deadline, Event::Resume(core));
+        if let Some(deadline) = m.deadline {
+            u.resume(self.id, deadline);
         }
-        c.slept = true;
-        self.wait(core, Wait::Line);
+        self.monitor.slept = true;
+        self.wait_for(u, Wait::Line);
         Poll::Pending
     }
-}
 
-/// Remembers a line that a polling loop waits for.
-pub(crate) fn watch(c: &mut Core, line: u32) {
-    if c.watched.last() != Some(&line) && c.watched.len() <= WATCH && !c.watched.contains(&line) {
-        c.watched.push(line);
+    /// A line has been invalidated, or has come: a polling loop that watches it sees that, at a penalty.
+    pub fn trigger(&mut self, u: &mut Uncore, line: u32, penalty: Ps) {
+        if !self.monitor.lines.contains(&line) {
+            return;
+        }
+        self.monitor.triggered = true;
+        if self.wait != Wait::Line {
+            self.monitor.penalty = self.monitor.penalty.max(penalty);
+        } else {
+            // A spinning core would see it at the end of the poll that it is in.
+            let period = self.monitor.period.max(1);
+            let polls = u.now.saturating_sub(self.clock).div_ceil(period);
+            let at = self.clock + polls * period + penalty;
+            self.wake(u, at);
+        }
     }
 }

@@ -4,7 +4,7 @@
 
 use crate::machine::costs::Prefetch;
 
-/// Streams that are followed at once.
+/// Prefetchers that are followed at once.
 const STREAMS: usize = 32;
 /// Kinds of accesses that stand for instructions.
 const SITES: usize = 4;
@@ -13,7 +13,7 @@ const PAGE: u32 = 64;
 
 /// What the prefetchers of a core have seen.
 #[derive(Debug, Clone, Default)]
-pub struct Streams {
+pub struct Prefetchers {
     /// For each page that is followed: its number, the last line in it, the direction, how often it was kept, its age.
     streams: Vec<(u32, u32, i32, u32, u64)>,
     /// For each site: the last line, the stride, how often it was the same.
@@ -21,7 +21,7 @@ pub struct Streams {
     clock: u64,
 }
 
-impl Streams {
+impl Prefetchers {
     /// What to fetch after an access to `line` at `site` (a kind of access), which the cache of this level had (3: neither). The
     /// streamer sees what misses the first level, the adjacent-line prefetcher what misses the second.
     pub fn after(&mut self, p: Prefetch, site: usize, line: u32, level: u8) -> [Option<u32>; 4] {
@@ -79,7 +79,7 @@ mod tests {
     #[test]
     fn each_prefetcher_sees_its_pattern() {
         let all = Prefetch { adjacent: true, streamer: true, ip: true };
-        let mut s = Streams::default();
+        let mut s = Prefetchers::default();
         assert_eq!(s.after(all, 0, 6, 3), [Some(7), None, None, None]);
         assert_eq!(s.after(all, 0, 7, 2), [None; 4]);
         assert_eq!(s.after(all, 0, 8, 2), [None, None, Some(9), Some(10)]);
@@ -91,7 +91,7 @@ mod tests {
     #[test]
     fn no_prefetcher_leaves_the_page() {
         let p = Prefetch { adjacent: false, streamer: true, ip: true };
-        let mut s = Streams::default();
+        let mut s = Prefetchers::default();
         let last = (50..64).map(|line| s.after(p, 0, line, 2)).last();
         assert_eq!(last, Some([None; 4]));
     }

@@ -1,150 +1,163 @@
-//! Stores: they wait in order in the store buffer until their lines are owned, asked for as soon as the words are known.
+//! Stores: they wait in order in the store buffer until their lines are owned. Ownership is requested as soon as the words of a line
+//! are known.
 
 use std::task::Poll;
 
 use ccnic::memory::LINE;
 
-use crate::kernel::events::Event;
-use crate::machine::World;
-use crate::machine::core::{Store, Stored, Wait};
-use crate::machine::step::UOPS;
-use crate::protocols::{Request, State};
+use super::store_buffer::{Store, Stored};
+use super::{Core, UOPS, Wait};
+use crate::machine::event::Event;
+use crate::machine::uncore::Uncore;
+use crate::protocols::table::{Request, State};
 
-impl World {
+impl Core {
     /// Stores a line of payload, all of it or (`whole` is false) a part.
-    pub fn write_line(&mut self, core: u8, line: u32, whole: bool) -> Poll<()> {
-        if !self.ready(core) || !self.store_room(core) {
+    pub fn write_line(&mut self, u: &mut Uncore, line: u32, whole: bool) -> Poll<()> {
+        if !self.can_dispatch(u) || !self.has_store_room(u) {
             return Poll::Pending;
         }
-        self.close(core);
-        self.charge(core, self.costs.payload_line, UOPS);
-        if !self.stored_at_once(core, line, Stored::Payload) {
-            let whole = whole && self.costs.dataless;
-            self.fetch(core, line, if whole { Request::OwnWhole } else { Request::Own }, true);
+        self.close(u);
+        self.dispatch(u.costs.payload_line, UOPS);
+        if !self.buffer_store(u, line, Stored::Payload) {
+            self.fetch_to_write(u, line, whole);
         }
         Poll::Ready(())
     }
 
     /// Stores a word.
-    pub fn store(&mut self, core: u8, at: u32, value: u64) -> Poll<()> {
-        if self.is_mapped(at / LINE) {
-            return self.store_uncached(core, at, value);
+    pub fn store(&mut self, u: &mut Uncore, at: u32, value: u64) -> Poll<()> {
+        if u.address_map.is_register(at / LINE) {
+            return self.store_device(u, at, value);
         }
-        if !self.ready(core) || !self.store_room(core) {
+        if !self.can_dispatch(u) || !self.has_store_room(u) {
             return Poll::Pending;
         }
-        self.charge(core, self.costs.access, UOPS);
+        self.dispatch(u.costs.access, UOPS);
         let (line, bit) = (at / LINE, 1u8 << (at / 8 % 8));
-        let opened = self.cores[core as usize].open;
-        if opened.is_some_and(|(open, _)| open != line) {
-            self.close(core);
+        if self.coalescing.is_some_and(|(open, _)| open != line) {
+            self.close(u);
         }
-        if !self.stored_at_once(core, line, Stored::Word(at, value)) {
-            let open = &mut self.cores[core as usize].open;
-            *open = Some((line, open.map_or(0, |(_, mask)| mask) | bit));
+        if !self.buffer_store(u, line, Stored::Word(at, value)) {
+            self.coalescing = Some((line, self.coalescing.map_or(0, |(_, mask)| mask) | bit));
         }
         Poll::Ready(())
     }
 
     /// A hint to move a line towards its reader, after the stores before it.
-    pub fn demote(&mut self, core: u8, line: u32) -> Poll<()> {
-        if !self.costs.demote {
+    pub fn demote(&mut self, u: &mut Uncore, line: u32) -> Poll<()> {
+        if !u.costs.demote {
             return Poll::Ready(());
         }
-        if !self.ready(core) || !self.store_room(core) {
+        if !self.can_dispatch(u) || !self.has_store_room(u) {
             return Poll::Pending;
         }
-        self.close(core);
-        self.charge(core, self.costs.access, 1);
-        let c = &mut self.cores[core as usize];
-        if c.stores.is_empty() {
-            self.send_demote(core, line);
+        self.close(u);
+        self.dispatch(u.costs.access, 1);
+        if self.stores.is_empty() {
+            self.send_demote(u, line);
         } else {
-            let position = c.position;
-            c.stores.push_back(Store { line, what: Stored::Demote, position });
+            self.stores.push_back(Store { line, what: Stored::Demote, position: self.position });
         }
         Poll::Ready(())
     }
 
-    pub(crate) fn store_room(&mut self, core: u8) -> bool {
-        let room = self.cores[core as usize].stores.len() < self.costs.store_queue;
+    pub(super) fn has_store_room(&mut self, u: &mut Uncore) -> bool {
+        let room = self.stores.len() < u.costs.store_queue;
         if !room {
-            self.wait(core, Wait::Stores(false));
+            self.wait_for(u, Wait::Stores(false));
         }
         room
     }
 
-    /// Stores when nothing is before it and the line is owned; otherwise it waits in the store buffer.
-    pub(crate) fn stored_at_once(&mut self, core: u8, line: u32, what: Stored) -> bool {
-        let c = &mut self.cores[core as usize];
-        let store = Store { line, what, position: c.position };
-        let owned = c.caches.find(store.line).is_some_and(|(state, _)| state.owned());
+    /// Commits a store at once if none is before it and the line is owned; otherwise puts it into the store buffer. True when the line
+    /// is owned.
+    fn buffer_store(&mut self, u: &mut Uncore, line: u32, what: Stored) -> bool {
+        let store = Store { line, what, position: self.position };
+        let owned = self.caches.access(line).is_some_and(|(state, _)| state.writable());
         if owned {
-            c.counters.l1_hits += 1;
+            self.counters.l1_hits += 1;
         }
-        if c.stores.is_empty() && owned && store.position < c.oldest {
-            self.commit(core, store);
+        if self.stores.is_empty() && owned && store.position < self.oldest_load {
+            self.commit(u, store);
             return true;
         }
-        c.stores.push_back(store);
+        self.stores.push_back(store);
         owned
     }
 
-    fn commit(&mut self, core: u8, store: Store) {
-        self.cores[core as usize].caches.set_state(store.line, State::Modified);
+    fn commit(&mut self, u: &mut Uncore, store: Store) {
+        self.caches.set_state(store.line, State::Modified);
         if let Stored::Word(at, value) = store.what {
-            self.commit_word(core, at, value);
+            u.commit_word(self.id, self.socket, at, value);
         }
     }
 
-    /// The words of a line have been stored: asks for its ownership; without data, if it was all of them.
-    pub(crate) fn close(&mut self, core: u8) {
-        let Some((line, mask)) = self.cores[core as usize].open.take() else { return };
-        let whole = mask == u8::MAX && self.costs.dataless;
-        self.fetch(core, line, if whole { Request::OwnWhole } else { Request::Own }, true);
+    /// The value that this core's own stores under way give a word.
+    #[inline]
+    pub(super) fn forwarded(&self, at: u32) -> Option<u64> {
+        self.stores.iter().rev().find_map(|s| match s.what {
+            Stored::Word(word, value) if word == at => Some(value),
+            _ => None,
+        })
     }
 
-    /// Stores what is at the front of the store buffer, owned, and after no load that is still under way (x86-TSO: instructions
-    /// retire in order, and stores reach the cache after they have retired).
-    pub(crate) fn drain(&mut self, core: u8) {
-        while let Some(store) = self.cores[core as usize].stores.front().copied() {
-            let c = &mut self.cores[core as usize];
-            if store.position >= c.oldest {
+    /// Asks for ownership of a line; without data, if all of it is written.
+    fn fetch_to_write(&mut self, u: &mut Uncore, line: u32, whole: bool) {
+        let dataless = whole && u.costs.dataless;
+        self.fetch(u, line, if dataless { Request::OwnNoData } else { Request::ReadOwn });
+    }
+
+    /// The words of a line have been stored: asks for its ownership.
+    #[inline]
+    pub(super) fn close(&mut self, u: &mut Uncore) {
+        if let Some((line, mask)) = self.coalescing.take() {
+            self.fetch_to_write(u, line, mask == u8::MAX);
+        }
+    }
+
+    /// Commits the stores at the head of the store buffer whose lines are owned, as long as no older load is under way (x86-TSO:
+    /// instructions retire in order, and stores reach the cache after they have retired).
+    pub(super) fn drain(&mut self, u: &mut Uncore) {
+        while let Some(store) = self.stores.front().copied() {
+            if store.position >= self.oldest_load {
                 break;
             }
-            if store.what == Stored::Demote {
-                c.stores.pop_front();
-                self.send_demote(core, store.line);
+            match store.what {
+                Stored::Demote => {
+                    self.stores.pop_front();
+                    self.send_demote(u, store.line);
+                    continue;
+                }
+                Stored::Uncached(at, value) => {
+                    self.post(u, at, value, u.now);
+                    break;
+                }
+                Stored::Payload | Stored::Word(..) => {}
+            }
+            if self.state(store.line).writable() {
+                self.stores.pop_front();
+                self.commit(u, store);
                 continue;
             }
-            if let Stored::Uncached(at, value) = store.what {
-                self.post(core, at, value, self.now);
-                break;
-            }
-            if c.state(store.line).owned() {
-                c.stores.pop_front();
-                self.commit(core, store);
-                continue;
-            }
-            // Asked for and lost again, or never asked for.
-            if c.open.is_none_or(|(open, _)| open != store.line) {
-                self.fetch(core, store.line, Request::Own, true);
+            // Not asked for yet, or taken away again.
+            if self.coalescing.is_none_or(|(open, _)| open != store.line) {
+                self.fetch(u, store.line, Request::ReadOwn);
             }
             break;
         }
-        let (room, c) = (self.costs.store_queue, &self.cores[core as usize]);
-        let wakes = match c.wait {
-            Wait::Stores(true) => c.stores.is_empty(),
-            Wait::Stores(false) => c.stores.len() < room,
+        let wakes = match self.wait {
+            Wait::Stores(true) => self.stores.is_empty(),
+            Wait::Stores(false) => self.stores.len() < u.costs.store_queue,
             _ => false,
         };
         if wakes {
-            self.wake(core, self.now);
+            self.wake(u, u.now);
         }
     }
 
-    fn send_demote(&mut self, core: u8, line: u32) {
-        let at = self.now.max(self.cores[core as usize].clock) + self.costs.mesh;
-        self.events.push(at, Event::Demote(line, core));
+    fn send_demote(&mut self, u: &mut Uncore, line: u32) {
+        let at = u.now.max(self.clock) + u.costs.mesh;
+        u.events.push(at, Event::Demote(line, self.id));
     }
 }

@@ -1,130 +1,148 @@
-//! Answers of a home agent: from a last-level cache, a core that shares the line, or memory; and what the requester may do.
+//! The answer of a home agent: data from a last-level cache, a core that shares the line, memory or a device; and the state that
+//! the requester is granted.
 
-use crate::kernel::events::Event;
+use super::Home;
 use crate::kernel::time::Ps;
-use crate::machine::World;
-use crate::machine::directory::{Line, NOBODY};
+use crate::machine::directory::Line;
+use crate::machine::event::Event;
+use crate::machine::ids::{NOBODY, SocketId, TxnId};
+use crate::machine::transactions::Transaction;
 use crate::observe::counters::Source;
-use crate::observe::trace::Station;
-use crate::protocols::{Data, Grant, Request, State, directory};
+use crate::observe::trace::Hop;
+use crate::protocols::table::{Data, Grant, Request, State};
 
-use super::Transaction;
+/// Where a line is supplied from: the socket, the time at which it leaves there, and what supplies it.
+type Supply = (SocketId, Ps, Source);
 
-impl World {
-    /// Answers a request for which nobody has to be asked (any more).
-    pub(crate) fn supply(&mut self, txn: u32, at: Ps) {
-        let t = self.txns[txn as usize];
-        let (home, line) = (self.lines.home(t.line), *self.lines.get(t.line));
-        let row = directory(line.known(), t.request);
-        let to = self.cores[t.core as usize].socket;
-        let has = line.sharers & 1 << t.core != 0 || line.owner == t.core;
-        let (source_socket, ready, source) = if row.data == Data::None || has {
+impl Home<'_> {
+    /// Answers a request that needs no snoop (any more).
+    pub(super) fn supply(&mut self, txn: TxnId, at: Ps) {
+        let t = self.u.txns[txn];
+        let line = *self.u.directory.get(t.line);
+        let row = self.u.protocol.home_row(line.sharing(), t.request);
+        let to = self.cores[t.agent as usize].socket;
+        let has = line.sharers & 1 << t.agent != 0 || line.owner == t.agent;
+        let (from, ready, source) = if row.data == Data::None || has {
             (t.at, self.clear_llcs(t.at, &line, at), Source::Nowhere)
+        } else if let Some(supply) = self.nearest(&t, &line, at) {
+            supply
         } else {
-            self.nearest(&t, &line, home, at)
+            self.ask_device(txn, at);
+            return;
         };
-        let data = source != Source::Nowhere;
-        let there = self.reach(to, source_socket, ready, data);
-        let source = if source_socket == to { source } else { source.across() };
-        let dirty = line.dirty != 0;
+        let there = self.send(from, to, ready, source != Source::Nowhere);
+        let source = if from == to { source } else { source.remote() };
         match t.request {
-            Request::Own | Request::OwnWhole => {
-                self.drop_from_llc(t.line);
-                let l = self.lines.get(t.line);
-                (l.owner, l.sharers, l.forward) = (NOBODY, 0, NOBODY);
+            Request::ReadOwn | Request::OwnNoData => {
+                self.u.drop_from_llcs(t.line);
+                self.u.directory.get(t.line).set_uncached();
             }
-            Request::Put | Request::Flush => {
-                self.drop_from_llc(t.line);
-                // Its own copy goes, too.
-                let own = self.cores[t.core as usize].state(t.line);
-                if own.readable() {
-                    self.lose(t.core, t.line, State::Invalid);
-                    let l = self.lines.get(t.line);
-                    (l.owner, l.sharers, l.forward) = (NOBODY, 0, NOBODY);
-                }
-                if t.request == Request::Flush && (dirty || own == State::Modified) {
-                    self.write_memory(t.line, t.at, ready);
-                }
-            }
-            Request::Read | Request::Peek => {}
+            Request::WriteInvalidate | Request::Flush => self.clear_copies(&t, &line, ready),
+            Request::Read | Request::ReadCurrent => {}
         }
         let grant = match row.grant {
             Grant::Is(state) => state,
             Grant::Sole => {
-                self.drop_from_llc(t.line);
-                if dirty { State::Modified } else { State::Exclusive }
+                self.u.drop_from_llcs(t.line);
+                if line.dirty != 0 { State::Modified } else { State::Exclusive }
             }
             Grant::Answered | Grant::Nothing => State::Invalid,
         };
-        let there = if t.request == Request::Put { self.put(t.line, t.core, there) } else { there };
+        let there = self.store_granted(&t, there);
         self.grant(txn, grant, source, there);
         self.release(t.line, ready);
     }
 
-    /// When the last-level cache of the other socket, if it has the line, has confirmed that it forgot it.
-    fn clear_llcs(&mut self, at: u8, line: &Line, when: Ps) -> Ps {
-        if line.llc & !(1 << at) == 0 || self.sockets.len() == 1 {
-            return when;
+    /// When the last-level caches of other sockets that have a line have confirmed that they drop it.
+    fn clear_llcs(&mut self, at: SocketId, line: &Line, when: Ps) -> Ps {
+        let mut others = line.llc & !(1 << at);
+        let mut confirmed = when;
+        while others != 0 {
+            let other = others.trailing_zeros() as SocketId;
+            let there = self.u.send_control(at, other, when) + self.u.costs.lookup;
+            confirmed = confirmed.max(self.u.send_control(other, at, there));
+            others &= others - 1;
         }
-        let other = 1 - at;
-        let there = self.send_control(at, when) + self.costs.lookup;
-        self.send_control(other, there)
+        confirmed
     }
 
-    /// The nearest copy of a line that nobody owns: the socket that has it, when it is read there, what it is.
-    fn nearest(&mut self, t: &Transaction, line: &Line, home: u8, at: Ps) -> (u8, Ps, Source) {
-        let (here, bit) = (t.at, 1u8 << t.at);
-        if line.llc & bit != 0 {
-            return (here, at + self.costs.llc_data, Source::LocalLlc);
+    /// The nearest copy of a line that no cache owns. None when that is a device's, which has to be asked.
+    fn nearest(&mut self, t: &Transaction, line: &Line, at: Ps) -> Option<Supply> {
+        let here = t.at;
+        if line.llc & 1 << here != 0 {
+            return Some((here, at + self.u.costs.llc_data, Source::LocalLlc));
         }
-        if line.llc != 0 {
-            let other = 1 - here;
-            let there = self.send_control(here, at) + self.costs.lookup + self.costs.llc_data;
-            return (other, there, Source::LocalLlc);
+        if let Some(other) = self.u.fabric.topology.nearest(here, line.llc) {
+            let there = self.u.send_control(here, other, at) + self.u.costs.lookup + self.u.costs.llc_data;
+            return Some((other, there, Source::LocalLlc));
         }
-        if self.sharer_in(here, line.sharers, t.core) {
-            return (here, at + self.costs.mesh + self.costs.snoop, Source::LocalCore);
+        if self.has_sharer(here, line.sharers, t.agent) {
+            return Some((here, at + self.u.costs.mesh + self.u.costs.snoop, Source::LocalCore));
         }
-        debug_assert_eq!(here, home);
-        (home, self.read_memory(home, at), Source::LocalMemory)
+        debug_assert_eq!(here, self.u.directory.home(t.line));
+        if self.u.address_map.home(t.line).is_some() {
+            return t.supplied.then_some((here, at, Source::LocalMemory));
+        }
+        Some((here, self.u.read_memory(here, at), Source::LocalMemory))
     }
 
-    /// Books what the requester gets, and sends it.
-    pub(crate) fn grant(&mut self, txn: u32, grant: State, source: Source, there: Ps) {
-        let core = self.txns[txn as usize].core;
-        let line_number = self.txns[txn as usize].line;
-        let line = self.lines.get(line_number);
+    /// Asks the device that is home of a line for its data. The line stays busy until the device answers.
+    fn ask_device(&mut self, txn: TxnId, at: Ps) {
+        if let Some(device) = self.u.address_map.home(self.u.txns[txn].line) {
+            self.u.hop(txn, Hop::Device(device), at);
+            self.u.tell_device(device, at, Event::Read(txn, device));
+        }
+    }
+
+    /// A device has given the data of a line that it is home of; it is at the home agent at a time.
+    pub fn device_answered(&mut self, txn: TxnId, at: Ps) {
+        self.u.txns[txn].supplied = true;
+        self.supply(txn, at);
+    }
+
+    /// A line is written around the caches or flushed: no cache keeps a copy, the requester's own included.
+    fn clear_copies(&mut self, t: &Transaction, line: &Line, ready: Ps) {
+        self.u.drop_from_llcs(t.line);
+        let requester = &mut self.cores[t.agent as usize];
+        let own = requester.state(t.line);
+        if own.readable() {
+            requester.downgrade(self.u, t.line, State::Invalid);
+            self.u.directory.get(t.line).set_uncached();
+        }
+        if t.request == Request::Flush && (line.dirty != 0 || own == State::Modified) {
+            self.u.write_back(t.line, t.at, ready);
+        }
+    }
+
+    /// When the requester learns that its request is done: for a write around the caches, when the line has reached its home.
+    pub(super) fn store_granted(&mut self, t: &Transaction, there: Ps) -> Ps {
+        if t.request != Request::WriteInvalidate {
+            return there;
+        }
+        self.u.store_non_temporal(t.line, self.cores[t.agent as usize].socket, there)
+    }
+
+    /// Enters what the requester is granted into the directory, and sends it.
+    pub(super) fn grant(&mut self, txn: TxnId, grant: State, source: Source, there: Ps) {
+        let t = &mut self.u.txns[txn];
+        (t.grant, t.source) = (grant, source);
+        let (agent, number) = (t.agent, t.line);
+        let line = self.u.directory.get(number);
         match grant {
             State::Invalid => {}
             State::Shared | State::Forward => {
-                let before = std::mem::replace(&mut line.forward, core);
-                line.sharers |= 1 << core;
-                if before != NOBODY && before != core {
-                    self.cores[before as usize].caches.set_state(line_number, State::Shared);
+                let before = std::mem::replace(&mut line.forward, agent);
+                line.sharers |= 1 << agent;
+                if before != NOBODY && before != agent {
+                    self.cores[before as usize].caches.set_state(number, State::Shared);
                 }
             }
-            State::Exclusive | State::Modified => {
-                (line.owner, line.sharers, line.forward) = (core, 1 << core, NOBODY);
-            }
+            State::Exclusive | State::Modified => line.set_owner(agent),
         }
-        let t = &mut self.txns[txn as usize];
-        (t.grant, t.source) = (grant, source);
-        if let Some(miss) = self.cores[core as usize].misses.iter_mut().find(|m| m.txn == txn) {
-            miss.granted = true;
+        if let Some(mshr) = self.cores[agent as usize].mshrs.iter_mut().find(|m| m.txn == txn) {
+            mshr.granted = true;
         }
-        self.note_station(txn, Station::Answered, there);
-        self.events.push(there + self.costs.mesh + self.costs.fill, Event::Fill(txn));
-    }
-}
-
-impl Source {
-    /// The same, seen from the other socket.
-    fn across(self) -> Source {
-        match self {
-            Source::LocalLlc => Source::RemoteLlc,
-            Source::LocalCore => Source::RemoteCore,
-            Source::LocalMemory => Source::RemoteMemory,
-            other => other,
-        }
+        self.u.hop(txn, Hop::Answered, there);
+        self.u.events.push(there + self.u.costs.mesh + self.u.costs.fill, Event::Fill(txn));
     }
 }

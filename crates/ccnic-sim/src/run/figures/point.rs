@@ -7,11 +7,11 @@ use ccnic_load::Load;
 use serde_json::Value;
 
 use super::plan::{DemoteName, DesignName, Settings, Switch};
-use crate::observe::summary::simulate;
 use crate::platform::Platform;
+use crate::run::loopback::simulate;
 use crate::run::micro::{Held, Stores, Words, access, pingpong, stream};
 use crate::run::mmio::{Target, mmio_read, store_burst, write_throughput};
-use crate::systems::cc_nic::{Plan, RunError};
+use crate::systems::plan::{Plan, RunError};
 
 /// A simulation.
 #[derive(Debug, Clone, PartialEq)]

@@ -6,27 +6,14 @@ use std::rc::Rc;
 use ccnic::SharedMemory;
 use ccnic::memory::LINE;
 
-use super::{costs, platform};
-use crate::devices::pcie::nic::Purpose;
+use super::{Rig, costs, platform};
 use crate::kernel::time::{Ps, ns};
-use crate::machine::World;
-use crate::machine::agent::Sim;
 use crate::platform::Platform;
 use crate::run::mmio::{Found, dma_read, dma_write};
 
 /// A machine of one core with a device, and so many bytes of memory.
-fn machine(platform: &Platform, bytes: u32) -> Sim {
-    let mut world = World::new(platform, bytes, &[(0, 0)]);
-    world.attach(platform);
-    world.pcie.as_mut().unwrap().reads = Some(Vec::new());
-    Sim::new(world)
-}
-
-fn finish(sim: &mut Sim) -> Vec<(Ps, Vec<u8>)> {
-    sim.run(Ps::MAX);
-    sim.world().audit().unwrap();
-    assert_eq!(sim.world().pcie.as_ref().unwrap().root.waiting(), 0);
-    sim.world_mut().pcie.as_mut().unwrap().reads.take().unwrap()
+fn machine(platform: &Platform, bytes: u32) -> Rig {
+    Rig::new(platform, bytes, &[(0, 0)])
 }
 
 #[test]
@@ -48,20 +35,20 @@ fn reads_and_writes_take_what_the_platform_says() {
     near(write(Found::Core), on_write + p.path.mesh.get() + p.path.snoop.get());
 }
 
-/// Bytes arrive as they are, whatever their place and length, and only they change.
+/// Bytes arrive as they are, whatever their address and length, and only they change.
 #[test]
 fn bytes_arrive_as_they_are() {
     for (at, len) in [(0, 64), (8, 8), (100, 1500), (4096 - 24, 48), (60, 8), (0, 4096), (1, 9000)] {
         let mut sim = machine(&platform(), 1 << 15);
         let data: Vec<u8> = (0..len).map(|i| (i * 7 + i / 256) as u8 | 1).collect();
-        sim.world_mut().dma_write(at, &data, 1);
+        sim.dma_write(at, &data, 1);
         sim.run(Ps::MAX);
         let end = at as usize + data.len();
-        assert_eq!(sim.world().bytes(at, data.len()), data);
-        assert!(sim.world().bytes(0, at as usize).iter().all(|b| *b == 0));
-        assert!(sim.world().bytes(end as u32, (1 << 15) - end).iter().all(|b| *b == 0));
-        sim.world_mut().dma_read(at, len as u32, 1, Purpose::Probe);
-        let reads = finish(&mut sim);
+        assert_eq!(sim.machine().bytes(at, data.len()), data);
+        assert!(sim.machine().bytes(0, at as usize).iter().all(|b| *b == 0));
+        assert!(sim.machine().bytes(end as u32, (1 << 15) - end).iter().all(|b| *b == 0));
+        sim.dma_read(at, len as u32);
+        let reads = sim.finish();
         assert_eq!(reads.len(), 1);
         assert_eq!(reads[0].1, data);
     }
@@ -72,27 +59,27 @@ fn transfers_are_cut_as_pcie_wants_it() {
     let p = platform().overridden("pcie.payload", 256.0).unwrap();
     let p = p.overridden("pcie.read_request", 512.0).unwrap();
     let mut sim = machine(&p, 1 << 15);
-    sim.world_mut().dma_write(0, &[1; 1500], 1);
+    sim.dma_write(0, &[1; 1500], 1);
     sim.run(Ps::MAX);
-    let up = sim.world().pcie_traffic().unwrap().up;
+    let up = sim.traffic().up;
     assert_eq!((up.packets, up.bytes), (6, 1500 + 6 * 24));
-    sim.world_mut().dma_read(0, 1500, 1, Purpose::Probe);
-    finish(&mut sim);
+    sim.dma_read(0, 1500);
+    sim.finish();
     let (reads, down) = {
-        let traffic = sim.world().pcie_traffic().unwrap();
+        let traffic = sim.traffic();
         (traffic.up.packets - 6, traffic.down)
     };
     assert_eq!((reads, down.packets, down.bytes), (3, 6, 1500 + 6 * 20));
     // No packet crosses a page, and what starts within a line is cut at lines.
     let mut sim = machine(&p, 1 << 15);
-    sim.world_mut().dma_read(4096 - 100, 200, 1, Purpose::Probe);
-    finish(&mut sim);
-    assert_eq!(sim.world().pcie_traffic().unwrap().up.packets, 2);
+    sim.dma_read(4096 - 100, 200);
+    sim.finish();
+    assert_eq!(sim.traffic().up.packets, 2);
     // A descriptor of 64 bytes on the link that has 16 in memory.
     let mut sim = machine(&p, 1 << 15);
-    sim.world_mut().dma_write(0, &[1; 16], 4);
-    finish(&mut sim);
-    assert_eq!(sim.world().pcie_traffic().unwrap().up.bytes, 64 + 24);
+    sim.dma_write(0, &[1; 16], 4);
+    sim.finish();
+    assert_eq!(sim.traffic().up.bytes, 64 + 24);
 }
 
 #[test]
@@ -101,10 +88,10 @@ fn no_more_reads_than_tags() {
     let time = |tags: f64| {
         let p = platform().overridden("pcie.tags", tags).unwrap();
         let mut sim = machine(&p, 1 << 15);
-        (0..READS).for_each(|i| sim.world_mut().dma_read(i * 64, 64, 1, Purpose::Probe));
-        let reads = finish(&mut sim);
+        (0..READS).for_each(|i| sim.dma_read(i * 64, 64));
+        let reads = sim.finish();
         assert_eq!(reads.len() as u32, READS);
-        assert_eq!(sim.world().pcie.as_ref().unwrap().dma.most_tags, (tags as u32).min(READS));
+        assert_eq!(sim.device(|pcie, _| pcie.dma.most_tags), (tags as u32).min(READS));
         ns(reads.iter().map(|r| r.0).max().unwrap())
     };
     let one = time(1.0);
@@ -122,9 +109,9 @@ fn writes_are_seen_in_order() {
     for lines_at_once in [92.0, 3.0] {
         let p = platform().overridden("pcie.write_lines", lines_at_once).unwrap();
         let mut sim = machine(&p, 1 << 20);
-        sim.world_mut().set_home(1 << 18, 1 << 18, 1);
+        sim.machine_mut().set_home(1 << 18, 1 << 18, 1);
         // Lines that its core owns, that the last-level cache has, that memory has, at home in either socket.
-        let place = |r: u32| match r % 4 {
+        let address = |r: u32| match r % 4 {
             0 => (1 << 16) + r * 64,
             1 => (1 << 17) + r * 64,
             2 => (1 << 18) + r * 64,
@@ -133,22 +120,22 @@ fn writes_are_seen_in_order() {
         let flag = 0;
         for r in 1..=ROUNDS {
             if r % 4 == 1 {
-                sim.world_mut().keep_in_llc(0, place(r) / LINE, true);
+                sim.machine_mut().fill_llc(0, address(r) / LINE, true);
             }
             let bytes = if r % 3 == 0 { vec![r as u8; 64] } else { u64::from(r).to_le_bytes().to_vec() };
-            sim.world_mut().dma_write(place(r), &bytes, 1);
-            sim.world_mut().dma_write(flag, &u64::from(r).to_le_bytes(), 1);
+            sim.dma_write(address(r), &bytes, 1);
+            sim.dma_write(flag, &u64::from(r).to_le_bytes(), 1);
         }
         let seen = Rc::new(Cell::new(0));
         let count = Rc::clone(&seen);
         sim.spawn(0, move |agent| {
-            (0..ROUNDS).step_by(4).for_each(|r| agent.store(place(r), 0));
+            (0..ROUNDS).step_by(4).for_each(|r| agent.store(address(r), 0));
             let mut last = 0;
             while last < u64::from(ROUNDS) {
                 let now = agent.load_acquire(flag);
                 assert!(now >= last);
                 for r in last as u32 + 1..=now as u32 {
-                    assert_ne!(agent.load(place(r)), 0, "{r} of {now}");
+                    assert_ne!(agent.load(address(r)), 0, "{r} of {now}");
                 }
                 if now == last {
                     agent.relax();
@@ -159,7 +146,7 @@ fn writes_are_seen_in_order() {
             }
         })
         .unwrap();
-        finish(&mut sim);
+        sim.finish();
         assert!(sim.is_done(0));
         assert!(seen.get() > 5, "the core saw {} values of the flag only", seen.get());
     }
@@ -170,16 +157,16 @@ fn writes_are_seen_in_order() {
 fn a_completion_does_not_pass_a_posted_write() {
     const LINES: u32 = 400;
     let mut sim = machine(&platform(), 1 << 16);
-    sim.world_mut().map_device(0);
+    sim.machine_mut().map_registers(0, 0);
     // Together they keep the link busy beyond the moment at which the device answers.
-    (1..=LINES).for_each(|i| sim.world_mut().dma_write(i * 64, &[1; 64], 1));
+    (1..=LINES).for_each(|i| sim.dma_write(i * 64, &[1; 64], 1));
     sim.spawn(0, |agent| {
         agent.mmio_read(0, 8);
         assert!(agent.now_ns() > 982.0 + 300.0, "{}", agent.now_ns());
         assert!((1..=LINES).all(|i| agent.load(i * 64) != 0));
     })
     .unwrap();
-    finish(&mut sim);
+    sim.finish();
     assert!(sim.is_done(0));
 }
 
@@ -187,10 +174,10 @@ fn a_completion_does_not_pass_a_posted_write() {
 fn a_read_does_not_pass_a_write_of_the_same_line() {
     let mut sim = machine(&platform(), 1 << 16);
     for i in 1..=100u64 {
-        sim.world_mut().dma_write(64, &i.to_le_bytes(), 1);
-        sim.world_mut().dma_read(64, 8, 1, Purpose::Probe);
+        sim.dma_write(64, &i.to_le_bytes(), 1);
+        sim.dma_read(64, 8);
     }
-    for (i, (_, data)) in (1..).zip(finish(&mut sim)) {
+    for (i, (_, data)) in (1..).zip(sim.finish()) {
         assert!(u64::from_le_bytes(data.try_into().unwrap()) >= i);
     }
 }
@@ -201,17 +188,17 @@ fn devices_have_their_ways() {
     let p = platform().overridden("llc.size", 768.0).unwrap(); // 12 ways of 1024 lines
     let bytes: u32 = 1 << 21;
     let mut sim = machine(&p, bytes);
-    let in_llc = |sim: &Sim| sim.world().sockets[0].llc.iter().count() as u32;
-    (0..bytes).step_by(4096).for_each(|at| sim.world_mut().dma_write(at, &[1; 4096], 1));
+    let in_llc = |sim: &Rig| sim.machine().uncore.llcs[0].iter().count() as u32;
+    (0..bytes).step_by(4096).for_each(|at| sim.dma_write(at, &[1; 4096], 1));
     sim.run(Ps::MAX);
     let (used, most) = (in_llc(&sim), p.pcie.as_ref().unwrap().ddio_ways.get() * 1024);
     assert!(used <= most && used > most * 9 / 10, "{used} lines of {most}");
-    assert_eq!(sim.world().traffic(0).memory_writes, u64::from(bytes / 64 - used));
-    assert_eq!(sim.world().traffic(0).memory_reads, 0);
-    (0..bytes).step_by(4096).for_each(|at| sim.world_mut().dma_read(at, 4096, 1, Purpose::Probe));
+    assert_eq!(sim.machine().traffic(0).memory_writes, u64::from(bytes / 64 - used));
+    assert_eq!(sim.machine().traffic(0).memory_reads, 0);
+    (0..bytes).step_by(4096).for_each(|at| sim.dma_read(at, 4096));
     sim.run(Ps::MAX);
     assert_eq!(in_llc(&sim), used);
-    sim.world().audit().unwrap();
+    sim.machine().audit().unwrap();
 }
 
 #[test]
@@ -219,11 +206,11 @@ fn lines_in_the_cache_are_written_in_place() {
     let p = platform().overridden("llc.size", 768.0).unwrap();
     let mut sim = machine(&p, 1 << 20);
     let lines = 12 * 1024 * 3 / 4;
-    (0..lines).for_each(|line| sim.world_mut().keep_in_llc(0, line, false));
-    let before = sim.world().sockets[0].llc.iter().count();
-    (0..lines).for_each(|line| sim.world_mut().dma_write(line * 64, &[1; 64], 1));
-    finish(&mut sim);
-    let after: Vec<bool> = sim.world().sockets[0].llc.iter().map(|(_, dirty)| dirty).collect();
+    (0..lines).for_each(|line| sim.machine_mut().fill_llc(0, line, false));
+    let before = sim.machine().uncore.llcs[0].iter().count();
+    (0..lines).for_each(|line| sim.dma_write(line * 64, &[1; 64], 1));
+    sim.finish();
+    let after: Vec<bool> = sim.machine().uncore.llcs[0].iter().map(|(_, dirty)| dirty).collect();
     let kept = after.len() as f64 / before as f64;
     assert!(
         kept > 0.95 && after.iter().filter(|dirty| **dirty).count() as f64 > 0.95 * before as f64,
@@ -237,9 +224,9 @@ fn the_root_complex_holds_so_many_lines() {
     let time = |lines: f64| {
         let p = platform().overridden("pcie.write_lines", lines).unwrap();
         let mut sim = machine(&p, 1 << 18);
-        (0..2000).for_each(|i| sim.world_mut().dma_write(i * 64, &[1; 64], 1));
-        finish(&mut sim);
-        ns(sim.world().pcie.as_ref().unwrap().root.last)
+        (0..2000).for_each(|i| sim.dma_write(i * 64, &[1; 64], 1));
+        sim.finish();
+        ns(sim.device(|pcie, _| pcie.last_write()))
     };
     let link = ns(costs().on_link(88)) * 2000.0;
     let in_host = platform().dma_write_in_host_ns();
@@ -258,10 +245,8 @@ fn cores_and_a_device_share_lines() {
         // Few lines have always more to be written, of many the last writes are seen.
         let lines = if seed < 4 { 6 } else { MOST as u32 };
         let p = p.overridden("pcie.write_lines", if seed % 2 == 0 { 4.0 } else { 92.0 }).unwrap();
-        let mut world = World::new(&p, 1 << 14, &[(0, 0), (0, 0), (1, 1)]);
-        world.attach(&p);
-        world.set_home(1 << 12, 1 << 12, 1);
-        let mut sim = Sim::new(world);
+        let mut sim = Rig::new(&p, 1 << 14, &[(0, 0), (0, 0), (1, 1)]);
+        sim.machine_mut().set_home(1 << 12, 1 << 12, 1);
         // Half of the lines at home in each socket; word 0 is the device's, the next ones the cores'.
         let word = |line: u32, who: u32| (line % 2) * 4096 + line * 64 + who * 8;
         let mut random = 0x9e37_79b9_7f4a_7c15u64.wrapping_mul(seed);
@@ -297,18 +282,18 @@ fn cores_and_a_device_share_lines() {
             }
             let line = (next() % u64::from(lines)) as u32;
             last[line as usize] = value;
-            sim.world_mut().dma_write(word(line, 0), &value.to_le_bytes(), 1);
+            sim.dma_write(word(line, 0), &value.to_le_bytes(), 1);
             if value % 16 == 0 {
-                sim.world_mut().dma_read(word(line, 0), 64, 1, Purpose::Probe);
+                sim.dma_read(word(line, 0), 64);
             }
         }
         sim.run(Ps::MAX);
         assert!((0..3).all(|core| sim.is_done(core)));
-        sim.world().audit().unwrap();
-        assert_eq!(sim.world().pcie.as_ref().unwrap().root.waiting(), 0);
+        sim.machine().audit().unwrap();
+        assert_eq!(sim.device(|pcie, _| pcie.root.waiting()), 0);
         for line in 0..lines {
-            assert_eq!(sim.world().word(word(line, 0)), last[line as usize]);
-            assert!((1..=3).all(|who| sim.world().word(word(line, who)) == WRITES + 1));
+            assert_eq!(sim.machine().word(word(line, 0)), last[line as usize]);
+            assert!((1..=3).all(|who| sim.machine().word(word(line, who)) == WRITES + 1));
         }
     }
 }

@@ -5,30 +5,28 @@ use std::rc::Rc;
 
 use ccnic::SharedMemory;
 
-use super::{costs, platform};
+use super::{Rig, costs, platform};
 use crate::kernel::time::{Ps, ps};
-use crate::machine::World;
-use crate::machine::agent::{Agent, Sim};
+use crate::machine::agent::Agent;
 use crate::platform::Platform;
 use crate::run::mmio::{Target, mmio_read, store_burst, write_throughput};
 
-/// A machine whose first page is the device's.
-fn machine() -> Sim {
-    let mut world = World::new(&platform(), 1 << 16, &[(0, 0)]);
-    world.attach(&platform());
-    (0..4096).step_by(64).for_each(|at| world.map_device(at));
-    world.pcie.as_mut().unwrap().seen = Some(Vec::new());
-    Sim::new(world)
+/// A machine whose first page is the device's registers.
+fn machine() -> Rig {
+    let mut sim = Rig::new(&platform(), 1 << 16, &[(0, 0)]);
+    (0..4096).step_by(64).for_each(|at| sim.machine_mut().map_registers(at, 0));
+    sim.device(|pcie, _| pcie.stores = Some(Vec::new()));
+    sim
 }
 
 /// Runs a program on its core; returns what reached the device when.
-fn run(program: impl FnOnce(Agent<'_>) + 'static) -> (Sim, Vec<(Ps, u32, u64)>) {
+fn run(program: impl FnOnce(Agent<'_>) + 'static) -> (Rig, Vec<(Ps, u32, u64)>) {
     let mut sim = machine();
     sim.spawn(0, program).unwrap();
     sim.run(Ps::MAX);
     assert!(sim.is_done(0));
-    let seen = sim.world_mut().pcie.as_mut().unwrap().seen.take().unwrap();
-    (sim, seen)
+    let stores = sim.device(|pcie, _| pcie.stores.take()).unwrap();
+    (sim, stores)
 }
 
 /// Time of an access by the interface's code.
@@ -109,9 +107,9 @@ fn stores_to_one_buffer_merge_into_one_packet() {
     ] {
         let (sim, _) = run(move |agent| {
             stores.iter().for_each(|(at, len)| agent.mmio_store(*at, *len));
-            agent.sfence();
+            agent.store_fence();
         });
-        let down = sim.world().pcie_traffic().unwrap().down;
+        let down = sim.traffic().down;
         assert_eq!((down.packets, down.bytes), (packets, bytes));
     }
 }
@@ -119,17 +117,17 @@ fn stores_to_one_buffer_merge_into_one_packet() {
 #[test]
 fn a_full_buffer_goes_without_a_fence_and_a_fence_waits() {
     let (sim, _) = run(|agent| agent.mmio_store(0, 256));
-    assert_eq!(sim.world().pcie_traffic().unwrap().down.packets, 4);
+    assert_eq!(sim.traffic().down.packets, 4);
     let (sim, _) = run(|agent| agent.mmio_store(0, 32));
-    assert_eq!(sim.world().pcie_traffic().unwrap().down.packets, 0);
+    assert_eq!(sim.traffic().down.packets, 0);
     run(|agent| {
         agent.mmio_store(0, 32);
         let start = agent.now();
-        agent.sfence();
+        agent.store_fence();
         let took = agent.now() - start;
         assert!((costs().accept..costs().accept + 2000).contains(&took), "{took}");
         let start = agent.now();
-        agent.sfence();
+        agent.store_fence();
         assert_eq!(agent.now() - start, access());
     });
 }

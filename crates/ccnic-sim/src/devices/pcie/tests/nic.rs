@@ -5,11 +5,11 @@ use ccnic::pool::Allocator;
 use ccnic::ring::Doorbell;
 use ccnic::{Burst, Config, Design, Layout, SharedMemory};
 
-use super::platform;
-use crate::devices::pcie::nic::{Nic, Turn};
+use super::{Rig, platform};
+use crate::devices::pcie::attach_nic;
+use crate::devices::pcie::nic::{Nic, Service};
 use crate::kernel::time::Ps;
-use crate::machine::World;
-use crate::machine::agent::{Agent, Sim};
+use crate::machine::agent::Agent;
 
 fn layout() -> Layout {
     let config = Config {
@@ -24,18 +24,16 @@ fn layout() -> Layout {
 }
 
 /// A machine with a NIC, and a program on its core.
-fn run(program: impl FnOnce(Agent<'_>, Layout) + 'static) -> Sim {
+fn run(program: impl FnOnce(Agent<'_>, Layout) + 'static) -> Rig {
     let (p, layout) = (platform(), layout());
-    let mut world = World::new(&p, layout.size(), &[(0, 0)]);
-    world.attach(&p);
-    world.attach_nic(&p, &layout, [(0, 0)].into_iter());
-    let mut sim = Sim::new(world);
+    let mut sim = Rig::new(&p, layout.size(), &[(0, 0)]);
+    attach_nic(&mut sim.machine_mut(), 0, &p, &layout, [(0, 0)].into_iter());
     Allocator::fill(&sim.untimed(0), &layout);
     layout.store(&sim.untimed(0));
     sim.spawn(0, move |agent| program(agent, layout)).unwrap();
     sim.run(Ps::MAX);
     assert!(sim.is_done(0));
-    sim.world().audit().unwrap();
+    sim.machine().audit().unwrap();
     sim
 }
 
@@ -46,23 +44,23 @@ fn wait_for(agent: &Agent<'_>, at: u32, value: u64) {
 }
 
 #[test]
-fn positions_that_cannot_be_are_ignored() {
+fn invalid_tails_are_ignored() {
     let sim = run(|agent, layout| {
-        let place = layout.queue(0).unwrap();
+        let rings = layout.queue(0).unwrap();
         for tail in [65, u64::MAX, 1 << 40] {
-            agent.store_release(place.tx.tail, tail);
-            agent.store_release(place.fill.tail, tail);
+            agent.store_release(rings.tx.tail, tail);
+            agent.store_release(rings.fill.tail, tail);
         }
     });
-    let counts = sim.world().nic_counts().unwrap();
+    let counts = sim.nic_counts();
     assert_eq!((counts.bad, counts.doorbells, counts.fetches), (6, 0, 0));
 }
 
-/// Bad descriptors are dropped and counted; the host gets its places back, and good packets go on.
+/// Bad descriptors are dropped and counted; the host gets its slots back, and good packets go on.
 #[test]
 fn bad_descriptors_are_dropped() {
     let sim = run(|agent, layout| {
-        let (place, pool) = (layout.queue(0).unwrap(), *layout.pool());
+        let (rings, pool) = (layout.queue(0).unwrap(), *layout.pool());
         let small = u64::from(ccnic::desc::FLAG_SMALL) << 48;
         let more = u64::from(ccnic::desc::FLAG_MORE) << 48;
         let word = |at: u32, len: u64, flags: u64| u64::from(at) | len << 32 | flags;
@@ -75,7 +73,7 @@ fn bad_descriptors_are_dropped() {
             word(pool.buffers, 1501, 0),        // beyond the MTU
             word(u32::MAX, 64, 0),
         ];
-        let mut at = place.tx.units;
+        let mut at = rings.tx.units;
         let mut put = |word| {
             agent.store(at, word);
             agent.store(at + 8, 0);
@@ -86,51 +84,51 @@ fn bad_descriptors_are_dropped() {
         (0..9).for_each(|_| put(word(pool.buffers, 64, more)));
         put(word(pool.buffers, 64, 0));
         let n = bad.len() as u64 + 10;
-        agent.store_release(place.tx.tail, n);
-        wait_for(&agent, place.tx.head, n);
+        agent.store_release(rings.tx.tail, n);
+        wait_for(&agent, rings.tx.head, n);
     });
-    let counts = sim.world().nic_counts().unwrap();
+    let counts = sim.nic_counts();
     assert_eq!((counts.packets, counts.bad), (0, 8));
 }
 
-/// Blanks that name no buffer are passed over.
+/// Posted receive buffers that name no buffer are skipped.
 #[test]
-fn bad_blanks_are_passed_over() {
+fn bad_receive_buffers_are_skipped() {
     let sim = run(|agent, layout| {
-        let (place, pool) = (layout.queue(0).unwrap(), *layout.pool());
-        let blanks = [pool.end, 0, pool.buffers + 4096, pool.buffers + 8192];
-        for (i, blank) in (0..).zip(blanks) {
-            agent.store(place.fill.units + i * 16, u64::from(blank) | 4096 << 32);
-            agent.store(place.fill.units + i * 16 + 8, 0);
+        let (rings, pool) = (layout.queue(0).unwrap(), *layout.pool());
+        let posted = [pool.end, 0, pool.buffers + 4096, pool.buffers + 8192];
+        for (i, buffer) in (0..).zip(posted) {
+            agent.store(rings.fill.units + i * 16, u64::from(buffer) | 4096 << 32);
+            agent.store(rings.fill.units + i * 16 + 8, 0);
         }
-        agent.store_release(place.fill.tail, 4);
+        agent.store_release(rings.fill.tail, 4);
         agent.write_lines(pool.buffers, 64);
-        agent.store(place.tx.units, u64::from(pool.buffers) | 64 << 32);
-        agent.store(place.tx.units + 8, 77);
-        agent.store_release(place.tx.tail, 1);
-        wait_for(&agent, place.rx.tail, 1);
-        assert_eq!(agent.load(place.rx.units), u64::from(pool.buffers + 4096) | 64 << 32);
-        assert_eq!(agent.load(place.rx.units + 8), 77);
+        agent.store(rings.tx.units, u64::from(pool.buffers) | 64 << 32);
+        agent.store(rings.tx.units + 8, 77);
+        agent.store_release(rings.tx.tail, 1);
+        wait_for(&agent, rings.rx.tail, 1);
+        assert_eq!(agent.load(rings.rx.units), u64::from(pool.buffers + 4096) | 64 << 32);
+        assert_eq!(agent.load(rings.rx.units + 8), 77);
     });
-    let counts = sim.world().nic_counts().unwrap();
+    let counts = sim.nic_counts();
     assert_eq!((counts.packets, counts.bad), (1, 2));
 }
 
-/// A packet waits in the NIC until the host has posted a blank buffer for it.
+/// A packet waits in the NIC until the host has posted a buffer for it.
 #[test]
-fn packets_wait_for_blanks() {
+fn packets_wait_for_receive_buffers() {
     let sim = run(|agent, layout| {
-        let (place, pool) = (layout.queue(0).unwrap(), *layout.pool());
-        agent.store(place.tx.units, u64::from(pool.buffers) | 64 << 32);
-        agent.store_release(place.tx.tail, 1);
-        wait_for(&agent, place.tx.head, 1);
+        let (rings, pool) = (layout.queue(0).unwrap(), *layout.pool());
+        agent.store(rings.tx.units, u64::from(pool.buffers) | 64 << 32);
+        agent.store_release(rings.tx.tail, 1);
+        wait_for(&agent, rings.tx.head, 1);
         agent.work(20_000.0);
-        assert_eq!(agent.load_acquire(place.rx.tail), 0);
-        agent.store(place.fill.units, u64::from(pool.buffers + 4096) | 4096 << 32);
-        agent.store_release(place.fill.tail, 1);
-        wait_for(&agent, place.rx.tail, 1);
+        assert_eq!(agent.load_acquire(rings.rx.tail), 0);
+        agent.store(rings.fill.units, u64::from(pool.buffers + 4096) | 4096 << 32);
+        agent.store_release(rings.fill.tail, 1);
+        wait_for(&agent, rings.rx.tail, 1);
     });
-    assert!(sim.world().nic_counts().unwrap().no_blank > 0);
+    assert!(sim.nic_counts().no_buffer > 0);
 }
 
 /// The interface's own host side: what it sends comes back, over many laps of its rings.
@@ -161,20 +159,20 @@ fn the_interface_runs_unchanged() {
         }
         assert_eq!(pair.drops(), ccnic::host::HostDrops::default());
     });
-    let counts = sim.world().nic_counts().unwrap();
+    let counts = sim.nic_counts();
     assert_eq!((counts.packets, counts.bad), (1000, 0));
 }
 
-/// With fewer contexts than queues a turn lasts as many descriptors as the device holds, if another queue waits.
+/// With fewer contexts than queues, a queue keeps its context for as many descriptors as the device holds, if another one waits.
 #[test]
-fn queues_take_turns() {
+fn queues_take_turns_with_contexts() {
     let p = platform().overridden("device.contexts", 1.0).unwrap();
     let mut nic = Nic::new(p.device.as_ref().unwrap(), &layout(), [(0, 0), (0, 0)].into_iter());
     let ask = |nic: &mut Nic, queue: u16| {
         let hold = nic.fetch;
         let q = &mut nic.queues[queue as usize];
         let (_, n) = q.packets.next(hold).unwrap();
-        let Turn::Now(asked) = &mut q.turn else { panic!("{:?}", q.turn) };
+        let Service::Active(asked) = &mut q.service else { panic!("{:?}", q.service) };
         *asked += u64::from(n);
     };
     let take_all = |nic: &mut Nic, queue: u16| {
@@ -182,21 +180,21 @@ fn queues_take_turns() {
         packets.taken = packets.asked;
         packets.descs.clear();
     };
-    assert!(!nic.has_turn(0), "it has nothing to send");
-    assert!(nic.queues[0].packets.ring_tail(64));
-    assert!(nic.has_turn(0));
+    assert!(!nic.may_fetch(0), "it has nothing to send");
+    assert!(nic.queues[0].packets.set_tail(64));
+    assert!(nic.may_fetch(0));
     ask(&mut nic, 0);
-    assert!(nic.has_turn(0), "nobody else waits");
-    assert_eq!(nic.end_turn(0), None, "its packets are still to be sent");
-    assert!(nic.queues[1].packets.ring_tail(1));
-    assert!(!nic.has_turn(1));
-    assert!(!nic.has_turn(0), "it has had its turn");
+    assert!(nic.may_fetch(0), "no other queue waits");
+    assert_eq!(nic.end_service(0), None, "its packets are still to be sent");
+    assert!(nic.queues[1].packets.set_tail(1));
+    assert!(!nic.may_fetch(1));
+    assert!(!nic.may_fetch(0), "its share is used up");
     take_all(&mut nic, 0);
-    assert_eq!(nic.end_turn(0), Some(1));
-    assert!(nic.has_turn(1));
-    assert!(!nic.has_turn(0), "now it waits for what it has left");
+    assert_eq!(nic.end_service(0), Some(1));
+    assert!(nic.may_fetch(1));
+    assert!(!nic.may_fetch(0), "now it waits for what it has left");
     ask(&mut nic, 1);
     take_all(&mut nic, 1);
-    assert_eq!(nic.end_turn(1), Some(0));
-    assert!(nic.has_turn(0) && !nic.has_turn(1));
+    assert_eq!(nic.end_service(1), Some(0));
+    assert!(nic.may_fetch(0) && !nic.may_fetch(1));
 }

@@ -33,7 +33,7 @@ unit:
 # that another test had at the same address.
 TSAN = RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg rustix_use_libc" CARGO_TARGET_DIR=target/tsan \
 	TSAN_OPTIONS="suppressions=$(CURDIR)/crates/ccnic-check/tsan.supp halt_on_error=1" \
-	$(CARGO) +$(NIGHTLY) test --locked --target $(HOST) -p ccnic-check --test threads
+	$(CARGO) +$(NIGHTLY) test --locked --target $(HOST) -p ccnic-check -p ccnicd --test threads --test handoff
 tsan:
 ifneq ($(NIGHTLY),)
 	$(TSAN)
@@ -53,7 +53,7 @@ smoke: all
 # For machines where Miri installs: the interface and its conformance suite under the interpreter.
 miri:
 	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic
-	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic-check --lib --test local
+	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic-check --lib --test heap
 
 # PREFIX is where the files will be found, DESTDIR what to put before it while packaging.
 CAPI := crates/ccnic-capi

@@ -5,7 +5,6 @@ use std::cell::RefCell;
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use ccnic_shm::Error;
 use rustix::io::Errno;
 
 thread_local! {
@@ -40,26 +39,54 @@ impl Failure {
     }
 }
 
-impl From<Error> for Failure {
-    fn from(error: Error) -> Failure {
+impl From<ccnic_client::Error> for Failure {
+    fn from(error: ccnic_client::Error) -> Failure {
+        use ccnic_client::Error;
         let errno = match &error {
-            Error::Unreachable { source, .. } | Error::Os { source, .. } => *source,
-            Error::Socket { errno, .. } => *errno,
-            Error::TooLarge { .. } | Error::TooMuch { .. } => Errno::TOOBIG,
+            Error::Unreachable { errno, .. } | Error::Os { errno, .. } => *errno,
+            Error::Region(error) => region(error),
+            Error::Control(error) => control(error),
             Error::Refused { .. } => Errno::PERM,
             Error::Gone => Errno::CONNRESET,
+            Error::TimedOut => Errno::TIMEDOUT,
             Error::Protocol { .. } => Errno::PROTO,
             Error::QueueTaken { .. } => Errno::BUSY,
             Error::StillAlive => Errno::ISCONN,
             Error::NoRss => Errno::OPNOTSUPP,
-            Error::NotARegion { .. }
-            | Error::Config(_)
+            Error::Config(_)
             | Error::Rss { .. }
             | Error::NoQueue { .. }
             | Error::WrongDesign { .. }
             | Error::PairsMissing { .. } => Errno::INVAL,
         };
         Failure::said(errno, &error.to_string())
+    }
+}
+
+impl From<ccnic_control::Error> for Failure {
+    fn from(error: ccnic_control::Error) -> Failure {
+        Failure::said(control(&error), &error.to_string())
+    }
+}
+
+fn control(error: &ccnic_control::Error) -> Errno {
+    use ccnic_control::Error;
+    match error {
+        Error::Unreachable { errno, .. } | Error::Os { errno, .. } => *errno,
+        Error::Socket { errno, .. } => *errno,
+        Error::Refused { .. } => Errno::PERM,
+        Error::Gone => Errno::CONNRESET,
+        Error::Protocol { .. } => Errno::PROTO,
+        Error::Region(error) => region(error),
+    }
+}
+
+fn region(error: &ccnic_shm::Error) -> Errno {
+    use ccnic_shm::Error;
+    match error {
+        Error::TooLarge { .. } | Error::TooMuch { .. } => Errno::TOOBIG,
+        Error::NotARegion { .. } => Errno::INVAL,
+        Error::Os { errno, .. } => *errno,
     }
 }
 

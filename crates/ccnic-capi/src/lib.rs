@@ -16,7 +16,6 @@ mod errno;
 mod exports;
 mod nic;
 mod owned;
-mod pair;
 mod pool;
 mod queue;
 mod side;

@@ -7,13 +7,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ccnic::Config;
 use ccnic::rss::Rss;
-use ccnic_shm::{Pages, Program};
+use ccnic_shm::Pages;
 use rustix::io::Errno;
 
 use crate::abi::View;
 use crate::errno::Failure;
 use crate::owned::Owned;
-use crate::pair::{self, Pair};
 use crate::pool::Pool;
 use crate::queue::Queue;
 
@@ -27,7 +26,7 @@ pub struct Nic {
 
 #[derive(Debug)]
 struct Inner {
-    program: Program,
+    program: ccnic_client::Nic,
     /// By number. A closed queue stays: recovery counts its buffers, and opening it again gives the same one.
     queues: Vec<Option<Owned<Queue>>>,
     /// Closed ones stay, for the same reason, and are opened again before new ones are made.
@@ -46,7 +45,8 @@ impl Nic {
         if mac[0] & 1 != 0 {
             return Err(Failure::new(Errno::INVAL, c"mac is a group address: its first byte must be even"));
         }
-        let program = Program::connect_as(socket, name, Some(mac), config, pages)?;
+        let program =
+            ccnic_client::Nic::options().name(name).mac(mac).config(config).pages(pages).open(socket)?;
         let queues = (0..config.queues).map(|_| None).collect();
         Ok(Nic {
             config: *program.layout().config(),
@@ -73,7 +73,7 @@ impl Nic {
 
     pub(crate) fn set_rss(&self, rss: Option<&Rss>) -> Result<(), Failure> {
         self.lock().program.set_rss(rss).map_err(|e| match e {
-            ccnic_shm::Error::Gone => {
+            ccnic_client::Error::Gone => {
                 Failure::new(Errno::NOTCONN, c"the NIC has gone; its successor will be told")
             }
             e => e.into(),
@@ -114,15 +114,14 @@ impl Nic {
         let inner = &mut *self.lock();
         match inner.queues.get_mut(usize::from(index)) {
             Some(Some(queue)) if queue.is_open() => {
-                return Err(ccnic_shm::Error::QueueTaken { queue: index }.into());
+                return Err(ccnic_client::Error::QueueTaken { queue: index }.into());
             }
             // The lock keeps others from opening it meanwhile.
             Some(Some(queue)) => return Ok(queue.reopen()),
             _ => {}
         }
-        let waiter = inner.program.waiter(index)?;
-        let pair = Pair::new(&mut inner.program, index)?;
-        let queue = Owned::new(Queue::new(inner.view(), self.config.mtu, pair, waiter));
+        let pair = inner.program.queue_pair(index)?;
+        let queue = Owned::new(Queue::new(inner.view(), self.config.mtu, pair));
         let handle = queue.handle();
         if let Some(place) = inner.queues.get_mut(usize::from(index)) {
             *place = Some(queue);
@@ -141,7 +140,7 @@ impl Nic {
         let pairs = queues.map(|queue| unsafe { &mut queue.handle().as_mut().pair });
         // SAFETY: likewise.
         let pools = inner.pools.iter_mut().map(|pool| unsafe { &mut pool.handle().as_mut().pool });
-        Ok(pair::reconnect(&mut inner.program, pairs, &mut pools.collect::<Vec<_>>())?)
+        Ok(inner.program.reconnect(pairs, pools)?)
     }
 }
 

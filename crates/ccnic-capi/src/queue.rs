@@ -8,13 +8,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use ccnic::desc::CHAIN_MAX;
 use ccnic::layout::{LARGE_BUF, SMALL_BUF};
 use ccnic::{Burst, Desc};
-use ccnic_shm::Waiter;
+use ccnic_client::QueuePair;
 use rustix::io::Errno;
 
 use crate::abi::{CcnicBuf, CcnicStats, View};
 use crate::errno::Failure;
 use crate::owned::Openable;
-use crate::pair::Pair;
 
 /// Buffers that one receive burst of a queue pair gives at most.
 const RECEIVE: usize = Burst::CAPACITY / 2;
@@ -47,12 +46,10 @@ pub struct Queue {
     /// The same, for the NIC to look at while the queue's thread is at work.
     in_use: Arc<AtomicBool>,
     mtu: u16,
-    pub(crate) pair: Pair,
+    pub(crate) pair: QueuePair,
     burst: Burst,
     stats: CcnicStats,
     waiting: Waiting,
-    /// What its thread sleeps with.
-    pub(crate) waiter: Waiter,
 }
 
 /// Buffers that `ccnic_wait` has received and that no receive burst has handed out yet.
@@ -94,7 +91,7 @@ impl Openable for Queue {
 }
 
 impl Queue {
-    pub(crate) fn new(view: View, mtu: u16, pair: Pair, waiter: Waiter) -> Queue {
+    pub(crate) fn new(view: View, mtu: u16, pair: QueuePair) -> Queue {
         let none = CcnicBuf::from(Desc::default());
         Queue {
             view,
@@ -105,7 +102,6 @@ impl Queue {
             burst: Burst::new(),
             stats: CcnicStats::default(),
             waiting: Waiting { bufs: [none; RECEIVE], next: 0, len: 0 },
-            waiter,
         }
     }
 
@@ -118,7 +114,7 @@ impl Queue {
     pub(crate) fn close(&mut self) -> Result<(), Failure> {
         self.check_open()?;
         let rest = self.waiting.rest().iter().map(|buf| Desc::from(*buf));
-        self.pair.free(rest, &mut self.burst);
+        self.pair.free_descs(rest, &mut self.burst);
         (self.waiting.next, self.waiting.len) = (0, 0);
         self.pair.disarm();
         self.pair.retire();
@@ -159,7 +155,7 @@ impl Queue {
         }
         let mut done = 0;
         for out in out.chunks_exact_mut(segments) {
-            if self.pair.alloc(len, 1, &mut self.burst) == 0 {
+            if self.pair.alloc(len, segments, &mut self.burst) == 0 {
                 self.stats.alloc_failed += segments as u64;
                 break;
             }
@@ -174,7 +170,7 @@ impl Queue {
         self.check_open()?;
         let mut bad = 0;
         while !bufs.is_empty() {
-            let n = self.pair.free(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst);
+            let n = self.pair.free_descs(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst);
             // When none was adopted, the first is bad: whatever stops a burst stands first in the next.
             let skip = usize::from(n == 0);
             bad += skip as u64;
@@ -206,7 +202,7 @@ impl Queue {
                 (whole, why) = whole_packets(rest, self.mtu, last);
             }
             let descs = rest.iter().take(whole).map(|buf| Desc::from(*buf));
-            let (adopted, sent) = self.pair.transmit(descs, &mut self.burst);
+            let (adopted, sent) = self.pair.tx_descs(descs, &mut self.burst);
             let (mut bytes, mut ends) = (0, 0);
             for buf in rest.iter().take(sent) {
                 bytes += u64::from(buf.len());
@@ -261,7 +257,7 @@ impl Queue {
         }
         let mut done = 0;
         for out in out.chunks_mut(RECEIVE) {
-            let got = self.pair.receive(&mut self.burst, out.len());
+            let got = self.pair.rx_burst(&mut self.burst, out.len());
             let (mut bytes, mut ends) = (0u64, 0u64);
             for buf in self.burst.as_slice() {
                 bytes += u64::from(buf.len());
@@ -303,7 +299,7 @@ impl Queue {
             }
             let places = places.get(done..).unwrap_or_default();
             let packets = places.iter().zip(chunk).map(|(&at, &len)| (packet(at, len), 0));
-            let sent = self.pair.transmit_small(longest, packets, &mut self.burst);
+            let sent = self.pair.tx_small(longest, packets, &mut self.burst);
             let bytes = chunk.iter().take(sent).map(|&len| u64::from(len)).sum::<u64>();
             self.stats.tx_bytes += bytes;
             self.stats.tx_packets += sent as u64;
@@ -356,11 +352,11 @@ impl Queue {
         let n = if self.waiting.len > 0 {
             let n = self.waiting.small(max);
             let bufs = self.waiting.rest().iter().take(n);
-            self.pair.read_and_free(bufs.map(|buf| Desc::from(*buf)), &mut self.burst, count);
+            self.pair.read_descs(bufs.map(|buf| Desc::from(*buf)), &mut self.burst, count);
             self.waiting.handed_out(n);
             if n > 0 || max == 0 { Ok(n) } else { Err(ccnic::host::NotSmall) }
         } else {
-            self.pair.receive_small(max, count)
+            self.pair.rx_small(max, count)
         };
         let n = n.map_err(|_| WAITS)?;
         self.stats.rx_bytes += total;
@@ -388,7 +384,7 @@ impl Queue {
     pub(crate) fn ready(&mut self) -> Result<usize, Failure> {
         self.check_open()?;
         if self.waiting.len == 0 {
-            self.pair.receive(&mut self.burst, RECEIVE);
+            self.pair.rx_burst(&mut self.burst, RECEIVE);
             let mut n = 0;
             for (to, desc) in self.waiting.bufs.iter_mut().zip(self.burst.disown()) {
                 *to = desc.into();
@@ -402,13 +398,13 @@ impl Queue {
     /// The descriptor that can be read when the NIC wakes this thread.
     pub(crate) fn rx_fd(&self) -> Result<i32, Failure> {
         self.check_open()?;
-        Ok(self.waiter.fd()?.as_raw_fd())
+        Ok(self.pair.fd()?.as_raw_fd())
     }
 
     /// Asks the NIC to wake this thread, unless buffers can be received now: then returns how many.
     pub(crate) fn arm(&mut self) -> Result<usize, Failure> {
         self.check_open()?;
-        if self.waiting.len == 0 && self.pair.arm(&self.waiter)? {
+        if self.waiting.len == 0 && self.pair.arm()? {
             return Ok(0);
         }
         // What came between two looks counts for one.
@@ -425,7 +421,7 @@ impl Queue {
     /// Makes the descriptor readable.
     pub(crate) fn wake(&self) -> Result<usize, Failure> {
         self.check_open()?;
-        self.waiter.wake()?;
+        self.pair.waiter().wake()?;
         Ok(0)
     }
 

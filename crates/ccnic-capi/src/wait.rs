@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ccnic_shm::Woken;
+use ccnic_client::Error;
 use rustix::io::Errno;
 
 use crate::errno::Failure;
@@ -30,12 +30,14 @@ pub(crate) fn wait(queue: &mut Queue, timeout: Option<Duration>) -> Result<usize
     }
     loop {
         let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-        let woken = queue.pair.wait(&queue.waiter, left)?;
+        let woken = queue.pair.wait(left);
         // What the NIC delivered before it went is not lost; a broken one may wake us for what is no packet.
-        match (queue.ready()?, woken) {
-            (0, Woken::Packets) => {}
-            (0, Woken::Gone) => return Err(GONE),
-            (n, _) => return Ok(n),
+        let n = queue.ready()?;
+        match woken {
+            Ok(()) if n == 0 => {}
+            Err(Error::Gone) if n == 0 => return Err(GONE),
+            Ok(()) | Err(Error::Gone | Error::TimedOut) => return Ok(n),
+            Err(error) => return Err(error.into()),
         }
     }
 }

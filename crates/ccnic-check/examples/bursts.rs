@@ -1,4 +1,7 @@
 //! The native bursts, each in a function of its own, so that `tests/asm.rs` can read their assembly.
+//!
+//! With a number as argument it exchanges that many bursts of 32 packets, for a count of the instructions of each function:
+//! `valgrind --tool=callgrind target/release/examples/bursts 1000`, then `callgrind_annotate --inclusive=yes`.
 
 use std::hint::black_box;
 
@@ -6,7 +9,7 @@ use ccnic::host::QueuePair;
 use ccnic::nic::{Fetched, NicQueue, Pipeline, spread};
 use ccnic::ring::{GroupedClear, GroupedEpoch, Ring};
 use ccnic::rss::{Rss, Spreader};
-use ccnic::{Burst, Config, Layout, pool::Allocator};
+use ccnic::{Burst, Config, Layout, host};
 use ccnic_shm::{NativeMemory, Pages, Region};
 
 macro_rules! audited {
@@ -69,24 +72,30 @@ macro_rules! audited {
                 spread(nics, at, pipeline, mem, by, false)
             }
 
-            /// One packet there and back.
-            pub(super) fn run() {
-                let Some((mut host, mut nic, mem)) = pair::<$ring>() else { return };
+            /// `rounds` bursts of 32 packets there and back.
+            pub(super) fn run(rounds: usize) {
+                let Some((mut host, nic, mem)) = pair::<$ring>() else { return };
+                let mut nics = [nic];
                 let (mut burst, mut fetched) = (Burst::new(), Fetched::default());
-                audit_alloc(&mut host, &mut burst);
-                audit_tx(&mut host, &mut burst);
-                audit_fetch(&mut nic, &mut fetched);
-                let n = audit_deliver(&mut nic, &mem, black_box(&fetched));
-                audit_complete(&mut nic, &fetched);
-                audit_flush(&mut nic);
-                assert_eq!(n, audit_rx(&mut host, &mut burst));
-                audit_tx(&mut host, &mut burst);
                 let by = Spreader::new(black_box(Rss::new(1)));
-                let n = audit_spread(&mut [nic], 0, &mut Pipeline::default(), &mem, &by);
-                assert_eq!(n, audit_rx(&mut host, &mut burst));
-                audit_free(&mut host, &mut burst);
-                assert_eq!(audit_send_small(&mut host, &mut burst, black_box(&[&[1; 64]])), 1);
-                assert_eq!(audit_receive_small(&mut host), 0);
+                let (mut pipeline, small) = (Pipeline::default(), [&[1u8; 64][..]; 32]);
+                for _ in 0..rounds {
+                    let [nic] = &mut nics;
+                    audit_alloc(&mut host, &mut burst);
+                    assert_eq!(audit_tx(&mut host, &mut burst), 32);
+                    audit_fetch(nic, &mut fetched);
+                    let n = audit_deliver(nic, &mem, black_box(&fetched));
+                    audit_complete(nic, &fetched);
+                    audit_flush(nic);
+                    assert_eq!(n, audit_rx(&mut host, &mut burst));
+                    audit_tx(&mut host, &mut burst);
+                    let n = audit_spread(&mut nics, 0, &mut pipeline, &mem, &by);
+                    assert_eq!(n, audit_rx(&mut host, &mut burst));
+                    audit_free(&mut host, &mut burst);
+                    assert_eq!(audit_send_small(&mut host, &mut burst, black_box(&small)), 32);
+                    assert_eq!(audit_spread(&mut nics, 0, &mut pipeline, &mem, &by), 32);
+                    assert!(audit_receive_small(&mut host) > 0);
+                }
             }
         }
     };
@@ -99,15 +108,16 @@ fn pair<R: Ring>() -> Option<Pair<R>> {
     let config = black_box(Config { design: R::DESIGN, ..Config::default() });
     let layout = Layout::new(&config).ok()?;
     let region = Region::create(layout.size(), Pages::Small).ok()?;
-    Allocator::fill(&region.memory(), &layout);
-    let host = QueuePair::new(region.memory(), &layout, 0)?;
-    Some((host, NicQueue::new(region.memory(), &layout, 0)?, region.memory()))
+    host::format(&region.memory(), &layout);
+    let host = QueuePair::new(region.memory(), &layout, 0).ok()?;
+    Some((host, NicQueue::new(region.memory(), &layout, 0).ok()?, region.memory()))
 }
 
 audited!(epoch, GroupedEpoch);
 audited!(clear, GroupedClear);
 
 fn main() {
-    epoch::run();
-    clear::run();
+    let rounds = std::env::args().nth(1).and_then(|n| n.parse().ok()).unwrap_or(1);
+    epoch::run(rounds);
+    clear::run(rounds);
 }

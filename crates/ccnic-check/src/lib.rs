@@ -2,7 +2,7 @@
 //!
 //! # Reading order
 //! 1. [`oracle`]: what must hold, whoever runs the interface: order, exactly once, whole, no buffer in two places.
-//! 2. [`Memory`]: what a region can be made of here: a vector ([`LocalMemory`]), mapped memory ([`MappedMemory`]), memory
+//! 2. [`Memory`]: what a region can be made of here: the heap ([`HeapMemory`]), mapped memory ([`MappedMemory`]), memory
 //!    that fails on purpose ([`faulty`]).
 //! 3. [`rig`]: a host, a NIC and an oracle over one region, driven by a list of operations.
 //!    What its NIC does with packets is a [`wire`].
@@ -12,7 +12,6 @@
 //! 6. [`loom_view`]: the loom memory, for every interleaving of a small configuration.
 
 pub mod faulty;
-mod local;
 pub mod loom_view;
 mod memory;
 pub mod oracle;
@@ -22,5 +21,5 @@ pub mod suite;
 pub mod threads;
 pub mod wire;
 
-pub use local::LocalView;
-pub use memory::{LocalMemory, MappedMemory, Memory};
+pub use ccnic::heap::HeapMemory;
+pub use memory::{MappedMemory, Memory};

@@ -1,9 +1,8 @@
 //! What a region can be made of in these tests.
 
 use ccnic::SharedMemory;
+use ccnic::heap::HeapMemory;
 use ccnic_shm::{NativeMemory, Pages, Region};
-
-use crate::local::LocalView;
 
 /// A region's worth of memory, and the ports of its two sides.
 pub trait Memory {
@@ -18,23 +17,20 @@ pub trait Memory {
     fn nic(&self) -> Self::Side;
 }
 
-/// A vector: fast, deterministic, one thread.
-#[derive(Debug)]
-pub struct LocalMemory(LocalView);
+/// Fast, deterministic, one thread.
+impl Memory for HeapMemory {
+    type Side = HeapMemory;
 
-impl Memory for LocalMemory {
-    type Side = LocalView;
-
-    fn new(size: u32) -> LocalMemory {
-        LocalMemory(LocalView::new(size))
+    fn new(size: u32) -> HeapMemory {
+        HeapMemory::new(size)
     }
 
-    fn host(&self) -> LocalView {
-        self.0.clone()
+    fn host(&self) -> HeapMemory {
+        self.clone()
     }
 
-    fn nic(&self) -> LocalView {
-        self.0.clone()
+    fn nic(&self) -> HeapMemory {
+        self.clone()
     }
 }
 

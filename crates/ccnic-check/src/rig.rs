@@ -8,9 +8,9 @@ use std::collections::VecDeque;
 use ccnic::host::{NotSmall, QueuePair};
 use ccnic::layout::{LARGE_BUF, SMALL_BUF};
 use ccnic::nic::{Fetched, NicQueue};
-use ccnic::pool::Allocator;
+use ccnic::recovery::Inventory;
 use ccnic::ring::{Consumer, Ring};
-use ccnic::{Buf, Burst, Config, Desc, Layout, recovery};
+use ccnic::{Buf, Burst, Config, Desc, Layout, host};
 
 use crate::memory::Memory;
 use crate::oracle::{Held, Oracle, Packet, content, fill};
@@ -91,12 +91,11 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         let config = Config { design: R::DESIGN, ..*config };
         let layout = Layout::new(&config).unwrap_or_else(|e| panic!("{config:?}: {e}"));
         let memory = M::new(layout.size());
-        Allocator::fill(&memory.host(), &layout);
-        layout.store(&memory.host());
+        host::format(&memory.host(), &layout);
         let loaded = Layout::load(&memory.nic(), layout.size());
         assert_eq!(loaded, Ok(layout), "the NIC sees another region than the host made");
-        let host = QueuePair::new(memory.host(), &layout, 0).unwrap_or_else(|| panic!("no queue 0"));
-        let nic = NicQueue::new(memory.nic(), &layout, 0).unwrap_or_else(|| panic!("no queue 0"));
+        let host = QueuePair::new(memory.host(), &layout, 0).unwrap_or_else(|e| panic!("{e}"));
+        let nic = NicQueue::new(memory.nic(), &layout, 0).unwrap_or_else(|e| panic!("{e}"));
         Rig {
             held: Held::new(&layout),
             fetched: Fetched::default(),
@@ -156,10 +155,11 @@ impl<M: Memory, R: Ring> Rig<M, R> {
     /// Allocates and writes packets of `len` bytes; returns how many.
     pub fn alloc(&mut self, len: u16, packets: usize) -> usize {
         let before = self.outbox.len();
-        let got = self.host.alloc(len, packets, &mut self.outbox);
-        assert!(got <= packets, "{got} packets of {packets} asked for");
         let segments = usize::from(len).div_ceil(LARGE_BUF as usize);
-        assert_eq!(self.outbox.len() - before, got * segments, "{got} packets of {len} bytes");
+        let got = self.host.alloc(len, packets * segments, &mut self.outbox);
+        assert_eq!((self.outbox.len() - before, got % segments), (got, 0), "packets of {len} bytes");
+        let got = got / segments;
+        assert!(got <= packets, "{got} packets of {packets} asked for");
         for i in 0..got {
             self.prepare(before + i * segments, segments);
         }
@@ -266,7 +266,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
             packets.iter().filter(|d| !d.more()).for_each(|_| self.oracle.consumed());
         }
         let n = self.wire.turn(&mut self.nic, &self.memory.nic(), packets, &[]);
-        self.starved |= self.nic.counters.no_buffer > 0;
+        self.starved |= self.nic.counters().no_buffer > 0;
         self.fetched.advance(n);
         self.nic.flush();
         n
@@ -342,7 +342,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
     }
 
     fn replace_nic(&mut self) {
-        let Some(nic) = NicQueue::new(self.memory.nic(), &self.layout, 0) else { panic!("no queue 0") };
+        let Ok(nic) = NicQueue::new(self.memory.nic(), &self.layout, 0) else { panic!("no queue 0") };
         std::mem::forget(std::mem::replace(&mut self.nic, nic));
         self.fetched = Fetched::default();
     }
@@ -356,7 +356,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         );
         self.oracle.may_lose(self.oracle.outstanding() as u64);
         self.host.retire();
-        let Some(host) = QueuePair::new(self.memory.host(), &self.layout, 0) else { panic!("no queue 0") };
+        let Ok(host) = QueuePair::new(self.memory.host(), &self.layout, 0) else { panic!("no queue 0") };
         self.host = host;
     }
 
@@ -372,7 +372,10 @@ impl<M: Memory, R: Ring> Rig<M, R> {
 
     /// Returns the buffers that a dead NIC held to the pool.
     pub fn reclaim(&mut self) -> usize {
-        recovery::reclaim(&self.memory.host(), &self.layout, &mut [&mut self.host], &mut [])
+        let mem = self.memory.host();
+        let mut inventory = Inventory::new(&mem, &self.layout);
+        inventory.count_pair(&mut self.host);
+        inventory.reclaim()
     }
 
     /// Sends, polls, receives and frees until nothing is under way.
@@ -399,7 +402,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
                 idle = 0;
                 continue;
             }
-            assert!(self.outbox.is_empty(), "stuck: the ring takes nothing more, {:?}", self.nic.counters);
+            assert!(self.outbox.is_empty(), "stuck: the ring takes nothing more, {:?}", self.nic.counters());
             break; // what is missing now is lost, if it may be
         }
         self.free(usize::MAX);
@@ -410,7 +413,8 @@ impl<M: Memory, R: Ring> Rig<M, R> {
 
     /// Packets that the NIC found illegal: none, from an honest host.
     pub fn bad(&self) -> u64 {
-        self.nic.bad_descriptors() + self.nic.bad_chains() + self.nic.counters.too_long
+        let counters = self.nic.counters();
+        counters.bad_descriptor + counters.bad_chain + counters.too_long
     }
 
     /// Settles, ends the NIC, and counts: every buffer is in exactly one place.

@@ -22,7 +22,7 @@ pub fn serve<S: SharedMemory, R: Ring>(
     stop: impl Fn() -> bool,
     idle: impl Fn(),
 ) {
-    let Some(mut nic) = NicQueue::<S, R>::new(mem, layout, 0) else { panic!("no queue 0") };
+    let Ok(mut nic) = NicQueue::<S, R>::new(mem, layout, 0) else { panic!("no queue 0") };
     let (mut current, mut ahead) = (Fetched::default(), Fetched::default());
     while !stop() {
         if current.is_empty() {
@@ -43,8 +43,8 @@ pub fn serve<S: SharedMemory, R: Ring>(
             idle();
         }
     }
-    let counters = nic.counters;
-    assert_eq!((nic.bad_descriptors(), counters.too_long, nic.bad_chains()), (0, 0, 0));
+    let counters = nic.counters();
+    assert_eq!((counters.bad_descriptor, counters.too_long, counters.bad_chain), (0, 0, 0));
     nic.retire();
 }
 
@@ -68,7 +68,7 @@ impl<S: SharedMemory, R: Ring> Program<S, R> {
     pub fn new(mem: S, layout: &Layout) -> Program<S, R> {
         Program {
             most: usize::MAX,
-            host: QueuePair::<S, R>::new(mem, layout, 0).unwrap_or_else(|| panic!("no queue 0")),
+            host: QueuePair::<S, R>::new(mem, layout, 0).unwrap_or_else(|e| panic!("{e}")),
             oracle: Oracle::default(),
             held: Held::new(layout),
             outbox: Burst::new(),
@@ -109,7 +109,7 @@ impl<S: SharedMemory, R: Ring> Program<S, R> {
         let kind = self.next % 11;
         let len = [64, 128, 129, 1500, 4096, 90, 64, 9000, 300, 64, 1][kind as usize];
         let n = (1 + self.next * 7 % 32).min(most).min(if len > 4096 { 9 } else { 32 });
-        self.host.alloc(len, n as usize, &mut self.outbox);
+        self.host.alloc(len, n as usize * usize::from(len).div_ceil(4096), &mut self.outbox);
         let mut segments = Vec::new();
         for buf in self.outbox.iter_mut() {
             self.held.take(buf.desc());

@@ -6,7 +6,7 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-use ccnic::pool::Allocator;
+use ccnic::host;
 use ccnic::ring::Ring;
 use ccnic::{Config, Layout, SharedMemory};
 
@@ -31,8 +31,7 @@ pub fn run<S: SharedMemory + Send + 'static, R: Ring>(
     let config = Config { design: R::DESIGN, ..*config };
     let layout = Layout::new(&config).unwrap_or_else(|e| panic!("{config:?}: {e}"));
     let memory = MappedMemory::new(layout.size());
-    Allocator::fill(&memory.host(), &layout);
-    layout.store(&memory.host());
+    host::format(&memory.host(), &layout);
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
         let (nic, copies) = (wrap(memory.nic()), wrap(memory.nic()));

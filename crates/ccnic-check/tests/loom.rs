@@ -6,9 +6,8 @@
 use std::rc::Rc;
 
 use ccnic::layout::{LARGE_BUF, Layout, RingLayout};
-use ccnic::notify::{self, NotifyState};
-use ccnic::pool::{Allocator, Class};
 use ccnic::ring::{Consumer, Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Producer, Ring};
+use ccnic::testing::{Allocator, Class, NotifyState, arm, disarm};
 use ccnic::{Config, Desc, SharedMemory};
 use ccnic_check::faulty::{Faulty, WeakRelease};
 use ccnic_check::loom_view::{LoomMemory, LoomView};
@@ -204,9 +203,9 @@ fn sleeps<R: Ring>(in_every_turn: bool) {
         for seq in 0..packets {
             let mut out = [Desc::default(); 1];
             while ring.pop(&mem, &mut out) == 0 {
-                if notify::arm(&mem, SLEEPING, &ring) {
+                if arm(&mem, SLEEPING, &ring) {
                     notifier.wait();
-                    notify::disarm(&mem, SLEEPING);
+                    disarm(&mem, SLEEPING);
                 }
             }
             assert_eq!(out[0].meta, seq, "order");

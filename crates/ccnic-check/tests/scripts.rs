@@ -1,7 +1,7 @@
 //! Random scripts: proptest writes lists of operations, the oracle checks every one, a failure shrinks to a short script.
 
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
-use ccnic_check::LocalMemory;
+use ccnic_check::HeapMemory;
 use ccnic_check::rig::{Op, Rig, Wire};
 use ccnic_check::suite::{configs, wires};
 use proptest::prelude::*;
@@ -46,7 +46,7 @@ fn scripts<R: Ring>() {
             ops.retain(|op| config.shared_pool || *op != Op::Handover);
             // What the sink drops cannot be told from what a crash lost.
             ops.retain(|op| wire != Wire::Sink || *op != Op::Crash);
-            let mut rig = Rig::<LocalMemory, R>::new(&config, wire);
+            let mut rig = Rig::<HeapMemory, R>::new(&config, wire);
             rig.run(&ops);
             rig.finish(small);
             Ok(())

@@ -5,16 +5,16 @@
 
 use std::collections::BTreeMap;
 
+use ccnic::host;
 use ccnic::host::QueuePair;
 use ccnic::layout::LARGE_BUF;
 use ccnic::nic::{NicQueue, Pipeline, spread};
-use ccnic::pool::Allocator;
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::rss::{HASHED, Rss, Spreader};
 use ccnic::{Burst, Config, Layout};
 use ccnic_check::oracle::Held;
 use ccnic_check::suite::configs;
-use ccnic_check::{LocalMemory, LocalView, Memory};
+use ccnic_check::{HeapMemory, Memory};
 use proptest::prelude::*;
 
 /// Scripts per ring.
@@ -56,9 +56,9 @@ struct Sent {
 
 struct World<R: Ring> {
     layout: Layout,
-    mem: LocalView,
-    hosts: Vec<QueuePair<LocalView, R>>,
-    nics: Vec<NicQueue<LocalView, R>>,
+    mem: HeapMemory,
+    hosts: Vec<QueuePair<HeapMemory, R>>,
+    nics: Vec<NicQueue<HeapMemory, R>>,
     pipelines: Vec<Pipeline>,
     spreader: Spreader,
     /// Hashes are, or have been, asked for.
@@ -87,9 +87,8 @@ fn rss(seed: u8, hash: bool) -> Rss {
 impl<R: Ring> World<R> {
     fn new(config: &Config, reflect: bool) -> World<R> {
         let layout = Layout::new(&Config { queues: QUEUES, ..*config }).unwrap();
-        let memory = LocalMemory::new(layout.size());
-        Allocator::fill(&memory.host(), &layout);
-        layout.store(&memory.host());
+        let memory = <HeapMemory as Memory>::new(layout.size());
+        host::format(&memory.host(), &layout);
         World {
             layout,
             hosts: (0..QUEUES).map(|q| QueuePair::new(memory.host(), &layout, q).unwrap()).collect(),
@@ -215,7 +214,7 @@ impl<R: Ring> World<R> {
         }
         let mut dropped = 0;
         for (nic, host) in self.nics.iter_mut().zip(&self.hosts) {
-            let counters = nic.counters;
+            let counters = nic.counters();
             let here = counters.dropped_ring_full + counters.dropped_no_buffer;
             assert_eq!(host.drops().rx_dropped, here, "what the program reads");
             assert_eq!((counters.ring_full, counters.no_buffer), (0, 0), "nothing waits");
@@ -295,7 +294,7 @@ fn a_queue_that_nobody_receives_on_holds_up_none() {
         world.receive(2);
         assert_eq!(world.received, round);
     }
-    let (dropped, waiting) = (world.nics[1].counters.dropped_ring_full, world.hosts[1].rx_ready());
+    let (dropped, waiting) = (world.nics[1].counters().dropped_ring_full, world.hosts[1].rx_ready());
     assert!(dropped > 0 && waiting > 0, "{dropped} dropped, {waiting} wait");
     assert_eq!(dropped + waiting as u64, 100);
     world.finish();

@@ -1,19 +1,21 @@
-//! `ccnic explore`: which design wins where, over a grid of machines or loads.
+//! `ccnic explore`: which design is best where, over a grid of machines or loads.
 
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use ccnic_sim::loopback::Plan;
 use ccnic_sim::parallel;
+use ccnic_sim::platform::Platform;
 use ccnic_sim::summary::Summary;
 use clap::{Args, ValueEnum};
 
-use crate::bench::long_table;
-use crate::loopback::{DemoteName, DesignName, InterfaceArgs};
-use crate::plot::{Axis, Cell, Chart, Content, Heat, Line, Lines, Picture, number};
+use crate::options::{DemoteName, DesignName, InterfaceArgs};
+use crate::plot::{Axis, Cell, Chart, Content, Heat, Line, Lines, Picture};
+use crate::print::units::{self, number};
+use crate::print::{self, Column, Progress, Table};
+use crate::sim::MachineArgs;
 use crate::sim::loopback::{SimTraffic, point};
-use crate::sim::{MachineArgs, bar};
 
 /// Options of `explore`.
 #[derive(Debug, Args)]
@@ -22,32 +24,35 @@ pub struct ExploreArgs {
     machine: MachineArgs,
     #[command(flatten)]
     traffic: SimTraffic,
-    /// What varies, once or twice: a value of the platform, or cores, size, burst, rx-burst, inflight. From, to, how many; or
-    /// a list with commas
-    #[arg(long, required = true, value_name = "KEY=A:B:N")]
+    /// Vary a parameter: a value of the platform (`ccnic sim platforms --show NAME` lists them), or cores, size, burst, rx-burst,
+    /// inflight. Takes FROM:TO:HOW-MANY, or a list with commas. May be given twice, for a map
+    #[arg(long, required = true, value_name = "KEY=VALUES")]
     sweep: Vec<String>,
-    /// The designs that compete
+    /// Designs to compare; several with commas
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = [DesignName::Ccnic, DesignName::Paper, DesignName::E810])]
     designs: Vec<DesignName>,
-    /// When writers demote the lines that they have written
+    /// When to demote written cache lines towards the reader (CLDEMOTE)
     #[arg(long, value_enum, default_value_t = DemoteName::Auto)]
     demote: DemoteName,
-    /// What is compared
+    /// What to compare the designs by
     #[arg(long, value_enum, default_value_t = Metric::Mpps)]
     metric: Metric,
-    /// Where table and map go
-    #[arg(long, default_value = "explored")]
+    /// Folder for explored.csv, explored.svg and explored.png
+    #[arg(long, default_value = "explored", value_name = "FOLDER")]
     out: PathBuf,
+    /// Print JSON: every simulation
+    #[arg(long)]
+    json: bool,
 }
 
 /// What is compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Metric {
-    /// Packets per second: more is better
+    /// Million packets per second; the highest is best
     Mpps,
-    /// The median round trip: less is better
+    /// Median round trip in nanoseconds; the lowest is best
     P50,
-    /// The 99th percentile of round trips: less is better
+    /// 99th percentile of the round trips in nanoseconds; the lowest is best
     P99,
 }
 
@@ -82,7 +87,7 @@ struct Sweep {
     values: Vec<f64>,
 }
 
-/// More points than anybody waits for.
+/// The most points of a sweep, and simulations of a grid.
 const MOST: usize = 1000;
 
 impl Sweep {
@@ -100,9 +105,31 @@ impl Sweep {
         };
         Ok(Sweep { key: key.trim().to_owned(), values })
     }
+
+    /// What is written at its axis: the parameter with its unit, which a platform's value has in `platform`.
+    fn label(&self, platform: &Platform) -> String {
+        let words = match self.key.as_str() {
+            "cores" => "cores on each side",
+            "size" => "packet size [bytes]",
+            "burst" => "transmit burst [packets]",
+            "rx-burst" => "receive burst [buffers]",
+            "inflight" => "in flight per core [packets]",
+            key => {
+                let entry = platform.entries().into_iter().find(|entry| entry.key == key);
+                let unit = entry.as_ref().map_or("", |entry| units::of_platform(&entry.unit));
+                return if unit.is_empty() { key.to_owned() } else { format!("{key} [{unit}]") };
+            }
+        };
+        words.to_owned()
+    }
+
+    /// The label as a column's heading: in lines, the unit in the last one.
+    fn heading(&self, platform: &Platform) -> String {
+        self.label(platform).replace(" [", "\n[").replace(" on each side", "\nper side").replace('.', ".\n")
+    }
 }
 
-/// A point of the grid: its values, and what each design showed there.
+/// A point of the grid: its values, and what each design reached there.
 #[derive(Debug)]
 struct Spot {
     values: Vec<f64>,
@@ -124,7 +151,7 @@ impl Spot {
     }
 }
 
-/// Simulates the grid, and shows it.
+/// Simulates the grid and shows it.
 pub fn run(args: &ExploreArgs) -> anyhow::Result<()> {
     let sweeps = args.sweep.iter().map(|text| Sweep::parse(text)).collect::<anyhow::Result<Vec<_>>>()?;
     anyhow::ensure!(sweeps.len() <= 2, "--sweep is given {} times; choose one or two", sweeps.len());
@@ -138,14 +165,14 @@ pub fn run(args: &ExploreArgs) -> anyhow::Result<()> {
     anyhow::ensure!(jobs.len() <= MOST, "{} simulations are asked for; choose at most {MOST}", jobs.len());
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("could not make {}; choose another --out", args.out.display()))?;
-    // What cannot be shall be said before anything is simulated.
+    // Impossible values are reported before anything is simulated.
     let prepared = jobs
         .iter()
         .map(|(values, design)| prepare(args, &sweeps, values, *design))
         .collect::<Result<Vec<_>, _>>()?;
-    let bar = bar(jobs.len(), "exploring");
-    let shown = parallel::map(&prepared, |(platform, plan)| point(platform, plan, &bar));
-    bar.finish_and_clear();
+    let progress = Progress::of_simulations("explore", jobs.len(), args.json);
+    let shown = parallel::map(&prepared, |(platform, plan)| point(platform, plan, &progress));
+    drop(progress);
     let mut shown = shown.into_iter().collect::<Result<Vec<_>, _>>()?.into_iter();
     let spots: Vec<Spot> = points
         .into_iter()
@@ -160,7 +187,7 @@ fn prepare(
     sweeps: &[Sweep],
     values: &[f64],
     design: DesignName,
-) -> anyhow::Result<(ccnic_sim::platform::Platform, ccnic_sim::loopback::Plan)> {
+) -> anyhow::Result<(Platform, Plan)> {
     let (mut platform, mut traffic) = (args.machine.platform()?, args.traffic.clone());
     for (Sweep { key, .. }, value) in sweeps.iter().zip(values) {
         let whole = value.round();
@@ -177,7 +204,8 @@ fn prepare(
         }
     }
     let interface = InterfaceArgs { demote: args.demote, ..InterfaceArgs::of(design) };
-    Ok((platform, traffic.plan(&interface)?))
+    let plan = traffic.plan(&platform, &interface)?;
+    Ok((platform, plan))
 }
 
 fn names(args: &ExploreArgs) -> Vec<String> {
@@ -185,27 +213,34 @@ fn names(args: &ExploreArgs) -> Vec<String> {
 }
 
 fn report(args: &ExploreArgs, sweeps: &[Sweep], spots: &[Spot]) -> anyhow::Result<()> {
+    let platform = args.machine.platform()?;
+    write(&args.out.join("explored.csv"), &csv(sweeps, spots))?;
+    let stem = args.out.join("explored");
+    match sweeps {
+        [x] => lines(args, &platform, x, spots).save(&stem)?,
+        _ => map(args, &platform, sweeps, spots).save(&stem)?,
+    };
+    let points: Vec<&Summary> = spots.iter().flat_map(|spot| &spot.shown).collect();
+    let mut table = table(args, &platform, sweeps, spots)?;
+    table.note(format!("Values and picture: {}", args.out.join("explored.csv, .svg, .png").display()));
+    print::result(args.json, &points, || table.text())
+}
+
+fn table(args: &ExploreArgs, platform: &Platform, sweeps: &[Sweep], spots: &[Spot]) -> anyhow::Result<Table> {
     let names = names(args);
-    let keys = sweeps.iter().map(|s| s.key.clone());
-    let header: Vec<String> =
-        keys.chain(names.iter().cloned()).chain(["winner".to_owned(), "lead".to_owned()]).collect();
-    let mut table = long_table(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    let keys = sweeps.iter().map(|sweep| Column::number(&sweep.heading(platform)));
+    let designs = names.iter().map(|name| Column::number(name));
+    let columns = keys.chain(designs).chain([Column::text("best"), Column::number("lead")]);
+    let mut table = Table::new(format!("{}: {}", title(args, sweeps), args.metric.label()), columns);
     for spot in spots {
         let mut row: Vec<String> = spot.values.iter().map(|v| number(*v)).collect();
         row.extend(spot.shown.iter().map(|summary| number(args.metric.of(summary))));
         let (winner, lead) = spot.winner(args.metric).context("no design was simulated")?;
         row.extend([names[winner].clone(), format!("{:.1} %", lead * 100.0)]);
-        table.add_row(row);
+        table.row(row);
     }
-    write(&args.out.join("explored.csv"), &csv(sweeps, spots))?;
-    let stem = args.out.join("explored");
-    match sweeps {
-        [x] => lines(args, x, spots).save(&stem)?,
-        _ => map(args, sweeps, spots).save(&stem)?,
-    };
-    let _ = writeln!(std::io::stdout(), "{}\n{table}", args.metric.label());
-    println!("Table and map: {}", args.out.join("explored.csv, .svg, .png").display());
-    Ok(())
+    table.note("lead: how much better the best design is than the second.");
+    Ok(table)
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -240,8 +275,8 @@ fn csv(sweeps: &[Sweep], spots: &[Spot]) -> String {
     csv
 }
 
-/// One thing varies: a line for each design.
-fn lines(args: &ExploreArgs, sweep: &Sweep, spots: &[Spot]) -> Picture {
+/// One parameter varies: a line for each design.
+fn lines(args: &ExploreArgs, platform: &Platform, sweep: &Sweep, spots: &[Spot]) -> Picture {
     let point =
         |spot: &Spot, design: usize| Some((*spot.values.first()?, args.metric.of(spot.shown.get(design)?)));
     let lines: Vec<Line> = (0..args.designs.len())
@@ -252,27 +287,39 @@ fn lines(args: &ExploreArgs, sweep: &Sweep, spots: &[Spot]) -> Picture {
         .collect();
     let values = || lines.iter().flat_map(|line| &line.points);
     let y = Axis::around(args.metric.label(), false, true, values().map(|p| p.1));
-    let x = Axis::around(&sweep.key, false, false, values().map(|p| p.0));
+    let label = sweep.label(platform);
+    let x = Axis::around(&label, false, false, values().map(|p| p.0));
     let content = Content::Lines(Lines { x, lines, marks: Vec::new() });
-    let chart = Chart { title: title(args), x_label: sweep.key.clone(), y, content, note: None };
+    let title = title(args, std::slice::from_ref(sweep));
+    let chart = Chart { title, x_label: label, y, content, note: None };
     Picture { charts: vec![chart], legend: names(args) }
 }
 
-fn title(args: &ExploreArgs) -> String {
+/// What does not vary.
+fn title(args: &ExploreArgs, sweeps: &[Sweep]) -> String {
     let SimTraffic { size, cores, .. } = args.traffic;
-    format!("{}, {size} B packets, {cores} cores a side", args.machine.name())
+    let varies = |key: &str| sweeps.iter().any(|sweep| sweep.key == key);
+    let mut title = args.machine.name().to_owned();
+    if !varies("size") {
+        let _ = write!(title, ", {size}-byte packets");
+    }
+    if !varies("cores") {
+        let _ = write!(title, ", {} on each side", units::count(cores.into(), "core"));
+    }
+    title
 }
 
-/// Two things vary: who wins in each cell.
-fn map(args: &ExploreArgs, sweeps: &[Sweep], spots: &[Spot]) -> Heat {
+/// Two parameters vary: the best design in each cell.
+fn map(args: &ExploreArgs, platform: &Platform, sweeps: &[Sweep], spots: &[Spot]) -> Heat {
     let values = |i: usize| sweeps.get(i).map(|s| s.values.clone()).unwrap_or_default();
-    let label = |i: usize| sweeps.get(i).map(|s| s.key.clone()).unwrap_or_default();
+    let label = |i: usize| sweeps.get(i).map(|s| s.label(platform)).unwrap_or_default();
     let cell = |spot: &Spot| {
         let (winner, lead) = spot.winner(args.metric)?;
         Some(Cell { winner, lead, text: number(args.metric.of(spot.shown.get(winner)?)) })
     };
     Heat {
-        title: format!("{}: {}", title(args), args.metric.label()),
+        title: format!("{}: {} of the best design", title(args, sweeps), args.metric.label()),
+        note: "second line: lead over the second-best design".to_owned(),
         x_label: label(0),
         y_label: label(1),
         x: values(0),
@@ -284,6 +331,8 @@ fn map(args: &ExploreArgs, sweeps: &[Sweep], spots: &[Spot]) -> Heat {
 
 #[cfg(test)]
 mod tests {
+    use ccnic_sim::platform::Platform;
+
     use super::Sweep;
 
     #[test]
@@ -295,5 +344,16 @@ mod tests {
         for wrong in ["size", "size=", "size=a", "size=1:2", "size=1:2:1", "size=1:2:3:4", "size=1:inf:3"] {
             assert!(values(wrong).is_none(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn axes_have_units() {
+        let platform = Platform::named("icx").unwrap();
+        let label = |text| Sweep::parse(text).unwrap().label(&platform);
+        assert_eq!(label("link.one_way=1"), "link.one_way [ns]");
+        assert_eq!(label("size=64"), "packet size [bytes]");
+        assert_eq!(label("l1.size=48"), "l1.size [KiB]");
+        assert_eq!(label("core.rob=1"), "core.rob", "a count has no unit");
+        assert_eq!(Sweep::parse("link.one_way=1").unwrap().heading(&platform), "link.\none_way\n[ns]");
     }
 }

@@ -1,4 +1,5 @@
-//! `ccnic`: demo, benchmarks and status of the CC-NIC interface. One file per subcommand.
+//! `ccnic`: the command line. Subcommands stand on top (`demo`, `bench`, `sim`, `reproduce`, `explore`, `status`); they use what
+//! measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`), and these use none of the subcommands.
 
 mod bench;
 mod clock;
@@ -8,11 +9,12 @@ mod explore;
 mod loopback;
 mod micro;
 mod nic_process;
-mod peers;
+mod options;
 mod plot;
-mod report;
+mod print;
 mod reproduce;
 mod sim;
+mod stats;
 mod status;
 
 use std::io::IsTerminal;
@@ -21,7 +23,7 @@ use std::process::ExitCode;
 use clap::{Parser, Subcommand};
 use tracing_subscriber::EnvFilter;
 
-/// A packet interface over cache-coherent memory.
+/// Measure, simulate and inspect ccnic, a packet interface over cache-coherent memory
 #[derive(Debug, Parser)]
 #[command(name = "ccnic", version)]
 struct Args {
@@ -31,19 +33,19 @@ struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Start a NIC, send packets through it in three designs, show what was measured
+    /// Start a NIC, measure three designs on this machine, print a table and write a page with curves
     Demo(demo::DemoArgs),
-    /// Measure the interface, or the machine under it
+    /// Measure the interface, the machine, or DPDK's drivers on this machine
     #[command(subcommand)]
     Bench(bench::BenchCommand),
-    /// Simulate the interface on machines with coherent interconnects
+    /// Simulate the interface on machines with a coherent interconnect (UPI, CXL) or PCIe
     #[command(subcommand)]
     Sim(sim::SimCommand),
-    /// Reproduce the CC-NIC paper's figures by simulation
+    /// Reproduce figures of the CC-NIC paper by simulation, beside the published values
     Reproduce(reproduce::ReproduceArgs),
-    /// Vary a simulated machine, and see which design wins where
+    /// Simulate designs while one or two parameters vary, and show which design is best where
     Explore(explore::ExploreArgs),
-    /// Show what a running NIC does
+    /// Show the programs and counters of a running NIC
     Status(status::StatusArgs),
 }
 
@@ -66,10 +68,10 @@ fn main() -> ExitCode {
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,
-        // A check has failed and said so.
+        // A check has failed, and a message has been printed.
         Ok(false) => ExitCode::FAILURE,
         Err(e) => {
-            eprintln!("ccnic: {e:#}");
+            print::warn(&print::message(&e));
             ExitCode::from(2)
         }
     }

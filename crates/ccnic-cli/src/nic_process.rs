@@ -5,11 +5,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
-use ccnic_shm::control::Connection;
+use ccnic_control::Connection;
 use tempfile::TempDir;
 
 /// How long a fresh daemon may take to answer.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// How long a daemon may take to notice that a program has left.
+const SETTLED: Duration = Duration::from_millis(200);
 
 /// A NIC that can be reached.
 #[derive(Debug)]
@@ -19,7 +21,7 @@ pub struct NicProcess {
 }
 
 impl NicProcess {
-    /// The NIC at `socket`, which somebody else runs.
+    /// The NIC at `socket`, which another user or process runs.
     pub fn running(socket: PathBuf) -> anyhow::Result<NicProcess> {
         Connection::open(&socket)?;
         Ok(NicProcess { socket, own: None })
@@ -57,6 +59,24 @@ impl NicProcess {
         Ok(())
     }
 
+    /// Waits, for a moment at most, until a NIC of our own has noticed that its last program has left: its threads sleep then, and
+    /// the CPUs are free for something else. Others' programs are not waited for.
+    pub fn settle(&self) {
+        if self.own.is_none() {
+            return;
+        }
+        let start = Instant::now();
+        while start.elapsed() < SETTLED && !self.is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// True when no program is attached, or when that cannot be told.
+    fn is_empty(&self) -> bool {
+        let status = Connection::open(&self.socket).and_then(|connection| connection.status());
+        status.map_or(true, |status| status.programs.is_empty())
+    }
+
     /// Where programs connect.
     pub fn socket(&self) -> &Path {
         &self.socket
@@ -79,7 +99,7 @@ impl Drop for NicProcess {
     fn drop(&mut self) {
         let Some((child, _)) = &mut self.own else { return };
         let pid = rustix::process::Pid::from_child(child);
-        // SIGTERM lets it say what it has to say; a daemon that has died already is no matter.
+        // SIGTERM lets it end in order; a daemon that has died already needs none.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let _ = child.wait();
     }

@@ -2,19 +2,19 @@
 
 use std::path::PathBuf;
 
-use anyhow::Context;
-use ccnic_shm::control::{Connection, QueueStatus, Status};
+use ccnic_control::Connection;
+use ccnic_control::messages::{QueueStatus, Status};
 use clap::Args;
 
-use crate::bench::table;
+use crate::print::{self, Column, Table};
 
 /// Options of `status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// The NIC's socket [default: as ccnicd's]
-    #[arg(long)]
+    /// The NIC's socket [default: the one that ccnicd uses by default]
+    #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
-    /// Print JSON
+    /// Print JSON, with every counter
     #[arg(long)]
     json: bool,
 }
@@ -23,54 +23,97 @@ pub struct StatusArgs {
 pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
     let socket = args.socket.clone().unwrap_or_else(ccnicd::default_socket);
     let status = Connection::open(&socket)?.status()?;
-    if args.json {
-        println!("{}", serde_json::to_string_pretty(&status).context("could not write the status")?);
-    } else {
-        show(&status);
-    }
-    Ok(())
+    print::result(args.json, &status, || table(&status).text())
 }
 
 fn dropped(q: &QueueStatus) -> u64 {
-    let hostile = q.drop_bad_chain + q.drop_bad_descriptor + q.drop_too_long;
-    hostile + q.drop_ring_full + q.drop_no_buffer
+    let invalid = q.drop_bad_chain + q.drop_bad_descriptor + q.drop_too_long;
+    invalid + q.drop_ring_full + q.drop_no_buffer
 }
 
-fn show(status: &Status) {
+fn table(status: &Status) -> Table {
     let Status { version, pid, uptime_s, wire, cores, programs } = status;
-    println!("ccnicd {version}, process {pid}, up {uptime_s:.0} s, wire {wire}, polling on CPUs {cores:?}");
-    let mut table = table(&[
-        "program",
-        "process",
-        "design",
-        "queue",
-        "CPU",
-        "TX packets",
-        "RX packets",
-        "dropped",
-        "waited",
-    ]);
+    let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
+    let title = format!(
+        "ccnicd {version}, process {pid}, up {uptime_s:.0} s, dataplane {wire}, polling on CPU {}",
+        cores.join(", ")
+    );
+    let columns = [
+        Column::number("queue"),
+        Column::number("CPU"),
+        Column::number("TX\npackets"),
+        Column::number("RX\npackets"),
+        Column::number("dropped"),
+        Column::number("RX\nstalls"),
+        Column::prose("program"),
+    ];
+    let mut table = Table::new(title, columns);
     for program in programs {
         let spread = if program.rss.is_some() { ", RSS" } else { "" };
-        let design = format!("{}{spread}", program.design);
+        let about = format!("{} (process {}, design {}{spread})", program.name, program.pid, program.design);
         for q in &program.queues {
-            let dropped = dropped(q);
-            table.add_row(vec![
-                program.name.clone(),
-                program.pid.to_string(),
-                design.clone(),
+            table.row([
                 q.queue.to_string(),
                 q.core.to_string(),
                 q.tx_packets.to_string(),
                 q.rx_packets.to_string(),
-                dropped.to_string(),
+                dropped(q).to_string(),
                 (q.wait_no_buffer + q.wait_ring_full).to_string(),
+                about.clone(),
             ]);
         }
     }
     if programs.is_empty() {
-        println!("no program is attached");
+        table.note("No program is attached.");
     } else {
-        println!("{table}");
+        table.note(
+            "TX: from the program to the NIC; RX: to the program. dropped: not delivered, whatever the reason (--json lists the \
+             reasons). RX stalls: polls in which the receive ring was full or the pool had no free buffer; the packet was delivered \
+             later.",
+        );
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use ccnic_control::messages::ProgramStatus;
+
+    use super::*;
+    use crate::print::longest_line;
+
+    fn status(programs: Vec<ProgramStatus>) -> Status {
+        let wire = "loopback".to_owned();
+        Status { version: "0.1.0".to_owned(), pid: 7, uptime_s: 3.2, wire, cores: vec![1, 3], programs }
+    }
+
+    #[test]
+    fn counters_of_every_queue_in_80_columns() {
+        let much = 123_456_789_012;
+        let queue = |queue| QueueStatus {
+            queue,
+            core: 3,
+            tx_packets: much,
+            rx_packets: much,
+            drop_too_long: 1,
+            drop_no_buffer: 2,
+            wait_ring_full: 30,
+            wait_no_buffer: 4,
+            ..QueueStatus::default()
+        };
+        let name = "a program with quite a long name".to_owned();
+        let queues = vec![queue(0), queue(255)];
+        let program = ProgramStatus { name, pid: 4_194_304, design: "ccnic".to_owned(), rss: None, queues };
+        let text = table(&status(vec![program])).in_width(80);
+        assert!(longest_line(&text) <= 80, "{text}");
+        let row = text.lines().find(|line| line.trim_start().starts_with("255")).unwrap();
+        let cells: Vec<&str> = row.split_whitespace().take(6).collect();
+        assert_eq!(cells, ["255", "3", "123456789012", "123456789012", "3", "34"], "{text}");
+        assert!(text.contains("polling on CPU 1, 3"), "{text}");
+    }
+
+    #[test]
+    fn a_nic_without_programs_says_so() {
+        assert!(table(&status(Vec::new())).in_width(80).ends_with("No program is attached."));
     }
 }

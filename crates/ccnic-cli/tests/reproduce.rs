@@ -135,7 +135,7 @@ fn one_thing_varied_and_two() {
         is_a_picture(&out.path().join("explored"));
         let csv = text(&out.path().join("explored.csv"));
         assert_eq!(csv.lines().count(), 1 + 2 * points, "{csv}");
-        assert!(String::from_utf8_lossy(&run.stdout).contains("winner"));
+        assert!(String::from_utf8_lossy(&run.stdout).contains("best"));
     }
 }
 

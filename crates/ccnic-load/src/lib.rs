@@ -231,7 +231,7 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
             if want == 0 {
                 return 0;
             }
-            self.pair.alloc(self.load.size, want, &mut self.tx);
+            self.pair.alloc(self.load.size, want * self.segments, &mut self.tx);
             let (mut seq, mut at) = (self.book.next, 0);
             for buf in self.tx.iter_mut() {
                 let more = buf.more();

@@ -14,7 +14,7 @@ pub fn wait_for_loads() {
 }
 
 /// Nanoseconds that this thread has had a processor.
-pub(crate) fn thread_time() -> u64 {
+pub fn thread_time() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // By libc: rustix finds the kernel's page of functions by itself, where valgrind has hidden it.
     // SAFETY: the kernel writes a timespec to where one is.

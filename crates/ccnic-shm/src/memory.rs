@@ -166,6 +166,10 @@ impl SharedMemory for NativeMemory {
         let _ = at;
     }
 
+    fn region(&self) -> usize {
+        self.base.addr().get()
+    }
+
     #[inline(always)]
     fn relax(&self) {
         std::hint::spin_loop();

@@ -3,6 +3,7 @@
 //! The program creates a region, seals it against shrinking and hands its descriptor to the NIC, which checks the
 //! seals before it maps: a mapping of a file that can shrink would fault under the reader (SIGBUS).
 
+use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat,
 use crate::error::Error;
 use crate::mapping::Mapping;
 use crate::memory::NativeMemory;
+use crate::numa;
 
 /// The size of a huge page on the machines ccnic runs on.
 pub const HUGE_PAGE: u32 = 2 << 20;
@@ -41,30 +43,25 @@ impl Region {
     /// # Errors
     /// When the kernel has no memory, or no huge pages while `pages` insists on them.
     pub fn create(size: u32, pages: Pages) -> Result<Region, Error> {
-        Region::create_homed(size, pages, |_| Ok(()))
+        Region::create_homed(size, pages, &[])
     }
 
-    /// As [`create`](Region::create); `home` chooses the homes of its pages before they are touched.
-    pub(crate) fn create_homed(
-        size: u32,
-        pages: Pages,
-        home: impl Fn(NonNull<u8>) -> rustix::io::Result<()>,
-    ) -> Result<Region, Error> {
+    /// As [`create`](Region::create), with NUMA homes for ranges of its bytes: a range and the node that it is homed at.
+    ///
+    /// # Errors
+    /// As [`create`](Region::create), or when the kernel does not take a home.
+    pub fn create_homed(size: u32, pages: Pages, homes: &[(Range<u32>, u32)]) -> Result<Region, Error> {
         match pages {
-            Pages::Small => Region::make(size, false, home),
-            Pages::Huge => Region::make(size, true, home),
-            Pages::Auto => Region::make(size, true, &home).or_else(|e| {
+            Pages::Small => Region::make(size, false, homes),
+            Pages::Huge => Region::make(size, true, homes),
+            Pages::Auto => Region::make(size, true, homes).or_else(|e| {
                 tracing::info!("region of {size} bytes on ordinary pages: no 2 MiB pages ({e})");
-                Region::make(size, false, &home)
+                Region::make(size, false, homes)
             }),
         }
     }
 
-    fn make(
-        size: u32,
-        huge: bool,
-        home: impl Fn(NonNull<u8>) -> rustix::io::Result<()>,
-    ) -> Result<Region, Error> {
+    fn make(size: u32, huge: bool, homes: &[(Range<u32>, u32)]) -> Result<Region, Error> {
         let page = if huge { HUGE_PAGE } else { 4096 };
         let size = size.checked_next_multiple_of(page).ok_or(Error::TooLarge { size })?;
         let kind = if huge { MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB } else { MemfdFlags::empty() };
@@ -74,7 +71,11 @@ impl Region {
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(Error::os("seal the region"))?;
         let mapping = Mapping::new(&fd, size, page as usize).map_err(Error::os("map the region"))?;
-        home(mapping.base()).map_err(Error::os("choose the home of the region's pages"))?;
+        // Before the pages are touched: a page is placed when it is first used.
+        for (range, node) in homes {
+            numa::home(mapping.base(), range, *node)
+                .map_err(Error::os("choose the home of the region's pages"))?;
+        }
         mapping.populate().map_err(Error::os("find memory for the region"))?;
         Ok(Region { fd, mapping: Arc::new(mapping) })
     }

@@ -7,7 +7,7 @@ mod common;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use ccnic::pool::Allocator;
+use ccnic::host;
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Config, Layout, SharedMemory};
 use ccnic_check::rig::Wire;
@@ -151,8 +151,7 @@ fn run<R: Ring>(seed: u64) {
     let segment = layout.nic_segment();
     machine.set_home(segment.start, segment.len() as u32, 1);
     let mut sim = Sim::new(machine);
-    Allocator::fill(&sim.untimed(0), &layout);
-    layout.store(&sim.untimed(0));
+    host::format(&sim.untimed(0), &layout);
 
     let stop = Rc::new(Cell::new(false));
     let thinks = [0, 1].map(|_| random.pick(&[0, 3, 30, 200]));

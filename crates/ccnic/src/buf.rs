@@ -1,6 +1,9 @@
 //! Buffer handles and bursts of them: what a program holds.
 
+use core::fmt;
+
 use crate::desc::{Desc, Sealed, Slot};
+use crate::memory::SharedMemory;
 use crate::pool::Class;
 
 /// A buffer, and the packet segment in it, that this program holds. Not `Clone`: whoever has the handle has the buffer.
@@ -9,88 +12,147 @@ use crate::pool::Class;
 /// [`free`](crate::host::QueuePair::free) or [`tx_burst`](crate::host::QueuePair::tx_burst).
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a dropped buffer is lost to the pool: free it or transmit it"]
-pub struct Buf(Desc);
+pub struct Buf {
+    desc: Desc,
+    region: RegionTag,
+}
+
+/// In debug builds: which region a buffer is of. In release builds: nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct RegionTag {
+    #[cfg(debug_assertions)]
+    region: usize,
+}
+
+#[cfg(not(debug_assertions))]
+const _: () = assert!(size_of::<Buf>() == 16, "the tag costs nothing in release builds");
+
+impl RegionTag {
+    /// Of a place in a burst that holds no buffer.
+    const NONE: RegionTag = RegionTag {
+        #[cfg(debug_assertions)]
+        region: 0,
+    };
+
+    /// The tag of the buffers of a region.
+    #[inline(always)]
+    #[cfg_attr(not(debug_assertions), expect(unused_variables, reason = "the tag is empty"))]
+    pub(crate) fn of<M: SharedMemory>(mem: &M) -> RegionTag {
+        RegionTag {
+            #[cfg(debug_assertions)]
+            region: mem.region(),
+        }
+    }
+
+    /// Debug builds: stops the program when a buffer is of another region. Its offsets would name somebody else's bytes.
+    #[inline(always)]
+    pub(crate) fn check(self, bufs: &[Buf]) {
+        debug_assert!(bufs.iter().all(|buf| buf.region == self), "a buffer of another region");
+    }
+}
 
 impl Buf {
+    const NONE: Buf = Buf { desc: Desc::new(0, 0, 0), region: RegionTag::NONE };
+
     #[inline(always)]
-    pub(crate) const fn new(desc: Desc) -> Buf {
-        Buf(desc)
+    pub(crate) const fn new(desc: Desc, region: RegionTag) -> Buf {
+        Buf { desc, region }
     }
 
     /// Bytes of data in this segment.
     #[inline(always)]
     pub const fn len(&self) -> u16 {
-        self.0.len()
+        self.desc.len()
     }
 
     /// True when the segment holds no data.
     #[inline(always)]
     pub const fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.desc.is_empty()
     }
 
     /// True when the packet goes on in the next buffer.
     #[inline(always)]
     pub const fn more(&self) -> bool {
-        self.0.more()
+        self.desc.more()
     }
 
     /// The packet's metadata: flow hash, offloads, VLAN.
     #[inline(always)]
     pub const fn meta(&self) -> u64 {
-        self.0.meta
+        self.desc.meta
     }
 
     /// Sets the packet's metadata. Taken from the first segment.
     #[inline(always)]
     pub const fn set_meta(&mut self, meta: u64) {
-        self.0.meta = meta;
+        self.desc.meta = meta;
     }
 
     /// Bytes from the segment's first byte to the end of its buffer: the most `set_len` takes.
     #[inline(always)]
     pub const fn capacity(&self) -> u32 {
         let size = self.class().size();
-        size - (self.0.offset() & (size - 1))
+        size - (self.desc.offset() & (size - 1))
     }
 
-    /// Sets the bytes of data, at most [`capacity`](Buf::capacity); returns what was set.
+    /// Sets the bytes of data.
+    ///
+    /// # Errors
+    /// [`TooLong`] above [`capacity`](Buf::capacity); the length stays as it was.
     #[inline(always)]
-    pub fn set_len(&mut self, len: u16) -> u16 {
-        let len = u32::from(len).min(self.capacity()) as u16;
-        self.0 = self.0.with_len(len);
-        len
+    pub fn set_len(&mut self, len: u16) -> Result<(), TooLong> {
+        if u32::from(len) > self.capacity() {
+            return Err(TooLong { capacity: self.capacity() as u16 });
+        }
+        self.desc = self.desc.with_len(len);
+        Ok(())
     }
 
     /// Says whether the packet goes on in the next buffer.
     #[inline(always)]
     pub const fn set_more(&mut self, more: bool) {
-        self.0 = self.0.with_more(more);
+        self.desc = self.desc.with_more(more);
     }
 
     #[inline(always)]
     pub(crate) const fn class(&self) -> Class {
-        if self.0.small() { Class::Small } else { Class::Large }
+        if self.desc.small() { Class::Small } else { Class::Large }
     }
 
     /// Where the data lies, for inspection.
     #[inline(always)]
     pub const fn desc(&self) -> Desc {
-        self.0
+        self.desc
     }
 }
 
 impl Slot for Buf {
     #[inline(always)]
     fn desc(&self) -> Desc {
-        self.0
+        self.desc
     }
 
     #[inline(always)]
     fn set(&mut self, desc: Desc, _: Sealed) {
-        self.0 = desc;
+        self.desc = desc;
     }
 }
+
+/// A length that the buffer does not hold: see [`Buf::set_len`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TooLong {
+    /// Bytes that it holds.
+    pub capacity: u16,
+}
+
+impl fmt::Display for TooLong {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the buffer holds {} bytes", self.capacity)
+    }
+}
+
+impl core::error::Error for TooLong {}
 
 /// Up to [`Burst::CAPACITY`] buffers on their way: what `alloc` and `rx_burst` fill and `tx_burst` and `free` empty.
 ///
@@ -113,7 +175,7 @@ impl Burst {
 
     /// An empty burst.
     pub const fn new() -> Burst {
-        Burst { bufs: [const { Buf(Desc::new(0, 0, 0)) }; Burst::CAPACITY], len: 0 }
+        Burst { bufs: [const { Buf::NONE }; Burst::CAPACITY], len: 0 }
     }
 
     /// Number of buffers.
@@ -173,11 +235,12 @@ impl Burst {
     pub fn pop(&mut self) -> Option<Buf> {
         let len = self.len.checked_sub(1)?;
         self.len = len;
-        self.bufs.get_mut(len).map(|slot| core::mem::replace(slot, Buf(Desc::new(0, 0, 0))))
+        self.bufs.get_mut(len).map(|slot| core::mem::replace(slot, Buf::NONE))
     }
 
     /// Hands the buffers over as plain descriptors, for a program in another language to hold; the burst is empty then.
-    /// [`QueuePair::adopt`](crate::host::QueuePair::adopt) takes them back.
+    /// [`QueuePair::tx_descs`](crate::host::QueuePair::tx_descs) and
+    /// [`free_descs`](crate::host::QueuePair::free_descs) take them back.
     #[inline(always)]
     pub fn disown(&mut self) -> impl ExactSizeIterator<Item = Desc> {
         let len = core::mem::take(&mut self.len);
@@ -186,11 +249,11 @@ impl Burst {
 
     /// Writes descriptors, as many as there is space for, to the next spare, and shows them; `added` says how many stay.
     #[inline(always)]
-    pub(crate) fn take_up(&mut self, descs: impl Iterator<Item = Desc>) -> &[Buf] {
+    pub(crate) fn take_up(&mut self, descs: impl Iterator<Item = Desc>, region: RegionTag) -> &[Buf] {
         let mut n = 0;
         let spare = self.spare(Burst::CAPACITY);
-        for (place, desc) in spare.iter_mut().zip(descs) {
-            *place = Buf(desc);
+        for (slot, desc) in spare.iter_mut().zip(descs) {
+            *slot = Buf::new(desc, region);
             n += 1;
         }
         spare.get(..n).unwrap_or_default()
@@ -239,10 +302,14 @@ mod tests {
     use super::*;
     use std::vec::Vec;
 
+    fn buf(desc: Desc) -> Buf {
+        Buf::new(desc, RegionTag::NONE)
+    }
+
     fn burst(n: u16) -> Burst {
         let mut b = Burst::new();
         for i in 0..n {
-            b.push(Buf(Desc::new(4096, i, 0))).unwrap();
+            b.push(buf(Desc::new(4096, i, 0))).unwrap();
         }
         b
     }
@@ -265,12 +332,13 @@ mod tests {
     fn a_full_burst_gives_the_buffer_back() {
         let mut b = burst(64);
         assert_eq!(b.space(), 0);
-        assert_eq!(b.push(Buf(Desc::new(0, 7, 0))).map_err(|x| x.len()), Err(7));
+        assert_eq!(b.push(buf(Desc::new(0, 7, 0))).map_err(|x| x.len()), Err(7));
     }
 
     #[test]
     fn lengths_stay_inside_the_buffer() {
-        let mut small = Buf(Desc::new(4096 + 32, 0, crate::desc::FLAG_SMALL));
-        assert_eq!((small.capacity(), small.set_len(500)), (96, 96));
+        let mut small = buf(Desc::new(4096 + 32, 0, crate::desc::FLAG_SMALL));
+        assert_eq!((small.set_len(96), small.len()), (Ok(()), 96));
+        assert_eq!((small.set_len(97), small.len()), (Err(TooLong { capacity: 96 }), 96));
     }
 }

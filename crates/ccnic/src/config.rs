@@ -137,7 +137,18 @@ pub enum ConfigError {
         field: &'static str,
         /// What it holds.
         value: u64,
+        /// The least it may be.
+        min: u64,
+        /// The most it may be.
+        max: u64,
     },
+    /// A page size that no region has.
+    Page {
+        /// Bytes asked for.
+        value: u64,
+    },
+    /// A shared pool with the doorbell design: its host posts every receive buffer.
+    SharedPool,
     /// Offsets have 32 bits.
     TooLarge {
         /// Queue pairs asked for.
@@ -171,9 +182,16 @@ impl fmt::Display for ConfigError {
             ConfigError::Range { field, value, min, max } => {
                 write!(f, "{field} is {value}; choose {min} to {max}")
             }
-            ConfigError::PowerOfTwo { field, value } => {
-                write!(f, "{field} is {value}; choose a power of two")
+            ConfigError::PowerOfTwo { field, value, min, max } => {
+                write!(f, "{field} is {value}; choose a power of two from {min} to {max}")
             }
+            ConfigError::Page { value } => {
+                write!(f, "page is {value}; choose {SMALL_PAGE} or {HUGE_PAGE} bytes")
+            }
+            ConfigError::SharedPool => write!(
+                f,
+                "shared-pool is 1; choose 0, because the host of the e810 design posts all receive buffers"
+            ),
             ConfigError::TooLarge { queues, ring, buffers } => write!(
                 f,
                 "{queues} queues of {ring} descriptors with {buffers} buffers do not fit in 4 GiB; lower buffers or ring"
@@ -191,6 +209,13 @@ impl fmt::Display for ConfigError {
 }
 
 impl core::error::Error for ConfigError {}
+
+/// The fewest and the most descriptors of a ring.
+const MIN_RING: u64 = 64;
+const MAX_RING: u64 = 32768;
+/// Page sizes of regions, in bytes.
+const SMALL_PAGE: u32 = 4096;
+const HUGE_PAGE: u32 = 2 << 20;
 
 impl Config {
     /// The most queue pairs in a region.
@@ -235,23 +260,23 @@ impl Config {
             }
         };
         range("queues", self.queues.into(), 1, Self::MAX_QUEUES.into())?;
-        range("ring", self.ring.into(), 64, 32768)?;
+        range("ring", self.ring.into(), MIN_RING, MAX_RING)?;
         if !self.ring.is_power_of_two() {
-            return Err(ConfigError::PowerOfTwo { field: "ring", value: self.ring.into() });
+            return Err(ConfigError::PowerOfTwo {
+                field: "ring",
+                value: self.ring.into(),
+                min: MIN_RING,
+                max: MAX_RING,
+            });
         }
         range("buffers", self.buffers.into(), 16, 1 << 18)?;
         range("mtu", self.mtu.into(), 64, Self::MAX_MTU.into())?;
-        if self.page != 4096 && self.page != 2 << 20 {
-            return Err(ConfigError::Range {
-                field: "page",
-                value: self.page.into(),
-                min: 4096,
-                max: 2 << 20,
-            });
+        if self.page != SMALL_PAGE && self.page != HUGE_PAGE {
+            return Err(ConfigError::Page { value: self.page.into() });
         }
         // The E810's host posts every receive buffer: the doorbell ring has no shared pool.
         if self.design == Design::Doorbell && self.shared_pool {
-            return Err(ConfigError::Range { field: "shared-pool", value: 1, min: 0, max: 0 });
+            return Err(ConfigError::SharedPool);
         }
         debug_assert!(Self::MAX_MTU as u32 <= LARGE_BUF * crate::desc::CHAIN_MAX as u32);
         Ok(())
@@ -318,7 +343,35 @@ impl Config {
             small: flags & 2 != 0,
             sequential: flags & 4 != 0,
             shared_pool: flags & 8 != 0,
-            page: narrow("page", page)?,
+            page: u32::try_from(page).map_err(|_| ConfigError::Page { value: page })?,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+
+    use std::string::ToString;
+
+    use super::*;
+
+    #[track_caller]
+    fn refused(config: Config, message: &str) {
+        assert_eq!(config.check().map_err(|e| e.to_string()), Err(message.to_string()));
+    }
+
+    #[test]
+    fn the_message_names_the_field_and_what_it_may_be() {
+        let good = Config::default();
+        assert_eq!(good.check(), Ok(()));
+        refused(Config { queues: 0, ..good }, "queues is 0; choose 1 to 256");
+        refused(Config { ring: 32, ..good }, "ring is 32; choose 64 to 32768");
+        refused(Config { ring: 96, ..good }, "ring is 96; choose a power of two from 64 to 32768");
+        refused(Config { page: 8192, ..good }, "page is 8192; choose 4096 or 2097152 bytes");
+        refused(
+            Config { design: Design::Doorbell, ..good },
+            "shared-pool is 1; choose 0, because the host of the e810 design posts all receive buffers",
+        );
     }
 }

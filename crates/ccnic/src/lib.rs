@@ -11,27 +11,32 @@
 //! 2. [`layout`]: every shared byte, and who writes it. [`Config`] is what can be chosen.
 //! 3. [`desc`]: the 16-byte descriptor that says where a segment of a packet lies.
 //! 4. [`ring`]: bursts of descriptors from one side to the other, and **the ordering diagram**.
-//! 5. [`pool`]: buffers that both sides allocate and free.
+//! 5. `pool`: buffers that both sides allocate and free.
 //! 6. [`host`]: what a program calls. [`nic`]: what a NIC calls. [`rss`]: which queue a packet goes to.
-//! 7. [`notify`]: how a program stops polling and is notified.
+//! 7. `notify`: how a program stops polling and is notified. [`recovery`]: what happens to buffers when a NIC dies.
 #![no_std]
 
 mod buf;
 mod config;
 pub mod desc;
+pub mod heap;
 pub mod host;
 pub mod layout;
 pub mod memory;
 pub mod nic;
-pub mod notify;
-pub mod pool;
+mod notify;
+mod pool;
+mod queue_error;
 pub mod recovery;
 pub mod ring;
 pub mod rss;
+#[doc(hidden)]
+pub mod testing;
 
-pub use buf::{Buf, Burst};
+pub use buf::{Buf, Burst, TooLong};
 pub use config::{Config, ConfigError, Demote, Design};
 pub use desc::Desc;
 
 pub use layout::Layout;
 pub use memory::{LINE, SharedMemory};
+pub use queue_error::QueueError;

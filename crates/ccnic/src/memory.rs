@@ -75,7 +75,12 @@ pub trait SharedMemory {
     }
     /// Hint: the other side reads the line next; move it towards a shared cache (CLDEMOTE).
     fn demote(&self, at: u32);
-    /// One turn of a polling loop that found nothing: this agent waits for one of the lines that it has loaded
+    /// A number that differs between the regions that this process uses at the same time. Debug builds compare it to refuse a buffer
+    /// of another region; 0, the default, is a memory that does not tell.
+    fn region(&self) -> usize {
+        0
+    }
+    /// One poll that found nothing: this agent waits for one of the lines that it has loaded
     /// since the last `relax`.
     fn relax(&self);
 }

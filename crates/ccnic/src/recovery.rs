@@ -19,51 +19,66 @@ use crate::memory::SharedMemory;
 use crate::pool::{Allocator, Ledger};
 use crate::ring::{Consumer, Ring};
 
-/// Returns the buffers that a dead NIC held to the free lists; gives their number.
+/// Which buffers of a region are accounted for, to find those that a dead NIC held.
 ///
-/// `pairs` and `pools` are all those of the region that the program has ever made. No NIC may be attached, and none of them
-/// in use: the exclusive borrows say so for this side.
-pub fn reclaim<M: SharedMemory, R: Ring>(
-    mem: &M,
-    layout: &Layout,
-    pairs: &mut [&mut QueuePair<M, R>],
-    pools: &mut [&mut Pool<M>],
-) -> usize {
-    let mut known = Known::new(layout);
-    let ledgers = pairs.iter().map(|pair| pair.pool().ledger());
-    let ledgers = ledgers.chain(pools.iter().map(|pool| pool.pool().ledger()));
-    for (slot, sum) in ledger_sums(layout, ledgers).into_iter().enumerate() {
-        if sum != 0 {
-            known.mark_slot(slot);
-        }
-    }
-    Allocator::walk(mem, layout, |buffer, _| known.mark(buffer));
-    for pair in pairs.iter_mut() {
-        pair.rewind_fill();
-        pair.rx().peek(mem, |desc| known.mark_desc(desc));
-        R::Consumer::resume(mem, &pair.layout().tx).peek(mem, |desc| known.mark_desc(desc));
-        if !layout.config().shared_pool {
-            R::Consumer::resume(mem, &pair.layout().fill).peek(mem, |desc| known.mark_desc(desc));
-        }
-    }
-    let lost = known.missing(mem);
-    pairs.iter_mut().for_each(|pair| pair.recount_posted());
-    Allocator::restore(mem, layout, &lost);
-    lost.len()
+/// Count every queue pair and pool handle that the program has made, then [`reclaim`](Inventory::reclaim) the rest. No NIC may be
+/// attached meanwhile. One that is not counted loses the buffers that it holds: they would be handed out twice.
+#[derive(Debug)]
+pub struct Inventory<'a, M: SharedMemory> {
+    mem: &'a M,
+    known: Known,
+    /// For each slot of 128 bytes: how many times the host side holds the buffer that starts there (0 or 1), modulo 256.
+    held: Vec<u8>,
 }
 
-/// For each slot of 128 bytes: how many times the host side holds the buffer that starts there (0 or 1).
-fn ledger_sums<'a>(layout: &Layout, ledgers: impl Iterator<Item = &'a Ledger>) -> Vec<u8> {
-    let mut sums = vec![0u8; (layout.config().buffers * SMALL_PER_LARGE) as usize];
-    for ledger in ledgers {
-        for (sum, count) in sums.iter_mut().zip(ledger.counts()) {
+impl<'a, M: SharedMemory> Inventory<'a, M> {
+    /// An inventory of the region of `mem` that knows of the free lists.
+    pub fn new(mem: &'a M, layout: &Layout) -> Inventory<'a, M> {
+        let mut known = Known::new(layout);
+        Allocator::walk(mem, layout, |buffer, _| known.mark(buffer));
+        let held = vec![0; known.slots.len()];
+        Inventory { mem, known, held }
+    }
+
+    /// Counts what a queue pair holds, and what stands in its rings.
+    pub fn count_pair<R: Ring>(&mut self, pair: &mut QueuePair<M, R>) {
+        self.count_ledger(pair.pool().ledger());
+        pair.rewind_fill();
+        let (mem, known) = (self.mem, &mut self.known);
+        pair.rx().peek(mem, |desc| known.mark_desc(desc));
+        R::Consumer::resume(mem, &pair.layout().tx).peek(mem, |desc| known.mark_desc(desc));
+        if !known.layout.config().shared_pool {
+            R::Consumer::resume(mem, &pair.layout().fill).peek(mem, |desc| known.mark_desc(desc));
+        }
+        pair.recount_posted();
+    }
+
+    /// Counts what a pool handle holds.
+    pub fn count_pool(&mut self, pool: &mut Pool<M>) {
+        self.count_ledger(pool.pool().ledger());
+    }
+
+    fn count_ledger(&mut self, ledger: &Ledger) {
+        for (sum, count) in self.held.iter_mut().zip(ledger.counts()) {
             *sum = sum.wrapping_add(*count);
         }
     }
-    sums
+
+    /// Returns every buffer that has not been counted to the free lists; gives their number.
+    pub fn reclaim(mut self) -> usize {
+        for (slot, sum) in self.held.iter().enumerate() {
+            if *sum != 0 {
+                self.known.mark_slot(slot);
+            }
+        }
+        let lost = self.known.missing(self.mem);
+        Allocator::restore(self.mem, &self.known.layout, &lost);
+        lost.len()
+    }
 }
 
 /// The buffers that are accounted for, by slots of 128 bytes.
+#[derive(Debug)]
 struct Known {
     layout: Layout,
     slots: Vec<bool>,

@@ -1,12 +1,18 @@
-//! The NIC daemon: takes programs over a control socket and serves their queue pairs from polling cores.
+//! The NIC daemon: attaches programs over a control socket and polls their queue pairs on its own cores.
 //!
-//! One control thread ([`Daemon`]) accepts programs, maps and checks their regions, and deals their queue pairs to the
-//! polling threads ([`worker`]). A polling thread owns its queues outright; the control thread talks to it by messages.
+//! One control thread, and one polling thread (a *worker*) per core. Reading order, which is also the order of dependence:
+//!
+//! 1. [`ports`]: what packets come from and go to. A port gives bursts and takes bursts.
+//! 2. [`poll`]: workers, the scheduling of clients on a worker, and the hand-off of packets between workers.
+//! 3. [`dataplane`]: what is done with a burst: loopback, receive-side scaling.
+//! 4. [`control`]: the control socket, clients, configuration; which worker polls which queue.
+//!
+//! A worker owns its ports outright; the control thread talks to it by messages. No lock is taken and nothing is allocated while
+//! packets move. `docs/architecture/daemon.md` has the picture.
 
-mod daemon;
-mod served;
-mod tenant;
-pub mod wire;
-pub mod worker;
+pub mod control;
+pub mod dataplane;
+pub mod poll;
+pub mod ports;
 
-pub use daemon::{Daemon, Options, default_socket};
+pub use control::{Daemon, Options, default_socket};

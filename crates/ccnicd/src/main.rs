@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use ccnic_shm::nic::Limits;
-use ccnicd::wire::Wire;
+use ccnic_control::Limits;
+use ccnicd::dataplane::Kind;
 use ccnicd::{Daemon, Options, default_socket};
 use clap::{Parser, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -35,7 +35,7 @@ struct Args {
     #[arg(long, value_name = "MIB", default_value_t = 1280, value_parser = clap::value_parser!(u32).range(1..4096))]
     region_max: u32,
     /// What all programs' regions together may take, in MiB [default: half of the machine's memory]
-    #[arg(long, value_name = "MIB")]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=u64::MAX >> 20))]
     memory_max: Option<u64>,
     /// What to log: error, warn, info, debug or trace
     #[arg(long, default_value = "info")]
@@ -66,30 +66,30 @@ fn run(args: &Args) -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
-    let (cores, alone) = choose_cores(&args.cores)?;
+    let (cores, dedicated_cores) = choose_cores(&args.cores)?;
     let (stop, signalled) = UnixStream::pair().context("could not make a pipe for signals")?;
     for signal in [SIGTERM, SIGINT] {
         let end = signalled.try_clone().context("could not copy the signal pipe")?;
         signal_hook::low_level::pipe::register(signal, end).context("could not watch for signals")?;
     }
-    // A socket for each queue that sleeps.
+    // A socket for each queue with notifications.
     let files = getrlimit(Resource::Nofile);
     if let Err(e) = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }) {
         tracing::warn!("at most {:?} open files: {e}", files.current);
     }
     ccnic_shm::survive_holes().context("could not watch for memory that goes away")?;
-    let wire = match (args.wire, args.reflect) {
-        (WireName::Loopback, false) => Wire::Loopback,
-        (WireName::Loopback, true) => Wire::Reflect,
+    let dataplane = match (args.wire, args.reflect) {
+        (WireName::Loopback, false) => Kind::Loopback,
+        (WireName::Loopback, true) => Kind::Reflect,
     };
     let socket = args.socket.clone().unwrap_or_else(default_socket);
     let memory_max = args.memory_max.map_or_else(Limits::half_the_memory, |mib| mib << 20);
     let region_max = args.region_max << 20;
-    let daemon = Daemon::new(Options { socket, cores, wire, region_max, memory_max, alone })?;
+    let daemon = Daemon::new(Options { socket, cores, dataplane, region_max, memory_max, dedicated_cores })?;
     daemon.run(stop)
 }
 
-/// The polling CPUs, and whether a program has another one to run on.
+/// The polling CPUs, and whether programs have other CPUs to run on.
 fn choose_cores(asked: &[usize]) -> anyhow::Result<(Vec<usize>, bool)> {
     let allowed = sched_getaffinity(None).context("could not ask which CPUs may be used")?;
     let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
@@ -98,12 +98,12 @@ fn choose_cores(asked: &[usize]) -> anyhow::Result<(Vec<usize>, bool)> {
     }
     if let Some((i, cpu)) = asked.iter().enumerate().find(|(i, cpu)| asked.iter().take(*i).any(|c| c == *cpu))
     {
-        bail!("--cores names CPU {cpu} twice (place {})", i + 1);
+        bail!("--cores names CPU {cpu} twice, again as number {}", i + 1);
     }
     let cores = if asked.is_empty() { usable.last().copied().into_iter().collect() } else { asked.to_vec() };
     if usable.len() < 2 {
-        tracing::warn!("one CPU only: the NIC and its programs take turns on it, slowly");
+        tracing::warn!("one CPU only: the NIC and its programs share it and are slow");
     }
-    let alone = usable.len() > cores.len();
-    Ok((cores, alone))
+    let dedicated = usable.len() > cores.len();
+    Ok((cores, dedicated))
 }

@@ -8,8 +8,9 @@ mod common;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use ccnic_shm::control::Connection;
-use ccnic_shm::{Pages, Program};
+use ccnic_client::Nic;
+use ccnic_control::Connection;
+use ccnic_shm::Pages;
 use common::{Daemon, alone, config, until};
 use rustix::process::Signal;
 
@@ -141,7 +142,7 @@ fn signals_end_it_cleanly() {
         let socket = directory.path().join("nic.sock");
         let mut daemon = Daemon::start(&socket);
         let config = config(ccnic::Design::GroupedEpoch);
-        let program = Program::connect(&socket, "guest", &config, Pages::Small).unwrap();
+        let program = Nic::options().name("guest").config(&config).pages(Pages::Small).open(&socket).unwrap();
         assert!(program.alive());
         let ended = daemon.signal(signal);
         assert_eq!(ended.code(), Some(0), "{signal:?}: {}", daemon.log());

@@ -8,11 +8,9 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ccnic::host::QueuePair;
-use ccnic::ring::{GroupedEpoch, Ring};
 use ccnic::{Burst, Config, Design, Layout};
 use ccnic_check::oracle::Held;
-use ccnic_shm::{NativeMemory, Pages, Program};
+use ccnic_client::{Nic, Pages, QueuePair};
 use common::flow::Flow;
 use common::{Daemon, Forked, PATIENCE, Random, alone, config, seed, until};
 use rustix::process::{Signal, kill_process};
@@ -21,7 +19,7 @@ use rustix::process::{Signal, kill_process};
 const ROUNDS: u32 = 12;
 
 /// Slots of 128 bytes in all the buffers that can be allocated. Each buffer is handed out once only.
-fn allocatable<R: Ring>(pair: &mut QueuePair<NativeMemory, R>, layout: &Layout) -> usize {
+fn allocatable(pair: &mut QueuePair, layout: &Layout) -> usize {
     let mut held = Held::new(layout);
     let mut bursts = Vec::new();
     // Large ones first: small ones are then not taken from large ones.
@@ -40,7 +38,7 @@ fn allocatable<R: Ring>(pair: &mut QueuePair<NativeMemory, R>, layout: &Layout) 
 }
 
 /// Kills the daemon somewhere within the next milliseconds while packets flow.
-fn kill_under_load<R: Ring>(daemon: &mut Daemon, program: &Program, flow: &mut Flow<R>, random: &mut Random) {
+fn kill_under_load(daemon: &mut Daemon, program: &Nic, flow: &mut Flow, random: &mut Random) {
     let (pid, moment) = (daemon.pid(), Duration::from_micros(random.below(4000)));
     let killer = std::thread::spawn(move || {
         std::thread::sleep(moment); // any moment will do
@@ -54,14 +52,15 @@ fn kill_under_load<R: Ring>(daemon: &mut Daemon, program: &Program, flow: &mut F
     assert_eq!(daemon.wait().signal(), Some(9), "{}", daemon.log());
 }
 
-fn daemon_dies<R: Ring>(config: Config, sizes: &[u16], window: u64) {
+fn daemon_dies(config: Config, sizes: &[u16], window: u64) {
     let mut random = Random::new(seed());
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
     let mut daemon = Daemon::start(&socket);
-    let mut program = Program::connect(&socket, "survivor", &config, Pages::Small).unwrap();
+    let mut program =
+        Nic::options().name("survivor").config(&config).pages(Pages::Small).open(&socket).unwrap();
     let layout = *program.layout();
-    let mut pair = program.queue_pair::<R>(0).unwrap();
+    let mut pair = program.queue_pair(0).unwrap();
     let all = allocatable(&mut pair, &layout);
     let whole = (config.buffers * 32) as usize;
     assert!(if config.shared_pool { all == whole } else { all < whole }, "{all} of {whole} at the start");
@@ -71,7 +70,7 @@ fn daemon_dies<R: Ring>(config: Config, sizes: &[u16], window: u64) {
         kill_under_load(&mut daemon, &program, &mut flow, &mut random);
         daemon = Daemon::start(&socket);
         flow.nic_died();
-        program.reconnect(&mut [&mut flow.pair]).unwrap();
+        program.reconnect([&mut flow.pair], []).unwrap();
         until("a packet sent after the death", || {
             flow.turn();
             flow.recovered()
@@ -88,7 +87,7 @@ fn daemon_dies<R: Ring>(config: Config, sizes: &[u16], window: u64) {
         assert!(daemon.signal(Signal::TERM).success(), "{}", daemon.log());
         until("the daemon's end", || !program.alive());
         daemon = Daemon::start(&socket);
-        let found = program.reconnect(&mut [&mut flow.pair]).unwrap();
+        let found = program.reconnect([&mut flow.pair], []).unwrap();
         assert!(found == 0 || !config.shared_pool, "a daemon that retired kept {found} buffers");
         let now = allocatable(&mut flow.pair, &layout);
         // With the host-managed pool up to as many blanks as at the start are posted.
@@ -102,8 +101,8 @@ fn daemon_dies<R: Ring>(config: Config, sizes: &[u16], window: u64) {
 fn daemon_dies_with(design: Design, shared_pool: bool) {
     let _alone = alone();
     let config = Config { shared_pool, ..config(design) };
-    for_design!(design, daemon_dies(config, &[64], 128));
-    for_design!(design, daemon_dies(config, &[1500, 9000, 64], 64));
+    daemon_dies(config, &[64], 128);
+    daemon_dies(config, &[1500, 9000, 64], 64);
 }
 
 #[test]
@@ -138,9 +137,10 @@ fn daemon_dies_host_managed() {
 }
 
 /// What the flooding program does, in a process of its own, until it is killed.
-fn flood<R: Ring>(socket: &Path, design: Design) {
-    let mut program = Program::connect(socket, "flooder", &config(design), Pages::Small).unwrap();
-    let pair = program.queue_pair::<R>(0).unwrap();
+fn flood(socket: &Path, design: Design) {
+    let mut program =
+        Nic::options().name("flooder").config(&config(design)).pages(Pages::Small).open(socket).unwrap();
+    let pair = program.queue_pair(0).unwrap();
     let mut flow = Flow::new(pair, &[64, 9000, 1500], 100);
     let start = Instant::now();
     while program.alive() && start.elapsed() < 2 * PATIENCE {
@@ -155,7 +155,7 @@ fn flooding_child() {
     let Ok(socket) = std::env::var("CCNIC_SOCKET") else { return };
     let design: usize = std::env::var("CCNIC_DESIGN").unwrap().parse().unwrap();
     let design = Design::ALL[design];
-    for_design!(design, flood(Path::new(&socket), design));
+    flood(Path::new(&socket), design);
 }
 
 #[test]
@@ -166,9 +166,13 @@ fn a_program_dies_beside_another() {
     let socket = directory.path().join("nic.sock");
     let child_log = directory.path().join("child.log");
     let mut daemon = Daemon::start(&socket);
-    let mut program =
-        Program::connect(&socket, "survivor", &config(Design::GroupedEpoch), Pages::Small).unwrap();
-    let mut flow = Flow::<GroupedEpoch>::new(program.queue_pair(0).unwrap(), &[64, 1500], 64);
+    let mut program = Nic::options()
+        .name("survivor")
+        .config(&config(Design::GroupedEpoch))
+        .pages(Pages::Small)
+        .open(&socket)
+        .unwrap();
+    let mut flow = Flow::new(program.queue_pair(0).unwrap(), &[64, 1500], 64);
     flow.exchange(100);
     daemon.status();
     let holdings = daemon.holdings();

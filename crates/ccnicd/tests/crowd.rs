@@ -10,10 +10,11 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use ccnic::desc::SIGNAL_SHIFT;
-use ccnic::ring::GroupedEpoch;
-use ccnic::{Config, Design, Layout, SharedMemory, pool::Allocator};
-use ccnic_shm::control::{Connection, ProgramStatus, Request, Status};
-use ccnic_shm::{NativeMemory, Pages, Program, Region};
+use ccnic::{Config, Design, Layout, SharedMemory, host};
+use ccnic_client::Nic;
+use ccnic_control::Connection;
+use ccnic_control::messages::{ProgramStatus, Request, Status};
+use ccnic_shm::{NativeMemory, Pages, Region};
 use common::flow::Flow;
 use common::{Daemon, alone, config, until};
 
@@ -43,7 +44,7 @@ fn keep_full(mem: &NativeMemory, layout: &Layout, stop: &AtomicBool) {
 }
 
 /// The daemon's state, asked for while the flow goes on.
-fn status_beside(socket: &Path, flow: &mut Flow<GroupedEpoch>) -> Status {
+fn status_beside(socket: &Path, flow: &mut Flow) -> Status {
     let socket = socket.to_owned();
     let asked = std::thread::spawn(move || Connection::open(&socket).unwrap().status().unwrap());
     until("the daemon's answer beside a crowd", || {
@@ -64,15 +65,14 @@ fn full_queues_beside_one() {
     let socket = directory.path().join("nic.sock");
     let mut daemon = Daemon::start(&socket);
     let good = config(Design::GroupedEpoch);
-    let mut program = Program::connect(&socket, "good", &good, Pages::Small).unwrap();
-    let mut flow = Flow::<GroupedEpoch>::new(program.queue_pair(0).unwrap(), &[64, 1500], 16);
+    let mut program = Nic::options().name("good").config(&good).pages(Pages::Small).open(&socket).unwrap();
+    let mut flow = Flow::new(program.queue_pair(0).unwrap(), &[64, 1500], 16);
     flow.exchange(100);
 
     let config = Config { queues: Config::MAX_QUEUES, ring: 256, ..Config::default() };
     let layout = Layout::new(&config).unwrap();
     let region = Region::create(layout.size(), Pages::Small).unwrap();
-    Allocator::fill(&region.memory(), &layout);
-    layout.store(&region.memory());
+    host::format(&region.memory(), &layout);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let mem = region.memory();

@@ -13,12 +13,14 @@ use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::Instant;
 
 use ccnic::host::QueuePair;
-use ccnic::ring::Ring;
+use ccnic::ring::{Ring, RingVisitor};
 use ccnic::rss::Rss;
 use ccnic::{Burst, Design, Layout};
-use ccnic_shm::control::{Connection, Request};
-use ccnic_shm::rss::RssMessage;
-use ccnic_shm::{Pages, Program, Region};
+use ccnic_client::Nic;
+use ccnic_control::Connection;
+use ccnic_control::messages::Request;
+use ccnic_control::rss::RssMessage;
+use ccnic_shm::{Pages, Region};
 use common::attack::Attacker;
 use common::flow::Flow;
 use common::{Daemon, Forked, PATIENCE, Random, alone, config, seed, until};
@@ -91,18 +93,29 @@ fn lives(socket: &Path, region: &Region, attacker: &mut Attacker, aims: bool, se
 }
 
 /// The life of a hostile program: traffic if its mode says so, and writes into its region, until it is killed.
-fn attack<R: Ring>(socket: &Path, design: Design, mode: &str, seed: u64) {
-    let layout = Layout::new(&config(design)).unwrap();
-    let region = Region::create(layout.size(), Pages::Small).unwrap();
-    let mut attacker = Attacker::new(&region, &layout, Random::new(seed));
-    let life = AtomicU32::new(0);
-    let aims = mode.starts_with("aim");
-    std::thread::scope(|scope| {
-        scope.spawn(|| lives(socket, &region, &mut attacker, aims, seed, &life));
-        if mode.ends_with("traffic") {
-            traffic::<R>(&region, &layout, &life);
-        }
-    });
+struct Attack<'a> {
+    socket: &'a Path,
+    mode: &'a str,
+    seed: u64,
+}
+
+impl RingVisitor for Attack<'_> {
+    type Output = ();
+
+    fn visit<R: Ring>(self) {
+        let Attack { socket, mode, seed } = self;
+        let layout = Layout::new(&config(R::DESIGN)).unwrap();
+        let region = Region::create(layout.size(), Pages::Small).unwrap();
+        let mut attacker = Attacker::new(&region, &layout, Random::new(seed));
+        let life = AtomicU32::new(0);
+        let aims = mode.starts_with("aim");
+        std::thread::scope(|scope| {
+            scope.spawn(|| lives(socket, &region, &mut attacker, aims, seed, &life));
+            if mode.ends_with("traffic") {
+                traffic::<R>(&region, &layout, &life);
+            }
+        });
+    }
 }
 
 /// Run by the tests below, in a process of its own.
@@ -113,11 +126,11 @@ fn hostile_child() {
     let number = |name| std::env::var(name).unwrap().parse::<u64>().unwrap();
     let (mode, seed) = (std::env::var("CCNIC_MODE").unwrap(), number("CCNIC_SEED"));
     let design = Design::ALL[number("CCNIC_DESIGN") as usize];
-    for_design!(design, attack(Path::new(&socket), design, &mode, seed));
+    design.dispatch(Attack { socket: Path::new(&socket), mode: &mode, seed });
 }
 
 /// Lets a hostile program at the NIC and keeps the good one's packets going round beside it.
-fn beside<R: Ring>(daemon: &mut Daemon, socket: &Path, flow: &mut Flow<R>, mode: &str, seed: u64) {
+fn beside(daemon: &mut Daemon, socket: &Path, flow: &mut Flow, mode: &str, seed: u64) {
     let log = socket.with_extension(format!("{mode}-{seed}.log"));
     let (design, seed) = ((flow.pair.config().design as u8).to_string(), seed.to_string());
     let env = [
@@ -147,13 +160,14 @@ fn beside<R: Ring>(daemon: &mut Daemon, socket: &Path, flow: &mut Flow<R>, mode:
     });
 }
 
-fn good_beside_hostile<R: Ring>(design: Design) {
+fn good_beside_hostile(design: Design) {
     let seed = seed();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
     let mut daemon = Daemon::start(&socket);
-    let mut program = Program::connect(&socket, "good", &config(design), Pages::Small).unwrap();
-    let mut flow = Flow::<R>::new(program.queue_pair(0).unwrap(), &[64, 1500, 9000], 64);
+    let mut program =
+        Nic::options().name("good").config(&config(design)).pages(Pages::Small).open(&socket).unwrap();
+    let mut flow = Flow::new(program.queue_pair(0).unwrap(), &[64, 1500, 9000], 64);
     flow.exchange(100);
     daemon.status();
     let holdings = daemon.holdings();
@@ -161,8 +175,13 @@ fn good_beside_hostile<R: Ring>(design: Design) {
         beside(&mut daemon, &socket, &mut flow, mode, seed.wrapping_add(i));
     }
     {
-        let mut newcomer = Program::connect(&socket, "newcomer", &config(design), Pages::Small).unwrap();
-        let mut flow = Flow::<R>::new(newcomer.queue_pair(0).unwrap(), &[64, 9000], 64);
+        let mut newcomer = Nic::options()
+            .name("newcomer")
+            .config(&config(design))
+            .pages(Pages::Small)
+            .open(&socket)
+            .unwrap();
+        let mut flow = Flow::new(newcomer.queue_pair(0).unwrap(), &[64, 9000], 64);
         flow.exchange(200);
     }
     until("the end of what was held for others", || {
@@ -178,7 +197,7 @@ fn good_beside_hostile<R: Ring>(design: Design) {
 
 fn hostile_with(design: Design) {
     let _alone = alone();
-    for_design!(design, good_beside_hostile(design));
+    good_beside_hostile(design);
 }
 
 #[test]

@@ -12,10 +12,12 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
 use ccnic::rss::Rss;
-use ccnic::{Config, Design, Layout, SharedMemory, pool::Allocator};
-use ccnic_shm::control::{Connection, Reply, Request};
-use ccnic_shm::rss::RssMessage;
-use ccnic_shm::{Error, Pages, Program, Region};
+use ccnic::{Config, Design, Layout, SharedMemory, host};
+use ccnic_client::{Error, NicOptions};
+use ccnic_control::Connection;
+use ccnic_control::messages::{Reply, Request};
+use ccnic_control::rss::RssMessage;
+use ccnic_shm::{Pages, Region};
 use common::{Daemon, alone, until};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
@@ -62,8 +64,8 @@ fn attach() -> Request {
 }
 
 #[track_caller]
-fn refused(answer: Result<Reply, Error>) -> String {
-    match answer {
+fn refused(answer: Result<Reply, impl Into<Error>>) -> String {
+    match answer.map_err(Into::into) {
         Err(Error::Refused { reason }) => reason,
         other => panic!("not a refusal: {other:?}"),
     }
@@ -82,8 +84,7 @@ fn small() -> Config {
 fn region(config: &Config) -> (Region, Layout) {
     let layout = Layout::new(config).unwrap();
     let region = Region::create(layout.size(), Pages::Small).unwrap();
-    Allocator::fill(&region.memory(), &layout);
-    layout.store(&region.memory());
+    host::format(&region.memory(), &layout);
     (region, layout)
 }
 
@@ -197,7 +198,9 @@ fn regions_that_are_too_large() {
     let _alone = alone();
     let mut nic = nic(&["--region-max", "2", "--memory-max", "5"]);
     let fits = Config { buffers: 400, ..small() };
-    let connect = |socket: &Path, config| Program::connect(socket, "big", &config, Pages::Small);
+    let connect = |socket: &Path, config| {
+        NicOptions::new().name("big").config(&config).pages(Pages::Small).open(socket)
+    };
     let why = connect(&nic.socket, Config { buffers: 600, ..fits }).unwrap_err().to_string();
     says(&why, "--region-max");
     let first = connect(&nic.socket, fits).unwrap();

@@ -9,12 +9,10 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::time::Duration;
 
-use ccnic::host::QueuePair;
-use ccnic::ring::{Doorbell, GroupedEpoch, Ring};
 use ccnic::rss::{HASHED, Rss, Spreader};
 use ccnic::{Burst, Config, Design};
-use ccnic_shm::control::QueueStatus;
-use ccnic_shm::{Error, NativeMemory, Pages, Program};
+use ccnic_client::{Error, Nic, Pages, QueuePair};
+use ccnic_control::messages::QueueStatus;
 use common::{Daemon, Random, alone, config, seed, until};
 use rustix::process::{Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -38,9 +36,9 @@ fn packet(flow: u32, number: u64, table: u64) -> Vec<u8> {
 }
 
 /// A program with several queues, and what it has seen. Each flow is always sent on one queue.
-struct Traffic<R: Ring> {
-    program: Program,
-    pairs: Vec<QueuePair<NativeMemory, R>>,
+struct Traffic {
+    program: Nic,
+    pairs: Vec<QueuePair>,
     /// What was in force, in the order in which it came; `None`: back on the same queue.
     tables: Vec<Option<Spreader>>,
     sent: HashMap<u32, u64>,
@@ -53,11 +51,12 @@ struct Traffic<R: Ring> {
     counts: [u64; QUEUES as usize],
 }
 
-impl<R: Ring> Traffic<R> {
-    fn new(socket: &Path, design: Design) -> Traffic<R> {
+impl Traffic {
+    fn new(socket: &Path, design: Design) -> Traffic {
         // A host that manages its buffers posts those of a queue in batches: enough for all that is under way.
         let config = Config { queues: QUEUES, buffers: 2048, ..config(design) };
-        let mut program = Program::connect(socket, "spread", &config, Pages::Small).unwrap();
+        let mut program =
+            Nic::options().name("spread").config(&config).pages(Pages::Small).open(socket).unwrap();
         let pairs = (0..QUEUES).map(|q| program.queue_pair(q).unwrap()).collect();
         Traffic {
             program,
@@ -192,11 +191,11 @@ fn daemons() -> Vec<Vec<String>> {
     vec![vec![], vec!["--reflect".to_owned()], vec!["--cores".to_owned(), cpus.join(",")]]
 }
 
-fn tables_change_under_load<R: Ring>(args: &[&str], design: Design) {
+fn tables_change_under_load(args: &[&str], design: Design) {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
     let mut daemon = Daemon::start_with(&socket, args);
-    let mut traffic = Traffic::<R>::new(&socket, design);
+    let mut traffic = Traffic::new(&socket, design);
     traffic.exchange(200);
     let mut cores = || {
         let queues = daemon.program("spread").unwrap().queues;
@@ -205,7 +204,7 @@ fn tables_change_under_load<R: Ring>(args: &[&str], design: Design) {
     let threads = args.last().map_or(1, |cores| 1 + cores.matches(',').count());
     assert_eq!(cores(), threads);
     traffic.set(Some(Rss::new(QUEUES)));
-    assert_eq!(cores(), 1, "one thread delivers into all rings");
+    assert_eq!(cores(), threads, "every worker keeps its queues");
     let before = traffic.counts;
     traffic.exchange(400);
     assert!(traffic.counts.iter().zip(before).all(|(now, before)| *now > before), "{:?}", traffic.counts);
@@ -230,8 +229,8 @@ fn tables_change() {
     let _alone = alone();
     for args in daemons() {
         let args: Vec<_> = args.iter().map(String::as_str).collect();
-        tables_change_under_load::<GroupedEpoch>(&args, Design::GroupedEpoch);
-        tables_change_under_load::<Doorbell>(&args, Design::Doorbell);
+        tables_change_under_load(&args, Design::GroupedEpoch);
+        tables_change_under_load(&args, Design::Doorbell);
     }
 }
 
@@ -241,7 +240,7 @@ fn a_successor_spreads_from_the_first_packet_on() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
     let mut daemon = Daemon::start(&socket);
-    let mut traffic = Traffic::<GroupedEpoch>::new(&socket, Design::GroupedEpoch);
+    let mut traffic = Traffic::new(&socket, Design::GroupedEpoch);
     for _ in 0..12 {
         let rss = traffic.any_table();
         traffic.set(Some(rss));
@@ -265,8 +264,7 @@ fn a_successor_spreads_from_the_first_packet_on() {
         assert!(matches!(traffic.program.set_rss(Some(&rss)), Err(Error::Gone)));
         traffic.tables.push(Some(Spreader::new(rss.clone())));
         daemon = Daemon::start(&socket);
-        let mut pairs: Vec<_> = traffic.pairs.iter_mut().collect();
-        traffic.program.reconnect(&mut pairs).unwrap();
+        traffic.program.reconnect(&mut traffic.pairs, []).unwrap();
         assert_eq!(traffic.program.rss(), Some(&rss));
         traffic.exchange(100);
         traffic.settle(&mut daemon);
@@ -280,7 +278,7 @@ fn a_table_with_a_queue_that_is_not_there() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
     let _daemon = Daemon::start(&socket);
-    let mut traffic = Traffic::<GroupedEpoch>::new(&socket, Design::GroupedEpoch);
+    let mut traffic = Traffic::new(&socket, Design::GroupedEpoch);
     traffic.set(Some(Rss::new(2)));
     let why = traffic.program.set_rss(Some(&Rss::new(5))).unwrap_err().to_string();
     assert_eq!(why, "rss: table[4] is queue 4; the program has queues 0 to 3");

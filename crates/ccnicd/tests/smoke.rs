@@ -8,14 +8,12 @@ mod common;
 use std::process::Command;
 
 use ccnic::Config;
-use ccnic::host::QueuePair;
-use ccnic::ring::GroupedEpoch;
-use ccnic_shm::{NativeMemory, Pages, Program};
+use ccnic_client::{Nic, Pages, QueuePair};
 use common::flow::Flow;
 use common::{Daemon, until};
 use rustix::process::Signal;
 
-fn flow(pair: QueuePair<NativeMemory, GroupedEpoch>) -> Flow<GroupedEpoch> {
+fn flow(pair: QueuePair) -> Flow {
     Flow::new(pair, &[64], 64)
 }
 
@@ -24,7 +22,8 @@ fn packets_go_round_and_are_counted() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
     let _daemon = Daemon::start(&socket);
-    let mut program = Program::connect(&socket, "smoke", &Config::default(), Pages::Small).unwrap();
+    let mut program =
+        Nic::options().name("smoke").config(&Config::default()).pages(Pages::Small).open(&socket).unwrap();
     let mut flow = flow(program.queue_pair(0).unwrap());
     flow.exchange(1000);
     flow.drain();
@@ -52,15 +51,16 @@ fn a_program_carries_on_after_its_daemon_was_killed() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
     let mut daemon = Daemon::start(&socket);
-    let mut program = Program::connect(&socket, "survivor", &Config::default(), Pages::Small).unwrap();
+    let mut program =
+        Nic::options().name("survivor").config(&Config::default()).pages(Pages::Small).open(&socket).unwrap();
     let mut flow = flow(program.queue_pair(0).unwrap());
     flow.exchange(500);
     flow.drain();
     daemon.signal(Signal::KILL);
     until("the daemon's death", || !program.alive());
-    assert!(program.reconnect(&mut [&mut flow.pair]).is_err(), "nobody listens yet");
+    assert!(program.reconnect([&mut flow.pair], []).is_err(), "nobody listens yet");
     let _successor = Daemon::start(&socket); // replaces the stale socket file
-    let reclaimed = program.reconnect(&mut [&mut flow.pair]).unwrap();
+    let reclaimed = program.reconnect([&mut flow.pair], []).unwrap();
     assert!(reclaimed > 0, "the dead daemon held recycled buffers");
     flow.exchange(500);
 }

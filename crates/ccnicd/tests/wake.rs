@@ -11,21 +11,20 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
 
-use ccnic::host::QueuePair;
-use ccnic::ring::{GroupedEpoch, Ring};
-use ccnic::{Burst, Design, Layout, SharedMemory};
-use ccnic_shm::control::{Connection, Reply, Request};
-use ccnic_shm::{NativeMemory, Pages, Program, Region, Waiter, Woken};
+use ccnic::ring::GroupedEpoch;
+use ccnic::{Burst, Design, Layout, SharedMemory, host};
+use ccnic_client::{Error, Nic, QueuePair, Waiter};
+use ccnic_control::Connection;
+use ccnic_control::messages::{Reply, Request};
+use ccnic_shm::{Pages, Region};
 use common::flow::Flow;
 use common::{Daemon, PATIENCE, alone, config, until};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::process::{Signal, kill_process};
 use rustix::thread::gettid;
 
-type Pair<R> = QueuePair<NativeMemory, R>;
-
 /// Sends a packet of one byte.
-fn send<R: Ring>(pair: &mut Pair<R>, byte: u8) {
+fn send(pair: &mut QueuePair, byte: u8) {
     let mut burst = Burst::new();
     assert_eq!(pair.alloc(1, 1, &mut burst), 1);
     burst.iter_mut().for_each(|buf| assert_eq!(pair.write(buf, 0, &[byte]), 1));
@@ -33,7 +32,7 @@ fn send<R: Ring>(pair: &mut Pair<R>, byte: u8) {
 }
 
 /// Receives the packet that is there.
-fn receive<R: Ring>(pair: &mut Pair<R>) -> u8 {
+fn receive(pair: &mut QueuePair) -> u8 {
     let mut burst = Burst::new();
     assert_eq!(pair.rx_burst(&mut burst, 1), 1, "woken for nothing");
     let mut byte = [0];
@@ -71,16 +70,16 @@ fn sleeps() -> u64 {
 }
 
 /// Packets that come before, while and after the program falls asleep: each wakes it.
-fn every_packet_wakes<R: Ring>(socket: &Path, design: Design) {
-    let mut program = Program::connect(socket, "sleeper", &config(design), Pages::Small).unwrap();
-    let mut pair = program.queue_pair::<R>(0).unwrap();
-    let waiter = program.waiter(0).unwrap();
-    answered(&waiter);
+fn every_packet_wakes(socket: &Path, design: Design) {
+    let mut program =
+        Nic::options().name("sleeper").config(&config(design)).pages(Pages::Small).open(socket).unwrap();
+    let mut pair = program.queue_pair(0).unwrap();
+    answered(pair.waiter());
     // More than the ring has units, so that positions wrap.
     for i in 0..2000u32 {
         send(&mut pair, i as u8);
         (0..i % 97).for_each(|_| std::hint::spin_loop());
-        assert_eq!(waiter.wait(&mut pair, Some(PATIENCE)).unwrap(), Woken::Packets, "{design:?}, packet {i}");
+        assert!(pair.wait(Some(PATIENCE)).is_ok(), "{design:?}, packet {i}");
         assert_eq!(receive(&mut pair), i as u8, "{design:?}");
     }
 }
@@ -92,7 +91,7 @@ fn every_packet_wakes_a_program_in_every_design() {
     let socket = directory.path().join("nic.sock");
     let mut daemon = Daemon::start(&socket);
     for design in Design::ALL {
-        for_design!(design, every_packet_wakes(&socket, design));
+        every_packet_wakes(&socket, design);
     }
     until("the end of all programs", || daemon.status().programs.is_empty());
 }
@@ -104,13 +103,13 @@ fn a_program_that_sleeps_does_nothing_until_a_packet_comes() {
     let socket = directory.path().join("nic.sock");
     let daemon = Daemon::start(&socket);
     let config = config(Design::GroupedEpoch);
-    let mut program = Program::connect(&socket, "sleeper", &config, Pages::Small).unwrap();
-    let mut pair = program.queue_pair::<GroupedEpoch>(0).unwrap();
-    let waiter = program.waiter(0).unwrap();
-    answered(&waiter);
+    let mut program =
+        Nic::options().name("sleeper").config(&config).pages(Pages::Small).open(&socket).unwrap();
+    let mut pair = program.queue_pair(0).unwrap();
+    answered(pair.waiter());
     // Naps would be some three hundred.
     let before = sleeps();
-    assert_eq!(waiter.wait(&mut pair, Some(Duration::from_millis(300))).unwrap(), Woken::Late);
+    assert!(matches!(pair.wait(Some(Duration::from_millis(300))), Err(Error::TimedOut)));
     let slept = sleeps() - before;
     assert!(slept < 30, "{slept} times asleep in one wait");
     for i in 0..20 {
@@ -122,7 +121,7 @@ fn a_program_that_sleeps_does_nothing_until_a_packet_comes() {
             until("a program that sleeps", || thread_status(sleeper, "State:").starts_with('S'));
             kill_process(nic, Signal::CONT).unwrap();
         });
-        assert_eq!(waiter.wait(&mut pair, Some(PATIENCE)).unwrap(), Woken::Packets);
+        assert!(pair.wait(Some(PATIENCE)).is_ok());
         assert_eq!(receive(&mut pair), i);
         alarm.join().unwrap();
     }
@@ -135,17 +134,17 @@ fn a_program_that_has_no_answer_naps() {
     let socket = directory.path().join("nic.sock");
     let daemon = Daemon::start(&socket);
     let config = config(Design::GroupedEpoch);
-    let mut program = Program::connect(&socket, "napper", &config, Pages::Small).unwrap();
-    let mut pair = program.queue_pair::<GroupedEpoch>(0).unwrap();
-    let waiter = program.waiter(0).unwrap();
+    let mut program =
+        Nic::options().name("napper").config(&config).pages(Pages::Small).open(&socket).unwrap();
+    let mut pair = program.queue_pair(0).unwrap();
     kill_process(daemon.pid(), Signal::STOP).unwrap();
     let before = sleeps();
-    assert_eq!(waiter.wait(&mut pair, Some(Duration::from_millis(300))).unwrap(), Woken::Late);
+    assert!(matches!(pair.wait(Some(Duration::from_millis(300))), Err(Error::TimedOut)));
     let naps = sleeps() - before;
     assert!(naps > 10, "{naps} naps: it relies on a NIC that has promised nothing");
     send(&mut pair, 1);
     kill_process(daemon.pid(), Signal::CONT).unwrap();
-    assert_eq!(waiter.wait(&mut pair, Some(PATIENCE)).unwrap(), Woken::Packets);
+    assert!(pair.wait(Some(PATIENCE)).is_ok());
     assert_eq!(receive(&mut pair), 1);
 }
 
@@ -156,10 +155,10 @@ fn a_sleeper_learns_of_the_nics_end_and_is_woken_by_its_successor() {
     let socket = directory.path().join("nic.sock");
     let mut daemon = Daemon::start(&socket);
     let config = config(Design::GroupedEpoch);
-    let mut program = Program::connect(&socket, "sleeper", &config, Pages::Small).unwrap();
-    let mut pair = program.queue_pair::<GroupedEpoch>(0).unwrap();
-    let waiter = program.waiter(0).unwrap();
-    answered(&waiter);
+    let mut program =
+        Nic::options().name("sleeper").config(&config).pages(Pages::Small).open(&socket).unwrap();
+    let mut pair = program.queue_pair(0).unwrap();
+    answered(pair.waiter());
     for i in 0..5 {
         // Of the end of one that stood still until the program slept.
         kill_process(daemon.pid(), Signal::STOP).unwrap();
@@ -168,23 +167,23 @@ fn a_sleeper_learns_of_the_nics_end_and_is_woken_by_its_successor() {
             until("a program that sleeps", || thread_status(sleeper, "State:").starts_with('S'));
             kill_process(nic, Signal::KILL).unwrap();
         });
-        assert_eq!(waiter.wait(&mut pair, None).unwrap(), Woken::Gone);
+        assert!(matches!(pair.wait(None), Err(Error::Gone)));
         killer.join().unwrap();
         daemon.wait();
         // Sent while there is no NIC, and asleep on the descriptor alone when its successor comes.
         send(&mut pair, i);
-        assert!(waiter.arm(&mut pair).unwrap(), "nothing is there");
-        assert!(!rings(&waiter, Duration::ZERO));
+        assert!(pair.arm().unwrap(), "nothing is there");
+        assert!(!rings(pair.waiter(), Duration::ZERO));
         daemon = Daemon::start(&socket);
-        program.reconnect(&mut [&mut pair]).unwrap();
+        program.reconnect([&mut pair], []).unwrap();
         until("a packet by way of the successor", || {
-            assert!(rings(&waiter, PATIENCE), "overslept");
+            assert!(rings(pair.waiter(), PATIENCE), "overslept");
             // The first byte may be the answer: then the program goes on sleeping.
-            !waiter.arm(&mut pair).unwrap()
+            !pair.arm().unwrap()
         });
         pair.disarm();
         assert_eq!(receive(&mut pair), i);
-        assert_eq!(waiter.wait(&mut pair, Some(Duration::ZERO)).unwrap(), Woken::Late);
+        assert!(matches!(pair.wait(Some(Duration::ZERO)), Err(Error::TimedOut)));
     }
 }
 
@@ -195,19 +194,15 @@ fn many_queues_sleep_on_threads_of_their_own() {
     let socket = directory.path().join("nic.sock");
     let mut daemon = Daemon::start(&socket);
     let config = ccnic::Config { queues: 8, ..config(Design::GroupedEpoch) };
-    let mut program = Program::connect(&socket, "sleepers", &config, Pages::Small).unwrap();
+    let mut program =
+        Nic::options().name("sleepers").config(&config).pages(Pages::Small).open(&socket).unwrap();
     std::thread::scope(|scope| {
         for queue in 0..8 {
-            let mut pair = program.queue_pair::<GroupedEpoch>(queue).unwrap();
-            let waiter = program.waiter(queue).unwrap();
+            let mut pair = program.queue_pair(queue).unwrap();
             scope.spawn(move || {
                 for i in 0..500u32 {
                     send(&mut pair, i as u8);
-                    assert_eq!(
-                        waiter.wait(&mut pair, Some(PATIENCE)).unwrap(),
-                        Woken::Packets,
-                        "{queue}: {i}"
-                    );
+                    assert!(pair.wait(Some(PATIENCE)).is_ok(), "{queue}: {i}");
                     assert_eq!(receive(&mut pair), i as u8);
                 }
             });
@@ -231,8 +226,7 @@ impl Stranger {
         let config = ccnic::Config { queues, ring: 64, buffers, ..ccnic::Config::default() };
         let layout = Layout::new(&config).unwrap();
         let region = Region::create(layout.size(), Pages::Small).unwrap();
-        ccnic::pool::Allocator::fill(&region.memory(), &layout);
-        layout.store(&region.memory());
+        host::format(&region.memory(), &layout);
         let connection = Connection::open(socket).unwrap();
         let request = Request::Attach { name: "stranger".into(), mac: None, rss: None };
         assert!(matches!(connection.ask(&request, Some(region.as_fd())), Ok(Reply::Attached)));
@@ -286,7 +280,7 @@ fn sockets_that_no_program_can_be_woken_by() {
     assert!(matches!(early.ask(&Request::Hello, None), Ok(Reply::Hello(_))));
     drop(early);
     until("the end of what was refused", || daemon.holdings() == holdings);
-    let said = daemon.log().matches("will not be woken").count();
+    let said = daemon.log().matches("will not be notified").count();
     assert_eq!(said, bad.len() + 3, "{}", daemon.log());
     // One for each queue, and no more.
     let (ours, theirs) = UnixStream::pair().unwrap();
@@ -320,8 +314,8 @@ fn a_program_that_is_always_asleep_keeps_nobody_awake() {
     let socket = directory.path().join("nic.sock");
     let mut daemon = Daemon::start(&socket);
     let config = config(Design::GroupedEpoch);
-    let mut program = Program::connect(&socket, "good", &config, Pages::Small).unwrap();
-    let mut flow = Flow::<GroupedEpoch>::new(program.queue_pair(0).unwrap(), &[64, 1500], 64);
+    let mut program = Nic::options().name("good").config(&config).pages(Pages::Small).open(&socket).unwrap();
+    let mut flow = Flow::new(program.queue_pair(0).unwrap(), &[64, 1500], 64);
     flow.exchange(100);
     let queues = 64;
     let stranger = Stranger::attach(&socket, queues);
@@ -332,12 +326,13 @@ fn a_program_that_is_always_asleep_keeps_nobody_awake() {
     let mem = stranger.region.memory();
     // Packets on each queue, so that there is something to be woken for.
     for queue in 0..queues {
-        let mut pair = Pair::<GroupedEpoch>::new(mem.clone(), &stranger.layout, queue).unwrap();
+        let mut pair = host::QueuePair::<_, GroupedEpoch>::new(mem.clone(), &stranger.layout, queue).unwrap();
         for i in 0..4 {
-            send(&mut pair, i);
+            let mut burst = Burst::new();
+            assert_eq!((pair.alloc(1, 1, &mut burst), pair.tx_burst(&mut burst)), (1, 1));
             until("the packet", || {
                 flow.turn();
-                pair.rx_ready() > usize::from(i)
+                pair.rx_ready() > i
             });
         }
         std::mem::forget(pair); // its end would return buffers

@@ -10,7 +10,7 @@ mod queue;
 use std::ffi::{c_char, c_void};
 use std::mem::size_of;
 
-use ccnic_shm::nic::Limits;
+use ccnic_control::Limits;
 use rustix::io::Errno;
 
 use crate::abi::{UNKNOWN_FIELD, read_sized};

@@ -6,8 +6,8 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use ccnic_shm::control::{Hello, Status};
-use ccnic_shm::nic::{AttachRequest, ClientId, Listener, Nic, Notifier};
+use ccnic_control::messages::{Hello, Status};
+use ccnic_control::{AttachRequest, ClientId, Handler, Listener, Notifier};
 use rustix::io::Errno;
 
 use super::CcnicNicOptions;
@@ -77,7 +77,7 @@ impl ListeningNic {
             Err(TryLockError::Poisoned(listener)) => listener.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(POLLED),
         };
-        listener.turn(&mut &self.desk, None, timeout)?;
+        listener.poll(&mut &self.desk, None, timeout)?;
         Ok(self.desk.programs().arrived.len())
     }
 
@@ -101,7 +101,7 @@ impl Desk {
     }
 }
 
-impl Nic for &Desk {
+impl Handler for &Desk {
     fn hello(&self) -> Hello {
         Hello { version: VERSION.to_owned(), node: self.node, rss: false }
     }

@@ -3,7 +3,7 @@
 use ccnic::nic::{BadPacket, Fetched, NicCounters, NicQueue};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded};
 use ccnic::{Desc, Layout};
-use ccnic_shm::nic::Notifier;
+use ccnic_control::Notifier;
 use ccnic_shm::{NativeMemory, Region};
 
 use crate::design::{ByDesign, by_design, of_any_design};
@@ -18,7 +18,7 @@ impl SidePair {
     /// `None` when there is no such queue.
     pub(super) fn new(region: &Region, layout: &Layout, queue: u16) -> Option<SidePair> {
         let mem = region.memory();
-        Some(by_design!(layout.config().design, NicQueue::new(mem, layout, queue)?))
+        Some(by_design!(layout.config().design, NicQueue::new(mem, layout, queue).ok()?))
     }
 
     /// Fetches the next packets, and hands back what was fetched before.
@@ -70,17 +70,12 @@ impl SidePair {
     /// Wakes the program if it sleeps while there are packets for it.
     #[inline(always)]
     pub(super) fn look(&mut self, notifier: &Notifier) {
-        of_any_design!(self, queue => notifier.look(queue));
+        of_any_design!(self, queue => notifier.notify_if_armed(queue));
     }
 
-    /// The counters, with what rings and blank buffers have counted themselves.
     #[inline(always)]
     pub(super) fn counters(&self) -> NicCounters {
-        of_any_design!(self, queue => NicCounters {
-            bad_descriptor: queue.bad_descriptors(),
-            bad_chain: queue.bad_chains(),
-            ..queue.counters
-        })
+        of_any_design!(self, queue => queue.counters())
     }
 
     pub(super) fn retire(&mut self) {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use ccnic::Layout;
+use ccnic_control::messages::ProgramStatus;
+use ccnic_control::{AttachRequest, ClientId, MemoryLease};
 use ccnic_shm::Region;
-use ccnic_shm::control::ProgramStatus;
-use ccnic_shm::nic::{AttachRequest, ClientId, Memory};
 use rustix::net::{Shutdown, shutdown};
 
 use super::CcnicProgramInfo;
@@ -58,7 +58,7 @@ pub struct Program {
     queues: Mutex<Vec<Option<Owned<SideQueue>>>>,
     region: Region,
     connection: OwnedFd,
-    _memory: Memory,
+    _memory: MemoryLease,
     /// Where the NIC lists it.
     programs: Weak<Mutex<Programs>>,
 }
@@ -106,11 +106,11 @@ impl Program {
     pub(super) fn queue(&self, index: u16) -> Result<NonNull<SideQueue>, Failure> {
         let queues = &mut *self.queues();
         let count = self.layout.config().queues;
-        let missing = || Failure::from(ccnic_shm::Error::NoQueue { queue: index, queues: count });
+        let missing = || Failure::from(ccnic_client::Error::NoQueue { queue: index, queues: count });
         let place = queues.get_mut(usize::from(index)).ok_or_else(missing)?;
         match place {
             Some(queue) if queue.is_open() => {
-                return Err(ccnic_shm::Error::QueueTaken { queue: index }.into());
+                return Err(ccnic_client::Error::QueueTaken { queue: index }.into());
             }
             // The lock keeps others from opening it meanwhile.
             Some(queue) => return Ok(queue.reopen()),

@@ -8,8 +8,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use ccnic::layout::LARGE_BUF;
 use ccnic::nic::{BadPacket, FETCH, Fetched, NicCounters};
 use ccnic::{Config, Desc};
-use ccnic_shm::control::QueueStatus;
-use ccnic_shm::nic::Notifier;
+use ccnic_control::Notifier;
+use ccnic_control::messages::QueueStatus;
 use rustix::io::Errno;
 
 use super::pair::SidePair;
@@ -76,6 +76,7 @@ impl Published {
             drop_too_long: too_long,
             drop_ring_full: 0,
             drop_no_buffer: 0,
+            drop_handoff_full: 0,
             wait_ring_full: ring_full,
             wait_no_buffer: no_buffer,
         }
@@ -102,7 +103,7 @@ impl Mailbox {
     #[cold]
     fn take(&self) -> Option<Notifier> {
         self.full.store(false, Ordering::Relaxed);
-        self.notifier().take().inspect(Notifier::answer)
+        self.notifier().take().inspect(Notifier::confirm)
     }
 }
 

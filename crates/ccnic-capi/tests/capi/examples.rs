@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant, SystemTime};
 
-use ccnic_shm::control::Connection;
+use ccnic_control::Connection;
 
 use crate::build::{ALL, How, program, run};
 use crate::nic::{Nic, PATIENCE, alone};

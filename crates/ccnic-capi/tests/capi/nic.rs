@@ -6,8 +6,8 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use ccnic_shm::control::Connection;
-use ccnicd::wire::Wire;
+use ccnic_control::Connection;
+use ccnicd::dataplane::Kind;
 use ccnicd::{Daemon, Options};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
@@ -69,10 +69,10 @@ fn daemon() {
     let options = Options {
         socket: socket.into(),
         cores: usable.last().copied().into_iter().collect(),
-        wire: Wire::Loopback,
+        dataplane: Kind::Loopback,
         region_max: 1 << 30,
         memory_max: 4 << 30,
-        alone: usable.len() > 1,
+        dedicated_cores: usable.len() > 1,
     };
     let (stop, _held) = UnixStream::pair().unwrap();
     Daemon::new(options).unwrap().run(stop).unwrap();

@@ -1,4 +1,4 @@
-//! Measurements of the machine itself, with no protocol: what two cores can hand each other through coherent memory.
+//! Measurements of the machine itself, with no protocol: how fast two cores exchange cache lines through coherent memory.
 
 pub mod limit;
 pub mod pingpong;
@@ -16,12 +16,12 @@ pub struct Side {
     pub mem: NativeMemory,
     /// 0 or 1.
     pub number: usize,
-    /// False when both share one CPU and must take turns.
+    /// False when both share one CPU and must yield it to each other.
     pub alone: bool,
 }
 
 impl Side {
-    /// One turn of a wait.
+    /// One poll of a wait.
     #[inline(always)]
     pub fn wait(&self) {
         if !self.alone {
@@ -54,10 +54,4 @@ pub fn duet<T: Send>(bytes: u32, f: impl Fn(Side) -> T + Sync) -> anyhow::Result
         };
         Ok([join(zero).context("host side")?, join(one).context("NIC side")?])
     })
-}
-
-/// The median of some numbers; zero of none.
-pub fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    values.get(values.len() / 2).copied().unwrap_or(0.0)
 }

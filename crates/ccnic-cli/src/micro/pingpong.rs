@@ -6,6 +6,7 @@ use quanta::Clock;
 use serde::Serialize;
 
 use super::{Side, duet};
+use crate::stats::{Spread, median};
 
 /// Where the two words lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -17,29 +18,63 @@ pub enum Words {
     Separate,
 }
 
-/// Round trips of one experiment, in nanoseconds; each sample is the mean of a few round trips.
+/// Round trips of one experiment over several rounds, in nanoseconds; each sample is the mean of a few round trips.
 #[derive(Debug, Clone, Serialize)]
 pub struct PingPong {
     /// Where the words lay.
     pub words: Words,
     /// Whether each writer demoted its line after writing (CLDEMOTE).
     pub demote: bool,
+    /// Median of the rounds' medians.
+    pub p50_ns: f64,
+    /// Median of the rounds' 99th percentiles.
+    pub p99_ns: f64,
+    /// Round trips made.
+    pub round_trips: u64,
+    /// How far the rounds' medians lie apart.
+    pub spread: Spread,
+    /// Each round.
+    pub rounds: Vec<Round>,
+}
+
+impl PingPong {
+    /// Sums up the rounds of an experiment.
+    pub fn of(words: Words, demote: bool, rounds: Vec<Round>) -> PingPong {
+        let spread = Spread::of(rounds.iter().map(|r| r.p50_ns));
+        PingPong {
+            words,
+            demote,
+            p50_ns: spread.median,
+            p99_ns: median(rounds.iter().map(|r| r.p99_ns)),
+            round_trips: rounds.iter().map(|r| r.round_trips).sum(),
+            spread,
+            rounds,
+        }
+    }
+}
+
+/// One round of an experiment.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Round {
     /// Median.
     pub p50_ns: f64,
     /// 99th percentile.
     pub p99_ns: f64,
     /// Round trips made.
-    pub rounds: u64,
+    pub round_trips: u64,
 }
 
 /// Round trips between two looks at the clock: few enough to see the spread, enough to hide the clock's cost.
-const ROUNDS: u64 = 16;
+const BETWEEN: u64 = 16;
 
-/// The last value: whoever reads it stops.
+/// The last value: the side that reads it stops.
 const STOP: u64 = u64::MAX;
 
-/// Plays for `seconds`.
-pub fn measure(words: Words, demote: bool, seconds: f64) -> anyhow::Result<PingPong> {
+/// Measures one round for `seconds`.
+///
+/// # Errors
+/// When the region or the threads cannot be made.
+pub fn round(words: Words, demote: bool, seconds: f64) -> anyhow::Result<Round> {
     let back = if words == Words::Shared { LINE + 8 } else { 2 * LINE };
     let [played, _] = duet(4 * LINE, |side| {
         if side.number == 0 {
@@ -48,12 +83,12 @@ pub fn measure(words: Words, demote: bool, seconds: f64) -> anyhow::Result<PingP
             answer(&side, back, demote).map(|()| None)
         }
     })?;
-    let (picoseconds, rounds) = played?.unwrap_or((Histogram::new(3)?, 0));
+    let (picoseconds, round_trips) = played?.unwrap_or((Histogram::new(3)?, 0));
     let ns = |q| picoseconds.value_at_quantile(q) as f64 / 1e3;
-    Ok(PingPong { words, demote, p50_ns: ns(0.5), p99_ns: ns(0.99), rounds })
+    Ok(Round { p50_ns: ns(0.5), p99_ns: ns(0.99), round_trips })
 }
 
-/// Serves: writes, waits for the answer, and times it.
+/// The first side: writes, waits for the answer, and times it.
 fn serve(side: &Side, back: u32, demote: bool, seconds: f64) -> anyhow::Result<(Histogram<u64>, u64)> {
     let clock = Clock::new();
     let mut picoseconds = Histogram::new(3)?;
@@ -61,20 +96,20 @@ fn serve(side: &Side, back: u32, demote: bool, seconds: f64) -> anyhow::Result<(
     let mut last = start;
     let mut n = 0;
     while clock.delta(start, last).as_secs_f64() < seconds {
-        for _ in 0..ROUNDS {
+        for _ in 0..BETWEEN {
             n += 1;
             put(side, LINE, n, demote);
             side.await_word(back, n);
         }
         let now = clock.raw();
-        picoseconds.record(clock.delta_as_nanos(last, now) * 1000 / ROUNDS)?;
+        picoseconds.record(clock.delta_as_nanos(last, now) * 1000 / BETWEEN)?;
         last = now;
     }
     put(side, LINE, STOP, false);
     Ok((picoseconds, n))
 }
 
-/// Answers whatever comes.
+/// The other side: answers every value that it reads.
 fn answer(side: &Side, back: u32, demote: bool) -> anyhow::Result<()> {
     let mut seen = 0;
     loop {
@@ -104,10 +139,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_serve_is_answered() {
+    fn every_word_is_answered() {
         for words in [Words::Shared, Words::Separate] {
-            let played = measure(words, true, 0.002).unwrap();
-            assert!(played.rounds >= ROUNDS && played.rounds.is_multiple_of(ROUNDS) && played.p50_ns > 0.0);
+            let played = round(words, true, 0.002).unwrap();
+            let n = played.round_trips;
+            assert!(n >= BETWEEN && n.is_multiple_of(BETWEEN) && played.p50_ns > 0.0);
         }
+    }
+
+    #[test]
+    fn rounds_are_summed_up_by_medians() {
+        let round = |p50_ns| Round { p50_ns, p99_ns: 10.0 * p50_ns, round_trips: 16 };
+        let all = PingPong::of(Words::Shared, false, vec![round(5.0), round(1.0), round(2.0)]);
+        assert_eq!((all.p50_ns, all.p99_ns, all.round_trips), (2.0, 20.0, 48));
+        assert_eq!((all.spread.min, all.spread.max, all.rounds.len()), (1.0, 5.0, 3));
     }
 }

@@ -91,33 +91,6 @@ fn step(least: f64) -> f64 {
     [1.0, 2.0, 2.5, 5.0, 10.0].map(|s| s * decade).into_iter().find(|s| *s >= least * 0.999).unwrap_or(decade)
 }
 
-/// A number as short as it can be written.
-pub fn number(value: f64) -> String {
-    let digits = match value.abs() {
-        v if v >= 100.0 || v == 0.0 => 0,
-        v if v >= 10.0 => 1,
-        v if v >= 1.0 => 2,
-        _ => 3,
-    };
-    let text = format!("{value:.digits$}");
-    if value >= 1e4 {
-        return grouped(&text);
-    }
-    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
-}
-
-/// Digits in groups of three.
-fn grouped(digits: &str) -> String {
-    let mut text = String::new();
-    for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i).is_multiple_of(3) {
-            text.push('\u{a0}');
-        }
-        text.push(digit);
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -154,11 +127,5 @@ mod tests {
             let flat = Axis::around("x", false, false, [flat, flat].into_iter());
             assert!(flat.to > flat.from && flat.ticks().0.len() < 20);
         }
-    }
-
-    #[test]
-    fn numbers_are_short() {
-        let texts = [0.0, 0.25, 1.5, 2.0, 16.25, 330.4, 20_000.0].map(number);
-        assert_eq!(texts, ["0", "0.25", "1.5", "2", "16.2", "330", "20\u{a0}000"]);
     }
 }

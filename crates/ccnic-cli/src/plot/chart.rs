@@ -3,8 +3,9 @@
 use plotters::prelude::DrawingBackend;
 
 use super::COLOURS;
-use super::axis::{Axis, number};
+use super::axis::Axis;
 use super::canvas::{Canvas, GREY, INK, PALE, Place, SMALL, TEXT, text_width};
+use crate::print::units::number;
 
 /// A chart.
 #[derive(Debug)]

@@ -1,17 +1,19 @@
-//! A heat map: a cell for each pair of values, coloured by the design that wins there.
+//! A heat map: a cell for each pair of values, coloured by the design that is best there.
 
 use std::path::Path;
 
 use plotters::prelude::DrawingBackend;
 
 use super::COLOURS;
-use super::axis::number;
-use super::canvas::{Canvas, INK, Place, SMALL, TEXT, text_width};
+use super::canvas::{Canvas, GREY, INK, Place, SMALL, TEXT, text_width};
+use crate::print::units::number;
 
 /// A map.
 #[derive(Debug)]
 pub struct Heat {
     pub title: String,
+    /// Written beside the legend: what stands in a cell.
+    pub note: String,
     pub x_label: String,
     pub y_label: String,
     pub x: Vec<f64>,
@@ -37,16 +39,28 @@ pub struct Cell {
 /// A lead that is drawn in full colour.
 const FULL: f64 = 0.5;
 const LEFT: f64 = 76.0;
-const TOP: f64 = 62.0;
+const TOP: f64 = 82.0;
 const BOTTOM: f64 = 52.0;
 const CELL: (f64, f64) = (86.0, 46.0);
 
 impl Heat {
     fn size(&self) -> (f64, f64) {
         let legend = self.legend.iter().map(|name| text_width(name, TEXT) + 40.0).sum::<f64>();
-        let width = (LEFT + CELL.0 * self.x.len() as f64 + 20.0).max(legend + 40.0);
-        let width = width.max(text_width(&self.title, TEXT) * 1.1 + 40.0);
-        (width, TOP + CELL.1 * self.cells.len() as f64 + BOTTOM)
+        let texts = [
+            legend + 20.0,
+            text_width(&self.note, SMALL) + 40.0,
+            text_width(&self.title, TEXT) * 1.1 + 40.0,
+            LEFT + text_width(&self.x_label, TEXT) + 20.0,
+        ];
+        let cells = CELL.0 * self.x.len() as f64;
+        let width = texts.into_iter().fold(LEFT + cells + 20.0, f64::max);
+        (width, TOP + self.rows() + BOTTOM)
+    }
+
+    /// How high the rows are together: the label beside them may need more.
+    fn rows(&self) -> f64 {
+        let label = text_width(&self.y_label, TEXT) - BOTTOM / 2.0;
+        (CELL.1 * self.cells.len() as f64).max(label)
     }
 
     /// Writes `stem.svg` and `stem.png`; returns the SVG.
@@ -64,7 +78,8 @@ impl Heat {
             canvas.text(name, (x + 20.0, 41.0), TEXT, Place::Left)?;
             x += text_width(name, TEXT) + 40.0;
         }
-        let bottom = TOP + CELL.1 * self.cells.len() as f64;
+        canvas.coloured(&self.note, (20.0, 64.0), SMALL, Place::Left, GREY)?;
+        let bottom = TOP + self.rows();
         for (row, cells) in self.cells.iter().enumerate() {
             let top = bottom - CELL.1 * (row as f64 + 1.0);
             for (column, cell) in cells.iter().enumerate() {

@@ -12,7 +12,7 @@ use std::path::Path;
 use anyhow::{Context, anyhow};
 use plotters::prelude::{BitMapBackend, DrawingBackend, IntoDrawingArea, SVGBackend};
 
-pub use axis::{Axis, number};
+pub use axis::Axis;
 use canvas::{Canvas, Place, TEXT};
 pub use chart::{Bars, Chart, Content, Line, Lines, Mark};
 pub use heat::{Cell, Heat};

@@ -1,4 +1,4 @@
-//! `ccnic reproduce`: the paper's figures, simulated, drawn, and its statements beside ours.
+//! `ccnic reproduce`: the paper's figures, simulated and drawn, and its statements beside the simulated values.
 
 mod page;
 mod picture;
@@ -6,7 +6,6 @@ mod text;
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
-use std::io::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -18,21 +17,23 @@ use ccnic_sim::figures::statement::Verdict;
 use ccnic_sim::figures::{all, named};
 use clap::Args;
 
-use crate::bench::long_table;
-use crate::sim::bar;
+use crate::print::{self, Column, Progress, Table, units};
 
 /// Options of `reproduce`.
 #[derive(Debug, Args)]
 pub struct ReproduceArgs {
-    /// Figures by their numbers, plan files, or `all`; `list` shows which there are
+    /// Figures by their numbers, plan files (TOML), or `all`; `list` shows which figures there are
     #[arg(required = true, value_name = "list | all | FIGURE")]
     figures: Vec<String>,
-    /// Where pictures, tables and the page go
-    #[arg(long, default_value = "reproduced")]
+    /// Folder for pictures (SVG, PNG), values (CSV), statements (summary.json) and a page (index.html)
+    #[arg(long, default_value = "reproduced", value_name = "FOLDER")]
     out: PathBuf,
-    /// A tenth of the simulated time: rough figures, soon
+    /// Simulate a tenth of the time: faster, with less precise values
     #[arg(long)]
     quick: bool,
+    /// Print JSON: the statements
+    #[arg(long)]
+    json: bool,
 }
 
 /// Reproduces figures, or lists them.
@@ -49,11 +50,11 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<()> {
         .with_context(|| format!("could not make {}; choose another --out", args.out.display()))?;
     let begun = Instant::now();
     let batch = Batch::new(figures);
-    let bar = bar(batch.len(), "simulating");
+    let progress = Progress::of_simulations("reproduce", batch.len(), args.json);
     let effort = if args.quick { Effort::QUICK } else { Effort::FULL };
     let simulations = batch.len();
-    let simulated = batch.run(effort, || bar.inc(1));
-    bar.finish_and_clear();
+    let simulated = batch.run(effort, || progress.step());
+    drop(progress);
     let mut pictures = Vec::new();
     for figure in &simulated {
         let stem = args.out.join(format!("figure-{}", file_name(&figure.figure.id)));
@@ -64,26 +65,38 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<()> {
     write(&args.out.join("summary.json"), &serde_json::to_string_pretty(&verdicts)?)?;
     let about = page::About { quick: args.quick, simulations, took: begun.elapsed() };
     write(&args.out.join("index.html"), &page::page(&simulated, &pictures, &about))?;
-    show(&verdicts);
-    let seconds = begun.elapsed().as_secs_f64();
-    println!(
-        "{simulations} simulations, {seconds:.0} s; pictures, tables and statements: {}",
+    let mut table = table(&verdicts);
+    table.note(text::count(&verdicts) + ".");
+    table.note(format!(
+        "{} in {:.0} s. Pictures, values and statements: {}",
+        units::count(simulations, "simulation"),
+        begun.elapsed().as_secs_f64(),
         args.out.join("index.html").display()
-    );
-    Ok(())
+    ));
+    print::result(args.json, &verdicts, || table.text())
 }
 
 fn list() -> anyhow::Result<()> {
-    let mut table = long_table(&["figure", "statements", "what it shows", "paper"]);
-    for Figure { id, title, cites, statements, .. } in all()? {
-        table.add_row([id, statements.len().to_string(), title, cites]);
-    }
-    for column in table.column_iter_mut().skip(2) {
-        column.set_cell_alignment(comfy_table::CellAlignment::Left);
-    }
-    // A reader that has gone (`| head`) is no failure.
-    let _ = writeln!(std::io::stdout(), "{table}");
+    print::line(&figures(all()?).text());
     Ok(())
+}
+
+fn figures(figures: Vec<Figure>) -> Table {
+    let columns = [
+        Column::text("figure"),
+        Column::number("statements"),
+        Column::text("title"),
+        Column::text("section"),
+    ];
+    let mut table = Table::new("Figures of the CC-NIC paper (ASPLOS '24) that can be reproduced", columns);
+    for Figure { id, title, cites, statements, .. } in figures {
+        // The paper is named above, the figure in the first column.
+        let section =
+            cites.rsplit_once("section").map_or("", |(_, section)| section).trim_start_matches('s').trim();
+        table.row([id, statements.len().to_string(), title, section.replace(" and ", ", ")]);
+    }
+    table.note("statements: those of the paper's text that are compared with the simulation.");
+    table
 }
 
 /// A figure's number as part of a file's name.
@@ -117,18 +130,63 @@ fn csv(figure: &Simulated) -> String {
 }
 
 /// The statements on the terminal.
-fn show(verdicts: &[&Verdict]) {
-    let mut table = long_table(&["figure", "statement", "published", "simulated", "error", "", ""]);
+fn table(verdicts: &[&Verdict]) -> Table {
+    let columns = [
+        Column::text("figure"),
+        Column::number("published"),
+        Column::number("simulated"),
+        Column::number("error"),
+        Column::text(""),
+        Column::text("kind"),
+        Column::prose("statement"),
+    ];
+    let mut table = Table::new("", columns);
     for v in verdicts {
-        table.add_row([
+        table.row([
             v.figure.clone(),
-            v.statement.clone(),
             text::published(v),
             text::simulated(v),
             text::error(v),
             text::verdict(v).to_owned(),
             v.calibration.to_owned(),
+            v.text.clone(),
         ]);
     }
-    let _ = writeln!(std::io::stdout(), "{table}\n{}", text::count(verdicts));
+    table.note(
+        "predicted: the simulator did not know the value. calibrated: the value was used to choose a platform's numbers, so that its \
+         agreement shows nothing.",
+    );
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use ccnic_sim::figures::statement::{Published, Tolerance};
+
+    use super::*;
+    use crate::print::longest_line;
+
+    #[test]
+    fn tables_fit_80_columns() {
+        let text = figures(all().unwrap()).in_width(80);
+        assert!(longest_line(&text) <= 80, "{text}");
+        assert!(text.lines().any(|line| line.starts_with("14b") && line.ends_with("  5.4")), "{text}");
+        let verdict = Verdict {
+            figure: "cores".to_owned(),
+            statement: "N17".to_owned(),
+            text: "a statement of some length, longer than what is left in a line of a terminal".to_owned(),
+            section: "5.3".to_owned(),
+            published: Published::Range([1000.0, 1520.0]),
+            simulated: Some(1424.0),
+            unit: "Mpps".to_owned(),
+            error: Some(-0.123),
+            tolerance: Tolerance::Ratio,
+            within: None,
+            calibration: "calibrated",
+            cause: String::new(),
+        };
+        let text = table(&[&verdict]).in_width(80);
+        assert!(longest_line(&text) <= 80, "{text}");
+        assert!(text.contains("\n    a statement of some length"), "{text}");
+    }
 }

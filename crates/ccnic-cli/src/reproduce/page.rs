@@ -7,7 +7,8 @@ use ccnic_sim::figures::run::Simulated;
 use ccnic_sim::figures::statement::Verdict;
 
 use super::{file_name, text};
-use crate::report::escape;
+use crate::print::html::{self, escape};
+use crate::print::units;
 
 /// The run itself.
 #[derive(Debug)]
@@ -17,14 +18,10 @@ pub struct About {
     pub took: Duration,
 }
 
-const STYLE: &str = "body{font:16px/1.5 system-ui,sans-serif;max-width:66rem;margin:2rem auto;padding:0 1rem;color:#222}\
-h1{font-size:1.6rem;margin-bottom:.2rem}h2{font-size:1.25rem;margin:2.6rem 0 .2rem}p.sub{color:#666;margin:.2rem 0 1rem}\
-table{border-collapse:collapse;width:100%;font-size:.92rem}\
-th,td{padding:.35rem .6rem;text-align:left;border-bottom:1px solid #ddd;vertical-align:top}\
-td.n{text-align:right;white-space:nowrap;font-variant-numeric:tabular-nums}th.n{text-align:right}\
-.in{color:#00704f}.out{color:#b03a00;font-weight:600}.no{color:#777}.cause{color:#666;font-size:.88rem}\
-figure{margin:1rem 0}figure svg{max-width:100%;height:auto}nav{columns:2;margin:1rem 0}nav a{display:block}\
-a{color:#0060a0;text-decoration:none}a:hover{text-decoration:underline}.tag{font-size:.8rem;color:#666}";
+/// Beside the rules of all pages. Pictures of several charts would be unreadable on a narrow screen: they scroll there.
+const STYLE: &str = "td.what{min-width:16rem}.in{color:#00704f}.out{color:#b03a00;font-weight:600}.no{color:#666}\
+.cause{color:#666;font-size:.88rem}.tag{font-size:.8rem;color:#666}nav{columns:2 18rem;margin:1rem 0}nav a{display:block}\
+figure svg{min-width:34rem}";
 
 /// The whole page. `pictures` are SVGs, one for each figure.
 pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String {
@@ -32,15 +29,14 @@ pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String
     let verdicts: Vec<&Verdict> = figures.iter().flat_map(|f| &f.verdicts).collect();
     let _ = write!(
         html,
-        "<!doctype html>\n<html lang=\"en\"><meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">\
-         <title>CC-NIC, reproduced</title><style>{STYLE}</style>\n<h1>CC-NIC, reproduced by simulation</h1>\
-         <p class=\"sub\">{} simulations in {:.0} s{}. {}.</p>\n<p>Each statement of the paper stands beside what the simulation \
-         says. <i>Calibrated</i> values were used to choose numbers of a platform: that they agree shows nothing. All others \
-         are <i>predicted</i>. The values of all points are in the CSV files beside this page, the statements in \
-         <a href=\"summary.json\">summary.json</a>.</p>\n<nav>",
-        about.simulations,
+        "<h1>CC-NIC, reproduced by simulation</h1>\
+         <p class=\"sub\">{} in {:.0} s{}. {}.</p>\n<p>Statements of the paper are compared with the simulation. \
+         <i>Predicted</i>: the simulator did not know the value. <i>Calibrated</i>: the value was used to choose numbers of a \
+         platform, so that its agreement shows nothing. The values of all points are in the CSV files beside this page, the statements \
+         in <a href=\"summary.json\">summary.json</a>.</p>\n<nav>",
+        units::count(about.simulations, "simulation"),
         about.took.as_secs_f64(),
-        if about.quick { ", a tenth of the simulated time: rough figures" } else { "" },
+        if about.quick { ", with a tenth of the simulated time: the values are less precise" } else { "" },
         escape(&text::count(&verdicts))
     );
     for Simulated { figure, verdicts, .. } in figures {
@@ -53,8 +49,7 @@ pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String
     for (figure, picture) in figures.iter().zip(pictures) {
         section(&mut html, figure, picture);
     }
-    html.push_str("</html>\n");
-    html
+    html::page("CC-NIC, reproduced", STYLE, &html)
 }
 
 /// A figure's number in words: not everything in a paper has one.
@@ -71,7 +66,7 @@ fn section(html: &mut String, simulated: &Simulated, picture: &str) {
     let id = file_name(&figure.id);
     let _ = write!(
         html,
-        "<h2 id=\"f{id}\">{}: {}</h2><p class=\"sub\">{}</p><p>{}</p>\n<figure>{picture}</figure>\n\
+        "<h2 id=\"f{id}\">{}: {}</h2><p class=\"sub\">{}</p><p>{}</p>\n<figure class=\"scroll\">{picture}</figure>\n\
          <p class=\"tag\"><a href=\"figure-{id}.svg\">SVG</a> <a href=\"figure-{id}.png\">PNG</a> \
          <a href=\"figure-{id}.csv\">CSV</a></p>\n",
         escape(&number(&figure.id)),
@@ -92,10 +87,10 @@ fn section(html: &mut String, simulated: &Simulated, picture: &str) {
         return;
     }
     html.push_str(
-        "<table><tr><th>the paper says<th class=\"n\">published<th class=\"n\">simulated<th class=\"n\">error<th>tolerance<th></tr>\n",
+        "<div class=\"scroll\"><table><tr><th>statement of the paper<th class=\"n\">published<th class=\"n\">simulated<th class=\"n\">error<th>tolerance<th></tr>\n",
     );
     verdicts.iter().for_each(|v| row(html, v));
-    html.push_str("</table>\n");
+    html.push_str("</table></div>\n");
 }
 
 fn row(html: &mut String, v: &Verdict) {
@@ -111,7 +106,7 @@ fn row(html: &mut String, v: &Verdict) {
     };
     let _ = writeln!(
         html,
-        "<tr><td>{} <span class=\"tag\">(section {}, {})</span>{cause}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}\
+        "<tr><td class=\"what\">{} <span class=\"tag\">(section {}, {})</span>{cause}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}\
          <td>{}<td class=\"{class}\">{}</tr>",
         escape(&v.text),
         escape(&v.section),

@@ -2,7 +2,7 @@
 
 use ccnic_sim::figures::statement::{Published, Tolerance, Verdict};
 
-use crate::plot::number;
+use crate::print::units::number;
 
 /// A value with its unit.
 fn value(value: f64, v: &Verdict) -> String {
@@ -15,7 +15,7 @@ fn value(value: f64, v: &Verdict) -> String {
     }
 }
 
-/// What the paper says.
+/// The published value.
 pub fn published(v: &Verdict) -> String {
     match v.published {
         Published::Value(published) => value(published, v),
@@ -23,22 +23,22 @@ pub fn published(v: &Verdict) -> String {
     }
 }
 
-/// Ours.
+/// The simulated value.
 pub fn simulated(v: &Verdict) -> String {
     v.simulated.map_or_else(|| "-".to_owned(), |ours| value(ours, v))
 }
 
-/// How far ours is out.
+/// The simulated value's relative error.
 pub fn error(v: &Verdict) -> String {
     match (v.tolerance, v.error, v.simulated) {
         (Tolerance::Order, ..) | (_, None, _) => "-".to_owned(),
-        // A share of nothing says nothing.
+        // The published value is zero: there is no relative error.
         (_, Some(error), _) if !error.is_finite() => "-".to_owned(),
         (_, Some(error), _) => format!("{:+.1} %", error * 100.0),
     }
 }
 
-/// Within, or not.
+/// Within the tolerance, or not.
 pub fn verdict(v: &Verdict) -> &'static str {
     match v.within {
         Some(true) => "within",
@@ -47,7 +47,7 @@ pub fn verdict(v: &Verdict) -> &'static str {
     }
 }
 
-/// How many are within.
+/// How many values are within their tolerance.
 pub fn count(verdicts: &[&Verdict]) -> String {
     let of = |calibration: &str| {
         let these = || verdicts.iter().filter(|v| v.calibration == calibration && v.within.is_some());
@@ -55,9 +55,10 @@ pub fn count(verdicts: &[&Verdict]) -> String {
     };
     let ((predicted, all), (calibrated, inputs)) = (of("predicted"), of("calibrated"));
     let missing = verdicts.iter().filter(|v| v.within.is_none()).count();
-    let mut text = format!(
-        "{predicted} of {all} predictions within tolerance, {calibrated} of {inputs} calibrated values"
-    );
+    let mut text = format!("{predicted} of {all} predictions within tolerance");
+    if inputs > 0 {
+        text.push_str(&format!(", {calibrated} of {inputs} calibrated values"));
+    }
     if missing > 0 {
         text.push_str(&format!(", {missing} statements not simulated"));
     }

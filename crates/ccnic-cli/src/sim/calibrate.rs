@@ -1,20 +1,18 @@
-//! `ccnic sim calibrate`: probes of platforms against what their files say that they must show.
+//! `ccnic sim calibrate`: simulated latencies and rates of platforms beside the targets in their files.
 
 use ccnic_sim::calibrate::{Probe, TOLERANCE, calibrate};
 use ccnic_sim::parallel;
 use ccnic_sim::platform::Platform;
 use clap::Args;
-use comfy_table::Table;
 
-use super::bar;
-use crate::bench::{long_table, print};
+use crate::print::{self, Column, Progress, Table, units};
 
 /// Options of `sim calibrate`.
 #[derive(Debug, Args)]
 pub struct CalibrateArgs {
-    /// Built-in platforms or files [default: all built-in ones]
+    /// Built-in platforms or platform files [default: all built-in platforms]
     platforms: Vec<String>,
-    /// End with status 1 when a probe is more than 3 % out
+    /// Exit with status 1 when a simulated value is more than 3 % from its target
     #[arg(long)]
     check: bool,
     /// Print JSON
@@ -22,39 +20,78 @@ pub struct CalibrateArgs {
     json: bool,
 }
 
-/// Runs the probes and prints them. False when they were to be checked and one is out.
+/// Runs the probes and prints them. False with `--check` when one misses its target.
 pub fn run(args: &CalibrateArgs) -> anyhow::Result<bool> {
     let built_in: Vec<String> = Platform::names().iter().map(|name| (*name).to_owned()).collect();
     let names = if args.platforms.is_empty() { built_in } else { args.platforms.clone() };
     let platforms = names.iter().map(|name| Platform::named(name)).collect::<Result<Vec<_>, _>>()?;
-    let bar = bar(platforms.len(), "calibrate");
+    let progress = Progress::of_simulations("calibrate", platforms.len(), args.json);
     let probes = parallel::map(&platforms, |platform| {
         let probes = calibrate(platform);
-        bar.inc(1);
+        progress.step();
         probes
     });
-    bar.finish_and_clear();
+    drop(progress);
     let probes = probes.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
-    print(args.json, &probes, || probes_table(&probes))?;
+    print::result(args.json, &probes, || probes_table(&probes).text())?;
     let out = probes.iter().filter(|p| !p.within).count();
     if !args.json && out > 0 {
-        eprintln!("ccnic: {out} of {} probes are more than {:.0} % out", probes.len(), TOLERANCE * 100.0);
+        let percent = TOLERANCE * 100.0;
+        print::warn(&format!(
+            "{out} of {} values are more than {percent:.0} % from their target",
+            probes.len()
+        ));
     }
     Ok(!args.check || out == 0)
 }
 
 fn probes_table(probes: &[Probe]) -> Table {
-    let mut table = long_table(&["platform", "probe", "wanted", "simulated", "unit", "error", ""]);
+    let columns = [
+        Column::text("platform"),
+        Column::text("target"),
+        Column::number("wanted"),
+        Column::number("simulated"),
+        Column::number("error"),
+        Column::text(""),
+    ];
+    let mut table = Table::new("", columns);
     for p in probes {
-        table.add_row([
+        table.row([
             p.platform.clone(),
-            p.target.to_owned(),
+            format!("{} [{}]", p.target, units::of_platform(p.unit)),
             format!("{:.1}", p.wanted),
             format!("{:.1}", p.simulated),
-            p.unit.to_owned(),
             format!("{:+.1} %", p.error * 100.0),
-            (if p.within { "within" } else { "OUT" }).to_owned(),
+            (if p.within { "" } else { "OUT" }).to_owned(),
         ]);
     }
+    table.note(format!(
+        "wanted: the value in the platform's file, under [targets]. OUT: more than {:.0} % from it.",
+        TOLERANCE * 100.0
+    ));
     table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::print::longest_line;
+
+    #[test]
+    fn the_table_fits_80_columns() {
+        let probe = |within| Probe {
+            platform: "spr-same-socket".to_owned(),
+            target: "remote_hitm_writer_homed",
+            wanted: 1020.0,
+            simulated: 1023.6,
+            unit: "ns",
+            error: -0.123,
+            within,
+            assumed: false,
+            source: String::new(),
+        };
+        let text = probes_table(&[probe(true), probe(false)]).in_width(80);
+        assert!(longest_line(&text) <= 80, "{text}");
+        assert_eq!(text.lines().filter(|line| line.ends_with("OUT")).count(), 1, "{text}");
+    }
 }

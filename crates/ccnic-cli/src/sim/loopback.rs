@@ -10,15 +10,13 @@ use ccnic_load::Load;
 use ccnic_sim::loopback::{Options, Plan, RunError, run_with};
 use ccnic_sim::parallel;
 use ccnic_sim::platform::Platform;
-use ccnic_sim::summary::{Summary, summarise};
+use ccnic_sim::summary::{Bound, Reason, Summary, summarise};
 use ccnic_sim::trace::Trace;
 use clap::Args;
-use comfy_table::Table;
-use indicatif::ProgressBar;
 
-use super::{MachineArgs, bar};
-use crate::bench::{long_table, print};
-use crate::loopback::{InterfaceArgs, STEPS, TrafficArgs};
+use super::MachineArgs;
+use crate::options::{InterfaceArgs, SHARES, TrafficArgs};
+use crate::print::{self, Column, Progress, Table, units};
 
 /// Options of `sim loopback`.
 #[derive(Debug, Args)]
@@ -29,13 +27,13 @@ pub struct LoopbackArgs {
     traffic: SimTraffic,
     #[command(flatten)]
     interface: InterfaceArgs,
-    /// Raise the offered load from one packet in flight to saturation
+    /// Simulate a throughput-latency curve: one packet in flight, then 10 to 90 % of the peak, then the peak
     #[arg(long, conflicts_with = "rate")]
     sweep: bool,
     /// Write a timeline of the measured time, for ui.perfetto.dev or chrome://tracing
     #[arg(long, value_name = "FILE", conflicts_with = "sweep")]
     trace: Option<PathBuf>,
-    /// Cut the run after so many of the simulator's events, for its trace
+    /// Abort after this many simulator events, e.g. to keep a --trace short
     #[arg(long, conflicts_with = "sweep")]
     events: Option<u64>,
     /// Print JSON
@@ -46,45 +44,48 @@ pub struct LoopbackArgs {
 /// The traffic. Times are simulated.
 #[derive(Debug, Clone, Args)]
 pub struct SimTraffic {
-    /// Cores on each side, a queue pair each
+    /// Cores on each side, one queue pair per core
     #[arg(long, default_value_t = 1)]
     pub cores: u16,
     /// Bytes of each packet, 16 to 9600
-    #[arg(long, default_value_t = 64)]
+    #[arg(long, default_value_t = 64, value_name = "BYTES")]
     pub size: u16,
-    /// Packets per transmit burst, 1 to 64
-    #[arg(long, default_value_t = 32)]
+    /// Packets in a transmit burst, 1 to 64
+    #[arg(long, default_value_t = 32, value_name = "PACKETS")]
     pub burst: usize,
-    /// Buffers per receive burst, 1 to 64
-    #[arg(long, default_value_t = 32)]
+    /// Buffers in a receive burst, 1 to 64
+    #[arg(long, default_value_t = 32, value_name = "BUFFERS")]
     pub rx_burst: usize,
-    /// Packets under way at once, per core
-    #[arg(long, default_value_t = 256)]
+    /// Packets in flight per core, at most
+    #[arg(long, default_value_t = 256, value_name = "PACKETS")]
     pub inflight: usize,
-    /// Packets per second offered, in millions, by all cores [default: as many as go through]
+    /// Packets per second to offer, in millions, over all cores [default: as many as possible]
     #[arg(long, value_name = "MPPS")]
     pub rate: Option<f64>,
-    /// Send whole bursts when they are due, instead of each packet [default: each packet]
+    /// With --rate or --sweep, send full bursts when all their packets are due instead of each packet when it is due
     #[arg(long)]
     pub whole_bursts: bool,
-    /// Microseconds to simulate
+    /// Microseconds of simulated time to measure
     #[arg(long, default_value_t = 200.0, value_name = "US")]
     pub micros: f64,
-    /// Microseconds to simulate before, unmeasured [default: half of --micros]
+    /// Microseconds to simulate before measuring [default: half of --micros]
     #[arg(long, value_name = "US")]
     pub warmup: Option<f64>,
-    /// Packets to measure, of all cores, if that is sooner than --micros
+    /// End the measurement after this many packets of all cores, if that is before --micros
     #[arg(long)]
     pub packets: Option<u64>,
 }
 
-/// A region's large buffers when nobody says how many: a ring of blanks, a window and two stacks.
+/// Buffers of 4 KiB in a region by default: for a ring of posted receive buffers, the packets in flight and two magazines.
 const BUFFERS: u32 = 2048;
 
 impl SimTraffic {
-    /// What is simulated, checked.
-    pub fn plan(&self, interface: &InterfaceArgs) -> anyhow::Result<Plan> {
-        anyhow::ensure!(self.cores > 0, "--cores is 0; choose at least 1");
+    /// What is simulated on `platform`, checked.
+    ///
+    /// # Errors
+    /// The first option that is out of range, with what it may be.
+    pub fn plan(&self, platform: &Platform, interface: &InterfaceArgs) -> anyhow::Result<Plan> {
+        self.check_cores(platform)?;
         let time = |name, micros: f64, least: f64| {
             let holds = (least..=1e6).contains(&micros);
             anyhow::ensure!(holds, "{name} is {micros}; choose {least} to 1000000");
@@ -96,7 +97,7 @@ impl SimTraffic {
         let config = Config { buffers, ..interface.config(self.cores) };
         let Self { size, burst, rx_burst, inflight, rate, whole_bursts, cores, .. } = *self;
         TrafficArgs { size, burst, rx_burst, inflight, queues: cores, seconds, rate, whole_bursts }
-            .check(&config)?;
+            .check(&config, "--cores")?;
         let rate = rate.map(|mpps| mpps * 1e6 / f64::from(cores));
         let packets = self.packets.map(|n| n.div_ceil(u64::from(cores)));
         Ok(Plan {
@@ -115,35 +116,51 @@ impl SimTraffic {
             },
         })
     }
+
+    fn check_cores(&self, platform: &Platform) -> anyhow::Result<()> {
+        let topology = &platform.topology;
+        let host = topology.host_cores.get();
+        // A device serves as many queues as the host has cores.
+        let nic = if platform.device.is_some() { host } else { topology.nic_cores.get() };
+        let most = host.min(nic);
+        let Self { cores, .. } = self;
+        anyhow::ensure!(
+            (1..=most).contains(&u32::from(*cores)),
+            "--cores is {cores}, {} has {host} and {nic}; choose 1 to {most}",
+            platform.name
+        );
+        Ok(())
+    }
 }
 
 /// Simulates and prints.
 pub fn run(args: &LoopbackArgs) -> anyhow::Result<()> {
     let platform = args.machine.platform()?;
-    let plan = args.traffic.plan(&args.interface)?;
+    let plan = args.traffic.plan(&platform, &args.interface)?;
     if args.sweep {
-        let bar = bar(STEPS.len() + 2, "sweep");
-        let points = sweep(&platform, &plan, &bar)?;
-        bar.finish_and_clear();
-        return print(args.json, &points, || summaries_table(&points));
+        let progress = Progress::of_simulations("sweep", SHARES.len() + 2, args.json);
+        let points = sweep(&platform, &plan, &progress)?;
+        drop(progress);
+        return print::result(args.json, &points, || text(&plan, &points));
     }
-    let bar = bar(1, "loopback");
+    let progress = Progress::of_simulations("loopback", 1, args.json);
     let options = Options { trace: args.timeline(&plan)?, events: args.events, ..Options::default() };
-    let summary = point_with(&platform, &plan, options, &bar)?;
-    bar.finish_and_clear();
-    print(args.json, &summary, || summaries_table(std::slice::from_ref(&summary)))
+    let summary = point_with(&platform, &plan, options, &progress)?;
+    drop(progress);
+    print::result(args.json, &summary, || text(&plan, std::slice::from_ref(&summary)))
 }
 
 /// Open-loop load from one packet in flight to saturation (the method of CC-NIC figures 11 to 13).
-fn sweep(platform: &Platform, plan: &Plan, bar: &ProgressBar) -> anyhow::Result<Vec<Summary>> {
+fn sweep(platform: &Platform, plan: &Plan, progress: &Progress) -> anyhow::Result<Vec<Summary>> {
     let single = Load { inflight: 1, burst: 1, rate: None, ..plan.load };
     let with = |load| Plan { load, ..*plan };
-    let mut ends = parallel::map(&[plan.load, single], |&load| point(platform, &with(load), bar)).into_iter();
+    let mut ends =
+        parallel::map(&[plan.load, single], |&load| point(platform, &with(load), progress)).into_iter();
     let peak = ends.next().context("no peak")??;
     let single = ends.next().context("no single packet")??;
     let each = peak.totals.mpps * 1e6 / f64::from(plan.config.queues);
-    let steps = parallel::map(&STEPS, |share| {
-        point(platform, &with(Load { rate: Some(each * share), ..plan.load }), bar)
+    let steps = parallel::map(&SHARES, |share| {
+        point(platform, &with(Load { rate: Some(each * share), ..plan.load }), progress)
     });
     let steps = steps.into_iter().collect::<Result<Vec<_>, _>>()?;
     Ok([vec![single], steps, vec![peak]].concat())
@@ -161,67 +178,189 @@ impl LoopbackArgs {
 }
 
 /// Simulates one load.
-pub fn point(platform: &Platform, plan: &Plan, bar: &ProgressBar) -> anyhow::Result<Summary> {
-    point_with(platform, plan, Options::default(), bar)
+pub fn point(platform: &Platform, plan: &Plan, progress: &Progress) -> anyhow::Result<Summary> {
+    point_with(platform, plan, Options::default(), progress)
 }
 
 fn point_with(
     platform: &Platform,
     plan: &Plan,
     options: Options,
-    bar: &ProgressBar,
+    progress: &Progress,
 ) -> anyhow::Result<Summary> {
     let run = run_with(platform, plan, options);
-    let summary = run.and_then(|run| summarise(platform, plan, &run)).map_err(|error| match error {
-        RunError::Cores { asked, host, nic } => {
-            let most = host.min(nic);
-            anyhow::anyhow!("--cores is {asked}, {} has {host} and {nic}; choose 1 to {most}", platform.name)
-        }
-        error => error.into(),
-    })?;
-    bar.set_message(format!("{:.2} Mpps, p50 {} ns", summary.totals.mpps, summary.totals.rtt_ns.p50));
-    bar.inc(1);
+    let summary = run.and_then(|run| summarise(platform, plan, &run)).map_err(by_option)?;
+    let totals = &summary.totals;
+    progress.say(format!("{} Mpps, p50 {} ns", units::rate(totals.mpps), totals.rtt_ns.p50));
+    progress.step();
     Ok(summary)
 }
 
-/// Rates and round trips, what crosses the link for each packet (the NIC's requests, as CC-NIC figure 17 counts them; data from
-/// host and NIC), and what bounded the run.
-fn summaries_table(summaries: &[Summary]) -> Table {
-    let header = [
-        "design",
-        "cores",
-        "bytes",
-        "Mpps",
-        "Gb/s",
-        "p50 ns",
-        "p99 ns",
-        "NIC reads",
-        "owns",
-        "bytes to NIC",
-        "to host",
-        "bound by",
-        "lost",
-        "corrupt",
+/// An error of a simulation with the option that sets what is wrong.
+fn by_option(error: RunError) -> anyhow::Error {
+    match error {
+        RunError::Cores { asked, host, nic } => {
+            let most = host.min(nic);
+            anyhow::anyhow!("--cores is {asked}, the platform has {host} and {nic}; choose 1 to {most}")
+        }
+        error => error.into(),
+    }
+}
+
+/// Two tables: rates and round trips, and what a packet costs on the link.
+fn text(plan: &Plan, summaries: &[Summary]) -> String {
+    let Some(first) = summaries.first() else { return String::new() };
+    let title = format!(
+        "{} on {}, simulated: {} on each side, {}-byte packets, bursts of {}",
+        first.design,
+        first.platform,
+        units::count(first.cores.into(), "core"),
+        first.size,
+        plan.load.burst
+    );
+    [rates_table(title, plan, summaries).text(), costs_table(summaries).text()].join("\n\n\n")
+}
+
+/// The load that was offered: one packet, a rate, or as many as possible.
+fn load(plan: &Plan, s: &Summary) -> String {
+    match s.offered_mpps {
+        Some(rate) => format!("{} Mpps", units::rate(rate)),
+        None if s.inflight == 1 && plan.load.inflight > 1 => "1 packet".to_owned(),
+        None => "maximum".to_owned(),
+    }
+}
+
+fn rates_table(title: String, plan: &Plan, summaries: &[Summary]) -> Table {
+    let columns = [
+        Column::text("load"),
+        Column::number("Mpps"),
+        Column::number("Gb/s"),
+        Column::number("p50\nns"),
+        Column::number("p99\nns"),
+        Column::text("limited by"),
+        Column::number("utilised"),
+        Column::number("lost"),
+        Column::number("damaged"),
     ];
-    let mut table = long_table(&header);
+    let mut table = Table::new(title, columns);
     for s in summaries {
-        let link = &s.counters.link;
-        table.add_row(vec![
-            s.design.to_owned(),
-            s.cores.to_string(),
-            s.size.to_string(),
-            format!("{:.2}", s.totals.mpps),
-            format!("{:.2}", s.totals.gbps),
+        table.row([
+            load(plan, s),
+            units::rate(s.totals.mpps),
+            units::rate(s.totals.gbps),
             s.totals.rtt_ns.p50.to_string(),
             s.totals.rtt_ns.p99.to_string(),
-            format!("{:.2}", s.counters.nic.remote_reads),
-            format!("{:.2}", s.counters.nic.remote_owns),
-            format!("{:.0}", link.host_to_nic.bytes),
-            format!("{:.0}", link.nic_to_host.bytes),
-            format!("{} {:.0} % ({})", s.bound.by.name(), s.bound.share * 100.0, s.bound.side),
+            bound(&s.bound),
+            units::percent(Some(s.bound.share)),
             s.totals.lost.to_string(),
             s.totals.corrupt.to_string(),
         ]);
     }
+    table.note(format!(
+        "load: what is offered, at most {} in flight per core. p50, p99: median and 99th percentile of the round trip.",
+        units::count(plan.load.inflight, "packet")
+    ));
+    table.note(
+        "limited by: what keeps the rate from being higher, on the side that is busier. load: no more was offered; link, memory, \
+         engine: that much of their capacity is used; software, buffers (line fill buffers), latency (waiting for cache lines or for the \
+         other side): that share of the cores' time.",
+    );
     table
+}
+
+/// What limited a run, as short as a column needs it.
+fn bound(bound: &Bound) -> String {
+    let side = if bound.side == "nic" { "NIC" } else { bound.side };
+    let what = match bound.by {
+        Reason::Offered => return "load".to_owned(),
+        Reason::Link => "link",
+        Reason::Engine => "engine",
+        Reason::Memory => "memory",
+        Reason::Software => "software",
+        Reason::FillBuffers => "buffers",
+        Reason::Waiting => "latency",
+    };
+    format!("{side} {what}")
+}
+
+/// What crosses the link for each packet: requests as CC-NIC figure 17 counts them, and data.
+fn costs_table(summaries: &[Summary]) -> Table {
+    let columns = [
+        Column::number("Mpps"),
+        Column::number("NIC\nreads"),
+        Column::number("NIC\nRFOs"),
+        Column::number("host\nreads"),
+        Column::number("host\nRFOs"),
+        Column::number("bytes\nto NIC"),
+        Column::number("bytes\nto host"),
+    ];
+    let mut table = Table::new("Crossing the link for each packet", columns);
+    for s in summaries {
+        let (nic, host, link) = (&s.counters.nic, &s.counters.host, &s.counters.link);
+        table.row([
+            units::rate(s.totals.mpps),
+            units::rate(nic.remote_reads),
+            units::rate(nic.remote_owns),
+            units::rate(host.remote_reads),
+            units::rate(host.remote_owns),
+            format!("{:.0}", link.host_to_nic.bytes),
+            format!("{:.0}", link.nic_to_host.bytes),
+        ]);
+    }
+    table.note(
+        "reads, RFOs: requests of a side's cores to read a cache line of the other side, and to own it (request for ownership). bytes: \
+         data of cache lines, in each direction.",
+    );
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::options::DesignName;
+    use crate::print::longest_line;
+
+    fn traffic(cores: u16) -> SimTraffic {
+        SimTraffic {
+            cores,
+            size: 64,
+            burst: 32,
+            rx_burst: 32,
+            inflight: 256,
+            rate: None,
+            whole_bursts: false,
+            micros: 5.0,
+            warmup: Some(1.0),
+            packets: None,
+        }
+    }
+
+    #[test]
+    fn too_many_cores_are_refused_as_cores() {
+        let platform = Platform::named("icx").unwrap();
+        let interface = InterfaceArgs::of(DesignName::Ccnic);
+        let refused = |cores| traffic(cores).plan(&platform, &interface).unwrap_err().to_string();
+        assert_eq!(refused(0), "--cores is 0, icx has 16 and 16; choose 1 to 16");
+        assert_eq!(refused(1000), "--cores is 1000, icx has 16 and 16; choose 1 to 16");
+    }
+
+    #[test]
+    fn tables_fit_80_columns() {
+        let platform = Platform::named("icx").unwrap();
+        let plan = traffic(16).plan(&platform, &InterfaceArgs::of(DesignName::Paper)).unwrap();
+        let progress = Progress::of_simulations("test", 1, true);
+        let summary = point(&platform, &plan, &progress).unwrap();
+        assert_eq!(progress.done(), (1, 1));
+        let mut crowded = summary.clone();
+        crowded.offered_mpps = Some(1234.5);
+        crowded.bound = Bound { by: Reason::Software, share: 1.0, side: "host" };
+        crowded.totals.rtt_ns.p99 = 1_234_567;
+        crowded.totals.lost = 123_456;
+        for table in
+            [rates_table("t".repeat(80), &plan, &[summary.clone(), crowded]), costs_table(&[summary])]
+        {
+            let text = table.in_width(80);
+            assert!(longest_line(&text) <= 80, "{text}");
+        }
+    }
 }

@@ -7,10 +7,10 @@ use ccnic_sim::{micro, parallel};
 use clap::Args;
 use serde::Serialize;
 
-use super::{MachineArgs, bar};
-use crate::bench::{long_table, print};
+use super::MachineArgs;
+use crate::print::{self, Column, Progress, Table, units};
 
-/// Options of `sim access` and `sim pingpong`.
+/// Options of `sim access`, `sim pingpong` and `sim mmio`.
 #[derive(Debug, Args)]
 pub struct MicroArgs {
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub struct MicroArgs {
 pub struct StreamArgs {
     #[command(flatten)]
     machine: MachineArgs,
-    /// Pairs of a writing and a reading core [default: as many as there are]
+    /// Pairs of a writing and a reading core [default: as many as the platform has]
     #[arg(long)]
     pairs: Option<u16>,
     /// Print JSON
@@ -40,26 +40,36 @@ struct Access {
     local_memory_reads: f64,
 }
 
-/// What a load costs.
+/// Latency of a load.
 pub fn access(args: &MicroArgs) -> anyhow::Result<()> {
     let platform = args.machine.platform()?;
-    let bar = bar(Held::ALL.len(), "access");
+    let progress = Progress::of_simulations("access", Held::ALL.len(), args.json);
     let mut seen = Vec::new();
     for held in Held::ALL {
         if let Some(a) = micro::access(&platform, held)? {
             let micro::Access { median_ns, local_memory_reads } = a;
             seen.push(Access { held: held.name(), median_ns, local_memory_reads });
         }
-        bar.inc(1);
+        progress.step();
     }
-    bar.finish_and_clear();
-    print(args.json, &seen, || {
-        let mut table = long_table(&["where the line is", "median ns", "reads of the reader's memory"]);
+    drop(progress);
+    print::result(args.json, &seen, || {
+        let columns = [
+            Column::text("where the line is"),
+            Column::number("latency\nns"),
+            Column::number("reads of the\nreader's memory"),
+        ];
+        let mut table = Table::new(format!("Latency of a load on {}, simulated", platform.name), columns);
         for a in &seen {
             let (ns, reads) = (format!("{:.1}", a.median_ns), format!("{:.2}", a.local_memory_reads));
-            table.add_row([a.held.to_owned(), ns, reads]);
+            table.row([a.held.to_owned(), ns, reads]);
         }
-        table
+        table.note(
+            "latency: the median. Local and remote: the reader's socket and the other one. Writer-homed, reader-homed: the line \
+             was modified by the other socket's core, and its memory is at the writer, at the reader. Reads of the reader's memory: DRAM \
+             reads there for each load.",
+        );
+        table.text()
     })
 }
 
@@ -70,24 +80,34 @@ struct PingPong {
     remote_requests: f64,
 }
 
-/// A word there and back.
+/// Round trips of one word.
 pub fn pingpong(args: &MicroArgs) -> anyhow::Result<()> {
     let platform = args.machine.platform()?;
-    let bar = bar(Words::ALL.len(), "ping-pong");
+    let progress = Progress::of_simulations("ping-pong", Words::ALL.len(), args.json);
     let mut seen = Vec::new();
     for words in Words::ALL {
         let micro::PingPong { median_ns, remote_requests } = micro::pingpong(&platform, words)?;
         seen.push(PingPong { words: words.name(), median_ns, remote_requests });
-        bar.inc(1);
+        progress.step();
     }
-    bar.finish_and_clear();
-    print(args.json, &seen, || {
-        let mut table = long_table(&["where the words lie", "median ns", "requests over the link"]);
+    drop(progress);
+    print::result(args.json, &seen, || {
+        let columns = [
+            Column::text("where the words are"),
+            Column::number("round trip\nns"),
+            Column::number("requests\nover the link"),
+        ];
+        let title = format!("Round trip of one word between two cores of {}, simulated", platform.name);
+        let mut table = Table::new(title, columns);
         for p in &seen {
             let (ns, requests) = (format!("{:.1}", p.median_ns), format!("{:.2}", p.remote_requests));
-            table.add_row([p.words.to_owned(), ns, requests]);
+            table.row([p.words.to_owned(), ns, requests]);
         }
-        table
+        table.note(
+            "round trip: the median. First, second: homed in the memory of the core that begins, of the one that answers. Requests: \
+             for each round trip.",
+        );
+        table.text()
     })
 }
 
@@ -98,26 +118,28 @@ struct Stream {
     gbps: f64,
 }
 
-/// Streams of data.
+/// Throughput of data.
 pub fn stream(args: &StreamArgs) -> anyhow::Result<()> {
     let platform = args.machine.platform()?;
     let cores = platform.topology.host_cores.get().min(platform.topology.nic_cores.get()) as u16;
     let pairs = args.pairs.unwrap_or(cores);
     anyhow::ensure!((1..=cores).contains(&pairs), "--pairs is {pairs}; choose 1 to {cores}");
-    let bar = bar(Stores::ALL.len(), "stream");
+    let progress = Progress::of_simulations("stream", Stores::ALL.len(), args.json);
     let seen = parallel::map(&Stores::ALL, |&stores| {
         let stream = micro::stream(&platform, stores, pairs)?;
-        bar.inc(1);
+        progress.step();
         anyhow::Ok(Stream { stores: stores.name(), pairs, gbps: stream.gbit_per_s })
     });
-    bar.finish_and_clear();
+    drop(progress);
     let seen = seen.into_iter().collect::<Result<Vec<_>, _>>()?;
-    print(args.json, &seen, || {
-        let mut table = long_table(&["stores", "pairs", "Gb/s"]);
+    print::result(args.json, &seen, || {
+        let columns = [Column::text("stores"), Column::number("pairs of\ncores"), Column::number("Gb/s")];
+        let title = format!("Data from socket to socket on {}, simulated", platform.name);
+        let mut table = Table::new(title, columns);
         for s in &seen {
-            table.add_row([s.stores.to_owned(), s.pairs.to_string(), format!("{:.1}", s.gbps)]);
+            table.row([s.stores.to_owned(), s.pairs.to_string(), units::rate(s.gbps)]);
         }
-        table
+        table.text()
     })
 }
 
@@ -146,17 +168,18 @@ pub fn mmio(args: &MicroArgs) -> anyhow::Result<()> {
         let name = &platform.name;
         format!("{name} has no PCIe link; choose a platform that has one, e.g. --platform icx-e810")
     };
-    let bar = bar(READS.len() + STORES.len() + 3 * BARRIERS.len(), "mmio");
+    let progress =
+        Progress::of_simulations("mmio", READS.len() + STORES.len() + 3 * BARRIERS.len(), args.json);
     let mut seen = Vec::new();
     for size in READS {
         let ns = Some(probes::mmio_read(&platform, size)?.with_context(none)?);
         seen.push(Mmio { access: "read", size, ns, gbytes_per_s: None });
-        bar.inc(1);
+        progress.step();
     }
     for size in STORES {
         let ns = Some(probes::store_burst(&platform, size)?.with_context(none)?);
         seen.push(Mmio { access: "stores to lines of the device", size, ns, gbytes_per_s: None });
-        bar.inc(1);
+        progress.step();
     }
     let targets = [
         (Target::Device, "write to the device, write-combining"),
@@ -167,16 +190,50 @@ pub fn mmio(args: &MicroArgs) -> anyhow::Result<()> {
         for size in BARRIERS {
             let rate = probes::write_throughput(&platform, target, size)?.with_context(none)?;
             seen.push(Mmio { access, size, ns: None, gbytes_per_s: Some(rate) });
-            bar.inc(1);
+            progress.step();
         }
     }
-    bar.finish_and_clear();
-    print(args.json, &seen, || {
-        let mut table = long_table(&["access", "bytes, lines, bytes a barrier", "ns", "GB/s"]);
-        let cell = |value: Option<f64>| value.map_or_else(String::new, |v| format!("{v:.1}"));
-        for m in &seen {
-            table.add_row([m.access.to_owned(), m.size.to_string(), cell(m.ns), cell(m.gbytes_per_s)]);
+    drop(progress);
+    print::result(args.json, &seen, || mmio_table(&platform.name, &seen).text())
+}
+
+fn mmio_table(platform: &str, seen: &[Mmio]) -> Table {
+    let columns =
+        [Column::text("access"), Column::text("amount"), Column::number("ns"), Column::number("GB/s")];
+    let mut table = Table::new(format!("Accesses to the PCIe device of {platform}, simulated"), columns);
+    let cell = |value: Option<f64>| value.map_or_else(String::new, units::rate);
+    for m in seen {
+        let amount = match (m.access, m.ns) {
+            ("read", _) => format!("{} bytes", m.size),
+            (_, Some(_)) => units::count(m.size as usize, "line"),
+            (_, None) => format!("fence every {} bytes", m.size),
+        };
+        table.row([m.access.to_owned(), amount, cell(m.ns), cell(m.gbytes_per_s)]);
+    }
+    table.note(
+        "amount: bytes read at once; cache lines stored to in a row, each another one; bytes written between two store fences \
+         (SFENCE).",
+    );
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::print::longest_line;
+
+    #[test]
+    fn accesses_to_a_device_say_what_their_amounts_are() {
+        let one = |access, size, ns, gbytes_per_s| Mmio { access, size, ns, gbytes_per_s };
+        let seen = [
+            one("read", 8, Some(982.0), None),
+            one("stores to lines of the device", 1, Some(12_345.6), None),
+            one("write to the device, write-combining", 16384, None, Some(5.7)),
+        ];
+        let text = mmio_table("icx-e810", &seen).in_width(80);
+        assert!(longest_line(&text) <= 80, "{text}");
+        for amount in ["8 bytes", "1 line ", "fence every 16384 bytes"] {
+            assert!(text.contains(amount), "{text}");
         }
-        table
-    })
+    }
 }

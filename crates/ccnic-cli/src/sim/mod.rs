@@ -5,29 +5,26 @@ pub mod loopback;
 mod micro;
 mod platforms;
 
-use std::time::Duration;
-
 use anyhow::Context;
 use ccnic_sim::platform::Platform;
 use clap::{Args, Subcommand};
-use indicatif::{ProgressBar, ProgressStyle};
 
 /// What to simulate.
 #[derive(Debug, Subcommand)]
 pub enum SimCommand {
-    /// Packets from simulated programs through the NIC and back
+    /// Throughput and round trips of packets from simulated programs through the NIC and back
     Loopback(loopback::LoopbackArgs),
-    /// What a load costs, by where its line is (CC-NIC figure 7)
+    /// Latency of a load, by where the cache line is (CC-NIC figure 7)
     Access(micro::MicroArgs),
-    /// A word there and back, by where the words lie (CC-NIC figure 8)
+    /// Round trip of one word between two cores, by where the words are homed (CC-NIC figure 8)
     Pingpong(micro::MicroArgs),
-    /// Streams of data, with caching and with non-temporal stores (CC-NIC figure 9)
+    /// Throughput of data between sockets, with caching and with non-temporal stores (CC-NIC figure 9)
     Stream(micro::StreamArgs),
-    /// Reads and stores of a PCIe device (CC-NIC figures 2 and 3)
+    /// Latency of MMIO reads and throughput of MMIO writes of a PCIe device (CC-NIC figures 2 and 3)
     Mmio(micro::MicroArgs),
-    /// The platforms that can be simulated, and where their numbers come from
+    /// List the platforms that can be simulated, or show one's values and their sources
     Platforms(platforms::PlatformsArgs),
-    /// Probes of platforms against what they must show
+    /// Compare simulated latencies and rates with the targets in the platform files
     Calibrate(calibrate::CalibrateArgs),
 }
 
@@ -48,10 +45,10 @@ pub fn run(command: &SimCommand) -> anyhow::Result<bool> {
 /// The machine.
 #[derive(Debug, Clone, Args)]
 pub struct MachineArgs {
-    /// A built-in platform (`ccnic sim platforms`), or a file
-    #[arg(long, default_value = "spr")]
+    /// Platform to simulate: a built-in one (`ccnic sim platforms` lists them) or a TOML file
+    #[arg(long, default_value = "spr", value_name = "NAME | FILE")]
     platform: String,
-    /// Another value for this run, e.g. link.one_way=60; a switch takes 0 or 1
+    /// Change a value of the platform, in its own unit: e.g. link.one_way=60; switches are 0 or 1. May be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }
@@ -62,25 +59,17 @@ impl MachineArgs {
         &self.platform
     }
 
-    /// Reads the platform and changes what shall be changed.
+    /// Reads the platform and applies `--set`.
     pub fn platform(&self) -> anyhow::Result<Platform> {
         self.set.iter().try_fold(Platform::named(&self.platform)?, |platform, set| {
             let (key, value) =
                 set.split_once('=').with_context(|| format!("--set {set}: write KEY=VALUE"))?;
-            let value: f64 =
-                value.trim().parse().ok().with_context(|| format!("--set {set}: {value:?} is no number"))?;
+            let value: f64 = value
+                .trim()
+                .parse()
+                .ok()
+                .with_context(|| format!("--set {set}: {value:?} is not a number"))?;
             platform.overridden(key.trim(), value).with_context(|| format!("--set {set}"))
         })
     }
-}
-
-/// A progress bar on the terminal; nothing when there is none.
-pub fn bar(steps: usize, name: &'static str) -> ProgressBar {
-    let bar = ProgressBar::new(steps as u64).with_prefix(name);
-    let template = "{spinner} {prefix} {bar:30} {pos}/{len} {elapsed} {msg}";
-    if let Ok(style) = ProgressStyle::with_template(template) {
-        bar.set_style(style);
-    }
-    bar.enable_steady_tick(Duration::from_millis(200));
-    bar
 }

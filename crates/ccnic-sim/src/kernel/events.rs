@@ -17,7 +17,7 @@ pub trait Event: Copy {
     fn unpack(word: u64) -> Self;
 }
 
-/// When an event happens, what decides at the same time, and the event. In order.
+/// The time of an event, its rank among events of the same time, and the event.
 type Entry = (Ps, u64, u64);
 
 /// Spans of the ring: 512 ns.

@@ -26,6 +26,8 @@ pub mod ids;
 pub mod llc;
 pub mod ram;
 pub mod sim;
+#[cfg(test)]
+mod tests;
 pub mod topology;
 pub mod transactions;
 pub mod uncached;
@@ -230,6 +232,12 @@ impl Machine {
     pub fn set_home(&mut self, at: u32, bytes: u32, socket: SocketId) {
         let last = self.sockets() as SocketId - 1;
         self.uncore.directory.set_home(at, bytes, socket.min(last));
+    }
+
+    /// Selects a protocol that no platform names. Before anything happens.
+    pub fn set_protocol(&mut self, protocol: &'static Protocol) {
+        self.uncore.protocol = protocol;
+        self.uncore.observer = Observer::new(protocol);
     }
 
     /// Ownership for a store of a whole line moves data or (`true`) does not, whatever the platform says.

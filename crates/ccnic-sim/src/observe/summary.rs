@@ -1,5 +1,5 @@
-//! What a simulated loopback showed, in figures: rates and round trips as on the real machine, what a packet costs on the
-//! interconnect, and what bounded the rate.
+//! The summary of a simulated loopback: rates and round trips as on a real machine, the cost of a packet on the interconnect, and
+//! what bounded the rate.
 
 use ccnic_load::{Load, Totals};
 use serde::Serialize;
@@ -20,27 +20,27 @@ pub struct Summary {
     pub burst: usize,
     /// Buffers per receive burst.
     pub rx_burst: usize,
-    /// Packets under way at once, at most, per queue.
+    /// Packets in flight at most, per queue.
     pub inflight: usize,
     /// Queue pairs.
     pub queues: u16,
-    /// Million packets per second offered; none for as many as go through.
+    /// Million packets per second offered; absent if as many were sent as the system can carry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub offered_mpps: Option<f64>,
-    /// What the programs saw.
+    /// Totals of the programs.
     #[serde(flatten)]
     pub totals: Totals,
     /// The machine.
     pub platform: String,
     /// Cores on each side.
     pub cores: u16,
-    /// What a packet cost.
+    /// The cost of a packet.
     pub counters: PerPacket,
-    /// What kept it from being more packets.
+    /// What bounded the rate.
     pub bound: Bound,
 }
 
-/// Counters for each packet that went there and back.
+/// Counters per packet that was sent and received.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct PerPacket {
     /// The host's cores.
@@ -56,20 +56,20 @@ pub struct PerPacket {
     pub pcie: Option<PciePerPacket>,
 }
 
-/// What a packet cost on the link of a PCIe NIC.
+/// The cost of a packet on the link of a PCIe NIC.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct PciePerPacket {
     /// From the host to the NIC.
     pub host_to_nic: LanePerPacket,
     /// From the NIC to the host.
     pub nic_to_host: LanePerPacket,
-    /// Doorbells rung.
+    /// Doorbells.
     pub doorbells: f64,
     /// Share of the time that the NIC's engine was busy.
     pub engine: f64,
 }
 
-/// What a packet cost in one direction of a PCIe link.
+/// The cost of a packet in one direction of a PCIe link.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct LanePerPacket {
     /// PCIe packets.
@@ -98,7 +98,7 @@ pub struct Memories {
     pub nic: MemoryPerPacket,
 }
 
-/// What a side's cores did for a packet. Times are a core's.
+/// The work of a side's cores per packet. Times are those of a core.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct CorePerPacket {
     /// Accesses that the second-level cache answered.
@@ -113,23 +113,23 @@ pub struct CorePerPacket {
     pub remote_owns: f64,
     /// Reads by hardware prefetchers.
     pub prefetches: f64,
-    /// Times that somebody else asked for a line.
+    /// Snoops answered.
     pub snoops: f64,
     /// In software.
     pub software_ns: f64,
-    /// Waiting for a load that decides.
+    /// Waiting for control-dependent loads.
     pub load_stall_ns: f64,
-    /// Waiting for room in the window of what is under way.
+    /// Waiting because the reorder buffer or the load queue was full.
     pub window_stall_ns: f64,
     /// Waiting for room in the store buffer.
     pub store_stall_ns: f64,
-    /// In polling loops that found nothing.
+    /// In empty polls.
     pub idle_ns: f64,
     /// With every fill buffer taken, waiting or not.
     pub buffers_full_ns: f64,
 }
 
-/// What a packet cost in one direction of the link.
+/// The cost of a packet in one direction of the link.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct LinkPerPacket {
     /// Lines.
@@ -142,7 +142,7 @@ pub struct LinkPerPacket {
     pub used: f64,
 }
 
-/// What a packet cost in a socket's memory.
+/// The cost of a packet in a socket's memory.
 #[derive(Debug, Clone, Copy, Default, Serialize)]
 pub struct MemoryPerPacket {
     /// Lines read.
@@ -157,7 +157,7 @@ pub struct MemoryPerPacket {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Reason {
-    /// No more packets were asked for.
+    /// The offered load.
     Offered,
     /// A direction of the link.
     Link,
@@ -167,9 +167,9 @@ pub enum Reason {
     Memory,
     /// Instructions.
     Software,
-    /// The number of lines that a core can ask for at once.
+    /// The number of lines that a core can request at once.
     FillBuffers,
-    /// Latency: a core waits for lines that are on their way, or for the other side.
+    /// Latency: cores wait for lines, or for the other side.
     Waiting,
 }
 

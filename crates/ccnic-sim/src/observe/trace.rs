@@ -20,7 +20,7 @@ use super::counters::Source;
 use crate::kernel::time::Ps;
 use crate::protocols::table::{Request, State};
 
-/// Between two values of a link's counter.
+/// Time between two values of a link's counter.
 const SAMPLE: Ps = 100_000;
 /// Events that are written at most, unless one asks for more.
 const MOST: u64 = 1_000_000;
@@ -199,7 +199,7 @@ impl Trace {
         }
     }
 
-    /// True when something that lasts from one moment to another is to be written.
+    /// True if an event of this time span is to be written.
     fn wants(&self, from: Ps, to: Ps) -> bool {
         from < self.window.end && to >= self.window.start && self.written < self.most
     }

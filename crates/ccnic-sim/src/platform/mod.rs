@@ -1,18 +1,18 @@
 //! Platforms: a machine in numbers, each with its unit and its source.
 //!
 //! A platform is a TOML file; `platforms/` at the repository root holds the built-in ones, and a user copies one of them
-//! to describe his own machine. A number's unit is its key, so that nobody mistakes one for another:
+//! to describe another machine. The key of a number is its unit:
 //!
 //! ```toml
 //! [memory]
 //! rate = { gbytes_per_s = 175.7, source = "mlc 3.10 on a Gold 6338, Code-optimization info/icelake_mlc.txt" }
 //! ```
 //!
-//! `assumed = true` marks general knowledge that nobody has verified, `fitted = true` a value that was chosen so that a
+//! `assumed = true` marks general knowledge that has not been verified, `fitted = true` a value that was chosen so that a
 //! calibration probe of `[targets]` comes out. A switch is `{ on = true, source = "..." }`.
 //!
 //! What a file leaves out, misspells, or gives in another unit is refused with its key and a remedy: a simulator that
-//! quietly takes a default measures something else.
+//! takes a default silently measures something else.
 
 mod description;
 mod error;

@@ -1,4 +1,4 @@
-//! What must hold between the values of a platform. What holds for each alone is checked where it is read.
+//! Rules between the values of a platform. Each value alone is checked when it is read.
 
 use super::description::Platform;
 use super::read::Fault;

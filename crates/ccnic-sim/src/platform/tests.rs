@@ -1,4 +1,4 @@
-//! Files and values that nobody would write. What a user gets wrong is in `tests/platforms.rs`.
+//! Unusual files and values. Likely mistakes of users are in `tests/platforms.rs`.
 
 use super::load::FILES;
 use super::{Platform, PlatformError};

@@ -33,7 +33,7 @@ impl<U: Unit> Given<U> {
         &self.source
     }
 
-    /// General knowledge that nobody has checked.
+    /// General knowledge that has not been verified.
     pub fn assumed(&self) -> bool {
         self.assumed
     }

@@ -15,7 +15,7 @@ pub struct Entry {
     pub unit: String,
     /// Where it comes from.
     pub source: String,
-    /// General knowledge that nobody has checked.
+    /// General knowledge that has not been verified.
     pub assumed: bool,
     /// Chosen so that a calibration probe comes out.
     pub fitted: bool,

@@ -1,4 +1,4 @@
-//! Calibration: the probes of [`micro`](crate::run::micro) against what a platform file says that they must show.
+//! Calibration: the probes of [`micro`](crate::run::micro) against the targets of a platform file.
 
 use serde::Serialize;
 
@@ -6,27 +6,27 @@ use crate::platform::{Given, Platform, PlatformError, Unit};
 use crate::run::micro::{Held, Stores, Words, access, pingpong, stream};
 use crate::systems::plan::RunError;
 
-/// A probe is calibrated when it is at most so far out.
+/// The largest error of a calibrated probe, as a share of the target.
 pub const TOLERANCE: f64 = 0.03;
 
-/// What a probe must show, and what it showed.
+/// A probe: its target and its result.
 #[derive(Debug, Clone, Serialize)]
 pub struct Probe {
     /// The platform's name.
     pub platform: String,
     /// Its key in the platform's `[targets]`.
     pub target: &'static str,
-    /// What both values are in.
+    /// The unit of both values.
     pub unit: &'static str,
-    /// What it must show.
+    /// The target.
     pub wanted: f64,
-    /// What it showed.
+    /// The result.
     pub simulated: f64,
-    /// How far that is out, as a share of what it must show.
+    /// The error, as a share of the target.
     pub error: f64,
-    /// At most [`TOLERANCE`].
+    /// The error is at most [`TOLERANCE`].
     pub within: bool,
-    /// Nobody has measured the target on this machine.
+    /// The target has not been measured on this machine.
     pub assumed: bool,
     /// Where the target comes from.
     pub source: String,

@@ -1,5 +1,5 @@
-//! The paper's microbenchmarks on a simulated machine: what an access costs (figure 7), a word there and back (figure 8), streams
-//! of data (figure 9). They are what platforms are calibrated with; none knows of packets.
+//! The paper's microbenchmarks on a simulated machine: latency of accesses (figure 7), ping-pong round trips (figure 8), streams of
+//! data (figure 9). Platforms are calibrated with them; none of them uses the packet interface.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::observe::counters::{Counters, Traffic};
 use crate::platform::Platform;
 use crate::systems::plan::RunError;
 
-/// Where a line is that a core of the host's socket reads.
+/// Where a line is that a core of the host's socket loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
     /// In its socket's last-level cache.
@@ -33,7 +33,7 @@ pub enum Held {
 }
 
 impl Held {
-    /// All places.
+    /// All locations.
     pub const ALL: [Held; 6] = [
         Held::LocalLlc,
         Held::LocalCore,
@@ -43,7 +43,7 @@ impl Held {
         Held::RemoteMemory,
     ];
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Held::LocalLlc => "local LLC",
@@ -55,29 +55,29 @@ impl Held {
         }
     }
 
-    /// True for a place that is in the other socket.
+    /// True for a location in the other socket.
     pub fn is_remote(self) -> bool {
         matches!(self, Held::RemoteWriterHomed | Held::RemoteReaderHomed | Held::RemoteMemory)
     }
 }
 
-/// What an access cost.
+/// The result of an access probe.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Access {
     /// Median latency in nanoseconds.
     pub median_ns: f64,
-    /// Lines that were read from the reader's own memory on the way, for each access.
+    /// Lines that were read from the memory of the reader's socket, per access.
     pub local_memory_reads: f64,
 }
 
 /// Lines of the access probe.
 const PROBES: u32 = 200;
-/// Distance of two of them: no prefetcher takes one for the next of the other.
+/// Their distance: no prefetcher sees a stride.
 const APART: u32 = 4096 + 192;
-/// Cores of the probes: two in the host's socket, one in the NIC's. All with the NIC's prefetchers: the paper's are off there.
+/// Cores of the probes: two in the host's socket, one in the NIC's. All have the prefetchers of NIC cores, which are off in the paper.
 const CORES: [(u8, usize); 3] = [(0, 1), (0, 1), (1, 1)];
 
-/// Measures the latency of a load that finds its line in a place. `None` when the platform has no other socket.
+/// Measures the latency of a load that finds its line in a location. `None` if that is in another socket and there is none.
 ///
 /// # Errors
 /// When there is no memory for a stack.
@@ -155,7 +155,7 @@ impl Words {
         Words::ReaderHomed,
     ];
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Words::Shared(0) => "one line, at the first",
@@ -178,19 +178,19 @@ impl Words {
     }
 }
 
-/// What a ping-pong showed.
+/// The result of a ping-pong.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PingPong {
-    /// Median time there and back in nanoseconds.
+    /// Median round trip in nanoseconds.
     pub median_ns: f64,
-    /// Requests that crossed the link, both sides together, for each time there and back.
+    /// Requests that crossed the link, both sides together, per round trip.
     pub remote_requests: f64,
 }
 
 /// Round trips of a ping-pong.
 const ROUNDS: u64 = 1000;
 
-/// A word there and back: one side increments its word, the other waits for that and increments its own (figure 8).
+/// A ping-pong: one side increments its word, the other waits for that and increments its own (figure 8).
 ///
 /// # Errors
 /// When there is no memory for a stack.
@@ -234,9 +234,9 @@ fn wait_for(agent: &Agent<'_>, at: u32, value: u64) {
 pub enum Stores {
     /// Through the caches.
     Caching,
-    /// Around them, into the reader's memory.
+    /// Non-temporal, into the memory of the reader's socket.
     NonTemporal,
-    /// Not at all: readers read the other socket's memory, as Intel's mlc does.
+    /// No stores: readers read the other socket's memory, as Intel's mlc does.
     None,
 }
 
@@ -244,7 +244,7 @@ impl Stores {
     /// All ways.
     pub const ALL: [Stores; 3] = [Stores::Caching, Stores::NonTemporal, Stores::None];
 
-    /// What it is called.
+    /// Its name.
     pub fn name(self) -> &'static str {
         match self {
             Stores::Caching => "through the caches",
@@ -254,7 +254,7 @@ impl Stores {
     }
 }
 
-/// What a stream showed.
+/// The result of a stream.
 #[derive(Debug, Clone)]
 pub struct Stream {
     /// Data received in gigabits per second, all pairs together.
@@ -269,7 +269,7 @@ pub struct Stream {
 const CHUNK: u32 = 1 << 20;
 /// Chunks of a pair's buffer.
 const CHUNKS: u32 = 3;
-/// Chunks that are streamed. A reader without a writer reads each once: what it has read it would find in its caches.
+/// Chunks that are streamed. A reader without a writer reads each chunk once, since it would find it in its caches again.
 fn streamed(stores: Stores) -> u64 {
     if stores == Stores::None { u64::from(CHUNKS) } else { 5 }
 }
@@ -312,7 +312,7 @@ pub fn stream(platform: &Platform, stores: Stores, pairs: u16) -> Result<Stream,
     })
 }
 
-/// The places of a pair's signals: chunks written, chunks read.
+/// The addresses of a pair's signals: chunks written, chunks read.
 fn signals(base: u32) -> (u32, u32) {
     (base, base + 2 * LINE)
 }

@@ -1,4 +1,4 @@
-//! What accesses to a device cost: the paper's microbenchmarks of PCIe (CC-NIC section 2.2, figures 2 and 3).
+//! The cost of accesses to a PCIe device: the paper's microbenchmarks (CC-NIC section 2.2, figures 2 and 3), and DMA probes.
 
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,10 +1,10 @@
-//! Independent simulations side by side. A simulation has one thread; a figure has many simulations.
+//! Independent simulations in parallel. A simulation has one thread; a figure has many simulations.
 
 use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Calls `f` for every job on as many threads as there are CPUs; returns the results in the order of the jobs. The jobs are
+/// Calls `f` for every job on as many threads as there are CPUs; returns the results in the order of the jobs. Jobs are
 /// begun in that order: put long ones first.
 pub fn map<T: Sync, R: Send>(jobs: &[T], f: impl Fn(&T) -> R + Sync) -> Vec<R> {
     let threads = std::thread::available_parallelism().map_or(1, NonZero::get).min(jobs.len()).max(1);

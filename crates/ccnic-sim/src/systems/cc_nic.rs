@@ -5,8 +5,8 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use ccnic::nic::{NicQueue, Pipeline, loopback};
-use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
-use ccnic::{Design, Layout, SharedMemory};
+use ccnic::ring::{Ring, RingVisitor};
+use ccnic::{Layout, SharedMemory};
 
 use super::host::{self, Built, Results, Work};
 use super::plan::{Options, Plan, RunError};
@@ -21,12 +21,21 @@ use crate::platform::Platform;
 /// # Errors
 /// When the platform has not so many cores, or the configuration is invalid.
 pub fn build(platform: &Platform, plan: &Plan, options: Options) -> Result<Built, RunError> {
-    match plan.config.design {
-        Design::GroupedEpoch => build_ring::<GroupedEpoch>(platform, plan, options),
-        Design::GroupedClear => build_ring::<GroupedClear>(platform, plan, options),
-        Design::Packed => build_ring::<Packed>(platform, plan, options),
-        Design::Padded => build_ring::<Padded>(platform, plan, options),
-        Design::Doorbell => build_ring::<Doorbell>(platform, plan, options),
+    plan.config.design.dispatch(BuildRing { platform, plan, options })
+}
+
+/// [`build_ring`] for the ring type of the plan's design.
+struct BuildRing<'a> {
+    platform: &'a Platform,
+    plan: &'a Plan,
+    options: Options,
+}
+
+impl RingVisitor for BuildRing<'_> {
+    type Output = Result<Built, RunError>;
+
+    fn visit<R: Ring>(self) -> Self::Output {
+        build_ring::<R>(self.platform, self.plan, self.options)
     }
 }
 
@@ -63,7 +72,7 @@ fn build_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Re
 
 /// The NIC side: sends received packets back, until the simulation ends.
 fn nic_program<R: Ring>(agent: Agent<'_>, layout: &Layout, queue: u16, work: Work) {
-    let Some(mut nic) = NicQueue::<_, R>::new(agent, layout, queue) else { return };
+    let Ok(mut nic) = NicQueue::<_, R>::new(agent, layout, queue) else { return };
     let mut pipeline = Pipeline::default();
     loop {
         let n = loopback(&mut nic, &mut pipeline, &agent, false);

@@ -128,7 +128,7 @@ pub fn program<R: Ring>(
     work: Work,
     results: &RefCell<Results>,
 ) {
-    let Some(mut pair) = QueuePair::<_, R>::new(agent, layout, queue) else { return };
+    let Ok(mut pair) = QueuePair::<_, R>::new(agent, layout, queue) else { return };
     let clock = SimClock { agent, work };
     let started = || {
         let started = &mut results.borrow_mut().started;

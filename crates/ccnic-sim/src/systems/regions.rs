@@ -1,6 +1,6 @@
 //! The interface's regions in a machine's memory: one for each queue pair, or one for all.
 
-use ccnic::pool::Allocator;
+use ccnic::host;
 use ccnic::{Config, Layout};
 
 use super::plan::RunError;
@@ -64,8 +64,7 @@ impl Regions {
     /// Fills the pools and writes the headers.
     pub fn lay_out(&self, sim: &Sim) {
         for base in self.bases() {
-            Allocator::fill(&sim.untimed(base), &self.layout);
-            self.layout.store(&sim.untimed(base));
+            host::format(&sim.untimed(base), &self.layout);
         }
     }
 }

@@ -1,7 +1,7 @@
 //! A handle on a region's pool that belongs to no queue pair: for a program whose buffers are allocated and freed by other
 //! threads than those that send and receive (a DPDK mempool).
 
-use crate::buf::{Buf, Burst};
+use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::Desc;
 use crate::layout::Layout;
 use crate::memory::SharedMemory;
@@ -25,9 +25,10 @@ impl<M: SharedMemory> Pool<M> {
     /// Nothing is fetched: whoever writes them knows where, and when.
     pub fn alloc(&mut self, want: usize, burst: &mut Burst) -> usize {
         let mut n = 0;
-        for place in burst.spare(want) {
+        let region = RegionTag::of(&self.mem);
+        for slot in burst.spare(want) {
             let Some((at, _)) = self.pool.alloc(&self.mem, Class::Large) else { break };
-            *place = Buf::new(Desc::new(at, 0, 0));
+            *slot = Buf::new(Desc::new(at, 0, 0), region);
             n += 1;
         }
         burst.added(n);
@@ -37,7 +38,7 @@ impl<M: SharedMemory> Pool<M> {
     /// Frees the buffers of `descs` up to the first that names none, or until `burst`, which must be empty and stays so, is
     /// full; returns their number. What else the descriptors say does not matter.
     pub fn free(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
-        let n = self.pool.contains(burst.take_up(descs));
+        let n = self.pool.contains(burst.take_up(descs, RegionTag::of(&self.mem)));
         burst.added(n);
         self.pool.free_many(&self.mem, burst.as_slice());
         burst.clear();

@@ -1,9 +1,9 @@
-//! Small packets without handles: for programs that keep packets in memory of their own, and copy them in and out.
+//! Small packets without handles: for programs that keep packets in memory of their own and copy them in and out (an mbuf pool).
 //!
-//! A buffer is taken, filled and sent, or received, read and freed, within one call: nothing has to be checked that this side
-//! has just made, and nothing is handed out and taken back.
+//! A buffer is allocated, filled and sent, or received, read and freed, within one call. The program never holds it, so its descriptor
+//! need not be checked.
 
-use crate::buf::{Buf, Burst};
+use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::{Desc, FLAG_SMALL};
 use crate::layout;
 use crate::memory::{Fetch, SharedMemory, prefetch_payload, write_small};
@@ -13,24 +13,31 @@ use crate::ring::{Producer, Ring};
 use super::QueuePair;
 use super::receive::AHEAD;
 
-/// Which lines of the transmit ring have been requested ahead of the burst that writes them. When a burst is filled a core's fill
-/// buffers are busy with the lines of its packets; when receiving begins they are idle.
+/// Which lines of the transmit ring have been prefetched before the burst that writes them. While a burst is filled, the core's fill
+/// buffers are busy with the lines of its packets; when a receive burst begins they are idle.
 #[derive(Debug, Default)]
 pub(super) struct RingAhead {
-    /// Packets of the last burst: the next is probably like it.
+    /// Packets of the last burst, as a prediction of the next.
     sent: usize,
-    /// Packets of the next one whose descriptors' lines have been requested.
-    requested: usize,
+    /// Packets of the next burst whose descriptors' lines have been prefetched.
+    prefetched: usize,
 }
 
-/// The packet that waits to be received is not a small one: [`QueuePair::rx_burst`] receives it.
+/// The next packet to receive is not a small one: [`QueuePair::rx_burst`] receives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotSmall;
 
 impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Sends copies of packets of 1 to `longest` bytes (128 at most), each with its metadata, in order, as many as there are
-    /// buffers and places in the ring for; returns their number. `burst` is room to work in: it must be empty, and is when this
-    /// returns.
+    /// buffers and room in the ring for; returns their number. `burst` is working space: it must be empty, and is empty afterwards.
+    ///
+    /// ```
+    /// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
+    /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+    /// let (pair, mut burst) = (&mut sides.host, Burst::new());
+    /// let packets: [&[u8]; 2] = [b"one", b"three"];
+    /// assert_eq!(pair.tx_small(5, packets.into_iter().map(|packet| (packet, 0)), &mut burst), 2);
+    /// ```
     #[inline(always)]
     pub fn tx_small<'a>(
         &mut self,
@@ -47,23 +54,24 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             for &at in buffers {
                 prefetch_payload(&self.mem, at, u32::from(longest), Fetch::Write);
             }
-            if self.ring_ahead.requested < room {
+            if self.ring_ahead.prefetched < room {
                 self.tx.prefetch(&self.mem, room);
             }
-            self.rx.request(&self.mem);
-            for ((place, &at), (packet, meta)) in burst.spare(room).iter_mut().zip(buffers).zip(packets) {
+            self.rx.prefetch(&self.mem);
+            let region = RegionTag::of(&self.mem);
+            for ((slot, &at), (packet, meta)) in burst.spare(room).iter_mut().zip(buffers).zip(packets) {
                 write_small(&self.mem, at, packet);
-                *place = Buf::new(Desc::new(at, packet.len() as u16, FLAG_SMALL).with_meta(meta));
+                *slot = Buf::new(Desc::new(at, packet.len() as u16, FLAG_SMALL).with_meta(meta), region);
             }
             burst.added(room);
             let sent = self.transmit(burst, true);
-            self.ring_ahead = RingAhead { sent, requested: 0 };
+            self.ring_ahead = RingAhead { sent, prefetched: 0 };
             return sent;
         }
         self.tx_small_slowly(longest, room, packets, burst)
     }
 
-    /// The same with whatever buffers there are, and with the host-managed pool, which remembers only so many.
+    /// `tx_small` when the magazine has too few buffers, and with the host-managed pool.
     #[cold]
     #[inline(never)]
     fn tx_small_slowly<'a>(
@@ -75,27 +83,38 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     ) -> usize {
         self.alloc(longest.min(layout::SMALL_BUF as u16), room, burst);
         for (buf, (packet, meta)) in burst.iter_mut().zip(packets) {
-            buf.set_len(packet.len() as u16);
+            if buf.set_len(packet.len() as u16).is_ok() {
+                self.mem.write(buf.desc().offset(), packet);
+            }
             buf.set_meta(meta);
-            self.mem.write(buf.desc().offset(), packet);
         }
         let sent = self.tx_burst(burst);
         self.free(burst);
         sent
     }
 
-    /// Receives up to `max` small packets: shows each to `read`, with its place from 0 on and its metadata, and frees its buffer;
-    /// returns their number. Stops before a packet that is not small, as [`rx_burst`](QueuePair::rx_burst) gives it.
+    /// Receives up to `max` small packets: calls `read` with the index from 0, the data and the metadata of each, and frees its buffer.
+    /// Returns their number. Stops before a packet that is not small; [`rx_burst`](QueuePair::rx_burst) receives that.
     ///
     /// # Errors
-    /// [`NotSmall`] when the first packet that waits is not.
+    /// [`NotSmall`] when the next packet is not small.
+    ///
+    /// ```
+    /// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
+    /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+    /// # sides.send(64, 3, 7);
+    /// # sides.poll();
+    /// let (pair, mut bytes) = (&mut sides.host, 0);
+    /// assert_eq!(pair.rx_small(32, |_, packet, _| bytes += packet.len()), Ok(3)); // three packets of 64 bytes have come
+    /// assert_eq!(bytes, 192);
+    /// ```
     #[inline(always)]
     pub fn rx_small(
         &mut self,
         max: usize,
         mut read: impl FnMut(usize, &[u8], u64),
     ) -> Result<usize, NotSmall> {
-        self.request_ring();
+        self.prefetch_ring();
         let mut done = 0;
         while done < max {
             let want = (max - done).min(AHEAD);
@@ -113,17 +132,69 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
                 break;
             }
         }
-        self.rx.request(&self.mem);
+        self.rx.prefetch(&self.mem);
         Ok(done)
     }
 
-    /// Requests the lines of the transmit ring for the next burst, if the NIC is ahead: otherwise it polls the first of them.
+    /// Prefetches the lines of the transmit ring that the next burst will write. Only if the NIC has a backlog: an idle NIC polls the
+    /// first of these lines, and would take it back.
     #[inline(always)]
-    fn request_ring(&mut self) {
-        let RingAhead { sent, requested } = &mut self.ring_ahead;
-        if *requested < *sent && self.rx.backlog() {
+    fn prefetch_ring(&mut self) {
+        let RingAhead { sent, prefetched } = &mut self.ring_ahead;
+        if *prefetched < *sent && self.rx.backlog() {
             self.tx.prefetch(&self.mem, *sent);
-            *requested = *sent;
+            *prefetched = *sent;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::ring::{Doorbell, GroupedEpoch};
+    use crate::testing::{Sides, config};
+    use std::vec::Vec;
+
+    fn round_trip<R: Ring>() {
+        let mut sides = Sides::<R>::new(&config::<R>());
+        let data: Vec<u8> = (0..128).collect();
+        let mut burst = Burst::new();
+        for n in 1..=40 {
+            let packets: Vec<_> = (0..n).map(|i| (&data[..1 + i * 3], i as u64)).collect();
+            assert_eq!(sides.host.tx_small(128, packets.iter().copied(), &mut burst), n, "{:?}", R::DESIGN);
+            assert!(burst.is_empty());
+            let mut back = Vec::new();
+            for _ in 0..99 {
+                sides.poll();
+                let read = |_, bytes: &[u8], meta| back.push((bytes.to_vec(), meta));
+                if sides.host.rx_small(7, read).is_err() {
+                    sides.host.rx_burst(&mut burst, 7);
+                    back.extend(
+                        burst.as_slice().iter().map(|buf| (sides.host.with(buf, <[u8]>::to_vec), buf.meta())),
+                    );
+                    sides.host.free(&mut burst);
+                }
+            }
+            assert!(back.iter().map(|(bytes, meta)| (bytes.as_slice(), *meta)).eq(packets));
+        }
+    }
+
+    #[test]
+    fn small_packets_come_back_with_data_and_metadata() {
+        round_trip::<GroupedEpoch>();
+        round_trip::<Doorbell>(); // host-managed: what is received is large
+    }
+
+    #[test]
+    fn a_large_packet_stops_the_burst_and_is_an_error_when_it_is_next() {
+        let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+        for len in [64, 300] {
+            assert_eq!((sides.send(len, 2, 1), sides.poll()), (2, 2));
+        }
+        assert_eq!(sides.host.rx_small(9, |_, _, _| ()), Ok(2));
+        assert_eq!(sides.host.rx_small(9, |_, _, _| ()), Err(NotSmall));
+        assert_eq!(sides.receive(9, |len, _| assert_eq!(len, 300)), 2);
+        assert_eq!(sides.host.rx_small(9, |_, _, _| ()), Ok(0));
     }
 }

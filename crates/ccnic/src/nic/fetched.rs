@@ -20,6 +20,17 @@ impl Default for Fetched {
 }
 
 impl Fetched {
+    /// For a queue that is not a [`NicQueue`](super::NicQueue): replaces the burst by `descs`, of which it takes the first
+    /// [`FETCH`]; returns how many. They must be whole packets.
+    pub fn refill(&mut self, descs: &[Desc]) -> usize {
+        let n = descs.len().min(FETCH);
+        for (slot, desc) in self.descs.iter_mut().zip(descs) {
+            *slot = *desc;
+        }
+        (self.next, self.len) = (0, n);
+        n
+    }
+
     /// The segments of all packets not yet dealt with.
     #[inline(always)]
     pub fn rest(&self) -> &[Desc] {

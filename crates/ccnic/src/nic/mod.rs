@@ -4,11 +4,13 @@
 //! any byte they name is touched; bytes are only ever copied, never borrowed; work per call is bounded by
 //! [`FETCH`]. A program can harm only its own packets.
 
+mod burst;
 mod deliver;
 mod fetched;
 mod fill;
 mod own;
 mod spread;
+mod spread_across;
 mod wire;
 
 use crate::config::{Config, Demote};
@@ -16,13 +18,17 @@ use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE, FLAG_SMALL};
 use crate::host::NEARLY_EMPTY;
 use crate::layout::{Layout, SMALL_BUF};
 use crate::memory::{SharedMemory, lines, prefetch_payload};
-use crate::notify::{Armed, NotifyState};
+use crate::notify::NotifyState;
 use crate::pool::{Allocator, Class, data_offset};
+use crate::queue_error::{QueueError, queue_layout};
 use crate::ring::{Consumer, Producer, Ring};
 
+pub use crate::notify::Armed;
+pub use burst::BurstQueue;
 pub use fetched::Fetched;
 pub use own::BadPacket;
-pub use spread::spread;
+pub use spread::{Steered, spread};
+pub use spread_across::{OtherCores, deliver_handed, spread_across};
 pub use wire::{Pipeline, loopback};
 
 use fetched::first;
@@ -56,6 +62,9 @@ pub struct NicCounters {
     pub dropped_ring_full: u64,
     /// Packets dropped, with RSS, because the pool had no buffer.
     pub dropped_no_buffer: u64,
+    /// Packets fetched here and dropped, with RSS over several cores, because the hand-off queue to the core of their receive queue
+    /// was full, or that core has stopped.
+    pub dropped_handoff: u64,
 }
 
 /// The NIC side of a queue pair. Belongs to one thread.
@@ -78,20 +87,18 @@ pub struct NicQueue<M: SharedMemory, R: Ring> {
     rx_dropped: u32,
     /// Little was fetched, after a wait: the program waits for what we deliver.
     idle: bool,
-    /// Counters of this queue.
-    pub counters: NicCounters,
+    counters: NicCounters,
 }
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
-    /// Takes up queue pair `queue` of a region, where a predecessor left it. `None` when the region has no such queue
-    /// or another design of ring.
-    pub fn new(mem: M, layout: &Layout, queue: u16) -> Option<NicQueue<M, R>> {
+    /// Opens the NIC side of queue pair `queue` of a region at the positions where a predecessor left it.
+    ///
+    /// # Errors
+    /// [`QueueError::NoQueue`] when the region has fewer queue pairs, [`QueueError::WrongDesign`] when its rings are not `R`.
+    pub fn new(mem: M, layout: &Layout, queue: u16) -> Result<NicQueue<M, R>, QueueError> {
         let config = *layout.config();
-        let queue_layout = layout.queue(queue)?;
-        if config.design != R::DESIGN {
-            return None;
-        }
-        Some(NicQueue {
+        let queue_layout = queue_layout::<R>(layout, queue)?;
+        Ok(NicQueue {
             tx: R::Consumer::resume(&mem, &queue_layout.tx),
             rx: R::Producer::resume(&mem, &queue_layout.rx),
             pool: Allocator::nic(layout),
@@ -357,14 +364,13 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         self.notify.notified(sleep);
     }
 
-    /// Descriptors dropped by the ring because their chain was too long.
-    pub fn bad_chains(&self) -> u64 {
-        self.counters.bad_chain + self.tx.discarded()
-    }
-
-    /// Descriptors that named bytes outside the pool's buffers, or none: of packets, or blank ones.
-    pub fn bad_descriptors(&self) -> u64 {
-        self.counters.bad_descriptor + self.fill.as_ref().map_or(0, FillRing::bad)
+    /// A snapshot of what this queue has done so far.
+    pub fn counters(&self) -> NicCounters {
+        NicCounters {
+            bad_chain: self.counters.bad_chain + self.tx.discarded(),
+            bad_descriptor: self.counters.bad_descriptor + self.fill.as_ref().map_or(0, FillRing::bad),
+            ..self.counters
+        }
     }
 
     /// Before a planned end: returns the private stacks to the region's pool, and blank buffers to their ring.

@@ -1,7 +1,7 @@
-//! The loopback wire with receive-side scaling: packets go back to their program, each to the queue of its flow.
+//! Loopback with receive-side scaling: a program's packets go back to it, each to the receive queue of its flow.
 //!
-//! No queue waits for another: what has no room on its own is dropped and counted, as NICs do it. A program may then poll some of
-//! its queues only, and one that is slow holds up no flow of the others.
+//! No queue waits for another: a packet that has no room on its receive queue is dropped and counted, as NICs do it. A program may
+//! therefore poll some of its queues only, and a slow queue does not delay the flows of the others.
 
 use crate::desc::Desc;
 use crate::memory::{LINE, SharedMemory};
@@ -12,20 +12,29 @@ use super::deliver::Busy;
 use super::wire::Pipeline;
 use super::{FETCH, NicQueue};
 
-/// Where the packets of a burst go.
-struct Plan {
+/// A burst of descriptors with the receive queue that each goes to, taken out again queue by queue.
+#[derive(Debug)]
+pub struct Steered {
     /// With the metadata that they are received with.
     descs: [Desc; FETCH],
-    /// A queue for each.
+    /// A queue number for each.
     to: [u16; FETCH],
-    /// One bit for each that has not been picked.
+    len: usize,
+    /// One bit for each descriptor that has not been picked.
     left: u32,
 }
 
-impl Plan {
+impl Default for Steered {
+    fn default() -> Steered {
+        Steered { descs: [Desc::default(); FETCH], to: [0; FETCH], len: 0, left: 0 }
+    }
+}
+
+impl Steered {
+    /// The queue of each of `packets`, which lie in `mem`, as `spreader` says; at most [`FETCH`] descriptors.
     #[inline(always)]
-    fn new<M: SharedMemory>(mem: &M, spreader: &Spreader, packets: &[Desc]) -> Plan {
-        let mut plan = Plan { descs: [Desc::default(); FETCH], to: [0; FETCH], left: 0 };
+    pub(super) fn new<M: SharedMemory>(mem: &M, spreader: &Spreader, packets: &[Desc]) -> Steered {
+        let mut steered = Steered::default();
         let (mut to, mut meta, mut inside) = (0, 0, false);
         let mut bytes = [0; START];
         for (i, desc) in packets.iter().enumerate().take(FETCH) {
@@ -33,18 +42,33 @@ impl Plan {
                 let hash = spreader.hash(start(mem, packets.get(i..).unwrap_or_default(), &mut bytes));
                 (to, meta) = (spreader.queue(hash), spreader.meta(desc.meta, hash));
             }
-            if let (Some(slot), Some(queue)) = (plan.descs.get_mut(i), plan.to.get_mut(i)) {
-                (*slot, *queue) = (desc.with_meta(meta), to);
-            }
+            steered.push(desc.with_meta(meta), to);
             inside = desc.more();
-            plan.left |= 1 << i;
         }
-        plan
+        steered
     }
 
-    /// The next queue and all packets for it, in order; returns their number.
+    /// Adds a descriptor for queue `to`; false when the burst is full. All segments of a packet go to one queue, one after the other.
     #[inline(always)]
-    fn pick(&mut self, picked: &mut [Desc; FETCH]) -> Option<(u16, usize)> {
+    pub fn push(&mut self, desc: Desc, to: u16) -> bool {
+        let (Some(slot), Some(queue)) = (self.descs.get_mut(self.len), self.to.get_mut(self.len)) else {
+            return false;
+        };
+        (*slot, *queue) = (desc, to);
+        self.left |= 1 << self.len;
+        self.len += 1;
+        true
+    }
+
+    /// The descriptors added, in order.
+    #[inline(always)]
+    pub(super) fn descs(&self) -> &[Desc] {
+        self.descs.get(..self.len).unwrap_or_default()
+    }
+
+    /// Takes out the descriptors of the next queue, in order; returns the queue and their number.
+    #[inline(always)]
+    pub(super) fn pick(&mut self, picked: &mut [Desc; FETCH]) -> Option<(u16, usize)> {
         let to = *self.to.get(self.left.trailing_zeros() as usize)?;
         let same = self.to.iter().enumerate().fold(0, |same, (i, queue)| same | u32::from(*queue == to) << i);
         let mut now = self.left & same;
@@ -61,7 +85,7 @@ impl Plan {
     }
 }
 
-/// The first bytes of the first packet, copied out: a program may change them meanwhile.
+/// The first bytes of the first packet, copied out once: a program may change them at any time.
 #[inline(always)]
 fn start<'a, M: SharedMemory>(mem: &M, packets: &[Desc], bytes: &'a mut [u8; START]) -> &'a [u8] {
     let Some(desc) = packets.first() else { return &[] };
@@ -101,10 +125,11 @@ fn gather<M: SharedMemory>(mem: &M, packets: &[Desc], bytes: &mut [u8; START]) -
     done
 }
 
-/// One turn of the loopback for queue `from` of a program's `queues`: fetches a burst, delivers each packet to the queue that
-/// `spreader` says, publishes. Returns the segments dealt with.
+/// One poll of queue `from` of a program: fetches a burst, delivers each packet to the queue that `spreader` says, publishes. Returns
+/// the descriptors dealt with.
 ///
-/// All `queues` are of one region, in order, and `spreader`'s table names no others.
+/// `queues` are all queues of one region, in order, and `spreader`'s table names no others. Where several cores poll them, see
+/// [`spread_across`](super::spread_across()).
 #[inline(always)]
 pub fn spread<M: SharedMemory, R: Ring>(
     queues: &mut [NicQueue<M, R>],
@@ -122,9 +147,9 @@ pub fn spread<M: SharedMemory, R: Ring>(
     let Pipeline { current, next } = pipeline;
     let n = current.rest().len();
     let mut ahead = next.rest();
-    let mut plan = Plan::new(mem, spreader, current.rest());
+    let mut steered = Steered::new(mem, spreader, current.rest());
     let mut picked = [Desc::default(); FETCH];
-    while let Some((to, n)) = plan.pick(&mut picked) {
+    while let Some((to, n)) = steered.pick(&mut picked) {
         let packets = picked.get(..n).unwrap_or_default();
         let (now, later) = ahead.split_at(ahead.len().min(n));
         ahead = later;
@@ -143,9 +168,9 @@ pub fn spread<M: SharedMemory, R: Ring>(
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Delivers packets that a queue of the same region has fetched, and publishes them; what there is no room for is dropped.
-    /// Their buffers are this queue's to free: the next to be received into are then warm.
+    /// Their buffers are freed to this queue's magazine, so that the buffers received into next are still in this core's cache.
     #[inline(always)]
-    fn deliver_or_drop(&mut self, mem: &M, packets: &[Desc], ahead: &[Desc], reflect: bool) {
+    pub(super) fn deliver_or_drop(&mut self, mem: &M, packets: &[Desc], ahead: &[Desc], reflect: bool) {
         if reflect {
             let n = self.reflect_most(packets);
             let rest = packets.get(n..).unwrap_or_default();
@@ -164,11 +189,21 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     #[cold]
     #[inline(never)]
     fn count_dropped(&mut self, rest: &[Desc], why: Busy) {
-        let packets = rest.iter().filter(|desc| !desc.more()).count() as u64;
+        let packets = count_packets(rest);
         match why {
             Busy::RingFull => self.counters.dropped_ring_full += packets,
             Busy::NoBuffer => self.counters.dropped_no_buffer += packets,
         }
+        self.publish_dropped(packets);
+    }
+
+    /// Adds to the count of dropped packets that the program reads.
+    pub(super) fn publish_dropped(&mut self, packets: u64) {
         self.mem.store(self.rx_dropped, self.mem.load(self.rx_dropped).wrapping_add(packets));
     }
+}
+
+/// Packets that end in these descriptors.
+pub(super) fn count_packets(descs: &[Desc]) -> u64 {
+    descs.iter().filter(|desc| !desc.more()).count() as u64
 }

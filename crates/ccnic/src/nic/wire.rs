@@ -1,12 +1,13 @@
-//! The loopback wire: every packet goes back to its program.
+//! Loopback: every packet goes back to where it came from.
 
 use crate::desc::Desc;
 use crate::memory::SharedMemory;
 use crate::ring::Ring;
 
-use super::{Fetched, NicQueue, first};
+use super::{BurstQueue, Fetched, NicQueue, first};
 
-/// Packets on their way through a wire: one burst being delivered, and the one after it, whose lines arrive meanwhile.
+/// Packets fetched from a queue and not yet dealt with: the burst being delivered, and the one after it, whose lines arrive
+/// meanwhile.
 #[derive(Debug, Default)]
 pub struct Pipeline {
     pub(super) current: Fetched,
@@ -14,9 +15,9 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Sees that there is a burst to be delivered, and under load the one after it; false when the program has sent nothing.
+    /// Makes sure that there is a burst to deliver, and under load the one after it; false when nothing has been sent.
     #[inline(always)]
-    pub(super) fn fill<M: SharedMemory, R: Ring>(&mut self, queue: &mut NicQueue<M, R>) -> bool {
+    pub(super) fn fill<Q: BurstQueue>(&mut self, queue: &mut Q) -> bool {
         let Pipeline { current, next } = self;
         if current.is_empty() {
             core::mem::swap(current, next);
@@ -31,25 +32,26 @@ impl Pipeline {
     }
 }
 
-/// One turn of the loopback: fetches a burst, delivers it, publishes. Returns the segments delivered.
+/// One poll of the loopback: fetches a burst, sends it back, publishes. Returns the descriptors sent back.
+///
+/// `mem` is the queue's memory. With `reflect` packets go back in their own buffers, without a copy.
 ///
 /// Under load a second burst is fetched ahead, and its lines arrive while the first is delivered.
 ///
-/// Nothing is lost when the program is slow to receive: what cannot be delivered stays in the pipeline, and nothing more
-/// is fetched before it has gone.
+/// Nothing is lost when the receiver is slow: what cannot be delivered stays in the pipeline, and nothing more is fetched before
+/// it has been delivered.
 #[inline(always)]
-pub fn loopback<M: SharedMemory, R: Ring>(
-    queue: &mut NicQueue<M, R>,
+pub fn loopback<Q: BurstQueue>(
+    queue: &mut Q,
     pipeline: &mut Pipeline,
-    mem: &M,
+    mem: &Q::Memory,
     reflect: bool,
 ) -> usize {
     if !pipeline.fill(queue) {
         return 0;
     }
     let Pipeline { current, next } = pipeline;
-    let packets = current.rest();
-    let n = if reflect { queue.reflect(packets) } else { queue.send_back(mem, packets, next.rest()) };
+    let n = queue.send_back(mem, current.rest(), next.rest(), reflect);
     current.advance(n);
     queue.flush();
     n
@@ -57,10 +59,10 @@ pub fn loopback<M: SharedMemory, R: Ring>(
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Sends copies of fetched packets back to their program and completes them, as many as there is room for; returns the number of
-    /// their descriptors. The lines of `ahead` are requested meanwhile, as by [`deliver`](NicQueue::deliver).
+    /// their descriptors. Prefetches the payload of `ahead`, as [`deliver`](NicQueue::deliver) does.
     ///
     /// When there is no buffer for the first packet it goes back without a copy: a program may have put every buffer of its
-    /// region into its transmit ring, and would wait for this side for ever.
+    /// region into its transmit ring, and would wait for the NIC for ever.
     #[inline(always)]
     pub fn send_back(&mut self, mem: &M, packets: &[Desc], ahead: &[Desc]) -> usize {
         let waits = self.counters.no_buffer;

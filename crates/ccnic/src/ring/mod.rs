@@ -43,6 +43,7 @@
 //! A side's own `tail` and `taken` lines are read by others only after it has died, through a system call's order. `rx_dropped` beside
 //! `tx.taken` is a statistic: what the host reads of it may be old, and nothing depends on it.
 
+mod dispatch;
 mod doorbell;
 mod inline;
 mod signal;
@@ -52,6 +53,7 @@ use crate::desc::{CHAIN_MAX, Desc, Slot};
 use crate::layout::RingLayout;
 use crate::memory::SharedMemory;
 
+pub use dispatch::RingVisitor;
 pub use doorbell::Doorbell;
 pub use inline::{GroupedClear, GroupedEpoch, Packed, Padded};
 

@@ -5,10 +5,11 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 
 use ccnic::desc::{FLAG_MORE, FLAG_SMALL, SIGNAL_SHIFT};
+use ccnic::host;
 use ccnic::layout::{QueueLayout, RingLayout};
-use ccnic::pool::Allocator;
 use ccnic::{Design, LINE, Layout, SharedMemory};
 use ccnic_shm::{NativeMemory, Region};
+
 use rustix::fs::{FallocateFlags, fallocate};
 
 use super::Random;
@@ -108,8 +109,7 @@ impl Attacker {
         for part in [0..self.layout.pool().buffers, nic] {
             self.mem.write(part.start, &vec![0; part.len()]);
         }
-        Allocator::fill(&self.mem, &self.layout);
-        self.restore_header();
+        host::format(&self.mem, &self.layout);
         self.moved = (0, 0, 0);
     }
 

@@ -2,10 +2,8 @@
 //! missing but what a death accounts for.
 
 use ccnic::Burst;
-use ccnic::host::QueuePair;
-use ccnic::ring::Ring;
 use ccnic_check::oracle;
-use ccnic_shm::NativeMemory;
+use ccnic_client::QueuePair;
 
 /// What a NIC may have had in its hands when it died: the burst it delivered and the one it had fetched ahead.
 pub const IN_HAND: u64 = 64;
@@ -14,9 +12,9 @@ pub const IN_HAND: u64 = 64;
 const ROW: u64 = 32;
 
 /// Packets going out and coming back. The number says the size and every byte.
-pub struct Flow<R: Ring> {
+pub struct Flow {
     /// The queue pair.
-    pub pair: QueuePair<NativeMemory, R>,
+    pub pair: QueuePair,
     /// Packets that came back whole.
     pub received: u64,
     /// Packets that deaths accounted for.
@@ -33,9 +31,9 @@ pub struct Flow<R: Ring> {
     bytes: Vec<u8>,
 }
 
-impl<R: Ring> Flow<R> {
+impl Flow {
     /// Packets of `sizes` in turn, `window` of them under way.
-    pub fn new(pair: QueuePair<NativeMemory, R>, sizes: &[u16], window: u64) -> Flow<R> {
+    pub fn new(pair: QueuePair, sizes: &[u16], window: u64) -> Flow {
         Flow {
             pair,
             received: 0,
@@ -108,7 +106,8 @@ impl<R: Ring> Flow<R> {
             let window = self.window + if self.recovered() { 0 } else { self.may_lose };
             let room = window.saturating_sub(self.under_way()).min(ROW - self.sent % ROW);
             let size = self.size(self.sent);
-            let got = self.pair.alloc(size, room as usize, &mut self.out) as u64;
+            let segments = usize::from(size).div_ceil(4096);
+            let got = (self.pair.alloc(size, room as usize * segments, &mut self.out) / segments) as u64;
             let (mut at, first) = (0, self.sent);
             for buf in self.out.iter_mut() {
                 let number = self.sent;

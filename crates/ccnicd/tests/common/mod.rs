@@ -12,7 +12,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ccnic::{Config, Design};
-use ccnic_shm::control::{Connection, ProgramStatus, Status};
+use ccnic_control::Connection;
+use ccnic_control::messages::{ProgramStatus, Status};
 use rustix::process::{Pid, Signal, kill_process};
 
 pub mod attack;
@@ -215,18 +216,4 @@ pub fn seed() -> u64 {
 pub fn config(design: Design) -> Config {
     let shared_pool = design != Design::Doorbell;
     Config { design, shared_pool, ring: 256, buffers: 512, ..Config::default() }
-}
-
-/// Calls the generic function `$f::<Ring>(args)` for the ring of `$design`.
-#[macro_export]
-macro_rules! for_design {
-    ($design:expr, $f:ident($($arg:expr),*)) => {
-        match $design {
-            ccnic::Design::GroupedEpoch => $f::<ccnic::ring::GroupedEpoch>($($arg),*),
-            ccnic::Design::GroupedClear => $f::<ccnic::ring::GroupedClear>($($arg),*),
-            ccnic::Design::Packed => $f::<ccnic::ring::Packed>($($arg),*),
-            ccnic::Design::Padded => $f::<ccnic::ring::Padded>($($arg),*),
-            ccnic::Design::Doorbell => $f::<ccnic::ring::Doorbell>($($arg),*),
-        }
-    };
 }

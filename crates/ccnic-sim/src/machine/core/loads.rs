@@ -1,7 +1,8 @@
 //! Loads, and what runs ahead of them: prefetches by software and by hardware.
 //!
 //! Most loads return their word at once; the core pays for the line in its window. A *control-dependent* load, one that the program
-//! branches on, stalls only if the value changed since the last look: otherwise the branch predictor goes on as it did then.
+//! branches on, stalls only if the value changed since the last look: otherwise the branch predictor goes on as it did then. A load of
+//! a line that a device is home of always stalls on a miss.
 
 use std::task::Poll;
 
@@ -60,10 +61,15 @@ impl Core {
         let ahead = if control { self.run_ahead(u.costs.rob, line) } else { 0 };
         let miss = !self.touch(u, line, if control { Site::Control } else { Site::Data });
         let expected = control && self.predictor.values.observe(at, value);
-        if miss && expected {
+        if !miss {
+            return Poll::Ready(value);
+        }
+        // A device decides what the line holds when it answers: nothing is known of it before.
+        let of_device = u.address_map.home(line).is_some();
+        if expected && !of_device {
             self.predictor.speculated = Some(at);
         }
-        if !miss || !control || expected {
+        if !of_device && (!control || expected) {
             return Poll::Ready(value);
         }
         (1..=ahead).for_each(|n| self.fetch(u, line + n, Request::Read));

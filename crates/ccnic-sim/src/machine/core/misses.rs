@@ -79,7 +79,7 @@ impl Core {
     }
 
     /// The answer to a request has come. Returns a snoop that waited for it, to be answered now; [`NONE`](crate::machine::ids::NONE)
-    /// for no snoop, and nothing for an answer that nobody waits for. Call [`wake_after_fill`](Core::wake_after_fill) then.
+    /// for no snoop, and `None` if no request waits for the answer. Call [`wake_after_fill`](Core::wake_after_fill) then.
     pub fn filled(&mut self, u: &mut Uncore, txn: TxnId) -> Option<TxnId> {
         let t = u.end(txn, self.socket);
         let line = t.line;

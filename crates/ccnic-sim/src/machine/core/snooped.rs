@@ -1,4 +1,4 @@
-//! What others do to a core's lines: snoops take them, and evictions make room. Both are told the home agent.
+//! What others do to a core's lines: snoops take them, and evictions make room. The directory learns of both.
 
 use ccnic::memory::LINE;
 

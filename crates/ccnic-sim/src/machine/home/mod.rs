@@ -10,7 +10,7 @@
 //!
 //! | file | has |
 //! |---|---|
-//! | `order.rs` | arrival, waiting, which home agent decides, whom it snoops |
+//! | `order.rs` | arrival, waiting, which home agent is responsible, which caches it snoops |
 //! | `snoop.rs` | snoops and their answers |
 //! | `supply.rs` | data from the nearest copy, memory or a device; what the requester is granted |
 

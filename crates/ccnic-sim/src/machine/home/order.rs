@@ -1,4 +1,4 @@
-//! The order of a line's transactions, and the decision what is done for each.
+//! The order of a line's transactions, and which caches are snooped for each.
 
 use super::{Home, members};
 use crate::kernel::time::Ps;

@@ -48,7 +48,7 @@ impl Home<'_> {
         let core = &self.cores[agent as usize];
         let (state, socket) = (core.state(t.line), core.socket);
         if state == State::Invalid {
-            // Evicted while the snoop was on its way; the directory has been told.
+            // Evicted while the snoop was on its way; the directory knows.
             self.acknowledged(txn, socket);
             return;
         }
@@ -113,7 +113,7 @@ impl Home<'_> {
         let data = row.data == Data::Owner;
         // Within a socket the answer goes straight to the requester.
         let there = if from == to { out } else { self.send(from, to, sent, data) };
-        // The home agent that ordered the transaction is done when the answer passes it, or when it is told.
+        // The home agent that ordered the transaction is done when the answer passes it, or when a message from the owner arrives.
         let free = match (t.at == from, t.at == to) {
             (true, _) => sent,
             (false, true) => there,

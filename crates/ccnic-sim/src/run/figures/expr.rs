@@ -1,10 +1,10 @@
-//! How a statement is computed from series: sums, products and comparisons of a few functions.
+//! Expressions: how the simulated value of a statement is computed from series, by sums, products and comparisons of functions.
 //!
 //! | function | value |
 //! |---|---|
 //! | `peak(s.m)` | the largest value of metric `m` in series `s` |
 //! | `least(s.m)` | the smallest |
-//! | `at(s.m, x)` | at the point `x`: a number, between two points if need be, or a name in quotes |
+//! | `at(s.m, x)` | at the point `x`: a number (interpolated between points), or a name in quotes |
 //! | `reach(s.m, share)` | the least whole `x` at which the value is `share` of the largest |
 //!
 //! A comparison is 1 when it holds and 0 when it does not; `a > b > c` compares neighbours.
@@ -29,7 +29,7 @@ pub trait Source {
 pub enum Expr {
     /// A number.
     Number(f64),
-    /// Two expressions and what is done with them.
+    /// An arithmetic operation on two expressions.
     Binary(Box<Expr>, char, Box<Expr>),
     /// Each is compared with the next.
     Chain(Vec<Expr>, Vec<char>),
@@ -44,9 +44,9 @@ pub enum Function {
     Peak,
     /// The smallest.
     Least,
-    /// That at a point.
+    /// The value at a point.
     At,
-    /// Where it reaches a share of the largest.
+    /// The least `x` at which the value reaches a share of the largest.
     Reach,
 }
 
@@ -88,7 +88,7 @@ impl Expr {
     /// Its value.
     ///
     /// # Errors
-    /// What it lacks.
+    /// When a series or a point that it needs is missing.
     pub fn value(&self, source: &dyn Source) -> Result<f64, String> {
         match self {
             Expr::Number(number) => Ok(*number),

@@ -1,7 +1,7 @@
-//! The paper's figures: plans that say what each shows, the simulations that they need, and the paper's statements against ours.
+//! The paper's figures: plans, the simulations that they need, and the comparison of published with simulated values.
 //!
-//! Reading order: [`plan`] (what a file says), [`point`] (single simulations), [`run`] (all that some figures need), [`expr`] and
-//! [`statement`] (what is compared). Pictures are drawn elsewhere.
+//! Reading order: [`plan`] (the content of a plan file), [`point`] (single simulations), [`run`] (all simulations that a set of figures needs), [`expr`] and
+//! [`statement`] (the comparison). Pictures are drawn by the command-line tool.
 
 pub mod expr;
 pub mod plan;

@@ -36,22 +36,22 @@ pub struct Figure {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Panel {
-    /// By which series say where they belong.
+    /// The name by which series refer to it.
     pub id: String,
-    /// Above it.
+    /// Its heading.
     pub title: String,
-    /// What it looks like.
+    /// The type of diagram.
     pub kind: PanelKind,
-    /// To the right.
+    /// The horizontal axis.
     pub x: Axis,
-    /// Upwards.
+    /// The vertical axis.
     pub y: Axis,
     /// Published values, drawn as broken lines.
     #[serde(default)]
     pub marks: Vec<Mark>,
 }
 
-/// What a panel looks like.
+/// The type of diagram.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum PanelKind {
@@ -65,14 +65,14 @@ pub enum PanelKind {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Axis {
-    /// What it says.
+    /// Its label.
     pub label: String,
-    /// The value of a point, by its key in `--json`; that which is varied when there is none.
+    /// The value of a point, by its key in `--json`; if absent, the value that varies.
     pub metric: Option<String>,
     /// Logarithmic.
     #[serde(default)]
     pub log: bool,
-    /// Divided by one of the series' own values.
+    /// Values are divided by one of the series' own.
     pub relative: Option<Relative>,
 }
 
@@ -94,7 +94,7 @@ pub struct Mark {
     pub x: Option<f64>,
     /// Where a horizontal one is.
     pub y: Option<f64>,
-    /// What is written at it.
+    /// Its label.
     pub label: String,
 }
 
@@ -104,13 +104,13 @@ pub struct Mark {
 pub struct Series {
     /// Its name in statements: a word.
     pub id: String,
-    /// The panel that shows it; without one it serves statements only.
+    /// The panel that shows it; without one, only statements use it.
     pub panel: Option<String>,
     /// Its name in the legend.
     pub label: String,
-    /// Another value than the panel's `y` shows.
+    /// The value to show, if it is not that of the panel's `y`.
     pub y: Option<String>,
-    /// Not simulated yet, and what it needs.
+    /// If it is not simulated yet: what the simulator lacks.
     pub needs: Option<String>,
     /// What runs.
     pub kind: Kind,
@@ -124,13 +124,13 @@ pub struct Series {
     /// Its values.
     #[serde(default)]
     pub values: Vec<f64>,
-    /// Points that differ in more than a number.
+    /// Named points, which can differ in several settings.
     #[serde(default)]
     pub variants: Vec<Variant>,
 }
 
 impl Series {
-    /// What is wrong with its values and variants.
+    /// The error in its values and variants, if there is one.
     fn points_complaint(&self) -> Option<&'static str> {
         let (values, variants) = (!self.values.is_empty(), !self.variants.is_empty());
         match self.kind {
@@ -157,9 +157,9 @@ impl Series {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Kind {
-    /// Loads of lines in every place (figure 7).
+    /// Loads that find their line in each location (figure 7).
     Access,
-    /// A word there and back, in every layout (figure 8).
+    /// Ping-pong round trips, in every layout (figure 8).
     Pingpong,
     /// Streams of data, with all kinds of stores (figure 9).
     Stream,
@@ -209,7 +209,7 @@ pub struct Variant {
     pub settings: Settings,
 }
 
-/// The machine and the load. What is not given is left to the series, or to the defaults.
+/// The machine and the load. Absent values are those of the series, or the defaults.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 pub struct Settings {
     /// The platform.
@@ -219,25 +219,25 @@ pub struct Settings {
     pub set: BTreeMap<String, f64>,
     /// The ring design, by its name on the command line.
     pub design: Option<DesignName>,
-    /// What of the interface is switched off: the options of `ccnic bench loopback` without their dashes.
+    /// Parts of the interface that are switched off: options of `ccnic bench loopback` without their dashes.
     pub switch: Option<Vec<Switch>>,
-    /// When writers demote; `off` when it is not given.
+    /// When writers demote lines; `off` by default.
     pub demote: Option<DemoteName>,
     /// Cores on each side.
     pub cores: Option<u16>,
     /// Bytes of a packet.
     pub size: Option<u16>,
-    /// Packets per transmit burst; 8 unless said.
+    /// Packets per transmit burst; 8 by default.
     pub burst: Option<usize>,
     /// Buffers per receive burst.
     pub rx_burst: Option<usize>,
     /// Packets under way at once, per core.
     pub inflight: Option<usize>,
-    /// At a given rate, whole bursts go when they are due (the default), or each packet.
+    /// At a given rate: whole bursts are sent when they are due (the default), or each packet by itself.
     pub whole_bursts: Option<bool>,
     /// Microseconds to simulate.
     pub micros: Option<f64>,
-    /// Microseconds to simulate before.
+    /// Microseconds of warm-up.
     pub warmup: Option<f64>,
     /// Large buffers of a core's region.
     pub buffers: Option<u32>,
@@ -272,7 +272,7 @@ impl DesignName {
     }
 }
 
-/// When writers demote.
+/// When writers demote lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DemoteName {
@@ -295,11 +295,11 @@ impl DemoteName {
     }
 }
 
-/// Something of the interface that is switched off.
+/// A part of the interface that is switched off.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Switch {
-    /// No private stacks of freed buffers.
+    /// No recycling of buffers through magazines.
     NoRecycle,
     /// No small buffers.
     NoSmall,
@@ -310,7 +310,7 @@ pub enum Switch {
 }
 
 impl Settings {
-    /// These settings, and where they say nothing those of `base`.
+    /// These settings, completed by those of `base`.
     #[must_use]
     pub fn over(&self, base: &Settings) -> Settings {
         let (s, b) = (self.clone(), base.clone());
@@ -346,7 +346,7 @@ pub enum PlanError {
         /// Why.
         reason: String,
     },
-    /// What it says cannot be.
+    /// It contradicts itself.
     #[error("{file}: {place}: {reason}")]
     Wrong {
         /// The file.
@@ -380,7 +380,7 @@ impl Figure {
         Ok(figure)
     }
 
-    /// The place of what is wrong, and what it is.
+    /// The first error: where, and what.
     fn check(&self) -> Result<(), (String, String)> {
         for series in &self.series {
             let place = format!("series {}", series.id);

@@ -1,4 +1,4 @@
-//! Points: single simulations, and what each showed.
+//! Points: single simulations and their results.
 
 use std::collections::BTreeMap;
 
@@ -16,9 +16,9 @@ use crate::systems::plan::{Plan, RunError};
 /// A simulation.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Point {
-    /// The platform's name, and what is changed of it.
+    /// The platform's name, and the values of it that are changed.
     pub platform: String,
-    /// See there.
+    /// See `platform`.
     pub set: BTreeMap<String, f64>,
     /// What runs on it.
     pub work: Work,
@@ -27,9 +27,9 @@ pub struct Point {
 /// What runs.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Work {
-    /// Loads of lines in a place.
+    /// Loads that find their line in a location.
     Access(Held),
-    /// A word there and back.
+    /// Ping-pong round trips.
     Pingpong(Words),
     /// Streams on all cores.
     Stream(Stores),
@@ -46,24 +46,24 @@ pub enum Work {
 /// How many packets are sent.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Offered {
-    /// As many as go through.
+    /// As many as the system can carry.
     All,
     /// One at a time, by one core.
     One,
-    /// A share of as many as go through.
+    /// A share of the highest rate.
     Share(f64),
     /// So many million per second, by all cores.
     Rate(f64),
 }
 
-/// What a point showed: values by their keys in `--json`.
+/// The result of a point: values by their keys in `--json`.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Measured {
     /// The values.
     pub values: BTreeMap<String, f64>,
 }
 
-/// What is simulated when a plan says nothing.
+/// Defaults of a plan.
 const CORES: u16 = 1;
 const SIZE: u16 = 64;
 /// Two lines of descriptors, as CC-NIC section 5.6 sends them.
@@ -71,42 +71,42 @@ const BURST: usize = 8;
 /// CC-NIC section 5.5.
 const RX_BURST: usize = 32;
 const INFLIGHT: usize = 256;
-/// Microseconds measured: what many cores show needs fewer of them.
+/// Microseconds measured: with more cores fewer are enough.
 const MICROS: (f64, f64) = (50.0, 150.0);
 const CORE_MICROS: f64 = 1600.0;
-/// Microseconds before: caches, pools and rings are as they stay then.
+/// Microseconds of warm-up: caches, pools and rings reach their steady state.
 const WARMUP: f64 = 100.0;
-/// A region's large buffers: a ring of blanks, a window and two stacks.
+/// A region's large buffers: enough for a fill ring, the packets in flight and two magazines.
 const BUFFERS: u32 = 2048;
 
-/// How much of the time that plans ask for is simulated.
+/// The share of the time in plans that is simulated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Effort {
     /// Of the time that is measured.
     pub measured: f64,
-    /// Of the time before.
+    /// Of the warm-up.
     pub warmup: f64,
 }
 
 impl Effort {
     /// All of it.
     pub const FULL: Effort = Effort { measured: 1.0, warmup: 1.0 };
-    /// A tenth, after half of the time before.
+    /// A tenth, after half of the warm-up.
     pub const QUICK: Effort = Effort { measured: 0.1, warmup: 0.5 };
 }
 
 impl Point {
-    /// A point of settings, with a platform of them.
+    /// A point on the platform that the settings name.
     pub fn new(settings: &Settings, work: Work) -> Point {
         Point { platform: settings.platform.clone().unwrap_or_default(), set: settings.set.clone(), work }
     }
 
-    /// What tells it from every other point.
+    /// A key that no other point has.
     pub fn key(&self) -> String {
         format!("{self:?}")
     }
 
-    /// A guess at how long it takes, to begin with the longest.
+    /// An estimate of how long it takes: the longest are begun first.
     pub fn cost(&self) -> f64 {
         match &self.work {
             Work::Access(_) | Work::Pingpong(_) => 1.0,
@@ -178,7 +178,7 @@ fn device(found: Result<Option<f64>, RunError>) -> Result<f64, String> {
     found.map_err(|e| e.to_string())?.ok_or_else(|| "the platform has no PCIe device".into())
 }
 
-/// What is known of the machine without a simulation.
+/// Values of the machine that need no simulation.
 fn machine_values(platform: &Platform, values: &mut BTreeMap<String, f64>) {
     if let (Some(link), Some(remote)) = (&platform.link, platform.remote_memory_ns()) {
         values.insert("platform.remote_memory_ns".into(), remote);

@@ -1,4 +1,4 @@
-//! All simulations that some figures need, each once, side by side.
+//! The simulations that a set of figures needs, each run once, in parallel.
 
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ pub struct Curve {
     pub missing: Option<String>,
 }
 
-/// The simulations of some figures.
+/// The simulations of a set of figures.
 #[derive(Debug)]
 pub struct Batch {
     figures: Vec<(Figure, Vec<Planned>)>,
@@ -42,7 +42,7 @@ pub struct Batch {
 type Planned = Result<Vec<(Place, Point)>, String>;
 type Results = HashMap<String, Result<Measured, String>>;
 
-/// Shares of the highest rate at which a series of loads is simulated when its plan names none.
+/// Default shares of the highest rate at which a series of loads is simulated.
 const LOADS: [f64; 12] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0];
 
 impl Batch {
@@ -94,7 +94,7 @@ impl Batch {
     }
 }
 
-/// In an order that does not depend on hashes.
+/// Series in a fixed order.
 fn longest_first(points: HashMap<String, Point>) -> Vec<Point> {
     let mut points: Vec<(String, Point)> = points.into_iter().collect();
     points.sort_by(|(a, x), (b, y)| y.cost().total_cmp(&x.cost()).then_with(|| a.cmp(b)));

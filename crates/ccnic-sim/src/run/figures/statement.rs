@@ -1,4 +1,4 @@
-//! Statements: what a paper says about a figure, what the simulation says, and how far that is apart.
+//! Statements: a published value or order, the simulated one, and the error.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ pub struct Statement {
     pub id: String,
     /// What it says, in a sentence.
     pub text: String,
-    /// Where.
+    /// Where in the paper.
     pub section: String,
     /// The value; none for an order, which holds or does not.
     pub published: Option<Published>,
@@ -21,12 +21,12 @@ pub struct Statement {
     pub unit: String,
     /// The expression that computes ours.
     pub ours: String,
-    /// How far ours may be out.
+    /// The tolerance.
     pub tolerance: Tolerance,
-    /// It was used to choose numbers of the platform: agreement shows nothing.
+    /// An input of the calibration: agreement is no evidence.
     #[serde(default)]
     pub calibrated: bool,
-    /// Why ours is out, where it is.
+    /// If ours is out of tolerance: the cause, if it is known.
     #[serde(default)]
     pub cause: String,
 }
@@ -37,7 +37,7 @@ pub struct Statement {
 pub enum Published {
     /// A number.
     Value(f64),
-    /// Anything from one number to another: the paper gives several, or a bound.
+    /// A range: the paper gives several values, or a bound.
     Range([f64; 2]),
 }
 
@@ -51,7 +51,7 @@ impl Published {
     }
 }
 
-/// How far a value may be out.
+/// Classes of tolerance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Tolerance {
@@ -86,7 +86,7 @@ impl Tolerance {
     }
 }
 
-/// A statement and what became of it.
+/// A statement with its result.
 #[derive(Debug, Clone, Serialize)]
 pub struct Verdict {
     /// The figure.
@@ -95,7 +95,7 @@ pub struct Verdict {
     pub statement: String,
     /// What it says.
     pub text: String,
-    /// Where.
+    /// Where in the paper.
     pub section: String,
     /// What both values are in.
     pub unit: String,
@@ -103,15 +103,15 @@ pub struct Verdict {
     pub published: Published,
     /// Ours; none when it is not simulated.
     pub simulated: Option<f64>,
-    /// How far ours is out, as a share of the published value.
+    /// The error, as a share of the published value.
     pub error: Option<f64>,
     /// Ours is within its tolerance.
     pub within: Option<bool>,
-    /// How far it may be out.
+    /// The tolerance.
     pub tolerance: Tolerance,
     /// `calibrated` or `predicted`.
     pub calibration: &'static str,
-    /// Why it is out, or not simulated.
+    /// Why it is out of tolerance, or not simulated.
     pub cause: String,
 }
 
@@ -147,7 +147,7 @@ impl Statement {
     fn within(&self, ours: f64, wanted: f64) -> bool {
         let off = (ours - wanted).abs();
         let share = |most: f64| off <= most * wanted.abs();
-        // Where a feature would be worth nothing.
+        // A feature that made no difference would have this value.
         let nothing = if self.unit == "x" { 1.0 } else { 0.0 };
         match self.tolerance {
             Tolerance::Exact => share(0.02) || off <= 0.02,

@@ -1,7 +1,6 @@
 //! A device takes nothing on trust, and does what its numbers say.
 
-use ccnic::host::QueuePair;
-use ccnic::pool::Allocator;
+use ccnic::host::{self, QueuePair};
 use ccnic::ring::Doorbell;
 use ccnic::{Burst, Config, Design, Layout, SharedMemory};
 
@@ -28,8 +27,7 @@ fn run(program: impl FnOnce(Agent<'_>, Layout) + 'static) -> Rig {
     let (p, layout) = (platform(), layout());
     let mut sim = Rig::new(&p, layout.size(), &[(0, 0)]);
     attach_nic(&mut sim.machine_mut(), 0, &p, &layout, [(0, 0)].into_iter());
-    Allocator::fill(&sim.untimed(0), &layout);
-    layout.store(&sim.untimed(0));
+    host::format(&sim.untimed(0), &layout);
     sim.spawn(0, move |agent| program(agent, layout)).unwrap();
     sim.run(Ps::MAX);
     assert!(sim.is_done(0));

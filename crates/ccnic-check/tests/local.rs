@@ -1,3 +1,0 @@
-//! The conformance suite over a vector.
-
-ccnic_check::conformance!(ccnic_check::LocalMemory);

@@ -1,0 +1,36 @@
+//! `ccnic bench`: measurements on this machine, one file per subcommand.
+
+mod loopback;
+mod machine;
+mod peers;
+
+use clap::Subcommand;
+
+pub use machine::measure_limit;
+
+/// What to measure.
+#[derive(Debug, Subcommand)]
+pub enum BenchCommand {
+    /// Measure throughput and round trips of packets from a program through the NIC and back
+    Loopback(loopback::LoopbackArgs),
+    /// Measure how fast two cores exchange cache lines: the upper limit of any such interface
+    Limit(machine::MachineArgs),
+    /// Measure the round trip of one word between two cores (CC-NIC figure 8)
+    Pingpong(machine::MachineArgs),
+    /// Measure the throughput of data between two cores, with caching and with non-temporal stores (CC-NIC figure 9)
+    Stream(machine::MachineArgs),
+    /// Compare DPDK's software drivers (memif, virtio-user, ring) with net_ccnic under the same load
+    Peers(peers::PeersArgs),
+}
+
+/// Runs a measurement and prints its result; false when it shows that something is broken.
+pub fn run(command: &BenchCommand) -> anyhow::Result<bool> {
+    match command {
+        BenchCommand::Loopback(args) => loopback::run(args)?,
+        BenchCommand::Limit(args) => machine::limit(args)?,
+        BenchCommand::Pingpong(args) => machine::pingpong(args)?,
+        BenchCommand::Stream(args) => machine::stream(args)?,
+        BenchCommand::Peers(args) => return peers::run(args),
+    }
+    Ok(true)
+}

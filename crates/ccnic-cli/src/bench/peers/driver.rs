@@ -1,0 +1,238 @@
+//! The drivers: which devices each side opens, tuned as their documentation advises and as measured best.
+
+use std::path::Path;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::ValueEnum;
+use serde::Deserialize;
+
+use super::process::{Line, Process};
+use super::program::{NO_PLUGIN, Setup};
+use crate::loopback::Bench;
+use crate::nic_process::NicProcess;
+use crate::options::{DesignName, InterfaceArgs, TrafficArgs};
+
+/// How long a side may take to start: EAL, memory, all of DPDK's drivers.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Seconds that a run may take beyond what it measures: greeting and waiting for the last packets.
+const BEYOND: f64 = 20.0;
+
+/// What is compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Driver {
+    /// net_ccnic with ccnicd as the NIC
+    Ccnic,
+    /// net_ccnic on both sides: the NIC is a DPDK program too
+    CcnicNic,
+    /// ccnic without DPDK: the load generator of `bench loopback`, with ccnicd as the NIC
+    Loopback,
+    /// net_memif
+    Memif,
+    /// net_virtio_user and net_vhost, packed rings
+    VirtioPacked,
+    /// net_virtio_user and net_vhost, split rings
+    VirtioSplit,
+    /// net_ring: rte_rings between two threads of one process; the NIC's thread copies each packet
+    Ring,
+}
+
+/// What each driver is to carry.
+#[derive(Debug, Clone, Copy)]
+pub struct Load<'a> {
+    pub size: u16,
+    pub inflight: &'a [usize],
+    pub seconds: f64,
+}
+
+/// One run at one load.
+#[derive(Debug, Clone, Deserialize)]
+pub struct Run {
+    pub inflight: usize,
+    pub mpps: f64,
+    pub rtt_p50_ns: u64,
+    pub rtt_p99_ns: u64,
+    pub lost: u64,
+    pub corrupt: u64,
+    /// Share of the measured time that the generator's thread had its CPU.
+    pub cpu_share: Option<f64>,
+}
+
+/// What became of a driver's runs.
+#[derive(Debug)]
+pub enum Ran {
+    Runs(Vec<Run>),
+    /// It cannot, for this reason.
+    Not(String),
+}
+
+/// The devices of the two sides.
+struct Devices {
+    host: String,
+    nic: String,
+}
+
+impl Driver {
+    pub const ALL: [Driver; 7] = [
+        Driver::Ccnic,
+        Driver::CcnicNic,
+        Driver::Loopback,
+        Driver::Memif,
+        Driver::VirtioPacked,
+        Driver::VirtioSplit,
+        Driver::Ring,
+    ];
+
+    pub fn name(self) -> &'static str {
+        match self {
+            Driver::Ccnic => "ccnic",
+            Driver::CcnicNic => "ccnic-nic",
+            Driver::Loopback => "loopback",
+            Driver::Memif => "memif",
+            Driver::VirtioPacked => "virtio-packed",
+            Driver::VirtioSplit => "virtio-split",
+            Driver::Ring => "ring",
+        }
+    }
+
+    pub fn needs_plugin(self) -> bool {
+        matches!(self, Driver::Ccnic | Driver::CcnicNic)
+    }
+
+    /// Runs a load over this driver, from fresh processes.
+    pub fn measure(self, setup: &Setup, load: &Load<'_>) -> anyhow::Result<Ran> {
+        if self.needs_plugin() && !setup.has_plugin() {
+            return Ok(Ran::Not(NO_PLUGIN.to_owned()));
+        }
+        let folder = tempfile::tempdir().context("could not make a directory for a socket")?;
+        match self {
+            Driver::Loopback => loopback(setup, load),
+            Driver::Ring => {
+                let mut command = setup.command(&[setup.split.host(0), setup.split.nic()], None);
+                command.arg("--ring").args(self.options(setup, load));
+                collect(command, load)
+            }
+            Driver::Ccnic => {
+                let nic = NicProcess::start(&[setup.split.nic()], false)?;
+                let device = format!("net_ccnic0,socket={},role=program", nic.socket().display());
+                self.generate(setup, load, &device)
+            }
+            _ => self.two_processes(setup, load, folder.path()),
+        }
+    }
+
+    /// The generator in one process, the NIC side in another.
+    fn two_processes(self, setup: &Setup, load: &Load<'_>, folder: &Path) -> anyhow::Result<Ran> {
+        let devices = self.devices(&folder.join("peer.sock"), setup.huge_pages());
+        let mut command = setup.command(&[setup.split.nic()], Some(&devices.nic));
+        command.arg("--reflect").args(self.options(setup, load));
+        let mut nic = Process::start(command).context("the NIC side")?;
+        match nic.line(PATIENCE).context("the NIC side")? {
+            Some(Line::Ready { ready: true }) => {}
+            Some(Line::Unsupported { unsupported }) => return Ok(Ran::Not(unsupported)),
+            _ => {
+                nic.succeed().context("the NIC side")?;
+                bail!("the NIC side ended at once{}", nic.said());
+            }
+        }
+        self.generate(setup, load, &devices.host)
+    }
+
+    fn generate(self, setup: &Setup, load: &Load<'_>, device: &str) -> anyhow::Result<Ran> {
+        let mut command = setup.command(&[setup.split.host(0)], Some(device));
+        command.args(self.options(setup, load));
+        collect(command, load)
+    }
+
+    /// Options of `ccnic-peers` that both sides take.
+    fn options(self, setup: &Setup, load: &Load<'_>) -> Vec<String> {
+        let inflight: Vec<String> = load.inflight.iter().map(usize::to_string).collect();
+        let mut options = vec![
+            format!("--label={}", self.name()),
+            format!("--size={}", load.size),
+            format!("--inflight={}", inflight.join(",")),
+            format!("--seconds={}", load.seconds),
+            format!("--warmup={}", warmup(load.seconds)),
+        ];
+        if let Some(mempool) = setup.mempool().filter(|_| self.needs_plugin()) {
+            options.push(format!("--pool-ops={mempool}"));
+        }
+        options
+    }
+
+    /// The devices of drivers with a process on each side.
+    fn devices(self, socket: &Path, huge: bool) -> Devices {
+        let socket = socket.display();
+        let vhost = format!("net_vhost0,iface={socket},queues=1");
+        let virtio = |more| format!("net_virtio_user0,path={socket},queues=1,queue_size=1024,{more}");
+        match self {
+            // Without mergeable buffers and with in-order completion the drivers use their vectorised paths.
+            Driver::VirtioPacked => {
+                Devices { host: virtio("packed_vq=1,in_order=1,mrg_rxbuf=0"), nic: vhost }
+            }
+            Driver::VirtioSplit => Devices { host: virtio("in_order=1,mrg_rxbuf=0"), nic: vhost },
+            Driver::CcnicNic => Devices {
+                host: format!("net_ccnic0,socket={socket},role=program"),
+                nic: format!("net_ccnic0,socket={socket},role=nic"),
+            },
+            _ => {
+                let memif =
+                    |role| format!("net_memif0,role={role},socket={socket},socket-abstract=no,rsize=10");
+                // The client's own buffers are what is shared, which needs them in one file.
+                let zero_copy = if huge { ",zero-copy=yes" } else { "" };
+                Devices { host: memif("client") + zero_copy, nic: memif("server") }
+            }
+        }
+    }
+}
+
+fn warmup(seconds: f64) -> f64 {
+    (seconds / 4.0).min(0.3)
+}
+
+/// Runs the generator to its end.
+fn collect(command: std::process::Command, load: &Load<'_>) -> anyhow::Result<Ran> {
+    let mut generator = Process::start(command)?;
+    let a_run = Duration::from_secs_f64(load.seconds + warmup(load.seconds) + BEYOND) + PATIENCE;
+    let mut runs = Vec::new();
+    while let Some(line) = generator.line(a_run)? {
+        match line {
+            Line::Run(run) => runs.push(run),
+            Line::Unsupported { unsupported } => return Ok(Ran::Not(unsupported)),
+            Line::Ready { ready } => bail!("the generator said ready: {ready}"),
+        }
+    }
+    generator.succeed()?;
+    anyhow::ensure!(runs.len() == load.inflight.len(), "only {} results came", runs.len());
+    Ok(Ran::Runs(runs))
+}
+
+/// The generator of `bench loopback`: what DPDK's API costs is the difference.
+fn loopback(setup: &Setup, load: &Load<'_>) -> anyhow::Result<Ran> {
+    anyhow::ensure!(setup.split.alone(1), "both sides share a CPU");
+    let config = InterfaceArgs::of(DesignName::Ccnic).config(1);
+    let bench = Bench::new(None, 1, false)?;
+    let run = |&inflight: &usize| {
+        let traffic = TrafficArgs {
+            size: load.size,
+            burst: 32.min(inflight),
+            rx_burst: 32,
+            inflight,
+            queues: 1,
+            seconds: load.seconds,
+            whole_bursts: false,
+            rate: None,
+        };
+        let crate::loopback::Run { totals, cpu_share } = bench.run(&config, &traffic)?;
+        Ok(Run {
+            inflight,
+            mpps: totals.mpps,
+            rtt_p50_ns: totals.rtt_ns.p50,
+            rtt_p99_ns: totals.rtt_ns.p99,
+            lost: totals.lost,
+            corrupt: totals.corrupt,
+            cpu_share,
+        })
+    };
+    load.inflight.iter().map(run).collect::<anyhow::Result<_>>().map(Ran::Runs)
+}

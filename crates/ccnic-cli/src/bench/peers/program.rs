@@ -1,0 +1,170 @@
+//! What all drivers share: the generator's binary, the plugins, pages, CPUs, and the options of EAL that follow from them.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail, ensure};
+
+use super::Driver;
+use crate::cpus::Split;
+use crate::print;
+
+const PROGRAM: &str = "ccnic-peers";
+const NET_PLUGIN: &str = "librte_net_ccnic.so";
+/// What the rows of net_ccnic say without it.
+pub const NO_PLUGIN: &str = "no librte_net_ccnic.so that EAL loads";
+const MEMPOOL_PLUGIN: &str = "librte_mempool_ccnic.so";
+/// Free 2 MiB pages that both sides of a driver need, with the largest packets.
+const HUGE_PAGES: u64 = 128;
+/// Memory of each side without them, in MiB.
+const SMALL_PAGES_MIB: &str = "512";
+
+/// How to start the generator.
+#[derive(Debug)]
+pub struct Setup {
+    program: PathBuf,
+    /// Where net_ccnic is, if it is.
+    plugins: Option<PathBuf>,
+    /// Why 2 MiB pages are not used, if they are not.
+    small_pages: Option<String>,
+    pub split: Split,
+}
+
+impl Setup {
+    /// Finds everything; `program` and `plugins` as on the command line.
+    pub fn new(program: Option<&Path>, plugins: Option<&Path>, small_pages: bool) -> anyhow::Result<Setup> {
+        let here = std::env::current_exe().context("could not ask where this program is")?;
+        let found = find_program(program, &here)?;
+        let split = Split::of_machine()?;
+        ensure!(split.host != split.nic, "bench peers needs two CPUs, one for each side: both poll");
+        Ok(Setup {
+            program: found,
+            plugins: find_plugins(plugins, &here)?,
+            small_pages: if small_pages { Some("--small-pages".to_owned()) } else { too_few_pages() },
+            split,
+        })
+    }
+
+    /// Says what will be missing.
+    pub fn announce(&self, drivers: &[Driver]) {
+        if let Some(why) = &self.small_pages {
+            print::warn(&format!("pages of 4 KiB are used: {why}"));
+        }
+        if self.plugins.is_none() && drivers.iter().any(|d| d.needs_plugin()) {
+            print::warn(&format!(
+                "net_ccnic is SKIPPED: {NO_PLUGIN}; build it, and name its folder with --plugins"
+            ));
+        }
+    }
+
+    pub fn has_plugin(&self) -> bool {
+        self.plugins.is_some()
+    }
+
+    /// The mempool driver whose buffers lie in the region, where it is built.
+    pub fn mempool(&self) -> Option<&'static str> {
+        self.plugins.as_ref().filter(|folder| folder.join(MEMPOOL_PLUGIN).exists()).map(|_| "ccnic")
+    }
+
+    pub fn huge_pages(&self) -> bool {
+        self.small_pages.is_none()
+    }
+
+    /// The generator on these CPUs, with EAL's options; with the device `vdev` if there is one.
+    pub fn command(&self, cpus: &[usize], vdev: Option<&str>) -> Command {
+        let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
+        let mut command = Command::new(&self.program);
+        command.args(["-l", &cpus.join(","), "--main-lcore", cpus.first().map_or("0", String::as_str)]);
+        command.args(["--no-pci", "--no-telemetry", "--iova-mode=va", "--log-level=error"]);
+        if self.huge_pages() {
+            command.args(["--in-memory", "--single-file-segments"]);
+        } else {
+            command.args(["--no-huge", "--no-shconf", "-m", SMALL_PAGES_MIB]);
+        }
+        let ours = vdev.is_some_and(|vdev| vdev.starts_with("net_ccnic"));
+        if let Some(folder) = self.plugins.as_ref().filter(|_| ours) {
+            command.arg("-d").arg(folder);
+        }
+        if let Some(vdev) = vdev {
+            command.args(["--vdev", vdev]);
+        }
+        command.arg("--");
+        command
+    }
+}
+
+fn find_program(asked: Option<&Path>, here: &Path) -> anyhow::Result<PathBuf> {
+    if let Some(path) = asked {
+        ensure!(path.is_file(), "--program names {}, where no program is", path.display());
+        return Ok(path.to_owned());
+    }
+    let places = [here.with_file_name(PROGRAM), here.with_file_name("dpdk").join(PROGRAM)];
+    match places.iter().find(|path| path.is_file()) {
+        Some(path) => Ok(path.clone()),
+        None => bail!(
+            "there is no {PROGRAM} beside {}; build it with `make dpdk-peers` (it needs libdpdk-dev), or name it with --program",
+            here.display()
+        ),
+    }
+}
+
+fn find_plugins(asked: Option<&Path>, here: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let has = |folder: &Path| folder.join(NET_PLUGIN).exists();
+    if let Some(folder) = asked {
+        ensure!(has(folder), "--plugins names {}, where no {NET_PLUGIN} is", folder.display());
+        let name = folder.display();
+        ensure!(
+            safe(folder),
+            "--plugins names {name}: EAL loads nothing below a folder that everybody may write to; copy it"
+        );
+        return Ok(Some(folder.to_owned()));
+    }
+    let beside = here.with_file_name("dpdk");
+    let built = here.with_file_name("../dpdk/plugins");
+    Ok([beside, built].into_iter().find(|folder| has(folder) && safe(folder)))
+}
+
+/// True when EAL takes plugins from a folder: nobody else may write to it, or to one above it.
+fn safe(folder: &Path) -> bool {
+    let open = |folder: &Path| folder.metadata().is_ok_and(|m| m.permissions().mode() & 0o002 != 0);
+    folder.canonicalize().is_ok_and(|folder| !folder.ancestors().any(open))
+}
+
+/// Says so when the machine has too few 2 MiB pages free.
+fn too_few_pages() -> Option<String> {
+    let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    let free = free_pages(&info);
+    (free < HUGE_PAGES).then(|| {
+        format!("{free} pages of 2 MiB are free; for {HUGE_PAGES}: echo {HUGE_PAGES} > /proc/sys/vm/nr_hugepages, as root")
+    })
+}
+
+fn free_pages(meminfo: &str) -> u64 {
+    let value = |name| {
+        let line = meminfo.lines().find_map(|line| line.strip_prefix(name))?;
+        line.split_whitespace().next()?.parse::<u64>().ok()
+    };
+    if value("Hugepagesize:") == Some(2048) { value("HugePages_Free:").unwrap_or(0) } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_pages_of_two_mebibytes_count() {
+        assert_eq!(
+            free_pages("HugePages_Total:  512\nHugePages_Free:      77\nHugepagesize:       2048 kB\n"),
+            77
+        );
+        assert_eq!(free_pages("HugePages_Free:      77\nHugepagesize:    1048576 kB\n"), 0);
+        assert_eq!(free_pages(""), 0);
+    }
+
+    #[test]
+    fn a_missing_program_names_its_remedy() {
+        let why = find_program(None, Path::new("/nonexistent/ccnic")).unwrap_err().to_string();
+        assert!(why.contains("make dpdk-peers") && why.contains("--program"), "{why}");
+    }
+}

@@ -1,0 +1,362 @@
+//! Rounds: every load of every curve is measured for a short time in each of many rounds, one after the other, and what counts
+//! are medians over the rounds.
+//!
+//! A virtual machine's CPUs may be moved, nearer to each other or farther apart, within seconds: single runs then differ by a
+//! factor of four. Loads that are measured within one round have met the same machine. Each round begins with the ping-pong
+//! round trip between the two CPUs, which tells how far apart they are.
+
+use ccnic::Config;
+use ccnic_load::{Rtt, Totals};
+use serde::Serialize;
+
+use super::{Bench, Run};
+use crate::micro::limit::{Limit, Rates};
+use crate::micro::pingpong::{self, Words};
+use crate::options::TrafficArgs;
+use crate::print::{Progress, units};
+use crate::stats::{Spread, median};
+
+/// How many rounds there are when the command line does not say.
+pub const ROUNDS: usize = 9;
+/// Seconds of the ping-pong before each round, and of each measurement of the limit in a round.
+const PINGPONG_SECONDS: f64 = 0.01;
+const LIMIT_SECONDS: f64 = 0.03;
+
+/// A load that is offered.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Offered {
+    /// One packet in flight.
+    One,
+    /// A share of what `Most` carries in the same round: 0.1 is 10 %.
+    Share(f64),
+    /// A rate in million packets per second over all queues; none for as many as possible.
+    Most(Option<f64>),
+}
+
+/// One design at one packet size, and the loads that it is measured at.
+#[derive(Debug, Clone)]
+pub struct Curve {
+    /// The interface.
+    pub config: Config,
+    /// The traffic at the highest load.
+    pub traffic: TrafficArgs,
+    /// The loads, from the lowest to the highest.
+    pub loads: Vec<Offered>,
+}
+
+impl Curve {
+    /// One load, as `traffic` says.
+    pub fn point(config: Config, traffic: TrafficArgs) -> Curve {
+        Curve { config, loads: vec![Offered::Most(traffic.rate)], traffic }
+    }
+
+    /// From one packet in flight over shares of the peak to saturation (the method of CC-NIC figures 11 to 13).
+    pub fn sweep(config: Config, traffic: TrafficArgs, shares: &[f64]) -> Curve {
+        let between = shares.iter().map(|share| Offered::Share(*share));
+        let loads = [Offered::One].into_iter().chain(between).chain([Offered::Most(None)]).collect();
+        Curve { config, traffic, loads }
+    }
+}
+
+/// What the machine itself showed in one round.
+#[derive(Debug, Clone, Copy)]
+struct Machine {
+    pingpong_ns: f64,
+    rates: Option<Rates>,
+}
+
+/// One load in one round, as `--json` prints it.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Round {
+    /// The ping-pong round trip between the two CPUs before the round.
+    pub pingpong_ns: f64,
+    /// Million packets per second that the machine's limit allows, measured in this round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub limit_mpps: Option<f64>,
+    /// Million packets per second offered; none for as many as possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered_mpps: Option<f64>,
+    /// The least share of the time that a thread of the generator had its CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_share: Option<f64>,
+    /// What came back.
+    #[serde(flatten)]
+    pub totals: Totals,
+}
+
+/// How far the rounds lie apart.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Spreads {
+    /// Million packets per second.
+    pub mpps: Spread,
+    /// Gigabits of packet data per second, in each direction.
+    pub gbps: Spread,
+    /// Median round trips.
+    pub p50_ns: Spread,
+    /// 99th percentiles of the round trips.
+    pub p99_ns: Spread,
+    /// Ping-pong round trips between the CPUs.
+    pub pingpong_ns: Spread,
+}
+
+/// What a load showed over all rounds, as `--json` prints it. Rates and quantiles are medians of the rounds' own.
+#[derive(Debug, Clone, Serialize)]
+pub struct Outcomes {
+    /// The ring design.
+    pub design: &'static str,
+    /// Bytes of each packet.
+    pub size: u16,
+    /// Packets in a transmit burst.
+    pub burst: usize,
+    /// Packets in flight, at most, per queue pair.
+    pub inflight: usize,
+    /// Queue pairs.
+    pub queues: u16,
+    /// Million packets per second offered; none for as many as possible.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offered_mpps: Option<f64>,
+    /// Packets that came back within the measured time of all rounds.
+    pub packets: u64,
+    /// Million packets per second.
+    pub mpps: f64,
+    /// Gigabits of packet data per second, in each direction.
+    pub gbps: f64,
+    /// Packets of all rounds that never came back.
+    pub lost: u64,
+    /// Packets of all rounds that came back damaged, twice or out of order.
+    pub corrupt: u64,
+    /// Round trips.
+    pub rtt_ns: Rtt,
+    /// Million packets per second that the machine's limit allows, measured in the same rounds; null when it was not.
+    pub limit_mpps: Option<f64>,
+    /// `mpps` as a share of `limit_mpps`.
+    pub limit_share: Option<f64>,
+    /// How far the rounds lie apart.
+    pub spread: Spreads,
+    /// Each round.
+    pub rounds: Vec<Round>,
+}
+
+/// How rounds are measured.
+#[derive(Debug)]
+pub struct Rounds<'a> {
+    /// The NIC.
+    pub bench: &'a Bench,
+    /// How many there are.
+    pub number: usize,
+    /// What the machine allows, to be measured again in each round.
+    pub limit: Option<&'a Limit>,
+}
+
+impl Rounds<'_> {
+    /// Steps of a measurement, for its progress.
+    pub fn steps(number: usize, curves: &[Curve]) -> usize {
+        number * (1 + curves.iter().map(|curve| curve.loads.len()).sum::<usize>())
+    }
+
+    /// Measures all curves; returns for each the outcomes of its loads, in their order.
+    ///
+    /// # Errors
+    /// An option out of range, before anything is measured; otherwise what ended a run.
+    pub fn measure(&self, curves: &[Curve], progress: &Progress) -> anyhow::Result<Vec<Vec<Outcomes>>> {
+        for curve in curves {
+            curve.traffic.check(&curve.config, "--queues")?;
+        }
+        let mut seen: Vec<Vec<Vec<Round>>> =
+            curves.iter().map(|curve| vec![Vec::new(); curve.loads.len()]).collect();
+        for number in 1..=self.number {
+            progress.say(format!("round {number}: ping-pong"));
+            let machine = self.machine()?;
+            progress.step();
+            for (curve, seen) in curves.iter().zip(&mut seen) {
+                self.round(curve, &machine, seen, |run| {
+                    let (mpps, ns) = (run.totals.mpps, run.totals.rtt_ns.p50);
+                    let (name, size) = (curve.config.design.name(), curve.traffic.size);
+                    progress.say(format!(
+                        "round {number}: {name}, {size} B: {} Mpps, {ns} ns",
+                        units::rate(mpps)
+                    ));
+                    progress.step();
+                })?;
+            }
+        }
+        let outcomes = |(curve, seen): (&Curve, Vec<Vec<Round>>)| {
+            curve.loads.iter().zip(seen).map(|(load, rounds)| Outcomes::of(curve, *load, rounds)).collect()
+        };
+        Ok(curves.iter().zip(seen).map(outcomes).collect())
+    }
+
+    fn machine(&self) -> anyhow::Result<Machine> {
+        self.bench.nic.settle();
+        let pingpong_ns = pingpong::round(Words::Shared, false, PINGPONG_SECONDS)?.p50_ns;
+        let rates = self.limit.map(|limit| limit.again(LIMIT_SECONDS)).transpose()?;
+        Ok(Machine { pingpong_ns, rates })
+    }
+
+    /// One round of a curve. The highest load comes first: others are shares of what it carries.
+    fn round(
+        &self,
+        curve: &Curve,
+        machine: &Machine,
+        seen: &mut [Vec<Round>],
+        mut done: impl FnMut(&Run),
+    ) -> anyhow::Result<()> {
+        let mut peak = 0.0;
+        for (load, rounds) in curve.loads.iter().zip(seen).rev() {
+            let traffic = load.traffic(&curve.traffic, peak);
+            let run = self.bench.run(&curve.config, &traffic)?;
+            if matches!(load, Offered::Most(_)) {
+                peak = run.totals.mpps;
+            }
+            done(&run);
+            rounds.push(Round {
+                pingpong_ns: machine.pingpong_ns,
+                limit_mpps: machine.rates.map(|rates| rates.packets(traffic.size)),
+                offered_mpps: traffic.rate,
+                cpu_share: run.cpu_share,
+                totals: run.totals,
+            });
+        }
+        Ok(())
+    }
+}
+
+impl Offered {
+    /// The traffic of this load where the highest load carries `peak` million packets per second.
+    fn traffic(self, most: &TrafficArgs, peak: f64) -> TrafficArgs {
+        match self {
+            Offered::One => TrafficArgs { inflight: 1, burst: 1, rate: None, ..most.clone() },
+            Offered::Share(share) => TrafficArgs { rate: Some(peak * share), ..most.clone() },
+            Offered::Most(rate) => TrafficArgs { rate, ..most.clone() },
+        }
+    }
+
+    /// The load in words.
+    pub fn name(self) -> String {
+        match self {
+            Offered::One => "1 packet".to_owned(),
+            Offered::Share(share) => units::percent(Some(share)),
+            Offered::Most(None) => "maximum".to_owned(),
+            Offered::Most(Some(rate)) => format!("{} Mpps", units::rate(rate)),
+        }
+    }
+}
+
+impl Outcomes {
+    /// Sums up the rounds of a load.
+    pub fn of(curve: &Curve, load: Offered, rounds: Vec<Round>) -> Outcomes {
+        let traffic = load.traffic(&curve.traffic, 0.0);
+        let spread = |f: fn(&Round) -> f64| Spread::of(rounds.iter().map(f));
+        let quantile =
+            |f: fn(&Rtt) -> u64| median(rounds.iter().map(|r| f(&r.totals.rtt_ns) as f64)).round() as u64;
+        let measured = |f: fn(&Round) -> Option<f64>| {
+            let values: Vec<f64> = rounds.iter().filter_map(f).collect();
+            (!values.is_empty()).then(|| median(values))
+        };
+        let spreads = Spreads {
+            mpps: spread(|r| r.totals.mpps),
+            gbps: spread(|r| r.totals.gbps),
+            p50_ns: spread(|r| r.totals.rtt_ns.p50 as f64),
+            p99_ns: spread(|r| r.totals.rtt_ns.p99 as f64),
+            pingpong_ns: spread(|r| r.pingpong_ns),
+        };
+        let limit_mpps = measured(|r| r.limit_mpps);
+        Outcomes {
+            design: curve.config.design.name(),
+            size: traffic.size,
+            burst: traffic.burst,
+            inflight: traffic.inflight,
+            queues: curve.config.queues,
+            offered_mpps: measured(|r| r.offered_mpps),
+            packets: rounds.iter().map(|r| r.totals.packets).sum(),
+            mpps: spreads.mpps.median,
+            gbps: spreads.gbps.median,
+            lost: rounds.iter().map(|r| r.totals.lost).sum(),
+            corrupt: rounds.iter().map(|r| r.totals.corrupt).sum(),
+            rtt_ns: Rtt {
+                min: quantile(|r| r.min),
+                p50: quantile(|r| r.p50),
+                p90: quantile(|r| r.p90),
+                p99: quantile(|r| r.p99),
+                p999: quantile(|r| r.p999),
+                max: quantile(|r| r.max),
+            },
+            limit_mpps,
+            limit_share: limit_mpps.map(|limit| spreads.mpps.median / limit),
+            spread: spreads,
+            rounds,
+        }
+    }
+
+    /// The least CPU shares of the generator's threads, of each round where threads need not share CPUs.
+    pub fn cpu_shares(&self) -> impl Iterator<Item = f64> {
+        self.rounds.iter().filter_map(|round| round.cpu_share)
+    }
+}
+
+/// Rounds and curves for tests.
+#[cfg(test)]
+pub mod samples {
+    use super::*;
+    use crate::options::{DesignName, InterfaceArgs};
+
+    /// A round of this throughput, median round trip and ping-pong round trip.
+    pub fn round(mpps: f64, p50: u64, pingpong_ns: f64) -> Round {
+        let rtt_ns = Rtt { min: 1, p50, p90: p50, p99: 2 * p50, p999: p50, max: p50 };
+        Round {
+            pingpong_ns,
+            limit_mpps: Some(40.0),
+            offered_mpps: None,
+            cpu_share: Some(0.99),
+            totals: Totals { packets: 100, mpps, gbps: mpps / 2.0, lost: 1, corrupt: 0, rtt_ns },
+        }
+    }
+
+    /// A sweep of `shares` over packets of `size` bytes.
+    pub fn curve(size: u16, shares: &[f64]) -> Curve {
+        let traffic = TrafficArgs {
+            size,
+            burst: 32,
+            rx_burst: 32,
+            inflight: 512,
+            queues: 1,
+            seconds: 0.1,
+            rate: None,
+            whole_bursts: false,
+        };
+        Curve::sweep(InterfaceArgs::of(DesignName::Ccnic).config(1), traffic, shares)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::samples::{curve, round};
+    use super::*;
+
+    #[test]
+    fn a_sweep_goes_from_one_packet_to_the_peak() {
+        let Curve { loads, traffic, .. } = curve(64, &[0.5]);
+        assert_eq!(loads, [Offered::One, Offered::Share(0.5), Offered::Most(None)]);
+        let names: Vec<String> = loads.iter().map(|load| load.name()).collect();
+        assert_eq!(names, ["1 packet", "50 %", "maximum"]);
+        let traffics: Vec<_> = loads.iter().map(|load| load.traffic(&traffic, 20.0)).collect();
+        assert_eq!(traffics.iter().map(|t| t.rate).collect::<Vec<_>>(), [None, Some(10.0), None]);
+        assert_eq!(
+            traffics.iter().map(|t| (t.inflight, t.burst)).collect::<Vec<_>>(),
+            [(1, 1), (512, 32), (512, 32)]
+        );
+        assert_eq!(Rounds::steps(9, &[curve(64, &[0.5]), curve(64, &[0.5])]), 9 * 7);
+    }
+
+    #[test]
+    fn outcomes_are_medians_over_the_rounds_and_keep_all_of_them() {
+        let rounds = vec![round(20.0, 300, 100.0), round(5.0, 900, 120.0), round(22.0, 310, 110.0)];
+        let all = Outcomes::of(&curve(64, &[0.5]), Offered::Most(None), rounds);
+        assert_eq!((all.mpps, all.gbps, all.rtt_ns.p50, all.rtt_ns.p99), (20.0, 10.0, 310, 620));
+        assert_eq!((all.packets, all.lost, all.rounds.len()), (300, 3, 3));
+        assert_eq!((all.limit_mpps, all.limit_share), (Some(40.0), Some(0.5)));
+        assert_eq!((all.spread.mpps.min, all.spread.mpps.max), (5.0, 22.0));
+        assert_eq!((all.offered_mpps, all.cpu_shares().count()), (None, 3));
+        assert_eq!(serde_json::to_value(&all).unwrap()["rounds"][1]["mpps"], 5.0);
+    }
+}

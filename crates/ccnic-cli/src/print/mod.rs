@@ -1,0 +1,99 @@
+//! Everything that the command prints: results, messages, tables, numbers with their units, progress, and the frame of its pages.
+
+pub mod html;
+mod progress;
+mod table;
+pub mod units;
+
+use std::io::Write;
+
+use rustix::termios::tcgetwinsize;
+use serde::Serialize;
+
+pub use progress::Progress;
+#[cfg(test)]
+pub use table::longest_line;
+pub use table::{Column, Table};
+
+/// Columns of a terminal of unknown width, and of what is no terminal.
+const USUAL_WIDTH: usize = 80;
+/// Text in longer lines is hard to read.
+const LONGEST_LINE: usize = 160;
+
+/// Prints a result: as JSON, or as the text that `text` makes of it.
+///
+/// # Errors
+/// When the result cannot be written as JSON.
+pub fn result<T: Serialize>(json: bool, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
+    line(&if json { serde_json::to_string_pretty(value)? } else { text() });
+    Ok(())
+}
+
+/// Prints a text and an end of line on standard output.
+pub fn line(text: &str) {
+    // A reader that has gone (`| head`) is no failure.
+    let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// Prints a message on standard error, behind the command's name.
+pub fn warn(text: &str) {
+    let _ = writeln!(std::io::stderr(), "ccnic: {text}");
+}
+
+/// Columns that a text may have: those of the terminal, or 80.
+pub fn width() -> usize {
+    let columns = tcgetwinsize(std::io::stdout()).map_or(0, |size| usize::from(size.ws_col));
+    if columns == 0 { USUAL_WIDTH } else { columns.clamp(USUAL_WIDTH, LONGEST_LINE) }
+}
+
+/// An error and its causes in one line. A cause that the message before it has named already is left out.
+pub fn message(error: &anyhow::Error) -> String {
+    let mut text = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if text.is_empty() {
+            text = cause;
+        } else if !text.contains(&cause) {
+            text = format!("{text}: {cause}");
+        }
+    }
+    text
+}
+
+/// A text in lines of at most `width` characters, broken between words. A longer word gets a line of its own.
+pub fn wrapped(text: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+mod tests {
+    use anyhow::Context;
+
+    use super::*;
+
+    #[test]
+    fn a_cause_is_named_once() {
+        let io = || std::io::Error::from(std::io::ErrorKind::NotFound);
+        let cause = io().to_string();
+        let names_it = anyhow::Error::new(io()).context(format!("no NIC answers: {cause}; start one"));
+        assert_eq!(message(&names_it), format!("no NIC answers: {cause}; start one"));
+        let does_not = Err::<(), _>(io()).context("could not open it").unwrap_err();
+        assert_eq!(message(&does_not), format!("could not open it: {cause}"));
+    }
+
+    #[test]
+    fn words_stay_whole() {
+        assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
+        assert_eq!(wrapped("incomprehensible it is", 5), ["incomprehensible", "it is"]);
+        assert_eq!(wrapped("", 5), [""]);
+    }
+}

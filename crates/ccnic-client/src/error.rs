@@ -1,0 +1,138 @@
+//! What can go wrong when a program uses a NIC, each with what the user can do about it.
+
+use std::path::PathBuf;
+
+use std::fmt;
+
+use ccnic::{ConfigError, QueueError};
+use rustix::io::Errno;
+
+/// An error of a program's attachment to a NIC. `Debug` writes the same message as `Display`, so that a `main` that returns it prints
+/// what the user can do.
+#[derive(thiserror::Error)]
+pub enum Error {
+    /// A configuration or a region's header that cannot be.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The region could not be made.
+    #[error(transparent)]
+    Region(#[from] ccnic_shm::Error),
+    /// No NIC at the socket.
+    #[error("no NIC answers at {}: {errno}; start one with `ccnicd --socket {}`", path.display(), path.display())]
+    Unreachable {
+        /// The socket.
+        path: PathBuf,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+    /// The NIC refused.
+    #[error("the NIC refused: {reason}")]
+    Refused {
+        /// Its reason.
+        reason: String,
+    },
+    /// The NIC has ended, or closed the connection.
+    #[error("the NIC has gone; see its log")]
+    Gone,
+    /// Nothing to receive came in the time given.
+    #[error("no packet came in time")]
+    TimedOut,
+    /// A message that is not understood.
+    #[error("a message on the control socket is not understood: {what}; use the same release on both sides")]
+    Protocol {
+        /// What was wrong with it.
+        what: String,
+    },
+    /// Anything else that went wrong on the control socket.
+    #[error(transparent)]
+    Control(ccnic_control::Error),
+    /// A queue that the region does not have.
+    #[error("queue {queue} does not exist: the region has {queues}")]
+    NoQueue {
+        /// The queue asked for.
+        queue: u16,
+        /// The queues there are.
+        queues: u16,
+    },
+    /// A queue pair that has been given out before.
+    #[error("queue {queue} has been given out before: a queue pair belongs to one thread")]
+    QueueTaken {
+        /// The queue asked for.
+        queue: u16,
+    },
+    /// Queue pairs of another design.
+    #[error("the region's rings are of design {has}, not {asked}")]
+    WrongDesign {
+        /// The design asked for.
+        asked: &'static str,
+        /// The design of the region.
+        has: &'static str,
+    },
+    /// RSS that cannot be.
+    #[error("rss: {why}")]
+    Rss {
+        /// The field, and what it may be.
+        why: String,
+    },
+    /// A NIC that spreads nothing.
+    #[error("this NIC does no RSS: whoever sends to the program chooses the queue")]
+    NoRss,
+    /// A reconnection without all queue pairs.
+    #[error("reconnecting needs all {given} queue pairs of the region, got {brought}")]
+    PairsMissing {
+        /// Queue pairs given out.
+        given: usize,
+        /// Queue pairs brought.
+        brought: usize,
+    },
+    /// A reconnection while the NIC lives.
+    #[error("the NIC is alive: nothing to reconnect")]
+    StillAlive,
+    /// A system call failed.
+    #[error("could not {what}: {errno}")]
+    Os {
+        /// What was tried.
+        what: &'static str,
+        /// The kernel's answer.
+        errno: Errno,
+    },
+}
+
+impl Error {
+    /// For `map_err`: names what was tried.
+    pub(crate) fn os(what: &'static str) -> impl Fn(Errno) -> Error {
+        move |errno| Error::Os { what, errno }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl From<QueueError> for Error {
+    fn from(error: QueueError) -> Error {
+        match error {
+            QueueError::NoQueue { queue, queues } => Error::NoQueue { queue, queues },
+            QueueError::WrongDesign { asked, has } => {
+                Error::WrongDesign { asked: asked.name(), has: has.name() }
+            }
+        }
+    }
+}
+
+impl From<ccnic_control::Error> for Error {
+    fn from(error: ccnic_control::Error) -> Error {
+        use ccnic_control::Error as Control;
+        match error {
+            Control::Unreachable { path, errno } => Error::Unreachable { path, errno },
+            Control::Refused { reason } => Error::Refused { reason },
+            Control::Gone => Error::Gone,
+            Control::Protocol { what } => Error::Protocol { what },
+            Control::Region(error) => Error::Region(error),
+            Control::Os { what, errno } => Error::Os { what, errno },
+            other => Error::Control(other),
+        }
+    }
+}

@@ -1,0 +1,51 @@
+//! What a program uses to exchange packets with a NIC.
+//!
+//! Open a [`Nic`], take a [`QueuePair`] for each thread, allocate buffers into a [`Burst`], send and receive:
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use ccnic_client::{Burst, Error, Nic};
+//!
+//! fn main() -> Result<(), Error> {
+//!     let mut nic = Nic::open("/tmp/nic.sock")?;
+//!     let mut pair = nic.queue_pair(0)?;
+//!     let mut burst = Burst::new();
+//!
+//!     pair.alloc(64, 8, &mut burst);
+//!     for buf in burst.iter_mut() {
+//!         pair.write(buf, 0, b"hello");
+//!     }
+//!     pair.tx_burst(&mut burst);
+//!     pair.free(&mut burst); // what the ring did not take
+//!
+//!     pair.wait(Duration::from_secs(1))?;
+//!     pair.rx_burst(&mut burst, 32);
+//!     for buf in burst.as_slice() {
+//!         pair.with(buf, |bytes| println!("{bytes:?}"));
+//!     }
+//!     pair.free(&mut burst);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! `ccnicd --socket /tmp/nic.sock` is a NIC to try it with.
+
+mod error;
+mod nic;
+mod options;
+mod queue_pair;
+mod waiter;
+
+pub use ccnic::host::{HostDrops, NotSmall};
+pub use ccnic::rss;
+pub use ccnic::rss::Rss;
+pub use ccnic::{Buf, Burst, Config, ConfigError, Demote, Desc, Design};
+pub use ccnic_control::messages::Status;
+pub use ccnic_shm::Pages;
+
+pub use error::Error;
+pub use nic::{Nic, Pool};
+pub use options::NicOptions;
+pub use queue_pair::{PairVisitor, QueuePair};
+pub use waiter::Waiter;

@@ -1,0 +1,264 @@
+//! A queue pair of whatever design the region has, behind one type.
+//!
+//! The design is looked at once in each call: one branch a burst. The bursts of the five ring types are compiled side by side.
+
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use ccnic::host::{self, HostDrops, NotSmall};
+use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
+use ccnic::{Buf, Burst, Config, Desc, Layout, QueueError};
+use ccnic_shm::NativeMemory;
+
+use crate::error::Error;
+use crate::waiter::Waiter;
+
+/// A queue pair in mapped memory whose ring type is known at compile time.
+type Native<R> = host::QueuePair<NativeMemory, R>;
+
+/// A program's side of one queue pair: allocates, sends, receives and frees buffers. Belongs to one thread at a time.
+///
+/// Made by [`Nic::queue_pair`](crate::Nic::queue_pair). Dropping it returns the buffers that it keeps to the region's pool; what it
+/// has received and not freed is the program's.
+#[derive(Debug)]
+pub struct QueuePair {
+    pair: ByDesign,
+    waiter: Waiter,
+}
+
+#[derive(Debug)]
+enum ByDesign {
+    GroupedEpoch(Native<GroupedEpoch>),
+    GroupedClear(Native<GroupedClear>),
+    Packed(Native<Packed>),
+    Padded(Native<Padded>),
+    Doorbell(Native<Doorbell>),
+}
+
+/// Evaluates `$body` with `$pair` as the queue pair of whichever design.
+macro_rules! each {
+    ($self:expr, $pair:ident => $body:expr) => {
+        match $self {
+            ByDesign::GroupedEpoch($pair) => $body,
+            ByDesign::GroupedClear($pair) => $body,
+            ByDesign::Packed($pair) => $body,
+            ByDesign::Padded($pair) => $body,
+            ByDesign::Doorbell($pair) => $body,
+        }
+    };
+}
+
+/// Work on a queue pair that is compiled once for each ring type: what [`QueuePair::dispatch`] calls.
+pub trait PairVisitor {
+    /// What the work returns.
+    type Output;
+
+    /// Does the work on a queue pair of the ring type `R`.
+    fn visit<R: Ring>(self, pair: &mut host::QueuePair<NativeMemory, R>) -> Self::Output;
+}
+
+impl QueuePair {
+    /// Opens queue pair `queue` of a region.
+    pub(crate) fn new(
+        mem: NativeMemory,
+        layout: &Layout,
+        queue: u16,
+        waiter: Waiter,
+    ) -> Result<QueuePair, QueueError> {
+        use ccnic::Design;
+        let pair = match layout.config().design {
+            Design::GroupedEpoch => ByDesign::GroupedEpoch(Native::new(mem, layout, queue)?),
+            Design::GroupedClear => ByDesign::GroupedClear(Native::new(mem, layout, queue)?),
+            Design::Packed => ByDesign::Packed(Native::new(mem, layout, queue)?),
+            Design::Padded => ByDesign::Padded(Native::new(mem, layout, queue)?),
+            Design::Doorbell => ByDesign::Doorbell(Native::new(mem, layout, queue)?),
+        };
+        Ok(QueuePair { pair, waiter })
+    }
+
+    /// Calls `visitor` with the queue pair of the region's ring type: for a loop that is compiled without a branch per burst.
+    #[inline]
+    pub fn dispatch<V: PairVisitor>(&mut self, visitor: V) -> V::Output {
+        each!(&mut self.pair, pair => visitor.visit(pair))
+    }
+
+    /// As [`host::QueuePair::alloc`].
+    #[inline]
+    pub fn alloc(&mut self, len: u16, max: usize, burst: &mut Burst) -> usize {
+        each!(&mut self.pair, pair => pair.alloc(len, max, burst))
+    }
+
+    /// Returns all buffers of `burst` to the pool.
+    #[inline]
+    pub fn free(&mut self, burst: &mut Burst) {
+        each!(&mut self.pair, pair => pair.free(burst));
+    }
+
+    /// Returns one buffer to the pool.
+    #[inline]
+    pub fn free_one(&mut self, buf: Buf) {
+        each!(&mut self.pair, pair => pair.free_one(buf));
+    }
+
+    /// As [`host::QueuePair::tx_burst`].
+    #[inline]
+    pub fn tx_burst(&mut self, burst: &mut Burst) -> usize {
+        each!(&mut self.pair, pair => pair.tx_burst(burst))
+    }
+
+    /// Buffers that a transmit burst is sure to take now: 0 when the ring is full.
+    #[inline]
+    pub fn tx_room(&mut self) -> usize {
+        each!(&mut self.pair, pair => pair.tx_room())
+    }
+
+    /// As [`host::QueuePair::rx_burst`].
+    #[inline]
+    pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
+        each!(&mut self.pair, pair => pair.rx_burst(burst, max))
+    }
+
+    /// As [`host::QueuePair::tx_small`].
+    #[inline]
+    pub fn tx_small<'a>(
+        &mut self,
+        longest: u16,
+        packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
+        burst: &mut Burst,
+    ) -> usize {
+        each!(&mut self.pair, pair => pair.tx_small(longest, packets, burst))
+    }
+
+    /// As [`host::QueuePair::rx_small`].
+    ///
+    /// # Errors
+    /// [`NotSmall`] when the first packet that waits is not small.
+    #[inline]
+    pub fn rx_small(&mut self, max: usize, read: impl FnMut(usize, &[u8], u64)) -> Result<usize, NotSmall> {
+        each!(&mut self.pair, pair => pair.rx_small(max, read))
+    }
+
+    /// As [`host::QueuePair::tx_descs`].
+    #[inline]
+    pub fn tx_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> (usize, usize) {
+        each!(&mut self.pair, pair => pair.tx_descs(descs, burst))
+    }
+
+    /// As [`host::QueuePair::free_descs`].
+    #[inline]
+    pub fn free_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
+        each!(&mut self.pair, pair => pair.free_descs(descs, burst))
+    }
+
+    /// As [`host::QueuePair::read_descs`].
+    pub fn read_descs(
+        &mut self,
+        descs: impl Iterator<Item = Desc>,
+        burst: &mut Burst,
+        read: impl FnMut(usize, &[u8], u64),
+    ) -> usize {
+        each!(&mut self.pair, pair => pair.read_descs(descs, burst, read))
+    }
+
+    /// Copies `from` into the buffer from byte `at` on; returns the bytes that fitted.
+    #[inline]
+    pub fn write(&self, buf: &mut Buf, at: u16, from: &[u8]) -> usize {
+        each!(&self.pair, pair => pair.write(buf, at, from))
+    }
+
+    /// Copies the buffer's data from byte `at` on into `to`; returns the bytes copied.
+    #[inline]
+    pub fn read(&self, buf: &Buf, at: u16, to: &mut [u8]) -> usize {
+        each!(&self.pair, pair => pair.read(buf, at, to))
+    }
+
+    /// Lends the buffer's data to `f`.
+    #[inline]
+    pub fn with<T>(&self, buf: &Buf, f: impl FnOnce(&[u8]) -> T) -> T {
+        each!(&self.pair, pair => pair.with(buf, f))
+    }
+
+    /// Lends the buffer's data to `f` for writing.
+    #[inline]
+    pub fn with_mut<T>(&self, buf: &mut Buf, f: impl FnOnce(&mut [u8]) -> T) -> T {
+        each!(&self.pair, pair => pair.with_mut(buf, f))
+    }
+
+    /// Blocks until there is something to receive. Poll [`rx_burst`](QueuePair::rx_burst) for a while first: a sleep and a wake-up
+    /// take longer than a round trip. `None` waits without a limit.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] after `timeout`. [`Error::Gone`] when the NIC has gone and nothing is left to receive. [`Error::Os`] with
+    /// `EINTR` after a signal.
+    pub fn wait(&mut self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
+        let (waiter, timeout) = (&self.waiter, timeout.into());
+        each!(&mut self.pair, pair => waiter.wait(pair, timeout))
+    }
+
+    /// Asks the NIC for a notification: [`fd`](QueuePair::fd) becomes readable when there is something to receive. False when there
+    /// is something already; then nothing is asked. Call it before each sleep in `poll` or `epoll_wait`.
+    ///
+    /// # Errors
+    /// As [`fd`](QueuePair::fd).
+    pub fn arm(&mut self) -> Result<bool, Error> {
+        let waiter = &self.waiter;
+        each!(&mut self.pair, pair => waiter.arm(pair))
+    }
+
+    /// Takes back what [`arm`](QueuePair::arm) asked for. A notification may be on its way all the same.
+    pub fn disarm(&mut self) {
+        each!(&mut self.pair, pair => pair.disarm());
+    }
+
+    /// The descriptor that becomes readable when there is something to receive after [`arm`](QueuePair::arm): for a program that
+    /// waits for several things at once. It stays the same with the NIC's successor; the bytes in it mean nothing.
+    ///
+    /// It does not show that the NIC has gone: [`Nic`](crate::Nic)'s own descriptor does.
+    ///
+    /// # Errors
+    /// [`Error::Os`] when the system has no descriptor left.
+    pub fn fd(&self) -> Result<BorrowedFd<'_>, Error> {
+        self.waiter.fd()
+    }
+
+    /// A handle with which another thread wakes the one that waits on this queue pair.
+    pub fn waiter(&self) -> &Waiter {
+        &self.waiter
+    }
+
+    /// True when there is something to receive.
+    pub fn rx_waits(&self) -> bool {
+        each!(&self.pair, pair => pair.rx_waits())
+    }
+
+    /// Buffers that can be received now. Walks the ring: not for every burst.
+    pub fn rx_ready(&self) -> usize {
+        each!(&self.pair, pair => pair.rx_ready())
+    }
+
+    /// Buffers handed to the NIC that it has not taken yet. Walks the ring: not for every burst.
+    pub fn tx_waiting(&self) -> usize {
+        each!(&self.pair, pair => pair.tx_waiting())
+    }
+
+    /// Pauses the processor for a moment: call it in each poll that found nothing.
+    #[inline]
+    pub fn relax(&self) {
+        each!(&self.pair, pair => pair.relax());
+    }
+
+    /// Packets not delivered, by reason.
+    pub fn drops(&self) -> HostDrops {
+        each!(&self.pair, pair => pair.drops())
+    }
+
+    /// The region's configuration.
+    pub fn config(&self) -> &Config {
+        each!(&self.pair, pair => pair.config())
+    }
+
+    /// As [`host::QueuePair::retire`].
+    pub fn retire(&mut self) {
+        each!(&mut self.pair, pair => pair.retire());
+    }
+}

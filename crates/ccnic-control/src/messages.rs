@@ -1,0 +1,207 @@
+//! The messages of the control socket: JSON, one per packet of the socket.
+
+use serde::{Deserialize, Serialize};
+
+use crate::rss::RssMessage;
+
+/// A request of a program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Request {
+    /// Asks for the NIC's version and abilities.
+    Hello,
+    /// Attaches the region whose descriptor comes with this message, until the connection ends.
+    Attach {
+        /// A name for the status display.
+        name: String,
+        /// The program's MAC address, if it has one.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mac: Option<[u8; 6]>,
+        /// How received packets are spread over its queues, from the first packet on. Only where [`Hello::rss`] says so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        rss: Option<RssMessage>,
+    },
+    /// Spreads received packets over the queues like this from now on; `None`: each comes back on the queue pair that it was sent on.
+    Rss(Option<RssMessage>),
+    /// Asks for notifications of a queue pair by the socket that comes with this message, a connected stream socket of the Unix
+    /// family: one byte whenever the program has armed the queue pair (`ccnic::notify`) and there are packets for it. The NIC confirms
+    /// with one more byte, on that socket, as soon as it does so. There is no reply on this connection, where a program that waits
+    /// watches for the end only. A program that has no confirmation must not rely on notifications.
+    Notify {
+        /// Queue number.
+        queue: u16,
+    },
+    /// Asks for the NIC's state.
+    Status,
+}
+
+/// A reply of the NIC.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reply {
+    /// To `Hello`.
+    Hello(Hello),
+    /// To `Attach`: the queue pairs are being polled.
+    Attached,
+    /// To `Rss`: the change is in force for all packets sent from now on.
+    Done,
+    /// To `Status`.
+    Status(Status),
+    /// The request was refused.
+    Refused {
+        /// Why, and what to do about it.
+        reason: String,
+    },
+}
+
+/// What a program must know of a NIC before it makes a region.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hello {
+    /// Version of the daemon.
+    pub version: String,
+    /// The NUMA node of the polling cores: the NIC segment of a region is homed there.
+    pub node: u32,
+    /// The NIC spreads received packets over queues (RSS).
+    #[serde(default)]
+    pub rss: bool,
+}
+
+/// The state of a NIC.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Status {
+    /// Version of the daemon.
+    pub version: String,
+    /// Process of the daemon.
+    pub pid: u32,
+    /// Seconds since it started.
+    pub uptime_s: f64,
+    /// What programs are connected to.
+    pub wire: String,
+    /// CPUs that poll.
+    pub cores: Vec<usize>,
+    /// Attached programs.
+    pub programs: Vec<ProgramStatus>,
+}
+
+/// One attached program.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ProgramStatus {
+    /// Its name.
+    pub name: String,
+    /// Its process.
+    pub pid: i32,
+    /// The ring design that it chose.
+    pub design: String,
+    /// How its received packets are spread over its queues, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub rss: Option<RssMessage>,
+    /// Its queue pairs.
+    pub queues: Vec<QueueStatus>,
+}
+
+/// Counters of one queue pair since it was attached. Packets and bytes that were not delivered count under their reason.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct QueueStatus {
+    /// Queue number.
+    pub queue: u16,
+    /// CPU that polls it.
+    pub core: usize,
+    /// Packets from the program.
+    pub tx_packets: u64,
+    /// Bytes from the program.
+    pub tx_bytes: u64,
+    /// Packets to the program.
+    pub rx_packets: u64,
+    /// Bytes to the program.
+    pub rx_bytes: u64,
+    /// Dropped: a descriptor named no bytes of the pool.
+    pub drop_bad_descriptor: u64,
+    /// Dropped: a chain of too many segments.
+    pub drop_bad_chain: u64,
+    /// Dropped: longer than the MTU.
+    pub drop_too_long: u64,
+    /// Dropped, with RSS: the receive ring was full.
+    #[serde(default)]
+    pub drop_ring_full: u64,
+    /// Dropped, with RSS: the pool had no buffer.
+    #[serde(default)]
+    pub drop_no_buffer: u64,
+    /// Dropped, with RSS over several polling cores: the hand-off to the core of their receive queue was full, or that core has
+    /// stopped. Counted at the queue that they were sent on.
+    #[serde(default)]
+    pub drop_handoff_full: u64,
+    /// Waited: the receive ring was full.
+    pub wait_ring_full: u64,
+    /// Waited: the pool had no buffer.
+    pub wait_no_buffer: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ccnic::rss::Rss;
+    use serde::de::DeserializeOwned;
+    use std::fmt::Debug;
+
+    /// The message is this text, and the text this message: the format is a promise to other releases.
+    #[track_caller]
+    fn is<T: Serialize + DeserializeOwned + PartialEq + Debug>(message: &T, text: &str) {
+        assert_eq!(serde_json::to_string(message).unwrap(), text);
+        assert_eq!(&serde_json::from_str::<T>(text).unwrap(), message);
+    }
+
+    #[test]
+    fn requests() {
+        is(&Request::Hello, r#""hello""#);
+        is(&Request::Status, r#""status""#);
+        is(&Request::Notify { queue: 7 }, r#"{"notify":{"queue":7}}"#);
+        is(&Request::Rss(None), r#"{"rss":null}"#);
+        let name = || "one".to_owned();
+        is(&Request::Attach { name: name(), mac: None, rss: None }, r#"{"attach":{"name":"one"}}"#);
+        let mac = Some([2, 0, 0, 0, 0, 1]);
+        is(
+            &Request::Attach { name: name(), mac, rss: None },
+            r#"{"attach":{"name":"one","mac":[2,0,0,0,0,1]}}"#,
+        );
+        let rss = RssMessage { key: vec![1], types: vec!["ipv4".into()], table: vec![0, 1], hash: true };
+        is(&Request::Rss(Some(rss)), r#"{"rss":{"key":[1],"types":["ipv4"],"table":[0,1],"hash":true}}"#);
+    }
+
+    #[test]
+    fn replies() {
+        is(&Reply::Attached, r#""attached""#);
+        is(&Reply::Done, r#""done""#);
+        is(&Reply::Refused { reason: "why".into() }, r#"{"refused":{"reason":"why"}}"#);
+        let hello = Hello { version: "1".into(), node: 0, rss: true };
+        is(&Reply::Hello(hello), r#"{"hello":{"version":"1","node":0,"rss":true}}"#);
+        let queue = QueueStatus { queue: 3, core: 1, tx_packets: u64::MAX, ..QueueStatus::default() };
+        let program = ProgramStatus {
+            name: "p".into(),
+            pid: 7,
+            design: "ccnic".into(),
+            rss: Some(RssMessage::from(&Rss::new(2))),
+            queues: vec![queue],
+        };
+        let status = Status {
+            version: "1".into(),
+            pid: 1,
+            uptime_s: 0.5,
+            wire: "loopback".into(),
+            cores: vec![1],
+            programs: vec![program],
+        };
+        let text = serde_json::to_string(&Reply::Status(status.clone())).unwrap();
+        assert_eq!(serde_json::from_str::<Reply>(&text).unwrap(), Reply::Status(status));
+    }
+
+    #[test]
+    fn what_other_releases_leave_out_has_a_default() {
+        let old = r#"{"queue":0,"core":0,"tx_packets":1,"tx_bytes":2,"rx_packets":3,"rx_bytes":4,"drop_bad_descriptor":0,
+            "drop_bad_chain":0,"drop_too_long":0,"wait_ring_full":0,"wait_no_buffer":0}"#;
+        let queue: QueueStatus = serde_json::from_str(old).unwrap();
+        assert_eq!((queue.rx_bytes, queue.drop_ring_full, queue.drop_handoff_full), (4, 0, 0));
+        let hello: Hello = serde_json::from_str(r#"{"version":"0","node":1}"#).unwrap();
+        assert!(!hello.rss);
+        assert!(serde_json::from_str::<Request>(r#""shutdown""#).is_err());
+    }
+}

@@ -1,0 +1,388 @@
+//! The queue pair: opening, transmit and receive bursts, notification, statistics.
+
+use crate::buf::{Burst, RegionTag};
+use crate::config::{Config, Demote, Design};
+use crate::layout::{Layout, QueueLayout};
+use crate::memory::{SharedMemory, lines};
+use crate::notify;
+use crate::pool::Allocator;
+use crate::queue_error::{QueueError, queue_layout};
+use crate::ring::{Consumer, IDLE_POLLS, Producer, Ring};
+
+use super::managed::Managed;
+use super::receive::Receiver;
+use super::small::RingAhead;
+
+/// Fewer descriptors than this in a burst, and the ring counts as nearly empty: less than one full line.
+pub(crate) const NEARLY_EMPTY: usize = 4;
+
+/// Packets not delivered to the program, by reason, since the queue pair was opened.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct HostDrops {
+    /// Received descriptors that name no buffer of the region: the NIC is broken.
+    pub bad_descriptor: u64,
+    /// Received descriptors of chains with too many segments: the NIC is broken.
+    pub bad_chain: u64,
+    /// Packets that the NIC dropped because this queue's ring was full or the pool dry, since the region was made. Only with RSS:
+    /// otherwise the NIC waits.
+    pub rx_dropped: u64,
+}
+
+/// The host side of a queue pair. Belongs to one thread at a time.
+///
+/// All bursts count buffers, and hold whole packets: a packet of several buffers (a chain) is never split.
+///
+/// ```
+/// use ccnic::ring::GroupedEpoch;
+/// use ccnic::{Burst, Config, Layout, heap::HeapMemory, host};
+///
+/// let layout = Layout::new(&Config::default())?;
+/// let mem = HeapMemory::new(layout.size());
+/// host::format(&mem, &layout);
+/// let mut pair = host::QueuePair::<_, GroupedEpoch>::new(mem, &layout, 0)?;
+///
+/// let mut burst = Burst::new();
+/// pair.alloc(5, 1, &mut burst);
+/// for buf in burst.iter_mut() {
+///     pair.write(buf, 0, b"hello");
+/// }
+/// assert_eq!(pair.tx_burst(&mut burst), 1);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+#[derive(Debug)]
+pub struct QueuePair<M: SharedMemory, R: Ring> {
+    pub(super) mem: M,
+    pub(super) tx: R::Producer,
+    pub(super) rx: Receiver<R::Consumer>,
+    pub(super) pool: Allocator,
+    /// With the host-managed pool.
+    pub(super) managed: Option<Managed<R>>,
+    layout: QueueLayout,
+    config: Config,
+    pub(super) ring_ahead: RingAhead,
+}
+
+impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
+    /// Opens queue pair `queue` of a region at the positions where its last user left it.
+    ///
+    /// At most one `QueuePair` may exist for each queue of a region.
+    ///
+    /// # Errors
+    /// [`QueueError::NoQueue`] when the region has fewer queue pairs, [`QueueError::WrongDesign`] when its rings are not `R`.
+    pub fn new(mem: M, layout: &Layout, queue: u16) -> Result<QueuePair<M, R>, QueueError> {
+        let config = *layout.config();
+        let queue_layout = queue_layout::<R>(layout, queue)?;
+        let tx = R::Producer::resume(&mem, &queue_layout.tx);
+        let managed =
+            (!config.shared_pool).then(|| Managed::new(&mem, &config, &queue_layout.fill, tx.position()));
+        let mut this = QueuePair {
+            tx,
+            rx: Receiver::new(R::Consumer::resume(&mem, &queue_layout.rx), config.fetch()),
+            pool: Allocator::host(layout),
+            managed,
+            layout: queue_layout,
+            config,
+            ring_ahead: RingAhead::default(),
+            mem,
+        };
+        if let Some(managed) = &mut this.managed {
+            managed.post(&this.mem, &mut this.pool);
+        }
+        Ok(this)
+    }
+
+    /// Hands packets to the NIC, in order, as many whole ones as the ring has room for; removes them from `burst` and
+    /// returns the number of buffers. The rest stays in `burst`, still the program's.
+    ///
+    /// A packet whose last segment is missing, or that has more than [`CHAIN_MAX`](crate::desc::CHAIN_MAX) segments, is not taken.
+    ///
+    /// # Panics
+    /// Debug builds: when a buffer is of another region.
+    ///
+    /// ```
+    /// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
+    /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+    /// # let pair = &mut sides.host;
+    /// let mut burst = Burst::new();
+    /// pair.alloc(64, 8, &mut burst);
+    /// assert_eq!(pair.tx_burst(&mut burst), 8);
+    /// assert!(burst.is_empty());
+    /// ```
+    #[inline(always)]
+    pub fn tx_burst(&mut self, burst: &mut Burst) -> usize {
+        self.transmit(burst, false)
+    }
+
+    /// `tx_burst`; with `small` all buffers are known to be small.
+    #[inline(always)]
+    pub(super) fn transmit(&mut self, burst: &mut Burst, small: bool) -> usize {
+        RegionTag::of(&self.mem).check(burst.as_slice());
+        let empty_polls = self.rx.empty_polls();
+        let demote = match self.config.demote {
+            Demote::Auto => empty_polls >= IDLE_POLLS && burst.len() < NEARLY_EMPTY,
+            Demote::On => true,
+            Demote::Off => false,
+        };
+        let first = self.tx.position();
+        if demote {
+            self.demote_payload(burst);
+        }
+        let most = if self.managed.is_some() { self.managed_room(burst.len()) } else { Burst::CAPACITY };
+        let n = self.tx.push(&self.mem, burst.first(most));
+        if demote {
+            self.tx.demote(&self.mem);
+        }
+        match &mut self.managed {
+            None if small => self.pool.sent_small(burst.first(n)),
+            None => self.pool.sent_many(burst.first(n)),
+            Some(managed) => managed.note_sent(first, burst.first(n)),
+        }
+        burst.remove_front(n);
+        self.rx.prefetch(&self.mem);
+        n
+    }
+
+    /// Host-managed pool: how many of `n` buffers can be sent, which is as many as can be noted until the NIC has completed them.
+    #[inline(never)]
+    fn managed_room(&mut self, n: usize) -> usize {
+        let first = self.tx.position();
+        let Some(managed) = &mut self.managed else { return n };
+        if managed.free_slots(first) < n {
+            managed.reap(&self.mem, &mut self.tx, &mut self.pool);
+        }
+        managed.free_slots(first)
+    }
+
+    /// Demotes the data of a burst.
+    #[inline(never)]
+    fn demote_payload(&self, burst: &Burst) {
+        for buf in burst.as_slice() {
+            for line in lines(buf.desc().offset(), u32::from(buf.len())) {
+                self.mem.demote(line);
+            }
+        }
+    }
+
+    /// Buffers that a transmit burst is sure to take now: 0 when the ring is full.
+    pub fn tx_room(&mut self) -> usize {
+        let room = self.tx.room(&self.mem, Burst::CAPACITY);
+        if self.managed.is_some() { self.managed_room(room).min(room) } else { room }
+    }
+
+    /// Receives whole packets in at most `max` buffers, adds them to `burst` and returns the number of buffers: 32 at most in one call.
+    ///
+    /// A packet with more segments than `max`, or than the burst has space for, waits; [`CHAIN_MAX`](crate::desc::CHAIN_MAX) always
+    /// suffices. Up to 64 descriptors are taken from the ring ahead of the program's requests; their packets' lines are prefetched a
+    /// few in each call of this queue pair.
+    ///
+    /// ```
+    /// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
+    /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+    /// # let pair = &mut sides.host;
+    /// let mut burst = Burst::new();
+    /// pair.alloc(64, 8, &mut burst);
+    /// pair.tx_burst(&mut burst);
+    /// # sides.poll();
+    /// # let pair = &mut sides.host;
+    /// assert_eq!(pair.rx_burst(&mut burst, 32), 8); // a loopback NIC has sent them back
+    /// pair.free(&mut burst);
+    /// ```
+    #[inline(always)]
+    pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
+        let n = self.rx.burst(&self.mem, &mut self.pool, burst, max);
+        if self.managed.is_some() {
+            self.manage();
+        }
+        self.rx.prefetch(&self.mem);
+        n
+    }
+
+    /// Host-managed pool: frees what the NIC has completed and posts receive buffers in place of those received.
+    #[inline(never)]
+    pub(super) fn manage(&mut self) {
+        let taken = self.rx.taken();
+        let Some(m) = &mut self.managed else { return };
+        if taken > 0 {
+            m.reap(&self.mem, &mut self.tx, &mut self.pool);
+            m.replace(&self.mem, &mut self.pool, taken);
+        }
+    }
+
+    /// Returns the buffers that this queue pair keeps to the region's pool, also those of packets that were taken from the ring and
+    /// not yet handed to the program. Dropping the queue pair does the same.
+    ///
+    /// With the host-managed pool, buffers that the NIC has not completed are not returned: let it finish first.
+    pub fn retire(&mut self) {
+        self.rx.discard(&self.mem, &mut self.pool);
+        if let Some(managed) = &mut self.managed {
+            managed.reap(&self.mem, &mut self.tx, &mut self.pool);
+        }
+        self.pool.drain(&self.mem);
+    }
+
+    /// Doorbell design, after the NIC died: posts again the receive buffers that it took and did not fill. They still stand in the
+    /// ring, which the NIC fills in place.
+    pub(crate) fn rewind_fill(&mut self) {
+        if self.managed.is_some() && self.config.design == Design::Doorbell {
+            self.mem.store_release(self.layout.fill.taken, self.mem.load_acquire(self.layout.rx.tail));
+        }
+    }
+
+    /// Host-managed pool, after the NIC died: counts the receive buffers that are still posted or filled.
+    pub(crate) fn recount_posted(&mut self) {
+        let Some(m) = &mut self.managed else { return };
+        let mut posted = 0;
+        R::Consumer::resume(&self.mem, &self.layout.fill).peek(&self.mem, |_| posted += 1);
+        self.rx.ring().peek(&self.mem, |_| posted += 1);
+        m.recount(posted);
+    }
+
+    /// Asks the NIC for a notification when there is something to receive. False when there is something already; then nothing is
+    /// asked. How the NIC notifies is the operating system's part (`ccnic-client`).
+    pub fn arm(&mut self) -> bool {
+        self.rx.staged() == 0 && notify::arm(&self.mem, self.layout.rx_event, self.rx.ring())
+    }
+
+    /// Withdraws what [`arm`](QueuePair::arm) asked for. A notification may be on its way all the same.
+    pub fn disarm(&mut self) {
+        notify::disarm(&self.mem, self.layout.rx_event);
+    }
+
+    /// True when there is something to receive.
+    pub fn rx_waits(&self) -> bool {
+        self.rx.staged() > 0 || self.rx.ring().ready(&self.mem)
+    }
+
+    /// Buffers that can be received now. Reads the whole ring: not for every burst.
+    pub fn rx_ready(&self) -> usize {
+        let mut n = self.rx.staged();
+        self.rx.ring().peek(&self.mem, |_| n += 1);
+        n
+    }
+
+    /// Buffers handed to the NIC that it has not taken yet. Reads the whole ring: not for every burst.
+    pub fn tx_waiting(&self) -> usize {
+        let mut n = 0;
+        R::Consumer::resume(&self.mem, &self.layout.tx).peek(&self.mem, |_| n += 1);
+        n
+    }
+
+    /// Pauses for a moment: call it in each poll that found nothing.
+    #[inline(always)]
+    pub fn relax(&self) {
+        self.mem.relax();
+    }
+
+    /// Packets not delivered, by reason.
+    pub fn drops(&self) -> HostDrops {
+        HostDrops {
+            bad_descriptor: self.rx.bad_descriptor(),
+            bad_chain: self.rx.ring().discarded(),
+            rx_dropped: self.mem.load(self.layout.rx_dropped),
+        }
+    }
+
+    /// The region's configuration.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    pub(crate) fn pool(&self) -> &Allocator {
+        &self.pool
+    }
+
+    pub(crate) fn layout(&self) -> &QueueLayout {
+        &self.layout
+    }
+
+    pub(crate) fn rx(&self) -> &R::Consumer {
+        self.rx.ring()
+    }
+}
+
+impl<M: SharedMemory, R: Ring> Drop for QueuePair<M, R> {
+    fn drop(&mut self) {
+        self.retire();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded};
+    use crate::testing::{Sides, config, region};
+
+    fn packets_come_back<R: Ring>() {
+        let mut sides = Sides::<R>::new(&config::<R>());
+        for i in 0..100 {
+            assert_eq!(sides.send(200, 3, i), 3, "{:?}", R::DESIGN);
+            while sides.poll() > 0 {}
+            let mut received = 0;
+            while sides.receive(32, |len, byte| assert_eq!((len, byte), (200, Some(i)))) > 0 {
+                received += 1;
+            }
+            assert!(received > 0);
+        }
+        assert_eq!(sides.host.drops(), HostDrops::default());
+    }
+
+    #[test]
+    fn packets_come_back_in_every_design() {
+        packets_come_back::<GroupedEpoch>();
+        packets_come_back::<GroupedClear>();
+        packets_come_back::<Packed>();
+        packets_come_back::<Padded>();
+        packets_come_back::<Doorbell>();
+    }
+
+    #[test]
+    fn opening_says_what_is_wrong() {
+        let (mem, layout) = region(&config::<Packed>());
+        let none = QueuePair::<_, Packed>::new(mem.clone(), &layout, 1).unwrap_err();
+        assert_eq!(none, QueueError::NoQueue { queue: 1, queues: 1 });
+        let wrong = QueuePair::<_, Padded>::new(mem, &layout, 0).unwrap_err();
+        assert_eq!(wrong, QueueError::WrongDesign { asked: Design::Padded, has: Design::Packed });
+    }
+
+    #[test]
+    fn a_full_ring_leaves_the_rest_in_the_burst() {
+        let mut host = Sides::<Packed>::new(&config::<Packed>()).host;
+        let mut burst = Burst::new();
+        assert_eq!((host.alloc(64, 64, &mut burst), host.tx_room()), (64, 64));
+        assert_eq!((host.tx_burst(&mut burst), host.tx_room(), host.tx_waiting()), (64, 0, 64));
+        host.alloc(64, 5, &mut burst);
+        assert_eq!((host.tx_burst(&mut burst), burst.len()), (0, 5));
+        host.free(&mut burst);
+    }
+
+    #[test]
+    fn what_is_taken_ahead_counts_as_ready_and_goes_back_with_retire() {
+        let mut sides = Sides::<Packed>::new(&config::<Packed>());
+        assert_eq!((sides.send(64, 20, 1), sides.poll()), (20, 20));
+        assert_eq!((sides.host.rx_ready(), sides.receive(5, |_, _| ())), (20, 5));
+        assert!(sides.host.rx_waits() && !sides.host.arm());
+        assert_eq!(sides.host.rx_ready(), 15);
+        sides.host.retire();
+        assert_eq!((sides.host.rx_ready(), sides.receive(32, |_, _| ())), (0, 0));
+        assert!(sides.host.arm(), "nothing is there");
+        sides.host.disarm();
+    }
+
+    #[test]
+    fn a_chain_waits_for_a_burst_that_holds_it() {
+        let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+        assert_eq!((sides.send(9000, 3, 1), sides.poll()), (3, 3));
+        assert_eq!([2, 3].map(|max| sides.receive(max, |_, _| ())), [0, 3]);
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "a buffer of another region")]
+    fn a_buffer_of_another_region_is_not_sent() {
+        let [mut one, mut other] =
+            [(); 2].map(|()| Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>()).host);
+        let mut burst = Burst::new();
+        one.alloc(64, 1, &mut burst);
+        other.tx_burst(&mut burst);
+    }
+}

@@ -1,0 +1,61 @@
+//! Control: the socket and the clients, configuration, and which worker polls which queue. One thread does all of it; none of it is
+//! done while a burst moves.
+//!
+//! [`Options`] is the configuration. [`Daemon`] binds the socket, starts the workers and runs the control thread. What programs ask for
+//! goes to the control plane (`plane.rs`), which deals their queues to workers (`assign.rs`) and makes what a worker polls
+//! (`attach.rs`).
+
+mod assign;
+mod attach;
+mod options;
+mod plane;
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+
+use ccnic_control::{Limits, Listener};
+
+pub use options::{Options, default_socket};
+
+use plane::ControlPlane;
+
+const VERSION: &str = env!("CARGO_PKG_VERSION");
+
+/// The NIC daemon.
+pub struct Daemon {
+    listener: Listener,
+    plane: ControlPlane,
+}
+
+impl Daemon {
+    /// Binds the socket and starts the workers.
+    ///
+    /// # Errors
+    /// When a daemon already runs at the socket, or the system refuses a socket or a thread.
+    pub fn new(options: Options) -> anyhow::Result<Daemon> {
+        let limits = Limits { region_max: options.region_max, memory_max: options.memory_max };
+        let listener = Listener::new(&options.socket, limits)?;
+        let plane = ControlPlane::new(options)?;
+        let options = plane.options();
+        tracing::info!(
+            socket = %options.socket.display(), cores = ?options.cores, wire = options.dataplane.name(), "ccnicd {VERSION} is ready"
+        );
+        Ok(Daemon { listener, plane })
+    }
+
+    /// Runs the control thread until something can be read from `stop`. Then serves what programs have sent, and ends.
+    ///
+    /// # Errors
+    /// When the system refuses to wait.
+    pub fn run(mut self, stop: UnixStream) -> anyhow::Result<()> {
+        while !self.listener.poll(&mut self.plane, Some(stop.as_fd()), None)? {}
+        tracing::info!("stopping: serving what has been sent");
+        Ok(())
+    }
+}
+
+impl std::fmt::Debug for Daemon {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Daemon").field("options", self.plane.options()).finish_non_exhaustive()
+    }
+}

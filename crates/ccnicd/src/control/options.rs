@@ -1,0 +1,33 @@
+//! The daemon's configuration.
+
+use std::path::PathBuf;
+
+use crate::dataplane::Kind;
+
+/// How a daemon is set up.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// The control socket, where programs connect.
+    pub socket: PathBuf,
+    /// CPUs that poll, a worker on each; at least one.
+    pub cores: Vec<usize>,
+    /// What programs are connected to.
+    pub dataplane: Kind,
+    /// The largest region that is accepted, in bytes.
+    pub region_max: u32,
+    /// What all regions together may take, in bytes: their pages count as the daemon's.
+    pub memory_max: u64,
+    /// True when programs have other CPUs to run on. Otherwise a worker that has nothing to do gives its CPU away.
+    pub dedicated_cores: bool,
+}
+
+/// The control socket's default path: `ccnic.sock` in `/run` for root, otherwise in `$XDG_RUNTIME_DIR`, or in the directory for
+/// temporary files where that is not set.
+pub fn default_socket() -> PathBuf {
+    let directory = if rustix::process::geteuid().is_root() {
+        PathBuf::from("/run")
+    } else {
+        std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
+    };
+    directory.join("ccnic.sock")
+}

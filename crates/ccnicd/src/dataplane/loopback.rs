@@ -1,0 +1,59 @@
+//! Loopback: packets go back by the queue that they were sent on. Works for every kind of port.
+
+use ccnic::nic::{Pipeline, loopback};
+
+use super::Dataplane;
+use crate::ports::Port;
+
+/// The loopback of one port on one worker.
+#[derive(Debug)]
+pub struct Loopback {
+    /// By index of the queue: packets fetched and not delivered yet.
+    pipelines: Vec<Pipeline>,
+    /// The queue to look at first.
+    next: usize,
+    reflect: bool,
+}
+
+impl Loopback {
+    /// For so many queues. With `reflect` packets go back in their own buffers where the port can do that.
+    pub fn new(queues: usize, reflect: bool) -> Loopback {
+        Loopback { pipelines: (0..queues).map(|_| Pipeline::default()).collect(), next: 0, reflect }
+    }
+
+    /// True when packets go back in their own buffers.
+    pub(super) fn reflects(&self) -> bool {
+        self.reflect
+    }
+
+    /// Calls `forward` for one queue after the other, until one has moved something; returns how much. Arguments: the port, the queue's
+    /// packets in hand, its index, whether to reflect.
+    #[inline(always)]
+    pub(super) fn poll_queues<P: Port>(
+        &mut self,
+        port: &mut P,
+        mut forward: impl FnMut(&mut P, &mut Pipeline, usize, bool) -> usize,
+    ) -> usize {
+        for _ in 0..self.pipelines.len() {
+            let at = self.next;
+            self.next = if at + 1 < self.pipelines.len() { at + 1 } else { 0 };
+            let Some(pipeline) = self.pipelines.get_mut(at) else { return 0 };
+            let moved = forward(port, pipeline, at, self.reflect);
+            port.polled(at);
+            if moved > 0 {
+                return moved;
+            }
+        }
+        0
+    }
+}
+
+impl<P: Port> Dataplane<P> for Loopback {
+    #[inline(always)]
+    fn poll(&mut self, port: &mut P) -> usize {
+        self.poll_queues(port, |port, pipeline, at, reflect| {
+            let (queues, mem) = port.queues();
+            queues.get_mut(at).map_or(0, |queue| loopback(queue, pipeline, mem, reflect))
+        })
+    }
+}

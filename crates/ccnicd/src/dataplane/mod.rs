@@ -1,0 +1,103 @@
+//! Dataplanes: what is done with the bursts of a port. A dataplane decides where packets go.
+//!
+//! So far packets go back to the program that sent them: by the queue that they were sent on ([`loopback`]), or spread over all its
+//! queues ([`rss`]).
+
+pub mod loopback;
+pub mod rss;
+
+use ccnic_control::messages::QueueStatus;
+
+use crate::poll::{Client, Closing, Poll, Steer};
+use crate::ports::{Notify, Port, Statistics};
+
+/// What programs are connected to, as the operator chooses it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Back to the program, in a receive buffer that the NIC allocates and copies into.
+    Loopback,
+    /// Back to the program in the same buffer, without a copy.
+    Reflect,
+}
+
+impl Kind {
+    /// The name in the status and in the log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Kind::Loopback => "loopback",
+            Kind::Reflect => "loopback --reflect",
+        }
+    }
+}
+
+/// What one worker does with the bursts of one port. Belongs to the worker's thread.
+pub trait Dataplane<P: Port>: Send {
+    /// Moves one burst, of the next queue of `port` that has one; returns the descriptors moved.
+    fn poll(&mut self, port: &mut P) -> usize;
+
+    /// See [`Poll::waits`].
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// One step towards the end: gets packets out of this worker's hands. Never called before the last [`poll`](Dataplane::poll).
+    fn close(&mut self, _port: &mut P) -> Closing {
+        Closing::Done
+    }
+
+    /// Its way to be told of RSS, if it has one.
+    fn steer(&mut self) -> Option<&mut dyn Steer> {
+        None
+    }
+}
+
+/// A port, and the dataplane that its packets go through: what a worker polls.
+#[derive(Debug)]
+pub struct Attachment<P, D> {
+    port: P,
+    dataplane: D,
+}
+
+impl<P: Port, D: Dataplane<P>> Attachment<P, D> {
+    /// Both belong to one thread from now on.
+    pub fn new(port: P, dataplane: D) -> Attachment<P, D> {
+        Attachment { port, dataplane }
+    }
+}
+
+impl<P: Port, D: Dataplane<P>> Poll for Attachment<P, D> {
+    fn poll(&mut self) -> usize {
+        self.dataplane.poll(&mut self.port)
+    }
+
+    fn backlog(&self) -> usize {
+        self.port.backlog()
+    }
+
+    fn waits(&self) -> bool {
+        self.dataplane.waits()
+    }
+
+    fn close(&mut self) -> Closing {
+        match self.dataplane.close(&mut self.port) {
+            Closing::Done if self.port.retire() => Closing::Working,
+            step => step,
+        }
+    }
+}
+
+impl<P: Port + Statistics, D> Statistics for Attachment<P, D> {
+    fn report(&self) -> Vec<QueueStatus> {
+        self.port.report()
+    }
+}
+
+impl<P: Port + Statistics, D: Dataplane<P>> Client for Attachment<P, D> {
+    fn notify(&mut self) -> Option<&mut dyn Notify> {
+        self.port.notify()
+    }
+
+    fn steer(&mut self) -> Option<&mut dyn Steer> {
+        self.dataplane.steer()
+    }
+}

@@ -1,0 +1,166 @@
+//! Receive-side scaling: packets go back to their program, each by the queue of its flow. Off until a program asks for it; then the
+//! plain loopback, at the price of one comparison a poll.
+//!
+//! Where one worker polls all queues of the program, it delivers into all their rings. Where several do, each keeps its queues, for a
+//! ring has one producer: a packet for a queue of another worker is handed over to that worker, which copies it from the sender's
+//! buffer. See [`ccnic::nic::spread_across()`] for whose buffers are freed by whom.
+
+use std::sync::Arc;
+
+use ccnic::nic::{OtherCores, Steered, deliver_handed, loopback, spread, spread_across};
+use ccnic::ring::Ring;
+use ccnic::rss::Spreader;
+
+use super::Dataplane;
+use super::loopback::Loopback;
+use crate::poll::links::Links;
+use crate::poll::{Closing, Steer};
+use crate::ports::Port;
+use crate::ports::program::ProgramPort;
+
+/// Loopback, and RSS for programs that ask for it.
+#[derive(Debug)]
+pub struct Rss {
+    loopback: Loopback,
+    steering: Option<Box<Steering>>,
+    /// The program's host frees what it sends: see [`Links::track_completions`].
+    host_managed: bool,
+}
+
+#[derive(Debug)]
+struct Steering {
+    /// `None`: packets go back by the queue that they were sent on.
+    spreader: Option<Arc<Spreader>>,
+    /// To the other workers that poll queues of this program, if there are any.
+    links: Option<Links>,
+    /// What is looked at first in the next poll: packets that were handed over, or this worker's own queues.
+    handed_first: bool,
+}
+
+impl Rss {
+    /// For the queues of one program on one worker: there are `queues`.
+    pub fn new<R: Ring>(port: &ProgramPort<R>, queues: usize, reflect: bool) -> Rss {
+        // The host frees what it has sent when it manages the pool: a buffer must not come back to it by another way.
+        let reflect = reflect && port.shared_pool();
+        Rss { loopback: Loopback::new(queues, reflect), steering: None, host_managed: !port.shared_pool() }
+    }
+
+    fn steering(&mut self) -> &mut Steering {
+        let new = || Box::new(Steering { spreader: None, links: None, handed_first: false });
+        self.steering.get_or_insert_with(new)
+    }
+
+    /// Out of line: the loop without RSS stays short.
+    #[inline(never)]
+    fn poll_steering<R: Ring>(&mut self, port: &mut ProgramPort<R>) -> usize {
+        let Some(steering) = &mut self.steering else { return 0 };
+        if steering.links.as_ref().is_some_and(Links::must_settle) {
+            steering.settle(port);
+        }
+        // One burst a poll, by turns from other workers and from here, so that neither can keep the other waiting.
+        for _ in 0..2 {
+            steering.handed_first = !steering.handed_first;
+            let moved = if steering.handed_first {
+                steering.deliver_handed(port, self.loopback.reflects())
+            } else {
+                steering.forward(port, &mut self.loopback)
+            };
+            if moved > 0 {
+                return moved;
+            }
+        }
+        0
+    }
+}
+
+impl Steering {
+    /// Moves one burst of this worker's own queues.
+    #[inline(always)]
+    fn forward<R: Ring>(&mut self, port: &mut ProgramPort<R>, own: &mut Loopback) -> usize {
+        let Steering { spreader, links, .. } = self;
+        own.poll_queues(port, |port, pipeline, at, reflect| {
+            let (queues, mem) = port.queues();
+            match (&*spreader, &mut *links) {
+                (None, _) => queues.get_mut(at).map_or(0, |queue| loopback(queue, pipeline, mem, reflect)),
+                (Some(by), None) => spread(queues, at, pipeline, mem, by, reflect),
+                (Some(by), Some(links)) => spread_across(queues, at, pipeline, mem, by, reflect, links),
+            }
+        })
+    }
+
+    /// Delivers one burst that another worker has handed over.
+    #[inline(always)]
+    fn deliver_handed<R: Ring>(&mut self, port: &mut ProgramPort<R>, reflect: bool) -> usize {
+        let Some(links) = &mut self.links else { return 0 };
+        let mut steered = Steered::default();
+        let Some((from, n)) = links.incoming(&mut steered) else { return 0 };
+        let (queues, mem) = port.queues();
+        deliver_handed(queues, |queue| links.local(queue), mem, &mut steered, reflect);
+        links.taken(from, n);
+        n
+    }
+
+    /// Completes what other workers are done with; drops what workers that have stopped never took.
+    #[cold]
+    fn settle<R: Ring>(&mut self, port: &mut ProgramPort<R>) {
+        let Some(links) = &mut self.links else { return };
+        let (queues, _) = port.queues();
+        let mut back = Vec::new();
+        links.settle(
+            |from| queues.get_mut(from).into_iter().for_each(|queue| queue.handed_over(1)),
+            |from, desc| back.push((from, desc)),
+        );
+        for (from, desc) in back {
+            queues.get_mut(from).into_iter().for_each(|queue| queue.take_back(&[desc]));
+        }
+    }
+}
+
+impl<R: Ring> Dataplane<ProgramPort<R>> for Rss {
+    #[inline(always)]
+    fn poll(&mut self, port: &mut ProgramPort<R>) -> usize {
+        if self.steering.is_some() {
+            return self.poll_steering(port);
+        }
+        self.loopback.poll(port)
+    }
+
+    fn waits(&self) -> bool {
+        let links = self.steering.as_ref().and_then(|steering| steering.links.as_ref());
+        links.is_some_and(Links::waits)
+    }
+
+    fn close(&mut self, port: &mut ProgramPort<R>) -> Closing {
+        let Some(steering) = &mut self.steering else { return Closing::Done };
+        let Some(links) = &mut steering.links else { return Closing::Done };
+        links.close();
+        if steering.deliver_handed(port, self.loopback.reflects()) > 0 {
+            return Closing::Working;
+        }
+        steering.settle(port);
+        if !steering.links.as_mut().is_none_or(Links::is_finished) {
+            return Closing::Waiting;
+        }
+        steering.links = None;
+        Closing::Working
+    }
+
+    fn steer(&mut self) -> Option<&mut dyn Steer> {
+        Some(self)
+    }
+}
+
+impl Steer for Rss {
+    fn set_rss(&mut self, spreader: Option<Arc<Spreader>>) {
+        self.steering().spreader = spreader;
+        // Without links there is nothing that another worker could have handed over: back to the plain loopback.
+        if self.steering.as_ref().is_some_and(|s| s.spreader.is_none() && s.links.is_none()) {
+            self.steering = None;
+        }
+    }
+
+    fn link(&mut self, mut links: Links) {
+        links.track_completions(self.host_managed);
+        self.steering().links = Some(links);
+    }
+}

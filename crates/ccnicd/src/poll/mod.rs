@@ -1,0 +1,62 @@
+//! Polling: workers (threads pinned to a core), how they share their time among clients, and the hand-off of packets between them.
+//!
+//! A worker knows of a client only what stands here: it can be polled, it can be closed, it counts; and, of some clients, that they
+//! notify their users or steer packets.
+
+pub(crate) mod client;
+pub mod handoff;
+pub mod links;
+pub(crate) mod worker;
+
+use std::sync::Arc;
+
+use ccnic::rss::Spreader;
+
+use crate::ports::{Notify, Statistics};
+use links::Links;
+
+/// What a worker polls: a port, and the dataplane that its packets go through. The one dynamic call of a poll.
+pub trait Poll: Send {
+    /// Moves one burst, of the next queue that has one; returns the descriptors moved.
+    fn poll(&mut self) -> usize;
+
+    /// The most bursts that can be waiting: a client that goes is polled so often at most, for a program that lives on may send more
+    /// all the time.
+    fn backlog(&self) -> usize;
+
+    /// True when a poll that moved nothing does not mean that nothing waits: packets are with other workers first.
+    fn waits(&self) -> bool {
+        false
+    }
+
+    /// One bounded step towards the end, after the last poll: delivers what other workers have handed over, or gives back the buffers
+    /// of one queue.
+    fn close(&mut self) -> Closing;
+}
+
+/// How far a client has been closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Closing {
+    /// A step was made.
+    Working,
+    /// Other workers have to make a step first.
+    Waiting,
+    /// There is nothing left to do.
+    Done,
+}
+
+/// A client on a worker: what is polled, and what the control thread wants to know of it.
+pub trait Client: Poll + Statistics {
+    /// Its way to be told of notifiers, if it has one.
+    fn notify(&mut self) -> Option<&mut dyn Notify>;
+    /// Its way to be told of RSS, if it has one.
+    fn steer(&mut self) -> Option<&mut dyn Steer>;
+}
+
+/// A dataplane that can spread packets over the queues of their receiver.
+pub trait Steer {
+    /// Spreads packets by this table from now on; `None`: no longer.
+    fn set_rss(&mut self, spreader: Option<Arc<Spreader>>);
+    /// Takes the hand-off queues to the workers that poll the other queues of the same program. Once.
+    fn link(&mut self, links: Links);
+}

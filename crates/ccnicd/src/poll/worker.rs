@@ -1,0 +1,204 @@
+//! A worker: a thread pinned to a core that polls its clients one after the other. Without clients it blocks.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
+use std::thread::JoinHandle;
+
+use ccnic::rss::Spreader;
+use ccnic_control::messages::QueueStatus;
+use ccnic_control::{ClientId, Notifier};
+use rustix::thread::{CpuSet, sched_setaffinity, sched_yield};
+
+use super::Client;
+use super::client::Scheduled;
+use super::links::Links;
+
+/// Polls of clients between two looks at the command channel. A look costs some 10 ns, a poll that moves packets several hundred.
+const POLLS: usize = 256;
+
+/// What the control thread asks of a worker.
+enum Command {
+    Add { id: ClientId, client: Box<dyn Client> },
+    Notify { id: ClientId, queue: u16, notifier: Notifier },
+    Steer { id: ClientId, links: Option<Links>, spreader: Option<Arc<Spreader>>, done: Sender<()> },
+    Remove { id: ClientId, done: Sender<Box<dyn Client>> },
+    Report { to: Sender<Vec<(ClientId, QueueStatus)>> },
+}
+
+/// The control thread's handle on a worker. Dropping it stops the worker and waits for its end.
+pub(crate) struct Worker {
+    /// CPU that the thread is pinned to.
+    cpu: usize,
+    /// Queues that it polls.
+    pub(crate) queues: usize,
+    commands: Option<Sender<Command>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Worker {
+    /// Starts a worker on `cpu`. `dedicated` says that no program needs that CPU.
+    ///
+    /// # Errors
+    /// When the system can start no thread.
+    pub(crate) fn start(cpu: usize, dedicated: bool) -> std::io::Result<Worker> {
+        let (commands, inbox) = channel();
+        let thread = std::thread::Builder::new()
+            .name(format!("poll-{cpu}"))
+            .spawn(move || run(cpu, dedicated, &inbox))?;
+        Ok(Worker { cpu, queues: 0, commands: Some(commands), thread: Some(thread) })
+    }
+
+    fn send(&self, command: Command) -> bool {
+        self.commands.as_ref().is_some_and(|c| c.send(command).is_ok())
+    }
+
+    /// False when the thread has ended, which it does of itself only by a defect.
+    pub(crate) fn is_alive(&self) -> bool {
+        self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
+    }
+
+    /// Polls `queues` queues of a client from now on. False when the thread has ended.
+    pub(crate) fn add(&mut self, id: ClientId, client: Box<dyn Client>, queues: usize) -> bool {
+        self.queues += queues;
+        self.send(Command::Add { id, client })
+    }
+
+    /// Has a queue of a client notify its program. False when the thread has ended.
+    pub(crate) fn notify(&self, id: ClientId, queue: u16, notifier: Notifier) -> bool {
+        self.send(Command::Notify { id, queue, notifier })
+    }
+
+    /// Has a client spread packets by `spreader`, with `links` to other workers where it has none yet. Sends to `done` when that is in
+    /// force. False when the thread has ended.
+    pub(crate) fn steer(
+        &self,
+        id: ClientId,
+        links: Option<Links>,
+        spreader: Option<Arc<Spreader>>,
+        done: Sender<()>,
+    ) -> bool {
+        self.send(Command::Steer { id, links, spreader, done })
+    }
+
+    /// Has the rest of a client's packets served; then its `queues` queues go to `done`.
+    pub(crate) fn remove(&mut self, id: ClientId, queues: usize, done: Sender<Box<dyn Client>>) {
+        self.send(Command::Remove { id, done }); // a thread that has ended serves nothing more
+        self.queues = self.queues.saturating_sub(queues);
+    }
+
+    /// Counters of every queue.
+    pub(crate) fn report(&self) -> Vec<(ClientId, QueueStatus)> {
+        let (to, reply) = channel();
+        if !self.send(Command::Report { to }) {
+            return Vec::new();
+        }
+        let mut queues = reply.recv().unwrap_or_default();
+        queues.iter_mut().for_each(|(_, status)| status.core = self.cpu);
+        queues
+    }
+
+    /// Has the thread end once its clients' packets have been served, without waiting for that. Workers that hand packets to each other
+    /// end together: stop all of them before the first is dropped.
+    pub(crate) fn stop(&mut self) {
+        self.commands = None;
+    }
+}
+
+impl Drop for Worker {
+    fn drop(&mut self) {
+        self.stop();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join(); // a panic has been printed by the thread itself
+        }
+    }
+}
+
+fn pin(cpu: usize) {
+    let mut set = CpuSet::new();
+    set.set(cpu);
+    if let Err(e) = sched_setaffinity(None, &set) {
+        tracing::warn!("polling thread is not pinned to CPU {cpu}: {e}");
+    }
+}
+
+fn run(cpu: usize, dedicated: bool, inbox: &Receiver<Command>) {
+    pin(cpu);
+    let mut clients: Vec<Scheduled> = Vec::new();
+    'polling: loop {
+        if clients.is_empty() {
+            let Ok(command) = inbox.recv() else { break };
+            execute(command, &mut clients);
+        } else {
+            poll(&mut clients, dedicated);
+            clients.retain(|client| !client.has_left());
+        }
+        // All commands that wait: there are many polls between two looks.
+        loop {
+            match inbox.try_recv() {
+                Ok(command) => execute(command, &mut clients),
+                Err(TryRecvError::Empty) => break,
+                Err(TryRecvError::Disconnected) => break 'polling,
+            }
+        }
+    }
+    finish(clients, dedicated);
+}
+
+/// Polls every client in turn, many times.
+fn poll(clients: &mut [Scheduled], dedicated: bool) {
+    for _ in 0..POLLS.div_ceil(clients.len()) {
+        let moved: usize = clients.iter_mut().map(Scheduled::poll).sum();
+        if moved > 0 {
+            continue;
+        }
+        if dedicated {
+            std::hint::spin_loop();
+        } else {
+            sched_yield(); // the programs need this very CPU to send something
+        }
+    }
+}
+
+/// Serves what all clients have sent, at the thread's end.
+fn finish(mut clients: Vec<Scheduled>, dedicated: bool) {
+    let (done, _) = channel();
+    clients.iter_mut().for_each(|client| client.leave(done.clone()));
+    while !clients.is_empty() {
+        poll(&mut clients, dedicated);
+        clients.retain(|client| !client.has_left());
+    }
+}
+
+fn find(clients: &mut [Scheduled], id: ClientId) -> Option<&mut Scheduled> {
+    clients.iter_mut().find(|client| client.id == id)
+}
+
+fn execute(command: Command, clients: &mut Vec<Scheduled>) {
+    match command {
+        Command::Add { id, client } => clients.push(Scheduled::new(id, client)),
+        Command::Notify { id, queue, notifier } => {
+            if let Some(port) =
+                find(clients, id).and_then(Scheduled::client).and_then(|client| client.notify())
+            {
+                port.set_notifier(queue, notifier);
+            }
+        }
+        Command::Steer { id, links, spreader, done } => {
+            if let Some(dataplane) =
+                find(clients, id).and_then(Scheduled::client).and_then(|client| client.steer())
+            {
+                links.into_iter().for_each(|links| dataplane.link(links));
+                dataplane.set_rss(spreader);
+                let _ = done.send(()); // the control thread waits
+            }
+        }
+        Command::Remove { id, done } => {
+            if let Some(client) = find(clients, id) {
+                client.leave(done);
+            }
+        }
+        Command::Report { to } => {
+            let _ = to.send(clients.iter().flat_map(Scheduled::report).collect());
+        }
+    }
+}

@@ -1,0 +1,54 @@
+//! Ports: what packets come from and go to. A worker polls them.
+//!
+//! A port is a set of queues, each of which gives bursts and takes bursts ([`BurstQueue`]). What a port must do is small: name its
+//! queues and their memory. All else has a default: a port that cannot notify anybody, say, does not mention it.
+//!
+//! One kind so far: [`program`], the queue pairs of an attached program.
+
+pub mod program;
+
+use ccnic::nic::BurstQueue;
+use ccnic_control::Notifier;
+use ccnic_control::messages::QueueStatus;
+use ccnic_shm::NativeMemory;
+
+/// The queues of one port that one worker polls. Belongs to that worker's thread.
+///
+/// Dataplanes are generic over ports, so that everything between the worker's call ([`Poll`](crate::poll::Poll)) and the queue is
+/// compiled for one kind of port: a poll costs one dynamic call, a packet none.
+pub trait Port: Send {
+    /// A queue of it.
+    type Queue: BurstQueue<Memory = NativeMemory> + Send;
+
+    /// The queues, and the memory that their packets lie in.
+    fn queues(&mut self) -> (&mut [Self::Queue], &NativeMemory);
+
+    /// The most bursts that can be waiting in all queues together. A port that goes is polled so often at most.
+    fn backlog(&self) -> usize;
+
+    /// Called after each poll of the queue with index `at`, also after one that moved nothing.
+    #[inline(always)]
+    fn polled(&mut self, _at: usize) {}
+
+    /// Before its end: gives back what one more queue keeps. False when there is no such queue left.
+    fn retire(&mut self) -> bool {
+        false
+    }
+
+    /// The port's way to be told of notifiers, if it notifies anybody.
+    fn notify(&mut self) -> Option<&mut dyn Notify> {
+        None
+    }
+}
+
+/// A port whose user can wait for packets without polling.
+pub trait Notify {
+    /// Has the queue with this number notify its user by `notifier` from now on, and confirms it.
+    fn set_notifier(&mut self, queue: u16, notifier: Notifier);
+}
+
+/// A port that counts.
+pub trait Statistics {
+    /// The counters of every queue. `core` is left to the caller.
+    fn report(&self) -> Vec<QueueStatus>;
+}

@@ -1,0 +1,121 @@
+//! The queue pairs of an attached program as a port.
+
+use ccnic::nic::{FETCH, NicQueue};
+use ccnic::ring::Ring;
+use ccnic::{Layout, QueueError};
+use ccnic_control::Notifier;
+use ccnic_control::messages::QueueStatus;
+use ccnic_shm::{NativeMemory, Region};
+
+use super::{Notify, Port, Statistics};
+
+/// Those of a program's queue pairs that one worker polls, in ascending order.
+pub struct ProgramPort<R: Ring> {
+    queues: Vec<NicQueue<NativeMemory, R>>,
+    numbers: Vec<u16>,
+    /// Of queues whose program has asked for notifications.
+    notifiers: Vec<Option<Notifier>>,
+    mem: NativeMemory,
+    /// Descriptors of a ring.
+    ring: u32,
+    shared_pool: bool,
+    /// Queues that have been retired.
+    retired: usize,
+}
+
+impl<R: Ring> std::fmt::Debug for ProgramPort<R> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ProgramPort").field("queues", &self.numbers).finish_non_exhaustive()
+    }
+}
+
+impl<R: Ring> ProgramPort<R> {
+    /// Opens the NIC side of some of a region's queue pairs, at the positions where a predecessor left them.
+    ///
+    /// # Errors
+    /// When the region has no such queue, or another design of ring.
+    pub fn new(region: &Region, layout: &Layout, numbers: Vec<u16>) -> Result<ProgramPort<R>, QueueError> {
+        let queue = |number: &u16| NicQueue::new(region.memory(), layout, *number);
+        Ok(ProgramPort {
+            queues: numbers.iter().map(queue).collect::<Result<_, _>>()?,
+            notifiers: numbers.iter().map(|_| None).collect(),
+            numbers,
+            mem: region.memory(),
+            ring: layout.config().ring,
+            shared_pool: layout.config().shared_pool,
+            retired: 0,
+        })
+    }
+
+    /// True when both sides use one pool of buffers; false when the host manages it.
+    pub fn shared_pool(&self) -> bool {
+        self.shared_pool
+    }
+}
+
+impl<R: Ring> Port for ProgramPort<R> {
+    type Queue = NicQueue<NativeMemory, R>;
+
+    #[inline(always)]
+    fn queues(&mut self) -> (&mut [Self::Queue], &NativeMemory) {
+        (&mut self.queues, &self.mem)
+    }
+
+    fn backlog(&self) -> usize {
+        self.queues.len() * (self.ring as usize / FETCH + 1)
+    }
+
+    #[inline(always)]
+    fn polled(&mut self, at: usize) {
+        if let (Some(Some(notifier)), Some(queue)) = (self.notifiers.get(at), self.queues.get_mut(at)) {
+            notifier.notify_if_armed(queue);
+        }
+    }
+
+    fn retire(&mut self) -> bool {
+        let Some(queue) = self.queues.get_mut(self.retired) else { return false };
+        queue.retire();
+        self.retired += 1;
+        true
+    }
+
+    fn notify(&mut self) -> Option<&mut dyn Notify> {
+        Some(self)
+    }
+}
+
+impl<R: Ring> Notify for ProgramPort<R> {
+    fn set_notifier(&mut self, queue: u16, notifier: Notifier) {
+        let at = self.numbers.iter().position(|number| *number == queue);
+        if let Some(slot) = at.and_then(|at| self.notifiers.get_mut(at)) {
+            notifier.confirm();
+            *slot = Some(notifier);
+        }
+    }
+}
+
+impl<R: Ring> Statistics for ProgramPort<R> {
+    fn report(&self) -> Vec<QueueStatus> {
+        self.numbers.iter().zip(&self.queues).map(|(number, queue)| status(*number, queue)).collect()
+    }
+}
+
+fn status<R: Ring>(number: u16, queue: &NicQueue<NativeMemory, R>) -> QueueStatus {
+    let c = queue.counters();
+    QueueStatus {
+        queue: number,
+        core: 0,
+        tx_packets: c.tx_packets,
+        tx_bytes: c.tx_bytes,
+        rx_packets: c.rx_packets,
+        rx_bytes: c.rx_bytes,
+        drop_bad_descriptor: c.bad_descriptor,
+        drop_bad_chain: c.bad_chain,
+        drop_too_long: c.too_long,
+        drop_ring_full: c.dropped_ring_full,
+        drop_no_buffer: c.dropped_no_buffer,
+        drop_handoff_full: c.dropped_handoff,
+        wait_ring_full: c.ring_full,
+        wait_no_buffer: c.no_buffer,
+    }
+}

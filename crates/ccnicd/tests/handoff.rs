@@ -1,0 +1,214 @@
+//! The hand-off between workers: random scripts against a model of it, and two threads. `make tsan` runs this under ThreadSanitizer.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::collections::VecDeque;
+use std::thread;
+
+use ccnic::Desc;
+use ccnicd::poll::handoff::{Consumer, Item, NativeWord, Producer, handoff};
+use proptest::prelude::*;
+
+fn item(n: u64) -> Item {
+    Item { desc: Desc::new(n as u32, n as u16, 0).with_meta(n), from: (n % 5) as u16, to: (n % 3) as u16 }
+}
+
+#[derive(Debug, Clone)]
+enum Op {
+    Push(usize),
+    Publish,
+    Release,
+    Completed,
+    Peek(usize),
+    Advance(usize),
+    /// The consumer goes, and what it had not taken comes back.
+    ConsumerGoes,
+}
+
+fn op() -> impl Strategy<Value = Op> {
+    prop_oneof![
+        8 => (0usize..9).prop_map(Op::Push),
+        6 => Just(Op::Publish),
+        2 => Just(Op::Release),
+        4 => Just(Op::Completed),
+        8 => (1usize..9).prop_map(Op::Peek),
+        8 => (0usize..9).prop_map(Op::Advance),
+        1 => Just(Op::ConsumerGoes),
+    ]
+}
+
+/// What the queue must do, with numbers for items.
+#[derive(Debug, Default)]
+struct Model {
+    pushed: u64,
+    published: u64,
+    taken: u64,
+    released: u64,
+    peeked: usize,
+}
+
+struct Rig {
+    capacity: u64,
+    producer: Producer,
+    consumer: Option<Consumer>,
+    model: Model,
+}
+
+impl Rig {
+    fn apply(&mut self, op: &Op) {
+        let Rig { capacity, producer, consumer, model } = self;
+        match op {
+            Op::Push(n) => {
+                let room = capacity.saturating_sub(model.pushed - model.released) as usize;
+                let got = producer.push((model.pushed..).take(*n).map(item));
+                let gone = producer.consumer_gone();
+                assert_eq!(got, if gone { 0 } else { room.min(*n) });
+                model.pushed += got as u64;
+            }
+            Op::Publish => {
+                producer.publish();
+                model.published = model.pushed;
+            }
+            Op::Release => {
+                producer.release();
+                model.released = model.released.max(model.taken);
+            }
+            Op::Completed => {
+                let mut expected = model.released..model.taken.max(model.released);
+                let n = producer.completed(|i| assert_eq!(i, item(expected.next().unwrap())));
+                assert_eq!((n as u64, expected.next()), (model.taken.saturating_sub(model.released), None));
+                model.released = model.released.max(model.taken);
+            }
+            Op::Peek(most) => {
+                let Some(consumer) = consumer else { return };
+                let mut out = vec![Item::default(); *most];
+                model.peeked = consumer.peek(&mut out);
+                // It may know of fewer than there are, but of some if there are any.
+                let ready = (model.published - model.taken) as usize;
+                assert!(model.peeked <= ready.min(*most) && (model.peeked > 0) == (ready > 0));
+                let expected: Vec<_> = (model.taken..).take(model.peeked).map(item).collect();
+                assert_eq!(out[..model.peeked], expected);
+            }
+            Op::Advance(n) => {
+                let n = (*n).min(model.peeked);
+                let Some(consumer) = consumer else { return };
+                consumer.advance(n);
+                model.taken += n as u64;
+                model.peeked -= n;
+            }
+            Op::ConsumerGoes => {
+                *consumer = None;
+                producer.completed(|_| {});
+                let mut back = VecDeque::new();
+                producer.take_back(|i| back.push_back(i));
+                let first = model.taken.max(model.released);
+                assert_eq!(back, (first..model.pushed).map(item).collect::<VecDeque<_>>());
+                (model.released, model.published) = (model.pushed, model.pushed);
+                assert!(producer.is_settled());
+            }
+        }
+    }
+
+    /// Whatever happened, everything pushed was taken, or has come back.
+    fn finish(mut self) {
+        self.apply(&Op::Publish);
+        self.producer.close();
+        while let Some(consumer) = &mut self.consumer {
+            if consumer.is_finished() {
+                break;
+            }
+            self.apply(&Op::Peek(8));
+            self.apply(&Op::Advance(8));
+        }
+        self.apply(&Op::Completed);
+        assert!(self.producer.is_settled());
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn scripts(bits in 0u32..5, ops in prop::collection::vec(op(), 1..300)) {
+        let capacity = 1 << bits;
+        let (producer, consumer) = handoff(capacity);
+        let model = Model::default();
+        let mut rig = Rig { capacity: capacity as u64, producer, consumer: Some(consumer), model };
+        ops.iter().for_each(|op| rig.apply(op));
+        rig.finish();
+    }
+}
+
+/// Items enough for thousands of laps.
+const ITEMS: u64 = 200_000;
+
+#[test]
+fn two_threads() {
+    for completions in [false, true] {
+        let (mut producer, mut consumer) = handoff::<NativeWord>(64);
+        let taker = thread::spawn(move || {
+            let mut next = 0;
+            while !consumer.is_finished() {
+                let mut out = [Item::default(); 32];
+                let n = consumer.peek(&mut out);
+                for got in &out[..n] {
+                    assert_eq!(*got, item(next));
+                    next += 1;
+                }
+                if n > 0 { consumer.advance(n) } else { thread::yield_now() }
+            }
+            next
+        });
+        let (mut sent, mut done) = (0, 0);
+        while done < ITEMS {
+            let batch = (1 + sent % 31).min(ITEMS - sent) as usize;
+            sent += producer.push((sent..).take(batch).map(item)) as u64;
+            producer.publish();
+            if completions {
+                let more = producer.completed(|i| {
+                    assert_eq!(i, item(done));
+                    done += 1;
+                });
+                if more == 0 {
+                    thread::yield_now();
+                }
+            } else {
+                producer.release();
+                done = sent;
+                if producer.room() == 0 {
+                    thread::yield_now();
+                }
+            }
+        }
+        drop(producer);
+        assert_eq!(taker.join().unwrap(), ITEMS);
+    }
+}
+
+/// The consumer's thread panics in the middle: the other one gets back what was not taken, and goes on.
+#[test]
+fn a_thread_that_dies() {
+    let (mut producer, mut consumer) = handoff::<NativeWord>(64);
+    let taker = thread::spawn(move || {
+        let mut taken = 0;
+        loop {
+            let mut out = [Item::default(); 8];
+            let n = consumer.peek(&mut out);
+            consumer.advance(n);
+            taken += n;
+            assert!(taken < 100, "on purpose");
+            thread::yield_now();
+        }
+    });
+    let (mut sent, mut done, mut back) = (0u64, 0u64, 0u64);
+    while !producer.consumer_gone() {
+        sent += producer.push((sent..).take(5).map(item)) as u64;
+        producer.publish();
+        done += producer.completed(|_| {}) as u64;
+        thread::yield_now();
+    }
+    back += producer.take_back(|_| {}) as u64;
+    assert!(taker.join().is_err());
+    assert!(done >= 100 && producer.is_settled());
+    assert_eq!(sent, done + back);
+}

@@ -44,9 +44,13 @@ impl Steered {
                 let hash = spreader.hash(start(mem, packets.get(i..).unwrap_or_default(), &mut bytes));
                 (to, meta) = (spreader.queue(hash), spreader.meta(desc.meta, hash));
             }
-            steered.push(desc.with_meta(meta), to);
+            if let (Some(slot), Some(queue)) = (steered.descs.get_mut(i), steered.to.get_mut(i)) {
+                (*slot, *queue) = (desc.with_meta(meta), to);
+            }
             inside = desc.more();
+            steered.left |= 1 << i;
         }
+        steered.len = packets.len().min(FETCH);
         steered
     }
 

@@ -134,7 +134,7 @@ impl QueuePair {
 
     /// Allocates packets of `len` bytes each, as many whole ones as fit into `max` buffers, and adds the
     /// buffers to `burst`; returns the number of buffers. See [`host::QueuePair::alloc`], with an example.
-    #[inline]
+    #[inline(always)]
     pub fn alloc(&mut self, len: u16, max: usize, burst: &mut Burst) -> usize {
         each!(&mut self.pair, pair => pair.alloc(len, max, burst))
     }
@@ -166,13 +166,13 @@ impl QueuePair {
 
     /// Receives whole packets in at most `max` buffers, adds them to `burst` and returns the number of
     /// buffers. See [`host::QueuePair::rx_burst`], with an example.
-    #[inline]
+    #[inline(always)]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
         each!(&mut self.pair, pair => pair.rx_burst(burst, max))
     }
 
     /// Sends copies of packets of up to 128 bytes. See [`host::QueuePair::tx_small`], with an example.
-    #[inline]
+    #[inline(always)]
     pub fn tx_small<'a>(
         &mut self,
         longest: u16,
@@ -187,19 +187,19 @@ impl QueuePair {
     ///
     /// # Errors
     /// [`NotSmall`] when the first packet that waits is not small.
-    #[inline]
+    #[inline(always)]
     pub fn rx_small(&mut self, max: usize, read: impl FnMut(usize, &[u8], u64)) -> Result<usize, NotSmall> {
         each!(&mut self.pair, pair => pair.rx_small(max, read))
     }
 
     /// Sends buffers that are held as descriptors. See [`host::QueuePair::tx_descs`].
-    #[inline]
+    #[inline(always)]
     pub fn tx_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> (usize, usize) {
         each!(&mut self.pair, pair => pair.tx_descs(descs, burst))
     }
 
     /// Frees buffers that are held as descriptors. See [`host::QueuePair::free_descs`].
-    #[inline]
+    #[inline(always)]
     pub fn free_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         each!(&mut self.pair, pair => pair.free_descs(descs, burst))
     }

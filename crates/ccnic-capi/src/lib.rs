@@ -6,7 +6,7 @@
 //! forged handle never leads outside the region.
 //!
 //! # Reading order
-//! 1. `abi.rs`: the structures of `ccnic.h`. `errno.rs`: errors. `pointers.rs`: pointers become slices and strings.
+//! 1. `errno.rs`: errors. `abi.rs`: the structures of `ccnic.h`. `pointers.rs`: pointers become slices and strings.
 //!    `handle.rs`: objects that C holds by pointer, closes and opens again.
 //! 2. `client/`, the programs' side: `packets.rs` and `parked.rs`, `queue.rs` (bursts on a `ccnic_client::QueuePair`), `pool.rs`,
 //!    `attachment.rs`, `wait.rs`; then the functions that C calls, `bursts.rs` and `exports.rs`.

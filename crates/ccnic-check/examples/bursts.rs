@@ -1,7 +1,8 @@
 //! The native bursts, each in a function of its own, so that `tests/asm.rs` can read their assembly.
 //!
-//! With a number as argument it exchanges that many bursts of 32 packets, for a count of the instructions of each function:
-//! `valgrind --tool=callgrind target/release/examples/bursts 1000`, then `callgrind_annotate --inclusive=yes`.
+//! With a number as argument it exchanges that many bursts of 32 packets, for a count of the instructions of
+//! each function: `valgrind --tool=callgrind target/release/examples/bursts 1000`, then
+//! `callgrind_annotate --inclusive=yes`.
 
 use std::hint::black_box;
 
@@ -155,7 +156,7 @@ macro_rules! audited {
     };
 }
 
-/// Both sides of a queue pair, and a port for the NIC's copies.
+/// Both sides of a queue pair, and the memory for the NIC's copies.
 type Pair<R> = (QueuePair<NativeMemory, R>, NicQueue<NativeMemory, R>, NativeMemory);
 
 fn pair<R: Ring>() -> Option<Pair<R>> {

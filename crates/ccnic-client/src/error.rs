@@ -6,8 +6,8 @@ use std::path::PathBuf;
 use ccnic::{ConfigError, QueueError};
 use rustix::io::Errno;
 
-/// An error of a program's attachment to a NIC. `Debug` writes the same message as `Display`, so that a `main` that returns it prints
-/// what the user can do.
+/// An error of a program's attachment to a NIC. `Debug` writes the same message as `Display`, so that a
+/// `main` that returns it prints what the user can do.
 #[derive(thiserror::Error)]
 pub enum Error {
     /// A configuration that is not valid.

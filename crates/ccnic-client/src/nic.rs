@@ -140,16 +140,17 @@ impl Nic {
         Ok(pair)
     }
 
-    /// A handle on the region's buffers without a queue pair, for a thread that only allocates and frees. Its buffers count for recovery,
-    /// so all handles that were ever made must be passed to [`reconnect`](Nic::reconnect).
+    /// A handle on the region's buffers without a queue pair, for a thread that only allocates and frees. Its
+    /// buffers count for recovery, so all handles that were ever made must be passed to
+    /// [`reconnect`](Nic::reconnect).
     pub fn pool(&mut self) -> Pool {
         self.pools += 1;
         Pool::new(self.region.memory(), &self.layout)
     }
 
-    /// Sets receive-side scaling for this NIC and its successors; with `None`, the sender chooses the queue of a packet (a loopback
-    /// returns it on the queue pair that it was sent on). Packets under way may still arrive on their former queue. May be called
-    /// at any time, also under load.
+    /// Sets receive-side scaling for this NIC and its successors; with `None`, the sender chooses the queue
+    /// of a packet (a loopback returns it on the queue pair that it was sent on). Packets under way may still
+    /// arrive on their former queue. May be called at any time, also under load.
     ///
     /// # Errors
     /// [`Error::Rss`]: the table names a queue that does not exist. [`Error::Gone`] and [`Error::NoRss`]: the NIC has gone, or cannot
@@ -188,9 +189,9 @@ impl Nic {
         !self.connection.has_ended()
     }
 
-    /// Attaches the region to the NIC that now listens at the same socket, after the old one has ended. Packets in the
-    /// rings are delivered; those that the old NIC had taken from the rings are lost. The buffers that it held go back to the pool;
-    /// returns their number.
+    /// Attaches the region to the NIC that now listens at the same socket, after the old one has ended.
+    /// Packets in the rings are delivered; those that the old NIC had taken from the rings are lost. The
+    /// buffers that it held go back to the pool; returns their number.
     ///
     /// `pairs` and `pools` must be all those that were taken.
     ///
@@ -251,8 +252,8 @@ fn greet(connection: &Connection) -> Result<Hello, Error> {
     }
 }
 
-/// The control connection. The kernel hangs it up when the NIC ends: poll it for `POLLRDHUP`, not for something to read, which may be
-/// an answer.
+/// The control connection. The kernel hangs it up when the NIC ends: poll it for `POLLRDHUP`, not for
+/// something to read, which may be an answer.
 impl AsFd for Nic {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()

@@ -41,7 +41,8 @@ impl Default for NicOptions {
 }
 
 impl NicOptions {
-    /// One queue pair of the default design, in huge pages if the system has some, under the name of the running executable.
+    /// One queue pair of the default design, in huge pages if the system has some, under the name of the
+    /// running executable.
     pub fn new() -> NicOptions {
         let path = std::env::current_exe().ok();
         let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
@@ -66,13 +67,15 @@ impl NicOptions {
         self
     }
 
-    /// Receive-side scaling from the start, as by [`Nic::set_rss`]; [`open`](NicOptions::open) fails if the NIC cannot do it.
+    /// Receive-side scaling from the start, as by [`Nic::set_rss`]; [`open`](NicOptions::open) fails if the
+    /// NIC cannot do it.
     pub fn rss(mut self, rss: Rss) -> NicOptions {
         self.rss = Some(rss);
         self
     }
 
-    /// Queues, rings, buffers and design of the region. Its `page` field is chosen by [`pages`](NicOptions::pages).
+    /// Queues, rings, buffers and design of the region. Its `page` field is chosen by
+    /// [`pages`](NicOptions::pages).
     pub fn config(mut self, config: &Config) -> NicOptions {
         self.config = *config;
         self
@@ -87,9 +90,9 @@ impl NicOptions {
     /// Makes a region and attaches it to the NIC at `socket`.
     ///
     /// # Errors
-    /// [`Error::Config`] for a field of the configuration that is out of range, [`Error::Region`] when there is no memory,
-    /// [`Error::Unreachable`] when no NIC answers, [`Error::Refused`] when it refuses, [`Error::Rss`] and [`Error::NoRss`] as
-    /// [`Nic::set_rss`].
+    /// [`Error::Config`] for a field of the configuration that is out of range, [`Error::Region`] when there
+    /// is no memory, [`Error::Unreachable`] when no NIC answers, [`Error::Refused`] when it refuses,
+    /// [`Error::Rss`] and [`Error::NoRss`] as [`Nic::set_rss`].
     pub fn open(&self, socket: impl AsRef<Path>) -> Result<Nic, Error> {
         Nic::open_with(socket.as_ref(), self)
     }

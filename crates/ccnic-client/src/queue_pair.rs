@@ -1,6 +1,7 @@
 //! A queue pair of whatever design the region has, behind one type.
 //!
-//! Each call branches once on the design: one branch per burst. The bursts of the five ring types are compiled side by side.
+//! Each call branches once on the design: one branch per burst. The bursts of the five ring types are
+//! compiled side by side.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -16,10 +17,11 @@ use crate::waiter::Waiter;
 /// A queue pair in mapped memory whose ring type is known at compile time.
 type Native<R> = host::QueuePair<NativeMemory, R>;
 
-/// A program's side of one queue pair: allocates, sends, receives and frees buffers. Belongs to one thread at a time.
+/// A program's side of one queue pair: allocates, sends, receives and frees buffers. Belongs to one thread at
+/// a time.
 ///
-/// Made by [`Nic::queue_pair`](crate::Nic::queue_pair). Dropping it returns the buffers that it keeps to the region's pool; buffers in
-/// the program's bursts stay the program's.
+/// Made by [`Nic::queue_pair`](crate::Nic::queue_pair). Dropping it returns the buffers that it keeps to the
+/// region's pool; buffers in the program's bursts stay the program's.
 ///
 /// All bursts count buffers and hold whole packets. A packet of up to 4 KiB is one buffer.
 ///
@@ -101,7 +103,8 @@ impl QueuePair {
         Ok(QueuePair { pair, waiter })
     }
 
-    /// Calls `visitor` with the queue pair of the region's ring type: for a loop that is compiled without a branch per burst.
+    /// Calls `visitor` with the queue pair of the region's ring type: for a loop that is compiled without a
+    /// branch per burst.
     ///
     /// ```no_run
     /// use ccnic_client::{Burst, PairVisitor, QueuePair};
@@ -129,9 +132,9 @@ impl QueuePair {
         each!(&mut self.pair, pair => visitor.visit(pair))
     }
 
-    /// Allocates packets of `len` bytes each, as many whole ones as fit into `max` buffers, and adds the buffers to `burst`; returns
-    /// the number of buffers. See [`host::QueuePair::alloc`], with an example.
-    #[inline]
+    /// Allocates packets of `len` bytes each, as many whole ones as fit into `max` buffers, and adds the
+    /// buffers to `burst`; returns the number of buffers. See [`host::QueuePair::alloc`], with an example.
+    #[inline(always)]
     pub fn alloc(&mut self, len: u16, max: usize, burst: &mut Burst) -> usize {
         each!(&mut self.pair, pair => pair.alloc(len, max, burst))
     }
@@ -148,8 +151,8 @@ impl QueuePair {
         each!(&mut self.pair, pair => pair.free_one(buf));
     }
 
-    /// Hands packets to the NIC, as many whole ones as the ring has room for; removes them from `burst` and returns the number of
-    /// buffers. See [`host::QueuePair::tx_burst`], with an example.
+    /// Hands packets to the NIC, as many whole ones as the ring has room for; removes them from `burst` and
+    /// returns the number of buffers. See [`host::QueuePair::tx_burst`], with an example.
     #[inline]
     pub fn tx_burst(&mut self, burst: &mut Burst) -> usize {
         each!(&mut self.pair, pair => pair.tx_burst(burst))
@@ -161,15 +164,15 @@ impl QueuePair {
         each!(&mut self.pair, pair => pair.tx_room())
     }
 
-    /// Receives whole packets in at most `max` buffers, adds them to `burst` and returns the number of buffers. See
-    /// [`host::QueuePair::rx_burst`], with an example.
-    #[inline]
+    /// Receives whole packets in at most `max` buffers, adds them to `burst` and returns the number of
+    /// buffers. See [`host::QueuePair::rx_burst`], with an example.
+    #[inline(always)]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
         each!(&mut self.pair, pair => pair.rx_burst(burst, max))
     }
 
     /// Sends copies of packets of up to 128 bytes. See [`host::QueuePair::tx_small`], with an example.
-    #[inline]
+    #[inline(always)]
     pub fn tx_small<'a>(
         &mut self,
         longest: u16,
@@ -179,23 +182,24 @@ impl QueuePair {
         each!(&mut self.pair, pair => pair.tx_small(longest, packets, burst))
     }
 
-    /// Receives packets of up to 128 bytes without handles. See [`host::QueuePair::rx_small`], with an example.
+    /// Receives packets of up to 128 bytes without handles. See [`host::QueuePair::rx_small`], with an
+    /// example.
     ///
     /// # Errors
     /// [`NotSmall`] when the first packet that waits is not small.
-    #[inline]
+    #[inline(always)]
     pub fn rx_small(&mut self, max: usize, read: impl FnMut(usize, &[u8], u64)) -> Result<usize, NotSmall> {
         each!(&mut self.pair, pair => pair.rx_small(max, read))
     }
 
     /// Sends buffers that are held as descriptors. See [`host::QueuePair::tx_descs`].
-    #[inline]
+    #[inline(always)]
     pub fn tx_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> (usize, usize) {
         each!(&mut self.pair, pair => pair.tx_descs(descs, burst))
     }
 
     /// Frees buffers that are held as descriptors. See [`host::QueuePair::free_descs`].
-    #[inline]
+    #[inline(always)]
     pub fn free_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         each!(&mut self.pair, pair => pair.free_descs(descs, burst))
     }
@@ -234,8 +238,8 @@ impl QueuePair {
         each!(&self.pair, pair => pair.with_mut(buf, f))
     }
 
-    /// Blocks until there is something to receive. Poll [`rx_burst`](QueuePair::rx_burst) for a while first: a sleep and a wake-up
-    /// take longer than a round trip. `None` waits without a limit.
+    /// Blocks until there is something to receive. Poll [`rx_burst`](QueuePair::rx_burst) for a while first:
+    /// a sleep and a wake-up take longer than a round trip. `None` waits without a limit.
     ///
     /// ```no_run
     /// # fn example(pair: &mut ccnic_client::QueuePair) -> Result<(), ccnic_client::Error> {
@@ -251,15 +255,16 @@ impl QueuePair {
     /// ```
     ///
     /// # Errors
-    /// [`Error::TimedOut`] after `timeout`. [`Error::Gone`] when the NIC has gone and nothing is left to receive. [`Error::Os`] with
-    /// `EINTR` after a signal.
+    /// [`Error::TimedOut`] after `timeout`. [`Error::Gone`] when the NIC has gone and nothing is left to
+    /// receive. [`Error::Os`] with `EINTR` after a signal.
     pub fn wait(&mut self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
         let (waiter, timeout) = (&self.waiter, timeout.into());
         each!(&mut self.pair, pair => waiter.wait(pair, timeout))
     }
 
-    /// Asks the NIC for a notification: [`fd`](QueuePair::fd) becomes readable when there is something to receive. False when there
-    /// is something already; then nothing is asked. Call it before each sleep in `poll` or `epoll_wait`.
+    /// Asks the NIC for a notification: [`fd`](QueuePair::fd) becomes readable when there is something to
+    /// receive. False when there is something already; then nothing is asked. Call it before each sleep in
+    /// `poll` or `epoll_wait`.
     ///
     /// ```no_run
     /// # fn example(pair: &mut ccnic_client::QueuePair) -> Result<(), ccnic_client::Error> {
@@ -285,8 +290,9 @@ impl QueuePair {
         each!(&mut self.pair, pair => pair.disarm());
     }
 
-    /// The descriptor that becomes readable when there is something to receive after [`arm`](QueuePair::arm): for a program that
-    /// waits for several things at once. It stays the same with the NIC's successor; the bytes in it mean nothing.
+    /// The descriptor that becomes readable when there is something to receive after [`arm`](QueuePair::arm):
+    /// for a program that waits for several things at once. It stays the same with the NIC's successor; the
+    /// bytes in it mean nothing.
     ///
     /// It does not show that the NIC has gone: [`Nic`](crate::Nic)'s own descriptor does.
     ///

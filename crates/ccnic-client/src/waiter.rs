@@ -1,11 +1,12 @@
 //! Waiting without polling: a program's thread blocks until the NIC notifies it.
 //!
-//! Each queue pair has a pair of connected sockets. The NIC gets one end and sends a byte when the program is armed and packets have come
-//! (`ccnic/src/notify.rs` defines when, `ccnic-control/src/notifier.rs` why it is a socket). The program keeps a copy of the NIC's end, so
-//! the pair outlives the NIC and is passed to its successor; a thread that waits on the program's end does not see the change.
+//! Each queue pair has a pair of connected sockets. The NIC gets one end and sends a byte when the program is
+//! armed and packets have come (`ccnic/src/notify.rs` defines when, `ccnic-control/src/notifier.rs` why it is
+//! a socket). The program keeps a copy of the NIC's end, so the pair outlives the NIC and is passed to its
+//! successor; a thread that waits on the program's end does not see the change.
 //!
-//! The NIC's first byte confirms that it has its end. Without it (an older NIC, or one without a free descriptor) the program does not
-//! rely on notifications: it sleeps in naps of at most a millisecond.
+//! The NIC's first byte confirms that it has its end. Without it (an older NIC, or one without a free
+//! descriptor) the program does not rely on notifications: it sleeps in naps of at most a millisecond.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,7 +28,8 @@ const SHORTEST: Duration = Duration::from_micros(10);
 /// The longest nap: the longest delay of a packet when the NIC cannot notify the program.
 const LONGEST: Duration = Duration::from_millis(1);
 
-/// The notification socket of a queue pair: wakes the thread that waits on it. Clones refer to the same socket.
+/// The notification socket of a queue pair: wakes the thread that waits on it. Clones refer to the same
+/// socket.
 #[derive(Debug, Clone)]
 pub struct Waiter {
     inner: Arc<Inner>,
@@ -132,13 +134,14 @@ impl Waiter {
         Ok(self.ends()?.ours.as_fd())
     }
 
-    /// Asks the NIC for a notification when there is something to receive on `pair`. False when there is something already; then
-    /// nothing is asked.
+    /// Asks the NIC for a notification when there is something to receive on `pair`. False when there is
+    /// something already; then nothing is asked.
     ///
     /// # Errors
     /// As [`fd`](Waiter::fd).
     pub(crate) fn arm<R: Ring>(&self, pair: &mut QueuePair<NativeMemory, R>) -> Result<bool, Error> {
-        // Old notifications are read before the ring is checked: one that comes later may be for a packet that is not seen here.
+        // Old notifications are read before the ring is checked: one that comes later may be for a packet
+        // that is not seen here.
         self.consume(self.ends()?);
         Ok(pair.arm())
     }
@@ -155,9 +158,9 @@ impl Waiter {
         self.inner.confirmed.load(Ordering::Relaxed)
     }
 
-    /// Wakes the thread that waits, as a notification of the NIC does. From any thread; for a program that has something else to do.
-    /// [`QueuePair::wait`](crate::QueuePair::wait) goes on waiting unless there is a packet: use it with
-    /// [`fd`](Waiter::fd).
+    /// Wakes the thread that waits, as a notification of the NIC does. From any thread; for a program that
+    /// has something else to do. [`QueuePair::wait`](crate::QueuePair::wait) goes on waiting unless there is
+    /// a packet: use it with [`fd`](Waiter::fd).
     ///
     /// # Errors
     /// As [`fd`](Waiter::fd).

@@ -1,37 +1,62 @@
 //! A deterministic, execution-driven, transaction-level simulator of cache-coherent interconnects.
 //!
-//! The rings, pools and the NIC of `ccnic` run on it unchanged, through a simulated [`SharedMemory`](ccnic::SharedMemory): every access is
-//! timed by a core's window of operations, its caches, a coherence protocol, links and memory. Time is in picoseconds.
+//! The rings, pools and the NIC of `ccnic` run on it unchanged, through a simulated [`SharedMemory`](ccnic::SharedMemory): every access
+//! is timed by a core's window of operations, its caches, a coherence protocol, links and memory. Time is in picoseconds.
 //!
-//! Reading order: [`platform`] (what a machine is), [`protocol`] (what homes and caches answer), `fabric` (how requests
-//! travel), `core.rs` and `execute` (what a core has under way), [`agent`] (programs on cores, and the engine's loop).
+//! # Layers
+//!
+//! A file imports files of its own layer and of those below, never in a circle (`tests/layers.rs` checks it).
+//!
+//! ```text
+//!  run/         loopbacks, microbenchmarks, calibration, figures        observe/summary
+//!  systems/     one module per published system: machine, host side, NIC side
+//!  devices/     what implements the trait Device: PCIe NICs             observe/audit
+//!  machine/     cores, caches, home agents, fabric, topology; the trait Device
+//!  observe/     counters, trace, journal: what a machine reports to
+//!  platform/    a machine's numbers, from TOML
+//!  protocols/   coherence protocols: tables, no code
+//!  kernel/      events, time, coroutines, lookahead, servers: knows nothing of caches
+//! ```
+//!
+//! # The path of an access
+//!
+//! ```text
+//!  program        agent.rs            SharedMemory::load -> try it on the core; suspend while it has to wait
+//!    | call
+//!  core           core/loads.rs       window, store forwarding, speculation on unchanged values
+//!    | call
+//!  caches         caches/private.rs   hit: done
+//!    | miss       core/misses.rs      MSHR, fill buffer; uncore.rs: begin a transaction
+//!    | event Arrive
+//!  home agent     home/order.rs       wait while the line is busy; here or at the line's home?    event AtHome
+//!    | table      protocols/mesif.rs  which caches to snoop, where the data is, what to grant
+//!    | event Snoop
+//!  other caches   home/snoop.rs       downgrade or invalidate, answer
+//!    |
+//!  data           home/supply.rs      last-level cache, sharer, memory (fabric.rs), or a device     event Read
+//!    | link       fabric.rs           hop by hop along the topology's route
+//!    | event Fill
+//!  core           core/misses.rs      install the line, complete the load, resume the program
+//! ```
+//!
+//! `docs/architecture/simulator.md` says how to add a machine, a protocol, a device or a system.
 
-pub mod agent;
-mod audit;
-pub mod calibrate;
-mod core;
-mod costs;
-pub mod counters;
-mod events;
-mod execute;
-mod fabric;
-pub mod figures;
-mod lines;
-pub mod loopback;
-pub mod micro;
-pub mod parallel;
-pub mod pcie;
+mod devices;
+mod kernel;
+mod machine;
+mod observe;
 pub mod platform;
-mod prefetch;
-pub mod protocol;
-mod regions;
-mod server;
-pub mod summary;
-mod tags;
-pub mod time;
-pub mod trace;
-pub mod witness;
-mod world;
+pub mod protocols;
+mod run;
+mod systems;
 
-pub use agent::{Agent, End, Sim};
-pub use world::World;
+pub use kernel::time;
+pub use machine::agent::Agent;
+pub use machine::caches::mask::{Class, WayMask};
+pub use machine::device::{Device, Port};
+pub use machine::sim::{End, Sim, Untimed};
+pub use machine::topology::{Link, Topology};
+pub use machine::uncached::{Access, Kind};
+pub use machine::{Attachment, Machine, MachineError, Seat};
+pub use observe::{counters, summary, trace, witness};
+pub use run::{calibrate, figures, loopback, micro, mmio, parallel};

@@ -15,7 +15,7 @@ use ccnic_check::sides::{Program, serve};
 use ccnic_check::suite::{configs, wires};
 use ccnic_sim::platform::Platform;
 use ccnic_sim::time::Ps;
-use ccnic_sim::{Agent, Sim, World};
+use ccnic_sim::{Agent, Machine, Sim};
 use common::{Named, Random, named, seed};
 
 /// Runs for each ring, and packets in each.
@@ -147,10 +147,10 @@ fn run<R: Ring>(seed: u64) {
         config.buffers = 64; // private stacks may keep most of them
     }
     let layout = Layout::new(&config).unwrap();
-    let mut world = World::new(&platform, layout.size(), &[(0, 0), (1, 1)]);
+    let mut machine = Machine::new(&platform, layout.size(), &[(0, 0), (1, 1)]).unwrap();
     let segment = layout.nic_segment();
-    world.set_home(segment.start, segment.len() as u32, 1);
-    let mut sim = Sim::new(world);
+    machine.set_home(segment.start, segment.len() as u32, 1);
+    let mut sim = Sim::new(machine);
     host::format(&sim.untimed(0), &layout);
 
     let stop = Rc::new(Cell::new(false));
@@ -175,9 +175,9 @@ fn run<R: Ring>(seed: u64) {
     .unwrap();
     sim.run(2 * PATIENCE);
     assert!(sim.is_done(0) && sim.is_done(1), "a side stands still: {config:?}, {wire:?}");
-    let world = sim.world();
-    world.audit().unwrap();
-    assert_eq!(world.rows().missing, 0);
+    let machine = sim.machine();
+    machine.audit().unwrap();
+    assert_eq!(machine.rows().missing, 0);
 }
 
 /// A turn of polling, with something to look at after a while all the same.

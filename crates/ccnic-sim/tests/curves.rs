@@ -11,7 +11,7 @@ use ccnic_sim::loopback;
 use ccnic_sim::micro::{Stores, stream};
 use ccnic_sim::platform::Platform;
 use ccnic_sim::time::{Ps, ns};
-use ccnic_sim::{Sim, World};
+use ccnic_sim::{Machine, Sim};
 use common::{mpps, named, plan};
 
 /// A machine whose link is so slow that few cores fill it.
@@ -101,7 +101,7 @@ fn loaded_latency(platform: &Platform, cores: u8, pause: f64) -> (f64, f64) {
     const EACH: u32 = 1 << 20;
     const PROBES: u32 = 1500;
     let sides: Vec<(u8, usize)> = (0..=cores).map(|_| (0, 1)).collect();
-    let mut sim = Sim::new(World::new(platform, EACH * (u32::from(cores) + 1), &sides));
+    let mut sim = Sim::new(Machine::new(platform, EACH * (u32::from(cores) + 1), &sides).unwrap());
     let seen = Rc::new(RefCell::new(Vec::new()));
     let (results, done) = (Rc::clone(&seen), Rc::new(RefCell::new(false)));
     let stop = Rc::clone(&done);
@@ -131,8 +131,8 @@ fn loaded_latency(platform: &Platform, cores: u8, pause: f64) -> (f64, f64) {
         .unwrap();
     }
     sim.run(Ps::MAX);
-    let traffic = sim.world().traffic(0);
-    let gbytes_per_s = traffic.memory_reads as f64 * 64.0 / ns(sim.world().now());
+    let traffic = sim.machine().traffic(0);
+    let gbytes_per_s = traffic.memory_reads as f64 * 64.0 / ns(sim.machine().now());
     let seen = seen.borrow();
     (gbytes_per_s, ns(seen.iter().sum::<Ps>()) / seen.len() as f64)
 }

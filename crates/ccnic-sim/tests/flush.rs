@@ -6,12 +6,12 @@ use std::rc::Rc;
 use ccnic::SharedMemory;
 use ccnic_sim::platform::Platform;
 use ccnic_sim::time::ps;
-use ccnic_sim::{Sim, World};
+use ccnic_sim::{Machine, Sim};
 
 #[test]
 fn a_flushed_line_is_read_from_memory() {
     let platform = Platform::named("icx").unwrap();
-    let mut sim = Sim::new(World::new(&platform, 4096, &[(0, 1)]));
+    let mut sim = Sim::new(Machine::new(&platform, 4096, &[(0, 1)]).unwrap());
     let seen = Rc::new(Cell::new((0, 0)));
     let result = Rc::clone(&seen);
     sim.spawn(0, move |agent| {
@@ -28,5 +28,5 @@ fn a_flushed_line_is_read_from_memory() {
     let memory = ps(platform.local_memory_ns());
     assert_eq!(value, 7);
     assert!((memory..memory + 2000).contains(&took), "{took} ps, memory is {memory} away");
-    sim.world().audit().unwrap();
+    sim.machine().audit().unwrap();
 }

@@ -9,7 +9,7 @@ use std::rc::Rc;
 use ccnic::SharedMemory;
 use ccnic_sim::platform::Platform;
 use ccnic_sim::time::{Ps, ps};
-use ccnic_sim::{Agent, End, Sim, World};
+use ccnic_sim::{Agent, End, Machine, Sim};
 use common::{Named, Random, seed};
 
 /// Seeds for each test, and times that each runs it.
@@ -53,9 +53,9 @@ fn rounds(seed: u64, threads: usize, part: Part) -> Vec<Outcome> {
     let mut random = Random::new(seed);
     let name = random.pick(&["spr", "icx", "spr-one-socket"]);
     let cores: Vec<(u8, usize)> = (0..threads).map(|t| ((t % 2) as u8, t % 2)).collect();
-    let mut world = World::new(&Platform::named(name).unwrap(), 2 * REGION, &cores);
-    world.set_home(REGION, REGION, 1);
-    let mut sim = Sim::new(world);
+    let mut machine = Machine::new(&Platform::named(name).unwrap(), 2 * REGION, &cores).unwrap();
+    machine.set_home(REGION, REGION, 1);
+    let mut sim = Sim::new(machine);
     let results = Rc::new(RefCell::new(vec![Outcome::default(); ROUNDS as usize]));
     for thread in 0..threads {
         let (mut random, results) = (Random::new(random.next()), Rc::clone(&results));
@@ -73,7 +73,7 @@ fn rounds(seed: u64, threads: usize, part: Part) -> Vec<Outcome> {
     let mut results = results.borrow().clone();
     for (round, outcome) in results.iter_mut().enumerate() {
         let (x, y) = places(round as u32);
-        outcome.last = [sim.world().word(x), sim.world().word(y)];
+        outcome.last = [sim.machine().word(x), sim.machine().word(y)];
     }
     results
 }

@@ -1,5 +1,6 @@
-//! Random programs on few lines, contended by up to 64 cores with tiny caches: does one owner at a time hold, does every load
-//! return what coherence and x86-TSO allow, does every program end, and is every row of the protocol's tables used?
+//! Random programs on few lines, contended by up to 64 cores with tiny caches, in one to four sockets: is there one owner at a time,
+//! does every load return what coherence and x86-TSO allow, does every program end, and is every row of the protocol's tables
+//! used?
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -10,10 +11,10 @@ use std::rc::Rc;
 
 use ccnic::SharedMemory;
 use ccnic_sim::platform::Platform;
-use ccnic_sim::protocol::{CACHE, DIRECTORY, Request};
+use ccnic_sim::protocols::table::{HOME_ROWS, Request};
 use ccnic_sim::time::Ps;
 use ccnic_sim::witness::{Commit, Rows};
-use ccnic_sim::{Agent, End, Sim, World};
+use ccnic_sim::{Agent, End, Link, Machine, Sim, Topology};
 use common::{Named, Random, seed};
 
 /// Runs, and accesses in each.
@@ -43,8 +44,8 @@ enum Did {
 
 type Log = Rc<RefCell<Vec<Did>>>;
 
-/// A machine with a few entries of everything.
-fn machine(random: &mut Random) -> (Platform, bool) {
+/// A machine with a few entries of everything, and its sockets.
+fn machine(random: &mut Random) -> (Platform, Topology) {
     let name = random.pick(&["spr", "icx", "spr-one-socket", "cxl"]);
     let mut platform = Platform::named(name).unwrap();
     let mut set = |key: &str, value: f64| platform = platform.overridden(key, value).unwrap();
@@ -63,22 +64,36 @@ fn machine(random: &mut Random) -> (Platform, bool) {
         set(&format!("protocol.{key}"), random.below(2) as f64);
     }
     set("protocol.speculative_memory_read", random.below(2) as f64);
-    (platform, name == "spr-one-socket")
+    let own = Topology::of(&platform);
+    let more = random.pick(&[0, 0, 3, 4]);
+    let topology = if name == "spr-one-socket" || more == 0 { own } else { ring(more, own.link(1)) };
+    (platform, topology)
+}
+
+/// Sockets in a ring; each link takes longer than the one before.
+fn ring(sockets: u8, link: Link) -> Topology {
+    let mut topology = Topology::new(sockets.into()).unwrap();
+    for a in 0..sockets {
+        let link = Link { one_way: link.one_way * (4 + u64::from(a)) / 4, ..link };
+        topology = topology.with_links(a, (a + 1) % sockets, link);
+    }
+    topology
 }
 
 /// One run; returns what rows it used.
 fn run(seed: u64) -> Rows {
     let _named = Named(seed);
     let mut random = Random::new(seed);
-    let (platform, one) = machine(&mut random);
+    let (platform, topology) = machine(&mut random);
+    let sockets = topology.sockets() as u8;
     let cores = random.pick(&[2, 3, 4, 8, 16, 64]);
     // One core more than programs: a device asks by it.
     let sides: Vec<(u8, usize)> =
-        (0..=cores).map(|c| (if one { 0 } else { (c % 2) as u8 }, (c % 2) as usize)).collect();
-    let mut world = World::new(&platform, PAGES * 4096, &sides);
-    (0..PAGES).for_each(|page| world.set_home(page * 4096, 4096, (page % 2) as u8));
-    world.keep_journal();
-    let mut sim = Sim::new(world);
+        (0..=cores).map(|c| ((c % u64::from(sockets)) as u8, (c % 2) as usize)).collect();
+    let mut machine = Machine::with_topology(&platform, topology, PAGES * 4096, &sides).unwrap();
+    (0..PAGES).for_each(|page| machine.set_home(page * 4096, 4096, page as u8 % sockets));
+    machine.keep_journal();
+    let mut sim = Sim::new(machine);
     // A few lines, among them some of one set and, beside each other, what prefetchers expect.
     let stride = random.pick(&[1, 2, 8, 16, 17]);
     let first = random.below(64) as u32;
@@ -91,12 +106,12 @@ fn run(seed: u64) -> Rows {
     }
     drive(&mut sim, &mut random, &lines, cores as u8);
     (0..cores).for_each(|core| assert!(sim.is_done(core as u8), "core {core} never ends: {platform:?}"));
-    let world = sim.world();
-    world.audit().unwrap();
+    let machine = sim.machine();
+    machine.audit().unwrap();
     let logs: Vec<Vec<Did>> = logs.iter().map(|log| log.borrow().clone()).collect();
-    check(&logs, world.journal());
-    assert_eq!(world.rows().missing, 0, "a question that no row answers");
-    *world.rows()
+    check(&logs, machine.journal());
+    assert_eq!(machine.rows().missing, 0, "a question that no row answers");
+    machine.rows().clone()
 }
 
 /// Runs in small steps, looks at everything after each, and asks as a device would.
@@ -105,15 +120,15 @@ fn drive(sim: &mut Sim, random: &mut Random, lines: &[u32], device: u8) {
     loop {
         until += random.below(40_000);
         let end = sim.run(until);
-        sim.world().audit().unwrap_or_else(|e| panic!("at {until} ps: {e}"));
+        sim.machine().audit().unwrap_or_else(|e| panic!("at {until} ps: {e}"));
         if end == End::Quiet {
             return;
         }
         assert!(until < PATIENCE, "no end");
         if random.one_in(6) {
-            let request = random.pick(&[Request::Peek, Request::Put, Request::Flush]);
-            let (line, now) = (random.pick(lines), sim.world().now().max(until));
-            sim.world_mut().ask(device, line, request, now);
+            let request = random.pick(&[Request::ReadCurrent, Request::WriteInvalidate, Request::Flush]);
+            let (line, now) = (random.pick(lines), sim.machine().now().max(until));
+            sim.machine_mut().request(device, line, request, now);
         }
     }
 }
@@ -122,7 +137,7 @@ fn drive(sim: &mut Sim, random: &mut Random, lines: &[u32], device: u8) {
 fn program(agent: &Agent<'_>, mut random: Random, lines: &[u32], accesses: u64, log: &Log) {
     let mut unique = u64::from(agent.core()) << 32;
     let think = random.pick(&[0, 3, 100]);
-    let seen = || agent.with_world(|w| w.journal().len());
+    let seen = || agent.with_machine(|w| w.journal().len());
     for _ in 0..accesses {
         let line = random.pick(lines) * 64;
         // Mostly the same word, and some false sharing.
@@ -145,10 +160,10 @@ fn program(agent: &Agent<'_>, mut random: Random, lines: &[u32], accesses: u64, 
             29 => agent.write_lines(line, 64),
             30 => agent.write_lines(line + 8, 16),
             31 => agent.read_lines(line, 64),
-            32 => agent.store_around(line, 64),
+            32 => agent.store_non_temporal(line, 64),
             33 => agent.flush(line, 64),
             34 => agent.fence(),
-            35 => agent.settle(),
+            35 => agent.load_fence(),
             36 => poll(agent, at, random.below(60), log),
             37 => agent.relax(),
             _ => (0..8).for_each(|_| load(agent, at, true, log)),
@@ -159,15 +174,15 @@ fn program(agent: &Agent<'_>, mut random: Random, lines: &[u32], accesses: u64, 
 }
 
 fn load(agent: &Agent<'_>, at: u32, decides: bool, log: &Log) {
-    let began = agent.with_world(|w| w.journal().len());
+    let began = agent.with_machine(|w| w.journal().len());
     let value = if decides { agent.load_acquire(at) } else { agent.load(at) };
-    let ended = agent.with_world(|w| w.journal().len());
+    let ended = agent.with_machine(|w| w.journal().len());
     log.borrow_mut().push(Did::Loaded(Seen { at, value, began, ended }));
 }
 
 fn exchange(agent: &Agent<'_>, at: u32, new: u64, log: &Log) {
-    let began = agent.with_world(|w| w.journal().len());
-    let current = agent.with_world(|w| w.word(at));
+    let began = agent.with_machine(|w| w.journal().len());
+    let current = agent.with_machine(|w| w.word(at));
     match agent.compare_exchange(at, current, new) {
         Ok(found) => {
             assert_eq!(found, current);
@@ -175,7 +190,7 @@ fn exchange(agent: &Agent<'_>, at: u32, new: u64, log: &Log) {
         }
         Err(value) => {
             assert_ne!(value, current);
-            let ended = agent.with_world(|w| w.journal().len());
+            let ended = agent.with_machine(|w| w.journal().len());
             log.borrow_mut().push(Did::Loaded(Seen { at, value, began, ended }));
         }
     }
@@ -248,14 +263,15 @@ fn allowed(seen: &Seen, own: Option<(u64, usize)>, history: &[(usize, Commit)]) 
 #[test]
 fn random_programs_see_one_coherent_memory() {
     let seed = seed();
-    let mut used = Rows::default();
+    let mut used: Option<Rows> = None;
     for run_seed in seed..seed + RUNS {
         let rows = run(run_seed);
-        used.directory.iter_mut().zip(rows.directory).for_each(|(sum, n)| *sum += n);
+        let none = Rows { home: [0; HOME_ROWS], cache: vec![0; rows.cache.len()], missing: 0 };
+        let used = used.get_or_insert(none);
+        used.home.iter_mut().zip(rows.home).for_each(|(sum, n)| *sum += n);
         used.cache.iter_mut().zip(rows.cache).for_each(|(sum, n)| *sum += n);
     }
-    let never = DIRECTORY.iter().zip(used.directory).filter(|(_, n)| *n == 0).map(|(row, _)| row);
-    assert_eq!(never.count(), 0, "rows of the directory that were never used: {used:?}");
-    let never = CACHE.iter().zip(used.cache).filter(|(_, n)| *n == 0).map(|(row, _)| row);
-    assert_eq!(never.count(), 0, "rows of the caches that were never used: {used:?}");
+    let used = used.unwrap();
+    assert!(used.home.iter().all(|n| *n > 0), "rows of the home agent that were never used: {used:?}");
+    assert!(used.cache.iter().all(|n| *n > 0), "rows of the caches that were never used: {used:?}");
 }

@@ -7,7 +7,7 @@ use std::rc::Rc;
 use ccnic::SharedMemory;
 use ccnic_sim::platform::Platform;
 use ccnic_sim::time::{Ps, ns, ps};
-use ccnic_sim::{Agent, Sim, World};
+use ccnic_sim::{Agent, Machine, Sim};
 
 /// Something that a core does with the line at a place.
 type Act = fn(&Agent<'_>, u32);
@@ -40,9 +40,9 @@ const WHOLE: Act = |agent, at| {
 };
 
 fn machine(platform: &Platform, home: u8, before: &[(u8, Act)]) -> Sim {
-    let mut world = World::new(platform, 4096 * 64, &CORES);
-    world.set_home(0, 4096 * 64, home);
-    let mut sim = Sim::new(world);
+    let mut machine = Machine::new(platform, 4096 * 64, &CORES).unwrap();
+    machine.set_home(0, 4096 * 64, home);
+    let mut sim = Sim::new(machine);
     for &(core, act) in before {
         sim.spawn(core, move |agent| act(&agent, AT)).unwrap();
         sim.run(Ps::MAX);
@@ -219,7 +219,7 @@ fn loads_that_do_not_decide_overlap() {
             for i in 0..4 {
                 agent.load(at + 8256 * i); // in pages of their own: no prefetcher helps
             }
-            agent.settle();
+            agent.load_fence();
         };
         let took = 4.0 * access(&p) + p.local_memory_ns() + dram(&p);
         // The last one may queue at memory behind the others.

@@ -6,7 +6,8 @@ use crate::desc::{Desc, Sealed, Slot};
 use crate::memory::SharedMemory;
 use crate::pool::Class;
 
-/// A buffer that this program holds, with a packet or a segment of one. Not `Clone`: the handle is the ownership of the buffer.
+/// A buffer that this program holds, with a packet or a segment of one. Not `Clone`: the handle is the
+/// ownership of the buffer.
 ///
 /// A handle that is dropped loses its buffer until the region ends; give it to
 /// [`free`](crate::host::QueuePair::free) or [`tx_burst`](crate::host::QueuePair::tx_burst) instead.
@@ -44,7 +45,7 @@ pub(crate) struct RegionTag {
 const _: () = assert!(size_of::<Buf>() == 16, "the tag costs nothing in release builds");
 
 impl RegionTag {
-    /// Of a place in a burst that holds no buffer.
+    /// The tag of a slot that holds no buffer.
     const NONE: RegionTag = RegionTag {
         #[cfg(debug_assertions)]
         region: 0,
@@ -60,7 +61,7 @@ impl RegionTag {
         }
     }
 
-    /// Debug builds: stops the program when a buffer is of another region. Its offsets would name somebody else's bytes.
+    /// Debug builds: panics when a buffer is of another region, where its offset means other bytes.
     #[inline(always)]
     pub(crate) fn check(self, bufs: &[Buf]) {
         debug_assert!(bufs.iter().all(|buf| buf.region == self), "a buffer of another region");
@@ -271,8 +272,8 @@ impl Burst {
         self.bufs.get_mut(len).map(|slot| core::mem::replace(slot, Buf::NONE))
     }
 
-    /// Turns the buffers into plain descriptors, for a program in another language to hold; the burst is empty then.
-    /// [`QueuePair::tx_descs`](crate::host::QueuePair::tx_descs) and
+    /// Turns the buffers into plain descriptors, for a program in another language to hold; the burst is
+    /// empty then. [`QueuePair::tx_descs`](crate::host::QueuePair::tx_descs) and
     /// [`free_descs`](crate::host::QueuePair::free_descs) take them back.
     #[inline(always)]
     pub fn disown(&mut self) -> impl ExactSizeIterator<Item = Desc> {
@@ -280,7 +281,8 @@ impl Burst {
         self.bufs.get(..len).unwrap_or_default().iter().map(Buf::desc)
     }
 
-    /// Writes descriptors to the free slots, as many as there are, and returns them; `added` makes them part of the burst.
+    /// Writes descriptors to the free slots, as many as there are, and returns them; `added` makes them part
+    /// of the burst.
     #[inline(always)]
     pub(crate) fn take_up(&mut self, descs: impl Iterator<Item = Desc>, region: RegionTag) -> &[Buf] {
         let mut n = 0;

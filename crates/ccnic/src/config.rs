@@ -7,11 +7,13 @@ use core::fmt;
 use crate::layout::{LARGE_BUF, SMALL_BUF};
 use crate::memory::Fetch;
 
-/// The ring type: how descriptors lie in lines, and how they are signalled. All five have the same burst API ([`ring`](crate::ring)).
+/// The ring type: how descriptors lie in lines, and how they are signalled. All five have the same burst API
+/// ([`ring`](crate::ring)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Design {
-    /// Up to four descriptors per line under one signal that carries the parity of the lap (Mukherjee et al. 1996).
+    /// Up to four descriptors per line under one signal that carries the parity of the lap (Mukherjee et al.
+    /// 1996).
     #[default]
     GroupedEpoch = 0,
     /// Up to four descriptors per line under one signal that the consumer clears (CC-NIC section 3.2).
@@ -61,7 +63,8 @@ impl Design {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Demote {
-    /// When the ring is nearly empty: the reader waits for the line, and its load is faster from the shared cache.
+    /// When the ring is nearly empty: the reader waits for the line, and its load is faster from the shared
+    /// cache.
     #[default]
     Auto = 0,
     /// Always.
@@ -70,7 +73,8 @@ pub enum Demote {
     Off = 2,
 }
 
-/// The configuration of a region. The program chooses it; the NIC reads it from the region's header and checks it.
+/// The configuration of a region. The program chooses it; the NIC reads it from the region's header and
+/// checks it.
 ///
 /// ```
 /// use ccnic::{Config, Design};
@@ -98,8 +102,8 @@ pub struct Config {
     pub small: bool,
     /// Fill the free lists in address order. Otherwise successive buffers are never adjacent.
     pub sequential: bool,
-    /// The NIC frees sent buffers and allocates receive buffers itself (CC-NIC section 3.4); otherwise the host
-    /// posts every receive buffer and frees every sent one, as PCIe NICs require.
+    /// The NIC frees sent buffers and allocates receive buffers itself (CC-NIC section 3.4); otherwise the
+    /// host posts every receive buffer and frees every sent one, as PCIe NICs require.
     pub shared_pool: bool,
     /// When writers demote lines.
     pub demote: Demote,
@@ -242,8 +246,9 @@ impl Config {
         if self.small { SMALL_BUF } else { 0 }
     }
 
-    /// How received payload is prefetched: with ownership when buffers are recycled, because they are written next. The paper's designs
-    /// only read (CC-NIC section 5.6 counts one read per packet); on its machines a read hands over ownership.
+    /// How received payload is prefetched: with ownership when buffers are recycled, because they are written
+    /// next. The paper's designs only read (CC-NIC section 5.6 counts one read per packet); on its machines a
+    /// read hands over ownership.
     pub(crate) const fn fetch(&self) -> Fetch {
         if self.recycle && self.shared_pool && matches!(self.design, Design::GroupedEpoch) {
             Fetch::Own

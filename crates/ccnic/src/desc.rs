@@ -6,8 +6,9 @@
 //! word 1:  metadata: flow hash, checksum and segmentation offload bits, VLAN
 //! ```
 //!
-//! The signal belongs to the ring: it says that the unit is ready and how many descriptors it has (`ring/signal.rs`).
-//! A packet is a *chain* of 1 to [`CHAIN_MAX`] descriptors; all but the last carry [`FLAG_MORE`].
+//! The signal belongs to the ring: it says that the unit is ready and how many descriptors it has
+//! (`ring/signal.rs`). A packet is a *chain* of 1 to [`CHAIN_MAX`] descriptors; all but the last carry
+//! [`FLAG_MORE`].
 
 /// Bytes of a descriptor, as in the E810 and other PCIe NICs.
 pub const DESC: u32 = 16;
@@ -107,8 +108,8 @@ impl Desc {
     }
 }
 
-/// What rings carry: a plain [`Desc`], or a [`Buf`](crate::Buf), which owns its buffer. Sealed: only this crate can turn a
-/// descriptor into a buffer handle.
+/// What rings carry: a plain [`Desc`], or a [`Buf`](crate::Buf), which owns its buffer. Sealed: only this
+/// crate can turn a descriptor into a buffer handle.
 pub trait Slot {
     #[doc(hidden)]
     fn desc(&self) -> Desc;

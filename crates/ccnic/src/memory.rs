@@ -5,12 +5,13 @@
 //!
 //! Two kinds of bytes live in a region:
 //!
-//! * **words**: 8-byte aligned, shared while both sides run (signals, positions, list heads). They are accessed by
-//!   [`load`](SharedMemory::load), [`load_acquire`](SharedMemory::load_acquire), [`store`](SharedMemory::store),
-//!   [`store_release`](SharedMemory::store_release) and [`compare_exchange`](SharedMemory::compare_exchange).
-//! * **payload**: the bytes of packet buffers. They belong to the side that holds the buffer, and change hands only by a
-//!   word (a signal, a list head). They are accessed by [`read`](SharedMemory::read), [`write`](SharedMemory::write),
-//!   [`with`](SharedMemory::with) and [`with_mut`](SharedMemory::with_mut).
+//! * **words**: 8-byte aligned, shared while both sides run (signals, positions, list heads). They are
+//!   accessed by [`load`](SharedMemory::load), [`load_acquire`](SharedMemory::load_acquire),
+//!   [`store`](SharedMemory::store), [`store_release`](SharedMemory::store_release) and
+//!   [`compare_exchange`](SharedMemory::compare_exchange).
+//! * **payload**: the bytes of packet buffers. They belong to the side that holds the buffer, and change
+//!   hands only by a word (a signal, a list head). They are accessed by [`read`](SharedMemory::read),
+//!   [`write`](SharedMemory::write), [`with`](SharedMemory::with) and [`with_mut`](SharedMemory::with_mut).
 
 /// Bytes of a cache line, the unit in which coherent interconnects communicate (CC-NIC section 3.2).
 pub const LINE: u32 = 64;
@@ -20,8 +21,8 @@ pub const LINE: u32 = 64;
 /// Addresses are byte offsets from the region's start. Words must be 8-byte aligned.
 ///
 /// # Requirements for implementations
-/// * No offset may reach memory outside the region, whatever its value: offsets may come from a hostile peer. A
-///   caller that passes one has a defect; an implementation may end the process.
+/// * No offset may reach memory outside the region, whatever its value: offsets may come from a hostile peer.
+///   A caller that passes one has a defect; an implementation may end the process.
 /// * `load_acquire` and a successful `compare_exchange` see everything written before the `store_release` or
 ///   `compare_exchange` whose value they return.
 pub trait SharedMemory {
@@ -57,8 +58,8 @@ pub trait SharedMemory {
     fn read(&self, at: u32, to: &mut [u8]);
     /// Copies bytes into payload.
     fn write(&self, at: u32, from: &[u8]);
-    /// Lends payload to `f`. Only for the holder of the buffer, and only where the other side is trusted not to write it
-    /// meanwhile: the NIC never uses it.
+    /// Lends payload to `f`. Only for the holder of the buffer, and only where the other side is trusted not
+    /// to write it meanwhile: the NIC never uses it.
     fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R;
     /// Lends payload to `f` for writing; see [`with`](SharedMemory::with).
     fn with_mut<R>(&self, at: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R;
@@ -67,16 +68,17 @@ pub trait SharedMemory {
     fn prefetch_read(&self, at: u32);
     /// Hint: this agent will write the line: fetch it with ownership (PREFETCHW).
     fn prefetch_own(&self, at: u32);
-    /// Hint: this agent will write all of the line. On an interconnect that can hand over ownership without data, the old content
-    /// is not transferred (the packet rates of CC-NIC section 5.3 fit its link only then).
+    /// Hint: this agent will write all of the line. On an interconnect that can hand over ownership without
+    /// data, the old content is not transferred (the packet rates of CC-NIC section 5.3 fit its link only
+    /// then).
     #[inline(always)]
     fn prefetch_overwrite(&self, at: u32) {
         self.prefetch_own(at);
     }
     /// Hint: the other side reads the line next: move it towards a shared cache (CLDEMOTE).
     fn demote(&self, at: u32);
-    /// A number that differs between the regions that this process uses at the same time. Debug builds compare it to refuse a buffer
-    /// of another region; 0, the default, is a memory that does not tell.
+    /// A number that differs between the regions that this process uses at the same time. Debug builds
+    /// compare it to refuse a buffer of another region; 0, the default, is a memory that does not tell.
     fn region(&self) -> usize {
         0
     }
@@ -93,8 +95,8 @@ pub fn lines(at: u32, len: u32) -> impl Iterator<Item = u32> {
     (0..end.saturating_sub(first).div_ceil(LINE)).map(move |i| first + i * LINE)
 }
 
-/// Lines of a buffer that are prefetched before it is written or read: a core has 16 fill buffers (12 on Ice Lake), and the
-/// hardware prefetcher fetches the rest.
+/// Lines of a buffer that are prefetched before it is written or read: a core has 16 fill buffers (12 on Ice
+/// Lake), and the hardware prefetcher fetches the rest.
 const PREFETCH_LINES: u32 = 4;
 
 /// What payload is prefetched for.
@@ -102,8 +104,8 @@ const PREFETCH_LINES: u32 = 4;
 pub(crate) enum Fetch {
     /// To be read.
     Read,
-    /// To be read and then written, since its buffer will be recycled. One transfer with ownership is cheaper than a read and an
-    /// upgrade.
+    /// To be read and then written, since its buffer will be recycled. One transfer with ownership is cheaper
+    /// than a read and an upgrade.
     Own,
     /// To be written: the content of lines that are written as a whole need not be transferred.
     Write,
@@ -123,8 +125,8 @@ pub(crate) fn prefetch_payload<M: SharedMemory>(mem: &M, at: u32, len: u32, what
     }
 }
 
-/// Copies a packet of up to two lines into payload, in registers, with stores that may overlap. Copies nothing of a longer one, which does
-/// not fit into a small buffer.
+/// Copies a packet of up to two lines into payload, in registers, with stores that may overlap. Copies
+/// nothing of a longer one, which does not fit into a small buffer.
 #[inline(always)]
 pub(crate) fn write_small<M: SharedMemory>(mem: &M, at: u32, from: &[u8]) {
     #[inline(always)]
@@ -145,7 +147,8 @@ pub(crate) fn write_small<M: SharedMemory>(mem: &M, at: u32, from: &[u8]) {
     }
 }
 
-/// Copies `len` bytes of payload from one region to another, or within one, a line at a time through registers.
+/// Copies `len` bytes of payload from one region to another, or within one, a line at a time through
+/// registers.
 ///
 /// The NIC copies packets with this function only: it never holds a reference into a program's memory.
 #[inline]

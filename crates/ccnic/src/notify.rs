@@ -1,18 +1,21 @@
 //! Notification: how a program that has stopped polling asks the NIC to notify it (virtio's event index).
 //!
-//! One word per queue pair, `rx_event`, on a line that only the host writes: 0 when no notification is wanted, otherwise one more than
-//! the position in the receive ring up to which the program has taken everything. A NIC that has published beyond that position, and
-//! has not yet answered this request, notifies the program. How it does is the operating system's part (`ccnic-control`).
+//! One word per queue pair, `rx_event`, on a line that only the host writes: 0 when no notification is
+//! wanted, otherwise one more than the position in the receive ring up to which the program has taken
+//! everything. A NIC that has published beyond that position, and has not yet answered this request, notifies
+//! the program. How it does is the operating system's part (`ccnic-control`).
 //!
 //! # No packet is missed
 //!
-//! The program stores the word (H1), checks the ring once more, and waits. The NIC publishes a packet and then loads the word (H2). There
-//! is no fence between the two accesses of either side, so both may miss the other's store while it is in a store buffer. The store
-//! becomes visible after a bounded time, and the NIC loads the word again in its next poll, also in one that moves nothing. Its own
-//! position is private and up to date, so one of these loads finds the request. While the word does not change its line stays in the
+//! The program stores the word (H1), checks the ring once more, and waits. The NIC publishes a packet and
+//! then loads the word (H2). There is no fence between the two accesses of either side, so both may miss the
+//! other's store while it is in a store buffer. The store becomes visible after a bounded time, and the NIC
+//! loads the word again in its next poll, also in one that moves nothing. Its own position is private and up
+//! to date, so one of these loads finds the request. While the word does not change its line stays in the
 //! NIC's cache, and a load of it is a cache hit.
 //!
-//! The successor of a NIC that died has answered no request, so it notifies a program that was waiting when its predecessor died.
+//! The successor of a NIC that died has answered no request, so it notifies a program that was waiting when
+//! its predecessor died.
 
 use crate::memory::SharedMemory;
 use crate::ring::{Consumer, Producer};
@@ -21,9 +24,11 @@ use crate::ring::{Consumer, Producer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Armed(u64);
 
-/// Host: requests a notification for the next packet in `ring`. False when there is one already; then the request is withdrawn.
+/// Host: requests a notification for the next packet in `ring`. False when there is one already; then the
+/// request is withdrawn.
 ///
-/// Call it after old notifications have been consumed, not before: one that comes later may be for a packet that is published now.
+/// Call it after old notifications have been consumed, not before: one that comes later may be for a packet
+/// that is published now.
 pub fn arm<M: SharedMemory, C: Consumer>(mem: &M, at: u32, ring: &C) -> bool {
     mem.store_release(at, ring.position() + 1); // H1
     let armed = !ring.ready(mem);

@@ -1,11 +1,12 @@
 //! What happens to buffers when the NIC dies.
 //!
-//! A NIC that is killed holds buffers in its magazines and in the bursts that it was working on. The host side finds them by
-//! elimination: it knows what it holds itself (the ledgers of its queue pairs and pool handles), what the depots hold, and what the
-//! rings hold. All other buffers were the NIC's, and go back to the depots.
+//! A NIC that is killed holds buffers in its magazines and in the bursts that it was working on. The host
+//! side finds them by elimination: it knows what it holds itself (the ledgers of its queue pairs and pool
+//! handles), what the depots hold, and what the rings hold. All other buffers were the NIC's, and go back to
+//! the depots.
 //!
-//! Positions live in the region, so a successor continues where the dead NIC stopped: packets in the rings are delivered once, those
-//! that the NIC had taken from the rings are lost.
+//! Positions live in the region, so a successor continues where the dead NIC stopped: packets in the rings
+//! are delivered once, those that the NIC had taken from the rings are lost.
 
 extern crate alloc;
 
@@ -21,8 +22,9 @@ use crate::ring::{Consumer, Ring};
 
 /// Which buffers of a region are accounted for, to find those that a dead NIC held.
 ///
-/// Count every queue pair and pool handle that the program has made, then [`reclaim`](Inventory::reclaim) the rest. No NIC may be
-/// attached meanwhile. The buffers of a handle that is not counted would be allocated a second time.
+/// Count every queue pair and pool handle that the program has made, then [`reclaim`](Inventory::reclaim) the
+/// rest. No NIC may be attached meanwhile. The buffers of a handle that is not counted would be allocated a
+/// second time.
 ///
 /// ```
 /// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
@@ -42,7 +44,8 @@ use crate::ring::{Consumer, Ring};
 pub struct Inventory<'a, M: SharedMemory> {
     mem: &'a M,
     known: Known,
-    /// For each slot of 128 bytes: how many times the host side holds the buffer that starts there (0 or 1), modulo 256.
+    /// For each slot of 128 bytes: how many times the host side holds the buffer that starts there (0 or 1),
+    /// modulo 256.
     held: Vec<u8>,
 }
 
@@ -120,7 +123,8 @@ impl Known {
         self.mark(desc.offset() & !(size - 1));
     }
 
-    /// The buffers that are not accounted for: large ones, or small ones where a large one has been subdivided.
+    /// The buffers that are not accounted for: large ones, or small ones where a large one has been
+    /// subdivided.
     fn missing<M: SharedMemory>(&self, mem: &M) -> Vec<(u32, crate::pool::Class)> {
         use crate::pool::Class;
         let pool = self.layout.pool();

@@ -1,10 +1,12 @@
 //! Receive-side scaling: which queue a packet goes to. Packets of one flow have one hash, and so one queue.
 //!
-//! The hash is Toeplitz's, over addresses and ports, as NDIS defines it and hardware NICs compute it, so a program can compute the
-//! queue of a flow in advance. The low bits of the hash select an entry of the indirection table, which names the queue. A packet that is
-//! not IP, or of a type that is not hashed, goes to the queue of the table's first entry.
+//! The hash is Toeplitz's, over addresses and ports, as NDIS defines it and hardware NICs compute it, so a
+//! program can compute the queue of a flow in advance. The low bits of the hash select an entry of the
+//! indirection table, which names the queue. A packet that is not IP, or of a type that is not hashed, goes
+//! to the queue of the table's first entry.
 //!
-//! Packet headers are not trusted: only the first 128 bytes are read, and a header that extends beyond them counts as missing.
+//! Packet headers are not trusted: only the first 128 bytes are read, and a header that extends beyond them
+//! counts as missing.
 //!
 //! ```
 //! use ccnic::rss::{Rss, Spreader};
@@ -25,7 +27,8 @@ pub const TABLE: usize = 128;
 /// Bytes of a packet that are read: Ethernet, two VLAN tags and the longest IPv4 header, with ports, take 86.
 pub const START: usize = 128;
 
-/// In the metadata of a received packet, where the program has asked for hashes: the low 32 bits are its hash.
+/// In the metadata of a received packet, where the program has asked for hashes: the low 32 bits are its
+/// hash.
 pub const HASHED: u64 = 1 << 32;
 
 /// The key of Microsoft's verification suite, the default of many drivers.
@@ -35,8 +38,8 @@ pub const DEFAULT_KEY: [u8; KEY] = [
     0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
 ];
 
-/// What can be hashed. Addresses and ports of TCP, UDP and SCTP; addresses alone of all other packets, of fragments, and
-/// of those whose own type is not chosen.
+/// What can be hashed. Addresses and ports of TCP, UDP and SCTP; addresses alone of all other packets, of
+/// fragments, and of those whose own type is not chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "their names say it")]
 pub enum FlowType {
@@ -140,7 +143,8 @@ impl Rss {
     }
 }
 
-/// Computes hashes and queues for an [`Rss`]. It has a table for each input byte, since the hash is linear in the input's bits.
+/// Computes hashes and queues for an [`Rss`]. It has a table for each input byte, since the hash is linear in
+/// the input's bits.
 #[derive(Debug)]
 pub struct Spreader {
     rss: Rss,
@@ -327,8 +331,8 @@ mod tests {
         }
     }
 
-    /// A packet from `source` to `destination`, with `between` the IP header's fixed part and the ports: IPv4 options, or IPv6
-    /// extension headers.
+    /// A packet from `source` to `destination`, with `between` the IP header's fixed part and the ports: IPv4
+    /// options, or IPv6 extension headers.
     fn packet(tags: &[u16], source: &str, destination: &str, protocol: u8, between: &[u8]) -> Vec<u8> {
         let [source, destination] = [source, destination].map(|s| s.parse::<SocketAddr>().unwrap());
         let mut bytes = std::vec![2; 12];

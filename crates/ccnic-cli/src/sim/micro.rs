@@ -2,7 +2,7 @@
 
 use anyhow::Context;
 use ccnic_sim::micro::{Held, Stores, Words};
-use ccnic_sim::pcie::probes::{self, Target};
+use ccnic_sim::mmio::{self as probes, Target};
 use ccnic_sim::{micro, parallel};
 use clap::Args;
 use serde::Serialize;

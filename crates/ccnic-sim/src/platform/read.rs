@@ -63,7 +63,7 @@ pub(super) fn table<'v>(value: &'v Value, at: &str, known: &[&str]) -> Result<&'
     Ok(table)
 }
 
-/// Refuses keys that nobody would read: a misspelt one would otherwise leave its author with a default.
+/// Refuses unknown keys: a misspelt one would otherwise be ignored.
 pub(super) fn only(table: &Table, at: &str, known: &[&str]) -> Result<(), Fault> {
     match table.keys().find(|key| !known.contains(&key.as_str())) {
         None => Ok(()),

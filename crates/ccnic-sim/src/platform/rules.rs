@@ -1,7 +1,9 @@
-//! What must hold between the values of a platform. What holds for each alone is checked where it is read.
+//! Rules between the values of a platform. Each value alone is checked when it is read.
 
-use super::Platform;
+use super::description::Platform;
 use super::read::Fault;
+use super::tables::Pcie;
+use crate::protocols;
 
 type Check = Result<(), Fault>;
 
@@ -14,6 +16,8 @@ pub(super) fn check(platform: &Platform) -> Check {
     caches(platform)?;
     latencies(platform)?;
     link(platform)?;
+    let protocols: Vec<&str> = protocols::ALL.iter().map(|p| p.name).collect();
+    one_of("protocol.kind", &platform.protocol.kind, &protocols)?;
     targets(platform)?;
     pcie(platform)?;
     device(platform)
@@ -170,14 +174,14 @@ fn pcie(platform: &Platform) -> Check {
 }
 
 /// What is measured at the ends must leave something for the ways between.
-fn pcie_ways(platform: &Platform, pcie: &super::Pcie) -> Check {
+fn pcie_ways(platform: &Platform, pcie: &Pcie) -> Check {
     let link = |bytes: u32| f64::from(bytes) * 8.0 / (pcie.raw.get() * pcie.tlp_share.get());
     let more = |key, what: &str, total: f64, parts: f64| {
         ensure(
             total > parts,
             key,
             || format!("is {total} ns, not above the {parts:.1} ns that {what} take"),
-            "check both: see pcie/costs.rs of the simulator for the ways",
+            "check both: see devices/pcie/costs.rs of the simulator for the segments",
         )
     };
     let headers = [pcie.write_header.get(), pcie.read_header.get(), pcie.completion_header.get()];

@@ -5,7 +5,7 @@ use super::units::{Bytes, Count, GbitPerS, GbytesPerS, GflitPerS, Ghz, Kib, Ns, 
 use toml::Value;
 
 tables! {
-    /// `[topology]`: who takes part.
+    /// `[topology]`: cores and sockets.
     Topology {
         /// Cores of the host's socket.
         host_cores: Count,
@@ -33,9 +33,9 @@ tables! {
         super_queue: Count,
         /// Write-combining buffers.
         wc_buffers: Count,
-        /// What it costs when a poll succeeds: the loop's branch was predicted to go on.
+        /// The penalty when a poll succeeds: the loop's branch was predicted to continue.
         mispredict: Ns,
-        /// What it costs a poller when its line is taken: loads that ran ahead are done again (a memory-ordering machine clear).
+        /// The penalty of a polling core whose line is invalidated: speculative loads are squashed (a memory-ordering machine clear).
         machine_clear: Ns,
     }
 
@@ -49,9 +49,9 @@ tables! {
         latency: Ns,
     }
 
-    /// `[path]`: the parts of a request's way. The engine adds them up as follows (M: modified in another core's L2).
+    /// `[path]`: the segments of a request's path. The machine adds them up as follows (M: modified in another core's L2).
     ///
-    /// | access | way |
+    /// | access | segments |
     /// |---|---|
     /// | M, same socket | miss, mesh, lookup, mesh, snoop, mesh, fill |
     /// | LLC hit | miss, mesh, lookup, llc_data, mesh, fill |
@@ -60,7 +60,7 @@ tables! {
     /// | M in the other socket, homed here | the same with home_extra after the first lookup |
     /// | remote memory | miss, mesh, lookup, one_way, lookup, `memory.latency`, one_way, mesh, fill |
     Path {
-        /// The core finds that L1 and L2 miss.
+        /// Detection of a miss in L1 and L2.
         miss: Ns,
         /// Between an L2 and a slice with its home agent, one way.
         mesh: Ns,
@@ -100,12 +100,14 @@ tables! {
         latency: Ns,
         /// Reads.
         rate: GbytesPerS,
-        /// Latency under load, where somebody has measured it.
+        /// Latency under load, if it has been measured.
         curve: Option<Curve>,
     }
 
-    /// `[protocol]`: what the coherence protocol does where it has a choice.
+    /// `[protocol]`: the coherence protocol, and what it does where it has a choice.
     Protocol {
+        /// Its name in [`protocols`](crate::protocols).
+        kind: String,
         /// A read of a line that is modified in the other socket hands over ownership.
         migratory_remote: On,
         /// The same within a socket.
@@ -148,11 +150,11 @@ tables! {
         burst: Ns,
         /// The NIC's work for a packet or a burst, which it receives and sends, of the program's, which sends and receives.
         nic: Ratio,
-        /// One turn of a polling loop that finds nothing.
+        /// One empty poll.
         poll: Ns,
     }
 
-    /// `[targets]`: what calibration probes must show; leave out what nobody has measured.
+    /// `[targets]`: what calibration probes must show; leave out what has not been measured.
     Targets {
         /// Load of a line that is modified in another L2 of the socket.
         local_hitm: Option<Ns>,
@@ -166,9 +168,9 @@ tables! {
         remote_hitm_reader_homed: Option<Ns>,
         /// All cores read the other socket's memory.
         remote_read_rate: Option<GbitPerS>,
-        /// One word there and back, both directions on one line.
+        /// Ping-pong round trip, both words on one line.
         word_rtt_shared: Option<Ns>,
-        /// One word there and back, a line for each direction.
+        /// Ping-pong round trip, a line for each direction.
         word_rtt_separate: Option<Ns>,
     }
 
@@ -223,7 +225,7 @@ tables! {
         line_rate: GbitPerS,
         /// TX descriptors that it fetches ahead at most.
         fetch: Count,
-        /// Queues whose packets it sends at once: the others wait for their turn, which lasts `fetch` descriptors at most.
+        /// Queues that it serves at once: a queue is served for `fetch` descriptors at most while others wait.
         contexts: Count,
         /// TX completions that it writes back together.
         tx_writeback: Count,

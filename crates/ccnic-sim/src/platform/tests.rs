@@ -1,6 +1,7 @@
-//! Files and values that nobody would write. What a user gets wrong is in `tests/platforms.rs`.
+//! Unusual files and values. Likely mistakes of users are in `tests/platforms.rs`.
 
-use super::{FILES, Platform, PlatformError};
+use super::load::FILES;
+use super::{Platform, PlatformError};
 use proptest::prelude::*;
 use toml::Table;
 

@@ -33,7 +33,7 @@ impl<U: Unit> Given<U> {
         &self.source
     }
 
-    /// General knowledge that nobody has checked.
+    /// General knowledge that has not been verified.
     pub fn assumed(&self) -> bool {
         self.assumed
     }
@@ -48,7 +48,7 @@ macro_rules! units {
     ($($(#[$doc:meta])* $name:ident = $marker:ident, $key:literal, $value:ty, $read:expr;)+) => {
         /// One type per unit.
         pub mod unit {
-            use super::Unit;
+            use crate::platform::units::Unit;
             $($(#[$doc])*
             #[derive(Clone, Copy, Debug, PartialEq)]
             pub struct $marker;
@@ -73,25 +73,25 @@ macro_rules! units {
 // The bounds are what no machine exceeds; they keep the simulator's arithmetic far from its ends.
 units! {
     /// Nanoseconds.
-    Ns = Nanoseconds, "ns", f64, |v: &_, z| super::real(v, z, 1e-3, 1e6);
+    Ns = Nanoseconds, "ns", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1e6);
     /// Gigahertz.
-    Ghz = Gigahertz, "ghz", f64, |v: &_, z| super::real(v, z, 0.01, 20.0);
+    Ghz = Gigahertz, "ghz", f64, |v: &_, z| crate::platform::units::real(v, z, 0.01, 20.0);
     /// Gigabytes (10^9) per second.
-    GbytesPerS = GigabytesPerSecond, "gbytes_per_s", f64, |v: &_, z| super::real(v, z, 1e-3, 1e5);
+    GbytesPerS = GigabytesPerSecond, "gbytes_per_s", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1e5);
     /// Gigabits (10^9) per second.
-    GbitPerS = GigabitsPerSecond, "gbit_per_s", f64, |v: &_, z| super::real(v, z, 1e-3, 1e6);
+    GbitPerS = GigabitsPerSecond, "gbit_per_s", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1e6);
     /// 10^9 flits per second.
-    GflitPerS = GigaflitsPerSecond, "gflit_per_s", f64, |v: &_, z| super::real(v, z, 1e-3, 1e4);
+    GflitPerS = GigaflitsPerSecond, "gflit_per_s", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1e4);
     /// A share of one.
-    Ratio = Share, "ratio", f64, |v: &_, z| super::real(v, z, 1e-3, 1.0);
+    Ratio = Share, "ratio", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1.0);
     /// 1024 bytes.
-    Kib = Kibibytes, "kib", u32, |v: &_, z| super::whole(v, z, 1 << 24);
+    Kib = Kibibytes, "kib", u32, |v: &_, z| crate::platform::units::whole(v, z, 1 << 24);
     /// A number of things.
-    Count = Things, "count", u32, |v: &_, z| super::whole(v, z, 1 << 16);
+    Count = Things, "count", u32, |v: &_, z| crate::platform::units::whole(v, z, 1 << 16);
     /// Bytes.
-    Bytes = SingleBytes, "bytes", u32, |v: &_, z| super::whole(v, z, 1 << 16);
+    Bytes = SingleBytes, "bytes", u32, |v: &_, z| crate::platform::units::whole(v, z, 1 << 16);
     /// Yes or no.
-    On = YesOrNo, "on", bool, super::switch;
+    On = YesOrNo, "on", bool, crate::platform::units::switch;
 }
 
 fn real(value: &Value, zero: bool, least: f64, most: f64) -> Result<f64, String> {

@@ -2,7 +2,7 @@
 
 use toml::{Table, Value};
 
-use super::Platform;
+use super::description::Platform;
 
 /// A number of a platform, with its unit and where it comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -15,7 +15,7 @@ pub struct Entry {
     pub unit: String,
     /// Where it comes from.
     pub source: String,
-    /// General knowledge that nobody has checked.
+    /// General knowledge that has not been verified.
     pub assumed: bool,
     /// Chosen so that a calibration probe comes out.
     pub fitted: bool,

@@ -1,6 +1,8 @@
-//! Bursts of plain descriptors: for a library whose caller, in another language, holds buffers as descriptors.
+//! Bursts of plain descriptors: for a library whose caller, in another language, holds buffers as
+//! descriptors.
 //!
-//! A descriptor does not say who holds its buffer. One that is used twice is believed: it harms the program's own packets only.
+//! A descriptor does not say who holds its buffer. One that is used twice is not detected: it harms the
+//! program's own packets only.
 
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::Desc;
@@ -10,9 +12,9 @@ use crate::ring::Ring;
 use super::QueuePair;
 
 impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
-    /// Sends the packets of `descs` in order, up to the first descriptor that names no bytes of the pool or until `burst`, which must
-    /// be empty and stays so, is full. Returns how many descriptors were valid and how many the ring took; the caller still holds
-    /// the buffers of the rest.
+    /// Sends the packets of `descs` in order, up to the first descriptor that names no bytes of the pool or
+    /// until `burst`, which must be empty and stays so, is full. Returns how many descriptors were valid and
+    /// how many the ring took; the caller still holds the buffers of the rest.
     #[inline(always)]
     pub fn tx_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> (usize, usize) {
         let valid = self.adopt(descs, burst);
@@ -21,8 +23,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         (valid, sent)
     }
 
-    /// Frees the buffers of `descs` up to the first that names none or until `burst`, which must be empty and stays so, is full;
-    /// returns their number. Their lengths do not matter.
+    /// Frees the buffers of `descs` up to the first that names none or until `burst`, which must be empty and
+    /// stays so, is full; returns their number. Their lengths do not matter.
     #[inline(always)]
     pub fn free_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         let n = self.pool.contains(burst.take_up(descs, RegionTag::of(&self.mem)));
@@ -31,8 +33,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n
     }
 
-    /// Shows the data of `descs`, one by one with index and metadata, to `read` and frees their buffers, up to the first that names
-    /// no bytes of the pool or until `burst`, which must be empty and stays so, is full; returns their number.
+    /// Calls `read` with the index, data and metadata of each of `descs` and frees their buffers, up to the
+    /// first that names no bytes of the pool or until `burst`, which must be empty and stays so, is full;
+    /// returns their number.
     pub fn read_descs(
         &mut self,
         descs: impl Iterator<Item = Desc>,
@@ -47,8 +50,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n
     }
 
-    /// Adds the buffers of `descs` to `burst` up to the first that names no bytes of the pool, or until the burst is full; returns
-    /// their number.
+    /// Adds the buffers of `descs` to `burst` up to the first that names no bytes of the pool, or until the
+    /// burst is full; returns their number.
     #[inline(always)]
     fn adopt(&self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         let new = burst.take_up(descs, RegionTag::of(&self.mem));

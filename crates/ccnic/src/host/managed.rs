@@ -1,5 +1,5 @@
-//! The host's work with the host-managed pool: it posts every receive buffer and frees every sent one, as PCIe NICs require
-//! (CC-NIC section 2.1 and figure 10).
+//! The host's work with the host-managed pool: it posts every receive buffer and frees every sent one, as
+//! PCIe NICs require (CC-NIC section 2.1 and figure 10).
 
 extern crate alloc;
 
@@ -42,8 +42,8 @@ impl<R: Ring> Managed<R> {
         fill: &RingLayout,
         position: u64,
     ) -> Managed<R> {
-        // At most half of the pool, so that buffers to send remain; in batches so small that there are always enough
-        // for a packet of several buffers.
+        // At most half of the pool, so that buffers to send remain; in batches so small that there are always
+        // enough for a packet of several buffers.
         let half = config.buffers / (2 * u32::from(config.queues));
         let limit = (config.ring - (config.ring / 4).min(POST_MAX as u32)).min(half) as usize;
         let small = u32::from(config.mtu) <= config.small_limit();
@@ -68,8 +68,8 @@ impl<R: Ring> Managed<R> {
         (position as usize & (self.units() - 1)) * R::Producer::PER_UNIT
     }
 
-    /// How many descriptors can be sent from `position` on and noted in free slots of `sent`. The ring may have room for more: what the
-    /// NIC has completed since the last `reap`.
+    /// How many descriptors can be sent from `position` on and noted in free slots of `sent`. The ring may
+    /// have room for more: what the NIC has completed since the last `reap`.
     #[inline(always)]
     pub(super) fn free_slots(&self, position: u64) -> usize {
         (self.units() - (position - self.freed) as usize) * R::Producer::PER_UNIT

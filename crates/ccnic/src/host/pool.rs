@@ -1,5 +1,5 @@
-//! A handle on a region's pool that belongs to no queue pair: for a program whose buffers are allocated and freed by other
-//! threads than those that send and receive (a DPDK mempool).
+//! A handle on a region's pool that belongs to no queue pair: for a program whose buffers are allocated and
+//! freed by other threads than those that send and receive (a DPDK mempool).
 
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::Desc;
@@ -7,8 +7,8 @@ use crate::layout::Layout;
 use crate::memory::SharedMemory;
 use crate::pool::{Allocator, Class};
 
-/// Allocates and frees buffers of a region. Belongs to one thread at a time. Keeps magazines and a ledger as a queue pair does, so
-/// what it holds counts as the program's when a NIC dies.
+/// Allocates and frees buffers of a region. Belongs to one thread at a time. Keeps magazines and a ledger as
+/// a queue pair does, so what it holds counts as the program's when a NIC dies.
 ///
 /// ```
 /// use ccnic::{Burst, Config, Layout, heap::HeapMemory, host};
@@ -35,8 +35,8 @@ impl<M: SharedMemory> Pool<M> {
         Pool { mem, pool: Allocator::host(layout) }
     }
 
-    /// Adds up to `max` large buffers without data to `burst`; returns their number. Fewer when the pool is dry or the burst full.
-    /// Nothing is prefetched: the caller knows which lines it will write, and when.
+    /// Adds up to `max` large buffers without data to `burst`; returns their number. Fewer when the pool is
+    /// dry or the burst full. Nothing is prefetched: the caller knows which lines it will write, and when.
     pub fn alloc(&mut self, max: usize, burst: &mut Burst) -> usize {
         let mut n = 0;
         let region = RegionTag::of(&self.mem);
@@ -49,8 +49,8 @@ impl<M: SharedMemory> Pool<M> {
         n
     }
 
-    /// Frees the buffers of `descs` up to the first that names none, or until `burst`, which must be empty and stays so, is
-    /// full; returns their number. Lengths do not matter.
+    /// Frees the buffers of `descs` up to the first that names none, or until `burst`, which must be empty
+    /// and stays so, is full; returns their number. Lengths do not matter.
     pub fn free(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         let n = self.pool.contains(burst.take_up(descs, RegionTag::of(&self.mem)));
         burst.added(n);

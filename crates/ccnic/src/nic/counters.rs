@@ -1,6 +1,7 @@
 //! What a NIC counts.
 
-/// What the NIC side of a queue pair has done since it was opened. Each packet that is not delivered is counted under its reason.
+/// What the NIC side of a queue pair has done since it was opened. Each packet that is not delivered is
+/// counted under its reason.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct NicCounters {
     /// Packets fetched from the program.
@@ -11,7 +12,8 @@ pub struct NicCounters {
     pub rx_packets: u64,
     /// Their bytes.
     pub rx_bytes: u64,
-    /// Packets dropped because a descriptor named bytes outside the pool's buffers, or none; and posted receive buffers that are none.
+    /// Packets dropped because a descriptor named bytes outside the pool's buffers, or none; and posted
+    /// receive buffers that are none.
     pub bad_descriptor: u64,
     /// Packets dropped because they were longer than the MTU.
     pub too_long: u64,
@@ -25,7 +27,7 @@ pub struct NicCounters {
     pub dropped_ring_full: u64,
     /// Packets dropped, with RSS, because the pool had no buffer.
     pub dropped_no_buffer: u64,
-    /// Packets fetched here and dropped, with RSS over several cores, because the hand-off queue to the core of their receive queue
-    /// was full, or that core has stopped.
+    /// Packets fetched here and dropped, with RSS over several cores, because the hand-off queue to the core
+    /// of their receive queue was full, or that core has stopped.
     pub dropped_handoff: u64,
 }

@@ -1,7 +1,7 @@
 //! Delivery: copies of packets, from this region or another program's, into buffers that the NIC allocates.
 //!
-//! The fastest of three loops that a burst allows: all packets alike (of one segment, in buffers of one class), one by one, or
-//! with chains on either side of the copy.
+//! The fastest of three loops that a burst allows: all packets alike (of one segment, in buffers of one
+//! class), one by one, or with chains on either side of the copy.
 
 use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE, FLAG_SMALL};
 use crate::memory::{SharedMemory, copy, prefetch_payload};
@@ -19,12 +19,12 @@ pub(super) enum Busy {
 }
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
-    /// Delivers copies of packets that lie in `from` (this region, or another program's) to the program: as many whole
-    /// packets of `packets`, in order, as there is room for. Returns the number of their descriptors. The program sees them after
-    /// [`flush`](NicQueue::flush).
+    /// Delivers copies of packets that lie in `from` (this region, or another program's) to the program: as
+    /// many whole packets of `packets`, in order, as there is room for. Returns the number of their
+    /// descriptors. The program sees them after [`flush`](NicQueue::flush).
     ///
-    /// Between the copies the lines of `ahead`, the packets of the next burst, are prefetched: a core has 16 fill buffers, and
-    /// prefetching a whole burst at once would stall on them.
+    /// Between the copies the lines of `ahead`, the packets of the next burst, are prefetched: a core has 16
+    /// fill buffers, and prefetching a whole burst at once would stall on them.
     #[inline(always)]
     pub fn deliver<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
         let (n, busy) = self.deliver_most(from, packets, ahead);
@@ -55,8 +55,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         (n, None)
     }
 
-    /// Delivers packets of one segment that all take buffers of the same class, if there is room for all, as for most bursts.
-    /// Otherwise does nothing and returns false.
+    /// Delivers packets of one segment that all take buffers of the same class, if there is room for all, as
+    /// for most bursts. Otherwise does nothing and returns false.
     #[inline(always)]
     fn deliver_alike<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> bool {
         let n = packets.len();
@@ -161,7 +161,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         Ok(())
     }
 
-    /// Takes buffers that hold `total` bytes together, and room in the ring for them, or nothing; returns how many.
+    /// Takes buffers that hold `total` bytes together, and room in the ring for them, or nothing; returns how
+    /// many.
     pub(super) fn take_room(
         &mut self,
         total: u32,

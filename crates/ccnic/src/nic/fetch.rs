@@ -11,10 +11,11 @@ use super::fetched::{bytes, first};
 use super::{Fetched, NicQueue};
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
-    /// Fetches the program's next packets into `into`, which must be empty; returns the number of descriptors.
+    /// Fetches the program's next packets into `into`, which must be empty; returns the number of
+    /// descriptors.
     ///
-    /// They have been checked: every segment lies inside one buffer, and every packet is within the MTU. Their lines
-    /// are prefetched all at once.
+    /// They have been checked: every segment lies inside one buffer, and every packet is within the MTU.
+    /// Their lines are prefetched all at once.
     #[inline(always)]
     pub fn fetch(&mut self, into: &mut Fetched) -> usize {
         let n = self.fetch_ahead(into);
@@ -25,14 +26,14 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         n
     }
 
-    /// True when a burst may be fetched before the last one is completed. With the host-managed pool the host frees the
-    /// buffers of units that are handed back, so each burst must be completed first.
+    /// True when a burst may be fetched before the last one is completed. With the host-managed pool the host
+    /// frees the buffers of units that are handed back, so each burst must be completed first.
     pub fn may_fetch_ahead(&self) -> bool {
         self.config.shared_pool
     }
 
-    /// As [`fetch`](NicQueue::fetch), but the packets' lines are not prefetched: [`deliver`](NicQueue::deliver) does that while it
-    /// copies the burst before.
+    /// As [`fetch`](NicQueue::fetch), but the packets' lines are not prefetched:
+    /// [`deliver`](NicQueue::deliver) does that while it copies the burst before.
     #[inline(always)]
     pub fn fetch_ahead(&mut self, into: &mut Fetched) -> usize {
         let n = self.tx.pop(&self.mem, &mut into.descs);
@@ -117,7 +118,8 @@ mod tests {
     use crate::ring::{Packed, Producer};
     use crate::testing::{Sides, config};
 
-    /// What a NIC makes of descriptors that a hostile program has published: those it fetches, and its counters.
+    /// What a NIC makes of descriptors that a hostile program has published: those it fetches, and its
+    /// counters.
     fn fetched<const N: usize>(descs: impl Fn(u32) -> [Desc; N]) -> (usize, NicCounters) {
         let mut sides = Sides::<Packed>::new(&Config { mtu: 5000, ..config::<Packed>() });
         let mut tx = <Packed as Ring>::Producer::resume(&sides.mem, &sides.layout.queue(0).unwrap().tx);

@@ -20,8 +20,8 @@ impl Default for Fetched {
 }
 
 impl Fetched {
-    /// For a queue that is not a [`NicQueue`](super::NicQueue): replaces the burst by `descs`, of which it takes the first
-    /// [`FETCH`]; returns how many. They must be whole packets.
+    /// For a queue that is not a [`NicQueue`](super::NicQueue): replaces the burst by `descs`, of which it
+    /// takes the first [`FETCH`]; returns how many. They must be whole packets.
     pub fn refill(&mut self, descs: &[Desc]) -> usize {
         let n = descs.len().min(FETCH);
         for (slot, desc) in self.descs.iter_mut().zip(descs) {

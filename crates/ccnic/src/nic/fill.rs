@@ -7,8 +7,8 @@ use crate::ring::Consumer;
 
 use super::FETCH;
 
-/// Posted receive buffers that were taken from the fill ring and not used yet. All are of one pop, so that the unused ones can be put
-/// back into the ring.
+/// Posted receive buffers that were taken from the fill ring and not used yet. All are of one pop, so that
+/// the unused ones can be put back into the ring.
 #[derive(Debug)]
 pub(super) struct PostedBuffers<C> {
     ring: C,

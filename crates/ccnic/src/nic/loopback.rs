@@ -7,8 +7,8 @@ use crate::ring::Ring;
 use super::fetched::first;
 use super::{BurstQueue, Fetched, NicQueue};
 
-/// Packets fetched from a queue and not completed: the burst that is being delivered, and the next one, whose lines are prefetched
-/// meanwhile.
+/// Packets fetched from a queue and not completed: the burst that is being delivered, and the next one, whose
+/// lines are prefetched meanwhile.
 #[derive(Debug, Default)]
 pub struct Pipeline {
     pub(super) current: Fetched,
@@ -16,7 +16,8 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
-    /// Makes sure that there is a burst to deliver, and under load the one after it; false when nothing has been sent.
+    /// Makes sure that there is a burst to deliver, and under load the one after it; false when nothing has
+    /// been sent.
     #[inline(always)]
     pub(super) fn fill<Q: BurstQueue>(&mut self, queue: &mut Q) -> bool {
         let Pipeline { current, next } = self;
@@ -39,8 +40,8 @@ impl Pipeline {
 ///
 /// Under load a second burst is fetched ahead, and its lines arrive while the first is delivered.
 ///
-/// Nothing is lost when the receiver is slow: what cannot be delivered stays in the pipeline, and nothing more is fetched before
-/// it has been delivered. See [`NicQueue`] for an example.
+/// Nothing is lost when the receiver is slow: what cannot be delivered stays in the pipeline, and nothing
+/// more is fetched before it has been delivered. See [`NicQueue`] for an example.
 #[inline(always)]
 pub fn loopback<Q: BurstQueue>(
     queue: &mut Q,
@@ -59,11 +60,12 @@ pub fn loopback<Q: BurstQueue>(
 }
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
-    /// Sends copies of fetched packets back to their program and completes them, as many as there is room for; returns the number of
-    /// their descriptors. Prefetches the payload of `ahead`, as [`deliver`](NicQueue::deliver) does.
+    /// Sends copies of fetched packets back to their program and completes them, as many as there is room
+    /// for; returns the number of their descriptors. Prefetches the payload of `ahead`, as
+    /// [`deliver`](NicQueue::deliver) does.
     ///
-    /// When there is no buffer for the first packet it goes back without a copy: a program may have put every buffer of its
-    /// region into its transmit ring, and neither side would make progress.
+    /// When there is no buffer for the first packet it goes back without a copy: a program may have put every
+    /// buffer of its region into its transmit ring, and neither side would make progress.
     #[inline(always)]
     pub fn send_back(&mut self, mem: &M, packets: &[Desc], ahead: &[Desc]) -> usize {
         let waits = self.counters.no_buffer;

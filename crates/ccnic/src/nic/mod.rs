@@ -1,8 +1,8 @@
 //! The NIC side of a queue pair: what a polling core of a NIC calls.
 //!
-//! The NIC trusts nothing that it reads in a region. Descriptors are copied out once and checked against the pool before
-//! any byte that they name is touched; bytes are only ever copied, never borrowed; the work of a call is bounded by
-//! [`FETCH`]. A program can harm only its own packets.
+//! The NIC trusts nothing that it reads in a region. Descriptors are copied out once and checked against the
+//! pool before any byte that they name is touched; bytes are only ever copied, never borrowed; the work of a
+//! call is bounded by [`FETCH`]. A program can harm only its own packets.
 //!
 //! | file | contents |
 //! |---|---|

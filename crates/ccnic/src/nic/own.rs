@@ -1,6 +1,8 @@
-//! For a NIC with packets of its own, such as a program in C: buffers that it holds, and packets in its own memory.
+//! For a NIC with packets of its own, such as a program in C: buffers that it holds, and packets in its own
+//! memory.
 //!
-//! Such a NIC holds descriptors. Each that it gives back is checked like those of the other side, since it may make mistakes.
+//! Such a NIC holds descriptors. Each that it gives back is checked like those of the other side, since it
+//! may make mistakes.
 
 use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE, FLAG_SMALL};
 use crate::memory::{Fetch, SharedMemory, prefetch_payload};
@@ -18,8 +20,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         self.holds(desc)
     }
 
-    /// Allocates buffers for packets of `len` bytes, as many whole packets as fit into `out`; returns the number of buffers. Their
-    /// lines are prefetched for writing. Returns 0 with the host-managed pool, where the host decides which buffer comes next.
+    /// Allocates buffers for packets of `len` bytes, as many whole packets as fit into `out`; returns the
+    /// number of buffers. Their lines are prefetched for writing. Returns 0 with the host-managed pool, where
+    /// the host decides which buffer comes next.
     #[inline(always)]
     pub fn alloc(&mut self, len: u16, out: &mut [Desc]) -> usize {
         if !self.config.shared_pool {
@@ -59,8 +62,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         0
     }
 
-    /// Delivers a packet that lies in `parts` in the caller's memory; false when there is no room or no buffer for all of it. The program
-    /// sees it after [`flush`](NicQueue::flush).
+    /// Delivers a packet that lies in `parts` in the caller's memory; false when there is no room or no
+    /// buffer for all of it. The program sees it after [`flush`](NicQueue::flush).
     ///
     /// The caller makes sure that the packet is no longer than the MTU.
     #[inline(always)]
@@ -123,8 +126,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         true
     }
 
-    /// How many of the first descriptors make whole packets that the program may be given without a copy: buffers of its pool,
-    /// with data, within the MTU. The second value says what is wrong with the packet after them.
+    /// How many of the first descriptors make whole packets that the program may be given without a copy:
+    /// buffers of its pool, with data, within the MTU. The second value says what is wrong with the packet
+    /// after them.
     #[inline(always)]
     pub fn whole_packets(&self, descs: &[Desc]) -> (usize, Option<BadPacket>) {
         if descs.iter().fold(true, |ok, d| ok & self.plain(*d)) {
@@ -157,8 +161,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         }
     }
 
-    /// Frees buffers that this side holds, fetched or allocated. With the host-managed pool the host frees them when the ring hands
-    /// their units back.
+    /// Frees buffers that this side holds, fetched or allocated. With the host-managed pool the host frees
+    /// them when the ring hands their units back.
     #[inline(always)]
     pub fn give_back(&mut self, descs: &[Desc]) {
         debug_assert!(descs.iter().all(|d| self.pool.holds(d.offset(), 0, Class::of(*d))));

@@ -42,7 +42,8 @@ pub struct NicQueue<M: SharedMemory, R: Ring> {
     /// Receive descriptors that are not published yet.
     pub(super) staged: [Desc; FETCH],
     pub(super) staged_len: usize,
-    /// Descriptors fetched and not completed: with the host-managed pool their units must not be handed back yet.
+    /// Descriptors fetched and not completed: with the host-managed pool their units must not be handed back
+    /// yet.
     pub(super) open: usize,
     /// Receive buffers posted by the host, with the host-managed pool.
     pub(super) fill: Option<PostedBuffers<R::Consumer>>,
@@ -50,7 +51,8 @@ pub struct NicQueue<M: SharedMemory, R: Ring> {
     pub(super) config: Config,
     /// The word in which the program reads how many packets were dropped.
     pub(super) rx_dropped: u32,
-    /// The last fetch found little after many empty polls: the program waits for what is delivered, so it is demoted.
+    /// The last fetch found little after many empty polls: the program waits for what is delivered, so it is
+    /// demoted.
     pub(super) idle: bool,
     pub(super) counters: NicCounters,
 }
@@ -59,7 +61,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Opens the NIC side of queue pair `queue` of a region at the positions where a predecessor left it.
     ///
     /// # Errors
-    /// [`QueueError::NoQueue`] when the region has fewer queue pairs, [`QueueError::WrongDesign`] when its rings are not `R`.
+    /// [`QueueError::NoQueue`] when the region has fewer queue pairs, [`QueueError::WrongDesign`] when its
+    /// rings are not `R`.
     pub fn new(mem: M, layout: &Layout, queue: u16) -> Result<NicQueue<M, R>, QueueError> {
         let config = *layout.config();
         let queue_layout = queue_layout::<R>(layout, queue)?;
@@ -146,8 +149,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         }
     }
 
-    /// A buffer for (the next part of) `len` bytes: allocated from the shared pool, or the next receive buffer that
-    /// the host posted, whatever its size.
+    /// A buffer for (the next part of) `len` bytes: allocated from the shared pool, or the next receive
+    /// buffer that the host posted, whatever its size.
     #[inline(always)]
     pub(super) fn take_buffer(&mut self, len: u32) -> Option<(u32, Class)> {
         if let Some(fill) = &mut self.fill {
@@ -174,8 +177,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         }
     }
 
-    /// The request for a notification that is due: the program has armed itself, and packets were published since. A NIC that notifies
-    /// programs calls this after each poll of the queue, also of one that moved nothing (`notify.rs` says why).
+    /// The request for a notification that is due: the program has armed itself, and packets were published
+    /// since. A NIC that notifies programs calls this after each poll of the queue, also of one that moved
+    /// nothing (`notify.rs` says why).
     #[inline(always)]
     pub fn needs_notification(&self) -> Option<Armed> {
         self.notify.needs_notification(&self.mem, &self.rx)
@@ -195,7 +199,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         }
     }
 
-    /// Before a planned end: returns the magazines to the region's pool and unused posted receive buffers to their ring.
+    /// Before a planned end: returns the magazines to the region's pool and unused posted receive buffers to
+    /// their ring.
     pub fn retire(&mut self) {
         self.flush();
         if let Some(fill) = &mut self.fill {

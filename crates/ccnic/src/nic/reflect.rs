@@ -8,8 +8,9 @@ use crate::ring::Ring;
 use super::NicQueue;
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
-    /// Sends fetched packets of this region back to their program without a copy, as many whole ones as the ring has room for; returns
-    /// the number of their descriptors. Only with the shared pool: with the host-managed one the host frees what it has sent.
+    /// Sends fetched packets of this region back to their program without a copy, as many whole ones as the
+    /// ring has room for; returns the number of their descriptors. Only with the shared pool: with the
+    /// host-managed one the host frees what it has sent.
     #[inline(always)]
     pub fn reflect(&mut self, packets: &[Desc]) -> usize {
         let n = self.reflect_most(packets);
@@ -33,8 +34,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         room
     }
 
-    /// Completes fetched packets of this region: frees their buffers (with the host-managed pool, the host frees them when
-    /// the ring hands their units back).
+    /// Completes fetched packets of this region: frees their buffers (with the host-managed pool, the host
+    /// frees them when the ring hands their units back).
     #[inline(always)]
     pub fn complete(&mut self, packets: &[Desc]) {
         self.done(packets.len());

@@ -1,7 +1,9 @@
-//! Loopback with receive-side scaling: a program's packets go back to it, each to the receive queue of its flow.
+//! Loopback with receive-side scaling: a program's packets go back to it, each to the receive queue of its
+//! flow.
 //!
-//! No queue waits for another: a packet that has no room on its receive queue is dropped and counted, as NICs do it. A program may
-//! therefore poll some of its queues only, and a slow queue does not delay the flows of the others.
+//! No queue waits for another: a packet that has no room on its receive queue is dropped and counted, as NICs
+//! do it. A program may therefore poll some of its queues only, and a slow queue does not delay the flows of
+//! the others.
 
 use crate::desc::Desc;
 use crate::memory::{LINE, SharedMemory};
@@ -53,7 +55,8 @@ impl Steered {
         steered
     }
 
-    /// Adds a descriptor for queue `to`; false when the burst is full. All segments of a packet go to one queue, one after the other.
+    /// Adds a descriptor for queue `to`; false when the burst is full. All segments of a packet go to one
+    /// queue, one after the other.
     #[inline(always)]
     pub fn push(&mut self, desc: Desc, to: u16) -> bool {
         let (Some(slot), Some(queue)) = (self.descs.get_mut(self.len), self.to.get_mut(self.len)) else {
@@ -130,11 +133,11 @@ fn gather<M: SharedMemory>(mem: &M, packets: &[Desc], bytes: &mut [u8; START]) -
     done
 }
 
-/// One poll of queue `from` of a program: fetches a burst, delivers each packet to the queue that `spreader` says, publishes. Returns
-/// the descriptors dealt with.
+/// One poll of queue `from` of a program: fetches a burst, delivers each packet to the queue that `spreader`
+/// says, publishes. Returns the descriptors dealt with.
 ///
-/// `queues` are all queues of one region, in order, and `spreader`'s table names no others. Where several cores poll them, see
-/// [`spread_across`](super::spread_across()).
+/// `queues` are all queues of one region, in order, and `spreader`'s table names no others. Where several
+/// cores poll them, see [`spread_across`](super::spread_across()).
 #[inline(always)]
 pub fn spread<M: SharedMemory, R: Ring>(
     queues: &mut [NicQueue<M, R>],
@@ -172,8 +175,9 @@ pub fn spread<M: SharedMemory, R: Ring>(
 }
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
-    /// Delivers packets that a queue of the same region has fetched, and publishes them; what there is no room for is dropped.
-    /// Their buffers are freed to this queue's magazine, so that the buffers received into next are still in this core's cache.
+    /// Delivers packets that a queue of the same region has fetched, and publishes them; what there is no
+    /// room for is dropped. Their buffers are freed to this queue's magazine, so that the buffers received
+    /// into next are still in this core's cache.
     #[inline(always)]
     pub(super) fn deliver_or_drop(&mut self, mem: &M, packets: &[Desc], ahead: &[Desc], reflect: bool) {
         if reflect {

@@ -16,12 +16,14 @@ struct ClassPool {
     magazine: Magazine,
     /// Without recycling: freed buffers that will go to the depot in one batch.
     outgoing: Batch,
-    /// The most buffers that this agent keeps: a fair share of the pool, so that the others find some in the depot.
+    /// The most buffers that this agent keeps: a fair share of the pool, so that the others find some in the
+    /// depot.
     full: usize,
 }
 
 impl ClassPool {
-    /// Without recycling, when the depot is empty: takes the freed buffers that have not gone there yet. False when there are none.
+    /// Without recycling, when the depot is empty: takes the freed buffers that have not gone there yet.
+    /// False when there are none.
     fn take_back(&mut self) -> bool {
         let outgoing = core::mem::replace(&mut self.outgoing, Batch::new());
         outgoing.as_slice().iter().for_each(|&buffer| _ = self.magazine.push(buffer));
@@ -38,7 +40,8 @@ pub struct Allocator {
     recycle: bool,
     sequential: bool,
     small_limit: u32,
-    /// Large buffers that may be subdivided. The rest stay large: subdivided buffers never become large again.
+    /// Large buffers that may be subdivided. The rest stay large: subdivided buffers never become large
+    /// again.
     split_limit: u64,
     ledger: Ledger,
 }
@@ -107,8 +110,8 @@ impl Allocator {
         within < self.layout.end - self.layout.buffers && (within & (class.size() - 1)) + len <= class.size()
     }
 
-    /// True when every descriptor is a packet of one segment that has data and lies inside one small buffer. A check of a few instructions
-    /// each, for bursts of small packets.
+    /// True when every descriptor is a packet of one segment that has data and lies inside one small buffer.
+    /// A check of a few instructions each, for bursts of small packets.
     #[inline(always)]
     pub(crate) fn holds_small<D: Slot>(&self, descs: &[D]) -> bool {
         const ONE_BYTE: u64 = (FLAG_SMALL as u64) << 16 | 1;
@@ -116,8 +119,9 @@ impl Allocator {
         let (mut reach, mut beyond) = (0, 0);
         for desc in descs {
             let (desc, word) = (desc.desc(), desc.desc().word());
-            // Flags and length in one comparison: the difference is below a buffer's size if there are data and the flag is the only
-            // one. The last byte's index in its buffer must be below it too; buffers lie at multiples of their size.
+            // Flags and length in one comparison: the difference is below a buffer's size if there are data
+            // and the flag is the only one. The last byte's index in its buffer must be below it too; buffers
+            // lie at multiples of their size.
             let len = (word >> 32).wrapping_sub(ONE_BYTE);
             reach |= len | (word & u64::from(SMALL_BUF - 1)).wrapping_add(len);
             // Negative when the offset lies beyond the pool.
@@ -179,7 +183,8 @@ impl Allocator {
         }
     }
 
-    /// Allocates a buffer of `class`; a large one instead when there is no small one. `None` when the pool is dry.
+    /// Allocates a buffer of `class`; a large one instead when there is no small one. `None` when the pool is
+    /// dry.
     #[inline(always)]
     pub fn alloc<M: SharedMemory>(&mut self, mem: &M, class: Class) -> Option<(u32, Class)> {
         match self.class_pool(class).magazine.pop() {
@@ -188,7 +193,8 @@ impl Allocator {
         }
     }
 
-    /// Allocates `n` buffers of `class` from the magazine; the one freed last is at the end. `None` when it holds fewer.
+    /// Allocates `n` buffers of `class` from the magazine; the one freed last is at the end. `None` when it
+    /// holds fewer.
     #[inline(always)]
     pub(crate) fn alloc_many(&mut self, class: Class, n: usize) -> Option<&[u32]> {
         self.class_pool(class).magazine.pop_many(n)
@@ -247,7 +253,8 @@ impl Allocator {
         }
     }
 
-    /// The magazine is empty: takes a batch from the depot, or the freed buffers that will go there, or subdivides a large buffer.
+    /// The magazine is empty: takes a batch from the depot, or the freed buffers that will go there, or
+    /// subdivides a large buffer.
     #[cold]
     #[inline(never)]
     fn refill<M: SharedMemory>(&mut self, mem: &M, class: Class) -> Option<(u32, Class)> {
@@ -266,7 +273,8 @@ impl Allocator {
         }
     }
 
-    /// Subdivides a large buffer into 32 small ones (CC-NIC section 3.3), unless as many as may be are subdivided already.
+    /// Subdivides a large buffer into 32 small ones (CC-NIC section 3.3), unless as many as may be are
+    /// subdivided already.
     fn split<M: SharedMemory>(&mut self, mem: &M) {
         let split = mem.load(self.layout.split);
         if split >= self.split_limit {
@@ -399,12 +407,14 @@ fn flags<D: Slot>(descs: &[D]) -> (u32, u32) {
     (any, all)
 }
 
-/// The most of `buffers` that one agent may keep: each queue has two agents, and all of them together keep at most half.
+/// The most of `buffers` that one agent may keep: each queue has two agents, and all of them together keep at
+/// most half.
 fn share(layout: &Layout, buffers: u32) -> usize {
     (buffers / (4 * u32::from(layout.config().queues))).max(1) as usize
 }
 
-/// A step that visits each of `n` buffers once and never goes to a neighbour: near the golden section, coprime to n.
+/// A step that visits each of `n` buffers once and never goes to a neighbour: near the golden section,
+/// coprime to n.
 fn stride(n: u32) -> u32 {
     let golden = (u64::from(n) * 618 / 1000) as u32;
     (golden..n).chain(2..golden).find(|&s| gcd(s, n) == 1 && s != n - 1).unwrap_or(1)

@@ -7,9 +7,9 @@ use super::Class;
 
 /// The offset of the first data byte of a segment of `len` bytes in the buffer at `at`.
 ///
-/// Large buffers lie 4 KiB apart, so their first lines map to one set of a first-level cache, which holds a dozen of them. In each of
-/// sixteen neighbouring buffers the data begin another two lines further in. The bytes before them are headroom for headers that the
-/// receiver prepends.
+/// Large buffers lie 4 KiB apart, so their first lines map to one set of a first-level cache, which holds a
+/// dozen of them. In each of sixteen neighbouring buffers the data begin another two lines further in. The
+/// bytes before them are headroom for headers that the receiver prepends.
 #[inline(always)]
 pub(crate) fn data_offset(at: u32, len: u32, class: Class) -> u32 {
     const STEP: u32 = 2 * LINE;

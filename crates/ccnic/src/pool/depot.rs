@@ -1,8 +1,10 @@
-//! The depot: the shared lock-free free list, a stack of batches of free buffers that both sides push and pop.
+//! The depot: the shared lock-free free list, a stack of batches of free buffers that both sides push and
+//! pop.
 //!
-//! A *batch* is up to 32 buffers: the first, its *node*, is linked into the list and holds the offsets of the others in
-//! its own memory, which is unused while it is free. Moving a batch costs one compare-exchange and a few lines, whatever
-//! its size. A side that dies at any instruction leaves the list intact (a Treiber stack with a tag against the ABA problem).
+//! A *batch* is up to 32 buffers: the first, its *node*, is linked into the list and holds the offsets of the
+//! others in its own memory, which is unused while it is free. Moving a batch costs one compare-exchange and
+//! a few lines, whatever its size. A side that dies at any instruction leaves the list intact (a Treiber
+//! stack with a tag against the ABA problem).
 //!
 //! ```text
 //! head:  63           32 31            0        link of a node:  63           32 31            0
@@ -16,8 +18,8 @@ use crate::memory::SharedMemory;
 /// The most buffers in a batch: as many as the node's link and its 128 bytes can name.
 pub(super) const BATCH: usize = 32;
 
-/// Attempts at a compare-exchange before giving up: a hostile peer could change the head forever. When an attempt fails
-/// because of an honest peer, that peer has made progress.
+/// Attempts at a compare-exchange before giving up: a hostile peer could change the head forever. When an
+/// attempt fails because of an honest peer, that peer has made progress.
 const ATTEMPTS: usize = 64;
 
 /// One of the two shared free lists (small, large) of a pool.
@@ -74,7 +76,8 @@ impl Depot {
         Depot { head, links: layout.links, buffers: layout.buffers, nodes, size }
     }
 
-    /// True for the offset of a buffer that this list could hold. Every offset read from shared memory is checked with it.
+    /// True for the offset of a buffer that this list could hold. Every offset read from shared memory is
+    /// checked with it.
     fn holds(&self, buffer: u32) -> bool {
         let at = buffer.wrapping_sub(self.buffers);
         at < self.nodes * SMALL_BUF && at.is_multiple_of(self.size)
@@ -145,8 +148,8 @@ impl Depot {
         batch
     }
 
-    /// Calls `see` for every buffer on the list. For recovery, while no agent changes it; ends even on a list that a broken
-    /// peer has made circular.
+    /// Calls `see` for every buffer on the list. For recovery, while no agent changes it; ends even on a list
+    /// that a broken peer has made circular.
     pub(super) fn walk<M: SharedMemory>(&self, mem: &M, mut see: impl FnMut(u32)) {
         let mut next = mem.load_acquire(self.head) as u32; // F2
         for _ in 0..self.nodes {

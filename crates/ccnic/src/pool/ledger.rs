@@ -1,5 +1,5 @@
-//! The ledger: which buffers the host side holds. It is in the host's private memory and makes it possible to find the buffers of a NIC
-//! that died ([`recovery`](crate::recovery)).
+//! The ledger: which buffers the host side holds. It is in the host's private memory and makes it possible to
+//! find the buffers of a NIC that died ([`recovery`](crate::recovery)).
 
 extern crate alloc;
 
@@ -9,9 +9,10 @@ use alloc::vec;
 use crate::desc::Slot;
 use crate::layout::{LARGE_BUF, PoolLayout, SMALL_BUF};
 
-/// For each slot of 128 bytes: how many times the buffer that starts there came to this agent, less how many times it left, modulo 256.
-/// Over all agents of the host side the sum is 1 for a buffer that the host side holds and 0 for any other. A buffer may come to one
-/// agent and leave from another, so agents on different threads need no common ledger.
+/// For each slot of 128 bytes: how many times the buffer that starts there came to this agent, less how many
+/// times it left, modulo 256. Over all agents of the host side the sum is 1 for a buffer that the host side
+/// holds and 0 for any other. A buffer may come to one agent and leave from another, so agents on different
+/// threads need no common ledger.
 #[derive(Debug, Default)]
 pub(crate) struct Ledger(Box<[u8]>);
 

@@ -1,5 +1,5 @@
-//! A magazine: an agent's private stack of free buffers (Bonwick's slab allocator). The buffer freed last is allocated next, while it is
-//! still in this agent's cache.
+//! A magazine: an agent's private stack of free buffers (Bonwick's slab allocator). The buffer freed last is
+//! allocated next, while it is still in this agent's cache.
 
 /// Buffers a magazine can hold.
 const CAPACITY: usize = 512;
@@ -46,7 +46,8 @@ impl Magazine {
         Some(self.slots[self.len & MASK])
     }
 
-    /// Removes the last `n` buffers; the one added last is at the end of the slice. `None` when there are fewer.
+    /// Removes the last `n` buffers; the one added last is at the end of the slice. `None` when there are
+    /// fewer.
     #[inline(always)]
     pub(super) fn pop_many(&mut self, n: usize) -> Option<&[u32]> {
         let left = self.len.checked_sub(n)?;

@@ -1,14 +1,16 @@
 //! The pool: one set of buffers per region, used by both sides (CC-NIC section 3.4).
 //!
-//! The NIC frees sent buffers and allocates receive buffers itself: no completion pass, no posting of receive buffers. In
-//! front of the shared *depot* each agent keeps private *magazines*, so that the next buffer it uses is still in its cache:
-//! a TX buffer just consumed becomes the next RX buffer (section 3.3). Large buffers (4 KiB) are subdivided on
-//! demand into 32 small ones. The depot is filled so that successive allocations are never adjacent: the hardware
-//! prefetcher of a reader would otherwise take the line that the writer is about to write (section 3.3).
+//! The NIC frees sent buffers and allocates receive buffers itself: no completion pass, no posting of receive
+//! buffers. In front of the shared *depot* each agent keeps private *magazines*, so that the next buffer it
+//! uses is still in its cache: a TX buffer just consumed becomes the next RX buffer (section 3.3). Large
+//! buffers (4 KiB) are subdivided on demand into 32 small ones. The depot is filled so that successive
+//! allocations are never adjacent: the hardware prefetcher of a reader would otherwise take the line that the
+//! writer is about to write (section 3.3).
 //!
 //! The *ledger* records which buffers the host side holds, to recover those of a NIC that died (`recovery`).
 //!
-//! `allocator.rs` is what each agent has; `depot.rs`, `magazine.rs` and `ledger.rs` are its parts; `color.rs` says where data begin.
+//! `allocator.rs` is what each agent has; `depot.rs`, `magazine.rs` and `ledger.rs` are its parts; `color.rs`
+//! says where data begin.
 
 mod allocator;
 mod color;

@@ -1,8 +1,9 @@
-//! The baseline: an Intel E810's ring, packed descriptors with tail and head registers beside them (CC-NIC section 2.1
-//! and figure 6a), here in coherent memory ("unoptimized UPI", section 5.1).
+//! The baseline: an Intel E810's ring, packed descriptors with tail and head registers beside them (CC-NIC
+//! section 2.1 and figure 6a), here in coherent memory ("unoptimized UPI", section 5.1).
 //!
-//! The producer writes descriptors and then stores its position to the tail register (the doorbell). The consumer polls the tail,
-//! reads the descriptors, and stores its position to the head register when it has completed them.
+//! The producer writes descriptors and then stores its position to the tail register (the doorbell). The
+//! consumer polls the tail, reads the descriptors, and stores its position to the head register when it has
+//! completed them.
 
 use crate::config::Design;
 use crate::desc::{DESC, Desc, Sealed, Slot};

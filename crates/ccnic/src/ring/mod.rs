@@ -1,7 +1,8 @@
 //! Rings: bursts of descriptors from one side to the other, one producer and one consumer.
 //!
-//! One burst API, five rings ([`Design`]): four have their signals inside the descriptors' own lines (`inline.rs`, with the
-//! encodings of `signal.rs`), one has registers beside them (`doorbell.rs`). `dispatch.rs` goes from a design to its ring type.
+//! One burst API, five rings ([`Design`]): four have their signals inside the descriptors' own lines
+//! (`inline.rs`, with the encodings of `signal.rs`), one has registers beside them (`doorbell.rs`).
+//! `dispatch.rs` goes from a design to its ring type.
 //!
 //! # The contract
 //!
@@ -12,8 +13,8 @@
 //! | hands over | by the unit's signal, written last | by `head` (*clear*: by zeroing the signal) |
 //! | must never | access a unit between publishing it and getting it back | read past a unit that is not ready |
 //!
-//! A packet of several descriptors (a chain) is published from its last unit back to its first. When the first unit is ready, the whole
-//! chain is, even if the producer dies in between.
+//! A packet of several descriptors (a chain) is published from its last unit back to its first. When the
+//! first unit is ready, the whole chain is, even if the producer dies in between.
 //!
 //! # Ordering: the one diagram
 //!
@@ -36,12 +37,13 @@
 //!  H2  rx_event line: load_acquire            <-------------  H1  rx_event line: store_release          (notification)
 //! ```
 //!
-//! H has no fence between a side's store and its next load of the other's line. A consumer that arms itself may miss a unit that is
-//! published at the same time, and the producer may miss that it is armed. The producer's *next* load at H2 sees it; the producer polls,
-//! so there is a next one (`notify.rs`).
+//! H has no fence between a side's store and its next load of the other's line. A consumer that arms itself
+//! may miss a unit that is published at the same time, and the producer may miss that it is armed. The
+//! producer's *next* load at H2 sees it; the producer polls, so there is a next one (`notify.rs`).
 //!
-//! A side's own `tail` and `taken` lines are read by others only after it has died, ordered by system calls. `rx_dropped`, beside
-//! `tx.taken`, is a statistic: the host may read an old value, and nothing depends on it.
+//! A side's own `tail` and `taken` lines are read by others only after it has died, ordered by system calls.
+//! `rx_dropped`, beside `tx.taken`, is a statistic: the host may read an old value, and nothing depends on
+//! it.
 
 mod dispatch;
 mod doorbell;
@@ -57,8 +59,9 @@ pub use dispatch::RingVisitor;
 pub use doorbell::Doorbell;
 pub use inline::{GroupedClear, GroupedEpoch, Packed, Padded};
 
-/// After this many empty polls a side counts as idle: it waits for the other, and the ring is nearly empty. Under load there
-/// are none or few between two bursts; during the round trip of a single packet there are dozens.
+/// After this many empty polls a side counts as idle: it waits for the other, and the ring is nearly empty.
+/// Under load there are none or few between two bursts; during the round trip of a single packet there are
+/// dozens.
 pub(crate) const IDLE_POLLS: u32 = 8;
 
 /// A ring type: a producer and a consumer for the same layout of units and signals.
@@ -76,15 +79,15 @@ pub trait Producer: Sized + Send {
     /// Opens a ring where its last producer left it: at the start, or where a dead predecessor stopped.
     fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self;
 
-    /// Descriptors that a push is sure to take now, at most `want`. Reads the other side's lines only when the
-    /// credit known so far is less than `want`.
+    /// Descriptors that a push is sure to take now, at most `want`. Reads the other side's lines only when
+    /// the credit known so far is less than `want`.
     fn room<M: SharedMemory>(&mut self, mem: &M, want: usize) -> usize;
 
     /// Prefetches, with ownership, the lines that the next push of `descs` descriptors will write.
     fn prefetch<M: SharedMemory>(&self, mem: &M, descs: usize);
 
-    /// Publishes `descs` in order, as many whole packets as there is room for; returns the number of descriptors
-    /// taken. A packet whose last descriptor is not in `descs` is not taken.
+    /// Publishes `descs` in order, as many whole packets as there is room for; returns the number of
+    /// descriptors taken. A packet whose last descriptor is not in `descs` is not taken.
     fn push<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) -> usize;
 
     /// Demotes the lines that the last push wrote.
@@ -105,22 +108,24 @@ pub trait Consumer: Sized + Send {
     /// Opens a ring where its last consumer left it.
     fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self;
 
-    /// Takes descriptors of whole packets into `out` and returns their number. A packet with more segments than
-    /// `out` has slots for stays in the ring; [`CHAIN_MAX`] slots always suffice. The descriptors are as the producer wrote them:
-    /// unchecked.
+    /// Takes descriptors of whole packets into `out` and returns their number. A packet with more segments
+    /// than `out` has slots for stays in the ring; [`CHAIN_MAX`] slots always suffice. The descriptors are as
+    /// the producer wrote them: unchecked.
     fn pop<M: SharedMemory, D: Slot>(&mut self, mem: &M, out: &mut [D]) -> usize;
 
-    /// Keeps the first `n` descriptors of the last pop; the others stand in the ring again. Only before they are released,
-    /// and only where every packet has one segment (posted receive buffers).
+    /// Keeps the first `n` descriptors of the last pop; the others are in the ring again. Only before they
+    /// are released, and only where every packet has one segment (posted receive buffers).
     fn keep<M: SharedMemory>(&mut self, mem: &M, n: usize);
 
-    /// Prefetches the lines of the next `descs` descriptors. For a caller that is sure that they are published.
+    /// Prefetches the lines of the next `descs` descriptors. For a caller that is sure that they are
+    /// published.
     fn prefetch<M: SharedMemory>(&self, mem: &M, descs: usize);
 
     /// Hands back every unit taken so far.
     fn release<M: SharedMemory>(&mut self, mem: &M);
 
-    /// True when the last pop that found something came after at least eight empty polls: the consumer waits for the producer.
+    /// True when the last pop that found something came after at least eight empty polls: the consumer waits
+    /// for the producer.
     fn was_idle(&self) -> bool;
 
     /// The position of the next unit to read, counted as [`Producer::position`].
@@ -132,7 +137,8 @@ pub trait Consumer: Sized + Send {
     /// Descriptors discarded because their chain was longer than [`CHAIN_MAX`].
     fn discarded(&self) -> u64;
 
-    /// Calls `see` for every descriptor that is published and not taken; takes nothing. For recovery and statistics.
+    /// Calls `see` for every descriptor that is published and not taken; takes nothing. For recovery and
+    /// statistics.
     fn peek<M: SharedMemory>(&self, mem: &M, see: impl FnMut(Desc));
 }
 
@@ -170,8 +176,8 @@ struct ChainGuard {
 impl ChainGuard {
     /// For a batch that ends inside a chain: how many descriptors to deliver, and how many to consume.
     ///
-    /// A producer publishes a chain at once. So either the rest did not fit into `out`, or the chain is too long; such a chain is
-    /// consumed and dropped, also in the following batches.
+    /// A producer publishes a chain at once. So either the rest did not fit into `out`, or the chain is too
+    /// long; such a chain is consumed and dropped, also in the following batches.
     #[cold]
     #[inline(never)]
     fn cut<D: Slot>(&mut self, batch: &mut [D]) -> (usize, usize) {
@@ -205,8 +211,8 @@ pub struct Slots {
     bits: u32,
 }
 
-/// A position that a dead predecessor or a hostile peer wrote, truncated so that arithmetic cannot overflow (2^56 units last
-/// for decades).
+/// A position that a dead predecessor or a hostile peer wrote, truncated so that arithmetic cannot overflow
+/// (2^56 units last for decades).
 fn sane(position: u64) -> u64 {
     position & (u64::MAX >> 8)
 }

@@ -12,16 +12,16 @@ use super::Slots;
 const COUNT: u8 = 0x07;
 /// Clear: this unit is ready. (The count alone would do; a bit of its own is easier to see in a memory dump.)
 const READY: u8 = 0x80;
-/// Clear: the parity of the lap. Only a successor needs it, to tell a unit that its predecessor left from one that was published
-/// since.
+/// Clear: the parity of the lap. Only a successor needs it, to tell a unit that its predecessor left from one
+/// that was published since.
 const LAP: u8 = 0x08;
 /// Epoch: the parity of the lap. The first lap's is 1, so that fresh zeroed memory is not ready.
 const PARITY: u8 = 0x80;
 
 /// How a published unit differs from a free one, and how units are handed back to the producer.
 pub trait Signal: Send + 'static {
-    /// True when a unit stays ready until it is handed back: then a consumer must not read a lap ahead, where it would find units
-    /// that it has taken already.
+    /// True when a unit stays ready until it is handed back: then a consumer must not read a lap ahead, where
+    /// it would find units that it has taken already.
     const STAYS: bool;
 
     /// The signal of `count` descriptors in lap `lap`.
@@ -33,12 +33,12 @@ pub trait Signal: Send + 'static {
     /// True when `signal` was written in lap `lap`, and not in the one before or after. For successors.
     fn is_of(signal: u8, lap: u64) -> bool;
 
-    /// Consumer: hands back the units `from..to`, whose signals are `bytes` apart. Returns the position up to which units are
-    /// handed back: `from` when that is postponed.
+    /// Consumer: hands back the units `from..to`, whose signals are `bytes` apart. Returns the position up to
+    /// which units are handed back: `from` when that is postponed.
     fn hand_back<M: SharedMemory>(mem: &M, slots: &Slots, head: u32, bytes: u32, from: u64, to: u64) -> u64;
 
-    /// Producer: the position up to which units are free. Those before `known` are; the producer wants to write all units before
-    /// `want`, and could write those before `most`, one lap after its position.
+    /// Producer: the position up to which units are free. Those before `known` are; the producer wants to
+    /// write all units before `want`, and could write those before `most`, one lap after its position.
     fn credit<M: SharedMemory>(
         mem: &M,
         slots: &Slots,
@@ -53,9 +53,9 @@ pub trait Signal: Send + 'static {
     fn recover<M: SharedMemory>(mem: &M, layout: &RingLayout, bytes: u32, taken: u64);
 }
 
-/// *Epoch*: the signal carries the parity of the lap (the sense reverse of Mukherjee et al. 1996, section 2.3), so the
-/// consumer never writes the ring. It publishes its position every quarter lap, in a line of its own that the
-/// producer reads when its credit is used up.
+/// *Epoch*: the signal carries the parity of the lap (the sense reverse of Mukherjee et al. 1996, section
+/// 2.3), so the consumer never writes the ring. It publishes its position every quarter lap, in a line of its
+/// own that the producer reads when its credit is used up.
 #[derive(Debug)]
 pub struct Epoch;
 
@@ -105,8 +105,8 @@ impl Signal for Epoch {
     }
 }
 
-/// *Clear*: non-zero is ready; the consumer writes zero to hand the unit back, and the producer sees a full ring by
-/// finding a signal still set (CC-NIC section 3.2).
+/// *Clear*: non-zero is ready; the consumer writes zero to hand the unit back, and the producer sees a full
+/// ring by finding a signal still set (CC-NIC section 3.2).
 #[derive(Debug)]
 pub struct Clear;
 
@@ -146,8 +146,8 @@ impl Signal for Clear {
         most: u64,
     ) -> u64 {
         let clear = |position| mem.load_acquire(slots.at(position, bytes)) >> SIGNAL_SHIFT == 0; // B2
-        // Units are cleared in order: when one is clear, so are those before it. Each read takes a line from the consumer, so try
-        // an eighth of a lap ahead first.
+        // Units are cleared in order: when one is clear, so are those before it. Each read takes a line from
+        // the consumer, so try an eighth of a lap ahead first.
         let far = (known + slots.count() / 8).min(most).max(want);
         for last in [far, want] {
             if last > known && clear(last - 1) {

@@ -31,7 +31,8 @@ pub struct InlineConsumer<const UNIT: u32, const PER: usize, S> {
     signal: PhantomData<S>,
 }
 
-/// The most partial groups that a busy consumer takes in one pop: each costs a line transfer, while a burst of few packets costs a call.
+/// The most partial groups that a busy consumer takes in one pop: each costs a line transfer, while a burst
+/// of few packets costs a call.
 const PARTIAL: u32 = 4;
 
 /// Reads the descriptors of a unit from index `within` on; `first` is its first word, already loaded.
@@ -89,8 +90,9 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> 
             if within as usize >= count {
                 (position, within) = (position + 1, 0);
             }
-            // After a partial group the producer had nothing more to publish. An idle consumer stops here: reading the next line
-            // would take it from the producer, which is about to write it. A busy one goes on for a few groups.
+            // After a partial group the producer had nothing more to publish. An idle consumer stops here:
+            // reading the next line would take it from the producer, which is about to write it. A busy one
+            // goes on for a few groups.
             partial += 1;
             if (stop_at_partial || partial == PARTIAL) && PER > 1 {
                 break;

@@ -1,8 +1,8 @@
-//! Rings whose signals lie in the descriptors' own lines: one line transfer brings the signal and the descriptors
-//! (CC-NIC section 3.2, figure 6b).
+//! Rings whose signals lie in the descriptors' own lines: one line transfer brings the signal and the
+//! descriptors (CC-NIC section 3.2, figure 6b).
 //!
-//! A *unit* is what one signal covers: a line of up to four descriptors (grouped), one descriptor (packed), or one
-//! descriptor alone in its line (padded).
+//! A *unit* is what one signal covers: a line of up to four descriptors (grouped), one descriptor (packed),
+//! or one descriptor alone in its line (padded).
 
 mod consumer;
 mod producer;
@@ -59,7 +59,8 @@ fn decode(word: u64) -> (u64, u32) {
     (sane(word >> 3), (word & 7) as u32)
 }
 
-/// True when the unit of `unit` bytes at `position` was published in the lap of that position. For successors.
+/// True when the unit of `unit` bytes at `position` was published in the lap of that position. For
+/// successors.
 #[inline(always)]
 fn is_ready<S: Signal, M: SharedMemory>(mem: &M, slots: &Slots, unit: u32, position: u64) -> bool {
     let word = mem.load_acquire(slots.at(position, unit)); // A2
@@ -157,7 +158,8 @@ mod tests {
         assert!(pop(&mem, &mut consumer, 2).is_empty(), "no room for all of it");
         assert_eq!(pop(&mem, &mut consumer, 3), [0, 1, 2]);
         consumer.release(&mem);
-        // As a producer leaves it that dies while it publishes a chain: the last unit is ready, the first is not.
+        // As a producer leaves it that dies while it publishes a chain: the last unit is ready, the first is
+        // not.
         mem.store(4096 + 4 * 16, u64::from(Clear::encode(1, 0)) << SIGNAL_SHIFT);
         let successor = <Packed as Ring>::Producer::resume(&mem, &RING);
         assert_eq!((successor.position(), mem.load(4096 + 4 * 16)), (3, 0));

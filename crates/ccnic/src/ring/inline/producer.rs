@@ -26,7 +26,8 @@ pub struct InlineProducer<const UNIT: u32, const PER: usize, S> {
 }
 
 impl<const UNIT: u32, const PER: usize, S: Signal> InlineProducer<UNIT, PER, S> {
-    /// How many units are free, at least `units` if possible. Reads the consumer's lines only when the credit is too small.
+    /// How many units are free, at least `units` if possible. Reads the consumer's lines only when the credit
+    /// is too small.
     #[inline(always)]
     fn reserve<M: SharedMemory>(&mut self, mem: &M, units: u64) -> u64 {
         let want = self.position + units.min(self.slots.count());
@@ -70,8 +71,8 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineProducer<UNIT, PER, S> 
         }
     }
 
-    /// Publishes packets of any number of segments in free units: a packet that spans units is published from its last unit
-    /// back to its first.
+    /// Publishes packets of any number of segments in free units: a packet that spans units is published from
+    /// its last unit back to its first.
     #[cold]
     #[inline(never)]
     fn push_chains<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
@@ -96,8 +97,8 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for InlineProducer<U
 
     fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self {
         let slots = Slots::new(layout);
-        // A predecessor may have died between publishing units and storing its tail line, and the consumer may have taken (and
-        // cleared) them since. Every published unit counts.
+        // A predecessor may have died between publishing units and storing its tail line, and the consumer
+        // may have taken (and cleared) them since. Every published unit counts.
         let taken = decode(mem.load_acquire(layout.taken)).0;
         let mut position = sane(mem.load_acquire(layout.tail)).max(taken);
         let end = taken + slots.count();

@@ -1,0 +1,235 @@
+//! The two halves of every cache: an index by line number, and sets of ways with least-recently-used replacement.
+
+use super::mask::WayMask;
+
+/// Where a line is kept: its way and its set in one number.
+pub type Slot = u32;
+
+/// A line's state in three bits.
+pub trait Packed: Copy + Default {
+    /// As a number below eight.
+    fn pack(self) -> u16;
+    /// Back again.
+    fn unpack(bits: u16) -> Self;
+}
+
+/// Bits of a state in an index entry. The way plus one stands above it; zero is a line that is not cached.
+pub const STATE: u32 = 3;
+/// Mask of the state.
+pub const STATE_MASK: u16 = (1 << STATE) - 1;
+/// An index entry has room for so many ways.
+pub const WAYS_MAX: u32 = (u16::MAX >> STATE) as u32 - 1;
+/// Lines of a page of the index.
+const PAGE: usize = 64;
+
+/// The entry of a line that is cached.
+pub fn entry<S: Packed>(way: u32, state: S) -> u16 {
+    ((way + 1) as u16) << STATE | state.pack()
+}
+
+/// The way and the state of an entry; none for a line that is not cached.
+#[inline]
+pub fn decode<S: Packed>(entry: u16) -> Option<(u32, S)> {
+    Some((u32::from(entry >> STATE).checked_sub(1)?, S::unpack(entry & STATE_MASK)))
+}
+
+/// An entry for each line, zero for most.
+#[derive(Debug)]
+pub struct Index<T> {
+    /// Pages from `base` on: a core uses a small part of a large memory.
+    pages: Vec<Option<Box<[T; PAGE]>>>,
+    base: u32,
+}
+
+impl<T: Copy + Default> Index<T> {
+    /// An index of zeros.
+    pub fn new() -> Index<T> {
+        Index { pages: Vec::new(), base: 0 }
+    }
+
+    /// A line's entry.
+    #[inline]
+    pub fn get(&self, line: u32) -> T {
+        match self.pages.get((line / PAGE as u32).wrapping_sub(self.base) as usize) {
+            Some(Some(page)) => page[line as usize % PAGE],
+            _ => T::default(),
+        }
+    }
+
+    /// A line's entry, to change.
+    #[inline]
+    pub fn get_mut(&mut self, line: u32) -> &mut T {
+        let page = (line / PAGE as u32).wrapping_sub(self.base) as usize;
+        if !matches!(self.pages.get(page), Some(Some(_))) {
+            self.extend_to(line / PAGE as u32);
+        }
+        let page = (line / PAGE as u32 - self.base) as usize;
+        &mut self.pages[page].get_or_insert_with(|| Box::new([T::default(); PAGE]))[line as usize % PAGE]
+    }
+
+    /// Makes room for a page.
+    #[cold]
+    fn extend_to(&mut self, page: u32) {
+        if self.pages.is_empty() {
+            self.base = page;
+        } else if page < self.base {
+            self.pages.splice(0..0, (page..self.base).map(|_| None));
+            self.base = page;
+        }
+        let count = (page - self.base) as usize + 1;
+        self.pages.resize_with(self.pages.len().max(count), || None);
+    }
+}
+
+/// Sets of ways: which lines are in them, and when each was used last.
+#[derive(Debug)]
+pub struct Sets {
+    ways: u32,
+    sets: u32,
+    /// For a power of two of sets, the bits of a line number that select the set; otherwise zero.
+    mask: u32,
+    hashed: bool,
+    /// Line number plus one; zero is empty. The first way of each set, then the second of each, and so on: most sets hold few
+    /// lines, and those of consecutive lines are adjacent then.
+    tags: Vec<u32>,
+    ages: Vec<u32>,
+    /// For each set the empty ways, a bit each; not kept for sets of 32 ways or more.
+    empty: Vec<u32>,
+    clock: u32,
+}
+
+impl Sets {
+    /// Sets for so many lines. Hashed ones spread lines as the slices of a last-level cache do.
+    pub fn new(lines: u32, ways: u32, hashed: bool) -> Sets {
+        let ways = ways.min(WAYS_MAX);
+        let sets = (lines / ways).max(1);
+        let n = (sets * ways) as usize;
+        Sets {
+            ways,
+            sets,
+            mask: if sets.is_power_of_two() { sets - 1 } else { 0 },
+            hashed,
+            tags: vec![0; n],
+            ages: vec![0; n],
+            empty: vec![if ways < u32::BITS { (1 << ways) - 1 } else { 0 }; sets as usize],
+            clock: 0,
+        }
+    }
+
+    #[inline]
+    fn set(&self, line: u32) -> u32 {
+        // The high half of the product: the low bits of multiples of a page would be alike.
+        let hash = |line: u32| (u64::from(line).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        let index = if self.hashed { hash(line) } else { line };
+        if self.mask != 0 { index & self.mask } else { index % self.sets }
+    }
+
+    /// The slot of a line in a way.
+    #[inline]
+    pub fn slot(&self, line: u32, way: u32) -> Slot {
+        way * self.sets + self.set(line)
+    }
+
+    /// Marks a slot as used just now.
+    #[inline]
+    pub fn touch(&mut self, slot: Slot) {
+        self.clock = self.clock.wrapping_add(1);
+        self.ages[slot as usize] = self.clock;
+    }
+
+    /// A way for a line among those of the mask, and the line that has to leave it: an empty way, else the least recently used
+    /// one. Lines for which `keep` holds stay, as long as there is another.
+    pub fn victim(&self, line: u32, mask: WayMask, keep: impl Fn(u32) -> bool) -> (u32, Option<u32>) {
+        let set = self.set(line);
+        let empty = self.empty[set as usize] & mask.low();
+        if empty != 0 {
+            return (empty.trailing_zeros(), None);
+        }
+        let tag = |way: &u32| self.tags[(way * self.sets + set) as usize];
+        let age = |way: &u32| self.clock.wrapping_sub(self.ages[(way * self.sets + set) as usize]);
+        let ways = || (0..self.ways).filter(|way| mask.has(*way));
+        let way = ways()
+            .find(|way| tag(way) == 0)
+            .or_else(|| ways().filter(|way| !keep(tag(way) - 1)).max_by_key(age))
+            .or_else(|| ways().max_by_key(age))
+            .unwrap_or(0);
+        (way, tag(&way).checked_sub(1))
+    }
+
+    /// Puts a line into an empty way of its set.
+    #[inline]
+    pub fn fill(&mut self, line: u32, way: u32) -> Slot {
+        let (set, slot) = (self.set(line), self.slot(line, way));
+        self.tags[slot as usize] = line + 1;
+        if self.ways < u32::BITS {
+            self.empty[set as usize] &= !(1 << way);
+        }
+        self.touch(slot);
+        slot
+    }
+
+    /// Empties a line's way.
+    #[inline]
+    pub fn clear(&mut self, line: u32, way: u32) {
+        let (set, slot) = (self.set(line), self.slot(line, way));
+        self.tags[slot as usize] = 0;
+        if self.ways < u32::BITS {
+            self.empty[set as usize] |= 1 << way;
+        }
+    }
+
+    /// Every line.
+    pub fn lines(&self) -> impl Iterator<Item = u32> + '_ {
+        self.tags.iter().filter_map(|tag| tag.checked_sub(1))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_grows_to_both_sides() {
+        let mut index: Index<u16> = Index::new();
+        for line in [1000, 10, 500_000] {
+            *index.get_mut(line) = line as u16;
+        }
+        assert_eq!(
+            [10, 1000, 500_000, 0, 11, 600_000].map(|l| index.get(l)),
+            [10, 1000, 500_000u32 as u16, 0, 0, 0]
+        );
+    }
+
+    #[test]
+    fn a_victim_is_one_of_the_mask() {
+        let mut sets = Sets::new(4, 4, false);
+        let mask = WayMask::of(0b0110).unwrap();
+        assert_eq!(sets.victim(9, mask, |_| false), (1, None));
+        for way in 0..4 {
+            sets.fill(10 + way, way);
+        }
+        assert_eq!(sets.victim(9, WayMask::ALL, |_| false), (0, Some(10)));
+        assert_eq!(sets.victim(9, mask, |_| false), (1, Some(11)));
+        assert_eq!(sets.victim(9, mask, |line| line == 11), (2, Some(12)));
+        assert_eq!(
+            sets.victim(9, mask, |_| true),
+            (1, Some(11)),
+            "all are kept: the oldest goes all the same"
+        );
+        sets.clear(13, 3);
+        assert_eq!(sets.victim(9, mask, |_| false).0, 1, "way 3 is empty, and not of the mask");
+        assert_eq!((sets.victim(9, WayMask::ALL, |_| false), sets.lines().count()), ((3, None), 3));
+    }
+
+    /// Sets with more ways than the mask of empty ones has bits.
+    #[test]
+    fn many_ways_are_filled_before_any_is_emptied() {
+        let mut sets = Sets::new(40, 40, false);
+        for line in 0..40 {
+            let (way, gone) = sets.victim(line, WayMask::ALL, |_| false);
+            assert_eq!((way, gone), (line, None));
+            sets.fill(line, way);
+        }
+        assert_eq!(sets.victim(40, WayMask::ALL, |_| false), (0, Some(0)));
+    }
+}

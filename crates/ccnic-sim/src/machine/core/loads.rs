@@ -1,0 +1,177 @@
+//! Loads, and what runs ahead of them: prefetches by software and by hardware.
+//!
+//! Most loads return their word at once; the core pays for the line in its window. A *control-dependent* load, one that the program
+//! branches on, stalls only if the value changed since the last look: otherwise the branch predictor goes on as it did then. A load of
+//! a line that a device is home of always stalls on a miss.
+
+use std::task::Poll;
+
+use ccnic::memory::LINE;
+
+use super::mshr::Mshr;
+use super::{Core, UOPS, Wait};
+use crate::machine::ids::NONE;
+use crate::machine::uncore::Uncore;
+use crate::protocols::table::Request;
+
+/// Micro-operations that a program executes for each one that is simulated, between two lines of a ring that it reads: its work on a
+/// descriptor is charged as time. Chosen: it makes an Ice Lake wait for each full line and a Sapphire Rapids read one ahead,
+/// and both read ahead of lines with one descriptor.
+const UNSEEN: u64 = 8;
+
+/// Kinds of loads, for the prefetcher that goes by instruction.
+#[derive(Debug, Clone, Copy)]
+enum Site {
+    Control,
+    Data,
+    Payload,
+}
+
+impl Core {
+    /// Loads a word; `control` says that the program branches on it.
+    pub fn load(&mut self, u: &mut Uncore, at: u32, control: bool) -> Poll<u64> {
+        if let Some(Ok(value)) = self.completed.take() {
+            return Poll::Ready(value);
+        }
+        if u.address_map.is_register(at / LINE) {
+            return self.read_device(u, at, 8);
+        }
+        if !self.can_dispatch(u) {
+            return Poll::Pending;
+        }
+        self.close(u);
+        self.dispatch(u.costs.access, UOPS);
+        let line = at / LINE;
+        if control {
+            self.clock += self.monitor.take_penalty();
+            self.monitor.watch(line);
+        }
+        if !self.stores.is_empty()
+            && let Some(value) = self.forwarded(at)
+        {
+            return Poll::Ready(value);
+        }
+        let value = u.ram.word(at);
+        if let Some((_, changed)) = self.predictor.changed.take_if(|(word, _)| control && *word == at)
+            && changed == value
+        {
+            self.predictor.values.observe(at, value);
+            return Poll::Ready(value);
+        }
+        let ahead = if control { self.run_ahead(u.costs.rob, line) } else { 0 };
+        let miss = !self.touch(u, line, if control { Site::Control } else { Site::Data });
+        let expected = control && self.predictor.values.observe(at, value);
+        if !miss {
+            return Poll::Ready(value);
+        }
+        // A device decides what the line holds when it answers: nothing is known of it before.
+        let of_device = u.address_map.home(line).is_some();
+        if expected && !of_device {
+            self.predictor.speculated = Some(at);
+        }
+        if !of_device && (!control || expected) {
+            return Poll::Ready(value);
+        }
+        (1..=ahead).for_each(|n| self.fetch(u, line + n, Request::Read));
+        self.wait_for(u, Wait::Load(at));
+        Poll::Pending
+    }
+
+    /// How many lines the core reads ahead of a control-dependent load: as many as its reorder buffer reaches, if the program has
+    /// gone from line to line before, since the branch predictor expects that it will again.
+    fn run_ahead(&mut self, rob: u64, line: u32) -> u32 {
+        let (before, at) = self.predictor.last_line;
+        if line == before {
+            return 0;
+        }
+        self.predictor.last_line = (line, self.position);
+        if before == NONE || line != before + 1 {
+            return 0;
+        }
+        (rob / UNSEEN / (self.position - at).max(1)) as u32
+    }
+
+    /// Accesses a line to read. True for a hit; otherwise it has been asked for.
+    fn touch(&mut self, u: &mut Uncore, line: u32, site: Site) -> bool {
+        let found = self.caches.access(line);
+        match found {
+            Some((_, true)) => self.counters.l1_hits += 1,
+            Some((_, false)) => {
+                self.counters.l2_hits += 1;
+                if matches!(site, Site::Control) {
+                    self.clock += u.costs.l2;
+                }
+            }
+            None => {}
+        }
+        let on = self.prefetch;
+        if on.adjacent || on.streamer || on.ip {
+            let level = found.map_or(3, |(_, l1)| if l1 { 1 } else { 2 });
+            let next = self.prefetchers.after(on, site as usize, line, level);
+            next.into_iter().flatten().for_each(|line| self.prefetch_in_hardware(u, line));
+        }
+        if found.is_none() {
+            let (load, address) = (Some(self.position), matches!(site, Site::Data));
+            self.request(u, Mshr { load, address, ..Mshr::new(line, Request::Read) });
+        }
+        found.is_some()
+    }
+
+    fn prefetch_in_hardware(&mut self, u: &mut Uncore, line: u32) {
+        if self.mshrs.len() >= u.costs.super_queue || self.state(line).readable() || self.expects(line) {
+            return;
+        }
+        self.counters.prefetches += 1;
+        self.request(u, Mshr { prefetch: true, ..Mshr::new(line, Request::Read) });
+    }
+
+    /// Loads a line of payload. Its bytes belong to this core by the program's own protocol, so only the window waits for them.
+    pub fn read_line(&mut self, u: &mut Uncore, line: u32) -> Poll<()> {
+        if !self.can_dispatch(u) || self.is_load_queue_full(u) || !self.are_addresses_known(u) {
+            return Poll::Pending;
+        }
+        self.close(u);
+        self.dispatch(u.costs.payload_line, UOPS);
+        self.touch(u, line, Site::Payload);
+        Poll::Ready(())
+    }
+
+    /// A software prefetch: to read, to own, or to overwrite.
+    pub fn prefetch(&mut self, u: &mut Uncore, line: u32, request: Request) -> Poll<()> {
+        if !self.can_dispatch(u) || self.is_load_queue_full(u) || !self.are_addresses_known(u) {
+            return Poll::Pending;
+        }
+        self.close(u);
+        self.dispatch(u.costs.access, 1);
+        let with_data = request == Request::OwnNoData && !u.costs.dataless;
+        self.fetch(u, line, if with_data { Request::ReadOwn } else { request });
+        Poll::Ready(())
+    }
+
+    /// Waits until every load so far has its value (LFENCE).
+    pub fn load_fence(&mut self, u: &mut Uncore) -> Poll<()> {
+        if !self.is_settled() {
+            self.wait_for(u, Wait::Loads);
+            return Poll::Pending;
+        }
+        Poll::Ready(())
+    }
+
+    /// True when the addresses that the program uses are known: loads that are not control-dependent return their words at once, but
+    /// an address in one (a descriptor's buffer) can be used only when the line has come.
+    fn are_addresses_known(&mut self, u: &mut Uncore) -> bool {
+        let known = self.addresses == 0;
+        if !known {
+            self.wait_for(u, Wait::Addresses);
+        }
+        known
+    }
+
+    pub(super) fn is_load_queue_full(&mut self, u: &mut Uncore) -> bool {
+        let full = self.queued.len() + self.mshrs.len() >= u.costs.load_queue;
+        if full {
+            self.wait_for(u, Wait::Misses);
+        }
+        full
+    }
+}

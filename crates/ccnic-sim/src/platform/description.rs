@@ -1,0 +1,97 @@
+//! A platform: its tables, and the latencies that their values add up to.
+
+use super::tables::{
+    Cache, Core, Device, Link, Memory, Path, Pcie, Prefetch, Protocol, Software, Targets, Topology,
+};
+use toml::Table;
+
+/// A machine: host cores, NIC cores, and what lies between them.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Platform {
+    /// Short name.
+    pub name: String,
+    /// What it describes, in a sentence or two.
+    pub about: String,
+    /// Who takes part.
+    pub topology: Topology,
+    /// What bounds how much a core overlaps.
+    pub core: Core,
+    /// First-level data cache, per core.
+    pub l1: Cache,
+    /// Second-level cache, per core.
+    pub l2: Cache,
+    /// Last-level cache, per socket.
+    pub llc: Cache,
+    /// The parts of a request's way.
+    pub path: Path,
+    /// Between the sockets; none when host and NIC share one.
+    pub link: Option<Link>,
+    /// Memory of a socket.
+    pub memory: Memory,
+    /// What the coherence protocol does where it has a choice.
+    pub protocol: Protocol,
+    /// Hardware prefetchers.
+    pub prefetch: Prefetch,
+    /// What instructions cost.
+    pub software: Software,
+    /// What calibration probes must show.
+    pub targets: Targets,
+    /// The link of a PCIe device.
+    pub pcie: Option<Pcie>,
+    /// A PCIe NIC.
+    pub device: Option<Device>,
+    /// The file's name, for errors.
+    pub(super) origin: String,
+    /// What the above was read from, for [`Platform::overridden`].
+    pub(super) file: Table,
+}
+
+impl Platform {
+    /// A load of a line that is modified in another L2 of the socket.
+    pub fn local_hitm_ns(&self) -> f64 {
+        let path = &self.path;
+        self.there_and_back() + path.mesh.get() + path.snoop.get()
+    }
+
+    /// A load that hits the socket's LLC.
+    pub fn llc_hit_ns(&self) -> f64 {
+        self.there_and_back() + self.path.llc_data.get()
+    }
+
+    /// A load from the socket's own memory.
+    pub fn local_memory_ns(&self) -> f64 {
+        self.there_and_back() + self.memory.latency.get()
+    }
+
+    /// A load of a line that is modified in the other socket and homed there.
+    pub fn remote_hitm_writer_homed_ns(&self) -> Option<f64> {
+        let path = &self.path;
+        Some(self.there_and_back() + self.across()? + 2.0 * path.mesh.get() + path.snoop.get())
+    }
+
+    /// A load of a line that is modified in the other socket and homed here.
+    pub fn remote_hitm_reader_homed_ns(&self) -> Option<f64> {
+        Some(self.remote_hitm_writer_homed_ns()? + self.path.home_extra.get())
+    }
+
+    /// A load from the other socket's memory.
+    pub fn remote_memory_ns(&self) -> Option<f64> {
+        Some(self.local_memory_ns() + self.across()?)
+    }
+
+    /// A device's write of a line that no cache has, from the root complex until cores can see it.
+    pub fn dma_write_in_host_ns(&self) -> f64 {
+        self.there_and_back()
+    }
+
+    /// From the core to the home agent's answer and back, what lies behind the directory left out.
+    fn there_and_back(&self) -> f64 {
+        let path = &self.path;
+        path.miss.get() + path.mesh.get() + path.lookup.get() + path.mesh.get() + path.fill.get()
+    }
+
+    /// What the other socket's home agent adds.
+    fn across(&self) -> Option<f64> {
+        self.link.as_ref().map(|link| 2.0 * link.one_way.get() + self.path.lookup.get())
+    }
+}

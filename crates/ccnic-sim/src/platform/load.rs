@@ -1,0 +1,137 @@
+//! Where platforms come from: built in, files, texts, and others with a value changed.
+
+use super::description::Platform;
+use super::error::PlatformError;
+use super::read::{Fault, field, only};
+use super::{rules, units};
+use std::fs::File;
+use std::io::Read as _;
+use toml::{Table, Value};
+
+/// The tables and values at the top of a file.
+const TOP: &[&str] = &[
+    "name", "about", "topology", "core", "l1", "l2", "llc", "path", "link", "memory", "protocol", "prefetch",
+    "software", "targets", "pcie", "device",
+];
+
+/// A platform file has some hundred lines; a device file or a video is not one.
+const LARGEST: u64 = 1 << 20;
+
+macro_rules! built_in {
+    ($($name:literal),+) => {
+        const NAMES: &[&str] = &[$($name),+];
+        pub(super) const FILES: &[(&str, &str)] = &[$((
+            concat!("platforms/", $name, ".toml"),
+            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../platforms/", $name, ".toml")),
+        )),+];
+    };
+}
+built_in!("icx", "spr", "spr-same-socket", "spr-one-socket", "cxl", "icx-e810", "icx-cx6");
+
+impl Platform {
+    /// The built-in platforms.
+    pub fn names() -> &'static [&'static str] {
+        NAMES
+    }
+
+    /// A built-in platform; a name with a '/' or ending in `.toml` is a file.
+    pub fn named(name: &str) -> Result<Platform, PlatformError> {
+        if name.contains('/') || name.ends_with(".toml") {
+            return Platform::load(name);
+        }
+        match NAMES.iter().zip(FILES).find(|(built_in, _)| **built_in == name) {
+            Some((_, (file, text))) => Platform::parse(text, file),
+            None => Err(PlatformError::Unknown { name: name.into(), names: NAMES.join(", ") }),
+        }
+    }
+
+    /// Reads a file.
+    pub fn load(path: impl AsRef<std::path::Path>) -> Result<Platform, PlatformError> {
+        let path = path.as_ref();
+        let file = path.display().to_string();
+        let mut text = String::new();
+        match File::open(path).and_then(|opened| opened.take(LARGEST + 1).read_to_string(&mut text)) {
+            Ok(_) if text.len() as u64 > LARGEST => {
+                Err(PlatformError::Syntax { file, reason: "it is larger than a MiB, no platform is".into() })
+            }
+            Ok(_) => Platform::parse(&text, &file),
+            Err(error) => Err(PlatformError::Unreadable { file, error, names: NAMES.join(", ") }),
+        }
+    }
+
+    /// Reads a text; `origin` names it in errors.
+    pub fn parse(text: &str, origin: &str) -> Result<Platform, PlatformError> {
+        match text.parse::<Table>() {
+            Ok(table) => Platform::from_table(table, origin),
+            Err(error) => Err(PlatformError::Syntax {
+                file: origin.into(),
+                reason: error.to_string().trim_end().into(),
+            }),
+        }
+    }
+
+    /// The same machine with one value changed, e.g. `link.one_way`; a switch takes 0 and 1. Everything is checked again.
+    pub fn overridden(&self, key: &str, value: f64) -> Result<Platform, PlatformError> {
+        let mut file = self.file.clone();
+        replace(&mut file, key, value).map_err(|fault| located(fault, &self.origin))?;
+        Platform::from_table(file, &self.origin)
+    }
+
+    fn from_table(file: Table, origin: &str) -> Result<Platform, PlatformError> {
+        Platform::read(file, origin)
+            .and_then(|platform| rules::check(&platform).map(|()| platform))
+            .map_err(|fault| located(fault, origin))
+    }
+
+    fn read(file: Table, origin: &str) -> Result<Platform, Fault> {
+        only(&file, "", TOP)?;
+        Ok(Platform {
+            name: field(&file, "", "name")?,
+            about: field(&file, "", "about")?,
+            topology: field(&file, "", "topology")?,
+            core: field(&file, "", "core")?,
+            l1: field(&file, "", "l1")?,
+            l2: field(&file, "", "l2")?,
+            llc: field(&file, "", "llc")?,
+            path: field(&file, "", "path")?,
+            link: field(&file, "", "link")?,
+            memory: field(&file, "", "memory")?,
+            protocol: field(&file, "", "protocol")?,
+            prefetch: field(&file, "", "prefetch")?,
+            software: field(&file, "", "software")?,
+            targets: field(&file, "", "targets")?,
+            pcie: field(&file, "", "pcie")?,
+            device: field(&file, "", "device")?,
+            origin: origin.into(),
+            file,
+        })
+    }
+}
+
+fn located(fault: Fault, origin: &str) -> PlatformError {
+    PlatformError::Value { file: origin.into(), key: fault.key, reason: fault.reason, remedy: fault.remedy }
+}
+
+/// Changes the number under a dotted key.
+fn replace(file: &mut Table, key: &str, value: f64) -> Result<(), Fault> {
+    let mut table = file;
+    for part in key.split('.') {
+        let here: Vec<String> =
+            table.iter().filter(|(_, v)| v.is_table()).map(|(key, _)| key.clone()).collect();
+        match table.get_mut(part) {
+            Some(Value::Table(next)) => table = next,
+            _ if here.is_empty() => {
+                return Err(Fault::new(
+                    key,
+                    "is no value of this platform",
+                    "name a value, without its unit",
+                ));
+            }
+            _ => {
+                let remedy = format!("instead of {part:?} there are {}", here.join(", "));
+                return Err(Fault::new(key, "is no value of this platform", remedy));
+            }
+        }
+    }
+    units::replace(table, key, value)
+}

@@ -1,0 +1,245 @@
+//! Points: single simulations and their results.
+
+use std::collections::BTreeMap;
+
+use ccnic::Config;
+use ccnic_load::Load;
+use serde_json::Value;
+
+use super::plan::{DemoteName, DesignName, Settings, Switch};
+use crate::platform::Platform;
+use crate::run::loopback::simulate;
+use crate::run::micro::{Held, Stores, Words, access, pingpong, stream};
+use crate::run::mmio::{Target, mmio_read, store_burst, write_throughput};
+use crate::systems::plan::{Plan, RunError};
+
+/// A simulation.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Point {
+    /// The platform's name, and the values of it that are changed.
+    pub platform: String,
+    /// See `platform`.
+    pub set: BTreeMap<String, f64>,
+    /// What runs on it.
+    pub work: Work,
+}
+
+/// What runs.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Work {
+    /// Loads that find their line in a location.
+    Access(Held),
+    /// Ping-pong round trips.
+    Pingpong(Words),
+    /// Streams on all cores.
+    Stream(Stores),
+    /// A read of so many bytes of a PCIe device.
+    MmioRead(u32),
+    /// Writes with a barrier after so many bytes each.
+    MmioWrite(Target, u32),
+    /// The last of so many small stores to a PCIe device.
+    MmioBurst(u32),
+    /// Packets.
+    Loopback(Settings, Offered),
+}
+
+/// How many packets are sent.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Offered {
+    /// As many as the system can carry.
+    All,
+    /// One at a time, by one core.
+    One,
+    /// A share of the highest rate.
+    Share(f64),
+    /// So many million per second, by all cores.
+    Rate(f64),
+}
+
+/// The result of a point: values by their keys in `--json`.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Measured {
+    /// The values.
+    pub values: BTreeMap<String, f64>,
+}
+
+/// Defaults of a plan.
+const CORES: u16 = 1;
+const SIZE: u16 = 64;
+/// Two lines of descriptors, as CC-NIC section 5.6 sends them.
+const BURST: usize = 8;
+/// CC-NIC section 5.5.
+const RX_BURST: usize = 32;
+const INFLIGHT: usize = 256;
+/// Microseconds measured: with more cores fewer are enough.
+const MICROS: (f64, f64) = (50.0, 150.0);
+const CORE_MICROS: f64 = 1600.0;
+/// Microseconds of warm-up: caches, pools and rings reach their steady state.
+const WARMUP: f64 = 100.0;
+/// A region's large buffers: enough for a fill ring, the packets in flight and two magazines.
+const BUFFERS: u32 = 2048;
+
+/// The share of the time in plans that is simulated.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Effort {
+    /// Of the time that is measured.
+    pub measured: f64,
+    /// Of the warm-up.
+    pub warmup: f64,
+}
+
+impl Effort {
+    /// All of it.
+    pub const FULL: Effort = Effort { measured: 1.0, warmup: 1.0 };
+    /// A tenth, after half of the warm-up.
+    pub const QUICK: Effort = Effort { measured: 0.1, warmup: 0.5 };
+}
+
+impl Point {
+    /// A point on the platform that the settings name.
+    pub fn new(settings: &Settings, work: Work) -> Point {
+        Point { platform: settings.platform.clone().unwrap_or_default(), set: settings.set.clone(), work }
+    }
+
+    /// A key that no other point has.
+    pub fn key(&self) -> String {
+        format!("{self:?}")
+    }
+
+    /// An estimate of how long it takes: the longest are begun first.
+    pub fn cost(&self) -> f64 {
+        match &self.work {
+            Work::Access(_) | Work::Pingpong(_) => 1.0,
+            Work::MmioRead(_) | Work::MmioWrite(..) | Work::MmioBurst(_) => 1.0,
+            Work::Stream(_) => 1e5,
+            Work::Loopback(s, offered) => {
+                let cores = if *offered == Offered::One { 1 } else { s.cores.unwrap_or(CORES) };
+                let packet = 1.0 + f64::from(s.size.unwrap_or(SIZE)) / 500.0;
+                f64::from(cores).powf(1.5) * packet * 50.0
+            }
+        }
+    }
+
+    /// Simulates it.
+    ///
+    /// # Errors
+    /// Why it cannot be simulated.
+    pub fn run(&self, effort: Effort) -> Result<Measured, String> {
+        let platform = self.machine().map_err(|e| e.to_string())?;
+        let mut values = BTreeMap::new();
+        let mut put = |key: &str, value: f64| values.insert(key.to_owned(), value);
+        match &self.work {
+            Work::Access(held) => {
+                let found = access(&platform, *held).map_err(|e| e.to_string())?;
+                let found = found.ok_or_else(|| format!("{} has one socket", self.platform))?;
+                put("median_ns", found.median_ns);
+                put("local_memory_reads", found.local_memory_reads);
+            }
+            Work::Pingpong(words) => {
+                let found = pingpong(&platform, *words).map_err(|e| e.to_string())?;
+                put("median_ns", found.median_ns);
+                put("remote_requests", found.remote_requests);
+            }
+            Work::Stream(stores) => {
+                let pairs = platform.topology.host_cores.get().min(platform.topology.nic_cores.get());
+                let found = stream(&platform, *stores, pairs as u16).map_err(|e| e.to_string())?;
+                put("gbps", found.gbit_per_s);
+            }
+            Work::MmioRead(bytes) => {
+                put("median_ns", device(mmio_read(&platform, *bytes))?);
+            }
+            Work::MmioWrite(target, barrier) => {
+                put("gbytes_per_s", device(write_throughput(&platform, *target, *barrier))?);
+            }
+            Work::MmioBurst(stores) => {
+                let all = device(store_burst(&platform, *stores))?;
+                let others = device(store_burst(&platform, stores.saturating_sub(1)))?;
+                put("all_ns", all);
+                put("last_ns", all - others);
+            }
+            Work::Loopback(settings, offered) => {
+                let plan = plan(settings, *offered, effort)?;
+                let summary = simulate(&platform, &plan).map_err(|e| e.to_string())?;
+                let summary = serde_json::to_value(&summary).map_err(|e| e.to_string())?;
+                flatten(&summary, "", &mut values);
+            }
+        }
+        machine_values(&platform, &mut values);
+        Ok(Measured { values })
+    }
+
+    fn machine(&self) -> Result<Platform, crate::platform::PlatformError> {
+        let platform = Platform::named(&self.platform)?;
+        self.set.iter().try_fold(platform, |platform, (key, value)| platform.overridden(key, *value))
+    }
+}
+
+fn device(found: Result<Option<f64>, RunError>) -> Result<f64, String> {
+    found.map_err(|e| e.to_string())?.ok_or_else(|| "the platform has no PCIe device".into())
+}
+
+/// Values of the machine that need no simulation.
+fn machine_values(platform: &Platform, values: &mut BTreeMap<String, f64>) {
+    if let (Some(link), Some(remote)) = (&platform.link, platform.remote_memory_ns()) {
+        values.insert("platform.remote_memory_ns".into(), remote);
+        let line = 512.0 / f64::from(link.data_flits.get());
+        values.insert("platform.link_gbps".into(), link.rate.get() * line);
+    }
+}
+
+/// The numbers of a summary under their dotted keys.
+fn flatten(value: &Value, at: &str, values: &mut BTreeMap<String, f64>) {
+    match value {
+        Value::Object(fields) => {
+            for (key, value) in fields {
+                let key = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+                flatten(value, &key, values);
+            }
+        }
+        Value::Number(number) => {
+            values.insert(at.to_owned(), number.as_f64().unwrap_or(f64::NAN));
+        }
+        _ => {}
+    }
+}
+
+fn plan(s: &Settings, offered: Offered, effort: Effort) -> Result<Plan, String> {
+    let one = offered == Offered::One;
+    let cores = if one { 1 } else { s.cores.unwrap_or(CORES) };
+    let design = s.design.unwrap_or(DesignName::Paper);
+    let off = |switch| s.switch.iter().flatten().any(|s| *s == switch);
+    let e810 = design == DesignName::E810;
+    let config = Config {
+        queues: cores,
+        buffers: s.buffers.unwrap_or(BUFFERS),
+        design: design.design(),
+        recycle: !off(Switch::NoRecycle),
+        small: !(off(Switch::NoSmall) || e810),
+        sequential: off(Switch::Sequential),
+        shared_pool: !(off(Switch::HostManaged) || e810),
+        demote: s.demote.unwrap_or(DemoteName::Off).demote(),
+        ..Config::default()
+    };
+    config.check().map_err(|e| e.to_string())?;
+    let micros = s.micros.unwrap_or((CORE_MICROS / f64::from(cores)).clamp(MICROS.0, MICROS.1));
+    let warmup = s.warmup.unwrap_or(WARMUP);
+    let rate = match offered {
+        Offered::Rate(mpps) => Some(mpps * 1e6 / f64::from(cores)),
+        Offered::Share(_) => return Err("its highest rate is not known".into()),
+        _ => None,
+    };
+    let burst = s.burst.unwrap_or(BURST);
+    let load = Load {
+        size: s.size.unwrap_or(SIZE),
+        burst: if one { 1 } else { burst },
+        rx_burst: s.rx_burst.unwrap_or(RX_BURST),
+        inflight: if one { 1 } else { s.inflight.unwrap_or(INFLIGHT) },
+        rate,
+        seconds: micros * effort.measured / 1e6,
+        warmup: warmup * effort.warmup / 1e6,
+        packets: None,
+        whole_bursts: s.whole_bursts.unwrap_or(true),
+        phase: 0.0,
+    };
+    Ok(Plan { config, load })
+}

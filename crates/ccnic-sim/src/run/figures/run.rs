@@ -1,0 +1,242 @@
+//! The simulations that a set of figures needs, each run once, in parallel.
+
+use std::collections::HashMap;
+
+use super::expr::{Place, Source};
+use super::plan::{Figure, Kind, Series, Settings};
+use super::point::{Effort, Measured, Offered, Point, Work};
+use super::statement::Verdict;
+use crate::run::micro::{Held, Stores, Words};
+use crate::run::parallel;
+
+/// A figure as it was simulated.
+#[derive(Debug, Clone)]
+pub struct Simulated {
+    /// Its plan.
+    pub figure: Figure,
+    /// Its series, in the plan's order.
+    pub series: Vec<Curve>,
+    /// Its statements.
+    pub verdicts: Vec<Verdict>,
+}
+
+/// A series as it was simulated.
+#[derive(Debug, Clone)]
+pub struct Curve {
+    /// Its name in statements.
+    pub id: String,
+    /// Its points.
+    pub points: Vec<(Place, Measured)>,
+    /// Why points are missing.
+    pub missing: Option<String>,
+}
+
+/// The simulations of a set of figures.
+#[derive(Debug)]
+pub struct Batch {
+    figures: Vec<(Figure, Vec<Planned>)>,
+    first: Vec<Point>,
+    second: Vec<Point>,
+}
+
+type Planned = Result<Vec<(Place, Point)>, String>;
+type Results = HashMap<String, Result<Measured, String>>;
+
+/// Default shares of the highest rate at which a series of loads is simulated.
+const LOADS: [f64; 12] = [0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 0.95, 1.0];
+
+impl Batch {
+    /// What the figures need.
+    pub fn new(figures: Vec<Figure>) -> Batch {
+        let plan = |figure: Figure| {
+            let planned: Vec<Planned> = figure.series.iter().map(expand).collect();
+            (figure, planned)
+        };
+        let figures: Vec<_> = figures.into_iter().map(plan).collect();
+        let points =
+            figures.iter().flat_map(|(_, planned)| planned).filter_map(|p| p.as_ref().ok()).flatten();
+        let (mut first, mut second) = (HashMap::new(), HashMap::new());
+        for (_, point) in points {
+            if let Some(peak) = point.peak() {
+                first.insert(peak.key(), peak);
+                second.insert(point.key(), point.clone());
+            } else {
+                first.insert(point.key(), point.clone());
+            }
+        }
+        Batch { figures, first: longest_first(first), second: longest_first(second) }
+    }
+
+    /// How many simulations these are.
+    pub fn len(&self) -> usize {
+        self.first.len() + self.second.len()
+    }
+
+    /// True when there is nothing to simulate.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Runs them; `done` is called after each.
+    pub fn run(self, effort: Effort, done: impl Fn() + Sync) -> Vec<Simulated> {
+        let run = |points: &[Point], known: &Results| -> Results {
+            let results = parallel::map(points, |point| {
+                let result = point.resolved(known).and_then(|point| point.run(effort));
+                done();
+                result
+            });
+            points.iter().map(Point::key).zip(results).collect()
+        };
+        let mut results = run(&self.first, &HashMap::new());
+        let second = run(&self.second, &results);
+        results.extend(second);
+        self.figures.into_iter().map(|(figure, planned)| collect(figure, planned, &results)).collect()
+    }
+}
+
+/// Series in a fixed order.
+fn longest_first(points: HashMap<String, Point>) -> Vec<Point> {
+    let mut points: Vec<(String, Point)> = points.into_iter().collect();
+    points.sort_by(|(a, x), (b, y)| y.cost().total_cmp(&x.cost()).then_with(|| a.cmp(b)));
+    points.into_iter().map(|(_, point)| point).collect()
+}
+
+fn collect(figure: Figure, planned: Vec<Planned>, results: &Results) -> Simulated {
+    let series = figure.series.iter().zip(planned).map(|(series, planned)| curve(series, planned, results));
+    let mut simulated = Simulated { series: series.collect(), verdicts: Vec::new(), figure };
+    simulated.verdicts =
+        simulated.figure.statements.iter().map(|s| s.judge(&simulated.figure.id, &simulated)).collect();
+    simulated
+}
+
+fn curve(series: &Series, planned: Planned, results: &Results) -> Curve {
+    let mut curve = Curve { id: series.id.clone(), points: Vec::new(), missing: None };
+    match planned {
+        Err(reason) => curve.missing = Some(reason),
+        Ok(points) => {
+            for (place, point) in points {
+                match results.get(&point.key()) {
+                    Some(Ok(measured)) => curve.points.push((place, measured.clone())),
+                    Some(Err(reason)) => curve.missing = Some(format!("{}: {reason}", place.name)),
+                    None => curve.missing = Some(format!("{}: it was not simulated", place.name)),
+                }
+            }
+        }
+    }
+    curve
+}
+
+impl Source for Simulated {
+    fn values(&self, series: &str, metric: &str) -> Result<Vec<(Place, f64)>, String> {
+        let curve = self.series.iter().find(|c| c.id == series).ok_or(format!("there is no {series}"))?;
+        if curve.points.is_empty() {
+            return Err(curve.missing.clone().unwrap_or_else(|| format!("{series} has no points")));
+        }
+        let value = |(place, measured): &(Place, Measured)| {
+            let value = measured.values.get(metric).copied();
+            Ok((place.clone(), value.ok_or(format!("{series} has no {metric}"))?))
+        };
+        curve.points.iter().map(value).collect()
+    }
+}
+
+impl Point {
+    /// The point whose rate a share is of.
+    fn peak(&self) -> Option<Point> {
+        match &self.work {
+            Work::Loopback(settings, Offered::Share(_)) => {
+                Some(Point { work: Work::Loopback(settings.clone(), Offered::All), ..self.clone() })
+            }
+            _ => None,
+        }
+    }
+
+    /// A share as a rate.
+    fn resolved(&self, known: &Results) -> Result<Point, String> {
+        let (Some(peak), Work::Loopback(settings, Offered::Share(share))) = (self.peak(), &self.work) else {
+            return Ok(self.clone());
+        };
+        let peak = known.get(&peak.key()).ok_or("its highest rate was not simulated")?.as_ref();
+        let mpps = peak.map_err(Clone::clone)?.values.get("mpps").copied().unwrap_or_default();
+        let offered = Offered::Rate(mpps * share);
+        Ok(Point { work: Work::Loopback(settings.clone(), offered), ..self.clone() })
+    }
+}
+
+/// The points of a series.
+fn expand(series: &Series) -> Planned {
+    if let Some(needs) = &series.needs {
+        return Err(format!("not simulated yet: needs {needs}"));
+    }
+    let settings = &series.base;
+    let fixed = |works: Vec<(&'static str, Work)>| {
+        let place = |(i, (name, work)): (usize, (&str, Work))| {
+            (Place { name: name.into(), number: i as f64 }, Point::new(settings, work))
+        };
+        works.into_iter().enumerate().map(place).collect()
+    };
+    Ok(match series.kind {
+        Kind::Access => fixed(Held::ALL.map(|h| (h.name(), Work::Access(h))).into()),
+        Kind::Pingpong => fixed(Words::ALL.map(|w| (w.name(), Work::Pingpong(w))).into()),
+        Kind::Stream => fixed(Stores::ALL.map(|s| (s.name(), Work::Stream(s))).into()),
+        Kind::MmioRead => fixed([("8 B", Work::MmioRead(8)), ("64 B", Work::MmioRead(64))].into()),
+        Kind::MmioBurst => numbered(series, |value| Work::MmioBurst(value as u32)),
+        Kind::MmioWrite => {
+            let target = series.target.ok_or("it does not say what is written to")?.target();
+            numbered(series, |value| Work::MmioWrite(target, value as u32))
+        }
+        Kind::Load => loads(series),
+        Kind::Loopback if series.variants.is_empty() => varied(series)?,
+        Kind::Loopback => {
+            let point = |(i, variant): (usize, &super::plan::Variant)| {
+                let settings = variant.settings.over(&series.base);
+                let place = Place { name: variant.name.clone(), number: i as f64 };
+                (place, Point::new(&settings, Work::Loopback(settings.clone(), Offered::All)))
+            };
+            series.variants.iter().enumerate().map(point).collect()
+        }
+    })
+}
+
+fn numbered(series: &Series, work: impl Fn(f64) -> Work) -> Vec<(Place, Point)> {
+    let place = |number: f64| Place { name: number.to_string(), number };
+    series.values.iter().map(|&value| (place(value), Point::new(&series.base, work(value)))).collect()
+}
+
+fn loads(series: &Series) -> Vec<(Place, Point)> {
+    let shares = if series.values.is_empty() { &LOADS[..] } else { &series.values };
+    let point = |&share: &f64| {
+        let (name, offered) = match share {
+            0.0 => ("one packet".to_owned(), Offered::One),
+            1.0 => ("all".to_owned(), Offered::All),
+            share => (format!("{:.0} %", share * 100.0), Offered::Share(share)),
+        };
+        let work = Work::Loopback(series.base.clone(), offered);
+        (Place { name, number: share }, Point::new(&series.base, work))
+    };
+    shares.iter().map(point).collect()
+}
+
+fn varied(series: &Series) -> Planned {
+    let over = series.over.as_deref().ok_or("it does not say what its values are of")?;
+    let point = |&value: &f64| {
+        let mut settings = series.base.clone();
+        vary(&mut settings, over, value);
+        let place = Place { name: value.to_string(), number: value };
+        (place, Point::new(&settings, Work::Loopback(settings.clone(), Offered::All)))
+    };
+    Ok(series.values.iter().map(point).collect())
+}
+
+fn vary(settings: &mut Settings, over: &str, value: f64) {
+    match over {
+        "cores" => settings.cores = Some(value as u16),
+        "burst" => settings.burst = Some(value as usize),
+        "rx-burst" => settings.rx_burst = Some(value as usize),
+        "size" => settings.size = Some(value as u16),
+        "inflight" => settings.inflight = Some(value as usize),
+        key => {
+            settings.set.insert(key.to_owned(), value);
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! Statements: a published value or order, the simulated one, and the error.
+
+use serde::{Deserialize, Serialize};
+
+use super::expr::{Expr, Source};
+
+/// What a paper says.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Statement {
+    /// Its name, unique in the figure.
+    pub id: String,
+    /// What it says, in a sentence.
+    pub text: String,
+    /// Where in the paper.
+    pub section: String,
+    /// The value; none for an order, which holds or does not.
+    pub published: Option<Published>,
+    /// What the value is in; `%` of a share, `x` of a factor, empty of a count.
+    #[serde(default)]
+    pub unit: String,
+    /// The expression that computes ours.
+    pub ours: String,
+    /// The tolerance.
+    pub tolerance: Tolerance,
+    /// An input of the calibration: agreement is no evidence.
+    #[serde(default)]
+    pub calibrated: bool,
+    /// If ours is out of tolerance: the cause, if it is known.
+    #[serde(default)]
+    pub cause: String,
+}
+
+/// A published value.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum Published {
+    /// A number.
+    Value(f64),
+    /// A range: the paper gives several values, or a bound.
+    Range([f64; 2]),
+}
+
+impl Published {
+    /// The published value that is nearest to ours.
+    pub fn nearest(self, ours: f64) -> f64 {
+        match self {
+            Published::Value(value) => value,
+            Published::Range([low, high]) => ours.clamp(low, high.max(low)),
+        }
+    }
+}
+
+/// Classes of tolerance.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Tolerance {
+    /// A count: 2 %, or 0.02.
+    Exact,
+    /// A calibrated input: 3 %.
+    Calibrated,
+    /// A latency or a rate: 10 %.
+    Absolute,
+    /// A ratio of two: 15 %.
+    Ratio,
+    /// What a feature is worth: 25 %, and in the right direction.
+    Ablation,
+    /// A sensitivity: 0.05 up or down.
+    Sensitivity,
+    /// An order: it holds.
+    Order,
+}
+
+impl Tolerance {
+    /// In words.
+    pub fn name(self) -> &'static str {
+        match self {
+            Tolerance::Exact => "exact",
+            Tolerance::Calibrated => "3 %",
+            Tolerance::Absolute => "10 %",
+            Tolerance::Ratio => "15 %",
+            Tolerance::Ablation => "25 %, direction",
+            Tolerance::Sensitivity => "0.05",
+            Tolerance::Order => "holds",
+        }
+    }
+}
+
+/// A statement with its result.
+#[derive(Debug, Clone, Serialize)]
+pub struct Verdict {
+    /// The figure.
+    pub figure: String,
+    /// The statement's name.
+    pub statement: String,
+    /// What it says.
+    pub text: String,
+    /// Where in the paper.
+    pub section: String,
+    /// What both values are in.
+    pub unit: String,
+    /// The published value; 1 for an order.
+    pub published: Published,
+    /// Ours; none when it is not simulated.
+    pub simulated: Option<f64>,
+    /// The error, as a share of the published value.
+    pub error: Option<f64>,
+    /// Ours is within its tolerance.
+    pub within: Option<bool>,
+    /// The tolerance.
+    pub tolerance: Tolerance,
+    /// `calibrated` or `predicted`.
+    pub calibration: &'static str,
+    /// Why it is out of tolerance, or not simulated.
+    pub cause: String,
+}
+
+impl Statement {
+    /// Compares.
+    pub fn judge(&self, figure: &str, source: &dyn Source) -> Verdict {
+        let published = self.published.unwrap_or(Published::Value(1.0));
+        let ours = Expr::parse(&self.ours).and_then(|expr| expr.value(source));
+        let ours = ours.and_then(|x| if x.is_finite() { Ok(x) } else { Err("it has no value".into()) });
+        let nearest = ours.as_ref().ok().map(|x| published.nearest(*x));
+        let within = ours.as_ref().ok().zip(nearest).map(|(ours, wanted)| self.within(*ours, wanted));
+        let cause = match (&ours, within) {
+            (Err(reason), _) => reason.clone(),
+            (_, Some(false)) => self.cause.clone(),
+            _ => String::new(),
+        };
+        Verdict {
+            figure: figure.into(),
+            statement: self.id.clone(),
+            text: self.text.clone(),
+            section: self.section.clone(),
+            unit: self.unit.clone(),
+            published,
+            error: ours.as_ref().ok().zip(nearest).map(|(ours, wanted)| ours / wanted - 1.0),
+            simulated: ours.ok(),
+            within,
+            tolerance: self.tolerance,
+            calibration: if self.calibrated { "calibrated" } else { "predicted" },
+            cause,
+        }
+    }
+
+    fn within(&self, ours: f64, wanted: f64) -> bool {
+        let off = (ours - wanted).abs();
+        let share = |most: f64| off <= most * wanted.abs();
+        // A feature that made no difference would have this value.
+        let nothing = if self.unit == "x" { 1.0 } else { 0.0 };
+        match self.tolerance {
+            Tolerance::Exact => share(0.02) || off <= 0.02,
+            Tolerance::Calibrated => share(0.03),
+            Tolerance::Absolute => share(0.10),
+            Tolerance::Ratio => share(0.15),
+            Tolerance::Ablation => share(0.25) && (ours > nothing) == (wanted > nothing),
+            Tolerance::Sensitivity => off <= 0.05,
+            Tolerance::Order => ours == 1.0,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::expr::Place;
+    use super::*;
+
+    struct Nothing;
+
+    impl Source for Nothing {
+        fn values(&self, _: &str, _: &str) -> Result<Vec<(Place, f64)>, String> {
+            Err("needs a PCIe device".into())
+        }
+    }
+
+    #[track_caller]
+    fn judge(tolerance: Tolerance, unit: &str, published: Published, ours: &str) -> Verdict {
+        let statement = Statement {
+            id: "one".into(),
+            text: "a".into(),
+            section: "5".into(),
+            published: Some(published),
+            unit: unit.into(),
+            ours: ours.into(),
+            tolerance,
+            calibrated: false,
+            cause: "because".into(),
+        };
+        statement.judge("1", &Nothing)
+    }
+
+    #[test]
+    fn tolerances() {
+        use Published::{Range, Value};
+        let within = |t, unit, published, ours| judge(t, unit, published, ours).within;
+        assert_eq!(within(Tolerance::Absolute, "ns", Value(490.0), "535"), Some(true));
+        assert_eq!(within(Tolerance::Absolute, "ns", Value(490.0), "545"), Some(false));
+        assert_eq!(within(Tolerance::Exact, "", Value(0.25), "0.265"), Some(true));
+        assert_eq!(within(Tolerance::Exact, "", Value(0.25), "0.28"), Some(false));
+        assert_eq!(within(Tolerance::Ablation, "x", Value(1.2), "1.01"), Some(true));
+        assert_eq!(within(Tolerance::Ablation, "x", Value(1.2), "0.99"), Some(false));
+        assert_eq!(within(Tolerance::Ratio, "x", Range([3.3, 4.8]), "4"), Some(true));
+        assert_eq!(within(Tolerance::Ratio, "x", Range([3.3, 4.8]), "5.4"), Some(true));
+        assert_eq!(within(Tolerance::Ratio, "x", Range([3.3, 4.8]), "5.6"), Some(false));
+        assert_eq!(within(Tolerance::Sensitivity, "x", Value(1.13), "1.17"), Some(true));
+    }
+
+    #[test]
+    fn what_is_out_says_why() {
+        let out = judge(Tolerance::Absolute, "ns", Published::Value(100.0), "150");
+        assert_eq!((out.cause.as_str(), out.error), ("because", Some(0.5)));
+        let within = judge(Tolerance::Absolute, "ns", Published::Value(100.0), "101");
+        assert_eq!(within.cause, "");
+        let missing = judge(Tolerance::Absolute, "ns", Published::Value(100.0), "peak(cx6.mpps)");
+        assert_eq!((missing.within, missing.cause.as_str()), (None, "needs a PCIe device"));
+    }
+}

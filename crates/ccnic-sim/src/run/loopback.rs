@@ -1,0 +1,86 @@
+//! Packets from simulated programs through the simulated NIC and back (CC-NIC section 5.1).
+
+use crate::kernel::time::{ns, ps};
+use crate::machine::sim::End;
+use crate::observe::counters::Counters;
+use crate::observe::summary::{Summary, summarise};
+use crate::platform::Platform;
+use crate::systems::build;
+use crate::systems::host::{Built, Snapshot};
+
+pub use crate::systems::plan::{Options, Plan, Run, RunError};
+
+/// Simulates a loopback on the system that the platform describes. Each queue pair has a region of its own.
+///
+/// # Errors
+/// When the platform has not so many cores, the configuration is invalid, or nothing comes back.
+pub fn run(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
+    run_with(platform, plan, Options::default())
+}
+
+/// As [`run`], but all queue pairs share one region and its pool, as the queues of one program do.
+///
+/// # Errors
+/// See [`run`].
+pub fn run_shared(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
+    run_with(platform, plan, Options { shared: true, ..Options::default() })
+}
+
+/// As [`run`], with options.
+///
+/// # Errors
+/// See [`run`]; and when a trace cannot be written.
+pub fn run_with(platform: &Platform, plan: &Plan, options: Options) -> Result<Run, RunError> {
+    let events = options.events;
+    finish(build(platform, plan, options)?, plan, events)
+}
+
+/// Simulates a loopback, and sums it up.
+///
+/// # Errors
+/// See [`run`].
+pub fn simulate(platform: &Platform, plan: &Plan) -> Result<Summary, RunError> {
+    summarise(platform, plan, &run(platform, plan)?)
+}
+
+/// Runs the programs to their end, and collects what they leave behind.
+fn finish(system: Built, plan: &Plan, events: Option<u64>) -> Result<Run, RunError> {
+    let Built { mut sim, results, nic_cores } = system;
+    // A program waits for its packets for a second at most; with the load's own time that is the end.
+    let most = ps((plan.load.seconds + plan.load.warmup + 2.0) * 1e9);
+    let end = sim.run_events(most, events.unwrap_or(u64::MAX));
+    sim.machine_mut().finish_trace().map_err(RunError::Trace)?;
+    let now = ns(sim.machine().now());
+    if end == End::Events {
+        return Err(RunError::Cut { events: events.unwrap_or(u64::MAX), at: now });
+    }
+    let queues = usize::from(plan.config.queues);
+    let mut results = results.borrow_mut();
+    if end == End::Time || results.outcomes.len() < queues {
+        return Err(RunError::Stuck(now));
+    }
+    let outcomes = results.outcomes.drain(..).collect::<Result<Vec<_>, _>>()?;
+    let (Some(started), Some(ended)) = (results.started.take(), results.ended.take()) else {
+        return Err(RunError::Stuck(now));
+    };
+    Ok(collect(outcomes, &started, &ended, queues, usize::from(nic_cores)))
+}
+
+fn collect(
+    outcomes: Vec<ccnic_load::Outcome>,
+    started: &Snapshot,
+    ended: &Snapshot,
+    queues: usize,
+    nic_cores: usize,
+) -> Run {
+    let cores: Vec<Counters> = ended.cores.iter().zip(&started.cores).map(|(e, s)| e.since(s)).collect();
+    let (host, rest) = cores.split_at(queues);
+    Run {
+        outcomes,
+        host: host.to_vec(),
+        nic: rest[..nic_cores].to_vec(),
+        traffic: ended.traffic.iter().zip(&started.traffic).map(|(e, s)| e.since(s)).collect(),
+        measured: ended.at - started.at,
+        pcie: ended.pcie.zip(started.pcie).map(|(e, s)| (e.0.since(&s.0), e.1.since(&s.1))),
+    }
+}

@@ -1,0 +1,8 @@
+//! What is run on simulated machines: loopbacks, microbenchmarks, calibration probes, the paper's figures.
+
+pub mod calibrate;
+pub mod figures;
+pub mod loopback;
+pub mod micro;
+pub mod mmio;
+pub mod parallel;

@@ -1,0 +1,85 @@
+//! CC-NIC (ASPLOS '24): the NIC is software on cores, host and NIC exchange packets through coherent memory. Each pair of a host core
+//! and a NIC core has a queue pair. The interface, the NIC's loopback and the load generator are those of the real machine.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ccnic::nic::{NicQueue, Pipeline, loopback};
+use ccnic::ring::{Ring, RingVisitor};
+use ccnic::{Layout, SharedMemory};
+
+use super::host::{self, Built, Results, Work};
+use super::plan::{Options, Plan, RunError};
+use super::regions::Regions;
+use crate::machine::agent::Agent;
+use crate::machine::sim::Sim;
+use crate::machine::{Machine, Seat};
+use crate::platform::Platform;
+
+/// Builds the machine, the host side and the NIC side for the plan's ring design.
+///
+/// # Errors
+/// When the platform has not so many cores, or the configuration is invalid.
+pub fn build(platform: &Platform, plan: &Plan, options: Options) -> Result<Built, RunError> {
+    plan.config.design.dispatch(BuildRing { platform, plan, options })
+}
+
+/// [`build_ring`] for the ring type of the plan's design.
+struct BuildRing<'a> {
+    platform: &'a Platform,
+    plan: &'a Plan,
+    options: Options,
+}
+
+impl RingVisitor for BuildRing<'_> {
+    type Output = Result<Built, RunError>;
+
+    fn visit<R: Ring>(self) -> Self::Output {
+        build_ring::<R>(self.platform, self.plan, self.options)
+    }
+}
+
+fn build_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Result<Built, RunError> {
+    let queues = plan.config.queues;
+    let (host, nic) = (platform.topology.host_cores.get(), platform.topology.nic_cores.get());
+    if queues == 0 || u32::from(queues) > host.min(nic) {
+        return Err(RunError::Cores { asked: queues, host, nic });
+    }
+    let regions = Regions::new(&plan.config, options.shared)?;
+    let seats: Vec<Seat> =
+        (0..2).flat_map(|side| std::iter::repeat_n((side as u8, side), usize::from(queues))).collect();
+    let mut machine = Machine::new(platform, regions.bytes(), &seats)?;
+    regions.home(&mut machine);
+    if let Some(trace) = options.trace {
+        regions.name_in(trace, &mut machine);
+    }
+    let mut sim = Sim::new(machine);
+    regions.lay_out(&sim);
+    let results = Rc::new(RefCell::new(Results::default()));
+    let (work, nic_work) = (Work::host(platform), Work::nic(platform));
+    for core in 0..queues {
+        let (layout, (base, queue)) = (regions.layout, regions.of_core(core));
+        let (results, load) = (Rc::clone(&results), plan.load.of_thread(core, queues));
+        sim.spawn(core as u8, move |agent| {
+            host::program::<R>(agent.at(base), &layout, queue, load, work, &results);
+        })?;
+        sim.spawn((queues + core) as u8, move |agent| {
+            nic_program::<R>(agent.at(base), &layout, queue, nic_work);
+        })?;
+    }
+    Ok(Built { sim, results, nic_cores: queues })
+}
+
+/// The NIC side: sends received packets back, until the simulation ends.
+fn nic_program<R: Ring>(agent: Agent<'_>, layout: &Layout, queue: u16, work: Work) {
+    let Ok(mut nic) = NicQueue::<_, R>::new(agent, layout, queue) else { return };
+    let mut pipeline = Pipeline::default();
+    loop {
+        let n = loopback(&mut nic, &mut pipeline, &agent, false);
+        if n == 0 {
+            agent.relax();
+        } else {
+            work.spend(&agent, n);
+        }
+    }
+}

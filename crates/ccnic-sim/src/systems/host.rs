@@ -1,0 +1,147 @@
+//! The host side of every system: the load generator of the real machine, on simulated cores.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use ccnic::Layout;
+use ccnic::host::QueuePair;
+use ccnic::ring::Ring;
+use ccnic_load::{Clock, Load, LoadError, Outcome};
+
+use crate::devices::pcie::Pcie;
+use crate::kernel::time::Ps;
+use crate::machine::Machine;
+use crate::machine::agent::Agent;
+use crate::machine::sim::Sim;
+use crate::observe::counters::{Counters, NicCounts, PcieTraffic, Traffic};
+use crate::platform::Platform;
+
+/// A simulated core's clock.
+#[derive(Debug)]
+struct SimClock<'a> {
+    agent: Agent<'a>,
+    work: Work,
+}
+
+/// What a program's own instructions take, in nanoseconds.
+#[derive(Debug, Clone, Copy)]
+pub struct Work {
+    /// For each packet made or examined; for the NIC, each forwarded.
+    packet: f64,
+    /// For each burst of them: calls, and the branches that end its loops.
+    burst: f64,
+}
+
+impl Work {
+    /// The load generator's, in each direction.
+    pub fn host(platform: &Platform) -> Work {
+        Work { packet: platform.software.packet.get(), burst: platform.software.burst.get() }
+    }
+
+    /// The NIC's, in both directions at once.
+    pub fn nic(platform: &Platform) -> Work {
+        let (host, share) = (Work::host(platform), 2.0 * platform.software.nic.get());
+        Work { packet: share * host.packet, burst: host.burst }
+    }
+
+    /// Spends the time of a burst.
+    pub fn spend(&self, agent: &Agent<'_>, packets: usize) {
+        agent.work(self.burst + self.packet * packets as f64);
+    }
+}
+
+impl Clock for SimClock<'_> {
+    fn now(&self) -> u64 {
+        self.agent.now()
+    }
+
+    fn settle(&self) {
+        self.agent.load_fence();
+    }
+
+    fn nanoseconds(&self, ticks: u64) -> u64 {
+        ticks.div_ceil(1000)
+    }
+
+    fn give_way(&self) -> bool {
+        false
+    }
+
+    fn sleep_until(&self, at: u64) {
+        self.agent.set_deadline(Some(at));
+    }
+
+    fn spend(&self, packets: usize) {
+        if packets > 0 {
+            self.work.spend(&self.agent, packets);
+        }
+    }
+}
+
+/// A machine's counters at a moment.
+#[derive(Debug)]
+pub struct Snapshot {
+    pub at: Ps,
+    pub cores: Vec<Counters>,
+    pub traffic: Vec<Traffic>,
+    pub pcie: Option<(NicCounts, PcieTraffic)>,
+}
+
+impl Snapshot {
+    /// The counters now.
+    pub fn of(machine: &Machine) -> Snapshot {
+        Snapshot {
+            at: machine.now(),
+            cores: (0..machine.agents()).map(|c| machine.counters(c)).collect(),
+            traffic: (0..machine.sockets()).map(|s| machine.traffic(s)).collect(),
+            pcie: machine.find_device::<Pcie>().map(|pcie| (pcie.nic_counts(), pcie.traffic())),
+        }
+    }
+}
+
+/// What the host programs of a run leave behind.
+#[derive(Debug, Default)]
+pub struct Results {
+    pub outcomes: Vec<Result<Outcome, LoadError>>,
+    /// When the first program's measured time began, and the first one's ended.
+    pub started: Option<Snapshot>,
+    pub ended: Option<Snapshot>,
+}
+
+/// A system that is ready to run.
+#[derive(Debug)]
+pub struct Built {
+    /// The machine and its programs.
+    pub sim: Sim,
+    /// What the host programs leave behind.
+    pub results: Rc<RefCell<Results>>,
+    /// Cores of the NIC side: they follow the host's.
+    pub nic_cores: u16,
+}
+
+/// Runs the load generator on a core.
+pub fn program<R: Ring>(
+    agent: Agent<'_>,
+    layout: &Layout,
+    queue: u16,
+    load: Load,
+    work: Work,
+    results: &RefCell<Results>,
+) {
+    let Ok(mut pair) = QueuePair::<_, R>::new(agent, layout, queue) else { return };
+    let clock = SimClock { agent, work };
+    let started = || {
+        let started = &mut results.borrow_mut().started;
+        if started.is_none() {
+            *started = Some(agent.with_machine(Snapshot::of));
+        }
+    };
+    let ended = || {
+        let ended = &mut results.borrow_mut().ended;
+        if ended.is_none() {
+            *ended = Some(agent.with_machine(Snapshot::of));
+        }
+    };
+    let outcome = ccnic_load::run(&mut pair, load, &clock, started, ended);
+    results.borrow_mut().outcomes.push(outcome);
+}

@@ -35,7 +35,7 @@ fn programs_come_and_go_beside_another() {
     let mut survivor = spread(&socket, Design::GroupedEpoch);
     survivor.exchange(100);
     let holdings = daemon.settled();
-    for round in 0..30 {
+    for round in 0..15 {
         let mut guest = spread(&socket, Design::ALL[round % Design::ALL.len()]);
         let most = survivor.random.below(60);
         guest.exchange(most);
@@ -80,7 +80,7 @@ fn a_program_is_killed_beside_another() {
     let mut survivor = spread(&socket, Design::GroupedEpoch);
     survivor.exchange(100);
     let holdings = daemon.settled();
-    for round in 0..10 {
+    for round in 0..6 {
         let design = (round % Design::ALL.len()).to_string();
         let env = [("CCNIC_SOCKET", socket.to_str().unwrap()), ("CCNIC_DESIGN", &design)];
         let mut child = Forked::start("flooding_child", &env, &log);
@@ -118,7 +118,7 @@ fn a_daemon_that_stops_serves_what_was_handed_over() {
         let args = ["--cores", &two_cores()];
         let mut daemon = Daemon::start_with(&socket, &args);
         let mut traffic = spread(&socket, design);
-        for _ in 0..8 {
+        for _ in 0..5 {
             traffic.exchange(100);
             (0..10).for_each(|_| traffic.send());
             assert!(daemon.signal(Signal::TERM).success(), "{}", daemon.log());

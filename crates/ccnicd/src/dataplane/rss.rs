@@ -7,9 +7,10 @@
 
 use std::sync::Arc;
 
-use ccnic::nic::{OtherCores, Steered, deliver_handed, loopback, spread, spread_across};
+use ccnic::nic::{NicQueue, OtherCores, Pipeline, Steered, deliver_handed, loopback, spread, spread_across};
 use ccnic::ring::Ring;
 use ccnic::rss::Spreader;
+use ccnic_shm::NativeMemory;
 
 use super::Dataplane;
 use super::loopback::Loopback;
@@ -33,8 +34,8 @@ struct Steering {
     spreader: Option<Arc<Spreader>>,
     /// To the other workers that poll queues of this program, if there are any.
     links: Option<Links>,
-    /// What is looked at first in the next poll: packets that were handed over, or this worker's own queues.
-    handed_first: bool,
+    /// The last look was at packets that were handed over, not at this worker's own queues.
+    handed_last: bool,
 }
 
 impl RssLoopback {
@@ -50,7 +51,7 @@ impl RssLoopback {
     }
 
     fn steering(&mut self) -> &mut Steering {
-        let new = || Box::new(Steering { spreader: None, links: None, handed_first: false });
+        let new = || Box::new(Steering { spreader: None, links: None, handed_last: false });
         self.steering.get_or_insert_with(new)
     }
 
@@ -63,8 +64,8 @@ impl RssLoopback {
         }
         // One burst a poll, by turns from other workers and from here, so that neither can keep the other waiting.
         for _ in 0..2 {
-            steering.handed_first = !steering.handed_first;
-            let moved = if steering.handed_first {
+            steering.handed_last = !steering.handed_last;
+            let moved = if steering.handed_last {
                 steering.deliver_handed(port, self.loopback.reflects())
             } else {
                 steering.forward(port, &mut self.loopback)
@@ -89,14 +90,14 @@ impl Steering {
             let (queues, mem) = port.queues();
             match (&*spreader, &mut *links) {
                 (None, _) => queues.get_mut(at).map_or(0, |queue| loopback(queue, pipeline, mem, reflect)),
-                (Some(by), None) => spread(queues, at, pipeline, mem, by, reflect),
-                (Some(by), Some(links)) => spread_across(queues, at, pipeline, mem, by, reflect, links),
+                (Some(by), None) => spread_here(queues, at, pipeline, mem, by, reflect),
+                (Some(by), Some(links)) => spread_on(queues, at, pipeline, mem, by, reflect, links),
             }
         })
     }
 
     /// Delivers one burst that another worker has handed over.
-    #[inline(always)]
+    #[inline(never)]
     fn deliver_handed<R: Ring>(&mut self, port: &mut ProgramPort<R>, reflect: bool) -> usize {
         let Some(links) = &mut self.links else { return 0 };
         let mut steered = Steered::default();
@@ -121,6 +122,33 @@ impl Steering {
             queues.get_mut(from).into_iter().for_each(|queue| queue.take_back(&[desc]));
         }
     }
+}
+
+// Each in a function of its own: together they need more registers than there are.
+
+#[inline(never)]
+fn spread_here<R: Ring>(
+    queues: &mut [NicQueue<NativeMemory, R>],
+    at: usize,
+    pipeline: &mut Pipeline,
+    mem: &NativeMemory,
+    by: &Spreader,
+    reflect: bool,
+) -> usize {
+    spread(queues, at, pipeline, mem, by, reflect)
+}
+
+#[inline(never)]
+fn spread_on<R: Ring>(
+    queues: &mut [NicQueue<NativeMemory, R>],
+    at: usize,
+    pipeline: &mut Pipeline,
+    mem: &NativeMemory,
+    by: &Spreader,
+    reflect: bool,
+    links: &mut Links,
+) -> usize {
+    spread_across(queues, at, pipeline, mem, by, reflect, links)
 }
 
 impl<R: Ring> Dataplane<ProgramPort<R>> for RssLoopback {

@@ -8,7 +8,7 @@
 use std::any::Any;
 use std::fmt::Debug;
 
-use super::caches::mask::{Class, WayMask};
+use super::caches::mask::{RequesterClass, WayMask};
 use super::core::Core;
 use super::core::mshr::Mshr;
 use super::event::Event;
@@ -164,7 +164,7 @@ impl Port<'_> {
             let agent = &mut self.cores[self.agent as usize];
             agent.caches.set_state(line, State::Invalid);
             self.u.directory.get(line).set_uncached();
-            let class = self.u.llcs[agent.socket as usize].mask(Class::Device);
+            let class = self.u.llcs[agent.socket as usize].mask(RequesterClass::Device);
             self.u.fill_llc(agent.socket, line, true, if update { WayMask::ALL } else { class });
         }
     }

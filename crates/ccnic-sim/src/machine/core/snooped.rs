@@ -3,7 +3,7 @@
 use ccnic::memory::LINE;
 
 use super::Core;
-use crate::machine::caches::mask::Class;
+use crate::machine::caches::mask::RequesterClass;
 use crate::machine::ids::TxnId;
 use crate::machine::uncore::Uncore;
 use crate::observe::trace::Hop;
@@ -51,6 +51,6 @@ impl Core {
 
     /// True for a core, false for the agent of a device.
     pub fn is_core(&self) -> bool {
-        self.class == Class::Core
+        self.class == RequesterClass::Core
     }
 }

@@ -63,8 +63,7 @@ install: all
 	install -D -m 755 $(RELEASE)/ccnic $(INTO)/bin/ccnic
 	install -D -m 755 $(RELEASE)/ccnicd $(INTO)/bin/ccnicd
 	! test -e $(RELEASE)/dpdk/ccnic-peers || install -D -m 755 $(RELEASE)/dpdk/ccnic-peers $(INTO)/bin/ccnic-peers
-	install -D -m 644 $(CAPI)/include/ccnic.h $(INTO)/include/ccnic.h
-	install -D -m 644 $(CAPI)/include/ccnic_nic.h $(INTO)/include/ccnic_nic.h
+	install -d $(INTO)/include && install -m 644 $(CAPI)/include/*.h $(INTO)/include
 	install -D -m 644 $(RELEASE)/libccnic_capi.a $(INTO)/lib/libccnic.a
 	$(CAPI)/link.sh $(RELEASE)/libccnic_capi.a $(INTO)/lib
 	strip --strip-debug $(INTO)/lib/libccnic.a $(INTO)/lib/libccnic.so.$(VERSION)

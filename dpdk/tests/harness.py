@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""What the tests of the DPDK drivers share: a NIC daemon, a testpmd that is talked to, pcap files. Only the standard library."""
+"""Shared by the tests of the DPDK drivers: a NIC daemon, an interactive testpmd, pcap files. Standard library only."""
 
 import atexit
 import json
@@ -20,19 +20,19 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 RELEASE = pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target")) / "release"
 BUILD = pathlib.Path(os.environ.get("CCNIC_DPDK_BUILD", ROOT / "target" / "dpdk"))
 CPUS = sorted(os.sched_getaffinity(0))
-# A wait that lasts so long has failed; none is expected to take a hundredth of it.
+# Seconds after which a wait has failed; each is expected to take less than a hundredth of it.
 PATIENCE = 60
-# Packets that show that they flow.
+# Packets after which traffic counts as flowing.
 ENOUGH = 20000
 
 
 def accepted(directory):
-    """True for a folder that EAL loads plugins from: nobody else may write above it."""
+    """True for a folder that EAL loads plugins from: other users may write to no folder above it."""
     return not any(parent.stat().st_mode & 0o002 for parent in (directory, *directory.resolve().parents))
 
 
 def reachable(directory):
-    """True for a folder that every user may enter: one test runs testpmd as nobody."""
+    """True for a folder that every user may enter: one test runs testpmd as the user nobody."""
     return all(parent.stat().st_mode & 0o001 for parent in (directory, *directory.resolve().parents))
 
 
@@ -70,7 +70,7 @@ class Nic:
         self.process = subprocess.Popen(self.command)
         deadline = time.monotonic() + PATIENCE
         while True:
-            # A killed daemon leaves its socket behind: only an answer says that this one listens.
+            # A killed daemon leaves its socket file: only an answer shows that this one listens.
             status = subprocess.run([RELEASE / "ccnic", "status", "--socket", self.socket], capture_output=True)
             if status.returncode == 0:
                 return
@@ -83,7 +83,7 @@ class Nic:
         self.process.wait()
 
     def programs(self):
-        """What `ccnic status` says."""
+        """The output of `ccnic status`."""
         return subprocess.run([RELEASE / "ccnic", "status", "--socket", self.socket], capture_output=True, text=True).stdout
 
     def queues(self):
@@ -101,7 +101,7 @@ class Nic:
 
 
 class Place:
-    """A directory of its own, with the socket of whoever will be the NIC there."""
+    """A directory with the socket of a NIC that the test starts later."""
 
     def __init__(self):
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="ccnic-dpdk-"))
@@ -114,7 +114,7 @@ class Place:
         shutil.rmtree(self.directory)
 
 
-# A DPDK program that needs no huge pages and no root, and that other processes do not see.
+# A DPDK program without huge pages, root rights and shared configuration.
 ALONE = ("--no-huge", "-m", "512", "--no-telemetry", "--no-shconf")
 
 
@@ -129,7 +129,7 @@ class Testpmd:
     """A testpmd in interactive mode."""
 
     PROMPT = "testpmd> "
-    # It comes letter by letter, and an event, its empty line or a line of the driver's log may come between two of them.
+    # The prompt is written letter by letter; an event, its empty line or a line of the driver's log may come in between.
     BROKEN_PROMPT = re.compile(r"(?:\n|[Pp]ort \d+: [^\n]*\n)*".join(map(re.escape, PROMPT)))
 
     def __init__(self, nic, vdev="net_ccnic0,socket={socket}", arguments=(), options=("--mbuf-pool-ops-name=ccnic",), more=(), wrap=(),
@@ -142,7 +142,7 @@ class Testpmd:
         self.wait(self.PROMPT)
 
     def _read(self, deadline):
-        """More output, into the log; False at its end."""
+        """Reads more output into the log; False at its end."""
         left = deadline - time.monotonic()
         if left <= 0 or not select.select([self.process.stdout], [], [], left)[0]:
             raise AssertionError(f"testpmd says nothing more. Its last words:\n{self.log[-3000:]}")
@@ -159,7 +159,7 @@ class Testpmd:
         return at + len(text)
 
     def tell(self, command):
-        """Runs a command that may print while others do."""
+        """Runs a command whose output may be interleaved with other output."""
         self.process.stdin.write(f"{command}\n".encode())
         self.process.stdin.flush()
 
@@ -191,7 +191,7 @@ class Testpmd:
             time.sleep(0.02)
 
     def drain(self, port=0):
-        """Forwarding has stopped: receives what is on its way. All that was sent must come back."""
+        """After forwarding has stopped: receives the packets in flight. All packets that were sent must come back."""
         self.do("set fwd rxonly")
         self.do("start")
         self.until("what was sent comes back", lambda t: (s := t.stats(port))["RX-packets"] == s["TX-packets"])
@@ -220,21 +220,21 @@ class Testpmd:
 
 
 class NicPort(Testpmd):
-    """A testpmd whose port 0 is the NIC, and sends back what comes unless it has other ports."""
+    """A testpmd whose port 0 is the NIC; it returns packets unless it has other ports."""
 
     def __init__(self, place, devargs="", **testpmd):
         super().__init__(place, f"net_ccnic0,role=nic,socket={{socket}}{devargs}", options=(), cpu=CPUS[-1], **testpmd)
 
 
 def testpmd_output(vdev, nic=None, options=()):
-    """What a testpmd says that is expected not to start."""
+    """The output of a testpmd that is expected not to start."""
     command = ["dpdk-testpmd", *eal(nic, [vdev], options), "--", "--total-num-mbufs=2048"]
     done = subprocess.run(list(map(str, command)), stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
     return done.stdout + done.stderr
 
 
 def mixed_packets():
-    """Packets of all sizes, those at every limit among them."""
+    """Packets of all sizes, including those at every limit."""
     random.seed(4711)
     lengths = [14, 59, 60, 64, 65, 127, 128, 129, 130, 1514, 2048, 4095, 4096, 4097, 4224, 8192, 8193, 9599, 9600]
     lengths += [random.randrange(14, 9601) if i % 3 == 0 else random.randrange(14, 300) for i in range(280)]

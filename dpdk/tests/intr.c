@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * A DPDK application that sleeps until packets come, for test_drivers.py: intr [EAL options] -- RXQ TXQ
+ * A DPDK application that waits for receive interrupts, for test_drivers.py: intr [EAL options] -- RXQ TXQ
  *
- * It says how far it has come, a line each time, and goes on when it is given a line. The port has a NIC that sends back what it gets.
+ * It prints a line for each step and continues when it reads a line. The NIC of its port returns all packets.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -20,7 +20,7 @@
 #define PORT 0
 #define PACKETS 200
 #define LENGTH 60
-/* Longer than any machine takes; a wake-up that was lost ends the test. */
+/* A lost notification ends the test after this time; no machine takes so long. */
 #define PATIENCE_MS 60000
 #define IDLE_MS 500
 
@@ -91,7 +91,7 @@ send_one(uint16_t queue, uint32_t number)
 	EXPECT(rte_eth_tx_burst(PORT, queue, &m, 1) == 1);
 }
 
-/* Receives a packet from any queue; false when there is none. */
+/* Receives a packet from any queue; false if there is none. */
 static bool
 receive_one(uint32_t number)
 {
@@ -127,7 +127,7 @@ disable(void)
 		EXPECT(rte_eth_dev_rx_intr_disable(PORT, i) == 0);
 }
 
-/* Sleeps until packet `number` has come. */
+/* Waits until packet `number` has been received. */
 static void
 sleep_until(uint32_t number)
 {
@@ -140,7 +140,7 @@ sleep_until(uint32_t number)
 	} while (!receive_one(number));
 }
 
-/* Nothing comes: the first wake-ups may say that the NIC has taken its ends, then there is silence. Returns this thread's CPU time in us. */
+/* Without packets: the first notifications may confirm that the NIC has taken its ends; no others follow. Returns this thread's CPU time in us. */
 static uint64_t
 idle(void)
 {
@@ -159,7 +159,7 @@ idle(void)
 	return (after.tv_sec - before.tv_sec) * 1000000 + (after.tv_nsec - before.tv_nsec) / 1000;
 }
 
-/* True while the thread that receives sleeps. */
+/* True while the receiving thread waits. */
 static bool
 asleep(void)
 {
@@ -176,7 +176,7 @@ asleep(void)
 	return found;
 }
 
-/* The other thread: sends a packet whenever the first one sleeps. */
+/* The other thread: sends a packet whenever the first one waits. */
 static uint32_t received;
 
 static void *
@@ -198,7 +198,7 @@ exchange(void)
 	pthread_t sender;
 	uint32_t i;
 
-	/* What the sender waits for is left from the last time. */
+	/* Reset what the sender waits for. */
 	__atomic_store_n(&received, 0, __ATOMIC_RELEASE);
 	EXPECT(pthread_create(&sender, NULL, send_to_sleeper, NULL) == 0);
 	for (i = 0; i < PACKETS; i++) {
@@ -219,7 +219,7 @@ main(int argc, char **argv)
 	tx_queues = atoi(argv[eal + 2]);
 	sleeper = syscall(SYS_gettid);
 	start();
-	/* Packets that are there before anybody sleeps. */
+	/* Packets that arrive before the thread waits. */
 	for (i = 0; i < tx_queues; i++) {
 		send_one(i, i);
 		sleep_until(i);
@@ -228,7 +228,7 @@ main(int argc, char **argv)
 	printf("idle %" PRIu64 "\n", idle());
 	fflush(stdout);
 
-	/* The NIC is killed meanwhile. A packet that nobody takes yet; its successor wakes us. */
+	/* The NIC is killed here. Its successor processes the packet and notifies us. */
 	wait_for_line();
 	send_one(0, 4711);
 	say("asleep");
@@ -236,7 +236,7 @@ main(int argc, char **argv)
 	exchange();
 	say("woken by the successor");
 
-	/* While the link is down nothing is received, and nobody is kept awake by what waits. */
+	/* While the link is down nothing is received, and packets in the ring send no notification. */
 	EXPECT(rte_eth_dev_set_link_down(PORT) == 0);
 	printf("idle %" PRIu64 "\n", idle());
 	EXPECT(rte_eth_dev_set_link_up(PORT) == 0);

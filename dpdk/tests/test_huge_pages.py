@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The DPDK driver in a program with huge pages that other processes see: what only such a program can show."""
+"""The DPDK driver in a program with huge pages and a shared configuration."""
 
 import json
 import os
@@ -31,8 +31,8 @@ class HugePages(unittest.TestCase):
         self.mount = self.enterContext(tempfile.TemporaryDirectory(prefix="ccnic-huge-"))
         self.prefix = pathlib.Path(self.mount).name
         self.runtime = pathlib.Path("/var/run/dpdk", self.prefix)
-        self.addCleanup(shutil.rmtree, self.runtime, ignore_errors=True)  # DPDK leaves it behind
-        # It goes when the last process in the namespace ends.
+        self.addCleanup(shutil.rmtree, self.runtime, ignore_errors=True)  # DPDK does not remove it
+        # The mount ends with the last process in the namespace.
         mount = ["unshare", "--mount", "sh", "-c", 'mount -t hugetlbfs none "$0" && exec "$@"', self.mount]
         if subprocess.run([*mount, "true"], capture_output=True).returncode != 0:
             self.skipTest("hugetlbfs cannot be mounted here")
@@ -42,11 +42,11 @@ class HugePages(unittest.TestCase):
         return ["--file-prefix", self.prefix, "--huge-dir", self.mount, *more]
 
     def telemetry(self, command):
-        """An answer of the program's telemetry."""
+        """An answer of the program's telemetry socket."""
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as s:
             s.settimeout(PATIENCE)
             s.connect(str(self.runtime / "dpdk_telemetry.v2"))
-            s.recv(65536)  # who it is
+            s.recv(65536)  # its greeting
             s.send(command.encode())
             return json.loads(s.recv(65536))
 
@@ -55,7 +55,7 @@ class HugePages(unittest.TestCase):
         self.program.do("start tx_first 4")
         self.program.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
         dump = self.telemetry("/ethdev/dump_priv,0")["/ethdev/dump_priv"]
-        self.assertIn(f"socket: {self.nic.socket}, id: net_ccnic0, NIC: alive", dump)
+        self.assertIn(f"socket: {self.nic.socket}, id: net_ccnic0, NIC: running", dump)
         self.assertIn("zero-copy above 128 bytes", dump)
 
     def test_the_buffers_are_external_memory(self):

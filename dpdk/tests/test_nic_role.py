@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""The driver as the NIC's side, against itself and programs in C. `make dpdk-test` runs this."""
+"""The driver with role=nic, against itself and programs in C. Run by `make dpdk-test`."""
 
 import os
 import pathlib
@@ -20,7 +20,7 @@ class AsNic(unittest.TestCase):
         self.place = self.enterContext(Place())
 
     def serve(self, *arguments, devargs="", **testpmd):
-        """A NIC that sends back what comes, and waits until the program takes it."""
+        """A NIC that returns packets, and retries until the program has received them."""
         return self.enterContext(self.serve_unowned(*arguments, devargs=devargs, **testpmd))
 
     def serve_unowned(self, *arguments, devargs="", **testpmd):
@@ -46,7 +46,7 @@ class AsNic(unittest.TestCase):
         survivor.until("the link is down", lambda t: "Link status: down" in t.do("show port info 0"))
 
     def assert_counts(self, nic, program):
-        """What one side has sent, the other has received."""
+        """One side has received what the other has sent."""
         program.drain()
         there, here = nic.stats(), program.stats()
         for way, back in ("RX", "TX"), ("TX", "RX"):
@@ -93,11 +93,11 @@ class AsNic(unittest.TestCase):
                 xstats = program.xstats()
                 for queue in range(queues):
                     self.assertGreater(xstats[f"tx_q{queue}_packets"], 0)
-                    # The port sends on as many as it has.
+                    # The port transmits on as many queues as it has.
                     self.assertEqual(xstats[f"rx_q{queue}_packets"] > 0, queue < 2)
 
     def test_two_threads(self):
-        """Two ports, two cores: every pair has two users, and statistics take it away from both."""
+        """Two ports, two cores: every pair has two users, and reading statistics takes it away from both."""
         more = [f"net_ccnic1,role=nic,socket={self.place.socket}-1"]
         nic = self.serve("--nb-cores=2", more=more)
         with Testpmd(self.place, more=[f"net_ccnic1,socket={self.place.socket}-1"]) as program:
@@ -205,7 +205,7 @@ class AsNic(unittest.TestCase):
         self.assertEqual(nic.xstats()["programs_served"], 2)
 
     def test_a_hundred_programs(self):
-        """They come and go, with packets under way; neither descriptors nor mappings pile up in the NIC."""
+        """Programs attach and end with packets in flight; neither file descriptors nor mappings leak in the NIC."""
         nic = self.serve()
 
         with Testpmd(self.place, "net_null0", options=()) as t:
@@ -233,7 +233,7 @@ class AsNic(unittest.TestCase):
             self.exchange(program)
 
     def test_the_nic_is_plugged(self):
-        """The device comes and goes while a program lives, which finds its successor."""
+        """The device is unplugged and plugged again under a program, which attaches again."""
         with Testpmd(None, "net_null0", options=(), cpu=CPUS[-1]) as nic:
 
             def plug():
@@ -296,7 +296,7 @@ class AsNic(unittest.TestCase):
         return generator
 
     def test_programs_are_killed_at_any_moment(self):
-        """While they attach, wait, send; with the port stopping and two threads on a pair. Nothing is lost for good."""
+        """While they attach, wait and send, with the port stopping and two threads on a pair. No buffer is lost."""
         generator = self.compile_generator()
         random.seed(4711)
         with NicPort(self.place, arguments=["--rxq=2", "--txq=2", "--nb-cores=2", "--port-topology=loop"]) as nic:

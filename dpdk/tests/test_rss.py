@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
-"""Receive-side scaling as a DPDK application sees it: every packet on the queue that a hash computed here says. `make dpdk-test` runs this."""
+"""Receive-side scaling in a DPDK application: every packet arrives on the queue that a hash computed here selects. Run by `make dpdk-test`."""
 
 import ipaddress
 import random
@@ -18,7 +18,7 @@ ARGUMENTS = [f"--rxq={QUEUES}", f"--txq={QUEUES}"]
 
 
 def toeplitz(key, data):
-    """By its definition, bit by bit."""
+    """The Toeplitz hash by its definition, bit by bit."""
     key_bits = int.from_bytes(key, "big")
     result = 0
     for i in range(len(data) * 8):
@@ -28,7 +28,7 @@ def toeplitz(key, data):
 
 
 class Flow:
-    """Addresses, ports and a protocol, and how its packets are wrapped."""
+    """Addresses, ports, protocol, and the headers around them."""
 
     def __init__(self, number):
         self.number = number
@@ -56,7 +56,7 @@ class Flow:
         return frame + b"\x08\x00" + header + self.source + self.destination + payload
 
     def hash(self, types, fragment=False, key=KEY):
-        """Of a packet, or None. `types` are protocols, 4 and 6 among them for addresses alone."""
+        """The hash of a packet, or None. `types` are protocols; 4 and 6 stand for addresses alone."""
         if not self.ip:
             return None
         addresses = self.source + self.destination
@@ -69,7 +69,7 @@ IP = {104, 106}
 
 
 def identify(packet):
-    """Flow, number in it, and whether it is a fragment."""
+    """Flow, number within the flow, and whether it is a fragment."""
     at = 12
     while packet[at : at + 2] in (b"\x81\0", b"\x88\xa8"):
         at += 4
@@ -82,7 +82,7 @@ def identify(packet):
 
 
 def set_table(t, entries):
-    """As many entries at once as testpmd takes."""
+    """At most as many entries as testpmd accepts at once."""
     for i in range(0, len(entries), 12):
         t.do("port config 0 rss reta " + ",".join(f"({i + k},{queue})" for k, queue in enumerate(entries[i : i + 12])))
 
@@ -105,7 +105,7 @@ class Verification(unittest.TestCase):
 
 
 class Queues(unittest.TestCase):
-    """A file for each transmit queue, a file for what comes on each receive queue."""
+    """A pcap file for each transmit queue, and one for each receive queue."""
 
     def through(self, types, commands=(), key=KEY, queue_of=even, arguments=()):
         random.seed(4711)
@@ -123,7 +123,7 @@ class Queues(unittest.TestCase):
             with Testpmd(nic, VDEV, more=[pcap], arguments=[*ARGUMENTS, "--no-flush-rx", *arguments]) as t:
                 for command in *commands, "set fwd io", "start":
                     said = command(t) if callable(command) else t.do(command)
-                    # "all" is the other port as well, which can do none.
+                    # "all" would include the other port, which does not support RSS.
                     self.assertNotRegex(said or "", "(?i)port 0 failed|bad arguments")
                 t.until("all packets", lambda t: t.stats(1)["TX-packets"] == sum(map(len, sent)))
                 t.do("stop")
@@ -142,7 +142,7 @@ class Queues(unittest.TestCase):
         return [len(packets) for packets in came]
 
     def test_addresses(self):
-        """What testpmd asks for when it is asked for nothing."""
+        """testpmd's default setting."""
         self.assertGreater(min(self.through(IP)), 0)
 
     def test_ports(self):
@@ -191,7 +191,7 @@ class Queues(unittest.TestCase):
                     t.do(command)
                 start = end = len(t.log)
                 t.tell("start")
-                # Each comes on both ports; what is printed comes between the letters of the prompt.
+                # Both ports print one; the output is interleaved with the prompt.
                 for _ in range(2 * len(flows)):
                     end = t.wait("Receive queue=", end)
                 t.do("stop")
@@ -201,7 +201,7 @@ class Queues(unittest.TestCase):
 
 
 class Control(unittest.TestCase):
-    """Hash functions, key and table are asked for, changed and refused."""
+    """Hash functions, key and table are read, changed and refused."""
 
     @classmethod
     def setUpClass(cls):
@@ -238,7 +238,7 @@ class Control(unittest.TestCase):
                 self.assertIn(OTHER_KEY.hex().upper(), t.do("show port 0 rss-hash key").upper())
                 t.do("port stop 0")
                 t.do("port start 0")
-            # With other queues there is another table.
+            # Another number of queues resets the table.
             for command in "port stop 0", "port config all rxq 2", "port start 0":
                 t.do(command)
             self.assertEqual(self.table(t), [i % 2 for i in range(128)])
@@ -251,7 +251,7 @@ class Control(unittest.TestCase):
             self.assertEqual(self.table(t), [i % QUEUES for i in range(128)])
 
     def test_what_has_no_room_is_missed(self):
-        """All flows on one queue, which is polled as often as the others: the sum is right, and nothing stands still."""
+        """All flows on one queue, which is polled as often as the others: the sums are right, and traffic flows."""
         with Testpmd(self.nic, VDEV + ",rsize=64", arguments=[*ARGUMENTS, "--flowgen-flows=64"]) as t:
             set_table(t, [2] * 128)
             t.do("set fwd flowgen")
@@ -270,10 +270,10 @@ class Control(unittest.TestCase):
 
 
 class UnderLoad(unittest.TestCase):
-    """Tables change while packets flow, and outlive the NIC."""
+    """Tables change while packets flow, and survive the NIC."""
 
     def only(self, t, queues):
-        """From now on packets come on these queues alone."""
+        """From now on packets arrive on these queues only."""
         set_table(t, [queues[i % len(queues)] for i in range(128)])
         self.assert_only(t, queues)
 
@@ -323,14 +323,14 @@ class Flowgen(Testpmd):
         self.do("start")
 
     def drain_missing(self):
-        """Receives until nothing comes any more: a NIC that was killed has lost some."""
+        """Receives until no more packets come; a NIC that was killed has lost some."""
         self.do("set fwd rxonly")
         self.do("start")
         self.until("empty rings", Flowgen.is_still)
         self.do("stop")
 
     def is_still(self):
-        """True when nothing waits to be sent, nothing is in the NIC's hands, and nothing waits to be received."""
+        """True if no packet is in the rings or in the NIC."""
         if not all("DONE" in self.do(f"show port 0 txq {q} desc 1023 status") for q in range(QUEUES)):
             return False
         if sum(q["tx_packets"] - q["rx_packets"] - q["drop_ring_full"] - q["drop_no_buffer"] for q in self.nic.queues()) != 0:
@@ -339,14 +339,14 @@ class Flowgen(Testpmd):
 
 
 class NicsWithoutIt(unittest.TestCase):
-    """role=nic does no RSS: the application is told, and goes on."""
+    """role=nic does not support RSS: the application is told, and continues."""
 
     def setUp(self):
         self.place = self.enterContext(Place())
 
     def test_packets_come_all_the_same(self):
         with NicPort(self.place, arguments=ARGUMENTS) as nic, Testpmd(self.place, VDEV, arguments=ARGUMENTS) as t:
-            self.assertIn("this NIC does no RSS: packets come on the queue that it chooses", t.log)
+            self.assertIn("this NIC does not support RSS: packets arrive on the queue that it chooses", t.log)
             nic.do("set fwd io retry")
             nic.do("start")
             t.do("start tx_first 4")
@@ -354,7 +354,8 @@ class NicsWithoutIt(unittest.TestCase):
             t.do("stop")
             xstats = t.xstats()
             self.assertTrue(all(xstats[f"rx_q{queue}_packets"] > 0 for queue in range(QUEUES)))
-            self.assertIn("this NIC does no RSS", t.do("port config 0 rss reta (0,1)"))
+            refusal = t.do("port config 0 rss reta (0,1)")
+            self.assertTrue("port 0: RSS: " in refusal and "return code = -95" in refusal, refusal)
             self.assertIn("queue=0", t.do("show port 0 rss reta 128 (0x1,0x0)"))
             self.assertRegex(nic.do("port config all rss ip"), "(?i)not support|-95|fail|isn't enabled")
 

@@ -1,11 +1,11 @@
 /*
- * echo: receives packets and sends them back, until it is told to stop (or after COUNT packets).
+ * echo: receives packets and sends them back, until SIGINT or SIGTERM, or after COUNT packets.
  *
  *     cc echo.c $(pkg-config --cflags --libs ccnic) -o echo
  *     ./echo /run/ccnic.sock [COUNT]
  *
- * What comes in goes out again in the same buffers: nothing is copied or allocated here. On a loopback NIC nobody else sends,
- * so echo starts with a packet of its own.
+ * Packets are sent back in the buffers in which they were received: nothing is copied or allocated. A loopback NIC returns only
+ * what echo sends, so echo sends a first packet itself.
  */
 #include <ccnic.h>
 #include <signal.h>
@@ -29,17 +29,34 @@ static void fail(const char *what)
 	exit(EXIT_FAILURE);
 }
 
-/* Sends all of a burst; frees what cannot be sent. */
-static void send_all(struct ccnic_queue *queue, struct ccnic_buf *bufs, int n)
+/* Sends all buffers of a burst; frees those that are left when the program is stopped. */
+static void send_all(struct ccnic_queue *queue, const struct ccnic_buf *bufs, int n)
 {
 	while (n > 0 && !stopped) {
-		int sent = ccnic_tx_burst(queue, bufs, (uint16_t)n);
+		const int sent = ccnic_tx_burst(queue, bufs, (uint16_t)n); /* 0 while the ring is full */
 		if (sent < 0)
 			fail("send");
 		bufs += sent;
 		n -= sent;
 	}
-	ccnic_buf_free(queue, bufs, (uint16_t)n);
+	if (ccnic_buf_free(queue, bufs, (uint16_t)n) < 0)
+		fail("free");
+}
+
+/* Sends one packet of 64 zero bytes. */
+static void send_first(struct ccnic_queue *queue)
+{
+	struct ccnic_buf buf;
+	const int n = ccnic_buf_alloc(queue, 64, &buf, 1);
+
+	if (n < 0)
+		fail("allocate");
+	if (n == 0) {
+		fprintf(stderr, "echo: the pool is empty\n");
+		exit(EXIT_FAILURE);
+	}
+	memset(ccnic_buf_data(queue, &buf), 0, 64);
+	send_all(queue, &buf, 1);
 }
 
 int main(int argc, char **argv)
@@ -61,10 +78,7 @@ int main(int argc, char **argv)
 	signal(SIGINT, stop);
 	signal(SIGTERM, stop);
 
-	if (ccnic_buf_alloc(queue, 64, bufs, 1) == 1) {
-		memset(ccnic_buf_data(queue, &bufs[0]), 0, 64);
-		send_all(queue, bufs, 1);
-	}
+	send_first(queue);
 	long echoed = 0;
 	while (!stopped && (count == 0 || echoed < count)) {
 		int n = ccnic_rx_burst(queue, bufs, BURST);
@@ -81,7 +95,7 @@ int main(int argc, char **argv)
 		fail("statistics");
 	printf("%llu packets received, %llu sent\n", (unsigned long long)stats.rx_packets,
 	       (unsigned long long)stats.tx_packets);
-	ccnic_queue_close(queue);
-	ccnic_close(nic);
+	if (ccnic_queue_close(queue) < 0 || ccnic_close(nic) < 0)
+		fail("close");
 	return 0;
 }

@@ -1,5 +1,5 @@
 /*
- * generator: sends packets through a loopback NIC, checks every byte of what comes back, says how fast it was.
+ * generator: sends packets through a loopback NIC, checks every byte of the packets that come back, prints the rate.
  *
  *     cc -O2 generator.c $(pkg-config --cflags --libs ccnic) -o generator
  *     ./generator SOCKET [COUNT [SIZE [BURST [INFLIGHT [CPU]]]]]
@@ -21,7 +21,7 @@ static void fail(const char *what)
 	exit(EXIT_FAILURE);
 }
 
-/* Word 0 of a packet is its number; word i is this, so that a lost, torn or misplaced line shows. */
+/* Word i of packet `number` (word 0 is the number itself): reveals lost, torn and misplaced cache lines. */
 static uint64_t word(uint64_t number, uint64_t i)
 {
 	return number * 0x9e3779b97f4a7c15u + i;
@@ -55,7 +55,10 @@ static double seconds(void)
 	return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-/* Sends one burst of packets from number `first` on; what the full ring leaves waits in `bufs`. Returns the packets made. */
+/*
+ * Sends one burst of packets from number `first` on. Buffers for which the ring has no room stay in `bufs`, and *waiting counts
+ * them; the next call sends them. Returns the number of new packets.
+ */
 static uint64_t send_burst(uint16_t size, uint16_t burst, uint64_t first, struct ccnic_buf *bufs, int *waiting)
 {
 	uint64_t number = first;
@@ -79,7 +82,7 @@ static uint64_t send_burst(uint16_t size, uint16_t burst, uint64_t first, struct
 	return number - first;
 }
 
-/* Checks and frees a burst; returns the packets in it. They come back in the order in which they went. */
+/* Checks and frees a burst; returns its number of packets. They arrive in the order in which they were sent. */
 static uint64_t examine(const struct ccnic_buf *bufs, int n, uint64_t first)
 {
 	uint64_t number = first;
@@ -92,7 +95,8 @@ static uint64_t examine(const struct ccnic_buf *bufs, int n, uint64_t first)
 		at = ccnic_buf_more(&bufs[i]) ? at + ccnic_buf_len(&bufs[i]) : 0;
 		number += at == 0;
 	}
-	ccnic_buf_free(queue, bufs, (uint16_t)n);
+	if (ccnic_buf_free(queue, bufs, (uint16_t)n) < 0)
+		fail("free");
 	return number - first;
 }
 
@@ -122,7 +126,10 @@ int main(int argc, char **argv)
 		cpu_set_t cpus;
 		CPU_ZERO(&cpus);
 		CPU_SET((size_t)cpu, &cpus);
-		sched_setaffinity(0, sizeof(cpus), &cpus);
+		if (sched_setaffinity(0, sizeof(cpus), &cpus) < 0) {
+			perror("generator: CPU");
+			return 2;
+		}
 	}
 	ccnic_options_init(&options);
 	options.name = "generator";
@@ -135,7 +142,7 @@ int main(int argc, char **argv)
 	const double start = seconds();
 	while (received < count) {
 		int n = ccnic_rx_burst(queue, rx, BURST_MAX / 2);
-		/* Send before looking at what came: its lines arrive meanwhile. */
+		/* Send before reading the packets received: their lines are being prefetched. */
 		uint64_t before = sent;
 		if (waiting > 0 || (sent < count && sent - received + burst <= inflight))
 			sent += send_burst(size, burst, sent, tx, &waiting);
@@ -148,10 +155,14 @@ int main(int argc, char **argv)
 	printf("%llu packets of %u bytes in %.3f s: %.3f Mpps\n", (unsigned long long)received, size, time,
 	       (double)received / time / 1e6);
 
-	/* A burst may go beyond COUNT. */
-	while (received < sent && ccnic_wait(queue, 1000000000) > 0)
-		received += examine(rx, ccnic_rx_burst(queue, rx, BURST_MAX / 2), received);
-	ccnic_queue_close(queue);
-	ccnic_close(nic);
+	/* The last burst may exceed COUNT. */
+	while (received < sent && ccnic_wait(queue, 1000000000) > 0) {
+		int n = ccnic_rx_burst(queue, rx, BURST_MAX / 2);
+		if (n < 0)
+			fail("receive");
+		received += examine(rx, n, received);
+	}
+	if (ccnic_queue_close(queue) < 0 || ccnic_close(nic) < 0)
+		fail("close");
 	return received == sent ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -1,11 +1,11 @@
 /*
- * nic: a loopback NIC for programs that use libccnic, in one thread. Every packet goes back to the program that sent it.
+ * nic: a loopback NIC for programs that use libccnic, in one thread. It sends every packet back to the program that sent it.
  *
  *     cc -O2 nic.c $(pkg-config --cflags --libs ccnic) -o nic
- *     ./nic SOCKET [PROGRAMS] &        ends after so many programs have come and gone, or when it is told to
+ *     ./nic SOCKET [PROGRAMS] &        ends after PROGRAMS programs have ended, or at SIGINT or SIGTERM
  *     ./echo SOCKET 1000
  *
- * A real NIC would have a control thread and cores that poll; the calls are the same.
+ * A real NIC has a control thread and polling threads; the calls are the same.
  */
 #include <ccnic_nic.h>
 #include <signal.h>
@@ -16,24 +16,24 @@
 #define QUEUES_MAX 64
 #define PROGRAMS_MAX 16
 #define MILLISECOND 1000000LL
-/* Rounds between two looks at the control socket: a look is a system call. */
+/* Rounds of polling between two calls of ccnic_nic_poll(), which is a system call. */
 #define ROUNDS 4096
 
-/* A queue, and the packets of its last burst that have not gone back yet. */
+/* A queue, and the buffers of its last burst that have not been sent back yet. */
 struct lane {
 	struct ccnic_nic_queue *queue;
 	struct ccnic_buf bufs[BURST];
 	int waiting;
 };
 
-struct served {
+struct client {
 	struct ccnic_program *program;
 	uint32_t queues;
-	int last_turns; /* after it has gone: as many as its rings can hold bursts */
+	int last_polls; /* left after its end: as many bursts as its rings can hold */
 	struct lane lanes[QUEUES_MAX];
 };
 
-static struct served *all[PROGRAMS_MAX];
+static struct client *all[PROGRAMS_MAX];
 static int programs;
 static volatile sig_atomic_t stopped;
 
@@ -49,34 +49,38 @@ static void fail(const char *what)
 	exit(EXIT_FAILURE);
 }
 
-/* Takes over a program that has attached. */
-static void welcome(struct ccnic_nic *nic)
+/* Accepts a program that has attached. */
+static void accept_program(struct ccnic_nic *nic)
 {
-	struct served *served = calloc(1, sizeof(*served));
+	struct client *client = calloc(1, sizeof(*client));
 	struct ccnic_program_info info;
 
-	if (served == NULL || ccnic_nic_accept(nic, &served->program) < 0 ||
-	    ccnic_program_info(served->program, &info, sizeof(info)) < 0)
+	if (client == NULL)
+		abort();
+	if (ccnic_nic_accept(nic, &client->program) < 0 ||
+	    ccnic_program_info(client->program, &info, sizeof(info)) < 0)
 		fail("accept");
-	served->queues = info.queues < QUEUES_MAX ? info.queues : QUEUES_MAX;
-	served->last_turns = (int)(info.ring / BURST + 1);
-	for (uint32_t i = 0; i < served->queues; i++)
-		if (ccnic_nic_queue_open(served->program, (uint16_t)i, &served->lanes[i].queue) < 0)
+	client->queues = info.queues < QUEUES_MAX ? info.queues : QUEUES_MAX;
+	client->last_polls = (int)(info.ring / BURST + 1);
+	for (uint32_t i = 0; i < client->queues; i++)
+		if (ccnic_nic_queue_open(client->program, (uint16_t)i, &client->lanes[i].queue) < 0)
 			fail("queue");
-	printf("%s has come: %u queues, MTU %u, %02x:%02x:%02x:%02x:%02x:%02x\n", info.name, info.queues, info.mtu, info.mac[0],
+	printf("%s has attached: %u queues, MTU %u, %02x:%02x:%02x:%02x:%02x:%02x\n", info.name, info.queues, info.mtu, info.mac[0],
 	       info.mac[1], info.mac[2], info.mac[3], info.mac[4], info.mac[5]);
 	fflush(stdout);
-	all[programs++] = served;
+	all[programs++] = client;
 }
 
-/* One turn of a queue: what came goes back. Returns the buffers moved. */
-static int turn(struct lane *lane)
+/* One poll of a queue: sends packets of the program back. Returns the number of buffers. */
+static int poll_queue(struct lane *lane)
 {
 	struct ccnic_segment segments[BURST];
 
 	if (lane->waiting == 0)
 		lane->waiting = ccnic_nic_rx_burst(lane->queue, lane->bufs, BURST);
-	if (lane->waiting <= 0)
+	if (lane->waiting < 0)
+		fail("receive");
+	if (lane->waiting == 0)
 		return 0;
 	for (int i = 0; i < lane->waiting; i++)
 		segments[i] = (struct ccnic_segment){
@@ -88,42 +92,47 @@ static int turn(struct lane *lane)
 	int sent = ccnic_nic_tx_copy(lane->queue, segments, (uint16_t)lane->waiting);
 	if (sent < 0)
 		fail("send");
-	ccnic_nic_buf_free(lane->queue, lane->bufs, (uint16_t)sent);
+	if (ccnic_nic_buf_free(lane->queue, lane->bufs, (uint16_t)sent) < 0)
+		fail("free");
 	lane->waiting -= sent;
 	memmove(lane->bufs, lane->bufs + sent, (size_t)lane->waiting * sizeof(lane->bufs[0]));
 	return sent;
 }
 
-static int serve(struct served *served)
+static int poll_program(struct client *client)
 {
 	int moved = 0;
 
-	for (uint32_t i = 0; i < served->queues; i++)
-		moved += turn(&served->lanes[i]);
+	for (uint32_t i = 0; i < client->queues; i++)
+		moved += poll_queue(&client->lanes[i]);
 	return moved;
 }
 
-/* Lets a program go: all that the NIC holds of it goes back to its pool. */
-static void farewell(struct served *served)
+/* Releases a program; its buffers that the NIC owns return to its pool. */
+static void release(struct client *client)
 {
 	uint64_t packets = 0;
 
-	for (uint32_t i = 0; i < served->queues; i++) {
-		struct lane *lane = &served->lanes[i];
+	for (uint32_t i = 0; i < client->queues; i++) {
+		struct lane *lane = &client->lanes[i];
 		struct ccnic_nic_stats stats;
 
-		ccnic_nic_buf_free(lane->queue, lane->bufs, (uint16_t)lane->waiting);
-		if (ccnic_nic_queue_stats(lane->queue, &stats, sizeof(stats)) == 0)
-			packets += stats.tx_packets;
-		ccnic_nic_queue_close(lane->queue);
+		if (ccnic_nic_buf_free(lane->queue, lane->bufs, (uint16_t)lane->waiting) < 0 ||
+		    ccnic_nic_queue_stats(lane->queue, &stats, sizeof(stats)) < 0 || ccnic_nic_queue_close(lane->queue) < 0)
+			fail("close");
+		packets += stats.tx_packets;
 	}
-	ccnic_program_release(served->program);
-	free(served);
-	printf("one has gone, after %llu packets\n", (unsigned long long)packets);
+	if (ccnic_program_release(client->program) < 0)
+		fail("release");
+	free(client);
+	printf("a program has ended, after %llu packets\n", (unsigned long long)packets);
 	fflush(stdout);
 }
 
-/* Deals with programs that come and go; returns how many have gone. What those had still sent is served a last time. */
+/*
+ * Accepts programs that have attached and releases those that have ended; returns how many have ended. Packets that a program had
+ * sent before its end are still served.
+ */
 static int control(struct ccnic_nic *nic)
 {
 	int gone = 0;
@@ -132,15 +141,15 @@ static int control(struct ccnic_nic *nic)
 	if (waiting < 0)
 		fail("poll");
 	for (; waiting > 0 && programs < PROGRAMS_MAX; waiting--)
-		welcome(nic);
+		accept_program(nic);
 	for (int i = 0; i < programs;) {
 		if (ccnic_program_link_state(all[i]->program) == 1) {
 			i++;
 			continue;
 		}
-		while (all[i]->last_turns-- > 0 && serve(all[i]) > 0)
+		while (all[i]->last_polls-- > 0 && poll_program(all[i]) > 0)
 			;
-		farewell(all[i]);
+		release(all[i]);
 		all[i] = all[--programs];
 		gone++;
 	}
@@ -165,10 +174,11 @@ int main(int argc, char **argv)
 		gone += control(nic);
 		for (int round = 0; round < ROUNDS && programs > 0; round++)
 			for (int i = 0; i < programs; i++)
-				serve(all[i]);
+				poll_program(all[i]);
 	}
 	while (programs > 0)
-		farewell(all[--programs]);
-	ccnic_nic_close(nic);
+		release(all[--programs]);
+	if (ccnic_nic_close(nic) < 0)
+		fail("close");
 	return 0;
 }

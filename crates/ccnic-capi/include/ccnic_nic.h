@@ -1,38 +1,38 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /**
  * @file ccnic_nic.h
- * libccnic, the other side: a NIC in C. Programs that use ccnic.h attach to it as they do to ccnicd.
+ * libccnic, the NIC's side: for NICs in C. Programs that use ccnic.h attach to them as to ccnicd.
  *
  *     ccnic_nic_listen -> ccnic_nic_poll -> ccnic_nic_accept -> ccnic_nic_queue_open      (control)
- *     ccnic_nic_rx_burst -> read the data -> ccnic_nic_buf_free                           (packets that a program sent)
+ *     ccnic_nic_rx_burst -> read the data -> ccnic_nic_buf_free                           (packets from a program)
  *     ccnic_nic_tx_copy, or ccnic_nic_buf_alloc -> write -> ccnic_nic_tx_burst            (packets to a program)
  *
- * Receive and transmit are the NIC's here: what it receives, the program has sent. Which of the program's queues a packet goes to is the
- * NIC's choice alone: ccnic_rss_set() of its programs is -EOPNOTSUPP.
+ * Receive and transmit are named from the NIC's point of view: it receives what a program has sent. The NIC alone chooses the queue of
+ * a packet: a program's ccnic_rss_set() fails with -EOPNOTSUPP.
  *
  * @par Trust
- * A program may be broken or hostile. What comes out of ccnic_nic_rx_burst() is checked: every buffer lies inside the program's
- * pool, every chain has an end and at most @ref CCNIC_CHAIN_MAX buffers, every packet has data and is within the program's MTU. All
- * else is dropped and counted. A program can still write into a packet while the NIC reads it: decide nothing on bytes that you
- * will read again, copy them first. Work in every call is bounded by `n`; no call waits for a program's memory.
+ * A program may be defective or hostile. ccnic_nic_rx_burst() checks what it returns: every buffer lies inside the program's pool,
+ * every chain has an end and at most @ref CCNIC_CHAIN_MAX buffers, no packet is empty or longer than the program's MTU. Everything
+ * else is dropped and counted. A program can still change a packet while the NIC reads it: copy the bytes that a decision
+ * depends on, and read only the copy. `n` bounds the work of every call; no call waits for a program's memory.
  *
- * @par Errors
- * As in ccnic.h: a count or 0, or a negative errno value; ccnic_last_error() says more.
+ * @par Errors and units
+ * As in ccnic.h: functions return 0 or a count, or a negative errno value; ccnic_last_error() returns the details. Counts are
+ * buffers or segments, not packets.
  *
  * @par Threads
- * A queue belongs to one thread at a time: the functions that take a struct ccnic_nic_queue may be called by that thread only.
- * Functions that take a struct ccnic_nic or a struct ccnic_program may be called by any thread at any time, apart from
- * ccnic_nic_close() and ccnic_program_release(); one thread at a time may be in ccnic_nic_poll(). Nothing survives fork() in the
- * child.
+ * A queue belongs to one thread at a time: only that thread may call functions that take a struct ccnic_nic_queue. Any thread may
+ * call functions that take a struct ccnic_nic or a struct ccnic_program at any time, except for ccnic_nic_close() and
+ * ccnic_program_release(); one thread at a time may be in ccnic_nic_poll(). After fork() the child must not use any of them.
  *
- * @par Programs that sleep
- * A program that sleeps is woken by a burst of this side on its queue: the one that hands it packets, or the next (both sides work
- * without fences). So call ccnic_nic_rx_burst() for each open queue again and again, also when you only send. What a program can
- * cost by being woken is limited to about an eighth of the time of the threads that serve it.
+ * @par Notifications
+ * A program that waits for a notification gets it from a NIC's burst on its queue: from the burst that sends packets to it, or from
+ * the next one (neither side uses memory fences). So keep calling ccnic_nic_rx_burst() for each open queue, also if the NIC only
+ * sends. Notifications are rate-limited per program, to about an eighth of the time of the threads that serve it.
  *
  * @par Buffers
- * A struct ccnic_buf of ccnic.h is a buffer of one program; it means nothing to the queues of another. What receive and alloc
- * return is the NIC's until it is freed or handed to the program. Should the NIC die, the program takes back whatever it held.
+ * A struct ccnic_buf names a buffer of one program; it is meaningless for queues of other programs. The NIC owns the buffers that it
+ * has received or allocated until it frees them or sends them to the program. If the NIC dies, the program reclaims them.
  */
 #ifndef CCNIC_NIC_H
 #define CCNIC_NIC_H
@@ -43,30 +43,30 @@
 extern "C" {
 #endif
 
-/** A NIC: a socket, and the programs that have come to it. */
+/** A NIC: a socket, and the programs that have attached. */
 struct ccnic_nic;
-/** A program that has attached, with its region of memory. */
+/** An attached program, with its region. */
 struct ccnic_program;
-/** The NIC's side of a queue pair. Belongs to one thread. */
+/** The NIC's side of a queue pair. Belongs to one thread at a time. */
 struct ccnic_nic_queue;
 
-/** ccnic_nic_listen() leaves SIGBUS alone. */
+/** Flag: ccnic_nic_listen() does not install a SIGBUS handler. */
 #define CCNIC_NIC_KEEP_SIGBUS 1u
 
 /**
- * What can be chosen at ccnic_nic_listen(). Fill it with ccnic_nic_options_init(), then change what you want. Zero means the
- * default. Later versions append fields.
+ * Options of ccnic_nic_listen(). Set them up with ccnic_nic_options_init(), then change fields. Zero means the default. Later
+ * versions append fields.
  */
 struct ccnic_nic_options {
 	size_t size;	     /**< sizeof(struct ccnic_nic_options) */
-	const char *name;    /**< the wire in `ccnic status`, at most 255 bytes; copied. Default: the executable's name */
-	uint32_t flags;	     /**< CCNIC_NIC_KEEP_SIGBUS */
-	uint32_t node;	     /**< NUMA node of the cores that will poll: programs home the NIC's lines there. Default 0 */
-	uint32_t region_max; /**< the largest region that a program may bring, in MiB, up to 4095. Default 1280 */
-	uint32_t memory_max; /**< what all regions together may take, in MiB. Default: half of the machine's memory */
+	const char *name;    /**< shown by `ccnic status`, at most 255 bytes; copied. Default: the executable's name */
+	uint32_t flags;	     /**< CCNIC_NIC_KEEP_SIGBUS, or 0 */
+	uint32_t node;	     /**< NUMA node of the cores that will poll; programs place the NIC's lines there. Default 0 */
+	uint32_t region_max; /**< largest region that a program may attach, in MiB, up to 4095. Default 1280 */
+	uint32_t memory_max; /**< most memory of all regions together, in MiB. Default: half of the machine's memory */
 };
 
-/** What a program said of itself when it attached, checked; it does not change. Later versions append fields. */
+/** What a program announced when it attached, checked. It does not change. Later versions append fields. */
 struct ccnic_program_info {
 	char name[256];	   /**< its name, a string; not unique */
 	int32_t pid;	   /**< its process */
@@ -74,41 +74,41 @@ struct ccnic_program_info {
 	uint32_t queues;   /**< queue pairs */
 	uint32_t ring;	   /**< descriptors per ring */
 	uint32_t buffers;  /**< large buffers in its pool */
-	uint32_t mtu;	   /**< largest packet in bytes, both ways */
-	uint32_t flags;	   /**< CCNIC_HOST_MANAGED: the program posts and frees every buffer; or 0 */
-	uint8_t mac[6];	   /**< the address it goes by; all zero when it did not say. Its word: not checked, not unique */
+	uint32_t mtu;	   /**< longest packet in bytes, in both directions */
+	uint32_t flags;	   /**< CCNIC_HOST_MANAGED, or 0 */
+	uint8_t mac[6];	   /**< its Ethernet address, or all zero; not checked, not unique */
 	uint8_t reserved[2];
 };
 
-/** Bytes of a packet in the NIC's own memory, for ccnic_nic_tx_copy(). */
+/** A part of a packet in the NIC's own memory, for ccnic_nic_tx_copy(). */
 struct ccnic_segment {
-	const void *data; /**< the first byte; may be NULL when `len` is 0 */
-	uint64_t meta;	  /**< 64 bits that go with the packet; those of its first segment count */
+	const void *data; /**< the first byte; may be NULL if `len` is 0 */
+	uint64_t meta;	  /**< metadata of the packet, in its first segment; ignored in the others */
 	uint32_t len;	  /**< bytes */
-	uint32_t flags;	  /**< CCNIC_SEGMENT_MORE: the packet goes on in the next segment; or 0 */
+	uint32_t flags;	  /**< CCNIC_SEGMENT_MORE, or 0 */
 };
 
-/** The packet goes on in the next segment. */
+/** Flag: the packet continues in the next segment. */
 #define CCNIC_SEGMENT_MORE 1u
 /** The most segments of one packet in the NIC's own memory. */
 #define CCNIC_SEGMENTS_MAX 64
 
 /** Counters of the NIC's side of a queue since it was first opened. Later versions append fields. */
 struct ccnic_nic_stats {
-	uint64_t rx_packets;	    /**< packets that the program sent, those dropped among them */
+	uint64_t rx_packets;	    /**< packets from the program, including those that were dropped */
 	uint64_t rx_bytes;	    /**< their bytes */
-	uint64_t tx_packets;	    /**< packets handed to the program */
+	uint64_t tx_packets;	    /**< packets sent to the program */
 	uint64_t tx_bytes;	    /**< their bytes */
-	uint64_t rx_bad_descriptor; /**< dropped: a descriptor names no bytes of the program's buffers, or none */
-	uint64_t rx_bad_chain;	    /**< dropped: descriptors of chains with more than CCNIC_CHAIN_MAX buffers */
+	uint64_t rx_bad_descriptor; /**< dropped: a descriptor names bytes outside the program's buffers, or is empty */
+	uint64_t rx_bad_chain;	    /**< dropped: descriptors of chains of more than CCNIC_CHAIN_MAX buffers */
 	uint64_t rx_too_long;	    /**< dropped: longer than the program's MTU */
-	uint64_t rx_dropped_close;  /**< dropped: fetched, and not handed out when the queue was closed */
-	uint64_t tx_ring_full;	    /**< times that a packet did not go since the program's ring was full */
-	uint64_t tx_no_buffer;	    /**< times that a packet did not go since the program's pool was dry */
-	uint64_t tx_bad_buffer;	    /**< times that ccnic_nic_tx_burst() returned -EFAULT */
-	uint64_t tx_bad_packet;	    /**< times that a transmit burst returned -EMSGSIZE or -EINVAL for a packet */
-	uint64_t free_bad_buffer;   /**< handles given to ccnic_nic_buf_free() that name no buffer */
-	uint64_t alloc_failed;	    /**< buffers that ccnic_nic_buf_alloc() did not get because the pool was dry */
+	uint64_t rx_dropped_close;  /**< dropped: fetched, and not received when the queue was closed */
+	uint64_t tx_ring_full;	    /**< times that a packet was not sent because the program's ring was full */
+	uint64_t tx_no_buffer;	    /**< times that a packet was not sent because the program's pool was empty */
+	uint64_t tx_bad_buffer;	    /**< calls of ccnic_nic_tx_burst() that returned -EFAULT */
+	uint64_t tx_bad_packet;	    /**< transmit bursts that returned -EMSGSIZE or -EINVAL for a packet */
+	uint64_t free_bad_buffer;   /**< handles passed to ccnic_nic_buf_free() that name no buffer */
+	uint64_t alloc_failed;	    /**< buffers that could not be allocated because the pool was empty */
 };
 
 /** Sets all options to their defaults. Any thread. */
@@ -123,13 +123,13 @@ static inline void ccnic_nic_options_init(struct ccnic_nic_options *options)
 /**
  * Listens for programs at `socket`. A stale socket file is replaced.
  *
- * A program may take memory out of its region while the NIC uses it, and on huge pages the next access then ends in SIGBUS. Unless
- * told otherwise this call therefore takes over that signal for the whole process: pages of regions come back zeroed, and any other
- * SIGBUS ends the process as before.
+ * A program may remove pages from its region while the NIC uses it; the NIC's next access may then raise SIGBUS. Therefore this call
+ * installs a SIGBUS handler for the whole process, unless CCNIC_NIC_KEEP_SIGBUS is set: it maps a zeroed page in place of a missing
+ * page of a region; any other SIGBUS ends the process as before.
  *
- * @param options what to choose, or NULL for the defaults; not kept
- * @param nic     receives the NIC; untouched on failure. Give it to ccnic_nic_close()
- * @return 0; -EADDRINUSE: a NIC listens there; -EEXIST: the file is no socket; -EINVAL: NULL, or an option out of its range;
+ * @param options the options, or NULL for the defaults; copied
+ * @param nic     receives the NIC, to be closed with ccnic_nic_close(); unchanged on failure
+ * @return 0; -EADDRINUSE: another NIC listens there; -EEXIST: the file is not a socket; -EINVAL: NULL, or an option is out of range;
  *         -E2BIG: an option is unknown to this library; -ENOENT, -EACCES and others from the kernel
  *
  * Any thread.
@@ -137,29 +137,29 @@ static inline void ccnic_nic_options_init(struct ccnic_nic_options *options)
 int ccnic_nic_listen(const char *socket, const struct ccnic_nic_options *options, struct ccnic_nic **nic);
 
 /**
- * Stops listening and removes the socket file. Programs that have come and were not accepted see the NIC go.
+ * Stops listening and removes the socket file. Programs that have attached and were not accepted are disconnected.
  *
  * @return 0; -EBUSY: a program is accepted and not released; -EINVAL: NULL
  *
- * Any thread, while no other one uses `nic`.
+ * Any thread, while no other thread uses `nic`.
  */
 int ccnic_nic_close(struct ccnic_nic *nic);
 
 /**
- * Deals with what programs ask: lets them attach, answers `ccnic status`, notices that they have gone. Programs wait for that, so
- * call it often: ten times a second is plenty.
+ * Processes requests of programs: attaches them, answers `ccnic status`, detects that they have ended. Programs wait for the answers;
+ * ten calls a second suffice.
  *
- * @param timeout_ns nanoseconds to wait for somebody to ask; 0 only looks, a negative number waits for ever
- * @return programs that wait for ccnic_nic_accept(); -EBUSY: another thread is in here; -EINVAL: NULL
+ * @param timeout_ns nanoseconds to wait for a request; 0 does not wait, a negative number waits without a limit
+ * @return the number of programs that wait for ccnic_nic_accept(); -EBUSY: another thread is in this call; -EINVAL: NULL
  *
- * Any thread, one at a time; not a polling core's, for it makes system calls. With a timeout of 0 it does not block.
+ * Any thread, one at a time. It makes system calls, so do not call it in a polling loop. With a timeout of 0 it does not block.
  */
 int ccnic_nic_poll(struct ccnic_nic *nic, int64_t timeout_ns);
 
 /**
- * Takes over the next program that has attached. Its packets wait in its rings from the moment it attached.
+ * Accepts the next program that has attached. It may have sent packets since it attached; they are in its rings.
  *
- * @param program receives the program; untouched on failure. Give it to ccnic_program_release()
+ * @param program receives the program, to be released with ccnic_program_release(); unchanged on failure
  * @return 0; -EAGAIN: none waits; -EINVAL: NULL
  *
  * Any thread.
@@ -167,7 +167,7 @@ int ccnic_nic_poll(struct ccnic_nic *nic, int64_t timeout_ns);
 int ccnic_nic_accept(struct ccnic_nic *nic, struct ccnic_program **program);
 
 /**
- * Copies what is known of a program.
+ * Copies the description of a program.
  *
  * @param size sizeof(struct ccnic_program_info)
  * @return 0; -EINVAL: NULL
@@ -177,37 +177,37 @@ int ccnic_nic_accept(struct ccnic_nic *nic, struct ccnic_program **program);
 int ccnic_program_info(const struct ccnic_program *program, struct ccnic_program_info *info, size_t size);
 
 /**
- * @return 1 while the program lives; 0 when it has gone, as ccnic_nic_poll() has noticed: receive what it had still sent, close its
- *         queues, release it; -EINVAL for NULL. Any thread. No system call.
+ * @return 1 while the program is running; 0 after ccnic_nic_poll() has detected its end: receive the packets that it has still
+ *         sent, close its queues, release it; -EINVAL for NULL. Any thread. No system call.
  */
 int ccnic_program_link_state(const struct ccnic_program *program);
 
 /**
- * Lets a program go: its region is unmapped, and pointers into it end. One that lives sees the NIC go, takes back what the NIC
- * held, and may attach again.
+ * Releases a program and unmaps its region; pointers into it become invalid. A program that is still running is disconnected,
+ * reclaims the buffers that the NIC owned, and may attach again.
  *
  * @return 0; -EBUSY: one of its queues is open; -EINVAL: NULL
  *
- * Any thread, while no other one uses `program` or its queues.
+ * Any thread, while no other thread uses `program` or its queues.
  */
 int ccnic_program_release(struct ccnic_program *program);
 
 /**
  * Opens the NIC's side of queue pair `index`, 0 to info.queues - 1, for the calling thread.
  *
- * @param queue receives the queue, which `program` owns; untouched on failure. Give it to ccnic_nic_queue_close()
- * @return 0; -EBUSY: it is open already; -EINVAL: NULL, or no such queue
+ * @param queue receives the queue, which `program` owns, to be closed with ccnic_nic_queue_close(); unchanged on failure
+ * @return 0; -EBUSY: it is already open; -EINVAL: NULL, or no such queue
  *
  * Any thread.
  */
 int ccnic_nic_queue_open(struct ccnic_program *program, uint16_t index, struct ccnic_nic_queue **queue);
 
 /**
- * Closes a queue: the free buffers that it kept at hand go back to the program's pool. Packets that it had fetched and not handed out
- * are dropped (call ccnic_nic_rx_burst() until it returns 0 before); those still in the rings stay. Free or send the buffers in
- * your hands before.
+ * Closes a queue; the free buffers of its magazine return to the program's pool. Packets that were fetched and not received are
+ * dropped: to avoid this, call ccnic_nic_rx_burst() until it returns 0. Packets in the rings stay. Free or send the buffers that
+ * the NIC owns first.
  *
- * @return 0; -EBADF: it is closed already; -EINVAL: NULL
+ * @return 0; -EBADF: it is already closed; -EINVAL: NULL
  *
  * The queue's thread.
  */
@@ -226,21 +226,22 @@ int ccnic_nic_queue_stats(const struct ccnic_nic_queue *queue, struct ccnic_nic_
 /* ---- bursts --------------------------------------------------------------------------------------------------------- */
 
 /**
- * Receives packets that the program has sent, as many whole ones as there are and as fit in `n` places; does not wait.
- * @ref CCNIC_CHAIN_MAX places always suffice for one. Their lines are fetched, with ownership where buffers are recycled.
+ * Receives as many whole packets of the program as there are and as fit `n` entries; does not wait. Every packet fits
+ * @ref CCNIC_CHAIN_MAX entries. The first lines of the packets are prefetched.
  *
- * @param bufs receives the buffers, the NIC's own from now on: free them, or hand them back with ccnic_nic_tx_burst()
- * @return buffers received, 0 when there are none; -EINVAL: NULL; -EBADF: the queue is closed
+ * @param bufs receives the buffers, which the NIC owns from now on: free them, or send them with ccnic_nic_tx_burst()
+ * @param n    entries of `bufs`: buffers, not packets
+ * @return the number of buffers, 0 if there are none; -EINVAL: NULL; -EBADF: the queue is closed
  *
  * The queue's thread.
  */
 int ccnic_nic_rx_burst(struct ccnic_nic_queue *queue, struct ccnic_buf *bufs, uint16_t n);
 
 /**
- * Frees buffers of this program, received or allocated. A chain's buffers are freed one by one: give all of them. With
- * CCNIC_HOST_MANAGED the program may use them again once all that was received has been freed.
+ * Frees buffers of this program, received or allocated. All buffers of a chain must be passed; a chain is not followed. With
+ * CCNIC_HOST_MANAGED the program can reuse them once all received buffers have been freed.
  *
- * @return 0; -EFAULT: some handles name no buffer of this program and were skipped, the others are free; -EINVAL: NULL; -EBADF:
+ * @return 0; -EFAULT: some handles name no buffer of this program and were skipped, the others are freed; -EINVAL: NULL; -EBADF:
  *         the queue is closed
  *
  * The queue's thread.
@@ -248,13 +249,14 @@ int ccnic_nic_rx_burst(struct ccnic_nic_queue *queue, struct ccnic_buf *bufs, ui
 int ccnic_nic_buf_free(struct ccnic_nic_queue *queue, const struct ccnic_buf *bufs, uint16_t n);
 
 /**
- * Allocates buffers from the program's pool for packets of `len` bytes each, as many whole packets as `n` places hold:
- * n / CCNIC_SEGMENTS(len). Lengths and chains are set; contents are not.
+ * Allocates buffers from the program's pool for packets of `len` bytes each: as many whole packets as fit `n` entries, which is
+ * n / CCNIC_SEGMENTS(len). Lengths and chains are set; the data are undefined.
  *
  * @param len  bytes of each packet, at most the program's MTU
- * @param bufs receives the buffers, the NIC's own from now on
- * @return buffers allocated, fewer than asked for (also 0) when the pool is dry; -EMSGSIZE: `len` is above the MTU; -EOPNOTSUPP:
- *         the program manages its buffers itself (CCNIC_HOST_MANAGED); -EINVAL: NULL, or too few places for one packet; -EBADF:
+ * @param bufs receives the buffers, which the NIC owns from now on
+ * @param n    entries of `bufs`: buffers, not packets
+ * @return the number of buffers, fewer than requested (or 0) if the pool is empty; -EMSGSIZE: `len` is above the MTU; -EOPNOTSUPP:
+ *         the program manages its buffers itself (CCNIC_HOST_MANAGED); -EINVAL: NULL, or `n` is too small for one packet; -EBADF:
  *         the queue is closed
  *
  * The queue's thread.
@@ -262,36 +264,39 @@ int ccnic_nic_buf_free(struct ccnic_nic_queue *queue, const struct ccnic_buf *bu
 int ccnic_nic_buf_alloc(struct ccnic_nic_queue *queue, uint16_t len, struct ccnic_buf *bufs, uint16_t n);
 
 /**
- * Hands packets to the program in its own buffers, received or allocated from the same program, without a copy: in order, as many
- * whole ones as its ring has room for. Buffers handed over are the program's; the others, from bufs[result] on, stay the NIC's.
+ * Sends packets to the program without a copy, in its own buffers: those received or allocated from the same program. Sends in
+ * order, as many whole packets as its ring has room for. The program owns the buffers that were sent. If the result is not negative,
+ * the NIC still owns the others, from bufs[result] on; after an error it still owns all of them.
  *
- * A packet that can never go ends the burst before it; when it is the first, that is the error.
+ * A packet that can never be sent ends the burst before it; if it is the first packet, the call fails.
  *
- * @return buffers handed over; -EFAULT: a handle of the first packet names no bytes of this program's buffers; -EMSGSIZE: the first
- *         packet is longer than the MTU or has more than CCNIC_CHAIN_MAX buffers; -EOPNOTSUPP: the program manages its buffers
- *         itself; -EINVAL: NULL, or the first packet has no end within `n`; -EBADF: the queue is closed
+ * @param n entries of `bufs`: buffers, not packets
+ * @return the number of buffers sent; -EFAULT: a handle of the first packet names no bytes of this program's buffers; -EMSGSIZE: the
+ *         first packet is longer than the MTU or has more than CCNIC_CHAIN_MAX buffers; -EOPNOTSUPP: the program manages its buffers
+ *         itself; -EINVAL: NULL, or the first packet has no end within `n` entries; -EBADF: the queue is closed
  *
  * The queue's thread.
  */
 int ccnic_nic_tx_burst(struct ccnic_nic_queue *queue, const struct ccnic_buf *bufs, uint16_t n);
 
 /**
- * Copies packets from the NIC's own memory (or from another program's buffers) to the program, in order, as many whole ones as its
- * ring and its pool have room for. The segments may be used again when the call returns. Works with every program.
+ * Sends copies of packets in the NIC's own memory (or in another program's buffers), in order, as many whole packets as the
+ * program's ring and pool have room for. The segments are not used after the call. Works with every program.
  *
- * @return segments of the packets that went; -EMSGSIZE: the first packet is longer than the MTU or has more than
- *         CCNIC_SEGMENTS_MAX segments; -EINVAL: NULL, or the first packet has no bytes or no end within `n`; -EBADF: the queue is
- *         closed
+ * @param n entries of `segments`, not packets
+ * @return the number of segments of the packets that were sent; -EMSGSIZE: the first packet is longer than the MTU or has more than
+ *         CCNIC_SEGMENTS_MAX segments; -EINVAL: NULL, or the first packet is empty or has no end within `n` entries; -EBADF: the
+ *         queue is closed
  *
  * The queue's thread.
  */
 int ccnic_nic_tx_copy(struct ccnic_nic_queue *queue, const struct ccnic_segment *segments, uint16_t n);
 
 /**
- * The data of a buffer: ccnic_buf_len() bytes to read, ccnic_buf_capacity() bytes to write. Valid until the buffer is freed or handed
- * over.
+ * Returns the data of a buffer: ccnic_buf_len() bytes to read, ccnic_buf_capacity() bytes to write. Valid until the buffer is freed
+ * or sent.
  *
- * @return NULL when the handle names no buffer of this queue's program. The queue's thread.
+ * @return NULL if the handle names no buffer of this queue's program. The queue's thread.
  */
 static inline void *ccnic_nic_buf_data(const struct ccnic_nic_queue *queue, const struct ccnic_buf *buf)
 {

@@ -1,12 +1,12 @@
-//! What C sees: the structures of `ccnic.h`, word for word. A test compiles the header and compares.
+//! The structures of `ccnic.h`. A test compiles the header and compares their layout.
 
 use std::ffi::c_char;
-use std::mem::size_of;
+use std::mem::{MaybeUninit, size_of};
 
 use ccnic::desc::{FLAG_MORE, FLAG_SMALL};
 use ccnic::rss::{FlowTypes, KEY, Rss, TABLE};
-use ccnic::{Config, Demote, Desc, Design};
-use ccnic_shm::Pages;
+use ccnic::{Burst, Config, Demote, Desc, Design, Layout};
+use ccnic_shm::{Pages, Region};
 use rustix::io::Errno;
 
 use crate::errno::Failure;
@@ -32,7 +32,7 @@ impl From<Desc> for CcnicBuf {
 }
 
 impl From<CcnicBuf> for Desc {
-    /// Nothing in it is trusted yet.
+    /// Not checked: the caller may have forged it.
     #[inline(always)]
     fn from(buf: CcnicBuf) -> Desc {
         let flags = (buf.word >> 48) as u8 & (FLAG_MORE | FLAG_SMALL);
@@ -52,17 +52,36 @@ impl CcnicBuf {
     }
 }
 
+/// Moves the buffers of a burst to C; returns their number. `out` has entries for all of them.
+#[inline(always)]
+pub(crate) fn hand_out(burst: &mut Burst, out: &mut [MaybeUninit<CcnicBuf>]) -> usize {
+    let descs = burst.disown();
+    let n = descs.len().min(out.len());
+    for (to, desc) in out.iter_mut().zip(descs) {
+        to.write(desc.into());
+    }
+    n
+}
+
 /// `struct ccnic_view`: where the buffers lie. The inline functions of the header read it at the start of a queue.
 #[derive(Debug, Clone, Copy)]
 #[repr(C)]
-pub struct View {
+pub struct CcnicView {
     pub(crate) base: *mut u8,
     pub(crate) first: u32,
     pub(crate) span: u32,
 }
 
-// SAFETY: an address that nobody here dereferences; who does is bound by the contract of the headers.
-unsafe impl Send for View {}
+impl CcnicView {
+    /// The view of a mapped region.
+    pub(crate) fn new(region: &Region, layout: &Layout) -> CcnicView {
+        let pool = layout.pool();
+        CcnicView { base: region.base().as_ptr(), first: pool.buffers, span: pool.end - pool.buffers }
+    }
+}
+
+// SAFETY: this library never dereferences the address; callers that do follow the contract of the headers.
+unsafe impl Send for CcnicView {}
 
 /// `struct ccnic_options`. Zero means "default" in every field.
 #[derive(Debug, Clone, Copy)]
@@ -95,7 +114,7 @@ pub struct CcnicOptions {
 const NO_RECYCLE: u32 = 1;
 const NO_SMALL: u32 = 2;
 const SEQUENTIAL: u32 = 4;
-const HOST_MANAGED: u32 = 8;
+pub(crate) const HOST_MANAGED: u32 = 8;
 const DEMOTE_ALWAYS: u32 = 16;
 const DEMOTE_NEVER: u32 = 32;
 const ALL_FLAGS: u32 = 63;
@@ -120,14 +139,14 @@ impl CcnicOptions {
     /// # Safety
     /// As [`read_sized`].
     pub(crate) unsafe fn read(from: *const CcnicOptions) -> Result<CcnicOptions, Failure> {
-        // SAFETY: the caller vouches for it; the fields take any bytes.
+        // SAFETY: guaranteed by the caller; any bytes are valid fields.
         let (this, newer) = unsafe { read_sized(from, CcnicOptions::DEFAULT)? };
         if newer || this.reserved != [0; 2] { Err(UNKNOWN_FIELD) } else { Ok(this) }
     }
 
-    /// The configuration of a region and its pages. Ranges are checked where the region is made.
+    /// The configuration of a region, and its pages. The ranges of its fields are checked where the region is made.
     pub(crate) fn config(&self) -> Result<(Config, Pages), Failure> {
-        let invalid = |text: &str| Failure::said(Errno::INVAL, text);
+        let invalid = |text: &str| Failure::with_text(Errno::INVAL, text);
         let default = Config::default();
         let or = |value: u32, default: u32| if value == 0 { default } else { value };
         let narrow = |field: &str, value: u32| {
@@ -136,17 +155,14 @@ impl CcnicOptions {
         let design = Design::ALL.into_iter().find(|d| *d as u32 == self.design);
         let design = design.ok_or_else(|| invalid(&format!("design is {}; choose 0 to 4", self.design)))?;
         if self.flags & !ALL_FLAGS != 0 {
-            return Err(invalid(&format!(
-                "flags has bits that mean nothing: {:#x}",
-                self.flags & !ALL_FLAGS
-            )));
+            return Err(invalid(&format!("flags has unknown bits: {:#x}", self.flags & !ALL_FLAGS)));
         }
         let demote = match self.flags & (DEMOTE_ALWAYS | DEMOTE_NEVER) {
             0 => Demote::Auto,
             DEMOTE_ALWAYS => Demote::On,
             DEMOTE_NEVER => Demote::Off,
             _ => {
-                return Err(invalid("flags say both CCNIC_DEMOTE_ALWAYS and CCNIC_DEMOTE_NEVER; choose one"));
+                return Err(invalid("flags has CCNIC_DEMOTE_ALWAYS and CCNIC_DEMOTE_NEVER; choose one"));
             }
         };
         let pages = match self.pages {
@@ -164,7 +180,7 @@ impl CcnicOptions {
             recycle: self.flags & NO_RECYCLE == 0,
             small: self.flags & NO_SMALL == 0,
             sequential: self.flags & SEQUENTIAL != 0,
-            // The E810's host posts every receive buffer: it has no shared pool.
+            // The E810 design has no shared pool: its host posts every receive buffer.
             shared_pool: self.flags & HOST_MANAGED == 0 && design != Design::Doorbell,
             demote,
             ..default
@@ -195,12 +211,12 @@ impl CcnicRss {
     const NONE: CcnicRss =
         CcnicRss { size: size_of::<CcnicRss>(), types: 0, flags: 0, key: [0; KEY], table: [0; TABLE] };
 
-    /// Reads what a program wants. Queue numbers are checked where the queues are known.
+    /// Reads the setting of a program. Queue numbers are checked where the queues are known.
     ///
     /// # Safety
     /// As [`read_sized`].
     pub(crate) unsafe fn read(from: *const CcnicRss) -> Result<Rss, Failure> {
-        // SAFETY: the caller vouches for it; the fields take any bytes.
+        // SAFETY: guaranteed by the caller; any bytes are valid fields.
         let (this, newer) = unsafe { read_sized(from, CcnicRss::NONE)? };
         let bits = u8::try_from(this.types).ok().filter(|_| this.flags & !RSS_META == 0);
         let (Some(types), false) = (bits.map(FlowTypes::from_bits), newer) else { return Err(UNKNOWN_FIELD) };
@@ -209,23 +225,23 @@ impl CcnicRss {
 }
 
 pub(crate) const UNKNOWN_FIELD: Failure =
-    Failure::new(Errno::TOOBIG, c"an option is set that this libccnic does not know; use a newer one");
+    Failure::new(Errno::TOOBIG, c"an option is set that this libccnic does not know; use a newer libccnic");
 
-/// Reads options, which begin with their size, of a program that may have been compiled with an older or a newer header: what it
-/// does not have is the default, what this library does not know must be zero (as `openat2` and `clone3` of Linux have it). The
-/// second value says that it is not.
+/// Reads options, which begin with their size, of a program that may have been compiled with an older or a newer header. Fields
+/// that it does not have keep their defaults (`this`); fields that this library does not know must be zero, as with Linux'
+/// `openat2` and `clone3`. The second value is true if they are not.
 ///
 /// # Safety
-/// `from` points to as many readable bytes as its first word says, and `T` is `repr(C)`, begins with a `usize` and takes any bytes.
+/// The first word of `from` is the number of its readable bytes. `T` is `repr(C)`, begins with a `usize`, and any bytes are a `T`.
 pub(crate) unsafe fn read_sized<T>(from: *const T, mut this: T) -> Result<(T, bool), Failure> {
-    // SAFETY: the caller vouches for at least the first word.
+    // SAFETY: the caller guarantees at least the first word.
     let size = unsafe { from.cast::<usize>().read() };
     if !(size_of::<usize>()..=4096).contains(&size) {
         let text = c"the options' size is wrong: call the structure's init function first";
         return Err(Failure::new(Errno::INVAL, text));
     }
     let known = size.min(size_of::<T>());
-    // SAFETY: `known` bytes are readable by the caller's word and fit in `this`; what lies beyond them is readable too.
+    // SAFETY: the caller guarantees `size` readable bytes; `known` of them fit in `this`.
     let beyond = unsafe {
         std::ptr::copy_nonoverlapping(from.cast::<u8>(), (&raw mut this).cast::<u8>(), known);
         std::slice::from_raw_parts(from.cast::<u8>().add(known), size - known)
@@ -233,14 +249,14 @@ pub(crate) unsafe fn read_sized<T>(from: *const T, mut this: T) -> Result<(T, bo
     Ok((this, beyond.iter().any(|&byte| byte != 0)))
 }
 
-/// Copies a structure to a program that may have been compiled with an older or a newer header: it gets as many bytes as it knows,
-/// and zeroes for what this library does not.
+/// Copies a structure to a program that may have been compiled with an older or a newer header: it gets the `size` bytes that
+/// it knows; fields that this library does not know become zero.
 ///
 /// # Safety
-/// `out` has `size` bytes to write to.
+/// `out` points to `size` writable bytes.
 pub(crate) unsafe fn write_sized<T>(from: &T, out: *mut T, size: usize) {
     let known = size.min(size_of::<T>());
-    // SAFETY: as the caller vouches.
+    // SAFETY: guaranteed by the caller.
     unsafe {
         std::ptr::write_bytes(out.cast::<u8>(), 0, size);
         std::ptr::copy_nonoverlapping(std::ptr::from_ref(from).cast::<u8>(), out.cast::<u8>(), known);
@@ -259,13 +275,13 @@ pub struct CcnicStats {
     pub rx_packets: u64,
     /// Their bytes.
     pub rx_bytes: u64,
-    /// Buffers that a transmit burst left, since the ring was full.
+    /// Buffers that transmit bursts left because the ring was full.
     pub tx_ring_full: u64,
-    /// Buffers that an allocation did not get, since the pool was dry.
+    /// Buffers that allocations did not get because the pool was empty.
     pub alloc_failed: u64,
     /// Transmit bursts that ended at a handle that names no buffer.
     pub tx_bad_buffer: u64,
-    /// Transmit bursts that ended at a packet that is too long, or a chain that is too long or has no end.
+    /// Transmit bursts that ended at a packet that is too long or a chain that is too long or has no end.
     pub tx_bad_packet: u64,
     /// Handles given to free that name no buffer.
     pub free_bad_buffer: u64,
@@ -273,6 +289,107 @@ pub struct CcnicStats {
     pub rx_bad_descriptor: u64,
     /// Received descriptors of chains with too many segments.
     pub rx_bad_chain: u64,
-    /// Packets that the NIC dropped, with RSS, since the ring was full or the pool dry.
-    pub rx_missed: u64,
+    /// Packets that the NIC dropped (with RSS only) because the ring was full or the pool was empty.
+    pub rx_dropped: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INVALID: i32 = -Errno::INVAL.raw_os_error();
+
+    #[test]
+    fn a_descriptor_survives_the_way_to_c_and_back() {
+        let desc = Desc::new(0x1234_5678, 0x9abc, FLAG_MORE | FLAG_SMALL).with_meta(u64::MAX - 1);
+        let buf = CcnicBuf::from(desc);
+        assert_eq!((buf.len(), buf.more(), buf.meta), (0x9abc, true, u64::MAX - 1));
+        assert_eq!(Desc::from(buf), desc);
+        let forged = CcnicBuf { word: u64::MAX, meta: 0 };
+        assert_eq!(Desc::from(forged).flags(), FLAG_MORE | FLAG_SMALL, "other bits are dropped");
+    }
+
+    #[test]
+    fn zero_means_the_default() {
+        let (config, pages) = CcnicOptions::DEFAULT.config().unwrap();
+        assert_eq!((config, pages), (Config::default(), Pages::Auto));
+        let chosen =
+            CcnicOptions { design: 4, flags: NO_SMALL | DEMOTE_NEVER, queues: 3, ..CcnicOptions::DEFAULT };
+        let (config, _) = chosen.config().unwrap();
+        assert_eq!((config.design, config.queues, config.small), (Design::Doorbell, 3, false));
+        assert_eq!((config.demote, config.shared_pool), (Demote::Off, false));
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused() {
+        let default = CcnicOptions::DEFAULT;
+        for wrong in [
+            CcnicOptions { design: 5, ..default },
+            CcnicOptions { flags: ALL_FLAGS + 1, ..default },
+            CcnicOptions { flags: DEMOTE_ALWAYS | DEMOTE_NEVER, ..default },
+            CcnicOptions { pages: 3, ..default },
+            CcnicOptions { queues: 65536, ..default },
+            CcnicOptions { mtu: 65536, ..default },
+        ] {
+            assert_eq!(wrong.config().unwrap_err().code(), INVALID, "{wrong:?}");
+        }
+    }
+
+    #[repr(C)]
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    struct Newer {
+        size: usize,
+        known: u64,
+        later: u64,
+    }
+
+    #[repr(C)]
+    #[derive(Debug, Clone, Copy, PartialEq)]
+    struct Known {
+        size: usize,
+        known: u64,
+    }
+
+    #[test]
+    fn structures_of_older_and_newer_headers_are_read() {
+        let default = Known { size: 0, known: 7 };
+        let read = |newer: Newer| {
+            // SAFETY: `size` is at most that of `Newer`, or refused before it is used.
+            unsafe { read_sized((&raw const newer).cast::<Known>(), default) }
+        };
+        let older = Newer { size: 8, known: 1, later: 1 };
+        assert_eq!(read(older).unwrap(), (Known { size: 8, known: 7 }, false));
+        let same = Newer { size: 16, known: 1, later: 1 };
+        assert_eq!(read(same).unwrap(), (Known { size: 16, known: 1 }, false));
+        let newer = Newer { size: 24, known: 1, later: 1 };
+        assert!(read(newer).unwrap().1, "a field that is unknown here is set");
+        assert!(!read(Newer { later: 0, ..newer }).unwrap().1);
+        for size in [0, 7, 4097] {
+            assert_eq!(read(Newer { size, ..newer }).unwrap_err().code(), INVALID);
+        }
+    }
+
+    #[test]
+    fn structures_are_written_for_older_and_newer_headers() {
+        let from = Known { size: 1, known: 2 };
+        let mut out = [0xeeu8; 32];
+        // SAFETY: `out` has 24 bytes.
+        unsafe { write_sized(&from, out.as_mut_ptr().cast(), 24) };
+        assert_eq!((out[0], out[8], out[16..24].to_vec(), out[24]), (1, 2, vec![0; 8], 0xee));
+        let mut out = [0xeeu8; 32];
+        // SAFETY: `out` has 8 bytes.
+        unsafe { write_sized(&from, out.as_mut_ptr().cast(), 8) };
+        assert_eq!((out[0], out[8]), (1, 0xee));
+    }
+
+    #[test]
+    fn unknown_rss_types_and_flags_are_refused() {
+        // SAFETY: `size` is that of the structure.
+        let read = |rss: CcnicRss| unsafe { CcnicRss::read(&raw const rss) };
+        let rss = read(CcnicRss { types: 255, flags: RSS_META, ..CcnicRss::NONE }).unwrap();
+        assert!(rss.hash);
+        for wrong in [CcnicRss { types: 256, ..CcnicRss::NONE }, CcnicRss { flags: 2, ..CcnicRss::NONE }] {
+            assert_eq!(read(wrong).unwrap_err().code(), -Errno::TOOBIG.raw_os_error());
+        }
+    }
 }

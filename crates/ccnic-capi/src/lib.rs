@@ -1,33 +1,30 @@
-//! libccnic: the CC-NIC packet interface for programs in C (figure 5 of the paper, and what a program needs around it).
+//! libccnic: the CC-NIC packet interface for programs in C (CC-NIC, ASPLOS '24, figure 5), and for NICs in C.
 //!
-//! The contract stands in `include/ccnic.h`. What C holds by value is a descriptor ([`CcnicBuf`]); every burst checks the
-//! descriptors it is given against the pool before it believes them, so a mistaken or forged handle cannot leave the
-//! region.
+//! The headers are the specification: `include/ccnic.h` for programs, `include/ccnic_nic.h` for NICs. A type of a header has
+//! the same name here, in camel case: `struct ccnic_queue` is [`CcnicQueue`]. What C holds by value is a descriptor
+//! ([`CcnicBuf`]); every burst checks the descriptors that it is given against the pool before it uses them, so that a wrong or
+//! forged handle never leads outside the region.
 //!
 //! # Reading order
-//! `include/ccnic.h`, `abi.rs` (its structures), `queue.rs` (bursts), `pool.rs` (buffers without a queue), `nic.rs`, `wait.rs`,
-//! `exports.rs` and `bursts.rs` (its functions). The NIC's side, `include/ccnic_nic.h`, stands apart in `side/`: `mod.rs` (its
-//! structures), `queue.rs` (bursts), `program.rs`, `nic.rs`, `exports.rs`.
+//! 1. `errno.rs`: errors. `abi.rs`: the structures of `ccnic.h`. `pointers.rs`: pointers become slices and strings.
+//!    `handle.rs`: objects that C holds by pointer, closes and opens again.
+//! 2. `client/`, the programs' side: `packets.rs` and `parked.rs`, `queue.rs` (bursts on a `ccnic_client::QueuePair`), `pool.rs`,
+//!    `attachment.rs`, `wait.rs`; then the functions that C calls, `bursts.rs` and `exports.rs`.
+//! 3. `nic/`, the NIC's side: `abi.rs`, `shared.rs` (what the control thread and the queues' threads share), `pair.rs`,
+//!    `queue.rs`, `program.rs`, `listener.rs`, `exports.rs`.
+//!
+//! Files import only from files above them in this list.
 
 mod abi;
-mod bursts;
-mod design;
+mod client;
 mod errno;
-mod exports;
+mod handle;
 mod nic;
-mod owned;
-mod pool;
-mod queue;
-mod side;
-mod wait;
+mod pointers;
+#[cfg(test)]
+mod testing;
 
-pub use abi::{CcnicBuf, CcnicOptions, CcnicRss, CcnicStats, View};
-pub use bursts::*;
-pub use exports::*;
-pub use nic::Nic;
-pub use pool::Pool;
-pub use queue::Queue;
-pub use side::exports::*;
-pub use side::{
-    CcnicNicOptions, CcnicNicStats, CcnicProgramInfo, CcnicSegment, ListeningNic, Program, SideQueue,
-};
+pub use abi::{CcnicBuf, CcnicOptions, CcnicRss, CcnicStats, CcnicView};
+pub use client::{Ccnic, CcnicPool, CcnicQueue, bursts::*, exports::*};
+pub use nic::abi::{CcnicNicOptions, CcnicNicStats, CcnicProgramInfo, CcnicSegment};
+pub use nic::{CcnicNic, CcnicNicQueue, CcnicProgram, exports::*};

@@ -1,16 +1,42 @@
 //! The native bursts, each in a function of its own, so that `tests/asm.rs` can read their assembly.
 //!
-//! With a number as argument it exchanges that many bursts of 32 packets, for a count of the instructions of each function:
-//! `valgrind --tool=callgrind target/release/examples/bursts 1000`, then `callgrind_annotate --inclusive=yes`.
+//! With a number as argument it exchanges that many bursts of 32 packets, for a count of the instructions of
+//! each function: `valgrind --tool=callgrind target/release/examples/bursts 1000`, then
+//! `callgrind_annotate --inclusive=yes`.
 
 use std::hint::black_box;
 
 use ccnic::host::QueuePair;
-use ccnic::nic::{Fetched, NicQueue, Pipeline, spread};
+use ccnic::nic::{
+    FETCH, Fetched, NicQueue, OtherCores, Pipeline, Steered, deliver_handed, spread, spread_across,
+};
 use ccnic::ring::{GroupedClear, GroupedEpoch, Ring};
 use ccnic::rss::{Rss, Spreader};
-use ccnic::{Burst, Config, Layout, host};
+use ccnic::{Burst, Config, Desc, Layout, host};
 use ccnic_shm::{NativeMemory, Pages, Region};
+
+/// Another core that polls all queues but the first: what is handed over to it, in place of a queue between threads.
+struct Elsewhere {
+    descs: [Desc; FETCH],
+    len: usize,
+}
+
+impl OtherCores for Elsewhere {
+    #[inline(always)]
+    fn local(&self, queue: u16) -> Option<usize> {
+        (queue == 0).then_some(0)
+    }
+    #[inline(always)]
+    fn hand_off(&mut self, _: usize, _: u16, packets: &[Desc]) -> usize {
+        let room = self.descs.get_mut(self.len..).unwrap_or_default();
+        let n = packets.len().min(room.len());
+        room.iter_mut().zip(packets).for_each(|(slot, desc)| *slot = *desc);
+        self.len += n;
+        n
+    }
+    #[inline(always)]
+    fn publish(&mut self) {}
+}
 
 macro_rules! audited {
     ($module:ident, $ring:ty) => {
@@ -71,6 +97,25 @@ macro_rules! audited {
             ) -> usize {
                 spread(nics, at, pipeline, mem, by, false)
             }
+            #[inline(never)]
+            pub(super) fn audit_spread_across(
+                nics: &mut [Nic],
+                pipeline: &mut Pipeline,
+                mem: &NativeMemory,
+                by: &Spreader,
+                others: &mut Elsewhere,
+            ) -> usize {
+                spread_across(nics, 0, pipeline, mem, by, false, others)
+            }
+            #[inline(never)]
+            pub(super) fn audit_deliver_handed(
+                nics: &mut [Nic],
+                mem: &NativeMemory,
+                steered: &mut Steered,
+                reflect: bool,
+            ) {
+                deliver_handed(nics, |queue| (queue == 1).then_some(0), mem, steered, reflect);
+            }
 
             /// `rounds` bursts of 32 packets there and back.
             pub(super) fn run(rounds: usize) {
@@ -78,6 +123,7 @@ macro_rules! audited {
                 let mut nics = [nic];
                 let (mut burst, mut fetched) = (Burst::new(), Fetched::default());
                 let by = Spreader::new(black_box(Rss::new(1)));
+                let away = Spreader::new(black_box(Rss { table: [1; 128], ..Rss::new(1) }));
                 let (mut pipeline, small) = (Pipeline::default(), [&[1u8; 64][..]; 32]);
                 for _ in 0..rounds {
                     let [nic] = &mut nics;
@@ -95,13 +141,22 @@ macro_rules! audited {
                     assert_eq!(audit_send_small(&mut host, &mut burst, black_box(&small)), 32);
                     assert_eq!(audit_spread(&mut nics, 0, &mut pipeline, &mem, &by), 32);
                     assert!(audit_receive_small(&mut host) > 0);
+                    audit_alloc(&mut host, &mut burst);
+                    assert_eq!(audit_tx(&mut host, &mut burst), 32);
+                    let mut others = Elsewhere { descs: [Desc::default(); FETCH], len: 0 };
+                    assert_eq!(audit_spread_across(&mut nics, &mut pipeline, &mem, &away, &mut others), 32);
+                    let mut steered = Steered::default();
+                    others.descs.iter().take(others.len).for_each(|desc| _ = steered.push(*desc, 1));
+                    audit_deliver_handed(&mut nics, &mem, &mut steered, black_box(false));
+                    assert_eq!(audit_rx(&mut host, &mut burst), 32);
+                    audit_free(&mut host, &mut burst);
                 }
             }
         }
     };
 }
 
-/// Both sides of a queue pair, and a port for the NIC's copies.
+/// Both sides of a queue pair, and the memory for the NIC's copies.
 type Pair<R> = (QueuePair<NativeMemory, R>, NicQueue<NativeMemory, R>, NativeMemory);
 
 fn pair<R: Ring>() -> Option<Pair<R>> {

@@ -1,4 +1,4 @@
-//! Memories that fail on purpose: what a test must notice, and what the interface must survive.
+//! Memories with injected faults: those that tests must detect, and those that the interface must survive.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -9,7 +9,7 @@ use ccnic::SharedMemory;
 
 use crate::memory::Memory;
 
-/// What distinguishes a faulty port from the port that it wraps. Everything not overridden behaves.
+/// A fault: how a faulty memory differs from the memory that it wraps.
 pub trait Fault: Clone {
     /// Called before every change of shared memory.
     fn before_write(&self) {}
@@ -23,13 +23,13 @@ pub trait Fault: Clone {
     fn weak_release(&self) -> bool {
         false
     }
-    /// Whether a compare-exchange fails, as when the peer changes the word without end.
+    /// Whether a compare-exchange fails, as when the peer keeps changing the word.
     fn contended(&self) -> bool {
         false
     }
 }
 
-/// A port with a fault.
+/// A memory with a fault.
 #[derive(Debug, Clone)]
 pub struct Faulty<S, F>(pub S, pub F);
 
@@ -108,7 +108,7 @@ impl Fault for WeakRelease {
     }
 }
 
-/// Every compare-exchange fails while the switch is on: a peer that changes the free list without end.
+/// Every compare-exchange fails while the switch is on: a peer that keeps changing the depot.
 #[derive(Debug, Clone, Default)]
 pub struct Contended(pub Rc<Cell<bool>>);
 
@@ -118,11 +118,11 @@ impl Fault for Contended {
     }
 }
 
-/// Hears late: while switched on, acquire loads return what this side last saw or stored there, as if the peer's stores since
-/// then came between this load and the next.
+/// Stale loads: while switched on, acquire loads return what this side last loaded or stored there, as if the
+/// peer's later stores became visible between this load and the next.
 #[derive(Debug, Clone, Default)]
 pub struct Late {
-    /// How many more acquire loads are late.
+    /// How many more acquire loads are stale.
     pub loads: Rc<Cell<u32>>,
     seen: Rc<RefCell<HashMap<u32, u64>>>,
 }
@@ -143,7 +143,8 @@ impl Fault for Late {
     }
 }
 
-/// Dies before its n-th change of shared memory: what SIGKILL does to a process, at an instruction of our choice.
+/// Dies before its n-th change of shared memory: what SIGKILL does to a process, at an instruction of our
+/// choice.
 #[derive(Debug, Clone)]
 pub struct Mortal(Rc<Cell<u64>>);
 
@@ -151,7 +152,7 @@ pub struct Mortal(Rc<Cell<u64>>);
 struct Died;
 
 impl Mortal {
-    /// Lives for ever.
+    /// Never dies.
     pub fn new() -> Mortal {
         Mortal(Rc::new(Cell::new(u64::MAX)))
     }
@@ -188,7 +189,7 @@ impl Fault for Mortal {
     }
 }
 
-/// A memory whose NIC side has the fault `F` and whose host side behaves.
+/// A memory whose NIC side has the fault `F` and whose host side has none.
 #[derive(Debug)]
 pub struct FaultyNic<M, F> {
     inner: M,
@@ -212,7 +213,7 @@ impl<M: Memory, F: Fault + Default> Memory for FaultyNic<M, F> {
     }
 }
 
-/// A memory whose host side has the fault `F` and whose NIC side behaves.
+/// A memory whose host side has the fault `F` and whose NIC side has none.
 #[derive(Debug)]
 pub struct FaultyHost<M, F> {
     inner: M,

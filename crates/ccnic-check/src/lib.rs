@@ -1,14 +1,14 @@
-//! Whether the interface keeps its promises: one oracle, one conformance suite, every memory.
+//! Tests of the interface: one oracle and one conformance suite for every memory.
 //!
 //! # Reading order
-//! 1. [`oracle`]: what must hold, whoever runs the interface: order, exactly once, whole, no buffer in two places.
-//! 2. [`Memory`]: what a region can be made of here: the heap ([`HeapMemory`]), mapped memory ([`MappedMemory`]), memory
-//!    that fails on purpose ([`faulty`]).
+//! 1. [`oracle`]: what must always hold: order, every packet once and whole, no buffer held twice.
+//! 2. [`Memory`]: what a region can be made of here: the heap ([`HeapMemory`]), mapped memory
+//!    ([`MappedMemory`]), memory that fails on purpose ([`faulty`]).
 //! 3. [`rig`]: a host, a NIC and an oracle over one region, driven by a list of operations.
 //!    What its NIC does with packets is a [`wire`].
-//! 4. [`suite`]: the questions, each a function over any memory and any ring.
-//! 5. [`sides`]: host and NIC each on its own; [`threads`]: on two threads, over mapped memory. (`ccnic-sim` runs them on two
-//!    simulated cores.)
+//! 4. [`suite`]: the tests, each a function over any memory and any ring.
+//! 5. [`sides`]: host and NIC each on its own; [`threads`]: on two threads, over mapped memory. (`ccnic-sim`
+//!    runs them on two simulated cores.)
 //! 6. [`loom_view`]: the loom memory, for every interleaving of a small configuration.
 
 pub mod faulty;

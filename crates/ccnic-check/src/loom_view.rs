@@ -1,10 +1,13 @@
-//! The loom `SharedMemory`: every interleaving, and every value that a weak memory may return, of a small configuration.
+//! The loom `SharedMemory`: every interleaving, and every value that a weak memory may return, of a small
+//! configuration.
 //!
-//! Words are loom atomics. The bytes of buffers are loom cells, one for each 64-byte line, so that loom reports a data race
-//! on payload: a hand-over that lacks its release or acquire. `relax` gives the turn away.
+//! Words are loom atomics. The bytes of buffers are loom cells, one for each 64-byte line, so that loom
+//! reports a data race on payload: a hand-over that lacks its release or acquire. `relax` yields to another
+//! thread.
 //!
-//! loom wants every atomic to exist before the threads that share it. A region is therefore *declared*: the lines that
-//! hold words, then those that hold bytes. To touch another line is a defect of the test, and panics.
+//! loom wants every atomic to exist before the threads that share it. A region is therefore *declared*: the
+//! lines that hold words, then those that hold bytes. To touch another line is a defect of the test, and
+//! panics.
 //!
 //! loom runs its threads as coroutines of one thread, hence `Rc`.
 
@@ -58,7 +61,7 @@ impl LoomMemory {
         self
     }
 
-    /// Ends the declaration. Clones of the port see the same memory.
+    /// Ends the declaration. Clones see the same memory.
     pub fn memory(self) -> LoomView {
         LoomView(Rc::new(self))
     }

@@ -1,19 +1,19 @@
-//! What a region can be made of in these tests.
+//! The memories of these tests.
 
 use ccnic::SharedMemory;
 use ccnic::heap::HeapMemory;
 use ccnic_shm::{NativeMemory, Pages, Region};
 
-/// A region's worth of memory, and the ports of its two sides.
+/// The memory of a region, as its two sides access it.
 pub trait Memory {
-    /// What both sides access it by.
+    /// The access of one side.
     type Side: SharedMemory;
 
     /// Zeroed memory of at least `size` bytes.
     fn new(size: u32) -> Self;
-    /// A port for the host.
+    /// The host's access.
     fn host(&self) -> Self::Side;
-    /// A port for the NIC.
+    /// The NIC's access.
     fn nic(&self) -> Self::Side;
 }
 

@@ -1,7 +1,7 @@
 //! The oracle: what was sent, what may come back, and where every buffer is.
 //!
-//! It knows nothing of rings or ports. A packet is told from another by its sequence number, which stands in its metadata
-//! and determines every byte of it.
+//! It knows nothing of rings or memories. A packet is identified by its sequence number, which is in its
+//! metadata and determines every byte of it.
 
 use std::collections::VecDeque;
 
@@ -11,7 +11,7 @@ use ccnic::{Desc, Layout};
 /// A packet as it was sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Packet {
-    /// Sequence number: says the content.
+    /// Sequence number: determines the content.
     pub seq: u64,
     /// Length of each segment.
     pub segments: Vec<u16>,
@@ -29,7 +29,8 @@ impl Packet {
     }
 }
 
-/// Byte `at` of packet `seq`: differs between neighbours, packets and lines, so that torn, stale or shifted content shows.
+/// Byte `at` of packet `seq`: differs between neighbours, packets and lines, so that torn, stale or shifted
+/// content is detected.
 pub fn byte(seq: u64, at: usize) -> u8 {
     let mix = seq.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
     (mix as usize).wrapping_add(at.wrapping_mul(7)).wrapping_add(at >> 6) as u8
@@ -91,7 +92,7 @@ impl Oracle {
         assert!(self.expected.pop_front().is_some(), "the NIC consumed a packet that nobody sent");
     }
 
-    /// From now on `packets` more packets may be missing: the NIC died with them in its hands.
+    /// From now on `packets` more packets may be missing: the NIC died after it had fetched them.
     pub fn may_lose(&mut self, packets: u64) {
         self.may_lose += packets;
     }
@@ -143,7 +144,7 @@ impl Oracle {
     }
 }
 
-/// Which buffers of a region one side holds, by slots of 128 bytes. Panics when a buffer is in two places.
+/// Which buffers of a region one side holds, by slots of 128 bytes. Panics when a buffer is held twice.
 #[derive(Debug, Clone)]
 pub struct Held {
     base: u32,

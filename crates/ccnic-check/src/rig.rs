@@ -1,7 +1,7 @@
 //! A host, a NIC and an oracle over one region, in one thread, driven by operations.
 //!
-//! A script is a list of [`Op`], so that proptest writes scripts and shrinks them. Every operation checks what it sees;
-//! [`Rig::finish`] asks for everything back and counts the buffers.
+//! A script is a list of [`Op`], so that proptest writes scripts and shrinks them. Every operation checks
+//! what it sees; [`Rig::finish`] asks for everything back and counts the buffers.
 
 use std::collections::VecDeque;
 
@@ -41,7 +41,7 @@ pub enum Op {
     },
     /// Host: receives at most so many small packets by copying them.
     ReceiveSmall(usize),
-    /// NIC: so many turns of its loop.
+    /// NIC: so many polls.
     Poll(usize),
     /// Host: receives at most so many buffers into the inbox.
     Receive(usize),
@@ -65,7 +65,7 @@ pub struct Rig<M: Memory, R: Ring> {
     pub host: QueuePair<M::Side, R>,
     /// The NIC side.
     pub nic: NicQueue<M::Side, R>,
-    /// Packets in the NIC's hands.
+    /// Packets that the NIC has fetched.
     pub fetched: Fetched,
     /// What may come back.
     pub oracle: Oracle,
@@ -256,7 +256,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         result
     }
 
-    /// One turn of the NIC's loop; returns the number of descriptors dealt with.
+    /// One poll of the NIC; returns the number of descriptors handled.
     pub fn poll(&mut self) -> usize {
         if self.fetched.is_empty() {
             self.nic.fetch(&mut self.fetched);
@@ -332,7 +332,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         }
     }
 
-    /// A successor takes over from a NIC that ends as planned, with nothing in its hands.
+    /// A successor takes over from a NIC that has retired with nothing fetched.
     pub fn handover(&mut self) {
         while !self.fetched.is_empty() && self.poll() > 0 {}
         if self.fetched.is_empty() {
@@ -360,7 +360,8 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         self.host = host;
     }
 
-    /// The NIC is dead, wherever it was: the host recovers, a successor takes over. Returns the buffers recovered.
+    /// The NIC is dead, wherever it was: the host recovers, a successor takes over. Returns the buffers
+    /// recovered.
     pub fn crash(&mut self) -> usize {
         // What the NIC had fetched and not dealt with is lost; `poll` has flushed the rest.
         let lost = self.fetched.rest().iter().filter(|d| !d.more()).count();
@@ -380,7 +381,8 @@ impl<M: Memory, R: Ring> Rig<M, R> {
 
     /// Sends, polls, receives and frees until nothing is under way.
     ///
-    /// `may_starve`: the pool is so small that private stacks can hold all of it. The NIC then drops what it cannot deliver.
+    /// `may_starve`: the pool is so small that magazines can hold all of it. The NIC then drops what it
+    /// cannot deliver.
     ///
     /// # Panics
     /// When nothing moves any more and packets are outstanding.
@@ -417,13 +419,13 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         counters.bad_descriptor + counters.bad_chain + counters.too_long
     }
 
-    /// Settles, ends the NIC, and counts: every buffer is in exactly one place.
+    /// Settles, ends the NIC, and counts: every buffer is held exactly once.
     pub fn finish(mut self, may_starve: bool) {
         self.settle(may_starve);
         let config = *self.layout.config();
         let buffers = config.buffers as usize;
         self.nic.retire();
-        assert_eq!(self.reclaim(), 0, "a NIC that retired left buffers to nobody");
+        assert_eq!(self.reclaim(), 0, "a NIC that retired lost buffers");
         let mut all = Held::new(&self.layout);
         for len in [LARGE_BUF as u16, 1] {
             while self.host.alloc(len, 1, &mut self.outbox) == 1 {
@@ -435,7 +437,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
             R::Consumer::resume(&self.memory.nic(), &place.fill)
                 .peek(&self.memory.nic(), |desc| all.take(desc));
         }
-        // Freed and on the way to the shared list (one batch per class), or sent and the host has not heard so yet.
+        // Freed and waiting for a full batch (one per class), or sent and not yet known to be completed.
         let small = if config.recycle { 0 } else { 31 * 32 + 31 };
         let unheard = if config.shared_pool { 0 } else { config.ring as usize * 32 };
         assert!(

@@ -1,5 +1,6 @@
-//! The two sides of an interface, each on its own: a NIC that serves, a program that sends and checks. Whoever runs them says how
-//! they give way: on two threads over mapped memory ([`threads`](crate::threads)), on two cores of a simulated machine.
+//! The two sides of an interface, each on its own: a NIC that serves, a program that sends and checks.
+//! Whoever runs them says how they give way: on two threads over mapped memory ([`threads`](crate::threads)),
+//! on two cores of a simulated machine.
 
 use ccnic::host::QueuePair;
 use ccnic::nic::{Fetched, NicQueue};
@@ -9,8 +10,8 @@ use ccnic::{Burst, Layout, SharedMemory};
 use crate::oracle::{Held, Oracle, Packet, content, fill};
 use crate::rig::Wire;
 
-/// The NIC: as the daemon's loopback, with a second burst fetched ahead, until `stop` says so. `idle` is called after a turn
-/// without work.
+/// The NIC: as the daemon's loopback, with a second burst fetched ahead, until `stop` returns true. `idle` is
+/// called after a poll without work.
 ///
 /// # Panics
 /// When an honest host has sent something illegal.
@@ -50,7 +51,7 @@ pub fn serve<S: SharedMemory, R: Ring>(
 
 /// The program.
 pub struct Program<S: SharedMemory, R: Ring> {
-    /// Packets that it has under way at most.
+    /// The most packets under way.
     pub most: usize,
     host: QueuePair<S, R>,
     oracle: Oracle,
@@ -77,17 +78,18 @@ impl<S: SharedMemory, R: Ring> Program<S, R> {
         }
     }
 
-    /// Sends so many packets and checks what comes back. `idle` is called after a turn without progress, with the number of such
-    /// turns in a row and of packets outstanding.
+    /// Sends so many packets and checks what comes back. `idle` is called after a poll without progress, with
+    /// the number of such polls in a row and of packets outstanding.
     ///
     /// # Panics
-    /// When the oracle says so.
+    /// When the oracle finds an error.
     pub fn exchange(&mut self, packets: u64, wire: Wire, mut idle: impl FnMut(u64, usize)) {
         let mut turns = 0;
         while self.oracle.received < packets {
             // Bursts of every length; a packet of several segments waits for one that holds it.
             let got = self.receive(1 + (self.next + turns) as usize % 64, wire);
-            // So few at a time that neither ring is ever full of them for good: a loopback must not wait for itself.
+            // So few at a time that neither ring is ever full of them for good: a loopback must not wait for
+            // itself.
             let room = self.most.saturating_sub(self.oracle.outstanding()) as u64;
             let mut sent = 0;
             if self.next < packets && self.outbox.is_empty() && room > 0 {
@@ -146,7 +148,7 @@ impl<S: SharedMemory, R: Ring> Program<S, R> {
         n
     }
 
-    /// Receives, every other time what small packets stand first by copying them.
+    /// Receives; every other time, small packets by copy.
     fn receive(&mut self, max: usize, wire: Wire) -> usize {
         // So few packets are under way that the NIC always has a buffer.
         let cut = wire.cut(false);

@@ -1,6 +1,6 @@
-//! The conformance suite: questions to the interface, each a function over any memory and any ring.
+//! The conformance suite: tests of the interface, each a function over any memory and any ring.
 //!
-//! [`conformance!`](crate::conformance) turns them into tests. Whoever writes a new memory or a new ring adds a line there.
+//! [`conformance!`](crate::conformance) instantiates them. A new memory or a new ring needs one line there.
 
 use ccnic::desc::CHAIN_MAX;
 use ccnic::layout::LARGE_BUF;
@@ -12,10 +12,10 @@ use crate::faulty::{Contended, FaultyHost, FaultyNic, Late, Mortal};
 use crate::memory::Memory;
 use crate::rig::{Op, Rig, Wire};
 
-/// A pool so large that private stacks cannot hold all of it.
+/// A pool so large that magazines cannot hold all of it.
 const PLENTY: u32 = 1600;
 
-/// Instantiates the suite for a memory: a module for each ring, a test for each question.
+/// Instantiates the suite for a memory: a module for each ring, a test for each function.
 #[macro_export]
 macro_rules! conformance {
     ($memory:ty) => {
@@ -31,7 +31,7 @@ macro_rules! conformance {
                 an_empty_pool_says_so, chains_are_whole_at_every_burst_size, what_is_no_packet_is_not_taken,
                 a_single_packet_is_delivered_at_once, a_successor_carries_on, a_dead_nic_loses_only_what_it_held,
                 a_nic_may_die_at_any_write, a_contended_free_list_loses_nothing, sending_for_ever_needs_no_answer,
-                a_host_that_hears_late_frees_nothing_early, a_small_pool_goes_round, a_program_that_sends_all_buffers_gets_them_back, a_small_ring_has_enough_blanks, a_dropped_queue_pair_leaves_its_buffers, a_sleeper_is_woken_once,
+                a_host_that_sees_stores_late_frees_nothing_early, a_small_pool_goes_round, a_program_that_sends_all_buffers_gets_them_back, a_small_ring_has_enough_posted_buffers, a_dropped_queue_pair_leaves_its_buffers, an_armed_program_is_notified_once,
                 small_packets_go_and_come_as_copies);
         })+
     };
@@ -93,7 +93,8 @@ pub fn packets_come_back<M: Memory, R: Ring>() {
     });
 }
 
-/// Do small packets, mixed with others, go and come without handles, as many as there is room for, and never a large one?
+/// Do small packets, mixed with others, go and come without handles, as many as there is room for, and never
+/// a large one?
 pub fn small_packets_go_and_come_as_copies<M: Memory, R: Ring>() {
     each::<M, R>(configs::<R>(), |rig| {
         let config = *rig.layout.config();
@@ -114,7 +115,7 @@ pub fn small_packets_go_and_come_as_copies<M: Memory, R: Ring>() {
         }
         rig.settle(false);
         let came = rig.oracle.received;
-        // Blanks that the host posts are large.
+        // Posted receive buffers are large.
         let small = config.small && config.shared_pool;
         assert!(came == 0 || (short > 1000) == small, "{short} of {came} came by the short way");
         assert_eq!(rig.receive_small(0), Ok(0), "nothing asked for");
@@ -142,7 +143,7 @@ pub fn the_ring_wraps<M: Memory, R: Ring>() {
     });
 }
 
-/// Does a full ring take what fits, keep the rest with its owner, and go on when there is room?
+/// Does a full ring take what fits, leave the rest to its owner, and take more when there is room?
 pub fn a_full_ring_refuses_and_loses_nothing<M: Memory, R: Ring>() {
     each::<M, R>(few::<R>(), |rig| {
         let (mut taken, mut refused) = (0, false);
@@ -176,7 +177,7 @@ pub fn a_slow_receiver_loses_nothing<M: Memory, R: Ring>() {
     });
 }
 
-/// Does an empty pool say so, and serve again what is freed?
+/// Does an empty pool allocate nothing, and then what is freed?
 pub fn an_empty_pool_says_so<M: Memory, R: Ring>() {
     for config in few::<R>().into_iter().filter(|c| c.shared_pool) {
         let buffers = 48;
@@ -192,7 +193,8 @@ pub fn an_empty_pool_says_so<M: Memory, R: Ring>() {
     }
 }
 
-/// Does a program that has put every buffer into its transmit ring, before the NIC had one, get its packets back?
+/// Does a program that has put every buffer into its transmit ring, before the NIC had one, get its packets
+/// back?
 pub fn a_program_that_sends_all_buffers_gets_them_back<M: Memory, R: Ring>() {
     for config in configs::<R>().into_iter().filter(|c| c.shared_pool) {
         let mut rig = Rig::<M, R>::new(&Config { buffers: 48, ..config }, Wire::Loopback);
@@ -241,14 +243,14 @@ pub fn what_is_no_packet_is_not_taken<M: Memory, R: Ring>() {
     });
 }
 
-/// Is a packet on its own delivered in one turn, though its group is not full?
+/// Is a single packet delivered in one poll, though its group is not full?
 pub fn a_single_packet_is_delivered_at_once<M: Memory, R: Ring>() {
     each::<M, R>(few::<R>(), |rig| {
         for i in 0..200 {
             let n = 1 + i % 5;
             let before = rig.oracle.received;
             assert_eq!((rig.alloc(64, n), rig.transmit()), (n, n));
-            // A reader that waits may take a line per turn.
+            // An idle consumer may take one line per poll.
             assert_eq!((0..n).map(|_| rig.poll()).sum::<usize>(), n);
             let back = rig.oracle.outstanding();
             let mut got = 0;
@@ -262,16 +264,16 @@ pub fn a_single_packet_is_delivered_at_once<M: Memory, R: Ring>() {
     });
 }
 
-/// Is a program that sleeps woken for what comes, whatever the position, once for each sleep, and by a successor if its predecessor
-/// has not?
-pub fn a_sleeper_is_woken_once<M: Memory, R: Ring>() {
+/// Is an armed program notified of packets, at every position, once for each request, and by a successor if
+/// its predecessor has not done so?
+pub fn an_armed_program_is_notified_once<M: Memory, R: Ring>() {
     each::<M, R>(few::<R>(), |rig| {
         for i in 0..300usize {
             assert!(rig.host.arm() && !rig.host.rx_waits(), "nothing is there");
             assert_eq!(rig.nic.needs_notification(), None, "nothing has come");
             let n = 1 + i % 5;
             assert_eq!((rig.alloc(64, n), rig.transmit()), (n, n));
-            // A reader that waits may take a line per turn.
+            // An idle consumer may take one line per poll.
             assert_eq!((0..n).map(|_| rig.poll()).sum::<usize>(), n);
             if i % 7 == 3 {
                 rig.handover();
@@ -286,7 +288,7 @@ pub fn a_sleeper_is_woken_once<M: Memory, R: Ring>() {
             assert_eq!(rig.nic.needs_notification(), Some(sleep), "not woken yet");
             rig.nic.notified(sleep);
             assert_eq!(rig.nic.needs_notification(), None, "woken twice");
-            // What it has not received keeps it awake: in the ring, or taken from there and not asked for.
+            // It cannot be armed while packets wait: in the ring, or taken from there ahead.
             for max in 1..=n {
                 assert!(rig.host.rx_waits() && !rig.host.arm(), "asleep over packet {max} of {n}");
                 assert_eq!((rig.nic.needs_notification(), rig.receive(1)), (None, 1));
@@ -315,7 +317,7 @@ pub fn a_successor_carries_on<M: Memory, R: Ring>() {
     });
 }
 
-/// Does a NIC that dies between two bursts lose the packets in its hands only, and no buffer?
+/// Does a NIC that dies between two bursts lose only the packets that it had fetched, and no buffer?
 pub fn a_dead_nic_loses_only_what_it_held<M: Memory, R: Ring>() {
     each::<M, R>(configs::<R>(), |rig| {
         for i in 0..80usize {
@@ -349,7 +351,7 @@ pub fn a_nic_may_die_at_any_write<M: Memory, R: Ring>() {
 
 /// True when the NIC did all it had to do before it was to die.
 fn dies_at<M: Memory, R: Ring>(config: &Config, wire: Wire, writes: u64) -> bool {
-    // Small, for it is made anew for every point of death.
+    // Small, since a new one is made for every point of death.
     let config = Config { buffers: 256, ..*config };
     let mut rig = Rig::<FaultyNic<M, Mortal>, R>::new(&config, wire);
     let mix = |rig: &mut Rig<_, R>| {
@@ -371,7 +373,7 @@ fn dies_at<M: Memory, R: Ring>(config: &Config, wire: Wire, writes: u64) -> bool
     let survived = mortal.run(writes, || rig.poll() + rig.poll()).is_some();
     rig.oracle.may_lose(if survived { 0 } else { FETCH as u64 });
     rig.crash();
-    // First one packet at a time, so that anything left behind the next unit shows; then all kinds.
+    // First one packet at a time, so that leftovers behind the next unit are detected; then all kinds.
     for _ in 0..if writes.is_multiple_of(2) { 9 } else { 0 } {
         rig.alloc(64, 1);
         rig.run(&[Op::Transmit, Op::Poll(1), Op::Receive(9), Op::Receive(9), Op::Free(9)]);
@@ -388,7 +390,7 @@ fn dies_at<M: Memory, R: Ring>(config: &Config, wire: Wire, writes: u64) -> bool
     survived
 }
 
-/// When the free list cannot be changed for a while, does every buffer stay in one place?
+/// When the depot cannot be changed for a while, is every buffer still held once?
 pub fn a_contended_free_list_loses_nothing<M: Memory, R: Ring>() {
     for config in configs::<R>().into_iter().filter(|c| c.shared_pool) {
         let mut rig = Rig::<FaultyNic<M, Contended>, R>::new(&config, Wire::Loopback);
@@ -406,9 +408,9 @@ pub fn a_contended_free_list_loses_nothing<M: Memory, R: Ring>() {
     }
 }
 
-/// The NIC completes packets while the host transmits, after the host looked for room and before it looks again: does the
-/// host free only what has been completed?
-pub fn a_host_that_hears_late_frees_nothing_early<M: Memory, R: Ring>() {
+/// The NIC completes packets while the host transmits, after the host looked for room and before it looks
+/// again: does the host free only what has been completed?
+pub fn a_host_that_sees_stores_late_frees_nothing_early<M: Memory, R: Ring>() {
     for config in few::<R>().into_iter().filter(|c| !c.shared_pool) {
         let mut rig = Rig::<FaultyHost<M, Late>, R>::new(&config, Wire::Loopback);
         for round in 0..600u32 {
@@ -445,7 +447,7 @@ pub fn sending_for_ever_needs_no_answer<M: Memory, R: Ring>() {
     }
 }
 
-/// With as few buffers as may be, does traffic in both directions go on, whoever keeps buffers on private stacks?
+/// With the fewest buffers, does traffic continue in both directions, although magazines keep some?
 pub fn a_small_pool_goes_round<M: Memory, R: Ring>() {
     for config in configs::<R>() {
         for &wire in wires(&config) {
@@ -461,7 +463,7 @@ pub fn a_small_pool_goes_round<M: Memory, R: Ring>() {
 }
 
 /// With the smallest ring and a host-managed pool, does the host post enough for a packet of several buffers?
-pub fn a_small_ring_has_enough_blanks<M: Memory, R: Ring>() {
+pub fn a_small_ring_has_enough_posted_buffers<M: Memory, R: Ring>() {
     for config in few::<R>().into_iter().filter(|c| !c.shared_pool) {
         let mut rig = Rig::<M, R>::new(&Config { ring: 64, ..config }, Wire::Loopback);
         for _ in 0..100 {
@@ -472,7 +474,8 @@ pub fn a_small_ring_has_enough_blanks<M: Memory, R: Ring>() {
     }
 }
 
-/// Does a queue pair that is dropped leave its buffers to the next, those received and not asked for among them?
+/// Does a queue pair that is dropped return its buffers, also those received and not yet handed to the
+/// program?
 pub fn a_dropped_queue_pair_leaves_its_buffers<M: Memory, R: Ring>() {
     // (With the host-managed pool only the queue pair itself knows what the NIC has not completed yet.)
     let configs = configs::<R>().into_iter().filter(|c| c.shared_pool).collect();

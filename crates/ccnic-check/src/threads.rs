@@ -1,6 +1,6 @@
 //! Host and NIC on two threads over mapped memory, checked by the oracle. What ThreadSanitizer runs.
 //!
-//! No test here depends on timing: every loop ends by progress, and gives its core away when it makes none.
+//! No test here depends on timing: every loop ends by progress, and yields its core when it makes none.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,14 +14,15 @@ use crate::memory::{MappedMemory, Memory};
 use crate::rig::Wire;
 use crate::sides::{Program, serve};
 
-/// Turns without any progress after which a side gives up: minutes, so that only a stuck interface gets there.
+/// Polls without any progress after which a side gives up: minutes, so that only a stuck interface gets
+/// there.
 const PATIENCE: u64 = 1 << 26;
 
-/// Sends `packets` packets to a NIC on another thread, which works on them by `wire`, and checks what comes back.
-/// `wrap` puts a port of one's own around the native one.
+/// Sends `packets` packets to a NIC on another thread, which works on them by `wire`, and checks what comes
+/// back. `wrap` wraps the native memory.
 ///
 /// # Panics
-/// When the oracle says so.
+/// When the oracle finds an error.
 pub fn run<S: SharedMemory + Send + 'static, R: Ring>(
     config: &Config,
     wire: Wire,

@@ -1,4 +1,4 @@
-//! What the NIC does with the packets that it fetches: one turn of each wire, for every rig.
+//! What the NIC of a rig does with the packets that it fetches: one poll of each kind of wire.
 
 use ccnic::desc::CHAIN_MAX;
 use ccnic::layout::LARGE_BUF;
@@ -15,7 +15,8 @@ pub enum Wire {
     Loopback,
     /// Sends a copy back by way of its own memory.
     Bytes,
-    /// Sends a copy back, in buffers that it allocates and writes itself. (Not with the host-managed pool, where it cannot.)
+    /// Sends a copy back, in buffers that it allocates and writes itself. (Not with the host-managed pool,
+    /// where it cannot.)
     Own,
     /// Sends the same buffers back. (Not with the host-managed pool, whose host frees what it has sent.)
     Reflect,
@@ -33,8 +34,8 @@ impl Wire {
         }
     }
 
-    /// Deals with `packets`, of which it reads the bytes by `copies`; returns how many descriptors it is done with. Not published
-    /// yet.
+    /// Deals with `packets`, of which it reads the bytes by `copies`; returns how many descriptors it has
+    /// completed, not published yet.
     pub fn turn<S: SharedMemory, R: Ring>(
         self,
         nic: &mut NicQueue<S, R>,
@@ -54,7 +55,7 @@ impl Wire {
     }
 }
 
-/// Deals with packets until one has to wait.
+/// Handles packets until one has to wait.
 fn one_by_one(packets: &[Desc], mut deal: impl FnMut(&[Desc]) -> bool) -> usize {
     let mut n = 0;
     for packet in packets.split_inclusive(|desc| !desc.more()) {
@@ -76,7 +77,7 @@ fn content<S: SharedMemory>(copies: &S, packet: &[Desc]) -> Vec<u8> {
     all
 }
 
-/// In one part, or in several of lengths that have nothing to do with buffers.
+/// The packet in one part, or in several of lengths that differ from those of buffers.
 fn bytes<S: SharedMemory, R: Ring>(nic: &mut NicQueue<S, R>, copies: &S, packet: &[Desc]) -> bool {
     let (all, meta) = (content(copies, packet), packet.first().map_or(0, |desc| desc.meta));
     if all.len() % 3 == 0 {

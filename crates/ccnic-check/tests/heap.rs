@@ -1,3 +1,3 @@
-//! The conformance suite over a vector.
+//! The conformance suite over the heap.
 
 ccnic_check::conformance!(ccnic_check::HeapMemory);

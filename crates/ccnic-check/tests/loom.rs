@@ -1,7 +1,8 @@
-//! Models: every interleaving of a few packets through a ring of two or four units, and of two agents at the free list.
+//! Models: every interleaving of a few packets through a ring of two or four units, and of two agents at the
+//! depot.
 //!
-//! The bound on preemptions (loom's: two or three find nearly every bug) keeps each model to seconds. loom treats SeqCst as
-//! AcqRel and does not explore load buffering: ThreadSanitizer stands beside it (`threads.rs`).
+//! The bound on preemptions (loom's: two or three find nearly every bug) keeps each model to seconds. loom
+//! treats SeqCst as AcqRel and does not explore load buffering: ThreadSanitizer covers that (`threads.rs`).
 
 use std::rc::Rc;
 
@@ -17,7 +18,7 @@ use loom::thread;
 const UNITS: u32 = 0;
 const LINES: u32 = 1024;
 const SLEEPING: u32 = 2048;
-/// Says that the program has ended. Beside the interface.
+/// The flag that the program has ended. Not part of the interface.
 const DONE: u32 = 2112;
 const BYTES: u32 = 4096;
 
@@ -51,8 +52,8 @@ fn slot(seq: u64, slots: u32) -> u32 {
     BYTES + (seq % u64::from(slots)) as u32 * 64
 }
 
-/// Sends `packets` packets of `segments` descriptors each, with payload, through a ring of `count` units; the receiver
-/// checks order and content and hands the payload's lines back with the descriptors.
+/// Sends `packets` packets of `segments` descriptors each, with payload, through a ring of `count` units; the
+/// receiver checks order and content and hands the payload's lines back with the descriptors.
 fn pass<R: Ring, S: SharedMemory + Clone + 'static>(
     mem: S,
     count: u32,
@@ -113,7 +114,7 @@ fn chains<R: Ring>(segments: u64) {
     model(2, move || pass::<R, _>(memory::<R>(4, 64).memory(), 4, 3, segments, 64));
 }
 
-/// The consumer is replaced by a successor, which resumes from the region, while the producer goes on.
+/// The consumer is replaced by a successor, which resumes from the region, while the producer continues.
 fn consumer_hands_over<R: Ring>() {
     model(2, || {
         let (count, packets) = (2, 3);
@@ -140,7 +141,7 @@ fn consumer_hands_over<R: Ring>() {
     });
 }
 
-/// The producer is replaced by a successor, which resumes from the region, while the consumer goes on.
+/// The producer is replaced by a successor, which resumes from the region, while the consumer continues.
 fn producer_hands_over<R: Ring>() {
     model(2, || {
         let (count, packets) = (2, 3);
@@ -170,13 +171,14 @@ fn producer_hands_over<R: Ring>() {
     });
 }
 
-/// What is released without a release must be found out: a model that cannot fail is a defect.
+/// A missing release must be detected: a model that cannot fail is a defect.
 fn weak<R: Ring>() {
     model(2, || pass::<R, _>(Faulty(memory::<R>(2, 2).memory(), WeakRelease), 2, 3, 1, 2));
 }
 
-/// A program that sleeps whenever there is nothing, and a NIC that publishes a packet when there is room and looks whether the program
-/// sleeps: in every turn, or once for each packet. A wake-up that is lost leaves the program asleep.
+/// A program that waits for a notification whenever there is nothing, and a NIC that publishes a packet when
+/// there is room and checks whether the program is armed: in every poll, or once for each packet. A lost
+/// notification leaves the program waiting.
 fn sleeps<R: Ring>(in_every_turn: bool) {
     model(2, move || {
         let packets = 3;
@@ -311,8 +313,8 @@ fn two_agents<S: SharedMemory + Clone + 'static>(mem: S, layout: &Layout) {
 }
 
 fn pool_layout() -> Layout {
-    // Three batches, the first of one buffer: without recycling it comes back to the list as it was, which is what a list
-    // without tags falls for.
+    // Three batches, the first of one buffer: without recycling it comes back to the list as it was, which is
+    // what a list without tags falls for.
     Layout::new(&Config { buffers: 65, small: false, recycle: false, ..Config::default() })
         .unwrap_or_else(|e| panic!("{e}"))
 }

@@ -1,4 +1,5 @@
-//! Random scripts: proptest writes lists of operations, the oracle checks every one, a failure shrinks to a short script.
+//! Random scripts: proptest writes lists of operations, the oracle checks every one, a failure shrinks to a
+//! short script.
 
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic_check::HeapMemory;
@@ -42,7 +43,7 @@ fn scripts<R: Ring>() {
             if small {
                 config.buffers = 40; // runs dry
             }
-            // A successor does not find the blanks in its predecessor's hands: suite::a_successor_finds_the_blanks.
+            // A successor does not find receive buffers that its predecessor had taken.
             ops.retain(|op| config.shared_pool || *op != Op::Handover);
             // What the sink drops cannot be told from what a crash lost.
             ops.retain(|op| wire != Wire::Sink || *op != Op::Crash);

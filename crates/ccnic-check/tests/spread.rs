@@ -1,5 +1,6 @@
-//! Receive-side scaling: random scripts over several queue pairs of one region. Every packet comes to the queue that the table
-//! says, whole and in its flow's order, or is counted as dropped there; no buffer is lost.
+//! Receive-side scaling: random scripts over several queue pairs of one region. Every packet comes to the
+//! queue that the table names, whole and in its flow's order, or is counted as dropped there; no buffer is
+//! lost.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -25,7 +26,7 @@ const QUEUES: u16 = 4;
 enum Op {
     /// The program sends packets of a flow on a queue: their length, and where they are cut into segments.
     Send { queue: u16, flow: u8, packets: u8, len: u16, cuts: Vec<u16> },
-    /// The NIC looks at a queue.
+    /// The NIC polls a queue.
     Turn(u16),
     /// The program receives on a queue and frees what came.
     Receive(u16),
@@ -33,7 +34,8 @@ enum Op {
     Table { seed: u8, hash: bool },
 }
 
-/// A packet of a flow: two in three are UDP over IPv4 or IPv6, the others no IP. Its number stands behind the headers.
+/// A packet of a flow: two in three are UDP over IPv4 or IPv6, the others no IP. Its number follows the
+/// headers.
 fn packet(flow: u8, seq: u64, len: u16) -> Vec<u8> {
     let mut bytes = vec![flow; len.into()];
     let header: &[u8] = match flow % 3 {
@@ -49,7 +51,8 @@ fn packet(flow: u8, seq: u64, len: u16) -> Vec<u8> {
 struct Sent {
     flow: u8,
     bytes: Vec<u8>,
-    /// The queues that it may come to, since tables change while it is under way; its hash is the same with all.
+    /// The queues that it may come to, since tables change while it is under way; its hash is the same with
+    /// all.
     queues: Vec<u16>,
     hash: Option<u32>,
 }
@@ -278,7 +281,8 @@ fn scripts<R: Ring>() {
     }
 }
 
-/// A program that receives on one queue only is not held up by the others, and reads how much was dropped there.
+/// A program that receives on one queue only is not held up by the others, and reads how much was dropped
+/// there.
 #[test]
 fn a_queue_that_nobody_receives_on_holds_up_none() {
     let config = Config { ring: 64, buffers: 512, ..Config::default() };

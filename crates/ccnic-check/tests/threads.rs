@@ -40,7 +40,8 @@ fn doorbell() {
     all::<Doorbell>();
 }
 
-/// A test that cannot fail is a defect: under ThreadSanitizer this one must. `make tsan` runs it and wants it to.
+/// A test that cannot fail is a defect: under ThreadSanitizer this one must. `make tsan` runs it and wants it
+/// to.
 #[test]
 #[ignore = "has a data race on purpose, for ThreadSanitizer to find"]
 fn a_weak_release_is_a_race() {

@@ -1,4 +1,4 @@
-//! The load generator's clock on a real machine: the processor's own, calibrated.
+//! The load generator's clock on a real machine: the time-stamp counter, calibrated.
 
 use ccnic_load::Clock;
 

@@ -1,4 +1,5 @@
-//! CPUs: which ones this process may use, which thread runs where, and whether a thread had its CPU for itself.
+//! CPUs: which ones this process may use, which thread runs where, and whether a thread had its CPU for
+//! itself.
 
 use anyhow::Context;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
@@ -109,7 +110,8 @@ impl CpuTime {
 /// A thread that has its CPU for itself gets at least this share of it.
 const UNDISTURBED: f64 = 0.97;
 
-/// Warns when a load generator did not have its CPU for itself in some runs. `shares` has a value for each run.
+/// Warns when a load generator did not have its CPU for itself in some runs. `shares` has a value for each
+/// run.
 pub fn warn_if_disturbed(shares: impl IntoIterator<Item = f64>) {
     if let Some(text) = disturbed(shares) {
         print::warn(&text);
@@ -122,8 +124,8 @@ fn disturbed(shares: impl IntoIterator<Item = f64>) -> Option<String> {
     let least = shares.iter().copied().fold(1.0, f64::min) * 100.0;
     (short > 0).then(|| {
         format!(
-            "other processes ran too: in {short} of {} runs the load generator had its CPU for less than {:.0} % of the time, at \
-             the least for {least:.0} %; repeat on an idle machine",
+            "other processes ran too: in {short} of {} runs the load generator had its CPU for less than {:.0} % of the time (least: \
+             {least:.0} %); repeat on an idle machine",
             shares.len(),
             UNDISTURBED * 100.0
         )
@@ -150,7 +152,7 @@ mod tests {
         assert_eq!(disturbed([1.0, 0.97]), None);
         assert_eq!(disturbed([]), None);
         let text = disturbed([0.99, 0.5, 0.9]).unwrap();
-        assert!(text.contains("in 2 of 3 runs") && text.contains("for 50 %"), "{text}");
+        assert!(text.contains("in 2 of 3 runs") && text.contains("least: 50 %"), "{text}");
     }
 
     #[test]

@@ -24,8 +24,9 @@ pub struct ExploreArgs {
     machine: MachineArgs,
     #[command(flatten)]
     traffic: SimTraffic,
-    /// Vary a parameter: a value of the platform (`ccnic sim platforms --show NAME` lists them), or cores, size, burst, rx-burst,
-    /// inflight. Takes FROM:TO:HOW-MANY, or a list with commas. May be given twice, for a map
+    /// Vary a parameter: a value of the platform (`ccnic sim platforms --show NAME` lists them), or cores,
+    /// size, burst, rx-burst, inflight. Takes FROM:TO:HOW-MANY, or a list with commas. May be given twice,
+    /// for a map
     #[arg(long, required = true, value_name = "KEY=VALUES")]
     sweep: Vec<String>,
     /// Designs to compare; several with commas
@@ -74,13 +75,18 @@ impl Metric {
         }
     }
 
+    /// A value as it is written in tables and maps.
+    fn text(self, value: f64) -> String {
+        if self == Metric::Mpps { units::rate(value) } else { units::ns(value) }
+    }
+
     /// How much better the first is than the second: 0.1 is 10 %.
     fn lead(self, first: f64, second: f64) -> f64 {
         if self == Metric::Mpps { first / second - 1.0 } else { second / first - 1.0 }
     }
 }
 
-/// Something that varies, and its values.
+/// A parameter that varies, and its values.
 #[derive(Debug)]
 struct Sweep {
     key: String,
@@ -106,7 +112,7 @@ impl Sweep {
         Ok(Sweep { key: key.trim().to_owned(), values })
     }
 
-    /// What is written at its axis: the parameter with its unit, which a platform's value has in `platform`.
+    /// The label of its axis: the parameter with its unit, which `platform` has for its own values.
     fn label(&self, platform: &Platform) -> String {
         let words = match self.key.as_str() {
             "cores" => "cores on each side",
@@ -123,7 +129,7 @@ impl Sweep {
         words.to_owned()
     }
 
-    /// The label as a column's heading: in lines, the unit in the last one.
+    /// The label as a heading of several lines.
     fn heading(&self, platform: &Platform) -> String {
         self.label(platform).replace(" [", "\n[").replace(" on each side", "\nper side").replace('.', ".\n")
     }
@@ -234,7 +240,7 @@ fn table(args: &ExploreArgs, platform: &Platform, sweeps: &[Sweep], spots: &[Spo
     let mut table = Table::new(format!("{}: {}", title(args, sweeps), args.metric.label()), columns);
     for spot in spots {
         let mut row: Vec<String> = spot.values.iter().map(|v| number(*v)).collect();
-        row.extend(spot.shown.iter().map(|summary| number(args.metric.of(summary))));
+        row.extend(spot.shown.iter().map(|summary| args.metric.text(args.metric.of(summary))));
         let (winner, lead) = spot.winner(args.metric).context("no design was simulated")?;
         row.extend([names[winner].clone(), format!("{:.1} %", lead * 100.0)]);
         table.row(row);
@@ -315,7 +321,7 @@ fn map(args: &ExploreArgs, platform: &Platform, sweeps: &[Sweep], spots: &[Spot]
     let label = |i: usize| sweeps.get(i).map(|s| s.label(platform)).unwrap_or_default();
     let cell = |spot: &Spot| {
         let (winner, lead) = spot.winner(args.metric)?;
-        Some(Cell { winner, lead, text: number(args.metric.of(spot.shown.get(winner)?)) })
+        Some(Cell { winner, lead, text: args.metric.text(args.metric.of(spot.shown.get(winner)?)) })
     };
     Heat {
         title: format!("{}: {} of the best design", title(args, sweeps), args.metric.label()),

@@ -1,5 +1,6 @@
-//! `ccnic`: the command line. Subcommands stand on top (`demo`, `bench`, `sim`, `reproduce`, `explore`, `status`); they use what
-//! measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`), and these use none of the subcommands.
+//! `ccnic`: the command line. Subcommands stand on top (`demo`, `bench`, `sim`, `reproduce`, `explore`,
+//! `status`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
+//! and these use none of the subcommands.
 
 mod bench;
 mod clock;
@@ -25,7 +26,11 @@ use tracing_subscriber::EnvFilter;
 
 /// Measure, simulate and inspect ccnic, a packet interface over cache-coherent memory
 #[derive(Debug, Parser)]
-#[command(name = "ccnic", version)]
+#[command(
+    name = "ccnic",
+    version,
+    after_help = "Start with `ccnic demo`. `ccnic help COMMAND` shows the options of a command."
+)]
 struct Args {
     #[command(subcommand)]
     command: Command,

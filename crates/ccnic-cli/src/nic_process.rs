@@ -1,4 +1,5 @@
-//! A NIC for a measurement: a `ccnicd` of our own, as a child process that ends with us, or one that runs already.
+//! A NIC for a measurement: a `ccnicd` that is started as a child process and stopped afterwards, or one that
+//! runs already.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -8,7 +9,7 @@ use anyhow::{Context, bail};
 use ccnic_control::Connection;
 use tempfile::TempDir;
 
-/// How long a fresh daemon may take to answer.
+/// How long a daemon may take to answer after it was started.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a daemon may take to notice that a program has left.
 const SETTLED: Duration = Duration::from_millis(200);
@@ -59,8 +60,8 @@ impl NicProcess {
         Ok(())
     }
 
-    /// Waits, for a moment at most, until a NIC of our own has noticed that its last program has left: its threads sleep then, and
-    /// the CPUs are free for something else. Others' programs are not waited for.
+    /// Waits at most 0.2 s until a NIC that was started here has no program: its threads sleep then, and its
+    /// CPUs are free. Does nothing for a NIC that ran already.
     pub fn settle(&self) {
         if self.own.is_none() {
             return;

@@ -132,13 +132,15 @@ pub struct TrafficArgs {
     /// Packets per second to offer, in millions, over all queue pairs [default: as many as possible]
     #[arg(long, value_name = "MPPS")]
     pub rate: Option<f64>,
-    /// With --rate or --sweep, send full bursts when all their packets are due instead of each packet when it is due
+    /// With --rate or --sweep, send full bursts when all their packets are due instead of each packet when it
+    /// is due
     #[arg(long)]
     pub whole_bursts: bool,
 }
 
 impl TrafficArgs {
-    /// Checks every option against what the interface can carry. `queues` is the option that sets the number of queue pairs.
+    /// Checks every option against what the interface can carry. `queues` is the option that sets the number
+    /// of queue pairs.
     ///
     /// # Errors
     /// The first option that is out of range, with what it may be.

@@ -11,7 +11,7 @@ use crate::print::{self, Column, Table};
 /// Options of `status`.
 #[derive(Debug, Args)]
 pub struct StatusArgs {
-    /// The NIC's socket [default: the one that ccnicd uses by default]
+    /// The NIC's socket [default: as ccnicd: /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
     #[arg(long, value_name = "PATH")]
     socket: Option<PathBuf>,
     /// Print JSON, with every counter
@@ -28,7 +28,7 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
 
 fn dropped(q: &QueueStatus) -> u64 {
     let invalid = q.drop_bad_chain + q.drop_bad_descriptor + q.drop_too_long;
-    invalid + q.drop_ring_full + q.drop_no_buffer
+    invalid + q.drop_ring_full + q.drop_no_buffer + q.drop_handoff_full
 }
 
 fn table(status: &Status) -> Table {

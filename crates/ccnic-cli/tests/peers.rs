@@ -1,12 +1,13 @@
-//! `ccnic bench peers` with generators that are scripts: what it makes of results, refusals, failures and damage. (The generator itself
-//! is tested where DPDK is: `make dpdk-peers-smoke`.)
+//! `ccnic bench peers` with generators that are scripts: what it makes of results, refusals, failures and
+//! damage. (The generator itself is tested where DPDK is: `make dpdk-peers-smoke`.)
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 
-/// `bench peers` over net_memif with a script as generator; `None` on machines with one CPU, where there is nothing to run.
+/// `bench peers` over net_memif with a script as generator; `None` on machines with one CPU, where there is
+/// nothing to run.
 fn peers(script: &str) -> Option<Output> {
     if std::thread::available_parallelism().map_or(1, usize::from) < 2 {
         println!("skipped: one CPU only");

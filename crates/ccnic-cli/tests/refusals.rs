@@ -28,12 +28,13 @@ fn numbers_out_of_range() {
     loopback("--burst", "65", "--burst is 65; choose 1 to 64");
     loopback("--rx-burst", "0", "--rx-burst is 0; choose 1 to 64");
     loopback("--inflight", "0", "--inflight is 0; choose 1 to");
-    loopback("--ring", "1000", "ring is 1000; choose a power of two");
-    loopback("--ring", "16", "ring is 16; choose 64 to 32768");
-    loopback("--queues", "0", "queues is 0; choose 1 to 256");
-    loopback("--queues", "257", "queues is 257; choose 1 to 256");
-    loopback("--buffers", "4", "buffers is 4; choose 16 to");
+    loopback("--ring", "1000", "--ring is 1000; choose a power of two from 64 to 32768");
+    loopback("--ring", "16", "--ring is 16; choose 64 to 32768");
+    loopback("--queues", "0", "--queues is 0; choose 1 to 256");
+    loopback("--queues", "257", "--queues is 257; choose 1 to 256");
+    loopback("--buffers", "4", "--buffers is 4; choose 16 to");
     loopback("--seconds", "0", "--seconds is 0");
+    loopback("--rounds", "0", "--rounds is 0; choose 1 to 10000");
     loopback("--rate", "0", "--rate is 0");
 }
 
@@ -47,7 +48,9 @@ fn words_that_are_none() {
 #[test]
 fn a_nic_that_is_not_there() {
     loopback("--socket", "/nonexistent/nic.sock", "no NIC answers at /nonexistent/nic.sock");
-    assert!(refused(&["status", "--socket", "/nonexistent/nic.sock"]).contains("ccnicd --socket"));
+    let message = refused(&["status", "--socket", "/nonexistent/nic.sock"]);
+    assert!(message.contains("ccnicd --socket"), "{message}");
+    assert_eq!(message.matches("No such file").count(), 1, "{message}");
 }
 
 #[test]

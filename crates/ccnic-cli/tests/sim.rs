@@ -118,6 +118,7 @@ fn bad_options() {
         &["loopback", "--platform", "icx", "--cores", "17"],
         "--cores is 17, icx has 16 and 16; choose 1 to 16",
     );
+    refused(&["loopback", "--cores", "1000"], "--cores is 1000, spr has 56 and 56; choose 1 to 56");
     refused(&["loopback", "--size", "9601"], "--size is 9601; choose 16 to 9600");
     refused(&["loopback", "--micros", "0"], "--micros is 0; choose 1 to 1000000");
     refused(&["loopback", "--warmup=-1"], "--warmup is -1");
@@ -126,7 +127,7 @@ fn bad_options() {
     refused(&["loopback", "--platform", "vax"], "vax");
     refused(&["loopback", "--platform", "./none.toml"], "none.toml");
     refused(&["loopback", "--set", "link.one_way"], "--set link.one_way: write KEY=VALUE");
-    refused(&["loopback", "--set", "link.one_way=far"], "--set link.one_way=far: \"far\" is no number");
+    refused(&["loopback", "--set", "link.one_way=far"], "--set link.one_way=far: \"far\" is not a number");
     refused(&["loopback", "--set", "link.color=3"], "link.color");
     refused(&["stream", "--platform", "icx", "--pairs", "17"], "--pairs is 17; choose 1 to 16");
     refused(&["calibrate", "vax"], "vax");

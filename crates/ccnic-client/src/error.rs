@@ -1,23 +1,22 @@
-//! What can go wrong when a program uses a NIC, each with what the user can do about it.
-
-use std::path::PathBuf;
+//! The errors of a program's attachment to a NIC.
 
 use std::fmt;
+use std::path::PathBuf;
 
 use ccnic::{ConfigError, QueueError};
 use rustix::io::Errno;
 
-/// An error of a program's attachment to a NIC. `Debug` writes the same message as `Display`, so that a `main` that returns it prints
-/// what the user can do.
+/// An error of a program's attachment to a NIC. `Debug` writes the same message as `Display`, so that a
+/// `main` that returns it prints what the user can do.
 #[derive(thiserror::Error)]
 pub enum Error {
-    /// A configuration or a region's header that cannot be.
+    /// A configuration that is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
     /// The region could not be made.
     #[error(transparent)]
     Region(#[from] ccnic_shm::Error),
-    /// No NIC at the socket.
+    /// No NIC answers at the socket.
     #[error("no NIC answers at {}: {errno}; start one with `ccnicd --socket {}`", path.display(), path.display())]
     Unreachable {
         /// The socket.
@@ -37,7 +36,7 @@ pub enum Error {
     /// Nothing to receive came in the time given.
     #[error("no packet came in time")]
     TimedOut,
-    /// A message that is not understood.
+    /// A message of the control socket has another format.
     #[error("a message on the control socket is not understood: {what}; use the same release on both sides")]
     Protocol {
         /// What was wrong with it.
@@ -54,8 +53,8 @@ pub enum Error {
         /// The queues there are.
         queues: u16,
     },
-    /// A queue pair that has been given out before.
-    #[error("queue {queue} has been given out before: a queue pair belongs to one thread")]
+    /// A queue pair that has been taken before.
+    #[error("queue {queue} has been taken before: a queue pair belongs to one thread")]
     QueueTaken {
         /// The queue asked for.
         queue: u16,
@@ -68,21 +67,21 @@ pub enum Error {
         /// The design of the region.
         has: &'static str,
     },
-    /// RSS that cannot be.
+    /// RSS parameters that are not valid.
     #[error("rss: {why}")]
     Rss {
         /// The field, and what it may be.
         why: String,
     },
-    /// A NIC that spreads nothing.
-    #[error("this NIC does no RSS: whoever sends to the program chooses the queue")]
+    /// The NIC cannot do receive-side scaling.
+    #[error("this NIC does no RSS: the sender chooses the queue")]
     NoRss,
-    /// A reconnection without all queue pairs.
-    #[error("reconnecting needs all {given} queue pairs of the region, got {brought}")]
+    /// A reconnection without all queue pairs and pools.
+    #[error("reconnecting needs all {given} queue pairs and pools of the region, got {brought}")]
     PairsMissing {
-        /// Queue pairs given out.
+        /// Queue pairs and pools that have been taken.
         given: usize,
-        /// Queue pairs brought.
+        /// Those passed to `reconnect`.
         brought: usize,
     },
     /// A reconnection while the NIC lives.
@@ -134,5 +133,31 @@ impl From<ccnic_control::Error> for Error {
             Control::Os { what, errno } => Error::Os { what, errno },
             other => Error::Control(other),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ccnic::Design;
+    use ccnic_control::Error as Control;
+
+    #[test]
+    fn errors_of_other_crates_become_variants_of_this_one() {
+        let gone = Error::from(Control::Gone);
+        assert!(matches!(gone, Error::Gone));
+        let refused = Error::from(Control::Refused { reason: "no".to_owned() });
+        assert!(matches!(&refused, Error::Refused { reason } if reason == "no"));
+        let none = Error::from(QueueError::NoQueue { queue: 7, queues: 2 });
+        assert_eq!(none.to_string(), QueueError::NoQueue { queue: 7, queues: 2 }.to_string());
+        let wrong = QueueError::WrongDesign { asked: Design::Packed, has: Design::Padded };
+        assert_eq!(Error::from(wrong).to_string(), wrong.to_string());
+    }
+
+    #[test]
+    fn debug_prints_the_message() {
+        let error = Error::Unreachable { path: "/tmp/x".into(), errno: Errno::NOENT };
+        assert_eq!(format!("{error:?}"), error.to_string());
+        assert!(error.to_string().contains("ccnicd --socket /tmp/x"));
     }
 }

@@ -35,12 +35,14 @@ mod error;
 mod nic;
 mod options;
 mod queue_pair;
+#[cfg(test)]
+mod test_nic;
 mod waiter;
 
 pub use ccnic::host::{HostDrops, NotSmall};
 pub use ccnic::rss;
 pub use ccnic::rss::Rss;
-pub use ccnic::{Buf, Burst, Config, ConfigError, Demote, Desc, Design};
+pub use ccnic::{Buf, Burst, Config, ConfigError, Demote, Desc, Design, TooLong};
 pub use ccnic_control::messages::Status;
 pub use ccnic_shm::Pages;
 

@@ -18,25 +18,41 @@ use crate::options::NicOptions;
 use crate::queue_pair::{PairVisitor, QueuePair};
 use crate::waiter::Waiter;
 
-/// The memory buffers of a region without a queue pair: see [`Nic::pool`].
+/// Buffers of a region without a queue pair: see [`Nic::pool`].
 pub type Pool = host::Pool<NativeMemory>;
 
 /// An open NIC: a region of memory, attached to a NIC that serves its queue pairs as long as this lives.
 ///
-/// May be used from any thread; no call of it belongs in a burst.
+/// May be used from any thread; its calls are too slow for a burst.
+///
+/// ```no_run
+/// use ccnic_client::{Config, Error, Nic};
+///
+/// # fn main() -> Result<(), Error> {
+/// let config = Config { queues: 2, ..Config::default() };
+/// let mut nic = Nic::options().config(&config).open("/tmp/nic.sock")?;
+/// let mut pairs = vec![nic.queue_pair(0)?, nic.queue_pair(1)?];
+/// // ... and when the NIC has ended and another one has been started:
+/// if !nic.alive() {
+///     let reclaimed = nic.reconnect(&mut pairs, [])?;
+///     println!("{reclaimed} buffers of the dead NIC are back in the pool");
+/// }
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct Nic {
     socket: PathBuf,
     name: String,
     mac: Option<[u8; 6]>,
     connection: Arc<Connection>,
-    /// The NIC can spread packets over queues.
+    /// The NIC can do receive-side scaling.
     spreads: bool,
-    /// What is wanted of one that can.
+    /// The parameters for a NIC that can.
     rss: Option<Rss>,
     region: Region,
     layout: Layout,
-    /// By queue: the waiter of each queue pair that has been given out.
+    /// By queue: the waiter of each queue pair that has been taken.
     waiters: Vec<Option<Waiter>>,
     pools: usize,
 }
@@ -108,10 +124,10 @@ impl Nic {
         self.layout.config()
     }
 
-    /// Queue pair `queue`, 0 to `config().queues - 1`. Each is given out once: it belongs to one thread.
+    /// Queue pair `queue`, 0 to `config().queues - 1`. Each can be taken once, for one thread.
     ///
     /// # Errors
-    /// [`Error::NoQueue`] when there is no such queue, [`Error::QueueTaken`] when it has been given out.
+    /// [`Error::NoQueue`] when there is no such queue, [`Error::QueueTaken`] when it has been taken before.
     pub fn queue_pair(&mut self, queue: u16) -> Result<QueuePair, Error> {
         let queues = self.layout.config().queues;
         let slot = self.waiters.get_mut(usize::from(queue)).ok_or(Error::NoQueue { queue, queues })?;
@@ -124,20 +140,21 @@ impl Nic {
         Ok(pair)
     }
 
-    /// A handle on the region's buffers without a queue. What it frees and allocates counts for recovery, so all that were
-    /// ever made must be brought to [`reconnect`](Nic::reconnect).
+    /// A handle on the region's buffers without a queue pair, for a thread that only allocates and frees. Its
+    /// buffers count for recovery, so all handles that were ever made must be passed to
+    /// [`reconnect`](Nic::reconnect).
     pub fn pool(&mut self) -> Pool {
         self.pools += 1;
         Pool::new(self.region.memory(), &self.layout)
     }
 
-    /// Has the NIC spread received packets over the queues like this from now on, and every NIC after it; with `None`, each
-    /// packet comes back on the queue pair that it was sent on. Packets under way may still come on the queue they had. May
-    /// be called at any time, under load as well.
+    /// Sets receive-side scaling for this NIC and its successors; with `None`, the sender chooses the queue
+    /// of a packet (a loopback returns it on the queue pair that it was sent on). Packets under way may still
+    /// arrive on their former queue. May be called at any time, also under load.
     ///
     /// # Errors
-    /// [`Error::Rss`]: the table names a queue that is not there. [`Error::Gone`] and [`Error::NoRss`]: the NIC has gone, or can
-    /// do no RSS; then it is kept for a successor. Otherwise why the NIC refused: it goes on as before.
+    /// [`Error::Rss`]: the table names a queue that does not exist. [`Error::Gone`] and [`Error::NoRss`]: the NIC has gone, or cannot
+    /// do RSS; the setting is kept for its successor. [`Error::Refused`]: nothing has changed.
     pub fn set_rss(&mut self, rss: Option<&Rss>) -> Result<(), Error> {
         if let Some(rss) = rss {
             check_table(rss, self.layout.config().queues).map_err(|why| Error::Rss { why })?;
@@ -162,21 +179,21 @@ impl Nic {
         }
     }
 
-    /// How the NIC spreads received packets; `None` when it does not, or cannot.
+    /// The receive-side scaling in force; `None` when there is none, or the NIC cannot do it.
     pub fn rss(&self) -> Option<&Rss> {
         self.rss.as_ref().filter(|_| self.spreads)
     }
 
-    /// False when the NIC has died or left. Asks the kernel: not for every burst.
+    /// False when the NIC has ended. A system call: not for every burst.
     pub fn alive(&self) -> bool {
         !self.connection.has_ended()
     }
 
-    /// Attaches the region to the NIC that now listens at the same socket, after the old one has gone. Packets in the
-    /// rings are delivered; those that were in the dead NIC's hands are lost, and its buffers go back to the pool.
-    /// Returns how many.
+    /// Attaches the region to the NIC that now listens at the same socket, after the old one has ended.
+    /// Packets in the rings are delivered; those that the old NIC had taken from the rings are lost. The
+    /// buffers that it held go back to the pool; returns their number.
     ///
-    /// `pairs` and `pools` must be all those that were given out.
+    /// `pairs` and `pools` must be all those that were taken.
     ///
     /// # Errors
     /// [`Error::PairsMissing`], [`Error::StillAlive`], or as [`NicOptions::open`]; the program may try again.
@@ -207,7 +224,7 @@ impl Nic {
         Ok(reclaimed)
     }
 
-    /// The state of the NIC.
+    /// The state and counters of the NIC and its programs.
     ///
     /// # Errors
     /// When it cannot be reached.
@@ -227,7 +244,7 @@ impl PairVisitor for Count<'_, '_> {
     }
 }
 
-/// Asks a NIC who it is.
+/// Asks a NIC for its version and abilities.
 fn greet(connection: &Connection) -> Result<Hello, Error> {
     match connection.ask(&Request::Hello, None)? {
         Reply::Hello(hello) => Ok(hello),
@@ -235,8 +252,8 @@ fn greet(connection: &Connection) -> Result<Hello, Error> {
     }
 }
 
-/// The control connection, which is hung up when the NIC has gone: poll it for that (`POLLRDHUP`), not for something to read, which
-/// may be an answer.
+/// The control connection. The kernel hangs it up when the NIC ends: poll it for `POLLRDHUP`, not for
+/// something to read, which may be an answer.
 impl AsFd for Nic {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.connection.as_fd()
@@ -258,5 +275,98 @@ fn make_region(config: &Config, pages: Pages, nic_node: u32) -> Result<(Region, 
             tracing::info!("ordinary pages: no 2 MiB pages to be had ({e})");
             make(4096, Pages::Small)
         }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_nic::{PATIENCE, TestNic};
+    use ccnic::{Burst, Design};
+
+    fn open(socket: &Path, design: Design) -> Nic {
+        let shared_pool = design != Design::Doorbell;
+        let config = Config { queues: 2, ring: 64, buffers: 128, design, shared_pool, ..Config::default() };
+        Nic::options().config(&config).pages(Pages::Small).open(socket).unwrap()
+    }
+
+    /// Sends a packet of this byte and waits until it is back.
+    fn round_trip(pair: &mut QueuePair, byte: u8) {
+        let mut burst = Burst::new();
+        assert_eq!(pair.alloc(1, 1, &mut burst), 1);
+        burst.iter_mut().for_each(|buf| assert_eq!(pair.write(buf, 0, &[byte]), 1));
+        assert_eq!(pair.tx_burst(&mut burst), 1);
+        pair.wait(PATIENCE).unwrap();
+        assert_eq!(pair.rx_burst(&mut burst, 32), 1);
+        assert!(pair.with(&burst.as_slice()[0], |bytes| bytes == [byte]));
+        pair.free(&mut burst);
+    }
+
+    #[test]
+    fn packets_go_round_in_every_design_and_survive_the_nic() {
+        for design in Design::ALL {
+            let directory = tempfile::tempdir().unwrap();
+            let socket = directory.path().join("nic.sock");
+            let first = TestNic::start(&socket, false);
+            let mut nic = open(&socket, design);
+            let mut pairs = [nic.queue_pair(0).unwrap(), nic.queue_pair(1).unwrap()];
+            (0..100).for_each(|i| round_trip(&mut pairs[usize::from(i % 2)], i));
+            assert!(matches!(nic.reconnect(&mut pairs, []), Err(Error::StillAlive)));
+            drop(first);
+            assert!(!nic.alive());
+            assert!(matches!(pairs[0].wait(None), Err(Error::Gone)));
+            assert!(matches!(nic.reconnect(&mut pairs, []), Err(Error::Unreachable { .. })));
+            let _second = TestNic::start(&socket, false);
+            let [one, _] = &mut pairs;
+            assert!(matches!(nic.reconnect([one], []), Err(Error::PairsMissing { given: 2, brought: 1 })));
+            nic.reconnect(&mut pairs, []).unwrap();
+            (0..100).for_each(|i| round_trip(&mut pairs[usize::from(i % 2)], i));
+        }
+    }
+
+    #[test]
+    fn a_queue_pair_can_be_taken_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nic.sock");
+        let _nic = TestNic::start(&socket, false);
+        let mut nic = open(&socket, Design::Packed);
+        let _pair = nic.queue_pair(1).unwrap();
+        assert!(matches!(nic.queue_pair(1), Err(Error::QueueTaken { queue: 1 })));
+        assert!(matches!(nic.queue_pair(2), Err(Error::NoQueue { queue: 2, queues: 2 })));
+    }
+
+    #[test]
+    fn rss_is_kept_for_a_nic_that_can_do_it() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nic.sock");
+        let first = TestNic::start(&socket, false);
+        let mut nic = open(&socket, Design::GroupedEpoch);
+        assert!(matches!(nic.set_rss(Some(&Rss::new(3))), Err(Error::Rss { .. })));
+        assert!(matches!(nic.set_rss(Some(&Rss::new(2))), Err(Error::NoRss)));
+        assert_eq!(nic.rss(), None);
+        drop(first);
+        let second = TestNic::start(&socket, true);
+        nic.reconnect([], []).unwrap();
+        assert_eq!(nic.rss(), Some(&Rss::new(2)));
+        nic.set_rss(None).unwrap();
+        drop(second);
+        assert!(matches!(nic.set_rss(Some(&Rss::new(1))), Err(Error::Gone)));
+        assert_eq!(nic.rss(), Some(&Rss::new(1)));
+    }
+
+    #[test]
+    fn pools_count_for_recovery() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nic.sock");
+        let first = TestNic::start(&socket, false);
+        let mut nic = open(&socket, Design::GroupedEpoch);
+        let (mut pool, mut burst) = (nic.pool(), Burst::new());
+        assert_eq!(pool.alloc(50, &mut burst), 50);
+        drop(first);
+        let _second = TestNic::start(&socket, false);
+        assert!(matches!(nic.reconnect([], []), Err(Error::PairsMissing { given: 1, brought: 0 })));
+        assert_eq!(nic.reconnect([], [&mut pool]).unwrap(), 0, "the pool handle holds them");
+        let held: Vec<_> = burst.disown().collect();
+        assert_eq!(pool.free(held.into_iter(), &mut burst), 50);
     }
 }

@@ -9,7 +9,22 @@ use ccnic_shm::Pages;
 use crate::error::Error;
 use crate::nic::Nic;
 
-/// What to open a NIC with. Everything has a default; [`open`](NicOptions::open) is last.
+/// Options for opening a NIC. Everything has a default; [`open`](NicOptions::open) is last.
+///
+/// ```no_run
+/// use ccnic_client::{Config, Nic, Pages, Rss};
+///
+/// # fn main() -> Result<(), ccnic_client::Error> {
+/// let nic = Nic::options()
+///     .name("kv")
+///     .mac([2, 0, 0, 0, 0, 7])
+///     .config(&Config { queues: 4, buffers: 8192, ..Config::default() })
+///     .rss(Rss::new(4))
+///     .pages(Pages::Huge)
+///     .open("/tmp/nic.sock")?;
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug, Clone)]
 pub struct NicOptions {
     pub(crate) name: String,
@@ -26,7 +41,8 @@ impl Default for NicOptions {
 }
 
 impl NicOptions {
-    /// One queue pair of the default design, in huge pages if the system has some, under the name of the running executable.
+    /// One queue pair of the default design, in huge pages if the system has some, under the name of the
+    /// running executable.
     pub fn new() -> NicOptions {
         let path = std::env::current_exe().ok();
         let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
@@ -51,13 +67,15 @@ impl NicOptions {
         self
     }
 
-    /// Receive-side scaling from the start, as by [`Nic::set_rss`]: a NIC that cannot do it refuses.
+    /// Receive-side scaling from the start, as by [`Nic::set_rss`]; [`open`](NicOptions::open) fails if the
+    /// NIC cannot do it.
     pub fn rss(mut self, rss: Rss) -> NicOptions {
         self.rss = Some(rss);
         self
     }
 
-    /// Queues, rings, buffers and design of the region. Its `page` field is chosen by [`pages`](NicOptions::pages).
+    /// Queues, rings, buffers and design of the region. Its `page` field is chosen by
+    /// [`pages`](NicOptions::pages).
     pub fn config(mut self, config: &Config) -> NicOptions {
         self.config = *config;
         self
@@ -72,10 +90,46 @@ impl NicOptions {
     /// Makes a region and attaches it to the NIC at `socket`.
     ///
     /// # Errors
-    /// [`Error::Config`] for a field of the configuration that is out of range, [`Error::Region`] when there is no memory,
-    /// [`Error::Unreachable`] when no NIC answers, [`Error::Refused`] when it refuses, [`Error::Rss`] and [`Error::NoRss`] as
-    /// [`Nic::set_rss`].
+    /// [`Error::Config`] for a field of the configuration that is out of range, [`Error::Region`] when there
+    /// is no memory, [`Error::Unreachable`] when no NIC answers, [`Error::Refused`] when it refuses,
+    /// [`Error::Rss`] and [`Error::NoRss`] as [`Nic::set_rss`].
     pub fn open(&self, socket: impl AsRef<Path>) -> Result<Nic, Error> {
         Nic::open_with(socket.as_ref(), self)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::test_nic::TestNic;
+
+    #[test]
+    fn the_default_name_is_that_of_the_executable() {
+        assert!(NicOptions::new().name.starts_with("ccnic_client"), "{}", NicOptions::new().name);
+    }
+
+    #[test]
+    fn a_nic_is_opened_with_what_is_asked_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nic.sock");
+        let _nic = TestNic::start(&socket, true);
+        let config = Config { queues: 3, buffers: 96, ..Config::default() };
+        let options = NicOptions::new().name("x").mac([2; 6]).config(&config).pages(Pages::Small);
+        let nic = options.clone().rss(Rss::new(3)).open(&socket).unwrap();
+        assert_eq!((nic.config().queues, nic.config().buffers, nic.config().page), (3, 96, 4096));
+        assert_eq!(nic.rss(), Some(&Rss::new(3)));
+        let far = options.rss(Rss::new(4)).open(&socket);
+        assert!(matches!(far, Err(Error::Rss { .. })), "{far:?}");
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_before_a_region_is_made() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nic.sock");
+        assert!(matches!(NicOptions::new().open(&socket), Err(Error::Unreachable { .. })));
+        let _nic = TestNic::start(&socket, false);
+        let ring = NicOptions::new().config(&Config { ring: 65, ..Config::default() }).open(&socket);
+        assert!(matches!(ring, Err(Error::Config(_))), "{ring:?}");
+        assert!(matches!(NicOptions::new().rss(Rss::new(1)).open(&socket), Err(Error::NoRss)));
     }
 }

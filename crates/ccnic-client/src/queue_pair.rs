@@ -1,6 +1,7 @@
 //! A queue pair of whatever design the region has, behind one type.
 //!
-//! The design is looked at once in each call: one branch a burst. The bursts of the five ring types are compiled side by side.
+//! Each call branches once on the design: one branch per burst. The bursts of the five ring types are
+//! compiled side by side.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -16,10 +17,36 @@ use crate::waiter::Waiter;
 /// A queue pair in mapped memory whose ring type is known at compile time.
 type Native<R> = host::QueuePair<NativeMemory, R>;
 
-/// A program's side of one queue pair: allocates, sends, receives and frees buffers. Belongs to one thread at a time.
+/// A program's side of one queue pair: allocates, sends, receives and frees buffers. Belongs to one thread at
+/// a time.
 ///
-/// Made by [`Nic::queue_pair`](crate::Nic::queue_pair). Dropping it returns the buffers that it keeps to the region's pool; what it
-/// has received and not freed is the program's.
+/// Made by [`Nic::queue_pair`](crate::Nic::queue_pair). Dropping it returns the buffers that it keeps to the
+/// region's pool; buffers in the program's bursts stay the program's.
+///
+/// All bursts count buffers and hold whole packets. A packet of up to 4 KiB is one buffer.
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use ccnic_client::{Burst, Error, Nic};
+///
+/// # fn main() -> Result<(), Error> {
+/// let mut nic = Nic::open("/tmp/nic.sock")?;
+/// let mut pair = nic.queue_pair(0)?;
+/// let mut burst = Burst::new();
+/// pair.alloc(64, 32, &mut burst); // up to 32 packets of 64 bytes
+/// for buf in burst.iter_mut() {
+///     pair.with_mut(buf, |bytes| bytes.fill(0x55));
+/// }
+/// pair.tx_burst(&mut burst);
+/// pair.free(&mut burst); // those for which the ring had no room
+/// pair.wait(Duration::from_secs(1))?;
+/// let received = pair.rx_burst(&mut burst, 32);
+/// println!("{received} packets");
+/// pair.free(&mut burst);
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Debug)]
 pub struct QueuePair {
     pair: ByDesign,
@@ -76,19 +103,43 @@ impl QueuePair {
         Ok(QueuePair { pair, waiter })
     }
 
-    /// Calls `visitor` with the queue pair of the region's ring type: for a loop that is compiled without a branch per burst.
+    /// Calls `visitor` with the queue pair of the region's ring type: for a loop that is compiled without a
+    /// branch per burst.
+    ///
+    /// ```no_run
+    /// use ccnic_client::{Burst, PairVisitor, QueuePair};
+    ///
+    /// struct Drain;
+    ///
+    /// impl PairVisitor for Drain {
+    ///     type Output = usize;
+    ///     fn visit<R: ccnic::ring::Ring>(self, pair: &mut ccnic::host::QueuePair<ccnic_shm::NativeMemory, R>) -> usize {
+    ///         let (mut burst, mut received) = (Burst::new(), 0);
+    ///         while pair.rx_burst(&mut burst, 32) > 0 {
+    ///             received += burst.len();
+    ///             pair.free(&mut burst);
+    ///         }
+    ///         received
+    ///     }
+    /// }
+    ///
+    /// fn drain(pair: &mut QueuePair) -> usize {
+    ///     pair.dispatch(Drain)
+    /// }
+    /// ```
     #[inline]
     pub fn dispatch<V: PairVisitor>(&mut self, visitor: V) -> V::Output {
         each!(&mut self.pair, pair => visitor.visit(pair))
     }
 
-    /// As [`host::QueuePair::alloc`].
-    #[inline]
+    /// Allocates packets of `len` bytes each, as many whole ones as fit into `max` buffers, and adds the
+    /// buffers to `burst`; returns the number of buffers. See [`host::QueuePair::alloc`], with an example.
+    #[inline(always)]
     pub fn alloc(&mut self, len: u16, max: usize, burst: &mut Burst) -> usize {
         each!(&mut self.pair, pair => pair.alloc(len, max, burst))
     }
 
-    /// Returns all buffers of `burst` to the pool.
+    /// Returns all buffers of `burst` to the pool. See [`host::QueuePair::free`].
     #[inline]
     pub fn free(&mut self, burst: &mut Burst) {
         each!(&mut self.pair, pair => pair.free(burst));
@@ -100,7 +151,8 @@ impl QueuePair {
         each!(&mut self.pair, pair => pair.free_one(buf));
     }
 
-    /// As [`host::QueuePair::tx_burst`].
+    /// Hands packets to the NIC, as many whole ones as the ring has room for; removes them from `burst` and
+    /// returns the number of buffers. See [`host::QueuePair::tx_burst`], with an example.
     #[inline]
     pub fn tx_burst(&mut self, burst: &mut Burst) -> usize {
         each!(&mut self.pair, pair => pair.tx_burst(burst))
@@ -112,14 +164,15 @@ impl QueuePair {
         each!(&mut self.pair, pair => pair.tx_room())
     }
 
-    /// As [`host::QueuePair::rx_burst`].
-    #[inline]
+    /// Receives whole packets in at most `max` buffers, adds them to `burst` and returns the number of
+    /// buffers. See [`host::QueuePair::rx_burst`], with an example.
+    #[inline(always)]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
         each!(&mut self.pair, pair => pair.rx_burst(burst, max))
     }
 
-    /// As [`host::QueuePair::tx_small`].
-    #[inline]
+    /// Sends copies of packets of up to 128 bytes. See [`host::QueuePair::tx_small`], with an example.
+    #[inline(always)]
     pub fn tx_small<'a>(
         &mut self,
         longest: u16,
@@ -129,28 +182,29 @@ impl QueuePair {
         each!(&mut self.pair, pair => pair.tx_small(longest, packets, burst))
     }
 
-    /// As [`host::QueuePair::rx_small`].
+    /// Receives packets of up to 128 bytes without handles. See [`host::QueuePair::rx_small`], with an
+    /// example.
     ///
     /// # Errors
     /// [`NotSmall`] when the first packet that waits is not small.
-    #[inline]
+    #[inline(always)]
     pub fn rx_small(&mut self, max: usize, read: impl FnMut(usize, &[u8], u64)) -> Result<usize, NotSmall> {
         each!(&mut self.pair, pair => pair.rx_small(max, read))
     }
 
-    /// As [`host::QueuePair::tx_descs`].
-    #[inline]
+    /// Sends buffers that are held as descriptors. See [`host::QueuePair::tx_descs`].
+    #[inline(always)]
     pub fn tx_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> (usize, usize) {
         each!(&mut self.pair, pair => pair.tx_descs(descs, burst))
     }
 
-    /// As [`host::QueuePair::free_descs`].
-    #[inline]
+    /// Frees buffers that are held as descriptors. See [`host::QueuePair::free_descs`].
+    #[inline(always)]
     pub fn free_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         each!(&mut self.pair, pair => pair.free_descs(descs, burst))
     }
 
-    /// As [`host::QueuePair::read_descs`].
+    /// Reads and frees buffers that are held as descriptors. See [`host::QueuePair::read_descs`].
     pub fn read_descs(
         &mut self,
         descs: impl Iterator<Item = Desc>,
@@ -184,19 +238,45 @@ impl QueuePair {
         each!(&self.pair, pair => pair.with_mut(buf, f))
     }
 
-    /// Blocks until there is something to receive. Poll [`rx_burst`](QueuePair::rx_burst) for a while first: a sleep and a wake-up
-    /// take longer than a round trip. `None` waits without a limit.
+    /// Blocks until there is something to receive. Poll [`rx_burst`](QueuePair::rx_burst) for a while first:
+    /// a sleep and a wake-up take longer than a round trip. `None` waits without a limit.
+    ///
+    /// ```no_run
+    /// # fn example(pair: &mut ccnic_client::QueuePair) -> Result<(), ccnic_client::Error> {
+    /// # use ccnic_client::Burst;
+    /// use std::time::Duration;
+    ///
+    /// let mut burst = Burst::new();
+    /// while pair.rx_burst(&mut burst, 32) == 0 {
+    ///     pair.wait(Duration::from_secs(1))?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
-    /// [`Error::TimedOut`] after `timeout`. [`Error::Gone`] when the NIC has gone and nothing is left to receive. [`Error::Os`] with
-    /// `EINTR` after a signal.
+    /// [`Error::TimedOut`] after `timeout`. [`Error::Gone`] when the NIC has gone and nothing is left to
+    /// receive. [`Error::Os`] with `EINTR` after a signal.
     pub fn wait(&mut self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
         let (waiter, timeout) = (&self.waiter, timeout.into());
         each!(&mut self.pair, pair => waiter.wait(pair, timeout))
     }
 
-    /// Asks the NIC for a notification: [`fd`](QueuePair::fd) becomes readable when there is something to receive. False when there
-    /// is something already; then nothing is asked. Call it before each sleep in `poll` or `epoll_wait`.
+    /// Asks the NIC for a notification: [`fd`](QueuePair::fd) becomes readable when there is something to
+    /// receive. False when there is something already; then nothing is asked. Call it before each sleep in
+    /// `poll` or `epoll_wait`.
+    ///
+    /// ```no_run
+    /// # fn example(pair: &mut ccnic_client::QueuePair) -> Result<(), ccnic_client::Error> {
+    /// # use ccnic_client::Burst;
+    /// if pair.arm()? {
+    ///     let fd = pair.fd()?;
+    ///     // poll(2) for `fd` and other descriptors
+    ///     pair.disarm();
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
     ///
     /// # Errors
     /// As [`fd`](QueuePair::fd).
@@ -210,8 +290,9 @@ impl QueuePair {
         each!(&mut self.pair, pair => pair.disarm());
     }
 
-    /// The descriptor that becomes readable when there is something to receive after [`arm`](QueuePair::arm): for a program that
-    /// waits for several things at once. It stays the same with the NIC's successor; the bytes in it mean nothing.
+    /// The descriptor that becomes readable when there is something to receive after [`arm`](QueuePair::arm):
+    /// for a program that waits for several things at once. It stays the same with the NIC's successor; the
+    /// bytes in it mean nothing.
     ///
     /// It does not show that the NIC has gone: [`Nic`](crate::Nic)'s own descriptor does.
     ///
@@ -231,12 +312,12 @@ impl QueuePair {
         each!(&self.pair, pair => pair.rx_waits())
     }
 
-    /// Buffers that can be received now. Walks the ring: not for every burst.
+    /// Buffers that can be received now. Reads the whole ring: not for every burst.
     pub fn rx_ready(&self) -> usize {
         each!(&self.pair, pair => pair.rx_ready())
     }
 
-    /// Buffers handed to the NIC that it has not taken yet. Walks the ring: not for every burst.
+    /// Buffers handed to the NIC that it has not taken yet. Reads the whole ring: not for every burst.
     pub fn tx_waiting(&self) -> usize {
         each!(&self.pair, pair => pair.tx_waiting())
     }
@@ -257,7 +338,7 @@ impl QueuePair {
         each!(&self.pair, pair => pair.config())
     }
 
-    /// As [`host::QueuePair::retire`].
+    /// Returns the buffers that this queue pair keeps to the region's pool. See [`host::QueuePair::retire`].
     pub fn retire(&mut self) {
         each!(&mut self.pair, pair => pair.retire());
     }

@@ -1,11 +1,12 @@
-//! Waiting without polling: a program's thread sleeps until the NIC wakes it.
+//! Waiting without polling: a program's thread blocks until the NIC notifies it.
 //!
-//! Each queue pair has a pair of connected sockets; the NIC gets one end and sends a byte when the program sleeps and packets
-//! come (`ccnic::notify` says when, `nic/notifier.rs` why it is a socket). The program keeps a copy of the NIC's end: the pair outlives
-//! the NIC and is handed to its successor, so whoever waits for the descriptor need not notice.
+//! Each queue pair has a pair of connected sockets. The NIC gets one end and sends a byte when the program is
+//! armed and packets have come (`ccnic/src/notify.rs` defines when, `ccnic-control/src/notifier.rs` why it is
+//! a socket). The program keeps a copy of the NIC's end, so the pair outlives the NIC and is passed to its
+//! successor; a thread that waits on the program's end does not see the change.
 //!
-//! The NIC's first byte says that it has taken its end. Without it (an older NIC, or one that has no descriptor left) nobody
-//! is relied on: then the thread naps, for a millisecond at most.
+//! The NIC's first byte confirms that it has its end. Without it (an older NIC, or one without a free
+//! descriptor) the program does not rely on notifications: it sleeps in naps of at most a millisecond.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,10 +25,11 @@ use ccnic_shm::NativeMemory;
 
 /// The first nap; each is twice as long as the one before.
 const SHORTEST: Duration = Duration::from_micros(10);
-/// The longest nap: what a packet waits at most for a program that the NIC cannot wake.
+/// The longest nap: the longest delay of a packet when the NIC cannot notify the program.
 const LONGEST: Duration = Duration::from_millis(1);
 
-/// What the thread of a queue pair sleeps with. Clones are of the same.
+/// The notification socket of a queue pair: wakes the thread that waits on it. Clones refer to the same
+/// socket.
 #[derive(Debug, Clone)]
 pub struct Waiter {
     inner: Arc<Inner>,
@@ -38,13 +40,14 @@ struct Inner {
     queue: u16,
     connection: Mutex<Arc<Connection>>,
     ends: OnceLock<Ends>,
-    /// The NIC has taken its end.
-    answered: AtomicBool,
+    /// The NIC has confirmed that it has its end.
+    confirmed: AtomicBool,
 }
 
 #[derive(Debug)]
 struct Ends {
     ours: OwnedFd,
+    /// A copy of the NIC's.
     nics: OwnedFd,
 }
 
@@ -52,15 +55,15 @@ impl Ends {
     fn new() -> Result<Ends, Error> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, nics) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
-            .map_err(Error::os("make a pair of sockets to be woken by"))?;
+            .map_err(Error::os("make a pair of sockets for notifications"))?;
         Ok(Ends { ours, nics })
     }
 
-    /// Takes away what has come; true when something had.
+    /// Reads all notifications; true when there was one.
     fn drain(&self) -> bool {
         let mut bytes = [0; 256];
         let mut any = false;
-        // A NIC that sends without end only wakes us for nothing.
+        // Bounded: a broken NIC may send without end.
         for _ in 0..16 {
             match recv(&self.ours, &mut bytes, RecvFlags::DONTWAIT) {
                 Ok((_, n)) if n > 0 => any = true,
@@ -77,7 +80,7 @@ impl Waiter {
             queue,
             connection: Mutex::new(connection),
             ends: OnceLock::new(),
-            answered: AtomicBool::new(false),
+            confirmed: AtomicBool::new(false),
         };
         Waiter { inner: Arc::new(inner) }
     }
@@ -86,22 +89,22 @@ impl Waiter {
         self.inner.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Another NIC serves the queue pair.
+    /// Another NIC serves the queue pair: gives it the NIC's end.
     pub(crate) fn move_to(&self, connection: Arc<Connection>) {
         *self.connection() = connection;
-        self.inner.answered.store(false, Ordering::Relaxed);
+        self.inner.confirmed.store(false, Ordering::Relaxed);
         if let Some(ends) = self.inner.ends.get() {
             ends.drain();
             self.offer(ends);
         }
     }
 
-    /// Hands the NIC its end.
+    /// Sends the NIC its end.
     fn offer(&self, ends: &Ends) {
         let request = Request::Notify { queue: self.inner.queue };
-        // A NIC that has gone: its successor gets it.
+        // If the NIC has gone, its successor gets it.
         if let Err(e) = self.connection().send_now(&request, Some(ends.nics.as_fd())) {
-            tracing::debug!("queue {}: the NIC cannot wake us: {e}", self.inner.queue);
+            tracing::debug!("queue {}: the NIC cannot notify: {e}", self.inner.queue);
         }
     }
 
@@ -121,8 +124,7 @@ impl Waiter {
         Ok(ends)
     }
 
-    /// The descriptor that can be read when the thread should wake up: for programs that wait for several things at once. It stays
-    /// the same, also with the NIC's successor; what is read from it means nothing. Before each sleep: [`QueuePair::arm`](crate::QueuePair::arm).
+    /// The descriptor that becomes readable with a notification: see [`QueuePair::fd`](crate::QueuePair::fd).
     ///
     /// The end of the NIC does not show here, but in [`Nic`](crate::Nic)'s own descriptor.
     ///
@@ -132,35 +134,38 @@ impl Waiter {
         Ok(self.ends()?.ours.as_fd())
     }
 
-    /// Asks the NIC to wake the thread of `pair` by [`fd`](Waiter::fd) when there is something to receive. False when there is
-    /// already: then it is not asked. To be asked before each sleep.
+    /// Asks the NIC for a notification when there is something to receive on `pair`. False when there is
+    /// something already; then nothing is asked.
     ///
     /// # Errors
     /// As [`fd`](Waiter::fd).
     pub(crate) fn arm<R: Ring>(&self, pair: &mut QueuePair<NativeMemory, R>) -> Result<bool, Error> {
-        // Before the look at the ring, not after: what comes from now on is news.
-        self.heed(self.ends()?);
+        // Old notifications are read before the ring is checked: one that comes later may be for a packet
+        // that is not seen here.
+        self.consume(self.ends()?);
         Ok(pair.arm())
     }
 
-    /// Takes away what woke us.
-    fn heed(&self, ends: &Ends) {
+    /// Reads all notifications; the first of them is the NIC's confirmation.
+    fn consume(&self, ends: &Ends) {
         if ends.drain() {
-            self.inner.answered.store(true, Ordering::Relaxed);
+            self.inner.confirmed.store(true, Ordering::Relaxed);
         }
     }
 
-    /// True when the NIC has said that it wakes us.
-    fn answered(&self) -> bool {
-        self.inner.answered.load(Ordering::Relaxed)
+    /// True when the NIC has confirmed that it notifies this program.
+    fn confirmed(&self) -> bool {
+        self.inner.confirmed.load(Ordering::Relaxed)
     }
 
-    /// Makes [`fd`](Waiter::fd) readable, as the NIC does.
+    /// Wakes the thread that waits, as a notification of the NIC does. From any thread; for a program that
+    /// has something else to do. [`QueuePair::wait`](crate::QueuePair::wait) goes on waiting unless there is
+    /// a packet: use it with [`fd`](Waiter::fd).
     ///
     /// # Errors
     /// As [`fd`](Waiter::fd).
     pub fn wake(&self) -> Result<(), Error> {
-        // When the socket is full it can be read.
+        // A full socket is readable already.
         let _ = send(&self.ends()?.nics, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
         Ok(())
     }
@@ -177,14 +182,14 @@ impl Waiter {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut nap = SHORTEST;
         loop {
-            // Without a descriptor it naps.
+            // Without a descriptor this thread naps.
             let ends = self.ends().ok();
-            ends.into_iter().for_each(|ends| self.heed(ends));
+            ends.into_iter().for_each(|ends| self.consume(ends));
             if !pair.arm() {
                 return Ok(());
             }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            let most = if self.answered() { left } else { Some(left.map_or(nap, |left| left.min(nap))) };
+            let most = if self.confirmed() { left } else { Some(left.map_or(nap, |left| left.min(nap))) };
             let slept = self.sleep(ends, most);
             pair.disarm();
             let gone = slept?;
@@ -201,18 +206,65 @@ impl Waiter {
         }
     }
 
-    /// Sleeps until something comes; true when that is the end of the NIC.
+    /// Blocks until a notification or the end of the NIC, which returns true, or `timeout`.
     fn sleep(&self, ends: Option<&Ends>, timeout: Option<Duration>) -> Result<bool, Error> {
         let connection = Arc::clone(&self.connection());
         let notifier = ends.map_or(connection.as_fd(), |ends| ends.ours.as_fd());
         let mut fds = [PollFd::new(&connection, PollFlags::RDHUP), PollFd::new(&notifier, PollFlags::IN)];
-        // A time that is too long for the kernel is no time to wait for.
+        // A timeout that is too long for the kernel is no timeout.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         poll(&mut fds, timeout.as_ref()).map_err(Error::os("wait for the NIC"))?;
         let [control, notifier] = fds.map(|fd| !fd.revents().is_empty());
         if let (true, Some(ends)) = (notifier, ends) {
-            self.heed(ends);
+            self.consume(ends);
         }
         Ok(control)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::test_nic::{PATIENCE, TestNic};
+    use crate::{Burst, Error, Nic, Pages};
+    use rustix::event::{PollFd, PollFlags, Timespec, poll};
+    use std::time::Duration;
+
+    /// True when the descriptor of the queue pair can be read within `timeout`.
+    fn readable(pair: &crate::QueuePair, timeout: Duration) -> bool {
+        let fd = pair.fd().unwrap();
+        let timeout = Timespec::try_from(timeout).unwrap();
+        poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&timeout)).unwrap() > 0
+    }
+
+    #[test]
+    fn a_wait_ends_with_its_time() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nic.sock");
+        let _nic = TestNic::start(&socket, false);
+        let mut nic = Nic::options().pages(Pages::Small).open(&socket).unwrap();
+        let mut pair = nic.queue_pair(0).unwrap();
+        assert!(matches!(pair.wait(Duration::ZERO), Err(Error::TimedOut)));
+        assert!(matches!(pair.wait(Some(Duration::from_millis(5))), Err(Error::TimedOut)));
+    }
+
+    #[test]
+    fn the_descriptor_is_readable_after_the_confirmation_a_packet_and_a_wake() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nic.sock");
+        let _nic = TestNic::start(&socket, false);
+        let mut nic = Nic::options().pages(Pages::Small).open(&socket).unwrap();
+        let mut pair = nic.queue_pair(0).unwrap();
+        assert!(readable(&pair, PATIENCE), "the NIC has confirmed");
+        assert!(pair.arm().unwrap() && !readable(&pair, Duration::ZERO));
+        let mut burst = Burst::new();
+        pair.alloc(64, 1, &mut burst);
+        pair.tx_burst(&mut burst);
+        assert!(readable(&pair, PATIENCE) && !pair.arm().unwrap(), "a packet is there");
+        assert_eq!(pair.rx_burst(&mut burst, 32), 1);
+        pair.free(&mut burst);
+        assert!(pair.arm().unwrap());
+        let waiter = pair.waiter().clone();
+        std::thread::spawn(move || waiter.wake().unwrap()).join().unwrap();
+        assert!(readable(&pair, Duration::ZERO));
     }
 }

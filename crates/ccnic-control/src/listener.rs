@@ -86,27 +86,27 @@ struct ClientInfo {
 
 /// A connection, and what is known of its program once that is attached.
 #[derive(Debug)]
-struct Client {
+struct ConnectedClient {
     id: ClientId,
     connection: Connection,
-    attachment: Option<Attachment>,
+    attachment: Option<AttachedClient>,
 }
 
 /// What the listener remembers of an attached program.
 #[derive(Debug)]
-struct Attachment {
+struct AttachedClient {
     /// By queue: whether it has a notifier.
     notified: Vec<bool>,
     budget: Arc<Budget>,
 }
 
-impl Attachment {
+impl AttachedClient {
     fn queues(&self) -> u16 {
         self.notified.len() as u16 // one for each
     }
 }
 
-impl Client {
+impl ConnectedClient {
     /// Checks an RSS message of a program with so many queues.
     fn check_rss(
         handler: &impl Handler,
@@ -121,7 +121,7 @@ impl Client {
 
     fn set_rss(&self, handler: &mut impl Handler, rss: Option<&RssMessage>) -> Result<(), String> {
         let attachment = self.attachment.as_ref().ok_or("attach a region before you ask for RSS")?;
-        let rss = Client::check_rss(handler, rss, attachment.queues())?;
+        let rss = ConnectedClient::check_rss(handler, rss, attachment.queues())?;
         handler.set_rss(self.id, rss)
     }
 }
@@ -143,7 +143,7 @@ pub struct Listener {
     socket: ListenSocket,
     limits: Limits,
     account: MemoryAccount,
-    clients: Vec<Client>,
+    clients: Vec<ConnectedClient>,
     next_id: ClientId,
     /// The system refused the last connection, for want of descriptors, say: none is accepted before another one has ended.
     exhausted: bool,
@@ -202,7 +202,7 @@ impl Listener {
     fn accept(&mut self) {
         match self.socket.accept() {
             Ok(Some(connection)) => {
-                self.clients.push(Client { id: self.next_id, connection, attachment: None });
+                self.clients.push(ConnectedClient { id: self.next_id, connection, attachment: None });
                 self.next_id += 1;
             }
             Ok(None) => {}
@@ -257,7 +257,7 @@ impl Listener {
         let region = self.map(fd)?;
         let layout = Layout::load(&region.memory(), region.size()).map_err(|e| e.to_string())?;
         let queues = layout.config().queues;
-        let rss = Client::check_rss(handler, info.rss.as_ref(), queues)?;
+        let rss = ConnectedClient::check_rss(handler, info.rss.as_ref(), queues)?;
         let pid = client.connection.peer_pid().map_err(|e| e.to_string())?;
         let connection = client.connection.as_fd().try_clone_to_owned();
         let connection = connection.map_err(|e| format!("could not copy the connection: {e}"))?;
@@ -268,7 +268,7 @@ impl Listener {
         handler.attach(request)?;
         if let Some(client) = self.clients.get_mut(at) {
             let notified = vec![false; queues.into()];
-            client.attachment = Some(Attachment { notified, budget: Arc::default() });
+            client.attachment = Some(AttachedClient { notified, budget: Arc::default() });
         }
         Ok(())
     }
@@ -316,3 +316,6 @@ impl Listener {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,39 +1,41 @@
-//! The load generator: one thread per queue pair sends packets through the NIC's loopback and measures what comes back
-//! (CC-NIC section 5.1). Every packet carries a time and a sequence number; its whole payload is written, copied by the
-//! NIC, read and checked.
+//! The load generator: one thread per queue pair sends packets through the NIC's loopback and measures what
+//! comes back (CC-NIC section 5.1). Every packet carries a time and a sequence number; its whole payload is
+//! written, copied by the NIC, read and checked.
 //!
-//! It runs over any memory, real or simulated, and goes by a [`Clock`], so that `ccnic bench` and `ccnic sim` send the same load.
+//! It runs over any memory, real or simulated, and takes the time from a [`Clock`], so `ccnic bench` and
+//! `ccnic sim` send the same load.
 
-mod book;
 pub mod payload;
 mod totals;
+mod tracker;
 
 use ccnic::host::QueuePair;
 use ccnic::ring::Ring;
 use ccnic::{Burst, SharedMemory};
 use hdrhistogram::Histogram;
 
-use book::Book;
 pub use totals::{Rtt, Totals};
+use tracker::Tracker;
 
-/// Time, and what else a generator knows of the machine that it runs on.
+/// The machine that a generator runs on: its time, and what polling and work cost there.
 pub trait Clock {
     /// The time in ticks.
     fn now(&self) -> u64;
-    /// Waits until every load so far has its value: the time may be read earlier than that otherwise.
+    /// Waits until every load so far has its value. Otherwise the processor may read the time before it.
     fn settle(&self);
     /// Ticks as nanoseconds.
     fn nanoseconds(&self, ticks: u64) -> u64;
-    /// Gives the CPU away if the other side needs it to make progress; false: poll on.
+    /// Yields the CPU if the other side needs it to make progress; false: go on polling.
     fn give_way(&self) -> bool;
-    /// The next turn of polling may last until this time, whatever comes. Real machines spin.
+    /// The next poll may last until this time. Real machines spin; a simulator can skip the time.
     fn sleep_until(&self, _: u64) {}
-    /// So many packets have been made or examined. Real machines have spent the time on it already.
+    /// So many packets have been written or checked. A simulator charges the time; on a real machine it has
+    /// passed.
     fn spend(&self, _: usize) {}
 
     /// Seconds as ticks.
     fn ticks(&self, seconds: f64) -> u64 {
-        // The clock tells nanoseconds of ticks; a long span keeps the rounding small.
+        // From the nanoseconds of a long span, so that rounding matters little.
         let span = 1u64 << 40;
         (seconds * span as f64 / self.nanoseconds(span) as f64 * 1e9) as u64
     }
@@ -53,7 +55,7 @@ pub enum LoadError {
 /// With few packets under way, at most so many, round trips are measured precisely: see `examine`.
 const PRECISE: usize = 16;
 
-/// What one thread sends.
+/// The load of one thread.
 #[derive(Debug, Clone, Copy)]
 pub struct Load {
     /// Bytes of each packet.
@@ -64,12 +66,12 @@ pub struct Load {
     pub rx_burst: usize,
     /// Packets under way at once, at most.
     pub inflight: usize,
-    /// Packets per second offered, or as many as go through.
+    /// Packets per second offered; `None`: as many as go through.
     pub rate: Option<f64>,
-    /// At a given rate, whole bursts go when all their packets are due; otherwise each packet goes when it is due.
+    /// At a given rate: send a whole burst when its last packet is due; otherwise each packet when it is due.
     pub whole_bursts: bool,
-    /// At a given rate: when this thread begins, from 0 to 1, of the time from one burst to the next. Threads that all began at
-    /// once would send at the same moments ever after, and queue for each other.
+    /// At a given rate: when this thread begins, as a part (0 to 1) of the time between two bursts. Threads
+    /// that begin together would send at the same times, and queue behind each other.
     pub phase: f64,
     /// Seconds to measure, after `warmup`.
     pub seconds: f64,
@@ -80,13 +82,13 @@ pub struct Load {
 }
 
 impl Load {
-    /// The same for thread `i` of `threads`: they begin one after the other.
+    /// The load of thread `i` of `threads`, which begin one after the other.
     pub fn of_thread(self, i: u16, threads: u16) -> Load {
         Load { phase: f64::from(i) / f64::from(threads.max(1)), ..self }
     }
 }
 
-/// What one thread saw.
+/// The result of one thread.
 #[derive(Debug, Clone)]
 pub struct Outcome {
     /// Packets that came back within the measured time.
@@ -110,13 +112,14 @@ struct Generator<'a, M: SharedMemory, R: Ring, C: Clock> {
     rx: Burst,
     /// Buffers of one packet.
     segments: usize,
-    book: Book,
+    tracker: Tracker,
     /// The clock when it was last read, and the packets received since.
     now: u64,
     since: usize,
 }
 
-/// Runs a load on a queue pair. `started` is called when the measured time begins, and `ended` when it is over.
+/// Runs a load on a queue pair. `started` is called when the measured time begins, and `ended` when it is
+/// over.
 ///
 /// # Errors
 /// When the histogram cannot be made, or the NIC stops answering.
@@ -133,22 +136,22 @@ pub fn run<M: SharedMemory, R: Ring, C: Clock>(
         tx: Burst::new(),
         rx: Burst::new(),
         segments: usize::from(load.size).div_ceil(4096),
-        book: Book::new()?,
+        tracker: Tracker::new()?,
         now: clock.now(),
         since: 0,
         clock,
     };
     generator.phase(load.warmup, None);
-    generator.book.forget();
-    let (before, start) = (generator.book.received, clock.now());
+    generator.tracker.forget();
+    let (before, start) = (generator.tracker.received, clock.now());
     started();
     generator.phase(load.seconds, load.packets);
-    let (after, end) = (generator.book.received, clock.now());
+    let (after, end) = (generator.tracker.received, clock.now());
     ended();
-    let rtt = generator.book.rtt(|ticks| clock.nanoseconds(ticks))?;
+    let rtt = generator.tracker.rtt(|ticks| clock.nanoseconds(ticks))?;
     let seconds = clock.nanoseconds(end - start) as f64 / 1e9;
     generator.drain();
-    let Book { received, lost, corrupt, .. } = generator.book;
+    let Tracker { received, lost, corrupt, .. } = generator.tracker;
     if received == 0 {
         return Err(LoadError::NoPacket);
     }
@@ -165,26 +168,26 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
         let gap = self.load.rate.map(|rate| self.clock.ticks(1.0) as f64 / rate);
         let late =
             if self.load.whole_bursts { self.burst() as f64 * self.load.phase } else { self.load.phase };
-        let first = self.book.next;
-        let last = packets.map_or(u64::MAX, |n| self.book.received.saturating_add(n));
+        let first = self.tracker.next;
+        let last = packets.map_or(u64::MAX, |n| self.tracker.received.saturating_add(n));
         loop {
-            // Receive, transmit, then read what was received: its lines arrive while we write.
+            // Receive, transmit, then read what was received: its lines arrive during the transmit burst.
             let received = self.pair.rx_burst(&mut self.rx, self.load.rx_burst);
             let now = self.time(received);
-            // Open loop: as many packets are due as the rate says, whatever has come back.
+            // Open loop: the rate determines how many packets are due, not what has come back.
             let due = gap.map_or(usize::MAX, |gap| {
-                (((now - start) as f64 / gap + 1.0 - late) as u64).saturating_sub(self.book.next - first)
+                (((now - start) as f64 / gap + 1.0 - late) as u64).saturating_sub(self.tracker.next - first)
                     as usize
             });
             let sent = self.send(now, due);
             self.examine(now);
             if sent + received == 0 {
                 let ahead = if self.load.whole_bursts { self.burst() as u64 - 1 } else { 0 };
-                let next = self.book.next - first + ahead;
+                let next = self.tracker.next - first + ahead;
                 let next = gap.map_or(end, |gap| start + ((next as f64 + late) * gap) as u64 + 1);
                 self.wait(next.min(end));
             }
-            if now >= end || self.book.received >= last {
+            if now >= end || self.tracker.received >= last {
                 break;
             }
         }
@@ -192,11 +195,11 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
 
     /// The time, after a receive burst of so many packets.
     ///
-    /// Reading the clock costs as much as a small packet, so it is read once for the packets of several small bursts: for
-    /// so few of those under way that round trips are at most 3 % out.
+    /// Reading the clock costs as much as a small packet. So it is read once for several small bursts, as
+    /// long as these are few enough of the packets under way that the error of a round trip is at most 3 %.
     #[inline(always)]
     fn time(&mut self, received: usize) -> u64 {
-        let outstanding = self.book.outstanding();
+        let outstanding = self.tracker.outstanding();
         self.since += received;
         if outstanding > PRECISE && received > 0 && self.since * 32 < outstanding {
             return self.now;
@@ -223,40 +226,40 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
     #[inline(always)]
     fn send(&mut self, now: u64, due: usize) -> usize {
         if self.tx.is_empty() {
-            let window = self.load.inflight.saturating_sub(self.book.outstanding());
+            let window = self.load.inflight.saturating_sub(self.tracker.outstanding());
             let (burst, room) = (self.burst(), window.min(due));
-            // As many packets as go through go in whole bursts.
+            // Without a rate, only whole bursts are sent.
             let whole = due == usize::MAX || self.load.whole_bursts;
             let want = if whole && room < burst { 0 } else { burst.min(room) };
             if want == 0 {
                 return 0;
             }
             self.pair.alloc(self.load.size, want * self.segments, &mut self.tx);
-            let (mut seq, mut at) = (self.book.next, 0);
+            let (mut seq, mut at) = (self.tracker.next, 0);
             for buf in self.tx.iter_mut() {
                 let more = buf.more();
                 self.pair.with_mut(buf, |bytes| payload::fill(bytes, at, seq, now));
                 (seq, at) = if more { (seq, at + 4096) } else { (seq + 1, 0) };
             }
-            self.clock.spend((seq - self.book.next) as usize);
-            self.book.next = seq;
+            self.clock.spend((seq - self.tracker.next) as usize);
+            self.tracker.next = seq;
         }
         self.pair.tx_burst(&mut self.tx)
     }
 
     /// Reads and checks every byte of what has been received.
     ///
-    /// A packet's round trip ends when its receiver has read it. With few packets under way, because so many are asked for,
-    /// the clock is read then, behind a fence. Otherwise the time of the receive burst will do: a fence in every burst
-    /// would be what is measured.
+    /// A packet's round trip ends when its receiver has read it. With few packets under way the clock is read
+    /// then, behind a fence. Otherwise the time of the receive burst is taken, since a fence in every burst
+    /// would dominate the measurement.
     #[inline(always)]
     fn examine(&mut self, now: u64) {
         if self.rx.is_empty() {
             return;
         }
         let few = self.load.rate.is_some() || self.load.inflight <= PRECISE;
-        if !few || self.book.outstanding() > PRECISE {
-            self.check(|book, seq, time| book.arrived(seq, now.saturating_sub(time)));
+        if !few || self.tracker.outstanding() > PRECISE {
+            self.check(|tracker, seq, time| tracker.arrived(seq, now.saturating_sub(time)));
         } else {
             self.examine_few();
         }
@@ -276,13 +279,14 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
         self.clock.settle();
         let now = self.clock.now();
         for (seq, time) in heads.into_iter().take(n) {
-            self.book.arrived(seq, now.saturating_sub(time));
+            self.tracker.arrived(seq, now.saturating_sub(time));
         }
     }
 
-    /// Reads and checks the packets of a receive burst; tells `arrived` the number and the time of each.
+    /// Reads and checks the packets of a receive burst; calls `arrived` with the sequence number and the time
+    /// of each.
     #[inline(always)]
-    fn check(&mut self, mut arrived: impl FnMut(&mut Book, u64, u64)) {
+    fn check(&mut self, mut arrived: impl FnMut(&mut Tracker, u64, u64)) {
         let (mut seq, mut at) = (0, 0);
         for buf in self.rx.as_slice() {
             let (time, intact) = self.pair.with(buf, |bytes| {
@@ -294,21 +298,21 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
                 (time, payload::check(bytes, at, seq))
             });
             if let Some(time) = time {
-                arrived(&mut self.book, seq, time);
+                arrived(&mut self.tracker, seq, time);
             }
-            self.book.corrupt += u64::from(!intact);
+            self.tracker.corrupt += u64::from(!intact);
             at = if buf.more() { at + usize::from(buf.len()) } else { 0 };
         }
     }
 
-    /// Waits for what is still under way. What has not come after a second without progress is lost.
+    /// Waits for the packets still under way. After a second without progress the rest count as lost.
     fn drain(&mut self) {
         let patience = self.clock.ticks(1.0);
         let mut last = self.clock.now();
         let unsent = self.tx.as_slice().iter().filter(|buf| !buf.more()).count();
-        self.book.next -= unsent as u64; // the ring was full: never sent, so not lost
+        self.tracker.next -= unsent as u64; // the ring was full: never sent, so not lost
         self.pair.free(&mut self.tx);
-        while self.book.outstanding() > 0 && self.clock.now() - last < patience {
+        while self.tracker.outstanding() > 0 && self.clock.now() - last < patience {
             if self.pair.rx_burst(&mut self.rx, self.load.rx_burst) > 0 {
                 last = self.clock.now();
                 self.examine(last);
@@ -316,6 +320,127 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
                 self.wait(last + patience);
             }
         }
-        self.book.lost += self.book.outstanding() as u64;
+        self.tracker.lost += self.tracker.outstanding() as u64;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ccnic::heap::HeapMemory;
+    use ccnic::ring::GroupedEpoch;
+    use ccnic::testing::{Sides, config};
+    use ccnic::{Config, nic};
+    use std::cell::{Cell, RefCell};
+
+    /// A clock of one nanosecond a tick. It runs when it is read, and in steps that double while the
+    /// generator waits. Each step polls the NIC, which this thread runs too.
+    struct TestClock {
+        now: Cell<u64>,
+        step: Cell<u64>,
+        nic: RefCell<(nic::NicQueue<HeapMemory, GroupedEpoch>, nic::Pipeline)>,
+        /// Damages or drops packets on their way.
+        fault: fn(&mut nic::Fetched),
+    }
+
+    impl Clock for TestClock {
+        fn now(&self) -> u64 {
+            self.now.set(self.now.get() + 500);
+            self.poll();
+            self.now.get()
+        }
+
+        fn settle(&self) {}
+
+        fn nanoseconds(&self, ticks: u64) -> u64 {
+            ticks
+        }
+
+        fn give_way(&self) -> bool {
+            self.now.set(self.now.get() + self.step.get());
+            self.step.set(self.step.get() * 2);
+            self.poll();
+            true
+        }
+
+        fn spend(&self, _: usize) {
+            self.step.set(100);
+        }
+    }
+
+    impl TestClock {
+        fn poll(&self) {
+            let (nic, _) = &mut *self.nic.borrow_mut();
+            let mut fetched = nic::Fetched::default();
+            nic.fetch(&mut fetched);
+            (self.fault)(&mut fetched);
+            let mem = nic.memory().clone();
+            nic.send_back(&mem, fetched.rest(), &[]);
+            nic.flush();
+        }
+    }
+
+    fn run_with(load: Load, fault: fn(&mut nic::Fetched)) -> Result<Outcome, LoadError> {
+        let config = Config { ring: 256, buffers: 512, ..config::<GroupedEpoch>() };
+        let Sides { mut host, nic, pipeline, .. } = Sides::<GroupedEpoch>::new(&config);
+        let clock =
+            TestClock { now: Cell::new(0), step: Cell::new(100), nic: RefCell::new((nic, pipeline)), fault };
+        run(&mut host, load, &clock, || (), || ())
+    }
+
+    fn load(size: u16) -> Load {
+        Load {
+            size,
+            burst: 8,
+            rx_burst: 32,
+            inflight: 16,
+            rate: None,
+            whole_bursts: false,
+            phase: 0.0,
+            seconds: 1e-3,
+            warmup: 2e-5,
+            packets: None,
+        }
+    }
+
+    #[test]
+    fn whole_packets_come_back_and_are_counted() {
+        for size in [64, 1500, 9000] {
+            let outcome = run_with(Load { packets: Some(200), ..load(size) }, |_| ()).unwrap();
+            assert!((200..240).contains(&outcome.packets), "{size}: {}", outcome.packets);
+            assert_eq!((outcome.lost, outcome.corrupt, outcome.rtt.len()), (0, 0, outcome.packets));
+        }
+    }
+
+    #[test]
+    fn a_rate_is_kept() {
+        let outcome = run_with(Load { rate: Some(1e6), ..load(64) }, |_| ()).unwrap();
+        let expected = 1e6 * outcome.seconds;
+        assert!((outcome.packets as f64 - expected).abs() < 0.05 * expected, "{}", outcome.packets);
+    }
+
+    #[test]
+    fn lost_packets_are_counted() {
+        let fault = |fetched: &mut nic::Fetched| {
+            let first = fetched.rest().first();
+            if first.is_some_and(|desc| desc.meta == 0 && desc.offset() % 7 == 3) {
+                fetched.advance(1);
+            }
+        };
+        let outcome = run_with(load(64), fault).unwrap();
+        assert_eq!((outcome.lost, outcome.corrupt), (0, 0), "offsets are multiples of 128");
+        let fault = |fetched: &mut nic::Fetched| {
+            if fetched.rest().len() > 4 {
+                fetched.advance(1);
+            }
+        };
+        let outcome = run_with(Load { packets: Some(200), ..load(64) }, fault).unwrap();
+        assert!(outcome.lost > 10 && outcome.corrupt == 0, "{}", outcome.lost);
+    }
+
+    #[test]
+    fn a_nic_that_returns_nothing_is_an_error() {
+        let drop_all = |fetched: &mut nic::Fetched| fetched.advance(32);
+        assert!(matches!(run_with(load(64), drop_all), Err(LoadError::NoPacket)));
     }
 }

@@ -1,7 +1,8 @@
-//! What the load generator puts into packets: every byte of every packet is written, and checked when it comes back.
+//! The payload of the load generator's packets: every byte of every packet is written, and checked when it
+//! comes back.
 //!
-//! Word 0 is the time of sending, word 1 the sequence number, every other 8-byte word a value that depends on the sequence
-//! number and the word's place, so that a lost, repeated, torn or misplaced line shows.
+//! Word 0 is the time of sending, word 1 the sequence number, every other 8-byte word a value that depends on
+//! the sequence number and the word's index, so that a lost, repeated, torn or misplaced line is detected.
 
 /// The least bytes of a packet: both words.
 pub const MIN: u16 = 16;

@@ -1,4 +1,4 @@
-//! What all threads of a load saw together, as `--json` prints it.
+//! The results of all threads of a load together, as `--json` prints them.
 
 use hdrhistogram::Histogram;
 use serde::Serialize;
@@ -48,7 +48,7 @@ impl Rtt {
 }
 
 impl Totals {
-    /// Adds up what threads saw that sent packets of `size` bytes.
+    /// The sum of the results of threads that sent packets of `size` bytes.
     ///
     /// # Errors
     /// When the histograms cannot be added.
@@ -67,5 +67,23 @@ impl Totals {
             corrupt: outcomes.iter().map(|o| o.corrupt).sum(),
             rtt_ns: Rtt::of(&rtt),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rates_and_histograms_of_threads_add_up() {
+        let outcome = |packets, rtt| {
+            let mut histogram = Histogram::new(3).unwrap();
+            histogram.record_n(rtt, packets).unwrap();
+            Outcome { packets, seconds: 0.5, lost: 1, corrupt: 2, rtt: histogram }
+        };
+        let totals = Totals::of(125, &[outcome(1_000_000, 500), outcome(3_000_000, 900)]).unwrap();
+        assert_eq!((totals.packets, totals.lost, totals.corrupt), (4_000_000, 2, 4));
+        assert!((totals.mpps - 8.0).abs() < 1e-9 && (totals.gbps - 8.0).abs() < 1e-9);
+        assert_eq!((totals.rtt_ns.min, totals.rtt_ns.p50, totals.rtt_ns.max), (500, 900, 900));
     }
 }

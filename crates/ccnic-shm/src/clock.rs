@@ -1,7 +1,7 @@
 //! Clocks, and the order of loads around them.
 
-/// Waits until every earlier load of this thread has its value (LFENCE). A clock read after a load may otherwise run ahead
-/// of it, and make what is measured shorter than it was.
+/// Waits until every earlier load of this thread has its value (LFENCE). Otherwise the processor may read a
+/// clock before an earlier load has finished, and the measured time is too short.
 #[inline(always)]
 pub fn wait_for_loads() {
     #[cfg(target_arch = "x86_64")]
@@ -13,10 +13,10 @@ pub fn wait_for_loads() {
     std::sync::atomic::fence(std::sync::atomic::Ordering::SeqCst);
 }
 
-/// Nanoseconds that this thread has had a processor.
+/// CPU time of this thread in nanoseconds.
 pub fn thread_time() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // By libc: rustix finds the kernel's page of functions by itself, where valgrind has hidden it.
+    // By libc: rustix looks for the vDSO itself, and valgrind hides it.
     // SAFETY: the kernel writes a timespec to where one is.
     let failed = unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) } != 0;
     if failed { 0 } else { time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned() }

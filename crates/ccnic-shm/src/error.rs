@@ -1,4 +1,4 @@
-//! What can go wrong with regions, each with what the user can do about it.
+//! The errors of regions.
 
 use rustix::io::Errno;
 
@@ -21,7 +21,7 @@ pub enum Error {
         /// Bytes that the NIC accepts.
         most: u32,
     },
-    /// A descriptor that cannot be a region.
+    /// A descriptor that is not a region.
     #[error("the descriptor passed is not a ccnic region: {why}")]
     NotARegion {
         /// The property that is missing.

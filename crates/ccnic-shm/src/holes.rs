@@ -1,9 +1,10 @@
-//! What happens when a region loses a page under its reader.
+//! Holes: what happens when a region loses a page while it is mapped.
 //!
-//! Seals keep a region from shrinking, but whoever has its descriptor may punch holes into it. An ordinary page comes back
-//! zeroed at the next access. A huge page comes back only if the system has another one free; if not, the access ends in
-//! SIGBUS, and a hostile program could kill a daemon that way. [`survive`] puts private zeroed memory in the place of such a
-//! page: what the program meant to share there, it has lost.
+//! Seals keep a region from shrinking, but every process with its descriptor may punch holes into it. An
+//! ordinary page is replaced by a zeroed one at the next access. A huge page is replaced only if the system
+//! has a free one; if not, the access raises SIGBUS, by which a hostile program could kill a daemon.
+//! [`survive`] installs a handler that maps private zeroed memory instead of the missing page: the program
+//! has lost what it shared there.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -17,9 +18,10 @@ use crate::mapping::SPAN;
 /// The most mappings of one process: their reservations fill a quarter of its address space.
 const MOST: usize = 4096;
 
-/// A mapping, as the signal handler finds it. It may take no lock, so the table is fixed.
+/// A mapping in the table that the signal handler reads. The handler may take no lock, so the table has a
+/// fixed size.
 struct Entry {
-    /// Address, or 0: free, or 1: being entered.
+    /// Address; 0: free; 1: being entered.
     base: AtomicUsize,
     page: AtomicUsize,
 }
@@ -27,7 +29,7 @@ struct Entry {
 static MAPPINGS: [Entry; MOST] =
     [const { Entry { base: AtomicUsize::new(0), page: AtomicUsize::new(0) } }; MOST];
 
-/// A place in the table, left when dropped.
+/// An entry of the table, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Entered(usize);
 
@@ -49,7 +51,8 @@ impl Drop for Entered {
     }
 }
 
-/// From now on this process survives holes in its regions. For daemons: it takes over SIGBUS.
+/// Installs the handler: from now on this process survives holes in its regions. For daemons; it takes over
+/// SIGBUS.
 ///
 /// # Errors
 /// When the system refuses the signal handler.
@@ -57,8 +60,8 @@ pub fn survive() -> std::io::Result<()> {
     static ONCE: Once = Once::new();
     let mut done = Ok(());
     ONCE.call_once(|| {
-        // SAFETY: all zeroes are a valid `sigaction`; the handler calls only what a signal handler may (atomics, system
-        // calls).
+        // SAFETY: all zeroes are a valid `sigaction`; the handler calls only what a signal handler may
+        // (atomics, system calls).
         let refused = unsafe {
             let mut action: libc::sigaction = std::mem::zeroed();
             action.sa_sigaction = on_bus_error as *const () as usize;
@@ -76,13 +79,13 @@ extern "C" fn on_bus_error(_: c_int, info: *mut libc::siginfo_t, _: *mut c_void)
     // SAFETY: the kernel passes a valid pointer to the information of a SIGBUS, which has an address.
     let fault = unsafe { (*info).si_addr() };
     if !fill(fault) {
-        // Not ours: let the access that is repeated now end the process, as it would have.
+        // Not in a region: with the default action the repeated access ends the process.
         // SAFETY: restores the default action; async-signal-safe.
         unsafe { libc::signal(libc::SIGBUS, libc::SIG_DFL) };
     }
 }
 
-/// Puts zeroed memory in the place of the missing page at `fault`; false when it lies in no mapping of ours.
+/// Maps zeroed memory over the missing page at `fault`; false when it lies in no region.
 fn fill(fault: *mut c_void) -> bool {
     let missing = MAPPINGS.iter().find_map(|entry| {
         let base = entry.base.load(Ordering::Acquire);
@@ -91,8 +94,8 @@ fn fill(fault: *mut c_void) -> bool {
         (base > 1 && within < SPAN).then_some((within & (page - 1), page))
     });
     let Some((into, page)) = missing else { return false };
-    // SAFETY: replaces one page of a mapping that this thread is just reading or writing, so it cannot go away; what the
-    // page held is gone already.
+    // SAFETY: replaces one page of a mapping that this thread is just reading or writing, so it cannot go
+    // away; what the page held is gone already.
     unsafe {
         let start = fault.byte_sub(into);
         mmap_anonymous(start, page, ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE | MapFlags::FIXED)

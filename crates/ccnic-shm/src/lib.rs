@@ -1,6 +1,8 @@
-//! Regions of real shared memory: memfds, their pages and NUMA homes, and the native [`SharedMemory`](ccnic::SharedMemory).
+//! Regions of real shared memory: memfds, their pages and NUMA homes, and the native
+//! [`SharedMemory`](ccnic::SharedMemory).
 //!
-//! All `unsafe` of the project but what C calls for (`ccnic-capi`) lives in this crate, each block with its reason.
+//! All `unsafe` of the project is in this crate and in `ccnic-capi` (the C interface), each block with its
+//! reason.
 
 mod clock;
 mod error;

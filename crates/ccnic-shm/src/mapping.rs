@@ -1,8 +1,9 @@
 //! A region in this process's address space, built so that no offset can leave it.
 //!
-//! Each mapping sits at the start of [`SPAN`] bytes of reserved, inaccessible address space: every 32-bit offset plus
-//! every 32-bit length stays inside the reservation. An access beyond the region's bytes faults instead of
-//! reaching other memory, without a check in the hot path (the way WebAssembly engines bound their memories).
+//! Each mapping sits at the start of [`SPAN`] bytes of reserved, inaccessible address space: every 32-bit
+//! offset plus every 32-bit length stays inside the reservation. An access beyond the region's bytes faults
+//! instead of reaching other memory, without a check in the hot path (the way WebAssembly engines bound their
+//! memories).
 
 use std::ffi::c_void;
 use std::os::fd::AsFd;
@@ -21,12 +22,12 @@ pub(crate) const SPAN: usize = (2 << 32) + (64 << 10);
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     size: u32,
-    /// For `holes`.
+    /// The entry for the handler of `holes.rs`.
     _entered: Entered,
 }
 
-// SAFETY: the mapping is plain memory without thread affinity; all access goes through atomics or by the ownership
-// rules of `SharedMemory`.
+// SAFETY: the mapping is plain memory without thread affinity; all access goes through atomics or by the
+// ownership rules of `SharedMemory`.
 unsafe impl Send for Mapping {}
 // SAFETY: as above; `Mapping` itself has no interior state.
 unsafe impl Sync for Mapping {}
@@ -37,7 +38,8 @@ impl Mapping {
     /// `align` is the page size of the file (2 MiB for huge pages).
     pub(crate) fn new(fd: impl AsFd, size: u32, align: usize) -> rustix::io::Result<Mapping> {
         let reserved = SPAN + align;
-        // SAFETY: a fresh, inaccessible, anonymous mapping at an address of the kernel's choice aliases nothing.
+        // SAFETY: a fresh, inaccessible, anonymous mapping at an address of the kernel's choice aliases
+        // nothing.
         let start = unsafe {
             mmap_anonymous(
                 std::ptr::null_mut(),
@@ -47,8 +49,8 @@ impl Mapping {
             )?
         };
         let skip = start.cast::<u8>().align_offset(align);
-        // The parts around the aligned span go back at once, so that `drop` unmaps exactly SPAN bytes.
-        // SAFETY: both ranges lie inside the reservation made above, which nothing else knows of.
+        // Unmap the parts around the aligned span, so that `drop` unmaps exactly SPAN bytes.
+        // SAFETY: both ranges lie inside the reservation made above, which no other code has an address of.
         let base = unsafe {
             let base = start.cast::<u8>().add(skip).cast::<c_void>();
             if skip > 0 {
@@ -73,15 +75,15 @@ impl Mapping {
         match mapped.and(entered) {
             Ok(entered) => Ok(Mapping { base: base.cast(), size, _entered: entered }),
             Err(e) => {
-                // SAFETY: the reservation is ours and nobody else knows of it yet.
+                // SAFETY: no other code has an address of the reservation yet.
                 unsafe { munmap(base.as_ptr(), SPAN)? };
                 Err(e)
             }
         }
     }
 
-    /// Faults every page in, so that a packet never waits for one and a lack of memory is an error here instead of
-    /// a fault later.
+    /// Faults every page in, so that a packet never waits for one, and a lack of memory is an error here and
+    /// not a fault later.
     pub(crate) fn populate(&self) -> rustix::io::Result<()> {
         // SAFETY: populating changes no contents; the range is our mapping.
         unsafe { madvise(self.base.as_ptr().cast(), self.size as usize, Advice::LinuxPopulateWrite) }
@@ -98,7 +100,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: the reservation is ours alone, and every NativeMemory into it holds an Arc of this mapping.
+        // SAFETY: only this mapping uses the reservation, and every NativeMemory into it holds an Arc of this
+        // mapping.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), SPAN) };
         debug_assert!(unmapped.is_ok(), "munmap of our own reservation cannot fail: {unmapped:?}");
     }

@@ -1,7 +1,7 @@
 //! The native `SharedMemory`: mapped shared memory, plain loads and stores, inlined away.
 //!
-//! x86-64 keeps loads and stores in order (total store order), so an acquire load and a release store are single
-//! `mov`s; other processors get the fences their memory model asks for from the same source.
+//! x86-64 keeps loads and stores in order (total store order), so an acquire load and a release store are
+//! single `mov`s; on other processors the compiler adds the fences that their memory model needs.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use ccnic::{LINE, SharedMemory};
 
 use crate::mapping::Mapping;
 
-/// Words of a line: what is read or written at once at most.
+/// Words of a line: the most that are read or written at once.
 const WORDS: usize = LINE as usize / 8;
 
 /// One agent's access to a mapped region. Cheap to clone; keeps the mapping alive.
@@ -37,7 +37,8 @@ impl NativeMemory {
     /// The address of a payload byte or word. Never leaves the reservation of `Mapping`.
     #[inline(always)]
     pub(crate) fn at(&self, at: u32) -> *mut u8 {
-        // SAFETY: the reservation spans every u32 offset (mapping.rs), so the result stays inside one mapping.
+        // SAFETY: the reservation spans every u32 offset (mapping.rs), so the result stays inside one
+        // mapping.
         unsafe { self.base.as_ptr().add(at as usize) }
     }
 
@@ -45,9 +46,10 @@ impl NativeMemory {
     #[expect(clippy::disallowed_types, reason = "this is a memory")]
     fn word(&self, at: u32) -> &AtomicU64 {
         let word = self.at(at & !7).cast::<AtomicU64>();
-        // SAFETY: 8-byte aligned (the base is page aligned, the mask clears the low bits), inside the reservation,
-        // alive as long as self, and only ever accessed as an atomic while shared (words and payload never mix
-        // without a hand-over, see ccnic::memory). Beyond the region's bytes the access faults.
+        // SAFETY: 8-byte aligned (the base is page aligned, the mask clears the low bits), inside the
+        // reservation, alive as long as self, and only ever accessed as an atomic while shared (words and
+        // payload never mix without a hand-over, see ccnic::memory). Beyond the region's bytes the access
+        // faults.
         unsafe { &*word }
     }
 }
@@ -99,30 +101,32 @@ impl SharedMemory for NativeMemory {
     #[inline(always)]
     fn read(&self, at: u32, to: &mut [u8]) {
         debug_assert!(u32::try_from(to.len()).is_ok());
-        // SAFETY: source inside the reservation for any length below 4 GiB, destination exclusively borrowed. A hostile peer may
-        // write the source meanwhile: the copy may then be torn, which for bytes is a value like any other, and
-        // nothing the NIC decides on is read this way (descriptors are words). The two may overlap: see `write`.
+        // SAFETY: source inside the reservation for any length below 4 GiB, destination exclusively borrowed.
+        // A hostile peer may write the source meanwhile: the copy may then be torn, which is a possible value
+        // of bytes, and the NIC reads no descriptors this way (they are words). The two may overlap: see
+        // `write`.
         unsafe { std::ptr::copy(self.at(at), to.as_mut_ptr(), to.len()) }
     }
 
     #[inline(always)]
     fn write(&self, at: u32, from: &[u8]) {
         debug_assert!(u32::try_from(from.len()).is_ok());
-        // SAFETY: as in `read`, with the roles exchanged. A NIC in C may send what lies in the buffer of a program, which may have
-        // made the NIC allocate that very buffer: then the two overlap.
+        // SAFETY: as in `read`, with the roles exchanged. A NIC in C may send what lies in the buffer of a
+        // program, which may have made the NIC allocate that very buffer: then the two overlap.
         unsafe { std::ptr::copy(from.as_ptr(), self.at(at), from.len()) }
     }
 
     #[inline(always)]
     fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
-        // SAFETY: inside the reservation; the caller holds the buffer by the protocol, and trusts the other side
-        // not to write into it (the contract of `SharedMemory::with`).
+        // SAFETY: inside the reservation; the caller holds the buffer by the protocol, and trusts the other
+        // side not to write into it (the contract of `SharedMemory::with`).
         f(unsafe { std::slice::from_raw_parts(self.at(at), len as usize) })
     }
 
     #[inline(always)]
     fn with_mut<R>(&self, at: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R {
-        // SAFETY: as in `with`; buffer handles are not Clone, so the holder is one and the borrow exclusive.
+        // SAFETY: as in `with`; buffer handles are not Clone, so there is one holder and the borrow is
+        // exclusive.
         f(unsafe { std::slice::from_raw_parts_mut(self.at(at), len as usize) })
     }
 
@@ -145,9 +149,9 @@ impl SharedMemory for NativeMemory {
     )]
     fn prefetch_own(&self, at: u32) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: PREFETCHW never faults and changes no architectural state; processors without it run a no-op.
-        // `nomem` keeps the compiler free to hold ring state in registers across the hint.
-        // In assembly because the intrinsic turns into a read prefetch when the target lacks `prfchw`.
+        // SAFETY: PREFETCHW never faults and changes no architectural state; processors without it run a
+        // no-op. `nomem` keeps the compiler free to hold ring state in registers across the hint. In assembly
+        // because the intrinsic turns into a read prefetch when the target lacks `prfchw`.
         unsafe {
             std::arch::asm!("prefetchw [{}]", in(reg) self.at(at), options(nostack, preserves_flags, nomem));
         }
@@ -158,7 +162,8 @@ impl SharedMemory for NativeMemory {
     #[inline(always)]
     fn demote(&self, at: u32) {
         #[cfg(target_arch = "x86_64")]
-        // SAFETY: CLDEMOTE is a hint in no-op encoding space: it never faults and changes no architectural state.
+        // SAFETY: CLDEMOTE is a hint in no-op encoding space: it never faults and changes no architectural
+        // state.
         unsafe {
             std::arch::asm!("cldemote [{}]", in(reg) self.at(at), options(nostack, preserves_flags));
         }

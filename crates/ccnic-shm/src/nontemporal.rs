@@ -1,4 +1,5 @@
-//! Stores around the cache, for measurements that compare them with stores through it (CC-NIC section 3.3, figure 9).
+//! Stores around the cache, for measurements that compare them with stores through it (CC-NIC section 3.3,
+//! figure 9).
 
 use ccnic::LINE;
 #[cfg(not(target_arch = "x86_64"))]
@@ -14,8 +15,8 @@ impl NativeMemory {
         {
             use std::arch::x86_64::{_mm_loadu_si128, _mm_stream_si128};
             for i in (0..LINE).step_by(16) {
-                // SAFETY: the store is 16-byte aligned by the mask and inside the reservation of the mapping; the load
-                // reads 16 of the 64 bytes of `line`.
+                // SAFETY: the store is 16-byte aligned by the mask and inside the reservation of the mapping;
+                // the load reads 16 of the 64 bytes of `line`.
                 unsafe {
                     let value = _mm_loadu_si128(line.as_ptr().add(i as usize).cast());
                     _mm_stream_si128(self.at((at & !(LINE - 1)) + i).cast(), value);

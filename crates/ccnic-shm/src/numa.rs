@@ -1,16 +1,16 @@
-//! Homes of memory: which NUMA node a part of a region belongs to (CC-NIC sections 3.2 and 3.3).
+//! Homes of memory: on which NUMA node the parts of a region are placed (CC-NIC sections 3.2 and 3.3).
 //!
-//! On a machine with one node there is nothing to choose and nothing is done.
+//! On a machine with one node nothing is done.
 
 use std::ops::Range;
 use std::ptr::NonNull;
 
 use rustix::io::{Errno, Result};
 
-/// `MPOL_PREFERRED` of linux/mempolicy.h: pages on the node while it has any, elsewhere after that.
+/// `MPOL_PREFERRED` of linux/mempolicy.h: pages on the node as long as it has free memory, then on others.
 const MPOL_PREFERRED: usize = 1;
 
-/// How many NUMA nodes the machine has.
+/// Number of NUMA nodes of the machine.
 pub fn nodes() -> usize {
     let online = std::fs::read_to_string("/sys/devices/system/node/online").unwrap_or_default();
     count_ranges(online.trim()).max(1)
@@ -28,8 +28,8 @@ fn count_ranges(list: &str) -> usize {
 
 /// The node of the CPU that this thread runs on.
 pub fn current_node() -> u32 {
-    // Not rustix's: it looks for the kernel's vDSO, which valgrind takes away.
-    // SAFETY: asks for a number; there is nothing to get wrong.
+    // By libc: rustix looks for the vDSO itself, and valgrind hides it.
+    // SAFETY: returns a number; no memory is accessed.
     let cpu = unsafe { libc::sched_getcpu() };
     node_of(usize::try_from(cpu).unwrap_or(0))
 }
@@ -49,8 +49,8 @@ pub(crate) fn home(base: NonNull<u8>, range: &Range<u32>, node: u32) -> Result<(
         return Ok(());
     }
     let mask: u64 = 1u64.checked_shl(node).ok_or(Errno::INVAL)?;
-    // SAFETY: mbind changes the placement of pages, not their contents; the range lies in the mapping at `base`, and
-    // the mask outlives the call.
+    // SAFETY: mbind changes the placement of pages, not their contents; the range lies in the mapping at
+    // `base`, and the mask outlives the call.
     let failed = unsafe {
         libc::syscall(
             libc::SYS_mbind,

@@ -1,7 +1,7 @@
 //! Regions: sealed memfds that two processes map.
 //!
-//! The program creates a region, seals it against shrinking and hands its descriptor to the NIC, which checks the
-//! seals before it maps: a mapping of a file that can shrink would fault under the reader (SIGBUS).
+//! The program creates a region, seals it against shrinking and hands its descriptor to the NIC, which checks
+//! the seals before it maps: a mapping of a file that can shrink would fault under the reader (SIGBUS).
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -15,13 +15,13 @@ use crate::mapping::Mapping;
 use crate::memory::NativeMemory;
 use crate::numa;
 
-/// The size of a huge page on the machines ccnic runs on.
+/// The size of a huge page on x86-64.
 pub const HUGE_PAGE: u32 = 2 << 20;
 
-/// Which pages a region is made of.
+/// The pages that a region is made of.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pages {
-    /// 2 MiB pages where the machine has enough of them free, ordinary pages otherwise (said in the log).
+    /// 2 MiB pages if the system has enough free ones, ordinary pages otherwise (logged).
     #[default]
     Auto,
     /// Ordinary pages.
@@ -41,15 +41,15 @@ impl Region {
     /// Creates a zeroed region of at least `size` bytes and seals it against shrinking.
     ///
     /// # Errors
-    /// When the kernel has no memory, or no huge pages while `pages` insists on them.
+    /// When the system has no memory, or no huge pages and `pages` is [`Pages::Huge`].
     pub fn create(size: u32, pages: Pages) -> Result<Region, Error> {
         Region::create_homed(size, pages, &[])
     }
 
-    /// As [`create`](Region::create), with NUMA homes for ranges of its bytes: a range and the node that it is homed at.
+    /// As [`create`](Region::create), with NUMA nodes for ranges of its bytes.
     ///
     /// # Errors
-    /// As [`create`](Region::create), or when the kernel does not take a home.
+    /// As [`create`](Region::create), or when the kernel refuses a placement.
     pub fn create_homed(size: u32, pages: Pages, homes: &[(Range<u32>, u32)]) -> Result<Region, Error> {
         match pages {
             Pages::Small => Region::make(size, false, homes),
@@ -71,7 +71,7 @@ impl Region {
         fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
             .map_err(Error::os("seal the region"))?;
         let mapping = Mapping::new(&fd, size, page as usize).map_err(Error::os("map the region"))?;
-        // Before the pages are touched: a page is placed when it is first used.
+        // Before the pages are touched: a page is placed at its first access.
         for (range, node) in homes {
             numa::home(mapping.base(), range, *node)
                 .map_err(Error::os("choose the home of the region's pages"))?;
@@ -83,7 +83,8 @@ impl Region {
     /// Maps a region of at most `most` bytes that another process made.
     ///
     /// # Errors
-    /// [`Error::TooMuch`] above that; [`Error::NotARegion`] when the descriptor is no memfd, or one that could shrink under its readers.
+    /// [`Error::TooMuch`] above that; [`Error::NotARegion`] when the descriptor is not a memfd, or not sealed
+    /// against shrinking.
     pub fn from_fd(fd: OwnedFd, most: u32) -> Result<Region, Error> {
         let not = |why| Error::NotARegion { why };
         let seals = fcntl_get_seals(&fd).map_err(|_| not("it is not a memfd"))?;
@@ -112,13 +113,13 @@ impl Region {
         self.mapping.size()
     }
 
-    /// The address of offset 0 in this process, as long as the region or one of its ports lives: for programs in other
-    /// languages, which reach payload by pointers.
+    /// The address of offset 0 in this process, valid as long as the region or one of its memories lives: for
+    /// programs in other languages, which access payload by pointers.
     pub fn base(&self) -> NonNull<u8> {
         self.mapping.base()
     }
 
-    /// A port for one agent. Each agent takes its own.
+    /// Access to the region for one agent. Each agent takes its own.
     pub fn memory(&self) -> NativeMemory {
         NativeMemory::new(Arc::clone(&self.mapping))
     }

@@ -6,10 +6,27 @@ use crate::desc::{Desc, Sealed, Slot};
 use crate::memory::SharedMemory;
 use crate::pool::Class;
 
-/// A buffer, and the packet segment in it, that this program holds. Not `Clone`: whoever has the handle has the buffer.
+/// A buffer that this program holds, with a packet or a segment of one. Not `Clone`: the handle is the
+/// ownership of the buffer.
 ///
-/// Dropping a handle loses the buffer until the region goes; give it to
-/// [`free`](crate::host::QueuePair::free) or [`tx_burst`](crate::host::QueuePair::tx_burst).
+/// A handle that is dropped loses its buffer until the region ends; give it to
+/// [`free`](crate::host::QueuePair::free) or [`tx_burst`](crate::host::QueuePair::tx_burst) instead.
+///
+/// ```
+/// # use ccnic::{testing::{Sides, config}, ring::GroupedEpoch};
+/// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+/// # let pair = &mut sides.host;
+/// use ccnic::Burst;
+///
+/// let mut burst = Burst::new();
+/// pair.alloc(100, 1, &mut burst);
+/// for buf in burst.iter_mut() {
+///     assert_eq!((buf.len(), buf.capacity(), buf.more()), (100, 128, false)); // a small buffer
+///     assert!(buf.set_len(60).is_ok() && buf.set_len(200).is_err());
+///     buf.set_meta(7);
+/// }
+/// # pair.free(&mut burst);
+/// ```
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a dropped buffer is lost to the pool: free it or transmit it"]
 pub struct Buf {
@@ -28,7 +45,7 @@ pub(crate) struct RegionTag {
 const _: () = assert!(size_of::<Buf>() == 16, "the tag costs nothing in release builds");
 
 impl RegionTag {
-    /// Of a place in a burst that holds no buffer.
+    /// The tag of a slot that holds no buffer.
     const NONE: RegionTag = RegionTag {
         #[cfg(debug_assertions)]
         region: 0,
@@ -44,7 +61,7 @@ impl RegionTag {
         }
     }
 
-    /// Debug builds: stops the program when a buffer is of another region. Its offsets would name somebody else's bytes.
+    /// Debug builds: panics when a buffer is of another region, where its offset means other bytes.
     #[inline(always)]
     pub(crate) fn check(self, bufs: &[Buf]) {
         debug_assert!(bufs.iter().all(|buf| buf.region == self), "a buffer of another region");
@@ -71,7 +88,7 @@ impl Buf {
         self.desc.is_empty()
     }
 
-    /// True when the packet goes on in the next buffer.
+    /// True when the packet continues in the next buffer.
     #[inline(always)]
     pub const fn more(&self) -> bool {
         self.desc.more()
@@ -83,7 +100,7 @@ impl Buf {
         self.desc.meta
     }
 
-    /// Sets the packet's metadata. Taken from the first segment.
+    /// Sets the packet's metadata. That of a chain's first buffer counts.
     #[inline(always)]
     pub const fn set_meta(&mut self, meta: u64) {
         self.desc.meta = meta;
@@ -109,7 +126,7 @@ impl Buf {
         Ok(())
     }
 
-    /// Says whether the packet goes on in the next buffer.
+    /// Sets whether the packet continues in the next buffer.
     #[inline(always)]
     pub const fn set_more(&mut self, more: bool) {
         self.desc = self.desc.with_more(more);
@@ -120,7 +137,7 @@ impl Buf {
         if self.desc.small() { Class::Small } else { Class::Large }
     }
 
-    /// Where the data lies, for inspection.
+    /// The descriptor, for inspection.
     #[inline(always)]
     pub const fn desc(&self) -> Desc {
         self.desc
@@ -154,9 +171,26 @@ impl fmt::Display for TooLong {
 
 impl core::error::Error for TooLong {}
 
-/// Up to [`Burst::CAPACITY`] buffers on their way: what `alloc` and `rx_burst` fill and `tx_burst` and `free` empty.
+/// Up to [`Burst::CAPACITY`] buffers: `alloc` and `rx_burst` add to it, `tx_burst` and `free` remove from it.
 ///
-/// Packets of several segments stand in consecutive buffers, all but the last with [`Buf::more`].
+/// The segments of a packet are in consecutive buffers, all but the last with [`Buf::more`].
+///
+/// ```
+/// # use ccnic::{testing::{Sides, config}, ring::GroupedEpoch};
+/// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+/// # let pair = &mut sides.host;
+/// use ccnic::Burst;
+///
+/// let mut burst = Burst::new();
+/// pair.alloc(1500, 8, &mut burst);
+/// let bytes: u32 = burst.as_slice().iter().map(|buf| u32::from(buf.len())).sum();
+/// assert_eq!((burst.len(), burst.space(), bytes), (8, Burst::CAPACITY - 8, 12_000));
+/// let mut rest = Burst::new();
+/// while let Some(buf) = burst.pop() {
+///     assert!(rest.push(buf).is_ok());
+/// }
+/// pair.free(&mut rest);
+/// ```
 #[derive(Debug)]
 pub struct Burst {
     pub(crate) bufs: [Buf; Burst::CAPACITY],
@@ -238,8 +272,8 @@ impl Burst {
         self.bufs.get_mut(len).map(|slot| core::mem::replace(slot, Buf::NONE))
     }
 
-    /// Hands the buffers over as plain descriptors, for a program in another language to hold; the burst is empty then.
-    /// [`QueuePair::tx_descs`](crate::host::QueuePair::tx_descs) and
+    /// Turns the buffers into plain descriptors, for a program in another language to hold; the burst is
+    /// empty then. [`QueuePair::tx_descs`](crate::host::QueuePair::tx_descs) and
     /// [`free_descs`](crate::host::QueuePair::free_descs) take them back.
     #[inline(always)]
     pub fn disown(&mut self) -> impl ExactSizeIterator<Item = Desc> {
@@ -247,7 +281,8 @@ impl Burst {
         self.bufs.get(..len).unwrap_or_default().iter().map(Buf::desc)
     }
 
-    /// Writes descriptors, as many as there is space for, to the next spare, and shows them; `added` says how many stay.
+    /// Writes descriptors to the free slots, as many as there are, and returns them; `added` makes them part
+    /// of the burst.
     #[inline(always)]
     pub(crate) fn take_up(&mut self, descs: impl Iterator<Item = Desc>, region: RegionTag) -> &[Buf] {
         let mut n = 0;
@@ -259,19 +294,20 @@ impl Burst {
         spare.get(..n).unwrap_or_default()
     }
 
-    /// The spare of the next `max` buffers, for a ring to write to; `added` says how many it did.
+    /// The next `max` free slots, for the caller to write to; `added` makes them part of the burst.
     #[inline(always)]
     pub(crate) fn spare(&mut self, max: usize) -> &mut [Buf] {
         let end = self.len.saturating_add(max).min(Burst::CAPACITY);
         self.bufs.get_mut(self.len..end).unwrap_or_default()
     }
 
+    /// The next `n` slots have been written: they are part of the burst.
     #[inline(always)]
     pub(crate) fn added(&mut self, n: usize) {
         self.len = (self.len + n).min(Burst::CAPACITY);
     }
 
-    /// Forgets all buffers.
+    /// Forgets all buffers: the pool or the caller has them now.
     #[inline(always)]
     pub(crate) fn clear(&mut self) {
         self.len = 0;
@@ -287,7 +323,7 @@ impl Burst {
         }
     }
 
-    /// Moves up what a full ring has not taken.
+    /// Moves what a full ring has not taken to the front.
     #[cold]
     #[inline(never)]
     fn close_up(&mut self, n: usize) {

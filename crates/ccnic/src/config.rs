@@ -1,24 +1,26 @@
-//! What a region can be configured to be, and how a configuration is checked.
+//! The configuration of a region, and how it is checked.
 //!
-//! Every design choice of CC-NIC can be switched off, so that its worth can be measured (figures 14 and 15).
+//! Every design choice of CC-NIC can be switched off, to measure its contribution (figures 14 and 15).
 
 use core::fmt;
 
 use crate::layout::{LARGE_BUF, SMALL_BUF};
 use crate::memory::Fetch;
 
-/// How descriptors lie in lines, and how "ready" is said. The five rings share one burst API (`ring`).
+/// The ring type: how descriptors lie in lines, and how they are signalled. All five have the same burst API
+/// ([`ring`](crate::ring)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Design {
-    /// Up to four descriptors a line under one signal that carries the parity of the lap (Mukherjee et al. 1996).
+    /// Up to four descriptors per line under one signal that carries the parity of the lap (Mukherjee et al.
+    /// 1996).
     #[default]
     GroupedEpoch = 0,
-    /// Up to four descriptors a line under one signal that the consumer clears (CC-NIC section 3.2).
+    /// Up to four descriptors per line under one signal that the consumer clears (CC-NIC section 3.2).
     GroupedClear = 1,
     /// One signal per 16-byte descriptor, four to a line (figure 14b, "pack").
     Packed = 2,
-    /// One descriptor a line (figure 14b, "pad").
+    /// One descriptor per line (figure 14b, "pad").
     Padded = 3,
     /// Packed descriptors with head and tail registers, as the Intel E810 has them ("unoptimized UPI").
     Doorbell = 4,
@@ -29,7 +31,7 @@ impl Design {
     pub const ALL: [Design; 5] =
         [Design::GroupedEpoch, Design::GroupedClear, Design::Packed, Design::Padded, Design::Doorbell];
 
-    /// Bytes of a unit, the part of a ring that is handed over at once.
+    /// Bytes of a unit, the part of a ring that one signal covers.
     pub const fn unit(self) -> u32 {
         match self {
             Design::GroupedEpoch | Design::GroupedClear | Design::Padded => 64,
@@ -61,7 +63,8 @@ impl Design {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Demote {
-    /// When the ring is nearly empty: the reader waits for the line, and finds it sooner in the shared cache.
+    /// When the ring is nearly empty: the reader waits for the line, and its load is faster from the shared
+    /// cache.
     #[default]
     Auto = 0,
     /// Always.
@@ -70,7 +73,17 @@ pub enum Demote {
     Off = 2,
 }
 
-/// The configuration of a region. The program chooses it; the NIC reads it from the region and checks it.
+/// The configuration of a region. The program chooses it; the NIC reads it from the region's header and
+/// checks it.
+///
+/// ```
+/// use ccnic::{Config, Design};
+///
+/// let config = Config { queues: 4, buffers: 4096, design: Design::Packed, ..Config::default() };
+/// assert!(config.check().is_ok());
+/// let error = Config { ring: 1000, ..config }.check().unwrap_err();
+/// assert!(error.to_string().starts_with("ring is 1000; choose"));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Config {
     /// Queue pairs: 1 to [`Config::MAX_QUEUES`].
@@ -83,14 +96,14 @@ pub struct Config {
     pub mtu: u16,
     /// The kind of ring.
     pub design: Design,
-    /// Keep freed buffers on a private stack and reuse the latest first (CC-NIC section 3.3).
+    /// Keep freed buffers in a magazine and reuse the last one first (CC-NIC section 3.3).
     pub recycle: bool,
     /// Subdivide large buffers for packets of at most 128 bytes (CC-NIC section 3.3).
     pub small: bool,
-    /// Fill the free lists in address order, instead of so that successive buffers are never adjacent.
+    /// Fill the free lists in address order. Otherwise successive buffers are never adjacent.
     pub sequential: bool,
-    /// The NIC frees sent buffers and allocates receive buffers itself (CC-NIC section 3.4); otherwise the host
-    /// posts every blank buffer and frees every sent one, as PCIe NICs make it do.
+    /// The NIC frees sent buffers and allocates receive buffers itself (CC-NIC section 3.4); otherwise the
+    /// host posts every receive buffer and frees every sent one, as PCIe NICs require.
     pub shared_pool: bool,
     /// When writers demote lines.
     pub demote: Demote,
@@ -116,7 +129,7 @@ impl Default for Config {
     }
 }
 
-/// A configuration, or a region's header, that cannot be.
+/// A configuration, or a region's header, that is not valid.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -233,8 +246,9 @@ impl Config {
         if self.small { SMALL_BUF } else { 0 }
     }
 
-    /// How received payload is fetched: with ownership when buffers are recycled, because they are written next. The paper's
-    /// designs only read (CC-NIC section 5.6 counts a read for each packet); its machines hand over ownership with that.
+    /// How received payload is prefetched: with ownership when buffers are recycled, because they are written
+    /// next. The paper's designs only read (CC-NIC section 5.6 counts one read per packet); on its machines a
+    /// read hands over ownership.
     pub(crate) const fn fetch(&self) -> Fetch {
         if self.recycle && self.shared_pool && matches!(self.design, Design::GroupedEpoch) {
             Fetch::Own
@@ -282,7 +296,7 @@ impl Config {
         Ok(())
     }
 
-    /// The header words that say this configuration.
+    /// This configuration as header words.
     pub(crate) fn to_words(self) -> [u64; 6] {
         let flags = u64::from(self.recycle)
             | u64::from(self.small) << 1
@@ -298,7 +312,7 @@ impl Config {
         ]
     }
 
-    /// Reads a configuration from header words that nobody has checked.
+    /// Reads a configuration from header words that another process wrote: unchecked.
     pub(crate) fn from_words(words: [u64; 6]) -> Result<Config, ConfigError> {
         let [counts, ring, buffers, kinds, flags, page] = words;
         let narrow = |field, value: u64| {

@@ -6,25 +6,26 @@
 //! word 1:  metadata: flow hash, checksum and segmentation offload bits, VLAN
 //! ```
 //!
-//! The signal belongs to the ring: it says "ready" and how many descriptors share the line (`ring::signal`).
-//! A packet is a *chain* of 1 to [`CHAIN_MAX`] descriptors; all but the last carry [`FLAG_MORE`].
+//! The signal belongs to the ring: it says that the unit is ready and how many descriptors it has
+//! (`ring/signal.rs`). A packet is a *chain* of 1 to [`CHAIN_MAX`] descriptors; all but the last carry
+//! [`FLAG_MORE`].
 
 /// Bytes of a descriptor, as in the E810 and other PCIe NICs.
 pub const DESC: u32 = 16;
 /// The most segments one packet may have, as on the E810.
 pub const CHAIN_MAX: usize = 8;
 
-/// Flag: the packet goes on in the next descriptor.
+/// Flag: the packet continues in the next descriptor.
 pub const FLAG_MORE: u8 = 1 << 0;
 /// Flag: the buffer is a small one (128 bytes), not a large one (4 KiB).
 pub const FLAG_SMALL: u8 = 1 << 1;
 
-/// Where the signal lies in word 0.
+/// The signal's lowest bit in word 0.
 pub const SIGNAL_SHIFT: u32 = 56;
 const OFFSET_MASK: u64 = 0xffff_ffff;
 const SIGNAL_MASK: u64 = 0xff << SIGNAL_SHIFT;
 
-/// One segment of a packet. A plain value: it says nothing about who owns the bytes (see [`Buf`](crate::Buf)).
+/// One segment of a packet. A plain value without ownership of the bytes (see [`Buf`](crate::Buf)).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Desc {
     word: u64,
@@ -39,7 +40,7 @@ impl Desc {
         Desc { word: offset as u64 | (len as u64) << 32 | (flags as u64) << 48, meta: 0 }
     }
 
-    /// From the two words of a ring, dropping the signal. Nothing in it is trusted yet.
+    /// From the two words of a ring, without the signal. Unchecked.
     #[inline(always)]
     pub(crate) const fn from_words(word: u64, meta: u64) -> Desc {
         Desc { word: word & !SIGNAL_MASK, meta }
@@ -75,7 +76,7 @@ impl Desc {
         (self.word >> 48) as u8
     }
 
-    /// True when the packet goes on in the next descriptor.
+    /// True when the packet continues in the next descriptor.
     #[inline(always)]
     pub const fn more(self) -> bool {
         self.flags() & FLAG_MORE != 0
@@ -107,7 +108,7 @@ impl Desc {
     }
 }
 
-/// What rings carry: a plain [`Desc`], or a [`Buf`](crate::Buf) that also says who owns the buffer. Sealed: only this
+/// What rings carry: a plain [`Desc`], or a [`Buf`](crate::Buf), which owns its buffer. Sealed: only this
 /// crate can turn a descriptor into a buffer handle.
 pub trait Slot {
     #[doc(hidden)]

@@ -16,8 +16,8 @@ type Page = OnceCell<Box<[Cell<u64>]>>;
 
 /// A region in the memory of one thread. Clones see the same bytes: one is the host's, another the NIC's.
 ///
-/// Deterministic and without `unsafe`. Panics where mapped memory would fault: outside the region, and at a word that is not
-/// aligned to 8 bytes.
+/// Deterministic and without `unsafe`. Panics where mapped memory would fault: outside the region, and at a
+/// word that is not aligned to 8 bytes.
 ///
 /// ```
 /// use ccnic::heap::HeapMemory;

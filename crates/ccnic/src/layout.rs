@@ -1,7 +1,7 @@
-//! Every shared byte of a region: where it lies, who writes it, what it is homed at.
+//! Every shared byte of a region: where it lies, which side writes it, and where it is homed.
 //!
-//! Offsets are never stored in the region: both sides derive them from the same few configuration words, so there
-//! is nothing in shared memory that could point astray.
+//! Offsets are never stored in the region: both sides derive them from the same few configuration words, so
+//! no pointer in shared memory can be wrong.
 //!
 //! ```text
 //! host segment (homed at the host)                                              written by
@@ -12,14 +12,15 @@
 //!          kinds: one word per chunk, 1 when subdivided                         the side that subdivides
 //!          TX rings                                                             host (clear: NIC hands back)
 //!          fill rings (host-managed pool only)                                  host (clear: NIC hands back)
-//!          buffers: `buffers` chunks of 4 KiB                                   whoever holds the buffer
+//!          buffers: `buffers` chunks of 4 KiB                                   the holder of the buffer
 //! NIC segment (homed at the NIC)
 //!          NIC lines, 5 per queue: tx.head, tx.taken and rx_dropped, rx.tail, fill.head, fill.taken   NIC
 //!          RX rings                                                             NIC (clear: host hands back)
 //! ```
 //!
-//! Each ring is homed at the side that writes it and all buffers at the host (CC-NIC sections 3.2 and 3.3). With the
-//! doorbell design the fill ring *is* the RX ring: the NIC fills in place the descriptors that the host posted.
+//! Each ring is homed at the side that writes it and all buffers at the host (CC-NIC sections 3.2 and 3.3).
+//! With the doorbell design the fill ring *is* the RX ring: the NIC fills in place the descriptors that the
+//! host posted.
 
 use crate::config::{Config, ConfigError, Design};
 use crate::memory::{LINE, SharedMemory};
@@ -31,8 +32,8 @@ pub const VERSION: u64 = 2;
 
 /// Bytes of a large buffer, and of the chunk that 32 small ones share.
 pub const LARGE_BUF: u32 = 4096;
-/// Bytes of a small buffer (CC-NIC section 3.3): two lines, so that no two buffers share a pair of lines that the
-/// adjacent-line prefetcher fetches together.
+/// Bytes of a small buffer (CC-NIC section 3.3): two lines, so that no two buffers share a pair of lines that
+/// the adjacent-line prefetcher fetches together.
 pub const SMALL_BUF: u32 = 128;
 /// Small buffers in one large one.
 pub const SMALL_PER_LARGE: u32 = LARGE_BUF / SMALL_BUF;
@@ -46,7 +47,7 @@ const HOST_LINES: u32 = 5;
 const NIC_LINES: u32 = 5;
 const POOL_LINES: u32 = 3;
 
-/// Where one ring's bytes are.
+/// The offsets of one ring.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingLayout {
     /// First byte of the units (groups, or single descriptors).
@@ -57,7 +58,8 @@ pub struct RingLayout {
     pub tail: u32,
     /// The consumer's line: the position up to which it has handed back (doorbell: the head register).
     pub head: u32,
-    /// A line of the consumer alone: the position up to which it has taken packets, for whoever recovers the ring.
+    /// A line of the consumer alone: the position up to which it has taken packets, for its successor and for
+    /// recovery.
     pub taken: u32,
 }
 
@@ -68,15 +70,16 @@ pub struct QueueLayout {
     pub tx: RingLayout,
     /// Packets from NIC to host.
     pub rx: RingLayout,
-    /// Blank buffers from host to NIC, with the host-managed pool only.
+    /// Posted receive buffers from host to NIC, with the host-managed pool only.
     pub fill: RingLayout,
-    /// A word beside `tx.taken`, in the NIC's line: packets that the NIC dropped for want of room or buffers (RSS).
+    /// A word beside `tx.taken`, in the NIC's line: packets that the NIC dropped because there was no room or
+    /// no buffer (RSS).
     pub rx_dropped: u32,
-    /// The host's line: whether its thread sleeps until `rx` brings something ([`sleep`](crate::notify)).
+    /// The host's line: the position in `rx` from which on the host wants a notification, or 0 (`notify.rs`).
     pub rx_event: u32,
 }
 
-/// Where the pool's bytes are.
+/// The offsets of the pool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolLayout {
     /// Word: head of the free list of small buffers.
@@ -109,7 +112,8 @@ pub struct Layout {
     size: u32,
 }
 
-/// Hands out consecutive, aligned places; remembers an overflow of 32 bits until asked.
+/// Assigns consecutive, aligned ranges. Counts in 64 bits, so that an overflow of 32 bits is found at the
+/// end.
 struct Cursor(u64);
 
 impl Cursor {
@@ -168,7 +172,8 @@ impl Layout {
         mem.store_release(magic, MAGIC);
     }
 
-    /// Reads and checks the header of a region of `size` bytes that another process made. Each word is read once.
+    /// Reads and checks the header of a region of `size` bytes that another process made. Each word is read
+    /// once.
     ///
     /// # Errors
     /// What is wrong with it: no region, another version, a field out of range, a size that does not fit.

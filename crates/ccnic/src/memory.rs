@@ -5,12 +5,13 @@
 //!
 //! Two kinds of bytes live in a region:
 //!
-//! * **words**: 8-byte aligned, shared while both sides run (signals, positions, list heads). They are accessed by
-//!   [`load`](SharedMemory::load), [`load_acquire`](SharedMemory::load_acquire), [`store`](SharedMemory::store),
-//!   [`store_release`](SharedMemory::store_release) and [`compare_exchange`](SharedMemory::compare_exchange).
-//! * **payload**: the bytes of packet buffers. They belong to whoever holds the buffer, and change hands only by a
-//!   word (a signal, a list head). They are accessed by [`read`](SharedMemory::read), [`write`](SharedMemory::write),
-//!   [`with`](SharedMemory::with) and [`with_mut`](SharedMemory::with_mut).
+//! * **words**: 8-byte aligned, shared while both sides run (signals, positions, list heads). They are
+//!   accessed by [`load`](SharedMemory::load), [`load_acquire`](SharedMemory::load_acquire),
+//!   [`store`](SharedMemory::store), [`store_release`](SharedMemory::store_release) and
+//!   [`compare_exchange`](SharedMemory::compare_exchange).
+//! * **payload**: the bytes of packet buffers. They belong to the side that holds the buffer, and change
+//!   hands only by a word (a signal, a list head). They are accessed by [`read`](SharedMemory::read),
+//!   [`write`](SharedMemory::write), [`with`](SharedMemory::with) and [`with_mut`](SharedMemory::with_mut).
 
 /// Bytes of a cache line, the unit in which coherent interconnects communicate (CC-NIC section 3.2).
 pub const LINE: u32 = 64;
@@ -19,15 +20,15 @@ pub const LINE: u32 = 64;
 ///
 /// Addresses are byte offsets from the region's start. Words must be 8-byte aligned.
 ///
-/// # What an implementation owes
-/// * No offset may reach memory outside the region, whatever its value: offsets may come from a hostile peer. A
-///   caller that passes one has a defect all the same; an implementation may stop the process over it.
+/// # Requirements for implementations
+/// * No offset may reach memory outside the region, whatever its value: offsets may come from a hostile peer.
+///   A caller that passes one has a defect; an implementation may end the process.
 /// * `load_acquire` and a successful `compare_exchange` see everything written before the `store_release` or
 ///   `compare_exchange` whose value they return.
 pub trait SharedMemory {
     /// Reads a word that this agent alone writes, or whose order does not matter.
     fn load(&self, at: u32) -> u64;
-    /// Writes a word that nobody reads before a later release.
+    /// Writes a word that no other agent reads before a later release.
     fn store(&self, at: u32, value: u64);
     /// Reads consecutive words, at most a line of them, as [`load`](SharedMemory::load) reads one.
     #[inline(always)]
@@ -43,11 +44,11 @@ pub trait SharedMemory {
             self.store(at + 8 * i, *word);
         }
     }
-    /// Reads a word; later accesses of this agent come after it.
+    /// Reads a word; later accesses of this agent are ordered after it.
     fn load_acquire(&self, at: u32) -> u64;
-    /// Writes a word; earlier accesses of this agent come before it.
+    /// Writes a word; earlier accesses of this agent are ordered before it.
     fn store_release(&self, at: u32, value: u64);
-    /// Replaces `current` by `new` in one step (acquire and release); otherwise returns what it found.
+    /// Atomically replaces `current` by `new`, with acquire and release ordering; returns the old value.
     ///
     /// # Errors
     /// The value found, when it is not `current`.
@@ -57,26 +58,27 @@ pub trait SharedMemory {
     fn read(&self, at: u32, to: &mut [u8]);
     /// Copies bytes into payload.
     fn write(&self, at: u32, from: &[u8]);
-    /// Lends payload to `f`. Only for the holder of the buffer, and only where the other side is trusted to keep
-    /// its hands off: the NIC never uses it.
+    /// Lends payload to `f`. Only for the holder of the buffer, and only where the other side is trusted not
+    /// to write it meanwhile: the NIC never uses it.
     fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R;
     /// Lends payload to `f` for writing; see [`with`](SharedMemory::with).
     fn with_mut<R>(&self, at: u32, len: u32, f: impl FnOnce(&mut [u8]) -> R) -> R;
 
-    /// Hint: this agent will read the line.
+    /// Hint: this agent will read the line that contains `at`.
     fn prefetch_read(&self, at: u32);
-    /// Hint: this agent will write the line (PREFETCHW): fetch it with ownership.
+    /// Hint: this agent will write the line: fetch it with ownership (PREFETCHW).
     fn prefetch_own(&self, at: u32);
-    /// Hint: this agent will write all of the line. Where an interconnect hands over ownership without data, the old content
-    /// does not travel (CC-NIC section 5.3 fits its link only if it does not).
+    /// Hint: this agent will write all of the line. On an interconnect that can hand over ownership without
+    /// data, the old content is not transferred (the packet rates of CC-NIC section 5.3 fit its link only
+    /// then).
     #[inline(always)]
     fn prefetch_overwrite(&self, at: u32) {
         self.prefetch_own(at);
     }
-    /// Hint: the other side reads the line next; move it towards a shared cache (CLDEMOTE).
+    /// Hint: the other side reads the line next: move it towards a shared cache (CLDEMOTE).
     fn demote(&self, at: u32);
-    /// A number that differs between the regions that this process uses at the same time. Debug builds compare it to refuse a buffer
-    /// of another region; 0, the default, is a memory that does not tell.
+    /// A number that differs between the regions that this process uses at the same time. Debug builds
+    /// compare it to refuse a buffer of another region; 0, the default, is a memory that does not tell.
     fn region(&self) -> usize {
         0
     }
@@ -93,25 +95,25 @@ pub fn lines(at: u32, len: u32) -> impl Iterator<Item = u32> {
     (0..end.saturating_sub(first).div_ceil(LINE)).map(move |i| first + i * LINE)
 }
 
-/// Lines of a buffer that are prefetched before it is written or read: a core has 16 fill buffers (an Ice Lake core 12), and
-/// the hardware streams the rest.
+/// Lines of a buffer that are prefetched before it is written or read: a core has 16 fill buffers (12 on Ice
+/// Lake), and the hardware prefetcher fetches the rest.
 const PREFETCH_LINES: u32 = 4;
 
-/// What payload is fetched for.
+/// What payload is prefetched for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Fetch {
+pub(crate) enum Fetch {
     /// To be read.
     Read,
-    /// To be read, and written next: its buffer will be recycled. One transfer with ownership is cheaper than a read and an
-    /// upgrade.
+    /// To be read and then written, since its buffer will be recycled. One transfer with ownership is cheaper
+    /// than a read and an upgrade.
     Own,
-    /// To be written: whole lines need not come.
+    /// To be written: the content of lines that are written as a whole need not be transferred.
     Write,
 }
 
-/// Fetches the first lines of `len` bytes of payload, all at once, so that the transfers overlap.
+/// Prefetches the first lines of `len` bytes of payload, all at once, so that the transfers overlap.
 #[inline(always)]
-pub fn prefetch_payload<M: SharedMemory>(mem: &M, at: u32, len: u32, what: Fetch) {
+pub(crate) fn prefetch_payload<M: SharedMemory>(mem: &M, at: u32, len: u32, what: Fetch) {
     let fetch = |line: u32| match what {
         Fetch::Read => mem.prefetch_read(line),
         Fetch::Write if at + len >= (line & !(LINE - 1)) + LINE => mem.prefetch_overwrite(line),
@@ -123,8 +125,8 @@ pub fn prefetch_payload<M: SharedMemory>(mem: &M, at: u32, len: u32, what: Fetch
     }
 }
 
-/// Copies a packet of up to two lines into payload, in registers: with stores that may overlap. Of a longer one, which has no place
-/// in a small buffer, nothing.
+/// Copies a packet of up to two lines into payload, in registers, with stores that may overlap. Copies
+/// nothing of a longer one, which does not fit into a small buffer.
 #[inline(always)]
 pub(crate) fn write_small<M: SharedMemory>(mem: &M, at: u32, from: &[u8]) {
     #[inline(always)]
@@ -145,11 +147,12 @@ pub(crate) fn write_small<M: SharedMemory>(mem: &M, at: u32, from: &[u8]) {
     }
 }
 
-/// Copies `len` bytes of payload from one region to another, or within one, a line at a time through registers.
+/// Copies `len` bytes of payload from one region to another, or within one, a line at a time through
+/// registers.
 ///
-/// The NIC moves packets with this: it never holds a reference into a program's memory.
+/// The NIC copies packets with this function only: it never holds a reference into a program's memory.
 #[inline]
-pub fn copy<M: SharedMemory, Q: SharedMemory>(src: &M, from: u32, dst: &Q, to: u32, len: u32) {
+pub(crate) fn copy<M: SharedMemory, Q: SharedMemory>(src: &M, from: u32, dst: &Q, to: u32, len: u32) {
     let mut line = [0u8; LINE as usize];
     let whole = len & !(LINE - 1);
     let mut done = 0;

@@ -1,69 +1,103 @@
-//! Sleeping: how a program that has nothing to do asks the NIC to be woken, and how the NIC finds out.
+//! Notification: how a program that has stopped polling asks the NIC to notify it (virtio's event index).
 //!
-//! One word per queue pair says so, on a line that the host alone writes: 0 while its thread is awake, otherwise one more than the
-//! position in the receive ring up to which it has taken everything. A NIC that has published beyond that position, and has not
-//! yet woken the program from this very sleep, wakes it. How is not this crate's business.
+//! One word per queue pair, `rx_event`, on a line that only the host writes: 0 when no notification is
+//! wanted, otherwise one more than the position in the receive ring up to which the program has taken
+//! everything. A NIC that has published beyond that position, and has not yet answered this request, notifies
+//! the program. How it does is the operating system's part (`ccnic-control`).
 //!
-//! # No packet is overslept
+//! # No packet is missed
 //!
-//! The program writes the word (H1), looks at the ring once more, and sleeps. The NIC publishes and looks at the word (H2). Without
-//! fences both may miss each other: neither store need have left its core's store buffer when the other side looks. But a store
-//! does not stay there, and the NIC looks again in its next turn, whatever that moves. Its own position is private and always as
-//! it should be, so sooner or later one look sees both. The line stays in the NIC's cache while the word does not change: a look
-//! costs a hit.
+//! The program stores the word (H1), checks the ring once more, and waits. The NIC publishes a packet and
+//! then loads the word (H2). There is no fence between the two accesses of either side, so both may miss the
+//! other's store while it is in a store buffer. The store becomes visible after a bounded time, and the NIC
+//! loads the word again in its next poll, also in one that moves nothing. Its own position is private and up
+//! to date, so one of these loads finds the request. While the word does not change its line stays in the
+//! NIC's cache, and a load of it is a cache hit.
 //!
-//! A successor of a NIC that died has woken nobody, so it wakes a program that was to be woken when its predecessor died.
+//! The successor of a NIC that died has answered no request, so it notifies a program that was waiting when
+//! its predecessor died.
 
 use crate::memory::SharedMemory;
 use crate::ring::{Consumer, Producer};
 
-/// A sleep of the program: what the word said.
+/// A request for a notification: the value of `rx_event`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Armed(u64);
 
-/// Host: says that it sleeps until `ring` brings something. False when there is something already: then it says that it is awake.
+/// Host: requests a notification for the next packet in `ring`. False when there is one already; then the
+/// request is withdrawn.
 ///
-/// Whatever else may wake this side (a message that says so) is taken away before, not after: it may be about what is in the
-/// ring only now.
+/// Call it after old notifications have been consumed, not before: one that comes later may be for a packet
+/// that is published now.
 pub fn arm<M: SharedMemory, C: Consumer>(mem: &M, at: u32, ring: &C) -> bool {
     mem.store_release(at, ring.position() + 1); // H1
-    let sleeps = !ring.ready(mem);
-    if !sleeps {
+    let armed = !ring.ready(mem);
+    if !armed {
         disarm(mem, at);
     }
-    sleeps
+    armed
 }
 
-/// Host: says that it is awake.
+/// Host: withdraws the request.
 pub fn disarm<M: SharedMemory>(mem: &M, at: u32) {
     mem.store_release(at, 0); // H1
 }
 
-/// NIC: looks whether the program sleeps.
+/// NIC: whether the program of a queue pair has to be notified.
 #[derive(Debug)]
 pub struct NotifyState {
     at: u32,
-    /// The last sleep that it was woken from; 0 before the first.
-    ended: u64,
+    /// The last request that was answered; 0 before the first.
+    answered: u64,
 }
 
 impl NotifyState {
-    /// Looks at the word at `at`.
+    /// For the `rx_event` word at `at`.
     pub fn new(at: u32) -> NotifyState {
-        NotifyState { at, ended: 0 }
+        NotifyState { at, answered: 0 }
     }
 
-    /// The sleep that has to be ended: the program sleeps, `ring` has been published beyond where it stopped, and it has not been
-    /// woken.
+    /// The request that is due: it has not been answered, and `ring` has been published beyond its position.
     #[inline(always)]
     pub fn needs_notification<M: SharedMemory, R: Producer>(&self, mem: &M, ring: &R) -> Option<Armed> {
         let word = mem.load_acquire(self.at); // H2
-        // 0, awake, becomes a position that is never reached.
-        (word.wrapping_sub(1) < ring.position() && word != self.ended).then_some(Armed(word))
+        // 0, no request, becomes a position that is never reached.
+        (word.wrapping_sub(1) < ring.position() && word != self.answered).then_some(Armed(word))
     }
 
-    /// The program has been woken from this sleep. Not the word as it is now: that may be the next sleep.
-    pub fn notified(&mut self, sleep: Armed) {
-        self.ended = sleep.0;
+    /// This request has been answered. (The word may hold the next request by now.)
+    pub fn notified(&mut self, armed: Armed) {
+        self.answered = armed.0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::desc::Desc;
+    use crate::heap::HeapMemory;
+    use crate::layout::RingLayout;
+    use crate::ring::{GroupedEpoch, Ring};
+
+    #[test]
+    fn each_request_is_answered_once_and_a_successor_answers_again() {
+        const RING: RingLayout = RingLayout { units: 4096, count: 16, tail: 0, head: 64, taken: 128 };
+        const EVENT: u32 = 192;
+        let mem = HeapMemory::new(8192);
+        let mut nic = <GroupedEpoch as Ring>::Producer::resume(&mem, &RING);
+        let mut host = <GroupedEpoch as Ring>::Consumer::resume(&mem, &RING);
+        let mut state = NotifyState::new(EVENT);
+        for _ in 0..40 {
+            assert!(arm(&mem, EVENT, &host));
+            assert_eq!(state.needs_notification(&mem, &nic), None, "nothing is published");
+            nic.push(&mem, &[Desc::new(1, 1, 0)]);
+            let armed = state.needs_notification(&mem, &nic).unwrap();
+            assert_eq!(NotifyState::new(EVENT).needs_notification(&mem, &nic), Some(armed), "a successor");
+            state.notified(armed);
+            assert_eq!(state.needs_notification(&mem, &nic), None);
+            assert!(!arm(&mem, EVENT, &host) && mem.load(EVENT) == 0, "a packet is there");
+            assert_eq!(host.pop(&mem, &mut [Desc::default(); 4]), 1);
+            host.release(&mem);
+        }
     }
 }

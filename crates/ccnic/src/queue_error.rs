@@ -7,6 +7,16 @@ use crate::layout::{Layout, QueueLayout};
 use crate::ring::Ring;
 
 /// Why a queue pair cannot be opened, on the host's side or the NIC's.
+///
+/// ```
+/// use ccnic::{Config, Layout, QueueError, heap::HeapMemory, host, ring::GroupedEpoch};
+///
+/// let layout = Layout::new(&Config::default())?;
+/// let mem = HeapMemory::new(layout.size());
+/// let error = host::QueuePair::<_, GroupedEpoch>::new(mem, &layout, 3).unwrap_err();
+/// assert_eq!(error, QueueError::NoQueue { queue: 3, queues: 1 });
+/// # Ok::<(), ccnic::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum QueueError {
     /// The region has fewer queue pairs.

@@ -1,11 +1,12 @@
 //! What happens to buffers when the NIC dies.
 //!
-//! A NIC that is killed holds buffers that nobody else knows of: on its private stacks, and the burst in its hands. The
-//! host side recovers them, since it knows all the rest: what it holds itself (the ledgers of its queue pairs), what the
-//! free lists hold, what the rings hold. Everything else was the NIC's, and goes back to the free lists.
+//! A NIC that is killed holds buffers in its magazines and in the bursts that it was working on. The host
+//! side finds them by elimination: it knows what it holds itself (the ledgers of its queue pairs and pool
+//! handles), what the depots hold, and what the rings hold. All other buffers were the NIC's, and go back to
+//! the depots.
 //!
-//! Positions live in the region, so a successor carries on where the dead NIC stopped: packets in the rings are
-//! delivered once, those in its hands not at all.
+//! Positions live in the region, so a successor continues where the dead NIC stopped: packets in the rings
+//! are delivered once, those that the NIC had taken from the rings are lost.
 
 extern crate alloc;
 
@@ -21,18 +22,35 @@ use crate::ring::{Consumer, Ring};
 
 /// Which buffers of a region are accounted for, to find those that a dead NIC held.
 ///
-/// Count every queue pair and pool handle that the program has made, then [`reclaim`](Inventory::reclaim) the rest. No NIC may be
-/// attached meanwhile. One that is not counted loses the buffers that it holds: they would be handed out twice.
+/// Count every queue pair and pool handle that the program has made, then [`reclaim`](Inventory::reclaim) the
+/// rest. No NIC may be attached meanwhile. The buffers of a handle that is not counted would be allocated a
+/// second time.
+///
+/// ```
+/// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
+/// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+/// # let (mem, layout) = (sides.mem.clone(), sides.layout);
+/// # sides.send(1500, 4, 0);
+/// # let fetched = sides.fetch();
+/// # let mut pair = sides.host;
+/// use ccnic::recovery::Inventory;
+///
+/// // The NIC has died with four packets that it had fetched.
+/// let mut inventory = Inventory::new(&mem, &layout);
+/// inventory.count_pair(&mut pair);
+/// assert_eq!(inventory.reclaim(), 4);
+/// ```
 #[derive(Debug)]
 pub struct Inventory<'a, M: SharedMemory> {
     mem: &'a M,
     known: Known,
-    /// For each slot of 128 bytes: how many times the host side holds the buffer that starts there (0 or 1), modulo 256.
+    /// For each slot of 128 bytes: how many times the host side holds the buffer that starts there (0 or 1),
+    /// modulo 256.
     held: Vec<u8>,
 }
 
 impl<'a, M: SharedMemory> Inventory<'a, M> {
-    /// An inventory of the region of `mem` that knows of the free lists.
+    /// An inventory that has counted the depots of a region.
     pub fn new(mem: &'a M, layout: &Layout) -> Inventory<'a, M> {
         let mut known = Known::new(layout);
         Allocator::walk(mem, layout, |buffer, _| known.mark(buffer));
@@ -40,7 +58,7 @@ impl<'a, M: SharedMemory> Inventory<'a, M> {
         Inventory { mem, known, held }
     }
 
-    /// Counts what a queue pair holds, and what stands in its rings.
+    /// Counts the buffers that a queue pair holds, and those in its rings.
     pub fn count_pair<R: Ring>(&mut self, pair: &mut QueuePair<M, R>) {
         self.count_ledger(pair.pool().ledger());
         pair.rewind_fill();
@@ -53,7 +71,7 @@ impl<'a, M: SharedMemory> Inventory<'a, M> {
         pair.recount_posted();
     }
 
-    /// Counts what a pool handle holds.
+    /// Counts the buffers that a pool handle holds.
     pub fn count_pool(&mut self, pool: &mut Pool<M>) {
         self.count_ledger(pool.pool().ledger());
     }
@@ -64,7 +82,7 @@ impl<'a, M: SharedMemory> Inventory<'a, M> {
         }
     }
 
-    /// Returns every buffer that has not been counted to the free lists; gives their number.
+    /// Puts every buffer that has not been counted back into the depots; returns their number.
     pub fn reclaim(mut self) -> usize {
         for (slot, sum) in self.held.iter().enumerate() {
             if *sum != 0 {
@@ -105,7 +123,8 @@ impl Known {
         self.mark(desc.offset() & !(size - 1));
     }
 
-    /// The buffers that nobody accounts for: of each chunk its 32 small ones when it has been subdivided, or itself.
+    /// The buffers that are not accounted for: large ones, or small ones where a large one has been
+    /// subdivided.
     fn missing<M: SharedMemory>(&self, mem: &M) -> Vec<(u32, crate::pool::Class)> {
         use crate::pool::Class;
         let pool = self.layout.pool();
@@ -122,5 +141,61 @@ impl Known {
             lost.extend(missing.map(|(j, _)| (chunk + j * SMALL_BUF, Class::Small)));
         }
         lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::ring::{Doorbell, GroupedEpoch, Packed};
+    use crate::testing::{Sides, config};
+
+    fn reclaim<R: Ring>(sides: &mut Sides<R>) -> usize {
+        let mut inventory = Inventory::new(&sides.mem, &sides.layout);
+        inventory.count_pair(&mut sides.host);
+        inventory.reclaim()
+    }
+
+    #[test]
+    fn what_the_dead_nic_held_comes_back_once() {
+        let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+        assert_eq!(reclaim(&mut sides), 0, "nothing is missing");
+        assert_eq!((sides.send(1500, 6, 1), sides.poll(), sides.receive(2, |_, _| ())), (6, 6, 2));
+        assert_eq!(sides.send(1500, 5, 1), 5);
+        let held = sides.nic.counters().tx_packets as usize; // six sent buffers are free in its magazine
+        let fetched = sides.fetch();
+        assert_eq!((held, fetched.rest().len()), (6, 5));
+        let found = reclaim(&mut sides);
+        assert!(found >= 5 + 6, "{found}: those fetched, and the magazine");
+        assert_eq!(reclaim(&mut sides), 0);
+        assert_eq!(sides.receive(32, |_, _| ()), 4, "what it had delivered is in the ring still");
+    }
+
+    #[test]
+    fn packets_in_the_rings_are_not_taken_for_lost() {
+        let mut sides = Sides::<Packed>::new(&config::<Packed>());
+        assert_eq!((sides.send(9000, 6, 1), sides.poll(), sides.send(64, 9, 1)), (6, 6, 9));
+        sides.nic.retire();
+        assert_eq!(reclaim(&mut sides), 0);
+    }
+
+    #[test]
+    fn small_buffers_are_found_one_by_one() {
+        let mut sides = Sides::<Packed>::new(&config::<Packed>());
+        assert_eq!(sides.send(64, 3, 1), 3);
+        assert_eq!(sides.fetch().rest().len(), 3);
+        assert_eq!(reclaim(&mut sides), 3);
+    }
+
+    #[test]
+    fn posted_receive_buffers_are_posted_again_or_counted() {
+        let mut sides = Sides::<Doorbell>::new(&config::<Doorbell>());
+        assert_eq!((sides.send(1500, 3, 1), sides.poll()), (3, 3));
+        assert_eq!(reclaim(&mut sides), 0, "they stand in the ring");
+        let mut sides = Sides::<Packed>::new(&Config { shared_pool: false, ..config::<Packed>() });
+        assert_eq!((sides.send(1500, 3, 1), sides.poll()), (3, 3));
+        let taken = 32 - 3; // taken from the fill ring at once, three of them filled
+        assert_eq!(reclaim(&mut sides), taken);
     }
 }

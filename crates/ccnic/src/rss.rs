@@ -1,31 +1,45 @@
 //! Receive-side scaling: which queue a packet goes to. Packets of one flow have one hash, and so one queue.
 //!
-//! The hash is Toeplitz's, over addresses and ports, as NDIS has defined it and every NIC computes it: programs may know the
-//! queue of a flow beforehand. Its low bits choose an entry of a table, which names the queue. What is no IP packet, or of a type
-//! that is not hashed, goes where the table's first entry says.
+//! The hash is Toeplitz's, over addresses and ports, as NDIS defines it and hardware NICs compute it, so a
+//! program can compute the queue of a flow in advance. The low bits of the hash select an entry of the
+//! indirection table, which names the queue. A packet that is not IP, or of a type that is not hashed, goes
+//! to the queue of the table's first entry.
 //!
-//! What a packet claims of itself is not trusted: a bounded number of its first bytes is looked at, and a header that goes on
-//! beyond them counts as not there.
+//! Packet headers are not trusted: only the first 128 bytes are read, and a header that extends beyond them
+//! counts as missing.
+//!
+//! ```
+//! use ccnic::rss::{Rss, Spreader};
+//!
+//! let rss = Rss { hash: true, ..Rss::new(4) };
+//! let spreader = Spreader::new(rss);
+//! let mut packet = [0; 64]; // Ethernet, IPv4, UDP
+//! packet[12..26].copy_from_slice(&[8, 0, 0x45, 0, 0, 50, 0, 0, 0, 0, 64, 17, 0, 0]);
+//! let hash = spreader.hash(&packet);
+//! assert!(hash.is_some() && spreader.queue(hash) < 4);
+//! assert_eq!(spreader.queue(None), 0);
+//! ```
 
-/// Bytes of a key: enough for two IPv6 addresses and two ports.
+/// Bytes of a hash key: enough for two IPv6 addresses and two ports.
 pub const KEY: usize = 40;
-/// Entries of the table that a hash looks up.
+/// Entries of the indirection table.
 pub const TABLE: usize = 128;
-/// Bytes of a packet that are looked at: Ethernet, two tags and the longest IPv4 header, with ports, take 86.
+/// Bytes of a packet that are read: Ethernet, two VLAN tags and the longest IPv4 header, with ports, take 86.
 pub const START: usize = 128;
 
-/// In the metadata of a received packet, where the program has asked for hashes: the low 32 bits are its hash.
+/// In the metadata of a received packet, where the program has asked for hashes: the low 32 bits are its
+/// hash.
 pub const HASHED: u64 = 1 << 32;
 
-/// The key of Microsoft's verification suite, which drivers take when they are given none.
+/// The key of Microsoft's verification suite, the default of many drivers.
 pub const DEFAULT_KEY: [u8; KEY] = [
     0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0,
     0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42,
     0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
 ];
 
-/// What can be hashed. Addresses and ports of TCP, UDP and SCTP; addresses alone of all other packets, of fragments, and
-/// of those whose own type is not chosen.
+/// What can be hashed. Addresses and ports of TCP, UDP and SCTP; addresses alone of all other packets, of
+/// fragments, and of those whose own type is not chosen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "their names say it")]
 pub enum FlowType {
@@ -52,7 +66,7 @@ impl FlowType {
         FlowType::Ipv6Sctp,
     ];
 
-    /// As messages and people write it.
+    /// The name in messages and on the command line.
     pub const fn name(self) -> &'static str {
         match self {
             FlowType::Ipv4 => "ipv4",
@@ -68,6 +82,13 @@ impl FlowType {
 }
 
 /// A set of [`FlowType`]s.
+///
+/// ```
+/// use ccnic::rss::{FlowType, FlowTypes};
+///
+/// let udp: FlowTypes = [FlowType::Ipv4Udp, FlowType::Ipv6Udp].into_iter().collect();
+/// assert!(udp.has(FlowType::Ipv4Udp) && !udp.has(FlowType::Ipv4Tcp));
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowTypes(u8);
 
@@ -101,18 +122,18 @@ impl FromIterator<FlowType> for FlowTypes {
 /// How packets are spread over a program's receive queues.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rss {
-    /// Of the hash.
+    /// Key of the hash.
     pub key: [u8; KEY],
-    /// What is hashed.
+    /// Flow types that are hashed.
     pub types: FlowTypes,
-    /// The queue for the low bits of a hash.
+    /// Indirection table: the queue for the low bits of a hash.
     pub table: [u16; TABLE],
-    /// The metadata of received packets is their hash, with [`HASHED`]; otherwise what the sender set.
+    /// True: the metadata of received packets are their hash, with [`HASHED`]. False: what the sender set.
     pub hash: bool,
 }
 
 impl Rss {
-    /// All types, the usual key, and `queues` queues in turn.
+    /// All flow types, the default key, and `queues` queues round robin; metadata unchanged.
     pub fn new(queues: u16) -> Rss {
         let mut table = [0; TABLE];
         for (entry, i) in table.iter_mut().zip(0..) {
@@ -122,16 +143,17 @@ impl Rss {
     }
 }
 
-/// An [`Rss`] made ready: what its key does to each byte stands in tables, since the hash is a sum of its input's bits.
+/// Computes hashes and queues for an [`Rss`]. It has a table for each input byte, since the hash is linear in
+/// the input's bits.
 #[derive(Debug)]
 pub struct Spreader {
     rss: Rss,
-    /// By place in the input and value.
+    /// By index of the input byte and its value.
     bytes: [[u32; 256]; KEY - 4],
 }
 
 impl Spreader {
-    /// Makes the tables, 36 KiB.
+    /// Computes the tables, 36 KiB.
     pub fn new(rss: Rss) -> Spreader {
         let mut bytes = [[0; 256]; KEY - 4];
         for (row, key) in bytes.iter_mut().zip(rss.key.windows(5)) {
@@ -146,12 +168,12 @@ impl Spreader {
         Spreader { rss, bytes }
     }
 
-    /// What it was made of.
+    /// The parameters that it was made of.
     pub fn rss(&self) -> &Rss {
         &self.rss
     }
 
-    /// The hash of a packet that begins with `start`, unless it is of no type that is hashed.
+    /// The hash of a packet that begins with `start`; `None` when its type is not hashed.
     #[inline(always)]
     pub fn hash(&self, start: &[u8]) -> Option<u32> {
         let flow = flow(start)?;
@@ -161,7 +183,7 @@ impl Spreader {
         }
     }
 
-    /// The queue for packets of this hash.
+    /// The queue for packets with this hash.
     #[inline(always)]
     pub fn queue(&self, hash: Option<u32>) -> u16 {
         let at = hash.unwrap_or(0) as usize % TABLE; // a power of two
@@ -187,19 +209,19 @@ impl Spreader {
     }
 }
 
-/// What tells the flow of an IP packet.
+/// The fields that identify the flow of an IP packet.
 struct Flow<'a> {
-    /// Without ports.
+    /// The flow type without ports.
     of: FlowType,
-    /// The source's and the destination's, of 4 or 16 bytes.
+    /// Source and destination address, of 4 or 16 bytes each.
     addresses: &'a [u8],
-    /// The same, with ports.
+    /// The flow type with ports, and source and destination port.
     ports: Option<(FlowType, &'a [u8; 4])>,
 }
 
 const IPV4: u16 = 0x0800;
 const IPV6: u16 = 0x86dd;
-/// A tag, as IEEE 802.1Q, 802.1ad and older switches write it.
+/// EtherTypes of VLAN tags: IEEE 802.1Q, 802.1ad, and the one of older switches.
 const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
 
 #[inline(always)]
@@ -237,14 +259,14 @@ fn ipv4(packet: &[u8]) -> Option<Flow<'_>> {
         SCTP => Some(FlowType::Ipv4Sctp),
         _ => None,
     };
-    // Only the first fragment has ports: all go by their addresses.
+    // Only the first fragment has ports, so all fragments are hashed by addresses.
     let whole = u16::from_be_bytes([header[6], header[7]]) & 0x3fff == 0;
     let ports = || packet.get(usize::from(words) * 4..)?.first_chunk();
     let ports = of.filter(|_| whole).and_then(|of| Some((of, ports()?)));
     Some(Flow { of: FlowType::Ipv4, addresses: &header[12..20], ports })
 }
 
-/// Headers between that of IPv6 and the ports that are passed over.
+/// Extension headers of IPv6 that are skipped at most.
 const EXTENSIONS: usize = 4;
 
 #[inline(always)]
@@ -264,7 +286,7 @@ fn ipv6_ports(mut next: u8, mut rest: &[u8]) -> Option<(FlowType, &[u8; 4])> {
             TCP => FlowType::Ipv6Tcp,
             UDP => FlowType::Ipv6Udp,
             SCTP => FlowType::Ipv6Sctp,
-            // Hop-by-hop options, routing, destination options (RFC 8200). A fragment goes by its addresses.
+            // Hop-by-hop options, routing, destination options (RFC 8200). A fragment is hashed by addresses.
             0 | 43 | 60 => {
                 let [following, words] = *rest.first_chunk()?;
                 rest = rest.get((usize::from(words) + 1) * 8..)?;
@@ -309,8 +331,8 @@ mod tests {
         }
     }
 
-    /// A packet from `source` to `destination`, with `between` the IP header's fixed part and the ports: IPv4 options, or IPv6
-    /// extension headers.
+    /// A packet from `source` to `destination`, with `between` the IP header's fixed part and the ports: IPv4
+    /// options, or IPv6 extension headers.
     fn packet(tags: &[u16], source: &str, destination: &str, protocol: u8, between: &[u8]) -> Vec<u8> {
         let [source, destination] = [source, destination].map(|s| s.parse::<SocketAddr>().unwrap());
         let mut bytes = std::vec![2; 12];

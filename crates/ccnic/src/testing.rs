@@ -58,7 +58,8 @@ impl<R: Ring> Sides<R> {
         }
     }
 
-    /// Sends packets of `len` bytes in at most `max` buffers, all filled with `byte`; returns the buffers sent.
+    /// Sends packets of `len` bytes in at most `max` buffers, all filled with `byte`; returns the buffers
+    /// sent.
     pub fn send(&mut self, len: u16, max: usize, byte: u8) -> usize {
         let mut burst = Burst::new();
         self.host.alloc(len, max, &mut burst);
@@ -80,7 +81,8 @@ impl<R: Ring> Sides<R> {
         fetched
     }
 
-    /// Receives up to `max` buffers and frees them; calls `see` with the length and the first byte of each. Returns their number.
+    /// Receives up to `max` buffers and frees them; calls `see` with the length and the first byte of each.
+    /// Returns their number.
     pub fn receive(&mut self, max: usize, mut see: impl FnMut(u16, Option<u8>)) -> usize {
         let mut burst = Burst::new();
         let n = self.host.rx_burst(&mut burst, max);

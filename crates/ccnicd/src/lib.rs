@@ -15,4 +15,4 @@ pub mod dataplane;
 pub mod poll;
 pub mod ports;
 
-pub use control::{Daemon, Options, default_socket};
+pub use control::{Daemon, DaemonOptions, default_socket};

@@ -7,8 +7,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use ccnic_control::Limits;
-use ccnicd::dataplane::Kind;
-use ccnicd::{Daemon, Options, default_socket};
+use ccnicd::dataplane::DataplaneKind;
+use ccnicd::{Daemon, DaemonOptions, default_socket};
 use clap::{Parser, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -79,13 +79,14 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
     ccnic_shm::survive_holes().context("could not watch for memory that goes away")?;
     let dataplane = match (args.wire, args.reflect) {
-        (WireName::Loopback, false) => Kind::Loopback,
-        (WireName::Loopback, true) => Kind::Reflect,
+        (WireName::Loopback, false) => DataplaneKind::Loopback,
+        (WireName::Loopback, true) => DataplaneKind::Reflect,
     };
     let socket = args.socket.clone().unwrap_or_else(default_socket);
     let memory_max = args.memory_max.map_or_else(Limits::half_the_memory, |mib| mib << 20);
     let region_max = args.region_max << 20;
-    let daemon = Daemon::new(Options { socket, cores, dataplane, region_max, memory_max, dedicated_cores })?;
+    let daemon =
+        Daemon::new(DaemonOptions { socket, cores, dataplane, region_max, memory_max, dedicated_cores })?;
     daemon.run(stop)
 }
 

@@ -86,6 +86,8 @@ fn numbers_and_words() {
         "--region-max",
         &[("0", "1..4096"), ("4096", "1..4096"), ("-1", "-1"), ("much", "much"), ("1.5", "1.5")],
     );
+    let mib = (1u64 << 44).to_string(); // more bytes than 64 bits count
+    option("--memory-max", &[("0", "not in 1.."), (&mib, "not in 1..")]);
     option("--memory-max", &[("much", "much"), ("-1", "-1"), ("18446744073709551616", "too large")]);
     option("--wire", &[("ethernet", "loopback"), ("", "loopback")]);
     option("--log", &[("ccnicd=loud", "ccnicd=loud"), ("=,=", "=,=")]);
@@ -98,7 +100,9 @@ fn numbers_and_words() {
 fn socket_paths_that_cannot_be() {
     let directory = tempfile::tempdir().unwrap();
     let at = |name: &str| directory.path().join(name).to_str().unwrap().to_owned();
-    says(&refused(&["--socket", &at("missing/nic.sock")]), &["missing/nic.sock", "--socket", "No such file"]);
+    let missing = refused(&["--socket", &at("missing/nic.sock")]);
+    says(&missing, &["missing/nic.sock", "--socket", "No such file"]);
+    assert_eq!(missing.matches("No such file").count(), 1, "said once: {missing}");
     std::fs::write(at("file"), "precious").unwrap();
     says(&refused(&["--socket", &at("file")]), &["/file exists and is no socket", "--socket"]);
     says(&refused(&["--socket", &at("file/nic.sock")]), &["file/nic.sock", "--socket"]);

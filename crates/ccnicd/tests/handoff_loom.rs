@@ -7,7 +7,7 @@
 use std::rc::Rc;
 
 use ccnic::Desc;
-use ccnicd::poll::handoff::{Consumer, Item, Producer, Word, handoff};
+use ccnicd::poll::handoff::{HandoffConsumer, HandoffProducer, Item, Word, handoff};
 use loom::cell::Cell;
 use loom::sync::atomic::AtomicU64;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -81,11 +81,11 @@ fn of(bytes: &Bytes, n: u64) -> &Cell<u64> {
 
 /// Sends `packets` packets, as many at once as there is room for, and learns of each that it is done with.
 fn produce<W: Word>(
-    mut producer: Producer<W>,
+    mut producer: HandoffProducer<W>,
     bytes: &Bytes,
     packets: u64,
     completions: bool,
-) -> Producer<W> {
+) -> HandoffProducer<W> {
     let (mut next, mut done) = (0, 0);
     while next < packets {
         let room = (producer.room() as u64).min(packets - next);
@@ -111,7 +111,7 @@ fn produce<W: Word>(
 }
 
 /// Takes packets one by one or two at once, until there are no more; returns how many came.
-fn consume<W: Word>(mut consumer: Consumer<W>, bytes: &Bytes) -> u64 {
+fn consume<W: Word>(mut consumer: HandoffConsumer<W>, bytes: &Bytes) -> u64 {
     let mut expected = 0;
     while !consumer.is_finished() {
         let mut out = [Item::default(); 2];

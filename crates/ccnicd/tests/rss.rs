@@ -1,194 +1,23 @@
 //! Packets spread over a program's queues, across processes: each comes to the queue that the table says, in its flow's order,
-//! while tables change under load, queues move between polling threads, and daemons die.
+//! while tables change under load, with one polling thread and with several, and daemons die.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
 
-use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::collections::HashSet;
 use std::time::Duration;
 
-use ccnic::rss::{HASHED, Rss, Spreader};
-use ccnic::{Burst, Config, Design};
-use ccnic_client::{Error, Nic, Pages, QueuePair};
-use ccnic_control::messages::QueueStatus;
-use common::{Daemon, Random, alone, config, seed, until};
+use ccnic::Design;
+use ccnic::rss::{Rss, Spreader};
+use ccnic_client::Error;
+use common::traffic::{QUEUES, Traffic};
+use common::{Daemon, alone, two_cores, until};
 use rustix::process::{Signal, kill_process};
-use rustix::thread::{CpuSet, sched_getaffinity};
-
-const QUEUES: u16 = 4;
-const FLOWS: u32 = 40;
-/// Packets under way at most: no ring is ever full.
-const WINDOW: u64 = 60;
-const LEN: u16 = 90;
-
-/// A UDP packet of a flow. Behind the headers: the flow, its number in the flow, the table that was in force.
-fn packet(flow: u32, number: u64, table: u64) -> Vec<u8> {
-    let mut bytes = vec![0; LEN.into()];
-    bytes[12..26].copy_from_slice(&[8, 0, 0x45, 0, 0, 76, 0, 0, 0, 0, 64, 17, 0, 0]);
-    bytes[26..30].copy_from_slice(&flow.wrapping_mul(0x9e37_79b9).to_be_bytes());
-    bytes[34..38].copy_from_slice(&(flow * 7 + 5000).to_be_bytes());
-    bytes[42..46].copy_from_slice(&flow.to_le_bytes());
-    bytes[46..54].copy_from_slice(&number.to_le_bytes());
-    bytes[54..62].copy_from_slice(&table.to_le_bytes());
-    bytes
-}
-
-/// A program with several queues, and what it has seen. Each flow is always sent on one queue.
-struct Traffic {
-    program: Nic,
-    pairs: Vec<QueuePair>,
-    /// What was in force, in the order in which it came; `None`: back on the same queue.
-    tables: Vec<Option<Spreader>>,
-    sent: HashMap<u32, u64>,
-    /// By flow and receive queue: the next number that may come.
-    next: HashMap<(u32, u16), u64>,
-    random: Random,
-    total: u64,
-    received: u64,
-    /// By receive queue.
-    counts: [u64; QUEUES as usize],
-}
-
-impl Traffic {
-    fn new(socket: &Path, design: Design) -> Traffic {
-        // A host that manages its buffers posts those of a queue in batches: enough for all that is under way.
-        let config = Config { queues: QUEUES, buffers: 2048, ..config(design) };
-        let mut program =
-            Nic::options().name("spread").config(&config).pages(Pages::Small).open(socket).unwrap();
-        let pairs = (0..QUEUES).map(|q| program.queue_pair(q).unwrap()).collect();
-        Traffic {
-            program,
-            pairs,
-            tables: vec![None],
-            sent: HashMap::new(),
-            next: HashMap::new(),
-            random: Random::new(seed()),
-            total: 0,
-            received: 0,
-            counts: [0; QUEUES as usize],
-        }
-    }
-
-    /// Another table, under load: what was sent before may come by the old one.
-    fn set(&mut self, rss: Option<Rss>) {
-        self.program.set_rss(rss.as_ref()).unwrap();
-        assert_eq!(self.program.rss(), rss.as_ref());
-        self.tables.push(rss.map(Spreader::new));
-    }
-
-    fn send(&mut self) {
-        let flow = self.random.below(FLOWS.into()) as u32;
-        let pair = &mut self.pairs[(flow % u32::from(QUEUES)) as usize];
-        let number = self.sent.entry(flow).or_default();
-        let mut burst = Burst::new();
-        if pair.alloc(LEN, 1, &mut burst) == 0 {
-            return;
-        }
-        let bytes = packet(flow, *number, self.tables.len() as u64 - 1);
-        assert_eq!(pair.write(burst.iter_mut().next().unwrap(), 0, &bytes), bytes.len());
-        if pair.tx_burst(&mut burst) == 0 {
-            return pair.free(&mut burst);
-        }
-        *number += 1;
-        self.total += 1;
-    }
-
-    fn turn(&mut self) {
-        if self.total.saturating_sub(self.received) < WINDOW {
-            self.send();
-        }
-        (0..QUEUES).for_each(|queue| self.receive(queue));
-    }
-
-    #[track_caller]
-    fn receive(&mut self, queue: u16) {
-        let mut burst = Burst::new();
-        let pair = &mut self.pairs[usize::from(queue)];
-        pair.rx_burst(&mut burst, 32);
-        let packets: Vec<_> =
-            burst.as_slice().iter().map(|buf| (buf.meta(), pair.with(buf, <[u8]>::to_vec))).collect();
-        pair.free(&mut burst);
-        for (meta, bytes) in packets {
-            self.arrived(queue, meta, &bytes);
-        }
-    }
-
-    #[track_caller]
-    fn arrived(&mut self, queue: u16, meta: u64, bytes: &[u8]) {
-        let flow = u32::from_le_bytes(bytes[42..46].try_into().unwrap());
-        let [number, table] = [46, 54].map(|at| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()));
-        assert_eq!(bytes, packet(flow, number, table));
-        let may = |by: &Option<Spreader>| match by {
-            None => (meta, queue) == (0, (flow % u32::from(QUEUES)) as u16),
-            Some(by) => {
-                let hash = by.hash(bytes);
-                let hashed = if by.rss().hash { HASHED | u64::from(hash.unwrap()) } else { 0 };
-                (meta, queue) == (hashed, by.queue(hash))
-            }
-        };
-        let tables = &self.tables[table as usize..];
-        assert!(
-            tables.iter().any(may),
-            "flow {flow}, packet {number} of table {table} came to queue {queue}"
-        );
-        let next = self.next.entry((flow, queue)).or_default();
-        assert!(number >= *next, "flow {flow}: packet {number} on queue {queue} after {}", *next - 1);
-        *next = number + 1;
-        self.received += 1;
-        self.counts[usize::from(queue)] += 1;
-    }
-
-    #[track_caller]
-    fn exchange(&mut self, packets: u64) {
-        let goal = self.received + packets;
-        until("packets that come back", || {
-            self.turn();
-            self.received >= goal
-        });
-    }
-
-    /// Until all that was sent has come.
-    #[track_caller]
-    fn drain(&mut self) {
-        until("the last packets", || {
-            (0..QUEUES).for_each(|queue| self.receive(queue));
-            self.total == self.received
-        });
-    }
-
-    /// Until nothing is under way. Packets that a dead daemon had in its hands do not come.
-    #[track_caller]
-    fn settle(&mut self, daemon: &mut Daemon) {
-        until("nothing under way", || {
-            let queues = daemon.program("spread").unwrap().queues;
-            let sum = |of: fn(&QueueStatus) -> u64| queues.iter().map(of).sum::<u64>();
-            let under_way = sum(|q| q.tx_packets) - sum(|q| q.rx_packets);
-            let waiting: usize = self.pairs.iter().map(|pair| pair.tx_waiting()).sum();
-            (0..QUEUES).for_each(|queue| self.receive(queue));
-            let ready: usize = self.pairs.iter().map(|pair| pair.rx_ready()).sum();
-            (under_way, waiting, ready) == (0, 0, 0)
-        });
-        self.total = self.received;
-    }
-
-    /// A table that sends nothing to some queues, or all to one.
-    fn any_table(&mut self) -> Rss {
-        let queues = 1 + self.random.below(QUEUES.into()) as u16;
-        let mut rss = Rss { hash: self.random.below(2) == 1, ..Rss::new(queues) };
-        rss.table.rotate_left(self.random.below(128) as usize);
-        rss.key.rotate_left(self.random.below(40) as usize);
-        rss
-    }
-}
 
 /// With one polling thread, and with two, which share a CPU with the program.
 fn daemons() -> Vec<Vec<String>> {
-    let allowed = sched_getaffinity(None).unwrap();
-    let cpus: Vec<_> =
-        (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).take(2).map(|c| c.to_string()).collect();
-    vec![vec![], vec!["--reflect".to_owned()], vec!["--cores".to_owned(), cpus.join(",")]]
+    vec![vec![], vec!["--reflect".to_owned()], vec!["--cores".to_owned(), two_cores()]]
 }
 
 fn tables_change_under_load(args: &[&str], design: Design) {
@@ -220,7 +49,7 @@ fn tables_change_under_load(args: &[&str], design: Design) {
     assert_eq!(status.queues.iter().map(|q| q.tx_packets).sum::<u64>(), traffic.total);
     let received: Vec<_> = status.queues.iter().map(|q| q.rx_packets).collect();
     assert_eq!(received, traffic.counts);
-    assert!(status.queues.iter().all(|q| q.drop_ring_full + q.drop_no_buffer == 0));
+    assert!(status.queues.iter().all(|q| q.drop_ring_full + q.drop_no_buffer + q.drop_handoff_full == 0));
     assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
 }
 
@@ -234,12 +63,10 @@ fn tables_change() {
     }
 }
 
-#[test]
-fn a_successor_spreads_from_the_first_packet_on() {
-    let _alone = alone();
+fn daemons_die(args: &[&str]) {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
-    let mut daemon = Daemon::start(&socket);
+    let mut daemon = Daemon::start_with(&socket, args);
     let mut traffic = Traffic::new(&socket, Design::GroupedEpoch);
     for _ in 0..12 {
         let rss = traffic.any_table();
@@ -263,13 +90,20 @@ fn a_successor_spreads_from_the_first_packet_on() {
         let rss = traffic.any_table();
         assert!(matches!(traffic.program.set_rss(Some(&rss)), Err(Error::Gone)));
         traffic.tables.push(Some(Spreader::new(rss.clone())));
-        daemon = Daemon::start(&socket);
+        daemon = Daemon::start_with(&socket, args);
         traffic.program.reconnect(&mut traffic.pairs, []).unwrap();
         assert_eq!(traffic.program.rss(), Some(&rss));
         traffic.exchange(100);
         traffic.settle(&mut daemon);
     }
     assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+}
+
+#[test]
+fn a_successor_spreads_from_the_first_packet_on() {
+    let _alone = alone();
+    daemons_die(&[]);
+    daemons_die(&["--cores", &two_cores()]);
 }
 
 #[test]

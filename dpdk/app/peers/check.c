@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Tests of what decides whether a packet is good: the payload and the book. */
+/* Tests of what decides whether a packet is intact: the payload and the statistics. */
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "book.h"
+#include "stats.h"
 #include "payload.h"
 
 #define EXPECT(condition) expect(condition, #condition, __LINE__)
@@ -16,7 +16,7 @@ static void expect(bool condition, const char *what, int line)
 	}
 }
 
-/* The buffer is exactly as long as the packet, so that the sanitizer sees what reads or writes beyond it. */
+/* The buffer is exactly as long as the packet, so that the sanitizer detects accesses beyond it. */
 static void any_changed_byte_shows(uint32_t len)
 {
 	uint8_t *packet = malloc(len);
@@ -47,30 +47,30 @@ static void segments_continue_the_pattern(void)
 
 static void gaps_are_losses_and_repetitions_corruption(void)
 {
-	static struct book book;
+	static struct stats stats;
 
-	book.next = 10;
-	book_arrived(&book, 0, 7);
-	book_arrived(&book, 1, 7);
-	book_arrived(&book, 4, 9);
-	book_arrived(&book, 4, 9);
-	book_arrived(&book, 99, 9);
-	EXPECT(book.lost == 2 && book.corrupt == 2 && book.received == 5 && book_outstanding(&book) == 5);
-	EXPECT(book_quantile(&book, 0) == 7 && book_quantile(&book, 0.5) == 9 && book_quantile(&book, 0.99) == 9);
-	book_forget(&book);
-	EXPECT(book_quantile(&book, 0.5) == 0);
+	stats.next = 10;
+	stats_arrived(&stats, 0, 7);
+	stats_arrived(&stats, 1, 7);
+	stats_arrived(&stats, 4, 9);
+	stats_arrived(&stats, 4, 9);
+	stats_arrived(&stats, 99, 9);
+	EXPECT(stats.lost == 2 && stats.corrupt == 2 && stats.received == 5 && stats_outstanding(&stats) == 5);
+	EXPECT(stats_quantile(&stats, 0) == 7 && stats_quantile(&stats, 0.5) == 9 && stats_quantile(&stats, 0.99) == 9);
+	stats_forget(&stats);
+	EXPECT(stats_quantile(&stats, 0.5) == 0);
 }
 
 static void round_trips_are_less_than_a_percent_out(void)
 {
 	for (uint64_t rtt = 1; rtt < 1ull << 40; rtt += 1 + rtt / 3) {
-		static struct book book;
-		uint64_t told;
+		static struct stats stats;
+		uint64_t found;
 
-		book_forget(&book);
-		book_arrived(&book, 0, rtt);
-		told = book_quantile(&book, 0.5);
-		EXPECT((told > rtt ? told - rtt : rtt - told) * 100 <= rtt);
+		stats_forget(&stats);
+		stats_arrived(&stats, 0, rtt);
+		found = stats_quantile(&stats, 0.5);
+		EXPECT((found > rtt ? found - rtt : rtt - found) * 100 <= rtt);
 	}
 }
 
@@ -83,6 +83,6 @@ int main(void)
 	segments_continue_the_pattern();
 	gaps_are_losses_and_repetitions_corruption();
 	round_trips_are_less_than_a_percent_out();
-	puts("payload and book: ok");
+	puts("payload and statistics: ok");
 	return EXIT_SUCCESS;
 }

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The load generator: sends packets through a port whose other side returns them, and measures what comes back. Every packet's whole
- * payload is written before it is sent, and read and checked when it has come back; its round trip ends there. The loop is that of
- * crates/ccnic-load/src/lib.rs, on the ethdev API.
+ * The load generator: sends packets through a port whose other side returns them, and measures rate and round trips. The whole payload
+ * of a packet is written before it is sent, and read and checked when it has come back; then its round trip ends. The loop is
+ * that of crates/ccnic-load/src/lib.rs, on the ethdev API.
  */
 #include "peers.h"
 
@@ -17,16 +17,16 @@
 #include <rte_malloc.h>
 #include <rte_pause.h>
 
-#include "book.h"
+#include "stats.h"
 #include "payload.h"
 #include "prefetch.h"
 
-/* With few packets under way, at most so many, round trips are measured precisely: see examine(). */
+/* With at most so many packets in flight, round trips are measured precisely: see examine(). */
 #define PRECISE 16
-/* Seconds for the other side to answer at first, and for the last packets to come back. */
+/* Seconds to wait for the first answer, and for the last packets. */
 #define PATIENCE 10.0
 #define DRAIN 1.0
-/* Packets that we look ahead while checking: a core has a dozen fill buffers. */
+/* Packets that are prefetched ahead of the check: a core has a dozen fill buffers. */
 #define AHEAD 4
 
 struct generator {
@@ -38,18 +38,18 @@ struct generator {
 	uint32_t inflight;
 	uint32_t burst;
 	double hz;
-	/* A burst that is not all sent yet. */
+	/* A burst that has not been sent completely. */
 	struct rte_mbuf *tx[BURST];
 	uint16_t tx_next, tx_len;
 	struct rte_mbuf *rx[BURST];
 	uint16_t rx_len;
-	/* The clock when it was last read, and the packets received since. */
+	/* The time when the clock was last read, and the packets received since. */
 	uint64_t now, since;
-	bool dry; /* the pool had no mbuf, once or more */
-	struct book book;
+	bool pool_empty; /* the pool had no mbuf at least once */
+	struct stats stats;
 };
 
-/* The time, read when every load so far has its value. */
+/* The time, read after all earlier loads are complete. */
 static inline uint64_t settled_clock(void)
 {
 	rte_rmb();
@@ -58,11 +58,11 @@ static inline uint64_t settled_clock(void)
 
 /*
  * The time, after a receive burst of `received` packets. Reading the clock costs as much as a small packet, so it is read once for
- * the packets of several small bursts: for so few of those under way that round trips are at most 3 % out.
+ * several small bursts: for so few of the packets in flight that the error of a round trip is at most 3 %.
  */
 static inline uint64_t tick(struct generator *g, uint16_t received)
 {
-	uint64_t outstanding = book_outstanding(&g->book);
+	uint64_t outstanding = stats_outstanding(&g->stats);
 
 	g->since += received;
 	if (outstanding > PRECISE && received > 0 && g->since * 32 < outstanding)
@@ -102,16 +102,16 @@ static void fill_chain(const struct generator *g, struct rte_mbuf **mbufs, uint6
 static inline void make(struct generator *g, uint16_t n, uint64_t now)
 {
 	if (take_mbufs(g->pool, g->tx, n) < 0) {
-		g->dry = true;
+		g->pool_empty = true;
 		return;
 	}
 	for (uint16_t i = 0; i < n; i++)
 		prefetch_own(rte_pktmbuf_mtod(g->tx[i], void *));
 	for (uint16_t i = 0; i < n; i++)
-		fill_one(g, g->tx[i], g->book.next + i, now);
+		fill_one(g, g->tx[i], g->stats.next + i, now);
 	g->tx_next = 0;
 	g->tx_len = n;
-	g->book.next += n;
+	g->stats.next += n;
 }
 
 /* As make(), of packets that take several mbufs. */
@@ -122,21 +122,21 @@ static void make_chains(struct generator *g, uint16_t n, uint64_t now)
 	g->tx_next = g->tx_len = 0;
 	for (uint16_t i = 0; i < n; i++) {
 		if (take_mbufs(g->pool, chain, g->segments) < 0) {
-			g->dry = true;
+			g->pool_empty = true;
 			return;
 		}
-		fill_chain(g, chain, g->book.next++, now);
+		fill_chain(g, chain, g->stats.next++, now);
 		g->tx[g->tx_len++] = chain[0];
 	}
 }
 
-/* One transmit burst, if the window allows it: packets go in whole bursts. Returns the packets that went. */
+/* Sends one burst if the window has room for a whole one. Returns the number of packets sent. */
 static inline uint16_t send_burst(struct generator *g, uint64_t now)
 {
 	uint16_t sent;
 
 	if (g->tx_next == g->tx_len) {
-		if (g->inflight - book_outstanding(&g->book) < g->burst)
+		if (g->inflight - stats_outstanding(&g->stats) < g->burst)
 			return 0;
 		if (likely(g->segments == 1))
 			make(g, (uint16_t)g->burst, now);
@@ -148,7 +148,7 @@ static inline uint16_t send_burst(struct generator *g, uint64_t now)
 	return sent;
 }
 
-/* Reads and checks every byte of a packet; tells its number and time of sending. */
+/* Reads and checks every byte of a packet; returns its sequence number and time of sending. */
 static inline bool intact(const struct generator *g, const struct rte_mbuf *mbuf, uint64_t *seq, uint64_t *time)
 {
 	const uint64_t *words = rte_pktmbuf_mtod(mbuf, const uint64_t *);
@@ -164,26 +164,26 @@ static inline bool intact(const struct generator *g, const struct rte_mbuf *mbuf
 	good = payload_intact(words, mbuf->data_len, 0, *seq);
 	at = mbuf->data_len;
 	for (mbuf = mbuf->next; unlikely(at < g->size && mbuf != NULL); mbuf = mbuf->next) {
-		/* Checked in words: a driver that cuts between them is not one of ours. */
+		/* The check works on words: drivers that split a packet between words are not supported. */
 		good &= at % 8 == 0 && payload_intact(rte_pktmbuf_mtod(mbuf, void *), mbuf->data_len, at, *seq);
 		at += mbuf->data_len;
 	}
 	return good & (at == g->size);
 }
 
-/* With few packets under way: the clock is read when all of them have been. */
+/* With few packets in flight: reads the clock after all of them have been read. */
 static void examine_few(struct generator *g)
 {
 	uint64_t seqs[BURST], times[BURST], now;
 
 	for (uint16_t i = 0; i < g->rx_len; i++)
-		g->book.corrupt += !intact(g, g->rx[i], &seqs[i], &times[i]);
+		g->stats.corrupt += !intact(g, g->rx[i], &seqs[i], &times[i]);
 	now = settled_clock();
 	for (uint16_t i = 0; i < g->rx_len; i++)
-		book_arrived(&g->book, seqs[i], now - times[i]);
+		stats_arrived(&g->stats, seqs[i], now - times[i]);
 }
 
-/* With many: the time of the receive burst will do. A fence in every burst would be what is measured. */
+/* With many: uses the time of the receive burst. A fence in every burst would distort the measurement. */
 static inline void examine_many(struct generator *g, uint64_t now)
 {
 	uint64_t seq, time;
@@ -191,12 +191,12 @@ static inline void examine_many(struct generator *g, uint64_t now)
 	for (uint16_t i = 0; i < g->rx_len; i++) {
 		if (i + AHEAD < g->rx_len)
 			prefetch_packet(g->rx[i + AHEAD]);
-		g->book.corrupt += !intact(g, g->rx[i], &seq, &time);
-		book_arrived(&g->book, seq, now > time ? now - time : 0);
+		g->stats.corrupt += !intact(g, g->rx[i], &seq, &time);
+		stats_arrived(&g->stats, seq, now > time ? now - time : 0);
 	}
 }
 
-/* Reads, checks and frees what has been received. A packet's round trip ends when it has been read. */
+/* Reads, checks and frees received packets. The round trip of a packet ends when it has been read. */
 static inline void examine(struct generator *g, uint64_t now)
 {
 	if (g->rx_len == 0)
@@ -208,14 +208,14 @@ static inline void examine(struct generator *g, uint64_t now)
 	rte_pktmbuf_free_bulk(g->rx, g->rx_len);
 }
 
-/* Asks for what a receive burst has brought: its lines arrive while the next burst is written. */
+/* Prefetches the packets of a receive burst, whose lines arrive while the next burst is written. */
 static inline void ask(struct generator *g)
 {
 	for (uint16_t i = 0; i < g->rx_len; i++)
 		prefetch_own(g->rx[i]);
 }
 
-/* Sends and receives for some seconds; returns how long it took. */
+/* Sends and receives for some seconds; returns the exact time. */
 static __attribute__((noinline)) double phase(struct generator *g, double seconds)
 {
 	const uint64_t start = rte_rdtsc(), end = start + (uint64_t)(seconds * g->hz);
@@ -232,37 +232,37 @@ static __attribute__((noinline)) double phase(struct generator *g, double second
 	return (double)(now - start) / g->hz;
 }
 
-/* Waits for what is still under way. What has not come after a while without progress is lost. */
+/* Waits for the packets in flight. Packets that have not come back after a time without progress are lost. */
 static void drain(struct generator *g)
 {
 	const uint64_t patience = (uint64_t)(DRAIN * g->hz);
 	uint64_t last = rte_rdtsc();
 	uint16_t unsent = g->tx_len - g->tx_next;
 
-	g->book.next -= unsent; /* the ring was full: never sent, so not lost */
+	g->stats.next -= unsent; /* the ring was full: not sent, so not lost */
 	rte_pktmbuf_free_bulk(g->tx + g->tx_next, unsent);
 	g->tx_next = g->tx_len = 0;
-	while (book_outstanding(&g->book) > 0 && rte_rdtsc() - last < patience && !stopped) {
+	while (stats_outstanding(&g->stats) > 0 && rte_rdtsc() - last < patience && !stopped) {
 		g->rx_len = rte_eth_rx_burst(g->port, 0, g->rx, BURST);
 		if (g->rx_len > 0)
 			last = rte_rdtsc();
 		examine(g, last);
 	}
-	g->book.lost += book_outstanding(&g->book);
+	g->stats.lost += stats_outstanding(&g->stats);
 }
 
-/* Sends single packets until one comes back: the other side may still be on its way. */
+/* Sends single packets until one comes back: the other side may not have started yet. */
 static int greet(struct generator *g)
 {
 	const uint64_t end = rte_rdtsc() + (uint64_t)(PATIENCE * g->hz);
 
 	g->inflight = g->burst = 1;
-	while (g->book.received == 0 && rte_rdtsc() < end && !stopped) {
-		memset(&g->book, 0, sizeof(g->book));
+	while (g->stats.received == 0 && rte_rdtsc() < end && !stopped) {
+		memset(&g->stats, 0, sizeof(g->stats));
 		send_burst(g, rte_rdtsc());
 		drain(g);
 	}
-	return g->book.received > 0 ? 0 : -ETIMEDOUT;
+	return g->stats.received > 0 ? 0 : -ETIMEDOUT;
 }
 
 static uint64_t nanoseconds(const struct generator *g, uint64_t ticks)
@@ -270,7 +270,7 @@ static uint64_t nanoseconds(const struct generator *g, uint64_t ticks)
 	return (uint64_t)((double)ticks * 1e9 / g->hz + 0.5);
 }
 
-/* Seconds that this thread has had a CPU: less than have passed when other processes ran on it. */
+/* CPU seconds of this thread: less than the time elapsed if other processes ran on its CPU. */
 static double thread_seconds(void)
 {
 	struct timespec time;
@@ -279,7 +279,7 @@ static double thread_seconds(void)
 	return (double)time.tv_sec + (double)time.tv_nsec / 1e9;
 }
 
-/* One load: warms up, measures, waits for the rest, prints. */
+/* One load: warms up, measures, waits for the last packets, prints. */
 static int run(struct generator *g, const struct options *options, uint32_t inflight)
 {
 	uint64_t packets, p50, p99;
@@ -287,27 +287,27 @@ static int run(struct generator *g, const struct options *options, uint32_t infl
 
 	g->inflight = inflight;
 	g->burst = RTE_MIN(inflight, (uint32_t)BURST);
-	memset(&g->book, 0, sizeof(g->book));
+	memset(&g->stats, 0, sizeof(g->stats));
 	phase(g, options->warmup);
-	book_forget(&g->book);
-	packets = g->book.received;
+	stats_forget(&g->stats);
+	packets = g->stats.received;
 	busy = thread_seconds();
 	seconds = phase(g, options->seconds);
 	busy = thread_seconds() - busy;
-	packets = g->book.received - packets;
-	p50 = nanoseconds(g, book_quantile(&g->book, 0.5));
-	p99 = nanoseconds(g, book_quantile(&g->book, 0.99));
+	packets = g->stats.received - packets;
+	p50 = nanoseconds(g, stats_quantile(&g->stats, 0.5));
+	p99 = nanoseconds(g, stats_quantile(&g->stats, 0.99));
 	drain(g);
 	if (stopped)
 		return -EINTR;
-	if (g->dry) {
-		fprintf(stderr, "ccnic-peers: the pool ran dry; %s keeps more mbufs than there are\n", options->label);
+	if (g->pool_empty) {
+		fprintf(stderr, "ccnic-peers: the pool was empty: %s keeps more mbufs than there are\n", options->label);
 		return -ENOBUFS;
 	}
 	printf("{\"driver\":\"%s\",\"size\":%u,\"inflight\":%u,\"packets\":%lu,\"seconds\":%.6f,\"mpps\":%.6f,"
 	       "\"rtt_p50_ns\":%lu,\"rtt_p99_ns\":%lu,\"lost\":%lu,\"corrupt\":%lu,\"cpu_share\":%.3f}\n",
-	       options->label, g->size, inflight, packets, seconds, (double)packets / seconds / 1e6, p50, p99, g->book.lost,
-	       g->book.corrupt, busy / seconds);
+	       options->label, g->size, inflight, packets, seconds, (double)packets / seconds / 1e6, p50, p99, g->stats.lost,
+	       g->stats.corrupt, busy / seconds);
 	fflush(stdout);
 	return 0;
 }

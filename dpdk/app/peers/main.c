@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * ccnic-peers: what `ccnic bench peers` runs, twice where the driver has two sides.
+ * ccnic-peers: run by `ccnic bench peers`, twice for a driver with two sides.
  *
  *     ccnic-peers -l 1 --vdev net_memif0,role=server,... -- --reflect
  *     ccnic-peers -l 0 --vdev net_memif0,role=client,... -- --size 64 --inflight 1,512
  *     ccnic-peers -l 0,1 -- --ring
  *
- * Prints a line of JSON for each run, or one that says what the driver does not support. The NIC side prints {"ready":true} when it
- * polls. Ends with 0 unless something failed.
+ * Prints a line of JSON for each run, or one with the reason if the driver does not support it. The NIC side prints {"ready":true}
+ * when it polls. Exit status 0 unless something failed.
  */
 #include "peers.h"
 
@@ -29,7 +29,7 @@ static void stop(int signal)
 	stopped = true;
 }
 
-/* Ends on signals, and with whoever started it: the NIC side polls a core. */
+/* Ends on signals and with the parent process, because the NIC side occupies a core. */
 static void watch_signals(void)
 {
 	signal(SIGINT, stop);

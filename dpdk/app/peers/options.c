@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The command line behind `--`: what EAL leaves to the program. */
+/* The command line after `--`, which EAL leaves to the program. */
 #include "peers.h"
 
 #include <errno.h>
@@ -11,19 +11,19 @@
 #include "payload.h"
 
 #define SIZE_MAX_BYTES 9600
-/* What applications use; packets above it get an mbuf that holds them. */
+/* The data room that applications use; longer packets get an mbuf that holds them. */
 #define ROOM_DEFAULT 2048
 
 static const char usage[] =
 	"usage: ccnic-peers [EAL options] -- [options]\n"
-	"  --reflect         be the NIC side: return everything that comes\n"
+	"  --reflect         be the NIC side: return all packets\n"
 	"  --ring            be both sides, on two lcores, over a pair of rings\n"
 	"  --size N          bytes of each packet, 16 to 9600 (64)\n"
-	"  --inflight N,...  packets under way at once, 1 to 1024, a run each (512)\n"
-	"  --seconds S       to measure, each run (2)\n"
-	"  --warmup S        to run before that (0.3)\n"
+	"  --inflight N,...  packets in flight, 1 to 1024; one run each (512)\n"
+	"  --seconds S       measured time of each run (2)\n"
+	"  --warmup S        time before the measurement (0.3)\n"
 	"  --room N          bytes of data per mbuf (2048, or a whole packet)\n"
-	"  --pool-ops NAME   how mbufs are allocated\n"
+	"  --pool-ops NAME   mempool ops of the mbufs\n"
 	"  --label NAME      the driver's name in the output\n";
 
 static int bad(const char *option, const char *value, const char *may_be)

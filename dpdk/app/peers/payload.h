@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * What the generator puts into packets: the same bytes as `ccnic bench loopback` (crates/ccnic-load/src/payload.rs).
+ * The payload of packets: the same bytes as in `ccnic bench loopback` (crates/ccnic-load/src/payload.rs).
  *
- * Word 0 is the time of sending, word 1 the sequence number, every other 8-byte word a value that depends on the sequence number
- * and the word's place, so that a lost, repeated, torn or misplaced line shows. Every byte is written, and checked when it comes
- * back.
+ * Word 0 is the time of sending and word 1 the sequence number. Every other 8-byte word depends on the sequence number and the
+ * word's index, which reveals lost, repeated, torn and misplaced cache lines. Every byte is written, and checked when the packet
+ * has come back.
  */
 #ifndef PAYLOAD_H
 #define PAYLOAD_H
@@ -13,9 +13,9 @@
 #include <stdint.h>
 #include <string.h>
 
-/** The least bytes of a packet: both words. */
+/** The shortest packet: the first two words. */
 #define PAYLOAD_MIN 16
-/** Words of a line: what is written and checked at a time, in vector registers. */
+/** Words of a cache line, which is written and checked at a time, in vector registers. */
 #define PAYLOAD_WORDS 8
 #define PAYLOAD_LINE (8 * PAYLOAD_WORDS)
 
@@ -31,7 +31,7 @@ static inline __attribute__((always_inline)) void payload_line(uint64_t *to, uin
 		to[i] = first + i;
 }
 
-/** Bits that are set when a line differs from payload_line(), from word `from` on. */
+/** Non-zero if a line differs from payload_line() from word `from` on. */
 static inline __attribute__((always_inline)) uint64_t payload_differs(const uint64_t *found, uint64_t first,
 								      unsigned int from)
 {
@@ -42,7 +42,7 @@ static inline __attribute__((always_inline)) uint64_t payload_differs(const uint
 	return differ;
 }
 
-/** Fills a segment that starts `at` bytes into its packet (a multiple of 8). */
+/** Fills a segment that starts `at` bytes (a multiple of 8) into its packet. */
 static inline __attribute__((always_inline)) void payload_fill(void *data, uint32_t len, uint32_t at, uint64_t seq,
 							       uint64_t time)
 {
@@ -63,7 +63,7 @@ static inline __attribute__((always_inline)) void payload_fill(void *data, uint3
 	}
 }
 
-/** True when every byte of a segment is what payload_fill() wrote (the first two words apart). */
+/** True if every byte of a segment is what payload_fill() wrote, except for the first two words. */
 static inline __attribute__((always_inline)) bool payload_intact(const void *data, uint32_t len, uint32_t at, uint64_t seq)
 {
 	const uint64_t *words = data;

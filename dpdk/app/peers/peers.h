@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * ccnic-peers: one load generator on the ethdev API, for the drivers that `ccnic bench peers` compares, and the NIC side of those
- * that bring none of their own. This file is what its parts know of each other.
+ * ccnic-peers: a load generator on the ethdev API for the drivers that `ccnic bench peers` compares, and a NIC side for drivers
+ * without one. This file declares what its source files share.
  */
 #ifndef PEERS_H
 #define PEERS_H
@@ -14,44 +14,44 @@
 
 /** Packets per burst, on both sides. */
 #define BURST 32
-/** Descriptors per queue, for drivers that leave the choice to the program. */
+/** Descriptors per queue, if the driver lets the program choose. */
 #define DESCRIPTORS 1024
-/** Packets under way at once, at most. */
+/** The most packets in flight. */
 #define INFLIGHT_MAX 1024
-/** Runs of one process, at most. */
+/** The most runs of one process. */
 #define RUNS_MAX 16
 
 /** What this process does. */
 enum role {
 	GENERATE, /**< sends, receives, checks, measures */
-	REFLECT,  /**< the NIC side: everything goes back */
+	REFLECT,  /**< the NIC side: returns all packets */
 	BOTH      /**< both, on two lcores, over a pair of rings */
 };
 
 /** The command line behind `--`. */
 struct options {
 	enum role role;
-	const char *label;    /**< what the driver is called in the output */
-	const char *pool_ops; /**< how buffers are allocated, NULL: what DPDK or the driver likes best */
+	const char *label;    /**< name of the driver in the output */
+	const char *pool_ops; /**< mempool ops, NULL: the default of DPDK or the driver */
 	uint32_t size;	      /**< bytes of each packet */
 	uint32_t room;	      /**< bytes of data per mbuf */
 	uint32_t inflight[RUNS_MAX];
 	unsigned int runs;
-	double seconds; /**< to measure, each run */
-	double warmup;	/**< to run before that */
+	double seconds; /**< measured time of each run */
+	double warmup;	/**< time before the measurement */
 };
 
-/** Set by a signal: come to an end. */
+/** Set by a signal: the program ends. */
 extern volatile bool stopped;
 
-/** Reads the command line; says what is wrong with it and returns -EINVAL. */
+/** Reads the command line; prints an error and returns -EINVAL if it is invalid. */
 int options_read(struct options *options, int argc, char **argv);
 
 /**
- * Takes `n` mbufs from a pool, as drivers do: in a pool, mbufs are of one segment and have one reference. Not resetting them leaves
- * their second line alone, which the other side may have. The caller sets their lengths.
+ * Takes `n` mbufs from a pool without resetting them, as drivers do: mbufs in a pool have one segment and one reference. So their
+ * second cache line, which the other side may have, is not touched. The caller sets their lengths.
  *
- * @return 0, or -ENOENT: there are not so many
+ * @return 0, or -ENOENT if there are fewer
  */
 static inline int take_mbufs(struct rte_mempool *pool, struct rte_mbuf **mbufs, unsigned int n)
 {
@@ -64,26 +64,26 @@ static inline int take_mbufs(struct rte_mempool *pool, struct rte_mbuf **mbufs, 
 	return 0;
 }
 
-/** Mbufs for `options`, enough for what is under way and in rings and caches. NULL with rte_errno. */
+/** A pool with enough mbufs for the packets in flight, rings and caches. NULL: see rte_errno. */
 struct rte_mempool *port_pool(const struct options *options);
 
 /**
  * Configures and starts a port with one queue pair.
  *
- * @return 0; -ENOTSUP: the driver does not carry packets of that size, which has been printed; other negative errno values
+ * @return 0; -ENOTSUP: the driver does not support packets of that size (printed); other negative errno values
  */
 int port_start(const struct options *options, uint16_t port, struct rte_mempool *pool);
 
-/** The only port there is. -ENODEV: none, or several. */
+/** The only port. -ENODEV: there is none, or several. */
 int port_only(void);
 
-/** Runs every load of `options` over a port whose other side returns what it gets; prints a line of JSON each. */
+/** Runs every load of `options` over a port whose other side returns all packets; prints a line of JSON for each. */
 int generate(const struct options *options, uint16_t port, struct rte_mempool *pool);
 
-/** The NIC side over a driver that copies by itself: forwards bursts until stopped. */
+/** The NIC side of a driver that copies packets: forwards bursts until stopped. */
 int reflect_forward(uint16_t port);
 
-/** The NIC side over a driver that hands over pointers: returns a copy of each packet in a fresh mbuf, until stopped. */
+/** The NIC side of a driver that passes pointers: returns a copy of each packet in a new mbuf, until stopped. */
 int reflect_copies(uint16_t port, struct rte_mempool *pool);
 
 /** Both sides over a pair of rings, on two lcores. */

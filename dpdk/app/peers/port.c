@@ -10,7 +10,7 @@
 #include <rte_ethdev.h>
 #include <rte_lcore.h>
 
-/* Enough for both rings of a port that posts its receive buffers, what is under way, and the caches of two lcores. */
+/* Enough for both rings of a port that posts receive buffers, the packets in flight, and the caches of two lcores. */
 #define MBUFS (4 * DESCRIPTORS + 2 * INFLIGHT_MAX + 1024 - 1)
 #define CACHE 256
 #define ETHER_HEADER 14
@@ -38,7 +38,7 @@ int port_only(void)
 	return port;
 }
 
-/* Why the driver cannot carry packets of this size, as the row of a table says it. NULL when it can. */
+/* Why the driver does not support packets of this size, for a row of a table; NULL if it does. */
 static const char *unsupported(const struct options *options, const struct rte_eth_dev_info *info, bool chained)
 {
 	static char why[128];
@@ -64,7 +64,7 @@ static void choose(const struct options *options, const struct rte_eth_dev_info 
 		conf->txmode.offloads = RTE_ETH_TX_OFFLOAD_MULTI_SEGS;
 		conf->rxmode.offloads = info->rx_offload_capa & RTE_ETH_RX_OFFLOAD_SCATTER;
 	} else {
-		/* All mbufs are of one pool, and nobody else holds them. */
+		/* All mbufs are of one pool and not shared. */
 		conf->txmode.offloads = info->tx_offload_capa & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
 	}
 }
@@ -104,7 +104,7 @@ int port_start(const struct options *options, uint16_t port, struct rte_mempool 
 	err = rte_eth_dev_start(port);
 	if (err < 0)
 		return failed("start the port", err);
-	/* Packets are payload from their first byte on: no address in them is ours. Drivers that cannot filter refuse. */
+	/* Packets have no Ethernet header, only payload. Drivers without a filter refuse this. */
 	err = rte_eth_promiscuous_enable(port);
 	return err < 0 && err != -ENOTSUP ? failed("make the port promiscuous", err) : 0;
 }

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Requests for lines that another core has written: with ownership, since their buffers are written again when they are reused. */
+/* Prefetches lines that another core has written, with ownership, because the buffers are written when they are reused. */
 #ifndef PREFETCH_H
 #define PREFETCH_H
 
 #include <rte_mbuf.h>
 #include <rte_prefetch.h>
 
-/** Lines of a packet that are asked for at once; the hardware prefetcher follows from there. */
+/** Lines of a packet that are prefetched; the hardware prefetcher fetches the rest. */
 #define PREFETCH_LINES 4
 
 /** __builtin_prefetch(.., 1) becomes a read prefetch for targets without PRFCHW; this does not. */

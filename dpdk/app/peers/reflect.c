@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The NIC side of drivers that bring none: everything that comes goes back, on a core of its own, in bursts. */
+/* The NIC side of drivers without one: returns all packets in bursts, on a core of its own. */
 #include "peers.h"
 
 #include <rte_ethdev.h>
@@ -8,7 +8,7 @@
 
 #include "prefetch.h"
 
-/* Sends all of a burst: the other side's ring is full for a moment only. What is left when we are stopped is freed. */
+/* Sends a whole burst and retries while the other side's ring is full. Frees the rest when the program is stopped. */
 static void send_all(uint16_t port, struct rte_mbuf **mbufs, uint16_t n)
 {
 	uint16_t sent = rte_eth_tx_burst(port, 0, mbufs, n);
@@ -36,7 +36,7 @@ int reflect_forward(uint16_t port)
 	return 0;
 }
 
-/* Copies packets into fresh mbufs, as NICs do whose two sides share no buffers. Both sides' mbufs hold whole packets. */
+/* Copies packets into new mbufs, as NICs do whose two sides share no buffers. The mbufs of both sides hold whole packets. */
 static void copy(struct rte_mbuf **to, struct rte_mbuf **from, uint16_t n)
 {
 	for (uint16_t i = 0; i < n; i++)

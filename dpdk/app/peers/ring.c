@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Both sides in one process: mbufs cross on a pair of rte_rings, behind the ethdev API (net_ring). Rings hand over pointers, so the
- * NIC side copies each packet into a fresh mbuf: the work that every other NIC side does.
+ * Both sides in one process: a pair of rte_rings passes mbufs between them, behind the ethdev API (net_ring). Rings pass pointers, so
+ * the NIC side copies each packet into a new mbuf: the work that every other NIC side does.
  */
 #include "peers.h"
 
@@ -15,7 +15,7 @@
 #include <rte_launch.h>
 #include <rte_ring.h>
 
-/* The NIC side's part of the lcore. */
+/* The NIC side's lcore. */
 struct nic {
 	uint16_t port;
 	struct rte_mempool *pool;
@@ -28,7 +28,7 @@ static int nic_main(void *arg)
 	return reflect_copies(nic->port, nic->pool);
 }
 
-/* A port that receives from one ring and sends to the other; negative errno. */
+/* A port that receives from one ring and sends to the other; or a negative errno. */
 static int make_port(const char *name, struct rte_ring *rx, struct rte_ring *tx)
 {
 	int port = rte_eth_from_rings(name, &rx, 1, &tx, 1, rte_socket_id());

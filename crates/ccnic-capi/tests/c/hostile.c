@@ -1,4 +1,4 @@
-/* A program that writes nonsense all over its own region, and ends: SOCKET DESIGN SEED. Its NIC must not care. */
+/* A program that overwrites its own region with random words and ends: SOCKET DESIGN SEED. The NIC must survive it. */
 #define _POSIX_C_SOURCE 200809L
 #include "check.h"
 
@@ -16,8 +16,8 @@ static uint64_t random_word(void)
 	return state;
 }
 
-/* Nonsense that looks like something: descriptors with lengths, flags and signals; offsets near buffers; small numbers. */
-static uint64_t nonsense(const struct ccnic_view *view)
+/* A word that is close to a valid one: a descriptor with length, flags and signal; an offset near a buffer; a small number. */
+static uint64_t plausible_word(const struct ccnic_view *view)
 {
 	const uint64_t offset = view->first + random_word() % (2ull * view->span);
 
@@ -56,12 +56,12 @@ int main(int argc, char **argv)
 		n = ccnic_rx_burst(queue, bufs, 32);
 		ccnic_buf_free(queue, bufs, (uint16_t)n);
 	}
-	/* From here on nothing of the library: it would be right to be confused. The first lines are the header, which nobody reads
-	 * any more; rings and lists follow, and the last quarter of the words goes into buffers. */
+	/* No call of the library from here on: its own state is inconsistent now. The first lines are the header, which is not read
+	 * after the attachment; rings and lists follow. One word in four goes into buffers. */
 	const struct ccnic_view *view = (const struct ccnic_view *)(const void *)queue;
 	for (int i = 0; i < WORDS; i++) {
 		const uint64_t words = (i % 4 != 0 ? view->first : view->first + view->span) / 8;
-		((volatile uint64_t *)(void *)view->base)[random_word() % words] = nonsense(view);
+		((volatile uint64_t *)(void *)view->base)[random_word() % words] = plausible_word(view);
 		if (i % 256 == 0)
 			nanosleep(&nap, NULL);
 	}

@@ -1,4 +1,4 @@
-/* Everything a program can get wrong, and what the library says to it. */
+/* Every misuse by a program, and the library's answers. */
 #include "check.h"
 
 static void open_wrongly(const char *socket, const char *none, const char *dead)
@@ -83,7 +83,7 @@ static void nulls(struct ccnic *nic, struct ccnic_queue *queue)
 	EXPECT(ccnic_rx_fd(NULL), -EINVAL);
 	EXPECT(ccnic_rx_arm(NULL), -EINVAL);
 	EXPECT(ccnic_rx_disarm(NULL), -EINVAL);
-	EXPECT(ccnic_rx_wake(NULL), -EINVAL);
+	EXPECT(ccnic_rx_notify(NULL), -EINVAL);
 	EXPECT(ccnic_buf_alloc(NULL, 64, &buf, 1), -EINVAL);
 	EXPECT(ccnic_buf_alloc(queue, 64, NULL, 1), -EINVAL);
 	EXPECT(ccnic_buf_free(NULL, &buf, 0), -EINVAL);
@@ -92,7 +92,7 @@ static void nulls(struct ccnic *nic, struct ccnic_queue *queue)
 	EXPECT(ccnic_tx_burst(queue, NULL, 1), -EINVAL);
 	EXPECT(ccnic_rx_burst(NULL, &buf, 1), -EINVAL);
 	EXPECT(ccnic_rx_burst(queue, NULL, 1), -EINVAL);
-	/* Nothing from nowhere is nothing. */
+	/* NULL is an empty array. */
 	EXPECT(ccnic_buf_alloc(queue, 64, NULL, 0), 0);
 	EXPECT(ccnic_buf_free(queue, NULL, 0), 0);
 	EXPECT(ccnic_tx_burst(queue, NULL, 0), 0);
@@ -116,7 +116,7 @@ static void handles(struct ccnic *nic, struct ccnic_queue *queue)
 	EXPECT(ccnic_rx_fd(other), -EBADF);
 	EXPECT(ccnic_rx_arm(other), -EBADF);
 	EXPECT(ccnic_rx_disarm(other), -EBADF);
-	EXPECT(ccnic_rx_wake(other), -EBADF);
+	EXPECT(ccnic_rx_notify(other), -EBADF);
 	struct ccnic_queue *again;
 	EXPECT(ccnic_queue_open(nic, 1, &again), 0);
 	EXPECT(ccnic_buf_alloc(again, 64, &buf, 1), 1);
@@ -141,14 +141,14 @@ static void forged(struct ccnic_queue *queue)
 		EXPECT(ccnic_tx_burst(queue, mixed + 1, 3), -EFAULT);
 		EXPECT(ccnic_buf_free(queue, mixed + 1, 3), -EFAULT); /* the others are free */
 	}
-	/* Longer than its buffer, by the handle's own words. */
+	/* Longer than its buffer. */
 	EXPECT(ccnic_buf_alloc(queue, 64, bufs, 1), 1);
 	EXPECT(ccnic_buf_set_len(bufs, 129) == (ccnic_buf_capacity(bufs) == 128 ? -EMSGSIZE : 0), true);
 	bad = bufs[0];
 	bad.len = 4097;
 	EXPECT(ccnic_tx_burst(queue, &bad, 1), -EFAULT);
 	bad.len = 64;
-	bad.flags = bad.reserved = 0xff; /* bits that mean nothing, a chain without an end */
+	bad.flags = bad.reserved = 0xff; /* unknown bits, and a chain without an end */
 	EXPECT(ccnic_tx_burst(queue, &bad, 1), -EINVAL);
 	/* A chain whose second buffer is bad. */
 	bad = bufs[0];
@@ -163,13 +163,13 @@ static void packets(struct ccnic_queue *queue)
 {
 	struct ccnic_buf bufs[16];
 	EXPECT(ccnic_buf_alloc(queue, 9001, bufs, 16), -EMSGSIZE); /* the MTU is 9000 */
-	EXPECT(ccnic_buf_alloc(queue, 9000, bufs, 2), -EINVAL);    /* no place for three buffers */
+	EXPECT(ccnic_buf_alloc(queue, 9000, bufs, 2), -EINVAL);    /* too few entries for three buffers */
 	EXPECT(ccnic_buf_alloc(queue, 9000, bufs, 3), 3);
 	EXPECT(ccnic_buf_more(&bufs[0]) && ccnic_buf_more(&bufs[1]) && !ccnic_buf_more(&bufs[2]), true);
 	EXPECT(ccnic_buf_len(&bufs[0]) + ccnic_buf_len(&bufs[1]) + ccnic_buf_len(&bufs[2]), 9000);
 	EXPECT(ccnic_buf_set_len(&bufs[2], ccnic_buf_capacity(&bufs[2])), 0);
 	EXPECT(ccnic_tx_burst(queue, bufs, 3), -EMSGSIZE);
-	EXPECT(ccnic_tx_burst(queue, bufs, 2), -EINVAL); /* it goes on in a buffer that is not given */
+	EXPECT(ccnic_tx_burst(queue, bufs, 2), -EINVAL); /* it continues in a buffer that is not passed */
 	EXPECT(ccnic_buf_free(queue, bufs, 3), 0);
 
 	EXPECT(ccnic_buf_alloc(queue, 100, bufs, 9), 9);
@@ -203,7 +203,7 @@ static void packets(struct ccnic_queue *queue)
 	EXPECT(ccnic_rx_burst(queue, bufs, 16), 0);
 }
 
-/* A pool that is dry and a ring that is full are no errors. */
+/* An empty pool and a full ring are no errors. */
 static void exhaust(struct ccnic_queue *queue)
 {
 	static struct ccnic_buf all[4096];
@@ -220,7 +220,7 @@ static void exhaust(struct ccnic_queue *queue)
 	EXPECT(ccnic_buf_free(queue, all, 1), 0);
 }
 
-/* Freed twice, sent after it was freed: this program's packets are damaged, its process and its NIC are not. */
+/* Freed twice, or sent after it was freed: corrupts packets of this program, but neither its process nor its NIC. */
 static void twice(struct ccnic_queue *queue)
 {
 	struct ccnic_buf bufs[32];
@@ -238,7 +238,7 @@ static void twice(struct ccnic_queue *queue)
 	}
 }
 
-/* A handle on the buffers without a queue: its own misuse, and buffers that go from one kind of handle to the other. */
+/* A pool: its misuse, and buffers that move between pools and queues. */
 static void pool(struct ccnic *nic, struct ccnic_queue *queue)
 {
 	struct ccnic_pool *pool;
@@ -250,14 +250,14 @@ static void pool(struct ccnic *nic, struct ccnic_queue *queue)
 	EXPECT(ccnic_memory(NULL, &view), -EINVAL);
 	EXPECT(ccnic_pool_open(nic, &pool), 0);
 	EXPECT(ccnic_memory(nic, &view), 0);
-	EXPECT(view.span, 512 * CCNIC_LARGE);
+	EXPECT(view.span, 512 * CCNIC_LARGE_SIZE);
 	EXPECT(ccnic_pool_alloc(pool, NULL, 1), -EINVAL);
 	EXPECT(ccnic_pool_free(pool, NULL, 1), -EINVAL);
 	EXPECT(ccnic_pool_free(pool, &bad, 1), -EFAULT);
 	int n = ccnic_pool_alloc(pool, bufs, 600);
 	EXPECT(n > 100 && n <= 512, true);
 	for (int i = 0; i < n; i++) {
-		EXPECT(bufs[i].offset % CCNIC_LARGE, 0);
+		EXPECT(bufs[i].offset % CCNIC_LARGE_SIZE, 0);
 		EXPECT(ccnic_buf_data(queue, &bufs[i]) == view.base + bufs[i].offset, true);
 	}
 	EXPECT(ccnic_buf_set_len(&bufs[0], 600), 0);
@@ -303,7 +303,7 @@ int main(int argc, char **argv)
 		EXPECT(ccnic_queues(nic), 2);
 		EXPECT(ccnic_mtu(nic), 9000);
 		EXPECT(ccnic_mac(nic, mac), 0);
-		EXPECT(mac[0] & 3, 2); /* locally administered, of one station */
+		EXPECT(mac[0] & 3, 2); /* locally administered, unicast */
 		EXPECT(ccnic_queue_open(nic, 0, &queue), 0);
 		nulls(nic, queue);
 		handles(nic, queue);

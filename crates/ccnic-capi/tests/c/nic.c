@@ -1,8 +1,7 @@
-/* A NIC in C and a program, in one process: packets both ways in every design, and everything that a NIC can get wrong. */
+/* A NIC in C and a program, in one process: packets in both directions in every design, and every misuse by the NIC. */
 #define _POSIX_C_SOURCE 200809L
-#include "check.h"
+#include "nic_packets.h"
 
-#include <ccnic_nic.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <time.h>
@@ -52,7 +51,7 @@ static void listen_wrongly(const char *socket, const char *file)
 
 static void nulls(struct ccnic_program *program, struct ccnic_nic_queue *queue)
 {
-	struct ccnic_program *nobody;
+	struct ccnic_program *none;
 	struct ccnic_program_info info;
 	struct ccnic_nic_queue *other;
 	struct ccnic_nic_stats stats;
@@ -61,9 +60,9 @@ static void nulls(struct ccnic_program *program, struct ccnic_nic_queue *queue)
 
 	EXPECT(ccnic_nic_close(NULL), -EINVAL);
 	EXPECT(ccnic_nic_poll(NULL, 0), -EINVAL);
-	EXPECT(ccnic_nic_accept(NULL, &nobody), -EINVAL);
+	EXPECT(ccnic_nic_accept(NULL, &none), -EINVAL);
 	EXPECT(ccnic_nic_accept(nic, NULL), -EINVAL);
-	EXPECT(ccnic_nic_accept(nic, &nobody), -EAGAIN);
+	EXPECT(ccnic_nic_accept(nic, &none), -EAGAIN);
 	EXPECT(ccnic_program_info(NULL, &info, sizeof(info)), -EINVAL);
 	EXPECT(ccnic_program_info(program, NULL, sizeof(info)), -EINVAL);
 	EXPECT(ccnic_program_link_state(NULL), -EINVAL);
@@ -90,74 +89,6 @@ static void nulls(struct ccnic_program *program, struct ccnic_nic_queue *queue)
 	EXPECT(ccnic_nic_queue_open(program, UINT16_MAX, &other), -EINVAL);
 	EXPECT(ccnic_program_release(program), -EBUSY);
 	EXPECT(ccnic_nic_close(nic), -EBUSY);
-}
-
-static uint8_t byte(int packet, int at)
-{
-	return (uint8_t)(packet * 31 + at * 7 + (at >> 6));
-}
-
-/* The program sends packets of `len` bytes. */
-static void send_some(struct ccnic_queue *queue, uint16_t len, int packets)
-{
-	struct ccnic_buf bufs[64];
-	int n = ccnic_buf_alloc(queue, len, bufs, (uint16_t)(packets * CCNIC_SEGMENTS(len)));
-
-	EXPECT(n, packets * CCNIC_SEGMENTS(len));
-	for (int i = 0, packet = 0, at = 0; i < n; i++) {
-		uint8_t *data = ccnic_buf_data(queue, &bufs[i]);
-		for (int j = 0; j < ccnic_buf_len(&bufs[i]); j++)
-			data[j] = byte(packet, at + j);
-		bufs[i].meta = (uint64_t)packet;
-		at = ccnic_buf_more(&bufs[i]) ? at + ccnic_buf_len(&bufs[i]) : 0;
-		packet += at == 0;
-	}
-	EXPECT(ccnic_tx_burst(queue, bufs, (uint16_t)n), n);
-}
-
-/* Checks packets of `len` bytes in a row of buffers; `nic_side` says whose. Returns the packets. */
-static int check_some(const void *queue, bool nic_side, const struct ccnic_buf *bufs, int n, uint16_t len)
-{
-	int packet = 0, at = 0;
-
-	for (int i = 0; i < n; i++) {
-		const uint8_t *data = nic_side ? ccnic_nic_buf_data(queue, &bufs[i]) : ccnic_buf_data(queue, &bufs[i]);
-		for (int j = 0; j < ccnic_buf_len(&bufs[i]); j++)
-			if (data[j] != byte(packet, at + j))
-				EXPECT(data[j], byte(packet, at + j));
-		EXPECT(bufs[i].meta, packet);
-		at += ccnic_buf_len(&bufs[i]);
-		if (!ccnic_buf_more(&bufs[i])) {
-			EXPECT(at, len);
-			packet++;
-			at = 0;
-		}
-	}
-	EXPECT(at, 0);
-	return packet;
-}
-
-static int receive_all(struct ccnic_nic_queue *side, struct ccnic_buf *bufs)
-{
-	int n = 0, got;
-
-	while ((got = ccnic_nic_rx_burst(side, bufs + n, (uint16_t)(64 - n))) > 0)
-		n += got;
-	EXPECT(got, 0);
-	return n;
-}
-
-static void expect_back(struct ccnic_queue *queue, uint16_t len, int packets)
-{
-	struct ccnic_buf bufs[64];
-	int n = 0;
-
-	while (n < packets * CCNIC_SEGMENTS(len)) {
-		EXPECT(ccnic_wait(queue, 20 * SECOND) > 0, true);
-		n += ccnic_rx_burst(queue, bufs + n, (uint16_t)(64 - n));
-	}
-	EXPECT(check_some(queue, false, bufs, n, len), packets);
-	EXPECT(ccnic_buf_free(queue, bufs, (uint16_t)n), 0);
 }
 
 /* Each packet in `PIECES` segments of the NIC's own memory, one of them empty. */
@@ -220,7 +151,7 @@ static void exchange(struct ccnic_nic_queue *side, struct ccnic_queue *queue, bo
 				EXPECT(ccnic_nic_buf_free(side, bufs, (uint16_t)n), 0);
 		}
 	}
-	/* A place for less than a packet: it waits. */
+	/* A packet that does not fit the array stays. */
 	struct ccnic_buf bufs[8];
 	send_some(queue, 9000, 1);
 	EXPECT(ccnic_nic_rx_burst(side, bufs, 2), 0);
@@ -259,7 +190,7 @@ static void forged(struct ccnic_nic_queue *side)
 	EXPECT(ccnic_nic_tx_burst(side, bufs, 9), -EMSGSIZE); /* nine buffers in a packet */
 	EXPECT(ccnic_nic_buf_free(side, bufs, 9), 0);
 	EXPECT(ccnic_nic_buf_alloc(side, 9001, bufs, 9), -EMSGSIZE); /* the MTU is 9000 */
-	EXPECT(ccnic_nic_buf_alloc(side, 9000, bufs, 2), -EINVAL);   /* no place for three buffers */
+	EXPECT(ccnic_nic_buf_alloc(side, 9000, bufs, 2), -EINVAL);   /* too few entries for three buffers */
 }
 
 static void bad_segments(struct ccnic_nic_queue *side)
@@ -281,7 +212,7 @@ static void bad_segments(struct ccnic_nic_queue *side)
 	EXPECT(ccnic_nic_tx_copy(side, segments, CCNIC_SEGMENTS_MAX + 1), -EMSGSIZE);
 }
 
-/* A pool that is dry and a ring that is full are no errors. */
+/* An empty pool and a full ring are no errors. */
 static void exhaust(struct ccnic_nic_queue *side, struct ccnic_queue *queue, bool shared_pool)
 {
 	static struct ccnic_buf all[4096];
@@ -313,8 +244,8 @@ static void exhaust(struct ccnic_nic_queue *side, struct ccnic_queue *queue, boo
 	}
 }
 
-/* A program that sleeps is woken: by the burst that hands it packets or the next, once, and not when it is awake. */
-static void wake(struct ccnic_nic_queue *side, struct ccnic_queue *queue)
+/* An armed queue is notified once, by the burst that sends packets or the next one; a disarmed one is not. */
+static void notify(struct ccnic_nic_queue *side, struct ccnic_queue *queue)
 {
 	static const uint8_t memory[64];
 	const struct ccnic_segment segment = {memory, 0, sizeof(memory), 0};
@@ -323,7 +254,7 @@ static void wake(struct ccnic_nic_queue *side, struct ccnic_queue *queue)
 
 	EXPECT(fd >= 0, true);
 	for (int i = 0; !readable(fd, 1); i++) {
-		EXPECT(i < 20000, true); /* the control thread takes the NIC's end, this queue's thread hears of it in a burst */
+		EXPECT(i < 20000, true); /* until the queue's thread has got the notifier */
 		EXPECT(ccnic_nic_rx_burst(side, bufs, 4), 0);
 	}
 	for (int i = 0; i < 300; i++) {
@@ -332,7 +263,7 @@ static void wake(struct ccnic_nic_queue *side, struct ccnic_queue *queue)
 		EXPECT(ccnic_nic_rx_burst(side, bufs, 4), 0);
 		EXPECT(readable(fd, 0), false);
 		EXPECT(ccnic_nic_tx_copy(side, &segment, 1), 1);
-		/* Within a thread all is in order; the budget may put it off. */
+		/* One thread does both, so nothing is reordered; but notifications are rate-limited. */
 		while (!readable(fd, 0))
 			EXPECT(ccnic_nic_rx_burst(side, bufs, 4), 0);
 		EXPECT(ccnic_rx_arm(queue), 1);
@@ -341,28 +272,28 @@ static void wake(struct ccnic_nic_queue *side, struct ccnic_queue *queue)
 		EXPECT(readable(fd, 0), false);
 		EXPECT(ccnic_rx_arm(queue), 2);
 		EXPECT(ccnic_wait(queue, 20 * SECOND) > 0, true);
-		EXPECT(ccnic_rx_arm(queue) > 0, true); /* those that have been waited for are ready as well */
+		EXPECT(ccnic_rx_arm(queue) > 0, true); /* packets that ccnic_wait() has received count */
 		EXPECT(ccnic_rx_disarm(queue), 0);
 		for (int received = 0, n; received < 2; received += n) {
 			n = ccnic_rx_burst(queue, bufs, 4);
 			EXPECT(ccnic_buf_free(queue, bufs, (uint16_t)n), 0);
 		}
 	}
-	EXPECT(ccnic_rx_wake(queue), 0);
+	EXPECT(ccnic_rx_notify(queue), 0);
 	EXPECT(readable(fd, 0), true);
 	EXPECT(ccnic_rx_arm(queue), 0);
 	EXPECT(readable(fd, 0), false);
 	EXPECT(ccnic_rx_disarm(queue), 0);
 }
 
-/* Sends packets to a program that sleeps. */
+/* Sends packets to a program that waits for each. */
 struct sender {
 	struct ccnic_nic_queue *side;
 	int packets;
 	atomic_int received;
 };
 
-static void *send_to_sleeper(void *argument)
+static void *send_one_by_one(void *argument)
 {
 	static const uint8_t memory[64];
 	const struct ccnic_segment segment = {memory, 0, sizeof(memory), 0};
@@ -371,7 +302,7 @@ static void *send_to_sleeper(void *argument)
 	int sent = 0, received;
 
 	while ((received = atomic_load(&sender->received)) < sender->packets) {
-		/* One after the other, so that the program sleeps for each. */
+		/* The next one only when the program has received the last. */
 		if (sent == received)
 			sent += ccnic_nic_tx_copy(sender->side, &segment, 1);
 		else
@@ -380,13 +311,13 @@ static void *send_to_sleeper(void *argument)
 	return NULL;
 }
 
-static void sleep_for_each(struct ccnic_nic_queue *side, struct ccnic_queue *queue)
+static void wait_for_each(struct ccnic_nic_queue *side, struct ccnic_queue *queue)
 {
 	struct sender sender = {.side = side, .packets = 500};
 	struct ccnic_buf bufs[4];
 	pthread_t thread;
 
-	EXPECT(pthread_create(&thread, NULL, send_to_sleeper, &sender), 0);
+	EXPECT(pthread_create(&thread, NULL, send_one_by_one, &sender), 0);
 	for (int i = 0; i < sender.packets; i++) {
 		EXPECT(ccnic_wait(queue, 60 * SECOND), 1);
 		EXPECT(ccnic_rx_burst(queue, bufs, 4), 1);
@@ -431,8 +362,8 @@ static void check_info(const struct ccnic_program *program, uint32_t design)
 	EXPECT(ccnic_program_info(program, &info, sizeof(info.name)), 0);
 }
 
-/* The NIC lets the program go, which attaches again; what the NIC held comes back to it. */
-static struct ccnic_program *let_go(struct ccnic *attachment, struct ccnic_program *program, struct ccnic_nic_queue *side,
+/* The NIC releases the program, which attaches again and reclaims the buffers that the NIC owned. */
+static struct ccnic_program *release_and_accept(struct ccnic *attachment, struct ccnic_program *program, struct ccnic_nic_queue *side,
 				    bool shared_pool)
 {
 	struct ccnic_buf bufs[4];
@@ -487,12 +418,12 @@ static void one_design(const char *socket, uint32_t design)
 	EXPECT(stats.tx_bad_packet, shared_pool ? 8 : 6);
 	EXPECT(stats.tx_bad_buffer, shared_pool ? 7 : 0);
 	EXPECT(stats.free_bad_buffer, shared_pool ? 5 : 0);
-	program = let_go(attachment, program, side, shared_pool);
+	program = release_and_accept(attachment, program, side, shared_pool);
 	EXPECT(ccnic_nic_queue_open(program, 0, &side), 0);
-	wake(side, queue);
-	sleep_for_each(side, queue);
+	notify(side, queue);
+	wait_for_each(side, queue);
 	exchange(side, queue, shared_pool);
-	/* What is fetched and not handed out when the queue is closed is dropped, and counted. */
+	/* Packets that were fetched and not received when the queue is closed are dropped and counted. */
 	struct ccnic_buf bufs[8];
 	send_some(queue, 100, 5);
 	EXPECT(ccnic_nic_rx_burst(side, bufs, 2), 2);
@@ -501,11 +432,11 @@ static void one_design(const char *socket, uint32_t design)
 	EXPECT(ccnic_nic_queue_open(program, 0, &side), 0);
 	EXPECT(ccnic_nic_queue_stats(side, &stats, sizeof(stats)), 0);
 	EXPECT(stats.rx_dropped_close > 0 && stats.rx_dropped_close <= 3, true);
-	/* The program goes. */
+	/* The program ends. */
 	EXPECT(ccnic_queue_close(queue), 0);
 	EXPECT(ccnic_close(attachment), 0);
 	wait_until_gone(program);
-	EXPECT(ccnic_nic_rx_burst(side, bufs, 8) >= 0, true); /* its memory is there until it is released */
+	EXPECT(ccnic_nic_rx_burst(side, bufs, 8) >= 0, true); /* its region stays mapped until it is released */
 	EXPECT(ccnic_nic_queue_close(side), 0);
 	EXPECT(ccnic_program_release(program), 0);
 }

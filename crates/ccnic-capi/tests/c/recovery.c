@@ -1,4 +1,4 @@
-/* Sends packets; when the NIC has gone, waits for a line of input and goes on with its successor. */
+/* Sends packets; when the NIC has ended, waits for a line of input and continues with its successor. */
 #include "check.h"
 
 static void exchange(struct ccnic_queue *queue, int packets)
@@ -35,10 +35,10 @@ int main(int argc, char **argv)
 	EXPECT(ccnic_reconnect(nic), -EISCONN);
 	exchange(queues[0], 100);
 	exchange(queues[1], 100);
-	/* What the program holds and what it closed stay its own. */
+	/* Buffers that the program owns stay valid when queues are closed. */
 	EXPECT(ccnic_buf_alloc(queues[0], 4000, held, 4), 4);
 	memset(ccnic_buf_data(queues[0], &held[3]), 0x5a, 4000);
-	/* A pool's ledger counts as a queue's does: it sends two of its six buffers away and keeps four. */
+	/* The ledger of a pool counts, too: it gives two of its six buffers away and keeps four. */
 	EXPECT(ccnic_pool_open(nic, &pool), 0);
 	EXPECT(ccnic_pool_alloc(pool, pooled, 6), 6);
 	EXPECT(ccnic_buf_free(queues[0], &pooled[4], 2), 0);
@@ -52,9 +52,9 @@ int main(int argc, char **argv)
 	EXPECT(ccnic_wait(queues[0], -1), -ENOTCONN);
 	EXPECT(ccnic_link_state(nic), 0);
 	EXPECT(strstr(ccnic_last_error(), "ccnic_reconnect") != NULL, true);
-	int refused = ccnic_reconnect(nic); /* nobody listens; the test starts the successor after our next line */
+	int refused = ccnic_reconnect(nic); /* no NIC listens: the test starts the successor after our next line */
 	EXPECT(refused == -ECONNREFUSED || refused == -ENOENT, true);
-	/* The ring takes packets until it is full; then bursts take nothing, and nothing blocks. */
+	/* The ring takes packets until it is full; then bursts return 0 and do not block. */
 	struct ccnic_buf bufs[32];
 	int sent = 0, n;
 	while (sent < 20 && (n = ccnic_buf_alloc(queues[0], 200, bufs, 1)) == 1)
@@ -65,7 +65,7 @@ int main(int argc, char **argv)
 	getchar();
 	EXPECT(ccnic_reconnect(nic) >= 0, true);
 	EXPECT(ccnic_link_state(nic), 1);
-	/* Who sleeps on the descriptor is woken by the successor. */
+	/* The successor notifies a program that waits for the descriptor. */
 	EXPECT(ccnic_rx_fd(queues[0]), fd);
 	while (sent > 0 && ccnic_rx_arm(queues[0]) == 0)
 		EXPECT(readable(fd, 20000), true);
@@ -80,7 +80,7 @@ int main(int argc, char **argv)
 	EXPECT(ccnic_pool_open(nic, &pool), 0);
 	EXPECT(ccnic_pool_free(pool, pooled, 4), 0);
 	EXPECT(ccnic_queue_open(nic, 1, &queues[1]), 0);
-	/* Every buffer is accounted for: none was lost, and none came back twice. Some are on the NIC's own stacks. */
+	/* Every buffer is accounted for: none was lost or reclaimed twice. Some are in the NIC's magazines. */
 	struct ccnic_buf all[64];
 	int got = ccnic_pool_alloc(pool, all, 64);
 	EXPECT(got > 16 && got <= 64, true);

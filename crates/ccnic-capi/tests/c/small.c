@@ -1,4 +1,4 @@
-/* Small packets as copies, in every design: each length, mixed with large packets, and everything that can be wrong. */
+/* ccnic_tx_small() and ccnic_rx_small() in every design: each length, mixed with large packets, and every misuse. */
 #include "check.h"
 
 #define BURST 40
@@ -9,7 +9,7 @@ static uint8_t byte(unsigned packet, int at)
 	return (uint8_t)(packet * 31u + (unsigned)at * 7u);
 }
 
-/* A packet in memory that ends with it, for the sanitizer and valgrind to see a byte too many. */
+/* A packet at the end of an allocation, so that the sanitizer and valgrind detect an access beyond it. */
 static uint8_t *make(unsigned packet, uint16_t len)
 {
 	uint8_t *data = malloc(len);
@@ -19,7 +19,7 @@ static uint8_t *make(unsigned packet, uint16_t len)
 	return data;
 }
 
-/* Sends n packets of `len` bytes and more, numbered from `first` on; all go, sooner or later. */
+/* Sends n packets of `len` bytes and more, numbered from `first` on; retries until all are sent. */
 static void send_some(struct ccnic_queue *queue, unsigned first, uint16_t len, int n)
 {
 	const void *data[BURST];
@@ -27,7 +27,7 @@ static void send_some(struct ccnic_queue *queue, unsigned first, uint16_t len, i
 	int sent = 0;
 
 	for (int i = 0; i < n; i++) {
-		lens[i] = (uint16_t)(len + i <= CCNIC_SMALL ? len + i : CCNIC_SMALL);
+		lens[i] = (uint16_t)(len + i <= CCNIC_SMALL_SIZE ? len + i : CCNIC_SMALL_SIZE);
 		data[i] = make(first + (unsigned)i, lens[i]);
 	}
 	while (sent < n) {
@@ -39,7 +39,7 @@ static void send_some(struct ccnic_queue *queue, unsigned first, uint16_t len, i
 		free((void *)data[i]);
 }
 
-/* Receives up to n small packets and checks them; what ccnic_rx_small() says. */
+/* Receives up to n small packets and checks them; returns the result of ccnic_rx_small(). */
 static int receive_some(struct ccnic_queue *queue, unsigned first, uint16_t len, int n)
 {
 	void *room[BURST];
@@ -48,20 +48,20 @@ static int receive_some(struct ccnic_queue *queue, unsigned first, uint16_t len,
 	int got;
 
 	for (int i = 0; i < n; i++) {
-		room[i] = malloc(CCNIC_SMALL);
-		memset(room[i], 0xee, CCNIC_SMALL);
+		room[i] = malloc(CCNIC_SMALL_SIZE);
+		memset(room[i], 0xee, CCNIC_SMALL_SIZE);
 		meta[i] = 1;
 	}
 	got = ccnic_rx_small(queue, room, lens, first % 2 ? meta : NULL, (uint16_t)n);
 	for (int i = 0; i < got; i++) {
 		const uint8_t *data = room[i];
 
-		EXPECT(lens[i], len + i <= CCNIC_SMALL ? len + i : CCNIC_SMALL);
+		EXPECT(lens[i], len + i <= CCNIC_SMALL_SIZE ? len + i : CCNIC_SMALL_SIZE);
 		EXPECT(meta[i], first % 2 ? 0 : 1);
 		for (int j = 0; j < lens[i]; j++)
 			EXPECT(data[j], byte(first + (unsigned)i, j));
-		for (int j = lens[i]; j < CCNIC_SMALL; j++)
-			EXPECT(data[j], 0xee); /* not a byte beyond */
+		for (int j = lens[i]; j < CCNIC_SMALL_SIZE; j++)
+			EXPECT(data[j], 0xee); /* no byte beyond is written */
 	}
 	for (int i = 0; i < n; i++)
 		free(room[i]);
@@ -73,7 +73,7 @@ static void receive_all(struct ccnic_queue *queue, unsigned first, uint16_t len,
 	int got = 0;
 
 	while (got < n) {
-		/* What ccnic_wait() has taken from the ring comes first. */
+		/* Packets that ccnic_wait() has taken from the ring are first. */
 		if (waits)
 			EXPECT(ccnic_wait(queue, 20 * SECOND) > 0, true);
 		int now = receive_some(queue, first + (unsigned)got, (uint16_t)(len + got), n - got);
@@ -107,12 +107,12 @@ static void receive_large(struct ccnic_queue *queue, bool waits)
 	EXPECT(ccnic_buf_free(queue, &buf, 1), 0);
 }
 
-/* With the host-managed pool all packets come in large buffers. */
+/* With a host-managed pool all packets arrive in large buffers. */
 static void exchange(struct ccnic_queue *queue, bool shared_pool)
 {
 	unsigned first = 0;
 
-	for (uint16_t len = 1; len <= CCNIC_SMALL; len++) {
+	for (uint16_t len = 1; len <= CCNIC_SMALL_SIZE; len++) {
 		for (int n = 1; n <= BURST; n += 13, first++) {
 			send_some(queue, first, len, n);
 			send_large(queue);
@@ -134,10 +134,10 @@ static void exchange(struct ccnic_queue *queue, bool shared_pool)
 
 static void misuse(struct ccnic_queue *queue, struct ccnic_queue *closed)
 {
-	uint8_t bytes[CCNIC_SMALL + 1] = {0};
+	uint8_t bytes[CCNIC_SMALL_SIZE + 1] = {0};
 	const void *data[3] = {bytes, bytes, bytes};
 	void *room[1] = {bytes};
-	uint16_t len[3] = {64, CCNIC_SMALL + 1, 64};
+	uint16_t len[3] = {64, CCNIC_SMALL_SIZE + 1, 64};
 
 	EXPECT(ccnic_tx_small(NULL, data, len, 1), -EINVAL);
 	EXPECT(ccnic_tx_small(queue, NULL, len, 1), -EINVAL);
@@ -150,7 +150,7 @@ static void misuse(struct ccnic_queue *queue, struct ccnic_queue *closed)
 	EXPECT(ccnic_rx_small(queue, NULL, NULL, NULL, 0), 0);
 	EXPECT(ccnic_rx_small(closed, room, len, NULL, 1), -EBADF);
 	EXPECT(ccnic_rx_small(queue, room, len, NULL, 1), 0);
-	/* Up to the packet that is too long; it alone is an error. */
+	/* The burst ends before the packet that is too long; only as the first one it is an error. */
 	EXPECT(ccnic_tx_small(queue, data, len, 3), 1);
 	EXPECT(ccnic_tx_small(queue, data + 1, len + 1, 2), -EMSGSIZE);
 	EXPECT(strstr(ccnic_last_error(), "ccnic_tx_burst") != NULL, true);
@@ -159,7 +159,7 @@ static void misuse(struct ccnic_queue *queue, struct ccnic_queue *closed)
 	EXPECT(ccnic_tx_small(queue, data + 1, len + 1, 2), -EINVAL);
 }
 
-/* A full ring takes what fits; a dry pool says so. */
+/* A full ring takes as many packets as fit; an empty pool is -ENOBUFS. */
 static void exhaust(struct ccnic_queue *queue, bool shared_pool)
 {
 	static struct ccnic_buf all[4096];
@@ -169,7 +169,7 @@ static void exhaust(struct ccnic_queue *queue, bool shared_pool)
 	struct ccnic_stats stats;
 	int n = 0, got;
 
-	/* Nobody receives, so the NIC stops taking. */
+	/* The program does not receive, so the NIC stops fetching. */
 	while ((got = ccnic_tx_small(queue, data, len, 1)) == 1)
 		EXPECT(n++ < 100000, true);
 	EXPECT(got, 0);
@@ -182,7 +182,7 @@ static void exhaust(struct ccnic_queue *queue, bool shared_pool)
 		EXPECT(ccnic_buf_free(queue, all, (uint16_t)got), 0);
 		n -= got;
 		if (n < 64 && ccnic_rx_ready(queue) == 0)
-			break; /* the two of misuse() came as well, or not yet */
+			break; /* the two packets of misuse() may have arrived as well */
 	}
 	while (ccnic_wait(queue, SECOND / 100) > 0)
 		EXPECT(ccnic_buf_free(queue, all, (uint16_t)ccnic_rx_burst(queue, all, 64)), 0);
@@ -220,10 +220,10 @@ static void one_design(const char *socket, uint32_t design)
 	EXPECT(ccnic_close(nic), 0);
 }
 
-/* Packets end at the MTU, however small. */
+/* An MTU below the size of a small buffer. */
 static void small_mtu(const char *socket)
 {
-	const uint8_t bytes[CCNIC_SMALL] = {0};
+	const uint8_t bytes[CCNIC_SMALL_SIZE] = {0};
 	const void *data[2] = {bytes, bytes};
 	uint16_t len[2] = {100, 100};
 	struct ccnic_options options;

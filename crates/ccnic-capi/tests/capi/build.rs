@@ -5,7 +5,7 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::time::SystemTime;
 
-/// What rustc says a static libccnic needs (`--print native-static-libs`), as in ccnic.pc.
+/// The libraries that a static libccnic needs, from rustc (`--print native-static-libs`), as in ccnic.pc.
 pub(crate) const PRIVATE: [&str; 7] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread", "-lm", "-ldl", "-lc"];
 
 /// How a program is linked and run.
@@ -13,7 +13,7 @@ pub(crate) const PRIVATE: [&str; 7] = ["-lgcc_s", "-lutil", "-lrt", "-lpthread",
 pub(crate) enum How {
     Shared,
     Static,
-    /// Static, everything of the program's own under AddressSanitizer and UndefinedBehaviorSanitizer.
+    /// Static, with the program's own code under AddressSanitizer and UndefinedBehaviorSanitizer.
     Sanitized,
     /// Shared, under valgrind's memcheck.
     Valgrind,
@@ -48,7 +48,7 @@ pub(crate) fn library() -> &'static Path {
     directory.path()
 }
 
-/// Runs a command to its end; panics with what it said when it fails.
+/// Runs a command to its end; panics with its output if it fails.
 #[track_caller]
 pub(crate) fn run(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|e| panic!("{command:?}: {e}"));
@@ -63,7 +63,7 @@ pub(crate) fn run(command: &mut Command) -> Output {
     output
 }
 
-/// The C compiler, as strict as it gets.
+/// The C compiler, with all warnings as errors.
 pub(crate) fn cc() -> Command {
     let mut command = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
     command.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-g", "-O2", "-I"]);
@@ -71,8 +71,7 @@ pub(crate) fn cc() -> Command {
     command
 }
 
-/// Compiles a program into `directory`; returns the command that runs it, or `None` where that cannot be done here, with the
-/// reason said.
+/// Compiles a program into `directory`; returns the command that runs it, or prints why that is impossible here and returns `None`.
 #[track_caller]
 pub(crate) fn program(source: &str, how: How, directory: &Path) -> Option<Command> {
     let skip = |why: &str| println!("skipped: {source} {how:?}: {why}");

@@ -1,4 +1,4 @@
-//! The examples do what their first lines say, however they are linked.
+//! The examples do what their first lines say, linked in every way.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -57,7 +57,7 @@ impl Tools {
     }
 }
 
-/// The example NIC, which ends after so many programs; `None` where it cannot be built so.
+/// The example NIC, which ends after so many programs; `None` if it cannot be built in this way.
 fn example_nic(how: How, directory: &Path, programs: u32) -> Option<(Child, PathBuf)> {
     let mut nic = program("examples/nic.c", how, directory)?;
     let socket = directory.join("nic.sock");
@@ -86,12 +86,15 @@ fn nic_serves_the_other_examples() {
         let output = nic.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{how:?}: {said}");
-        assert!(said.starts_with("program has come: 1 queues, MTU 9600"), "{said}");
-        assert!(said.contains("generator has come") && said.contains("one has gone, after"), "{said}");
+        assert!(said.starts_with("program has attached: 1 queues, MTU 9600"), "{said}");
+        assert!(
+            said.contains("generator has attached") && said.contains("a program has ended, after"),
+            "{said}"
+        );
     }
 }
 
-/// Programs that scribble all over their regions, in each design, with a good one after them.
+/// Programs that overwrite their regions, in each design, and a correct one after them.
 #[test]
 fn nic_survives_programs_that_scribble() {
     let _alone = alone();
@@ -112,7 +115,7 @@ fn nic_survives_programs_that_scribble() {
         let output = nic.wait_with_output().unwrap();
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
         assert!(output.status.success(), "{how:?}: {}\n{said}", output.status);
-        assert_eq!(said.matches("one has gone, after").count(), 6, "{said}");
+        assert_eq!(said.matches("a program has ended, after").count(), 6, "{said}");
     }
 }
 

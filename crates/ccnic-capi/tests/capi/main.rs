@@ -1,5 +1,5 @@
-//! libccnic as a C programmer meets it: programs in C, compiled and linked as the README says, run against a NIC daemon in a
-//! process of its own, plain, under AddressSanitizer and under valgrind.
+//! libccnic from C: programs, compiled and linked as the README says, run against a NIC daemon in a process of its own, plain, under
+//! AddressSanitizer and under valgrind.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

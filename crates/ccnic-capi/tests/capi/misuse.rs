@@ -1,4 +1,4 @@
-//! Wrong arguments are errors, and forged handles do not leave the region: `tests/c/misuse.c`, and for NICs
+//! Wrong arguments are errors, and forged handles do not lead outside the region: `tests/c/misuse.c`, and for NICs
 //! `tests/c/nic.c`.
 
 use crate::build::{ALL, How, program, run};
@@ -25,7 +25,7 @@ fn wrong_arguments_are_errors_in_every_design() {
         let directory = tempfile::tempdir().unwrap();
         let Some(mut command) = program("tests/c/misuse.c", how, directory.path()) else { continue };
         let mut nic = Nic::start(directory.path());
-        // A file that is no socket, and a socket where nobody listens.
+        // A socket file without a listener.
         let dead = directory.path().join("dead.sock");
         drop(std::os::unix::net::UnixListener::bind(&dead).unwrap());
         let output = run(command.arg(&nic.socket).arg(directory.path().join("none.sock")).arg(&dead));

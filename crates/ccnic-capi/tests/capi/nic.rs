@@ -7,15 +7,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ccnic_control::Connection;
-use ccnicd::dataplane::Kind;
-use ccnicd::{Daemon, Options};
+use ccnicd::dataplane::DataplaneKind;
+use ccnicd::{Daemon, DaemonOptions};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-/// Longer than any machine needs; only a hang gets here.
+/// A timeout that only a hang reaches.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const SOCKET: &str = "CCNIC_TEST_SOCKET";
 
-/// One test at a time: each has a core that polls.
+/// Serialises the tests: each daemon polls on a core.
 pub(crate) fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
@@ -66,10 +66,10 @@ fn daemon() {
     let Some(socket) = std::env::var_os(SOCKET) else { return };
     let allowed = sched_getaffinity(None).unwrap();
     let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
-    let options = Options {
+    let options = DaemonOptions {
         socket: socket.into(),
         cores: usable.last().copied().into_iter().collect(),
-        dataplane: Kind::Loopback,
+        dataplane: DataplaneKind::Loopback,
         region_max: 1 << 30,
         memory_max: 4 << 30,
         dedicated_cores: usable.len() > 1,

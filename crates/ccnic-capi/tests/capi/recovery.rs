@@ -1,4 +1,4 @@
-//! The NIC is killed under a program in C, which notices, waits for the successor, and carries on: `tests/c/recovery.c`.
+//! The NIC of a program in C is killed; the program detects it, waits for the successor, and continues: `tests/c/recovery.c`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Stdio};
@@ -6,7 +6,7 @@ use std::process::{Child, Stdio};
 use crate::build::{ALL, program};
 use crate::nic::{Nic, alone};
 
-/// The program's next line, which says how far it has come.
+/// Expects a line of the program's output.
 #[track_caller]
 fn expect(lines: &mut impl BufRead, what: &str) {
     let mut line = String::new();
@@ -14,12 +14,12 @@ fn expect(lines: &mut impl BufRead, what: &str) {
     assert_eq!(line.trim(), what);
 }
 
-/// Lets the program go on.
+/// Lets the program continue.
 fn go_on(child: &mut Child) {
     child.stdin.as_mut().unwrap().write_all(b"\n").unwrap();
 }
 
-/// Runs a program whose NIC is killed; `end` is what it says when it has carried on with the successor.
+/// Runs a program whose NIC is killed; `end` is its last line, after it has continued with the successor.
 pub(crate) fn carries_on(source: &str, end: &str) {
     let _alone = alone();
     for how in ALL {

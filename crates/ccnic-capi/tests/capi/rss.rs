@@ -1,4 +1,4 @@
-//! Packets spread over queues, from C, by a NIC and its successor: `tests/c/rss.c`.
+//! Receive-side scaling from C, by a NIC and its successor: `tests/c/rss.c`.
 
 use crate::recovery::carries_on;
 

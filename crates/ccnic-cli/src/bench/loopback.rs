@@ -4,11 +4,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::measure_limit;
+use super::machine::measure_limit;
 use crate::cpus::{warn_if_crowded, warn_if_disturbed};
 use crate::loopback::Bench;
 use crate::loopback::notes;
-use crate::loopback::rounds::{Curve, Offered, Outcomes, ROUNDS, Rounds};
+use crate::loopback::rounds::{Offered, Outcomes, ROUNDS, Rounds, Workload};
 use crate::options::{self, InterfaceArgs, SHARES, TrafficArgs};
 use crate::print::{self, Column, Progress, Table, units};
 
@@ -48,30 +48,30 @@ pub fn run(args: &LoopbackArgs) -> anyhow::Result<()> {
     args.traffic.check(&config, "--queues")?;
     options::rounds(args.rounds)?;
     let traffic = args.traffic.clone();
-    let curve =
-        if args.sweep { Curve::sweep(config, traffic, &SHARES) } else { Curve::point(config, traffic) };
+    let workload =
+        if args.sweep { Workload::sweep(config, traffic, &SHARES) } else { Workload::point(config, traffic) };
     // A NIC that is not there is reported before anything is measured.
     let bench = Bench::new(args.socket.clone(), args.traffic.queues, args.reflect)?;
     warn_if_crowded(args.traffic.queues)?;
     let limit = if args.no_limit { None } else { Some(measure_limit(LIMIT_SECONDS, args.json)?) };
     let rounds = Rounds { bench: &bench, number: args.rounds, limit: limit.as_ref() };
-    let curves = [curve];
-    let progress = Progress::of_measurements("loopback", Rounds::steps(args.rounds, &curves), args.json);
-    let points = rounds.measure(&curves, &progress)?.concat();
+    let workloads = [workload];
+    let progress = Progress::of_measurements("loopback", Rounds::steps(args.rounds, &workloads), args.json);
+    let points = rounds.measure(&workloads, &progress)?.concat();
     drop(progress);
-    let [curve] = &curves;
+    let [workload] = &workloads;
     warn_if_disturbed(points.iter().flat_map(Outcomes::cpu_shares));
-    let text = || table(curve, args.rounds, &points).text();
+    let text = || table(workload, args.rounds, &points).text();
     match points.as_slice() {
         [point] if !args.sweep => print::result(args.json, point, text),
         points => print::result(args.json, &points, text),
     }
 }
 
-fn table(curve: &Curve, rounds: usize, points: &[Outcomes]) -> Table {
-    let Curve { config, traffic, loads } = curve;
+fn table(workload: &Workload, rounds: usize, points: &[Outcomes]) -> Table {
+    let Workload { config, traffic, loads } = workload;
     let title = format!(
-        "{}, {}-byte packets, {}, bursts of {}: medians of {} of {} s",
+        "{}, {} B packets, {}, bursts of {}: medians of {} of {} s",
         config.design.name(),
         traffic.size,
         units::count(config.queues.into(), "queue pair"),
@@ -123,8 +123,8 @@ mod tests {
     use crate::loopback::rounds::{Round, samples};
     use crate::print::longest_line;
 
-    fn points(curve: &Curve, rounds: &[Round]) -> Vec<Outcomes> {
-        curve.loads.iter().map(|load| Outcomes::of(curve, *load, rounds.to_vec())).collect()
+    fn points(workload: &Workload, rounds: &[Round]) -> Vec<Outcomes> {
+        workload.loads.iter().map(|load| Outcomes::of(workload, *load, rounds.to_vec())).collect()
     }
 
     #[test]
@@ -134,8 +134,8 @@ mod tests {
             samples::round(20.0, 123_456, 100.0),
             samples::round(24.26, 12_345_678, 430.0),
         ];
-        let curve = samples::curve(64, &SHARES);
-        let text = table(&curve, 9, &points(&curve, &rounds)).in_width(80);
+        let workload = samples::workload(64, &SHARES);
+        let text = table(&workload, 9, &points(&workload, &rounds)).in_width(80);
         assert!(longest_line(&text) <= 80, "{text}");
         let row = text.lines().find(|line| line.starts_with("maximum")).unwrap();
         let cells: Vec<&str> = row.split_whitespace().collect();

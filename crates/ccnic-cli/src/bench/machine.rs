@@ -10,7 +10,7 @@ use crate::print::{self, Column, Progress, Table, units};
 
 /// Options of the measurements of the machine.
 #[derive(Debug, Args)]
-pub struct MachineArgs {
+pub struct MicrobenchArgs {
     /// Seconds that the whole measurement takes
     #[arg(long, default_value_t = 4.0)]
     seconds: f64,
@@ -23,7 +23,7 @@ pub struct MachineArgs {
 const ROUNDS: usize = 9;
 
 /// Measures the limit and shows it.
-pub fn limit(args: &MachineArgs) -> anyhow::Result<()> {
+pub fn limit(args: &MicrobenchArgs) -> anyhow::Result<()> {
     options::seconds(args.seconds)?;
     let limit = measure_limit(args.seconds, args.json)?;
     print::result(args.json, &limit, || limit_table(&limit).text())
@@ -41,7 +41,7 @@ pub fn measure_limit(seconds: f64, json: bool) -> anyhow::Result<Limit> {
 /// Measures `cases` in turn, in several rounds that take `seconds` together; returns the rounds of each case.
 fn in_rounds<C: Copy, R>(
     name: &'static str,
-    args: &MachineArgs,
+    args: &MicrobenchArgs,
     cases: &[C],
     measure: impl Fn(C, f64) -> anyhow::Result<R>,
 ) -> anyhow::Result<Vec<Vec<R>>> {
@@ -59,7 +59,7 @@ fn in_rounds<C: Copy, R>(
 }
 
 /// Measures ping-pong round trips and shows them.
-pub fn pingpong(args: &MachineArgs) -> anyhow::Result<()> {
+pub fn pingpong(args: &MicrobenchArgs) -> anyhow::Result<()> {
     let cases =
         [(Words::Shared, false), (Words::Shared, true), (Words::Separate, false), (Words::Separate, true)];
     let rounds = in_rounds("ping-pong", args, &cases, |(words, demote), seconds| {
@@ -74,7 +74,7 @@ pub fn pingpong(args: &MachineArgs) -> anyhow::Result<()> {
 }
 
 /// Measures streams and shows them.
-pub fn stream(args: &MachineArgs) -> anyhow::Result<()> {
+pub fn stream(args: &MicrobenchArgs) -> anyhow::Result<()> {
     let kinds = [Stores::Caching, Stores::NonTemporal];
     let rounds = in_rounds("stream", args, &kinds, stream::round)?;
     let streams: Vec<Stream> =
@@ -105,8 +105,9 @@ fn limit_table(limit: &Limit) -> Table {
         table.row([name.to_owned(), number(spread.median), units::range(spread, number), unit.to_owned()]);
     }
     table.note(format!(
-        "M lines/s: million cache lines per second in each direction, both directions at once. A 64-byte packet takes 1.25 single lines (payload and a quarter line of \
-         descriptor), so the limit is {} Mpps; a 1500-byte packet takes 24.25 contiguous lines: {} Mpps.",
+        "M lines/s: million cache lines per second in each direction, both directions at once. A 64-byte \
+         packet takes 1.25 single lines (payload and a quarter line of descriptor), so the limit is {} Mpps; a \
+         1500-byte packet takes 24.25 contiguous lines: {} Mpps.",
         units::rate(limit.rates.packets(64)),
         units::rate(limit.rates.packets(1500))
     ));
@@ -158,7 +159,7 @@ fn stream_table(streams: &[Stream]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::micro::limit::{Rates, Spreads, WordRtt};
+    use crate::micro::limit::{LimitSpread, Rates, WordRtt};
     use crate::print::longest_line;
     use crate::stats::Spread;
 
@@ -171,7 +172,7 @@ mod tests {
             word_rtt_ns: WordRtt { shared: 1.0, separate: 1.0 },
             line_best: (0, 0),
             run_best: (0, 0),
-            spread: Spreads {
+            spread: LimitSpread {
                 line_mlps: Spread { min: 12.3, median: 40.4, max: 120.0 },
                 run_mlps: Spread { min: 50.1, median: 97.0, max: 165.2 },
                 shared_ns: Spread { min: 110.0, median: 120.0, max: 430.0 },
@@ -181,11 +182,11 @@ mod tests {
         let text = limit_table(&limit).in_width(80);
         assert!(text.contains("40.0 Mpps") && text.contains("4.00 Mpps"), "{text}");
         assert!(longest_line(&text) <= 80, "{text}");
-        let round = pingpong::Round { p50_ns: 12_345.6, p99_ns: 123_456.7, round_trips: 123_456_789 };
+        let round = pingpong::PingPongRound { p50_ns: 12_345.6, p99_ns: 123_456.7, round_trips: 123_456_789 };
         let played = PingPong { spread: WIDE, ..PingPong::of(Words::Separate, true, vec![round]) };
         let text = pingpong_table(&[played]).in_width(80);
         assert!(longest_line(&text) <= 80, "{text}");
-        let round = stream::Round { gbps: 1234.5, megabytes: 1_234_567 };
+        let round = stream::StreamRound { gbps: 1234.5, megabytes: 1_234_567 };
         let text = stream_table(&[Stream { spread: WIDE, ..Stream::of(Stores::NonTemporal, vec![round]) }])
             .in_width(80);
         assert!(longest_line(&text) <= 80, "{text}");
@@ -194,7 +195,7 @@ mod tests {
     #[test]
     fn every_case_is_measured_once_in_each_round() {
         let order = std::cell::RefCell::new(Vec::new());
-        let args = MachineArgs { seconds: 18.0, json: true };
+        let args = MicrobenchArgs { seconds: 18.0, json: true };
         let rounds = in_rounds("test", &args, &['a', 'b'], |case, seconds| {
             order.borrow_mut().push(case);
             Ok(seconds)

@@ -14,11 +14,12 @@ pub enum BenchCommand {
     /// Measure throughput and round trips of packets from a program through the NIC and back
     Loopback(loopback::LoopbackArgs),
     /// Measure how fast two cores exchange cache lines: the upper limit of any such interface
-    Limit(machine::MachineArgs),
+    Limit(machine::MicrobenchArgs),
     /// Measure the round trip of one word between two cores (CC-NIC figure 8)
-    Pingpong(machine::MachineArgs),
-    /// Measure the throughput of data between two cores, with caching and with non-temporal stores (CC-NIC figure 9)
-    Stream(machine::MachineArgs),
+    Pingpong(machine::MicrobenchArgs),
+    /// Measure the throughput of data between two cores, with caching and with non-temporal stores (CC-NIC
+    /// figure 9)
+    Stream(machine::MicrobenchArgs),
     /// Compare DPDK's software drivers (memif, virtio-user, ring) with net_ccnic under the same load
     Peers(peers::PeersArgs),
 }

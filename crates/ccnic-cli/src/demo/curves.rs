@@ -1,4 +1,5 @@
-//! Throughput-latency curves as SVG, drawn for a wide screen and for a narrow one, where their text is larger.
+//! Throughput-latency curves as SVG, drawn for a wide screen and for a narrow one, where their text is
+//! larger.
 
 use std::fmt::Write;
 
@@ -13,12 +14,11 @@ const WIDTH: f64 = 760.0;
 const HEIGHT: f64 = 380.0;
 const LEFT: f64 = 92.0;
 const RIGHT: f64 = 24.0;
-const TOP: f64 = 16.0;
+const TOP: f64 = 44.0;
 const BOTTOM: f64 = 64.0;
-/// The names of the curves stand in the upper left corner, where none runs: latency rises with the load. Lines of text are so
-/// far apart that the larger text of narrow screens has room.
-const NAMES: f64 = 16.0;
-const TEXT_LINE: f64 = 27.0;
+/// The names of the curves stand in a row above the frame, so far apart that the larger text of narrow
+/// screens has room.
+const NAMES: f64 = 212.0;
 
 /// Throughput to the right, latency up on a logarithmic scale.
 struct Axes {
@@ -123,7 +123,7 @@ pub fn plot(curves: &[(&str, &[Outcomes])]) -> String {
                 "<circle cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\" fill=\"{colour}\" fill-opacity=\".45\"/>"
             );
         }
-        let (x, y) = (LEFT + NAMES, TOP + 20.0 + TEXT_LINE * i as f64);
+        let (x, y) = (LEFT + NAMES * i as f64, TOP / 2.0);
         let _ = write!(
             svg,
             "<line x1=\"{}\" x2=\"{}\" y1=\"{y}\" y2=\"{y}\" stroke=\"{colour}\" stroke-width=\"2.5\"/>\

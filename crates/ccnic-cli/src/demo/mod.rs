@@ -1,16 +1,20 @@
-//! `ccnic demo`: starts a NIC, measures three designs in turn, prints one table and writes a page with curves.
+//! `ccnic demo`: starts a NIC, measures three designs in turn, prints one table and writes a page with
+//! curves.
 
 mod curves;
 mod report;
+mod row;
 
 use std::path::PathBuf;
 
 use anyhow::Context;
 use clap::Args;
 
+use row::{DESIGNS, DesignFigures, LARGE, SHARES, SMALL};
+
 use crate::bench::measure_limit;
 use crate::cpus::{warn_if_crowded, warn_if_disturbed};
-use crate::loopback::rounds::{Curve, Outcomes, ROUNDS, Rounds};
+use crate::loopback::rounds::{Outcomes, ROUNDS, Rounds, Workload};
 use crate::loopback::{Bench, notes};
 use crate::options::{self, DesignName, InterfaceArgs, TrafficArgs};
 use crate::print::{self, Column, Progress, Table, units};
@@ -27,30 +31,13 @@ pub struct DemoArgs {
     /// Seconds to measure each load in each round
     #[arg(long, default_value_t = 0.05)]
     seconds: f64,
+    /// Print JSON, with every round
+    #[arg(long)]
+    json: bool,
 }
 
-/// The designs that are shown, and their names.
-const DESIGNS: [(DesignName, &str); 3] =
-    [(DesignName::Ccnic, "ccnic"), (DesignName::Paper, "CC-NIC paper"), (DesignName::E810, "E810 doorbells")];
-
-/// Packet sizes that are shown.
-const SMALL: u16 = 64;
-const LARGE: u16 = 1500;
-/// Loads between one packet and the peak, as shares of the peak.
-const SHARES: [f64; 5] = [0.2, 0.4, 0.6, 0.8, 0.9];
 /// Seconds that the limit is measured before the first round.
 const LIMIT_SECONDS: f64 = 2.0;
-
-/// One design's figures: from one packet in flight to saturation.
-#[derive(Debug, Clone)]
-pub struct Row {
-    /// Its name.
-    pub name: &'static str,
-    /// With small packets.
-    pub small: Vec<Outcomes>,
-    /// With large packets.
-    pub large: Vec<Outcomes>,
-}
 
 /// Runs the demo.
 pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
@@ -61,18 +48,18 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     // What cannot be written is reported before anything is measured.
     let cannot = || format!("could not write {}; choose another --report", args.report.display());
     std::fs::write(&args.report, "").with_context(cannot)?;
-    let limit = measure_limit(LIMIT_SECONDS, false)?;
-    let curves: Vec<Curve> = DESIGNS
+    let limit = measure_limit(LIMIT_SECONDS, args.json)?;
+    let workloads: Vec<Workload> = DESIGNS
         .iter()
-        .flat_map(|(design, _)| [SMALL, LARGE].map(|size| curve(*design, size, args)))
+        .flat_map(|(design, _)| [SMALL, LARGE].map(|size| workload(*design, size, args)))
         .collect();
-    let progress = Progress::of_measurements("demo", Rounds::steps(args.rounds, &curves), false);
+    let progress = Progress::of_measurements("demo", Rounds::steps(args.rounds, &workloads), args.json);
     let rounds = Rounds { bench: &bench, number: args.rounds, limit: Some(&limit) };
-    let mut outcomes = rounds.measure(&curves, &progress)?.into_iter();
+    let mut outcomes = rounds.measure(&workloads, &progress)?.into_iter();
     drop(progress);
     let mut next = || outcomes.next().unwrap_or_default();
-    let rows: Vec<Row> =
-        DESIGNS.iter().map(|&(_, name)| Row { name, small: next(), large: next() }).collect();
+    let rows: Vec<DesignFigures> =
+        DESIGNS.iter().map(|&(_, name)| DesignFigures { name, small: next(), large: next() }).collect();
     let points: Vec<Outcomes> = rows.iter().flat_map(|r| r.small.iter().chain(&r.large)).cloned().collect();
     warn_if_disturbed(points.iter().flat_map(Outcomes::cpu_shares));
     let mut table = table(&rows, args);
@@ -80,7 +67,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     table.note(format!("Throughput-latency curves: {}", args.report.display()));
     let page = report::page(&rows, &limit, bench.alone(1));
     std::fs::write(&args.report, page).with_context(cannot)?;
-    print::line(&table.text());
+    print::result(args.json, &rows, || table.text())?;
     let damaged: u64 = points.iter().map(|o| o.lost + o.corrupt).sum();
     anyhow::ensure!(
         damaged == 0,
@@ -89,7 +76,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn curve(design: DesignName, size: u16, args: &DemoArgs) -> Curve {
+fn workload(design: DesignName, size: u16, args: &DemoArgs) -> Workload {
     let traffic = TrafficArgs {
         size,
         burst: 32,
@@ -100,11 +87,11 @@ fn curve(design: DesignName, size: u16, args: &DemoArgs) -> Curve {
         rate: None,
         whole_bursts: false,
     };
-    Curve::sweep(InterfaceArgs::of(design).config(1), traffic, &SHARES)
+    Workload::sweep(InterfaceArgs::of(design).config(1), traffic, &SHARES)
 }
 
 /// The table: throughput at the end of a sweep, round trips at its beginning.
-fn table(rows: &[Row], args: &DemoArgs) -> Table {
+fn table(rows: &[DesignFigures], args: &DemoArgs) -> Table {
     let title = format!(
         "One program core and one NIC core, two processes: medians of {} of {} s",
         units::count(args.rounds, "round"),
@@ -143,7 +130,7 @@ fn table(rows: &[Row], args: &DemoArgs) -> Table {
         "Every byte is written by the program, copied by the NIC, read back and checked. p50, p99: median and 99th percentile of \
          the round trip with one 64-byte packet in flight. min\u{2013}max: of the rounds.",
     );
-    let peaks = |f: fn(&Row) -> &Vec<Outcomes>| rows.first().and_then(|row| f(row).last());
+    let peaks = |f: fn(&DesignFigures) -> &Vec<Outcomes>| rows.first().and_then(|row| f(row).last());
     for peak in [peaks(|row| &row.small), peaks(|row| &row.large)].into_iter().flatten() {
         if let Some(limit) = peak.limit_mpps {
             let gbps = limit * f64::from(peak.size) * 8.0 / 1e3;
@@ -161,30 +148,14 @@ fn table(rows: &[Row], args: &DemoArgs) -> Table {
 }
 
 #[cfg(test)]
-pub mod samples {
-    use super::*;
-    use crate::loopback::rounds::samples::{curve, round};
-
-    /// Three designs with two curves each.
-    pub fn rows() -> Vec<Row> {
-        let points = |size| -> Vec<Outcomes> {
-            let curve = curve(size, &SHARES);
-            let rounds = [(9.9, 100.0), (20.0, 110.0), (24.26, 430.0)];
-            let rounds = rounds.map(|(mpps, pingpong)| round(mpps, 123_456, pingpong));
-            curve.loads.iter().map(|load| Outcomes::of(&curve, *load, rounds.to_vec())).collect()
-        };
-        DESIGNS.iter().map(|&(_, name)| Row { name, small: points(SMALL), large: points(LARGE) }).collect()
-    }
-}
-
-#[cfg(test)]
 mod tests {
+    use super::row::samples;
     use super::*;
     use crate::print::longest_line;
 
     #[test]
     fn the_table_fits_80_columns() {
-        let args = DemoArgs { report: PathBuf::new(), rounds: 9, seconds: 0.05 };
+        let args = DemoArgs { report: PathBuf::new(), rounds: 9, seconds: 0.05, json: false };
         let text = table(&samples::rows(), &args).in_width(80);
         assert!(longest_line(&text) <= 80, "{text}");
         for (_, name) in DESIGNS {

@@ -1,21 +1,23 @@
-//! The demo's page: a table and throughput-latency curves as inline SVG, as in CC-NIC figure 11. Fits screens from a phone's on.
+//! The demo's page: a table and throughput-latency curves as inline SVG, as in CC-NIC figure 11. Fits screens
+//! from a phone's on.
 
 use std::fmt::Write;
 
 use super::curves::plot;
-use super::{LARGE, Row, SMALL};
+use super::row::{DesignFigures, LARGE, SMALL};
 use crate::loopback::notes;
 use crate::loopback::rounds::Outcomes;
 use crate::micro::limit::Limit;
 use crate::print::html::{self, escape};
 use crate::print::units;
 
-/// Beside the rules of all pages. On a narrow screen the pictures' text is larger, because the pictures are scaled down.
+/// Beside the rules of all pages. On a narrow screen the pictures' text is larger, because the pictures are
+/// scaled down.
 const STYLE: &str = "svg text{font:14px system-ui,sans-serif;fill:#333}\
 @media(max-width:40rem){svg text{font-size:22px}}";
 
 /// The whole page. `alone` says that each side had a CPU of its own.
-pub fn page(rows: &[Row], limit: &Limit, alone: bool) -> String {
+pub fn page(rows: &[DesignFigures], limit: &Limit, alone: bool) -> String {
     let mut body = String::new();
     let _ = write!(
         body,
@@ -29,7 +31,7 @@ pub fn page(rows: &[Row], limit: &Limit, alone: bool) -> String {
         units::ns(limit.word_rtt_ns.separate)
     );
     body.push_str(&summary(rows));
-    let first = |f: fn(&Row) -> &Vec<Outcomes>| rows.first().and_then(|row| f(row).last());
+    let first = |f: fn(&DesignFigures) -> &Vec<Outcomes>| rows.first().and_then(|row| f(row).last());
     for peak in [first(|row| &row.small), first(|row| &row.large)].into_iter().flatten() {
         if let Some(limit) = peak.limit_mpps {
             let _ = writeln!(body, "<p>{}</p>", escape(&capital(&notes::limit(peak.size, limit))));
@@ -59,7 +61,7 @@ fn capital(text: &str) -> String {
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }
 
-fn summary(rows: &[Row]) -> String {
+fn summary(rows: &[DesignFigures]) -> String {
     let heads =
         ["packet", "Mpps", "min\u{2013}max", "Gb/s", "of limit", "p50 ns", "p99 ns", "lost", "damaged"];
     let heads: Vec<String> = heads.iter().map(|head| format!("<th class=\"n\">{head}")).collect();
@@ -99,8 +101,8 @@ fn machine() -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::demo::samples;
-    use crate::micro::limit::{Rates, Spreads, WordRtt};
+    use crate::demo::row::samples;
+    use crate::micro::limit::{LimitSpread, Rates, WordRtt};
     use crate::stats::Spread;
 
     #[test]
@@ -111,7 +113,7 @@ mod tests {
             word_rtt_ns: WordRtt { shared: 120.0, separate: 240.0 },
             line_best: (0, 0),
             run_best: (0, 0),
-            spread: Spreads { line_mlps: none, run_mlps: none, shared_ns: none, separate_ns: none },
+            spread: LimitSpread { line_mlps: none, run_mlps: none, shared_ns: none, separate_ns: none },
         };
         let page = page(&samples::rows(), &limit, true);
         assert!(page.contains("<meta name=\"viewport\" content=\"width=device-width"));

@@ -29,8 +29,8 @@ pub fn placement(outcomes: &Outcomes) -> Vec<String> {
     )];
     if spread.max > MOVED * spread.min {
         notes.push(format!(
-            "The virtual CPUs were moved while this ran (ping-pong {} ns): rounds differ for that reason, and medians mix near \
-             and far placement. --json shows each round.",
+            "The ping-pong round trip changed while this ran ({} ns): virtual CPUs were moved, or other processes ran on them. Rounds \
+             differ for that reason, and medians mix near and far placement; --json shows each round.",
             units::range(spread, units::ns)
         ));
     }
@@ -57,7 +57,7 @@ mod tests {
 
     fn outcomes(far: f64) -> Outcomes {
         let rounds = vec![samples::round(20.0, 300, 100.0), samples::round(20.0, 300, far)];
-        Outcomes::of(&samples::curve(64, &[]), Offered::Most(None), rounds)
+        Outcomes::of(&samples::workload(64, &[]), Offered::Maximum, rounds)
     }
 
     #[test]

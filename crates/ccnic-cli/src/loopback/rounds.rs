@@ -1,9 +1,9 @@
-//! Rounds: every load of every curve is measured for a short time in each of many rounds, one after the other, and what counts
-//! are medians over the rounds.
+//! Rounds: every load of every workload is measured for a short time in each of many rounds, one after the
+//! other, and what counts are medians over the rounds.
 //!
-//! A virtual machine's CPUs may be moved, nearer to each other or farther apart, within seconds: single runs then differ by a
-//! factor of four. Loads that are measured within one round have met the same machine. Each round begins with the ping-pong
-//! round trip between the two CPUs, which tells how far apart they are.
+//! A virtual machine's CPUs may be moved, nearer to each other or farther apart, within seconds: single runs
+//! then differ by a factor of four. Loads that are measured within one round have met the same machine. Each
+//! round begins with the ping-pong round trip between the two CPUs, which tells how far apart they are.
 
 use ccnic::Config;
 use ccnic_load::{Rtt, Totals};
@@ -18,24 +18,30 @@ use crate::stats::{Spread, median};
 
 /// How many rounds there are when the command line does not say.
 pub const ROUNDS: usize = 9;
-/// Seconds of the ping-pong before each round, and of each measurement of the limit in a round.
+/// Seconds of the ping-pong before each round.
 const PINGPONG_SECONDS: f64 = 0.01;
+/// Seconds of each of the two measurements of the limit in a round.
 const LIMIT_SECONDS: f64 = 0.03;
+
+/// The least rate that is offered as a share of a peak, in million packets per second.
+const LEAST_MPPS: f64 = 0.001;
 
 /// A load that is offered.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Offered {
     /// One packet in flight.
     One,
-    /// A share of what `Most` carries in the same round: 0.1 is 10 %.
+    /// A share of what `Maximum` carries in the same round: 0.1 is 10 %.
     Share(f64),
-    /// A rate in million packets per second over all queues; none for as many as possible.
-    Most(Option<f64>),
+    /// Million packets per second over all queues.
+    Rate(f64),
+    /// As many packets as possible.
+    Maximum,
 }
 
 /// One design at one packet size, and the loads that it is measured at.
 #[derive(Debug, Clone)]
-pub struct Curve {
+pub struct Workload {
     /// The interface.
     pub config: Config,
     /// The traffic at the highest load.
@@ -44,23 +50,24 @@ pub struct Curve {
     pub loads: Vec<Offered>,
 }
 
-impl Curve {
+impl Workload {
     /// One load, as `traffic` says.
-    pub fn point(config: Config, traffic: TrafficArgs) -> Curve {
-        Curve { config, loads: vec![Offered::Most(traffic.rate)], traffic }
+    pub fn point(config: Config, traffic: TrafficArgs) -> Workload {
+        Workload { config, loads: vec![traffic.rate.map_or(Offered::Maximum, Offered::Rate)], traffic }
     }
 
-    /// From one packet in flight over shares of the peak to saturation (the method of CC-NIC figures 11 to 13).
-    pub fn sweep(config: Config, traffic: TrafficArgs, shares: &[f64]) -> Curve {
+    /// From one packet in flight over shares of the peak to saturation (the method of CC-NIC figures 11 to
+    /// 13).
+    pub fn sweep(config: Config, traffic: TrafficArgs, shares: &[f64]) -> Workload {
         let between = shares.iter().map(|share| Offered::Share(*share));
-        let loads = [Offered::One].into_iter().chain(between).chain([Offered::Most(None)]).collect();
-        Curve { config, traffic, loads }
+        let loads = [Offered::One].into_iter().chain(between).chain([Offered::Maximum]).collect();
+        Workload { config, traffic, loads }
     }
 }
 
 /// What the machine itself showed in one round.
 #[derive(Debug, Clone, Copy)]
-struct Machine {
+struct RoundStart {
     pingpong_ns: f64,
     rates: Option<Rates>,
 }
@@ -86,7 +93,7 @@ pub struct Round {
 
 /// How far the rounds lie apart.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Spreads {
+pub struct OutcomeSpread {
     /// Million packets per second.
     pub mpps: Spread,
     /// Gigabits of packet data per second, in each direction.
@@ -99,7 +106,8 @@ pub struct Spreads {
     pub pingpong_ns: Spread,
 }
 
-/// What a load showed over all rounds, as `--json` prints it. Rates and quantiles are medians of the rounds' own.
+/// What a load showed over all rounds, as `--json` prints it. Rates and quantiles are medians of the rounds'
+/// own.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcomes {
     /// The ring design.
@@ -127,12 +135,13 @@ pub struct Outcomes {
     pub corrupt: u64,
     /// Round trips.
     pub rtt_ns: Rtt,
-    /// Million packets per second that the machine's limit allows, measured in the same rounds; null when it was not.
+    /// Million packets per second that the machine's limit allows, measured in the same rounds; null when it
+    /// was not.
     pub limit_mpps: Option<f64>,
     /// `mpps` as a share of `limit_mpps`.
     pub limit_share: Option<f64>,
     /// How far the rounds lie apart.
-    pub spread: Spreads,
+    pub spread: OutcomeSpread,
     /// Each round.
     pub rounds: Vec<Round>,
 }
@@ -150,28 +159,28 @@ pub struct Rounds<'a> {
 
 impl Rounds<'_> {
     /// Steps of a measurement, for its progress.
-    pub fn steps(number: usize, curves: &[Curve]) -> usize {
-        number * (1 + curves.iter().map(|curve| curve.loads.len()).sum::<usize>())
+    pub fn steps(number: usize, workloads: &[Workload]) -> usize {
+        number * (1 + workloads.iter().map(|workload| workload.loads.len()).sum::<usize>())
     }
 
-    /// Measures all curves; returns for each the outcomes of its loads, in their order.
+    /// Measures all workloads; returns for each the outcomes of its loads, in their order.
     ///
     /// # Errors
     /// An option out of range, before anything is measured; otherwise what ended a run.
-    pub fn measure(&self, curves: &[Curve], progress: &Progress) -> anyhow::Result<Vec<Vec<Outcomes>>> {
-        for curve in curves {
-            curve.traffic.check(&curve.config, "--queues")?;
+    pub fn measure(&self, workloads: &[Workload], progress: &Progress) -> anyhow::Result<Vec<Vec<Outcomes>>> {
+        for workload in workloads {
+            workload.traffic.check(&workload.config, "--queues")?;
         }
         let mut seen: Vec<Vec<Vec<Round>>> =
-            curves.iter().map(|curve| vec![Vec::new(); curve.loads.len()]).collect();
+            workloads.iter().map(|workload| vec![Vec::new(); workload.loads.len()]).collect();
         for number in 1..=self.number {
             progress.say(format!("round {number}: ping-pong"));
             let machine = self.machine()?;
             progress.step();
-            for (curve, seen) in curves.iter().zip(&mut seen) {
-                self.round(curve, &machine, seen, |run| {
+            for (workload, seen) in workloads.iter().zip(&mut seen) {
+                self.round(workload, &machine, seen, |run| {
                     let (mpps, ns) = (run.totals.mpps, run.totals.rtt_ns.p50);
-                    let (name, size) = (curve.config.design.name(), curve.traffic.size);
+                    let (name, size) = (workload.config.design.name(), workload.traffic.size);
                     progress.say(format!(
                         "round {number}: {name}, {size} B: {} Mpps, {ns} ns",
                         units::rate(mpps)
@@ -180,32 +189,37 @@ impl Rounds<'_> {
                 })?;
             }
         }
-        let outcomes = |(curve, seen): (&Curve, Vec<Vec<Round>>)| {
-            curve.loads.iter().zip(seen).map(|(load, rounds)| Outcomes::of(curve, *load, rounds)).collect()
+        let outcomes = |(workload, seen): (&Workload, Vec<Vec<Round>>)| {
+            workload
+                .loads
+                .iter()
+                .zip(seen)
+                .map(|(load, rounds)| Outcomes::of(workload, *load, rounds))
+                .collect()
         };
-        Ok(curves.iter().zip(seen).map(outcomes).collect())
+        Ok(workloads.iter().zip(seen).map(outcomes).collect())
     }
 
-    fn machine(&self) -> anyhow::Result<Machine> {
+    fn machine(&self) -> anyhow::Result<RoundStart> {
         self.bench.nic.settle();
         let pingpong_ns = pingpong::round(Words::Shared, false, PINGPONG_SECONDS)?.p50_ns;
         let rates = self.limit.map(|limit| limit.again(LIMIT_SECONDS)).transpose()?;
-        Ok(Machine { pingpong_ns, rates })
+        Ok(RoundStart { pingpong_ns, rates })
     }
 
-    /// One round of a curve. The highest load comes first: others are shares of what it carries.
+    /// One round of a workload. The highest load comes first: others are shares of what it carries.
     fn round(
         &self,
-        curve: &Curve,
-        machine: &Machine,
+        workload: &Workload,
+        machine: &RoundStart,
         seen: &mut [Vec<Round>],
         mut done: impl FnMut(&Run),
     ) -> anyhow::Result<()> {
         let mut peak = 0.0;
-        for (load, rounds) in curve.loads.iter().zip(seen).rev() {
-            let traffic = load.traffic(&curve.traffic, peak);
-            let run = self.bench.run(&curve.config, &traffic)?;
-            if matches!(load, Offered::Most(_)) {
+        for (load, rounds) in workload.loads.iter().zip(seen).rev() {
+            let traffic = load.traffic(&workload.traffic, peak);
+            let run = self.bench.run(&workload.config, &traffic)?;
+            if *load == Offered::Maximum {
                 peak = run.totals.mpps;
             }
             done(&run);
@@ -226,8 +240,12 @@ impl Offered {
     fn traffic(self, most: &TrafficArgs, peak: f64) -> TrafficArgs {
         match self {
             Offered::One => TrafficArgs { inflight: 1, burst: 1, rate: None, ..most.clone() },
-            Offered::Share(share) => TrafficArgs { rate: Some(peak * share), ..most.clone() },
-            Offered::Most(rate) => TrafficArgs { rate, ..most.clone() },
+            // A peak of nothing, on a machine that is too busy, still needs a rate.
+            Offered::Share(share) => {
+                TrafficArgs { rate: Some((peak * share).max(LEAST_MPPS)), ..most.clone() }
+            }
+            Offered::Rate(rate) => TrafficArgs { rate: Some(rate), ..most.clone() },
+            Offered::Maximum => TrafficArgs { rate: None, ..most.clone() },
         }
     }
 
@@ -236,16 +254,16 @@ impl Offered {
         match self {
             Offered::One => "1 packet".to_owned(),
             Offered::Share(share) => units::percent(Some(share)),
-            Offered::Most(None) => "maximum".to_owned(),
-            Offered::Most(Some(rate)) => format!("{} Mpps", units::rate(rate)),
+            Offered::Rate(rate) => format!("{} Mpps", units::rate(rate)),
+            Offered::Maximum => "maximum".to_owned(),
         }
     }
 }
 
 impl Outcomes {
     /// Sums up the rounds of a load.
-    pub fn of(curve: &Curve, load: Offered, rounds: Vec<Round>) -> Outcomes {
-        let traffic = load.traffic(&curve.traffic, 0.0);
+    pub fn of(workload: &Workload, load: Offered, rounds: Vec<Round>) -> Outcomes {
+        let traffic = load.traffic(&workload.traffic, 0.0);
         let spread = |f: fn(&Round) -> f64| Spread::of(rounds.iter().map(f));
         let quantile =
             |f: fn(&Rtt) -> u64| median(rounds.iter().map(|r| f(&r.totals.rtt_ns) as f64)).round() as u64;
@@ -253,7 +271,7 @@ impl Outcomes {
             let values: Vec<f64> = rounds.iter().filter_map(f).collect();
             (!values.is_empty()).then(|| median(values))
         };
-        let spreads = Spreads {
+        let spreads = OutcomeSpread {
             mpps: spread(|r| r.totals.mpps),
             gbps: spread(|r| r.totals.gbps),
             p50_ns: spread(|r| r.totals.rtt_ns.p50 as f64),
@@ -262,11 +280,11 @@ impl Outcomes {
         };
         let limit_mpps = measured(|r| r.limit_mpps);
         Outcomes {
-            design: curve.config.design.name(),
+            design: workload.config.design.name(),
             size: traffic.size,
             burst: traffic.burst,
             inflight: traffic.inflight,
-            queues: curve.config.queues,
+            queues: workload.config.queues,
             offered_mpps: measured(|r| r.offered_mpps),
             packets: rounds.iter().map(|r| r.totals.packets).sum(),
             mpps: spreads.mpps.median,
@@ -294,7 +312,7 @@ impl Outcomes {
     }
 }
 
-/// Rounds and curves for tests.
+/// Rounds and workloads for tests.
 #[cfg(test)]
 pub mod samples {
     use super::*;
@@ -313,7 +331,7 @@ pub mod samples {
     }
 
     /// A sweep of `shares` over packets of `size` bytes.
-    pub fn curve(size: u16, shares: &[f64]) -> Curve {
+    pub fn workload(size: u16, shares: &[f64]) -> Workload {
         let traffic = TrafficArgs {
             size,
             burst: 32,
@@ -324,19 +342,19 @@ pub mod samples {
             rate: None,
             whole_bursts: false,
         };
-        Curve::sweep(InterfaceArgs::of(DesignName::Ccnic).config(1), traffic, shares)
+        Workload::sweep(InterfaceArgs::of(DesignName::Ccnic).config(1), traffic, shares)
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::samples::{curve, round};
+    use super::samples::{round, workload};
     use super::*;
 
     #[test]
     fn a_sweep_goes_from_one_packet_to_the_peak() {
-        let Curve { loads, traffic, .. } = curve(64, &[0.5]);
-        assert_eq!(loads, [Offered::One, Offered::Share(0.5), Offered::Most(None)]);
+        let Workload { loads, traffic, .. } = workload(64, &[0.5]);
+        assert_eq!(loads, [Offered::One, Offered::Share(0.5), Offered::Maximum]);
         let names: Vec<String> = loads.iter().map(|load| load.name()).collect();
         assert_eq!(names, ["1 packet", "50 %", "maximum"]);
         let traffics: Vec<_> = loads.iter().map(|load| load.traffic(&traffic, 20.0)).collect();
@@ -345,13 +363,14 @@ mod tests {
             traffics.iter().map(|t| (t.inflight, t.burst)).collect::<Vec<_>>(),
             [(1, 1), (512, 32), (512, 32)]
         );
-        assert_eq!(Rounds::steps(9, &[curve(64, &[0.5]), curve(64, &[0.5])]), 9 * 7);
+        assert_eq!(Offered::Share(0.5).traffic(&traffic, 0.0).rate, Some(LEAST_MPPS));
+        assert_eq!(Rounds::steps(9, &[workload(64, &[0.5]), workload(64, &[0.5])]), 9 * 7);
     }
 
     #[test]
     fn outcomes_are_medians_over_the_rounds_and_keep_all_of_them() {
         let rounds = vec![round(20.0, 300, 100.0), round(5.0, 900, 120.0), round(22.0, 310, 110.0)];
-        let all = Outcomes::of(&curve(64, &[0.5]), Offered::Most(None), rounds);
+        let all = Outcomes::of(&workload(64, &[0.5]), Offered::Maximum, rounds);
         assert_eq!((all.mpps, all.gbps, all.rtt_ns.p50, all.rtt_ns.p99), (20.0, 10.0, 310, 620));
         assert_eq!((all.packets, all.lost, all.rounds.len()), (300, 3, 3));
         assert_eq!((all.limit_mpps, all.limit_share), (Some(40.0), Some(0.5)));

@@ -1,13 +1,15 @@
-//! The limit: the highest rate at which two cores exchange cache lines in both directions at once, and the round trip of one
-//! word. No ring, no pool, no packet: reports give the interface's share of this.
+//! The limit: the highest rate at which two cores exchange cache lines in both directions at once, and the
+//! round trip of one word. No ring, no pool, no packet: reports give the interface's share of this.
 //!
 //! *Batches* of lines are passed back and forth between the two sides. A side that gets a batch reads and checks every line,
-//! writes every line anew and passes the batch back, so each line crosses once each way per round, with one transfer of
-//! ownership (both sides fetch with PREFETCHW: they write what they have read). While one batch is worked on, the lines of the
-//! next are prefetched. The limit is the highest rate over several batch sizes and numbers of batches in flight.
+//! writes every line anew and passes the batch back, so each line crosses once each way per round, with one
+//! transfer of ownership (both sides fetch with PREFETCHW: they write what they have read). While one batch
+//! is worked on, the lines of the next are prefetched. The limit is the highest rate over several batch sizes
+//! and numbers of batches in flight.
 //!
-//! Tried and slower on a two-core Emerald Rapids machine: no prefetch (0.7 of this), prefetching the first lines of a run only
-//! (0.65), prefetching to read (0.95), reading and writing line by line instead of batch by batch (0.9).
+//! Tried and slower on a two-core Emerald Rapids machine: no prefetch (0.7 of this), prefetching the first
+//! lines of a run only (0.65), prefetching to read (0.95), reading and writing line by line instead of batch
+//! by batch (0.9).
 
 use ccnic::{LINE, SharedMemory};
 use quanta::Clock;
@@ -26,12 +28,14 @@ pub struct Rates {
 }
 
 impl Rates {
-    /// Lines that cross in each direction for a packet of `size` bytes: its payload and a quarter line of descriptor.
+    /// Lines that cross in each direction for a packet of `size` bytes: its payload and a quarter line of
+    /// descriptor.
     pub fn lines(size: u16) -> f64 {
         f64::from(u32::from(size).div_ceil(LINE)) + 0.25
     }
 
-    /// True when packets of `size` bytes are measured against single lines: those of up to two lines. Longer ones are runs.
+    /// True when packets of `size` bytes are measured against single lines: those of up to two lines. Longer
+    /// ones are runs.
     pub fn single(size: u16) -> bool {
         u32::from(size) <= 2 * LINE
     }
@@ -60,7 +64,7 @@ pub struct Limit {
     /// Lines per batch and batches in flight that gave `run_mlps`.
     pub run_best: (u32, u32),
     /// How far the measurements lie apart.
-    pub spread: Spreads,
+    pub spread: LimitSpread,
 }
 
 /// Median round trips of one word.
@@ -74,7 +78,7 @@ pub struct WordRtt {
 
 /// How far the measurements of a limit lie apart.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Spreads {
+pub struct LimitSpread {
     /// Of `line_mlps`.
     pub line_mlps: Spread,
     /// Of `run_mlps`.
@@ -135,7 +139,7 @@ pub fn measure(seconds: f64, mut step: impl FnMut(&str)) -> anyhow::Result<Limit
         word_rtt_ns: WordRtt { shared: shared.median, separate: separate.median },
         line_best,
         run_best,
-        spread: Spreads { line_mlps: line, run_mlps: run, shared_ns: shared, separate_ns: separate },
+        spread: LimitSpread { line_mlps: line, run_mlps: run, shared_ns: shared, separate_ns: separate },
     })
 }
 
@@ -187,7 +191,8 @@ impl Lines {
         let lines = plan.batch * plan.window;
         let mut order: Vec<u32> = (0..lines).collect();
         if plan.shuffled {
-            // A fixed shuffle (Fisher-Yates over a linear congruential generator): the same one on both sides.
+            // A fixed shuffle (Fisher-Yates over a linear congruential generator): the same one on both
+            // sides.
             let mut state = 0x2545_f491_4f6c_dd1d_u64;
             for i in (1..order.len()).rev() {
                 state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -217,8 +222,8 @@ fn relay(side: &Side, plan: Plan, seconds: f64) -> Relay {
     let clock = Clock::new();
     let start = clock.raw();
     let mut seen = Relay::default();
-    // A batch's signal counts how often it has been passed on. Side 0 starts with all batches: it gets even counts, side 1 odd
-    // ones.
+    // A batch's signal counts how often it has been passed on. Side 0 starts with all batches: it gets even
+    // counts, side 1 odd ones.
     let due = |batch: u64| 2 * (batch / u64::from(plan.window)) + side.number as u64;
     let mut batch = 0;
     let mut current = take(side, &plan_lines, batch, due(batch));
@@ -254,7 +259,8 @@ fn take(side: &Side, lines: &Lines, batch: u64, due: u64) -> bool {
     true
 }
 
-/// Reads and checks all lines of a batch, then writes all for the other side; returns bits that are set when any differed.
+/// Reads and checks all lines of a batch, then writes all for the other side; returns bits that are set when
+/// any differed.
 #[inline(always)]
 fn rework(side: &Side, lines: &[u32], ahead: &[u32], due: u64) -> u64 {
     let mut damaged = 0;

@@ -1,4 +1,5 @@
-//! Measurements of the machine itself, with no protocol: how fast two cores exchange cache lines through coherent memory.
+//! Measurements of the machine itself, with no protocol: how fast two cores exchange cache lines through
+//! coherent memory.
 
 pub mod limit;
 pub mod pingpong;
@@ -21,7 +22,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// One poll of a wait.
+    /// Called after each poll that found nothing.
     #[inline(always)]
     pub fn wait(&self) {
         if !self.alone {
@@ -38,7 +39,8 @@ impl Side {
     }
 }
 
-/// Runs `f` on both sides at once, each pinned to its CPU, over a fresh region of `bytes`; returns both results.
+/// Runs `f` on both sides at once, each pinned to its CPU, over a fresh region of `bytes`; returns both
+/// results.
 pub fn duet<T: Send>(bytes: u32, f: impl Fn(Side) -> T + Sync) -> anyhow::Result<[T; 2]> {
     let split = Split::of_machine()?;
     let region = Region::create(bytes, Pages::Auto)?;

@@ -18,7 +18,8 @@ pub enum Words {
     Separate,
 }
 
-/// Round trips of one experiment over several rounds, in nanoseconds; each sample is the mean of a few round trips.
+/// PingPongRound trips of one experiment over several rounds, in nanoseconds; each sample is the mean of a
+/// few round trips.
 #[derive(Debug, Clone, Serialize)]
 pub struct PingPong {
     /// Where the words lay.
@@ -29,17 +30,17 @@ pub struct PingPong {
     pub p50_ns: f64,
     /// Median of the rounds' 99th percentiles.
     pub p99_ns: f64,
-    /// Round trips made.
+    /// PingPongRound trips made.
     pub round_trips: u64,
     /// How far the rounds' medians lie apart.
     pub spread: Spread,
     /// Each round.
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<PingPongRound>,
 }
 
 impl PingPong {
     /// Sums up the rounds of an experiment.
-    pub fn of(words: Words, demote: bool, rounds: Vec<Round>) -> PingPong {
+    pub fn of(words: Words, demote: bool, rounds: Vec<PingPongRound>) -> PingPong {
         let spread = Spread::of(rounds.iter().map(|r| r.p50_ns));
         PingPong {
             words,
@@ -55,16 +56,17 @@ impl PingPong {
 
 /// One round of an experiment.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Round {
+pub struct PingPongRound {
     /// Median.
     pub p50_ns: f64,
     /// 99th percentile.
     pub p99_ns: f64,
-    /// Round trips made.
+    /// PingPongRound trips made.
     pub round_trips: u64,
 }
 
-/// Round trips between two looks at the clock: few enough to see the spread, enough to hide the clock's cost.
+/// PingPongRound trips between two readings of the clock: few enough to see the spread, enough to hide the
+/// cost of the reading.
 const BETWEEN: u64 = 16;
 
 /// The last value: the side that reads it stops.
@@ -74,7 +76,7 @@ const STOP: u64 = u64::MAX;
 ///
 /// # Errors
 /// When the region or the threads cannot be made.
-pub fn round(words: Words, demote: bool, seconds: f64) -> anyhow::Result<Round> {
+pub fn round(words: Words, demote: bool, seconds: f64) -> anyhow::Result<PingPongRound> {
     let back = if words == Words::Shared { LINE + 8 } else { 2 * LINE };
     let [played, _] = duet(4 * LINE, |side| {
         if side.number == 0 {
@@ -85,7 +87,7 @@ pub fn round(words: Words, demote: bool, seconds: f64) -> anyhow::Result<Round> 
     })?;
     let (picoseconds, round_trips) = played?.unwrap_or((Histogram::new(3)?, 0));
     let ns = |q| picoseconds.value_at_quantile(q) as f64 / 1e3;
-    Ok(Round { p50_ns: ns(0.5), p99_ns: ns(0.99), round_trips })
+    Ok(PingPongRound { p50_ns: ns(0.5), p99_ns: ns(0.99), round_trips })
 }
 
 /// The first side: writes, waits for the answer, and times it.
@@ -149,7 +151,7 @@ mod tests {
 
     #[test]
     fn rounds_are_summed_up_by_medians() {
-        let round = |p50_ns| Round { p50_ns, p99_ns: 10.0 * p50_ns, round_trips: 16 };
+        let round = |p50_ns| PingPongRound { p50_ns, p99_ns: 10.0 * p50_ns, round_trips: 16 };
         let all = PingPong::of(Words::Shared, false, vec![round(5.0), round(1.0), round(2.0)]);
         assert_eq!((all.p50_ns, all.p99_ns, all.round_trips), (2.0, 20.0, 48));
         assert_eq!((all.spread.min, all.spread.max, all.rounds.len()), (1.0, 5.0, 3));

@@ -1,5 +1,5 @@
-//! Streaming: one side writes through a shared buffer, signalling per megabyte, the other copies it out (CC-NIC section
-//! 3.3, figure 9). Caching stores against non-temporal stores.
+//! Streaming: one side writes through a shared buffer, signalling per megabyte, the other copies it out
+//! (CC-NIC section 3.3, figure 9). Caching stores against non-temporal stores.
 
 use ccnic::{LINE, SharedMemory};
 use quanta::Clock;
@@ -30,12 +30,12 @@ pub struct Stream {
     /// How far the rounds' rates lie apart.
     pub spread: Spread,
     /// Each round.
-    pub rounds: Vec<Round>,
+    pub rounds: Vec<StreamRound>,
 }
 
 impl Stream {
     /// Sums up the rounds of an experiment.
-    pub fn of(stores: Stores, rounds: Vec<Round>) -> Stream {
+    pub fn of(stores: Stores, rounds: Vec<StreamRound>) -> Stream {
         let spread = Spread::of(rounds.iter().map(|r| r.gbps));
         let megabytes = rounds.iter().map(|r| r.megabytes).sum();
         Stream { stores, gbps: spread.median, megabytes, spread, rounds }
@@ -44,7 +44,7 @@ impl Stream {
 
 /// One round of an experiment.
 #[derive(Debug, Clone, Copy, Serialize)]
-pub struct Round {
+pub struct StreamRound {
     /// Data that the reader copied, in gigabits per second.
     pub gbps: f64,
     /// Mebibytes moved.
@@ -65,13 +65,13 @@ const DATA: u32 = 4096;
 ///
 /// # Errors
 /// When the region or the threads cannot be made, or lines arrive damaged.
-pub fn round(stores: Stores, seconds: f64) -> anyhow::Result<Round> {
+pub fn round(stores: Stores, seconds: f64) -> anyhow::Result<StreamRound> {
     let [_, read] = duet(DATA + CHUNKS as u32 * CHUNK, |side| {
         if side.number == 0 { write(&side, stores) } else { read(&side, seconds) }
     })?;
     anyhow::ensure!(read.damaged == 0, "{} lines arrived damaged", read.damaged);
     let bytes = read.chunks as f64 * f64::from(CHUNK);
-    Ok(Round { gbps: bytes * 8.0 / read.seconds / 1e9, megabytes: read.chunks })
+    Ok(StreamRound { gbps: bytes * 8.0 / read.seconds / 1e9, megabytes: read.chunks })
 }
 
 #[derive(Debug, Default)]
@@ -142,7 +142,7 @@ mod tests {
 
     #[test]
     fn rounds_are_summed_up_by_medians() {
-        let round = |gbps| Round { gbps, megabytes: 2 };
+        let round = |gbps| StreamRound { gbps, megabytes: 2 };
         let all = Stream::of(Stores::Caching, vec![round(9.0), round(1.0), round(3.0)]);
         assert_eq!((all.gbps, all.megabytes, all.spread.max), (3.0, 6, 9.0));
     }

@@ -1,19 +1,19 @@
 //! Axes: where a value lies, and which values are written at an axis.
 
-/// An axis: what it says and from where to where it goes.
+/// An axis: its label and its range.
 #[derive(Debug, Clone)]
 pub struct Axis {
     pub label: String,
     pub log: bool,
     pub from: f64,
     pub to: f64,
-    /// The values that are written, where they are not simply round ones.
+    /// The values to write at the axis, if not round numbers.
     pub written: Option<Vec<f64>>,
 }
 
 impl Axis {
-    /// An axis that holds all values, with some room above them. A linear one starts at zero, if `zero` says so or if zero is
-    /// near.
+    /// An axis that holds all values, with some room above them. A linear axis starts at zero if `zero` is
+    /// set or if zero is near.
     pub fn around(label: &str, log: bool, zero: bool, values: impl Iterator<Item = f64>) -> Axis {
         let ends = values.filter(|v| v.is_finite() && (!log || *v > 0.0)).fold(
             None,
@@ -36,7 +36,7 @@ impl Axis {
         Axis { label: label.to_owned(), log, from, to, written: None }
     }
 
-    /// The same with more room above, a share of what it was long: for what is written there.
+    /// The same axis with more room above, as a share of its length: for text.
     pub fn with_room(self, share: f64) -> Axis {
         let more = 1.0 + share;
         let to = if self.log {
@@ -53,7 +53,7 @@ impl Axis {
         (map(value) - map(self.from)) / (map(self.to) - map(self.from))
     }
 
-    /// The values that are written, and the finer ones that get a line only.
+    /// The values that are written at ticks, and those of finer ticks without a number.
     pub fn ticks(&self) -> (Vec<f64>, Vec<f64>) {
         if let Some(written) = &self.written {
             return (written.clone(), Vec::new());
@@ -78,14 +78,14 @@ impl Axis {
                 .collect()
         };
         let fine = times(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]);
-        // Few decades get more numbers.
+        // An axis of few decades gets more numbers.
         let written = [&[1.0][..], &[1.0, 3.0], &[1.0, 2.0, 5.0], &[1.0, 2.0, 3.0, 4.0, 6.0, 8.0]];
         let written = written.map(times).into_iter().find(|t| t.len() >= 4).unwrap_or_else(|| fine.clone());
         (written, fine)
     }
 }
 
-/// The round number next above.
+/// The smallest round number that is not below `least`.
 fn step(least: f64) -> f64 {
     let decade = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 2.5, 5.0, 10.0].map(|s| s * decade).into_iter().find(|s| *s >= least * 0.999).unwrap_or(decade)

@@ -9,9 +9,18 @@ use plotters::prelude::{DrawingArea, DrawingBackend, IntoFont, RGBColor};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, FontStyle, FontTransform, ShapeStyle, TextStyle, WHITE, register_font};
 
-use super::COLOURS;
+/// Colours that stay apart for colour-blind readers (Okabe and Ito), the pale yellow left out.
+pub const COLOURS: [(u8, u8, u8); 7] = [
+    (0x00, 0x72, 0xb2),
+    (0xd5, 0x5e, 0x00),
+    (0x00, 0x9e, 0x73),
+    (0xcc, 0x79, 0xa7),
+    (0xe6, 0x9f, 0x00),
+    (0x56, 0xb4, 0xe9),
+    (0x55, 0x55, 0x55),
+];
 
-/// The registered font, and what viewers of the SVG replace by their own.
+/// The name of the registered font; viewers of the SVG use their own font of this family.
 pub const FONT: &str = "sans-serif";
 /// Sizes of text.
 pub const TEXT: f64 = 14.5;
@@ -21,15 +30,15 @@ pub const INK: (u8, u8, u8) = (0x22, 0x22, 0x22);
 pub const PALE: (u8, u8, u8) = (0xdd, 0xdd, 0xdd);
 pub const GREY: (u8, u8, u8) = (0x77, 0x77, 0x77);
 
-/// Which of a text's edges lies at its point.
+/// Where a text lies relative to its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Anchor {
     Left,
     Centre,
     Right,
     /// Centred, below the point.
     Below,
-    /// Turned by a quarter, centred: reads upwards.
+    /// Centred and rotated by 90 degrees: reads upwards.
     Upwards,
 }
 
@@ -43,7 +52,7 @@ type Point = (f64, f64);
 type Rgb = (u8, u8, u8);
 
 impl<'a, B: DrawingBackend> Canvas<'a, B> {
-    /// A surface with so many of its points for one of the picture.
+    /// A surface with `scale` pixels for each point of the picture.
     pub fn new(area: &'a DrawingArea<B, Shift>, scale: f64) -> Canvas<'a, B> {
         Canvas { area, scale }
     }
@@ -56,7 +65,7 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
         RGBColor(r, g, b).stroke_width(((width * self.scale).round() as u32).max(1))
     }
 
-    /// Makes it white.
+    /// Fills it with white.
     pub fn clear(&self) -> anyhow::Result<()> {
         self.area.fill(&WHITE).map_err(failed)
     }
@@ -66,7 +75,7 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
         self.area.draw(&PathElement::new(points, self.stroke(colour, width))).map_err(failed)
     }
 
-    /// A broken straight line.
+    /// A dashed straight line.
     pub fn dashes(&self, from: Point, to: Point, colour: Rgb) -> anyhow::Result<()> {
         let length = (to.0 - from.0).hypot(to.1 - from.1);
         let at = |d: f64| (from.0 + (to.0 - from.0) * d / length, from.1 + (to.1 - from.1) * d / length);
@@ -102,11 +111,11 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
         }
     }
 
-    pub fn text(&self, text: &str, at: Point, size: f64, place: Place) -> anyhow::Result<()> {
+    pub fn text(&self, text: &str, at: Point, size: f64, place: Anchor) -> anyhow::Result<()> {
         self.styled(text, at, size, place, FontStyle::Normal, INK)
     }
 
-    pub fn bold(&self, text: &str, at: Point, size: f64, place: Place) -> anyhow::Result<()> {
+    pub fn bold(&self, text: &str, at: Point, size: f64, place: Anchor) -> anyhow::Result<()> {
         self.styled(text, at, size, place, FontStyle::Bold, INK)
     }
 
@@ -115,7 +124,7 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
         text: &str,
         at: Point,
         size: f64,
-        place: Place,
+        place: Anchor,
         colour: Rgb,
     ) -> anyhow::Result<()> {
         self.styled(text, at, size, place, FontStyle::Normal, colour)
@@ -126,17 +135,17 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
         text: &str,
         at: Point,
         size: f64,
-        place: Place,
+        place: Anchor,
         style: FontStyle,
         (r, g, b): Rgb,
     ) -> anyhow::Result<()> {
         let font = (FONT, size * self.scale).into_font().style(style);
-        let font = if place == Place::Upwards { font.transform(FontTransform::Rotate270) } else { font };
+        let font = if place == Anchor::Upwards { font.transform(FontTransform::Rotate270) } else { font };
         let anchor = match place {
-            Place::Left => Pos::new(HPos::Left, VPos::Center),
-            Place::Centre | Place::Upwards => Pos::new(HPos::Center, VPos::Center),
-            Place::Right => Pos::new(HPos::Right, VPos::Center),
-            Place::Below => Pos::new(HPos::Center, VPos::Top),
+            Anchor::Left => Pos::new(HPos::Left, VPos::Center),
+            Anchor::Centre | Anchor::Upwards => Pos::new(HPos::Center, VPos::Center),
+            Anchor::Right => Pos::new(HPos::Right, VPos::Center),
+            Anchor::Below => Pos::new(HPos::Center, VPos::Top),
         };
         let colour = RGBColor(r, g, b);
         let style = TextStyle::from(font).color(&colour).pos(anchor);
@@ -157,7 +166,7 @@ pub fn text_width(text: &str, size: f64) -> f64 {
     measured.unwrap_or(text.chars().count() as f64 * size * 0.6)
 }
 
-/// Makes the font known, once.
+/// Registers the font, once.
 pub fn fonts() -> anyhow::Result<()> {
     static DONE: OnceLock<bool> = OnceLock::new();
     let register = |style, bytes| register_font(FONT, style, bytes).is_ok();

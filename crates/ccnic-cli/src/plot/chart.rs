@@ -2,9 +2,8 @@
 
 use plotters::prelude::DrawingBackend;
 
-use super::COLOURS;
 use super::axis::Axis;
-use super::canvas::{Canvas, GREY, INK, PALE, Place, SMALL, TEXT, text_width};
+use super::canvas::{Anchor, COLOURS, Canvas, GREY, INK, PALE, SMALL, TEXT, text_width};
 use crate::print::units::number;
 
 /// A chart.
@@ -41,7 +40,7 @@ pub struct Line {
     pub points: Vec<(f64, f64)>,
 }
 
-/// A broken line at a published value.
+/// A dashed line at a published value.
 #[derive(Debug)]
 pub struct Mark {
     pub x: Option<f64>,
@@ -59,12 +58,12 @@ pub struct Bars {
 
 type Point = (f64, f64);
 
-/// What lies beside a chart's frame.
+/// Room to the left and to the right of a chart's frame.
 const LEFT: f64 = 66.0;
 const RIGHT: f64 = 16.0;
-/// From one line of a group's name to the next.
+/// Height of a line of a group's name.
 const LINE: f64 = 14.0;
-/// Left free between the names of two groups.
+/// Gap between the names of two groups.
 const APART: f64 = 8.0;
 
 /// The frame of a chart within its area.
@@ -105,10 +104,10 @@ impl Chart {
         let frame =
             Frame { left: x + LEFT, right: x + width - RIGHT, top: y + 34.0, bottom: y + height - below };
         let middle = (frame.left + frame.right) / 2.0;
-        canvas.bold(&self.title, (middle, y + 18.0), TEXT, Place::Centre)?;
-        canvas.text(&self.x_label, (middle, y + height - 12.0), TEXT, Place::Centre)?;
+        canvas.bold(&self.title, (middle, y + 18.0), TEXT, Anchor::Centre)?;
+        canvas.text(&self.x_label, (middle, y + height - 12.0), TEXT, Anchor::Centre)?;
         let centre = (frame.top + frame.bottom) / 2.0;
-        canvas.text(&self.y.label, (x + 14.0, centre), TEXT, Place::Upwards)?;
+        canvas.text(&self.y.label, (x + 14.0, centre), TEXT, Anchor::Upwards)?;
         self.y_ticks(canvas, &frame)?;
         match &self.content {
             Content::Lines(lines) => lines.draw(canvas, &frame, &self.y)?,
@@ -123,7 +122,7 @@ impl Chart {
         ];
         canvas.line(&corners, INK, 1.0)?;
         match &self.note {
-            Some(note) => canvas.coloured(note, (middle, centre), TEXT, Place::Centre, GREY),
+            Some(note) => canvas.coloured(note, (middle, centre), TEXT, Anchor::Centre, GREY),
             None => Ok(()),
         }
     }
@@ -137,7 +136,7 @@ impl Chart {
         for value in written {
             let y = frame.y(self.y.place(value));
             canvas.line(&[(frame.left, y), (frame.right, y)], PALE, 1.0)?;
-            canvas.text(&number(value), (frame.left - 6.0, y), SMALL, Place::Right)?;
+            canvas.text(&number(value), (frame.left - 6.0, y), SMALL, Anchor::Right)?;
         }
         Ok(())
     }
@@ -153,7 +152,7 @@ impl Lines {
         for value in written {
             let x = frame.x(self.x.place(value));
             canvas.line(&[(x, frame.top), (x, frame.bottom)], PALE, 1.0)?;
-            canvas.text(&number(value), (x, frame.bottom + 6.0), SMALL, Place::Below)?;
+            canvas.text(&number(value), (x, frame.bottom + 6.0), SMALL, Anchor::Below)?;
         }
         for mark in &self.marks {
             mark.draw(canvas, frame, &self.x, y)?;
@@ -184,20 +183,20 @@ impl Mark {
             canvas.dashes((at, frame.top), (at, frame.bottom), GREY)?;
             // To the left of its line, unless there is no room.
             let left = at - text_width(&self.label, SMALL) > frame.left + 8.0;
-            let (at, place) = if left { (at - 5.0, Place::Right) } else { (at + 5.0, Place::Left) };
+            let (at, place) = if left { (at - 5.0, Anchor::Right) } else { (at + 5.0, Anchor::Left) };
             canvas.coloured(&self.label, (at, frame.top + 11.0), SMALL, place, GREY)?;
         }
         if let Some(value) = self.y {
             let at = frame.y(y.place(value));
             canvas.dashes((frame.left, at), (frame.right, at), GREY)?;
-            canvas.coloured(&self.label, (frame.left + 8.0, at - 8.0), SMALL, Place::Left, GREY)?;
+            canvas.coloured(&self.label, (frame.left + 8.0, at - 8.0), SMALL, Anchor::Left, GREY)?;
         }
         Ok(())
     }
 }
 
 impl Bars {
-    /// Lines that the longest of the groups' names takes.
+    /// Lines that the longest name of a group needs.
     fn label_lines(&self, width: f64) -> usize {
         let each = width / self.groups.len().max(1) as f64;
         self.groups.iter().map(|name| wrapped(name, each - APART).len()).max().unwrap_or_default()
@@ -210,7 +209,7 @@ impl Bars {
         for (group, name) in self.groups.iter().enumerate() {
             let middle = frame.left + each * (group as f64 + 0.5);
             for (i, line) in wrapped(name, each - APART).iter().enumerate() {
-                canvas.text(line, (middle, frame.bottom + 6.0 + LINE * i as f64), SMALL, Place::Below)?;
+                canvas.text(line, (middle, frame.bottom + 6.0 + LINE * i as f64), SMALL, Anchor::Below)?;
             }
             let first = middle - bar * self.series.len() as f64 / 2.0;
             for (i, (legend, values)) in self.series.iter().enumerate() {
@@ -223,7 +222,7 @@ impl Bars {
                 )?;
                 let text = number(value);
                 if text_width(&text, 11.5) < bar + 6.0 {
-                    canvas.coloured(&text, (left + bar / 2.0, top - 7.0), 11.5, Place::Centre, GREY)?;
+                    canvas.coloured(&text, (left + bar / 2.0, top - 7.0), 11.5, Anchor::Centre, GREY)?;
                 }
             }
         }
@@ -231,7 +230,7 @@ impl Bars {
     }
 }
 
-/// A text in lines of a width, broken between words.
+/// A text wrapped between words to a width in points.
 fn wrapped(text: &str, width: f64) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {

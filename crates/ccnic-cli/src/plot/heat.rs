@@ -4,20 +4,20 @@ use std::path::Path;
 
 use plotters::prelude::DrawingBackend;
 
-use super::COLOURS;
-use super::canvas::{Canvas, GREY, INK, Place, SMALL, TEXT, text_width};
+use super::canvas::{Anchor, COLOURS, Canvas, GREY, INK, SMALL, TEXT, text_width};
+use super::save;
 use crate::print::units::number;
 
 /// A map.
 #[derive(Debug)]
 pub struct Heat {
     pub title: String,
-    /// Written beside the legend: what stands in a cell.
+    /// Written below the legend: explains the texts of a cell.
     pub note: String,
     pub x_label: String,
     pub y_label: String,
     pub x: Vec<f64>,
-    /// Empty when only one thing varies.
+    /// Empty when only one parameter varies.
     pub y: Vec<f64>,
     /// The names of the colours.
     pub legend: Vec<String>,
@@ -28,7 +28,7 @@ pub struct Heat {
 /// A cell.
 #[derive(Debug, Clone)]
 pub struct Cell {
-    /// The winner's place in the legend.
+    /// The best design, as an index of the legend.
     pub winner: usize,
     /// How much better it is than the second: 0.1 is 10 %.
     pub lead: f64,
@@ -36,7 +36,7 @@ pub struct Cell {
     pub text: String,
 }
 
-/// A lead that is drawn in full colour.
+/// The lead that is drawn in full colour.
 const FULL: f64 = 0.5;
 const LEFT: f64 = 76.0;
 const TOP: f64 = 82.0;
@@ -57,7 +57,7 @@ impl Heat {
         (width, TOP + self.rows() + BOTTOM)
     }
 
-    /// How high the rows are together: the label beside them may need more.
+    /// Height of all rows, which is at least that of the label beside them.
     fn rows(&self) -> f64 {
         let label = text_width(&self.y_label, TEXT) - BOTTOM / 2.0;
         (CELL.1 * self.cells.len() as f64).max(label)
@@ -65,20 +65,20 @@ impl Heat {
 
     /// Writes `stem.svg` and `stem.png`; returns the SVG.
     pub fn save(&self, stem: &Path) -> anyhow::Result<String> {
-        super::write(self.size(), stem, |canvas| self.draw(canvas), |canvas| self.draw(canvas))
+        save::write(self.size(), stem, |canvas| self.draw(canvas), |canvas| self.draw(canvas))
     }
 
     fn draw<B: DrawingBackend>(&self, canvas: &Canvas<'_, B>) -> anyhow::Result<()> {
         canvas.clear()?;
         let (width, height) = self.size();
-        canvas.bold(&self.title, (width / 2.0, 18.0), TEXT, Place::Centre)?;
+        canvas.bold(&self.title, (width / 2.0, 18.0), TEXT, Anchor::Centre)?;
         let mut x = 20.0;
         for (i, name) in self.legend.iter().enumerate() {
             canvas.rectangle((x, 34.0), (x + 14.0, 48.0), COLOURS[i % COLOURS.len()])?;
-            canvas.text(name, (x + 20.0, 41.0), TEXT, Place::Left)?;
+            canvas.text(name, (x + 20.0, 41.0), TEXT, Anchor::Left)?;
             x += text_width(name, TEXT) + 40.0;
         }
-        canvas.coloured(&self.note, (20.0, 64.0), SMALL, Place::Left, GREY)?;
+        canvas.coloured(&self.note, (20.0, 64.0), SMALL, Anchor::Left, GREY)?;
         let bottom = TOP + self.rows();
         for (row, cells) in self.cells.iter().enumerate() {
             let top = bottom - CELL.1 * (row as f64 + 1.0);
@@ -89,16 +89,16 @@ impl Heat {
                 }
             }
             if let Some(value) = self.y.get(row) {
-                canvas.text(&number(*value), (LEFT - 8.0, top + CELL.1 / 2.0), SMALL, Place::Right)?;
+                canvas.text(&number(*value), (LEFT - 8.0, top + CELL.1 / 2.0), SMALL, Anchor::Right)?;
             }
         }
         for (column, value) in self.x.iter().enumerate() {
             let middle = LEFT + CELL.0 * (column as f64 + 0.5);
-            canvas.text(&number(*value), (middle, bottom + 6.0), SMALL, Place::Below)?;
+            canvas.text(&number(*value), (middle, bottom + 6.0), SMALL, Anchor::Below)?;
         }
         let middle = LEFT + CELL.0 * self.x.len() as f64 / 2.0;
-        canvas.text(&self.x_label, (middle, height - 14.0), TEXT, Place::Centre)?;
-        canvas.text(&self.y_label, (16.0, (TOP + bottom) / 2.0), TEXT, Place::Upwards)
+        canvas.text(&self.x_label, (middle, height - 14.0), TEXT, Anchor::Centre)?;
+        canvas.text(&self.y_label, (16.0, (TOP + bottom) / 2.0), TEXT, Anchor::Upwards)
     }
 }
 
@@ -111,8 +111,8 @@ impl Cell {
         let colour = (mix(r), mix(g), mix(b));
         canvas.rectangle((left + 1.0, top + 1.0), (left + CELL.0 - 1.0, top + CELL.1 - 1.0), colour)?;
         let middle = left + CELL.0 / 2.0;
-        canvas.text(&self.text, (middle, top + CELL.1 * 0.34), SMALL, Place::Centre)?;
+        canvas.text(&self.text, (middle, top + CELL.1 * 0.34), SMALL, Anchor::Centre)?;
         let lead = format!("+{:.0} %", self.lead * 100.0);
-        canvas.coloured(&lead, (middle, top + CELL.1 * 0.70), 11.5, Place::Centre, INK)
+        canvas.coloured(&lead, (middle, top + CELL.1 * 0.70), 11.5, Anchor::Centre, INK)
     }
 }

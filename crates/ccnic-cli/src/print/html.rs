@@ -1,4 +1,5 @@
-//! What the pages of `demo` and `reproduce` share: the frame, which fits screens from a phone's on, and quoting.
+//! What the pages of `demo` and `reproduce` share: the frame, which fits screens from a phone's on, and
+//! quoting.
 
 /// The rules of both pages. Tables and pictures that are wider than the screen scroll within their own boxes.
 const STYLE: &str = "*{box-sizing:border-box}\
@@ -7,7 +8,7 @@ h1{font-size:1.6rem;line-height:1.25;margin-bottom:.2rem}h2{font-size:1.25rem;ma
 p.sub{color:#666;margin:.2rem 0 1rem}.scroll{overflow-x:auto}\
 table{border-collapse:collapse;width:100%;font-size:.92rem}\
 th,td{padding:.35rem .6rem;text-align:left;border-bottom:1px solid #ddd;vertical-align:top}th{vertical-align:bottom}\
-td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}td.n{white-space:nowrap}\
+td.n,th.n{text-align:right;font-variant-numeric:tabular-nums}td.n,th.n{white-space:nowrap}\
 figure{margin:1.2rem 0}figure svg{display:block;width:100%;height:auto}figcaption{color:#555;font-size:.9rem}\
 a{color:#0060a0;text-decoration:none}a:hover{text-decoration:underline}";
 

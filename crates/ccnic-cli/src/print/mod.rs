@@ -1,4 +1,5 @@
-//! Everything that the command prints: results, messages, tables, numbers with their units, progress, and the frame of its pages.
+//! Everything that the command prints: results, messages, tables, numbers with their units, progress, and the
+//! frame of its pages.
 
 pub mod html;
 mod progress;

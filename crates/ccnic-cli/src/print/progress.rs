@@ -1,4 +1,5 @@
-//! Progress on standard error: how many of how many steps are done. Nothing is drawn when that is no terminal, or with `--json`.
+//! Progress on standard error: how many of how many steps are done. Nothing is drawn when that is no
+//! terminal, or with `--json`.
 
 use std::time::Duration;
 
@@ -11,8 +12,8 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Progress of measurements. Drawn by the calling thread at each step, because a thread of its own would disturb the cores
-    /// that are measured.
+    /// Progress of measurements. Drawn by the calling thread at each step, because a thread of its own would
+    /// disturb the cores that are measured.
     pub fn of_measurements(name: &'static str, steps: usize, json: bool) -> Progress {
         let bar = ProgressBar::with_draw_target(Some(steps as u64), target(json)).with_prefix(name);
         if let Ok(style) =

@@ -1,5 +1,5 @@
-//! Tables of plain text that fit the terminal: headings of several lines, columns as wide as what stands in them, long texts
-//! wrapped between words or on lines of their own, and a legend below.
+//! Tables of plain text that fit the terminal: headings of several lines, columns as wide as what stands in
+//! them, long texts wrapped between words or on lines of their own, and a legend below.
 
 use super::wrapped;
 
@@ -83,6 +83,20 @@ impl Table {
         if !lines.is_empty() {
             lines.push(String::new());
         }
+        if !self.rows.is_empty() {
+            lines.extend(self.body(width));
+        }
+        for note in &self.notes {
+            if lines.last().is_some_and(|line| !line.is_empty()) {
+                lines.push(String::new());
+            }
+            lines.extend(wrapped(note, width));
+        }
+        lines.join("\n")
+    }
+
+    /// Headings, a rule, and rows.
+    fn body(&self, width: usize) -> Vec<String> {
         let (widths, below) = self.layout(width);
         let side_by_side = &self.columns[..widths.len()];
         let depth = side_by_side.iter().map(|c| c.heading.len()).max().unwrap_or(0);
@@ -90,7 +104,7 @@ impl Table {
             .iter()
             .map(|c| [vec![String::new(); depth - c.heading.len()], c.heading.clone()].concat())
             .collect();
-        lines.extend(self.lines(&headings, &widths));
+        let mut lines = self.lines(&headings, &widths);
         let total = widths.iter().sum::<usize>() + GAP * widths.len().saturating_sub(1);
         lines.push("\u{2500}".repeat(total));
         for row in &self.rows {
@@ -107,14 +121,11 @@ impl Table {
                 lines.push(format!("{:INDENT$}{line}", ""));
             }
         }
-        for note in &self.notes {
-            lines.push(String::new());
-            lines.extend(wrapped(note, width));
-        }
-        lines.join("\n")
+        lines
     }
 
-    /// The widths of the columns that stand side by side, and whether the last one of the table does not.
+    /// The widths of the columns that stand side by side, and whether the last column is written below its
+    /// rows instead.
     fn layout(&self, width: usize) -> (Vec<usize>, bool) {
         let mut widths: Vec<usize> = (0..self.columns.len()).map(|i| self.natural(i)).collect();
         let gaps = GAP * widths.len().saturating_sub(1);
@@ -214,8 +225,9 @@ Mpps: million packets per second.";
     }
 
     #[test]
-    fn a_table_without_rows_is_its_heading() {
-        let empty = Table::new("", [Column::text("a"), Column::number("b")]);
-        assert_eq!(empty.in_width(80), "a  b\n────");
+    fn a_table_without_rows_has_no_heading() {
+        let mut empty = Table::new("Rates", [Column::text("a"), Column::number("b")]);
+        empty.note("There is nothing to show.");
+        assert_eq!(empty.in_width(80), "Rates\n\nThere is nothing to show.");
     }
 }

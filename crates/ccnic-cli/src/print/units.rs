@@ -65,7 +65,7 @@ pub fn of_platform(key: &str) -> &str {
         "count" | "ratio" | "on" | "points" => "",
         "ghz" => "GHz",
         "kib" => "KiB",
-        "gbit_per_s" => "Gbit/s",
+        "gbit_per_s" => "Gb/s",
         "gbytes_per_s" => "GB/s",
         "gflit_per_s" => "Gflit/s",
         unit => unit,

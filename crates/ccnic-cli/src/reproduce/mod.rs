@@ -1,4 +1,5 @@
-//! `ccnic reproduce`: the paper's figures, simulated and drawn, and its statements beside the simulated values.
+//! `ccnic reproduce`: the paper's figures, simulated and drawn, and its statements beside the simulated
+//! values.
 
 mod page;
 mod picture;
@@ -57,7 +58,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<()> {
     drop(progress);
     let mut pictures = Vec::new();
     for figure in &simulated {
-        let stem = args.out.join(format!("figure-{}", file_name(&figure.figure.id)));
+        let stem = args.out.join(format!("figure-{}", text::file_name(&figure.figure.id)));
         write(&stem.with_extension("csv"), &csv(figure))?;
         pictures.push(picture::of(figure).save(&stem)?);
     }
@@ -97,11 +98,6 @@ fn figures(figures: Vec<Figure>) -> Table {
     }
     table.note("statements: those of the paper's text that are compared with the simulation.");
     table
-}
-
-/// A figure's number as part of a file's name.
-fn file_name(id: &str) -> String {
-    id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {

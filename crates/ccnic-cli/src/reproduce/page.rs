@@ -1,4 +1,4 @@
-//! The page: figure by figure the picture, and the paper's statements beside ours.
+//! The page: for each figure its picture, and the paper's statements beside the simulated values.
 
 use std::fmt::Write;
 use std::time::Duration;
@@ -6,11 +6,11 @@ use std::time::Duration;
 use ccnic_sim::figures::run::Simulated;
 use ccnic_sim::figures::statement::Verdict;
 
-use super::{file_name, text};
+use super::text::{self, file_name};
 use crate::print::html::{self, escape};
 use crate::print::units;
 
-/// The run itself.
+/// What the page says of the run itself.
 #[derive(Debug)]
 pub struct About {
     pub quick: bool,
@@ -18,7 +18,8 @@ pub struct About {
     pub took: Duration,
 }
 
-/// Beside the rules of all pages. Pictures of several charts would be unreadable on a narrow screen: they scroll there.
+/// Beside the rules of all pages. Pictures of several charts would be unreadable on a narrow screen: they
+/// scroll there.
 const STYLE: &str = "td.what{min-width:16rem}.in{color:#00704f}.out{color:#b03a00;font-weight:600}.no{color:#666}\
 .cause{color:#666;font-size:.88rem}.tag{font-size:.8rem;color:#666}nav{columns:2 18rem;margin:1rem 0}nav a{display:block}\
 figure svg{min-width:34rem}";

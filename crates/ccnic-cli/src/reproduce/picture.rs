@@ -39,7 +39,7 @@ fn chart(simulated: &Simulated, panel: &Panel, legend: &[String]) -> Chart {
     let marked = panel.marks.iter().filter_map(|m| m.y);
     let zero = bars || panel.y.relative == Some(Relative::Peak);
     let y = Axis::around(&panel.y.label, panel.y.log, zero, ys.chain(marked));
-    // What is written at a mark stands above the curves.
+    // The texts of marks are written above the curves.
     let y = if panel.marks.iter().any(|m| m.x.is_some()) { y.with_room(0.06) } else { y };
     let note = drawn.is_empty().then(|| "not simulated yet".to_owned());
     let content = if bars { Content::Bars(groups(&drawn)) } else { Content::Lines(lines(&drawn, panel)) };
@@ -80,7 +80,7 @@ fn lines(drawn: &[Drawn<'_>], panel: &Panel) -> Lines {
         points: points.iter().map(|p| (p.1, p.2)).collect(),
     };
     let mut x = Axis::around(&panel.x.label, panel.x.log, false, xs.clone().chain(marked));
-    // What is varied in steps of a factor is written as it is.
+    // Values in steps of a factor are written at the axis themselves.
     let mut steps: Vec<f64> = xs.collect();
     steps.sort_by(f64::total_cmp);
     steps.dedup();

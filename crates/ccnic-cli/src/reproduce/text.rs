@@ -64,3 +64,8 @@ pub fn count(verdicts: &[&Verdict]) -> String {
     }
     text
 }
+
+/// A figure's number as part of a file's name.
+pub fn file_name(id: &str) -> String {
+    id.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '-' }).collect()
+}

@@ -14,7 +14,7 @@ use ccnic_sim::summary::{Bound, Reason, Summary, summarise};
 use ccnic_sim::trace::Trace;
 use clap::Args;
 
-use super::MachineArgs;
+use super::machine::MachineArgs;
 use crate::options::{InterfaceArgs, SHARES, TrafficArgs};
 use crate::print::{self, Column, Progress, Table, units};
 
@@ -62,7 +62,8 @@ pub struct SimTraffic {
     /// Packets per second to offer, in millions, over all cores [default: as many as possible]
     #[arg(long, value_name = "MPPS")]
     pub rate: Option<f64>,
-    /// With --rate or --sweep, send full bursts when all their packets are due instead of each packet when it is due
+    /// With --rate or --sweep, send full bursts when all their packets are due instead of each packet when it
+    /// is due
     #[arg(long)]
     pub whole_bursts: bool,
     /// Microseconds of simulated time to measure
@@ -76,7 +77,8 @@ pub struct SimTraffic {
     pub packets: Option<u64>,
 }
 
-/// Buffers of 4 KiB in a region by default: for a ring of posted receive buffers, the packets in flight and two magazines.
+/// Buffers of 4 KiB in a region by default: for a ring of posted receive buffers, the packets in flight and
+/// two magazines.
 const BUFFERS: u32 = 2048;
 
 impl SimTraffic {

@@ -7,7 +7,7 @@ use ccnic_sim::{micro, parallel};
 use clap::Args;
 use serde::Serialize;
 
-use super::MachineArgs;
+use super::machine::MachineArgs;
 use crate::print::{self, Column, Progress, Table, units};
 
 /// Options of `sim access`, `sim pingpong` and `sim mmio`.
@@ -34,7 +34,7 @@ pub struct StreamArgs {
 }
 
 #[derive(Debug, Serialize)]
-struct Access {
+struct AccessResult {
     held: &'static str,
     median_ns: f64,
     local_memory_reads: f64,
@@ -48,7 +48,7 @@ pub fn access(args: &MicroArgs) -> anyhow::Result<()> {
     for held in Held::ALL {
         if let Some(a) = micro::access(&platform, held)? {
             let micro::AccessLatency { median_ns, local_memory_reads } = a;
-            seen.push(Access { held: held.name(), median_ns, local_memory_reads });
+            seen.push(AccessResult { held: held.name(), median_ns, local_memory_reads });
         }
         progress.step();
     }
@@ -74,7 +74,7 @@ pub fn access(args: &MicroArgs) -> anyhow::Result<()> {
 }
 
 #[derive(Debug, Serialize)]
-struct PingPong {
+struct PingPongResult {
     words: &'static str,
     median_ns: f64,
     remote_requests: f64,
@@ -87,7 +87,7 @@ pub fn pingpong(args: &MicroArgs) -> anyhow::Result<()> {
     let mut seen = Vec::new();
     for words in Words::ALL {
         let micro::PingPong { median_ns, remote_requests } = micro::pingpong(&platform, words)?;
-        seen.push(PingPong { words: words.name(), median_ns, remote_requests });
+        seen.push(PingPongResult { words: words.name(), median_ns, remote_requests });
         progress.step();
     }
     drop(progress);
@@ -112,7 +112,7 @@ pub fn pingpong(args: &MicroArgs) -> anyhow::Result<()> {
 }
 
 #[derive(Debug, Serialize)]
-struct Stream {
+struct StreamResult {
     stores: &'static str,
     pairs: u16,
     gbps: f64,
@@ -128,7 +128,7 @@ pub fn stream(args: &StreamArgs) -> anyhow::Result<()> {
     let seen = parallel::map(&Stores::ALL, |&stores| {
         let stream = micro::stream(&platform, stores, pairs)?;
         progress.step();
-        anyhow::Ok(Stream { stores: stores.name(), pairs, gbps: stream.gbit_per_s })
+        anyhow::Ok(StreamResult { stores: stores.name(), pairs, gbps: stream.gbit_per_s })
     });
     drop(progress);
     let seen = seen.into_iter().collect::<Result<Vec<_>, _>>()?;
@@ -151,7 +151,7 @@ const STORES: [u32; 6] = [1, 8, 16, 24, 32, 64];
 const BARRIERS: [u32; 5] = [64, 256, 1024, 4096, 16384];
 
 #[derive(Debug, Serialize)]
-struct Mmio {
+struct MmioResult {
     access: &'static str,
     /// Bytes read, lines stored to, or bytes between barriers.
     size: u32,
@@ -173,23 +173,23 @@ pub fn mmio(args: &MicroArgs) -> anyhow::Result<()> {
     let mut seen = Vec::new();
     for size in READS {
         let ns = Some(probes::mmio_read(&platform, size)?.with_context(none)?);
-        seen.push(Mmio { access: "read", size, ns, gbytes_per_s: None });
+        seen.push(MmioResult { access: "read", size, ns, gbytes_per_s: None });
         progress.step();
     }
     for size in STORES {
         let ns = Some(probes::store_burst(&platform, size)?.with_context(none)?);
-        seen.push(Mmio { access: "stores to lines of the device", size, ns, gbytes_per_s: None });
+        seen.push(MmioResult { access: "stores to lines of the device", size, ns, gbytes_per_s: None });
         progress.step();
     }
     let targets = [
         (Target::Device, "write to the device, write-combining"),
-        (Target::WriteCombining, "write to memory, around the caches"),
-        (Target::WriteBack, "write to memory, through the caches"),
+        (Target::WriteCombining, "write to memory, non-temporal"),
+        (Target::WriteBack, "write to memory, caching"),
     ];
     for (target, access) in targets {
         for size in BARRIERS {
             let rate = probes::write_throughput(&platform, target, size)?.with_context(none)?;
-            seen.push(Mmio { access, size, ns: None, gbytes_per_s: Some(rate) });
+            seen.push(MmioResult { access, size, ns: None, gbytes_per_s: Some(rate) });
             progress.step();
         }
     }
@@ -197,7 +197,7 @@ pub fn mmio(args: &MicroArgs) -> anyhow::Result<()> {
     print::result(args.json, &seen, || mmio_table(&platform.name, &seen).text())
 }
 
-fn mmio_table(platform: &str, seen: &[Mmio]) -> Table {
+fn mmio_table(platform: &str, seen: &[MmioResult]) -> Table {
     let columns =
         [Column::text("access"), Column::text("amount"), Column::number("ns"), Column::number("GB/s")];
     let mut table = Table::new(format!("Accesses to the PCIe device of {platform}, simulated"), columns);
@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn accesses_to_a_device_say_what_their_amounts_are() {
-        let one = |access, size, ns, gbytes_per_s| Mmio { access, size, ns, gbytes_per_s };
+        let one = |access, size, ns, gbytes_per_s| MmioResult { access, size, ns, gbytes_per_s };
         let seen = [
             one("read", 8, Some(982.0), None),
             one("stores to lines of the device", 1, Some(12_345.6), None),

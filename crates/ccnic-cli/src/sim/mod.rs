@@ -2,12 +2,13 @@
 
 mod calibrate;
 pub mod loopback;
+mod machine;
 mod micro;
 mod platforms;
 
-use anyhow::Context;
-use ccnic_sim::platform::Platform;
-use clap::{Args, Subcommand};
+use clap::Subcommand;
+
+pub use machine::MachineArgs;
 
 /// What to simulate.
 #[derive(Debug, Subcommand)]
@@ -40,36 +41,4 @@ pub fn run(command: &SimCommand) -> anyhow::Result<bool> {
         SimCommand::Calibrate(args) => return calibrate::run(args),
     }
     Ok(true)
-}
-
-/// The machine.
-#[derive(Debug, Clone, Args)]
-pub struct MachineArgs {
-    /// Platform to simulate: a built-in one (`ccnic sim platforms` lists them) or a TOML file
-    #[arg(long, default_value = "spr", value_name = "NAME | FILE")]
-    platform: String,
-    /// Change a value of the platform, in its own unit: e.g. link.one_way=60; switches are 0 or 1. May be repeated
-    #[arg(long, value_name = "KEY=VALUE")]
-    set: Vec<String>,
-}
-
-impl MachineArgs {
-    /// What the platform was called by.
-    pub fn name(&self) -> &str {
-        &self.platform
-    }
-
-    /// Reads the platform and applies `--set`.
-    pub fn platform(&self) -> anyhow::Result<Platform> {
-        self.set.iter().try_fold(Platform::named(&self.platform)?, |platform, set| {
-            let (key, value) =
-                set.split_once('=').with_context(|| format!("--set {set}: write KEY=VALUE"))?;
-            let value: f64 = value
-                .trim()
-                .parse()
-                .ok()
-                .with_context(|| format!("--set {set}: {value:?} is not a number"))?;
-            platform.overridden(key.trim(), value).with_context(|| format!("--set {set}"))
-        })
-    }
 }

@@ -33,7 +33,7 @@ fn list(platforms: &[Platform]) -> Table {
     let columns = [
         Column::text("platform"),
         Column::number("cores\nper side"),
-        Column::number("link\nGbit/s"),
+        Column::number("link\nGb/s"),
         Column::number("one way\nns"),
         Column::number("values"),
         Column::number("assumed"),

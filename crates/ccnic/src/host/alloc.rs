@@ -10,10 +10,12 @@ use crate::ring::{Producer, Ring};
 use super::QueuePair;
 
 impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
-    /// Allocates packets of `len` bytes each, as many whole ones as fit into `max` buffers, and adds the buffers to `burst`. Returns
-    /// the number of buffers, as all bursts do: less than asked for when the pool is dry or the burst full.
+    /// Allocates packets of `len` bytes each, as many whole ones as fit into `max` buffers, and adds the
+    /// buffers to `burst`. Returns the number of buffers, as all bursts do: less than asked for when the pool
+    /// is dry or the burst full.
     ///
-    /// A packet of up to 4 KiB is one buffer; a longer one is a chain of large buffers, all but the last with [`Buf::more`].
+    /// A packet of up to 4 KiB is one buffer; a longer one is a chain of large buffers, all but the last with
+    /// [`Buf::more`].
     ///
     /// The buffers' lines are prefetched for writing, all at once, so that their transfers overlap.
     ///

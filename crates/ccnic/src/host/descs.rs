@@ -1,6 +1,8 @@
-//! Bursts of plain descriptors: for a library whose caller, in another language, holds buffers as descriptors.
+//! Bursts of plain descriptors: for a library whose caller, in another language, holds buffers as
+//! descriptors.
 //!
-//! A descriptor does not say who holds its buffer. One that is used twice is believed: it harms the program's own packets only.
+//! A descriptor does not say who holds its buffer. One that is used twice is not detected: it harms the
+//! program's own packets only.
 
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::Desc;
@@ -10,9 +12,9 @@ use crate::ring::Ring;
 use super::QueuePair;
 
 impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
-    /// Sends the packets of `descs` in order, up to the first descriptor that names no bytes of the pool or until `burst`, which must
-    /// be empty and stays so, is full. Returns how many descriptors were valid and how many the ring took; the caller still holds
-    /// the buffers of the rest.
+    /// Sends the packets of `descs` in order, up to the first descriptor that names no bytes of the pool or
+    /// until `burst`, which must be empty and stays so, is full. Returns how many descriptors were valid and
+    /// how many the ring took; the caller still holds the buffers of the rest.
     #[inline(always)]
     pub fn tx_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> (usize, usize) {
         let valid = self.adopt(descs, burst);
@@ -21,8 +23,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         (valid, sent)
     }
 
-    /// Frees the buffers of `descs` up to the first that names none or until `burst`, which must be empty and stays so, is full;
-    /// returns their number. Their lengths do not matter.
+    /// Frees the buffers of `descs` up to the first that names none or until `burst`, which must be empty and
+    /// stays so, is full; returns their number. Their lengths do not matter.
     #[inline(always)]
     pub fn free_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         let n = self.pool.contains(burst.take_up(descs, RegionTag::of(&self.mem)));
@@ -31,8 +33,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n
     }
 
-    /// Shows the data of `descs`, one by one with index and metadata, to `read` and frees their buffers, up to the first that names
-    /// no bytes of the pool or until `burst`, which must be empty and stays so, is full; returns their number.
+    /// Calls `read` with the index, data and metadata of each of `descs` and frees their buffers, up to the
+    /// first that names no bytes of the pool or until `burst`, which must be empty and stays so, is full;
+    /// returns their number.
     pub fn read_descs(
         &mut self,
         descs: impl Iterator<Item = Desc>,
@@ -47,8 +50,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n
     }
 
-    /// Adds the buffers of `descs` to `burst` up to the first that names no bytes of the pool, or until the burst is full; returns
-    /// their number.
+    /// Adds the buffers of `descs` to `burst` up to the first that names no bytes of the pool, or until the
+    /// burst is full; returns their number.
     #[inline(always)]
     fn adopt(&self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         let new = burst.take_up(descs, RegionTag::of(&self.mem));
@@ -59,5 +62,60 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         }
         burst.added(n);
         n
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate std;
+    use super::*;
+    use crate::layout::LARGE_BUF;
+    use crate::ring::GroupedEpoch;
+    use crate::testing::{Sides, config};
+    use std::vec::Vec;
+
+    #[test]
+    fn valid_descriptors_are_sent_up_to_the_first_that_is_not() {
+        let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+        let mut burst = Burst::new();
+        sides.host.alloc(500, 8, &mut burst);
+        let mut descs: Vec<_> = burst.disown().collect();
+        descs[5] = Desc::new(sides.layout.pool().end, 1, 0);
+        assert_eq!(sides.host.tx_descs(descs.iter().copied(), &mut burst), (5, 5));
+        assert_eq!(sides.host.tx_descs(descs[5..].iter().copied(), &mut burst), (0, 0));
+        assert_eq!(sides.host.free_descs(descs[6..].iter().copied(), &mut burst), 2);
+        assert!(burst.is_empty());
+        assert_eq!((sides.poll(), sides.receive(32, |len, _| assert_eq!(len, 500))), (5, 5));
+    }
+
+    #[test]
+    fn a_segment_must_lie_inside_its_buffer_to_be_read_or_sent_but_not_to_be_freed() {
+        let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+        let mut burst = Burst::new();
+        sides.host.alloc(4096, 1, &mut burst);
+        let at = burst.disown().next().unwrap().offset();
+        let beyond = [Desc::new(at, 4097, 0), Desc::new(at & !(LARGE_BUF - 1) | 4095, 2, 0)];
+        for desc in beyond {
+            assert_eq!(sides.host.tx_descs([desc].into_iter(), &mut burst), (0, 0));
+            assert_eq!(sides.host.read_descs([desc].into_iter(), &mut burst, |_, _, _| panic!()), 0);
+        }
+        assert_eq!(sides.host.free_descs(beyond[..1].iter().copied(), &mut burst), 1);
+    }
+
+    #[test]
+    fn data_are_read_with_index_and_metadata() {
+        let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+        let mut burst = Burst::new();
+        sides.host.alloc(3, 3, &mut burst);
+        for (i, buf) in (0u8..).zip(burst.iter_mut()) {
+            buf.set_meta(u64::from(i) + 7);
+            sides.host.write(buf, 0, &[i; 3]);
+        }
+        let descs: Vec<_> = burst.disown().collect();
+        let mut seen = Vec::new();
+        let n = sides
+            .host
+            .read_descs(descs.into_iter(), &mut burst, |i, bytes, meta| seen.push((i, bytes[2], meta)));
+        assert_eq!((n, seen), (3, std::vec![(0, 0, 7), (1, 1, 8), (2, 2, 9)]));
     }
 }

@@ -1,5 +1,5 @@
-//! The host's extra work with the host-managed pool: it posts every blank buffer and frees every sent one, as PCIe NICs
-//! make it do (CC-NIC section 2.1 and figure 10).
+//! The host's work with the host-managed pool: it posts every receive buffer and frees every sent one, as
+//! PCIe NICs require (CC-NIC section 2.1 and figure 10).
 
 extern crate alloc;
 
@@ -14,35 +14,38 @@ use crate::memory::SharedMemory;
 use crate::pool::{Allocator, Class};
 use crate::ring::{Producer, Ring};
 
-/// The most blank buffers that the host posts at once.
+/// The most receive buffers that the host posts at once.
 const POST_MAX: usize = Burst::CAPACITY / 2;
 
-/// What the host must remember about buffers in the NIC's hands.
+/// The buffers that the host has given to the NIC: sent and not completed, posted and not filled.
 #[derive(Debug)]
 pub(super) struct Managed<R: Ring> {
     fill: R::Producer,
     /// What was transmitted, by ring position, until the NIC has completed it.
     sent: Box<[Option<Desc>]>,
+    /// The position in the transmit ring up to which `sent` has been freed.
     freed: u64,
-    /// Blank buffers posted and not received back.
+    /// Receive buffers posted and not received back.
     posted: usize,
+    /// The most that may be posted.
     limit: usize,
+    /// Buffers posted at once.
     batch: usize,
     class: Class,
 }
 
 impl<R: Ring> Managed<R> {
-    /// `position` is where the transmit ring goes on.
+    /// `position` is the transmit ring's next unit.
     pub(super) fn new<M: SharedMemory>(
         mem: &M,
         config: &Config,
         fill: &RingLayout,
         position: u64,
     ) -> Managed<R> {
-        // Never all of the pool, or there would be nothing to send; in batches small enough that blanks for a
-        // packet of several buffers are always posted.
-        let most = config.buffers / (2 * u32::from(config.queues));
-        let limit = (config.ring - (config.ring / 4).min(POST_MAX as u32)).min(most) as usize;
+        // At most half of the pool, so that buffers to send remain; in batches so small that there are always
+        // enough for a packet of several buffers.
+        let half = config.buffers / (2 * u32::from(config.queues));
+        let limit = (config.ring - (config.ring / 4).min(POST_MAX as u32)).min(half) as usize;
         let small = u32::from(config.mtu) <= config.small_limit();
         Managed {
             fill: R::Producer::resume(mem, fill),
@@ -60,12 +63,12 @@ impl<R: Ring> Managed<R> {
         self.sent.len() / R::Producer::PER_UNIT
     }
 
-    /// Where the descriptors of the unit at `position` stand in `sent`.
+    /// The index in `sent` of the first descriptor of the unit at `position`.
     fn slot(&self, position: u64) -> usize {
         (position as usize & (self.units() - 1)) * R::Producer::PER_UNIT
     }
 
-    /// The descriptors that can be sent from `position` on and noted in places of `sent` that have been freed. The ring may
+    /// How many descriptors can be sent from `position` on and noted in free slots of `sent`. The ring may
     /// have room for more: what the NIC has completed since the last `reap`.
     #[inline(always)]
     pub(super) fn free_slots(&self, position: u64) -> usize {
@@ -89,14 +92,14 @@ impl<R: Ring> Managed<R> {
             let at = self.slot(self.freed);
             for slot in self.sent.iter_mut().skip(at).take(R::Producer::PER_UNIT) {
                 if let Some(desc) = slot.take() {
-                    pool.free(mem, desc.offset(), class(desc));
+                    pool.free(mem, desc.offset(), Class::of(desc));
                 }
             }
             self.freed += 1;
         }
     }
 
-    /// Posts blank buffers in place of `received` ones, when that makes a batch.
+    /// Posts receive buffers in place of `received` ones, once they make a batch.
     pub(super) fn replace<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator, received: usize) {
         self.posted = self.posted.saturating_sub(received);
         if self.posted + self.batch <= self.limit {
@@ -104,40 +107,82 @@ impl<R: Ring> Managed<R> {
         }
     }
 
-    /// Posts blank buffers up to the limit, in batches.
+    /// Posts receive buffers up to the limit, in batches.
     pub(super) fn post<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator) {
         while self.posted + self.batch <= self.limit && self.post_batch(mem, pool) == self.batch {}
     }
 
     fn post_batch<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator) -> usize {
-        let mut blanks = [Desc::default(); POST_MAX];
+        let mut buffers = [Desc::default(); POST_MAX];
         let mut n = 0;
-        for slot in blanks.iter_mut().take(self.batch) {
+        for slot in buffers.iter_mut().take(self.batch) {
             let Some((at, class)) = pool.alloc(mem, self.class) else { break };
             *slot = Desc::new(at, class.size() as u16, if class == Class::Small { FLAG_SMALL } else { 0 });
             n += 1;
         }
-        let blanks = blanks.get(..n).unwrap_or_default();
+        let buffers = buffers.get(..n).unwrap_or_default();
         self.fill.prefetch(mem, n);
-        let pushed = self.fill.push(mem, blanks);
-        for (i, desc) in blanks.iter().enumerate() {
+        let pushed = self.fill.push(mem, buffers);
+        for (i, desc) in buffers.iter().enumerate() {
             if i < pushed {
-                pool.sent(desc.offset(), class(*desc));
+                pool.sent(desc.offset(), Class::of(*desc));
             } else {
-                pool.free(mem, desc.offset(), class(*desc));
+                pool.free(mem, desc.offset(), Class::of(*desc));
             }
         }
         self.posted += pushed;
         pushed
     }
 
-    /// After the NIC died: so many blanks are still posted or filled.
+    /// After the NIC died: so many receive buffers are still posted or filled.
     pub(super) fn recount(&mut self, posted: usize) {
         self.posted = posted;
     }
 }
 
-/// The class of the buffer in a descriptor of our own.
-fn class(desc: Desc) -> Class {
-    if desc.small() { Class::Small } else { Class::Large }
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nic::Fetched;
+    use crate::ring::{Consumer, Doorbell, GroupedEpoch, Padded};
+    use crate::testing::{Sides, config};
+
+    fn host_managed<R: Ring>() -> Config {
+        Config { shared_pool: false, ..config::<R>() }
+    }
+
+    #[test]
+    fn half_of_the_pool_is_posted_at_most_and_again_when_received() {
+        let mut sides = Sides::<GroupedEpoch>::new(&host_managed::<GroupedEpoch>());
+        let posted = |sides: &Sides<GroupedEpoch>| {
+            let mut n = 0;
+            let fill = sides.layout.queue(0).unwrap().fill;
+            <GroupedEpoch as Ring>::Consumer::resume(&sides.mem, &fill).peek(&sides.mem, |_| n += 1);
+            n
+        };
+        assert_eq!(posted(&sides), 32);
+        for _ in 0..20 {
+            assert_eq!((sides.send(1500, 20, 1), sides.poll(), sides.receive(32, |_, _| ())), (20, 20, 20));
+            assert!(posted(&sides) + 20 >= 32 && posted(&sides) <= 32);
+        }
+    }
+
+    fn sent_buffers_come_back_when_completed<R: Ring>() {
+        let mut sides = Sides::<R>::new(&host_managed::<R>());
+        let free = 64 - 32;
+        assert_eq!(sides.send(4000, 40, 1), free, "the others are posted");
+        assert_eq!(sides.send(4000, 1, 1), 0, "nothing is left, nothing has been completed");
+        let mut fetched = Fetched::default();
+        assert_eq!(sides.nic.fetch(&mut fetched), free);
+        assert_eq!(sides.send(4000, 1, 1), 0, "fetched is not completed");
+        sides.nic.complete(fetched.rest());
+        sides.nic.flush();
+        assert_eq!(sides.send(4000, 40, 1), free, "{:?}", R::DESIGN);
+    }
+
+    #[test]
+    fn what_the_nic_has_completed_is_allocated_again() {
+        sent_buffers_come_back_when_completed::<Padded>();
+        sent_buffers_come_back_when_completed::<Doorbell>();
+    }
 }

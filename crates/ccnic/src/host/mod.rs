@@ -1,4 +1,5 @@
-//! The host side of a queue pair: what a program calls (CC-NIC figure 5, with the semantics of DPDK's mempool and ethdev).
+//! The host side of a queue pair: what a program calls (CC-NIC figure 5, with the semantics of DPDK's mempool
+//! and ethdev).
 //!
 //! | file | contents |
 //! |---|---|
@@ -29,7 +30,8 @@ use crate::layout::Layout;
 use crate::memory::SharedMemory;
 use crate::pool::Allocator;
 
-/// Makes a new region ready to be attached: puts all buffers on the free list, then writes the header. The memory must be zero.
+/// Makes a new region ready to be attached: puts all buffers on the free list, then writes the header. The
+/// memory must be zero.
 ///
 /// ```
 /// use ccnic::{Config, Layout, heap::HeapMemory, host};

@@ -7,7 +7,8 @@ use crate::ring::Ring;
 use super::QueuePair;
 
 impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
-    /// Copies `from` into the buffer's data from byte `at` on; returns the bytes copied: fewer than given when the data end first.
+    /// Copies `from` into the buffer's data from byte `at` on; returns the bytes copied: fewer than given
+    /// when the data end first.
     ///
     /// ```
     /// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
@@ -32,8 +33,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n
     }
 
-    /// Copies the buffer's data from byte `at` on into `to`; returns the bytes copied: fewer than `to` holds when the data end first. See
-    /// [`write`](QueuePair::write).
+    /// Copies the buffer's data from byte `at` on into `to`; returns the bytes copied: fewer than `to` holds
+    /// when the data end first. See [`write`](QueuePair::write).
     #[inline(always)]
     pub fn read(&self, buf: &Buf, at: u16, to: &mut [u8]) -> usize {
         RegionTag::of(&self.mem).check(core::slice::from_ref(buf));

@@ -1,5 +1,5 @@
-//! A handle on a region's pool that belongs to no queue pair: for a program whose buffers are allocated and freed by other
-//! threads than those that send and receive (a DPDK mempool).
+//! A handle on a region's pool that belongs to no queue pair: for a program whose buffers are allocated and
+//! freed by other threads than those that send and receive (a DPDK mempool).
 
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::Desc;
@@ -7,8 +7,22 @@ use crate::layout::Layout;
 use crate::memory::SharedMemory;
 use crate::pool::{Allocator, Class};
 
-/// Allocates and frees buffers of a region. Belongs to one thread at a time. Keeps a private stack and a ledger as a queue
-/// pair does, so what it holds counts as the program's when a NIC dies.
+/// Allocates and frees buffers of a region. Belongs to one thread at a time. Keeps magazines and a ledger as
+/// a queue pair does, so what it holds counts as the program's when a NIC dies.
+///
+/// ```
+/// use ccnic::{Burst, Config, Layout, heap::HeapMemory, host};
+///
+/// let layout = Layout::new(&Config::default())?;
+/// let mem = HeapMemory::new(layout.size());
+/// host::format(&mem, &layout);
+/// let mut pool = host::Pool::new(mem, &layout);
+/// let mut burst = Burst::new();
+/// assert_eq!(pool.alloc(32, &mut burst), 32);
+/// let descs: Vec<_> = burst.disown().collect();
+/// assert_eq!(pool.free(descs.into_iter(), &mut burst), 32);
+/// # Ok::<(), ccnic::ConfigError>(())
+/// ```
 #[derive(Debug)]
 pub struct Pool<M: SharedMemory> {
     mem: M,
@@ -21,12 +35,12 @@ impl<M: SharedMemory> Pool<M> {
         Pool { mem, pool: Allocator::host(layout) }
     }
 
-    /// Adds up to `want` large buffers to `burst`, empty; returns their number. Fewer when the pool is dry or the burst full.
-    /// Nothing is fetched: whoever writes them knows where, and when.
-    pub fn alloc(&mut self, want: usize, burst: &mut Burst) -> usize {
+    /// Adds up to `max` large buffers without data to `burst`; returns their number. Fewer when the pool is
+    /// dry or the burst full. Nothing is prefetched: the caller knows which lines it will write, and when.
+    pub fn alloc(&mut self, max: usize, burst: &mut Burst) -> usize {
         let mut n = 0;
         let region = RegionTag::of(&self.mem);
-        for slot in burst.spare(want) {
+        for slot in burst.spare(max) {
             let Some((at, _)) = self.pool.alloc(&self.mem, Class::Large) else { break };
             *slot = Buf::new(Desc::new(at, 0, 0), region);
             n += 1;
@@ -35,8 +49,8 @@ impl<M: SharedMemory> Pool<M> {
         n
     }
 
-    /// Frees the buffers of `descs` up to the first that names none, or until `burst`, which must be empty and stays so, is
-    /// full; returns their number. What else the descriptors say does not matter.
+    /// Frees the buffers of `descs` up to the first that names none, or until `burst`, which must be empty
+    /// and stays so, is full; returns their number. Lengths do not matter.
     pub fn free(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         let n = self.pool.contains(burst.take_up(descs, RegionTag::of(&self.mem)));
         burst.added(n);
@@ -45,7 +59,7 @@ impl<M: SharedMemory> Pool<M> {
         n
     }
 
-    /// Returns what this handle keeps to the region's pool. Dropping it does the same.
+    /// Returns the buffers that this handle keeps to the region's pool. Dropping it does the same.
     pub fn retire(&mut self) {
         self.pool.drain(&self.mem);
     }
@@ -58,5 +72,41 @@ impl<M: SharedMemory> Pool<M> {
 impl<M: SharedMemory> Drop for Pool<M> {
     fn drop(&mut self) {
         self.retire();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    extern crate alloc;
+    use super::*;
+    use crate::ring::GroupedEpoch;
+    use crate::testing::{config, region};
+
+    #[test]
+    fn buffers_pass_between_handles() {
+        let (mem, layout) = region(&config::<GroupedEpoch>());
+        let [mut one, mut other] = [(); 2].map(|()| Pool::new(mem.clone(), &layout));
+        let mut burst = Burst::new();
+        assert_eq!(one.alloc(64, &mut burst), 64);
+        assert!(burst.as_slice().iter().all(|buf| buf.is_empty() && buf.capacity() == 4096));
+        let mut descs = [Desc::default(); 64];
+        descs.iter_mut().zip(burst.disown()).for_each(|(slot, desc)| *slot = desc);
+        assert_eq!(other.alloc(1, &mut burst), 0, "the pool is dry");
+        assert_eq!(other.free(descs.into_iter(), &mut burst), 64);
+        assert_eq!(one.alloc(64, &mut burst), 48, "a handle keeps a quarter of the pool at most");
+        assert_eq!(
+            one.free(burst.disown().collect::<alloc::vec::Vec<_>>().into_iter(), &mut Burst::new()),
+            48
+        );
+    }
+
+    #[test]
+    fn freeing_stops_at_what_is_no_buffer() {
+        let (mem, layout) = region(&config::<GroupedEpoch>());
+        let mut pool = Pool::new(mem, &layout);
+        let (first, end) = (layout.pool().buffers, layout.pool().end);
+        let descs = [first, end - 1, end, first].map(|at| Desc::new(at, u16::MAX, 0));
+        assert_eq!(pool.free(descs.into_iter(), &mut Burst::new()), 2);
+        assert_eq!(pool.free(descs.into_iter().skip(2), &mut Burst::new()), 0);
     }
 }

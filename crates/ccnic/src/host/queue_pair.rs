@@ -23,8 +23,8 @@ pub struct HostDrops {
     pub bad_descriptor: u64,
     /// Received descriptors of chains with too many segments: the NIC is broken.
     pub bad_chain: u64,
-    /// Packets that the NIC dropped because this queue's ring was full or the pool dry, since the region was made. Only with RSS:
-    /// otherwise the NIC waits.
+    /// Packets that the NIC dropped because this queue's ring was full or the pool dry, since the region was
+    /// made. Only with RSS: otherwise the NIC waits.
     pub rx_dropped: u64,
 }
 
@@ -68,7 +68,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// At most one `QueuePair` may exist for each queue of a region.
     ///
     /// # Errors
-    /// [`QueueError::NoQueue`] when the region has fewer queue pairs, [`QueueError::WrongDesign`] when its rings are not `R`.
+    /// [`QueueError::NoQueue`] when the region has fewer queue pairs, [`QueueError::WrongDesign`] when its
+    /// rings are not `R`.
     pub fn new(mem: M, layout: &Layout, queue: u16) -> Result<QueuePair<M, R>, QueueError> {
         let config = *layout.config();
         let queue_layout = queue_layout::<R>(layout, queue)?;
@@ -91,10 +92,11 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         Ok(this)
     }
 
-    /// Hands packets to the NIC, in order, as many whole ones as the ring has room for; removes them from `burst` and
-    /// returns the number of buffers. The rest stays in `burst`, still the program's.
+    /// Hands packets to the NIC, in order, as many whole ones as the ring has room for; removes them from
+    /// `burst` and returns the number of buffers. The rest stays in `burst`, still the program's.
     ///
-    /// A packet whose last segment is missing, or that has more than [`CHAIN_MAX`](crate::desc::CHAIN_MAX) segments, is not taken.
+    /// A packet whose last segment is missing, or that has more than [`CHAIN_MAX`](crate::desc::CHAIN_MAX)
+    /// segments, is not taken.
     ///
     /// # Panics
     /// Debug builds: when a buffer is of another region.
@@ -142,7 +144,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n
     }
 
-    /// Host-managed pool: how many of `n` buffers can be sent, which is as many as can be noted until the NIC has completed them.
+    /// Host-managed pool: how many of `n` buffers can be sent, which is as many as can be noted until the NIC
+    /// has completed them.
     #[inline(never)]
     fn managed_room(&mut self, n: usize) -> usize {
         let first = self.tx.position();
@@ -169,11 +172,13 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         if self.managed.is_some() { self.managed_room(room).min(room) } else { room }
     }
 
-    /// Receives whole packets in at most `max` buffers, adds them to `burst` and returns the number of buffers: 32 at most in one call.
+    /// Receives whole packets in at most `max` buffers, adds them to `burst` and returns the number of
+    /// buffers: 32 at most in one call.
     ///
-    /// A packet with more segments than `max`, or than the burst has space for, waits; [`CHAIN_MAX`](crate::desc::CHAIN_MAX) always
-    /// suffices. Up to 64 descriptors are taken from the ring ahead of the program's requests; their packets' lines are prefetched a
-    /// few in each call of this queue pair.
+    /// A packet with more segments than `max`, or than the burst has space for, waits;
+    /// [`CHAIN_MAX`](crate::desc::CHAIN_MAX) always suffices. Up to 64 descriptors are taken from the ring
+    /// ahead of the program's requests; their packets' lines are prefetched a few in each call of this queue
+    /// pair.
     ///
     /// ```
     /// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
@@ -197,7 +202,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n
     }
 
-    /// Host-managed pool: frees what the NIC has completed and posts receive buffers in place of those received.
+    /// Host-managed pool: frees what the NIC has completed and posts receive buffers in place of those
+    /// received.
     #[inline(never)]
     pub(super) fn manage(&mut self) {
         let taken = self.rx.taken();
@@ -208,10 +214,11 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         }
     }
 
-    /// Returns the buffers that this queue pair keeps to the region's pool, also those of packets that were taken from the ring and
-    /// not yet handed to the program. Dropping the queue pair does the same.
+    /// Returns the buffers that this queue pair keeps to the region's pool, also those of packets that were
+    /// taken from the ring and not yet handed to the program. Dropping the queue pair does the same.
     ///
-    /// With the host-managed pool, buffers that the NIC has not completed are not returned: let it finish first.
+    /// With the host-managed pool, buffers that the NIC has not completed are not returned: let it finish
+    /// first.
     pub fn retire(&mut self) {
         self.rx.discard(&self.mem, &mut self.pool);
         if let Some(managed) = &mut self.managed {
@@ -220,8 +227,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         self.pool.drain(&self.mem);
     }
 
-    /// Doorbell design, after the NIC died: posts again the receive buffers that it took and did not fill. They still stand in the
-    /// ring, which the NIC fills in place.
+    /// Doorbell design, after the NIC died: posts again the receive buffers that it took and did not fill.
+    /// They are still in the ring, which the NIC fills in place.
     pub(crate) fn rewind_fill(&mut self) {
         if self.managed.is_some() && self.config.design == Design::Doorbell {
             self.mem.store_release(self.layout.fill.taken, self.mem.load_acquire(self.layout.rx.tail));
@@ -237,8 +244,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         m.recount(posted);
     }
 
-    /// Asks the NIC for a notification when there is something to receive. False when there is something already; then nothing is
-    /// asked. How the NIC notifies is the operating system's part (`ccnic-client`).
+    /// Asks the NIC for a notification when there is something to receive. False when there is something
+    /// already; then nothing is asked. How the NIC notifies is the operating system's part (`ccnic-client`).
     pub fn arm(&mut self) -> bool {
         self.rx.staged() == 0 && notify::arm(&self.mem, self.layout.rx_event, self.rx.ring())
     }

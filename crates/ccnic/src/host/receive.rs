@@ -1,8 +1,8 @@
 //! The receive path: from the ring through two private stages of 32 descriptors to the program.
 //!
-//! Under load the program is given the packets of one stage while the lines of the other's are prefetched. A few are prefetched in each
-//! call of the queue pair: a core has 16 fill buffers (12 before Sapphire Rapids), and prefetching a whole burst at once would stall
-//! on them.
+//! Under load the program is given the packets of one stage while the lines of the other's are prefetched. A
+//! few are prefetched in each call of the queue pair: a core has 16 fill buffers (12 before Sapphire Rapids),
+//! and prefetching a whole burst at once would stall on them.
 
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::Desc;
@@ -90,8 +90,8 @@ impl Stage {
         n
     }
 
-    /// Lends small packets, at most `max`, to `read` and frees their buffers; returns their number. `None` when the first is not
-    /// small.
+    /// Lends small packets, at most `max`, to `read` and frees their buffers; returns their number. `None`
+    /// when the first is not small.
     #[inline(always)]
     fn lend<M: SharedMemory>(
         &mut self,
@@ -152,8 +152,8 @@ impl<C: Consumer> Receiver<C> {
         self.serve(mem, pool, max, |stage, _| stage.hand_out(to, max, RegionTag::of(mem))).unwrap_or(0)
     }
 
-    /// Lends small packets, at most `max`, to `read` and frees their buffers; returns their number. `None` when the next packet is
-    /// not small.
+    /// Lends small packets, at most `max`, to `read` and frees their buffers; returns their number. `None`
+    /// when the next packet is not small.
     #[inline(always)]
     pub(super) fn lend<M: SharedMemory>(
         &mut self,
@@ -166,8 +166,9 @@ impl<C: Consumer> Receiver<C> {
         self.serve(mem, pool, max + AHEAD, |stage, pool| stage.lend(mem, pool, max, read)).unwrap_or(Some(0))
     }
 
-    /// Lets `take_out` take packets out of the current stage, after prefetching the lines of the next `ahead` packets. Fills the stage
-    /// from the ring when both are empty, and the other one ahead under load. `None` when there is nothing to receive.
+    /// Lets `take_out` take packets out of the current stage, after prefetching the lines of the next `ahead`
+    /// packets. Fills the stage from the ring when both are empty, and the other one ahead under load. `None`
+    /// when there is nothing to receive.
     #[inline(always)]
     fn serve<M: SharedMemory, T>(
         &mut self,
@@ -250,7 +251,8 @@ impl<C: Consumer> Receiver<C> {
     }
 }
 
-/// Takes what is ready from the ring into an empty stage and checks every descriptor; returns how many were taken.
+/// Takes what is ready from the ring into an empty stage and checks every descriptor; returns how many were
+/// taken.
 #[inline(always)]
 fn take<C: Consumer, M: SharedMemory>(
     ring: &mut C,
@@ -282,7 +284,8 @@ fn take<C: Consumer, M: SharedMemory>(
     n
 }
 
-/// Removes descriptors that name no bytes of the pool, since reading them would read something else; returns their number.
+/// Removes descriptors that name no bytes of the pool, since reading them would read something else; returns
+/// their number.
 #[cold]
 #[inline(never)]
 fn drop_bad(pool: &Allocator, stage: &mut Stage) -> u64 {

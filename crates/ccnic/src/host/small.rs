@@ -1,7 +1,8 @@
-//! Small packets without handles: for programs that keep packets in memory of their own and copy them in and out (an mbuf pool).
+//! Small packets without handles: for programs that keep packets in memory of their own and copy them in and
+//! out (an mbuf pool).
 //!
-//! A buffer is allocated, filled and sent, or received, read and freed, within one call. The program never holds it, so its descriptor
-//! need not be checked.
+//! A buffer is allocated, filled and sent, or received, read and freed, within one call. The program never
+//! holds it, so its descriptor need not be checked.
 
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::{Desc, FLAG_SMALL};
@@ -13,8 +14,9 @@ use crate::ring::{Producer, Ring};
 use super::QueuePair;
 use super::receive::AHEAD;
 
-/// Which lines of the transmit ring have been prefetched before the burst that writes them. While a burst is filled, the core's fill
-/// buffers are busy with the lines of its packets; when a receive burst begins they are idle.
+/// Which lines of the transmit ring have been prefetched before the burst that writes them. While a burst is
+/// filled, the core's fill buffers are busy with the lines of its packets; when a receive burst begins they
+/// are idle.
 #[derive(Debug, Default)]
 pub(super) struct RingAhead {
     /// Packets of the last burst, as a prediction of the next.
@@ -28,8 +30,9 @@ pub(super) struct RingAhead {
 pub struct NotSmall;
 
 impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
-    /// Sends copies of packets of 1 to `longest` bytes (128 at most), each with its metadata, in order, as many as there are
-    /// buffers and room in the ring for; returns their number. `burst` is working space: it must be empty, and is empty afterwards.
+    /// Sends copies of packets of 1 to `longest` bytes (128 at most), each with its metadata, in order, as
+    /// many as there are buffers and room in the ring for; returns their number. `burst` is working space: it
+    /// must be empty, and is empty afterwards.
     ///
     /// ```
     /// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
@@ -93,8 +96,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         sent
     }
 
-    /// Receives up to `max` small packets: calls `read` with the index from 0, the data and the metadata of each, and frees its buffer.
-    /// Returns their number. Stops before a packet that is not small; [`rx_burst`](QueuePair::rx_burst) receives that.
+    /// Receives up to `max` small packets: calls `read` with the index from 0, the data and the metadata of
+    /// each, and frees its buffer. Returns their number. Stops before a packet that is not small;
+    /// [`rx_burst`](QueuePair::rx_burst) receives that.
     ///
     /// # Errors
     /// [`NotSmall`] when the next packet is not small.
@@ -136,8 +140,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         Ok(done)
     }
 
-    /// Prefetches the lines of the transmit ring that the next burst will write. Only if the NIC has a backlog: an idle NIC polls the
-    /// first of these lines, and would take it back.
+    /// Prefetches the lines of the transmit ring that the next burst will write. Only if the NIC has a
+    /// backlog: an idle NIC polls the first of these lines, and would take it back.
     #[inline(always)]
     fn prefetch_ring(&mut self) {
         let RingAhead { sent, prefetched } = &mut self.ring_ahead;

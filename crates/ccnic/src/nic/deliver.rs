@@ -1,30 +1,30 @@
 //! Delivery: copies of packets, from this region or another program's, into buffers that the NIC allocates.
 //!
-//! Three ways, the fastest that a burst allows: all packets alike (of one segment, in buffers of one class), one by one, and
-//! with chains on either side of the copy.
+//! The fastest of three loops that a burst allows: all packets alike (of one segment, in buffers of one
+//! class), one by one, or with chains on either side of the copy.
 
 use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE, FLAG_SMALL};
 use crate::memory::{SharedMemory, copy, prefetch_payload};
 use crate::pool::{Class, data_offset};
 use crate::ring::Ring;
 
-use super::fetched::{Segments, first};
-use super::{NicQueue, bytes};
+use super::NicQueue;
+use super::fetched::{Segments, bytes, first};
 
 /// Why a packet cannot be delivered now.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Busy {
     RingFull,
     NoBuffer,
 }
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
-    /// Delivers copies of packets that lie in `from` (this region, or another program's) to the program: as many whole
-    /// packets of `packets`, in order, as there is room for. Returns the number of their descriptors. Publish them with
-    /// [`flush`](NicQueue::flush).
+    /// Delivers copies of packets that lie in `from` (this region, or another program's) to the program: as
+    /// many whole packets of `packets`, in order, as there is room for. Returns the number of their
+    /// descriptors. The program sees them after [`flush`](NicQueue::flush).
     ///
-    /// While it copies, it requests the lines of the packets `ahead`, which this side deals with next: a core has 16
-    /// fill buffers, and asking for a whole burst at once would wait for them.
+    /// Between the copies the lines of `ahead`, the packets of the next burst, are prefetched: a core has 16
+    /// fill buffers, and prefetching a whole burst at once would stall on them.
     #[inline(always)]
     pub fn deliver<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
         let (n, busy) = self.deliver_most(from, packets, ahead);
@@ -36,7 +36,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         n
     }
 
-    /// `deliver` but for its books: says why it stopped.
+    /// `deliver` without counting waits: says why it stopped.
     #[inline(always)]
     pub(super) fn deliver_most<Q: SharedMemory>(
         &mut self,
@@ -55,8 +55,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         (n, None)
     }
 
-    /// Delivers packets of one segment that all take buffers of the same class, if there is room for all: what most bursts
-    /// are. Otherwise does nothing.
+    /// Delivers packets of one segment that all take buffers of the same class, if there is room for all, as
+    /// for most bursts. Otherwise does nothing and returns false.
     #[inline(always)]
     fn deliver_alike<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> bool {
         let n = packets.len();
@@ -86,7 +86,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// The class of buffer that all packets take, if they are all of one segment and take the same.
     #[inline(always)]
     fn class_of_all(&self, packets: &[Desc]) -> Option<Class> {
-        // Three variables: a fold over a tuple would be packed into one register, serially.
+        // Three variables, since a fold over a tuple is not vectorised.
         let (mut shortest, mut longest, mut flags) = (u32::MAX, 0, 0);
         for desc in packets {
             shortest = u32::from(desc.len()).min(shortest);
@@ -114,7 +114,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             }
             let Some((at, class)) = self.take_buffer(len) else { break };
             if len > class.size() {
-                self.untake(at, class);
+                self.put_back(at, class);
                 break;
             }
             copy(from, desc.offset(), &self.mem, at, len);
@@ -126,7 +126,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         n
     }
 
-    /// What the loop of `deliver` leaves: chains, on either side of the copy, and the reasons to stop.
+    /// What the other loops leave: chains on either side of the copy, and the reasons to stop.
     #[cold]
     #[inline(never)]
     fn deliver_slowly<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc]) -> (usize, Option<Busy>) {
@@ -161,21 +161,22 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         Ok(())
     }
 
-    /// Takes buffers that hold `total` bytes together, and room in the ring for them, or nothing; returns how many.
+    /// Takes buffers that hold `total` bytes together, and room in the ring for them, or nothing; returns how
+    /// many.
     pub(super) fn take_room(
         &mut self,
         total: u32,
         buffers: &mut [(u32, Class); CHAIN_MAX],
     ) -> Result<usize, Busy> {
         if let Some(fill) = &mut self.fill {
-            fill.ready(&self.mem, CHAIN_MAX); // what may have to be put back below is of one pop
+            fill.load(&self.mem, CHAIN_MAX); // of one pop, so that they can be put back below
         }
         let (mut n, mut held) = (0, 0);
         for slot in buffers.iter_mut() {
             if held >= total {
                 break;
             }
-            let Some(buffer) = self.take_at_hand(total - held) else { break };
+            let Some(buffer) = self.take_loaded(total - held) else { break };
             *slot = buffer;
             held += buffer.1.size();
             n += 1;
@@ -189,8 +190,73 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         };
         if room.is_err() {
             let taken = buffers.get(..n).unwrap_or_default();
-            taken.iter().rev().for_each(|&(at, class)| self.untake(at, class));
+            taken.iter().rev().for_each(|&(at, class)| self.put_back(at, class));
         }
         room
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::ring::{GroupedEpoch, Packed};
+    use crate::testing::{Sides, config};
+
+    /// Sends with `from` and delivers to `to`, the host of another region.
+    fn across(from: &mut Sides<GroupedEpoch>, to: &mut Sides<GroupedEpoch>, len: u16, buffers: usize) {
+        assert_eq!(from.send(len, buffers, len as u8), buffers);
+        let fetched = from.fetch();
+        assert_eq!(to.nic.deliver(&from.mem, fetched.rest(), &[]), buffers);
+        from.nic.complete(fetched.rest());
+        from.nic.flush();
+        to.nic.flush();
+    }
+
+    #[test]
+    fn packets_of_every_shape_cross_regions() {
+        let [mut from, mut to] = [(); 2].map(|()| Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>()));
+        let [mut bytes, mut packets] = [0; 2];
+        for (len, buffers, segments) in [(64, 9, 1), (129, 3, 1), (4096, 2, 1), (9600, 6, 3)] {
+            across(&mut from, &mut to, len, buffers);
+            let mut burst = crate::Burst::new();
+            assert_eq!(to.host.rx_burst(&mut burst, 32), buffers);
+            for packet in burst.as_slice().chunks(segments) {
+                assert_eq!(packet.iter().map(|buf| u32::from(buf.len())).sum::<u32>(), u32::from(len));
+                assert!(packet.iter().all(|buf| to.host.with(buf, |b| b.iter().all(|b| *b == len as u8))));
+                (bytes, packets) = (bytes + u64::from(len), packets + 1);
+            }
+            to.host.free(&mut burst);
+        }
+        let counters = to.nic.counters();
+        assert_eq!((counters.rx_packets, counters.rx_bytes), (packets, bytes));
+    }
+
+    #[test]
+    fn short_segments_become_one_buffer() {
+        let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+        let mut burst = crate::Burst::new();
+        assert_eq!(sides.host.alloc(100, 2, &mut burst), 2);
+        burst.iter_mut().next().unwrap().set_more(true);
+        assert_eq!(sides.host.tx_burst(&mut burst), 2);
+        assert_eq!((sides.poll(), sides.receive(32, |len, _| assert_eq!(len, 200))), (2, 1));
+    }
+
+    #[test]
+    fn a_full_ring_and_a_dry_pool_are_counted_apart() {
+        let mut sides = Sides::<Packed>::new(&config::<Packed>());
+        for (n, delivered) in [(32, 32), (32, 32), (9, 0)] {
+            assert_eq!(sides.send(64, n, 1), n);
+            assert_eq!(sides.poll(), delivered);
+        }
+        assert_eq!((sides.nic.counters().ring_full, sides.nic.counters().no_buffer), (1, 0));
+        let mut sides = Sides::<Packed>::new(&Config { buffers: 16, ..config::<Packed>() });
+        let mut burst = crate::Burst::new();
+        sides.host.alloc(4096, 16, &mut burst);
+        assert!(!sides.nic.deliver_bytes(&[&[1; 64]], 0));
+        assert_eq!((sides.nic.counters().ring_full, sides.nic.counters().no_buffer), (0, 1));
+        let mut buffers = [(0, Class::Large); CHAIN_MAX];
+        assert_eq!(sides.nic.take_room(9000, &mut buffers), Err(Busy::NoBuffer));
+        sides.host.free(&mut burst);
     }
 }

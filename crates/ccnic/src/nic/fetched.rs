@@ -1,11 +1,11 @@
-//! Packets in the NIC's hands: fetched bursts, and how their segments are walked.
+//! Fetched bursts, and the segments of their packets.
 
 use crate::desc::Desc;
 use crate::memory::{SharedMemory, copy};
 
 use super::FETCH;
 
-/// Packets fetched from a program and not yet dealt with, in order, checked.
+/// Packets fetched from a program and not completed yet, in order. They have been checked.
 #[derive(Debug)]
 pub struct Fetched {
     pub(super) descs: [Desc; FETCH],
@@ -20,8 +20,8 @@ impl Default for Fetched {
 }
 
 impl Fetched {
-    /// For a queue that is not a [`NicQueue`](super::NicQueue): replaces the burst by `descs`, of which it takes the first
-    /// [`FETCH`]; returns how many. They must be whole packets.
+    /// For a queue that is not a [`NicQueue`](super::NicQueue): replaces the burst by `descs`, of which it
+    /// takes the first [`FETCH`]; returns how many. They must be whole packets.
     pub fn refill(&mut self, descs: &[Desc]) -> usize {
         let n = descs.len().min(FETCH);
         for (slot, desc) in self.descs.iter_mut().zip(descs) {
@@ -31,32 +31,32 @@ impl Fetched {
         n
     }
 
-    /// The segments of all packets not yet dealt with.
+    /// The segments of all packets that are left.
     #[inline(always)]
     pub fn rest(&self) -> &[Desc] {
         self.descs.get(self.next..self.len).unwrap_or_default()
     }
 
-    /// Done with the first `n` segments.
+    /// Drops the first `n` segments from what is left.
     #[inline(always)]
     pub fn advance(&mut self, n: usize) {
         self.next = (self.next + n).min(self.len);
     }
 
-    /// True when the fetch found as much as it could take: there is probably more.
+    /// True when the fetch filled it: there are probably more packets in the ring.
     #[inline(always)]
     pub fn is_full(&self) -> bool {
         self.len == FETCH
     }
 
-    /// True when every packet has been dealt with.
+    /// True when nothing is left.
     #[inline(always)]
     pub fn is_empty(&self) -> bool {
         self.next == self.len
     }
 }
 
-/// Reads through the segments of a packet.
+/// A position in the data of a packet: the segments that are left, and how far the first has been read.
 pub(super) struct Segments<'a> {
     pub(super) descs: &'a [Desc],
     pub(super) within: u32,
@@ -82,4 +82,55 @@ impl Segments<'_> {
 pub(super) fn first(packets: &[Desc]) -> &[Desc] {
     let n = packets.iter().position(|d| !d.more()).map_or(packets.len(), |i| i + 1);
     packets.get(..n).unwrap_or_default()
+}
+
+/// Bytes of data in all segments.
+#[inline(always)]
+pub(super) fn bytes(descs: &[Desc]) -> u64 {
+    descs.iter().map(|d| u64::from(d.len())).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::HeapMemory;
+
+    #[test]
+    fn a_packet_ends_with_the_first_segment_without_more() {
+        let (one, more) = (Desc::new(0, 1, 0), Desc::new(0, 1, 0).with_more(true));
+        assert_eq!(
+            [&[one, one][..], &[more, more, one, one], &[more, more], &[]].map(|d| first(d).len()),
+            [1, 3, 2, 0]
+        );
+    }
+
+    #[test]
+    fn copies_go_on_across_segments() {
+        let mem = HeapMemory::new(4096);
+        mem.write(0, b"abcd");
+        mem.write(100, b"efghij");
+        let descs = [Desc::new(0, 4, 0).with_more(true), Desc::new(100, 6, 0)];
+        let mut segments = Segments { descs: &descs, within: 0 };
+        for (to, len) in [(200, 3), (203, 5), (208, 9)] {
+            segments.copy_to(&mem, &mem, to, len);
+        }
+        let mut bytes = [0; 12];
+        mem.read(200, &mut bytes);
+        assert_eq!(&bytes, b"abcdefghij\0\0", "and end with the packet");
+        assert_eq!(bytes_of(&descs), 10);
+    }
+
+    fn bytes_of(descs: &[Desc]) -> u64 {
+        super::bytes(descs)
+    }
+
+    #[test]
+    fn what_is_left_shrinks() {
+        let mut fetched = Fetched { len: FETCH, ..Fetched::default() };
+        assert!(fetched.is_full() && !fetched.is_empty());
+        fetched.advance(30);
+        assert_eq!(fetched.rest().len(), 2);
+        fetched.advance(30);
+        assert!(fetched.is_empty());
+    }
 }

@@ -1,16 +1,17 @@
-//! For a NIC that is a program of its own, not a wire: buffers in its hands, and packets that lie in its own memory.
+//! For a NIC with packets of its own, such as a program in C: buffers that it holds, and packets in its own
+//! memory.
 //!
-//! What such a program holds are descriptors, and it may err: every one that it brings back is checked like those of the other
-//! side.
+//! Such a NIC holds descriptors. Each that it gives back is checked like those of the other side, since it
+//! may make mistakes.
 
 use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE, FLAG_SMALL};
 use crate::memory::{Fetch, SharedMemory, prefetch_payload};
 use crate::pool::{Class, data_offset};
 use crate::ring::Ring;
 
+use super::NicQueue;
 use super::deliver::Busy;
 use super::fetched::first;
-use super::{NicQueue, class};
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// True when a descriptor names bytes inside one buffer of the pool.
@@ -19,8 +20,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         self.holds(desc)
     }
 
-    /// Allocates buffers for packets of `len` bytes, as many whole packets as fit into `out`; returns the number of buffers. Their
-    /// lines are fetched for writing. None with the host-managed pool, where the host decides which buffer comes next.
+    /// Allocates buffers for packets of `len` bytes, as many whole packets as fit into `out`; returns the
+    /// number of buffers. Their lines are prefetched for writing. Returns 0 with the host-managed pool, where
+    /// the host decides which buffer comes next.
     #[inline(always)]
     pub fn alloc(&mut self, len: u16, out: &mut [Desc]) -> usize {
         if !self.config.shared_pool {
@@ -60,10 +62,10 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         0
     }
 
-    /// Delivers a packet that lies in this side's own memory, in `parts`: all of it or nothing. Publish it with
-    /// [`flush`](NicQueue::flush).
+    /// Delivers a packet that lies in `parts` in the caller's memory; false when there is no room or no
+    /// buffer for all of it. The program sees it after [`flush`](NicQueue::flush).
     ///
-    /// At most the MTU: the caller checks that.
+    /// The caller makes sure that the packet is no longer than the MTU.
     #[inline(always)]
     pub fn deliver_bytes(&mut self, parts: &[&[u8]], meta: u64) -> bool {
         if let [bytes] = parts
@@ -78,12 +80,12 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
                 self.counters.rx_bytes += bytes.len() as u64;
                 return true;
             }
-            self.untake(at, class);
+            self.put_back(at, class);
         }
         self.deliver_parts(parts, meta)
     }
 
-    /// The rest of `deliver_bytes`: several parts, several buffers, and the reasons not to deliver.
+    /// `deliver_bytes` for several parts or buffers, and the reasons not to deliver.
     #[cold]
     #[inline(never)]
     fn deliver_parts(&mut self, parts: &[&[u8]], meta: u64) -> bool {
@@ -124,8 +126,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         true
     }
 
-    /// How many of the first descriptors make whole packets that may be handed to the program as they are: buffers of its pool,
-    /// with data, within the MTU. The second value says what is wrong with the packet after them.
+    /// How many of the first descriptors make whole packets that the program may be given without a copy:
+    /// buffers of its pool, with data, within the MTU. The second value says what is wrong with the packet
+    /// after them.
     #[inline(always)]
     pub fn whole_packets(&self, descs: &[Desc]) -> (usize, Option<BadPacket>) {
         if descs.iter().fold(true, |ok, d| ok & self.plain(*d)) {
@@ -158,22 +161,79 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         }
     }
 
-    /// Gives back buffers that this side holds, received or allocated. With the host-managed pool the host learns from the
-    /// ring that what it sent is free.
+    /// Frees buffers that this side holds, fetched or allocated. With the host-managed pool the host frees
+    /// them when the ring hands their units back.
     #[inline(always)]
     pub fn give_back(&mut self, descs: &[Desc]) {
-        debug_assert!(descs.iter().all(|d| self.pool.holds(d.offset(), 0, class(*d))));
+        debug_assert!(descs.iter().all(|d| self.pool.holds(d.offset(), 0, Class::of(*d))));
         self.complete(descs);
     }
 }
 
-/// Why a packet cannot be handed to a program.
+/// Why a packet cannot be given to a program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum BadPacket {
     /// A descriptor names no bytes of the pool, or none.
     NoBuffer,
     /// Longer than the MTU, or more segments than a chain may have.
     TooLong,
-    /// Its last descriptor says that there are more.
+    /// Its last descriptor has the flag MORE.
     NoEnd,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::desc::FLAG_MORE;
+    use crate::layout::LARGE_BUF;
+    use crate::ring::GroupedEpoch;
+    use crate::testing::{Sides, config};
+
+    #[test]
+    fn packets_in_parts_become_as_many_buffers_as_they_need() {
+        let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+        let (one, two) = ([1; 5000], [1; 100]);
+        assert!(sides.nic.deliver_bytes(&[&two], 0));
+        assert!(sides.nic.deliver_bytes(&[&two, &[], &one], 0));
+        sides.nic.flush();
+        let mut lens = [0; 3].into_iter();
+        let mut sum = 0;
+        let n = sides.receive(32, |len, byte| {
+            lens.next();
+            sum += u32::from(len);
+            assert_eq!(byte, Some(1));
+        });
+        assert_eq!((n, sum, lens.next()), (3, 100 + 5100, None));
+    }
+
+    #[test]
+    fn whole_packets_may_be_given_and_bad_ones_have_a_reason() {
+        let sides = Sides::<GroupedEpoch>::new(&Config { mtu: 6000, ..config::<GroupedEpoch>() });
+        let at = sides.layout.pool().buffers;
+        let (one, more) = (Desc::new(at, 4000, 0), Desc::new(at, 4000, FLAG_MORE));
+        let ask = |descs: &[Desc]| sides.nic.whole_packets(descs);
+        assert_eq!(ask(&[one, one]), (2, None));
+        assert_eq!(ask(&[one, more.with_len(2000), one]), (3, None));
+        assert_eq!(ask(&[one, more, one]), (1, Some(BadPacket::TooLong)));
+        assert_eq!(ask(&[one, more]), (1, Some(BadPacket::NoEnd)));
+        assert_eq!(ask(&[Desc::new(at + LARGE_BUF - 1, 2, 0)]), (0, Some(BadPacket::NoBuffer)));
+        assert_eq!(ask(&[one.with_len(0)]), (0, Some(BadPacket::NoBuffer)));
+        assert_eq!(ask(&[more.with_len(1); 9]), (0, Some(BadPacket::TooLong)));
+    }
+
+    #[test]
+    fn allocated_buffers_are_whole_packets_and_go_back() {
+        let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+        let mut descs = [Desc::default(); 8];
+        assert_eq!(sides.nic.alloc(9000, &mut descs), 6);
+        assert!(descs[..6].iter().all(|desc| sides.nic.names_buffer(*desc)));
+        assert!(descs[..6].iter().map(|desc| desc.more()).eq([true, true, false, true, true, false]));
+        let kept = sides.nic.pool.kept();
+        sides.nic.give_back(&descs[..6]);
+        assert_eq!(sides.nic.pool.kept(), kept + 6);
+        let mut managed =
+            Sides::<GroupedEpoch>::new(&Config { shared_pool: false, ..config::<GroupedEpoch>() });
+        assert_eq!(managed.nic.alloc(64, &mut descs), 0);
+    }
 }

@@ -1,42 +1,47 @@
-//! Receive-side scaling over several cores: each core polls some of a program's queues, and hands a packet for a queue of another
-//! core over to that core.
+//! Receive-side scaling over several cores: each core polls some of a program's queues, and hands a packet
+//! for a queue of another core over to that core.
 //!
-//! A ring has one producer, so only the core that polls a queue delivers into its receive ring. The core that fetches a packet
-//! hashes it. If the receive queue is its own it delivers the packet as [`spread`](super::spread()) does, otherwise it passes the
-//! descriptor on ([`OtherCores::hand_off`]); the other core copies the packet ([`deliver_handed`]).
+//! A ring has one producer, so only the core that polls a queue delivers into its receive ring. The core that
+//! fetches a packet hashes it. If the receive queue is its own it delivers the packet as
+//! [`spread`](super::spread()) does, otherwise it passes the descriptor on ([`OtherCores::hand_off`]); the
+//! other core copies the packet ([`deliver_handed`]).
 //!
 //! # Who frees the sender's buffer
-//! * Shared pool: the core that delivers the packet, to its own magazine. The buffer that it receives into next is then in its cache.
-//! * Host-managed pool: nobody; the host may use a buffer again when its descriptor is handed back. The fetching queue keeps
-//!   its descriptors open until every packet of the burst has been delivered ([`NicQueue::handed_over`] tells it), and fetches
-//!   nothing before that.
+//! * Shared pool: the core that delivers the packet, to its own magazine. The buffer that it receives into
+//!   next is then in its cache.
+//! * Host-managed pool: the host, which may use a buffer again when its descriptor is handed back. The
+//!   fetching queue keeps its descriptors open until every packet of the burst has been delivered
+//!   ([`NicQueue::handed_over`] tells it), and fetches nothing before that.
 //!
-//! A packet that cannot be handed over is dropped by the core that fetched it, and counted at the queue that fetched it.
+//! A packet that cannot be handed over is dropped by the core that fetched it, and counted at the queue that
+//! fetched it.
 
 use crate::desc::Desc;
 use crate::memory::{SharedMemory, prefetch_payload};
 use crate::ring::Ring;
 use crate::rss::Spreader;
 
+use super::loopback::Pipeline;
 use super::spread::{Steered, count_packets};
-use super::wire::Pipeline;
 use super::{FETCH, NicQueue};
 
 /// The cores that poll a program's queues, seen from one of them.
 pub trait OtherCores {
-    /// The index among this core's queues of the queue with number `queue`; `None` when another core polls it.
+    /// The index among this core's queues of the queue with number `queue`; `None` when another core polls
+    /// it.
     fn local(&self, queue: u16) -> Option<usize>;
 
-    /// Passes descriptors on to the core that polls the queue with number `to`: as many whole packets of `packets`, in order, as there
-    /// is room for. Returns the number of descriptors. `from` is the index of the queue here that has fetched them.
+    /// Passes descriptors on to the core that polls the queue with number `to`: as many whole packets of
+    /// `packets`, in order, as there is room for. Returns the number of descriptors. `from` is the index of
+    /// the queue here that has fetched them.
     fn hand_off(&mut self, from: usize, to: u16, packets: &[Desc]) -> usize;
 
     /// Publishes what was handed off since the last call.
     fn publish(&mut self);
 }
 
-/// One poll of queue `from` of this core: fetches a burst, delivers each packet to the queue that `spreader` says or hands it over,
-/// publishes. Returns the descriptors dealt with.
+/// One poll of queue `from` of this core: fetches a burst, delivers each packet to the queue that `spreader`
+/// says or hands it over, publishes. Returns the descriptors dealt with.
 ///
 /// `queues` are those of a region's queues that this core polls; `cores` knows the others.
 #[inline(always)]
@@ -86,8 +91,8 @@ pub fn spread_across<M: SharedMemory, R: Ring, C: OtherCores>(
     n
 }
 
-/// Delivers packets that other cores have fetched from queues of the same region, each to its queue, and publishes them. What there
-/// is no room for is dropped and counted there.
+/// Delivers packets that other cores have fetched from queues of the same region, each to its queue, and
+/// publishes them. What there is no room for is dropped and counted there.
 ///
 /// `local` gives the index in `queues` of a queue number.
 #[inline(always)]
@@ -113,14 +118,16 @@ pub fn deliver_handed<M: SharedMemory, R: Ring>(
 }
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
-    /// With the host-managed pool: true while packets of the last burst are with other cores. No burst may be fetched then.
+    /// With the host-managed pool: true while packets of the last burst are with other cores. No burst may be
+    /// fetched then.
     #[inline(always)]
     fn waits_for_others(&self, pipeline: &Pipeline) -> bool {
         !self.config.shared_pool && self.open > pipeline.current.rest().len()
     }
 
-    /// Other cores are done with `descs` descriptors that this queue has handed over: with the host-managed pool the host may have
-    /// them back. (With the shared pool there is nothing to do: whoever delivered the packets has freed their buffers.)
+    /// Other cores are done with `descs` descriptors that this queue has handed over: with the host-managed
+    /// pool the host may have them back. (With the shared pool there is nothing to do: the core that
+    /// delivered the packets has freed their buffers.)
     pub fn handed_over(&mut self, descs: usize) {
         if !self.config.shared_pool {
             self.done(descs);
@@ -128,7 +135,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         }
     }
 
-    /// Takes back packets that were handed to a core that has stopped before it delivered them: they are dropped and counted here.
+    /// Takes back packets that were handed to a core that has stopped before it delivered them: they are
+    /// dropped and counted here.
     pub fn take_back(&mut self, packets: &[Desc]) {
         self.drop_unhanded(packets);
         self.handed_over(packets.len());

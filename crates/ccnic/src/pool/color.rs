@@ -1,15 +1,15 @@
-//! Where data begin in a buffer.
+//! Cache colouring: at which byte of a buffer the data begin.
 
 use crate::layout::LARGE_BUF;
 use crate::memory::LINE;
 
 use super::Class;
 
-/// Where a segment of `len` bytes begins in the buffer at `at`.
+/// The offset of the first data byte of a segment of `len` bytes in the buffer at `at`.
 ///
-/// Large buffers lie 4 KiB apart, so their first lines share one set of a first-level cache, which holds a dozen of them. In each
-/// of sixteen neighbours the data begins another two lines further in. What is before it is room for headers that the receiver
-/// puts there.
+/// Large buffers lie 4 KiB apart, so their first lines map to one set of a first-level cache, which holds a
+/// dozen of them. In each of sixteen neighbouring buffers the data begin another two lines further in. The
+/// bytes before them are headroom for headers that the receiver prepends.
 #[inline(always)]
 pub(crate) fn data_offset(at: u32, len: u32, class: Class) -> u32 {
     const STEP: u32 = 2 * LINE;

@@ -1,32 +1,37 @@
-//! The shared free list: a lock-free magazine of batches of free buffers, used by both sides.
+//! The depot: the shared lock-free free list, a stack of batches of free buffers that both sides push and
+//! pop.
 //!
-//! A *batch* is up to 32 buffers: the first, its *node*, is linked into the list and holds the offsets of the others in
-//! its own memory, which nobody else uses while it is free. Moving a batch costs one compare-exchange and a few
-//! lines, whatever it holds. A side that dies at any instruction leaves the list whole (a Treiber magazine with a tag
-//! against reuse).
+//! A *batch* is up to 32 buffers: the first, its *node*, is linked into the list and holds the offsets of the
+//! others in its own memory, which is unused while it is free. Moving a batch costs one compare-exchange and
+//! a few lines, whatever its size. A side that dies at any instruction leaves the list intact (a Treiber
+//! stack with a tag against the ABA problem).
 //!
 //! ```text
 //! head:  63           32 31            0        link of a node:  63           32 31            0
 //!       |      tag      |  node + 1     |                       |  buffers      |  next node + 1 |
 //! ```
-//! Nodes are numbered in units of 128 bytes from the first buffer; 0 says "none".
+//! Nodes are numbered in units of 128 bytes from the first buffer; 0 means none.
 
 use crate::layout::{PoolLayout, SMALL_BUF};
 use crate::memory::SharedMemory;
 
-/// The most buffers in a batch: what the node's link and 128 bytes can name.
+/// The most buffers in a batch: as many as the node's link and its 128 bytes can name.
 pub(super) const BATCH: usize = 32;
 
-/// Attempts at a compare-exchange before giving up: a hostile peer could keep changing the head, an honest one makes
-/// progress whenever we fail.
+/// Attempts at a compare-exchange before giving up: a hostile peer could change the head forever. When an
+/// attempt fails because of an honest peer, that peer has made progress.
 const ATTEMPTS: usize = 64;
 
-/// One of the two free lists (small, large) of a pool.
+/// One of the two shared free lists (small, large) of a pool.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Depot {
+    /// Word: tag and first node.
     head: u32,
+    /// First link word.
     links: u32,
+    /// First byte of the buffers.
     buffers: u32,
+    /// Number of nodes: one per 128 bytes of buffers.
     nodes: u32,
     /// Bytes of each buffer on this list.
     size: u32,
@@ -51,7 +56,7 @@ impl Batch {
         }
     }
 
-    /// Fills the batch by `f`, which says how many buffers it wrote.
+    /// Fills the batch with `f`, which returns how many buffers it wrote.
     pub(super) fn fill(&mut self, f: impl FnOnce(&mut [u32]) -> usize) {
         self.len = f(&mut self.buffers).min(BATCH);
     }
@@ -71,7 +76,8 @@ impl Depot {
         Depot { head, links: layout.links, buffers: layout.buffers, nodes, size }
     }
 
-    /// True for the offset of a buffer that this list could hold: all that is ever believed of shared memory.
+    /// True for the offset of a buffer that this list could hold. Every offset read from shared memory is
+    /// checked with it.
     fn holds(&self, buffer: u32) -> bool {
         let at = buffer.wrapping_sub(self.buffers);
         at < self.nodes * SMALL_BUF && at.is_multiple_of(self.size)
@@ -81,12 +87,12 @@ impl Depot {
         self.links + node * 8
     }
 
-    /// Puts a batch on the list. False when the list could not be changed; the buffers are then still the caller's.
+    /// Pushes a batch. False when the head kept changing; the buffers are then still the caller's.
     pub(super) fn push<M: SharedMemory>(&self, mem: &M, batch: &Batch) -> bool {
         let Some((&first, others)) = batch.as_slice().split_first() else { return true };
         let node = first.wrapping_sub(self.buffers) / SMALL_BUF;
         if node >= self.nodes {
-            return true; // not a buffer of this pool: there is nothing to keep
+            return true; // not a buffer of this pool: nothing to push
         }
         let mut bytes = [0u8; 4 * BATCH];
         for (to, buffer) in bytes.as_chunks_mut::<4>().0.iter_mut().zip(others) {
@@ -105,7 +111,7 @@ impl Depot {
         false
     }
 
-    /// Takes a batch off the list. What a broken peer left there comes back as `None` or without the bad offsets.
+    /// Pops a batch. From a list that a broken peer has damaged: `None`, or a batch without the bad offsets.
     pub(super) fn pop<M: SharedMemory>(&self, mem: &M) -> Option<Batch> {
         let mut head = mem.load_acquire(self.head); // F2
         for _ in 0..ATTEMPTS {
@@ -113,7 +119,7 @@ impl Depot {
             if node >= self.nodes {
                 return None;
             }
-            // Stale when another agent pops this node first; then the tag has moved on and the exchange fails.
+            // Stale when another agent pops this node first; then the tag has changed and the exchange fails.
             let link = mem.load(self.link(node));
             match mem.compare_exchange(self.head, head, next_tag(head) | link & 0xffff_ffff) {
                 Ok(_) => return Some(self.open(mem, node, link)), // F2
@@ -123,7 +129,7 @@ impl Depot {
         None
     }
 
-    /// Reads the batch of a node that is this agent's (or, in recovery, nobody's).
+    /// Reads the batch of a node that this agent has popped, or that no agent uses (recovery).
     fn open<M: SharedMemory>(&self, mem: &M, node: u32, link: u64) -> Batch {
         let first = self.buffers + node * SMALL_BUF;
         let mut batch = Batch::new();
@@ -142,8 +148,8 @@ impl Depot {
         batch
     }
 
-    /// Shows every buffer on the list. For recovery and for counting, while nobody changes it; ends even on a list
-    /// that a broken peer has tied into a loop.
+    /// Calls `see` for every buffer on the list. For recovery, while no agent changes it; ends even on a list
+    /// that a broken peer has made circular.
     pub(super) fn walk<M: SharedMemory>(&self, mem: &M, mut see: impl FnMut(u32)) {
         let mut next = mem.load_acquire(self.head) as u32; // F2
         for _ in 0..self.nodes {
@@ -158,7 +164,68 @@ impl Depot {
     }
 }
 
-/// The head's tag, one further: a head that was read before another agent's change never matches again.
+/// The head's next tag: a head that was read before another agent's change never matches again.
 fn next_tag(head: u64) -> u64 {
     ((head >> 32).wrapping_add(1) & 0xffff_ffff) << 32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::HeapMemory;
+    use crate::layout::LARGE_BUF;
+    use crate::ring::GroupedEpoch;
+    use crate::testing::{config, region};
+
+    fn depot() -> (HeapMemory, Depot, PoolLayout) {
+        let (mem, layout) = region(&config::<GroupedEpoch>());
+        let pool = *layout.pool();
+        (mem, Depot::new(&pool, pool.small, SMALL_BUF), pool)
+    }
+
+    fn batch(buffers: impl Iterator<Item = u32>) -> Batch {
+        let mut batch = Batch::new();
+        buffers.for_each(|buffer| batch.push(buffer));
+        batch
+    }
+
+    #[test]
+    fn batches_come_back_last_in_first_out() {
+        let (mem, depot, pool) = depot();
+        let buffers = |from: u32, n: u32| (from..from + n).map(move |i| pool.buffers + i * SMALL_BUF);
+        assert!(depot.push(&mem, &batch(buffers(0, 32))) && depot.push(&mem, &batch(buffers(40, 1))));
+        assert!(depot.push(&mem, &Batch::new()), "nothing to push");
+        let mut seen = 0;
+        depot.walk(&mem, |_| seen += 1);
+        assert_eq!(seen, 33);
+        assert!(depot.pop(&mem).unwrap().as_slice().iter().copied().eq(buffers(40, 1)));
+        assert!(depot.pop(&mem).unwrap().as_slice().iter().copied().eq(buffers(0, 32)));
+        assert!(depot.pop(&mem).is_none());
+    }
+
+    #[test]
+    fn a_head_that_was_read_before_a_change_does_not_match() {
+        let (mem, depot, pool) = depot();
+        let one = batch([pool.buffers].into_iter());
+        depot.push(&mem, &one);
+        let before = mem.load(pool.small);
+        depot.pop(&mem);
+        depot.push(&mem, &one);
+        assert_eq!((mem.load(pool.small) as u32, mem.load(pool.small) == before), (before as u32, false));
+    }
+
+    #[test]
+    fn a_damaged_list_yields_no_foreign_buffer_and_has_an_end() {
+        let (mem, depot, pool) = depot();
+        depot.push(&mem, &batch([0, 1, 2].map(|i| pool.buffers + i * SMALL_BUF).into_iter()));
+        mem.write(pool.buffers, &1u32.to_le_bytes()); // the second buffer's offset
+        mem.write(pool.buffers + 4, &(pool.end).to_le_bytes());
+        mem.store(pool.links, mem.load(pool.links) | 1); // the node's next is itself
+        let mut seen = 0;
+        depot.walk(&mem, |buffer| seen += u32::from(buffer == pool.buffers));
+        assert_eq!(seen, (pool.end - pool.buffers) / SMALL_BUF, "as many nodes as there can be");
+        assert_eq!(depot.pop(&mem).unwrap().as_slice(), [pool.buffers]);
+        mem.store(pool.small, u64::from(64 * (LARGE_BUF / SMALL_BUF) + 1));
+        assert!(depot.pop(&mem).is_none(), "a node beyond the pool");
+    }
 }

@@ -1,10 +1,11 @@
-//! A private magazine of free buffers: the buffer freed last is used next, while it is still in this agent's cache.
+//! A magazine: an agent's private stack of free buffers (Bonwick's slab allocator). The buffer freed last is
+//! allocated next, while it is still in this agent's cache.
 
 /// Buffers a magazine can hold.
 const CAPACITY: usize = 512;
 const MASK: usize = CAPACITY - 1;
 
-/// A bounded magazine of buffer offsets, private to one agent.
+/// A bounded stack of buffer offsets, private to one agent.
 #[derive(Debug)]
 pub(super) struct Magazine {
     slots: [u32; CAPACITY],
@@ -12,7 +13,7 @@ pub(super) struct Magazine {
 }
 
 impl Magazine {
-    /// From this length on, the oldest buffers go back to the shared free list.
+    /// From this length on, the oldest buffers go to the depot.
     pub(super) const FULL: usize = CAPACITY - 64;
 
     pub(super) const fn new() -> Magazine {
@@ -24,13 +25,13 @@ impl Magazine {
         self.len
     }
 
-    /// Adds a buffer; false when there is no place.
+    /// Adds a buffer; false when the magazine is full.
     #[inline(always)]
     pub(super) fn push(&mut self, buffer: u32) -> bool {
         if self.len >= CAPACITY {
             return false;
         }
-        // The mask tells the compiler what the test above says, so that no bounds check stays in the burst.
+        // The mask repeats the test above for the compiler, which then leaves out the bounds check.
         self.slots[self.len & MASK] = buffer;
         self.len += 1;
         true
@@ -45,7 +46,8 @@ impl Magazine {
         Some(self.slots[self.len & MASK])
     }
 
-    /// Removes the last `n` buffers: the last one first, when read from the back. `None` when there are not so many.
+    /// Removes the last `n` buffers; the one added last is at the end of the slice. `None` when there are
+    /// fewer.
     #[inline(always)]
     pub(super) fn pop_many(&mut self, n: usize) -> Option<&[u32]> {
         let left = self.len.checked_sub(n)?;
@@ -54,16 +56,16 @@ impl Magazine {
         Some(taken)
     }
 
-    /// Adds `n` buffers, for the caller to write. `None` when there is no place for so many.
+    /// Adds `n` slots for the caller to write buffers to. `None` when there is no room for so many.
     #[inline(always)]
     pub(super) fn push_many(&mut self, n: usize) -> Option<&mut [u32]> {
         let end = self.len + n;
-        let places = self.slots.get_mut(self.len..end)?;
+        let slots = self.slots.get_mut(self.len..end)?;
         self.len = end;
-        Some(places)
+        Some(slots)
     }
 
-    /// Removes the oldest buffers, as many as `out` takes; they are the ones least likely to be in a cache.
+    /// Removes the oldest buffers, as many as `out` holds: the ones least likely to be in a cache.
     pub(super) fn take_oldest(&mut self, out: &mut [u32]) -> usize {
         let n = out.len().min(self.len);
         for (to, from) in out.iter_mut().zip(&self.slots).take(n) {

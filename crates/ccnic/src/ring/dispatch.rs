@@ -14,10 +14,11 @@ pub trait RingVisitor {
 }
 
 impl Design {
-    /// Calls `visitor` with the ring type of this design. This is the only place where a design is matched to its ring type.
+    /// Calls `visitor` with the ring type of this design. This is the only place where a design is matched to
+    /// its ring type.
     ///
-    /// The match is one branch; everything inside [`visit`](RingVisitor::visit) is compiled for that ring alone. Call it outside a
-    /// burst: once per thread, queue or poll.
+    /// The match is one branch; everything inside [`visit`](RingVisitor::visit) is compiled for that ring
+    /// alone. Call it outside a burst: once per thread, queue or poll.
     ///
     /// ```
     /// use ccnic::Design;

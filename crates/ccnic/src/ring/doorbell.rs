@@ -1,8 +1,9 @@
-//! The baseline: an Intel E810's ring, packed descriptors with tail and head registers beside them (CC-NIC section 2.1
-//! and figure 6a), here in coherent memory ("unoptimized UPI", section 5.1).
+//! The baseline: an Intel E810's ring, packed descriptors with tail and head registers beside them (CC-NIC
+//! section 2.1 and figure 6a), here in coherent memory ("unoptimized UPI", section 5.1).
 //!
-//! The producer writes descriptors and rings the doorbell: it stores its position to the tail register. The consumer
-//! polls the tail, reads descriptors, and stores its position to the head register when it has completed them.
+//! The producer writes descriptors and then stores its position to the tail register (the doorbell). The
+//! consumer polls the tail, reads the descriptors, and stores its position to the head register when it has
+//! completed them.
 
 use crate::config::Design;
 use crate::desc::{DESC, Desc, Sealed, Slot};
@@ -28,8 +29,9 @@ pub struct DoorbellProducer {
     tail: u32,
     head: u32,
     position: u64,
-    /// The head register as last read. May be stale: the consumer is there at least.
+    /// The head register as last read. May be stale: the consumer is at least there.
     seen: u64,
+    /// Descriptors of the last push.
     last: u32,
 }
 
@@ -42,7 +44,7 @@ impl DoorbellProducer {
     #[inline(always)]
     fn reload<M: SharedMemory>(&mut self, mem: &M) {
         let head = mem.load_acquire(self.head); // E2
-        // A head that goes back or ahead of the tail is a broken peer's: believe the old one.
+        // A broken peer may move its head back or beyond the tail: then keep the old value.
         if head >= self.seen && head <= self.position {
             self.seen = head;
         }
@@ -123,23 +125,24 @@ pub struct DoorbellConsumer {
     position: u64,
     /// Where the last pop began.
     before: u64,
-    /// The tail register as last read. May be stale: the producer is there at least.
+    /// The tail register as last read. May be stale: the producer is at least there.
     seen: u64,
+    /// The position that the head register holds.
     handed: u64,
-    /// Pops in vain since the last that found something.
+    /// Empty polls since the last pop that found something.
     empty_polls: u32,
-    /// There were many before the last one that did.
+    /// At least `IDLE_POLLS` empty polls preceded the last pop that found something.
     was_idle: bool,
     guard: ChainGuard,
 }
 
 impl DoorbellConsumer {
-    /// Descriptors known to be ready; looks at the register when there are none.
+    /// Descriptors known to be published; reads the tail register when there are none.
     #[inline(always)]
-    fn ready<M: SharedMemory>(&mut self, mem: &M) -> u64 {
+    fn available<M: SharedMemory>(&mut self, mem: &M) -> u64 {
         if self.seen == self.position {
             let tail = mem.load_acquire(self.tail); // D2
-            // More than the ring holds is a broken peer's: nothing is ready.
+            // A broken peer may publish more than the ring holds: then nothing is available.
             if tail.wrapping_sub(self.position) <= self.slots.count() {
                 self.seen = tail;
             }
@@ -175,7 +178,7 @@ impl Consumer for DoorbellConsumer {
 
     #[inline(always)]
     fn pop<M: SharedMemory, D: Slot>(&mut self, mem: &M, out: &mut [D]) -> usize {
-        let mut n = (self.ready(mem) as usize).min(out.len());
+        let mut n = (self.available(mem) as usize).min(out.len());
         for (i, slot) in (0..).zip(out.iter_mut().take(n)) {
             slot.set(self.get(mem, self.position + i), Sealed(()));
         }
@@ -197,7 +200,7 @@ impl Consumer for DoorbellConsumer {
 
     fn keep<M: SharedMemory>(&mut self, mem: &M, n: usize) {
         self.position = self.before + n as u64;
-        self.seen = self.position; // the next pop looks for more
+        self.seen = self.position; // the next pop reads the tail register again
         mem.store(self.taken, self.position);
     }
 
@@ -240,5 +243,66 @@ impl Consumer for DoorbellConsumer {
         for i in 0..count {
             see(self.get(mem, self.position + i));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::heap::HeapMemory;
+
+    /// 16 descriptors at 4096, each position in a line of its own.
+    const RING: RingLayout = RingLayout { units: 4096, count: 16, tail: 0, head: 64, taken: 128 };
+
+    fn ends() -> (HeapMemory, DoorbellProducer, DoorbellConsumer) {
+        let mem = HeapMemory::new(8192);
+        (mem.clone(), DoorbellProducer::resume(&mem, &RING), DoorbellConsumer::resume(&mem, &RING))
+    }
+
+    #[test]
+    fn descriptors_pass_in_order_over_many_laps() {
+        let (mem, mut producer, mut consumer) = ends();
+        let mut out = [Desc::default(); 8];
+        for i in 0..100u32 {
+            let descs = [0, 1, 2].map(|j| Desc::new(3 * i + j, 1, 0));
+            assert_eq!((producer.push(&mem, &descs), consumer.pop(&mem, &mut out)), (3, 3));
+            assert_eq!(out[..3], descs);
+            consumer.release(&mem);
+        }
+        assert_eq!((producer.position(), consumer.position(), producer.completed(&mem)), (300, 300, 300));
+    }
+
+    #[test]
+    fn a_unit_is_free_when_released_and_not_before() {
+        let (mem, mut producer, mut consumer) = ends();
+        let descs = [Desc::new(1, 1, 0); 20];
+        assert_eq!((producer.push(&mem, &descs), producer.room(&mem, 1)), (16, 0));
+        assert_eq!((consumer.pop(&mem, &mut [Desc::default(); 5]), producer.room(&mem, 9)), (5, 0));
+        consumer.release(&mem);
+        assert_eq!(producer.room(&mem, 9), 5);
+    }
+
+    #[test]
+    fn what_is_not_kept_stands_in_the_ring_again() {
+        let (mem, mut producer, mut consumer) = ends();
+        producer.push(&mem, &[1, 2, 3, 4].map(|i| Desc::new(i, 1, 0)));
+        let mut out = [Desc::default(); 4];
+        assert_eq!(consumer.pop(&mem, &mut out), 4);
+        consumer.keep(&mem, 1);
+        assert!(consumer.ready(&mem));
+        assert_eq!((consumer.pop(&mem, &mut out), out[0].offset()), (3, 2));
+    }
+
+    #[test]
+    fn registers_of_a_broken_peer_are_not_believed() {
+        let (mem, mut producer, mut consumer) = ends();
+        producer.push(&mem, &[Desc::new(1, 1, 0); 4]);
+        for head in [5, u64::MAX] {
+            mem.store(RING.head, head);
+            assert_eq!(producer.completed(&mem), 0);
+        }
+        mem.store(RING.tail, 17);
+        assert_eq!(consumer.pop(&mem, &mut [Desc::default(); 8]), 0, "more than the ring holds");
+        assert!(!consumer.ready(&mem));
     }
 }

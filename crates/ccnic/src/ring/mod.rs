@@ -1,7 +1,8 @@
 //! Rings: bursts of descriptors from one side to the other, one producer and one consumer.
 //!
-//! One burst API, five rings ([`Design`]): four say "ready" inside the descriptors' own lines (`inline.rs`, with the
-//! signal of `signal.rs`), one in registers beside them (`doorbell.rs`).
+//! One burst API, five rings ([`Design`]): four have their signals inside the descriptors' own lines
+//! (`inline.rs`, with the encodings of `signal.rs`), one has registers beside them (`doorbell.rs`).
+//! `dispatch.rs` goes from a design to its ring type.
 //!
 //! # The contract
 //!
@@ -10,14 +11,14 @@
 //! | may write | the units from its position up to its credit, and its `tail` line | its `head` and `taken` lines; with *clear*, the signal of a unit that it has taken |
 //! | may read | the `head` line (*clear*: the signal of the units it is about to write) | units, from its position on, that are ready |
 //! | hands over | by the unit's signal, written last | by `head` (*clear*: by zeroing the signal) |
-//! | must never | touch a unit between publishing it and getting it back | read past a unit that is not ready |
+//! | must never | access a unit between publishing it and getting it back | read past a unit that is not ready |
 //!
-//! A packet of several descriptors (a chain) is published from its last unit back to its first, so that a consumer
-//! that sees its beginning sees all of it, even when the producer dies in between.
+//! A packet of several descriptors (a chain) is published from its last unit back to its first. When the
+//! first unit is ready, the whole chain is, even if the producer dies in between.
 //!
 //! # Ordering: the one diagram
 //!
-//! Every access that crosses sides names its letter.
+//! Every access of one side to what the other writes is marked in the source with its letter.
 //!
 //! ```text
 //!      producer (or the side that gives)                      consumer (or the side that takes)
@@ -33,15 +34,16 @@
 //!
 //!  F1  free list head: compare_exchange       ------------->  F2  free list head: load_acquire, compare_exchange
 //!  G1  header magic: store_release            ------------->  G2  header magic: load_acquire
-//!  H2  rx_event line: load_acquire            <-------------  H1  rx_event line: store_release          (to be woken)
+//!  H2  rx_event line: load_acquire            <-------------  H1  rx_event line: store_release          (notification)
 //! ```
 //!
-//! H has no fence between a side's store and the load of the other's that comes after it: the consumer may look past a unit
-//! that is published while it goes to sleep, and the producer past that sleep. The producer's *next* look at H2 finds it, so it
-//! must look again and again, and it does: it polls (`sleep.rs`).
+//! H has no fence between a side's store and its next load of the other's line. A consumer that arms itself
+//! may miss a unit that is published at the same time, and the producer may miss that it is armed. The
+//! producer's *next* load at H2 sees it; the producer polls, so there is a next one (`notify.rs`).
 //!
-//! A side's own `tail` and `taken` lines are read by others only after it has died, through a system call's order. `rx_dropped` beside
-//! `tx.taken` is a statistic: what the host reads of it may be old, and nothing depends on it.
+//! A side's own `tail` and `taken` lines are read by others only after it has died, ordered by system calls.
+//! `rx_dropped`, beside `tx.taken`, is a statistic: the host may read an old value, and nothing depends on
+//! it.
 
 mod dispatch;
 mod doorbell;
@@ -57,13 +59,14 @@ pub use dispatch::RingVisitor;
 pub use doorbell::Doorbell;
 pub use inline::{GroupedClear, GroupedEpoch, Packed, Padded};
 
-/// After this many polls in vain a side counts as idle: it waits for the other, and the ring is nearly empty. Under load there
-/// are none or few between two bursts; while one packet makes its round trip there are dozens.
+/// After this many empty polls a side counts as idle: it waits for the other, and the ring is nearly empty.
+/// Under load there are none or few between two bursts; during the round trip of a single packet there are
+/// dozens.
 pub(crate) const IDLE_POLLS: u32 = 8;
 
-/// A kind of ring: a producer and a consumer that understand each other.
+/// A ring type: a producer and a consumer for the same layout of units and signals.
 pub trait Ring: 'static {
-    /// Which one, in a region's header.
+    /// Its number in a region's header.
     const DESIGN: Design;
     /// The writing end.
     type Producer: Producer;
@@ -73,18 +76,18 @@ pub trait Ring: 'static {
 
 /// The writing end of a ring. Belongs to one thread.
 pub trait Producer: Sized + Send {
-    /// Takes up a ring where its last producer left it: at the start, or where a dead predecessor stopped.
+    /// Opens a ring where its last producer left it: at the start, or where a dead predecessor stopped.
     fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self;
 
-    /// Descriptors that a push is sure to take now, at most `want`. Looks at the other side's lines only when the
-    /// credit known so far is less than `want`.
+    /// Descriptors that a push is sure to take now, at most `want`. Reads the other side's lines only when
+    /// the credit known so far is less than `want`.
     fn room<M: SharedMemory>(&mut self, mem: &M, want: usize) -> usize;
 
-    /// Fetches, with ownership, the lines that the next push of `descs` descriptors will write.
+    /// Prefetches, with ownership, the lines that the next push of `descs` descriptors will write.
     fn prefetch<M: SharedMemory>(&self, mem: &M, descs: usize);
 
-    /// Publishes `descs` in order, as many whole packets as there is room for; returns the number of descriptors
-    /// taken. A packet whose last descriptor is not in `descs` is not taken.
+    /// Publishes `descs` in order, as many whole packets as there is room for; returns the number of
+    /// descriptors taken. A packet whose last descriptor is not in `descs` is not taken.
     fn push<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) -> usize;
 
     /// Demotes the lines that the last push wrote.
@@ -102,44 +105,47 @@ pub trait Producer: Sized + Send {
 
 /// The reading end of a ring. Belongs to one thread.
 pub trait Consumer: Sized + Send {
-    /// Takes up a ring where its last consumer left it.
+    /// Opens a ring where its last consumer left it.
     fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self;
 
-    /// Takes descriptors of whole packets into `out` and returns their number. A packet with more segments than
-    /// `out` has places stays in the ring; offer [`CHAIN_MAX`] places to be sure of progress. What comes out has
-    /// whatever contents the producer chose.
+    /// Takes descriptors of whole packets into `out` and returns their number. A packet with more segments
+    /// than `out` has slots for stays in the ring; [`CHAIN_MAX`] slots always suffice. The descriptors are as
+    /// the producer wrote them: unchecked.
     fn pop<M: SharedMemory, D: Slot>(&mut self, mem: &M, out: &mut [D]) -> usize;
 
-    /// Of what the last pop took, keeps the first `n` descriptors: the others stand in the ring again. Only before they
-    /// are released, and only where every packet has one segment (blank buffers).
+    /// Keeps the first `n` descriptors of the last pop; the others are in the ring again. Only before they
+    /// are released, and only where every packet has one segment (posted receive buffers).
     fn keep<M: SharedMemory>(&mut self, mem: &M, n: usize);
 
-    /// Fetches the lines that hold the next `descs` descriptors, for when they are sure to be there.
+    /// Prefetches the lines of the next `descs` descriptors. For a caller that is sure that they are
+    /// published.
     fn prefetch<M: SharedMemory>(&self, mem: &M, descs: usize);
 
     /// Hands back every unit taken so far.
     fn release<M: SharedMemory>(&mut self, mem: &M);
 
-    /// True when the last pop that found something came after many in vain: this reader waits for the producer.
+    /// True when the last pop that found something came after at least eight empty polls: the consumer waits
+    /// for the producer.
     fn was_idle(&self) -> bool;
 
     /// The position of the next unit to read, counted as [`Producer::position`].
     fn position(&self) -> u64;
 
-    /// True when there is something to take. Takes nothing.
+    /// True when there is a descriptor to take. Takes nothing.
     fn ready<M: SharedMemory>(&self, mem: &M) -> bool;
 
     /// Descriptors discarded because their chain was longer than [`CHAIN_MAX`].
     fn discarded(&self) -> u64;
 
-    /// Shows every descriptor that is published and not yet taken; takes nothing. For recovery.
+    /// Calls `see` for every descriptor that is published and not taken; takes nothing. For recovery and
+    /// statistics.
     fn peek<M: SharedMemory>(&self, mem: &M, see: impl FnMut(Desc));
 }
 
 /// True when a packet has more than one segment.
 #[inline(always)]
 fn has_chains<D: Slot>(descs: &[D]) -> bool {
-    // Without an early exit: the common answer needs all of them, and the loop vectorises.
+    // No early exit: usually all descriptors have to be read, and the loop vectorises.
     descs.iter().fold(false, |any, d| any | d.desc().more())
 }
 
@@ -160,7 +166,7 @@ fn whole<D: Slot>(descs: &[D], limit: usize) -> usize {
     whole
 }
 
-/// What a consumer does about descriptors that do not end their packet.
+/// Drops chains that are longer than they may be.
 #[derive(Debug, Default)]
 struct ChainGuard {
     discarding: bool,
@@ -168,10 +174,10 @@ struct ChainGuard {
 }
 
 impl ChainGuard {
-    /// Judges a batch that ends inside a chain: how many descriptors to deliver, how many to consume.
+    /// For a batch that ends inside a chain: how many descriptors to deliver, and how many to consume.
     ///
-    /// A producer publishes a chain at once, so the rest is either beyond `out`, or the chain is longer than it may
-    /// be; such a chain is consumed and dropped, wherever it ends.
+    /// A producer publishes a chain at once. So either the rest did not fit into `out`, or the chain is too
+    /// long; such a chain is consumed and dropped, also in the following batches.
     #[cold]
     #[inline(never)]
     fn cut<D: Slot>(&mut self, batch: &mut [D]) -> (usize, usize) {
@@ -195,7 +201,7 @@ impl ChainGuard {
     }
 }
 
-/// Ring arithmetic, in one layout: which offset and which lap a position has.
+/// Ring arithmetic, in one place: the offset and the lap of a position.
 ///
 /// Positions count units from the ring's first use and never wrap (64 bits).
 #[derive(Debug, Clone, Copy)]
@@ -205,8 +211,8 @@ pub struct Slots {
     bits: u32,
 }
 
-/// A position as a dead predecessor or a hostile peer left it, cut so that arithmetic on it cannot overflow (2^56
-/// units last for decades).
+/// A position that a dead predecessor or a hostile peer wrote, truncated so that arithmetic cannot overflow
+/// (2^56 units last for decades).
 fn sane(position: u64) -> u64 {
     position & (u64::MAX >> 8)
 }
@@ -222,7 +228,7 @@ impl Slots {
         self.units + (position as u32 & self.mask) * bytes
     }
 
-    /// Which time around the ring `position` is.
+    /// The lap of `position`, from 0.
     #[inline(always)]
     fn lap(&self, position: u64) -> u64 {
         position >> self.bits

@@ -1,4 +1,4 @@
-//! The two ways to say "ready" inside a descriptor line.
+//! The two encodings of a signal inside a descriptor line.
 //!
 //! The signal is the top byte of a unit's first word, stored last with release (ordering diagram, A).
 
@@ -10,18 +10,18 @@ use super::Slots;
 
 /// In a signal: how many descriptors the unit holds.
 const COUNT: u8 = 0x07;
-/// Clear: this unit is ready. (A count alone would do; a bit of its own reads better in a dump.)
+/// Clear: this unit is ready. (The count alone would do; a bit of its own is easier to see in a memory dump.)
 const READY: u8 = 0x80;
-/// Clear: the parity of the lap. Nobody needs it but a successor, who must tell a unit that its predecessor left from
-/// the one that took its layout.
+/// Clear: the parity of the lap. Only a successor needs it, to tell a unit that its predecessor left from one
+/// that was published since.
 const LAP: u8 = 0x08;
 /// Epoch: the parity of the lap. The first lap's is 1, so that fresh zeroed memory is not ready.
 const PARITY: u8 = 0x80;
 
-/// What tells a full unit from an empty one, and how units come back to the producer.
+/// How a published unit differs from a free one, and how units are handed back to the producer.
 pub trait Signal: Send + 'static {
-    /// True when a unit stays ready until it has been handed back: a consumer must not go around the ring to units
-    /// that it has taken and not handed back.
+    /// True when a unit stays ready until it is handed back: then a consumer must not read a lap ahead, where
+    /// it would find units that it has taken already.
     const STAYS: bool;
 
     /// The signal of `count` descriptors in lap `lap`.
@@ -30,15 +30,15 @@ pub trait Signal: Send + 'static {
     /// The number of descriptors that `signal` announces in lap `lap`; 0 when the unit is not ready.
     fn ready_count(signal: u8, lap: u64) -> u8;
 
-    /// True when `signal` was said in lap `lap`, and not in the one before or after. For successors.
+    /// True when `signal` was written in lap `lap`, and not in the one before or after. For successors.
     fn is_of(signal: u8, lap: u64) -> bool;
 
     /// Consumer: hands back the units `from..to`, whose signals are `bytes` apart. Returns the position up to
-    /// which the producer has been told.
+    /// which units are handed back: `from` when that is postponed.
     fn hand_back<M: SharedMemory>(mem: &M, slots: &Slots, head: u32, bytes: u32, from: u64, to: u64) -> u64;
 
-    /// Producer: the position up to which units are free, given that those before `known` are, when it wants to
-    /// write all units before `want`, and could write those before `most` (a lap from the first that is its own).
+    /// Producer: the position up to which units are free. Those before `known` are; the producer wants to
+    /// write all units before `want`, and could write those before `most`, one lap after its position.
     fn credit<M: SharedMemory>(
         mem: &M,
         slots: &Slots,
@@ -53,9 +53,9 @@ pub trait Signal: Send + 'static {
     fn recover<M: SharedMemory>(mem: &M, layout: &RingLayout, bytes: u32, taken: u64);
 }
 
-/// *Epoch*: the signal carries the parity of the lap (the sense reverse of Mukherjee et al. 1996, section 2.3), so the
-/// consumer never writes the ring. It publishes its position every quarter lap, in a line of its own that the
-/// producer reads when its credit is used up.
+/// *Epoch*: the signal carries the parity of the lap (the sense reverse of Mukherjee et al. 1996, section
+/// 2.3), so the consumer never writes the ring. It publishes its position every quarter lap, in a line of its
+/// own that the producer reads when its credit is used up.
 #[derive(Debug)]
 pub struct Epoch;
 
@@ -96,7 +96,7 @@ impl Signal for Epoch {
         _: u64,
     ) -> u64 {
         let seen = mem.load_acquire(head).wrapping_add(slots.count()); // C2
-        // A position that goes back, or ahead of what can be, is a broken peer's: believe the old one.
+        // A broken peer may move its position back or too far ahead: then keep the old value.
         if seen >= known && seen <= known.max(want) + slots.count() { seen } else { known }
     }
 
@@ -105,8 +105,8 @@ impl Signal for Epoch {
     }
 }
 
-/// *Clear*: non-zero is ready; the consumer writes zero to hand the unit back, and the producer sees a full ring by
-/// finding a signal still set (CC-NIC section 3.2).
+/// *Clear*: non-zero is ready; the consumer writes zero to hand the unit back, and the producer sees a full
+/// ring by finding a signal still set (CC-NIC section 3.2).
 #[derive(Debug)]
 pub struct Clear;
 
@@ -146,8 +146,8 @@ impl Signal for Clear {
         most: u64,
     ) -> u64 {
         let clear = |position| mem.load_acquire(slots.at(position, bytes)) >> SIGNAL_SHIFT == 0; // B2
-        // Units come back in order: when one is clear, so are those before it. Each look takes a line from the consumer, so the
-        // first goes an eighth of a lap ahead.
+        // Units are cleared in order: when one is clear, so are those before it. Each read takes a line from
+        // the consumer, so try an eighth of a lap ahead first.
         let far = (known + slots.count() / 8).min(most).max(want);
         for last in [far, want] {
             if last > known && clear(last - 1) {
@@ -172,7 +172,7 @@ impl Signal for Clear {
         while first > oldest && stands(first - 1) {
             first -= 1;
         }
-        // In order, as always: the producer concludes from the last to those before.
+        // In order, since the producer concludes from a clear unit that those before it are clear.
         Self::hand_back(mem, &slots, layout.head, bytes, first, taken);
     }
 }
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_epoch_is_heard_in_its_own_lap_only() {
+    fn an_epoch_signal_is_ready_in_its_own_lap_only() {
         for lap in 0..4 {
             let signal = Epoch::encode(3, lap);
             assert_eq!(Epoch::ready_count(signal, lap), 3);
@@ -192,7 +192,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cleared_signal_is_not_heard() {
+    fn a_cleared_signal_is_not_ready() {
         assert_eq!(Clear::ready_count(0, 5), 0);
         assert_eq!(Clear::ready_count(Clear::encode(4, 5), 6), 4);
     }

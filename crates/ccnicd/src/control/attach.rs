@@ -4,8 +4,8 @@ use ccnic::ring::{Ring, RingVisitor};
 use ccnic::{Layout, QueueError};
 use ccnic_shm::Region;
 
-use crate::dataplane::rss::Rss;
-use crate::dataplane::{Attachment, Kind};
+use crate::dataplane::rss::RssLoopback;
+use crate::dataplane::{Attachment, DataplaneKind};
 use crate::poll::Client;
 use crate::ports::program::ProgramPort;
 
@@ -17,7 +17,7 @@ pub(super) fn attach(
     region: &Region,
     layout: &Layout,
     numbers: Vec<u16>,
-    kind: Kind,
+    kind: DataplaneKind,
 ) -> Result<Box<dyn Client>, QueueError> {
     layout.config().design.dispatch(Attaching { region, layout, numbers, kind })
 }
@@ -26,7 +26,7 @@ struct Attaching<'a> {
     region: &'a Region,
     layout: &'a Layout,
     numbers: Vec<u16>,
-    kind: Kind,
+    kind: DataplaneKind,
 }
 
 impl RingVisitor for Attaching<'_> {
@@ -36,7 +36,7 @@ impl RingVisitor for Attaching<'_> {
         let Attaching { region, layout, numbers, kind } = self;
         let queues = numbers.len();
         let port = ProgramPort::<R>::new(region, layout, numbers)?;
-        let dataplane = Rss::new(&port, queues, kind == Kind::Reflect);
+        let dataplane = RssLoopback::new(&port, queues, kind == DataplaneKind::Reflect);
         Ok(Box::new(Attachment::new(port, dataplane)))
     }
 }

@@ -1,7 +1,7 @@
 //! Control: the socket and the clients, configuration, and which worker polls which queue. One thread does all of it; none of it is
 //! done while a burst moves.
 //!
-//! [`Options`] is the configuration. [`Daemon`] binds the socket, starts the workers and runs the control thread. What programs ask for
+//! [`DaemonOptions`] is the configuration. [`Daemon`] binds the socket, starts the workers and runs the control thread. What programs ask for
 //! goes to the control plane (`plane.rs`), which deals their queues to workers (`assign.rs`) and makes what a worker polls
 //! (`attach.rs`).
 
@@ -15,7 +15,7 @@ use std::os::unix::net::UnixStream;
 
 use ccnic_control::{Limits, Listener};
 
-pub use options::{Options, default_socket};
+pub use options::{DaemonOptions, default_socket};
 
 use plane::ControlPlane;
 
@@ -32,7 +32,7 @@ impl Daemon {
     ///
     /// # Errors
     /// When a daemon already runs at the socket, or the system refuses a socket or a thread.
-    pub fn new(options: Options) -> anyhow::Result<Daemon> {
+    pub fn new(options: DaemonOptions) -> anyhow::Result<Daemon> {
         let limits = Limits { region_max: options.region_max, memory_max: options.memory_max };
         let listener = Listener::new(&options.socket, limits)?;
         let plane = ControlPlane::new(options)?;

@@ -2,17 +2,17 @@
 
 use std::path::PathBuf;
 
-use crate::dataplane::Kind;
+use crate::dataplane::DataplaneKind;
 
 /// How a daemon is set up.
 #[derive(Debug, Clone)]
-pub struct Options {
+pub struct DaemonOptions {
     /// The control socket, where programs connect.
     pub socket: PathBuf,
     /// CPUs that poll, a worker on each; at least one.
     pub cores: Vec<usize>,
     /// What programs are connected to.
-    pub dataplane: Kind,
+    pub dataplane: DataplaneKind,
     /// The largest region that is accepted, in bytes.
     pub region_max: u32,
     /// What all regions together may take, in bytes: their pages count as the daemon's.

@@ -13,7 +13,7 @@ use ccnic_shm::numa;
 
 use super::assign::{assign, queues_of};
 use super::attach::attach;
-use super::{Options, VERSION};
+use super::{DaemonOptions, VERSION};
 use crate::poll::Client;
 use crate::poll::links::{Links, mesh};
 use crate::poll::worker::Worker;
@@ -46,7 +46,7 @@ impl ClientRecord {
 
 /// Clients and workers. Belongs to the control thread.
 pub(super) struct ControlPlane {
-    options: Options,
+    options: DaemonOptions,
     workers: Vec<Worker>,
     clients: Vec<ClientRecord>,
     started: Instant,
@@ -54,14 +54,14 @@ pub(super) struct ControlPlane {
 
 impl ControlPlane {
     /// Starts the workers.
-    pub(super) fn new(options: Options) -> anyhow::Result<ControlPlane> {
+    pub(super) fn new(options: DaemonOptions) -> anyhow::Result<ControlPlane> {
         let start = |cpu: &usize| Worker::start(*cpu, options.dedicated_cores);
         let workers = options.cores.iter().map(start).collect::<Result<Vec<_>, _>>();
         let workers = workers.context("could not start a polling thread")?;
         Ok(ControlPlane { options, workers, clients: Vec::new(), started: Instant::now() })
     }
 
-    pub(super) fn options(&self) -> &Options {
+    pub(super) fn options(&self) -> &DaemonOptions {
         &self.options
     }
 
@@ -82,12 +82,12 @@ impl ControlPlane {
         };
         let spreader = spreader(rss.as_ref());
         let mut links = if spreader.is_some() { link(&mut client) } else { Vec::new() };
-        for at in client.distinct_workers() {
+        for (added, at) in client.distinct_workers().into_iter().enumerate() {
             let numbers = queues_of(&client.workers, at);
             let queues = numbers.len();
             let part = attach(&region, &layout, numbers, self.options.dataplane)
                 .context("could not open its queues");
-            let added = part.and_then(|mut part| {
+            let outcome = part.and_then(|mut part| {
                 if let (Some(spreader), Some(dataplane)) = (&spreader, part.steer()) {
                     take(&mut links, at).into_iter().for_each(|links| dataplane.link(links));
                     dataplane.set_rss(Some(Arc::clone(spreader)));
@@ -96,9 +96,9 @@ impl ControlPlane {
                 anyhow::ensure!(worker.add(id, part, queues), DIED);
                 Ok(())
             });
-            if let Err(e) = added {
+            if let Err(e) = outcome {
                 drop(links); // workers that have begun need not wait for those that will not
-                self.remove(&client);
+                self.remove(&client, added);
                 return Err(e);
             }
         }
@@ -136,10 +136,10 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Has the workers serve the rest of a program's packets and let its region go.
-    fn remove(&mut self, client: &ClientRecord) {
+    /// Has the first `workers` workers of a program serve the rest of its packets and let its region go.
+    fn remove(&mut self, client: &ClientRecord, workers: usize) {
         let (done, parts) = channel::<Box<dyn Client>>();
-        for at in client.distinct_workers() {
+        for at in client.distinct_workers().into_iter().take(workers) {
             let queues = queues_of(&client.workers, at).len();
             if let Some(worker) = self.workers.get_mut(at) {
                 worker.remove(client.id, queues, Sender::clone(&done));
@@ -207,7 +207,7 @@ impl Handler for ControlPlane {
     fn detach(&mut self, id: ClientId) {
         let Some(at) = self.clients.iter().position(|c| c.id == id) else { return };
         let client = self.clients.remove(at);
-        self.remove(&client);
+        self.remove(&client, self.workers.len());
         tracing::info!(name = client.name, pid = client.pid, "detached");
     }
 

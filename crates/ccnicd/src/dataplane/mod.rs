@@ -5,6 +5,8 @@
 
 pub mod loopback;
 pub mod rss;
+#[cfg(test)]
+mod tests;
 
 use ccnic_control::messages::QueueStatus;
 
@@ -13,19 +15,19 @@ use crate::ports::{Notify, Port, Statistics};
 
 /// What programs are connected to, as the operator chooses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum DataplaneKind {
     /// Back to the program, in a receive buffer that the NIC allocates and copies into.
     Loopback,
     /// Back to the program in the same buffer, without a copy.
     Reflect,
 }
 
-impl Kind {
+impl DataplaneKind {
     /// The name in the status and in the log.
     pub fn name(self) -> &'static str {
         match self {
-            Kind::Loopback => "loopback",
-            Kind::Reflect => "loopback --reflect",
+            DataplaneKind::Loopback => "loopback",
+            DataplaneKind::Reflect => "loopback --reflect",
         }
     }
 }

@@ -20,7 +20,7 @@ use crate::ports::program::ProgramPort;
 
 /// Loopback, and RSS for programs that ask for it.
 #[derive(Debug)]
-pub struct Rss {
+pub struct RssLoopback {
     loopback: Loopback,
     steering: Option<Box<Steering>>,
     /// The program's host frees what it sends: see [`Links::track_completions`].
@@ -37,12 +37,16 @@ struct Steering {
     handed_first: bool,
 }
 
-impl Rss {
+impl RssLoopback {
     /// For the queues of one program on one worker: there are `queues`.
-    pub fn new<R: Ring>(port: &ProgramPort<R>, queues: usize, reflect: bool) -> Rss {
+    pub fn new<R: Ring>(port: &ProgramPort<R>, queues: usize, reflect: bool) -> RssLoopback {
         // The host frees what it has sent when it manages the pool: a buffer must not come back to it by another way.
         let reflect = reflect && port.shared_pool();
-        Rss { loopback: Loopback::new(queues, reflect), steering: None, host_managed: !port.shared_pool() }
+        RssLoopback {
+            loopback: Loopback::new(queues, reflect),
+            steering: None,
+            host_managed: !port.shared_pool(),
+        }
     }
 
     fn steering(&mut self) -> &mut Steering {
@@ -68,6 +72,9 @@ impl Rss {
             if moved > 0 {
                 return moved;
             }
+        }
+        if let Some(links) = &mut steering.links {
+            links.look();
         }
         0
     }
@@ -116,7 +123,7 @@ impl Steering {
     }
 }
 
-impl<R: Ring> Dataplane<ProgramPort<R>> for Rss {
+impl<R: Ring> Dataplane<ProgramPort<R>> for RssLoopback {
     #[inline(always)]
     fn poll(&mut self, port: &mut ProgramPort<R>) -> usize {
         if self.steering.is_some() {
@@ -150,7 +157,7 @@ impl<R: Ring> Dataplane<ProgramPort<R>> for Rss {
     }
 }
 
-impl Steer for Rss {
+impl Steer for RssLoopback {
     fn set_rss(&mut self, spreader: Option<Arc<Spreader>>) {
         self.steering().spreader = spreader;
         // Without links there is nothing that another worker could have handed over: back to the plain loopback.

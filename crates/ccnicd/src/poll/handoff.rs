@@ -10,7 +10,7 @@
 //! | may write | `tail`; the slots from its position up to one lap after what it has released | `head` |
 //! | may read | `head`; slots that it has written and not released | `tail`; slots before it |
 //! | hands over | by `tail` | by `head` |
-//! | says that it has gone | by [`CLOSED`] in `tail` | by [`CLOSED`] in `head` |
+//! | says that it has gone | by a bit in `tail` | by a bit in `head` |
 //!
 //! ```text
 //!      producer                                             consumer
@@ -25,8 +25,8 @@
 //! again only when that no longer suffices (the producer: no room; the consumer: nothing ready).
 //!
 //! A slot is the producer's again when the consumer has moved past it *and* the producer has looked at it a last time
-//! ([`Producer::completed`]) or does not want to ([`Producer::release`]): that is how it learns which packets are done with.
-//! When the consumer ends, by a panic too, the producer gets back what was not taken ([`Producer::take_back`]).
+//! ([`HandoffProducer::completed`]) or does not want to ([`HandoffProducer::release`]): that is how it learns which packets are done with.
+//! When the consumer ends, by a panic too, the producer gets back what was not taken ([`HandoffProducer::take_back`]).
 
 use std::sync::Arc;
 
@@ -153,11 +153,11 @@ impl<W: Word> Queue<W> {
 }
 
 /// Makes a queue of at least `capacity` items.
-pub fn handoff<W: Word>(capacity: usize) -> (Producer<W>, Consumer<W>) {
+pub fn handoff<W: Word>(capacity: usize) -> (HandoffProducer<W>, HandoffConsumer<W>) {
     let slot = || [W::zero(), W::zero(), W::zero()];
     let slots = (0..capacity.next_power_of_two()).map(|_| slot()).collect();
     let queue = Arc::new(Queue { tail: Position(W::zero()), head: Position(W::zero()), slots });
-    let producer = Producer {
+    let producer = HandoffProducer {
         queue: Arc::clone(&queue),
         tail: 0,
         published: 0,
@@ -165,12 +165,12 @@ pub fn handoff<W: Word>(capacity: usize) -> (Producer<W>, Consumer<W>) {
         released: 0,
         consumer_gone: false,
     };
-    (producer, Consumer { queue, head: 0, tail: 0, producer_gone: false })
+    (producer, HandoffConsumer { queue, head: 0, tail: 0, producer_gone: false })
 }
 
 /// The end that items are put in at. Belongs to one thread; dropping it closes it.
 #[derive(Debug)]
-pub struct Producer<W: Word = NativeWord> {
+pub struct HandoffProducer<W: Word = NativeWord> {
     queue: Arc<Queue<W>>,
     /// Where the next item goes.
     tail: u64,
@@ -183,7 +183,7 @@ pub struct Producer<W: Word = NativeWord> {
     consumer_gone: bool,
 }
 
-impl<W: Word> Producer<W> {
+impl<W: Word> HandoffProducer<W> {
     /// Items that can be pushed now.
     #[inline(always)]
     pub fn room(&self) -> usize {
@@ -191,7 +191,7 @@ impl<W: Word> Producer<W> {
     }
 
     /// Puts items in, as many of the first as there is room for; returns how many. The consumer sees them after
-    /// [`publish`](Producer::publish).
+    /// [`publish`](HandoffProducer::publish).
     #[inline(always)]
     pub fn push(&mut self, items: impl Iterator<Item = Item>) -> usize {
         let mut n = 0;
@@ -226,7 +226,7 @@ impl<W: Word> Producer<W> {
         self.released = self.released.max(self.head); // what was taken back has been released beyond the head
     }
 
-    /// As [`release`](Producer::release), and shows each item that the consumer has taken since the last call, in order; returns their
+    /// As [`release`](HandoffProducer::release), and shows each item that the consumer has taken since the last call, in order; returns their
     /// number.
     pub fn completed(&mut self, mut see: impl FnMut(Item)) -> usize {
         self.look();
@@ -266,7 +266,7 @@ impl<W: Word> Producer<W> {
     }
 }
 
-impl<W: Word> Drop for Producer<W> {
+impl<W: Word> Drop for HandoffProducer<W> {
     fn drop(&mut self) {
         self.close();
     }
@@ -274,7 +274,7 @@ impl<W: Word> Drop for Producer<W> {
 
 /// The end that items are taken from. Belongs to one thread; dropping it closes it.
 #[derive(Debug)]
-pub struct Consumer<W: Word = NativeWord> {
+pub struct HandoffConsumer<W: Word = NativeWord> {
     queue: Arc<Queue<W>>,
     /// The next item to take.
     head: u64,
@@ -283,13 +283,20 @@ pub struct Consumer<W: Word = NativeWord> {
     producer_gone: bool,
 }
 
-impl<W: Word> Consumer<W> {
-    /// Reads the first items into `out` without taking them; returns how many.
+impl<W: Word> HandoffConsumer<W> {
+    /// True when there is an item to take.
     #[inline(always)]
-    pub fn peek(&mut self, out: &mut [Item]) -> usize {
+    pub fn is_ready(&mut self) -> bool {
         if self.tail == self.head {
             self.look();
         }
+        self.tail != self.head
+    }
+
+    /// Reads the first items into `out` without taking them; returns how many: at least one if there is one, but perhaps not all.
+    #[inline(always)]
+    pub fn peek(&mut self, out: &mut [Item]) -> usize {
+        let _ = self.is_ready();
         let n = out.len().min((self.tail - self.head) as usize);
         for (position, slot) in (self.head..).zip(out.iter_mut().take(n)) {
             *slot = self.queue.read(position);
@@ -313,14 +320,11 @@ impl<W: Word> Consumer<W> {
 
     /// True when everything has been taken and nothing more comes.
     pub fn is_finished(&mut self) -> bool {
-        if self.tail == self.head {
-            self.look();
-        }
-        self.tail == self.head && self.producer_gone
+        !self.is_ready() && self.producer_gone
     }
 }
 
-impl<W: Word> Drop for Consumer<W> {
+impl<W: Word> Drop for HandoffConsumer<W> {
     fn drop(&mut self) {
         self.queue.head.0.store_release(self.head | CLOSED); // Q1
     }
@@ -336,7 +340,7 @@ mod tests {
         Item { desc, from: n as u16, to: (n + 1) as u16 }
     }
 
-    fn taken(consumer: &mut Consumer, most: usize) -> Vec<Item> {
+    fn taken(consumer: &mut HandoffConsumer, most: usize) -> Vec<Item> {
         let mut out = vec![Item::default(); most];
         let n = consumer.peek(&mut out);
         consumer.advance(n);

@@ -5,10 +5,10 @@
 use ccnic::Desc;
 use ccnic::nic::{FETCH, OtherCores, Steered};
 
-use super::handoff::{Consumer, Item, Producer, handoff};
+use super::handoff::{HandoffConsumer, HandoffProducer, Item, handoff};
 
-/// Items of a hand-off queue: bursts for some tens of polls of the other worker.
-pub const CAPACITY: usize = 1024;
+/// Items of a hand-off queue: full bursts for sixteen polls of the other worker.
+pub const CAPACITY: usize = 512;
 
 /// Where a queue of the program is polled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -25,8 +25,8 @@ pub struct Links {
     /// By queue number.
     routes: Box<[Route]>,
     /// One for each other worker.
-    out: Box<[Producer]>,
-    incoming: Box<[Consumer]>,
+    out: Box<[HandoffProducer]>,
+    incoming: Box<[HandoffConsumer]>,
     /// The consumer to look at first.
     next: usize,
     /// Whether it has to be known which packets other workers are done with.
@@ -40,8 +40,8 @@ pub fn mesh(workers: &[usize]) -> Vec<(usize, Links)> {
     let mut ids = workers.to_vec();
     ids.sort_unstable();
     ids.dedup();
-    let mut out: Vec<Vec<Producer>> = ids.iter().map(|_| Vec::new()).collect();
-    let mut incoming: Vec<Vec<Consumer>> = ids.iter().map(|_| Vec::new()).collect();
+    let mut out: Vec<Vec<HandoffProducer>> = ids.iter().map(|_| Vec::new()).collect();
+    let mut incoming: Vec<Vec<HandoffConsumer>> = ids.iter().map(|_| Vec::new()).collect();
     for (a, out) in out.iter_mut().enumerate() {
         for (_, incoming) in incoming.iter_mut().enumerate().filter(|(b, _)| *b != a) {
             let (producer, consumer) = handoff(CAPACITY);
@@ -79,8 +79,12 @@ impl Links {
         for _ in 0..self.incoming.len() {
             let at = self.next;
             self.next = if at + 1 < self.incoming.len() { at + 1 } else { 0 };
+            let consumer = self.incoming.get_mut(at)?;
+            if !consumer.is_ready() {
+                continue;
+            }
             let mut items = [Item::default(); FETCH];
-            let n = self.incoming.get_mut(at)?.peek(&mut items);
+            let n = consumer.peek(&mut items);
             // Packets are handed over whole; the burst may end inside one.
             let whole = items.get(..n)?.iter().rposition(|item| !item.desc.more()).map_or(0, |last| last + 1);
             if whole > 0 {
@@ -119,20 +123,32 @@ impl Links {
         }
     }
 
+    /// When this worker has nothing to do: looks whether another one has stopped with packets of this one. (Under load a full queue
+    /// tells.)
+    pub fn look(&mut self) {
+        for producer in self.out.iter_mut().filter(|producer| !producer.is_settled()) {
+            if !self.completions {
+                producer.release();
+            }
+            self.lost |= producer.consumer_gone();
+        }
+    }
+
     /// True when other workers, as far as is known, still have packets of this one.
     pub fn waits(&self) -> bool {
-        self.completions && !self.out.iter().all(Producer::is_settled)
+        self.completions && !self.out.iter().all(HandoffProducer::is_settled)
     }
 
     /// Says that nothing more is handed over from here.
     pub fn close(&mut self) {
-        self.out.iter_mut().for_each(Producer::close);
+        self.out.iter_mut().for_each(HandoffProducer::close);
     }
 
     /// True when nothing is on its way in either direction, and nothing more comes. After [`close`](Links::close) and
     /// [`settle`](Links::settle).
     pub fn is_finished(&mut self) -> bool {
-        self.out.iter().all(Producer::is_settled) && self.incoming.iter_mut().all(Consumer::is_finished)
+        self.out.iter().all(HandoffProducer::is_settled)
+            && self.incoming.iter_mut().all(HandoffConsumer::is_finished)
     }
 }
 
@@ -160,7 +176,7 @@ impl OtherCores for Links {
 
     #[inline(always)]
     fn publish(&mut self) {
-        self.out.iter_mut().for_each(Producer::publish);
+        self.out.iter_mut().for_each(HandoffProducer::publish);
     }
 }
 

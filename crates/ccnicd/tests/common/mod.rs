@@ -15,9 +15,11 @@ use ccnic::{Config, Design};
 use ccnic_control::Connection;
 use ccnic_control::messages::{ProgramStatus, Status};
 use rustix::process::{Pid, Signal, kill_process};
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 pub mod attack;
 pub mod flow;
+pub mod traffic;
 
 /// Longer than any machine needs; only a hang gets here.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -201,6 +203,14 @@ impl Random {
     pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
         from[self.below(from.len() as u64) as usize]
     }
+}
+
+/// For `--cores`: two CPUs, or the only one there is. Their polling threads share them with the program.
+pub fn two_cores() -> String {
+    let allowed = sched_getaffinity(None).unwrap();
+    let cpus: Vec<_> =
+        (0..CpuSet::MAX_CPU).filter(|cpu| allowed.is_set(*cpu)).take(2).map(|c| c.to_string()).collect();
+    cpus.join(",")
 }
 
 /// A seed that differs from run to run, or the one in `CCNIC_SEED`. Said, so that a failure can be repeated.

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Attachments to NICs: who holds them, and what happens when the NIC at the other end goes and comes back. */
+/* Attachments to NICs: references to them, and reconnecting when the NIC ends and a successor starts. */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
@@ -22,7 +22,7 @@ RTE_LOG_REGISTER(ccnic_common_logtype, pmd.common.ccnic, NOTICE);
 
 TAILQ_HEAD(ccnic_attaches, ccnic_attach);
 
-/* The list's. Taken before any lock that a device takes in pause(). */
+/* Protects the list. Taken before any lock that a device takes in pause(). */
 static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ccnic_attaches attaches = TAILQ_HEAD_INITIALIZER(attaches);
 
@@ -53,7 +53,7 @@ ccnic_attach_free(struct ccnic_attach *att, const uint32_t *buffers, uint32_t n)
 	ccnic_attach_unlend(att, n);
 }
 
-/* Allocates up to n buffers; returns how many. */
+/* Allocates up to n buffers; returns the number. */
 static uint32_t
 take_from_pool(struct ccnic_attach *att, uint32_t *buffers, uint32_t n)
 {
@@ -93,44 +93,44 @@ ccnic_attach_take(struct ccnic_attach *att, uint32_t *buffers, uint32_t n)
 	uint32_t kept = 0;
 
 	if (likely(lcore < RTE_MAX_LCORE)) {
-		struct ccnic_stash *stash = &att->stash[lcore];
+		struct ccnic_lcore_cache *cache = &att->lcore_cache[lcore];
 
-		kept = RTE_MIN(n, stash->n);
-		memcpy(buffers, &stash->buffers[stash->n - kept], kept * sizeof(*buffers));
-		/* Nobody sweeps the stashes of an attachment that a device uses. */
-		__atomic_store_n(&stash->n, stash->n - kept, __ATOMIC_RELAXED);
+		kept = RTE_MIN(n, cache->n);
+		memcpy(buffers, &cache->buffers[cache->n - kept], kept * sizeof(*buffers));
+		/* sweep() skips attachments that a device uses. */
+		__atomic_store_n(&cache->n, cache->n - kept, __ATOMIC_RELAXED);
 		ccnic_attach_unlend(att, kept);
 	}
 	return kept < n ? kept + take_from_pool(att, &buffers[kept], n - kept) : kept;
 }
 
-/* Nobody points to the buffer at addr any more. Called by rte_pktmbuf_free() and its like, on any thread. */
+/* The last mbuf that referred to the buffer at addr was freed. Called by rte_pktmbuf_free() and similar, on any thread. */
 static void
 on_free(void *addr, void *opaque)
 {
 	struct ccnic_attach *att = opaque;
 	const uint32_t offset = (uint8_t *)addr - att->view.base;
-	const uint32_t buffer = offset & ~(uint32_t)(CCNIC_LARGE - 1);
+	const uint32_t buffer = offset & ~(uint32_t)(CCNIC_LARGE_SIZE - 1);
 	const unsigned int lcore = rte_lcore_id();
-	struct ccnic_stash *stash;
+	struct ccnic_lcore_cache *cache;
 	uint32_t n;
 
-	/* As it was before the first mbuf was bound to it. */
-	rte_mbuf_ext_refcnt_set(&att->ext[(buffer - att->view.first) / CCNIC_LARGE], 1);
+	/* The value before the first mbuf was bound. */
+	rte_mbuf_ext_refcnt_set(&att->ext[(buffer - att->view.first) / CCNIC_LARGE_SIZE], 1);
 	if (unlikely(lcore >= RTE_MAX_LCORE)) {
 		ccnic_attach_free(att, &buffer, 1);
 		return;
 	}
-	stash = &att->stash[lcore];
-	n = stash->n;
-	if (n == CCNIC_STASH) {
-		__atomic_store_n(&stash->n, 0, __ATOMIC_RELAXED);
-		ccnic_attach_free(att, stash->buffers, n);
+	cache = &att->lcore_cache[lcore];
+	n = cache->n;
+	if (n == CCNIC_LCORE_CACHE) {
+		__atomic_store_n(&cache->n, 0, __ATOMIC_RELAXED);
+		ccnic_attach_free(att, cache->buffers, n);
 		n = 0;
 	}
-	stash->buffers[n] = buffer;
-	/* The last time that the attachment is touched: sweep() may end it now. */
-	__atomic_store_n(&stash->n, n + 1, __ATOMIC_RELEASE);
+	cache->buffers[n] = buffer;
+	/* The last access to the attachment: sweep() may destroy it from now on. */
+	__atomic_store_n(&cache->n, n + 1, __ATOMIC_RELEASE);
 }
 
 static struct ccnic_attach *
@@ -151,13 +151,13 @@ first_buffer(const struct ccnic_attach *att)
 }
 
 /*
- * Lets EAL know the buffers as external memory: drivers that look up the memory of an mbuf find it, and an application may map it for
- * its devices (rte_dev_dma_map()).
+ * Registers the buffers with EAL as external memory, so that drivers that look up the memory of an mbuf find it, and an application
+ * can map it for its devices (rte_dev_dma_map()).
  */
 static void
 register_buffers(struct ccnic_attach *att)
 {
-	att->registered = rte_extmem_register(first_buffer(att), att->view.span, NULL, 0, CCNIC_LARGE) == 0;
+	att->registered = rte_extmem_register(first_buffer(att), att->view.span, NULL, 0, CCNIC_LARGE_SIZE) == 0;
 	if (!att->registered)
 		ATTACH_LOG(WARNING, "%s: could not register its buffers as external memory (%s): devices that do DMA may not find them;"
 			   " choose zero-copy=no to forward to such", att->conf.device, rte_strerror(rte_errno));
@@ -170,9 +170,9 @@ unregister(struct ccnic_attach *att)
 		ATTACH_LOG(ERR, "%s: EAL keeps its buffers as external memory: %s", att->conf.device, rte_strerror(rte_errno));
 }
 
-/* Ends an attachment that nobody holds and no mbuf points into. */
+/* Destroys an attachment without references, from devices, mempools or mbufs. */
 static void
-end(struct ccnic_attach *att)
+destroy(struct ccnic_attach *att)
 {
 	TAILQ_REMOVE(&attaches, att, next);
 	unregister(att);
@@ -183,18 +183,18 @@ end(struct ccnic_attach *att)
 	rte_free(att);
 }
 
-/* Buffers that cores have freed and keep. */
+/* Freed buffers in the caches of lcores. */
 static uint32_t
-stashed(const struct ccnic_attach *att)
+cached_buffers(const struct ccnic_attach *att)
 {
 	uint32_t i, n = 0;
 
 	for (i = 0; i < RTE_MAX_LCORE; i++)
-		n += __atomic_load_n(&att->stash[i].n, __ATOMIC_ACQUIRE);
+		n += __atomic_load_n(&att->lcore_cache[i].n, __ATOMIC_ACQUIRE);
 	return n;
 }
 
-/* Ends what nobody holds any more. An attachment that mbufs still point into waits for the next time. */
+/* Destroys attachments without references. One that mbufs still refer to stays until the next call. */
 static void
 sweep(void)
 {
@@ -202,8 +202,8 @@ sweep(void)
 
 	for (att = TAILQ_FIRST(&attaches); att != NULL; att = next) {
 		next = TAILQ_NEXT(att, next);
-		if (att->refs == 0 && __atomic_load_n(&att->lent, __ATOMIC_ACQUIRE) == stashed(att))
-			end(att);
+		if (att->refs == 0 && __atomic_load_n(&att->lent, __ATOMIC_ACQUIRE) == cached_buffers(att))
+			destroy(att);
 	}
 }
 
@@ -226,7 +226,7 @@ attach(struct ccnic_attach *att)
 
 	att->conf.options.name = att->conf.id;
 	ret = ccnic_open(att->conf.socket, &att->conf.options, &att->nic);
-	/* From now on the conf is only compared. */
+	/* Only compared from now on. */
 	att->conf.options.name = NULL;
 	if (ret < 0)
 		return ret;
@@ -237,7 +237,7 @@ attach(struct ccnic_attach *att)
 		ccnic_close(att->nic);
 		return ret;
 	}
-	att->buffers = att->view.span / CCNIC_LARGE;
+	att->buffers = att->view.span / CCNIC_LARGE_SIZE;
 	att->ext = rte_malloc("ccnic_ext", att->buffers * sizeof(att->ext[0]), 0);
 	if (att->ext == NULL) {
 		ccnic_pool_close(att->pool);
@@ -251,7 +251,7 @@ attach(struct ccnic_attach *att)
 }
 
 static int
-make(const struct ccnic_attach_conf *conf, struct ccnic_attach **out)
+create(const struct ccnic_attach_conf *conf, struct ccnic_attach **out)
 {
 	struct ccnic_attach *att = rte_zmalloc("ccnic_attach", sizeof(*att), RTE_CACHE_LINE_SIZE);
 	int ret;
@@ -282,7 +282,7 @@ ccnic_attach_open(const struct ccnic_attach_conf *conf, struct ccnic_attach **ou
 		if (!att->owned && memcmp(&att->conf, conf, sizeof(*conf)) == 0)
 			break;
 	if (att == NULL)
-		ret = make(conf, &att);
+		ret = create(conf, &att);
 	if (ret == 0) {
 		att->owned = true;
 		att->refs++;
@@ -329,7 +329,7 @@ ccnic_attach_hold(const char *device)
 }
 
 void
-ccnic_attach_hold_again(struct ccnic_attach *att)
+ccnic_attach_ref(struct ccnic_attach *att)
 {
 	pthread_mutex_lock(&list_lock);
 	att->refs++;
@@ -363,10 +363,10 @@ reconnect(struct ccnic_attach *att)
 	}
 	att->reconnects++;
 	att->reclaimed += ret;
-	ATTACH_LOG(NOTICE, "%s: attached to the NIC that now listens at %s; %d buffers came back", att->conf.device,
+	ATTACH_LOG(NOTICE, "%s: attached to the NIC that now listens at %s; %d buffers returned", att->conf.device,
 		   att->conf.socket, ret);
 	if (att->spread && ccnic_rss_active(att->nic) != 1)
-		ATTACH_LOG(WARNING, "%s: this NIC does no RSS: packets come on the queue that it chooses", att->conf.device);
+		ATTACH_LOG(WARNING, "%s: this NIC does not support RSS: packets arrive on the queue that it chooses", att->conf.device);
 }
 
 int

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Attachments: what the mempool and the net driver share. An attachment is a region of memory handed to a NIC, made by a
- * device. Mempools hold on to it, and mbufs that point into it; so it may outlive the device, and a device that is plugged in
- * again with the same arguments takes it up again.
+ * Attachments, which the mempool driver and the net driver share. An attachment is a region of memory that a device has created and
+ * attached to a NIC. Mempools and mbufs refer to it, so it may outlive the device; a device that is plugged in again with the same
+ * arguments reuses it.
  */
 #ifndef CCNIC_ATTACH_H
 #define CCNIC_ATTACH_H
@@ -26,63 +26,63 @@ extern "C" {
 #define CCNIC_NAME_MAX 256
 #define CCNIC_PATH_MAX 108 /* what a Unix socket's address holds */
 
-/* Buffers that a core collects before it takes a lock to free them. */
-#define CCNIC_STASH 63
+/* Freed buffers that an lcore keeps before it takes the lock to return them. */
+#define CCNIC_LCORE_CACHE 63
 
-/* What an attachment is made with. Compared byte by byte: zero it first. */
+/* Parameters of an attachment. Compared byte by byte: zero it first. */
 struct ccnic_attach_conf {
-	char device[CCNIC_NAME_MAX]; /* the device that makes it */
+	char device[CCNIC_NAME_MAX]; /* the device that creates it */
 	char socket[CCNIC_PATH_MAX]; /* where the NIC listens */
-	char id[CCNIC_NAME_MAX];     /* what the NIC's status calls it */
+	char id[CCNIC_NAME_MAX];     /* its name in `ccnic status` */
 	bool bind;                    /* mbufs may be bound to its region */
 	struct ccnic_options options; /* its name is set from id */
 };
 
 /*
- * The device's queues, which nobody may use while the attachment is handed to another NIC. pause() returns false when that takes
- * too long; then they are not paused.
+ * Callbacks of the device. Between pause() and resume() no thread uses its queues, so that the attachment can move to another NIC.
+ * pause() returns false on a timeout; then the queues are not paused.
  */
 struct ccnic_user {
 	bool (*pause)(struct ccnic_user *user);
 	void (*resume)(struct ccnic_user *user);
 };
 
-/* Buffers that a core has freed, on their way to the region. */
-struct ccnic_stash {
+/* Buffers that an lcore has freed and not yet returned to the region. */
+struct ccnic_lcore_cache {
 	uint32_t n;
-	uint32_t buffers[CCNIC_STASH];
+	uint32_t buffers[CCNIC_LCORE_CACHE];
 } __rte_cache_aligned;
 
 struct ccnic_attach {
 	TAILQ_ENTRY(ccnic_attach) next;
 	struct ccnic_attach_conf conf;
 	struct ccnic *nic;
-	struct ccnic_view view;  /* where its buffers lie */
+	struct ccnic_view view;  /* where the buffers lie */
 	uint32_t buffers;        /* large buffers */
 	unsigned int refs;
-	bool owned;              /* by a device */
-	bool spread;             /* RSS is wanted */
-	bool registered;         /* the buffers, with EAL */
-	struct ccnic_user *user; /* its queues, or NULL */
+	bool owned;              /* a device uses it */
+	bool spread;             /* RSS is set */
+	bool registered;         /* the buffers are registered with EAL */
+	struct ccnic_user *user; /* the device, or NULL */
 	uint64_t reconnects;
-	uint64_t reclaimed;      /* buffers that came back from dead NICs */
+	uint64_t reclaimed;      /* buffers that returned from NICs that had ended */
 
-	rte_spinlock_t lock;     /* of the pool; nobody who holds it waits for anything */
+	rte_spinlock_t lock;     /* of the pool; its holder never waits */
 	struct ccnic_pool *pool; /* for threads without a queue */
 	uint32_t lent __rte_cache_aligned; /* large buffers that mbufs point to; atomic */
-	/* By large buffer: who frees it, and how many mbufs point to it. In private memory, as the mbufs themselves. */
+	/* By large buffer: free callback and number of mbufs that refer to it. In private memory, like the mbufs. */
 	struct rte_mbuf_ext_shared_info *ext;
-	struct ccnic_stash stash[RTE_MAX_LCORE];
+	struct ccnic_lcore_cache lcore_cache[RTE_MAX_LCORE];
 };
 
-/* Buffers that mbufs may take at most, so that the NIC always finds some to deliver into. */
+/* The most buffers that mbufs may refer to: the NIC needs the others to deliver packets. */
 static inline uint32_t
 ccnic_attach_quota(const struct ccnic_attach *att)
 {
 	return att->buffers / 2;
 }
 
-/* Takes up to n buffers out of the quota for mbufs; returns how many. Thread-safe. */
+/* Takes up to n buffers from the quota for mbufs; returns the number. Thread-safe. */
 static inline uint32_t
 ccnic_attach_lend(struct ccnic_attach *att, uint32_t n)
 {
@@ -97,20 +97,20 @@ ccnic_attach_lend(struct ccnic_attach *att, uint32_t n)
 	return got;
 }
 
-/* Gives n buffers back to the quota. Thread-safe. */
+/* Returns n buffers to the quota. Thread-safe. */
 static inline void
 ccnic_attach_unlend(struct ccnic_attach *att, uint32_t n)
 {
 	__atomic_fetch_sub(&att->lent, n, __ATOMIC_RELAXED);
 }
 
-/* Allocates up to n large buffers for mbufs, within the quota; returns how many. Thread-safe. */
+/* Allocates up to n large buffers for mbufs, within the quota; returns the number. Thread-safe. */
 __rte_internal
 uint32_t ccnic_attach_alloc(struct ccnic_attach *att, uint32_t *buffers, uint32_t n);
 
 /*
- * Takes up to n large buffers that go to the NIC at once and are bound to no mbuf; returns how many. First those that mbufs of
- * this core have given up last, whose lines are still in its cache. A device's data path.
+ * Allocates up to n large buffers that are sent at once, without an mbuf; returns the number. Prefers the buffers that mbufs on this
+ * lcore freed last, whose lines are still in its cache. For the data path of a device.
  */
 __rte_internal
 uint32_t ccnic_attach_take(struct ccnic_attach *att, uint32_t *buffers, uint32_t n);
@@ -120,40 +120,40 @@ __rte_internal
 void ccnic_attach_free(struct ccnic_attach *att, const uint32_t *buffers, uint32_t n);
 
 /*
- * A device attaches: to the NIC, or to an attachment of the same conf that mempools or mbufs have kept. 0 or a negative errno.
- * Before it opens a queue it sets att->user.
+ * Attaches a device to the NIC, or reuses an attachment with the same conf that mempools or mbufs still refer to. Returns 0 or a
+ * negative errno. The device sets att->user before it opens a queue.
  */
 __rte_internal
 int ccnic_attach_open(const struct ccnic_attach_conf *conf, struct ccnic_attach **att);
 
-/* The device lets go. The region stays as long as mbufs point into it. */
+/* Detaches the device. The region stays mapped as long as mbufs refer to it. */
 __rte_internal
 void ccnic_attach_close(struct ccnic_attach *att);
 
 /*
- * Holds the attachment, with a region that mbufs may be bound to, of the device with this name; without a name, of the only such
- * device. NULL when there is none.
+ * Takes a reference to the attachment of the device with this name, or of the only device if the name is NULL, provided that mbufs
+ * may be bound to its region. NULL if there is none.
  */
 __rte_internal
 struct ccnic_attach *ccnic_attach_hold(const char *device);
 
-/* Holds this attachment once more. */
+/* Takes another reference. */
 __rte_internal
-void ccnic_attach_hold_again(struct ccnic_attach *att);
+void ccnic_attach_ref(struct ccnic_attach *att);
 
-/* Lets go of an attachment held. */
+/* Drops a reference. */
 __rte_internal
 void ccnic_attach_release(struct ccnic_attach *att);
 
-/* True when the NIC lives. When it has gone, tries to attach to its successor. Not for bursts. */
+/* True if the NIC is running. If it has ended, tries to attach to its successor. Not for bursts. */
 __rte_internal
 bool ccnic_attach_check(struct ccnic_attach *att);
 
-/* As ccnic_rss_set(); not while the attachment is handed to another NIC. Not for bursts. */
+/* As ccnic_rss_set(), but never while the attachment moves to another NIC. Not for bursts. */
 __rte_internal
 int ccnic_attach_rss(struct ccnic_attach *att, const struct ccnic_rss *rss);
 
-/* Changes whenever a device attaches: mempools without an attachment look again then. */
+/* Incremented when a device attaches; mempools without an attachment then look for one again. */
 extern uint32_t ccnic_attach_generation;
 
 #ifdef __cplusplus

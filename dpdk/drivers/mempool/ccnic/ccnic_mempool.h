@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What the net driver may do with mempools that have the ops "ccnic". */
+/* Mempools with the ops "ccnic", for the net driver. */
 #ifndef CCNIC_MEMPOOL_H
 #define CCNIC_MEMPOOL_H
 
@@ -11,21 +11,21 @@
 extern "C" {
 #endif
 
-/* True for mempools with these ops. */
+/* True if the mempool has these ops. */
 __rte_internal
 bool ccnic_mempool_is(const struct rte_mempool *mp);
 
-/* Lets a mempool without an attachment bind its mbufs to this one's region, if it is made for packets. */
+/* Has a mempool without an attachment bind its mbufs to this region, if they are mbufs for packets. */
 __rte_internal
 void ccnic_mempool_bind(struct rte_mempool *mp, struct ccnic_attach *att);
 
-/* Takes n plain mbufs out of the pool, past its caches; 0, or -ENOBUFS and none. */
+/* Gets n plain mbufs, bypassing the lcore caches. Returns 0, or -ENOBUFS and gets none. */
 __rte_internal
-int ccnic_mempool_take(struct rte_mempool *mp, struct rte_mbuf **mbufs, unsigned int n);
+int ccnic_mempool_get_plain(struct rte_mempool *mp, struct rte_mbuf **mbufs, unsigned int n);
 
-/* Puts n plain mbufs back, past the caches: whoever allocates them next gets them bound. */
+/* Puts n plain mbufs back, bypassing the lcore caches, so that the next allocation binds them. */
 __rte_internal
-void ccnic_mempool_give(struct rte_mempool *mp, struct rte_mbuf **mbufs, unsigned int n);
+void ccnic_mempool_put_plain(struct rte_mempool *mp, struct rte_mbuf **mbufs, unsigned int n);
 
 #ifdef __cplusplus
 }

@@ -1,11 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The mempool driver "ccnic": a stack of objects, and for mbufs the large buffers of a NIC's region beside it.
+ * The mempool driver "ccnic": a stack of objects; mbufs are bound to large buffers of a NIC's region when they are allocated.
  *
- * Objects and buffers are not tied to each other: an mbuf that leaves the pool is bound to a buffer if there is one, and works
- * with its own data room otherwise; one that comes back gives its buffer to the region, where NIC and program both find it. So a
- * pool never runs dry because the NIC holds buffers, works before a device is there and after it has gone, and an object that the
- * NIC could name does not exist: it names buffers only. Pools of other objects are plain stacks.
+ * Objects and buffers are independent: an mbuf that is allocated is bound to a buffer if there is a free one, and uses its own
+ * data room otherwise; an mbuf that is freed returns its buffer to the region, where the NIC and the program allocate. So the pool
+ * is never empty because the NIC owns buffers, it works before a device exists and after it has been removed, and the NIC can
+ * name buffers, but never objects. Pools of other objects are plain stacks.
  */
 #include <errno.h>
 #include <string.h>
@@ -23,25 +23,25 @@ RTE_LOG_REGISTER(ccnic_mempool_logtype, pmd.mempool.ccnic, NOTICE);
 	rte_log(RTE_LOG_ ## level, ccnic_mempool_logtype, \
 		RTE_FMT("mempool ccnic: " RTE_FMT_HEAD(__VA_ARGS__, "") "\n", RTE_FMT_TAIL(__VA_ARGS__, "")))
 
-/* Buffers that are allocated or freed at once. */
+/* Buffers that one call allocates or frees. */
 #define BURST 64
 
 /* rte_mempool.pool_data */
 struct ccnic_mempool {
-	rte_spinlock_t lock; /* of all below */
+	rte_spinlock_t lock; /* of all fields below */
 	uint32_t len;        /* objects in the stack */
 	uint32_t size;
-	uint32_t seen;       /* ccnic_attach_generation when an attachment was last looked for */
+	uint32_t seen;       /* ccnic_attach_generation at the last search for an attachment */
 	bool closing;        /* the mempool is being freed */
 	uint16_t priv_size;  /* of its mbufs */
 	uint16_t room;       /* their own data room */
-	uint16_t skip;       /* bytes at the beginning of the next buffer that stay unused */
+	uint16_t skip;       /* bytes to skip at the start of the next buffer */
 	struct ccnic_attach *att; /* NULL: all objects are plain */
 	struct rte_mempool *mp;
 	void *objs[];
 };
 
-/* True for pools of initialised mbufs whose data rooms are their own and fit a buffer. */
+/* True for pools of initialised mbufs with data rooms of their own that fit a buffer. */
 static bool
 holds_packets(struct ccnic_mempool *pool)
 {
@@ -58,14 +58,14 @@ holds_packets(struct ccnic_mempool *pool)
 	m = RTE_PTR_ADD(first, sizeof(*first));
 	if (mp->elt_size < before + priv->mbuf_data_room_size || m->pool != mp || priv->flags != 0)
 		return false;
-	if (priv->mbuf_data_room_size < RTE_PKTMBUF_HEADROOM + CCNIC_SMALL || priv->mbuf_data_room_size > CCNIC_LARGE)
+	if (priv->mbuf_data_room_size < RTE_PKTMBUF_HEADROOM + CCNIC_SMALL_SIZE || priv->mbuf_data_room_size > CCNIC_LARGE_SIZE)
 		return false;
 	pool->priv_size = priv->mbuf_priv_size;
 	pool->room = priv->mbuf_data_room_size;
 	return true;
 }
 
-/* Takes over the caller's hold of att, or lets go of it. */
+/* Takes over the caller's reference to att, or drops it. */
 static void
 bind_to(struct ccnic_mempool *pool, struct ccnic_attach *att)
 {
@@ -88,11 +88,11 @@ ccnic_mempool_bind(struct rte_mempool *mp, struct ccnic_attach *att)
 {
 	if (!ccnic_mempool_is(mp))
 		return;
-	ccnic_attach_hold_again(att);
+	ccnic_attach_ref(att);
 	bind_to(mp->pool_data, att);
 }
 
-/* A device has come since the pool looked last: the one that the pool was made for, or the only one there is. */
+/* A device has attached since the last search: looks for the one that the pool names, or for the only one. */
 static __rte_noinline void
 look_for_device(struct ccnic_mempool *pool)
 {
@@ -109,9 +109,9 @@ look_for_device(struct ccnic_mempool *pool)
 		POOL_LOG(WARNING, "%s: there is no device %s with zero-copy=yes; its mbufs are not bound to any region", pool->mp->name, device);
 }
 
-/* Makes objects plain that are bound; their buffers go back to the region. */
+/* Makes bound mbufs plain; their buffers return to the region. */
 static void
-undress(const struct ccnic_mempool *pool, void * const *objs, unsigned int n)
+unbind_mbufs(const struct ccnic_mempool *pool, void * const *objs, unsigned int n)
 {
 	uint32_t buffers[BURST];
 	unsigned int i, k = 0;
@@ -130,13 +130,13 @@ undress(const struct ccnic_mempool *pool, void * const *objs, unsigned int n)
 }
 
 /*
- * Binds as many of the objects as there are buffers for. Buffers lie 4 KiB apart, so equal bytes of them would meet in one set
- * of the first-level cache; each skips another number of lines. The pool is locked.
+ * Binds as many of the mbufs as there are buffers. Buffers are 4 KiB apart, so their first bytes would compete for one set of the
+ * first-level cache; therefore each skips a different number of lines (cache colouring). The pool is locked.
  */
 static void
-dress(struct ccnic_mempool *pool, void **objs, unsigned int n)
+bind_mbufs(struct ccnic_mempool *pool, void **objs, unsigned int n)
 {
-	const uint16_t spare = CCNIC_LARGE - pool->room;
+	const uint16_t spare = CCNIC_LARGE_SIZE - pool->room;
 	uint32_t buffers[BURST];
 	uint32_t i, want, got;
 
@@ -203,11 +203,11 @@ pool_enqueue(struct rte_mempool *mp, void * const *objs, unsigned int n)
 	struct ccnic_mempool *pool = mp->pool_data;
 
 	if (pool->att != NULL)
-		undress(pool, objs, n);
+		unbind_mbufs(pool, objs, n);
 	return push(pool, objs, n);
 }
 
-/* Takes the objects that were put back last, the latest first. The pool is locked. */
+/* Pops the objects that were put back last, in reverse order. The pool is locked. */
 static int
 pop(struct ccnic_mempool *pool, void **objs, unsigned int n)
 {
@@ -232,7 +232,7 @@ pool_dequeue(struct rte_mempool *mp, void **objs, unsigned int n)
 	rte_spinlock_lock(&pool->lock);
 	ret = pop(pool, objs, n);
 	if (ret == 0 && pool->att != NULL && !pool->closing)
-		dress(pool, objs, n);
+		bind_mbufs(pool, objs, n);
 	rte_spinlock_unlock(&pool->lock);
 	return ret;
 }
@@ -246,7 +246,7 @@ pool_count(const struct rte_mempool *mp)
 }
 
 int
-ccnic_mempool_take(struct rte_mempool *mp, struct rte_mbuf **mbufs, unsigned int n)
+ccnic_mempool_get_plain(struct rte_mempool *mp, struct rte_mbuf **mbufs, unsigned int n)
 {
 	struct ccnic_mempool *pool = mp->pool_data;
 	int ret;
@@ -258,10 +258,10 @@ ccnic_mempool_take(struct rte_mempool *mp, struct rte_mbuf **mbufs, unsigned int
 }
 
 void
-ccnic_mempool_give(struct rte_mempool *mp, struct rte_mbuf **mbufs, unsigned int n)
+ccnic_mempool_put_plain(struct rte_mempool *mp, struct rte_mbuf **mbufs, unsigned int n)
 {
 	if (push(mp->pool_data, (void **)mbufs, n) < 0)
-		POOL_LOG(ERR, "%s: %u mbufs too many come back; they are lost", mp->name, n);
+		POOL_LOG(ERR, "%s: %u mbufs too many were put back; they are lost", mp->name, n);
 }
 
 static const struct rte_mempool_ops ops_ccnic = {
@@ -282,12 +282,12 @@ ccnic_mempool_is(const struct rte_mempool *mp)
 }
 
 static void
-undress_object(struct rte_mempool *mp, void *opaque, void *obj, unsigned int index)
+unbind_object(struct rte_mempool *mp, void *opaque, void *obj, unsigned int index)
 {
-	undress(mp->pool_data, &obj, 1);
+	unbind_mbufs(mp->pool_data, &obj, 1);
 }
 
-/* Before a mempool is freed its objects can still be seen: those in caches may be bound. */
+/* Before a mempool is freed: mbufs in lcore caches may be bound and return their buffers. */
 static void
 on_event(enum rte_mempool_event event, struct rte_mempool *mp, void *arg)
 {
@@ -299,11 +299,11 @@ on_event(enum rte_mempool_event event, struct rte_mempool *mp, void *arg)
 	pool->closing = true;
 	rte_spinlock_unlock(&pool->lock);
 	if (pool->att != NULL)
-		rte_mempool_obj_iter(mp, undress_object, NULL);
+		rte_mempool_obj_iter(mp, unbind_object, NULL);
 }
 
 RTE_INIT(ccnic_mempool_watch)
 {
 	if (rte_mempool_event_callback_register(on_event, NULL) < 0)
-		POOL_LOG(ERR, "freed mempools will not give their buffers back: %s", rte_strerror(rte_errno));
+		POOL_LOG(ERR, "freed mempools will not return their buffers: %s", rte_strerror(rte_errno));
 }

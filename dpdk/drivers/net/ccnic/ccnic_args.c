@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Device arguments: what they may be, and what to say when they are not. */
+/* Device arguments: parsing, ranges and error messages. */
 #include <errno.h>
 #include <inttypes.h>
 #include <stdio.h>
@@ -16,10 +16,10 @@
 
 #define KNOWN "socket, id, role, mac, queues, rsize, buffers, mtu, zero-copy, design, demote, pages"
 
-/* Without buffers=: enough for the caches of some cores and full rings. */
+/* Default of buffers=: enough for full rings and the caches of several lcores. */
 #define DEFAULT_BUFFERS 8192
 
-/* A word among those allowed, separated by '|'; its place, or -EINVAL. */
+/* The index of a value in a list separated by '|', or -EINVAL. */
 static int
 choose(const char *key, const char *value, const char *words)
 {
@@ -99,7 +99,7 @@ parse_mac(const char *key, const char *value, void *opaque)
 	struct rte_ether_addr mac;
 
 	if (rte_ether_unformat_addr(value, &mac) < 0 || !rte_is_valid_assigned_ether_addr(&mac)) {
-		NET_LOG(ERR, "devarg mac=%s: give the address of one station, such as 02:00:00:00:00:01", value);
+		NET_LOG(ERR, "devarg mac=%s: give a unicast address, such as 02:00:00:00:00:01", value);
 		return -EINVAL;
 	}
 	memcpy(args->attach.options.mac, mac.addr_bytes, sizeof(args->attach.options.mac));
@@ -204,7 +204,7 @@ static const struct {
 	{ "pages", parse_pages },
 };
 
-/* Where ccnicd listens when it is not told. */
+/* ccnicd's default socket. */
 static int
 default_socket(char *out, size_t size)
 {
@@ -222,7 +222,7 @@ default_socket(char *out, size_t size)
 	return n < (int)size ? 0 : -ENAMETOOLONG;
 }
 
-/* Each known key at most once, with a value, and no other. */
+/* Accepts each known key at most once, with a value, and no other keys. */
 static int
 parse_all(const struct rte_kvargs *list, struct ccnic_args *args)
 {
@@ -254,7 +254,7 @@ parse_all(const struct rte_kvargs *list, struct ccnic_args *args)
 	return 0;
 }
 
-/* Regions are the programs', queues the application's: a NIC has nothing to say about them. */
+/* With role=nic the programs choose the regions, and the application the queues. */
 static int
 check_nic(const struct rte_kvargs *list)
 {
@@ -274,7 +274,7 @@ check_nic(const struct rte_kvargs *list)
 	return 0;
 }
 
-/* 0 for a device that a driver has taken. */
+/* 0 for a device that has a driver. */
 static int
 is_probed(const struct rte_device *device, const void *opaque)
 {
@@ -289,8 +289,8 @@ does_dma(const struct rte_bus *bus, const void *opaque)
 }
 
 /*
- * Mbufs in the region have virtual addresses as IOVA. Where those of others are physical, a device that is given such an mbuf reads
- * somewhere else.
+ * The IOVA of mbufs in the region are virtual addresses. If other IOVA are physical addresses, a device that does DMA would access the
+ * wrong memory for such an mbuf.
  */
 static bool
 may_bind(void)
@@ -317,7 +317,7 @@ ccnic_args_parse(struct rte_vdev_device *vdev, struct ccnic_args *args)
 	rte_strscpy(conf->id, name, sizeof(conf->id));
 	list = rte_kvargs_parse(rte_vdev_device_args(vdev), NULL);
 	if (list == NULL) {
-		NET_LOG(ERR, "%s: its devargs are no list of key=value: %s", name, rte_vdev_device_args(vdev));
+		NET_LOG(ERR, "%s: its devargs are not a list of key=value: %s", name, rte_vdev_device_args(vdev));
 		return -EINVAL;
 	}
 	ret = parse_all(list, args);
@@ -332,9 +332,9 @@ ccnic_args_parse(struct rte_vdev_device *vdev, struct ccnic_args *args)
 	return ret;
 }
 
-/* libccnic has said what the matter is; here is what to do about it. */
+/* Logs what to do about an error of ccnic_attach_open(). */
 void
-ccnic_args_reachable(const char *device, const struct ccnic_args *args, int error)
+ccnic_args_log_error(const char *device, const struct ccnic_args *args, int error)
 {
 	const char *socket = args->attach.socket;
 
@@ -344,7 +344,7 @@ ccnic_args_reachable(const char *device, const struct ccnic_args *args, int erro
 		NET_LOG(ERR, "%s: no NIC listens at socket=%s; start one: ccnicd --socket %s", device, socket, socket);
 		break;
 	case -EACCES:
-		NET_LOG(ERR, "%s: socket=%s is not for this user; run as the user of ccnicd", device, socket);
+		NET_LOG(ERR, "%s: this user may not connect to socket=%s; run as the user of ccnicd", device, socket);
 		break;
 	case -EPERM:
 	case -E2BIG:

@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The net driver "net_ccnic": a virtual device that is either side of a CC-NIC. Probing, configuring, starting, closing. */
+/* The net driver "net_ccnic": a virtual device that is a program of a CC-NIC, or with role=nic the NIC. Device operations. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
 
 #include <rte_version.h>
 
-#include "ccnic_side.h"
+#include "ccnic_nic_role.h"
 
 RTE_LOG_REGISTER(ccnic_net_logtype, pmd.net.ccnic, NOTICE);
 
@@ -20,19 +20,19 @@ dev_configure(struct rte_eth_dev *eth)
 		NET_LOG(ERR, "port %u: DCB and VMDq are not supported; leave mq_mode at NONE", eth->data->port_id);
 		return -ENOTSUP;
 	}
-	if (conf->intr_conf.rxq && ccnic_dev_of(eth)->side != NULL) {
-		NET_LOG(ERR, "port %u: no receive interrupts with role=nic: a NIC polls", eth->data->port_id);
+	if (conf->intr_conf.rxq && ccnic_dev_of(eth)->nic_role != NULL) {
+		NET_LOG(ERR, "port %u: role=nic has no receive interrupts: a NIC polls", eth->data->port_id);
 		return -ENOTSUP;
 	}
 	if (conf->lpbk_mode != 0) {
-		NET_LOG(ERR, "port %u: lpbk_mode is not supported: loopback is a wire of ccnicd", eth->data->port_id);
+		NET_LOG(ERR, "port %u: lpbk_mode is not supported: ccnicd itself sends packets back", eth->data->port_id);
 		return -ENOTSUP;
 	}
-	if (ccnic_dev_of(eth)->side == NULL)
+	if (ccnic_dev_of(eth)->nic_role == NULL)
 		return ccnic_rss_configure(eth);
-	/* ethdev has refused every hash function: the device offers none. */
+	/* The device offers no hash functions, so ethdev has refused all. */
 	if (conf->rxmode.mq_mode & RTE_ETH_MQ_RX_RSS_FLAG && eth->data->nb_rx_queues > 1)
-		NET_LOG(WARNING, "port %u: there is no RSS: packets come on the queue pair that the program sent them on",
+		NET_LOG(WARNING, "port %u: role=nic has no RSS: packets arrive on the queue pair that the program sent them on",
 			eth->data->port_id);
 	return 0;
 }
@@ -83,14 +83,14 @@ dev_start(struct rte_eth_dev *eth)
 	return ret;
 }
 
-/* With role=nic: a program need not be there. */
+/* role=nic: starts without a program, too. */
 static int
 nic_start(struct rte_eth_dev *eth)
 {
-	ccnic_queues_deal(eth);
+	ccnic_queues_assign(eth);
 	set_scatter(eth);
 	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STARTED);
-	ccnic_side_start(eth);
+	ccnic_nic_role_start(eth);
 	return 0;
 }
 
@@ -100,7 +100,7 @@ nic_stop(struct rte_eth_dev *eth)
 	if (!ccnic_dev_of(eth)->started)
 		return 0;
 	eth->data->dev_started = 0;
-	ccnic_side_stop(eth);
+	ccnic_nic_role_stop(eth);
 	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STOPPED);
 	return 0;
 }
@@ -148,10 +148,10 @@ dev_close(struct rte_eth_dev *eth)
 static int
 nic_close(struct rte_eth_dev *eth)
 {
-	if (rte_eal_process_type() != RTE_PROC_PRIMARY || ccnic_dev_of(eth)->side == NULL)
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY || ccnic_dev_of(eth)->nic_role == NULL)
 		return 0;
 	nic_stop(eth);
-	ccnic_side_close(eth);
+	ccnic_nic_role_close(eth);
 	release_queues(eth);
 	return 0;
 }
@@ -160,8 +160,8 @@ static int
 dev_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
 {
 	const struct ccnic_dev *dev = ccnic_dev_of(eth);
-	const uint32_t ring = dev->side != NULL ? CCNIC_NIC_RING : dev->att->conf.options.ring;
-	const uint16_t segs = dev->side != NULL ? CCNIC_SEGMENTS_MAX : UINT16_MAX;
+	const uint32_t ring = dev->nic_role != NULL ? CCNIC_NIC_RING : dev->att->conf.options.ring;
+	const uint16_t segs = dev->nic_role != NULL ? CCNIC_SEGMENTS_MAX : UINT16_MAX;
 
 	info->max_mac_addrs = CCNIC_MAX_MACS;
 	info->max_rx_pktlen = dev->mtu_frame;
@@ -169,17 +169,17 @@ dev_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
 	info->max_mtu = dev->mtu_frame - CCNIC_OVERHEAD;
 	info->max_rx_queues = dev->queues;
 	info->max_tx_queues = dev->queues;
-	info->min_rx_bufsize = CCNIC_SMALL;
+	info->min_rx_bufsize = CCNIC_SMALL_SIZE;
 	info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER;
 	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
-	/* Rings have rsize places, whatever a queue asks for. */
+	/* Rings have rsize descriptors, whatever a queue requests. */
 	info->rx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = ring, .nb_min = 1, .nb_align = 1 };
 	info->tx_desc_lim = (struct rte_eth_desc_lim){
 		.nb_max = ring, .nb_min = 1, .nb_align = 1, .nb_seg_max = segs, .nb_mtu_seg_max = segs,
 	};
 	info->default_rxportconf = (struct rte_eth_dev_portconf){ .burst_size = 32, .ring_size = ring, .nb_queues = 1 };
 	info->default_txportconf = info->default_rxportconf;
-	if (dev->side == NULL)
+	if (dev->nic_role == NULL)
 		ccnic_rss_info(info);
 	return 0;
 }
@@ -191,7 +191,7 @@ supported_ptypes_get(struct rte_eth_dev *eth, size_t *n)
 supported_ptypes_get(struct rte_eth_dev *eth)
 #endif
 {
-	/* The NIC says nothing about what is in a packet. */
+	/* The NIC does not classify packets. */
 	static const uint32_t none[] = { RTE_PTYPE_UNKNOWN };
 
 #if RTE_VERSION >= RTE_VERSION_NUM(24, 3, 0, 0)
@@ -205,7 +205,7 @@ mtu_set(struct rte_eth_dev *eth, uint16_t mtu)
 {
 	uint16_t i;
 
-	/* ethdev has checked it against the limits; a device that runs takes it over packet by packet. */
+	/* ethdev has checked the limits; a running device applies the new value to its next packets. */
 	for (i = 0; i < eth->data->nb_rx_queues; i++) {
 		struct ccnic_rxq *rxq = eth->data->rx_queues[i];
 
@@ -215,7 +215,7 @@ mtu_set(struct rte_eth_dev *eth, uint16_t mtu)
 	return 0;
 }
 
-/* The filter reads what ethdev keeps: addresses, promiscuous and all-multicast mode. There is nothing to tell the NIC. */
+/* ccnic_filter() reads addresses, promiscuous and all-multicast mode from ethdev's data. The NIC does not need to know them. */
 static int
 accept_mode(struct rte_eth_dev *eth)
 {
@@ -262,34 +262,9 @@ pool_ops_supported(struct rte_eth_dev *eth, const char *ops)
 }
 
 static int
-priv_dump(struct rte_eth_dev *eth, FILE *out)
-{
-	const struct ccnic_dev *dev = ccnic_dev_of(eth);
-	const struct ccnic_attach *att = dev->att;
-	const struct ccnic_options *options = &att->conf.options;
-	uint16_t i;
-
-	fprintf(out, "socket: %s, id: %s, NIC: %s\n", att->conf.socket, att->conf.id,
-		ccnic_link_state(att->nic) == 1 ? "alive" : "gone");
-	fprintf(out, "region: %u queues of %u descriptors, design %u, flags %#x, packets up to %u bytes\n", options->queues,
-		options->ring, options->design, options->flags, dev->mtu_frame);
-	fprintf(out, "buffers: %u at %p, mbufs point to %u, may to %u\n", att->buffers, att->view.base + att->view.first, att->lent,
-		ccnic_attach_quota(att));
-	fprintf(out, "RSS: types %#x, %s\n", dev->rss.types, ccnic_rss_active(att->nic) == 1 ? "by the NIC" : "off");
-	fprintf(out, "reconnects: %" PRIu64 ", buffers that came back: %" PRIu64 "\n", att->reconnects, att->reclaimed);
-	for (i = 0; i < eth->data->nb_rx_queues; i++) {
-		const struct ccnic_rxq *rxq = eth->data->rx_queues[i];
-
-		fprintf(out, "rx queue %u: mempool %s, %s, polls %u pairs\n", i, rxq->mp->name,
-			rxq->zero_copy ? "zero-copy above 128 bytes" : "copies", rxq->pairs);
-	}
-	return 0;
-}
-
-static int
 nic_priv_dump(struct rte_eth_dev *eth, FILE *out)
 {
-	ccnic_side_dump(ccnic_dev_of(eth), out);
+	ccnic_nic_role_dump(ccnic_dev_of(eth), out);
 	return 0;
 }
 
@@ -335,7 +310,7 @@ static const struct eth_dev_ops ops = {
 	.rss_hash_conf_get = ccnic_rss_hash_conf_get,
 	.reta_update = ccnic_rss_reta_update,
 	.reta_query = ccnic_rss_reta_query,
-	.eth_dev_priv_dump = priv_dump,
+	.eth_dev_priv_dump = ccnic_priv_dump,
 };
 
 static const struct eth_dev_ops nic_ops = {
@@ -346,7 +321,7 @@ static const struct eth_dev_ops nic_ops = {
 	.eth_dev_priv_dump = nic_priv_dump,
 };
 
-/* Makes a device with room for so many queue pairs; NULL when there is no memory. */
+/* Allocates a device with so many queue pairs; NULL if there is no memory. */
 static struct rte_eth_dev *
 allocate(struct rte_vdev_device *vdev, uint16_t queues)
 {
@@ -371,7 +346,7 @@ allocate(struct rte_vdev_device *vdev, uint16_t queues)
 	return eth;
 }
 
-/* Makes the device of an attachment, which it takes over. */
+/* Creates the device of an attachment and takes the attachment over. */
 static int
 create(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic_attach *att)
 {
@@ -399,9 +374,9 @@ create(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic
 	return 0;
 }
 
-/* Makes the device of a NIC, which it takes over. */
+/* Creates the device of a NIC and takes the NIC over. */
 static int
-create_nic(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic_side *side)
+create_nic(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic_nic_role *role)
 {
 	const struct rte_ether_addr *mac = (const struct rte_ether_addr *)args->attach.options.mac;
 	struct rte_eth_dev *eth = allocate(vdev, CCNIC_MAX_QUEUES);
@@ -415,13 +390,13 @@ create_nic(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct c
 	else
 		rte_ether_addr_copy(mac, &eth->data->mac_addrs[0]);
 	dev = ccnic_dev_of(eth);
-	dev->side = side;
+	dev->nic_role = role;
 	dev->mtu_frame = CCNIC_MAX_FRAME;
 
 	eth->dev_ops = &nic_ops;
-	eth->rx_pkt_burst = ccnic_side_recv;
-	eth->tx_pkt_burst = ccnic_side_xmit;
-	ret = ccnic_side_watch(eth);
+	eth->rx_pkt_burst = ccnic_nic_role_recv;
+	eth->tx_pkt_burst = ccnic_nic_role_xmit;
+	ret = ccnic_nic_role_watch(eth);
 	if (ret < 0) {
 		rte_eth_dev_release_port(eth);
 		return ret;
@@ -433,15 +408,15 @@ create_nic(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct c
 static int
 probe_nic(struct rte_vdev_device *vdev, const struct ccnic_args *args)
 {
-	struct ccnic_side *side;
-	int ret = ccnic_side_open(args, &side);
+	struct ccnic_nic_role *role;
+	int ret = ccnic_nic_role_open(args, &role);
 
 	if (ret < 0)
 		return ret;
-	ret = create_nic(vdev, args, side);
+	ret = create_nic(vdev, args, role);
 	if (ret < 0) {
 		NET_LOG(ERR, "%s: no memory for the device", rte_vdev_device_name(vdev));
-		ccnic_side_free(side);
+		ccnic_nic_role_free(role);
 	}
 	return ret;
 }
@@ -455,7 +430,7 @@ probe(struct rte_vdev_device *vdev)
 	int ret;
 
 	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
-		NET_LOG(ERR, "%s: secondary processes cannot use it: give each process a device of its own", name);
+		NET_LOG(ERR, "%s: secondary processes are not supported: give each process a device of its own", name);
 		return -ENOTSUP;
 	}
 	ret = ccnic_args_parse(vdev, &args);
@@ -465,7 +440,7 @@ probe(struct rte_vdev_device *vdev)
 		return probe_nic(vdev, &args);
 	ret = ccnic_attach_open(&args.attach, &att);
 	if (ret < 0) {
-		ccnic_args_reachable(name, &args, ret);
+		ccnic_args_log_error(name, &args, ret);
 		return ret;
 	}
 	ret = create(vdev, &args, att);

@@ -1,10 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Receive interrupts: an application sleeps in epoll until the NIC wakes it. A receive queue's descriptor is an epoll instance of its
- * own over the descriptors of the pairs that it polls, so that there is one however many pairs there are. Both stay the same when
- * NICs are exchanged; the successor wakes who was to be woken.
+ * Receive interrupts: an application waits in epoll until the NIC notifies it. The descriptor of a receive queue is an epoll instance
+ * over the descriptors of the pairs that it polls, so that a queue has one descriptor. The descriptors stay the same when another NIC
+ * takes over, which sends the notifications that were requested from its predecessor.
  *
- * EAL's epoll reports edges and need not read anything: libccnic empties a pair's descriptor when it is armed.
+ * EAL's epoll is edge-triggered and reads nothing: libccnic empties a pair's descriptor when it is armed.
  */
 #include <errno.h>
 #include <sys/epoll.h>
@@ -14,19 +14,19 @@
 
 #include "ccnic_net.h"
 
-/* An exchange of NICs keeps a pair for as long as the new NIC takes to answer: this many times ccnic_pair_lock()'s patience. */
+/* While another NIC takes over, a pair is locked until the new NIC has answered: wait this many times as long as ccnic_pair_lock(). */
 #define TRIES 50
 
-/* Asks to be woken by a pair; wakes up at once when something waits there. */
+/* Requests a notification from a pair; if packets are ready, makes the descriptor readable at once. */
 static int
 arm(struct ccnic_queue *queue)
 {
-	const int waiting = ccnic_rx_arm(queue);
+	const int ready = ccnic_rx_arm(queue);
 
-	return waiting > 0 ? ccnic_rx_wake(queue) : waiting;
+	return ready > 0 ? ccnic_rx_notify(queue) : ready;
 }
 
-/* Calls libccnic for a pair, as a burst does, or as control operations do while bursts are turned away. */
+/* Calls libccnic for a pair: as a burst, or as a control operation while the pair is paused. */
 static int
 call(struct ccnic_pair *pair, int (*of)(struct ccnic_queue *))
 {
@@ -65,12 +65,12 @@ int
 ccnic_rx_intr_enable(struct rte_eth_dev *eth, uint16_t index)
 {
 	struct ccnic_rxq *rxq = eth->data->rx_queues[index];
-	/* While the link is down bursts receive nothing: what waits wakes nobody before it is up. */
+	/* While the link is down bursts receive nothing, so packets in the rings must not notify. */
 	int ret = call_all(rxq, ccnic_dev_of(eth)->link_down ? ccnic_rx_arm : arm);
 
-	/* Taken from the ring and left for want of mbufs. */
+	/* Buffers that were taken from the ring and not received for want of mbufs. */
 	if (ret >= 0 && rxq->next < rxq->len)
-		ret = call(rxq->pair, ccnic_rx_wake);
+		ret = call(rxq->pair, ccnic_rx_notify);
 	return RTE_MIN(ret, 0);
 }
 
@@ -81,14 +81,14 @@ ccnic_rx_intr_disable(struct rte_eth_dev *eth, uint16_t index)
 }
 
 void
-ccnic_intr_wake(struct rte_eth_dev *eth)
+ccnic_intr_notify(struct rte_eth_dev *eth)
 {
 	uint16_t i;
 
 	if (ccnic_dev_of(eth)->intr == NULL || !ccnic_dev_of(eth)->started)
 		return;
 	for (i = 0; i < eth->data->nb_rx_queues; i++)
-		call_all(eth->data->rx_queues[i], ccnic_rx_wake);
+		call_all(eth->data->rx_queues[i], ccnic_rx_notify);
 }
 
 /* An epoll instance over the pairs of a queue, or a negative errno. */
@@ -144,7 +144,7 @@ ccnic_intr_start(struct rte_eth_dev *eth)
 
 	if (!eth->data->dev_conf.intr_conf.rxq)
 		return 0;
-	/* Until the device is closed: threads may still look at what it told them. */
+	/* Kept until the device is closed: threads may still use the handle. */
 	if (dev->intr == NULL)
 		dev->intr = rte_intr_instance_alloc(RTE_INTR_INSTANCE_F_PRIVATE);
 	if (dev->intr == NULL)

@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * The link: up while the NIC lives and the application has not set it down. An alarm looks after it, tells the application, and
- * attaches to the NIC's successor. Receiving goes on while the NIC is gone, for what it has delivered; so does transmitting, until
- * the ring is full.
+ * The link: up while the NIC is running and the application has not set it down. An alarm checks it, reports changes to the
+ * application, and attaches to the NIC's successor. While no NIC is running, packets that were delivered can still be received, and
+ * packets can be transmitted until the ring is full.
  */
 #include <errno.h>
 
@@ -38,7 +38,7 @@ ccnic_link_resume(struct ccnic_user *user)
 		ccnic_pair_resume(&dev->pair[i]);
 }
 
-/* Sets the state of the link as ethdev has it: 0 when that changes it. */
+/* Sets ethdev's link state; 0 if it has changed. */
 static int
 set_link(struct rte_eth_dev *eth, bool up)
 {
@@ -59,21 +59,21 @@ is_up(const struct ccnic_dev *dev)
 }
 
 void
-ccnic_link_tell(struct rte_eth_dev *eth)
+ccnic_link_report(struct rte_eth_dev *eth)
 {
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
-	const char *peer = dev->side != NULL ? "program" : "NIC";
+	const char *peer = dev->nic_role != NULL ? "program" : "NIC";
 	bool up = is_up(dev);
 
 	set_link(eth, up);
-	if (dev->told_up == up)
+	if (dev->reported_up == up)
 		return;
-	dev->told_up = up;
+	dev->reported_up = up;
 	dev->link_downs += !up;
 	if (up || dev->link_down)
 		NET_LOG(NOTICE, "port %u: link %s", eth->data->port_id, up ? "up" : "down");
 	else
-		NET_LOG(NOTICE, "port %u: link down: the %s has gone", eth->data->port_id, peer);
+		NET_LOG(NOTICE, "port %u: link down: the %s has ended", eth->data->port_id, peer);
 	if (eth->data->dev_conf.intr_conf.lsc)
 		rte_eth_dev_callback_process(eth, RTE_ETH_EVENT_INTR_LSC, NULL);
 }
@@ -85,10 +85,10 @@ watch(void *arg)
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
 
 	__atomic_store_n(&dev->peer_up, ccnic_attach_check(dev->att), __ATOMIC_RELAXED);
-	/* Before the callback, in which the application may stop the device. */
+	/* Before the callback, because the application may stop the device in it. */
 	if (rte_eal_alarm_set(WATCH_US, watch, eth) < 0)
-		NET_LOG(ERR, "port %u: nobody watches the link any more: the alarm could not be set", eth->data->port_id);
-	ccnic_link_tell(eth);
+		NET_LOG(ERR, "port %u: the link is no longer checked: the alarm could not be set", eth->data->port_id);
+	ccnic_link_report(eth);
 }
 
 int
@@ -97,8 +97,8 @@ ccnic_link_watch(struct rte_eth_dev *eth)
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
 
 	dev->peer_up = ccnic_attach_check(dev->att);
-	dev->told_up = is_up(dev);
-	set_link(eth, dev->told_up);
+	dev->reported_up = is_up(dev);
+	set_link(eth, dev->reported_up);
 	return rte_eal_alarm_set(WATCH_US, watch, eth);
 }
 
@@ -135,7 +135,7 @@ int
 ccnic_link_up(struct rte_eth_dev *eth)
 {
 	pause_bursts(ccnic_dev_of(eth), false);
-	ccnic_intr_wake(eth);
+	ccnic_intr_notify(eth);
 	ccnic_link_update(eth, 0);
 	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* The net driver's own structures: a device, its queue pairs, and the queues that DPDK sees of them. */
+/* Structures of the net driver: a device, its queue pairs, and the ethdev queues that use them. */
 #ifndef CCNIC_NET_H
 #define CCNIC_NET_H
 
@@ -21,17 +21,17 @@ extern int ccnic_net_logtype;
 #define CCNIC_MAX_MACS 16
 #define CCNIC_MAX_MCAST 64
 #define CCNIC_MAX_FRAME 9600
-/* Rings as ethdev sees them with role=nic: the program chooses. */
+/* Ring size reported to ethdev with role=nic, where the program chooses the size. */
 #define CCNIC_NIC_RING 1024
 #define CCNIC_OVERHEAD RTE_ETHER_HDR_LEN
-/* Two VLAN tags may make a frame longer than the MTU says. */
+/* Two VLAN tags may add to the MTU. */
 #define CCNIC_TAGS (2 * RTE_VLAN_HLEN)
-/* Packets, or buffers, that a loop of the data path deals with at once. */
+/* Packets or buffers that one loop of the data path processes. */
 #define CCNIC_BURST 32
-/* Buffers of large packets that are received at once. libccnic requests the lines of packets ahead, some in each call. */
+/* Buffers of large packets that one call receives. libccnic prefetches the lines of some further packets in each call. */
 #define CCNIC_REFILL 8
 
-/* Sizes as other drivers bin them. */
+/* Packet sizes, in the classes of other drivers. */
 enum ccnic_bin {
 	CCNIC_BIN_UNDERSIZE,
 	CCNIC_BIN_64,
@@ -44,7 +44,7 @@ enum ccnic_bin {
 	CCNIC_BINS
 };
 
-/* What a receive queue has done. Written by its thread alone; never reset, others subtract. All are uint64_t. */
+/* Counters of a receive queue. Only its thread writes them; a reset stores a base that readers subtract. All are uint64_t. */
 struct ccnic_rx_stats {
 	uint64_t packets;
 	uint64_t bytes;
@@ -52,12 +52,12 @@ struct ccnic_rx_stats {
 	uint64_t inlined;   /* small packets, copied */
 	uint64_t zero_copy; /* large packets, not copied */
 	uint64_t copied;    /* large packets, copied */
-	uint64_t no_mbuf;   /* times that a packet waited for an mbuf */
+	uint64_t no_mbuf;   /* times that a packet stayed in the ring for want of an mbuf */
 	uint64_t oversize;  /* dropped: longer than the MTU allows */
-	uint64_t filtered;  /* dropped: to another address */
+	uint64_t filtered;  /* dropped: destination address */
 };
 
-/* What a transmit queue has done. As above. */
+/* Counters of a transmit queue, as above. */
 struct ccnic_tx_stats {
 	uint64_t packets;
 	uint64_t bytes;
@@ -65,15 +65,15 @@ struct ccnic_tx_stats {
 	uint64_t inlined;
 	uint64_t zero_copy;
 	uint64_t copied;
-	uint64_t ring_full; /* packets left to the application */
-	uint64_t no_buffer; /* the same, for want of a buffer in the region */
-	uint64_t too_long;  /* dropped: longer than the region's packets */
-	uint64_t broken;    /* dropped: lengths or segments that cannot be */
+	uint64_t ring_full; /* packets returned to the application */
+	uint64_t no_buffer; /* the same, because the region had no free buffer */
+	uint64_t too_long;  /* dropped: longer than mtu= */
+	uint64_t broken;    /* dropped: inconsistent lengths or segments */
 };
 
 /*
- * A queue pair of the region. libccnic has one thread use it at a time, DPDK lets one thread receive and another transmit, and
- * control operations come from anywhere: ccnic_pair.c tells who may. `paused` turns bursts away for as long as it is set.
+ * A queue pair of the region. With libccnic one thread at a time may use it; with DPDK one thread may receive, another transmit, and
+ * any thread may call control operations. ccnic_pair.c decides which thread may enter. Bursts do nothing while `paused` is set.
  */
 struct ccnic_pair {
 	uintptr_t owner; /* CCNIC_OWNER_..., or the thread that the pair is biased to */
@@ -81,24 +81,24 @@ struct ccnic_pair {
 	uint32_t paused; /* CCNIC_PAUSED_... */
 	union {
 		struct ccnic_queue *queue;
-		struct ccnic_nic_queue *nic_queue; /* role=nic: while a program is served */
+		struct ccnic_nic_queue *nic_queue; /* role=nic: NULL while no program is served */
 	};
-	/* Read by control operations alone: what libccnic dropped, as last seen and at the last reset. */
+	/* For control operations: packets that libccnic dropped, at the last reading and at the last reset. */
 	struct ccnic_drops {
 		uint64_t descriptors;
 		uint64_t chains;
-		uint64_t missed; /* by the NIC, for want of room */
+		uint64_t no_room; /* dropped by the NIC: ring full or pool empty */
 	} drops, drops_base;
-	uintptr_t biased_to; /* while a control operation has it */
-	bool biased;         /* the kernel allows it */
-	uint32_t disowned;   /* times that a second thread came */
-	uint32_t alone;      /* bursts of the same thread in a row, while the pair is shared */
+	uintptr_t biased_to; /* the owner, while a control operation has the pair */
+	bool biased;         /* the kernel has membarrier */
+	uint32_t contended;  /* times that a second thread entered */
+	uint32_t streak;     /* bursts of the same thread in a row, while the pair is shared */
 	uintptr_t last;      /* that thread */
-	/* role=nic: what has been fetched from the program and waits for mbufs, from `next` on. */
+	/* role=nic: buffers that were fetched from the program and wait for mbufs, from `next` on. */
 	uint16_t waiting;
 	uint16_t next;
-	uint32_t empty;      /* times that the program had sent nothing */
-	uint32_t empty_then; /* the same when the program was seen to be gone */
+	uint32_t empty_polls;  /* polls that found no packet of the program */
+	uint32_t empty_at_end; /* the same when the end of the program was detected */
 	struct ccnic_buf bufs[CCNIC_BURST];
 	rte_spinlock_t lock;
 } __rte_cache_aligned;
@@ -111,7 +111,7 @@ struct ccnic_pair {
 #define CCNIC_PAUSED_LINK_DOWN 2u
 
 /*
- * Fields of an mbuf that are set eight bytes at once: from data_off on (with reference count, segments, port), and from packet_type
+ * Fields of an mbuf that are set eight bytes at a time: from data_off on (with reference count, segments, port), and from packet_type
  * on (with lengths, VLAN, hash).
  */
 typedef uint64_t __attribute__((may_alias)) ccnic_word;
@@ -122,7 +122,7 @@ ccnic_words_at(struct rte_mbuf *m, size_t field)
 	return RTE_PTR_ADD(m, field);
 }
 
-/* A field in the half of such a word that comes first in memory, and in the other; the rest is zero. */
+/* A value in the first half in memory of such a word, and in the second; the other half is zero. */
 #if RTE_BYTE_ORDER == RTE_LITTLE_ENDIAN
 #define CCNIC_FIRST(value) ((uint64_t)(value))
 #define CCNIC_SECOND(value) ((uint64_t)(value) << 32)
@@ -133,30 +133,30 @@ ccnic_words_at(struct rte_mbuf *m, size_t field)
 struct ccnic_dev;
 
 struct ccnic_rxq {
-	/* Packets on their way from the ring to the application. */
+	/* Buffers that were taken from the ring and not returned to the application yet. */
 	struct ccnic_buf bufs[CCNIC_REFILL];
 	uint16_t next;
 	uint16_t len;
-	bool large;          /* the last of them was no small packet */
+	bool large;          /* the last of them was not a small packet */
 
-	/* Mbufs for the next small packets, and where in them those go. The first ones have been used. */
+	/* Mbufs for the next small packets, and the addresses of their data. The first `fresh_used` have been used. */
 	uint16_t fresh_used;
 	struct rte_mbuf *fresh[CCNIC_BURST];
 	void *fresh_room[CCNIC_BURST];
 
 	uint16_t index;
-	uint16_t turn;      /* of the pairs: which one is polled */
-	uint16_t pairs;     /* how many this queue polls: index, index + stride, ... */
+	uint16_t current;   /* which of its pairs the queue polls next */
+	uint16_t pairs;     /* how many pairs the queue polls: index, index + stride, ... */
 	uint16_t stride;
 	uint16_t max_len;   /* longer packets are dropped */
 	bool zero_copy;     /* mbufs of mp may be bound to the region */
 	bool own_pool;      /* mp has the ops "ccnic" */
-	bool hash;          /* the application wants to know the hash */
+	bool hash;          /* RTE_ETH_RX_OFFLOAD_RSS_HASH */
 	uint16_t priv_size; /* of mp's mbufs */
 	uint16_t room;
-	uint64_t rearm;     /* mbuf fields of a packet whose data begins after the headroom */
+	uint64_t rearm;     /* mbuf fields of a packet whose data begin after the headroom */
 	uint8_t *base;      /* of the region */
-	struct ccnic_pair *pair; /* that bufs came from */
+	struct ccnic_pair *pair; /* the pair that bufs belong to */
 	struct rte_mempool *mp;
 	struct ccnic_dev *dev;
 	struct ccnic_rx_stats stats;
@@ -166,7 +166,7 @@ struct ccnic_rxq {
 struct ccnic_txq {
 	uint16_t index;
 	bool zero_copy;
-	bool fast_free; /* the application promises that mbufs are of one pool, and nobody else's */
+	bool fast_free; /* RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE: mbufs are of one pool, and not shared */
 	uint16_t max_len; /* the region's longest packet */
 	uint8_t *base;
 	struct ccnic_view view;
@@ -183,26 +183,26 @@ struct ccnic_args {
 	bool nic; /* role=nic */
 };
 
-struct ccnic_side;
+struct ccnic_nic_role;
 
 /* rte_eth_dev_data.dev_private */
 struct ccnic_dev {
 	struct rte_eth_dev_data *data;
-	struct ccnic_side *side; /* role=nic: the programs' side of the device; NULL otherwise */
+	struct ccnic_nic_role *nic_role; /* role=nic: the programs; NULL otherwise */
 	struct ccnic_attach *att; /* role=program, as `user` */
 	struct ccnic_user user; /* of att */
-	uint16_t queues;        /* pairs that there are at most */
-	uint16_t mtu_frame;     /* the region's longest packet; with role=nic that of any program */
+	uint16_t queues;        /* number of pairs */
+	uint16_t mtu_frame;     /* longest packet of the region; with role=nic, of any program */
 	bool zero_copy;
 	bool started;
 	bool link_down; /* by rte_eth_dev_set_link_down() */
-	struct ccnic_rss rss; /* as the application wants it */
-	uint16_t rss_queues;  /* that its table was made for */
+	struct ccnic_rss rss; /* the setting of the application */
+	uint16_t rss_queues;  /* receive queues when its table was made */
 	uint32_t mcasts;
 	struct rte_ether_addr mcast[CCNIC_MAX_MCAST];
 	struct rte_intr_handle *intr; /* receive interrupts, once they have been used */
-	bool peer_up;   /* the NIC, or the program, when the watch looked last */
-	bool told_up;   /* what the application was told last */
+	bool peer_up;     /* the NIC, or the program, was running at the last check */
+	bool reported_up; /* link state last reported to the application */
 	uint64_t link_downs;
 	struct ccnic_pair pair[];
 };
@@ -223,7 +223,7 @@ ccnic_bin_of(uint32_t len)
 	return len <= RTE_ETHER_MAX_LEN ? CCNIC_BIN_1024_1518 : CCNIC_BIN_1519_MAX;
 }
 
-/* Lengths and segments of a packet: its length, or 0 when they contradict each other. */
+/* The length of a packet, or 0 if its lengths and segments are inconsistent. */
 static inline uint32_t
 ccnic_checked_len(const struct rte_mbuf *pkt)
 {
@@ -258,7 +258,7 @@ ccnic_span_of(const uint16_t *len, uint16_t n)
 	return span;
 }
 
-/* Counts n packets into bins, at once when they are of one size; returns their bytes. */
+/* Adds n packets to their size classes, in one step if all have one size; returns their bytes. */
 static inline uint64_t
 ccnic_count_sizes(uint64_t *bins, const uint16_t *len, uint16_t n, struct ccnic_span span)
 {
@@ -277,8 +277,9 @@ ccnic_count_sizes(uint64_t *bins, const uint16_t *len, uint16_t n, struct ccnic_
 }
 
 /*
- * Frees mbufs that have been sent, all at once where they are alike. `plain`: each has one segment and no external buffer, which
- * RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE (`fast`) does not promise; all else it does, and no second line of an mbuf is looked at.
+ * Frees mbufs that have been sent, in one step if they are alike. `plain`: each has one segment and no external buffer, which
+ * RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE (`fast`) does not guarantee. It guarantees the rest: one pool, not shared. The second cache line
+ * of the mbufs is not read.
  */
 static __rte_always_inline void
 ccnic_free_sent(struct rte_mbuf **pkts, uint16_t n, bool plain, bool fast)
@@ -289,13 +290,13 @@ ccnic_free_sent(struct rte_mbuf **pkts, uint16_t n, bool plain, bool fast)
 	for (i = 0; alike && !fast && i < n; i++)
 		alike &= (rte_mbuf_refcnt_read(pkts[i]) == 1) & (pkts[i]->pool == pkts[0]->pool);
 	if (likely(alike))
-		/* As the application allocated them: refcnt 1, one segment, no next one. */
+		/* In the state that a mempool requires: refcnt 1, one segment, next NULL. */
 		rte_mempool_put_bulk(pkts[0]->pool, (void **)pkts, n);
 	else
 		rte_pktmbuf_free_bulk(pkts, n);
 }
 
-/* Sixteen bytes, anywhere, of anything. */
+/* Sixteen bytes, of any type and alignment. */
 typedef uint64_t __attribute__((vector_size(16), aligned(1), may_alias)) ccnic_lane;
 
 static __rte_always_inline void
@@ -311,14 +312,14 @@ ccnic_copy_64(uint8_t *to, const uint8_t *from)
 	t[3] = d;
 }
 
-/* Copies 0 to 128 bytes, with stores that may overlap and never touch a byte beyond. */
+/* Copies 0 to 128 bytes. Stores may overlap; no byte beyond `len` is written. */
 static __rte_always_inline void
 ccnic_copy_small(uint8_t *to, const uint8_t *from, uint16_t len)
 {
 	if (likely(len >= 32)) {
 		ccnic_lane a, b, c, d;
 
-		/* All loads before all stores of 32 bytes at either end: for up to 64 bytes that is all. */
+		/* 32 bytes at either end, which cover up to 64 bytes; all loads before all stores. */
 		if (len > 64) {
 			ccnic_copy_64(to, from);
 			ccnic_copy_64(to + len - 64, from + len - 64);
@@ -339,15 +340,15 @@ ccnic_copy_small(uint8_t *to, const uint8_t *from, uint16_t len)
 
 /* ccnic_pair.c */
 bool ccnic_pair_init(struct ccnic_pair *pairs, uint16_t n);
-/* Takes a pair for less than a burst takes, while transmitting waits; false when the data path holds it for too long. */
+/* Takes a pair for less than the time of a burst; transmit bursts wait. False if the data path keeps it for too long. */
 bool ccnic_pair_lock(struct ccnic_pair *pair);
 void ccnic_pair_unlock(struct ccnic_pair *pair);
-/* The same for longer: bursts meanwhile move nothing. */
+/* The same for longer; bursts return 0 meanwhile. */
 bool ccnic_pair_pause(struct ccnic_pair *pair);
 void ccnic_pair_resume(struct ccnic_pair *pair);
 bool ccnic_pair_enter_slowly(struct ccnic_pair *pair, uintptr_t self, bool wait);
 
-/* Begins a burst; false when the pair cannot be had. */
+/* Begins a burst; false if the pair is not available. */
 static __rte_always_inline bool
 ccnic_pair_enter(struct ccnic_pair *pair, bool wait)
 {
@@ -358,7 +359,7 @@ ccnic_pair_enter(struct ccnic_pair *pair, bool wait)
 		return false;
 	if (likely(__atomic_load_n(&pair->owner, __ATOMIC_RELAXED) == self)) {
 		__atomic_store_n(&pair->busy, 1, __ATOMIC_RELAXED);
-		/* membarrier() makes this the full barrier that it has to be. */
+		/* The other side calls membarrier(), which makes this a full barrier. */
 		rte_compiler_barrier();
 		if (likely(__atomic_load_n(&pair->owner, __ATOMIC_ACQUIRE) == self))
 			return true;
@@ -379,14 +380,14 @@ ccnic_pair_leave(struct ccnic_pair *pair)
 
 /* ccnic_args.c */
 int ccnic_args_parse(struct rte_vdev_device *vdev, struct ccnic_args *args);
-void ccnic_args_reachable(const char *device, const struct ccnic_args *args, int error);
+void ccnic_args_log_error(const char *device, const struct ccnic_args *args, int error);
 
 /* ccnic_link.c */
 int ccnic_link_update(struct rte_eth_dev *dev, int wait_to_complete);
 int ccnic_link_up(struct rte_eth_dev *dev);
 int ccnic_link_down(struct rte_eth_dev *dev);
-/* Tells the application when the link has changed; it may stop the device meanwhile. */
-void ccnic_link_tell(struct rte_eth_dev *dev);
+/* Reports a change of the link to the application, which may stop the device in the callback. */
+void ccnic_link_report(struct rte_eth_dev *dev);
 int ccnic_link_watch(struct rte_eth_dev *dev);
 void ccnic_link_unwatch(struct rte_eth_dev *dev);
 bool ccnic_link_pause(struct ccnic_user *user);
@@ -399,8 +400,8 @@ int ccnic_tx_queue_setup(struct rte_eth_dev *dev, uint16_t index, uint16_t desc,
 			 const struct rte_eth_txconf *conf);
 void ccnic_rx_queue_release(struct rte_eth_dev *dev, uint16_t index);
 void ccnic_tx_queue_release(struct rte_eth_dev *dev, uint16_t index);
-/* Which queue polls which pairs; with role=nic no pair need be there. */
-void ccnic_queues_deal(struct rte_eth_dev *dev);
+/* Assigns pairs to receive queues. With role=nic the pairs need not be open. */
+void ccnic_queues_assign(struct rte_eth_dev *dev);
 void ccnic_queues_state(struct rte_eth_dev *dev, uint8_t state);
 int ccnic_queues_start(struct rte_eth_dev *dev);
 void ccnic_queues_stop(struct rte_eth_dev *dev);
@@ -411,6 +412,7 @@ int ccnic_tx_burst_mode(struct rte_eth_dev *dev, uint16_t index, struct rte_eth_
 uint32_t ccnic_rx_queue_count(void *queue);
 int ccnic_rx_descriptor_status(void *queue, uint16_t offset);
 int ccnic_tx_descriptor_status(void *queue, uint16_t offset);
+int ccnic_priv_dump(struct rte_eth_dev *dev, FILE *out);
 
 /* ccnic_rss.c */
 void ccnic_rss_info(struct rte_eth_dev_info *info);
@@ -424,37 +426,37 @@ int ccnic_rss_reta_query(struct rte_eth_dev *dev, struct rte_eth_rss_reta_entry6
 /* ccnic_intr.c */
 int ccnic_rx_intr_enable(struct rte_eth_dev *dev, uint16_t index);
 int ccnic_rx_intr_disable(struct rte_eth_dev *dev, uint16_t index);
-/* Receive interrupts for queues that are open, if the application wants them. */
+/* Sets up receive interrupts of the open queues if they are configured. */
 int ccnic_intr_start(struct rte_eth_dev *dev);
 void ccnic_intr_stop(struct rte_eth_dev *dev);
 void ccnic_intr_close(struct rte_eth_dev *dev);
-/* Wakes whoever sleeps. */
-void ccnic_intr_wake(struct rte_eth_dev *dev);
+/* Notifies all threads that wait for receive interrupts. */
+void ccnic_intr_notify(struct rte_eth_dev *dev);
 
 /* ccnic_rx.c, ccnic_tx.c */
 uint16_t ccnic_recv(void *queue, struct rte_mbuf **pkts, uint16_t n);
 uint16_t ccnic_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n);
-/* Without promiscuous mode: drops packets that are not for this station; returns how many are left. */
+/* Without promiscuous mode: drops packets whose destination address does not match; returns the number of the others. */
 uint16_t ccnic_filter(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n);
 
-/* ccnic_side.c: role=nic */
+/* ccnic_nic_role.c: role=nic */
 struct ccnic_nic_stats;
-int ccnic_side_open(const struct ccnic_args *args, struct ccnic_side **side);
-void ccnic_side_free(struct ccnic_side *side);
-/* From now on programs can attach. */
-int ccnic_side_watch(struct rte_eth_dev *dev);
-/* The opposite of both. */
-void ccnic_side_close(struct rte_eth_dev *dev);
-void ccnic_side_start(struct rte_eth_dev *dev);
-void ccnic_side_stop(struct rte_eth_dev *dev);
-/* What libccnic has counted of all programs since the last reset. */
-void ccnic_side_sum(struct ccnic_dev *dev, struct ccnic_nic_stats *sum, uint64_t *programs);
-void ccnic_side_reset(struct ccnic_dev *dev);
-void ccnic_side_dump(struct ccnic_dev *dev, FILE *out);
+int ccnic_nic_role_open(const struct ccnic_args *args, struct ccnic_nic_role **role);
+void ccnic_nic_role_free(struct ccnic_nic_role *role);
+/* Lets programs attach from now on. */
+int ccnic_nic_role_watch(struct rte_eth_dev *dev);
+/* Undoes both. */
+void ccnic_nic_role_close(struct rte_eth_dev *dev);
+void ccnic_nic_role_start(struct rte_eth_dev *dev);
+void ccnic_nic_role_stop(struct rte_eth_dev *dev);
+/* libccnic's counters of all programs since the last reset. */
+void ccnic_nic_role_sum(struct ccnic_dev *dev, struct ccnic_nic_stats *sum, uint64_t *programs);
+void ccnic_nic_role_reset(struct ccnic_dev *dev);
+void ccnic_nic_role_dump(struct ccnic_dev *dev, FILE *out);
 
-/* ccnic_side_burst.c: role=nic */
-uint16_t ccnic_side_recv(void *queue, struct rte_mbuf **pkts, uint16_t n);
-uint16_t ccnic_side_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n);
+/* ccnic_nic_role_rxtx.c: role=nic */
+uint16_t ccnic_nic_role_recv(void *queue, struct rte_mbuf **pkts, uint16_t n);
+uint16_t ccnic_nic_role_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n);
 
 /* ccnic_stats.c */
 int ccnic_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats);

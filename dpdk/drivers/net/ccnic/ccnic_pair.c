@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Who uses a queue pair. Almost always one thread receives and transmits on it, so the pair is biased towards the thread that
- * came first: it says `busy` and looks whether it is still the owner, with plain loads and stores. A locked instruction would wait
- * for all its stores to lines that the NIC has, twice a burst.
+ * Which thread may use a queue pair. Almost always one thread receives and transmits on it, so the lock is biased towards the thread
+ * that entered first: that thread sets `busy` and checks that it is still the owner, with plain loads and stores. A locked
+ * instruction, twice a burst, would wait until all its stores to lines that the NIC has are complete.
  *
- * Whoever else wants the pair takes the lock, takes the ownership away, has the kernel order the owner's store and load
- * (membarrier), and waits until the owner is not busy. A second thread of the data path leaves the pair shared: then both lock, until
- * one of them has been alone for long.
+ * Any other thread takes the lock, revokes the ownership, has the kernel order the owner's store and load (membarrier), and waits until
+ * the owner is not busy. A second thread of the data path makes the pair shared: then both take the lock, until one of them has been
+ * the only user for a long time.
  */
 #include <linux/membarrier.h>
 #include <sched.h>
@@ -17,10 +17,10 @@
 
 #include "ccnic_net.h"
 
-/* A burst takes microseconds; a thread that has lost its processor in one may take this many. */
+/* A burst takes microseconds; a thread that is preempted within a burst may take this many. */
 #define PATIENCE_US 20000
-/* Bursts after which a thread counts as alone; twice as many each time that it was not. */
-#define ALONE 1024u
+/* Bursts in a row after which a thread becomes the owner again; doubled after each contention. */
+#define STREAK 1024u
 
 static long
 membarrier(int command)
@@ -42,18 +42,18 @@ ccnic_pair_init(struct ccnic_pair *pair, uint16_t n)
 	return biased;
 }
 
-/* Waits until cond() is true, but not for ever. */
+/* Waits until cond() is true, for at most PATIENCE_US. */
 static bool
 wait_for(bool (*cond)(struct ccnic_pair *), struct ccnic_pair *pair)
 {
 	const uint64_t end = rte_get_timer_cycles() + rte_get_timer_hz() / US_PER_S * PATIENCE_US;
-	uint32_t turns = 0;
+	uint32_t polls = 0;
 
 	while (!cond(pair)) {
 		if (rte_get_timer_cycles() > end)
 			return false;
-		/* Whoever is in the way may wait for this very processor. */
-		if (++turns % 256 == 0)
+		/* The other thread may be waiting for this CPU. */
+		if (++polls % 256 == 0)
 			sched_yield();
 		rte_pause();
 	}
@@ -72,9 +72,9 @@ not_busy(struct ccnic_pair *pair)
 	return __atomic_load_n(&pair->busy, __ATOMIC_ACQUIRE) == 0;
 }
 
-/* Takes the pair away from its owner, who is not in a burst afterwards. The caller has the lock. */
+/* Revokes the ownership; the owner is not in a burst afterwards. The caller holds the lock. */
 static bool
-disown(struct ccnic_pair *pair, uintptr_t successor)
+revoke_owner(struct ccnic_pair *pair, uintptr_t successor)
 {
 	const uintptr_t owner = __atomic_exchange_n(&pair->owner, successor, __ATOMIC_SEQ_CST);
 
@@ -92,7 +92,7 @@ ccnic_pair_lock(struct ccnic_pair *pair)
 	if (!wait_for(got_lock, pair))
 		return false;
 	pair->biased_to = __atomic_load_n(&pair->owner, __ATOMIC_RELAXED);
-	if (pair->biased_to == CCNIC_OWNER_SHARED || disown(pair, CCNIC_OWNER_CONTROL))
+	if (pair->biased_to == CCNIC_OWNER_SHARED || revoke_owner(pair, CCNIC_OWNER_CONTROL))
 		return true;
 	rte_spinlock_unlock(&pair->lock);
 	return false;
@@ -122,14 +122,14 @@ ccnic_pair_resume(struct ccnic_pair *pair)
 	ccnic_pair_unlock(pair);
 }
 
-/* A burst of a shared pair. The caller has the lock. */
+/* Counts a burst on a shared pair. The caller holds the lock. */
 static void
 note_sharing(struct ccnic_pair *pair, uintptr_t self)
 {
 	if (pair->last != self) {
 		pair->last = self;
-		pair->alone = 0;
-	} else if (pair->biased && ++pair->alone >= ALONE << RTE_MIN(pair->disowned, 12u)) {
+		pair->streak = 0;
+	} else if (pair->biased && ++pair->streak >= STREAK << RTE_MIN(pair->contended, 12u)) {
 		__atomic_store_n(&pair->owner, self, __ATOMIC_RELEASE);
 	}
 }
@@ -149,15 +149,15 @@ ccnic_pair_enter_slowly(struct ccnic_pair *pair, uintptr_t self, bool wait)
 		return false;
 	if (wait)
 		rte_spinlock_lock(&pair->lock);
-	/* Nobody takes the ownership away from a thread that has the lock; from another thread it must be taken. */
+	/* With the lock held no other thread can revoke our ownership; that of another thread must be revoked. */
 	owner = __atomic_load_n(&pair->owner, __ATOMIC_ACQUIRE);
 	if (owner != CCNIC_OWNER_SHARED && owner != self) {
-		if (!disown(pair, CCNIC_OWNER_SHARED)) {
+		if (!revoke_owner(pair, CCNIC_OWNER_SHARED)) {
 			rte_spinlock_unlock(&pair->lock);
 			return false;
 		}
-		pair->disowned++;
-		pair->alone = 0;
+		pair->contended++;
+		pair->streak = 0;
 	}
 	note_sharing(pair, self);
 	return true;

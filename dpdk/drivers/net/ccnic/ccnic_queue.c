@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Queues: setting them up, opening the region's queue pairs for them, and looking into them. */
+/* Queues: setup, opening and closing the region's queue pairs, information and fill levels, the dump of a device. */
 #include <errno.h>
 #include <inttypes.h>
 
@@ -7,28 +7,28 @@
 
 #include "ccnic_net.h"
 
-/* The mempool's data rooms, as this driver fills them. */
+/* Checks that the mempool's data rooms hold a small packet. */
 static int
 check_room(const struct ccnic_dev *dev, struct rte_mempool *mp)
 {
 	const uint16_t room = rte_pktmbuf_data_room_size(mp);
 
-	if (room < RTE_PKTMBUF_HEADROOM + CCNIC_SMALL) {
+	if (room < RTE_PKTMBUF_HEADROOM + CCNIC_SMALL_SIZE) {
 		NET_LOG(ERR, "port %u: mempool %s has data rooms of %u bytes; give at least %u", dev->data->port_id, mp->name, room,
-			RTE_PKTMBUF_HEADROOM + CCNIC_SMALL);
+			RTE_PKTMBUF_HEADROOM + CCNIC_SMALL_SIZE);
 		return -EINVAL;
 	}
 	return 0;
 }
 
-/* Mbufs with data rooms of their own can be bound to buffers, unless the application relies on more room than those have. */
+/* True if mbufs of the pool can be bound to buffers: they have data rooms of their own, not larger than a buffer. */
 static bool
 can_bind(struct rte_mempool *mp)
 {
-	return (rte_pktmbuf_priv_flags(mp) & RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF) == 0 && rte_pktmbuf_data_room_size(mp) <= CCNIC_LARGE;
+	return (rte_pktmbuf_priv_flags(mp) & RTE_PKTMBUF_POOL_F_PINNED_EXT_BUF) == 0 && rte_pktmbuf_data_room_size(mp) <= CCNIC_LARGE_SIZE;
 }
 
-/* With role=program: what the queue needs to know of the region. */
+/* role=program: copies the parameters of the region to the queue. */
 static void
 share_region(struct ccnic_dev *dev, struct ccnic_rxq *rxq)
 {
@@ -62,7 +62,7 @@ ccnic_rx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, uns
 	rxq->dev = dev;
 	rxq->priv_size = rte_pktmbuf_priv_size(mp);
 	rxq->room = rte_pktmbuf_data_room_size(mp);
-	if (dev->side == NULL)
+	if (dev->nic_role == NULL)
 		share_region(dev, rxq);
 	eth->data->rx_queues[index] = rxq;
 	return 0;
@@ -80,7 +80,7 @@ ccnic_tx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, uns
 	txq->index = index;
 	txq->dev = dev;
 	txq->fast_free = (eth->data->dev_conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE) != 0;
-	if (dev->side == NULL) {
+	if (dev->nic_role == NULL) {
 		txq->zero_copy = dev->zero_copy;
 		txq->max_len = dev->mtu_frame;
 		txq->base = dev->att->view.base;
@@ -117,9 +117,9 @@ ccnic_queues_state(struct rte_eth_dev *eth, uint8_t state)
 		eth->data->tx_queue_state[i] = state;
 }
 
-/* Receive queue i polls pairs i, i + n and so on, so that what comes back on a pair without one is received as well. */
+/* Receive queue i of n polls pairs i, i + n and so on, so that packets on pairs without a receive queue are received, too. */
 void
-ccnic_queues_deal(struct rte_eth_dev *eth)
+ccnic_queues_assign(struct rte_eth_dev *eth)
 {
 	const uint16_t n = eth->data->nb_rx_queues;
 	const uint16_t all = RTE_MAX(n, eth->data->nb_tx_queues);
@@ -130,7 +130,7 @@ ccnic_queues_deal(struct rte_eth_dev *eth)
 		struct ccnic_rxq *rxq = eth->data->rx_queues[i];
 
 		rxq->pair = &dev->pair[i];
-		rxq->turn = 0;
+		rxq->current = 0;
 		rxq->stride = n;
 		rxq->hash = (eth->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_RSS_HASH) != 0;
 		rxq->pairs = (all - i + n - 1) / n;
@@ -146,7 +146,7 @@ ccnic_queues_start(struct rte_eth_dev *eth)
 	uint16_t i;
 	int ret;
 
-	ccnic_queues_deal(eth);
+	ccnic_queues_assign(eth);
 	for (i = 0; i < n; i++) {
 		ret = ccnic_queue_open(dev->att->nic, i, &dev->pair[i].queue);
 		if (ret < 0) {
@@ -186,11 +186,11 @@ ccnic_queues_stop(struct rte_eth_dev *eth)
 	}
 }
 
-/* Rings are the program's, which may not have come yet. */
+/* The ring size. With role=nic the program chooses it, and may not have attached yet. */
 static uint16_t
 ring_of(const struct ccnic_dev *dev)
 {
-	return dev->side != NULL ? CCNIC_NIC_RING : dev->att->conf.options.ring;
+	return dev->nic_role != NULL ? CCNIC_NIC_RING : dev->att->conf.options.ring;
 }
 
 void
@@ -201,7 +201,7 @@ ccnic_rxq_info(struct rte_eth_dev *eth, uint16_t index, struct rte_eth_rxq_info 
 	info->mp = rxq->mp;
 	info->scattered_rx = eth->data->scattered_rx;
 	info->nb_desc = ring_of(rxq->dev);
-	info->rx_buf_size = rxq->zero_copy ? CCNIC_LARGE : rxq->room - RTE_PKTMBUF_HEADROOM;
+	info->rx_buf_size = rxq->zero_copy ? CCNIC_LARGE_SIZE : rxq->room - RTE_PKTMBUF_HEADROOM;
 }
 
 void
@@ -215,7 +215,7 @@ ccnic_rx_burst_mode(struct rte_eth_dev *eth, uint16_t index, struct rte_eth_burs
 {
 	const struct ccnic_rxq *rxq = eth->data->rx_queues[index];
 
-	snprintf(mode->info, sizeof(mode->info), rxq->zero_copy ? "Copy to %u bytes, zero-copy above" : "Copy", CCNIC_SMALL);
+	snprintf(mode->info, sizeof(mode->info), rxq->zero_copy ? "Copy to %u bytes, zero-copy above" : "Copy", CCNIC_SMALL_SIZE);
 	return 0;
 }
 
@@ -225,11 +225,11 @@ ccnic_tx_burst_mode(struct rte_eth_dev *eth, uint16_t index, struct rte_eth_burs
 	const struct ccnic_txq *txq = eth->data->tx_queues[index];
 
 	snprintf(mode->info, sizeof(mode->info), txq->zero_copy ? "Copy to %u bytes, zero-copy of mbufs in the region above" : "Copy",
-		 CCNIC_SMALL);
+		 CCNIC_SMALL_SIZE);
 	return 0;
 }
 
-/* Looks into a pair on behalf of a queue; 0 when it cannot be had now. */
+/* Calls of() for the pair; 0 if the pair is not available. */
 static uint32_t
 count(struct ccnic_pair *pair, int (*of)(const struct ccnic_queue *))
 {
@@ -273,6 +273,31 @@ ccnic_tx_descriptor_status(void *queue, uint16_t offset)
 
 	if (offset >= ring)
 		return -EINVAL;
-	/* Descriptor 0 is the next to be written: the last ones of the ring are those that wait. */
+	/* Descriptor 0 is the next one to be written, so pending ones are the last ones of the ring. */
 	return offset >= ring - RTE_MIN(ring, count(txq->pair, ccnic_tx_waiting)) ? RTE_ETH_TX_DESC_FULL : RTE_ETH_TX_DESC_DONE;
+}
+
+int
+ccnic_priv_dump(struct rte_eth_dev *eth, FILE *out)
+{
+	const struct ccnic_dev *dev = ccnic_dev_of(eth);
+	const struct ccnic_attach *att = dev->att;
+	const struct ccnic_options *options = &att->conf.options;
+	uint16_t i;
+
+	fprintf(out, "socket: %s, id: %s, NIC: %s\n", att->conf.socket, att->conf.id,
+		ccnic_link_state(att->nic) == 1 ? "running" : "ended");
+	fprintf(out, "region: %u queues of %u descriptors, design %u, flags %#x, packets up to %u bytes\n", options->queues,
+		options->ring, options->design, options->flags, dev->mtu_frame);
+	fprintf(out, "buffers: %u at %p, mbufs refer to %u, at most %u\n", att->buffers, att->view.base + att->view.first, att->lent,
+		ccnic_attach_quota(att));
+	fprintf(out, "RSS: types %#x, %s\n", dev->rss.types, ccnic_rss_active(att->nic) == 1 ? "by the NIC" : "off");
+	fprintf(out, "reconnects: %" PRIu64 ", buffers that returned: %" PRIu64 "\n", att->reconnects, att->reclaimed);
+	for (i = 0; i < eth->data->nb_rx_queues; i++) {
+		const struct ccnic_rxq *rxq = eth->data->rx_queues[i];
+
+		fprintf(out, "rx queue %u: mempool %s, %s, polls %u pairs\n", i, rxq->mp->name,
+			rxq->zero_copy ? "zero-copy above 128 bytes" : "copies", rxq->pairs);
+	}
+	return 0;
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Receive-side scaling: what the application chose, in ethdev's words and in the NIC's, which does it. */
+/* Receive-side scaling: translates ethdev's settings to libccnic's. The NIC computes the hash and chooses the queue. */
 #include <errno.h>
 #include <inttypes.h>
 #include <string.h>
@@ -22,7 +22,7 @@ static const struct {
 	{ RTE_ETH_RSS_NONFRAG_IPV6_SCTP, CCNIC_RSS_IPV6_SCTP },
 };
 
-/* Takes over functions and key; a key of NULL leaves the one before. ethdev has refused functions that the device does not offer. */
+/* Sets functions and key; with a key of NULL the old one stays. ethdev has refused functions that the device does not offer. */
 static int
 take_conf(const struct rte_eth_dev *eth, const struct rte_eth_rss_conf *conf, struct ccnic_rss *rss)
 {
@@ -48,7 +48,7 @@ ccnic_rss_configure(struct rte_eth_dev *eth)
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
 	struct ccnic_rss *rss = &dev->rss;
 
-	/* The table is the application's until there are other queues. */
+	/* The application's table stays valid as long as the number of queues does not change. */
 	if (dev->rss_queues != eth->data->nb_rx_queues) {
 		struct ccnic_rss even;
 
@@ -62,7 +62,7 @@ ccnic_rss_configure(struct rte_eth_dev *eth)
 	return take_conf(eth, &conf->rx_adv_conf.rss_conf, rss);
 }
 
-/* A single queue pair needs nobody to choose, unless the application wants the hash. */
+/* With a single queue pair RSS is needed only for the hash. */
 static bool
 is_wanted(const struct rte_eth_dev *eth)
 {
@@ -76,15 +76,15 @@ int
 ccnic_rss_start(struct rte_eth_dev *eth)
 {
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
-	/* Also when there is none: the region may have been another device's, whose table the NIC would keep. */
+	/* Also without RSS: the attachment may come from another device, whose setting the NIC would keep. */
 	int ret = ccnic_attach_rss(dev->att, is_wanted(eth) ? &dev->rss : NULL);
 
 	switch (ret) {
-	case -ENOTCONN: /* the next NIC will be told */
+	case -ENOTCONN: /* libccnic passes it to the next NIC */
 		return 0;
 	case -EOPNOTSUPP:
-		/* Most applications ask for RSS whatever the device; packets come, on queues that the NIC's side chooses. */
-		NET_LOG(WARNING, "port %u: this NIC does no RSS: packets come on the queue that it chooses", eth->data->port_id);
+		/* Not an error: most applications request RSS from every device. */
+		NET_LOG(WARNING, "port %u: this NIC does not support RSS: packets arrive on the queue that it chooses", eth->data->port_id);
 		return 0;
 	case 0:
 		return 0;
@@ -93,7 +93,7 @@ ccnic_rss_start(struct rte_eth_dev *eth)
 	return ret;
 }
 
-/* From now on it shall be like this. */
+/* Changes the setting of a device that may be running. */
 static int
 change(struct rte_eth_dev *eth, const struct ccnic_rss *rss)
 {
@@ -102,7 +102,7 @@ change(struct rte_eth_dev *eth, const struct ccnic_rss *rss)
 
 	if (ret < 0 && ret != -ENOTCONN) {
 		NET_LOG(ERR, "port %u: RSS: %s", eth->data->port_id, ccnic_last_error());
-		/* The next NIC is not to be told what the application was refused. */
+		/* Withdraw it, or the next NIC would get a setting that the application was told has failed. */
 		if (ret == -EOPNOTSUPP)
 			ccnic_attach_rss(dev->att, &dev->rss);
 		return ret == -EOPNOTSUPP ? -ENOTSUP : ret;

@@ -1,13 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Receiving. Small packets come in small buffers and are copied into whatever mbufs the pool gives: one or two lines, which
- * the application would fetch anyway, and the buffer goes back at once, while it is in this core's cache. Large packets stay where
- * they are: a plain mbuf is bound to the buffer. Which mbuf is this side's choice; a NIC that lies about its buffers garbles
- * packets and no mbuf.
+ * Receiving. Small packets are in small buffers and are copied into mbufs of the pool: one or two lines, which the application would
+ * read anyway, and the buffer is freed at once, while it is in this core's cache. Large packets are not copied: a plain mbuf is
+ * bound to the buffer. The driver chooses the mbuf, so a NIC that returns wrong buffers corrupts packets, but no mbuf.
  */
 #include "ccnic_net.h"
 
-/* What a received packet sets in its mbuf, beside ol_flags: those of an mbuf from a pool may say that its buffer is external. */
+/* Sets the fields of a received packet except ol_flags, which may mark the buffer of an mbuf from a pool as external. */
 static __rte_always_inline void
 set_packet(struct rte_mbuf *m, uint64_t rearm, uint32_t pkt_len, uint16_t data_len)
 {
@@ -17,12 +16,12 @@ set_packet(struct rte_mbuf *m, uint64_t rearm, uint32_t pkt_len, uint16_t data_l
 	ccnic_word *fields = ccnic_words_at(m, offsetof(struct rte_mbuf, packet_type));
 
 	*ccnic_words_at(m, offsetof(struct rte_mbuf, data_off)) = rearm;
-	/* Type unknown, and pkt_len; data_len, no VLAN, no hash. */
+	/* Unknown type and pkt_len; data_len, no VLAN, no hash. */
 	fields[0] = CCNIC_SECOND(pkt_len);
 	fields[1] = CCNIC_FIRST(data_len);
 }
 
-/* What the NIC says of a packet. */
+/* Sets the hash, if the NIC has computed one. */
 static inline void
 set_hash(struct rte_mbuf *m, uint64_t meta)
 {
@@ -32,7 +31,7 @@ set_hash(struct rte_mbuf *m, uint64_t meta)
 	m->ol_flags |= RTE_MBUF_F_RX_RSS_HASH;
 }
 
-/* Frees the first n waiting buffers. */
+/* Frees the next n buffers. */
 static void
 discard(struct ccnic_rxq *rxq, uint16_t n)
 {
@@ -40,14 +39,14 @@ discard(struct ccnic_rxq *rxq, uint16_t n)
 	rxq->next += n;
 }
 
-/* True for the last buffer of a packet, if it is a small one: all of the packet, unless others came before. */
+/* True if the buffer is small and the last one of its packet. */
 static inline bool
 is_small(const struct ccnic_buf *buf)
 {
-	return (buf->flags & 3) == 2;
+	return (buf->flags & (CCNIC_BUF_MORE | CCNIC_BUF_SMALL)) == CCNIC_BUF_SMALL;
 }
 
-/* Takes mbufs in place of those that have been delivered; false when there are none at all. */
+/* Replaces the mbufs that have been used; false if none is left. */
 static __rte_noinline bool
 take_fresh(struct ccnic_rxq *rxq)
 {
@@ -68,7 +67,7 @@ take_fresh(struct ccnic_rxq *rxq)
 	return true;
 }
 
-/* Sets all but the data of n small packets. */
+/* Sets the fields of n small packets whose data have been copied. */
 static inline void
 finish_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, const uint16_t *len, const uint64_t *meta, uint16_t n)
 {
@@ -87,7 +86,7 @@ finish_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, const uint16_t *len,
 	rxq->stats.inlined += n;
 }
 
-/* Receives up to n packets as long as they are small; negative when something else waits first. */
+/* Receives up to n small packets; negative if the next packet is not small. */
 static inline int
 recv_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 {
@@ -108,7 +107,7 @@ recv_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	return got;
 }
 
-/* Receives the small packets, at most n, that stand first among the waiting buffers; fewer when mbufs are short. */
+/* Receives at most n of the small packets at the front of `bufs`; fewer if mbufs are short. */
 static uint16_t
 recv_small_among(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 {
@@ -133,7 +132,7 @@ recv_small_among(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	return i;
 }
 
-/* How many of the waiting buffers, at most n, are whole packets in large buffers that may be delivered. */
+/* The number of packets of one large buffer each, and not too long, at the front of `bufs`; at most n. */
 static inline uint16_t
 large_run(const struct ccnic_rxq *rxq, uint16_t n)
 {
@@ -142,13 +141,12 @@ large_run(const struct ccnic_rxq *rxq, uint16_t n)
 
 	n = RTE_MIN(n, rxq->len - rxq->next);
 	for (i = 0; i < n; i++)
-		/* Neither small nor to be continued. */
-		if ((bufs[i].flags & 3) != 0 || bufs[i].len > rxq->max_len)
+		if ((bufs[i].flags & (CCNIC_BUF_MORE | CCNIC_BUF_SMALL)) != 0 || bufs[i].len > rxq->max_len)
 			break;
 	return i;
 }
 
-/* Takes n plain mbufs and as many buffers out of the quota; false when either is short. */
+/* Takes n plain mbufs, and n buffers from the quota; false if either is short. */
 static inline bool
 take_plain(struct ccnic_rxq *rxq, struct rte_mbuf **mbufs, uint16_t n)
 {
@@ -157,8 +155,8 @@ take_plain(struct ccnic_rxq *rxq, struct rte_mbuf **mbufs, uint16_t n)
 	int ret;
 
 	if (likely(got == n)) {
-		/* Mbufs in the caches of our own pools may be bound already. */
-		ret = rxq->own_pool ? ccnic_mempool_take(rxq->mp, mbufs, n) :
+		/* Mbufs in the lcore caches of pools with the ops "ccnic" may be bound already. */
+		ret = rxq->own_pool ? ccnic_mempool_get_plain(rxq->mp, mbufs, n) :
 				      rte_mempool_get_bulk(rxq->mp, (void **)mbufs, n);
 		if (likely(ret == 0))
 			return true;
@@ -167,7 +165,7 @@ take_plain(struct ccnic_rxq *rxq, struct rte_mbuf **mbufs, uint16_t n)
 	return false;
 }
 
-/* Receives the next n waiting buffers, all large packets, where they are. Returns 0 or n: none when mbufs or the quota are short. */
+/* Receives the next n buffers, each a large packet, without a copy. Returns n, or 0 if mbufs or the quota are short. */
 static inline uint16_t
 recv_large(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 {
@@ -177,7 +175,7 @@ recv_large(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	if (unlikely(!take_plain(rxq, pkts, n)))
 		return 0;
 	for (i = 0; i < n; i++) {
-		const uint32_t within = bufs[i].offset & (CCNIC_LARGE - 1);
+		const uint32_t within = bufs[i].offset & (CCNIC_LARGE_SIZE - 1);
 
 		ccnic_mbuf_bind(pkts[i], rxq->dev->att, bufs[i].offset - within, 0);
 		set_packet(pkts[i], rxq->rearm, bufs[i].len, bufs[i].len);
@@ -193,7 +191,7 @@ recv_large(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	return n;
 }
 
-/* A chain of mbufs with a copy of the first segs waiting buffers; NULL when there are not enough mbufs. */
+/* A chain of mbufs with a copy of the next segs buffers; NULL if mbufs are short. */
 static struct rte_mbuf *
 copy_packet(struct ccnic_rxq *rxq, uint16_t segs, uint32_t pkt_len)
 {
@@ -228,7 +226,7 @@ copy_packet(struct ccnic_rxq *rxq, uint16_t segs, uint32_t pkt_len)
 	return head;
 }
 
-/* Fills a plain mbuf with the segment in a small buffer, which nothing can be bound to. */
+/* Copies a segment from a small buffer, which cannot be bound to an mbuf, into a plain mbuf. */
 static void
 copy_segment(struct ccnic_rxq *rxq, struct rte_mbuf *m, const struct ccnic_buf *buf)
 {
@@ -238,7 +236,7 @@ copy_segment(struct ccnic_rxq *rxq, struct rte_mbuf *m, const struct ccnic_buf *
 	ccnic_attach_unlend(rxq->dev->att, 1);
 }
 
-/* A chain of mbufs bound to the first segs waiting buffers; NULL when mbufs or the quota are short. */
+/* A chain of mbufs bound to the next segs buffers; NULL if mbufs or the quota are short. */
 static struct rte_mbuf *
 bind_packet(struct ccnic_rxq *rxq, uint16_t segs, uint32_t pkt_len)
 {
@@ -249,11 +247,11 @@ bind_packet(struct ccnic_rxq *rxq, uint16_t segs, uint32_t pkt_len)
 	if (!take_plain(rxq, mbufs, segs))
 		return NULL;
 	for (i = 0; i < segs; i++) {
-		const uint32_t within = bufs[i].offset & (CCNIC_LARGE - 1);
+		const uint32_t within = bufs[i].offset & (CCNIC_LARGE_SIZE - 1);
 
 		set_packet(mbufs[i], rxq->rearm, pkt_len, bufs[i].len);
 		mbufs[i]->next = i + 1 < segs ? mbufs[i + 1] : NULL;
-		if (bufs[i].flags & 2) {
+		if (bufs[i].flags & CCNIC_BUF_SMALL) {
 			copy_segment(rxq, mbufs[i], &bufs[i]);
 		} else {
 			ccnic_mbuf_bind(mbufs[i], rxq->dev->att, bufs[i].offset - within, 0);
@@ -264,7 +262,7 @@ bind_packet(struct ccnic_rxq *rxq, uint16_t segs, uint32_t pkt_len)
 	return mbufs[0];
 }
 
-/* Receives the packet that waits first, of any kind. True when it is gone from there; *pkt is NULL when it was dropped. */
+/* Receives the next packet, of any kind. False if mbufs are short; *pkt is NULL if the packet was dropped. */
 static __rte_noinline bool
 recv_one(struct ccnic_rxq *rxq, struct rte_mbuf **pkt)
 {
@@ -273,7 +271,7 @@ recv_one(struct ccnic_rxq *rxq, struct rte_mbuf **pkt)
 	uint32_t pkt_len = bufs->len;
 	uint16_t segs = 1;
 
-	/* libccnic gives whole packets of at most CCNIC_CHAIN_MAX buffers. */
+	/* libccnic returns whole packets of at most CCNIC_CHAIN_MAX buffers. */
 	while (ccnic_buf_more(&bufs[segs - 1]))
 		pkt_len += bufs[segs++].len;
 	*pkt = NULL;
@@ -305,9 +303,9 @@ recv_one(struct ccnic_rxq *rxq, struct rte_mbuf **pkt)
 	return true;
 }
 
-/* True when the packet is for this station. */
+/* True if the packet's destination address is one that the port accepts. */
 static bool
-is_for_us(const struct rte_eth_dev_data *data, const struct ccnic_dev *dev, struct rte_mbuf *m)
+is_accepted(const struct rte_eth_dev_data *data, const struct ccnic_dev *dev, struct rte_mbuf *m)
 {
 	const struct rte_ether_addr *to = rte_pktmbuf_mtod(m, const struct rte_ether_addr *);
 	uint32_t i;
@@ -335,7 +333,7 @@ ccnic_filter(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	uint16_t i, kept = 0;
 
 	for (i = 0; i < n; i++) {
-		if (is_for_us(dev->data, dev, pkts[i])) {
+		if (is_accepted(dev->data, dev, pkts[i])) {
 			pkts[kept++] = pkts[i];
 			continue;
 		}
@@ -348,7 +346,7 @@ ccnic_filter(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	return kept;
 }
 
-/* Receives up to n of the waiting packets. */
+/* Receives up to n of the packets in `bufs`. */
 static inline uint16_t
 recv_waiting(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 {
@@ -379,7 +377,7 @@ recv_waiting(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	return done;
 }
 
-/* Fetches packets of any kind; whether they are large is what the next ones probably are. */
+/* Fetches packets of any kind, and predicts that the next ones are large if the last of them is. */
 static inline bool
 refill(struct ccnic_rxq *rxq)
 {
@@ -391,7 +389,7 @@ refill(struct ccnic_rxq *rxq)
 	return got > 0;
 }
 
-/* Receives up to n packets from the open pair at hand. */
+/* Receives up to n packets from the current pair, which is open. */
 static inline uint16_t
 recv_queue(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 {
@@ -405,7 +403,7 @@ recv_queue(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 
 				if (likely(got >= 0)) {
 					done += got;
-					/* A short burst emptied the ring, ran out of mbufs, or what comes next is large. */
+					/* Fewer than requested: the ring is empty, mbufs are short, or a large packet follows. */
 					if (got < want)
 						break;
 					continue;
@@ -421,14 +419,14 @@ recv_queue(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	return done;
 }
 
-/* Receives up to n packets from the pair at hand. */
+/* Receives up to n packets from the current pair. */
 static inline uint16_t
 recv_pair(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 {
 	struct ccnic_pair *pair = rxq->pair;
 	uint16_t done = 0;
 
-	/* The transmitting thread's burst is short, a control operation is not: neither is waited for. */
+	/* Does not wait for the transmitting thread or for a control operation. */
 	if (unlikely(!ccnic_pair_enter(pair, false)))
 		return 0;
 	if (likely(pair->queue != NULL))
@@ -443,10 +441,10 @@ ccnic_recv(void *queue, struct rte_mbuf **pkts, uint16_t n)
 	struct ccnic_rxq *rxq = queue;
 	uint16_t done = recv_pair(rxq, pkts, n);
 
-	/* Fewer receive than transmit queues: this one polls several pairs in turn, the next when nothing of this one waits. */
+	/* With fewer receive than transmit queues, a queue polls several pairs in turn, one per burst. */
 	if (rxq->pairs > 1 && rxq->next == rxq->len) {
-		rxq->turn = rxq->turn + 1 == rxq->pairs ? 0 : rxq->turn + 1;
-		rxq->pair = &rxq->dev->pair[rxq->index + rxq->turn * rxq->stride];
+		rxq->current = rxq->current + 1 == rxq->pairs ? 0 : rxq->current + 1;
+		rxq->pair = &rxq->dev->pair[rxq->index + rxq->current * rxq->stride];
 	}
 	if (unlikely(!rxq->dev->data->promiscuous))
 		return ccnic_filter(rxq, pkts, done);

@@ -1,14 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Statistics. Queues count for themselves and never forget; a reset is remembered as what to subtract. */
+/* Statistics. Counters of queues are never reset; a reset stores the values that are subtracted from then on. */
 #include <errno.h>
 #include <stddef.h>
 #include <string.h>
 
-#include "ccnic_side.h"
+#include "ccnic_nic_role.h"
 
 #define WORDS(type) (sizeof(type) / sizeof(uint64_t))
 
-/* Everything that is counted, of one device. */
+/* All counters of one device. */
 struct totals {
 	struct ccnic_rx_stats rx;
 	struct ccnic_tx_stats tx;
@@ -84,7 +84,7 @@ static const struct xstat nic_xstats[] = {
 static const struct xstat *
 xstats_of(const struct rte_eth_dev *eth, unsigned int *n)
 {
-	if (ccnic_dev_of(eth)->side != NULL) {
+	if (ccnic_dev_of(eth)->nic_role != NULL) {
 		*n = RTE_DIM(nic_xstats);
 		return nic_xstats;
 	}
@@ -121,9 +121,9 @@ sum_tx(const struct rte_eth_dev *eth, uint16_t i, struct ccnic_tx_stats *sum)
 		add(sum, &txq->stats, &txq->base_stats, WORDS(*sum));
 }
 
-/* What libccnic dropped on a pair since it was first opened; what was last seen of one that cannot be asked now. */
+/* Reads how many packets of a pair libccnic has dropped; keeps the last values if the pair is not available. */
 static void
-look_at_drops(struct ccnic_pair *pair)
+read_drops(struct ccnic_pair *pair)
 {
 	struct ccnic_stats stats;
 
@@ -132,7 +132,7 @@ look_at_drops(struct ccnic_pair *pair)
 	if (ccnic_queue_stats(pair->queue, &stats, sizeof(stats)) == 0) {
 		pair->drops.descriptors = stats.rx_bad_descriptor;
 		pair->drops.chains = stats.rx_bad_chain;
-		pair->drops.missed = stats.rx_missed;
+		pair->drops.no_room = stats.rx_dropped;
 	}
 	ccnic_pair_unlock(pair);
 }
@@ -149,12 +149,12 @@ sum_all(const struct rte_eth_dev *eth, struct totals *totals)
 	for (i = 0; i < eth->data->nb_tx_queues; i++)
 		sum_tx(eth, i, &totals->tx);
 	totals->link_downs = dev->link_downs;
-	if (dev->side != NULL) {
-		ccnic_side_sum(dev, &totals->nic, &totals->programs);
+	if (dev->nic_role != NULL) {
+		ccnic_nic_role_sum(dev, &totals->nic, &totals->programs);
 		return;
 	}
 	for (i = 0; i < dev->queues; i++) {
-		look_at_drops(&dev->pair[i]);
+		read_drops(&dev->pair[i]);
 		add(&totals->drops, &dev->pair[i].drops, &dev->pair[i].drops_base, WORDS(totals->drops));
 	}
 	totals->reconnects = dev->att->reconnects;
@@ -188,7 +188,7 @@ ccnic_stats_get(struct rte_eth_dev *eth, struct rte_eth_stats *stats)
 	stats->ibytes = totals.rx.bytes;
 	stats->ierrors = totals.rx.oversize + totals.drops.descriptors + totals.drops.chains + totals.nic.rx_bad_descriptor +
 			 totals.nic.rx_bad_chain + totals.nic.rx_too_long;
-	stats->imissed = totals.drops.missed;
+	stats->imissed = totals.drops.no_room;
 	stats->rx_nombuf = totals.rx.no_mbuf;
 	stats->opackets = totals.tx.packets;
 	stats->obytes = totals.tx.bytes;
@@ -196,7 +196,7 @@ ccnic_stats_get(struct rte_eth_dev *eth, struct rte_eth_stats *stats)
 	return 0;
 }
 
-/* Remembers what the queues have counted so far. */
+/* Stores the current counters of the queues as the base. */
 static void
 reset_queues(struct rte_eth_dev *eth)
 {
@@ -223,12 +223,12 @@ ccnic_stats_reset(struct rte_eth_dev *eth)
 	uint16_t i;
 
 	reset_queues(eth);
-	if (dev->side != NULL) {
-		ccnic_side_reset(dev);
+	if (dev->nic_role != NULL) {
+		ccnic_nic_role_reset(dev);
 		return 0;
 	}
 	for (i = 0; i < dev->queues; i++) {
-		look_at_drops(&dev->pair[i]);
+		read_drops(&dev->pair[i]);
 		dev->pair[i].drops_base = dev->pair[i].drops;
 	}
 	return 0;

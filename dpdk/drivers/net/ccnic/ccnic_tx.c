@@ -1,15 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Transmitting. Packets of up to 128 bytes are copied into small buffers and their mbufs freed at once: that moves fewer lines
- * between cores than handing over 4 KiB buffers. Larger ones leave without a copy when their mbufs are bound to this region and nobody
- * else refers to them; otherwise they are copied into large buffers. A burst of small packets takes the shortest way, a burst of
- * packets of one segment the next, whatever their sizes and mbufs; ccnic_tx_any.c sends the rest.
+ * Transmitting. Packets of up to 128 bytes are copied into small buffers and their mbufs freed at once: this moves fewer lines between
+ * cores than sending 4 KiB buffers. Larger packets are sent without a copy if their mbufs are bound to this region and not shared;
+ * otherwise they are copied into large buffers. There are three paths: bursts of small packets, bursts of packets of one segment of
+ * any size, and ccnic_tx_any.c for the rest.
  */
 #include <rte_memcpy.h>
 
 #include "ccnic_tx.h"
 
-/* The packets of a burst, as libccnic takes small ones. */
+/* A burst of small packets, as arguments of ccnic_tx_small(). */
 struct small {
 	const void *data[CCNIC_BURST];
 	uint16_t len[CCNIC_BURST];
@@ -17,7 +17,7 @@ struct small {
 	bool direct;            /* none has an external buffer */
 };
 
-/* Sends n packets that are all inline; returns how many. What most bursts of small packets are. */
+/* Sends n small packets; returns how many were sent. */
 static inline uint16_t
 xmit_small(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, const struct small *small)
 {
@@ -40,29 +40,29 @@ xmit_small(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, const stru
 }
 
 /*
- * Where a packet begins in a large buffer: where the NIC began when it wrote the last one there (place() of crates/ccnic/src/pool/place.rs,
- * which says why), so that its lines are still in this core's cache. Elsewhere they are not: 40 % fewer packets.
+ * The offset of a packet in a large buffer: the same that the NIC uses (cache colouring, crates/ccnic/src/pool/color.rs), so that the
+ * lines of the last packet in this buffer are still in this core's cache. Other offsets cost 40 % of the packet rate.
  */
 static inline uint16_t
 ccnic_skip(uint32_t buffer, uint16_t len)
 {
-	const uint32_t skip = 2 * RTE_CACHE_LINE_SIZE * (1 + buffer / CCNIC_LARGE % 16);
+	const uint32_t skip = 2 * RTE_CACHE_LINE_SIZE * (1 + buffer / CCNIC_LARGE_SIZE % 16);
 
-	return RTE_MIN(skip, (CCNIC_LARGE - (uint32_t)len) & ~(uint32_t)(RTE_CACHE_LINE_SIZE - 1));
+	return RTE_MIN(skip, (CCNIC_LARGE_SIZE - (uint32_t)len) & ~(uint32_t)(RTE_CACHE_LINE_SIZE - 1));
 }
 
-/* A burst of packets of one segment each, on its way. */
+/* State of a burst of packets of one segment each. */
 struct singles {
 	struct ccnic_buf bufs[CCNIC_BURST];
-	uint8_t how[CCNIC_BURST]; /* enum how */
-	/* Buffers for copies, and how many of them have been used. */
+	uint8_t method[CCNIC_BURST]; /* enum method */
+	/* Buffers for copies, and how many have been used. */
 	struct ccnic_buf small[CCNIC_BURST];
 	uint32_t large[CCNIC_BURST];
 	uint16_t smalls, small_used;
 	uint16_t larges, large_used;
 };
 
-/* Chooses how each of n packets travels, and takes buffers for copies: fewer than that when the region has no more. */
+/* Chooses a method for each of n packets and allocates buffers for copies; fewer than needed if the pool is empty. */
 static inline void
 plan_singles(struct ccnic_txq *txq, struct singles *x, struct rte_mbuf **pkts, uint16_t n)
 {
@@ -70,18 +70,18 @@ plan_singles(struct ccnic_txq *txq, struct singles *x, struct rte_mbuf **pkts, u
 	int got = 0;
 
 	for (i = 0; i < n; i++) {
-		x->how[i] = pkts[i]->data_len <= CCNIC_SMALL ? INLINED : is_ready(txq, pkts[i]) ? ZERO_COPY : COPIED;
-		smalls += x->how[i] == INLINED;
-		larges += x->how[i] == COPIED;
+		x->method[i] = pkts[i]->data_len <= CCNIC_SMALL_SIZE ? INLINED : is_ready(txq, pkts[i]) ? ZERO_COPY : COPIED;
+		smalls += x->method[i] == INLINED;
+		larges += x->method[i] == COPIED;
 	}
 	if (smalls > 0)
-		got = ccnic_buf_alloc(txq->pair->queue, CCNIC_SMALL, x->small, smalls);
+		got = ccnic_buf_alloc(txq->pair->queue, CCNIC_SMALL_SIZE, x->small, smalls);
 	x->smalls = RTE_MAX(got, 0);
 	x->larges = larges > 0 ? ccnic_attach_take(txq->att, x->large, larges) : 0;
 	x->small_used = x->large_used = 0;
 }
 
-/* Has buffer i of the burst hold a packet; false when there is none to copy it into. */
+/* Sets buffer i of the burst to a packet; false if there is no buffer for its copy. */
 static inline bool
 fill_single(const struct ccnic_txq *txq, struct singles *x, uint16_t i, const struct rte_mbuf *m)
 {
@@ -89,9 +89,9 @@ fill_single(const struct ccnic_txq *txq, struct singles *x, uint16_t i, const st
 	const uint16_t len = m->data_len;
 	struct ccnic_buf *buf = &x->bufs[i];
 
-	if (x->how[i] == ZERO_COPY) {
+	if (x->method[i] == ZERO_COPY) {
 		*buf = (struct ccnic_buf){ .offset = data - txq->base, .len = len };
-	} else if (x->how[i] == COPIED) {
+	} else if (x->method[i] == COPIED) {
 		uint32_t buffer;
 
 		if (unlikely(x->large_used == x->larges))
@@ -109,42 +109,42 @@ fill_single(const struct ccnic_txq *txq, struct singles *x, uint16_t i, const st
 	return true;
 }
 
-/* Frees the buffers for copies that were not used, and those of the packets from `sent` to `ready`, which stay the application's. */
+/* Frees the unused buffers for copies, and those of the packets from `sent` to `ready`, which the application keeps. */
 static __rte_noinline void
 revoke_singles(struct ccnic_txq *txq, struct singles *x, uint16_t sent, uint16_t ready)
 {
 	struct ccnic_queue *queue = txq->pair->queue;
 
 	for (; sent < ready; sent++)
-		if (x->how[sent] != ZERO_COPY)
+		if (x->method[sent] != ZERO_COPY)
 			ccnic_buf_free(queue, &x->bufs[sent], 1);
 	ccnic_buf_free(queue, &x->small[x->small_used], x->smalls - x->small_used);
 	for (; x->large_used < x->larges; x->large_used++)
 		ccnic_buf_free(queue, &(struct ccnic_buf){ .offset = x->large[x->large_used] }, 1);
 }
 
-/* The first n packets are the NIC's. */
+/* The first n packets were sent: frees their mbufs and counts them. */
 static inline void
 complete_singles(struct ccnic_txq *txq, const struct singles *x, struct rte_mbuf **pkts, uint16_t n)
 {
 	struct rte_mbuf *copied[CCNIC_BURST];
-	struct plains plains;
+	struct plain_mbufs plain;
 	uint16_t copies = 0, inlined = 0, i;
 	bool direct = true;
 
-	plains.n = 0;
+	plain.n = 0;
 	for (i = 0; i < n; i++) {
 		txq->stats.bytes += x->bufs[i].len;
 		txq->stats.bins[ccnic_bin_of(x->bufs[i].len)]++;
-		if (x->how[i] == ZERO_COPY) {
-			unbind(txq, &plains, pkts[i]);
+		if (x->method[i] == ZERO_COPY) {
+			unbind(txq, &plain, pkts[i]);
 			continue;
 		}
 		direct &= RTE_MBUF_DIRECT(pkts[i]);
-		inlined += x->how[i] == INLINED;
+		inlined += x->method[i] == INLINED;
 		copied[copies++] = pkts[i];
 	}
-	give_plains(txq, &plains);
+	return_plain(txq, &plain);
 	ccnic_free_sent(copied, copies, direct, txq->fast_free);
 	txq->stats.packets += n;
 	txq->stats.inlined += inlined;
@@ -152,7 +152,7 @@ complete_singles(struct ccnic_txq *txq, const struct singles *x, struct rte_mbuf
 	txq->stats.zero_copy += n - copies;
 }
 
-/* Sends n packets of one segment, of up to 4 KiB, whatever their mbufs are; returns how many are done with. */
+/* Sends n packets of one segment of up to 4 KiB, in any kind of mbuf; returns how many were sent or dropped. */
 static __rte_noinline uint16_t
 xmit_singles(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 {
@@ -167,7 +167,7 @@ xmit_singles(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 		sent = ccnic_tx_burst(txq->pair->queue, x.bufs, ready);
 	if (unlikely(sent < n))
 		revoke_singles(txq, &x, RTE_MAX(sent, 0), ready);
-	/* libccnic refuses the first packet: its mbuf was damaged. */
+	/* libccnic refused the first packet: its mbuf is corrupt. */
 	if (unlikely(sent < 0))
 		return ccnic_xmit_any(txq, pkts, n);
 	txq->stats.no_buffer += n - ready;
@@ -176,7 +176,7 @@ xmit_singles(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 	return sent;
 }
 
-/* Sends up to CCNIC_BURST packets; returns how many are done with. */
+/* Sends up to CCNIC_BURST packets; returns how many were sent or dropped. */
 static inline uint16_t
 xmit_chunk(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 {
@@ -194,9 +194,9 @@ xmit_chunk(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 		small.direct &= RTE_MBUF_DIRECT(m);
 	}
 	small.span = ccnic_span_of(small.len, n);
-	if (likely(single && small.span.longest <= CCNIC_SMALL && small.span.shortest > 0))
+	if (likely(single && small.span.longest <= CCNIC_SMALL_SIZE && small.span.shortest > 0))
 		return xmit_small(txq, pkts, n, &small);
-	if (likely(single && small.span.longest <= RTE_MIN(CCNIC_LARGE, txq->max_len) && small.span.shortest > 0))
+	if (likely(single && small.span.longest <= RTE_MIN(CCNIC_LARGE_SIZE, txq->max_len) && small.span.shortest > 0))
 		return xmit_singles(txq, pkts, n);
 	return ccnic_xmit_any(txq, pkts, n);
 }
@@ -215,7 +215,7 @@ ccnic_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n)
 		uint16_t got = xmit_chunk(txq, &pkts[done], chunk);
 
 		done += got;
-		/* ccnic_xmit_any() stops early when it has many buffers in hand; only no progress is the end. */
+		/* ccnic_xmit_any() may process fewer packets than it gets; only 0 ends the burst. */
 		if (got == 0)
 			break;
 	}

@@ -1,25 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* What both ways of transmitting share: which segments leave without a copy, and what becomes of their mbufs. */
+/* What both transmit paths share: which segments are sent without a copy, and what happens to their mbufs. */
 #ifndef CCNIC_TX_H
 #define CCNIC_TX_H
 
 #include "ccnic_net.h"
 
-/* How a packet travels. */
-enum how {
+/* How a packet is sent. */
+enum method {
 	INLINED,
 	ZERO_COPY,
 	COPIED,
 	DROPPED
 };
 
-/* Mbufs that have lost their buffers to the NIC, of one pool. */
-struct plains {
+/* Mbufs of one pool whose buffers were sent. */
+struct plain_mbufs {
 	uint16_t n;
 	struct rte_mbuf *mbufs[CCNIC_BURST * 2 + CCNIC_CHAIN_MAX];
 };
 
-/* True for a segment that can be handed to the NIC as it is: bound to its region, and nobody else's. */
+/* True if a segment can be sent without a copy: it is bound to the region and not shared. */
 static inline bool
 is_ready(const struct ccnic_txq *txq, const struct rte_mbuf *m)
 {
@@ -27,34 +27,34 @@ is_ready(const struct ccnic_txq *txq, const struct rte_mbuf *m)
 	       rte_mbuf_ext_refcnt_read(m->shinfo) == 1;
 }
 
-/* Returns plain mbufs to their pool; to ours past this core's cache, so that whoever allocates them gets them bound. */
+/* Returns plain mbufs to their pool. Pools with the ops "ccnic" get them past the lcore cache, so that they are bound again. */
 static inline void
-give_plains(struct ccnic_txq *txq, struct plains *plains)
+return_plain(struct ccnic_txq *txq, struct plain_mbufs *plain)
 {
 	struct rte_mempool *mp;
 
-	if (plains->n == 0)
+	if (plain->n == 0)
 		return;
-	mp = plains->mbufs[0]->pool;
+	mp = plain->mbufs[0]->pool;
 	if (ccnic_mempool_is(mp))
-		ccnic_mempool_give(mp, plains->mbufs, plains->n);
+		ccnic_mempool_put_plain(mp, plain->mbufs, plain->n);
 	else
-		rte_mempool_put_bulk(mp, (void **)plains->mbufs, plains->n);
-	ccnic_attach_unlend(txq->att, plains->n);
-	plains->n = 0;
+		rte_mempool_put_bulk(mp, (void **)plain->mbufs, plain->n);
+	ccnic_attach_unlend(txq->att, plain->n);
+	plain->n = 0;
 }
 
-/* The NIC has the buffer of this bound segment: it becomes plain. */
+/* The buffer of this bound segment was sent: makes the mbuf plain. */
 static inline void
-unbind(struct ccnic_txq *txq, struct plains *plains, struct rte_mbuf *m)
+unbind(struct ccnic_txq *txq, struct plain_mbufs *plain, struct rte_mbuf *m)
 {
 	ccnic_mbuf_unbind(m, rte_pktmbuf_priv_size(m->pool), rte_pktmbuf_data_room_size(m->pool));
-	if (unlikely(plains->n > 0 && m->pool != plains->mbufs[0]->pool))
-		give_plains(txq, plains);
-	plains->mbufs[plains->n++] = m;
+	if (unlikely(plain->n > 0 && m->pool != plain->mbufs[0]->pool))
+		return_plain(txq, plain);
+	plain->mbufs[plain->n++] = m;
 }
 
-/* ccnic_tx_any.c: sends up to CCNIC_BURST packets of any kind; returns how many are done with. */
+/* ccnic_tx_any.c: sends up to CCNIC_BURST packets of any kind; returns how many were sent or dropped. */
 uint16_t ccnic_xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n);
 
 #endif /* CCNIC_TX_H */

@@ -1,18 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Transmitting packets of any kind: of several segments, longer than a buffer, or such that cannot be sent at all. */
+/* Transmitting packets of any kind: of several segments, longer than a buffer, or invalid ones. */
 #include "ccnic_tx.h"
 
-/* A burst on its way. */
+/* State of a burst. */
 struct xmit {
 	struct ccnic_buf out[CCNIC_BURST * 2 + CCNIC_CHAIN_MAX];
-	uint8_t copy[CCNIC_BURST * 2 + CCNIC_CHAIN_MAX]; /* by buffer: it was allocated for a copy */
+	uint8_t copy[CCNIC_BURST * 2 + CCNIC_CHAIN_MAX]; /* by buffer: 1 if it was allocated for a copy */
 	uint16_t bufs;             /* in out */
 	uint16_t end[CCNIC_BURST]; /* by packet: where its buffers end in out */
-	uint8_t how[CCNIC_BURST];  /* enum how */
-	struct plains plains;
+	uint8_t method[CCNIC_BURST];  /* enum method */
+	struct plain_mbufs plain;
 };
 
-/* Adds buffers for len bytes, in one chain; false when the region has none. */
+/* Adds buffers for len bytes, as one chain; false if the pool is empty. */
 static bool
 add_buffers(struct ccnic_txq *txq, struct xmit *x, uint16_t len)
 {
@@ -67,7 +67,7 @@ add_copy(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
 	return true;
 }
 
-/* Adds a segment, as it is or as a copy. */
+/* Adds a segment, without a copy if possible. */
 static bool
 add_segment(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
 {
@@ -86,7 +86,7 @@ add_segment(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
 	return true;
 }
 
-/* Buffers that a packet takes when only those segments are copied that have to be; 0 when a copy of it all is better. */
+/* The buffers of a packet if only the segments are copied that must be; 0 if the whole packet should be copied. */
 static inline uint16_t
 count_buffers(const struct ccnic_txq *txq, const struct rte_mbuf *m)
 {
@@ -101,7 +101,7 @@ count_buffers(const struct ccnic_txq *txq, const struct rte_mbuf *m)
 	return ready > 0 && n <= CCNIC_CHAIN_MAX ? n : 0;
 }
 
-/* Returns the buffers from `begin` on that were allocated for copies. */
+/* Frees the buffers from `begin` to `end` that were allocated for copies. */
 static void
 revoke(struct ccnic_txq *txq, const struct xmit *x, uint16_t begin, uint16_t end)
 {
@@ -129,7 +129,7 @@ add_segments(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
 	return true;
 }
 
-/* Prepares packet i; false when it has to wait. */
+/* Prepares packet i; false if the pool is empty. */
 static bool
 prepare(struct ccnic_txq *txq, struct xmit *x, uint16_t i, const struct rte_mbuf *m)
 {
@@ -141,12 +141,12 @@ prepare(struct ccnic_txq *txq, struct xmit *x, uint16_t i, const struct rte_mbuf
 			txq->stats.broken++;
 		else
 			txq->stats.too_long++;
-		x->how[i] = DROPPED;
-	} else if (len > CCNIC_SMALL && count_buffers(txq, m) > 0) {
-		x->how[i] = ZERO_COPY;
+		x->method[i] = DROPPED;
+	} else if (len > CCNIC_SMALL_SIZE && count_buffers(txq, m) > 0) {
+		x->method[i] = ZERO_COPY;
 		sent = add_segments(txq, x, m);
 	} else {
-		x->how[i] = len > CCNIC_SMALL ? COPIED : INLINED;
+		x->method[i] = len > CCNIC_SMALL_SIZE ? COPIED : INLINED;
 		sent = add_copy(txq, x, m);
 	}
 	if (unlikely(!sent)) {
@@ -157,7 +157,7 @@ prepare(struct ccnic_txq *txq, struct xmit *x, uint16_t i, const struct rte_mbuf
 	return true;
 }
 
-/* The packet's buffers are the NIC's: mbufs that were bound to them become plain, the others are free. */
+/* The buffers of a packet were sent: makes the mbufs that were bound to them plain, and frees the others. */
 static inline void
 unbind_packet(struct ccnic_txq *txq, struct xmit *x, struct rte_mbuf *m)
 {
@@ -171,30 +171,30 @@ unbind_packet(struct ccnic_txq *txq, struct xmit *x, struct rte_mbuf *m)
 		}
 		m->next = NULL;
 		m->nb_segs = 1;
-		unbind(txq, &x->plains, m);
+		unbind(txq, &x->plain, m);
 		m = next;
 	}
 }
 
-/* Packet i has been sent, or dropped. */
+/* Packet i was sent or dropped: frees and counts it. */
 static void
 complete(struct ccnic_txq *txq, struct xmit *x, uint16_t i, struct rte_mbuf *m)
 {
 	uint32_t len = m->pkt_len;
 
-	if (x->how[i] == DROPPED) {
+	if (x->method[i] == DROPPED) {
 		rte_pktmbuf_free(m);
 		return;
 	}
 	txq->stats.packets++;
 	txq->stats.bytes += len;
 	txq->stats.bins[ccnic_bin_of(len)]++;
-	if (x->how[i] == ZERO_COPY) {
+	if (x->method[i] == ZERO_COPY) {
 		txq->stats.zero_copy++;
 		unbind_packet(txq, x, m);
 		return;
 	}
-	if (x->how[i] == COPIED)
+	if (x->method[i] == COPIED)
 		txq->stats.copied++;
 	else
 		txq->stats.inlined++;
@@ -202,8 +202,8 @@ complete(struct ccnic_txq *txq, struct xmit *x, uint16_t i, struct rte_mbuf *m)
 }
 
 /*
- * libccnic refuses the first packet that has buffers, which prepare() should have prevented: an mbuf was damaged. Drops it.
- * Returns the buffers that are done with.
+ * libccnic refused the first packet that has buffers although prepare() accepted it: an mbuf is corrupt. Drops the packet; returns
+ * the number of its buffers.
  */
 static int
 refused(struct ccnic_txq *txq, struct xmit *x)
@@ -213,12 +213,12 @@ refused(struct ccnic_txq *txq, struct xmit *x)
 	while (x->end[i] == 0)
 		i++;
 	revoke(txq, x, 0, x->end[i]);
-	x->how[i] = DROPPED;
+	x->method[i] = DROPPED;
 	txq->stats.broken++;
 	return x->end[i];
 }
 
-/* Sends up to CCNIC_BURST packets of any kind; returns how many are done with. */
+/* Sends up to CCNIC_BURST packets of any kind; returns how many were sent or dropped. */
 uint16_t
 ccnic_xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 {
@@ -227,20 +227,20 @@ ccnic_xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 	int sent = 0;
 
 	x.bufs = 0;
-	x.plains.n = 0;
+	x.plain.n = 0;
 	while (ready < n && x.bufs <= CCNIC_BURST * 2 && prepare(txq, &x, ready, pkts[ready]))
 		ready++;
 	if (x.bufs > 0)
 		sent = ccnic_tx_burst(txq->pair->queue, x.out, x.bufs);
 	if (unlikely(sent < 0))
 		sent = refused(txq, &x);
-	/* libccnic takes whole packets, in order; dropped ones have no buffers. */
+	/* libccnic sends whole packets in order; dropped ones have no buffers. */
 	while (done < ready && x.end[done] <= sent) {
 		complete(txq, &x, done, pkts[done]);
 		done++;
 	}
-	give_plains(txq, &x.plains);
-	/* The others stay the application's. */
+	return_plain(txq, &x.plain);
+	/* The application keeps the others. */
 	revoke(txq, &x, done > 0 ? x.end[done - 1] : 0, x.bufs);
 	txq->stats.ring_full += ready - done;
 	return done;

@@ -1,21 +1,21 @@
-//! The drivers: which devices each side opens, tuned as their documentation advises and as measured best.
+//! The drivers: which devices each side opens, with the options that their documentation recommends or that
+//! measured best.
 
 use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::ValueEnum;
-use serde::Deserialize;
 
-use super::process::{Line, Process};
+use super::process::{Output, PeerRun, Process};
 use super::program::{NO_PLUGIN, Setup};
-use crate::loopback::Bench;
+use crate::loopback::{Bench, Run};
 use crate::nic_process::NicProcess;
 use crate::options::{DesignName, InterfaceArgs, TrafficArgs};
 
 /// How long a side may take to start: EAL, memory, all of DPDK's drivers.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Seconds that a run may take beyond what it measures: greeting and waiting for the last packets.
+/// Seconds that a run may take besides the measured time: connecting, and waiting for the last packets.
 const BEYOND: f64 = 20.0;
 
 /// What is compared.
@@ -37,32 +37,19 @@ pub enum Driver {
     Ring,
 }
 
-/// What each driver is to carry.
+/// The load that every driver is measured with.
 #[derive(Debug, Clone, Copy)]
-pub struct Load<'a> {
+pub struct PeerLoad<'a> {
     pub size: u16,
     pub inflight: &'a [usize],
     pub seconds: f64,
 }
 
-/// One run at one load.
-#[derive(Debug, Clone, Deserialize)]
-pub struct Run {
-    pub inflight: usize,
-    pub mpps: f64,
-    pub rtt_p50_ns: u64,
-    pub rtt_p99_ns: u64,
-    pub lost: u64,
-    pub corrupt: u64,
-    /// Share of the measured time that the generator's thread had its CPU.
-    pub cpu_share: Option<f64>,
-}
-
-/// What became of a driver's runs.
+/// The result of a driver's runs.
 #[derive(Debug)]
 pub enum Ran {
-    Runs(Vec<Run>),
-    /// It cannot, for this reason.
+    Runs(Vec<PeerRun>),
+    /// The driver cannot carry this load; the reason.
     Not(String),
 }
 
@@ -100,7 +87,7 @@ impl Driver {
     }
 
     /// Runs a load over this driver, from fresh processes.
-    pub fn measure(self, setup: &Setup, load: &Load<'_>) -> anyhow::Result<Ran> {
+    pub fn measure(self, setup: &Setup, load: &PeerLoad<'_>) -> anyhow::Result<Ran> {
         if self.needs_plugin() && !setup.has_plugin() {
             return Ok(Ran::Not(NO_PLUGIN.to_owned()));
         }
@@ -122,14 +109,14 @@ impl Driver {
     }
 
     /// The generator in one process, the NIC side in another.
-    fn two_processes(self, setup: &Setup, load: &Load<'_>, folder: &Path) -> anyhow::Result<Ran> {
+    fn two_processes(self, setup: &Setup, load: &PeerLoad<'_>, folder: &Path) -> anyhow::Result<Ran> {
         let devices = self.devices(&folder.join("peer.sock"), setup.huge_pages());
         let mut command = setup.command(&[setup.split.nic()], Some(&devices.nic));
         command.arg("--reflect").args(self.options(setup, load));
         let mut nic = Process::start(command).context("the NIC side")?;
         match nic.line(PATIENCE).context("the NIC side")? {
-            Some(Line::Ready { ready: true }) => {}
-            Some(Line::Unsupported { unsupported }) => return Ok(Ran::Not(unsupported)),
+            Some(Output::Ready { ready: true }) => {}
+            Some(Output::Unsupported { unsupported }) => return Ok(Ran::Not(unsupported)),
             _ => {
                 nic.succeed().context("the NIC side")?;
                 bail!("the NIC side ended at once{}", nic.said());
@@ -138,14 +125,14 @@ impl Driver {
         self.generate(setup, load, &devices.host)
     }
 
-    fn generate(self, setup: &Setup, load: &Load<'_>, device: &str) -> anyhow::Result<Ran> {
+    fn generate(self, setup: &Setup, load: &PeerLoad<'_>, device: &str) -> anyhow::Result<Ran> {
         let mut command = setup.command(&[setup.split.host(0)], Some(device));
         command.args(self.options(setup, load));
         collect(command, load)
     }
 
     /// Options of `ccnic-peers` that both sides take.
-    fn options(self, setup: &Setup, load: &Load<'_>) -> Vec<String> {
+    fn options(self, setup: &Setup, load: &PeerLoad<'_>) -> Vec<String> {
         let inflight: Vec<String> = load.inflight.iter().map(usize::to_string).collect();
         let mut options = vec![
             format!("--label={}", self.name()),
@@ -178,7 +165,7 @@ impl Driver {
             _ => {
                 let memif =
                     |role| format!("net_memif0,role={role},socket={socket},socket-abstract=no,rsize=10");
-                // The client's own buffers are what is shared, which needs them in one file.
+                // With zero-copy the client shares its own buffers, which then must lie in one file.
                 let zero_copy = if huge { ",zero-copy=yes" } else { "" };
                 Devices { host: memif("client") + zero_copy, nic: memif("server") }
             }
@@ -191,15 +178,15 @@ fn warmup(seconds: f64) -> f64 {
 }
 
 /// Runs the generator to its end.
-fn collect(command: std::process::Command, load: &Load<'_>) -> anyhow::Result<Ran> {
+fn collect(command: std::process::Command, load: &PeerLoad<'_>) -> anyhow::Result<Ran> {
     let mut generator = Process::start(command)?;
     let a_run = Duration::from_secs_f64(load.seconds + warmup(load.seconds) + BEYOND) + PATIENCE;
     let mut runs = Vec::new();
     while let Some(line) = generator.line(a_run)? {
         match line {
-            Line::Run(run) => runs.push(run),
-            Line::Unsupported { unsupported } => return Ok(Ran::Not(unsupported)),
-            Line::Ready { ready } => bail!("the generator said ready: {ready}"),
+            Output::Run(run) => runs.push(run),
+            Output::Unsupported { unsupported } => return Ok(Ran::Not(unsupported)),
+            Output::Ready { ready } => bail!("the generator said ready: {ready}"),
         }
     }
     generator.succeed()?;
@@ -207,8 +194,8 @@ fn collect(command: std::process::Command, load: &Load<'_>) -> anyhow::Result<Ra
     Ok(Ran::Runs(runs))
 }
 
-/// The generator of `bench loopback`: what DPDK's API costs is the difference.
-fn loopback(setup: &Setup, load: &Load<'_>) -> anyhow::Result<Ran> {
+/// The generator of `bench loopback`: the difference to net_ccnic is the cost of DPDK's API.
+fn loopback(setup: &Setup, load: &PeerLoad<'_>) -> anyhow::Result<Ran> {
     anyhow::ensure!(setup.split.alone(1), "both sides share a CPU");
     let config = InterfaceArgs::of(DesignName::Ccnic).config(1);
     let bench = Bench::new(None, 1, false)?;
@@ -223,8 +210,8 @@ fn loopback(setup: &Setup, load: &Load<'_>) -> anyhow::Result<Ran> {
             whole_bursts: false,
             rate: None,
         };
-        let crate::loopback::Run { totals, cpu_share } = bench.run(&config, &traffic)?;
-        Ok(Run {
+        let Run { totals, cpu_share } = bench.run(&config, &traffic)?;
+        Ok(PeerRun {
             inflight,
             mpps: totals.mpps,
             rtt_p50_ns: totals.rtt_ns.p50,

@@ -1,4 +1,4 @@
-//! A `ccnic-peers` that we started: its lines of JSON, its end, and what it said when something went wrong.
+//! A `ccnic-peers` process: its lines of JSON, its exit status, and its error messages.
 
 use std::io::{BufRead, BufReader, Read, Seek};
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -9,19 +9,32 @@ use anyhow::{Context, bail};
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Deserialize;
 
-/// How long it may take to come to an end once it is told to.
+/// How long it may take to exit after SIGTERM.
 const FAREWELL: Duration = Duration::from_secs(5);
 
 /// A line of its output.
 #[derive(Debug, Deserialize)]
 #[serde(untagged)]
-pub enum Line {
+pub enum Output {
     Ready { ready: bool },
     Unsupported { unsupported: String },
-    Run(super::driver::Run),
+    Run(PeerRun),
 }
 
-/// A process that ends with us.
+/// One run at one load.
+#[derive(Debug, Clone, Deserialize)]
+pub struct PeerRun {
+    pub inflight: usize,
+    pub mpps: f64,
+    pub rtt_p50_ns: u64,
+    pub rtt_p99_ns: u64,
+    pub lost: u64,
+    pub corrupt: u64,
+    /// Share of the measured time that the generator's thread had its CPU.
+    pub cpu_share: Option<f64>,
+}
+
+/// A child process, which is stopped when this is dropped.
 #[derive(Debug)]
 pub struct Process {
     child: Child,
@@ -40,7 +53,7 @@ impl Process {
         let output = child.stdout.take().context("the process has no output")?;
         let (to, lines) = channel();
         std::thread::spawn(move || {
-            // Ends with the output, or when nobody listens.
+            // Ends with the output, or when the receiver has been dropped.
             for line in BufReader::new(output).lines().map_while(Result::ok) {
                 if to.send(line).is_err() {
                     break;
@@ -51,7 +64,7 @@ impl Process {
     }
 
     /// Its next line; `None` at its end.
-    pub fn line(&mut self, patience: Duration) -> anyhow::Result<Option<Line>> {
+    pub fn line(&mut self, patience: Duration) -> anyhow::Result<Option<Output>> {
         match self.lines.recv_timeout(patience) {
             Ok(text) => {
                 let line =
@@ -65,7 +78,7 @@ impl Process {
         }
     }
 
-    /// Waits for its end, after its output's; an error unless it succeeded.
+    /// Waits until it has exited, after the end of its output; an error unless it succeeded.
     pub fn succeed(&mut self) -> anyhow::Result<()> {
         let status = self.wait(FAREWELL)?.context("the process does not end")?;
         if !status.success() {
@@ -87,10 +100,10 @@ impl Process {
         }
     }
 
-    /// The end of what it said, to be appended to a message.
+    /// The last lines of its standard error, to be appended to a message.
     pub fn said(&mut self) -> String {
         let mut text = Vec::new();
-        // A file of our own; what cannot be read is not shown.
+        // Without the messages if they cannot be read.
         let _ = self.said.rewind().and_then(|()| self.said.read_to_end(&mut text));
         let text = String::from_utf8_lossy(&text);
         let lines: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
@@ -101,7 +114,7 @@ impl Process {
 
 impl Drop for Process {
     fn drop(&mut self) {
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM); // it may have ended by itself
+        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM); // it may have exited already
         if !matches!(self.wait(FAREWELL), Ok(Some(_))) {
             let _ = self.child.kill();
             let _ = self.child.wait();

@@ -1,4 +1,5 @@
-//! What all drivers share: the generator's binary, the plugins, pages, CPUs, and the options of EAL that follow from them.
+//! What all drivers share: the generator's binary, the plugins, pages, CPUs, and the options of EAL that
+//! follow from them.
 
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -6,13 +7,12 @@ use std::process::Command;
 
 use anyhow::{Context, bail, ensure};
 
-use super::Driver;
 use crate::cpus::Split;
 use crate::print;
 
 const PROGRAM: &str = "ccnic-peers";
 const NET_PLUGIN: &str = "librte_net_ccnic.so";
-/// What the rows of net_ccnic say without it.
+/// Why net_ccnic is skipped when it is not built.
 pub const NO_PLUGIN: &str = "no librte_net_ccnic.so that EAL loads";
 const MEMPOOL_PLUGIN: &str = "librte_mempool_ccnic.so";
 /// Free 2 MiB pages that both sides of a driver need, with the largest packets.
@@ -24,7 +24,7 @@ const SMALL_PAGES_MIB: &str = "512";
 #[derive(Debug)]
 pub struct Setup {
     program: PathBuf,
-    /// Where net_ccnic is, if it is.
+    /// The folder of net_ccnic, if it is built.
     plugins: Option<PathBuf>,
     /// Why 2 MiB pages are not used, if they are not.
     small_pages: Option<String>,
@@ -32,7 +32,8 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Finds everything; `program` and `plugins` as on the command line.
+    /// Finds the generator, the plugins, free huge pages and CPUs; `program` and `plugins` as on the command
+    /// line.
     pub fn new(program: Option<&Path>, plugins: Option<&Path>, small_pages: bool) -> anyhow::Result<Setup> {
         let here = std::env::current_exe().context("could not ask where this program is")?;
         let found = find_program(program, &here)?;
@@ -46,12 +47,12 @@ impl Setup {
         })
     }
 
-    /// Says what will be missing.
-    pub fn announce(&self, drivers: &[Driver]) {
+    /// Warns of what is missing; `plugin` says that a driver needs net_ccnic.
+    pub fn announce(&self, plugin: bool) {
         if let Some(why) = &self.small_pages {
             print::warn(&format!("pages of 4 KiB are used: {why}"));
         }
-        if self.plugins.is_none() && drivers.iter().any(|d| d.needs_plugin()) {
+        if self.plugins.is_none() && plugin {
             print::warn(&format!(
                 "net_ccnic is SKIPPED: {NO_PLUGIN}; build it, and name its folder with --plugins"
             ));
@@ -131,7 +132,7 @@ fn safe(folder: &Path) -> bool {
     folder.canonicalize().is_ok_and(|folder| !folder.ancestors().any(open))
 }
 
-/// Says so when the machine has too few 2 MiB pages free.
+/// Why pages of 2 MiB cannot be used: too few are free.
 fn too_few_pages() -> Option<String> {
     let info = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let free = free_pages(&info);

@@ -1,9 +1,10 @@
-//! The table of `ccnic bench peers`: a row per size, packets in flight and driver, so that rows to be compared are neighbours.
+//! The table of `ccnic bench peers`: a row per size, packets in flight and driver, so that rows to be
+//! compared are neighbours.
 
-use super::{Measured, Row};
+use super::rows::{Measured, PeerRow};
 use crate::print::{Column, Table, units};
 
-pub fn table(rows: &[Row], repeat: usize) -> Table {
+pub fn table(rows: &[PeerRow], repeat: usize) -> Table {
     let columns = [
         Column::number("size\nbytes"),
         Column::number("in\nflight"),
@@ -45,7 +46,7 @@ pub fn table(rows: &[Row], repeat: usize) -> Table {
 }
 
 /// The cells of one driver at one load.
-fn cells(row: &Row) -> Vec<String> {
+fn cells(row: &PeerRow) -> Vec<String> {
     let load = [row.size.to_string(), row.inflight.to_string(), row.driver.to_owned()];
     let figures = match &row.result {
         Measured::Median(m) => [
@@ -63,7 +64,7 @@ fn cells(row: &Row) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Median;
+    use super::super::rows::Median;
     use super::*;
     use crate::print::longest_line;
 
@@ -81,7 +82,7 @@ mod tests {
                 cpu_share: None,
             })
         };
-        let row = |driver, inflight, result| Row { driver, size: 9000, inflight, result };
+        let row = |driver, inflight, result| PeerRow { driver, size: 9000, inflight, result };
         let not = || Measured::Not { skipped: "too long".to_owned() };
         let rows = [
             row("virtio-packed", 1, median(1.0, 2)),

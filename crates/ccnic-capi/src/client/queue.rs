@@ -1,0 +1,461 @@
+//! `struct ccnic_queue`: a queue pair, a burst to work in, counters. Safe code: `bursts.rs` makes slices of pointers.
+
+use std::mem::MaybeUninit;
+use std::os::fd::AsRawFd;
+
+use ccnic::layout::{LARGE_BUF, SMALL_BUF};
+use ccnic::{Burst, Desc};
+use ccnic_client::QueuePair;
+use rustix::io::Errno;
+
+use super::packets::{length_bound, whole_packets};
+use super::parked::{Parked, RECEIVE};
+use crate::abi::{CcnicBuf, CcnicStats, CcnicView, hand_out};
+use crate::errno::{BAD_BUFFER, CLOSED, Failure, TOO_FEW_ENTRIES, TOO_LONG};
+use crate::handle::{OpenState, Reopen};
+
+const TX_NOT_SMALL: Failure = Failure::new(
+    Errno::MSGSIZE,
+    c"a packet is longer than CCNIC_SMALL_SIZE or the MTU: use ccnic_tx_burst()",
+);
+const RX_NOT_SMALL: Failure =
+    Failure::new(Errno::MSGSIZE, c"the next packet is not a small one: use ccnic_rx_burst()");
+const NO_BYTES: Failure = Failure::new(Errno::INVAL, c"a packet has no bytes");
+const NO_BUFFER: Failure = Failure::new(Errno::NOBUFS, c"the pool is empty: receive or free some buffers");
+
+/// `struct ccnic_queue`. One thread uses it at a time; its memory stays until the attachment is closed.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CcnicQueue {
+    /// First: the inline functions of `ccnic.h` read it here.
+    view: CcnicView,
+    state: OpenState,
+    mtu: u16,
+    pub(crate) pair: QueuePair,
+    burst: Burst,
+    stats: CcnicStats,
+    parked: Parked,
+}
+
+impl Reopen for CcnicQueue {
+    fn state(&mut self) -> &mut OpenState {
+        &mut self.state
+    }
+}
+
+impl CcnicQueue {
+    pub(crate) fn new(view: CcnicView, mtu: u16, pair: QueuePair) -> CcnicQueue {
+        CcnicQueue {
+            view,
+            state: OpenState::new(),
+            mtu,
+            pair,
+            burst: Burst::new(),
+            stats: CcnicStats::default(),
+            parked: Parked::new(),
+        }
+    }
+
+    #[inline(always)]
+    fn check_open(&self) -> Result<(), Failure> {
+        if self.state.is_open() { Ok(()) } else { Err(CLOSED) }
+    }
+
+    /// Frees the parked packets and the buffers of the magazine. The queue can be opened again.
+    pub(crate) fn close(&mut self) -> Result<(), Failure> {
+        self.check_open()?;
+        let bufs = self.parked.bufs().iter().map(|buf| Desc::from(*buf));
+        self.pair.free_descs(bufs, &mut self.burst);
+        self.parked.clear();
+        self.pair.disarm();
+        self.pair.retire();
+        self.state.set(false);
+        Ok(())
+    }
+
+    /// Allocates as many whole packets of `len` bytes as `out` has entries for; returns the number of buffers.
+    #[inline(always)]
+    pub(crate) fn alloc(&mut self, len: u16, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
+        self.check_open()?;
+        if len > self.mtu {
+            return Err(TOO_LONG);
+        }
+        if u32::from(len) > LARGE_BUF {
+            return self.alloc_chains(len, out);
+        }
+        let mut done = 0;
+        for out in out.chunks_mut(Burst::CAPACITY) {
+            let want = out.len();
+            let got = self.pair.alloc(len, want, &mut self.burst);
+            done += hand_out(&mut self.burst, out);
+            if got < want {
+                self.stats.alloc_failed += (want - got) as u64;
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn alloc_chains(&mut self, len: u16, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
+        let segments = u32::from(len).div_ceil(LARGE_BUF) as usize;
+        if (1..segments).contains(&out.len()) {
+            return Err(TOO_FEW_ENTRIES);
+        }
+        let mut done = 0;
+        for out in out.chunks_exact_mut(segments) {
+            if self.pair.alloc(len, segments, &mut self.burst) == 0 {
+                self.stats.alloc_failed += segments as u64;
+                break;
+            }
+            done += hand_out(&mut self.burst, out);
+        }
+        Ok(done)
+    }
+
+    /// Frees all buffers. Handles that name no buffer are skipped; they are an error.
+    #[inline(always)]
+    pub(crate) fn free(&mut self, mut bufs: &[CcnicBuf]) -> Result<usize, Failure> {
+        self.check_open()?;
+        let mut bad = 0;
+        while !bufs.is_empty() {
+            let n = self.pair.free_descs(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst);
+            // A bad handle ends the burst before it, so it is the first one of the next burst.
+            let skip = usize::from(n == 0);
+            bad += skip as u64;
+            bufs = bufs.get(n + skip..).unwrap_or_default();
+        }
+        if bad > 0 {
+            self.stats.free_bad_buffer += bad;
+            return Err(BAD_BUFFER);
+        }
+        Ok(0)
+    }
+
+    /// Sends as many whole packets as the ring has room for; returns the number of their buffers. A packet that can never be
+    /// sent ends the burst; if it is the first one, it is an error.
+    #[inline(always)]
+    pub(crate) fn transmit(&mut self, bufs: &[CcnicBuf]) -> Result<usize, Failure> {
+        self.check_open()?;
+        let mut done = 0;
+        while let Some(rest) = bufs.get(done..).filter(|rest| !rest.is_empty()) {
+            let last = rest.len() <= Burst::CAPACITY;
+            let rest = rest.get(..Burst::CAPACITY).unwrap_or(rest);
+            let (mut whole, mut why) = (rest.len(), None);
+            let (mut longest, mut chains) = (0, false);
+            for buf in rest {
+                longest = buf.len().max(longest);
+                chains |= buf.more();
+            }
+            if chains || longest > self.mtu {
+                (whole, why) = whole_packets(rest, self.mtu, last);
+            }
+            let descs = rest.iter().take(whole).map(|buf| Desc::from(*buf));
+            let (adopted, sent) = self.pair.tx_descs(descs, &mut self.burst);
+            let (mut bytes, mut ends) = (0, 0);
+            for buf in rest.iter().take(sent) {
+                bytes += u64::from(buf.len());
+                ends += u64::from(!buf.more());
+            }
+            self.stats.tx_bytes += bytes;
+            self.stats.tx_packets += ends;
+            done += sent;
+            if sent < whole || why.is_some() {
+                let adopted = rest.get(..adopted).unwrap_or_default();
+                return self.stopped(done, sent, adopted, whole, why);
+            }
+        }
+        Ok(done)
+    }
+
+    /// Why a transmit burst stopped after `sent` of `whole` buffers. It is an error only if nothing has been sent (`done` is 0);
+    /// otherwise the next burst begins with the packet in question and reports it.
+    #[cold]
+    #[inline(never)]
+    fn stopped(
+        &mut self,
+        done: usize,
+        sent: usize,
+        adopted: &[CcnicBuf],
+        whole: usize,
+        why: Option<Failure>,
+    ) -> Result<usize, Failure> {
+        let good = adopted.iter().rposition(|buf| !buf.more()).map_or(0, |i| i + 1);
+        if sent < good {
+            self.stats.tx_ring_full += (good - sent) as u64;
+            return Ok(done);
+        }
+        let (counter, failure) = match why {
+            _ if good < whole => (&mut self.stats.tx_bad_buffer, BAD_BUFFER),
+            Some(failure) => (&mut self.stats.tx_bad_packet, failure),
+            None => return Ok(done),
+        };
+        if done > 0 {
+            return Ok(done);
+        }
+        *counter += 1;
+        Err(failure)
+    }
+
+    /// Receives as many whole packets as there are and as `out` has entries for; returns the number of their buffers.
+    #[inline(always)]
+    pub(crate) fn receive(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
+        self.check_open()?;
+        if !self.parked.is_empty() {
+            return Ok(self.unpark(out));
+        }
+        let mut done = 0;
+        for out in out.chunks_mut(RECEIVE) {
+            let got = self.pair.rx_burst(&mut self.burst, out.len());
+            let (mut bytes, mut ends) = (0u64, 0u64);
+            for buf in self.burst.as_slice() {
+                bytes += u64::from(buf.len());
+                ends += u64::from(!buf.more());
+            }
+            self.stats.rx_bytes += bytes;
+            self.stats.rx_packets += ends;
+            done += hand_out(&mut self.burst, out);
+            if got < out.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// The longest packet that takes one small buffer.
+    #[inline(always)]
+    fn small(&self) -> u16 {
+        self.mtu.min(SMALL_BUF as u16)
+    }
+
+    /// Sends copies of small packets, as many as the ring has room for; returns their number. `packet` makes a slice of an
+    /// address and a length. A packet that is not small ends the burst; if it is the first one, it is an error.
+    #[inline(always)]
+    pub(crate) fn transmit_small<'a>(
+        &mut self,
+        addresses: &[*const u8],
+        lens: &[u16],
+        packet: impl Fn(*const u8, u16) -> &'a [u8],
+    ) -> Result<usize, Failure> {
+        self.check_open()?;
+        let mut done = 0;
+        while let Some(rest) = lens.get(done..).filter(|rest| !rest.is_empty()) {
+            let all = rest.get(..Burst::CAPACITY).unwrap_or(rest);
+            let (mut chunk, mut longest) = (all, length_bound(all));
+            if longest > self.small() {
+                chunk = self.first_small(all, done)?;
+                longest = length_bound(chunk);
+            }
+            let addresses = addresses.get(done..).unwrap_or_default();
+            let packets = addresses.iter().zip(chunk).map(|(&at, &len)| (packet(at, len), 0));
+            let sent = self.pair.tx_small(longest, packets, &mut self.burst);
+            let bytes = chunk.iter().take(sent).map(|&len| u64::from(len)).sum::<u64>();
+            self.stats.tx_bytes += bytes;
+            self.stats.tx_packets += sent as u64;
+            done += sent;
+            if sent < all.len() {
+                return if done == 0 { self.why_none(chunk.len()) } else { Ok(done) };
+            }
+        }
+        Ok(done)
+    }
+
+    /// None of the small packets was sent: because the ring is full (no error) or because the pool is empty.
+    #[cold]
+    #[inline(never)]
+    fn why_none(&mut self, packets: usize) -> Result<usize, Failure> {
+        if self.pair.tx_room() == 0 {
+            self.stats.tx_ring_full += packets as u64;
+            return Ok(0);
+        }
+        self.stats.alloc_failed += packets as u64;
+        Err(NO_BUFFER)
+    }
+
+    /// The packets before the first that is not small. It is an error if there are none and none has been sent before (`done`).
+    #[cold]
+    #[inline(never)]
+    fn first_small<'a>(&mut self, lens: &'a [u16], done: usize) -> Result<&'a [u16], Failure> {
+        let n = lens.iter().position(|len| !(1..=self.small()).contains(len)).unwrap_or(lens.len());
+        if n + done > 0 {
+            return Ok(lens.get(..n).unwrap_or_default());
+        }
+        self.stats.tx_bad_packet += 1;
+        Err(if lens.first() == Some(&0) { NO_BYTES } else { TX_NOT_SMALL })
+    }
+
+    /// Receives at most `max` small packets, calls `read` with each and frees its buffer; returns their number. It is an error if
+    /// the next packet is not small.
+    #[inline(always)]
+    pub(crate) fn receive_small(
+        &mut self,
+        max: usize,
+        mut read: impl FnMut(usize, &[u8], u64),
+    ) -> Result<usize, Failure> {
+        self.check_open()?;
+        let mut total = 0;
+        let count = |i, bytes: &[u8], meta| {
+            total += bytes.len() as u64;
+            read(i, bytes, meta);
+        };
+        let n = if !self.parked.is_empty() {
+            let n = self.parked.small_packets(max);
+            let bufs = self.parked.bufs().iter().take(n);
+            self.pair.read_descs(bufs.map(|buf| Desc::from(*buf)), &mut self.burst, count);
+            self.parked.remove(n);
+            if n > 0 || max == 0 { Ok(n) } else { Err(ccnic::host::NotSmall) }
+        } else {
+            self.pair.rx_small(max, count)
+        };
+        let n = n.map_err(|_| RX_NOT_SMALL)?;
+        self.stats.rx_bytes += total;
+        self.stats.rx_packets += n as u64;
+        Ok(n)
+    }
+
+    /// Returns whole packets of those that `ccnic_wait` has received.
+    #[cold]
+    #[inline(never)]
+    fn unpark(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> usize {
+        let bufs = self.parked.copy_packets(out);
+        for buf in bufs {
+            self.stats.rx_bytes += u64::from(buf.len());
+            self.stats.rx_packets += u64::from(!buf.more());
+        }
+        let n = bufs.len();
+        self.parked.remove(n);
+        n
+    }
+
+    /// Parks a burst of received packets unless some are parked; returns the number of parked buffers.
+    pub(crate) fn park(&mut self) -> Result<usize, Failure> {
+        self.check_open()?;
+        if self.parked.is_empty() {
+            self.pair.rx_burst(&mut self.burst, RECEIVE);
+            self.parked.fill(&mut self.burst);
+        }
+        Ok(self.parked.bufs().len())
+    }
+
+    /// The descriptor that becomes readable when the NIC notifies this queue.
+    pub(crate) fn rx_fd(&self) -> Result<i32, Failure> {
+        self.check_open()?;
+        Ok(self.pair.fd()?.as_raw_fd())
+    }
+
+    /// Requests a notification, unless buffers can be received now: then returns how many.
+    pub(crate) fn arm(&mut self) -> Result<usize, Failure> {
+        self.check_open()?;
+        if self.parked.is_empty() && self.pair.arm()? {
+            return Ok(0);
+        }
+        // At least one: a packet may have come after `arm` saw it and before it is counted here.
+        Ok(self.rx_ready()?.max(1))
+    }
+
+    /// Withdraws the request.
+    pub(crate) fn disarm(&mut self) -> Result<usize, Failure> {
+        self.check_open()?;
+        self.pair.disarm();
+        Ok(0)
+    }
+
+    /// Makes the descriptor readable, as the NIC does.
+    pub(crate) fn notify(&self) -> Result<usize, Failure> {
+        self.check_open()?;
+        self.pair.waiter().wake()?;
+        Ok(0)
+    }
+
+    /// Buffers that can be received now.
+    pub(crate) fn rx_ready(&self) -> Result<usize, Failure> {
+        self.check_open()?;
+        Ok(self.parked.bufs().len() + self.pair.rx_ready())
+    }
+
+    /// Buffers sent that the NIC has not taken yet.
+    pub(crate) fn tx_waiting(&self) -> Result<usize, Failure> {
+        self.check_open()?;
+        Ok(self.pair.tx_waiting())
+    }
+
+    pub(crate) fn stats(&self) -> Result<CcnicStats, Failure> {
+        self.check_open()?;
+        let drops = self.pair.drops();
+        Ok(CcnicStats {
+            rx_bad_descriptor: drops.bad_descriptor,
+            rx_bad_chain: drops.bad_chain,
+            rx_dropped: drops.rx_dropped,
+            ..self.stats
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Attached;
+    use ccnic::Design;
+
+    fn alloc(queue: &mut CcnicQueue, len: u16, n: usize) -> Vec<CcnicBuf> {
+        let mut out = vec![MaybeUninit::uninit(); n];
+        let got = queue.alloc(len, &mut out).unwrap();
+        // SAFETY: `alloc` has written the first `got` entries.
+        out[..got].iter().map(|buf| unsafe { buf.assume_init() }).collect()
+    }
+
+    #[test]
+    fn alloc_counts_buffers_and_gives_whole_packets() {
+        let attached = Attached::new(Design::GroupedEpoch);
+        // SAFETY: open, and only this thread uses it.
+        let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+        assert_eq!(alloc(queue, 64, 5).len(), 5);
+        let jumbo = alloc(queue, 9000, 8);
+        assert_eq!(
+            jumbo.iter().map(|buf| buf.more()).collect::<Vec<_>>(),
+            [true, true, false, true, true, false]
+        );
+        assert_eq!(queue.alloc(9000, &mut [MaybeUninit::uninit(); 2]), Err(TOO_FEW_ENTRIES));
+        assert_eq!(queue.alloc(9001, &mut [MaybeUninit::uninit(); 8]), Err(TOO_LONG));
+        assert!(alloc(queue, 4000, 100).len() < 64, "the pool has 64 buffers");
+        assert!(queue.stats().unwrap().alloc_failed > 0);
+    }
+
+    #[test]
+    fn a_full_ring_is_no_error_and_a_bad_handle_is_one_only_when_it_is_first() {
+        let attached = Attached::new(Design::GroupedEpoch);
+        // SAFETY: as above.
+        let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+        let mut bufs = alloc(queue, 64, 100);
+        bufs[2] = Desc::new(0, 64, 0).into();
+        assert_eq!(queue.transmit(&bufs), Ok(2));
+        assert_eq!(queue.transmit(&bufs[2..]), Err(BAD_BUFFER));
+        let sent = queue.transmit(&bufs[3..]).unwrap();
+        assert!((32..97).contains(&sent), "the ring has 64 descriptors: {sent}");
+        assert_eq!(queue.transmit(&bufs[3 + sent..]), Ok(0));
+        let stats = queue.stats().unwrap();
+        assert_eq!((stats.tx_packets, stats.tx_bytes), (2 + sent as u64, 64 * (2 + sent as u64)));
+        assert_eq!((stats.tx_bad_buffer, stats.tx_bad_packet), (1, 0));
+        assert!(stats.tx_ring_full >= 97 - sent as u64);
+        assert_eq!(queue.tx_waiting(), Ok(2 + sent));
+        assert_eq!(queue.free(&bufs[2..3]), Err(BAD_BUFFER));
+        assert_eq!(queue.stats().unwrap().free_bad_buffer, 1);
+    }
+
+    #[test]
+    fn a_closed_queue_refuses_calls_until_it_is_opened_again() {
+        let attached = Attached::new(Design::Packed);
+        // SAFETY: as above.
+        let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+        assert_eq!(attached.host.queue(0).unwrap_err().code(), -Errno::BUSY.raw_os_error());
+        assert!(attached.host.busy());
+        queue.close().unwrap();
+        assert!(!attached.host.busy());
+        assert_eq!(queue.close(), Err(CLOSED));
+        assert_eq!(queue.transmit(&[]), Err(CLOSED));
+        assert_eq!(queue.stats().unwrap_err(), CLOSED);
+        assert_eq!(attached.host.queue(0).unwrap().as_ptr(), std::ptr::from_mut(queue));
+        assert_eq!(queue.transmit(&[]), Ok(0));
+    }
+}

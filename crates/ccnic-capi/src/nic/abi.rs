@@ -1,0 +1,183 @@
+//! The structures of `ccnic_nic.h`. A test compiles the header and compares their layout.
+
+use std::ffi::{c_char, c_void};
+use std::mem::size_of;
+
+use ccnic_control::Limits;
+use rustix::io::Errno;
+
+use crate::abi::{UNKNOWN_FIELD, read_sized};
+use crate::errno::Failure;
+
+/// `struct ccnic_nic_options`. Zero means "default" in every field.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct CcnicNicOptions {
+    /// `sizeof(struct ccnic_nic_options)` of the header that the NIC was compiled with.
+    pub size: usize,
+    /// What the status display calls it, or NULL.
+    pub name: *const c_char,
+    /// `CCNIC_NIC_KEEP_SIGBUS`.
+    pub flags: u32,
+    /// NUMA node of the cores that poll.
+    pub node: u32,
+    /// Largest region, in MiB.
+    pub region_max: u32,
+    /// All regions together, in MiB.
+    pub memory_max: u32,
+}
+
+const KEEP_SIGBUS: u32 = 1;
+
+impl CcnicNicOptions {
+    pub(crate) const DEFAULT: CcnicNicOptions = CcnicNicOptions {
+        size: size_of::<CcnicNicOptions>(),
+        name: std::ptr::null(),
+        flags: 0,
+        node: 0,
+        region_max: 0,
+        memory_max: 0,
+    };
+
+    /// Reads the options of a NIC.
+    ///
+    /// # Safety
+    /// As [`read_sized`].
+    pub(crate) unsafe fn read(from: *const CcnicNicOptions) -> Result<CcnicNicOptions, Failure> {
+        // SAFETY: guaranteed by the caller; any bytes are valid fields.
+        let (this, newer) = unsafe { read_sized(from, CcnicNicOptions::DEFAULT)? };
+        if newer {
+            return Err(UNKNOWN_FIELD);
+        }
+        if this.flags & !KEEP_SIGBUS != 0 {
+            let text = format!("flags has unknown bits: {:#x}", this.flags & !KEEP_SIGBUS);
+            return Err(Failure::with_text(Errno::INVAL, &text));
+        }
+        if this.region_max >= 4096 {
+            let text = format!("region_max is {} MiB; choose up to 4095", this.region_max);
+            return Err(Failure::with_text(Errno::INVAL, &text));
+        }
+        Ok(this)
+    }
+
+    pub(crate) fn limits(&self) -> Limits {
+        Limits {
+            region_max: if self.region_max == 0 { 1280 } else { self.region_max } << 20,
+            memory_max: match self.memory_max {
+                0 => Limits::half_the_memory(),
+                mib => u64::from(mib) << 20,
+            },
+        }
+    }
+
+    pub(crate) fn keeps_sigbus(&self) -> bool {
+        self.flags & KEEP_SIGBUS != 0
+    }
+}
+
+/// `struct ccnic_program_info`: what a program announced when it attached, checked.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct CcnicProgramInfo {
+    /// Its name, a string.
+    pub name: [u8; 256],
+    /// Its process.
+    pub pid: i32,
+    /// `enum ccnic_design`.
+    pub design: u32,
+    /// Queue pairs.
+    pub queues: u32,
+    /// Descriptors per ring.
+    pub ring: u32,
+    /// Large buffers.
+    pub buffers: u32,
+    /// Largest packet, in bytes.
+    pub mtu: u32,
+    /// `CCNIC_HOST_MANAGED`, or 0.
+    pub flags: u32,
+    /// Its address, or all zero.
+    pub mac: [u8; 6],
+    /// Zero.
+    pub reserved: [u8; 2],
+}
+
+/// `struct ccnic_segment`: bytes of a packet in the NIC's own memory.
+#[derive(Debug, Clone, Copy)]
+#[repr(C)]
+pub struct CcnicSegment {
+    /// The first byte.
+    pub data: *const c_void,
+    /// Metadata of the packet.
+    pub meta: u64,
+    /// Bytes.
+    pub len: u32,
+    /// `CCNIC_SEGMENT_MORE`, or 0.
+    pub flags: u32,
+}
+
+/// The packet continues in the next segment.
+pub(crate) const SEGMENT_MORE: u32 = 1;
+
+/// `struct ccnic_nic_stats`: counters of the NIC's side of a queue.
+#[derive(Debug, Clone, Copy, Default)]
+#[repr(C)]
+pub struct CcnicNicStats {
+    /// Packets from the program.
+    pub rx_packets: u64,
+    /// Their bytes.
+    pub rx_bytes: u64,
+    /// Packets handed to the program.
+    pub tx_packets: u64,
+    /// Their bytes.
+    pub tx_bytes: u64,
+    /// From the program and dropped: a descriptor names no bytes of its buffers, or none.
+    pub rx_bad_descriptor: u64,
+    /// From the program and dropped: descriptors of chains with too many segments.
+    pub rx_bad_chain: u64,
+    /// From the program and dropped: longer than its MTU.
+    pub rx_too_long: u64,
+    /// From the program and dropped: fetched, and not received when the queue was closed.
+    pub rx_dropped_close: u64,
+    /// Times that a packet could not be sent because the program's ring was full.
+    pub tx_ring_full: u64,
+    /// Times that a packet could not be sent because the program's pool was empty.
+    pub tx_no_buffer: u64,
+    /// Transmit bursts that ended at a handle that names no buffer.
+    pub tx_bad_buffer: u64,
+    /// Transmit bursts that ended at a packet that is too long, empty, or has no end.
+    pub tx_bad_packet: u64,
+    /// Handles given to free that name no buffer.
+    pub free_bad_buffer: u64,
+    /// Buffers that allocations did not get because the pool was empty.
+    pub alloc_failed: u64,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(options: CcnicNicOptions) -> Result<CcnicNicOptions, Failure> {
+        // SAFETY: `size` is at most that of the structure.
+        unsafe { CcnicNicOptions::read(&raw const options) }
+    }
+
+    #[test]
+    fn options_out_of_range_are_refused() {
+        let default = CcnicNicOptions::DEFAULT;
+        assert!(read(default).is_ok());
+        for wrong in [
+            CcnicNicOptions { flags: 2, ..default },
+            CcnicNicOptions { region_max: 4096, ..default },
+            CcnicNicOptions { size: 0, ..default },
+        ] {
+            assert_eq!(read(wrong).unwrap_err().code(), -Errno::INVAL.raw_os_error(), "{wrong:?}");
+        }
+    }
+
+    #[test]
+    fn limits_are_mebibytes_and_zero_is_the_default() {
+        let limits = CcnicNicOptions { region_max: 4095, memory_max: 3, ..CcnicNicOptions::DEFAULT }.limits();
+        assert_eq!((limits.region_max, limits.memory_max), (4095 << 20, 3 << 20));
+        assert_eq!(CcnicNicOptions::DEFAULT.limits().region_max, 1280 << 20);
+    }
+}

@@ -1,0 +1,254 @@
+//! The functions of `ccnic_nic.h`; the header specifies them. Here pointers become references and slices, results become errno
+//! values, and a panic becomes -ENOTRECOVERABLE.
+
+use std::ffi::{c_char, c_int};
+use std::time::Duration;
+
+use rustix::io::Errno;
+
+use super::abi::{CcnicNicOptions, CcnicNicStats, CcnicProgramInfo, CcnicSegment};
+use super::listener::CcnicNic;
+use super::program::CcnicProgram;
+use super::queue::CcnicNicQueue;
+use crate::abi::{CcnicBuf, write_sized};
+use crate::errno::{Failure, NULL, burst, guard};
+use crate::pointers::{input, output, path, status_name};
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_listen(
+    socket: *const c_char,
+    options: *const CcnicNicOptions,
+    out: *mut *mut CcnicNic,
+) -> c_int {
+    guard(|| {
+        if socket.is_null() || out.is_null() {
+            return Err(NULL);
+        }
+        let mut given = CcnicNicOptions::DEFAULT;
+        if !options.is_null() {
+            // SAFETY: not null, and as large as its first word says (the contract of the header).
+            given = unsafe { CcnicNicOptions::read(options)? };
+        }
+        // SAFETY: null or the caller's string.
+        let name = unsafe { status_name(given.name)? };
+        // SAFETY: the caller's string, not null.
+        let nic = CcnicNic::new(unsafe { path(socket) }, name, &given)?;
+        // SAFETY: not null, the caller's memory for a pointer.
+        unsafe { out.write(Box::into_raw(Box::new(nic))) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_close(nic: *mut CcnicNic) -> c_int {
+    guard(|| {
+        // SAFETY: null or a NIC that has not been closed.
+        if unsafe { nic.as_ref() }.ok_or(NULL)?.busy() {
+            return Err(Failure::new(Errno::BUSY, c"programs are attached; release them first"));
+        }
+        // SAFETY: made by `ccnic_nic_listen` from a box; the caller no longer uses it.
+        drop(unsafe { Box::from_raw(nic) });
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_poll(nic: *mut CcnicNic, timeout_ns: i64) -> c_int {
+    guard(|| {
+        // SAFETY: null or an open NIC.
+        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        let waiting = nic.poll(u64::try_from(timeout_ns).ok().map(Duration::from_nanos))?;
+        Ok(c_int::try_from(waiting).unwrap_or(c_int::MAX))
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_accept(nic: *mut CcnicNic, out: *mut *mut CcnicProgram) -> c_int {
+    guard(|| {
+        // SAFETY: null or an open NIC.
+        let nic = unsafe { nic.as_ref() }.ok_or(NULL)?;
+        if out.is_null() {
+            return Err(NULL);
+        }
+        let program = nic.accept()?;
+        // SAFETY: not null, the caller's memory for a pointer.
+        unsafe { out.write(Box::into_raw(program)) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_program_info(
+    program: *const CcnicProgram,
+    out: *mut CcnicProgramInfo,
+    size: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: null or a program that has not been released.
+        let info = unsafe { program.as_ref() }.ok_or(NULL)?.info();
+        if out.is_null() {
+            return Err(NULL);
+        }
+        // SAFETY: the caller guarantees `size` bytes.
+        unsafe { write_sized(&info, out, size) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_program_link_state(program: *const CcnicProgram) -> c_int {
+    // SAFETY: null or a program that has not been released.
+    guard(|| Ok(c_int::from(unsafe { program.as_ref() }.ok_or(NULL)?.alive())))
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_program_release(program: *mut CcnicProgram) -> c_int {
+    guard(|| {
+        // SAFETY: null or a program that has not been released.
+        if unsafe { program.as_ref() }.ok_or(NULL)?.busy() {
+            return Err(Failure::new(Errno::BUSY, c"the program has open queues; close them first"));
+        }
+        // SAFETY: made by `ccnic_nic_accept` from a box; the caller no longer uses it, and no thread uses its queues.
+        unsafe { Box::from_raw(program) }.release();
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_queue_open(
+    program: *mut CcnicProgram,
+    index: u16,
+    out: *mut *mut CcnicNicQueue,
+) -> c_int {
+    guard(|| {
+        // SAFETY: null or a program that has not been released.
+        let program = unsafe { program.as_ref() }.ok_or(NULL)?;
+        if out.is_null() {
+            return Err(NULL);
+        }
+        let queue = program.queue(index)?;
+        // SAFETY: not null, the caller's memory for a pointer.
+        unsafe { out.write(queue.as_ptr()) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_queue_close(queue: *mut CcnicNicQueue) -> c_int {
+    guard(|| {
+        // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
+        unsafe { queue.as_mut() }.ok_or(NULL)?.close()?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_queue_stats(
+    queue: *const CcnicNicQueue,
+    out: *mut CcnicNicStats,
+    size: usize,
+) -> c_int {
+    guard(|| {
+        // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
+        let stats = unsafe { queue.as_ref() }.ok_or(NULL)?.stats()?;
+        if out.is_null() {
+            return Err(NULL);
+        }
+        // SAFETY: the caller guarantees `size` bytes.
+        unsafe { write_sized(&stats, out, size) };
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_rx_burst(queue: *mut CcnicNicQueue, bufs: *mut CcnicBuf, n: u16) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, out) = unsafe { output(queue, bufs, n)? };
+        queue.receive(out)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_tx_burst(
+    queue: *mut CcnicNicQueue,
+    bufs: *const CcnicBuf,
+    n: u16,
+) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, bufs) = unsafe { input(queue, bufs, n)? };
+        queue.transmit(bufs)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_tx_copy(
+    queue: *mut CcnicNicQueue,
+    segments: *const CcnicSegment,
+    n: u16,
+) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, segments) = unsafe { input(queue, segments, n)? };
+        // SAFETY: the caller's segments are readable, by the header's contract.
+        unsafe { queue.copy(segments) }
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_buf_alloc(
+    queue: *mut CcnicNicQueue,
+    len: u16,
+    bufs: *mut CcnicBuf,
+    n: u16,
+) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, out) = unsafe { output(queue, bufs, n)? };
+        queue.alloc(len, out)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_buf_free(
+    queue: *mut CcnicNicQueue,
+    bufs: *const CcnicBuf,
+    n: u16,
+) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, bufs) = unsafe { input(queue, bufs, n)? };
+        queue.free(bufs)
+    })
+}

@@ -1,0 +1,106 @@
+//! The NIC's side of a queue pair of any design behind one type.
+
+use ccnic::nic::{BadPacket, Fetched, NicCounters, NicQueue};
+use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded};
+use ccnic::{Desc, Design, Layout, QueueError};
+use ccnic_control::Notifier;
+use ccnic_shm::{NativeMemory, Region};
+
+type Native<R> = NicQueue<NativeMemory, R>;
+
+/// The NIC's side of a queue pair of one of the five designs. Each call branches on the design once per burst.
+#[derive(Debug)]
+pub(crate) enum NicPair {
+    GroupedEpoch(Native<GroupedEpoch>),
+    GroupedClear(Native<GroupedClear>),
+    Packed(Native<Packed>),
+    Padded(Native<Padded>),
+    Doorbell(Native<Doorbell>),
+}
+
+/// Evaluates `$body` with `$queue` as the queue of the pair's design.
+macro_rules! each {
+    ($self:expr, $queue:ident => $body:expr) => {
+        match $self {
+            NicPair::GroupedEpoch($queue) => $body,
+            NicPair::GroupedClear($queue) => $body,
+            NicPair::Packed($queue) => $body,
+            NicPair::Padded($queue) => $body,
+            NicPair::Doorbell($queue) => $body,
+        }
+    };
+}
+
+impl NicPair {
+    pub(crate) fn new(region: &Region, layout: &Layout, queue: u16) -> Result<NicPair, QueueError> {
+        let mem = region.memory();
+        Ok(match layout.config().design {
+            Design::GroupedEpoch => NicPair::GroupedEpoch(Native::new(mem, layout, queue)?),
+            Design::GroupedClear => NicPair::GroupedClear(Native::new(mem, layout, queue)?),
+            Design::Packed => NicPair::Packed(Native::new(mem, layout, queue)?),
+            Design::Padded => NicPair::Padded(Native::new(mem, layout, queue)?),
+            Design::Doorbell => NicPair::Doorbell(Native::new(mem, layout, queue)?),
+        })
+    }
+
+    /// Fetches the next packets, and completes those fetched before.
+    #[inline(always)]
+    pub(crate) fn fetch(&mut self, into: &mut Fetched) -> usize {
+        each!(self, queue => {
+            let n = queue.fetch(into);
+            queue.flush();
+            n
+        })
+    }
+
+    /// Sends packets in the program's own buffers, as many whole ones as the ring has room for. Returns the number of their
+    /// descriptors, the number that could have been sent, and what is wrong with the packet after those.
+    #[inline(always)]
+    pub(crate) fn reflect(&mut self, descs: &[Desc]) -> (usize, usize, Option<BadPacket>) {
+        each!(self, queue => {
+            let (whole, bad) = queue.whole_packets(descs);
+            let sent = queue.reflect(descs.get(..whole).unwrap_or_default());
+            (sent, whole, bad)
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn deliver_bytes(&mut self, parts: &[&[u8]], meta: u64) -> bool {
+        each!(self, queue => queue.deliver_bytes(parts, meta))
+    }
+
+    #[inline(always)]
+    pub(crate) fn alloc(&mut self, len: u16, out: &mut [Desc]) -> usize {
+        each!(self, queue => queue.alloc(len, out))
+    }
+
+    /// Frees buffers up to the first handle that names none; returns how many.
+    #[inline(always)]
+    pub(crate) fn free(&mut self, descs: &[Desc]) -> usize {
+        each!(self, queue => {
+            let good = descs.iter().position(|d| !queue.names_buffer(*d)).unwrap_or(descs.len());
+            queue.give_back(descs.get(..good).unwrap_or_default());
+            good
+        })
+    }
+
+    #[inline(always)]
+    pub(crate) fn flush(&mut self) {
+        each!(self, queue => queue.flush());
+    }
+
+    /// Notifies the program if it waits for a notification and packets were published.
+    #[inline(always)]
+    pub(crate) fn notify_if_armed(&mut self, notifier: &Notifier) {
+        each!(self, queue => notifier.notify_if_armed(queue));
+    }
+
+    #[inline(always)]
+    pub(crate) fn counters(&self) -> NicCounters {
+        each!(self, queue => queue.counters())
+    }
+
+    pub(crate) fn retire(&mut self) {
+        each!(self, queue => queue.retire());
+    }
+}

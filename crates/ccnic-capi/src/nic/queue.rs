@@ -1,0 +1,412 @@
+//! `struct ccnic_nic_queue`: the NIC's side of a queue pair, packets that were fetched and not received yet, counters.
+//! `exports.rs` makes slices of pointers.
+
+use std::mem::MaybeUninit;
+use std::sync::Arc;
+
+use ccnic::layout::LARGE_BUF;
+use ccnic::nic::{BadPacket, FETCH, Fetched};
+use ccnic::{Config, Desc};
+use ccnic_control::Notifier;
+use rustix::io::Errno;
+
+use super::abi::{CcnicNicStats, CcnicSegment, SEGMENT_MORE};
+use super::pair::NicPair;
+use super::shared::{Mailbox, Published};
+use crate::abi::{CcnicBuf, CcnicView};
+use crate::errno::{BAD_BUFFER, CLOSED, Failure, NO_END, TOO_FEW_ENTRIES, TOO_LONG};
+use crate::handle::{OpenState, Reopen};
+
+/// The most segments of a packet in the NIC's own memory: `CCNIC_SEGMENTS_MAX`.
+const PARTS: usize = 64;
+
+const NOT_SHARED: Failure = Failure::new(
+    Errno::OPNOTSUPP,
+    c"this program manages its buffers itself (CCNIC_HOST_MANAGED, e810): only ccnic_nic_tx_copy reaches it",
+);
+const EMPTY: Failure = Failure::new(Errno::INVAL, c"a packet has no bytes, or a segment without data");
+
+/// `struct ccnic_nic_queue`. One thread uses it at a time; its memory stays until the program is released.
+#[derive(Debug)]
+#[repr(C)]
+pub struct CcnicNicQueue {
+    /// First: the inline functions of `ccnic_nic.h` read it here.
+    view: CcnicView,
+    state: OpenState,
+    mtu: u16,
+    shared_pool: bool,
+    pair: NicPair,
+    fetched: Fetched,
+    stats: CcnicNicStats,
+    published: Arc<Published>,
+    notifier: Option<Notifier>,
+    mailbox: Arc<Mailbox>,
+}
+
+impl Reopen for CcnicNicQueue {
+    fn state(&mut self) -> &mut OpenState {
+        &mut self.state
+    }
+}
+
+impl CcnicNicQueue {
+    pub(crate) fn new(
+        view: CcnicView,
+        config: &Config,
+        pair: NicPair,
+        published: Arc<Published>,
+        mailbox: Arc<Mailbox>,
+    ) -> CcnicNicQueue {
+        CcnicNicQueue {
+            view,
+            state: OpenState::new(),
+            mtu: config.mtu,
+            shared_pool: config.shared_pool,
+            pair,
+            fetched: Fetched::default(),
+            stats: CcnicNicStats::default(),
+            published,
+            notifier: None,
+            mailbox,
+        }
+    }
+
+    #[inline(always)]
+    fn check_open(&self) -> Result<(), Failure> {
+        if self.state.is_open() { Ok(()) } else { Err(CLOSED) }
+    }
+
+    /// Ends a burst: publishes the counters, and notifies the program if it waits for a notification.
+    #[inline(always)]
+    fn finish(&mut self) {
+        self.published.set(&self.pair.counters());
+        if let Some(notifier) = &self.notifier {
+            self.pair.notify_if_armed(notifier);
+        } else if self.mailbox.is_full() {
+            self.notifier = self.mailbox.take();
+        }
+    }
+
+    #[inline(always)]
+    fn check_shared(&self) -> Result<(), Failure> {
+        self.check_open()?;
+        if self.shared_pool { Ok(()) } else { Err(NOT_SHARED) }
+    }
+
+    /// Drops packets that were fetched and not received, and frees the buffers of the NIC's magazine.
+    pub(crate) fn close(&mut self) -> Result<(), Failure> {
+        self.check_open()?;
+        let rest = self.fetched.rest();
+        self.stats.rx_dropped_close += rest.iter().filter(|desc| !desc.more()).count() as u64;
+        self.pair.free(rest);
+        self.fetched = Fetched::default();
+        self.pair.retire();
+        self.published.set(&self.pair.counters());
+        self.state.set(false);
+        Ok(())
+    }
+
+    /// Receives as many whole packets of the program as there are and as `out` has entries for; returns the number of buffers.
+    #[inline(always)]
+    pub(crate) fn receive(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
+        self.check_open()?;
+        let mut done = 0;
+        loop {
+            let full = self.fetched.is_full();
+            if self.fetched.is_empty() && (done > 0 && !full || self.pair.fetch(&mut self.fetched) == 0) {
+                break;
+            }
+            let rest = self.fetched.rest();
+            let Some(free) = out.get_mut(done..) else { break };
+            let most = free.len().min(rest.len());
+            let n = rest.iter().take(most).rposition(|desc| !desc.more()).map_or(0, |i| i + 1);
+            for (to, desc) in free.iter_mut().zip(rest.iter().take(n)) {
+                to.write((*desc).into());
+            }
+            self.fetched.advance(n);
+            done += n;
+            if n == 0 || done == out.len() {
+                break;
+            }
+        }
+        self.finish();
+        Ok(done)
+    }
+
+    /// Sends packets in the program's own buffers, as many whole ones as the ring has room for. A packet that can never be sent
+    /// ends the burst; if it is the first one, it is an error.
+    #[inline(always)]
+    pub(crate) fn transmit(&mut self, bufs: &[CcnicBuf]) -> Result<usize, Failure> {
+        self.check_shared()?;
+        let mut done = 0;
+        let mut bad = None;
+        while let Some(rest) = bufs.get(done..).filter(|rest| !rest.is_empty()) {
+            let mut descs = [Desc::default(); FETCH];
+            let mut n = 0;
+            for (to, buf) in descs.iter_mut().zip(rest) {
+                *to = Desc::from(*buf);
+                n += 1;
+            }
+            let (sent, whole, why) = self.pair.reflect(descs.get(..n).unwrap_or_default());
+            done += sent;
+            // `descs` may end within a packet, which then comes whole in the next round.
+            let cut = why == Some(BadPacket::NoEnd) && whole > 0 && n < rest.len();
+            if sent < whole || why.is_some() && !cut {
+                bad = why.filter(|_| sent == whole);
+                break;
+            }
+        }
+        self.pair.flush();
+        self.finish();
+        match bad {
+            Some(why) if done == 0 => Err(self.cannot_go(why)),
+            _ => Ok(done),
+        }
+    }
+
+    #[cold]
+    fn cannot_go(&mut self, why: BadPacket) -> Failure {
+        let (counter, failure) = match why {
+            BadPacket::NoBuffer => (&mut self.stats.tx_bad_buffer, BAD_BUFFER),
+            BadPacket::TooLong => (&mut self.stats.tx_bad_packet, TOO_LONG),
+            BadPacket::NoEnd => (&mut self.stats.tx_bad_packet, NO_END),
+        };
+        *counter += 1;
+        failure
+    }
+
+    /// Copies as many whole packets into buffers of the program as there is room for; returns the number of their segments.
+    ///
+    /// # Safety
+    /// Each segment's `data` points to `len` readable bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn copy(&mut self, segments: &[CcnicSegment]) -> Result<usize, Failure> {
+        self.check_open()?;
+        let (mut done, mut bad) = (0, None);
+        while let Some(rest) = segments.get(done..).filter(|rest| !rest.is_empty()) {
+            // SAFETY: guaranteed by the caller.
+            match unsafe { self.copy_packet(rest) } {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(failure) => {
+                    bad = Some(failure);
+                    break;
+                }
+            }
+        }
+        self.pair.flush();
+        self.finish();
+        match bad {
+            Some(failure) if done == 0 => {
+                self.stats.tx_bad_packet += 1;
+                Err(failure)
+            }
+            _ => Ok(done),
+        }
+    }
+
+    /// Copies the first packet; returns the number of its segments, 0 when there is no room for it.
+    ///
+    /// # Safety
+    /// As [`copy`](CcnicNicQueue::copy).
+    #[inline(always)]
+    unsafe fn copy_packet(&mut self, segments: &[CcnicSegment]) -> Result<usize, Failure> {
+        if let [only, ..] = segments
+            && only.flags & SEGMENT_MORE == 0
+            && (1..=u32::from(self.mtu)).contains(&only.len)
+            && !only.data.is_null()
+        {
+            // SAFETY: not null; the caller guarantees readable bytes.
+            let bytes = unsafe { std::slice::from_raw_parts(only.data.cast(), only.len as usize) };
+            return Ok(usize::from(self.pair.deliver_bytes(&[bytes], only.meta)));
+        }
+        let mut parts: [&[u8]; PARTS] = [&[]; PARTS];
+        // SAFETY: guaranteed by the caller.
+        let n = unsafe { self.gather(segments, &mut parts)? };
+        let meta = segments.first().map_or(0, |segment| segment.meta);
+        let gone = self.pair.deliver_bytes(parts.get(..n).unwrap_or_default(), meta);
+        Ok(if gone { n } else { 0 })
+    }
+
+    /// Collects the segments of the first packet; returns their number.
+    ///
+    /// # Safety
+    /// As [`copy`](CcnicNicQueue::copy).
+    #[cold]
+    unsafe fn gather<'a>(
+        &self,
+        segments: &'a [CcnicSegment],
+        parts: &mut [&'a [u8]; PARTS],
+    ) -> Result<usize, Failure> {
+        let mut total = 0u64;
+        for (i, segment) in segments.iter().enumerate() {
+            let Some(part) = parts.get_mut(i) else { return Err(TOO_LONG) };
+            if segment.data.is_null() && segment.len > 0 {
+                return Err(EMPTY);
+            }
+            total += u64::from(segment.len);
+            if total > u64::from(self.mtu) {
+                return Err(TOO_LONG);
+            }
+            if segment.len > 0 {
+                // SAFETY: not null; the caller guarantees readable bytes.
+                *part = unsafe { std::slice::from_raw_parts(segment.data.cast(), segment.len as usize) };
+            }
+            if segment.flags & SEGMENT_MORE == 0 {
+                return if total == 0 { Err(EMPTY) } else { Ok(i + 1) };
+            }
+        }
+        Err(NO_END)
+    }
+
+    /// Allocates as many whole packets of `len` bytes as `out` has entries for; returns the number of buffers.
+    #[inline(always)]
+    pub(crate) fn alloc(&mut self, len: u16, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
+        self.check_shared()?;
+        if len > self.mtu {
+            return Err(TOO_LONG);
+        }
+        let segments = usize::from(len).div_ceil(LARGE_BUF as usize).max(1);
+        if (1..segments).contains(&out.len()) {
+            return Err(TOO_FEW_ENTRIES);
+        }
+        let mut done = 0;
+        for out in out.chunks_mut(FETCH / segments * segments) {
+            let want = out.len() / segments * segments;
+            let mut descs = [Desc::default(); FETCH];
+            let got = self.pair.alloc(len, descs.get_mut(..want).unwrap_or_default());
+            for (to, desc) in out.iter_mut().zip(descs.iter().take(got)) {
+                to.write((*desc).into());
+            }
+            done += got;
+            if got < want {
+                self.stats.alloc_failed += (want - got) as u64;
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Frees all buffers. Handles that name no buffer are skipped; they are an error.
+    #[inline(always)]
+    pub(crate) fn free(&mut self, bufs: &[CcnicBuf]) -> Result<usize, Failure> {
+        self.check_open()?;
+        let mut bad = 0;
+        for bufs in bufs.chunks(FETCH) {
+            let mut descs = [Desc::default(); FETCH];
+            descs.iter_mut().zip(bufs).for_each(|(to, buf)| *to = Desc::from(*buf));
+            let mut rest = descs.get(..bufs.len()).unwrap_or_default();
+            while !rest.is_empty() {
+                let n = self.pair.free(rest);
+                let skip = usize::from(n < rest.len());
+                bad += skip as u64;
+                rest = rest.get(n + skip..).unwrap_or_default();
+            }
+        }
+        if !self.shared_pool {
+            self.pair.flush(); // the program reads from the ring which buffers it may reuse
+        }
+        if bad > 0 {
+            self.stats.free_bad_buffer += bad;
+            return Err(BAD_BUFFER);
+        }
+        Ok(0)
+    }
+
+    pub(crate) fn stats(&self) -> Result<CcnicNicStats, Failure> {
+        self.check_open()?;
+        let c = self.pair.counters();
+        Ok(CcnicNicStats {
+            rx_packets: c.tx_packets,
+            rx_bytes: c.tx_bytes,
+            tx_packets: c.rx_packets,
+            tx_bytes: c.rx_bytes,
+            rx_bad_descriptor: c.bad_descriptor,
+            rx_bad_chain: c.bad_chain,
+            rx_too_long: c.too_long,
+            tx_ring_full: c.ring_full,
+            tx_no_buffer: c.no_buffer,
+            ..self.stats
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::Attached;
+    use ccnic::Design;
+
+    fn segment(bytes: &[u8], flags: u32) -> CcnicSegment {
+        CcnicSegment { data: bytes.as_ptr().cast(), meta: 7, len: bytes.len() as u32, flags }
+    }
+
+    /// Copies packets to the program: the result of `ccnic_nic_tx_copy`.
+    fn copy(queue: &mut CcnicNicQueue, segments: &[CcnicSegment]) -> Result<usize, Failure> {
+        // SAFETY: the tests' segments are slices, or empty.
+        unsafe { queue.copy(segments) }
+    }
+
+    #[test]
+    fn copied_segments_arrive_as_packets() {
+        for design in Design::ALL {
+            let attached = Attached::new(design);
+            // SAFETY: both are open, and only this thread uses them.
+            let (nic, host) = unsafe {
+                (attached.program.queue(0).unwrap().as_mut(), attached.host.queue(0).unwrap().as_mut())
+            };
+            if design == Design::Doorbell {
+                host.receive(&mut []).unwrap(); // posts receive buffers
+            }
+            let two = [segment(b"head", SEGMENT_MORE), segment(b"tail", 0), segment(b"packet", 0)];
+            assert_eq!(copy(nic, &two), Ok(3), "{design:?}");
+            assert_eq!(copy(nic, &[segment(b"", 0)]), Err(EMPTY));
+            assert_eq!(copy(nic, &two[..1]), Err(NO_END));
+            assert_eq!(copy(nic, &[segment(&[0; 9001], 0)]), Err(TOO_LONG));
+            assert_eq!(copy(nic, &vec![segment(b"x", SEGMENT_MORE); PARTS + 1]), Err(TOO_LONG));
+            let mut out = [MaybeUninit::uninit(); 8];
+            assert_eq!(host.receive(&mut out), Ok(2), "{design:?}");
+            for (buf, expected) in out.iter().zip([&b"headtail"[..], b"packet"]) {
+                // SAFETY: `receive` has written two entries; they name buffers of the mapped region.
+                let (buf, bytes) = unsafe {
+                    let (buf, view) = (buf.assume_init(), attached.host.view());
+                    let data = view.base.add(Desc::from(buf).offset() as usize);
+                    (buf, std::slice::from_raw_parts(data, usize::from(buf.len())))
+                };
+                assert_eq!((bytes, buf.meta), (expected, 7), "{design:?}");
+            }
+            let stats = nic.stats().unwrap();
+            assert_eq!((stats.tx_packets, stats.tx_bytes, stats.tx_bad_packet), (2, 14, 4));
+        }
+    }
+
+    #[test]
+    fn packets_that_were_fetched_and_not_received_are_dropped_at_close() {
+        let attached = Attached::new(Design::GroupedEpoch);
+        // SAFETY: as above.
+        let (nic, host) = unsafe {
+            (attached.program.queue(0).unwrap().as_mut(), attached.host.queue(0).unwrap().as_mut())
+        };
+        let packet = [1u8; 60];
+        let sent = host.transmit_small(&[packet.as_ptr(); 3], &[60; 3], |_, _| &packet);
+        assert_eq!(sent, Ok(3));
+        let mut out = [MaybeUninit::uninit(); 1];
+        assert_eq!(nic.receive(&mut out), Ok(1));
+        assert!(attached.program.busy() && attached.nic.busy());
+        nic.close().unwrap();
+        assert_eq!(nic.receive(&mut out), Err(CLOSED));
+        assert_eq!(attached.program.queue(0).unwrap().as_ptr(), std::ptr::from_mut(nic));
+        let stats = nic.stats().unwrap();
+        assert_eq!((stats.rx_packets, stats.rx_dropped_close), (3, 2));
+    }
+
+    #[test]
+    fn a_program_that_manages_its_buffers_gets_copies_only() {
+        let attached = Attached::new(Design::Doorbell);
+        // SAFETY: as above.
+        let nic = unsafe { attached.program.queue(0).unwrap().as_mut() };
+        assert_eq!(nic.alloc(64, &mut [MaybeUninit::uninit(); 1]), Err(NOT_SHARED));
+        assert_eq!(nic.transmit(&[]), Err(NOT_SHARED));
+        assert_eq!(nic.receive(&mut []), Ok(0));
+    }
+}

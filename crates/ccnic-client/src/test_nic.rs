@@ -1,0 +1,133 @@
+//! A loopback NIC on a thread of a test.
+
+use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ccnic::Layout;
+use ccnic::nic::{NicQueue, Pipeline, loopback};
+use ccnic::ring::{Ring, RingVisitor};
+use ccnic::rss::Rss;
+use ccnic_control::messages::{Hello, Status};
+use ccnic_control::{AttachRequest, ClientId, Handler, Limits, Listener, Notifier};
+use ccnic_shm::{NativeMemory, Region};
+
+/// Longer than any machine needs; only a hang gets here.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A NIC that polls until it is dropped. It leaves its programs as a NIC does that is killed.
+pub(crate) struct TestNic {
+    stop: Option<UnixStream>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl TestNic {
+    /// Listens at `socket`. Does receive-side scaling, or says so, with `rss`.
+    pub(crate) fn start(socket: &Path, rss: bool) -> TestNic {
+        let limits = Limits { region_max: u32::MAX, memory_max: u64::MAX };
+        let mut listener = Listener::new(socket, limits).unwrap();
+        let (stop, stopped) = UnixStream::pair().unwrap();
+        let thread = std::thread::spawn(move || {
+            let mut nic = Clients { rss, clients: Vec::new() };
+            let turn = Some(Duration::from_micros(50));
+            while !listener.poll(&mut nic, Some(stopped.as_fd()), turn).unwrap() {
+                nic.clients.iter_mut().for_each(|(_, client)| client.poll());
+            }
+        });
+        TestNic { stop: Some(stop), thread: Some(thread) }
+    }
+}
+
+impl Drop for TestNic {
+    fn drop(&mut self) {
+        self.stop = None; // its other end can be read now
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Clients {
+    rss: bool,
+    clients: Vec<(ClientId, Box<dyn Client>)>,
+}
+
+impl Handler for Clients {
+    fn hello(&self) -> Hello {
+        Hello { version: "test".to_owned(), node: 0, rss: self.rss }
+    }
+
+    fn status(&self) -> Status {
+        let (version, wire) = ("test".to_owned(), "loopback".to_owned());
+        Status { version, pid: 0, uptime_s: 0.0, wire, cores: Vec::new(), programs: Vec::new() }
+    }
+
+    fn attach(&mut self, request: AttachRequest) -> Result<(), String> {
+        let AttachRequest { id, layout, region, .. } = request;
+        self.clients.push((id, layout.config().design.dispatch(Queues { region, layout })));
+        Ok(())
+    }
+
+    fn set_rss(&mut self, _: ClientId, _: Option<Rss>) -> Result<(), String> {
+        Ok(())
+    }
+
+    fn notify(&mut self, id: ClientId, queue: u16, notifier: Notifier) -> Result<(), String> {
+        notifier.confirm();
+        let client = self.clients.iter_mut().find(|(other, _)| *other == id);
+        client.ok_or("no such client")?.1.notify(queue, notifier);
+        Ok(())
+    }
+
+    fn detach(&mut self, id: ClientId) {
+        self.clients.retain(|(other, _)| *other != id);
+    }
+}
+
+/// The queue pairs of a program.
+trait Client {
+    fn poll(&mut self);
+    fn notify(&mut self, queue: u16, notifier: Notifier);
+}
+
+struct Queue<R: Ring> {
+    queue: NicQueue<NativeMemory, R>,
+    pipeline: Pipeline,
+    notifier: Option<Notifier>,
+}
+
+impl<R: Ring> Client for Vec<Queue<R>> {
+    fn poll(&mut self) {
+        for Queue { queue, pipeline, notifier } in self {
+            let mem = queue.memory().clone();
+            loopback(queue, pipeline, &mem, false);
+            if let Some(notifier) = notifier {
+                notifier.notify_if_armed(queue);
+            }
+        }
+    }
+
+    fn notify(&mut self, queue: u16, notifier: Notifier) {
+        self[usize::from(queue)].notifier = Some(notifier);
+    }
+}
+
+struct Queues {
+    region: Region,
+    layout: Layout,
+}
+
+impl RingVisitor for Queues {
+    type Output = Box<dyn Client>;
+
+    fn visit<R: Ring>(self) -> Box<dyn Client> {
+        let queues = (0..self.layout.config().queues).map(|number| Queue::<R> {
+            queue: NicQueue::new(self.region.memory(), &self.layout, number).unwrap(),
+            pipeline: Pipeline::default(),
+            notifier: None,
+        });
+        Box::new(queues.collect::<Vec<_>>())
+    }
+}

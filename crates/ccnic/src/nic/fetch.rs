@@ -1,0 +1,163 @@
+//! Fetching the program's packets, and checking them.
+
+use crate::desc::{CHAIN_MAX, Desc};
+use crate::host::NEARLY_EMPTY;
+use crate::layout::SMALL_BUF;
+use crate::memory::{SharedMemory, prefetch_payload};
+use crate::pool::Class;
+use crate::ring::{Consumer, Ring};
+
+use super::fetched::{bytes, first};
+use super::{Fetched, NicQueue};
+
+impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
+    /// Fetches the program's next packets into `into`, which must be empty; returns the number of
+    /// descriptors.
+    ///
+    /// They have been checked: every segment lies inside one buffer, and every packet is within the MTU.
+    /// Their lines are prefetched all at once.
+    #[inline(always)]
+    pub fn fetch(&mut self, into: &mut Fetched) -> usize {
+        let n = self.fetch_ahead(into);
+        let fetch = self.config.fetch();
+        for desc in into.rest() {
+            prefetch_payload(&self.mem, desc.offset(), u32::from(desc.len()), fetch);
+        }
+        n
+    }
+
+    /// True when a burst may be fetched before the last one is completed. With the host-managed pool the host
+    /// frees the buffers of units that are handed back, so each burst must be completed first.
+    pub fn may_fetch_ahead(&self) -> bool {
+        self.config.shared_pool
+    }
+
+    /// As [`fetch`](NicQueue::fetch), but the packets' lines are not prefetched:
+    /// [`deliver`](NicQueue::deliver) does that while it copies the burst before.
+    #[inline(always)]
+    pub fn fetch_ahead(&mut self, into: &mut Fetched) -> usize {
+        let n = self.tx.pop(&self.mem, &mut into.descs);
+        (into.next, into.len) = (0, n);
+        if n == 0 {
+            return 0;
+        }
+        self.idle = n < NEARLY_EMPTY && self.tx.was_idle();
+        let descs = into.rest();
+        self.counters.tx_packets += n as u64;
+        self.counters.tx_bytes += bytes(descs);
+        let small = self.config.mtu >= SMALL_BUF as u16 && self.pool.holds_small(descs);
+        let plain = small || descs.iter().fold(true, |ok, d| ok & self.plain(*d));
+        if !plain {
+            self.sift(into);
+        }
+        self.open += into.len;
+        into.len
+    }
+
+    /// True for a whole packet in one legal segment.
+    #[inline(always)]
+    pub(super) fn plain(&self, desc: Desc) -> bool {
+        !desc.more() & self.legal(desc) & (desc.len() <= self.config.mtu)
+    }
+
+    /// True when the segment lies inside one buffer of the class that it claims.
+    #[inline(always)]
+    pub(super) fn holds(&self, desc: Desc) -> bool {
+        self.pool.holds(desc.offset(), u32::from(desc.len()), Class::of(desc))
+    }
+
+    /// As `holds`, and the segment has data.
+    #[inline(always)]
+    pub(super) fn legal(&self, desc: Desc) -> bool {
+        !desc.is_empty() && self.holds(desc)
+    }
+
+    /// A burst with chains, or with an invalid descriptor: keeps the valid packets and counts the others.
+    #[cold]
+    #[inline(never)]
+    fn sift(&mut self, into: &mut Fetched) {
+        let fetched = core::mem::take(into);
+        self.counters.tx_packets -= fetched.len as u64;
+        let mut rest = fetched;
+        while !rest.is_empty() {
+            let packet = first(rest.rest());
+            let len = packet.iter().map(|d| u32::from(d.len())).sum::<u32>();
+            self.counters.tx_packets += 1;
+            if packet.len() > CHAIN_MAX {
+                self.counters.bad_chain += 1;
+            } else if !packet.iter().all(|d| self.legal(*d)) {
+                self.counters.bad_descriptor += 1;
+                // A mistake of an honest program, such as a segment without bytes: free its buffers.
+                for desc in packet.iter().copied() {
+                    if self.holds(desc) {
+                        self.free(desc);
+                    }
+                }
+            } else if len > u32::from(self.config.mtu) {
+                self.counters.too_long += 1;
+                packet.iter().for_each(|d| self.free(*d));
+            } else {
+                for (slot, desc) in into.descs.iter_mut().skip(into.len).zip(packet) {
+                    *slot = *desc;
+                }
+                into.len += packet.len();
+            }
+            let n = packet.len();
+            rest.advance(n);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::desc::FLAG_MORE;
+    use crate::layout::LARGE_BUF;
+    use crate::nic::NicCounters;
+    use crate::ring::{Packed, Producer};
+    use crate::testing::{Sides, config};
+
+    /// What a NIC makes of descriptors that a hostile program has published: those it fetches, and its
+    /// counters.
+    fn fetched<const N: usize>(descs: impl Fn(u32) -> [Desc; N]) -> (usize, NicCounters) {
+        let mut sides = Sides::<Packed>::new(&Config { mtu: 5000, ..config::<Packed>() });
+        let mut tx = <Packed as Ring>::Producer::resume(&sides.mem, &sides.layout.queue(0).unwrap().tx);
+        assert_eq!(tx.push(&sides.mem, &descs(sides.layout.pool().buffers)), N);
+        (sides.fetch().rest().len(), sides.nic.counters())
+    }
+
+    #[test]
+    fn invalid_descriptors_are_dropped_and_counted() {
+        let (n, counters) = fetched(|pool| {
+            [
+                Desc::new(pool, 64, 0),
+                Desc::new(pool, 0, 0),
+                Desc::new(pool - 1, 64, 0),
+                Desc::new(pool + LARGE_BUF - 63, 64, 0),
+                Desc::new(u32::MAX, 64, 0),
+                Desc::new(pool, 4096, 0),
+            ]
+        });
+        assert_eq!((n, counters.tx_packets, counters.bad_descriptor), (2, 6, 4));
+    }
+
+    #[test]
+    fn packets_longer_than_the_mtu_are_dropped() {
+        let chain =
+            |pool: u32, last| [Desc::new(pool, 4096, FLAG_MORE), Desc::new(pool + LARGE_BUF, last, 0)];
+        let (n, counters) = fetched(|pool| chain(pool, 904));
+        assert_eq!((n, counters.tx_packets, counters.too_long), (2, 1, 0));
+        let (n, counters) = fetched(|pool| chain(pool, 905));
+        assert_eq!((n, counters.tx_packets, counters.too_long), (0, 1, 1));
+    }
+
+    #[test]
+    fn one_bad_segment_drops_its_whole_chain_only() {
+        let (n, counters) = fetched(|pool| {
+            let good = Desc::new(pool, 10, 0);
+            [good, good.with_more(true), Desc::new(3, 10, FLAG_MORE), good, good]
+        });
+        assert_eq!((n, counters.tx_packets, counters.bad_descriptor), (2, 3, 1));
+    }
+}

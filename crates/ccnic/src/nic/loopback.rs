@@ -1,0 +1,122 @@
+//! Loopback: every packet goes back to where it came from.
+
+use crate::desc::Desc;
+use crate::memory::SharedMemory;
+use crate::ring::Ring;
+
+use super::fetched::first;
+use super::{BurstQueue, Fetched, NicQueue};
+
+/// Packets fetched from a queue and not completed: the burst that is being delivered, and the next one, whose
+/// lines are prefetched meanwhile.
+#[derive(Debug, Default)]
+pub struct Pipeline {
+    pub(super) current: Fetched,
+    pub(super) next: Fetched,
+}
+
+impl Pipeline {
+    /// Makes sure that there is a burst to deliver, and under load the one after it; false when nothing has
+    /// been sent.
+    #[inline(always)]
+    pub(super) fn fill<Q: BurstQueue>(&mut self, queue: &mut Q) -> bool {
+        let Pipeline { current, next } = self;
+        if current.is_empty() {
+            core::mem::swap(current, next);
+            if current.is_empty() && queue.fetch(current) == 0 {
+                return false;
+            }
+        }
+        if next.is_empty() && current.is_full() && queue.may_fetch_ahead() {
+            queue.fetch_ahead(next);
+        }
+        true
+    }
+}
+
+/// One poll of the loopback: fetches a burst, sends it back, publishes. Returns the descriptors sent back.
+///
+/// `mem` is the queue's memory. With `reflect` packets go back in their own buffers, without a copy.
+///
+/// Under load a second burst is fetched ahead, and its lines arrive while the first is delivered.
+///
+/// Nothing is lost when the receiver is slow: what cannot be delivered stays in the pipeline, and nothing
+/// more is fetched before it has been delivered. See [`NicQueue`] for an example.
+#[inline(always)]
+pub fn loopback<Q: BurstQueue>(
+    queue: &mut Q,
+    pipeline: &mut Pipeline,
+    mem: &Q::Memory,
+    reflect: bool,
+) -> usize {
+    if !pipeline.fill(queue) {
+        return 0;
+    }
+    let Pipeline { current, next } = pipeline;
+    let n = queue.send_back(mem, current.rest(), next.rest(), reflect);
+    current.advance(n);
+    queue.flush();
+    n
+}
+
+impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
+    /// Sends copies of fetched packets back to their program and completes them, as many as there is room
+    /// for; returns the number of their descriptors. Prefetches the payload of `ahead`, as
+    /// [`deliver`](NicQueue::deliver) does.
+    ///
+    /// When there is no buffer for the first packet it goes back without a copy: a program may have put every
+    /// buffer of its region into its transmit ring, and neither side would make progress.
+    #[inline(always)]
+    pub fn send_back(&mut self, mem: &M, packets: &[Desc], ahead: &[Desc]) -> usize {
+        let waits = self.counters.no_buffer;
+        let n = self.deliver(mem, packets, ahead);
+        self.complete(packets.get(..n).unwrap_or_default());
+        // (With the host-managed pool the host frees what it has sent.)
+        if n == 0 && self.counters.no_buffer > waits && self.config.shared_pool {
+            return self.reflect(first(packets));
+        }
+        n
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+    use crate::ring::{GroupedEpoch, Packed};
+    use crate::testing::{Sides, config};
+
+    #[test]
+    fn what_a_full_ring_does_not_take_waits_in_order() {
+        let mut sides = Sides::<Packed>::new(&config::<Packed>());
+        let (mut sent, mut expected) = (0, 0);
+        for _ in 0..40 {
+            sent += sides.send(64, 7, sent as u8) / 7;
+            sides.poll();
+        }
+        assert!(sent < 40, "the rings are full");
+        let mut in_a_row = 0;
+        for _ in 0..100 {
+            sides.receive(5, |_, byte| {
+                in_a_row = if byte == Some(expected as u8) { in_a_row } else { 0 };
+                in_a_row += 1;
+                assert_eq!(byte, Some(expected as u8));
+                expected += usize::from(in_a_row % 7 == 0);
+            });
+            sides.poll();
+        }
+        assert_eq!(expected, sent);
+    }
+
+    #[test]
+    fn a_program_that_sends_its_whole_pool_gets_it_back() {
+        let mut sides = Sides::<GroupedEpoch>::new(&Config { buffers: 16, ..config::<GroupedEpoch>() });
+        assert_eq!(sides.send(4000, 16, 7), 16);
+        let mut received = 0;
+        for _ in 0..50 {
+            sides.poll();
+            received += sides.receive(1, |len, byte| assert_eq!((len, byte), (4000, Some(7))));
+        }
+        assert_eq!(received, 16);
+        assert!(sides.nic.counters().no_buffer > 0, "some went back without a copy");
+    }
+}

@@ -1,0 +1,509 @@
+//! An agent's allocator: magazines in front of the depots of small and large buffers.
+
+use crate::desc::{FLAG_SMALL, Slot};
+use crate::layout::{LARGE_BUF, Layout, PoolLayout, SMALL_BUF, SMALL_PER_LARGE};
+use crate::memory::SharedMemory;
+
+use super::depot::{BATCH, Batch, Depot};
+use super::magazine::Magazine;
+use super::{Class, Ledger};
+
+/// One class of buffers, as one agent sees it.
+#[derive(Debug)]
+struct ClassPool {
+    depot: Depot,
+    /// Buffers are taken from it and, with recycling, put back.
+    magazine: Magazine,
+    /// Without recycling: freed buffers that will go to the depot in one batch.
+    outgoing: Batch,
+    /// The most buffers that this agent keeps: a fair share of the pool, so that the others find some in the
+    /// depot.
+    full: usize,
+}
+
+impl ClassPool {
+    /// Without recycling, when the depot is empty: takes the freed buffers that have not gone there yet.
+    /// False when there are none.
+    fn take_back(&mut self) -> bool {
+        let outgoing = core::mem::replace(&mut self.outgoing, Batch::new());
+        outgoing.as_slice().iter().for_each(|&buffer| _ = self.magazine.push(buffer));
+        !outgoing.as_slice().is_empty()
+    }
+}
+
+/// One agent's allocator for the region's pool. Belongs to one thread.
+#[derive(Debug)]
+pub struct Allocator {
+    small: ClassPool,
+    large: ClassPool,
+    layout: PoolLayout,
+    recycle: bool,
+    sequential: bool,
+    small_limit: u32,
+    /// Large buffers that may be subdivided. The rest stay large: subdivided buffers never become large
+    /// again.
+    split_limit: u64,
+    ledger: Ledger,
+}
+
+impl Allocator {
+    /// The allocator of a NIC queue, without a ledger.
+    pub fn nic(layout: &Layout) -> Allocator {
+        Allocator::new(layout, Ledger::default())
+    }
+
+    /// The allocator of a queue pair or pool handle of the host, with a ledger.
+    pub fn host(layout: &Layout) -> Allocator {
+        Allocator::new(layout, Ledger::new(layout.pool()))
+    }
+
+    fn new(layout: &Layout, ledger: Ledger) -> Allocator {
+        let (region, config) = (*layout.pool(), layout.config());
+        let class_pool = |head, size, buffers: u32| ClassPool {
+            depot: Depot::new(&region, head, size),
+            magazine: Magazine::new(),
+            outgoing: Batch::new(),
+            full: share(layout, buffers).min(Magazine::FULL),
+        };
+        let split_limit = config.buffers / 2;
+        Allocator {
+            small: class_pool(region.small, SMALL_BUF, split_limit * SMALL_PER_LARGE),
+            large: class_pool(region.large, LARGE_BUF, config.buffers),
+            layout: region,
+            recycle: config.recycle,
+            sequential: config.sequential,
+            small_limit: config.small_limit(),
+            split_limit: u64::from(split_limit),
+            ledger,
+        }
+    }
+
+    /// Fills the depot of a new region with all its buffers.
+    pub fn fill<M: SharedMemory>(mem: &M, layout: &Layout) {
+        let pool = layout.pool();
+        let list = Depot::new(pool, pool.large, LARGE_BUF);
+        let chunks = layout.config().buffers;
+        let step = if layout.config().sequential { 1 } else { stride(chunks) };
+        let share = share(layout, chunks).min(BATCH); // no batch may hold most of a small pool
+        // The depot is a stack: the batch that is pushed last is allocated first.
+        let mut batch = Batch::new();
+        for i in (0..chunks).rev() {
+            let chunk = (u64::from(i) * u64::from(step) % u64::from(chunks)) as u32;
+            batch.push(pool.buffers + chunk * LARGE_BUF);
+            if batch.as_slice().len() >= share || i == 0 {
+                list.push(mem, &batch);
+                batch = Batch::new();
+            }
+        }
+    }
+
+    /// The class of buffer for `len` bytes.
+    #[inline(always)]
+    pub fn class(&self, len: u32) -> Class {
+        if len <= self.small_limit { Class::Small } else { Class::Large }
+    }
+
+    /// True when `len` bytes at `offset` lie inside one buffer of the class.
+    #[inline(always)]
+    pub fn holds(&self, offset: u32, len: u32, class: Class) -> bool {
+        let within = offset.wrapping_sub(self.layout.buffers);
+        within < self.layout.end - self.layout.buffers && (within & (class.size() - 1)) + len <= class.size()
+    }
+
+    /// True when every descriptor is a packet of one segment that has data and lies inside one small buffer.
+    /// A check of a few instructions each, for bursts of small packets.
+    #[inline(always)]
+    pub(crate) fn holds_small<D: Slot>(&self, descs: &[D]) -> bool {
+        const ONE_BYTE: u64 = (FLAG_SMALL as u64) << 16 | 1;
+        let last = u64::from(self.layout.end - self.layout.buffers - 1);
+        let (mut reach, mut beyond) = (0, 0);
+        for desc in descs {
+            let (desc, word) = (desc.desc(), desc.desc().word());
+            // Flags and length in one comparison: the difference is below a buffer's size if there are data
+            // and the flag is the only one. The last byte's index in its buffer must be below it too; buffers
+            // lie at multiples of their size.
+            let len = (word >> 32).wrapping_sub(ONE_BYTE);
+            reach |= len | (word & u64::from(SMALL_BUF - 1)).wrapping_add(len);
+            // Negative when the offset lies beyond the pool.
+            beyond |= last.wrapping_sub(u64::from(desc.offset().wrapping_sub(self.layout.buffers)));
+        }
+        reach < u64::from(SMALL_BUF) && beyond.cast_signed() >= 0
+    }
+
+    /// True when every segment lies inside one buffer of the class that it claims.
+    #[inline(always)]
+    pub(crate) fn holds_all<D: Slot>(&self, descs: &[D]) -> bool {
+        descs
+            .iter()
+            .map(Slot::desc)
+            .fold(true, |ok, d| ok & self.holds(d.offset(), u32::from(d.len()), Class::of(d)))
+    }
+
+    /// How many of the first descriptors begin inside this pool.
+    #[inline(always)]
+    pub(crate) fn contains<D: Slot>(&self, descs: &[D]) -> usize {
+        let span = self.layout.end - self.layout.buffers;
+        let out = |d: &D| d.desc().offset().wrapping_sub(self.layout.buffers) >= span;
+        // Without an early exit the loop vectorises.
+        if descs.iter().fold(false, |any, d| any | out(d)) {
+            return descs.iter().position(out).unwrap_or(descs.len());
+        }
+        descs.len()
+    }
+
+    /// Calls `see` for every buffer in the depots of a region that no agent is using.
+    pub fn walk<M: SharedMemory>(mem: &M, layout: &Layout, mut see: impl FnMut(u32, Class)) {
+        let layout = layout.pool();
+        Depot::new(layout, layout.small, SMALL_BUF).walk(mem, |b| see(b, Class::Small));
+        Depot::new(layout, layout.large, LARGE_BUF).walk(mem, |b| see(b, Class::Large));
+    }
+
+    /// Puts buffers that a dead agent held back into the depots.
+    pub(crate) fn restore<M: SharedMemory>(mem: &M, layout: &Layout, lost: &[(u32, Class)]) {
+        let layout = layout.pool();
+        for (class, head) in [(Class::Small, layout.small), (Class::Large, layout.large)] {
+            let list = Depot::new(layout, head, class.size());
+            let mut batch = Batch::new();
+            for (buffer, _) in lost.iter().filter(|(_, c)| *c == class) {
+                batch.push(*buffer);
+                if batch.is_full() {
+                    list.push(mem, &batch);
+                    batch = Batch::new();
+                }
+            }
+            list.push(mem, &batch);
+        }
+    }
+
+    #[inline(always)]
+    fn class_pool(&mut self, class: Class) -> &mut ClassPool {
+        match class {
+            Class::Small => &mut self.small,
+            Class::Large => &mut self.large,
+        }
+    }
+
+    /// Allocates a buffer of `class`; a large one instead when there is no small one. `None` when the pool is
+    /// dry.
+    #[inline(always)]
+    pub fn alloc<M: SharedMemory>(&mut self, mem: &M, class: Class) -> Option<(u32, Class)> {
+        match self.class_pool(class).magazine.pop() {
+            Some(buffer) => Some((buffer, class)),
+            None => self.refill(mem, class),
+        }
+    }
+
+    /// Allocates `n` buffers of `class` from the magazine; the one freed last is at the end. `None` when it
+    /// holds fewer.
+    #[inline(always)]
+    pub(crate) fn alloc_many(&mut self, class: Class, n: usize) -> Option<&[u32]> {
+        self.class_pool(class).magazine.pop_many(n)
+    }
+
+    /// Frees the buffers of `descs`, all at once when they are of one class, as those of a burst usually are.
+    #[inline(always)]
+    pub(crate) fn free_many<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
+        let (any, all) = flags(descs);
+        let class = if all & u32::from(FLAG_SMALL) != 0 { Class::Small } else { Class::Large };
+        if (any ^ all) & u32::from(FLAG_SMALL) != 0 || !self.free_alike(class, descs) {
+            self.free_each(mem, descs);
+        }
+    }
+
+    /// Frees the buffers of `descs`, all of them small.
+    #[inline(always)]
+    pub(crate) fn free_small<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
+        if !self.free_alike(Class::Small, descs) {
+            self.free_each(mem, descs);
+        }
+    }
+
+    /// Puts buffers of one class into the magazine; false when it has no room for all.
+    #[inline(always)]
+    fn free_alike<D: Slot>(&mut self, class: Class, descs: &[D]) -> bool {
+        let (recycle, n) = (self.recycle, descs.len());
+        let class_pool = self.class_pool(class);
+        if !recycle || class_pool.magazine.len() + n > class_pool.full {
+            return false;
+        }
+        let Some(slots) = class_pool.magazine.push_many(n) else { return false };
+        for (slot, desc) in slots.iter_mut().zip(descs) {
+            *slot = desc.desc().offset() & !(class.size() - 1);
+        }
+        true
+    }
+
+    #[inline(always)]
+    fn free_each<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
+        for desc in descs {
+            self.free(mem, desc.desc().offset(), Class::of(desc.desc()));
+        }
+    }
+
+    /// Frees the buffer that contains `offset`.
+    #[inline(always)]
+    pub fn free<M: SharedMemory>(&mut self, mem: &M, offset: u32, class: Class) {
+        let buffer = offset & !(class.size() - 1);
+        let recycle = self.recycle;
+        let class_pool = self.class_pool(class);
+        if recycle && class_pool.magazine.len() < class_pool.full {
+            class_pool.magazine.push(buffer);
+        } else {
+            self.spill(mem, buffer, class);
+        }
+    }
+
+    /// The magazine is empty: takes a batch from the depot, or the freed buffers that will go there, or
+    /// subdivides a large buffer.
+    #[cold]
+    #[inline(never)]
+    fn refill<M: SharedMemory>(&mut self, mem: &M, class: Class) -> Option<(u32, Class)> {
+        if let Some(batch) = self.class_pool(class).depot.pop(mem) {
+            for &buffer in batch.as_slice().iter().rev() {
+                self.record(buffer, 1);
+                self.class_pool(class).magazine.push(buffer);
+            }
+        } else if !self.class_pool(class).take_back() && class == Class::Small {
+            self.split(mem);
+        }
+        match self.class_pool(class).magazine.pop() {
+            Some(buffer) => Some((buffer, class)),
+            None if class == Class::Small => self.alloc(mem, Class::Large),
+            None => None,
+        }
+    }
+
+    /// Subdivides a large buffer into 32 small ones (CC-NIC section 3.3), unless as many as may be are
+    /// subdivided already.
+    fn split<M: SharedMemory>(&mut self, mem: &M) {
+        let split = mem.load(self.layout.split);
+        if split >= self.split_limit {
+            return;
+        }
+        let Some((chunk, _)) = self.alloc(mem, Class::Large) else { return };
+        if mem.compare_exchange(self.layout.split, split, split + 1).is_err() {
+            self.free(mem, chunk, Class::Large); // the peer has just subdivided one: its buffers will reach the depot
+            return;
+        }
+        mem.store_release(self.kind(chunk), 1);
+        for i in (0..SMALL_PER_LARGE).rev() {
+            let order = if self.sequential { i } else { i.reverse_bits() >> (32 - SMALL_PER_LARGE.ilog2()) };
+            let buffer = chunk + order * SMALL_BUF;
+            if buffer != chunk {
+                self.record(buffer, 1); // the first is in the ledger already, as the large one
+            }
+            self.small.magazine.push(buffer);
+        }
+    }
+
+    /// The word that is 1 when a large buffer has been subdivided.
+    fn kind(&self, chunk: u32) -> u32 {
+        self.layout.kinds + (chunk - self.layout.buffers) / LARGE_BUF * 8
+    }
+
+    /// The magazine is full, or there is no recycling: moves the oldest buffers to the depot.
+    #[cold]
+    #[inline(never)]
+    fn spill<M: SharedMemory>(&mut self, mem: &M, buffer: u32, class: Class) {
+        let recycle = self.recycle;
+        let class_pool = self.class_pool(class);
+        let mut batch = class_pool.outgoing;
+        if recycle {
+            batch.fill(|out| class_pool.magazine.take_oldest(out));
+            class_pool.magazine.push(buffer);
+        } else {
+            batch.push(buffer);
+            class_pool.outgoing = batch;
+            if !batch.is_full() && batch.as_slice().len() < class_pool.full {
+                return;
+            }
+        }
+        self.give(mem, &batch, class);
+    }
+
+    /// Gives a batch to the depot.
+    fn give<M: SharedMemory>(&mut self, mem: &M, batch: &Batch, class: Class) {
+        let gone = self.class_pool(class).depot.push(mem, batch);
+        self.class_pool(class).outgoing = Batch::new();
+        if gone {
+            batch.as_slice().iter().for_each(|&b| self.record(b, u8::MAX));
+            return;
+        }
+        // A peer keeps changing the depot's head: keep what fits.
+        for &buffer in batch.as_slice() {
+            self.class_pool(class).magazine.push(buffer);
+        }
+    }
+
+    /// Gives everything that this agent keeps to the depots, for its successor and the peer.
+    pub fn drain<M: SharedMemory>(&mut self, mem: &M) {
+        for class in [Class::Small, Class::Large] {
+            let outgoing = self.class_pool(class).outgoing;
+            self.give(mem, &outgoing, class);
+            let mut left = self.class_pool(class).magazine.len().div_ceil(BATCH);
+            while left > 0 {
+                let mut batch = Batch::new();
+                let magazine = &mut self.class_pool(class).magazine;
+                batch.fill(|out| magazine.take_oldest(out));
+                self.give(mem, &batch, class);
+                left -= 1;
+            }
+        }
+    }
+
+    /// Enters in the ledger a buffer that came from the depot (1), or went there (-1 modulo 256).
+    fn record(&mut self, buffer: u32, n: u8) {
+        self.ledger.add((buffer.wrapping_sub(self.layout.buffers)) / SMALL_BUF, n);
+    }
+
+    /// Host: the buffer that contains `offset` has been given to the NIC.
+    #[inline(always)]
+    pub(crate) fn sent(&mut self, offset: u32, class: Class) {
+        self.record(offset & !(class.size() - 1), u8::MAX);
+    }
+
+    /// Host: the buffers of `descs` have been given to the NIC.
+    #[inline(always)]
+    pub(crate) fn sent_many<D: Slot>(&mut self, descs: &[D]) {
+        self.ledger.add_many(&self.layout, descs, u8::MAX);
+    }
+
+    /// `sent_many` where all are small.
+    #[inline(always)]
+    pub(crate) fn sent_small<D: Slot>(&mut self, descs: &[D]) {
+        self.ledger.add_small(&self.layout, descs, u8::MAX);
+    }
+
+    /// `received_many` where all are small.
+    #[inline(always)]
+    pub(crate) fn received_small<D: Slot>(&mut self, descs: &[D]) {
+        self.ledger.add_small(&self.layout, descs, 1);
+    }
+
+    /// Host: the buffers of `descs` have come from the NIC.
+    #[inline(always)]
+    pub(crate) fn received_many<D: Slot>(&mut self, descs: &[D]) {
+        self.ledger.add_many(&self.layout, descs, 1);
+    }
+
+    pub(crate) fn ledger(&self) -> &Ledger {
+        &self.ledger
+    }
+
+    /// Buffers that this agent keeps.
+    pub fn kept(&self) -> usize {
+        [&self.small, &self.large].iter().map(|s| s.magazine.len() + s.outgoing.as_slice().len()).sum()
+    }
+}
+
+/// The flags that any and that all of the descriptors have.
+#[inline(always)]
+fn flags<D: Slot>(descs: &[D]) -> (u32, u32) {
+    let (mut any, mut all) = (0, u32::MAX);
+    for desc in descs {
+        let flags = u32::from(desc.desc().flags());
+        (any, all) = (any | flags, all & flags);
+    }
+    (any, all)
+}
+
+/// The most of `buffers` that one agent may keep: each queue has two agents, and all of them together keep at
+/// most half.
+fn share(layout: &Layout, buffers: u32) -> usize {
+    (buffers / (4 * u32::from(layout.config().queues))).max(1) as usize
+}
+
+/// A step that visits each of `n` buffers once and never goes to a neighbour: near the golden section,
+/// coprime to n.
+fn stride(n: u32) -> u32 {
+    let golden = (u64::from(n) * 618 / 1000) as u32;
+    (golden..n).chain(2..golden).find(|&s| gcd(s, n) == 1 && s != n - 1).unwrap_or(1)
+}
+
+fn gcd(a: u32, b: u32) -> u32 {
+    if b == 0 { a } else { gcd(b, a % b) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use crate::desc::Desc;
+    use crate::ring::GroupedEpoch;
+    use crate::testing::{config, region};
+
+    #[test]
+    fn strides_visit_all_and_skip_neighbours() {
+        for n in 16..600 {
+            let s = stride(n);
+            assert_eq!(gcd(s, n), 1, "{n}");
+            assert!(s > 1 && s < n - 1, "{n}: {s}");
+        }
+    }
+
+    #[test]
+    fn a_new_region_gives_each_buffer_once_and_never_a_neighbour() {
+        let (mem, layout) = region(&config::<GroupedEpoch>());
+        let mut agent = Allocator::nic(&layout);
+        let mut seen = [false; 64];
+        let mut last = None;
+        while let Some((at, class)) = agent.alloc(&mem, Class::Large) {
+            let i = (at - layout.pool().buffers) / LARGE_BUF;
+            assert!(
+                class == Class::Large && !seen[i as usize] && last.is_none_or(|j: u32| i.abs_diff(j) > 1)
+            );
+            (seen[i as usize], last) = (true, Some(i));
+        }
+        assert!(seen.iter().all(|seen| *seen));
+    }
+
+    #[test]
+    fn large_buffers_are_subdivided_up_to_half_of_the_pool() {
+        let (mem, layout) = region(&config::<GroupedEpoch>());
+        let mut agent = Allocator::nic(&layout);
+        let [mut small, mut large] = [0; 2];
+        while let Some((_, class)) = agent.alloc(&mem, Class::Small) {
+            *(if class == Class::Small { &mut small } else { &mut large }) += 1;
+        }
+        assert_eq!((small, large, mem.load(layout.pool().split)), (32 * 32, 32, 32));
+    }
+
+    #[test]
+    fn freed_buffers_are_allocated_again_last_first_or_by_way_of_the_depot() {
+        for recycle in [true, false] {
+            let (mem, layout) = region(&Config { recycle, ..config::<GroupedEpoch>() });
+            let mut agent = Allocator::nic(&layout);
+            let one = agent.alloc(&mem, Class::Large).unwrap().0;
+            agent.free(&mem, one + 77, Class::Large);
+            let next = agent.alloc(&mem, Class::Large).unwrap().0;
+            assert_eq!(next == one, recycle);
+            agent.free(&mem, next, Class::Large);
+            agent.drain(&mem);
+            let mut left = 0;
+            Allocator::walk(&mem, &layout, |_, _| left += 1);
+            assert_eq!((left, agent.kept()), (64, 0), "all in the depot");
+        }
+    }
+
+    #[test]
+    fn segments_are_checked_against_the_buffers_of_their_class() {
+        let (_, layout) = region(&config::<GroupedEpoch>());
+        let (agent, pool) = (Allocator::nic(&layout), layout.pool());
+        let small = |at, len| agent.holds_small(&[Desc::new(at, len, FLAG_SMALL)]);
+        assert!(small(pool.buffers, 1) && small(pool.buffers + 28, 100) && small(pool.end - 128, 128));
+        assert!(!small(pool.buffers, 0) && !small(pool.buffers + 28, 101) && !small(pool.end, 1));
+        assert!(!small(pool.buffers - 1, 1) && !small(u32::MAX, 1) && !small(pool.buffers, 129));
+        assert!(!agent.holds_small(&[Desc::new(pool.buffers, 1, FLAG_SMALL | crate::desc::FLAG_MORE)]));
+        let large = |at, len| agent.holds_all(&[Desc::new(at, len, 0)]);
+        assert!(large(pool.buffers, 4096) && large(pool.end - 1, 1) && large(pool.buffers + 96, 4000));
+        assert!(!large(pool.buffers + 97, 4000) && !large(pool.end, 0) && !large(pool.buffers - 1, 1));
+    }
+
+    #[test]
+    fn small_buffers_are_never_taken_in_address_order() {
+        let order = |i: u32| i.reverse_bits() >> (32 - SMALL_PER_LARGE.ilog2());
+        for i in 1..SMALL_PER_LARGE {
+            assert!(order(i).abs_diff(order(i - 1)) > 1);
+        }
+    }
+}

@@ -1,0 +1,214 @@
+//! The reading end of a ring whose signals lie in the descriptors' lines.
+
+use core::marker::PhantomData;
+
+use crate::desc::{DESC, Desc, SIGNAL_SHIFT, Sealed, Slot};
+use crate::layout::RingLayout;
+use crate::memory::{LINE, SharedMemory};
+use crate::ring::signal::Signal;
+use crate::ring::{ChainGuard, Consumer, IDLE_POLLS, Slots};
+
+use super::{MOST, decode, encode};
+
+/// The reading end of an [`InlineProducer`](super::InlineProducer).
+#[derive(Debug)]
+pub struct InlineConsumer<const UNIT: u32, const PER: usize, S> {
+    slots: Slots,
+    head: u32,
+    taken: u32,
+    /// The unit to read next, and the first descriptor of it that has not been taken.
+    position: u64,
+    within: u32,
+    /// Where the last pop began.
+    before: (u64, u32),
+    /// Units before this have been handed back.
+    handed: u64,
+    /// Empty polls since the last pop that found something.
+    empty_polls: u32,
+    /// At least `IDLE_POLLS` empty polls preceded the last pop that found something.
+    was_idle: bool,
+    guard: ChainGuard,
+    signal: PhantomData<S>,
+}
+
+/// The most partial groups that a busy consumer takes in one pop: each costs a line transfer, while a burst
+/// of few packets costs a call.
+const PARTIAL: u32 = 4;
+
+/// Reads the descriptors of a unit from index `within` on; `first` is its first word, already loaded.
+#[inline(always)]
+fn read_group<M: SharedMemory, D: Slot>(mem: &M, at: u32, first: u64, within: u32, out: &mut [D]) {
+    let mut words = [[first, 0]; MOST];
+    // The first word of the unit has been loaded.
+    let skip = if within == 0 { 1 } else { 0 };
+    if let Some(words) = words.as_flattened_mut().get_mut(skip..2 * out.len()) {
+        mem.load_many(at + within * DESC + 8 * skip as u32, words);
+    }
+    for (slot, [word, meta]) in out.iter_mut().zip(words) {
+        slot.set(Desc::from_words(word, meta), Sealed(()));
+    }
+}
+
+impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> {
+    /// Copies ready descriptors from a position on; returns their number and the position after them.
+    #[inline(always)]
+    fn copy_ready<M: SharedMemory, D: Slot>(
+        &self,
+        mem: &M,
+        out: &mut [D],
+        from: (u64, u32),
+        stop_at_partial: bool,
+    ) -> (usize, (u64, u32)) {
+        let (mut position, mut within) = from;
+        let (mut n, mut partial) = (0, 0);
+        let end = self.handed + self.slots.count();
+        while n < out.len() && (!S::STAYS || position < end) {
+            let at = self.slots.at(position, UNIT);
+            let word = mem.load_acquire(at); // A2
+            let count = S::ready_count((word >> SIGNAL_SHIFT) as u8, self.slots.lap(position)) as usize;
+            let rest = out.get_mut(n..).unwrap_or_default();
+            if let ([group, ..], 0) = (rest.as_chunks_mut::<PER>().0, within)
+                && count >= PER
+            {
+                read_group(mem, at, word, 0, group); // a full group: the loop unrolls
+                n += PER;
+                position += 1;
+                // In the padded design each line is treated as a partial group, see below.
+                if stop_at_partial && UNIT == LINE && PER == 1 {
+                    break;
+                }
+                continue;
+            }
+            let count = count.min(PER);
+            if count == 0 {
+                break;
+            }
+            let ready = count.saturating_sub(within as usize).min(rest.len());
+            read_group(mem, at, word, within, rest.get_mut(..ready).unwrap_or_default());
+            n += ready;
+            within += ready as u32;
+            if within as usize >= count {
+                (position, within) = (position + 1, 0);
+            }
+            // After a partial group the producer had nothing more to publish. An idle consumer stops here:
+            // reading the next line would take it from the producer, which is about to write it. A busy one
+            // goes on for a few groups.
+            partial += 1;
+            if (stop_at_partial || partial == PARTIAL) && PER > 1 {
+                break;
+            }
+        }
+        (n, (position, within))
+    }
+
+    #[inline(always)]
+    fn move_to<M: SharedMemory>(&mut self, mem: &M, to: (u64, u32)) {
+        (self.position, self.within) = to;
+        mem.store(self.taken, encode(to.0, to.1));
+    }
+
+    /// The position `descs` descriptors after `from`: walks the counts again.
+    #[cold]
+    #[inline(never)]
+    fn advance<M: SharedMemory>(&self, mem: &M, from: (u64, u32), descs: usize) -> (u64, u32) {
+        let mut scratch = [Desc::default(); 1];
+        let mut at = from;
+        for _ in 0..descs {
+            at = self.copy_ready(mem, &mut scratch, at, true).1;
+        }
+        at
+    }
+}
+
+impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<UNIT, PER, S> {
+    fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self {
+        let (position, within) = decode(mem.load_acquire(layout.taken));
+        S::recover(mem, layout, UNIT, position);
+        InlineConsumer {
+            slots: Slots::new(layout),
+            head: layout.head,
+            taken: layout.taken,
+            position,
+            within,
+            before: (position, within),
+            handed: position,
+            empty_polls: 0,
+            was_idle: false,
+            guard: ChainGuard::default(),
+            signal: PhantomData,
+        }
+    }
+
+    #[inline(always)]
+    fn pop<M: SharedMemory, D: Slot>(&mut self, mem: &M, out: &mut [D]) -> usize {
+        let from = (self.position, self.within);
+        let (mut n, mut to) = self.copy_ready(mem, out, from, self.empty_polls >= IDLE_POLLS);
+        if n == 0 {
+            self.empty_polls = self.empty_polls.saturating_add(1);
+            return 0;
+        }
+        self.was_idle = self.empty_polls >= IDLE_POLLS;
+        self.empty_polls = 0;
+        if self.guard.discarding || out.get(n - 1).is_some_and(|d| d.desc().more()) {
+            let batch = out.get_mut(..n).unwrap_or_default();
+            let (kept, consumed) = self.guard.cut(batch);
+            if consumed < n {
+                to = self.advance(mem, from, consumed);
+            }
+            n = kept;
+        }
+        self.before = from;
+        self.move_to(mem, to);
+        n
+    }
+
+    fn keep<M: SharedMemory>(&mut self, mem: &M, n: usize) {
+        let to = self.advance(mem, self.before, n);
+        self.move_to(mem, to);
+    }
+
+    #[inline(always)]
+    fn prefetch<M: SharedMemory>(&self, mem: &M, descs: usize) {
+        let per_line = u64::from(LINE / UNIT);
+        for i in 0..(descs.div_ceil(PER) as u64).div_ceil(per_line) {
+            mem.prefetch_read(self.slots.at(self.position + i * per_line, UNIT));
+        }
+    }
+
+    #[inline(always)]
+    fn release<M: SharedMemory>(&mut self, mem: &M) {
+        self.handed = S::hand_back(mem, &self.slots, self.head, UNIT, self.handed, self.position);
+    }
+
+    #[inline(always)]
+    fn was_idle(&self) -> bool {
+        self.was_idle
+    }
+
+    fn position(&self) -> u64 {
+        self.position
+    }
+
+    fn ready<M: SharedMemory>(&self, mem: &M) -> bool {
+        let mut first = [Desc::default(); 1];
+        self.copy_ready(mem, &mut first, (self.position, self.within), true).0 > 0
+    }
+
+    fn discarded(&self) -> u64 {
+        self.guard.discarded
+    }
+
+    fn peek<M: SharedMemory>(&self, mem: &M, mut see: impl FnMut(Desc)) {
+        let mut at = (self.position, self.within);
+        let mut out = [Desc::default(); PER];
+        let end = self.position + self.slots.count();
+        while at.0 < end {
+            let (n, next) = self.copy_ready(mem, &mut out, at, true);
+            out.iter().take(n).copied().for_each(&mut see);
+            if n == 0 {
+                break;
+            }
+            at = next;
+        }
+    }
+}

@@ -1,0 +1,339 @@
+/* SPDX-License-Identifier: Apache-2.0 OR MIT */
+/*
+ * role=nic, data path. Packets are copied in both directions, because neither may the application keep pointers into the program's
+ * memory nor the program read mbufs. libccnic has checked the buffers that it returns; their handles are private copies.
+ */
+#include <rte_memcpy.h>
+
+#include "ccnic_nic_role.h"
+
+#define SEGMENTS (2 * CCNIC_SEGMENTS_MAX)
+
+/* What happens to a packet. */
+enum verdict {
+	SENT,
+	TOO_LONG,
+	BROKEN
+};
+
+/* State of a burst to the program. */
+struct xmit {
+	struct ccnic_segment segments[SEGMENTS];
+	uint16_t count;            /* segments in use */
+	uint16_t end[CCNIC_BURST]; /* by packet: where its segments end */
+	uint8_t verdict[CCNIC_BURST]; /* enum verdict */
+};
+
+static inline const void *
+data_of(const struct ccnic_pair *pair, const struct ccnic_buf *buf)
+{
+	return ccnic_nic_buf_data(pair->nic_queue, buf);
+}
+
+/* Frees the next n buffers. */
+static inline void
+done_with(struct ccnic_pair *pair, uint16_t n)
+{
+	ccnic_nic_buf_free(pair->nic_queue, &pair->bufs[pair->next], n);
+	pair->next += n;
+	pair->waiting -= n;
+}
+
+static inline void
+count_packet(struct ccnic_rxq *rxq, uint32_t len)
+{
+	rxq->stats.packets++;
+	rxq->stats.bytes += len;
+	rxq->stats.bins[ccnic_bin_of(len)]++;
+}
+
+/* The number of packets that fit one mbuf each at the front of the waiting buffers; at most n. */
+static inline uint16_t
+single_run(const struct ccnic_rxq *rxq, const struct ccnic_pair *pair, uint16_t n)
+{
+	const uint16_t longest = RTE_MIN(rxq->max_len, rxq->room - RTE_PKTMBUF_HEADROOM);
+	const struct ccnic_buf *bufs = &pair->bufs[pair->next];
+	uint16_t i;
+
+	n = RTE_MIN(n, pair->waiting);
+	for (i = 0; i < n; i++)
+		if (unlikely(ccnic_buf_more(&bufs[i]) || bufs[i].len > longest))
+			break;
+	return i;
+}
+
+/* Receives the next n buffers, each a packet for one mbuf; none if mbufs are short. */
+static inline uint16_t
+recv_singles(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
+{
+	const struct ccnic_buf *bufs = &pair->bufs[pair->next];
+	uint16_t i;
+
+	if (unlikely(rte_pktmbuf_alloc_bulk(rxq->mp, pkts, n) < 0)) {
+		rxq->stats.no_mbuf++;
+		return 0;
+	}
+	for (i = 0; i < n; i++) {
+		struct rte_mbuf *m = pkts[i];
+		const uint16_t len = bufs[i].len;
+
+		m->port = rxq->dev->data->port_id;
+		m->data_len = len;
+		m->pkt_len = len;
+		if (len <= CCNIC_SMALL_SIZE)
+			ccnic_copy_small(rte_pktmbuf_mtod(m, uint8_t *), data_of(pair, &bufs[i]), len);
+		else
+			rte_memcpy(rte_pktmbuf_mtod(m, void *), data_of(pair, &bufs[i]), len);
+		count_packet(rxq, len);
+	}
+	done_with(pair, n);
+	return n;
+}
+
+/* Appends len bytes to a packet whose last mbuf is *last; false if mbufs are short. */
+static bool
+append(struct ccnic_rxq *rxq, struct rte_mbuf *head, struct rte_mbuf **last, const uint8_t *from, uint16_t len)
+{
+	while (len > 0) {
+		const uint16_t n = RTE_MIN(rte_pktmbuf_tailroom(*last), len);
+
+		rte_memcpy(rte_pktmbuf_mtod_offset(*last, uint8_t *, (*last)->data_len), from, n);
+		(*last)->data_len += n;
+		head->pkt_len += n;
+		from += n;
+		len -= n;
+		if (len == 0)
+			break;
+		(*last)->next = rte_pktmbuf_alloc(rxq->mp);
+		if ((*last)->next == NULL)
+			return false;
+		*last = (*last)->next;
+		head->nb_segs++;
+	}
+	return true;
+}
+
+/* A chain of mbufs with a copy of a packet of segs buffers; NULL if mbufs are short. */
+static struct rte_mbuf *
+copy_chain(struct ccnic_rxq *rxq, const struct ccnic_pair *pair, uint16_t segs)
+{
+	const struct ccnic_buf *bufs = &pair->bufs[pair->next];
+	struct rte_mbuf *head = rte_pktmbuf_alloc(rxq->mp), *last = head;
+	uint16_t i;
+
+	if (head == NULL)
+		return NULL;
+	for (i = 0; i < segs; i++) {
+		if (append(rxq, head, &last, data_of(pair, &bufs[i]), bufs[i].len))
+			continue;
+		rte_pktmbuf_free(head);
+		return NULL;
+	}
+	head->port = rxq->dev->data->port_id;
+	return head;
+}
+
+/* Receives the next packet, of any kind. Returns 1, 0 if it was dropped, or -1 if mbufs are short. */
+static __rte_noinline int
+recv_one(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkt)
+{
+	const struct ccnic_buf *bufs = &pair->bufs[pair->next];
+	uint32_t len = bufs->len;
+	uint16_t segs = 1;
+
+	/* libccnic returns whole packets. */
+	while (ccnic_buf_more(&bufs[segs - 1]))
+		len += bufs[segs++].len;
+	if (len > rxq->max_len) {
+		rxq->stats.oversize++;
+		done_with(pair, segs);
+		return 0;
+	}
+	*pkt = copy_chain(rxq, pair, segs);
+	if (*pkt == NULL) {
+		rxq->stats.no_mbuf++;
+		return -1;
+	}
+	done_with(pair, segs);
+	count_packet(rxq, len);
+	return 1;
+}
+
+/* Receives up to n of the waiting packets. */
+static inline uint16_t
+recv_waiting(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
+{
+	uint16_t done = 0;
+
+	while (done < n && pair->waiting > 0) {
+		const uint16_t run = single_run(rxq, pair, n - done);
+		const int got = run > 0 ? recv_singles(rxq, pair, &pkts[done], run) : recv_one(rxq, pair, &pkts[done]);
+
+		if (unlikely(got < 0 || (run > 0 && got == 0)))
+			break;
+		done += got;
+	}
+	return done;
+}
+
+static inline bool
+fetch(struct ccnic_pair *pair)
+{
+	const int got = ccnic_nic_rx_burst(pair->nic_queue, pair->bufs, CCNIC_BURST);
+
+	pair->next = 0;
+	pair->waiting = RTE_MAX(got, 0);
+	if (got <= 0)
+		__atomic_store_n(&pair->empty_polls, pair->empty_polls + 1, __ATOMIC_RELAXED);
+	return got > 0;
+}
+
+/* Receives up to n packets from a pair. */
+static inline uint16_t
+recv_pair(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
+{
+	/* Bounds the loop for a program that sends only packets that are dropped. */
+	uint16_t fetches = n / CCNIC_BURST + 1, done = 0;
+
+	if (unlikely(!ccnic_pair_enter(pair, false)))
+		return 0;
+	while (likely(pair->nic_queue != NULL) && done < n) {
+		if (pair->waiting == 0 && (fetches-- == 0 || !fetch(pair)))
+			break;
+		done += recv_waiting(rxq, pair, &pkts[done], n - done);
+		/* Mbufs are short. */
+		if (unlikely(pair->waiting > 0))
+			break;
+	}
+	ccnic_pair_leave(pair);
+	return done;
+}
+
+uint16_t
+ccnic_nic_role_recv(void *queue, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct ccnic_rxq *rxq = queue;
+	const uint16_t serving = __atomic_load_n(&rxq->dev->nic_role->serving, __ATOMIC_RELAXED);
+	uint16_t done, i = rxq->index + rxq->current * rxq->stride;
+
+	/* If the program has more queue pairs than the port has queues, a queue polls several in turn. */
+	if (i >= serving) {
+		rxq->current = 0;
+		i = rxq->index;
+		if (i >= serving)
+			return 0;
+	}
+	done = recv_pair(rxq, &rxq->dev->pair[i], pkts, n);
+	rxq->current++;
+	if (unlikely(!rxq->dev->data->promiscuous))
+		return ccnic_filter(rxq, pkts, done);
+	return done;
+}
+
+static inline enum verdict
+verdict_of(const struct rte_mbuf *m, uint32_t longest)
+{
+	const uint32_t len = ccnic_checked_len(m);
+
+	if (unlikely(len > longest))
+		return TOO_LONG;
+	return likely(len > 0 && m->nb_segs <= CCNIC_SEGMENTS_MAX) ? SENT : BROKEN;
+}
+
+/* Adds packet i; false if the array of segments has no room for it. */
+static inline bool
+prepare(struct xmit *x, uint16_t i, const struct rte_mbuf *m, uint32_t longest)
+{
+	x->verdict[i] = verdict_of(m, longest);
+	x->end[i] = x->count;
+	if (unlikely(x->verdict[i] != SENT))
+		return true;
+	if (unlikely(x->count + m->nb_segs > SEGMENTS))
+		return false;
+	for (; m != NULL; m = m->next)
+		x->segments[x->count++] = (struct ccnic_segment){
+			.data = rte_pktmbuf_mtod(m, const void *),
+			.len = m->data_len,
+			.flags = m->next != NULL ? CCNIC_SEGMENT_MORE : 0,
+		};
+	x->end[i] = x->count;
+	return true;
+}
+
+/* libccnic refused the first packet that has segments although prepare() accepted it. Drops it; returns where it ends. */
+static int
+refused(struct xmit *x)
+{
+	uint16_t i = 0;
+
+	while (x->verdict[i] != SENT)
+		i++;
+	x->verdict[i] = BROKEN;
+	return x->end[i];
+}
+
+/* Counts a packet that was sent or dropped. */
+static inline void
+account(struct ccnic_txq *txq, enum verdict verdict, uint32_t len)
+{
+	if (unlikely(verdict != SENT)) {
+		txq->stats.too_long += verdict == TOO_LONG;
+		txq->stats.broken += verdict == BROKEN;
+		return;
+	}
+	txq->stats.packets++;
+	txq->stats.bytes += len;
+	txq->stats.bins[ccnic_bin_of(len)]++;
+}
+
+/* Sends up to CCNIC_BURST packets; returns how many were sent or dropped. */
+static uint16_t
+xmit_chunk(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
+{
+	const uint32_t longest = txq->dev->nic_role->longest;
+	uint16_t ready = 0, done;
+	bool plain = true;
+	struct xmit x;
+	int sent = 0;
+
+	x.count = 0;
+	n = RTE_MIN(n, CCNIC_BURST);
+	while (ready < n && prepare(&x, ready, pkts[ready], longest))
+		ready++;
+	if (x.count > 0)
+		sent = ccnic_nic_tx_copy(pair->nic_queue, x.segments, x.count);
+	if (unlikely(sent < 0))
+		sent = refused(&x);
+	/* libccnic sends whole packets in order; dropped ones have no segments. */
+	for (done = 0; done < ready && x.end[done] <= sent; done++) {
+		account(txq, x.verdict[done], pkts[done]->pkt_len);
+		plain &= RTE_MBUF_DIRECT(pkts[done]) & (pkts[done]->nb_segs == 1);
+	}
+	ccnic_free_sent(pkts, done, plain, txq->fast_free);
+	return done;
+}
+
+uint16_t
+ccnic_nic_role_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct ccnic_txq *txq = queue;
+	const uint16_t sending = __atomic_load_n(&txq->dev->nic_role->sending, __ATOMIC_RELAXED);
+	struct ccnic_pair *pair;
+	uint16_t done = 0;
+
+	if (unlikely(sending == 0))
+		return 0;
+	/* If the program has fewer queue pairs than the port has queues, some queues share a pair. */
+	pair = &txq->dev->pair[likely(txq->index < sending) ? txq->index : txq->index % sending];
+	if (unlikely(!ccnic_pair_enter(pair, true)))
+		return 0;
+	while (done < n && likely(pair->nic_queue != NULL)) {
+		uint16_t got = xmit_chunk(txq, pair, &pkts[done], n - done);
+
+		done += got;
+		if (got == 0)
+			break;
+	}
+	ccnic_pair_leave(pair);
+	return done;
+}

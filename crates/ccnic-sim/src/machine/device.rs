@@ -20,7 +20,15 @@ use crate::kernel::time::Ps;
 use crate::protocols::table::{Request, State};
 
 /// A device of a machine.
+///
+/// Loads of words in lines that a device is home of wait for its answer; loads of payload (`read`, `with`) charge the line's latency
+/// to the core's window, and return the bytes that are there at once.
 pub trait Device: Any + Debug {
+    /// What a trace calls its agent.
+    fn agent_name(&self) -> &'static str {
+        "device"
+    }
+
     /// An uncached access of a core to one of the device's registers has arrived. The core goes on when the device has called
     /// [`accept_store`](Port::accept_store), [`accept_combined`](Port::accept_combined) or [`answer_read`](Port::answer_read).
     fn access(&mut self, port: &mut Port<'_>, access: Access);

@@ -400,8 +400,9 @@ impl Machine {
 
     /// Traces what happens from now on.
     pub fn set_trace(&mut self, mut trace: Trace) {
-        let agents = self.cores.iter().enumerate().map(|(id, core)| {
-            let name = if core.is_core() { format!("core {id}") } else { "root complex".into() };
+        let agents = self.cores.iter().map(|core| {
+            let device = core.device.and_then(|id| self.devices.get(id as usize));
+            let name = device.map_or_else(|| format!("core {}", core.id), |(d, _)| d.agent_name().into());
             (core.socket, name)
         });
         trace.begin(self.sockets(), agents);

@@ -169,6 +169,10 @@ impl Pcie {
 }
 
 impl Device for Pcie {
+    fn agent_name(&self) -> &'static str {
+        "root complex"
+    }
+
     /// A core's access has reached the root complex, and goes over the link.
     fn access(&mut self, port: &mut Port<'_>, access: Access) {
         let (now, core, costs) = (port.now(), access.core, &self.costs);

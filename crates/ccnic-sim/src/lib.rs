@@ -39,6 +39,29 @@
 //!  core           core/misses.rs      install the line, complete the load, resume the program
 //! ```
 //!
+//! # Example
+//!
+//! A word goes from a core of one socket to a core of the other, on the Ice Lake server of the paper:
+//!
+//! ```
+//! use ccnic::SharedMemory;
+//! use ccnic_sim::{Machine, Sim, platform::Platform, time::Ps};
+//!
+//! let icx = Platform::named("icx")?;
+//! let machine = Machine::new(&icx, 4096, &[(0, 0), (1, 1)])?; // (socket, side) of each core
+//! let mut sim = Sim::new(machine);
+//! sim.spawn(0, |agent| agent.store_release(0, 7))?;
+//! sim.spawn(1, |agent| {
+//!     while agent.load_acquire(0) != 7 {
+//!         agent.relax();
+//!     }
+//!     assert!(agent.now_ns() > 100.0, "the line crosses the link");
+//! })?;
+//! sim.run(Ps::MAX);
+//! assert!(sim.is_done(0) && sim.is_done(1));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! `docs/architecture/simulator.md` says how to add a machine, a protocol, a device or a system.
 
 mod devices;
@@ -52,11 +75,11 @@ mod systems;
 
 pub use kernel::time;
 pub use machine::agent::Agent;
-pub use machine::caches::mask::{Class, WayMask};
+pub use machine::caches::mask::{RequesterClass, WayMask};
 pub use machine::device::{Device, Port};
 pub use machine::sim::{End, Sim, Untimed};
 pub use machine::topology::{Link, Topology};
-pub use machine::uncached::{Access, Kind};
+pub use machine::uncached::{Access, AccessKind};
 pub use machine::{Attachment, Machine, MachineError, Seat};
 pub use observe::{counters, summary, trace, witness};
 pub use run::{calibrate, figures, loopback, micro, mmio, parallel};

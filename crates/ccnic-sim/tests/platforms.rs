@@ -222,7 +222,9 @@ fn optional(key: &str) -> bool {
 fn every_missing_value_is_named() {
     let mut keys: Vec<String> = all_entries(&full()).into_iter().map(|(key, _)| key).collect();
     keys.extend(full().keys().cloned());
-    keys.extend(["link.kind", "device.kind", "prefetch.host", "prefetch.nic"].map(String::from));
+    keys.extend(
+        ["link.kind", "device.kind", "protocol.kind", "prefetch.host", "prefetch.nic"].map(String::from),
+    );
     for key in keys {
         let mut file = full();
         remove(&mut file, &key);
@@ -337,14 +339,15 @@ fn every_senseless_number_is_named() {
 
 #[test]
 fn texts_are_checked() {
-    for key in ["name", "about", "link.kind", "device.kind"] {
+    for key in ["name", "about", "link.kind", "device.kind", "protocol.kind"] {
         let mut file = full();
         set(&mut file, key, Value::String(String::new()));
         refused(&file, key, &["is empty"]);
         set(&mut file, key, Value::Integer(3));
         refused(&file, key, &["not a text"]);
     }
-    for (key, known) in [("link.kind", "upi, cxl"), ("device.kind", "e810, cx6")] {
+    for (key, known) in [("link.kind", "upi, cxl"), ("device.kind", "e810, cx6"), ("protocol.kind", "mesif")]
+    {
         let mut file = full();
         set(&mut file, key, Value::String("token ring".into()));
         refused(&file, key, &["token ring", known]);

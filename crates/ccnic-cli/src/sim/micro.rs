@@ -47,7 +47,7 @@ pub fn access(args: &MicroArgs) -> anyhow::Result<()> {
     let mut seen = Vec::new();
     for held in Held::ALL {
         if let Some(a) = micro::access(&platform, held)? {
-            let micro::Access { median_ns, local_memory_reads } = a;
+            let micro::AccessLatency { median_ns, local_memory_reads } = a;
             seen.push(AccessResult { held: held.name(), median_ns, local_memory_reads });
         }
         progress.step();

@@ -8,7 +8,7 @@
 use std::any::Any;
 use std::fmt::Debug;
 
-use super::caches::mask::{Class, WayMask};
+use super::caches::mask::{RequesterClass, WayMask};
 use super::core::Core;
 use super::core::mshr::Mshr;
 use super::event::Event;
@@ -20,7 +20,15 @@ use crate::kernel::time::Ps;
 use crate::protocols::table::{Request, State};
 
 /// A device of a machine.
+///
+/// Loads of words in lines that a device is home of wait for its answer; loads of payload (`read`, `with`) charge the line's latency
+/// to the core's window, and return the bytes that are there at once.
 pub trait Device: Any + Debug {
+    /// What a trace calls its agent.
+    fn agent_name(&self) -> &'static str {
+        "device"
+    }
+
     /// An uncached access of a core to one of the device's registers has arrived. The core goes on when the device has called
     /// [`accept_store`](Port::accept_store), [`accept_combined`](Port::accept_combined) or [`answer_read`](Port::answer_read).
     fn access(&mut self, port: &mut Port<'_>, access: Access);
@@ -164,7 +172,7 @@ impl Port<'_> {
             let agent = &mut self.cores[self.agent as usize];
             agent.caches.set_state(line, State::Invalid);
             self.u.directory.get(line).set_uncached();
-            let class = self.u.llcs[agent.socket as usize].mask(Class::Device);
+            let class = self.u.llcs[agent.socket as usize].mask(RequesterClass::Device);
             self.u.fill_llc(agent.socket, line, true, if update { WayMask::ALL } else { class });
         }
     }

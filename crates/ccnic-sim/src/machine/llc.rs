@@ -1,29 +1,29 @@
 //! The last-level cache of a socket: a victim cache for the private ones, which devices write into (DDIO). A mask says for each class
 //! of requesters into which ways of a set it may allocate.
 
-use super::caches::mask::{Class, WayMask};
+use super::caches::mask::{RequesterClass, WayMask};
 use super::caches::tags::Tags;
 
 /// A last-level cache. Its lines are clean or (`true`) newer than memory.
 #[derive(Debug)]
 pub struct Llc {
     tags: Tags<bool>,
-    masks: [WayMask; Class::COUNT],
+    masks: [WayMask; RequesterClass::COUNT],
 }
 
 impl Llc {
     /// A cache of so many lines; every class may use every way.
     pub fn new(lines: u32, ways: u32) -> Llc {
-        Llc { tags: Tags::new(lines, ways, true), masks: [WayMask::ALL; Class::COUNT] }
+        Llc { tags: Tags::new(lines, ways, true), masks: [WayMask::ALL; RequesterClass::COUNT] }
     }
 
     /// Sets the ways of a class of requesters.
-    pub fn set_mask(&mut self, class: Class, mask: WayMask) {
+    pub fn set_mask(&mut self, class: RequesterClass, mask: WayMask) {
         self.masks[class as usize] = mask;
     }
 
     /// The ways of a class of requesters.
-    pub fn mask(&self, class: Class) -> WayMask {
+    pub fn mask(&self, class: RequesterClass) -> WayMask {
         self.masks[class as usize]
     }
 
@@ -62,16 +62,27 @@ mod tests {
     fn each_class_allocates_in_its_ways() {
         // One set of four ways.
         let mut llc = Llc::new(4, 4);
-        llc.set_mask(Class::Device, WayMask::first(1));
-        assert_eq!((llc.mask(Class::Core), llc.mask(Class::Device)), (WayMask::ALL, WayMask::first(1)));
+        llc.set_mask(RequesterClass::Device, WayMask::first(1));
+        assert_eq!(
+            (llc.mask(RequesterClass::Core), llc.mask(RequesterClass::Device)),
+            (WayMask::ALL, WayMask::first(1))
+        );
         let fill = |llc: &mut Llc, line, class| llc.fill(line, true, llc.mask(class));
-        assert_eq!(fill(&mut llc, 1, Class::Device), None);
-        assert_eq!(fill(&mut llc, 2, Class::Device), Some((1, true)), "a device evicts its own lines");
-        assert_eq!([3, 4, 5].map(|line| fill(&mut llc, line, Class::Core)), [None; 3]);
+        assert_eq!(fill(&mut llc, 1, RequesterClass::Device), None);
+        assert_eq!(
+            fill(&mut llc, 2, RequesterClass::Device),
+            Some((1, true)),
+            "a device evicts its own lines"
+        );
+        assert_eq!([3, 4, 5].map(|line| fill(&mut llc, line, RequesterClass::Core)), [None; 3]);
         // A line that is here is updated where it is, whoever writes it.
-        assert_eq!((llc.fill(4, false, llc.mask(Class::Device)), llc.get(4)), (None, Some(false)));
-        assert_eq!(fill(&mut llc, 6, Class::Device), Some((2, true)));
-        assert_eq!(fill(&mut llc, 7, Class::Core), Some((3, true)), "the least recently used of all ways");
+        assert_eq!((llc.fill(4, false, llc.mask(RequesterClass::Device)), llc.get(4)), (None, Some(false)));
+        assert_eq!(fill(&mut llc, 6, RequesterClass::Device), Some((2, true)));
+        assert_eq!(
+            fill(&mut llc, 7, RequesterClass::Core),
+            Some((3, true)),
+            "the least recently used of all ways"
+        );
         assert_eq!([2, 3, 4, 5, 6, 7].map(|l| llc.get(l).is_some()), [false, false, true, true, true, true]);
     }
 }

@@ -46,7 +46,7 @@ use crate::platform::Platform;
 use crate::protocols::{mesif, named, table::Protocol, table::Request};
 
 use address_map::AddressMap;
-use caches::mask::{Class, WayMask};
+use caches::mask::{RequesterClass, WayMask};
 use core::Core;
 use costs::{Costs, Prefetch};
 use device::{Device, Port};
@@ -137,7 +137,13 @@ impl Machine {
         let protocol: &'static Protocol = named(&platform.protocol.kind).unwrap_or(&mesif::MESIF);
         let last = (sockets - 1) as SocketId;
         let core = |(id, (socket, side)): (usize, &Seat)| {
-            Core::new(id as AgentId, last.min(*socket), Class::Core, platform, costs.prefetch[side & 1])
+            Core::new(
+                id as AgentId,
+                last.min(*socket),
+                RequesterClass::Core,
+                platform,
+                costs.prefetch[side & 1],
+            )
         };
         let llc = || Llc::new(platform.llc.size.get() * 1024 / 64, platform.llc.ways.get());
         Ok(Machine {
@@ -176,10 +182,11 @@ impl Machine {
             return Err(MachineError::Devices);
         }
         let (agent, id) = (self.cores.len() as AgentId, id as DeviceId);
-        let mut core = Core::new(agent, at.socket, Class::Device, &self.platform, Prefetch::default());
+        let mut core =
+            Core::new(agent, at.socket, RequesterClass::Device, &self.platform, Prefetch::default());
         core.device = Some(id);
         self.cores.push(core);
-        self.uncore.llcs.iter_mut().for_each(|llc| llc.set_mask(Class::Device, at.ways));
+        self.uncore.llcs.iter_mut().for_each(|llc| llc.set_mask(RequesterClass::Device, at.ways));
         self.uncore.device_latency.push(at.latency);
         self.devices.push((device, agent));
         Ok(id)
@@ -224,7 +231,7 @@ impl Machine {
     }
 
     /// Sets the ways of every last-level cache into which a class of requesters may allocate.
-    pub fn set_way_mask(&mut self, class: Class, mask: WayMask) {
+    pub fn set_way_mask(&mut self, class: RequesterClass, mask: WayMask) {
         self.uncore.llcs.iter_mut().for_each(|llc| llc.set_mask(class, mask));
     }
 
@@ -393,8 +400,9 @@ impl Machine {
 
     /// Traces what happens from now on.
     pub fn set_trace(&mut self, mut trace: Trace) {
-        let agents = self.cores.iter().enumerate().map(|(id, core)| {
-            let name = if core.is_core() { format!("core {id}") } else { "root complex".into() };
+        let agents = self.cores.iter().map(|core| {
+            let device = core.device.and_then(|id| self.devices.get(id as usize));
+            let name = device.map_or_else(|| format!("core {}", core.id), |(d, _)| d.agent_name().into());
             (core.socket, name)
         });
         trace.begin(self.sockets(), agents);

@@ -14,7 +14,7 @@ use super::directory::PAGE;
 use super::ids::{AGENTS_MAX, AgentId, SocketId, TxnId};
 use super::sim::Sim;
 use super::topology::{Link, Topology};
-use super::uncached::{Access, Kind};
+use super::uncached::{Access, AccessKind};
 use super::{Attachment, Machine, MachineError};
 use crate::kernel::time::{Ps, ps};
 use crate::observe::counters::Source;
@@ -193,12 +193,12 @@ impl Device for Toy {
         }
         let Access { core, kind } = self.accesses[number as usize - 1000];
         match kind {
-            Kind::Store { at, value } => {
+            AccessKind::Store { at, value } => {
                 port.set_word(at, value);
                 port.accept_store(core);
             }
-            Kind::Combined { .. } => port.accept_combined(core),
-            Kind::Read { at, .. } => port.answer_read(core, port.word(at) + 1),
+            AccessKind::Combined { .. } => port.accept_combined(core),
+            AccessKind::Read { at, .. } => port.answer_read(core, port.word(at) + 1),
         }
     }
 }

@@ -18,6 +18,16 @@ pub struct Link {
 }
 
 /// The sockets of a machine and the links between them.
+///
+/// ```
+/// use ccnic_sim::{Link, Topology};
+///
+/// // Three sockets in a row: from 0 to 2 by way of 1.
+/// let link = Link { one_way: 20_000, line: 500, control: 125, spare: 2 }; // picoseconds
+/// let row = Topology::new(3).ok_or("too many")?.with_links(0, 1, link).with_links(1, 2, link);
+/// assert_eq!((row.next(0, 2), row.latency(0, 2)), (1, Some(40_000)));
+/// # Ok::<(), &str>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Topology {
     sockets: usize,
@@ -30,7 +40,7 @@ pub struct Topology {
 }
 
 impl Topology {
-    /// So many sockets, not connected yet. `None` for none, or for more than [`SOCKETS_MAX`].
+    /// So many sockets, not connected yet. `None` for none, or for more than 64.
     pub fn new(sockets: usize) -> Option<Topology> {
         if !(1..=SOCKETS_MAX).contains(&sockets) {
             return None;

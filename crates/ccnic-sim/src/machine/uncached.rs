@@ -8,12 +8,12 @@ pub struct Access {
     /// The core. It waits, or keeps a buffer, until the device says what becomes of the access.
     pub core: AgentId,
     /// What it does.
-    pub kind: Kind,
+    pub kind: AccessKind,
 }
 
 /// What an uncached access does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Kind {
+pub enum AccessKind {
     /// Stores a word. It stays at the head of the core's store buffer until the device accepts it.
     Store {
         /// The address.

@@ -50,7 +50,7 @@ pub struct Counters {
     /// Those among them that crossed a link.
     pub remote_owns: u64,
     /// Non-temporal stores and flushes of lines.
-    pub stores_around: u64,
+    pub non_temporal: u64,
     /// Requests by hardware prefetchers (also counted as reads).
     pub prefetches: u64,
     /// Requests by [`Source`].
@@ -84,7 +84,7 @@ impl Counters {
             remote_reads: self.remote_reads - before.remote_reads,
             owns: self.owns - before.owns,
             remote_owns: self.remote_owns - before.remote_owns,
-            stores_around: self.stores_around - before.stores_around,
+            non_temporal: self.non_temporal - before.non_temporal,
             prefetches: self.prefetches - before.prefetches,
             answered,
             snoops: self.snoops - before.snoops,

@@ -37,6 +37,21 @@ pub fn run_with(platform: &Platform, plan: &Plan, options: Options) -> Result<Ru
 
 /// Simulates a loopback, and sums it up.
 ///
+/// ```
+/// use ccnic::Config;
+/// use ccnic_load::Load;
+/// use ccnic_sim::loopback::{Plan, simulate};
+/// use ccnic_sim::platform::Platform;
+///
+/// let load = Load { size: 64, burst: 8, rx_burst: 32, inflight: 64, rate: None, seconds: 20e-6, warmup: 5e-6,
+///     packets: None, whole_bursts: false, phase: 0.0 };
+/// let plan = Plan { config: Config::default(), load };
+/// let summary = simulate(&Platform::named("icx")?, &plan)?;
+/// println!("{:.1} million packets per second, bounded by {}", summary.totals.mpps, summary.bound.by.name());
+/// assert_eq!(summary.totals.lost, 0);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
 /// # Errors
 /// See [`run`].
 pub fn simulate(platform: &Platform, plan: &Plan) -> Result<Summary, RunError> {

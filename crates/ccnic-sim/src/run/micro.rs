@@ -63,7 +63,7 @@ impl Held {
 
 /// The result of an access probe.
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Access {
+pub struct AccessLatency {
     /// Median latency in nanoseconds.
     pub median_ns: f64,
     /// Lines that were read from the memory of the reader's socket, per access.
@@ -81,7 +81,7 @@ const CORES: [(u8, usize); 3] = [(0, 1), (0, 1), (1, 1)];
 ///
 /// # Errors
 /// When there is no memory for a stack.
-pub fn access(platform: &Platform, held: Held) -> Result<Option<Access>, RunError> {
+pub fn access(platform: &Platform, held: Held) -> Result<Option<AccessLatency>, RunError> {
     if held.is_remote() && platform.topology.same_socket.get() {
         return Ok(None);
     }
@@ -123,7 +123,7 @@ pub fn access(platform: &Platform, held: Held) -> Result<Option<Access>, RunErro
     let reads = sim.machine().traffic(0).since(&before).memory_reads;
     let software = ps(platform.software.access.get());
     let median_ns = ns(median(&mut seen.borrow_mut()).saturating_sub(software));
-    Ok(Some(Access { median_ns, local_memory_reads: reads as f64 / f64::from(PROBES) }))
+    Ok(Some(AccessLatency { median_ns, local_memory_reads: reads as f64 / f64::from(PROBES) }))
 }
 
 fn median(values: &mut [Ps]) -> Ps {

@@ -7,7 +7,7 @@ use ccnic::memory::LINE;
 
 use super::link::first_piece;
 use super::nic::Purpose;
-use super::reads::{Request, Transfer};
+use super::reads::{ReadRequest, Transfer};
 use super::root::Packet;
 use super::{Action, Pcie};
 use crate::devices::Port;
@@ -38,7 +38,7 @@ impl Pcie {
         let mut left = 0;
         while len > 0 {
             let n = first_piece(at, len, (self.costs.read_request / scale).min(PAGE - at % PAGE), LINE);
-            let request = Request { transfer, at, len: n, done: 0, sent: 0, arrived: 0 };
+            let request = ReadRequest { transfer, at, len: n, done: 0, sent: 0, arrived: 0 };
             let request = self.dma.requests.add(request);
             self.dma.waiting.push_back(request);
             (at, len, left) = (at + n, len - n, left + 1);

@@ -22,7 +22,7 @@ use crate::kernel::slab::Slab;
 use crate::kernel::time::Ps;
 use crate::machine::caches::mask::WayMask;
 use crate::machine::ids::{AgentId, DeviceId, TxnId};
-use crate::machine::uncached::{Access, Kind};
+use crate::machine::uncached::{Access, AccessKind};
 use crate::machine::{Attachment, Machine, MachineError};
 use crate::observe::counters::{NicCounts, PcieTraffic};
 use crate::platform::Platform;
@@ -169,19 +169,23 @@ impl Pcie {
 }
 
 impl Device for Pcie {
+    fn agent_name(&self) -> &'static str {
+        "root complex"
+    }
+
     /// A core's access has reached the root complex, and goes over the link.
     fn access(&mut self, port: &mut Port<'_>, access: Access) {
         let (now, core, costs) = (port.now(), access.core, &self.costs);
         // The core learns of it after the time that the root complex takes, and not before the link has room.
         let accepted = |sent: Ps| (now - costs.to_root + costs.accept).max(sent + costs.to_root);
         match access.kind {
-            Kind::Store { at, value } => {
+            AccessKind::Store { at, value } => {
                 let sent = self.down.send(now, costs.write_header + costs::WORD, costs);
                 let (arrival, accepted) = (sent + costs.down, accepted(sent));
                 self.later(port, arrival, Action::Register { at, value });
                 self.later(port, accepted, Action::Accepted(core));
             }
-            Kind::Combined { mask, .. } => {
+            AccessKind::Combined { mask, .. } => {
                 // Each run of bytes is a packet of its own.
                 let mut sent = now;
                 let (mut rest, mut first) = (mask, 0);
@@ -195,7 +199,7 @@ impl Device for Pcie {
                 let accepted = accepted(sent);
                 self.later(port, accepted, Action::Combined(core));
             }
-            Kind::Read { at, bytes } => {
+            AccessKind::Read { at, bytes } => {
                 let arrival = self.down.send(now, costs.read_header, costs) + costs.down;
                 self.later(port, arrival, Action::ReadRegister { core, at, bytes });
             }

@@ -19,7 +19,7 @@ pub struct Transfer {
 
 /// A read request: one packet, completed by one or more.
 #[derive(Debug, Clone, Copy)]
-pub struct Request {
+pub struct ReadRequest {
     pub transfer: u32,
     pub at: u32,
     pub len: u32,
@@ -34,7 +34,7 @@ pub struct Request {
 #[derive(Debug, Default)]
 pub struct Dma {
     pub transfers: Slab<Transfer>,
-    pub requests: Slab<Request>,
+    pub requests: Slab<ReadRequest>,
     /// Requests that wait for a tag.
     pub waiting: VecDeque<u32>,
     /// Tags taken, and the most that were.

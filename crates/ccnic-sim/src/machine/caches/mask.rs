@@ -2,14 +2,14 @@
 
 /// A class of requesters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Class {
+pub enum RequesterClass {
     /// Cores.
     Core,
     /// Devices: DDIO.
     Device,
 }
 
-impl Class {
+impl RequesterClass {
     /// How many there are.
     pub const COUNT: usize = 2;
 }

@@ -70,7 +70,7 @@ impl Core {
             self.full_since = Some(at);
         }
         if miss.non_temporal {
-            self.counters.stores_around += 1;
+            self.counters.non_temporal += 1;
         } else if miss.request == Request::Read {
             self.counters.reads += 1;
         } else {

@@ -39,7 +39,7 @@ use std::task::Poll;
 
 use crate::kernel::lookahead::Lookahead;
 use crate::kernel::time::Ps;
-use crate::machine::caches::mask::Class;
+use crate::machine::caches::mask::RequesterClass;
 use crate::machine::caches::private::Private;
 use crate::machine::costs::{Costs, Prefetch};
 use crate::machine::ids::{AgentId, DeviceId, SocketId};
@@ -108,7 +108,7 @@ pub struct Core {
     pub id: AgentId,
     pub socket: SocketId,
     /// Whose ways of the last-level cache its evicted lines go into.
-    pub class: Class,
+    pub class: RequesterClass,
     /// The device whose agent it is.
     pub device: Option<DeviceId>,
     /// Where its program stands. Ahead of the simulated time by less than its lookahead.
@@ -149,7 +149,13 @@ pub struct Core {
 
 impl Core {
     /// A core of a platform with empty caches.
-    pub fn new(id: AgentId, socket: SocketId, class: Class, p: &Platform, prefetch: Prefetch) -> Core {
+    pub fn new(
+        id: AgentId,
+        socket: SocketId,
+        class: RequesterClass,
+        p: &Platform,
+        prefetch: Prefetch,
+    ) -> Core {
         let lines = |c: &crate::platform::Cache| c.size.get() * 1024 / 64;
         Core {
             id,

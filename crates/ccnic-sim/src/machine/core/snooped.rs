@@ -3,7 +3,6 @@
 use ccnic::memory::LINE;
 
 use super::Core;
-use crate::machine::caches::mask::Class;
 use crate::machine::ids::TxnId;
 use crate::machine::uncore::Uncore;
 use crate::observe::trace::Hop;
@@ -47,10 +46,5 @@ impl Core {
         self.caches.set_state(line, State::Invalid);
         u.observer.instant(self.socket, self.id, "demote", line * LINE, u.now);
         self.evict(u, line, state);
-    }
-
-    /// True for a core, false for the agent of a device.
-    pub fn is_core(&self) -> bool {
-        self.class == Class::Core
     }
 }

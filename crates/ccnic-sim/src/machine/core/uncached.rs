@@ -18,12 +18,12 @@ use super::{Core, UOPS, Wait};
 use crate::kernel::time::Ps;
 use crate::machine::event::Event;
 use crate::machine::ids::DeviceId;
-use crate::machine::uncached::{Access, Kind};
+use crate::machine::uncached::{Access, AccessKind};
 use crate::machine::uncore::Uncore;
 
 impl Core {
     /// Sends an access to a device at a time.
-    fn send(&self, u: &mut Uncore, device: DeviceId, kind: Kind, at: Ps) {
+    fn send(&self, u: &mut Uncore, device: DeviceId, kind: AccessKind, at: Ps) {
         let access = u.accesses.add(Access { core: self.id, kind });
         let arrival = at + u.device_latency[device as usize];
         u.events.push(arrival, Event::Access(access, device));
@@ -53,7 +53,7 @@ impl Core {
         if let Some(device) = u.address_map.registers_of(at / LINE)
             && !std::mem::replace(&mut self.uncached.posted, true)
         {
-            self.send(u, device, Kind::Store { at, value }, when);
+            self.send(u, device, AccessKind::Store { at, value }, when);
         }
     }
 
@@ -84,7 +84,7 @@ impl Core {
         }
         self.dispatch(u.costs.access, UOPS);
         let bytes = if bytes > 8 { LINE } else { 8 };
-        self.send(u, device, Kind::Read { at, bytes }, self.clock);
+        self.send(u, device, AccessKind::Read { at, bytes }, self.clock);
         self.wait_for(u, Wait::Device);
         Poll::Pending
     }
@@ -133,7 +133,7 @@ impl Core {
         let (line, mask) = self.uncached.combining.remove(i);
         if let Some(device) = u.address_map.registers_of(line) {
             self.uncached.draining += 1;
-            self.send(u, device, Kind::Combined { line, mask }, self.clock);
+            self.send(u, device, AccessKind::Combined { line, mask }, self.clock);
         }
     }
 

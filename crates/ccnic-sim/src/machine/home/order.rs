@@ -91,7 +91,7 @@ impl Home<'_> {
             Snoops::Owner(_) if line.owner != t.agent => {
                 if t.at == home && self.cores[line.owner as usize].socket != home {
                     start += self.u.costs.home_extra;
-                    if self.u.costs.speculative_read {
+                    if self.u.costs.speculative_read && self.u.address_map.home(t.line).is_none() {
                         self.u.read_memory(home, start);
                     }
                 }

@@ -244,6 +244,18 @@ impl PairVisitor for Count<'_, '_> {
     }
 }
 
+impl NicOptions {
+    /// Makes a region and attaches it to the NIC at `socket`.
+    ///
+    /// # Errors
+    /// [`Error::Config`] for a field of the configuration that is out of range, [`Error::Region`] when there
+    /// is no memory, [`Error::Unreachable`] when no NIC answers, [`Error::Refused`] when it refuses,
+    /// [`Error::Rss`] and [`Error::NoRss`] as [`Nic::set_rss`].
+    pub fn open(&self, socket: impl AsRef<Path>) -> Result<Nic, Error> {
+        Nic::open_with(socket.as_ref(), self)
+    }
+}
+
 /// Asks a NIC for its version and abilities.
 fn greet(connection: &Connection) -> Result<Hello, Error> {
     match connection.ask(&Request::Hello, None)? {

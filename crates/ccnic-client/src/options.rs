@@ -6,9 +6,6 @@ use ccnic::Config;
 use ccnic::rss::Rss;
 use ccnic_shm::Pages;
 
-use crate::error::Error;
-use crate::nic::Nic;
-
 /// Options for opening a NIC. Everything has a default; [`open`](NicOptions::open) is last.
 ///
 /// ```no_run
@@ -67,7 +64,7 @@ impl NicOptions {
         self
     }
 
-    /// Receive-side scaling from the start, as by [`Nic::set_rss`]; [`open`](NicOptions::open) fails if the
+    /// Receive-side scaling from the start, as by [`Nic::set_rss`](crate::Nic::set_rss); [`open`](NicOptions::open) fails if the
     /// NIC cannot do it.
     pub fn rss(mut self, rss: Rss) -> NicOptions {
         self.rss = Some(rss);
@@ -86,21 +83,12 @@ impl NicOptions {
         self.pages = pages;
         self
     }
-
-    /// Makes a region and attaches it to the NIC at `socket`.
-    ///
-    /// # Errors
-    /// [`Error::Config`] for a field of the configuration that is out of range, [`Error::Region`] when there
-    /// is no memory, [`Error::Unreachable`] when no NIC answers, [`Error::Refused`] when it refuses,
-    /// [`Error::Rss`] and [`Error::NoRss`] as [`Nic::set_rss`].
-    pub fn open(&self, socket: impl AsRef<Path>) -> Result<Nic, Error> {
-        Nic::open_with(socket.as_ref(), self)
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Error;
     use crate::test_nic::TestNic;
 
     #[test]

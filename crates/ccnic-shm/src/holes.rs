@@ -13,8 +13,6 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
-use crate::mapping::SPAN;
-
 /// The most mappings of one process: their reservations fill a quarter of its address space.
 const MOST: usize = 4096;
 
@@ -23,21 +21,26 @@ const MOST: usize = 4096;
 struct Entry {
     /// Address; 0: free; 1: being entered.
     base: AtomicUsize,
+    /// Bytes of address space from `base` on.
+    span: AtomicUsize,
     page: AtomicUsize,
 }
 
 static MAPPINGS: [Entry; MOST] =
-    [const { Entry { base: AtomicUsize::new(0), page: AtomicUsize::new(0) } }; MOST];
+    [const { Entry { base: AtomicUsize::new(0), span: AtomicUsize::new(0), page: AtomicUsize::new(0) } };
+        MOST];
 
 /// An entry of the table, removed when dropped.
 #[derive(Debug)]
 pub(crate) struct Entered(usize);
 
-/// Enters a mapping at `base` of pages of `page` bytes. `None` when the table is full.
-pub(crate) fn enter(base: NonNull<c_void>, page: usize) -> Option<Entered> {
+/// Enters a mapping of `span` bytes of address space at `base`, with pages of `page` bytes. `None` when the table
+/// is full.
+pub(crate) fn enter(base: NonNull<c_void>, span: usize, page: usize) -> Option<Entered> {
     let free = |e: &Entry| e.base.compare_exchange(0, 1, Ordering::Relaxed, Ordering::Relaxed).is_ok();
     let at = MAPPINGS.iter().position(free)?;
     let entry = MAPPINGS.get(at)?;
+    entry.span.store(span, Ordering::Relaxed);
     entry.page.store(page, Ordering::Relaxed);
     entry.base.store(base.as_ptr().addr(), Ordering::Release);
     Some(Entered(at))
@@ -91,7 +94,7 @@ fn fill(fault: *mut c_void) -> bool {
         let base = entry.base.load(Ordering::Acquire);
         let within = fault.addr().checked_sub(base)?;
         let page = entry.page.load(Ordering::Relaxed);
-        (base > 1 && within < SPAN).then_some((within & (page - 1), page))
+        (base > 1 && within < entry.span.load(Ordering::Relaxed)).then_some((within & (page - 1), page))
     });
     let Some((into, page)) = missing else { return false };
     // SAFETY: replaces one page of a mapping that this thread is just reading or writing, so it cannot go

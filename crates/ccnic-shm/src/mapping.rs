@@ -71,7 +71,7 @@ impl Mapping {
             )
         };
         let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
-        let entered = holes::enter(base, align).ok_or(Errno::MFILE);
+        let entered = holes::enter(base, SPAN, align).ok_or(Errno::MFILE);
         match mapped.and(entered) {
             Ok(entered) => Ok(Mapping { base: base.cast(), size, _entered: entered }),
             Err(e) => {

@@ -4,8 +4,13 @@
 
 use core::fmt;
 
-use crate::layout::{LARGE_BUF, SMALL_BUF};
 use crate::memory::Fetch;
+
+/// Bytes of a large buffer, and of the chunk that 32 small ones share.
+pub const LARGE_BUF: u32 = 4096;
+/// Bytes of a small buffer (CC-NIC section 3.3): two lines, so that no two buffers share a pair of lines that
+/// the adjacent-line prefetcher fetches together.
+pub const SMALL_BUF: u32 = 128;
 
 /// The ring type: how descriptors lie in lines, and how they are signalled. All five have the same burst API
 /// ([`ring`](crate::ring)).

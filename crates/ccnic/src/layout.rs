@@ -23,6 +23,7 @@
 //! host posted.
 
 use crate::config::{Config, ConfigError, Design};
+pub use crate::config::{LARGE_BUF, SMALL_BUF};
 use crate::memory::{LINE, SharedMemory};
 
 /// "CCNIC" and a zero-terminated tag; the first word of every region.
@@ -30,11 +31,6 @@ pub const MAGIC: u64 = u64::from_le_bytes(*b"CCNIC\0\0\x01");
 /// Version of this layout. A region with another one is refused.
 pub const VERSION: u64 = 2;
 
-/// Bytes of a large buffer, and of the chunk that 32 small ones share.
-pub const LARGE_BUF: u32 = 4096;
-/// Bytes of a small buffer (CC-NIC section 3.3): two lines, so that no two buffers share a pair of lines that
-/// the adjacent-line prefetcher fetches together.
-pub const SMALL_BUF: u32 = 128;
 /// Small buffers in one large one.
 pub const SMALL_PER_LARGE: u32 = LARGE_BUF / SMALL_BUF;
 

@@ -59,8 +59,10 @@ impl RssLoopback {
     #[inline(never)]
     fn poll_steering<R: Ring>(&mut self, port: &mut ProgramPort<R>) -> usize {
         let Some(steering) = &mut self.steering else { return 0 };
-        if steering.links.as_ref().is_some_and(Links::must_settle) {
-            steering.settle(port);
+        match &steering.links {
+            None => return steering.forward(port, &mut self.loopback),
+            Some(links) if links.must_settle() => steering.settle(port),
+            Some(_) => {}
         }
         // One burst a poll, by turns from other workers and from here, so that neither can keep the other waiting.
         for _ in 0..2 {

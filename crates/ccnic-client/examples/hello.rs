@@ -9,12 +9,16 @@ fn main() -> Result<(), Error> {
     let (mut pair, mut burst) = (nic.queue_pair(0)?, Burst::new());
 
     pair.alloc(21, 1, &mut burst);
-    burst.iter_mut().for_each(|buf| _ = pair.write(buf, 0, b"hello, coherent world"));
+    for buf in burst.iter_mut() {
+        pair.write(buf, 0, b"hello, coherent world");
+    }
     pair.tx_burst(&mut burst);
 
     pair.wait(std::time::Duration::from_secs(1))?;
     pair.rx_burst(&mut burst, 32);
-    burst.as_slice().iter().for_each(|buf| pair.with(buf, |bytes| println!("{}", bytes.escape_ascii())));
+    for buf in burst.as_slice() {
+        pair.with(buf, |bytes| println!("{}", bytes.escape_ascii()));
+    }
     pair.free(&mut burst);
     Ok(())
 }

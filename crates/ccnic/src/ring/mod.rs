@@ -32,7 +32,7 @@
 //!  D1  tail register: store_release           ------------->  D2  tail register: load_acquire       (doorbell)
 //!  E2  head register: load_acquire            <-------------  E1  head register: store_release      (doorbell)
 //!
-//!  F1  free list head: compare_exchange       ------------->  F2  free list head: load_acquire, compare_exchange
+//!  F1  depot head: compare_exchange           ------------->  F2  depot head: load_acquire, compare_exchange
 //!  G1  header magic: store_release            ------------->  G2  header magic: load_acquire
 //!  H2  rx_event line: load_acquire            <-------------  H1  rx_event line: store_release          (notification)
 //! ```

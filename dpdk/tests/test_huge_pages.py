@@ -71,7 +71,7 @@ class HugePages(unittest.TestCase):
         inside = ["nsenter", "--mount", "--target", str(self.program.process.pid)]
         done = subprocess.run(list(map(str, [*inside, *secondary, "--", "--num-procs=2", "--proc-id=1"])), capture_output=True, text=True,
                               stdin=subprocess.DEVNULL, timeout=PATIENCE)
-        self.assertIn("net_ccnic1: secondary processes cannot use it: give each process a device of its own", done.stdout + done.stderr)
+        self.assertIn("net_ccnic1: secondary processes are not supported: give each process a device of its own", done.stdout + done.stderr)
 
 
 if __name__ == "__main__":

@@ -30,7 +30,7 @@ macro_rules! conformance {
                 packets_come_back, the_ring_wraps, a_full_ring_refuses_and_loses_nothing, a_slow_receiver_loses_nothing,
                 an_empty_pool_says_so, chains_are_whole_at_every_burst_size, what_is_no_packet_is_not_taken,
                 a_single_packet_is_delivered_at_once, a_successor_carries_on, a_dead_nic_loses_only_what_it_held,
-                a_nic_may_die_at_any_write, a_contended_free_list_loses_nothing, sending_for_ever_needs_no_answer,
+                a_nic_may_die_at_any_write, a_contended_depot_loses_nothing, sending_for_ever_needs_no_answer,
                 a_host_that_sees_stores_late_frees_nothing_early, a_small_pool_goes_round, a_program_that_sends_all_buffers_gets_them_back, a_small_ring_has_enough_posted_buffers, a_dropped_queue_pair_leaves_its_buffers, an_armed_program_is_notified_once,
                 small_packets_go_and_come_as_copies);
         })+
@@ -391,7 +391,7 @@ fn dies_at<M: Memory, R: Ring>(config: &Config, wire: Wire, writes: u64) -> bool
 }
 
 /// When the depot cannot be changed for a while, is every buffer still held once?
-pub fn a_contended_free_list_loses_nothing<M: Memory, R: Ring>() {
+pub fn a_contended_depot_loses_nothing<M: Memory, R: Ring>() {
     for config in configs::<R>().into_iter().filter(|c| c.shared_pool) {
         let mut rig = Rig::<FaultyNic<M, Contended>, R>::new(&config, Wire::Loopback);
         for round in 0..30 {

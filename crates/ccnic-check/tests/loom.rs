@@ -320,7 +320,7 @@ fn pool_layout() -> Layout {
 }
 
 #[test]
-fn two_agents_share_the_free_list() {
+fn two_agents_share_the_depot() {
     model(2, || {
         let layout = pool_layout();
         two_agents(pool_memory(&layout), &layout);
@@ -370,7 +370,7 @@ impl<S: SharedMemory> SharedMemory for NoTag<S> {
 
 #[test]
 #[should_panic]
-fn a_free_list_without_tags_is_found() {
+fn a_depot_without_tags_is_found() {
     model(2, || {
         let layout = pool_layout();
         two_agents(NoTag(pool_memory(&layout), layout.pool().large), &layout);

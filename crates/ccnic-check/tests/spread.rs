@@ -57,7 +57,7 @@ struct Sent {
     hash: Option<u32>,
 }
 
-struct World<R: Ring> {
+struct SpreadRig<R: Ring> {
     layout: Layout,
     mem: HeapMemory,
     hosts: Vec<QueuePair<HeapMemory, R>>,
@@ -87,12 +87,12 @@ fn rss(seed: u8, hash: bool) -> Rss {
     rss
 }
 
-impl<R: Ring> World<R> {
-    fn new(config: &Config, reflect: bool) -> World<R> {
+impl<R: Ring> SpreadRig<R> {
+    fn new(config: &Config, reflect: bool) -> SpreadRig<R> {
         let layout = Layout::new(&Config { queues: QUEUES, ..*config }).unwrap();
         let memory = <HeapMemory as Memory>::new(layout.size());
         host::format(&memory.host(), &layout);
-        World {
+        SpreadRig {
             layout,
             hosts: (0..QUEUES).map(|q| QueuePair::new(memory.host(), &layout, q).unwrap()).collect(),
             nics: (0..QUEUES).map(|q| NicQueue::new(memory.nic(), &layout, q).unwrap()).collect(),
@@ -271,9 +271,9 @@ fn scripts<R: Ring>() {
         if small {
             config.buffers = 40; // runs dry
         }
-        let mut world = World::<R>::new(&config, reflect);
-        ops.iter().for_each(|op| world.apply(op));
-        world.finish();
+        let mut rig = SpreadRig::<R>::new(&config, reflect);
+        ops.iter().for_each(|op| rig.apply(op));
+        rig.finish();
         Ok(())
     });
     if let Err(e) = ran {
@@ -286,22 +286,22 @@ fn scripts<R: Ring>() {
 #[test]
 fn a_queue_that_nobody_receives_on_holds_up_none() {
     let config = Config { ring: 64, buffers: 512, ..Config::default() };
-    let mut world = World::<GroupedEpoch>::new(&config, false);
+    let mut rig = SpreadRig::<GroupedEpoch>::new(&config, false);
     let spreader = Spreader::new(rss(3, false));
     let to = |flow| spreader.queue(spreader.hash(&packet(flow, 0, 70)));
     let deaf = (0..200).find(|flow| to(*flow) == 1).unwrap();
     let good = (0..200).find(|flow| to(*flow) == 2).unwrap();
     for round in 1..=100 {
-        world.send(0, deaf, 70, &[]);
-        world.send(0, good, 70, &[]);
-        world.turn(0);
-        world.receive(2);
-        assert_eq!(world.received, round);
+        rig.send(0, deaf, 70, &[]);
+        rig.send(0, good, 70, &[]);
+        rig.turn(0);
+        rig.receive(2);
+        assert_eq!(rig.received, round);
     }
-    let (dropped, waiting) = (world.nics[1].counters().dropped_ring_full, world.hosts[1].rx_ready());
+    let (dropped, waiting) = (rig.nics[1].counters().dropped_ring_full, rig.hosts[1].rx_ready());
     assert!(dropped > 0 && waiting > 0, "{dropped} dropped, {waiting} wait");
     assert_eq!(dropped + waiting as u64, 100);
-    world.finish();
+    rig.finish();
 }
 
 #[test]

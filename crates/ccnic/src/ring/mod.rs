@@ -1,7 +1,7 @@
 //! Rings: bursts of descriptors from one side to the other, one producer and one consumer.
 //!
 //! One burst API, five rings ([`Design`]): four have their signals inside the descriptors' own lines
-//! (`inline.rs`, with the encodings of `signal.rs`), one has registers beside them (`doorbell.rs`).
+//! (`inline/`, with the encodings of `signal.rs`), one has registers beside them (`doorbell.rs`).
 //! `dispatch.rs` goes from a design to its ring type.
 //!
 //! # The contract

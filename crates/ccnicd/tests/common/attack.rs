@@ -79,7 +79,7 @@ impl Attacker {
         match self.random.below(100) {
             0..40 => self.forge_descriptors(),
             40..45 => self.endless_chain(),
-            45..60 => self.poison_free_list(),
+            45..60 => self.poison_depot(),
             60..75 => self.move_positions(),
             75..80 => self.change_pool(),
             80..85 => self.change_header(),
@@ -205,7 +205,7 @@ impl Attacker {
     }
 
     /// Cycles in the free lists, batches that name a buffer many times, or none.
-    fn poison_free_list(&mut self) {
+    fn poison_depot(&mut self) {
         let pool = *self.layout.pool();
         let slots = (pool.end - pool.buffers) / 128;
         let (a, b) = (self.random.below(slots.into()) as u32, self.random.below(slots.into()) as u32);

@@ -11,6 +11,7 @@ mod mapping;
 mod memory;
 mod nontemporal;
 pub mod numa;
+mod offered;
 mod region;
 
 pub use clock::{thread_time, wait_for_loads};
@@ -18,4 +19,5 @@ pub use error::Error;
 pub use holes::survive as survive_holes;
 pub use memory::NativeMemory;
 pub use nontemporal::wait_for_stores;
+pub use offered::{OfferedRegion, Sealing};
 pub use region::{HUGE_PAGE, Pages, Region};

@@ -8,9 +8,10 @@
 use std::ffi::c_void;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
+use std::sync::Once;
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, mmap_anonymous, munmap};
 
 use crate::holes::{self, Entered};
 
@@ -22,8 +23,8 @@ pub(crate) const SPAN: usize = (2 << 32) + (64 << 10);
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     size: u32,
-    /// The entry for the handler of `holes.rs`.
-    _entered: Entered,
+    /// The entry for the handler of `holes.rs`; taken out before the memory is unmapped.
+    entered: Option<Entered>,
 }
 
 // SAFETY: the mapping is plain memory without thread affinity; all access goes through atomics or by the
@@ -73,7 +74,7 @@ impl Mapping {
         let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
         let entered = holes::enter(base, SPAN, align).ok_or(Errno::MFILE);
         match mapped.and(entered) {
-            Ok(entered) => Ok(Mapping { base: base.cast(), size, _entered: entered }),
+            Ok(entered) => Ok(Mapping { base: base.cast(), size, entered: Some(entered) }),
             Err(e) => {
                 // SAFETY: no other code has an address of the reservation yet.
                 unsafe { munmap(base.as_ptr(), SPAN)? };
@@ -89,6 +90,21 @@ impl Mapping {
         unsafe { madvise(self.base.as_ptr().cast(), self.size as usize, Advice::LinuxPopulateWrite) }
     }
 
+    /// Locks the pages in memory, so that they are not swapped out. Where this process may not, that is logged
+    /// once. Huge pages are never swapped out.
+    pub(crate) fn lock_pages(&self) {
+        static WARN: Once = Once::new();
+        // SAFETY: locking changes no contents; the range is our mapping.
+        if let Err(e) = unsafe { mlock(self.base.as_ptr().cast(), self.size as usize) } {
+            WARN.call_once(|| {
+                tracing::warn!(
+                    "regions may be swapped out, which delays packets ({e}): raise the limit of locked memory \
+                     (RLIMIT_MEMLOCK, LimitMEMLOCK= of systemd), or use huge pages"
+                );
+            });
+        }
+    }
+
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
@@ -100,6 +116,8 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // First: the address may be another mapping's as soon as it is unmapped.
+        drop(self.entered.take());
         // SAFETY: only this mapping uses the reservation, and every NativeMemory into it holds an Arc of this
         // mapping.
         let unmapped = unsafe { munmap(self.base.as_ptr().cast(), SPAN) };

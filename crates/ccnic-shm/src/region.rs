@@ -1,19 +1,21 @@
 //! Regions: sealed memfds that two processes map.
 //!
-//! The program creates a region, seals it against shrinking and hands its descriptor to the NIC, which checks
-//! the seals before it maps: a mapping of a file that can shrink would fault under the reader (SIGBUS).
+//! The program creates a region, seals its size and hands its descriptor to the NIC, which checks the seals
+//! before it maps and adds further ones ([`OfferedRegion`]): a mapping of a file that can shrink would fault
+//! under the reader (SIGBUS).
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 
 use crate::error::Error;
 use crate::mapping::Mapping;
 use crate::memory::NativeMemory;
 use crate::numa;
+use crate::offered::{OfferedRegion, Sealing};
 
 /// The size of a huge page on x86-64.
 pub const HUGE_PAGE: u32 = 2 << 20;
@@ -38,7 +40,8 @@ pub struct Region {
 }
 
 impl Region {
-    /// Creates a zeroed region of at least `size` bytes and seals it against shrinking.
+    /// Creates a zeroed region of at least `size` bytes and seals it against changes of its size. The NIC adds
+    /// the seals that keep holes out of it ([`OfferedRegion::map`]).
     ///
     /// # Errors
     /// When the system has no memory, or no huge pages and `pages` is [`Pages::Huge`].
@@ -68,8 +71,7 @@ impl Region {
         let fd = memfd_create("ccnic-region", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | kind)
             .map_err(Error::os("create a memfd"))?;
         ftruncate(&fd, u64::from(size)).map_err(Error::os("size the region"))?;
-        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-            .map_err(Error::os("seal the region"))?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW).map_err(Error::os("seal the region"))?;
         let mapping = Mapping::new(&fd, size, page as usize).map_err(Error::os("map the region"))?;
         // Before the pages are touched: a page is placed at its first access.
         for (range, node) in homes {
@@ -77,35 +79,24 @@ impl Region {
                 .map_err(Error::os("choose the home of the region's pages"))?;
         }
         mapping.populate().map_err(Error::os("find memory for the region"))?;
-        Ok(Region { fd, mapping: Arc::new(mapping) })
+        Ok(Region::new(fd, Arc::new(mapping)))
     }
 
-    /// Maps a region of at most `most` bytes that another process made.
+    /// Maps a region of at most `most` bytes that another process made, as that process is trusted.
     ///
     /// # Errors
-    /// [`Error::TooMuch`] above that; [`Error::NotARegion`] when the descriptor is not a memfd, or not sealed
-    /// against shrinking.
+    /// [`Error::TooMuch`] above that; otherwise as [`OfferedRegion::new`] and [`OfferedRegion::map`].
     pub fn from_fd(fd: OwnedFd, most: u32) -> Result<Region, Error> {
-        let not = |why| Error::NotARegion { why };
-        let seals = fcntl_get_seals(&fd).map_err(|_| not("it is not a memfd"))?;
-        if !seals.contains(SealFlags::SHRINK) {
-            return Err(not("it is not sealed against shrinking (F_SEAL_SHRINK)"));
+        let offered = OfferedRegion::new(fd)?;
+        match offered.size() {
+            size if size > most => Err(Error::TooMuch { size, most }),
+            _ => offered.map(Sealing::Trusted),
         }
-        if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
-            return Err(not("it is sealed against writing"));
-        }
-        let stat = fstat(&fd).map_err(Error::os("stat the region"))?;
-        let size = u32::try_from(stat.st_size).map_err(|_| not("it is 4 GiB or larger"))?;
-        if size > most {
-            return Err(Error::TooMuch { size, most });
-        }
-        let page = usize::try_from(stat.st_blksize).unwrap_or(4096).max(4096);
-        if size == 0 || page > HUGE_PAGE as usize {
-            return Err(not("it is empty or on pages larger than 2 MiB"));
-        }
-        let mapping = Mapping::new(&fd, size, page).map_err(Error::os("map the region"))?;
-        mapping.populate().map_err(Error::os("find memory for the region"))?;
-        Ok(Region { fd, mapping: Arc::new(mapping) })
+    }
+
+    /// A region from its descriptor and mapping.
+    pub(crate) fn new(fd: OwnedFd, mapping: Arc<Mapping>) -> Region {
+        Region { fd, mapping }
     }
 
     /// Bytes of the region.
@@ -136,13 +127,6 @@ mod tests {
     use super::*;
     use ccnic::SharedMemory;
 
-    fn memfd(size: u64, seals: SealFlags) -> OwnedFd {
-        let fd = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
-        ftruncate(&fd, size).unwrap();
-        fcntl_add_seals(&fd, seals).unwrap();
-        fd
-    }
-
     #[test]
     fn two_mappings_of_a_region_share_their_bytes() {
         let ours = Region::create(10_000, Pages::Small).unwrap();
@@ -163,19 +147,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_region_is_refused() {
-        let why = |fd, most| Region::from_fd(fd, most).unwrap_err().to_string();
-        assert!(why(std::fs::File::open("/dev/null").unwrap().into(), 1 << 20).contains("not a memfd"));
-        assert!(why(memfd(4096, SealFlags::GROW), 1 << 20).contains("F_SEAL_SHRINK"));
-        assert!(why(memfd(4096, SealFlags::SHRINK | SealFlags::WRITE), 1 << 20).contains("against writing"));
-        assert!(why(memfd(0, SealFlags::SHRINK), 1 << 20).contains("empty"));
-        assert!(why(memfd(1 << 21, SealFlags::SHRINK), 1 << 20).contains("--region-max"));
-        assert!(why(memfd(5 << 30, SealFlags::SHRINK), 1 << 20).contains("4 GiB"));
+    fn a_region_above_the_limit_is_refused() {
+        let region = Region::create(1 << 21, Pages::Small).unwrap();
+        let why = Region::from_fd(region.as_fd().try_clone_to_owned().unwrap(), 1 << 20).unwrap_err();
+        assert!(why.to_string().contains("--region-max"), "{why}");
     }
 
     #[test]
-    fn a_region_cannot_shrink() {
+    fn a_region_cannot_change_its_size() {
         let region = Region::create(8192, Pages::Small).unwrap();
         assert!(ftruncate(region.as_fd(), 4096).is_err());
+        assert!(ftruncate(region.as_fd(), 12_288).is_err());
     }
 }

@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use ccnic::{Demote, Design};
 use ccnic_sim::loopback::Plan;
 use ccnic_sim::parallel;
 use ccnic_sim::platform::Platform;
 use ccnic_sim::summary::Summary;
 use clap::{Args, ValueEnum};
 
-use crate::options::{DemoteName, DesignName, InterfaceArgs};
+use crate::options::{InterfaceArgs, demote_parser, design_parser};
 use crate::plot::{Axis, Cell, Chart, Content, Heat, Line, Lines, Picture};
 use crate::print::units::{self, number};
 use crate::print::{self, Column, Progress, Table};
@@ -30,11 +31,11 @@ pub struct ExploreArgs {
     #[arg(long, required = true, value_name = "KEY=VALUES")]
     sweep: Vec<String>,
     /// Designs to compare; several with commas
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [DesignName::Ccnic, DesignName::Paper, DesignName::E810])]
-    designs: Vec<DesignName>,
+    #[arg(long, value_parser = design_parser(), value_delimiter = ',', default_values_t = [Design::GroupedEpoch, Design::GroupedClear, Design::Doorbell])]
+    designs: Vec<Design>,
     /// When to demote written cache lines towards the reader (CLDEMOTE)
-    #[arg(long, value_enum, default_value_t = DemoteName::Auto)]
-    demote: DemoteName,
+    #[arg(long, value_parser = demote_parser(), default_value_t)]
+    demote: Demote,
     /// What to compare the designs by
     #[arg(long, value_enum, default_value_t = Metric::Mpps)]
     metric: Metric,
@@ -166,7 +167,7 @@ pub fn run(args: &ExploreArgs) -> anyhow::Result<()> {
         [x, y] => y.values.iter().flat_map(|y| x.values.iter().map(|x| vec![*x, *y])).collect(),
         _ => Vec::new(),
     };
-    let jobs: Vec<(&Vec<f64>, DesignName)> =
+    let jobs: Vec<(&Vec<f64>, Design)> =
         points.iter().flat_map(|values| args.designs.iter().map(move |d| (values, *d))).collect();
     anyhow::ensure!(jobs.len() <= MOST, "{} simulations are asked for; choose at most {MOST}", jobs.len());
     std::fs::create_dir_all(&args.out)
@@ -192,7 +193,7 @@ fn prepare(
     args: &ExploreArgs,
     sweeps: &[Sweep],
     values: &[f64],
-    design: DesignName,
+    design: Design,
 ) -> anyhow::Result<(Platform, Plan)> {
     let (mut platform, mut traffic) = (args.machine.platform()?, args.traffic.clone());
     for (Sweep { key, .. }, value) in sweeps.iter().zip(values) {
@@ -215,7 +216,7 @@ fn prepare(
 }
 
 fn names(args: &ExploreArgs) -> Vec<String> {
-    args.designs.iter().map(|design| design.design().name().to_owned()).collect()
+    args.designs.iter().map(|design| design.to_string()).collect()
 }
 
 fn report(args: &ExploreArgs, sweeps: &[Sweep], spots: &[Spot]) -> anyhow::Result<()> {

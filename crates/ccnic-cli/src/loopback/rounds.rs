@@ -316,7 +316,9 @@ impl Outcomes {
 #[cfg(test)]
 pub mod samples {
     use super::*;
-    use crate::options::{DesignName, InterfaceArgs};
+    use ccnic::Design;
+
+    use crate::options::InterfaceArgs;
 
     /// A round of this throughput, median round trip and ping-pong round trip.
     pub fn round(mpps: f64, p50: u64, pingpong_ns: f64) -> Round {
@@ -342,7 +344,7 @@ pub mod samples {
             rate: None,
             whole_bursts: false,
         };
-        Workload::sweep(InterfaceArgs::of(DesignName::Ccnic).config(1), traffic, shares)
+        Workload::sweep(InterfaceArgs::of(Design::GroupedEpoch).config(1), traffic, shares)
     }
 }
 

@@ -319,8 +319,8 @@ fn costs_table(summaries: &[Summary]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::DesignName;
     use crate::print::longest_line;
+    use ccnic::Design;
 
     fn traffic(cores: u16) -> SimTraffic {
         SimTraffic {
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn too_many_cores_are_refused_as_cores() {
         let platform = Platform::named("icx").unwrap();
-        let interface = InterfaceArgs::of(DesignName::Ccnic);
+        let interface = InterfaceArgs::of(Design::GroupedEpoch);
         let refused = |cores| traffic(cores).plan(&platform, &interface).unwrap_err().to_string();
         assert_eq!(refused(0), "--cores is 0, icx has 16 and 16; choose 1 to 16");
         assert_eq!(refused(1000), "--cores is 1000, icx has 16 and 16; choose 1 to 16");
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn tables_fit_80_columns() {
         let platform = Platform::named("icx").unwrap();
-        let plan = traffic(16).plan(&platform, &InterfaceArgs::of(DesignName::Paper)).unwrap();
+        let plan = traffic(16).plan(&platform, &InterfaceArgs::of(Design::GroupedClear)).unwrap();
         let progress = Progress::of_simulations("test", 1, true);
         let summary = point(&platform, &plan, &progress).unwrap();
         assert_eq!(progress.done(), (1, 1));

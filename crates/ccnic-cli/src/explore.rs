@@ -47,7 +47,7 @@ pub struct ExploreArgs {
     json: bool,
 }
 
-/// What is compared.
+/// The metric that designs are compared by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Metric {
     /// Million packets per second; the highest is best
@@ -81,7 +81,7 @@ impl Metric {
         if self == Metric::Mpps { units::rate(value) } else { units::ns(value) }
     }
 
-    /// How much better the first is than the second: 0.1 is 10 %.
+    /// The lead of the first over the second: 0.1 is 10 %.
     fn lead(self, first: f64, second: f64) -> f64 {
         if self == Metric::Mpps { first / second - 1.0 } else { second / first - 1.0 }
     }
@@ -136,7 +136,7 @@ impl Sweep {
     }
 }
 
-/// A point of the grid: its values, and what each design reached there.
+/// A point of the grid: its values, and the result of each design.
 #[derive(Debug)]
 struct Spot {
     values: Vec<f64>,
@@ -144,7 +144,7 @@ struct Spot {
 }
 
 impl Spot {
-    /// The best design, and how much better it is than the second.
+    /// The best design, and its lead over the second.
     fn winner(&self, metric: Metric) -> Option<(usize, f64)> {
         let mut order: Vec<(usize, f64)> =
             self.shown.iter().map(|summary| metric.of(summary)).enumerate().collect();
@@ -172,7 +172,7 @@ pub fn run(args: &ExploreArgs) -> anyhow::Result<()> {
     anyhow::ensure!(jobs.len() <= MOST, "{} simulations are asked for; choose at most {MOST}", jobs.len());
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("could not make {}; choose another --out", args.out.display()))?;
-    // Impossible values are reported before anything is simulated.
+    // Invalid values are reported before anything is simulated.
     let prepared = jobs
         .iter()
         .map(|(values, design)| prepare(args, &sweeps, values, *design))
@@ -246,7 +246,7 @@ fn table(args: &ExploreArgs, platform: &Platform, sweeps: &[Sweep], spots: &[Spo
         row.extend([names[winner].clone(), format!("{:.1} %", lead * 100.0)]);
         table.row(row);
     }
-    table.note("lead: how much better the best design is than the second.");
+    table.note("lead: of the best design over the second.");
     Ok(table)
 }
 
@@ -302,7 +302,7 @@ fn lines(args: &ExploreArgs, platform: &Platform, sweep: &Sweep, spots: &[Spot])
     Picture { charts: vec![chart], legend: names(args) }
 }
 
-/// What does not vary.
+/// The parameters that do not vary.
 fn title(args: &ExploreArgs, sweeps: &[Sweep]) -> String {
     let SimTraffic { size, cores, .. } = args.traffic;
     let varies = |key: &str| sweeps.iter().any(|sweep| sweep.key == key);

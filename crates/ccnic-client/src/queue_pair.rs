@@ -25,27 +25,34 @@ type Native<R> = host::QueuePair<NativeMemory, R>;
 ///
 /// All bursts count buffers and hold whole packets. A packet of up to 4 KiB is one buffer.
 ///
-/// ```no_run
+/// ```
+/// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let socket = directory.path().join("nic.sock");
+/// # let _nic = test_nic::TestNic::start(&socket, false);
 /// use std::time::Duration;
 ///
-/// use ccnic_client::{Burst, Error, Nic};
+/// use ccnic_client::{Burst, Nic};
 ///
-/// # fn main() -> Result<(), Error> {
-/// let mut nic = Nic::open("/tmp/nic.sock")?;
+/// let mut nic = Nic::open(&socket)?;
 /// let mut pair = nic.queue_pair(0)?;
 /// let mut burst = Burst::new();
-/// pair.alloc(64, 32, &mut burst); // up to 32 packets of 64 bytes
+///
+/// assert_eq!(pair.alloc(64, 32, &mut burst), 32); // 32 packets of 64 bytes, a buffer each
 /// for buf in burst.iter_mut() {
 ///     pair.with_mut(buf, |bytes| bytes.fill(0x55));
 /// }
-/// pair.tx_burst(&mut burst);
-/// pair.free(&mut burst); // those for which the ring had no room
-/// pair.wait(Duration::from_secs(1))?;
-/// let received = pair.rx_burst(&mut burst, 32);
-/// println!("{received} packets");
-/// pair.free(&mut burst);
-/// # Ok(())
-/// # }
+/// let sent = pair.tx_burst(&mut burst);
+/// pair.free(&mut burst); // those for which the ring had no room: none here
+///
+/// let mut received = 0;
+/// while received < sent {
+///     pair.wait(Duration::from_secs(10))?; // a loopback returns them
+///     received += pair.rx_burst(&mut burst, 32);
+///     assert!(burst.as_slice().iter().all(|buf| pair.with(buf, |bytes| bytes == [0x55; 64])));
+///     pair.free(&mut burst);
+/// }
+/// # Ok::<(), ccnic_client::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct QueuePair {

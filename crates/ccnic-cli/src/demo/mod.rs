@@ -46,7 +46,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     options::rounds(args.rounds)?;
     let bench = Bench::new(None, 1, false)?;
     warn_if_crowded(1)?;
-    // What cannot be written is reported before anything is measured.
+    // A report that cannot be written is an error before anything is measured.
     let cannot = || format!("could not write {}; choose another --report", args.report.display());
     std::fs::write(&args.report, "").with_context(cannot)?;
     let limit = measure_limit(LIMIT_SECONDS, args.json)?;

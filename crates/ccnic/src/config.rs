@@ -99,6 +99,14 @@ impl FromStr for Design {
 }
 
 /// When a writer demotes the lines it has just written (CLDEMOTE). The names are `auto`, `on` and `off`.
+///
+/// ```
+/// use ccnic::{Config, Demote};
+///
+/// let config = Config { demote: "off".parse()?, ..Config::default() };
+/// assert_eq!((config.demote, config.demote.name()), (Demote::Off, "off"));
+/// # Ok::<(), ccnic::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Demote {

@@ -6,6 +6,7 @@
 
 mod clock;
 mod error;
+mod freeze;
 mod holes;
 mod mapping;
 mod memory;
@@ -13,6 +14,7 @@ mod nontemporal;
 pub mod numa;
 mod offered;
 mod region;
+mod renew;
 
 pub use clock::{thread_time, wait_for_loads};
 pub use error::Error;

@@ -16,14 +16,13 @@
 //! say): not for a thread that others wait for.
 
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
 
 use rustix::fs::{FsWord, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs};
 use rustix::io::{Errno, pread};
 
 use crate::error::Error;
 use crate::mapping::Mapping;
-use crate::region::{HUGE_PAGE, Region};
+use crate::region::{HUGE_PAGE, Pages, Region};
 
 /// Whether a NIC seals the regions of a user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -127,10 +126,11 @@ impl OfferedRegion {
         // Nobody can punch holes any more, so this is final: the next lines allocate no page.
         self.check_pages()?;
         mapping.populate().map_err(Error::os("map the region's pages"))?;
-        if self.page < HUGE_PAGE as usize {
+        let huge = self.page == HUGE_PAGE as usize;
+        if !huge {
             mapping.lock_pages();
         }
-        Ok(Region::new(self.fd, Arc::new(mapping)))
+        Ok(Region::new(self.fd, mapping, if huge { Pages::Huge } else { Pages::Small }))
     }
 
     /// That all pages are there. A missing one would be allocated by the NIC, and charged to it.

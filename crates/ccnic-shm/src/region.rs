@@ -9,7 +9,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create};
 
 use crate::error::Error;
 use crate::mapping::Mapping;
@@ -37,6 +37,10 @@ pub enum Pages {
 pub struct Region {
     fd: OwnedFd,
     mapping: Arc<Mapping>,
+    /// [`Pages::Small`] or [`Pages::Huge`].
+    pages: Pages,
+    /// NUMA nodes for ranges of its bytes.
+    homes: Vec<(Range<u32>, u32)>,
 }
 
 impl Region {
@@ -79,10 +83,11 @@ impl Region {
                 .map_err(Error::os("choose the home of the region's pages"))?;
         }
         mapping.populate().map_err(Error::os("find memory for the region"))?;
-        Ok(Region::new(fd, Arc::new(mapping)))
+        let pages = if huge { Pages::Huge } else { Pages::Small };
+        Ok(Region { homes: homes.to_vec(), ..Region::new(fd, mapping, pages) })
     }
 
-    /// Maps a region of at most `most` bytes that another process made, as that process is trusted.
+    /// Maps a region of at most `most` bytes that another process made, and seals it.
     ///
     /// # Errors
     /// [`Error::TooMuch`] above that; otherwise as [`OfferedRegion::new`] and [`OfferedRegion::map`].
@@ -90,13 +95,46 @@ impl Region {
         let offered = OfferedRegion::new(fd)?;
         match offered.size() {
             size if size > most => Err(Error::TooMuch { size, most }),
-            _ => offered.map(Sealing::Trusted),
+            _ => offered.map(Sealing::Required),
         }
     }
 
     /// A region from its descriptor and mapping.
-    pub(crate) fn new(fd: OwnedFd, mapping: Arc<Mapping>) -> Region {
-        Region { fd, mapping }
+    pub(crate) fn new(fd: OwnedFd, mapping: Mapping, pages: Pages) -> Region {
+        Region { fd, mapping: Arc::new(mapping), pages, homes: Vec::new() }
+    }
+
+    /// True when a NIC has sealed the region: nobody can map it for writing any more.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn is_sealed(&self) -> Result<bool, Error> {
+        let seals = fcntl_get_seals(&self.fd).map_err(Error::os("ask for the region's seals"))?;
+        Ok(seals.contains(SealFlags::FUTURE_WRITE))
+    }
+
+    /// True when a page of the region has gone missing in this process: it has been replaced by zeroed,
+    /// private memory as a whole ([`survive_holes`](crate::survive_holes)).
+    pub fn is_lost(&self) -> bool {
+        self.mapping.is_lost()
+    }
+
+    /// The pages that the region is made of: small or huge.
+    pub fn pages(&self) -> Pages {
+        self.pages
+    }
+
+    pub(crate) fn homes(&self) -> &[(Range<u32>, u32)] {
+        &self.homes
+    }
+
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// Takes over the descriptor of a copy that is now mapped at this region's address.
+    pub(crate) fn become_copy(&mut self, copy: Region) {
+        (self.fd, self.pages) = (copy.fd, copy.pages);
     }
 
     /// Bytes of the region.

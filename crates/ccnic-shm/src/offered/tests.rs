@@ -7,7 +7,6 @@ use rustix::fs::{FallocateFlags, MemfdFlags, fallocate, ftruncate, memfd_create}
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 
 use super::*;
-use crate::Pages;
 
 const SIZE: SealFlags = SealFlags::SHRINK.union(SealFlags::GROW);
 

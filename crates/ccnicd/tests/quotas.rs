@@ -17,6 +17,7 @@ use ccnic_control::messages::{Reply, Request};
 use ccnic_control::rss::RssMessage;
 use ccnic_shm::{Pages, Region};
 use common::{Daemon, alone, two_cores, until};
+use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 
 struct Rig {
     daemon: Daemon,
@@ -331,4 +332,33 @@ fn only_polling_threads_run_on_polling_cpus() {
     }
     let names: Vec<&str> = threads.iter().map(|(name, _)| name.as_str()).collect();
     assert!(["ccnicd", "ccnic-accept", "ccnic-client"].iter().all(|name| names.contains(name)), "{names:?}");
+}
+
+#[test]
+fn without_a_thread_nothing_is_accepted_until_there_is_one() {
+    let _alone = alone();
+    let rig = rig(&[]);
+    let spare = rig.connect();
+    assert!(spare.ask(&Request::Hello, None).is_ok());
+    let until_seen = |what: &str| until(what, || rig.daemon.log().contains("no thread for further programs"));
+    // Less address space than another thread's stack takes.
+    let status =
+        std::fs::read_to_string(format!("/proc/{}/status", rig.daemon.pid().as_raw_nonzero())).unwrap();
+    let size =
+        status.lines().find_map(|line| line.strip_prefix("VmSize:")?.split_whitespace().next()).unwrap();
+    let limit = size.parse::<u64>().unwrap() * 1024 + (512 << 10);
+    let before = Rlimit { current: Some(limit), ..getrlimit(Resource::As) };
+    let before = prlimit(Some(rig.daemon.pid()), Resource::As, before).unwrap();
+    let waiting = rig.connect(); // the thread that was started before takes it
+    assert!(waiting.ask(&Request::Hello, None).is_ok());
+    until_seen("the daemon to be without a thread");
+    let descriptors = rig.daemon.holdings().0;
+    let further: Vec<_> = (0..5).map(|_| rig.connect()).collect();
+    further.iter().for_each(|one| one.send(&Request::Hello, None).unwrap());
+    assert!(spare.ask(&Request::Hello, None).is_ok(), "who is there is served");
+    assert_eq!(rig.daemon.holdings().0, descriptors, "nothing has been accepted");
+    prlimit(Some(rig.daemon.pid()), Resource::As, before).unwrap();
+    for one in &further {
+        assert!(matches!(one.receive::<Reply>(), Ok(Some((Reply::Hello(_), _)))));
+    }
 }

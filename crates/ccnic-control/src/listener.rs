@@ -290,7 +290,7 @@ impl Listener {
             return Err(format!("queue {queue} has a socket to be notified by already"));
         }
         let fd = fd.ok_or("no descriptor came with the request to notify")?;
-        let notifier = Notifier::new(fd, Arc::clone(&attachment.budget))?;
+        let notifier = Notifier::new(Arc::new(fd), Arc::clone(&attachment.budget))?;
         handler.notify(client.id, queue, notifier)?;
         *notified = true;
         Ok(())

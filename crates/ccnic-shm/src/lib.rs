@@ -13,7 +13,7 @@ mod nontemporal;
 pub mod numa;
 mod region;
 
-pub use clock::{thread_time, wait_for_loads};
+pub use clock::{thread_time, timestamp, wait_for_loads};
 pub use error::Error;
 pub use holes::survive as survive_holes;
 pub use memory::NativeMemory;

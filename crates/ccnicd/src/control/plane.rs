@@ -212,7 +212,8 @@ impl Handler for ControlPlane {
     }
 
     fn status(&self) -> Status {
-        let queues: Vec<_> = self.workers.iter().flat_map(Worker::report).collect();
+        let ids: Vec<_> = self.clients.iter().map(|client| client.id).collect();
+        let queues: Vec<_> = self.workers.iter().flat_map(|worker| worker.report(&ids)).collect();
         let programs = self.clients.iter().map(|client| {
             let mut mine: Vec<_> =
                 queues.iter().filter(|(id, _)| *id == client.id).map(|(_, q)| *q).collect();

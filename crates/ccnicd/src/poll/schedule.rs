@@ -46,9 +46,10 @@ pub(crate) trait Core {
     /// The time, in ticks of any length.
     fn now(&mut self) -> u64;
 
-    /// The time between two readings of the clock that this thread is to answer for.
-    fn charge(&mut self, from: u64, to: u64) -> u64 {
-        to.saturating_sub(from)
+    /// The time since `from` that what this thread did meanwhile is to be charged with, and the time now.
+    fn since(&mut self, from: u64) -> (u64, u64) {
+        let now = self.now();
+        (now.saturating_sub(from), now)
     }
 
     /// Nothing has been found anywhere: lets others have the core, or its resources.
@@ -195,9 +196,8 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
     #[inline(always)]
     fn poll(&mut self, entry: &mut Entry<C>, from: u64) -> (usize, u64) {
         let found = entry.client.poll();
-        let mut now = self.core.now();
-        let took = self.core.charge(from, now).min(self.times.debt);
-        entry.credit -= took as i64;
+        let (took, mut now) = self.core.since(from);
+        entry.credit -= took.min(self.times.debt) as i64;
         self.empty += 1;
         if found > 0 {
             (entry.found, self.empty) = (now, 0);
@@ -291,9 +291,9 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
             let Some(command) = receive() else { break };
             let from = self.core.now();
             execute(self, command);
-            let to = self.core.now();
-            took += self.core.charge(from, to);
-            self.commands_due = Some(to + (SHARE - 1) * took);
+            let (this, now) = self.core.since(from);
+            took += this;
+            self.commands_due = Some(now + (SHARE - 1) * took);
             if took >= self.times.batch / SHARE {
                 break;
             }

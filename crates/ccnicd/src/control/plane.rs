@@ -240,8 +240,15 @@ impl Handler for ControlPlane {
 impl ControlPlane {
     /// The counters of the programs on a page, from the workers that poll them.
     fn reports(&self, page: &Page) -> Vec<(ClientId, QueueStatus)> {
-        let shown = page.programs.iter().filter_map(|(id, _)| self.clients.get(id));
-        let polls: BTreeSet<usize> = shown.flat_map(|client| client.workers.iter().copied()).collect();
-        polls.into_iter().filter_map(|at| self.workers.get(at)).flat_map(Worker::report).collect()
+        let mut polled: BTreeMap<usize, BTreeSet<ClientId>> = BTreeMap::new();
+        for (id, _) in &page.programs {
+            let workers = self.clients.get(id).map(ClientRecord::distinct_workers);
+            workers.into_iter().flatten().for_each(|at| _ = polled.entry(at).or_default().insert(*id));
+        }
+        let report = |(at, ids): (usize, BTreeSet<ClientId>)| {
+            let worker = self.workers.get(at)?;
+            Some(worker.report(&ids.into_iter().collect::<Vec<_>>()))
+        };
+        polled.into_iter().filter_map(report).flatten().collect()
     }
 }

@@ -183,7 +183,7 @@ fn handle(handler: &mut impl Handler, event: Event) -> Reply {
         Event::Hello => Reply::Hello(handler.hello()),
         Event::Status(from) => Reply::Status(handler.status(from)),
         Event::Attach(request) => done(Reply::Attached, handler.attach(*request)),
-        Event::SetRss(id, rss) => done(Reply::Done, handler.set_rss(id, rss)),
+        Event::SetRss(id, rss) => done(Reply::Done, handler.set_rss(id, rss.map(|rss| *rss))),
         Event::Notify(id, queue, notifier) => done(Reply::Done, handler.notify(id, queue, notifier)),
         Event::Detach(id) => {
             handler.detach(id);

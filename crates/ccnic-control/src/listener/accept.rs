@@ -128,7 +128,7 @@ impl Accepting {
             Err(Errno::INTR) => return true,
             Err(_) => return self.pause(), // no memory, say
         }
-        if fds.iter().next().is_some_and(|stop| !stop.revents().is_empty()) {
+        if fds.first().is_some_and(|stop| !stop.revents().is_empty()) {
             return false;
         }
         match self.socket.accept() {

@@ -34,7 +34,12 @@ impl NicProcess {
         let socket = directory.path().join("nic.sock");
         let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
         let mut command = Command::new(daemon()?);
-        command.arg("--socket").arg(&socket).args(["--log", "warn", "--cores", &cores.join(",")]);
+        command.arg("--socket").arg(&socket).args([
+            "--log",
+            "warn,ccnicd::placement=off",
+            "--cores",
+            &cores.join(","),
+        ]);
         if reflect {
             command.arg("--reflect");
         }
@@ -100,7 +105,7 @@ impl Drop for NicProcess {
     fn drop(&mut self) {
         let Some((child, _)) = &mut self.own else { return };
         let pid = rustix::process::Pid::from_child(child);
-        // SIGTERM lets it end in order; a daemon that has died already needs none.
+        // SIGTERM lets it end in order; a daemon that has died already needs no signal.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let _ = child.wait();
     }

@@ -69,6 +69,13 @@ impl Region {
     }
 
     fn make(size: u32, huge: bool, homes: &[(Range<u32>, u32)]) -> Result<Region, Error> {
+        let region = Region::make_empty(size, huge, homes)?;
+        region.mapping.populate().map_err(Error::os("find memory for the region"))?;
+        Ok(region)
+    }
+
+    /// A region whose pages are allocated when they are first touched.
+    pub(crate) fn make_empty(size: u32, huge: bool, homes: &[(Range<u32>, u32)]) -> Result<Region, Error> {
         let page = if huge { HUGE_PAGE } else { 4096 };
         let size = size.checked_next_multiple_of(page).ok_or(Error::TooLarge { size })?;
         let kind = if huge { MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB } else { MemfdFlags::empty() };
@@ -82,7 +89,6 @@ impl Region {
             numa::home(mapping.base(), range, *node)
                 .map_err(Error::os("choose the home of the region's pages"))?;
         }
-        mapping.populate().map_err(Error::os("find memory for the region"))?;
         let pages = if huge { Pages::Huge } else { Pages::Small };
         Ok(Region { homes: homes.to_vec(), ..Region::new(fd, mapping, pages) })
     }

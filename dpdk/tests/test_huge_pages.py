@@ -61,7 +61,7 @@ class HugePages(unittest.TestCase):
     def test_the_nic_dies(self):
         """The region, on huge pages, is copied to the same address for the next NIC."""
         first = self.buffers()
-        self.program.do("set txpkts 64,1500")
+        self.program.do("set txpkts 64,1400")
         self.program.do("start tx_first 8")
         for n in range(1, 4):
             self.program.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)

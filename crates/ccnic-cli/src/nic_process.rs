@@ -34,7 +34,12 @@ impl NicProcess {
         let socket = directory.path().join("nic.sock");
         let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
         let mut command = Command::new(daemon()?);
-        command.arg("--socket").arg(&socket).args(["--log", "warn", "--cores", &cores.join(",")]);
+        command.arg("--socket").arg(&socket).args([
+            "--log",
+            "warn,ccnicd::placement=off",
+            "--cores",
+            &cores.join(","),
+        ]);
         if reflect {
             command.arg("--reflect");
         }

@@ -1,10 +1,6 @@
 //! A hostile program beside a good one on the same polling core: whatever it writes into its region while the NIC reads
 //! there, the good one notices nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,10 +16,11 @@ use ccnic_client::Nic;
 use ccnic_control::Connection;
 use ccnic_control::messages::Request;
 use ccnic_control::rss::RssMessage;
+use ccnic_hostile::Scribbler;
 use ccnic_shm::{Pages, Region};
-use common::attack::Attacker;
-use common::flow::Flow;
-use common::{Daemon, Forked, PATIENCE, Random, alone, config, seed, until};
+
+use crate::common::flow::Flow;
+use crate::common::{Daemon, Forked, PATIENCE, Random, alone, config, seed, until};
 
 /// How the hostile program goes about it.
 const MODES: [&str; 4] = ["scribble", "scribble-beside-traffic", "aim", "aim-beside-traffic"];
@@ -66,22 +63,22 @@ fn attach(socket: &Path, region: &Region, spread: bool) -> Option<(Connection, U
 }
 
 /// One hostile program after another with the same region, until the NIC is gone: attaches, writes, leaves.
-fn lives(socket: &Path, region: &Region, attacker: &mut Attacker, aims: bool, seed: u64, life: &AtomicU32) {
+fn lives(socket: &Path, region: &Region, scribbler: &mut Scribbler, aims: bool, seed: u64, life: &AtomicU32) {
     let mut random = Random::new(!seed);
     let start = Instant::now();
     let mut again = Vec::new();
     while start.elapsed() < 2 * PATIENCE {
-        attacker.start_afresh();
+        scribbler.start_afresh();
         life.fetch_add(1, Relaxed);
         let Some(_connection) = attach(socket, region, random.below(2) == 0) else { break };
         for _ in 0..random.pick(&[100, 500, 2000, 5000]) {
-            if aims { attacker.aim() } else { attacker.scribble() }
+            if aims { scribbler.aim() } else { scribbler.scribble() }
         }
         if random.below(4) == 0 {
-            attacker.punch_hole(region);
+            let _ = scribbler.punch_hole(region); // refused once the NIC has sealed the region
         }
         if random.below(2) == 0 {
-            attacker.restore_header();
+            scribbler.restore_header();
             again.extend(attach(socket, region, false)); // in whatever state it is; the NIC may refuse
         }
         if again.len() > 2 {
@@ -106,11 +103,11 @@ impl RingVisitor for Attack<'_> {
         let Attack { socket, mode, seed } = self;
         let layout = Layout::new(&config(R::DESIGN)).unwrap();
         let region = Region::create(layout.size(), Pages::Small).unwrap();
-        let mut attacker = Attacker::new(&region, &layout, Random::new(seed));
+        let mut scribbler = Scribbler::new(&region, &layout, Random::new(seed)).unwrap();
         let life = AtomicU32::new(0);
         let aims = mode.starts_with("aim");
         std::thread::scope(|scope| {
-            scope.spawn(|| lives(socket, &region, &mut attacker, aims, seed, &life));
+            scope.spawn(|| lives(socket, &region, &mut scribbler, aims, seed, &life));
             if mode.ends_with("traffic") {
                 traffic::<R>(&region, &layout, &life);
             }
@@ -139,7 +136,7 @@ fn beside(daemon: &mut Daemon, socket: &Path, flow: &mut Flow, mode: &str, seed:
         ("CCNIC_MODE", mode),
         ("CCNIC_SEED", seed.as_str()),
     ];
-    let mut child = Forked::start("hostile_child", &env, &log);
+    let mut child = Forked::start("scribbling::hostile_child", &env, &log);
     let said = || std::fs::read_to_string(&log).unwrap();
     let lives = || said().matches("lived").count();
     let mut drops = 0;

@@ -57,7 +57,8 @@ impl NicProcess {
         let socket = directory.path().join("nic.sock");
         let cores: Vec<String> = options.cores.iter().map(usize::to_string).collect();
         let mut command = Command::new(options.program.map_or_else(daemon, |path| Ok(path.to_owned()))?);
-        command.arg("--socket").arg(&socket).args(["--log", "warn", "--cores", &cores.join(",")]);
+        command.arg("--socket").arg(&socket);
+        command.args(["--log", "warn,ccnicd::placement=off", "--cores", &cores.join(",")]);
         command.args(options.args);
         if let Some(log) = options.log {
             command.stderr(log);

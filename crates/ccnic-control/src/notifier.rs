@@ -36,7 +36,9 @@ const REST: usize = 8;
 /// Notifies the thread of a program that waits for packets on a queue pair. Belongs to the thread that polls the queue.
 #[derive(Debug)]
 pub struct Notifier {
-    socket: OwnedFd,
+    /// The thread of the program's connection keeps another reference until the end: closing a program's socket may block, so
+    /// dropping a notifier never does that.
+    socket: Arc<OwnedFd>,
     budget: Arc<Budget>,
 }
 
@@ -72,8 +74,8 @@ impl Budget {
 }
 
 impl Notifier {
-    /// Takes a descriptor from a program.
-    pub(super) fn new(socket: OwnedFd, budget: Arc<Budget>) -> Result<Notifier, String> {
+    /// Takes a descriptor from a program. The caller keeps a reference until all notifiers have gone.
+    pub(super) fn new(socket: Arc<OwnedFd>, budget: Arc<Budget>) -> Result<Notifier, String> {
         let unix = socket_domain(&socket).is_ok_and(|domain| domain == AddressFamily::UNIX);
         let stream = socket_type(&socket).is_ok_and(|kind| kind == SocketType::STREAM);
         if !unix || !stream {
@@ -137,7 +139,7 @@ mod tests {
     #[test]
     fn a_socket_that_is_full_or_closed_neither_blocks_nor_fails() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let notifier = Notifier::new(theirs.into(), Arc::default()).unwrap();
+        let notifier = Notifier::new(Arc::new(theirs.into()), Arc::default()).unwrap();
         (0..100_000).for_each(|_| notifier.confirm());
         drop(ours);
         notifier.confirm();
@@ -145,7 +147,7 @@ mod tests {
 
     #[test]
     fn only_a_connected_stream_is_taken() {
-        let why = |fd: OwnedFd| Notifier::new(fd, Arc::default()).unwrap_err();
+        let why = |fd: OwnedFd| Notifier::new(Arc::new(fd), Arc::default()).unwrap_err();
         let (one, _other) = std::os::unix::net::UnixDatagram::pair().unwrap();
         assert!(why(one.into()).contains("no stream socket"));
         assert!(why(std::fs::File::open("/dev/null").unwrap().into()).contains("no stream socket"));

@@ -35,6 +35,11 @@ pub struct Links {
     lost: bool,
 }
 
+/// Bytes that the hand-off queues between so many workers take, but for a few for each queue.
+pub fn mesh_bytes(workers: usize) -> usize {
+    workers * workers.saturating_sub(1) * CAPACITY * size_of::<Item>()
+}
+
 /// Links all workers that poll queues of a program; `workers` names the worker of each queue. Gives the links of each worker.
 pub fn mesh(workers: &[usize]) -> Vec<(usize, Links)> {
     let mut ids = workers.to_vec();

@@ -64,7 +64,7 @@ impl Daemon {
     #[track_caller]
     pub fn start_with(socket: &Path, args: &[&str]) -> Daemon {
         let child = logged(Path::new(env!("CARGO_BIN_EXE_ccnicd")), &socket.with_extension("log"))
-            .args(["--log", "warn", "--socket"])
+            .args(["--log", "warn,ccnicd::placement=off", "--socket"])
             .arg(socket)
             .args(args)
             .spawn()

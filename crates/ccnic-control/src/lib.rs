@@ -5,6 +5,7 @@
 //! program that waits).
 
 mod account;
+mod cgroup;
 mod connection;
 mod error;
 mod inbox;

@@ -1,5 +1,7 @@
 //! How much of a NIC programs may take: limits for all of them together, and for those of one user.
 
+use crate::cgroup;
+
 /// What programs may take of a NIC: the pages of their regions count as the NIC's.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -54,10 +56,12 @@ impl Limits {
         Limits { region_max, memory_max, user, trusted_users: Vec::new() }
     }
 
-    /// The default of [`memory_max`](Limits::memory_max): half of the machine's memory, in bytes.
+    /// The default of [`memory_max`](Limits::memory_max), in bytes: half of the machine's memory, or of what control groups leave to
+    /// this process, if that is less.
     pub fn half_the_memory() -> u64 {
         let info = rustix::system::sysinfo();
-        info.totalram / 2 * u64::from(info.mem_unit)
+        let machine = info.totalram * u64::from(info.mem_unit);
+        cgroup::memory_limit().map_or(machine, |limit| limit.min(machine)) / 2
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use ccnic_control::messages::Request;
+use ccnic_control::messages::{Reply, Request};
 use ccnic_control::{Connection, Error};
 
 use crate::program::{Program, attach_request, config, read_raw, send_raw};
@@ -41,15 +41,25 @@ pub fn connections(stage: &Stage<'_>) -> anyhow::Result<()> {
             std::thread::sleep(PAUSE);
         }
         if looked.elapsed() > Duration::from_millis(50) {
-            let before = silent.len();
-            silent.retain(|connection| !connection.has_ended());
-            if silent.len() < before {
-                stage.refused(format!("{} connections were closed", before - silent.len()));
-            }
+            silent.retain(|connection| {
+                let ended = connection.has_ended();
+                if ended {
+                    stage.refused(last_words(connection));
+                }
+                !ended
+            });
             looked = Instant::now();
         }
     }
     Ok(())
+}
+
+/// What the NIC said before it closed a connection.
+fn last_words(connection: &Connection) -> String {
+    match connection.receive::<Reply>() {
+        Ok(Some((Reply::Refused { reason }, _))) => reason,
+        _ => "a connection was closed".to_owned(),
+    }
 }
 
 /// Connections in a loop: `say` is called for each in turn; one that has ended is opened again.

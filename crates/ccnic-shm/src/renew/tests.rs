@@ -128,6 +128,29 @@ fn writers_wait_while_a_region_is_copied() {
     });
 }
 
+/// Prints what a copy costs, for the documentation: run it alone, with `--release -- --ignored --nocapture`.
+#[test]
+#[ignore = "takes 2 GiB of memory"]
+fn cost() {
+    for (mib, pages) in [(64, Pages::Small), (1024, Pages::Small), (64, Pages::Huge), (96, Pages::Huge)] {
+        let times = (0..7).map_while(|_| {
+            let mut region = Region::create(mib << 20, pages).ok()?;
+            fill(&region);
+            offer(&region).map(Sealing::Required).unwrap();
+            let start = crate::thread_time();
+            assert!(region.renew().unwrap());
+            assert_eq!(region.pages(), pages);
+            Some((crate::thread_time() - start) / 1000)
+        });
+        let mut times: Vec<_> = times.collect();
+        times.sort();
+        match times.get(times.len() / 2) {
+            Some(median) => println!("{mib} MiB, {pages:?} pages: {median} us of CPU time ({times:?})"),
+            None => println!("{mib} MiB, {pages:?} pages: no memory"),
+        }
+    }
+}
+
 /// Run by `a_region_that_cannot_be_copied_is_intact`, in a process of its own.
 #[test]
 #[ignore = "a child of another test"]

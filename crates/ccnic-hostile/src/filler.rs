@@ -32,7 +32,7 @@ impl Filler {
         for (queue, next) in (0..).zip(&mut self.next) {
             let Some(queue) = self.layout.queue(queue) else { continue };
             let (ring, count) = (queue.tx, u64::from(queue.tx.count));
-            let end = ((self.mem.load(ring.taken) >> 3) + count).min(*next + most);
+            let end = ((self.mem.load(ring.taken) >> 3) + count).min(next.saturating_add(most));
             while *next < end {
                 let at = ring.units + LINE * (*next % count) as u32;
                 let epoch = if (*next / count).is_multiple_of(2) { 0x80 } else { 0 };

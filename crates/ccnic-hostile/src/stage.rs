@@ -74,9 +74,8 @@ impl<'a> Stage<'a> {
     pub(crate) fn play(&self, attack: impl FnOnce(&Stage<'a>) -> anyhow::Result<()>) -> anyhow::Result<()> {
         std::thread::scope(|scope| {
             scope.spawn(|| self.print());
-            let outcome = attack(self);
-            self.over.store(true, Relaxed);
-            outcome
+            let _over = Over(&self.over); // also when the attack panics: its process must end then
+            attack(self)
         })
     }
 
@@ -152,6 +151,15 @@ impl<'a> Stage<'a> {
     }
 }
 
+/// Sets a flag when it is dropped.
+struct Over<'a>(&'a AtomicBool);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Relaxed);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +172,17 @@ mod tests {
         let report = Report::last(text).unwrap();
         assert_eq!((report.done, report.refused, report.reason.as_str(), report.filled), (2, 3, "full", 0));
         assert!(report.has_begun() && !Report::default().has_begun());
+    }
+
+    #[test]
+    #[should_panic(expected = "a scoped thread panicked")]
+    fn an_attack_that_panics_ends() {
+        let stage = Stage::new(Path::new("/"), 1, Duration::from_secs(3600));
+        let _ = stage.play(|stage| {
+            std::thread::scope(|scope| drop(scope.spawn(|| panic!("on purpose"))));
+            stage.linger();
+            Ok(())
+        });
     }
 
     #[test]

@@ -19,8 +19,9 @@ use crate::common::{Daemon, Forked, PATIENCE, alone, config, seed, until};
 const MEMORY_MAX: u64 = 256;
 /// What the daemon may log of an attack, in bytes.
 const LOG_MOST: usize = 256 << 10;
-/// Packets of the good program beside each attack, at least.
-const PACKETS: u64 = 5000;
+/// Packets of the good program beside each attack, at least, and questions of a stranger meanwhile.
+const PACKETS: u64 = 4000;
+const ASKED: u64 = 4;
 
 /// Run by the tests below, in a process of its own.
 #[test]
@@ -79,18 +80,23 @@ impl Scene {
         Attack { process: Forked::start("attacks::attack_child", &env, &log), log }
     }
 
-    /// What must hold at every moment.
+    /// What must hold at every moment: packets come back, and the memory limit holds.
     #[track_caller]
     fn check(&mut self) {
-        self.flow.exchange(100);
+        self.flow.exchange(500);
+        let used = self.daemon.figure("VmHWM").saturating_sub(self.resident) / 1024;
+        assert!(used <= MEMORY_MAX, "{used} MiB are resident, the limit is {MEMORY_MAX} MiB");
+    }
+
+    /// A stranger asks for the status, while packets go round.
+    #[track_caller]
+    fn ask(&mut self) {
         match Connection::open(&self.socket()).and_then(|connection| connection.status()) {
             Ok(status) => assert!(status.programs.iter().any(|p| p.name == "good"), "{:?}", status.programs),
             // The attack may have used up what this user may have.
             Err(Error::Refused { .. }) if !geteuid().is_root() => {}
             Err(e) => panic!("a stranger is not told the status: {e}; {}", self.daemon.log()),
         }
-        let used = self.daemon.figure("VmHWM").saturating_sub(self.resident) / 1024;
-        assert!(used <= MEMORY_MAX, "{used} MiB are resident, the limit is {MEMORY_MAX} MiB");
     }
 
     /// Lets an attack go on until `enough`, kills it, and waits until nothing of it is left.
@@ -100,11 +106,16 @@ impl Scene {
         let start = self.flow.received;
         let mut running = self.start(attack);
         let begun = Instant::now();
+        let mut asked = 0;
         loop {
             self.check();
             running.is_alive();
             let (report, packets) = (running.report().unwrap_or_default(), self.flow.received - start);
-            if enough(&report) && packets > PACKETS {
+            if report.has_begun() && packets >= PACKETS / ASKED * asked {
+                self.ask();
+                asked += 1;
+            }
+            if enough(&report) && asked > ASKED {
                 break;
             }
             assert!(

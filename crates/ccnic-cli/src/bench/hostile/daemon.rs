@@ -80,6 +80,17 @@ impl Daemon {
         }
     }
 
+    /// Nanoseconds in which its polling thread had a CPU; none where the kernel does not say.
+    pub fn polled_ns(&self) -> Option<u64> {
+        let polls = |task: &Path| {
+            std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.starts_with("poll-"))
+        };
+        let tasks = std::fs::read_dir(self.proc("task")?).ok()?;
+        let task = tasks.filter_map(Result::ok).map(|entry| entry.path()).find(|task| polls(task))?;
+        let text = std::fs::read_to_string(task.join("schedstat")).ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    }
+
     /// False when it had to be killed.
     pub fn stop(self) -> bool {
         self.nic.stop()

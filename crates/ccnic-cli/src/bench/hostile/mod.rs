@@ -12,7 +12,7 @@ mod stranger;
 mod table;
 
 use std::path::PathBuf;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use ccnic_hostile::{ATTACKS, Attack, Report};
@@ -90,7 +90,7 @@ pub fn run(args: &HostileArgs) -> anyhow::Result<bool> {
         if args.attacks.is_empty() { ATTACKS.iter().collect() } else { args.attacks.clone() };
     let split = Split::of_machine()?;
     let rows = measure(args, &split, &attacks)?;
-    warn_if_disturbed(rows.iter().flat_map(|row| &row.rounds).map(|round| round.good.alone.cpu_share));
+    warn_if_disturbed(rows.iter().flat_map(|row| &row.rounds).map(Round::undisturbed));
     let setting = Setting {
         shared: split.host.len() < 2,
         priority: daemon::may_raise_priority(GOOD_NICE),
@@ -137,6 +137,7 @@ struct Plan<'a> {
 struct Surroundings {
     answers_alone: Answers,
     answers_beside: Answers,
+    polling_share: Option<f64>,
     daemon: Taken,
     attack: Report,
 }
@@ -157,8 +158,9 @@ impl Plan<'_> {
             let good = good.join().map_err(|_| anyhow::anyhow!("the good program panicked"));
             let alive = daemon.is_running();
             let stopped = daemon.stop(); // whatever the stranger still waits for ends now
-            let Surroundings { answers_alone, answers_beside, daemon, attack } = around?;
-            Ok(Round { good: good??, answers_alone, answers_beside, daemon, attack, stopped, alive })
+            let Surroundings { answers_alone, answers_beside, polling_share, daemon, attack } = around?;
+            let good = good??;
+            Ok(Round { good, answers_alone, answers_beside, polling_share, daemon, attack, stopped, alive })
         })
     }
 
@@ -167,7 +169,10 @@ impl Plan<'_> {
         let phase = Duration::from_secs_f64(self.args.seconds);
         std::thread::sleep(SETTLED);
         scene.set(Phase::Alone);
+        let (start, before) = (Instant::now(), daemon.polled_ns());
         std::thread::sleep(phase);
+        let polled = before.zip(daemon.polled_ns()).map(|(before, after)| after.saturating_sub(before));
+        let polling_share = polled.map(|ns| (ns as f64 / start.elapsed().as_nanos() as f64).min(1.0));
         scene.set(Phase::Change);
         let answers_alone = stranger.take();
         let mut attacker = Attacker::start(self.attack, daemon.socket(), self.cpus(), self.seed)?;
@@ -178,7 +183,8 @@ impl Plan<'_> {
         let answers_beside = stranger.take();
         scene.set(Phase::Change);
         let taken = daemon.taken();
-        Ok(Surroundings { answers_alone, answers_beside, daemon: taken, attack: attacker.report() })
+        let attack = attacker.report();
+        Ok(Surroundings { answers_alone, answers_beside, polling_share, daemon: taken, attack })
     }
 
     /// CPUs of the attack: those of programs, without the good one's where there are others.

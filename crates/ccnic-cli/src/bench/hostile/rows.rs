@@ -18,6 +18,8 @@ pub struct Round {
     pub answers_alone: Answers,
     /// A stranger's questions beside the attack.
     pub answers_beside: Answers,
+    /// The share of the time before the attack that the polling thread had its CPU; null where the kernel does not say.
+    pub polling_share: Option<f64>,
     /// What the daemon took.
     pub daemon: Taken,
     /// The daemon ended in order when it was told to, right after the attack.
@@ -29,6 +31,11 @@ pub struct Round {
 }
 
 impl Round {
+    /// The lesser share of the time before the attack that the good program or the polling thread had its CPU.
+    pub fn undisturbed(&self) -> f64 {
+        self.polling_share.unwrap_or(1.0).min(self.good.alone.cpu_share)
+    }
+
     /// MiB that the daemon had resident at most, or has had allocated for regions that it refused: whichever is more.
     pub fn memory_mib(&self) -> u64 {
         self.daemon.memory_mib.max(self.attack.filled as u64 >> 20)
@@ -127,6 +134,7 @@ pub mod samples {
             },
             answers_alone: answers(100_000),
             answers_beside: answers(20_123_456_789),
+            polling_share: Some(0.98),
             daemon: Taken { memory_mib: 200, log_bytes: 0, descriptors: 10, threads: 4 },
             stopped: true,
             alive: true,
@@ -147,7 +155,7 @@ mod tests {
         assert_eq!((row.busy, row.alone_mpps, row.beside_mpps), (1, 20.0, 9.0));
         let Spread { min, median, max } = row.fair_share;
         assert_eq!((min, median, max), (0.9, 1.0, 1.2));
-        assert!(row.defects.is_empty() && row.answered);
+        assert!(row.defects.is_empty() && row.answered && row.rounds[0].undisturbed() == 0.98);
         let punch = ccnic_hostile::find("punch").unwrap();
         assert_eq!(Row::of(punch, vec![round(20.0, 9.0)]).fair_share.median, 0.45);
         assert_eq!(Row::of(punch, vec![round(0.0, 9.0)]).fair_share.median, 0.0);

@@ -9,7 +9,7 @@ use anyhow::Context;
 use ccnic_hostile::{Attack, Report};
 
 /// How long an attack may take until it has done something.
-const PATIENCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(20);
 
 /// An attack under way. Dropping it kills it.
 #[derive(Debug)]

@@ -89,7 +89,9 @@ impl Mailbox {
     #[cold]
     pub(crate) fn take(&self) -> Option<Notifier> {
         self.full.store(false, Ordering::Relaxed);
-        self.notifier().take().inspect(Notifier::confirm)
+        let mut notifier = self.notifier().take()?;
+        notifier.confirm();
+        Some(notifier)
     }
 }
 

@@ -50,7 +50,7 @@ impl Handler for Recorder {
         self.calls.push(format!("rss {id} {}", rss.is_some()));
         Ok(())
     }
-    fn notify(&mut self, id: ClientId, queue: u16, notifier: Notifier) -> Result<(), String> {
+    fn notify(&mut self, id: ClientId, queue: u16, mut notifier: Notifier) -> Result<(), String> {
         notifier.confirm();
         self.calls.push(format!("notify {id} {queue}"));
         Ok(())

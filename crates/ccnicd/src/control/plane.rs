@@ -1,6 +1,6 @@
 //! The control plane: what programs ask of the daemon ends here, and becomes commands to workers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
@@ -240,8 +240,12 @@ impl Handler for ControlPlane {
 impl ControlPlane {
     /// The counters of the programs on a page, from the workers that poll them.
     fn reports(&self, page: &Page) -> Vec<(ClientId, QueueStatus)> {
-        let shown = page.programs.iter().filter_map(|(id, _)| self.clients.get(id));
-        let polls: BTreeSet<usize> = shown.flat_map(|client| client.workers.iter().copied()).collect();
-        polls.into_iter().filter_map(|at| self.workers.get(at)).flat_map(Worker::report).collect()
+        let report = |(at, worker): (usize, &Worker)| {
+            let polled =
+                |id: &&ClientId| self.clients.get(id).is_some_and(|client| client.workers.contains(&at));
+            let ids: Vec<_> = page.programs.iter().map(|(id, _)| id).filter(polled).copied().collect();
+            worker.report(&ids)
+        };
+        self.workers.iter().enumerate().flat_map(report).collect()
     }
 }

@@ -5,6 +5,7 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::Value;
 
@@ -14,6 +15,12 @@ fn hostile(args: &[&str]) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// One measurement at a time: each has two CPUs that poll.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The daemon that lies beside the command; `None` where it has not been built, or on one CPU.
@@ -55,6 +62,7 @@ fn what_is_no_attack_or_out_of_range_is_refused() {
 
 #[test]
 fn every_round_is_in_the_json_and_the_table_fits() {
+    let _alone = alone();
     if daemon().is_none() {
         return;
     }
@@ -83,6 +91,7 @@ fn every_round_is_in_the_json_and_the_table_fits() {
 /// A daemon that is killed beside an attack: the report says so, and the command fails.
 #[test]
 fn a_daemon_that_dies_is_a_defect() {
+    let _alone = alone();
     let Some(daemon) = daemon() else { return };
     let directory = tempfile::tempdir().unwrap();
     let mortal = directory.path().join("ccnicd");

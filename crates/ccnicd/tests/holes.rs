@@ -54,7 +54,11 @@ fn punch_attaching(socket: &Path, attached: &AtomicUsize, refused: &AtomicUsize,
         let done = AtomicBool::new(false);
         std::thread::scope(|threads| {
             // Until the NIC has sealed it, or has refused it.
-            threads.spawn(|| while !done.load(Relaxed) && punch(&fd, region.size()).is_ok() {});
+            threads.spawn(|| {
+                while !done.load(Relaxed) && punch(&fd, region.size()).is_ok() {
+                    std::hint::spin_loop();
+                }
+            });
             let connection = Connection::open(socket).unwrap();
             let request = Request::Attach { name: "holes".into(), mac: None, rss: None };
             match connection.ask(&request, Some(region.as_fd())) {

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
 /// Lines of one connection: at once, and a second.
-const CLIENT: (u32, u32) = (8, 1);
+const CLIENT: (u32, u32) = (16, 1);
 /// Lines of all connections of a user together: at once, and a second.
 const USER: (u32, u32) = (64, 8);
 /// Users that are remembered.
@@ -136,7 +136,7 @@ mod tests {
         let lines = (0..100).filter_map(|_| client.line_at(now)).count();
         assert_eq!(lines, CLIENT.0 as usize);
         let later = client.line_at(now + Duration::from_secs(2)).unwrap();
-        assert_eq!(later.0, Some(92));
+        assert_eq!(later.0, Some(84));
         assert!(client.line_at(now + Duration::from_secs(2)).is_some());
         assert!(client.line_at(now + Duration::from_secs(2)).is_none());
         let rested = now + Duration::from_secs(1000);

@@ -49,7 +49,7 @@ impl Acceptor {
             next_id: 1,
         };
         let thread = std::thread::Builder::new().name("ccnic-accept".to_owned());
-        let spawned = thread.spawn(move || accepting.run(&told));
+        let spawned = thread.spawn(move || accepting.run(told));
         spawned.map_err(|e| Error::Os {
             what: "start the thread that accepts connections",
             errno: Errno::from_io_error(&e).unwrap_or(Errno::AGAIN),
@@ -60,7 +60,7 @@ impl Acceptor {
     /// Accepts no further connections, and removes the socket file. Waits for the accepting thread, which waits for nobody.
     pub(super) fn stop(&self) {
         let _ = write(&self.stop, &1u64.to_ne_bytes());
-        let _ = self.stopped.recv(); // an error says that it has stopped before
+        let _ = self.stopped.recv(); // nothing is ever sent: it ends
     }
 }
 
@@ -78,11 +78,12 @@ struct Accepting {
 }
 
 impl Accepting {
-    fn run(mut self, stopped: &Sender<()>) {
+    /// Dropping `stopped` says that there will be no further connections.
+    fn run(mut self, stopped: Sender<()>) {
         while self.turn() {}
         self.socket.remove_file();
         self.spare = None;
-        let _ = stopped.send(());
+        drop(stopped);
         // The socket goes here: closing it closes what waits in its queue, and that may block.
     }
 

@@ -63,10 +63,22 @@ impl Daemon {
     /// As `start`, with further arguments.
     #[track_caller]
     pub fn start_with(socket: &Path, args: &[&str]) -> Daemon {
-        let child = logged(Path::new(env!("CARGO_BIN_EXE_ccnicd")), &socket.with_extension("log"))
-            .args(["--log", "warn,ccnicd::placement=off", "--socket"])
+        Daemon::start_by(&[env!("CARGO_BIN_EXE_ccnicd")], socket, args)
+    }
+
+    /// As `start_with`, by a command that takes the daemon's arguments.
+    #[track_caller]
+    pub fn start_by(command: &[&str], socket: &Path, args: &[&str]) -> Daemon {
+        let child = logged(Path::new(command[0]), &socket.with_extension("log"))
+            .args(&command[1..])
+            .arg("--socket")
             .arg(socket)
             .args(args)
+            .args(if args.contains(&"--log") {
+                [].as_slice()
+            } else {
+                &["--log", "warn,ccnicd::placement=off"]
+            })
             .spawn()
             .unwrap();
         let mut this = Daemon { child, socket: socket.to_owned() };
@@ -123,6 +135,30 @@ impl Daemon {
         let fds = std::fs::read_dir(proc.join("fd")).unwrap().count();
         let maps = std::fs::read_to_string(proc.join("maps")).unwrap();
         (fds, maps.lines().filter(|l| l.contains("memfd:")).count())
+    }
+
+    /// The names of its threads, and the CPUs that each may run on, as the kernel lists them.
+    pub fn threads(&self) -> Vec<(String, String)> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let thread = |task: std::fs::DirEntry| {
+            let name = std::fs::read_to_string(task.path().join("comm")).ok()?.trim().to_owned();
+            let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+            let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+            Some((name, cpus.trim().to_owned()))
+        };
+        tasks.filter_map(|task| thread(task.ok()?)).collect() // those that end meanwhile are left out
+    }
+
+    /// True when all its threads have been stopped by a signal.
+    pub fn stands_still(&self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let status = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status")).ok();
+        tasks.filter_map(|task| status(task.ok()?)).all(|status| status.contains("State:\tT"))
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
     }
 
     /// A figure of the process as the kernel shows it in `/proc/PID/status`, such as `Threads`, or `VmHWM` in KiB.

@@ -155,7 +155,7 @@ mod tests {
         assert!(!notifier.unconfirmed);
     }
 
-    /// Waits for a byte that has been sent; true when there is one.
+    /// True when a byte has been sent; takes it.
     fn told(ours: &std::os::unix::net::UnixStream) -> bool {
         ours.set_nonblocking(true).unwrap();
         (&*ours).read(&mut [0; 8]).is_ok_and(|n| n > 0)

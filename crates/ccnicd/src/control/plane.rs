@@ -1,6 +1,6 @@
 //! The control plane: what programs ask of the daemon ends here, and becomes commands to workers.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
@@ -240,15 +240,12 @@ impl Handler for ControlPlane {
 impl ControlPlane {
     /// The counters of the programs on a page, from the workers that poll them.
     fn reports(&self, page: &Page) -> Vec<(ClientId, QueueStatus)> {
-        let mut polled: BTreeMap<usize, BTreeSet<ClientId>> = BTreeMap::new();
-        for (id, _) in &page.programs {
-            let workers = self.clients.get(id).map(ClientRecord::distinct_workers);
-            workers.into_iter().flatten().for_each(|at| _ = polled.entry(at).or_default().insert(*id));
-        }
-        let report = |(at, ids): (usize, BTreeSet<ClientId>)| {
-            let worker = self.workers.get(at)?;
-            Some(worker.report(&ids.into_iter().collect::<Vec<_>>()))
+        let report = |(at, worker): (usize, &Worker)| {
+            let polled =
+                |id: &&ClientId| self.clients.get(id).is_some_and(|client| client.workers.contains(&at));
+            let ids: Vec<_> = page.programs.iter().map(|(id, _)| id).filter(polled).copied().collect();
+            worker.report(&ids)
         };
-        polled.into_iter().filter_map(report).flatten().collect()
+        self.workers.iter().enumerate().flat_map(report).collect()
     }
 }

@@ -19,10 +19,12 @@ pub(crate) const NEARLY_EMPTY: usize = 4;
 /// Packets not delivered to the program, by reason, since the queue pair was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HostDrops {
-    /// Received descriptors that name no buffer of the region: the NIC is broken.
+    /// Received packets of which a descriptor names no bytes of a buffer, or none: the NIC is broken.
     pub bad_descriptor: u64,
-    /// Received descriptors of chains with too many segments: the NIC is broken.
+    /// Received descriptors of packets with too many segments: the NIC is broken.
     pub bad_chain: u64,
+    /// Received packets longer than the MTU: the NIC is broken.
+    pub too_long: u64,
     /// Packets that the NIC dropped because this queue's ring was full or the pool dry, since the region was
     /// made. Only with RSS: otherwise the NIC waits.
     pub rx_dropped: u64,
@@ -78,7 +80,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             (!config.shared_pool).then(|| Managed::new(&mem, &config, &queue_layout.fill, tx.position()));
         let mut this = QueuePair {
             tx,
-            rx: Receiver::new(R::Consumer::resume(&mem, &queue_layout.rx), config.fetch()),
+            rx: Receiver::new(R::Consumer::resume(&mem, &queue_layout.rx), &config),
             pool: Allocator::host(layout),
             managed,
             layout: queue_layout,
@@ -175,10 +177,14 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Receives whole packets in at most `max` buffers, adds them to `burst` and returns the number of
     /// buffers: 32 at most in one call.
     ///
-    /// A packet with more segments than `max`, or than the burst has space for, waits;
-    /// [`CHAIN_MAX`](crate::desc::CHAIN_MAX) always suffices. Up to 64 descriptors are taken from the ring
-    /// ahead of the program's requests; their packets' lines are prefetched a few in each call of this queue
-    /// pair.
+    /// If the first packet has more than `max` segments, it is received alone: at most
+    /// [`CHAIN_MAX`](crate::desc::CHAIN_MAX) buffers. A packet waits only while the burst has no space for
+    /// it. Up to 64 descriptors are taken from the ring ahead of the program's requests; their packets' lines
+    /// are prefetched a few in each call of this queue pair.
+    ///
+    /// The NIC is not trusted: every packet has at most `CHAIN_MAX` segments, each with data and inside one
+    /// buffer, and at most as many bytes as the MTU. Other packets are dropped and counted
+    /// ([`drops`](QueuePair::drops)).
     ///
     /// ```
     /// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
@@ -282,9 +288,11 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
 
     /// Packets not delivered, by reason.
     pub fn drops(&self) -> HostDrops {
+        let checker = self.rx.checker();
         HostDrops {
-            bad_descriptor: self.rx.bad_descriptor(),
-            bad_chain: self.rx.ring().discarded(),
+            bad_descriptor: checker.bad_descriptor,
+            bad_chain: checker.bad_chain + self.rx.ring().discarded(),
+            too_long: checker.too_long,
             rx_dropped: self.mem.load(self.layout.rx_dropped),
         }
     }
@@ -376,10 +384,18 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_waits_for_a_burst_that_holds_it() {
+    fn a_chain_longer_than_asked_for_comes_alone_and_waits_only_for_space() {
         let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+        assert_eq!((sides.send(9000, 6, 1), sides.send(64, 2, 2), sides.poll()), (6, 2, 8));
+        assert_eq!([0, 1, 2].map(|max| sides.receive(max, |_, _| ())), [0, 3, 3]);
         assert_eq!((sides.send(9000, 3, 1), sides.poll()), (3, 3));
-        assert_eq!([2, 3].map(|max| sides.receive(max, |_, _| ())), [0, 3]);
+        let mut burst = Burst::new();
+        sides.host.alloc(64, 60, &mut burst);
+        assert_eq!((sides.host.rx_burst(&mut burst, 32), burst.space()), (2, 2));
+        assert_eq!((sides.host.rx_burst(&mut burst, 32), sides.host.rx_ready()), (0, 3));
+        sides.host.free(&mut burst);
+        assert_eq!(sides.host.rx_burst(&mut burst, 1), 3);
+        sides.host.free(&mut burst);
     }
 
     #[test]

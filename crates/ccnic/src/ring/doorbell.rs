@@ -177,7 +177,12 @@ impl Consumer for DoorbellConsumer {
     }
 
     #[inline(always)]
-    fn pop<M: SharedMemory, D: Slot>(&mut self, mem: &M, out: &mut [D]) -> usize {
+    fn pop_or_discard<M: SharedMemory, D: Slot>(
+        &mut self,
+        mem: &M,
+        out: &mut [D],
+        discard: impl FnMut(Desc),
+    ) -> usize {
         let mut n = (self.available(mem) as usize).min(out.len());
         for (i, slot) in (0..).zip(out.iter_mut().take(n)) {
             slot.set(self.get(mem, self.position + i), Sealed(()));
@@ -190,7 +195,15 @@ impl Consumer for DoorbellConsumer {
         self.empty_polls = 0;
         let mut consumed = n;
         if self.guard.discarding || out.get(n - 1).is_some_and(|d| d.desc().more()) {
-            (n, consumed) = self.guard.cut(out.get_mut(..n).unwrap_or_default());
+            (n, consumed) = self.guard.cut(out.get_mut(..n).unwrap_or_default(), discard);
+            // The next pop reads the tail register again: a broken producer may have published half a chain.
+            self.seen = self.position + consumed as u64;
+            if n == 0 {
+                // The caller, which gets nothing, has nothing to release.
+                self.position = self.seen;
+                self.release(mem);
+                consumed = 0;
+            }
         }
         self.before = self.position;
         self.position += consumed as u64;

@@ -107,6 +107,38 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> 
         mem.store(self.taken, encode(to.0, to.1));
     }
 
+    /// Of the `n` descriptors up to `to`, which end inside a chain or begin inside a dropped one: how many to
+    /// deliver, and the position after those that are taken.
+    #[cold]
+    #[inline(never)]
+    fn take_chains<M: SharedMemory, D: Slot>(
+        &mut self,
+        mem: &M,
+        out: &mut [D],
+        (mut n, mut to): (usize, (u64, u32)),
+        discard: impl FnMut(Desc),
+    ) -> (usize, (u64, u32)) {
+        // An honest producer fills its groups. One that does not must still not stop the ring with a chain in
+        // more partial groups than one pop takes.
+        while out.get(n - 1).is_some_and(|d| d.desc().more()) {
+            let (more, next) = self.copy_ready(mem, out.get_mut(n..).unwrap_or_default(), to, false);
+            if more == 0 {
+                break;
+            }
+            (n, to) = (n + more, next);
+        }
+        let (kept, consumed) = self.guard.cut(out.get_mut(..n).unwrap_or_default(), discard);
+        if consumed < n {
+            to = self.advance(mem, (self.position, self.within), consumed);
+        }
+        if kept == 0 {
+            // The caller, which gets nothing, has nothing to release.
+            self.move_to(mem, to);
+            self.release(mem);
+        }
+        (kept, to)
+    }
+
     /// The position `descs` descriptors after `from`: walks the counts again.
     #[cold]
     #[inline(never)]
@@ -140,7 +172,12 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
     }
 
     #[inline(always)]
-    fn pop<M: SharedMemory, D: Slot>(&mut self, mem: &M, out: &mut [D]) -> usize {
+    fn pop_or_discard<M: SharedMemory, D: Slot>(
+        &mut self,
+        mem: &M,
+        out: &mut [D],
+        discard: impl FnMut(Desc),
+    ) -> usize {
         let from = (self.position, self.within);
         let (mut n, mut to) = self.copy_ready(mem, out, from, self.empty_polls >= IDLE_POLLS);
         if n == 0 {
@@ -150,12 +187,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
         self.was_idle = self.empty_polls >= IDLE_POLLS;
         self.empty_polls = 0;
         if self.guard.discarding || out.get(n - 1).is_some_and(|d| d.desc().more()) {
-            let batch = out.get_mut(..n).unwrap_or_default();
-            let (kept, consumed) = self.guard.cut(batch);
-            if consumed < n {
-                to = self.advance(mem, from, consumed);
-            }
-            n = kept;
+            (n, to) = self.take_chains(mem, out, (n, to), discard);
         }
         self.before = from;
         self.move_to(mem, to);

@@ -1,0 +1,3 @@
+//! placeholder
+/// The fuzz target.
+pub fn recovery(_: &[u8]) {}

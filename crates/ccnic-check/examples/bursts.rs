@@ -117,7 +117,7 @@ macro_rules! audited {
                 deliver_handed(nics, |queue| (queue == 1).then_some(0), mem, steered, reflect);
             }
 
-            /// `rounds` bursts of 32 packets there and back.
+            /// `rounds` bursts of 32 packets sent and received back.
             pub(super) fn run(rounds: usize) {
                 let Some((mut host, nic, mem)) = pair::<$ring>() else { return };
                 let mut nics = [nic];

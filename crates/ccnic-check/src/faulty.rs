@@ -143,12 +143,12 @@ impl Fault for Late {
     }
 }
 
-/// Dies before its n-th change of shared memory: what SIGKILL does to a process, at an instruction of our
-/// choice.
+/// Dies before its n-th change of shared memory, as a process that gets SIGKILL does, at a chosen
+/// instruction.
 #[derive(Debug, Clone)]
 pub struct Mortal(Rc<Cell<u64>>);
 
-/// What a death unwinds with.
+/// The payload of the unwinding.
 struct Died;
 
 impl Mortal {
@@ -193,7 +193,7 @@ impl Fault for Mortal {
 #[derive(Debug)]
 pub struct FaultyNic<M, F> {
     inner: M,
-    /// The fault, to be switched on.
+    /// The fault, which the test switches on.
     pub fault: F,
 }
 
@@ -217,7 +217,7 @@ impl<M: Memory, F: Fault + Default> Memory for FaultyNic<M, F> {
 #[derive(Debug)]
 pub struct FaultyHost<M, F> {
     inner: M,
-    /// The fault, to be switched on.
+    /// The fault, which the test switches on.
     pub fault: F,
 }
 

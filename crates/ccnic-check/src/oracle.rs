@@ -1,4 +1,4 @@
-//! The oracle: what was sent, what may come back, and where every buffer is.
+//! The oracle: which packets were sent, which may come back, and which side holds each buffer.
 //!
 //! It knows nothing of rings or memories. A packet is identified by its sequence number, which is in its
 //! metadata and determines every byte of it.
@@ -55,9 +55,9 @@ pub fn content(seq: u64, len: u16) -> Vec<u8> {
 pub enum Cut {
     /// As it was sent: the same buffers come back.
     Same,
-    /// Anew: every segment but the last is full.
+    /// In new buffers: every segment but the last is full.
     Anew,
-    /// Anew, or as it was sent when the NIC had no buffer.
+    /// In new buffers, or as it was sent when the NIC had no buffer.
     Either,
 }
 
@@ -69,7 +69,7 @@ pub struct Oracle {
     pub received: u64,
     /// Packets that were skipped.
     pub lost: u64,
-    /// How many more may be.
+    /// How many more may be lost.
     may_lose: u64,
 }
 
@@ -79,7 +79,7 @@ impl Oracle {
         self.expected.push_back(packet);
     }
 
-    /// Packets handed in and not come back.
+    /// Packets sent that have not come back.
     pub fn outstanding(&self) -> usize {
         self.expected.len()
     }
@@ -97,7 +97,7 @@ impl Oracle {
         self.may_lose += packets;
     }
 
-    /// All that was to come has come: what is still expected was lost.
+    /// The end of the run: packets that are still expected were lost.
     ///
     /// # Panics
     /// When more is missing than may be.
@@ -170,10 +170,10 @@ impl Held {
         range
     }
 
-    /// The buffer comes here.
+    /// This side takes the buffer.
     ///
     /// # Panics
-    /// When it is here already, even in part.
+    /// When this side holds it already, even in part.
     pub fn take(&mut self, desc: Desc) {
         for slot in self.range(desc) {
             assert!(!self.slots[slot], "{desc:?}: slot {slot} handed out twice");
@@ -182,13 +182,13 @@ impl Held {
         }
     }
 
-    /// The buffer leaves.
+    /// This side gives the buffer away.
     ///
     /// # Panics
-    /// When it is not here.
+    /// When this side does not hold it.
     pub fn give(&mut self, desc: Desc) {
         for slot in self.range(desc) {
-            assert!(self.slots[slot], "{desc:?}: slot {slot} given away by one who does not hold it");
+            assert!(self.slots[slot], "{desc:?}: slot {slot} given away but not held");
             self.slots[slot] = false;
             self.count -= 1;
         }
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn a_death_may_lose_so_many_and_no_more() {
+    fn a_dead_nic_may_lose_a_bounded_number_of_packets() {
         let mut oracle = oracle(5);
         oracle.may_lose(2);
         oracle.received(2, &content(2), Cut::Anew);

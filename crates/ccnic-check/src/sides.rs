@@ -1,6 +1,6 @@
-//! The two sides of an interface, each on its own: a NIC that serves, a program that sends and checks.
-//! Whoever runs them says how they give way: on two threads over mapped memory ([`threads`](crate::threads)),
-//! on two cores of a simulated machine.
+//! The two sides of an interface, each on its own: a NIC that polls, and a program that sends and checks. The
+//! caller provides how they yield: on two threads over mapped memory ([`threads`](crate::threads)), or on two
+//! cores of a simulated machine.
 
 use ccnic::host::QueuePair;
 use ccnic::nic::{Fetched, NicQueue};
@@ -51,7 +51,7 @@ pub fn serve<S: SharedMemory, R: Ring>(
 
 /// The program.
 pub struct Program<S: SharedMemory, R: Ring> {
-    /// The most packets under way.
+    /// The most packets in flight.
     pub most: usize,
     host: QueuePair<S, R>,
     oracle: Oracle,
@@ -88,8 +88,7 @@ impl<S: SharedMemory, R: Ring> Program<S, R> {
         while self.oracle.received < packets {
             // Bursts of every length; a packet of several segments waits for one that holds it.
             let got = self.receive(1 + (self.next + turns) as usize % 64, wire);
-            // So few at a time that neither ring is ever full of them for good: a loopback must not wait for
-            // itself.
+            // Few enough that the two rings are never both full: a loopback would wait for itself.
             let room = self.most.saturating_sub(self.oracle.outstanding()) as u64;
             let mut sent = 0;
             if self.next < packets && self.outbox.is_empty() && room > 0 {
@@ -148,9 +147,9 @@ impl<S: SharedMemory, R: Ring> Program<S, R> {
         n
     }
 
-    /// Receives; every other time, small packets by copy.
+    /// Receives; in every second call, small packets by copying them.
     fn receive(&mut self, max: usize, wire: Wire) -> usize {
-        // So few packets are under way that the NIC always has a buffer.
+        // Few enough packets are in flight that the NIC always has a buffer.
         let cut = wire.cut(false);
         if max.is_multiple_of(2) {
             let oracle = &mut self.oracle;

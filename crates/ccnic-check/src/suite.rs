@@ -27,12 +27,12 @@ macro_rules! conformance {
             #[allow(unused_imports)]
             use super::*;
             $crate::conformance!(@questions $memory, ccnic::ring::$ring,
-                packets_come_back, the_ring_wraps, a_full_ring_refuses_and_loses_nothing, a_slow_receiver_loses_nothing,
-                an_empty_pool_says_so, chains_are_whole_at_every_burst_size, what_is_no_packet_is_not_taken,
-                a_single_packet_is_delivered_at_once, a_successor_carries_on, a_dead_nic_loses_only_what_it_held,
-                a_nic_may_die_at_any_write, a_contended_depot_loses_nothing, sending_for_ever_needs_no_answer,
-                a_host_that_sees_stores_late_frees_nothing_early, a_small_pool_goes_round, a_program_that_sends_all_buffers_gets_them_back, a_small_ring_has_enough_posted_buffers, a_dropped_queue_pair_leaves_its_buffers, an_armed_program_is_notified_once,
-                small_packets_go_and_come_as_copies);
+                packets_come_back, the_ring_wraps, a_full_ring_leaves_packets_with_their_owner, a_slow_receiver_loses_nothing,
+                an_empty_pool_allocates_nothing, chains_are_whole_at_every_burst_size, incomplete_packets_are_not_taken,
+                a_single_packet_is_delivered_at_once, a_successor_continues, a_dead_nic_loses_only_what_it_held,
+                a_nic_may_die_at_any_write, a_contended_depot_loses_nothing, sending_continues_without_received_packets,
+                a_host_that_sees_stores_late_frees_only_completed_buffers, a_small_pool_sustains_traffic, a_program_that_sends_all_buffers_gets_them_back, a_small_ring_has_enough_posted_buffers, a_dropped_queue_pair_returns_its_buffers, an_armed_program_is_notified_once,
+                small_packets_are_sent_and_received_as_copies);
         })+
     };
     (@questions $memory:ty, $ring:ty, $($question:ident),+) => {
@@ -40,7 +40,7 @@ macro_rules! conformance {
     };
 }
 
-/// Every choice of pool for a ring, with few descriptors, so that it wraps soon.
+/// Every kind of pool for a ring, with few descriptors, so that the ring wraps soon.
 pub fn configs<R: Ring>() -> Vec<Config> {
     let all = (0..16).map(|bits: u8| Config {
         ring: if bits & 8 == 0 { 64 } else { 128 },
@@ -60,7 +60,7 @@ fn few<R: Ring>() -> Vec<Config> {
     configs::<R>().into_iter().filter(|c| c.recycle && c.small && !c.sequential).collect()
 }
 
-/// The wires that a configuration goes with.
+/// The wires that a configuration supports.
 pub fn wires(config: &Config) -> &'static [Wire] {
     // A host that manages the pool frees what it has sent: the NIC must not send it back.
     if config.shared_pool {
@@ -93,9 +93,9 @@ pub fn packets_come_back<M: Memory, R: Ring>() {
     });
 }
 
-/// Do small packets, mixed with others, go and come without handles, as many as there is room for, and never
-/// a large one?
-pub fn small_packets_go_and_come_as_copies<M: Memory, R: Ring>() {
+/// Are small packets, mixed with others, sent and received without handles, as many as there is room for, and
+/// never a large one?
+pub fn small_packets_are_sent_and_received_as_copies<M: Memory, R: Ring>() {
     each::<M, R>(configs::<R>(), |rig| {
         let config = *rig.layout.config();
         let ring = config.ring as usize;
@@ -120,7 +120,7 @@ pub fn small_packets_go_and_come_as_copies<M: Memory, R: Ring>() {
         assert!(came == 0 || (short > 1000) == small, "{short} of {came} came by the short way");
         assert_eq!(rig.receive_small(0), Ok(0), "nothing asked for");
         assert_eq!(rig.receive_small(9), Ok(0), "nothing is there");
-        // A full ring takes what fits.
+        // A nearly full ring takes as many as it has room for.
         let mut sent = 0;
         while let n @ 1.. = rig.send_small(64, 64) {
             sent += n;
@@ -143,8 +143,9 @@ pub fn the_ring_wraps<M: Memory, R: Ring>() {
     });
 }
 
-/// Does a full ring take what fits, leave the rest to its owner, and take more when there is room?
-pub fn a_full_ring_refuses_and_loses_nothing<M: Memory, R: Ring>() {
+/// Does a ring take as many packets as it has room for, leave the others with their owner, and take more when
+/// there is room?
+pub fn a_full_ring_leaves_packets_with_their_owner<M: Memory, R: Ring>() {
     each::<M, R>(few::<R>(), |rig| {
         let (mut taken, mut refused) = (0, false);
         while !refused {
@@ -177,8 +178,8 @@ pub fn a_slow_receiver_loses_nothing<M: Memory, R: Ring>() {
     });
 }
 
-/// Does an empty pool allocate nothing, and then what is freed?
-pub fn an_empty_pool_says_so<M: Memory, R: Ring>() {
+/// Does an empty pool allocate nothing, and buffers again once some are freed?
+pub fn an_empty_pool_allocates_nothing<M: Memory, R: Ring>() {
     for config in few::<R>().into_iter().filter(|c| c.shared_pool) {
         let buffers = 48;
         let mut rig = Rig::<M, R>::new(&Config { buffers, ..config }, Wire::Loopback);
@@ -225,7 +226,7 @@ pub fn chains_are_whole_at_every_burst_size<M: Memory, R: Ring>() {
 }
 
 /// Is a packet that lacks its end, or has too many segments, left with its owner?
-pub fn what_is_no_packet_is_not_taken<M: Memory, R: Ring>() {
+pub fn incomplete_packets_are_not_taken<M: Memory, R: Ring>() {
     each::<M, R>(few::<R>(), |rig| {
         assert!(rig.chain(&[64; CHAIN_MAX + 1]));
         assert_eq!(rig.transmit(), 0, "nine segments");
@@ -288,7 +289,7 @@ pub fn an_armed_program_is_notified_once<M: Memory, R: Ring>() {
             assert_eq!(rig.nic.needs_notification(), Some(sleep), "not woken yet");
             rig.nic.notified(sleep);
             assert_eq!(rig.nic.needs_notification(), None, "woken twice");
-            // It cannot be armed while packets wait: in the ring, or taken from there ahead.
+            // It cannot be armed while packets can be received: in the ring, or fetched ahead from it.
             for max in 1..=n {
                 assert!(rig.host.rx_waits() && !rig.host.arm(), "asleep over packet {max} of {n}");
                 assert_eq!((rig.nic.needs_notification(), rig.receive(1)), (None, 1));
@@ -300,7 +301,7 @@ pub fn an_armed_program_is_notified_once<M: Memory, R: Ring>() {
 }
 
 /// Does a NIC that takes over from one that retired keep order and buffers?
-pub fn a_successor_carries_on<M: Memory, R: Ring>() {
+pub fn a_successor_continues<M: Memory, R: Ring>() {
     each::<M, R>(configs::<R>(), |rig| {
         for i in 0..60usize {
             rig.alloc(if i % 3 == 0 { 2000 } else { 90 }, i % 11);
@@ -349,9 +350,9 @@ pub fn a_nic_may_die_at_any_write<M: Memory, R: Ring>() {
     }
 }
 
-/// True when the NIC did all it had to do before it was to die.
+/// True when the NIC completed its work before the write at which it was to die.
 fn dies_at<M: Memory, R: Ring>(config: &Config, wire: Wire, writes: u64) -> bool {
-    // Small, since a new one is made for every point of death.
+    // Small, since a new region is made for every write at which the NIC dies.
     let config = Config { buffers: 256, ..*config };
     let mut rig = Rig::<FaultyNic<M, Mortal>, R>::new(&config, wire);
     let mix = |rig: &mut Rig<_, R>| {
@@ -359,7 +360,7 @@ fn dies_at<M: Memory, R: Ring>(config: &Config, wire: Wire, writes: u64) -> bool
         rig.chain(&[3000, 10, 500, 20, 4096, 60]);
         rig.alloc(1500, 3);
     };
-    // The ring is in its second lap when it happens.
+    // The ring is in its second lap when the NIC dies.
     for _ in 0..12 {
         mix(&mut rig);
         rig.settle(false);
@@ -410,7 +411,7 @@ pub fn a_contended_depot_loses_nothing<M: Memory, R: Ring>() {
 
 /// The NIC completes packets while the host transmits, after the host looked for room and before it looks
 /// again: does the host free only what has been completed?
-pub fn a_host_that_sees_stores_late_frees_nothing_early<M: Memory, R: Ring>() {
+pub fn a_host_that_sees_stores_late_frees_only_completed_buffers<M: Memory, R: Ring>() {
     for config in few::<R>().into_iter().filter(|c| !c.shared_pool) {
         let mut rig = Rig::<FaultyHost<M, Late>, R>::new(&config, Wire::Loopback);
         for round in 0..600u32 {
@@ -429,8 +430,8 @@ pub fn a_host_that_sees_stores_late_frees_nothing_early<M: Memory, R: Ring>() {
     }
 }
 
-/// Can a program send for ever when nothing is sent back to it?
-pub fn sending_for_ever_needs_no_answer<M: Memory, R: Ring>() {
+/// Can a program go on sending when the NIC returns no packet?
+pub fn sending_continues_without_received_packets<M: Memory, R: Ring>() {
     for config in configs::<R>() {
         let mut rig = Rig::<M, R>::new(&config, Wire::Sink);
         let packets = config.buffers * 3;
@@ -447,8 +448,8 @@ pub fn sending_for_ever_needs_no_answer<M: Memory, R: Ring>() {
     }
 }
 
-/// With the fewest buffers, does traffic continue in both directions, although magazines keep some?
-pub fn a_small_pool_goes_round<M: Memory, R: Ring>() {
+/// With the fewest buffers, does traffic continue in both directions, although the magazines keep some?
+pub fn a_small_pool_sustains_traffic<M: Memory, R: Ring>() {
     for config in configs::<R>() {
         for &wire in wires(&config) {
             let mut rig = Rig::<M, R>::new(&Config { buffers: 64, ..config }, wire);
@@ -476,7 +477,7 @@ pub fn a_small_ring_has_enough_posted_buffers<M: Memory, R: Ring>() {
 
 /// Does a queue pair that is dropped return its buffers, also those received and not yet handed to the
 /// program?
-pub fn a_dropped_queue_pair_leaves_its_buffers<M: Memory, R: Ring>() {
+pub fn a_dropped_queue_pair_returns_its_buffers<M: Memory, R: Ring>() {
     // (With the host-managed pool only the queue pair itself knows what the NIC has not completed yet.)
     let configs = configs::<R>().into_iter().filter(|c| c.shared_pool).collect();
     each::<M, R>(configs, |rig| {

@@ -1,6 +1,7 @@
 //! Host and NIC on two threads over mapped memory, checked by the oracle. What ThreadSanitizer runs.
 //!
-//! No test here depends on timing: every loop ends by progress, and yields its core when it makes none.
+//! No test here depends on timing: every loop ends when it has made enough progress, and yields its core after a
+//! poll without progress.
 
 use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,8 +15,8 @@ use crate::memory::{MappedMemory, Memory};
 use crate::rig::Wire;
 use crate::sides::{Program, serve};
 
-/// Polls without any progress after which a side gives up: minutes, so that only a stuck interface gets
-/// there.
+/// Consecutive polls without progress after which a side gives up: minutes, so that only a defect of the
+/// interface causes it.
 const PATIENCE: u64 = 1 << 26;
 
 /// Sends `packets` packets to a NIC on another thread, which works on them by `wire`, and checks what comes
@@ -41,7 +42,7 @@ pub fn run<S: SharedMemory + Send + 'static, R: Ring>(
             let stop = || stop.load(Ordering::Acquire);
             serve::<S, R>(nic, &copies, &layout, wire, stop, thread::yield_now);
         });
-        // However the program ends, the NIC ends too.
+        // The NIC ends when the program ends, also by a panic.
         let _stop = StopOnDrop(stop);
         let mut program = Program::<S, R>::new(wrap(memory.host()), &layout);
         program.exchange(packets, wire, |turns, outstanding| {

@@ -1,4 +1,4 @@
-//! What the NIC of a rig does with the packets that it fetches: one poll of each kind of wire.
+//! How the NIC of a rig handles the packets that it fetches: one poll of each kind of wire.
 
 use ccnic::desc::CHAIN_MAX;
 use ccnic::layout::LARGE_BUF;
@@ -8,12 +8,12 @@ use ccnic::{Desc, SharedMemory};
 
 use crate::oracle::Cut;
 
-/// What the NIC does with the packets that it fetches.
+/// How the NIC handles the packets that it fetches.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wire {
     /// Sends a copy back, or the same buffers when it has none.
     Loopback,
-    /// Sends a copy back by way of its own memory.
+    /// Sends a copy back, which passes through its own memory.
     Bytes,
     /// Sends a copy back, in buffers that it allocates and writes itself. (Not with the host-managed pool,
     /// where it cannot.)
@@ -34,8 +34,8 @@ impl Wire {
         }
     }
 
-    /// Deals with `packets`, of which it reads the bytes by `copies`; returns how many descriptors it has
-    /// completed, not published yet.
+    /// Handles `packets`, whose bytes it reads through `copies`; returns the number of descriptors that it has
+    /// completed and not yet published.
     pub fn turn<S: SharedMemory, R: Ring>(
         self,
         nic: &mut NicQueue<S, R>,

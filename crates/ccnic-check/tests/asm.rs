@@ -1,5 +1,5 @@
-//! Audit of the native bursts' assembly: nothing in a burst locks, divides, panics, allocates or calls
-//! through a pointer.
+//! Audit of the native bursts' assembly: no locked instruction, division, panic, allocation or indirect call in
+//! a burst.
 //!
 //! Reads the functions `audit_*` of `examples/bursts.rs`, as the release build makes them. Calls to the
 //! out-of-line parts of a burst, which run once in dozens of buffers or for unusual packets, are on a list.
@@ -8,7 +8,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Parts of bursts that are out of line on purpose.
+/// Parts of bursts that are deliberately out of line.
 const OUT_OF_LINE: [&str; 18] = [
     "refill",
     "spill",
@@ -80,7 +80,7 @@ fn functions<'a>(asm: &'a str, part: &str) -> Vec<(&'a str, Vec<&'a str>)> {
     found
 }
 
-/// What is wrong with an instruction.
+/// Why an instruction is not allowed; `None` if it is.
 fn judge(instruction: &str) -> Option<String> {
     let (op, operands) = instruction.split_once(char::is_whitespace).unwrap_or((instruction, ""));
     let memory = operands.contains(['(', '[']);
@@ -138,7 +138,7 @@ fn the_native_bursts_are_clean() {
 }
 
 #[test]
-fn the_audit_sees_what_is_wrong() {
+fn the_audit_detects_instructions_that_are_not_allowed() {
     for bad in [
         "lock",
         "xchgq\t%rax, (%rdi)",

@@ -1,5 +1,5 @@
-//! Models: every interleaving of a few packets through a ring of two or four units, and of two agents at the
-//! depot.
+//! loom models: every interleaving of a few packets through a ring of two or four units, and of two agents that
+//! use the depot.
 //!
 //! The bound on preemptions (loom's: two or three find nearly every bug) keeps each model to seconds. loom
 //! treats SeqCst as AcqRel and does not explore load buffering: ThreadSanitizer covers that (`threads.rs`).
@@ -47,7 +47,7 @@ fn memory<R: Ring>(count: u32, slots: u32) -> LoomMemory {
         .bytes(BYTES..BYTES + slots * 64)
 }
 
-/// Where packet `seq` has its bytes: as few lines as may be in flight, each used again and again.
+/// The address of packet `seq`'s bytes: as many lines as can be in flight, which are reused.
 fn slot(seq: u64, slots: u32) -> u32 {
     BYTES + (seq % u64::from(slots)) as u32 * 64
 }
@@ -72,7 +72,7 @@ fn pass<R: Ring, S: SharedMemory + Clone + 'static>(
                     Desc::new(slot(seq, slots), 64, 0).with_meta(seq).with_more(i + 1 < segments)
                 })
                 .collect();
-            // The payload of a line is this side's again when the ring has room for its descriptor.
+            // The producer owns a payload line again when the ring has room for its descriptor.
             while ring.room(&to, descs.len()) < descs.len() {
                 to.relax();
             }
@@ -104,7 +104,7 @@ fn pass<R: Ring, S: SharedMemory + Clone + 'static>(
     join(producer);
 }
 
-/// Five packets through two units: the ring is full, wraps, and comes to its third lap.
+/// Five packets through two units: the ring is full, wraps, and reaches its third lap.
 fn wraps<R: Ring>() {
     model(2, || pass::<R, _>(memory::<R>(2, 2).memory(), 2, 5, 1, 2));
 }
@@ -171,7 +171,7 @@ fn producer_hands_over<R: Ring>() {
     });
 }
 
-/// A missing release must be detected: a model that cannot fail is a defect.
+/// A missing release: the model must fail.
 fn weak<R: Ring>() {
     model(2, || pass::<R, _>(Faulty(memory::<R>(2, 2).memory(), WeakRelease), 2, 3, 1, 2));
 }
@@ -179,23 +179,23 @@ fn weak<R: Ring>() {
 /// A program that waits for a notification whenever there is nothing, and a NIC that publishes a packet when
 /// there is room and checks whether the program is armed: in every poll, or once for each packet. A lost
 /// notification leaves the program waiting.
-fn sleeps<R: Ring>(in_every_turn: bool) {
+fn waits<R: Ring>(in_every_poll: bool) {
     model(2, move || {
         let packets = 3;
         let mem = memory::<R>(2, 1).word(SLEEPING).word(DONE).memory();
         let (to, place) = (mem.clone(), place(2));
         let notifier = Rc::new(Notify::new());
-        let ring_it = Rc::clone(&notifier);
+        let notified = Rc::clone(&notifier);
         let nic = thread::spawn(move || {
             let (mut ring, mut watch) = (R::Producer::resume(&to, &place), NotifyState::new(SLEEPING));
             let mut seq = 0;
-            while if in_every_turn { to.load_acquire(DONE) == 0 } else { seq < packets } {
+            while if in_every_poll { to.load_acquire(DONE) == 0 } else { seq < packets } {
                 let sent = seq < packets && ring.push(&to, &[Desc::new(0, 1, 0).with_meta(seq)]) > 0;
                 seq += u64::from(sent);
-                if (sent || in_every_turn)
+                if (sent || in_every_poll)
                     && let Some(sleep) = watch.needs_notification(&to, &ring)
                 {
-                    ring_it.notify();
+                    notified.notify();
                     watch.notified(sleep);
                 }
                 to.relax();
@@ -244,19 +244,19 @@ macro_rules! models {
             }
 
             #[test]
-            fn no_packet_is_overslept() {
-                sleeps::<$ring>(true);
+            fn no_notification_is_lost() {
+                waits::<$ring>(true);
             }
 
             #[test]
             #[should_panic(expected = "deadlock")]
-            fn a_nic_that_looks_once_only_is_found() {
-                sleeps::<$ring>(false);
+            fn a_nic_that_checks_only_once_per_packet_is_detected() {
+                waits::<$ring>(false);
             }
 
             #[test]
             #[should_panic(expected = "Causality violation")]
-            fn a_weak_release_is_found() {
+            fn a_missing_release_is_detected() {
                 weak::<$ring>();
             }
         })+
@@ -295,10 +295,10 @@ fn churn<S: SharedMemory>(pool: &mut Allocator, mem: &S, mark: u8) -> Option<u32
         }
     }
     pool.drain(mem);
-    kept.inspect(|&at| mem.with(at, 8, |bytes| assert_eq!(bytes, [mark; 8], "somebody else wrote {at}")))
+    kept.inspect(|&at| mem.with(at, 8, |bytes| assert_eq!(bytes, [mark; 8], "another agent wrote {at}")))
 }
 
-/// Two agents take and free at the same time: no buffer is with both, none is lost.
+/// Two agents allocate and free concurrently: no buffer is held twice, none is lost.
 fn two_agents<S: SharedMemory + Clone + 'static>(mem: S, layout: &Layout) {
     Allocator::fill(&mem, layout);
     let (other, theirs) = (mem.clone(), *layout);
@@ -313,8 +313,8 @@ fn two_agents<S: SharedMemory + Clone + 'static>(mem: S, layout: &Layout) {
 }
 
 fn pool_layout() -> Layout {
-    // Three batches, the first of one buffer: without recycling it comes back to the list as it was, which is
-    // what a list without tags falls for.
+    // Three batches, the first of one buffer: without recycling the head returns to its old value, which a
+    // list without tags cannot distinguish (ABA).
     Layout::new(&Config { buffers: 65, small: false, recycle: false, ..Config::default() })
         .unwrap_or_else(|e| panic!("{e}"))
 }
@@ -327,7 +327,7 @@ fn two_agents_share_the_depot() {
     });
 }
 
-/// The tag is what keeps a head that comes back from being taken for the old one.
+/// A depot's head without its tag, which distinguishes a head that has returned to its old value (ABA).
 #[derive(Clone)]
 struct NoTag<S>(S, u32);
 
@@ -370,7 +370,7 @@ impl<S: SharedMemory> SharedMemory for NoTag<S> {
 
 #[test]
 #[should_panic]
-fn a_depot_without_tags_is_found() {
+fn a_depot_without_tags_is_detected() {
     model(2, || {
         let layout = pool_layout();
         two_agents(NoTag(pool_memory(&layout), layout.pool().large), &layout);

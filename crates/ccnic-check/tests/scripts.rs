@@ -41,7 +41,7 @@ fn scripts<R: Ring>() {
             let wires = wires(&config);
             let wire = wires[wire % wires.len()];
             if small {
-                config.buffers = 40; // runs dry
+                config.buffers = 40; // the pool becomes empty
             }
             // A successor does not find receive buffers that its predecessor had taken.
             ops.retain(|op| config.shared_pool || *op != Op::Handover);

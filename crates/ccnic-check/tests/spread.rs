@@ -1,4 +1,4 @@
-//! Receive-side scaling: random scripts over several queue pairs of one region. Every packet comes to the
+//! Receive-side scaling: random scripts over several queue pairs of one region. Every packet arrives at the
 //! queue that the table names, whole and in its flow's order, or is counted as dropped there; no buffer is
 //! lost.
 
@@ -51,8 +51,8 @@ fn packet(flow: u8, seq: u64, len: u16) -> Vec<u8> {
 struct Sent {
     flow: u8,
     bytes: Vec<u8>,
-    /// The queues that it may come to, since tables change while it is under way; its hash is the same with
-    /// all.
+    /// The queues at which it may arrive, since tables change while it is in flight; its hash is the same with
+    /// all of them.
     queues: Vec<u16>,
     hash: Option<u32>,
 }
@@ -80,7 +80,7 @@ struct SpreadRig<R: Ring> {
 fn rss(seed: u8, hash: bool) -> Rss {
     let mut rss = Rss { hash, ..Rss::new(QUEUES) };
     for (i, entry) in rss.table.iter_mut().enumerate() {
-        // Some tables leave queues out.
+        // Some tables name only a part of the queues.
         *entry = (i as u16).wrapping_mul(u16::from(seed) | 1).wrapping_add(seed.into())
             % (1 + u16::from(seed) % QUEUES);
     }
@@ -115,7 +115,7 @@ impl<R: Ring> SpreadRig<R> {
             Op::Send { queue, flow, packets, len, cuts } => {
                 (0..*packets).for_each(|_| self.send(*queue, *flow, *len, cuts));
             }
-            Op::Turn(queue) => self.turn(*queue),
+            Op::Turn(queue) => self.poll(*queue),
             Op::Receive(queue) => self.receive(*queue),
             Op::Table { seed, hash } => {
                 self.spreader = Spreader::new(rss(*seed, *hash));
@@ -160,7 +160,7 @@ impl<R: Ring> SpreadRig<R> {
         self.next += 1;
     }
 
-    fn turn(&mut self, queue: u16) {
+    fn poll(&mut self, queue: u16) {
         let at = usize::from(queue);
         spread(&mut self.nics, at, &mut self.pipelines[at], &self.mem, &self.spreader, self.reflect);
     }
@@ -212,7 +212,7 @@ impl<R: Ring> SpreadRig<R> {
     /// Everything is received; what is missing was counted.
     fn finish(mut self) {
         for _ in 0..200 {
-            (0..QUEUES).for_each(|q| self.turn(q));
+            (0..QUEUES).for_each(|q| self.poll(q));
             (0..QUEUES).for_each(|q| self.receive(q));
         }
         let mut dropped = 0;
@@ -269,7 +269,7 @@ fn scripts<R: Ring>() {
     let ran = proptest::test_runner::TestRunner::new(config).run(&script, |(config, small, reflect, ops)| {
         let mut config = configs[config];
         if small {
-            config.buffers = 40; // runs dry
+            config.buffers = 40; // the pool becomes empty
         }
         let mut rig = SpreadRig::<R>::new(&config, reflect);
         ops.iter().for_each(|op| rig.apply(op));
@@ -281,10 +281,10 @@ fn scripts<R: Ring>() {
     }
 }
 
-/// A program that receives on one queue only is not held up by the others, and reads how much was dropped
-/// there.
+/// A program that receives on one queue only gets its packets while the other queues are full, and reads how
+/// many packets were dropped there.
 #[test]
-fn a_queue_that_nobody_receives_on_holds_up_none() {
+fn a_full_queue_does_not_block_the_others() {
     let config = Config { ring: 64, buffers: 512, ..Config::default() };
     let mut rig = SpreadRig::<GroupedEpoch>::new(&config, false);
     let spreader = Spreader::new(rss(3, false));
@@ -294,7 +294,7 @@ fn a_queue_that_nobody_receives_on_holds_up_none() {
     for round in 1..=100 {
         rig.send(0, deaf, 70, &[]);
         rig.send(0, good, 70, &[]);
-        rig.turn(0);
+        rig.poll(0);
         rig.receive(2);
         assert_eq!(rig.received, round);
     }

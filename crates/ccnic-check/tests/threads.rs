@@ -40,8 +40,7 @@ fn doorbell() {
     all::<Doorbell>();
 }
 
-/// A test that cannot fail is a defect: under ThreadSanitizer this one must. `make tsan` runs it and wants it
-/// to.
+/// Under ThreadSanitizer this test must fail: `make tsan` runs it and checks that a race is reported.
 #[test]
 #[ignore = "has a data race on purpose, for ThreadSanitizer to find"]
 fn a_weak_release_is_a_race() {

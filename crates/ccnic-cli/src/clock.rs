@@ -10,7 +10,7 @@ pub struct MachineClock {
 }
 
 impl MachineClock {
-    /// A clock; `alone` says that the NIC does not need this very CPU to make progress.
+    /// A clock; `alone` is true when the NIC does not need this CPU to make progress.
     pub fn new(alone: bool) -> MachineClock {
         MachineClock { clock: quanta::Clock::new(), alone }
     }

@@ -20,7 +20,7 @@ pub fn pin(cpu: usize) -> anyhow::Result<()> {
     sched_setaffinity(None, &set).with_context(|| format!("could not pin a thread to CPU {cpu}"))
 }
 
-/// Where threads run: programs on the first half of the CPUs, the NIC on the second.
+/// The CPUs of each side: programs on the first half, the NIC on the second.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Split {
     /// CPUs of programs.
@@ -35,7 +35,7 @@ impl Split {
         Ok(Split::of(&usable()?))
     }
 
-    /// One CPU serves both sides, which then share its time.
+    /// With one CPU, both sides share it.
     fn of(cpus: &[usize]) -> Split {
         match cpus {
             [only] => Split { host: vec![*only], nic: vec![*only] },
@@ -62,10 +62,10 @@ impl Split {
     }
 }
 
-/// Warns when threads must share CPUs: the figures then tell little about the interface.
+/// Warns when threads must share CPUs: the results then depend on the scheduler more than on the interface.
 ///
 /// # Errors
-/// When the kernel does not say which CPUs may be used.
+/// When the kernel does not tell which CPUs may be used.
 pub fn warn_if_crowded(queues: u16) -> anyhow::Result<()> {
     let split = Split::of_machine()?;
     let (host, nic) = (split.host.len(), split.nic.len());
@@ -84,7 +84,7 @@ pub fn warn_if_crowded(queues: u16) -> anyhow::Result<()> {
 /// The time that passed, and how much of it the calling thread had a CPU.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct CpuTime {
-    /// Seconds of a clock that runs always.
+    /// Seconds of a clock that always runs.
     wall: f64,
     /// Seconds of the thread's own CPU time.
     cpu: f64,
@@ -107,10 +107,10 @@ impl CpuTime {
     }
 }
 
-/// A thread that has its CPU for itself gets at least this share of it.
+/// The least share of CPU time of a thread that does not share its CPU.
 const UNDISTURBED: f64 = 0.97;
 
-/// Warns when a load generator did not have its CPU for itself in some runs. `shares` has a value for each
+/// Warns when a load generator shared its CPU with other processes in some runs. `shares` has a value for each
 /// run.
 pub fn warn_if_disturbed(shares: impl IntoIterator<Item = f64>) {
     if let Some(text) = disturbed(shares) {

@@ -4,13 +4,14 @@ use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use ccnic::{Demote, Design};
 use ccnic_sim::loopback::Plan;
 use ccnic_sim::parallel;
 use ccnic_sim::platform::Platform;
 use ccnic_sim::summary::Summary;
 use clap::{Args, ValueEnum};
 
-use crate::options::{DemoteName, DesignName, InterfaceArgs};
+use crate::options::{InterfaceArgs, demote_parser, design_parser};
 use crate::plot::{Axis, Cell, Chart, Content, Heat, Line, Lines, Picture};
 use crate::print::units::{self, number};
 use crate::print::{self, Column, Progress, Table};
@@ -30,11 +31,11 @@ pub struct ExploreArgs {
     #[arg(long, required = true, value_name = "KEY=VALUES")]
     sweep: Vec<String>,
     /// Designs to compare; several with commas
-    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [DesignName::Ccnic, DesignName::Paper, DesignName::E810])]
-    designs: Vec<DesignName>,
+    #[arg(long, value_parser = design_parser(), value_delimiter = ',', default_values_t = [Design::GroupedEpoch, Design::GroupedClear, Design::Doorbell])]
+    designs: Vec<Design>,
     /// When to demote written cache lines towards the reader (CLDEMOTE)
-    #[arg(long, value_enum, default_value_t = DemoteName::Auto)]
-    demote: DemoteName,
+    #[arg(long, value_parser = demote_parser(), default_value_t)]
+    demote: Demote,
     /// What to compare the designs by
     #[arg(long, value_enum, default_value_t = Metric::Mpps)]
     metric: Metric,
@@ -46,7 +47,7 @@ pub struct ExploreArgs {
     json: bool,
 }
 
-/// What is compared.
+/// The metric that designs are compared by.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Metric {
     /// Million packets per second; the highest is best
@@ -80,7 +81,7 @@ impl Metric {
         if self == Metric::Mpps { units::rate(value) } else { units::ns(value) }
     }
 
-    /// How much better the first is than the second: 0.1 is 10 %.
+    /// The lead of the first over the second: 0.1 is 10 %.
     fn lead(self, first: f64, second: f64) -> f64 {
         if self == Metric::Mpps { first / second - 1.0 } else { second / first - 1.0 }
     }
@@ -135,7 +136,7 @@ impl Sweep {
     }
 }
 
-/// A point of the grid: its values, and what each design reached there.
+/// A point of the grid: its values, and the result of each design.
 #[derive(Debug)]
 struct Spot {
     values: Vec<f64>,
@@ -143,7 +144,7 @@ struct Spot {
 }
 
 impl Spot {
-    /// The best design, and how much better it is than the second.
+    /// The best design, and its lead over the second.
     fn winner(&self, metric: Metric) -> Option<(usize, f64)> {
         let mut order: Vec<(usize, f64)> =
             self.shown.iter().map(|summary| metric.of(summary)).enumerate().collect();
@@ -166,12 +167,12 @@ pub fn run(args: &ExploreArgs) -> anyhow::Result<()> {
         [x, y] => y.values.iter().flat_map(|y| x.values.iter().map(|x| vec![*x, *y])).collect(),
         _ => Vec::new(),
     };
-    let jobs: Vec<(&Vec<f64>, DesignName)> =
+    let jobs: Vec<(&Vec<f64>, Design)> =
         points.iter().flat_map(|values| args.designs.iter().map(move |d| (values, *d))).collect();
     anyhow::ensure!(jobs.len() <= MOST, "{} simulations are asked for; choose at most {MOST}", jobs.len());
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("could not make {}; choose another --out", args.out.display()))?;
-    // Impossible values are reported before anything is simulated.
+    // Invalid values are reported before anything is simulated.
     let prepared = jobs
         .iter()
         .map(|(values, design)| prepare(args, &sweeps, values, *design))
@@ -192,7 +193,7 @@ fn prepare(
     args: &ExploreArgs,
     sweeps: &[Sweep],
     values: &[f64],
-    design: DesignName,
+    design: Design,
 ) -> anyhow::Result<(Platform, Plan)> {
     let (mut platform, mut traffic) = (args.machine.platform()?, args.traffic.clone());
     for (Sweep { key, .. }, value) in sweeps.iter().zip(values) {
@@ -215,7 +216,7 @@ fn prepare(
 }
 
 fn names(args: &ExploreArgs) -> Vec<String> {
-    args.designs.iter().map(|design| design.design().name().to_owned()).collect()
+    args.designs.iter().map(|design| design.to_string()).collect()
 }
 
 fn report(args: &ExploreArgs, sweeps: &[Sweep], spots: &[Spot]) -> anyhow::Result<()> {
@@ -245,7 +246,7 @@ fn table(args: &ExploreArgs, platform: &Platform, sweeps: &[Sweep], spots: &[Spo
         row.extend([names[winner].clone(), format!("{:.1} %", lead * 100.0)]);
         table.row(row);
     }
-    table.note("lead: how much better the best design is than the second.");
+    table.note("lead: of the best design over the second.");
     Ok(table)
 }
 
@@ -301,7 +302,7 @@ fn lines(args: &ExploreArgs, platform: &Platform, sweep: &Sweep, spots: &[Spot])
     Picture { charts: vec![chart], legend: names(args) }
 }
 
-/// What does not vary.
+/// The parameters that do not vary.
 fn title(args: &ExploreArgs, sweeps: &[Sweep]) -> String {
     let SimTraffic { size, cores, .. } = args.traffic;
     let varies = |key: &str| sweeps.iter().any(|sweep| sweep.key == key);

@@ -100,7 +100,7 @@ impl Drop for NicProcess {
     fn drop(&mut self) {
         let Some((child, _)) = &mut self.own else { return };
         let pid = rustix::process::Pid::from_child(child);
-        // SIGTERM lets it end in order; a daemon that has died already needs none.
+        // SIGTERM lets it end in order; a daemon that has died already needs no signal.
         let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         let _ = child.wait();
     }

@@ -2,52 +2,43 @@
 
 use ccnic::{Burst, Config, ConfigError, Demote, Design};
 use ccnic_load::payload;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
-/// The designs by their names on the command line.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum DesignName {
-    /// Up to four descriptors per cache line, epoch signals (ccnic's default)
-    Ccnic,
-    /// Up to four descriptors per cache line, cleared signals (as in the CC-NIC paper)
-    Paper,
-    /// Packed 16-byte descriptors, each with its own signal
-    Packed,
-    /// One descriptor per cache line
-    Padded,
-    /// An Intel E810 over coherent memory: doorbells, packed descriptors, host-managed buffers
-    E810,
-}
-
-impl DesignName {
-    pub fn design(self) -> Design {
-        match self {
-            DesignName::Ccnic => Design::GroupedEpoch,
-            DesignName::Paper => Design::GroupedClear,
-            DesignName::Packed => Design::Packed,
-            DesignName::Padded => Design::Padded,
-            DesignName::E810 => Design::Doorbell,
+/// Parses `--design` by [`Design`]'s own names, and lists them in the help.
+pub fn design_parser() -> impl TypedValueParser<Value = Design> {
+    let about = |design| match design {
+        Design::GroupedEpoch => "Up to four descriptors per cache line, epoch signals (ccnic's default)",
+        Design::GroupedClear => {
+            "Up to four descriptors per cache line, cleared signals (as in the CC-NIC paper)"
         }
-    }
+        Design::Packed => "Packed 16-byte descriptors, each with its own signal",
+        Design::Padded => "One descriptor per cache line",
+        Design::Doorbell => {
+            "An Intel E810 over coherent memory: doorbells, packed descriptors, host-managed buffers"
+        }
+    };
+    let values = Design::ALL.map(|design| PossibleValue::new(design.name()).help(about(design)));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<Design>())
 }
 
-/// When a writer demotes the lines that it has written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub enum DemoteName {
-    /// When the ring is nearly empty
-    Auto,
-    /// Always
-    On,
-    /// Never
-    Off,
+/// Parses `--demote` by [`Demote`]'s own names, and lists them in the help.
+pub fn demote_parser() -> impl TypedValueParser<Value = Demote> {
+    let about = |demote| match demote {
+        Demote::Auto => "When the ring is nearly empty",
+        Demote::On => "Always",
+        Demote::Off => "Never",
+    };
+    let values = Demote::ALL.map(|demote| PossibleValue::new(demote.name()).help(about(demote)));
+    PossibleValuesParser::new(values).try_map(|name| name.parse::<Demote>())
 }
 
 /// The interface that is measured: its design, and what of it is switched off.
 #[derive(Debug, Clone, Args)]
 pub struct InterfaceArgs {
     /// Ring design
-    #[arg(long, value_enum, default_value_t = DesignName::Ccnic)]
-    pub design: DesignName,
+    #[arg(long, value_parser = design_parser(), default_value_t)]
+    pub design: Design,
     /// Descriptors in each ring: a power of two from 64 to 32768
     #[arg(long, default_value_t = 1024, value_name = "DESCRIPTORS")]
     pub ring: u32,
@@ -67,13 +58,13 @@ pub struct InterfaceArgs {
     #[arg(long)]
     pub host_managed: bool,
     /// When to demote written cache lines towards the reader (CLDEMOTE)
-    #[arg(long, value_enum, default_value_t = DemoteName::Auto)]
-    pub demote: DemoteName,
+    #[arg(long, value_parser = demote_parser(), default_value_t)]
+    pub demote: Demote,
 }
 
 impl InterfaceArgs {
     /// The default interface of a design.
-    pub fn of(design: DesignName) -> InterfaceArgs {
+    pub fn of(design: Design) -> InterfaceArgs {
         InterfaceArgs {
             design,
             ring: 1024,
@@ -82,27 +73,23 @@ impl InterfaceArgs {
             no_small: false,
             sequential: false,
             host_managed: false,
-            demote: DemoteName::Auto,
+            demote: Demote::Auto,
         }
     }
 
     /// The region's configuration. The E810 has neither small buffers nor a shared pool.
     pub fn config(&self, queues: u16) -> Config {
-        let e810 = self.design == DesignName::E810;
+        let e810 = self.design == Design::Doorbell;
         Config {
             queues,
             ring: self.ring,
             buffers: self.buffers.unwrap_or(4096),
-            design: self.design.design(),
+            design: self.design,
             recycle: !self.no_recycle,
             small: !(self.no_small || e810),
             sequential: self.sequential,
             shared_pool: !(self.host_managed || e810),
-            demote: match self.demote {
-                DemoteName::Auto => Demote::Auto,
-                DemoteName::On => Demote::On,
-                DemoteName::Off => Demote::Off,
-            },
+            demote: self.demote,
             ..Config::default()
         }
     }
@@ -228,7 +215,7 @@ mod tests {
 
     #[test]
     fn an_error_names_the_option_and_what_it_may_be() {
-        let good = InterfaceArgs::of(DesignName::Ccnic).config(1);
+        let good = InterfaceArgs::of(Design::GroupedEpoch).config(1);
         assert!(traffic().check(&good, "--cores").is_ok());
         refused(traffic(), Config { queues: 1000, ..good }, "--cores is 1000; choose 1 to 256");
         refused(
@@ -254,9 +241,9 @@ mod tests {
 
     #[test]
     fn every_design_has_a_configuration_that_can_be() {
-        for design in DesignName::value_variants() {
-            let config = InterfaceArgs::of(*design).config(2);
-            assert_eq!((config.check(), config.design), (Ok(()), design.design()));
+        for design in Design::ALL {
+            let config = InterfaceArgs::of(design).config(2);
+            assert_eq!((config.check(), config.design), (Ok(()), design));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-/// The median of some values, and how far they lie apart.
+/// The median, minimum and maximum of several values.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize)]
 pub struct Spread {
     /// The least.
@@ -26,7 +26,7 @@ impl Spread {
     }
 }
 
-/// The value in the middle, or the mean of the two in the middle; zero when there are none.
+/// The median: the middle value, or the mean of the two middle values; zero without values.
 pub fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);

@@ -19,7 +19,7 @@ pub struct StatusArgs {
     json: bool,
 }
 
-/// Asks and prints.
+/// Requests the status and prints it.
 pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
     let socket = args.socket.clone().unwrap_or_else(ccnicd::default_socket);
     let status = Connection::open(&socket)?.status()?;
@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn a_nic_without_programs_says_so() {
+    fn a_nic_without_programs_has_a_note_instead_of_a_table() {
         assert!(table(&status(Vec::new())).in_width(80).ends_with("No program is attached."));
     }
 }

@@ -8,6 +8,18 @@ use rustix::io::Errno;
 
 /// An error of a program's attachment to a NIC. `Debug` writes the same message as `Display`, so that a
 /// `main` that returns it prints what the user can do.
+///
+/// ```
+/// use ccnic_client::{Config, Error, Nic};
+///
+/// let error = Nic::open("/nowhere/nic.sock").unwrap_err();
+/// assert!(matches!(error, Error::Unreachable { .. }));
+/// assert!(error.to_string().contains("start one with `ccnicd --socket /nowhere/nic.sock`"));
+///
+/// let config = Config { queues: 0, ..Config::default() };
+/// let error = Nic::options().config(&config).open("/nowhere/nic.sock").unwrap_err();
+/// assert_eq!(error.to_string(), "queues is 0; choose 1 to 256");
+/// ```
 #[derive(thiserror::Error)]
 pub enum Error {
     /// A configuration that is not valid.

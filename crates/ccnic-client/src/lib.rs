@@ -2,31 +2,33 @@
 //!
 //! Open a [`Nic`], take a [`QueuePair`] for each thread, allocate buffers into a [`Burst`], send and receive:
 //!
-//! ```no_run
+//! ```
+//! # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+//! # let directory = tempfile::tempdir().unwrap();
+//! # let socket = directory.path().join("nic.sock");
+//! # let _nic = test_nic::TestNic::start(&socket, false);
 //! use std::time::Duration;
 //!
-//! use ccnic_client::{Burst, Error, Nic};
+//! use ccnic_client::{Burst, Nic};
 //!
-//! fn main() -> Result<(), Error> {
-//!     let mut nic = Nic::open("/tmp/nic.sock")?;
-//!     let mut pair = nic.queue_pair(0)?;
-//!     let mut burst = Burst::new();
+//! let mut nic = Nic::open(&socket)?; // for example "/tmp/nic.sock"
+//! let mut pair = nic.queue_pair(0)?;
+//! let mut burst = Burst::new();
 //!
-//!     pair.alloc(64, 8, &mut burst);
-//!     for buf in burst.iter_mut() {
-//!         pair.write(buf, 0, b"hello");
-//!     }
-//!     pair.tx_burst(&mut burst);
-//!     pair.free(&mut burst); // what the ring did not take
-//!
-//!     pair.wait(Duration::from_secs(1))?;
-//!     pair.rx_burst(&mut burst, 32);
-//!     for buf in burst.as_slice() {
-//!         pair.with(buf, |bytes| println!("{bytes:?}"));
-//!     }
-//!     pair.free(&mut burst);
-//!     Ok(())
+//! pair.alloc(64, 8, &mut burst);
+//! for buf in burst.iter_mut() {
+//!     pair.write(buf, 0, b"hello");
 //! }
+//! pair.tx_burst(&mut burst);
+//! pair.free(&mut burst); // what the ring did not take
+//!
+//! pair.wait(Duration::from_secs(10))?;
+//! pair.rx_burst(&mut burst, 32);
+//! for buf in burst.as_slice() {
+//!     pair.with(buf, |bytes| assert!(bytes.starts_with(b"hello")));
+//! }
+//! pair.free(&mut burst);
+//! # Ok::<(), ccnic_client::Error>(())
 //! ```
 //!
 //! `ccnicd --socket /tmp/nic.sock` is a NIC to try it with.

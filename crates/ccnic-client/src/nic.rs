@@ -96,14 +96,15 @@ impl Nic {
             waiters: vec![None; usize::from(config.queues)],
             pools: 0,
         };
-        this.attach()?;
+        this.attach(&this.connection, hello.rss)?;
         Ok(this)
     }
 
-    fn attach(&self) -> Result<(), Error> {
-        let request =
-            Request::Attach { name: self.name.clone(), mac: self.mac, rss: self.rss().map(RssMessage::from) };
-        match self.connection.ask(&request, Some(self.region.as_fd()))? {
+    /// Attaches the region to the NIC at the other end, which can spread received packets or cannot.
+    fn attach(&self, connection: &Connection, spreads: bool) -> Result<(), Error> {
+        let rss = self.rss.as_ref().filter(|_| spreads).map(RssMessage::from);
+        let request = Request::Attach { name: self.name.clone(), mac: self.mac, rss };
+        match connection.ask(&request, Some(self.region.as_fd()))? {
             Reply::Attached => Ok(()),
             other => Err(Error::Protocol { what: format!("{other:?} in answer to an attachment") }),
         }
@@ -195,8 +196,14 @@ impl Nic {
     ///
     /// `pairs` and `pools` must be all those that were taken.
     ///
+    /// If the old NIC had sealed the region against holes, as `ccnicd` does unless its operator trusts this
+    /// user, the program's memory is copied first, to the same addresses: see [`Region::renew`] for what that
+    /// takes, and for what other threads may do meanwhile with packets that they hold. A call that finds no
+    /// NIC has made the copy already: the next one is quick.
+    ///
     /// # Errors
-    /// [`Error::PairsMissing`], [`Error::StillAlive`], or as [`NicOptions::open`]; the program may try again.
+    /// [`Error::PairsMissing`], [`Error::StillAlive`], [`Error::Region`] when there is no memory for the copy,
+    /// or as [`NicOptions::open`]; the program may try again.
     pub fn reconnect<'a>(
         &mut self,
         pairs: impl IntoIterator<Item = &'a mut QueuePair>,
@@ -211,17 +218,24 @@ impl Nic {
         if self.alive() {
             return Err(Error::StillAlive);
         }
+        // Before a NIC is called: it need not wait, and may not be there yet.
+        self.region.renew()?;
         let connection = Arc::new(Connection::open(&self.socket)?);
-        self.spreads = greet(&connection)?.rss;
+        let spreads = greet(&connection)?.rss;
+        let reclaimed = self.reclaim(pairs, pools);
+        self.attach(&connection, spreads)?;
+        (self.connection, self.spreads) = (connection, spreads);
+        self.waiters.iter().flatten().for_each(|waiter| waiter.move_to(Arc::clone(&self.connection)));
+        Ok(reclaimed)
+    }
+
+    /// Returns the buffers that a dead NIC held to the pool; gives their number.
+    fn reclaim(&self, pairs: Vec<&mut QueuePair>, pools: Vec<&mut Pool>) -> usize {
         let mem = self.region.memory();
         let mut inventory = Inventory::new(&mem, &self.layout);
         pairs.into_iter().for_each(|pair| pair.dispatch(Count(&mut inventory)));
         pools.into_iter().for_each(|pool| inventory.count_pool(pool));
-        let reclaimed = inventory.reclaim();
-        self.connection = connection;
-        self.attach()?;
-        self.waiters.iter().flatten().for_each(|waiter| waiter.move_to(Arc::clone(&self.connection)));
-        Ok(reclaimed)
+        inventory.reclaim()
     }
 
     /// The state and counters of the NIC and its programs.
@@ -334,6 +348,39 @@ mod tests {
             nic.reconnect(&mut pairs, []).unwrap();
             (0..100).for_each(|i| round_trip(&mut pairs[usize::from(i % 2)], i));
         }
+    }
+
+    /// The region gets fresh memory once, before the successor is there; what the program holds stays where it
+    /// is.
+    fn memory_of_its_own(pages: Pages) {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nic.sock");
+        let first = TestNic::start(&socket, false);
+        let config = Config { buffers: 128, ..Config::default() };
+        let mut nic = Nic::options().config(&config).pages(pages).open(&socket).unwrap();
+        let mut pair = nic.queue_pair(0).unwrap();
+        let inode = |nic: &Nic| rustix::fs::fstat(nic.region()).unwrap().st_ino;
+        let (base, old) = (nic.region().base(), inode(&nic));
+        let mut held = Burst::new();
+        assert_eq!(pair.alloc(4000, 1, &mut held), 1);
+        held.iter_mut().for_each(|buf| assert_eq!(pair.write(buf, 0, &[7; 4000]), 4000));
+        drop(first);
+        assert!(matches!(nic.reconnect([&mut pair], []), Err(Error::Unreachable { .. })));
+        let new = inode(&nic);
+        assert_ne!(new, old, "the old NIC has sealed it");
+        assert!(matches!(nic.reconnect([&mut pair], []), Err(Error::Unreachable { .. })));
+        let _second = TestNic::start(&socket, false);
+        assert_eq!(nic.reconnect([&mut pair], []).unwrap(), 0);
+        assert_eq!((inode(&nic), nic.region().base()), (new, base));
+        assert!(pair.with(&held.as_slice()[0], |bytes| bytes == [7; 4000]));
+        (0..100).for_each(|i| round_trip(&mut pair, i));
+        pair.free(&mut held);
+    }
+
+    #[test]
+    fn a_successor_gets_memory_of_its_own() {
+        memory_of_its_own(Pages::Small);
+        memory_of_its_own(Pages::Auto);
     }
 
     #[test]

@@ -25,27 +25,34 @@ type Native<R> = host::QueuePair<NativeMemory, R>;
 ///
 /// All bursts count buffers and hold whole packets. A packet of up to 4 KiB is one buffer.
 ///
-/// ```no_run
+/// ```
+/// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let socket = directory.path().join("nic.sock");
+/// # let _nic = test_nic::TestNic::start(&socket, false);
 /// use std::time::Duration;
 ///
-/// use ccnic_client::{Burst, Error, Nic};
+/// use ccnic_client::{Burst, Nic};
 ///
-/// # fn main() -> Result<(), Error> {
-/// let mut nic = Nic::open("/tmp/nic.sock")?;
+/// let mut nic = Nic::open(&socket)?;
 /// let mut pair = nic.queue_pair(0)?;
 /// let mut burst = Burst::new();
-/// pair.alloc(64, 32, &mut burst); // up to 32 packets of 64 bytes
+///
+/// assert_eq!(pair.alloc(64, 32, &mut burst), 32); // 32 packets of 64 bytes, a buffer each
 /// for buf in burst.iter_mut() {
 ///     pair.with_mut(buf, |bytes| bytes.fill(0x55));
 /// }
-/// pair.tx_burst(&mut burst);
-/// pair.free(&mut burst); // those for which the ring had no room
-/// pair.wait(Duration::from_secs(1))?;
-/// let received = pair.rx_burst(&mut burst, 32);
-/// println!("{received} packets");
-/// pair.free(&mut burst);
-/// # Ok(())
-/// # }
+/// let sent = pair.tx_burst(&mut burst);
+/// pair.free(&mut burst); // those for which the ring had no room: none here
+///
+/// let mut received = 0;
+/// while received < sent {
+///     pair.wait(Duration::from_secs(10))?; // a loopback returns them
+///     received += pair.rx_burst(&mut burst, 32);
+///     assert!(burst.as_slice().iter().all(|buf| pair.with(buf, |bytes| bytes == [0x55; 64])));
+///     pair.free(&mut burst);
+/// }
+/// # Ok::<(), ccnic_client::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct QueuePair {
@@ -106,9 +113,18 @@ impl QueuePair {
     /// Calls `visitor` with the queue pair of the region's ring type: for a loop that is compiled without a
     /// branch per burst.
     ///
-    /// ```no_run
-    /// use ccnic_client::{Burst, PairVisitor, QueuePair};
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// # let mut nic = ccnic_client::Nic::open(&socket)?;
+    /// # let mut pair = nic.queue_pair(0)?;
+    /// use std::time::Duration;
     ///
+    /// use ccnic_client::{Burst, PairVisitor};
+    ///
+    /// /// Receives and frees all packets that have arrived; returns their number of buffers.
     /// struct Drain;
     ///
     /// impl PairVisitor for Drain {
@@ -123,9 +139,12 @@ impl QueuePair {
     ///     }
     /// }
     ///
-    /// fn drain(pair: &mut QueuePair) -> usize {
-    ///     pair.dispatch(Drain)
-    /// }
+    /// let mut burst = Burst::new();
+    /// pair.alloc(64, 1, &mut burst);
+    /// pair.tx_burst(&mut burst);
+    /// pair.wait(Duration::from_secs(10))?; // a loopback returns the packet
+    /// assert_eq!(pair.dispatch(Drain), 1);
+    /// # Ok::<(), ccnic_client::Error>(())
     /// ```
     #[inline]
     pub fn dispatch<V: PairVisitor>(&mut self, visitor: V) -> V::Output {
@@ -145,7 +164,7 @@ impl QueuePair {
         each!(&mut self.pair, pair => pair.free(burst));
     }
 
-    /// Returns one buffer to the pool.
+    /// Returns one buffer to the pool. See [`host::QueuePair::free_one`], with an example.
     #[inline]
     pub fn free_one(&mut self, buf: Buf) {
         each!(&mut self.pair, pair => pair.free_one(buf));
@@ -158,7 +177,8 @@ impl QueuePair {
         each!(&mut self.pair, pair => pair.tx_burst(burst))
     }
 
-    /// Buffers that a transmit burst is sure to take now: 0 when the ring is full.
+    /// Buffers that a transmit burst is sure to take now: 0 when the ring is full. Example:
+    /// [`tx_waiting`](QueuePair::tx_waiting).
     #[inline]
     pub fn tx_room(&mut self) -> usize {
         each!(&mut self.pair, pair => pair.tx_room())
@@ -193,18 +213,50 @@ impl QueuePair {
     }
 
     /// Sends buffers that are held as descriptors. See [`host::QueuePair::tx_descs`].
+    ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// # let mut nic = ccnic_client::Nic::open(&socket)?;
+    /// # let mut pair = nic.queue_pair(0)?;
+    /// use std::time::Duration;
+    ///
+    /// use ccnic_client::{Burst, Desc};
+    ///
+    /// let (mut burst, mut empty) = (Burst::new(), Burst::new());
+    /// assert_eq!(pair.alloc(64, 2, &mut burst), 2);
+    /// let held: Vec<Desc> = burst.disown().collect(); // as a library in another language holds them
+    /// assert_eq!(pair.tx_descs(held.into_iter(), &mut empty), (2, 2)); // both are valid, both were taken
+    ///
+    /// let mut received = 0;
+    /// while received < 2 {
+    ///     pair.wait(Duration::from_secs(10))?;
+    ///     pair.rx_burst(&mut burst, 32);
+    ///     let descs: Vec<Desc> = burst.disown().collect();
+    ///     received += pair.read_descs(descs.into_iter(), &mut empty, |_, bytes, _| assert_eq!(bytes.len(), 64));
+    /// }
+    ///
+    /// pair.alloc(64, 2, &mut burst);
+    /// let unsent: Vec<Desc> = burst.disown().collect();
+    /// assert_eq!(pair.free_descs(unsent.into_iter(), &mut empty), 2);
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
     #[inline(always)]
     pub fn tx_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> (usize, usize) {
         each!(&mut self.pair, pair => pair.tx_descs(descs, burst))
     }
 
-    /// Frees buffers that are held as descriptors. See [`host::QueuePair::free_descs`].
+    /// Frees buffers that are held as descriptors. See [`host::QueuePair::free_descs`]. Example:
+    /// [`tx_descs`](QueuePair::tx_descs).
     #[inline(always)]
     pub fn free_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         each!(&mut self.pair, pair => pair.free_descs(descs, burst))
     }
 
-    /// Reads and frees buffers that are held as descriptors. See [`host::QueuePair::read_descs`].
+    /// Reads and frees buffers that are held as descriptors. See [`host::QueuePair::read_descs`]. Example:
+    /// [`tx_descs`](QueuePair::tx_descs).
     pub fn read_descs(
         &mut self,
         descs: impl Iterator<Item = Desc>,
@@ -214,25 +266,29 @@ impl QueuePair {
         each!(&mut self.pair, pair => pair.read_descs(descs, burst, read))
     }
 
-    /// Copies `from` into the buffer from byte `at` on; returns the bytes that fitted.
+    /// Copies `from` into the buffer from byte `at` on; returns the bytes that fitted. See
+    /// [`host::QueuePair::write`], with an example.
     #[inline]
     pub fn write(&self, buf: &mut Buf, at: u16, from: &[u8]) -> usize {
         each!(&self.pair, pair => pair.write(buf, at, from))
     }
 
-    /// Copies the buffer's data from byte `at` on into `to`; returns the bytes copied.
+    /// Copies the buffer's data from byte `at` on into `to`; returns the bytes copied. See
+    /// [`host::QueuePair::write`], with an example.
     #[inline]
     pub fn read(&self, buf: &Buf, at: u16, to: &mut [u8]) -> usize {
         each!(&self.pair, pair => pair.read(buf, at, to))
     }
 
-    /// Lends the buffer's data to `f`.
+    /// Lends the buffer's data to `f`. See
+    /// [`host::QueuePair::with`], with an example.
     #[inline]
     pub fn with<T>(&self, buf: &Buf, f: impl FnOnce(&[u8]) -> T) -> T {
         each!(&self.pair, pair => pair.with(buf, f))
     }
 
-    /// Lends the buffer's data to `f` for writing.
+    /// Lends the buffer's data to `f` for writing. See
+    /// [`host::QueuePair::with`], with an example.
     #[inline]
     pub fn with_mut<T>(&self, buf: &mut Buf, f: impl FnOnce(&mut [u8]) -> T) -> T {
         each!(&self.pair, pair => pair.with_mut(buf, f))
@@ -241,17 +297,26 @@ impl QueuePair {
     /// Blocks until there is something to receive. Poll [`rx_burst`](QueuePair::rx_burst) for a while first:
     /// a sleep and a wake-up take longer than a round trip. `None` waits without a limit.
     ///
-    /// ```no_run
-    /// # fn example(pair: &mut ccnic_client::QueuePair) -> Result<(), ccnic_client::Error> {
-    /// # use ccnic_client::Burst;
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// # let mut nic = ccnic_client::Nic::open(&socket)?;
+    /// # let mut pair = nic.queue_pair(0)?;
     /// use std::time::Duration;
     ///
+    /// use ccnic_client::{Burst, Error};
+    ///
     /// let mut burst = Burst::new();
+    /// assert!(matches!(pair.wait(Duration::from_millis(1)), Err(Error::TimedOut))); // nothing was sent
+    /// pair.alloc(64, 1, &mut burst);
+    /// pair.tx_burst(&mut burst);
     /// while pair.rx_burst(&mut burst, 32) == 0 {
-    ///     pair.wait(Duration::from_secs(1))?;
+    ///     pair.wait(Duration::from_secs(10))?;
     /// }
-    /// # Ok(())
-    /// # }
+    /// pair.free(&mut burst);
+    /// # Ok::<(), ccnic_client::Error>(())
     /// ```
     ///
     /// # Errors
@@ -266,16 +331,28 @@ impl QueuePair {
     /// receive. False when there is something already; then nothing is asked. Call it before each sleep in
     /// `poll` or `epoll_wait`.
     ///
-    /// ```no_run
-    /// # fn example(pair: &mut ccnic_client::QueuePair) -> Result<(), ccnic_client::Error> {
-    /// # use ccnic_client::Burst;
-    /// if pair.arm()? {
-    ///     let fd = pair.fd()?;
-    ///     // poll(2) for `fd` and other descriptors
-    ///     pair.disarm();
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// # let mut nic = ccnic_client::Nic::open(&socket)?;
+    /// # let mut pair = nic.queue_pair(0)?;
+    /// use ccnic_client::Burst;
+    /// use rustix::event::{PollFd, PollFlags, poll};
+    ///
+    /// let mut burst = Burst::new();
+    /// pair.alloc(64, 1, &mut burst);
+    /// pair.tx_burst(&mut burst);
+    /// while pair.rx_burst(&mut burst, 32) == 0 {
+    ///     if pair.arm()? {
+    ///         // A program adds its other descriptors here.
+    ///         poll(&mut [PollFd::new(&pair.fd()?, PollFlags::IN)], None).unwrap();
+    ///         pair.disarm();
+    ///     }
     /// }
-    /// # Ok(())
-    /// # }
+    /// pair.free(&mut burst);
+    /// # Ok::<(), ccnic_client::Error>(())
     /// ```
     ///
     /// # Errors
@@ -285,14 +362,15 @@ impl QueuePair {
         each!(&mut self.pair, pair => waiter.arm(pair))
     }
 
-    /// Takes back what [`arm`](QueuePair::arm) asked for. A notification may be on its way all the same.
+    /// Withdraws the request of [`arm`](QueuePair::arm), which has an example. A notification may already be under
+    /// way.
     pub fn disarm(&mut self) {
         each!(&mut self.pair, pair => pair.disarm());
     }
 
     /// The descriptor that becomes readable when there is something to receive after [`arm`](QueuePair::arm):
     /// for a program that waits for several things at once. It stays the same with the NIC's successor; the
-    /// bytes in it mean nothing.
+    /// bytes in it mean nothing. [`arm`](QueuePair::arm) has an example.
     ///
     /// It does not show that the NIC has gone: [`Nic`](crate::Nic)'s own descriptor does.
     ///
@@ -302,38 +380,63 @@ impl QueuePair {
         self.waiter.fd()
     }
 
-    /// A handle with which another thread wakes the one that waits on this queue pair.
+    /// A handle with which another thread wakes the one that waits on this queue pair. Example: [`Waiter`].
     pub fn waiter(&self) -> &Waiter {
         &self.waiter
     }
 
-    /// True when there is something to receive.
+    /// True when there is something to receive. Example: [`tx_waiting`](QueuePair::tx_waiting).
     pub fn rx_waits(&self) -> bool {
         each!(&self.pair, pair => pair.rx_waits())
     }
 
-    /// Buffers that can be received now. Reads the whole ring: not for every burst.
+    /// Buffers that can be received now. Reads the whole ring: not for every burst. Example:
+    /// [`tx_waiting`](QueuePair::tx_waiting).
     pub fn rx_ready(&self) -> usize {
         each!(&self.pair, pair => pair.rx_ready())
     }
 
     /// Buffers handed to the NIC that it has not taken yet. Reads the whole ring: not for every burst.
+    ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// # let mut nic = ccnic_client::Nic::open(&socket)?;
+    /// # let mut pair = nic.queue_pair(0)?;
+    /// use ccnic_client::{Burst, HostDrops};
+    ///
+    /// let mut burst = Burst::new();
+    /// pair.alloc(64, 16, &mut burst);
+    /// assert!(pair.tx_room() >= 16);
+    /// pair.tx_burst(&mut burst);
+    /// while pair.tx_waiting() > 0 || pair.rx_ready() < 16 {
+    ///     pair.relax(); // the loopback NIC is busy with them
+    /// }
+    /// assert!(pair.rx_waits() && pair.drops() == HostDrops::default() && pair.config().queues == 1);
+    /// assert_eq!(pair.rx_burst(&mut burst, 32), 16);
+    /// pair.free(&mut burst);
+    /// pair.retire(); // the buffers that it keeps are in the pool, for other queue pairs
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
     pub fn tx_waiting(&self) -> usize {
         each!(&self.pair, pair => pair.tx_waiting())
     }
 
-    /// Pauses the processor for a moment: call it in each poll that found nothing.
+    /// Pauses the processor for a moment: call it in each empty poll. Example:
+    /// [`tx_waiting`](QueuePair::tx_waiting).
     #[inline]
     pub fn relax(&self) {
         each!(&self.pair, pair => pair.relax());
     }
 
-    /// Packets not delivered, by reason.
+    /// Packets not delivered, by reason. Example: [`tx_waiting`](QueuePair::tx_waiting).
     pub fn drops(&self) -> HostDrops {
         each!(&self.pair, pair => pair.drops())
     }
 
-    /// The region's configuration.
+    /// The region's configuration. Example: [`tx_waiting`](QueuePair::tx_waiting).
     pub fn config(&self) -> &Config {
         each!(&self.pair, pair => pair.config())
     }

@@ -1,4 +1,4 @@
-//! A loopback NIC on a thread of a test.
+// A loopback NIC on a thread: of a unit test, or of an example in the documentation, which includes this file.
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;

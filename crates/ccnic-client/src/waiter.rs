@@ -30,6 +30,22 @@ const LONGEST: Duration = Duration::from_millis(1);
 
 /// The notification socket of a queue pair: wakes the thread that waits on it. Clones refer to the same
 /// socket.
+///
+/// ```
+/// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let socket = directory.path().join("nic.sock");
+/// # let _nic = test_nic::TestNic::start(&socket, false);
+/// # let mut nic = ccnic_client::Nic::open(&socket)?;
+/// # let mut pair = nic.queue_pair(0)?;
+/// use rustix::event::{PollFd, PollFlags, poll};
+///
+/// let waiter = pair.waiter().clone();
+/// let other = std::thread::spawn(move || waiter.wake()); // it has something for this thread to do
+/// poll(&mut [PollFd::new(&pair.waiter().fd()?, PollFlags::IN)], None).unwrap();
+/// other.join().unwrap()?;
+/// # Ok::<(), ccnic_client::Error>(())
+/// ```
 #[derive(Debug, Clone)]
 pub struct Waiter {
     inner: Arc<Inner>,
@@ -160,7 +176,7 @@ impl Waiter {
 
     /// Wakes the thread that waits, as a notification of the NIC does. From any thread; for a program that
     /// has something else to do. [`QueuePair::wait`](crate::QueuePair::wait) goes on waiting unless there is
-    /// a packet: use it with [`fd`](Waiter::fd).
+    /// a packet: use it with [`fd`](Waiter::fd). [`Waiter`] has an example.
     ///
     /// # Errors
     /// As [`fd`](Waiter::fd).

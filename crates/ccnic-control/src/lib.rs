@@ -4,6 +4,7 @@
 //! NIC's end: accepts programs, maps and checks their regions) and the [`Handler`] that it calls, [`Notifier`] (how the NIC notifies a
 //! program that waits).
 
+mod cgroup;
 mod connection;
 mod error;
 mod limits;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use crate::cgroup;
+
 /// What programs may take of a NIC's memory: the pages of their regions count as the NIC's.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
@@ -13,10 +15,12 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// The default of [`memory_max`](Limits::memory_max): half of the machine's memory, in bytes.
+    /// The default of [`memory_max`](Limits::memory_max), in bytes: half of the machine's memory, or of what control groups leave to
+    /// this process, if that is less.
     pub fn half_the_memory() -> u64 {
         let info = rustix::system::sysinfo();
-        info.totalram / 2 * u64::from(info.mem_unit)
+        let machine = info.totalram * u64::from(info.mem_unit);
+        cgroup::memory_limit().map_or(machine, |limit| limit.min(machine)) / 2
     }
 }
 

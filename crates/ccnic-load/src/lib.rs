@@ -17,11 +17,11 @@ use hdrhistogram::Histogram;
 pub use totals::{Rtt, Totals};
 use tracker::Tracker;
 
-/// The machine that a generator runs on: its time, and what polling and work cost there.
+/// The machine that a generator runs on: its clock, and the cost of polling and of work.
 pub trait Clock {
     /// The time in ticks.
     fn now(&self) -> u64;
-    /// Waits until every load so far has its value. Otherwise the processor may read the time before it.
+    /// Waits until all earlier loads have completed. Otherwise the processor may read the clock before them.
     fn settle(&self);
     /// Ticks as nanoseconds.
     fn nanoseconds(&self, ticks: u64) -> u64;
@@ -29,8 +29,8 @@ pub trait Clock {
     fn give_way(&self) -> bool;
     /// The next poll may last until this time. Real machines spin; a simulator can skip the time.
     fn sleep_until(&self, _: u64) {}
-    /// So many packets have been written or checked. A simulator charges the time; on a real machine it has
-    /// passed.
+    /// This many packets have been written or checked. A simulator adds the time that this takes; on a real
+    /// machine it has passed.
     fn spend(&self, _: usize) {}
 
     /// Seconds as ticks.
@@ -52,7 +52,7 @@ pub enum LoadError {
     Histogram(String),
 }
 
-/// With few packets under way, at most so many, round trips are measured precisely: see `examine`.
+/// With at most this many packets in flight, round trips are measured precisely: see `examine`.
 const PRECISE: usize = 16;
 
 /// The load of one thread.
@@ -64,9 +64,9 @@ pub struct Load {
     pub burst: usize,
     /// Buffers per receive burst.
     pub rx_burst: usize,
-    /// Packets under way at once, at most.
+    /// The most packets in flight.
     pub inflight: usize,
-    /// Packets per second offered; `None`: as many as go through.
+    /// Packets per second offered; `None`: as many as possible.
     pub rate: Option<f64>,
     /// At a given rate: send a whole burst when its last packet is due; otherwise each packet when it is due.
     pub whole_bursts: bool,
@@ -77,7 +77,7 @@ pub struct Load {
     pub seconds: f64,
     /// Seconds to run before measuring.
     pub warmup: f64,
-    /// The measured time ends with so many packets received, if that is sooner.
+    /// The measured time ends when this many packets have been received, if that is sooner.
     pub packets: Option<u64>,
 }
 
@@ -159,7 +159,7 @@ pub fn run<M: SharedMemory, R: Ring, C: Clock>(
 }
 
 impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
-    /// Sends and receives for some seconds, or until so many packets have been received.
+    /// Sends and receives for some seconds, or until `packets` packets have been received.
     #[inline(never)]
     fn phase(&mut self, seconds: f64, packets: Option<u64>) {
         let start = self.clock.now();
@@ -174,7 +174,7 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
             // Receive, transmit, then read what was received: its lines arrive during the transmit burst.
             let received = self.pair.rx_burst(&mut self.rx, self.load.rx_burst);
             let now = self.time(received);
-            // Open loop: the rate determines how many packets are due, not what has come back.
+            // Open loop: the rate determines how many packets are due, not the packets received.
             let due = gap.map_or(usize::MAX, |gap| {
                 (((now - start) as f64 / gap + 1.0 - late) as u64).saturating_sub(self.tracker.next - first)
                     as usize
@@ -193,10 +193,10 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
         }
     }
 
-    /// The time, after a receive burst of so many packets.
+    /// The time after a receive burst of `received` packets.
     ///
-    /// Reading the clock costs as much as a small packet. So it is read once for several small bursts, as
-    /// long as these are few enough of the packets under way that the error of a round trip is at most 3 %.
+    /// Reading the clock costs as much as a small packet, so it is read once for several small bursts, as long as
+    /// their packets are a small share of those in flight: the error of a round trip is at most 3 %.
     #[inline(always)]
     fn time(&mut self, received: usize) -> u64 {
         let outstanding = self.tracker.outstanding();
@@ -249,8 +249,8 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
 
     /// Reads and checks every byte of what has been received.
     ///
-    /// A packet's round trip ends when its receiver has read it. With few packets under way the clock is read
-    /// then, behind a fence. Otherwise the time of the receive burst is taken, since a fence in every burst
+    /// A packet's round trip ends when its receiver has read it. With few packets in flight the clock is read
+    /// then, after a fence. Otherwise the time of the receive burst is taken, since a fence in every burst
     /// would dominate the measurement.
     #[inline(always)]
     fn examine(&mut self, now: u64) {
@@ -305,7 +305,7 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
         }
     }
 
-    /// Waits for the packets still under way. After a second without progress the rest count as lost.
+    /// Waits for the packets still in flight. After a second without progress the rest count as lost.
     fn drain(&mut self) {
         let patience = self.clock.ticks(1.0);
         let mut last = self.clock.now();
@@ -333,13 +333,13 @@ mod tests {
     use ccnic::{Config, nic};
     use std::cell::{Cell, RefCell};
 
-    /// A clock of one nanosecond a tick. It runs when it is read, and in steps that double while the
-    /// generator waits. Each step polls the NIC, which this thread runs too.
+    /// A clock with ticks of one nanosecond. It advances when it is read, and in steps that double while the
+    /// generator waits. Each step polls the NIC, which runs on this thread, too.
     struct TestClock {
         now: Cell<u64>,
         step: Cell<u64>,
         nic: RefCell<(nic::NicQueue<HeapMemory, GroupedEpoch>, nic::Pipeline)>,
-        /// Damages or drops packets on their way.
+        /// Damages or drops packets in flight.
         fault: fn(&mut nic::Fetched),
     }
 
@@ -413,7 +413,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_is_kept() {
+    fn packets_are_sent_at_the_rate() {
         let outcome = run_with(Load { rate: Some(1e6), ..load(64) }, |_| ()).unwrap();
         let expected = 1e6 * outcome.seconds;
         assert!((outcome.packets as f64 - expected).abs() < 0.05 * expected, "{}", outcome.packets);

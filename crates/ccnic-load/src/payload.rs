@@ -7,7 +7,7 @@
 /// The least bytes of a packet: both words.
 pub const MIN: u16 = 16;
 
-/// Words of a line: what is written and checked at a time, in vector registers.
+/// Words of a line, which are written and checked together, in vector registers.
 const WORDS: usize = 8;
 
 /// Word 0 of packet `seq`; the others count up from it.
@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn any_changed_byte_shows() {
+    fn any_changed_byte_is_detected() {
         for len in [16, 64, 67, 1500] {
             let mut packet = vec![0; len];
             fill(&mut packet, 0, 77, 5);

@@ -20,8 +20,8 @@ pub struct Tracker {
     pub received: u64,
     /// Round trips in clock ticks.
     rtt: Histogram<u64>,
-    /// The last round trip and how many in a row were equal to it, as those of a burst often are: they are
-    /// recorded at once.
+    /// The last round trip and the number of consecutive ones equal to it, as those of a burst often are: they are
+    /// recorded together.
     run: (u64, u64),
 }
 
@@ -31,7 +31,7 @@ impl Tracker {
         Ok(Tracker { next: 0, expected: 0, lost: 0, corrupt: 0, received: 0, rtt, run: (0, 0) })
     }
 
-    /// Packets under way.
+    /// Packets in flight.
     #[inline(always)]
     pub fn outstanding(&self) -> usize {
         (self.next - self.expected) as usize
@@ -72,7 +72,7 @@ impl Tracker {
         }
     }
 
-    /// Forgets the round trips so far.
+    /// Discards the round trips so far.
     pub fn forget(&mut self) {
         self.flush();
         self.rtt.reset();

@@ -6,16 +6,20 @@
 
 mod clock;
 mod error;
+mod freeze;
 mod holes;
 mod mapping;
 mod memory;
 mod nontemporal;
 pub mod numa;
+mod offered;
 mod region;
+mod renew;
 
 pub use clock::{thread_time, wait_for_loads};
 pub use error::Error;
 pub use holes::survive as survive_holes;
 pub use memory::NativeMemory;
 pub use nontemporal::wait_for_stores;
+pub use offered::{OfferedRegion, Sealing};
 pub use region::{HUGE_PAGE, Pages, Region};

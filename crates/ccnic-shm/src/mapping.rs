@@ -8,10 +8,12 @@
 use std::ffi::c_void;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
+use std::sync::Once;
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap, mmap_anonymous, munmap};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, mmap_anonymous, munmap};
 
+use crate::freeze::{Frozen, freeze};
 use crate::holes::{self, Entered};
 
 /// Address space that one mapping reserves: any `u32` offset plus any `u32` length, plus a line.
@@ -22,8 +24,8 @@ pub(crate) const SPAN: usize = (2 << 32) + (64 << 10);
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     size: u32,
-    /// The entry for the handler of `holes.rs`.
-    _entered: Entered,
+    /// The entry for the handler of `holes.rs`; taken out before the memory is unmapped.
+    entered: Option<Entered>,
 }
 
 // SAFETY: the mapping is plain memory without thread affinity; all access goes through atomics or by the
@@ -60,20 +62,11 @@ impl Mapping {
             base
         };
         // SAFETY: replaces the first pages of our own reservation, which holds no object.
-        let mapped = unsafe {
-            mmap(
-                base,
-                size as usize,
-                ProtFlags::READ | ProtFlags::WRITE,
-                MapFlags::SHARED | MapFlags::FIXED,
-                fd,
-                0,
-            )
-        };
+        let mapped = unsafe { map_at(base, size, fd) };
         let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
-        let entered = holes::enter(base, SPAN, align).ok_or(Errno::MFILE);
+        let entered = holes::enter(base, size as usize).ok_or(Errno::MFILE);
         match mapped.and(entered) {
-            Ok(entered) => Ok(Mapping { base: base.cast(), size, _entered: entered }),
+            Ok(entered) => Ok(Mapping { base: base.cast(), size, entered: Some(entered) }),
             Err(e) => {
                 // SAFETY: no other code has an address of the reservation yet.
                 unsafe { munmap(base.as_ptr(), SPAN)? };
@@ -89,6 +82,57 @@ impl Mapping {
         unsafe { madvise(self.base.as_ptr().cast(), self.size as usize, Advice::LinuxPopulateWrite) }
     }
 
+    /// Locks the pages in memory, so that they are not swapped out. Where this process may not, that is logged
+    /// once. Huge pages are never swapped out.
+    pub(crate) fn lock_pages(&self) {
+        static WARN: Once = Once::new();
+        // SAFETY: locking changes no contents; the range is our mapping.
+        if let Err(e) = unsafe { mlock(self.base.as_ptr().cast(), self.size as usize) } {
+            WARN.call_once(|| {
+                tracing::warn!(
+                    "regions may be swapped out, which delays packets ({e}): raise the limit of locked memory \
+                     (RLIMIT_MEMLOCK, LimitMEMLOCK= of systemd), or use huge pages"
+                );
+            });
+        }
+    }
+
+    /// Has threads that write to the mapping wait until the result is dropped; `None` (logged) where that cannot be had.
+    pub(crate) fn freeze(&self) -> Option<Frozen> {
+        freeze(self.base.cast(), self.size as usize)
+            .inspect_err(|e| tracing::debug!("writers are not held up while the region is copied: {e}"))
+            .ok()
+    }
+
+    /// Copies the bytes of another mapping into this one, which nobody else uses. Both have the same size.
+    pub(crate) fn copy_from(&self, other: &Mapping) {
+        // SAFETY: both ranges are mapped, and do not overlap. A hostile process may write the source
+        // meanwhile: the copy may then be torn, which is a possible value of bytes.
+        unsafe {
+            std::ptr::copy_nonoverlapping(
+                other.base.as_ptr(),
+                self.base.as_ptr(),
+                self.size.min(other.size) as usize,
+            );
+        }
+    }
+
+    /// Maps `fd` in the place of what was mapped, in one step. It has the same size, and at least as large
+    /// pages as its place is aligned for.
+    pub(crate) fn replace(&self, fd: impl AsFd) -> rustix::io::Result<()> {
+        // SAFETY: memory of the same size and the same content takes the place of what was mapped; both are
+        // shared memory, which is accessed as such.
+        unsafe { map_at(self.base.as_ptr().cast(), self.size, fd)? };
+        // Otherwise each page at its first access: late, but no failure.
+        let _ = self.populate();
+        Ok(())
+    }
+
+    /// True when the region has lost a page (`holes.rs`).
+    pub(crate) fn is_lost(&self) -> bool {
+        self.entered.as_ref().is_some_and(Entered::is_lost)
+    }
+
     pub(crate) fn base(&self) -> NonNull<u8> {
         self.base
     }
@@ -98,11 +142,26 @@ impl Mapping {
     }
 }
 
+/// Maps the first `size` bytes of `fd` at `base`, instead of what is mapped there.
+///
+/// # Safety
+/// The address space from `base` on is the caller's, and holds no object that the bytes of `fd` are not valid
+/// for.
+unsafe fn map_at(base: *mut c_void, size: u32, fd: impl AsFd) -> rustix::io::Result<()> {
+    let flags = MapFlags::SHARED | MapFlags::FIXED;
+    // SAFETY: as required of the caller.
+    unsafe { mmap(base, size as usize, ProtFlags::READ | ProtFlags::WRITE, flags, fd, 0) }.map(drop)
+}
+
 impl Drop for Mapping {
     fn drop(&mut self) {
+        // First: the address may be another mapping's as soon as it is unmapped.
+        drop(self.entered.take());
         // SAFETY: only this mapping uses the reservation, and every NativeMemory into it holds an Arc of this
         // mapping.
-        let unmapped = unsafe { munmap(self.base.as_ptr().cast(), SPAN) };
-        debug_assert!(unmapped.is_ok(), "munmap of our own reservation cannot fail: {unmapped:?}");
+        if let Err(e) = unsafe { munmap(self.base.as_ptr().cast(), SPAN) } {
+            // At vm.max_map_count, where the reservation has become one with a neighbour's.
+            tracing::error!("a region of {} bytes stays mapped: {e}", self.size);
+        }
     }
 }

@@ -1,19 +1,21 @@
 //! Regions: sealed memfds that two processes map.
 //!
-//! The program creates a region, seals it against shrinking and hands its descriptor to the NIC, which checks
-//! the seals before it maps: a mapping of a file that can shrink would fault under the reader (SIGBUS).
+//! The program creates a region, seals its size and hands its descriptor to the NIC, which checks the seals
+//! before it maps and adds further ones ([`OfferedRegion`]): a mapping of a file that can shrink would fault
+//! under the reader (SIGBUS).
 
 use std::ops::Range;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, ftruncate, memfd_create};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, ftruncate, memfd_create};
 
 use crate::error::Error;
 use crate::mapping::Mapping;
 use crate::memory::NativeMemory;
 use crate::numa;
+use crate::offered::{OfferedRegion, Sealing};
 
 /// The size of a huge page on x86-64.
 pub const HUGE_PAGE: u32 = 2 << 20;
@@ -35,10 +37,15 @@ pub enum Pages {
 pub struct Region {
     fd: OwnedFd,
     mapping: Arc<Mapping>,
+    /// [`Pages::Small`] or [`Pages::Huge`].
+    pages: Pages,
+    /// NUMA nodes for ranges of its bytes.
+    homes: Vec<(Range<u32>, u32)>,
 }
 
 impl Region {
-    /// Creates a zeroed region of at least `size` bytes and seals it against shrinking.
+    /// Creates a zeroed region of at least `size` bytes and seals it against changes of its size. The NIC adds
+    /// the seals that keep holes out of it ([`OfferedRegion::map`]).
     ///
     /// # Errors
     /// When the system has no memory, or no huge pages and `pages` is [`Pages::Huge`].
@@ -68,8 +75,7 @@ impl Region {
         let fd = memfd_create("ccnic-region", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING | kind)
             .map_err(Error::os("create a memfd"))?;
         ftruncate(&fd, u64::from(size)).map_err(Error::os("size the region"))?;
-        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)
-            .map_err(Error::os("seal the region"))?;
+        fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW).map_err(Error::os("seal the region"))?;
         let mapping = Mapping::new(&fd, size, page as usize).map_err(Error::os("map the region"))?;
         // Before the pages are touched: a page is placed at its first access.
         for (range, node) in homes {
@@ -77,35 +83,58 @@ impl Region {
                 .map_err(Error::os("choose the home of the region's pages"))?;
         }
         mapping.populate().map_err(Error::os("find memory for the region"))?;
-        Ok(Region { fd, mapping: Arc::new(mapping) })
+        let pages = if huge { Pages::Huge } else { Pages::Small };
+        Ok(Region { homes: homes.to_vec(), ..Region::new(fd, mapping, pages) })
     }
 
-    /// Maps a region of at most `most` bytes that another process made.
+    /// Maps a region of at most `most` bytes that another process made, and seals it.
     ///
     /// # Errors
-    /// [`Error::TooMuch`] above that; [`Error::NotARegion`] when the descriptor is not a memfd, or not sealed
-    /// against shrinking.
+    /// [`Error::TooMuch`] above that; otherwise as [`OfferedRegion::new`] and [`OfferedRegion::map`].
     pub fn from_fd(fd: OwnedFd, most: u32) -> Result<Region, Error> {
-        let not = |why| Error::NotARegion { why };
-        let seals = fcntl_get_seals(&fd).map_err(|_| not("it is not a memfd"))?;
-        if !seals.contains(SealFlags::SHRINK) {
-            return Err(not("it is not sealed against shrinking (F_SEAL_SHRINK)"));
+        let offered = OfferedRegion::new(fd)?;
+        match offered.size() {
+            size if size > most => Err(Error::TooMuch { size, most }),
+            _ => offered.map(Sealing::Required),
         }
-        if seals.intersects(SealFlags::WRITE | SealFlags::FUTURE_WRITE) {
-            return Err(not("it is sealed against writing"));
-        }
-        let stat = fstat(&fd).map_err(Error::os("stat the region"))?;
-        let size = u32::try_from(stat.st_size).map_err(|_| not("it is 4 GiB or larger"))?;
-        if size > most {
-            return Err(Error::TooMuch { size, most });
-        }
-        let page = usize::try_from(stat.st_blksize).unwrap_or(4096).max(4096);
-        if size == 0 || page > HUGE_PAGE as usize {
-            return Err(not("it is empty or on pages larger than 2 MiB"));
-        }
-        let mapping = Mapping::new(&fd, size, page).map_err(Error::os("map the region"))?;
-        mapping.populate().map_err(Error::os("find memory for the region"))?;
-        Ok(Region { fd, mapping: Arc::new(mapping) })
+    }
+
+    /// A region from its descriptor and mapping.
+    pub(crate) fn new(fd: OwnedFd, mapping: Mapping, pages: Pages) -> Region {
+        Region { fd, mapping: Arc::new(mapping), pages, homes: Vec::new() }
+    }
+
+    /// True when a NIC has sealed the region: nobody can map it for writing any more.
+    ///
+    /// # Errors
+    /// When the system does not say.
+    pub fn is_sealed(&self) -> Result<bool, Error> {
+        let seals = fcntl_get_seals(&self.fd).map_err(Error::os("ask for the region's seals"))?;
+        Ok(seals.contains(SealFlags::FUTURE_WRITE))
+    }
+
+    /// True when a page of the region has gone missing in this process: it has been replaced by zeroed,
+    /// private memory as a whole ([`survive_holes`](crate::survive_holes)).
+    pub fn is_lost(&self) -> bool {
+        self.mapping.is_lost()
+    }
+
+    /// The pages that the region is made of: small or huge.
+    pub fn pages(&self) -> Pages {
+        self.pages
+    }
+
+    pub(crate) fn homes(&self) -> &[(Range<u32>, u32)] {
+        &self.homes
+    }
+
+    pub(crate) fn mapping(&self) -> &Mapping {
+        &self.mapping
+    }
+
+    /// Takes over the descriptor of a copy that is now mapped at this region's address.
+    pub(crate) fn become_copy(&mut self, copy: Region) {
+        (self.fd, self.pages) = (copy.fd, copy.pages);
     }
 
     /// Bytes of the region.
@@ -136,13 +165,6 @@ mod tests {
     use super::*;
     use ccnic::SharedMemory;
 
-    fn memfd(size: u64, seals: SealFlags) -> OwnedFd {
-        let fd = memfd_create("test", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING).unwrap();
-        ftruncate(&fd, size).unwrap();
-        fcntl_add_seals(&fd, seals).unwrap();
-        fd
-    }
-
     #[test]
     fn two_mappings_of_a_region_share_their_bytes() {
         let ours = Region::create(10_000, Pages::Small).unwrap();
@@ -163,19 +185,16 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_region_is_refused() {
-        let why = |fd, most| Region::from_fd(fd, most).unwrap_err().to_string();
-        assert!(why(std::fs::File::open("/dev/null").unwrap().into(), 1 << 20).contains("not a memfd"));
-        assert!(why(memfd(4096, SealFlags::GROW), 1 << 20).contains("F_SEAL_SHRINK"));
-        assert!(why(memfd(4096, SealFlags::SHRINK | SealFlags::WRITE), 1 << 20).contains("against writing"));
-        assert!(why(memfd(0, SealFlags::SHRINK), 1 << 20).contains("empty"));
-        assert!(why(memfd(1 << 21, SealFlags::SHRINK), 1 << 20).contains("--region-max"));
-        assert!(why(memfd(5 << 30, SealFlags::SHRINK), 1 << 20).contains("4 GiB"));
+    fn a_region_above_the_limit_is_refused() {
+        let region = Region::create(1 << 21, Pages::Small).unwrap();
+        let why = Region::from_fd(region.as_fd().try_clone_to_owned().unwrap(), 1 << 20).unwrap_err();
+        assert!(why.to_string().contains("--region-max"), "{why}");
     }
 
     #[test]
-    fn a_region_cannot_shrink() {
+    fn a_region_cannot_change_its_size() {
         let region = Region::create(8192, Pages::Small).unwrap();
         assert!(ftruncate(region.as_fd(), 4096).is_err());
+        assert!(ftruncate(region.as_fd(), 12_288).is_err());
     }
 }

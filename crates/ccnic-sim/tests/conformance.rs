@@ -1,5 +1,5 @@
-//! Does the interface keep its promises on simulated cores, whatever the latencies? Host and NIC run on two cores, each thinking
-//! for a random time before each access, on machines with random paths; the oracle of `ccnic-check` looks at every packet.
+//! The interface on simulated cores with random latencies. Host and NIC run on two cores, each with a random delay before each
+//! access, on machines with random path latencies; the oracle of `ccnic-check` checks every packet.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -21,10 +21,11 @@ use common::{Named, Random, named, seed};
 /// Runs for each ring, and packets in each.
 const RUNS: u64 = 60;
 const PACKETS: u64 = 300;
-/// A run that takes longer than this stands still.
+/// A run that takes longer than this makes no progress.
 const PATIENCE: Ps = 20_000_000_000;
 
-/// A port that thinks before each access: now and then for long, so that every order of the two sides' accesses occurs.
+/// A shared memory with a random delay before each access, sometimes a long one, so that every order of the two sides' accesses
+/// occurs.
 struct Thinking<'a> {
     agent: Agent<'a>,
     random: RefCell<Random>,
@@ -144,7 +145,7 @@ fn run<R: Ring>(seed: u64) {
     let wire = if wire == Wire::Sink { Wire::Loopback } else { wire };
     let small = random.one_in(3);
     if small {
-        config.buffers = 64; // private stacks may keep most of them
+        config.buffers = 64; // magazines may keep most of them
     }
     let layout = Layout::new(&config).unwrap();
     let mut machine = Machine::new(&platform, layout.size(), &[(0, 0), (1, 1)]).unwrap();
@@ -162,7 +163,7 @@ fn run<R: Ring>(seed: u64) {
             Program::<Thinking<'_>, R>::new(Thinking::new(agent, thinks[0], host_seed), &layout);
         program.most = if small { 6 } else { usize::MAX };
         program.exchange(PACKETS, wire, |_, outstanding| {
-            assert!(agent.now() < PATIENCE, "nothing moves: {outstanding} packets are outstanding");
+            assert!(agent.now() < PATIENCE, "no progress: {outstanding} packets are outstanding");
             relax(&agent);
         });
         stopped.set(true);
@@ -174,13 +175,13 @@ fn run<R: Ring>(seed: u64) {
     })
     .unwrap();
     sim.run(2 * PATIENCE);
-    assert!(sim.is_done(0) && sim.is_done(1), "a side stands still: {config:?}, {wire:?}");
+    assert!(sim.is_done(0) && sim.is_done(1), "a side makes no progress: {config:?}, {wire:?}");
     let machine = sim.machine();
     machine.audit().unwrap();
     assert_eq!(machine.rows().missing, 0);
 }
 
-/// A turn of polling, with something to look at after a while all the same.
+/// One iteration of polling; the delay is bounded, so that a poll follows even if no notification comes.
 fn relax(agent: &Agent<'_>) {
     agent.set_deadline(Some(agent.now() + 50_000_000));
     agent.relax();

@@ -1,4 +1,4 @@
-//! Do rates and latencies have the shapes that they must have: rising, saturating at what bounds them, never above it?
+//! The shapes of rates and latencies: they rise with the load, saturate at the resource that bounds them, and never exceed it.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -19,7 +19,7 @@ fn narrow(gflit_per_s: f64) -> Platform {
     named("icx").overridden("link.rate", gflit_per_s).unwrap()
 }
 
-/// Lines per microsecond that a link's direction carries.
+/// Lines per microsecond that one direction of a link carries.
 fn lines_per_us(platform: &Platform) -> f64 {
     let link = platform.link.as_ref().unwrap();
     link.rate.get() * 1000.0 / f64::from(link.data_flits.get())
@@ -37,7 +37,7 @@ fn streams_fill_the_link_and_no_more() {
     for stores in [Stores::Caching, Stores::None] {
         let rates: Vec<f64> =
             [1, 2, 4, 6].iter().map(|n| stream(&platform, stores, *n).unwrap().gbit_per_s).collect();
-        // Some control messages find no header to ride in; the more cores, the more.
+        // Some control messages find no header with a spare slot; their number increases with the cores.
         rises(&rates, 0.02);
         let last = rates[3];
         assert!((0.97..=1.0).contains(&(last / limit)), "{stores:?}: {rates:?} of {limit}");
@@ -81,8 +81,8 @@ fn latency_rises_with_load() {
     assert!(tail[3] > 1.2 * tail[0], "{loads:?}");
 }
 
-/// Cores that send at the same moments would queue for each other at any rate: with few packets a round trip takes what it does
-/// alone.
+/// Cores that sent at the same times would queue at any rate. They send one after the other, so with few packets a round trip
+/// takes as long as with one core.
 #[test]
 fn cores_of_one_rate_send_one_after_the_other() {
     let platform = named("icx");
@@ -96,7 +96,7 @@ fn cores_of_one_rate_send_one_after_the_other() {
     assert!(many < alone * 11 / 10, "{many} ns on 16 cores, {alone} ns on one");
 }
 
-/// Cores that read memory at a given distance, and one that measures.
+/// Cores that read memory at given intervals, and one that measures the latency.
 fn loaded_latency(platform: &Platform, cores: u8, pause: f64) -> (f64, f64) {
     const EACH: u32 = 1 << 20;
     const PROBES: u32 = 1500;

@@ -41,7 +41,7 @@ fn modules(dir: &Path, path: &[String], found: &mut Modules) {
     }
 }
 
-/// A file's code, without tests, comments and texts.
+/// A file's code, without tests, comments and string literals.
 fn code(file: &str) -> String {
     let text = fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("src").join(file)).unwrap();
     let text = text.split("#[cfg(test)]\nmod tests {").next().unwrap();
@@ -150,7 +150,7 @@ fn paths_are_found() {
 
 #[test]
 fn no_file_imports_in_a_circle() {
-    // Files that import nothing but files that are known to be in no circle, until there are no more.
+    // Repeatedly removes the files that import only removed files; what remains is in a circle or imports one.
     let mut left = imports();
     loop {
         let (before, done): (usize, BTreeSet<String>) = (

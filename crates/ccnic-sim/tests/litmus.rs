@@ -1,4 +1,5 @@
-//! The litmus tests of x86-TSO: outcomes that it forbids never come, and the one that tells it from sequential consistency does.
+//! The litmus tests of x86-TSO: outcomes that it forbids never occur; the outcome that distinguishes it from sequential consistency
+//! does.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -17,20 +18,20 @@ const SEEDS: u64 = 12;
 const ROUNDS: u32 = 250;
 /// A round takes less than this.
 const ROUND_NS: f64 = 6000.0;
-/// Each round has its own two words, in regions at home in either socket.
+/// Each round has its own two words, in regions that are homed in either socket.
 const REGION: u32 = ROUNDS * 128;
 
-/// What a thread saw in a round, and how the words ended.
+/// The values that a thread loaded in a round, and the final values of the words.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Outcome {
     saw: [[u64; 2]; 4],
     last: [u64; 2],
 }
 
-/// A thread's part: with the agent, its number, the places of x and y.
+/// A thread's program, which gets the agent, its number, and the addresses of x and y.
 type Part = fn(&Agent<'_>, usize, u32, u32, &mut Random) -> [u64; 2];
 
-/// Where a round's words are: on two lines at home in one socket or in two, or on one line.
+/// The layout of a round's words: two lines homed in one socket or in two, or one line.
 fn places(round: u32) -> (u32, u32) {
     let (here, there) = (round * 128, REGION + round * 128);
     match round % 5 {
@@ -42,7 +43,7 @@ fn places(round: u32) -> (u32, u32) {
     }
 }
 
-/// All outcomes over many seeds of random delays, platforms, and caches that have the words or lack them.
+/// All outcomes over many seeds of random delays and platforms, with the words in the caches or not.
 fn outcomes(threads: usize, part: Part) -> Vec<Outcome> {
     let first = seed();
     (first..first + SEEDS).flat_map(|seed| rounds(seed, threads, part)).collect()
@@ -78,7 +79,7 @@ fn rounds(seed: u64, threads: usize, part: Part) -> Vec<Outcome> {
     results
 }
 
-/// Waits until the round begins, with the words in the caches or not, then a little more.
+/// Waits until the round begins, loads the words into the caches or not, and waits for a short random time.
 fn prepare(agent: &Agent<'_>, start: f64, x: u32, y: u32, random: &mut Random) {
     until(agent, start + 1000.0 * random.below(3) as f64);
     for at in [x, y] {
@@ -109,11 +110,11 @@ fn load(agent: &Agent<'_>, at: u32, random: &mut Random) -> u64 {
 
 fn never(outcomes: &[Outcome], forbidden: impl Fn(&Outcome) -> bool) {
     assert_eq!(outcomes.iter().find(|o| forbidden(o)), None, "x86-TSO forbids this");
-    // Both threads must have met: several outcomes, or nothing was tested.
+    // The threads must have run concurrently: with one outcome only, nothing was tested.
     let mut kinds: Vec<_> = outcomes.iter().map(|o| (o.saw, o.last)).collect();
     kinds.sort_unstable();
     kinds.dedup();
-    assert!(kinds.len() >= 3, "the threads never met: {kinds:?}");
+    assert!(kinds.len() >= 3, "the threads never ran concurrently: {kinds:?}");
 }
 
 #[test]
@@ -160,7 +161,7 @@ fn an_exchange_that_fails_is_a_fence_too() {
 }
 
 #[test]
-fn a_message_comes_after_what_it_announces() {
+fn message_passing_is_ordered() {
     let seen = outcomes(2, |agent, thread, x, y, random| {
         if thread == 0 {
             agent.store(x, 1);
@@ -174,8 +175,8 @@ fn a_message_comes_after_what_it_announces() {
 }
 
 #[test]
-fn a_message_comes_after_what_it_announces_to_one_who_polls() {
-    // The poller has looked at the data before: what it then learns late must not be older than the message.
+fn message_passing_to_a_poller_is_ordered() {
+    // The poller has loaded the data before: its next load of them must not return a value older than the message.
     let seen = outcomes(2, |agent, thread, x, y, random| {
         if thread == 0 {
             for value in 1..=4 {
@@ -220,7 +221,7 @@ fn all_see_independent_writes_in_one_order() {
 }
 
 #[test]
-fn stores_are_done_in_order() {
+fn stores_are_performed_in_order() {
     let seen = outcomes(2, |agent, thread, x, y, random| {
         let (first, second) = if thread == 0 { (x, y) } else { (y, x) };
         agent.store(first, 1 + 10 * thread as u64);
@@ -228,12 +229,12 @@ fn stores_are_done_in_order() {
         agent.store(second, 2 + 10 * thread as u64);
         [0; 2]
     });
-    // Both first stores last: each would be after the other's second.
+    // Both first stores would be last: each after the other's second.
     never(&seen, |o| o.last == [1, 11]);
 }
 
 #[test]
-fn a_store_after_what_was_read_comes_after_it() {
+fn a_store_that_follows_a_load_is_ordered_after_the_loaded_store() {
     let seen = outcomes(2, |agent, thread, x, y, random| {
         if thread == 0 {
             agent.store(x, 2);
@@ -248,7 +249,7 @@ fn a_store_after_what_was_read_comes_after_it() {
 }
 
 #[test]
-fn a_word_never_goes_back() {
+fn loads_of_one_word_never_go_back_in_time() {
     let seen = outcomes(2, |agent, thread, x, _, random| {
         if thread == 0 {
             for value in 1..=3 {

@@ -1,5 +1,5 @@
-//! Packets through PCIe NICs: none is lost or damaged, runs repeat, and the figures of CC-NIC's section 5 come out, as far as they
-//! do.
+//! Packets through PCIe NICs: none is lost or damaged, runs are repeatable, and the results are those of CC-NIC's section 5, within
+//! the tolerances given here.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use ccnic::{Config, Design};
@@ -9,7 +9,7 @@ use ccnic_sim::platform::Platform;
 
 const NICS: [&str; 2] = ["icx-e810", "icx-cx6"];
 
-/// What is sent; the rest is as in the paper.
+/// The load; other settings are those of the paper.
 #[derive(Debug, Clone, Copy)]
 struct Traffic {
     queues: u16,
@@ -76,7 +76,7 @@ fn median(run: &Run) -> f64 {
     all.value_at_quantile(0.5) as f64 / 1e3
 }
 
-/// The share of the time that the direction to the host is taken.
+/// Utilisation of the link's direction to the host.
 fn up(run: &Run) -> f64 {
     run.pcie.unwrap().1.up.busy as f64 / run.measured as f64
 }
@@ -93,11 +93,11 @@ fn nothing_is_lost_or_damaged() {
         }
         // The queues of one program, with one pool.
         send_with(&p, Traffic { queues: 3, inflight: 64, ..ONE }, run_shared);
-        // At a rate below what goes through, and above.
+        // At a rate below saturation, and above.
         for rate in [1e6, 10e6, 1e9] {
             send(&p, Traffic { queues: 2, inflight: 256, rate: Some(rate), ..ONE });
         }
-        // More under way than blank buffers, tags or lines of the root complex.
+        // More packets in flight than posted receive buffers, tags or lines of the root complex.
         for (key, value) in [("pcie.tags", 2.0), ("pcie.write_lines", 2.0), ("device.fetch", 8.0)] {
             send(&p.overridden(key, value).unwrap(), Traffic { queues: 4, time: 20.0, ..ALL });
         }
@@ -149,8 +149,8 @@ fn one_packet_takes_as_long_as_in_the_paper() {
     }
 }
 
-/// SIMULATION N23: the ConnectX-6's 76 Mpps are its engine's (calibrated); the E810's 192 Mpps are what the link lets through
-/// (predicted, section 0 finding 8).
+/// SIMULATION N23: the engine bounds the ConnectX-6 to 76 Mpps (calibrated); the link bounds the E810 to 192 Mpps (predicted,
+/// section 0 finding 8).
 #[test]
 fn peaks_of_small_packets() {
     let run = send(&platform("icx-cx6"), ALL);
@@ -159,7 +159,7 @@ fn peaks_of_small_packets() {
     let run = send(&platform("icx-e810"), ALL);
     assert!((mpps(&run) / 192.0 - 1.0).abs() < 0.05, "{} Mpps", mpps(&run));
     assert!(up(&run) > 0.97, "not the link bounds it: {}", up(&run));
-    // And with half the link, half the rate.
+    // With half the link's throughput, half the rate.
     let half = send(&platform("icx-e810").overridden("pcie.raw", 126.03).unwrap(), ALL);
     assert!((mpps(&half) / mpps(&run) / 0.5 - 1.0).abs() < 0.05, "{} Mpps", mpps(&half));
 }
@@ -174,8 +174,8 @@ fn large_packets_fill_the_line() {
     }
 }
 
-/// SIMULATION N36, N38 (figure 16): with one packet a doorbell most of the rate is lost (12 % are left in the paper, more here);
-/// the receive burst hardly matters (at least 63 % are left).
+/// SIMULATION N36, N38 (figure 16): with one packet per doorbell most of the rate is lost (12 % remain in the paper, more here);
+/// the receive burst has little effect (at least 63 % remain).
 #[test]
 fn doorbells_cost_more_than_receive_bursts() {
     let p = platform("icx-e810");

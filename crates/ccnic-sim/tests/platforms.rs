@@ -1,4 +1,4 @@
-//! Built-in platforms are consistent; whatever is wrong with a file is refused with its key and a remedy.
+//! Built-in platforms are consistent; an invalid file is refused with an error that names the key and the remedy.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "a test")]
 
 use ccnic_sim::platform::{Platform, PlatformError};
@@ -86,7 +86,7 @@ fn built_in_platforms_load() {
     assert!(parse(&full()).is_ok());
 }
 
-/// No file lies in `platforms/` that the program does not know.
+/// Every file in `platforms/` is built in.
 #[test]
 fn every_file_is_built_in() {
     let files = std::fs::read_dir(format!("{}/../../platforms", env!("CARGO_MANIFEST_DIR"))).unwrap();
@@ -125,7 +125,7 @@ fn paths_add_up_to_the_targets() {
     }
 }
 
-/// The table in the documentation of `Path`, written out once more.
+/// The sums in the documentation of `Path`, repeated here.
 #[test]
 fn paths_are_the_documented_sums() {
     let platform = Platform::named("icx").unwrap();
@@ -148,7 +148,7 @@ fn paths_are_the_documented_sums() {
     assert_eq!((one.remote_memory_ns(), one.remote_hitm_reader_homed_ns()), (None, None));
 }
 
-/// A link carries, in lines of 64 bytes, what the paper read across it, and at most 2 % more.
+/// A link's throughput, in lines of 64 bytes, is what the paper measured, or at most 2 % more.
 #[test]
 fn links_carry_what_was_measured() {
     for name in ["icx", "spr"] {
@@ -160,7 +160,7 @@ fn links_carry_what_was_measured() {
     }
 }
 
-/// A NIC's file says the same of the machine as the machine's own.
+/// The file of a PCIe NIC describes the same machine as the machine's own file.
 #[test]
 fn variants_share_their_machine() {
     let alike = |name: &str, other: &str, keys: &[&str]| {
@@ -213,7 +213,7 @@ fn names_and_files() {
     assert_eq!(error.key(), None);
 }
 
-/// Values and tables that a machine may do without.
+/// Optional values and tables.
 fn optional(key: &str) -> bool {
     key.starts_with("targets.") || ["memory.curve", "device"].contains(&key)
 }
@@ -430,7 +430,7 @@ fn impossible_devices() {
         refused_with(key, value, key, &["powers of two"]);
     }
     refused_with("pcie.tlp_share", 1.1, "pcie.tlp_share", &["between"]);
-    // What is measured at the ends leaves something for the ways between.
+    // The measured totals must exceed the sum of their parts.
     refused_with("pcie.dma_write", 29.0, "pcie.dma_write", &["29.6 ns", "caches"]);
     refused_with("pcie.dma_read", 330.0, "pcie.dma_read", &["dma_write"]);
     refused_with("pcie.posted_write", 220.0, "pcie.posted_write", &["dma_read"]);

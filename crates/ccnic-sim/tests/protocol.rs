@@ -1,6 +1,6 @@
-//! Random programs on few lines, contended by up to 64 cores with tiny caches, in one to four sockets: is there one owner at a time,
-//! does every load return what coherence and x86-TSO allow, does every program end, and is every row of the protocol's tables
-//! used?
+//! Random programs on few lines, contended by up to 64 cores with tiny caches, in one to four sockets. A line has one owner at a
+//! time, every load returns a value that coherence and x86-TSO allow, every program ends, and every row of the protocol's tables is
+//! used.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -26,7 +26,7 @@ const LINES: u32 = PAGES * 64;
 /// A run that takes longer than this has stopped.
 const PATIENCE: Ps = 100_000_000_000;
 
-/// A load: what it returned, and how many words all cores had stored when it began and when it ended.
+/// A load: the value that it returned, and the number of stores of all cores when it began and when it ended.
 #[derive(Debug, Clone, Copy)]
 struct Seen {
     at: u32,
@@ -35,7 +35,7 @@ struct Seen {
     ended: usize,
 }
 
-/// What a core did to words, in its order.
+/// A core's accesses to words, in program order.
 #[derive(Debug, Clone, Copy)]
 enum Did {
     Stored(u32, u64),
@@ -44,7 +44,7 @@ enum Did {
 
 type Log = Rc<RefCell<Vec<Did>>>;
 
-/// A machine with a few entries of everything, and its sockets.
+/// A machine with few entries in each of its queues and caches, and the number of its sockets.
 fn machine(random: &mut Random) -> (Platform, Topology) {
     let name = random.pick(&["spr", "icx", "spr-one-socket", "cxl"]);
     let mut platform = Platform::named(name).unwrap();
@@ -80,14 +80,14 @@ fn ring(sockets: u8, link: Link) -> Topology {
     topology
 }
 
-/// One run; returns what rows it used.
+/// One run; returns the rows of the tables that it used.
 fn run(seed: u64) -> Rows {
     let _named = Named(seed);
     let mut random = Random::new(seed);
     let (platform, topology) = machine(&mut random);
     let sockets = topology.sockets() as u8;
     let cores = random.pick(&[2, 3, 4, 8, 16, 64]);
-    // One core more than programs: a device asks by it.
+    // One more core than programs: a device makes its requests from there.
     let sides: Vec<(u8, usize)> =
         (0..=cores).map(|c| ((c % u64::from(sockets)) as u8, (c % 2) as usize)).collect();
     let mut machine = Machine::with_topology(&platform, topology, PAGES * 4096, &sides).unwrap();
@@ -110,11 +110,11 @@ fn run(seed: u64) -> Rows {
     machine.audit().unwrap();
     let logs: Vec<Vec<Did>> = logs.iter().map(|log| log.borrow().clone()).collect();
     check(&logs, machine.journal());
-    assert_eq!(machine.rows().missing, 0, "a question that no row answers");
+    assert_eq!(machine.rows().missing, 0, "a request that no row of a table handles");
     machine.rows().clone()
 }
 
-/// Runs in small steps, looks at everything after each, and asks as a device would.
+/// Runs in small steps, audits the machine after each, and makes requests as a device does.
 fn drive(sim: &mut Sim, random: &mut Random, lines: &[u32], device: u8) {
     let mut until = 0;
     loop {
@@ -133,7 +133,7 @@ fn drive(sim: &mut Sim, random: &mut Random, lines: &[u32], device: u8) {
     }
 }
 
-/// What a core does: anything, at random.
+/// A core's program: random accesses.
 fn program(agent: &Agent<'_>, mut random: Random, lines: &[u32], accesses: u64, log: &Log) {
     let mut unique = u64::from(agent.core()) << 32;
     let think = random.pick(&[0, 3, 100]);
@@ -196,7 +196,7 @@ fn exchange(agent: &Agent<'_>, at: u32, new: u64, log: &Log) {
     }
 }
 
-/// Polls a word for a while, long enough to sleep.
+/// Polls a word for a while, long enough that the simulator suspends the core.
 fn poll(agent: &Agent<'_>, at: u32, turns: u64, log: &Log) {
     for _ in 0..turns {
         load(agent, at, true, log);
@@ -205,9 +205,9 @@ fn poll(agent: &Agent<'_>, at: u32, turns: u64, log: &Log) {
     }
 }
 
-/// Stores must have been done in each core's order, exactly once; a load returns its core's own last store while that waits,
-/// else a value that the word had between the load's beginning and its end. One such moment for each load, in the order of
-/// the program, is a proof of x86-TSO.
+/// Stores must have been performed exactly once, in each core's program order. A load returns its core's own last store while that
+/// is in the store queue, otherwise a value that the word had between the load's beginning and its end. If there is such a time
+/// for each load, and the times are in program order, the run complies with x86-TSO.
 fn check(logs: &[Vec<Did>], journal: &[Commit]) {
     let mut history: HashMap<u32, Vec<(usize, Commit)>> = HashMap::new();
     for (n, commit) in journal.iter().enumerate() {
@@ -242,7 +242,7 @@ fn check(logs: &[Vec<Did>], journal: &[Commit]) {
 }
 
 fn allowed(seen: &Seen, own: Option<(u64, usize)>, history: &[(usize, Commit)]) -> bool {
-    // After its own store, if that was done while it ran.
+    // After the core's own store, if that was performed during the load.
     let first = match own {
         Some((value, n)) if n >= seen.began => {
             if value == seen.value {

@@ -1,4 +1,4 @@
-//! Does a run repeat bit for bit, in this process and in another, whose addresses and hash seeds are others?
+//! A run repeats bit for bit, in this process and in another one, which has other addresses and hash seeds.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -10,7 +10,7 @@ use ccnic::Design;
 use ccnic_sim::loopback::{self, Run};
 use common::{named, plan};
 
-/// Everything that a run says.
+/// All results of a run.
 fn everything(run: &Run) -> String {
     let outcomes: Vec<_> = run
         .outcomes
@@ -48,23 +48,23 @@ fn a_run_repeats_bit_for_bit() {
     for (a, b) in first.iter().zip(&second) {
         assert_eq!(a, b);
     }
-    // What is different must show.
+    // Different loads must give different results.
     let other = loopback::run(&named("spr"), &plan(Design::GroupedEpoch, 1, 257, 32, 20e-6)).unwrap();
     assert!(!first.contains(&everything(&other)));
 
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "says_what_it_found", "--ignored", "--nocapture"]);
+    child.args(["--exact", "prints_its_results", "--ignored", "--nocapture"]);
     let output = String::from_utf8(child.output().unwrap().stdout).unwrap();
     let said = output.lines().find_map(|line| line.split("digest: ").nth(1));
     assert_eq!(
         said,
         Some(digest(&first).to_string().as_str()),
-        "another process finds something else:\n{output}"
+        "the results differ in another process:\n{output}"
     );
 }
 
 #[test]
 #[ignore = "run by the other test, in another process"]
-fn says_what_it_found() {
+fn prints_its_results() {
     println!("digest: {}", digest(&all()));
 }

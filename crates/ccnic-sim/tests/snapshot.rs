@@ -1,5 +1,5 @@
-//! A grid of loopbacks, to the last digit: runs repeat bit for bit, so every change of a result shows. `CCNIC_BLESS=1` writes
-//! the file anew.
+//! The exact results of a grid of loopbacks: runs repeat bit for bit, so the test detects every change of a result. `CCNIC_BLESS=1`
+//! rewrites the file.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -67,6 +67,6 @@ fn results_are_those_of_the_snapshot() {
     }
     assert!(
         expected == found,
-        "results have changed. When that is meant: CCNIC_BLESS=1 cargo test -p ccnic-sim --test snapshot\n{differences}"
+        "results have changed. If that is intended: CCNIC_BLESS=1 cargo test -p ccnic-sim --test snapshot\n{differences}"
     );
 }

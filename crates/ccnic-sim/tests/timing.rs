@@ -1,4 +1,4 @@
-//! Is every kind of access done when the platform's numbers say, not a picosecond sooner or later?
+//! Every kind of access takes exactly as long as the platform's numbers add up to, to the picosecond.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::cell::Cell;
@@ -9,12 +9,12 @@ use ccnic_sim::platform::Platform;
 use ccnic_sim::time::{Ps, ns, ps};
 use ccnic_sim::{Agent, Machine, Sim};
 
-/// Something that a core does with the line at a place.
+/// An access of a core to the line at an address.
 type Act = fn(&Agent<'_>, u32);
 
-/// The line that everything is about.
+/// The line that the tests access.
 const AT: u32 = 4096 * 3 + 640;
-/// Two cores in the reader's socket, two in the other; the reader is core 0. None has prefetchers that guess.
+/// Two cores in the reader's socket, two in the other; the reader is core 0. Hardware prefetching is off.
 const CORES: [(u8, usize); 4] = [(0, 1), (0, 1), (1, 1), (1, 1)];
 const OTHER: u8 = 1;
 const REMOTE: u8 = 2;
@@ -50,7 +50,7 @@ fn machine(platform: &Platform, home: u8, before: &[(u8, Act)]) -> Sim {
     sim
 }
 
-/// Puts the act on core 0; says when it began and, once it is over, when it ended.
+/// Starts `act` on core 0; returns its start and, once it has ended, its end.
 fn begin(sim: &mut Sim, act: Act) -> (Rc<Cell<Ps>>, Rc<Cell<Option<Ps>>>) {
     let (began, ended) = (Rc::new(Cell::new(0)), Rc::new(Cell::new(None)));
     let (start, end) = (Rc::clone(&began), Rc::clone(&ended));
@@ -63,7 +63,7 @@ fn begin(sim: &mut Sim, act: Act) -> (Rc<Cell<Ps>>, Rc<Cell<Option<Ps>>>) {
     (began, ended)
 }
 
-/// What `act` of core 0 costs after `before`, in exactly these nanoseconds; returns when it began.
+/// Asserts that `act` on core 0 takes exactly these nanoseconds after `before`; returns when it began.
 fn costs(platform: &Platform, home: u8, before: &[(u8, Act)], act: Act, expected: f64) -> Ps {
     let mut sim = machine(platform, home, before);
     let (began, ended) = begin(&mut sim, act);
@@ -73,7 +73,7 @@ fn costs(platform: &Platform, home: u8, before: &[(u8, Act)], act: Act, expected
     began.get()
 }
 
-/// The same for an act that ends with an event: a picosecond before, it is still under way; then it is done.
+/// The same for an access that ends with an event: it has not ended a picosecond before its time, and has ended then.
 fn takes(platform: &Platform, home: u8, before: &[(u8, Act)], act: Act, expected: f64) {
     let end = costs(platform, home, before, act, expected) + ps(expected);
     let mut sim = machine(platform, home, before);
@@ -84,15 +84,15 @@ fn takes(platform: &Platform, home: u8, before: &[(u8, Act)], act: Act, expected
     assert_eq!(ended.get(), Some(end));
 }
 
-/// What messages take of the link, each on its own: a control message has no line's header to ride in.
+/// The time that messages occupy the link, each on its own: no control message uses a spare slot of a line's header.
 fn wire(p: &Platform, lines: f64, controls: f64) -> f64 {
     let link = p.link.as_ref().unwrap();
     let flit = 1.0 / link.rate.get();
-    // As the engine counts: each message in whole picoseconds.
+    // As the engine does: each message takes whole picoseconds.
     lines * ns(ps(flit * f64::from(link.data_flits.get()))) + controls * ns(ps(flit))
 }
 
-/// What a line takes of memory.
+/// The time that a line occupies memory.
 fn dram(p: &Platform) -> f64 {
     ns(ps(64.0 / p.memory.rate.get()))
 }
@@ -103,16 +103,16 @@ fn platforms() -> Vec<Platform> {
 
 fn two_sockets() -> Vec<Platform> {
     let linked = platforms().into_iter().filter(|p| p.link.is_some());
-    // A control message may ride in the header of a line sent before: not here.
+    // Control messages do not use spare slots in the headers of earlier lines here.
     linked.map(|p| p.overridden("link.spare_slots", 0.0).unwrap()).collect()
 }
 
-/// A word's access by the program, without what the caches add.
+/// The software's cost of an access to a word, without the caches.
 fn access(p: &Platform) -> f64 {
     p.software.access.get()
 }
 
-/// From the core to its home agent and back.
+/// The round trip from the core to its home agent.
 fn home_and_back(p: &Platform) -> f64 {
     p.llc_hit_ns() - p.path.llc_data.get()
 }
@@ -123,7 +123,7 @@ fn what_is_in_the_private_caches() {
         costs(&p, 0, &[(0, LOAD)], LOAD, access(&p));
         costs(&p, 0, &[(0, STORE)], STORE, access(&p));
         costs(&p, 0, &[(0, STORE)], EXCHANGE, 20.0 / p.core.frequency.get());
-        // So many lines of the same set of the first level that the first is only in the second.
+        // Enough lines of one set of the L1 that the first one is in the L2 only.
         let flood: Act = |agent, at| {
             agent.load_acquire(at);
             for i in 1..14 {
@@ -141,7 +141,7 @@ fn what_is_in_the_socket() {
         takes(&demotes, 0, &[(OTHER, DEMOTED)], LOAD, access(&p) + p.llc_hit_ns());
         takes(&p, 0, &[(OTHER, STORE)], LOAD, access(&p) + p.local_hitm_ns());
         takes(&p, 0, &[], LOAD, access(&p) + p.local_memory_ns() + dram(&p));
-        // Exclusive, and not changed: the same way.
+        // Exclusive and clean: the same path.
         takes(&p, 0, &[(OTHER, LOAD)], LOAD, access(&p) + p.local_hitm_ns());
         let exchange = 20.0 / p.core.frequency.get();
         takes(&p, 0, &[(OTHER, STORE)], EXCHANGE, exchange + p.local_hitm_ns());
@@ -167,7 +167,7 @@ fn what_is_in_the_other_socket() {
 #[test]
 fn ownership_without_data() {
     for p in platforms() {
-        // Shared with a core of the socket: the home waits for its word.
+        // Shared with a core of the socket: the home waits for its reply.
         let word = p.path.mesh.get() * 2.0 + p.path.snoop.get();
         let shared = [(OTHER, LOAD), (0, LOAD), (OTHER, LOAD)];
         takes(&p, 0, &shared, STORE, access(&p) + home_and_back(&p) + word);
@@ -175,11 +175,11 @@ fn ownership_without_data() {
         takes(&p, 0, &[], WHOLE, line + home_and_back(&p));
         let with_data = p.overridden("protocol.dataless_full_line", 0.0).unwrap();
         takes(&with_data, 0, &[], WHOLE, line + p.local_memory_ns() + dram(&p));
-        // Another core's copy is dropped, and gives nothing.
+        // Another core's copy is invalidated and supplies no data.
         takes(&p, 0, &[(OTHER, STORE)], WHOLE, line + p.local_hitm_ns());
     }
     for p in two_sockets() {
-        // Shared with a core of the other socket, at home here: one message there and back.
+        // Shared with a core of the other socket, homed here: one message round trip.
         let way = 2.0 * p.link.as_ref().unwrap().one_way.get() + p.path.lookup.get() + wire(&p, 0.0, 2.0);
         let word = p.path.mesh.get() * 2.0 + p.path.snoop.get();
         let shared = [(REMOTE, LOAD), (0, LOAD)];
@@ -189,7 +189,7 @@ fn ownership_without_data() {
 }
 
 #[test]
-fn a_hint_hides_what_the_core_does_meanwhile() {
+fn a_prefetch_overlaps_with_the_core_s_work() {
     for p in platforms() {
         let soon: Act = |agent, at| {
             agent.prefetch_read(at);
@@ -213,16 +213,16 @@ fn a_hint_hides_what_the_core_does_meanwhile() {
 }
 
 #[test]
-fn loads_that_do_not_decide_overlap() {
+fn loads_without_control_dependence_overlap() {
     for p in platforms() {
         let four: Act = |agent, at| {
             for i in 0..4 {
-                agent.load(at + 8256 * i); // in pages of their own: no prefetcher helps
+                agent.load(at + 8256 * i); // in pages of their own, where no prefetcher fetches them
             }
             agent.load_fence();
         };
         let took = 4.0 * access(&p) + p.local_memory_ns() + dram(&p);
-        // The last one may queue at memory behind the others.
+        // The last load may queue at memory behind the others.
         let mut sim = machine(&p, 0, &[]);
         let (began, ended) = begin(&mut sim, four);
         sim.run(Ps::MAX);
@@ -231,8 +231,8 @@ fn loads_that_do_not_decide_overlap() {
     }
 }
 
-/// A core that goes from line to line reads ahead as far as its reorder buffer reaches: past lines in which it looks at one word,
-/// not past those in which it looks at many.
+/// A core that reads line after line executes loads ahead within its reorder buffer: beyond lines of which it reads one word, not
+/// beyond lines of which it reads many.
 #[test]
 fn lines_are_read_ahead_within_the_window() {
     const LINES: u32 = 8;
@@ -263,7 +263,7 @@ fn lines_are_read_ahead_within_the_window() {
     }
 }
 
-/// A store reaches a core that polls: its line is taken, the loop notices at the end of a turn, loads again, and sees it.
+/// A store reaches a polling core: the store invalidates the poller's line, the poller's next load misses and returns the new value.
 #[test]
 fn a_store_reaches_a_poller() {
     for p in two_sockets() {
@@ -291,17 +291,17 @@ fn a_store_reaches_a_poller() {
                 if from == to { 0.0 } else { p.link.as_ref().unwrap().one_way.get() + k.lookup.get() }
             };
             let socket = CORES[writer as usize].0;
-            // Ownership: to the home, to the poller.
+            // The request for ownership: to the home, then to the poller.
             let taken = access(&p) + k.miss.get() + k.mesh.get() + k.lookup.get() + across(socket, home);
             let taken = taken + across(home, 0) + k.mesh.get();
-            // The line back: in the writer's cache by then.
+            // The poller's read: the line is in the writer's cache by then.
             let again = match (socket, home) {
                 (0, _) => p.local_hitm_ns(),
                 (_, 0) => p.remote_hitm_reader_homed_ns().unwrap(),
                 _ => p.remote_hitm_writer_homed_ns().unwrap(),
             };
             let soonest = taken + p.core.machine_clear.get() + access(&p) + again;
-            // It goes on polling on the old value until the line is there; then its branch was predicted wrongly.
+            // It polls the old value until the line arrives; then its branch is mispredicted.
             let turn = access(&p) + p.software.poll.get();
             let latest = soonest + 2.0 * turn + p.core.mispredict.get() + wire(&p, 1.0, 3.0);
             let took = ns(seen.get() - stored.get());

@@ -1,4 +1,4 @@
-//! Is a trace JSON that a viewer can show, does it say what happened, and does it change nothing?
+//! A trace is JSON that a viewer can show, its events are those of the run, and tracing changes no result.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
@@ -14,7 +14,7 @@ use ccnic_sim::trace::Trace;
 use common::{named, plan};
 use serde_json::Value;
 
-/// What is written to can be read afterwards.
+/// A writer whose contents can be read afterwards.
 #[derive(Clone, Default)]
 struct Shared(Rc<RefCell<Vec<u8>>>);
 
@@ -38,7 +38,7 @@ fn events(plan: &Plan, configure: impl Fn(Trace) -> Trace, window: std::ops::Ran
     let trace = configure(Trace::new(out.clone(), window));
     let traced = run_with(&named("spr"), plan, Options { trace: Some(trace), ..Options::default() }).unwrap();
     let plain = run(&named("spr"), plan).unwrap();
-    assert_eq!(format!("{:?}", traced.host), format!("{:?}", plain.host), "a trace changes what happens");
+    assert_eq!(format!("{:?}", traced.host), format!("{:?}", plain.host), "tracing changes the results");
     let parsed: Value = serde_json::from_slice(&out.0.borrow()).unwrap();
     let all = parsed["traceEvents"].as_array().unwrap();
     all.iter().filter(|e| e["ph"] != "M").cloned().collect()
@@ -68,7 +68,7 @@ fn waits_follow_each_other() {
 }
 
 #[test]
-fn requests_begin_pass_stations_and_end() {
+fn requests_begin_pass_hops_and_end() {
     let events = events(&small(8), |t| t, 0..u64::MAX);
     let mut open: HashMap<u64, (f64, String)> = HashMap::new();
     let (mut ended, mut stations, mut remote) = (0, 0, 0);
@@ -129,7 +129,7 @@ fn a_packet_can_be_followed() {
 }
 
 #[test]
-fn a_link_says_how_full_it_is() {
+fn the_utilisation_of_a_link_is_traced() {
     let events = events(&small(64), |t| t, 0..u64::MAX);
     let values: Vec<f64> = of(&events, "C").map(|e| e["args"]["percent"].as_f64().unwrap()).collect();
     assert!(values.len() > 20 && values.iter().all(|v| (0.0..=100.0).contains(v)), "{values:?}");
@@ -145,7 +145,7 @@ fn a_window_and_a_limit_keep_it_small() {
     for event in of(&part, "i") {
         assert!((2.0..=3.0).contains(&time(event)), "{event}");
     }
-    // What has begun is ended: at most a request's events more.
+    // Requests that have begun end: at most the events of one request more.
     let few = events(&small(8), |t| t.at_most(30), 0..u64::MAX).len();
     assert!((20..50).contains(&few), "{few}");
 }

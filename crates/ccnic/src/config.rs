@@ -3,6 +3,7 @@
 //! Every design choice of CC-NIC can be switched off, to measure its contribution (figures 14 and 15).
 
 use core::fmt;
+use core::str::FromStr;
 
 use crate::memory::Fetch;
 
@@ -13,7 +14,16 @@ pub const LARGE_BUF: u32 = 4096;
 pub const SMALL_BUF: u32 = 128;
 
 /// The ring type: how descriptors lie in lines, and how they are signalled. All five have the same burst API
-/// ([`ring`](crate::ring)).
+/// ([`ring`](crate::ring)). Each has a name, which command lines, plans of figures and `ccnic status` use:
+///
+/// ```
+/// use ccnic::Design;
+///
+/// assert_eq!("e810".parse(), Ok(Design::Doorbell));
+/// assert_eq!(Design::default().to_string(), "ccnic");
+/// let error = "split".parse::<Design>().unwrap_err();
+/// assert_eq!(error.to_string(), "unknown design; choose one of ccnic, paper, packed, padded, e810");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Design {
@@ -36,6 +46,15 @@ impl Design {
     pub const ALL: [Design; 5] =
         [Design::GroupedEpoch, Design::GroupedClear, Design::Packed, Design::Padded, Design::Doorbell];
 
+    /// The names of all designs, in the order of [`ALL`](Design::ALL).
+    const NAMES: [&str; 5] = [
+        Design::GroupedEpoch.name(),
+        Design::GroupedClear.name(),
+        Design::Packed.name(),
+        Design::Padded.name(),
+        Design::Doorbell.name(),
+    ];
+
     /// Bytes of a unit, the part of a ring that one signal covers.
     pub const fn unit(self) -> u32 {
         match self {
@@ -52,7 +71,7 @@ impl Design {
         }
     }
 
-    /// The name on the command line.
+    /// The name of the design; [`FromStr`] reads it.
     pub const fn name(self) -> &'static str {
         match self {
             Design::GroupedEpoch => "ccnic",
@@ -64,7 +83,30 @@ impl Design {
     }
 }
 
-/// When a writer demotes the lines it has just written (CLDEMOTE).
+impl fmt::Display for Design {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Design {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> Result<Design, ConfigError> {
+        let design = Design::ALL.into_iter().find(|design| design.name() == name);
+        design.ok_or(ConfigError::Name { field: "design", names: &Design::NAMES })
+    }
+}
+
+/// When a writer demotes the lines it has just written (CLDEMOTE). The names are `auto`, `on` and `off`.
+///
+/// ```
+/// use ccnic::{Config, Demote};
+///
+/// let config = Config { demote: "off".parse()?, ..Config::default() };
+/// assert_eq!((config.demote, config.demote.name()), (Demote::Off, "off"));
+/// # Ok::<(), ccnic::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum Demote {
@@ -76,6 +118,38 @@ pub enum Demote {
     On = 1,
     /// Never.
     Off = 2,
+}
+
+impl Demote {
+    /// All settings.
+    pub const ALL: [Demote; 3] = [Demote::Auto, Demote::On, Demote::Off];
+
+    /// The names of all settings, in the order of [`ALL`](Demote::ALL).
+    const NAMES: [&str; 3] = [Demote::Auto.name(), Demote::On.name(), Demote::Off.name()];
+
+    /// The name of the setting; [`FromStr`] reads it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Demote::Auto => "auto",
+            Demote::On => "on",
+            Demote::Off => "off",
+        }
+    }
+}
+
+impl fmt::Display for Demote {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.name())
+    }
+}
+
+impl FromStr for Demote {
+    type Err = ConfigError;
+
+    fn from_str(name: &str) -> Result<Demote, ConfigError> {
+        let demote = Demote::ALL.into_iter().find(|demote| demote.name() == name);
+        demote.ok_or(ConfigError::Name { field: "demote", names: &Demote::NAMES })
+    }
 }
 
 /// The configuration of a region. The program chooses it; the NIC reads it from the region's header and
@@ -160,6 +234,13 @@ pub enum ConfigError {
         /// The most it may be.
         max: u64,
     },
+    /// A name that no value of the field has.
+    Name {
+        /// The field.
+        field: &'static str,
+        /// The names that it may have.
+        names: &'static [&'static str],
+    },
     /// A page size that no region has.
     Page {
         /// Bytes asked for.
@@ -202,6 +283,13 @@ impl fmt::Display for ConfigError {
             }
             ConfigError::PowerOfTwo { field, value, min, max } => {
                 write!(f, "{field} is {value}; choose a power of two from {min} to {max}")
+            }
+            ConfigError::Name { field, names } => {
+                write!(f, "unknown {field}; choose one of ")?;
+                names.iter().enumerate().try_for_each(|(i, name)| {
+                    f.write_str(if i > 0 { ", " } else { "" })?;
+                    f.write_str(name)
+                })
             }
             ConfigError::Page { value } => {
                 write!(f, "page is {value}; choose {SMALL_PAGE} or {HUGE_PAGE} bytes")
@@ -337,7 +425,7 @@ impl Config {
             })
         };
         let design = Design::ALL.into_iter().find(|d| *d as u64 == kinds & 0xff);
-        let demote = [Demote::Auto, Demote::On, Demote::Off].into_iter().find(|d| *d as u64 == kinds >> 8);
+        let demote = Demote::ALL.into_iter().find(|d| *d as u64 == kinds >> 8);
         if flags >> 4 != 0 {
             return Err(ConfigError::Range { field: "flags", value: flags, min: 0, max: 15 });
         }
@@ -392,5 +480,19 @@ mod tests {
             Config { design: Design::Doorbell, ..good },
             "shared-pool is 1; choose 0, because the host of the e810 design posts all receive buffers",
         );
+    }
+
+    #[test]
+    fn every_name_is_parsed_to_its_value_and_no_other_name_is() {
+        for design in Design::ALL {
+            assert_eq!(design.to_string().parse(), Ok(design));
+        }
+        for demote in Demote::ALL {
+            assert_eq!(demote.to_string().parse(), Ok(demote));
+        }
+        assert!("".parse::<Design>().is_err() && "Ccnic".parse::<Design>().is_err());
+        let error = "yes".parse::<Demote>().unwrap_err();
+        assert_eq!(error.to_string(), "unknown demote; choose one of auto, on, off");
+        assert_eq!(std::format!("{:>7}", Design::Doorbell), "   e810");
     }
 }

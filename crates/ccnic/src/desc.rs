@@ -26,6 +26,14 @@ const OFFSET_MASK: u64 = 0xffff_ffff;
 const SIGNAL_MASK: u64 = 0xff << SIGNAL_SHIFT;
 
 /// One segment of a packet. A plain value without ownership of the bytes (see [`Buf`](crate::Buf)).
+///
+/// ```
+/// use ccnic::Desc;
+///
+/// let desc = Desc::new(0x4000, 1500, 0).with_meta(7).with_more(true);
+/// assert_eq!((desc.offset(), desc.len(), desc.meta, desc.more(), desc.small()), (0x4000, 1500, 7, true, false));
+/// assert!(desc.with_len(0).is_empty());
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Desc {
     word: u64,

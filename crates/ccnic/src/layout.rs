@@ -37,6 +37,8 @@ pub const SMALL_PER_LARGE: u32 = LARGE_BUF / SMALL_BUF;
 /// The header's words, in order. The magic is stored last, with release, and read first, with acquire
 /// (ordering diagram, G).
 const HEADER_WORDS: [u32; 8] = [0, 8, 16, 24, 32, 40, 48, 56];
+/// Bytes of the header's words, from the start of the region on.
+pub const HEADER_BYTES: usize = HEADER_WORDS.len() * 8;
 const HEADER: u32 = 4096;
 
 const HOST_LINES: u32 = 5;
@@ -177,16 +179,41 @@ impl Layout {
         if size < HEADER {
             return Err(ConfigError::NotARegion);
         }
-        let [magic, version, words @ ..] = HEADER_WORDS;
-        if mem.load_acquire(magic) != MAGIC {
+        let [magic, rest @ ..] = HEADER_WORDS;
+        let magic = mem.load_acquire(magic);
+        let [version, words @ ..] = rest.map(|at| mem.load(at));
+        Layout::from_words(magic, version, words, size)
+    }
+
+    /// As [`load`](Layout::load), from a copy of the first bytes of a region of `size` bytes: for a NIC that checks the header
+    /// before it maps the region.
+    ///
+    /// # Errors
+    /// As [`load`](Layout::load).
+    ///
+    /// ```
+    /// # use ccnic::{ConfigError, HEADER_BYTES, Layout};
+    /// let nothing = [0; HEADER_BYTES];
+    /// assert_eq!(Layout::from_header(&nothing, 1 << 20), Err(ConfigError::NotARegion));
+    /// ```
+    pub fn from_header(header: &[u8; HEADER_BYTES], size: u32) -> Result<Layout, ConfigError> {
+        let mut words = [0; HEADER_WORDS.len()];
+        for (word, bytes) in words.iter_mut().zip(header.as_chunks::<8>().0) {
+            *word = u64::from_ne_bytes(*bytes);
+        }
+        let [magic, version, words @ ..] = words;
+        Layout::from_words(magic, version, words, size)
+    }
+
+    /// Checks the words of a header.
+    fn from_words(magic: u64, version: u64, words: [u64; 6], size: u32) -> Result<Layout, ConfigError> {
+        if size < HEADER || magic != MAGIC {
             return Err(ConfigError::NotARegion);
         }
-        let found = mem.load(version);
-        if found != VERSION {
-            return Err(ConfigError::Version { found, known: VERSION });
+        if version != VERSION {
+            return Err(ConfigError::Version { found: version, known: VERSION });
         }
-        let config = Config::from_words(words.map(|at| mem.load(at)))?;
-        let layout = Layout::new(&config)?;
+        let layout = Layout::new(&Config::from_words(words)?)?;
         if layout.size > size {
             return Err(ConfigError::Truncated { needs: layout.size, has: size });
         }
@@ -337,6 +364,27 @@ mod tests {
         for config in [Config::default(), odd, config(Design::Doorbell)] {
             assert_eq!(Config::from_words(config.to_words()), Ok(config));
         }
+    }
+
+    #[test]
+    fn a_copied_header_is_read_as_the_region_is() {
+        let layout = Layout::new(&config(Design::Packed)).unwrap();
+        let mut header = [0; HEADER_BYTES];
+        let words = [MAGIC, VERSION].into_iter().chain(layout.config().to_words());
+        for (bytes, word) in header.as_chunks_mut::<8>().0.iter_mut().zip(words) {
+            *bytes = word.to_ne_bytes();
+        }
+        assert_eq!(Layout::from_header(&header, layout.size()), Ok(layout));
+        let (needs, has) = (layout.size(), layout.size() - 1);
+        assert_eq!(Layout::from_header(&header, has), Err(ConfigError::Truncated { needs, has }));
+        assert_eq!(Layout::from_header(&header, 64), Err(ConfigError::NotARegion));
+        let mut other = header;
+        other[8] ^= 1;
+        let found = VERSION ^ 1;
+        assert_eq!(Layout::from_header(&other, needs), Err(ConfigError::Version { found, known: VERSION }));
+        let mut odd = header;
+        odd[48] ^= 0x80; // flags
+        assert!(matches!(Layout::from_header(&odd, needs), Err(ConfigError::Range { field: "flags", .. })));
     }
 
     #[test]

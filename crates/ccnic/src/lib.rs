@@ -43,6 +43,6 @@ pub use buf::{Buf, Burst, TooLong};
 pub use config::{Config, ConfigError, Demote, Design};
 pub use desc::Desc;
 
-pub use layout::Layout;
+pub use layout::{HEADER_BYTES, Layout};
 pub use memory::{LINE, SharedMemory};
 pub use queue_error::QueueError;

@@ -66,7 +66,7 @@ impl FlowType {
         FlowType::Ipv6Sctp,
     ];
 
-    /// The name in messages and on the command line.
+    /// The name in messages and on the command line: `FlowType::Ipv4Udp.name()` is `ipv4-udp`.
     pub const fn name(self) -> &'static str {
         match self {
             FlowType::Ipv4 => "ipv4",
@@ -120,6 +120,15 @@ impl FromIterator<FlowType> for FlowTypes {
 }
 
 /// How packets are spread over a program's receive queues.
+///
+/// ```
+/// use ccnic::rss::{FlowType, Rss};
+///
+/// let mut rss = Rss { hash: true, ..Rss::new(4) }; // the received packets carry their hashes
+/// rss.types = [FlowType::Ipv4Udp, FlowType::Ipv6Udp].into_iter().collect();
+/// assert_eq!(rss.table[..5], [0, 1, 2, 3, 0]);
+/// rss.table.iter_mut().filter(|queue| **queue == 3).for_each(|queue| *queue = 0); // queue 3 gets no packets
+/// ```
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rss {
     /// Key of the hash.
@@ -133,7 +142,8 @@ pub struct Rss {
 }
 
 impl Rss {
-    /// All flow types, the default key, and `queues` queues round robin; metadata unchanged.
+    /// All flow types, the default key, and `queues` queues round robin; metadata unchanged. [`Rss`] has an
+    /// example.
     pub fn new(queues: u16) -> Rss {
         let mut table = [0; TABLE];
         for (entry, i) in table.iter_mut().zip(0..) {
@@ -143,7 +153,7 @@ impl Rss {
     }
 }
 
-/// Computes hashes and queues for an [`Rss`]. It has a table for each input byte, since the hash is linear in
+/// Computes hashes and queues for an [`Rss`]; the [module](self) has an example. It has a table for each input byte, since the hash is linear in
 /// the input's bits.
 #[derive(Debug)]
 pub struct Spreader {

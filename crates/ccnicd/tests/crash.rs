@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use ccnic::{Burst, Config, Design, Layout};
 use ccnic_check::oracle::Held;
 use ccnic_client::{Nic, Pages, QueuePair};
+use ccnic_shm::{HUGE_PAGE, Region};
 use common::flow::Flow;
 use common::{Daemon, Forked, PATIENCE, Random, alone, config, seed, until};
 use rustix::process::{Signal, kill_process};
@@ -52,13 +53,12 @@ fn kill_under_load(daemon: &mut Daemon, program: &Nic, flow: &mut Flow, random: 
     assert_eq!(daemon.wait().signal(), Some(9), "{}", daemon.log());
 }
 
-fn daemon_dies(config: Config, sizes: &[u16], window: u64) {
+fn daemon_dies(config: Config, pages: Pages, sizes: &[u16], window: u64) {
     let mut random = Random::new(seed());
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
     let mut daemon = Daemon::start(&socket);
-    let mut program =
-        Nic::options().name("survivor").config(&config).pages(Pages::Small).open(&socket).unwrap();
+    let mut program = Nic::options().name("survivor").config(&config).pages(pages).open(&socket).unwrap();
     let layout = *program.layout();
     let mut pair = program.queue_pair(0).unwrap();
     let all = allocatable(&mut pair, &layout);
@@ -70,6 +70,7 @@ fn daemon_dies(config: Config, sizes: &[u16], window: u64) {
         kill_under_load(&mut daemon, &program, &mut flow, &mut random);
         daemon = Daemon::start(&socket);
         flow.nic_died();
+        assert!(program.region().is_sealed().unwrap(), "the daemon has sealed what it mapped");
         program.reconnect([&mut flow.pair], []).unwrap();
         until("a packet sent after the death", || {
             flow.turn();
@@ -101,8 +102,8 @@ fn daemon_dies(config: Config, sizes: &[u16], window: u64) {
 fn daemon_dies_with(design: Design, shared_pool: bool) {
     let _alone = alone();
     let config = Config { shared_pool, ..config(design) };
-    daemon_dies(config, &[64], 128);
-    daemon_dies(config, &[1500, 9000, 64], 64);
+    daemon_dies(config, Pages::Small, &[64], 128);
+    daemon_dies(config, Pages::Small, &[1500, 9000, 64], 64);
 }
 
 #[test]
@@ -134,6 +135,18 @@ fn daemon_dies_doorbell() {
 fn daemon_dies_host_managed() {
     daemon_dies_with(Design::GroupedEpoch, false);
     daemon_dies_with(Design::Packed, false);
+}
+
+/// Twice the region on huge pages while it is copied.
+#[test]
+fn daemon_dies_huge_pages() {
+    let _alone = alone();
+    let config = config(Design::GroupedEpoch);
+    let layout = Layout::new(&Config { page: HUGE_PAGE, ..config }).unwrap();
+    match Region::create(2 * layout.size(), Pages::Huge) {
+        Ok(_) => daemon_dies(config, Pages::Huge, &[64, 9000, 1500], 64),
+        Err(e) => println!("not tested: {e}"),
+    }
 }
 
 /// What the flooding program does, in a process of its own, until it is killed.

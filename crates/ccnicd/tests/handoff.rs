@@ -21,8 +21,8 @@ enum Op {
     Completed,
     Peek(usize),
     Advance(usize),
-    /// The consumer goes, and what it had not taken comes back.
-    ConsumerGoes,
+    /// The consumer is dropped, and the producer takes back the items that it had not taken.
+    DropConsumer,
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -33,11 +33,11 @@ fn op() -> impl Strategy<Value = Op> {
         4 => Just(Op::Completed),
         8 => (1usize..9).prop_map(Op::Peek),
         8 => (0usize..9).prop_map(Op::Advance),
-        1 => Just(Op::ConsumerGoes),
+        1 => Just(Op::DropConsumer),
     ]
 }
 
-/// What the queue must do, with numbers for items.
+/// The expected state of the queue, with numbers for items.
 #[derive(Debug, Default)]
 struct Model {
     pushed: u64,
@@ -83,7 +83,7 @@ impl Rig {
                 let Some(consumer) = consumer else { return };
                 let mut out = vec![Item::default(); *most];
                 model.peeked = consumer.peek(&mut out);
-                // It may know of fewer than there are, but of some if there are any.
+                // The consumer may see fewer items than are published, but at least one if there is one.
                 let ready = (model.published - model.taken) as usize;
                 assert!(model.peeked <= ready.min(*most) && (model.peeked > 0) == (ready > 0));
                 let expected: Vec<_> = (model.taken..).take(model.peeked).map(item).collect();
@@ -96,7 +96,7 @@ impl Rig {
                 model.taken += n as u64;
                 model.peeked -= n;
             }
-            Op::ConsumerGoes => {
+            Op::DropConsumer => {
                 *consumer = None;
                 producer.completed(|_| {});
                 let mut back = VecDeque::new();
@@ -109,7 +109,7 @@ impl Rig {
         }
     }
 
-    /// Whatever happened, everything pushed was taken, or has come back.
+    /// Checks that everything pushed was taken or has been taken back.
     fn finish(mut self) {
         self.apply(&Op::Publish);
         self.producer.close();
@@ -129,7 +129,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn scripts(bits in 0u32..5, ops in prop::collection::vec(op(), 1..300)) {
+    fn random_scripts(bits in 0u32..5, ops in prop::collection::vec(op(), 1..300)) {
         let capacity = 1 << bits;
         let (producer, consumer) = handoff(capacity);
         let model = Model::default();
@@ -139,11 +139,11 @@ proptest! {
     }
 }
 
-/// Items enough for thousands of laps.
+/// Enough items for thousands of laps.
 const ITEMS: u64 = 200_000;
 
 #[test]
-fn two_threads() {
+fn items_pass_between_two_threads_in_order() {
     for completions in [false, true] {
         let (mut producer, mut consumer) = handoff::<NativeWord>(64);
         let taker = thread::spawn(move || {
@@ -181,15 +181,15 @@ fn two_threads() {
             }
         }
         producer.close();
-        // Both ends end here: ThreadSanitizer does not see the fence by which the last owner of an Arc frees it.
+        // Both ends are dropped on this thread: ThreadSanitizer does not see the fence with which the last owner of an Arc frees it.
         let (taken, _consumer) = taker.join().unwrap();
         assert_eq!(taken, ITEMS);
     }
 }
 
-/// The consumer's thread panics in the middle: the other one gets back what was not taken, and goes on.
+/// The consumer's thread panics: the producer takes back what was not taken, and continues.
 #[test]
-fn a_thread_that_dies() {
+fn the_producer_takes_back_the_items_of_a_thread_that_panicked() {
     let (mut producer, mut consumer) = handoff::<NativeWord>(64);
     let taker = thread::spawn(move || {
         let mut taken = 0;

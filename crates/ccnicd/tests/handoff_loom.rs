@@ -1,6 +1,7 @@
 //! Models of the hand-off between two workers: every interleaving of a few batches through a queue of two slots, under loom.
 //!
-//! What an item names, the packet's bytes, is a loom cell here: loom reports a race when one side touches it while it is the other's.
+//! The packet's bytes, which an item names, are a loom cell here: loom reports a race when one side accesses them while the other owns
+//! them.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -34,7 +35,7 @@ impl Word for Modelled {
     }
 }
 
-/// A word whose releases are none: a model that cannot fail is a defect.
+/// A word without release ordering: the model must fail with it.
 struct Weak(Modelled);
 
 impl Word for Weak {
@@ -68,7 +69,7 @@ fn item(n: u64) -> Item {
     Item { desc: Desc::new(n as u32, 1, 0).with_meta(n), from: n as u16, to: 7 }
 }
 
-/// The bytes of packets: packet `n` lies in `n % SLOTS`, which is the producer's again once packet `n` has been completed.
+/// The bytes of packets: packet `n` uses cell `n % SLOTS`, which the producer owns again once packet `n` has been completed.
 type Bytes = Rc<Vec<Cell<u64>>>;
 
 fn bytes() -> Bytes {
@@ -79,7 +80,7 @@ fn of(bytes: &Bytes, n: u64) -> &Cell<u64> {
     &bytes[(n % SLOTS) as usize]
 }
 
-/// Sends `packets` packets, as many at once as there is room for, and learns of each that it is done with.
+/// Sends `packets` packets, as many at once as there is room for, and checks the completion of each.
 fn produce<W: Word>(
     mut producer: HandoffProducer<W>,
     bytes: &Bytes,
@@ -93,7 +94,7 @@ fn produce<W: Word>(
             if completions {
                 producer.completed(|i| {
                     assert_eq!(i, item(done), "completed in order, once");
-                    assert_eq!(of(bytes, done).get(), done + 1, "its bytes are ours again");
+                    assert_eq!(of(bytes, done).get(), done + 1, "the producer owns its bytes again");
                     done += 1;
                 });
             } else {
@@ -110,7 +111,7 @@ fn produce<W: Word>(
     producer
 }
 
-/// Takes packets one by one or two at once, until there are no more; returns how many came.
+/// Takes packets, one or two at once, until the queue is finished; returns their number.
 fn consume<W: Word>(mut consumer: HandoffConsumer<W>, bytes: &Bytes) -> u64 {
     let mut expected = 0;
     while !consumer.is_finished() {
@@ -130,7 +131,7 @@ fn consume<W: Word>(mut consumer: HandoffConsumer<W>, bytes: &Bytes) -> u64 {
     expected
 }
 
-/// More packets than slots: the queue is full, and its slots are used again.
+/// More packets than slots: the queue is full, and its slots are reused.
 fn passes<W: Word>(completions: bool) {
     model(move || {
         let (producer, consumer) = handoff::<W>(SLOTS as usize);
@@ -143,24 +144,24 @@ fn passes<W: Word>(completions: bool) {
 }
 
 #[test]
-fn packets_pass_in_order_and_their_bytes_with_them() {
+fn packets_and_their_bytes_pass_in_order() {
     passes::<Modelled>(false);
 }
 
 #[test]
-fn the_producer_learns_what_is_done() {
+fn completions_return_the_packets_in_order() {
     passes::<Modelled>(true);
 }
 
 #[test]
 #[should_panic(expected = "Causality violation")]
-fn a_weak_release_is_found() {
+fn a_missing_release_is_detected() {
     passes::<Weak>(false);
 }
 
-/// The consumer takes some and goes, at any moment: each packet was either taken or comes back.
+/// The consumer takes some packets and is dropped at any point: each packet was either taken or is taken back.
 #[test]
-fn what_a_dead_worker_has_not_taken_comes_back() {
+fn packets_that_a_dead_worker_has_not_taken_are_taken_back() {
     model(|| {
         let (mut producer, mut consumer) = handoff::<Modelled>(SLOTS as usize);
         let ours = bytes();
@@ -185,7 +186,7 @@ fn what_a_dead_worker_has_not_taken_comes_back() {
         }
         assert_eq!(thread.join().unwrap(), done, "what was taken is completed");
         assert_eq!(back, (done..SLOTS).map(item).collect::<Vec<_>>());
-        // All bytes are this side's again.
+        // The producer owns all bytes again.
         ours.iter().for_each(|cell| cell.set(0));
     });
 }

@@ -20,7 +20,7 @@ use ccnic_client::Nic;
 use ccnic_control::Connection;
 use ccnic_control::messages::Request;
 use ccnic_control::rss::RssMessage;
-use ccnic_shm::{Pages, Region};
+use ccnic_shm::{NativeMemory, Pages, Region};
 use common::attack::Attacker;
 use common::flow::Flow;
 use common::{Daemon, Forked, PATIENCE, Random, alone, config, seed, until};
@@ -32,11 +32,11 @@ const MODES: [&str; 4] = ["scribble", "scribble-beside-traffic", "aim", "aim-bes
 const LIVES: usize = 40;
 
 /// Sends and receives without a look at what comes; a panic over what it finds in its region is its own affair.
-fn traffic<R: Ring>(region: &Region, layout: &Layout, life: &AtomicU32) {
+fn traffic<R: Ring>(mem: &NativeMemory, layout: &Layout, life: &AtomicU32) {
     while life.load(Relaxed) != u32::MAX {
         let now = life.load(Relaxed);
         let _ = catch_unwind(AssertUnwindSafe(|| {
-            let mut pair = QueuePair::<_, R>::new(region.memory(), layout, 0).unwrap();
+            let mut pair = QueuePair::<_, R>::new(mem.clone(), layout, 0).unwrap();
             let mut burst = Burst::new();
             for size in [64, 9000, 1500].into_iter().cycle() {
                 pair.alloc(size, 8, &mut burst);
@@ -55,7 +55,9 @@ fn traffic<R: Ring>(region: &Region, layout: &Layout, life: &AtomicU32) {
 }
 
 /// Attaches, and wants to be woken by a socket that nobody reads. With RSS the NIC reads bytes of packets that are written meanwhile.
-fn attach(socket: &Path, region: &Region, spread: bool) -> Option<(Connection, UnixStream)> {
+/// What a NIC has sealed before is replaced by a copy that can be attached again.
+fn attach(socket: &Path, region: &mut Region, spread: bool) -> Option<(Connection, UnixStream)> {
+    region.renew().ok()?;
     let connection = Connection::open(socket).ok()?;
     let rss = spread.then(|| RssMessage::from(&Rss::new(1)));
     let request = Request::Attach { name: "hostile".into(), mac: None, rss };
@@ -66,7 +68,14 @@ fn attach(socket: &Path, region: &Region, spread: bool) -> Option<(Connection, U
 }
 
 /// One hostile program after another with the same region, until the NIC is gone: attaches, writes, leaves.
-fn lives(socket: &Path, region: &Region, attacker: &mut Attacker, aims: bool, seed: u64, life: &AtomicU32) {
+fn lives(
+    socket: &Path,
+    region: &mut Region,
+    attacker: &mut Attacker,
+    aims: bool,
+    seed: u64,
+    life: &AtomicU32,
+) {
     let mut random = Random::new(!seed);
     let start = Instant::now();
     let mut again = Vec::new();
@@ -105,14 +114,15 @@ impl RingVisitor for Attack<'_> {
     fn visit<R: Ring>(self) {
         let Attack { socket, mode, seed } = self;
         let layout = Layout::new(&config(R::DESIGN)).unwrap();
-        let region = Region::create(layout.size(), Pages::Small).unwrap();
+        let mut region = Region::create(layout.size(), Pages::Small).unwrap();
+        let mem = region.memory();
         let mut attacker = Attacker::new(&region, &layout, Random::new(seed));
         let life = AtomicU32::new(0);
         let aims = mode.starts_with("aim");
         std::thread::scope(|scope| {
-            scope.spawn(|| lives(socket, &region, &mut attacker, aims, seed, &life));
+            scope.spawn(|| lives(socket, &mut region, &mut attacker, aims, seed, &life));
             if mode.ends_with("traffic") {
-                traffic::<R>(&region, &layout, &life);
+                traffic::<R>(&mem, &layout, &life);
             }
         });
     }

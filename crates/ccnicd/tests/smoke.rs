@@ -1,5 +1,5 @@
-//! The daemon from a program's point of view: packets go round, a second daemon is refused, SIGTERM ends it cleanly, and a
-//! program carries on after its daemon was killed.
+//! The daemon from a program's point of view: packets come back, a second daemon is refused, SIGTERM ends it cleanly, and a
+//! program continues after its daemon was killed.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -18,7 +18,7 @@ fn flow(pair: QueuePair) -> Flow {
 }
 
 #[test]
-fn packets_go_round_and_are_counted() {
+fn packets_come_back_and_are_counted() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
     let _daemon = Daemon::start(&socket);
@@ -43,11 +43,11 @@ fn a_second_daemon_is_refused_and_the_first_ends_cleanly() {
     assert_eq!(second.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&second.stderr).contains("already running"));
     assert!(daemon.signal(Signal::TERM).success());
-    assert!(!socket.exists(), "the socket file goes with its daemon");
+    assert!(!socket.exists(), "the daemon removes its socket file");
 }
 
 #[test]
-fn a_program_carries_on_after_its_daemon_was_killed() {
+fn a_program_continues_after_its_daemon_was_killed() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
     let mut daemon = Daemon::start(&socket);
@@ -58,7 +58,7 @@ fn a_program_carries_on_after_its_daemon_was_killed() {
     flow.drain();
     daemon.signal(Signal::KILL);
     until("the daemon's death", || !program.alive());
-    assert!(program.reconnect([&mut flow.pair], []).is_err(), "nobody listens yet");
+    assert!(program.reconnect([&mut flow.pair], []).is_err(), "no daemon listens yet");
     let _successor = Daemon::start(&socket); // replaces the stale socket file
     let reclaimed = program.reconnect([&mut flow.pair], []).unwrap();
     assert!(reclaimed > 0, "the dead daemon held recycled buffers");

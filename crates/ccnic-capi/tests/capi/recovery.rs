@@ -40,6 +40,6 @@ pub(crate) fn carries_on(source: &str, end: &str) {
 }
 
 #[test]
-fn a_program_carries_on_with_the_next_nic() {
+fn a_program_continues_with_the_next_nic() {
     carries_on("tests/c/recovery.c", "attached again");
 }

@@ -4,7 +4,7 @@ use crate::build::{ALL, program, run};
 use crate::nic::{Nic, alone};
 
 #[test]
-fn small_packets_go_and_come_as_copies_in_every_design() {
+fn small_packets_are_sent_and_received_as_copies_in_every_design() {
     let _alone = alone();
     for how in ALL {
         let directory = tempfile::tempdir().unwrap();

@@ -6,7 +6,7 @@ use std::fmt::Write;
 use crate::loopback::rounds::Outcomes;
 use crate::print::html::escape;
 
-/// Colours that stay apart for colour-blind readers (Okabe and Ito).
+/// Colours that colour-blind readers can distinguish (Okabe and Ito).
 const COLOURS: [&str; 3] = ["#0072b2", "#d55e00", "#009e73"];
 
 /// The plot's frame in SVG units.
@@ -16,11 +16,11 @@ const LEFT: f64 = 92.0;
 const RIGHT: f64 = 24.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = 64.0;
-/// The names of the curves stand in a row above the frame, so far apart that the larger text of narrow
-/// screens has room.
+/// The names of the curves are in a row above the frame, with enough space for the larger text of narrow
+/// screens.
 const NAMES: f64 = 212.0;
 
-/// Throughput to the right, latency up on a logarithmic scale.
+/// Throughput on the horizontal axis, latency on a logarithmic vertical axis.
 struct Axes {
     most_mpps: f64,
     least_ns: f64,

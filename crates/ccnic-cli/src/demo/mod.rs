@@ -8,6 +8,7 @@ mod row;
 use std::path::PathBuf;
 
 use anyhow::Context;
+use ccnic::Design;
 use clap::Args;
 
 use row::{DESIGNS, DesignFigures, LARGE, SHARES, SMALL};
@@ -16,7 +17,7 @@ use crate::bench::measure_limit;
 use crate::cpus::{warn_if_crowded, warn_if_disturbed};
 use crate::loopback::rounds::{Outcomes, ROUNDS, Rounds, Workload};
 use crate::loopback::{Bench, notes};
-use crate::options::{self, DesignName, InterfaceArgs, TrafficArgs};
+use crate::options::{self, InterfaceArgs, TrafficArgs};
 use crate::print::{self, Column, Progress, Table, units};
 
 /// Options of `demo`.
@@ -45,7 +46,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     options::rounds(args.rounds)?;
     let bench = Bench::new(None, 1, false)?;
     warn_if_crowded(1)?;
-    // What cannot be written is reported before anything is measured.
+    // A report that cannot be written is an error before anything is measured.
     let cannot = || format!("could not write {}; choose another --report", args.report.display());
     std::fs::write(&args.report, "").with_context(cannot)?;
     let limit = measure_limit(LIMIT_SECONDS, args.json)?;
@@ -76,7 +77,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn workload(design: DesignName, size: u16, args: &DemoArgs) -> Workload {
+fn workload(design: Design, size: u16, args: &DemoArgs) -> Workload {
     let traffic = TrafficArgs {
         size,
         burst: 32,

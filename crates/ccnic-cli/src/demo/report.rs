@@ -11,12 +11,12 @@ use crate::micro::limit::Limit;
 use crate::print::html::{self, escape};
 use crate::print::units;
 
-/// Beside the rules of all pages. On a narrow screen the pictures' text is larger, because the pictures are
-/// scaled down.
+/// Rules in addition to those of all pages. On a narrow screen the pictures' text is larger, because the pictures
+/// are scaled down.
 const STYLE: &str = "svg text{font:14px system-ui,sans-serif;fill:#333}\
 @media(max-width:40rem){svg text{font-size:22px}}";
 
-/// The whole page. `alone` says that each side had a CPU of its own.
+/// The whole page. `alone` is true when each side had a CPU of its own.
 pub fn page(rows: &[DesignFigures], limit: &Limit, alone: bool) -> String {
     let mut body = String::new();
     let _ = write!(
@@ -91,7 +91,7 @@ fn summary(rows: &[DesignFigures]) -> String {
     html
 }
 
-/// The processor's name, as the kernel tells it.
+/// The processor's name, from the kernel.
 fn machine() -> String {
     let info = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = info.lines().find_map(|l| l.strip_prefix("model name")).and_then(|l| l.split_once(": "));

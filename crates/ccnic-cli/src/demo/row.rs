@@ -1,13 +1,16 @@
 //! What the demo measures: its designs and packet sizes, and the figures of a design.
 
+use ccnic::Design;
 use serde::Serialize;
 
 use crate::loopback::rounds::Outcomes;
-use crate::options::DesignName;
 
 /// The designs that are shown, and their names.
-pub const DESIGNS: [(DesignName, &str); 3] =
-    [(DesignName::Ccnic, "ccnic"), (DesignName::Paper, "CC-NIC paper"), (DesignName::E810, "E810 doorbells")];
+pub const DESIGNS: [(Design, &str); 3] = [
+    (Design::GroupedEpoch, "ccnic"),
+    (Design::GroupedClear, "CC-NIC paper"),
+    (Design::Doorbell, "E810 doorbells"),
+];
 
 /// Packet sizes that are shown.
 pub const SMALL: u16 = 64;

@@ -24,10 +24,10 @@ pub struct Bench {
     split: Split,
 }
 
-/// What one run showed.
+/// The results of one run.
 #[derive(Debug, Clone, Copy)]
 pub struct Run {
-    /// What all threads saw.
+    /// The sum of all threads' results.
     pub totals: Totals,
     /// The least share of the measured time that a thread had its CPU. None when threads must share CPUs.
     pub cpu_share: Option<f64>,

@@ -16,7 +16,7 @@ use crate::options::TrafficArgs;
 use crate::print::{Progress, units};
 use crate::stats::{Spread, median};
 
-/// How many rounds there are when the command line does not say.
+/// Default number of rounds.
 pub const ROUNDS: usize = 9;
 /// Seconds of the ping-pong before each round.
 const PINGPONG_SECONDS: f64 = 0.01;
@@ -31,7 +31,7 @@ const LEAST_MPPS: f64 = 0.001;
 pub enum Offered {
     /// One packet in flight.
     One,
-    /// A share of what `Maximum` carries in the same round: 0.1 is 10 %.
+    /// A share of the rate of `Maximum` in the same round: 0.1 is 10 %.
     Share(f64),
     /// Million packets per second over all queues.
     Rate(f64),
@@ -51,7 +51,7 @@ pub struct Workload {
 }
 
 impl Workload {
-    /// One load, as `traffic` says.
+    /// One load, which `traffic` determines.
     pub fn point(config: Config, traffic: TrafficArgs) -> Workload {
         Workload { config, loads: vec![traffic.rate.map_or(Offered::Maximum, Offered::Rate)], traffic }
     }
@@ -65,7 +65,7 @@ impl Workload {
     }
 }
 
-/// What the machine itself showed in one round.
+/// What was measured of the machine in one round.
 #[derive(Debug, Clone, Copy)]
 struct RoundStart {
     pingpong_ns: f64,
@@ -86,12 +86,12 @@ pub struct Round {
     /// The least share of the time that a thread of the generator had its CPU.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_share: Option<f64>,
-    /// What came back.
+    /// The packets that came back.
     #[serde(flatten)]
     pub totals: Totals,
 }
 
-/// How far the rounds lie apart.
+/// The spread of the rounds.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct OutcomeSpread {
     /// Million packets per second.
@@ -106,8 +106,8 @@ pub struct OutcomeSpread {
     pub pingpong_ns: Spread,
 }
 
-/// What a load showed over all rounds, as `--json` prints it. Rates and quantiles are medians of the rounds'
-/// own.
+/// The results of a load over all rounds, as `--json` prints them. Rates and quantiles are medians of those of
+/// the rounds.
 #[derive(Debug, Clone, Serialize)]
 pub struct Outcomes {
     /// The ring design.
@@ -140,7 +140,7 @@ pub struct Outcomes {
     pub limit_mpps: Option<f64>,
     /// `mpps` as a share of `limit_mpps`.
     pub limit_share: Option<f64>,
-    /// How far the rounds lie apart.
+    /// The spread of the rounds.
     pub spread: OutcomeSpread,
     /// Each round.
     pub rounds: Vec<Round>,
@@ -151,9 +151,9 @@ pub struct Outcomes {
 pub struct Rounds<'a> {
     /// The NIC.
     pub bench: &'a Bench,
-    /// How many there are.
+    /// Number of rounds.
     pub number: usize,
-    /// What the machine allows, to be measured again in each round.
+    /// The machine's limit, which each round measures again.
     pub limit: Option<&'a Limit>,
 }
 
@@ -207,7 +207,7 @@ impl Rounds<'_> {
         Ok(RoundStart { pingpong_ns, rates })
     }
 
-    /// One round of a workload. The highest load comes first: others are shares of what it carries.
+    /// One round of a workload. The highest load comes first: others are shares of its rate.
     fn round(
         &self,
         workload: &Workload,
@@ -240,7 +240,7 @@ impl Offered {
     fn traffic(self, most: &TrafficArgs, peak: f64) -> TrafficArgs {
         match self {
             Offered::One => TrafficArgs { inflight: 1, burst: 1, rate: None, ..most.clone() },
-            // A peak of nothing, on a machine that is too busy, still needs a rate.
+            // Even a peak of zero, on a machine that is too busy, needs a rate.
             Offered::Share(share) => {
                 TrafficArgs { rate: Some((peak * share).max(LEAST_MPPS)), ..most.clone() }
             }
@@ -316,7 +316,9 @@ impl Outcomes {
 #[cfg(test)]
 pub mod samples {
     use super::*;
-    use crate::options::{DesignName, InterfaceArgs};
+    use ccnic::Design;
+
+    use crate::options::InterfaceArgs;
 
     /// A round of this throughput, median round trip and ping-pong round trip.
     pub fn round(mpps: f64, p50: u64, pingpong_ns: f64) -> Round {
@@ -342,7 +344,7 @@ pub mod samples {
             rate: None,
             whole_bursts: false,
         };
-        Workload::sweep(InterfaceArgs::of(DesignName::Ccnic).config(1), traffic, shares)
+        Workload::sweep(InterfaceArgs::of(Design::GroupedEpoch).config(1), traffic, shares)
     }
 }
 

@@ -51,7 +51,7 @@ impl Rates {
     }
 }
 
-/// What the machine allows: medians of several measurements.
+/// The machine's limit: medians of several measurements.
 #[derive(Debug, Clone, Serialize)]
 pub struct Limit {
     /// Lines per second.
@@ -63,7 +63,7 @@ pub struct Limit {
     pub line_best: (u32, u32),
     /// Lines per batch and batches in flight that gave `run_mlps`.
     pub run_best: (u32, u32),
-    /// How far the measurements lie apart.
+    /// The spread of the measurements.
     pub spread: LimitSpread,
 }
 
@@ -76,7 +76,7 @@ pub struct WordRtt {
     pub separate: f64,
 }
 
-/// How far the measurements of a limit lie apart.
+/// The spread of the measurements of a limit.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct LimitSpread {
     /// Of `line_mlps`.
@@ -101,7 +101,7 @@ struct Plan {
 const LINE_PLANS: [(u32, u32); 6] = [(32, 16), (64, 8), (64, 16), (64, 32), (128, 8), (128, 16)];
 const RUN_PLANS: [(u32, u32); 6] = [(24, 64), (24, 128), (48, 64), (96, 32), (256, 8), (512, 8)];
 
-/// How often each plan and each round trip is measured, one after the other.
+/// How often each plan and each round trip is measured, in interleaved order.
 const ROUNDS: usize = 5;
 
 /// Steps of a measurement of the limit, for its progress.
@@ -151,7 +151,7 @@ fn best(measured: &[(Plan, Vec<f64>)]) -> ((u32, u32), Spread) {
 }
 
 impl Limit {
-    /// Measures the best plans once more, each for `seconds`: what the machine allows now.
+    /// Measures the best plans once more, each for `seconds`: the machine's limit now.
     ///
     /// # Errors
     /// As [`measure`].
@@ -172,7 +172,7 @@ fn rate(plan: Plan, seconds: f64) -> anyhow::Result<f64> {
     Ok(host.lines as f64 / host.seconds / 1e6)
 }
 
-/// What one side has seen.
+/// The results of one side.
 #[derive(Debug, Default)]
 struct Relay {
     lines: u64,
@@ -180,7 +180,7 @@ struct Relay {
     seconds: f64,
 }
 
-/// Where a plan's lines lie: signals first (one line per batch), then the lines of the batches.
+/// The addresses of a plan's lines: signals first (one line per batch), then the lines of the batches.
 struct Lines {
     plan: Plan,
     order: Vec<u32>,
@@ -213,10 +213,10 @@ impl Lines {
     }
 }
 
-/// The word that says that the program stops: side 0 writes it.
+/// The word by which side 0 ends the experiment.
 const STOP: u32 = 0;
 
-/// One side of the experiment: takes batches as they come, checks and rewrites them, passes them back.
+/// One side of the experiment: receives batches, checks and rewrites them, and passes them back.
 fn relay(side: &Side, plan: Plan, seconds: f64) -> Relay {
     let plan_lines = Lines::new(plan);
     let clock = Clock::new();
@@ -228,7 +228,7 @@ fn relay(side: &Side, plan: Plan, seconds: f64) -> Relay {
     let mut batch = 0;
     let mut current = take(side, &plan_lines, batch, due(batch));
     while current {
-        // Two batches in hand: the lines of the second arrive while the first is worked on.
+        // Two batches at once: the lines of the second arrive while the first is processed.
         let next = take(side, &plan_lines, batch + 1, due(batch + 1));
         let ahead = if next { plan_lines.lines(batch + 1) } else { &[] };
         seen.damaged |= rework(side, plan_lines.lines(batch), ahead, due(batch));
@@ -279,7 +279,7 @@ fn rework(side: &Side, lines: &[u32], ahead: &[u32], due: u64) -> u64 {
     damaged
 }
 
-/// What every word of a line holds when it is passed on: its offset and the count; zeroes at first.
+/// The value of every word of a line when it is passed on: its offset and the count; initially zero.
 #[inline(always)]
 fn word(at: u32, due: u64) -> u64 {
     if due == 0 { 0 } else { due << 32 | u64::from(at) }

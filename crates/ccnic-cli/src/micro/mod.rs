@@ -22,7 +22,7 @@ pub struct Side {
 }
 
 impl Side {
-    /// Called after each poll that found nothing.
+    /// Called after each empty poll.
     #[inline(always)]
     pub fn wait(&self) {
         if !self.alone {

@@ -8,7 +8,7 @@ use serde::Serialize;
 use super::{Side, duet};
 use crate::stats::{Spread, median};
 
-/// Where the two words lie.
+/// The layout of the two words.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Words {
@@ -18,11 +18,11 @@ pub enum Words {
     Separate,
 }
 
-/// PingPongRound trips of one experiment over several rounds, in nanoseconds; each sample is the mean of a
+/// Round trips of one experiment over several rounds, in nanoseconds; each sample is the mean of a
 /// few round trips.
 #[derive(Debug, Clone, Serialize)]
 pub struct PingPong {
-    /// Where the words lay.
+    /// The layout of the words.
     pub words: Words,
     /// Whether each writer demoted its line after writing (CLDEMOTE).
     pub demote: bool,
@@ -30,9 +30,9 @@ pub struct PingPong {
     pub p50_ns: f64,
     /// Median of the rounds' 99th percentiles.
     pub p99_ns: f64,
-    /// PingPongRound trips made.
+    /// Number of round trips.
     pub round_trips: u64,
-    /// How far the rounds' medians lie apart.
+    /// The spread of the rounds' medians.
     pub spread: Spread,
     /// Each round.
     pub rounds: Vec<PingPongRound>,
@@ -61,15 +61,15 @@ pub struct PingPongRound {
     pub p50_ns: f64,
     /// 99th percentile.
     pub p99_ns: f64,
-    /// PingPongRound trips made.
+    /// Number of round trips.
     pub round_trips: u64,
 }
 
-/// PingPongRound trips between two readings of the clock: few enough to see the spread, enough to hide the
-/// cost of the reading.
+/// Round trips between two readings of the clock: few enough to show the spread, enough that the reading costs
+/// little in comparison.
 const BETWEEN: u64 = 16;
 
-/// The last value: the side that reads it stops.
+/// The last value, after which a side stops.
 const STOP: u64 = u64::MAX;
 
 /// Measures one round for `seconds`.
@@ -90,7 +90,7 @@ pub fn round(words: Words, demote: bool, seconds: f64) -> anyhow::Result<PingPon
     Ok(PingPongRound { p50_ns: ns(0.5), p99_ns: ns(0.99), round_trips })
 }
 
-/// The first side: writes, waits for the answer, and times it.
+/// The first side: writes, waits for the answer, and measures the time.
 fn serve(side: &Side, back: u32, demote: bool, seconds: f64) -> anyhow::Result<(Histogram<u64>, u64)> {
     let clock = Clock::new();
     let mut picoseconds = Histogram::new(3)?;
@@ -111,7 +111,7 @@ fn serve(side: &Side, back: u32, demote: bool, seconds: f64) -> anyhow::Result<(
     Ok((picoseconds, n))
 }
 
-/// The other side: answers every value that it reads.
+/// The other side: writes back every value that it reads.
 fn answer(side: &Side, back: u32, demote: bool) -> anyhow::Result<()> {
     let mut seen = 0;
     loop {

@@ -7,7 +7,7 @@ pub struct Axis {
     pub log: bool,
     pub from: f64,
     pub to: f64,
-    /// The values to write at the axis, if not round numbers.
+    /// The values to write at the axis, instead of round numbers.
     pub written: Option<Vec<f64>>,
 }
 
@@ -36,7 +36,7 @@ impl Axis {
         Axis { label: label.to_owned(), log, from, to, written: None }
     }
 
-    /// The same axis with more room above, as a share of its length: for text.
+    /// The same axis with more room above for text, as a share of its length.
     pub fn with_room(self, share: f64) -> Axis {
         let more = 1.0 + share;
         let to = if self.log {
@@ -47,7 +47,7 @@ impl Axis {
         Axis { to, ..self }
     }
 
-    /// Where a value lies: 0 at the beginning, 1 at the end.
+    /// The position of a value: 0 at the beginning, 1 at the end.
     pub fn place(&self, value: f64) -> f64 {
         let map = |v: f64| if self.log { v.max(f64::MIN_POSITIVE).ln() } else { v };
         (map(value) - map(self.from)) / (map(self.to) - map(self.from))
@@ -85,7 +85,7 @@ impl Axis {
     }
 }
 
-/// The smallest round number that is not below `least`.
+/// The smallest round number that is at least `least`.
 fn step(least: f64) -> f64 {
     let decade = 10f64.powf(least.log10().floor());
     [1.0, 2.0, 2.5, 5.0, 10.0].map(|s| s * decade).into_iter().find(|s| *s >= least * 0.999).unwrap_or(decade)
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn an_axis_of_nothing_is_an_axis() {
+    fn an_axis_without_values_has_a_range() {
         for log in [false, true] {
             let axis = Axis::around("x", log, false, std::iter::empty());
             assert!(axis.to > axis.from && !axis.ticks().0.is_empty());

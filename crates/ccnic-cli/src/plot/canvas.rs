@@ -9,7 +9,7 @@ use plotters::prelude::{DrawingArea, DrawingBackend, IntoFont, RGBColor};
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 use plotters::style::{Color, FontStyle, FontTransform, ShapeStyle, TextStyle, WHITE, register_font};
 
-/// Colours that stay apart for colour-blind readers (Okabe and Ito), the pale yellow left out.
+/// Colours that colour-blind readers can distinguish (Okabe and Ito), without the pale yellow.
 pub const COLOURS: [(u8, u8, u8); 7] = [
     (0x00, 0x72, 0xb2),
     (0xd5, 0x5e, 0x00),
@@ -30,7 +30,7 @@ pub const INK: (u8, u8, u8) = (0x22, 0x22, 0x22);
 pub const PALE: (u8, u8, u8) = (0xdd, 0xdd, 0xdd);
 pub const GREY: (u8, u8, u8) = (0x77, 0x77, 0x77);
 
-/// Where a text lies relative to its point.
+/// The position of a text relative to its point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Anchor {
     Left,
@@ -38,7 +38,7 @@ pub enum Anchor {
     Right,
     /// Centred, below the point.
     Below,
-    /// Centred and rotated by 90 degrees: reads upwards.
+    /// Centred and rotated by 90 degrees, to be read upwards.
     Upwards,
 }
 
@@ -157,7 +157,7 @@ fn failed(error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("could not draw: {error}")
 }
 
-/// How wide a text is.
+/// The width of a text.
 pub fn text_width(text: &str, size: f64) -> f64 {
     let measured = fonts().and_then(|()| {
         let measured = (FONT, size).into_font().layout_box(text).map_err(failed)?;

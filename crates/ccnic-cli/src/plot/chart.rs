@@ -35,7 +35,7 @@ pub struct Lines {
 /// One line.
 #[derive(Debug)]
 pub struct Line {
-    /// Its place in the legend.
+    /// Its index in the legend.
     pub legend: usize,
     pub points: Vec<(f64, f64)>,
 }
@@ -52,7 +52,7 @@ pub struct Mark {
 #[derive(Debug)]
 pub struct Bars {
     pub groups: Vec<String>,
-    /// For each series its place in the legend, and its value in each group.
+    /// For each series its index in the legend, and its value in each group.
     pub series: Vec<(usize, Vec<Option<f64>>)>,
 }
 
@@ -157,7 +157,7 @@ impl Lines {
         for mark in &self.marks {
             mark.draw(canvas, frame, &self.x, y)?;
         }
-        // The first series lies on top.
+        // The first series is drawn last, on top of the others.
         for line in self.lines.iter().rev() {
             let points: Vec<Point> =
                 line.points.iter().map(|(px, py)| frame.inside(self.x.place(*px), y.place(*py))).collect();

@@ -30,7 +30,7 @@ pub struct Heat {
 pub struct Cell {
     /// The best design, as an index of the legend.
     pub winner: usize,
-    /// How much better it is than the second: 0.1 is 10 %.
+    /// Its lead over the second: 0.1 is 10 %.
     pub lead: f64,
     /// Its value.
     pub text: String,

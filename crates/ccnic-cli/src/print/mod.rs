@@ -16,7 +16,7 @@ pub use progress::Progress;
 pub use table::longest_line;
 pub use table::{Column, Table};
 
-/// Columns of a terminal of unknown width, and of what is no terminal.
+/// Columns of a terminal of unknown width, and of output that is no terminal.
 const USUAL_WIDTH: usize = 80;
 /// Text in longer lines is hard to read.
 const LONGEST_LINE: usize = 160;
@@ -32,11 +32,11 @@ pub fn result<T: Serialize>(json: bool, value: &T, text: impl FnOnce() -> String
 
 /// Prints a text and an end of line on standard output.
 pub fn line(text: &str) {
-    // A reader that has gone (`| head`) is no failure.
+    // A closed pipe (`| head`) is no failure.
     let _ = writeln!(std::io::stdout(), "{text}");
 }
 
-/// Prints a message on standard error, behind the command's name.
+/// Prints a message on standard error, after the command's name.
 pub fn warn(text: &str) {
     let _ = writeln!(std::io::stderr(), "ccnic: {text}");
 }

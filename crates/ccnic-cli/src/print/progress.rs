@@ -25,7 +25,7 @@ impl Progress {
         Progress { bar }
     }
 
-    /// Progress of simulations, which take their time: a thread shows that they go on.
+    /// Progress of simulations, whose steps are long: a thread redraws it.
     pub fn of_simulations(name: &'static str, steps: usize, json: bool) -> Progress {
         let progress = Progress::of_measurements(name, steps, json);
         let template = "{spinner} {prefix} {bar:24} {pos} of {len}, {elapsed}  {wide_msg}";
@@ -36,7 +36,7 @@ impl Progress {
         progress
     }
 
-    /// Says what goes on.
+    /// Shows what is being done.
     pub fn say(&self, text: impl Into<String>) {
         self.bar.set_message(text.into());
     }
@@ -46,7 +46,7 @@ impl Progress {
         self.bar.inc(1);
     }
 
-    /// Steps done, of how many.
+    /// Steps done, and steps in total.
     #[cfg(test)]
     pub fn done(&self) -> (u64, u64) {
         (self.bar.position(), self.bar.length().unwrap_or(0))

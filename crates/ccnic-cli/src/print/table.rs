@@ -1,5 +1,5 @@
-//! Tables of plain text that fit the terminal: headings of several lines, columns as wide as what stands in
-//! them, long texts wrapped between words or on lines of their own, and a legend below.
+//! Tables of plain text that fit the terminal: headings of several lines, columns as wide as their contents, long
+//! texts wrapped between words or on lines of their own, and a legend below.
 
 use super::wrapped;
 
@@ -7,10 +7,10 @@ use super::wrapped;
 const GAP: usize = 2;
 /// A column of prose that would be narrower than this is written below its row instead.
 const NARROW: usize = 30;
-/// Prose below a row starts so far to the right.
+/// Indentation of prose below a row.
 const INDENT: usize = 4;
 
-/// What stands in a column.
+/// The kind of a column's cells.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Number,
@@ -18,7 +18,7 @@ enum Kind {
     Prose,
 }
 
-/// A column: its heading, and how its cells are written.
+/// A column: its heading, and the kind of its cells.
 #[derive(Debug, Clone)]
 pub struct Column {
     heading: Vec<String>,
@@ -46,7 +46,7 @@ impl Column {
     }
 }
 
-/// A table. What it shows is above it, its legend below.
+/// A table with its title above and its legend below.
 #[derive(Debug, Clone, Default)]
 pub struct Table {
     title: String,
@@ -124,7 +124,7 @@ impl Table {
         lines
     }
 
-    /// The widths of the columns that stand side by side, and whether the last column is written below its
+    /// The widths of the columns that are side by side, and whether the last column is written below its
     /// rows instead.
     fn layout(&self, width: usize) -> (Vec<usize>, bool) {
         let mut widths: Vec<usize> = (0..self.columns.len()).map(|i| self.natural(i)).collect();
@@ -143,7 +143,7 @@ impl Table {
         (widths, true)
     }
 
-    /// What the longest line of a column needs.
+    /// The length of the longest line of a column.
     fn natural(&self, column: usize) -> usize {
         let heading = self.columns.get(column).into_iter().flat_map(|c| &c.heading);
         let cells = self.rows.iter().filter_map(|row| row.get(column));

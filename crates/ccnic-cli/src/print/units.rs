@@ -12,7 +12,7 @@ pub fn rate(value: f64) -> String {
     format!("{value:.digits$}")
 }
 
-/// Whole nanoseconds. Times that a busy machine makes long have a unit of their own, and at most seven characters.
+/// Whole nanoseconds. Long times, as on a busy machine, are given in larger units: at most seven characters.
 pub fn ns(value: f64) -> String {
     match value {
         v if v >= 1e7 => format!("{:.0}ms", v / 1e6),
@@ -69,7 +69,7 @@ pub fn count(n: usize, noun: &str) -> String {
     if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
 }
 
-/// The unit of a platform's value as it is written beside a number; nothing for counts, ratios and switches.
+/// The unit of a platform's value as it is written after a number; empty for counts, ratios and switches.
 pub fn of_platform(key: &str) -> &str {
     match key {
         "count" | "ratio" | "on" | "points" => "",

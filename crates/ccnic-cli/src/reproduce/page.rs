@@ -10,7 +10,7 @@ use super::text::{self, file_name};
 use crate::print::html::{self, escape};
 use crate::print::units;
 
-/// What the page says of the run itself.
+/// What the page tells about the run itself.
 #[derive(Debug)]
 pub struct About {
     pub quick: bool,
@@ -18,8 +18,8 @@ pub struct About {
     pub took: Duration,
 }
 
-/// Beside the rules of all pages. Pictures of several charts would be unreadable on a narrow screen: they
-/// scroll there.
+/// Rules in addition to those of all pages. Pictures of several charts would be unreadable on a narrow screen, so
+/// they scroll there.
 const STYLE: &str = "td.what{min-width:16rem}.in{color:#00704f}.out{color:#b03a00;font-weight:600}.no{color:#666}\
 .cause{color:#666;font-size:.88rem}.tag{font-size:.8rem;color:#666}nav{columns:2 18rem;margin:1rem 0}nav a{display:block}\
 figure svg{min-width:34rem}";
@@ -53,7 +53,7 @@ pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String
     html::page("CC-NIC, reproduced", STYLE, &html)
 }
 
-/// A figure's number in words: not everything in a paper has one.
+/// A figure's name: not every result of a paper has a figure number.
 fn number(id: &str) -> String {
     if id.starts_with(|c: char| c.is_ascii_digit()) {
         format!("Figure {id}")

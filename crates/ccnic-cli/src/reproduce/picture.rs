@@ -80,7 +80,7 @@ fn lines(drawn: &[Drawn<'_>], panel: &Panel) -> Lines {
         points: points.iter().map(|p| (p.1, p.2)).collect(),
     };
     let mut x = Axis::around(&panel.x.label, panel.x.log, false, xs.clone().chain(marked));
-    // Values in steps of a factor are written at the axis themselves.
+    // Values at a constant factor from each other are written at the axis.
     let mut steps: Vec<f64> = xs.collect();
     steps.sort_by(f64::total_cmp);
     steps.dedup();

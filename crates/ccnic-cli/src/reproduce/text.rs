@@ -1,4 +1,4 @@
-//! Statements in words.
+//! The texts of statements.
 
 use ccnic_sim::figures::statement::{Published, Tolerance, Verdict};
 

@@ -82,7 +82,7 @@ pub struct SimTraffic {
 const BUFFERS: u32 = 2048;
 
 impl SimTraffic {
-    /// What is simulated on `platform`, checked.
+    /// The plan for `platform`, checked.
     ///
     /// # Errors
     /// The first option that is out of range, with what it may be.
@@ -198,7 +198,7 @@ fn point_with(
     Ok(summary)
 }
 
-/// An error of a simulation with the option that sets what is wrong.
+/// An error of a simulation with the option that sets the invalid value.
 fn by_option(error: RunError) -> anyhow::Error {
     match error {
         RunError::Cores { asked, host, nic } => {
@@ -263,14 +263,14 @@ fn rates_table(title: String, plan: &Plan, summaries: &[Summary]) -> Table {
         units::count(plan.load.inflight, "packet")
     ));
     table.note(
-        "limited by: what keeps the rate from being higher, on the side that is busier. load: no more was offered; link, memory, \
+        "limited by: the resource that bounds the rate, on the busier side. load: no more was offered; link, memory, \
          engine: that much of their capacity is used; software, buffers (line fill buffers), latency (waiting for cache lines or for the \
          other side): that share of the cores' time.",
     );
     table
 }
 
-/// What limited a run, as short as a column needs it.
+/// What limited a run, short enough for a column.
 fn bound(bound: &Bound) -> String {
     let side = if bound.side == "nic" { "NIC" } else { bound.side };
     let what = match bound.by {
@@ -285,7 +285,7 @@ fn bound(bound: &Bound) -> String {
     format!("{side} {what}")
 }
 
-/// What crosses the link for each packet: requests as CC-NIC figure 17 counts them, and data.
+/// The traffic over the link per packet: requests as CC-NIC figure 17 counts them, and data.
 fn costs_table(summaries: &[Summary]) -> Table {
     let columns = [
         Column::number("Mpps"),
@@ -319,8 +319,8 @@ fn costs_table(summaries: &[Summary]) -> Table {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::options::DesignName;
     use crate::print::longest_line;
+    use ccnic::Design;
 
     fn traffic(cores: u16) -> SimTraffic {
         SimTraffic {
@@ -340,7 +340,7 @@ mod tests {
     #[test]
     fn too_many_cores_are_refused_as_cores() {
         let platform = Platform::named("icx").unwrap();
-        let interface = InterfaceArgs::of(DesignName::Ccnic);
+        let interface = InterfaceArgs::of(Design::GroupedEpoch);
         let refused = |cores| traffic(cores).plan(&platform, &interface).unwrap_err().to_string();
         assert_eq!(refused(0), "--cores is 0, icx has 16 and 16; choose 1 to 16");
         assert_eq!(refused(1000), "--cores is 1000, icx has 16 and 16; choose 1 to 16");
@@ -349,7 +349,7 @@ mod tests {
     #[test]
     fn tables_fit_80_columns() {
         let platform = Platform::named("icx").unwrap();
-        let plan = traffic(16).plan(&platform, &InterfaceArgs::of(DesignName::Paper)).unwrap();
+        let plan = traffic(16).plan(&platform, &InterfaceArgs::of(Design::GroupedClear)).unwrap();
         let progress = Progress::of_simulations("test", 1, true);
         let summary = point(&platform, &plan, &progress).unwrap();
         assert_eq!(progress.done(), (1, 1));

@@ -55,7 +55,7 @@ pub fn access(args: &MicroArgs) -> anyhow::Result<()> {
     drop(progress);
     print::result(args.json, &seen, || {
         let columns = [
-            Column::text("where the line is"),
+            Column::text("location of the line"),
             Column::number("latency\nns"),
             Column::number("reads of the\nreader's memory"),
         ];
@@ -65,9 +65,9 @@ pub fn access(args: &MicroArgs) -> anyhow::Result<()> {
             table.row([a.held.to_owned(), ns, reads]);
         }
         table.note(
-            "latency: the median. Local and remote: the reader's socket and the other one. Writer-homed, reader-homed: the line \
-             was modified by the other socket's core, and its memory is at the writer, at the reader. Reads of the reader's memory: DRAM \
-             reads there for each load.",
+            "latency: the median. Local and remote: the reader's socket and the other one. Remote core: a core of the other socket \
+             modified the line. Writer-homed, reader-homed: the line's memory is in the writer's or in the reader's socket. Reads of \
+             the reader's memory: DRAM reads there per load.",
         );
         table.text()
     })
@@ -80,7 +80,7 @@ struct PingPongResult {
     remote_requests: f64,
 }
 
-/// Round trips of one word.
+/// Ping-pong round trips.
 pub fn pingpong(args: &MicroArgs) -> anyhow::Result<()> {
     let platform = args.machine.platform()?;
     let progress = Progress::of_simulations("ping-pong", Words::ALL.len(), args.json);
@@ -93,19 +93,19 @@ pub fn pingpong(args: &MicroArgs) -> anyhow::Result<()> {
     drop(progress);
     print::result(args.json, &seen, || {
         let columns = [
-            Column::text("where the words are"),
+            Column::text("lines of the words, their home"),
             Column::number("round trip\nns"),
             Column::number("requests\nover the link"),
         ];
-        let title = format!("Round trip of one word between two cores of {}, simulated", platform.name);
+        let title = format!("Ping-pong between two cores of {}, simulated", platform.name);
         let mut table = Table::new(title, columns);
         for p in &seen {
             let (ns, requests) = (format!("{:.1}", p.median_ns), format!("{:.2}", p.remote_requests));
             table.row([p.words.to_owned(), ns, requests]);
         }
         table.note(
-            "round trip: the median. First, second: homed in the memory of the core that begins, of the one that answers. Requests: \
-             for each round trip.",
+            "round trip: the median. Socket 0 has the core that begins, socket 1 the one that answers. Writer-homed, reader-homed: the \
+             line's memory is in its writer's or in its reader's socket. Requests: per round trip.",
         );
         table.text()
     })
@@ -118,7 +118,7 @@ struct StreamResult {
     gbps: f64,
 }
 
-/// Throughput of data.
+/// Throughput of streams.
 pub fn stream(args: &StreamArgs) -> anyhow::Result<()> {
     let platform = args.machine.platform()?;
     let cores = platform.topology.host_cores.get().min(platform.topology.nic_cores.get()) as u16;
@@ -134,7 +134,7 @@ pub fn stream(args: &StreamArgs) -> anyhow::Result<()> {
     let seen = seen.into_iter().collect::<Result<Vec<_>, _>>()?;
     print::result(args.json, &seen, || {
         let columns = [Column::text("stores"), Column::number("pairs of\ncores"), Column::number("Gb/s")];
-        let title = format!("Data from socket to socket on {}, simulated", platform.name);
+        let title = format!("Streams from socket to socket on {}, simulated", platform.name);
         let mut table = Table::new(title, columns);
         for s in &seen {
             table.row([s.stores.to_owned(), s.pairs.to_string(), units::rate(s.gbps)]);
@@ -145,7 +145,7 @@ pub fn stream(args: &StreamArgs) -> anyhow::Result<()> {
 
 /// Bytes of a device that are read at once.
 const READS: [u32; 2] = [8, 64];
-/// Stores in a row, each to another line of the device: around the number of write-combining buffers.
+/// Consecutive stores, each to another line of the device: below and above the number of write-combining buffers.
 const STORES: [u32; 6] = [1, 8, 16, 24, 32, 64];
 /// Bytes written between two barriers.
 const BARRIERS: [u32; 5] = [64, 256, 1024, 4096, 16384];
@@ -211,7 +211,7 @@ fn mmio_table(platform: &str, seen: &[MmioResult]) -> Table {
         table.row([m.access.to_owned(), amount, cell(m.ns), cell(m.gbytes_per_s)]);
     }
     table.note(
-        "amount: bytes read at once; cache lines stored to in a row, each another one; bytes written between two store fences \
+        "amount: bytes of one read; cache lines of consecutive stores, one store each; bytes written between two store fences \
          (SFENCE).",
     );
     table

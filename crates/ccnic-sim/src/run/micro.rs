@@ -15,7 +15,7 @@ use crate::observe::counters::{Counters, Traffic};
 use crate::platform::Platform;
 use crate::systems::plan::RunError;
 
-/// Where a line is that a core of the host's socket loads.
+/// The location of a line that a core of the host's socket loads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Held {
     /// In its socket's last-level cache.
@@ -24,9 +24,9 @@ pub enum Held {
     LocalCore,
     /// In its socket's memory.
     LocalMemory,
-    /// Modified in a core of the other socket, at home there.
+    /// Modified in a core of the other socket, homed there.
     RemoteWriterHomed,
-    /// Modified in a core of the other socket, at home in the reader's.
+    /// Modified in a core of the other socket, homed in the reader's.
     RemoteReaderHomed,
     /// In the other socket's memory.
     RemoteMemory,
@@ -72,7 +72,7 @@ pub struct AccessLatency {
 
 /// Lines of the access probe.
 const PROBES: u32 = 200;
-/// Their distance: no prefetcher sees a stride.
+/// Distance of two lines in bytes: prefetchers detect no stride.
 const APART: u32 = 4096 + 192;
 /// Cores of the probes: two in the host's socket, one in the NIC's. All have the prefetchers of NIC cores, which are off in the paper.
 const CORES: [(u8, usize); 3] = [(0, 1), (0, 1), (1, 1)];
@@ -131,16 +131,16 @@ fn median(values: &mut [Ps]) -> Ps {
     values.get(values.len() / 2).copied().unwrap_or_default()
 }
 
-/// Where the two words of a ping-pong lie.
+/// The lines of the two words of a ping-pong, and their homes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Words {
-    /// On one line, at home in this socket.
+    /// On one line, which is homed in this socket.
     Shared(u8),
-    /// On two lines, both at home in this socket.
+    /// On two lines, both homed in this socket.
     Separate(u8),
-    /// On two lines, each at home with its writer.
+    /// On two lines, each homed in its writer's socket.
     WriterHomed,
-    /// On two lines, each at home with its reader.
+    /// On two lines, each homed in its reader's socket.
     ReaderHomed,
 }
 
@@ -158,12 +158,12 @@ impl Words {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Words::Shared(0) => "one line, at the first",
-            Words::Shared(_) => "one line, at the second",
-            Words::Separate(0) => "two lines, at the first",
-            Words::Separate(_) => "two lines, at the second",
-            Words::WriterHomed => "two lines, at their writers",
-            Words::ReaderHomed => "two lines, at their readers",
+            Words::Shared(0) => "one line, socket 0",
+            Words::Shared(_) => "one line, socket 1",
+            Words::Separate(0) => "two lines, socket 0",
+            Words::Separate(_) => "two lines, socket 1",
+            Words::WriterHomed => "two lines, writer-homed",
+            Words::ReaderHomed => "two lines, reader-homed",
         }
     }
 
@@ -232,7 +232,7 @@ fn wait_for(agent: &Agent<'_>, at: u32, value: u64) {
 /// How a stream is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stores {
-    /// Through the caches.
+    /// Write-back stores, through the caches.
     Caching,
     /// Non-temporal, into the memory of the reader's socket.
     NonTemporal,
@@ -241,15 +241,15 @@ pub enum Stores {
 }
 
 impl Stores {
-    /// All ways.
+    /// All kinds.
     pub const ALL: [Stores; 3] = [Stores::Caching, Stores::NonTemporal, Stores::None];
 
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Stores::Caching => "through the caches",
-            Stores::NonTemporal => "around them",
-            Stores::None => "none, only reads",
+            Stores::Caching => "caching stores",
+            Stores::NonTemporal => "non-temporal stores",
+            Stores::None => "no stores, reads only",
         }
     }
 }

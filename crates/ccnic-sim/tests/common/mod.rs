@@ -9,7 +9,7 @@ use ccnic_load::Load;
 use ccnic_sim::loopback::{Plan, Run};
 use ccnic_sim::platform::Platform;
 
-/// A seed that differs from run to run, or the one in `CCNIC_SEED`. Said, so that a failure can be repeated.
+/// A seed that differs from run to run, or the one in `CCNIC_SEED`. It is printed, so that a failure can be repeated.
 pub fn seed() -> u64 {
     let given = std::env::var("CCNIC_SEED").ok().and_then(|s| s.parse().ok());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos();
@@ -18,7 +18,7 @@ pub fn seed() -> u64 {
     seed
 }
 
-/// Says which run failed, when one does: with its seed it is the first of the next test run.
+/// Prints the seed of a run that fails; with this seed it is the first run of the next test.
 pub struct Named(pub u64);
 
 impl Drop for Named {

@@ -11,6 +11,7 @@ use ccnic::{Design, LINE, Layout, SharedMemory};
 use ccnic_shm::{NativeMemory, Region};
 
 use rustix::fs::{FallocateFlags, fallocate};
+use rustix::io::Errno;
 
 use super::Random;
 
@@ -89,13 +90,14 @@ impl Attacker {
         }
     }
 
-    /// A hole in the file: its pages go, and come back as zeros when they are touched.
+    /// A hole in the file, which a NIC that has sealed the region refuses.
     pub fn punch_hole(&mut self, region: &Region) {
         let pages = u64::from(self.layout.size() / 4096);
         let first = self.random.below(pages);
         let count = 1 + self.random.below(pages - first);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        fallocate(region.as_fd(), flags, first * 4096, count * 4096).unwrap();
+        let punched = fallocate(region.as_fd(), flags, first * 4096, count * 4096);
+        assert_eq!(punched, Err(Errno::PERM));
     }
 
     /// The header as it was: a region that can be attached again, whatever the rest of it holds.

@@ -5,13 +5,14 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use ccnic::Design;
 use clap::ValueEnum;
 
 use super::process::{Output, PeerRun, Process};
 use super::program::{NO_PLUGIN, Setup};
 use crate::loopback::{Bench, Run};
 use crate::nic_process::NicProcess;
-use crate::options::{DesignName, InterfaceArgs, TrafficArgs};
+use crate::options::{InterfaceArgs, TrafficArgs};
 
 /// How long a side may take to start: EAL, memory, all of DPDK's drivers.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -197,7 +198,7 @@ fn collect(command: std::process::Command, load: &PeerLoad<'_>) -> anyhow::Resul
 /// The generator of `bench loopback`: the difference to net_ccnic is the cost of DPDK's API.
 fn loopback(setup: &Setup, load: &PeerLoad<'_>) -> anyhow::Result<Ran> {
     anyhow::ensure!(setup.split.alone(1), "both sides share a CPU");
-    let config = InterfaceArgs::of(DesignName::Ccnic).config(1);
+    let config = InterfaceArgs::of(Design::GroupedEpoch).config(1);
     let bench = Bench::new(None, 1, false)?;
     let run = |&inflight: &usize| {
         let traffic = TrafficArgs {

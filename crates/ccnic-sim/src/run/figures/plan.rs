@@ -2,9 +2,12 @@
 //! repository root hold the built-in ones.
 
 use std::collections::BTreeMap;
+use std::fmt::Display;
+use std::str::FromStr;
 
 use ccnic::{Demote, Design};
-use serde::Deserialize;
+use serde::de::Error;
+use serde::{Deserialize, Deserializer};
 
 use super::expr::Expr;
 use super::statement::Statement;
@@ -217,12 +220,14 @@ pub struct Settings {
     /// Values of the platform that are changed.
     #[serde(default)]
     pub set: BTreeMap<String, f64>,
-    /// The ring design, by its name on the command line.
-    pub design: Option<DesignName>,
+    /// The ring design, by its name.
+    #[serde(default, deserialize_with = "by_name")]
+    pub design: Option<Design>,
     /// Parts of the interface that are switched off: options of `ccnic bench loopback` without their dashes.
     pub switch: Option<Vec<Switch>>,
     /// When writers demote lines; `off` by default.
-    pub demote: Option<DemoteName>,
+    #[serde(default, deserialize_with = "by_name")]
+    pub demote: Option<Demote>,
     /// Cores on each side.
     pub cores: Option<u16>,
     /// Bytes of a packet.
@@ -243,56 +248,13 @@ pub struct Settings {
     pub buffers: Option<u32>,
 }
 
-/// A ring design.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DesignName {
-    /// Grouped, epoch signals.
-    Ccnic,
-    /// Grouped, cleared signals.
-    Paper,
-    /// A signal per packed descriptor.
-    Packed,
-    /// A descriptor per line.
-    Padded,
-    /// Doorbells and a host-managed pool.
-    E810,
-}
-
-impl DesignName {
-    /// The design itself.
-    pub fn design(self) -> Design {
-        match self {
-            DesignName::Ccnic => Design::GroupedEpoch,
-            DesignName::Paper => Design::GroupedClear,
-            DesignName::Packed => Design::Packed,
-            DesignName::Padded => Design::Padded,
-            DesignName::E810 => Design::Doorbell,
-        }
-    }
-}
-
-/// When writers demote lines.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum DemoteName {
-    /// When the other side waits.
-    Auto,
-    /// Always.
-    On,
-    /// Never.
-    Off,
-}
-
-impl DemoteName {
-    /// The setting itself.
-    pub fn demote(self) -> Demote {
-        match self {
-            DemoteName::Auto => Demote::Auto,
-            DemoteName::On => Demote::On,
-            DemoteName::Off => Demote::Off,
-        }
-    }
+/// Reads a value of the interface's configuration by its name.
+fn by_name<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
+where
+    D: Deserializer<'de>,
+    T: FromStr<Err: Display>,
+{
+    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
 }
 
 /// A part of the interface that is switched off.

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use ccnic::Config;
+use ccnic::{Config, Demote, Design};
 use ccnic_load::Load;
 use serde_json::Value;
 
-use super::plan::{DemoteName, DesignName, Settings, Switch};
+use super::plan::{Settings, Switch};
 use crate::platform::Platform;
 use crate::run::loopback::simulate;
 use crate::run::micro::{Held, Stores, Words, access, pingpong, stream};
@@ -206,18 +206,18 @@ fn flatten(value: &Value, at: &str, values: &mut BTreeMap<String, f64>) {
 fn plan(s: &Settings, offered: Offered, effort: Effort) -> Result<Plan, String> {
     let one = offered == Offered::One;
     let cores = if one { 1 } else { s.cores.unwrap_or(CORES) };
-    let design = s.design.unwrap_or(DesignName::Paper);
+    let design = s.design.unwrap_or(Design::GroupedClear);
     let off = |switch| s.switch.iter().flatten().any(|s| *s == switch);
-    let e810 = design == DesignName::E810;
+    let e810 = design == Design::Doorbell;
     let config = Config {
         queues: cores,
         buffers: s.buffers.unwrap_or(BUFFERS),
-        design: design.design(),
+        design,
         recycle: !off(Switch::NoRecycle),
         small: !(off(Switch::NoSmall) || e810),
         sequential: off(Switch::Sequential),
         shared_pool: !(off(Switch::HostManaged) || e810),
-        demote: s.demote.unwrap_or(DemoteName::Off).demote(),
+        demote: s.demote.unwrap_or(Demote::Off),
         ..Config::default()
     };
     config.check().map_err(|e| e.to_string())?;

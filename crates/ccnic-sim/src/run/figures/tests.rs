@@ -17,3 +17,12 @@ fn built_in_plans_are_right() {
     ids.dedup();
     assert_eq!(ids.len(), FILES.len());
 }
+
+#[test]
+fn an_unknown_design_is_refused_with_the_names_of_all() {
+    let (_, text) = FILES.iter().find(|(name, _)| name.contains("17-")).unwrap();
+    assert!(text.contains("\"e810\""));
+    let error = Figure::parse(&text.replace("\"e810\"", "\"e811\""), "mine.toml").unwrap_err();
+    let names = "unknown design; choose one of ccnic, paper, packed, padded, e810";
+    assert!(error.to_string().contains(names), "{error}");
+}

@@ -1,0 +1,80 @@
+//! Tests of the allocator: a new region, subdivision, recycling, and the checks of descriptors.
+
+use super::*;
+use crate::config::Config;
+use crate::desc::Desc;
+use crate::ring::GroupedEpoch;
+use crate::testing::{config, region};
+
+#[test]
+fn strides_visit_all_and_skip_neighbours() {
+    for n in 16..600 {
+        let s = stride(n);
+        assert_eq!(gcd(s, n), 1, "{n}");
+        assert!(s > 1 && s < n - 1, "{n}: {s}");
+    }
+}
+
+#[test]
+fn a_new_region_gives_each_buffer_once_and_never_a_neighbour() {
+    let (mem, layout) = region(&config::<GroupedEpoch>());
+    let mut agent = Allocator::nic(&layout);
+    let mut seen = [false; 64];
+    let mut last = None;
+    while let Some((at, class)) = agent.alloc(&mem, Class::Large) {
+        let i = (at - layout.pool().buffers) / LARGE_BUF;
+        assert!(class == Class::Large && !seen[i as usize] && last.is_none_or(|j: u32| i.abs_diff(j) > 1));
+        (seen[i as usize], last) = (true, Some(i));
+    }
+    assert!(seen.iter().all(|seen| *seen));
+}
+
+#[test]
+fn large_buffers_are_subdivided_up_to_half_of_the_pool() {
+    let (mem, layout) = region(&config::<GroupedEpoch>());
+    let mut agent = Allocator::nic(&layout);
+    let [mut small, mut large] = [0; 2];
+    while let Some((_, class)) = agent.alloc(&mem, Class::Small) {
+        *(if class == Class::Small { &mut small } else { &mut large }) += 1;
+    }
+    assert_eq!((small, large, mem.load(layout.pool().split)), (32 * 32, 32, 32));
+}
+
+#[test]
+fn freed_buffers_are_allocated_again_last_first_or_by_way_of_the_depot() {
+    for recycle in [true, false] {
+        let (mem, layout) = region(&Config { recycle, ..config::<GroupedEpoch>() });
+        let mut agent = Allocator::nic(&layout);
+        let one = agent.alloc(&mem, Class::Large).unwrap().0;
+        agent.free(&mem, one + 77, Class::Large);
+        let next = agent.alloc(&mem, Class::Large).unwrap().0;
+        assert_eq!(next == one, recycle);
+        agent.free(&mem, next, Class::Large);
+        agent.drain(&mem);
+        let mut left = 0;
+        Allocator::walk(&mem, &layout, |_, _| left += 1);
+        assert_eq!((left, agent.kept()), (64, 0), "all in the depot");
+    }
+}
+
+#[test]
+fn segments_are_checked_against_the_buffers_of_their_class() {
+    let (_, layout) = region(&config::<GroupedEpoch>());
+    let (agent, pool) = (Allocator::nic(&layout), layout.pool());
+    let small = |at, len| agent.holds_small(&[Desc::new(at, len, FLAG_SMALL)]);
+    assert!(small(pool.buffers, 1) && small(pool.buffers + 28, 100) && small(pool.end - 128, 128));
+    assert!(!small(pool.buffers, 0) && !small(pool.buffers + 28, 101) && !small(pool.end, 1));
+    assert!(!small(pool.buffers - 1, 1) && !small(u32::MAX, 1) && !small(pool.buffers, 129));
+    assert!(!agent.holds_small(&[Desc::new(pool.buffers, 1, FLAG_SMALL | crate::desc::FLAG_MORE)]));
+    let large = |at, len| agent.holds_all(&[Desc::new(at, len, 0)]);
+    assert!(large(pool.buffers, 4096) && large(pool.end - 1, 1) && large(pool.buffers + 96, 4000));
+    assert!(!large(pool.buffers + 97, 4000) && !large(pool.end, 0) && !large(pool.buffers - 1, 1));
+}
+
+#[test]
+fn small_buffers_are_never_taken_in_address_order() {
+    let order = |i: u32| i.reverse_bits() >> (32 - SMALL_PER_LARGE.ilog2());
+    for i in 1..SMALL_PER_LARGE {
+        assert!(order(i).abs_diff(order(i - 1)) > 1);
+    }
+}

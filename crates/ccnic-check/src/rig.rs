@@ -377,7 +377,8 @@ impl<M: Memory, R: Ring> Rig<M, R> {
     pub fn reclaim(&mut self) -> usize {
         let mem = self.memory.host();
         let mut inventory = Inventory::new(&mem, &self.layout);
-        inventory.count_pair(&mut self.host);
+        inventory.count_pair(&self.host);
+        inventory.repair_rings(&mut self.host);
         inventory.reclaim()
     }
 

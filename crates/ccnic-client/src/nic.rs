@@ -230,11 +230,13 @@ impl Nic {
     }
 
     /// Returns the buffers that a dead NIC held to the pool; gives their number.
-    fn reclaim(&self, pairs: Vec<&mut QueuePair>, pools: Vec<&mut Pool>) -> usize {
+    fn reclaim(&self, mut pairs: Vec<&mut QueuePair>, pools: Vec<&mut Pool>) -> usize {
         let mem = self.region.memory();
         let mut inventory = Inventory::new(&mem, &self.layout);
-        pairs.into_iter().for_each(|pair| pair.dispatch(Count(&mut inventory)));
-        pools.into_iter().for_each(|pool| inventory.count_pool(pool));
+        pairs.iter_mut().for_each(|pair| pair.dispatch(Count(&mut inventory)));
+        pools.iter().for_each(|pool| inventory.count_pool(pool));
+        // Only now is it known what the rings may not name.
+        pairs.into_iter().for_each(|pair| pair.dispatch(Repair(&mut inventory)));
         inventory.reclaim()
     }
 
@@ -255,6 +257,17 @@ impl PairVisitor for Count<'_, '_> {
 
     fn visit<R: Ring>(self, pair: &mut host::QueuePair<NativeMemory, R>) {
         self.0.count_pair(pair);
+    }
+}
+
+/// Repairs the rings of a queue pair.
+struct Repair<'a, 'm>(&'a mut Inventory<'m, NativeMemory>);
+
+impl PairVisitor for Repair<'_, '_> {
+    type Output = ();
+
+    fn visit<R: Ring>(self, pair: &mut host::QueuePair<NativeMemory, R>) {
+        self.0.repair_rings(pair);
     }
 }
 

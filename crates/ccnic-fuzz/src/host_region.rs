@@ -273,12 +273,17 @@ impl<R: Ring> Run<R> {
         }
     }
 
-    /// The program ends in order.
-    fn end(mut self) {
+    /// The program frees all that it holds.
+    pub(crate) fn free_all(&mut self) {
         while !self.held.bufs.is_empty() {
             let mut burst = self.held.give(Burst::CAPACITY);
             self.pairs[0].free(&mut burst);
         }
+    }
+
+    /// The program ends in order.
+    fn end(mut self) {
+        self.free_all();
         self.pairs.iter_mut().for_each(QueuePair::retire);
         self.pool.retire();
     }

@@ -2,6 +2,7 @@
 
 use crate::buf::{Burst, RegionTag};
 use crate::config::{Config, Demote, Design};
+use crate::desc::Desc;
 use crate::layout::{Layout, QueueLayout};
 use crate::memory::{SharedMemory, lines};
 use crate::notify;
@@ -214,7 +215,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     pub(super) fn manage(&mut self) {
         let taken = self.rx.taken();
         let Some(m) = &mut self.managed else { return };
-        if taken > 0 {
+        if taken > 0 || m.is_recounted() {
             m.reap(&self.mem, &mut self.tx, &mut self.pool);
             m.replace(&self.mem, &mut self.pool, taken);
         }
@@ -233,21 +234,32 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         self.pool.drain(&self.mem);
     }
 
-    /// Doorbell design, after the NIC died: posts again the receive buffers that it took and did not fill.
-    /// They are still in the ring, which the NIC fills in place.
-    pub(crate) fn rewind_fill(&mut self) {
-        if self.managed.is_some() && self.config.design == Design::Doorbell {
-            self.mem.store_release(self.layout.fill.taken, self.mem.load_acquire(self.layout.rx.tail));
+    /// After the NIC died: makes the rings what this side knows them to be. Packets that wait in them stay if
+    /// `admit` accepts their buffers, each of which it must accept once only; otherwise those of that ring
+    /// are dropped.
+    pub(crate) fn repair(&mut self, mut admit: impl FnMut(&[Desc]) -> bool) {
+        let (mem, layout) = (&self.mem, &self.layout);
+        let Some(managed) = &mut self.managed else {
+            self.tx.repair(mem, &layout.tx, &mut admit);
+            self.rx.repair(mem, &layout.rx, 0, &mut admit);
+            return;
+        };
+        // The host holds what it has sent, whatever the ring says.
+        self.tx.repair(mem, &layout.tx, |_| true);
+        if self.config.design == Design::Doorbell {
+            self.rx.repair(mem, &layout.rx, managed.fill_position(), &mut admit);
+            // Receive buffers that the NIC took and did not fill are still in the ring, which it fills in
+            // place: they are posted again.
+            mem.store_release(layout.fill.taken, mem.load_acquire(layout.rx.tail));
+            managed.repair_fill(mem, &layout.fill, |_| true);
+        } else {
+            self.rx.repair(mem, &layout.rx, 0, &mut admit);
+            managed.repair_fill(mem, &layout.fill, &mut admit);
         }
-    }
-
-    /// Host-managed pool, after the NIC died: counts the receive buffers that are still posted or filled.
-    pub(crate) fn recount_posted(&mut self) {
-        let Some(m) = &mut self.managed else { return };
         let mut posted = 0;
-        R::Consumer::resume(&self.mem, &self.layout.fill).peek(&self.mem, |_| posted += 1);
-        self.rx.ring().peek(&self.mem, |_| posted += 1);
-        m.recount(posted);
+        R::Consumer::resume(mem, &layout.fill).peek(mem, |_| posted += 1);
+        self.rx.ring().peek(mem, |_| posted += 1);
+        managed.recount(posted);
     }
 
     /// Asks the NIC for a notification when there is something to receive. False when there is something
@@ -304,14 +316,6 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
 
     pub(crate) fn pool(&self) -> &Allocator {
         &self.pool
-    }
-
-    pub(crate) fn layout(&self) -> &QueueLayout {
-        &self.layout
-    }
-
-    pub(crate) fn rx(&self) -> &R::Consumer {
-        self.rx.ring()
     }
 }
 

@@ -7,6 +7,7 @@
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::config::Config;
 use crate::desc::Desc;
+use crate::layout::RingLayout;
 use crate::memory::{Fetch, SharedMemory, prefetch_payload};
 use crate::pool::{Allocator, Class};
 use crate::ring::Consumer;
@@ -258,6 +259,17 @@ impl<C: Consumer> Receiver<C> {
 
     pub(super) fn ring(&self) -> &C {
         &self.ring
+    }
+
+    /// After the NIC died. See [`Consumer::repair`].
+    pub(super) fn repair<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        layout: &RingLayout,
+        posted: u64,
+        keep: impl FnOnce(&[Desc]) -> bool,
+    ) {
+        self.ring.repair(mem, layout, posted, keep);
     }
 }
 

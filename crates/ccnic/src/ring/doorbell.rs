@@ -5,6 +5,10 @@
 //! consumer polls the tail, reads the descriptors, and stores its position to the head register when it has
 //! completed them.
 
+extern crate alloc;
+
+use alloc::vec::Vec;
+
 use crate::config::Design;
 use crate::desc::{DESC, Desc, Sealed, Slot};
 use crate::layout::RingLayout;
@@ -102,6 +106,16 @@ impl Producer for DoorbellProducer {
             mem.demote(line);
         }
         mem.demote(self.tail & !(LINE - 1));
+    }
+
+    fn repair<M: SharedMemory>(&mut self, mem: &M, layout: &RingLayout, keep: impl FnOnce(&[Desc]) -> bool) {
+        let taken = mem.load_acquire(layout.taken);
+        let can_be = taken <= self.position && self.position - taken <= self.slots.count();
+        let kept = can_be && keep(&read(mem, &self.slots, taken..self.position));
+        self.seen = if kept { taken } else { self.position };
+        mem.store(layout.taken, self.seen);
+        mem.store_release(layout.head, self.seen); // E1
+        mem.store_release(layout.tail, self.position); // D1
     }
 
     fn position(&self) -> u64 {
@@ -246,6 +260,28 @@ impl Consumer for DoorbellConsumer {
         (1..=self.slots.count()).contains(&tail.wrapping_sub(self.position))
     }
 
+    fn repair<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        layout: &RingLayout,
+        posted: u64,
+        keep: impl FnOnce(&[Desc]) -> bool,
+    ) {
+        let tail = mem.load_acquire(layout.tail); // D2
+        let can_be = (self.position..=posted).contains(&tail) && posted - self.position <= self.slots.count();
+        let ends = || tail == self.position || !self.get(mem, tail - 1).more();
+        let whole = can_be && !self.guard.discarding && ends();
+        let kept = whole && keep(&read(mem, &self.slots, self.position..posted));
+        if !kept {
+            self.guard.discarding = false;
+            self.position = posted;
+        }
+        (self.seen, self.handed) = (self.position, self.position);
+        mem.store(layout.taken, self.position);
+        mem.store_release(layout.head, self.position); // E1
+        mem.store_release(layout.tail, if kept { tail } else { posted }); // D1
+    }
+
     fn discarded(&self) -> u64 {
         self.guard.discarded
     }
@@ -257,6 +293,12 @@ impl Consumer for DoorbellConsumer {
             see(self.get(mem, self.position + i));
         }
     }
+}
+
+/// The descriptors at these positions. For recovery.
+fn read<M: SharedMemory>(mem: &M, slots: &Slots, positions: core::ops::Range<u64>) -> Vec<Desc> {
+    let at = |position| slots.at(position, DESC);
+    positions.map(|p| Desc::from_words(mem.load(at(p)), mem.load(at(p) + 8))).collect()
 }
 
 #[cfg(test)]

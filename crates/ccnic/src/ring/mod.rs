@@ -99,6 +99,11 @@ pub trait Producer: Sized + Send {
     /// The position up to which the consumer has handed back units.
     fn completed<M: SharedMemory>(&mut self, mem: &M) -> u64;
 
+    /// After the consumer has died, before its successor opens the ring: makes the ring what this side knows.
+    /// The consumer's positions and the descriptors that it has not taken are what the dead one left, if
+    /// they can be and `keep` accepts these descriptors. Otherwise everything counts as taken.
+    fn repair<M: SharedMemory>(&mut self, mem: &M, layout: &RingLayout, keep: impl FnOnce(&[Desc]) -> bool);
+
     /// The most descriptors in a unit.
     const PER_UNIT: usize;
 }
@@ -148,6 +153,19 @@ pub trait Consumer: Sized + Send {
 
     /// Descriptors discarded because their chain was longer than [`CHAIN_MAX`].
     fn discarded(&self) -> u64;
+
+    /// After the producer has died, before its successor opens the ring: keeps what is published and not
+    /// taken, if `keep` accepts the descriptors and the last one ends a packet. Otherwise drops all of it.
+    /// Nothing else looks published afterwards, and the successor begins where this side reads next.
+    ///
+    /// `posted` is the end of the posted buffers in a ring that the producer fills in place (doorbell).
+    fn repair<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        layout: &RingLayout,
+        posted: u64,
+        keep: impl FnOnce(&[Desc]) -> bool,
+    );
 
     /// Calls `see` for every descriptor that is published and not taken; takes nothing. For recovery and
     /// statistics.

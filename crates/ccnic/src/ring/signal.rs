@@ -9,7 +9,7 @@ use crate::memory::SharedMemory;
 use super::Slots;
 
 /// In a signal: how many descriptors the unit holds.
-const COUNT: u8 = 0x07;
+pub(super) const COUNT: u8 = 0x07;
 /// Clear: this unit is ready. (The count alone would do; a bit of its own is easier to see in a memory dump.)
 const READY: u8 = 0x80;
 /// Clear: the parity of the lap. Only a successor needs it, to tell a unit that its predecessor left from one

@@ -1,5 +1,9 @@
 //! The reading end of a ring whose signals lie in the descriptors' lines.
 
+extern crate alloc;
+
+use alloc::vec::Vec;
+
 use core::marker::PhantomData;
 
 use crate::desc::{DESC, Desc, SIGNAL_SHIFT, Sealed, Slot};
@@ -8,7 +12,7 @@ use crate::memory::{LINE, SharedMemory};
 use crate::ring::signal::Signal;
 use crate::ring::{ChainGuard, Consumer, IDLE_POLLS, Slots};
 
-use super::{MOST, decode, encode};
+use super::{MOST, clear, decode, encode, is_ready};
 
 /// The reading end of an [`InlineProducer`](super::InlineProducer).
 #[derive(Debug)]
@@ -224,6 +228,38 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
     fn ready<M: SharedMemory>(&self, mem: &M) -> bool {
         let mut first = [Desc::default(); 1];
         self.copy_ready(mem, &mut first, (self.position, self.within), true).0 > 0
+    }
+
+    fn repair<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        layout: &RingLayout,
+        _: u64,
+        keep: impl FnOnce(&[Desc]) -> bool,
+    ) {
+        self.handed = self.position;
+        let (mut descs, mut end) = (Vec::new(), (self.position, self.within));
+        let mut out = [Desc::default(); PER];
+        while end.0 < self.position + self.slots.count() && is_ready::<S, M>(mem, &self.slots, UNIT, end.0) {
+            let (n, next) = self.copy_ready(mem, &mut out, end, true);
+            descs.extend(out.iter().take(n));
+            if n == 0 || next.0 == end.0 {
+                break;
+            }
+            end = next;
+        }
+        let ends = |descs: &[Desc]| descs.last().is_none_or(|desc| !desc.more());
+        // Half of a unit has been taken: the other half is there too, unless the ring is damaged.
+        let whole = end.1 == 0 && !self.guard.discarding && ends(&descs);
+        if !whole || !keep(&descs) {
+            self.guard.discarding = false;
+            end = (self.position + u64::from(self.within > 0), 0);
+            (self.position, self.within, self.handed) = (end.0, 0, end.0);
+        }
+        clear(mem, &self.slots, UNIT, end.0..self.position + self.slots.count());
+        mem.store(layout.tail, end.0);
+        mem.store(layout.taken, encode(self.position, self.within));
+        mem.store_release(layout.head, self.position);
     }
 
     fn discarded(&self) -> u64 {

@@ -58,6 +58,32 @@ class HugePages(unittest.TestCase):
         self.assertIn(f"socket: {self.nic.socket}, id: net_ccnic0, NIC: running", dump)
         self.assertIn("zero-copy above 128 bytes", dump)
 
+    def test_the_nic_dies(self):
+        """The region, on huge pages, is copied to the same address for the next NIC."""
+        first = self.buffers()
+        self.program.do("set txpkts 64,1400")
+        self.program.do("start tx_first 8")
+        for n in range(1, 4):
+            self.program.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
+            self.nic.kill()
+            self.program.until("the link is down", lambda t: "Link status: down" in t.do("show port info 0"))
+            self.nic.start()
+            self.program.until("the link is up", lambda t: "Link status: up" in t.do("show port info 0"))
+            self.assertEqual(self.program.xstats()["nic_reconnects"], n)
+            # Packets that the dead NIC was processing are lost; new ones restart the traffic.
+            self.program.do("stop")
+            self.program.do("clear port stats 0")
+            self.program.do("start tx_first 8")
+        self.program.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
+        self.program.do("stop")
+        self.assertEqual(self.program.stats()["RX-errors"], 0)
+        self.assertEqual(self.buffers(), first)
+
+    def buffers(self):
+        """How many buffers the region has, and where."""
+        dump = self.telemetry("/ethdev/dump_priv,0")["/ethdev/dump_priv"]
+        return re.search(r"buffers: (\d+) at (0x\w+)", dump).groups()
+
     def test_the_buffers_are_external_memory(self):
         first = re.search(r"buffers: (\d+) at (0x\w+)", self.telemetry("/ethdev/dump_priv,0")["/ethdev/dump_priv"])
         memory = self.program.do("dump_physmem")

@@ -69,7 +69,7 @@ struct ccnic_nic_options {
 /** What a program announced when it attached, checked. It does not change. Later versions append fields. */
 struct ccnic_program_info {
 	char name[256];	   /**< its name, a string; not unique */
-	int32_t pid;	   /**< its process */
+	int32_t pid;	   /**< its process; 0: in a PID namespace that this process does not see */
 	uint32_t design;   /**< enum ccnic_design */
 	uint32_t queues;   /**< queue pairs */
 	uint32_t ring;	   /**< descriptors per ring */
@@ -127,6 +127,10 @@ static inline void ccnic_nic_options_init(struct ccnic_nic_options *options)
  * installs a SIGBUS handler for the whole process, unless CCNIC_NIC_KEEP_SIGBUS is set: it maps a zeroed page in place of a missing
  * page of a region; any other SIGBUS ends the process as before.
  *
+ * Starts threads: one accepts, and each connection has one, which maps and unmaps its program's region. They run on the CPUs that the
+ * calling thread may run on: call this before that thread is pinned to a CPU that polls, or from another one. The programs of one user
+ * may have 512 connections, 256 regions with 1024 queues, and three quarters of options->memory_max.
+ *
  * @param options the options, or NULL for the defaults; copied
  * @param nic     receives the NIC, to be closed with ccnic_nic_close(); unchanged on failure
  * @return 0; -EADDRINUSE: another NIC listens there; -EEXIST: the file is not a socket; -EINVAL: NULL, or an option is out of range;
@@ -183,7 +187,7 @@ int ccnic_program_info(const struct ccnic_program *program, struct ccnic_program
 int ccnic_program_link_state(const struct ccnic_program *program);
 
 /**
- * Releases a program and unmaps its region; pointers into it become invalid. A program that is still running is disconnected,
+ * Releases a program and has its region unmapped by another thread; pointers into it become invalid at once. A program that is still running is disconnected,
  * reclaims the buffers that the NIC owned, and may attach again.
  *
  * @return 0; -EBUSY: one of its queues is open; -EINVAL: NULL

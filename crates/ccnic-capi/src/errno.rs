@@ -94,6 +94,7 @@ fn control(error: &ccnic_control::Error) -> Errno {
         Error::Unreachable { errno, .. } | Error::Os { errno, .. } => *errno,
         Error::Socket { errno, .. } => *errno,
         Error::Refused { .. } => Errno::PERM,
+        Error::NoAnswer { .. } => Errno::TIMEDOUT,
         Error::Gone => Errno::CONNRESET,
         Error::Protocol { .. } => Errno::PROTO,
         Error::Region(error) => region(error),

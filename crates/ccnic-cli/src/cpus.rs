@@ -15,9 +15,14 @@ pub fn usable() -> anyhow::Result<Vec<usize>> {
 
 /// Pins the current thread to `cpu`.
 pub fn pin(cpu: usize) -> anyhow::Result<()> {
+    pin_to(&[cpu])
+}
+
+/// Pins the current thread, and those that it starts, to some CPUs.
+pub fn pin_to(cpus: &[usize]) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
-    set.set(cpu);
-    sched_setaffinity(None, &set).with_context(|| format!("could not pin a thread to CPU {cpu}"))
+    cpus.iter().for_each(|cpu| set.set(*cpu));
+    sched_setaffinity(None, &set).with_context(|| format!("could not pin a thread to CPUs {cpus:?}"))
 }
 
 /// The CPUs of each side: programs on the first half, the NIC on the second.
@@ -98,6 +103,11 @@ impl CpuTime {
             time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
         };
         CpuTime { wall: seconds(ClockId::Monotonic), cpu: seconds(ClockId::ThreadCPUTime) }
+    }
+
+    /// Seconds of the thread's own CPU time since `begun`.
+    pub fn own_since(self, begun: CpuTime) -> f64 {
+        self.cpu - begun.cpu
     }
 
     /// The share of the time since `begun` that the thread had a CPU: 0 to 1.

@@ -2,8 +2,8 @@
 
 use std::path::PathBuf;
 
-use ccnic_control::Connection;
 use ccnic_control::messages::{QueueStatus, Status};
+use ccnic_control::{Connection, printable};
 use clap::Args;
 
 use crate::print::{self, Column, Table};
@@ -31,8 +31,14 @@ fn dropped(q: &QueueStatus) -> u64 {
     invalid + q.drop_ring_full + q.drop_no_buffer + q.drop_handoff_full
 }
 
+/// A program's process, as the NIC sees it.
+fn process(pid: i32) -> String {
+    if pid == 0 { "another PID namespace".to_owned() } else { format!("process {pid}") }
+}
+
 fn table(status: &Status) -> Table {
-    let Status { version, pid, uptime_s, wire, cores, programs } = status;
+    let Status { version, pid, uptime_s, wire, cores, programs, .. } = status;
+    let (version, wire) = (printable(version), printable(wire));
     let cores: Vec<String> = cores.iter().map(usize::to_string).collect();
     let title = format!(
         "ccnicd {version}, process {pid}, up {uptime_s:.0} s, dataplane {wire}, polling on CPU {}",
@@ -50,7 +56,8 @@ fn table(status: &Status) -> Table {
     let mut table = Table::new(title, columns);
     for program in programs {
         let spread = if program.rss.is_some() { ", RSS" } else { "" };
-        let about = format!("{} (process {}, design {}{spread})", program.name, program.pid, program.design);
+        let (name, design) = (printable(&program.name), printable(&program.design));
+        let about = format!("{name} ({}, design {design}{spread})", process(program.pid));
         for q in &program.queues {
             table.row([
                 q.queue.to_string(),
@@ -84,7 +91,15 @@ mod tests {
 
     fn status(programs: Vec<ProgramStatus>) -> Status {
         let wire = "loopback".to_owned();
-        Status { version: "0.1.0".to_owned(), pid: 7, uptime_s: 3.2, wire, cores: vec![1, 3], programs }
+        Status {
+            version: "0.1.0".to_owned(),
+            pid: 7,
+            uptime_s: 3.2,
+            wire,
+            cores: vec![1, 3],
+            programs,
+            next: None,
+        }
     }
 
     #[test]
@@ -103,13 +118,25 @@ mod tests {
         };
         let name = "a program with quite a long name".to_owned();
         let queues = vec![queue(0), queue(255)];
-        let program = ProgramStatus { name, pid: 4_194_304, design: "ccnic".to_owned(), rss: None, queues };
+        let program =
+            ProgramStatus { id: 1, name, pid: 4_194_304, design: "ccnic".to_owned(), rss: None, queues };
         let text = table(&status(vec![program])).in_width(80);
         assert!(longest_line(&text) <= 80, "{text}");
         let row = text.lines().find(|line| line.trim_start().starts_with("255")).unwrap();
         let cells: Vec<&str> = row.split_whitespace().take(6).collect();
         assert_eq!(cells, ["255", "3", "123456789012", "123456789012", "3", "34"], "{text}");
         assert!(text.contains("polling on CPU 1, 3"), "{text}");
+    }
+
+    #[test]
+    fn what_a_program_calls_itself_cannot_reach_the_terminal() {
+        let name = "good\u{1b}]0;title\u{7}\u{202e}\nbad".to_owned();
+        let design = "ccnic".to_owned();
+        let queues = vec![QueueStatus::default()];
+        let program = ProgramStatus { id: 1, name, pid: 0, design, rss: None, queues };
+        let text = table(&status(vec![program])).in_width(160);
+        assert!(text.contains("good\\u{1b}]0;title\\u{7}\\u{202e}\\nbad (another PID namespace,"), "{text}");
+        assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
     }
 
     #[test]

@@ -40,13 +40,12 @@ impl TestNic {
             socket: socket.clone(),
             cores: cpus.last().copied().into_iter().collect(),
             dataplane: DataplaneKind::Loopback,
-            region_max: 1 << 30,
-            memory_max: 1 << 30,
+            limits: ccnic_control::Limits::new(1 << 30, 1 << 30),
             dedicated_cores: true,
         };
         let daemon = Daemon::new(options).unwrap();
         let (stopped, stop) = UnixStream::pair().unwrap();
-        let thread = std::thread::spawn(move || daemon.run(stopped).unwrap());
+        let thread = std::thread::spawn(move || daemon.run(&stopped));
         Some(TestNic { socket, stop: Some(stop), thread: Some(thread), _alone: alone, _directory: directory })
     }
 }

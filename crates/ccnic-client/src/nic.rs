@@ -18,27 +18,37 @@ use crate::options::NicOptions;
 use crate::queue_pair::{PairVisitor, QueuePair};
 use crate::waiter::Waiter;
 
-/// Buffers of a region without a queue pair: see [`Nic::pool`].
+/// Buffers of a region without a queue pair: see [`Nic::pool`]; [`host::Pool`] has an example.
 pub type Pool = host::Pool<NativeMemory>;
 
 /// An open NIC: a region of memory, attached to a NIC that serves its queue pairs as long as this lives.
 ///
 /// May be used from any thread; its calls are too slow for a burst.
 ///
-/// ```no_run
-/// use ccnic_client::{Config, Error, Nic};
+/// ```
+/// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let socket = directory.path().join("nic.sock");
+/// # let first = test_nic::TestNic::start(&socket, true);
+/// use ccnic_client::{Config, Nic, Rss};
 ///
-/// # fn main() -> Result<(), Error> {
 /// let config = Config { queues: 2, ..Config::default() };
-/// let mut nic = Nic::options().config(&config).open("/tmp/nic.sock")?;
-/// let mut pairs = vec![nic.queue_pair(0)?, nic.queue_pair(1)?];
-/// // ... and when the NIC has ended and another one has been started:
-/// if !nic.alive() {
-///     let reclaimed = nic.reconnect(&mut pairs, [])?;
-///     println!("{reclaimed} buffers of the dead NIC are back in the pool");
-/// }
-/// # Ok(())
-/// # }
+/// let mut nic = Nic::options().config(&config).open(&socket)?;
+/// let mut pairs = [nic.queue_pair(0)?, nic.queue_pair(1)?];
+/// let mut pool = nic.pool(); // for a thread that has no queue pair
+/// assert_eq!((nic.config().queues, nic.layout().size()), (2, nic.region().size()));
+///
+/// nic.set_rss(Some(&Rss::new(2)))?;
+/// assert_eq!(nic.rss(), Some(&Rss::new(2)));
+/// assert_eq!(nic.status()?.wire, "loopback");
+///
+/// // The NIC ends, and another one is started:
+/// # drop(first);
+/// # let _second = test_nic::TestNic::start(&socket, true);
+/// assert!(!nic.alive());
+/// let reclaimed = nic.reconnect(&mut pairs, [&mut pool])?; // buffers of the dead NIC are in the pool again
+/// assert_eq!(reclaimed, 0); // it had none
+/// # Ok::<(), ccnic_client::Error>(())
 /// ```
 #[derive(Debug)]
 pub struct Nic {
@@ -58,7 +68,7 @@ pub struct Nic {
 }
 
 impl Nic {
-    /// Opens the NIC at `socket` with the default options: one queue pair.
+    /// Opens the NIC at `socket` with the default options: one queue pair. Example: [`QueuePair`].
     ///
     /// # Errors
     /// As [`NicOptions::open`].
@@ -66,7 +76,7 @@ impl Nic {
         NicOptions::new().open(socket)
     }
 
-    /// Options to open a NIC with.
+    /// Options to open a NIC with. Example: [`NicOptions`].
     pub fn options() -> NicOptions {
         NicOptions::new()
     }
@@ -110,22 +120,23 @@ impl Nic {
         }
     }
 
-    /// The geometry of the region.
+    /// The geometry of the region. [`Nic`] has an example.
     pub fn layout(&self) -> &Layout {
         &self.layout
     }
 
-    /// The region itself.
+    /// The region itself. [`Nic`] has an example.
     pub fn region(&self) -> &Region {
         &self.region
     }
 
-    /// The configuration of the region.
+    /// The configuration of the region. [`Nic`] has an example.
     pub fn config(&self) -> &Config {
         self.layout.config()
     }
 
     /// Queue pair `queue`, 0 to `config().queues - 1`. Each can be taken once, for one thread.
+    /// [`Nic`] has an example.
     ///
     /// # Errors
     /// [`Error::NoQueue`] when there is no such queue, [`Error::QueueTaken`] when it has been taken before.
@@ -143,7 +154,7 @@ impl Nic {
 
     /// A handle on the region's buffers without a queue pair, for a thread that only allocates and frees. Its
     /// buffers count for recovery, so all handles that were ever made must be passed to
-    /// [`reconnect`](Nic::reconnect).
+    /// [`reconnect`](Nic::reconnect). [`Nic`] has an example.
     pub fn pool(&mut self) -> Pool {
         self.pools += 1;
         Pool::new(self.region.memory(), &self.layout)
@@ -151,7 +162,7 @@ impl Nic {
 
     /// Sets receive-side scaling for this NIC and its successors; with `None`, the sender chooses the queue
     /// of a packet (a loopback returns it on the queue pair that it was sent on). Packets under way may still
-    /// arrive on their former queue. May be called at any time, also under load.
+    /// arrive on their former queue. May be called at any time, also under load. [`Nic`] has an example.
     ///
     /// # Errors
     /// [`Error::Rss`]: the table names a queue that does not exist. [`Error::Gone`] and [`Error::NoRss`]: the NIC has gone, or cannot
@@ -180,12 +191,12 @@ impl Nic {
         }
     }
 
-    /// The receive-side scaling in force; `None` when there is none, or the NIC cannot do it.
+    /// The receive-side scaling in force; `None` when there is none, or the NIC cannot do it. [`Nic`] has an example.
     pub fn rss(&self) -> Option<&Rss> {
         self.rss.as_ref().filter(|_| self.spreads)
     }
 
-    /// False when the NIC has ended. A system call: not for every burst.
+    /// False when the NIC has ended. A system call: not for every burst. [`Nic`] has an example.
     pub fn alive(&self) -> bool {
         !self.connection.has_ended()
     }
@@ -194,7 +205,7 @@ impl Nic {
     /// Packets in the rings are delivered; those that the old NIC had taken from the rings are lost. The
     /// buffers that it held go back to the pool; returns their number.
     ///
-    /// `pairs` and `pools` must be all those that were taken.
+    /// `pairs` and `pools` must be all those that were taken. [`Nic`] has an example.
     ///
     /// If the old NIC had sealed the region against holes, as `ccnicd` does unless its operator trusts this
     /// user, the program's memory is copied first, to the same addresses: see [`Region::renew`] for what that
@@ -240,7 +251,7 @@ impl Nic {
         inventory.reclaim()
     }
 
-    /// The state and counters of the NIC and its programs.
+    /// The state and counters of the NIC and its programs. [`Nic`] has an example.
     ///
     /// # Errors
     /// When it cannot be reached.

@@ -8,19 +8,22 @@ use ccnic_shm::Pages;
 
 /// Options for opening a NIC. Everything has a default; [`open`](NicOptions::open) is last.
 ///
-/// ```no_run
+/// ```
+/// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+/// # let directory = tempfile::tempdir().unwrap();
+/// # let socket = directory.path().join("nic.sock");
+/// # let _nic = test_nic::TestNic::start(&socket, true);
 /// use ccnic_client::{Config, Nic, Pages, Rss};
 ///
-/// # fn main() -> Result<(), ccnic_client::Error> {
 /// let nic = Nic::options()
 ///     .name("kv")
 ///     .mac([2, 0, 0, 0, 0, 7])
 ///     .config(&Config { queues: 4, buffers: 8192, ..Config::default() })
 ///     .rss(Rss::new(4))
-///     .pages(Pages::Huge)
-///     .open("/tmp/nic.sock")?;
-/// # Ok(())
-/// # }
+///     .pages(Pages::Auto)
+///     .open(&socket)?;
+/// assert_eq!((nic.config().queues, nic.config().buffers), (4, 8192));
+/// # Ok::<(), ccnic_client::Error>(())
 /// ```
 #[derive(Debug, Clone)]
 pub struct NicOptions {
@@ -39,7 +42,7 @@ impl Default for NicOptions {
 
 impl NicOptions {
     /// One queue pair of the default design, in huge pages if the system has some, under the name of the
-    /// running executable.
+    /// running executable. [`NicOptions`] has an example.
     pub fn new() -> NicOptions {
         let path = std::env::current_exe().ok();
         let name = path.as_deref().and_then(Path::file_name).map(|name| name.to_string_lossy().into_owned());
@@ -52,33 +55,33 @@ impl NicOptions {
         }
     }
 
-    /// The name that the NIC's status shows.
+    /// The name that the NIC's status shows. [`NicOptions`] has an example.
     pub fn name(mut self, name: impl Into<String>) -> NicOptions {
         self.name = name.into();
         self
     }
 
-    /// The MAC address that the program goes by.
+    /// The MAC address that the program goes by. [`NicOptions`] has an example.
     pub fn mac(mut self, mac: [u8; 6]) -> NicOptions {
         self.mac = Some(mac);
         self
     }
 
     /// Receive-side scaling from the start, as by [`Nic::set_rss`](crate::Nic::set_rss); [`open`](NicOptions::open) fails if the
-    /// NIC cannot do it.
+    /// NIC cannot do it. [`NicOptions`] has an example.
     pub fn rss(mut self, rss: Rss) -> NicOptions {
         self.rss = Some(rss);
         self
     }
 
     /// Queues, rings, buffers and design of the region. Its `page` field is chosen by
-    /// [`pages`](NicOptions::pages).
+    /// [`pages`](NicOptions::pages). [`NicOptions`] has an example.
     pub fn config(mut self, config: &Config) -> NicOptions {
         self.config = *config;
         self
     }
 
-    /// The pages of the region's memory.
+    /// The pages of the region's memory. [`NicOptions`] has an example.
     pub fn pages(mut self, pages: Pages) -> NicOptions {
         self.pages = pages;
         self

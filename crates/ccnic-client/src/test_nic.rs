@@ -3,6 +3,7 @@
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -10,8 +11,8 @@ use ccnic::Layout;
 use ccnic::nic::{NicQueue, Pipeline, loopback};
 use ccnic::ring::{Ring, RingVisitor};
 use ccnic::rss::Rss;
-use ccnic_control::messages::{Hello, Status};
-use ccnic_control::{AttachRequest, ClientId, Handler, Limits, Listener, Notifier};
+use ccnic_control::messages::{Cursor, Hello, Status};
+use ccnic_control::{AttachRequest, ClientId, Handler, Limits, Listener, Notifier, Teardown};
 use ccnic_shm::{NativeMemory, Region};
 
 /// Longer than any machine needs; only a hang gets here.
@@ -26,14 +27,14 @@ pub(crate) struct TestNic {
 impl TestNic {
     /// Listens at `socket`. Does receive-side scaling, or says so, with `rss`.
     pub(crate) fn start(socket: &Path, rss: bool) -> TestNic {
-        let limits = Limits { region_max: u32::MAX, memory_max: u64::MAX };
+        let limits = Limits::new(u32::MAX, u64::MAX);
         let mut listener = Listener::new(socket, limits).unwrap();
         let (stop, stopped) = UnixStream::pair().unwrap();
         let thread = std::thread::spawn(move || {
             let mut nic = Clients { rss, clients: Vec::new() };
             let turn = Some(Duration::from_micros(50));
-            while !listener.poll(&mut nic, Some(stopped.as_fd()), turn).unwrap() {
-                nic.clients.iter_mut().for_each(|(_, client)| client.poll());
+            while !listener.poll(&mut nic, Some(stopped.as_fd()), turn) {
+                nic.clients.iter_mut().for_each(|(_, client, _)| client.poll());
             }
         });
         TestNic { stop: Some(stop), thread: Some(thread) }
@@ -51,7 +52,8 @@ impl Drop for TestNic {
 
 struct Clients {
     rss: bool,
-    clients: Vec<(ClientId, Box<dyn Client>)>,
+    /// The teardown goes last.
+    clients: Vec<(ClientId, Box<dyn Client>, Teardown)>,
 }
 
 impl Handler for Clients {
@@ -59,14 +61,15 @@ impl Handler for Clients {
         Hello { version: "test".to_owned(), node: 0, rss: self.rss }
     }
 
-    fn status(&self) -> Status {
+    fn status(&self, _: Cursor) -> Status {
         let (version, wire) = ("test".to_owned(), "loopback".to_owned());
-        Status { version, pid: 0, uptime_s: 0.0, wire, cores: Vec::new(), programs: Vec::new() }
+        Status { version, pid: 0, uptime_s: 0.0, wire, cores: Vec::new(), programs: Vec::new(), next: None }
     }
 
     fn attach(&mut self, request: AttachRequest) -> Result<(), String> {
-        let AttachRequest { id, layout, region, .. } = request;
-        self.clients.push((id, layout.config().design.dispatch(Queues { region, layout })));
+        let AttachRequest { id, layout, region, teardown, .. } = request;
+        let queues = layout.config().design.dispatch(Queues { region, layout });
+        self.clients.push((id, queues, teardown));
         Ok(())
     }
 
@@ -74,15 +77,15 @@ impl Handler for Clients {
         Ok(())
     }
 
-    fn notify(&mut self, id: ClientId, queue: u16, notifier: Notifier) -> Result<(), String> {
+    fn notify(&mut self, id: ClientId, queue: u16, mut notifier: Notifier) -> Result<(), String> {
         notifier.confirm();
-        let client = self.clients.iter_mut().find(|(other, _)| *other == id);
+        let client = self.clients.iter_mut().find(|(other, ..)| *other == id);
         client.ok_or("no such client")?.1.notify(queue, notifier);
         Ok(())
     }
 
     fn detach(&mut self, id: ClientId) {
-        self.clients.retain(|(other, _)| *other != id);
+        self.clients.retain(|(other, ..)| *other != id);
     }
 }
 
@@ -115,7 +118,7 @@ impl<R: Ring> Client for Vec<Queue<R>> {
 }
 
 struct Queues {
-    region: Region,
+    region: Arc<Region>,
     layout: Layout,
 }
 

@@ -1,8 +1,11 @@
 //! What can go wrong on the control socket, each with what the user can do about it.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use rustix::io::Errno;
+
+use crate::text::printable;
 
 /// An error of the control socket.
 #[derive(Debug, thiserror::Error)]
@@ -24,10 +27,21 @@ pub enum Error {
         errno: Errno,
     },
     /// The NIC refused a request.
-    #[error("the NIC refused: {reason}")]
+    #[error("the NIC refused: {}", printable(reason))]
     Refused {
         /// Its reason.
         reason: String,
+    },
+    /// The NIC has not answered in time.
+    #[error(
+        "the NIC has not taken or sent {what} for {seconds} s: it has stopped, is overloaded or at a limit; see its log, try again, or \
+         restart it"
+    )]
+    NoAnswer {
+        /// What was waited for.
+        what: &'static str,
+        /// For so long.
+        seconds: u64,
     },
     /// The NIC closed the connection.
     #[error("the NIC closed the connection without an answer; see its log")]
@@ -52,6 +66,10 @@ pub enum Error {
 }
 
 impl Error {
+    pub(crate) fn no_answer(what: &'static str, patience: Duration) -> Error {
+        Error::NoAnswer { what, seconds: patience.as_secs() }
+    }
+
     /// For `map_err`: names what was tried.
     pub(crate) fn os(what: &'static str) -> impl Fn(Errno) -> Error {
         move |errno| Error::Os { what, errno }

@@ -4,18 +4,28 @@
 //! NIC's end: accepts programs, maps and checks their regions) and the [`Handler`] that it calls, [`Notifier`] (how the NIC notifies a
 //! program that waits).
 
+mod account;
 mod cgroup;
 mod connection;
 mod error;
+mod inbox;
 mod limits;
 mod listener;
+mod log_limit;
 pub mod messages;
 mod notifier;
+mod pages;
 pub mod rss;
 mod socket;
+mod teardown;
+mod text;
 
-pub use connection::Connection;
+pub use account::{MemoryLease, UserMemory};
+pub use connection::{Connection, Peer};
 pub use error::Error;
-pub use limits::{Limits, MemoryLease};
+pub use limits::{Limits, UserLimits};
 pub use listener::{AttachRequest, ClientId, Handler, Listener};
 pub use notifier::Notifier;
+pub use pages::Page;
+pub use teardown::Teardown;
+pub use text::printable;

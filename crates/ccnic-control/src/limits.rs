@@ -1,20 +1,61 @@
-//! How much memory programs may have mapped in a NIC: limits, and the account of what is in use.
-
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+//! How much of a NIC programs may take: limits for all of them together, and for those of one user.
 
 use crate::cgroup;
 
-/// What programs may take of a NIC's memory: the pages of their regions count as the NIC's.
-#[derive(Debug, Clone, Copy)]
+/// What programs may take of a NIC: the pages of their regions count as the NIC's.
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
     /// The largest region, in bytes.
     pub region_max: u32,
     /// All regions together, in bytes.
     pub memory_max: u64,
+    /// What the programs of one user may take.
+    pub user: UserLimits,
+    /// Users (uids) that are trusted not to punch holes into their regions, which are not sealed against that
+    /// (`ccnic_shm::Sealing`).
+    pub trusted_users: Vec<u32>,
+}
+
+/// What all programs of one user may take together. A user is a uid as the kernel tells it of the other end of a connection; programs
+/// in containers without user namespaces share the uids of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct UserLimits {
+    /// Connections.
+    pub connections: u32,
+    /// Attached programs.
+    pub programs: u32,
+    /// Queue pairs.
+    pub queues: u32,
+    /// Bytes of regions.
+    pub memory: u64,
+}
+
+impl UserLimits {
+    /// Connections by default.
+    pub const CONNECTIONS: u32 = 512;
+    /// Attached programs by default: as many as a Kubernetes node runs pods.
+    pub const PROGRAMS: u32 = 256;
+    /// Queue pairs by default.
+    pub const QUEUES: u32 = 1024;
+
+    /// The defaults, beside a limit for all users together: one user may take three quarters of the memory.
+    pub fn within(memory_max: u64) -> UserLimits {
+        UserLimits {
+            connections: UserLimits::CONNECTIONS,
+            programs: UserLimits::PROGRAMS,
+            queues: UserLimits::QUEUES,
+            memory: memory_max - memory_max / 4,
+        }
+    }
 }
 
 impl Limits {
+    /// Limits in bytes, with the defaults for users.
+    pub fn new(region_max: u32, memory_max: u64) -> Limits {
+        let user = UserLimits::within(memory_max);
+        Limits { region_max, memory_max, user, trusted_users: Vec::new() }
+    }
+
     /// The default of [`memory_max`](Limits::memory_max), in bytes: half of the machine's memory, or of what control groups leave to
     /// this process, if that is less.
     pub fn half_the_memory() -> u64 {
@@ -24,65 +65,14 @@ impl Limits {
     }
 }
 
-/// The bytes that all regions take together.
-#[derive(Debug)]
-pub(crate) struct MemoryAccount {
-    most: u64,
-    used: Arc<AtomicUsize>,
-}
-
-impl MemoryAccount {
-    pub(crate) fn new(most: u64) -> MemoryAccount {
-        MemoryAccount { most, used: Arc::default() }
-    }
-
-    /// Bytes that further regions may take.
-    pub(crate) fn free(&self) -> u32 {
-        let used = self.used.load(Ordering::Relaxed) as u64;
-        u32::try_from(self.most.saturating_sub(used)).unwrap_or(u32::MAX)
-    }
-
-    /// Counts `bytes` as used until the lease is dropped.
-    pub(crate) fn lease(&self, bytes: u32) -> MemoryLease {
-        let bytes = bytes as usize;
-        self.used.fetch_add(bytes, Ordering::Relaxed);
-        MemoryLease { bytes, used: Arc::clone(&self.used) }
-    }
-}
-
-/// Bytes that count against [`Limits::memory_max`] as long as this lives. May be dropped on any thread.
-#[derive(Debug)]
-pub struct MemoryLease {
-    bytes: usize,
-    used: Arc<AtomicUsize>,
-}
-
-impl Drop for MemoryLease {
-    fn drop(&mut self) {
-        self.used.fetch_sub(self.bytes, Ordering::Relaxed);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn leases_count_until_they_are_dropped() {
-        let account = MemoryAccount::new(1000);
-        let (one, two) = (account.lease(600), account.lease(300));
-        assert_eq!(account.free(), 100);
-        let more = account.lease(500); // mapped before it was known to be too much
-        assert_eq!(account.free(), 0);
-        drop((one, more));
-        assert_eq!(account.free(), 700);
-        drop(account);
-        drop(two); // a lease may outlive its listener
-    }
-
-    #[test]
-    fn more_than_a_region_can_have_is_free() {
-        assert_eq!(MemoryAccount::new(u64::MAX).free(), u32::MAX);
+    fn there_is_some_memory() {
         assert!(Limits::half_the_memory() > 1 << 20);
+        let limits = Limits::new(1, 1000);
+        assert_eq!((limits.memory_max, limits.user.memory), (1000, 750));
     }
 }

@@ -2,7 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::error::Error;
 use crate::rss::RssMessage;
+
+/// The longest name of a program, in bytes.
+pub const NAME_MAX: usize = 255;
 
 /// A request of a program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -12,7 +16,7 @@ pub enum Request {
     Hello,
     /// Attaches the region whose descriptor comes with this message, until the connection ends.
     Attach {
-        /// A name for the status display.
+        /// A name for the status display, of at most [`NAME_MAX`] bytes.
         name: String,
         /// The program's MAC address, if it has one.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -31,8 +35,19 @@ pub enum Request {
         /// Queue number.
         queue: u16,
     },
-    /// Asks for the NIC's state.
+    /// Asks for the NIC's state: as much of it as goes into a message.
     Status,
+    /// Asks for more of it ([`Status::next`]).
+    StatusFrom(Cursor),
+}
+
+/// Where a page of the status begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub struct Cursor {
+    /// The program ([`ProgramStatus::id`]), or the next one that there is.
+    pub program: u64,
+    /// The first of its queues.
+    pub queue: u16,
 }
 
 /// A reply of the NIC.
@@ -79,16 +94,44 @@ pub struct Status {
     pub wire: String,
     /// CPUs that poll.
     pub cores: Vec<usize>,
-    /// Attached programs.
+    /// Attached programs, by their `id`.
     pub programs: Vec<ProgramStatus>,
+    /// Where the rest begins, if this is not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<Cursor>,
+}
+
+impl Status {
+    /// Adds the page that was asked for by [`next`](Status::next).
+    ///
+    /// # Errors
+    /// When that page does not go on: a NIC that repeats itself would be asked for ever.
+    pub fn append(&mut self, page: Status) -> Result<(), Error> {
+        if page.next.is_some_and(|next| Some(next) <= self.next) {
+            return Err(Error::Protocol { what: "a page of the status leads back".to_owned() });
+        }
+        self.next = page.next;
+        let mut programs = page.programs.into_iter().peekable();
+        if let (Some(last), Some(first)) = (self.programs.last_mut(), programs.peek_mut())
+            && last.id == first.id
+        {
+            last.queues.append(&mut first.queues);
+            programs.next();
+        }
+        self.programs.extend(programs);
+        Ok(())
+    }
 }
 
 /// One attached program.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramStatus {
-    /// Its name.
+    /// Identifies it at this NIC. 0 from a NIC of an earlier release, whose status has one page.
+    #[serde(default)]
+    pub id: u64,
+    /// Its name, as it gives it: not fit to print (see [`printable`](crate::printable)).
     pub name: String,
-    /// Its process.
+    /// Its process; 0 when that is in a PID namespace that the NIC does not see.
     pub pid: i32,
     /// The ring design that it chose.
     pub design: String,
@@ -154,6 +197,10 @@ mod tests {
     fn requests() {
         is(&Request::Hello, r#""hello""#);
         is(&Request::Status, r#""status""#);
+        is(
+            &Request::StatusFrom(Cursor { program: 7, queue: 8 }),
+            r#"{"status-from":{"program":7,"queue":8}}"#,
+        );
         is(&Request::Notify { queue: 7 }, r#"{"notify":{"queue":7}}"#);
         is(&Request::Rss(None), r#"{"rss":null}"#);
         let name = || "one".to_owned();
@@ -176,6 +223,7 @@ mod tests {
         is(&Reply::Hello(hello), r#"{"hello":{"version":"1","node":0,"rss":true}}"#);
         let queue = QueueStatus { queue: 3, core: 1, tx_packets: u64::MAX, ..QueueStatus::default() };
         let program = ProgramStatus {
+            id: 1,
             name: "p".into(),
             pid: 7,
             design: "ccnic".into(),
@@ -189,6 +237,7 @@ mod tests {
             wire: "loopback".into(),
             cores: vec![1],
             programs: vec![program],
+            next: Some(Cursor { program: 2, queue: 0 }),
         };
         let text = serde_json::to_string(&Reply::Status(status.clone())).unwrap();
         assert_eq!(serde_json::from_str::<Reply>(&text).unwrap(), Reply::Status(status));

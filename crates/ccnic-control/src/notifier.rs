@@ -15,7 +15,8 @@
 //! A program decides how often it wants to be notified, and what waits at its end of the socket decides how long a notification
 //! takes: one that wakes a thousand pollers keeps the thread busy for a while. So the CPU time of a notification is charged to the
 //! program: for [`REST`] times that time none of its queues is notified again. A notification for an honest program is delayed by some
-//! ten microseconds at most; a dishonest program gets at most one part in [`REST`] of a polling core this way.
+//! ten microseconds at most; a dishonest program gets at most one part in [`REST`] of a polling core this way. The byte that confirms a
+//! notifier is charged like a notification, and waits like one.
 
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
@@ -36,8 +37,12 @@ const REST: usize = 8;
 /// Notifies the thread of a program that waits for packets on a queue pair. Belongs to the thread that polls the queue.
 #[derive(Debug)]
 pub struct Notifier {
-    socket: OwnedFd,
+    /// The thread of the program's connection keeps another reference until the end: closing a program's socket may block, so
+    /// dropping a notifier never does that.
+    socket: Arc<OwnedFd>,
     budget: Arc<Budget>,
+    /// The program has to be told that its queue is watched.
+    unconfirmed: bool,
 }
 
 /// When any notifier of a program may notify again. Shared by the threads that poll its queues.
@@ -72,8 +77,8 @@ impl Budget {
 }
 
 impl Notifier {
-    /// Takes a descriptor from a program.
-    pub(super) fn new(socket: OwnedFd, budget: Arc<Budget>) -> Result<Notifier, String> {
+    /// Takes a descriptor from a program. The caller keeps a reference until all notifiers have gone.
+    pub(super) fn new(socket: Arc<OwnedFd>, budget: Arc<Budget>) -> Result<Notifier, String> {
         let unix = socket_domain(&socket).is_ok_and(|domain| domain == AddressFamily::UNIX);
         let stream = socket_type(&socket).is_ok_and(|kind| kind == SocketType::STREAM);
         if !unix || !stream {
@@ -82,23 +87,27 @@ impl Notifier {
         if getpeername(&socket).is_err() {
             return Err("the socket to notify by is not connected".to_owned());
         }
-        Ok(Notifier { socket, budget })
+        Ok(Notifier { socket, budget, unconfirmed: false })
     }
 
-    /// Tells the program that its queue is watched from now on: one byte, as for a notification. Never blocks.
-    pub fn confirm(&self) {
-        self.send();
+    /// Tells the program that its queue is watched from now on: one byte, as for a notification. Never blocks. When it is too early
+    /// for the program's next one, [`notify_if_armed`](Notifier::notify_if_armed) sends it as soon as it is not.
+    pub fn confirm(&mut self) {
+        self.unconfirmed = !self.notify();
     }
 
     fn send(&self) {
         // An error says that the program has gone, or that its socket is full of bytes that it has not read: it is notified.
-        let _ = send(&self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        let _ = send(&*self.socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 
     /// Notifies the program if it has armed the queue and there are packets for it. To be called after each poll of the queue, also
     /// after those that moved nothing (see `ccnic::notify`).
     #[inline(always)]
-    pub fn notify_if_armed<M: SharedMemory, R: Ring>(&self, queue: &mut NicQueue<M, R>) {
+    pub fn notify_if_armed<M: SharedMemory, R: Ring>(&mut self, queue: &mut NicQueue<M, R>) {
+        if self.unconfirmed {
+            self.confirm();
+        }
         if let Some(armed) = queue.needs_notification()
             && self.notify()
         {
@@ -116,6 +125,7 @@ impl Notifier {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
 
     /// Keeps this thread busy for so many nanoseconds of its own time.
     fn work(nanoseconds: u64) {
@@ -137,15 +147,46 @@ mod tests {
     #[test]
     fn a_socket_that_is_full_or_closed_neither_blocks_nor_fails() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let notifier = Notifier::new(theirs.into(), Arc::default()).unwrap();
-        (0..100_000).for_each(|_| notifier.confirm());
+        let mut notifier = Notifier::new(Arc::new(theirs.into()), Arc::default()).unwrap();
+        (0..100_000).for_each(|_| notifier.send());
         drop(ours);
+        notifier.send();
         notifier.confirm();
+        assert!(!notifier.unconfirmed);
+    }
+
+    /// True when a byte has been sent; takes it.
+    fn told(ours: &std::os::unix::net::UnixStream) -> bool {
+        ours.set_nonblocking(true).unwrap();
+        (&*ours).read(&mut [0; 8]).is_ok_and(|n| n > 0)
+    }
+
+    #[test]
+    fn a_confirmation_waits_until_the_budget_allows_it() {
+        let config = ccnic::Config::default();
+        let layout = ccnic::Layout::new(&config).unwrap();
+        let mem = ccnic::heap::HeapMemory::new(layout.size());
+        ccnic::host::format(&mem, &layout);
+        let mut queue = NicQueue::<_, ccnic::ring::GroupedEpoch>::new(mem, &layout, 0).unwrap();
+        let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
+        let budget = Arc::new(Budget::default());
+        let mut notifier = Notifier::new(Arc::new(theirs.into()), Arc::clone(&budget)).unwrap();
+        budget.next.store(usize::MAX, Ordering::Relaxed);
+        notifier.confirm();
+        (0..1000).for_each(|_| notifier.notify_if_armed(&mut queue));
+        assert!(notifier.unconfirmed && !told(&ours), "too early");
+        budget.next.store(0, Ordering::Relaxed);
+        notifier.notify_if_armed(&mut queue);
+        assert!(!notifier.unconfirmed && told(&ours));
+        assert!(budget.next.load(Ordering::Relaxed) > 0, "it is charged");
+        budget.next.store(0, Ordering::Relaxed);
+        notifier.notify_if_armed(&mut queue);
+        assert!(!told(&ours), "once");
     }
 
     #[test]
     fn only_a_connected_stream_is_taken() {
-        let why = |fd: OwnedFd| Notifier::new(fd, Arc::default()).unwrap_err();
+        let why = |fd: OwnedFd| Notifier::new(Arc::new(fd), Arc::default()).unwrap_err();
         let (one, _other) = std::os::unix::net::UnixDatagram::pair().unwrap();
         assert!(why(one.into()).contains("no stream socket"));
         assert!(why(std::fs::File::open("/dev/null").unwrap().into()).contains("no stream socket"));

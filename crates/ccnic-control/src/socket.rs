@@ -10,10 +10,10 @@ use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
 };
 
-use crate::connection::Connection;
+use crate::connection::{Connection, Peer};
 use crate::error::Error;
 
-/// A listening control socket; its file goes when this is dropped.
+/// A listening control socket. Dropping it removes its file, and closes what waits to be accepted, which may block.
 #[derive(Debug)]
 pub(crate) struct ListenSocket {
     fd: OwnedFd,
@@ -81,7 +81,11 @@ fn remove_stale(path: &Path) -> Result<(), Error> {
         return Err(Error::Socket { what, errno: Errno::EXIST });
     }
     if let Ok(connection) = Connection::open(path) {
-        let pid = connection.peer_pid().map_or_else(|_| "unknown".to_owned(), |p| p.to_string());
+        let pid = match connection.peer() {
+            Ok(Peer { pid: 0, .. }) => "in another PID namespace".to_owned(),
+            Ok(Peer { pid, .. }) => pid.to_string(),
+            Err(_) => "unknown".to_owned(),
+        };
         let at = path.display();
         let what =
             format!("a NIC (process {pid}) is already running at {at}; stop it or choose another --socket");
@@ -102,13 +106,21 @@ impl AsFd for ListenSocket {
     }
 }
 
-impl Drop for ListenSocket {
-    fn drop(&mut self) {
-        if self.file != identity(&self.path) {
+impl ListenSocket {
+    /// Removes the socket's file, once.
+    pub(crate) fn remove_file(&mut self) {
+        let Some(file) = self.file.take() else { return };
+        if Some(file) != identity(&self.path) {
             tracing::warn!("{} is no longer this daemon's socket; left alone", self.path.display());
         } else if let Err(e) = std::fs::remove_file(&self.path) {
             tracing::warn!("could not remove {}: {e}", self.path.display());
         }
+    }
+}
+
+impl Drop for ListenSocket {
+    fn drop(&mut self) {
+        self.remove_file();
     }
 }
 
@@ -136,7 +148,7 @@ mod tests {
         assert!(socket.accept().unwrap().is_none());
         let program = Connection::open(&path).unwrap();
         let accepted = socket.accept().unwrap().unwrap();
-        assert_eq!(accepted.peer_pid().unwrap(), program.peer_pid().unwrap());
+        assert_eq!(accepted.peer().unwrap(), program.peer().unwrap());
         drop(socket);
         assert!(!path.exists());
         let socket = ListenSocket::new(&path).unwrap();

@@ -16,7 +16,7 @@ mod offered;
 mod region;
 mod renew;
 
-pub use clock::{thread_time, wait_for_loads};
+pub use clock::{thread_time, timestamp, wait_for_loads};
 pub use error::Error;
 pub use holes::survive as survive_holes;
 pub use memory::NativeMemory;

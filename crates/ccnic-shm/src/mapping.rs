@@ -6,7 +6,7 @@
 //! memories).
 
 use std::ffi::c_void;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::Once;
 
@@ -115,6 +115,28 @@ impl Mapping {
                 self.size.min(other.size) as usize,
             );
         }
+    }
+
+    /// Writes the bytes of the mapping to a file.
+    pub(crate) fn write_to(&self, fd: impl AsFd) -> rustix::io::Result<()> {
+        let mut done = 0;
+        while done < self.size as usize {
+            // By libc: rustix takes a slice, and a hostile process may write these bytes meanwhile.
+            // SAFETY: the range is mapped; the kernel copies it, whatever it holds.
+            let wrote = unsafe {
+                let from = self.base.as_ptr().add(done).cast();
+                libc::pwrite(fd.as_fd().as_raw_fd(), from, self.size as usize - done, done as i64)
+            };
+            match usize::try_from(wrote) {
+                Ok(0) => return Err(Errno::NOSPC),
+                Ok(wrote) => done += wrote,
+                Err(_) => match Errno::from_io_error(&std::io::Error::last_os_error()) {
+                    Some(Errno::INTR) => {}
+                    errno => return Err(errno.unwrap_or(Errno::IO)),
+                },
+            }
+        }
+        Ok(())
     }
 
     /// Maps `fd` in the place of what was mapped, in one step. It has the same size, and at least as large

@@ -17,7 +17,7 @@
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{FsWord, SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs};
+use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs};
 use rustix::io::{Errno, pread};
 
 use crate::error::Error;
@@ -47,8 +47,6 @@ pub struct OfferedRegion {
     seals: SealFlags,
 }
 
-/// HUGETLBFS_MAGIC of linux/magic.h.
-const HUGETLBFS: FsWord = 0x9584_58f6;
 /// Bytes of the blocks in which `stat` counts, whatever the pages' size.
 const BLOCK: u64 = 512;
 
@@ -144,11 +142,10 @@ impl OfferedRegion {
     }
 }
 
-/// Bytes of the pages that a memfd is made of.
+/// Bytes of the pages that a memfd is made of: the block size of its file system, which `stat` may round up.
 fn page_of(fd: &OwnedFd) -> Result<usize, Error> {
     let system = fstatfs(fd).map_err(Error::os("ask for the region's page size"))?;
-    let huge = system.f_type == HUGETLBFS;
-    Ok(if huge { usize::try_from(system.f_bsize).unwrap_or(usize::MAX) } else { rustix::param::page_size() })
+    Ok(usize::try_from(system.f_bsize).unwrap_or(usize::MAX))
 }
 
 #[cfg(test)]

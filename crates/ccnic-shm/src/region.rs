@@ -1,7 +1,7 @@
 //! Regions: sealed memfds that two processes map.
 //!
 //! The program creates a region, seals its size and hands its descriptor to the NIC, which checks the seals
-//! before it maps and adds further ones ([`OfferedRegion`]): a mapping of a file that can shrink would fault
+//! before it maps and adds further ones ([`OfferedRegion`](crate::OfferedRegion)): a mapping of a file that can shrink would fault
 //! under the reader (SIGBUS).
 
 use std::ops::Range;
@@ -15,7 +15,6 @@ use crate::error::Error;
 use crate::mapping::Mapping;
 use crate::memory::NativeMemory;
 use crate::numa;
-use crate::offered::{OfferedRegion, Sealing};
 
 /// The size of a huge page on x86-64.
 pub const HUGE_PAGE: u32 = 2 << 20;
@@ -45,7 +44,7 @@ pub struct Region {
 
 impl Region {
     /// Creates a zeroed region of at least `size` bytes and seals it against changes of its size. The NIC adds
-    /// the seals that keep holes out of it ([`OfferedRegion::map`]).
+    /// the seals that keep holes out of it ([`OfferedRegion::map`](crate::OfferedRegion::map)).
     ///
     /// # Errors
     /// When the system has no memory, or no huge pages and `pages` is [`Pages::Huge`].
@@ -69,6 +68,13 @@ impl Region {
     }
 
     fn make(size: u32, huge: bool, homes: &[(Range<u32>, u32)]) -> Result<Region, Error> {
+        let region = Region::make_empty(size, huge, homes)?;
+        region.mapping.populate().map_err(Error::os("find memory for the region"))?;
+        Ok(region)
+    }
+
+    /// A region whose pages are allocated when they are first touched.
+    pub(crate) fn make_empty(size: u32, huge: bool, homes: &[(Range<u32>, u32)]) -> Result<Region, Error> {
         let page = if huge { HUGE_PAGE } else { 4096 };
         let size = size.checked_next_multiple_of(page).ok_or(Error::TooLarge { size })?;
         let kind = if huge { MemfdFlags::HUGETLB | MemfdFlags::HUGE_2MB } else { MemfdFlags::empty() };
@@ -82,21 +88,8 @@ impl Region {
             numa::home(mapping.base(), range, *node)
                 .map_err(Error::os("choose the home of the region's pages"))?;
         }
-        mapping.populate().map_err(Error::os("find memory for the region"))?;
         let pages = if huge { Pages::Huge } else { Pages::Small };
         Ok(Region { homes: homes.to_vec(), ..Region::new(fd, mapping, pages) })
-    }
-
-    /// Maps a region of at most `most` bytes that another process made, and seals it.
-    ///
-    /// # Errors
-    /// [`Error::TooMuch`] above that; otherwise as [`OfferedRegion::new`] and [`OfferedRegion::map`].
-    pub fn from_fd(fd: OwnedFd, most: u32) -> Result<Region, Error> {
-        let offered = OfferedRegion::new(fd)?;
-        match offered.size() {
-            size if size > most => Err(Error::TooMuch { size, most }),
-            _ => offered.map(Sealing::Required),
-        }
     }
 
     /// A region from its descriptor and mapping.
@@ -163,13 +156,15 @@ impl AsFd for Region {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::offered::{OfferedRegion, Sealing};
     use ccnic::SharedMemory;
 
     #[test]
     fn two_mappings_of_a_region_share_their_bytes() {
         let ours = Region::create(10_000, Pages::Small).unwrap();
         assert_eq!(ours.size(), 12_288, "whole pages");
-        let theirs = Region::from_fd(ours.as_fd().try_clone_to_owned().unwrap(), 1 << 20).unwrap();
+        let theirs = OfferedRegion::new(ours.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let theirs = theirs.map(Sealing::Required).unwrap();
         ours.memory().store_release(8, 42);
         theirs.memory().write(12_280, b"the end!");
         let mut end = [0; 8];
@@ -182,13 +177,6 @@ mod tests {
         let mem = Region::create(4096, Pages::Small).unwrap().memory();
         mem.store(0, 7);
         assert_eq!(mem.load(0), 7);
-    }
-
-    #[test]
-    fn a_region_above_the_limit_is_refused() {
-        let region = Region::create(1 << 21, Pages::Small).unwrap();
-        let why = Region::from_fd(region.as_fd().try_clone_to_owned().unwrap(), 1 << 20).unwrap_err();
-        assert!(why.to_string().contains("--region-max"), "{why}");
     }
 
     #[test]

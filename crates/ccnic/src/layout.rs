@@ -97,6 +97,19 @@ pub struct PoolLayout {
 }
 
 /// The geometry of a region: its configuration and every offset that follows from it.
+///
+/// ```
+/// use ccnic::{Config, Layout, heap::HeapMemory, host};
+///
+/// let layout = Layout::new(&Config { queues: 2, ..Config::default() })?;
+/// assert!(layout.queue(1).is_some() && layout.queue(2).is_none());
+/// assert_eq!(layout.pool().buffers % 4096, 0);
+///
+/// let mem = HeapMemory::new(layout.size());
+/// host::format(&mem, &layout); // stores the configuration in the region's header
+/// assert_eq!(Layout::load(&mem, layout.size())?.config().queues, 2); // what a NIC does
+/// # Ok::<(), ccnic::ConfigError>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     config: Config,

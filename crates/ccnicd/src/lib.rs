@@ -1,17 +1,20 @@
 //! The NIC daemon: attaches programs over a control socket and polls their queue pairs on its own cores.
 //!
-//! One control thread, and one polling thread (a *worker*) per core. Reading order, which is also the order of dependence:
+//! One control thread, a thread for each connection, and one polling thread (a *worker*) per core. Reading order, which is also the order of dependence:
 //!
 //! 1. [`ports`]: what packets come from and go to. A port gives bursts and takes bursts.
 //! 2. [`poll`]: workers, the scheduling of clients on a worker, and the hand-off of packets between workers.
 //! 3. [`dataplane`]: what is done with a burst: loopback, receive-side scaling.
 //! 4. [`control`]: the control socket, clients, configuration; which worker polls which queue.
 //!
+//! [`oom`] is beside all this: what the kernel is told of the daemon's memory.
+//!
 //! A worker owns its ports outright; the control thread talks to it by messages. No lock is taken and nothing is allocated while
 //! packets move. `docs/architecture/daemon.md` has the picture.
 
 pub mod control;
 pub mod dataplane;
+pub mod oom;
 pub mod poll;
 pub mod ports;
 

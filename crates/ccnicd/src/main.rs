@@ -6,12 +6,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use ccnic_control::Limits;
+use ccnic_control::{Limits, UserLimits};
+use ccnicd::control::{placement, users::uid_of};
 use ccnicd::dataplane::DataplaneKind;
-use ccnicd::{Daemon, DaemonOptions, default_socket};
+use ccnicd::{Daemon, DaemonOptions, default_socket, oom};
 use clap::{Parser, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use rustix::thread::{CpuSet, sched_getaffinity};
 use signal_hook::consts::{SIGINT, SIGTERM};
 use tracing_subscriber::EnvFilter;
 
@@ -37,6 +37,22 @@ struct Args {
     /// What all programs' regions together may take, in MiB [default: half of the machine's memory]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=u64::MAX >> 20))]
     memory_max: Option<u64>,
+    /// Connections that the programs of one user may have
+    #[arg(long, value_name = "N", default_value_t = UserLimits::CONNECTIONS, value_parser = clap::value_parser!(u32).range(1..))]
+    user_connections: u32,
+    /// Programs that one user may have attached
+    #[arg(long, value_name = "N", default_value_t = UserLimits::PROGRAMS, value_parser = clap::value_parser!(u32).range(1..))]
+    user_programs: u32,
+    /// Queue pairs that the programs of one user may have together
+    #[arg(long, value_name = "N", default_value_t = UserLimits::QUEUES, value_parser = clap::value_parser!(u32).range(1..))]
+    user_queues: u32,
+    /// What the regions of one user's programs may take together, in MiB [default: three quarters of --memory-max]
+    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=u64::MAX >> 20))]
+    user_memory: Option<u64>,
+    /// Users, by name or uid, whose programs are trusted not to punch holes into their regions: those are not sealed, so that a program
+    /// need not copy its region when ccnicd is restarted
+    #[arg(long, value_name = "USER", value_delimiter = ',')]
+    trusted_users: Vec<String>,
     /// What to log: error, warn, info, debug or trace
     #[arg(long, default_value = "info")]
     log: String,
@@ -66,7 +82,13 @@ fn run(args: &Args) -> anyhow::Result<()> {
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
         .init();
-    let (cores, dedicated_cores) = choose_cores(&args.cores)?;
+    let usable = placement::allowed_cpus().context("could not ask which CPUs may be used")?;
+    let (cores, dedicated_cores) = choose_cores(&usable, &args.cores)?;
+    for warning in placement::warnings(&placement::Kernel::this(), &cores) {
+        tracing::warn!(target: "ccnicd::placement", "{warning}");
+    }
+    // Before any other thread is started: those run where this one may.
+    placement::leave_polling_cpus(&usable, &cores);
     let (stop, signalled) = UnixStream::pair().context("could not make a pipe for signals")?;
     for signal in [SIGTERM, SIGINT] {
         let end = signalled.try_clone().context("could not copy the signal pipe")?;
@@ -83,17 +105,31 @@ fn run(args: &Args) -> anyhow::Result<()> {
         (WireName::Loopback, true) => DataplaneKind::Reflect,
     };
     let socket = args.socket.clone().unwrap_or_else(default_socket);
+    let limits = limits(args)?;
+    if let Err(e) = oom::lower_score(limits.memory_max) {
+        tracing::info!("the score of the out-of-memory killer stays as it is: {e}");
+    }
+    let daemon = Daemon::new(DaemonOptions { socket, cores, dataplane, limits, dedicated_cores })?;
+    daemon.run(&stop);
+    Ok(())
+}
+
+/// What programs may take.
+fn limits(args: &Args) -> anyhow::Result<Limits> {
     let memory_max = args.memory_max.map_or_else(Limits::half_the_memory, |mib| mib << 20);
-    let region_max = args.region_max << 20;
-    let daemon =
-        Daemon::new(DaemonOptions { socket, cores, dataplane, region_max, memory_max, dedicated_cores })?;
-    daemon.run(stop)
+    let user = UserLimits {
+        connections: args.user_connections,
+        programs: args.user_programs,
+        queues: args.user_queues,
+        memory: args.user_memory.map_or(UserLimits::within(memory_max).memory, |mib| mib << 20),
+    };
+    let trusted = args.trusted_users.iter().map(|user| uid_of(user)).collect::<Result<_, _>>();
+    let trusted_users = trusted.context("--trusted-users names nobody")?;
+    Ok(Limits { region_max: args.region_max << 20, memory_max, user, trusted_users })
 }
 
 /// The polling CPUs, and whether programs have other CPUs to run on.
-fn choose_cores(asked: &[usize]) -> anyhow::Result<(Vec<usize>, bool)> {
-    let allowed = sched_getaffinity(None).context("could not ask which CPUs may be used")?;
-    let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+fn choose_cores(usable: &[usize], asked: &[usize]) -> anyhow::Result<(Vec<usize>, bool)> {
     if let Some(cpu) = asked.iter().find(|cpu| !usable.contains(cpu)) {
         bail!("--cores names CPU {cpu}, which this process may not use; it may use {usable:?}");
     }

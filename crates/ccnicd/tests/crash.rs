@@ -137,6 +137,30 @@ fn daemon_dies_host_managed() {
     daemon_dies_with(Design::Packed, false);
 }
 
+/// The region of a trusted user is not sealed, so a successor serves it as it is.
+#[test]
+fn daemon_dies_that_trusts_the_program() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let user = rustix::process::geteuid().to_string();
+    let trusting = ["--trusted-users", user.as_str()];
+    let daemon = Daemon::start_with(&socket, &trusting);
+    let mut program = Nic::options().name("trusted").config(&config(Design::Packed)).open(&socket).unwrap();
+    let memory = |program: &Nic| rustix::fs::fstat(program.region()).unwrap().st_ino;
+    let before = memory(&program);
+    let mut flow = Flow::new(program.queue_pair(0).unwrap(), &[64, 1500], 64);
+    flow.exchange(100);
+    assert!(!program.region().is_sealed().unwrap());
+    drop(daemon);
+    until("the daemon's end", || !program.alive());
+    let _daemon = Daemon::start_with(&socket, &trusting);
+    flow.nic_died();
+    program.reconnect([&mut flow.pair], []).unwrap();
+    flow.exchange(500);
+    assert_eq!(memory(&program), before, "not copied");
+}
+
 /// Twice the region on huge pages while it is copied.
 #[test]
 fn daemon_dies_huge_pages() {

@@ -95,6 +95,14 @@ fn memfd(size: u64, seals: SealFlags) -> OwnedFd {
     fd
 }
 
+/// With all its pages there.
+fn written(size: usize, seals: SealFlags) -> OwnedFd {
+    let fd = memfd(size as u64, SealFlags::empty());
+    File::from(fd.try_clone().unwrap()).write_all(&vec![0; size]).unwrap();
+    fcntl_add_seals(&fd, seals).unwrap();
+    fd
+}
+
 #[test]
 fn descriptors_that_are_no_region() {
     let _alone = alone();
@@ -114,13 +122,17 @@ fn descriptors_that_are_no_region() {
     says(&nic.why(Some(never_sealed.as_fd())), "F_SEAL_SHRINK");
     says(&nic.why(Some(memfd(1 << 20, SealFlags::empty()).as_fd())), "F_SEAL_SHRINK");
     says(&nic.why(Some(memfd(1 << 20, SealFlags::GROW | SealFlags::SEAL).as_fd())), "F_SEAL_SHRINK");
-    says(&nic.why(Some(memfd(1 << 20, SealFlags::SHRINK | SealFlags::WRITE).as_fd())), "against writing");
-    says(&nic.why(Some(memfd(1 << 20, SealFlags::SHRINK | SealFlags::FUTURE_WRITE).as_fd())), "writing");
-    says(&nic.why(Some(memfd(0, SealFlags::SHRINK).as_fd())), "empty");
-    says(&nic.why(Some(memfd(1, SealFlags::SHRINK).as_fd())), "no ccnic region");
-    says(&nic.why(Some(memfd(4095, SealFlags::SHRINK).as_fd())), "no ccnic region");
-    says(&nic.why(Some(memfd(1 << 20, SealFlags::SHRINK).as_fd())), "magic word");
-    says(&nic.why(Some(memfd(5 << 30, SealFlags::SHRINK).as_fd())), "4 GiB");
+    says(&nic.why(Some(memfd(1 << 20, SealFlags::SHRINK).as_fd())), "F_SEAL_GROW");
+    let fixed = SealFlags::SHRINK | SealFlags::GROW;
+    says(&nic.why(Some(memfd(1 << 20, fixed | SealFlags::WRITE).as_fd())), "against writing");
+    says(&nic.why(Some(memfd(1 << 20, fixed | SealFlags::FUTURE_WRITE).as_fd())), "writing");
+    says(&nic.why(Some(memfd(0, fixed).as_fd())), "empty");
+    says(&nic.why(Some(memfd(1 << 20, fixed).as_fd())), "pages of it are missing");
+    says(&nic.why(Some(memfd(5 << 30, fixed).as_fd())), "4 GiB");
+    says(&nic.why(Some(written(1, fixed).as_fd())), "ends within its header");
+    says(&nic.why(Some(written(64, fixed).as_fd())), "magic word");
+    says(&nic.why(Some(written(4095, fixed).as_fd())), "magic word");
+    says(&nic.why(Some(written(1 << 20, fixed).as_fd())), "magic word");
     let (region, _) = region(&small());
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&region.as_fd()));
     says(&nic.why(Some(File::open(path).unwrap().as_fd())), "could not map the region");

@@ -61,13 +61,12 @@ impl CcnicNicOptions {
     }
 
     pub(crate) fn limits(&self) -> Limits {
-        Limits {
-            region_max: if self.region_max == 0 { 1280 } else { self.region_max } << 20,
-            memory_max: match self.memory_max {
-                0 => Limits::half_the_memory(),
-                mib => u64::from(mib) << 20,
-            },
-        }
+        let region_max = if self.region_max == 0 { 1280 } else { self.region_max } << 20;
+        let memory_max = match self.memory_max {
+            0 => Limits::half_the_memory(),
+            mib => u64::from(mib) << 20,
+        };
+        Limits::new(region_max, memory_max)
     }
 
     pub(crate) fn keeps_sigbus(&self) -> bool {

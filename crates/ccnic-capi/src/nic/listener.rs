@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use ccnic_control::messages::{Hello, Status};
+use ccnic_control::messages::{Cursor, Hello, Status};
 use ccnic_control::{AttachRequest, ClientId, Handler, Listener, Notifier};
 use rustix::io::Errno;
 
@@ -64,7 +64,7 @@ impl CcnicNic {
             Err(TryLockError::Poisoned(listener)) => listener.into_inner(),
             Err(TryLockError::WouldBlock) => return Err(POLLED),
         };
-        listener.poll(&mut &self.control, None, timeout)?;
+        listener.poll(&mut &self.control, None, timeout);
         Ok(self.control.arrived().len())
     }
 
@@ -92,14 +92,16 @@ impl Handler for &Control {
         Hello { version: VERSION.to_owned(), node: self.node, rss: false }
     }
 
-    fn status(&self) -> Status {
+    fn status(&self, from: Cursor) -> Status {
+        let (programs, next) = self.registry.status(from);
         Status {
             version: VERSION.to_owned(),
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             wire: self.name.clone(),
             cores: Vec::new(),
-            programs: self.registry.status(),
+            programs,
+            next,
         }
     }
 

@@ -91,7 +91,7 @@ impl NicPair {
 
     /// Notifies the program if it waits for a notification and packets were published.
     #[inline(always)]
-    pub(crate) fn notify_if_armed(&mut self, notifier: &Notifier) {
+    pub(crate) fn notify_if_armed(&mut self, notifier: &mut Notifier) {
         each!(self, queue => notifier.notify_if_armed(queue));
     }
 

@@ -1,13 +1,11 @@
 //! `struct ccnic_program`: an attached program, its region, its queues.
 
-use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ccnic::Layout;
-use ccnic_control::{AttachRequest, MemoryLease};
+use ccnic_control::{AttachRequest, Connection, Teardown};
 use ccnic_shm::Region;
-use rustix::net::{Shutdown, shutdown};
 
 use super::abi::CcnicProgramInfo;
 use super::pair::NicPair;
@@ -24,22 +22,23 @@ pub struct CcnicProgram {
     mac: Option<[u8; 6]>,
     layout: Layout,
     queues: Mutex<Vec<Option<Owned<CcnicNicQueue>>>>,
-    region: Region,
-    connection: OwnedFd,
-    _memory: MemoryLease,
+    region: Arc<Region>,
+    connection: Arc<Connection>,
     /// The NIC's list of programs, which this one leaves when it is released.
     registry: Registry,
+    /// Last: what the others are references to goes after them, in another thread.
+    teardown: Teardown,
 }
 
 impl CcnicProgram {
     /// A program that has attached; adds it to the NIC's list.
     pub(crate) fn new(request: AttachRequest, registry: Registry) -> CcnicProgram {
-        let AttachRequest { id, name, mac, pid, layout, region, memory, connection, .. } = request;
+        let AttachRequest { id, name, mac, pid, layout, region, connection, teardown, .. } = request;
         let config = layout.config();
         let client = Arc::new(Client::new(id, name, pid, config.design.name(), config.queues));
         registry.add(Arc::clone(&client));
         let queues = Mutex::new((0..config.queues).map(|_| None).collect());
-        CcnicProgram { client, mac, layout, queues, region, connection, _memory: memory, registry }
+        CcnicProgram { client, mac, layout, queues, region, connection, registry, teardown }
     }
 
     /// The NIC takes it over.
@@ -99,9 +98,12 @@ impl CcnicProgram {
     }
 
     /// Ends the connection, so that a program that is still running sees its NIC go, and leaves the NIC's list.
+    /// Its region is unmapped by another thread: that may take milliseconds.
     pub(crate) fn release(self) {
-        let _ = shutdown(&self.connection, Shutdown::Both);
+        self.connection.hang_up();
         self.registry.remove(self.client.id);
+        let teardown = self.teardown.clone();
+        teardown.at_end(move || drop(self));
     }
 }
 

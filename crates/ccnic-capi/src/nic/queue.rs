@@ -80,7 +80,7 @@ impl CcnicNicQueue {
     #[inline(always)]
     fn finish(&mut self) {
         self.published.set(&self.pair.counters());
-        if let Some(notifier) = &self.notifier {
+        if let Some(notifier) = &mut self.notifier {
             self.pair.notify_if_armed(notifier);
         } else if self.mailbox.is_full() {
             self.notifier = self.mailbox.take();

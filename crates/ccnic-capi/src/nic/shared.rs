@@ -1,12 +1,13 @@
 //! What the control thread and the queues' threads share: which programs are attached, their counters, notifiers on their way to
 //! the queues.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ccnic::nic::NicCounters;
-use ccnic_control::messages::{ProgramStatus, QueueStatus};
-use ccnic_control::{ClientId, Notifier};
+use ccnic_control::messages::{Cursor, ProgramStatus, QueueStatus};
+use ccnic_control::{ClientId, Notifier, Page};
 
 /// A copy of a queue's counters for the control thread.
 #[derive(Debug, Default)]
@@ -88,7 +89,9 @@ impl Mailbox {
     #[cold]
     pub(crate) fn take(&self) -> Option<Notifier> {
         self.full.store(false, Ordering::Relaxed);
-        self.notifier().take().inspect(Notifier::confirm)
+        let mut notifier = self.notifier().take()?;
+        notifier.confirm();
+        Some(notifier)
     }
 }
 
@@ -133,9 +136,11 @@ impl Client {
         self.queues.get(usize::from(index)).cloned()
     }
 
-    fn status(&self) -> ProgramStatus {
-        let queues = (0..).zip(&self.queues).map(|(q, (counters, _))| counters.status(q));
+    fn status(&self, shown: &Range<u16>) -> ProgramStatus {
+        let queues = (0..).zip(&self.queues).filter(|(q, _)| shown.contains(q));
+        let queues = queues.map(|(q, (counters, _))| counters.status(q));
         ProgramStatus {
+            id: self.id,
             name: self.name.clone(),
             pid: self.pid,
             design: self.design.to_owned(),
@@ -186,8 +191,14 @@ impl Registry {
         true
     }
 
-    pub(crate) fn status(&self) -> Vec<ProgramStatus> {
-        self.clients().iter().map(|client| client.status()).collect()
+    /// The programs on the page that begins at `from`, and where the next one begins.
+    pub(crate) fn status(&self, from: Cursor) -> (Vec<ProgramStatus>, Option<Cursor>) {
+        let mut clients = self.clients().clone();
+        clients.sort_unstable_by_key(|client| client.id);
+        let queues = |client: &Client| u16::try_from(client.queues.len()).unwrap_or(u16::MAX);
+        let page = Page::new(from, clients.iter().map(|client| (client.id, queues(client))));
+        let shown = clients.iter().filter_map(|client| Some(client.status(&page.queues_of(client.id)?)));
+        (shown.collect(), page.next)
     }
 }
 

@@ -71,7 +71,7 @@ pub(crate) fn cc() -> Command {
     command
 }
 
-/// Compiles a program into `directory`; returns the command that runs it, or prints why that is impossible here and returns `None`.
+/// Compiles a program into `directory`, which may hold headers of its own; returns the command that runs it, or prints why that is impossible here and returns `None`.
 #[track_caller]
 pub(crate) fn program(source: &str, how: How, directory: &Path) -> Option<Command> {
     let skip = |why: &str| println!("skipped: {source} {how:?}: {why}");
@@ -81,7 +81,7 @@ pub(crate) fn program(source: &str, how: How, directory: &Path) -> Option<Comman
     }
     let executable = directory.join("program");
     let mut cc = cc();
-    cc.arg(here(source)).arg("-o").arg(&executable);
+    cc.arg("-I").arg(directory).arg(here(source)).arg("-o").arg(&executable);
     if how == How::Sanitized {
         let sanitizers = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"];
         let empty = directory.join("empty.c");

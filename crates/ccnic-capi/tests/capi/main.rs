@@ -6,6 +6,7 @@
 mod build;
 mod examples;
 mod header;
+mod man;
 mod misuse;
 mod nic;
 mod recovery;

@@ -70,10 +70,9 @@ fn daemon() {
         socket: socket.into(),
         cores: usable.last().copied().into_iter().collect(),
         dataplane: DataplaneKind::Loopback,
-        region_max: 1 << 30,
-        memory_max: 4 << 30,
+        limits: ccnic_control::Limits::new(1 << 30, 4 << 30),
         dedicated_cores: usable.len() > 1,
     };
     let (stop, _held) = UnixStream::pair().unwrap();
-    Daemon::new(options).unwrap().run(stop).unwrap();
+    Daemon::new(options).unwrap().run(&stop);
 }

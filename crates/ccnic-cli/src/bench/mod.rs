@@ -1,5 +1,6 @@
 //! `ccnic bench`: measurements on this machine, one file per subcommand.
 
+mod hostile;
 mod loopback;
 mod machine;
 mod peers;
@@ -22,6 +23,8 @@ pub enum BenchCommand {
     Stream(machine::MicrobenchArgs),
     /// Compare DPDK's software drivers (memif, virtio-user, ring) with net_ccnic under the same load
     Peers(peers::PeersArgs),
+    /// Measure what a program feels of hostile ones on the same NIC: its packets, round trips, and others' requests
+    Hostile(hostile::HostileArgs),
 }
 
 /// Runs a measurement and prints its result; false when it shows that something is broken.
@@ -32,6 +35,7 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<bool> {
         BenchCommand::Pingpong(args) => machine::pingpong(args)?,
         BenchCommand::Stream(args) => machine::stream(args)?,
         BenchCommand::Peers(args) => return peers::run(args),
+        BenchCommand::Hostile(args) => return hostile::run(args),
     }
     Ok(true)
 }

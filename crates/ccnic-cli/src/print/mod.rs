@@ -21,13 +21,27 @@ const USUAL_WIDTH: usize = 80;
 /// Text in longer lines is hard to read.
 const LONGEST_LINE: usize = 160;
 
-/// Prints a result: as JSON, or as the text that `text` makes of it.
+/// Prints a result: as JSON in ASCII, or as the text that `text` makes of it.
 ///
 /// # Errors
 /// When the result cannot be written as JSON.
 pub fn result<T: Serialize>(json: bool, value: &T, text: impl FnOnce() -> String) -> anyhow::Result<()> {
-    line(&if json { serde_json::to_string_pretty(value)? } else { text() });
+    line(&if json { ascii(&serde_json::to_string_pretty(value)?) } else { text() });
     Ok(())
+}
+
+/// JSON with everything but printable ASCII escaped: what others have called themselves cannot reach a terminal.
+fn ascii(json: &str) -> String {
+    let mut text = String::with_capacity(json.len());
+    for c in json.chars() {
+        if c == '\n' || c == ' ' || c.is_ascii_graphic() {
+            text.push(c);
+        } else {
+            // Only strings have such characters.
+            c.encode_utf16(&mut [0; 2]).iter().for_each(|unit| text.push_str(&format!("\\u{unit:04x}")));
+        }
+    }
+    text
 }
 
 /// Prints a text and an end of line on standard output.

@@ -1,17 +1,29 @@
 //! A listener with a NIC that takes notes, polled on the test's thread.
 
 use super::*;
+use crate::account::MemoryLease;
+use crate::connection::Waited;
+use crate::limits::UserLimits;
+use crate::messages::{NAME_MAX, Request};
+use crate::rss::RssMessage;
 use ccnic::{Config, host::format};
 use ccnic_shm::Pages;
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
+
+/// Longer than any machine needs; only a hang gets here.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A NIC that takes note of what it is asked for.
 #[derive(Default)]
 struct Recorder {
     rss: bool,
     refuses: bool,
+    /// Leases a byte more for each program.
+    more: bool,
     attached: Vec<(ClientId, String, u16, Option<Rss>)>,
-    leases: Vec<MemoryLease>,
+    kept: Vec<(AttachRequest, Option<MemoryLease>)>,
     calls: Vec<String>,
 }
 
@@ -19,30 +31,33 @@ impl Handler for Recorder {
     fn hello(&self) -> Hello {
         Hello { version: "test".into(), node: 0, rss: self.rss }
     }
-    fn status(&self) -> Status {
+    fn status(&self, from: Cursor) -> Status {
         let (version, wire) = ("test".into(), "none".into());
-        Status { version, pid: 1, uptime_s: 0.0, wire, cores: vec![], programs: vec![] }
+        let next = (from.program < 3).then_some(Cursor { program: from.program + 1, queue: 0 });
+        Status { version, pid: 1, uptime_s: 0.0, wire, cores: vec![], programs: vec![], next }
     }
     fn attach(&mut self, request: AttachRequest) -> Result<(), String> {
         if self.refuses {
             return Err("not today".into());
         }
         let queues = request.layout.config().queues;
-        self.attached.push((request.id, request.name, queues, request.rss));
-        self.leases.push(request.memory);
+        self.attached.push((request.id, request.name.clone(), queues, request.rss.clone()));
+        let more = self.more.then(|| request.memory.lease(1)).transpose()?;
+        self.kept.push((request, more));
         Ok(())
     }
     fn set_rss(&mut self, id: ClientId, rss: Option<Rss>) -> Result<(), String> {
         self.calls.push(format!("rss {id} {}", rss.is_some()));
         Ok(())
     }
-    fn notify(&mut self, id: ClientId, queue: u16, notifier: Notifier) -> Result<(), String> {
+    fn notify(&mut self, id: ClientId, queue: u16, mut notifier: Notifier) -> Result<(), String> {
         notifier.confirm();
         self.calls.push(format!("notify {id} {queue}"));
         Ok(())
     }
     fn detach(&mut self, id: ClientId) {
         self.calls.push(format!("detach {id}"));
+        self.kept.retain(|(request, _)| request.id != id);
     }
 }
 
@@ -60,25 +75,44 @@ impl Rig {
         Rig { listener, nic: Recorder { rss, ..Recorder::default() }, directory }
     }
 
-    /// Handles all that has been asked.
-    fn poll(&mut self) {
-        for _ in 0..4 {
-            let stopped = self.listener.poll(&mut self.nic, None, Some(Duration::ZERO)).unwrap();
-            assert!(!stopped);
+    /// Handles what is asked until `ready`.
+    #[track_caller]
+    fn poll_until(&mut self, what: &str, mut ready: impl FnMut(&Recorder) -> bool) {
+        let start = Instant::now();
+        while !ready(&self.nic) {
+            assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+            assert!(!self.listener.poll(&mut self.nic, None, Some(Duration::from_millis(1))));
         }
     }
 
-    fn connect(&mut self) -> Connection {
-        let connection = Connection::open(&self.directory.path().join("nic.sock")).unwrap();
-        self.poll();
-        connection
+    fn connect(&self) -> Connection {
+        Connection::open(&self.directory.path().join("nic.sock")).unwrap()
     }
 
     /// The reply to a request.
+    #[track_caller]
     fn ask(&mut self, to: &Connection, request: &Request, fd: Option<BorrowedFd<'_>>) -> Reply {
         to.send(request, fd).unwrap();
-        self.poll();
+        self.poll_until("a reply", |_| {
+            to.wait(PollFlags::IN, Some(Duration::ZERO)).unwrap() == Waited::Ready
+        });
         to.receive().unwrap().unwrap().0
+    }
+
+    /// Waits until nothing counts as taken.
+    #[track_caller]
+    fn nothing_taken(&self) {
+        let start = Instant::now();
+        while self.taken() != (0, 0, 0, 0) {
+            assert!(start.elapsed() < PATIENCE, "{:?}", self.taken());
+            std::thread::yield_now();
+        }
+    }
+
+    /// Connections, programs, queues and bytes that count as taken.
+    fn taken(&self) -> (usize, usize, usize, u64) {
+        let all = self.listener.shared.account.all();
+        (all.connections, all.programs, all.queues, all.memory)
     }
 
     #[track_caller]
@@ -90,7 +124,12 @@ impl Rig {
     }
 }
 
-const LIMITS: Limits = Limits { region_max: 64 << 20, memory_max: 64 << 20 };
+fn limits(memory_max: u64) -> Limits {
+    Limits {
+        user: UserLimits { memory: u64::MAX, ..UserLimits::within(0) },
+        ..Limits::new(64 << 20, memory_max)
+    }
+}
 
 fn attach(rss: Option<&Rss>) -> Request {
     Request::Attach { name: "one".into(), mac: None, rss: rss.map(RssMessage::from) }
@@ -105,71 +144,122 @@ fn region(queues: u16) -> Region {
 
 #[test]
 fn a_program_attaches_and_goes() {
-    let mut rig = Rig::new(LIMITS, true);
+    let mut rig = Rig::new(limits(64 << 20), true);
     let (program, region) = (rig.connect(), region(3));
     assert!(matches!(rig.ask(&program, &Request::Hello, None), Reply::Hello(Hello { rss: true, .. })));
     assert!(matches!(rig.ask(&program, &Request::Status, None), Reply::Status(_)));
     let rss = Rss::new(3);
     assert_eq!(rig.ask(&program, &attach(Some(&rss)), Some(region.as_fd())), Reply::Attached);
     assert_eq!(rig.nic.attached, [(1, "one".to_owned(), 3, Some(rss))]);
+    assert_eq!(rig.taken(), (1, 1, 3, region.size().into()));
     let again = rig.refused(&program, &attach(None), Some(region.as_fd()));
     assert!(again.contains("has a region already"), "{again}");
     assert_eq!(rig.ask(&program, &Request::Rss(None), None), Reply::Done);
     drop(program);
-    rig.poll();
-    assert_eq!(rig.nic.calls, ["rss 1 false", "detach 1"]);
+    rig.poll_until("its end", |nic| nic.calls == ["rss 1 false", "detach 1"]);
+    rig.nothing_taken();
     drop(rig.connect()); // never attached: no detaching
-    rig.poll();
+    rig.nothing_taken();
     assert_eq!(rig.nic.calls.len(), 2);
 }
 
 #[test]
 fn memory_is_leased_within_the_limit() {
-    let size = region(1).size();
-    let mut rig = Rig::new(Limits { memory_max: u64::from(size) * 2, ..LIMITS }, false);
+    let size = u64::from(region(1).size());
+    let mut rig = Rig::new(limits(2 * size), false);
     let programs: Vec<_> = (0..3).map(|_| (rig.connect(), region(1))).collect();
     for (program, region) in programs.iter().take(2) {
         assert_eq!(rig.ask(program, &attach(None), Some(region.as_fd())), Reply::Attached);
     }
-    let (program, region) = &programs[2];
-    let why = rig.refused(program, &attach(None), Some(region.as_fd()));
+    let (program, third) = &programs[2];
+    let why = rig.refused(program, &attach(None), Some(third.as_fd()));
     assert!(why.contains("0 are left") && why.contains("--memory-max"), "{why}");
-    rig.nic.leases.pop();
+    let mut programs = programs.into_iter();
+    drop(programs.next());
+    let _second = programs.next();
+    rig.poll_until("the end of the first", |nic| nic.calls == ["detach 1"]);
+    let Some((program, third)) = programs.next() else { panic!() };
+    while rig.taken().3 > size {
+        std::thread::yield_now();
+    }
     rig.nic.refuses = true;
-    assert_eq!(rig.refused(program, &attach(None), Some(region.as_fd())), "not today");
+    assert_eq!(rig.refused(&program, &attach(None), Some(third.as_fd())), "not today");
     rig.nic.refuses = false;
-    // What the NIC refused does not count. (It had sealed that region.)
-    assert_eq!(rig.ask(program, &attach(None), Some(self::region(1).as_fd())), Reply::Attached);
+    assert_eq!(rig.taken().3, size, "what the NIC refused does not count");
+    rig.nic.more = true;
+    // What has been mapped once is sealed.
+    let why = rig.refused(&program, &attach(None), Some(region(1).as_fd()));
+    assert!(why.contains("has 1 bytes, 0 are left"), "what the NIC needs for it counts: {why}");
+    rig.nic.more = false;
+}
+
+#[test]
+fn what_counts_is_unmapped_first() {
+    let mut rig = Rig::new(limits(64 << 20), false);
+    let (program, region) = (rig.connect(), region(1));
+    assert_eq!(rig.ask(&program, &attach(None), Some(region.as_fd())), Reply::Attached);
+    let (request, _) = rig.nic.kept.pop().unwrap();
+    let AttachRequest { region: mapped, teardown, .. } = request;
+    let (release, released) = std::sync::mpsc::channel::<()>();
+    teardown.at_end(move || drop((released.recv(), mapped)));
+    drop((program, teardown));
+    rig.poll_until("its end", |nic| nic.calls == ["detach 1"]);
+    assert_eq!(rig.taken(), (1, 1, 1, region.size().into()), "a part of it is still mapped");
+    drop(release);
+    rig.nothing_taken();
+}
+
+#[test]
+fn a_user_has_limits() {
+    let user = UserLimits { connections: 3, programs: 2, queues: 3, memory: 64 << 20 };
+    let mut rig = Rig::new(Limits { user, ..limits(64 << 20) }, false);
+    let programs: Vec<_> = (0..3).map(|_| rig.connect()).collect();
+    let ask = |rig: &mut Rig, at: usize, queues| {
+        rig.ask(&programs[at], &attach(None), Some(region(queues).as_fd()))
+    };
+    assert!(matches!(ask(&mut rig, 0, 4), Reply::Refused { reason } if reason.contains("--user-queues")));
+    assert_eq!(ask(&mut rig, 0, 1), Reply::Attached);
+    assert_eq!(ask(&mut rig, 1, 1), Reply::Attached);
+    assert!(matches!(ask(&mut rig, 2, 1), Reply::Refused { reason } if reason.contains("--user-programs")));
+    let why = rig.connect().ask(&Request::Hello, None).unwrap_err().to_string();
+    assert!(why.contains("3 of 3 connections") && why.contains("--user-connections"), "{why}");
+    drop(programs);
+    rig.poll_until("their end", |nic| nic.calls.len() == 2);
+    rig.nothing_taken();
 }
 
 #[test]
 fn what_cannot_be_is_refused_and_the_connection_goes_on() {
-    let mut rig = Rig::new(Limits { region_max: 4096, ..LIMITS }, false);
-    let (program, region) = (rig.connect(), region(2));
+    let mut rig = Rig::new(Limits { region_max: region(2).size(), ..limits(64 << 20) }, false);
+    let (program, larger, region) = (rig.connect(), region(40), region(2));
     let why = rig.refused(&program, &attach(None), None);
     assert!(why.contains("no descriptor"), "{why}");
-    let why = rig.refused(&program, &attach(None), Some(region.as_fd()));
+    let why = rig.refused(&program, &attach(None), Some(larger.as_fd()));
     assert!(why.contains("--region-max"), "{why}");
     let why = rig.refused(&program, &Request::Rss(None), None);
     assert!(why.contains("attach a region before"), "{why}");
-    rig.listener.limits = LIMITS;
+    let long = Request::Attach { name: "n".repeat(NAME_MAX + 1), mac: None, rss: None };
+    let why = rig.refused(&program, &long, Some(region.as_fd()));
+    assert!(why.contains("name has 256 bytes; choose one of at most 255"), "{why}");
     let why = rig.refused(&program, &attach(Some(&Rss::new(2))), Some(region.as_fd()));
     assert!(why.contains("no RSS"), "{why}");
+    assert_eq!(rig.taken(), (1, 0, 0, 0));
     rig.nic.rss = true;
-    let why = rig.refused(&program, &attach(Some(&Rss::new(9))), Some(self::region(2).as_fd()));
+    let another = rig.connect();
+    let why = rig.refused(&another, &attach(Some(&Rss::new(9))), Some(region.as_fd()));
     assert!(why.contains("queues 0 to 1"), "{why}");
-    assert_eq!(rig.ask(&program, &attach(None), Some(self::region(2).as_fd())), Reply::Attached);
+    assert_eq!(rig.ask(&another, &attach(None), Some(region.as_fd())), Reply::Attached);
     assert_eq!(rig.nic.calls, [""; 0]);
 }
 
 #[test]
 fn each_queue_is_notified_by_one_socket() {
-    let mut rig = Rig::new(LIMITS, false);
+    let mut rig = Rig::new(limits(64 << 20), false);
     let (program, region) = (rig.connect(), region(2));
     let (_ours, theirs) = UnixStream::pair().unwrap();
     let notify = |rig: &mut Rig, queue| {
         program.send(&Request::Notify { queue }, Some(theirs.as_fd())).unwrap();
-        rig.poll();
+        rig.ask(&program, &Request::Hello, None); // after it
     };
     notify(&mut rig, 0); // not attached yet
     assert_eq!(rig.ask(&program, &attach(None), Some(region.as_fd())), Reply::Attached);
@@ -180,13 +270,42 @@ fn each_queue_is_notified_by_one_socket() {
 }
 
 #[test]
+fn the_status_is_asked_for_page_by_page() {
+    let mut rig = Rig::new(limits(0), false);
+    let program = rig.connect();
+    let asking = std::thread::spawn(move || program.status().unwrap());
+    rig.poll_until("the whole status", |_| asking.is_finished());
+    assert_eq!(asking.join().unwrap().next, None);
+}
+
+#[test]
 fn stop_is_seen_before_anything_is_handled() {
-    let mut rig = Rig::new(LIMITS, false);
+    let mut rig = Rig::new(limits(0), false);
     let (stop, end) = UnixStream::pair().unwrap();
     let program = rig.connect();
     program.send(&Request::Hello, None).unwrap();
     drop(end);
-    assert!(rig.listener.poll(&mut rig.nic, Some(stop.as_fd()), None).unwrap());
-    rig.poll();
-    assert!(program.receive::<Reply>().unwrap().is_some(), "and handled later");
+    assert!(rig.listener.poll(&mut rig.nic, Some(stop.as_fd()), None));
+    assert!(matches!(rig.ask(&program, &Request::Hello, None), Reply::Hello(_)), "and handled later");
+}
+
+#[test]
+fn the_end_of_a_listener_is_the_end_of_its_connections() {
+    let mut rig = Rig::new(limits(64 << 20), false);
+    let (program, waiting, region) = (rig.connect(), rig.connect(), region(1));
+    assert_eq!(rig.ask(&program, &attach(None), Some(region.as_fd())), Reply::Attached);
+    waiting.send(&Request::Hello, None).unwrap(); // nobody polls
+    let Rig { listener, nic, directory } = rig;
+    listener.stop_accepting();
+    assert!(!directory.path().join("nic.sock").exists() && !program.has_ended());
+    let account = Arc::clone(&listener.shared.account);
+    drop(listener);
+    assert!(program.has_ended() && waiting.has_ended());
+    assert_eq!(account.all().programs, 1, "the NIC still has its region");
+    drop(nic);
+    let start = Instant::now();
+    while account.all() != Default::default() {
+        assert!(start.elapsed() < PATIENCE, "{:?}", account.all());
+        std::thread::yield_now();
+    }
 }

@@ -15,6 +15,31 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Sends the packets of `descs` in order, up to the first descriptor that names no bytes of the pool or
     /// until `burst`, which must be empty and stays so, is full. Returns how many descriptors were valid and
     /// how many the ring took; the caller still holds the buffers of the rest.
+    ///
+    /// ```
+    /// # use ccnic::{testing::{Sides, config}, ring::GroupedEpoch};
+    /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+    /// use ccnic::{Burst, Desc};
+    ///
+    /// let (mut burst, mut empty) = (Burst::new(), Burst::new());
+    /// sides.host.alloc(64, 2, &mut burst);
+    /// let descs: Vec<Desc> = burst.disown().collect(); // as a library in another language holds them
+    /// assert_eq!(sides.host.tx_descs(descs.into_iter(), &mut empty), (2, 2));
+    ///
+    /// # while sides.poll() > 0 {}
+    /// // The NIC returns them:
+    /// let mut received = 0;
+    /// while sides.host.rx_burst(&mut burst, 32) > 0 {
+    ///     let descs: Vec<Desc> = burst.disown().collect();
+    ///     let read = |_, bytes: &[u8], _| assert_eq!(bytes.len(), 64);
+    ///     received += sides.host.read_descs(descs.into_iter(), &mut empty, read);
+    /// }
+    /// assert_eq!(received, 2);
+    ///
+    /// sides.host.alloc(64, 2, &mut burst);
+    /// let descs: Vec<Desc> = burst.disown().collect();
+    /// assert_eq!(sides.host.free_descs(descs.into_iter(), &mut empty), 2);
+    /// ```
     #[inline(always)]
     pub fn tx_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> (usize, usize) {
         let valid = self.adopt(descs, burst);
@@ -24,7 +49,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     }
 
     /// Frees the buffers of `descs` up to the first that names none or until `burst`, which must be empty and
-    /// stays so, is full; returns their number. Their lengths do not matter.
+    /// stays so, is full; returns their number. Their lengths do not matter. Example:
+    /// [`tx_descs`](QueuePair::tx_descs).
     #[inline(always)]
     pub fn free_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         let n = self.pool.contains(burst.take_up(descs, RegionTag::of(&self.mem)));
@@ -35,7 +61,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
 
     /// Calls `read` with the index, data and metadata of each of `descs` and frees their buffers, up to the
     /// first that names no bytes of the pool or until `burst`, which must be empty and stays so, is full;
-    /// returns their number.
+    /// returns their number. Example: [`tx_descs`](QueuePair::tx_descs).
     pub fn read_descs(
         &mut self,
         descs: impl Iterator<Item = Desc>,

@@ -105,6 +105,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             let n = packet.len();
             rest.advance(n);
         }
+        if into.is_empty() {
+            into.dropped = rest.len;
+        }
     }
 }
 

@@ -11,11 +11,13 @@ pub struct Fetched {
     pub(super) descs: [Desc; FETCH],
     pub(super) next: usize,
     pub(super) len: usize,
+    /// Descriptors of fetches that were all dropped, not reported yet.
+    pub(super) dropped: usize,
 }
 
 impl Default for Fetched {
     fn default() -> Fetched {
-        Fetched { descs: [Desc::default(); FETCH], next: 0, len: 0 }
+        Fetched { descs: [Desc::default(); FETCH], next: 0, len: 0, dropped: 0 }
     }
 }
 

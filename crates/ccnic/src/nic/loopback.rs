@@ -5,7 +5,7 @@ use crate::memory::SharedMemory;
 use crate::ring::Ring;
 
 use super::fetched::first;
-use super::{BurstQueue, Fetched, NicQueue};
+use super::{BurstQueue, Fetched, NicQueue, Receivers};
 
 /// Packets fetched from a queue and not completed: the burst that is being delivered, and the next one, whose
 /// lines are prefetched meanwhile.
@@ -13,14 +13,21 @@ use super::{BurstQueue, Fetched, NicQueue};
 pub struct Pipeline {
     pub(super) current: Fetched,
     pub(super) next: Fetched,
+    /// The queues that [`spread`](super::spread()) has delivered to.
+    pub(super) receivers: Receivers,
 }
 
 impl Pipeline {
+    /// The indices of the queues that packets have been spread to.
+    pub fn receivers(&mut self) -> &mut Receivers {
+        &mut self.receivers
+    }
+
     /// Makes sure that there is a burst to deliver, and under load the one after it; false when nothing has
     /// been sent.
     #[inline(always)]
     pub(super) fn fill<Q: BurstQueue>(&mut self, queue: &mut Q) -> bool {
-        let Pipeline { current, next } = self;
+        let Pipeline { current, next, .. } = self;
         if current.is_empty() {
             core::mem::swap(current, next);
             if current.is_empty() && queue.fetch(current) == 0 {
@@ -32,9 +39,24 @@ impl Pipeline {
         }
         true
     }
+
+    /// When there was nothing to deliver: the descriptors that were fetched and dropped, which is work too.
+    /// Their units are handed back.
+    #[inline(always)]
+    pub(super) fn nothing<Q: BurstQueue>(&mut self, queue: &mut Q) -> usize {
+        if self.current.dropped == 0 { 0 } else { self.drop_bad(queue) }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn drop_bad<Q: BurstQueue>(&mut self, queue: &mut Q) -> usize {
+        queue.flush();
+        core::mem::take(&mut self.current.dropped)
+    }
 }
 
-/// One poll of the loopback: fetches a burst, sends it back, publishes. Returns the descriptors sent back.
+/// One poll of the loopback: fetches a burst, sends it back, publishes. Returns the descriptors dealt with:
+/// those sent back, or those dropped when all of a burst were bad.
 ///
 /// `mem` is the queue's memory. With `reflect` packets go back in their own buffers, without a copy.
 ///
@@ -50,9 +72,9 @@ pub fn loopback<Q: BurstQueue>(
     reflect: bool,
 ) -> usize {
     if !pipeline.fill(queue) {
-        return 0;
+        return pipeline.nothing(queue);
     }
-    let Pipeline { current, next } = pipeline;
+    let Pipeline { current, next, .. } = pipeline;
     let n = queue.send_back(mem, current.rest(), next.rest(), reflect);
     current.advance(n);
     queue.flush();
@@ -82,7 +104,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
 #[cfg(test)]
 mod tests {
     use crate::config::Config;
-    use crate::ring::{GroupedEpoch, Packed};
+    use crate::desc::Desc;
+    use crate::ring::{GroupedEpoch, Packed, Producer, Ring};
     use crate::testing::{Sides, config};
 
     #[test]
@@ -105,6 +128,18 @@ mod tests {
             sides.poll();
         }
         assert_eq!(expected, sent);
+    }
+
+    /// More bad descriptors than the ring has: each burst counts as work, and the ring is handed back.
+    #[test]
+    fn a_burst_of_bad_descriptors_is_work() {
+        let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+        let mut tx = <GroupedEpoch as Ring>::Producer::resume(&sides.mem, &sides.layout.queue(0).unwrap().tx);
+        for round in 0..100 {
+            assert_eq!(tx.push(&sides.mem, &[Desc::new(3, 64, 0); 8]), 8, "{round}");
+            assert_eq!((sides.poll(), sides.poll()), (8, 0));
+        }
+        assert_eq!((sides.nic.counters().bad_descriptor, sides.nic.counters().rx_packets), (800, 0));
     }
 
     #[test]

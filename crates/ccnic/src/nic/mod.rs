@@ -37,7 +37,7 @@ pub use fetched::Fetched;
 pub use loopback::{Pipeline, loopback};
 pub use own::BadPacket;
 pub use queue::NicQueue;
-pub use spread::{Steered, spread};
+pub use spread::{Receivers, Steered, spread};
 pub use spread_across::{OtherCores, deliver_handed, spread_across};
 
 /// The most descriptors fetched at once.

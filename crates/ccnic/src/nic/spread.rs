@@ -5,6 +5,7 @@
 //! do it. A program may therefore poll some of its queues only, and a slow queue does not delay the flows of
 //! the others.
 
+use crate::config::Config;
 use crate::desc::Desc;
 use crate::memory::{LINE, SharedMemory};
 use crate::ring::Ring;
@@ -13,6 +14,31 @@ use crate::rss::{START, Spreader};
 use super::deliver::Busy;
 use super::loopback::Pipeline;
 use super::{FETCH, NicQueue};
+
+/// Indices of queues that packets were delivered to: their programs may wait to be notified.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Receivers([u64; Config::MAX_QUEUES as usize / 64]);
+
+impl Receivers {
+    #[inline(always)]
+    pub(super) fn insert(&mut self, at: usize) {
+        if let Some(word) = self.0.get_mut(at / 64) {
+            *word |= 1 << (at % 64);
+        }
+    }
+
+    /// Takes out the indices, in ascending order.
+    pub fn take(&mut self) -> impl Iterator<Item = usize> {
+        let words = core::mem::take(self).0.into_iter().enumerate();
+        words.flat_map(|(at, mut word)| {
+            core::iter::from_fn(move || {
+                let bit = (word != 0).then(|| word.trailing_zeros() as usize)?;
+                word &= word - 1;
+                Some(64 * at + bit)
+            })
+        })
+    }
+}
 
 /// A burst of descriptors with the receive queue that each goes to, taken out again queue by queue.
 #[derive(Debug)]
@@ -24,11 +50,19 @@ pub struct Steered {
     len: usize,
     /// One bit for each descriptor that has not been picked.
     left: u32,
+    /// The queues that [`deliver_handed`](super::deliver_handed()) has delivered to.
+    pub(super) receivers: Receivers,
 }
 
 impl Default for Steered {
     fn default() -> Steered {
-        Steered { descs: [Desc::default(); FETCH], to: [0; FETCH], len: 0, left: 0 }
+        Steered {
+            descs: [Desc::default(); FETCH],
+            to: [0; FETCH],
+            len: 0,
+            left: 0,
+            receivers: Receivers::default(),
+        }
     }
 }
 
@@ -66,6 +100,11 @@ impl Steered {
         self.left |= 1 << self.len;
         self.len += 1;
         true
+    }
+
+    /// The indices of the queues that the burst has been delivered to.
+    pub fn receivers(&mut self) -> &mut Receivers {
+        &mut self.receivers
     }
 
     /// The descriptors added, in order.
@@ -149,10 +188,10 @@ pub fn spread<M: SharedMemory, R: Ring>(
 ) -> usize {
     let Some(source) = queues.get_mut(from) else { return 0 };
     if !pipeline.fill(source) {
-        return 0;
+        return pipeline.nothing(source);
     }
     let idle = source.idle;
-    let Pipeline { current, next } = pipeline;
+    let Pipeline { current, next, receivers } = pipeline;
     let n = current.rest().len();
     let mut ahead = next.rest();
     let mut steered = Steered::new(mem, spreader, current.rest());
@@ -165,6 +204,7 @@ pub fn spread<M: SharedMemory, R: Ring>(
         let Some(queue) = queues.get_mut(usize::from(to)) else { continue };
         queue.idle = idle;
         queue.deliver_or_drop(mem, packets, now, reflect);
+        receivers.insert(usize::from(to));
     }
     current.advance(n);
     if let Some(source) = queues.get_mut(from) {
@@ -221,7 +261,6 @@ pub(super) fn count_packets(descs: &[Desc]) -> u64 {
 mod tests {
     extern crate std;
     use super::*;
-    use crate::config::Config;
     use crate::host::QueuePair;
     use crate::ring::GroupedEpoch;
     use crate::rss::Rss;
@@ -234,6 +273,14 @@ mod tests {
         bytes[12..26].copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
         bytes[29] = flow;
         bytes
+    }
+
+    #[test]
+    fn receivers_are_taken_once() {
+        let mut receivers = Receivers::default();
+        [200, 3, 255, 64, 3, 256, 9999].into_iter().for_each(|at| receivers.insert(at));
+        assert_eq!(receivers.take().collect::<Vec<_>>(), [3, 64, 200, 255]);
+        assert_eq!(receivers.take().count(), 0);
     }
 
     #[test]
@@ -257,6 +304,7 @@ mod tests {
             while hosts[0].rx_small(32, |_, bytes, _| assert_eq!(of(bytes[29]), 0)).unwrap() > 0 {}
         }
         assert!(sent[1] > 100, "{sent:?}");
+        assert_eq!(pipeline.receivers().take().collect::<Vec<_>>(), [0, 1]);
         let dropped = nics[1].counters().dropped_ring_full;
         assert_eq!((nics[0].counters().rx_packets, nics[0].counters().dropped_ring_full), (sent[0], 0));
         assert_eq!((nics[1].counters().rx_packets + dropped, dropped > 0), (sent[1], true));

@@ -55,11 +55,14 @@ pub fn spread_across<M: SharedMemory, R: Ring, C: OtherCores>(
     cores: &mut C,
 ) -> usize {
     let Some(source) = queues.get_mut(from) else { return 0 };
-    if source.waits_for_others(pipeline) || !pipeline.fill(source) {
+    if source.waits_for_others(pipeline) {
         return 0;
     }
+    if !pipeline.fill(source) {
+        return pipeline.nothing(source);
+    }
     let idle = source.idle;
-    let Pipeline { current, next } = pipeline;
+    let Pipeline { current, next, receivers } = pipeline;
     let n = current.rest().len();
     let mut ahead = next.rest();
     let mut steered = Steered::new(mem, spreader, current.rest());
@@ -69,9 +72,10 @@ pub fn spread_across<M: SharedMemory, R: Ring, C: OtherCores>(
         let packets = picked.get(..n).unwrap_or_default();
         let (now, later) = ahead.split_at(ahead.len().min(n));
         ahead = later;
-        if let Some(queue) = cores.local(to).and_then(|at| queues.get_mut(at)) {
+        if let Some((at, queue)) = cores.local(to).and_then(|at| Some((at, queues.get_mut(at)?))) {
             queue.idle = idle;
             queue.deliver_or_drop(mem, packets, now, reflect);
+            receivers.insert(at);
             continue;
         }
         let taken = cores.hand_off(from, to, packets);
@@ -112,8 +116,9 @@ pub fn deliver_handed<M: SharedMemory, R: Ring>(
     let mut picked = [Desc::default(); FETCH];
     while let Some((to, n)) = steered.pick(&mut picked) {
         // The cores agree who polls which queue, for as long as the program is attached.
-        let Some(queue) = local(to).and_then(|at| queues.get_mut(at)) else { continue };
+        let Some((at, queue)) = local(to).and_then(|at| Some((at, queues.get_mut(at)?))) else { continue };
         queue.deliver_or_drop(mem, picked.get(..n).unwrap_or_default(), &[], reflect);
+        steered.receivers.insert(at);
     }
 }
 

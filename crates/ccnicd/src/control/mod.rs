@@ -1,19 +1,22 @@
-//! Control: the socket and the clients, configuration, and which worker polls which queue. One thread does all of it; none of it is
-//! done while a burst moves.
+//! Control: the socket and the clients, configuration, and which worker polls which queue. One thread decides all of it; none of it is
+//! done while a burst moves. What may block on account of a program (receiving, mapping, unmapping, closing) is done by the thread of
+//! that program's connection (`ccnic_control`).
 //!
 //! [`DaemonOptions`] is the configuration. [`Daemon`] binds the socket, starts the workers and runs the control thread. What programs ask for
 //! goes to the control plane (`plane.rs`), which deals their queues to workers (`assign.rs`) and makes what a worker polls
-//! (`attach.rs`).
+//! (`attach.rs`). [`placement`] puts the daemon's threads on CPUs and says what is in the way of its polling cores.
 
 mod assign;
 mod attach;
 mod options;
+pub mod placement;
 mod plane;
+pub mod users;
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 
-use ccnic_control::{Limits, Listener};
+use ccnic_control::Listener;
 
 pub use options::{DaemonOptions, default_socket};
 
@@ -33,8 +36,7 @@ impl Daemon {
     /// # Errors
     /// When a daemon already runs at the socket, or the system refuses a socket or a thread.
     pub fn new(options: DaemonOptions) -> anyhow::Result<Daemon> {
-        let limits = Limits { region_max: options.region_max, memory_max: options.memory_max };
-        let listener = Listener::new(&options.socket, limits)?;
+        let listener = Listener::new(&options.socket, options.limits.clone())?;
         let plane = ControlPlane::new(options)?;
         let options = plane.options();
         tracing::info!(
@@ -45,12 +47,15 @@ impl Daemon {
 
     /// Runs the control thread until something can be read from `stop`. Then serves what programs have sent, and ends.
     ///
-    /// # Errors
-    /// When the system refuses to wait.
-    pub fn run(mut self, stop: UnixStream) -> anyhow::Result<()> {
-        while !self.listener.poll(&mut self.plane, Some(stop.as_fd()), None)? {}
+    /// Does not wait for the threads of connections, which may have to close what programs made so that closing it takes long: the
+    /// process is to exit now, and then the kernel closes it without waiting.
+    pub fn run(mut self, stop: &UnixStream) {
+        while !self.listener.poll(&mut self.plane, Some(stop.as_fd()), None) {}
         tracing::info!("stopping: serving what has been sent");
-        Ok(())
+        let Daemon { listener, plane } = self;
+        listener.stop_accepting();
+        drop(plane); // the workers end; until then programs see a NIC
+        drop(listener);
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use ccnic_control::Limits;
+
 use crate::dataplane::DataplaneKind;
 
 /// How a daemon is set up.
@@ -13,10 +15,8 @@ pub struct DaemonOptions {
     pub cores: Vec<usize>,
     /// What programs are connected to.
     pub dataplane: DataplaneKind,
-    /// The largest region that is accepted, in bytes.
-    pub region_max: u32,
-    /// What all regions together may take, in bytes: their pages count as the daemon's.
-    pub memory_max: u64,
+    /// What programs may take.
+    pub limits: Limits,
     /// True when programs have other CPUs to run on. Otherwise a worker that has nothing to do gives its CPU away.
     pub dedicated_cores: bool,
 }

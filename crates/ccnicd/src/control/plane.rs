@@ -1,37 +1,38 @@
 //! The control plane: what programs ask of the daemon ends here, and becomes commands to workers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use anyhow::Context;
 use ccnic::rss::{Rss, Spreader};
-use ccnic_control::messages::{Hello, ProgramStatus, Status};
+use ccnic_control::messages::{Cursor, Hello, ProgramStatus, QueueStatus, Status};
 use ccnic_control::rss::RssMessage;
-use ccnic_control::{AttachRequest, ClientId, Handler, MemoryLease, Notifier};
+use ccnic_control::{AttachRequest, ClientId, Handler, MemoryLease, Notifier, Page, Teardown, UserMemory};
 use ccnic_shm::numa;
 
 use super::assign::{assign, queues_of};
 use super::attach::attach;
 use super::{DaemonOptions, VERSION};
 use crate::poll::Client;
-use crate::poll::links::{Links, mesh};
+use crate::poll::links::{Links, mesh, mesh_bytes};
 use crate::poll::worker::Worker;
 
 const DIED: &str = "a polling thread has died; restart ccnicd";
 
 /// What the control thread knows of an attached program.
 struct ClientRecord {
-    id: ClientId,
     name: String,
     pid: i32,
     design: &'static str,
     rss: Option<RssMessage>,
     /// By queue: the worker that polls it.
     workers: Vec<usize>,
-    /// Its workers have hand-off queues between them.
-    linked: bool,
-    _memory: MemoryLease,
+    memory: UserMemory,
+    /// For the hand-off queues between its workers, when it has any.
+    handoff: Option<MemoryLease>,
+    teardown: Teardown,
 }
 
 impl ClientRecord {
@@ -42,13 +43,27 @@ impl ClientRecord {
         workers.dedup();
         workers
     }
+
+    /// Hand-off queues between its workers, if there are several and they have none yet.
+    ///
+    /// # Errors
+    /// When its user may not have so much memory.
+    fn link(&mut self) -> anyhow::Result<Vec<(usize, Links)>> {
+        let workers = self.distinct_workers().len();
+        if workers < 2 || self.handoff.is_some() {
+            return Ok(Vec::new());
+        }
+        let lease = self.memory.lease(mesh_bytes(workers)).map_err(anyhow::Error::msg);
+        self.handoff = Some(lease.context("no hand-off queues between polling threads")?);
+        Ok(mesh(&self.workers))
+    }
 }
 
 /// Clients and workers. Belongs to the control thread.
 pub(super) struct ControlPlane {
     options: DaemonOptions,
     workers: Vec<Worker>,
-    clients: Vec<ClientRecord>,
+    clients: BTreeMap<ClientId, ClientRecord>,
     started: Instant,
 }
 
@@ -58,7 +73,7 @@ impl ControlPlane {
         let start = |cpu: &usize| Worker::start(*cpu, options.dedicated_cores);
         let workers = options.cores.iter().map(start).collect::<Result<Vec<_>, _>>();
         let workers = workers.context("could not start a polling thread")?;
-        Ok(ControlPlane { options, workers, clients: Vec::new(), started: Instant::now() })
+        Ok(ControlPlane { options, workers, clients: BTreeMap::new(), started: Instant::now() })
     }
 
     pub(super) fn options(&self) -> &DaemonOptions {
@@ -67,21 +82,20 @@ impl ControlPlane {
 
     /// Deals a program's queues to the workers.
     fn try_attach(&mut self, request: AttachRequest) -> anyhow::Result<()> {
-        let AttachRequest { id, name, pid, layout, region, memory, rss, .. } = request;
-        let design = layout.config().design.name();
+        let AttachRequest { id, name, pid, layout, region, memory, rss, teardown, .. } = request;
         let workers = assign(self.workers.iter().map(|worker| worker.queues), layout.config().queues);
         let mut client = ClientRecord {
-            id,
             name,
             pid,
-            design,
+            design: layout.config().design.name(),
             rss: rss.as_ref().map(RssMessage::from),
             workers,
-            linked: false,
-            _memory: memory,
+            memory,
+            handoff: None,
+            teardown,
         };
         let spreader = spreader(rss.as_ref());
-        let mut links = if spreader.is_some() { link(&mut client) } else { Vec::new() };
+        let mut links = if spreader.is_some() { client.link()? } else { Vec::new() };
         for (added, at) in client.distinct_workers().into_iter().enumerate() {
             let numbers = queues_of(&client.workers, at);
             let queues = numbers.len();
@@ -98,32 +112,22 @@ impl ControlPlane {
             });
             if let Err(e) = outcome {
                 drop(links); // workers that have begun need not wait for those that will not
-                self.remove(&client, added);
+                self.remove(id, client, added);
                 return Err(e);
             }
         }
-        let queues = client.workers.len();
-        tracing::info!(
-            name = client.name,
-            pid,
-            queues,
-            design,
-            rss = rss.is_some(),
-            bytes = region.size(),
-            "attached"
-        );
-        self.clients.push(client);
+        self.clients.insert(id, client);
         Ok(())
     }
 
     /// Has all workers of a program spread its packets, or end to; returns when they do.
     fn steer(&mut self, id: ClientId, rss: Option<&Rss>) -> anyhow::Result<()> {
-        let client = self.clients.iter_mut().find(|c| c.id == id).context("the program has gone")?;
+        let client = self.clients.get_mut(&id).context("the program has gone")?;
         let workers = client.distinct_workers();
         let alive = |at: &usize| self.workers.get(*at).is_some_and(Worker::is_alive);
         anyhow::ensure!(workers.iter().all(alive), DIED);
         let spreader = spreader(rss);
-        let mut links = if spreader.is_some() { link(client) } else { Vec::new() };
+        let mut links = if spreader.is_some() { client.link()? } else { Vec::new() };
         let (done, replies) = channel();
         for at in &workers {
             let links = take(&mut links, *at);
@@ -137,18 +141,20 @@ impl ControlPlane {
     }
 
     /// Has the first `workers` workers of a program serve the rest of its packets and let its region go.
-    fn remove(&mut self, client: &ClientRecord, workers: usize) {
+    fn remove(&mut self, id: ClientId, client: ClientRecord, workers: usize) {
         let (done, parts) = channel::<Box<dyn Client>>();
         for at in client.distinct_workers().into_iter().take(workers) {
             let queues = queues_of(&client.workers, at).len();
             if let Some(worker) = self.workers.get_mut(at) {
-                worker.remove(client.id, queues, Sender::clone(&done));
+                worker.remove(id, queues, Sender::clone(&done));
             }
         }
-        drop(done);
+        let ClientRecord { handoff, teardown, .. } = client;
         // Unmapping a large region takes milliseconds: neither a polling thread nor the next program waits for that.
-        let unmap = std::thread::Builder::new().name("unmap".to_owned());
-        let _ = unmap.spawn(move || parts.into_iter().for_each(drop)); // without a thread the others do wait
+        teardown.at_end(move || {
+            parts.into_iter().for_each(drop);
+            drop(handoff);
+        });
     }
 }
 
@@ -161,15 +167,6 @@ impl Drop for ControlPlane {
 
 fn spreader(rss: Option<&Rss>) -> Option<Arc<Spreader>> {
     rss.map(|rss| Arc::new(Spreader::new(rss.clone())))
-}
-
-/// Hand-off queues between the workers of a program, if there are several and they have none yet.
-fn link(client: &mut ClientRecord) -> Vec<(usize, Links)> {
-    let several = client.distinct_workers().len() > 1;
-    if !several || std::mem::replace(&mut client.linked, true) {
-        return Vec::new();
-    }
-    mesh(&client.workers)
 }
 
 /// The links of one worker.
@@ -189,7 +186,7 @@ impl Handler for ControlPlane {
     }
 
     fn set_rss(&mut self, id: ClientId, rss: Option<Rss>) -> Result<(), String> {
-        let steers = self.clients.iter().any(|c| c.id == id && c.rss.is_some());
+        let steers = self.clients.get(&id).is_some_and(|client| client.rss.is_some());
         if rss.is_none() && !steers {
             return Ok(());
         }
@@ -197,7 +194,7 @@ impl Handler for ControlPlane {
     }
 
     fn notify(&mut self, id: ClientId, queue: u16, notifier: Notifier) -> Result<(), String> {
-        let client = self.clients.iter().find(|c| c.id == id);
+        let client = self.clients.get(&id);
         let worker = client.and_then(|c| c.workers.get(usize::from(queue)));
         let worker = worker.and_then(|at| self.workers.get(*at)).ok_or("no worker polls it")?;
         if worker.notify(id, queue, notifier) { Ok(()) } else { Err(DIED.to_owned()) }
@@ -205,25 +202,28 @@ impl Handler for ControlPlane {
 
     /// What the program had sent is served, its region released.
     fn detach(&mut self, id: ClientId) {
-        let Some(at) = self.clients.iter().position(|c| c.id == id) else { return };
-        let client = self.clients.remove(at);
-        self.remove(&client, self.workers.len());
-        tracing::info!(name = client.name, pid = client.pid, "detached");
+        if let Some(client) = self.clients.remove(&id) {
+            self.remove(id, client, self.workers.len());
+        }
     }
 
-    fn status(&self) -> Status {
-        let queues: Vec<_> = self.workers.iter().flat_map(Worker::report).collect();
-        let programs = self.clients.iter().map(|client| {
-            let mut mine: Vec<_> =
-                queues.iter().filter(|(id, _)| *id == client.id).map(|(_, q)| *q).collect();
-            mine.sort_by_key(|q| q.queue);
-            ProgramStatus {
+    fn status(&self, from: Cursor) -> Status {
+        let queues = |client: &ClientRecord| u16::try_from(client.workers.len()).unwrap_or(u16::MAX);
+        let page = Page::new(from, self.clients.iter().map(|(id, client)| (*id, queues(client))));
+        let reports = self.reports(&page);
+        let programs = page.programs.iter().filter_map(|(id, shown)| {
+            let client = self.clients.get(id)?;
+            let queues = reports.iter().filter(|(of, queue)| of == id && shown.contains(&queue.queue));
+            let mut queues: Vec<_> = queues.map(|(_, queue)| *queue).collect();
+            queues.sort_unstable_by_key(|queue| queue.queue);
+            Some(ProgramStatus {
+                id: *id,
                 name: client.name.clone(),
                 pid: client.pid,
                 design: client.design.to_owned(),
                 rss: client.rss.clone(),
-                queues: mine,
-            }
+                queues,
+            })
         });
         Status {
             version: VERSION.to_owned(),
@@ -232,6 +232,20 @@ impl Handler for ControlPlane {
             wire: self.options.dataplane.name().to_owned(),
             cores: self.options.cores.clone(),
             programs: programs.collect(),
+            next: page.next,
         }
+    }
+}
+
+impl ControlPlane {
+    /// The counters of the programs on a page, from the workers that poll them.
+    fn reports(&self, page: &Page) -> Vec<(ClientId, QueueStatus)> {
+        let report = |(at, worker): (usize, &Worker)| {
+            let polled =
+                |id: &&ClientId| self.clients.get(id).is_some_and(|client| client.workers.contains(&at));
+            let ids: Vec<_> = page.programs.iter().map(|(id, _)| id).filter(polled).copied().collect();
+            worker.report(&ids)
+        };
+        self.workers.iter().enumerate().flat_map(report).collect()
     }
 }

@@ -3,6 +3,7 @@
 use ccnic::nic::{Pipeline, loopback};
 
 use super::Dataplane;
+use super::turns::Turns;
 use crate::ports::Port;
 
 /// The loopback of one port on one worker.
@@ -10,15 +11,18 @@ use crate::ports::Port;
 pub struct Loopback {
     /// By index of the queue: packets fetched and not delivered yet.
     pipelines: Vec<Pipeline>,
-    /// The queue to look at first.
-    next: usize,
+    turns: Turns,
     reflect: bool,
 }
 
 impl Loopback {
     /// For so many queues. With `reflect` packets go back in their own buffers where the port can do that.
     pub fn new(queues: usize, reflect: bool) -> Loopback {
-        Loopback { pipelines: (0..queues).map(|_| Pipeline::default()).collect(), next: 0, reflect }
+        Loopback {
+            pipelines: (0..queues).map(|_| Pipeline::default()).collect(),
+            turns: Turns::new(queues),
+            reflect,
+        }
     }
 
     /// True when packets go back in their own buffers.
@@ -26,23 +30,29 @@ impl Loopback {
         self.reflect
     }
 
-    /// Calls `forward` for one queue after the other, until one has moved something; returns how much. Arguments: the port, the queue's
-    /// packets in hand, its index, whether to reflect.
+    /// Which queue is next.
+    pub(super) fn turns(&mut self) -> &mut Turns {
+        &mut self.turns
+    }
+
+    /// Calls `forward` for a few queues, one after the other, until one has moved something; returns how much. Arguments: the port, the
+    /// queue's packets in hand, its index, whether to reflect.
     #[inline(always)]
     pub(super) fn poll_queues<P: Port>(
         &mut self,
         port: &mut P,
         mut forward: impl FnMut(&mut P, &mut Pipeline, usize, bool) -> usize,
     ) -> usize {
-        for _ in 0..self.pipelines.len() {
-            let at = self.next;
-            self.next = if at + 1 < self.pipelines.len() { at + 1 } else { 0 };
+        let mut looks = self.turns.begin();
+        while let Some(at) = self.turns.next(&mut looks) {
             let Some(pipeline) = self.pipelines.get_mut(at) else { return 0 };
             let moved = forward(port, pipeline, at, self.reflect);
             port.polled(at);
             if moved > 0 {
+                self.turns.found(at);
                 return moved;
             }
+            self.turns.missed(at);
         }
         0
     }
@@ -55,5 +65,13 @@ impl<P: Port> Dataplane<P> for Loopback {
             let (queues, mem) = port.queues();
             queues.get_mut(at).map_or(0, |queue| loopback(queue, pipeline, mem, reflect))
         })
+    }
+
+    fn round(&self) -> usize {
+        self.turns.round()
+    }
+
+    fn sweep(&self) -> usize {
+        self.pipelines.len()
     }
 }

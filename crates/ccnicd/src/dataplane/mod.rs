@@ -7,6 +7,7 @@ pub mod loopback;
 pub mod rss;
 #[cfg(test)]
 mod tests;
+mod turns;
 
 use ccnic_control::messages::QueueStatus;
 
@@ -34,8 +35,18 @@ impl DataplaneKind {
 
 /// What one worker does with the bursts of one port. Belongs to the worker's thread.
 pub trait Dataplane<P: Port>: Send {
-    /// Moves one burst, of the next queue of `port` that has one; returns the descriptors moved.
+    /// See [`Poll::poll`].
     fn poll(&mut self, port: &mut P) -> usize;
+
+    /// See [`Poll::round`].
+    fn round(&self) -> usize {
+        1
+    }
+
+    /// See [`Poll::sweep`].
+    fn sweep(&self) -> usize {
+        1
+    }
 
     /// See [`Poll::waits`].
     fn waits(&self) -> bool {
@@ -70,6 +81,14 @@ impl<P: Port, D: Dataplane<P>> Attachment<P, D> {
 impl<P: Port, D: Dataplane<P>> Poll for Attachment<P, D> {
     fn poll(&mut self) -> usize {
         self.dataplane.poll(&mut self.port)
+    }
+
+    fn round(&self) -> usize {
+        self.dataplane.round()
+    }
+
+    fn sweep(&self) -> usize {
+        self.dataplane.sweep()
     }
 
     fn backlog(&self) -> usize {

@@ -7,7 +7,9 @@
 
 use std::sync::Arc;
 
-use ccnic::nic::{NicQueue, OtherCores, Pipeline, Steered, deliver_handed, loopback, spread, spread_across};
+use ccnic::nic::{
+    NicQueue, OtherCores, Pipeline, Receivers, Steered, deliver_handed, loopback, spread, spread_across,
+};
 use ccnic::ring::Ring;
 use ccnic::rss::Spreader;
 use ccnic_shm::NativeMemory;
@@ -68,7 +70,7 @@ impl RssLoopback {
         for _ in 0..2 {
             steering.handed_last = !steering.handed_last;
             let moved = if steering.handed_last {
-                steering.deliver_handed(port, self.loopback.reflects())
+                steering.deliver_handed(port, &mut self.loopback)
             } else {
                 steering.forward(port, &mut self.loopback)
             };
@@ -88,25 +90,33 @@ impl Steering {
     #[inline(always)]
     fn forward<R: Ring>(&mut self, port: &mut ProgramPort<R>, own: &mut Loopback) -> usize {
         let Steering { spreader, links, .. } = self;
-        own.poll_queues(port, |port, pipeline, at, reflect| {
+        let mut receivers = Receivers::default();
+        let moved = own.poll_queues(port, |port, pipeline, at, reflect| {
             let (queues, mem) = port.queues();
-            match (&*spreader, &mut *links) {
+            let moved = match (&*spreader, &mut *links) {
                 (None, _) => queues.get_mut(at).map_or(0, |queue| loopback(queue, pipeline, mem, reflect)),
                 (Some(by), None) => spread_here(queues, at, pipeline, mem, by, reflect),
                 (Some(by), Some(links)) => spread_on(queues, at, pipeline, mem, by, reflect, links),
-            }
-        })
+            };
+            receivers = std::mem::take(pipeline.receivers());
+            moved
+        });
+        if moved > 0 {
+            watch(port, own, &mut receivers);
+        }
+        moved
     }
 
     /// Delivers one burst that another worker has handed over.
     #[inline(never)]
-    fn deliver_handed<R: Ring>(&mut self, port: &mut ProgramPort<R>, reflect: bool) -> usize {
+    fn deliver_handed<R: Ring>(&mut self, port: &mut ProgramPort<R>, own: &mut Loopback) -> usize {
         let Some(links) = &mut self.links else { return 0 };
         let mut steered = Steered::default();
         let Some((from, n)) = links.incoming(&mut steered) else { return 0 };
         let (queues, mem) = port.queues();
-        deliver_handed(queues, |queue| links.local(queue), mem, &mut steered, reflect);
+        deliver_handed(queues, |queue| links.local(queue), mem, &mut steered, own.reflects());
         links.taken(from, n);
+        watch(port, own, steered.receivers());
         n
     }
 
@@ -124,6 +134,13 @@ impl Steering {
             queues.get_mut(from).into_iter().for_each(|queue| queue.take_back(&[desc]));
         }
     }
+}
+
+/// Queues that have received packets are looked at soon, though nothing is sent on them: their program may be waiting for a
+/// notification.
+#[inline(always)]
+fn watch<R: Ring>(port: &ProgramPort<R>, own: &mut Loopback, receivers: &mut Receivers) {
+    receivers.take().filter(|at| port.notifies(*at)).for_each(|at| own.turns().touch(at));
 }
 
 // Each in a function of its own: together they need more registers than there are.
@@ -162,6 +179,14 @@ impl<R: Ring> Dataplane<ProgramPort<R>> for RssLoopback {
         self.loopback.poll(port)
     }
 
+    fn round(&self) -> usize {
+        Dataplane::<ProgramPort<R>>::round(&self.loopback)
+    }
+
+    fn sweep(&self) -> usize {
+        Dataplane::<ProgramPort<R>>::sweep(&self.loopback)
+    }
+
     fn waits(&self) -> bool {
         let links = self.steering.as_ref().and_then(|steering| steering.links.as_ref());
         links.is_some_and(Links::waits)
@@ -171,7 +196,7 @@ impl<R: Ring> Dataplane<ProgramPort<R>> for RssLoopback {
         let Some(steering) = &mut self.steering else { return Closing::Done };
         let Some(links) = &mut steering.links else { return Closing::Done };
         links.close();
-        if steering.deliver_handed(port, self.loopback.reflects()) > 0 {
+        if steering.deliver_handed(port, &mut self.loopback) > 0 {
             return Closing::Working;
         }
         steering.settle(port);

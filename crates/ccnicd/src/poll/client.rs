@@ -1,13 +1,14 @@
 //! One client in a worker's schedule.
 //!
-//! Clients share a polling core by bursts: each round moves one burst of each client, however many queues it has. A client that leaves
-//! is served its last bursts in the same measure, so that its end delays no other.
+//! A client that leaves is served its last bursts, and makes the steps of its end, as a client of the schedule like any other: its end
+//! delays nobody.
 
 use std::sync::mpsc::Sender;
 
 use ccnic_control::ClientId;
 use ccnic_control::messages::QueueStatus;
 
+use super::schedule::Polled;
 use super::{Client, Closing};
 
 /// A client, until it has left.
@@ -22,7 +23,9 @@ pub(crate) struct Scheduled {
 struct Leaving {
     /// Polls in which what it had sent is served.
     polls: usize,
-    /// Where it goes when it is done. Dropping the last part of a client unmaps its region, which takes milliseconds.
+    /// Of these, the last in a row that moved nothing.
+    empty: usize,
+    /// Where it goes when it is done. Dropping the last part of a client unmaps its region and closes its sockets, which can take long.
     done: Sender<Box<dyn Client>>,
 }
 
@@ -38,20 +41,7 @@ impl Scheduled {
     /// Serves what has been sent, then hands the client to `done`.
     pub(crate) fn leave(&mut self, done: Sender<Box<dyn Client>>) {
         let polls = self.client.as_ref().map_or(0, |client| client.backlog());
-        self.leaving = Some(Leaving { polls, done });
-    }
-
-    pub(crate) fn has_left(&self) -> bool {
-        self.client.is_none()
-    }
-
-    /// Moves one burst; returns the descriptors moved.
-    #[inline]
-    pub(crate) fn poll(&mut self) -> usize {
-        if self.leaving.is_some() {
-            return self.last_poll();
-        }
-        self.client.as_mut().map_or(0, |client| client.poll())
+        self.leaving = Some(Leaving { polls, empty: 0, done });
     }
 
     /// One of the polls of a client that leaves: moves a burst, or makes a step towards its end. Returns 0 when it waits for other
@@ -61,9 +51,12 @@ impl Scheduled {
         if leaving.polls > 0 {
             let moved = client.poll();
             if moved > 0 {
-                leaving.polls -= 1;
+                (leaving.polls, leaving.empty) = (leaving.polls - 1, 0);
             } else if !client.waits() {
-                leaving.polls = 0;
+                leaving.empty += 1;
+                if leaving.empty >= client.sweep() {
+                    leaving.polls = 0;
+                }
             }
             return moved;
         }
@@ -72,8 +65,8 @@ impl Scheduled {
             Closing::Waiting => return 0,
             Closing::Done => {}
         }
-        if let Some(client) = self.client.take() {
-            let _ = leaving.done.send(client); // dropped here when nobody waits for it
+        if let Some(Err(unsent)) = self.client.take().map(|client| leaving.done.send(client)) {
+            std::mem::forget(unsent); // nobody waits for it: better a leak than a core that stands still
         }
         1
     }
@@ -82,6 +75,28 @@ impl Scheduled {
     pub(crate) fn report(&self) -> impl Iterator<Item = (ClientId, QueueStatus)> {
         let queues = self.client.iter().flat_map(|client| client.report());
         queues.map(|queue| (self.id, queue))
+    }
+}
+
+impl Polled for Scheduled {
+    #[inline]
+    fn poll(&mut self) -> usize {
+        if self.leaving.is_some() {
+            return self.last_poll();
+        }
+        self.client.as_mut().map_or(0, |client| client.poll())
+    }
+
+    fn round(&self) -> usize {
+        self.client.as_ref().map_or(1, |client| client.round())
+    }
+
+    fn sweep(&self) -> usize {
+        self.client.as_ref().map_or(1, |client| client.sweep())
+    }
+
+    fn has_left(&self) -> bool {
+        self.client.is_none()
     }
 }
 

@@ -228,11 +228,17 @@ impl<W: Word> HandoffProducer<W> {
 
     /// As [`release`](HandoffProducer::release), and shows each item that the consumer has taken since the last call, in order; returns their
     /// number.
-    pub fn completed(&mut self, mut see: impl FnMut(Item)) -> usize {
+    pub fn completed(&mut self, see: impl FnMut(Item)) -> usize {
+        self.completed_of(usize::MAX, see)
+    }
+
+    /// As [`completed`](HandoffProducer::completed), of at most `most` items.
+    pub fn completed_of(&mut self, most: usize, mut see: impl FnMut(Item)) -> usize {
         self.look();
         let from = self.released;
-        (from..self.head).for_each(|position| see(self.queue.read(position)));
-        self.released = from.max(self.head); // what was taken back has been released beyond the head
+        let to = self.head.min(from.saturating_add(most as u64));
+        (from..to).for_each(|position| see(self.queue.read(position)));
+        self.released = from.max(to); // what was taken back has been released beyond the head
         (self.released - from) as usize
     }
 
@@ -380,7 +386,8 @@ mod tests {
         taken(&mut consumer, 2);
         assert_eq!((producer.completed(|i| seen.push(i)), producer.is_settled()), (2, false));
         taken(&mut consumer, 9);
-        assert_eq!((producer.completed(|i| seen.push(i)), producer.is_settled()), (4, true));
+        assert_eq!((producer.completed_of(3, |i| seen.push(i)), producer.is_settled()), (3, false));
+        assert_eq!((producer.completed(|i| seen.push(i)), producer.is_settled()), (1, true));
         assert_eq!(seen, (0..6).map(item).collect::<Vec<_>>());
         assert_eq!(producer.take_back(|_| unreachable!()), 0, "the consumer is there");
     }

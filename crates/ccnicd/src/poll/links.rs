@@ -10,6 +10,9 @@ use super::handoff::{HandoffConsumer, HandoffProducer, Item, handoff};
 /// Items of a hand-off queue: full bursts for sixteen polls of the other worker.
 pub const CAPACITY: usize = 512;
 
+/// Items that a call of [`Links::settle`] deals with, at most: more than a poll hands over.
+const SETTLE: usize = 2 * FETCH;
+
 /// Where a queue of the program is polled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Route {
@@ -29,10 +32,17 @@ pub struct Links {
     incoming: Box<[HandoffConsumer]>,
     /// The consumer to look at first.
     next: usize,
+    /// The producer to settle first.
+    unsettled: usize,
     /// Whether it has to be known which packets other workers are done with.
     completions: bool,
     /// Another worker has been found to have stopped: what it has not taken is to be taken back.
     lost: bool,
+}
+
+/// Bytes that the hand-off queues between so many workers take, but for a few for each queue.
+pub fn mesh_bytes(workers: usize) -> usize {
+    workers * workers.saturating_sub(1) * CAPACITY * size_of::<Item>()
 }
 
 /// Links all workers that poll queues of a program; `workers` names the worker of each queue. Gives the links of each worker.
@@ -61,7 +71,7 @@ pub fn mesh(workers: &[usize]) -> Vec<(usize, Links)> {
         };
         let routes = workers.iter().map(route).collect();
         let (out, incoming) = (out.into(), incoming.into());
-        (*id, Links { routes, out, incoming, next: 0, completions: false, lost: false })
+        (*id, Links { routes, out, incoming, next: 0, unsettled: 0, completions: false, lost: false })
     });
     links.collect()
 }
@@ -109,17 +119,23 @@ impl Links {
         self.completions || self.lost
     }
 
-    /// Shows what other workers are done with (`done`: only when completions are tracked) and what workers that have stopped never took
-    /// (`back`), by the index of the queue that fetched it.
+    /// Shows what other workers are done with (`done`: only when completions are tracked, and a bounded number of items a call) and what
+    /// workers that have stopped never took (`back`), by the index of the queue that fetched it.
     pub fn settle(&mut self, mut done: impl FnMut(usize), mut back: impl FnMut(usize, Desc)) {
         self.lost = false;
-        for producer in &mut self.out {
+        let mut left = SETTLE;
+        for _ in 0..self.out.len() {
+            let Some(producer) = self.out.get_mut(self.unsettled) else { return };
             if self.completions {
-                producer.completed(|item| done(item.from.into()));
+                left -= producer.completed_of(left, |item| done(item.from.into()));
+                if left == 0 {
+                    return; // there may be more of this one, which comes before what is taken back
+                }
             } else {
                 producer.release();
             }
             producer.take_back(|item| back(item.from.into(), item.desc));
+            self.unsettled = if self.unsettled + 1 < self.out.len() { self.unsettled + 1 } else { 0 };
         }
     }
 
@@ -252,6 +268,34 @@ mod tests {
             links.settle(|_| {}, |_, _| panic!("nobody has stopped"));
             assert!(links.is_finished());
         }
+    }
+
+    /// A call deals with so many items at most, whatever the other worker has done, and none is forgotten.
+    #[test]
+    fn a_call_settles_a_bounded_number() {
+        let mut links = mesh(&[0, 1]);
+        let (mut b, mut a) = (links.pop().unwrap().1, links.pop().unwrap().1);
+        a.track_completions(true);
+        let packets = [desc(1, false); 30];
+        (0..10).for_each(|_| assert_eq!(a.hand_off(1, 1, &packets), 30));
+        a.publish();
+        let mut taken = 0;
+        while taken < 200 {
+            let (from, n) = b.incoming(&mut Steered::default()).unwrap();
+            b.taken(from, n);
+            taken += n;
+        }
+        drop(b);
+        let (mut done, mut back, mut calls) = (0, 0, 0);
+        while !a.is_finished() {
+            let before = done;
+            a.settle(|_| done += 1, |_, _| back += 1);
+            assert!(done - before <= SETTLE);
+            assert!(back == 0 || done == taken, "first what was done");
+            calls += 1;
+        }
+        assert_eq!((done, done + back), (taken, 300));
+        assert!(calls >= taken / SETTLE);
     }
 
     #[test]

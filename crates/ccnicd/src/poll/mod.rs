@@ -4,8 +4,10 @@
 //! notify their users or steer packets.
 
 pub(crate) mod client;
+mod core;
 pub mod handoff;
 pub mod links;
+pub(crate) mod schedule;
 pub(crate) mod worker;
 
 use std::sync::Arc;
@@ -17,8 +19,19 @@ use links::Links;
 
 /// What a worker polls: a port, and the dataplane that its packets go through. The one dynamic call of a poll.
 pub trait Poll: Send {
-    /// Moves one burst, of the next queue that has one; returns the descriptors moved.
+    /// Looks at a few queues at most, and moves one burst, of the first of them that has one; returns the descriptors dealt with, also
+    /// those that were dropped.
     fn poll(&mut self) -> usize;
+
+    /// Empty polls in a row after which every queue that had packets lately has been looked at.
+    fn round(&self) -> usize {
+        1
+    }
+
+    /// Empty polls in a row after which every queue has been looked at. Never changes.
+    fn sweep(&self) -> usize {
+        1
+    }
 
     /// The most bursts that can be waiting: a client that goes is polled so often at most, for a program that lives on may send more
     /// all the time.

@@ -1,4 +1,4 @@
-//! A worker: a thread pinned to a core that polls its clients one after the other. Without clients it blocks.
+//! A worker: a thread pinned to a core that polls its clients, as `schedule.rs` says. Without clients it blocks.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
@@ -7,22 +7,23 @@ use std::thread::JoinHandle;
 use ccnic::rss::Spreader;
 use ccnic_control::messages::QueueStatus;
 use ccnic_control::{ClientId, Notifier};
-use rustix::thread::{CpuSet, sched_setaffinity, sched_yield};
+use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::Client;
 use super::client::Scheduled;
+use super::core::PollingCore;
 use super::links::Links;
+use super::schedule::Scheduler;
 
-/// Polls of clients between two looks at the command channel. A look costs some 10 ns, a poll that moves packets several hundred.
-const POLLS: usize = 256;
+type Clients = Scheduler<Scheduled, PollingCore>;
 
-/// What the control thread asks of a worker.
+/// What the control thread asks of a worker. Each is about one client: a bounded amount of work.
 enum Command {
     Add { id: ClientId, client: Box<dyn Client> },
     Notify { id: ClientId, queue: u16, notifier: Notifier },
     Steer { id: ClientId, links: Option<Links>, spreader: Option<Arc<Spreader>>, done: Sender<()> },
     Remove { id: ClientId, done: Sender<Box<dyn Client>> },
-    Report { to: Sender<Vec<(ClientId, QueueStatus)>> },
+    Report { id: ClientId, to: Sender<Vec<(ClientId, QueueStatus)>> },
 }
 
 /// The control thread's handle on a worker. Dropping it stops the worker and waits for its end.
@@ -32,7 +33,8 @@ pub(crate) struct Worker {
     /// Queues that it polls.
     pub(crate) queues: usize,
     commands: Option<Sender<Command>>,
-    thread: Option<JoinHandle<()>>,
+    /// Gives the clients that it had at its end.
+    thread: Option<JoinHandle<Vec<Box<dyn Client>>>>,
 }
 
 impl Worker {
@@ -86,13 +88,14 @@ impl Worker {
         self.queues = self.queues.saturating_sub(queues);
     }
 
-    /// Counters of every queue.
-    pub(crate) fn report(&self) -> Vec<(ClientId, QueueStatus)> {
-        let (to, reply) = channel();
-        if !self.send(Command::Report { to }) {
-            return Vec::new();
+    /// Counters of every queue of the clients asked for, as far as they are here.
+    pub(crate) fn report(&self, ids: &[ClientId]) -> Vec<(ClientId, QueueStatus)> {
+        let (to, replies) = channel();
+        for id in ids {
+            self.send(Command::Report { id: *id, to: to.clone() }); // a thread that has ended reports nothing
         }
-        let mut queues = reply.recv().unwrap_or_default();
+        drop(to);
+        let mut queues: Vec<_> = replies.into_iter().flatten().collect();
         queues.iter_mut().for_each(|(_, status)| status.core = self.cpu);
         queues
     }
@@ -108,7 +111,8 @@ impl Drop for Worker {
     fn drop(&mut self) {
         self.stop();
         if let Some(thread) = self.thread.take() {
-            let _ = thread.join(); // a panic has been printed by the thread itself
+            // Its clients are dropped here, where nobody's packets wait. A panic has been printed by the thread itself.
+            drop(thread.join());
         }
     }
 }
@@ -121,61 +125,46 @@ fn pin(cpu: usize) {
     }
 }
 
-fn run(cpu: usize, dedicated: bool, inbox: &Receiver<Command>) {
+fn run(cpu: usize, dedicated: bool, inbox: &Receiver<Command>) -> Vec<Box<dyn Client>> {
     pin(cpu);
-    let mut clients: Vec<Scheduled> = Vec::new();
-    'polling: loop {
+    let core = PollingCore::new(dedicated);
+    let times = core.times();
+    let mut clients = Clients::new(core, times);
+    let mut stopped = false;
+    while !stopped {
         if clients.is_empty() {
             let Ok(command) = inbox.recv() else { break };
             execute(command, &mut clients);
         } else {
-            poll(&mut clients, dedicated);
-            clients.retain(|client| !client.has_left());
+            clients.run();
         }
-        // All commands that wait: there are many polls between two looks.
-        loop {
-            match inbox.try_recv() {
-                Ok(command) => execute(command, &mut clients),
-                Err(TryRecvError::Empty) => break,
-                Err(TryRecvError::Disconnected) => break 'polling,
-            }
-        }
+        let receive = || {
+            let command = inbox.try_recv();
+            stopped |= matches!(command, Err(TryRecvError::Disconnected));
+            command.ok()
+        };
+        clients.attend(receive, |clients, command| execute(command, clients));
     }
-    finish(clients, dedicated);
-}
-
-/// Polls every client in turn, many times.
-fn poll(clients: &mut [Scheduled], dedicated: bool) {
-    for _ in 0..POLLS.div_ceil(clients.len()) {
-        let moved: usize = clients.iter_mut().map(Scheduled::poll).sum();
-        if moved > 0 {
-            continue;
-        }
-        if dedicated {
-            std::hint::spin_loop();
-        } else {
-            sched_yield(); // the programs need this very CPU to send something
-        }
-    }
+    finish(clients)
 }
 
 /// Serves what all clients have sent, at the thread's end.
-fn finish(mut clients: Vec<Scheduled>, dedicated: bool) {
-    let (done, _) = channel();
-    clients.iter_mut().for_each(|client| client.leave(done.clone()));
+fn finish(mut clients: Clients) -> Vec<Box<dyn Client>> {
+    let (done, gone) = channel();
+    clients.clients().for_each(|client| client.leave(done.clone()));
     while !clients.is_empty() {
-        poll(&mut clients, dedicated);
-        clients.retain(|client| !client.has_left());
+        clients.run();
     }
+    gone.try_iter().collect()
 }
 
-fn find(clients: &mut [Scheduled], id: ClientId) -> Option<&mut Scheduled> {
-    clients.iter_mut().find(|client| client.id == id)
+fn find(clients: &mut Clients, id: ClientId) -> Option<&mut Scheduled> {
+    clients.clients().find(|client| client.id == id)
 }
 
-fn execute(command: Command, clients: &mut Vec<Scheduled>) {
+fn execute(command: Command, clients: &mut Clients) {
     match command {
-        Command::Add { id, client } => clients.push(Scheduled::new(id, client)),
+        Command::Add { id, client } => clients.add(Scheduled::new(id, client)),
         Command::Notify { id, queue, notifier } => {
             if let Some(port) =
                 find(clients, id).and_then(Scheduled::client).and_then(|client| client.notify())
@@ -197,8 +186,10 @@ fn execute(command: Command, clients: &mut Vec<Scheduled>) {
                 client.leave(done);
             }
         }
-        Command::Report { to } => {
-            let _ = to.send(clients.iter().flat_map(Scheduled::report).collect());
+        Command::Report { id, to } => {
+            if let Some(client) = find(clients, id) {
+                let _ = to.send(client.report().collect());
+            }
         }
     }
 }

@@ -30,6 +30,11 @@ pub trait Port: Send {
     #[inline(always)]
     fn polled(&mut self, _at: usize) {}
 
+    /// True when the queue with index `at` has somebody to notify: one that receives packets is to be polled soon.
+    fn notifies(&self, _at: usize) -> bool {
+        false
+    }
+
     /// Before its end: gives back what one more queue keeps. False when there is no such queue left.
     fn retire(&mut self) -> bool {
         false

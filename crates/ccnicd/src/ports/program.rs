@@ -67,9 +67,13 @@ impl<R: Ring> Port for ProgramPort<R> {
 
     #[inline(always)]
     fn polled(&mut self, at: usize) {
-        if let (Some(Some(notifier)), Some(queue)) = (self.notifiers.get(at), self.queues.get_mut(at)) {
+        if let (Some(Some(notifier)), Some(queue)) = (self.notifiers.get_mut(at), self.queues.get_mut(at)) {
             notifier.notify_if_armed(queue);
         }
+    }
+
+    fn notifies(&self, at: usize) -> bool {
+        self.notifiers.get(at).is_some_and(Option::is_some)
     }
 
     fn retire(&mut self) -> bool {
@@ -85,7 +89,7 @@ impl<R: Ring> Port for ProgramPort<R> {
 }
 
 impl<R: Ring> Notify for ProgramPort<R> {
-    fn set_notifier(&mut self, queue: u16, notifier: Notifier) {
+    fn set_notifier(&mut self, queue: u16, mut notifier: Notifier) {
         let at = self.numbers.iter().position(|number| *number == queue);
         if let Some(slot) = at.and_then(|at| self.notifiers.get_mut(at)) {
             notifier.confirm();

@@ -14,10 +14,10 @@ use std::time::{Duration, Instant};
 use ccnic::{Config, Design};
 use ccnic_control::Connection;
 use ccnic_control::messages::{ProgramStatus, Status};
+pub use ccnic_hostile::Random;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
-pub mod attack;
 pub mod flow;
 pub mod traffic;
 
@@ -63,10 +63,22 @@ impl Daemon {
     /// As `start`, with further arguments.
     #[track_caller]
     pub fn start_with(socket: &Path, args: &[&str]) -> Daemon {
-        let child = logged(Path::new(env!("CARGO_BIN_EXE_ccnicd")), &socket.with_extension("log"))
-            .args(["--log", "warn", "--socket"])
+        Daemon::start_by(&[env!("CARGO_BIN_EXE_ccnicd")], socket, args)
+    }
+
+    /// As `start_with`, by a command that takes the daemon's arguments.
+    #[track_caller]
+    pub fn start_by(command: &[&str], socket: &Path, args: &[&str]) -> Daemon {
+        let child = logged(Path::new(command[0]), &socket.with_extension("log"))
+            .args(&command[1..])
+            .arg("--socket")
             .arg(socket)
             .args(args)
+            .args(if args.contains(&"--log") {
+                [].as_slice()
+            } else {
+                &["--log", "warn,ccnicd::placement=off"]
+            })
             .spawn()
             .unwrap();
         let mut this = Daemon { child, socket: socket.to_owned() };
@@ -125,6 +137,38 @@ impl Daemon {
         (fds, maps.lines().filter(|l| l.contains("memfd:")).count())
     }
 
+    /// The names of its threads, and the CPUs that each may run on, as the kernel lists them.
+    pub fn threads(&self) -> Vec<(String, String)> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let thread = |task: std::fs::DirEntry| {
+            let name = std::fs::read_to_string(task.path().join("comm")).ok()?.trim().to_owned();
+            let status = std::fs::read_to_string(task.path().join("status")).ok()?;
+            let cpus = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;
+            Some((name, cpus.trim().to_owned()))
+        };
+        tasks.filter_map(|task| thread(task.ok()?)).collect() // those that end meanwhile are left out
+    }
+
+    /// True when all its threads have been stopped by a signal.
+    pub fn stands_still(&self) -> bool {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let status = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("status")).ok();
+        tasks.filter_map(|task| status(task.ok()?)).all(|status| status.contains("State:\tT"))
+    }
+
+    /// How it ended, if it has.
+    pub fn ended(&mut self) -> Option<ExitStatus> {
+        self.child.try_wait().unwrap()
+    }
+
+    /// A figure of the process as the kernel shows it in `/proc/PID/status`, such as `Threads`, or `VmHWM` in KiB.
+    #[track_caller]
+    pub fn figure(&self, name: &str) -> u64 {
+        let text = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
+        let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).unwrap();
+        line.split_whitespace().next().unwrap().parse().unwrap()
+    }
+
     /// Its holdings once it has noticed that connections have ended: several looks, all the same.
     pub fn settled(&self) -> (usize, usize) {
         let mut last = self.holdings();
@@ -173,35 +217,6 @@ impl Forked {
 impl Drop for Forked {
     fn drop(&mut self) {
         self.kill();
-    }
-}
-
-/// xorshift64*: enough to be anywhere at any time.
-#[derive(Debug, Clone)]
-pub struct Random(u64);
-
-impl Random {
-    /// The same seed, the same numbers.
-    pub fn new(seed: u64) -> Random {
-        Random(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1)
-    }
-
-    /// Any word.
-    pub fn word(&mut self) -> u64 {
-        self.0 ^= self.0 >> 12;
-        self.0 ^= self.0 << 25;
-        self.0 ^= self.0 >> 27;
-        self.0.wrapping_mul(0x2545_f491_4f6c_dd1d)
-    }
-
-    /// 0 to `n` - 1.
-    pub fn below(&mut self, n: u64) -> u64 {
-        (self.word() >> 11) % n
-    }
-
-    /// One of `from`.
-    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.below(from.len() as u64) as usize]
     }
 }
 

@@ -1,24 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Attachments to NICs: references to them, and reconnecting when the NIC ends and a successor starts. */
+/*
+ * Attachments to NICs: references to them, and reconnecting when the NIC ends and a successor starts. Their buffers are in
+ * ccnic_buffers.c.
+ */
 #include <errno.h>
 #include <pthread.h>
 #include <string.h>
 
 #include <rte_errno.h>
-#include <rte_lcore.h>
 #include <rte_malloc.h>
 #include <rte_memory.h>
 
 #include "ccnic_attach.h"
+#include "ccnic_buffers.h"
 
 RTE_LOG_REGISTER(ccnic_common_logtype, pmd.common.ccnic, NOTICE);
-
-#define ATTACH_LOG(level, ...) \
-	rte_log(RTE_LOG_ ## level, ccnic_common_logtype, \
-		RTE_FMT("ccnic: " RTE_FMT_HEAD(__VA_ARGS__, "") "\n", RTE_FMT_TAIL(__VA_ARGS__, "")))
-
-/* Buffers that one call of libccnic moves. */
-#define BURST 64
 
 TAILQ_HEAD(ccnic_attaches, ccnic_attach);
 
@@ -27,111 +23,6 @@ static pthread_mutex_t list_lock = PTHREAD_MUTEX_INITIALIZER;
 static struct ccnic_attaches attaches = TAILQ_HEAD_INITIALIZER(attaches);
 
 uint32_t ccnic_attach_generation;
-
-static void
-return_buffers(struct ccnic_attach *att, const uint32_t *buffers, uint32_t n)
-{
-	struct ccnic_buf bufs[BURST];
-	uint32_t i, k;
-
-	rte_spinlock_lock(&att->lock);
-	for (i = 0; i < n; i += k) {
-		for (k = 0; k < BURST && i + k < n; k++)
-			bufs[k] = (struct ccnic_buf){ .offset = buffers[i + k] };
-		if (ccnic_pool_free(att->pool, bufs, k) < 0)
-			ATTACH_LOG(ERR, "%s: %s", att->conf.device, ccnic_last_error());
-	}
-	rte_spinlock_unlock(&att->lock);
-}
-
-void
-ccnic_attach_free(struct ccnic_attach *att, const uint32_t *buffers, uint32_t n)
-{
-	if (n == 0)
-		return;
-	return_buffers(att, buffers, n);
-	ccnic_attach_unlend(att, n);
-}
-
-/* Allocates up to n buffers; returns the number. */
-static uint32_t
-take_from_pool(struct ccnic_attach *att, uint32_t *buffers, uint32_t n)
-{
-	struct ccnic_buf bufs[BURST];
-	uint32_t done = 0;
-
-	rte_spinlock_lock(&att->lock);
-	while (done < n) {
-		int want = RTE_MIN(n - done, (uint32_t)BURST);
-		int got = ccnic_pool_alloc(att->pool, bufs, want);
-		int i;
-
-		for (i = 0; i < got; i++)
-			buffers[done++] = bufs[i].offset;
-		if (got < want)
-			break;
-	}
-	rte_spinlock_unlock(&att->lock);
-	return done;
-}
-
-uint32_t
-ccnic_attach_alloc(struct ccnic_attach *att, uint32_t *buffers, uint32_t n)
-{
-	uint32_t may = ccnic_attach_lend(att, n);
-	uint32_t got = take_from_pool(att, buffers, may);
-
-	if (got < may)
-		ccnic_attach_unlend(att, may - got);
-	return got;
-}
-
-uint32_t
-ccnic_attach_take(struct ccnic_attach *att, uint32_t *buffers, uint32_t n)
-{
-	const unsigned int lcore = rte_lcore_id();
-	uint32_t kept = 0;
-
-	if (likely(lcore < RTE_MAX_LCORE)) {
-		struct ccnic_lcore_cache *cache = &att->lcore_cache[lcore];
-
-		kept = RTE_MIN(n, cache->n);
-		memcpy(buffers, &cache->buffers[cache->n - kept], kept * sizeof(*buffers));
-		/* sweep() skips attachments that a device uses. */
-		__atomic_store_n(&cache->n, cache->n - kept, __ATOMIC_RELAXED);
-		ccnic_attach_unlend(att, kept);
-	}
-	return kept < n ? kept + take_from_pool(att, &buffers[kept], n - kept) : kept;
-}
-
-/* The last mbuf that referred to the buffer at addr was freed. Called by rte_pktmbuf_free() and similar, on any thread. */
-static void
-on_free(void *addr, void *opaque)
-{
-	struct ccnic_attach *att = opaque;
-	const uint32_t offset = (uint8_t *)addr - att->view.base;
-	const uint32_t buffer = offset & ~(uint32_t)(CCNIC_LARGE_SIZE - 1);
-	const unsigned int lcore = rte_lcore_id();
-	struct ccnic_lcore_cache *cache;
-	uint32_t n;
-
-	/* The value before the first mbuf was bound. */
-	rte_mbuf_ext_refcnt_set(&att->ext[(buffer - att->view.first) / CCNIC_LARGE_SIZE], 1);
-	if (unlikely(lcore >= RTE_MAX_LCORE)) {
-		ccnic_attach_free(att, &buffer, 1);
-		return;
-	}
-	cache = &att->lcore_cache[lcore];
-	n = cache->n;
-	if (n == CCNIC_LCORE_CACHE) {
-		__atomic_store_n(&cache->n, 0, __ATOMIC_RELAXED);
-		ccnic_attach_free(att, cache->buffers, n);
-		n = 0;
-	}
-	cache->buffers[n] = buffer;
-	/* The last access to the attachment: sweep() may destroy it from now on. */
-	__atomic_store_n(&cache->n, n + 1, __ATOMIC_RELEASE);
-}
 
 static struct ccnic_attach *
 find(const char *device)
@@ -183,17 +74,6 @@ destroy(struct ccnic_attach *att)
 	rte_free(att);
 }
 
-/* Freed buffers in the caches of lcores. */
-static uint32_t
-cached_buffers(const struct ccnic_attach *att)
-{
-	uint32_t i, n = 0;
-
-	for (i = 0; i < RTE_MAX_LCORE; i++)
-		n += __atomic_load_n(&att->lcore_cache[i].n, __ATOMIC_ACQUIRE);
-	return n;
-}
-
 /* Destroys attachments without references. One that mbufs still refer to stays until the next call. */
 static void
 sweep(void)
@@ -202,20 +82,8 @@ sweep(void)
 
 	for (att = TAILQ_FIRST(&attaches); att != NULL; att = next) {
 		next = TAILQ_NEXT(att, next);
-		if (att->refs == 0 && __atomic_load_n(&att->lent, __ATOMIC_ACQUIRE) == cached_buffers(att))
+		if (att->refs == 0 && __atomic_load_n(&att->lent, __ATOMIC_ACQUIRE) == ccnic_buffers_cached(att))
 			destroy(att);
-	}
-}
-
-static void
-init_ext(struct ccnic_attach *att)
-{
-	uint32_t i;
-
-	for (i = 0; i < att->buffers; i++) {
-		att->ext[i].free_cb = on_free;
-		att->ext[i].fcb_opaque = att;
-		rte_mbuf_ext_refcnt_set(&att->ext[i], 1);
 	}
 }
 
@@ -244,7 +112,7 @@ attach(struct ccnic_attach *att)
 		ccnic_close(att->nic);
 		return -ENOMEM;
 	}
-	init_ext(att);
+	ccnic_buffers_init(att);
 	if (att->conf.bind)
 		register_buffers(att);
 	return 0;

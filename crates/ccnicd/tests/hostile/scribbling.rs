@@ -1,10 +1,6 @@
 //! A hostile program beside a good one on the same polling core: whatever it writes into its region while the NIC reads
 //! there, the good one notices nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
-mod common;
-
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -20,10 +16,12 @@ use ccnic_client::Nic;
 use ccnic_control::Connection;
 use ccnic_control::messages::Request;
 use ccnic_control::rss::RssMessage;
+use ccnic_hostile::Scribbler;
 use ccnic_shm::{NativeMemory, Pages, Region};
-use common::attack::Attacker;
-use common::flow::Flow;
-use common::{Daemon, Forked, PATIENCE, Random, alone, config, seed, until};
+use rustix::io::Errno;
+
+use crate::common::flow::Flow;
+use crate::common::{Daemon, Forked, PATIENCE, Random, alone, config, seed, until};
 
 /// How the hostile program goes about it.
 const MODES: [&str; 4] = ["scribble", "scribble-beside-traffic", "aim", "aim-beside-traffic"];
@@ -71,7 +69,7 @@ fn attach(socket: &Path, region: &mut Region, spread: bool) -> Option<(Connectio
 fn lives(
     socket: &Path,
     region: &mut Region,
-    attacker: &mut Attacker,
+    scribbler: &mut Scribbler,
     aims: bool,
     seed: u64,
     life: &AtomicU32,
@@ -80,17 +78,17 @@ fn lives(
     let start = Instant::now();
     let mut again = Vec::new();
     while start.elapsed() < 2 * PATIENCE {
-        attacker.start_afresh();
+        scribbler.start_afresh();
         life.fetch_add(1, Relaxed);
         let Some(_connection) = attach(socket, region, random.below(2) == 0) else { break };
         for _ in 0..random.pick(&[100, 500, 2000, 5000]) {
-            if aims { attacker.aim() } else { attacker.scribble() }
+            if aims { scribbler.aim() } else { scribbler.scribble() }
         }
         if random.below(4) == 0 {
-            attacker.punch_hole(region);
+            assert_eq!(scribbler.punch_hole(region), Err(Errno::PERM), "the NIC has sealed it");
         }
         if random.below(2) == 0 {
-            attacker.restore_header();
+            scribbler.restore_header();
             again.extend(attach(socket, region, false)); // in whatever state it is; the NIC may refuse
         }
         if again.len() > 2 {
@@ -116,11 +114,11 @@ impl RingVisitor for Attack<'_> {
         let layout = Layout::new(&config(R::DESIGN)).unwrap();
         let mut region = Region::create(layout.size(), Pages::Small).unwrap();
         let mem = region.memory();
-        let mut attacker = Attacker::new(&region, &layout, Random::new(seed));
+        let mut scribbler = Scribbler::new(&region, &layout, Random::new(seed)).unwrap();
         let life = AtomicU32::new(0);
         let aims = mode.starts_with("aim");
         std::thread::scope(|scope| {
-            scope.spawn(|| lives(socket, &mut region, &mut attacker, aims, seed, &life));
+            scope.spawn(|| lives(socket, &mut region, &mut scribbler, aims, seed, &life));
             if mode.ends_with("traffic") {
                 traffic::<R>(&mem, &layout, &life);
             }
@@ -149,7 +147,7 @@ fn beside(daemon: &mut Daemon, socket: &Path, flow: &mut Flow, mode: &str, seed:
         ("CCNIC_MODE", mode),
         ("CCNIC_SEED", seed.as_str()),
     ];
-    let mut child = Forked::start("hostile_child", &env, &log);
+    let mut child = Forked::start("scribbling::hostile_child", &env, &log);
     let said = || std::fs::read_to_string(&log).unwrap();
     let lives = || said().matches("lived").count();
     let mut drops = 0;

@@ -4,19 +4,19 @@
 use std::ops::Range;
 use std::os::fd::AsFd;
 
+use anyhow::Context;
 use ccnic::desc::{FLAG_MORE, FLAG_SMALL, SIGNAL_SHIFT};
 use ccnic::host;
 use ccnic::layout::{QueueLayout, RingLayout};
 use ccnic::{Design, LINE, Layout, SharedMemory};
 use ccnic_shm::{NativeMemory, Region};
-
 use rustix::fs::{FallocateFlags, fallocate};
-use rustix::io::Errno;
 
-use super::Random;
+use crate::Random;
 
 /// Writes into a region what does not belong there.
-pub struct Attacker {
+#[derive(Debug)]
+pub struct Scribbler {
     mem: NativeMemory,
     layout: Layout,
     queue: QueueLayout,
@@ -25,11 +25,14 @@ pub struct Attacker {
     moved: (u32, u64, u64),
 }
 
-impl Attacker {
-    /// An attacker with its own way into the memory of `region`.
-    pub fn new(region: &Region, layout: &Layout, random: Random) -> Attacker {
-        let queue = layout.queue(0).unwrap();
-        Attacker { mem: region.memory(), layout: *layout, queue, random, moved: (0, 0, 0) }
+impl Scribbler {
+    /// One with its own way into the memory of `region`; it writes to the rings of the first queue.
+    ///
+    /// # Errors
+    /// When the region has no queue.
+    pub fn new(region: &Region, layout: &Layout, random: Random) -> anyhow::Result<Scribbler> {
+        let queue = layout.queue(0).context("the region has no queue")?;
+        Ok(Scribbler { mem: region.memory(), layout: *layout, queue, random, moved: (0, 0, 0) })
     }
 
     fn design(&self) -> Design {
@@ -90,14 +93,16 @@ impl Attacker {
         }
     }
 
-    /// A hole in the file, which a NIC that has sealed the region refuses.
-    pub fn punch_hole(&mut self, region: &Region) {
+    /// A hole in the file: its pages go, and come back as zeros when they are touched.
+    ///
+    /// # Errors
+    /// When the NIC has sealed the region against that.
+    pub fn punch_hole(&mut self, region: &Region) -> rustix::io::Result<()> {
         let pages = u64::from(self.layout.size() / 4096);
         let first = self.random.below(pages);
         let count = 1 + self.random.below(pages - first);
         let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let punched = fallocate(region.as_fd(), flags, first * 4096, count * 4096);
-        assert_eq!(punched, Err(Errno::PERM));
+        fallocate(region.as_fd(), flags, first * 4096, count * 4096)
     }
 
     /// The header as it was: a region that can be attached again, whatever the rest of it holds.
@@ -159,7 +164,7 @@ impl Attacker {
     }
 
     /// Publishes `count` descriptors in units from the consumer's position on, as its producer would.
-    fn publish(&mut self, ring: &RingLayout, count: u64, mut descriptor: impl FnMut(&mut Attacker) -> u64) {
+    fn publish(&mut self, ring: &RingLayout, count: u64, mut descriptor: impl FnMut(&mut Scribbler) -> u64) {
         let (unit, per) = (self.design().unit(), u64::from(self.design().per_unit()));
         let doorbell = self.design() == Design::Doorbell;
         let taken = self.mem.load(ring.taken);
@@ -194,7 +199,7 @@ impl Attacker {
 
     fn forge_descriptors(&mut self) {
         let (ring, count) = (self.ring(), 1 + self.random.below(64));
-        self.publish(&ring, count, Attacker::descriptor);
+        self.publish(&ring, count, Scribbler::descriptor);
     }
 
     /// A ring full of descriptors, legal but for one thing: the packet does not end.

@@ -1,0 +1,145 @@
+/* Runs the examples of the man pages, which the test has extracted: man NIC_SOCKET OWN_SOCKET. */
+#define _POSIX_C_SOURCE 200809L /* nanosleep() */
+
+#include "check.h"
+#include <ccnic_nic.h>
+#include <inttypes.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "ccnic_open.example.h"
+#include "ccnic_tx_burst.example.h"
+/* Uses echo() and send_packet(). */
+#include "ccnic_queue_open.example.h"
+#include "ccnic_pool_open.example.h"
+#include "ccnic_rss_set.example.h"
+#include "ccnic_nic_rx_burst.example.h"
+/* Uses reflect(). */
+#include "ccnic_nic_listen.example.h"
+
+/* ccnic_open(3), ccnic_rss_set(3), ccnic_queue_open(3) */
+static struct ccnic_queue *begin(struct ccnic *nic)
+{
+	struct ccnic_queue *queue = start(nic, 0);
+
+	EXPECT(queue != NULL, true);
+	EXPECT(check_nic(nic), 1);
+	EXPECT(wait_and_echo(queue), 1);
+	EXPECT(ccnic_wait(queue, 10 * SECOND) > 0, true); /* the loopback has returned it once more */
+	EXPECT(on_readable(queue), 0);
+	return queue;
+}
+
+/* Another descriptor that can be read ends serve(), however many packets go round. */
+static void handle_events(struct ccnic_queue *queue)
+{
+	int other[2];
+
+	EXPECT(pipe(other), 0);
+	EXPECT(write(other[1], "x", 1), 1);
+	EXPECT(serve(queue, other[0]), 0);
+	close(other[0]);
+	close(other[1]);
+}
+
+/* Takes the packets that go round out of the rings. */
+static void drain(struct ccnic_queue *queue)
+{
+	struct ccnic_buf bufs[32];
+
+	while (ccnic_wait(queue, SECOND / 10) > 0) {
+		int n = ccnic_rx_burst(queue, bufs, 32);
+
+		EXPECT(ccnic_buf_free(queue, bufs, (uint16_t)n), 0);
+	}
+}
+
+/* Receives one packet of two buffers and compares their lengths. */
+static void receive_chain(struct ccnic_queue *queue, uint16_t first, uint16_t second)
+{
+	struct ccnic_buf bufs[32];
+	uint16_t bytes = 0;
+	int n;
+
+	EXPECT(ccnic_wait(queue, 10 * SECOND) > 0, true);
+	n = ccnic_rx_burst(queue, bufs, 32);
+	for (int i = 0; i < n; i++)
+		bytes += ccnic_buf_len(&bufs[i]);
+	EXPECT(bytes, first + second); /* a loopback may cut the packet in another way */
+	EXPECT(ccnic_buf_free(queue, bufs, (uint16_t)n), 0);
+}
+
+/* ccnic_tx_burst(3) and ccnic_pool_open(3) */
+static void send_and_receive(struct ccnic *nic, struct ccnic_queue *queue)
+{
+	static const uint8_t jumbo[6000];
+	uint8_t in[2][CCNIC_SMALL_SIZE];
+	const void *const data[2] = {"one", "two"};
+	void *const room[2] = {in[0], in[1]};
+	uint16_t len[2] = {3, 3};
+	struct ccnic_buf bufs[2];
+
+	EXPECT(send_packet(queue, jumbo, sizeof(jumbo)), 2);
+	receive_chain(queue, 4096, sizeof(jumbo) - 4096);
+	EXPECT(prepare_one(nic, &bufs[1]), 1);
+	EXPECT(append(queue, &bufs[1], " again", 6), 0);
+	EXPECT(append(queue, &bufs[1], jumbo, sizeof(jumbo)), -EMSGSIZE);
+	EXPECT(prepend(queue, bufs, "header", 6), 1);
+	EXPECT(ccnic_tx_burst(queue, bufs, 2), 2);
+	receive_chain(queue, 6, 11);
+	EXPECT(exchange_small(queue, data, len, room) >= 0, true);
+	drain(queue);
+}
+
+static void program(const char *socket)
+{
+	struct ccnic *nic = open_nic(socket);
+	struct ccnic_queue *queue;
+
+	EXPECT(nic != NULL, true);
+	queue = begin(nic);
+	handle_events(queue);
+	drain(queue);
+	send_and_receive(nic, queue);
+	EXPECT(spread(nic), 1);
+	EXPECT(ccnic_queue_close(queue), 0);
+	EXPECT(ccnic_close(nic), 0);
+}
+
+/* ccnic_nic_listen(3): attaches to the NIC that the other process runs, and sends it a packet. */
+static void program_of_own_nic(const char *socket)
+{
+	const struct timespec moment = {0, SECOND / 100};
+	struct ccnic_queue *queue;
+	struct ccnic *nic = NULL;
+
+	for (int tries = 0; nic == NULL && tries < 6000; tries++)
+		if (ccnic_open(socket, NULL, &nic) < 0)
+			nanosleep(&moment, NULL);
+	EXPECT(nic != NULL, true);
+	queue = start(nic, 0);
+	EXPECT(queue != NULL && ccnic_wait(queue, 10 * SECOND) > 0, true);
+	drain(queue);
+	EXPECT(ccnic_queue_close(queue), 0);
+	EXPECT(ccnic_close(nic), 0);
+}
+
+int main(int argc, char **argv)
+{
+	pid_t child;
+	int status;
+
+	EXPECT(argc, 3);
+	child = fork();
+	if (child == 0)
+		return nic_for_one(argv[2]) == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+	program(argv[1]);
+	program_of_own_nic(argv[2]);
+	EXPECT(waitpid(child, &status, 0), child);
+	EXPECT(status, 0);
+	/* The NIC's examples that need a NIC's queue are compiled only. */
+	EXPECT(deliver != NULL && deliver_zeros != NULL, true);
+	puts("all examples ran");
+	return EXIT_SUCCESS;
+}

@@ -1,0 +1,175 @@
+//! What `ccnic bench hostile` shows of an attack.
+
+use ccnic_hostile::{Attack, Report};
+use serde::Serialize;
+
+use super::daemon::{MEMORY_MAX, Taken};
+use super::good::Experience;
+use super::stranger::Answers;
+use crate::stats::Spread;
+
+/// One round of an attack.
+#[derive(Debug, Clone, Serialize)]
+pub struct Round {
+    /// The good program.
+    #[serde(flatten)]
+    pub good: Experience,
+    /// A stranger's questions before the attack.
+    pub answers_alone: Answers,
+    /// A stranger's questions beside the attack.
+    pub answers_beside: Answers,
+    /// The share of the time before the attack that the polling thread had its CPU; null where the kernel does not say.
+    pub polling_share: Option<f64>,
+    /// What the daemon took.
+    pub daemon: Taken,
+    /// The daemon ended in order when it was told to, right after the attack.
+    pub stopped: bool,
+    /// The daemon was alive until then.
+    pub alive: bool,
+    /// How far the attack got.
+    pub attack: Report,
+}
+
+impl Round {
+    /// The lesser share of the time before the attack that the good program or the polling thread had its CPU.
+    pub fn undisturbed(&self) -> f64 {
+        self.polling_share.unwrap_or(1.0).min(self.good.alone.cpu_share)
+    }
+
+    /// MiB that the daemon had resident at most, or has had allocated for regions that it refused: whichever is more.
+    pub fn memory_mib(&self) -> u64 {
+        self.daemon.memory_mib.max(self.attack.filled as u64 >> 20)
+    }
+}
+
+/// All rounds of an attack. Worst cases are those of all rounds, everything else is a median.
+#[derive(Debug, Clone, Serialize)]
+pub struct Row {
+    /// The attack.
+    pub attack: &'static str,
+    /// Programs of it that always have packets to be moved.
+    pub busy: u32,
+    /// Million packets per second of the good program's CPU time, before the attack.
+    pub alone_mpps: f64,
+    /// Beside the attack.
+    pub beside_mpps: f64,
+    /// `beside_mpps` as a share of what is due to the good program: of `alone_mpps` divided by the number of busy programs.
+    pub fair_share: Spread,
+    /// The longest round trips, in nanoseconds.
+    pub alone_worst_ns: u64,
+    pub beside_worst_ns: u64,
+    /// The longest time that a stranger waited for an answer, in nanoseconds.
+    pub answer_ns: u64,
+    /// False when a question had no answer.
+    pub answered: bool,
+    /// The most memory, in MiB.
+    pub memory_mib: u64,
+    /// Packets lost or damaged, a dead daemon, a memory limit exceeded; empty when there is none.
+    pub defects: Vec<String>,
+    /// Each round.
+    pub rounds: Vec<Round>,
+}
+
+impl Row {
+    /// Sums up the rounds of an attack.
+    pub fn of(attack: &Attack, rounds: Vec<Round>) -> Row {
+        let most = |f: fn(&Round) -> u64| rounds.iter().map(f).max().unwrap_or(0);
+        let median = |f: fn(&Round) -> f64| Spread::of(rounds.iter().map(f)).median;
+        let programs = f64::from(attack.busy + 1);
+        let share = |round: &Round| {
+            let due = round.good.alone.mpps / programs;
+            if due > 0.0 { round.good.beside.mpps / due } else { 0.0 }
+        };
+        Row {
+            attack: attack.name,
+            busy: attack.busy,
+            alone_mpps: median(|r| r.good.alone.mpps),
+            beside_mpps: median(|r| r.good.beside.mpps),
+            fair_share: Spread::of(rounds.iter().map(share)),
+            alone_worst_ns: most(|r| r.good.alone.worst_ns),
+            beside_worst_ns: most(|r| r.good.beside.worst_ns),
+            answer_ns: most(|r| r.answers_beside.worst_ns),
+            answered: rounds.iter().all(|r| r.answers_beside.unanswered == 0),
+            memory_mib: most(Round::memory_mib),
+            defects: defects(&rounds),
+            rounds,
+        }
+    }
+}
+
+/// What must never be, whatever the speed of the machine.
+fn defects(rounds: &[Round]) -> Vec<String> {
+    let mut defects = Vec::new();
+    let sum = |f: fn(&Round) -> u64| rounds.iter().map(f).sum::<u64>();
+    let (lost, corrupt) = (sum(|r| r.good.lost), sum(|r| r.good.corrupt));
+    if lost + corrupt > 0 {
+        defects.push(format!("{lost} packets were lost and {corrupt} damaged"));
+    }
+    if rounds.iter().any(|round| !round.alive) {
+        defects.push("the daemon died".to_owned());
+    }
+    let memory = rounds.iter().map(Round::memory_mib).max().unwrap_or(0);
+    if memory > MEMORY_MAX {
+        defects.push(format!("{memory} MiB of memory were taken, the limit is {MEMORY_MAX} MiB"));
+    }
+    defects
+}
+
+/// Rounds for tests.
+#[cfg(test)]
+pub mod samples {
+    use super::super::good::Seen;
+    use super::*;
+
+    /// A round in which the good program had so many million packets per second.
+    pub fn round(alone: f64, beside: f64) -> Round {
+        let seen = |mpps, worst_ns| Seen { packets: 100, mpps, worst_ns, stalls: 0, cpu_share: 1.0 };
+        let answers = |worst_ns| Answers { answered: 9, worst_ns, ..Answers::default() };
+        Round {
+            good: Experience {
+                alone: seen(alone, 20_000),
+                beside: seen(beside, 8_123_456_789),
+                lost: 0,
+                corrupt: 0,
+            },
+            answers_alone: answers(100_000),
+            answers_beside: answers(20_123_456_789),
+            polling_share: Some(0.98),
+            daemon: Taken { memory_mib: 200, log_bytes: 0, descriptors: 10, threads: 4 },
+            stopped: true,
+            alive: true,
+            attack: Report { done: 5, ..Report::default() },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::samples::round;
+    use super::*;
+
+    #[test]
+    fn the_fair_share_is_of_what_was_measured_alone_in_the_same_round() {
+        let greedy = ccnic_hostile::find("greedy").unwrap();
+        let row = Row::of(greedy, vec![round(20.0, 9.0), round(10.0, 5.0), round(30.0, 18.0)]);
+        assert_eq!((row.busy, row.alone_mpps, row.beside_mpps), (1, 20.0, 9.0));
+        let Spread { min, median, max } = row.fair_share;
+        assert_eq!((min, median, max), (0.9, 1.0, 1.2));
+        assert!(row.defects.is_empty() && row.answered && row.rounds[0].undisturbed() == 0.98);
+        let punch = ccnic_hostile::find("punch").unwrap();
+        assert_eq!(Row::of(punch, vec![round(20.0, 9.0)]).fair_share.median, 0.45);
+        assert_eq!(Row::of(punch, vec![round(0.0, 9.0)]).fair_share.median, 0.0);
+    }
+
+    #[test]
+    fn what_must_never_be_is_a_defect() {
+        let mut bad = round(1.0, 1.0);
+        (bad.good.lost, bad.alive, bad.attack.filled) = (3, false, 800 << 20);
+        let row = Row::of(ccnic_hostile::find("sparse").unwrap(), vec![round(1.0, 1.0), bad]);
+        assert_eq!(row.defects.len(), 3, "{row:?}");
+        assert_eq!(row.memory_mib, 800);
+        assert!(
+            row.defects[0].contains("3 packets were lost") && row.defects[2].contains("limit is 512 MiB")
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! `ccnic bench hostile`: the list, a short measurement of a few attacks, and what it says of a daemon that dies.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+fn hostile(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ccnic")).args(["bench", "hostile"]).args(args).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// One measurement at a time: each has two CPUs that poll.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The daemon that lies beside the command; `None` where it has not been built, or on one CPU.
+fn daemon() -> Option<PathBuf> {
+    let beside = Path::new(env!("CARGO_BIN_EXE_ccnic")).with_file_name("ccnicd");
+    let cpus = std::thread::available_parallelism().map_or(1, usize::from);
+    if !beside.exists() || cpus < 2 {
+        println!("skipped: no ccnicd beside this ccnic, or one CPU only");
+        return None;
+    }
+    Some(beside)
+}
+
+#[test]
+fn the_list_names_every_attack_in_80_columns() {
+    let output = hostile(&["--list"]);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let list = text(&output.stdout);
+    for attack in ccnic_hostile::ATTACKS {
+        assert!(list.lines().any(|line| line.starts_with(attack.name)), "{} in {list}", attack.name);
+    }
+    assert!(list.lines().all(|line| line.chars().count() <= 80), "{list}");
+}
+
+#[test]
+fn what_is_no_attack_or_out_of_range_is_refused() {
+    for (args, why) in [
+        (["--attacks", "punch,teapot"], "no such attack; --list"),
+        (["--attack", "punch"], "--socket"),
+        (["--rounds", "0"], "--rounds is 0"),
+        (["--seconds", "0"], "--seconds is 0"),
+        (["--daemon", "/nonexistent/ccnicd"], "could not start ccnicd"),
+    ] {
+        let output = hostile(&args);
+        assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(why), "{args:?}: {}", text(&output.stderr));
+    }
+}
+
+#[test]
+fn every_round_is_in_the_json_and_the_table_fits() {
+    let _alone = alone();
+    if daemon().is_none() {
+        return;
+    }
+    let short = ["--attacks", "greedy,log-flood", "--rounds", "2", "--seconds", "0.05"];
+    let output = hostile(&[&short[..], &["--json"]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    for (row, (attack, busy)) in rows.as_array().unwrap().iter().zip([("greedy", 1), ("log-flood", 0)]) {
+        assert_eq!((row["attack"].as_str(), row["busy"].as_u64()), (Some(attack), Some(busy)));
+        let rounds = row["rounds"].as_array().unwrap();
+        assert_eq!(rounds.len(), 2);
+        for round in rounds {
+            assert!(round["beside"]["packets"].as_u64() > Some(0), "{round}");
+            assert!(round["attack"]["done"].as_u64() > Some(0), "the attack did nothing: {round}");
+            assert_eq!((round["lost"].as_u64(), round["corrupt"].as_u64()), (Some(0), Some(0)));
+            assert_eq!((round["alive"].as_bool(), round["stopped"].as_bool()), (Some(true), Some(true)));
+        }
+        assert_eq!(row["defects"].as_array().map(Vec::len), Some(0), "{row}");
+    }
+    let output = hostile(&short);
+    let table = text(&output.stdout);
+    assert!(table.contains("greedy") && table.contains("none was lost or damaged"), "{table}");
+    assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+}
+
+/// A daemon that is killed beside an attack: the report says so, and the command fails.
+#[test]
+fn a_daemon_that_dies_is_a_defect() {
+    let _alone = alone();
+    let Some(daemon) = daemon() else { return };
+    let directory = tempfile::tempdir().unwrap();
+    let mortal = directory.path().join("ccnicd");
+    let script = format!("#!/bin/sh\n{} \"$@\" & nic=$!\nsleep 1; kill -9 $nic\n", daemon.display());
+    std::fs::write(&mortal, script).unwrap();
+    std::fs::set_permissions(&mortal, PermissionsExt::from_mode(0o755)).unwrap();
+    let mortal = mortal.to_str().unwrap();
+    let output =
+        hostile(&["--attacks", "log-flood", "--rounds", "1", "--seconds", "2", "--json", "--daemon", mortal]);
+    assert_eq!(output.status.code(), Some(1), "{}", text(&output.stderr));
+    let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+    let defects = rows[0]["defects"].as_array().unwrap();
+    assert!(defects.iter().any(|defect| defect == "the daemon died"), "{defects:?}");
+}

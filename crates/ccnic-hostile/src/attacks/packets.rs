@@ -1,0 +1,143 @@
+//! Attacks by what the NIC has to look at or to move: idle queues, queues that are full, bad descriptors, large packets.
+
+use std::time::Duration;
+
+use ccnic::desc::FLAG_MORE;
+use ccnic::{Burst, Config};
+use ccnic_client::{Nic, Pages};
+
+use crate::filler::{Filler, word};
+use crate::program::{Program, config};
+use crate::stage::Stage;
+
+/// The most queues that a program can have.
+const QUEUES: u16 = 256;
+/// Between two passes over rings that hold more than the NIC moves meanwhile.
+const PAUSE: Duration = Duration::from_micros(100);
+
+/// Up to `number` idle programs; one that is refused is tried again until the time is over.
+fn idle(stage: &Stage<'_>, number: usize, config: &Config) -> anyhow::Result<()> {
+    let mut programs = Vec::new();
+    while stage.goes_on() {
+        if programs.len() < number
+            && let Some(program) = Program::attached(stage, "idle", config)?
+        {
+            programs.push(program);
+            continue;
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    Ok(())
+}
+
+pub fn idle_wide(stage: &Stage<'_>) -> anyhow::Result<()> {
+    idle(stage, 8, &config(QUEUES, 64, 16))
+}
+
+pub fn idle_many(stage: &Stage<'_>) -> anyhow::Result<()> {
+    idle(stage, 1000, &config(1, 64, 16))
+}
+
+/// Nothing can move, and the NIC can find that out at each queue in every turn.
+pub fn full_rings(stage: &Stage<'_>) -> anyhow::Result<()> {
+    let config = config(QUEUES, 64, 4096);
+    fill(
+        stage,
+        "full-rings",
+        &config,
+        |first, _| Box::new(move |n| word(first + (n % 4096) as u32 * 4096, 64, 0)),
+        false,
+    )
+}
+
+pub fn bad_descriptors(stage: &Stage<'_>) -> anyhow::Result<()> {
+    fill(
+        stage,
+        "bad-descriptors",
+        &config(QUEUES, 1024, 16),
+        |_, _| Box::new(|_| word(0xfff0, 0x1000, 0)),
+        true,
+    )
+}
+
+pub fn flood_4k(stage: &Stage<'_>) -> anyhow::Result<()> {
+    let config = config(QUEUES, 1024, 8192);
+    fill(
+        stage,
+        "flood-4k",
+        &config,
+        |first, buffers| Box::new(move |n| word(first + spread(n, buffers), 4096, 0)),
+        true,
+    )
+}
+
+pub fn flood_9000(stage: &Stage<'_>) -> anyhow::Result<()> {
+    let config = config(QUEUES, 1024, 8192);
+    fill(
+        stage,
+        "flood-9000",
+        &config,
+        |first, buffers| {
+            Box::new(move |n| {
+                let (len, flags) = if n % 3 < 2 { (4096, FLAG_MORE) } else { (9000 - 2 * 4096, 0) };
+                word(first + spread(n, buffers), len, flags)
+            })
+        },
+        true,
+    )
+}
+
+/// The offset of a buffer, in an order that no cache foresees.
+fn spread(n: u64, buffers: u32) -> u32 {
+    (n.wrapping_mul(7919) % u64::from(buffers)) as u32 * 4096
+}
+
+/// The first word of a queue's n-th descriptor.
+type Words = Box<dyn FnMut(u64) -> u64>;
+
+/// Keeps the transmit rings full of the words that `words` makes, given the first buffer's offset and the number of buffers;
+/// `drains`: takes what comes back.
+fn fill(
+    stage: &Stage<'_>,
+    name: &str,
+    config: &Config,
+    words: impl FnOnce(u32, u32) -> Words,
+    drains: bool,
+) -> anyhow::Result<()> {
+    let Some(program) = Program::attached(stage, name, config)? else {
+        stage.linger();
+        return Ok(());
+    };
+    let mut filler = Filler::new(&program);
+    let mut word = words(program.layout.pool().buffers, config.buffers);
+    while stage.goes_on() {
+        if drains {
+            filler.drain();
+        }
+        stage.did(filler.fill(u64::MAX, &mut word));
+        std::thread::sleep(PAUSE);
+    }
+    Ok(())
+}
+
+/// An honest program in a loop: as many large packets as the NIC takes, nothing of them written or read but what the ring needs.
+pub fn greedy(stage: &Stage<'_>) -> anyhow::Result<()> {
+    let config = Config { ring: 1024, buffers: 8192, ..Config::default() };
+    let opened = Nic::options().name("greedy").config(&config).pages(Pages::Small).open(stage.socket);
+    let Some(mut nic) = stage.tried(opened) else {
+        stage.linger();
+        return Ok(());
+    };
+    let mut pair = nic.queue_pair(0)?;
+    let mut burst = Burst::new();
+    while stage.goes_on() {
+        pair.alloc(9000, 48, &mut burst);
+        stage.did(pair.tx_burst(&mut burst));
+        pair.free(&mut burst);
+        for _ in 0..2 {
+            pair.rx_burst(&mut burst, 48);
+            pair.free(&mut burst);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,101 @@
+//! A hostile program: a region, what it says of it to the NIC, and messages that no library would send.
+
+use std::io::IoSlice;
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use anyhow::Context;
+use ccnic::{Config, Layout, host};
+use ccnic_control::messages::Request;
+use ccnic_control::{Connection, Error};
+use ccnic_shm::{Pages, Region};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
+
+use crate::Stage;
+
+/// Descriptors that the kernel lets pass with one message.
+pub const PASSED_MOST: usize = 253;
+
+/// A region and, once it is attached, the connection that keeps it so.
+#[derive(Debug)]
+pub struct Program {
+    pub region: Region,
+    pub layout: Layout,
+    pub connection: Option<Connection>,
+}
+
+/// A configuration that takes little memory: `queues` with rings of `ring` descriptors, and `buffers`.
+pub fn config(queues: u16, ring: u32, buffers: u32) -> Config {
+    Config { queues, ring, buffers, ..Config::default() }
+}
+
+/// A request to attach under a name.
+pub fn attach_request(name: &str) -> Request {
+    Request::Attach { name: name.to_owned(), mac: None, rss: None }
+}
+
+impl Program {
+    /// A program with a region of its own that is all in order.
+    pub fn new(config: &Config) -> anyhow::Result<Program> {
+        let layout = Layout::new(config)?;
+        let region = Region::create(layout.size(), Pages::Small)?;
+        host::format(&region.memory(), &layout);
+        Ok(Program { region, layout, connection: None })
+    }
+
+    /// Attaches over a new connection. False when the NIC refuses, which is counted; the connection is gone then.
+    pub fn attach(&mut self, stage: &Stage<'_>, name: &str) -> bool {
+        let attach = || -> Result<Connection, Error> {
+            let connection = Connection::open(stage.socket)?;
+            connection.ask(&attach_request(name), Some(self.region.as_fd()))?;
+            Ok(connection)
+        };
+        let outcome = attach();
+        self.connection = stage.tried(outcome);
+        self.connection.is_some()
+    }
+
+    /// A program that is attached, or `None` when the NIC refuses it.
+    pub fn attached(stage: &Stage<'_>, name: &str, config: &Config) -> anyhow::Result<Option<Program>> {
+        let mut program = Program::new(config)?;
+        Ok(program.attach(stage, name).then_some(program))
+    }
+}
+
+/// Sends `bytes` as one message, with descriptors, without waiting.
+pub fn send_raw(to: impl AsFd, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> rustix::io::Result<usize> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(PASSED_MOST))];
+    let mut control = SendAncillaryBuffer::new(&mut space);
+    if !fds.is_empty() {
+        control.push(SendAncillaryMessage::ScmRights(fds));
+    }
+    sendmsg(to, &[IoSlice::new(bytes)], &mut control, SendFlags::NOSIGNAL | SendFlags::DONTWAIT)
+}
+
+/// Reads and forgets one message if there is one; false when the connection has ended.
+pub fn read_raw(from: impl AsFd, bytes: &mut [u8]) -> bool {
+    match recv(from, bytes, RecvFlags::DONTWAIT) {
+        Ok((_, n)) => n > 0,
+        Err(e) => e == rustix::io::Errno::AGAIN,
+    }
+}
+
+/// A memfd of so many bytes that has no pages, sealed as a region's.
+pub fn sparse(bytes: u64) -> anyhow::Result<OwnedFd> {
+    let fd = memfd_create("hostile", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+        .context("could not make a memfd")?;
+    ftruncate(&fd, bytes).context("could not size a memfd")?;
+    fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW).context("could not seal a memfd")?;
+    Ok(fd)
+}
+
+/// The header of a region of this layout, as bytes of a page.
+pub fn header(layout: &Layout) -> anyhow::Result<Vec<u8>> {
+    use ccnic::SharedMemory;
+    let page = Region::create(4096, Pages::Small)?;
+    layout.store(&page.memory());
+    let mut bytes = vec![0; 4096];
+    page.memory().read(0, &mut bytes);
+    Ok(bytes)
+}

@@ -1,0 +1,302 @@
+//! How a worker shares its time among clients: deficit round robin, in time.
+//!
+//! After Shreedhar and Varghese, "Efficient Fair Queueing using Deficit Round Robin" (SIGCOMM '95), with the time that a poll took in
+//! place of the bytes of a packet: what a poll costs is only known afterwards, and only time counts everything alike (large copies, bad
+//! descriptors, page faults, notifications, the steps of an end).
+//!
+//! ```text
+//!            ┌───────────────── a round ─────────────────┐
+//!   busy:    └► A ───────────► B ───────────► C ─────────┘   each in its turn: its credit grows by a quantum; it is polled
+//!                     ▲                       │              while it has credit and finds packets; the time is taken off
+//!      found packets, │                       │ found none
+//!      or took long   │                       ▼ for a while
+//!   idle:       D ──► E ──► F ──► D             one poll of one client, then none for 15 times as long;
+//!                                               all the time while nobody is busy
+//! ```
+//!
+//! * **Busy clients** get equal time. One that took more than its credit is in debt and is passed over until the rounds have paid for it.
+//!   One that finds nothing more gives up the credit that it has left: time is not saved up. When all are in debt, the one with the least
+//!   debt is next at once: no time is wasted.
+//! * **Idle clients** together get at most one part in [`SHARE`] while anybody is busy, client by client, so that a program with many
+//!   queues delays no other. What one of them takes beyond a quantum is its own debt.
+//! * **Commands** of the control thread get at most one part in [`SHARE`] too ([`Scheduler::attend`]).
+//! * **A client alone** is polled without any of this: no clock is read.
+//!
+//! Generic over the clients and over the core with its clock, so that tests compute every share exactly.
+
+#[cfg(test)]
+mod tests;
+
+use std::collections::VecDeque;
+
+/// Idle clients, and commands, get at most one part in so many of the time.
+pub(crate) const SHARE: u64 = 16;
+
+/// Polls of a client alone between two looks at the commands. A look costs some 10 ns, a poll that moves packets several hundred.
+const POLLS_ALONE: usize = 64;
+
+/// Turns, and commands, in a row at most, should the clock stand still.
+const STEPS: usize = 256;
+
+/// The most empty polls before a core rests.
+const SWEEP_MAX: usize = 1024;
+
+/// The core that a scheduler shares out.
+pub(crate) trait Core {
+    /// The time, in ticks of any length.
+    fn now(&mut self) -> u64;
+
+    /// The time since `from` that what this thread did meanwhile is to be charged with, and the time now.
+    fn since(&mut self, from: u64) -> (u64, u64) {
+        let now = self.now();
+        (now.saturating_sub(from), now)
+    }
+
+    /// Nothing has been found anywhere: lets others have the core, or its resources.
+    fn relax(&mut self);
+}
+
+/// What a scheduler polls.
+pub(crate) trait Polled {
+    /// Does a bounded amount of work; returns how much of it was for packets: 0 when there was none to do.
+    fn poll(&mut self) -> usize;
+
+    /// Empty polls in a row after which there is nothing to do at present: every queue that has been in use lately has been looked at.
+    fn round(&self) -> usize;
+
+    /// Empty polls in a row after which every queue has been looked at. Never changes.
+    fn sweep(&self) -> usize;
+
+    /// True when it is not to be polled any more.
+    fn has_left(&self) -> bool;
+}
+
+/// The scheduler's times, in ticks.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Times {
+    /// What a busy client gets in a round.
+    pub(crate) quantum: u64,
+    /// A busy client that finds nothing for so long is idle.
+    pub(crate) idle_after: u64,
+    /// More than this is not owed: a poll may have taken long through no fault of the client.
+    pub(crate) debt: u64,
+    /// Between two looks at the commands.
+    pub(crate) batch: u64,
+}
+
+impl Times {
+    /// The times of the daemon, for a clock of so many ticks in a microsecond.
+    pub(crate) fn new(microsecond: u64) -> Times {
+        Times {
+            quantum: 2 * microsecond,
+            idle_after: 50 * microsecond,
+            debt: 1000 * microsecond,
+            batch: 16 * microsecond,
+        }
+    }
+}
+
+/// A client in the schedule.
+struct Entry<C> {
+    client: C,
+    /// Ticks that it may still use in this round; negative: a debt.
+    credit: i64,
+    /// When it found packets last.
+    found: u64,
+}
+
+/// The clients of one worker, and who is next.
+pub(crate) struct Scheduler<C, K> {
+    core: K,
+    times: Times,
+    /// In the order of their turns.
+    busy: VecDeque<Entry<C>>,
+    idle: VecDeque<Entry<C>>,
+    /// No idle client is looked at before, while others are busy.
+    idle_due: u64,
+    /// No command is executed before.
+    commands_due: Option<u64>,
+    /// Busy clients in a row that were passed over.
+    passed: usize,
+    /// Empty polls in a row, and how many of them look at every queue of all clients.
+    empty: usize,
+    sweep: usize,
+}
+
+impl<C: Polled, K: Core> Scheduler<C, K> {
+    pub(crate) fn new(core: K, times: Times) -> Scheduler<C, K> {
+        let (busy, idle) = Default::default();
+        Scheduler { core, times, busy, idle, idle_due: 0, commands_due: None, passed: 0, empty: 0, sweep: 1 }
+    }
+
+    /// Polls a client from now on.
+    pub(crate) fn add(&mut self, client: C) {
+        self.busy.push_back(Entry { client, credit: 0, found: 0 });
+        self.measure();
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.busy.is_empty() && self.idle.is_empty()
+    }
+
+    /// All clients, in no order.
+    pub(crate) fn clients(&mut self) -> impl Iterator<Item = &mut C> {
+        self.busy.iter_mut().chain(&mut self.idle).map(|entry| &mut entry.client)
+    }
+
+    fn measure(&mut self) {
+        let clients = self.busy.len() + self.idle.len();
+        let most = self.clients().map(|client| client.sweep()).max().unwrap_or(1);
+        self.sweep = if clients == 1 { most } else { most.saturating_mul(clients).min(SWEEP_MAX) };
+    }
+
+    /// Polls for a while; returns when it is time to look at the commands.
+    pub(crate) fn run(&mut self) {
+        if self.busy.len() + self.idle.len() == 1 {
+            self.run_alone();
+        } else {
+            self.run_shared();
+        }
+    }
+
+    fn run_alone(&mut self) {
+        let Some(entry) = self.busy.front_mut().or(self.idle.front_mut()) else { return };
+        for _ in 0..POLLS_ALONE {
+            if entry.client.poll() > 0 {
+                self.empty = 0;
+                continue;
+            }
+            self.empty += 1;
+            if self.empty >= self.sweep {
+                self.empty = 0;
+                self.core.relax();
+            }
+        }
+        if entry.client.has_left() {
+            self.busy.clear();
+            self.idle.clear();
+        }
+    }
+
+    fn run_shared(&mut self) {
+        let mut now = self.core.now();
+        let end = now + self.times.batch;
+        for _ in 0..STEPS {
+            if self.busy.is_empty() || now >= self.idle_due {
+                now = self.look_at_idle(now);
+            }
+            now = self.turn(now);
+            if now >= end || self.is_empty() {
+                break;
+            }
+        }
+    }
+
+    /// Polls a client once; returns what it found and the time afterwards.
+    #[inline(always)]
+    fn poll(&mut self, entry: &mut Entry<C>, from: u64) -> (usize, u64) {
+        let found = entry.client.poll();
+        let (took, mut now) = self.core.since(from);
+        entry.credit -= took.min(self.times.debt) as i64;
+        self.empty += 1;
+        if found > 0 {
+            (entry.found, self.empty) = (now, 0);
+        } else if self.empty >= self.sweep {
+            self.empty = 0;
+            self.core.relax();
+            now = self.core.now();
+        }
+        (found, now)
+    }
+
+    /// The turn of the next busy client.
+    fn turn(&mut self, mut now: u64) -> u64 {
+        let Some(mut entry) = self.busy.pop_front() else { return now };
+        let quantum = self.times.quantum as i64;
+        entry.credit = (entry.credit + quantum).min(quantum);
+        if entry.credit <= 0 {
+            self.busy.push_back(entry);
+            self.pass();
+            return now;
+        }
+        self.passed = 0;
+        let mut empty = 0;
+        while entry.credit > 0 {
+            let (found, then) = self.poll(&mut entry, now);
+            now = then;
+            if found > 0 {
+                empty = 0;
+                continue;
+            }
+            empty += 1;
+            if empty >= entry.client.round() {
+                entry.credit = entry.credit.min(0);
+            }
+        }
+        entry.credit = entry.credit.max(-(self.times.debt as i64));
+        if entry.client.has_left() {
+            drop(entry);
+            self.measure();
+        } else if entry.credit == 0 && now.saturating_sub(entry.found) > self.times.idle_after {
+            self.idle.push_back(entry);
+        } else {
+            self.busy.push_back(entry);
+        }
+        now
+    }
+
+    /// A busy client was passed over. When all are in debt, so many rounds pass at once that one of them is not.
+    fn pass(&mut self) {
+        self.passed += 1;
+        if self.passed < self.busy.len() {
+            return;
+        }
+        self.passed = 0;
+        let most = self.busy.iter().map(|entry| entry.credit).max().unwrap_or(0);
+        self.busy.iter_mut().for_each(|entry| entry.credit -= most);
+    }
+
+    /// One poll of the next idle client.
+    fn look_at_idle(&mut self, from: u64) -> u64 {
+        let Some(mut entry) = self.idle.pop_front() else { return from };
+        entry.credit = 0;
+        let (found, now) = self.poll(&mut entry, from);
+        let took = entry.credit.unsigned_abs();
+        self.idle_due = now + (SHARE - 1) * took.min(self.times.quantum);
+        if entry.client.has_left() {
+            drop(entry);
+            self.measure();
+        } else if found > 0 || took > self.times.quantum {
+            self.busy.push_back(entry);
+        } else {
+            entry.credit = 0;
+            self.idle.push_back(entry);
+        }
+        now
+    }
+
+    /// Executes commands that `receive` gives, if it is time: for about a part in [`SHARE`] of the time between two calls. One that
+    /// takes longer is followed by none for [`SHARE`] - 1 times as long. The clock is read only when there are commands.
+    pub(crate) fn attend<T>(
+        &mut self,
+        mut receive: impl FnMut() -> Option<T>,
+        mut execute: impl FnMut(&mut Self, T),
+    ) {
+        if self.commands_due.is_some_and(|due| self.core.now() < due) {
+            return;
+        }
+        self.commands_due = None;
+        let mut took = 0;
+        for _ in 0..STEPS {
+            let Some(command) = receive() else { break };
+            let from = self.core.now();
+            execute(self, command);
+            let (this, now) = self.core.since(from);
+            took += this;
+            self.commands_due = Some(now + (SHARE - 1) * took);
+            if took >= self.times.batch / SHARE {
+                break;
+            }
+        }
+    }
+}

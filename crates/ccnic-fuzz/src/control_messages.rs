@@ -5,17 +5,52 @@ use ccnic::heap::HeapMemory;
 use ccnic::layout::{Layout, MAGIC, RingLayout, VERSION};
 use ccnic::rss::Spreader;
 use ccnic::{Config, Design, SharedMemory};
-use ccnic_control::messages::{Reply, Request};
+use ccnic_control::messages::{Cursor, Reply, Request};
 use ccnic_control::rss::RssMessage;
+use ccnic_control::{Page, printable};
 
 /// The fuzz target. The first byte says what the others are.
 pub fn control_messages(bytes: &[u8]) {
     let Some((kind, rest)) = bytes.split_first() else { return };
-    match kind % 3 {
+    match kind % 5 {
         0 => request(rest),
         1 => reply(rest),
-        _ => header(rest),
+        2 => header(rest),
+        3 => text(rest),
+        _ => pages(rest),
     }
+}
+
+/// What is printed of the other side's text contains nothing that a terminal acts on.
+fn text(bytes: &[u8]) {
+    let shown = printable(&String::from_utf8_lossy(bytes));
+    let acts = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    assert!(!shown.contains(acts), "{shown:?}");
+}
+
+/// The pages of a status from any place on: they end, go forward, and show each queue behind that place once.
+fn pages(bytes: &[u8]) {
+    let (words, _) = bytes.as_chunks::<2>();
+    let mut words = words.iter().map(|word| u16::from_le_bytes(*word));
+    let mut word = || words.next().unwrap_or(0);
+    let start = Cursor { program: u64::from(word() % 64), queue: word() };
+    let queues: Vec<u16> = (0..word() % 64).map(|_| word() % (Config::MAX_QUEUES + 1)).collect();
+    let programs = || (0..).zip(&queues).map(|(id, queues)| (id, *queues));
+    let (mut from, mut shown) = (Some(start), Vec::new());
+    while let Some(cursor) = from {
+        let page = Page::new(cursor, programs());
+        for (id, range) in page.programs {
+            shown.extend(range.map(|queue| (id, queue)));
+        }
+        assert!(page.next.is_none_or(|next| next > cursor), "{:?} after {cursor:?}", page.next);
+        from = page.next;
+    }
+    let behind = |(id, queue): &(u64, u16)| (*id, *queue) >= (start.program, start.queue);
+    let all = programs().flat_map(|(id, queues)| (0..queues).map(move |queue| (id, queue)));
+    assert!(all.filter(behind).eq(shown), "from {start:?}, programs of {queues:?} queues");
 }
 
 /// A message that was decoded says the same when it is encoded and decoded again.

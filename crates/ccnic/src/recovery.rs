@@ -182,8 +182,11 @@ fn free<M: SharedMemory>(mem: &M, layout: &Layout, used: &[Use]) -> Vec<(u32, Cl
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buf::Burst;
     use crate::config::Config;
-    use crate::ring::{Doorbell, GroupedEpoch, Packed};
+    use crate::layout::QueueLayout;
+    use crate::nic::{NicQueue, Pipeline};
+    use crate::ring::{Consumer, Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Producer};
     use crate::testing::{Sides, config};
 
     fn reclaim<R: Ring>(sides: &mut Sides<R>) -> usize {
@@ -233,5 +236,95 @@ mod tests {
         assert_eq!((sides.send(1500, 3, 1), sides.poll()), (3, 3));
         let taken = 32 - 3; // taken from the fill ring at once, three of them filled
         assert_eq!(reclaim(&mut sides), taken);
+    }
+
+    /// The bytes of the buffers in the depots, each of which must be there once.
+    fn free_bytes<R: Ring>(sides: &Sides<R>) -> u32 {
+        let (mut bytes, mut seen) = (0, Vec::new());
+        Allocator::walk(&sides.mem, &sides.layout, |at, class| {
+            assert!(!seen.contains(&at), "{at} is free twice");
+            seen.push(at);
+            bytes += class.size();
+        });
+        bytes
+    }
+
+    /// A NIC dies with packets in both rings and in its hands, after it has done `damage`. Its successor
+    /// serves the queue, and nothing is lost, or free while the program holds it.
+    fn survives<R: Ring>(damage: impl Fn(&Sides<R>, QueueLayout, &Burst)) {
+        let mut sides = Sides::<R>::new(&config::<R>());
+        let pool = sides.layout.pool().end - sides.layout.pool().buffers;
+        let mut held = Burst::new();
+        sides.host.alloc(64, 3, &mut held);
+        sides.host.alloc(1500, 3, &mut held);
+        for len in [64, 1500, 9000] {
+            assert!(sides.send(len, 6, 1) > 0 && sides.poll() > 0);
+        }
+        assert_eq!((sides.send(64, 3, 1), sides.fetch().rest().len(), sides.send(64, 3, 1)), (3, 3, 3));
+        damage(&sides, sides.layout.queue(0).unwrap(), &held);
+        reclaim(&mut sides);
+        sides.nic = NicQueue::new(sides.mem.clone(), &sides.layout, 0).unwrap();
+        sides.pipeline = Pipeline::default();
+        held.iter_mut().for_each(|buf| sides.host.with_mut(buf, |bytes| bytes.fill(9)));
+        for _ in 0..100 {
+            sides.poll();
+            sides.receive(32, |_, byte| assert_ne!(byte, Some(9), "a buffer that is held"));
+        }
+        for i in 0..100 {
+            assert_eq!((sides.send(64, 1, 5), sides.poll()), (1, 1), "{:?}, packet {i}", R::DESIGN);
+            assert_eq!(sides.receive(32, |_, byte| assert_eq!(byte, Some(5))), 1);
+        }
+        assert!(
+            held.as_slice().iter().all(|buf| sides.host.with(buf, |bytes| bytes == [9].repeat(bytes.len())))
+        );
+        sides.host.free(&mut held);
+        sides.nic.retire();
+        sides.host.retire();
+        let mut posted = 0;
+        <R as Ring>::Consumer::resume(&sides.mem, &sides.layout.queue(0).unwrap().fill)
+            .peek(&sides.mem, |_| posted += u32::from(!sides.layout.config().shared_pool));
+        assert_eq!(free_bytes(&sides) + posted * LARGE_BUF, pool, "{:?}", R::DESIGN);
+    }
+
+    fn survive_all<R: Ring>() {
+        survives::<R>(|_, _, _| ());
+        // Positions that cannot be.
+        for position in [0, 1, 1 << 20, u64::MAX] {
+            survives::<R>(|sides, queue, _| {
+                for at in [queue.tx.taken, queue.tx.head, queue.rx.tail, queue.fill.taken, queue.fill.head] {
+                    sides.mem.store(at, position);
+                }
+            });
+        }
+        // Buffers that the program holds: in its receive ring, and free.
+        survives::<R>(|sides, queue, held| {
+            let desc = held.as_slice()[4].desc();
+            <R as Ring>::Producer::resume(&sides.mem, &queue.rx).push(&sides.mem, &[desc, desc]);
+            Allocator::rebuild(&sides.mem, &sides.layout, |class| match class {
+                Class::Small => vec![held.as_slice()[0].desc().offset() & !(SMALL_BUF - 1); 4],
+                Class::Large => vec![desc.offset() & !(LARGE_BUF - 1); 4],
+            });
+        });
+        // Which buffers are subdivided, and the units of the transmit ring.
+        for kind in [0, 1, u64::MAX] {
+            survives::<R>(|sides, queue, _| {
+                for chunk in 0..64 {
+                    sides.mem.store(sides.layout.pool().kinds + chunk * 8, kind);
+                }
+                sides.mem.store(sides.layout.pool().split, kind);
+                for unit in 0..queue.tx.count {
+                    sides.mem.store(queue.tx.units + unit * R::DESIGN.unit(), kind << 56);
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn whatever_a_dead_nic_has_written_its_successor_goes_on_and_nothing_is_lost_or_doubled() {
+        survive_all::<GroupedEpoch>();
+        survive_all::<GroupedClear>();
+        survive_all::<Packed>();
+        survive_all::<Padded>();
+        survive_all::<Doorbell>();
     }
 }

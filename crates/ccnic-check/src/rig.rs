@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use ccnic::host::{NotSmall, QueuePair};
 use ccnic::layout::{LARGE_BUF, SMALL_BUF};
 use ccnic::nic::{Fetched, NicQueue};
-use ccnic::recovery::Inventory;
+use ccnic::recovery::{Inventory, post_again};
 use ccnic::ring::{Consumer, Ring};
 use ccnic::{Buf, Burst, Config, Desc, Layout, host};
 
@@ -379,7 +379,9 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         let mut inventory = Inventory::new(&mem, &self.layout);
         inventory.count_pair(&self.host);
         inventory.repair_rings(&mut self.host);
-        inventory.reclaim()
+        let lost = inventory.reclaim();
+        post_again(&mut self.host);
+        lost
     }
 
     /// Sends, polls, receives and frees until nothing is under way.

@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ccnic::recovery::Inventory;
+use ccnic::recovery::{Inventory, post_again};
 use ccnic::ring::Ring;
 use ccnic::rss::Rss;
 use ccnic::{Config, Layout, host};
@@ -247,8 +247,10 @@ impl Nic {
         pairs.iter_mut().for_each(|pair| pair.dispatch(Count(&mut inventory)));
         pools.iter().for_each(|pool| inventory.count_pool(pool));
         // Only now is it known what the rings may not name.
-        pairs.into_iter().for_each(|pair| pair.dispatch(Repair(&mut inventory)));
-        inventory.reclaim()
+        pairs.iter_mut().for_each(|pair| pair.dispatch(Repair(&mut inventory)));
+        let lost = inventory.reclaim();
+        pairs.into_iter().for_each(|pair| pair.dispatch(PostAgain));
+        lost
     }
 
     /// The state and counters of the NIC and its programs. [`Nic`] has an example.
@@ -268,6 +270,17 @@ impl PairVisitor for Count<'_, '_> {
 
     fn visit<R: Ring>(self, pair: &mut host::QueuePair<NativeMemory, R>) {
         self.0.count_pair(pair);
+    }
+}
+
+/// Posts receive buffers again.
+struct PostAgain;
+
+impl PairVisitor for PostAgain {
+    type Output = ();
+
+    fn visit<R: Ring>(self, pair: &mut host::QueuePair<NativeMemory, R>) {
+        post_again(pair);
     }
 }
 

@@ -26,7 +26,8 @@ use crate::ring::Ring;
 /// Which buffers of a region are accounted for, to find those that a dead NIC held.
 ///
 /// First count every queue pair and pool handle that the program has made, then repair the rings of every
-/// queue pair, then [`reclaim`](Inventory::reclaim) the rest. No NIC may be attached meanwhile, nor may a dead
+/// queue pair, then [`reclaim`](Inventory::reclaim) the rest, then let every queue pair
+/// [`post`](post_again) receive buffers again. No NIC may be attached meanwhile, nor may a dead
 /// one still write to the memory (`ccnic-client` replaces it). The buffers of a handle that is not counted
 /// would be allocated a second time.
 ///
@@ -44,6 +45,7 @@ use crate::ring::Ring;
 /// inventory.count_pair(&pair);
 /// inventory.repair_rings(&mut pair);
 /// assert_eq!(inventory.reclaim(), 4);
+/// ccnic::recovery::post_again(&mut pair);
 /// ```
 #[derive(Debug)]
 pub struct Inventory<'a, M: SharedMemory> {
@@ -116,6 +118,12 @@ impl<'a, M: SharedMemory> Inventory<'a, M> {
         });
         lost
     }
+}
+
+/// Posts receive buffers in place of those that a dead NIC had taken, with the host-managed pool, before the
+/// program allocates them for other things. Does nothing with the shared pool.
+pub fn post_again<M: SharedMemory, R: Ring>(pair: &mut QueuePair<M, R>) {
+    pair.post_again();
 }
 
 /// What the host holds, by slot.
@@ -193,7 +201,9 @@ mod tests {
         let mut inventory = Inventory::new(&sides.mem, &sides.layout);
         inventory.count_pair(&sides.host);
         inventory.repair_rings(&mut sides.host);
-        inventory.reclaim()
+        let lost = inventory.reclaim();
+        post_again(&mut sides.host);
+        lost
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! [`CHAIN_MAX`] segments, each inside one buffer, and no longer than the MTU. Other packets are
 //! dropped as a whole and counted; those of their buffers that exist go to the pool.
 
-use crate::desc::{CHAIN_MAX, Desc};
+use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE};
 use crate::layout::SMALL_BUF;
 use crate::memory::SharedMemory;
 use crate::pool::{Allocator, Class};
@@ -38,15 +38,34 @@ impl Checker {
         self.mtu >= SMALL_BUF && pool.holds_small(descs)
     }
 
-    /// True when every packet is one segment, and valid.
+    /// True when every packet is valid.
     #[inline(always)]
-    pub(super) fn all_single(&self, pool: &Allocator, descs: &[Desc]) -> bool {
-        descs
-            .iter()
-            .fold(true, |ok, d| ok & !d.more() & self.is_segment(pool, *d) & (u32::from(d.len()) <= self.mtu))
+    pub(super) fn all_valid(&self, pool: &Allocator, descs: &[Desc]) -> bool {
+        // Less one, so that a segment without data counts as longer than any MTU.
+        let (mut longest, mut flags) = (0, 0);
+        for desc in descs {
+            longest = longest.max(u32::from(desc.len()).wrapping_sub(1));
+            flags |= u32::from(desc.flags());
+        }
+        let chains = flags & u32::from(FLAG_MORE) != 0;
+        longest < self.mtu && pool.holds_all(descs) && !(chains && self.has_bad_chain(descs))
     }
 
-    #[inline(always)]
+    /// True when a packet has too many segments or bytes, or no end.
+    #[inline(never)]
+    fn has_bad_chain(&self, descs: &[Desc]) -> bool {
+        let (mut segments, mut len, mut bad) = (0, 0, false);
+        for desc in descs {
+            segments += 1;
+            len += u32::from(desc.len());
+            bad |= segments > CHAIN_MAX || len > self.mtu;
+            if !desc.more() {
+                (segments, len) = (0, 0);
+            }
+        }
+        bad || segments > 0
+    }
+
     fn is_segment(&self, pool: &Allocator, desc: Desc) -> bool {
         !desc.is_empty() & pool.holds(desc.offset(), u32::from(desc.len()), Class::of(desc))
     }

@@ -105,8 +105,11 @@ impl<R: Ring> Managed<R> {
     /// Posts receive buffers in place of `received` ones, once they make a batch.
     pub(super) fn replace<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator, received: usize) {
         self.posted = self.posted.saturating_sub(received);
-        if core::mem::take(&mut self.recounted) {
-            return self.post(mem, pool);
+        if self.recounted {
+            self.post(mem, pool);
+            // Tried again as long as the pool has too few.
+            self.recounted = self.posted + self.batch <= self.limit;
+            return;
         }
         if self.posted + self.batch <= self.limit {
             self.post(mem, pool);

@@ -263,6 +263,14 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         managed.recount(posted);
     }
 
+    /// After recovery, with the host-managed pool: posts receive buffers in place of those that the dead NIC
+    /// had taken, before the program allocates them for other things.
+    pub(crate) fn post_again(&mut self) {
+        if let Some(managed) = &mut self.managed {
+            managed.replace(&self.mem, &mut self.pool, 0);
+        }
+    }
+
     /// Asks the NIC for a notification when there is something to receive. False when there is something
     /// already; then nothing is asked. How the NIC notifies is the operating system's part (`ccnic-client`).
     pub fn arm(&mut self) -> bool {

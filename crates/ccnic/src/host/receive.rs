@@ -300,7 +300,7 @@ fn take<C: Consumer, M: SharedMemory>(
     let small = checker.all_small(pool, descs);
     if small {
         pool.received_small(descs);
-    } else if checker.all_single(pool, descs) {
+    } else if checker.all_valid(pool, descs) {
         pool.received_many(descs);
     } else {
         stage.len = checker.sift(mem, pool, stage.descs.get_mut(..n).unwrap_or_default());

@@ -167,11 +167,13 @@ impl Allocator {
         layout: &Layout,
         free: impl Fn(Class) -> alloc::vec::Vec<u32>,
     ) {
-        let layout = layout.pool();
-        for (class, head) in [(Class::Small, layout.small), (Class::Large, layout.large)] {
-            let depot = Depot::new(layout, head, class.size());
+        let (pool, chunks) = (layout.pool(), layout.config().buffers);
+        for (class, head) in [(Class::Small, pool.small), (Class::Large, pool.large)] {
+            let depot = Depot::new(pool, head, class.size());
             depot.clear(mem);
-            for buffers in free(class).chunks(BATCH) {
+            let per_chunk = LARGE_BUF / class.size();
+            let share = share(layout, chunks * per_chunk).min(BATCH); // as in a new region
+            for buffers in free(class).chunks(share) {
                 let mut batch = Batch::new();
                 buffers.iter().for_each(|&buffer| batch.push(buffer));
                 depot.push(mem, &batch);

@@ -6,7 +6,7 @@ mod common;
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
 use ccnic::{Burst, Config, Design, Layout, host};
 use ccnic_client::{Nic, Pages};
@@ -23,7 +23,7 @@ fn punch(fd: impl AsFd, len: u32) -> rustix::io::Result<()> {
 }
 
 /// A program of 16 MiB that sends packets and tries to punch all of its region, again and again.
-fn punch_attached(socket: &Path, pages: Pages, tries: &AtomicU64, stop: &AtomicBool) {
+fn punch_attached(socket: &Path, pages: Pages, tries: &AtomicUsize, stop: &AtomicBool) {
     let config = Config { buffers: 4096, ..config(Design::GroupedEpoch) };
     let mut nic = Nic::options().name("puncher").config(&config).pages(pages).open(socket).unwrap();
     let (mut pair, mut burst) = (nic.queue_pair(0).unwrap(), Burst::new());
@@ -47,14 +47,18 @@ fn region() -> Region {
 }
 
 /// A program whose regions get holes while they are attached: each is refused, or whole.
-fn punch_attaching(socket: &Path, attached: &AtomicU64, refused: &AtomicU64, stop: &AtomicBool) {
+fn punch_attaching(socket: &Path, attached: &AtomicUsize, refused: &AtomicUsize, stop: &AtomicBool) {
     while !stop.load(Relaxed) {
         let region = region();
         let fd: OwnedFd = region.as_fd().try_clone_to_owned().unwrap();
         let done = AtomicBool::new(false);
         std::thread::scope(|threads| {
             // Until the NIC has sealed it, or has refused it.
-            threads.spawn(|| while !done.load(Relaxed) && punch(&fd, region.size()).is_ok() {});
+            threads.spawn(|| {
+                while !done.load(Relaxed) && punch(&fd, region.size()).is_ok() {
+                    std::hint::spin_loop();
+                }
+            });
             let connection = Connection::open(socket).unwrap();
             let request = Request::Attach { name: "holes".into(), mac: None, rss: None };
             match connection.ask(&request, Some(region.as_fd())) {
@@ -92,7 +96,7 @@ fn good_beside(bad: impl Fn(&Path, &AtomicBool) + Sync, enough: impl Fn() -> boo
 }
 
 fn attached_beside(pages: Pages) {
-    let tries = AtomicU64::new(0);
+    let tries = AtomicUsize::new(0);
     good_beside(|socket, stop| punch_attached(socket, pages, &tries, stop), || tries.load(Relaxed) > 1000);
 }
 
@@ -114,7 +118,7 @@ fn a_program_that_punches_huge_pages() {
 #[test]
 fn a_program_that_punches_while_it_attaches() {
     let _alone = alone();
-    let (attached, refused) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (attached, refused) = (AtomicUsize::new(0), AtomicUsize::new(0));
     good_beside(
         |socket, stop| punch_attaching(socket, &attached, &refused, stop),
         || attached.load(Relaxed) + refused.load(Relaxed) > 100,

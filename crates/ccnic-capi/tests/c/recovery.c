@@ -54,7 +54,8 @@ int main(int argc, char **argv)
 	EXPECT(ccnic_link_state(nic), 0);
 	EXPECT(strstr(ccnic_last_error(), "ccnic_reconnect") != NULL, true);
 	int refused = ccnic_reconnect(nic); /* no NIC listens: the test starts the successor after our next line */
-	EXPECT(refused == -ECONNREFUSED || refused == -ENOENT, true);
+	/* The kernel may close the dead NIC's connections before its listening socket. */
+	EXPECT(refused == -ECONNREFUSED || refused == -ENOENT || refused == -ECONNRESET, true);
 	/* The ring takes packets until it is full; then bursts return 0 and do not block. */
 	struct ccnic_buf bufs[32];
 	int sent = 0, n;

@@ -1,5 +1,5 @@
 //! Attacks by the pages of a region: a fault in a range that is being punched sleeps until the punch is over, and a page that somebody
-//! else touches first counts as theirs.
+//! else touches first counts as theirs. (MADV_REMOVE ends in the same function of the kernel as FALLOC_FL_PUNCH_HOLE, seals and all.)
 
 use std::collections::VecDeque;
 use std::os::fd::{AsFd, OwnedFd};

@@ -29,8 +29,10 @@ impl Pipeline {
     pub(super) fn fill<Q: BurstQueue>(&mut self, queue: &mut Q) -> bool {
         let Pipeline { current, next, .. } = self;
         if current.is_empty() {
-            core::mem::swap(current, next);
-            if current.is_empty() && queue.fetch(current) == 0 {
+            // A swap for nothing would be a third of the instructions of an empty poll.
+            if !next.is_empty() {
+                core::mem::swap(current, next);
+            } else if queue.fetch(current) == 0 {
                 return false;
             }
         }
@@ -44,14 +46,14 @@ impl Pipeline {
     /// Their units are handed back.
     #[inline(always)]
     pub(super) fn nothing<Q: BurstQueue>(&mut self, queue: &mut Q) -> usize {
-        if self.current.dropped == 0 { 0 } else { self.drop_bad(queue) }
+        if self.current.dropped + self.next.dropped == 0 { 0 } else { self.drop_bad(queue) }
     }
 
     #[cold]
     #[inline(never)]
     fn drop_bad<Q: BurstQueue>(&mut self, queue: &mut Q) -> usize {
         queue.flush();
-        core::mem::take(&mut self.current.dropped)
+        core::mem::take(&mut self.current.dropped) + core::mem::take(&mut self.next.dropped)
     }
 }
 

@@ -216,6 +216,18 @@ mod tests {
         assert_eq!((turns.busy, poll(&mut turns, |_| false).len()), (0, LOOKS), "then it is one of many");
     }
 
+    /// It has received packets that were sent on another queue.
+    #[test]
+    fn a_touched_queue_is_looked_at_soon() {
+        let mut turns = Turns::new(256);
+        while poll(&mut turns, |at| at == 77).last() != Some(&77) {}
+        for touched in [200, 3, 255] {
+            turns.touch(touched);
+            let looked: Vec<_> = (0..turns.round()).flat_map(|_| poll(&mut turns, |_| false)).collect();
+            assert!(looked.contains(&touched), "{touched}: {looked:?}");
+        }
+    }
+
     #[test]
     fn busy_queues_take_turns() {
         let mut turns = Turns::new(5);

@@ -7,7 +7,7 @@ NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]
 DPDK := $(shell pkg-config --modversion libdpdk 2>/dev/null)
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
-.PHONY: all run test lint unit tsan smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke miri install clean
+.PHONY: all run test lint unit tsan fuzz smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke miri install clean
 
 all:
 	$(CARGO) build --release --locked
@@ -21,6 +21,7 @@ test: lint unit tsan smoke smoke-c dpdk-test dpdk-peers-smoke
 
 lint:
 	$(CARGO) fmt --all --check
+	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
@@ -42,6 +43,12 @@ ifneq ($(NIGHTLY),)
 else
 	@echo "skipped: ThreadSanitizer needs a nightly toolchain (rustup toolchain install nightly)"
 endif
+
+# Both sides of a region and the control messages under libFuzzer, two targets at a time; needs a C++ compiler. `make test` runs the
+# corpora only. fuzz/README.md says more.
+SECONDS = 60
+fuzz:
+	CARGO="$(CARGO)" fuzz/run.sh $(SECONDS)
 
 # What a newcomer does first, in short: the demo fails when a packet is lost or damaged.
 smoke: all

@@ -106,9 +106,11 @@ struct ccnic_stats {
 	uint64_t tx_bad_buffer;     /**< transmit bursts that returned -EFAULT */
 	uint64_t tx_bad_packet;     /**< transmit bursts that returned -EMSGSIZE or -EINVAL for a packet */
 	uint64_t free_bad_buffer;   /**< handles passed to ccnic_buf_free() that name no buffer */
-	uint64_t rx_bad_descriptor; /**< dropped by the library: names no buffer; the NIC is defective */
-	uint64_t rx_bad_chain;      /**< dropped by the library: more than CCNIC_CHAIN_MAX buffers; the NIC is defective */
+	uint64_t rx_bad_descriptor; /**< packets dropped by the library: a descriptor names no buffer; the NIC is defective */
+	uint64_t rx_bad_chain;      /**< descriptors dropped by the library: packets of more than CCNIC_CHAIN_MAX; NIC defective */
 	uint64_t rx_dropped;        /**< dropped by the NIC, with RSS only: ring full or pool empty; since ccnic_open() */
+	uint64_t rx_too_long;       /**< packets dropped by the library: longer than the MTU; the NIC is defective */
+	uint64_t rx_too_few_entries; /**< packets dropped by ccnic_rx_burst() with fewer entries than they have buffers */
 };
 
 /** Sets all options to their defaults. Any thread. */
@@ -279,8 +281,12 @@ int ccnic_buf_free(struct ccnic_queue *queue, const struct ccnic_buf *bufs, uint
 int ccnic_tx_burst(struct ccnic_queue *queue, const struct ccnic_buf *bufs, uint16_t n);
 
 /**
- * Receives as many whole packets as there are and as fit `n` entries; does not wait. A packet that does not fit stays in the ring;
- * every packet fits @ref CCNIC_CHAIN_MAX entries.
+ * Receives as many whole packets as there are and as fit `n` entries; does not wait. A packet that does not fit behind others
+ * stays. If not even the first one fits, it is dropped and counted (`rx_too_few_entries`), since it would block the queue for ever:
+ * pass at least @ref CCNIC_CHAIN_MAX entries, which every packet fits.
+ *
+ * The NIC is not trusted: every packet has an end and at most CCNIC_CHAIN_MAX buffers, each with data and inside one buffer of the
+ * pool, and is no longer than the MTU. Other packets are dropped and counted.
  *
  * @param bufs receives the buffers, which the program owns from now on
  * @param n    entries of `bufs`: buffers, not packets

@@ -285,12 +285,16 @@ pub struct CcnicStats {
     pub tx_bad_packet: u64,
     /// Handles given to free that name no buffer.
     pub free_bad_buffer: u64,
-    /// Received descriptors that name no buffer.
+    /// Received packets of which a descriptor names no buffer.
     pub rx_bad_descriptor: u64,
-    /// Received descriptors of chains with too many segments.
+    /// Received descriptors of packets with too many segments.
     pub rx_bad_chain: u64,
     /// Packets that the NIC dropped (with RSS only) because the ring was full or the pool was empty.
     pub rx_dropped: u64,
+    /// Received packets longer than the MTU.
+    pub rx_too_long: u64,
+    /// Packets dropped because a receive burst had fewer entries than they have buffers.
+    pub rx_too_few_entries: u64,
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use std::collections::VecDeque;
 use ccnic::host::{NotSmall, QueuePair};
 use ccnic::layout::{LARGE_BUF, SMALL_BUF};
 use ccnic::nic::{Fetched, NicQueue};
-use ccnic::recovery::Inventory;
+use ccnic::recovery::{Inventory, post_again};
 use ccnic::ring::{Consumer, Ring};
 use ccnic::{Buf, Burst, Config, Desc, Layout, host};
 
@@ -272,11 +272,13 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         n
     }
 
-    /// Receives at most `max` buffers; returns their number.
+    /// Receives at most `max` buffers, or one packet; returns the number of buffers.
     pub fn receive(&mut self, max: usize) -> usize {
         let mut burst = Burst::new();
         let n = self.host.rx_burst(&mut burst, max);
-        assert!(n <= max && n == burst.len(), "{n} buffers received of at most {max}");
+        let packets = burst.as_slice().iter().filter(|buf| !buf.more()).count();
+        assert!(n <= max || packets == 1 && max > 0, "{n} buffers received of at most {max}");
+        assert_eq!(n, burst.len());
         let mut bufs: Vec<Buf> = std::iter::from_fn(|| burst.pop()).collect();
         bufs.reverse();
         let mut packet = Vec::new();
@@ -375,8 +377,11 @@ impl<M: Memory, R: Ring> Rig<M, R> {
     pub fn reclaim(&mut self) -> usize {
         let mem = self.memory.host();
         let mut inventory = Inventory::new(&mem, &self.layout);
-        inventory.count_pair(&mut self.host);
-        inventory.reclaim()
+        inventory.count_pair(&self.host);
+        inventory.repair_rings(&mut self.host);
+        let lost = inventory.reclaim();
+        post_again(&mut self.host);
+        lost
     }
 
     /// Sends, polls, receives and frees until nothing is under way.

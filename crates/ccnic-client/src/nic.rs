@@ -4,7 +4,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use ccnic::recovery::Inventory;
+use ccnic::recovery::{Inventory, post_again};
 use ccnic::ring::Ring;
 use ccnic::rss::Rss;
 use ccnic::{Config, Layout, host};
@@ -241,12 +241,16 @@ impl Nic {
     }
 
     /// Returns the buffers that a dead NIC held to the pool; gives their number.
-    fn reclaim(&self, pairs: Vec<&mut QueuePair>, pools: Vec<&mut Pool>) -> usize {
+    fn reclaim(&self, mut pairs: Vec<&mut QueuePair>, pools: Vec<&mut Pool>) -> usize {
         let mem = self.region.memory();
         let mut inventory = Inventory::new(&mem, &self.layout);
-        pairs.into_iter().for_each(|pair| pair.dispatch(Count(&mut inventory)));
-        pools.into_iter().for_each(|pool| inventory.count_pool(pool));
-        inventory.reclaim()
+        pairs.iter_mut().for_each(|pair| pair.dispatch(Count(&mut inventory)));
+        pools.iter().for_each(|pool| inventory.count_pool(pool));
+        // Only now is it known what the rings may not name.
+        pairs.iter_mut().for_each(|pair| pair.dispatch(Repair(&mut inventory)));
+        let lost = inventory.reclaim();
+        pairs.into_iter().for_each(|pair| pair.dispatch(PostAgain));
+        lost
     }
 
     /// The state and counters of the NIC and its programs. [`Nic`] has an example.
@@ -266,6 +270,28 @@ impl PairVisitor for Count<'_, '_> {
 
     fn visit<R: Ring>(self, pair: &mut host::QueuePair<NativeMemory, R>) {
         self.0.count_pair(pair);
+    }
+}
+
+/// Posts receive buffers again.
+struct PostAgain;
+
+impl PairVisitor for PostAgain {
+    type Output = ();
+
+    fn visit<R: Ring>(self, pair: &mut host::QueuePair<NativeMemory, R>) {
+        post_again(pair);
+    }
+}
+
+/// Repairs the rings of a queue pair.
+struct Repair<'a, 'm>(&'a mut Inventory<'m, NativeMemory>);
+
+impl PairVisitor for Repair<'_, '_> {
+    type Output = ();
+
+    fn visit<R: Ring>(self, pair: &mut host::QueuePair<NativeMemory, R>) {
+        self.0.repair_rings(pair);
     }
 }
 

@@ -2,11 +2,14 @@
 //!
 //! A NIC that is killed holds buffers in its magazines and in the bursts that it was working on. The host
 //! side finds them by elimination: it knows what it holds itself (the ledgers of its queue pairs and pool
-//! handles), what the depots hold, and what the rings hold. All other buffers were the NIC's, and go back to
-//! the depots.
+//! handles) and what the rings hold. All other buffers are free, and the depots are made anew with them.
 //!
-//! Positions live in the region, so a successor continues where the dead NIC stopped: packets in the rings
-//! are delivered once, those that the NIC had taken from the rings are lost.
+//! The dead NIC is not trusted. Only the ledgers, in the host's private memory, are believed. A ring that
+//! names a buffer which the host holds, or another ring, or no buffer at all, is emptied. What the depots
+//! held is replaced, the words that say which buffers are subdivided are corrected, and the NIC's positions
+//! in the rings are set to what they can be. So afterwards every buffer is in one place, once, and a
+//! successor continues where the dead NIC stopped: packets in the rings are delivered once, those that the
+//! NIC had taken from the rings are lost.
 
 extern crate alloc;
 
@@ -17,14 +20,16 @@ use crate::desc::Desc;
 use crate::host::{Pool, QueuePair};
 use crate::layout::{LARGE_BUF, Layout, SMALL_BUF, SMALL_PER_LARGE};
 use crate::memory::SharedMemory;
-use crate::pool::{Allocator, Ledger};
-use crate::ring::{Consumer, Ring};
+use crate::pool::{Allocator, Class, LARGE, Ledger};
+use crate::ring::Ring;
 
 /// Which buffers of a region are accounted for, to find those that a dead NIC held.
 ///
-/// Count every queue pair and pool handle that the program has made, then [`reclaim`](Inventory::reclaim) the
-/// rest. No NIC may be attached meanwhile. The buffers of a handle that is not counted would be allocated a
-/// second time.
+/// First count every queue pair and pool handle that the program has made, then repair the rings of every
+/// queue pair, then [`reclaim`](Inventory::reclaim) the rest, then let every queue pair
+/// [`post`](post_again) receive buffers again. No NIC may be attached meanwhile, nor may a dead
+/// one still write to the memory (`ccnic-client` replaces it). The buffers of a handle that is not counted
+/// would be allocated a second time.
 ///
 /// ```
 /// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
@@ -37,42 +42,46 @@ use crate::ring::{Consumer, Ring};
 ///
 /// // The NIC has died with four packets that it had fetched.
 /// let mut inventory = Inventory::new(&mem, &layout);
-/// inventory.count_pair(&mut pair);
+/// inventory.count_pair(&pair);
+/// inventory.repair_rings(&mut pair);
 /// assert_eq!(inventory.reclaim(), 4);
+/// ccnic::recovery::post_again(&mut pair);
 /// ```
 #[derive(Debug)]
 pub struct Inventory<'a, M: SharedMemory> {
     mem: &'a M,
-    known: Known,
-    /// For each slot of 128 bytes: how many times the host side holds the buffer that starts there (0 or 1),
-    /// modulo 256.
+    layout: Layout,
+    /// By slot of 128 bytes: the sum of the ledgers' counts, modulo 256.
     held: Vec<u8>,
+    /// By slot, once all ledgers have been counted.
+    used: Option<Vec<Use>>,
+}
+
+/// What a slot of 128 bytes is part of.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Use {
+    /// Nothing that is accounted for.
+    Free,
+    /// A small buffer that the host holds, or that is in a ring.
+    Small,
+    /// A large one.
+    Large,
 }
 
 impl<'a, M: SharedMemory> Inventory<'a, M> {
-    /// An inventory that has counted the depots of a region.
+    /// An inventory that has counted nothing yet.
     pub fn new(mem: &'a M, layout: &Layout) -> Inventory<'a, M> {
-        let mut known = Known::new(layout);
-        Allocator::walk(mem, layout, |buffer, _| known.mark(buffer));
-        let held = vec![0; known.slots.len()];
-        Inventory { mem, known, held }
+        let slots = layout.config().buffers * SMALL_PER_LARGE;
+        Inventory { mem, layout: *layout, held: vec![0; slots as usize], used: None }
     }
 
-    /// Counts the buffers that a queue pair holds, and those in its rings.
-    pub fn count_pair<R: Ring>(&mut self, pair: &mut QueuePair<M, R>) {
+    /// Counts the buffers that a queue pair holds.
+    pub fn count_pair<R: Ring>(&mut self, pair: &QueuePair<M, R>) {
         self.count_ledger(pair.pool().ledger());
-        pair.rewind_fill();
-        let (mem, known) = (self.mem, &mut self.known);
-        pair.rx().peek(mem, |desc| known.mark_desc(desc));
-        R::Consumer::resume(mem, &pair.layout().tx).peek(mem, |desc| known.mark_desc(desc));
-        if !known.layout.config().shared_pool {
-            R::Consumer::resume(mem, &pair.layout().fill).peek(mem, |desc| known.mark_desc(desc));
-        }
-        pair.recount_posted();
     }
 
     /// Counts the buffers that a pool handle holds.
-    pub fn count_pool(&mut self, pool: &mut Pool<M>) {
+    pub fn count_pool(&mut self, pool: &Pool<M>) {
         self.count_ledger(pool.pool().ledger());
     }
 
@@ -82,79 +91,119 @@ impl<'a, M: SharedMemory> Inventory<'a, M> {
         }
     }
 
-    /// Puts every buffer that has not been counted back into the depots; returns their number.
-    pub fn reclaim(mut self) -> usize {
-        for (slot, sum) in self.held.iter().enumerate() {
-            if *sum != 0 {
-                self.known.mark_slot(slot);
+    /// Counts the buffers in the rings of a queue pair, after everything has been counted that the program
+    /// holds. Makes the rings ready for the NIC's successor, and empties those in which something is wrong.
+    pub fn repair_rings<R: Ring>(&mut self, pair: &mut QueuePair<M, R>) {
+        let (layout, held) = (&self.layout, &self.held);
+        let used = self.used.get_or_insert_with(|| uses(held));
+        pair.repair(|descs| admit(layout, used, descs));
+    }
+
+    /// Makes the depots anew with every buffer that has not been counted; returns the number of those that
+    /// were not in the depots before.
+    pub fn reclaim(self) -> usize {
+        let used = self.used.unwrap_or_else(|| uses(&self.held));
+        let free = free(self.mem, &self.layout, &used);
+        let mut found = vec![false; used.len()];
+        let slot = |buffer: u32| (buffer - self.layout.pool().buffers) / SMALL_BUF;
+        Allocator::walk(self.mem, &self.layout, |buffer, _| {
+            if let Some(found) = found.get_mut(slot(buffer) as usize) {
+                *found = true;
             }
-        }
-        let lost = self.known.missing(self.mem);
-        Allocator::restore(self.mem, &self.known.layout, &lost);
-        lost.len()
-    }
-}
-
-/// The buffers that are accounted for, by slots of 128 bytes.
-#[derive(Debug)]
-struct Known {
-    layout: Layout,
-    slots: Vec<bool>,
-}
-
-impl Known {
-    fn new(layout: &Layout) -> Known {
-        let slots = vec![false; (layout.config().buffers * SMALL_PER_LARGE) as usize];
-        Known { layout: *layout, slots }
-    }
-
-    fn mark_slot(&mut self, slot: usize) {
-        if let Some(known) = self.slots.get_mut(slot) {
-            *known = true;
-        }
-    }
-
-    fn mark(&mut self, buffer: u32) {
-        self.mark_slot((buffer.wrapping_sub(self.layout.pool().buffers) / SMALL_BUF) as usize);
-    }
-
-    fn mark_desc(&mut self, desc: Desc) {
-        let size = if desc.small() { SMALL_BUF } else { LARGE_BUF };
-        self.mark(desc.offset() & !(size - 1));
-    }
-
-    /// The buffers that are not accounted for: large ones, or small ones where a large one has been
-    /// subdivided.
-    fn missing<M: SharedMemory>(&self, mem: &M) -> Vec<(u32, crate::pool::Class)> {
-        use crate::pool::Class;
-        let pool = self.layout.pool();
-        let mut lost = Vec::new();
-        for (i, slots) in (0u32..).zip(self.slots.chunks(SMALL_PER_LARGE as usize)) {
-            let chunk = pool.buffers + i * LARGE_BUF;
-            if mem.load_acquire(pool.kinds + i * 8) == 0 {
-                if slots.first() == Some(&false) {
-                    lost.push((chunk, Class::Large));
-                }
-                continue;
-            }
-            let missing = (0u32..).zip(slots).filter(|(_, known)| !**known);
-            lost.extend(missing.map(|(j, _)| (chunk + j * SMALL_BUF, Class::Small)));
-        }
+        });
+        let lost = free.iter().filter(|(buffer, _)| found.get(slot(*buffer) as usize) == Some(&false));
+        let lost = lost.count();
+        Allocator::rebuild(self.mem, &self.layout, |class| {
+            free.iter().filter(|(_, c)| *c == class).map(|(buffer, _)| *buffer).collect()
+        });
         lost
     }
+}
+
+/// Posts receive buffers in place of those that a dead NIC had taken, with the host-managed pool, before the
+/// program allocates them for other things. Does nothing with the shared pool.
+pub fn post_again<M: SharedMemory, R: Ring>(pair: &mut QueuePair<M, R>) {
+    pair.post_again();
+}
+
+/// What the host holds, by slot.
+fn uses(held: &[u8]) -> Vec<Use> {
+    let mut used = Vec::with_capacity(held.len());
+    for chunk in held.chunks(SMALL_PER_LARGE as usize) {
+        // A count above one is a buffer that a broken NIC has handed out several times.
+        if chunk.first().is_some_and(|sum| *sum >= LARGE) {
+            used.extend(chunk.iter().map(|_| Use::Large));
+        } else {
+            used.extend(chunk.iter().map(|sum| if *sum == 0 { Use::Free } else { Use::Small }));
+        }
+    }
+    used
+}
+
+/// Marks the buffers of `descs`, if each of them is a buffer that is not accounted for yet; otherwise none.
+fn admit(layout: &Layout, used: &mut [Use], descs: &[Desc]) -> bool {
+    let pool = layout.pool();
+    let range = |desc: &Desc| {
+        let size = Class::of(*desc).size();
+        let first = (desc.offset() & !(size - 1)).wrapping_sub(pool.buffers) / SMALL_BUF;
+        first as usize..(first + size / SMALL_BUF) as usize
+    };
+    for (i, desc) in descs.iter().enumerate() {
+        let slots = used.get_mut(range(desc)).unwrap_or_default();
+        let inside = (pool.buffers..pool.end).contains(&desc.offset()) && !slots.is_empty();
+        if !inside || slots.iter().any(|slot| *slot != Use::Free) {
+            for desc in descs.iter().take(i) {
+                used.get_mut(range(desc)).unwrap_or_default().fill(Use::Free);
+            }
+            return false;
+        }
+        let mark = if desc.small() { Use::Small } else { Use::Large };
+        used.get_mut(range(desc)).unwrap_or_default().fill(mark);
+    }
+    true
+}
+
+/// The free buffers: large ones, or small ones where a large one is subdivided. Corrects the words that say
+/// which are.
+fn free<M: SharedMemory>(mem: &M, layout: &Layout, used: &[Use]) -> Vec<(u32, Class)> {
+    let (pool, most) = (layout.pool(), layout.config().buffers / 2);
+    let (mut free, mut split) = (Vec::new(), 0);
+    for (i, slots) in (0u32..).zip(used.chunks(SMALL_PER_LARGE as usize)) {
+        let (chunk, kind) = (pool.buffers + i * LARGE_BUF, pool.kinds + i * 8);
+        let is = |what: Use| slots.contains(&what);
+        // Nobody holds a part of it: it is what the dead NIC says, as long as enough large ones remain.
+        let unused = !is(Use::Small) && !is(Use::Large);
+        let small = is(Use::Small) || unused && mem.load_acquire(kind) != 0 && split < most;
+        split += u32::from(small);
+        mem.store_release(kind, u64::from(small));
+        if small {
+            let unused = (0u32..).zip(slots).filter(|(_, slot)| **slot == Use::Free);
+            free.extend(unused.map(|(j, _)| (chunk + j * SMALL_BUF, Class::Small)));
+        } else if unused {
+            free.push((chunk, Class::Large));
+        }
+    }
+    mem.store_release(pool.split, u64::from(split));
+    free
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::buf::Burst;
     use crate::config::Config;
-    use crate::ring::{Doorbell, GroupedEpoch, Packed};
+    use crate::layout::QueueLayout;
+    use crate::nic::{NicQueue, Pipeline};
+    use crate::ring::{Consumer, Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Producer};
     use crate::testing::{Sides, config};
 
     fn reclaim<R: Ring>(sides: &mut Sides<R>) -> usize {
         let mut inventory = Inventory::new(&sides.mem, &sides.layout);
-        inventory.count_pair(&mut sides.host);
-        inventory.reclaim()
+        inventory.count_pair(&sides.host);
+        inventory.repair_rings(&mut sides.host);
+        let lost = inventory.reclaim();
+        post_again(&mut sides.host);
+        lost
     }
 
     #[test]
@@ -197,5 +246,95 @@ mod tests {
         assert_eq!((sides.send(1500, 3, 1), sides.poll()), (3, 3));
         let taken = 32 - 3; // taken from the fill ring at once, three of them filled
         assert_eq!(reclaim(&mut sides), taken);
+    }
+
+    /// The bytes of the buffers in the depots, each of which must be there once.
+    fn free_bytes<R: Ring>(sides: &Sides<R>) -> u32 {
+        let (mut bytes, mut seen) = (0, Vec::new());
+        Allocator::walk(&sides.mem, &sides.layout, |at, class| {
+            assert!(!seen.contains(&at), "{at} is free twice");
+            seen.push(at);
+            bytes += class.size();
+        });
+        bytes
+    }
+
+    /// A NIC dies with packets in both rings and in its hands, after it has done `damage`. Its successor
+    /// serves the queue, and nothing is lost, or free while the program holds it.
+    fn survives<R: Ring>(damage: impl Fn(&Sides<R>, QueueLayout, &Burst)) {
+        let mut sides = Sides::<R>::new(&config::<R>());
+        let pool = sides.layout.pool().end - sides.layout.pool().buffers;
+        let mut held = Burst::new();
+        sides.host.alloc(64, 3, &mut held);
+        sides.host.alloc(1500, 3, &mut held);
+        for len in [64, 1500, 9000] {
+            assert!(sides.send(len, 6, 1) > 0 && sides.poll() > 0);
+        }
+        assert_eq!((sides.send(64, 3, 1), sides.fetch().rest().len(), sides.send(64, 3, 1)), (3, 3, 3));
+        damage(&sides, sides.layout.queue(0).unwrap(), &held);
+        reclaim(&mut sides);
+        sides.nic = NicQueue::new(sides.mem.clone(), &sides.layout, 0).unwrap();
+        sides.pipeline = Pipeline::default();
+        held.iter_mut().for_each(|buf| sides.host.with_mut(buf, |bytes| bytes.fill(9)));
+        for _ in 0..100 {
+            sides.poll();
+            sides.receive(32, |_, byte| assert_ne!(byte, Some(9), "a buffer that is held"));
+        }
+        for i in 0..100 {
+            assert_eq!((sides.send(64, 1, 5), sides.poll()), (1, 1), "{:?}, packet {i}", R::DESIGN);
+            assert_eq!(sides.receive(32, |_, byte| assert_eq!(byte, Some(5))), 1);
+        }
+        assert!(
+            held.as_slice().iter().all(|buf| sides.host.with(buf, |bytes| bytes == [9].repeat(bytes.len())))
+        );
+        sides.host.free(&mut held);
+        sides.nic.retire();
+        sides.host.retire();
+        let mut posted = 0;
+        <R as Ring>::Consumer::resume(&sides.mem, &sides.layout.queue(0).unwrap().fill)
+            .peek(&sides.mem, |_| posted += u32::from(!sides.layout.config().shared_pool));
+        assert_eq!(free_bytes(&sides) + posted * LARGE_BUF, pool, "{:?}", R::DESIGN);
+    }
+
+    fn survive_all<R: Ring>() {
+        survives::<R>(|_, _, _| ());
+        // Positions that cannot be.
+        for position in [0, 1, 1 << 20, u64::MAX] {
+            survives::<R>(|sides, queue, _| {
+                for at in [queue.tx.taken, queue.tx.head, queue.rx.tail, queue.fill.taken, queue.fill.head] {
+                    sides.mem.store(at, position);
+                }
+            });
+        }
+        // Buffers that the program holds: in its receive ring, and free.
+        survives::<R>(|sides, queue, held| {
+            let desc = held.as_slice()[4].desc();
+            <R as Ring>::Producer::resume(&sides.mem, &queue.rx).push(&sides.mem, &[desc, desc]);
+            Allocator::rebuild(&sides.mem, &sides.layout, |class| match class {
+                Class::Small => vec![held.as_slice()[0].desc().offset() & !(SMALL_BUF - 1); 4],
+                Class::Large => vec![desc.offset() & !(LARGE_BUF - 1); 4],
+            });
+        });
+        // Which buffers are subdivided, and the units of the transmit ring.
+        for kind in [0, 1, u64::MAX] {
+            survives::<R>(|sides, queue, _| {
+                for chunk in 0..64 {
+                    sides.mem.store(sides.layout.pool().kinds + chunk * 8, kind);
+                }
+                sides.mem.store(sides.layout.pool().split, kind);
+                for unit in 0..queue.tx.count {
+                    sides.mem.store(queue.tx.units + unit * R::DESIGN.unit(), kind << 56);
+                }
+            });
+        }
+    }
+
+    #[test]
+    fn whatever_a_dead_nic_has_written_its_successor_goes_on_and_nothing_is_lost_or_doubled() {
+        survive_all::<GroupedEpoch>();
+        survive_all::<GroupedClear>();
+        survive_all::<Packed>();
+        survive_all::<Padded>();
+        survive_all::<Doorbell>();
     }
 }

@@ -1,4 +1,5 @@
-//! Packets that `ccnic_wait` has received and that no receive burst has returned yet.
+//! Packets that were received from the ring and that no receive burst has returned yet: those that `ccnic_wait` found, and one
+//! that has more buffers than the caller had entries left.
 
 use std::mem::MaybeUninit;
 
@@ -48,6 +49,13 @@ impl Parked {
         bufs.take_while(|&&buf| !buf.more() && Desc::from(buf).small()).count()
     }
 
+    /// The buffers of the first packet.
+    pub(crate) fn first_packet(&self) -> &[CcnicBuf] {
+        let bufs = self.bufs();
+        let n = bufs.iter().position(|buf| !buf.more()).map_or(bufs.len(), |last| last + 1);
+        bufs.get(..n).unwrap_or_default()
+    }
+
     /// Copies whole packets to `out`; returns their buffers, which stay here until [`remove`](Parked::remove).
     pub(crate) fn copy_packets(&self, out: &mut [MaybeUninit<CcnicBuf>]) -> &[CcnicBuf] {
         let bufs = self.bufs();
@@ -93,6 +101,7 @@ mod tests {
         let mut this = parked(&[FLAG_MORE, 0, FLAG_SMALL, FLAG_MORE, FLAG_MORE, 0]);
         let mut out = [MaybeUninit::uninit(); 5];
         assert_eq!(this.copy_packets(&mut out[..1]).len(), 0, "the first packet has two buffers");
+        assert_eq!(this.first_packet().len(), 2);
         assert_eq!(this.copy_packets(&mut out).len(), 3);
         this.remove(3);
         assert!(!this.is_empty());

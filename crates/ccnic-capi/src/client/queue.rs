@@ -198,7 +198,8 @@ impl CcnicQueue {
         Err(failure)
     }
 
-    /// Receives as many whole packets as there are and as `out` has entries for; returns the number of their buffers.
+    /// Receives as many whole packets as there are and as `out` has entries for; returns the number of their buffers. A first
+    /// packet that has more buffers than `out` has entries is dropped, so that it does not block the queue.
     #[inline(always)]
     pub(crate) fn receive(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> Result<usize, Failure> {
         self.check_open()?;
@@ -208,6 +209,11 @@ impl CcnicQueue {
         let mut done = 0;
         for out in out.chunks_mut(RECEIVE) {
             let got = self.pair.rx_burst(&mut self.burst, out.len());
+            if got > out.len() {
+                // One packet of more buffers than are left of `out`.
+                self.parked.fill(&mut self.burst);
+                return Ok(if done > 0 { done } else { self.unpark(out) });
+            }
             let (mut bytes, mut ends) = (0u64, 0u64);
             for buf in self.burst.as_slice() {
                 bytes += u64::from(buf.len());
@@ -314,10 +320,17 @@ impl CcnicQueue {
         Ok(n)
     }
 
-    /// Returns whole packets of those that `ccnic_wait` has received.
+    /// Returns whole packets of those that are parked; drops those that have more buffers than `out` has entries.
     #[cold]
     #[inline(never)]
     fn unpark(&mut self, out: &mut [MaybeUninit<CcnicBuf>]) -> usize {
+        while !out.is_empty() && self.parked.first_packet().len() > out.len() {
+            let bufs = self.parked.first_packet();
+            let n = bufs.len();
+            self.pair.free_descs(bufs.iter().map(|buf| Desc::from(*buf)), &mut self.burst);
+            self.parked.remove(n);
+            self.stats.rx_too_few_entries += 1;
+        }
         let bufs = self.parked.copy_packets(out);
         for buf in bufs {
             self.stats.rx_bytes += u64::from(buf.len());
@@ -387,6 +400,7 @@ impl CcnicQueue {
             rx_bad_descriptor: drops.bad_descriptor,
             rx_bad_chain: drops.bad_chain,
             rx_dropped: drops.rx_dropped,
+            rx_too_long: drops.too_long,
             ..self.stats
         })
     }
@@ -395,6 +409,7 @@ impl CcnicQueue {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nic::CcnicNicQueue;
     use crate::testing::Attached;
     use ccnic::Design;
 
@@ -441,6 +456,46 @@ mod tests {
         assert_eq!(queue.tx_waiting(), Ok(2 + sent));
         assert_eq!(queue.free(&bufs[2..3]), Err(BAD_BUFFER));
         assert_eq!(queue.stats().unwrap().free_bad_buffer, 1);
+    }
+
+    /// Sends chains of these numbers of segments back to the host, through a NIC that reflects them.
+    fn reflect(nic: &mut CcnicNicQueue, queue: &mut CcnicQueue, packets: &[usize]) {
+        for &segments in packets {
+            let mut bufs = alloc(queue, 200, segments);
+            for buf in &mut bufs[..segments - 1] {
+                *buf = Desc::from(*buf).with_more(true).into();
+            }
+            assert_eq!(queue.transmit(&bufs), Ok(segments));
+            let mut out = [MaybeUninit::uninit(); 8];
+            assert_eq!(nic.receive(&mut out), Ok(segments));
+            assert_eq!(nic.transmit(&bufs), Ok(segments));
+        }
+    }
+
+    #[test]
+    fn a_packet_of_more_buffers_than_entries_is_dropped_and_those_behind_it_come() {
+        let attached = Attached::new(Design::GroupedEpoch);
+        // SAFETY: as above.
+        let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+        // SAFETY: as above.
+        let nic = unsafe { attached.program.queue(0).unwrap().as_mut() };
+        for wait_first in [false, true] {
+            reflect(nic, queue, &[3, 8, 2, 1, 6]);
+            if wait_first {
+                assert!(queue.park().unwrap() > 0);
+            }
+            let mut out = [MaybeUninit::uninit(); 4];
+            let received: Vec<_> = (0..6).map(|_| queue.receive(&mut out).unwrap()).collect();
+            assert!(received.iter().sum::<usize>() == 3 + 2 + 1 && received[5] == 0, "{received:?}");
+            assert_eq!(queue.rx_ready(), Ok(0), "nothing waits for ever");
+        }
+        let stats = queue.stats().unwrap();
+        assert_eq!((stats.rx_too_few_entries, stats.rx_packets), (4, 6));
+        reflect(nic, queue, &[2, 8]);
+        let mut out = [MaybeUninit::uninit(); 8];
+        assert_eq!(queue.receive(&mut out), Ok(2), "the second does not fit any more");
+        assert_eq!(queue.receive(&mut out[..0]), Ok(0), "no entries, nothing dropped");
+        assert_eq!(queue.receive(&mut out), Ok(8));
     }
 
     #[test]

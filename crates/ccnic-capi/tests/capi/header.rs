@@ -130,6 +130,8 @@ fn structures_are_the_same_on_both_sides() {
                 ("rx_bad_descriptor", offset_of!(CcnicStats, rx_bad_descriptor)),
                 ("rx_bad_chain", offset_of!(CcnicStats, rx_bad_chain)),
                 ("rx_dropped", offset_of!(CcnicStats, rx_dropped)),
+                ("rx_too_long", offset_of!(CcnicStats, rx_too_long)),
+                ("rx_too_few_entries", offset_of!(CcnicStats, rx_too_few_entries)),
             ],
         ),
         size("ccnic_rss", size_of::<CcnicRss>()),

@@ -27,6 +27,8 @@ pub(super) struct Managed<R: Ring> {
     freed: u64,
     /// Receive buffers posted and not received back.
     posted: usize,
+    /// `posted` was counted after the NIC died, and buffers have not been posted since.
+    recounted: bool,
     /// The most that may be posted.
     limit: usize,
     /// Buffers posted at once.
@@ -52,6 +54,7 @@ impl<R: Ring> Managed<R> {
             sent: vec![None; config.ring as usize].into_boxed_slice(),
             freed: position,
             posted: 0,
+            recounted: false,
             limit,
             batch: (limit / 2).clamp(1, POST_MAX),
             class: if small { Class::Small } else { Class::Large },
@@ -102,6 +105,12 @@ impl<R: Ring> Managed<R> {
     /// Posts receive buffers in place of `received` ones, once they make a batch.
     pub(super) fn replace<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator, received: usize) {
         self.posted = self.posted.saturating_sub(received);
+        if self.recounted {
+            self.post(mem, pool);
+            // Tried again as long as the pool has too few.
+            self.recounted = self.posted + self.batch <= self.limit;
+            return;
+        }
         if self.posted + self.batch <= self.limit {
             self.post(mem, pool);
         }
@@ -134,9 +143,30 @@ impl<R: Ring> Managed<R> {
         pushed
     }
 
+    /// The position up to which receive buffers are posted.
+    pub(super) fn fill_position(&self) -> u64 {
+        self.fill.position()
+    }
+
+    /// After the NIC died. See [`Producer::repair`].
+    pub(super) fn repair_fill<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        layout: &RingLayout,
+        keep: impl FnOnce(&[Desc]) -> bool,
+    ) {
+        self.fill.repair(mem, layout, keep);
+    }
+
     /// After the NIC died: so many receive buffers are still posted or filled.
     pub(super) fn recount(&mut self, posted: usize) {
-        self.posted = posted;
+        (self.posted, self.recounted) = (posted, true);
+    }
+
+    /// True after a recount until buffers have been posted in place of those lost.
+    #[inline(always)]
+    pub(super) fn is_recounted(&self) -> bool {
+        self.recounted
     }
 }
 

@@ -10,9 +10,11 @@
 //! | `descs.rs` | bursts of plain descriptors, for libraries in other languages |
 //! | `pool.rs` | [`Pool`]: buffers without a queue pair |
 //! | `receive.rs` | the receive path from the ring to the program |
+//! | `check.rs` | the checks of what the NIC has delivered |
 //! | `managed.rs` | the host's work with the host-managed pool |
 
 mod alloc;
+mod check;
 mod descs;
 mod managed;
 mod payload;

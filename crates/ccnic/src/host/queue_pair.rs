@@ -2,6 +2,7 @@
 
 use crate::buf::{Burst, RegionTag};
 use crate::config::{Config, Demote, Design};
+use crate::desc::Desc;
 use crate::layout::{Layout, QueueLayout};
 use crate::memory::{SharedMemory, lines};
 use crate::notify;
@@ -19,10 +20,12 @@ pub(crate) const NEARLY_EMPTY: usize = 4;
 /// Packets not delivered to the program, by reason, since the queue pair was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HostDrops {
-    /// Received descriptors that name no buffer of the region: the NIC is broken.
+    /// Received packets of which a descriptor names no bytes of a buffer, or none: the NIC is broken.
     pub bad_descriptor: u64,
-    /// Received descriptors of chains with too many segments: the NIC is broken.
+    /// Received descriptors of packets with too many segments: the NIC is broken.
     pub bad_chain: u64,
+    /// Received packets longer than the MTU: the NIC is broken.
+    pub too_long: u64,
     /// Packets that the NIC dropped because this queue's ring was full or the pool dry, since the region was
     /// made. Only with RSS: otherwise the NIC waits.
     pub rx_dropped: u64,
@@ -78,7 +81,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             (!config.shared_pool).then(|| Managed::new(&mem, &config, &queue_layout.fill, tx.position()));
         let mut this = QueuePair {
             tx,
-            rx: Receiver::new(R::Consumer::resume(&mem, &queue_layout.rx), config.fetch()),
+            rx: Receiver::new(R::Consumer::resume(&mem, &queue_layout.rx), &config),
             pool: Allocator::host(layout),
             managed,
             layout: queue_layout,
@@ -176,10 +179,14 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Receives whole packets in at most `max` buffers, adds them to `burst` and returns the number of
     /// buffers: 32 at most in one call.
     ///
-    /// A packet with more segments than `max`, or than the burst has space for, waits;
-    /// [`CHAIN_MAX`](crate::desc::CHAIN_MAX) always suffices. Up to 64 descriptors are taken from the ring
-    /// ahead of the program's requests; their packets' lines are prefetched a few in each call of this queue
-    /// pair.
+    /// If the first packet has more than `max` segments, it is received alone: at most
+    /// [`CHAIN_MAX`](crate::desc::CHAIN_MAX) buffers. A packet waits only while the burst has no space for
+    /// it. Up to 64 descriptors are taken from the ring ahead of the program's requests; their packets' lines
+    /// are prefetched a few in each call of this queue pair.
+    ///
+    /// The NIC is not trusted: every packet has at most `CHAIN_MAX` segments, each with data and inside one
+    /// buffer, and at most as many bytes as the MTU. Other packets are dropped and counted
+    /// ([`drops`](QueuePair::drops)).
     ///
     /// ```
     /// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
@@ -209,7 +216,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     pub(super) fn manage(&mut self) {
         let taken = self.rx.taken();
         let Some(m) = &mut self.managed else { return };
-        if taken > 0 {
+        if taken > 0 || m.is_recounted() {
             m.reap(&self.mem, &mut self.tx, &mut self.pool);
             m.replace(&self.mem, &mut self.pool, taken);
         }
@@ -228,21 +235,40 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         self.pool.drain(&self.mem);
     }
 
-    /// Doorbell design, after the NIC died: posts again the receive buffers that it took and did not fill.
-    /// They are still in the ring, which the NIC fills in place.
-    pub(crate) fn rewind_fill(&mut self) {
-        if self.managed.is_some() && self.config.design == Design::Doorbell {
-            self.mem.store_release(self.layout.fill.taken, self.mem.load_acquire(self.layout.rx.tail));
+    /// After the NIC died: makes the rings what this side knows them to be. Packets that wait in them stay if
+    /// `admit` accepts their buffers, each of which it must accept once only; otherwise those of that ring
+    /// are dropped.
+    pub(crate) fn repair(&mut self, mut admit: impl FnMut(&[Desc]) -> bool) {
+        let (mem, layout) = (&self.mem, &self.layout);
+        let Some(managed) = &mut self.managed else {
+            self.tx.repair(mem, &layout.tx, &mut admit);
+            self.rx.repair(mem, &layout.rx, 0, &mut admit);
+            return;
+        };
+        // The host holds what it has sent, whatever the ring says.
+        self.tx.repair(mem, &layout.tx, |_| true);
+        if self.config.design == Design::Doorbell {
+            self.rx.repair(mem, &layout.rx, managed.fill_position(), &mut admit);
+            // Receive buffers that the NIC took and did not fill are still in the ring, which it fills in
+            // place: they are posted again.
+            mem.store_release(layout.fill.taken, mem.load_acquire(layout.rx.tail));
+            managed.repair_fill(mem, &layout.fill, |_| true);
+        } else {
+            self.rx.repair(mem, &layout.rx, 0, &mut admit);
+            managed.repair_fill(mem, &layout.fill, &mut admit);
         }
+        let mut posted = 0;
+        R::Consumer::resume(mem, &layout.fill).peek(mem, |_| posted += 1);
+        self.rx.ring().peek(mem, |_| posted += 1);
+        managed.recount(posted);
     }
 
-    /// Host-managed pool, after the NIC died: counts the receive buffers that are still posted or filled.
-    pub(crate) fn recount_posted(&mut self) {
-        let Some(m) = &mut self.managed else { return };
-        let mut posted = 0;
-        R::Consumer::resume(&self.mem, &self.layout.fill).peek(&self.mem, |_| posted += 1);
-        self.rx.ring().peek(&self.mem, |_| posted += 1);
-        m.recount(posted);
+    /// After recovery, with the host-managed pool: posts receive buffers in place of those that the dead NIC
+    /// had taken, before the program allocates them for other things.
+    pub(crate) fn post_again(&mut self) {
+        if let Some(managed) = &mut self.managed {
+            managed.replace(&self.mem, &mut self.pool, 0);
+        }
     }
 
     /// Asks the NIC for a notification when there is something to receive. False when there is something
@@ -303,9 +329,11 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Packets not delivered, by reason. Example:
     /// [`tx_waiting`](QueuePair::tx_waiting).
     pub fn drops(&self) -> HostDrops {
+        let checker = self.rx.checker();
         HostDrops {
-            bad_descriptor: self.rx.bad_descriptor(),
-            bad_chain: self.rx.ring().discarded(),
+            bad_descriptor: checker.bad_descriptor,
+            bad_chain: checker.bad_chain + self.rx.ring().discarded(),
+            too_long: checker.too_long,
             rx_dropped: self.mem.load(self.layout.rx_dropped),
         }
     }
@@ -318,14 +346,6 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
 
     pub(crate) fn pool(&self) -> &Allocator {
         &self.pool
-    }
-
-    pub(crate) fn layout(&self) -> &QueueLayout {
-        &self.layout
-    }
-
-    pub(crate) fn rx(&self) -> &R::Consumer {
-        self.rx.ring()
     }
 }
 
@@ -399,10 +419,18 @@ mod tests {
     }
 
     #[test]
-    fn a_chain_waits_for_a_burst_that_holds_it() {
+    fn a_chain_longer_than_asked_for_comes_alone_and_waits_only_for_space() {
         let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+        assert_eq!((sides.send(9000, 6, 1), sides.send(64, 2, 2), sides.poll()), (6, 2, 8));
+        assert_eq!([0, 1, 2].map(|max| sides.receive(max, |_, _| ())), [0, 3, 3]);
         assert_eq!((sides.send(9000, 3, 1), sides.poll()), (3, 3));
-        assert_eq!([2, 3].map(|max| sides.receive(max, |_, _| ())), [0, 3]);
+        let mut burst = Burst::new();
+        sides.host.alloc(64, 60, &mut burst);
+        assert_eq!((sides.host.rx_burst(&mut burst, 32), burst.space()), (2, 2));
+        assert_eq!((sides.host.rx_burst(&mut burst, 32), sides.host.rx_ready()), (0, 3));
+        sides.host.free(&mut burst);
+        assert_eq!(sides.host.rx_burst(&mut burst, 1), 3);
+        sides.host.free(&mut burst);
     }
 
     #[test]

@@ -5,10 +5,14 @@
 //! and prefetching a whole burst at once would stall on them.
 
 use crate::buf::{Buf, Burst, RegionTag};
+use crate::config::Config;
 use crate::desc::Desc;
+use crate::layout::RingLayout;
 use crate::memory::{Fetch, SharedMemory, prefetch_payload};
 use crate::pool::{Allocator, Class};
 use crate::ring::Consumer;
+
+use super::check::{Checker, take_back};
 
 /// Descriptors that are taken from the ring at once, however few the program asks for.
 const STAGE: usize = 32;
@@ -29,7 +33,7 @@ pub(super) struct Receiver<C> {
     empty_polls: u32,
     /// Descriptors taken from the ring since `taken()` was called.
     taken: usize,
-    bad_descriptor: u64,
+    checker: Checker,
 }
 
 /// Received descriptors, already checked, that the program has not asked for yet.
@@ -74,13 +78,13 @@ impl Stage {
         }
     }
 
-    /// Adds whole packets, at most `max` buffers, to `to`; returns the number of buffers.
+    /// Adds whole packets, at most `max` buffers or one packet, to `to`; returns the number of buffers.
     #[inline(always)]
     fn hand_out(&mut self, to: &mut Burst, max: usize, region: RegionTag) -> usize {
         let waiting = self.rest();
         let mut n = max.min(to.space()).min(waiting.len());
         if !self.small {
-            n = whole(waiting, n);
+            n = whole(waiting, n, to.space());
         }
         for (slot, desc) in to.spare(n).iter_mut().zip(waiting) {
             *slot = Buf::new(*desc, region);
@@ -127,20 +131,27 @@ fn small(descs: &[Desc]) -> &[Desc] {
     descs.get(..n.unwrap_or(descs.len())).unwrap_or_default()
 }
 
-/// How many of the first `limit` descriptors make whole packets.
+/// How many of the first `limit` descriptors make whole packets; if none do, how many the first packet has,
+/// provided that there is `space` for it. So whatever the limit, a packet never blocks those behind it.
 #[inline(never)]
-fn whole(descs: &[Desc], limit: usize) -> usize {
-    descs.iter().take(limit).rposition(|desc| !desc.more()).map_or(0, |i| i + 1)
+fn whole(descs: &[Desc], limit: usize, space: usize) -> usize {
+    let end = |desc: &Desc| !desc.more();
+    match descs.iter().take(limit).rposition(end) {
+        Some(last) => last + 1,
+        None if limit == 0 => 0,
+        None => descs.iter().take(space).position(end).map_or(0, |last| last + 1),
+    }
 }
 
 impl<C: Consumer> Receiver<C> {
-    /// A receiver that takes from `ring` and prefetches payload for `fetch`.
-    pub(super) fn new(ring: C, fetch: Fetch) -> Receiver<C> {
+    /// A receiver that takes from `ring`.
+    pub(super) fn new(ring: C, config: &Config) -> Receiver<C> {
+        let (fetch, checker) = (config.fetch(), Checker::new(config.mtu));
         let stages = [const { Stage::EMPTY }; 2];
-        Receiver { ring, fetch, stages, current: 0, empty_polls: 0, taken: 0, bad_descriptor: 0 }
+        Receiver { ring, fetch, stages, current: 0, empty_polls: 0, taken: 0, checker }
     }
 
-    /// Adds whole packets, at most `max` buffers, to `to`; returns the number of buffers.
+    /// Adds whole packets, at most `max` buffers or one packet, to `to`; returns the number of buffers.
     #[inline(always)]
     pub(super) fn burst<M: SharedMemory>(
         &mut self,
@@ -183,19 +194,19 @@ impl<C: Consumer> Receiver<C> {
             self.current ^= 1;
             core::mem::swap(&mut current, &mut next);
             if current.is_empty() {
-                let n = take(&mut self.ring, mem, pool, current, &mut self.bad_descriptor);
+                let n = take(&mut self.ring, mem, pool, current, &mut self.checker);
+                self.taken += n;
                 if n == 0 {
                     self.empty_polls = self.empty_polls.saturating_add(1);
                     return None;
                 }
-                self.taken += n;
             }
         }
         let more = current.small && current.len == STAGE;
         current.prefetch(mem, current.next.saturating_add(ahead), self.fetch);
         let taken = take_out(current, pool);
         if more && next.is_empty() {
-            self.taken += take(&mut self.ring, mem, pool, next, &mut self.bad_descriptor);
+            self.taken += take(&mut self.ring, mem, pool, next, &mut self.checker);
         }
         Some(taken)
     }
@@ -241,104 +252,211 @@ impl<C: Consumer> Receiver<C> {
         core::mem::take(&mut self.taken)
     }
 
-    /// Received descriptors that named no buffer of the region.
-    pub(super) fn bad_descriptor(&self) -> u64 {
-        self.bad_descriptor
+    /// What was dropped.
+    pub(super) fn checker(&self) -> &Checker {
+        &self.checker
     }
 
     pub(super) fn ring(&self) -> &C {
         &self.ring
     }
+
+    /// After the NIC died. See [`Consumer::repair`].
+    pub(super) fn repair<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        layout: &RingLayout,
+        posted: u64,
+        keep: impl FnOnce(&[Desc]) -> bool,
+    ) {
+        self.ring.repair(mem, layout, posted, keep);
+    }
 }
 
-/// Takes what is ready from the ring into an empty stage and checks every descriptor; returns how many were
-/// taken.
+/// Takes what is ready from the ring into an empty stage and keeps the valid packets; returns how many
+/// descriptors were taken.
 #[inline(always)]
 fn take<C: Consumer, M: SharedMemory>(
     ring: &mut C,
     mem: &M,
     pool: &mut Allocator,
     stage: &mut Stage,
-    bad: &mut u64,
+    checker: &mut Checker,
 ) -> usize {
-    let n = ring.pop(mem, &mut stage.descs);
+    let mut discarded = 0;
+    let n = ring.pop_or_discard(mem, &mut stage.descs, |desc| {
+        discarded += 1;
+        take_back(mem, pool, desc);
+    });
     (stage.next, stage.prefetched, stage.len) = (0, 0, n);
     if n == 0 {
-        return 0;
+        return discarded;
     }
     ring.release(mem);
     if n == STAGE {
         ring.prefetch(mem, n); // a full burst: the next is probably published already
     }
     let descs = stage.rest();
-    let small = pool.holds_small(descs);
+    let small = checker.all_small(pool, descs);
     if small {
         pool.received_small(descs);
-    } else {
+    } else if checker.all_valid(pool, descs) {
         pool.received_many(descs);
+    } else {
+        stage.len = checker.sift(mem, pool, stage.descs.get_mut(..n).unwrap_or_default());
     }
     stage.small = small;
-    if !small && !pool.holds_all(stage.rest()) {
-        *bad += drop_bad(pool, stage);
-    }
-    n
-}
-
-/// Removes descriptors that name no bytes of the pool, since reading them would read something else; returns
-/// their number.
-#[cold]
-#[inline(never)]
-fn drop_bad(pool: &Allocator, stage: &mut Stage) -> u64 {
-    let mut kept = 0;
-    for i in 0..stage.len {
-        let desc = stage.descs.get(i).copied().unwrap_or_default();
-        if pool.holds(desc.offset(), u32::from(desc.len()), Class::of(desc)) {
-            stage.descs.swap(kept, i);
-            kept += 1;
-        }
-    }
-    let dropped = stage.len - kept;
-    stage.len = kept;
-    dropped as u64
+    n + discarded
 }
 
 #[cfg(test)]
 mod tests {
+    extern crate std;
     use super::*;
     use crate::desc::FLAG_MORE;
+    use crate::host::HostDrops;
     use crate::layout::LARGE_BUF;
-    use crate::ring::{GroupedEpoch, Producer, Ring};
+    use crate::ring::{GroupedClear, GroupedEpoch, Packed, Padded, Producer, Ring};
     use crate::testing::{Sides, config};
+    use std::vec::Vec;
 
-    type Tx = <GroupedEpoch as Ring>::Producer;
+    /// A host and its NIC, a broken one, which publishes descriptors as it pleases.
+    fn broken<R: Ring>(config: &Config) -> (Sides<R>, R::Producer, u32) {
+        let sides = Sides::<R>::new(config);
+        let nic = R::Producer::resume(&sides.mem, &sides.layout.queue(0).unwrap().rx);
+        let pool = sides.layout.pool().buffers;
+        (sides, nic, pool)
+    }
 
-    /// A host whose NIC, a broken one, has published `descs`.
-    fn published(descs: impl Fn(u32) -> [Desc; 4]) -> Sides<GroupedEpoch> {
-        let sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
-        let queue = sides.layout.queue(0).unwrap();
-        let descs = descs(sides.layout.pool().buffers);
-        assert_eq!(Tx::resume(&sides.mem, &queue.rx).push(&sides.mem, &descs), 4);
-        sides
+    /// Receives everything; the numbers of segments of the packets.
+    fn segments<R: Ring>(sides: &mut Sides<R>, max: usize) -> Vec<usize> {
+        let (mut packets, mut run) = (Vec::new(), 0);
+        for _ in 0..100 {
+            let mut burst = Burst::new();
+            sides.host.rx_burst(&mut burst, max);
+            for buf in burst.as_slice() {
+                run += 1;
+                if !buf.more() {
+                    packets.push(core::mem::take(&mut run));
+                }
+            }
+            sides.host.free(&mut burst);
+        }
+        assert_eq!((run, sides.host.rx_ready()), (0, 0), "nothing stays");
+        packets
+    }
+
+    /// A chain of `n` segments of 64 bytes in large buffers from the `first` on.
+    fn chain(pool: u32, first: u32, n: u32) -> Vec<Desc> {
+        let segment = |i| Desc::new(pool + (first + i) * LARGE_BUF, 64, 0).with_more(i + 1 < n);
+        (0..n).map(segment).collect()
     }
 
     #[test]
     fn descriptors_that_name_no_buffer_are_dropped() {
+        let (mut sides, mut nic, pool) = broken::<GroupedEpoch>(&config::<GroupedEpoch>());
         let one = |at: u32, len| Desc::new(at, len, 0);
-        let mut sides = published(|pool| {
-            [one(pool, 1), one(0, 2), one(pool + LARGE_BUF - 1, 3), one(pool + LARGE_BUF, 4)]
-        });
+        let descs =
+            [one(pool, 1), one(0, 2), one(pool + LARGE_BUF - 1, 3), one(pool, 0), one(pool + LARGE_BUF, 4)];
+        assert_eq!(nic.push(&sides.mem, &descs), 5);
         let mut burst = Burst::new();
         assert_eq!(sides.host.rx_burst(&mut burst, 32), 2);
         assert!(burst.as_slice().iter().map(Buf::len).eq([1, 4]));
-        assert_eq!(sides.host.drops().bad_descriptor, 2);
+        assert_eq!(sides.host.drops(), HostDrops { bad_descriptor: 3, ..HostDrops::default() });
         sides.host.free(&mut burst);
+    }
+
+    #[test]
+    fn a_packet_with_a_bad_segment_is_dropped_as_a_whole_and_its_buffers_are_free() {
+        for max in [32, 8, 1] {
+            let (mut sides, mut nic, pool) = broken::<GroupedEpoch>(&config::<GroupedEpoch>());
+            for first in [0, 8] {
+                let mut descs = chain(pool, first, 8);
+                descs[7] = Desc::new(0, 64, 0);
+                assert_eq!(nic.push(&sides.mem, &descs), 8);
+            }
+            assert_eq!(nic.push(&sides.mem, &chain(pool, 16, 8)), 8);
+            let free = |sides: &Sides| {
+                let mut n = sides.host.pool().kept();
+                Allocator::walk(&sides.mem, &sides.layout, |_, _| n += 1);
+                n
+            };
+            let before = free(&sides);
+            assert_eq!(segments(&mut sides, max), [8]);
+            assert_eq!(sides.host.drops(), HostDrops { bad_descriptor: 2, ..HostDrops::default() });
+            assert_eq!(free(&sides) - before, 14 + 8, "those that exist");
+        }
+    }
+
+    #[test]
+    fn a_packet_longer_than_the_mtu_is_dropped() {
+        let limited = |mtu| Config { mtu, ..config::<GroupedEpoch>() };
+        for (mtu, packets) in [(600, &[1][..]), (512, &[8, 1]), (64, &[1])] {
+            let (mut sides, mut nic, pool) = broken::<GroupedEpoch>(&limited(mtu));
+            let most = chain(pool, 0, 8);
+            let longer = Desc::new(pool, mtu + 1, 0);
+            let descs = if mtu == 600 { [longer; 8].to_vec() } else { most };
+            assert_eq!(nic.push(&sides.mem, &descs), 8);
+            assert_eq!(nic.push(&sides.mem, &[Desc::new(pool, 64, crate::desc::FLAG_SMALL)]), 1);
+            assert_eq!(segments(&mut sides, 32), packets, "mtu {mtu}");
+            let too_long = [(600, 8), (512, 0), (64, 1)].into_iter().find(|of| of.0 == mtu).unwrap().1;
+            assert_eq!(sides.host.drops(), HostDrops { too_long, ..HostDrops::default() });
+        }
+    }
+
+    /// Publishes one descriptor a group, as no honest NIC does: `push` would refuse a chain without an end.
+    fn publish_each<R: Ring>(sides: &Sides<R>, nic: &mut R::Producer, descs: &[Desc]) {
+        for desc in descs {
+            let at = nic.position();
+            assert_eq!(nic.push(&sides.mem, &[desc.with_more(false)]), 1);
+            let ring = sides.layout.queue(0).unwrap().rx;
+            let slot = ring.units + at as u32 % ring.count * R::DESIGN.unit();
+            let word = sides.mem.load(slot) & (0xff << crate::desc::SIGNAL_SHIFT);
+            sides.mem.store(slot, word | desc.word());
+        }
+    }
+
+    fn endless_chains_end<R: Ring>() {
+        for (max, segments_sent) in [(32, 9), (8, 22), (32, 40), (8, 33), (1, 8)] {
+            let (mut sides, mut nic, pool) = broken::<R>(&Config { ring: 256, ..config::<R>() });
+            publish_each(&sides, &mut nic, &chain(pool, 0, segments_sent));
+            let chains = segments(&mut sides, max);
+            let dropped = if segments_sent > 8 { u64::from(segments_sent) } else { 0 };
+            assert_eq!(chains.len(), usize::from(segments_sent <= 8));
+            assert_eq!(sides.host.drops(), HostDrops { bad_chain: dropped, ..HostDrops::default() });
+            for _ in 0..1000 {
+                assert_eq!(nic.push(&sides.mem, &[Desc::new(pool, 64, 0)]), 1, "{:?}", R::DESIGN);
+                assert_eq!(sides.receive(max, |_, _| ()), 1, "the queue goes on");
+            }
+        }
+    }
+
+    #[test]
+    fn a_chain_without_an_end_does_not_stop_the_queue() {
+        endless_chains_end::<GroupedEpoch>();
+        endless_chains_end::<GroupedClear>();
+        endless_chains_end::<Packed>();
+        endless_chains_end::<Padded>();
+    }
+
+    #[test]
+    fn half_a_chain_waits_for_the_other_half() {
+        let (mut sides, mut nic, pool) = broken::<GroupedClear>(&config::<GroupedClear>());
+        let descs = chain(pool, 0, 7);
+        publish_each(&sides, &mut nic, &descs[..5]);
+        (0..40).for_each(|_| assert_eq!(sides.receive(32, |_, _| ()), 0));
+        publish_each(&sides, &mut nic, &descs[5..]);
+        assert_eq!(sides.receive(32, |_, _| ()), 7);
     }
 
     #[test]
     fn a_prefix_of_whole_packets_or_of_small_ones() {
         let small = Desc::new(0, 1, crate::desc::FLAG_SMALL);
         let (large, more) = (Desc::new(0, 1, 0), Desc::new(0, 1, FLAG_MORE));
-        assert_eq!([1, 2, 3, 9].map(|limit| whole(&[large, more, large, more], limit)), [1, 1, 3, 3]);
+        let ends = |descs: &[Desc], limit| whole(descs, limit, 3);
+        assert_eq!([0, 1, 2, 3, 9].map(|limit| ends(&[large, more, large, more], limit)), [0, 1, 1, 3, 3]);
+        assert_eq!([0, 1, 2, 3].map(|limit| ends(&[more, more, large, large], limit)), [0, 3, 3, 3]);
+        assert_eq!(ends(&[more, more, more, large], 1), 0, "no space for the first");
         assert_eq!(super::small(&[small, small, large, small]).len(), 2);
         assert_eq!(super::small(&[small.with_more(true), small]).len(), 0);
     }

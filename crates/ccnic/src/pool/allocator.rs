@@ -1,10 +1,13 @@
 //! An agent's allocator: magazines in front of the depots of small and large buffers.
 
+extern crate alloc;
+
 use crate::desc::{FLAG_SMALL, Slot};
 use crate::layout::{LARGE_BUF, Layout, PoolLayout, SMALL_BUF, SMALL_PER_LARGE};
 use crate::memory::SharedMemory;
 
 use super::depot::{BATCH, Batch, Depot};
+use super::ledger::Moved;
 use super::magazine::Magazine;
 use super::{Class, Ledger};
 
@@ -158,20 +161,23 @@ impl Allocator {
         Depot::new(layout, layout.large, LARGE_BUF).walk(mem, |b| see(b, Class::Large));
     }
 
-    /// Puts buffers that a dead agent held back into the depots.
-    pub(crate) fn restore<M: SharedMemory>(mem: &M, layout: &Layout, lost: &[(u32, Class)]) {
-        let layout = layout.pool();
-        for (class, head) in [(Class::Small, layout.small), (Class::Large, layout.large)] {
-            let list = Depot::new(layout, head, class.size());
-            let mut batch = Batch::new();
-            for (buffer, _) in lost.iter().filter(|(_, c)| *c == class) {
-                batch.push(*buffer);
-                if batch.is_full() {
-                    list.push(mem, &batch);
-                    batch = Batch::new();
-                }
+    /// Makes the depots anew, with these buffers. For recovery, while no agent uses them.
+    pub(crate) fn rebuild<M: SharedMemory>(
+        mem: &M,
+        layout: &Layout,
+        free: impl Fn(Class) -> alloc::vec::Vec<u32>,
+    ) {
+        let (pool, chunks) = (layout.pool(), layout.config().buffers);
+        for (class, head) in [(Class::Small, pool.small), (Class::Large, pool.large)] {
+            let depot = Depot::new(pool, head, class.size());
+            depot.clear(mem);
+            let per_chunk = LARGE_BUF / class.size();
+            let share = share(layout, chunks * per_chunk).min(BATCH); // as in a new region
+            for buffers in free(class).chunks(share) {
+                let mut batch = Batch::new();
+                buffers.iter().for_each(|&buffer| batch.push(buffer));
+                depot.push(mem, &batch);
             }
-            list.push(mem, &batch);
         }
     }
 
@@ -260,7 +266,7 @@ impl Allocator {
     fn refill<M: SharedMemory>(&mut self, mem: &M, class: Class) -> Option<(u32, Class)> {
         if let Some(batch) = self.class_pool(class).depot.pop(mem) {
             for &buffer in batch.as_slice().iter().rev() {
-                self.record(buffer, 1);
+                self.record(buffer, class, Moved::Came);
                 self.class_pool(class).magazine.push(buffer);
             }
         } else if !self.class_pool(class).take_back() && class == Class::Small {
@@ -286,12 +292,11 @@ impl Allocator {
             return;
         }
         mem.store_release(self.kind(chunk), 1);
+        self.record(chunk, Class::Large, Moved::Left);
         for i in (0..SMALL_PER_LARGE).rev() {
             let order = if self.sequential { i } else { i.reverse_bits() >> (32 - SMALL_PER_LARGE.ilog2()) };
             let buffer = chunk + order * SMALL_BUF;
-            if buffer != chunk {
-                self.record(buffer, 1); // the first is in the ledger already, as the large one
-            }
+            self.record(buffer, Class::Small, Moved::Came);
             self.small.magazine.push(buffer);
         }
     }
@@ -326,7 +331,7 @@ impl Allocator {
         let gone = self.class_pool(class).depot.push(mem, batch);
         self.class_pool(class).outgoing = Batch::new();
         if gone {
-            batch.as_slice().iter().for_each(|&b| self.record(b, u8::MAX));
+            batch.as_slice().iter().for_each(|&b| self.record(b, class, Moved::Left));
             return;
         }
         // A peer keeps changing the depot's head: keep what fits.
@@ -351,39 +356,39 @@ impl Allocator {
         }
     }
 
-    /// Enters in the ledger a buffer that came from the depot (1), or went there (-1 modulo 256).
-    fn record(&mut self, buffer: u32, n: u8) {
-        self.ledger.add((buffer.wrapping_sub(self.layout.buffers)) / SMALL_BUF, n);
+    /// Enters in the ledger a buffer that came from the depot, or went there.
+    fn record(&mut self, buffer: u32, class: Class, moved: Moved) {
+        self.ledger.add((buffer.wrapping_sub(self.layout.buffers)) / SMALL_BUF, moved.count(class));
     }
 
     /// Host: the buffer that contains `offset` has been given to the NIC.
     #[inline(always)]
     pub(crate) fn sent(&mut self, offset: u32, class: Class) {
-        self.record(offset & !(class.size() - 1), u8::MAX);
+        self.record(offset & !(class.size() - 1), class, Moved::Left);
     }
 
     /// Host: the buffers of `descs` have been given to the NIC.
     #[inline(always)]
     pub(crate) fn sent_many<D: Slot>(&mut self, descs: &[D]) {
-        self.ledger.add_many(&self.layout, descs, u8::MAX);
+        self.ledger.add_many(&self.layout, descs, Moved::Left);
     }
 
     /// `sent_many` where all are small.
     #[inline(always)]
     pub(crate) fn sent_small<D: Slot>(&mut self, descs: &[D]) {
-        self.ledger.add_small(&self.layout, descs, u8::MAX);
+        self.ledger.add_small(&self.layout, descs, Moved::Left);
     }
 
     /// `received_many` where all are small.
     #[inline(always)]
     pub(crate) fn received_small<D: Slot>(&mut self, descs: &[D]) {
-        self.ledger.add_small(&self.layout, descs, 1);
+        self.ledger.add_small(&self.layout, descs, Moved::Came);
     }
 
     /// Host: the buffers of `descs` have come from the NIC.
     #[inline(always)]
     pub(crate) fn received_many<D: Slot>(&mut self, descs: &[D]) {
-        self.ledger.add_many(&self.layout, descs, 1);
+        self.ledger.add_many(&self.layout, descs, Moved::Came);
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {

@@ -148,6 +148,11 @@ impl Depot {
         batch
     }
 
+    /// Empties the list. For recovery, while no agent uses it.
+    pub(super) fn clear<M: SharedMemory>(&self, mem: &M) {
+        mem.store_release(self.head, next_tag(mem.load_acquire(self.head))); // F1
+    }
+
     /// Calls `see` for every buffer on the list. For recovery, while no agent changes it; ends even on a list
     /// that a broken peer has made circular.
     pub(super) fn walk<M: SharedMemory>(&self, mem: &M, mut see: impl FnMut(u32)) {

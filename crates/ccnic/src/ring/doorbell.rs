@@ -5,6 +5,10 @@
 //! consumer polls the tail, reads the descriptors, and stores its position to the head register when it has
 //! completed them.
 
+extern crate alloc;
+
+use alloc::vec::Vec;
+
 use crate::config::Design;
 use crate::desc::{DESC, Desc, Sealed, Slot};
 use crate::layout::RingLayout;
@@ -104,6 +108,16 @@ impl Producer for DoorbellProducer {
         mem.demote(self.tail & !(LINE - 1));
     }
 
+    fn repair<M: SharedMemory>(&mut self, mem: &M, layout: &RingLayout, keep: impl FnOnce(&[Desc]) -> bool) {
+        let taken = mem.load_acquire(layout.taken);
+        let can_be = taken <= self.position && self.position - taken <= self.slots.count();
+        let kept = can_be && keep(&read(mem, &self.slots, taken..self.position));
+        self.seen = if kept { taken } else { self.position };
+        mem.store(layout.taken, self.seen);
+        mem.store_release(layout.head, self.seen); // E1
+        mem.store_release(layout.tail, self.position); // D1
+    }
+
     fn position(&self) -> u64 {
         self.position
     }
@@ -177,7 +191,12 @@ impl Consumer for DoorbellConsumer {
     }
 
     #[inline(always)]
-    fn pop<M: SharedMemory, D: Slot>(&mut self, mem: &M, out: &mut [D]) -> usize {
+    fn pop_or_discard<M: SharedMemory, D: Slot>(
+        &mut self,
+        mem: &M,
+        out: &mut [D],
+        discard: impl FnMut(Desc),
+    ) -> usize {
         let mut n = (self.available(mem) as usize).min(out.len());
         for (i, slot) in (0..).zip(out.iter_mut().take(n)) {
             slot.set(self.get(mem, self.position + i), Sealed(()));
@@ -190,7 +209,15 @@ impl Consumer for DoorbellConsumer {
         self.empty_polls = 0;
         let mut consumed = n;
         if self.guard.discarding || out.get(n - 1).is_some_and(|d| d.desc().more()) {
-            (n, consumed) = self.guard.cut(out.get_mut(..n).unwrap_or_default());
+            (n, consumed) = self.guard.cut(out.get_mut(..n).unwrap_or_default(), discard);
+            // The next pop reads the tail register again: a broken producer may have published half a chain.
+            self.seen = self.position + consumed as u64;
+            if n == 0 {
+                // The caller, which gets nothing, has nothing to release.
+                self.position = self.seen;
+                self.release(mem);
+                consumed = 0;
+            }
         }
         self.before = self.position;
         self.position += consumed as u64;
@@ -233,6 +260,28 @@ impl Consumer for DoorbellConsumer {
         (1..=self.slots.count()).contains(&tail.wrapping_sub(self.position))
     }
 
+    fn repair<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        layout: &RingLayout,
+        posted: u64,
+        keep: impl FnOnce(&[Desc]) -> bool,
+    ) {
+        let tail = mem.load_acquire(layout.tail); // D2
+        let can_be = (self.position..=posted).contains(&tail) && posted - self.position <= self.slots.count();
+        let ends = || tail == self.position || !self.get(mem, tail - 1).more();
+        let whole = can_be && !self.guard.discarding && ends();
+        let kept = whole && keep(&read(mem, &self.slots, self.position..posted));
+        if !kept {
+            self.guard.discarding = false;
+            self.position = posted;
+        }
+        (self.seen, self.handed) = (self.position, self.position);
+        mem.store(layout.taken, self.position);
+        mem.store_release(layout.head, self.position); // E1
+        mem.store_release(layout.tail, if kept { tail } else { posted }); // D1
+    }
+
     fn discarded(&self) -> u64 {
         self.guard.discarded
     }
@@ -244,6 +293,12 @@ impl Consumer for DoorbellConsumer {
             see(self.get(mem, self.position + i));
         }
     }
+}
+
+/// The descriptors at these positions. For recovery.
+fn read<M: SharedMemory>(mem: &M, slots: &Slots, positions: core::ops::Range<u64>) -> Vec<Desc> {
+    let at = |position| slots.at(position, DESC);
+    positions.map(|p| Desc::from_words(mem.load(at(p)), mem.load(at(p) + 8))).collect()
 }
 
 #[cfg(test)]

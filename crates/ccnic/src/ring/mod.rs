@@ -99,6 +99,11 @@ pub trait Producer: Sized + Send {
     /// The position up to which the consumer has handed back units.
     fn completed<M: SharedMemory>(&mut self, mem: &M) -> u64;
 
+    /// After the consumer has died, before its successor opens the ring: makes the ring what this side knows.
+    /// The consumer's positions and the descriptors that it has not taken are what the dead one left, if
+    /// they can be and `keep` accepts these descriptors. Otherwise everything counts as taken.
+    fn repair<M: SharedMemory>(&mut self, mem: &M, layout: &RingLayout, keep: impl FnOnce(&[Desc]) -> bool);
+
     /// The most descriptors in a unit.
     const PER_UNIT: usize;
 }
@@ -110,8 +115,20 @@ pub trait Consumer: Sized + Send {
 
     /// Takes descriptors of whole packets into `out` and returns their number. A packet with more segments
     /// than `out` has slots for stays in the ring; [`CHAIN_MAX`] slots always suffice. The descriptors are as
-    /// the producer wrote them: unchecked.
-    fn pop<M: SharedMemory, D: Slot>(&mut self, mem: &M, out: &mut [D]) -> usize;
+    /// the producer wrote them: unchecked, and packets of up to `out.len()` segments among them.
+    #[inline(always)]
+    fn pop<M: SharedMemory, D: Slot>(&mut self, mem: &M, out: &mut [D]) -> usize {
+        self.pop_or_discard(mem, out, |_| {})
+    }
+
+    /// As [`pop`](Consumer::pop); calls `discard` for each descriptor of a chain that has no end within
+    /// `out`, and so more than [`CHAIN_MAX`] segments. It is taken from the ring and handed back.
+    fn pop_or_discard<M: SharedMemory, D: Slot>(
+        &mut self,
+        mem: &M,
+        out: &mut [D],
+        discard: impl FnMut(Desc),
+    ) -> usize;
 
     /// Keeps the first `n` descriptors of the last pop; the others are in the ring again. Only before they
     /// are released, and only where every packet has one segment (posted receive buffers).
@@ -136,6 +153,19 @@ pub trait Consumer: Sized + Send {
 
     /// Descriptors discarded because their chain was longer than [`CHAIN_MAX`].
     fn discarded(&self) -> u64;
+
+    /// After the producer has died, before its successor opens the ring: keeps what is published and not
+    /// taken, if `keep` accepts the descriptors and the last one ends a packet. Otherwise drops all of it.
+    /// Nothing else looks published afterwards, and the successor begins where this side reads next.
+    ///
+    /// `posted` is the end of the posted buffers in a ring that the producer fills in place (doorbell).
+    fn repair<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        layout: &RingLayout,
+        posted: u64,
+        keep: impl FnOnce(&[Desc]) -> bool,
+    );
 
     /// Calls `see` for every descriptor that is published and not taken; takes nothing. For recovery and
     /// statistics.
@@ -166,7 +196,7 @@ fn whole<D: Slot>(descs: &[D], limit: usize) -> usize {
     whole
 }
 
-/// Drops chains that are longer than they may be.
+/// Drops chains that have no end.
 #[derive(Debug, Default)]
 struct ChainGuard {
     discarding: bool,
@@ -174,30 +204,35 @@ struct ChainGuard {
 }
 
 impl ChainGuard {
-    /// For a batch that ends inside a chain: how many descriptors to deliver, and how many to consume.
+    /// For a batch that begins inside a dropped chain or ends inside a chain: how many descriptors to
+    /// deliver, and how many to consume. Calls `discard` for those that are dropped.
     ///
     /// A producer publishes a chain at once. So either the rest did not fit into `out`, or the chain is too
     /// long; such a chain is consumed and dropped, also in the following batches.
     #[cold]
     #[inline(never)]
-    fn cut<D: Slot>(&mut self, batch: &mut [D]) -> (usize, usize) {
-        let skip = if self.discarding {
-            let end = batch.iter().position(|d| !d.desc().more()).map_or(batch.len(), |i| i + 1);
-            self.discarding = end == batch.len() && batch.last().is_some_and(|d| d.desc().more());
-            self.discarded += end as u64;
-            batch.rotate_left(end);
-            end
-        } else {
-            0
+    fn cut<D: Slot>(&mut self, batch: &mut [D], mut discard: impl FnMut(Desc)) -> (usize, usize) {
+        let ends = |d: &D| !d.desc().more();
+        let mut drop = |dropped: Option<&[D]>| {
+            let dropped = dropped.unwrap_or_default();
+            self.discarded += dropped.len() as u64;
+            dropped.iter().for_each(|d| discard(d.desc()));
         };
-        let rest = batch.len() - skip;
-        let kept = whole(batch, rest);
-        if rest - kept >= CHAIN_MAX {
-            self.discarding = true;
-            self.discarded += (rest - kept) as u64;
-            return (kept, batch.len());
-        }
-        (kept, skip + kept)
+        let skip = match (self.discarding, batch.iter().position(ends)) {
+            (false, _) => 0,
+            (true, Some(last)) => last + 1,
+            (true, None) => {
+                drop(Some(batch));
+                return (0, batch.len());
+            }
+        };
+        let end = batch.iter().rposition(ends).map_or(0, |last| last + 1);
+        self.discarding = batch.len() - end >= CHAIN_MAX;
+        let consumed = if self.discarding { batch.len() } else { end };
+        drop(batch.get(..skip));
+        drop(batch.get(end..consumed));
+        batch.rotate_left(skip);
+        (end - skip, consumed)
     }
 }
 
@@ -270,12 +305,28 @@ mod tests {
         let mut guard = ChainGuard::default();
         let mut batch = [more; 32];
         batch[0] = one;
-        assert_eq!(guard.cut(&mut batch), (1, 32));
+        assert_eq!(guard.cut(&mut batch, |_| {}), (1, 32));
+        let (mut batch, mut dropped) = ([more; 3], 0);
+        assert_eq!(guard.cut(&mut batch, |_| dropped += 1), (0, 3), "however short: it has no end yet");
         let mut batch = [more, more, one, one, one, more];
         batch[2] = Desc::new(3, 1, 0);
-        assert_eq!(guard.cut(&mut batch), (2, 5));
+        assert_eq!(guard.cut(&mut batch, |_| dropped += 1), (2, 5));
         assert_eq!(batch[0], one);
-        assert_eq!(guard.discarded, 31 + 3);
+        assert_eq!((guard.discarded, dropped), (31 + 3 + 3, 3 + 3));
         assert!(!guard.discarding);
+    }
+
+    #[test]
+    fn packets_around_an_endless_chain_are_delivered() {
+        let one = Desc::new(1, 1, 0);
+        let more = Desc::new(2, 1, 0).with_more(true);
+        let mut guard = ChainGuard::default();
+        // A chain of nine that has an end is the caller's to drop.
+        let mut batch = [more; 24];
+        (batch[8], batch[9]) = (one, one);
+        assert_eq!(guard.cut(&mut batch, |_| {}), (10, 24));
+        let mut batch = [one, one, one, more, more];
+        assert_eq!((guard.cut(&mut batch, |_| {}), guard.discarding), ((2, 3), false));
+        assert_eq!(guard.discarded, 14 + 1);
     }
 }

@@ -9,7 +9,7 @@ use crate::memory::SharedMemory;
 use super::Slots;
 
 /// In a signal: how many descriptors the unit holds.
-const COUNT: u8 = 0x07;
+pub(super) const COUNT: u8 = 0x07;
 /// Clear: this unit is ready. (The count alone would do; a bit of its own is easier to see in a memory dump.)
 const READY: u8 = 0x80;
 /// Clear: the parity of the lap. Only a successor needs it, to tell a unit that its predecessor left from one
@@ -92,12 +92,12 @@ impl Signal for Epoch {
         head: u32,
         _: u32,
         known: u64,
-        want: u64,
         _: u64,
+        most: u64,
     ) -> u64 {
         let seen = mem.load_acquire(head).wrapping_add(slots.count()); // C2
-        // A broken peer may move its position back or too far ahead: then keep the old value.
-        if seen >= known && seen <= known.max(want) + slots.count() { seen } else { known }
+        // A broken peer may move its position back, or beyond what has been published: then keep the old value.
+        if (known..=most).contains(&seen) { seen } else { known }
     }
 
     fn recover<M: SharedMemory>(mem: &M, layout: &RingLayout, _: u32, taken: u64) {
@@ -180,6 +180,8 @@ impl Signal for Clear {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::heap::HeapMemory;
+    use crate::memory::LINE;
 
     #[test]
     fn an_epoch_signal_is_ready_in_its_own_lap_only() {
@@ -189,6 +191,23 @@ mod tests {
             assert_eq!(Epoch::ready_count(signal, lap + 1), 0);
         }
         assert_eq!(Epoch::ready_count(0, 0), 0, "zeroed memory is not ready in the first lap");
+    }
+
+    #[test]
+    fn credit_ends_a_lap_after_the_position_whatever_the_peer_stores() {
+        let layout = RingLayout { units: 4096, count: 16, tail: 0, head: 64, taken: 128 };
+        let (mem, slots) = (HeapMemory::new(8192), Slots::new(&layout));
+        // Published up to 20, of which 10 are known to be handed back: 26 units may be written in all, 36 at most.
+        let (known, want, most) = (26, 30, 36);
+        let epoch = |head| {
+            mem.store(layout.head, head);
+            Epoch::credit(&mem, &slots, layout.head, LINE, known, want, most)
+        };
+        assert_eq!([10, 12, 20].map(epoch), [26, 28, 36], "up to all that has been published");
+        assert_eq!([9, 21, 30, 36, 1000, u64::MAX].map(epoch), [26; 6], "not back, not beyond");
+        // All units are clear, as a consumer leaves them that clears what it was not given.
+        assert_eq!(Clear::credit(&mem, &slots, layout.head, LINE, known, want, most), want);
+        assert_eq!(Clear::credit(&mem, &slots, layout.head, LINE, known, most, most), most);
     }
 
     #[test]

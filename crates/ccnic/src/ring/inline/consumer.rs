@@ -1,5 +1,9 @@
 //! The reading end of a ring whose signals lie in the descriptors' lines.
 
+extern crate alloc;
+
+use alloc::vec::Vec;
+
 use core::marker::PhantomData;
 
 use crate::desc::{DESC, Desc, SIGNAL_SHIFT, Sealed, Slot};
@@ -8,7 +12,7 @@ use crate::memory::{LINE, SharedMemory};
 use crate::ring::signal::Signal;
 use crate::ring::{ChainGuard, Consumer, IDLE_POLLS, Slots};
 
-use super::{MOST, decode, encode};
+use super::{MOST, clear, decode, encode, is_ready};
 
 /// The reading end of an [`InlineProducer`](super::InlineProducer).
 #[derive(Debug)]
@@ -107,6 +111,38 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> 
         mem.store(self.taken, encode(to.0, to.1));
     }
 
+    /// Of the `n` descriptors up to `to`, which end inside a chain or begin inside a dropped one: how many to
+    /// deliver, and the position after those that are taken.
+    #[cold]
+    #[inline(never)]
+    fn take_chains<M: SharedMemory, D: Slot>(
+        &mut self,
+        mem: &M,
+        out: &mut [D],
+        (mut n, mut to): (usize, (u64, u32)),
+        discard: impl FnMut(Desc),
+    ) -> (usize, (u64, u32)) {
+        // An honest producer fills its groups. One that does not must still not stop the ring with a chain in
+        // more partial groups than one pop takes.
+        while out.get(n - 1).is_some_and(|d| d.desc().more()) {
+            let (more, next) = self.copy_ready(mem, out.get_mut(n..).unwrap_or_default(), to, false);
+            if more == 0 {
+                break;
+            }
+            (n, to) = (n + more, next);
+        }
+        let (kept, consumed) = self.guard.cut(out.get_mut(..n).unwrap_or_default(), discard);
+        if consumed < n {
+            to = self.advance(mem, (self.position, self.within), consumed);
+        }
+        if kept == 0 {
+            // The caller, which gets nothing, has nothing to release.
+            self.move_to(mem, to);
+            self.release(mem);
+        }
+        (kept, to)
+    }
+
     /// The position `descs` descriptors after `from`: walks the counts again.
     #[cold]
     #[inline(never)]
@@ -140,7 +176,12 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
     }
 
     #[inline(always)]
-    fn pop<M: SharedMemory, D: Slot>(&mut self, mem: &M, out: &mut [D]) -> usize {
+    fn pop_or_discard<M: SharedMemory, D: Slot>(
+        &mut self,
+        mem: &M,
+        out: &mut [D],
+        discard: impl FnMut(Desc),
+    ) -> usize {
         let from = (self.position, self.within);
         let (mut n, mut to) = self.copy_ready(mem, out, from, self.empty_polls >= IDLE_POLLS);
         if n == 0 {
@@ -150,12 +191,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
         self.was_idle = self.empty_polls >= IDLE_POLLS;
         self.empty_polls = 0;
         if self.guard.discarding || out.get(n - 1).is_some_and(|d| d.desc().more()) {
-            let batch = out.get_mut(..n).unwrap_or_default();
-            let (kept, consumed) = self.guard.cut(batch);
-            if consumed < n {
-                to = self.advance(mem, from, consumed);
-            }
-            n = kept;
+            (n, to) = self.take_chains(mem, out, (n, to), discard);
         }
         self.before = from;
         self.move_to(mem, to);
@@ -192,6 +228,38 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
     fn ready<M: SharedMemory>(&self, mem: &M) -> bool {
         let mut first = [Desc::default(); 1];
         self.copy_ready(mem, &mut first, (self.position, self.within), true).0 > 0
+    }
+
+    fn repair<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        layout: &RingLayout,
+        _: u64,
+        keep: impl FnOnce(&[Desc]) -> bool,
+    ) {
+        self.handed = self.position;
+        let (mut descs, mut end) = (Vec::new(), (self.position, self.within));
+        let mut out = [Desc::default(); PER];
+        while end.0 < self.position + self.slots.count() && is_ready::<S, M>(mem, &self.slots, UNIT, end.0) {
+            let (n, next) = self.copy_ready(mem, &mut out, end, true);
+            descs.extend(out.iter().take(n));
+            if n == 0 || next.0 == end.0 {
+                break;
+            }
+            end = next;
+        }
+        let ends = |descs: &[Desc]| descs.last().is_none_or(|desc| !desc.more());
+        // Half of a unit has been taken: the other half is there too, unless the ring is damaged.
+        let whole = end.1 == 0 && !self.guard.discarding && ends(&descs);
+        if !whole || !keep(&descs) {
+            self.guard.discarding = false;
+            end = (self.position + u64::from(self.within > 0), 0);
+            (self.position, self.within, self.handed) = (end.0, 0, end.0);
+        }
+        clear(mem, &self.slots, UNIT, end.0..self.position + self.slots.count());
+        mem.store(layout.tail, end.0);
+        mem.store(layout.taken, encode(self.position, self.within));
+        mem.store_release(layout.head, self.position);
     }
 
     fn discarded(&self) -> u64 {

@@ -59,6 +59,13 @@ fn decode(word: u64) -> (u64, u32) {
     (sane(word >> 3), (word & 7) as u32)
 }
 
+/// Makes units look as if nothing had ever been published in them. For recovery.
+fn clear<M: SharedMemory>(mem: &M, slots: &Slots, unit: u32, positions: core::ops::Range<u64>) {
+    for position in positions {
+        mem.store_release(slots.at(position, unit), 0);
+    }
+}
+
 /// True when the unit of `unit` bytes at `position` was published in the lap of that position. For
 /// successors.
 #[inline(always)]

@@ -1,14 +1,18 @@
 //! The writing end of a ring whose signals lie in the descriptors' lines.
 
+extern crate alloc;
+
+use alloc::vec::Vec;
+
 use core::marker::PhantomData;
 
-use crate::desc::{DESC, SIGNAL_SHIFT, Slot};
+use crate::desc::{DESC, Desc, SIGNAL_SHIFT, Slot};
 use crate::layout::RingLayout;
 use crate::memory::{LINE, SharedMemory, lines};
-use crate::ring::signal::Signal;
+use crate::ring::signal::{COUNT, Signal};
 use crate::ring::{Producer, Slots, has_chains, sane, whole};
 
-use super::{MOST, decode, is_ready};
+use super::{MOST, clear, decode, encode, is_ready};
 
 /// The writing end: units of `UNIT` bytes with up to `PER` descriptors.
 #[derive(Debug)]
@@ -53,6 +57,27 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineProducer<UNIT, PER, S> 
         let Some(first) = group.first() else { return };
         let signal = u64::from(S::encode(group.len() as u8, self.slots.lap(position))) << SIGNAL_SHIFT;
         mem.store_release(self.slots.at(position, UNIT), first.desc().word() | signal); // A1
+    }
+
+    /// The descriptors between a consumer's position and this one, if they all stand in the ring as this
+    /// side published them.
+    fn waiting<M: SharedMemory>(&self, mem: &M, (from, within): (u64, u32)) -> Option<Vec<Desc>> {
+        if from > self.position || self.position - from > self.slots.count() {
+            return None;
+        }
+        let (mut descs, mut skip) = (Vec::new(), within as usize);
+        for position in from..self.position {
+            let at = self.slots.at(position, UNIT);
+            let signal = (mem.load_acquire(at) >> SIGNAL_SHIFT) as u8;
+            let (lap, count) = (self.slots.lap(position), (signal & COUNT) as usize);
+            if !S::is_of(signal, lap) || count > PER || skip >= count {
+                return None;
+            }
+            let words = |i: usize| at + i as u32 * DESC;
+            descs.extend((skip..count).map(|i| Desc::from_words(mem.load(words(i)), mem.load(words(i) + 8))));
+            skip = 0;
+        }
+        (skip == 0).then_some(descs)
     }
 
     /// Publishes packets of one segment in free units. Full groups first, so that their loops unroll.
@@ -166,6 +191,17 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for InlineProducer<U
         for line in lines(first, self.last * UNIT) {
             mem.demote(line);
         }
+    }
+
+    fn repair<M: SharedMemory>(&mut self, mem: &M, layout: &RingLayout, keep: impl FnOnce(&[Desc]) -> bool) {
+        let taken = decode(mem.load_acquire(layout.taken));
+        let kept = self.waiting(mem, taken).is_some_and(|descs| keep(&descs));
+        let (first, within) = if kept { taken } else { (self.position, 0) };
+        clear(mem, &self.slots, UNIT, self.position..first + self.slots.count());
+        mem.store(layout.tail, self.position);
+        mem.store(layout.taken, encode(first, within));
+        mem.store_release(layout.head, first);
+        self.credit = first + self.slots.count();
     }
 
     fn position(&self) -> u64 {

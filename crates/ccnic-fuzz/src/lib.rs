@@ -1,0 +1,38 @@
+//! What the fuzz targets of `fuzz/` run. Each target is a function of bytes; it panics when something is
+//! wrong. The tests of this crate run the targets on the corpora of `fuzz/corpus`, without a fuzzer.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `input.rs` | the fuzzer's bytes as numbers |
+//! | `memory.rs` | [`Region`]: a memory that a hostile peer changes between any two accesses |
+//! | `nic_region.rs` | the NIC side over such a memory |
+//! | `host_region.rs` | the host side over such a memory |
+//! | `recovery.rs` | what the host does when such a NIC has died, and whether a successor can go on |
+//! | `control_messages.rs` | control messages and region headers |
+
+#![allow(clippy::expect_used, reason = "a fuzz target reports by panics")]
+
+mod control_messages;
+mod host_region;
+mod input;
+mod memory;
+mod nic_region;
+mod recovery;
+mod setup;
+
+pub use control_messages::control_messages;
+pub use host_region::host_region;
+pub use memory::{Region, View};
+pub use nic_region::nic_region;
+pub use recovery::recovery;
+
+/// A fuzz target.
+pub type Target = fn(&[u8]);
+
+/// Every target with its name, which is also that of its corpus.
+pub const TARGETS: [(&str, Target); 4] = [
+    ("control_messages", control_messages),
+    ("host_region", host_region),
+    ("nic_region", nic_region),
+    ("recovery", recovery),
+];

@@ -1,0 +1,194 @@
+//! A NIC that changes the region between any two accesses of its program, and dies; then recovery, in a memory
+//! that the dead NIC has no more access to; then an honest successor.
+//!
+//! Checked: recovery does not panic and its accesses are bounded; afterwards every buffer is in one place, once: with the program, in a
+//! ring or in a depot, and none is lost; every queue pair sends and receives again.
+
+use std::rc::Rc;
+
+use ccnic::host::QueuePair;
+use ccnic::layout::{LARGE_BUF, Layout, SMALL_BUF, SMALL_PER_LARGE};
+use ccnic::nic::{NicQueue, Pipeline, loopback};
+use ccnic::recovery::{Inventory, post_again};
+use ccnic::ring::{Consumer, Ring, RingVisitor};
+use ccnic::testing::{Allocator, Class};
+use ccnic::{Burst, Desc, SharedMemory};
+
+use crate::host_region::Run;
+use crate::input::Input;
+use crate::memory::{Region, View};
+use crate::setup::{CALL, bounded, config, region};
+
+/// The fuzz target.
+pub fn recovery(bytes: &[u8]) {
+    let input = Rc::new(Input::new(bytes));
+    let config = config(&input);
+    let (region, layout) = region(&config, &input, false);
+    config.design.dispatch(Sides { region, layout, input });
+}
+
+struct Sides {
+    region: Rc<Region>,
+    layout: Layout,
+    input: Rc<Input>,
+}
+
+impl RingVisitor for Sides {
+    type Output = ();
+
+    fn visit<R: Ring>(self) {
+        let Sides { region, layout, input } = self;
+        let mut run = Run::<R>::new(Rc::clone(&region), layout, input, false);
+        while !run.input.is_used_up() {
+            // NICs die after a while, one after the other.
+            region.set_calm(false);
+            for _ in 0..4 + run.input.below(60) {
+                run.step();
+            }
+            region.set_calm(true);
+            run.nics.clear();
+            bounded(&region, 4 * CALL, "recovery", || recover(&mut run, &layout));
+            run.nics = successors(&region, &layout);
+            traffic(&mut run, &layout);
+        }
+        nothing_is_lost(run, &layout);
+    }
+}
+
+/// Both sides end in order: every buffer is in a depot then, or in a ring. (The host-managed pool's host holds what it has sent.)
+fn nothing_is_lost<R: Ring>(mut run: Run<R>, layout: &Layout) {
+    run.region.set_calm(true);
+    let mem = run.region.view(false);
+    let mut slots = vec![false; (layout.config().buffers * SMALL_PER_LARGE) as usize];
+    let mut see = |at: u32, class: Class| {
+        let first = (at & !(class.size() - 1)).wrapping_sub(layout.pool().buffers) / SMALL_BUF;
+        let range = first as usize..(first + class.size() / SMALL_BUF) as usize;
+        slots.get_mut(range).unwrap_or_default().fill(true);
+    };
+    run.nics.clear();
+    recover(&mut run, layout);
+    run.free_all();
+    run.pairs.iter_mut().for_each(QueuePair::retire);
+    run.pool.retire();
+    Allocator::walk(&mem, layout, &mut see);
+    for q in 0..layout.config().queues {
+        let rings = layout.queue(q).expect("the number is below the number of queues");
+        for ring in [&rings.tx, &rings.rx, &rings.fill] {
+            R::Consumer::resume(&mem, ring).peek(&mem, |desc| {
+                see(desc.offset(), if desc.small() { Class::Small } else { Class::Large });
+            });
+        }
+    }
+    if layout.config().shared_pool {
+        let lost = slots.iter().filter(|seen| !**seen).count();
+        assert_eq!(lost, 0, "128-byte slots that are nowhere");
+    }
+}
+
+fn recover<R: Ring>(run: &mut Run<R>, layout: &Layout) {
+    let mem = run.region.view(true);
+    let mut inventory = Inventory::new(&mem, layout);
+    run.pairs.iter().for_each(|pair| inventory.count_pair(pair));
+    inventory.count_pool(&run.pool);
+    run.pairs.iter_mut().for_each(|pair| inventory.repair_rings(pair));
+    inventory.reclaim();
+    // Before anything is allocated: a buffer that a forging NIC has handed out twice may be posted while the program holds it.
+    account(run, layout);
+    run.pairs.iter_mut().for_each(post_again);
+}
+
+fn successors<R: Ring>(region: &Rc<Region>, layout: &Layout) -> Vec<(NicQueue<View, R>, Pipeline)> {
+    let open = |q| NicQueue::new(region.view(false), layout, q).expect("the region has this queue");
+    (0..layout.config().queues).map(|q| (open(q), Pipeline::default())).collect()
+}
+
+/// Where each slot of 128 bytes is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Unknown,
+    Program,
+    Ring,
+    Depot,
+}
+
+struct Places {
+    slots: Vec<Place>,
+    layout: Layout,
+    mem: View,
+}
+
+impl Places {
+    fn put(&mut self, at: u32, class: Class, place: Place) {
+        let pool = self.layout.pool();
+        assert!((pool.buffers..pool.end).contains(&at), "{place:?} has a buffer at {at}");
+        let first = ((at & !(class.size() - 1)) - pool.buffers) / SMALL_BUF;
+        for slot in &mut self.slots[first as usize..(first + class.size() / SMALL_BUF) as usize] {
+            let again = *slot != Place::Unknown && (place, *slot) != (Place::Program, Place::Program);
+            assert!(!again, "the buffer at {at} is in two places: {slot:?} and {place:?}");
+            *slot = place;
+        }
+        // What the program holds, it may hold in both classes: see below.
+        let kind = self.mem.load(pool.kinds + (at - pool.buffers) / LARGE_BUF * 8);
+        let fits = kind == u64::from(class == Class::Small);
+        assert!(fits || place == Place::Program, "{place:?}: a {class:?} buffer at {at}, of kind {kind}");
+    }
+}
+
+/// Every buffer is in one place. (The program may hold one twice, or a large one and a part of it: a NIC that forges descriptors can do
+/// that. What the program has in its magazines is not seen here.)
+fn account<R: Ring>(run: &Run<R>, layout: &Layout) {
+    let (mem, config) = (run.region.view(false), layout.config());
+    let slots = vec![Place::Unknown; (config.buffers * SMALL_PER_LARGE) as usize];
+    let mut places = Places { slots, layout: *layout, mem: mem.clone() };
+    let class = |desc: Desc| if desc.small() { Class::Small } else { Class::Large };
+    for desc in run.held.descs() {
+        places.put(desc.offset(), class(desc), Place::Program);
+    }
+    for q in 0..config.queues {
+        let rings = layout.queue(q).expect("the number is below the number of queues");
+        let mut see = |ring| {
+            R::Consumer::resume(&mem, ring).peek(&mem, |d| places.put(d.offset(), class(d), Place::Ring));
+        };
+        see(&rings.rx);
+        match config.shared_pool {
+            true => see(&rings.tx), // the host holds what it has sent with the host-managed pool
+            false => see(&rings.fill),
+        }
+    }
+    Allocator::walk(&mem, layout, |at, class| places.put(at, class, Place::Depot));
+}
+
+/// The program frees what it holds, also in magazines, since a small pool may be dry otherwise. Then every queue pair gets packets
+/// back from the successor.
+fn traffic<R: Ring>(run: &mut Run<R>, layout: &Layout) {
+    run.free_all();
+    run.pairs.iter_mut().for_each(QueuePair::retire);
+    run.pool.retire();
+    for q in 0..run.pairs.len() {
+        let mut received = 0;
+        for _ in 0..400 {
+            for (i, pair) in run.pairs.iter_mut().enumerate() {
+                received += turn(pair, i == q);
+                let (nic, pipeline) = &mut run.nics[i];
+                loopback(nic, pipeline, &run.region.view(false), false);
+            }
+        }
+        // With the host-managed pool a program can have sent every buffer: no receive buffer is left to post.
+        let mut free = layout.config().shared_pool;
+        Allocator::walk(&run.region.view(false), layout, |_, _| free = true);
+        assert!(received > 0 || !free, "queue {q} is stuck: {:?}", layout.config());
+    }
+}
+
+/// Receives what is there and sends a packet; returns how many were received.
+fn turn<R: Ring>(pair: &mut QueuePair<View, R>, sends: bool) -> usize {
+    let mut burst = Burst::new();
+    let received = pair.rx_burst(&mut burst, 32);
+    pair.free(&mut burst);
+    if sends {
+        pair.alloc(60, 1, &mut burst);
+        pair.tx_burst(&mut burst);
+        pair.free(&mut burst);
+    }
+    received
+}

@@ -1,0 +1,63 @@
+//! A region of any valid, small configuration, and the work that one call may do.
+
+use std::rc::Rc;
+
+use ccnic::{Config, Demote, Design, Layout};
+
+use crate::input::Input;
+use crate::memory::Region;
+
+/// Accesses that one poll of a NIC may make: it handles at most 64 descriptors, and copies at most 4 KiB for
+/// each, a line at a time.
+pub(crate) const POLL: u64 = 64 * 2 * 64 + 8192;
+
+/// Accesses that one call of a program may make: the depot's walks go on for as many steps as it has nodes.
+pub(crate) const CALL: u64 = 100_000;
+
+/// The configuration that the next bytes choose.
+pub(crate) fn config(input: &Input) -> Config {
+    let design = Design::ALL[input.below(5)];
+    let flags = input.byte();
+    let mtu = match input.short() {
+        usual if usual.is_multiple_of(2) => {
+            [64, 127, 128, 1500, 4096, 9000, 9600][usize::from(usual / 2) % 7]
+        }
+        any => 64 + any % (Config::MAX_MTU - 63),
+    };
+    Config {
+        queues: 1 + input.below(3) as u16,
+        ring: 64 << input.below(2),
+        buffers: 16 + input.below(49) as u32,
+        mtu,
+        design,
+        recycle: flags & 1 == 0,
+        small: flags & 2 == 0,
+        sequential: flags & 4 != 0,
+        shared_pool: flags & 8 == 0 && design != Design::Doorbell,
+        demote: [Demote::Auto, Demote::On, Demote::Off][usize::from(flags >> 4) % 3],
+        page: 4096,
+    }
+}
+
+/// A region, formatted, in which nothing has happened yet.
+pub(crate) fn region(config: &Config, input: &Rc<Input>, positions_only: bool) -> (Rc<Region>, Layout) {
+    let layout = Layout::new(config).expect("every choice is in range");
+    let region = Region::new(&layout, input, positions_only);
+    // The header is not under attack: it is read once. Its own oracle is in `control_messages`.
+    ccnic::testing::Allocator::fill(&region.view(false), &layout);
+    (region, layout)
+}
+
+/// A length of packet that the next byte chooses, at most the MTU.
+pub(crate) fn len(input: &Input, config: &Config) -> u16 {
+    [1, 60, 64, 128, 129, 1500, 4096, 4097, 9000, 9600][input.below(10)].min(config.mtu)
+}
+
+/// Runs `call` and checks that it accesses the region at most `most` times.
+pub(crate) fn bounded<T>(region: &Region, most: u64, what: &str, call: impl FnOnce() -> T) -> T {
+    let before = region.accesses();
+    let result = call();
+    let accesses = region.accesses() - before;
+    assert!(accesses <= most, "{what}: {accesses} accesses in one call");
+    result
+}

@@ -1,0 +1,127 @@
+//! The checks of what a NIC has delivered: the program is given whole packets of at most
+//! [`CHAIN_MAX`] segments, each inside one buffer, and no longer than the MTU. Other packets are
+//! dropped as a whole and counted; those of their buffers that exist go to the pool.
+
+use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE};
+use crate::layout::SMALL_BUF;
+use crate::memory::SharedMemory;
+use crate::pool::{Allocator, Class};
+
+/// Checks descriptors that a NIC has delivered, and counts what it drops.
+#[derive(Debug)]
+pub(super) struct Checker {
+    mtu: u32,
+    /// Packets with a segment that lies in no buffer, or has no data.
+    pub(super) bad_descriptor: u64,
+    /// Descriptors of packets with too many segments. (The ring counts those of chains without an end.)
+    pub(super) bad_chain: u64,
+    /// Packets longer than the MTU.
+    pub(super) too_long: u64,
+}
+
+/// Why a packet is dropped.
+enum Bad {
+    Descriptor,
+    Chain,
+    TooLong,
+}
+
+impl Checker {
+    pub(super) fn new(mtu: u16) -> Checker {
+        Checker { mtu: u32::from(mtu), bad_descriptor: 0, bad_chain: 0, too_long: 0 }
+    }
+
+    /// True when every packet is one segment in a small buffer, and valid. For most bursts of small packets
+    /// this is the only check.
+    #[inline(always)]
+    pub(super) fn all_small(&self, pool: &Allocator, descs: &[Desc]) -> bool {
+        self.mtu >= SMALL_BUF && pool.holds_small(descs)
+    }
+
+    /// True when every packet is valid.
+    #[inline(always)]
+    pub(super) fn all_valid(&self, pool: &Allocator, descs: &[Desc]) -> bool {
+        // Less one, so that a segment without data counts as longer than any MTU.
+        let (mut longest, mut flags) = (0, 0);
+        for desc in descs {
+            longest = longest.max(u32::from(desc.len()).wrapping_sub(1));
+            flags |= u32::from(desc.flags());
+        }
+        let chains = flags & u32::from(FLAG_MORE) != 0;
+        longest < self.mtu && pool.holds_all(descs) && !(chains && self.has_bad_chain(descs))
+    }
+
+    /// True when a packet has too many segments or bytes, or no end.
+    #[inline(never)]
+    fn has_bad_chain(&self, descs: &[Desc]) -> bool {
+        let (mut segments, mut len, mut bad) = (0, 0, false);
+        for desc in descs {
+            segments += 1;
+            len += u32::from(desc.len());
+            bad |= segments > CHAIN_MAX || len > self.mtu;
+            if !desc.more() {
+                (segments, len) = (0, 0);
+            }
+        }
+        bad || segments > 0
+    }
+
+    fn is_segment(&self, pool: &Allocator, desc: Desc) -> bool {
+        !desc.is_empty() & pool.holds(desc.offset(), u32::from(desc.len()), Class::of(desc))
+    }
+
+    /// Keeps the valid packets of `descs`, in order, and drops the others; returns the number of descriptors
+    /// kept. `descs` ends with the end of a packet.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn sift<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        pool: &mut Allocator,
+        descs: &mut [Desc],
+    ) -> usize {
+        let (mut kept, mut next) = (0, 0);
+        while let Some(rest) = descs.get(next..).filter(|rest| !rest.is_empty()) {
+            let segments = rest.iter().position(|d| !d.more()).map_or(rest.len(), |last| last + 1);
+            let end = next + segments;
+            match self.verdict(pool, descs.get(next..end).unwrap_or_default()) {
+                Ok(()) => {
+                    descs.copy_within(next..end, kept);
+                    kept += segments;
+                }
+                Err(bad) => self.drop_packet(mem, pool, descs.get(next..end).unwrap_or_default(), bad),
+            }
+            next = end;
+        }
+        pool.received_many(descs.get(..kept).unwrap_or_default());
+        kept
+    }
+
+    fn verdict(&self, pool: &Allocator, packet: &[Desc]) -> Result<(), Bad> {
+        let len: u32 = packet.iter().map(|d| u32::from(d.len())).sum();
+        if packet.len() > CHAIN_MAX || packet.last().is_some_and(|d| d.more()) {
+            return Err(Bad::Chain);
+        }
+        if !packet.iter().all(|d| self.is_segment(pool, *d)) {
+            return Err(Bad::Descriptor);
+        }
+        if len > self.mtu { Err(Bad::TooLong) } else { Ok(()) }
+    }
+
+    fn drop_packet<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator, packet: &[Desc], bad: Bad) {
+        match bad {
+            Bad::Descriptor => self.bad_descriptor += 1,
+            Bad::Chain => self.bad_chain += packet.len() as u64,
+            Bad::TooLong => self.too_long += 1,
+        }
+        packet.iter().for_each(|desc| take_back(mem, pool, *desc));
+    }
+}
+
+/// Frees the buffer of a descriptor that is dropped, if it names one.
+pub(super) fn take_back<M: SharedMemory>(mem: &M, pool: &mut Allocator, desc: Desc) {
+    if pool.holds(desc.offset(), 0, Class::of(desc)) {
+        pool.received_many(&[desc]);
+        pool.free(mem, desc.offset(), Class::of(desc));
+    }
+}

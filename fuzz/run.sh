@@ -1,0 +1,46 @@
+#!/usr/bin/env bash
+# Builds the fuzz targets and runs them, two at a time: fuzz/run.sh [SECONDS [TARGET ...]]
+# Any recent stable toolchain will do: nothing that is fuzzed is unsafe, so there is no sanitizer, and coverage is a pass of LLVM.
+set -euo pipefail
+cd "$(dirname "$0")"
+seconds=${1:-60}
+shift || true
+targets=("$@")
+((${#targets[@]})) || targets=(control_messages host_region nic_region recovery)
+command -v c++ >/dev/null || { echo "SKIPPED: fuzzing needs a C++ compiler for libFuzzer (apt-get install g++)"; exit 0; }
+
+out=${CARGO_TARGET_DIR:-../target}/fuzz
+mkdir -p "$out"
+out=$(realpath "$out")
+coverage="-sanitizer-coverage-level=4 -sanitizer-coverage-inline-8bit-counters -sanitizer-coverage-pc-table -sanitizer-coverage-trace-compares"
+flags="--cfg fuzzing -Cpasses=sancov-module -Clink-dead-code=no"
+for flag in $coverage; do flags+=" -Cllvm-args=$flag"; done
+# With --target the flags are not those of build scripts.
+host=$(rustc -vV | sed -n 's/^host: //p')
+CARGO_TARGET_DIR=$out RUSTFLAGS=$flags "${CARGO:-cargo}" build --release --locked --target "$host"
+
+fuzz() {
+    local target=$1 log=$out/$1.log
+    mkdir -p "artifacts/$target" "$out/corpus/$target"
+    # What is new goes to the first folder; corpus/ is read only.
+    if "$out/$host/release/$target" -max_total_time="$seconds" -max_len=700 -len_control=0 -timeout=20 -rss_limit_mb=2048 \
+        -print_final_stats=1 -artifact_prefix="artifacts/$target/" "$out/corpus/$target" "corpus/$target" >"$log" 2>&1; then
+        echo "$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") executions in ${seconds} s, no findings"
+    else
+        tail -n 60 "$log"
+        echo "$target: a finding in fuzz/artifacts/$target; fuzz/README.md says how to reproduce it" >&2
+        return 1
+    fi
+}
+
+running=() status=0
+for target in "${targets[@]}"; do
+    if ((${#running[@]} == 2)); then
+        wait "${running[0]}" || status=1
+        running=("${running[1]}")
+    fi
+    fuzz "$target" &
+    running+=($!)
+done
+for pid in "${running[@]}"; do wait "$pid" || status=1; done
+exit "$status"

@@ -258,7 +258,7 @@ fn lives_of_a_scribbler() {
 
 #[test]
 fn programs_that_come_with_full_rings_and_leave() {
-    beside("attach-loop", 50);
+    beside("attach-loop", 25);
 }
 
 #[test]
@@ -283,7 +283,7 @@ fn more_descriptors_than_a_message_needs() {
 
 #[test]
 fn requests_for_notifications() {
-    beside("notify-requests", 1000);
+    beside("notify-requests", 600);
 }
 
 #[test]
@@ -308,7 +308,7 @@ fn questions_without_end() {
 
 #[test]
 fn long_messages_and_messages_that_are_none() {
-    beside("messages", 2000);
+    beside("messages", 1000);
 }
 
 #[test]

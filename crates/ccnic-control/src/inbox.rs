@@ -23,7 +23,7 @@ pub(crate) enum Event {
     Hello,
     Status(Cursor),
     Attach(Box<AttachRequest>),
-    SetRss(ClientId, Option<Rss>),
+    SetRss(ClientId, Option<Box<Rss>>),
     Notify(ClientId, u16, Notifier),
     Detach(ClientId),
 }

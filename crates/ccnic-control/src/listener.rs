@@ -14,7 +14,7 @@ mod shared;
 use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ccnic::Layout;
 use ccnic::rss::Rss;
@@ -37,6 +37,8 @@ use shared::Shared;
 /// Identifies a connection and the program behind it. Never used twice by one listener.
 pub type ClientId = u64;
 
+/// How long the end of a listener waits for threads.
+const ENDING: Duration = Duration::from_secs(1);
 /// Requests that are handled before `stop` is looked at again.
 const BATCH: usize = 64;
 
@@ -119,7 +121,7 @@ impl Listener {
         let socket = ListenSocket::new(socket)?;
         let account = Account::new(limits, accept::files());
         let shared = Arc::new(Shared::new(account, Inbox::new()?));
-        let acceptor = Acceptor::start(socket, Arc::clone(&shared))?;
+        let acceptor = Acceptor::start(socket, &shared)?;
         Ok(Listener { acceptor, shared })
     }
 
@@ -161,11 +163,13 @@ impl Listener {
 }
 
 impl Drop for Listener {
-    /// Waits for no program: the threads of connections end by themselves.
+    /// The threads of connections end by themselves. They are waited for as long as it usually takes them, and no longer: what programs
+    /// have sent may take for ever to close.
     fn drop(&mut self) {
         self.acceptor.stop();
         self.shared.hang_up();
         self.shared.inbox.close();
+        self.shared.wait_for_threads(Instant::now() + ENDING);
     }
 }
 
@@ -179,7 +183,7 @@ fn handle(handler: &mut impl Handler, event: Event) -> Reply {
         Event::Hello => Reply::Hello(handler.hello()),
         Event::Status(from) => Reply::Status(handler.status(from)),
         Event::Attach(request) => done(Reply::Attached, handler.attach(*request)),
-        Event::SetRss(id, rss) => done(Reply::Done, handler.set_rss(id, rss)),
+        Event::SetRss(id, rss) => done(Reply::Done, handler.set_rss(id, rss.map(|rss| *rss))),
         Event::Notify(id, queue, notifier) => done(Reply::Done, handler.notify(id, queue, notifier)),
         Event::Detach(id) => {
             handler.detach(id);

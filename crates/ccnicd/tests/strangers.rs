@@ -134,7 +134,7 @@ fn a_socket_that_lingers_beside_a_message() {
 fn a_notifier_whose_queue_holds_a_socket_that_lingers() {
     let _alone = alone();
     let (layout, mut kept) = (Layout::new(&config(Design::GroupedEpoch)).unwrap(), Vec::new());
-    let mib = (3 * layout.size() >> 20) + 1; // room for three regions
+    let mib = ((3 * layout.size()) >> 20) + 1; // room for three regions
     let mut rig = Rig::new(&["--memory-max", &mib.to_string(), "--user-memory", &mib.to_string()]);
     let (_, mapped) = rig.daemon.settled();
     for _ in 0..5 {

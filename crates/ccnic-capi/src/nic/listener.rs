@@ -21,9 +21,10 @@ const NONE_CAME: Failure = Failure::new(Errno::AGAIN, c"no program waits to be a
 /// `struct ccnic_nic`.
 #[derive(Debug)]
 pub struct CcnicNic {
+    /// Goes first: programs that nobody has accepted go with it, and then their connections can end.
+    control: Control,
     /// Locked by the thread that polls.
     listener: Mutex<Listener>,
-    control: Control,
 }
 
 /// Answers the requests of programs.
@@ -53,7 +54,7 @@ impl CcnicNic {
             arrived: Mutex::default(),
             registry: Registry::default(),
         };
-        Ok(CcnicNic { listener, control })
+        Ok(CcnicNic { control, listener })
     }
 
     /// Answers requests of programs; waits for them at most `timeout` (`None`: no limit). Returns how many programs wait to be

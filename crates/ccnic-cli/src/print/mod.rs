@@ -106,6 +106,14 @@ mod tests {
     }
 
     #[test]
+    fn json_is_ascii_and_means_the_same() {
+        let value = vec!["a\u{1b}[2J", "\u{9b}\u{202e}\u{7f}", "\u{e9}\u{1f600} \"quoted\" \\"];
+        let text = ascii(&serde_json::to_string_pretty(&value).unwrap());
+        assert!(text.chars().all(|c| c == '\n' || c == ' ' || c.is_ascii_graphic()), "{text}");
+        assert_eq!(serde_json::from_str::<Vec<String>>(&text).unwrap(), value);
+    }
+
+    #[test]
     fn words_stay_whole() {
         assert_eq!(wrapped("one two three", 7), ["one two", "three"]);
         assert_eq!(wrapped("incomprehensible it is", 5), ["incomprehensible", "it is"]);

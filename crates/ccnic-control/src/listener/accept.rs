@@ -3,8 +3,9 @@
 //! The thread of a connection is started before the connection is accepted, so that there is always one that closes it.
 
 use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
@@ -29,19 +30,38 @@ const NOBODY: u32 = 65534;
 #[derive(Debug)]
 pub(super) struct Acceptor {
     stop: Arc<OwnedFd>,
-    stopped: Receiver<()>,
+    stopped: Arc<Stopped>,
+}
+
+/// Says that no further connection will be accepted. (Not a channel: waiting for one allocates for the thread that waits, which may be
+/// one of a program in C, and nobody frees that.)
+#[derive(Debug, Default)]
+struct Stopped {
+    yes: Mutex<bool>,
+    changed: Condvar,
+}
+
+/// Says so when it is dropped.
+struct SaysStopped(Arc<Stopped>);
+
+impl Drop for SaysStopped {
+    fn drop(&mut self) {
+        *self.0.yes.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.changed.notify_all();
+    }
 }
 
 impl Acceptor {
     /// Starts the thread.
-    pub(super) fn start(socket: ListenSocket, shared: Arc<Shared>) -> Result<Acceptor, Error> {
+    pub(super) fn start(socket: ListenSocket, shared: &Arc<Shared>) -> Result<Acceptor, Error> {
         let event = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK);
         let stop = Arc::new(event().map_err(Error::os("make an eventfd"))?);
         let reserve = Some(event().map_err(Error::os("make an eventfd"))?);
-        let (told, stopped) = channel();
+        let stopped = Arc::new(Stopped::default());
+        let says = SaysStopped(Arc::clone(&stopped));
         let accepting = Accepting {
             socket,
-            shared,
+            shared: Arc::clone(shared),
             stop: Arc::clone(&stop),
             closers: Closers::default(),
             spare: None,
@@ -49,18 +69,19 @@ impl Acceptor {
             next_id: 1,
         };
         let thread = std::thread::Builder::new().name("ccnic-accept".to_owned());
-        let spawned = thread.spawn(move || accepting.run(told));
-        spawned.map_err(|e| Error::Os {
+        let spawned = thread.spawn(move || accepting.run(says));
+        shared.add_thread(spawned.map_err(|e| Error::Os {
             what: "start the thread that accepts connections",
             errno: Errno::from_io_error(&e).unwrap_or(Errno::AGAIN),
-        })?;
+        })?);
         Ok(Acceptor { stop, stopped })
     }
 
     /// Accepts no further connections, and removes the socket file. Waits for the accepting thread, which waits for nobody.
     pub(super) fn stop(&self) {
         let _ = write(&self.stop, &1u64.to_ne_bytes());
-        let _ = self.stopped.recv(); // nothing is ever sent: it ends
+        let yes = self.stopped.yes.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(self.stopped.changed.wait_while(yes, |yes| !*yes));
     }
 }
 
@@ -79,7 +100,7 @@ struct Accepting {
 
 impl Accepting {
     /// Dropping `stopped` says that there will be no further connections.
-    fn run(mut self, stopped: Sender<()>) {
+    fn run(mut self, stopped: SaysStopped) {
         while self.turn() {}
         self.socket.remove_file();
         self.spare = None;
@@ -91,7 +112,10 @@ impl Accepting {
     fn turn(&mut self) -> bool {
         if self.spare.is_none() {
             match spare() {
-                Ok(spare) => self.spare = Some(spare),
+                Ok((spare, thread)) => {
+                    self.spare = Some(spare);
+                    self.shared.add_thread(thread);
+                }
                 Err(e) => {
                     self.warn("no thread for further programs; trying again", &e.to_string());
                     return self.pause();
@@ -104,7 +128,7 @@ impl Accepting {
             Err(Errno::INTR) => return true,
             Err(_) => return self.pause(), // no memory, say
         }
-        if fds.iter().next().is_some_and(|stop| !stop.revents().is_empty()) {
+        if fds.first().is_some_and(|stop| !stop.revents().is_empty()) {
             return false;
         }
         match self.socket.accept() {
@@ -184,15 +208,15 @@ impl Accepting {
 }
 
 /// Starts a thread that waits for a connection.
-fn spare() -> std::io::Result<Sender<Client>> {
+fn spare() -> std::io::Result<(Sender<Client>, JoinHandle<()>)> {
     let (give, take) = channel::<Client>();
     let thread = std::thread::Builder::new().name("ccnic-client".to_owned()).stack_size(STACK);
-    thread.spawn(move || {
+    let thread = thread.spawn(move || {
         if let Ok(client) = take.recv() {
             client.run();
         }
     })?;
-    Ok(give)
+    Ok((give, thread))
 }
 
 /// The files that this process may have open.

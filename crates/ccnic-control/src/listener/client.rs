@@ -176,7 +176,7 @@ impl Client {
             Request::Rss(rss) => {
                 let queues = self.attached.as_ref().ok_or("attach a region before you ask for RSS")?.queues();
                 let rss = self.check_rss(rss.as_ref(), queues)?;
-                self.ask(Event::SetRss(self.id, rss))?
+                self.ask(Event::SetRss(self.id, rss.map(Box::new)))?
             }
         };
         Ok(Some(reply))

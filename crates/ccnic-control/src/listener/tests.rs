@@ -10,7 +10,6 @@ use ccnic::{Config, host::format};
 use ccnic_shm::Pages;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
-use std::time::Instant;
 
 /// Longer than any machine needs; only a hang gets here.
 const PATIENCE: Duration = Duration::from_secs(60);

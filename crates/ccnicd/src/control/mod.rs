@@ -55,7 +55,7 @@ impl Daemon {
         let Daemon { listener, plane } = self;
         listener.stop_accepting();
         drop(plane); // the workers end; until then programs see a NIC
-        drop(listener);
+        std::mem::forget(listener); // dropping it would wait a while for connections
     }
 }
 

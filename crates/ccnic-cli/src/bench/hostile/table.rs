@@ -93,6 +93,12 @@ fn legend(table: &mut Table, setting: Setting) {
 fn findings(table: &mut Table, rows: &[Row]) {
     for row in rows {
         row.defects.iter().for_each(|defect| table.note(format!("DEFECT: {}: {defect}.", row.attack)));
+        if row.rounds.iter().any(|round| !round.attack.has_begun()) {
+            table.note(format!(
+                "{}: the attack had not begun when its time was over: other processes ran too.",
+                row.attack
+            ));
+        }
         if row.rounds.iter().any(|round| !round.stopped) {
             table.note(format!(
                 "{}: the daemon did not end within 5 s of SIGTERM and was killed.",
@@ -127,6 +133,7 @@ mod tests {
         let attack = ccnic_hostile::find("notify-requests").unwrap();
         let mut bad = round(24.3, 0.33);
         (bad.good.lost, bad.stopped, bad.daemon.log_bytes) = (3, false, 18 << 20);
+        bad.attack.done = 0;
         (bad.answers_beside.refused, bad.answers_beside.unanswered) = (Some("no slot".to_owned()), 1);
         let rows = [Row::of(attack, vec![round(24.3, 23.9)]), Row::of(attack, vec![bad])];
         let setting = Setting { shared: true, priority: false, other_user: false };
@@ -143,6 +150,7 @@ mod tests {
         for said in [
             "DEFECT: notify-requests: 3 packets",
             "refused: no slot.",
+            "had not begun",
             "logged 18432 kB",
             ">20123",
             "was killed",

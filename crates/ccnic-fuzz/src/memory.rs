@@ -155,12 +155,12 @@ impl Region {
             3 => now ^ 1 << (byte() % 64),
             4 => now.wrapping_add(u64::from(self.layout.config().ring) * (byte() % 5)),
             5 => now ^ byte() << SIGNAL_SHIFT,
-            6 => now ^ byte() % 4 << 48, // the flags of a descriptor
+            6 => now ^ ((byte() % 4) << 48), // the flags of a descriptor
             // The first word of a descriptor that names a buffer, more or less.
             7 => {
                 let (buffer, within) = (byte() as u32, byte() as u32);
                 let at = pool.buffers + (buffer * LARGE_BUF + within * SMALL_BUF) % (pool.end - pool.buffers);
-                u64::from(at) | byte() * 64 << 32 | byte() % 4 << 48 | byte() << SIGNAL_SHIFT
+                u64::from(at) | ((byte() * 64) << 32) | ((byte() % 4) << 48) | byte() << SIGNAL_SHIFT
             }
             8 => u64::MAX - byte(),
             _ => input.change_number(8),

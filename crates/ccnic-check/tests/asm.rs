@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Parts of bursts that are deliberately out of line.
-const OUT_OF_LINE: [&str; 18] = [
+const OUT_OF_LINE: [&str; 20] = [
     "refill",
     "spill",
     "sift",
@@ -28,6 +28,8 @@ const OUT_OF_LINE: [&str; 18] = [
     "count_dropped",
     "drop_unhanded",
     "tx_small_slowly",
+    "take_chains",
+    "has_bad_chain",
 ];
 /// Helpers on bursts that are not plain packets (`ring/mod.rs`), and the host-managed pool's notes of what
 /// was sent.

@@ -77,8 +77,7 @@ impl Handler for Clients {
         Ok(())
     }
 
-    fn notify(&mut self, id: ClientId, queue: u16, mut notifier: Notifier) -> Result<(), String> {
-        notifier.confirm();
+    fn notify(&mut self, id: ClientId, queue: u16, notifier: Notifier) -> Result<(), String> {
         let client = self.clients.iter_mut().find(|(other, ..)| *other == id);
         client.ok_or("no such client")?.1.notify(queue, notifier);
         Ok(())

@@ -62,8 +62,8 @@ pub trait Handler {
     fn set_rss(&mut self, _: ClientId, rss: Option<Rss>) -> Result<(), String> {
         rss.map_or(Ok(()), |_| Err(NO_RSS.to_owned()))
     }
-    /// Has the thread that polls this queue of an attached program notify it by `notifier`, and confirm that
-    /// ([`Notifier::confirm`]).
+    /// Has the thread that polls this queue of an attached program notify it by `notifier`
+    /// ([`Notifier::notify_if_armed`], which also confirms that to the program).
     ///
     /// # Errors
     /// The reason for a refusal; it is logged.

@@ -87,12 +87,14 @@ impl Notifier {
         if getpeername(&socket).is_err() {
             return Err("the socket to notify by is not connected".to_owned());
         }
-        Ok(Notifier { socket, budget, unconfirmed: false })
+        Ok(Notifier { socket, budget, unconfirmed: true })
     }
 
-    /// Tells the program that its queue is watched from now on: one byte, as for a notification. Never blocks. When it is too early
-    /// for the program's next one, [`notify_if_armed`](Notifier::notify_if_armed) sends it as soon as it is not.
-    pub fn confirm(&mut self) {
+    /// Tells the program that its queue is watched from now on: one byte, as for a notification. Never blocks.
+    ///
+    /// [`notify_if_armed`](Notifier::notify_if_armed) does so in its first call, or as soon as it is time for the program's next
+    /// notification, so that what the program makes of it costs the time of its own queues.
+    pub(super) fn confirm(&mut self) {
         self.unconfirmed = !self.notify();
     }
 

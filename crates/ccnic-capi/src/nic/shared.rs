@@ -89,9 +89,7 @@ impl Mailbox {
     #[cold]
     pub(crate) fn take(&self) -> Option<Notifier> {
         self.full.store(false, Ordering::Relaxed);
-        let mut notifier = self.notifier().take()?;
-        notifier.confirm();
-        Some(notifier)
+        self.notifier().take()
     }
 }
 

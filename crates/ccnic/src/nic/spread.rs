@@ -55,6 +55,7 @@ pub struct Steered {
 }
 
 impl Default for Steered {
+    #[inline(always)]
     fn default() -> Steered {
         Steered {
             descs: [Desc::default(); FETCH],

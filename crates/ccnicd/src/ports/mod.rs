@@ -48,7 +48,7 @@ pub trait Port: Send {
 
 /// A port whose user can wait for packets without polling.
 pub trait Notify {
-    /// Has the queue with this number notify its user by `notifier` from now on, and confirms it.
+    /// Has the queue with this number notify its user by `notifier` from now on.
     fn set_notifier(&mut self, queue: u16, notifier: Notifier);
 }
 

@@ -89,10 +89,9 @@ impl<R: Ring> Port for ProgramPort<R> {
 }
 
 impl<R: Ring> Notify for ProgramPort<R> {
-    fn set_notifier(&mut self, queue: u16, mut notifier: Notifier) {
+    fn set_notifier(&mut self, queue: u16, notifier: Notifier) {
         let at = self.numbers.iter().position(|number| *number == queue);
         if let Some(slot) = at.and_then(|at| self.notifiers.get_mut(at)) {
-            notifier.confirm();
             *slot = Some(notifier);
         }
     }

@@ -254,7 +254,8 @@ where
     D: Deserializer<'de>,
     T: FromStr<Err: Display>,
 {
-    String::deserialize(deserializer)?.parse().map(Some).map_err(D::Error::custom)
+    let name = String::deserialize(deserializer)?;
+    name.parse().map(Some).map_err(|e| D::Error::custom(format!("{name:?}: {e}")))
 }
 
 /// A part of the interface that is switched off.

@@ -85,7 +85,8 @@ impl Rig {
 
     /// Threads of the daemon that belong to connections, apart from the one that waits for the next.
     fn busy(&self) -> usize {
-        self.daemon.threads().iter().filter(|(name, _)| name == "ccnic-client").count() - 1
+        let threads = self.daemon.threads();
+        threads.iter().filter(|(name, _)| name == "ccnic-client").count().saturating_sub(1) // it may be starting
     }
 
     /// Others attach, send, receive, ask and go.

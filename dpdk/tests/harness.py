@@ -187,7 +187,7 @@ class Testpmd:
         deadline = time.monotonic() + PATIENCE
         while not condition(self):
             if time.monotonic() > deadline:
-                raise AssertionError(f"waited in vain: {what}\n{self.log[-3000:]}")
+                raise AssertionError(f"timed out waiting for {what}\n{self.log[-3000:]}")
             time.sleep(0.02)
 
     def drain(self, port=0):

@@ -360,7 +360,7 @@ class Interrupts(unittest.TestCase):
         self.addCleanup(process.kill)
         return process
 
-    def hears(self, process, pattern):
+    def expect_line(self, process, pattern):
         """The program's next line, without EAL's."""
         while (line := process.stdout.readline()).startswith("EAL:"):
             pass
@@ -369,7 +369,7 @@ class Interrupts(unittest.TestCase):
 
     def slept(self, process):
         """Waiting for half a second takes almost no CPU time; polling every millisecond would take ten times as much."""
-        self.assertLess(int(self.hears(process, r"^idle \d+$").split()[1]), 1000)
+        self.assertLess(int(self.expect_line(process, r"^idle \d+$").split()[1]), 1000)
 
     def test_every_packet_wakes_and_so_does_the_next_nic(self):
         for rx_queues, tx_queues, devargs in (1, 1, ""), (2, 3, ""), (2, 1, ",design=e810"):
@@ -379,11 +379,11 @@ class Interrupts(unittest.TestCase):
                 nic.kill()
                 program.stdin.write("\n")
                 program.stdin.flush()
-                self.hears(program, "^asleep$")
+                self.expect_line(program, "^asleep$")
                 nic.start()
-                self.hears(program, "^woken by the successor$")
+                self.expect_line(program, "^woken by the successor$")
                 self.slept(program)
-                self.hears(program, "^done$")
+                self.expect_line(program, "^done$")
                 self.assertEqual(program.wait(PATIENCE), 0)
 
     def test_a_nic_of_dpdk_wakes(self):

@@ -278,12 +278,13 @@ impl Connection {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use rustix::net::socketpair;
     use std::os::unix::fs::MetadataExt;
 
-    fn pair() -> (Connection, Connection) {
+    /// Both ends of a connection.
+    pub(crate) fn pair() -> (Connection, Connection) {
         let kind = SocketType::SEQPACKET;
         let (one, other) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
         (one.into(), other.into())

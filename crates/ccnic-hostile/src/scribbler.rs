@@ -193,8 +193,8 @@ impl Scribbler {
 
     fn ring(&mut self) -> RingLayout {
         let q = self.queue;
-        let blanks = if self.layout.config().shared_pool { q.tx } else { q.fill };
-        self.random.pick(&[q.tx, q.tx, q.tx, blanks, blanks, q.rx])
+        let fill = if self.layout.config().shared_pool { q.tx } else { q.fill };
+        self.random.pick(&[q.tx, q.tx, q.tx, fill, fill, q.rx])
     }
 
     fn forge_descriptors(&mut self) {

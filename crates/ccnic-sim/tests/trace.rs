@@ -71,7 +71,7 @@ fn waits_follow_each_other() {
 fn requests_begin_pass_hops_and_end() {
     let events = events(&small(8), |t| t, 0..u64::MAX);
     let mut open: HashMap<u64, (f64, String)> = HashMap::new();
-    let (mut ended, mut stations, mut remote) = (0, 0, 0);
+    let (mut ended, mut hops, mut remote) = (0, 0, 0);
     for event in events.iter().filter(|e| e["cat"] == "request") {
         let (id, at) = (event["id"].as_u64().unwrap(), time(event));
         let name = event["name"].as_str().unwrap().to_string();
@@ -86,7 +86,7 @@ fn requests_begin_pass_hops_and_end() {
                 let (last, _) = open.get_mut(&id).unwrap();
                 assert!(at >= *last, "{event} comes before {last}");
                 *last = at;
-                stations += 1;
+                hops += 1;
             }
             "e" => {
                 let (last, begun) = open.remove(&id).unwrap();
@@ -97,10 +97,7 @@ fn requests_begin_pass_hops_and_end() {
             other => panic!("{other}"),
         }
     }
-    assert!(
-        open.is_empty() && ended > 50 && stations > 2 * ended && remote > 10,
-        "{ended}, {stations}, {remote}"
-    );
+    assert!(open.is_empty() && ended > 50 && hops > 2 * ended && remote > 10, "{ended}, {hops}, {remote}");
 }
 
 #[test]

@@ -177,7 +177,7 @@ fn a_sleeper_learns_of_the_nics_end_and_is_woken_by_its_successor() {
         daemon = Daemon::start(&socket);
         program.reconnect([&mut pair], []).unwrap();
         until("a packet by way of the successor", || {
-            assert!(rings(pair.waiter(), PATIENCE), "overslept");
+            assert!(rings(pair.waiter(), PATIENCE), "no wake-up came");
             // The first byte may be the answer: then the program goes on sleeping.
             !pair.arm().unwrap()
         });
@@ -308,7 +308,7 @@ impl Drop for Stop<'_> {
 /// Says that all its queues sleep, anew all the time, reads nothing of what comes, and has a crowd of threads wait for it; and a good
 /// program beside it.
 #[test]
-fn a_program_that_is_always_asleep_keeps_nobody_awake() {
+fn a_program_that_always_waits_delays_no_other() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");

@@ -96,16 +96,10 @@ fn empties(connection: &Connection) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::tests::pair;
     use crate::error::Error;
     use crate::messages::Request;
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
     use std::os::fd::AsFd;
-
-    fn pair() -> (Connection, Connection) {
-        let kind = SocketType::SEQPACKET;
-        let (one, other) = socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
-        (one.into(), other.into())
-    }
 
     #[test]
     fn messages_without_descriptors_are_taken_and_others_left() {

@@ -79,7 +79,7 @@ impl Rig {
     fn poll_until(&mut self, what: &str, mut ready: impl FnMut(&Recorder) -> bool) {
         let start = Instant::now();
         while !ready(&self.nic) {
-            assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+            assert!(start.elapsed() < PATIENCE, "timed out waiting for {what}");
             assert!(!self.listener.poll(&mut self.nic, None, Some(Duration::from_millis(1))));
         }
     }

@@ -29,7 +29,7 @@ pub const PATIENCE: Duration = Duration::from_secs(60);
 pub fn until(what: &str, mut ready: impl FnMut() -> bool) {
     let start = Instant::now();
     while !ready() {
-        assert!(start.elapsed() < PATIENCE, "waited in vain: {what}");
+        assert!(start.elapsed() < PATIENCE, "timed out waiting for {what}");
         std::thread::yield_now();
     }
 }

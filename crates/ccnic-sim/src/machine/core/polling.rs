@@ -1,4 +1,4 @@
-//! Polling: a core that polls in vain sleeps until one of the lines that it has loaded is invalidated, and wakes at the moment and
+//! Polling: a core whose polls find nothing sleeps until one of the lines that it has loaded is invalidated, and wakes at the moment and
 //! with the state that spinning would have led to. Idle cores then cost no simulation time.
 
 use std::task::Poll;

@@ -84,15 +84,15 @@ impl Polled for Fake {
     }
 }
 
-struct World {
+struct Schedule {
     clock: Rc<Clock>,
     scheduler: Scheduler<Fake, FakeCore>,
 }
 
-impl World {
-    fn new() -> World {
+impl Schedule {
+    fn new() -> Schedule {
         let clock = Rc::new(Clock::default());
-        World { scheduler: Scheduler::new(FakeCore(Rc::clone(&clock)), TIMES), clock }
+        Schedule { scheduler: Scheduler::new(FakeCore(Rc::clone(&clock)), TIMES), clock }
     }
 
     fn add(&mut self, queues: usize, script: impl FnMut(u64) -> (u64, bool) + 'static) -> Rc<Given> {
@@ -129,9 +129,9 @@ impl World {
 #[test]
 fn busy_clients_of_unequal_cost_get_equal_time() {
     let costs = [300, 1_000, 2_500, 40_000, 113_000];
-    let mut world = World::new();
-    let given = costs.map(|cost| world.busy(cost));
-    world.run(100_000_000);
+    let mut schedule = Schedule::new();
+    let given = costs.map(|cost| schedule.busy(cost));
+    schedule.run(100_000_000);
     let times: Vec<_> = given.iter().map(|given| given.time()).collect();
     // At any moment each is within a quantum and one of its polls of the others.
     let (least, most) = (times.iter().min().unwrap(), times.iter().max().unwrap());
@@ -143,14 +143,14 @@ fn busy_clients_of_unequal_cost_get_equal_time() {
 #[test]
 fn idle_queues_of_others_take_a_sixteenth() {
     for (clients, queues, cost) in [(8, 256, 150), (1000, 1, 200), (16, 256, 400)] {
-        let mut world = World::new();
-        let good = world.busy(1_300);
-        let idle: Vec<_> = (0..clients).map(|_| world.idle(queues, cost)).collect();
-        world.run(1_000_000); // until they are known to be idle
-        let (start, before) = (world.now(), good.time());
+        let mut schedule = Schedule::new();
+        let good = schedule.busy(1_300);
+        let idle: Vec<_> = (0..clients).map(|_| schedule.idle(queues, cost)).collect();
+        schedule.run(1_000_000); // until they are known to be idle
+        let (start, before) = (schedule.now(), good.time());
         let looks: Vec<_> = idle.iter().map(|given| given.polls.get()).collect();
-        world.run(50_000_000);
-        let (passed, got) = (world.now() - start, good.time() - before);
+        schedule.run(50_000_000);
+        let (passed, got) = (schedule.now() - start, good.time() - before);
         assert!(got * SHARE >= passed * (SHARE - 1) - passed / 100, "{got} of {passed} beside {clients}");
         let looks = idle.iter().zip(looks).map(|(given, before)| given.polls.get() - before);
         let (least, most) = (looks.clone().min().unwrap(), looks.max().unwrap());
@@ -160,19 +160,19 @@ fn idle_queues_of_others_take_a_sixteenth() {
 
 #[test]
 fn an_idle_client_is_found_soon_whatever_the_others_are() {
-    let mut world = World::new();
-    world.busy(1_000);
-    world.busy(90_000);
-    (0..8).for_each(|_| _ = world.idle(256, 150));
+    let mut schedule = Schedule::new();
+    schedule.busy(1_000);
+    schedule.busy(90_000);
+    (0..8).for_each(|_| _ = schedule.idle(256, 150));
     let found = Rc::new(Cell::new(0));
     let (seen, wakes) = (Rc::clone(&found), 40_000_000);
-    let sleeper = world.add(1, move |now| {
+    let sleeper = schedule.add(1, move |now| {
         if now >= wakes && seen.get() == 0 {
             seen.set(now);
         }
         (100, now >= wakes)
     });
-    world.run(60_000_000);
+    schedule.run(60_000_000);
     // Nine clients in turn, each look followed by 15 times its time, and by a turn of each busy client that is under way.
     let most = 9 * (SHARE * 150 + 90_000 + 2 * TIMES.quantum);
     assert!(found.get() - wakes <= most, "{} after it woke", found.get() - wakes);
@@ -182,13 +182,13 @@ fn an_idle_client_is_found_soon_whatever_the_others_are() {
 
 #[test]
 fn one_that_flaps_between_idle_and_busy_gets_no_more_than_its_share() {
-    let mut world = World::new();
-    let good = world.busy(1_000);
+    let mut schedule = Schedule::new();
+    let good = schedule.busy(1_000);
     let flapping: Vec<_> = (0..4)
         .map(|_| {
             let mut until = 0;
             // 100 us of work, whenever it has been without for longer than a busy client may be.
-            world.add(1, move |now| {
+            schedule.add(1, move |now| {
                 if now < until {
                     return (100, false);
                 }
@@ -197,112 +197,116 @@ fn one_that_flaps_between_idle_and_busy_gets_no_more_than_its_share() {
             })
         })
         .collect();
-    world.run(100_000_000);
+    schedule.run(100_000_000);
     let most = flapping.iter().map(|given| given.time()).max().unwrap();
     assert!(good.time() + 200_000 >= most, "{} and {most}", good.time());
-    assert!(good.time() >= world.now() / 5 - 200_000, "{} of {}", good.time(), world.now());
+    assert!(good.time() >= schedule.now() / 5 - 200_000, "{} of {}", good.time(), schedule.now());
 }
 
 /// It finds nothing, but what it does takes long: the faults of its memory, or notifications.
 #[test]
 fn one_that_costs_much_without_packets_pays_for_it_itself() {
-    let mut world = World::new();
-    let good = world.busy(1_000);
-    let costly = world.idle(256, 60_000);
-    let sleeper = world.idle(1, 100);
-    world.run(100_000_000);
-    assert!(good.time() * 2 >= world.now() - world.now() / 10, "{} of {}", good.time(), world.now());
+    let mut schedule = Schedule::new();
+    let good = schedule.busy(1_000);
+    let costly = schedule.idle(256, 60_000);
+    let sleeper = schedule.idle(1, 100);
+    schedule.run(100_000_000);
+    assert!(good.time() * 2 >= schedule.now() - schedule.now() / 10, "{} of {}", good.time(), schedule.now());
     assert!(costly.time() <= good.time() + 60_000 + TIMES.quantum);
     assert!(sleeper.gap.get() < 200_000, "{}: the idle list does not wait for it", sleeper.gap.get());
 }
 
 #[test]
 fn what_a_client_does_not_use_is_not_saved_up() {
-    let mut world = World::new();
-    let good = world.busy(500);
+    let mut schedule = Schedule::new();
+    let good = schedule.busy(500);
     // Busy, but mostly without packets, for 10 ms; then it has as much as it can get.
-    let other = world.add(1, move |now| {
+    let other = schedule.add(1, move |now| {
         let quiet = now < 10_000_000;
         if quiet { (50, now % 20_000 < 1_000) } else { (500, true) }
     });
-    world.run(10_000_000);
+    schedule.run(10_000_000);
     let before = (good.time(), other.time());
     assert!(before.1 * 10 < before.0);
-    world.run(1_000_000);
+    schedule.run(1_000_000);
     let (good, other) = (good.time() - before.0, other.time() - before.1);
     assert!(good.abs_diff(other) <= 2 * TIMES.quantum, "{good} and {other}");
 }
 
 #[test]
 fn a_debt_is_bounded_and_no_time_is_wasted_on_it() {
-    let mut world = World::new();
-    let good = world.busy(1_000);
+    let mut schedule = Schedule::new();
+    let good = schedule.busy(1_000);
     let mut first = true;
-    let unlucky =
-        world.add(1, move |_| if std::mem::take(&mut first) { (1_000_000_000, true) } else { (1_000, true) });
-    world.run(1_010_000_000);
+    let unlucky = schedule
+        .add(1, move |_| if std::mem::take(&mut first) { (1_000_000_000, true) } else { (1_000, true) });
+    schedule.run(1_010_000_000);
     assert!(unlucky.gap.get() <= 1_000_000_000 + TIMES.debt + 2 * TIMES.quantum);
     assert!(good.time() >= 4_000_000);
     // When the others are in debt too, nobody waits.
-    let mut world = World::new();
-    let all = [50_000, 70_000, 90_000].map(|cost| world.busy(cost));
-    world.run(10_000_000);
-    assert_eq!(all.iter().map(|given| given.time()).sum::<u64>(), world.now());
+    let mut schedule = Schedule::new();
+    let all = [50_000, 70_000, 90_000].map(|cost| schedule.busy(cost));
+    schedule.run(10_000_000);
+    assert_eq!(all.iter().map(|given| given.time()).sum::<u64>(), schedule.now());
 }
 
 #[test]
 fn a_client_alone_is_polled_without_a_look_at_the_clock() {
-    let mut world = World::new();
+    let mut schedule = Schedule::new();
     let mut n = 0;
-    let alone = world.add(1, move |_| {
+    let alone = schedule.add(1, move |_| {
         n += 1;
         (100, n % 3 == 0)
     });
-    (0..10).for_each(|_| world.scheduler.run());
-    (0..10).for_each(|_| world.scheduler.attend(|| None::<()>, |_, ()| ()));
+    (0..10).for_each(|_| schedule.scheduler.run());
+    (0..10).for_each(|_| schedule.scheduler.attend(|| None::<()>, |_, ()| ()));
     assert_eq!(alone.polls.get(), 10 * POLLS_ALONE as u64);
-    assert_eq!(world.clock.readings.get(), 0);
+    assert_eq!(schedule.clock.readings.get(), 0);
     // It rests after each poll that finds nothing in its one queue.
-    assert_eq!(world.clock.rests.get(), alone.polls.get() - alone.polls.get() / 3);
-    assert_eq!(world.scheduler.clients().count(), 1);
+    assert_eq!(schedule.clock.rests.get(), alone.polls.get() - alone.polls.get() / 3);
+    assert_eq!(schedule.scheduler.clients().count(), 1);
 }
 
 #[test]
 fn a_core_rests_when_every_queue_has_been_looked_at() {
-    let mut world = World::new();
-    let (many, few) = (world.idle(100, 100), world.idle(1, 100));
-    world.run(10_000_000);
+    let mut schedule = Schedule::new();
+    let (many, few) = (schedule.idle(100, 100), schedule.idle(1, 100));
+    schedule.run(10_000_000);
     let polls = many.polls.get() + few.polls.get();
     assert!(many.polls.get().abs_diff(few.polls.get()) <= 1);
-    assert!(world.clock.rests.get().abs_diff(polls / 200) <= 1, "{} in {polls}", world.clock.rests.get());
+    assert!(
+        schedule.clock.rests.get().abs_diff(polls / 200) <= 1,
+        "{} in {polls}",
+        schedule.clock.rests.get()
+    );
 }
 
 #[test]
 fn one_that_has_left_is_polled_no_more() {
-    let mut world = World::new();
-    let given = [world.busy(1_000), world.idle(4, 100), world.busy(50_000)];
-    world.run(1_000_000);
-    let leaves: Vec<_> = world.scheduler.clients().map(|client| Rc::clone(&client.gone)).collect();
+    let mut schedule = Schedule::new();
+    let given = [schedule.busy(1_000), schedule.idle(4, 100), schedule.busy(50_000)];
+    schedule.run(1_000_000);
+    let leaves: Vec<_> = schedule.scheduler.clients().map(|client| Rc::clone(&client.gone)).collect();
     for (n, leave) in leaves.into_iter().enumerate() {
         leave.set(true);
-        world.run(1_000_000);
-        assert_eq!(world.scheduler.clients().count(), 2 - n);
-        if world.scheduler.is_empty() {
+        schedule.run(1_000_000);
+        assert_eq!(schedule.scheduler.clients().count(), 2 - n);
+        if schedule.scheduler.is_empty() {
             break;
         }
     }
     let polls = given.each_ref().map(|given| given.polls.get());
-    world.scheduler.run();
+    schedule.scheduler.run();
     assert_eq!(given.map(|given| given.polls.get()), polls);
 }
 
 /// Commands that take so long each: how many were executed in how much time, and the time that they took.
-fn commands(world: &mut World, costs: &[u64], ticks: u64) -> (usize, u64) {
+fn commands(schedule: &mut Schedule, costs: &[u64], ticks: u64) -> (usize, u64) {
     let (mut left, spent, done) = (costs.iter().cycle(), Cell::new(0), Cell::new(0));
-    let (clock, end) = (Rc::clone(&world.clock), world.now() + ticks);
-    while world.now() < end {
-        world.scheduler.run();
-        world.scheduler.attend(
+    let (clock, end) = (Rc::clone(&schedule.clock), schedule.now() + ticks);
+    while schedule.now() < end {
+        schedule.scheduler.run();
+        schedule.scheduler.attend(
             || left.next().copied(),
             |_, cost| {
                 clock.now.set(clock.now.get() + cost);
@@ -317,21 +321,21 @@ fn commands(world: &mut World, costs: &[u64], ticks: u64) -> (usize, u64) {
 #[test]
 fn commands_take_a_sixteenth_and_always_get_it() {
     for costs in [&[200][..], &[3_000], &[90_000], &[100, 50_000, 300]] {
-        let mut world = World::new();
-        [700, 100_000].iter().for_each(|cost| _ = world.busy(*cost));
-        (0..20).for_each(|_| _ = world.idle(256, 200));
-        let (done, spent) = commands(&mut world, costs, 100_000_000);
-        let most = world.now() / SHARE + costs.iter().max().unwrap() + TIMES.batch;
-        assert!(spent <= most, "{costs:?}: {spent} of {}", world.now());
+        let mut schedule = Schedule::new();
+        [700, 100_000].iter().for_each(|cost| _ = schedule.busy(*cost));
+        (0..20).for_each(|_| _ = schedule.idle(256, 200));
+        let (done, spent) = commands(&mut schedule, costs, 100_000_000);
+        let most = schedule.now() / SHARE + costs.iter().max().unwrap() + TIMES.batch;
+        assert!(spent <= most, "{costs:?}: {spent} of {}", schedule.now());
         assert!(done >= 50, "{costs:?}: {done} executed");
     }
 }
 
 #[test]
 fn many_small_commands_go_together() {
-    let mut world = World::new();
-    [700, 900].iter().for_each(|cost| _ = world.busy(*cost));
-    let (done, _) = commands(&mut world, &[100], 100_000_000);
+    let mut schedule = Schedule::new();
+    [700, 900].iter().for_each(|cost| _ = schedule.busy(*cost));
+    let (done, _) = commands(&mut schedule, &[100], 100_000_000);
     assert!(done > 50_000, "{done} in 100 ms");
 }
 
@@ -345,30 +349,30 @@ proptest! {
         idle in prop::collection::vec((50..400u64, 1..300usize), 0..20),
         moody in prop::collection::vec(prop::collection::vec((50..20_000u64, any::<bool>()), 1..20), 0..6),
     ) {
-        let mut world = World::new();
+        let mut schedule = Schedule::new();
         let longest: u64 = busy.iter().chain([&vec![20_000]]).flatten().copied().max().unwrap();
         let busy: Vec<_> = busy
             .into_iter()
             .map(|costs| {
                 let mut costs = costs.into_iter().cycle();
-                world.add(1, move |_| (costs.next().unwrap(), true))
+                schedule.add(1, move |_| (costs.next().unwrap(), true))
             })
             .collect();
-        let idle: Vec<_> = idle.into_iter().map(|(cost, queues)| world.idle(queues, cost)).collect();
+        let idle: Vec<_> = idle.into_iter().map(|(cost, queues)| schedule.idle(queues, cost)).collect();
         let moody: Vec<_> = moody
             .into_iter()
             .map(|steps| {
                 let mut steps = steps.into_iter().cycle();
-                world.add(1, move |_| steps.next().unwrap())
+                schedule.add(1, move |_| steps.next().unwrap())
             })
             .collect();
-        world.run(25_000_000);
+        schedule.run(25_000_000);
         let times: Vec<_> = busy.iter().map(|given| given.time()).collect();
         let (least, most) = (*times.iter().min().unwrap(), *times.iter().max().unwrap());
         let others = idle.len() + moody.len();
         prop_assert!(busy.len() + others == 1 || most - least <= 2 * (TIMES.quantum + longest), "{times:?}");
         for given in &moody {
-            let most = most + 2 * (TIMES.quantum + longest) + world.now() / SHARE;
+            let most = most + 2 * (TIMES.quantum + longest) + schedule.now() / SHARE;
             prop_assert!(given.time() <= most, "{} and {times:?}", given.time());
         }
         let clients = (busy.len() + idle.len() + moody.len()) as u64;
@@ -380,6 +384,6 @@ proptest! {
             prop_assert!(given.gap.get() <= most, "{} of {most}", given.gap.get());
         }
         let quiet: u64 = idle.iter().map(|given| given.time()).sum();
-        prop_assert!(quiet <= world.now() / SHARE + clients * 400 + TIMES.idle_after, "{quiet} of {}", world.now());
+        prop_assert!(quiet <= schedule.now() / SHARE + clients * 400 + TIMES.idle_after, "{quiet} of {}", schedule.now());
     }
 }

@@ -20,6 +20,14 @@ use crate::numa;
 pub const HUGE_PAGE: u32 = 2 << 20;
 
 /// The pages that a region is made of.
+///
+/// ```
+/// use ccnic_shm::{Pages, Region};
+///
+/// let region = Region::create(10_000, Pages::Small)?;
+/// assert_eq!(region.size(), 12_288); // whole pages
+/// # Ok::<(), ccnic_shm::Error>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum Pages {
     /// 2 MiB pages if the system has enough free ones, ordinary pages otherwise (logged).

@@ -41,14 +41,14 @@ impl Checker {
     /// True when every packet is valid.
     #[inline(always)]
     pub(super) fn all_valid(&self, pool: &Allocator, descs: &[Desc]) -> bool {
-        // Less one, so that a segment without data counts as longer than any MTU.
-        let (mut longest, mut flags) = (0, 0);
+        let (mut valid, mut flags) = (true, 0);
         for desc in descs {
-            longest = longest.max(u32::from(desc.len()).wrapping_sub(1));
-            flags |= u32::from(desc.flags());
+            let len = u32::from(desc.len());
+            // Less one, so that a segment without data is longer than any MTU.
+            valid &= pool.holds(desc.offset(), len, Class::of(*desc)) & (len.wrapping_sub(1) < self.mtu);
+            flags |= desc.flags();
         }
-        let chains = flags & u32::from(FLAG_MORE) != 0;
-        longest < self.mtu && pool.holds_all(descs) && !(chains && self.has_bad_chain(descs))
+        valid && !(flags & FLAG_MORE != 0 && self.has_bad_chain(descs))
     }
 
     /// True when a packet has too many segments or bytes, or no end.

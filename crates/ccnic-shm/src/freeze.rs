@@ -9,7 +9,7 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 
 use rustix::io::Result;
-use rustix::ioctl::{Updater, ioctl, opcode};
+use rustix::ioctl::{Opcode, Updater, ioctl, opcode};
 use rustix::mm::{UserfaultfdFlags, userfaultfd};
 
 /// Pages that threads of this process can read and not write. Writers wait until this is dropped.
@@ -54,9 +54,9 @@ const UFFDIO_WRITEPROTECT_MODE_WP: u64 = 1;
 /// protected page fails with EFAULT instead of waiting.
 const USER_MODE_ONLY: UserfaultfdFlags = UserfaultfdFlags::from_bits_retain(1);
 
-const UFFDIO_API: u32 = opcode::read_write::<Api>(0xaa, 0x3f);
-const UFFDIO_REGISTER: u32 = opcode::read_write::<Register>(0xaa, 0x00);
-const UFFDIO_WRITEPROTECT: u32 = opcode::read_write::<WriteProtect>(0xaa, 0x06);
+const UFFDIO_API: Opcode = opcode::read_write::<Api>(0xaa, 0x3f);
+const UFFDIO_REGISTER: Opcode = opcode::read_write::<Register>(0xaa, 0x00);
+const UFFDIO_WRITEPROTECT: Opcode = opcode::read_write::<WriteProtect>(0xaa, 0x06);
 
 /// Protects the `size` bytes at `base`, whole pages of a shared mapping.
 ///

@@ -1,5 +1,6 @@
 #!/usr/bin/env bash
 # Builds the fuzz targets and runs them, two at a time: fuzz/run.sh [SECONDS [TARGET ...]]
+# SEED=N begins like every other run with that seed and an empty target/fuzz/corpus; otherwise each run differs.
 # Any recent stable toolchain will do: nothing that is fuzzed is unsafe, so there is no sanitizer, and coverage is a pass of LLVM.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -23,7 +24,7 @@ fuzz() {
     local target=$1 log=$out/$1.log
     mkdir -p "artifacts/$target" "$out/corpus/$target"
     # What is new goes to the first folder; corpus/ is read only.
-    if "$out/$host/release/$target" -max_total_time="$seconds" -max_len=700 -len_control=0 -timeout=20 -rss_limit_mb=2048 \
+    if "$out/$host/release/$target" -seed="${SEED:-0}" -max_total_time="$seconds" -max_len=700 -len_control=0 -timeout=20 -rss_limit_mb=2048 \
         -print_final_stats=1 -artifact_prefix="artifacts/$target/" "$out/corpus/$target" "corpus/$target" >"$log" 2>&1; then
         echo "$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") executions in ${seconds} s, no findings"
     else

@@ -27,8 +27,8 @@ pub(super) struct Managed<R: Ring> {
     freed: u64,
     /// Receive buffers posted and not received back.
     posted: usize,
-    /// `posted` was counted after the NIC died, and buffers have not been posted since.
-    recounted: bool,
+    /// Fewer are posted than should be: the pool had too few, or the NIC has died. To be tried again.
+    short: bool,
     /// The most that may be posted.
     limit: usize,
     /// Buffers posted at once.
@@ -54,7 +54,7 @@ impl<R: Ring> Managed<R> {
             sent: vec![None; config.ring as usize].into_boxed_slice(),
             freed: position,
             posted: 0,
-            recounted: false,
+            short: false,
             limit,
             batch: (limit / 2).clamp(1, POST_MAX),
             class: if small { Class::Small } else { Class::Large },
@@ -105,15 +105,9 @@ impl<R: Ring> Managed<R> {
     /// Posts receive buffers in place of `received` ones, once they make a batch.
     pub(super) fn replace<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator, received: usize) {
         self.posted = self.posted.saturating_sub(received);
-        if self.recounted {
-            self.post(mem, pool);
-            // Tried again as long as the pool has too few.
-            self.recounted = self.posted + self.batch <= self.limit;
-            return;
-        }
-        if self.posted + self.batch <= self.limit {
-            self.post(mem, pool);
-        }
+        self.post(mem, pool);
+        // Otherwise a queue that had its last receive buffer filled while the pool was empty would stay without.
+        self.short = self.posted + self.batch <= self.limit;
     }
 
     /// Posts receive buffers up to the limit, in batches.
@@ -160,13 +154,13 @@ impl<R: Ring> Managed<R> {
 
     /// After the NIC died: so many receive buffers are still posted or filled.
     pub(super) fn recount(&mut self, posted: usize) {
-        (self.posted, self.recounted) = (posted, true);
+        (self.posted, self.short) = (posted, true);
     }
 
-    /// True after a recount until buffers have been posted in place of those lost.
+    /// True while fewer receive buffers are posted than should be, although none has been received since.
     #[inline(always)]
-    pub(super) fn is_recounted(&self) -> bool {
-        self.recounted
+    pub(super) fn is_short(&self) -> bool {
+        self.short
     }
 }
 
@@ -179,6 +173,23 @@ mod tests {
 
     fn host_managed<R: Ring>() -> Config {
         Config { shared_pool: false, ..config::<R>() }
+    }
+
+    /// Found by the fuzz target `recovery`: the last receive buffer was filled while the pool was empty.
+    #[test]
+    fn what_the_pool_had_no_buffers_for_is_posted_when_it_has_some() {
+        let mut sides = Sides::<GroupedEpoch>::new(&host_managed::<GroupedEpoch>());
+        let (mem, host) = (&sides.mem, &mut sides.host);
+        let managed = host.managed.as_mut().unwrap();
+        let mut taken = alloc::vec::Vec::new();
+        while let Some(buffer) = host.pool.alloc(mem, Class::Large) {
+            taken.push(buffer);
+        }
+        managed.replace(mem, &mut host.pool, managed.batch);
+        assert_eq!((managed.posted, managed.is_short()), (managed.limit - managed.batch, true));
+        taken.into_iter().for_each(|(at, class)| host.pool.free(mem, at, class));
+        managed.replace(mem, &mut host.pool, 0);
+        assert_eq!((managed.posted, managed.is_short()), (managed.limit, false));
     }
 
     #[test]

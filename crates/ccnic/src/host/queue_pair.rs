@@ -216,7 +216,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     pub(super) fn manage(&mut self) {
         let taken = self.rx.taken();
         let Some(m) = &mut self.managed else { return };
-        if taken > 0 || m.is_recounted() {
+        if taken > 0 || m.is_short() {
             m.reap(&self.mem, &mut self.tx, &mut self.pool);
             m.replace(&self.mem, &mut self.pool, taken);
         }

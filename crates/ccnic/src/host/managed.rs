@@ -27,7 +27,8 @@ pub(super) struct Managed<R: Ring> {
     freed: u64,
     /// Receive buffers posted and not received back.
     posted: usize,
-    /// Fewer are posted than should be: the pool had too few, or the NIC has died. To be tried again.
+    /// Fewer are posted than should be, since the pool had too few or the NIC has died. To be tried again even
+    /// if nothing is received. (A fill ring without room is no reason: its buffers will be received.)
     short: bool,
     /// The most that may be posted.
     limit: usize,
@@ -106,12 +107,11 @@ impl<R: Ring> Managed<R> {
     pub(super) fn replace<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator, received: usize) {
         self.posted = self.posted.saturating_sub(received);
         self.post(mem, pool);
-        // Otherwise a queue that had its last receive buffer filled while the pool was empty would stay without.
-        self.short = self.posted + self.batch <= self.limit;
     }
 
     /// Posts receive buffers up to the limit, in batches.
     pub(super) fn post<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator) {
+        self.short = false;
         while self.posted + self.batch <= self.limit && self.post_batch(mem, pool) == self.batch {}
     }
 
@@ -123,6 +123,8 @@ impl<R: Ring> Managed<R> {
             *slot = Desc::new(at, class.size() as u16, if class == Class::Small { FLAG_SMALL } else { 0 });
             n += 1;
         }
+        // Otherwise a queue that had its last receive buffer filled while the pool was empty would stay without.
+        self.short = n < self.batch;
         let buffers = buffers.get(..n).unwrap_or_default();
         self.fill.prefetch(mem, n);
         let pushed = self.fill.push(mem, buffers);

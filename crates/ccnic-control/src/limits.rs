@@ -56,11 +56,16 @@ impl Limits {
         Limits { region_max, memory_max, user, trusted_users: Vec::new() }
     }
 
+    /// The memory of the machine, in bytes.
+    pub fn machine_memory() -> u64 {
+        let info = rustix::system::sysinfo();
+        info.totalram * u64::from(info.mem_unit)
+    }
+
     /// The default of [`memory_max`](Limits::memory_max), in bytes: half of the machine's memory, or of what control groups leave to
     /// this process, if that is less.
     pub fn half_the_memory() -> u64 {
-        let info = rustix::system::sysinfo();
-        let machine = info.totalram * u64::from(info.mem_unit);
+        let machine = Limits::machine_memory();
         cgroup::memory_limit().map_or(machine, |limit| limit.min(machine)) / 2
     }
 }

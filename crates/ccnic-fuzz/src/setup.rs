@@ -34,7 +34,7 @@ pub(crate) fn config(input: &Input) -> Config {
         small: flags & 2 == 0,
         sequential: flags & 4 != 0,
         shared_pool: flags & 8 == 0 && design != Design::Doorbell,
-        demote: [Demote::Auto, Demote::On, Demote::Off][usize::from(flags >> 4) % 3],
+        demote: Demote::ALL[usize::from(flags >> 4) % 3],
         page: 4096,
     }
 }

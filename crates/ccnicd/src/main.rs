@@ -34,7 +34,7 @@ struct Args {
     /// The largest region that a program may bring, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1280, value_parser = clap::value_parser!(u32).range(1..4096))]
     region_max: u32,
-    /// What all programs' regions together may take, in MiB [default: half of the machine's memory]
+    /// What all programs' regions together may take, in MiB [default: half of the memory that machine and control group leave]
     #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=u64::MAX >> 20))]
     memory_max: Option<u64>,
     /// Connections that the programs of one user may have

@@ -6,6 +6,8 @@
 use std::io;
 use std::path::Path;
 
+use ccnic_control::Limits;
+
 /// The weight of `/proc/PID/oom_score_adj`: all memory of the machine.
 const WHOLE: u64 = 1000;
 /// The lowest value that does not exempt a process altogether.
@@ -22,9 +24,8 @@ fn adjustment(memory_max: u64, total: u64) -> i64 {
 /// # Errors
 /// When the process may not (it needs CAP_SYS_RESOURCE).
 pub fn lower_score(memory_max: u64) -> io::Result<()> {
-    let info = rustix::system::sysinfo();
-    let total = info.totalram * u64::from(info.mem_unit);
-    lower(Path::new("/proc/self/oom_score_adj"), adjustment(memory_max, total))
+    let adjustment = adjustment(memory_max, Limits::machine_memory());
+    lower(Path::new("/proc/self/oom_score_adj"), adjustment)
 }
 
 fn lower(file: &Path, to: i64) -> io::Result<()> {

@@ -185,12 +185,9 @@ impl Client {
     /// Checks an RSS message of a program with so many queues.
     pub(super) fn check_rss(&mut self, rss: Option<&RssMessage>, queues: u16) -> Result<Option<Rss>, Stop> {
         let Some(rss) = rss else { return Ok(None) };
-        let spreads = match (self.spreads, &self.attached) {
-            (Some(spreads), _) => spreads,
-            (None, _) => match self.ask(Event::Hello)? {
-                Reply::Hello(hello) => hello.rss,
-                _ => false,
-            },
+        let spreads = match self.spreads {
+            Some(spreads) => spreads,
+            None => matches!(self.ask(Event::Hello)?, Reply::Hello(hello) if hello.rss),
         };
         self.spreads = Some(spreads);
         if !spreads {

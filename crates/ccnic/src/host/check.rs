@@ -43,9 +43,9 @@ impl Checker {
     pub(super) fn all_valid(&self, pool: &Allocator, descs: &[Desc]) -> bool {
         let (mut valid, mut flags) = (true, 0);
         for desc in descs {
-            let len = u32::from(desc.len());
             // Less one, so that a segment without data is longer than any MTU.
-            valid &= pool.holds(desc.offset(), len, Class::of(*desc)) & (len.wrapping_sub(1) < self.mtu);
+            let beyond = u32::from(desc.len()).wrapping_sub(1);
+            valid &= pool.holds_segment(*desc) & (beyond < self.mtu);
             flags |= desc.flags();
         }
         valid && !(flags & FLAG_MORE != 0 && self.has_bad_chain(descs))
@@ -64,10 +64,6 @@ impl Checker {
             }
         }
         bad || segments > 0
-    }
-
-    fn is_segment(&self, pool: &Allocator, desc: Desc) -> bool {
-        !desc.is_empty() & pool.holds(desc.offset(), u32::from(desc.len()), Class::of(desc))
     }
 
     /// Keeps the valid packets of `descs`, in order, and drops the others; returns the number of descriptors
@@ -102,7 +98,7 @@ impl Checker {
         if packet.len() > CHAIN_MAX || packet.last().is_some_and(|d| d.more()) {
             return Err(Bad::Chain);
         }
-        if !packet.iter().all(|d| self.is_segment(pool, *d)) {
+        if !packet.iter().all(|d| !d.is_empty() && pool.holds_segment(*d)) {
             return Err(Bad::Descriptor);
         }
         if len > self.mtu { Err(Bad::TooLong) } else { Ok(()) }

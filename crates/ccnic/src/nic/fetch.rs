@@ -4,7 +4,6 @@ use crate::desc::{CHAIN_MAX, Desc};
 use crate::host::NEARLY_EMPTY;
 use crate::layout::SMALL_BUF;
 use crate::memory::{SharedMemory, prefetch_payload};
-use crate::pool::Class;
 use crate::ring::{Consumer, Ring};
 
 use super::fetched::{bytes, first};
@@ -63,7 +62,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// True when the segment lies inside one buffer of the class that it claims.
     #[inline(always)]
     pub(super) fn holds(&self, desc: Desc) -> bool {
-        self.pool.holds(desc.offset(), u32::from(desc.len()), Class::of(desc))
+        self.pool.holds_segment(desc)
     }
 
     /// As `holds`, and the segment has data.

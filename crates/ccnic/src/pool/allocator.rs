@@ -2,7 +2,7 @@
 
 extern crate alloc;
 
-use crate::desc::{FLAG_SMALL, Slot};
+use crate::desc::{Desc, FLAG_SMALL, Slot};
 use crate::layout::{LARGE_BUF, Layout, PoolLayout, SMALL_BUF, SMALL_PER_LARGE};
 use crate::memory::SharedMemory;
 
@@ -133,13 +133,16 @@ impl Allocator {
         reach < u64::from(SMALL_BUF) && beyond.cast_signed() >= 0
     }
 
-    /// True when every segment lies inside one buffer of the class that it claims.
+    /// True when the segment lies inside one buffer of the class that it claims.
+    #[inline(always)]
+    pub(crate) fn holds_segment(&self, desc: Desc) -> bool {
+        self.holds(desc.offset(), u32::from(desc.len()), Class::of(desc))
+    }
+
+    /// `holds_segment` of all.
     #[inline(always)]
     pub(crate) fn holds_all<D: Slot>(&self, descs: &[D]) -> bool {
-        descs
-            .iter()
-            .map(Slot::desc)
-            .fold(true, |ok, d| ok & self.holds(d.offset(), u32::from(d.len()), Class::of(d)))
+        descs.iter().fold(true, |ok, d| ok & self.holds_segment(d.desc()))
     }
 
     /// How many of the first descriptors begin inside this pool.

@@ -1,0 +1,107 @@
+//! Tests of `struct ccnic_queue` without C.
+
+use super::*;
+use crate::nic::CcnicNicQueue;
+use crate::testing::Attached;
+use ccnic::Design;
+
+fn alloc(queue: &mut CcnicQueue, len: u16, n: usize) -> Vec<CcnicBuf> {
+    let mut out = vec![MaybeUninit::uninit(); n];
+    let got = queue.alloc(len, &mut out).unwrap();
+    // SAFETY: `alloc` has written the first `got` entries.
+    out[..got].iter().map(|buf| unsafe { buf.assume_init() }).collect()
+}
+
+#[test]
+fn alloc_counts_buffers_and_gives_whole_packets() {
+    let attached = Attached::new(Design::GroupedEpoch);
+    // SAFETY: open, and only this thread uses it.
+    let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+    assert_eq!(alloc(queue, 64, 5).len(), 5);
+    let jumbo = alloc(queue, 9000, 8);
+    assert_eq!(
+        jumbo.iter().map(|buf| buf.more()).collect::<Vec<_>>(),
+        [true, true, false, true, true, false]
+    );
+    assert_eq!(queue.alloc(9000, &mut [MaybeUninit::uninit(); 2]), Err(TOO_FEW_ENTRIES));
+    assert_eq!(queue.alloc(9001, &mut [MaybeUninit::uninit(); 8]), Err(TOO_LONG));
+    assert!(alloc(queue, 4000, 100).len() < 64, "the pool has 64 buffers");
+    assert!(queue.stats().unwrap().alloc_failed > 0);
+}
+
+#[test]
+fn a_full_ring_is_no_error_and_a_bad_handle_is_one_only_when_it_is_first() {
+    let attached = Attached::new(Design::GroupedEpoch);
+    // SAFETY: as above.
+    let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+    let mut bufs = alloc(queue, 64, 100);
+    bufs[2] = Desc::new(0, 64, 0).into();
+    assert_eq!(queue.transmit(&bufs), Ok(2));
+    assert_eq!(queue.transmit(&bufs[2..]), Err(BAD_BUFFER));
+    let sent = queue.transmit(&bufs[3..]).unwrap();
+    assert!((32..97).contains(&sent), "the ring has 64 descriptors: {sent}");
+    assert_eq!(queue.transmit(&bufs[3 + sent..]), Ok(0));
+    let stats = queue.stats().unwrap();
+    assert_eq!((stats.tx_packets, stats.tx_bytes), (2 + sent as u64, 64 * (2 + sent as u64)));
+    assert_eq!((stats.tx_bad_buffer, stats.tx_bad_packet), (1, 0));
+    assert!(stats.tx_ring_full >= 97 - sent as u64);
+    assert_eq!(queue.tx_waiting(), Ok(2 + sent));
+    assert_eq!(queue.free(&bufs[2..3]), Err(BAD_BUFFER));
+    assert_eq!(queue.stats().unwrap().free_bad_buffer, 1);
+}
+
+/// Sends chains of these numbers of segments back to the host, through a NIC that reflects them.
+fn reflect(nic: &mut CcnicNicQueue, queue: &mut CcnicQueue, packets: &[usize]) {
+    for &segments in packets {
+        let mut bufs = alloc(queue, 200, segments);
+        for buf in &mut bufs[..segments - 1] {
+            *buf = Desc::from(*buf).with_more(true).into();
+        }
+        assert_eq!(queue.transmit(&bufs), Ok(segments));
+        let mut out = [MaybeUninit::uninit(); 8];
+        assert_eq!(nic.receive(&mut out), Ok(segments));
+        assert_eq!(nic.transmit(&bufs), Ok(segments));
+    }
+}
+
+#[test]
+fn a_packet_of_more_buffers_than_entries_is_dropped_and_those_behind_it_come() {
+    let attached = Attached::new(Design::GroupedEpoch);
+    // SAFETY: as above.
+    let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+    // SAFETY: as above.
+    let nic = unsafe { attached.program.queue(0).unwrap().as_mut() };
+    for wait_first in [false, true] {
+        reflect(nic, queue, &[3, 8, 2, 1, 6]);
+        if wait_first {
+            assert!(queue.park().unwrap() > 0);
+        }
+        let mut out = [MaybeUninit::uninit(); 4];
+        let received: Vec<_> = (0..6).map(|_| queue.receive(&mut out).unwrap()).collect();
+        assert!(received.iter().sum::<usize>() == 3 + 2 + 1 && received[5] == 0, "{received:?}");
+        assert_eq!(queue.rx_ready(), Ok(0), "nothing waits for ever");
+    }
+    let stats = queue.stats().unwrap();
+    assert_eq!((stats.rx_too_few_entries, stats.rx_packets), (4, 6));
+    reflect(nic, queue, &[2, 8]);
+    let mut out = [MaybeUninit::uninit(); 8];
+    assert_eq!(queue.receive(&mut out), Ok(2), "the second does not fit any more");
+    assert_eq!(queue.receive(&mut out[..0]), Ok(0), "no entries, nothing dropped");
+    assert_eq!(queue.receive(&mut out), Ok(8));
+}
+
+#[test]
+fn a_closed_queue_refuses_calls_until_it_is_opened_again() {
+    let attached = Attached::new(Design::Packed);
+    // SAFETY: as above.
+    let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+    assert_eq!(attached.host.queue(0).unwrap_err().code(), -Errno::BUSY.raw_os_error());
+    assert!(attached.host.busy());
+    queue.close().unwrap();
+    assert!(!attached.host.busy());
+    assert_eq!(queue.close(), Err(CLOSED));
+    assert_eq!(queue.transmit(&[]), Err(CLOSED));
+    assert_eq!(queue.stats().unwrap_err(), CLOSED);
+    assert_eq!(attached.host.queue(0).unwrap().as_ptr(), std::ptr::from_mut(queue));
+    assert_eq!(queue.transmit(&[]), Ok(0));
+}

@@ -17,30 +17,23 @@ use ccnic::{Buf, Burst, Desc, Design, Layout};
 
 use crate::input::Input;
 use crate::memory::{Region, View};
-use crate::setup::{CALL, bounded, config, len, region};
+use crate::setup::{CALL, Setup, bounded, len};
 
 /// The fuzz target.
 pub fn host_region(bytes: &[u8]) {
-    let input = Rc::new(Input::new(bytes));
-    let config = config(&input);
     // With registers beside its rings, a NIC's position says that the descriptors are there.
-    let positions_only = input.byte() & 1 != 0 && config.design != Design::Doorbell;
-    let (region, layout) = region(&config, &input, positions_only);
-    config.design.dispatch(Sides { region, layout, input, positions_only });
+    let setup = Setup::new(bytes, |config, input| input.byte() & 1 != 0 && config.design != Design::Doorbell);
+    setup.layout.config().design.dispatch(Sides(setup));
 }
 
-struct Sides {
-    region: Rc<Region>,
-    layout: Layout,
-    input: Rc<Input>,
-    positions_only: bool,
-}
+struct Sides(Setup);
 
 impl RingVisitor for Sides {
     type Output = ();
 
     fn visit<R: Ring>(self) {
-        let mut run = Run::<R>::new(self.region, self.layout, self.input, self.positions_only);
+        let Setup { region, layout, input, positions_only } = self.0;
+        let mut run = Run::<R>::new(region, layout, input, positions_only);
         run.region.set_calm(false);
         while !run.input.is_used_up() {
             run.step();

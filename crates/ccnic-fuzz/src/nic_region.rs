@@ -13,27 +13,22 @@ use ccnic::{Burst, Desc, Layout};
 
 use crate::input::Input;
 use crate::memory::{Region, View};
-use crate::setup::{CALL, POLL, bounded, config, len, region};
+use crate::setup::{CALL, POLL, Setup, bounded, len};
 
 /// The fuzz target.
 pub fn nic_region(bytes: &[u8]) {
-    let input = Rc::new(Input::new(bytes));
-    let config = config(&input);
-    let (region, layout) = region(&config, &input, false);
-    config.design.dispatch(Sides { region, layout, input });
+    let setup = Setup::new(bytes, |_, _| false);
+    setup.layout.config().design.dispatch(Sides(setup));
 }
 
-struct Sides {
-    region: Rc<Region>,
-    layout: Layout,
-    input: Rc<Input>,
-}
+struct Sides(Setup);
 
 impl RingVisitor for Sides {
     type Output = ();
 
     fn visit<R: Ring>(self) {
-        let mut run = Run::<R>::new(self.region, self.layout, self.input);
+        let Setup { region, layout, input, .. } = self.0;
+        let mut run = Run::<R>::new(region, layout, input);
         run.region.set_calm(false);
         while !run.input.is_used_up() {
             run.step();

@@ -15,29 +15,22 @@ use ccnic::testing::{Allocator, Class};
 use ccnic::{Burst, Desc, SharedMemory};
 
 use crate::host_region::Run;
-use crate::input::Input;
 use crate::memory::{Region, View};
-use crate::setup::{CALL, bounded, config, region};
+use crate::setup::{CALL, Setup, bounded};
 
 /// The fuzz target.
 pub fn recovery(bytes: &[u8]) {
-    let input = Rc::new(Input::new(bytes));
-    let config = config(&input);
-    let (region, layout) = region(&config, &input, false);
-    config.design.dispatch(Sides { region, layout, input });
+    let setup = Setup::new(bytes, |_, _| false);
+    setup.layout.config().design.dispatch(Sides(setup));
 }
 
-struct Sides {
-    region: Rc<Region>,
-    layout: Layout,
-    input: Rc<Input>,
-}
+struct Sides(Setup);
 
 impl RingVisitor for Sides {
     type Output = ();
 
     fn visit<R: Ring>(self) {
-        let Sides { region, layout, input } = self;
+        let Setup { region, layout, input, .. } = self.0;
         let mut run = Run::<R>::new(Rc::clone(&region), layout, input, false);
         while !run.input.is_used_up() {
             // NICs die after a while, one after the other.

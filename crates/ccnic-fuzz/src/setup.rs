@@ -15,7 +15,7 @@ pub(crate) const POLL: u64 = 64 * 2 * 64 + 8192;
 pub(crate) const CALL: u64 = 100_000;
 
 /// The configuration that the next bytes choose.
-pub(crate) fn config(input: &Input) -> Config {
+fn config(input: &Input) -> Config {
     let design = Design::ALL[input.below(5)];
     let flags = input.byte();
     let mtu = match input.short() {
@@ -39,13 +39,27 @@ pub(crate) fn config(input: &Input) -> Config {
     }
 }
 
-/// A region, formatted, in which nothing has happened yet.
-pub(crate) fn region(config: &Config, input: &Rc<Input>, positions_only: bool) -> (Rc<Region>, Layout) {
-    let layout = Layout::new(config).expect("every choice is in range");
-    let region = Region::new(&layout, input, positions_only);
-    // The header is not under attack: it is read once. Its own oracle is in `control_messages`.
-    ccnic::testing::Allocator::fill(&region.view(false), &layout);
-    (region, layout)
+/// What a target begins with: a region, formatted, in which nothing has happened yet, and the rest of the input.
+pub(crate) struct Setup {
+    pub(crate) region: Rc<Region>,
+    pub(crate) layout: Layout,
+    pub(crate) input: Rc<Input>,
+    /// The hostile side forges positions and nothing else.
+    pub(crate) positions_only: bool,
+}
+
+impl Setup {
+    /// As the first bytes choose; `positions_only` may take further ones.
+    pub(crate) fn new(bytes: &[u8], positions_only: impl FnOnce(&Config, &Input) -> bool) -> Setup {
+        let input = Rc::new(Input::new(bytes));
+        let config = config(&input);
+        let positions_only = positions_only(&config, &input);
+        let layout = Layout::new(&config).expect("every choice is in range");
+        let region = Region::new(&layout, &input, positions_only);
+        // The header is not under attack: it is read once. Its own oracle is in `control_messages`.
+        ccnic::testing::Allocator::fill(&region.view(false), &layout);
+        Setup { region, layout, input, positions_only }
+    }
 }
 
 /// A length of packet that the next byte chooses, at most the MTU.

@@ -259,7 +259,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<U
         clear(mem, &self.slots, UNIT, end.0..self.position + self.slots.count());
         mem.store(layout.tail, end.0);
         mem.store(layout.taken, encode(self.position, self.within));
-        mem.store_release(layout.head, self.position);
+        mem.store_release(layout.head, self.position); // C1
     }
 
     fn discarded(&self) -> u64 {

@@ -62,7 +62,7 @@ fn decode(word: u64) -> (u64, u32) {
 /// Makes units look as if nothing had ever been published in them. For recovery.
 fn clear<M: SharedMemory>(mem: &M, slots: &Slots, unit: u32, positions: core::ops::Range<u64>) {
     for position in positions {
-        mem.store_release(slots.at(position, unit), 0);
+        mem.store_release(slots.at(position, unit), 0); // B1
     }
 }
 

@@ -68,7 +68,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineProducer<UNIT, PER, S> 
         let (mut descs, mut skip) = (Vec::new(), within as usize);
         for position in from..self.position {
             let at = self.slots.at(position, UNIT);
-            let signal = (mem.load_acquire(at) >> SIGNAL_SHIFT) as u8;
+            let signal = (mem.load_acquire(at) >> SIGNAL_SHIFT) as u8; // A2
             let (lap, count) = (self.slots.lap(position), (signal & COUNT) as usize);
             if !S::is_of(signal, lap) || count > PER || skip >= count {
                 return None;
@@ -200,7 +200,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for InlineProducer<U
         clear(mem, &self.slots, UNIT, self.position..first + self.slots.count());
         mem.store(layout.tail, self.position);
         mem.store(layout.taken, encode(first, within));
-        mem.store_release(layout.head, first);
+        mem.store_release(layout.head, first); // C1
         self.credit = first + self.slots.count();
     }
 

@@ -1,4 +1,4 @@
-# ccnic: what a person types. `make test` is what CI runs; it needs a Rust toolchain, no root, no huge pages.
+# ccnic: what a person types. CI runs `make test` and `make fuzz`; they need a Rust toolchain, no root, no huge pages.
 
 CARGO ?= cargo
 PREFIX ?= /usr/local

@@ -1,9 +1,9 @@
-//! The memory that control groups leave to this process (cgroups(7)), versions 1 and 2.
+//! The control groups of this process (cgroups(7)), versions 1 and 2, and the memory that they leave to it.
 
 use std::fs::read_to_string;
 use std::path::{Component, Path, PathBuf};
 
-/// A mounted hierarchy that limits memory.
+/// A mounted hierarchy: of version 2, or the one of version 1 that limits memory.
 struct Hierarchy {
     /// The group that is mounted: `/`, unless a container sees only its part of the hierarchy.
     root: PathBuf,
@@ -34,13 +34,27 @@ pub(crate) fn memory_limit() -> Option<u64> {
 
 /// As [`memory_limit`], with `/` elsewhere.
 fn limit_below(root: &Path) -> Option<u64> {
-    let groups = read_to_string(root.join("proc/self/cgroup")).ok()?;
-    let mounts = read_to_string(root.join("proc/self/mountinfo")).ok()?;
-    let limits = mounts.lines().filter_map(parse_mount).filter_map(|hierarchy| {
-        let group = groups.lines().find_map(|line| parse_group(line, hierarchy.version))?;
-        least_limit(root, &hierarchy, group)
+    let limits = [Version::One, Version::Two].into_iter().flat_map(|version| {
+        groups(root, version).into_iter().filter_map(move |group| {
+            let text = read_to_string(group.join(version.file())).ok()?;
+            text.trim().parse::<u64>().ok() // "max" is none
+        })
     });
     limits.min()
+}
+
+/// The directories of this process's control groups of version 2, and of all groups around them as far as they are mounted, the innermost
+/// first. `root` is `/`, or where a test has its files.
+pub fn unified_groups(root: &Path) -> Vec<PathBuf> {
+    groups(root, Version::Two)
+}
+
+fn groups(root: &Path, version: Version) -> Vec<PathBuf> {
+    let of_process = read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
+    let mounts = read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
+    let group = of_process.lines().find_map(|line| parse_group(line, version));
+    let hierarchies = mounts.lines().filter_map(parse_mount).filter(|hierarchy| hierarchy.version == version);
+    hierarchies.flat_map(|hierarchy| directories(root, &hierarchy, group)).collect()
 }
 
 /// A line of /proc/self/mountinfo: `36 35 98:0 /root /mounted rw,noatime shared:1 - cgroup2 cgroup2 rw`.
@@ -67,18 +81,15 @@ fn parse_group(line: &str, version: Version) -> Option<&Path> {
     matches.then_some(Path::new(group))
 }
 
-/// The least limit of a group and those around it, as far as they are mounted.
-fn least_limit(root: &Path, hierarchy: &Hierarchy, group: &Path) -> Option<u64> {
+/// The directories of a group and those around it, as far as they are mounted.
+fn directories(root: &Path, hierarchy: &Hierarchy, group: Option<&Path>) -> Vec<PathBuf> {
+    let Some(group) = group else { return Vec::new() };
     // A group outside the part that is mounted (`/..`, say): what is mounted is all there is to see.
     let inside = group.strip_prefix(&hierarchy.root).unwrap_or(Path::new(""));
     let inside =
         if inside.components().all(|c| matches!(c, Component::Normal(_))) { inside } else { Path::new("") };
     let mounted = root.join(hierarchy.mounted.strip_prefix("/").unwrap_or(&hierarchy.mounted));
-    let limit = |group: &Path| {
-        let text = read_to_string(mounted.join(group).join(hierarchy.version.file())).ok()?;
-        text.trim().parse::<u64>().ok() // "max" is none
-    };
-    inside.ancestors().filter_map(limit).min()
+    inside.ancestors().map(|group| mounted.join(group)).collect()
 }
 
 #[cfg(test)]

@@ -21,6 +21,7 @@ mod teardown;
 mod text;
 
 pub use account::{MemoryLease, UserMemory};
+pub use cgroup::unified_groups;
 pub use connection::{Connection, Peer};
 pub use error::Error;
 pub use limits::{Limits, UserLimits};

@@ -6,6 +6,7 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use ccnic_control::unified_groups;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// The CPUs that this process may use, in ascending order.
@@ -71,10 +72,7 @@ impl Kernel {
 
     /// The control groups that this process is in, the innermost first. Version 2 only.
     fn cgroups(&self) -> Vec<PathBuf> {
-        let text = std::fs::read_to_string(self.root.join("proc/self/cgroup")).unwrap_or_default();
-        let Some(path) = text.lines().find_map(|line| line.strip_prefix("0::/")) else { return Vec::new() };
-        let path = Path::new("sys/fs/cgroup").join(path);
-        path.ancestors().take_while(|p| p.starts_with("sys/fs/cgroup")).map(Path::to_owned).collect()
+        unified_groups(&self.root)
     }
 
     /// The smallest number of CPUs whose time a control group of this process grants it, and that group.
@@ -128,7 +126,7 @@ pub fn warnings(kernel: &Kernel, cores: &[usize]) -> Vec<String> {
         && cpus < (cores.len() + 1) as f64
     {
         warnings.push(format!(
-            "the CPU quota of /{} is {cpus} CPUs, and {} polling threads use theirs all the time: the kernel will stop the NIC for part of \
+            "the CPU quota of {} is {cpus} CPUs, and {} polling threads use theirs all the time: the kernel will stop the NIC for part of \
              each period; raise cpu.max to {} CPUs or more, or remove it (docs/placement.md)",
             cgroup.display(),
             cores.len(),
@@ -152,6 +150,10 @@ mod tests {
                 let path = format!("sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list");
                 machine.write(&path, &format!("{}-{}\n", cpu & !1, cpu | 1));
             }
+            machine.write(
+                "proc/self/mountinfo",
+                "30 22 0:26 / /sys/fs/cgroup rw,nosuid shared:4 - cgroup2 cgroup2 rw\n",
+            );
             files.iter().for_each(|(path, text)| machine.write(path, text));
             machine
         }

@@ -1,7 +1,7 @@
 //! Rings: bursts of descriptors from one side to the other, one producer and one consumer.
 //!
 //! One burst API, five rings ([`Design`]): four have their signals inside the descriptors' own lines
-//! (`inline/`, with the encodings of `signal.rs`), one has registers beside them (`doorbell.rs`).
+//! (`units/`, with the encodings of `signal.rs`), one has registers beside them (`doorbell.rs`).
 //! `dispatch.rs` goes from a design to its ring type.
 //!
 //! # The contract
@@ -47,7 +47,7 @@
 
 mod dispatch;
 mod doorbell;
-mod inline;
+mod units;
 mod signal;
 
 use crate::config::Design;
@@ -57,7 +57,7 @@ use crate::memory::SharedMemory;
 
 pub use dispatch::RingVisitor;
 pub use doorbell::Doorbell;
-pub use inline::{GroupedClear, GroupedEpoch, Packed, Padded};
+pub use units::{GroupedClear, GroupedEpoch, Packed, Padded};
 
 /// After this many empty polls a side counts as idle: it waits for the other, and the ring is nearly empty.
 /// Under load there are none or few between two bursts; during the round trip of a single packet there are

@@ -14,9 +14,9 @@ use crate::ring::{ChainGuard, Consumer, IDLE_POLLS, Slots};
 
 use super::{MOST, clear, decode, encode, is_ready};
 
-/// The reading end of an [`InlineProducer`](super::InlineProducer).
+/// The reading end of an [`UnitProducer`](super::UnitProducer).
 #[derive(Debug)]
-pub struct InlineConsumer<const UNIT: u32, const PER: usize, S> {
+pub struct UnitConsumer<const UNIT: u32, const PER: usize, S> {
     slots: Slots,
     head: u32,
     taken: u32,
@@ -53,7 +53,7 @@ fn read_group<M: SharedMemory, D: Slot>(mem: &M, at: u32, first: u64, within: u3
     }
 }
 
-impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> {
+impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
     /// Copies ready descriptors from a position on; returns their number and the position after them.
     #[inline(always)]
     fn copy_ready<M: SharedMemory, D: Slot>(
@@ -156,11 +156,11 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineConsumer<UNIT, PER, S> 
     }
 }
 
-impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for InlineConsumer<UNIT, PER, S> {
+impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNIT, PER, S> {
     fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self {
         let (position, within) = decode(mem.load_acquire(layout.taken));
         S::recover(mem, layout, UNIT, position);
-        InlineConsumer {
+        UnitConsumer {
             slots: Slots::new(layout),
             head: layout.head,
             taken: layout.taken,

@@ -16,7 +16,7 @@ use super::{MOST, clear, decode, encode, is_ready};
 
 /// The writing end: units of `UNIT` bytes with up to `PER` descriptors.
 #[derive(Debug)]
-pub struct InlineProducer<const UNIT: u32, const PER: usize, S> {
+pub struct UnitProducer<const UNIT: u32, const PER: usize, S> {
     slots: Slots,
     head: u32,
     tail: u32,
@@ -29,7 +29,7 @@ pub struct InlineProducer<const UNIT: u32, const PER: usize, S> {
     signal: PhantomData<S>,
 }
 
-impl<const UNIT: u32, const PER: usize, S: Signal> InlineProducer<UNIT, PER, S> {
+impl<const UNIT: u32, const PER: usize, S: Signal> UnitProducer<UNIT, PER, S> {
     /// How many units are free, at least `units` if possible. Reads the consumer's lines only when the credit
     /// is too small.
     #[inline(always)]
@@ -117,7 +117,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> InlineProducer<UNIT, PER, S> 
     }
 }
 
-impl<const UNIT: u32, const PER: usize, S: Signal> Producer for InlineProducer<UNIT, PER, S> {
+impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNIT, PER, S> {
     const PER_UNIT: usize = PER;
 
     fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self {
@@ -137,7 +137,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for InlineProducer<U
             }
         }
         mem.store(layout.tail, position);
-        InlineProducer {
+        UnitProducer {
             slots,
             head: layout.head,
             tail: layout.tail,

@@ -14,8 +14,8 @@ use crate::memory::{LINE, SharedMemory};
 use super::signal::{Clear, Epoch, Signal};
 use super::{Ring, Slots, sane};
 
-use consumer::InlineConsumer;
-use producer::InlineProducer;
+use consumer::UnitConsumer;
+use producer::UnitProducer;
 
 /// Up to four descriptors a line under an epoch signal: the default design.
 #[derive(Debug)]
@@ -30,22 +30,22 @@ pub struct Packed;
 #[derive(Debug)]
 pub struct Padded;
 
-macro_rules! inline_ring {
+macro_rules! unit_ring {
     ($ring:ident, $signal:ident) => {
         impl Ring for $ring {
             const DESIGN: Design = Design::$ring;
             type Producer =
-                InlineProducer<{ Design::$ring.unit() }, { Design::$ring.per_unit() as usize }, $signal>;
+                UnitProducer<{ Design::$ring.unit() }, { Design::$ring.per_unit() as usize }, $signal>;
             type Consumer =
-                InlineConsumer<{ Design::$ring.unit() }, { Design::$ring.per_unit() as usize }, $signal>;
+                UnitConsumer<{ Design::$ring.unit() }, { Design::$ring.per_unit() as usize }, $signal>;
         }
     };
 }
 
-inline_ring!(GroupedEpoch, Epoch);
-inline_ring!(GroupedClear, Clear);
-inline_ring!(Packed, Clear);
-inline_ring!(Padded, Clear);
+unit_ring!(GroupedEpoch, Epoch);
+unit_ring!(GroupedClear, Clear);
+unit_ring!(Packed, Clear);
+unit_ring!(Padded, Clear);
 
 /// The most descriptors of a unit.
 const MOST: usize = (LINE / DESC) as usize;

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Parts of bursts that are deliberately out of line.
-const OUT_OF_LINE: [&str; 20] = [
+const OUT_OF_LINE: [&str; 26] = [
     "refill",
     "spill",
     "sift",
@@ -30,6 +30,12 @@ const OUT_OF_LINE: [&str; 20] = [
     "tx_small_slowly",
     "take_chains",
     "has_bad_chain",
+    "void",
+    "append_all",
+    "demote_lines",
+    "copy_out",
+    "deliver_anywhere",
+    "reflect_each",
 ];
 /// Helpers on bursts that are not plain packets (`ring/mod.rs`), and the host-managed pool's notes of what
 /// was sent.

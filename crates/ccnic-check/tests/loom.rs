@@ -34,7 +34,7 @@ fn join<T>(thread: thread::JoinHandle<T>) -> T {
 }
 
 fn place(count: u32) -> RingLayout {
-    RingLayout { units: UNITS, count, tail: LINES, head: LINES + 64, taken: LINES + 128 }
+    RingLayout { units: UNITS, areas: 0, count, tail: LINES, head: LINES + 64, taken: LINES + 128 }
 }
 
 /// A ring of `count` units, and `slots` lines of payload.

@@ -34,6 +34,7 @@ fn config(input: &Input) -> Config {
         small: flags & 2 == 0,
         sequential: flags & 4 != 0,
         shared_pool: flags & 8 == 0 && design != Design::Doorbell,
+        inline: flags & 0x40 == 0,
         demote: Demote::ALL[usize::from(flags >> 4) % 3],
         page: 4096,
     }

@@ -184,6 +184,9 @@ pub struct Config {
     /// The NIC frees sent buffers and allocates receive buffers itself (CC-NIC section 3.4); otherwise the
     /// host posts every receive buffer and frees every sent one, as PCIe NICs require.
     pub shared_pool: bool,
+    /// Write packets of up to 448 bytes into areas beside the rings' units, not into buffers of the pool. Only the default design has
+    /// areas, and only with the shared pool ([`Config::has_areas`]); the paper's designs are as the paper has them.
+    pub inline: bool,
     /// When writers demote lines.
     pub demote: Demote,
     /// Page size of the region in bytes: 4096 or 2 MiB. The segments start on pages, to be homed apart.
@@ -202,6 +205,7 @@ impl Default for Config {
             small: true,
             sequential: false,
             shared_pool: true,
+            inline: true,
             demote: Demote::Auto,
             page: 4096,
         }
@@ -339,6 +343,11 @@ impl Config {
         if self.small { SMALL_BUF } else { 0 }
     }
 
+    /// True when the units of the rings have areas for payload beside them.
+    pub const fn has_areas(&self) -> bool {
+        self.inline && self.shared_pool && matches!(self.design, Design::GroupedEpoch)
+    }
+
     /// How received payload is prefetched: with ownership when buffers are recycled, because they are written
     /// next. The paper's designs only read (CC-NIC section 5.6 counts one read per packet); on its machines a
     /// read hands over ownership.
@@ -394,7 +403,8 @@ impl Config {
         let flags = u64::from(self.recycle)
             | u64::from(self.small) << 1
             | u64::from(self.sequential) << 2
-            | u64::from(self.shared_pool) << 3;
+            | u64::from(self.shared_pool) << 3
+            | u64::from(self.inline) << 4;
         [
             u64::from(self.queues) | u64::from(self.mtu) << 16,
             self.ring.into(),
@@ -426,8 +436,8 @@ impl Config {
         };
         let design = Design::ALL.into_iter().find(|d| *d as u64 == kinds & 0xff);
         let demote = Demote::ALL.into_iter().find(|d| *d as u64 == kinds >> 8);
-        if flags >> 4 != 0 {
-            return Err(ConfigError::Range { field: "flags", value: flags, min: 0, max: 15 });
+        if flags >> 5 != 0 {
+            return Err(ConfigError::Range { field: "flags", value: flags, min: 0, max: 31 });
         }
         Ok(Config {
             queues: short("queues", counts & 0xffff)?,
@@ -450,6 +460,7 @@ impl Config {
             small: flags & 2 != 0,
             sequential: flags & 4 != 0,
             shared_pool: flags & 8 != 0,
+            inline: flags & 16 != 0,
             page: u32::try_from(page).map_err(|_| ConfigError::Page { value: page })?,
         })
     }

@@ -19,6 +19,8 @@ pub const CHAIN_MAX: usize = 8;
 pub const FLAG_MORE: u8 = 1 << 0;
 /// Flag: the buffer is a small one (128 bytes), not a large one (4 KiB).
 pub const FLAG_SMALL: u8 = 1 << 1;
+/// Flag: the data lie in no buffer but in the area beside the descriptor's own unit ([`ring`](crate::ring)).
+pub const FLAG_INLINE: u8 = 1 << 2;
 
 /// The signal's lowest bit in word 0.
 pub const SIGNAL_SHIFT: u32 = 56;
@@ -78,7 +80,7 @@ impl Desc {
         self.len() == 0
     }
 
-    /// [`FLAG_MORE`] and [`FLAG_SMALL`].
+    /// [`FLAG_MORE`], [`FLAG_SMALL`] and [`FLAG_INLINE`].
     #[inline(always)]
     pub const fn flags(self) -> u8 {
         (self.word >> 48) as u8
@@ -94,6 +96,12 @@ impl Desc {
     #[inline(always)]
     pub const fn small(self) -> bool {
         self.flags() & FLAG_SMALL != 0
+    }
+
+    /// True when the data lie in the area beside the unit.
+    #[inline(always)]
+    pub const fn inline(self) -> bool {
+        self.flags() & FLAG_INLINE != 0
     }
 
     /// The same segment with another length.

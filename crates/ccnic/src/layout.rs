@@ -11,11 +11,13 @@
 //!          links: one word per 128 bytes of buffer                              the side that frees
 //!          kinds: one word per chunk, 1 when subdivided                         the side that subdivides
 //!          TX rings                                                             host (clear: NIC hands back)
+//!          TX areas (inline payload only): 7 lines per unit                     host
 //!          fill rings (host-managed pool only)                                  host (clear: NIC hands back)
 //!          buffers: `buffers` chunks of 4 KiB                                   the holder of the buffer
 //! NIC segment (homed at the NIC)
 //!          NIC lines, 5 per queue: tx.head, tx.taken and rx_dropped, rx.tail, fill.head, fill.taken   NIC
 //!          RX rings                                                             NIC (clear: host hands back)
+//!          RX areas (inline payload only): 7 lines per unit                     NIC
 //! ```
 //!
 //! Each ring is homed at the side that writes it and all buffers at the host (CC-NIC sections 3.2 and 3.3).
@@ -29,10 +31,16 @@ use crate::memory::{LINE, SharedMemory};
 /// "CCNIC" and a zero-terminated tag; the first word of every region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CCNIC\0\0\x01");
 /// Version of this layout. A region with another one is refused.
-pub const VERSION: u64 = 2;
+pub const VERSION: u64 = 3;
 
 /// Small buffers in one large one.
 pub const SMALL_PER_LARGE: u32 = LARGE_BUF / SMALL_BUF;
+
+/// Lines of the area beside a unit. With the unit's own line they are eight; an odd number, so that the areas of successive units
+/// begin in all sets of a cache.
+pub const AREA_LINES: u32 = 7;
+/// Bytes of the area beside a unit: the largest packet that can be inline.
+pub const AREA: u32 = AREA_LINES * LINE;
 
 /// The header's words, in order. The magic is stored last, with release, and read first, with acquire
 /// (ordering diagram, G).
@@ -50,6 +58,8 @@ const POOL_LINES: u32 = 3;
 pub struct RingLayout {
     /// First byte of the units (groups, or single descriptors).
     pub units: u32,
+    /// First byte of the areas, one of [`AREA`] bytes for each unit; 0 when there are none.
+    pub areas: u32,
     /// Number of units; a power of two.
     pub count: u32,
     /// The producer's line: the position up to which it has published (doorbell: the tail register).
@@ -115,11 +125,14 @@ pub struct Layout {
     config: Config,
     host_lines: u32,
     tx: u32,
+    tx_areas: u32,
     fill: u32,
     nic_lines: u32,
     rx: u32,
+    rx_areas: u32,
     pool: PoolLayout,
     ring_bytes: u32,
+    area_bytes: u32,
     size: u32,
 }
 
@@ -145,6 +158,8 @@ impl Layout {
         let queues = u64::from(config.queues);
         let ring_bytes = config.units() * config.design.unit();
         let rings = queues * u64::from(ring_bytes);
+        let area_bytes = if config.has_areas() { config.units() * AREA } else { 0 };
+        let areas = queues * u64::from(area_bytes);
         let fills = if config.shared_pool || (config.design == Design::Doorbell) { 0 } else { rings };
         let slots = u64::from(config.buffers) * u64::from(SMALL_PER_LARGE);
 
@@ -154,11 +169,13 @@ impl Layout {
         let links = at.take(slots * 8, LINE);
         let kinds = at.take(u64::from(config.buffers) * 8, LINE);
         let tx = at.take(rings, 4096);
+        let tx_areas = at.take(areas, 4096);
         let fill = at.take(fills, 4096);
         let buffers = at.take(u64::from(config.buffers) * u64::from(LARGE_BUF), LARGE_BUF);
         let end = u32::try_from(at.0).map_err(|_| config.too_large())?;
         let nic_lines = at.take(queues * u64::from(NIC_LINES * LINE), config.page);
         let rx = at.take(rings, 4096);
+        let rx_areas = at.take(areas, 4096);
         let end_of_all = at.take(0, config.page);
         let size = u32::try_from(at.0).map_err(|_| config.too_large())?.max(end_of_all);
         let pool = PoolLayout {
@@ -170,7 +187,20 @@ impl Layout {
             buffers,
             end,
         };
-        Ok(Layout { config: *config, host_lines, tx, fill, nic_lines, rx, pool, ring_bytes, size })
+        Ok(Layout {
+            config: *config,
+            host_lines,
+            tx,
+            tx_areas,
+            fill,
+            nic_lines,
+            rx,
+            rx_areas,
+            pool,
+            ring_bytes,
+            area_bytes,
+            size,
+        })
     }
 
     /// Writes the header. The magic goes last: a region without it is not ready (ordering diagram, G).
@@ -268,12 +298,28 @@ impl Layout {
         let nic = |i| self.nic_lines + (q * NIC_LINES + i) * LINE;
         let count = self.config.units();
         let units = |base| base + q * self.ring_bytes;
+        let areas = |base| if self.area_bytes == 0 { 0 } else { base + q * self.area_bytes };
         let in_place = self.config.design == Design::Doorbell;
         Some(QueueLayout {
-            tx: RingLayout { units: units(self.tx), count, tail: host(0), head: nic(0), taken: nic(1) },
-            rx: RingLayout { units: units(self.rx), count, tail: nic(2), head: host(1), taken: host(2) },
+            tx: RingLayout {
+                units: units(self.tx),
+                areas: areas(self.tx_areas),
+                count,
+                tail: host(0),
+                head: nic(0),
+                taken: nic(1),
+            },
+            rx: RingLayout {
+                units: units(self.rx),
+                areas: areas(self.rx_areas),
+                count,
+                tail: nic(2),
+                head: host(1),
+                taken: host(2),
+            },
             fill: RingLayout {
                 units: if in_place { units(self.rx) } else { units(self.fill) },
+                areas: 0,
                 count,
                 tail: host(3),
                 head: nic(3),
@@ -323,6 +369,9 @@ mod tests {
             for (i, ring) in [queue.tx, queue.rx, queue.fill].into_iter().enumerate() {
                 if !(i == 2 && (config.shared_pool || in_place)) {
                     all.push((ring.units, ring.count * config.design.unit()));
+                }
+                if ring.areas != 0 {
+                    all.push((ring.areas, ring.count * AREA));
                 }
                 all.extend([(ring.tail, LINE), (ring.head, LINE), (ring.taken, 8)]);
             }

@@ -148,6 +148,8 @@ fn admit(layout: &Layout, used: &mut [Use], descs: &[Desc]) -> bool {
         let first = (desc.offset() & !(size - 1)).wrapping_sub(pool.buffers) / SMALL_BUF;
         first as usize..(first + size / SMALL_BUF) as usize
     };
+    // (Inline packets are in no buffer. The ring has checked where they lie.)
+    let descs: Vec<Desc> = descs.iter().copied().filter(|desc| !desc.inline()).collect();
     for (i, desc) in descs.iter().enumerate() {
         let slots = used.get_mut(range(desc)).unwrap_or_default();
         let inside = (pool.buffers..pool.end).contains(&desc.offset()) && !slots.is_empty();

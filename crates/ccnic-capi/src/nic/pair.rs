@@ -53,6 +53,12 @@ impl NicPair {
         })
     }
 
+    /// Makes descriptors of buffers of those that were fetched; returns how many, from the first, are.
+    #[inline(always)]
+    pub(crate) fn to_buffers(&mut self, fetched: &mut Fetched) -> usize {
+        each!(self, queue => queue.to_buffers(fetched))
+    }
+
     /// Sends packets in the program's own buffers, as many whole ones as the ring has room for. Returns the number of their
     /// descriptors, the number that could have been sent, and what is wrong with the packet after those.
     #[inline(always)]

@@ -116,9 +116,10 @@ impl CcnicNicQueue {
             if self.fetched.is_empty() && (done > 0 && !full || self.pair.fetch(&mut self.fetched) == 0) {
                 break;
             }
+            let ready = self.pair.to_buffers(&mut self.fetched);
             let rest = self.fetched.rest();
             let Some(free) = out.get_mut(done..) else { break };
-            let most = free.len().min(rest.len());
+            let most = free.len().min(ready);
             let n = rest.iter().take(most).rposition(|desc| !desc.more()).map_or(0, |i| i + 1);
             for (to, desc) in free.iter_mut().zip(rest.iter().take(n)) {
                 to.write((*desc).into());

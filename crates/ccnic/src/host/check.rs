@@ -2,8 +2,9 @@
 //! [`CHAIN_MAX`] segments, each inside one buffer, and no longer than the MTU. Other packets are
 //! dropped as a whole and counted; those of their buffers that exist go to the pool.
 
+use crate::config::Config;
 use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE};
-use crate::layout::SMALL_BUF;
+use crate::layout::{AREA, SMALL_BUF};
 use crate::memory::SharedMemory;
 use crate::pool::{Allocator, Class};
 
@@ -11,6 +12,8 @@ use crate::pool::{Allocator, Class};
 #[derive(Debug)]
 pub(super) struct Checker {
     mtu: u32,
+    /// The ring has areas, and so checks where inline packets lie.
+    areas: bool,
     /// Packets with a segment that lies in no buffer, or has no data.
     pub(super) bad_descriptor: u64,
     /// Descriptors of packets with too many segments. (The ring counts those of chains without an end.)
@@ -27,8 +30,21 @@ enum Bad {
 }
 
 impl Checker {
-    pub(super) fn new(mtu: u16) -> Checker {
-        Checker { mtu: u32::from(mtu), bad_descriptor: 0, bad_chain: 0, too_long: 0 }
+    pub(super) fn new(config: &Config) -> Checker {
+        let (mtu, areas) = (u32::from(config.mtu), config.has_areas());
+        Checker { mtu, areas, bad_descriptor: 0, bad_chain: 0, too_long: 0 }
+    }
+
+    /// True when every packet is inline, and valid, where the ring has found out that all are whole and lie in their areas.
+    #[inline(always)]
+    pub(super) fn all_inline(&self, descs: &[Desc]) -> bool {
+        self.mtu >= AREA || descs.iter().fold(true, |ok, desc| ok & (u32::from(desc.len()) <= self.mtu))
+    }
+
+    /// True when the segment lies in one buffer, or inline.
+    #[inline(always)]
+    fn lies_well(&self, pool: &Allocator, desc: Desc) -> bool {
+        pool.holds_segment(desc) | (desc.inline() & self.areas)
     }
 
     /// True when every packet is one segment in a small buffer, and valid. For most bursts of small packets
@@ -45,7 +61,7 @@ impl Checker {
         for desc in descs {
             // Less one, so that a segment without data is longer than any MTU.
             let beyond = u32::from(desc.len()).wrapping_sub(1);
-            valid &= pool.holds_segment(*desc) & (beyond < self.mtu);
+            valid &= self.lies_well(pool, *desc) & (beyond < self.mtu);
             flags |= desc.flags();
         }
         valid && !(flags & FLAG_MORE != 0 && self.has_bad_chain(descs))
@@ -98,7 +114,7 @@ impl Checker {
         if packet.len() > CHAIN_MAX || packet.last().is_some_and(|d| d.more()) {
             return Err(Bad::Chain);
         }
-        if !packet.iter().all(|d| !d.is_empty() && pool.holds_segment(*d)) {
+        if !packet.iter().all(|d| !d.is_empty() && self.lies_well(pool, *d)) {
             return Err(Bad::Descriptor);
         }
         if len > self.mtu { Err(Bad::TooLong) } else { Ok(()) }
@@ -116,7 +132,7 @@ impl Checker {
 
 /// Frees the buffer of a descriptor that is dropped, if it names one.
 pub(super) fn take_back<M: SharedMemory>(mem: &M, pool: &mut Allocator, desc: Desc) {
-    if pool.holds(desc.offset(), 0, Class::of(desc)) {
+    if !desc.inline() && pool.holds(desc.offset(), 0, Class::of(desc)) {
         pool.received_many(&[desc]);
         pool.free(mem, desc.offset(), Class::of(desc));
     }

@@ -122,16 +122,12 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     #[inline(always)]
     pub(super) fn transmit(&mut self, burst: &mut Burst, small: bool) -> usize {
         RegionTag::of(&self.mem).check(burst.as_slice());
-        let empty_polls = self.rx.empty_polls();
-        let demote = match self.config.demote {
-            Demote::Auto => empty_polls >= IDLE_POLLS && burst.len() < NEARLY_EMPTY,
-            Demote::On => true,
-            Demote::Off => false,
-        };
+        let demote = self.demotes(burst.len());
         let first = self.tx.position();
         if demote {
             self.demote_payload(burst);
         }
+        self.tx.set_demote(demote);
         let most = if self.managed.is_some() { self.managed_room(burst.len()) } else { Burst::CAPACITY };
         let n = self.tx.push(&self.mem, burst.first(most));
         if demote {
@@ -145,6 +141,17 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         burst.remove_front(n);
         self.rx.prefetch(&self.mem);
         n
+    }
+
+    /// True when the lines of a burst of `n` packets are demoted.
+    #[inline(always)]
+    pub(super) fn demotes(&mut self, n: usize) -> bool {
+        let empty_polls = self.rx.empty_polls();
+        match self.config.demote {
+            Demote::Auto => empty_polls >= IDLE_POLLS && n < NEARLY_EMPTY,
+            Demote::On => true,
+            Demote::Off => false,
+        }
     }
 
     /// Host-managed pool: how many of `n` buffers can be sent, which is as many as can be noted until the NIC
@@ -258,7 +265,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             managed.repair_fill(mem, &layout.fill, &mut admit);
         }
         let mut posted = 0;
-        R::Consumer::resume(mem, &layout.fill).peek(mem, |_| posted += 1);
+        R::Consumer::look(mem, &layout.fill).peek(mem, |_| posted += 1);
         self.rx.ring().peek(mem, |_| posted += 1);
         managed.recount(posted);
     }
@@ -316,7 +323,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// ```
     pub fn tx_waiting(&self) -> usize {
         let mut n = 0;
-        R::Consumer::resume(&self.mem, &self.layout.tx).peek(&self.mem, |_| n += 1);
+        R::Consumer::look(&self.mem, &self.layout.tx).peek(&self.mem, |_| n += 1);
         n
     }
 

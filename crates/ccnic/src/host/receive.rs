@@ -3,12 +3,15 @@
 //! Under load the program is given the packets of one stage while the lines of the other's are prefetched. A
 //! few are prefetched in each call of the queue pair: a core has 16 fill buffers (12 before Sapphire Rapids),
 //! and prefetching a whole burst at once would stall on them.
+//!
+//! Inline packets stay in the ring's areas until the program has read them, or has been given copies in buffers of the pool. Their
+//! units are handed back when their stage is empty.
 
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::config::Config;
-use crate::desc::Desc;
+use crate::desc::{Desc, FLAG_SMALL};
 use crate::layout::RingLayout;
-use crate::memory::{Fetch, SharedMemory, prefetch_payload};
+use crate::memory::{Fetch, SharedMemory, copy, prefetch_payload};
 use crate::pool::{Allocator, Class};
 use crate::ring::Consumer;
 
@@ -34,6 +37,8 @@ pub(super) struct Receiver<C> {
     /// Descriptors taken from the ring since `taken()` was called.
     taken: usize,
     checker: Checker,
+    /// The ring has areas: units are handed back when their packets have been read.
+    areas: bool,
 }
 
 /// Received descriptors, already checked, that the program has not asked for yet.
@@ -45,13 +50,32 @@ struct Stage {
     /// The first whose lines have not been prefetched.
     prefetched: usize,
     len: usize,
+    /// Where the data of its packets lie.
+    kind: Kind,
+    /// The position in the ring after its last packet.
+    end: u64,
+}
+
+/// Where the data of a stage's packets lie.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    /// Every packet is inline.
+    Inline,
     /// Every packet is one segment in a small buffer.
-    small: bool,
+    Small,
+    /// Anywhere.
+    Mixed,
 }
 
 impl Stage {
-    const EMPTY: Stage =
-        Stage { descs: [Desc::new(0, 0, 0); STAGE], next: 0, prefetched: 0, len: 0, small: false };
+    const EMPTY: Stage = Stage {
+        descs: [Desc::new(0, 0, 0); STAGE],
+        next: 0,
+        prefetched: 0,
+        len: 0,
+        kind: Kind::Mixed,
+        end: 0,
+    };
 
     #[inline(always)]
     fn is_empty(&self) -> bool {
@@ -80,13 +104,23 @@ impl Stage {
 
     /// Adds whole packets, at most `max` buffers or one packet, to `to`; returns the number of buffers.
     #[inline(always)]
-    fn hand_out(&mut self, to: &mut Burst, max: usize, region: RegionTag) -> usize {
+    fn hand_out<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        pool: &mut Allocator,
+        to: &mut Burst,
+        max: usize,
+    ) -> usize {
         let waiting = self.rest();
         let mut n = max.min(to.space()).min(waiting.len());
-        if !self.small {
+        if self.kind == Kind::Mixed {
             n = whole(waiting, n, to.space());
         }
-        for (slot, desc) in to.spare(n).iter_mut().zip(waiting) {
+        if self.kind != Kind::Small {
+            n = self.copy_out(mem, pool, n);
+        }
+        let region = RegionTag::of(mem);
+        for (slot, desc) in to.spare(n).iter_mut().zip(self.rest()) {
             *slot = Buf::new(*desc, region);
         }
         to.added(n);
@@ -94,8 +128,28 @@ impl Stage {
         n
     }
 
+    /// Copies the inline packets among the next `n` into buffers of the pool, which the program may keep. Returns `n`, or less when the
+    /// pool is dry: the number that make whole packets without an inline one.
+    #[inline(never)]
+    fn copy_out<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator, n: usize) -> usize {
+        let descs = self.descs.get_mut(self.next..self.next + n).unwrap_or_default();
+        for (i, slot) in descs.iter_mut().enumerate() {
+            if !slot.inline() {
+                continue;
+            }
+            let Some((at, class)) = pool.alloc(mem, pool.class(slot.len().into())) else {
+                let before = descs.get(..i).unwrap_or_default();
+                return before.iter().rposition(|desc| !desc.more()).map_or(0, |last| last + 1);
+            };
+            copy(mem, slot.offset(), mem, at, slot.len().into());
+            let flags = if class == Class::Small { FLAG_SMALL } else { 0 };
+            *slot = Desc::new(at, slot.len(), flags).with_meta(slot.meta).with_more(slot.more());
+        }
+        n
+    }
+
     /// Lends small packets, at most `max`, to `read` and frees their buffers; returns their number. `None`
-    /// when the first is not small.
+    /// when the first is not small. Small packets are inline, or in one small buffer.
     #[inline(always)]
     fn lend<M: SharedMemory>(
         &mut self,
@@ -106,12 +160,16 @@ impl Stage {
     ) -> Option<usize> {
         let waiting = self.rest();
         let waiting = waiting.get(..max).unwrap_or(waiting);
-        let descs = if self.small { waiting } else { small(waiting) };
+        let descs = if self.kind == Kind::Mixed { small(waiting) } else { waiting };
         for (i, desc) in descs.iter().enumerate() {
             mem.with(desc.offset(), u32::from(desc.len()), |bytes| read(i, bytes, desc.meta));
         }
         let (n, none) = (descs.len(), descs.is_empty() && !waiting.is_empty());
-        pool.free_small(mem, descs);
+        match self.kind {
+            Kind::Inline => {}
+            Kind::Small => pool.free_small(mem, descs),
+            Kind::Mixed => pool.free_many(mem, descs),
+        }
         self.next += n;
         (!none).then_some(n)
     }
@@ -124,10 +182,10 @@ fn prefetch<M: SharedMemory>(mem: &M, descs: &[Desc], fetch: Fetch) {
     }
 }
 
-/// The longest prefix of packets of one segment in a small buffer.
+/// The longest prefix of packets of one segment, inline or in a small buffer.
 #[inline(never)]
 fn small(descs: &[Desc]) -> &[Desc] {
-    let n = descs.iter().position(|desc| desc.more() || !desc.small());
+    let n = descs.iter().position(|desc| desc.more() || !(desc.small() || desc.inline()));
     descs.get(..n.unwrap_or(descs.len())).unwrap_or_default()
 }
 
@@ -146,9 +204,10 @@ fn whole(descs: &[Desc], limit: usize, space: usize) -> usize {
 impl<C: Consumer> Receiver<C> {
     /// A receiver that takes from `ring`.
     pub(super) fn new(ring: C, config: &Config) -> Receiver<C> {
-        let (fetch, checker) = (config.fetch(), Checker::new(config.mtu));
+        let (fetch, checker) = (config.fetch(), Checker::new(config));
         let stages = [const { Stage::EMPTY }; 2];
-        Receiver { ring, fetch, stages, current: 0, empty_polls: 0, taken: 0, checker }
+        let areas = config.has_areas();
+        Receiver { ring, fetch, stages, current: 0, empty_polls: 0, taken: 0, checker, areas }
     }
 
     /// Adds whole packets, at most `max` buffers or one packet, to `to`; returns the number of buffers.
@@ -160,7 +219,7 @@ impl<C: Consumer> Receiver<C> {
         to: &mut Burst,
         max: usize,
     ) -> usize {
-        self.serve(mem, pool, max, |stage, _| stage.hand_out(to, max, RegionTag::of(mem))).unwrap_or(0)
+        self.serve(mem, pool, max, |stage, pool| stage.hand_out(mem, pool, to, max)).unwrap_or(0)
     }
 
     /// Lends small packets, at most `max`, to `read` and frees their buffers; returns their number. `None`
@@ -194,7 +253,10 @@ impl<C: Consumer> Receiver<C> {
             self.current ^= 1;
             core::mem::swap(&mut current, &mut next);
             if current.is_empty() {
-                let n = take(&mut self.ring, mem, pool, current, &mut self.checker);
+                if self.areas {
+                    self.ring.release(mem); // also what was dropped as a whole
+                }
+                let n = take(&mut self.ring, mem, pool, current, &mut self.checker, self.areas);
                 self.taken += n;
                 if n == 0 {
                     self.empty_polls = self.empty_polls.saturating_add(1);
@@ -202,11 +264,14 @@ impl<C: Consumer> Receiver<C> {
                 }
             }
         }
-        let more = current.small && current.len == STAGE;
+        let more = current.kind != Kind::Mixed && current.len == STAGE;
         current.prefetch(mem, current.next.saturating_add(ahead), self.fetch);
         let taken = take_out(current, pool);
+        if self.areas && current.is_empty() {
+            self.ring.release_to(mem, current.end);
+        }
         if more && next.is_empty() {
-            self.taken += take(&mut self.ring, mem, pool, next, &mut self.checker);
+            self.taken += take(&mut self.ring, mem, pool, next, &mut self.checker, self.areas);
         }
         Some(taken)
     }
@@ -229,11 +294,10 @@ impl<C: Consumer> Receiver<C> {
     /// Frees the packets that the program has not been given.
     pub(super) fn discard<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator) {
         for stage in &mut self.stages {
-            for desc in stage.rest() {
-                pool.free(mem, desc.offset(), Class::of(*desc));
-            }
+            pool.free_many(mem, stage.rest());
             *stage = Stage::EMPTY;
         }
+        self.ring.release(mem);
     }
 
     /// Descriptors taken from the ring that the program has not been given.
@@ -282,6 +346,7 @@ fn take<C: Consumer, M: SharedMemory>(
     pool: &mut Allocator,
     stage: &mut Stage,
     checker: &mut Checker,
+    areas: bool,
 ) -> usize {
     let mut discarded = 0;
     let n = ring.pop_or_discard(mem, &mut stage.descs, |desc| {
@@ -289,23 +354,30 @@ fn take<C: Consumer, M: SharedMemory>(
         take_back(mem, pool, desc);
     });
     (stage.next, stage.prefetched, stage.len) = (0, 0, n);
+    stage.end = ring.position();
     if n == 0 {
         return discarded;
     }
-    ring.release(mem);
+    if !areas {
+        ring.release(mem);
+    }
     if n == STAGE {
         ring.prefetch(mem, n); // a full burst: the next is probably published already
     }
     let descs = stage.rest();
-    let small = checker.all_small(pool, descs);
-    if small {
+    stage.kind = if ring.all_inline() && checker.all_inline(descs) {
+        Kind::Inline
+    } else if checker.all_small(pool, descs) {
         pool.received_small(descs);
-    } else if checker.all_valid(pool, descs) {
-        pool.received_many(descs);
+        Kind::Small
     } else {
-        stage.len = checker.sift(mem, pool, stage.descs.get_mut(..n).unwrap_or_default());
-    }
-    stage.small = small;
+        if checker.all_valid(pool, descs) {
+            pool.received_many(descs);
+        } else {
+            stage.len = checker.sift(mem, pool, stage.descs.get_mut(..n).unwrap_or_default());
+        }
+        Kind::Mixed
+    };
     n + discarded
 }
 

@@ -6,8 +6,8 @@
 
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::{Desc, FLAG_SMALL};
-use crate::layout;
-use crate::memory::{Fetch, SharedMemory, prefetch_payload, write_small};
+use crate::layout::{self, AREA};
+use crate::memory::{Fetch, LINE, SharedMemory, prefetch_payload, write_small};
 use crate::pool::Class;
 use crate::ring::{Producer, Ring};
 
@@ -30,8 +30,8 @@ pub(super) struct RingAhead {
 pub struct NotSmall;
 
 impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
-    /// Sends copies of packets of 1 to `longest` bytes (128 at most), each with its metadata, in order, as
-    /// many as there are buffers and room in the ring for; returns their number. `burst` is working space: it
+    /// Sends copies of packets of 1 to `longest` bytes ([`small_limit`](QueuePair::small_limit) at most), each with its metadata, in
+    /// order, as many as there are buffers and room in the ring for; returns their number. `burst` is working space: it
     /// must be empty, and is empty afterwards.
     ///
     /// ```
@@ -48,6 +48,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
         burst: &mut Burst,
     ) -> usize {
+        if self.tx.has_areas() && u32::from(longest) <= AREA {
+            return self.tx_inline(longest, packets);
+        }
         let room = self.tx.room(&self.mem, packets.len().min(burst.space()));
         let class = self.pool.class(u32::from(longest));
         if class == Class::Small
@@ -72,6 +75,117 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             return sent;
         }
         self.tx_small_slowly(longest, room, packets, burst)
+    }
+
+    /// The longest packet that [`tx_small`](QueuePair::tx_small) sends: 448 bytes, or 128 without inline areas.
+    pub fn small_limit(&self) -> u16 {
+        let limit = if self.tx.has_areas() { AREA } else { layout::SMALL_BUF };
+        limit.min(u32::from(self.config().mtu)) as u16
+    }
+
+    /// `tx_small` into the areas of the ring: no buffers.
+    #[inline(always)]
+    fn tx_inline<'a>(
+        &mut self,
+        longest: u16,
+        mut packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
+    ) -> usize {
+        let n = packets.len();
+        self.begin_inline(n);
+        let mut sent = 0;
+        if u32::from(longest) <= LINE {
+            let mem = &self.mem;
+            sent = self.tx.push_lines(mem, n, |_, at| {
+                let Some((packet, meta)) = packets.next() else { return (0, 0) };
+                let packet = packet.get(..LINE as usize).unwrap_or(packet);
+                write_small(mem, at, packet);
+                (packet.len() as u16, meta)
+            });
+        } else {
+            for (packet, meta) in packets {
+                let packet = packet.get(..AREA as usize).unwrap_or(packet);
+                let Some(at) = self.tx.place(&self.mem, packet.len() as u32) else { break };
+                self.mem.write(at, packet);
+                self.tx.add(&self.mem, at, packet.len() as u16, meta);
+                sent += 1;
+            }
+        }
+        self.tx.close(&self.mem);
+        self.rx.prefetch(&self.mem);
+        sent
+    }
+
+    /// Sends `n` packets of `len` bytes, at most [`small_limit`](QueuePair::small_limit), or as many as there is room for; returns their
+    /// number. `fill` is called with the index of a packet and the bytes to write it to, and returns its metadata. The bytes lie in the
+    /// ring, where the NIC reads them, so a packet is written once; they hold old data, of which `fill` must overwrite all. Without
+    /// inline areas, or when `len` is longer, they lie in buffers of the pool; `burst` is working space for that: it must be empty, and
+    /// is empty afterwards.
+    ///
+    /// ```
+    /// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
+    /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+    /// let (pair, mut burst) = (&mut sides.host, Burst::new());
+    /// let sent = pair.tx_fill(64, 8, &mut burst, |i, bytes| {
+    ///     bytes.fill(i as u8);
+    ///     0
+    /// });
+    /// assert_eq!(sent, 8);
+    /// ```
+    #[inline(always)]
+    pub fn tx_fill(
+        &mut self,
+        len: u16,
+        n: usize,
+        burst: &mut Burst,
+        mut fill: impl FnMut(usize, &mut [u8]) -> u64,
+    ) -> usize {
+        if !self.tx.has_areas() || u32::from(len) > AREA {
+            return self.tx_fill_buffers(len, n, burst, fill);
+        }
+        self.begin_inline(n);
+        let mut sent = 0;
+        if u32::from(len) <= LINE {
+            let mem = &self.mem;
+            sent = self.tx.push_lines(mem, n, |i, at| (len, mem.with_mut(at, len.into(), |to| fill(i, to))));
+        } else {
+            while sent < n
+                && let Some(at) = self.tx.place(&self.mem, len.into())
+            {
+                let meta = self.mem.with_mut(at, len.into(), |to| fill(sent, to));
+                self.tx.add(&self.mem, at, len, meta);
+                sent += 1;
+            }
+        }
+        self.tx.close(&self.mem);
+        self.rx.prefetch(&self.mem);
+        sent
+    }
+
+    /// `tx_fill` into buffers of the pool.
+    #[inline(always)]
+    fn tx_fill_buffers(
+        &mut self,
+        len: u16,
+        n: usize,
+        burst: &mut Burst,
+        mut fill: impl FnMut(usize, &mut [u8]) -> u64,
+    ) -> usize {
+        let room = self.tx.room(&self.mem, n.min(burst.space()));
+        self.alloc(len, room, burst);
+        for (i, buf) in burst.iter_mut().enumerate() {
+            let meta = self.with_mut(buf, |to| fill(i, to));
+            buf.set_meta(meta);
+        }
+        let sent = self.tx_burst(burst);
+        self.free(burst);
+        sent
+    }
+
+    /// Before `n` packets are written to the areas.
+    #[inline(always)]
+    fn begin_inline(&mut self, n: usize) {
+        let demote = self.demotes(n);
+        self.tx.set_demote(demote);
     }
 
     /// `tx_small` when the magazine has too few buffers, and with the host-managed pool.
@@ -193,12 +307,12 @@ mod tests {
     #[test]
     fn a_large_packet_stops_the_burst_and_is_an_error_when_it_is_next() {
         let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
-        for len in [64, 300] {
+        for len in [64, 500] {
             assert_eq!((sides.send(len, 2, 1), sides.poll()), (2, 2));
         }
         assert_eq!(sides.host.rx_small(9, |_, _, _| ()), Ok(2));
         assert_eq!(sides.host.rx_small(9, |_, _, _| ()), Err(NotSmall));
-        assert_eq!(sides.receive(9, |len, _| assert_eq!(len, 300)), 2);
+        assert_eq!(sides.receive(9, |len, _| assert_eq!(len, 500)), 2);
         assert_eq!(sides.host.rx_small(9, |_, _, _| ()), Ok(0));
     }
 }

@@ -44,6 +44,17 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         packets: &[Desc],
         ahead: &[Desc],
     ) -> (usize, Option<Busy>) {
+        if self.areas { self.deliver_inline(from, packets, ahead) } else { self.deliver_pool(from, packets, ahead) }
+    }
+
+    /// `deliver_most` into buffers of the pool.
+    #[inline(always)]
+    pub(super) fn deliver_pool<Q: SharedMemory>(
+        &mut self,
+        from: &Q,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) -> (usize, Option<Busy>) {
         if self.deliver_alike(from, packets, ahead) {
             return (packets.len(), None);
         }

@@ -2,7 +2,7 @@
 
 use crate::desc::{CHAIN_MAX, Desc};
 use crate::host::NEARLY_EMPTY;
-use crate::layout::SMALL_BUF;
+use crate::layout::{AREA, SMALL_BUF};
 use crate::memory::{SharedMemory, prefetch_payload};
 use crate::ring::{Consumer, Ring};
 
@@ -35,22 +35,41 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// [`deliver`](NicQueue::deliver) does that while it copies the burst before.
     #[inline(always)]
     pub fn fetch_ahead(&mut self, into: &mut Fetched) -> usize {
+        (into.next, into.len) = (0, 0);
+        if !self.taken.has_room() {
+            return 0;
+        }
         let n = self.tx.pop(&self.mem, &mut into.descs);
-        (into.next, into.len) = (0, n);
+        into.len = n;
         if n == 0 {
+            self.skip_discarded();
             return 0;
         }
         self.idle = n < NEARLY_EMPTY && self.tx.was_idle();
         let descs = into.rest();
         self.counters.tx_packets += n as u64;
         self.counters.tx_bytes += bytes(descs);
-        let small = self.config.mtu >= SMALL_BUF as u16 && self.pool.holds_small(descs);
-        let plain = small || descs.iter().fold(true, |ok, d| ok & self.plain(*d));
+        let inline = self.tx.all_inline() && self.config.mtu >= AREA as u16;
+        let small = !self.areas && self.config.mtu >= SMALL_BUF as u16 && self.pool.holds_small(descs);
+        let plain = inline || small || descs.iter().fold(true, |ok, d| ok & self.plain(*d));
         if !plain {
             self.sift(into);
         }
         self.open += into.len;
+        if self.areas {
+            self.popped = self.tx.position();
+            self.taken.take(into.len, self.popped);
+        }
         into.len
+    }
+
+    /// Hands back the units of a chain without an end, all of which the ring has dropped.
+    #[inline(always)]
+    fn skip_discarded(&mut self) {
+        if self.areas && self.tx.position() != self.popped && self.open == 0 {
+            self.popped = self.tx.position();
+            self.tx.release(&self.mem);
+        }
     }
 
     /// True for a whole packet in one legal segment.
@@ -65,10 +84,16 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         self.pool.holds_segment(desc)
     }
 
+    /// As `holds`, or the segment is inline: the ring has found out that it lies in the area of its unit.
+    #[inline(always)]
+    fn holds_or_inline(&self, desc: Desc) -> bool {
+        self.holds(desc) | (desc.inline() & self.areas)
+    }
+
     /// As `holds`, and the segment has data.
     #[inline(always)]
     pub(super) fn legal(&self, desc: Desc) -> bool {
-        !desc.is_empty() && self.holds(desc)
+        !desc.is_empty() && self.holds_or_inline(desc)
     }
 
     /// A burst with chains, or with an invalid descriptor: keeps the valid packets and counts the others.

@@ -39,6 +39,11 @@ impl Fetched {
         self.descs.get(self.next..self.len).unwrap_or_default()
     }
 
+    /// As `rest`, to put other descriptors in their place.
+    pub(super) fn rest_mut(&mut self) -> &mut [Desc] {
+        self.descs.get_mut(self.next..self.len).unwrap_or_default()
+    }
+
     /// Drops the first `n` segments from what is left.
     #[inline(always)]
     pub fn advance(&mut self, n: usize) {

@@ -9,6 +9,7 @@
 //! | `queue.rs` | [`NicQueue`]: opening, publishing, buffers, notification |
 //! | `fetch.rs`, `fetched.rs` | fetching and checking the program's packets |
 //! | `deliver.rs` | copies of packets into buffers of the program |
+//! | `inline.rs`, `taken.rs` | copies into the areas beside the ring's units; when units are handed back |
 //! | `reflect.rs` | packets that go back without a copy, and completion |
 //! | `own.rs` | for a NIC with packets and buffers of its own |
 //! | `fill.rs` | posted receive buffers, with the host-managed pool |
@@ -23,12 +24,14 @@ mod deliver;
 mod fetch;
 mod fetched;
 mod fill;
+mod inline;
 mod loopback;
 mod own;
 mod queue;
 mod reflect;
 mod spread;
 mod spread_across;
+mod taken;
 
 pub use crate::notify::Armed;
 pub use burst::BurstQueue;

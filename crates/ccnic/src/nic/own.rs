@@ -7,7 +7,8 @@
 use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE, FLAG_SMALL};
 use crate::memory::{Fetch, SharedMemory, prefetch_payload};
 use crate::pool::{Class, data_offset};
-use crate::ring::Ring;
+use crate::layout::AREA;
+use crate::ring::{Producer, Ring};
 
 use super::NicQueue;
 use super::deliver::Busy;
@@ -68,6 +69,19 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// The caller makes sure that the packet is no longer than the MTU.
     #[inline(always)]
     pub fn deliver_bytes(&mut self, parts: &[&[u8]], meta: u64) -> bool {
+        if self.areas
+            && let [bytes] = parts
+            && bytes.len() <= AREA as usize
+        {
+            self.publish(false);
+            let Some(at) = self.rx.place(&self.mem, bytes.len() as u32) else {
+                self.counters.ring_full += 1;
+                return false;
+            };
+            self.mem.write(at, bytes);
+            self.add_inline(at, bytes.len() as u32, meta);
+            return true;
+        }
         if let [bytes] = parts
             && bytes.len() <= Class::Large.size() as usize
             && self.room(1) == 1
@@ -131,7 +145,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// after them.
     #[inline(always)]
     pub fn whole_packets(&self, descs: &[Desc]) -> (usize, Option<BadPacket>) {
-        if descs.iter().fold(true, |ok, d| ok & self.plain(*d)) {
+        if descs.iter().fold(true, |ok, d| ok & !d.inline() & self.plain(*d)) {
             return (descs.len(), None);
         }
         self.whole_packets_one_by_one(descs)
@@ -145,7 +159,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             let packet = first(descs.get(n..).unwrap_or_default());
             let Some(last) = packet.last() else { return (n, None) };
             let len = packet.iter().map(|d| u32::from(d.len())).sum::<u32>();
-            let bad = if !packet.iter().all(|d| self.legal(*d)) {
+            let bad = if !packet.iter().all(|d| !d.inline() && self.legal(*d)) {
                 Some(BadPacket::NoBuffer)
             } else if packet.len() > CHAIN_MAX || len > u32::from(self.config.mtu) {
                 Some(BadPacket::TooLong)

@@ -10,6 +10,7 @@ use crate::queue_error::{QueueError, queue_layout};
 use crate::ring::{Consumer, Producer, Ring};
 
 use super::fill::PostedBuffers;
+use super::taken::Taken;
 use super::{FETCH, NicCounters};
 
 /// The NIC side of a queue pair. Belongs to one thread at a time.
@@ -45,6 +46,12 @@ pub struct NicQueue<M: SharedMemory, R: Ring> {
     /// Descriptors fetched and not completed: with the host-managed pool their units must not be handed back
     /// yet.
     pub(super) open: usize,
+    /// The rings have areas.
+    pub(super) areas: bool,
+    /// With areas: the units that are not completed.
+    pub(super) taken: Taken,
+    /// With areas: the position in the transmit ring after the last pop.
+    pub(super) popped: u64,
     /// Receive buffers posted by the host, with the host-managed pool.
     pub(super) fill: Option<PostedBuffers<R::Consumer>>,
     pub(super) notify: NotifyState,
@@ -73,6 +80,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             staged: [Desc::default(); FETCH],
             staged_len: 0,
             open: 0,
+            areas: config.has_areas(),
+            taken: Taken::default(),
+            popped: 0,
             fill: (!config.shared_pool)
                 .then(|| PostedBuffers::new(R::Consumer::resume(&mem, &queue_layout.fill))),
             notify: NotifyState::new(queue_layout.rx_event),
@@ -98,7 +108,12 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             Demote::Off => false,
         };
         self.publish(demote);
-        if self.config.shared_pool || self.open == 0 {
+        if self.areas {
+            self.rx.close(&self.mem);
+            if let Some(position) = self.taken.release() {
+                self.tx.release_to(&self.mem, position);
+            }
+        } else if self.config.shared_pool || self.open == 0 {
             self.tx.release(&self.mem);
         }
         if let Some(fill) = &mut self.fill {
@@ -116,7 +131,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             demote_payload(&self.mem, staged);
         }
         // All fit: `room` has counted the staged ones.
-        let pushed = self.rx.push(&self.mem, staged);
+        let pushed = self.rx.append(&self.mem, staged);
         debug_assert_eq!(pushed, self.staged_len);
         self.staged_len = 0;
         if demote {

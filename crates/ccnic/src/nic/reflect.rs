@@ -6,6 +6,7 @@ use crate::pool::Class;
 use crate::ring::Ring;
 
 use super::NicQueue;
+use super::fetched::first;
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Sends fetched packets of this region back to their program without a copy, as many whole ones as the
@@ -22,6 +23,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// `reflect` without completion and without counting waits.
     #[inline(always)]
     pub(super) fn reflect_most(&mut self, packets: &[Desc]) -> usize {
+        if self.areas && packets.iter().fold(false, |any, desc| any | desc.inline()) {
+            return self.reflect_each(packets);
+        }
         let mut room = self.room(packets.len());
         while room < packets.len() && room > 0 && packets.get(room - 1).is_some_and(|d| d.more()) {
             room -= 1;
@@ -32,6 +36,32 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             self.counters.rx_bytes += u64::from(desc.len());
         }
         room
+    }
+
+    /// `reflect_most` packet by packet, where some are inline.
+    #[cold]
+    #[inline(never)]
+    fn reflect_each(&mut self, packets: &[Desc]) -> usize {
+        let mut n = 0;
+        while let Some(rest) = packets.get(n..).filter(|rest| !rest.is_empty()) {
+            let packet = first(rest);
+            if !packet.iter().any(|desc| desc.inline()) {
+                if self.reflect_most(packet) < packet.len() {
+                    break;
+                }
+            } else {
+                match self.reflect_inline(packet) {
+                    None => break,
+                    Some(true) => {}
+                    Some(false) => {
+                        self.free_all(packet);
+                        self.counters.dropped_no_buffer += 1;
+                    }
+                }
+            }
+            n += packet.len();
+        }
+        n
     }
 
     /// Completes fetched packets of this region: frees their buffers (with the host-managed pool, the host
@@ -46,6 +76,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     #[inline(always)]
     pub(super) fn done(&mut self, descs: usize) {
         self.open = self.open.saturating_sub(descs);
+        if self.areas {
+            self.taken.complete(descs);
+        }
     }
 
     /// Frees buffers, unless the host does.

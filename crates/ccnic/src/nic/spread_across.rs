@@ -9,7 +9,7 @@
 //! # Who frees the sender's buffer
 //! * Shared pool: the core that delivers the packet, to its own magazine. The buffer that it receives into
 //!   next is then in its cache.
-//! * Host-managed pool: the host, which may use a buffer again when its descriptor is handed back. The
+//! * Host-managed pool, and inline packets: the host, which may use a buffer again when its descriptor is handed back. The
 //!   fetching queue keeps its descriptors open until every packet of the burst has been delivered
 //!   ([`NicQueue::handed_over`] tells it), and fetches nothing before that.
 //!
@@ -89,7 +89,7 @@ pub fn spread_across<M: SharedMemory, R: Ring, C: OtherCores>(
     cores.publish();
     current.advance(n);
     if let Some(source) = queues.get_mut(from) {
-        source.done(if source.config.shared_pool { n } else { n - handed });
+        source.done(if source.holds_units() { n - handed } else { n });
         source.flush();
     }
     n
@@ -123,18 +123,24 @@ pub fn deliver_handed<M: SharedMemory, R: Ring>(
 }
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
-    /// With the host-managed pool: true while packets of the last burst are with other cores. No burst may be
+    /// True when the host may write where a packet lies as soon as its unit is handed back.
+    #[inline(always)]
+    fn holds_units(&self) -> bool {
+        self.areas || !self.config.shared_pool
+    }
+
+    /// With the host-managed pool, or inline packets: true while packets of the last burst are with other cores. No burst may be
     /// fetched then.
     #[inline(always)]
     fn waits_for_others(&self, pipeline: &Pipeline) -> bool {
-        !self.config.shared_pool && self.open > pipeline.current.rest().len()
+        self.holds_units() && self.open > pipeline.current.rest().len() + pipeline.next.rest().len()
     }
 
     /// Other cores are done with `descs` descriptors that this queue has handed over: with the host-managed
-    /// pool the host may have them back. (With the shared pool there is nothing to do: the core that
+    /// pool, and with inline packets, the host may have them back. (Otherwise there is nothing to do: the core that
     /// delivered the packets has freed their buffers.)
     pub fn handed_over(&mut self, descs: usize) {
-        if !self.config.shared_pool {
+        if self.holds_units() {
             self.done(descs);
             self.flush();
         }

@@ -2,7 +2,7 @@
 
 extern crate alloc;
 
-use crate::desc::{Desc, FLAG_SMALL, Slot};
+use crate::desc::{Desc, FLAG_INLINE, FLAG_SMALL, Slot};
 use crate::layout::{LARGE_BUF, Layout, PoolLayout, SMALL_BUF, SMALL_PER_LARGE};
 use crate::memory::SharedMemory;
 
@@ -133,10 +133,10 @@ impl Allocator {
         reach < u64::from(SMALL_BUF) && beyond.cast_signed() >= 0
     }
 
-    /// True when the segment lies inside one buffer of the class that it claims.
+    /// True when the segment lies inside one buffer of the class that it claims. False for an inline one.
     #[inline(always)]
     pub(crate) fn holds_segment(&self, desc: Desc) -> bool {
-        self.holds(desc.offset(), u32::from(desc.len()), Class::of(desc))
+        !desc.inline() & self.holds(desc.offset(), u32::from(desc.len()), Class::of(desc))
     }
 
     /// `holds_segment` of all.
@@ -209,10 +209,16 @@ impl Allocator {
         self.class_pool(class).magazine.pop_many(n)
     }
 
-    /// Frees the buffers of `descs`, all at once when they are of one class, as those of a burst usually are.
+    /// Frees the buffers of `descs`, all at once when they are of one class, as those of a burst usually are. Inline packets have none.
     #[inline(always)]
     pub(crate) fn free_many<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
         let (any, all) = flags(descs);
+        if all & u32::from(FLAG_INLINE) != 0 {
+            return;
+        }
+        if any & u32::from(FLAG_INLINE) != 0 {
+            return self.free_each(mem, descs);
+        }
         let class = if all & u32::from(FLAG_SMALL) != 0 { Class::Small } else { Class::Large };
         if (any ^ all) & u32::from(FLAG_SMALL) != 0 || !self.free_alike(class, descs) {
             self.free_each(mem, descs);
@@ -245,7 +251,9 @@ impl Allocator {
     #[inline(always)]
     fn free_each<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
         for desc in descs {
-            self.free(mem, desc.desc().offset(), Class::of(desc.desc()));
+            if !desc.desc().inline() {
+                self.free(mem, desc.desc().offset(), Class::of(desc.desc()));
+            }
         }
     }
 

@@ -173,8 +173,13 @@ impl DoorbellConsumer {
 
 impl Consumer for DoorbellConsumer {
     fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self {
+        let this = Self::look(mem, layout);
+        mem.store_release(layout.head, this.position); // E1
+        this
+    }
+
+    fn look<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self {
         let position = sane(mem.load_acquire(layout.taken));
-        mem.store_release(layout.head, position); // E1
         DoorbellConsumer {
             slots: Slots::new(layout),
             tail: layout.tail,
@@ -239,10 +244,10 @@ impl Consumer for DoorbellConsumer {
     }
 
     #[inline(always)]
-    fn release<M: SharedMemory>(&mut self, mem: &M) {
-        if self.handed != self.position {
-            self.handed = self.position;
-            mem.store_release(self.head, self.position); // E1
+    fn release_to<M: SharedMemory>(&mut self, mem: &M, position: u64) {
+        if self.handed != position {
+            self.handed = position;
+            mem.store_release(self.head, position); // E1
         }
     }
 
@@ -307,7 +312,7 @@ mod tests {
     use crate::heap::HeapMemory;
 
     /// 16 descriptors at 4096, each position in a line of its own.
-    const RING: RingLayout = RingLayout { units: 4096, count: 16, tail: 0, head: 64, taken: 128 };
+    const RING: RingLayout = RingLayout { units: 4096, areas: 0, count: 16, tail: 0, head: 64, taken: 128 };
 
     fn ends() -> (HeapMemory, DoorbellProducer, DoorbellConsumer) {
         let mem = HeapMemory::new(8192);

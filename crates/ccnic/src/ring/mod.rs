@@ -13,6 +13,17 @@
 //! | hands over | by the unit's signal, written last | by `head` (*clear*: by zeroing the signal) |
 //! | must never | access a unit between publishing it and getting it back | read past a unit that is not ready |
 //!
+//! # Inline payload
+//!
+//! Beside unit *i* lies area *i* of seven lines ([`AREA`](crate::layout::AREA)), where the ring has areas. The producer writes short
+//! packets there, each from the start of a line on, and marks their descriptors [`FLAG_INLINE`](crate::desc::FLAG_INLINE). An area
+//! belongs to the side that its unit belongs to: one signal hands over both, and a reader that finds the signal can request the
+//! descriptors' line and the payload's lines at once, which lie in runs. So a consumer hands a unit back only when it has copied or read
+//! its payload ([`Consumer::release_to`]). A unit may hold inline packets and packets in buffers of the pool.
+//!
+//! The producer fills a unit packet by packet ([`Producer::place`], [`Producer::add`]), publishes it when it is full, and the last one
+//! with [`Producer::close`].
+//!
 //! A packet of several descriptors (a chain) is published from its last unit back to its first. When the
 //! first unit is ready, the whole chain is, even if the producer dies in between.
 //!
@@ -52,7 +63,7 @@ mod signal;
 
 use crate::config::Design;
 use crate::desc::{CHAIN_MAX, Desc, Slot};
-use crate::layout::RingLayout;
+use crate::layout::{AREA, RingLayout};
 use crate::memory::SharedMemory;
 
 pub use dispatch::RingVisitor;
@@ -90,6 +101,58 @@ pub trait Producer: Sized + Send {
     /// descriptors taken. A packet whose last descriptor is not in `descs` is not taken.
     fn push<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) -> usize;
 
+    /// As [`push`](Producer::push); but where the ring has areas, the last unit is published when it is full or by
+    /// [`close`](Producer::close).
+    #[inline(always)]
+    fn append<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) -> usize {
+        self.push(mem, descs)
+    }
+
+    /// True when the ring has areas for inline payload.
+    #[inline(always)]
+    fn has_areas(&self) -> bool {
+        false
+    }
+
+    /// Publishes `n` packets of at most a line each, or as many as there is room for; returns their number. `put` is called with the
+    /// index of a packet and the offset of a line, writes the packet there and returns its length and metadata. Only with areas.
+    #[inline(always)]
+    fn push_lines<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        n: usize,
+        put: impl FnMut(usize, u32) -> (u16, u64),
+    ) -> usize {
+        let _ = (mem, n, put);
+        0
+    }
+
+    /// Where to write a packet of `len` bytes, at most [`AREA`], that [`add`](Producer::add) adds next. `None` when the ring is full or
+    /// has no areas.
+    #[inline(always)]
+    fn place<M: SharedMemory>(&mut self, mem: &M, len: u32) -> Option<u32> {
+        let _ = (mem, len);
+        None
+    }
+
+    /// Adds the packet that was written where [`place`](Producer::place) said.
+    #[inline(always)]
+    fn add<M: SharedMemory>(&mut self, mem: &M, at: u32, len: u16, meta: u64) {
+        let _ = (mem, at, len, meta);
+    }
+
+    /// Publishes the unit that has been begun.
+    #[inline(always)]
+    fn close<M: SharedMemory>(&mut self, mem: &M) {
+        let _ = mem;
+    }
+
+    /// Where the ring has areas: whether the lines of units and areas published from now on are demoted.
+    #[inline(always)]
+    fn set_demote(&mut self, demote: bool) {
+        let _ = demote;
+    }
+
     /// Demotes the lines that the last push wrote.
     fn demote<M: SharedMemory>(&self, mem: &M);
 
@@ -112,6 +175,9 @@ pub trait Producer: Sized + Send {
 pub trait Consumer: Sized + Send {
     /// Opens a ring where its last consumer left it.
     fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self;
+
+    /// As [`resume`](Consumer::resume), only to [`peek`](Consumer::peek) at a ring that another consumer is using: writes nothing.
+    fn look<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self;
 
     /// Takes descriptors of whole packets into `out` and returns their number. A packet with more segments
     /// than `out` has slots for stays in the ring; [`CHAIN_MAX`] slots always suffice. The descriptors are as
@@ -139,7 +205,20 @@ pub trait Consumer: Sized + Send {
     fn prefetch<M: SharedMemory>(&self, mem: &M, descs: usize);
 
     /// Hands back every unit taken so far.
-    fn release<M: SharedMemory>(&mut self, mem: &M);
+    #[inline(always)]
+    fn release<M: SharedMemory>(&mut self, mem: &M) {
+        self.release_to(mem, self.position());
+    }
+
+    /// Hands back the units before `position`, which is no further than what was taken.
+    fn release_to<M: SharedMemory>(&mut self, mem: &M, position: u64);
+
+    /// True when every descriptor of the last pop is a whole inline packet with data. (An inline descriptor that does not lie in the
+    /// area of its own unit is replaced by one without data.)
+    #[inline(always)]
+    fn all_inline(&self) -> bool {
+        false
+    }
 
     /// True when the last pop that found something came after at least eight empty polls: the consumer waits
     /// for the producer.
@@ -242,6 +321,8 @@ impl ChainGuard {
 #[derive(Debug, Clone, Copy)]
 pub struct Slots {
     units: u32,
+    /// 0 when there are none.
+    areas: u32,
     mask: u32,
     bits: u32,
 }
@@ -254,7 +335,23 @@ fn sane(position: u64) -> u64 {
 
 impl Slots {
     fn new(layout: &RingLayout) -> Slots {
-        Slots { units: layout.units, mask: layout.count - 1, bits: layout.count.trailing_zeros() }
+        Slots {
+            units: layout.units,
+            areas: layout.areas,
+            mask: layout.count - 1,
+            bits: layout.count.trailing_zeros(),
+        }
+    }
+
+    #[inline(always)]
+    fn has_areas(&self) -> bool {
+        self.areas != 0
+    }
+
+    /// Offset of the area beside the unit at `position`.
+    #[inline(always)]
+    fn area(&self, position: u64) -> u32 {
+        self.areas + (position as u32 & self.mask) * AREA
     }
 
     /// Offset of the unit of `bytes` bytes at `position`.
@@ -282,7 +379,7 @@ mod tests {
 
     #[test]
     fn positions_wrap_to_units_and_count_laps() {
-        let slots = Slots::new(&RingLayout { units: 4096, count: 16, tail: 0, head: 0, taken: 0 });
+        let slots = Slots::new(&RingLayout { units: 4096, areas: 0, count: 16, tail: 0, head: 0, taken: 0 });
         assert_eq!((slots.at(0, 64), slots.at(15, 64), slots.at(16, 64)), (4096, 4096 + 15 * 64, 4096));
         assert_eq!((slots.lap(15), slots.lap(16), slots.lap(u64::MAX)), (0, 1, u64::MAX >> 4));
         assert_eq!(slots.at(u64::MAX, 16), 4096 + 15 * 16);

@@ -195,7 +195,7 @@ mod tests {
 
     #[test]
     fn credit_ends_a_lap_after_the_position_whatever_the_peer_stores() {
-        let layout = RingLayout { units: 4096, count: 16, tail: 0, head: 64, taken: 128 };
+        let layout = RingLayout { units: 4096, areas: 0, count: 16, tail: 0, head: 64, taken: 128 };
         let (mem, slots) = (HeapMemory::new(8192), Slots::new(&layout));
         // Published up to 20, of which 10 are known to be handed back: 26 units may be written in all, 36 at most.
         let (known, want, most) = (26, 30, 36);

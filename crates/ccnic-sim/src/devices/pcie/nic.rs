@@ -183,6 +183,7 @@ impl Queue {
     fn new(layout: QueueLayout, base: u32) -> Queue {
         let at = |ring: RingLayout| RingLayout {
             units: base + ring.units,
+            areas: if ring.areas == 0 { 0 } else { base + ring.areas },
             tail: base + ring.tail,
             head: base + ring.head,
             taken: base + ring.taken,

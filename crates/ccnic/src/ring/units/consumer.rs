@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 
 use core::marker::PhantomData;
 
-use crate::desc::{DESC, Desc, SIGNAL_SHIFT, Sealed, Slot};
-use crate::layout::RingLayout;
+use crate::desc::{DESC, Desc, FLAG_INLINE, SIGNAL_SHIFT, Sealed, Slot};
+use crate::layout::{AREA, RingLayout};
 use crate::memory::{LINE, SharedMemory};
 use crate::ring::signal::Signal;
 use crate::ring::{ChainGuard, Consumer, IDLE_POLLS, Slots};
 
-use super::{MOST, clear, decode, encode, is_ready};
+use super::{MOST, clear, decode, encode, is_ready, lies_in};
 
 /// The reading end of an [`UnitProducer`](super::UnitProducer).
 #[derive(Debug)]
@@ -31,6 +31,8 @@ pub struct UnitConsumer<const UNIT: u32, const PER: usize, S> {
     empty_polls: u32,
     /// At least `IDLE_POLLS` empty polls preceded the last pop that found something.
     was_idle: bool,
+    /// Every descriptor of the last pop is a whole inline packet.
+    all_inline: bool,
     guard: ChainGuard,
     signal: PhantomData<S>,
 }
@@ -53,7 +55,60 @@ fn read_group<M: SharedMemory, D: Slot>(mem: &M, at: u32, first: u64, within: u3
     }
 }
 
+/// Finds out whether descriptors are whole inline packets, each inside the area of its own unit.
+struct InlineCheck {
+    /// Negative once one was not.
+    beyond: i64,
+}
+
+impl InlineCheck {
+    /// The descriptors of a unit whose area is at `area`. A few instructions each, without branches, so that the compiler can check a
+    /// full unit at once.
+    #[inline(always)]
+    fn unit<D: Slot>(&mut self, area: u32, group: &[D]) {
+        const ONE_BYTE: i64 = (FLAG_INLINE as i64) << 16 | 1;
+        for desc in group {
+            let word = desc.desc().word();
+            // Length and flags in one comparison. What is left is the index of the last byte if INLINE is the only flag and there are
+            // data; otherwise it is negative, or beyond any area.
+            let last = (word >> 32).cast_signed() - ONE_BYTE;
+            let first = i64::from((word as u32).wrapping_sub(area));
+            self.beyond |= last | (i64::from(AREA) - 1 - first - last);
+        }
+    }
+
+    #[inline(always)]
+    fn all(&self) -> bool {
+        self.beyond >= 0
+    }
+}
+
+/// Takes the data from inline descriptors that do not lie in their unit's area. Such a descriptor is then refused like every other one
+/// without data.
+#[cold]
+#[inline(never)]
+fn void<D: Slot>(area: u32, group: &mut [D]) {
+    for slot in group {
+        let desc = slot.desc();
+        if desc.inline() && !lies_in(area, desc) {
+            slot.set(Desc::default().with_meta(desc.meta).with_more(desc.more()), Sealed(()));
+        }
+    }
+}
+
 impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
+    /// Checks the inline descriptors of the unit at `position`; see [`Consumer::all_inline`].
+    #[inline(always)]
+    fn check<D: Slot>(&self, position: u64, group: &mut [D], inline: &mut InlineCheck) {
+        if self.slots.has_areas() {
+            let area = self.slots.area(position);
+            inline.unit(area, group);
+            if !inline.all() && group.iter().fold(false, |any, d| any | d.desc().inline()) {
+                void(area, group);
+            }
+        }
+    }
+
     /// Copies ready descriptors from a position on; returns their number and the position after them.
     #[inline(always)]
     fn copy_ready<M: SharedMemory, D: Slot>(
@@ -62,6 +117,19 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
         out: &mut [D],
         from: (u64, u32),
         stop_at_partial: bool,
+    ) -> (usize, (u64, u32)) {
+        self.copy_checked(mem, out, from, stop_at_partial, &mut InlineCheck { beyond: 0 })
+    }
+
+    /// As `copy_ready`, and finds out whether all of them are inline.
+    #[inline(always)]
+    fn copy_checked<M: SharedMemory, D: Slot>(
+        &self,
+        mem: &M,
+        out: &mut [D],
+        from: (u64, u32),
+        stop_at_partial: bool,
+        inline: &mut InlineCheck,
     ) -> (usize, (u64, u32)) {
         let (mut position, mut within) = from;
         let (mut n, mut partial) = (0, 0);
@@ -75,6 +143,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
                 && count >= PER
             {
                 read_group(mem, at, word, 0, group); // a full group: the loop unrolls
+                self.check(position, group, inline);
                 n += PER;
                 position += 1;
                 // In the padded design each line is treated as a partial group, see below.
@@ -88,7 +157,9 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
                 break;
             }
             let ready = count.saturating_sub(within as usize).min(rest.len());
-            read_group(mem, at, word, within, rest.get_mut(..ready).unwrap_or_default());
+            let group = rest.get_mut(..ready).unwrap_or_default();
+            read_group(mem, at, word, within, group);
+            self.check(position, group, inline);
             n += ready;
             within += ready as u32;
             if within as usize >= count {
@@ -136,9 +207,12 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
             to = self.advance(mem, (self.position, self.within), consumed);
         }
         if kept == 0 {
-            // The caller, which gets nothing, has nothing to release.
+            // The caller, which gets nothing, has nothing to release; except with areas, where it may still be reading what it got
+            // before.
             self.move_to(mem, to);
-            self.release(mem);
+            if !self.slots.has_areas() {
+                self.release(mem);
+            }
         }
         (kept, to)
     }
@@ -158,8 +232,13 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
 
 impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNIT, PER, S> {
     fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self {
+        let this = Self::look(mem, layout);
+        S::recover(mem, layout, UNIT, this.position);
+        this
+    }
+
+    fn look<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self {
         let (position, within) = decode(mem.load_acquire(layout.taken));
-        S::recover(mem, layout, UNIT, position);
         UnitConsumer {
             slots: Slots::new(layout),
             head: layout.head,
@@ -170,6 +249,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
             handed: position,
             empty_polls: 0,
             was_idle: false,
+            all_inline: false,
             guard: ChainGuard::default(),
             signal: PhantomData,
         }
@@ -183,13 +263,16 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
         discard: impl FnMut(Desc),
     ) -> usize {
         let from = (self.position, self.within);
-        let (mut n, mut to) = self.copy_ready(mem, out, from, self.empty_polls >= IDLE_POLLS);
+        let mut inline = InlineCheck { beyond: 0 };
+        let idle = self.empty_polls >= IDLE_POLLS;
+        let (mut n, mut to) = self.copy_checked(mem, out, from, idle, &mut inline);
         if n == 0 {
             self.empty_polls = self.empty_polls.saturating_add(1);
             return 0;
         }
         self.was_idle = self.empty_polls >= IDLE_POLLS;
         self.empty_polls = 0;
+        self.all_inline = self.slots.has_areas() && inline.all();
         if self.guard.discarding || out.get(n - 1).is_some_and(|d| d.desc().more()) {
             (n, to) = self.take_chains(mem, out, (n, to), discard);
         }
@@ -212,8 +295,13 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
     }
 
     #[inline(always)]
-    fn release<M: SharedMemory>(&mut self, mem: &M) {
-        self.handed = S::hand_back(mem, &self.slots, self.head, UNIT, self.handed, self.position);
+    fn release_to<M: SharedMemory>(&mut self, mem: &M, position: u64) {
+        self.handed = S::hand_back(mem, &self.slots, self.head, UNIT, self.handed, position);
+    }
+
+    #[inline(always)]
+    fn all_inline(&self) -> bool {
+        self.all_inline
     }
 
     #[inline(always)]
@@ -237,7 +325,10 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
         _: u64,
         keep: impl FnOnce(&[Desc]) -> bool,
     ) {
-        self.handed = self.position;
+        // With areas, packets that were taken may still lie in units that have not been handed back.
+        if !self.slots.has_areas() {
+            self.handed = self.position;
+        }
         let (mut descs, mut end) = (Vec::new(), (self.position, self.within));
         let mut out = [Desc::default(); PER];
         while end.0 < self.position + self.slots.count() && is_ready::<S, M>(mem, &self.slots, UNIT, end.0) {
@@ -254,12 +345,15 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
         if !whole || !keep(&descs) {
             self.guard.discarding = false;
             end = (self.position + u64::from(self.within > 0), 0);
-            (self.position, self.within, self.handed) = (end.0, 0, end.0);
+            (self.position, self.within) = (end.0, 0);
+            if !self.slots.has_areas() {
+                self.handed = end.0;
+            }
         }
         clear(mem, &self.slots, UNIT, end.0..self.position + self.slots.count());
         mem.store(layout.tail, end.0);
         mem.store(layout.taken, encode(self.position, self.within));
-        mem.store_release(layout.head, self.position); // C1
+        mem.store_release(layout.head, self.handed); // C1
     }
 
     fn discarded(&self) -> u64 {

@@ -8,7 +8,8 @@ mod consumer;
 mod producer;
 
 use crate::config::Design;
-use crate::desc::{DESC, SIGNAL_SHIFT};
+use crate::desc::{DESC, Desc, SIGNAL_SHIFT};
+use crate::layout::AREA;
 use crate::memory::{LINE, SharedMemory};
 
 use super::signal::{Clear, Epoch, Signal};
@@ -66,6 +67,11 @@ fn clear<M: SharedMemory>(mem: &M, slots: &Slots, unit: u32, positions: core::op
     }
 }
 
+/// True when the data of a descriptor lie in the area at `area`.
+fn lies_in(area: u32, desc: Desc) -> bool {
+    desc.offset().wrapping_sub(area).saturating_add(u32::from(desc.len())) <= AREA
+}
+
 /// True when the unit of `unit` bytes at `position` was published in the lap of that position. For
 /// successors.
 #[inline(always)]
@@ -78,14 +84,13 @@ fn is_ready<S: Signal, M: SharedMemory>(mem: &M, slots: &Slots, unit: u32, posit
 mod tests {
     extern crate std;
     use super::*;
-    use crate::desc::Desc;
     use crate::heap::HeapMemory;
     use crate::layout::RingLayout;
     use crate::ring::{Consumer, IDLE_POLLS, Producer};
     use std::vec::Vec;
 
     /// 16 units at 4096, each position in a line of its own.
-    const RING: RingLayout = RingLayout { units: 4096, count: 16, tail: 0, head: 64, taken: 128 };
+    const RING: RingLayout = RingLayout { units: 4096, areas: 0, count: 16, tail: 0, head: 64, taken: 128 };
 
     fn ends<R: Ring>() -> (HeapMemory, R::Producer, R::Consumer) {
         let mem = HeapMemory::new(8192);

@@ -6,13 +6,13 @@ use alloc::vec::Vec;
 
 use core::marker::PhantomData;
 
-use crate::desc::{DESC, Desc, SIGNAL_SHIFT, Slot};
-use crate::layout::RingLayout;
+use crate::desc::{DESC, Desc, FLAG_INLINE, SIGNAL_SHIFT, Slot};
+use crate::layout::{AREA_LINES, RingLayout};
 use crate::memory::{LINE, SharedMemory, lines};
 use crate::ring::signal::{COUNT, Signal};
 use crate::ring::{Producer, Slots, has_chains, sane, whole};
 
-use super::{MOST, clear, decode, encode, is_ready};
+use super::{MOST, clear, decode, encode, is_ready, lies_in};
 
 /// The writing end: units of `UNIT` bytes with up to `PER` descriptors.
 #[derive(Debug)]
@@ -26,7 +26,22 @@ pub struct UnitProducer<const UNIT: u32, const PER: usize, S> {
     credit: u64,
     /// Units of the last push.
     last: u32,
+    /// With areas: the unit at `position`, as far as it has been filled.
+    open: Open,
+    /// With areas: demote the lines of units and areas when they are published.
+    demote: bool,
     signal: PhantomData<S>,
+}
+
+/// A unit that is being filled. All of it stands in the ring but the word with its signal.
+#[derive(Debug, Default)]
+struct Open {
+    /// The unit's first word, without the signal.
+    first: u64,
+    /// Descriptors in it.
+    count: u32,
+    /// Lines of its area that are used.
+    lines: u32,
 }
 
 impl<const UNIT: u32, const PER: usize, S: Signal> UnitProducer<UNIT, PER, S> {
@@ -40,6 +55,71 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitProducer<UNIT, PER, S> {
             self.credit = S::credit(mem, &self.slots, self.head, UNIT, self.credit, want, most);
         }
         self.credit - self.position
+    }
+
+    /// Units that `n` more descriptors without inline data take, the open one among them.
+    #[inline(always)]
+    fn units_for(&self, n: usize) -> u64 {
+        (self.open.count as usize + n).div_ceil(PER) as u64
+    }
+
+    /// Adds a descriptor to the open unit, for which there is room, and publishes it when it is full.
+    #[inline(always)]
+    fn append_desc<M: SharedMemory>(&mut self, mem: &M, desc: Desc, lines: u32) {
+        let at = self.slots.at(self.position, UNIT) + self.open.count * DESC;
+        if self.open.count == 0 {
+            self.open.first = desc.word();
+        } else {
+            mem.store(at, desc.word());
+        }
+        mem.store(at + 8, desc.meta);
+        self.open.count += 1;
+        self.open.lines += lines;
+        if self.open.count as usize >= PER {
+            self.publish_open(mem);
+        }
+    }
+
+    /// Adds packet `i`, which `put` writes to the next line of the open unit's area.
+    #[inline(always)]
+    fn append_line<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        i: usize,
+        put: &mut impl FnMut(usize, u32) -> (u16, u64),
+    ) {
+        let at = self.slots.area(self.position) + self.open.lines * LINE;
+        let (len, meta) = put(i, at);
+        self.append_desc(mem, Desc::new(at, len, FLAG_INLINE).with_meta(meta), 1);
+    }
+
+    /// Publishes the open unit, which is not empty.
+    #[inline(always)]
+    fn publish_open<M: SharedMemory>(&mut self, mem: &M) {
+        let Open { first, count, lines } = core::mem::take(&mut self.open);
+        self.publish_unit(mem, self.position, first, count, lines);
+        self.position += 1;
+    }
+
+    /// Publishes a unit with areas, of which `first` is the first word.
+    #[inline(always)]
+    fn publish_unit<M: SharedMemory>(&self, mem: &M, position: u64, first: u64, count: u32, lines: u32) {
+        let at = self.slots.at(position, UNIT);
+        if self.demote {
+            demote_lines(mem, self.slots.area(position), lines);
+        }
+        let signal = u64::from(S::encode(count as u8, self.slots.lap(position))) << SIGNAL_SHIFT;
+        mem.store_release(at, first | signal); // A1
+        if self.demote {
+            demote_lines(mem, at, 1);
+        }
+    }
+
+    /// Adds packets of one segment, in buffers of the pool, to a ring with areas.
+    #[cold]
+    #[inline(never)]
+    fn append_all<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
+        descs.iter().for_each(|desc| self.append_desc(mem, desc.desc(), 0));
     }
 
     /// Writes all of a unit but the word that holds its signal.
@@ -74,7 +154,13 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitProducer<UNIT, PER, S> {
                 return None;
             }
             let words = |i: usize| at + i as u32 * DESC;
-            descs.extend((skip..count).map(|i| Desc::from_words(mem.load(words(i)), mem.load(words(i) + 8))));
+            for i in skip..count {
+                let desc = Desc::from_words(mem.load(words(i)), mem.load(words(i) + 8));
+                if desc.inline() && !(self.slots.has_areas() && lies_in(self.slots.area(position), desc)) {
+                    return None;
+                }
+                descs.push(desc);
+            }
             skip = 0;
         }
         (skip == 0).then_some(descs)
@@ -117,6 +203,13 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitProducer<UNIT, PER, S> {
     }
 }
 
+/// Demotes `n` lines.
+#[cold]
+#[inline(never)]
+fn demote_lines<M: SharedMemory>(mem: &M, at: u32, n: u32) {
+    (0..n).for_each(|line| mem.demote(at + line * LINE));
+}
+
 impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNIT, PER, S> {
     const PER_UNIT: usize = PER;
 
@@ -144,14 +237,16 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
             position,
             credit: position,
             last: 0,
+            open: Open::default(),
+            demote: false,
             signal: PhantomData,
         }
     }
 
     #[inline(always)]
     fn room<M: SharedMemory>(&mut self, mem: &M, want: usize) -> usize {
-        let units = self.reserve(mem, want.div_ceil(PER) as u64);
-        want.min(units as usize * PER)
+        let units = self.reserve(mem, self.units_for(want));
+        want.min((units as usize * PER).saturating_sub(self.open.count as usize))
     }
 
     #[inline(always)]
@@ -168,9 +263,25 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
 
     #[inline(always)]
     fn push<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) -> usize {
+        let n = self.append(mem, descs);
+        self.close(mem);
+        n
+    }
+
+    #[inline(always)]
+    fn append<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) -> usize {
+        let plain = !has_chains(descs);
+        if self.slots.has_areas() {
+            if !plain {
+                self.close(mem);
+            } else if self.open.count > 0 || !descs.len().is_multiple_of(PER) {
+                let n = self.room(mem, descs.len());
+                self.append_all(mem, descs.get(..n).unwrap_or_default());
+                return n;
+            }
+        }
         let units = self.reserve(mem, descs.len().div_ceil(PER) as u64);
         let room = units as usize * PER;
-        let plain = !has_chains(descs);
         let n = if plain { descs.len().min(room) } else { whole(descs, room) };
         let Some(descs) = descs.get(..n) else { return 0 };
         if plain {
@@ -186,7 +297,89 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
     }
 
     #[inline(always)]
+    fn has_areas(&self) -> bool {
+        self.slots.has_areas()
+    }
+
+    #[inline(always)]
+    fn push_lines<M: SharedMemory>(
+        &mut self,
+        mem: &M,
+        n: usize,
+        mut put: impl FnMut(usize, u32) -> (u16, u64),
+    ) -> usize {
+        if !self.slots.has_areas() {
+            return 0;
+        }
+        // So that the rest of the open unit has a line for each packet.
+        if self.open.lines + PER as u32 > AREA_LINES + self.open.count {
+            self.publish_open(mem);
+        }
+        let n = self.room(mem, n);
+        let mut done = 0;
+        while done < n && self.open.count > 0 {
+            self.append_line(mem, done, &mut put);
+            done += 1;
+        }
+        while n - done >= PER {
+            let area = self.slots.area(self.position);
+            let mut words = [[0; 2]; MOST];
+            for (i, pair) in words.iter_mut().take(PER).enumerate() {
+                let at = area + i as u32 * LINE;
+                let (len, meta) = put(done + i, at);
+                *pair = [Desc::new(at, len, FLAG_INLINE).word(), meta];
+            }
+            let body = words.as_flattened().get(1..2 * PER).unwrap_or_default();
+            mem.store_many(self.slots.at(self.position, UNIT) + 8, body);
+            self.publish_unit(mem, self.position, words[0][0], PER as u32, PER as u32);
+            self.position += 1;
+            done += PER;
+        }
+        for i in done..n {
+            self.append_line(mem, i, &mut put);
+        }
+        n
+    }
+
+    #[inline(always)]
+    fn place<M: SharedMemory>(&mut self, mem: &M, len: u32) -> Option<u32> {
+        if !self.slots.has_areas() {
+            return None;
+        }
+        if self.open.count > 0 && self.open.lines + len.div_ceil(LINE) > AREA_LINES {
+            self.publish_open(mem);
+        }
+        if self.open.count == 0 && self.reserve(mem, 1) == 0 {
+            return None;
+        }
+        Some(self.slots.area(self.position) + self.open.lines * LINE)
+    }
+
+    #[inline(always)]
+    fn add<M: SharedMemory>(&mut self, mem: &M, at: u32, len: u16, meta: u64) {
+        self.append_desc(mem, Desc::new(at, len, FLAG_INLINE).with_meta(meta), u32::from(len).div_ceil(LINE));
+    }
+
+    #[inline(always)]
+    fn close<M: SharedMemory>(&mut self, mem: &M) {
+        if self.slots.has_areas() {
+            if self.open.count > 0 {
+                self.publish_open(mem);
+            }
+            mem.store(self.tail, self.position);
+        }
+    }
+
+    #[inline(always)]
+    fn set_demote(&mut self, demote: bool) {
+        self.demote = demote;
+    }
+
+    #[inline(always)]
     fn demote<M: SharedMemory>(&self, mem: &M) {
+        if self.slots.has_areas() {
+            return; // done when they were published
+        }
         let first = self.slots.at(self.position - u64::from(self.last), UNIT);
         for line in lines(first, self.last * UNIT) {
             mem.demote(line);

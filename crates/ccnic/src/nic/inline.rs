@@ -1,0 +1,165 @@
+//! Delivery into the areas beside the receive ring's units: packets that take no buffer of the program.
+
+use crate::desc::{Desc, FLAG_MORE};
+use crate::layout::AREA;
+use crate::memory::{Fetch, LINE, SharedMemory, copy, prefetch_payload};
+use crate::pool::Class;
+use crate::ring::{Producer, Ring};
+
+use super::deliver::Busy;
+use super::fetched::{Segments, bytes, first};
+use super::{Fetched, NicQueue};
+
+impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
+    /// As `deliver_most`, where the ring has areas: packets that fit are written there, others to buffers of the pool.
+    #[inline(always)]
+    pub(super) fn deliver_inline<Q: SharedMemory>(
+        &mut self,
+        from: &Q,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) -> (usize, Option<Busy>) {
+        let (mut longest, mut flags) = (0, 0);
+        for desc in packets {
+            longest = u32::from(desc.len()).max(longest);
+            flags |= u32::from(desc.flags());
+        }
+        if flags & u32::from(FLAG_MORE) != 0 || longest > AREA {
+            return self.deliver_anywhere(from, packets, ahead);
+        }
+        self.publish(false); // what is staged comes first
+        let n = if longest <= LINE {
+            self.deliver_lines(from, packets, ahead)
+        } else {
+            self.deliver_areas(from, packets, ahead)
+        };
+        self.counters.rx_packets += n as u64;
+        self.counters.rx_bytes += bytes(packets.get(..n).unwrap_or_default());
+        (n, (n < packets.len()).then_some(Busy::RingFull))
+    }
+
+    /// Packets of one segment of at most a line.
+    #[inline(always)]
+    fn deliver_lines<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
+        let (mem, rx) = (&self.mem, &mut self.rx);
+        let (mut next, mut ahead) = (packets.iter(), ahead.iter());
+        rx.push_lines(mem, packets.len(), |_, at| {
+            if let Some(desc) = ahead.next() {
+                from.prefetch_read(desc.offset());
+            }
+            let Some(desc) = next.next() else { return (0, 0) };
+            copy(from, desc.offset(), mem, at, desc.len().into());
+            (desc.len(), desc.meta)
+        })
+    }
+
+    /// Packets of one segment that fit into an area.
+    #[inline(always)]
+    fn deliver_areas<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
+        let (mut n, mut ahead) = (0, ahead.iter());
+        for desc in packets {
+            if let Some(next) = ahead.next() {
+                prefetch_payload(from, next.offset(), next.len().into(), Fetch::Read);
+            }
+            let Some(at) = self.rx.place(&self.mem, desc.len().into()) else { break };
+            copy(from, desc.offset(), &self.mem, at, desc.len().into());
+            self.rx.add(&self.mem, at, desc.len(), desc.meta);
+            n += 1;
+        }
+        n
+    }
+
+    /// Packets of any number of segments and any length.
+    #[inline(never)]
+    fn deliver_anywhere<Q: SharedMemory>(
+        &mut self,
+        from: &Q,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) -> (usize, Option<Busy>) {
+        let (mut n, mut ahead) = (0, ahead);
+        while let Some(rest) = packets.get(n..).filter(|rest| !rest.is_empty()) {
+            let long = rest.iter().take_while(|desc| u32::from(desc.len()) > AREA).count();
+            if long > 0 {
+                let long = rest.get(..long).unwrap_or_default();
+                let whole = long.iter().rposition(|desc| !desc.more()).map_or(0, |last| last + 1);
+                let (now, later) = ahead.split_at(ahead.len().min(whole));
+                ahead = later;
+                let (done, busy) = self.deliver_pool(from, long.get(..whole).unwrap_or_default(), now);
+                n += done;
+                if busy.is_some() {
+                    return (n, busy);
+                }
+                if whole > 0 {
+                    continue;
+                }
+            }
+            let packet = first(rest);
+            match self.deliver_one(from, packet) {
+                None => n += packet.len(),
+                busy => return (n, busy),
+            }
+        }
+        (n, None)
+    }
+
+    /// One packet of any number of segments.
+    fn deliver_one<Q: SharedMemory>(&mut self, from: &Q, packet: &[Desc]) -> Option<Busy> {
+        let total = bytes(packet) as u32;
+        if total > AREA {
+            return self.deliver_pool(from, packet, &[]).1;
+        }
+        self.publish(false);
+        let Some(at) = self.rx.place(&self.mem, total) else { return Some(Busy::RingFull) };
+        Segments { descs: packet, within: 0 }.copy_to(from, &self.mem, at, total);
+        self.add_inline(at, total, packet.first().map_or(0, |desc| desc.meta));
+        None
+    }
+
+    /// Counts and adds a packet that was written where `place` said.
+    #[inline(always)]
+    pub(super) fn add_inline(&mut self, at: u32, len: u32, meta: u64) {
+        self.rx.add(&self.mem, at, len as u16, meta);
+        self.counters.rx_packets += 1;
+        self.counters.rx_bytes += u64::from(len);
+    }
+
+    /// Sends back a fetched packet of this region, of which a segment is inline: with a copy, since its unit is handed back. `None` when
+    /// the ring is full. `Some(false)` when it is too long for an area: then it is dropped, as its other buffers are all that is left.
+    pub(super) fn reflect_inline(&mut self, packet: &[Desc]) -> Option<bool> {
+        let total = bytes(packet) as u32;
+        if total > AREA {
+            return Some(false);
+        }
+        self.publish(false);
+        let at = self.rx.place(&self.mem, total)?;
+        Segments { descs: packet, within: 0 }.copy_to(&self.mem, &self.mem, at, total);
+        self.free_all(packet);
+        self.add_inline(at, total, packet.first().map_or(0, |desc| desc.meta));
+        Some(true)
+    }
+
+    /// For a NIC that keeps what it has fetched: copies inline packets among those fetched into buffers of the pool and completes them.
+    /// Returns how many of the descriptors, from the first, now name buffers; fewer than all when the pool is dry, to be tried again.
+    #[inline(always)]
+    pub fn to_buffers(&mut self, fetched: &mut Fetched) -> usize {
+        let n = fetched.rest().len();
+        if !self.areas { n } else { self.copy_to_buffers(fetched) }
+    }
+
+    #[inline(never)]
+    fn copy_to_buffers(&mut self, fetched: &mut Fetched) -> usize {
+        let mut n = 0;
+        for slot in fetched.rest_mut() {
+            if slot.inline() {
+                let len = u32::from(slot.len());
+                let Some((at, class)) = self.pool.alloc(&self.mem, self.pool.class(len)) else { break };
+                copy(&self.mem, slot.offset(), &self.mem, at, len);
+                let flags = if class == Class::Small { crate::desc::FLAG_SMALL } else { 0 };
+                *slot = Desc::new(at, slot.len(), flags).with_meta(slot.meta).with_more(slot.more());
+            }
+            n += 1;
+        }
+        n
+    }
+}

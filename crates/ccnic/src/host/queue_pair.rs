@@ -1,10 +1,10 @@
 //! The queue pair: opening, transmit and receive bursts, notification, statistics.
 
-use crate::buf::{Burst, RegionTag};
+use crate::buf::{Buf, Burst, RegionTag};
 use crate::config::{Config, Demote, Design};
 use crate::desc::Desc;
-use crate::layout::{Layout, QueueLayout};
-use crate::memory::{SharedMemory, lines};
+use crate::layout::{AREA, Layout, QueueLayout};
+use crate::memory::{LINE, SharedMemory, copy, lines};
 use crate::notify;
 use crate::pool::Allocator;
 use crate::queue_error::{QueueError, queue_layout};
@@ -118,6 +118,83 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         self.transmit(burst, false)
     }
 
+    /// `transmit` where the ring has areas: packets that fit are copied there, and their buffers are free again, still in this core's
+    /// cache. Then buffers do not wander to the NIC, which delivers short packets without any.
+    #[inline(always)]
+    fn transmit_inline(&mut self, burst: &mut Burst, demote: bool) -> usize {
+        self.tx.set_demote(demote);
+        let (mut shortest, mut longest, mut chains) = (u16::MAX, 0, false);
+        for buf in burst.as_slice() {
+            shortest = buf.len().min(shortest);
+            longest = buf.len().max(longest);
+            chains |= buf.more();
+        }
+        let n = if u32::from(shortest) > AREA {
+            self.append_buffers(burst.as_slice())
+        } else if chains || u32::from(longest) > AREA {
+            self.transmit_mixed(burst)
+        } else {
+            let n = self.copy_inline(burst.as_slice(), longest);
+            self.pool.free_many(&self.mem, burst.first(n));
+            n
+        };
+        self.tx.close(&self.mem);
+        burst.remove_front(n);
+        self.rx.prefetch(&self.mem);
+        n
+    }
+
+    /// Hands over packets in their buffers, as many as there is room for; returns the number of buffers.
+    #[inline(always)]
+    fn append_buffers(&mut self, bufs: &[Buf]) -> usize {
+        let n = self.tx.append(&self.mem, bufs);
+        self.pool.sent_many(bufs.get(..n).unwrap_or_default());
+        n
+    }
+
+    /// Copies packets of one segment into the areas, as many as there is room for; returns their number.
+    #[inline(always)]
+    fn copy_inline(&mut self, bufs: &[Buf], longest: u16) -> usize {
+        let (mem, tx) = (&self.mem, &mut self.tx);
+        if u32::from(longest) <= LINE {
+            let mut bufs = bufs.iter();
+            return tx.push_lines(mem, bufs.len(), |_, at| {
+                let Some(desc) = bufs.next().map(Buf::desc) else { return (0, 0) };
+                copy(mem, desc.offset(), mem, at, desc.len().into());
+                (desc.len(), desc.meta)
+            });
+        }
+        for (n, desc) in bufs.iter().map(Buf::desc).enumerate() {
+            let Some(at) = tx.place(mem, desc.len().into()) else { return n };
+            copy(mem, desc.offset(), mem, at, desc.len().into());
+            tx.add(mem, at, desc.len(), desc.meta);
+        }
+        bufs.len()
+    }
+
+    /// A burst in which some packets are long or chains: short packets are copied, the others are sent in their buffers.
+    #[inline(never)]
+    fn transmit_mixed(&mut self, burst: &Burst) -> usize {
+        let (bufs, mut n) = (burst.as_slice(), 0);
+        while let Some(rest) = bufs.get(n..).filter(|rest| !rest.is_empty()) {
+            let segments = rest.iter().position(|buf| !buf.more()).map_or(rest.len(), |last| last + 1);
+            let packet = rest.get(..segments).unwrap_or_default();
+            let sent = match packet {
+                [short] if !short.more() && u32::from(short.len()) <= AREA => {
+                    let sent = self.copy_inline(packet, AREA as u16);
+                    self.pool.free_many(&self.mem, packet.get(..sent).unwrap_or_default());
+                    sent
+                }
+                _ => self.append_buffers(packet),
+            };
+            n += sent;
+            if sent < segments {
+                break;
+            }
+        }
+        n
+    }
+
     /// `tx_burst`; with `small` all buffers are known to be small.
     #[inline(always)]
     pub(super) fn transmit(&mut self, burst: &mut Burst, small: bool) -> usize {
@@ -127,7 +204,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         if demote {
             self.demote_payload(burst);
         }
-        self.tx.set_demote(demote);
+        if self.tx.has_areas() {
+            return self.transmit_inline(burst, demote);
+        }
         let most = if self.managed.is_some() { self.managed_room(burst.len()) } else { Burst::CAPACITY };
         let n = self.tx.push(&self.mem, burst.first(most));
         if demote {

@@ -8,6 +8,16 @@ use crate::ring::Ring;
 use super::NicQueue;
 use super::fetched::first;
 
+/// True when a segment is inline.
+#[inline(always)]
+fn has_inline(packets: &[Desc]) -> bool {
+    let mut any = false;
+    for desc in packets {
+        any |= desc.inline();
+    }
+    any
+}
+
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Sends fetched packets of this region back to their program without a copy, as many whole ones as the
     /// ring has room for; returns the number of their descriptors. Only with the shared pool: with the
@@ -23,7 +33,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// `reflect` without completion and without counting waits.
     #[inline(always)]
     pub(super) fn reflect_most(&mut self, packets: &[Desc]) -> usize {
-        if self.areas && packets.iter().fold(false, |any, desc| any | desc.inline()) {
+        if self.areas && has_inline(packets) {
             return self.reflect_each(packets);
         }
         let mut room = self.room(packets.len());
@@ -45,7 +55,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         let mut n = 0;
         while let Some(rest) = packets.get(n..).filter(|rest| !rest.is_empty()) {
             let packet = first(rest);
-            if !packet.iter().any(|desc| desc.inline()) {
+            if !has_inline(packet) {
                 if self.reflect_most(packet) < packet.len() {
                     break;
                 }

@@ -131,6 +131,8 @@ struct Generator<'a, M: SharedMemory, R: Ring, C: Clock> {
     burst: usize,
     /// Packets are read where they lie, without buffers that this program holds.
     lends: bool,
+    /// Packets that were lent in this turn.
+    lent: usize,
     /// Round trips are measured precisely while few packets are in flight.
     few: bool,
     tracker: Tracker,
@@ -174,6 +176,7 @@ pub fn run<M: SharedMemory, R: Ring, C: Clock>(
         segments,
         burst: load.burst.min(load.inflight).min(Burst::CAPACITY / segments),
         lends: u32::from(load.size) <= SMALL && pair.config().shared_pool,
+        lent: 0,
         few: load.rate.is_some() || load.inflight <= PRECISE,
         tracker: Tracker::new(load.size),
         now: clock.now(),
@@ -223,7 +226,8 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
     /// Receives a burst and sends one; false when the phase is over.
     ///
     /// What lies in buffers is read after the transmit burst, during which its lines arrive. What is lent is read at
-    /// once, and so is everything while few packets are in flight.
+    /// once, and so is everything while few packets are in flight: then the clock is read as soon as the packets have
+    /// been, and again when the next ones are made.
     #[inline(always)]
     fn turn(&mut self, plan: &Plan) -> bool {
         let precise = self.few && self.tracker.outstanding() <= PRECISE;
@@ -231,19 +235,19 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
         if precise && received > 0 {
             self.read();
             self.clock.settle();
+            self.tracker.finish(self.clock.now());
+            self.release();
         }
         let mut want = if plan.gap.is_none() { self.want(usize::MAX) } else { 0 };
         let now = self.time(received, precise, want > 0 || plan.gap.is_some());
         if let Some(gap) = plan.gap {
             want = self.want(self.due(plan, gap, now));
         }
-        if received > 0 && self.rx.is_empty() {
-            self.tracker.finish(now);
-        }
         let sent = self.send(want, now);
-        if !self.rx.is_empty() {
+        if !precise && received > 0 {
             self.read();
             self.tracker.finish(now);
+            self.release();
         }
         if sent + received == 0 {
             self.wait(plan);
@@ -253,18 +257,19 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
         now < plan.end && self.tracker.received < plan.last
     }
 
-    /// Receives a burst; returns its buffers. What is not lent lies in `rx` afterwards.
+    /// Receives a burst; returns its buffers. What was lent has been read, the rest lies in `rx`.
     #[inline(always)]
     fn receive(&mut self) -> usize {
         let max = self.load.rx_burst.min(tracker::BURST);
         if self.lends {
             let tracker = &mut self.tracker;
-            if let Ok(n) = self.pair.rx_small(
+            let lent = self.pair.rx_small(
                 max,
                 #[inline(always)]
                 |_, bytes, _| tracker.packet(bytes),
-            ) {
-                self.clock.spend(n);
+            );
+            if let Ok(n) = lent {
+                self.lent = n;
                 return n;
             }
         }
@@ -274,22 +279,25 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
     /// Reads and checks every byte of what lies in `rx`.
     #[inline(always)]
     fn read(&mut self) {
-        if self.rx.is_empty() {
-            return;
-        }
         let tracker = &mut self.tracker;
         for buf in self.rx.as_slice() {
             let (whole, more) = (self.segments == 1, buf.more());
             self.pair.with(
                 buf,
                 #[inline(always)]
-                |bytes| {
-                    if whole && !more { tracker.packet(bytes) } else { tracker.segment(bytes, more) }
-                },
+                |bytes| if whole && !more { tracker.packet(bytes) } else { tracker.segment(bytes, more) },
             );
         }
-        self.clock.spend(self.rx.len().div_ceil(self.segments));
-        self.pair.free(&mut self.rx);
+    }
+
+    /// Done with what was received.
+    #[inline(always)]
+    fn release(&mut self) {
+        self.clock.spend(self.lent + self.rx.len().div_ceil(self.segments));
+        self.lent = 0;
+        if !self.rx.is_empty() {
+            self.pair.free(&mut self.rx);
+        }
     }
 
     /// The time, after a receive burst of `received` packets. `fresh` asks for one that was read in this turn.
@@ -402,6 +410,7 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
                 last = self.clock.now();
                 self.read();
                 self.tracker.finish(last);
+                self.release();
             } else if !self.clock.give_way() {
                 self.clock.sleep_until(last + patience);
                 self.pair.relax();
@@ -445,7 +454,7 @@ mod tests {
 
         fn give_way(&self) -> bool {
             self.now.set(self.now.get() + self.step.get());
-            self.step.set(self.step.get() * 2);
+            self.step.set((2 * self.step.get()).min(10_000_000));
             self.poll();
             true
         }
@@ -496,6 +505,16 @@ mod tests {
             let outcome = run_with(Load { packets: Some(200), ..load(size) }, |_| ()).unwrap();
             assert!((200..240).contains(&outcome.packets), "{size}: {}", outcome.packets);
             assert_eq!((outcome.lost, outcome.corrupt, outcome.rtt.len()), (0, 0, outcome.packets));
+        }
+    }
+
+    /// The whole window comes back in one burst, and the next is sent before its round trips are recorded.
+    #[test]
+    fn every_packet_has_a_round_trip_whatever_is_in_flight() {
+        for (inflight, burst) in [(1, 1), (16, 16), (17, 17), (32, 32), (40, 8)] {
+            let outcome = run_with(Load { inflight, burst, packets: Some(300), ..load(64) }, |_| ()).unwrap();
+            assert_eq!((outcome.lost, outcome.corrupt, outcome.rtt.len()), (0, 0, outcome.packets));
+            assert!(outcome.packets >= 300, "{inflight}: {}", outcome.packets);
         }
     }
 

@@ -69,7 +69,7 @@ impl Tracker {
     /// So many packets are sent at this time. If none is in flight, they are the next to come back.
     #[inline(always)]
     pub fn sent(&mut self, packets: usize, now: u64) {
-        if self.next == self.expected {
+        if self.next == self.expected && self.current.packets == 0 {
             self.current = Run { time: now, packets: 0 };
         }
         self.next += packets as u64;

@@ -7,7 +7,7 @@ NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]
 DPDK := $(shell pkg-config --modversion libdpdk 2>/dev/null)
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
-.PHONY: all run test lint unit tsan fuzz smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke miri install clean
+.PHONY: all run test lint unit tsan fuzz instructions smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke miri install clean
 
 all:
 	$(CARGO) build --release --locked
@@ -49,6 +49,12 @@ endif
 SECONDS = 60
 fuzz:
 	CARGO="$(CARGO)" fuzz/run.sh $(SECONDS)
+
+# Instructions per packet by function, into docs/performance.md; needs valgrind and binutils.
+COUNT = crates/ccnic/benches/instructions.py --write docs/performance.md
+instructions:
+	$(COUNT)
+	$(COUNT) --way copies --sizes 64
 
 # What a newcomer does first, in short: the demo fails when a packet is lost or damaged.
 smoke: all

@@ -6,10 +6,12 @@
 //! `ccnic sim` send the same load.
 
 pub mod payload;
+mod times;
 mod totals;
 mod tracker;
 
 use ccnic::host::QueuePair;
+use ccnic::layout::SMALL_BUF;
 use ccnic::ring::Ring;
 use ccnic::{Burst, SharedMemory};
 use hdrhistogram::Histogram;
@@ -32,6 +34,12 @@ pub trait Clock {
     /// This many packets have been written or checked. A simulator adds the time that this takes; on a real
     /// machine it has passed.
     fn spend(&self, _: usize) {}
+    /// Calls `work`, compiled for the processor at hand where the machine can do that: what is inlined into `work` may
+    /// use its widest registers.
+    #[inline(always)]
+    fn compile_for_it<T>(&self, work: impl FnOnce() -> T) -> T {
+        work()
+    }
 
     /// Seconds as ticks.
     fn ticks(&self, seconds: f64) -> u64 {
@@ -52,8 +60,15 @@ pub enum LoadError {
     Histogram(String),
 }
 
-/// With at most this many packets in flight, round trips are measured precisely: see `examine`.
+/// With at most this many packets in flight, round trips are measured precisely: a packet's ends when its receiver has
+/// read it, so the clock is read then, after a fence. With more, a fence in every burst would dominate the measurement.
 const PRECISE: usize = 16;
+
+/// Of turns that neither receive nor send, one in so many reads the clock.
+const IDLE_TURNS: u32 = 64;
+
+/// Packets of at most so many bytes are received without buffers.
+const SMALL: u32 = SMALL_BUF;
 
 /// The load of one thread.
 #[derive(Debug, Clone, Copy)]
@@ -112,10 +127,33 @@ struct Generator<'a, M: SharedMemory, R: Ring, C: Clock> {
     rx: Burst,
     /// Buffers of one packet.
     segments: usize,
+    /// Packets of a transmit burst.
+    burst: usize,
+    /// Packets are read where they lie, without buffers that this program holds.
+    lends: bool,
+    /// Packets that were lent in this turn.
+    lent: usize,
+    /// Round trips are measured precisely while few packets are in flight.
+    few: bool,
     tracker: Tracker,
     /// The clock when it was last read, and the packets received since.
     now: u64,
     since: usize,
+    /// Turns in a row that neither received nor sent anything.
+    idle: u32,
+}
+
+/// When a phase ends, and what is sent until then.
+struct Plan {
+    start: u64,
+    end: u64,
+    /// Ticks between two packets; `None`: as many as possible.
+    gap: Option<f64>,
+    /// Packets that this thread begins later.
+    late: f64,
+    /// The first packet of this phase, and the number that are to be received in the whole run when it ends.
+    first: u64,
+    last: u64,
 }
 
 /// Runs a load on a queue pair. `started` is called when the measured time begins, and `ended` when it is
@@ -130,15 +168,21 @@ pub fn run<M: SharedMemory, R: Ring, C: Clock>(
     started: impl FnOnce(),
     ended: impl FnOnce(),
 ) -> Result<Outcome, LoadError> {
+    let segments = usize::from(load.size).div_ceil(4096);
     let mut generator = Generator {
-        pair,
         load,
         tx: Burst::new(),
         rx: Burst::new(),
-        segments: usize::from(load.size).div_ceil(4096),
-        tracker: Tracker::new()?,
+        segments,
+        burst: load.burst.min(load.inflight).min(Burst::CAPACITY / segments),
+        lends: u32::from(load.size) <= SMALL && pair.config().shared_pool,
+        lent: 0,
+        few: load.rate.is_some() || load.inflight <= PRECISE,
+        tracker: Tracker::new(load.size),
         now: clock.now(),
         since: 0,
+        idle: 0,
+        pair,
         clock,
     };
     generator.phase(load.warmup, None);
@@ -164,145 +208,194 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
     fn phase(&mut self, seconds: f64, packets: Option<u64>) {
         let start = self.clock.now();
         self.now = start; // no burst of this phase is older
-        let end = start + self.clock.ticks(seconds);
-        let gap = self.load.rate.map(|rate| self.clock.ticks(1.0) as f64 / rate);
-        let late =
-            if self.load.whole_bursts { self.burst() as f64 * self.load.phase } else { self.load.phase };
-        let first = self.tracker.next;
-        let last = packets.map_or(u64::MAX, |n| self.tracker.received.saturating_add(n));
-        loop {
-            // Receive, transmit, then read what was received: its lines arrive during the transmit burst.
-            let received = self.pair.rx_burst(&mut self.rx, self.load.rx_burst);
-            let now = self.time(received);
-            // Open loop: the rate determines how many packets are due, not the packets received.
-            let due = gap.map_or(usize::MAX, |gap| {
-                (((now - start) as f64 / gap + 1.0 - late) as u64).saturating_sub(self.tracker.next - first)
-                    as usize
-            });
-            let sent = self.send(now, due);
-            self.examine(now);
-            if sent + received == 0 {
-                let ahead = if self.load.whole_bursts { self.burst() as u64 - 1 } else { 0 };
-                let next = self.tracker.next - first + ahead;
-                let next = gap.map_or(end, |gap| start + ((next as f64 + late) * gap) as u64 + 1);
-                self.wait(next.min(end));
+        let plan = Plan {
+            start,
+            end: start + self.clock.ticks(seconds),
+            gap: self.load.rate.map(|rate| self.clock.ticks(1.0) as f64 / rate),
+            late: if self.load.whole_bursts { self.burst as f64 * self.load.phase } else { self.load.phase },
+            first: self.tracker.next,
+            last: packets.map_or(u64::MAX, |n| self.tracker.received.saturating_add(n)),
+        };
+        let clock = self.clock;
+        clock.compile_for_it(
+            #[inline(always)]
+            || while self.turn(&plan) {},
+        );
+    }
+
+    /// Receives a burst and sends one; false when the phase is over.
+    ///
+    /// What lies in buffers is read after the transmit burst, during which its lines arrive. What is lent is read at
+    /// once, and so is everything while few packets are in flight: then the clock is read as soon as the packets have
+    /// been, and again when the next ones are made.
+    #[inline(always)]
+    fn turn(&mut self, plan: &Plan) -> bool {
+        let precise = self.few && self.tracker.outstanding() <= PRECISE;
+        let received = self.receive();
+        if precise && received > 0 {
+            self.read();
+            self.clock.settle();
+            self.tracker.finish(self.clock.now());
+            self.release();
+        }
+        let mut want = if plan.gap.is_none() { self.want(usize::MAX) } else { 0 };
+        let now = self.time(received, precise, want > 0 || plan.gap.is_some());
+        if let Some(gap) = plan.gap {
+            want = self.want(self.due(plan, gap, now));
+        }
+        let sent = self.send(want, now);
+        if !precise && received > 0 {
+            self.read();
+            self.tracker.finish(now);
+            self.release();
+        }
+        if sent + received == 0 {
+            self.wait(plan);
+        } else {
+            self.idle = 0;
+        }
+        now < plan.end && self.tracker.received < plan.last
+    }
+
+    /// Receives a burst; returns its buffers. What was lent has been read, the rest lies in `rx`.
+    #[inline(always)]
+    fn receive(&mut self) -> usize {
+        let max = self.load.rx_burst.min(tracker::BURST);
+        if self.lends {
+            let tracker = &mut self.tracker;
+            let lent = self.pair.rx_small(
+                max,
+                #[inline(always)]
+                |_, bytes, _| tracker.packet(bytes),
+            );
+            if let Ok(n) = lent {
+                self.lent = n;
+                return n;
             }
-            if now >= end || self.tracker.received >= last {
-                break;
-            }
+        }
+        self.pair.rx_burst(&mut self.rx, max)
+    }
+
+    /// Reads and checks every byte of what lies in `rx`.
+    #[inline(always)]
+    fn read(&mut self) {
+        let tracker = &mut self.tracker;
+        for buf in self.rx.as_slice() {
+            let (whole, more) = (self.segments == 1, buf.more());
+            self.pair.with(
+                buf,
+                #[inline(always)]
+                |bytes| if whole && !more { tracker.packet(bytes) } else { tracker.segment(bytes, more) },
+            );
         }
     }
 
-    /// The time after a receive burst of `received` packets.
+    /// Done with what was received.
+    #[inline(always)]
+    fn release(&mut self) {
+        self.clock.spend(self.lent + self.rx.len().div_ceil(self.segments));
+        self.lent = 0;
+        if !self.rx.is_empty() {
+            self.pair.free(&mut self.rx);
+        }
+    }
+
+    /// The time, after a receive burst of `received` packets. `fresh` asks for one that was read in this turn.
     ///
     /// Reading the clock costs as much as a small packet, so it is read once for several small bursts, as long as
-    /// their packets are a small share of those in flight: the error of a round trip is at most 3 %.
+    /// their packets are a small share of those in flight: the error of a round trip is at most 3 %. While nothing
+    /// comes and nothing is sent, only the end of the phase depends on it.
     #[inline(always)]
-    fn time(&mut self, received: usize) -> u64 {
-        let outstanding = self.tracker.outstanding();
+    fn time(&mut self, received: usize, precise: bool, fresh: bool) -> u64 {
         self.since += received;
-        if outstanding > PRECISE && received > 0 && self.since * 32 < outstanding {
-            return self.now;
+        let old = if received > 0 {
+            !precise && self.since * 32 < self.tracker.outstanding()
+        } else {
+            !fresh && !self.idle.is_multiple_of(IDLE_TURNS)
+        };
+        if !old {
+            (self.now, self.since) = (self.clock.now(), 0);
         }
-        (self.now, self.since) = (self.clock.now(), 0);
         self.now
     }
 
+    /// Nothing was received or sent.
     #[inline(always)]
-    fn wait(&self, until: u64) {
-        if !self.clock.give_way() {
-            self.clock.sleep_until(until);
-            self.pair.relax();
+    fn wait(&mut self, plan: &Plan) {
+        self.idle = self.idle.wrapping_add(1);
+        if self.clock.give_way() {
+            return;
         }
+        let next = plan.gap.map_or(plan.end, |gap| {
+            let ahead = if self.load.whole_bursts { self.burst as u64 - 1 } else { 0 };
+            let next = self.tracker.next - plan.first + ahead;
+            plan.start + ((next as f64 + plan.late) * gap) as u64 + 1
+        });
+        self.clock.sleep_until(next.min(plan.end));
+        self.pair.relax();
     }
 
-    /// Packets of a transmit burst.
+    /// Packets that are due. Open loop: the rate determines that, not the packets received.
     #[inline(always)]
-    fn burst(&self) -> usize {
-        self.load.burst.min(self.load.inflight).min(Burst::CAPACITY / self.segments)
+    fn due(&self, plan: &Plan, gap: f64, now: u64) -> usize {
+        let due = ((now - plan.start) as f64 / gap + 1.0 - plan.late) as u64;
+        due.saturating_sub(self.tracker.next - plan.first) as usize
     }
 
-    /// One transmit burst, if the window and the rate allow it.
+    /// Packets of the next transmit burst, as the window and those that are due allow.
     #[inline(always)]
-    fn send(&mut self, now: u64, due: usize) -> usize {
+    fn want(&self, due: usize) -> usize {
+        if !self.tx.is_empty() {
+            return self.tx.len(); // the ring was full
+        }
+        let room = self.load.inflight.saturating_sub(self.tracker.outstanding()).min(due);
+        // Without a rate, only whole bursts are sent.
+        let whole = due == usize::MAX || self.load.whole_bursts;
+        if whole && room < self.burst { 0 } else { self.burst.min(room) }
+    }
+
+    /// A transmit burst of so many packets; returns the buffers that were sent.
+    #[inline(always)]
+    fn send(&mut self, want: usize, now: u64) -> usize {
+        if want == 0 {
+            return 0;
+        }
         if self.tx.is_empty() {
-            let window = self.load.inflight.saturating_sub(self.tracker.outstanding());
-            let (burst, room) = (self.burst(), window.min(due));
-            // Without a rate, only whole bursts are sent.
-            let whole = due == usize::MAX || self.load.whole_bursts;
-            let want = if whole && room < burst { 0 } else { burst.min(room) };
-            if want == 0 {
-                return 0;
-            }
-            self.pair.alloc(self.load.size, want * self.segments, &mut self.tx);
-            let (mut seq, mut at) = (self.tracker.next, 0);
-            for buf in self.tx.iter_mut() {
-                let more = buf.more();
-                self.pair.with_mut(buf, |bytes| payload::fill(bytes, at, seq, now));
-                (seq, at) = if more { (seq, at + 4096) } else { (seq + 1, 0) };
-            }
-            self.clock.spend((seq - self.tracker.next) as usize);
-            self.tracker.next = seq;
+            self.make(want, now);
         }
         self.pair.tx_burst(&mut self.tx)
     }
 
-    /// Reads and checks every byte of what has been received.
-    ///
-    /// A packet's round trip ends when its receiver has read it. With few packets in flight the clock is read
-    /// then, after a fence. Otherwise the time of the receive burst is taken, since a fence in every burst
-    /// would dominate the measurement.
+    /// Makes packets in `tx`: writes every byte.
     #[inline(always)]
-    fn examine(&mut self, now: u64) {
-        if self.rx.is_empty() {
-            return;
-        }
-        let few = self.load.rate.is_some() || self.load.inflight <= PRECISE;
-        if !few || self.tracker.outstanding() > PRECISE {
-            self.check(|tracker, seq, time| tracker.arrived(seq, now.saturating_sub(time)));
+    fn make(&mut self, want: usize, now: u64) {
+        self.pair.alloc(self.load.size, want * self.segments, &mut self.tx);
+        let first = self.tracker.next;
+        if self.segments == 1 {
+            for (buf, seq) in self.tx.iter_mut().zip(first..) {
+                self.pair.with_mut(
+                    buf,
+                    #[inline(always)]
+                    |bytes| payload::fill(bytes, 0, seq, now),
+                );
+            }
+            self.tracker.sent(self.tx.len(), now);
         } else {
-            self.examine_few();
+            self.make_chains(now);
         }
-        self.clock.spend(self.rx.len().div_ceil(self.segments));
-        self.pair.free(&mut self.rx);
+        self.clock.spend((self.tracker.next - first) as usize);
     }
 
+    /// `make` for packets of several buffers.
     #[inline(never)]
-    fn examine_few(&mut self) {
-        let (mut heads, mut n) = ([(0, 0); PRECISE], 0);
-        self.check(|_, seq, time| {
-            if let Some(head) = heads.get_mut(n) {
-                *head = (seq, time);
-                n += 1;
-            }
-        });
-        self.clock.settle();
-        let now = self.clock.now();
-        for (seq, time) in heads.into_iter().take(n) {
-            self.tracker.arrived(seq, now.saturating_sub(time));
+    fn make_chains(&mut self, now: u64) {
+        let (mut seq, mut at) = (self.tracker.next, 0);
+        for buf in self.tx.iter_mut() {
+            let more = buf.more();
+            self.pair.with_mut(buf, |bytes| payload::fill(bytes, at, seq, now));
+            (seq, at) = if more { (seq, at + 4096) } else { (seq + 1, 0) };
         }
-    }
-
-    /// Reads and checks the packets of a receive burst; calls `arrived` with the sequence number and the time
-    /// of each.
-    #[inline(always)]
-    fn check(&mut self, mut arrived: impl FnMut(&mut Tracker, u64, u64)) {
-        let (mut seq, mut at) = (0, 0);
-        for buf in self.rx.as_slice() {
-            let (time, intact) = self.pair.with(buf, |bytes| {
-                let mut time = None;
-                if at == 0 {
-                    let (sent, number) = payload::header(bytes).unwrap_or((0, u64::MAX));
-                    (time, seq) = (Some(sent), number);
-                }
-                (time, payload::check(bytes, at, seq))
-            });
-            if let Some(time) = time {
-                arrived(&mut self.tracker, seq, time);
-            }
-            self.tracker.corrupt += u64::from(!intact);
-            at = if buf.more() { at + usize::from(buf.len()) } else { 0 };
-        }
+        self.tracker.next = seq;
     }
 
     /// Waits for the packets still in flight. After a second without progress the rest count as lost.
@@ -313,11 +406,14 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
         self.tracker.next -= unsent as u64; // the ring was full: never sent, so not lost
         self.pair.free(&mut self.tx);
         while self.tracker.outstanding() > 0 && self.clock.now() - last < patience {
-            if self.pair.rx_burst(&mut self.rx, self.load.rx_burst) > 0 {
+            if self.receive() > 0 {
                 last = self.clock.now();
-                self.examine(last);
-            } else {
-                self.wait(last + patience);
+                self.read();
+                self.tracker.finish(last);
+                self.release();
+            } else if !self.clock.give_way() {
+                self.clock.sleep_until(last + patience);
+                self.pair.relax();
             }
         }
         self.tracker.lost += self.tracker.outstanding() as u64;
@@ -358,7 +454,7 @@ mod tests {
 
         fn give_way(&self) -> bool {
             self.now.set(self.now.get() + self.step.get());
-            self.step.set(self.step.get() * 2);
+            self.step.set((2 * self.step.get()).min(10_000_000));
             self.poll();
             true
         }
@@ -409,6 +505,16 @@ mod tests {
             let outcome = run_with(Load { packets: Some(200), ..load(size) }, |_| ()).unwrap();
             assert!((200..240).contains(&outcome.packets), "{size}: {}", outcome.packets);
             assert_eq!((outcome.lost, outcome.corrupt, outcome.rtt.len()), (0, 0, outcome.packets));
+        }
+    }
+
+    /// The whole window comes back in one burst, and the next is sent before its round trips are recorded.
+    #[test]
+    fn every_packet_has_a_round_trip_whatever_is_in_flight() {
+        for (inflight, burst) in [(1, 1), (16, 16), (17, 17), (32, 32), (40, 8)] {
+            let outcome = run_with(Load { inflight, burst, packets: Some(300), ..load(64) }, |_| ()).unwrap();
+            assert_eq!((outcome.lost, outcome.corrupt, outcome.rtt.len()), (0, 0, outcome.packets));
+            assert!(outcome.packets >= 300, "{inflight}: {}", outcome.packets);
         }
     }
 

@@ -1,51 +1,84 @@
 //! What the interface's software costs alone: one thread is host and NIC by turns, so that every line stays in
-//! its first-level cache. Time per packet of each step; the transfers between two cores come on top.
+//! its first-level caches. Time per packet of each step; the transfers between two cores come on top.
 //!
-//! `cargo bench -p ccnic`, or `cargo bench -p ccnic -- 64` for one size.
+//! `cargo bench -p ccnic` prints nanoseconds: the minimum and the median of many short rounds, so that what else
+//! runs on the machine hardly shows. `cargo bench -p ccnic -- 64` measures one size.
+//!
+//! With `--laps N` it does N laps of each case and times nothing: `instructions.py` runs it so under callgrind.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 use std::hint::black_box;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use ccnic::host::{self, QueuePair};
 use ccnic::nic::{NicQueue, Pipeline, loopback};
 use ccnic::ring::{Ring, RingVisitor};
 use ccnic::{Burst, Config, Design, Layout};
-use ccnic_shm::{NativeMemory, Pages, Region};
-use criterion::{Criterion, Throughput};
+use ccnic_shm::{NativeMemory, Pages, Region, timestamp};
 
-/// Packets of a burst.
+/// Packets of a burst, and bytes of it at most.
 const BURST: usize = 32;
-/// Bursts of a lap: each step does as many before the next one begins, so that reading the clock costs a
-/// fraction of a nanosecond per packet. Few enough for the first-level cache with 64-byte packets.
-const BURSTS: usize = 4;
+const BURST_BYTES: usize = 12 << 10;
+/// Bursts of a lap: each step does as many before the next one begins. With the buffers that they are copied to
+/// and a ring of [`RING`] descriptors, they fit into a first-level cache of 48 KiB.
+const BURSTS: usize = 2;
+const RING: u32 = 128;
 
-/// A step of a lap.
+/// Rounds of each case, and the time of one.
+const ROUNDS: usize = 1000;
+const ROUND_NS: u64 = 100_000;
+
+/// Sizes of packets: the first three are those that the yardstick is measured with.
+const SIZES: [u16; 4] = [64, 256, 1472, 4096];
+
+/// How the host sends and receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Step {
-    Alloc,
-    Write,
-    Tx,
-    Nic,
-    Rx,
-    Read,
-    Free,
+enum Way {
+    /// In buffers of the pool, which it fills and reads in place.
+    Buffers,
+    /// As a DPDK driver does: copied from and to memory of its own, without handles.
+    Copies,
 }
 
-/// A lap: what happens to 128 packets, in this order.
-const LAP: [Step; 7] = [Step::Alloc, Step::Write, Step::Tx, Step::Nic, Step::Rx, Step::Read, Step::Free];
+/// A step of a lap.
+type Step<R> = fn(&mut Lap<R>);
 
-/// A thing that is reported: a name, and the steps that it is made of.
-const REPORTS: [(&str, &[Step]); 8] = [
-    ("host", &[Step::Alloc, Step::Tx, Step::Rx, Step::Free]),
-    ("host alloc", &[Step::Alloc]),
-    ("host write payload", &[Step::Write]),
-    ("host tx", &[Step::Tx]),
-    ("host rx", &[Step::Rx]),
-    ("host read payload", &[Step::Read]),
-    ("host free", &[Step::Free]),
-    ("nic", &[Step::Nic]),
-];
+impl Way {
+    const ALL: [Way; 2] = [Way::Buffers, Way::Copies];
+
+    fn name(self) -> &'static str {
+        match self {
+            Way::Buffers => "buffers",
+            Way::Copies => "copies",
+        }
+    }
+
+    /// Whether packets of this size can be sent so. With the host-managed pool every buffer is a large one.
+    fn carries(self, size: u16, design: Design) -> bool {
+        match self {
+            Way::Buffers => true,
+            Way::Copies => size <= 128 && design != Design::Doorbell,
+        }
+    }
+
+    /// What happens to the packets of a lap, in this order. Steps that write or read payload and nothing else
+    /// are named so, and are no part of the interface's software.
+    fn steps<R: Ring>(self) -> Vec<(&'static str, Step<R>)> {
+        let nic = ("nic", step_nic as Step<R>);
+        match self {
+            Way::Buffers => vec![
+                ("host alloc", step_host_alloc),
+                ("payload write", step_payload_write),
+                ("host tx", step_host_tx),
+                nic,
+                ("host rx", step_host_rx),
+                ("payload read", step_payload_read),
+                ("host free", step_host_free),
+            ],
+            Way::Copies => vec![("host tx", step_host_tx_small), nic, ("host rx", step_host_rx_small)],
+        }
+    }
+}
 
 /// Both sides of a queue pair.
 struct Lap<R: Ring> {
@@ -54,6 +87,8 @@ struct Lap<R: Ring> {
     pipeline: Pipeline,
     mem: NativeMemory,
     bursts: [Burst; BURSTS],
+    /// Packets of a burst.
+    burst: usize,
     payload: Vec<u8>,
     check: u64,
 }
@@ -62,7 +97,7 @@ impl<R: Ring> Lap<R> {
     fn new(size: u16) -> Lap<R> {
         let shared_pool = R::DESIGN != Design::Doorbell;
         let config =
-            Config { ring: 1024, buffers: 2048, design: R::DESIGN, shared_pool, ..Config::default() };
+            Config { ring: RING, buffers: 1024, design: R::DESIGN, shared_pool, ..Config::default() };
         let layout = Layout::new(&config).unwrap();
         let region = Region::create(layout.size(), Pages::Auto).unwrap();
         host::format(&region.memory(), &layout);
@@ -72,134 +107,185 @@ impl<R: Ring> Lap<R> {
             pipeline: Pipeline::default(),
             mem: region.memory(),
             bursts: std::array::from_fn(|_| Burst::new()),
+            burst: (BURST_BYTES / usize::from(size)).clamp(1, BURST),
             payload: vec![0x5a; size.into()],
             check: 0,
         }
     }
 
-    #[inline(never)]
-    fn alloc(&mut self) {
-        let len = self.payload.len() as u16;
-        for burst in &mut self.bursts {
-            assert_eq!(self.host.alloc(len, BURST, burst), BURST);
-        }
+    /// Packets of a lap.
+    fn packets(&self) -> usize {
+        self.burst * BURSTS
     }
+}
 
-    #[inline(never)]
-    fn write(&mut self) {
-        for burst in &mut self.bursts {
-            burst.iter_mut().for_each(|buf| _ = self.host.write(buf, 0, &self.payload));
-        }
+// The steps: functions of their own, by whose names `instructions.py` tells what belongs to which.
+
+#[inline(never)]
+fn step_host_alloc<R: Ring>(lap: &mut Lap<R>) {
+    let len = lap.payload.len() as u16;
+    for burst in &mut lap.bursts {
+        assert_eq!(lap.host.alloc(len, lap.burst, burst), lap.burst);
     }
+}
 
-    #[inline(never)]
-    fn tx(&mut self) {
-        for burst in &mut self.bursts {
-            assert_eq!(self.host.tx_burst(burst), BURST);
-        }
+#[inline(never)]
+fn step_payload_write<R: Ring>(lap: &mut Lap<R>) {
+    for burst in &mut lap.bursts {
+        burst.iter_mut().for_each(|buf| _ = lap.host.write(buf, 0, &lap.payload));
     }
+}
 
-    #[inline(never)]
-    fn nic(&mut self) {
-        let mut left = BURST * BURSTS;
+#[inline(never)]
+fn step_host_tx<R: Ring>(lap: &mut Lap<R>) {
+    for burst in &mut lap.bursts {
+        assert_eq!(lap.host.tx_burst(burst), lap.burst);
+    }
+}
+
+#[inline(never)]
+fn step_nic<R: Ring>(lap: &mut Lap<R>) {
+    let mut left = lap.packets();
+    while left > 0 {
+        left -= loopback(&mut lap.nic, &mut lap.pipeline, &lap.mem, false);
+    }
+}
+
+#[inline(never)]
+fn step_host_rx<R: Ring>(lap: &mut Lap<R>) {
+    for burst in &mut lap.bursts {
+        let mut left = lap.burst;
         while left > 0 {
-            left -= loopback(&mut self.nic, &mut self.pipeline, &self.mem, false);
+            left -= lap.host.rx_burst(burst, left);
         }
     }
+}
 
-    #[inline(never)]
-    fn rx(&mut self) {
-        for burst in &mut self.bursts {
-            let mut left = BURST;
-            while left > 0 {
-                left -= self.host.rx_burst(burst, left);
-            }
+#[inline(never)]
+fn step_payload_read<R: Ring>(lap: &mut Lap<R>) {
+    for burst in &lap.bursts {
+        for buf in burst.as_slice() {
+            lap.check += lap.host.with(buf, words);
         }
     }
+}
 
-    #[inline(never)]
-    fn read(&mut self) {
-        for burst in &self.bursts {
-            for buf in burst.as_slice() {
-                self.check += self.host.with(buf, words);
-            }
-        }
+#[inline(never)]
+fn step_host_free<R: Ring>(lap: &mut Lap<R>) {
+    lap.bursts.iter_mut().for_each(|burst| lap.host.free(burst));
+}
+
+#[inline(never)]
+fn step_host_tx_small<R: Ring>(lap: &mut Lap<R>) {
+    let [burst, ..] = &mut lap.bursts;
+    for _ in 0..BURSTS {
+        let packets = (0..lap.burst).map(|_| (lap.payload.as_slice(), 0));
+        assert_eq!(lap.host.tx_small(lap.payload.len() as u16, packets, burst), lap.burst);
     }
+}
 
-    #[inline(never)]
-    fn free(&mut self) {
-        self.bursts.iter_mut().for_each(|burst| self.host.free(burst));
-    }
-
-    fn step(&mut self, step: Step) {
-        match step {
-            Step::Alloc => self.alloc(),
-            Step::Write => self.write(),
-            Step::Tx => self.tx(),
-            Step::Nic => self.nic(),
-            Step::Rx => self.rx(),
-            Step::Read => self.read(),
-            Step::Free => self.free(),
-        }
-    }
-
-    /// One lap; the time that the steps `timed` took.
-    fn run(&mut self, timed: &[Step]) -> Duration {
-        let mut total = Duration::ZERO;
-        for step in LAP {
-            let start = timed.contains(&step).then(Instant::now);
-            self.step(step);
-            total += start.map_or(Duration::ZERO, |start| start.elapsed());
-        }
-        black_box(self.check);
-        total
+#[inline(never)]
+fn step_host_rx_small<R: Ring>(lap: &mut Lap<R>) {
+    let mut left = lap.packets();
+    while left > 0 {
+        let check = &mut lap.check;
+        left -= lap.host.rx_small(left.min(BURST), |_, bytes, _| *check += words(bytes)).unwrap();
     }
 }
 
 /// Reads every byte, eight at a time.
+#[inline(always)]
 fn words(bytes: &[u8]) -> u64 {
     let (chunks, rest) = bytes.as_chunks::<8>();
     let sum = chunks.iter().fold(0, |sum: u64, chunk| sum.wrapping_add(u64::from_ne_bytes(*chunk)));
     rest.iter().fold(sum, |sum, byte| sum.wrapping_add(u64::from(*byte)))
 }
 
-/// Measures one design with packets of one size.
-struct Measure<'a> {
-    criterion: &'a mut Criterion,
+/// One size of packets sent in one way.
+struct Case {
     size: u16,
+    way: Way,
+    /// Laps to be counted; none: time them.
+    laps: Option<usize>,
 }
 
-impl RingVisitor for Measure<'_> {
+impl RingVisitor for Case {
     type Output = ();
 
     fn visit<R: Ring>(self) {
-        let name = format!("{} {} B", R::DESIGN.name(), self.size);
-        let mut group = self.criterion.benchmark_group(name);
-        group.throughput(Throughput::Elements(1));
         let mut lap = Lap::<R>::new(self.size);
-        for (what, steps) in REPORTS {
-            group.bench_function(what, |b| {
-                // One iteration is one packet: laps are counted up to at least as many.
-                b.iter_custom(|packets| {
-                    let laps = packets.div_ceil((BURST * BURSTS) as u64);
-                    let total: Duration = (0..laps).map(|_| lap.run(steps)).sum();
-                    total.mul_f64(packets as f64 / (laps * (BURST * BURSTS) as u64) as f64)
-                });
-            });
+        let steps = self.way.steps::<R>();
+        let packets = lap.packets();
+        if let Some(laps) = self.laps {
+            (0..laps).for_each(|_| steps.iter().for_each(|(_, step)| step(&mut lap)));
+            println!("packets {}", laps * packets);
+            return;
         }
-        group.finish();
+        let rounds = time(&mut lap, &steps);
+        println!("{}, {} B, {}", R::DESIGN.name(), self.size, self.way.name());
+        print("host", packets, &rounds, |i| steps[i].0.starts_with("host"));
+        for (at, (name, _)) in steps.iter().enumerate() {
+            print(name, packets, &rounds, |i| i == at);
+        }
+        black_box(lap.check);
     }
 }
 
+/// The nanoseconds that each step took per lap, of every round.
+fn time<R: Ring>(lap: &mut Lap<R>, steps: &[(&str, Step<R>)]) -> Vec<Vec<f64>> {
+    let (mut laps, mut rounds) = (1, Vec::with_capacity(ROUNDS));
+    let clock = (0..1000).map(|_| timestamp().abs_diff(timestamp())).min().unwrap();
+    let mut from = timestamp();
+    while rounds.len() < ROUNDS {
+        let (start, mut ticks) = (Instant::now(), vec![0; steps.len()]);
+        let began = timestamp();
+        for _ in 0..laps {
+            from = timestamp();
+            for ((_, step), ticks) in steps.iter().zip(&mut ticks) {
+                step(lap);
+                let now = timestamp();
+                *ticks += (now - from).saturating_sub(clock);
+                from = now;
+            }
+        }
+        let ns = start.elapsed().as_nanos() as u64;
+        if ns < ROUND_NS / 2 && rounds.is_empty() {
+            laps *= 2; // also warms up
+            continue;
+        }
+        let tick = ns as f64 / (from - began) as f64 / laps as f64;
+        rounds.push(ticks.into_iter().map(|ticks| ticks as f64 * tick).collect());
+    }
+    rounds
+}
+
+/// A line of the report: of the steps that are `part` of it together.
+fn print(name: &str, packets: usize, rounds: &[Vec<f64>], part: impl Fn(usize) -> bool) {
+    let sum = |round: &Vec<f64>| (0..round.len()).filter(|i| part(*i)).map(|i| round[i]).sum::<f64>();
+    let mut ns: Vec<f64> = rounds.iter().map(|round| sum(round) / packets as f64).collect();
+    ns.sort_by(f64::total_cmp);
+    println!("  {name:16} min {:7.2}  median {:7.2} ns per packet", ns[0], ns[ns.len() / 2]);
+}
+
 fn main() {
-    let mut criterion = Criterion::default()
-        .warm_up_time(Duration::from_millis(200))
-        .measurement_time(Duration::from_secs(1))
-        .configure_from_args();
-    for design in [Design::GroupedEpoch, Design::GroupedClear, Design::Doorbell] {
-        for size in [64, 256, 1500] {
-            design.dispatch(Measure { criterion: &mut criterion, size });
+    // `cargo bench` adds --bench.
+    let args: Vec<String> = std::env::args().skip(1).filter(|arg| arg != "--bench").collect();
+    let value = |name: &str| args.iter().position(|arg| arg == name).and_then(|at| args.get(at + 1)).cloned();
+    let laps = value("--laps").map(|laps| laps.parse().unwrap());
+    let (way, design) = (value("--way"), value("--design"));
+    let asked: Vec<u16> =
+        args.iter().take_while(|arg| !arg.starts_with("--")).map(|arg| arg.parse().unwrap()).collect();
+    for name in [Design::GroupedEpoch, Design::GroupedClear, Design::Doorbell] {
+        for size in if asked.is_empty() { SIZES.to_vec() } else { asked.clone() } {
+            for kind in Way::ALL {
+                let chosen = way.as_ref().is_none_or(|way| way == kind.name());
+                if chosen
+                    && kind.carries(size, name)
+                    && design.as_ref().is_none_or(|design| design == name.name())
+                {
+                    name.dispatch(Case { size, way: kind, laps });
+                }
+            }
         }
     }
-    criterion.final_summary();
 }

@@ -3,7 +3,7 @@
 use ccnic::nic::{Pipeline, loopback};
 
 use super::Dataplane;
-use super::turns::Turns;
+use super::turns::{Looks, Turns};
 use crate::ports::Port;
 
 /// The loopback of one port on one worker.
@@ -43,16 +43,22 @@ impl Loopback {
         port: &mut P,
         mut forward: impl FnMut(&mut P, &mut Pipeline, usize, bool) -> usize,
     ) -> usize {
-        let mut looks = self.turns.begin();
-        while let Some(at) = self.turns.next(&mut looks) {
-            let Some(pipeline) = self.pipelines.get_mut(at) else { return 0 };
-            let moved = forward(port, pipeline, at, self.reflect);
-            port.polled(at);
-            if moved > 0 {
-                self.turns.found(at);
+        let single = self.turns.single();
+        let mut looks = Looks::default();
+        let mut at = if single { Some(0) } else { self.turns.first(&mut looks) };
+        while let Some(queue) = at {
+            let Some(pipeline) = self.pipelines.get_mut(queue) else { return 0 };
+            let moved = forward(port, pipeline, queue, self.reflect);
+            port.polled(queue);
+            if single {
                 return moved;
             }
-            self.turns.missed(at);
+            if moved > 0 {
+                self.turns.found(queue);
+                return moved;
+            }
+            self.turns.missed(queue);
+            at = self.turns.next(&mut looks);
         }
         0
     }

@@ -80,7 +80,17 @@ impl<P: Port, D: Dataplane<P>> Attachment<P, D> {
 
 impl<P: Port, D: Dataplane<P>> Poll for Attachment<P, D> {
     fn poll(&mut self) -> usize {
-        self.dataplane.poll(&mut self.port)
+        self.spin(1)
+    }
+
+    fn spin(&mut self, polls: usize) -> usize {
+        for _ in 0..polls {
+            let moved = self.dataplane.poll(&mut self.port);
+            if moved > 0 {
+                return moved;
+            }
+        }
+        0
     }
 
     fn round(&self) -> usize {

@@ -27,12 +27,10 @@ pub(super) struct Turns {
     next_busy: usize,
     next_idle: usize,
     polls: u32,
-    /// There is one queue only: all the rest is beside the point.
-    single: bool,
 }
 
 /// What a poll may still look at.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Looks {
     busy: usize,
     idle: usize,
@@ -50,8 +48,13 @@ impl Turns {
             next_busy: 0,
             next_idle: 0,
             polls: 0,
-            single: queues == 1,
         }
+    }
+
+    /// There is one queue only: all the rest is beside the point.
+    #[inline(always)]
+    pub(super) fn single(&self) -> bool {
+        self.order.len() == 1
     }
 
     /// Polls that look at every busy queue once.
@@ -59,31 +62,20 @@ impl Turns {
         self.busy.div_ceil(LOOKS - 1).max(1)
     }
 
-    /// Begins a poll.
-    #[inline(always)]
-    pub(super) fn begin(&mut self) -> Looks {
-        if self.single {
-            return Looks { busy: 0, idle: 1, idle_first: false };
-        }
+    /// Begins a poll; gives the index of the first queue to look at, and what may be looked at after it.
+    pub(super) fn first(&mut self, looks: &mut Looks) -> Option<usize> {
         self.polls = self.polls.wrapping_add(1);
         let others = self.order.len() - self.busy;
-        Looks {
+        *looks = Looks {
             busy: self.busy.min(LOOKS - 1),
             idle: others.min(if self.busy == 0 { LOOKS } else { 1 }),
             idle_first: self.polls.is_multiple_of(IDLE_EVERY),
-        }
+        };
+        self.next(looks)
     }
 
     /// The index of the next queue to look at in this poll.
-    #[inline(always)]
     pub(super) fn next(&mut self, looks: &mut Looks) -> Option<usize> {
-        if self.single {
-            return (std::mem::replace(&mut looks.idle, 0) > 0).then_some(0);
-        }
-        self.next_of_many(looks)
-    }
-
-    fn next_of_many(&mut self, looks: &mut Looks) -> Option<usize> {
         let idle = looks.idle > 0 && (looks.idle_first || looks.busy == 0);
         let place = if idle {
             looks.idle -= 1;
@@ -101,15 +93,13 @@ impl Turns {
     /// The queue had packets.
     #[inline(always)]
     pub(super) fn found(&mut self, at: usize) {
-        if !self.single {
-            self.touch(at);
-        }
+        self.touch(at);
     }
 
     /// The queue had none.
     #[inline(always)]
     pub(super) fn missed(&mut self, at: usize) {
-        if !self.single && self.place(at) < self.busy && self.idles(at) {
+        if self.place(at) < self.busy && self.idles(at) {
             self.demote(at);
         }
     }
@@ -167,14 +157,16 @@ mod tests {
 
     /// One poll of queues of which those in `has` have packets; returns what was looked at.
     fn poll(turns: &mut Turns, has: impl Fn(usize) -> bool) -> Vec<usize> {
-        let (mut looks, mut looked) = (turns.begin(), Vec::new());
-        while let Some(at) = turns.next(&mut looks) {
+        let (mut looks, mut looked) = (Looks::default(), Vec::new());
+        let mut next = turns.first(&mut looks);
+        while let Some(at) = next {
             looked.push(at);
             if has(at) {
                 turns.found(at);
                 break;
             }
             turns.missed(at);
+            next = turns.next(&mut looks);
         }
         looked
     }
@@ -182,6 +174,7 @@ mod tests {
     #[test]
     fn one_queue_is_looked_at_once_a_poll() {
         let mut turns = Turns::new(1);
+        assert!(turns.single());
         assert_eq!([poll(&mut turns, |_| false), poll(&mut turns, |_| true)], [[0], [0]]);
         assert_eq!(turns.round(), 1);
     }

@@ -87,6 +87,14 @@ impl Polled for Scheduled {
         self.client.as_mut().map_or(0, |client| client.poll())
     }
 
+    #[inline]
+    fn spin(&mut self, polls: usize) -> usize {
+        if self.leaving.is_some() {
+            return self.last_poll();
+        }
+        self.client.as_mut().map_or(0, |client| client.spin(polls))
+    }
+
     fn round(&self) -> usize {
         self.client.as_ref().map_or(1, |client| client.round())
     }

@@ -23,6 +23,12 @@ pub trait Poll: Send {
     /// those that were dropped.
     fn poll(&mut self) -> usize;
 
+    /// Up to so many polls in a row, until one has found something; returns what that one did. A loop of its own, since the call of a
+    /// poll costs more than a look at an empty ring.
+    fn spin(&mut self, polls: usize) -> usize {
+        (0..polls).map(|_| self.poll()).find(|moved| *moved > 0).unwrap_or(0)
+    }
+
     /// Empty polls in a row after which every queue that had packets lately has been looked at.
     fn round(&self) -> usize {
         1

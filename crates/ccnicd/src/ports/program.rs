@@ -15,6 +15,8 @@ pub struct ProgramPort<R: Ring> {
     numbers: Vec<u16>,
     /// Of queues whose program has asked for notifications.
     notifiers: Vec<Option<Notifier>>,
+    /// There is one at least.
+    notifying: bool,
     mem: NativeMemory,
     /// Descriptors of a ring.
     ring: u32,
@@ -39,6 +41,7 @@ impl<R: Ring> ProgramPort<R> {
         Ok(ProgramPort {
             queues: numbers.iter().map(queue).collect::<Result<_, _>>()?,
             notifiers: numbers.iter().map(|_| None).collect(),
+            notifying: false,
             numbers,
             mem: region.memory(),
             ring: layout.config().ring,
@@ -67,7 +70,9 @@ impl<R: Ring> Port for ProgramPort<R> {
 
     #[inline(always)]
     fn polled(&mut self, at: usize) {
-        if let (Some(Some(notifier)), Some(queue)) = (self.notifiers.get_mut(at), self.queues.get_mut(at)) {
+        if self.notifying
+            && let (Some(Some(notifier)), Some(queue)) = (self.notifiers.get_mut(at), self.queues.get_mut(at))
+        {
             notifier.notify_if_armed(queue);
         }
     }
@@ -93,6 +98,7 @@ impl<R: Ring> Notify for ProgramPort<R> {
         let at = self.numbers.iter().position(|number| *number == queue);
         if let Some(slot) = at.and_then(|at| self.notifiers.get_mut(at)) {
             *slot = Some(notifier);
+            self.notifying = true;
         }
     }
 }

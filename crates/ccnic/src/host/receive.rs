@@ -11,6 +11,7 @@ use crate::layout::RingLayout;
 use crate::memory::{Fetch, SharedMemory, prefetch_payload};
 use crate::pool::{Allocator, Class};
 use crate::ring::Consumer;
+use crate::tuning::Tuning;
 
 use super::check::{Checker, take_back};
 
@@ -146,9 +147,14 @@ fn whole(descs: &[Desc], limit: usize, space: usize) -> usize {
 impl<C: Consumer> Receiver<C> {
     /// A receiver that takes from `ring`.
     pub(super) fn new(ring: C, config: &Config) -> Receiver<C> {
-        let (fetch, checker) = (config.fetch(), Checker::new(config.mtu));
+        let (fetch, checker) = (Tuning::default().within(config).payload(), Checker::new(config.mtu));
         let stages = [const { Stage::EMPTY }; 2];
         Receiver { ring, fetch, stages, current: 0, empty_polls: 0, taken: 0, checker }
+    }
+
+    /// Applies a tuning that fits the region.
+    pub(super) fn set_tuning(&mut self, tuning: Tuning) {
+        self.fetch = tuning.payload();
     }
 
     /// Adds whole packets, at most `max` buffers or one packet, to `to`; returns the number of buffers.

@@ -74,6 +74,8 @@ impl Daemon {
             .arg("--socket")
             .arg(socket)
             .args(args)
+            // A measurement for each test would take its time, and find busy CPUs.
+            .args(if args.contains(&"--tuning") { [].as_slice() } else { &["--tuning", "default"] })
             .args(if args.contains(&"--log") {
                 [].as_slice()
             } else {

@@ -12,6 +12,7 @@ use ccnic::nic::{NicQueue, Pipeline, loopback};
 use ccnic::ring::GroupedEpoch;
 use ccnic::{Burst, Config, IdleMode, Layout, Tuning};
 use ccnic_shm::{NativeMemory, Pages, Region};
+use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::Pair;
@@ -29,6 +30,9 @@ const DISTURBED: u64 = 50;
 const POLLS: u32 = 4096;
 /// How long after the end of the time for all of it a side waits for the other: only a CPU that is not to be had takes so long.
 const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The nice value of the threads that measure. To Linux it belongs to a thread.
+const HIGHEST: i32 = -20;
 
 /// The word by which the NIC's side is told to end. No tuning is encoded so.
 const STOP: u32 = u32::MAX;
@@ -103,7 +107,7 @@ impl TwoCores<'_> {
             let nic = scope.spawn(move || serve(pair.nic, region, layout, orders, ready));
             let program = scope.spawn(move || {
                 let _stop = StopAtEnd(orders);
-                pin(pair.program)?;
+                take(pair.program)?;
                 let nic = started.recv().map_err(|_| anyhow!("the NIC's side has not started"))?;
                 let mut this = TwoCores {
                     pair: QueuePair::new(region.memory(), layout, 0)?,
@@ -258,7 +262,7 @@ fn serve(
     orders: &Orders,
     ready: Sender<Delay>,
 ) -> anyhow::Result<()> {
-    pin(cpu)?;
+    take(cpu)?;
     let (mem, mut pipeline) = (region.memory(), Pipeline::default());
     let mut queue = NicQueue::<_, GroupedEpoch>::new(region.memory(), layout, 0)?;
     if ready.send(Delay::of_this_thread()).is_err() {
@@ -282,10 +286,16 @@ fn serve(
     }
 }
 
-fn pin(cpu: usize) -> anyhow::Result<()> {
+/// Pins this thread to a CPU, before all others there if the system lets it: it is for some milliseconds only, and what is measured
+/// beside other processes is worth little.
+fn take(cpu: usize) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
-    sched_setaffinity(None, &set).with_context(|| format!("could not pin a thread to CPU {cpu}"))
+    sched_setaffinity(None, &set).with_context(|| format!("could not pin a thread to CPU {cpu}"))?;
+    if let Err(e) = setpriority_process(None, HIGHEST) {
+        tracing::debug!("measuring at ordinary priority: {e}");
+    }
+    Ok(())
 }
 
 #[cfg(test)]

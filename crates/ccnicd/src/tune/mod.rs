@@ -35,7 +35,7 @@ const AT_START: Effort =
     Effort { rounds: 9, slice: Duration::from_micros(200), limit: Duration::from_millis(300) };
 /// A measurement that was asked for.
 const ASKED_FOR: Effort =
-    Effort { rounds: 31, slice: Duration::from_micros(500), limit: Duration::from_secs(10) };
+    Effort { rounds: 31, slice: Duration::from_micros(200), limit: Duration::from_secs(10) };
 
 /// A tuning, and where it is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]

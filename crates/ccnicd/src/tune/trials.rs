@@ -127,9 +127,18 @@ fn set(
     while rounds.len() < effort.rounds && !machine.is_late() {
         let variant_first = rounds.len() % 2 == 1;
         let order = if variant_first { [variant, incumbent] } else { [incumbent, variant] };
-        let [one, two] = order.map(|tuning| machine.rate(load, tuning, effort.slice));
+        let mut rates = [0.0; 2];
+        let mut undisturbed = true;
+        for (rate, tuning) in rates.iter_mut().zip(order) {
+            if undisturbed {
+                let measured = machine.rate(load, tuning, effort.slice)?;
+                undisturbed = measured.is_some();
+                *rate = measured.unwrap_or_default();
+            }
+        }
         // A round in which something else ran counts for nothing, and is made again.
-        if let (Some(one), Some(two)) = (one?, two?) {
+        if undisturbed {
+            let [one, two] = rates;
             let (incumbent, variant) = if variant_first { (two, one) } else { (one, two) };
             rounds.add(incumbent, variant);
         }

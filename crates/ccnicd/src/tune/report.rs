@@ -99,7 +99,7 @@ mod tests {
 
     #[test]
     fn the_table_has_a_line_for_each_variant_in_80_columns() {
-        let mut rounds = Rounds::default();
+        let mut rounds = Rounds::new(1.03);
         (0..31).for_each(|_| rounds.add(22.5e6, 25.0e6));
         let row = |load, text, verdict| Row { load, text, rounds: rounds.clone(), verdict };
         let mut report = Report {
@@ -113,7 +113,7 @@ mod tests {
         report.rows.push(Row {
             load: Load::Full,
             text: "ahead=1",
-            rounds: Rounds::default(),
+            rounds: Rounds::new(1.03),
             verdict: Verdict::NotMeasured,
         });
         assert!(!report.complete());

@@ -1,21 +1,27 @@
 //! When a variant has won: the rule, apart from everything that is measured.
 //!
 //! A *round* measures the incumbent and a variant one after the other, now this one first, now that one, and gives the ratio of their
-//! rates: what slows the machine down for longer than a round slows both. A variant that is faster by [`MARGIN`] or more in two
-//! thirds of a set of rounds has won the set; one that is slower by as much in half of the rounds has lost it. Chance wins a set
+//! rates: what slows the machine down for longer than a round slows both. A variant that is faster by its margin ([`MARGIN`]) or more in
+//! two thirds of a set of rounds has won the set; one that is slower by [`MARGIN`] in more than half of the rounds has lost it. Chance wins a set
 //! seldom; to be chosen, a variant must win twice (`trials.rs`).
 
-/// By so much a variant must be faster for its round to count.
-const MARGIN: f64 = 1.03;
+/// By so much a variant must be faster for its round to count, unless it costs something that is not measured.
+pub(super) const MARGIN: f64 = 1.03;
 
 /// A set of rounds.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct Rounds {
+    margin: f64,
     /// The rates of the incumbent and of the variant.
     rates: Vec<(f64, f64)>,
 }
 
 impl Rounds {
+    /// None yet, of a variant that has to be faster by this margin.
+    pub(super) fn new(margin: f64) -> Rounds {
+        Rounds { margin, rates: Vec::new() }
+    }
+
     pub(super) fn add(&mut self, incumbent: f64, variant: f64) {
         self.rates.push((incumbent, variant));
     }
@@ -30,7 +36,7 @@ impl Rounds {
 
     /// Rounds in which the variant was faster by the margin.
     pub(super) fn faster(&self) -> usize {
-        self.ratios().filter(|ratio| *ratio >= MARGIN).count()
+        self.ratios().filter(|ratio| *ratio >= self.margin).count()
     }
 
     /// The variant is clearly faster.
@@ -69,7 +75,7 @@ mod tests {
 
     /// Rounds with these ratios, on a machine whose speed changes from round to round.
     fn rounds(ratios: &[f64]) -> Rounds {
-        let mut rounds = Rounds::default();
+        let mut rounds = Rounds::new(MARGIN);
         ratios.iter().enumerate().for_each(|(i, ratio)| {
             let speed = 10.0 + (i % 3) as f64 * 20.0;
             rounds.add(speed, speed * ratio);
@@ -93,6 +99,15 @@ mod tests {
         ] {
             let rounds = rounds(ratios);
             assert_eq!((rounds.won(), rounds.lost()), (won, lost), "{ratios:?}");
+        }
+    }
+
+    #[test]
+    fn a_higher_margin_takes_more_to_win_and_no_more_to_lose() {
+        for (ratio, won, lost) in [(1.08, false, false), (1.12, true, false), (0.96, false, true)] {
+            let mut rounds = Rounds::new(1.1);
+            (0..9).for_each(|_| rounds.add(10.0, 10.0 * ratio));
+            assert_eq!((rounds.won(), rounds.lost()), (won, lost), "{ratio}");
         }
     }
 

@@ -74,6 +74,7 @@ impl From<ccnic_client::Error> for Failure {
             Error::NoRss => Errno::OPNOTSUPP,
             Error::Config(_)
             | Error::Rss { .. }
+            | Error::Tuning { .. }
             | Error::NoQueue { .. }
             | Error::WrongDesign { .. }
             | Error::PairsMissing { .. } => Errno::INVAL,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ccnic_control::messages::{QueueStatus, Status};
+use ccnic_control::messages::{QueueStatus, Status, TuningStatus};
 use ccnic_control::{Connection, printable};
 use clap::Args;
 
@@ -34,6 +34,20 @@ fn dropped(q: &QueueStatus) -> u64 {
 /// A program's process, as the NIC sees it.
 fn process(pid: i32) -> String {
     if pid == 0 { "another PID namespace".to_owned() } else { format!("process {pid}") }
+}
+
+/// What the NIC tells programs of the machine.
+fn tuning(of: &TuningStatus) -> String {
+    let TuningStatus { fetch, ahead, demote, idle, source } = of;
+    let [fetch, demote, idle, source] = [fetch, demote, idle, source].map(|text| printable(text));
+    let from = match source.as_ref() {
+        "measured" => "measured at its start",
+        "cached" => "measured before, for this CPU model",
+        "option" => "by --tuning",
+        "default" => "the default",
+        other => other,
+    };
+    format!("Tuning: fetch={fetch},ahead={ahead},demote={demote},idle={idle} ({from}).")
 }
 
 fn table(status: &Status) -> Table {
@@ -70,6 +84,9 @@ fn table(status: &Status) -> Table {
             ]);
         }
     }
+    if let Some(of) = &status.tuning {
+        table.note(tuning(of));
+    }
     if programs.is_empty() {
         table.note("No program is attached.");
     } else {
@@ -97,6 +114,7 @@ mod tests {
             uptime_s: 3.2,
             wire,
             cores: vec![1, 3],
+            tuning: None,
             programs,
             next: None,
         }
@@ -137,6 +155,28 @@ mod tests {
         let text = table(&status(vec![program])).in_width(160);
         assert!(text.contains("good\\u{1b}]0;title\\u{7}\\u{202e}\\nbad (another PID namespace,"), "{text}");
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+    }
+
+    #[test]
+    fn the_tuning_and_where_it_is_from() {
+        let shown = |source: &str| {
+            let tuning = "fetch=read,ahead=2".parse().unwrap();
+            table(&Status { tuning: Some(TuningStatus::new(tuning, source)), ..status(Vec::new()) })
+                .in_width(80)
+        };
+        for (source, from) in [
+            ("measured", "(measured at its start)"),
+            ("cached", "(measured before, for this CPU model)"),
+            ("option", "(by --tuning)"),
+            ("default", "(the default)"),
+            ("\u{1b}[2J", "(\\u{1b}[2J)"),
+        ] {
+            let text = shown(source).split_whitespace().collect::<Vec<_>>().join(" ");
+            let line = format!("Tuning: fetch=read,ahead=2,demote=auto,idle=pause {from}.");
+            assert!(text.contains(&line), "{text}");
+        }
+        assert!(longest_line(&shown("cached")) <= 80);
+        assert!(!table(&status(Vec::new())).in_width(80).contains("Tuning"), "an older NIC");
     }
 
     #[test]

@@ -42,6 +42,7 @@ impl TestNic {
             dataplane: DataplaneKind::Loopback,
             limits: ccnic_control::Limits::new(1 << 30, 1 << 30),
             dedicated_cores: true,
+            tuning: ccnicd::tune::Tuned::default(),
         };
         let daemon = Daemon::new(options).unwrap();
         let (stopped, stop) = UnixStream::pair().unwrap();

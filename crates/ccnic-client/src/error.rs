@@ -25,6 +25,14 @@ pub enum Error {
     /// A configuration that is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The environment variable `CCNIC_TUNING` says nothing that a [`Tuning`](ccnic::Tuning) can be.
+    #[error("CCNIC_TUNING is {text:?}: {why}")]
+    Tuning {
+        /// What it says.
+        text: String,
+        /// Why that is nothing.
+        why: ConfigError,
+    },
     /// The region could not be made.
     #[error(transparent)]
     Region(#[from] ccnic_shm::Error),

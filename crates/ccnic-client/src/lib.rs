@@ -39,12 +39,15 @@ mod options;
 mod queue_pair;
 #[cfg(test)]
 mod test_nic;
+mod tuning;
 mod waiter;
 
 pub use ccnic::host::{HostDrops, NotSmall};
 pub use ccnic::rss;
 pub use ccnic::rss::Rss;
-pub use ccnic::{Buf, Burst, Config, ConfigError, Demote, Desc, Design, TooLong};
+pub use ccnic::{
+    Buf, Burst, Config, ConfigError, Demote, Desc, Design, FetchMode, IdleMode, TooLong, Tuning,
+};
 pub use ccnic_control::messages::Status;
 pub use ccnic_shm::Pages;
 

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use ccnic::recovery::{Inventory, post_again};
 use ccnic::ring::Ring;
 use ccnic::rss::Rss;
-use ccnic::{Config, Layout, host};
+use ccnic::{Config, Layout, Tuning, host};
 use ccnic_control::Connection;
 use ccnic_control::messages::{Hello, Reply, Request, Status};
 use ccnic_control::rss::{RssMessage, check_table};
@@ -16,6 +16,7 @@ use ccnic_shm::{HUGE_PAGE, NativeMemory, Pages, Region, numa};
 use crate::error::Error;
 use crate::options::NicOptions;
 use crate::queue_pair::{PairVisitor, QueuePair};
+use crate::tuning::Choice;
 use crate::waiter::Waiter;
 
 /// Buffers of a region without a queue pair: see [`Nic::pool`]; [`host::Pool`] has an example.
@@ -60,6 +61,9 @@ pub struct Nic {
     spreads: bool,
     /// The parameters for a NIC that can.
     rss: Option<Rss>,
+    /// What is chosen of each NIC's tuning.
+    choice: Choice,
+    tuning: Tuning,
     region: Region,
     layout: Layout,
     /// By queue: the waiter of each queue pair that has been taken.
@@ -87,6 +91,7 @@ impl Nic {
         if let Some(rss) = &options.rss {
             check_table(rss, config.queues).map_err(|why| Error::Rss { why })?;
         }
+        let choice = Choice::new(options.tuning)?;
         let connection = Arc::new(Connection::open(socket)?);
         let hello = greet(&connection)?;
         if options.rss.is_some() && !hello.rss {
@@ -101,6 +106,8 @@ impl Nic {
             connection,
             spreads: hello.rss,
             rss: options.rss.clone(),
+            tuning: choice.of(hello.tuning),
+            choice,
             region,
             layout,
             waiters: vec![None; usize::from(config.queues)],
@@ -135,6 +142,24 @@ impl Nic {
         self.layout.config()
     }
 
+    /// How the machine is used: what [`NicOptions::tuning`] says, else what the NIC has measured, with what the environment variable
+    /// `CCNIC_TUNING` changes of it. A queue pair uses what the region's configuration leaves of it ([`Tuning::within`]).
+    ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// use ccnic_client::{FetchMode, Nic};
+    ///
+    /// let nic = Nic::options().tuning("fetch=read".parse()?).open(&socket)?;
+    /// assert_eq!(nic.tuning().fetch, FetchMode::Read);
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
+    pub fn tuning(&self) -> Tuning {
+        self.tuning
+    }
+
     /// Queue pair `queue`, 0 to `config().queues - 1`. Each can be taken once, for one thread.
     /// [`Nic`] has an example.
     ///
@@ -147,7 +172,8 @@ impl Nic {
             return Err(Error::QueueTaken { queue });
         }
         let waiter = Waiter::new(queue, Arc::clone(&self.connection));
-        let pair = QueuePair::new(self.region.memory(), &self.layout, queue, waiter.clone())?;
+        let mut pair = QueuePair::new(self.region.memory(), &self.layout, queue, waiter.clone())?;
+        pair.dispatch(Tune(self.tuning));
         *slot = Some(waiter);
         Ok(pair)
     }
@@ -232,7 +258,8 @@ impl Nic {
         // Before a NIC is called: it need not wait, and may not be there yet.
         self.region.renew()?;
         let connection = Arc::new(Connection::open(&self.socket)?);
-        let spreads = greet(&connection)?.rss;
+        let Hello { rss: spreads, tuning, .. } = greet(&connection)?;
+        self.tuning = self.choice.of(tuning);
         let reclaimed = self.reclaim(pairs, pools);
         self.attach(&connection, spreads)?;
         (self.connection, self.spreads) = (connection, spreads);
@@ -249,7 +276,10 @@ impl Nic {
         // Only now is it known what the rings may not name.
         pairs.iter_mut().for_each(|pair| pair.dispatch(Repair(&mut inventory)));
         let lost = inventory.reclaim();
-        pairs.into_iter().for_each(|pair| pair.dispatch(PostAgain));
+        for pair in pairs {
+            pair.dispatch(PostAgain);
+            pair.dispatch(Tune(self.tuning));
+        }
         lost
     }
 
@@ -281,6 +311,17 @@ impl PairVisitor for PostAgain {
 
     fn visit<R: Ring>(self, pair: &mut host::QueuePair<NativeMemory, R>) {
         post_again(pair);
+    }
+}
+
+/// Gives a queue pair its tuning.
+struct Tune(Tuning);
+
+impl PairVisitor for Tune {
+    type Output = ();
+
+    fn visit<R: Ring>(self, pair: &mut host::QueuePair<NativeMemory, R>) {
+        pair.set_tuning(self.0);
     }
 }
 
@@ -345,7 +386,7 @@ fn make_region(config: &Config, pages: Pages, nic_node: u32) -> Result<(Region, 
 mod tests {
     use super::*;
     use crate::test_nic::{PATIENCE, TestNic};
-    use ccnic::{Burst, Design};
+    use ccnic::{Burst, Demote, Design};
 
     fn open(socket: &Path, design: Design) -> Nic {
         let shared_pool = design != Design::Doorbell;
@@ -418,6 +459,51 @@ mod tests {
     fn a_successor_gets_memory_of_its_own() {
         memory_of_its_own(Pages::Small);
         memory_of_its_own(Pages::Auto);
+    }
+
+    /// The tuning in force in a queue pair.
+    struct InForce;
+
+    impl PairVisitor for InForce {
+        type Output = Tuning;
+
+        fn visit<R: Ring>(self, pair: &mut host::QueuePair<NativeMemory, R>) -> Tuning {
+            pair.tuning()
+        }
+    }
+
+    #[test]
+    fn a_nic_tells_its_tuning_and_so_does_its_successor() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nic.sock");
+        let [one, two, own]: [Tuning; 3] =
+            ["fetch=read,ahead=1", "demote=off", "idle=spin"].map(|text| text.parse().unwrap());
+        let first = TestNic::start_tuned(&socket, one.word());
+        let options = Nic::options().config(&Config { queues: 2, buffers: 128, ..Config::default() });
+        let mut told = options.open(&socket).unwrap();
+        let mut pair = told.queue_pair(0).unwrap();
+        let mut headstrong = options.clone().tuning(own).open(&socket).unwrap();
+        let mut other = headstrong.queue_pair(0).unwrap();
+        assert_eq!((told.tuning(), pair.dispatch(InForce)), (one, one));
+        assert_eq!((headstrong.tuning(), other.dispatch(InForce)), (own, own));
+        drop(first);
+        let _second = TestNic::start_tuned(&socket, two.word());
+        told.reconnect([&mut pair], []).unwrap();
+        headstrong.reconnect([&mut other], []).unwrap();
+        assert_eq!((told.tuning(), pair.dispatch(InForce)), (two, two));
+        assert_eq!(told.queue_pair(1).unwrap().dispatch(InForce), two);
+        assert_eq!((headstrong.tuning(), other.dispatch(InForce)), (own, own));
+        (0..100).for_each(|i| round_trip(&mut pair, i));
+    }
+
+    #[test]
+    fn a_region_that_says_when_to_demote_is_obeyed() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nic.sock");
+        let _nic = TestNic::start_tuned(&socket, Tuning { demote: Demote::On, ..Tuning::default() }.word());
+        let config = Config { demote: Demote::Off, buffers: 128, ..Config::default() };
+        let mut nic = Nic::options().config(&config).open(&socket).unwrap();
+        assert_eq!(nic.queue_pair(0).unwrap().dispatch(InForce).demote, Demote::Off);
     }
 
     #[test]

@@ -2,8 +2,8 @@
 
 use std::path::Path;
 
-use ccnic::Config;
 use ccnic::rss::Rss;
+use ccnic::{Config, Tuning};
 use ccnic_shm::Pages;
 
 /// Options for opening a NIC. Everything has a default; [`open`](NicOptions::open) is last.
@@ -21,6 +21,7 @@ use ccnic_shm::Pages;
 ///     .config(&Config { queues: 4, buffers: 8192, ..Config::default() })
 ///     .rss(Rss::new(4))
 ///     .pages(Pages::Auto)
+///     .tuning("idle=spin".parse()?)
 ///     .open(&socket)?;
 /// assert_eq!((nic.config().queues, nic.config().buffers), (4, 8192));
 /// # Ok::<(), ccnic_client::Error>(())
@@ -32,6 +33,7 @@ pub struct NicOptions {
     pub(crate) rss: Option<Rss>,
     pub(crate) config: Config,
     pub(crate) pages: Pages,
+    pub(crate) tuning: Option<Tuning>,
 }
 
 impl Default for NicOptions {
@@ -52,6 +54,7 @@ impl NicOptions {
             rss: None,
             config: Config::default(),
             pages: Pages::Auto,
+            tuning: None,
         }
     }
 
@@ -84,6 +87,13 @@ impl NicOptions {
     /// The pages of the region's memory. [`NicOptions`] has an example.
     pub fn pages(mut self, pages: Pages) -> NicOptions {
         self.pages = pages;
+        self
+    }
+
+    /// How the machine is used, in place of what the NIC has measured and of the environment variable `CCNIC_TUNING`.
+    /// [`NicOptions`] has an example.
+    pub fn tuning(mut self, tuning: Tuning) -> NicOptions {
+        self.tuning = Some(tuning);
         self
     }
 }

@@ -27,11 +27,21 @@ pub(crate) struct TestNic {
 impl TestNic {
     /// Listens at `socket`. Does receive-side scaling, or says so, with `rss`.
     pub(crate) fn start(socket: &Path, rss: bool) -> TestNic {
+        TestNic::start_with(socket, rss, None)
+    }
+
+    /// As `start`, and tells programs this tuning.
+    #[allow(dead_code, reason = "examples in the documentation have no use for it")]
+    pub(crate) fn start_tuned(socket: &Path, tuning: u32) -> TestNic {
+        TestNic::start_with(socket, false, Some(tuning))
+    }
+
+    fn start_with(socket: &Path, rss: bool, tuning: Option<u32>) -> TestNic {
         let limits = Limits::new(u32::MAX, u64::MAX);
         let mut listener = Listener::new(socket, limits).unwrap();
         let (stop, stopped) = UnixStream::pair().unwrap();
         let thread = std::thread::spawn(move || {
-            let mut nic = Clients { rss, clients: Vec::new() };
+            let mut nic = Clients { rss, tuning, clients: Vec::new() };
             let turn = Some(Duration::from_micros(50));
             while !listener.poll(&mut nic, Some(stopped.as_fd()), turn) {
                 nic.clients.iter_mut().for_each(|(_, client, _)| client.poll());
@@ -52,18 +62,20 @@ impl Drop for TestNic {
 
 struct Clients {
     rss: bool,
+    tuning: Option<u32>,
     /// The teardown goes last.
     clients: Vec<(ClientId, Box<dyn Client>, Teardown)>,
 }
 
 impl Handler for Clients {
     fn hello(&self) -> Hello {
-        Hello { version: "test".to_owned(), node: 0, rss: self.rss }
+        Hello { version: "test".to_owned(), node: 0, rss: self.rss, tuning: self.tuning }
     }
 
     fn status(&self, _: Cursor) -> Status {
         let (version, wire) = ("test".to_owned(), "loopback".to_owned());
-        Status { version, pid: 0, uptime_s: 0.0, wire, cores: Vec::new(), programs: Vec::new(), next: None }
+        let (cores, programs) = (Vec::new(), Vec::new());
+        Status { version, pid: 0, uptime_s: 0.0, wire, cores, tuning: None, programs, next: None }
     }
 
     fn attach(&mut self, request: AttachRequest) -> Result<(), String> {

@@ -1,5 +1,6 @@
 //! The messages of the control socket: JSON, one per packet of the socket.
 
+use ccnic::Tuning;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -79,6 +80,9 @@ pub struct Hello {
     /// The NIC spreads received packets over queues (RSS).
     #[serde(default)]
     pub rss: bool,
+    /// What it found best on this machine ([`Tuning::word`]). A program that knows no such tuning uses the default.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<u32>,
 }
 
 /// The state of a NIC.
@@ -94,6 +98,9 @@ pub struct Status {
     pub wire: String,
     /// CPUs that poll.
     pub cores: Vec<usize>,
+    /// What it tells programs of the machine, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<TuningStatus>,
     /// Attached programs, by their `id`.
     pub programs: Vec<ProgramStatus>,
     /// Where the rest begins, if this is not all.
@@ -120,6 +127,34 @@ impl Status {
         }
         self.programs.extend(programs);
         Ok(())
+    }
+}
+
+/// The tuning of a NIC, for people: nothing here is fit to print (see [`printable`](crate::printable)).
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TuningStatus {
+    /// How payload is requested: `own` or `read`.
+    pub fetch: String,
+    /// Units that are requested ahead.
+    pub ahead: u8,
+    /// When lines are demoted: `auto`, `on` or `off`.
+    pub demote: String,
+    /// What a side does between empty polls: `pause` or `spin`.
+    pub idle: String,
+    /// Where it is from: `measured`, `cached`, `option` or `default`.
+    pub source: String,
+}
+
+impl TuningStatus {
+    /// The names of a tuning's values.
+    pub fn new(tuning: Tuning, source: &str) -> TuningStatus {
+        TuningStatus {
+            fetch: tuning.fetch.name().to_owned(),
+            ahead: tuning.ahead,
+            demote: tuning.demote.name().to_owned(),
+            idle: tuning.idle.name().to_owned(),
+            source: source.to_owned(),
+        }
     }
 }
 
@@ -219,8 +254,12 @@ mod tests {
         is(&Reply::Attached, r#""attached""#);
         is(&Reply::Done, r#""done""#);
         is(&Reply::Refused { reason: "why".into() }, r#"{"refused":{"reason":"why"}}"#);
-        let hello = Hello { version: "1".into(), node: 0, rss: true };
-        is(&Reply::Hello(hello), r#"{"hello":{"version":"1","node":0,"rss":true}}"#);
+        let hello = Hello { version: "1".into(), node: 0, rss: true, tuning: None };
+        is(&Reply::Hello(hello.clone()), r#"{"hello":{"version":"1","node":0,"rss":true}}"#);
+        is(
+            &Reply::Hello(Hello { tuning: Some(0x0100_0001), ..hello }),
+            r#"{"hello":{"version":"1","node":0,"rss":true,"tuning":16777217}}"#,
+        );
         let queue = QueueStatus { queue: 3, core: 1, tx_packets: u64::MAX, ..QueueStatus::default() };
         let program = ProgramStatus {
             id: 1,
@@ -236,11 +275,18 @@ mod tests {
             uptime_s: 0.5,
             wire: "loopback".into(),
             cores: vec![1],
+            tuning: None,
             programs: vec![program],
             next: Some(Cursor { program: 2, queue: 0 }),
         };
         let text = serde_json::to_string(&Reply::Status(status.clone())).unwrap();
         assert_eq!(serde_json::from_str::<Reply>(&text).unwrap(), Reply::Status(status));
+    }
+
+    #[test]
+    fn a_tuning_has_names() {
+        let tuning = TuningStatus::new("fetch=read,ahead=2,idle=spin".parse().unwrap(), "cached");
+        is(&tuning, r#"{"fetch":"read","ahead":2,"demote":"auto","idle":"spin","source":"cached"}"#);
     }
 
     #[test]
@@ -250,7 +296,13 @@ mod tests {
         let queue: QueueStatus = serde_json::from_str(old).unwrap();
         assert_eq!((queue.rx_bytes, queue.drop_ring_full, queue.drop_handoff_full), (4, 0, 0));
         let hello: Hello = serde_json::from_str(r#"{"version":"0","node":1}"#).unwrap();
-        assert!(!hello.rss);
+        assert!(!hello.rss && hello.tuning.is_none());
+        assert!(serde_json::from_str::<Hello>(r#"{"version":"0","node":1,"tuning":4294967296}"#).is_err());
+        let status: Status = serde_json::from_str(
+            r#"{"version":"0","pid":1,"uptime_s":0,"wire":"w","cores":[],"programs":[]}"#,
+        )
+        .unwrap();
+        assert_eq!(status.tuning, None);
         assert!(serde_json::from_str::<Request>(r#""shutdown""#).is_err());
     }
 }

@@ -53,8 +53,9 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{NAME_MAX, ProgramStatus, QueueStatus, Reply, Status};
+    use crate::messages::{NAME_MAX, ProgramStatus, QueueStatus, Reply, Status, TuningStatus};
     use crate::rss::RssMessage;
+    use ccnic::Tuning;
     use ccnic::rss::Rss;
 
     /// The page, with everything as long as it can be.
@@ -93,6 +94,7 @@ mod tests {
             uptime_s: 1e9,
             wire: "w".repeat(255),
             cores: (0..512).collect(),
+            tuning: Some(TuningStatus::new(Tuning { ahead: 8, ..Tuning::default() }, "measured")),
             programs: page.programs.iter().map(program).collect(),
             next: page.next,
         }

@@ -4,8 +4,8 @@
 use ccnic::heap::HeapMemory;
 use ccnic::layout::{Layout, MAGIC, RingLayout, VERSION};
 use ccnic::rss::Spreader;
-use ccnic::{Config, Design, SharedMemory};
-use ccnic_control::messages::{Cursor, Reply, Request};
+use ccnic::{Config, Design, SharedMemory, Tuning};
+use ccnic_control::messages::{Cursor, Hello, Reply, Request};
 use ccnic_control::rss::RssMessage;
 use ccnic_control::{Page, printable};
 
@@ -77,6 +77,21 @@ fn reply(bytes: &[u8]) {
     let Ok(reply) = serde_json::from_slice::<Reply>(bytes) else { return };
     let again = serde_json::to_vec(&reply).expect("a reply can be encoded");
     serde_json::from_slice::<Reply>(&again).expect("and decoded");
+    if let Reply::Hello(Hello { tuning: Some(word), .. }) = reply {
+        tuning(word);
+    }
+}
+
+/// The tuning that a NIC tells is one that this build knows, or none: whatever the NIC says.
+fn tuning(word: u32) {
+    let Some(tuning) = Tuning::from_word(word) else { return };
+    assert_eq!(tuning.word(), word, "no bit is left out");
+    assert_eq!(tuning.to_string().parse(), Ok(tuning), "it survives as text");
+    assert!(tuning.ahead <= Tuning::MAX_AHEAD);
+    for design in Design::ALL {
+        let within = tuning.within(&Config { design, ..Config::default() });
+        assert_eq!(within.within(&Config { design, ..Config::default() }), within);
+    }
 }
 
 /// The configuration words of a region's header, and the region's size.

@@ -5,8 +5,6 @@
 use core::fmt;
 use core::str::FromStr;
 
-use crate::memory::Fetch;
-
 /// Bytes of a large buffer, and of the chunk that 32 small ones share.
 pub const LARGE_BUF: u32 = 4096;
 /// Bytes of a small buffer (CC-NIC section 3.3): two lines, so that no two buffers share a pair of lines that
@@ -346,17 +344,6 @@ impl Config {
     /// True when the units of the rings have areas for payload beside them.
     pub const fn has_areas(&self) -> bool {
         self.inline && self.shared_pool && matches!(self.design, Design::GroupedEpoch)
-    }
-
-    /// How received payload is prefetched: with ownership when buffers are recycled, because they are written
-    /// next. The paper's designs only read (CC-NIC section 5.6 counts one read per packet); on its machines a
-    /// read hands over ownership.
-    pub(crate) const fn fetch(&self) -> Fetch {
-        if self.recycle && self.shared_pool && matches!(self.design, Design::GroupedEpoch) {
-            Fetch::Own
-        } else {
-            Fetch::Read
-        }
     }
 
     pub(crate) const fn too_large(&self) -> ConfigError {

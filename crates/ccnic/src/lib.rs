@@ -12,7 +12,8 @@
 //!
 //! # Reading order
 //! 1. [`memory`]: the operations of an agent on shared memory.
-//! 2. [`layout`]: every shared byte, and which side writes it. [`Config`]: what can be chosen.
+//! 2. [`layout`]: every shared byte, and which side writes it. [`Config`]: what can be chosen;
+//!    [`Tuning`]: what the machine decides.
 //! 3. [`desc`]: the 16-byte descriptor of a packet's segment.
 //! 4. [`ring`]: bursts of descriptors from one side to the other, and **the ordering diagram**.
 //! 5. `pool`: buffers that both sides allocate and free.
@@ -38,6 +39,7 @@ pub mod ring;
 pub mod rss;
 #[doc(hidden)]
 pub mod testing;
+mod tuning;
 
 pub use buf::{Buf, Burst, TooLong};
 pub use config::{Config, ConfigError, Demote, Design};
@@ -46,3 +48,4 @@ pub use desc::Desc;
 pub use layout::{HEADER_BYTES, Layout};
 pub use memory::{LINE, SharedMemory};
 pub use queue_error::QueueError;
+pub use tuning::{FetchMode, IdleMode, Tuning};

@@ -7,7 +7,7 @@
 //! 3. [`dataplane`]: what is done with a burst: loopback, receive-side scaling.
 //! 4. [`control`]: the control socket, clients, configuration; which worker polls which queue.
 //!
-//! [`oom`] is beside all this: what the kernel is told of the daemon's memory.
+//! Beside all this are [`oom`], what the kernel is told of the daemon's memory, and [`tune`], what this machine decides of the interface.
 //!
 //! A worker owns its ports outright; the control thread talks to it by messages. No lock is taken and nothing is allocated while
 //! packets move. `docs/architecture/daemon.md` has the picture.
@@ -17,5 +17,6 @@ pub mod dataplane;
 pub mod oom;
 pub mod poll;
 pub mod ports;
+pub mod tune;
 
 pub use control::{Daemon, DaemonOptions, default_socket};

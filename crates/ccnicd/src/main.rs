@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use ccnic_control::{Limits, UserLimits};
 use ccnicd::control::{placement, users::uid_of};
 use ccnicd::dataplane::DataplaneKind;
+use ccnicd::tune::{self, Kept, Pair};
 use ccnicd::{Daemon, DaemonOptions, default_socket, oom};
 use clap::{Parser, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -53,6 +54,14 @@ struct Args {
     /// need not copy its region when ccnicd is restarted
     #[arg(long, value_name = "USER", value_delimiter = ',')]
     trusted_users: Vec<String>,
+    /// Measure on this machine what --tuning chooses, print a table, keep the result for later starts, and end. Needs a polling CPU
+    /// and another one that are idle
+    #[arg(long, conflicts_with = "tuning")]
+    tune: bool,
+    /// How the machine is used, such as fetch=own,ahead=0,demote=auto,idle=pause: fields that are left out, and all without this option,
+    /// are measured once for each CPU model; default: measure nothing
+    #[arg(long, value_name = "FIELD=VALUE,...")]
+    tuning: Option<String>,
     /// What to log: error, warn, info, debug or trace
     #[arg(long, default_value = "info")]
     log: String,
@@ -87,6 +96,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
     for warning in placement::warnings(&placement::Kernel::this(), &cores) {
         tracing::warn!(target: "ccnicd::placement", "{warning}");
     }
+    if args.tune {
+        return measure(pair(&usable, &cores));
+    }
+    let tuning =
+        tune::choose(args.tuning.as_deref(), pair(&usable, &cores)).context("--tuning is not understood")?;
     // Before any other thread is started: those run where this one may.
     placement::leave_polling_cpus(&usable, &cores);
     let (stop, signalled) = UnixStream::pair().context("could not make a pipe for signals")?;
@@ -109,8 +123,29 @@ fn run(args: &Args) -> anyhow::Result<()> {
     if let Err(e) = oom::lower_score(limits.memory_max) {
         tracing::info!("the score of the out-of-memory killer stays as it is: {e}");
     }
-    let daemon = Daemon::new(DaemonOptions { socket, cores, dataplane, limits, dedicated_cores })?;
+    let daemon = Daemon::new(DaemonOptions { socket, cores, dataplane, limits, dedicated_cores, tuning })?;
     daemon.run(&stop);
+    Ok(())
+}
+
+/// The CPUs that a measurement runs on: the first that polls, and one for programs.
+fn pair(usable: &[usize], cores: &[usize]) -> Option<Pair> {
+    let nic = *cores.first()?;
+    let program = placement::program_cpu(&placement::Kernel::this(), usable, cores, nic)?;
+    Some(Pair { nic, program })
+}
+
+/// `--tune`.
+fn measure(pair: Option<Pair>) -> anyhow::Result<()> {
+    let pair =
+        pair.context("--tune needs two CPUs, one of the NIC and one of a program, and there is one only")?;
+    let tune::Outcome { text, tuning, kept } = tune::tune(pair)?;
+    println!("CPU {} is the NIC's, CPU {} the program's\n\n{text}\ntuning: {tuning}", pair.nic, pair.program);
+    match kept {
+        Kept::In(path) => println!("kept in {}", path.display()),
+        Kept::Nowhere => println!("not kept: the CPU's model, or a directory for it, is unknown"),
+        Kept::Incomplete => bail!("not kept: other processes used these CPUs; try again when they are idle"),
+    }
     Ok(())
 }
 

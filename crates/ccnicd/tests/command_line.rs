@@ -91,6 +91,11 @@ fn numbers_and_words() {
     option("--memory-max", &[("much", "much"), ("-1", "-1"), ("18446744073709551616", "too large")]);
     option("--wire", &[("ethernet", "loopback"), ("", "loopback")]);
     option("--log", &[("ccnicd=loud", "ccnicd=loud"), ("=,=", "=,=")]);
+    option(
+        "--tuning",
+        &[("idle=sleep", "pause, spin"), ("speed=1", "fetch, ahead, demote, idle"), ("", "fetch")],
+    );
+    says(&refused(&["--tune", "--tuning", "default"]), &["--tune", "--tuning"]);
     option("--polls", &[("1", "unexpected argument")]);
     assert!(refused(&["--socket"]).contains("--socket"));
     assert!(refused(&["nic.sock"]).contains("nic.sock"));

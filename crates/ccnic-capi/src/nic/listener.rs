@@ -90,7 +90,7 @@ impl Control {
 
 impl Handler for &Control {
     fn hello(&self) -> Hello {
-        Hello { version: VERSION.to_owned(), node: self.node, rss: false }
+        Hello { version: VERSION.to_owned(), node: self.node, rss: false, tuning: None }
     }
 
     fn status(&self, from: Cursor) -> Status {
@@ -101,6 +101,7 @@ impl Handler for &Control {
             uptime_s: self.started.elapsed().as_secs_f64(),
             wire: self.name.clone(),
             cores: Vec::new(),
+            tuning: None,
             programs,
             next,
         }

@@ -72,6 +72,7 @@ fn daemon() {
         dataplane: DataplaneKind::Loopback,
         limits: ccnic_control::Limits::new(1 << 30, 4 << 30),
         dedicated_cores: usable.len() > 1,
+        tuning: ccnicd::tune::Tuned::default(),
     };
     let (stop, _held) = UnixStream::pair().unwrap();
     Daemon::new(options).unwrap().run(&stop);

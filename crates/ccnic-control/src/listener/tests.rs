@@ -28,12 +28,12 @@ struct Recorder {
 
 impl Handler for Recorder {
     fn hello(&self) -> Hello {
-        Hello { version: "test".into(), node: 0, rss: self.rss }
+        Hello { version: "test".into(), node: 0, rss: self.rss, tuning: None }
     }
     fn status(&self, from: Cursor) -> Status {
         let (version, wire) = ("test".into(), "none".into());
         let next = (from.program < 3).then_some(Cursor { program: from.program + 1, queue: 0 });
-        Status { version, pid: 1, uptime_s: 0.0, wire, cores: vec![], programs: vec![], next }
+        Status { version, pid: 1, uptime_s: 0.0, wire, cores: vec![], tuning: None, programs: vec![], next }
     }
     fn attach(&mut self, request: AttachRequest) -> Result<(), String> {
         if self.refuses {

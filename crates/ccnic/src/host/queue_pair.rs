@@ -9,6 +9,7 @@ use crate::notify;
 use crate::pool::Allocator;
 use crate::queue_error::{QueueError, queue_layout};
 use crate::ring::{Consumer, IDLE_POLLS, Producer, Ring};
+use crate::tuning::Tuning;
 
 use super::managed::Managed;
 use super::receive::Receiver;
@@ -62,6 +63,8 @@ pub struct QueuePair<M: SharedMemory, R: Ring> {
     pub(super) managed: Option<Managed<R>>,
     layout: QueueLayout,
     config: Config,
+    /// What is left of it in this region.
+    tuning: Tuning,
     pub(super) ring_ahead: RingAhead,
 }
 
@@ -86,6 +89,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             managed,
             layout: queue_layout,
             config,
+            tuning: Tuning::default().within(&config),
             ring_ahead: RingAhead::default(),
             mem,
         };
@@ -226,7 +230,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     #[inline(always)]
     pub(super) fn demotes(&mut self, n: usize) -> bool {
         let empty_polls = self.rx.empty_polls();
-        match self.config.demote {
+        match self.tuning.demote {
             Demote::Auto => empty_polls >= IDLE_POLLS && n < NEARLY_EMPTY,
             Demote::On => true,
             Demote::Off => false,
@@ -409,7 +413,28 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Pauses for a moment: call it in each poll that found nothing.
     #[inline(always)]
     pub fn relax(&self) {
-        self.mem.relax();
+        self.tuning.relax(&self.mem);
+    }
+
+    /// Applies a tuning: what the region's configuration says explicitly still wins. At any time, also under
+    /// load.
+    ///
+    /// ```
+    /// # use ccnic::{testing::{Sides, config}, ring::GroupedEpoch};
+    /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+    /// # let pair = &mut sides.host;
+    /// pair.set_tuning("fetch=read".parse()?);
+    /// assert_eq!(pair.tuning().to_string(), "fetch=read,ahead=0,demote=auto,idle=pause");
+    /// # Ok::<(), ccnic::ConfigError>(())
+    /// ```
+    pub fn set_tuning(&mut self, tuning: Tuning) {
+        self.tuning = tuning.within(&self.config);
+        self.rx.set_tuning(self.tuning);
+    }
+
+    /// The tuning in force. [`set_tuning`](QueuePair::set_tuning) has an example.
+    pub fn tuning(&self) -> Tuning {
+        self.tuning
     }
 
     /// Packets not delivered, by reason. Example:

@@ -14,6 +14,7 @@ use crate::layout::RingLayout;
 use crate::memory::{Fetch, SharedMemory, copy, prefetch_payload};
 use crate::pool::{Allocator, Class};
 use crate::ring::Consumer;
+use crate::tuning::Tuning;
 
 use super::check::{Checker, take_back};
 
@@ -204,10 +205,15 @@ fn whole(descs: &[Desc], limit: usize, space: usize) -> usize {
 impl<C: Consumer> Receiver<C> {
     /// A receiver that takes from `ring`.
     pub(super) fn new(ring: C, config: &Config) -> Receiver<C> {
-        let (fetch, checker) = (config.fetch(), Checker::new(config));
+        let (fetch, checker) = (Tuning::default().within(config).payload(), Checker::new(config));
         let stages = [const { Stage::EMPTY }; 2];
         let areas = config.has_areas();
         Receiver { ring, fetch, stages, current: 0, empty_polls: 0, taken: 0, checker, areas }
+    }
+
+    /// Applies a tuning that fits the region.
+    pub(super) fn set_tuning(&mut self, tuning: Tuning) {
+        self.fetch = tuning.payload();
     }
 
     /// Adds whole packets, at most `max` buffers or one packet, to `to`; returns the number of buffers.

@@ -77,7 +77,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         }
         let Some(staged) = self.staged.get_mut(self.staged_len..self.staged_len + n) else { return false };
         let Some(buffers) = self.pool.alloc_many(class, n) else { return false };
-        let fetch = self.config.fetch();
+        let fetch = self.tuning.payload();
         let flags = if class == Class::Small { FLAG_SMALL } else { 0 };
         let mut ahead = ahead.iter();
         for ((slot, desc), &at) in staged.iter_mut().zip(packets).zip(buffers.iter().rev()) {
@@ -112,7 +112,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     #[inline(always)]
     fn deliver_singles<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
         let room = self.room(packets.len());
-        let fetch = self.config.fetch();
+        let fetch = self.tuning.payload();
         let mut ahead = ahead.iter();
         let mut n = 0;
         for desc in packets.iter().take(room) {

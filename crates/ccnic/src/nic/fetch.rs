@@ -18,7 +18,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     #[inline(always)]
     pub fn fetch(&mut self, into: &mut Fetched) -> usize {
         let n = self.fetch_ahead(into);
-        let fetch = self.config.fetch();
+        let fetch = self.tuning.payload();
         for desc in into.rest() {
             prefetch_payload(&self.mem, desc.offset(), u32::from(desc.len()), fetch);
         }

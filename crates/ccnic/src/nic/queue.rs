@@ -8,6 +8,7 @@ use crate::notify::{Armed, NotifyState};
 use crate::pool::{Allocator, Class, data_offset};
 use crate::queue_error::{QueueError, queue_layout};
 use crate::ring::{Consumer, Producer, Ring};
+use crate::tuning::Tuning;
 
 use super::fill::PostedBuffers;
 use super::taken::Taken;
@@ -56,6 +57,8 @@ pub struct NicQueue<M: SharedMemory, R: Ring> {
     pub(super) fill: Option<PostedBuffers<R::Consumer>>,
     pub(super) notify: NotifyState,
     pub(super) config: Config,
+    /// What is left of it in this region.
+    pub(super) tuning: Tuning,
     /// The word in which the program reads how many packets were dropped.
     pub(super) rx_dropped: u32,
     /// The last fetch found little after many empty polls: the program waits for what is delivered, so it is
@@ -87,11 +90,23 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
                 .then(|| PostedBuffers::new(R::Consumer::resume(&mem, &queue_layout.fill))),
             notify: NotifyState::new(queue_layout.rx_event),
             config,
+            tuning: Tuning::default().within(&config),
             rx_dropped: queue_layout.rx_dropped,
             idle: false,
             counters: NicCounters::default(),
             mem,
         })
+    }
+
+    /// Applies a tuning: what the region's configuration says explicitly still wins. At any time, also under
+    /// load.
+    pub fn set_tuning(&mut self, tuning: Tuning) {
+        self.tuning = tuning.within(&self.config);
+    }
+
+    /// The tuning in force.
+    pub fn tuning(&self) -> Tuning {
+        self.tuning
     }
 
     /// The region's memory, for copies between regions.
@@ -102,7 +117,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Publishes the packets delivered since the last flush, and hands back the descriptors fetched.
     #[inline(always)]
     pub fn flush(&mut self) {
-        let demote = match self.config.demote {
+        let demote = match self.tuning.demote {
             Demote::Auto => self.idle,
             Demote::On => true,
             Demote::Off => false,

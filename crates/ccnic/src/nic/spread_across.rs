@@ -108,7 +108,7 @@ pub fn deliver_handed<M: SharedMemory, R: Ring>(
     reflect: bool,
 ) {
     if let Some(queue) = queues.first().filter(|_| !reflect) {
-        let fetch = queue.config.fetch();
+        let fetch = queue.tuning.payload();
         for desc in steered.descs() {
             prefetch_payload(mem, desc.offset(), u32::from(desc.len()), fetch);
         }

@@ -1,9 +1,10 @@
 //! From a region to what a worker polls.
 
 use ccnic::ring::{Ring, RingVisitor};
-use ccnic::{Layout, QueueError};
+use ccnic::{Layout, QueueError, Tuning};
 use ccnic_shm::Region;
 
+use super::DaemonOptions;
 use crate::dataplane::rss::RssLoopback;
 use crate::dataplane::{Attachment, DataplaneKind};
 use crate::poll::Client;
@@ -17,9 +18,15 @@ pub(super) fn attach(
     region: &Region,
     layout: &Layout,
     numbers: Vec<u16>,
-    kind: DataplaneKind,
+    options: &DaemonOptions,
 ) -> Result<Box<dyn Client>, QueueError> {
-    layout.config().design.dispatch(Attaching { region, layout, numbers, kind })
+    layout.config().design.dispatch(Attaching {
+        region,
+        layout,
+        numbers,
+        kind: options.dataplane,
+        tuning: options.tuning.tuning,
+    })
 }
 
 struct Attaching<'a> {
@@ -27,15 +34,17 @@ struct Attaching<'a> {
     layout: &'a Layout,
     numbers: Vec<u16>,
     kind: DataplaneKind,
+    tuning: Tuning,
 }
 
 impl RingVisitor for Attaching<'_> {
     type Output = Result<Box<dyn Client>, QueueError>;
 
     fn visit<R: Ring>(self) -> Self::Output {
-        let Attaching { region, layout, numbers, kind } = self;
+        let Attaching { region, layout, numbers, kind, tuning } = self;
         let queues = numbers.len();
-        let port = ProgramPort::<R>::new(region, layout, numbers)?;
+        let mut port = ProgramPort::<R>::new(region, layout, numbers)?;
+        port.set_tuning(tuning);
         let dataplane = RssLoopback::new(&port, queues, kind == DataplaneKind::Reflect);
         Ok(Box::new(Attachment::new(port, dataplane)))
     }

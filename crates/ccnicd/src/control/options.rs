@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use ccnic_control::Limits;
 
 use crate::dataplane::DataplaneKind;
+use crate::tune::Tuned;
 
 /// How a daemon is set up.
 #[derive(Debug, Clone)]
@@ -19,6 +20,8 @@ pub struct DaemonOptions {
     pub limits: Limits,
     /// True when programs have other CPUs to run on. Otherwise a worker that has nothing to do gives its CPU away.
     pub dedicated_cores: bool,
+    /// How the machine is used. Programs are told.
+    pub tuning: Tuned,
 }
 
 /// The control socket's default path: `ccnic.sock` in `/run` for root, otherwise in `$XDG_RUNTIME_DIR`, or in the directory for

@@ -70,6 +70,13 @@ impl Kernel {
         cpu_list(&list).into_iter().filter(|sibling| *sibling != cpu).collect()
     }
 
+    /// The NUMA node of a CPU, where the kernel tells of nodes.
+    fn node(&self, cpu: usize) -> Option<String> {
+        let entries = std::fs::read_dir(self.root.join(format!("sys/devices/system/cpu/cpu{cpu}"))).ok()?;
+        let mut names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+        names.find(|name| name.strip_prefix("node").is_some_and(|number| number.parse::<u32>().is_ok()))
+    }
+
     /// The control groups that this process is in, the innermost first. Version 2 only.
     fn cgroups(&self) -> Vec<PathBuf> {
         unified_groups(&self.root)
@@ -85,6 +92,15 @@ impl Kernel {
         };
         self.cgroups().into_iter().filter_map(quota).min_by(|a, b| a.0.total_cmp(&b.0))
     }
+}
+
+/// A CPU that programs may run on, for a measurement between it and the polling CPU `nic`: one that does not poll (another that polls
+/// where all do), of the same NUMA node, and of another physical core, as far as there are such. `None` on a machine with one CPU.
+pub fn program_cpu(kernel: &Kernel, allowed: &[usize], cores: &[usize], nic: usize) -> Option<usize> {
+    let siblings = kernel.siblings(nic);
+    let far = |cpu: usize| kernel.node(cpu) != kernel.node(nic);
+    let others = allowed.iter().copied().filter(|cpu| *cpu != nic);
+    others.min_by_key(|cpu| (cores.contains(cpu), far(*cpu), siblings.contains(cpu), *cpu))
 }
 
 /// CPUs of a list such as `0-3,8`.
@@ -209,6 +225,22 @@ mod tests {
         assert!(tight.len() == 1 && tight[0].contains("/sys/fs/cgroup/a is 2.5 CPUs"), "{tight:?}");
         assert_eq!(quota("nonsense"), [""; 0]);
         assert_eq!(quota("1 0"), [""; 0]);
+    }
+
+    #[test]
+    fn programs_are_measured_on_a_cpu_like_those_they_run_on() {
+        let nodes: Vec<(String, &str)> =
+            (0..8).map(|cpu| (format!("sys/devices/system/cpu/cpu{cpu}/node{}/x", cpu / 4), "")).collect();
+        let files: Vec<(&str, &str)> = nodes.iter().map(|(path, text)| (path.as_str(), *text)).collect();
+        let machine = Machine::new(&files);
+        let kernel = Kernel { root: machine.0.path().to_owned() };
+        let chosen = |allowed: &[usize], cores: &[usize]| program_cpu(&kernel, allowed, cores, cores[0]);
+        let all = [0, 1, 2, 3, 4, 5, 6, 7];
+        assert_eq!(chosen(&all, &[7]), Some(4), "its node, another core");
+        assert_eq!(chosen(&all, &[2, 0, 1]), Some(3), "its node, although its sibling");
+        assert_eq!(chosen(&[0, 1, 6, 7], &[6, 7]), Some(0), "another node, since all of its own poll");
+        assert_eq!(chosen(&[2, 5], &[5, 2]), Some(2), "one that polls, since all do");
+        assert_eq!(chosen(&[5], &[5]), None);
     }
 
     #[test]

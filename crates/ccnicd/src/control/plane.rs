@@ -7,7 +7,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use ccnic::rss::{Rss, Spreader};
-use ccnic_control::messages::{Cursor, Hello, ProgramStatus, QueueStatus, Status};
+use ccnic_control::messages::{Cursor, Hello, ProgramStatus, QueueStatus, Status, TuningStatus};
 use ccnic_control::rss::RssMessage;
 use ccnic_control::{AttachRequest, ClientId, Handler, MemoryLease, Notifier, Page, Teardown, UserMemory};
 use ccnic_shm::numa;
@@ -16,6 +16,7 @@ use super::assign::{assign, queues_of};
 use super::attach::attach;
 use super::{DaemonOptions, VERSION};
 use crate::poll::Client;
+use crate::poll::core::Rest;
 use crate::poll::links::{Links, mesh, mesh_bytes};
 use crate::poll::worker::Worker;
 
@@ -70,7 +71,8 @@ pub(super) struct ControlPlane {
 impl ControlPlane {
     /// Starts the workers.
     pub(super) fn new(options: DaemonOptions) -> anyhow::Result<ControlPlane> {
-        let start = |cpu: &usize| Worker::start(*cpu, options.dedicated_cores);
+        let rest = Rest::new(options.dedicated_cores, options.tuning.tuning.idle);
+        let start = |cpu: &usize| Worker::start(*cpu, rest);
         let workers = options.cores.iter().map(start).collect::<Result<Vec<_>, _>>();
         let workers = workers.context("could not start a polling thread")?;
         Ok(ControlPlane { options, workers, clients: BTreeMap::new(), started: Instant::now() })
@@ -99,8 +101,7 @@ impl ControlPlane {
         for (added, at) in client.distinct_workers().into_iter().enumerate() {
             let numbers = queues_of(&client.workers, at);
             let queues = numbers.len();
-            let part = attach(&region, &layout, numbers, self.options.dataplane)
-                .context("could not open its queues");
+            let part = attach(&region, &layout, numbers, &self.options).context("could not open its queues");
             let outcome = part.and_then(|mut part| {
                 if let (Some(spreader), Some(dataplane)) = (&spreader, part.steer()) {
                     take(&mut links, at).into_iter().for_each(|links| dataplane.link(links));
@@ -178,7 +179,12 @@ fn take(links: &mut Vec<(usize, Links)>, worker: usize) -> Option<Links> {
 impl Handler for ControlPlane {
     fn hello(&self) -> Hello {
         let node = self.options.cores.first().map_or(0, |cpu| numa::node_of(*cpu));
-        Hello { version: VERSION.to_owned(), node, rss: true }
+        Hello {
+            version: VERSION.to_owned(),
+            node,
+            rss: true,
+            tuning: Some(self.options.tuning.tuning.word()),
+        }
     }
 
     fn attach(&mut self, request: AttachRequest) -> Result<(), String> {
@@ -231,6 +237,7 @@ impl Handler for ControlPlane {
             uptime_s: self.started.elapsed().as_secs_f64(),
             wire: self.options.dataplane.name().to_owned(),
             cores: self.options.cores.clone(),
+            tuning: Some(TuningStatus::new(self.options.tuning.tuning, self.options.tuning.source.name())),
             programs: programs.collect(),
             next: page.next,
         }

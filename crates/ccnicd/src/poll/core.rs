@@ -4,6 +4,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
+use ccnic::IdleMode;
 use ccnic_shm::timestamp;
 use rustix::thread::sched_yield;
 
@@ -12,12 +13,33 @@ use super::schedule::{Core, Times};
 /// A poll that took so many microseconds has perhaps been interrupted by another thread.
 const LONG: u64 = 50;
 
+/// What a core does after polls that found nothing.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Rest {
+    /// Gives its CPU away: the programs need this very one to send something.
+    Yield,
+    /// Pauses the processor.
+    Pause,
+    /// Polls again.
+    Spin,
+}
+
+impl Rest {
+    /// Of a core that no program needs (`dedicated`), as the tuning has it; of another one, whatever that says.
+    pub(crate) fn new(dedicated: bool, idle: IdleMode) -> Rest {
+        match (dedicated, idle) {
+            (false, _) => Rest::Yield,
+            (true, IdleMode::Pause) => Rest::Pause,
+            (true, IdleMode::Spin) => Rest::Spin,
+        }
+    }
+}
+
 /// The core of this thread.
 pub(crate) struct PollingCore {
     /// Ticks of the clock.
     microsecond: u64,
-    /// No program needs this very CPU.
-    dedicated: bool,
+    rest: Rest,
     /// Where the kernel says how long this thread has waited for a CPU, in nanoseconds.
     delays: Option<File>,
     /// What it said last.
@@ -26,9 +48,9 @@ pub(crate) struct PollingCore {
 
 impl PollingCore {
     /// To be called on the thread that polls.
-    pub(crate) fn new(dedicated: bool) -> PollingCore {
+    pub(crate) fn new(rest: Rest) -> PollingCore {
         let delays = File::open("/proc/thread-self/schedstat").ok();
-        let mut core = PollingCore { microsecond: ticks_per_microsecond(), dedicated, delays, waited: 0 };
+        let mut core = PollingCore { microsecond: ticks_per_microsecond(), rest, delays, waited: 0 };
         core.newly_waited();
         core
     }
@@ -74,10 +96,10 @@ impl Core for PollingCore {
     }
 
     fn relax(&mut self) {
-        if self.dedicated {
-            std::hint::spin_loop();
-        } else {
-            sched_yield(); // the programs need this very CPU to send something
+        match self.rest {
+            Rest::Yield => sched_yield(),
+            Rest::Pause => std::hint::spin_loop(),
+            Rest::Spin => {}
         }
     }
 }
@@ -97,8 +119,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_core_that_programs_need_is_given_away_whatever_the_tuning_says() {
+        let rests = [false, true].map(|dedicated| IdleMode::ALL.map(|idle| Rest::new(dedicated, idle)));
+        assert_eq!(rests, [[Rest::Yield; 2], [Rest::Pause, Rest::Spin]]);
+    }
+
+    #[test]
     fn the_clock_goes_forward_and_long_polls_are_charged_for() {
-        let mut core = PollingCore::new(true);
+        let mut core = PollingCore::new(Rest::Pause);
         let from = core.now();
         let start = Instant::now();
         while start.elapsed() < Duration::from_millis(20) {}

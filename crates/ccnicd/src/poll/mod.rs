@@ -4,7 +4,7 @@
 //! notify their users or steer packets.
 
 pub(crate) mod client;
-mod core;
+pub(crate) mod core;
 pub mod handoff;
 pub mod links;
 pub(crate) mod schedule;

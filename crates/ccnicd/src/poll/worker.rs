@@ -11,7 +11,7 @@ use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::Client;
 use super::client::Scheduled;
-use super::core::PollingCore;
+use super::core::{PollingCore, Rest};
 use super::links::Links;
 use super::schedule::Scheduler;
 
@@ -38,15 +38,14 @@ pub(crate) struct Worker {
 }
 
 impl Worker {
-    /// Starts a worker on `cpu`. `dedicated` says that no program needs that CPU.
+    /// Starts a worker on `cpu` that does `rest` when there is nothing to do.
     ///
     /// # Errors
     /// When the system can start no thread.
-    pub(crate) fn start(cpu: usize, dedicated: bool) -> std::io::Result<Worker> {
+    pub(crate) fn start(cpu: usize, rest: Rest) -> std::io::Result<Worker> {
         let (commands, inbox) = channel();
-        let thread = std::thread::Builder::new()
-            .name(format!("poll-{cpu}"))
-            .spawn(move || run(cpu, dedicated, &inbox))?;
+        let thread =
+            std::thread::Builder::new().name(format!("poll-{cpu}")).spawn(move || run(cpu, rest, &inbox))?;
         Ok(Worker { cpu, queues: 0, commands: Some(commands), thread: Some(thread) })
     }
 
@@ -125,9 +124,9 @@ fn pin(cpu: usize) {
     }
 }
 
-fn run(cpu: usize, dedicated: bool, inbox: &Receiver<Command>) -> Vec<Box<dyn Client>> {
+fn run(cpu: usize, rest: Rest, inbox: &Receiver<Command>) -> Vec<Box<dyn Client>> {
     pin(cpu);
-    let core = PollingCore::new(dedicated);
+    let core = PollingCore::new(rest);
     let times = core.times();
     let mut clients = Clients::new(core, times);
     let mut stopped = false;

@@ -2,7 +2,7 @@
 
 use ccnic::nic::{FETCH, NicQueue};
 use ccnic::ring::Ring;
-use ccnic::{Layout, QueueError};
+use ccnic::{Layout, QueueError, Tuning};
 use ccnic_control::Notifier;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, Region};
@@ -48,6 +48,11 @@ impl<R: Ring> ProgramPort<R> {
             shared_pool: layout.config().shared_pool,
             retired: 0,
         })
+    }
+
+    /// Gives all queues a tuning.
+    pub fn set_tuning(&mut self, tuning: Tuning) {
+        self.queues.iter_mut().for_each(|queue| queue.set_tuning(tuning));
     }
 
     /// True when both sides use one pool of buffers; false when the host manages it.

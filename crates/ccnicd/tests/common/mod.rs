@@ -69,6 +69,20 @@ impl Daemon {
     /// As `start_with`, by a command that takes the daemon's arguments.
     #[track_caller]
     pub fn start_by(command: &[&str], socket: &Path, args: &[&str]) -> Daemon {
+        // A measurement for each test would take its time, and find busy CPUs.
+        let tuned: &[&str] = if args.contains(&"--tuning") { &[] } else { &["--tuning", "default"] };
+        Daemon::spawn(command, socket, &[args, tuned].concat())
+    }
+
+    /// Starts a daemon that uses what is kept in `cache`, or measures this machine.
+    #[track_caller]
+    pub fn start_measuring(socket: &Path, cache: &Path) -> Daemon {
+        let cache = format!("CACHE_DIRECTORY={}", cache.display());
+        Daemon::spawn(&["env", &cache, env!("CARGO_BIN_EXE_ccnicd")], socket, &[])
+    }
+
+    #[track_caller]
+    fn spawn(command: &[&str], socket: &Path, args: &[&str]) -> Daemon {
         let child = logged(Path::new(command[0]), &socket.with_extension("log"))
             .args(&command[1..])
             .arg("--socket")

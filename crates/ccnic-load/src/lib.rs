@@ -11,7 +11,6 @@ mod totals;
 mod tracker;
 
 use ccnic::host::QueuePair;
-use ccnic::layout::SMALL_BUF;
 use ccnic::ring::Ring;
 use ccnic::{Burst, SharedMemory};
 use hdrhistogram::Histogram;
@@ -66,9 +65,6 @@ const PRECISE: usize = 16;
 
 /// Of turns that neither receive nor send, one in so many reads the clock.
 const IDLE_TURNS: u32 = 64;
-
-/// Packets of at most so many bytes are received without buffers.
-const SMALL: u32 = SMALL_BUF;
 
 /// The load of one thread.
 #[derive(Debug, Clone, Copy)]
@@ -129,6 +125,8 @@ struct Generator<'a, M: SharedMemory, R: Ring, C: Clock> {
     segments: usize,
     /// Packets of a transmit burst.
     burst: usize,
+    /// Packets are written to the ring, without buffers.
+    fills: bool,
     /// Packets are read where they lie, without buffers that this program holds.
     lends: bool,
     /// Packets that were lent in this turn.
@@ -175,7 +173,8 @@ pub fn run<M: SharedMemory, R: Ring, C: Clock>(
         rx: Burst::new(),
         segments,
         burst: load.burst.min(load.inflight).min(Burst::CAPACITY / segments),
-        lends: u32::from(load.size) <= SMALL && pair.config().shared_pool,
+        fills: pair.config().has_areas() && load.size <= pair.small_limit(),
+        lends: load.size <= pair.small_limit() && pair.config().shared_pool,
         lent: 0,
         few: load.rate.is_some() || load.inflight <= PRECISE,
         tracker: Tracker::new(load.size),
@@ -360,10 +359,32 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
         if want == 0 {
             return 0;
         }
+        if self.fills {
+            return self.fill(want, now);
+        }
         if self.tx.is_empty() {
             self.make(want, now);
         }
         self.pair.tx_burst(&mut self.tx)
+    }
+
+    /// Writes every byte of packets in the ring, and sends them.
+    #[inline(always)]
+    fn fill(&mut self, want: usize, now: u64) -> usize {
+        let first = self.tracker.next;
+        let sent = self.pair.tx_fill(
+            self.load.size,
+            want,
+            &mut self.tx,
+            #[inline(always)]
+            |i, bytes| {
+                payload::fill(bytes, 0, first + i as u64, now);
+                0
+            },
+        );
+        self.tracker.sent(sent, now);
+        self.clock.spend(sent);
+        sent
     }
 
     /// Makes packets in `tx`: writes every byte.

@@ -292,6 +292,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// ```
     #[inline(always)]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
+        if !self.rx.poll(&self.mem) {
+            return 0;
+        }
         let n = self.rx.burst(&self.mem, &mut self.pool, burst, max);
         if self.managed.is_some() {
             self.manage();

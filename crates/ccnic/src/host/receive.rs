@@ -242,6 +242,15 @@ impl<C: Consumer> Receiver<C> {
         self.serve(mem, pool, max + AHEAD, |stage, pool| stage.lend(mem, pool, max, read)).unwrap_or(Some(0))
     }
 
+    /// False when there is nothing to receive: a cheap look, which counts as an empty poll.
+    #[inline(always)]
+    pub(super) fn poll<M: SharedMemory>(&mut self, mem: &M) -> bool {
+        let [first, second] = &self.stages;
+        let waits = !first.is_empty() || !second.is_empty() || self.ring.poll(mem);
+        self.empty_polls = self.empty_polls.saturating_add(u32::from(!waits));
+        waits
+    }
+
     /// Lets `take_out` take packets out of the current stage, after prefetching the lines of the next `ahead`
     /// packets. Fills the stage from the ring when both are empty, and the other one ahead under load. `None`
     /// when there is nothing to receive.

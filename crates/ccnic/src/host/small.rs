@@ -232,6 +232,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         max: usize,
         mut read: impl FnMut(usize, &[u8], u64),
     ) -> Result<usize, NotSmall> {
+        if !self.rx.poll(&self.mem) {
+            return Ok(0);
+        }
         self.prefetch_ring();
         let mut done = 0;
         while done < max {

@@ -25,6 +25,11 @@ pub trait BurstQueue {
     /// [`Memory`](BurstQueue::Memory). They stay valid until completed.
     fn fetch(&mut self, into: &mut Fetched) -> usize;
 
+    /// False when there is nothing to fetch: a cheap look, which counts as an empty fetch.
+    fn poll(&mut self) -> bool {
+        true
+    }
+
     /// True when the next burst may be fetched before the last one is completed.
     fn may_fetch_ahead(&self) -> bool {
         false
@@ -64,6 +69,11 @@ impl<M: SharedMemory, R: Ring> BurstQueue for NicQueue<M, R> {
     #[inline(always)]
     fn fetch(&mut self, into: &mut Fetched) -> usize {
         NicQueue::fetch(self, into)
+    }
+
+    #[inline(always)]
+    fn poll(&mut self) -> bool {
+        NicQueue::poll(self)
     }
 
     #[inline(always)]

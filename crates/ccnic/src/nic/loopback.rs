@@ -32,7 +32,7 @@ impl Pipeline {
             // A swap for nothing would be a third of the instructions of an empty poll.
             if !next.is_empty() {
                 core::mem::swap(current, next);
-            } else if queue.fetch(current) == 0 {
+            } else if !queue.poll() || queue.fetch(current) == 0 {
                 return false;
             }
         }

@@ -281,6 +281,17 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
         n
     }
 
+    #[inline(always)]
+    fn poll<M: SharedMemory>(&mut self, mem: &M) -> bool {
+        if !self.slots.has_areas() {
+            return true;
+        }
+        let word = mem.load_acquire(self.slots.at(self.position, UNIT)); // A2
+        let ready = S::ready_count((word >> SIGNAL_SHIFT) as u8, self.slots.lap(self.position)) > 0;
+        self.empty_polls = self.empty_polls.saturating_add(u32::from(!ready));
+        ready
+    }
+
     fn keep<M: SharedMemory>(&mut self, mem: &M, n: usize) {
         let to = self.advance(mem, self.before, n);
         self.move_to(mem, to);

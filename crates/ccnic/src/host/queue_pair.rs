@@ -125,8 +125,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// `transmit` where the ring has areas: packets that fit are copied there, and their buffers are free again, still in this core's
     /// cache. Then buffers do not wander to the NIC, which delivers short packets without any.
     #[inline(always)]
-    fn transmit_inline(&mut self, burst: &mut Burst, demote: bool) -> usize {
-        self.tx.set_demote(demote);
+    fn transmit_inline(&mut self, burst: &mut Burst) -> usize {
         let (mut shortest, mut longest, mut chains) = (u16::MAX, 0, false);
         for buf in burst.as_slice() {
             shortest = buf.len().min(shortest);
@@ -203,13 +202,14 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     #[inline(always)]
     pub(super) fn transmit(&mut self, burst: &mut Burst, small: bool) -> usize {
         RegionTag::of(&self.mem).check(burst.as_slice());
-        let demote = self.demotes(burst.len());
+        let (demote, idle) = self.demotes(burst.len());
         let first = self.tx.position();
         if demote {
             self.demote_payload(burst);
         }
         if self.tx.has_areas() {
-            return self.transmit_inline(burst, demote);
+            self.tx.begin(demote, if idle { 0 } else { self.tuning.ahead });
+            return self.transmit_inline(burst);
         }
         let most = if self.managed.is_some() { self.managed_room(burst.len()) } else { Burst::CAPACITY };
         let n = self.tx.push(&self.mem, burst.first(most));
@@ -226,15 +226,16 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n
     }
 
-    /// True when the lines of a burst of `n` packets are demoted.
+    /// Whether the lines of a burst of `n` packets are demoted, and whether the ring is nearly empty.
     #[inline(always)]
-    pub(super) fn demotes(&mut self, n: usize) -> bool {
-        let empty_polls = self.rx.empty_polls();
-        match self.tuning.demote {
-            Demote::Auto => empty_polls >= IDLE_POLLS && n < NEARLY_EMPTY,
+    pub(super) fn demotes(&mut self, n: usize) -> (bool, bool) {
+        let idle = self.rx.empty_polls() >= IDLE_POLLS && n < NEARLY_EMPTY;
+        let demote = match self.tuning.demote {
+            Demote::Auto => idle,
             Demote::On => true,
             Demote::Off => false,
-        }
+        };
+        (demote, idle)
     }
 
     /// Host-managed pool: how many of `n` buffers can be sent, which is as many as can be noted until the NIC

@@ -184,8 +184,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Before `n` packets are written to the areas.
     #[inline(always)]
     fn begin_inline(&mut self, n: usize) {
-        let demote = self.demotes(n);
-        self.tx.set_demote(demote);
+        let (demote, idle) = self.demotes(n);
+        self.tx.begin(demote, if idle { 0 } else { self.tuning().ahead });
     }
 
     /// `tx_small` when the magazine has too few buffers, and with the host-managed pool.

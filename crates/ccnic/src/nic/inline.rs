@@ -28,6 +28,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             return self.deliver_anywhere(from, packets, ahead);
         }
         self.publish(false); // what is staged comes first
+        self.rx.begin(self.demotes(), if self.idle { 0 } else { self.tuning.ahead });
         let n = if longest <= LINE {
             self.deliver_lines(from, packets, ahead)
         } else {

@@ -117,12 +117,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Publishes the packets delivered since the last flush, and hands back the descriptors fetched.
     #[inline(always)]
     pub fn flush(&mut self) {
-        let demote = match self.tuning.demote {
-            Demote::Auto => self.idle,
-            Demote::On => true,
-            Demote::Off => false,
-        };
-        self.publish(demote);
+        self.publish(self.demotes());
         if self.areas {
             self.rx.close(&self.mem);
             if let Some(position) = self.taken.release() {
@@ -133,6 +128,16 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         }
         if let Some(fill) = &mut self.fill {
             fill.release(&self.mem);
+        }
+    }
+
+    /// True when lines are demoted after they are written.
+    #[inline(always)]
+    pub(super) fn demotes(&self) -> bool {
+        match self.tuning.demote {
+            Demote::Auto => self.idle,
+            Demote::On => true,
+            Demote::Off => false,
         }
     }
 

@@ -147,10 +147,11 @@ pub trait Producer: Sized + Send {
         let _ = mem;
     }
 
-    /// Where the ring has areas: whether the lines of units and areas published from now on are demoted.
+    /// Where the ring has areas: whether the lines of units and areas published from now on are demoted, and how many units behind the one
+    /// that is published are requested, to be written.
     #[inline(always)]
-    fn set_demote(&mut self, demote: bool) {
-        let _ = demote;
+    fn begin(&mut self, demote: bool, ahead: u8) {
+        let _ = (demote, ahead);
     }
 
     /// Demotes the lines that the last push wrote.

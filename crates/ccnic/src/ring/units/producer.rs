@@ -30,6 +30,8 @@ pub struct UnitProducer<const UNIT: u32, const PER: usize, S> {
     open: Open,
     /// With areas: demote the lines of units and areas when they are published.
     demote: bool,
+    /// With areas: request the lines of the unit so many positions further when one is published; 0: none.
+    ahead: u64,
     signal: PhantomData<S>,
 }
 
@@ -112,6 +114,12 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitProducer<UNIT, PER, S> {
         mem.store_release(at, first | signal); // A1
         if self.demote {
             demote_lines(mem, at, 1);
+        }
+        let next = position + self.ahead;
+        if self.ahead > 0 && next < self.credit {
+            mem.prefetch_own(self.slots.at(next, UNIT));
+            let area = self.slots.area(next);
+            (0..lines).for_each(|line| mem.prefetch_overwrite(area + line * LINE));
         }
     }
 
@@ -239,6 +247,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
             last: 0,
             open: Open::default(),
             demote: false,
+            ahead: 0,
             signal: PhantomData,
         }
     }
@@ -371,8 +380,8 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
     }
 
     #[inline(always)]
-    fn set_demote(&mut self, demote: bool) {
-        self.demote = demote;
+    fn begin(&mut self, demote: bool, ahead: u8) {
+        (self.demote, self.ahead) = (demote, ahead.into());
     }
 
     #[inline(always)]

@@ -108,7 +108,12 @@ impl Stage {
         let waiting = waiting.get(..max).unwrap_or(waiting);
         let descs = if self.small { waiting } else { small(waiting) };
         for (i, desc) in descs.iter().enumerate() {
-            mem.with(desc.offset(), u32::from(desc.len()), |bytes| read(i, bytes, desc.meta));
+            mem.with(
+                desc.offset(),
+                u32::from(desc.len()),
+                #[inline(always)]
+                |bytes| read(i, bytes, desc.meta),
+            );
         }
         let (n, none) = (descs.len(), descs.is_empty() && !waiting.is_empty());
         pool.free_small(mem, descs);

@@ -146,7 +146,9 @@ pub(crate) fn prefetch_payload<M: SharedMemory>(mem: &M, at: u32, len: u32, what
 pub(crate) fn write_small<M: SharedMemory>(mem: &M, at: u32, from: &[u8]) {
     #[inline(always)]
     fn ends<const N: usize, M: SharedMemory>(mem: &M, at: u32, from: &[u8]) {
-        if let (Some(first), Some(last)) = (from.first_chunk::<N>(), from.last_chunk::<N>()) {
+        // (`last_chunk` would leave a panic that the compiler does not see to be impossible.)
+        let end = from.get(from.len().saturating_sub(N)..).unwrap_or_default();
+        if let (Some(first), Some(last)) = (from.first_chunk::<N>(), end.first_chunk::<N>()) {
             mem.write(at, first);
             if from.len() > N {
                 mem.write(at + (from.len() - N) as u32, last);

@@ -91,17 +91,21 @@ pub unsafe extern "C" fn ccnic_rx_small(
         if len.is_null() && n > 0 {
             return Err(NULL);
         }
-        queue.receive_small(rooms.len(), move |i, bytes, word| {
-            let Some(&to) = rooms.get(i) else { return };
-            // SAFETY: `i` is below `n`, so `len` and, unless it is null, `meta` have an entry for it; the room has
-            // CCNIC_SMALL_SIZE bytes, which no small packet exceeds (the contract of the header).
-            unsafe {
-                copy_small(bytes.as_ptr(), to, bytes.len());
-                len.add(i).write(bytes.len() as u16);
-                if !meta.is_null() {
-                    meta.add(i).write(word);
+        queue.receive_small(
+            rooms.len(),
+            #[inline(always)]
+            move |i, bytes, word| {
+                let Some(&to) = rooms.get(i) else { return };
+                // SAFETY: `i` is below `n`, so `len` and, unless it is null, `meta` have an entry for it; the room has
+                // CCNIC_SMALL_SIZE bytes, which no small packet exceeds (the contract of the header).
+                unsafe {
+                    copy_small(bytes.as_ptr(), to, bytes.len());
+                    len.add(i).write(bytes.len() as u16);
+                    if !meta.is_null() {
+                        meta.add(i).write(word);
+                    }
                 }
-            }
-        })
+            },
+        )
     })
 }

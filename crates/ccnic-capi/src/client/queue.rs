@@ -301,23 +301,40 @@ impl CcnicQueue {
     ) -> Result<usize, Failure> {
         self.check_open()?;
         let mut total = 0;
-        let count = |i, bytes: &[u8], meta| {
-            total += bytes.len() as u64;
-            read(i, bytes, meta);
-        };
-        let n = if !self.parked.is_empty() {
-            let n = self.parked.small_packets(max);
-            let bufs = self.parked.bufs().iter().take(n);
-            self.pair.read_descs(bufs.map(|buf| Desc::from(*buf)), &mut self.burst, count);
-            self.parked.remove(n);
-            if n > 0 || max == 0 { Ok(n) } else { Err(ccnic::host::NotSmall) }
+        let n = if self.parked.is_empty() {
+            self.pair.rx_small(
+                max,
+                #[inline(always)]
+                |i, bytes, meta| {
+                    total += bytes.len() as u64;
+                    read(i, bytes, meta);
+                },
+            )
         } else {
-            self.pair.rx_small(max, count)
+            self.receive_parked(max, |i, bytes, meta| {
+                total += bytes.len() as u64;
+                read(i, bytes, meta);
+            })
         };
         let n = n.map_err(|_| RX_NOT_SMALL)?;
         self.stats.rx_bytes += total;
         self.stats.rx_packets += n as u64;
         Ok(n)
+    }
+
+    /// `receive_small` of packets that are parked.
+    #[cold]
+    #[inline(never)]
+    fn receive_parked(
+        &mut self,
+        max: usize,
+        read: impl FnMut(usize, &[u8], u64),
+    ) -> Result<usize, ccnic::host::NotSmall> {
+        let n = self.parked.small_packets(max);
+        let bufs = self.parked.bufs().iter().take(n);
+        self.pair.read_descs(bufs.map(|buf| Desc::from(*buf)), &mut self.burst, read);
+        self.parked.remove(n);
+        if n > 0 || max == 0 { Ok(n) } else { Err(ccnic::host::NotSmall) }
     }
 
     /// Returns whole packets of those that are parked; drops those that have more buffers than `out` has entries.

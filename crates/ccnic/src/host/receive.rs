@@ -163,7 +163,12 @@ impl Stage {
         let waiting = waiting.get(..max).unwrap_or(waiting);
         let descs = if self.kind == Kind::Mixed { small(waiting) } else { waiting };
         for (i, desc) in descs.iter().enumerate() {
-            mem.with(desc.offset(), u32::from(desc.len()), |bytes| read(i, bytes, desc.meta));
+            mem.with(
+                desc.offset(),
+                u32::from(desc.len()),
+                #[inline(always)]
+                |bytes| read(i, bytes, desc.meta),
+            );
         }
         let (n, none) = (descs.len(), descs.is_empty() && !waiting.is_empty());
         match self.kind {
@@ -239,7 +244,14 @@ impl<C: Consumer> Receiver<C> {
         read: impl FnMut(usize, &[u8], u64),
     ) -> Option<usize> {
         // The lines of the packets behind them arrive while these are read.
-        self.serve(mem, pool, max + AHEAD, |stage, pool| stage.lend(mem, pool, max, read)).unwrap_or(Some(0))
+        let read = self.serve(
+            mem,
+            pool,
+            max + AHEAD,
+            #[inline(always)]
+            |stage, pool| stage.lend(mem, pool, max, read),
+        );
+        read.unwrap_or(Some(0))
     }
 
     /// False when there is nothing to receive: a cheap look, which counts as an empty poll.

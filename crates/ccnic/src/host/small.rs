@@ -239,8 +239,13 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         let mut done = 0;
         while done < max {
             let want = (max - done).min(AHEAD);
-            let got =
-                self.rx.lend(&self.mem, &mut self.pool, want, |i, bytes, meta| read(done + i, bytes, meta));
+            let got = self.rx.lend(
+                &self.mem,
+                &mut self.pool,
+                want,
+                #[inline(always)]
+                |i, bytes, meta| read(done + i, bytes, meta),
+            );
             if self.managed.is_some() {
                 self.manage();
             }

@@ -5,6 +5,7 @@
 //! reason.
 
 mod clock;
+mod copy;
 mod error;
 mod freeze;
 mod holes;
@@ -15,6 +16,7 @@ pub mod numa;
 mod offered;
 mod region;
 mod renew;
+mod vectors;
 
 pub use clock::{thread_time, timestamp, wait_for_loads};
 pub use error::Error;
@@ -23,3 +25,4 @@ pub use memory::NativeMemory;
 pub use nontemporal::wait_for_stores;
 pub use offered::{OfferedRegion, Sealing};
 pub use region::{HUGE_PAGE, Pages, Region};
+pub use vectors::Vectors;

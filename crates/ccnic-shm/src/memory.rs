@@ -14,7 +14,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use ccnic::{LINE, SharedMemory};
 
+use crate::copy::copy;
 use crate::mapping::Mapping;
+use crate::vectors::Vectors;
 
 /// Words of a line: the most that are read or written at once.
 const WORDS: usize = LINE as usize / 8;
@@ -23,6 +25,7 @@ const WORDS: usize = LINE as usize / 8;
 #[derive(Debug, Clone)]
 pub struct NativeMemory {
     base: NonNull<u8>,
+    vectors: Vectors,
     _mapping: Arc<Mapping>,
 }
 
@@ -31,7 +34,13 @@ unsafe impl Send for NativeMemory {}
 
 impl NativeMemory {
     pub(crate) fn new(mapping: Arc<Mapping>) -> NativeMemory {
-        NativeMemory { base: mapping.base(), _mapping: mapping }
+        NativeMemory { base: mapping.base(), vectors: Vectors::chosen(), _mapping: mapping }
+    }
+
+    /// The registers that bursts on this memory are to be run with.
+    #[inline(always)]
+    pub fn vectors(&self) -> Vectors {
+        self.vectors
     }
 
     /// The address of a payload byte or word. Never leaves the reservation of `Mapping`.
@@ -114,6 +123,11 @@ impl SharedMemory for NativeMemory {
         // SAFETY: as in `read`, with the roles exchanged. A NIC in C may send what lies in the buffer of a
         // program, which may have made the NIC allocate that very buffer: then the two overlap.
         unsafe { std::ptr::copy(from.as_ptr(), self.at(at), from.len()) }
+    }
+
+    #[inline(always)]
+    fn copy_to<Q: SharedMemory>(&self, at: u32, dst: &Q, to: u32, len: u32) {
+        copy(self, at, dst, to, len);
     }
 
     #[inline(always)]

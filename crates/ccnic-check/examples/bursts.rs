@@ -1,4 +1,5 @@
-//! The native bursts, each in a function of its own, so that `tests/asm.rs` can read their assembly.
+//! The native bursts, each in a function of its own, so that `tests/asm.rs` can read their assembly. Those that programs
+//! and the daemon run in the widest registers (`Vectors::run`) are run so here, too.
 //!
 //! With a number as argument it exchanges that many bursts of 32 packets, for a count of the instructions of
 //! each function: `valgrind --tool=callgrind target/release/examples/bursts 1000`, then
@@ -13,7 +14,7 @@ use ccnic::nic::{
 use ccnic::ring::{GroupedClear, GroupedEpoch, Ring};
 use ccnic::rss::{Rss, Spreader};
 use ccnic::{Burst, Config, Desc, Layout, host};
-use ccnic_shm::{NativeMemory, Pages, Region};
+use ccnic_shm::{NativeMemory, Pages, Region, Vectors};
 
 /// Another core that polls all queues but the first: what is handed over to it, in place of a queue between threads.
 struct Elsewhere {
@@ -55,29 +56,58 @@ macro_rules! audited {
                 host.free(burst);
             }
             #[inline(never)]
-            pub(super) fn audit_tx(host: &mut Host, burst: &mut Burst) -> usize {
-                host.tx_burst(burst)
+            pub(super) fn audit_tx(vectors: Vectors, host: &mut Host, burst: &mut Burst) -> usize {
+                vectors.run(
+                    #[inline(always)]
+                    || host.tx_burst(burst),
+                )
             }
             #[inline(never)]
-            pub(super) fn audit_rx(host: &mut Host, burst: &mut Burst) -> usize {
-                host.rx_burst(burst, 32)
+            pub(super) fn audit_rx(vectors: Vectors, host: &mut Host, burst: &mut Burst) -> usize {
+                vectors.run(
+                    #[inline(always)]
+                    || host.rx_burst(burst, 32),
+                )
             }
             #[inline(never)]
-            pub(super) fn audit_send_small(host: &mut Host, burst: &mut Burst, packets: &[&[u8]]) -> usize {
-                host.tx_small(64, packets.iter().map(|packet| (*packet, 0)), burst)
+            pub(super) fn audit_send_small(
+                vectors: Vectors,
+                host: &mut Host,
+                burst: &mut Burst,
+                packets: &[&[u8]],
+            ) -> usize {
+                vectors.run(
+                    #[inline(always)]
+                    || host.tx_small(64, packets.iter().map(|packet| (*packet, 0)), burst),
+                )
             }
             #[inline(never)]
-            pub(super) fn audit_receive_small(host: &mut Host) -> usize {
+            pub(super) fn audit_receive_small(vectors: Vectors, host: &mut Host) -> usize {
                 let mut bytes = 0;
-                host.rx_small(32, |_, packet, _| bytes += packet.len()).map_or(0, |n| n + bytes)
+                let n = vectors.run(
+                    #[inline(always)]
+                    || host.rx_small(32, |_, packet, _| bytes += packet.len()),
+                );
+                n.map_or(0, |n| n + bytes)
             }
             #[inline(never)]
-            pub(super) fn audit_fetch(nic: &mut Nic, fetched: &mut Fetched) -> usize {
-                nic.fetch(fetched)
+            pub(super) fn audit_fetch(vectors: Vectors, nic: &mut Nic, fetched: &mut Fetched) -> usize {
+                vectors.run(
+                    #[inline(always)]
+                    || nic.fetch(fetched),
+                )
             }
             #[inline(never)]
-            pub(super) fn audit_deliver(nic: &mut Nic, from: &NativeMemory, fetched: &Fetched) -> usize {
-                nic.deliver(from, fetched.rest(), &[])
+            pub(super) fn audit_deliver(
+                vectors: Vectors,
+                nic: &mut Nic,
+                from: &NativeMemory,
+                fetched: &Fetched,
+            ) -> usize {
+                vectors.run(
+                    #[inline(always)]
+                    || nic.deliver(from, fetched.rest(), &[]),
+                )
             }
             #[inline(never)]
             pub(super) fn audit_complete(nic: &mut Nic, fetched: &Fetched) {
@@ -89,38 +119,50 @@ macro_rules! audited {
             }
             #[inline(never)]
             pub(super) fn audit_spread(
+                vectors: Vectors,
                 nics: &mut [Nic],
                 at: usize,
                 pipeline: &mut Pipeline,
                 mem: &NativeMemory,
                 by: &Spreader,
             ) -> usize {
-                spread(nics, at, pipeline, mem, by, false)
+                vectors.run(
+                    #[inline(always)]
+                    || spread(nics, at, pipeline, mem, by, false),
+                )
             }
             #[inline(never)]
             pub(super) fn audit_spread_across(
+                vectors: Vectors,
                 nics: &mut [Nic],
                 pipeline: &mut Pipeline,
                 mem: &NativeMemory,
                 by: &Spreader,
                 others: &mut Elsewhere,
             ) -> usize {
-                spread_across(nics, 0, pipeline, mem, by, false, others)
+                vectors.run(
+                    #[inline(always)]
+                    || spread_across(nics, 0, pipeline, mem, by, false, others),
+                )
             }
             #[inline(never)]
             pub(super) fn audit_deliver_handed(
+                vectors: Vectors,
                 nics: &mut [Nic],
                 mem: &NativeMemory,
                 steered: &mut Steered,
                 reflect: bool,
             ) {
-                deliver_handed(nics, |queue| (queue == 1).then_some(0), mem, steered, reflect);
+                vectors.run(
+                    #[inline(always)]
+                    || deliver_handed(nics, |queue| (queue == 1).then_some(0), mem, steered, reflect),
+                );
             }
 
             /// `rounds` bursts of 32 packets sent and received back.
             pub(super) fn run(rounds: usize) {
                 let Some((mut host, nic, mem)) = pair::<$ring>() else { return };
-                let mut nics = [nic];
+                let (mut nics, vectors) = ([nic], Vectors::chosen());
                 let (mut burst, mut fetched) = (Burst::new(), Fetched::default());
                 let by = Spreader::new(black_box(Rss::new(1)));
                 let away = Spreader::new(black_box(Rss { table: [1; 128], ..Rss::new(1) }));
@@ -128,27 +170,30 @@ macro_rules! audited {
                 for _ in 0..rounds {
                     let [nic] = &mut nics;
                     audit_alloc(&mut host, &mut burst);
-                    assert_eq!(audit_tx(&mut host, &mut burst), 32);
-                    audit_fetch(nic, &mut fetched);
-                    let n = audit_deliver(nic, &mem, black_box(&fetched));
+                    assert_eq!(audit_tx(vectors, &mut host, &mut burst), 32);
+                    audit_fetch(vectors, nic, &mut fetched);
+                    let n = audit_deliver(vectors, nic, &mem, black_box(&fetched));
                     audit_complete(nic, &fetched);
                     audit_flush(nic);
-                    assert_eq!(n, audit_rx(&mut host, &mut burst));
-                    audit_tx(&mut host, &mut burst);
-                    let n = audit_spread(&mut nics, 0, &mut pipeline, &mem, &by);
-                    assert_eq!(n, audit_rx(&mut host, &mut burst));
+                    assert_eq!(n, audit_rx(vectors, &mut host, &mut burst));
+                    audit_tx(vectors, &mut host, &mut burst);
+                    let n = audit_spread(vectors, &mut nics, 0, &mut pipeline, &mem, &by);
+                    assert_eq!(n, audit_rx(vectors, &mut host, &mut burst));
                     audit_free(&mut host, &mut burst);
-                    assert_eq!(audit_send_small(&mut host, &mut burst, black_box(&small)), 32);
-                    assert_eq!(audit_spread(&mut nics, 0, &mut pipeline, &mem, &by), 32);
-                    assert!(audit_receive_small(&mut host) > 0);
+                    assert_eq!(audit_send_small(vectors, &mut host, &mut burst, black_box(&small)), 32);
+                    assert_eq!(audit_spread(vectors, &mut nics, 0, &mut pipeline, &mem, &by), 32);
+                    assert!(audit_receive_small(vectors, &mut host) > 0);
                     audit_alloc(&mut host, &mut burst);
-                    assert_eq!(audit_tx(&mut host, &mut burst), 32);
+                    assert_eq!(audit_tx(vectors, &mut host, &mut burst), 32);
                     let mut others = Elsewhere { descs: [Desc::default(); FETCH], len: 0 };
-                    assert_eq!(audit_spread_across(&mut nics, &mut pipeline, &mem, &away, &mut others), 32);
+                    assert_eq!(
+                        audit_spread_across(vectors, &mut nics, &mut pipeline, &mem, &away, &mut others),
+                        32
+                    );
                     let mut steered = Steered::default();
                     others.descs.iter().take(others.len).for_each(|desc| _ = steered.push(*desc, 1));
-                    audit_deliver_handed(&mut nics, &mem, &mut steered, black_box(false));
-                    assert_eq!(audit_rx(&mut host, &mut burst), 32);
+                    audit_deliver_handed(vectors, &mut nics, &mem, &mut steered, black_box(false));
+                    assert_eq!(audit_rx(vectors, &mut host, &mut burst), 32);
                     audit_free(&mut host, &mut burst);
                 }
             }

@@ -1,5 +1,5 @@
 //! Audit of the native bursts' assembly: no locked instruction, division, panic, allocation or indirect call in
-//! a burst.
+//! a burst; and the copies of the versions for wide registers use these.
 //!
 //! Reads the functions `audit_*` of `examples/bursts.rs`, as the release build makes them. Calls to the
 //! out-of-line parts of a burst, which run once in dozens of buffers or for unusual packets, are on a list.
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Parts of bursts that are deliberately out of line.
-const OUT_OF_LINE: [&str; 20] = [
+const OUT_OF_LINE: [&str; 21] = [
     "refill",
     "spill",
     "sift",
@@ -30,13 +30,29 @@ const OUT_OF_LINE: [&str; 20] = [
     "tx_small_slowly",
     "take_chains",
     "has_bad_chain",
+    "copy_rest",
 ];
 /// Helpers on bursts that are not plain packets (`ring/mod.rs`), and the host-managed pool's notes of what
 /// was sent.
 const RARE: [&str; 4] = ["whole", "cut", "small", "note_sent"];
-/// What the standard library does for them: the last bytes of a packet, less than a line; an array of no
-/// descriptors.
-const STANDARD: [&str; 3] = ["memmove@GOTPCREL", "memcpy@GOTPCREL", "memset@GOTPCREL"];
+/// The versions of a burst for wide registers (`ccnic_shm::Vectors`), and what their registers are called. They
+/// are called from the burst's own version, and audited like it.
+const VERSIONS: [(&str, &str); 2] = [("4avx2", "%ymm"), ("6avx512", "%zmm")];
+/// Bursts that have these versions; with those of which copy packets marked.
+const IN_VECTORS: [(&str, bool); 9] = [
+    ("tx", false),
+    ("rx", false),
+    ("send_small", true),
+    ("receive_small", false),
+    ("fetch", false),
+    ("deliver", true),
+    ("spread", true),
+    ("spread_across", true),
+    ("deliver_handed", true),
+];
+/// What the standard library does: the bytes of an array of no descriptors; a sum over the descriptors of a burst.
+const STANDARD: [&str; 4] =
+    ["memmove@GOTPCREL", "memcpy@GOTPCREL", "memset@GOTPCREL", "slice..iter..Iter$LT$T$GT$$u20$as"];
 
 /// Instructions that must not be in a burst.
 const BANNED: [&str; 8] = ["lock", "xchg", "cmpxchg", "xadd", "div", "idiv", "mfence", "ud2"];
@@ -82,6 +98,22 @@ fn functions<'a>(asm: &'a str, part: &str) -> Vec<(&'a str, Vec<&'a str>)> {
     found
 }
 
+/// The code of the version of a burst for wide registers, which it calls.
+fn version_of<'a>(asm: &'a str, burst: &[&str], version: &str) -> Option<Vec<&'a str>> {
+    let (part, calls) =
+        (format!("7vectors{version}"), |i: &&&str| i.starts_with("call") || i.starts_with("jmp"));
+    let call = burst.iter().filter(calls).find(|i| i.contains(&part))?;
+    let symbol = call.split(['\t', ' ', '*', '@', '(']).find(|word| word.contains(&part))?;
+    functions(asm, symbol).pop().map(|(_, code)| code)
+}
+
+/// True for a store of a whole vector register to other memory than the stack.
+fn stores(instruction: &str, register: &str) -> bool {
+    let (from, to) = instruction.split_once(", ").unwrap_or_default();
+    let (op, from) = from.split_once('\t').unwrap_or_default();
+    op.starts_with("vmov") && from.starts_with(register) && to.ends_with(')') && !to.contains("%rsp")
+}
+
 /// Why an instruction is not allowed; `None` if it is.
 fn judge(instruction: &str) -> Option<String> {
     let (op, operands) = instruction.split_once(char::is_whitespace).unwrap_or((instruction, ""));
@@ -102,6 +134,7 @@ fn judge(instruction: &str) -> Option<String> {
         return Some(format!("through a pointer: {instruction}"));
     }
     let known = OUT_OF_LINE.iter().chain(&RARE).any(|name| target.contains(&format!("{}{name}", name.len())));
+    let known = known || VERSIONS.iter().any(|(name, _)| target.contains(&format!("7vectors{name}")));
     let known = known || STANDARD.iter().any(|name| target.contains(name));
     (!known).then(|| format!("call: {instruction}"))
 }
@@ -132,6 +165,19 @@ fn the_native_bursts_are_clean() {
             println!("{symbol}: {} instructions", code.len());
             assert!(code.len() > 5, "{symbol} has no body");
             faults.extend(code.iter().filter_map(|i| judge(i)).map(|fault| format!("{name}: {fault}")));
+            let Some((_, copies)) = IN_VECTORS.iter().find(|(in_vectors, _)| *in_vectors == burst) else {
+                continue;
+            };
+            for (version, register) in VERSIONS {
+                let code =
+                    version_of(&asm, &code, version).unwrap_or_else(|| panic!("{symbol} has no {version}"));
+                println!("  {version}: {} instructions", code.len());
+                faults.extend(
+                    code.iter().filter_map(|i| judge(i)).map(|fault| format!("{name}, {version}: {fault}")),
+                );
+                let whole = code.iter().filter(|i| stores(i, register)).count();
+                assert!(!copies || whole > 0, "{symbol}, {version}: no store of a whole register");
+            }
         }
     }
     faults.sort();
@@ -161,5 +207,14 @@ fn the_audit_detects_instructions_that_are_not_allowed() {
         ["movq\t%rax, (%rdi)", "jmp\t.LBB0_3", "xchgl\t%eax, %ecx", "callq\t_ZN5ccnic4pool4Pool6refill17h0E"]
     {
         assert_eq!(judge(good), None, "{good}");
+    }
+}
+
+#[test]
+fn stores_of_whole_registers_are_recognised() {
+    assert!(stores("vmovups\t%zmm3, (%rdx,%rbx)", "%zmm") && stores("vmovdqu64\t%zmm0, 64(%rsi)", "%zmm"));
+    for other in ["vmovups\t%ymm3, (%rdx)", "vmovups\t%zmm3, 8(%rsp)", "vmovups\t(%rdx), %zmm3", "vzeroupper"]
+    {
+        assert!(!stores(other, "%zmm"), "{other}");
     }
 }

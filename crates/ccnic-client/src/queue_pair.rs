@@ -1,7 +1,7 @@
 //! A queue pair of whatever design the region has, behind one type.
 //!
 //! Each call branches once on the design: one branch per burst. The bursts of the five ring types are
-//! compiled side by side.
+//! compiled side by side, and those that check or copy packets also for wider registers: one more branch.
 
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use std::time::Duration;
 use ccnic::host::{self, HostDrops, NotSmall};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Buf, Burst, Config, Desc, Layout, QueueError};
-use ccnic_shm::NativeMemory;
+use ccnic_shm::{NativeMemory, Vectors};
 
 use crate::error::Error;
 use crate::waiter::Waiter;
@@ -57,6 +57,7 @@ type Native<R> = host::QueuePair<NativeMemory, R>;
 #[derive(Debug)]
 pub struct QueuePair {
     pair: ByDesign,
+    vectors: Vectors,
     waiter: Waiter,
 }
 
@@ -82,6 +83,17 @@ macro_rules! each {
     };
 }
 
+/// As `each`, with `$body` in the widest registers of the machine: see [`Vectors`].
+macro_rules! each_in_vectors {
+    ($self:expr, $pair:ident => $body:expr) => {{
+        let vectors = $self.vectors;
+        each!(&mut $self.pair, $pair => vectors.run(
+            #[inline(always)]
+            || $body,
+        ))
+    }};
+}
+
 /// Work on a queue pair that is compiled once for each ring type: what [`QueuePair::dispatch`] calls.
 pub trait PairVisitor {
     /// What the work returns.
@@ -100,6 +112,7 @@ impl QueuePair {
         waiter: Waiter,
     ) -> Result<QueuePair, QueueError> {
         use ccnic::Design;
+        let vectors = mem.vectors();
         let pair = match layout.config().design {
             Design::GroupedEpoch => ByDesign::GroupedEpoch(Native::new(mem, layout, queue)?),
             Design::GroupedClear => ByDesign::GroupedClear(Native::new(mem, layout, queue)?),
@@ -107,11 +120,12 @@ impl QueuePair {
             Design::Padded => ByDesign::Padded(Native::new(mem, layout, queue)?),
             Design::Doorbell => ByDesign::Doorbell(Native::new(mem, layout, queue)?),
         };
-        Ok(QueuePair { pair, waiter })
+        Ok(QueuePair { pair, vectors, waiter })
     }
 
     /// Calls `visitor` with the queue pair of the region's ring type: for a loop that is compiled without a
-    /// branch per burst.
+    /// branch per burst. If its `visit` is `#[inline(always)]`, it is also compiled for the widest registers of the
+    /// machine ([`Vectors`]).
     ///
     /// ```
     /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
@@ -148,7 +162,7 @@ impl QueuePair {
     /// ```
     #[inline]
     pub fn dispatch<V: PairVisitor>(&mut self, visitor: V) -> V::Output {
-        each!(&mut self.pair, pair => visitor.visit(pair))
+        each_in_vectors!(self, pair => visitor.visit(pair))
     }
 
     /// Allocates packets of `len` bytes each, as many whole ones as fit into `max` buffers, and adds the
@@ -174,7 +188,7 @@ impl QueuePair {
     /// returns the number of buffers. See [`host::QueuePair::tx_burst`], with an example.
     #[inline]
     pub fn tx_burst(&mut self, burst: &mut Burst) -> usize {
-        each!(&mut self.pair, pair => pair.tx_burst(burst))
+        each_in_vectors!(self, pair => pair.tx_burst(burst))
     }
 
     /// Buffers that a transmit burst is sure to take now: 0 when the ring is full. Example:
@@ -188,7 +202,7 @@ impl QueuePair {
     /// buffers. See [`host::QueuePair::rx_burst`], with an example.
     #[inline(always)]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
-        each!(&mut self.pair, pair => pair.rx_burst(burst, max))
+        each_in_vectors!(self, pair => pair.rx_burst(burst, max))
     }
 
     /// Sends copies of packets of up to 128 bytes. See [`host::QueuePair::tx_small`], with an example.
@@ -199,7 +213,7 @@ impl QueuePair {
         packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
         burst: &mut Burst,
     ) -> usize {
-        each!(&mut self.pair, pair => pair.tx_small(longest, packets, burst))
+        each_in_vectors!(self, pair => pair.tx_small(longest, packets, burst))
     }
 
     /// Receives packets of up to 128 bytes without handles. See [`host::QueuePair::rx_small`], with an
@@ -209,7 +223,7 @@ impl QueuePair {
     /// [`NotSmall`] when the first packet that waits is not small.
     #[inline(always)]
     pub fn rx_small(&mut self, max: usize, read: impl FnMut(usize, &[u8], u64)) -> Result<usize, NotSmall> {
-        each!(&mut self.pair, pair => pair.rx_small(max, read))
+        each_in_vectors!(self, pair => pair.rx_small(max, read))
     }
 
     /// Sends buffers that are held as descriptors. See [`host::QueuePair::tx_descs`].
@@ -245,7 +259,7 @@ impl QueuePair {
     /// ```
     #[inline(always)]
     pub fn tx_descs(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> (usize, usize) {
-        each!(&mut self.pair, pair => pair.tx_descs(descs, burst))
+        each_in_vectors!(self, pair => pair.tx_descs(descs, burst))
     }
 
     /// Frees buffers that are held as descriptors. See [`host::QueuePair::free_descs`]. Example:
@@ -263,7 +277,7 @@ impl QueuePair {
         burst: &mut Burst,
         read: impl FnMut(usize, &[u8], u64),
     ) -> usize {
-        each!(&mut self.pair, pair => pair.read_descs(descs, burst, read))
+        each_in_vectors!(self, pair => pair.read_descs(descs, burst, read))
     }
 
     /// Copies `from` into the buffer from byte `at` on; returns the bytes that fitted. See

@@ -174,7 +174,14 @@ impl<C: Consumer> Receiver<C> {
         read: impl FnMut(usize, &[u8], u64),
     ) -> Option<usize> {
         // The lines of the packets behind them arrive while these are read.
-        self.serve(mem, pool, max + AHEAD, |stage, pool| stage.lend(mem, pool, max, read)).unwrap_or(Some(0))
+        let read = self.serve(
+            mem,
+            pool,
+            max + AHEAD,
+            #[inline(always)]
+            |stage, pool| stage.lend(mem, pool, max, read),
+        );
+        read.unwrap_or(Some(0))
     }
 
     /// Lets `take_out` take packets out of the current stage, after prefetching the lines of the next `ahead`

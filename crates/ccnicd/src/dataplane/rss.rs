@@ -114,7 +114,10 @@ impl Steering {
         let mut steered = Steered::default();
         let Some((from, n)) = links.incoming(&mut steered) else { return 0 };
         let (queues, mem) = port.queues();
-        deliver_handed(queues, |queue| links.local(queue), mem, &mut steered, own.reflects());
+        mem.vectors().run(
+            #[inline(always)]
+            || deliver_handed(queues, |queue| links.local(queue), mem, &mut steered, own.reflects()),
+        );
         links.taken(from, n);
         watch(port, own, steered.receivers());
         n
@@ -154,7 +157,10 @@ fn spread_here<R: Ring>(
     by: &Spreader,
     reflect: bool,
 ) -> usize {
-    spread(queues, at, pipeline, mem, by, reflect)
+    mem.vectors().run(
+        #[inline(always)]
+        || spread(queues, at, pipeline, mem, by, reflect),
+    )
 }
 
 #[inline(never)]
@@ -167,7 +173,10 @@ fn spread_on<R: Ring>(
     reflect: bool,
     links: &mut Links,
 ) -> usize {
-    spread_across(queues, at, pipeline, mem, by, reflect, links)
+    mem.vectors().run(
+        #[inline(always)]
+        || spread_across(queues, at, pipeline, mem, by, reflect, links),
+    )
 }
 
 impl<R: Ring> Dataplane<ProgramPort<R>> for RssLoopback {

@@ -80,14 +80,6 @@ impl Scheduled {
 
 impl Polled for Scheduled {
     #[inline]
-    fn poll(&mut self) -> usize {
-        if self.leaving.is_some() {
-            return self.last_poll();
-        }
-        self.client.as_mut().map_or(0, |client| client.poll())
-    }
-
-    #[inline]
     fn spin(&mut self, polls: usize) -> usize {
         if self.leaving.is_some() {
             return self.last_poll();
@@ -166,11 +158,11 @@ mod tests {
         let mut moved = Vec::new();
         while !client.has_left() {
             assert!(gone.try_recv().is_err());
-            moved.push(client.poll());
+            moved.push(client.spin(1));
             assert!(moved.len() < 100);
         }
         assert!(gone.try_recv().is_ok(), "it is handed over, not dropped on the polling thread");
-        assert_eq!((client.poll(), client.report().count()), (0, 0));
+        assert_eq!((client.spin(1), client.report().count()), (0, 0));
         moved
     }
 

@@ -65,10 +65,8 @@ pub(crate) trait Core {
 
 /// What a scheduler polls.
 pub(crate) trait Polled {
-    /// Does a bounded amount of work; returns how much of it was for packets: 0 when there was none to do.
-    fn poll(&mut self) -> usize;
-
-    /// Up to so many polls in a row, until one has found something; returns what that one did.
+    /// Up to so many polls in a row, until one has found something; returns how much that one did for packets. A poll does a bounded
+    /// amount of work.
     fn spin(&mut self, polls: usize) -> usize;
 
     /// Empty polls in a row after which there is nothing to do at present: every queue that has been in use lately has been looked at.

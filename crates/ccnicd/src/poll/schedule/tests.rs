@@ -58,7 +58,7 @@ struct Fake {
     gone: Rc<Cell<bool>>,
 }
 
-impl Polled for Fake {
+impl Fake {
     fn poll(&mut self) -> usize {
         let from = self.clock.now.get();
         let (cost, found) = (self.script)(from);
@@ -70,7 +70,9 @@ impl Polled for Fake {
         given.last.set(from);
         usize::from(found)
     }
+}
 
+impl Polled for Fake {
     fn spin(&mut self, polls: usize) -> usize {
         (0..polls).map(|_| self.poll()).find(|moved| *moved > 0).unwrap_or(0)
     }

@@ -1,6 +1,7 @@
 //! The load generator's clock on a real machine: the time-stamp counter, calibrated.
 
 use ccnic_load::Clock;
+use ccnic_shm::Vectors;
 
 /// The processor's time-stamp counter.
 #[derive(Debug)]
@@ -34,6 +35,11 @@ impl Clock for MachineClock {
 
     fn nanoseconds(&self, ticks: u64) -> u64 {
         self.clock.delta_as_nanos(0, ticks)
+    }
+
+    #[inline(always)]
+    fn compile_for_it<T>(&self, work: impl FnOnce() -> T) -> T {
+        Vectors::chosen().run(work)
     }
 
     #[inline(always)]

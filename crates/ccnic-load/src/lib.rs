@@ -231,6 +231,10 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
     fn turn(&mut self, plan: &Plan) -> bool {
         let precise = self.few && self.tracker.outstanding() <= PRECISE;
         let received = self.receive();
+        if received == 0 && self.waits(plan) {
+            self.wait(plan);
+            return true;
+        }
         if precise && received > 0 {
             self.read();
             self.clock.settle();
@@ -316,6 +320,12 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
             (self.now, self.since) = (self.clock.now(), 0);
         }
         self.now
+    }
+
+    /// True when all is as in the last turn, which found nothing to do, and the clock need not be read yet.
+    #[inline(always)]
+    fn waits(&self, plan: &Plan) -> bool {
+        !self.idle.is_multiple_of(IDLE_TURNS) && plan.gap.is_none() && self.tx.is_empty()
     }
 
     /// Nothing was received or sent.

@@ -11,8 +11,9 @@ use super::{BurstQueue, Fetched, NicQueue, Receivers};
 /// lines are prefetched meanwhile.
 #[derive(Debug, Default)]
 pub struct Pipeline {
-    pub(super) current: Fetched,
-    pub(super) next: Fetched,
+    bursts: [Fetched; 2],
+    /// The index of the burst that is being delivered.
+    current: usize,
     /// The queues that [`spread`](super::spread()) has delivered to.
     pub(super) receivers: Receivers,
 }
@@ -23,15 +24,29 @@ impl Pipeline {
         &mut self.receivers
     }
 
+    /// The burst that is being delivered, the next one, and the queues that packets have been spread to.
+    #[inline(always)]
+    pub(super) fn parts(&mut self) -> (&mut Fetched, &mut Fetched, &mut Receivers) {
+        let [first, second] = &mut self.bursts;
+        let (current, next) = if self.current == 0 { (first, second) } else { (second, first) };
+        (current, next, &mut self.receivers)
+    }
+
+    /// Descriptors fetched and not delivered.
+    #[inline(always)]
+    pub(super) fn waiting(&self) -> usize {
+        self.bursts.iter().map(|burst| burst.rest().len()).sum()
+    }
+
     /// Makes sure that there is a burst to deliver, and under load the one after it; false when nothing has
     /// been sent.
     #[inline(always)]
     pub(super) fn fill<Q: BurstQueue>(&mut self, queue: &mut Q) -> bool {
-        let Pipeline { current, next, .. } = self;
+        let (mut current, mut next, _) = self.parts();
         if current.is_empty() {
-            // A swap for nothing would be a third of the instructions of an empty poll.
             if !next.is_empty() {
-                core::mem::swap(current, next);
+                self.current ^= 1;
+                (current, next, _) = self.parts();
             } else if !queue.poll() || queue.fetch(current) == 0 {
                 return false;
             }
@@ -46,14 +61,14 @@ impl Pipeline {
     /// Their units are handed back.
     #[inline(always)]
     pub(super) fn nothing<Q: BurstQueue>(&mut self, queue: &mut Q) -> usize {
-        if self.current.dropped + self.next.dropped == 0 { 0 } else { self.drop_bad(queue) }
+        if self.bursts.iter().all(|burst| burst.dropped == 0) { 0 } else { self.drop_bad(queue) }
     }
 
     #[cold]
     #[inline(never)]
     fn drop_bad<Q: BurstQueue>(&mut self, queue: &mut Q) -> usize {
         queue.flush();
-        core::mem::take(&mut self.current.dropped) + core::mem::take(&mut self.next.dropped)
+        self.bursts.iter_mut().map(|burst| core::mem::take(&mut burst.dropped)).sum()
     }
 }
 
@@ -76,7 +91,7 @@ pub fn loopback<Q: BurstQueue>(
     if !pipeline.fill(queue) {
         return pipeline.nothing(queue);
     }
-    let Pipeline { current, next, .. } = pipeline;
+    let (current, next, _) = pipeline.parts();
     let n = queue.send_back(mem, current.rest(), next.rest(), reflect);
     current.advance(n);
     queue.flush();

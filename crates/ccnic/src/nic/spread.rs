@@ -192,7 +192,7 @@ pub fn spread<M: SharedMemory, R: Ring>(
         return pipeline.nothing(source);
     }
     let idle = source.idle;
-    let Pipeline { current, next, receivers } = pipeline;
+    let (current, next, receivers) = pipeline.parts();
     let n = current.rest().len();
     let mut ahead = next.rest();
     let mut steered = Steered::new(mem, spreader, current.rest());

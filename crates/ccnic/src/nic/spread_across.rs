@@ -62,7 +62,7 @@ pub fn spread_across<M: SharedMemory, R: Ring, C: OtherCores>(
         return pipeline.nothing(source);
     }
     let idle = source.idle;
-    let Pipeline { current, next, receivers } = pipeline;
+    let (current, next, receivers) = pipeline.parts();
     let n = current.rest().len();
     let mut ahead = next.rest();
     let mut steered = Steered::new(mem, spreader, current.rest());
@@ -133,7 +133,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// fetched then.
     #[inline(always)]
     fn waits_for_others(&self, pipeline: &Pipeline) -> bool {
-        self.holds_units() && self.open > pipeline.current.rest().len() + pipeline.next.rest().len()
+        self.holds_units() && self.open > pipeline.waiting()
     }
 
     /// Other cores are done with `descs` descriptors that this queue has handed over: with the host-managed

@@ -35,21 +35,6 @@ impl Loopback {
         &mut self.turns
     }
 
-    /// A poll, each queue's packets by itself. Everything that moves packets is inlined here, so that it uses the
-    /// registers that `Vectors::run` compiles it for.
-    #[inline(always)]
-    fn poll_in_order<P: Port>(&mut self, port: &mut P) -> usize {
-        self.poll_queues(
-            port,
-            #[inline(always)]
-            |port, pipeline, at, reflect| {
-                let (queues, mem) = port.queues();
-                let Some(queue) = queues.get_mut(at) else { return 0 };
-                loopback(queue, pipeline, mem, reflect)
-            },
-        )
-    }
-
     /// Calls `forward` for a few queues, one after the other, until one has moved something; returns how much. Arguments: the port, the
     /// queue's packets in hand, its index, whether to reflect.
     #[inline(always)]
@@ -82,10 +67,14 @@ impl Loopback {
 impl<P: Port> Dataplane<P> for Loopback {
     #[inline(always)]
     fn poll(&mut self, port: &mut P) -> usize {
-        let (_, mem) = port.queues();
-        mem.vectors().run(
+        self.poll_queues(
+            port,
             #[inline(always)]
-            || self.poll_in_order(port),
+            |port, pipeline, at, reflect| {
+                let (queues, mem) = port.queues();
+                let Some(queue) = queues.get_mut(at) else { return 0 };
+                loopback(queue, pipeline, mem, reflect)
+            },
         )
     }
 

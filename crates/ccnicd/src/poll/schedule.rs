@@ -65,8 +65,8 @@ pub(crate) trait Core {
 
 /// What a scheduler polls.
 pub(crate) trait Polled {
-    /// Up to so many polls in a row, until one has found something; returns how much that one did for packets. Each does a bounded amount
-    /// of work.
+    /// Up to so many polls in a row, until one has found something; returns how much that one did for packets. A poll does a bounded
+    /// amount of work.
     fn spin(&mut self, polls: usize) -> usize;
 
     /// Empty polls in a row after which there is nothing to do at present: every queue that has been in use lately has been looked at.

@@ -24,11 +24,6 @@ impl Clock for MachineClock {
     }
 
     #[inline(always)]
-    fn compile_for_it<T>(&self, work: impl FnOnce() -> T) -> T {
-        ccnic_shm::Vectors::chosen().run(work)
-    }
-
-    #[inline(always)]
     fn settle(&self) {
         ccnic_shm::wait_for_loads();
     }

@@ -32,7 +32,7 @@ use trials::{Effort, measure};
 
 /// A measurement at the start: some 40 ms on an idle machine.
 const AT_START: Effort =
-    Effort { rounds: 9, slice: Duration::from_micros(200), limit: Duration::from_millis(300) };
+    Effort { rounds: 9, slice: Duration::from_micros(200), limit: Duration::from_millis(150) };
 /// A measurement that was asked for.
 const ASKED_FOR: Effort =
     Effort { rounds: 31, slice: Duration::from_micros(200), limit: Duration::from_secs(10) };

@@ -101,7 +101,7 @@ ifneq ($(shell command -v pkg-config),)
 	$(CSTRICT) $(CAPI)/examples/echo.c -o $(STAGE)/echo $$($(STAGED) --cflags --libs ccnic)
 	$(CSTRICT) $(CAPI)/examples/generator.c -o $(STAGE)/generator $$($(STAGED) --cflags ccnic) \
 		$$($(STAGED) --static --libs ccnic | sed 's/-lccnic/-l:libccnic.a/')
-	$(STAGE)/bin/ccnicd --log warn --socket $(STAGE)/nic.sock & nic=$$!; trap "kill $$nic" EXIT; \
+	$(STAGE)/bin/ccnicd --log warn --tuning default --socket $(STAGE)/nic.sock & nic=$$!; trap "kill $$nic" EXIT; \
 		until test -S $(STAGE)/nic.sock || ! kill -0 $$nic; do sleep 0.05; done; \
 		LD_LIBRARY_PATH=$(STAGE)/lib $(STAGE)/echo $(STAGE)/nic.sock 1000 && $(STAGE)/generator $(STAGE)/nic.sock 200000
 	$(CSTRICT) $(CAPI)/examples/nic.c -o $(STAGE)/nic $$($(STAGED) --cflags --libs ccnic)

@@ -63,7 +63,8 @@ class Nic:
         self.directory = pathlib.Path(tempfile.mkdtemp(prefix="ccnic-dpdk-"))
         os.chmod(self.directory, 0o755 if not wrap else 0o777)
         self.socket = self.directory / "nic.sock"
-        self.command = [*wrap, RELEASE / "ccnicd", "--log", "warn", "--socket", self.socket, "--cores", str(CPUS[-1]), *arguments]
+        self.command = [*wrap, RELEASE / "ccnicd", "--log", "warn", "--tuning", "default"]
+        self.command += ["--socket", self.socket, "--cores", str(CPUS[-1]), *arguments]
         self.start()
 
     def start(self):

@@ -79,7 +79,8 @@ enum ccnic_pages {
 
 /**
  * Options of ccnic_open(). Set them up with ccnic_options_init(), then change fields. Zero means the default. Later versions append
- * fields; `size` tells the library which ones the program knows.
+ * fields; `size` tells the library which ones the program knows. How the machine is used (prefetching, demotion, pauses) is told by the
+ * NIC, which has measured it; the environment variable CCNIC_TUNING changes it, see ccnicd(1).
  */
 struct ccnic_options {
 	size_t size;      /**< sizeof(struct ccnic_options) */

@@ -60,6 +60,10 @@ impl NicProcess {
         command.arg("--socket").arg(&socket);
         command.args(["--log", "warn,ccnicd::placement=off", "--cores", &cores.join(",")]);
         command.args(options.args);
+        // What this process's own side of a region does by it: both sides then have the same.
+        if let Some(tuning) = std::env::var_os("CCNIC_TUNING").filter(|text| !text.is_empty()) {
+            command.arg("--tuning").arg(tuning);
+        }
         if let Some(log) = options.log {
             command.stderr(log);
         }

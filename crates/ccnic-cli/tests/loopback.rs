@@ -114,4 +114,8 @@ fn tables_fit_80_columns_and_name_the_rounds() {
     assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
     let status = String::from_utf8(ccnic(&["status"], &nic.socket).stdout).unwrap();
     assert!(status.contains("No program is attached.") && !status.contains("queue  CPU"), "{status}");
+    assert!(status.contains("fetch=own,ahead=0,demote=auto,idle=pause"), "{status}");
+    let json = ccnic(&["status", "--json"], &nic.socket).stdout;
+    let tuning = &serde_json::from_slice::<Value>(&json).unwrap()["tuning"];
+    assert_eq!((tuning["fetch"].as_str(), tuning["source"].as_str()), (Some("own"), Some("default")));
 }

@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
-use ccnic_control::{Limits, UserLimits};
+use ccnic_control::{Connection, Limits, UserLimits};
 use ccnicd::control::{placement, users::uid_of};
 use ccnicd::dataplane::DataplaneKind;
-use ccnicd::tune::{self, Kept, Pair};
+use ccnicd::tune::{self, Kept, Pair, Tuned};
 use ccnicd::{Daemon, DaemonOptions, default_socket, oom};
 use clap::{Parser, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -99,8 +99,12 @@ fn run(args: &Args) -> anyhow::Result<()> {
     if args.tune {
         return measure(pair(&usable, &cores));
     }
+    let socket = args.socket.clone().unwrap_or_else(default_socket);
+    // A daemon that will be refused measures nothing: another one polls there.
+    let refused = Connection::open(&socket).is_ok();
+    let choose = || tune::choose(args.tuning.as_deref(), pair(&usable, &cores));
     let tuning =
-        tune::choose(args.tuning.as_deref(), pair(&usable, &cores)).context("--tuning is not understood")?;
+        if refused { Ok(Tuned::default()) } else { choose() }.context("--tuning is not understood")?;
     // Before any other thread is started: those run where this one may.
     placement::leave_polling_cpus(&usable, &cores);
     let (stop, signalled) = UnixStream::pair().context("could not make a pipe for signals")?;
@@ -118,7 +122,6 @@ fn run(args: &Args) -> anyhow::Result<()> {
         (WireName::Loopback, false) => DataplaneKind::Loopback,
         (WireName::Loopback, true) => DataplaneKind::Reflect,
     };
-    let socket = args.socket.clone().unwrap_or_else(default_socket);
     let limits = limits(args)?;
     if let Err(e) = oom::lower_score(limits.memory_max) {
         tracing::info!("the score of the out-of-memory killer stays as it is: {e}");

@@ -16,7 +16,7 @@ use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::Pair;
-use super::trials::{Load, Machine};
+use super::trials::{Effort, Load, Machine};
 
 /// Bytes of a packet.
 const PACKET: [u8; 64] = [0x5a; 64];
@@ -89,13 +89,13 @@ pub(super) struct TwoCores<'a> {
 }
 
 impl TwoCores<'_> {
-    /// Runs `work` on the program's CPU of `pair`, with a NIC on the other, until it is done; it has `limit`.
+    /// Runs `work` on the program's CPU of `pair`, with a NIC on the other, until it is done; it has `effort.limit`.
     ///
     /// # Errors
     /// When there is no memory, a thread cannot be pinned, or `work` fails.
     pub(super) fn run<T: Send>(
         pair: Pair,
-        limit: Duration,
+        effort: Effort,
         work: impl FnOnce(&mut TwoCores<'_>) -> anyhow::Result<T> + Send,
     ) -> anyhow::Result<T> {
         let layout = Layout::new(&Config::default())?;
@@ -104,16 +104,16 @@ impl TwoCores<'_> {
         let (orders, (ready, started)) = (&Orders::default(), channel());
         let (region, layout) = (&region, &layout);
         std::thread::scope(|scope| {
-            let nic = scope.spawn(move || serve(pair.nic, region, layout, orders, ready));
+            let nic = scope.spawn(move || serve((pair.nic, effort.priority), region, layout, orders, ready));
             let program = scope.spawn(move || {
                 let _stop = StopAtEnd(orders);
-                take(pair.program)?;
+                take(pair.program, effort.priority)?;
                 let nic = started.recv().map_err(|_| anyhow!("the NIC's side has not started"))?;
                 let mut this = TwoCores {
                     pair: QueuePair::new(region.memory(), layout, 0)?,
                     orders,
                     delays: [nic, Delay::of_this_thread()],
-                    end: Instant::now() + limit,
+                    end: Instant::now() + effort.limit,
                     burst: Burst::new(),
                     in_flight: 0,
                     seen: 0,
@@ -256,13 +256,13 @@ impl Machine for TwoCores<'_> {
 
 /// The NIC's side: polls as a worker does, until it is told to end.
 fn serve(
-    cpu: usize,
+    (cpu, priority): (usize, bool),
     region: &Region,
     layout: &Layout,
     orders: &Orders,
     ready: Sender<Delay>,
 ) -> anyhow::Result<()> {
-    take(cpu)?;
+    take(cpu, priority)?;
     let (mem, mut pipeline) = (region.memory(), Pipeline::default());
     let mut queue = NicQueue::<_, GroupedEpoch>::new(region.memory(), layout, 0)?;
     if ready.send(Delay::of_this_thread()).is_err() {
@@ -286,13 +286,12 @@ fn serve(
     }
 }
 
-/// Pins this thread to a CPU, before all others there if the system lets it: it is for some milliseconds only, and what is measured
-/// beside other processes is worth little.
-fn take(cpu: usize) -> anyhow::Result<()> {
+/// Pins this thread to a CPU; with `priority` before all others there, if the system lets it.
+fn take(cpu: usize, priority: bool) -> anyhow::Result<()> {
     let mut set = CpuSet::new();
     set.set(cpu);
     sched_setaffinity(None, &set).with_context(|| format!("could not pin a thread to CPU {cpu}"))?;
-    if let Err(e) = setpriority_process(None, HIGHEST) {
+    if priority && let Err(e) = setpriority_process(None, HIGHEST) {
         tracing::debug!("measuring at ordinary priority: {e}");
     }
     Ok(())
@@ -303,6 +302,10 @@ mod tests {
     use super::*;
     use crate::control::placement::allowed_cpus;
 
+    fn effort(limit: Duration) -> Effort {
+        Effort { rounds: 1, slice: Duration::from_micros(200), limit, priority: false }
+    }
+
     /// On one CPU the two sides share it, which the rule of disturbed rounds is for.
     fn pair() -> Pair {
         let cpus = allowed_cpus().unwrap();
@@ -311,7 +314,7 @@ mod tests {
 
     #[test]
     fn both_loads_run_with_every_kind_of_tuning_and_lose_nothing() {
-        TwoCores::run(pair(), Duration::from_secs(60), |cores| {
+        TwoCores::run(pair(), effort(Duration::from_secs(60)), |cores| {
             for text in ["default", "fetch=read", "ahead=4", "demote=on", "demote=off", "idle=spin"] {
                 for load in [Load::Full, Load::Lone] {
                     let rate = cores.rate(load, text.parse()?, Duration::from_micros(200))?;
@@ -330,13 +333,13 @@ mod tests {
 
     #[test]
     fn a_failure_ends_both_sides() {
-        let failed = TwoCores::run(pair(), Duration::ZERO, |cores| -> anyhow::Result<()> {
+        let failed = TwoCores::run(pair(), effort(Duration::ZERO), |cores| -> anyhow::Result<()> {
             assert!(cores.is_late());
             anyhow::bail!("no")
         });
         assert_eq!(failed.unwrap_err().to_string(), "no");
         let nowhere = Pair { nic: CpuSet::MAX_CPU - 1, ..pair() };
-        let error = TwoCores::run(nowhere, Duration::ZERO, |_| Ok(())).unwrap_err();
+        let error = TwoCores::run(nowhere, effort(Duration::ZERO), |_| Ok(())).unwrap_err();
         assert!(format!("{error:#}").contains("pin a thread"), "{error:#}");
     }
 }

@@ -30,12 +30,16 @@ use cpu::CpuModel;
 use report::Report;
 use trials::{Effort, measure};
 
-/// A measurement at the start: some 40 ms on an idle machine.
-const AT_START: Effort =
-    Effort { rounds: 9, slice: Duration::from_micros(200), limit: Duration::from_millis(300) };
+/// A measurement at the start: some 40 ms on an idle machine. It takes a CPU from nobody.
+const AT_START: Effort = Effort {
+    rounds: 9,
+    slice: Duration::from_micros(200),
+    limit: Duration::from_millis(150),
+    priority: false,
+};
 /// A measurement that was asked for.
 const ASKED_FOR: Effort =
-    Effort { rounds: 31, slice: Duration::from_micros(200), limit: Duration::from_secs(10) };
+    Effort { rounds: 31, slice: Duration::from_micros(200), limit: Duration::from_secs(10), priority: true };
 
 /// A tuning, and where it is from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -134,8 +138,7 @@ fn of_machine(pair: Option<Pair>) -> Tuned {
 
 fn measured(pair: Pair, effort: Effort) -> anyhow::Result<Report> {
     let start = Instant::now();
-    let report =
-        TwoCores::run(pair, effort.limit, |cores| measure(cores, effort)).context("could not measure")?;
+    let report = TwoCores::run(pair, effort, |cores| measure(cores, effort)).context("could not measure")?;
     tracing::info!("tuning {} measured in {:?}", report.tuning, start.elapsed());
     Ok(report)
 }

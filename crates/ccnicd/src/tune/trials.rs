@@ -38,6 +38,8 @@ pub(super) struct Effort {
     pub(super) slice: Duration,
     /// How long all of it may take. What has not been measured then stays at its default.
     pub(super) limit: Duration,
+    /// The threads go before all others on their CPUs, if the system lets them.
+    pub(super) priority: bool,
 }
 
 /// What runs the loads.
@@ -160,8 +162,12 @@ mod tests {
     use super::*;
     use ccnic::{Demote, FetchMode, IdleMode};
 
-    const EFFORT: Effort =
-        Effort { rounds: 9, slice: Duration::from_micros(200), limit: Duration::from_millis(300) };
+    const EFFORT: Effort = Effort {
+        rounds: 9,
+        slice: Duration::from_micros(200),
+        limit: Duration::from_millis(300),
+        priority: false,
+    };
 
     /// A machine with a rate of its own for each tuning. Its speed wanders; every few slices are disturbed.
     struct Fake<F> {

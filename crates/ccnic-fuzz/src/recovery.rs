@@ -58,12 +58,27 @@ fn nothing_is_lost<R: Ring>(mut run: Run<R>, layout: &Layout) {
     if !layout.config().shared_pool {
         return;
     }
+    let mut times = times_free(&run, layout);
+    // A buffer that a forging NIC has handed out twice has been freed twice, and the depots have lost others. Recovery makes them
+    // anew, since the program holds nothing any more.
+    if times.iter().any(|times| *times > 1) {
+        recover(&mut run, layout);
+        times = times_free(&run, layout);
+    }
+    assert!(
+        times.iter().all(|times| *times == 1),
+        "how often each 128-byte slot is free or in a ring: {times:?}"
+    );
+}
+
+/// How often each slot of 128 bytes is in a depot or in a ring.
+fn times_free<R: Ring>(run: &Run<R>, layout: &Layout) -> Vec<u32> {
     let mem = run.region.view(false);
-    let mut slots = vec![false; (layout.config().buffers * SMALL_PER_LARGE) as usize];
+    let mut times = vec![0; (layout.config().buffers * SMALL_PER_LARGE) as usize];
     let mut see = |at: u32, class: Class| {
         let first = (at & !(class.size() - 1)).wrapping_sub(layout.pool().buffers) / SMALL_BUF;
         let range = first as usize..(first + class.size() / SMALL_BUF) as usize;
-        slots.get_mut(range).unwrap_or_default().fill(true);
+        times.get_mut(range).unwrap_or_default().iter_mut().for_each(|times| *times += 1);
     };
     Allocator::walk(&mem, layout, &mut see);
     for q in 0..layout.config().queues {
@@ -75,8 +90,7 @@ fn nothing_is_lost<R: Ring>(mut run: Run<R>, layout: &Layout) {
             });
         }
     }
-    let lost = slots.iter().filter(|seen| !**seen).count();
-    assert_eq!(lost, 0, "128-byte slots that are nowhere");
+    times
 }
 
 fn recover<R: Ring>(run: &mut Run<R>, layout: &Layout) {

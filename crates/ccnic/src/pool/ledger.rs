@@ -52,11 +52,12 @@ impl Ledger {
     /// Enters one buffer, which contains the byte `within` bytes after the pool's first.
     #[inline(always)]
     pub(super) fn add(&mut self, within: u32, class: Class, moved: Moved) {
-        let counts = match class {
-            Class::Small => &mut self.small,
-            Class::Large => &mut self.large,
+        // Two arms and not a choice of slice and shift: most bursts are of one class, and the branch is predicted.
+        let count = match class {
+            Class::Small => self.small.get_mut((within / SMALL_BUF) as usize),
+            Class::Large => self.large.get_mut((within / LARGE_BUF) as usize),
         };
-        if let Some(count) = counts.get_mut((within / class.size()) as usize) {
+        if let Some(count) = count {
             *count = count.wrapping_add(moved.count());
         }
     }

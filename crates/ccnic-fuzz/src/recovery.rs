@@ -41,6 +41,7 @@ impl RingVisitor for Sides {
             region.set_calm(true);
             run.nics.clear();
             bounded(&region, 4 * CALL, "recovery", || recover(&mut run, &layout));
+            free_everything(&mut run, &layout);
             run.nics = successors(&region, &layout);
             traffic(&mut run, &layout);
         }
@@ -54,21 +55,25 @@ fn nothing_is_lost<R: Ring>(mut run: Run<R>, layout: &Layout) {
     run.region.set_calm(true);
     run.nics.clear();
     recover(&mut run, layout);
+    free_everything(&mut run, layout);
+    if layout.config().shared_pool {
+        let times = times_free(&run, layout);
+        assert!(
+            times.iter().all(|n| *n == 1),
+            "how often each 128-byte slot is free or in a ring: {times:?}"
+        );
+    }
+}
+
+/// The program frees what it holds, also in magazines: a small pool may be dry otherwise.
+fn free_everything<R: Ring>(run: &mut Run<R>, layout: &Layout) {
     run.retire();
-    if !layout.config().shared_pool {
-        return;
+    // A buffer that a forging NIC has handed out twice is freed twice then, and the depots have lost others. A second recovery makes
+    // them anew, since the program holds nothing any more.
+    if times_free(run, layout).iter().any(|times| *times > 1) {
+        recover(run, layout);
+        run.retire();
     }
-    let mut times = times_free(&run, layout);
-    // A buffer that a forging NIC has handed out twice has been freed twice, and the depots have lost others. Recovery makes them
-    // anew, since the program holds nothing any more.
-    if times.iter().any(|times| *times > 1) {
-        recover(&mut run, layout);
-        times = times_free(&run, layout);
-    }
-    assert!(
-        times.iter().all(|times| *times == 1),
-        "how often each 128-byte slot is free or in a ring: {times:?}"
-    );
 }
 
 /// How often each slot of 128 bytes is in a depot or in a ring.
@@ -169,10 +174,8 @@ fn account<R: Ring>(run: &Run<R>, layout: &Layout) {
 /// Polls of a queue after which something must have come, if it can.
 const POLLS: usize = 400;
 
-/// The program frees what it holds, also in magazines, since a small pool may be dry otherwise. What was on its way arrives; then every
-/// queue pair gets a packet back from the successor.
+/// What was on its way arrives; then every queue pair gets a packet back from the successor.
 fn traffic<R: Ring>(run: &mut Run<R>, layout: &Layout) {
-    run.retire();
     (0..POLLS).find(|_| round(run, None).iter().all(|(received, delivered)| received + delivered == 0));
     for q in 0..run.pairs.len() {
         let received = (0..POLLS).any(|_| round(run, Some(q))[q].0 > 0);

@@ -1,4 +1,4 @@
-# ccnic: what a person types. CI runs `make test` and `make fuzz`; they need a Rust toolchain, no root, no huge pages.
+# ccnic: what a person types. CI runs `make test` and `make fuzz-ci`; they need a Rust toolchain, no root, no huge pages.
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
@@ -7,7 +7,7 @@ NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]
 DPDK := $(shell pkg-config --modversion libdpdk 2>/dev/null)
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
-.PHONY: all run test lint unit tsan fuzz smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke miri install clean
+.PHONY: all run test lint unit tsan fuzz fuzz-ci smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke miri install clean
 
 all:
 	$(CARGO) build --release --locked
@@ -49,6 +49,9 @@ endif
 SECONDS = 60
 fuzz:
 	CARGO="$(CARGO)" fuzz/run.sh $(SECONDS)
+# A fixed number of executions of each, the same ones in every run.
+fuzz-ci:
+	CARGO="$(CARGO)" fuzz/run.sh ci
 
 # What a newcomer does first, in short: the demo fails when a packet is lost or damaged.
 smoke: all

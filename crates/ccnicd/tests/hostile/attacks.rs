@@ -258,12 +258,12 @@ fn lives_of_a_scribbler() {
 
 #[test]
 fn programs_that_come_with_full_rings_and_leave() {
-    beside("attach-loop", 25);
+    beside("attach-loop", 10);
 }
 
 #[test]
 fn sockets_that_block_when_they_are_closed_beside_messages() {
-    beside("linger-message", 20);
+    beside("linger-message", 8);
 }
 
 #[test]
@@ -330,7 +330,7 @@ fn questions_without_end() {
 
 #[test]
 fn long_messages_and_messages_that_are_none() {
-    beside("messages", 1000);
+    beside("messages", 300);
 }
 
 #[test]
@@ -345,7 +345,7 @@ fn names_that_a_terminal_would_obey() {
 
 #[test]
 fn refusals_that_are_logged() {
-    beside("log-flood", 5000);
+    beside("log-flood", 3000);
 }
 
 #[test]

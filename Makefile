@@ -1,4 +1,4 @@
-# ccnic: what a person types. CI runs `make test` and `make fuzz`; they need a Rust toolchain, no root, no huge pages.
+# ccnic: what a person types. CI runs `make test` and `make fuzz-ci`; they need a Rust toolchain, no root, no huge pages.
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
@@ -7,7 +7,7 @@ NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]
 DPDK := $(shell pkg-config --modversion libdpdk 2>/dev/null)
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
-.PHONY: all run test lint unit tsan fuzz instructions smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke miri install clean
+.PHONY: all run test lint unit tsan fuzz fuzz-ci instructions smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke miri install clean
 
 all:
 	$(CARGO) build --release --locked
@@ -49,6 +49,9 @@ endif
 SECONDS = 60
 fuzz:
 	CARGO="$(CARGO)" fuzz/run.sh $(SECONDS)
+# A fixed number of executions of each, the same ones in every run.
+fuzz-ci:
+	CARGO="$(CARGO)" fuzz/run.sh ci
 
 # Instructions per packet by function, into docs/performance.md; needs valgrind and binutils.
 COUNT = crates/ccnic/benches/instructions.py --write docs/performance.md

@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets and runs them, two at a time: fuzz/run.sh [SECONDS [TARGET ...]]
-# SEED=N begins like every other run with that seed and an empty target/fuzz/corpus; otherwise each run differs.
+# Builds the fuzz targets and runs them, two at a time: fuzz/run.sh [SECONDS|ci [TARGET ...]]
+# For SECONDS each, on top of what earlier runs have found; or, as CI does, a number of executions that is the same everywhere.
 # Any recent stable toolchain will do: nothing that is fuzzed is unsafe, so there is no sanitizer, and coverage is a pass of LLVM.
 set -euo pipefail
 cd "$(dirname "$0")"
-seconds=${1:-60}
+length=${1:-60}
 shift || true
 targets=("$@")
 ((${#targets[@]})) || targets=(control_messages host_region nic_region recovery)
@@ -20,13 +20,22 @@ for flag in $coverage; do flags+=" -Cllvm-args=$flag"; done
 host=$(rustc -vV | sed -n 's/^host: //p')
 CARGO_TARGET_DIR=$out RUSTFLAGS=$flags "${CARGO:-cargo}" build --release --locked --target "$host"
 
+# How CI runs a target: README.md says why it counts executions. About a minute each on one core of the development machine.
+declare -A executions=([control_messages]=4000000 [host_region]=110000 [nic_region]=80000 [recovery]=48000)
+
 fuzz() {
-    local target=$1 log=$out/$1.log
-    mkdir -p "artifacts/$target" "$out/corpus/$target"
+    local target=$1 log=$out/$1.log corpus=$out/corpus/$1 limit=(-max_total_time="$length")
+    if [[ $length == ci ]]; then
+        corpus=$out/ci/$1 limit=(-runs="${executions[$1]}" -seed=1 -reload=0 -use_cmp=0)
+        rm -rf "$corpus"
+    fi
+    mkdir -p "artifacts/$target" "$corpus"
     # What is new goes to the first folder; corpus/ is read only.
-    if "$out/$host/release/$target" -seed="${SEED:-0}" -max_total_time="$seconds" -max_len=700 -len_control=0 -timeout=20 -rss_limit_mb=2048 \
-        -print_final_stats=1 -artifact_prefix="artifacts/$target/" "$out/corpus/$target" "corpus/$target" >"$log" 2>&1; then
-        echo "$target: $(sed -n 's/^stat::number_of_executed_units: *//p' "$log") executions in ${seconds} s, no findings"
+    if "$out/$host/release/$target" "${limit[@]}" -max_len=700 -len_control=0 -timeout=120 -rss_limit_mb=2048 \
+        -print_final_stats=1 -artifact_prefix="artifacts/$target/" "$corpus" "corpus/$target" >"$log" 2>&1; then
+        stat() { sed -n "s/^stat::$1: *//p" "$log"; }
+        echo "$target: $(stat number_of_executed_units) executions in $(sed -n 's/^Done .* in \(.*\) second.*/\1/p' "$log") s," \
+            "$(stat new_units_added) new inputs, no findings"
     else
         tail -n 60 "$log"
         echo "$target: a finding in fuzz/artifacts/$target; fuzz/README.md says how to reproduce it" >&2

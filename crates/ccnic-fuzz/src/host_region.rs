@@ -39,7 +39,7 @@ impl RingVisitor for Sides {
             run.step();
             run.check();
         }
-        run.end();
+        run.retire();
     }
 }
 
@@ -266,17 +266,12 @@ impl<R: Ring> Run<R> {
         }
     }
 
-    /// The program frees all that it holds.
-    pub(crate) fn free_all(&mut self) {
+    /// The program frees all that it holds, also in magazines.
+    pub(crate) fn retire(&mut self) {
         while !self.held.bufs.is_empty() {
             let mut burst = self.held.give(Burst::CAPACITY);
             self.pairs[0].free(&mut burst);
         }
-    }
-
-    /// The program ends in order.
-    fn end(mut self) {
-        self.free_all();
         self.pairs.iter_mut().for_each(QueuePair::retire);
         self.pool.retire();
     }

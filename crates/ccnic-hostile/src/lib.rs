@@ -21,6 +21,8 @@ use std::time::Duration;
 use anyhow::Context;
 
 pub use attacks::ATTACKS;
+pub use process::figure;
+pub use program::region;
 pub use random::Random;
 pub use scribbler::Scribbler;
 pub use stage::{Report, Stage};

@@ -26,7 +26,30 @@ pub fn prepare() -> anyhow::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL)).context("could not tie the process to its parent")
 }
 
+/// A number of `/proc/PID/status`, such as `Threads`, or `VmHWM` in KiB. `None` when the process has gone, or has no such figure.
+pub fn figure(pid: u32, name: &str) -> Option<u64> {
+    figure_in(&std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?, name)
+}
+
+fn figure_in(status: &str, name: &str) -> Option<u64> {
+    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// Puts the calling thread behind all others.
 pub fn last_in_line() {
     let _ = setpriority_process(None, 19); // always permitted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_of_a_process() {
+        let text = "VmHWM:\t   12345 kB\nThreads:\t7\n";
+        let figures = ["VmHWM", "Threads", "VmRSS", "VmHW"].map(|name| figure_in(text, name));
+        assert_eq!(figures, [Some(12345), Some(7), None, None]);
+        assert!(figure(std::process::id(), "Threads").is_some_and(|threads| threads > 0));
+    }
 }

@@ -30,6 +30,17 @@ pub fn config(queues: u16, ring: u32, buffers: u32) -> Config {
     Config { queues, ring, buffers, ..Config::default() }
 }
 
+/// A region of small pages that is all in order, and its layout.
+///
+/// # Errors
+/// A configuration out of range, or no memory.
+pub fn region(config: &Config) -> anyhow::Result<(Region, Layout)> {
+    let layout = Layout::new(config)?;
+    let region = Region::create(layout.size(), Pages::Small)?;
+    host::format(&region.memory(), &layout);
+    Ok((region, layout))
+}
+
 /// A request to attach under a name.
 pub fn attach_request(name: &str) -> Request {
     Request::Attach { name: name.to_owned(), mac: None, rss: None }
@@ -38,9 +49,7 @@ pub fn attach_request(name: &str) -> Request {
 impl Program {
     /// A program with a region of its own that is all in order.
     pub fn new(config: &Config) -> anyhow::Result<Program> {
-        let layout = Layout::new(config)?;
-        let region = Region::create(layout.size(), Pages::Small)?;
-        host::format(&region.memory(), &layout);
+        let (region, layout) = region(config)?;
         Ok(Program { region, layout, connection: None })
     }
 

@@ -20,7 +20,7 @@ use crate::desc::Desc;
 use crate::host::{Pool, QueuePair};
 use crate::layout::{LARGE_BUF, Layout, SMALL_BUF, SMALL_PER_LARGE};
 use crate::memory::SharedMemory;
-use crate::pool::{Allocator, Class, LARGE, Ledger};
+use crate::pool::{Allocator, Class, Ledger};
 use crate::ring::Ring;
 
 /// Which buffers of a region are accounted for, to find those that a dead NIC held.
@@ -51,10 +51,19 @@ use crate::ring::Ring;
 pub struct Inventory<'a, M: SharedMemory> {
     mem: &'a M,
     layout: Layout,
-    /// By slot of 128 bytes: the sum of the ledgers' counts, modulo 256.
-    held: Vec<u8>,
+    /// The sum of the ledgers' counts, modulo 2^16.
+    held: Held,
     /// By slot, once all ledgers have been counted.
     used: Option<Vec<Use>>,
+}
+
+/// How often the host holds each buffer.
+#[derive(Debug)]
+struct Held {
+    /// By slot of 128 bytes.
+    small: Vec<u16>,
+    /// By chunk of 4 KiB.
+    large: Vec<u16>,
 }
 
 /// What a slot of 128 bytes is part of.
@@ -71,8 +80,9 @@ enum Use {
 impl<'a, M: SharedMemory> Inventory<'a, M> {
     /// An inventory that has counted nothing yet.
     pub fn new(mem: &'a M, layout: &Layout) -> Inventory<'a, M> {
-        let slots = layout.config().buffers * SMALL_PER_LARGE;
-        Inventory { mem, layout: *layout, held: vec![0; slots as usize], used: None }
+        let chunks = layout.config().buffers as usize;
+        let held = Held { small: vec![0; chunks * SMALL_PER_LARGE as usize], large: vec![0; chunks] };
+        Inventory { mem, layout: *layout, held, used: None }
     }
 
     /// Counts the buffers that a queue pair holds.
@@ -86,8 +96,11 @@ impl<'a, M: SharedMemory> Inventory<'a, M> {
     }
 
     fn count_ledger(&mut self, ledger: &Ledger) {
-        for (sum, count) in self.held.iter_mut().zip(ledger.counts()) {
-            *sum = sum.wrapping_add(*count);
+        let held = &mut self.held;
+        for (sums, counts) in [(&mut held.small, ledger.small()), (&mut held.large, ledger.large())] {
+            for (sum, count) in sums.iter_mut().zip(counts) {
+                *sum = sum.wrapping_add(*count);
+            }
         }
     }
 
@@ -126,16 +139,16 @@ pub fn post_again<M: SharedMemory, R: Ring>(pair: &mut QueuePair<M, R>) {
     pair.post_again();
 }
 
-/// What the host holds, by slot.
-fn uses(held: &[u8]) -> Vec<Use> {
-    let mut used = Vec::with_capacity(held.len());
-    for chunk in held.chunks(SMALL_PER_LARGE as usize) {
-        // A count above one is a buffer that a broken NIC has handed out several times.
-        if chunk.first().is_some_and(|sum| *sum >= LARGE) {
-            used.extend(chunk.iter().map(|_| Use::Large));
-        } else {
-            used.extend(chunk.iter().map(|sum| if *sum == 0 { Use::Free } else { Use::Small }));
-        }
+/// What the host holds, by slot. A count above one is a buffer that a broken NIC has handed out several times; it may also have
+/// handed out a large buffer and parts of it.
+fn uses(held: &Held) -> Vec<Use> {
+    let mut used = Vec::with_capacity(held.small.len());
+    for (large, small) in held.large.iter().zip(held.small.chunks(SMALL_PER_LARGE as usize)) {
+        used.extend(small.iter().map(|count| match (large, count) {
+            (0, 0) => Use::Free,
+            (0, _) => Use::Small,
+            _ => Use::Large,
+        }));
     }
     used
 }

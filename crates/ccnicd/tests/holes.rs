@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
-use ccnic::{Burst, Config, Design, Layout, host};
+use ccnic::{Burst, Config, Design};
 use ccnic_client::{Nic, Pages};
 use ccnic_control::Connection;
 use ccnic_control::messages::Request;
@@ -38,18 +38,10 @@ fn punch_attached(socket: &Path, pages: Pages, tries: &AtomicUsize, stop: &Atomi
     }
 }
 
-/// A region that could be attached.
-fn region() -> Region {
-    let layout = Layout::new(&config(Design::GroupedEpoch)).unwrap();
-    let region = Region::create(layout.size(), Pages::Small).unwrap();
-    host::format(&region.memory(), &layout);
-    region
-}
-
 /// A program whose regions get holes while they are attached: each is refused, or whole.
 fn punch_attaching(socket: &Path, attached: &AtomicUsize, refused: &AtomicUsize, stop: &AtomicBool) {
     while !stop.load(Relaxed) {
-        let region = region();
+        let (region, _) = ccnic_hostile::region(&config(Design::GroupedEpoch)).unwrap();
         let fd: OwnedFd = region.as_fd().try_clone_to_owned().unwrap();
         let done = AtomicBool::new(false);
         std::thread::scope(|threads| {

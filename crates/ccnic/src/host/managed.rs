@@ -9,7 +9,7 @@ use alloc::vec;
 use crate::buf::{Buf, Burst};
 use crate::config::Config;
 use crate::desc::{Desc, FLAG_SMALL};
-use crate::layout::RingLayout;
+use crate::layout::{LARGE_BUF, RingLayout};
 use crate::memory::SharedMemory;
 use crate::pool::{Allocator, Class};
 use crate::ring::{Producer, Ring};
@@ -45,10 +45,11 @@ impl<R: Ring> Managed<R> {
         fill: &RingLayout,
         position: u64,
     ) -> Managed<R> {
-        // At most half of the pool, so that buffers to send remain; in batches so small that there are always
-        // enough for a packet of several buffers.
+        // At most half of the pool, so that buffers to send remain, but enough for the longest packet; in batches so
+        // small that there are always enough for a packet of several buffers.
         let half = config.buffers / (2 * u32::from(config.queues));
-        let limit = (config.ring - (config.ring / 4).min(POST_MAX as u32)).min(half) as usize;
+        let packet = u32::from(config.mtu).div_ceil(LARGE_BUF);
+        let limit = (config.ring - (config.ring / 4).min(POST_MAX as u32)).min(half.max(packet)) as usize;
         let small = u32::from(config.mtu) <= config.small_limit();
         Managed {
             fill: R::Producer::resume(mem, fill),
@@ -207,6 +208,16 @@ mod tests {
         for _ in 0..20 {
             assert_eq!((sides.send(1500, 20, 1), sides.poll(), sides.receive(32, |_, _| ())), (20, 20, 20));
             assert!(posted(&sides) + 20 >= 32 && posted(&sides) <= 32);
+        }
+    }
+
+    /// Found by the fuzz target `recovery`: half of a small pool, shared by three queues, is two buffers for each.
+    #[test]
+    fn the_longest_packet_is_received_however_small_the_pool() {
+        let config = Config { queues: 3, buffers: 16, mtu: 9600, ..host_managed::<GroupedEpoch>() };
+        let mut sides = Sides::<GroupedEpoch>::new(&config);
+        for i in 0..20 {
+            assert_eq!((sides.send(9600, 3, i), sides.poll(), sides.receive(3, |_, _| ())), (3, 3, 3), "{i}");
         }
     }
 

@@ -3,7 +3,7 @@
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::config::{Config, Demote, Design};
 use crate::desc::Desc;
-use crate::layout::{AREA, Layout, QueueLayout};
+use crate::layout::{Layout, QueueLayout};
 use crate::memory::{LINE, SharedMemory, copy, lines};
 use crate::notify;
 use crate::pool::Allocator;
@@ -132,9 +132,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             longest = buf.len().max(longest);
             chains |= buf.more();
         }
-        let n = if u32::from(shortest) > AREA {
+        let n = if u32::from(shortest) > Tuning::INLINE_MAX {
             self.append_buffers(burst.as_slice())
-        } else if chains || u32::from(longest) > AREA {
+        } else if chains || u32::from(longest) > Tuning::INLINE_MAX {
             self.transmit_mixed(burst)
         } else {
             let n = self.copy_inline(burst.as_slice(), longest);
@@ -183,8 +183,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             let segments = rest.iter().position(|buf| !buf.more()).map_or(rest.len(), |last| last + 1);
             let packet = rest.get(..segments).unwrap_or_default();
             let sent = match packet {
-                [short] if !short.more() && u32::from(short.len()) <= AREA => {
-                    let sent = self.copy_inline(packet, AREA as u16);
+                [short] if !short.more() && u32::from(short.len()) <= Tuning::INLINE_MAX => {
+                    let sent = self.copy_inline(packet, short.len());
                     self.pool.free_many(&self.mem, packet.get(..sent).unwrap_or_default());
                     sent
                 }

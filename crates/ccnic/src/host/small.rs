@@ -9,6 +9,7 @@ use crate::desc::{Desc, FLAG_SMALL};
 use crate::layout::{self, AREA};
 use crate::memory::{Fetch, LINE, SharedMemory, prefetch_payload, write_small};
 use crate::pool::Class;
+use crate::tuning::Tuning;
 use crate::ring::{Producer, Ring};
 
 use super::QueuePair;
@@ -48,7 +49,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
         burst: &mut Burst,
     ) -> usize {
-        if self.tx.has_areas() && u32::from(longest) <= AREA {
+        if self.tx.has_areas() && u32::from(longest) <= Tuning::INLINE_MAX {
             return self.tx_inline(longest, packets);
         }
         let room = self.tx.room(&self.mem, packets.len().min(burst.space()));
@@ -77,10 +78,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         self.tx_small_slowly(longest, room, packets, burst)
     }
 
-    /// The longest packet that [`tx_small`](QueuePair::tx_small) sends: 448 bytes, or 128 without inline areas.
+    /// The longest packet that [`tx_small`](QueuePair::tx_small) sends: 128 bytes, or less where the MTU is less.
     pub fn small_limit(&self) -> u16 {
-        let limit = if self.tx.has_areas() { AREA } else { layout::SMALL_BUF };
-        limit.min(u32::from(self.config().mtu)) as u16
+        layout::SMALL_BUF.min(u32::from(self.config().mtu)) as u16
     }
 
     /// `tx_small` into the areas of the ring: no buffers.
@@ -139,7 +139,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         burst: &mut Burst,
         mut fill: impl FnMut(usize, &mut [u8]) -> u64,
     ) -> usize {
-        if !self.tx.has_areas() || u32::from(len) > AREA {
+        if !self.tx.has_areas() || u32::from(len) > Tuning::INLINE_MAX {
             return self.tx_fill_buffers(len, n, burst, fill);
         }
         self.begin_inline(n);

@@ -56,8 +56,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         self.counters.tx_packets += n as u64;
         self.counters.tx_bytes += bytes(descs);
         let inline = self.tx.all_inline() && self.config.mtu >= AREA as u16;
-        let small = !self.areas && self.config.mtu >= SMALL_BUF as u16 && self.pool.holds_small(descs);
-        let plain = inline || small || descs.iter().fold(true, |ok, d| ok & self.plain(*d));
+        let small = || self.config.mtu >= SMALL_BUF as u16 && self.pool.holds_small(descs);
+        let plain = inline || small() || descs.iter().fold(true, |ok, d| ok & self.plain(*d));
         if !plain {
             self.sift(into);
         }

@@ -369,13 +369,13 @@ impl Allocator {
 
     /// Enters in the ledger a buffer that came from the depot, or went there.
     fn record(&mut self, buffer: u32, class: Class, moved: Moved) {
-        self.ledger.add((buffer.wrapping_sub(self.layout.buffers)) / SMALL_BUF, moved.count(class));
+        self.ledger.add(buffer.wrapping_sub(self.layout.buffers), class, moved);
     }
 
     /// Host: the buffer that contains `offset` has been given to the NIC.
     #[inline(always)]
     pub(crate) fn sent(&mut self, offset: u32, class: Class) {
-        self.record(offset & !(class.size() - 1), class, Moved::Left);
+        self.record(offset, class, Moved::Left);
     }
 
     /// Host: the buffers of `descs` have been given to the NIC.

@@ -23,7 +23,7 @@ use crate::layout::{LARGE_BUF, SMALL_BUF};
 
 pub use allocator::Allocator;
 pub(crate) use color::data_offset;
-pub(crate) use ledger::{LARGE, Ledger};
+pub(crate) use ledger::Ledger;
 
 /// The two sizes of buffers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

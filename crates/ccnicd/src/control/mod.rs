@@ -15,12 +15,16 @@ pub mod users;
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::time::Duration;
 
 use ccnic_control::Listener;
 
 pub use options::{DaemonOptions, default_socket};
 
 use plane::ControlPlane;
+
+/// How often the control thread looks for programs whose region has gone missing.
+const LOOK: Duration = Duration::from_secs(1);
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -50,7 +54,9 @@ impl Daemon {
     /// Does not wait for the threads of connections, which may have to close what programs made so that closing it takes long: the
     /// process is to exit now, and then the kernel closes it without waiting.
     pub fn run(mut self, stop: &UnixStream) {
-        while !self.listener.poll(&mut self.plane, Some(stop.as_fd()), None) {}
+        while !self.listener.poll(&mut self.plane, Some(stop.as_fd()), Some(LOOK)) {
+            self.plane.hang_up_on_lost();
+        }
         tracing::info!("stopping: serving what has been sent");
         let Daemon { listener, plane } = self;
         listener.stop_accepting();

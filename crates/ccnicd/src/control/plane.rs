@@ -9,8 +9,11 @@ use anyhow::Context;
 use ccnic::rss::{Rss, Spreader};
 use ccnic_control::messages::{Cursor, Hello, ProgramStatus, QueueStatus, Status, TuningStatus};
 use ccnic_control::rss::RssMessage;
-use ccnic_control::{AttachRequest, ClientId, Handler, MemoryLease, Notifier, Page, Teardown, UserMemory};
-use ccnic_shm::numa;
+use ccnic_control::{
+    AttachRequest, ClientId, Connection, Handler, MemoryLease, Notifier, Page, Teardown, UserMemory,
+    printable,
+};
+use ccnic_shm::{Region, numa};
 
 use super::assign::{assign, queues_of};
 use super::attach::attach;
@@ -31,6 +34,10 @@ struct ClientRecord {
     /// By queue: the worker that polls it.
     workers: Vec<usize>,
     memory: UserMemory,
+    region: Arc<Region>,
+    connection: Arc<Connection>,
+    /// Its region has gone missing, and it has been told to go.
+    lost: bool,
     /// For the hand-off queues between its workers, when it has any.
     handoff: Option<MemoryLease>,
     teardown: Teardown,
@@ -84,7 +91,7 @@ impl ControlPlane {
 
     /// Deals a program's queues to the workers.
     fn try_attach(&mut self, request: AttachRequest) -> anyhow::Result<()> {
-        let AttachRequest { id, name, pid, layout, region, memory, rss, teardown, .. } = request;
+        let AttachRequest { id, name, pid, layout, region, memory, rss, connection, teardown, .. } = request;
         let workers = assign(self.workers.iter().map(|worker| worker.queues), layout.config().queues);
         let mut client = ClientRecord {
             name,
@@ -93,6 +100,9 @@ impl ControlPlane {
             rss: rss.as_ref().map(RssMessage::from),
             workers,
             memory,
+            region,
+            connection,
+            lost: false,
             handoff: None,
             teardown,
         };
@@ -101,7 +111,7 @@ impl ControlPlane {
         for (added, at) in client.distinct_workers().into_iter().enumerate() {
             let numbers = queues_of(&client.workers, at);
             let queues = numbers.len();
-            let part = attach(&region, &layout, numbers, &self.options).context("could not open its queues");
+            let part = attach(&client.region, &layout, numbers, &self.options).context("could not open its queues");
             let outcome = part.and_then(|mut part| {
                 if let (Some(spreader), Some(dataplane)) = (&spreader, part.steer()) {
                     take(&mut links, at).into_iter().for_each(|links| dataplane.link(links));
@@ -141,6 +151,22 @@ impl ControlPlane {
         Ok(())
     }
 
+    /// Ends the connections of programs whose region has gone missing: there is nothing to serve any more, and they have made it so
+    /// (`ccnic_shm::survive_holes`). What follows is as if the program had closed it.
+    pub(super) fn hang_up_on_lost(&mut self) {
+        let lost = self.clients.values_mut().filter(|client| !client.lost && client.region.is_lost());
+        for client in lost {
+            client.lost = true;
+            let (name, pid) = (printable(&client.name), client.pid);
+            tracing::warn!(
+                name,
+                pid,
+                "detaching the program: a page of its region is missing, and all of it is lost"
+            );
+            client.connection.hang_up();
+        }
+    }
+
     /// Has the first `workers` workers of a program serve the rest of its packets and let its region go.
     fn remove(&mut self, id: ClientId, client: ClientRecord, workers: usize) {
         let (done, parts) = channel::<Box<dyn Client>>();
@@ -150,11 +176,11 @@ impl ControlPlane {
                 worker.remove(id, queues, Sender::clone(&done));
             }
         }
-        let ClientRecord { handoff, teardown, .. } = client;
+        let ClientRecord { handoff, region, connection, teardown, .. } = client;
         // Unmapping a large region takes milliseconds: neither a polling thread nor the next program waits for that.
         teardown.at_end(move || {
             parts.into_iter().for_each(drop);
-            drop(handoff);
+            drop((handoff, region, connection));
         });
     }
 }

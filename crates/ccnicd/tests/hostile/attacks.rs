@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use ccnic::Design;
 use ccnic_client::{Nic, Pages};
-use ccnic_control::{Connection, Error};
+use ccnic_control::{Connection, Error, UserLimits};
 use ccnic_hostile::Report;
 use rustix::process::{Signal, geteuid};
 
@@ -258,12 +258,12 @@ fn lives_of_a_scribbler() {
 
 #[test]
 fn programs_that_come_with_full_rings_and_leave() {
-    beside("attach-loop", 25);
+    beside("attach-loop", 10);
 }
 
 #[test]
 fn sockets_that_block_when_they_are_closed_beside_messages() {
-    beside("linger-message", 20);
+    beside("linger-message", 8);
 }
 
 #[test]
@@ -301,6 +301,28 @@ fn connections_up_to_the_quota() {
     refused("connections", "--user-connections");
 }
 
+/// The attacks run as nobody where the tests run as root: two users, each with a quota of its own.
+#[test]
+fn connections_of_one_user_are_not_taken_from_another() {
+    if !geteuid().is_root() {
+        return println!("not tested: only root can run programs of two users");
+    }
+    let _alone = alone();
+    let mut scene = Scene::new();
+    let mut nobody = scene.start("connections");
+    until("nobody's quota to be used up", || nobody.report().is_some_and(|report| report.refused > 0));
+    // The good program has a connection too, and those that ask for the status end at once.
+    let ours: Vec<_> =
+        (0..UserLimits::CONNECTIONS - 8).map(|_| Connection::open(&scene.socket()).unwrap()).collect();
+    assert!(ours.iter().all(|connection| connection.status().is_ok()));
+    scene.check();
+    nobody.is_alive();
+    let report = nobody.end();
+    assert!(report.reason.contains("--user-connections"), "{report:?}");
+    drop(ours);
+    scene.end();
+}
+
 #[test]
 fn questions_without_end() {
     beside("status-flood", 2000);
@@ -308,7 +330,7 @@ fn questions_without_end() {
 
 #[test]
 fn long_messages_and_messages_that_are_none() {
-    beside("messages", 1000);
+    beside("messages", 300);
 }
 
 #[test]
@@ -323,7 +345,7 @@ fn names_that_a_terminal_would_obey() {
 
 #[test]
 fn refusals_that_are_logged() {
-    beside("log-flood", 5000);
+    beside("log-flood", 3000);
 }
 
 #[test]

@@ -55,7 +55,7 @@ impl Daemon {
                 .with_context(|| format!("could not let others use {}", path.display()))?;
         }
         let mut this = Daemon { nic, log, base: 0 };
-        this.base = this.figure("VmRSS:");
+        this.base = this.figure("VmRSS");
         Ok(this)
     }
 
@@ -70,13 +70,13 @@ impl Daemon {
     /// What it has taken so far; zeroes when it has died.
     pub fn taken(&self) -> Taken {
         Taken {
-            memory_mib: self.figure("VmHWM:").saturating_sub(self.base) / 1024,
+            memory_mib: self.figure("VmHWM").saturating_sub(self.base) / 1024,
             log_bytes: self.log.as_file().metadata().map_or(0, |meta| meta.len()),
             descriptors: self
                 .proc("fd")
                 .and_then(|path| std::fs::read_dir(path).ok())
                 .map_or(0, Iterator::count),
-            threads: self.figure("Threads:"),
+            threads: self.figure("Threads"),
         }
     }
 
@@ -100,17 +100,10 @@ impl Daemon {
         Some(Path::new("/proc").join(self.nic.pid()?.to_string()).join(file))
     }
 
-    /// A number of `/proc/PID/status`, in KiB if it is memory.
+    /// A number of `/proc/PID/status`, in KiB if it is memory; 0 when the daemon has died.
     fn figure(&self, name: &str) -> u64 {
-        let text =
-            self.proc("status").and_then(|path| std::fs::read_to_string(path).ok()).unwrap_or_default();
-        figure(&text, name)
+        self.nic.pid().and_then(|pid| ccnic_hostile::figure(pid, name)).unwrap_or(0)
     }
-}
-
-fn figure(status: &str, name: &str) -> u64 {
-    let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
-    line.split_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0)
 }
 
 /// Calls `f` with this priority for the calling thread, and all that it starts; with the present one where that is not permitted.
@@ -133,12 +126,6 @@ pub fn may_raise_priority(nice: i32) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn figures_of_a_process() {
-        let text = "VmHWM:\t   12345 kB\nThreads:\t7\n";
-        assert_eq!((figure(text, "VmHWM:"), figure(text, "Threads:"), figure(text, "VmRSS:")), (12345, 7, 0));
-    }
 
     #[test]
     fn a_priority_is_given_back() {

@@ -5,10 +5,10 @@ use std::path::Path;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-use ccnic::{Config, Layout, host};
+use ccnic::Config;
 use ccnic_control::messages::Request;
 use ccnic_control::{Connection, Error};
-use ccnic_shm::{Pages, Region};
+use ccnic_shm::Region;
 use rustix::process::setpriority_process;
 use serde::Serialize;
 
@@ -74,8 +74,9 @@ impl Stranger {
                 break;
             }
             if scene.phase() != Phase::Change {
-                let region = (number % ATTACHES == ATTACHES - 1).then(|| region(&config)).flatten();
-                self.ask(socket, number, region.as_ref());
+                let attaches = number % ATTACHES == ATTACHES - 1;
+                let region = attaches.then(|| ccnic_hostile::region(&config)).and_then(Result::ok);
+                self.ask(socket, number, region.as_ref().map(|(region, _)| region));
             }
             std::thread::sleep(PAUSE);
         }
@@ -113,14 +114,6 @@ impl Stranger {
             }
         });
     }
-}
-
-/// A small region; `None` when there is no memory.
-fn region(config: &Config) -> Option<Region> {
-    let layout = Layout::new(config).ok()?;
-    let region = Region::create(layout.size(), Pages::Small).ok()?;
-    host::format(&region.memory(), &layout);
-    Some(region)
 }
 
 #[cfg(test)]

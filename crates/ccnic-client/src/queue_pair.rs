@@ -205,6 +205,23 @@ impl QueuePair {
         each_in_vectors!(self, pair => pair.rx_burst(burst, max))
     }
 
+    /// True when small packets of `len` bytes are sent in buffers of the pool. See [`host::QueuePair::takes_buffers`].
+    pub fn takes_buffers(&self, len: u16) -> bool {
+        each!(&self.pair, pair => pair.takes_buffers(len))
+    }
+
+    /// Sends packets that `fill` writes where the NIC reads them. See [`host::QueuePair::tx_fill`], with an example.
+    #[inline(always)]
+    pub fn tx_fill(
+        &mut self,
+        len: u16,
+        n: usize,
+        burst: &mut Burst,
+        fill: impl FnMut(usize, &mut [u8]) -> u64,
+    ) -> usize {
+        each_in_vectors!(self, pair => pair.tx_fill(len, n, burst, fill))
+    }
+
     /// Sends copies of packets of up to 128 bytes. See [`host::QueuePair::tx_small`], with an example.
     #[inline(always)]
     pub fn tx_small<'a>(

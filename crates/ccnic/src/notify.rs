@@ -81,7 +81,8 @@ mod tests {
 
     #[test]
     fn each_request_is_answered_once_and_a_successor_answers_again() {
-        const RING: RingLayout = RingLayout { units: 4096, areas: 0, count: 16, tail: 0, head: 64, taken: 128 };
+        const RING: RingLayout =
+            RingLayout { units: 4096, areas: 0, count: 16, tail: 0, head: 64, taken: 128 };
         const EVENT: u32 = 192;
         let mem = HeapMemory::new(8192);
         let mut nic = <GroupedEpoch as Ring>::Producer::resume(&mem, &RING);

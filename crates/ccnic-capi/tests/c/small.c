@@ -163,7 +163,7 @@ static void misuse(struct ccnic_queue *queue, struct ccnic_queue *closed)
 static void exhaust(struct ccnic_queue *queue, bool shared_pool)
 {
 	static struct ccnic_buf all[4096];
-	const uint8_t bytes[64] = {0};
+	const uint8_t bytes[100] = {0}; /* so many that they take a buffer of the pool in every design */
 	const void *data[1] = {bytes};
 	const uint16_t len[1] = {sizeof(bytes)};
 	struct ccnic_stats stats;

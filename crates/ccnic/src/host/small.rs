@@ -9,8 +9,8 @@ use crate::desc::{Desc, FLAG_SMALL};
 use crate::layout::{self, AREA};
 use crate::memory::{Fetch, LINE, SharedMemory, prefetch_payload, write_small};
 use crate::pool::Class;
-use crate::tuning::Tuning;
 use crate::ring::{Producer, Ring};
+use crate::tuning::Tuning;
 
 use super::QueuePair;
 use super::receive::AHEAD;
@@ -49,7 +49,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
         burst: &mut Burst,
     ) -> usize {
-        if self.tx.has_areas() && u32::from(longest) <= Tuning::INLINE_MAX {
+        if !self.takes_buffers(longest) {
             return self.tx_inline(longest, packets);
         }
         let room = self.tx.room(&self.mem, packets.len().min(burst.space()));
@@ -81,6 +81,12 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// The longest packet that [`tx_small`](QueuePair::tx_small) sends: 128 bytes, or less where the MTU is less.
     pub fn small_limit(&self) -> u16 {
         layout::SMALL_BUF.min(u32::from(self.config().mtu)) as u16
+    }
+
+    /// True when [`tx_small`](QueuePair::tx_small) and [`tx_fill`](QueuePair::tx_fill) send packets of `len` bytes in buffers of the pool;
+    /// false when they lie in the ring.
+    pub fn takes_buffers(&self, len: u16) -> bool {
+        !self.tx.has_areas() || u32::from(len) > Tuning::INLINE_MAX
     }
 
     /// `tx_small` into the areas of the ring: no buffers.
@@ -139,7 +145,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         burst: &mut Burst,
         mut fill: impl FnMut(usize, &mut [u8]) -> u64,
     ) -> usize {
-        if !self.tx.has_areas() || u32::from(len) > Tuning::INLINE_MAX {
+        if self.takes_buffers(len) {
             return self.tx_fill_buffers(len, n, burst, fill);
         }
         self.begin_inline(n);

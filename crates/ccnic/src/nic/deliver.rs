@@ -44,7 +44,11 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         packets: &[Desc],
         ahead: &[Desc],
     ) -> (usize, Option<Busy>) {
-        if self.areas { self.deliver_inline(from, packets, ahead) } else { self.deliver_pool(from, packets, ahead) }
+        if self.areas {
+            self.deliver_inline(from, packets, ahead)
+        } else {
+            self.deliver_pool(from, packets, ahead)
+        }
     }
 
     /// `deliver_most` into buffers of the pool.

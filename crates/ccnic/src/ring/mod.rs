@@ -58,8 +58,8 @@
 
 mod dispatch;
 mod doorbell;
-mod units;
 mod signal;
+mod units;
 
 use crate::config::Design;
 use crate::desc::{CHAIN_MAX, Desc, Slot};

@@ -111,7 +111,8 @@ impl ControlPlane {
         for (added, at) in client.distinct_workers().into_iter().enumerate() {
             let numbers = queues_of(&client.workers, at);
             let queues = numbers.len();
-            let part = attach(&client.region, &layout, numbers, &self.options).context("could not open its queues");
+            let part =
+                attach(&client.region, &layout, numbers, &self.options).context("could not open its queues");
             let outcome = part.and_then(|mut part| {
                 if let (Some(spreader), Some(dataplane)) = (&spreader, part.steer()) {
                     take(&mut links, at).into_iter().for_each(|links| dataplane.link(links));

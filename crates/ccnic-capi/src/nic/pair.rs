@@ -68,8 +68,8 @@ impl NicPair {
 
     /// Makes descriptors of buffers of those that were fetched; returns how many, from the first, are.
     #[inline(always)]
-    pub(crate) fn to_buffers(&mut self, fetched: &mut Fetched) -> usize {
-        each!(self, queue => queue.to_buffers(fetched))
+    pub(crate) fn copy_to_pool(&mut self, fetched: &mut Fetched) -> usize {
+        each!(self, queue => queue.copy_to_pool(fetched))
     }
 
     /// Sends packets in the program's own buffers, as many whole ones as the ring has room for. Returns the number of their

@@ -116,7 +116,7 @@ impl CcnicNicQueue {
             if self.fetched.is_empty() && (done > 0 && !full || self.pair.fetch(&mut self.fetched) == 0) {
                 break;
             }
-            let ready = self.pair.to_buffers(&mut self.fetched);
+            let ready = self.pair.copy_to_pool(&mut self.fetched);
             let rest = self.fetched.rest();
             let Some(free) = out.get_mut(done..) else { break };
             let most = free.len().min(ready);

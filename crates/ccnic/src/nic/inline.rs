@@ -148,13 +148,13 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// For a NIC that keeps what it has fetched: copies inline packets among those fetched into buffers of the pool and completes them.
     /// Returns how many of the descriptors, from the first, now name buffers; fewer than all when the pool is dry, to be tried again.
     #[inline(always)]
-    pub fn to_buffers(&mut self, fetched: &mut Fetched) -> usize {
+    pub fn copy_to_pool(&mut self, fetched: &mut Fetched) -> usize {
         let n = fetched.rest().len();
-        if !self.areas { n } else { self.copy_to_buffers(fetched) }
+        if !self.areas { n } else { self.copy_each_to_pool(fetched) }
     }
 
     #[inline(never)]
-    fn copy_to_buffers(&mut self, fetched: &mut Fetched) -> usize {
+    fn copy_each_to_pool(&mut self, fetched: &mut Fetched) -> usize {
         let mut n = 0;
         for slot in fetched.rest_mut() {
             if slot.inline() {

@@ -106,7 +106,7 @@ fn own<S: SharedMemory, R: Ring>(nic: &mut NicQueue<S, R>, copies: &S, packet: &
     assert!(rest.is_empty(), "{} bytes have no buffer", rest.len());
     let descs = &descs[..n];
     assert_eq!(nic.whole_packets(descs), (n, None));
-    let sent = nic.reflect(descs);
+    let sent = nic.send_buffers(descs);
     assert!(sent == 0 || sent == n, "{sent} of {n} buffers of a packet");
     if sent == 0 {
         nic.give_back(descs);

@@ -78,7 +78,7 @@ impl NicPair {
     pub(crate) fn reflect(&mut self, descs: &[Desc]) -> (usize, usize, Option<BadPacket>) {
         each_in_vectors!(self, queue => {
             let (whole, bad) = queue.whole_packets(descs);
-            let sent = queue.reflect(descs.get(..whole).unwrap_or_default());
+            let sent = queue.send_buffers(descs.get(..whole).unwrap_or_default());
             (sent, whole, bad)
         })
     }

@@ -98,7 +98,9 @@ impl CcnicNicQueue {
         self.check_open()?;
         let rest = self.fetched.rest();
         self.stats.rx_dropped_close += rest.iter().filter(|desc| !desc.more()).count() as u64;
-        self.pair.free(rest);
+        for packet in rest.split(|desc| desc.inline()) {
+            self.pair.free(packet);
+        }
         self.fetched = Fetched::default();
         self.pair.retire();
         self.published.set(&self.pair.counters());

@@ -41,7 +41,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// [`deliver`](NicQueue::deliver) does that while it copies the burst before.
     #[inline(always)]
     pub fn fetch_ahead(&mut self, into: &mut Fetched) -> usize {
-        (into.next, into.len) = (0, 0);
+        (into.next, into.len, into.moved) = (0, 0, 0);
         if !self.taken.has_room() {
             return 0;
         }

@@ -11,13 +11,15 @@ pub struct Fetched {
     pub(super) descs: [Desc; FETCH],
     pub(super) next: usize,
     pub(super) len: usize,
+    /// The first that may still be inline: those before it were moved to buffers ([`NicQueue::copy_to_pool`](super::NicQueue::copy_to_pool)).
+    pub(super) moved: usize,
     /// Descriptors of fetches that were all dropped, not reported yet.
     pub(super) dropped: usize,
 }
 
 impl Default for Fetched {
     fn default() -> Fetched {
-        Fetched { descs: [Desc::default(); FETCH], next: 0, len: 0, dropped: 0 }
+        Fetched { descs: [Desc::default(); FETCH], next: 0, len: 0, moved: 0, dropped: 0 }
     }
 }
 
@@ -37,11 +39,6 @@ impl Fetched {
     #[inline(always)]
     pub fn rest(&self) -> &[Desc] {
         self.descs.get(self.next..self.len).unwrap_or_default()
-    }
-
-    /// As `rest`, to put other descriptors in their place.
-    pub(super) fn rest_mut(&mut self) -> &mut [Desc] {
-        self.descs.get_mut(self.next..self.len).unwrap_or_default()
     }
 
     /// Drops the first `n` segments from what is left.

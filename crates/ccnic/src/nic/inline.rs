@@ -1,6 +1,6 @@
 //! Delivery into the areas beside the receive ring's units: packets that take no buffer of the program.
 
-use crate::desc::{Desc, FLAG_MORE};
+use crate::desc::{Desc, FLAG_MORE, FLAG_SMALL};
 use crate::layout::AREA;
 use crate::memory::{Fetch, LINE, SharedMemory, copy, prefetch_payload};
 use crate::pool::Class;
@@ -145,27 +145,31 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         Some(true)
     }
 
-    /// For a NIC that keeps what it has fetched: copies inline packets among those fetched into buffers of the pool and completes them.
-    /// Returns how many of the descriptors, from the first, now name buffers; fewer than all when the pool is dry, to be tried again.
+    /// For a NIC that keeps what it has fetched: copies inline packets among those fetched into buffers of the pool. Their units may be
+    /// handed back then, and the buffers belong to the caller, who gives them back or sends them ([`send_buffers`](NicQueue::send_buffers)).
+    /// Returns how many of the descriptors that are left, from the first, name buffers: fewer than all when the pool is dry, to be tried
+    /// again.
     #[inline(always)]
     pub fn copy_to_pool(&mut self, fetched: &mut Fetched) -> usize {
-        let n = fetched.rest().len();
-        if !self.areas { n } else { self.copy_each_to_pool(fetched) }
+        if self.areas && fetched.moved < fetched.len {
+            self.move_to_pool(fetched);
+        }
+        if self.areas { fetched.moved.saturating_sub(fetched.next) } else { fetched.rest().len() }
     }
 
     #[inline(never)]
-    fn copy_each_to_pool(&mut self, fetched: &mut Fetched) -> usize {
-        let mut n = 0;
-        for slot in fetched.rest_mut() {
+    fn move_to_pool(&mut self, fetched: &mut Fetched) {
+        let from = fetched.moved;
+        for slot in fetched.descs.iter_mut().take(fetched.len).skip(from) {
             if slot.inline() {
                 let len = u32::from(slot.len());
                 let Some((at, class)) = self.pool.alloc(&self.mem, self.pool.class(len)) else { break };
                 copy(&self.mem, slot.offset(), &self.mem, at, len);
-                let flags = if class == Class::Small { crate::desc::FLAG_SMALL } else { 0 };
+                let flags = if class == Class::Small { FLAG_SMALL } else { 0 };
                 *slot = Desc::new(at, slot.len(), flags).with_meta(slot.meta).with_more(slot.more());
             }
-            n += 1;
+            fetched.moved += 1;
         }
-        n
+        self.done(fetched.moved - from);
     }
 }

@@ -180,7 +180,10 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     #[inline(always)]
     pub fn give_back(&mut self, descs: &[Desc]) {
         debug_assert!(descs.iter().all(|d| self.pool.holds(d.offset(), 0, Class::of(*d))));
-        self.complete(descs);
+        if !self.areas {
+            self.done(descs.len());
+        }
+        self.free_all(descs);
     }
 }
 

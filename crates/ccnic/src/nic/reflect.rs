@@ -30,6 +30,15 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         n
     }
 
+    /// Sends packets in buffers that this side holds (not fetched ones: those are [`reflect`](NicQueue::reflect)ed), as many whole ones as
+    /// the ring has room for; returns the number of their buffers. Only with the shared pool.
+    #[inline(always)]
+    pub fn send_buffers(&mut self, packets: &[Desc]) -> usize {
+        let n = self.reflect_most(packets);
+        self.counters.ring_full += u64::from(n < packets.len());
+        n
+    }
+
     /// `reflect` without completion and without counting waits.
     #[inline(always)]
     pub(super) fn reflect_most(&mut self, packets: &[Desc]) -> usize {

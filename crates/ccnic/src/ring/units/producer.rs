@@ -254,8 +254,10 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
 
     #[inline(always)]
     fn room<M: SharedMemory>(&mut self, mem: &M, want: usize) -> usize {
-        let units = self.reserve(mem, self.units_for(want));
-        want.min((units as usize * PER).saturating_sub(self.open.count as usize))
+        // Not in the open unit: a chain begins with a unit of its own.
+        let open = u64::from(self.open.count > 0);
+        let units = self.reserve(mem, open + want.div_ceil(PER) as u64);
+        want.min(units.saturating_sub(open) as usize * PER)
     }
 
     #[inline(always)]
@@ -324,7 +326,8 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
         if self.open.lines + PER as u32 > AREA_LINES + self.open.count {
             self.publish_open(mem);
         }
-        let n = self.room(mem, n);
+        let units = self.reserve(mem, self.units_for(n));
+        let n = n.min((units as usize * PER).saturating_sub(self.open.count as usize));
         let mut done = 0;
         while done < n && self.open.count > 0 {
             self.append_line(mem, done, &mut put);

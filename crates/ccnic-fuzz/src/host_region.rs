@@ -135,7 +135,8 @@ impl<R: Ring> Run<R> {
             0 | 1 => self.alloc(q),
             2 | 3 => self.send(q),
             4..7 => self.receive(q),
-            7 => self.send_small(q),
+            7 if op & 0x40 == 0 => self.send_small(q),
+            7 => self.send_filled(q),
             8 => self.receive_small(q),
             9 => self.free(q),
             10 => self.ask(q),
@@ -195,10 +196,30 @@ impl<R: Ring> Run<R> {
 
     fn send_small(&mut self, q: usize) {
         let bytes = [self.input.byte(); 128];
-        let packets: Vec<_> = (0..self.input.below(34)).map(|i| (&bytes[..1 + i * 3], 0)).collect();
-        let (n, mut burst) = (packets.len(), Burst::new());
-        assert!(self.pairs[q].tx_small(128, packets.into_iter(), &mut burst) <= n);
+        let longest = self.small_len(q);
+        let packets = (0..self.input.below(34)).map(|i| (&bytes[..(1 + i * 3).min(longest.into())], 0));
+        let (packets, mut burst) = (packets.collect::<Vec<_>>(), Burst::new());
+        let n = packets.len();
+        assert!(self.pairs[q].tx_small(longest, packets.into_iter(), &mut burst) <= n);
         assert!(burst.is_empty());
+    }
+
+    /// A length of small packets: those of at most a line are inline, where the rings have areas.
+    fn small_len(&self, q: usize) -> u16 {
+        [1, 63, 64, 65, 127, 128][self.input.below(6)].min(self.pairs[q].small_limit())
+    }
+
+    /// Packets that are written where the NIC reads them.
+    fn send_filled(&mut self, q: usize) {
+        let (len, n, byte) = (self.small_len(q), self.input.below(34), self.input.byte());
+        let (mut burst, mut calls) = (Burst::new(), 0);
+        let sent = self.pairs[q].tx_fill(len, n, &mut burst, |i, bytes| {
+            assert_eq!((i, bytes.len()), (calls, usize::from(len)));
+            bytes.fill(byte);
+            calls += 1;
+            u64::from(byte)
+        });
+        assert!(sent <= calls && calls <= n && burst.is_empty(), "{sent} sent, {calls} of {n} filled");
     }
 
     fn receive_small(&mut self, q: usize) {

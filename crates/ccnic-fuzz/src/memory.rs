@@ -4,9 +4,10 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use ccnic::SharedMemory;
-use ccnic::desc::SIGNAL_SHIFT;
+use ccnic::desc::{FLAG_INLINE, SIGNAL_SHIFT};
 use ccnic::heap::HeapMemory;
-use ccnic::layout::{LARGE_BUF, Layout, SMALL_BUF};
+use ccnic::layout::{AREA, LARGE_BUF, Layout, RingLayout, SMALL_BUF};
+use ccnic::memory::LINE;
 
 use crate::input::Input;
 
@@ -102,7 +103,7 @@ impl Region {
                 _ => (input.change_number(4) % u64::from(self.layout.size())) as u32,
             }
         } & !7;
-        self.mem.store(at, self.value(self.mem.load(at)));
+        self.mem.store(at, self.value(at, self.mem.load(at)));
     }
 
     /// A word that holds one of the NIC's positions in a ring.
@@ -144,27 +145,60 @@ impl Region {
         }
     }
 
-    /// What a word becomes that was `now`.
-    fn value(&self, now: u64) -> u64 {
+    /// What the word at `at` becomes that was `now`.
+    fn value(&self, at: u32, now: u64) -> u64 {
         let (input, pool) = (&self.input, self.layout.pool());
         let byte = || u64::from(input.change());
-        match input.change() % 10 {
+        match input.change() % 11 {
             0 => byte(),
             1 => now.wrapping_add(byte() % 8 + 1),
             2 => now.wrapping_sub(byte() % 8 + 1),
             3 => now ^ 1 << (byte() % 64),
             4 => now.wrapping_add(u64::from(self.layout.config().ring) * (byte() % 5)),
             5 => now ^ byte() << SIGNAL_SHIFT,
-            6 => now ^ ((byte() % 4) << 48), // the flags of a descriptor
+            6 => now ^ ((byte() % 8) << 48), // the flags of a descriptor
             // The first word of a descriptor that names a buffer, more or less.
             7 => {
                 let (buffer, within) = (byte() as u32, byte() as u32);
                 let at = pool.buffers + (buffer * LARGE_BUF + within * SMALL_BUF) % (pool.end - pool.buffers);
-                u64::from(at) | ((byte() * 64) << 32) | ((byte() % 4) << 48) | byte() << SIGNAL_SHIFT
+                u64::from(at) | ((byte() * 64) << 32) | ((byte() % 8) << 48) | byte() << SIGNAL_SHIFT
             }
             8 => u64::MAX - byte(),
+            9 => self.inline_word(at),
             _ => input.change_number(8),
         }
+    }
+}
+
+impl Region {
+    /// The rings that have areas.
+    fn rings_with_areas(&self) -> impl Iterator<Item = RingLayout> {
+        let queues = (0..self.layout.config().queues).filter_map(|q| self.layout.queue(q));
+        queues.flat_map(|queue| [queue.tx, queue.rx]).filter(|ring| ring.areas != 0)
+    }
+
+    /// The first word of an inline descriptor for the unit at `at`, more or less: in its area, on its edges, or in a neighbour's. For a
+    /// word elsewhere it is one of the first unit of a ring.
+    fn inline_word(&self, at: u32) -> u64 {
+        let ring = |ring: &RingLayout| (ring.units..ring.units + ring.count * LINE).contains(&at);
+        let area = match self.rings_with_areas().find(ring) {
+            Some(ring) => ring.areas + (at - ring.units) / LINE * AREA,
+            None => self.queue().rx.areas,
+        };
+        let byte = || u64::from(self.input.change());
+        let lines = (byte() % 10) as u32 * LINE;
+        let at = area.wrapping_add(lines).wrapping_sub(LINE).wrapping_add((byte() % 4) as u32);
+        let len = [1, 64, 65, 128, 129, 192, 447, 448, 449, byte()][byte() as usize % 10];
+        u64::from(at) | len << 32 | (u64::from(FLAG_INLINE) | byte() % 2) << 48 | byte() << SIGNAL_SHIFT
+    }
+
+    /// True when the range lies in the buffers, or in the areas of a ring.
+    fn holds_payload(&self, at: u32, len: usize) -> bool {
+        let end = u64::from(at) + len as u64;
+        let pool = self.layout.pool();
+        let inside = |first: u32, after: u32| at >= first && end <= u64::from(after);
+        inside(pool.buffers, pool.end)
+            || self.rings_with_areas().any(|ring| inside(ring.areas, ring.areas + ring.count * AREA))
     }
 }
 
@@ -184,19 +218,17 @@ impl View {
         self.touch(at, 8);
     }
 
-    /// A word is stored: neither the header nor, as a word, a byte of a buffer.
+    /// A word is stored: neither the header nor, as a word, a byte of payload.
     fn stored(&self, at: u32) {
-        let pool = self.region.layout.pool();
         assert!(at >= HEADER, "a store to the header, at {at}");
-        assert!(!(pool.buffers..pool.end).contains(&at), "a word is stored in a buffer, at {at}");
+        assert!(!self.region.holds_payload(at, 8), "a word is stored in payload, at {at}");
         self.word(at);
     }
 
-    /// Bytes of payload are accessed: only buffers have some.
+    /// Bytes of payload are accessed: only buffers and areas have some.
     fn payload(&self, at: u32, len: usize) {
-        let pool = self.region.layout.pool();
-        let inside = at >= pool.buffers && u64::from(at) + len as u64 <= u64::from(pool.end);
-        assert!(inside || len == 0, "{len} bytes of payload at {at}, outside the buffers");
+        let inside = len == 0 || self.region.holds_payload(at, len);
+        assert!(inside, "{len} bytes of payload at {at}, outside buffers and areas");
         self.touch(at, len);
     }
 }

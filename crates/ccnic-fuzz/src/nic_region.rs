@@ -123,8 +123,14 @@ impl<R: Ring> Run<R> {
 
     fn small(&mut self, q: usize) {
         let bytes = [self.input.byte(); 128];
-        let packets = (0..self.input.below(34)).map(|i| (&bytes[..1 + i * 3], 0));
-        self.hosts[q].tx_small(128, packets.collect::<Vec<_>>().into_iter(), &mut Burst::new());
+        let longest = [1, 64, 65, 128][self.input.below(4)].min(self.hosts[q].small_limit());
+        let n = self.input.below(34);
+        let packets = (0..n).map(|i| (&bytes[..(1 + i * 3).min(longest.into())], 0));
+        self.hosts[q].tx_small(longest, packets.collect::<Vec<_>>().into_iter(), &mut Burst::new());
+        self.hosts[q].tx_fill(longest, n, &mut Burst::new(), |_, to| {
+            to.fill(bytes[0]);
+            0
+        });
         let _ = self.hosts[q].rx_small(FETCH, |_, _, _| ());
     }
 
@@ -133,7 +139,13 @@ impl<R: Ring> Run<R> {
         let to = self.input.below(self.nics.len());
         let mut fetched = Fetched::default();
         self.nics[q].fetch(&mut fetched);
-        assert!(fetched.rest().iter().all(|desc| self.nics[q].names_buffer(*desc)));
+        let lies = |nic: &NicQueue<View, R>, desc: Desc| desc.inline() || nic.names_buffer(desc);
+        assert!(fetched.rest().iter().all(|desc| lies(&self.nics[q], *desc)));
+        if self.input.byte() & 1 == 0 {
+            // A NIC that keeps what it has fetched.
+            let n = self.nics[q].to_buffers(&mut fetched);
+            assert!(fetched.rest()[..n].iter().all(|desc| self.nics[q].names_buffer(*desc)));
+        }
         self.nics[to].deliver(&self.mem, fetched.rest(), &[]);
         self.nics[q].complete(fetched.rest());
         self.nics[q].flush();

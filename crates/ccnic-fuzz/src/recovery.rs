@@ -90,8 +90,10 @@ fn times_free<R: Ring>(run: &Run<R>, layout: &Layout) -> Vec<u32> {
         let rings = layout.queue(q).expect("the number is below the number of queues");
         // There is no fill ring: opening one would write where the buffers are.
         for ring in [&rings.tx, &rings.rx] {
-            R::Consumer::resume(&mem, ring).peek(&mem, |desc| {
-                see(desc.offset(), if desc.small() { Class::Small } else { Class::Large });
+            R::Consumer::look(&mem, ring).peek(&mem, |desc| {
+                if !desc.inline() {
+                    see(desc.offset(), if desc.small() { Class::Small } else { Class::Large });
+                }
             });
         }
     }
@@ -159,8 +161,13 @@ fn account<R: Ring>(run: &Run<R>, layout: &Layout) {
     }
     for q in 0..config.queues {
         let rings = layout.queue(q).expect("the number is below the number of queues");
+        // A look: a consumer that resumes would hand back the units that the program is still reading.
         let mut see = |ring| {
-            R::Consumer::resume(&mem, ring).peek(&mem, |d| places.put(d.offset(), class(d), Place::Ring));
+            R::Consumer::look(&mem, ring).peek(&mem, |desc| {
+                if !desc.inline() {
+                    places.put(desc.offset(), class(desc), Place::Ring);
+                }
+            });
         };
         see(&rings.rx);
         match config.shared_pool {

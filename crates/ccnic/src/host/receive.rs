@@ -10,7 +10,7 @@
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::config::Config;
 use crate::desc::{Desc, FLAG_SMALL};
-use crate::layout::RingLayout;
+use crate::layout::{RingLayout, SMALL_BUF};
 use crate::memory::{Fetch, SharedMemory, copy, prefetch_payload};
 use crate::pool::{Allocator, Class};
 use crate::ring::Consumer;
@@ -60,7 +60,7 @@ struct Stage {
 /// Where the data of a stage's packets lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Every packet is inline.
+    /// Every packet is inline, and no longer than a small buffer.
     Inline,
     /// Every packet is one segment in a small buffer.
     Small,
@@ -188,10 +188,11 @@ fn prefetch<M: SharedMemory>(mem: &M, descs: &[Desc], fetch: Fetch) {
     }
 }
 
-/// The longest prefix of packets of one segment, inline or in a small buffer.
+/// The longest prefix of packets of one segment, inline or in a small buffer, and no longer than one.
 #[inline(never)]
 fn small(descs: &[Desc]) -> &[Desc] {
-    let n = descs.iter().position(|desc| desc.more() || !(desc.small() || desc.inline()));
+    let fits = |desc: &Desc| desc.small() || desc.inline() && u32::from(desc.len()) <= SMALL_BUF;
+    let n = descs.iter().position(|desc| desc.more() || !fits(desc));
     descs.get(..n.unwrap_or(descs.len())).unwrap_or_default()
 }
 

@@ -74,6 +74,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     fn skip_discarded(&mut self) {
         if self.areas && self.tx.position() != self.popped && self.open == 0 {
             self.popped = self.tx.position();
+            self.taken.release(); // which lies before, and must not be handed back later
             self.tx.release(&self.mem);
         }
     }

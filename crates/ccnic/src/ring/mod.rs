@@ -222,8 +222,9 @@ pub trait Consumer: Sized + Send {
     /// Hands back the units before `position`, which is no further than what was taken.
     fn release_to<M: SharedMemory>(&mut self, mem: &M, position: u64);
 
-    /// True when every descriptor of the last pop is a whole inline packet with data. (An inline descriptor that does not lie in the
-    /// area of its own unit is replaced by one without data.)
+    /// True when every descriptor of the last pop is a whole inline packet with data, no longer than a small buffer: readers of small
+    /// packets have room for that much. (An inline descriptor that does not lie in the area of its own unit is replaced by one without
+    /// data.)
     #[inline(always)]
     fn all_inline(&self) -> bool {
         false

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use crate::desc::{DESC, Desc, FLAG_INLINE, SIGNAL_SHIFT, Sealed, Slot};
-use crate::layout::{AREA, RingLayout};
+use crate::layout::{AREA, RingLayout, SMALL_BUF};
 use crate::memory::{LINE, SharedMemory};
 use crate::ring::signal::Signal;
 use crate::ring::{ChainGuard, Consumer, IDLE_POLLS, Slots};
@@ -31,7 +31,7 @@ pub struct UnitConsumer<const UNIT: u32, const PER: usize, S> {
     empty_polls: u32,
     /// At least `IDLE_POLLS` empty polls preceded the last pop that found something.
     was_idle: bool,
-    /// Every descriptor of the last pop is a whole inline packet.
+    /// Every descriptor of the last pop is a whole inline packet, no longer than a small buffer.
     all_inline: bool,
     guard: ChainGuard,
     signal: PhantomData<S>,
@@ -55,7 +55,7 @@ fn read_group<M: SharedMemory, D: Slot>(mem: &M, at: u32, first: u64, within: u3
     }
 }
 
-/// Finds out whether descriptors are whole inline packets, each inside the area of its own unit.
+/// Finds out whether descriptors are whole inline packets, no longer than a small buffer, each inside the area of its own unit.
 struct InlineCheck {
     /// Negative once one was not.
     beyond: i64,
@@ -73,7 +73,7 @@ impl InlineCheck {
             // data; otherwise it is negative, or beyond any area.
             let last = (word >> 32).cast_signed() - ONE_BYTE;
             let first = i64::from((word as u32).wrapping_sub(area));
-            self.beyond |= last | (i64::from(AREA) - 1 - first - last);
+            self.beyond |= last | (i64::from(SMALL_BUF) - 1 - last) | (i64::from(AREA) - 1 - first - last);
         }
     }
 

@@ -5,6 +5,8 @@
 //! or one descriptor alone in its line (padded).
 
 mod consumer;
+#[cfg(test)]
+mod inline_tests;
 mod producer;
 
 use crate::config::Design;

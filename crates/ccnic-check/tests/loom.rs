@@ -6,7 +6,7 @@
 
 use std::rc::Rc;
 
-use ccnic::layout::{LARGE_BUF, Layout, RingLayout};
+use ccnic::layout::{AREA, LARGE_BUF, Layout, RingLayout};
 use ccnic::ring::{Consumer, Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Producer, Ring};
 use ccnic::testing::{Allocator, Class, NotifyState, arm, disarm};
 use ccnic::{Config, Desc, SharedMemory};
@@ -216,6 +216,69 @@ fn waits<R: Ring>(in_every_poll: bool) {
         mem.store_release(DONE, 1);
         join(nic);
     });
+}
+
+/// Sends packets through the areas of a ring of two units: what is written before the signal is seen after it, and an area is not written
+/// again before its unit has been handed back. A reader that hands it back before it has read must fail.
+fn inline<S: SharedMemory + Clone + 'static>(mem: S, early: bool) {
+    let (packets, place) = (4, RingLayout { areas: BYTES, ..place(2) });
+    let to = mem.clone();
+    let producer = thread::spawn(move || {
+        let mut ring = <GroupedEpoch as Ring>::Producer::resume(&to, &place);
+        for seq in 0..packets {
+            let put = |_, at| {
+                to.write(at, &[seq as u8 + 1; 8]);
+                (8, seq)
+            };
+            while ring.push_lines(&to, 1, put) == 0 {
+                to.relax();
+            }
+            ring.close(&to);
+        }
+    });
+    let mut ring = <GroupedEpoch as Ring>::Consumer::resume(&mem, &place);
+    let mut seq = 0;
+    while seq < packets {
+        let mut out = [Desc::default(); 4];
+        let n = ring.pop(&mem, &mut out);
+        if n == 0 {
+            mem.relax();
+            continue;
+        }
+        assert!(ring.all_inline(), "each lies in the area of its unit");
+        if early {
+            ring.release(&mem);
+        }
+        for desc in &out[..n] {
+            assert_eq!((desc.meta, desc.len()), (seq, 8), "order");
+            mem.with(desc.offset(), 8, |bytes| assert_eq!(bytes, [seq as u8 + 1; 8], "content of {seq}"));
+            seq += 1;
+        }
+        ring.release(&mem);
+    }
+    join(producer);
+}
+
+/// A ring of two units with areas.
+fn memory_with_areas() -> LoomView {
+    memory::<GroupedEpoch>(2, 2 * AREA / 64).memory()
+}
+
+#[test]
+fn inline_payload_is_handed_over_with_its_unit() {
+    model(2, || inline(memory_with_areas(), false));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn a_missing_release_of_inline_payload_is_detected() {
+    model(2, || inline(Faulty(memory_with_areas(), WeakRelease), false));
+}
+
+#[test]
+#[should_panic(expected = "Causality violation")]
+fn an_area_that_is_handed_back_before_it_is_read_is_detected() {
+    model(2, || inline(memory_with_areas(), true));
 }
 
 macro_rules! models {

@@ -16,6 +16,8 @@
 mod alloc;
 mod check;
 mod descs;
+#[cfg(test)]
+mod inline_tests;
 mod managed;
 mod payload;
 mod pool;

@@ -25,6 +25,8 @@ mod fetch;
 mod fetched;
 mod fill;
 mod inline;
+#[cfg(test)]
+mod inline_tests;
 mod loopback;
 mod own;
 mod queue;

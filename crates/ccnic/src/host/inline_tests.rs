@@ -1,0 +1,109 @@
+//! Tests of the host with inline packets: in the ring, in its stages, with a dry pool, after the NIC has died.
+
+extern crate std;
+
+use crate::buf::Burst;
+use crate::config::Config;
+use crate::desc::{Desc, FLAG_INLINE};
+use crate::host::small::NotSmall;
+use crate::layout::{LARGE_BUF, SMALL_BUF};
+use crate::nic::{NicQueue, Pipeline};
+use crate::pool::Allocator;
+use crate::recovery::Inventory;
+use crate::ring::{GroupedEpoch, Producer, Ring};
+use crate::testing::{Sides, config};
+use std::vec::Vec;
+
+/// The NIC delivers packets of a line with the numbers from `first` on; returns how many.
+fn deliver(sides: &mut Sides, first: u8, n: u8) -> usize {
+    let done =
+        (first..first + n).take_while(|i| sides.nic.deliver_bytes(&[&[*i; 64]], u64::from(*i))).count();
+    sides.nic.flush();
+    done
+}
+
+/// Reads at most `max` packets in place; their numbers.
+fn read(sides: &mut Sides, max: usize) -> Vec<u64> {
+    let mut seen = Vec::new();
+    let n = sides.host.rx_small(max, |_, bytes, meta| {
+        assert_eq!(bytes, [meta as u8; 64]);
+        seen.push(meta);
+    });
+    assert_eq!(n, Ok(seen.len()));
+    seen
+}
+
+#[test]
+fn no_packet_that_is_lent_is_longer_than_a_small_buffer() {
+    for mixed in [false, true] {
+        let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+        let rx = sides.layout.queue(0).unwrap().rx;
+        let mut nic = <GroupedEpoch as Ring>::Producer::resume(&sides.mem, &rx);
+        let inline = |len| Desc::new(rx.areas, len, FLAG_INLINE);
+        let last = if mixed { Desc::new(sides.layout.pool().buffers, 64, 0) } else { inline(64) };
+        assert_eq!(nic.push(&sides.mem, &[inline(128), inline(129), inline(448), last]), 4);
+        assert_eq!(sides.host.rx_small(1, |_, bytes, _| assert!(bytes.len() == SMALL_BUF as usize)), Ok(1));
+        assert_eq!(sides.host.rx_small(9, |_, _, _| ()), Err(NotSmall), "129 bytes, mixed: {mixed}");
+        let mut lens = Vec::new();
+        assert_eq!(sides.receive(9, |len, _| lens.push(len)), 3);
+        assert_eq!(lens, [129, 448, 64]);
+    }
+}
+
+#[test]
+fn inline_packets_wait_in_the_ring_while_the_pool_is_dry() {
+    let mut sides = Sides::<GroupedEpoch>::new(&Config { buffers: 16, ..config::<GroupedEpoch>() });
+    let (mut held, mut burst) = (Burst::new(), Burst::new());
+    assert_eq!(sides.host.alloc(LARGE_BUF as u16, 64, &mut held), 16);
+    assert_eq!(deliver(&mut sides, 0, 6), 6);
+    (0..3).for_each(|_| assert_eq!(sides.host.rx_burst(&mut burst, 32), 0));
+    assert_eq!(sides.host.rx_ready(), 6, "they wait");
+    assert_eq!(read(&mut sides, 2), [0, 1], "a reader in place needs no buffer");
+    sides.host.free(&mut held);
+    assert_eq!(sides.host.rx_burst(&mut burst, 32), 4);
+    for (buf, i) in burst.as_slice().iter().zip(2..) {
+        assert_eq!((buf.meta(), buf.desc().inline()), (i, false));
+        sides.host.with(buf, |bytes| assert_eq!(bytes, [i as u8; 64]));
+    }
+    sides.host.free(&mut burst);
+}
+
+#[test]
+fn retire_returns_buffers_and_units_with_inline_packets_in_the_stages() {
+    let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+    for _ in 0..20 {
+        assert_eq!(deliver(&mut sides, 0, 40), 40, "no unit is lost");
+        assert_eq!(read(&mut sides, 1), [0]);
+        sides.host.retire();
+        assert_eq!(sides.host.rx_ready(), 0, "all of them were in the stages");
+    }
+    sides.nic.retire();
+    sides.host.retire();
+    let (mut bytes, pool) = (0, sides.layout.pool());
+    Allocator::walk(&sides.mem, &sides.layout, |_, class| bytes += class.size());
+    assert_eq!(bytes, pool.end - pool.buffers);
+}
+
+#[test]
+fn a_successor_of_a_dead_nic_spares_the_inline_packets_in_the_stages() {
+    let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+    let bytes = [9; 64];
+    let sent = sides.host.tx_small(64, [(&bytes[..], 0); 5].into_iter(), &mut Burst::new());
+    assert_eq!((sent, deliver(&mut sides, 0, 48)), (5, 48));
+    assert_eq!(read(&mut sides, 3), [0, 1, 2], "29 more are in a stage, 16 in the ring");
+    let mut inventory = Inventory::new(&sides.mem, &sides.layout);
+    inventory.count_pair(&sides.host);
+    inventory.repair_rings(&mut sides.host);
+    inventory.reclaim();
+    sides.nic = NicQueue::new(sides.mem.clone(), &sides.layout, 0).unwrap();
+    sides.pipeline = Pipeline::default();
+    // As many as there is room for beside those that the host has not read.
+    assert_eq!(deliver(&mut sides, 48, 64), 16);
+    let mut next = 3;
+    while let seen @ [_, ..] = &*read(&mut sides, 7) {
+        assert!(seen.iter().copied().eq(next..next + seen.len() as u64), "{seen:?}");
+        next += seen.len() as u64;
+    }
+    assert_eq!(next, 64, "every one, once");
+    assert_eq!(sides.poll(), 5, "what the program had sent is delivered");
+}

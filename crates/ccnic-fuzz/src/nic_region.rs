@@ -141,13 +141,16 @@ impl<R: Ring> Run<R> {
         self.nics[q].fetch(&mut fetched);
         let lies = |nic: &NicQueue<View, R>, desc: Desc| desc.inline() || nic.names_buffer(desc);
         assert!(fetched.rest().iter().all(|desc| lies(&self.nics[q], *desc)));
+        let mut kept = 0;
         if self.input.byte() & 1 == 0 {
             // A NIC that keeps what it has fetched.
-            let n = self.nics[q].to_buffers(&mut fetched);
-            assert!(fetched.rest()[..n].iter().all(|desc| self.nics[q].names_buffer(*desc)));
+            kept = self.nics[q].copy_to_pool(&mut fetched);
+            assert!(fetched.rest()[..kept].iter().all(|desc| self.nics[q].names_buffer(*desc)));
         }
         self.nics[to].deliver(&self.mem, fetched.rest(), &[]);
-        self.nics[q].complete(fetched.rest());
+        let (kept, rest) = fetched.rest().split_at(kept);
+        self.nics[q].give_back(kept);
+        self.nics[q].complete(rest);
         self.nics[q].flush();
         self.nics[to].flush();
     }

@@ -57,11 +57,11 @@ fn a_nic_that_keeps_packets_waits_for_buffers() {
     let mut held = Burst::new();
     assert_eq!((sides.host.alloc(LARGE_BUF as u16, 64, &mut held), send(&mut sides, 0, 3)), (16, 3));
     let mut fetched = sides.fetch();
-    assert_eq!((sides.nic.to_buffers(&mut fetched), fetched.rest().len()), (0, 3), "the pool is dry");
+    assert_eq!((sides.nic.copy_to_pool(&mut fetched), fetched.rest().len()), (0, 3), "the pool is dry");
     assert!(fetched.rest().iter().all(|desc| desc.inline()), "they lie where they were");
     sides.host.free(&mut held);
     sides.host.retire();
-    assert_eq!(sides.nic.to_buffers(&mut fetched), 3);
+    assert_eq!(sides.nic.copy_to_pool(&mut fetched), 3);
     for (desc, i) in fetched.rest().iter().zip(0..) {
         assert!(sides.nic.names_buffer(*desc));
         sides.mem.with(desc.offset(), desc.len().into(), |bytes| assert_eq!(bytes, [i; 64]));

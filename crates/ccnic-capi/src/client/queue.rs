@@ -261,7 +261,7 @@ impl CcnicQueue {
             self.stats.tx_packets += sent as u64;
             done += sent;
             if sent < all.len() {
-                return if done == 0 { self.why_none(chunk.len()) } else { Ok(done) };
+                return if done == 0 { self.why_none(longest, chunk.len()) } else { Ok(done) };
             }
         }
         Ok(done)
@@ -270,8 +270,11 @@ impl CcnicQueue {
     /// None of the small packets was sent: because the ring is full (no error) or because the pool is empty.
     #[cold]
     #[inline(never)]
-    fn why_none(&mut self, packets: usize) -> Result<usize, Failure> {
-        if self.pair.tx_room() == 0 {
+    fn why_none(&mut self, longest: u16, packets: usize) -> Result<usize, Failure> {
+        // The ring may have room again by now; then the pool tells.
+        let full = self.pair.tx_room() == 0 || self.pair.alloc(longest, 1, &mut self.burst) > 0;
+        self.pair.free(&mut self.burst);
+        if full {
             self.stats.tx_ring_full += packets as u64;
             return Ok(0);
         }

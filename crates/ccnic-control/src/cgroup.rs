@@ -34,27 +34,32 @@ pub(crate) fn memory_limit() -> Option<u64> {
 
 /// As [`memory_limit`], with `/` elsewhere.
 fn limit_below(root: &Path) -> Option<u64> {
-    let limits = [Version::One, Version::Two].into_iter().flat_map(|version| {
-        groups(root, version).into_iter().filter_map(move |group| {
-            let text = read_to_string(group.join(version.file())).ok()?;
-            text.trim().parse::<u64>().ok() // "max" is none
-        })
-    });
-    limits.min()
+    let limit = |(version, group): (Version, PathBuf)| {
+        let text = read_to_string(group.join(version.file())).ok()?;
+        text.trim().parse::<u64>().ok() // "max" is none
+    };
+    groups(root).into_iter().filter_map(limit).min()
 }
 
 /// The directories of this process's control groups of version 2, and of all groups around them as far as they are mounted, the innermost
 /// first. `root` is `/`, or where a test has its files.
 pub fn unified_groups(root: &Path) -> Vec<PathBuf> {
-    groups(root, Version::Two)
+    let unified = groups(root).into_iter().filter(|(version, _)| *version == Version::Two);
+    unified.map(|(_, group)| group).collect()
 }
 
-fn groups(root: &Path, version: Version) -> Vec<PathBuf> {
+/// The same for every hierarchy, with its version.
+fn groups(root: &Path) -> Vec<(Version, PathBuf)> {
     let of_process = read_to_string(root.join("proc/self/cgroup")).unwrap_or_default();
     let mounts = read_to_string(root.join("proc/self/mountinfo")).unwrap_or_default();
-    let group = of_process.lines().find_map(|line| parse_group(line, version));
-    let hierarchies = mounts.lines().filter_map(parse_mount).filter(|hierarchy| hierarchy.version == version);
-    hierarchies.flat_map(|hierarchy| directories(root, &hierarchy, group)).collect()
+    let mut groups = Vec::new();
+    for hierarchy in mounts.lines().filter_map(parse_mount) {
+        if let Some(group) = of_process.lines().find_map(|line| parse_group(line, hierarchy.version)) {
+            groups
+                .extend(directories(root, &hierarchy, group).map(|directory| (hierarchy.version, directory)));
+        }
+    }
+    groups
 }
 
 /// A line of /proc/self/mountinfo: `36 35 98:0 /root /mounted rw,noatime shared:1 - cgroup2 cgroup2 rw`.
@@ -82,14 +87,17 @@ fn parse_group(line: &str, version: Version) -> Option<&Path> {
 }
 
 /// The directories of a group and those around it, as far as they are mounted.
-fn directories(root: &Path, hierarchy: &Hierarchy, group: Option<&Path>) -> Vec<PathBuf> {
-    let Some(group) = group else { return Vec::new() };
+fn directories<'a>(
+    root: &Path,
+    hierarchy: &Hierarchy,
+    group: &'a Path,
+) -> impl Iterator<Item = PathBuf> + use<'a> {
     // A group outside the part that is mounted (`/..`, say): what is mounted is all there is to see.
     let inside = group.strip_prefix(&hierarchy.root).unwrap_or(Path::new(""));
     let inside =
         if inside.components().all(|c| matches!(c, Component::Normal(_))) { inside } else { Path::new("") };
     let mounted = root.join(hierarchy.mounted.strip_prefix("/").unwrap_or(&hierarchy.mounted));
-    inside.ancestors().map(|group| mounted.join(group)).collect()
+    inside.ancestors().map(move |group| mounted.join(group))
 }
 
 #[cfg(test)]

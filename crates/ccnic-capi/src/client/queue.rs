@@ -271,11 +271,12 @@ impl CcnicQueue {
     #[cold]
     #[inline(never)]
     fn why_none(&mut self, longest: u16, packets: usize) -> Result<usize, Failure> {
-        // The ring may have room again by now: only the pool can tell.
-        let has_buffer =
-            !self.pair.takes_buffers(longest) || self.pair.alloc(longest, 1, &mut self.burst) > 0;
+        // The ring may have room again by now; then the pool tells.
+        let full = !self.pair.takes_buffers(longest)
+            || self.pair.tx_room() == 0
+            || self.pair.alloc(longest, 1, &mut self.burst) > 0;
         self.pair.free(&mut self.burst);
-        if has_buffer {
+        if full {
             self.stats.tx_ring_full += packets as u64;
             return Ok(0);
         }

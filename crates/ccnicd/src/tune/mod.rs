@@ -186,7 +186,7 @@ mod tests {
     #[test]
     fn a_text_that_names_every_field_needs_no_measurement() {
         let all = "fetch=own,ahead=0,demote=auto,idle=pause,inline=1";
-        for text in ["default", all, "default,idle=spin", "fetch=read,ahead=3,demote=on,idle=spin"] {
+        for text in ["default", all, "default,idle=spin", "fetch=read,ahead=3,demote=on,idle=spin,inline=2"] {
             assert_eq!(complete(text), Ok(Some(text.parse().unwrap())), "{text}");
         }
         for text in ["idle=spin", "fetch=own,ahead=0,demote=auto"] {

@@ -276,14 +276,13 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
 
     #[inline(always)]
     fn push<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) -> usize {
-        let n = self.append(mem, descs);
+        let n = self.append(mem, descs, !has_chains(descs));
         self.close(mem);
         n
     }
 
     #[inline(always)]
-    fn append<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) -> usize {
-        let plain = !has_chains(descs);
+    fn append<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D], plain: bool) -> usize {
         if self.slots.has_areas() {
             if !plain {
                 self.close(mem);

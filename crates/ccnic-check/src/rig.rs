@@ -10,7 +10,7 @@ use ccnic::layout::{LARGE_BUF, SMALL_BUF};
 use ccnic::nic::{Fetched, NicQueue};
 use ccnic::recovery::{Inventory, post_again};
 use ccnic::ring::{Consumer, Ring};
-use ccnic::{Buf, Burst, Config, Desc, Layout, host};
+use ccnic::{Buf, Burst, Config, Desc, Layout, host, testing};
 
 use crate::memory::Memory;
 use crate::oracle::{Held, Oracle, Packet, content, fill};
@@ -94,8 +94,8 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         host::format(&memory.host(), &layout);
         let loaded = Layout::load(&memory.nic(), layout.size());
         assert_eq!(loaded, Ok(layout), "the NIC sees another region than the host made");
-        let host = QueuePair::new(memory.host(), &layout, 0).unwrap_or_else(|e| panic!("{e}"));
-        let nic = NicQueue::new(memory.nic(), &layout, 0).unwrap_or_else(|e| panic!("{e}"));
+        let host = testing::pair(memory.host(), &layout, 0).unwrap_or_else(|e| panic!("{e}"));
+        let nic = testing::nic(memory.nic(), &layout, 0).unwrap_or_else(|e| panic!("{e}"));
         Rig {
             held: Held::new(&layout),
             fetched: Fetched::default(),
@@ -344,7 +344,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
     }
 
     fn replace_nic(&mut self) {
-        let Ok(nic) = NicQueue::new(self.memory.nic(), &self.layout, 0) else { panic!("no queue 0") };
+        let Ok(nic) = testing::nic(self.memory.nic(), &self.layout, 0) else { panic!("no queue 0") };
         std::mem::forget(std::mem::replace(&mut self.nic, nic));
         self.fetched = Fetched::default();
     }
@@ -358,7 +358,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         );
         self.oracle.may_lose(self.oracle.outstanding() as u64);
         self.host.retire();
-        let Ok(host) = QueuePair::new(self.memory.host(), &self.layout, 0) else { panic!("no queue 0") };
+        let Ok(host) = testing::pair(self.memory.host(), &self.layout, 0) else { panic!("no queue 0") };
         self.host = host;
     }
 

@@ -12,7 +12,7 @@ use ccnic::layout::LARGE_BUF;
 use ccnic::nic::{NicQueue, Pipeline, spread};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::rss::{HASHED, Rss, Spreader};
-use ccnic::{Burst, Config, Layout};
+use ccnic::{Burst, Config, Layout, testing};
 use ccnic_check::oracle::Held;
 use ccnic_check::suite::configs;
 use ccnic_check::{HeapMemory, Memory};
@@ -94,8 +94,8 @@ impl<R: Ring> SpreadRig<R> {
         host::format(&memory.host(), &layout);
         SpreadRig {
             layout,
-            hosts: (0..QUEUES).map(|q| QueuePair::new(memory.host(), &layout, q).unwrap()).collect(),
-            nics: (0..QUEUES).map(|q| NicQueue::new(memory.nic(), &layout, q).unwrap()).collect(),
+            hosts: (0..QUEUES).map(|q| testing::pair(memory.host(), &layout, q).unwrap()).collect(),
+            nics: (0..QUEUES).map(|q| testing::nic(memory.nic(), &layout, q).unwrap()).collect(),
             pipelines: (0..QUEUES).map(|_| Pipeline::default()).collect(),
             mem: memory.nic(),
             spreader: Spreader::new(rss(3, false)),

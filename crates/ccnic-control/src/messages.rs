@@ -141,8 +141,10 @@ pub struct TuningStatus {
     pub demote: String,
     /// What a side does between empty polls: `pause` or `spin`.
     pub idle: String,
-    /// The longest packet that is put inline, in lines.
+    /// The longest packet that is put inline while its reader waits, in lines.
     pub inline: u8,
+    /// The same under load.
+    pub loaded: u8,
     /// Where it is from: `measured`, `cached`, `option` or `default`.
     pub source: String,
 }
@@ -156,6 +158,7 @@ impl TuningStatus {
             demote: tuning.demote.name().to_owned(),
             idle: tuning.idle.name().to_owned(),
             inline: tuning.inline,
+            loaded: tuning.loaded,
             source: source.to_owned(),
         }
     }
@@ -291,7 +294,7 @@ mod tests {
         let tuning = TuningStatus::new("fetch=read,ahead=2,idle=spin".parse().unwrap(), "cached");
         is(
             &tuning,
-            r#"{"fetch":"read","ahead":2,"demote":"auto","idle":"spin","inline":1,"source":"cached"}"#,
+            r#"{"fetch":"read","ahead":2,"demote":"auto","idle":"spin","inline":1,"loaded":0,"source":"cached"}"#,
         );
     }
 

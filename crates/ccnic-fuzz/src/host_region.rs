@@ -13,7 +13,7 @@ use ccnic::host::{HostDrops, Pool, QueuePair};
 use ccnic::layout::{LARGE_BUF, SMALL_BUF};
 use ccnic::nic::{FETCH, NicQueue, Pipeline, loopback};
 use ccnic::ring::{Ring, RingVisitor};
-use ccnic::{Buf, Burst, Desc, Design, Layout};
+use ccnic::{Buf, Burst, Desc, Design, Layout, testing};
 
 use crate::input::Input;
 use crate::memory::{Region, View};
@@ -112,9 +112,9 @@ pub(crate) struct Run<R: Ring> {
 impl<R: Ring> Run<R> {
     pub(crate) fn new(region: Rc<Region>, layout: Layout, input: Rc<Input>, strict: bool) -> Run<R> {
         let queues = layout.config().queues;
-        let pairs = (0..queues).map(|q| QueuePair::new(region.view(true), &layout, q));
+        let pairs = (0..queues).map(|q| testing::pair(region.view(true), &layout, q));
         let nics = (0..queues)
-            .map(|q| NicQueue::new(region.view(false), &layout, q).map(|nic| (nic, Pipeline::default())));
+            .map(|q| testing::nic(region.view(false), &layout, q).map(|nic| (nic, Pipeline::default())));
         Run {
             pairs: pairs.collect::<Result<_, _>>().expect("the region has these queues"),
             nics: nics.collect::<Result<_, _>>().expect("the region has these queues"),

@@ -9,7 +9,7 @@ use ccnic::host::QueuePair;
 use ccnic::nic::{FETCH, Fetched, NicCounters, NicQueue, Pipeline, loopback, spread};
 use ccnic::ring::{Ring, RingVisitor};
 use ccnic::rss::{Rss, Spreader};
-use ccnic::{Burst, Desc, Layout};
+use ccnic::{Burst, Desc, Layout, testing};
 
 use crate::input::Input;
 use crate::memory::{Region, View};
@@ -60,8 +60,8 @@ impl<R: Ring> Run<R> {
     fn new(region: Rc<Region>, layout: Layout, input: Rc<Input>) -> Run<R> {
         let mem = region.view(true);
         let queues = layout.config().queues;
-        let hosts = (0..queues).map(|q| QueuePair::new(region.view(false), &layout, q));
-        let nics = (0..queues).map(|q| NicQueue::new(mem.clone(), &layout, q));
+        let hosts = (0..queues).map(|q| testing::pair(region.view(false), &layout, q));
+        let nics = (0..queues).map(|q| testing::nic(mem.clone(), &layout, q));
         let mut table = Rss::new(queues);
         table.hash = true;
         Run {
@@ -187,7 +187,7 @@ impl<R: Ring> Run<R> {
         self.past_fetched += counters.tx_packets;
         self.past_delivered += counters.rx_packets;
         self.nics[q] =
-            NicQueue::new(self.mem.clone(), &self.layout, q as u16).expect("the region has this queue");
+            testing::nic(self.mem.clone(), &self.layout, q as u16).expect("the region has this queue");
         self.pipelines[q] = Pipeline::default();
         self.last[q] = NicCounters::default();
     }

@@ -11,7 +11,7 @@ use ccnic::layout::{LARGE_BUF, Layout, SMALL_BUF, SMALL_PER_LARGE};
 use ccnic::nic::{NicQueue, Pipeline, loopback};
 use ccnic::recovery::{Inventory, post_again};
 use ccnic::ring::{Consumer, Ring, RingVisitor};
-use ccnic::testing::{Allocator, Class};
+use ccnic::testing::{self, Allocator, Class};
 use ccnic::{Burst, Desc, SharedMemory};
 
 use crate::host_region::Run;
@@ -113,7 +113,7 @@ fn recover<R: Ring>(run: &mut Run<R>, layout: &Layout) {
 }
 
 fn successors<R: Ring>(region: &Rc<Region>, layout: &Layout) -> Vec<(NicQueue<View, R>, Pipeline)> {
-    let open = |q| NicQueue::new(region.view(false), layout, q).expect("the region has this queue");
+    let open = |q| testing::nic(region.view(false), layout, q).expect("the region has this queue");
     (0..layout.config().queues).map(|q| (open(q), Pipeline::default())).collect()
 }
 

@@ -173,7 +173,7 @@ pub fn run<M: SharedMemory, R: Ring, C: Clock>(
         rx: Burst::new(),
         segments,
         burst: load.burst.min(load.inflight).min(Burst::CAPACITY / segments),
-        fills: !pair.takes_buffers(load.size),
+        fills: segments == 1 && pair.config().has_areas(),
         lends: segments == 1 && pair.config().shared_pool,
         lent: 0,
         few: load.rate.is_some() || load.inflight <= PRECISE,

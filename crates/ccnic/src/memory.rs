@@ -129,23 +129,27 @@ pub(crate) enum Fetch {
 /// Prefetches the first lines of `len` bytes of payload, all at once, so that the transfers overlap.
 #[inline(always)]
 pub(crate) fn prefetch_payload<M: SharedMemory>(mem: &M, at: u32, len: u32, what: Fetch) {
-    // One comparison a line.
-    for line in 0..PREFETCH_LINES {
-        let from = at + line * LINE;
+    let fetch = |line: u32| match what {
+        Fetch::Read => mem.prefetch_read(at + line * LINE),
+        Fetch::Own => mem.prefetch_own(at + line * LINE),
+        Fetch::Write => mem.prefetch_overwrite(at + line * LINE),
+    };
+    let part = |line: u32| match what {
+        Fetch::Read => mem.prefetch_read(at + line * LINE),
+        Fetch::Own | Fetch::Write => mem.prefetch_own(at + line * LINE),
+    };
+    if len <= LINE {
+        return if len < LINE { part(0) } else { fetch(0) };
+    }
+    fetch(0);
+    // Unrolled, with one comparison a line.
+    for line in 1..PREFETCH_LINES {
         if len < (line + 1) * LINE {
-            if line == 0 || len > line * LINE {
-                match what {
-                    Fetch::Read => mem.prefetch_read(from),
-                    Fetch::Own | Fetch::Write => mem.prefetch_own(from),
-                }
-            }
-            return;
+            return if len > line * LINE {
+                part(line)
+            };
         }
-        match what {
-            Fetch::Read => mem.prefetch_read(from),
-            Fetch::Own => mem.prefetch_own(from),
-            Fetch::Write => mem.prefetch_overwrite(from),
-        }
+        fetch(line);
     }
 }
 

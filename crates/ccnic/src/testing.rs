@@ -8,8 +8,11 @@ use crate::config::{Config, Design};
 use crate::heap::HeapMemory;
 use crate::host::{self, QueuePair};
 use crate::layout::Layout;
+use crate::memory::SharedMemory;
 use crate::nic::{Fetched, NicQueue, Pipeline, loopback};
+use crate::queue_error::QueueError;
 use crate::ring::{GroupedEpoch, Ring};
+use crate::tuning::Tuning;
 
 /// Both sides of the queue pairs of a small region on the heap.
 pub struct Sides<R: Ring = GroupedEpoch> {
@@ -42,6 +45,44 @@ pub fn region(config: &Config) -> (HeapMemory, Layout) {
     (mem, layout)
 }
 
+/// The tuning of tests: long packets inline under load too, in some configurations a line, in others none.
+fn tuning(config: &Config) -> Tuning {
+    let loaded = match (config.small, config.sequential) {
+        (false, _) => 0,
+        (true, true) => 1,
+        (true, false) => Tuning::MAX_INLINE,
+    };
+    Tuning { inline: Tuning::MAX_INLINE, loaded, ..Tuning::default() }
+}
+
+/// A queue pair with the tuning of tests. See [`QueuePair::new`].
+///
+/// # Errors
+/// As there.
+pub fn pair<M: SharedMemory, R: Ring>(
+    mem: M,
+    layout: &Layout,
+    queue: u16,
+) -> Result<QueuePair<M, R>, QueueError> {
+    let mut pair = QueuePair::new(mem, layout, queue)?;
+    pair.set_tuning(tuning(layout.config()));
+    Ok(pair)
+}
+
+/// The NIC's side of a queue pair with the tuning of tests. See [`NicQueue::new`].
+///
+/// # Errors
+/// As there.
+pub fn nic<M: SharedMemory, R: Ring>(
+    mem: M,
+    layout: &Layout,
+    queue: u16,
+) -> Result<NicQueue<M, R>, QueueError> {
+    let mut nic = NicQueue::new(mem, layout, queue)?;
+    nic.set_tuning(tuning(layout.config()));
+    Ok(nic)
+}
+
 impl<R: Ring> Sides<R> {
     /// Both sides of queue pair 0 of a new region.
     ///
@@ -50,8 +91,8 @@ impl<R: Ring> Sides<R> {
     pub fn new(config: &Config) -> Sides<R> {
         let (mem, layout) = region(config);
         Sides {
-            host: QueuePair::new(mem.clone(), &layout, 0).unwrap_or_else(|e| panic!("{e}")),
-            nic: NicQueue::new(mem.clone(), &layout, 0).unwrap_or_else(|e| panic!("{e}")),
+            host: pair(mem.clone(), &layout, 0).unwrap_or_else(|e| panic!("{e}")),
+            nic: nic(mem.clone(), &layout, 0).unwrap_or_else(|e| panic!("{e}")),
             pipeline: Pipeline::default(),
             mem,
             layout,

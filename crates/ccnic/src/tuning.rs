@@ -74,7 +74,7 @@ impl IdleMode {
 /// use ccnic::{Tuning, FetchMode, IdleMode};
 ///
 /// let measured: Tuning = "fetch=read,ahead=2".parse()?;
-/// assert_eq!(measured.to_string(), "fetch=read,ahead=2,demote=auto,idle=pause,inline=1");
+/// assert_eq!(measured.to_string(), "fetch=read,ahead=2,demote=auto,idle=pause,inline=1,loaded=0");
 /// let ours = measured.with("idle=spin")?;
 /// assert_eq!((ours.fetch, ours.ahead, ours.idle), (FetchMode::Read, 2, IdleMode::Spin));
 /// assert_eq!(ours.with("default"), Ok(Tuning::default()));
@@ -93,26 +93,39 @@ pub struct Tuning {
     pub demote: Demote,
     /// What a side does between polls that find nothing.
     pub idle: IdleMode,
-    /// The longest packet that a writer puts inline, in lines: 0 to [`Tuning::MAX_INLINE`]. A reader takes inline packets of any length.
+    /// The longest packet that a writer puts inline while the reader waits, in lines: 0 to [`Tuning::MAX_INLINE`]. A reader takes inline
+    /// packets of any length.
     pub inline: u8,
+    /// The same under load. Then a writer must get back the lines of the area, while a buffer that it has received lies in its cache
+    /// already: half as many line transfers, which decides where the cores are far from each other. Where they share a cache fewer
+    /// instructions decide.
+    pub loaded: u8,
 }
 
 impl Default for Tuning {
     fn default() -> Tuning {
-        Tuning { fetch: FetchMode::Own, ahead: 0, demote: Demote::Auto, idle: IdleMode::Pause, inline: 1 }
+        Tuning {
+            fetch: FetchMode::Own,
+            ahead: 0,
+            demote: Demote::Auto,
+            idle: IdleMode::Pause,
+            inline: 1,
+            loaded: 0,
+        }
     }
 }
 
 /// The fields, as in text.
-const FIELDS: [&str; 6] = ["fetch", "ahead", "demote", "idle", "inline", "default"];
+const FIELDS: [&str; 7] = ["fetch", "ahead", "demote", "idle", "inline", "loaded", "default"];
 /// The values of `ahead`, as in text.
 const AHEADS: [&str; Tuning::MAX_AHEAD as usize + 1] = ["0", "1", "2", "3", "4", "5", "6", "7", "8"];
-/// The values of `inline`, as in text.
+/// The values of `inline` and `loaded`, as in text.
 const INLINES: [&str; Tuning::MAX_INLINE as usize + 1] = ["0", "1", "2", "3", "4", "5", "6", "7"];
 /// Where the fields lie in a word.
 const DEMOTE_SHIFT: u32 = 8;
 const IDLE_SHIFT: u32 = 16;
 const AHEAD_SHIFT: u32 = 24;
+const LOADED_SHIFT: u32 = 20;
 const INLINE_SHIFT: u32 = 28;
 
 impl Tuning {
@@ -141,6 +154,9 @@ impl Tuning {
                 ("inline", name) => {
                     tuning.inline = one_of("inline", name, &[0, 1, 2, 3, 4, 5, 6, 7], &INLINES)?;
                 }
+                ("loaded", name) => {
+                    tuning.loaded = one_of("loaded", name, &[0, 1, 2, 3, 4, 5, 6, 7], &INLINES)?;
+                }
                 ("idle", name) => tuning.idle = one_of("idle", name, &IdleMode::ALL, &IdleMode::NAMES)?,
                 ("default", "") => tuning = Tuning::default(),
                 _ => return Err(ConfigError::Name { field: "field of the tuning", names: &FIELDS }),
@@ -163,11 +179,12 @@ impl Tuning {
             demote: if config.demote == Demote::Auto { self.demote } else { config.demote },
             idle: self.idle,
             inline: if config.has_areas() { self.inline.min(Tuning::MAX_INLINE) } else { 0 },
+            loaded: if config.has_areas() { self.loaded.min(Tuning::MAX_INLINE) } else { 0 },
         }
     }
 
     /// This tuning in the control message by which a NIC tells it: a byte for each field, `fetch` in the lowest,
-    /// then `demote` and `idle`; half of the highest byte each for `ahead` and `inline`.
+    /// then `demote`; half a byte each for `idle`, `loaded`, `ahead` and `inline`.
     ///
     /// ```
     /// use ccnic::Tuning;
@@ -183,6 +200,7 @@ impl Tuning {
             | u32::from(self.demote as u8) << DEMOTE_SHIFT
             | u32::from(self.idle as u8) << IDLE_SHIFT
             | u32::from(self.ahead) << AHEAD_SHIFT
+            | u32::from(self.loaded) << LOADED_SHIFT
             | u32::from(self.inline) << INLINE_SHIFT
     }
 
@@ -194,7 +212,8 @@ impl Tuning {
             fetch: FetchMode::ALL.into_iter().find(|fetch| *fetch as u8 == byte(0))?,
             ahead: Some(byte(AHEAD_SHIFT) & 15).filter(|ahead| *ahead <= Tuning::MAX_AHEAD)?,
             demote: Demote::ALL.into_iter().find(|demote| *demote as u8 == byte(DEMOTE_SHIFT))?,
-            idle: IdleMode::ALL.into_iter().find(|idle| *idle as u8 == byte(IDLE_SHIFT))?,
+            idle: IdleMode::ALL.into_iter().find(|idle| *idle as u8 == byte(IDLE_SHIFT) & 15)?,
+            loaded: Some(byte(LOADED_SHIFT) & 15).filter(|lines| *lines <= Tuning::MAX_INLINE)?,
             inline: Some(byte(INLINE_SHIFT)).filter(|lines| *lines <= Tuning::MAX_INLINE)?,
         })
     }
@@ -208,10 +227,10 @@ impl Tuning {
         }
     }
 
-    /// The longest packet that is put inline, in bytes.
+    /// The longest packet that is put inline, in bytes; `idle`: the reader waits.
     #[inline(always)]
-    pub(crate) const fn inline_max(&self) -> u32 {
-        self.inline as u32 * LINE
+    pub(crate) const fn inline_max(&self, idle: bool) -> u32 {
+        (if idle { self.inline } else { self.loaded }) as u32 * LINE
     }
 
     /// Waits for a moment after a poll that found nothing.
@@ -236,8 +255,9 @@ fn one_of<T: Copy>(
 
 impl fmt::Display for Tuning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tuning { fetch, ahead, demote, idle, inline } = self;
-        write!(f, "fetch={},ahead={ahead},demote={demote},idle={},inline={inline}", fetch.name(), idle.name())
+        let Tuning { fetch, ahead, demote, idle, inline, loaded } = self;
+        let (fetch, idle) = (fetch.name(), idle.name());
+        write!(f, "fetch={fetch},ahead={ahead},demote={demote},idle={idle},inline={inline},loaded={loaded}")
     }
 }
 
@@ -260,13 +280,10 @@ mod tests {
         let mut all = Vec::new();
         for (fetch, idle) in FetchMode::ALL.into_iter().flat_map(|f| IdleMode::ALL.map(|i| (f, i))) {
             for (ahead, demote) in (0..=Tuning::MAX_AHEAD).flat_map(|a| Demote::ALL.map(|d| (a, d))) {
-                all.extend((0..=Tuning::MAX_INLINE).map(|inline| Tuning {
-                    fetch,
-                    ahead,
-                    demote,
-                    idle,
-                    inline,
-                }));
+                for inline in 0..=Tuning::MAX_INLINE {
+                    let of = |loaded| Tuning { fetch, ahead, demote, idle, inline, loaded };
+                    all.extend((0..=Tuning::MAX_INLINE).map(of));
+                }
             }
         }
         all
@@ -295,20 +312,24 @@ mod tests {
     #[test]
     fn errors_name_the_field_and_what_to_choose() {
         for (text, error) in [
-            ("", "unknown field of the tuning; choose one of fetch, ahead, demote, idle, inline, default"),
+            (
+                "",
+                "unknown field of the tuning; choose one of fetch, ahead, demote, idle, inline, loaded, default",
+            ),
             (
                 "speed=1",
-                "unknown field of the tuning; choose one of fetch, ahead, demote, idle, inline, default",
+                "unknown field of the tuning; choose one of fetch, ahead, demote, idle, inline, loaded, default",
             ),
             (
                 "default=1",
-                "unknown field of the tuning; choose one of fetch, ahead, demote, idle, inline, default",
+                "unknown field of the tuning; choose one of fetch, ahead, demote, idle, inline, loaded, default",
             ),
             ("fetch", "unknown fetch; choose one of own, read"),
             (
                 "idle=spin,",
-                "unknown field of the tuning; choose one of fetch, ahead, demote, idle, inline, default",
+                "unknown field of the tuning; choose one of fetch, ahead, demote, idle, inline, loaded, default",
             ),
+            ("loaded=x", "unknown loaded; choose one of 0, 1, 2, 3, 4, 5, 6, 7"),
             ("inline=8", "unknown inline; choose one of 0, 1, 2, 3, 4, 5, 6, 7"),
             ("ahead=9", "unknown ahead; choose one of 0, 1, 2, 3, 4, 5, 6, 7, 8"),
             ("fetch=own,demote=yes", "unknown demote; choose one of auto, on, off"),
@@ -320,7 +341,7 @@ mod tests {
 
     #[test]
     fn what_a_region_says_explicitly_wins() {
-        let asked: Tuning = "fetch=own,ahead=2,demote=off,idle=spin,inline=3".parse().unwrap();
+        let asked: Tuning = "fetch=own,ahead=2,demote=off,idle=spin,inline=3,loaded=2".parse().unwrap();
         let within = |config: Config| asked.within(&config).to_string();
         let config = Config::default();
         assert_eq!(within(config), asked.to_string());
@@ -332,11 +353,11 @@ mod tests {
         ] {
             let demote = if other.demote == Demote::On { Demote::On } else { Demote::Off };
             let fetch = if other.recycle && other.shared_pool { "own" } else { "read" };
-            let inline = if other.has_areas() { 3 } else { 0 };
-            let text = std::format!("fetch={fetch},ahead=2,demote={demote},idle=spin,inline={inline}");
+            let inline = if other.has_areas() { "inline=3,loaded=2" } else { "inline=0,loaded=0" };
+            let text = std::format!("fetch={fetch},ahead=2,demote={demote},idle=spin,{inline}");
             assert_eq!(within(other), text);
         }
         let paper = Config { design: Design::GroupedClear, ..config };
-        assert_eq!(within(paper), "fetch=read,ahead=0,demote=off,idle=spin,inline=0");
+        assert_eq!(within(paper), "fetch=read,ahead=0,demote=off,idle=spin,inline=0,loaded=0");
     }
 }

@@ -2,11 +2,11 @@
 
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::config::{Config, Demote, Design};
-use crate::desc::Desc;
+use crate::desc::{Desc, FLAG_MORE, FLAG_SMALL};
 use crate::layout::{Layout, QueueLayout};
 use crate::memory::{LINE, SharedMemory, copy, lines};
 use crate::notify;
-use crate::pool::{Allocator, Class};
+use crate::pool::{Allocator, Class, flags};
 use crate::queue_error::{QueueError, queue_layout};
 use crate::ring::{Consumer, IDLE_POLLS, Producer, Ring};
 use crate::tuning::Tuning;
@@ -68,6 +68,15 @@ pub struct QueuePair<M: SharedMemory, R: Ring> {
     pub(super) ring_ahead: RingAhead,
 }
 
+/// How a transmit burst meets the NIC.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Pace {
+    /// Its lines are demoted.
+    pub(super) demote: bool,
+    /// The ring is nearly empty: the NIC waits.
+    pub(super) idle: bool,
+}
+
 impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Opens queue pair `queue` of a region at the positions where its last user left it.
     ///
@@ -120,28 +129,17 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// ```
     #[inline(always)]
     pub fn tx_burst(&mut self, burst: &mut Burst) -> usize {
-        self.transmit(burst, None)
+        let pace = self.pace(burst.len());
+        self.transmit(burst, None, pace)
     }
 
     /// `transmit` where the ring has areas: packets that fit are copied there, and their buffers are free again, still in this core's
     /// cache. Then buffers do not wander to the NIC, which delivers short packets without any.
     #[inline(always)]
-    fn transmit_inline(&mut self, burst: &mut Burst) -> usize {
-        let (mut shortest, mut longest, mut chains) = (u16::MAX, 0, false);
-        for buf in burst.as_slice() {
-            shortest = buf.len().min(shortest);
-            longest = buf.len().max(longest);
-            chains |= buf.more();
-        }
-        let n = if u32::from(shortest) > self.tuning.inline_max() {
-            self.append_buffers(burst.as_slice(), !chains)
-        } else if chains || u32::from(longest) > self.tuning.inline_max() {
-            self.transmit_mixed(burst)
-        } else {
-            let n = self.copy_inline(burst.as_slice(), longest);
-            self.pool.free_many(&self.mem, burst.first(n));
-            n
-        };
+    fn transmit_inline(&mut self, burst: &mut Burst, pace: Pace) -> usize {
+        let most = self.tuning.inline_max(pace.idle);
+        let n =
+            if most == 0 { self.append_buffers(burst.as_slice()) } else { self.transmit_up_to(burst, most) };
         self.tx.close(&self.mem);
         burst.remove_front(n);
         self.rx.prefetch(&self.mem);
@@ -156,11 +154,38 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         }
     }
 
+    /// Copies packets of at most `most` bytes into the areas and hands over others in their buffers, as many as there is room for; returns
+    /// the number of buffers.
+    #[inline(always)]
+    fn transmit_up_to(&mut self, burst: &Burst, most: u32) -> usize {
+        let (mut shortest, mut longest, mut chains) = (u16::MAX, 0, false);
+        for buf in burst.as_slice() {
+            shortest = buf.len().min(shortest);
+            longest = buf.len().max(longest);
+            chains |= buf.more();
+        }
+        if u32::from(shortest) > most {
+            self.append_buffers(burst.as_slice())
+        } else if chains || u32::from(longest) > most {
+            self.transmit_mixed(burst, most)
+        } else {
+            let n = self.copy_inline(burst.as_slice(), longest);
+            self.pool.free_many(&self.mem, burst.first(n));
+            n
+        }
+    }
+
     /// Hands over packets in their buffers, as many as there is room for; returns the number of buffers.
     #[inline(always)]
-    fn append_buffers(&mut self, bufs: &[Buf], plain: bool) -> usize {
-        let n = self.tx.append(&self.mem, bufs, plain);
-        self.pool.sent_many(bufs.get(..n).unwrap_or_default());
+    fn append_buffers(&mut self, bufs: &[Buf]) -> usize {
+        let (any, all) = flags(bufs);
+        let n = self.tx.append(&self.mem, bufs, any & u32::from(FLAG_MORE) == 0);
+        let (sent, small) = (bufs.get(..n).unwrap_or_default(), u32::from(FLAG_SMALL));
+        match (any & small, all & small) {
+            (0, _) => self.pool.sent_alike(Class::Large, sent),
+            (_, 0) => self.pool.sent_many(sent),
+            _ => self.pool.sent_alike(Class::Small, sent),
+        }
         n
     }
 
@@ -184,20 +209,20 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         bufs.len()
     }
 
-    /// A burst in which some packets are long or chains: short packets are copied, the others are sent in their buffers.
+    /// A burst in which some packets are longer than `most` or chains: the others are copied, these are sent in their buffers.
     #[inline(never)]
-    fn transmit_mixed(&mut self, burst: &Burst) -> usize {
+    fn transmit_mixed(&mut self, burst: &Burst, most: u32) -> usize {
         let (bufs, mut n) = (burst.as_slice(), 0);
         while let Some(rest) = bufs.get(n..).filter(|rest| !rest.is_empty()) {
             let segments = rest.iter().position(|buf| !buf.more()).map_or(rest.len(), |last| last + 1);
             let packet = rest.get(..segments).unwrap_or_default();
             let sent = match packet {
-                [short] if !short.more() && u32::from(short.len()) <= self.tuning.inline_max() => {
+                [short] if !short.more() && u32::from(short.len()) <= most => {
                     let sent = self.copy_inline(packet, short.len());
                     self.pool.free_many(&self.mem, packet.get(..sent).unwrap_or_default());
                     sent
                 }
-                _ => self.append_buffers(packet, segments == 1),
+                _ => self.append_buffers(packet),
             };
             n += sent;
             if sent < segments {
@@ -209,16 +234,16 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
 
     /// `tx_burst`; with `alike` every packet is known to be one segment in a buffer of that class, too long to be copied inline.
     #[inline(always)]
-    pub(super) fn transmit(&mut self, burst: &mut Burst, alike: Option<Class>) -> usize {
+    pub(super) fn transmit(&mut self, burst: &mut Burst, alike: Option<Class>, pace: Pace) -> usize {
         RegionTag::of(&self.mem).check(burst.as_slice());
-        let (demote, idle) = self.demotes(burst.len());
+        let Pace { demote, idle } = pace;
         let first = self.tx.position();
         if demote {
             self.demote_payload(burst);
         }
         if self.tx.has_areas() {
             self.tx.begin(demote, if idle { 0 } else { self.tuning.ahead });
-            let Some(class) = alike else { return self.transmit_inline(burst) };
+            let Some(class) = alike else { return self.transmit_inline(burst, pace) };
             let n = self.tx.append(&self.mem, burst.as_slice(), true);
             self.tx.close(&self.mem);
             self.pool.sent_alike(class, burst.first(n));
@@ -241,16 +266,16 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n
     }
 
-    /// Whether the lines of a burst of `n` packets are demoted, and whether the ring is nearly empty.
+    /// The pace of a burst of `n` packets.
     #[inline(always)]
-    pub(super) fn demotes(&mut self, n: usize) -> (bool, bool) {
+    pub(super) fn pace(&mut self, n: usize) -> Pace {
         let idle = self.rx.empty_polls() >= IDLE_POLLS && n < NEARLY_EMPTY;
         let demote = match self.tuning.demote {
             Demote::Auto => idle,
             Demote::On => true,
             Demote::Off => false,
         };
-        (demote, idle)
+        Pace { demote, idle }
     }
 
     /// Host-managed pool: how many of `n` buffers can be sent, which is as many as can be noted until the NIC
@@ -443,7 +468,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
     /// # let pair = &mut sides.host;
     /// pair.set_tuning("fetch=read".parse()?);
-    /// assert_eq!(pair.tuning().to_string(), "fetch=read,ahead=0,demote=auto,idle=pause,inline=1");
+    /// assert_eq!(pair.tuning().to_string(), "fetch=read,ahead=0,demote=auto,idle=pause,inline=1,loaded=0");
     /// # Ok::<(), ccnic::ConfigError>(())
     /// ```
     pub fn set_tuning(&mut self, tuning: Tuning) {

@@ -314,6 +314,7 @@ impl<C: Consumer> Receiver<C> {
         }
         let more = current.kind != Kind::Mixed && current.len == STAGE;
         current.prefetch(mem, current.next.saturating_add(ahead), self.fetch);
+        next.prefetch(mem, next.prefetched + AHEAD, self.fetch);
         let taken = take_out(current, pool);
         if self.areas && current.is_empty() {
             self.ring.release_to(mem, current.end);

@@ -8,10 +8,11 @@ use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::{Desc, FLAG_SMALL};
 use crate::layout::{self, AREA, LARGE_BUF};
 use crate::memory::{Fetch, LINE, SharedMemory, prefetch_payload, write_small};
-use crate::pool::Class;
+use crate::pool::{Class, data_offset};
 use crate::ring::{Producer, Ring};
 
 use super::QueuePair;
+use super::queue_pair::Pace;
 use super::receive::AHEAD;
 
 /// Which lines of the transmit ring have been prefetched before the burst that writes them. While a burst is
@@ -52,33 +53,31 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
         burst: &mut Burst,
     ) -> usize {
-        if !self.takes_buffers(longest) {
-            return self.tx_inline(longest, packets);
+        let pace = self.pace(packets.len());
+        if u32::from(longest) <= self.tuning().inline_max(pace.idle) {
+            return self.tx_inline(longest, packets, pace);
         }
         let room = self.tx.room(&self.mem, packets.len().min(burst.space()));
-        let class = self.pool.class(u32::from(longest));
-        if class == Class::Small
-            && self.managed.is_none()
-            && let Some(buffers) = self.pool.alloc_many(Class::Small, room)
-        {
-            for &at in buffers {
-                prefetch_payload(&self.mem, at, u32::from(longest), Fetch::Write);
-            }
-            if self.ring_ahead.prefetched < room {
-                self.tx.prefetch(&self.mem, room);
-            }
-            self.rx.prefetch(&self.mem);
-            let region = RegionTag::of(&self.mem);
-            for ((slot, &at), (packet, meta)) in burst.spare(room).iter_mut().zip(buffers).zip(packets) {
-                write_small(&self.mem, at, packet);
-                *slot = Buf::new(Desc::new(at, packet.len() as u16, FLAG_SMALL).with_meta(meta), region);
-            }
-            burst.added(room);
-            let sent = self.transmit(burst, Some(Class::Small));
-            self.ring_ahead = RingAhead { sent, prefetched: 0 };
+        let small = self.pool.class(u32::from(longest)) == Class::Small;
+        let mut packets = packets;
+        let sent = small.then(|| {
+            self.send_new(
+                (Class::Small, u32::from(longest)),
+                room,
+                burst,
+                pace,
+                #[inline(always)]
+                |mem, _, at| {
+                    let Some((packet, meta)) = packets.next() else { return (0, 0) };
+                    write_small(mem, at, packet);
+                    (packet.len() as u16, meta)
+                },
+            )
+        });
+        if let Some(Some(sent)) = sent {
             return sent;
         }
-        self.tx_small_slowly(longest, room, packets, burst)
+        self.tx_small_slowly(longest, room, packets, burst, pace)
     }
 
     /// The longest packet that [`tx_small`](QueuePair::tx_small) sends: 128 bytes, or less where the MTU is less.
@@ -86,10 +85,10 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         layout::SMALL_BUF.min(u32::from(self.config().mtu)) as u16
     }
 
-    /// True when [`tx_small`](QueuePair::tx_small) and [`tx_fill`](QueuePair::tx_fill) send packets of `len` bytes in buffers of the pool;
-    /// false when they lie in the ring.
+    /// True when [`tx_small`](QueuePair::tx_small) and [`tx_fill`](QueuePair::tx_fill) may send packets of `len` bytes in buffers of the
+    /// pool, under load or always; false when they always lie in the ring.
     pub fn takes_buffers(&self, len: u16) -> bool {
-        u32::from(len) > self.tuning().inline_max()
+        [false, true].iter().any(|idle| u32::from(len) > self.tuning().inline_max(*idle))
     }
 
     /// `tx_small` into the areas of the ring: no buffers.
@@ -98,9 +97,10 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         &mut self,
         longest: u16,
         mut packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
+        pace: Pace,
     ) -> usize {
         let n = packets.len();
-        self.begin_inline(n);
+        self.begin_inline(pace);
         let mut sent = 0;
         if u32::from(longest) <= LINE {
             let mem = &self.mem;
@@ -148,10 +148,11 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         burst: &mut Burst,
         mut fill: impl FnMut(usize, &mut [u8]) -> u64,
     ) -> usize {
-        if self.takes_buffers(len) {
-            return self.tx_fill_buffers(len, n, burst, fill);
+        let pace = self.pace(n);
+        if u32::from(len) > self.tuning().inline_max(pace.idle) {
+            return self.tx_fill_buffers(len, n, burst, fill, pace);
         }
-        self.begin_inline(n);
+        self.begin_inline(pace);
         let mut sent = 0;
         if u32::from(len) <= LINE {
             let mem = &self.mem;
@@ -178,35 +179,74 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n: usize,
         burst: &mut Burst,
         mut fill: impl FnMut(usize, &mut [u8]) -> u64,
+        pace: Pace,
     ) -> usize {
         let room = self.tx.room(&self.mem, n.min(burst.space()));
         if u32::from(len) > LARGE_BUF {
             return 0; // a chain, which `fill` cannot write at once
         }
+        let class = self.pool.class(u32::from(len));
+        let sent = self.send_new(
+            (class, u32::from(len)),
+            room,
+            burst,
+            pace,
+            #[inline(always)]
+            |mem, i, at| (len, mem.with_mut(at, u32::from(len), |to| fill(i, to))),
+        );
+        if let Some(sent) = sent {
+            return sent;
+        }
         self.alloc(len, room, burst);
-        // When the pool has few small buffers it gives large ones.
-        let class = self.pool.class(len.into());
-        let alike = burst
-            .as_slice()
-            .iter()
-            .fold(true, |all, buf| all & (Class::of(buf.desc()) == class))
-            .then_some(class);
         for (i, buf) in burst.iter_mut().enumerate() {
             let meta = self.with_mut(buf, |to| fill(i, to));
             buf.set_meta(meta);
         }
-        let sent = self.transmit(burst, alike);
-        if !burst.is_empty() {
-            self.free(burst);
-        }
+        let sent = self.transmit(burst, None, pace);
+        self.free(burst);
         sent
     }
 
-    /// Before `n` packets are written to the areas.
+    /// Sends `n` new packets of one segment, for which the ring has room, in buffers of a class from the magazine, and returns their
+    /// number. `put` is called with the index of a packet and the offset of its data, writes it, at most `longest` bytes, and returns its
+    /// length and metadata. `None` when the magazine has fewer buffers, and with the host-managed pool.
     #[inline(always)]
-    fn begin_inline(&mut self, n: usize) {
-        let (demote, idle) = self.demotes(n);
-        self.tx.begin(demote, if idle { 0 } else { self.tuning().ahead });
+    fn send_new(
+        &mut self,
+        (class, longest): (Class, u32),
+        n: usize,
+        burst: &mut Burst,
+        pace: Pace,
+        mut put: impl FnMut(&M, usize, u32) -> (u16, u64),
+    ) -> Option<usize> {
+        if self.managed.is_some() {
+            return None;
+        }
+        let (mem, flags) = (&self.mem, if class == Class::Small { FLAG_SMALL } else { 0 });
+        let buffers = self.pool.alloc_many(class, n)?;
+        for &at in buffers.iter().rev() {
+            prefetch_payload(mem, data_offset(at, longest, class), longest, Fetch::Write);
+        }
+        if self.ring_ahead.prefetched < n {
+            self.tx.prefetch(mem, n);
+        }
+        self.rx.prefetch(mem);
+        let region = RegionTag::of(mem);
+        for (i, (slot, &at)) in burst.spare(n).iter_mut().zip(buffers.iter().rev()).enumerate() {
+            let at = data_offset(at, longest, class);
+            let (len, meta) = put(mem, i, at);
+            *slot = Buf::new(Desc::new(at, len, flags).with_meta(meta), region);
+        }
+        burst.added(n);
+        let sent = self.transmit(burst, Some(class), pace);
+        self.ring_ahead = RingAhead { sent, prefetched: 0 };
+        Some(sent)
+    }
+
+    /// Before packets are written to the areas.
+    #[inline(always)]
+    fn begin_inline(&mut self, pace: Pace) {
+        self.tx.begin(pace.demote, if pace.idle { 0 } else { self.tuning().ahead });
     }
 
     /// `tx_small` when the magazine has too few buffers, and with the host-managed pool.
@@ -218,6 +258,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         room: usize,
         packets: impl Iterator<Item = (&'a [u8], u64)>,
         burst: &mut Burst,
+        pace: Pace,
     ) -> usize {
         self.alloc(longest.min(layout::SMALL_BUF as u16), room, burst);
         for (buf, (packet, meta)) in burst.iter_mut().zip(packets) {
@@ -226,7 +267,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             }
             buf.set_meta(meta);
         }
-        let sent = self.tx_burst(burst);
+        let sent = self.transmit(burst, None, pace);
         self.free(burst);
         sent
     }

@@ -19,11 +19,11 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         packets: &[Desc],
         ahead: &[Desc],
     ) -> (usize, Option<Busy>) {
-        let shape = Shape::of(packets);
-        if shape.shortest > self.tuning.inline_max() {
+        let (shape, most) = (Shape::of(packets), self.tuning.inline_max(self.idle));
+        if shape.shortest > most {
             return self.deliver_pool(from, packets, ahead, &shape);
         }
-        if shape.chains || shape.longest > self.tuning.inline_max() {
+        if shape.chains || shape.longest > most {
             return self.deliver_anywhere(from, packets, ahead);
         }
         self.publish(false); // what is staged comes first
@@ -79,8 +79,10 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     ) -> (usize, Option<Busy>) {
         let (mut n, mut ahead) = (0, ahead);
         while let Some(rest) = packets.get(n..).filter(|rest| !rest.is_empty()) {
-            let long =
-                rest.iter().take_while(|desc| u32::from(desc.len()) > self.tuning.inline_max()).count();
+            let long = rest
+                .iter()
+                .take_while(|desc| u32::from(desc.len()) > self.tuning.inline_max(self.idle))
+                .count();
             if long > 0 {
                 let long = rest.get(..long).unwrap_or_default();
                 let whole = long.iter().rposition(|desc| !desc.more()).map_or(0, |last| last + 1);
@@ -108,7 +110,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// One packet of any number of segments.
     fn deliver_one<Q: SharedMemory>(&mut self, from: &Q, packet: &[Desc]) -> Option<Busy> {
         let total = bytes(packet) as u32;
-        if total > self.tuning.inline_max() {
+        if total > self.tuning.inline_max(self.idle) {
             return self.deliver_pool(from, packet, &[], &Shape::of(packet)).1;
         }
         self.publish(false);

@@ -70,7 +70,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     pub fn deliver_bytes(&mut self, parts: &[&[u8]], meta: u64) -> bool {
         if self.areas
             && let [bytes] = parts
-            && bytes.len() <= self.tuning.inline_max() as usize
+            && bytes.len() <= self.tuning.inline_max(self.idle) as usize
         {
             self.publish(false);
             let Some(at) = self.rx.place(&self.mem, bytes.len() as u32) else {

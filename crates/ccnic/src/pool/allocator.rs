@@ -444,7 +444,7 @@ impl Allocator {
 
 /// The flags that any and that all of the descriptors have.
 #[inline(always)]
-fn flags<D: Slot>(descs: &[D]) -> (u32, u32) {
+pub(crate) fn flags<D: Slot>(descs: &[D]) -> (u32, u32) {
     let (mut any, mut all) = (0, u32::MAX);
     for desc in descs {
         let flags = u32::from(desc.desc().flags());

@@ -22,6 +22,7 @@ use crate::desc::Desc;
 use crate::layout::{LARGE_BUF, SMALL_BUF};
 
 pub use allocator::Allocator;
+pub(crate) use allocator::flags;
 pub(crate) use color::data_offset;
 pub(crate) use ledger::Ledger;
 

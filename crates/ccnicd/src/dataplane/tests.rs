@@ -10,7 +10,7 @@ use ccnic::nic::{BurstQueue, Fetched};
 
 use ccnic::ring::{GroupedEpoch, Ring, RingVisitor};
 use ccnic::rss::{Rss, Spreader};
-use ccnic::{Burst, Config, Desc, Design, Layout, SharedMemory};
+use ccnic::{Burst, Config, Desc, Design, Layout, SharedMemory, testing};
 use ccnic_check::oracle::Held;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, Pages, Region};
@@ -90,14 +90,15 @@ impl<R: Ring> Rig<R> {
         let part = |(worker, links)| {
             let numbers: Vec<u16> = (0..QUEUES).filter(|q| WORKERS[usize::from(*q)] == worker).collect();
             let queues = numbers.len();
-            let port = ProgramPort::<R>::new(&region, &layout, numbers).unwrap();
+            let mut port = ProgramPort::<R>::new(&region, &layout, numbers).unwrap();
+            port.set_tuning("inline=7,loaded=7".parse().unwrap());
             let mut dataplane = RssLoopback::new(&port, queues, reflect);
             dataplane.link(links);
             dataplane.set_rss(Some(Arc::clone(&spreader)));
             Some(Attachment::new(port, dataplane))
         };
         Rig {
-            hosts: (0..QUEUES).map(|q| QueuePair::new(region.memory(), &layout, q).unwrap()).collect(),
+            hosts: (0..QUEUES).map(|q| testing::pair(region.memory(), &layout, q).unwrap()).collect(),
             parts: mesh(&WORKERS).into_iter().map(part).collect(),
             layout,
             spreader,

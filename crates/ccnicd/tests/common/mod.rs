@@ -69,8 +69,9 @@ impl Daemon {
     /// As `start_with`, by a command that takes the daemon's arguments.
     #[track_caller]
     pub fn start_by(command: &[&str], socket: &Path, args: &[&str]) -> Daemon {
-        // A measurement for each test would take its time, and find busy CPUs.
-        let tuned: &[&str] = if args.contains(&"--tuning") { &[] } else { &["--tuning", "default"] };
+        // A measurement for each test would take its time, and find busy CPUs. Packets of all lengths that fit are inline, under load too.
+        let tuned: &[&str] =
+            if args.contains(&"--tuning") { &[] } else { &["--tuning", "default,inline=7,loaded=7"] };
         Daemon::spawn(command, socket, &[args, tuned].concat())
     }
 

@@ -104,12 +104,17 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
     /// Checks the inline descriptors of the unit at `position`; see [`Consumer::all_inline`].
     #[inline(always)]
     fn check<D: Slot>(&self, position: u64, group: &mut [D], inline: &mut InlineCheck) {
-        if self.slots.has_areas() {
-            let area = self.slots.area(position);
-            inline.unit(area, group);
-            if !inline.all() && group.iter().fold(false, |any, d| any | d.desc().inline()) {
-                void(area, group);
-            }
+        if !self.slots.has_areas() {
+            return;
+        }
+        if !group.iter().fold(false, |any, d| any | d.desc().inline()) {
+            inline.beyond = -1;
+            return;
+        }
+        let area = self.slots.area(position);
+        inline.unit(area, group);
+        if !inline.all() {
+            void(area, group);
         }
     }
 
@@ -305,6 +310,10 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
         let word = mem.load_acquire(self.slots.at(self.position, UNIT)); // A2
         let ready = S::ready_count((word >> SIGNAL_SHIFT) as u8, self.slots.lap(self.position)) > 0;
         self.empty_polls = self.empty_polls.saturating_add(u32::from(!ready));
+        if !ready && self.empty_polls >= IDLE_POLLS {
+            // The first line of the payload comes while the signal does, not after it.
+            mem.prefetch_read(self.slots.area(self.position));
+        }
         ready
     }
 

@@ -94,6 +94,8 @@ impl Stage {
     #[inline(always)]
     fn prefetch<M: SharedMemory>(&mut self, mem: &M, end: usize, fetch: Fetch) {
         let end = end.min(self.len);
+        // Nobody but the writer writes an area.
+        let fetch = if matches!(self.kind, Kind::Inline | Kind::InlineShort) { Fetch::Read } else { fetch };
         if let Some(descs) = self.descs.get(self.prefetched..end) {
             // Decided once here and not for every packet.
             match fetch {

@@ -3,7 +3,7 @@
 use crate::desc::{CHAIN_MAX, Desc};
 use crate::host::NEARLY_EMPTY;
 use crate::layout::AREA;
-use crate::memory::{SharedMemory, prefetch_payload};
+use crate::memory::{Fetch, SharedMemory, prefetch_payload};
 use crate::pool::Class;
 use crate::ring::{Consumer, Ring};
 
@@ -19,7 +19,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     #[inline(always)]
     pub fn fetch(&mut self, into: &mut Fetched) -> usize {
         let n = self.fetch_ahead(into);
-        let fetch = self.tuning.payload();
+        // Nobody but the writer writes an area.
+        let fetch = if self.tx.all_inline() { Fetch::Read } else { self.tuning.payload() };
         for desc in into.rest() {
             prefetch_payload(&self.mem, desc.offset(), u32::from(desc.len()), fetch);
         }

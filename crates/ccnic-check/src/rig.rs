@@ -430,6 +430,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         let config = *self.layout.config();
         let buffers = config.buffers as usize;
         self.nic.retire();
+        self.host.retire(); // the spare buffer, too
         assert_eq!(self.reclaim(), 0, "a NIC that retired lost buffers");
         let mut all = Held::new(&self.layout);
         for len in [LARGE_BUF as u16, 1] {

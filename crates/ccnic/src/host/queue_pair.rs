@@ -149,9 +149,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Where packets may be inline: keeps a spare buffer for one that is received while the pool is dry.
     #[inline(always)]
     pub(super) fn keep_spare(&mut self) {
-        if self.tx.has_areas() {
-            self.pool.keep_spare(&self.mem);
-        }
+        self.pool.keep_spare(&self.mem);
     }
 
     /// Copies packets of at most `most` bytes into the areas and hands over others in their buffers, as many as there is room for; returns

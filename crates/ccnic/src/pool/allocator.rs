@@ -46,8 +46,9 @@ pub struct Allocator {
     /// Large buffers that may be subdivided. The rest stay large: subdivided buffers never become large
     /// again.
     split_limit: u64,
-    /// A large buffer that is kept for [`alloc_or_spare`](Allocator::alloc_or_spare).
+    /// A large buffer that is kept for [`alloc_or_spare`](Allocator::alloc_or_spare), and whether one is: where packets may be inline.
     spare: Option<u32>,
+    keeps_spare: bool,
     ledger: Ledger,
 }
 
@@ -80,6 +81,7 @@ impl Allocator {
             small_limit: config.small_limit(),
             split_limit: u64::from(split_limit),
             spare: None,
+            keeps_spare: config.has_areas(),
             ledger,
         }
     }
@@ -220,10 +222,10 @@ impl Allocator {
         self.alloc(mem, class).or_else(|| Some((self.spare.take()?, Class::Large)))
     }
 
-    /// Puts a large buffer aside as spare, if there is one and none is.
+    /// Where packets may be inline: puts a large buffer aside as spare, if there is one and none is.
     #[inline(always)]
     pub(crate) fn keep_spare<M: SharedMemory>(&mut self, mem: &M) {
-        if self.spare.is_none() {
+        if self.keeps_spare && self.spare.is_none() {
             self.spare = self.alloc(mem, Class::Large).map(|(at, _)| at);
         }
     }

@@ -150,7 +150,7 @@ fn table(verdicts: &[&Verdict]) -> Table {
     }
     table.note(
         "predicted: the simulator did not know the value. calibrated: the value was used to choose a platform's numbers, so that its \
-         agreement shows nothing.",
+         agreement shows nothing. own: how many times better the default design is than the paper's.",
     );
     table
 }

@@ -132,9 +132,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             longest = buf.len().max(longest);
             chains |= buf.more();
         }
-        let n = if u32::from(shortest) > Tuning::INLINE_MAX {
+        let n = if u32::from(shortest) > self.tuning.inline_max() {
             self.append_buffers(burst.as_slice())
-        } else if chains || u32::from(longest) > Tuning::INLINE_MAX {
+        } else if chains || u32::from(longest) > self.tuning.inline_max() {
             self.transmit_mixed(burst)
         } else {
             let n = self.copy_inline(burst.as_slice(), longest);
@@ -183,7 +183,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             let segments = rest.iter().position(|buf| !buf.more()).map_or(rest.len(), |last| last + 1);
             let packet = rest.get(..segments).unwrap_or_default();
             let sent = match packet {
-                [short] if !short.more() && u32::from(short.len()) <= Tuning::INLINE_MAX => {
+                [short] if !short.more() && u32::from(short.len()) <= self.tuning.inline_max() => {
                     let sent = self.copy_inline(packet, short.len());
                     self.pool.free_many(&self.mem, packet.get(..sent).unwrap_or_default());
                     sent

@@ -10,7 +10,6 @@ use crate::layout::{self, AREA};
 use crate::memory::{Fetch, LINE, SharedMemory, prefetch_payload, write_small};
 use crate::pool::Class;
 use crate::ring::{Producer, Ring};
-use crate::tuning::Tuning;
 
 use super::QueuePair;
 use super::receive::AHEAD;
@@ -86,7 +85,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// True when [`tx_small`](QueuePair::tx_small) and [`tx_fill`](QueuePair::tx_fill) send packets of `len` bytes in buffers of the pool;
     /// false when they lie in the ring.
     pub fn takes_buffers(&self, len: u16) -> bool {
-        !self.tx.has_areas() || u32::from(len) > Tuning::INLINE_MAX
+        u32::from(len) > self.tuning().inline_max()
     }
 
     /// `tx_small` into the areas of the ring: no buffers.

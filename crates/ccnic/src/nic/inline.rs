@@ -5,7 +5,6 @@ use crate::layout::AREA;
 use crate::memory::{Fetch, LINE, SharedMemory, copy, prefetch_payload};
 use crate::pool::Class;
 use crate::ring::{Producer, Ring};
-use crate::tuning::Tuning;
 
 use super::deliver::Busy;
 use super::fetched::{Segments, bytes, first};
@@ -26,10 +25,10 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             longest = u32::from(desc.len()).max(longest);
             flags |= u32::from(desc.flags());
         }
-        if shortest > Tuning::INLINE_MAX {
+        if shortest > self.tuning.inline_max() {
             return self.deliver_pool(from, packets, ahead);
         }
-        if flags & u32::from(FLAG_MORE) != 0 || longest > Tuning::INLINE_MAX {
+        if flags & u32::from(FLAG_MORE) != 0 || longest > self.tuning.inline_max() {
             return self.deliver_anywhere(from, packets, ahead);
         }
         self.publish(false); // what is staged comes first
@@ -85,7 +84,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     ) -> (usize, Option<Busy>) {
         let (mut n, mut ahead) = (0, ahead);
         while let Some(rest) = packets.get(n..).filter(|rest| !rest.is_empty()) {
-            let long = rest.iter().take_while(|desc| u32::from(desc.len()) > Tuning::INLINE_MAX).count();
+            let long =
+                rest.iter().take_while(|desc| u32::from(desc.len()) > self.tuning.inline_max()).count();
             if long > 0 {
                 let long = rest.get(..long).unwrap_or_default();
                 let whole = long.iter().rposition(|desc| !desc.more()).map_or(0, |last| last + 1);
@@ -112,7 +112,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// One packet of any number of segments.
     fn deliver_one<Q: SharedMemory>(&mut self, from: &Q, packet: &[Desc]) -> Option<Busy> {
         let total = bytes(packet) as u32;
-        if total > Tuning::INLINE_MAX {
+        if total > self.tuning.inline_max() {
             return self.deliver_pool(from, packet, &[]).1;
         }
         self.publish(false);

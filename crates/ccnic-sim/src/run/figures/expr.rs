@@ -86,7 +86,9 @@ impl Expr {
             Expr::Number(_) => Vec::new(),
             Expr::Binary(a, _, b) => [a.series(), b.series()].concat(),
             Expr::Chain(parts, _) => parts.iter().flat_map(Expr::series).collect(),
-            Expr::Call(_, series, _, Argument::Value(value)) => [vec![series.as_str()], value.series()].concat(),
+            Expr::Call(_, series, _, Argument::Value(value)) => {
+                [vec![series.as_str()], value.series()].concat()
+            }
             Expr::Call(_, series, ..) => vec![series],
         }
     }

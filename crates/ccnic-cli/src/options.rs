@@ -57,6 +57,9 @@ pub struct InterfaceArgs {
     /// The host posts receive buffers and frees sent ones, as PCIe NICs require
     #[arg(long)]
     pub host_managed: bool,
+    /// Write no packet beside its descriptor: every packet lies in buffers of the pool
+    #[arg(long)]
+    pub no_inline: bool,
     /// When to demote written cache lines towards the reader (CLDEMOTE)
     #[arg(long, value_parser = demote_parser(), default_value_t)]
     pub demote: Demote,
@@ -73,6 +76,7 @@ impl InterfaceArgs {
             no_small: false,
             sequential: false,
             host_managed: false,
+            no_inline: false,
             demote: Demote::Auto,
         }
     }
@@ -89,6 +93,7 @@ impl InterfaceArgs {
             small: !(self.no_small || e810),
             sequential: self.sequential,
             shared_pool: !(self.host_managed || e810),
+            inline: !self.no_inline,
             demote: self.demote,
             ..Config::default()
         }

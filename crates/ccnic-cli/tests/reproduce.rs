@@ -43,7 +43,7 @@ fn small_figures_are_reproduced() {
     }
     let summary: Value = serde_json::from_str(&text(&out.path().join("summary.json"))).expect("JSON");
     let statements = summary.as_array().expect("a list");
-    assert_eq!(statements.len(), 15);
+    assert_eq!(statements.len(), 22);
     for statement in statements {
         for key in ["figure", "statement", "published", "simulated", "error", "within", "calibration"] {
             assert!(statement.get(key).is_some_and(|v| !v.is_null()), "{key} in {statement}");
@@ -51,8 +51,8 @@ fn small_figures_are_reproduced() {
     }
     let page = text(&out.path().join("index.html"));
     assert_eq!(page.matches("<svg").count(), 2);
-    assert_eq!(page.matches("</tr>").count(), 15 + 2);
-    assert!(page.contains("calibrated") && page.contains("predicted"));
+    assert_eq!(page.matches("</tr>").count(), 22 + 2);
+    assert!(page.contains("calibrated") && page.contains("predicted") && page.contains("own"));
 }
 
 #[test]

@@ -174,7 +174,8 @@ pub fn run<M: SharedMemory, R: Ring, C: Clock>(
         segments,
         burst: load.burst.min(load.inflight).min(Burst::CAPACITY / segments),
         fills: segments == 1 && pair.config().has_areas(),
-        lends: segments == 1 && pair.config().shared_pool,
+        // Without areas a program receives buffers, as the paper's does.
+        lends: segments == 1 && pair.config().has_areas(),
         lent: 0,
         few: load.rate.is_some() || load.inflight <= PRECISE,
         tracker: Tracker::new(load.size),
@@ -225,17 +226,18 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
     /// Receives a burst and sends one; false when the phase is over.
     ///
     /// What lies in buffers is read after the transmit burst, during which its lines arrive. What is lent is read at
-    /// once, and so is everything while few packets are in flight: then the clock is read as soon as the packets have
-    /// been, and again when the next ones are made.
+    /// once, and so is everything while few packets are in flight that wait for each other: then the clock is read as
+    /// soon as the packets have been, and again when the next ones are made.
     #[inline(always)]
     fn turn(&mut self, plan: &Plan) -> bool {
-        let precise = self.few && self.tracker.outstanding() <= PRECISE;
+        let precise = self.precise();
+        let at_once = precise && (self.lends || plan.gap.is_none());
         let received = self.receive();
         if received == 0 && self.waits(plan) {
             self.wait(plan);
             return true;
         }
-        if precise && received > 0 {
+        if at_once && received > 0 {
             self.read();
             self.clock.settle();
             self.tracker.finish(self.clock.now());
@@ -247,9 +249,15 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
             want = self.want(self.due(plan, gap, now));
         }
         let sent = self.send(want, now);
-        if !precise && received > 0 {
+        if !at_once && received > 0 {
             self.read();
-            self.tracker.finish(now);
+            let end = if self.precise() {
+                self.clock.settle();
+                self.clock.now()
+            } else {
+                now
+            };
+            self.tracker.finish(end);
             self.release();
         }
         if sent + received == 0 {
@@ -258,6 +266,12 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
             self.idle = 0;
         }
         now < plan.end && self.tracker.received < plan.last
+    }
+
+    /// True when round trips are measured precisely.
+    #[inline(always)]
+    fn precise(&self) -> bool {
+        self.few && self.tracker.outstanding() <= PRECISE
     }
 
     /// Receives a burst; returns its buffers. What was lent has been read, the rest lies in `rx`.

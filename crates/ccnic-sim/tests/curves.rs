@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use ccnic::{Design, SharedMemory};
-use ccnic_sim::loopback;
+use ccnic_sim::loopback::{self, Run};
 use ccnic_sim::micro::{Stores, stream};
 use ccnic_sim::platform::Platform;
 use ccnic_sim::time::{Ps, ns};
@@ -45,19 +45,48 @@ fn streams_fill_the_link_and_no_more() {
     }
 }
 
+/// A loopback on a machine with few lines per second, over 1 to 8 pairs of cores. `lines` of each packet must cross in each direction;
+/// with all cores at least `share` of what the link carries of them is reached, and the link is full.
+#[track_caller]
+fn fills_the_link(platform: &Platform, (design, inline): (Design, bool), lines: f64, share: f64) {
+    let limit = lines_per_us(platform) / lines;
+    let runs = [1, 2, 4, 8].map(|queues| {
+        let mut plan = plan(design, queues, 64, 64, 100e-6);
+        plan.config.inline = inline;
+        loopback::run(platform, &plan).unwrap()
+    });
+    let rates = runs.each_ref().map(mpps);
+    rises(&rates, 0.03);
+    assert!(rates[3] <= limit, "{design:?}: {rates:?} Mpps of {limit}");
+    assert!(rates[3] > share * limit, "{design:?}: {rates:?} Mpps of {limit}");
+    let used = |run: &Run| {
+        let busy = run.traffic.iter().map(|t| t.link_busy).max().unwrap();
+        busy as f64 / run.measured as f64
+    };
+    assert!((0.95..=1.001).contains(&used(&runs[3])), "{design:?}: {} of the link is used", used(&runs[3]));
+}
+
+/// A payload line and, four to a line, a descriptor.
+const GROUPED: f64 = 1.25;
+
 #[test]
 fn a_loopback_never_exceeds_the_link() {
-    for (design, share) in [(Design::GroupedEpoch, 0.8), (Design::GroupedClear, 0.7), (Design::Padded, 0.5)] {
-        let platform = narrow(0.35);
-        // A payload line and, four to a line, a descriptor in each direction.
-        let lines = if design == Design::Padded { 2.0 } else { 1.25 };
-        let limit = lines_per_us(&platform) / lines;
-        let rate = |queues| mpps(&loopback::run(&platform, &plan(design, queues, 64, 64, 100e-6)).unwrap());
-        let rates: Vec<f64> = [1, 2, 4, 8].into_iter().map(rate).collect();
-        rises(&rates, 0.03);
-        assert!(rates[3] <= limit, "{design:?}: {rates:?} Mpps of {limit}");
-        assert!(rates[3] > share * limit, "{design:?}: {rates:?} Mpps of {limit}");
-    }
+    let platform = narrow(0.35);
+    fills_the_link(&platform, (Design::GroupedEpoch, false), GROUPED, 0.8);
+    fills_the_link(&platform, (Design::GroupedClear, false), GROUPED, 0.7);
+    fills_the_link(&platform, (Design::Padded, false), 2.0, 0.5);
+}
+
+/// Inline payload needs as many lines as payload in buffers. But the areas of a ring are neighbours, as buffers are not, so the host's
+/// hardware prefetchers take lines that the NIC is about to write, and what they take fills the link too.
+#[test]
+fn inline_payload_fills_the_link_with_the_same_lines_and_those_of_prefetchers() {
+    let inline = (Design::GroupedEpoch, true);
+    fills_the_link(&narrow(0.35), inline, GROUPED, 0.55);
+    let without = ["adjacent", "streamer", "ip"].iter().fold(narrow(0.35), |platform, kind| {
+        platform.overridden(&format!("prefetch.host.{kind}"), 0.0).unwrap()
+    });
+    fills_the_link(&without, inline, GROUPED, 0.8);
 }
 
 #[test]

@@ -102,7 +102,17 @@ fn requests_begin_pass_hops_and_end() {
 
 #[test]
 fn a_packet_can_be_followed() {
-    let events = events(&small(1), |t| t, 0..u64::MAX);
+    let inline = small(1);
+    assert!(inline.config.has_areas());
+    follow(&inline, "TX areas 0", "RX areas 0");
+    let buffers = Plan { config: ccnic::Config { inline: false, ..inline.config }, ..inline };
+    follow(&buffers, "buffer", "buffer");
+}
+
+/// Follows a lone packet to the NIC and back. Its payload lies in `there` when it is sent, in `back` when it is received.
+#[track_caller]
+fn follow(plan: &Plan, there: &str, back: &str) {
+    let events = events(plan, |t| t, 0..u64::MAX);
     let stored = |core: u64, ring: &str, after: f64| {
         let name = format!("store {ring}");
         let found = of(&events, "i").filter(|e| e["name"] == name.as_str() && e["tid"] == core);
@@ -118,10 +128,12 @@ fn a_packet_can_be_followed() {
     };
     let sent = stored(0, "TX ring 0", 1.0);
     let seen = fetched(1, "TX ring 0", sent);
-    let copied = fetched(1, "buffer", seen - 0.2);
+    let copied = fetched(1, there, seen - 0.2);
     let answered = stored(1, "RX ring 0", seen);
     let received = fetched(0, "RX ring 0", answered);
+    let read = fetched(0, back, answered - 0.2);
     assert!(sent < seen && copied < received && seen < answered && answered < received);
+    assert!(copied < read && read < received + 1.0, "{copied} {received} {read}");
     assert!(received - sent < 1.5, "a round trip takes less than 1.5 us: {}", received - sent);
 }
 

@@ -96,7 +96,9 @@ fn figures(figures: Vec<Figure>) -> Table {
             cites.rsplit_once("section").map_or("", |(_, section)| section).trim_start_matches('s').trim();
         table.row([id, statements.len().to_string(), title, section.replace(" and ", ", ")]);
     }
-    table.note("statements: those of the paper's text that are compared with the simulation.");
+    table.note(
+        "statements: those of the paper's text that are compared with the simulation, and the leads of the default design over the paper's.",
+    );
     table
 }
 
@@ -150,7 +152,7 @@ fn table(verdicts: &[&Verdict]) -> Table {
     }
     table.note(
         "predicted: the simulator did not know the value. calibrated: the value was used to choose a platform's numbers, so that its \
-         agreement shows nothing.",
+         agreement shows nothing. own: how many times better the default design is than the paper's.",
     );
     table
 }

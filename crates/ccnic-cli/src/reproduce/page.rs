@@ -33,7 +33,8 @@ pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String
         "<h1>CC-NIC, reproduced by simulation</h1>\
          <p class=\"sub\">{} in {:.0} s{}. {}.</p>\n<p>Statements of the paper are compared with the simulation. \
          <i>Predicted</i>: the simulator did not know the value. <i>Calibrated</i>: the value was used to choose numbers of a \
-         platform, so that its agreement shows nothing. The values of all points are in the CSV files beside this page, the statements \
+         platform, so that its agreement shows nothing. <i>Own</i>: how many times better this project's default design is than the paper's; nobody has \
+         published that. The values of all points are in the CSV files beside this page, the statements \
          in <a href=\"summary.json\">summary.json</a>.</p>\n<nav>",
         units::count(about.simulations, "simulation"),
         about.took.as_secs_f64(),
@@ -88,7 +89,7 @@ fn section(html: &mut String, simulated: &Simulated, picture: &str) {
         return;
     }
     html.push_str(
-        "<div class=\"scroll\"><table><tr><th>statement of the paper<th class=\"n\">published<th class=\"n\">simulated<th class=\"n\">error<th>tolerance<th></tr>\n",
+        "<div class=\"scroll\"><table><tr><th>statement<th class=\"n\">published<th class=\"n\">simulated<th class=\"n\">error<th>tolerance<th></tr>\n",
     );
     verdicts.iter().for_each(|v| row(html, v));
     html.push_str("</table></div>\n");
@@ -105,12 +106,14 @@ fn row(html: &mut String, v: &Verdict) {
     } else {
         format!("<br><span class=\"cause\">{}</span>", escape(&v.cause))
     };
+    let section =
+        if v.section.is_empty() { String::new() } else { format!("section {}, ", escape(&v.section)) };
     let _ = writeln!(
         html,
-        "<tr><td class=\"what\">{} <span class=\"tag\">(section {}, {})</span>{cause}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}\
+        "<tr><td class=\"what\">{} <span class=\"tag\">({}{})</span>{cause}<td class=\"n\">{}<td class=\"n\">{}<td class=\"n\">{}\
          <td>{}<td class=\"{class}\">{}</tr>",
         escape(&v.text),
-        escape(&v.section),
+        section,
         v.calibration,
         escape(&text::published(v)),
         escape(&text::simulated(v)),

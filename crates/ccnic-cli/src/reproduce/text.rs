@@ -15,11 +15,12 @@ fn value(value: f64, v: &Verdict) -> String {
     }
 }
 
-/// The published value.
+/// The published value; nobody has published a lead.
 pub fn published(v: &Verdict) -> String {
-    match v.published {
-        Published::Value(published) => value(published, v),
-        Published::Range([low, high]) => format!("{} to {}", value(low, v), value(high, v)),
+    match (v.tolerance, v.published) {
+        (Tolerance::Lead, _) => "-".to_owned(),
+        (_, Published::Value(published)) => value(published, v),
+        (_, Published::Range([low, high])) => format!("{} to {}", value(low, v), value(high, v)),
     }
 }
 
@@ -31,19 +32,21 @@ pub fn simulated(v: &Verdict) -> String {
 /// The simulated value's relative error.
 pub fn error(v: &Verdict) -> String {
     match (v.tolerance, v.error, v.simulated) {
-        (Tolerance::Order, ..) | (_, None, _) => "-".to_owned(),
+        (Tolerance::Order | Tolerance::Lead, ..) | (_, None, _) => "-".to_owned(),
         // The published value is zero: there is no relative error.
         (_, Some(error), _) if !error.is_finite() => "-".to_owned(),
         (_, Some(error), _) => format!("{:+.1} %", error * 100.0),
     }
 }
 
-/// Within the tolerance, or not.
+/// Within the tolerance, or not; a lead is ahead or behind.
 pub fn verdict(v: &Verdict) -> &'static str {
-    match v.within {
-        Some(true) => "within",
-        Some(false) => "OUT",
-        None => "not simulated",
+    match (v.tolerance, v.within) {
+        (Tolerance::Lead, Some(true)) => "ahead",
+        (Tolerance::Lead, Some(false)) => "BEHIND",
+        (_, Some(true)) => "within",
+        (_, Some(false)) => "OUT",
+        (_, None) => "not simulated",
     }
 }
 
@@ -54,10 +57,14 @@ pub fn count(verdicts: &[&Verdict]) -> String {
         (these().filter(|v| v.within == Some(true)).count(), these().count())
     };
     let ((predicted, all), (calibrated, inputs)) = (of("predicted"), of("calibrated"));
+    let (ahead, leads) = of("own");
     let missing = verdicts.iter().filter(|v| v.within.is_none()).count();
     let mut text = format!("{predicted} of {all} predictions within tolerance");
     if inputs > 0 {
         text.push_str(&format!(", {calibrated} of {inputs} calibrated values"));
+    }
+    if leads > 0 {
+        text.push_str(&format!(", the default design ahead of the paper's in {ahead} of {leads}"));
     }
     if missing > 0 {
         text.push_str(&format!(", {missing} statements not simulated"));

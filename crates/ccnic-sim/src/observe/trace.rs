@@ -130,6 +130,9 @@ impl Trace {
             let Some(place) = layout.queue(queue) else { continue };
             for (kind, ring) in [("TX", place.tx), ("RX", place.rx), ("fill", place.fill)] {
                 name(ring.units, 0, &format!("{kind} ring {queue}"));
+                if ring.areas != 0 {
+                    name(ring.areas, 0, &format!("{kind} areas {queue}"));
+                }
                 name(ring.tail, 0, &format!("{kind} tail {queue}"));
                 name(ring.head, 0, &format!("{kind} head {queue}"));
                 name(ring.taken, 0, &format!("{kind} taken {queue}"));

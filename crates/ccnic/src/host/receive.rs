@@ -327,6 +327,22 @@ impl<C: Consumer> Receiver<C> {
         Some(taken)
     }
 
+    /// When every packet that was taken has been given to the program: takes what is ready and requests its lines, for the next call. They
+    /// arrive while the program sends.
+    #[inline(always)]
+    pub(super) fn take_ahead<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator) {
+        let [first, second] = &mut self.stages;
+        let (current, next) = if self.current == 0 { (first, second) } else { (second, first) };
+        if !current.is_empty() || !next.is_empty() {
+            return self.prefetch(mem);
+        }
+        if self.areas {
+            self.ring.release(mem);
+        }
+        self.taken += take(&mut self.ring, mem, pool, current, &mut self.checker, self.areas);
+        current.prefetch(mem, STAGE, self.fetch);
+    }
+
     /// Prefetches the lines of some of the packets that the program will be given next.
     #[inline(always)]
     pub(super) fn prefetch<M: SharedMemory>(&mut self, mem: &M) {

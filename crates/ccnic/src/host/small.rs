@@ -342,7 +342,11 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
                 break;
             }
         }
-        self.rx.prefetch(&self.mem);
+        if done >= AHEAD {
+            self.rx.take_ahead(&self.mem, &mut self.pool);
+        } else {
+            self.rx.prefetch(&self.mem);
+        }
         Some(done)
     }
 

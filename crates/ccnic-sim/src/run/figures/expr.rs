@@ -6,6 +6,7 @@
 //! | `least(s.m)` | the smallest |
 //! | `at(s.m, x)` | at the point `x`: a number (interpolated between points), or a name in quotes |
 //! | `reach(s.m, share)` | the least whole `x` at which the value is `share` of the largest |
+//! | `carries(s.m, value)` | the least whole `x` at which the value is as large as `value`, any expression |
 //!
 //! A comparison is 1 when it holds and 0 when it does not; `a > b > c` compares neighbours.
 
@@ -48,6 +49,8 @@ pub enum Function {
     At,
     /// The least `x` at which the value reaches a share of the largest.
     Reach,
+    /// The least `x` at which the value is as large as another one.
+    Carries,
 }
 
 /// A function's second argument.
@@ -59,6 +62,8 @@ pub enum Argument {
     Number(f64),
     /// A point's name.
     Name(String),
+    /// A value.
+    Value(Box<Expr>),
 }
 
 impl Expr {
@@ -81,6 +86,9 @@ impl Expr {
             Expr::Number(_) => Vec::new(),
             Expr::Binary(a, _, b) => [a.series(), b.series()].concat(),
             Expr::Chain(parts, _) => parts.iter().flat_map(Expr::series).collect(),
+            Expr::Call(_, series, _, Argument::Value(value)) => {
+                [vec![series.as_str()], value.series()].concat()
+            }
             Expr::Call(_, series, ..) => vec![series],
         }
     }
@@ -110,8 +118,12 @@ impl Expr {
                 Ok(f64::from(u8::from(holds)))
             }
             Expr::Call(function, series, metric, argument) => {
-                call(*function, &source.values(series, metric)?, argument)
-                    .map_err(|reason| format!("{series}.{metric}: {reason}"))
+                let points = source.values(series, metric)?;
+                let found = match argument {
+                    Argument::Value(wanted) => reach(&points, wanted.value(source)?),
+                    _ => call(*function, &points, argument),
+                };
+                found.map_err(|reason| format!("{series}.{metric}: {reason}"))
             }
         }
     }
@@ -243,13 +255,20 @@ impl<'t> Parser<'t> {
             "least" => Function::Least,
             "at" => Function::At,
             "reach" => Function::Reach,
-            _ => return Err(self.complain("a number, or peak, least, at, reach")),
+            "carries" => Function::Carries,
+            _ => return Err(self.complain("a number, or peak, least, at, reach, carries")),
         };
         self.expect('(')?;
         let path = self.word(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
         let (series, metric) = path.split_once('.').ok_or_else(|| self.complain("series.metric"))?;
-        let wanted = matches!(function, Function::At | Function::Reach);
-        let argument = if wanted { self.argument()? } else { Argument::None };
+        let argument = match function {
+            Function::Peak | Function::Least => Argument::None,
+            Function::At | Function::Reach => self.argument()?,
+            Function::Carries => {
+                self.expect(',')?;
+                Argument::Value(Box::new(self.sum()?))
+            }
+        };
         self.expect(')')?;
         Ok(Expr::Call(function, series.into(), metric.into(), argument))
     }
@@ -300,6 +319,8 @@ mod tests {
         assert_eq!(value("at(ramp.rtt_ns.p50, 'n8')"), 50.0);
         assert_eq!(value("reach(ramp.rtt_ns.p50, 0.9)"), 6.0);
         assert_eq!(value("reach(ramp.rtt_ns.p50, 0.1)"), 1.0);
+        assert_eq!(value("carries(ramp.rtt_ns.p50, 20)"), 2.0);
+        assert_eq!(value("carries(ramp.rtt_ns.p50, peak(ramp.rtt_ns.p50) * 0.6)"), 3.0);
         assert_eq!(value("3 > 2 > 1"), 1.0);
         assert_eq!(value("3 > 2 > 2"), 0.0);
         assert_eq!(value("at(ramp.rtt_ns.p50, 1) < 11"), 1.0);
@@ -316,11 +337,17 @@ mod tests {
             ("at(ramp.x)", "','"),
             ("at(ramp.x, 'y)", "closing quote"),
             ("(1", "')'"),
+            ("carries(ramp.x)", "','"),
         ] {
             let message = Expr::parse(text).unwrap_err();
             assert!(message.contains(word), "{text:?}: {message}");
         }
-        for (text, word) in [("at(ramp.rtt_ns.p50, 9)", "no point 9"), ("peak(flat.x)", "no flat.x")] {
+        for (text, word) in [
+            ("at(ramp.rtt_ns.p50, 9)", "no point 9"),
+            ("peak(flat.x)", "no flat.x"),
+            ("carries(ramp.rtt_ns.p50, 51)", "not reached"),
+            ("carries(ramp.rtt_ns.p50, peak(flat.x))", "no flat.x"),
+        ] {
             let message = Expr::parse(text).unwrap().value(&Ramp).unwrap_err();
             assert!(message.contains(word), "{text:?}: {message}");
         }

@@ -270,6 +270,8 @@ pub enum Switch {
     Sequential,
     /// The host posts and frees every buffer.
     HostManaged,
+    /// No areas beside the rings' units: every packet lies in buffers.
+    NoInline,
 }
 
 impl Settings {

@@ -217,6 +217,7 @@ fn plan(s: &Settings, offered: Offered, effort: Effort) -> Result<Plan, String> 
         small: !(off(Switch::NoSmall) || e810),
         sequential: off(Switch::Sequential),
         shared_pool: !(off(Switch::HostManaged) || e810),
+        inline: !off(Switch::NoInline),
         demote: s.demote.unwrap_or(Demote::Off),
         ..Config::default()
     };

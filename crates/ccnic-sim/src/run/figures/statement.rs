@@ -1,4 +1,5 @@
-//! Statements: a published value or order, the simulated one, and the error.
+//! Statements: a published value or order, the simulated one, and the error; and leads of this project's default design, which nobody has
+//! published.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,9 +13,10 @@ pub struct Statement {
     pub id: String,
     /// What it says, in a sentence.
     pub text: String,
-    /// Where in the paper.
+    /// Where in the paper; empty for a lead.
+    #[serde(default)]
     pub section: String,
-    /// The value; none for an order, which holds or does not.
+    /// The value; none for an order, which holds or does not, and for a lead.
     pub published: Option<Published>,
     /// What the value is in; `%` of a share, `x` of a factor, empty of a count.
     #[serde(default)]
@@ -69,6 +71,8 @@ pub enum Tolerance {
     Sensitivity,
     /// An order: it holds.
     Order,
+    /// How many times better this project's default design is than the paper's: 1 or more, to 1 %.
+    Lead,
 }
 
 impl Tolerance {
@@ -82,6 +86,7 @@ impl Tolerance {
             Tolerance::Ablation => "25 %, direction",
             Tolerance::Sensitivity => "0.05",
             Tolerance::Order => "holds",
+            Tolerance::Lead => "1 or more",
         }
     }
 }
@@ -99,7 +104,7 @@ pub struct Verdict {
     pub section: String,
     /// What both values are in.
     pub unit: String,
-    /// The published value; 1 for an order.
+    /// The published value; 1 for an order and for a lead.
     pub published: Published,
     /// Ours; none when it is not simulated.
     pub simulated: Option<f64>,
@@ -109,7 +114,7 @@ pub struct Verdict {
     pub within: Option<bool>,
     /// The tolerance.
     pub tolerance: Tolerance,
-    /// `calibrated` or `predicted`.
+    /// `calibrated` or `predicted`; `own` for a lead.
     pub calibration: &'static str,
     /// Why it is out of tolerance, or not simulated.
     pub cause: String,
@@ -139,7 +144,11 @@ impl Statement {
             simulated: ours.ok(),
             within,
             tolerance: self.tolerance,
-            calibration: if self.calibrated { "calibrated" } else { "predicted" },
+            calibration: match self.tolerance {
+                Tolerance::Lead => "own",
+                _ if self.calibrated => "calibrated",
+                _ => "predicted",
+            },
             cause,
         }
     }
@@ -157,6 +166,7 @@ impl Statement {
             Tolerance::Ablation => share(0.25) && (ours > nothing) == (wanted > nothing),
             Tolerance::Sensitivity => off <= 0.05,
             Tolerance::Order => ours == 1.0,
+            Tolerance::Lead => ours >= 0.99,
         }
     }
 }
@@ -204,6 +214,8 @@ mod tests {
         assert_eq!(within(Tolerance::Ratio, "x", Range([3.3, 4.8]), "5.4"), Some(true));
         assert_eq!(within(Tolerance::Ratio, "x", Range([3.3, 4.8]), "5.6"), Some(false));
         assert_eq!(within(Tolerance::Sensitivity, "x", Value(1.13), "1.17"), Some(true));
+        assert_eq!(within(Tolerance::Lead, "x", Value(1.0), "1.4"), Some(true));
+        assert_eq!(within(Tolerance::Lead, "x", Value(1.0), "0.98"), Some(false));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod packets;
 mod parked;
 mod pool;
 mod queue;
+mod reserve;
 mod wait;
 
 pub use attachment::Ccnic;

@@ -5,10 +5,12 @@
 
 mod build;
 mod examples;
+mod forged;
 mod header;
 mod man;
 mod misuse;
 mod nic;
 mod recovery;
+mod reserve;
 mod rss;
 mod small;

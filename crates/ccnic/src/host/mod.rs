@@ -7,6 +7,7 @@
 //! | `alloc.rs` | allocation and freeing |
 //! | `payload.rs` | reading and writing buffers |
 //! | `small.rs` | small packets that are copied in and out, without handles |
+//! | `reserve.rs` | reserve and commit: packets written in place, in two calls |
 //! | `descs.rs` | bursts of plain descriptors, for libraries in other languages |
 //! | `pool.rs` | [`Pool`]: buffers without a queue pair |
 //! | `receive.rs` | the receive path from the ring to the program |
@@ -23,11 +24,13 @@ mod payload;
 mod pool;
 mod queue_pair;
 mod receive;
+mod reserve;
 mod small;
 
 pub use pool::Pool;
 pub(crate) use queue_pair::NEARLY_EMPTY;
 pub use queue_pair::{HostDrops, QueuePair};
+pub use reserve::Reserved;
 pub use small::NotSmall;
 
 use crate::layout::Layout;

@@ -241,7 +241,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Host-managed pool: how many of `n` buffers can be sent, which is as many as can be noted until the NIC
     /// has completed them.
     #[inline(never)]
-    fn managed_room(&mut self, n: usize) -> usize {
+    pub(super) fn managed_room(&mut self, n: usize) -> usize {
         let first = self.tx.position();
         let Some(managed) = &mut self.managed else { return n };
         if managed.free_slots(first) < n {

@@ -189,7 +189,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
 
     /// Before `n` packets are written to the areas.
     #[inline(always)]
-    fn begin_inline(&mut self, n: usize) {
+    pub(super) fn begin_inline(&mut self, n: usize) {
         let (demote, idle) = self.demotes(n);
         self.tx.begin(demote, if idle { 0 } else { self.tuning().ahead });
     }

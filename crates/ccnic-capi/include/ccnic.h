@@ -19,7 +19,7 @@
  * @par Units
  * Lengths are bytes. Counts are buffers: `n` is the number of entries of an array of struct ccnic_buf, and results are numbers of
  * entries. A packet is one buffer, or a chain of up to @ref CCNIC_CHAIN_MAX buffers in consecutive entries; all but the last have
- * ccnic_buf_more(). ccnic_tx_small(), ccnic_rx_small(), ccnic_tx_reserve() and ccnic_tx_commit() count packets, each of which is one
+ * ccnic_buf_more(). ccnic_tx_small(), ccnic_rx_small(), ccnic_tx_mixed(), ccnic_tx_reserve() and ccnic_tx_commit() count packets, each of which is one
  * buffer.
  *
  * @par Threads
@@ -317,6 +317,22 @@ int ccnic_rx_burst(struct ccnic_queue *queue, struct ccnic_buf *bufs, uint16_t n
  * The queue's thread.
  */
 int ccnic_tx_small(struct ccnic_queue *queue, const void *const *data, const uint16_t *len, uint16_t n);
+
+/**
+ * Sends packets of one buffer each as ccnic_tx_burst(), and copies of packets of at most @ref CCNIC_SMALL_SIZE bytes from the program's
+ * own memory as ccnic_tx_small(), in one burst. The NIC owns the buffers of the packets that were sent; the program still owns the
+ * others. A packet that can never be sent ends the burst before it; if it is the first packet, the call fails.
+ *
+ * @param bufs a handle, or, for a packet that is copied, its `len` and `meta` (the other fields are ignored)
+ * @param data address of each packet that is copied, not used after the call; NULL for a packet in a buffer
+ * @param n    entries of `bufs` and `data`: packets
+ * @return the number of packets sent, 0 if the ring is full; -ENOBUFS: the pool is empty; -EFAULT: the handle of the first packet names
+ *         no buffer of this NIC; -EMSGSIZE: the first packet is too long; -EINVAL: the first packet is empty or has several buffers, or
+ *         NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_tx_mixed(struct ccnic_queue *queue, const struct ccnic_buf *bufs, const void *const *data, uint16_t n);
 
 /**
  * Reserves places for packets of up to `len` bytes, for programs that make their packets: the program writes them where the NIC

@@ -6,7 +6,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use ccnic::host::{self, HostDrops, NotSmall, Reserved};
+use ccnic::host::{self, HostDrops, NotSmall, Outgoing, Reserved};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Buf, Burst, Config, Desc, Layout, QueueError};
 use ccnic_shm::{NativeMemory, Vectors};
@@ -220,6 +220,12 @@ impl QueuePair {
         fill: impl FnMut(usize, &mut [u8]) -> u64,
     ) -> usize {
         each_in_vectors!(self, pair => pair.tx_fill(len, n, burst, fill))
+    }
+
+    /// Sends copies and packets in buffers. See [`host::QueuePair::tx_mixed`], with an example.
+    #[inline(always)]
+    pub fn tx_mixed<'a>(&mut self, packets: impl Iterator<Item = Outgoing<'a>>, burst: &mut Burst) -> usize {
+        each_in_vectors!(self, pair => pair.tx_mixed(packets, burst))
     }
 
     /// Reserves places for packets. See [`host::QueuePair::tx_reserve`], with an example.

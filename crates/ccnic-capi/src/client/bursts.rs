@@ -141,3 +141,25 @@ pub unsafe extern "C" fn ccnic_tx_commit(
         queue.commit(n.into(), lens.ok(), metas.ok())
     })
 }
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_tx_mixed(
+    queue: *mut CcnicQueue,
+    bufs: *const CcnicBuf,
+    data: *const *const u8,
+    n: u16,
+) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, bufs, data) = unsafe { (queue.as_mut().ok_or(NULL)?, array(bufs, n)?, array(data, n)?) };
+        queue.transmit_mixed(
+            bufs,
+            data,
+            #[inline(always)]
+            // SAFETY: each that is not null has as many bytes as its entry of `bufs` says (the contract of the header).
+            |at, len| unsafe { std::slice::from_raw_parts(at, usize::from(len)) },
+        )
+    })
+}

@@ -3,6 +3,7 @@
 mod attachment;
 pub(crate) mod bursts;
 pub(crate) mod exports;
+mod mixed;
 mod packets;
 mod parked;
 mod pool;

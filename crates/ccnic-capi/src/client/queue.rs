@@ -15,7 +15,7 @@ use crate::abi::{CcnicBuf, CcnicStats, CcnicView, hand_out};
 use crate::errno::{BAD_BUFFER, CLOSED, Failure, TOO_FEW_ENTRIES, TOO_LONG};
 use crate::handle::{OpenState, Reopen};
 
-const TX_NOT_SMALL: Failure = Failure::new(
+pub(super) const TX_NOT_SMALL: Failure = Failure::new(
     Errno::MSGSIZE,
     c"a packet is longer than CCNIC_SMALL_SIZE or the MTU: use ccnic_tx_burst()",
 );
@@ -33,7 +33,7 @@ pub struct CcnicQueue {
     state: OpenState,
     pub(super) mtu: u16,
     pub(crate) pair: QueuePair,
-    burst: Burst,
+    pub(super) burst: Burst,
     pub(super) reserved: Reserved,
     pub(super) stats: CcnicStats,
     parked: Parked,
@@ -235,7 +235,7 @@ impl CcnicQueue {
 
     /// The longest packet that takes one small buffer.
     #[inline(always)]
-    fn small(&self) -> u16 {
+    pub(super) fn small(&self) -> u16 {
         self.mtu.min(SMALL_BUF as u16)
     }
 

@@ -92,6 +92,9 @@ static void send_and_receive(struct ccnic *nic, struct ccnic_queue *queue)
 	drain(queue);
 	EXPECT(send_requests(queue, 1, 40), 32);
 	drain(queue);
+	EXPECT(ccnic_buf_alloc(queue, 100, bufs, 1), 1);
+	EXPECT(send_both(queue, "header", 6, bufs), 2);
+	drain(queue);
 }
 
 static void program(const char *socket)

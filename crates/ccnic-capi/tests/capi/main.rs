@@ -9,6 +9,7 @@ mod forged;
 mod header;
 mod man;
 mod misuse;
+mod mixed;
 mod nic;
 mod recovery;
 mod reserve;

@@ -44,11 +44,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// assert_eq!(sides.host.tx_mixed(packets, &mut burst), 2);
     /// ```
     #[inline(always)]
-    pub fn tx_mixed<'a>(
-        &mut self,
-        packets: impl Iterator<Item = Outgoing<'a>>,
-        burst: &mut Burst,
-    ) -> usize {
+    pub fn tx_mixed<'a>(&mut self, packets: impl Iterator<Item = Outgoing<'a>>, burst: &mut Burst) -> usize {
         let (demote, idle) = self.demotes(packets.size_hint().0);
         if self.tx.has_areas() {
             self.tx.begin(demote, if idle { 0 } else { self.tuning().ahead });
@@ -60,7 +56,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
                 Outgoing::Copy(bytes, meta) if self.takes_buffers(bytes.len() as u16) => {
                     self.add_copy(&mut run, bytes, meta)
                 }
-                Outgoing::Copy(bytes, meta) => self.send_run(&mut run) && self.send_inline(&mut run, bytes, meta),
+                Outgoing::Copy(bytes, meta) => {
+                    self.send_run(&mut run) && self.send_inline(&mut run, bytes, meta)
+                }
             };
             if !fits {
                 break;
@@ -96,7 +94,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Adds a copy in a buffer of the pool; false if there is none.
     #[inline(never)]
     fn add_copy(&mut self, run: &mut Run<'_>, bytes: &[u8], meta: u64) -> bool {
-        if run.buffers.space() == 0 && !self.send_run(run) || self.alloc(bytes.len() as u16, 1, run.buffers) == 0 {
+        if run.buffers.space() == 0 && !self.send_run(run)
+            || self.alloc(bytes.len() as u16, 1, run.buffers) == 0
+        {
             return false;
         }
         let last = run.buffers.len() - 1;
@@ -177,7 +177,9 @@ mod tests {
         let mut sides = Sides::<R>::new(&config::<R>());
         let (bytes, mut burst) = ([7; 128], Burst::new());
         for round in 0..200usize {
-            let lens: Vec<_> = (0..1 + round % 30).map(|i| [64, 1500, 20, 129, 100, 65, 4096][(i * round + i) % 7]).collect();
+            let lens: Vec<_> = (0..1 + round % 30)
+                .map(|i| [64, 1500, 20, 129, 100, 65, 4096][(i * round + i) % 7])
+                .collect();
             let packets = packets(&mut sides, &lens, &bytes);
             assert_eq!(sides.host.tx_mixed(packets.into_iter(), &mut burst), lens.len(), "{:?}", R::DESIGN);
             let mut got = Vec::new();

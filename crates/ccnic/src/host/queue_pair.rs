@@ -149,7 +149,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
 
     /// Hands over packets in their buffers, as many as there is room for; returns the number of buffers.
     #[inline(always)]
-    fn append_buffers(&mut self, bufs: &[Buf]) -> usize {
+    pub(super) fn append_buffers(&mut self, bufs: &[Buf]) -> usize {
         let n = self.tx.append(&self.mem, bufs);
         self.pool.sent_many(bufs.get(..n).unwrap_or_default());
         n
@@ -252,7 +252,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
 
     /// Demotes the data of a burst.
     #[inline(never)]
-    fn demote_payload(&self, burst: &Burst) {
+    pub(super) fn demote_payload(&self, burst: &Burst) {
         for buf in burst.as_slice() {
             for line in lines(buf.desc().offset(), u32::from(buf.len())) {
                 self.mem.demote(line);

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Parts of bursts that are deliberately out of line.
-const OUT_OF_LINE: [&str; 27] = [
+const OUT_OF_LINE: [&str; 29] = [
     "refill",
     "spill",
     "sift",
@@ -37,6 +37,8 @@ const OUT_OF_LINE: [&str; 27] = [
     "deliver_anywhere",
     "reflect_each",
     "copy_rest",
+    "transmit_mixed",
+    "put_back",
 ];
 /// Helpers on bursts that are not plain packets (`ring/mod.rs`), and the host-managed pool's notes of what
 /// was sent.

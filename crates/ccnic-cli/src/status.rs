@@ -38,7 +38,7 @@ fn process(pid: i32) -> String {
 
 /// What the NIC tells programs of the machine.
 fn tuning(of: &TuningStatus) -> String {
-    let TuningStatus { fetch, ahead, demote, idle, source } = of;
+    let TuningStatus { fetch, ahead, demote, idle, inline, source } = of;
     let [fetch, demote, idle, source] = [fetch, demote, idle, source].map(|text| printable(text));
     let from = match source.as_ref() {
         "measured" => "measured at its start",
@@ -47,7 +47,7 @@ fn tuning(of: &TuningStatus) -> String {
         "default" => "the default",
         other => other,
     };
-    format!("Tuning: fetch={fetch},ahead={ahead},demote={demote},idle={idle} ({from}).")
+    format!("Tuning: fetch={fetch},ahead={ahead},demote={demote},idle={idle},inline={inline} ({from}).")
 }
 
 fn table(status: &Status) -> Table {
@@ -172,7 +172,7 @@ mod tests {
             ("\u{1b}[2J", "(\\u{1b}[2J)"),
         ] {
             let text = shown(source).split_whitespace().collect::<Vec<_>>().join(" ");
-            let line = format!("Tuning: fetch=read,ahead=2,demote=auto,idle=pause {from}.");
+            let line = format!("Tuning: fetch=read,ahead=2,demote=auto,idle=pause,inline=1 {from}.");
             assert!(text.contains(&line), "{text}");
         }
         assert!(longest_line(&shown("cached")) <= 80);

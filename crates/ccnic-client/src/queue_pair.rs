@@ -6,7 +6,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use ccnic::host::{self, HostDrops, NotSmall, Outgoing, Reserved};
+use ccnic::host::{self, HostDrops, NotSmall, Outgoing, Reserved, Segmented};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Buf, Burst, Config, Desc, Layout, QueueError};
 use ccnic_shm::{NativeMemory, Vectors};
@@ -270,6 +270,15 @@ impl QueuePair {
     #[inline(always)]
     pub fn rx_small(&mut self, max: usize, read: impl FnMut(usize, &[u8], u64)) -> Result<usize, NotSmall> {
         each_in_vectors!(self, pair => pair.rx_small(max, read))
+    }
+
+    /// Receives packets of one segment without handles: each is lent where it lies. See [`host::QueuePair::rx_lend`], with an example.
+    ///
+    /// # Errors
+    /// [`Segmented`] when the first packet that waits has several segments.
+    #[inline(always)]
+    pub fn rx_lend(&mut self, max: usize, read: impl FnMut(usize, &[u8], u64)) -> Result<usize, Segmented> {
+        each_in_vectors!(self, pair => pair.rx_lend(max, read))
     }
 
     /// Sends buffers that are held as descriptors. See [`host::QueuePair::tx_descs`].

@@ -141,6 +141,8 @@ pub struct TuningStatus {
     pub demote: String,
     /// What a side does between empty polls: `pause` or `spin`.
     pub idle: String,
+    /// The longest packet that is put inline, in lines.
+    pub inline: u8,
     /// Where it is from: `measured`, `cached`, `option` or `default`.
     pub source: String,
 }
@@ -153,6 +155,7 @@ impl TuningStatus {
             ahead: tuning.ahead,
             demote: tuning.demote.name().to_owned(),
             idle: tuning.idle.name().to_owned(),
+            inline: tuning.inline,
             source: source.to_owned(),
         }
     }
@@ -286,7 +289,10 @@ mod tests {
     #[test]
     fn a_tuning_has_names() {
         let tuning = TuningStatus::new("fetch=read,ahead=2,idle=spin".parse().unwrap(), "cached");
-        is(&tuning, r#"{"fetch":"read","ahead":2,"demote":"auto","idle":"spin","source":"cached"}"#);
+        is(
+            &tuning,
+            r#"{"fetch":"read","ahead":2,"demote":"auto","idle":"spin","inline":1,"source":"cached"}"#,
+        );
     }
 
     #[test]

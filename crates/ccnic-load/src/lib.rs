@@ -173,8 +173,8 @@ pub fn run<M: SharedMemory, R: Ring, C: Clock>(
         rx: Burst::new(),
         segments,
         burst: load.burst.min(load.inflight).min(Burst::CAPACITY / segments),
-        fills: pair.config().has_areas() && load.size <= pair.small_limit(),
-        lends: load.size <= pair.small_limit() && pair.config().shared_pool,
+        fills: !pair.takes_buffers(load.size),
+        lends: segments == 1 && pair.config().shared_pool,
         lent: 0,
         few: load.rate.is_some() || load.inflight <= PRECISE,
         tracker: Tracker::new(load.size),
@@ -266,7 +266,7 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
         let max = self.load.rx_burst.min(tracker::BURST);
         if self.lends {
             let tracker = &mut self.tracker;
-            let lent = self.pair.rx_small(
+            let lent = self.pair.rx_lend(
                 max,
                 #[inline(always)]
                 |_, bytes, _| tracker.packet(bytes),

@@ -183,7 +183,8 @@ pub struct Config {
     /// host posts every receive buffer and frees every sent one, as PCIe NICs require.
     pub shared_pool: bool,
     /// Write packets of up to 448 bytes into areas beside the rings' units, not into buffers of the pool. Only the default design has
-    /// areas, and only with the shared pool ([`Config::has_areas`]); the paper's designs are as the paper has them.
+    /// areas, and only with the shared pool ([`Config::has_areas`]); the paper's designs are as the paper has them. Each queue pair keeps
+    /// one large buffer of the pool for an inline packet that [`rx_burst`](crate::host::QueuePair::rx_burst) finds when the pool is dry.
     pub inline: bool,
     /// When writers demote lines.
     pub demote: Demote,
@@ -341,9 +342,11 @@ impl Config {
         if self.small { SMALL_BUF } else { 0 }
     }
 
-    /// True when the units of the rings have areas for payload beside them.
+    /// True when the units of the rings have areas for payload beside them. Not where a pool has fewer than four buffers for each queue
+    /// pair: each keeps one for an inline packet that comes while the pool is dry.
     pub const fn has_areas(&self) -> bool {
-        self.inline && self.shared_pool && matches!(self.design, Design::GroupedEpoch)
+        let plenty = self.buffers / 4 >= self.queues as u32;
+        self.inline && self.shared_pool && plenty && matches!(self.design, Design::GroupedEpoch)
     }
 
     pub(crate) const fn too_large(&self) -> ConfigError {

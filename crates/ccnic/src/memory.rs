@@ -129,14 +129,23 @@ pub(crate) enum Fetch {
 /// Prefetches the first lines of `len` bytes of payload, all at once, so that the transfers overlap.
 #[inline(always)]
 pub(crate) fn prefetch_payload<M: SharedMemory>(mem: &M, at: u32, len: u32, what: Fetch) {
-    let fetch = |line: u32| match what {
-        Fetch::Read => mem.prefetch_read(line),
-        Fetch::Write if at + len >= (line & !(LINE - 1)) + LINE => mem.prefetch_overwrite(line),
-        Fetch::Own | Fetch::Write => mem.prefetch_own(line),
-    };
-    fetch(at);
-    if len > LINE {
-        lines(at, len.min(PREFETCH_LINES * LINE)).skip(1).for_each(fetch);
+    // One comparison a line.
+    for line in 0..PREFETCH_LINES {
+        let from = at + line * LINE;
+        if len < (line + 1) * LINE {
+            if line == 0 || len > line * LINE {
+                match what {
+                    Fetch::Read => mem.prefetch_read(from),
+                    Fetch::Own | Fetch::Write => mem.prefetch_own(from),
+                }
+            }
+            return;
+        }
+        match what {
+            Fetch::Read => mem.prefetch_read(from),
+            Fetch::Own => mem.prefetch_own(from),
+            Fetch::Write => mem.prefetch_overwrite(from),
+        }
     }
 }
 

@@ -8,6 +8,7 @@ use core::fmt;
 use core::str::FromStr;
 
 use crate::config::{Config, ConfigError, Demote, Design};
+use crate::layout::AREA_LINES;
 use crate::memory::{self, LINE};
 
 /// How the payload of fetched and received packets is requested. The names are `read` and `own`.
@@ -73,7 +74,7 @@ impl IdleMode {
 /// use ccnic::{Tuning, FetchMode, IdleMode};
 ///
 /// let measured: Tuning = "fetch=read,ahead=2".parse()?;
-/// assert_eq!(measured.to_string(), "fetch=read,ahead=2,demote=auto,idle=pause");
+/// assert_eq!(measured.to_string(), "fetch=read,ahead=2,demote=auto,idle=pause,inline=1");
 /// let ours = measured.with("idle=spin")?;
 /// assert_eq!((ours.fetch, ours.ahead, ours.idle), (FetchMode::Read, 2, IdleMode::Spin));
 /// assert_eq!(ours.with("default"), Ok(Tuning::default()));
@@ -92,32 +93,35 @@ pub struct Tuning {
     pub demote: Demote,
     /// What a side does between polls that find nothing.
     pub idle: IdleMode,
+    /// The longest packet that a writer puts inline, in lines: 0 to [`Tuning::MAX_INLINE`]. A reader takes inline packets of any length.
+    pub inline: u8,
 }
 
 impl Default for Tuning {
     fn default() -> Tuning {
-        Tuning { fetch: FetchMode::Own, ahead: 0, demote: Demote::Auto, idle: IdleMode::Pause }
+        Tuning { fetch: FetchMode::Own, ahead: 0, demote: Demote::Auto, idle: IdleMode::Pause, inline: 1 }
     }
 }
 
 /// The fields, as in text.
-const FIELDS: [&str; 5] = ["fetch", "ahead", "demote", "idle", "default"];
+const FIELDS: [&str; 6] = ["fetch", "ahead", "demote", "idle", "inline", "default"];
 /// The values of `ahead`, as in text.
 const AHEADS: [&str; Tuning::MAX_AHEAD as usize + 1] = ["0", "1", "2", "3", "4", "5", "6", "7", "8"];
+/// The values of `inline`, as in text.
+const INLINES: [&str; Tuning::MAX_INLINE as usize + 1] = ["0", "1", "2", "3", "4", "5", "6", "7"];
 /// Where the fields lie in a word.
 const DEMOTE_SHIFT: u32 = 8;
 const IDLE_SHIFT: u32 = 16;
 const AHEAD_SHIFT: u32 = 24;
+const INLINE_SHIFT: u32 = 28;
 
 impl Tuning {
-    /// The longest packet that is written inline: one line, so that a group of four and its payload are one run of lines. Longer ones would
-    /// leave groups partly empty, and their lines pass faster in buffers of the pool, which stay in the first-level cache (AMD Zen 5: 128
-    /// bytes inline 0.85, 256 bytes 0.75 of the rate). A reader takes up to [`AREA`](crate::layout::AREA) bytes.
-    pub(crate) const INLINE_MAX: u32 = LINE;
-
     /// The most units that are requested ahead: with their payload they are more lines than a core has fill
     /// buffers for (16; 12 before Sapphire Rapids).
     pub const MAX_AHEAD: u8 = 8;
+
+    /// The most lines that are put inline: those of an area.
+    pub const MAX_INLINE: u8 = AREA_LINES as u8;
 
     /// This tuning with the fields that `text` names set: `field=value`, separated by commas. `default` sets all
     /// of them to their defaults. [`Tuning`] has an example.
@@ -134,6 +138,9 @@ impl Tuning {
                     tuning.ahead = one_of("ahead", name, &[0, 1, 2, 3, 4, 5, 6, 7, 8], &AHEADS)?;
                 }
                 ("demote", name) => tuning.demote = name.parse()?,
+                ("inline", name) => {
+                    tuning.inline = one_of("inline", name, &[0, 1, 2, 3, 4, 5, 6, 7], &INLINES)?;
+                }
                 ("idle", name) => tuning.idle = one_of("idle", name, &IdleMode::ALL, &IdleMode::NAMES)?,
                 ("default", "") => tuning = Tuning::default(),
                 _ => return Err(ConfigError::Name { field: "field of the tuning", names: &FIELDS }),
@@ -155,17 +162,18 @@ impl Tuning {
             ahead: if default_design { self.ahead.min(Tuning::MAX_AHEAD) } else { 0 },
             demote: if config.demote == Demote::Auto { self.demote } else { config.demote },
             idle: self.idle,
+            inline: if config.has_areas() { self.inline.min(Tuning::MAX_INLINE) } else { 0 },
         }
     }
 
     /// This tuning in the control message by which a NIC tells it: a byte for each field, `fetch` in the lowest,
-    /// then `demote`, `idle` and `ahead`. 0 is the default.
+    /// then `demote` and `idle`; half of the highest byte each for `ahead` and `inline`.
     ///
     /// ```
     /// use ccnic::Tuning;
     ///
     /// let tuning: Tuning = "fetch=read,ahead=3".parse()?;
-    /// assert_eq!((tuning.word(), Tuning::default().word()), (0x0300_0001, 0));
+    /// assert_eq!((tuning.word(), Tuning::default().word()), (0x1300_0001, 0x1000_0000));
     /// assert_eq!(Tuning::from_word(tuning.word()), Some(tuning));
     /// assert_eq!(Tuning::from_word(7), None);
     /// # Ok::<(), ccnic::ConfigError>(())
@@ -175,6 +183,7 @@ impl Tuning {
             | u32::from(self.demote as u8) << DEMOTE_SHIFT
             | u32::from(self.idle as u8) << IDLE_SHIFT
             | u32::from(self.ahead) << AHEAD_SHIFT
+            | u32::from(self.inline) << INLINE_SHIFT
     }
 
     /// What a word says, `None` when this build knows no such value: another release wrote it, or a peer that
@@ -183,9 +192,10 @@ impl Tuning {
         let byte = |shift: u32| (word >> shift) as u8;
         Some(Tuning {
             fetch: FetchMode::ALL.into_iter().find(|fetch| *fetch as u8 == byte(0))?,
-            ahead: Some(byte(AHEAD_SHIFT)).filter(|ahead| *ahead <= Tuning::MAX_AHEAD)?,
+            ahead: Some(byte(AHEAD_SHIFT) & 15).filter(|ahead| *ahead <= Tuning::MAX_AHEAD)?,
             demote: Demote::ALL.into_iter().find(|demote| *demote as u8 == byte(DEMOTE_SHIFT))?,
             idle: IdleMode::ALL.into_iter().find(|idle| *idle as u8 == byte(IDLE_SHIFT))?,
+            inline: Some(byte(INLINE_SHIFT)).filter(|lines| *lines <= Tuning::MAX_INLINE)?,
         })
     }
 
@@ -196,6 +206,12 @@ impl Tuning {
             FetchMode::Own => memory::Fetch::Own,
             FetchMode::Read => memory::Fetch::Read,
         }
+    }
+
+    /// The longest packet that is put inline, in bytes.
+    #[inline(always)]
+    pub(crate) const fn inline_max(&self) -> u32 {
+        self.inline as u32 * LINE
     }
 
     /// Waits for a moment after a poll that found nothing.
@@ -220,8 +236,8 @@ fn one_of<T: Copy>(
 
 impl fmt::Display for Tuning {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Tuning { fetch, ahead, demote, idle } = self;
-        write!(f, "fetch={},ahead={ahead},demote={demote},idle={}", fetch.name(), idle.name())
+        let Tuning { fetch, ahead, demote, idle, inline } = self;
+        write!(f, "fetch={},ahead={ahead},demote={demote},idle={},inline={inline}", fetch.name(), idle.name())
     }
 }
 
@@ -244,7 +260,13 @@ mod tests {
         let mut all = Vec::new();
         for (fetch, idle) in FetchMode::ALL.into_iter().flat_map(|f| IdleMode::ALL.map(|i| (f, i))) {
             for (ahead, demote) in (0..=Tuning::MAX_AHEAD).flat_map(|a| Demote::ALL.map(|d| (a, d))) {
-                all.push(Tuning { fetch, ahead, demote, idle });
+                all.extend((0..=Tuning::MAX_INLINE).map(|inline| Tuning {
+                    fetch,
+                    ahead,
+                    demote,
+                    idle,
+                    inline,
+                }));
             }
         }
         all
@@ -273,11 +295,21 @@ mod tests {
     #[test]
     fn errors_name_the_field_and_what_to_choose() {
         for (text, error) in [
-            ("", "unknown field of the tuning; choose one of fetch, ahead, demote, idle, default"),
-            ("speed=1", "unknown field of the tuning; choose one of fetch, ahead, demote, idle, default"),
-            ("default=1", "unknown field of the tuning; choose one of fetch, ahead, demote, idle, default"),
+            ("", "unknown field of the tuning; choose one of fetch, ahead, demote, idle, inline, default"),
+            (
+                "speed=1",
+                "unknown field of the tuning; choose one of fetch, ahead, demote, idle, inline, default",
+            ),
+            (
+                "default=1",
+                "unknown field of the tuning; choose one of fetch, ahead, demote, idle, inline, default",
+            ),
             ("fetch", "unknown fetch; choose one of own, read"),
-            ("idle=spin,", "unknown field of the tuning; choose one of fetch, ahead, demote, idle, default"),
+            (
+                "idle=spin,",
+                "unknown field of the tuning; choose one of fetch, ahead, demote, idle, inline, default",
+            ),
+            ("inline=8", "unknown inline; choose one of 0, 1, 2, 3, 4, 5, 6, 7"),
             ("ahead=9", "unknown ahead; choose one of 0, 1, 2, 3, 4, 5, 6, 7, 8"),
             ("fetch=own,demote=yes", "unknown demote; choose one of auto, on, off"),
             ("idle=Spin", "unknown idle; choose one of pause, spin"),
@@ -288,7 +320,7 @@ mod tests {
 
     #[test]
     fn what_a_region_says_explicitly_wins() {
-        let asked: Tuning = "fetch=own,ahead=2,demote=off,idle=spin".parse().unwrap();
+        let asked: Tuning = "fetch=own,ahead=2,demote=off,idle=spin,inline=3".parse().unwrap();
         let within = |config: Config| asked.within(&config).to_string();
         let config = Config::default();
         assert_eq!(within(config), asked.to_string());
@@ -296,12 +328,15 @@ mod tests {
             Config { recycle: false, ..config },
             Config { shared_pool: false, ..config },
             Config { demote: Demote::On, ..config },
+            Config { inline: false, ..config },
         ] {
             let demote = if other.demote == Demote::On { Demote::On } else { Demote::Off };
             let fetch = if other.recycle && other.shared_pool { "own" } else { "read" };
-            assert_eq!(within(other), std::format!("fetch={fetch},ahead=2,demote={demote},idle=spin"));
+            let inline = if other.has_areas() { 3 } else { 0 };
+            let text = std::format!("fetch={fetch},ahead=2,demote={demote},idle=spin,inline={inline}");
+            assert_eq!(within(other), text);
         }
         let paper = Config { design: Design::GroupedClear, ..config };
-        assert_eq!(within(paper), "fetch=read,ahead=0,demote=off,idle=spin");
+        assert_eq!(within(paper), "fetch=read,ahead=0,demote=off,idle=spin,inline=0");
     }
 }

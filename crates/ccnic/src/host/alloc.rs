@@ -112,6 +112,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         RegionTag::of(&self.mem).check(burst.as_slice());
         self.pool.free_many(&self.mem, burst.as_slice());
         burst.clear();
+        self.keep_spare();
         self.rx.prefetch(&self.mem);
     }
 
@@ -135,6 +136,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     pub fn free_one(&mut self, buf: Buf) {
         RegionTag::of(&self.mem).check(core::slice::from_ref(&buf));
         self.pool.free(&self.mem, buf.desc().offset(), buf.class());
+        self.keep_spare();
     }
 
     /// The pool is dry. With the host-managed pool, frees what the NIC has completed and tries again.

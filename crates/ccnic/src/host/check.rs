@@ -4,7 +4,7 @@
 
 use crate::config::Config;
 use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE};
-use crate::layout::{AREA, SMALL_BUF};
+use crate::layout::AREA;
 use crate::memory::SharedMemory;
 use crate::pool::{Allocator, Class};
 
@@ -47,11 +47,10 @@ impl Checker {
         pool.holds_segment(desc) | (desc.inline() & self.areas)
     }
 
-    /// True when every packet is one segment in a small buffer, and valid. For most bursts of small packets
-    /// this is the only check.
+    /// True when every packet is one segment in a buffer of this class, and valid. For most bursts this is the only check.
     #[inline(always)]
-    pub(super) fn all_small(&self, pool: &Allocator, descs: &[Desc]) -> bool {
-        self.mtu >= SMALL_BUF && pool.holds_small(descs)
+    pub(super) fn all_alike(&self, pool: &Allocator, class: Class, descs: &[Desc]) -> bool {
+        self.mtu >= class.size() && pool.holds_alike(class, descs)
     }
 
     /// True when every packet is valid.

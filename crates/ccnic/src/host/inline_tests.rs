@@ -2,7 +2,7 @@
 
 extern crate std;
 
-use crate::buf::Burst;
+use crate::buf::{Buf, Burst};
 use crate::config::Config;
 use crate::desc::{Desc, FLAG_INLINE};
 use crate::host::small::NotSmall;
@@ -12,6 +12,7 @@ use crate::pool::Allocator;
 use crate::recovery::Inventory;
 use crate::ring::{GroupedEpoch, Producer, Ring};
 use crate::testing::{Sides, config};
+use std::vec;
 use std::vec::Vec;
 
 /// The NIC delivers packets of a line with the numbers from `first` on; returns how many.
@@ -54,18 +55,44 @@ fn no_packet_that_is_lent_is_longer_than_a_small_buffer() {
 fn inline_packets_wait_in_the_ring_while_the_pool_is_dry() {
     let mut sides = Sides::<GroupedEpoch>::new(&Config { buffers: 16, ..config::<GroupedEpoch>() });
     let (mut held, mut burst) = (Burst::new(), Burst::new());
-    assert_eq!(sides.host.alloc(LARGE_BUF as u16, 64, &mut held), 16);
-    assert_eq!(deliver(&mut sides, 0, 6), 6);
+    assert_eq!(sides.host.alloc(LARGE_BUF as u16, 64, &mut held), 15, "one is spare");
+    assert_eq!(deliver(&mut sides, 0, 7), 7);
+    assert_eq!(sides.host.rx_burst(&mut burst, 32), 1, "for the first");
     (0..3).for_each(|_| assert_eq!(sides.host.rx_burst(&mut burst, 32), 0));
     assert_eq!(sides.host.rx_ready(), 6, "they wait");
-    assert_eq!(read(&mut sides, 2), [0, 1], "a reader in place needs no buffer");
+    assert_eq!(read(&mut sides, 2), [1, 2], "a reader in place needs no buffer");
     sides.host.free(&mut held);
+    sides.host.free(&mut burst);
     assert_eq!(sides.host.rx_burst(&mut burst, 32), 4);
-    for (buf, i) in burst.as_slice().iter().zip(2..) {
+    for (buf, i) in burst.as_slice().iter().zip(3..) {
         assert_eq!((buf.meta(), buf.desc().inline()), (i, false));
         sides.host.with(buf, |bytes| assert_eq!(bytes, [i as u8; 64]));
     }
     sides.host.free(&mut burst);
+}
+
+/// Found by the random scripts of the conformance suite: with nothing but the pool the first packet waited for a buffer, and all
+/// buffers stood in the ring behind it.
+#[test]
+fn an_inline_packet_before_all_buffers_of_the_pool_is_received() {
+    let mut sides = Sides::<GroupedEpoch>::new(&Config { buffers: 16, ..config::<GroupedEpoch>() });
+    let mut burst = Burst::new();
+    for round in 0..20 {
+        let (short, long) = (sides.send(64, 2, 1), sides.send(2000, 99, 2));
+        assert!(
+            short == 2 && long >= 14,
+            "{round}: {long}, all but the spare one and one that short ones lie in"
+        );
+        let fetched = sides.fetch();
+        assert_eq!(sides.nic.reflect(fetched.rest()), short + long);
+        sides.nic.flush();
+        let mut lens = Vec::new();
+        while sides.host.rx_burst(&mut burst, 32) > 0 {
+            lens.extend(burst.as_slice().iter().map(Buf::len));
+            sides.host.free(&mut burst);
+        }
+        assert!(lens.iter().eq([64; 2].iter().chain(&vec![2000; long])), "{round}: {lens:?}");
+    }
 }
 
 #[test]

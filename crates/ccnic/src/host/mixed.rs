@@ -119,7 +119,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             if run.demote {
                 self.demote_payload(run.buffers);
             }
-            self.append_buffers(run.buffers.as_slice())
+            self.append_buffers(run.buffers.as_slice(), true)
         } else {
             self.tx_burst(run.buffers)
         };

@@ -34,7 +34,7 @@ pub use pool::Pool;
 pub(crate) use queue_pair::NEARLY_EMPTY;
 pub use queue_pair::{HostDrops, QueuePair};
 pub use reserve::Reserved;
-pub use small::NotSmall;
+pub use small::{NotSmall, Segmented};
 
 use crate::layout::Layout;
 use crate::memory::SharedMemory;

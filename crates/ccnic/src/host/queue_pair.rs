@@ -6,7 +6,7 @@ use crate::desc::Desc;
 use crate::layout::{Layout, QueueLayout};
 use crate::memory::{LINE, SharedMemory, copy, lines};
 use crate::notify;
-use crate::pool::Allocator;
+use crate::pool::{Allocator, Class};
 use crate::queue_error::{QueueError, queue_layout};
 use crate::ring::{Consumer, IDLE_POLLS, Producer, Ring};
 use crate::tuning::Tuning;
@@ -96,6 +96,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         if let Some(managed) = &mut this.managed {
             managed.post(&this.mem, &mut this.pool);
         }
+        this.keep_spare();
         Ok(this)
     }
 
@@ -119,7 +120,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// ```
     #[inline(always)]
     pub fn tx_burst(&mut self, burst: &mut Burst) -> usize {
-        self.transmit(burst, false)
+        self.transmit(burst, None)
     }
 
     /// `transmit` where the ring has areas: packets that fit are copied there, and their buffers are free again, still in this core's
@@ -132,9 +133,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             longest = buf.len().max(longest);
             chains |= buf.more();
         }
-        let n = if u32::from(shortest) > Tuning::INLINE_MAX {
-            self.append_buffers(burst.as_slice())
-        } else if chains || u32::from(longest) > Tuning::INLINE_MAX {
+        let n = if u32::from(shortest) > self.tuning.inline_max() {
+            self.append_buffers(burst.as_slice(), !chains)
+        } else if chains || u32::from(longest) > self.tuning.inline_max() {
             self.transmit_mixed(burst)
         } else {
             let n = self.copy_inline(burst.as_slice(), longest);
@@ -147,10 +148,18 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n
     }
 
+    /// Where packets may be inline: keeps a spare buffer for one that is received while the pool is dry.
+    #[inline(always)]
+    pub(super) fn keep_spare(&mut self) {
+        if self.tx.has_areas() {
+            self.pool.keep_spare(&self.mem);
+        }
+    }
+
     /// Hands over packets in their buffers, as many as there is room for; returns the number of buffers.
     #[inline(always)]
-    pub(super) fn append_buffers(&mut self, bufs: &[Buf]) -> usize {
-        let n = self.tx.append(&self.mem, bufs);
+    pub(super) fn append_buffers(&mut self, bufs: &[Buf], plain: bool) -> usize {
+        let n = self.tx.append(&self.mem, bufs, plain);
         self.pool.sent_many(bufs.get(..n).unwrap_or_default());
         n
     }
@@ -183,12 +192,12 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             let segments = rest.iter().position(|buf| !buf.more()).map_or(rest.len(), |last| last + 1);
             let packet = rest.get(..segments).unwrap_or_default();
             let sent = match packet {
-                [short] if !short.more() && u32::from(short.len()) <= Tuning::INLINE_MAX => {
+                [short] if !short.more() && u32::from(short.len()) <= self.tuning.inline_max() => {
                     let sent = self.copy_inline(packet, short.len());
                     self.pool.free_many(&self.mem, packet.get(..sent).unwrap_or_default());
                     sent
                 }
-                _ => self.append_buffers(packet),
+                _ => self.append_buffers(packet, segments == 1),
             };
             n += sent;
             if sent < segments {
@@ -198,9 +207,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n
     }
 
-    /// `tx_burst`; with `small` all buffers are known to be small.
+    /// `tx_burst`; with `alike` every packet is known to be one segment in a buffer of that class, too long to be copied inline.
     #[inline(always)]
-    pub(super) fn transmit(&mut self, burst: &mut Burst, small: bool) -> usize {
+    pub(super) fn transmit(&mut self, burst: &mut Burst, alike: Option<Class>) -> usize {
         RegionTag::of(&self.mem).check(burst.as_slice());
         let (demote, idle) = self.demotes(burst.len());
         let first = self.tx.position();
@@ -209,17 +218,23 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         }
         if self.tx.has_areas() {
             self.tx.begin(demote, if idle { 0 } else { self.tuning.ahead });
-            return self.transmit_inline(burst);
+            let Some(class) = alike else { return self.transmit_inline(burst) };
+            let n = self.tx.append(&self.mem, burst.as_slice(), true);
+            self.tx.close(&self.mem);
+            self.pool.sent_alike(class, burst.first(n));
+            burst.remove_front(n);
+            self.rx.prefetch(&self.mem);
+            return n;
         }
         let most = if self.managed.is_some() { self.managed_room(burst.len()) } else { Burst::CAPACITY };
         let n = self.tx.push(&self.mem, burst.first(most));
         if demote {
             self.tx.demote(&self.mem);
         }
-        match &mut self.managed {
-            None if small => self.pool.sent_small(burst.first(n)),
-            None => self.pool.sent_many(burst.first(n)),
-            Some(managed) => managed.note_sent(first, burst.first(n)),
+        match (&mut self.managed, alike) {
+            (None, Some(class)) => self.pool.sent_alike(class, burst.first(n)),
+            (None, None) => self.pool.sent_many(burst.first(n)),
+            (Some(managed), _) => managed.note_sent(first, burst.first(n)),
         }
         burst.remove_front(n);
         self.rx.prefetch(&self.mem);
@@ -428,7 +443,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
     /// # let pair = &mut sides.host;
     /// pair.set_tuning("fetch=read".parse()?);
-    /// assert_eq!(pair.tuning().to_string(), "fetch=read,ahead=0,demote=auto,idle=pause");
+    /// assert_eq!(pair.tuning().to_string(), "fetch=read,ahead=0,demote=auto,idle=pause,inline=1");
     /// # Ok::<(), ccnic::ConfigError>(())
     /// ```
     pub fn set_tuning(&mut self, tuning: Tuning) {

@@ -10,7 +10,7 @@
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::config::Config;
 use crate::desc::{Desc, FLAG_SMALL};
-use crate::layout::{RingLayout, SMALL_BUF};
+use crate::layout::{AREA, LARGE_BUF, RingLayout};
 use crate::memory::{Fetch, SharedMemory, copy, prefetch_payload};
 use crate::pool::{Allocator, Class};
 use crate::ring::Consumer;
@@ -60,10 +60,12 @@ struct Stage {
 /// Where the data of a stage's packets lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
-    /// Every packet is inline, and no longer than a small buffer.
+    /// Every packet is inline.
     Inline,
-    /// Every packet is one segment in a small buffer.
-    Small,
+    /// Every packet is inline, and no longer than a small buffer.
+    InlineShort,
+    /// Every packet is one segment in a buffer of this class.
+    Buffers(Class),
     /// Anywhere.
     Mixed,
 }
@@ -117,7 +119,7 @@ impl Stage {
         if self.kind == Kind::Mixed {
             n = whole(waiting, n, to.space());
         }
-        if self.kind != Kind::Small {
+        if !matches!(self.kind, Kind::Buffers(_)) {
             n = self.copy_out(mem, pool, n);
         }
         let region = RegionTag::of(mem);
@@ -130,7 +132,8 @@ impl Stage {
     }
 
     /// Copies the inline packets among the next `n` into buffers of the pool, which the program may keep. Returns `n`, or less when the
-    /// pool is dry: the number that make whole packets without an inline one.
+    /// pool is dry: the number that make whole packets without an inline one. The first is never stuck, though all buffers of the pool may
+    /// stand in the ring behind it: there is a spare one for it, as long as the program frees what it was given.
     #[inline(never)]
     fn copy_out<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator, n: usize) -> usize {
         let descs = self.descs.get_mut(self.next..self.next + n).unwrap_or_default();
@@ -138,7 +141,7 @@ impl Stage {
             if !slot.inline() {
                 continue;
             }
-            let Some((at, class)) = pool.alloc(mem, pool.class(slot.len().into())) else {
+            let Some((at, class)) = pool.alloc_or_spare(mem, pool.class(slot.len().into())) else {
                 let before = descs.get(..i).unwrap_or_default();
                 return before.iter().rposition(|desc| !desc.more()).map_or(0, |last| last + 1);
             };
@@ -146,22 +149,28 @@ impl Stage {
             let flags = if class == Class::Small { FLAG_SMALL } else { 0 };
             *slot = Desc::new(at, slot.len(), flags).with_meta(slot.meta).with_more(slot.more());
         }
+        pool.keep_spare(mem);
         n
     }
 
-    /// Lends small packets, at most `max`, to `read` and frees their buffers; returns their number. `None`
-    /// when the first is not small. Small packets are inline, or in one small buffer.
+    /// Lends packets of one segment and at most `longest` bytes, at most `max` of them, to `read` and frees their buffers; returns
+    /// their number. `None` when the first is another one.
     #[inline(always)]
     fn lend<M: SharedMemory>(
         &mut self,
         mem: &M,
         pool: &mut Allocator,
-        max: usize,
+        (max, longest): (usize, u32),
         mut read: impl FnMut(usize, &[u8], u64),
     ) -> Option<usize> {
         let waiting = self.rest();
         let waiting = waiting.get(..max).unwrap_or(waiting);
-        let descs = if self.kind == Kind::Mixed { small(waiting) } else { waiting };
+        let descs = match self.kind {
+            Kind::InlineShort | Kind::Buffers(Class::Small) => waiting,
+            Kind::Inline if longest >= AREA => waiting,
+            Kind::Buffers(Class::Large) if longest >= LARGE_BUF => waiting,
+            Kind::Inline | Kind::Buffers(Class::Large) | Kind::Mixed => one_by_one(waiting, longest),
+        };
         for (i, desc) in descs.iter().enumerate() {
             mem.with(
                 desc.offset(),
@@ -172,8 +181,8 @@ impl Stage {
         }
         let (n, none) = (descs.len(), descs.is_empty() && !waiting.is_empty());
         match self.kind {
-            Kind::Inline => {}
-            Kind::Small => pool.free_small(mem, descs),
+            Kind::Inline | Kind::InlineShort => {}
+            Kind::Buffers(class) => pool.free_alike(mem, class, descs),
             Kind::Mixed => pool.free_many(mem, descs),
         }
         self.next += n;
@@ -188,12 +197,16 @@ fn prefetch<M: SharedMemory>(mem: &M, descs: &[Desc], fetch: Fetch) {
     }
 }
 
-/// The longest prefix of packets of one segment, inline or in a small buffer, and no longer than one.
-#[inline(never)]
-fn small(descs: &[Desc]) -> &[Desc] {
-    let fits = |desc: &Desc| desc.small() || desc.inline() && u32::from(desc.len()) <= SMALL_BUF;
-    let n = descs.iter().position(|desc| desc.more() || !fits(desc));
-    descs.get(..n.unwrap_or(descs.len())).unwrap_or_default()
+/// The longest prefix of packets of one segment and at most `longest` bytes.
+#[inline(always)]
+fn one_by_one(descs: &[Desc], longest: u32) -> &[Desc] {
+    let other = |desc: &Desc| desc.more() | (u32::from(desc.len()) > longest);
+    // Usually there is none: without an early exit the loop vectorises.
+    if descs.iter().fold(false, |any, desc| any | other(desc)) {
+        let n = descs.iter().position(other).unwrap_or(descs.len());
+        return descs.get(..n).unwrap_or_default();
+    }
+    descs
 }
 
 /// How many of the first `limit` descriptors make whole packets; if none do, how many the first packet has,
@@ -231,17 +244,24 @@ impl<C: Consumer> Receiver<C> {
         to: &mut Burst,
         max: usize,
     ) -> usize {
-        self.serve(mem, pool, max, |stage, pool| stage.hand_out(mem, pool, to, max)).unwrap_or(0)
+        let handed = self.serve(
+            mem,
+            pool,
+            max,
+            #[inline(always)]
+            |stage, pool| stage.hand_out(mem, pool, to, max),
+        );
+        handed.unwrap_or(0)
     }
 
-    /// Lends small packets, at most `max`, to `read` and frees their buffers; returns their number. `None`
-    /// when the next packet is not small.
+    /// Lends packets of one segment and at most `longest` bytes (of a small buffer's length at least), at most `max` of them, to `read`
+    /// and frees their buffers; returns their number. `None` when the next packet is another one.
     #[inline(always)]
     pub(super) fn lend<M: SharedMemory>(
         &mut self,
         mem: &M,
         pool: &mut Allocator,
-        max: usize,
+        (max, longest): (usize, u32),
         read: impl FnMut(usize, &[u8], u64),
     ) -> Option<usize> {
         // The lines of the packets behind them arrive while these are read.
@@ -250,7 +270,7 @@ impl<C: Consumer> Receiver<C> {
             pool,
             max + AHEAD,
             #[inline(always)]
-            |stage, pool| stage.lend(mem, pool, max, read),
+            |stage, pool| stage.lend(mem, pool, (max, longest), read),
         );
         read.unwrap_or(Some(0))
     }
@@ -393,11 +413,12 @@ fn take<C: Consumer, M: SharedMemory>(
         ring.prefetch(mem, n); // a full burst: the next is probably published already
     }
     let descs = stage.rest();
+    let class = descs.first().map_or(Class::Small, |desc| Class::of(*desc));
     stage.kind = if ring.all_inline() && checker.all_inline(descs) {
-        Kind::Inline
-    } else if checker.all_small(pool, descs) {
-        pool.received_small(descs);
-        Kind::Small
+        if ring.all_short() { Kind::InlineShort } else { Kind::Inline }
+    } else if checker.all_alike(pool, class, descs) {
+        pool.received_alike(class, descs);
+        Kind::Buffers(class)
     } else {
         if checker.all_valid(pool, descs) {
             pool.received_many(descs);
@@ -415,7 +436,6 @@ mod tests {
     use super::*;
     use crate::desc::FLAG_MORE;
     use crate::host::HostDrops;
-    use crate::layout::LARGE_BUF;
     use crate::ring::{GroupedClear, GroupedEpoch, Packed, Padded, Producer, Ring};
     use crate::testing::{Sides, config};
     use std::vec::Vec;
@@ -557,8 +577,10 @@ mod tests {
         assert_eq!([0, 1, 2, 3, 9].map(|limit| ends(&[large, more, large, more], limit)), [0, 1, 1, 3, 3]);
         assert_eq!([0, 1, 2, 3].map(|limit| ends(&[more, more, large, large], limit)), [0, 3, 3, 3]);
         assert_eq!(ends(&[more, more, more, large], 1), 0, "no space for the first");
-        assert_eq!(super::small(&[small, small, large, small]).len(), 2);
-        assert_eq!(super::small(&[small.with_more(true), small]).len(), 0);
+        let long = Desc::new(0, 129, 0);
+        let fitting = |descs: &[Desc]| one_by_one(descs, 128).len();
+        assert_eq!(fitting(&[small, large, long, small]), 2);
+        assert_eq!(fitting(&[small.with_more(true), small]), 0);
     }
 
     #[test]

@@ -11,8 +11,9 @@ use super::QueuePair;
 /// Give it to [`QueuePair::tx_commit`] in the end, if only with 0 packets; one that is dropped loses its buffers.
 #[derive(Debug, Default)]
 pub struct Reserved {
-    /// Places in the ring, which begin at the ring's position when they were reserved.
+    /// Places in the ring.
     lines: usize,
+    /// The ring's position when they were reserved, where they begin.
     position: u64,
     /// Places in buffers.
     buffers: Burst,
@@ -63,7 +64,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         if !reserved.buffers.is_empty() {
             self.free(&mut reserved.buffers);
         }
-        (reserved.lines, reserved.len) = (0, len);
+        (reserved.lines, reserved.position, reserved.len) = (0, self.tx.position(), len);
         if u32::from(len) > LARGE_BUF {
             return 0;
         }
@@ -75,7 +76,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             room = self.alloc(len, room, &mut reserved.buffers);
             reserved.buffers.as_slice().iter().enumerate().for_each(|(i, buf)| place(i, buf.desc().offset()));
         } else {
-            (reserved.lines, reserved.position) = (room, self.tx.position());
+            reserved.lines = room;
             (0..room).for_each(|i| place(i, self.tx.line(i)));
         }
         room
@@ -84,7 +85,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Sends the packets in the first `n` places, in order, and gives the others back; returns their number. `packet` is called with
     /// the index of each and returns its bytes (longer ones than [`place_len`](Reserved::place_len) are cut) and its metadata.
     /// `None`, and nothing is sent, if there are not so many places, or if other packets were sent meanwhile: those took the
-    /// places in the ring. Example: [`tx_reserve`](QueuePair::tx_reserve).
+    /// room in the ring. Example: [`tx_reserve`](QueuePair::tx_reserve).
     #[inline(always)]
     pub fn tx_commit(
         &mut self,
@@ -92,13 +93,16 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n: usize,
         mut packet: impl FnMut(usize) -> (u16, u64),
     ) -> Option<usize> {
-        if !reserved.buffers.is_empty() {
-            return self.commit_buffers(reserved, n, packet);
+        let valid = n <= reserved.places() && (n == 0 || reserved.position == self.tx.position());
+        if !valid {
+            return None;
         }
-        let valid = n <= reserved.lines && (n == 0 || reserved.position == self.tx.position());
-        reserved.lines = if valid { 0 } else { reserved.lines };
-        if !valid || n == 0 {
-            return valid.then_some(0);
+        reserved.lines = 0;
+        if !reserved.buffers.is_empty() {
+            return Some(self.commit_buffers(reserved, n, packet));
+        }
+        if n == 0 {
+            return Some(0);
         }
         self.begin_inline(n);
         let sent = self.tx.push_lines(
@@ -122,11 +126,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         reserved: &mut Reserved,
         n: usize,
         mut packet: impl FnMut(usize) -> (u16, u64),
-    ) -> Option<usize> {
+    ) -> usize {
         let Reserved { buffers, len: most, .. } = reserved;
-        if n > buffers.len() {
-            return None;
-        }
         while buffers.len() > n
             && let Some(buf) = buffers.pop()
         {
@@ -137,9 +138,21 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             buf.set_meta(meta);
             let _ = buf.set_len(len.min(*most)); // which fits, since it was allocated
         }
-        let sent = self.tx_burst(buffers);
-        self.free(buffers);
-        Some(sent)
+        let sent = if self.tx.has_areas() {
+            // Not `tx_burst`, which would copy those into the ring that turned out to be short.
+            self.begin_inline(n);
+            let sent = self.append_buffers(buffers.as_slice(), true);
+            self.tx.close(&self.mem);
+            self.rx.prefetch(&self.mem);
+            buffers.remove_front(sent);
+            sent
+        } else {
+            self.tx_burst(buffers)
+        };
+        if !buffers.is_empty() {
+            self.free(buffers); // does not happen: there was room
+        }
+        sent
     }
 }
 
@@ -204,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn other_packets_take_the_places_in_the_ring() {
+    fn other_packets_take_the_room_in_the_ring() {
         let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
         let mut reserved = Reserved::default();
         assert_eq!(sides.host.tx_reserve(64, 4, &mut reserved, |_, _| ()), 4);
@@ -212,9 +225,11 @@ mod tests {
         assert_eq!(sides.send(64, 1, 1), 1);
         assert_eq!(sides.host.tx_commit(&mut reserved, 4, |_| (64, 0)), None);
         assert_eq!((sides.poll(), sides.host.tx_waiting()), (1, 0));
-        // Places in buffers are their own.
+        // Also the room of places in buffers.
         assert_eq!(sides.host.tx_reserve(65, 4, &mut reserved, |_, _| ()), 4);
         assert_eq!(sides.send(64, 1, 1), 1);
+        assert_eq!(sides.host.tx_commit(&mut reserved, 4, |_| (65, 0)), None);
+        assert_eq!(sides.host.tx_reserve(65, 4, &mut reserved, |_, _| ()), 4);
         assert_eq!(sides.host.tx_commit(&mut reserved, 4, |_| (99, 0)), Some(4), "cut to 65 bytes");
         assert_eq!(sides.poll(), 5);
         let mut lens = Vec::new();

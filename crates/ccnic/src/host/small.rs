@@ -1,16 +1,15 @@
-//! Small packets without handles: for programs that keep packets in memory of their own and copy them in and
-//! out (an mbuf pool).
+//! Packets without handles: for programs that keep packets in memory of their own and copy them in and out (an mbuf
+//! pool), or make and read them where they lie.
 //!
 //! A buffer is allocated, filled and sent, or received, read and freed, within one call. The program never
 //! holds it, so its descriptor need not be checked.
 
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::{Desc, FLAG_SMALL};
-use crate::layout::{self, AREA};
+use crate::layout::{self, AREA, LARGE_BUF};
 use crate::memory::{Fetch, LINE, SharedMemory, prefetch_payload, write_small};
 use crate::pool::Class;
 use crate::ring::{Producer, Ring};
-use crate::tuning::Tuning;
 
 use super::QueuePair;
 use super::receive::AHEAD;
@@ -26,9 +25,13 @@ pub(super) struct RingAhead {
     prefetched: usize,
 }
 
-/// The next packet to receive is not a small one: [`QueuePair::rx_burst`] receives it.
+/// The next packet to receive is longer than 128 bytes, or has several segments: [`QueuePair::rx_burst`] receives it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotSmall;
+
+/// The next packet to receive has several segments: [`QueuePair::rx_burst`] receives it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Segmented;
 
 impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Sends copies of packets of 1 to `longest` bytes ([`small_limit`](QueuePair::small_limit) at most), each with its metadata, in
@@ -71,7 +74,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
                 *slot = Buf::new(Desc::new(at, packet.len() as u16, FLAG_SMALL).with_meta(meta), region);
             }
             burst.added(room);
-            let sent = self.transmit(burst, true);
+            let sent = self.transmit(burst, Some(Class::Small));
             self.ring_ahead = RingAhead { sent, prefetched: 0 };
             return sent;
         }
@@ -86,7 +89,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// True when [`tx_small`](QueuePair::tx_small) and [`tx_fill`](QueuePair::tx_fill) send packets of `len` bytes in buffers of the pool;
     /// false when they lie in the ring.
     pub fn takes_buffers(&self, len: u16) -> bool {
-        !self.tx.has_areas() || u32::from(len) > Tuning::INLINE_MAX
+        u32::from(len) > self.tuning().inline_max()
     }
 
     /// `tx_small` into the areas of the ring: no buffers.
@@ -121,7 +124,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         sent
     }
 
-    /// Sends `n` packets of `len` bytes, at most [`small_limit`](QueuePair::small_limit), or as many as there is room for; returns their
+    /// Sends `n` packets of `len` bytes, at most 4096 (none if it is more), or as many as there is room for; returns their
     /// number. `fill` is called with the index of a packet and the bytes to write it to, and returns its metadata. The bytes lie in the
     /// ring, where the NIC reads them, so a packet is written once; they hold old data, of which `fill` must overwrite all. Without
     /// inline areas, or when `len` is longer, they lie in buffers of the pool; `burst` is working space for that: it must be empty, and
@@ -177,13 +180,25 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         mut fill: impl FnMut(usize, &mut [u8]) -> u64,
     ) -> usize {
         let room = self.tx.room(&self.mem, n.min(burst.space()));
+        if u32::from(len) > LARGE_BUF {
+            return 0; // a chain, which `fill` cannot write at once
+        }
         self.alloc(len, room, burst);
+        // When the pool has few small buffers it gives large ones.
+        let class = self.pool.class(len.into());
+        let alike = burst
+            .as_slice()
+            .iter()
+            .fold(true, |all, buf| all & (Class::of(buf.desc()) == class))
+            .then_some(class);
         for (i, buf) in burst.iter_mut().enumerate() {
             let meta = self.with_mut(buf, |to| fill(i, to));
             buf.set_meta(meta);
         }
-        let sent = self.tx_burst(burst);
-        self.free(burst);
+        let sent = self.transmit(burst, alike);
+        if !burst.is_empty() {
+            self.free(burst);
+        }
         sent
     }
 
@@ -233,13 +248,35 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// assert_eq!(bytes, 192);
     /// ```
     #[inline(always)]
-    pub fn rx_small(
-        &mut self,
-        max: usize,
-        mut read: impl FnMut(usize, &[u8], u64),
-    ) -> Result<usize, NotSmall> {
+    pub fn rx_small(&mut self, max: usize, read: impl FnMut(usize, &[u8], u64)) -> Result<usize, NotSmall> {
+        self.lend(max, layout::SMALL_BUF, read).ok_or(NotSmall)
+    }
+
+    /// As [`rx_small`](QueuePair::rx_small), for packets of any length that lie in one buffer or inline: lends each to `read` where it
+    /// lies. Stops before a packet of several segments.
+    ///
+    /// # Errors
+    /// [`Segmented`] when the next packet has several segments: [`rx_burst`](QueuePair::rx_burst) receives it.
+    ///
+    /// ```
+    /// # use ccnic::{testing::{Sides, config}, ring::GroupedEpoch};
+    /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+    /// # sides.send(1500, 3, 7);
+    /// # sides.poll();
+    /// let (pair, mut bytes) = (&mut sides.host, 0);
+    /// assert_eq!(pair.rx_lend(32, |_, packet, _| bytes += packet.len()), Ok(3)); // three packets of 1500 bytes have come
+    /// assert_eq!(bytes, 4500);
+    /// ```
+    #[inline(always)]
+    pub fn rx_lend(&mut self, max: usize, read: impl FnMut(usize, &[u8], u64)) -> Result<usize, Segmented> {
+        self.lend(max, u32::from(u16::MAX), read).ok_or(Segmented)
+    }
+
+    /// Lends packets of one segment and at most `longest` bytes. `None` when the next one is another.
+    #[inline(always)]
+    fn lend(&mut self, max: usize, longest: u32, mut read: impl FnMut(usize, &[u8], u64)) -> Option<usize> {
         if !self.rx.poll(&self.mem) {
-            return Ok(0);
+            return Some(0);
         }
         self.prefetch_ring();
         let mut done = 0;
@@ -248,7 +285,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             let got = self.rx.lend(
                 &self.mem,
                 &mut self.pool,
-                want,
+                (want, longest),
                 #[inline(always)]
                 |i, bytes, meta| read(done + i, bytes, meta),
             );
@@ -257,7 +294,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             }
             match got {
                 Some(n) => done += n,
-                None if done == 0 => return Err(NotSmall),
+                None if done == 0 => return None,
                 None => break,
             }
             if got != Some(want) {
@@ -265,7 +302,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             }
         }
         self.rx.prefetch(&self.mem);
-        Ok(done)
+        Some(done)
     }
 
     /// Prefetches the lines of the transmit ring that the next burst will write. Only if the NIC has a

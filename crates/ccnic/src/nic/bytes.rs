@@ -2,10 +2,9 @@
 //! from the NIC's memory into the ring's area or a buffer.
 
 use crate::desc::{Desc, FLAG_SMALL};
-use crate::memory::{SharedMemory, read_packet, write_packet};
+use crate::memory::{LINE, SharedMemory, read_packet, write_packet};
 use crate::pool::{Class, data_offset};
 use crate::ring::{Producer, Ring};
-use crate::tuning::Tuning;
 
 use super::{Fetched, NicQueue};
 
@@ -85,11 +84,12 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         longest: u32,
         packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
     ) -> usize {
-        if self.areas && longest <= Tuning::INLINE_MAX {
+        let inline_max = self.tuning.inline_max();
+        if longest <= inline_max.min(LINE) {
             return self.slices_inline(packets);
         }
         let class = self.pool.class(longest);
-        let inline = self.areas && shortest <= Tuning::INLINE_MAX;
+        let inline = shortest <= inline_max;
         if inline || class != self.pool.class(shortest) || longest > class.size() {
             return self.slices_one_by_one(packets);
         }
@@ -109,7 +109,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             #[inline(always)]
             |_, at| {
                 let Some((packet, meta)) = packets.next() else { return (0, 0) };
-                let packet = packet.get(..Tuning::INLINE_MAX as usize).unwrap_or(packet);
+                let packet = packet.get(..LINE as usize).unwrap_or(packet);
                 write_packet(mem, at, packet);
                 bytes += packet.len() as u64;
                 (packet.len() as u16, meta)

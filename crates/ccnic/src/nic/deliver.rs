@@ -3,13 +3,13 @@
 //! The fastest of three loops that a burst allows: all packets alike (of one segment, in buffers of one
 //! class), one by one, or with chains on either side of the copy.
 
-use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE, FLAG_SMALL};
+use crate::desc::{CHAIN_MAX, Desc, FLAG_SMALL};
 use crate::memory::{SharedMemory, copy, prefetch_payload};
 use crate::pool::{Class, data_offset};
 use crate::ring::Ring;
 
 use super::NicQueue;
-use super::fetched::{Segments, bytes, first};
+use super::fetched::{Segments, Shape, first};
 
 /// Why a packet cannot be delivered now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         if self.areas {
             self.deliver_inline(from, packets, ahead)
         } else {
-            self.deliver_pool(from, packets, ahead)
+            self.deliver_pool(from, packets, ahead, &Shape::of(packets))
         }
     }
 
@@ -58,8 +58,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         from: &Q,
         packets: &[Desc],
         ahead: &[Desc],
+        shape: &Shape,
     ) -> (usize, Option<Busy>) {
-        if self.deliver_alike(from, packets, ahead) {
+        if self.deliver_alike(from, packets, ahead, shape) {
             return (packets.len(), None);
         }
         let n = self.deliver_singles(from, packets, ahead);
@@ -73,9 +74,17 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Delivers packets of one segment that all take buffers of the same class, if there is room for all, as
     /// for most bursts. Otherwise does nothing and returns false.
     #[inline(always)]
-    fn deliver_alike<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> bool {
-        let n = packets.len();
-        let Some(class) = self.class_of_all(packets) else { return false };
+    fn deliver_alike<Q: SharedMemory>(
+        &mut self,
+        from: &Q,
+        packets: &[Desc],
+        ahead: &[Desc],
+        shape: &Shape,
+    ) -> bool {
+        let (n, class) = (packets.len(), self.pool.class(shape.longest));
+        if shape.chains || class != self.pool.class(shape.shortest) {
+            return false;
+        }
         if self.fill.is_some() || self.room(n) < n {
             return false;
         }
@@ -94,22 +103,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         }
         self.staged_len += n;
         self.counters.rx_packets += n as u64;
-        self.counters.rx_bytes += bytes(packets);
+        self.counters.rx_bytes += shape.bytes;
         true
-    }
-
-    /// The class of buffer that all packets take, if they are all of one segment and take the same.
-    #[inline(always)]
-    fn class_of_all(&self, packets: &[Desc]) -> Option<Class> {
-        // Three variables, since a fold over a tuple is not vectorised.
-        let (mut shortest, mut longest, mut flags) = (u32::MAX, 0, 0);
-        for desc in packets {
-            shortest = u32::from(desc.len()).min(shortest);
-            longest = u32::from(desc.len()).max(longest);
-            flags |= u32::from(desc.flags());
-        }
-        let class = self.pool.class(longest);
-        (flags & u32::from(FLAG_MORE) == 0 && class == self.pool.class(shortest)).then_some(class)
     }
 
     /// Delivers packets of one segment one by one, until there is one of several, or no room.

@@ -2,8 +2,9 @@
 
 use crate::desc::{CHAIN_MAX, Desc};
 use crate::host::NEARLY_EMPTY;
-use crate::layout::{AREA, SMALL_BUF};
+use crate::layout::AREA;
 use crate::memory::{SharedMemory, prefetch_payload};
+use crate::pool::Class;
 use crate::ring::{Consumer, Ring};
 
 use super::fetched::{bytes, first};
@@ -56,8 +57,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         self.counters.tx_packets += n as u64;
         self.counters.tx_bytes += bytes(descs);
         let inline = self.tx.all_inline() && self.config.mtu >= AREA as u16;
-        let small = || self.config.mtu >= SMALL_BUF as u16 && self.pool.holds_small(descs);
-        let plain = inline || small() || descs.iter().fold(true, |ok, d| ok & self.plain(*d));
+        let class = descs.first().map_or(Class::Small, |desc| Class::of(*desc));
+        let alike = || u32::from(self.config.mtu) >= class.size() && self.pool.holds_alike(class, descs);
+        let plain = inline || alike() || descs.iter().fold(true, |ok, d| ok & self.plain(*d));
         if !plain {
             self.sift(into);
         }

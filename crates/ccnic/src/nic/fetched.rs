@@ -1,6 +1,6 @@
 //! Fetched bursts, and the segments of their packets.
 
-use crate::desc::Desc;
+use crate::desc::{Desc, FLAG_MORE};
 use crate::memory::{SharedMemory, copy};
 
 use super::FETCH;
@@ -86,6 +86,35 @@ impl Segments<'_> {
 pub(super) fn first(packets: &[Desc]) -> &[Desc] {
     let n = packets.iter().position(|d| !d.more()).map_or(packets.len(), |i| i + 1);
     packets.get(..n).unwrap_or_default()
+}
+
+/// The lengths and flags of a burst.
+pub(super) struct Shape {
+    pub(super) shortest: u32,
+    pub(super) longest: u32,
+    pub(super) chains: bool,
+    pub(super) bytes: u64,
+}
+
+impl Shape {
+    #[inline(always)]
+    pub(super) fn of(descs: &[Desc]) -> Shape {
+        // Variables, since a fold over a tuple is not vectorised.
+        let (mut shortest, mut longest, mut flags, mut bytes) = (u32::MAX, 0, 0, 0);
+        for desc in descs {
+            let len = u32::from(desc.len());
+            (shortest, longest) = (len.min(shortest), len.max(longest));
+            flags |= u32::from(desc.flags());
+            bytes += u64::from(len);
+        }
+        Shape { shortest, longest, chains: flags & u32::from(FLAG_MORE) != 0, bytes }
+    }
+
+    /// Bytes of the first `n` of these descriptors, whose shape it is.
+    #[inline(always)]
+    pub(super) fn bytes_of(&self, descs: &[Desc], n: usize) -> u64 {
+        if n == descs.len() { self.bytes } else { bytes(descs.get(..n).unwrap_or_default()) }
+    }
 }
 
 /// Bytes of data in all segments.

@@ -1,14 +1,13 @@
 //! Delivery into the areas beside the receive ring's units: packets that take no buffer of the program.
 
-use crate::desc::{Desc, FLAG_MORE, FLAG_SMALL};
+use crate::desc::{Desc, FLAG_SMALL};
 use crate::layout::AREA;
 use crate::memory::{Fetch, LINE, SharedMemory, copy, prefetch_payload};
 use crate::pool::Class;
 use crate::ring::{Producer, Ring};
-use crate::tuning::Tuning;
 
 use super::deliver::Busy;
-use super::fetched::{Segments, bytes, first};
+use super::fetched::{Segments, Shape, bytes, first};
 use super::{Fetched, NicQueue};
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
@@ -20,27 +19,22 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         packets: &[Desc],
         ahead: &[Desc],
     ) -> (usize, Option<Busy>) {
-        let (mut shortest, mut longest, mut flags) = (u32::MAX, 0, 0);
-        for desc in packets {
-            shortest = u32::from(desc.len()).min(shortest);
-            longest = u32::from(desc.len()).max(longest);
-            flags |= u32::from(desc.flags());
+        let shape = Shape::of(packets);
+        if shape.shortest > self.tuning.inline_max() {
+            return self.deliver_pool(from, packets, ahead, &shape);
         }
-        if shortest > Tuning::INLINE_MAX {
-            return self.deliver_pool(from, packets, ahead);
-        }
-        if flags & u32::from(FLAG_MORE) != 0 || longest > Tuning::INLINE_MAX {
+        if shape.chains || shape.longest > self.tuning.inline_max() {
             return self.deliver_anywhere(from, packets, ahead);
         }
         self.publish(false); // what is staged comes first
         self.rx.begin(self.demotes(), if self.idle { 0 } else { self.tuning.ahead });
-        let n = if longest <= LINE {
+        let n = if shape.longest <= LINE {
             self.deliver_lines(from, packets, ahead)
         } else {
             self.deliver_areas(from, packets, ahead)
         };
         self.counters.rx_packets += n as u64;
-        self.counters.rx_bytes += bytes(packets.get(..n).unwrap_or_default());
+        self.counters.rx_bytes += shape.bytes_of(packets, n);
         (n, (n < packets.len()).then_some(Busy::RingFull))
     }
 
@@ -85,13 +79,15 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     ) -> (usize, Option<Busy>) {
         let (mut n, mut ahead) = (0, ahead);
         while let Some(rest) = packets.get(n..).filter(|rest| !rest.is_empty()) {
-            let long = rest.iter().take_while(|desc| u32::from(desc.len()) > Tuning::INLINE_MAX).count();
+            let long =
+                rest.iter().take_while(|desc| u32::from(desc.len()) > self.tuning.inline_max()).count();
             if long > 0 {
                 let long = rest.get(..long).unwrap_or_default();
                 let whole = long.iter().rposition(|desc| !desc.more()).map_or(0, |last| last + 1);
                 let (now, later) = ahead.split_at(ahead.len().min(whole));
                 ahead = later;
-                let (done, busy) = self.deliver_pool(from, long.get(..whole).unwrap_or_default(), now);
+                let long = long.get(..whole).unwrap_or_default();
+                let (done, busy) = self.deliver_pool(from, long, now, &Shape::of(long));
                 n += done;
                 if busy.is_some() {
                     return (n, busy);
@@ -112,8 +108,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// One packet of any number of segments.
     fn deliver_one<Q: SharedMemory>(&mut self, from: &Q, packet: &[Desc]) -> Option<Busy> {
         let total = bytes(packet) as u32;
-        if total > Tuning::INLINE_MAX {
-            return self.deliver_pool(from, packet, &[]).1;
+        if total > self.tuning.inline_max() {
+            return self.deliver_pool(from, packet, &[], &Shape::of(packet)).1;
         }
         self.publish(false);
         let Some(at) = self.rx.place(&self.mem, total) else { return Some(Busy::RingFull) };

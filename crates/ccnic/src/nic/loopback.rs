@@ -162,13 +162,14 @@ mod tests {
     #[test]
     fn a_program_that_sends_its_whole_pool_gets_it_back() {
         let mut sides = Sides::<GroupedEpoch>::new(&Config { buffers: 16, ..config::<GroupedEpoch>() });
-        assert_eq!(sides.send(4000, 16, 7), 16);
+        let all = if sides.layout.config().has_areas() { 15 } else { 16 }; // one is spare
+        assert_eq!(sides.send(4000, 16, 7), all);
         let mut received = 0;
         for _ in 0..50 {
             sides.poll();
             received += sides.receive(1, |len, byte| assert_eq!((len, byte), (4000, Some(7))));
         }
-        assert_eq!(received, 16);
+        assert_eq!(received, all);
         assert!(sides.nic.counters().no_buffer > 0, "some went back without a copy");
     }
 }

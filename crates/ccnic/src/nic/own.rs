@@ -8,7 +8,6 @@ use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE, FLAG_SMALL};
 use crate::memory::{Fetch, SharedMemory, prefetch_payload};
 use crate::pool::{Class, data_offset};
 use crate::ring::{Producer, Ring};
-use crate::tuning::Tuning;
 
 use super::NicQueue;
 use super::deliver::Busy;
@@ -71,7 +70,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     pub fn deliver_bytes(&mut self, parts: &[&[u8]], meta: u64) -> bool {
         if self.areas
             && let [bytes] = parts
-            && bytes.len() <= Tuning::INLINE_MAX as usize
+            && bytes.len() <= self.tuning.inline_max() as usize
         {
             self.publish(false);
             let Some(at) = self.rx.place(&self.mem, bytes.len() as u32) else {

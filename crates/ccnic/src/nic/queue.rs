@@ -44,6 +44,8 @@ pub struct NicQueue<M: SharedMemory, R: Ring> {
     /// Receive descriptors that are not published yet.
     pub(super) staged: [Desc; FETCH],
     pub(super) staged_len: usize,
+    /// A packet among them has several segments.
+    staged_chains: bool,
     /// Descriptors fetched and not completed: with the host-managed pool their units must not be handed back
     /// yet.
     pub(super) open: usize,
@@ -82,6 +84,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             pool: Allocator::nic(layout),
             staged: [Desc::default(); FETCH],
             staged_len: 0,
+            staged_chains: false,
             open: 0,
             areas: config.has_areas(),
             taken: Taken::default(),
@@ -151,7 +154,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             demote_payload(&self.mem, staged);
         }
         // All fit: `room` has counted the staged ones.
-        let pushed = self.rx.append(&self.mem, staged);
+        let pushed = self.rx.append(&self.mem, staged, !self.staged_chains);
+        self.staged_chains = false;
         debug_assert_eq!(pushed, self.staged_len);
         self.staged_len = 0;
         if demote {
@@ -181,6 +185,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         if let Some(slot) = self.staged.get_mut(self.staged_len) {
             *slot = desc;
             self.staged_len += 1;
+            self.staged_chains |= desc.more();
         }
     }
 

@@ -46,6 +46,8 @@ pub struct Allocator {
     /// Large buffers that may be subdivided. The rest stay large: subdivided buffers never become large
     /// again.
     split_limit: u64,
+    /// A large buffer that is kept for [`alloc_or_spare`](Allocator::alloc_or_spare).
+    spare: Option<u32>,
     ledger: Ledger,
 }
 
@@ -77,6 +79,7 @@ impl Allocator {
             sequential: config.sequential,
             small_limit: config.small_limit(),
             split_limit: u64::from(split_limit),
+            spare: None,
             ledger,
         }
     }
@@ -113,11 +116,20 @@ impl Allocator {
         within < self.layout.end - self.layout.buffers && (within & (class.size() - 1)) + len <= class.size()
     }
 
-    /// True when every descriptor is a packet of one segment that has data and lies inside one small buffer.
-    /// A check of a few instructions each, for bursts of small packets.
+    /// True when every descriptor is a packet of one segment that has data and lies inside one buffer of this class. A check of a few
+    /// instructions each, for bursts of packets that are alike.
     #[inline(always)]
-    pub(crate) fn holds_small<D: Slot>(&self, descs: &[D]) -> bool {
-        const ONE_BYTE: u64 = (FLAG_SMALL as u64) << 16 | 1;
+    pub(crate) fn holds_alike<D: Slot>(&self, class: Class, descs: &[D]) -> bool {
+        match class {
+            Class::Small => self.holds_plain::<FLAG_SMALL, SMALL_BUF, D>(descs),
+            Class::Large => self.holds_plain::<0, LARGE_BUF, D>(descs),
+        }
+    }
+
+    /// `holds_alike` for buffers of `SIZE` bytes, a power of two, whose only flag is `FLAG`.
+    #[inline(always)]
+    fn holds_plain<const FLAG: u8, const SIZE: u32, D: Slot>(&self, descs: &[D]) -> bool {
+        let one_byte = u64::from(FLAG) << 16 | 1;
         let last = u64::from(self.layout.end - self.layout.buffers - 1);
         let (mut reach, mut beyond) = (0, 0);
         for desc in descs {
@@ -125,12 +137,12 @@ impl Allocator {
             // Flags and length in one comparison: the difference is below a buffer's size if there are data
             // and the flag is the only one. The last byte's index in its buffer must be below it too; buffers
             // lie at multiples of their size.
-            let len = (word >> 32).wrapping_sub(ONE_BYTE);
-            reach |= len | (word & u64::from(SMALL_BUF - 1)).wrapping_add(len);
+            let len = (word >> 32).wrapping_sub(one_byte);
+            reach |= len | (word & u64::from(SIZE - 1)).wrapping_add(len);
             // Negative when the offset lies beyond the pool.
             beyond |= last.wrapping_sub(u64::from(desc.offset().wrapping_sub(self.layout.buffers)));
         }
-        reach < u64::from(SMALL_BUF) && beyond.cast_signed() >= 0
+        reach < u64::from(SIZE) && beyond.cast_signed() >= 0
     }
 
     /// True when the segment lies inside one buffer of the class that it claims. False for an inline one.
@@ -202,6 +214,20 @@ impl Allocator {
         }
     }
 
+    /// As [`alloc`](Allocator::alloc), and the spare buffer when the pool is dry.
+    #[inline(always)]
+    pub(crate) fn alloc_or_spare<M: SharedMemory>(&mut self, mem: &M, class: Class) -> Option<(u32, Class)> {
+        self.alloc(mem, class).or_else(|| Some((self.spare.take()?, Class::Large)))
+    }
+
+    /// Puts a large buffer aside as spare, if there is one and none is.
+    #[inline(always)]
+    pub(crate) fn keep_spare<M: SharedMemory>(&mut self, mem: &M) {
+        if self.spare.is_none() {
+            self.spare = self.alloc(mem, Class::Large).map(|(at, _)| at);
+        }
+    }
+
     /// Allocates `n` buffers of `class` from the magazine; the one freed last is at the end. `None` when it
     /// holds fewer.
     #[inline(always)]
@@ -220,22 +246,22 @@ impl Allocator {
             return self.free_each(mem, descs);
         }
         let class = if all & u32::from(FLAG_SMALL) != 0 { Class::Small } else { Class::Large };
-        if (any ^ all) & u32::from(FLAG_SMALL) != 0 || !self.free_alike(class, descs) {
+        if (any ^ all) & u32::from(FLAG_SMALL) != 0 || !self.keep_alike(class, descs) {
             self.free_each(mem, descs);
         }
     }
 
-    /// Frees the buffers of `descs`, all of them small.
+    /// Frees the buffers of `descs`, all of them of this class.
     #[inline(always)]
-    pub(crate) fn free_small<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
-        if !self.free_alike(Class::Small, descs) {
+    pub(crate) fn free_alike<M: SharedMemory, D: Slot>(&mut self, mem: &M, class: Class, descs: &[D]) {
+        if !self.keep_alike(class, descs) {
             self.free_each(mem, descs);
         }
     }
 
     /// Puts buffers of one class into the magazine; false when it has no room for all.
     #[inline(always)]
-    fn free_alike<D: Slot>(&mut self, class: Class, descs: &[D]) -> bool {
+    fn keep_alike<D: Slot>(&mut self, class: Class, descs: &[D]) -> bool {
         let (recycle, n) = (self.recycle, descs.len());
         let class_pool = self.class_pool(class);
         if !recycle || class_pool.magazine.len() + n > class_pool.full {
@@ -353,6 +379,9 @@ impl Allocator {
 
     /// Gives everything that this agent keeps to the depots, for its successor and the peer.
     pub fn drain<M: SharedMemory>(&mut self, mem: &M) {
+        if let Some(spare) = self.spare.take() {
+            self.free(mem, spare, Class::Large);
+        }
         for class in [Class::Small, Class::Large] {
             let outgoing = self.class_pool(class).outgoing;
             self.give(mem, &outgoing, class);
@@ -384,16 +413,16 @@ impl Allocator {
         self.ledger.add_many(&self.layout, descs, Moved::Left);
     }
 
-    /// `sent_many` where all are small.
+    /// `sent_many` where all are of this class.
     #[inline(always)]
-    pub(crate) fn sent_small<D: Slot>(&mut self, descs: &[D]) {
-        self.ledger.add_small(&self.layout, descs, Moved::Left);
+    pub(crate) fn sent_alike<D: Slot>(&mut self, class: Class, descs: &[D]) {
+        self.ledger.add_alike(&self.layout, class, descs, Moved::Left);
     }
 
-    /// `received_many` where all are small.
+    /// `received_many` where all are of this class.
     #[inline(always)]
-    pub(crate) fn received_small<D: Slot>(&mut self, descs: &[D]) {
-        self.ledger.add_small(&self.layout, descs, Moved::Came);
+    pub(crate) fn received_alike<D: Slot>(&mut self, class: Class, descs: &[D]) {
+        self.ledger.add_alike(&self.layout, class, descs, Moved::Came);
     }
 
     /// Host: the buffers of `descs` have come from the NIC.
@@ -408,7 +437,8 @@ impl Allocator {
 
     /// Buffers that this agent keeps.
     pub fn kept(&self) -> usize {
-        [&self.small, &self.large].iter().map(|s| s.magazine.len() + s.outgoing.as_slice().len()).sum()
+        let kept = [&self.small, &self.large].map(|s| s.magazine.len() + s.outgoing.as_slice().len());
+        kept.iter().sum::<usize>() + usize::from(self.spare.is_some())
     }
 }
 

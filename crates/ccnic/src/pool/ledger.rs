@@ -71,16 +71,18 @@ impl Ledger {
         }
     }
 
-    /// `add_many` where all buffers are small.
+    /// `add_many` where all buffers are of one class.
     #[inline(always)]
-    pub(super) fn add_small<D: Slot>(&mut self, layout: &PoolLayout, descs: &[D], moved: Moved) {
-        let (first, counts, n) = (layout.buffers, &mut *self.small, moved.count());
-        for desc in descs {
-            if let Some(count) =
-                counts.get_mut((desc.desc().offset().wrapping_sub(first) / SMALL_BUF) as usize)
-            {
-                *count = count.wrapping_add(n);
-            }
+    pub(super) fn add_alike<D: Slot>(
+        &mut self,
+        layout: &PoolLayout,
+        class: Class,
+        descs: &[D],
+        moved: Moved,
+    ) {
+        match class {
+            Class::Small => add_to::<SMALL_BUF, D>(&mut self.small, layout, descs, moved),
+            Class::Large => add_to::<LARGE_BUF, D>(&mut self.large, layout, descs, moved),
         }
     }
 
@@ -92,6 +94,17 @@ impl Ledger {
     /// By chunk of 4 KiB.
     pub(crate) fn large(&self) -> &[u16] {
         &self.large
+    }
+}
+
+/// Enters buffers of `SIZE` bytes.
+#[inline(always)]
+fn add_to<const SIZE: u32, D: Slot>(counts: &mut [u16], layout: &PoolLayout, descs: &[D], moved: Moved) {
+    let (first, n) = (layout.buffers, moved.count());
+    for desc in descs {
+        if let Some(count) = counts.get_mut((desc.desc().offset().wrapping_sub(first) / SIZE) as usize) {
+            *count = count.wrapping_add(n);
+        }
     }
 }
 
@@ -118,7 +131,7 @@ mod tests {
         assert_eq!((one.large()[1], one.small()[69]), (1, 1));
         assert_eq!((held(&one), held(&other)), (2, 0));
         other.add_many(pool, &[large], Moved::Left);
-        other.add_small(pool, &[small], Moved::Left);
+        other.add_alike(pool, Class::Small, &[small], Moved::Left);
         let sum =
             |a: &[u16], b: &[u16]| a.iter().zip(b).map(|(a, b)| u32::from(a.wrapping_add(*b))).sum::<u32>();
         assert_eq!(sum(one.small(), other.small()) + sum(one.large(), other.large()), 0);
@@ -145,7 +158,8 @@ mod tests {
         let outside = [0, pool.buffers - 1, pool.end, u32::MAX].map(|at| Desc::new(at, 1, FLAG_SMALL));
         ledger.add_many(pool, &outside, Moved::Came);
         ledger.add_many(pool, &outside.map(|desc| Desc::new(desc.offset(), 1, 0)), Moved::Came);
-        ledger.add_small(pool, &outside, Moved::Came);
+        ledger.add_alike(pool, Class::Small, &outside, Moved::Came);
+        ledger.add_alike(pool, Class::Large, &outside, Moved::Came);
         assert_eq!(held(&ledger), 0);
     }
 }

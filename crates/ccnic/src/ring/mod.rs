@@ -103,8 +103,10 @@ pub trait Producer: Sized + Send {
 
     /// As [`push`](Producer::push); but where the ring has areas, the last unit is published when it is full or by
     /// [`close`](Producer::close).
+    /// `plain`: the caller knows that every packet has one segment.
     #[inline(always)]
-    fn append<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) -> usize {
+    fn append<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D], plain: bool) -> usize {
+        let _ = plain;
         self.push(mem, descs)
     }
 
@@ -229,11 +231,16 @@ pub trait Consumer: Sized + Send {
     /// Hands back the units before `position`, which is no further than what was taken.
     fn release_to<M: SharedMemory>(&mut self, mem: &M, position: u64);
 
-    /// True when every descriptor of the last pop is a whole inline packet with data, no longer than a small buffer: readers of small
-    /// packets have room for that much. (An inline descriptor that does not lie in the area of its own unit is replaced by one without
+    /// True when every descriptor of the last pop is a whole inline packet with data. (An inline descriptor that does not lie in the area of its own unit is replaced by one without
     /// data.)
     #[inline(always)]
     fn all_inline(&self) -> bool {
+        false
+    }
+
+    /// Where that is so: true when none is longer than a small buffer.
+    #[inline(always)]
+    fn all_short(&self) -> bool {
         false
     }
 

@@ -26,8 +26,8 @@ use crate::ports::program::ProgramPort;
 pub struct RssLoopback {
     loopback: Loopback,
     steering: Option<Box<Steering>>,
-    /// The program's host frees what it sends: see [`Links::track_completions`].
-    host_managed: bool,
+    /// Descriptors are handed back when other workers are done with their packets: see [`Links::track_completions`].
+    holds_units: bool,
 }
 
 #[derive(Debug)]
@@ -48,7 +48,7 @@ impl RssLoopback {
         RssLoopback {
             loopback: Loopback::new(queues, reflect),
             steering: None,
-            host_managed: !port.shared_pool(),
+            holds_units: port.holds_units(),
         }
     }
 
@@ -128,11 +128,21 @@ impl Steering {
     fn settle<R: Ring>(&mut self, port: &mut ProgramPort<R>) {
         let Some(links) = &mut self.links else { return };
         let (queues, _) = port.queues();
-        let mut back = Vec::new();
+        let (mut back, mut run) = (Vec::new(), (0, 0));
+        let mut hand_over = |(from, descs): (usize, usize)| {
+            queues.get_mut(from).filter(|_| descs > 0).into_iter().for_each(|queue| queue.handed_over(descs));
+        };
         links.settle(
-            |from| queues.get_mut(from).into_iter().for_each(|queue| queue.handed_over(1)),
+            |from| {
+                if from != run.0 {
+                    hand_over(run);
+                    run = (from, 0);
+                }
+                run.1 += 1;
+            },
             |from, desc| back.push((from, desc)),
         );
+        hand_over(run);
         for (from, desc) in back {
             queues.get_mut(from).into_iter().for_each(|queue| queue.take_back(&[desc]));
         }
@@ -231,7 +241,7 @@ impl Steer for RssLoopback {
     }
 
     fn link(&mut self, mut links: Links) {
-        links.track_completions(self.host_managed);
+        links.track_completions(self.holds_units);
         self.steering().links = Some(links);
     }
 }

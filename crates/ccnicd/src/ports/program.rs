@@ -21,6 +21,7 @@ pub struct ProgramPort<R: Ring> {
     /// Descriptors of a ring.
     ring: u32,
     shared_pool: bool,
+    areas: bool,
     /// Queues that have been retired.
     retired: usize,
 }
@@ -46,6 +47,7 @@ impl<R: Ring> ProgramPort<R> {
             mem: region.memory(),
             ring: layout.config().ring,
             shared_pool: layout.config().shared_pool,
+            areas: layout.config().has_areas(),
             retired: 0,
         })
     }
@@ -58,6 +60,12 @@ impl<R: Ring> ProgramPort<R> {
     /// True when both sides use one pool of buffers; false when the host manages it.
     pub fn shared_pool(&self) -> bool {
         self.shared_pool
+    }
+
+    /// True when the program may write where a fetched packet lies as soon as its descriptor has been handed back: it manages the pool, or
+    /// the packet may lie in the ring.
+    pub fn holds_units(&self) -> bool {
+        self.areas || !self.shared_pool
     }
 }
 

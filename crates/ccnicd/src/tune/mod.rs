@@ -100,7 +100,7 @@ pub fn choose(text: Option<&str>, pair: Option<Pair>) -> Result<Tuned, ConfigErr
 
 /// The tuning of a text that leaves no field open.
 fn complete(text: &str) -> Result<Option<Tuning>, ConfigError> {
-    let opposite = "fetch=read,ahead=8,demote=off,idle=spin".parse::<Tuning>()?;
+    let opposite = "fetch=read,ahead=8,demote=off,idle=spin,inline=7".parse::<Tuning>()?;
     let tuning = Tuning::default().with(text)?;
     Ok((opposite.with(text)? == tuning).then_some(tuning))
 }
@@ -185,8 +185,8 @@ mod tests {
 
     #[test]
     fn a_text_that_names_every_field_needs_no_measurement() {
-        let all = "fetch=own,ahead=0,demote=auto,idle=pause";
-        for text in ["default", all, "default,idle=spin", "fetch=read,ahead=3,demote=on,idle=spin"] {
+        let all = "fetch=own,ahead=0,demote=auto,idle=pause,inline=1";
+        for text in ["default", all, "default,idle=spin", "fetch=read,ahead=3,demote=on,idle=spin,inline=2"] {
             assert_eq!(complete(text), Ok(Some(text.parse().unwrap())), "{text}");
         }
         for text in ["idle=spin", "fetch=own,ahead=0,demote=auto"] {

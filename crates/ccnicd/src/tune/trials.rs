@@ -214,7 +214,7 @@ mod tests {
             10.0 * read * ahead * spin
         };
         let report = measured(usize::MAX, rate);
-        assert_eq!(report.tuning.to_string(), "fetch=read,ahead=2,demote=auto,idle=pause");
+        assert_eq!(report.tuning.to_string(), "fetch=read,ahead=2,demote=auto,idle=pause,inline=1");
         assert_eq!(verdict(&report, "ahead=2"), Verdict::Chosen);
         assert_eq!(verdict(&report, "ahead=4"), Verdict::AnotherIsFaster);
         assert_eq!(verdict(&report, "idle=spin"), Verdict::NotFaster, "by 8 %");
@@ -246,7 +246,7 @@ mod tests {
     #[test]
     fn what_there_is_no_time_for_stays_at_its_default() {
         let report = measured(80, |_, tuning| if tuning.fetch == FetchMode::Read { 12.0 } else { 10.0 });
-        assert_eq!(report.tuning.to_string(), "fetch=read,ahead=0,demote=auto,idle=pause");
+        assert_eq!(report.tuning.to_string(), "fetch=read,ahead=0,demote=auto,idle=pause,inline=1");
         assert!(!report.complete() && verdict(&report, "idle=spin") == Verdict::NotMeasured);
         assert_eq!(measured(0, |_, _| 10.0).tuning, Tuning::default());
     }

@@ -31,8 +31,8 @@ pub struct UnitConsumer<const UNIT: u32, const PER: usize, S> {
     empty_polls: u32,
     /// At least `IDLE_POLLS` empty polls preceded the last pop that found something.
     was_idle: bool,
-    /// Every descriptor of the last pop is a whole inline packet, no longer than a small buffer.
-    all_inline: bool,
+    /// What the last pop found out about inline packets.
+    inline: InlineCheck,
     guard: ChainGuard,
     signal: PhantomData<S>,
 }
@@ -55,10 +55,13 @@ fn read_group<M: SharedMemory, D: Slot>(mem: &M, at: u32, first: u64, within: u3
     }
 }
 
-/// Finds out whether descriptors are whole inline packets, no longer than a small buffer, each inside the area of its own unit.
+/// Finds out whether descriptors are whole inline packets, each inside the area of its own unit.
+#[derive(Debug, Clone, Copy, Default)]
 struct InlineCheck {
     /// Negative once one was not.
     beyond: i64,
+    /// Negative once one was longer than a small buffer.
+    long: i64,
 }
 
 impl InlineCheck {
@@ -73,7 +76,8 @@ impl InlineCheck {
             // data; otherwise it is negative, or beyond any area.
             let last = (word >> 32).cast_signed() - ONE_BYTE;
             let first = i64::from((word as u32).wrapping_sub(area));
-            self.beyond |= last | (i64::from(SMALL_BUF) - 1 - last) | (i64::from(AREA) - 1 - first - last);
+            self.beyond |= last | (i64::from(AREA) - 1 - first - last);
+            self.long |= i64::from(SMALL_BUF) - 1 - last;
         }
     }
 
@@ -109,6 +113,14 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
         }
     }
 
+    /// True when a unit is not full, but the lines of its area are: longer packets follow in the next one.
+    #[inline(always)]
+    fn is_crowded<D: Slot>(&self, position: u64, group: &[D]) -> bool {
+        let last = group.last().map(Slot::desc).filter(|desc| self.slots.has_areas() && desc.inline());
+        let used = |desc: Desc| desc.offset().wrapping_sub(self.slots.area(position)) + u32::from(desc.len());
+        last.is_some_and(|desc| used(desc) > AREA / 2)
+    }
+
     /// Copies ready descriptors from a position on; returns their number and the position after them.
     #[inline(always)]
     fn copy_ready<M: SharedMemory, D: Slot>(
@@ -118,7 +130,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
         from: (u64, u32),
         stop_at_partial: bool,
     ) -> (usize, (u64, u32)) {
-        self.copy_checked(mem, out, from, stop_at_partial, &mut InlineCheck { beyond: 0 })
+        self.copy_checked(mem, out, from, stop_at_partial, &mut InlineCheck::default())
     }
 
     /// As `copy_ready`, and finds out whether all of them are inline.
@@ -158,17 +170,21 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
             }
             let ready = count.saturating_sub(within as usize).min(rest.len());
             let group = rest.get_mut(..ready).unwrap_or_default();
-            read_group(mem, at, word, within, group);
+            match (&mut *group, within) {
+                ([one], 0) => read_group(mem, at, word, 0, core::slice::from_mut(one)), // without a loop
+                (group, _) => read_group(mem, at, word, within, group),
+            }
             self.check(position, group, inline);
+            let crowded = self.is_crowded(position, group);
             n += ready;
             within += ready as u32;
             if within as usize >= count {
                 (position, within) = (position + 1, 0);
             }
-            // After a partial group the producer had nothing more to publish. An idle consumer stops here:
+            // After a partial group whose area has room the producer had nothing more to publish. An idle consumer stops here:
             // reading the next line would take it from the producer, which is about to write it. A busy one
             // goes on for a few groups.
-            partial += 1;
+            partial += u32::from(!crowded);
             if (stop_at_partial || partial == PARTIAL) && PER > 1 {
                 break;
             }
@@ -249,7 +265,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
             handed: position,
             empty_polls: 0,
             was_idle: false,
-            all_inline: false,
+            inline: InlineCheck::default(),
             guard: ChainGuard::default(),
             signal: PhantomData,
         }
@@ -263,7 +279,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
         discard: impl FnMut(Desc),
     ) -> usize {
         let from = (self.position, self.within);
-        let mut inline = InlineCheck { beyond: 0 };
+        let mut inline = InlineCheck::default();
         let idle = self.empty_polls >= IDLE_POLLS;
         let (mut n, mut to) = self.copy_checked(mem, out, from, idle, &mut inline);
         if n == 0 {
@@ -272,7 +288,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
         }
         self.was_idle = self.empty_polls >= IDLE_POLLS;
         self.empty_polls = 0;
-        self.all_inline = self.slots.has_areas() && inline.all();
+        self.inline = inline;
         if self.guard.discarding || out.get(n - 1).is_some_and(|d| d.desc().more()) {
             (n, to) = self.take_chains(mem, out, (n, to), discard);
         }
@@ -300,7 +316,10 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
     #[inline(always)]
     fn prefetch<M: SharedMemory>(&self, mem: &M, descs: usize) {
         let per_line = u64::from(LINE / UNIT);
-        for i in 0..(descs.div_ceil(PER) as u64).div_ceil(per_line) {
+        // Long inline packets fill units of fewer descriptors: as many units as last time.
+        let units =
+            if self.slots.has_areas() { self.position - self.before.0 } else { descs.div_ceil(PER) as u64 };
+        for i in 0..units.div_ceil(per_line) {
             mem.prefetch_read(self.slots.at(self.position + i * per_line, UNIT));
         }
     }
@@ -312,7 +331,12 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
 
     #[inline(always)]
     fn all_inline(&self) -> bool {
-        self.all_inline
+        self.slots.has_areas() && self.inline.all()
+    }
+
+    #[inline(always)]
+    fn all_short(&self) -> bool {
+        self.inline.long >= 0
     }
 
     #[inline(always)]

@@ -118,13 +118,17 @@ fn pool_packets_and_inline_ones_share_units_in_order() {
     let (mem, mut producer, mut consumer) = ends();
     let pool = |i: u64| Desc::new(0, 64, 0).with_meta(i);
     assert_eq!(lines_from(&mem, &mut producer, 0, 2), 2);
-    assert_eq!(producer.append(&mem, &[pool(2)]), 1);
+    assert_eq!(producer.append(&mem, &[pool(2)], true), 1);
     assert_eq!(lines_from(&mem, &mut producer, 3, 2), 2);
-    assert_eq!(producer.append(&mem, &[pool(5), pool(6), pool(7), pool(8)]), 4, "an open unit is filled");
+    assert_eq!(
+        producer.append(&mem, &[pool(5), pool(6), pool(7), pool(8)], true),
+        4,
+        "an open unit is filled"
+    );
     assert!(one(&mem, &mut producer, 9, 300));
     assert_eq!(lines_from(&mem, &mut producer, 10, 3), 3, "five lines are used: a unit of their own");
     let chain = [pool(13).with_more(true), pool(14)];
-    assert_eq!(producer.append(&mem, &chain), 2, "it closes the open unit");
+    assert_eq!(producer.append(&mem, &chain, false), 2, "it closes the open unit");
     assert!(one(&mem, &mut producer, 15, 1));
     producer.close(&mem);
     assert!(pop_all(&mem, &mut consumer).into_iter().eq(0..16));
@@ -161,7 +165,7 @@ fn inline_descriptors_outside_of_their_area_lose_their_data() {
         let mut out = [Desc::default(); 8];
         assert_eq!(consumer.pop(&mem, &mut out), 3);
         assert_eq!((out[0], out[1].meta, out[1].more(), out[2]), (first, 7, more != 0, end));
-        (out[1].len(), consumer.all_inline())
+        (out[1].len(), consumer.all_inline(), consumer.all_short())
     };
     for more in [0, FLAG_MORE] {
         for (at, len) in [
@@ -177,13 +181,14 @@ fn inline_descriptors_outside_of_their_area_lose_their_data() {
             (u32::MAX, 1),
             (u32::MAX - 63, 64),
         ] {
-            assert_eq!(read(at, len, more), (0, false), "{len} bytes at {at}");
+            let (len_read, inline, _) = read(at, len, more);
+            assert_eq!((len_read, inline), (0, false), "{len} bytes at {at}");
         }
     }
-    // Small ones inside are read in place; longer ones are no packets for readers of small ones.
+    // All inside are read in place; longer ones are no packets for readers of small ones.
     for (at, len, small) in [(area, 128, true), (area + 447, 1, true), (area, 129, false), (area, 448, false)]
     {
-        assert_eq!(read(at, len, 0), (len, small), "{len} bytes at {at}");
+        assert_eq!(read(at, len, 0), (len, true, small), "{len} bytes at {at}");
     }
 }
 

@@ -59,10 +59,12 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitProducer<UNIT, PER, S> {
         self.credit - self.position
     }
 
-    /// Units that `n` more descriptors without inline data take, the open one among them.
+    /// How many of `n` packets of one descriptor there is room for, the rest of the open unit included.
     #[inline(always)]
-    fn units_for(&self, n: usize) -> u64 {
-        (self.open.count as usize + n).div_ceil(PER) as u64
+    fn room_of_one<M: SharedMemory>(&mut self, mem: &M, n: usize) -> usize {
+        let open = self.open.count as usize;
+        let units = self.reserve(mem, (open + n).div_ceil(PER) as u64);
+        n.min((units as usize * PER).saturating_sub(open))
     }
 
     /// Adds a descriptor to the open unit, for which there is room, and publishes it when it is full.
@@ -274,19 +276,18 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
 
     #[inline(always)]
     fn push<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) -> usize {
-        let n = self.append(mem, descs);
+        let n = self.append(mem, descs, !has_chains(descs));
         self.close(mem);
         n
     }
 
     #[inline(always)]
-    fn append<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) -> usize {
-        let plain = !has_chains(descs);
+    fn append<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D], plain: bool) -> usize {
         if self.slots.has_areas() {
             if !plain {
                 self.close(mem);
             } else if self.open.count > 0 || !descs.len().is_multiple_of(PER) {
-                let n = self.room(mem, descs.len());
+                let n = self.room_of_one(mem, descs.len());
                 self.append_all(mem, descs.get(..n).unwrap_or_default());
                 return n;
             }
@@ -326,8 +327,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
         if self.open.lines + PER as u32 > AREA_LINES + self.open.count {
             self.publish_open(mem);
         }
-        let units = self.reserve(mem, self.units_for(n));
-        let n = n.min((units as usize * PER).saturating_sub(self.open.count as usize));
+        let n = self.room_of_one(mem, n);
         let mut done = 0;
         while done < n && self.open.count > 0 {
             self.append_line(mem, done, &mut put);

@@ -8,7 +8,8 @@
  *     ccnic_buf_alloc -> write the data -> ccnic_tx_burst
  *     ccnic_rx_burst  -> read the data  -> ccnic_buf_free
  *
- * Programs that keep packets in memory of their own use ccnic_tx_small() and ccnic_rx_small(). ccnic_buf.h has the functions that
+ * Programs that keep packets in memory of their own use ccnic_tx_small() and ccnic_rx_small(); programs that make packets write them
+ * where the NIC reads them with ccnic_tx_reserve() and ccnic_tx_commit(). ccnic_buf.h has the functions that
  * read and change a buffer, ccnic_rss.h receive-side scaling.
  *
  * @par Errors
@@ -18,7 +19,8 @@
  * @par Units
  * Lengths are bytes. Counts are buffers: `n` is the number of entries of an array of struct ccnic_buf, and results are numbers of
  * entries. A packet is one buffer, or a chain of up to @ref CCNIC_CHAIN_MAX buffers in consecutive entries; all but the last have
- * ccnic_buf_more(). ccnic_tx_small() and ccnic_rx_small() count packets, each of which is one buffer.
+ * ccnic_buf_more(). ccnic_tx_small(), ccnic_rx_small(), ccnic_tx_mixed(), ccnic_tx_reserve() and ccnic_tx_commit() count packets, each of which is one
+ * buffer.
  *
  * @par Threads
  * A queue belongs to one thread at a time: only that thread may call functions that take a struct ccnic_queue. (Hand a queue to
@@ -52,6 +54,9 @@ struct ccnic;
 struct ccnic_queue;
 /** Allocates and frees buffers without a queue. Belongs to one thread at a time. */
 struct ccnic_pool;
+
+/** The most packets that ccnic_tx_reserve() reserves places for. */
+#define CCNIC_RESERVE_MAX 64
 
 /** Ring designs. Every NIC supports all of them. */
 enum ccnic_design {
@@ -105,7 +110,7 @@ struct ccnic_stats {
 	uint64_t tx_ring_full;      /**< buffers that a transmit burst did not send because the ring was full */
 	uint64_t alloc_failed;      /**< buffers that could not be allocated because the pool was empty */
 	uint64_t tx_bad_buffer;     /**< transmit bursts that returned -EFAULT */
-	uint64_t tx_bad_packet;     /**< transmit bursts that returned -EMSGSIZE or -EINVAL for a packet */
+	uint64_t tx_bad_packet;     /**< sending calls that returned -EMSGSIZE or -EINVAL for a packet */
 	uint64_t free_bad_buffer;   /**< handles passed to ccnic_buf_free() that name no buffer */
 	uint64_t rx_bad_descriptor; /**< packets dropped by the library: a descriptor names no buffer; the NIC is defective */
 	uint64_t rx_bad_chain;      /**< descriptors dropped by the library: packets of more than CCNIC_CHAIN_MAX; NIC defective */
@@ -312,6 +317,56 @@ int ccnic_rx_burst(struct ccnic_queue *queue, struct ccnic_buf *bufs, uint16_t n
  * The queue's thread.
  */
 int ccnic_tx_small(struct ccnic_queue *queue, const void *const *data, const uint16_t *len, uint16_t n);
+
+/**
+ * Sends packets of one buffer each as ccnic_tx_burst(), and copies of packets of at most @ref CCNIC_SMALL_SIZE bytes from the program's
+ * own memory as ccnic_tx_small(), in one burst. The NIC owns the buffers of the packets that were sent; the program still owns the
+ * others. A packet that can never be sent ends the burst before it; if it is the first packet, the call fails.
+ *
+ * @param bufs a handle, or, for a packet that is copied, its `len` and `meta` (the other fields are ignored)
+ * @param data address of each packet that is copied, not used after the call; NULL for a packet in a buffer
+ * @param n    entries of `bufs` and `data`: packets
+ * @return the number of packets sent, 0 if the ring is full; -ENOBUFS: the pool is empty; -EFAULT: the handle of the first packet names
+ *         no buffer of this NIC; -EMSGSIZE: the first packet is too long; -EINVAL: the first packet is empty or has several buffers, or
+ *         NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_tx_mixed(struct ccnic_queue *queue, const struct ccnic_buf *bufs, const void *const *data, uint16_t n);
+
+/**
+ * Reserves places for packets of up to `len` bytes, for programs that make their packets: the program writes them where the NIC
+ * reads them, and sends them with ccnic_tx_commit(). Packets of up to 64 bytes have their places in the transmit ring (with
+ * CCNIC_DESIGN_CCNIC), without a buffer; others in buffers of the pool. A place begins at a multiple of 64 bytes, and holds old data.
+ *
+ * A queue has one reservation. ccnic_tx_commit(), the next ccnic_tx_reserve() and ccnic_queue_close() end it and give back the
+ * places that were not committed; do not write to a place after that. Calls that receive, allocate and free buffers may come in
+ * between; if a call that sends comes in between, the reservation is void.
+ *
+ * @param len  bytes of each place, at most ccnic_mtu() and @ref CCNIC_LARGE_SIZE
+ * @param data receives the address of each place
+ * @param n    entries of `data`: packets
+ * @return the number of places, at most @ref CCNIC_RESERVE_MAX, 0 if the ring is full; -ENOBUFS: the pool is empty; -EMSGSIZE: `len`
+ *         is too long; -EINVAL: `len` is 0, or NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_tx_reserve(struct ccnic_queue *queue, uint16_t len, void **data, uint16_t n);
+
+/**
+ * Sends the packets in the first `n` places that ccnic_tx_reserve() gave, in order, and gives the others back. There is room for all
+ * of them. The NIC owns the places of packets that were sent. `n` = 0 gives all places back.
+ *
+ * @param len  bytes of each packet, at most as reserved; NULL: as reserved
+ * @param meta metadata of each packet; NULL: 0
+ * @param n    entries of `len` and `meta`: packets
+ * @return `n`; -EMSGSIZE: a packet is longer than its place; -EINVAL: a packet is empty, `queue` is NULL, fewer than `n` places are
+ *         reserved, or other packets were sent since; -EBADF: the queue is closed. After an error nothing was sent, and the
+ *         program may correct it and call again.
+ *
+ * The queue's thread.
+ */
+int ccnic_tx_commit(struct ccnic_queue *queue, const uint16_t *len, const uint64_t *meta, uint16_t n);
 
 /**
  * Receives packets of at most @ref CCNIC_SMALL_SIZE bytes into the program's own memory, in order, up to the first packet that is

@@ -242,6 +242,23 @@ int ccnic_nic_queue_stats(const struct ccnic_nic_queue *queue, struct ccnic_nic_
 int ccnic_nic_rx_burst(struct ccnic_nic_queue *queue, struct ccnic_buf *bufs, uint16_t n);
 
 /**
+ * Receives packets of one buffer and at most `size` bytes into the NIC's own memory, in order, up to the first that is longer or a
+ * chain; does not wait. Each is copied once, from the program's ring or buffer, which is free again at once. The lines of the packets
+ * that the next call receives are prefetched.
+ *
+ * @param room where to copy each packet: `size` bytes, not NULL
+ * @param size bytes of each room
+ * @param len  receives the bytes of each packet
+ * @param meta receives the metadata of each packet; may be NULL
+ * @param n    entries of `room`, `len` and `meta`: packets
+ * @return the number of packets, 0 if there are none; -EMSGSIZE: the next packet is longer or a chain: receive it with
+ *         ccnic_nic_rx_burst(); -EINVAL: NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_nic_rx_copy(struct ccnic_nic_queue *queue, void *const *room, uint16_t size, uint16_t *len, uint64_t *meta, uint16_t n);
+
+/**
  * Frees buffers of this program, received or allocated. All buffers of a chain must be passed; a chain is not followed. With
  * CCNIC_HOST_MANAGED the program can reuse them once all received buffers have been freed.
  *
@@ -285,7 +302,8 @@ int ccnic_nic_tx_burst(struct ccnic_nic_queue *queue, const struct ccnic_buf *bu
 
 /**
  * Sends copies of packets in the NIC's own memory (or in another program's buffers), in order, as many whole packets as the
- * program's ring and pool have room for. The segments are not used after the call. Works with every program.
+ * program's ring and pool have room for. The segments are not used after the call. Works with every program. Each packet is copied
+ * once; bursts of packets of one segment are the fastest.
  *
  * @param n entries of `segments`, not packets
  * @return the number of segments of the packets that were sent; -EMSGSIZE: the first packet is longer than the MTU or has more than

@@ -8,27 +8,26 @@ use std::path::Path;
 
 use rustix::io::Errno;
 
-use crate::abi::CcnicBuf;
 use crate::errno::{Failure, NULL};
 
-/// The queue or pool, and the caller's array for `n` buffers that the call fills in.
+/// The queue or pool, and the caller's array for `n` values that the call fills in: buffer handles, or addresses.
 ///
 /// # Safety
 /// `queue` is null, or points to a queue or pool of a NIC that has not been closed (of a program that has not been released)
-/// and that no other thread uses; `bufs` is null or points to an array of `n` elements.
+/// and that no other thread uses; `values` is null or points to an array of `n` elements.
 #[inline(always)]
-pub(crate) unsafe fn output<'a, T>(
+pub(crate) unsafe fn output<'a, T, V>(
     queue: *mut T,
-    bufs: *mut CcnicBuf,
+    values: *mut V,
     n: u16,
-) -> Result<(&'a mut T, &'a mut [MaybeUninit<CcnicBuf>]), Failure> {
+) -> Result<(&'a mut T, &'a mut [MaybeUninit<V>]), Failure> {
     // SAFETY: guaranteed by the caller.
     let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
-    if bufs.is_null() {
+    if values.is_null() {
         return if n == 0 { Ok((queue, &mut [])) } else { Err(NULL) };
     }
     // SAFETY: not null; the caller guarantees `n` elements, which may be uninitialised.
-    Ok((queue, unsafe { std::slice::from_raw_parts_mut(bufs.cast(), usize::from(n)) }))
+    Ok((queue, unsafe { std::slice::from_raw_parts_mut(values.cast(), usize::from(n)) }))
 }
 
 /// The queue or pool, and the caller's array of `n` values: buffer handles, or segments.
@@ -126,9 +125,9 @@ mod tests {
             assert!(array::<u64>(std::ptr::null(), 0).unwrap().is_empty());
             assert_eq!(array::<u64>(std::ptr::null(), 1).unwrap_err().code(), -Errno::INVAL.raw_os_error());
             let mut queue = 0u8;
-            assert!(output(&raw mut queue, std::ptr::null_mut(), 0).unwrap().1.is_empty());
-            assert!(output(&raw mut queue, std::ptr::null_mut(), 1).is_err());
-            assert!(output(std::ptr::null_mut::<u8>(), std::ptr::null_mut(), 0).is_err());
+            assert!(output(&raw mut queue, std::ptr::null_mut::<u64>(), 0).unwrap().1.is_empty());
+            assert!(output(&raw mut queue, std::ptr::null_mut::<u64>(), 1).is_err());
+            assert!(output(std::ptr::null_mut::<u8>(), std::ptr::null_mut::<u64>(), 0).is_err());
         }
     }
 

@@ -6,7 +6,7 @@
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use ccnic::host::{self, HostDrops, NotSmall, Segmented};
+use ccnic::host::{self, HostDrops, NotSmall, Outgoing, Reserved, Segmented};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Buf, Burst, Config, Desc, Layout, QueueError};
 use ccnic_shm::{NativeMemory, Vectors};
@@ -220,6 +220,35 @@ impl QueuePair {
         fill: impl FnMut(usize, &mut [u8]) -> u64,
     ) -> usize {
         each_in_vectors!(self, pair => pair.tx_fill(len, n, burst, fill))
+    }
+
+    /// Sends copies and packets in buffers. See [`host::QueuePair::tx_mixed`], with an example.
+    #[inline(always)]
+    pub fn tx_mixed<'a>(&mut self, packets: impl Iterator<Item = Outgoing<'a>>, burst: &mut Burst) -> usize {
+        each_in_vectors!(self, pair => pair.tx_mixed(packets, burst))
+    }
+
+    /// Reserves places for packets. See [`host::QueuePair::tx_reserve`], with an example.
+    #[inline(always)]
+    pub fn tx_reserve(
+        &mut self,
+        len: u16,
+        n: usize,
+        reserved: &mut Reserved,
+        place: impl FnMut(usize, u32),
+    ) -> usize {
+        each!(&mut self.pair, pair => pair.tx_reserve(len, n, reserved, place))
+    }
+
+    /// Sends the packets in reserved places. See [`host::QueuePair::tx_commit`].
+    #[inline(always)]
+    pub fn tx_commit(
+        &mut self,
+        reserved: &mut Reserved,
+        n: usize,
+        packet: impl FnMut(usize) -> (u16, u64),
+    ) -> Option<usize> {
+        each!(&mut self.pair, pair => pair.tx_commit(reserved, n, packet))
     }
 
     /// Sends copies of packets of up to 128 bytes. See [`host::QueuePair::tx_small`], with an example.

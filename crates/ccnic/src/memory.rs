@@ -177,6 +177,59 @@ pub(crate) fn write_small<M: SharedMemory>(mem: &M, at: u32, from: &[u8]) {
     }
 }
 
+/// Copies a packet into payload, in registers: whole lines, and the last bytes together with some of those before them.
+#[inline(always)]
+pub(crate) fn write_packet<M: SharedMemory>(mem: &M, at: u32, from: &[u8]) {
+    let (whole, rest) = from.as_chunks::<{ LINE as usize }>();
+    if whole.is_empty() {
+        return write_small(mem, at, from);
+    }
+    for (i, line) in (0..).zip(whole) {
+        mem.write(at + i * LINE, line);
+    }
+    if let (false, Some(end)) = (rest.is_empty(), from.last_chunk::<{ LINE as usize }>()) {
+        mem.write(at + from.len() as u32 - LINE, end);
+    }
+}
+
+/// Copies a packet out of payload; see [`write_packet`].
+#[inline(always)]
+pub(crate) fn read_packet<M: SharedMemory>(mem: &M, at: u32, to: &mut [u8]) {
+    let len = to.len() as u32;
+    let (whole, rest) = to.as_chunks_mut::<{ LINE as usize }>();
+    if whole.is_empty() {
+        return read_short(mem, at, rest);
+    }
+    for (i, line) in (0..).zip(whole) {
+        mem.read(at + i * LINE, line);
+    }
+    if !len.is_multiple_of(LINE)
+        && let Some(end) = to.last_chunk_mut::<{ LINE as usize }>()
+    {
+        mem.read(at + len - LINE, end);
+    }
+}
+
+/// Copies fewer bytes than a line out of payload.
+#[inline(always)]
+fn read_short<M: SharedMemory>(mem: &M, at: u32, to: &mut [u8]) {
+    #[inline(always)]
+    fn ends<const N: usize, M: SharedMemory>(mem: &M, at: u32, to: &mut [u8]) {
+        let last = at + (to.len().saturating_sub(N)) as u32;
+        if let Some(first) = to.first_chunk_mut::<N>() {
+            mem.read(at, first);
+        }
+        if let Some(end) = to.last_chunk_mut::<N>() {
+            mem.read(last, end);
+        }
+    }
+    match to.len() {
+        32.. => ends::<32, M>(mem, at, to),
+        16.. => ends::<16, M>(mem, at, to),
+        _ => mem.read(at, to),
+    }
+}
+
 /// Copies `len` bytes of payload from one region to another, or within one.
 ///
 /// The NIC copies packets with this function only: it never holds a reference into a program's memory.

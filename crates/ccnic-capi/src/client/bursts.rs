@@ -109,3 +109,57 @@ pub unsafe extern "C" fn ccnic_rx_small(
         )
     })
 }
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_tx_reserve(
+    queue: *mut CcnicQueue,
+    len: u16,
+    data: *mut *mut u8,
+    n: u16,
+) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, out) = unsafe { output(queue, data, n)? };
+        queue.reserve(len, out)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_tx_commit(
+    queue: *mut CcnicQueue,
+    len: *const u16,
+    meta: *const u64,
+    n: u16,
+) -> c_int {
+    burst(|| {
+        // SAFETY: null, or arrays of `n` values (the contract of the header).
+        let (queue, lens, metas) = unsafe { (queue.as_mut().ok_or(NULL)?, array(len, n), array(meta, n)) };
+        queue.commit(n.into(), lens.ok(), metas.ok())
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_tx_mixed(
+    queue: *mut CcnicQueue,
+    bufs: *const CcnicBuf,
+    data: *const *const u8,
+    n: u16,
+) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, bufs, data) = unsafe { (queue.as_mut().ok_or(NULL)?, array(bufs, n)?, array(data, n)?) };
+        queue.transmit_mixed(
+            bufs,
+            data,
+            #[inline(always)]
+            // SAFETY: each that is not null has as many bytes as its entry of `bufs` says (the contract of the header).
+            |at, len| unsafe { std::slice::from_raw_parts(at, usize::from(len)) },
+        )
+    })
+}

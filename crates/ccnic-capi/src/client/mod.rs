@@ -3,10 +3,12 @@
 mod attachment;
 pub(crate) mod bursts;
 pub(crate) mod exports;
+mod mixed;
 mod packets;
 mod parked;
 mod pool;
 mod queue;
+mod reserve;
 mod wait;
 
 pub use attachment::Ccnic;

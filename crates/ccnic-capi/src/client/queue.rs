@@ -3,6 +3,7 @@
 use std::mem::MaybeUninit;
 use std::os::fd::AsRawFd;
 
+use ccnic::host::Reserved;
 use ccnic::layout::{LARGE_BUF, SMALL_BUF};
 use ccnic::{Burst, Desc};
 use ccnic_client::QueuePair;
@@ -14,13 +15,13 @@ use crate::abi::{CcnicBuf, CcnicStats, CcnicView, hand_out};
 use crate::errno::{BAD_BUFFER, CLOSED, Failure, TOO_FEW_ENTRIES, TOO_LONG};
 use crate::handle::{OpenState, Reopen};
 
-const TX_NOT_SMALL: Failure = Failure::new(
+pub(super) const TX_NOT_SMALL: Failure = Failure::new(
     Errno::MSGSIZE,
     c"a packet is longer than CCNIC_SMALL_SIZE or the MTU: use ccnic_tx_burst()",
 );
 const RX_NOT_SMALL: Failure =
     Failure::new(Errno::MSGSIZE, c"the next packet is not a small one: use ccnic_rx_burst()");
-const NO_BYTES: Failure = Failure::new(Errno::INVAL, c"a packet has no bytes");
+pub(super) const NO_BYTES: Failure = Failure::new(Errno::INVAL, c"a packet has no bytes");
 const NO_BUFFER: Failure = Failure::new(Errno::NOBUFS, c"the pool is empty: receive or free some buffers");
 
 /// `struct ccnic_queue`. One thread uses it at a time; its memory stays until the attachment is closed.
@@ -28,12 +29,13 @@ const NO_BUFFER: Failure = Failure::new(Errno::NOBUFS, c"the pool is empty: rece
 #[repr(C)]
 pub struct CcnicQueue {
     /// First: the inline functions of `ccnic.h` read it here.
-    view: CcnicView,
+    pub(super) view: CcnicView,
     state: OpenState,
-    mtu: u16,
+    pub(super) mtu: u16,
     pub(crate) pair: QueuePair,
-    burst: Burst,
-    stats: CcnicStats,
+    pub(super) burst: Burst,
+    pub(super) reserved: Reserved,
+    pub(super) stats: CcnicStats,
     parked: Parked,
 }
 
@@ -51,22 +53,24 @@ impl CcnicQueue {
             mtu,
             pair,
             burst: Burst::new(),
+            reserved: Reserved::default(),
             stats: CcnicStats::default(),
             parked: Parked::new(),
         }
     }
 
     #[inline(always)]
-    fn check_open(&self) -> Result<(), Failure> {
+    pub(super) fn check_open(&self) -> Result<(), Failure> {
         if self.state.is_open() { Ok(()) } else { Err(CLOSED) }
     }
 
-    /// Frees the parked packets and the buffers of the magazine. The queue can be opened again.
+    /// Frees the parked packets, what is reserved and the buffers of the magazine. The queue can be opened again.
     pub(crate) fn close(&mut self) -> Result<(), Failure> {
         self.check_open()?;
         let bufs = self.parked.bufs().iter().map(|buf| Desc::from(*buf));
         self.pair.free_descs(bufs, &mut self.burst);
         self.parked.clear();
+        self.cancel();
         self.pair.disarm();
         self.pair.retire();
         self.state.set(false);
@@ -231,7 +235,7 @@ impl CcnicQueue {
 
     /// The longest packet that takes one small buffer.
     #[inline(always)]
-    fn small(&self) -> u16 {
+    pub(super) fn small(&self) -> u16 {
         self.mtu.min(SMALL_BUF as u16)
     }
 
@@ -267,10 +271,10 @@ impl CcnicQueue {
         Ok(done)
     }
 
-    /// None of the small packets was sent: because the ring is full (no error) or because the pool is empty.
+    /// No packet was sent, or none has a place: because the ring is full (no error) or because the pool is empty.
     #[cold]
     #[inline(never)]
-    fn why_none(&mut self, longest: u16, packets: usize) -> Result<usize, Failure> {
+    pub(super) fn why_none(&mut self, longest: u16, packets: usize) -> Result<usize, Failure> {
         // The ring may have room again by now; then the pool tells.
         let full = !self.pair.takes_buffers(longest)
             || self.pair.tx_room() == 0

@@ -194,6 +194,43 @@ pub unsafe extern "C" fn ccnic_nic_rx_burst(queue: *mut CcnicNicQueue, bufs: *mu
 /// # Safety
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_rx_copy(
+    queue: *mut CcnicNicQueue,
+    room: *const *mut u8,
+    size: u16,
+    len: *mut u16,
+    meta: *mut u64,
+    n: u16,
+) -> c_int {
+    burst(|| {
+        // SAFETY: the contract of the header.
+        let (queue, rooms) = unsafe { input(queue, room, n)? };
+        if len.is_null() && n > 0 {
+            return Err(NULL);
+        }
+        queue.receive_copies(
+            rooms.len(),
+            size,
+            #[inline(always)]
+            move |i, desc| {
+                let Some(&to) = rooms.get(i) else { return &mut [] };
+                // SAFETY: `i` is below `n`, so `len` and, unless it is null, `meta` have an entry for it; the room has `size` bytes,
+                // which the packet does not exceed, and no other one is lent at the same time (the contract of the header).
+                unsafe {
+                    len.add(i).write(desc.len());
+                    if !meta.is_null() {
+                        meta.add(i).write(desc.meta);
+                    }
+                    std::slice::from_raw_parts_mut(to, usize::from(desc.len()))
+                }
+            },
+        )
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_tx_burst(
     queue: *mut CcnicNicQueue,
     bufs: *const CcnicBuf,

@@ -83,6 +83,30 @@ impl NicPair {
         })
     }
 
+    /// Receives packets of one segment as copies.
+    #[inline(always)]
+    pub(crate) fn receive_copies<'a>(
+        &mut self,
+        fetched: &mut Fetched,
+        max: usize,
+        longest: u16,
+        room: impl FnMut(usize, Desc) -> &'a mut [u8],
+    ) -> usize {
+        each_in_vectors!(self, queue => queue.receive_copies(fetched, max, longest, room))
+    }
+
+    /// Delivers packets of one segment, of `shortest` to `longest` bytes.
+    #[inline(always)]
+    pub(crate) fn deliver_slices<'a>(
+        &mut self,
+        shortest: u32,
+        longest: u32,
+        packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
+    ) -> usize {
+        each_in_vectors!(self, queue => queue.deliver_slices(shortest, longest, packets))
+    }
+
+    /// Delivers a packet of any number of parts.
     #[inline(always)]
     pub(crate) fn deliver_bytes(&mut self, parts: &[&[u8]], meta: u64) -> bool {
         each!(self, queue => queue.deliver_bytes(parts, meta))

@@ -24,6 +24,10 @@ const NOT_SHARED: Failure = Failure::new(
     Errno::OPNOTSUPP,
     c"this program manages its buffers itself (CCNIC_HOST_MANAGED, e810): only ccnic_nic_tx_copy reaches it",
 );
+const NOT_ONE_ROOM: Failure = Failure::new(
+    Errno::MSGSIZE,
+    c"the next packet is longer than a room, or a chain: use ccnic_nic_rx_burst()",
+);
 const EMPTY: Failure = Failure::new(Errno::INVAL, c"a packet has no bytes, or a segment without data");
 
 /// `struct ccnic_nic_queue`. One thread uses it at a time; its memory stays until the program is released.
@@ -178,7 +182,22 @@ impl CcnicNicQueue {
         failure
     }
 
-    /// Copies as many whole packets into buffers of the program as there is room for; returns the number of their segments.
+    /// Receives at most `max` packets of one buffer and at most `longest` bytes as copies; returns their number. `room` says where to
+    /// copy each. It is an error if the next packet is longer or a chain.
+    #[inline(always)]
+    pub(crate) fn receive_copies<'a>(
+        &mut self,
+        max: usize,
+        longest: u16,
+        room: impl FnMut(usize, Desc) -> &'a mut [u8],
+    ) -> Result<usize, Failure> {
+        self.check_open()?;
+        let n = self.pair.receive_copies(&mut self.fetched, max, longest, room);
+        self.finish();
+        if n == 0 && max > 0 && !self.fetched.is_empty() { Err(NOT_ONE_ROOM) } else { Ok(n) }
+    }
+
+    /// Copies as many whole packets to the program as there is room for; returns the number of their segments.
     ///
     /// # Safety
     /// Each segment's `data` points to `len` readable bytes.
@@ -187,10 +206,16 @@ impl CcnicNicQueue {
         self.check_open()?;
         let (mut done, mut bad) = (0, None);
         while let Some(rest) = segments.get(done..).filter(|rest| !rest.is_empty()) {
+            let want = self.singles(rest.get(..FETCH).unwrap_or(rest));
+            let singles = rest.get(..want).unwrap_or_default();
             // SAFETY: guaranteed by the caller.
-            match unsafe { self.copy_packet(rest) } {
-                Ok(0) => break,
-                Ok(n) => done += n,
+            match unsafe { if want > 0 { Ok(self.copy_singles(singles)) } else { self.copy_packet(rest) } } {
+                Ok(n) => {
+                    done += n;
+                    if n == 0 || n < want {
+                        break;
+                    }
+                }
                 Err(failure) => {
                     bad = Some(failure);
                     break;
@@ -208,21 +233,49 @@ impl CcnicNicQueue {
         }
     }
 
+    /// How many of the first segments are a packet each, not empty and within the MTU.
+    #[inline(always)]
+    fn singles(&self, segments: &[CcnicSegment]) -> usize {
+        let mtu = u32::from(self.mtu);
+        let bad = |s: &CcnicSegment| {
+            (s.flags & SEGMENT_MORE != 0) | (s.len.wrapping_sub(1) >= mtu) | s.data.is_null()
+        };
+        // Usually there is none: no early exit.
+        if segments.iter().fold(false, |any, segment| any | bad(segment)) {
+            return segments.iter().position(bad).unwrap_or(segments.len());
+        }
+        segments.len()
+    }
+
+    /// Copies packets of one segment, at most [`FETCH`]; returns how many there was room for.
+    ///
+    /// # Safety
+    /// As [`copy`](CcnicNicQueue::copy); no `data` is null.
+    #[inline(always)]
+    unsafe fn copy_singles(&mut self, segments: &[CcnicSegment]) -> usize {
+        let (mut shortest, mut longest) = (u32::MAX, 0);
+        for segment in segments {
+            shortest = segment.len.min(shortest);
+            longest = segment.len.max(longest);
+        }
+        let packets = segments.iter().map(
+            #[inline(always)]
+            |segment| {
+                // SAFETY: not null; the caller guarantees readable bytes.
+                let bytes =
+                    unsafe { std::slice::from_raw_parts(segment.data.cast::<u8>(), segment.len as usize) };
+                (bytes, segment.meta)
+            },
+        );
+        self.pair.deliver_slices(shortest, longest, packets)
+    }
+
     /// Copies the first packet; returns the number of its segments, 0 when there is no room for it.
     ///
     /// # Safety
     /// As [`copy`](CcnicNicQueue::copy).
-    #[inline(always)]
+    #[inline(never)]
     unsafe fn copy_packet(&mut self, segments: &[CcnicSegment]) -> Result<usize, Failure> {
-        if let [only, ..] = segments
-            && only.flags & SEGMENT_MORE == 0
-            && (1..=u32::from(self.mtu)).contains(&only.len)
-            && !only.data.is_null()
-        {
-            // SAFETY: not null; the caller guarantees readable bytes.
-            let bytes = unsafe { std::slice::from_raw_parts(only.data.cast(), only.len as usize) };
-            return Ok(usize::from(self.pair.deliver_bytes(&[bytes], only.meta)));
-        }
         let mut parts: [&[u8]; PARTS] = [&[]; PARTS];
         // SAFETY: guaranteed by the caller.
         let n = unsafe { self.gather(segments, &mut parts)? };

@@ -90,6 +90,11 @@ static void send_and_receive(struct ccnic *nic, struct ccnic_queue *queue)
 	receive_chain(queue, 6, 11);
 	EXPECT(exchange_small(queue, data, len, room) >= 0, true);
 	drain(queue);
+	EXPECT(send_requests(queue, 1, 40), 32);
+	drain(queue);
+	EXPECT(ccnic_buf_alloc(queue, 100, bufs, 1), 1);
+	EXPECT(send_both(queue, "header", 6, bufs), 2);
+	drain(queue);
 }
 
 static void program(const char *socket)
@@ -139,7 +144,7 @@ int main(int argc, char **argv)
 	EXPECT(waitpid(child, &status, 0), child);
 	EXPECT(status, 0);
 	/* The NIC's examples that need a NIC's queue are compiled only. */
-	EXPECT(deliver != NULL && deliver_zeros != NULL, true);
+	EXPECT(sink != NULL && deliver != NULL && deliver_zeros != NULL, true);
 	puts("all examples ran");
 	return EXIT_SUCCESS;
 }

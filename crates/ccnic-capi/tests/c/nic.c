@@ -56,7 +56,10 @@ static void nulls(struct ccnic_program *program, struct ccnic_nic_queue *queue)
 	struct ccnic_nic_queue *other;
 	struct ccnic_nic_stats stats;
 	struct ccnic_segment segment = {0};
+	uint8_t memory[64];
+	void *room = memory;
 	struct ccnic_buf buf;
+	uint16_t len;
 
 	EXPECT(ccnic_nic_close(NULL), -EINVAL);
 	EXPECT(ccnic_nic_poll(NULL, 0), -EINVAL);
@@ -74,6 +77,10 @@ static void nulls(struct ccnic_program *program, struct ccnic_nic_queue *queue)
 	EXPECT(ccnic_nic_queue_stats(queue, NULL, sizeof(stats)), -EINVAL);
 	EXPECT(ccnic_nic_rx_burst(NULL, &buf, 1), -EINVAL);
 	EXPECT(ccnic_nic_rx_burst(queue, NULL, 1), -EINVAL);
+	EXPECT(ccnic_nic_rx_copy(NULL, &room, 64, &len, NULL, 1), -EINVAL);
+	EXPECT(ccnic_nic_rx_copy(queue, NULL, 64, &len, NULL, 1), -EINVAL);
+	EXPECT(ccnic_nic_rx_copy(queue, &room, 64, NULL, NULL, 1), -EINVAL);
+	EXPECT(ccnic_nic_rx_copy(queue, NULL, 64, NULL, NULL, 0), 0);
 	EXPECT(ccnic_nic_tx_burst(NULL, &buf, 1), -EINVAL);
 	EXPECT(ccnic_nic_tx_copy(NULL, &segment, 1), -EINVAL);
 	EXPECT(ccnic_nic_tx_copy(queue, NULL, 1), -EINVAL);
@@ -130,6 +137,69 @@ static void hand_over(struct ccnic_nic_queue *side, struct ccnic_queue *queue, c
 	expect_back(queue, len, packets);
 }
 
+/*
+ * The program's packets as copies, at most `most` in one call, each into the end of an allocation. A packet that is longer than the rooms
+ * or a chain comes with ccnic_nic_rx_burst().
+ */
+static void receive_copies(struct ccnic_nic_queue *side, struct ccnic_queue *queue, uint16_t len, uint16_t size, int packets, int most)
+{
+	struct ccnic_buf bufs[64];
+	uint16_t lens[8];
+	uint64_t meta[8];
+	void *room[8];
+	int done = 0, n;
+
+	send_some(queue, len, packets);
+	while (done < packets) {
+		for (int i = 0; i < most; i++)
+			room[i] = malloc(size);
+		n = ccnic_nic_rx_copy(side, room, size, lens, meta, (uint16_t)most);
+		for (int i = 0; i < n; i++) {
+			EXPECT(lens[i], len);
+			EXPECT(meta[i], done + i);
+			for (int j = 0; j < len; j++)
+				if (((uint8_t *)room[i])[j] != byte(done + i, j))
+					EXPECT(((uint8_t *)room[i])[j], byte(done + i, j));
+		}
+		for (int i = 0; i < most; i++)
+			free(room[i]);
+		if (len > size || len > CCNIC_LARGE_SIZE) {
+			EXPECT(n, -EMSGSIZE);
+			n = receive_all(side, bufs);
+			EXPECT(check_some(side, true, bufs, n, len), packets);
+			EXPECT(ccnic_nic_buf_free(side, bufs, (uint16_t)n), 0);
+			break;
+		}
+		EXPECT(n > 0 && n <= most, true);
+		done += n;
+	}
+	EXPECT(ccnic_nic_rx_copy(side, room, size, lens, NULL, 0), 0);
+	EXPECT(ccnic_nic_rx_burst(side, bufs, 64), 0);
+}
+
+/* Packets that fit and others in turn: those that ccnic_nic_rx_burst() has left behind are received as copies, too. */
+static void receive_mixed(struct ccnic_nic_queue *side, struct ccnic_queue *queue)
+{
+	struct ccnic_buf bufs[64];
+	uint8_t memory[64];
+	void *room[1] = {memory};
+	uint16_t len;
+
+	for (int i = 0; i < 100; i++) {
+		send_some(queue, 64, 1);
+		send_some(queue, 65, 1);
+		send_some(queue, 64, 2);
+		EXPECT(ccnic_nic_rx_copy(side, room, 64, &len, NULL, 1), 1);
+		EXPECT(ccnic_nic_rx_copy(side, room, 64, &len, NULL, 1), -EMSGSIZE);
+		EXPECT(ccnic_nic_rx_burst(side, bufs, 1), 1);
+		EXPECT(ccnic_buf_len(bufs), 65);
+		EXPECT(ccnic_nic_rx_copy(side, room, 64, &len, NULL, 1), 1);
+		EXPECT(ccnic_nic_rx_burst(side, bufs + 1, 63), 1);
+		EXPECT(ccnic_nic_buf_free(side, bufs, 2), 0);
+	}
+	EXPECT(ccnic_nic_rx_copy(side, room, 64, &len, NULL, 1), 0);
+}
+
 static void exchange(struct ccnic_nic_queue *side, struct ccnic_queue *queue, bool shared_pool)
 {
 	static const uint16_t lengths[] = {1, 60, 64, 128, 129, 1500, 4096, 4097, 9000};
@@ -149,8 +219,15 @@ static void exchange(struct ccnic_nic_queue *side, struct ccnic_queue *queue, bo
 				hand_over(side, queue, bufs, n, len, packets);
 			else
 				EXPECT(ccnic_nic_buf_free(side, bufs, (uint16_t)n), 0);
+			for (int most = 1; most <= 8; most += 7) {
+				receive_copies(side, queue, len, CCNIC_LARGE_SIZE, packets, most);
+				receive_copies(side, queue, len, len, packets, most);
+				if (len > 1)
+					receive_copies(side, queue, len, (uint16_t)(len - 1), packets, most);
+			}
 		}
 	}
+	receive_mixed(side, queue);
 	/* A packet that does not fit the array stays. */
 	struct ccnic_buf bufs[8];
 	send_some(queue, 9000, 1);
@@ -391,6 +468,7 @@ static void one_design(const char *socket, uint32_t design)
 	struct ccnic_nic_queue *side;
 	struct ccnic_nic_stats stats;
 	const bool shared_pool = design != CCNIC_DESIGN_E810;
+	const unsigned long long sent_before = packets_sent;
 
 	ccnic_options_init(&options);
 	options.name = "the program";
@@ -413,7 +491,7 @@ static void one_design(const char *socket, uint32_t design)
 	bad_segments(side);
 	exhaust(side, queue, shared_pool);
 	EXPECT(ccnic_nic_queue_stats(side, &stats, sizeof(stats)), 0);
-	EXPECT(stats.rx_packets, 9 * 9 + 1);
+	EXPECT(stats.rx_packets, packets_sent - sent_before);
 	EXPECT(stats.rx_bad_descriptor + stats.rx_bad_chain + stats.rx_too_long + stats.rx_dropped_close, 0);
 	EXPECT(stats.tx_bad_packet, shared_pool ? 8 : 6);
 	EXPECT(stats.tx_bad_buffer, shared_pool ? 7 : 0);

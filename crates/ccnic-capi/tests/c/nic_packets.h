@@ -11,6 +11,9 @@ static inline uint8_t byte(int packet, int at)
 	return (uint8_t)(packet * 31 + at * 7 + (at >> 6));
 }
 
+/* By send_some(). */
+static unsigned long long packets_sent;
+
 /* The program sends packets of `len` bytes. */
 static inline void send_some(struct ccnic_queue *queue, uint16_t len, int packets)
 {
@@ -27,6 +30,7 @@ static inline void send_some(struct ccnic_queue *queue, uint16_t len, int packet
 		packet += at == 0;
 	}
 	EXPECT(ccnic_tx_burst(queue, bufs, (uint16_t)n), n);
+	packets_sent += (unsigned)packets;
 }
 
 /* Checks packets of `len` bytes in a row of buffers; `nic_side`: the queue is a struct ccnic_nic_queue. Returns the packets. */

@@ -5,10 +5,13 @@
 
 mod build;
 mod examples;
+mod forged;
 mod header;
 mod man;
 mod misuse;
+mod mixed;
 mod nic;
 mod recovery;
+mod reserve;
 mod rss;
 mod small;

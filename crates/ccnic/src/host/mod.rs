@@ -7,6 +7,8 @@
 //! | `alloc.rs` | allocation and freeing |
 //! | `payload.rs` | reading and writing buffers |
 //! | `small.rs` | small packets that are copied in and out, without handles |
+//! | `mixed.rs` | bursts of copies and of packets in buffers |
+//! | `reserve.rs` | reserve and commit: packets written in place, in two calls |
 //! | `descs.rs` | bursts of plain descriptors, for libraries in other languages |
 //! | `pool.rs` | [`Pool`]: buffers without a queue pair |
 //! | `receive.rs` | the receive path from the ring to the program |
@@ -19,15 +21,19 @@ mod descs;
 #[cfg(test)]
 mod inline_tests;
 mod managed;
+mod mixed;
 mod payload;
 mod pool;
 mod queue_pair;
 mod receive;
+mod reserve;
 mod small;
 
+pub use mixed::Outgoing;
 pub use pool::Pool;
 pub(crate) use queue_pair::NEARLY_EMPTY;
 pub use queue_pair::{HostDrops, QueuePair};
+pub use reserve::Reserved;
 pub use small::{NotSmall, Segmented};
 
 use crate::layout::Layout;

@@ -69,7 +69,7 @@ pub struct QueuePair<M: SharedMemory, R: Ring> {
 }
 
 /// How a transmit burst meets the NIC.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Pace {
     /// Its lines are demoted.
     pub(super) demote: bool,
@@ -175,7 +175,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
 
     /// Hands over packets in their buffers, as many as there is room for; returns the number of buffers.
     #[inline(always)]
-    fn append_buffers(&mut self, bufs: &[Buf]) -> usize {
+    pub(super) fn append_buffers(&mut self, bufs: &[Buf]) -> usize {
         let (any, all) = flags(bufs);
         let n = self.tx.append(&self.mem, bufs, any & u32::from(FLAG_MORE) == 0);
         let (sent, small) = (bufs.get(..n).unwrap_or_default(), u32::from(FLAG_SMALL));
@@ -279,7 +279,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Host-managed pool: how many of `n` buffers can be sent, which is as many as can be noted until the NIC
     /// has completed them.
     #[inline(never)]
-    fn managed_room(&mut self, n: usize) -> usize {
+    pub(super) fn managed_room(&mut self, n: usize) -> usize {
         let first = self.tx.position();
         let Some(managed) = &mut self.managed else { return n };
         if managed.free_slots(first) < n {
@@ -290,7 +290,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
 
     /// Demotes the data of a burst.
     #[inline(never)]
-    fn demote_payload(&self, burst: &Burst) {
+    pub(super) fn demote_payload(&self, burst: &Burst) {
         for buf in burst.as_slice() {
             for line in lines(buf.desc().offset(), u32::from(buf.len())) {
                 self.mem.demote(line);

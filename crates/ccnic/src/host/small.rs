@@ -245,7 +245,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
 
     /// Before packets are written to the areas.
     #[inline(always)]
-    fn begin_inline(&mut self, pace: Pace) {
+    pub(super) fn begin_inline(&mut self, pace: Pace) {
         self.tx.begin(pace.demote, if pace.idle { 0 } else { self.tuning().ahead });
     }
 

@@ -12,6 +12,7 @@
 //! | `inline.rs`, `taken.rs` | copies into the areas beside the ring's units; when units are handed back |
 //! | `reflect.rs` | packets that go back without a copy, and completion |
 //! | `own.rs` | for a NIC with packets and buffers of its own |
+//! | `bytes.rs` | whole bursts between its own memory and the program |
 //! | `fill.rs` | posted receive buffers, with the host-managed pool |
 //! | `burst.rs` | [`BurstQueue`]: what a dataplane needs of any queue |
 //! | `loopback.rs` | a loopback |
@@ -19,6 +20,7 @@
 //! | `counters.rs` | [`NicCounters`] |
 
 mod burst;
+mod bytes;
 mod counters;
 mod deliver;
 mod fetch;

@@ -129,6 +129,13 @@ pub trait Producer: Sized + Send {
         0
     }
 
+    /// Where [`push_lines`](Producer::push_lines) puts packet `i`, if it is called next. Only with areas, and while no unit is open.
+    #[inline(always)]
+    fn line(&self, i: usize) -> u32 {
+        let _ = i;
+        0
+    }
+
     /// Where to write a packet of `len` bytes, at most [`AREA`], that [`add`](Producer::add) adds next. `None` when the ring is full or
     /// has no areas.
     #[inline(always)]

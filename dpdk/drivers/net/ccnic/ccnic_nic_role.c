@@ -13,6 +13,7 @@
 #include <rte_malloc.h>
 
 #include "ccnic_nic_role.h"
+#include "ccnic_rx.h"
 
 #define WATCH_US 10000
 /* Alarms for which a program that has ended is still served, so that the packets that it had sent are received. */
@@ -261,10 +262,14 @@ void
 ccnic_nic_role_stop(struct rte_eth_dev *eth)
 {
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	uint16_t i;
 
 	pthread_mutex_lock(&dev->nic_role->lock);
 	dev->started = false;
-	if (!close_pairs(dev))
+	if (close_pairs(dev))
+		for (i = 0; i < eth->data->nb_rx_queues; i++)
+			ccnic_rx_return_fresh(eth->data->rx_queues[i]);
+	else
 		NET_LOG(ERR, "port %u: stopped while a thread is in a burst", eth->data->port_id);
 	dev->reported_up = false;
 	pthread_mutex_unlock(&dev->nic_role->lock);

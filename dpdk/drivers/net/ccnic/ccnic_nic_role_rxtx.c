@@ -6,6 +6,7 @@
 #include <rte_memcpy.h>
 
 #include "ccnic_nic_role.h"
+#include "ccnic_rx.h"
 
 #define SEGMENTS (2 * CCNIC_SEGMENTS_MAX)
 
@@ -188,6 +189,30 @@ fetch(struct ccnic_pair *pair)
 	return got > 0;
 }
 
+/*
+ * Receives up to n packets that fit one mbuf each, with one copy from the program's ring or buffers into the mbuf. Negative if the next
+ * packet does not fit, or mbufs are short.
+ */
+static inline int
+recv_copies(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
+{
+	const uint16_t longest = RTE_MIN(rxq->max_len, rxq->room - RTE_PKTMBUF_HEADROOM);
+	uint16_t len[CCNIC_BURST];
+	uint16_t first;
+	int got;
+
+	if (rxq->fresh_used > 0 && unlikely(!ccnic_rx_take_fresh(rxq)))
+		return -ENOMEM;
+	first = rxq->fresh_used;
+	n = RTE_MIN(n, CCNIC_BURST - first);
+	got = ccnic_nic_rx_copy(pair->nic_queue, &rxq->fresh_room[first], longest, len, NULL, n);
+	if (got <= 0)
+		return got;
+	memcpy(pkts, &rxq->fresh[first], got * sizeof(pkts[0]));
+	ccnic_rx_finish(rxq, pkts, len, got);
+	return got;
+}
+
 /* Receives up to n packets from a pair. */
 static inline uint16_t
 recv_pair(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
@@ -198,8 +223,22 @@ recv_pair(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts
 	if (unlikely(!ccnic_pair_enter(pair, false)))
 		return 0;
 	while (likely(pair->nic_queue != NULL) && done < n) {
-		if (pair->waiting == 0 && (fetches-- == 0 || !fetch(pair)))
-			break;
+		if (likely(pair->waiting == 0)) {
+			const uint16_t want = RTE_MIN(n - done, CCNIC_BURST);
+			const int got = recv_copies(rxq, pair, &pkts[done], want);
+
+			if (likely(got >= 0)) {
+				done += got;
+				if (got == want)
+					continue;
+				/* The ring is empty, mbufs are short, or a packet follows that does not fit one. */
+				if (got == 0)
+					__atomic_store_n(&pair->empty_polls, pair->empty_polls + 1, __ATOMIC_RELAXED);
+				break;
+			}
+			if (fetches-- == 0 || !fetch(pair))
+				break;
+		}
 		done += recv_waiting(rxq, pair, &pkts[done], n - done);
 		/* Mbufs are short. */
 		if (unlikely(pair->waiting > 0))
@@ -286,9 +325,43 @@ account(struct ccnic_txq *txq, enum verdict verdict, uint32_t len)
 	txq->stats.bins[ccnic_bin_of(len)]++;
 }
 
-/* Sends up to CCNIC_BURST packets; returns how many were sent or dropped. */
-static uint16_t
-xmit_chunk(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
+/*
+ * Sends up to CCNIC_BURST packets of one segment each, with one copy into the program's ring or buffers; returns how many were sent, or
+ * -1 if one of them is of another kind.
+ */
+static inline int
+xmit_singles(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct ccnic_segment segments[CCNIC_BURST];
+	bool single = true, direct = true;
+	uint16_t len[CCNIC_BURST];
+	struct ccnic_span span;
+	uint16_t i;
+	int sent;
+
+	for (i = 0; i < n; i++) {
+		const struct rte_mbuf *m = pkts[i];
+
+		segments[i] = (struct ccnic_segment){ .data = rte_pktmbuf_mtod(m, const void *), .len = m->data_len };
+		len[i] = m->data_len;
+		single &= (m->nb_segs == 1) & (m->pkt_len == m->data_len) & ((uint32_t)m->data_off + m->data_len <= m->buf_len);
+		direct &= RTE_MBUF_DIRECT(m);
+	}
+	span = ccnic_span_of(len, n);
+	if (unlikely(!single || span.longest > txq->dev->nic_role->longest || span.shortest == 0))
+		return -1;
+	sent = ccnic_nic_tx_copy(pair->nic_queue, segments, n);
+	if (unlikely(sent <= 0))
+		return sent;
+	ccnic_free_sent(pkts, sent, direct, txq->fast_free);
+	txq->stats.packets += sent;
+	txq->stats.bytes += ccnic_count_sizes(txq->stats.bins, len, sent, span);
+	return sent;
+}
+
+/* Sends up to CCNIC_BURST packets of any kind; returns how many were sent or dropped. */
+static __rte_noinline uint16_t
+xmit_any(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
 {
 	const uint32_t longest = txq->dev->nic_role->longest;
 	uint16_t ready = 0, done;
@@ -297,7 +370,6 @@ xmit_chunk(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkt
 	int sent = 0;
 
 	x.count = 0;
-	n = RTE_MIN(n, CCNIC_BURST);
 	while (ready < n && prepare(&x, ready, pkts[ready], longest))
 		ready++;
 	if (x.count > 0)
@@ -328,8 +400,11 @@ ccnic_nic_role_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n)
 	if (unlikely(!ccnic_pair_enter(pair, true)))
 		return 0;
 	while (done < n && likely(pair->nic_queue != NULL)) {
-		uint16_t got = xmit_chunk(txq, pair, &pkts[done], n - done);
+		const uint16_t chunk = RTE_MIN(n - done, CCNIC_BURST);
+		int got = xmit_singles(txq, pair, &pkts[done], chunk);
 
+		if (unlikely(got < 0))
+			got = xmit_any(txq, pair, &pkts[done], chunk);
 		done += got;
 		if (got == 0)
 			break;

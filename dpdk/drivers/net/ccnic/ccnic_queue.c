@@ -5,7 +5,7 @@
 
 #include <rte_malloc.h>
 
-#include "ccnic_net.h"
+#include "ccnic_rx.h"
 
 /* Checks that the mempool's data rooms hold a small packet. */
 static int
@@ -171,9 +171,7 @@ ccnic_queues_stop(struct rte_eth_dev *eth)
 		if (rxq->next < rxq->len)
 			ccnic_buf_free(rxq->pair->queue, &rxq->bufs[rxq->next], rxq->len - rxq->next);
 		rxq->next = rxq->len = 0;
-		if (rxq->fresh_used < CCNIC_BURST)
-			rte_mempool_put_bulk(rxq->mp, (void **)&rxq->fresh[rxq->fresh_used], CCNIC_BURST - rxq->fresh_used);
-		rxq->fresh_used = CCNIC_BURST;
+		ccnic_rx_return_fresh(rxq);
 	}
 	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STOPPED);
 	for (i = 0; i < dev->queues; i++) {

@@ -4,22 +4,7 @@
  * read anyway, and the buffer is freed at once, while it is in this core's cache. Large packets are not copied: a plain mbuf is
  * bound to the buffer. The driver chooses the mbuf, so a NIC that returns wrong buffers corrupts packets, but no mbuf.
  */
-#include "ccnic_net.h"
-
-/* Sets the fields of a received packet except ol_flags, which may mark the buffer of an mbuf from a pool as external. */
-static __rte_always_inline void
-set_packet(struct rte_mbuf *m, uint64_t rearm, uint32_t pkt_len, uint16_t data_len)
-{
-	RTE_BUILD_BUG_ON(offsetof(struct rte_mbuf, pkt_len) != offsetof(struct rte_mbuf, packet_type) + 4);
-	RTE_BUILD_BUG_ON(offsetof(struct rte_mbuf, data_len) != offsetof(struct rte_mbuf, packet_type) + 8);
-	RTE_BUILD_BUG_ON(offsetof(struct rte_mbuf, hash) != offsetof(struct rte_mbuf, packet_type) + 12);
-	ccnic_word *fields = ccnic_words_at(m, offsetof(struct rte_mbuf, packet_type));
-
-	*ccnic_words_at(m, offsetof(struct rte_mbuf, data_off)) = rearm;
-	/* Unknown type and pkt_len; data_len, no VLAN, no hash. */
-	fields[0] = CCNIC_SECOND(pkt_len);
-	fields[1] = CCNIC_FIRST(data_len);
-}
+#include "ccnic_rx.h"
 
 /* Sets the hash, if the NIC has computed one. */
 static inline void
@@ -46,20 +31,15 @@ is_small(const struct ccnic_buf *buf)
 	return (buf->flags & (CCNIC_BUF_MORE | CCNIC_BUF_SMALL)) == CCNIC_BUF_SMALL;
 }
 
-/* Replaces the mbufs that have been used; false if none is left. */
-static __rte_noinline bool
-take_fresh(struct ccnic_rxq *rxq)
+__rte_noinline bool
+ccnic_rx_take_fresh(struct ccnic_rxq *rxq)
 {
 	uint16_t n = rxq->fresh_used, i;
 
 	while (unlikely(rte_mempool_get_bulk(rxq->mp, (void **)&rxq->fresh[rxq->fresh_used - n], n) < 0)) {
 		n /= 2;
-		if (n > 0)
-			continue;
-		if (rxq->fresh_used < CCNIC_BURST)
-			return true;
-		rxq->stats.no_mbuf += ccnic_rx_ready(rxq->pair->queue) > 0;
-		return false;
+		if (n == 0)
+			return rxq->fresh_used < CCNIC_BURST;
 	}
 	for (i = rxq->fresh_used - n; i < rxq->fresh_used; i++)
 		rxq->fresh_room[i] = RTE_PTR_ADD(rxq->fresh[i]->buf_addr, RTE_PKTMBUF_HEADROOM);
@@ -67,22 +47,33 @@ take_fresh(struct ccnic_rxq *rxq)
 	return true;
 }
 
+void
+ccnic_rx_return_fresh(struct ccnic_rxq *rxq)
+{
+	if (rxq->fresh_used < CCNIC_BURST)
+		rte_mempool_put_bulk(rxq->mp, (void **)&rxq->fresh[rxq->fresh_used], CCNIC_BURST - rxq->fresh_used);
+	rxq->fresh_used = CCNIC_BURST;
+}
+
+/* True if there are mbufs for small packets; counts a packet that must wait for one. */
+static inline bool
+has_fresh(struct ccnic_rxq *rxq)
+{
+	if (likely(rxq->fresh_used == 0 || ccnic_rx_take_fresh(rxq)))
+		return true;
+	rxq->stats.no_mbuf += ccnic_rx_ready(rxq->pair->queue) > 0;
+	return false;
+}
+
 /* Sets the fields of n small packets whose data have been copied. */
 static inline void
 finish_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, const uint16_t *len, const uint64_t *meta, uint16_t n)
 {
-	const uint64_t rearm = rxq->rearm;
 	uint16_t i;
 
-	for (i = 0; i < n; i++) {
-		set_packet(pkts[i], rearm, len[i], len[i]);
-		pkts[i]->ol_flags &= RTE_MBUF_F_EXTERNAL;
-	}
+	ccnic_rx_finish(rxq, pkts, len, n);
 	for (i = 0; unlikely(rxq->hash) && i < n; i++)
 		set_hash(pkts[i], meta[i]);
-	rxq->fresh_used += n;
-	rxq->stats.packets += n;
-	rxq->stats.bytes += ccnic_count_sizes(rxq->stats.bins, len, n, ccnic_span_of(len, n));
 	rxq->stats.inlined += n;
 }
 
@@ -95,7 +86,7 @@ recv_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	uint16_t first;
 	int got;
 
-	if (rxq->fresh_used > 0 && unlikely(!take_fresh(rxq)))
+	if (unlikely(!has_fresh(rxq)))
 		return 0;
 	first = rxq->fresh_used;
 	n = RTE_MIN(n, CCNIC_BURST - first);
@@ -116,7 +107,7 @@ recv_small_among(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 	uint16_t len[CCNIC_REFILL];
 	uint16_t i, first;
 
-	if (rxq->fresh_used > 0 && unlikely(!take_fresh(rxq)))
+	if (unlikely(!has_fresh(rxq)))
 		return 0;
 	first = rxq->fresh_used;
 	n = RTE_MIN(n, RTE_MIN(rxq->len - rxq->next, CCNIC_BURST - first));
@@ -178,7 +169,7 @@ recv_large(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 		const uint32_t within = bufs[i].offset & (CCNIC_LARGE_SIZE - 1);
 
 		ccnic_mbuf_bind(pkts[i], rxq->dev->att, bufs[i].offset - within, 0);
-		set_packet(pkts[i], rxq->rearm, bufs[i].len, bufs[i].len);
+		ccnic_rx_set_packet(pkts[i], rxq->rearm, bufs[i].len, bufs[i].len);
 		pkts[i]->data_off = within;
 		rxq->stats.bytes += bufs[i].len;
 		rxq->stats.bins[ccnic_bin_of(bufs[i].len)]++;
@@ -249,7 +240,7 @@ bind_packet(struct ccnic_rxq *rxq, uint16_t segs, uint32_t pkt_len)
 	for (i = 0; i < segs; i++) {
 		const uint32_t within = bufs[i].offset & (CCNIC_LARGE_SIZE - 1);
 
-		set_packet(mbufs[i], rxq->rearm, pkt_len, bufs[i].len);
+		ccnic_rx_set_packet(mbufs[i], rxq->rearm, pkt_len, bufs[i].len);
 		mbufs[i]->next = i + 1 < segs ? mbufs[i + 1] : NULL;
 		if (bufs[i].flags & CCNIC_BUF_SMALL) {
 			copy_segment(rxq, mbufs[i], &bufs[i]);

@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * Transmitting. Packets of up to 128 bytes are copied into small buffers and their mbufs freed at once: this moves fewer lines between
- * cores than sending 4 KiB buffers. Larger packets are sent without a copy if their mbufs are bound to this region and not shared;
- * otherwise they are copied into large buffers. There are three paths: bursts of small packets, bursts of packets of one segment of
- * any size, and ccnic_tx_any.c for the rest.
+ * Transmitting. Packets of up to 128 bytes are copied once, into the ring or into small buffers, and their mbufs freed at once: this
+ * moves fewer lines between cores than sending 4 KiB buffers. Larger packets are sent without a copy if their mbufs are bound to this
+ * region and not shared; otherwise they are copied once, into large buffers. There are three paths: bursts of small packets, bursts of
+ * packets of one segment of any size, and ccnic_tx_any.c for the rest.
  */
 #include <rte_memcpy.h>
 
@@ -54,31 +54,25 @@ ccnic_skip(uint32_t buffer, uint16_t len)
 /* State of a burst of packets of one segment each. */
 struct singles {
 	struct ccnic_buf bufs[CCNIC_BURST];
+	const void *data[CCNIC_BURST]; /* of small packets, which libccnic copies; NULL for others */
 	uint8_t method[CCNIC_BURST]; /* enum method */
-	/* Buffers for copies, and how many have been used. */
-	struct ccnic_buf small[CCNIC_BURST];
+	/* Buffers for copies of large packets, and how many have been used. */
 	uint32_t large[CCNIC_BURST];
-	uint16_t smalls, small_used;
 	uint16_t larges, large_used;
 };
 
-/* Chooses a method for each of n packets and allocates buffers for copies; fewer than needed if the pool is empty. */
+/* Chooses a method for each of n packets and allocates buffers for copies of large ones; fewer than needed if the pool is empty. */
 static inline void
 plan_singles(struct ccnic_txq *txq, struct singles *x, struct rte_mbuf **pkts, uint16_t n)
 {
-	uint16_t smalls = 0, larges = 0, i;
-	int got = 0;
+	uint16_t larges = 0, i;
 
 	for (i = 0; i < n; i++) {
 		x->method[i] = pkts[i]->data_len <= CCNIC_SMALL_SIZE ? INLINED : is_ready(txq, pkts[i]) ? ZERO_COPY : COPIED;
-		smalls += x->method[i] == INLINED;
 		larges += x->method[i] == COPIED;
 	}
-	if (smalls > 0)
-		got = ccnic_buf_alloc(txq->pair->queue, CCNIC_SMALL_SIZE, x->small, smalls);
-	x->smalls = RTE_MAX(got, 0);
 	x->larges = larges > 0 ? ccnic_attach_take(txq->att, x->large, larges) : 0;
-	x->small_used = x->large_used = 0;
+	x->large_used = 0;
 }
 
 /* Sets buffer i of the burst to a packet; false if there is no buffer for its copy. */
@@ -89,6 +83,7 @@ fill_single(const struct ccnic_txq *txq, struct singles *x, uint16_t i, const st
 	const uint16_t len = m->data_len;
 	struct ccnic_buf *buf = &x->bufs[i];
 
+	x->data[i] = NULL;
 	if (x->method[i] == ZERO_COPY) {
 		*buf = (struct ccnic_buf){ .offset = data - txq->base, .len = len };
 	} else if (x->method[i] == COPIED) {
@@ -100,11 +95,8 @@ fill_single(const struct ccnic_txq *txq, struct singles *x, uint16_t i, const st
 		*buf = (struct ccnic_buf){ .offset = buffer + ccnic_skip(buffer, len), .len = len };
 		rte_memcpy(txq->base + buf->offset, data, len);
 	} else {
-		if (unlikely(x->small_used == x->smalls))
-			return false;
-		*buf = x->small[x->small_used++];
-		buf->len = len;
-		ccnic_copy_small(txq->base + buf->offset, data, len);
+		*buf = (struct ccnic_buf){ .len = len };
+		x->data[i] = data;
 	}
 	return true;
 }
@@ -116,9 +108,8 @@ revoke_singles(struct ccnic_txq *txq, struct singles *x, uint16_t sent, uint16_t
 	struct ccnic_queue *queue = txq->pair->queue;
 
 	for (; sent < ready; sent++)
-		if (x->method[sent] != ZERO_COPY)
+		if (x->method[sent] == COPIED)
 			ccnic_buf_free(queue, &x->bufs[sent], 1);
-	ccnic_buf_free(queue, &x->small[x->small_used], x->smalls - x->small_used);
 	for (; x->large_used < x->larges; x->large_used++)
 		ccnic_buf_free(queue, &(struct ccnic_buf){ .offset = x->large[x->large_used] }, 1);
 }
@@ -164,9 +155,13 @@ xmit_singles(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 	while (ready < n && likely(fill_single(txq, &x, ready, pkts[ready])))
 		ready++;
 	if (ready > 0)
-		sent = ccnic_tx_burst(txq->pair->queue, x.bufs, ready);
+		sent = ccnic_tx_mixed(txq->pair->queue, x.bufs, x.data, ready);
 	if (unlikely(sent < n))
 		revoke_singles(txq, &x, RTE_MAX(sent, 0), ready);
+	if (unlikely(sent == -ENOBUFS)) {
+		txq->stats.no_buffer += n;
+		return 0;
+	}
 	/* libccnic refused the first packet: its mbuf is corrupt. */
 	if (unlikely(sent < 0))
 		return ccnic_xmit_any(txq, pkts, n);

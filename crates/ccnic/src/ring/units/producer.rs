@@ -354,6 +354,12 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
     }
 
     #[inline(always)]
+    fn line(&self, i: usize) -> u32 {
+        debug_assert!(self.open.count == 0 || !self.slots.has_areas());
+        self.slots.area(self.position + (i / PER) as u64) + (i % PER) as u32 * LINE
+    }
+
+    #[inline(always)]
     fn place<M: SharedMemory>(&mut self, mem: &M, len: u32) -> Option<u32> {
         if !self.slots.has_areas() {
             return None;

@@ -55,4 +55,5 @@ pub use error::Error;
 pub use nic::{Nic, Pool};
 pub use options::NicOptions;
 pub use queue_pair::{PairVisitor, QueuePair};
+pub use tuning::tuning_of_environment;
 pub use waiter::Waiter;

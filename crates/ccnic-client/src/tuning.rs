@@ -54,6 +54,14 @@ impl Choice {
     }
 }
 
+/// The tuning of a NIC that measures nothing: the default, with what the environment (`CCNIC_TUNING`) changes.
+///
+/// # Errors
+/// [`Error::Tuning`] when the environment says nothing that can be.
+pub fn tuning_of_environment() -> Result<Tuning, Error> {
+    Ok(Choice::new(None)?.of(None))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use ccnic::nic::{BadPacket, Fetched, NicCounters, NicQueue};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded};
-use ccnic::{Desc, Design, Layout, QueueError};
+use ccnic::{Desc, Design, Layout, QueueError, Tuning};
 use ccnic_control::Notifier;
 use ccnic_shm::{NativeMemory, Region};
 
@@ -54,6 +54,10 @@ impl NicPair {
             Design::Padded => NicPair::Padded(Native::new(mem, layout, queue)?),
             Design::Doorbell => NicPair::Doorbell(Native::new(mem, layout, queue)?),
         })
+    }
+
+    pub(crate) fn set_tuning(&mut self, tuning: Tuning) {
+        each!(self, queue => queue.set_tuning(tuning));
     }
 
     /// Fetches the next packets, and completes those fetched before.

@@ -73,7 +73,8 @@ impl CcnicProgram {
             Some(queue) => return Ok(queue.reopen()),
             None => {}
         }
-        let pair = NicPair::new(&self.region, &self.layout, index).map_err(|_| missing())?;
+        let mut pair = NicPair::new(&self.region, &self.layout, index).map_err(|_| missing())?;
+        pair.set_tuning(ccnic_client::tuning_of_environment()?);
         let (counters, mailbox) = self.client.queue(index).ok_or_else(missing)?;
         let view = CcnicView::new(&self.region, &self.layout);
         let queue = CcnicNicQueue::new(view, self.layout.config(), pair, counters, mailbox);

@@ -9,6 +9,8 @@ fn no_inline_packet_overflows_a_room() {
     for how in ALL {
         let directory = tempfile::tempdir().unwrap();
         let Some(mut command) = program("tests/c/forged.c", how, directory.path()) else { continue };
+        // Inline under load too.
+        let command = command.env("CCNIC_TUNING", "inline=7,loaded=7");
         let output = run(command.arg(directory.path().join("nic.sock")));
         assert_eq!(String::from_utf8_lossy(&output.stdout), "forged\n", "{how:?}");
     }

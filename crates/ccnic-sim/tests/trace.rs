@@ -128,12 +128,17 @@ fn follow(plan: &Plan, there: &str, back: &str) {
     };
     let sent = stored(0, "TX ring 0", 1.0);
     let seen = fetched(1, "TX ring 0", sent);
-    let copied = fetched(1, there, seen - 0.2);
     let answered = stored(1, "RX ring 0", seen);
     let received = fetched(0, "RX ring 0", answered);
-    let read = fetched(0, back, answered - 0.2);
-    assert!(sent < seen && copied < received && seen < answered && answered < received);
-    assert!(copied < read && read < received + 1.0, "{copied} {received} {read}");
+    assert!(sent < seen && seen < answered && answered < received, "{sent} {seen} {answered} {received}");
+    if plan.config.has_areas() {
+        // A reader that waits watches the payload's line, too: it comes before the signal or after it. A packet that is sent before the
+        // reader has waited lies in a buffer.
+        assert!(fetched(1, there, 0.0) < fetched(0, back, 0.0));
+    } else {
+        let (copied, read) = (fetched(1, there, seen - 0.2), fetched(0, back, answered - 0.2));
+        assert!(copied < received && copied < read && read < received + 1.0, "{copied} {received} {read}");
+    }
     assert!(received - sent < 1.5, "a round trip takes less than 1.5 us: {}", received - sent);
 }
 

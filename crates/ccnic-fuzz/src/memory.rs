@@ -189,7 +189,7 @@ impl Region {
         let lines = (byte() % 10) as u32 * LINE;
         let at = area.wrapping_add(lines).wrapping_sub(LINE).wrapping_add((byte() % 4) as u32);
         let len = [1, 64, 65, 128, 129, 192, 447, 448, 449, byte()][byte() as usize % 10];
-        u64::from(at) | len << 32 | (u64::from(FLAG_INLINE) | byte() % 2) << 48 | byte() << SIGNAL_SHIFT
+        u64::from(at) | len << 32 | (u64::from(FLAG_INLINE) | (byte() % 2)) << 48 | byte() << SIGNAL_SHIFT
     }
 
     /// True when the range lies in the buffers, or in the areas of a ring.

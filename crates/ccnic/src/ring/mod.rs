@@ -15,7 +15,7 @@
 //!
 //! # Inline payload
 //!
-//! Beside unit *i* lies area *i* of seven lines ([`AREA`](crate::layout::AREA)), where the ring has areas. The producer writes short
+//! Beside unit *i* lies area *i* of seven lines ([`AREA`]), where the ring has areas. The producer writes short
 //! packets there, each from the start of a line on, and marks their descriptors [`FLAG_INLINE`](crate::desc::FLAG_INLINE). An area
 //! belongs to the side that its unit belongs to: one signal hands over both, and a reader that finds the signal can request the
 //! descriptors' line and the payload's lines at once, which lie in runs. So a consumer hands a unit back only when it has copied or read

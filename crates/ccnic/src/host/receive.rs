@@ -10,7 +10,7 @@
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::config::Config;
 use crate::desc::{Desc, FLAG_SMALL};
-use crate::layout::{AREA, LARGE_BUF, RingLayout};
+use crate::layout::{AREA, RingLayout, SMALL_BUF};
 use crate::memory::{Fetch, SharedMemory, copy, prefetch_payload};
 use crate::pool::{Allocator, Class};
 use crate::ring::Consumer;
@@ -53,6 +53,8 @@ struct Stage {
     len: usize,
     /// Where the data of its packets lie.
     kind: Kind,
+    /// No packet is longer or has several segments; unknown where it is `u32::MAX`.
+    most: u32,
     /// The position in the ring after its last packet.
     end: u64,
 }
@@ -62,8 +64,6 @@ struct Stage {
 enum Kind {
     /// Every packet is inline.
     Inline,
-    /// Every packet is inline, and no longer than a small buffer.
-    InlineShort,
     /// Every packet is one segment in a buffer of this class.
     Buffers(Class),
     /// Anywhere.
@@ -77,6 +77,7 @@ impl Stage {
         prefetched: 0,
         len: 0,
         kind: Kind::Mixed,
+        most: u32::MAX,
         end: 0,
     };
 
@@ -95,7 +96,7 @@ impl Stage {
     fn prefetch<M: SharedMemory>(&mut self, mem: &M, end: usize, fetch: Fetch) {
         let end = end.min(self.len);
         // Nobody but the writer writes an area.
-        let fetch = if matches!(self.kind, Kind::Inline | Kind::InlineShort) { Fetch::Read } else { fetch };
+        let fetch = if self.kind == Kind::Inline { Fetch::Read } else { fetch };
         if let Some(descs) = self.descs.get(self.prefetched..end) {
             // Decided once here and not for every packet.
             match fetch {
@@ -167,12 +168,7 @@ impl Stage {
     ) -> Option<usize> {
         let waiting = self.rest();
         let waiting = waiting.get(..max).unwrap_or(waiting);
-        let descs = match self.kind {
-            Kind::InlineShort | Kind::Buffers(Class::Small) => waiting,
-            Kind::Inline if longest >= AREA => waiting,
-            Kind::Buffers(Class::Large) if longest >= LARGE_BUF => waiting,
-            Kind::Inline | Kind::Buffers(Class::Large) | Kind::Mixed => one_by_one(waiting, longest),
-        };
+        let descs = if self.most <= longest { waiting } else { one_by_one(waiting, longest) };
         for (i, desc) in descs.iter().enumerate() {
             mem.with(
                 desc.offset(),
@@ -183,7 +179,7 @@ impl Stage {
         }
         let (n, none) = (descs.len(), descs.is_empty() && !waiting.is_empty());
         match self.kind {
-            Kind::Inline | Kind::InlineShort => {}
+            Kind::Inline => {}
             Kind::Buffers(class) => pool.free_alike(mem, class, descs),
             Kind::Mixed => pool.free_many(mem, descs),
         }
@@ -433,18 +429,18 @@ fn take<C: Consumer, M: SharedMemory>(
     }
     let descs = stage.rest();
     let class = descs.first().map_or(Class::Small, |desc| Class::of(*desc));
-    stage.kind = if ring.all_inline() && checker.all_inline(descs) {
-        if ring.all_short() { Kind::InlineShort } else { Kind::Inline }
+    (stage.kind, stage.most) = if ring.all_inline() && checker.all_inline(descs) {
+        (Kind::Inline, if ring.all_short() { SMALL_BUF } else { AREA })
     } else if checker.all_alike(pool, class, descs) {
         pool.received_alike(class, descs);
-        Kind::Buffers(class)
+        (Kind::Buffers(class), class.size())
     } else {
         if checker.all_valid(pool, descs) {
             pool.received_many(descs);
         } else {
             stage.len = checker.sift(mem, pool, stage.descs.get_mut(..n).unwrap_or_default());
         }
-        Kind::Mixed
+        (Kind::Mixed, u32::MAX)
     };
     n + discarded
 }
@@ -455,6 +451,7 @@ mod tests {
     use super::*;
     use crate::desc::FLAG_MORE;
     use crate::host::HostDrops;
+    use crate::layout::LARGE_BUF;
     use crate::ring::{GroupedClear, GroupedEpoch, Packed, Padded, Producer, Ring};
     use crate::testing::{Sides, config};
     use std::vec::Vec;

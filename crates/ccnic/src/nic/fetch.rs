@@ -59,8 +59,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         self.counters.tx_bytes += bytes(descs);
         let inline = self.tx.all_inline() && self.config.mtu >= AREA as u16;
         let class = descs.first().map_or(Class::Small, |desc| Class::of(*desc));
-        let alike = || u32::from(self.config.mtu) >= class.size() && self.pool.holds_alike(class, descs);
-        let plain = inline || alike() || descs.iter().fold(true, |ok, d| ok & self.plain(*d));
+        let plain = inline
+            || u32::from(self.config.mtu) >= class.size() && self.pool.holds_alike(class, descs)
+            || descs.iter().fold(true, |ok, d| ok & self.plain(*d));
         if !plain {
             self.sift(into);
         }

@@ -108,10 +108,10 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         }
     }
 
-    /// Frees a buffer, unless the host does.
+    /// Frees a buffer, unless the host does. An inline packet has none.
     #[inline(always)]
     pub(super) fn free(&mut self, desc: Desc) {
-        if self.config.shared_pool {
+        if self.config.shared_pool && !desc.inline() {
             self.pool.free(&self.mem, desc.offset(), Class::of(desc));
         }
     }

@@ -29,4 +29,37 @@ static inline bool readable(int fd, int timeout_ms)
 	return poll(&one, 1, timeout_ms) == 1;
 }
 
+/* Large buffers of what open_pair() opens. */
+#define BUFFERS 512
+
+/* Opens an attachment of two queues: `queue` is the first one; the second has been closed again. */
+static inline struct ccnic *open_pair(const char *socket, const char *name, uint32_t design, struct ccnic_queue **queue,
+				      struct ccnic_queue **closed)
+{
+	struct ccnic_options options;
+	struct ccnic *nic;
+
+	ccnic_options_init(&options);
+	options.name = name;
+	options.design = design;
+	options.queues = 2;
+	options.ring = 256;
+	options.buffers = BUFFERS;
+	EXPECT(ccnic_open(socket, &options, &nic), 0);
+	EXPECT(ccnic_queue_open(nic, 0, queue), 0);
+	EXPECT(ccnic_queue_open(nic, 1, closed), 0);
+	EXPECT(ccnic_queue_close(*closed), 0);
+	return nic;
+}
+
+/* Runs a test over every design, and says how many there are. */
+static inline void each_design(const char *socket, void (*test)(const char *socket, uint32_t design))
+{
+	uint32_t design;
+
+	for (design = CCNIC_DESIGN_CCNIC; design <= CCNIC_DESIGN_E810; design++)
+		test(socket, design);
+	printf("%u designs\n", (unsigned)design);
+}
+
 #endif

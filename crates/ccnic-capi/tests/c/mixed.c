@@ -129,19 +129,8 @@ static void exhaust(struct ccnic_queue *queue, bool shared_pool)
 static void one_design(const char *socket, uint32_t design)
 {
 	struct ccnic_queue *queue, *closed;
-	struct ccnic_options options;
-	struct ccnic *nic;
+	struct ccnic *nic = open_pair(socket, "mixed", design, &queue, &closed);
 
-	ccnic_options_init(&options);
-	options.name = "mixed";
-	options.design = design;
-	options.queues = 2;
-	options.ring = 256;
-	options.buffers = 512;
-	EXPECT(ccnic_open(socket, &options, &nic), 0);
-	EXPECT(ccnic_queue_open(nic, 0, &queue), 0);
-	EXPECT(ccnic_queue_open(nic, 1, &closed), 0);
-	EXPECT(ccnic_queue_close(closed), 0);
 	exchange(queue);
 	misuse(queue, closed);
 	exhaust(queue, design != CCNIC_DESIGN_E810);
@@ -151,11 +140,7 @@ static void one_design(const char *socket, uint32_t design)
 
 int main(int argc, char **argv)
 {
-	uint32_t design;
-
 	EXPECT(argc, 2);
-	for (design = CCNIC_DESIGN_CCNIC; design <= CCNIC_DESIGN_E810; design++)
-		one_design(argv[1], design);
-	printf("%u designs\n", (unsigned)design);
+	each_design(argv[1], one_design);
 	return 0;
 }

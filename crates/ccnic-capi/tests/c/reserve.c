@@ -1,8 +1,6 @@
 /* ccnic_tx_reserve() and ccnic_tx_commit() in every design: packets of many lengths, places given back, every misuse. */
 #include "check.h"
 
-#define BUFFERS 512
-
 static uint8_t byte(unsigned packet, int at)
 {
 	return (uint8_t)(packet * 31u + (unsigned)at * 7u);
@@ -177,20 +175,9 @@ static void exhaust(struct ccnic_queue *queue, bool shared_pool)
 static void one_design(const char *socket, uint32_t design)
 {
 	struct ccnic_queue *queue, *closed;
-	struct ccnic_options options;
 	void *data[8];
-	struct ccnic *nic;
+	struct ccnic *nic = open_pair(socket, "reserve", design, &queue, &closed);
 
-	ccnic_options_init(&options);
-	options.name = "reserve";
-	options.design = design;
-	options.queues = 2;
-	options.ring = 256;
-	options.buffers = BUFFERS;
-	EXPECT(ccnic_open(socket, &options, &nic), 0);
-	EXPECT(ccnic_queue_open(nic, 0, &queue), 0);
-	EXPECT(ccnic_queue_open(nic, 1, &closed), 0);
-	EXPECT(ccnic_queue_close(closed), 0);
 	exchange(queue);
 	defaults(nic, queue, design);
 	misuse(queue, closed);
@@ -210,11 +197,7 @@ static void one_design(const char *socket, uint32_t design)
 
 int main(int argc, char **argv)
 {
-	uint32_t design;
-
 	EXPECT(argc, 2);
-	for (design = CCNIC_DESIGN_CCNIC; design <= CCNIC_DESIGN_E810; design++)
-		one_design(argv[1], design);
-	printf("%u designs\n", (unsigned)design);
+	each_design(argv[1], one_design);
 	return 0;
 }

@@ -198,20 +198,9 @@ static void exhaust(struct ccnic_queue *queue, bool shared_pool)
 static void one_design(const char *socket, uint32_t design)
 {
 	const bool shared_pool = design != CCNIC_DESIGN_E810;
-	struct ccnic_options options;
-	struct ccnic *nic;
 	struct ccnic_queue *queue, *closed;
+	struct ccnic *nic = open_pair(socket, "small", design, &queue, &closed);
 
-	ccnic_options_init(&options);
-	options.name = "small";
-	options.design = design;
-	options.queues = 2;
-	options.ring = 256;
-	options.buffers = 512;
-	EXPECT(ccnic_open(socket, &options, &nic), 0);
-	EXPECT(ccnic_queue_open(nic, 0, &queue), 0);
-	EXPECT(ccnic_queue_open(nic, 1, &closed), 0);
-	EXPECT(ccnic_queue_close(closed), 0);
 	exchange(queue, shared_pool);
 	misuse(queue, closed);
 	exhaust(queue, shared_pool);
@@ -244,12 +233,8 @@ static void small_mtu(const char *socket)
 
 int main(int argc, char **argv)
 {
-	uint32_t design;
-
 	EXPECT(argc, 2);
-	for (design = CCNIC_DESIGN_CCNIC; design <= CCNIC_DESIGN_E810; design++)
-		one_design(argv[1], design);
+	each_design(argv[1], one_design);
 	small_mtu(argv[1]);
-	printf("%u designs\n", (unsigned)design);
 	return 0;
 }

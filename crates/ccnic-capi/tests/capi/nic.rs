@@ -11,6 +11,8 @@ use ccnicd::dataplane::DataplaneKind;
 use ccnicd::{Daemon, DaemonOptions};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
+use crate::build::{ALL, program, run};
+
 /// A timeout that only a hang reaches.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const SOCKET: &str = "CCNIC_TEST_SOCKET";
@@ -50,6 +52,22 @@ impl Nic {
 
     pub(crate) fn alive(&mut self) -> bool {
         self.child.try_wait().unwrap().is_none()
+    }
+}
+
+/// Builds a program in C in every way and runs it beside a daemon, with what `prepare` adds to its environment. It must say that it has
+/// tried the five designs.
+#[track_caller]
+pub(crate) fn in_every_design(source: &str, prepare: impl Fn(&mut Command)) {
+    let _alone = alone();
+    for how in ALL {
+        let directory = tempfile::tempdir().unwrap();
+        let Some(mut command) = program(source, how, directory.path()) else { continue };
+        let mut nic = Nic::start(directory.path());
+        prepare(&mut command);
+        let output = run(command.arg(&nic.socket));
+        assert_eq!(String::from_utf8_lossy(&output.stdout), "5 designs\n", "{how:?}");
+        assert!(nic.alive(), "{how:?}: the daemon has ended");
     }
 }
 

@@ -1,7 +1,7 @@
 //! Allocation and freeing of buffers.
 
 use crate::buf::{Buf, Burst, RegionTag};
-use crate::desc::{Desc, FLAG_MORE, FLAG_SMALL};
+use crate::desc::{Desc, FLAG_MORE};
 use crate::layout::LARGE_BUF;
 use crate::memory::{Fetch, SharedMemory, prefetch_payload};
 use crate::pool::{Class, data_offset};
@@ -34,7 +34,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             return self.alloc_chains(len, max, burst);
         }
         let class = self.pool.class(u32::from(len));
-        let flags = if class == Class::Small { FLAG_SMALL } else { 0 };
+        let flags = class.flag();
         // With the host-managed pool, as the paper's PCIe NICs have it, data begin at the first byte.
         let (spread, region) = (self.managed.is_none(), RegionTag::of(&self.mem));
         let slots = burst.spare(max);
@@ -58,7 +58,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             };
             let at = if spread { data_offset(at, u32::from(len), class) } else { at };
             prefetch_payload(&self.mem, at, u32::from(len), Fetch::Write);
-            let flags = if class == Class::Small { FLAG_SMALL } else { 0 };
+            let flags = class.flag();
             *slot = Buf::new(Desc::new(at, len, flags), region);
             n += 1;
         }

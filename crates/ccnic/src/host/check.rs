@@ -47,10 +47,11 @@ impl Checker {
         pool.holds_segment(desc) | (desc.inline() & self.areas)
     }
 
-    /// True when every packet is one segment in a buffer of this class, and valid. For most bursts this is the only check.
+    /// The class of buffer of all packets, when every one is one segment in such a buffer, and valid. For most bursts this is the only
+    /// check.
     #[inline(always)]
-    pub(super) fn all_alike(&self, pool: &Allocator, class: Class, descs: &[Desc]) -> bool {
-        self.mtu >= class.size() && pool.holds_alike(class, descs)
+    pub(super) fn alike(&self, pool: &Allocator, descs: &[Desc]) -> Option<Class> {
+        pool.alike(descs).filter(|class| self.mtu >= class.size())
     }
 
     /// True when every packet is valid.

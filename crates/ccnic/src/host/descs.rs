@@ -7,7 +7,6 @@
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::desc::Desc;
 use crate::memory::SharedMemory;
-use crate::pool::Class;
 use crate::ring::Ring;
 
 use super::QueuePair;
@@ -83,8 +82,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     fn adopt(&self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         let new = burst.take_up(descs, RegionTag::of(&self.mem));
         let mut n = new.len();
-        let class = new.first().map_or(Class::Small, Buf::class);
-        if !self.pool.holds_alike(class, new) && !self.pool.holds_all(new) {
+        if self.pool.alike(new).is_none() && !self.pool.holds_all(new) {
             let bad = |buf: &Buf| !self.pool.holds(buf.desc().offset(), u32::from(buf.len()), buf.class());
             n = new.iter().position(bad).unwrap_or(n);
         }

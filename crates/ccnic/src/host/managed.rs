@@ -8,7 +8,7 @@ use alloc::vec;
 
 use crate::buf::{Buf, Burst};
 use crate::config::Config;
-use crate::desc::{Desc, FLAG_SMALL};
+use crate::desc::Desc;
 use crate::layout::{LARGE_BUF, RingLayout};
 use crate::memory::SharedMemory;
 use crate::pool::{Allocator, Class};
@@ -121,7 +121,7 @@ impl<R: Ring> Managed<R> {
         let mut n = 0;
         for slot in buffers.iter_mut().take(self.batch) {
             let Some((at, class)) = pool.alloc(mem, self.class) else { break };
-            *slot = Desc::new(at, class.size() as u16, if class == Class::Small { FLAG_SMALL } else { 0 });
+            *slot = Desc::new(at, class.size() as u16, class.flag());
             n += 1;
         }
         // Otherwise a queue that had its last receive buffer filled while the pool was empty would stay without.

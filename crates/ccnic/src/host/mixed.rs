@@ -118,13 +118,12 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             if run.demote {
                 self.demote_payload(run.buffers);
             }
-            self.append_buffers(run.buffers.as_slice())
+            let sent = self.append_buffers(run.buffers.as_slice());
+            run.buffers.remove_front(sent);
+            sent
         } else {
             self.tx_burst(run.buffers)
         };
-        if self.tx.has_areas() {
-            run.buffers.remove_front(sent);
-        }
         run.sent += sent;
         if sent < n {
             self.free_copies(run, sent);

@@ -3,14 +3,15 @@
 //!
 //! | file | contents |
 //! |---|---|
-//! | `queue_pair.rs` | [`QueuePair`]: opening, transmit and receive bursts, notification, statistics |
+//! | `queue_pair.rs` | [`QueuePair`]: opening, receive bursts, notification, statistics |
 //! | `alloc.rs` | allocation and freeing |
 //! | `payload.rs` | reading and writing buffers |
-//! | `small.rs` | small packets that are copied in and out, without handles |
+//! | `small.rs` | packets without handles: copied in and out, or made and read where they lie |
 //! | `mixed.rs` | bursts of copies and of packets in buffers |
 //! | `reserve.rs` | reserve and commit: packets written in place, in two calls |
 //! | `descs.rs` | bursts of plain descriptors, for libraries in other languages |
 //! | `pool.rs` | [`Pool`]: buffers without a queue pair |
+//! | `transmit.rs` | the transmit path from the program to the ring: transmit bursts |
 //! | `receive.rs` | the receive path from the ring to the program |
 //! | `check.rs` | the checks of what the NIC has delivered |
 //! | `managed.rs` | the host's work with the host-managed pool |
@@ -28,6 +29,7 @@ mod queue_pair;
 mod receive;
 mod reserve;
 mod small;
+mod transmit;
 
 pub use mixed::Outgoing;
 pub use pool::Pool;

@@ -6,7 +6,7 @@ use crate::memory::{LINE, SharedMemory};
 use crate::ring::{Producer, Ring};
 
 use super::QueuePair;
-use super::queue_pair::Pace;
+use super::transmit::Pace;
 
 /// Places for packets that [`QueuePair::tx_reserve`] gave and that are not committed yet: in the ring or in buffers of the pool.
 /// Give it to [`QueuePair::tx_commit`] in the end, if only with 0 packets; one that is dropped loses its buffers.

@@ -5,15 +5,15 @@
 //! holds it, so its descriptor need not be checked.
 
 use crate::buf::{Buf, Burst, RegionTag};
-use crate::desc::{Desc, FLAG_SMALL};
+use crate::desc::Desc;
 use crate::layout::{self, AREA, LARGE_BUF};
 use crate::memory::{Fetch, LINE, SharedMemory, prefetch_payload, write_small};
 use crate::pool::{Class, data_offset};
 use crate::ring::{Producer, Ring};
 
 use super::QueuePair;
-use super::queue_pair::Pace;
 use super::receive::AHEAD;
+use super::transmit::Pace;
 
 /// Which lines of the transmit ring have been prefetched before the burst that writes them. While a burst is
 /// filled, the core's fill buffers are busy with the lines of its packets; when a receive burst begins they
@@ -50,7 +50,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     pub fn tx_small<'a>(
         &mut self,
         longest: u16,
-        packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
+        mut packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
         burst: &mut Burst,
     ) -> usize {
         let pace = self.pace(packets.len());
@@ -58,10 +58,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             return self.tx_inline(longest, packets, pace);
         }
         let room = self.tx.room(&self.mem, packets.len().min(burst.space()));
-        let small = self.pool.class(u32::from(longest)) == Class::Small;
-        let mut packets = packets;
-        let sent = small.then(|| {
-            self.send_new(
+        if self.pool.class(u32::from(longest)) == Class::Small
+            && let Some(sent) = self.send_new(
                 (Class::Small, u32::from(longest)),
                 room,
                 burst,
@@ -73,8 +71,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
                     (packet.len() as u16, meta)
                 },
             )
-        });
-        if let Some(Some(sent)) = sent {
+        {
             return sent;
         }
         self.tx_small_slowly(longest, room, packets, burst, pace)
@@ -88,7 +85,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// True when [`tx_small`](QueuePair::tx_small) and [`tx_fill`](QueuePair::tx_fill) may send packets of `len` bytes in buffers of the
     /// pool, under load or always; false when they always lie in the ring.
     pub fn takes_buffers(&self, len: u16) -> bool {
-        [false, true].iter().any(|idle| u32::from(len) > self.tuning().inline_max(*idle))
+        u32::from(len) > self.tuning().inline_max(false).min(self.tuning().inline_max(true))
     }
 
     /// `tx_small` into the areas of the ring: no buffers.
@@ -181,10 +178,10 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         mut fill: impl FnMut(usize, &mut [u8]) -> u64,
         pace: Pace,
     ) -> usize {
-        let room = self.tx.room(&self.mem, n.min(burst.space()));
         if u32::from(len) > LARGE_BUF {
             return 0; // a chain, which `fill` cannot write at once
         }
+        let room = self.tx.room(&self.mem, n.min(burst.space()));
         let class = self.pool.class(u32::from(len));
         let sent = self.send_new(
             (class, u32::from(len)),
@@ -222,7 +219,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         if self.managed.is_some() {
             return None;
         }
-        let (mem, flags) = (&self.mem, if class == Class::Small { FLAG_SMALL } else { 0 });
+        let (mem, flags) = (&self.mem, class.flag());
         let buffers = self.pool.alloc_many(class, n)?;
         for &at in buffers.iter().rev() {
             prefetch_payload(mem, data_offset(at, longest, class), longest, Fetch::Write);
@@ -241,12 +238,6 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         let sent = self.transmit(burst, Some(class), pace);
         self.ring_ahead = RingAhead { sent, prefetched: 0 };
         Some(sent)
-    }
-
-    /// Before packets are written to the areas.
-    #[inline(always)]
-    pub(super) fn begin_inline(&mut self, pace: Pace) {
-        self.tx.begin(pace.demote, if pace.idle { 0 } else { self.tuning().ahead });
     }
 
     /// `tx_small` when the magazine has too few buffers, and with the host-managed pool.

@@ -1,7 +1,7 @@
 //! Whole bursts between a NIC's own memory and its program: one copy each, from the ring's area or a buffer into the NIC's memory, and
 //! from the NIC's memory into the ring's area or a buffer.
 
-use crate::desc::{Desc, FLAG_SMALL};
+use crate::desc::Desc;
 use crate::memory::{LINE, SharedMemory, read_packet, write_packet};
 use crate::pool::{Class, data_offset};
 use crate::ring::{Producer, Ring};
@@ -134,7 +134,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             return self.slices_one_by_one(packets);
         };
         let Some(buffers) = self.pool.alloc_many(class, n) else { return self.slices_one_by_one(packets) };
-        let flags = if class == Class::Small { FLAG_SMALL } else { 0 };
+        let flags = class.flag();
         for ((slot, (packet, meta)), &at) in staged.iter_mut().zip(packets).zip(buffers.iter().rev()) {
             let packet = packet.get(..class.size() as usize).unwrap_or(packet);
             let at = data_offset(at, packet.len() as u32, class);

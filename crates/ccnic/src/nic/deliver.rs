@@ -3,7 +3,7 @@
 //! The fastest of three loops that a burst allows: all packets alike (of one segment, in buffers of one
 //! class), one by one, or with chains on either side of the copy.
 
-use crate::desc::{CHAIN_MAX, Desc, FLAG_SMALL};
+use crate::desc::{CHAIN_MAX, Desc};
 use crate::memory::{SharedMemory, copy, prefetch_payload};
 use crate::pool::{Class, data_offset};
 use crate::ring::Ring;
@@ -91,7 +91,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         let Some(staged) = self.staged.get_mut(self.staged_len..self.staged_len + n) else { return false };
         let Some(buffers) = self.pool.alloc_many(class, n) else { return false };
         let fetch = self.tuning.payload();
-        let flags = if class == Class::Small { FLAG_SMALL } else { 0 };
+        let flags = class.flag();
         let mut ahead = ahead.iter();
         for ((slot, desc), &at) in staged.iter_mut().zip(packets).zip(buffers.iter().rev()) {
             if let Some(next) = ahead.next() {

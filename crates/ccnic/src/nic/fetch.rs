@@ -4,7 +4,6 @@ use crate::desc::{CHAIN_MAX, Desc};
 use crate::host::NEARLY_EMPTY;
 use crate::layout::AREA;
 use crate::memory::{Fetch, SharedMemory, prefetch_payload};
-use crate::pool::Class;
 use crate::ring::{Consumer, Ring};
 
 use super::fetched::{bytes, first};
@@ -58,9 +57,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         self.counters.tx_packets += n as u64;
         self.counters.tx_bytes += bytes(descs);
         let inline = self.tx.all_inline() && self.config.mtu >= AREA as u16;
-        let class = descs.first().map_or(Class::Small, |desc| Class::of(*desc));
         let plain = inline
-            || u32::from(self.config.mtu) >= class.size() && self.pool.holds_alike(class, descs)
+            || self.pool.alike(descs).is_some_and(|class| u32::from(self.config.mtu) >= class.size())
             || descs.iter().fold(true, |ok, d| ok & self.plain(*d));
         if !plain {
             self.sift(into);

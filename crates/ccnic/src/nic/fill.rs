@@ -1,6 +1,6 @@
 //! With the host-managed pool: the receive buffers that the host has posted, as the NIC takes them.
 
-use crate::desc::{Desc, FLAG_SMALL};
+use crate::desc::Desc;
 use crate::memory::SharedMemory;
 use crate::pool::{Allocator, Class};
 use crate::ring::Consumer;
@@ -60,7 +60,7 @@ impl<C: Consumer> PostedBuffers<C> {
     /// Puts back what `take` gave last.
     pub(super) fn put_back(&mut self, at: u32, class: Class) {
         if let Some(slot) = self.descs.get_mut(self.len) {
-            *slot = Desc::new(at, class.size() as u16, if class == Class::Small { FLAG_SMALL } else { 0 });
+            *slot = Desc::new(at, class.size() as u16, class.flag());
             self.len += 1;
         }
     }

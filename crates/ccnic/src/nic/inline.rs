@@ -1,9 +1,9 @@
 //! Delivery into the areas beside the receive ring's units: packets that take no buffer of the program.
 
-use crate::desc::{Desc, FLAG_SMALL};
+use crate::desc::Desc;
 use crate::layout::AREA;
 use crate::memory::{Fetch, LINE, SharedMemory, copy, prefetch_payload};
-use crate::pool::Class;
+use crate::pool::move_to_buffer;
 use crate::ring::{Producer, Ring};
 
 use super::deliver::Busy;
@@ -160,11 +160,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         let from = fetched.moved;
         for slot in fetched.descs.iter_mut().take(fetched.len).skip(from) {
             if slot.inline() {
-                let len = u32::from(slot.len());
-                let Some((at, class)) = self.pool.alloc(&self.mem, self.pool.class(len)) else { break };
-                copy(&self.mem, slot.offset(), &self.mem, at, len);
-                let flags = if class == Class::Small { FLAG_SMALL } else { 0 };
-                *slot = Desc::new(at, slot.len(), flags).with_meta(slot.meta).with_more(slot.more());
+                let class = self.pool.class(slot.len().into());
+                let Some(buffer) = self.pool.alloc(&self.mem, class) else { break };
+                move_to_buffer(&self.mem, slot, buffer);
             }
             fetched.moved += 1;
         }

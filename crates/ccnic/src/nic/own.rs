@@ -4,7 +4,7 @@
 //! Such a NIC holds descriptors. Each that it gives back is checked like those of the other side, since it
 //! may make mistakes.
 
-use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE, FLAG_SMALL};
+use crate::desc::{CHAIN_MAX, Desc, FLAG_MORE};
 use crate::memory::{Fetch, SharedMemory, prefetch_payload};
 use crate::pool::{Class, data_offset};
 use crate::ring::{Producer, Ring};
@@ -46,8 +46,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             let Some((at, class)) = self.pool.alloc(&self.mem, self.pool.class(left)) else { break };
             let part = left.min(class.size());
             left -= part;
-            let flags =
-                if class == Class::Small { FLAG_SMALL } else { 0 } | if left > 0 { FLAG_MORE } else { 0 };
+            let flags = class.flag() | if left > 0 { FLAG_MORE } else { 0 };
             let at = data_offset(at, part, class);
             *slot = Desc::new(at, part as u16, flags);
             prefetch_payload(&self.mem, at, part, Fetch::Write);

@@ -1,7 +1,7 @@
 //! The NIC side of a queue pair: opening, publishing, buffers, notification.
 
 use crate::config::{Config, Demote};
-use crate::desc::{Desc, FLAG_MORE, FLAG_SMALL};
+use crate::desc::{Desc, FLAG_MORE};
 use crate::layout::Layout;
 use crate::memory::{SharedMemory, lines};
 use crate::notify::{Armed, NotifyState};
@@ -176,7 +176,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Adds a buffer with data to what the next `publish` publishes.
     #[inline(always)]
     pub(super) fn stage(&mut self, at: u32, len: u16, class: Class, more: bool, meta: u64) {
-        let flags = if class == Class::Small { FLAG_SMALL } else { 0 } | if more { FLAG_MORE } else { 0 };
+        let flags = class.flag() | if more { FLAG_MORE } else { 0 };
         self.stage_desc(Desc::new(at, len, flags).with_meta(meta));
     }
 

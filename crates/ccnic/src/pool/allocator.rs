@@ -118,17 +118,19 @@ impl Allocator {
         within < self.layout.end - self.layout.buffers && (within & (class.size() - 1)) + len <= class.size()
     }
 
-    /// True when every descriptor is a packet of one segment that has data and lies inside one buffer of this class. A check of a few
-    /// instructions each, for bursts of packets that are alike.
+    /// The class of the buffers, when every descriptor is a packet of one segment that has data and lies inside one buffer of the same
+    /// class. A check of a few instructions each, for bursts of packets that are alike.
     #[inline(always)]
-    pub(crate) fn holds_alike<D: Slot>(&self, class: Class, descs: &[D]) -> bool {
-        match class {
+    pub(crate) fn alike<D: Slot>(&self, descs: &[D]) -> Option<Class> {
+        let class = descs.first().map_or(Class::Small, |first| Class::of(first.desc()));
+        let held = match class {
             Class::Small => self.holds_plain::<FLAG_SMALL, SMALL_BUF, D>(descs),
             Class::Large => self.holds_plain::<0, LARGE_BUF, D>(descs),
-        }
+        };
+        held.then_some(class)
     }
 
-    /// `holds_alike` for buffers of `SIZE` bytes, a power of two, whose only flag is `FLAG`.
+    /// `alike` for buffers of `SIZE` bytes, a power of two, whose only flag is `FLAG`.
     #[inline(always)]
     fn holds_plain<const FLAG: u8, const SIZE: u32, D: Slot>(&self, descs: &[D]) -> bool {
         let one_byte = u64::from(FLAG) << 16 | 1;

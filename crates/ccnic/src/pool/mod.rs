@@ -18,8 +18,9 @@ mod depot;
 mod ledger;
 mod magazine;
 
-use crate::desc::Desc;
+use crate::desc::{Desc, FLAG_SMALL};
 use crate::layout::{LARGE_BUF, SMALL_BUF};
+use crate::memory::{SharedMemory, copy};
 
 pub use allocator::Allocator;
 pub(crate) use allocator::flags;
@@ -42,6 +43,15 @@ impl Class {
         if desc.small() { Class::Small } else { Class::Large }
     }
 
+    /// The flag of descriptors whose segment lies in a buffer of this class.
+    #[inline(always)]
+    pub(crate) const fn flag(self) -> u8 {
+        match self {
+            Class::Small => FLAG_SMALL,
+            Class::Large => 0,
+        }
+    }
+
     /// Bytes of a buffer.
     #[inline(always)]
     pub const fn size(self) -> u32 {
@@ -50,4 +60,11 @@ impl Class {
             Class::Large => LARGE_BUF,
         }
     }
+}
+
+/// Copies the data of an inline segment into a buffer of the pool, and makes its descriptor name that.
+#[inline(always)]
+pub(crate) fn move_to_buffer<M: SharedMemory>(mem: &M, slot: &mut Desc, (at, class): (u32, Class)) {
+    copy(mem, slot.offset(), mem, at, slot.len().into());
+    *slot = Desc::new(at, slot.len(), class.flag()).with_meta(slot.meta).with_more(slot.more());
 }

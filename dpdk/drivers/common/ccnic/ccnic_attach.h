@@ -26,8 +26,11 @@ extern "C" {
 #define CCNIC_NAME_MAX 256
 #define CCNIC_PATH_MAX 108 /* what a Unix socket's address holds */
 
-/* Freed buffers that an lcore keeps before it takes the lock to return them. */
+/* Freed buffers that an lcore keeps, at the most, before it takes the lock to return them. */
 #define CCNIC_LCORE_CACHE 63
+
+/* Buffers that a magazine of libccnic keeps, at the most (pool/magazine.rs). */
+#define CCNIC_MAGAZINE 448
 
 /* Parameters of an attachment. Compared byte by byte: zero it first. */
 struct ccnic_attach_conf {
@@ -72,14 +75,20 @@ struct ccnic_attach {
 	uint32_t lent __rte_cache_aligned; /* large buffers that mbufs point to; atomic */
 	/* By large buffer: free callback and number of mbufs that refer to it. In private memory, like the mbufs. */
 	struct rte_mbuf_ext_shared_info *ext;
+	uint32_t lcore_cache_size; /* what an lcore keeps of a region of this size */
 	struct ccnic_lcore_cache lcore_cache[RTE_MAX_LCORE];
 };
 
-/* The most buffers that mbufs may refer to: the NIC needs the others to deliver packets. */
+/*
+ * The most buffers that mbufs may refer to: half of them, since the NIC needs the others to deliver packets. Less in a small region,
+ * where the magazines of a queue, of its NIC and of att->pool may keep a quarter each: none of them must be left without a buffer.
+ */
 static inline uint32_t
 ccnic_attach_quota(const struct ccnic_attach *att)
 {
-	return att->buffers / 2;
+	const uint32_t magazines = 3 * RTE_MIN(att->buffers / 4, (uint32_t)CCNIC_MAGAZINE);
+
+	return RTE_MIN(att->buffers / 2, att->buffers - magazines);
 }
 
 /* Takes up to n buffers from the quota for mbufs; returns the number. Thread-safe. */

@@ -104,7 +104,7 @@ on_free(void *addr, void *opaque)
 	}
 	cache = &att->lcore_cache[lcore];
 	n = cache->n;
-	if (n == CCNIC_LCORE_CACHE) {
+	if (n >= att->lcore_cache_size) {
 		__atomic_store_n(&cache->n, 0, __ATOMIC_RELAXED);
 		ccnic_attach_free(att, cache->buffers, n);
 		n = 0;
@@ -129,6 +129,8 @@ ccnic_buffers_init(struct ccnic_attach *att)
 {
 	uint32_t i;
 
+	/* A sixteenth of the buffers: the other lcores, the queues and the NIC find some in a small region, too. */
+	att->lcore_cache_size = RTE_MIN(RTE_MAX(att->buffers / 16, 1u), (uint32_t)CCNIC_LCORE_CACHE);
 	for (i = 0; i < att->buffers; i++) {
 		att->ext[i].free_cb = on_free;
 		att->ext[i].fcb_opaque = att;

@@ -63,10 +63,12 @@ fn same(found: &[u8; LINE], line: Line) -> bool {
 #[inline(always)]
 pub fn fill(bytes: &mut [u8], at: usize, seq: u64, time: u64) {
     let mut base = base(seq, at);
-    let first = first_line(base, at, seq, time);
     let (lines, rest) = bytes.as_chunks_mut::<LINE>();
-    let [to, lines @ ..] = lines else { return copy(rest, first) };
-    *to = bytes_of(first);
+    let [to, lines @ ..] = lines else { return copy(rest, first_line(base, at, seq, time)) };
+    *to = bytes_of(line(base));
+    if let ([first, second, ..], 0) = (to.as_chunks_mut::<8>().0, at) {
+        (*first, *second) = (time.to_le_bytes(), seq.to_le_bytes());
+    }
     for to in lines {
         base = next(base);
         *to = bytes_of(line(base));

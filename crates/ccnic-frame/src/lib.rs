@@ -56,6 +56,7 @@
 //! ```
 #![no_std]
 #![forbid(unsafe_code)]
+#![warn(clippy::indexing_slicing)]
 
 mod bytes;
 pub mod checksum;

@@ -1,5 +1,5 @@
 //! Frames for the tests, made by etherparse: the reference for what is in them.
-#![allow(dead_code, reason = "each test uses some of it")]
+#![allow(dead_code, clippy::unwrap_used, reason = "each test uses some of it")]
 
 use ccnic_frame::Headers;
 use etherparse::{IpHeaders, PacketBuilder, PacketBuilderStep, SlicedPacket, TransportSlice, ip_number};
@@ -69,16 +69,18 @@ impl Shape {
         let header =
             etherparse::Ipv6Header { source: address(1), destination: address(2), ..Default::default() };
         let raw = || etherparse::Ipv6RawExtHeader::new_raw(ip_number::UDP, &[1, 4, 0, 0, 0, 0]).unwrap();
-        let mut extensions = etherparse::Ipv6Extensions::default();
-        extensions.hop_by_hop_options = (words > 0).then(raw);
-        extensions.destination_options = (words > 1).then(raw);
         let routing = (words > 2).then(|| {
             let routing =
                 etherparse::Ipv6RawExtHeader::new_raw(ip_number::UDP, &[253, 0, 0, 0, 0, 0]).unwrap();
             let final_destination_options = (words > 3).then(raw);
             etherparse::Ipv6RoutingExtensions { routing, final_destination_options }
         });
-        extensions.routing = routing;
+        let extensions = etherparse::Ipv6Extensions {
+            hop_by_hop_options: (words > 0).then(raw),
+            destination_options: (words > 1).then(raw),
+            routing,
+            ..Default::default()
+        };
         IpHeaders::Ipv6(header, extensions)
     }
 

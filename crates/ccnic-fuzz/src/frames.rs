@@ -69,9 +69,12 @@ fn check_checksums(frame: &[u8], headers: &Headers) {
     assert_eq!(checksum::verify_l4(&prepared, headers, []), Ok(true));
 }
 
-/// etherparse computes the checksums that are in the frame.
+/// etherparse computes the checksums that are in the frame, unless its types have no place for all that is in there.
 fn check_with_reference(frame: &[u8]) {
     if let Some(typed) = reference::Typed::parse(frame) {
+        if typed.bytes().is_none_or(|bytes| !frame.starts_with(&bytes)) {
+            return;
+        }
         let sums = typed.checksums();
         assert_eq!(typed.with_checksums().map(|typed| typed.checksums()), Some(sums), "{frame:x?}");
     } else if let Ok(SlicedPacket {
@@ -120,8 +123,9 @@ fn check_sent(meta: Meta, frame: &[u8], headers: &Headers) {
     let header = VnetHeader::prepare(meta, &mut prepared, headers);
     let completed = checksum::complete(meta, &mut complete, headers, []);
     if let Some(cut) = meta.segmentation() {
-        // A TAP device may cut finer than we do, and we have no source-routed packets to cut.
-        assert!(Segmenter::new(cut, frame, headers).is_err() || header.is_ok(), "{meta:?}");
+        // Who takes super-packets takes what can be cut here, and more: any number of segments.
+        let no_ipv4 = meta.ip_checksum() == Checksum::Requested && headers.l3 != L3::Ipv4;
+        assert!(Segmenter::new(cut, frame, headers).is_err() || header.is_ok() || no_ipv4, "{meta:?}");
         return;
     }
     assert_eq!(header.map(|_| ()), completed, "{meta:?}");

@@ -103,15 +103,7 @@ pub fn fill_l4<'a>(
 /// The packet has no transport layer whose checksum is known here, or `start` does not contain its header.
 #[inline(always)]
 pub fn l4_sum(start: &[u8], headers: &Headers) -> Result<Sum, Refusal> {
-    let sum_of = || {
-        let field = headers.l4_checksum_at()?;
-        let l4 = start.get(..headers.l4_end).unwrap_or(start);
-        let mut sum = pseudo(start, headers)?;
-        sum.add(l4.get(headers.l4_at..field)?);
-        sum.add(l4.get(field + 2..)?);
-        Some(sum)
-    };
-    sum_of().ok_or(absent(headers))
+    own_sum(start, headers).ok_or(absent(headers))
 }
 
 /// Stores the checksum of the transport layer whose [`l4_sum`] is complete.
@@ -164,6 +156,16 @@ impl Partial {
         }
         within
     }
+}
+
+#[inline(always)]
+fn own_sum(start: &[u8], headers: &Headers) -> Option<Sum> {
+    let field = headers.l4_checksum_at()?;
+    let l4 = start.get(..headers.l4_end).unwrap_or(start);
+    let mut sum = pseudo(start, headers)?;
+    sum.add(l4.get(headers.l4_at..field)?);
+    sum.add(l4.get(field + 2..)?);
+    Some(sum)
 }
 
 /// The sum of the pseudo header (RFC 768, RFC 9293 section 3.1, RFC 8200 section 8.1).

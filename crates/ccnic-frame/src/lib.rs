@@ -25,9 +25,10 @@
 //! A port that can neither segment nor compute checksums sends a packet with what its sender has requested:
 //!
 //! ```
-//! use ccnic_frame::{Headers, MAX_HEADERS, Meta, Refusal, Segmenter, Sum, checksum};
+//! use ccnic_frame::{Headers, Meta, Refusal, Segmentation, Segmenter, Sum, checksum};
 //!
-//! /// Sends `frame` to something that takes frames which are complete and fit its MTU.
+//! /// Sends `frame` to something that takes frames which are complete and fit its MTU. (A tag of the metadata has been inserted
+//! /// by [`vlan::insert`](ccnic_frame::vlan::insert), so that the headers that are parsed here have it.)
 //! fn send(meta: Meta, frame: &mut [u8], mut wire: impl FnMut(&[u8], &[u8])) -> Result<(), Refusal> {
 //!     let headers = Headers::parse(frame, frame.len());
 //!     let Some(cut) = meta.segmentation() else {
@@ -47,11 +48,10 @@
 //! # frame[12..26].copy_from_slice(&[8, 0, 0x45, 0, 11, 212, 0, 0, 0, 0, 64, 17, 0, 0]);
 //! # frame[38..40].copy_from_slice(&3008u16.to_be_bytes());
 //! // 3000 bytes of UDP, to be cut into datagrams of 1400 bytes.
-//! let meta = Meta::default().with_segmentation(ccnic_frame::Segmentation::udp(1400));
+//! let meta = Meta::default().with_segmentation(Segmentation::udp(1400));
 //! let mut sent = Vec::new();
 //! send(meta, &mut frame, |header, payload| sent.push(header.len() + payload.len()))?;
 //! assert_eq!(sent, [1442, 1442, 242]);
-//! # let _ = MAX_HEADERS;
 //! # Ok::<(), Refusal>(())
 //! ```
 #![no_std]

@@ -31,7 +31,7 @@ const FIN: u8 = 1 << 0;
 const PSH: u8 = 1 << 3;
 const CWR: u8 = 1 << 7;
 
-/// Cuts one super-packet. It has a copy of its headers, so these may change meanwhile. The [crate](crate) has an example.
+/// Cuts one super-packet. It has a copy of its headers, so these may change meanwhile. The [crate] has an example.
 #[derive(Debug, Clone)]
 pub struct Segmenter {
     /// The headers, with the fields of the segment that was asked for last.

@@ -62,22 +62,37 @@ fn same(found: &[u8; LINE], line: Line) -> bool {
 /// Fills a segment that starts `at` bytes into its packet.
 #[inline(always)]
 pub fn fill(bytes: &mut [u8], at: usize, seq: u64, time: u64) {
-    let mut base = base(seq, at);
-    let first = first_line(base, at, seq, time);
     let (lines, rest) = bytes.as_chunks_mut::<LINE>();
-    let [to, lines @ ..] = lines else { return copy(rest, first) };
-    *to = bytes_of(first);
+    let [to, lines @ ..] = lines else { return fill_short(rest, at, seq, time) };
+    let mut base = base(seq, at);
+    *to = bytes_of(first_line(base, at, seq, time));
     for to in lines {
         base = next(base);
         *to = bytes_of(line(base));
     }
     if !rest.is_empty() {
-        copy(rest, line(next(base)));
+        fill_part(rest, next(base));
     }
 }
 
+// Parts of lines are kept out of the loops over bursts: a call of the C library in one would make each packet load the loop's
+// constants again, and words that are also used one by one are not worked on as vectors.
+
+/// Fills a segment of less than a line.
+#[cold]
+#[inline(never)]
+fn fill_short(to: &mut [u8], at: usize, seq: u64, time: u64) {
+    copy(to, first_line(base(seq, at), at, seq, time));
+}
+
+/// Fills the part of a line with this base.
+#[cold]
+#[inline(never)]
+fn fill_part(to: &mut [u8], base: u64) {
+    copy(to, line(base));
+}
+
 /// Copies the first bytes of a line.
-#[inline(always)]
 fn copy(to: &mut [u8], line: Line) {
     let n = to.len();
     to.copy_from_slice(bytes_of(line).get(..n).unwrap_or_default());
@@ -96,11 +111,10 @@ pub fn header(bytes: &[u8]) -> Option<(u64, u64)> {
 /// before it.
 #[inline(always)]
 pub fn matches(bytes: &[u8], at: usize, seq: u64, time: u64) -> bool {
-    let mut base = base(seq, at);
-    let first = first_line(base, at, seq, time);
     let (lines, rest) = bytes.as_chunks::<LINE>();
-    let [found, lines @ ..] = lines else { return begins(rest, first) };
-    if !same(found, first) {
+    let [found, lines @ ..] = lines else { return matches_short(rest, at, seq, time) };
+    let mut base = base(seq, at);
+    if !same(found, first_line(base, at, seq, time)) {
         return false;
     }
     // The first line that differs ends it: so compilers take one line after the other.
@@ -110,11 +124,24 @@ pub fn matches(bytes: &[u8], at: usize, seq: u64, time: u64) -> bool {
             return false;
         }
     }
-    rest.is_empty() || begins(rest, line(next(base)))
+    rest.is_empty() || matches_part(rest, next(base))
+}
+
+/// `matches` for a segment of less than a line.
+#[cold]
+#[inline(never)]
+fn matches_short(found: &[u8], at: usize, seq: u64, time: u64) -> bool {
+    begins(found, first_line(base(seq, at), at, seq, time))
+}
+
+/// True when the part of a line with this base is as it should be.
+#[cold]
+#[inline(never)]
+fn matches_part(found: &[u8], base: u64) -> bool {
+    begins(found, line(base))
 }
 
 /// True when a line begins with what was found.
-#[inline(always)]
 fn begins(found: &[u8], line: Line) -> bool {
     bytes_of(line).get(..found.len()) == Some(found)
 }

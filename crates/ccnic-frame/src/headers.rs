@@ -10,8 +10,8 @@ use core::fmt;
 
 use crate::bytes::short;
 
-/// Bytes of a frame that are read. Ethernet, two tags, the longest IPv4 and TCP header take 142; IPv6 with 134 bytes of extension
-/// headers and the longest TCP header fill them.
+/// Bytes of a frame that are read. Ethernet, two tags, the longest IPv4 and TCP header take 142; IPv6 with 128 bytes of extension
+/// headers and the longest TCP header fit, too.
 pub const MAX_HEADERS: usize = 256;
 /// Extension headers of IPv6 that are passed over.
 pub const MAX_EXTENSIONS: usize = 8;

@@ -88,7 +88,10 @@ impl Sum {
 #[inline(always)]
 fn words(bytes: &[u8]) -> u16 {
     let (eights, tail) = bytes.as_chunks::<8>();
-    let sum: u64 = eights.iter().map(|eight| halves(*eight)).sum();
+    let mut sum = 0;
+    for eight in eights {
+        sum += halves(*eight);
+    }
     fold(sum + tail_of(tail))
 }
 

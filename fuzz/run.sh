@@ -7,7 +7,7 @@ cd "$(dirname "$0")"
 length=${1:-60}
 shift || true
 targets=("$@")
-((${#targets[@]})) || targets=(control_messages host_region nic_region recovery)
+((${#targets[@]})) || targets=(control_messages frames host_region nic_region recovery segments)
 command -v c++ >/dev/null || { echo "SKIPPED: fuzzing needs a C++ compiler for libFuzzer (apt-get install g++)"; exit 0; }
 
 out=${CARGO_TARGET_DIR:-../target}/fuzz
@@ -21,7 +21,8 @@ host=$(rustc -vV | sed -n 's/^host: //p')
 CARGO_TARGET_DIR=$out RUSTFLAGS=$flags "${CARGO:-cargo}" build --release --locked --target "$host"
 
 # How CI runs a target: README.md says why it counts executions. About a minute each on one core of the development machine.
-declare -A executions=([control_messages]=4000000 [host_region]=110000 [nic_region]=80000 [recovery]=48000)
+declare -A executions=([control_messages]=4000000 [frames]=12000000 [host_region]=110000 [nic_region]=80000 [recovery]=48000
+    [segments]=500000)
 
 fuzz() {
     local target=$1 log=$out/$1.log corpus=$out/corpus/$1 limit=(-max_total_time="$length")

@@ -9,30 +9,39 @@
 //! | `host_region.rs` | the host side over such a memory |
 //! | `recovery.rs` | what the host does when such a NIC has died, and whether a successor can go on |
 //! | `control_messages.rs` | control messages and region headers |
+//! | `frames.rs`, `segments.rs` | frames, their offloads and their segmentation |
+//! | `reference.rs` | what etherparse knows of a frame |
 
 #![allow(clippy::expect_used, reason = "a fuzz target reports by panics")]
 
 mod control_messages;
+mod frames;
 mod host_region;
 mod input;
 mod memory;
 mod nic_region;
 mod recovery;
+mod reference;
+mod segments;
 mod setup;
 
 pub use control_messages::control_messages;
+pub use frames::frames;
 pub use host_region::host_region;
 pub use memory::{Region, View};
 pub use nic_region::nic_region;
 pub use recovery::recovery;
+pub use segments::segments;
 
 /// A fuzz target.
 pub type Target = fn(&[u8]);
 
 /// Every target with its name, which is also that of its corpus.
-pub const TARGETS: [(&str, Target); 4] = [
+pub const TARGETS: [(&str, Target); 6] = [
     ("control_messages", control_messages),
+    ("frames", frames),
     ("host_region", host_region),
     ("nic_region", nic_region),
     ("recovery", recovery),
+    ("segments", segments),
 ];

@@ -365,3 +365,23 @@ fn without_a_thread_nothing_is_accepted_until_there_is_one() {
         assert!(matches!(one.receive::<Reply>(), Ok(Some((Reply::Hello(_), _)))));
     }
 }
+
+/// poll(2) fails for want of memory, say. Here it refuses two descriptors where a process may have one, which the daemon cannot tell from that.
+#[test]
+fn a_daemon_whose_waits_fail_serves_on_when_they_no_longer_do() {
+    let _alone = alone();
+    let rig = rig(&[]);
+    let there = rig.connect();
+    assert!(there.ask(&Request::Hello, None).is_ok());
+    let before = getrlimit(Resource::Nofile);
+    let one = Rlimit { current: Some(1), ..before };
+    let before = prlimit(Some(rig.daemon.pid()), Resource::Nofile, one).unwrap();
+    until("a wait that fails", || {
+        there.send(&Request::Hello, None).unwrap(); // wakes the control thread, which waits again
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        rig.daemon.log().contains("could not wait for programs")
+    });
+    prlimit(Some(rig.daemon.pid()), Resource::Nofile, before).unwrap();
+    assert!(matches!(there.receive::<Reply>(), Ok(Some((Reply::Hello(_), _)))), "who is there is served");
+    assert!(rig.connect().ask(&Request::Hello, None).is_ok(), "and so is who comes");
+}

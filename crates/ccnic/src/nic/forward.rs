@@ -139,7 +139,8 @@ mod tests {
 
     /// Packets of every shape from a region with one design and pool to one with another, and on to where their buffers come back.
     fn cross<A: Ring, B: Ring>(shared: [bool; 2]) {
-        let config = |shared, of: Config| Config { shared_pool: shared && of.shared_pool, buffers: 128, ..of };
+        let config =
+            |shared, of: Config| Config { shared_pool: shared && of.shared_pool, buffers: 128, ..of };
         let mut from = Sides::<A>::new(&config(shared[0], crate::testing::config::<A>()));
         let mut to = Sides::<B>::new(&config(shared[1], crate::testing::config::<B>()));
         let mut pipeline = Pipeline::default();
@@ -147,7 +148,11 @@ mod tests {
             for (len, packets) in [(20, 9), (64, 12), (129, 5), (4096, 2), (9000, 2)] {
                 to.receive(32, |_, _| panic!("nothing was sent")); // posts receive buffers
                 let buffers = packets * usize::from(len).div_ceil(4096);
-                assert_eq!(from.send(len, buffers, round), buffers, "{len} B, round {round}: buffers come back");
+                assert_eq!(
+                    from.send(len, buffers, round),
+                    buffers,
+                    "{len} B, round {round}: buffers come back"
+                );
                 while poll(&mut from, &mut to, &mut pipeline) > 0 {}
                 let mut got = 0;
                 let mut see = |bytes, byte| {

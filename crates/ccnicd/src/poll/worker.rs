@@ -19,7 +19,7 @@ type Clients = Scheduler<Scheduled, PollingCore>;
 
 /// What the control thread asks of a worker. Each is about one client: a bounded amount of work.
 enum Command {
-    Add { id: ClientId, part: Part },
+    Add { id: ClientId, part: Part, done: Option<Sender<()>> },
     Notify { id: ClientId, queue: u16, notifier: Notifier },
     Steer { id: ClientId, links: Option<Links>, spreader: Option<Arc<Spreader>>, done: Sender<()> },
     Remove { id: ClientId, done: Sender<Part> },
@@ -66,10 +66,16 @@ impl Worker {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Polls `queues` queues of a client from now on. False when the thread has ended.
+    /// Polls `queues` queues of a client from now on. False when the thread has ended. When it returns, a port is in the switch: it gets
+    /// what others send from now on.
     pub(crate) fn add(&mut self, id: ClientId, part: Part, queues: usize) -> bool {
         self.queues += queues;
-        self.send(Command::Add { id, part })
+        if let Part::Apart(_) = part {
+            return self.send(Command::Add { id, part, done: None });
+        }
+        let (done, joined) = channel();
+        self.send(Command::Add { id, part, done: Some(done) });
+        joined.recv().is_ok()
     }
 
     /// Has a queue of a client notify its program. False when the thread has ended.
@@ -188,7 +194,10 @@ fn find(clients: &mut Clients, id: ClientId) -> Option<&mut Scheduled> {
 
 fn execute(command: Command, clients: &mut Clients, switch: &mut Switch) {
     match command {
-        Command::Add { id, part } => clients.add(Scheduled::new(id, part, switch), switch),
+        Command::Add { id, part, done } => {
+            clients.add(Scheduled::new(id, part, switch), switch);
+            done.into_iter().for_each(|done| _ = done.send(())); // the control thread waits
+        }
         Command::Notify { id, queue, notifier } => {
             if let Some(port) = find(clients, id).and_then(|client| client.notify(switch)) {
                 port.set_notifier(queue, notifier);

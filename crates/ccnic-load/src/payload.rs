@@ -15,7 +15,7 @@ pub const MIN: u16 = 16;
 /// The least bytes of a packet with an Ethernet header.
 pub const MIN_ETHERNET: u16 = 32;
 
-/// Words that a packet begins with, before the time: none, or an Ethernet header.
+/// Words that a packet begins with, before the time: none, or two for an Ethernet header.
 pub type Header<const N: usize> = [u64; N];
 
 /// An Ethernet header, and two bytes of zeros: destination, source, and the type for local experiments.
@@ -54,12 +54,14 @@ fn line(base: u64) -> Line {
 /// The first line of a segment: in a packet's first, the header, the time and the number come first.
 #[inline(always)]
 fn first_line<const N: usize>(header: &Header<N>, base: u64, at: usize, seq: u64, time: u64) -> Line {
-    let mut line = line(base);
-    if at == 0 {
-        let stamps = header.iter().copied().chain([time, seq]);
-        line.iter_mut().zip(stamps).for_each(|(word, stamp)| *word = stamp);
+    let whole = line(base);
+    let [_, _, a, b, c, d, e, f] = whole;
+    match *header.as_slice() {
+        _ if at > 0 => whole,
+        // Known when this is compiled.
+        [first, second, ..] => [first, second, time, seq, c, d, e, f],
+        _ => [time, seq, a, b, c, d, e, f],
     }
-    line
 }
 
 #[inline(always)]
@@ -85,22 +87,37 @@ pub fn fill(bytes: &mut [u8], at: usize, seq: u64, time: u64) {
 /// As [`fill`], of a packet with this header.
 #[inline(always)]
 pub fn fill_after<const N: usize>(header: &Header<N>, bytes: &mut [u8], at: usize, seq: u64, time: u64) {
-    let mut base = base(seq, at);
-    let first = first_line(header, base, at, seq, time);
     let (lines, rest) = bytes.as_chunks_mut::<LINE>();
-    let [to, lines @ ..] = lines else { return copy(rest, first) };
-    *to = bytes_of(first);
+    let [to, lines @ ..] = lines else { return fill_short(header, rest, at, seq, time) };
+    let mut base = base(seq, at);
+    *to = bytes_of(first_line(header, base, at, seq, time));
     for to in lines {
         base = next(base);
         *to = bytes_of(line(base));
     }
     if !rest.is_empty() {
-        copy(rest, line(next(base)));
+        fill_part(rest, next(base));
     }
 }
 
+// Parts of lines are kept out of the loops over bursts: a call of the C library in one would make each packet load the loop's
+// constants again, and words that are also used one by one are not worked on as vectors.
+
+/// Fills a segment of less than a line.
+#[cold]
+#[inline(never)]
+fn fill_short<const N: usize>(header: &Header<N>, to: &mut [u8], at: usize, seq: u64, time: u64) {
+    copy(to, first_line(header, base(seq, at), at, seq, time));
+}
+
+/// Fills the part of a line with this base.
+#[cold]
+#[inline(never)]
+fn fill_part(to: &mut [u8], base: u64) {
+    copy(to, line(base));
+}
+
 /// Copies the first bytes of a line.
-#[inline(always)]
 fn copy(to: &mut [u8], line: Line) {
     let n = to.len();
     to.copy_from_slice(bytes_of(line).get(..n).unwrap_or_default());
@@ -125,11 +142,10 @@ pub fn stamps_after<const N: usize>(bytes: &[u8]) -> Option<(u64, u64)> {
 /// before it.
 #[inline(always)]
 pub fn matches<const N: usize>(header: &Header<N>, bytes: &[u8], at: usize, seq: u64, time: u64) -> bool {
-    let mut base = base(seq, at);
-    let first = first_line(header, base, at, seq, time);
     let (lines, rest) = bytes.as_chunks::<LINE>();
-    let [found, lines @ ..] = lines else { return begins(rest, first) };
-    if !same(found, first) {
+    let [found, lines @ ..] = lines else { return matches_short(header, rest, at, seq, time) };
+    let mut base = base(seq, at);
+    if !same(found, first_line(header, base, at, seq, time)) {
         return false;
     }
     // The first line that differs ends it: so compilers take one line after the other.
@@ -139,11 +155,24 @@ pub fn matches<const N: usize>(header: &Header<N>, bytes: &[u8], at: usize, seq:
             return false;
         }
     }
-    rest.is_empty() || begins(rest, line(next(base)))
+    rest.is_empty() || matches_part(rest, next(base))
+}
+
+/// `matches` for a segment of less than a line.
+#[cold]
+#[inline(never)]
+fn matches_short<const N: usize>(header: &Header<N>, found: &[u8], at: usize, seq: u64, time: u64) -> bool {
+    begins(found, first_line(header, base(seq, at), at, seq, time))
+}
+
+/// True when the part of a line with this base is as it should be.
+#[cold]
+#[inline(never)]
+fn matches_part(found: &[u8], base: u64) -> bool {
+    begins(found, line(base))
 }
 
 /// True when a line begins with what was found.
-#[inline(always)]
 fn begins(found: &[u8], line: Line) -> bool {
     bytes_of(line).get(..found.len()) == Some(found)
 }

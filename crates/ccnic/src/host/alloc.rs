@@ -40,7 +40,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         let slots = burst.spare(max);
         let want = slots.len();
         if let Some(buffers) = self.pool.alloc_many(class, want) {
-            for (slot, &at) in slots.iter_mut().zip(buffers.iter().rev()) {
+            for (slot, &at) in slots.iter_mut().zip(buffers) {
                 let at = if spread { data_offset(at, u32::from(len), class) } else { at };
                 prefetch_payload(&self.mem, at, u32::from(len), Fetch::Write);
                 *slot = Buf::new(Desc::new(at, len, flags), region);

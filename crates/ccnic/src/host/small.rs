@@ -221,7 +221,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         }
         let (mem, flags) = (&self.mem, class.flag());
         let buffers = self.pool.alloc_many(class, n)?;
-        for &at in buffers.iter().rev() {
+        for &at in buffers {
             prefetch_payload(mem, data_offset(at, longest, class), longest, Fetch::Write);
         }
         if self.ring_ahead.prefetched < n {
@@ -229,7 +229,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         }
         self.rx.prefetch(mem);
         let region = RegionTag::of(mem);
-        for (i, (slot, &at)) in burst.spare(n).iter_mut().zip(buffers.iter().rev()).enumerate() {
+        for (i, (slot, &at)) in burst.spare(n).iter_mut().zip(buffers).enumerate() {
             let at = data_offset(at, longest, class);
             let (len, meta) = put(mem, i, at);
             *slot = Buf::new(Desc::new(at, len, flags).with_meta(meta), region);

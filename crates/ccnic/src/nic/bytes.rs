@@ -135,7 +135,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         };
         let Some(buffers) = self.pool.alloc_many(class, n) else { return self.slices_one_by_one(packets) };
         let flags = class.flag();
-        for ((slot, (packet, meta)), &at) in staged.iter_mut().zip(packets).zip(buffers.iter().rev()) {
+        for ((slot, (packet, meta)), &at) in staged.iter_mut().zip(packets).zip(buffers) {
             let packet = packet.get(..class.size() as usize).unwrap_or(packet);
             let at = data_offset(at, packet.len() as u32, class);
             write_packet(&self.mem, at, packet);

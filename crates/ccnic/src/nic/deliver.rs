@@ -93,7 +93,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         let fetch = self.tuning.payload();
         let flags = class.flag();
         let mut ahead = ahead.iter();
-        for ((slot, desc), &at) in staged.iter_mut().zip(packets).zip(buffers.iter().rev()) {
+        for ((slot, desc), &at) in staged.iter_mut().zip(packets).zip(buffers) {
             if let Some(next) = ahead.next() {
                 prefetch_payload(from, next.offset(), u32::from(next.len()), fetch);
             }

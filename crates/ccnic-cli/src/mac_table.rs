@@ -57,7 +57,7 @@ fn table(rows: &[Row]) -> Table {
         [Column::text("address"), Column::number("age\ns"), Column::number("id"), Column::prose("program")];
     let mut table = Table::new(format!("Learned addresses: {}", rows.len()), columns);
     for row in rows {
-        let name = row.name.as_deref().map_or_else(|| "has gone".to_owned(), |name| printable(name));
+        let name = row.name.as_deref().map_or_else(|| "has gone".to_owned(), printable);
         table.row([row.mac.clone(), row.age_s.to_string(), row.program.to_string(), name]);
     }
     table.note("Packets to other addresses go to all programs. age: since a packet came from the address.");

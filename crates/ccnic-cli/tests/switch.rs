@@ -72,7 +72,10 @@ fn addresses_are_shown_with_their_programs() {
     let rows: Value = serde_json::from_slice(&json).unwrap();
     let row = &rows[0];
     assert_eq!(rows.as_array().unwrap().len(), 1);
-    assert_eq!((row["mac"].as_str(), row["name"].as_str()), (Some("02:00:00:00:ab:01"), Some("one\u{1b}[2J")));
+    assert_eq!(
+        (row["mac"].as_str(), row["name"].as_str()),
+        (Some("02:00:00:00:ab:01"), Some("one\u{1b}[2J"))
+    );
     let status = String::from_utf8(ccnic(&["status", "--socket", socket]).stdout).unwrap();
     assert!(status.contains("dataplane switch") && status.contains("1 packets were flooded"), "{status}");
 }

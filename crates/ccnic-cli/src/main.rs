@@ -1,5 +1,5 @@
 //! `ccnic`: the command line. Subcommands stand on top (`demo`, `bench`, `sim`, `reproduce`, `explore`,
-//! `status`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
+//! `status`, `mac-table`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
 //! and these use none of the subcommands.
 
 mod bench;
@@ -8,6 +8,7 @@ mod cpus;
 mod demo;
 mod explore;
 mod loopback;
+mod mac_table;
 mod micro;
 mod nic_process;
 mod options;
@@ -52,6 +53,8 @@ enum Command {
     Explore(explore::ExploreArgs),
     /// Show the programs and counters of a running NIC
     Status(status::StatusArgs),
+    /// Show the addresses that a running switch has learned
+    MacTable(mac_table::MacTableArgs),
 }
 
 fn main() -> ExitCode {
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Reproduce(args) => reproduce::run(args).map(|()| true),
         Command::Explore(args) => explore::run(args).map(|()| true),
         Command::Status(args) => status::run(args).map(|()| true),
+        Command::MacTable(args) => mac_table::run(args).map(|()| true),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -28,7 +28,8 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
 
 fn dropped(q: &QueueStatus) -> u64 {
     let invalid = q.drop_bad_chain + q.drop_bad_descriptor + q.drop_too_long;
-    invalid + q.drop_ring_full + q.drop_no_buffer + q.drop_handoff_full
+    let switch = q.drop_too_short + q.drop_bad_source + q.drop_no_destination;
+    invalid + switch + q.drop_ring_full + q.drop_no_buffer + q.drop_over_mtu + q.drop_handoff_full
 }
 
 /// A program's process, as the NIC sees it.
@@ -98,7 +99,43 @@ fn table(status: &Status) -> Table {
              later.",
         );
     }
+    reasons(status).into_iter().for_each(|note| table.note(note));
     table
+}
+
+/// Why packets were dropped, over all queues: those reasons that there were; and what a switch has flooded.
+fn reasons(status: &Status) -> Vec<String> {
+    let queues = || status.programs.iter().flat_map(|program| &program.queues);
+    let sum = |of: fn(&QueueStatus) -> u64| queues().map(of).sum::<u64>();
+    let reasons = [
+        ("bad descriptor", sum(|q| q.drop_bad_descriptor)),
+        ("bad chain", sum(|q| q.drop_bad_chain)),
+        ("longer than the sender's MTU", sum(|q| q.drop_too_long)),
+        ("longer than the receiver's MTU", sum(|q| q.drop_over_mtu)),
+        ("receive ring full", sum(|q| q.drop_ring_full)),
+        ("no receive buffer", sum(|q| q.drop_no_buffer)),
+        ("hand-off full", sum(|q| q.drop_handoff_full)),
+        ("shorter than an Ethernet header", sum(|q| q.drop_too_short)),
+        ("source address of no station", sum(|q| q.drop_bad_source)),
+        ("destination at the sender, or no other port", sum(|q| q.drop_no_destination)),
+    ];
+    let listed: Vec<_> =
+        reasons.iter().filter(|(_, n)| *n > 0).map(|(why, n)| format!("{why} {n}")).collect();
+    let mut notes = Vec::new();
+    if !listed.is_empty() {
+        notes.push(format!("Dropped, over all queues: {}.", listed.join(", ")));
+    }
+    let (flooded, copies) = (sum(|q| q.flooded), sum(|q| q.extra_copies));
+    if flooded > 0 {
+        notes.push(format!("{flooded} packets were flooded, in {} copies.", flooded + copies));
+    }
+    let refused = sum(|q| q.not_learned);
+    if refused > 0 {
+        notes.push(format!(
+            "Source addresses were not learned {refused} times, for want of room (--mac-port, --mac-table)."
+        ));
+    }
+    notes
 }
 
 #[cfg(test)]
@@ -146,6 +183,39 @@ mod tests {
         let cells: Vec<&str> = row.split_whitespace().take(6).collect();
         assert_eq!(cells, ["255", "3", "123456789012", "123456789012", "3", "34"], "{text}");
         assert!(text.contains("polling on CPU 1, 3"), "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        let why = "Dropped, over all queues: longer than the sender's MTU 2, no receive buffer 4.";
+        assert!(words.contains(why) && !words.contains("flooded"), "{text}");
+    }
+
+    #[test]
+    fn what_a_switch_drops_and_floods() {
+        let q = QueueStatus {
+            drop_bad_source: 1,
+            drop_no_destination: 20,
+            drop_over_mtu: 300,
+            drop_too_short: 4000,
+            flooded: 7,
+            extra_copies: 14,
+            not_learned: 9,
+            ..QueueStatus::default()
+        };
+        assert_eq!(dropped(&q), 4321);
+        let program = ProgramStatus {
+            id: 1,
+            name: "p".to_owned(),
+            pid: 1,
+            design: "ccnic".to_owned(),
+            rss: None,
+            queues: vec![q],
+        };
+        let text = table(&status(vec![program])).in_width(80);
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for note in
+            ["receiver's MTU 300, shorter", "7 packets were flooded, in 21 copies.", "learned 9 times"]
+        {
+            assert!(words.contains(note), "{text}");
+        }
     }
 
     #[test]

@@ -26,7 +26,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::messages::{Reply, Request, Status};
+use crate::messages::{LearnedAddress, Reply, Request, Status};
 
 /// The longest message; a longer one is refused.
 pub(crate) const MESSAGE_MAX: usize = 64 << 10;
@@ -253,6 +253,34 @@ impl Connection {
             Reply::Status(status) => Ok(status),
             other => Err(Error::Protocol { what: format!("{other:?} in answer to a status request") }),
         }
+    }
+
+    /// Asks a switch for the addresses that it has learned, page by page; in ascending order.
+    ///
+    /// # Errors
+    /// As [`ask`](Connection::ask); [`Error::Refused`] by a NIC that is no switch.
+    pub fn mac_table(&self) -> Result<Vec<LearnedAddress>, Error> {
+        let (mut all, mut from) = (Vec::new(), 0);
+        loop {
+            let page = match self.ask(&Request::MacTable(from), None)? {
+                Reply::MacTable(page) => page,
+                other => {
+                    return Err(Error::Protocol {
+                        what: format!("{other:?} in answer to a MAC table request"),
+                    });
+                }
+            };
+            all.extend(page.addresses);
+            match page.next {
+                None => break,
+                Some(next) if next > from => from = next,
+                Some(_) => {
+                    return Err(Error::Protocol { what: "a page of the MAC table leads back".to_owned() });
+                }
+            }
+        }
+        all.sort_unstable();
+        Ok(all)
     }
 
     /// True when the other side has closed the connection or ended, even if messages of it have not been read.

@@ -22,6 +22,7 @@ use crate::notifier::Notifier;
 pub(crate) enum Event {
     Hello,
     Status(Cursor),
+    MacTable(u32),
     Attach(Box<AttachRequest>),
     SetRss(ClientId, Option<Box<Rss>>),
     Notify(ClientId, u16, Notifier),

@@ -27,7 +27,7 @@ use crate::connection::Connection;
 use crate::error::Error;
 use crate::inbox::{Asked, Event, Inbox};
 use crate::limits::Limits;
-use crate::messages::{Cursor, Hello, Reply, Status};
+use crate::messages::{AddressPage, Cursor, Hello, Reply, Status};
 use crate::notifier::Notifier;
 use crate::socket::ListenSocket;
 use crate::teardown::Teardown;
@@ -49,6 +49,13 @@ pub trait Handler {
     fn hello(&self) -> Hello;
     /// A page of the NIC's state and counters, from `from` on: [`Page`](crate::Page) says what belongs on it.
     fn status(&self, from: Cursor) -> Status;
+    /// Addresses that a switch has learned, from a place in its table on: 0, or [`AddressPage::next`].
+    ///
+    /// # Errors
+    /// The reason for a refusal, as who asks is told: by default that there is no switch.
+    fn mac_table(&self, _from: u32) -> Result<AddressPage, String> {
+        Err(NO_SWITCH.to_owned())
+    }
     /// Polls this program's queues from now on.
     ///
     /// # Errors
@@ -71,6 +78,8 @@ pub trait Handler {
     /// The connection of an attached program has ended.
     fn detach(&mut self, id: ClientId);
 }
+
+const NO_SWITCH: &str = "this NIC has no address table: it is no switch (ccnicd --wire switch is one)";
 
 const NO_RSS: &str = "this NIC does no RSS: whoever sends to the program chooses the queue";
 
@@ -182,6 +191,9 @@ fn handle(handler: &mut impl Handler, event: Event) -> Reply {
     match event {
         Event::Hello => Reply::Hello(handler.hello()),
         Event::Status(from) => Reply::Status(handler.status(from)),
+        Event::MacTable(from) => {
+            handler.mac_table(from).map_or_else(|reason| Reply::Refused { reason }, Reply::MacTable)
+        }
         Event::Attach(request) => done(Reply::Attached, handler.attach(*request)),
         Event::SetRss(id, rss) => done(Reply::Done, handler.set_rss(id, rss.map(|rss| *rss))),
         Event::Notify(id, queue, notifier) => done(Reply::Done, handler.notify(id, queue, notifier)),

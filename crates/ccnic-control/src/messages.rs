@@ -40,6 +40,8 @@ pub enum Request {
     Status,
     /// Asks for more of it ([`Status::next`]).
     StatusFrom(Cursor),
+    /// Asks a switch for the addresses that it has learned: from 0, then from [`AddressPage::next`] on.
+    MacTable(u32),
 }
 
 /// Where a page of the status begins.
@@ -63,6 +65,8 @@ pub enum Reply {
     Done,
     /// To `Status`.
     Status(Status),
+    /// To `MacTable`.
+    MacTable(AddressPage),
     /// The request was refused.
     Refused {
         /// Why, and what to do about it.
@@ -128,6 +132,27 @@ impl Status {
         self.programs.extend(programs);
         Ok(())
     }
+}
+
+/// A part of a switch's address table, which changes meanwhile: an address that is there all the time is on one page.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct AddressPage {
+    /// In no order.
+    pub addresses: Vec<LearnedAddress>,
+    /// Where the rest begins, if this is not all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<u32>,
+}
+
+/// An address that a switch has learned.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct LearnedAddress {
+    /// The MAC address, in the order of the wire.
+    pub mac: [u8; 6],
+    /// The program that packets to it go to ([`ProgramStatus::id`]).
+    pub program: u64,
+    /// Seconds since a packet came from it.
+    pub age_s: u32,
 }
 
 /// The tuning of a NIC, for people: nothing here is fit to print (see [`printable`](crate::printable)).
@@ -204,16 +229,37 @@ pub struct QueueStatus {
     pub drop_bad_chain: u64,
     /// Dropped: longer than the MTU.
     pub drop_too_long: u64,
-    /// Dropped, with RSS: the receive ring was full.
+    /// Dropped, with RSS or from other programs: the receive ring was full.
     #[serde(default)]
     pub drop_ring_full: u64,
-    /// Dropped, with RSS: the pool had no buffer.
+    /// Dropped, with RSS or from other programs: the pool had no buffer.
     #[serde(default)]
     pub drop_no_buffer: u64,
+    /// Dropped, from other programs: longer than this program's MTU.
+    #[serde(default)]
+    pub drop_over_mtu: u64,
     /// Dropped, with RSS over several polling cores: the hand-off to the core of their receive queue was full, or that core has
     /// stopped. Counted at the queue that they were sent on.
     #[serde(default)]
     pub drop_handoff_full: u64,
+    /// Dropped by the switch: shorter than an Ethernet header. This and what follows is counted at the queue that a packet was sent on.
+    #[serde(default)]
+    pub drop_too_short: u64,
+    /// Dropped by the switch: the source address is a group's, or all zeros.
+    #[serde(default)]
+    pub drop_bad_source: u64,
+    /// Dropped by the switch: the destination is at the port that it came from, or there is no other port.
+    #[serde(default)]
+    pub drop_no_destination: u64,
+    /// Not dropped: sent to all other ports of the switch.
+    #[serde(default)]
+    pub flooded: u64,
+    /// Copies of flooded packets beyond the first of each.
+    #[serde(default)]
+    pub extra_copies: u64,
+    /// Times that a source address was not learned, for want of room in the address table or because of its limit for a port.
+    #[serde(default)]
+    pub not_learned: u64,
     /// Waited: the receive ring was full.
     pub wait_ring_full: u64,
     /// Waited: the pool had no buffer.
@@ -244,6 +290,7 @@ mod tests {
         );
         is(&Request::Notify { queue: 7 }, r#"{"notify":{"queue":7}}"#);
         is(&Request::Rss(None), r#"{"rss":null}"#);
+        is(&Request::MacTable(64), r#"{"mac-table":64}"#);
         let name = || "one".to_owned();
         is(&Request::Attach { name: name(), mac: None, rss: None }, r#"{"attach":{"name":"one"}}"#);
         let mac = Some([2, 0, 0, 0, 0, 1]);
@@ -260,6 +307,11 @@ mod tests {
         is(&Reply::Attached, r#""attached""#);
         is(&Reply::Done, r#""done""#);
         is(&Reply::Refused { reason: "why".into() }, r#"{"refused":{"reason":"why"}}"#);
+        let learned = LearnedAddress { mac: [2, 0, 0, 0, 0, 255], program: 7, age_s: 3 };
+        is(
+            &Reply::MacTable(AddressPage { addresses: vec![learned], next: Some(64) }),
+            r#"{"mac-table":{"addresses":[{"mac":[2,0,0,0,0,255],"program":7,"age_s":3}],"next":64}}"#,
+        );
         let hello = Hello { version: "1".into(), node: 0, rss: true, tuning: None };
         is(&Reply::Hello(hello.clone()), r#"{"hello":{"version":"1","node":0,"rss":true}}"#);
         is(
@@ -304,6 +356,7 @@ mod tests {
             "drop_bad_chain":0,"drop_too_long":0,"wait_ring_full":0,"wait_no_buffer":0}"#;
         let queue: QueueStatus = serde_json::from_str(old).unwrap();
         assert_eq!((queue.rx_bytes, queue.drop_ring_full, queue.drop_handoff_full), (4, 0, 0));
+        assert_eq!((queue.drop_over_mtu, queue.drop_bad_source, queue.flooded), (0, 0, 0));
         let hello: Hello = serde_json::from_str(r#"{"version":"0","node":1}"#).unwrap();
         assert!(!hello.rss && hello.tuning.is_none());
         assert!(serde_json::from_str::<Hello>(r#"{"version":"0","node":1,"tuning":4294967296}"#).is_err());

@@ -10,8 +10,8 @@ use crate::messages::Cursor;
 const PAGE: usize = MESSAGE_MAX - (16 << 10);
 /// The most bytes that a program takes beside its queues: a name of 255 characters that JSON escapes by six each, RSS.
 const PROGRAM: usize = 3 << 10;
-/// The most bytes that a queue takes: twelve counters of twenty digits.
-const QUEUE: usize = 640;
+/// The most bytes that a queue takes: nineteen counters of twenty digits.
+const QUEUE: usize = 960;
 
 /// What one page shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -74,6 +74,13 @@ mod tests {
             drop_ring_full: most,
             drop_no_buffer: most,
             drop_handoff_full: most,
+            drop_over_mtu: most,
+            drop_too_short: most,
+            drop_bad_source: most,
+            drop_no_destination: most,
+            flooded: most,
+            extra_copies: most,
+            not_learned: most,
             wait_ring_full: most,
             wait_no_buffer: most,
         };
@@ -129,7 +136,7 @@ mod tests {
     fn every_queue_is_shown_once_on_pages_that_fit_a_message() {
         assert_eq!(check(&[]), 1);
         assert_eq!(check(&[(1, 1), (5, 4), (9, 1)]), 1);
-        assert_eq!(check(&[(3, 256)]), 4);
+        assert_eq!(check(&[(3, 256)]), 6);
         check(&[(1, 256), (2, 256), (7, 256), (8, 1)]);
         check(&(1..300).map(|id| (id, 1)).collect::<Vec<_>>());
         check(&(1..40).map(|id| (id * 3, (id * 7 % 256) as u16 + 1)).collect::<Vec<_>>());

@@ -15,6 +15,7 @@ use ccnic::ring::Ring;
 use ccnic::{Burst, SharedMemory};
 use hdrhistogram::Histogram;
 
+use payload::Header;
 pub use totals::{Rtt, Totals};
 use tracker::Tracker;
 
@@ -115,7 +116,7 @@ pub struct Outcome {
 }
 
 /// A thread's state while it runs.
-struct Generator<'a, M: SharedMemory, R: Ring, C: Clock> {
+struct Generator<'a, M: SharedMemory, R: Ring, C: Clock, const N: usize> {
     pair: &'a mut QueuePair<M, R>,
     load: Load,
     clock: &'a C,
@@ -131,7 +132,9 @@ struct Generator<'a, M: SharedMemory, R: Ring, C: Clock> {
     lent: usize,
     /// Round trips are measured precisely while few packets are in flight.
     few: bool,
-    tracker: Tracker,
+    tracker: Tracker<N>,
+    /// What packets that are sent begin with.
+    header: Header<N>,
     /// The clock when it was last read, and the packets received since.
     now: u64,
     since: usize,
@@ -164,6 +167,30 @@ pub fn run<M: SharedMemory, R: Ring, C: Clock>(
     started: impl FnOnce(),
     ended: impl FnOnce(),
 ) -> Result<Outcome, LoadError> {
+    run_framed(pair, load, Frames { sent: [], back: [] }, clock, started, ended)
+}
+
+/// What packets begin with: [`payload::ethernet`].
+#[derive(Debug, Clone, Copy)]
+pub struct Frames<const N: usize> {
+    /// Those that are sent.
+    pub sent: Header<N>,
+    /// Those that come back.
+    pub back: Header<N>,
+}
+
+/// As [`run`], of packets with a header: through a switch, and back from another program that has changed it.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_framed<const N: usize, M: SharedMemory, R: Ring, C: Clock>(
+    pair: &mut QueuePair<M, R>,
+    load: Load,
+    frames: Frames<N>,
+    clock: &C,
+    started: impl FnOnce(),
+    ended: impl FnOnce(),
+) -> Result<Outcome, LoadError> {
     let segments = usize::from(load.size).div_ceil(4096);
     let mut generator = Generator {
         load,
@@ -175,7 +202,8 @@ pub fn run<M: SharedMemory, R: Ring, C: Clock>(
         in_place: segments == 1 && pair.config().has_areas(),
         lent: 0,
         few: load.rate.is_some() || load.inflight <= PRECISE,
-        tracker: Tracker::new(load.size),
+        tracker: Tracker::new(load.size, frames.back),
+        header: frames.sent,
         now: clock.now(),
         since: 0,
         idle: 0,
@@ -199,7 +227,7 @@ pub fn run<M: SharedMemory, R: Ring, C: Clock>(
     Ok(Outcome { packets: after - before, seconds, lost, corrupt, rtt })
 }
 
-impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
+impl<M: SharedMemory, R: Ring, C: Clock, const N: usize> Generator<'_, M, R, C, N> {
     /// Sends and receives for some seconds, or until `packets` packets have been received.
     #[inline(never)]
     fn phase(&mut self, seconds: f64, packets: Option<u64>) {
@@ -392,14 +420,14 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
     /// Writes every byte of packets in the ring, and sends them.
     #[inline(always)]
     fn fill(&mut self, want: usize, now: u64) -> usize {
-        let first = self.tracker.next;
+        let (first, header) = (self.tracker.next, self.header);
         let sent = self.pair.tx_fill(
             self.load.size,
             want,
             &mut self.tx,
             #[inline(always)]
             |i, bytes| {
-                payload::fill(bytes, 0, first + i as u64, now);
+                payload::fill_after(&header, bytes, 0, first + i as u64, now);
                 0
             },
         );
@@ -412,13 +440,13 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
     #[inline(always)]
     fn make(&mut self, want: usize, now: u64) {
         self.pair.alloc(self.load.size, want * self.segments, &mut self.tx);
-        let first = self.tracker.next;
+        let (first, header) = (self.tracker.next, self.header);
         if self.segments == 1 {
             for (buf, seq) in self.tx.iter_mut().zip(first..) {
                 self.pair.with_mut(
                     buf,
                     #[inline(always)]
-                    |bytes| payload::fill(bytes, 0, seq, now),
+                    |bytes| payload::fill_after(&header, bytes, 0, seq, now),
                 );
             }
             self.tracker.sent(self.tx.len(), now);
@@ -431,10 +459,10 @@ impl<M: SharedMemory, R: Ring, C: Clock> Generator<'_, M, R, C> {
     /// `make` for packets of several buffers.
     #[inline(never)]
     fn make_chains(&mut self, now: u64) {
-        let (mut seq, mut at) = (self.tracker.next, 0);
+        let (mut seq, mut at, header) = (self.tracker.next, 0, self.header);
         for buf in self.tx.iter_mut() {
             let more = buf.more();
-            self.pair.with_mut(buf, |bytes| payload::fill(bytes, at, seq, now));
+            self.pair.with_mut(buf, |bytes| payload::fill_after(&header, bytes, at, seq, now));
             (seq, at) = if more { (seq, at + 4096) } else { (seq + 1, 0) };
         }
         self.tracker.next = seq;

@@ -4,11 +4,25 @@
 //! Word 0 is the time of sending, word 1 the sequence number, every other 8-byte word a value that depends on
 //! the sequence number and the word's index, so that a lost, repeated, torn or misplaced line is detected.
 //!
+//! Where packets pass a switch, an Ethernet header comes first: two words, and the others follow it.
+//!
 //! A line is written and compared whole, in one vector register where there are such wide ones. Each packet can pass at
 //! 150 million per second, so both take few instructions.
 
 /// The least bytes of a packet: both words.
 pub const MIN: u16 = 16;
+
+/// The least bytes of a packet with an Ethernet header.
+pub const MIN_ETHERNET: u16 = 32;
+
+/// Words that a packet begins with, before the time: none, or two for an Ethernet header.
+pub type Header<const N: usize> = [u64; N];
+
+/// An Ethernet header, and two bytes of zeros: destination, source, and the type for local experiments.
+pub fn ethernet(to: [u8; 6], from: [u8; 6]) -> Header<2> {
+    let ([a, b, c, d, e, f], [g, h, i, j, k, l]) = (to, from);
+    [[a, b, c, d, e, f, g, h], [i, j, k, l, 0x88, 0xb5, 0, 0]].map(u64::from_le_bytes)
+}
 
 /// Words of a line.
 const WORDS: usize = 8;
@@ -37,12 +51,17 @@ fn line(base: u64) -> Line {
     LANES.map(|lane| base.wrapping_add(lane))
 }
 
-/// The first line of a segment: in a packet's first, the header comes first.
+/// The first line of a segment: in a packet's first, the header, the time and the number come first.
 #[inline(always)]
-fn first_line(base: u64, at: usize, seq: u64, time: u64) -> Line {
+fn first_line<const N: usize>(header: &Header<N>, base: u64, at: usize, seq: u64, time: u64) -> Line {
     let whole = line(base);
     let [_, _, a, b, c, d, e, f] = whole;
-    if at == 0 { [time, seq, a, b, c, d, e, f] } else { whole }
+    match *header.as_slice() {
+        _ if at > 0 => whole,
+        // Known when this is compiled.
+        [first, second, ..] => [first, second, time, seq, c, d, e, f],
+        _ => [time, seq, a, b, c, d, e, f],
+    }
 }
 
 #[inline(always)]
@@ -59,13 +78,19 @@ fn same(found: &[u8; LINE], line: Line) -> bool {
     pairs.fold(0, |differ, (found, word)| differ | (u64::from_le_bytes(*found) ^ word)) == 0
 }
 
-/// Fills a segment that starts `at` bytes into its packet.
+/// Fills a segment that starts `at` bytes into its packet, which has no header.
 #[inline(always)]
 pub fn fill(bytes: &mut [u8], at: usize, seq: u64, time: u64) {
+    fill_after(&[], bytes, at, seq, time);
+}
+
+/// As [`fill`], of a packet with this header.
+#[inline(always)]
+pub fn fill_after<const N: usize>(header: &Header<N>, bytes: &mut [u8], at: usize, seq: u64, time: u64) {
     let (lines, rest) = bytes.as_chunks_mut::<LINE>();
-    let [to, lines @ ..] = lines else { return fill_short(rest, at, seq, time) };
+    let [to, lines @ ..] = lines else { return fill_short(header, rest, at, seq, time) };
     let mut base = base(seq, at);
-    *to = bytes_of(first_line(base, at, seq, time));
+    *to = bytes_of(first_line(header, base, at, seq, time));
     for to in lines {
         base = next(base);
         *to = bytes_of(line(base));
@@ -81,8 +106,8 @@ pub fn fill(bytes: &mut [u8], at: usize, seq: u64, time: u64) {
 /// Fills a segment of less than a line.
 #[cold]
 #[inline(never)]
-fn fill_short(to: &mut [u8], at: usize, seq: u64, time: u64) {
-    copy(to, first_line(base(seq, at), at, seq, time));
+fn fill_short<const N: usize>(header: &Header<N>, to: &mut [u8], at: usize, seq: u64, time: u64) {
+    copy(to, first_line(header, base(seq, at), at, seq, time));
 }
 
 /// Fills the part of a line with this base.
@@ -98,23 +123,29 @@ fn copy(to: &mut [u8], line: Line) {
     to.copy_from_slice(bytes_of(line).get(..n).unwrap_or_default());
 }
 
-/// The time of sending and the sequence number of a packet's first segment.
+/// The time of sending and the sequence number of the first segment of a packet without a header.
 #[inline(always)]
 pub fn header(bytes: &[u8]) -> Option<(u64, u64)> {
-    match bytes.as_chunks::<8>().0 {
+    stamps_after::<0>(bytes)
+}
+
+/// As [`header`], of a packet with a header of `N` words.
+#[inline(always)]
+pub fn stamps_after<const N: usize>(bytes: &[u8]) -> Option<(u64, u64)> {
+    match bytes.as_chunks::<8>().0.get(N..)? {
         [time, seq, ..] => Some((u64::from_le_bytes(*time), u64::from_le_bytes(*seq))),
         _ => None,
     }
 }
 
-/// True when every byte of a segment is what [`fill`] wrote for this packet at this time. `at` bytes of the packet lie
+/// True when every byte of a segment is what [`fill_after`] wrote for this packet at this time. `at` bytes of the packet lie
 /// before it.
 #[inline(always)]
-pub fn matches(bytes: &[u8], at: usize, seq: u64, time: u64) -> bool {
+pub fn matches<const N: usize>(header: &Header<N>, bytes: &[u8], at: usize, seq: u64, time: u64) -> bool {
     let (lines, rest) = bytes.as_chunks::<LINE>();
-    let [found, lines @ ..] = lines else { return matches_short(rest, at, seq, time) };
+    let [found, lines @ ..] = lines else { return matches_short(header, rest, at, seq, time) };
     let mut base = base(seq, at);
-    if !same(found, first_line(base, at, seq, time)) {
+    if !same(found, first_line(header, base, at, seq, time)) {
         return false;
     }
     // The first line that differs ends it: so compilers take one line after the other.
@@ -130,8 +161,8 @@ pub fn matches(bytes: &[u8], at: usize, seq: u64, time: u64) -> bool {
 /// `matches` for a segment of less than a line.
 #[cold]
 #[inline(never)]
-fn matches_short(found: &[u8], at: usize, seq: u64, time: u64) -> bool {
-    begins(found, first_line(base(seq, at), at, seq, time))
+fn matches_short<const N: usize>(header: &Header<N>, found: &[u8], at: usize, seq: u64, time: u64) -> bool {
+    begins(found, first_line(header, base(seq, at), at, seq, time))
 }
 
 /// True when the part of a line with this base is as it should be.
@@ -149,9 +180,15 @@ fn begins(found: &[u8], line: Line) -> bool {
 /// True when every byte of a segment is what [`fill`] wrote for this packet at any time.
 #[inline(always)]
 pub fn check(bytes: &[u8], at: usize, seq: u64) -> bool {
-    match header(bytes) {
-        _ if at > 0 => matches(bytes, at, seq, 0),
-        Some((time, _)) => matches(bytes, 0, seq, time),
+    check_after(&[], bytes, at, seq)
+}
+
+/// As [`check`], of a packet with this header.
+#[inline(always)]
+pub fn check_after<const N: usize>(header: &Header<N>, bytes: &[u8], at: usize, seq: u64) -> bool {
+    match stamps_after::<N>(bytes) {
+        _ if at > 0 => matches(header, bytes, at, seq, 0),
+        Some((time, _)) => matches(header, bytes, 0, seq, time),
         None => false,
     }
 }
@@ -166,12 +203,30 @@ mod tests {
             let mut packet = vec![0; len];
             fill(&mut packet, 0, 77, 5);
             assert_eq!(header(&packet), Some((5, 77)));
-            assert!(matches(&packet, 0, 77, 5) && check(&packet, 0, 77));
-            assert!(!check(&packet, 0, 78) && !matches(&packet, 0, 77, 6));
+            assert!(matches(&[], &packet, 0, 77, 5) && check(&packet, 0, 77));
+            assert!(!check(&packet, 0, 78) && !matches(&[], &packet, 0, 77, 6));
             for i in 0..len {
                 packet[i] ^= 1;
-                assert!(!matches(&packet, 0, 77, 5), "byte {i} of {len}");
+                assert!(!matches(&[], &packet, 0, 77, 5), "byte {i} of {len}");
                 assert_eq!(check(&packet, 0, 77), i < 8, "byte {i} of {len}: the time may be any");
+                packet[i] ^= 1;
+            }
+        }
+    }
+
+    #[test]
+    fn a_header_comes_first_and_is_checked() {
+        let header = ethernet([1, 2, 3, 4, 5, 6], [7, 8, 9, 10, 11, 12]);
+        for len in [32, 63, 64, 1500] {
+            let mut packet = vec![0; len];
+            fill_after(&header, &mut packet, 0, 77, 5);
+            assert_eq!(packet[..16], [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0x88, 0xb5, 0, 0]);
+            assert_eq!(stamps_after::<2>(&packet), Some((5, 77)));
+            for i in 0..len {
+                assert!(check_after(&header, &packet, 0, 77) && matches(&header, &packet, 0, 77, 5));
+                packet[i] ^= 1;
+                assert!(!matches(&header, &packet, 0, 77, 5), "byte {i} of {len}");
+                assert_eq!(check_after(&header, &packet, 0, 77), (16..24).contains(&i), "byte {i}: the time");
                 packet[i] ^= 1;
             }
         }

@@ -11,7 +11,9 @@ pub const BURST: usize = 32;
 /// Sequence numbers sent and received, and round trips. The loopback keeps order, so a number that is too
 /// high means lost packets, one that is too low a repetition.
 #[derive(Debug)]
-pub struct Tracker {
+pub struct Tracker<const N: usize = 0> {
+    /// What packets that come back begin with.
+    header: payload::Header<N>,
     /// Bytes of a packet.
     size: usize,
     /// The number of the next packet to send.
@@ -42,10 +44,11 @@ struct Run {
     packets: u64,
 }
 
-impl Tracker {
-    /// For packets of `size` bytes.
-    pub fn new(size: u16) -> Tracker {
+impl<const N: usize> Tracker<N> {
+    /// For packets of `size` bytes that come back with this header.
+    pub fn new(size: u16, header: payload::Header<N>) -> Tracker<N> {
         Tracker {
+            header,
             size: size.into(),
             next: 0,
             expected: 0,
@@ -82,7 +85,8 @@ impl Tracker {
     /// whole packet tells.
     #[inline(always)]
     pub fn packet(&mut self, bytes: &[u8]) {
-        let intact = bytes.len() == self.size && payload::matches(bytes, 0, self.expected, self.current.time);
+        let intact = bytes.len() == self.size
+            && payload::matches(&self.header, bytes, 0, self.expected, self.current.time);
         if intact {
             (self.expected, self.current.packets) = (self.expected + 1, self.current.packets + 1);
         } else {
@@ -95,9 +99,9 @@ impl Tracker {
     pub fn segment(&mut self, bytes: &[u8], more: bool) {
         let (mut time, mut seq, mut at) = self.open;
         if at == 0 {
-            (time, seq) = payload::header(bytes).unwrap_or((0, u64::MAX));
+            (time, seq) = payload::stamps_after::<N>(bytes).unwrap_or((0, u64::MAX));
         }
-        self.corrupt += u64::from(!payload::check(bytes, at, seq));
+        self.corrupt += u64::from(!payload::check_after(&self.header, bytes, at, seq));
         at += bytes.len();
         self.open = (time, seq, if more { at } else { 0 });
         if !more {
@@ -176,7 +180,7 @@ mod tests {
 
     #[test]
     fn gaps_are_losses_and_repetitions_corruption() {
-        let mut tracker = Tracker::new(64);
+        let mut tracker = Tracker::new(64, []);
         tracker.next = 10;
         for (seq, time) in [(0, 93), (1, 93), (4, 91), (4, 91), (99, 91)] {
             tracker.packet(&packet(seq, time));
@@ -191,7 +195,7 @@ mod tests {
 
     #[test]
     fn every_packet_of_a_burst_has_its_own_round_trip() {
-        let mut tracker = Tracker::new(64);
+        let mut tracker = Tracker::new(64, []);
         tracker.next = 100;
         for burst in 0..3 {
             (0..BURST as u64).for_each(|i| tracker.packet(&packet(burst * BURST as u64 + i, 500 + i)));
@@ -204,7 +208,7 @@ mod tests {
 
     #[test]
     fn damage_and_a_wrong_length_are_counted_once() {
-        let mut tracker = Tracker::new(64);
+        let mut tracker = Tracker::new(64, []);
         tracker.next = 10;
         let (mut damaged, mut long) = (packet(0, 5), packet(1, 5));
         damaged[63] ^= 1;
@@ -219,7 +223,7 @@ mod tests {
 
     #[test]
     fn segments_are_put_together() {
-        let mut tracker = Tracker::new(5000);
+        let mut tracker = Tracker::new(5000, []);
         tracker.next = 2;
         let mut bytes = vec![0; 5000];
         for (seq, corrupt) in [(0, 0), (1, 1)] {

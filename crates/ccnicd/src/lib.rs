@@ -3,9 +3,10 @@
 //! One control thread, a thread for each connection, and one polling thread (a *worker*) per core. Reading order, which is also the order of dependence:
 //!
 //! 1. [`ports`]: what packets come from and go to. A port gives bursts and takes bursts.
-//! 2. [`poll`]: workers, the scheduling of clients on a worker, and the hand-off of packets between workers.
-//! 3. [`dataplane`]: what is done with a burst: loopback, receive-side scaling.
-//! 4. [`control`]: the control socket, clients, configuration; which worker polls which queue.
+//! 2. [`switch`]: joins ports; learns addresses.
+//! 3. [`poll`]: workers, the scheduling of clients on a worker, and the hand-off of packets between workers.
+//! 4. [`dataplane`]: what is done with a burst of a client that is not joined to others: loopback, receive-side scaling.
+//! 5. [`control`]: the control socket, clients, configuration; which worker polls which queue.
 //!
 //! Beside all this are [`oom`], what the kernel is told of the daemon's memory, and [`tune`], what this machine decides of the interface.
 //!
@@ -17,6 +18,7 @@ pub mod dataplane;
 pub mod oom;
 pub mod poll;
 pub mod ports;
+pub mod switch;
 pub mod tune;
 
 pub use control::{Daemon, DaemonOptions, default_socket};

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use ccnic_control::{Connection, Limits, UserLimits};
 use ccnicd::control::{placement, users::uid_of};
 use ccnicd::dataplane::DataplaneKind;
+use ccnicd::switch::TableLimits;
 use ccnicd::tune::{self, Kept, Pair, Tuned};
 use ccnicd::{Daemon, DaemonOptions, default_socket, oom};
 use clap::{Parser, ValueEnum};
@@ -32,6 +33,15 @@ struct Args {
     /// Loopback: hand the same buffer back, without a copy
     #[arg(long)]
     reflect: bool,
+    /// Switch: forget an address from which no packet has come for so long
+    #[arg(long, value_name = "SECONDS", default_value_t = TableLimits::default().ageing, value_parser = clap::value_parser!(u32).range(1..))]
+    mac_ageing: u32,
+    /// Switch: addresses that it learns; packets to others go to all ports
+    #[arg(long, value_name = "N", default_value_t = TableLimits::default().addresses as u32, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    mac_table: u32,
+    /// Switch: addresses that it learns of one program
+    #[arg(long, value_name = "N", default_value_t = TableLimits::default().per_port, value_parser = clap::value_parser!(u32).range(1..))]
+    mac_port: u32,
     /// The largest region that a program may bring, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1280, value_parser = clap::value_parser!(u32).range(1..4096))]
     region_max: u32,
@@ -71,6 +81,8 @@ struct Args {
 enum WireName {
     /// Back to the program that sent it
     Loopback,
+    /// To the program that has the packet's destination address, or to all others (docs/switch.md)
+    Switch,
 }
 
 fn main() -> ExitCode {
@@ -99,6 +111,8 @@ fn run(args: &Args) -> anyhow::Result<()> {
     if args.tune {
         return measure(pair(&usable, &cores));
     }
+    let dataplane = dataplane(args)?;
+    DaemonOptions::check_cores(dataplane, cores.len())?;
     let socket = args.socket.clone().unwrap_or_else(default_socket);
     // A daemon that will be refused measures nothing: another one polls there.
     let refused = Connection::open(&socket).is_ok();
@@ -118,10 +132,6 @@ fn run(args: &Args) -> anyhow::Result<()> {
         tracing::warn!("at most {:?} open files: {e}", files.current);
     }
     ccnic_shm::survive_holes().context("could not watch for memory that goes away")?;
-    let dataplane = match (args.wire, args.reflect) {
-        (WireName::Loopback, false) => DataplaneKind::Loopback,
-        (WireName::Loopback, true) => DataplaneKind::Reflect,
-    };
     let limits = limits(args)?;
     if let Err(e) = oom::lower_score(limits.memory_max) {
         tracing::info!("the score of the out-of-memory killer stays as it is: {e}");
@@ -129,6 +139,22 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let daemon = Daemon::new(DaemonOptions { socket, cores, dataplane, limits, dedicated_cores, tuning })?;
     daemon.run(&stop);
     Ok(())
+}
+
+/// `--wire`, with what belongs to it.
+fn dataplane(args: &Args) -> anyhow::Result<DataplaneKind> {
+    let limits =
+        TableLimits { addresses: args.mac_table as usize, per_port: args.mac_port, ageing: args.mac_ageing };
+    Ok(match (args.wire, args.reflect) {
+        (WireName::Loopback, false) => DataplaneKind::Loopback,
+        (WireName::Loopback, true) => DataplaneKind::Reflect,
+        (WireName::Switch, false) => DataplaneKind::Switch(limits),
+        (WireName::Switch, true) => {
+            bail!(
+                "--reflect is the loopback's: a switch copies packets from one program's memory to another's"
+            )
+        }
+    })
 }
 
 /// The CPUs that a measurement runs on: the first that polls, and one for programs.

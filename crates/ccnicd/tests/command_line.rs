@@ -81,6 +81,23 @@ fn cores() {
 }
 
 #[test]
+fn a_switch() {
+    for option_ in ["--mac-ageing", "--mac-table", "--mac-port"] {
+        option(option_, &[("0", "0"), ("-1", "-1"), ("many", "many"), ("4294967296", "4294967296")]);
+    }
+    option("--mac-table", &[("1048577", "1048577")]);
+    says(&refused(&["--wire", "hub"]), &["hub", "loopback", "switch"]);
+    says(&refused(&["--wire", "switch", "--reflect"]), &["--reflect", "loopback"]);
+    let cores = common::two_cores();
+    if cores.contains(',') {
+        says(
+            &refused(&["--wire", "switch", "--cores", &cores]),
+            &["--wire switch polls on one CPU", "name one", "another ccnicd"],
+        );
+    }
+}
+
+#[test]
 fn numbers_and_words() {
     option(
         "--region-max",

@@ -55,11 +55,9 @@ impl Published {
             drop_bad_descriptor: bad_descriptor,
             drop_bad_chain: bad_chain,
             drop_too_long: too_long,
-            drop_ring_full: 0,
-            drop_no_buffer: 0,
-            drop_handoff_full: 0,
             wait_ring_full: ring_full,
             wait_no_buffer: no_buffer,
+            ..QueueStatus::default()
         }
     }
 }

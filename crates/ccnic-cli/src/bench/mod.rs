@@ -4,6 +4,7 @@ mod hostile;
 mod loopback;
 mod machine;
 mod peers;
+mod switch;
 
 use clap::Subcommand;
 
@@ -14,6 +15,8 @@ pub use machine::measure_limit;
 pub enum BenchCommand {
     /// Measure throughput and round trips of packets from a program through the NIC and back
     Loopback(loopback::LoopbackArgs),
+    /// Measure packets between two programs through the switch, both ways, beside the loopback
+    Switch(switch::SwitchArgs),
     /// Measure how fast two cores exchange cache lines: the upper limit of any such interface
     Limit(machine::MicrobenchArgs),
     /// Measure the round trip of one word between two cores (CC-NIC figure 8)
@@ -31,6 +34,7 @@ pub enum BenchCommand {
 pub fn run(command: &BenchCommand) -> anyhow::Result<bool> {
     match command {
         BenchCommand::Loopback(args) => loopback::run(args)?,
+        BenchCommand::Switch(args) => switch::run(args)?,
         BenchCommand::Limit(args) => machine::limit(args)?,
         BenchCommand::Pingpong(args) => machine::pingpong(args)?,
         BenchCommand::Stream(args) => machine::stream(args)?,

@@ -164,6 +164,7 @@ impl Client {
             Request::Hello => self.ask(Event::Hello)?,
             Request::Status => self.ask(Event::Status(Cursor::default()))?,
             Request::StatusFrom(from) => self.ask(Event::Status(from))?,
+            Request::MacTable(from) => self.ask(Event::MacTable(from))?,
             Request::Notify { queue } => {
                 // No reply on this connection: the program learns the outcome by its socket, or not at all.
                 match self.notify(queue, fd) {

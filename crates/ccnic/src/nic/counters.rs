@@ -23,10 +23,12 @@ pub struct NicCounters {
     pub ring_full: u64,
     /// Times that a packet had to wait, or went back without a copy, because the pool had no buffer.
     pub no_buffer: u64,
-    /// Packets dropped, with RSS, because the receive ring was full.
+    /// Packets dropped, with RSS or from other programs, because the receive ring was full.
     pub dropped_ring_full: u64,
-    /// Packets dropped, with RSS, because the pool had no buffer.
+    /// Packets dropped, with RSS or from other programs, because the pool had no buffer.
     pub dropped_no_buffer: u64,
+    /// Packets from other programs dropped because they were longer than this program's MTU.
+    pub dropped_too_long: u64,
     /// Packets fetched here and dropped, with RSS over several cores, because the hand-off queue to the core
     /// of their receive queue was full, or that core has stopped.
     pub dropped_handoff: u64,

@@ -17,6 +17,7 @@
 //! | `burst.rs` | [`BurstQueue`]: what a dataplane needs of any queue |
 //! | `loopback.rs` | a loopback |
 //! | `spread.rs`, `spread_across.rs` | a loopback with receive-side scaling, on one core and over several |
+//! | `forward.rs` | packets of one program go to others |
 //! | `counters.rs` | [`NicCounters`] |
 
 mod burst;
@@ -26,6 +27,7 @@ mod deliver;
 mod fetch;
 mod fetched;
 mod fill;
+mod forward;
 mod inline;
 #[cfg(test)]
 mod inline_tests;
@@ -41,6 +43,7 @@ pub use crate::notify::Armed;
 pub use burst::BurstQueue;
 pub use counters::NicCounters;
 pub use fetched::Fetched;
+pub use forward::{Origin, spread_copies};
 pub use loopback::{Pipeline, loopback};
 pub use own::BadPacket;
 pub use queue::NicQueue;

@@ -116,7 +116,7 @@ impl Steered {
 
     /// Takes out the descriptors of the next queue, in order; returns the queue and their number.
     #[inline(always)]
-    pub(super) fn pick(&mut self, picked: &mut [Desc; FETCH]) -> Option<(u16, usize)> {
+    pub fn pick(&mut self, picked: &mut [Desc; FETCH]) -> Option<(u16, usize)> {
         let to = *self.to.get(self.left.trailing_zeros() as usize)?;
         let same = self.to.iter().enumerate().fold(0, |same, (i, queue)| same | u32::from(*queue == to) << i);
         let mut now = self.left & same;
@@ -238,7 +238,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
 
     #[cold]
     #[inline(never)]
-    fn count_dropped(&mut self, rest: &[Desc], why: Busy) {
+    pub(super) fn count_dropped(&mut self, rest: &[Desc], why: Busy) {
         let packets = count_packets(rest);
         match why {
             Busy::RingFull => self.counters.dropped_ring_full += packets,

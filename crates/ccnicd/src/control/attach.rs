@@ -1,5 +1,7 @@
 //! From a region to what a worker polls.
 
+use std::sync::Arc;
+
 use ccnic::ring::{Ring, RingVisitor};
 use ccnic::{Layout, QueueError, Tuning};
 use ccnic_shm::Region;
@@ -7,10 +9,12 @@ use ccnic_shm::Region;
 use super::DaemonOptions;
 use crate::dataplane::rss::RssLoopback;
 use crate::dataplane::{Attachment, DataplaneKind};
-use crate::poll::Client;
+use crate::poll::client::Part;
 use crate::ports::program::ProgramPort;
+use crate::switch::program::SwitchedProgram;
 
-/// The queues of a region with these numbers, in ascending order, as a client of one worker.
+/// The queues of a region with these numbers, in ascending order, as what one worker polls. (A switch has all of a region's queues. Its port
+/// keeps `place`.)
 ///
 /// # Errors
 /// When the region has no such queue.
@@ -19,13 +23,15 @@ pub(super) fn attach(
     layout: &Layout,
     numbers: Vec<u16>,
     options: &DaemonOptions,
-) -> Result<Box<dyn Client>, QueueError> {
+    place: &Arc<()>,
+) -> Result<Part, QueueError> {
     layout.config().design.dispatch(Attaching {
         region,
         layout,
         numbers,
         kind: options.dataplane,
         tuning: options.tuning.tuning,
+        place,
     })
 }
 
@@ -35,17 +41,21 @@ struct Attaching<'a> {
     numbers: Vec<u16>,
     kind: DataplaneKind,
     tuning: Tuning,
+    place: &'a Arc<()>,
 }
 
 impl RingVisitor for Attaching<'_> {
-    type Output = Result<Box<dyn Client>, QueueError>;
+    type Output = Result<Part, QueueError>;
 
     fn visit<R: Ring>(self) -> Self::Output {
-        let Attaching { region, layout, numbers, kind, tuning } = self;
+        let Attaching { region, layout, numbers, kind, tuning, place } = self;
         let queues = numbers.len();
         let mut port = ProgramPort::<R>::new(region, layout, numbers)?;
         port.set_tuning(tuning);
+        if let DataplaneKind::Switch(_) = kind {
+            return Ok(Part::Port(Box::new(SwitchedProgram::new(port, queues, Arc::clone(place)))));
+        }
         let dataplane = RssLoopback::new(&port, queues, kind == DataplaneKind::Reflect);
-        Ok(Box::new(Attachment::new(port, dataplane)))
+        Ok(Part::Apart(Box::new(Attachment::new(port, dataplane))))
     }
 }

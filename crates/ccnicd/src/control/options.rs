@@ -24,6 +24,26 @@ pub struct DaemonOptions {
     pub tuning: Tuned,
 }
 
+impl DaemonOptions {
+    /// Whether so many CPUs can poll for this dataplane.
+    ///
+    /// # Errors
+    /// What does not go together, and what to do.
+    pub fn check_cores(dataplane: DataplaneKind, cores: usize) -> anyhow::Result<()> {
+        anyhow::ensure!(
+            cores == 1 || !matches!(dataplane, DataplaneKind::Switch(_)),
+            "--wire switch polls on one CPU and --cores names {cores}: name one (a second switch is another ccnicd with its own --socket \
+             and CPU)"
+        );
+        Ok(())
+    }
+
+    /// True when programs are joined: packets of one go to others.
+    pub fn joins(&self) -> bool {
+        matches!(self.dataplane, DataplaneKind::Switch(_))
+    }
+}
+
 /// The control socket's default path: `ccnic.sock` in `/run` for root, otherwise in `$XDG_RUNTIME_DIR`, or in the directory for
 /// temporary files where that is not set.
 pub fn default_socket() -> PathBuf {

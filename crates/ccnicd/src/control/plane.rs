@@ -7,7 +7,9 @@ use std::time::Instant;
 
 use anyhow::Context;
 use ccnic::rss::{Rss, Spreader};
-use ccnic_control::messages::{Cursor, Hello, ProgramStatus, QueueStatus, Status, TuningStatus};
+use ccnic_control::messages::{
+    AddressPage, Cursor, Hello, LearnedAddress, ProgramStatus, QueueStatus, Status, TuningStatus,
+};
 use ccnic_control::rss::RssMessage;
 use ccnic_control::{
     AttachRequest, ClientId, Connection, Handler, MemoryLease, Notifier, Page, Teardown, UserMemory,
@@ -18,10 +20,12 @@ use ccnic_shm::{Region, numa};
 use super::assign::{assign, queues_of};
 use super::attach::attach;
 use super::{DaemonOptions, VERSION};
-use crate::poll::Client;
+use crate::dataplane::DataplaneKind;
+use crate::poll::client::Part;
 use crate::poll::core::Rest;
 use crate::poll::links::{Links, mesh, mesh_bytes};
 use crate::poll::worker::Worker;
+use crate::switch::{Known, MAX_PORTS, Switch};
 
 const DIED: &str = "a polling thread has died; restart ccnicd";
 
@@ -72,6 +76,8 @@ pub(super) struct ControlPlane {
     options: DaemonOptions,
     workers: Vec<Worker>,
     clients: BTreeMap<ClientId, ClientRecord>,
+    /// Each port of the switch has a reference, also one whose program has gone, until it is out of the switch.
+    ports: Arc<()>,
     started: Instant,
 }
 
@@ -79,10 +85,21 @@ impl ControlPlane {
     /// Starts the workers.
     pub(super) fn new(options: DaemonOptions) -> anyhow::Result<ControlPlane> {
         let rest = Rest::new(options.dedicated_cores, options.tuning.tuning.idle);
-        let start = |cpu: &usize| Worker::start(*cpu, rest);
+        let switch = || match options.dataplane {
+            DataplaneKind::Switch(limits) => Switch::new(limits),
+            DataplaneKind::Loopback | DataplaneKind::Reflect => Switch::none(),
+        };
+        DaemonOptions::check_cores(options.dataplane, options.cores.len())?;
+        let start = |cpu: &usize| Worker::start(*cpu, rest, switch());
         let workers = options.cores.iter().map(start).collect::<Result<Vec<_>, _>>();
         let workers = workers.context("could not start a polling thread")?;
-        Ok(ControlPlane { options, workers, clients: BTreeMap::new(), started: Instant::now() })
+        Ok(ControlPlane {
+            options,
+            workers,
+            clients: BTreeMap::new(),
+            ports: Arc::default(),
+            started: Instant::now(),
+        })
     }
 
     pub(super) fn options(&self) -> &DaemonOptions {
@@ -92,6 +109,10 @@ impl ControlPlane {
     /// Deals a program's queues to the workers.
     fn try_attach(&mut self, request: AttachRequest) -> anyhow::Result<()> {
         let AttachRequest { id, name, pid, layout, region, memory, rss, connection, teardown, .. } = request;
+        anyhow::ensure!(
+            !self.options.joins() || Arc::strong_count(&self.ports) <= MAX_PORTS,
+            "the switch has {MAX_PORTS} ports, and all are taken; detach a program or start another ccnicd"
+        );
         let workers = assign(self.workers.iter().map(|worker| worker.queues), layout.config().queues);
         let mut client = ClientRecord {
             name,
@@ -111,12 +132,11 @@ impl ControlPlane {
         for (added, at) in client.distinct_workers().into_iter().enumerate() {
             let numbers = queues_of(&client.workers, at);
             let queues = numbers.len();
-            let part =
-                attach(&client.region, &layout, numbers, &self.options).context("could not open its queues");
+            let part = attach(&client.region, &layout, numbers, &self.options, &self.ports)
+                .context("could not open its queues");
             let outcome = part.and_then(|mut part| {
-                if let (Some(spreader), Some(dataplane)) = (&spreader, part.steer()) {
-                    take(&mut links, at).into_iter().for_each(|links| dataplane.link(links));
-                    dataplane.set_rss(Some(Arc::clone(spreader)));
+                if let Some(spreader) = &spreader {
+                    part.steer(take(&mut links, at), Some(Arc::clone(spreader)));
                 }
                 let worker = self.workers.get_mut(at).context("no polling thread")?;
                 anyhow::ensure!(worker.add(id, part, queues), DIED);
@@ -170,7 +190,7 @@ impl ControlPlane {
 
     /// Has the first `workers` workers of a program serve the rest of its packets and let its region go.
     fn remove(&mut self, id: ClientId, client: ClientRecord, workers: usize) {
-        let (done, parts) = channel::<Box<dyn Client>>();
+        let (done, parts) = channel::<Part>();
         for at in client.distinct_workers().into_iter().take(workers) {
             let queues = queues_of(&client.workers, at).len();
             if let Some(worker) = self.workers.get_mut(at) {
@@ -238,6 +258,19 @@ impl Handler for ControlPlane {
         if let Some(client) = self.clients.remove(&id) {
             self.remove(id, client, self.workers.len());
         }
+    }
+
+    fn mac_table(&self, from: u32) -> Result<AddressPage, String> {
+        if !self.options.joins() {
+            return Err("the loopback has no address table; start ccnicd with --wire switch".to_owned());
+        }
+        let (known, next) = self.workers.first().and_then(|worker| worker.addresses(from)).ok_or(DIED)?;
+        let address = |(known, program): (Known, ClientId)| LearnedAddress {
+            mac: known.mac.bytes(),
+            program,
+            age_s: known.age,
+        };
+        Ok(AddressPage { addresses: known.into_iter().map(address).collect(), next })
     }
 
     fn status(&self, from: Cursor) -> Status {

@@ -3,26 +3,19 @@
 use ccnic::nic::{Pipeline, loopback};
 
 use super::Dataplane;
-use super::turns::{Looks, Turns};
-use crate::ports::Port;
+use crate::ports::{InTurn, Port};
 
 /// The loopback of one port on one worker.
 #[derive(Debug)]
 pub struct Loopback {
-    /// By index of the queue: packets fetched and not delivered yet.
-    pipelines: Vec<Pipeline>,
-    turns: Turns,
+    queues: InTurn,
     reflect: bool,
 }
 
 impl Loopback {
     /// For so many queues. With `reflect` packets go back in their own buffers where the port can do that.
     pub fn new(queues: usize, reflect: bool) -> Loopback {
-        Loopback {
-            pipelines: (0..queues).map(|_| Pipeline::default()).collect(),
-            turns: Turns::new(queues),
-            reflect,
-        }
+        Loopback { queues: InTurn::new(queues), reflect }
     }
 
     /// True when packets go back in their own buffers.
@@ -30,37 +23,24 @@ impl Loopback {
         self.reflect
     }
 
-    /// Which queue is next.
-    pub(super) fn turns(&mut self) -> &mut Turns {
-        &mut self.turns
+    /// Its queues, and whose turn it is.
+    pub(super) fn queues(&mut self) -> &mut InTurn {
+        &mut self.queues
     }
 
-    /// Calls `forward` for a few queues, one after the other, until one has moved something; returns how much. Arguments: the port, the
-    /// queue's packets in hand, its index, whether to reflect.
+    /// As [`InTurn::poll`]; `forward` also gets whether to reflect.
     #[inline(always)]
     pub(super) fn poll_queues<P: Port>(
         &mut self,
         port: &mut P,
         mut forward: impl FnMut(&mut P, &mut Pipeline, usize, bool) -> usize,
     ) -> usize {
-        let single = self.turns.single();
-        let mut looks = Looks::default();
-        let mut at = if single { Some(0) } else { self.turns.first(&mut looks) };
-        while let Some(queue) = at {
-            let Some(pipeline) = self.pipelines.get_mut(queue) else { return 0 };
-            let moved = forward(port, pipeline, queue, self.reflect);
-            port.polled(queue);
-            if single {
-                return moved;
-            }
-            if moved > 0 {
-                self.turns.found(queue);
-                return moved;
-            }
-            self.turns.missed(queue);
-            at = self.turns.next(&mut looks);
-        }
-        0
+        let reflect = self.reflect;
+        self.queues.poll(
+            port,
+            #[inline(always)]
+            |port, pipeline, at| forward(port, pipeline, at, reflect),
+        )
     }
 }
 
@@ -79,10 +59,10 @@ impl<P: Port> Dataplane<P> for Loopback {
     }
 
     fn round(&self) -> usize {
-        self.turns.round()
+        self.queues.round()
     }
 
     fn sweep(&self) -> usize {
-        self.pipelines.len()
+        self.queues.sweep()
     }
 }

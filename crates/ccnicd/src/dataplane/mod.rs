@@ -1,18 +1,18 @@
-//! Dataplanes: what is done with the bursts of a port. A dataplane decides where packets go.
+//! Dataplanes: what is done with the bursts of a port that is not joined to others. A dataplane decides where packets go.
 //!
-//! So far packets go back to the program that sent them: by the queue that they were sent on ([`loopback`]), or spread over all its
-//! queues ([`rss`]).
+//! Packets go back to the program that sent them: by the queue that they were sent on ([`loopback`]), or spread over all its queues
+//! ([`rss`]). Ports that are joined belong to a [`switch`](crate::switch).
 
 pub mod loopback;
 pub mod rss;
 #[cfg(test)]
 mod tests;
-mod turns;
 
 use ccnic_control::messages::QueueStatus;
 
 use crate::poll::{Client, Closing, Poll, Steer};
 use crate::ports::{Notify, Port, Statistics};
+use crate::switch::TableLimits;
 
 /// What programs are connected to, as the operator chooses it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -21,6 +21,8 @@ pub enum DataplaneKind {
     Loopback,
     /// Back to the program in the same buffer, without a copy.
     Reflect,
+    /// To other programs, by their addresses.
+    Switch(TableLimits),
 }
 
 impl DataplaneKind {
@@ -29,6 +31,7 @@ impl DataplaneKind {
         match self {
             DataplaneKind::Loopback => "loopback",
             DataplaneKind::Reflect => "loopback --reflect",
+            DataplaneKind::Switch(_) => "switch",
         }
     }
 }

@@ -153,7 +153,7 @@ impl Steering {
 /// notification.
 #[inline(always)]
 fn watch<R: Ring>(port: &ProgramPort<R>, own: &mut Loopback, receivers: &mut Receivers) {
-    receivers.take().filter(|at| port.notifies(*at)).for_each(|at| own.turns().touch(at));
+    receivers.take().filter(|at| port.notifies(*at)).for_each(|at| own.queues().touch(at));
 }
 
 // Each in a function of its own: together they need more registers than there are.

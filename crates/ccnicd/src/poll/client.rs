@@ -3,19 +3,58 @@
 //! A client that leaves is served its last bursts, and makes the steps of its end, as a client of the schedule like any other: its end
 //! delays nobody.
 
+use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use ccnic::rss::Spreader;
 use ccnic_control::ClientId;
 use ccnic_control::messages::QueueStatus;
 
+use super::links::Links;
 use super::schedule::Polled;
 use super::{Client, Closing};
+use crate::ports::Notify;
+use crate::switch::{PortId, Switch, SwitchPort};
+
+/// What one worker polls of a client, on its way to the worker and back.
+pub(crate) enum Part {
+    /// By itself, with a dataplane of its own.
+    Apart(Box<dyn Client>),
+    /// A port of the worker's switch.
+    Port(Box<dyn SwitchPort>),
+}
+
+impl Part {
+    /// Spreads packets by `spreader`, with `links` to the workers of the other queues where there are any.
+    pub(crate) fn steer(&mut self, links: Option<Links>, spreader: Option<Arc<Spreader>>) {
+        match self {
+            Part::Apart(client) => steer(&mut **client, links, spreader),
+            Part::Port(port) => port.set_rss(spreader),
+        }
+    }
+}
+
+fn steer(client: &mut dyn Client, links: Option<Links>, spreader: Option<Arc<Spreader>>) {
+    if let Some(dataplane) = client.steer() {
+        links.into_iter().for_each(|links| dataplane.link(links));
+        dataplane.set_rss(spreader);
+    }
+}
+
+/// Where a client's part is.
+enum Place {
+    Apart(Box<dyn Client>),
+    /// In the switch.
+    Joined(PortId),
+    /// It was in the switch.
+    Left(Box<dyn SwitchPort>),
+    Gone,
+}
 
 /// A client, until it has left.
 pub(crate) struct Scheduled {
     pub(crate) id: ClientId,
-    /// `None` when it has left.
-    client: Option<Box<dyn Client>>,
+    place: Place,
     leaving: Option<Leaving>,
 }
 
@@ -26,77 +65,158 @@ struct Leaving {
     /// Of these, the last in a row that moved nothing.
     empty: usize,
     /// Where it goes when it is done. Dropping the last part of a client unmaps its region and closes its sockets, which can take long.
-    done: Sender<Box<dyn Client>>,
+    done: Sender<Part>,
 }
 
 impl Scheduled {
-    pub(crate) fn new(id: ClientId, client: Box<dyn Client>) -> Scheduled {
-        Scheduled { id, client: Some(client), leaving: None }
+    /// A port joins `switch`, which has room for it: the control thread counts.
+    pub(crate) fn new(id: ClientId, part: Part, switch: &mut Switch) -> Scheduled {
+        let place = match part {
+            Part::Apart(client) => Place::Apart(client),
+            Part::Port(port) => switch.join(id, port).map_or_else(Place::Left, Place::Joined),
+        };
+        Scheduled { id, place, leaving: None }
     }
 
-    pub(crate) fn client(&mut self) -> Option<&mut Box<dyn Client>> {
-        self.client.as_mut()
+    /// Its way to be told of notifiers, if it has one.
+    pub(crate) fn notify<'a>(&'a mut self, switch: &'a mut Switch) -> Option<&'a mut dyn Notify> {
+        match &mut self.place {
+            Place::Apart(client) => client.notify(),
+            Place::Joined(at) => switch.port_mut(*at)?.notify(),
+            Place::Left(_) | Place::Gone => None,
+        }
+    }
+
+    /// See [`Part::steer`].
+    pub(crate) fn steer(
+        &mut self,
+        links: Option<Links>,
+        spreader: Option<Arc<Spreader>>,
+        switch: &mut Switch,
+    ) {
+        match &mut self.place {
+            Place::Apart(client) => steer(&mut **client, links, spreader),
+            Place::Joined(at) => {
+                switch.port_mut(*at).into_iter().for_each(|port| port.set_rss(spreader.clone()))
+            }
+            Place::Left(_) | Place::Gone => {}
+        }
     }
 
     /// Serves what has been sent, then hands the client to `done`.
-    pub(crate) fn leave(&mut self, done: Sender<Box<dyn Client>>) {
-        let polls = self.client.as_ref().map_or(0, |client| client.backlog());
+    pub(crate) fn leave(&mut self, done: Sender<Part>, switch: &Switch) {
+        let polls = match &self.place {
+            Place::Apart(client) => client.backlog(),
+            Place::Joined(at) => switch.port(*at).map_or(0, SwitchPort::backlog),
+            Place::Left(_) | Place::Gone => 0,
+        };
         self.leaving = Some(Leaving { polls, empty: 0, done });
+    }
+
+    #[inline(always)]
+    fn poll_part(&mut self, polls: usize, switch: &mut Switch) -> usize {
+        match &mut self.place {
+            Place::Apart(client) => client.spin(polls),
+            Place::Joined(at) => switch.spin(*at, polls),
+            Place::Left(_) | Place::Gone => 0,
+        }
     }
 
     /// One of the polls of a client that leaves: moves a burst, or makes a step towards its end. Returns 0 when it waits for other
     /// workers.
-    fn last_poll(&mut self) -> usize {
-        let (Some(client), Some(leaving)) = (&mut self.client, &mut self.leaving) else { return 0 };
-        if leaving.polls > 0 {
-            let moved = client.poll();
-            if moved > 0 {
-                (leaving.polls, leaving.empty) = (leaving.polls - 1, 0);
-            } else if !client.waits() {
-                leaving.empty += 1;
-                if leaving.empty >= client.sweep() {
-                    leaving.polls = 0;
+    fn last_poll(&mut self, switch: &mut Switch) -> usize {
+        if self.leaving.as_ref().is_none_or(|leaving| leaving.polls == 0) {
+            return self.close(switch);
+        }
+        let moved = self.poll_part(1, switch);
+        let waits = matches!(&self.place, Place::Apart(client) if client.waits());
+        let sweep = self.sweep(switch);
+        let Some(leaving) = &mut self.leaving else { return 0 };
+        if moved > 0 {
+            (leaving.polls, leaving.empty) = (leaving.polls - 1, 0);
+        } else if !waits {
+            leaving.empty += 1;
+            if leaving.empty >= sweep {
+                leaving.polls = 0;
+            }
+        }
+        moved
+    }
+
+    /// One step towards the end, after the last poll.
+    fn close(&mut self, switch: &mut Switch) -> usize {
+        let step = match &mut self.place {
+            Place::Apart(client) => client.close(),
+            Place::Joined(at) => {
+                self.place = switch.leave(*at).map_or(Place::Gone, Place::Left);
+                Closing::Working
+            }
+            Place::Left(port) => {
+                if port.retire() {
+                    Closing::Working
+                } else {
+                    Closing::Done
                 }
             }
-            return moved;
-        }
-        match client.close() {
+            Place::Gone => Closing::Done,
+        };
+        match step {
             Closing::Working => return 1,
             Closing::Waiting => return 0,
             Closing::Done => {}
         }
-        if let Some(Err(unsent)) = self.client.take().map(|client| leaving.done.send(client)) {
+        let part = match std::mem::replace(&mut self.place, Place::Gone) {
+            Place::Apart(client) => Part::Apart(client),
+            Place::Left(port) => Part::Port(port),
+            Place::Joined(_) | Place::Gone => return 1,
+        };
+        if let Some(Err(unsent)) = self.leaving.take().map(|leaving| leaving.done.send(part)) {
             std::mem::forget(unsent); // nobody waits for it: better a leak than a core that stands still
         }
         1
     }
 
     /// Counters of every queue.
-    pub(crate) fn report(&self) -> impl Iterator<Item = (ClientId, QueueStatus)> {
-        let queues = self.client.iter().flat_map(|client| client.report());
-        queues.map(|queue| (self.id, queue))
+    pub(crate) fn report(&self, switch: &Switch) -> Vec<(ClientId, QueueStatus)> {
+        let queues = match &self.place {
+            Place::Apart(client) => client.report(),
+            Place::Joined(at) => switch.port(*at).map_or_else(Vec::new, |port| port.report()),
+            Place::Left(port) => port.report(),
+            Place::Gone => Vec::new(),
+        };
+        queues.into_iter().map(|queue| (self.id, queue)).collect()
     }
 }
 
 impl Polled for Scheduled {
+    type Shared = Switch;
+
     #[inline]
-    fn spin(&mut self, polls: usize) -> usize {
+    fn spin(&mut self, polls: usize, switch: &mut Switch) -> usize {
         if self.leaving.is_some() {
-            return self.last_poll();
+            return self.last_poll(switch);
         }
-        self.client.as_mut().map_or(0, |client| client.spin(polls))
+        self.poll_part(polls, switch)
     }
 
-    fn round(&self) -> usize {
-        self.client.as_ref().map_or(1, |client| client.round())
+    fn round(&self, switch: &Switch) -> usize {
+        match &self.place {
+            Place::Apart(client) => client.round(),
+            Place::Joined(at) => switch.port(*at).map_or(1, SwitchPort::round),
+            Place::Left(_) | Place::Gone => 1,
+        }
     }
 
-    fn sweep(&self) -> usize {
-        self.client.as_ref().map_or(1, |client| client.sweep())
+    fn sweep(&self, switch: &Switch) -> usize {
+        match &self.place {
+            Place::Apart(client) => client.sweep(),
+            Place::Joined(at) => switch.port(*at).map_or(1, SwitchPort::sweep),
+            Place::Left(_) | Place::Gone => 1,
+        }
     }
 
     fn has_left(&self) -> bool {
-        self.client.is_none()
+        matches!(self.place, Place::Gone)
     }
 }
 
@@ -104,7 +224,7 @@ impl Polled for Scheduled {
 mod tests {
     use super::*;
     use crate::poll::{Poll, Steer};
-    use crate::ports::{Notify, Statistics};
+    use crate::ports::Statistics;
     use std::sync::mpsc::channel;
 
     /// Has so many bursts waiting, then so many steps to its end; a negative number of steps waits for others first.
@@ -151,18 +271,19 @@ mod tests {
     }
 
     fn polls_until_gone(fake: Fake) -> Vec<usize> {
-        let mut client = Scheduled::new(7, Box::new(fake));
+        let switch = &mut Switch::none();
+        let mut client = Scheduled::new(7, Part::Apart(Box::new(fake)), switch);
         let (done, gone) = channel();
-        assert_eq!(client.report().map(|(id, _)| id).collect::<Vec<_>>(), [7, 7]);
-        client.leave(done);
+        assert_eq!(client.report(switch).iter().map(|(id, _)| *id).collect::<Vec<_>>(), [7, 7]);
+        client.leave(done, switch);
         let mut moved = Vec::new();
         while !client.has_left() {
             assert!(gone.try_recv().is_err());
-            moved.push(client.spin(1));
+            moved.push(client.spin(1, switch));
             assert!(moved.len() < 100);
         }
         assert!(gone.try_recv().is_ok(), "it is handed over, not dropped on the polling thread");
-        assert_eq!((client.spin(1), client.report().count()), (0, 0));
+        assert_eq!((client.spin(1, switch), client.report(switch).len()), (0, 0));
         moved
     }
 

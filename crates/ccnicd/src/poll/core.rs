@@ -60,6 +60,11 @@ impl PollingCore {
         Times::new(self.microsecond)
     }
 
+    /// Ticks of this clock in a second.
+    pub(crate) fn second(&self) -> u64 {
+        self.microsecond.saturating_mul(1_000_000)
+    }
+
     /// Ticks for which this thread has waited for a CPU since the last call. 0 where the kernel does not say.
     fn newly_waited(&mut self) -> u64 {
         let mut text = [0; 80];

@@ -65,15 +65,18 @@ pub(crate) trait Core {
 
 /// What a scheduler polls.
 pub(crate) trait Polled {
+    /// What all of them reach while they are polled.
+    type Shared;
+
     /// Up to so many polls in a row, until one has found something; returns how much that one did for packets. A poll does a bounded
     /// amount of work.
-    fn spin(&mut self, polls: usize) -> usize;
+    fn spin(&mut self, polls: usize, shared: &mut Self::Shared) -> usize;
 
     /// Empty polls in a row after which there is nothing to do at present: every queue that has been in use lately has been looked at.
-    fn round(&self) -> usize;
+    fn round(&self, shared: &Self::Shared) -> usize;
 
     /// Empty polls in a row after which every queue has been looked at. Never changes.
-    fn sweep(&self) -> usize;
+    fn sweep(&self, shared: &Self::Shared) -> usize;
 
     /// True when it is not to be polled any more.
     fn has_left(&self) -> bool;
@@ -138,9 +141,14 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
     }
 
     /// Polls a client from now on.
-    pub(crate) fn add(&mut self, client: C) {
+    pub(crate) fn add(&mut self, client: C, shared: &C::Shared) {
         self.busy.push_back(Entry { client, credit: 0, found: 0 });
-        self.measure();
+        self.measure(shared);
+    }
+
+    /// The core's time.
+    pub(crate) fn now(&mut self) -> u64 {
+        self.core.now()
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -152,28 +160,28 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
         self.busy.iter_mut().chain(&mut self.idle).map(|entry| &mut entry.client)
     }
 
-    fn measure(&mut self) {
+    fn measure(&mut self, shared: &C::Shared) {
         let clients = self.busy.len() + self.idle.len();
-        let most = self.clients().map(|client| client.sweep()).max().unwrap_or(1);
+        let most = self.clients().map(|client| client.sweep(shared)).max().unwrap_or(1);
         self.sweep = if clients == 1 { most } else { most.saturating_mul(clients).min(SWEEP_MAX) };
     }
 
     /// Polls for a while; returns when it is time to look at the commands.
-    pub(crate) fn run(&mut self) {
+    pub(crate) fn run(&mut self, shared: &mut C::Shared) {
         if self.busy.len() + self.idle.len() == 1 {
-            self.run_alone();
+            self.run_alone(shared);
         } else {
-            self.run_shared();
+            self.run_shared(shared);
         }
     }
 
-    fn run_alone(&mut self) {
+    fn run_alone(&mut self, shared: &mut C::Shared) {
         let Some(entry) = self.busy.front_mut().or(self.idle.front_mut()) else { return };
         let mut left = POLLS_ALONE;
         while left > 0 {
             let polls = if self.empty < AWAKE { self.sweep.max(SPIN) } else { self.sweep };
             left = left.saturating_sub(polls.max(SPIN));
-            if entry.client.spin(polls) > 0 {
+            if entry.client.spin(polls, shared) > 0 {
                 self.empty = 0;
                 continue;
             }
@@ -186,14 +194,14 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
         }
     }
 
-    fn run_shared(&mut self) {
+    fn run_shared(&mut self, shared: &mut C::Shared) {
         let mut now = self.core.now();
         let end = now + self.times.batch;
         for _ in 0..STEPS {
             if self.busy.is_empty() || now >= self.idle_due {
-                now = self.look_at_idle(now);
+                now = self.look_at_idle(now, shared);
             }
-            now = self.turn(now);
+            now = self.turn(now, shared);
             if now >= end || self.is_empty() {
                 break;
             }
@@ -202,8 +210,14 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
 
     /// Polls a client, up to so many times until it finds something; returns what it found and the time afterwards.
     #[inline(always)]
-    fn poll(&mut self, entry: &mut Entry<C>, from: u64, polls: usize) -> (usize, u64) {
-        let found = entry.client.spin(polls);
+    fn poll(
+        &mut self,
+        entry: &mut Entry<C>,
+        from: u64,
+        polls: usize,
+        shared: &mut C::Shared,
+    ) -> (usize, u64) {
+        let found = entry.client.spin(polls, shared);
         let (took, mut now) = self.core.since(from);
         entry.credit -= took.min(self.times.debt) as i64;
         self.empty = self.empty.saturating_add(polls);
@@ -218,7 +232,7 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
     }
 
     /// The turn of the next busy client.
-    fn turn(&mut self, mut now: u64) -> u64 {
+    fn turn(&mut self, mut now: u64, shared: &mut C::Shared) -> u64 {
         let Some(mut entry) = self.busy.pop_front() else { return now };
         let quantum = self.times.quantum as i64;
         entry.credit = (entry.credit + quantum).min(quantum);
@@ -232,21 +246,21 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
         let polls = if self.busy.is_empty() { SPIN } else { 1 };
         let mut empty = 0;
         while entry.credit > 0 {
-            let (found, then) = self.poll(&mut entry, now, polls);
+            let (found, then) = self.poll(&mut entry, now, polls, shared);
             now = then;
             if found > 0 {
                 empty = 0;
                 continue;
             }
             empty += polls;
-            if empty >= entry.client.round() {
+            if empty >= entry.client.round(shared) {
                 entry.credit = entry.credit.min(0);
             }
         }
         entry.credit = entry.credit.max(-(self.times.debt as i64));
         if entry.client.has_left() {
             drop(entry);
-            self.measure();
+            self.measure(shared);
         } else if entry.credit == 0 && now.saturating_sub(entry.found) > self.times.idle_after {
             self.idle.push_back(entry);
         } else {
@@ -267,15 +281,15 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
     }
 
     /// One poll of the next idle client.
-    fn look_at_idle(&mut self, from: u64) -> u64 {
+    fn look_at_idle(&mut self, from: u64, shared: &mut C::Shared) -> u64 {
         let Some(mut entry) = self.idle.pop_front() else { return from };
         entry.credit = 0;
-        let (found, now) = self.poll(&mut entry, from, 1);
+        let (found, now) = self.poll(&mut entry, from, 1, shared);
         let took = entry.credit.unsigned_abs();
         self.idle_due = now + (SHARE - 1) * took.min(self.times.quantum);
         if entry.client.has_left() {
             drop(entry);
-            self.measure();
+            self.measure(shared);
         } else if found > 0 || took > self.times.quantum {
             self.busy.push_back(entry);
         } else {

@@ -9,22 +9,29 @@ use ccnic_control::messages::QueueStatus;
 use ccnic_control::{ClientId, Notifier};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-use super::Client;
-use super::client::Scheduled;
+use super::client::{Part, Scheduled};
 use super::core::{PollingCore, Rest};
 use super::links::Links;
 use super::schedule::Scheduler;
+use crate::switch::{Known, Switch};
 
 type Clients = Scheduler<Scheduled, PollingCore>;
 
 /// What the control thread asks of a worker. Each is about one client: a bounded amount of work.
 enum Command {
-    Add { id: ClientId, client: Box<dyn Client> },
+    Add { id: ClientId, part: Part, done: Option<Sender<()>> },
     Notify { id: ClientId, queue: u16, notifier: Notifier },
     Steer { id: ClientId, links: Option<Links>, spreader: Option<Arc<Spreader>>, done: Sender<()> },
-    Remove { id: ClientId, done: Sender<Box<dyn Client>> },
+    Remove { id: ClientId, done: Sender<Part> },
     Report { id: ClientId, to: Sender<Vec<(ClientId, QueueStatus)>> },
+    Addresses { from: u32, to: Sender<AddressPage> },
 }
+
+/// Buckets of the address table that a command looks at: some 4 KiB.
+const BUCKETS: u32 = 64;
+
+/// A part of the address table: addresses, each with its client, and where the rest begins.
+pub(crate) type AddressPage = (Vec<(Known, ClientId)>, Option<u32>);
 
 /// The control thread's handle on a worker. Dropping it stops the worker and waits for its end.
 pub(crate) struct Worker {
@@ -34,18 +41,19 @@ pub(crate) struct Worker {
     pub(crate) queues: usize,
     commands: Option<Sender<Command>>,
     /// Gives the clients that it had at its end.
-    thread: Option<JoinHandle<Vec<Box<dyn Client>>>>,
+    thread: Option<JoinHandle<Vec<Part>>>,
 }
 
 impl Worker {
-    /// Starts a worker on `cpu` that does `rest` when there is nothing to do.
+    /// Starts a worker on `cpu` that does `rest` when there is nothing to do. `switch` joins its clients.
     ///
     /// # Errors
     /// When the system can start no thread.
-    pub(crate) fn start(cpu: usize, rest: Rest) -> std::io::Result<Worker> {
+    pub(crate) fn start(cpu: usize, rest: Rest, switch: Switch) -> std::io::Result<Worker> {
         let (commands, inbox) = channel();
-        let thread =
-            std::thread::Builder::new().name(format!("poll-{cpu}")).spawn(move || run(cpu, rest, &inbox))?;
+        let thread = std::thread::Builder::new()
+            .name(format!("poll-{cpu}"))
+            .spawn(move || run(cpu, rest, switch, &inbox))?;
         Ok(Worker { cpu, queues: 0, commands: Some(commands), thread: Some(thread) })
     }
 
@@ -58,10 +66,16 @@ impl Worker {
         self.thread.as_ref().is_some_and(|thread| !thread.is_finished())
     }
 
-    /// Polls `queues` queues of a client from now on. False when the thread has ended.
-    pub(crate) fn add(&mut self, id: ClientId, client: Box<dyn Client>, queues: usize) -> bool {
+    /// Polls `queues` queues of a client from now on. False when the thread has ended. When it returns, a port is in the switch: it gets
+    /// what others send from now on.
+    pub(crate) fn add(&mut self, id: ClientId, part: Part, queues: usize) -> bool {
         self.queues += queues;
-        self.send(Command::Add { id, client })
+        if let Part::Apart(_) = part {
+            return self.send(Command::Add { id, part, done: None });
+        }
+        let (done, joined) = channel();
+        self.send(Command::Add { id, part, done: Some(done) });
+        joined.recv().is_ok()
     }
 
     /// Has a queue of a client notify its program. False when the thread has ended.
@@ -82,7 +96,7 @@ impl Worker {
     }
 
     /// Has the rest of a client's packets served; then its `queues` queues go to `done`.
-    pub(crate) fn remove(&mut self, id: ClientId, queues: usize, done: Sender<Box<dyn Client>>) {
+    pub(crate) fn remove(&mut self, id: ClientId, queues: usize, done: Sender<Part>) {
         self.send(Command::Remove { id, done }); // a thread that has ended serves nothing more
         self.queues = self.queues.saturating_sub(queues);
     }
@@ -97,6 +111,14 @@ impl Worker {
         let mut queues: Vec<_> = replies.into_iter().flatten().collect();
         queues.iter_mut().for_each(|(_, status)| status.core = self.cpu);
         queues
+    }
+
+    /// The addresses that the worker's switch knows, from a place in its table on, and where the rest begins. `None` when the thread has
+    /// ended.
+    pub(crate) fn addresses(&self, from: u32) -> Option<AddressPage> {
+        let (to, reply) = channel();
+        self.send(Command::Addresses { from, to });
+        reply.recv().ok()
     }
 
     /// Has the thread end once its clients' packets have been served, without waiting for that. Workers that hand packets to each other
@@ -124,35 +146,44 @@ fn pin(cpu: usize) {
     }
 }
 
-fn run(cpu: usize, rest: Rest, inbox: &Receiver<Command>) -> Vec<Box<dyn Client>> {
+fn run(cpu: usize, rest: Rest, mut switch: Switch, inbox: &Receiver<Command>) -> Vec<Part> {
     pin(cpu);
     let core = PollingCore::new(rest);
+    switch.set_clock(core.second());
     let times = core.times();
     let mut clients = Clients::new(core, times);
     let mut stopped = false;
     while !stopped {
         if clients.is_empty() {
             let Ok(command) = inbox.recv() else { break };
-            execute(command, &mut clients);
+            execute(command, &mut clients, &mut switch);
         } else {
-            clients.run();
+            poll(&mut clients, &mut switch);
         }
         let receive = || {
             let command = inbox.try_recv();
             stopped |= matches!(command, Err(TryRecvError::Disconnected));
             command.ok()
         };
-        clients.attend(receive, |clients, command| execute(command, clients));
+        clients.attend(receive, |clients, command| execute(command, clients, &mut switch));
     }
-    finish(clients)
+    finish(clients, &mut switch)
+}
+
+/// Polls for a while. Where there is a switch, the clock is read once for it.
+fn poll(clients: &mut Clients, switch: &mut Switch) {
+    if !switch.is_empty() {
+        switch.tick(clients.now());
+    }
+    clients.run(switch);
 }
 
 /// Serves what all clients have sent, at the thread's end.
-fn finish(mut clients: Clients) -> Vec<Box<dyn Client>> {
+fn finish(mut clients: Clients, switch: &mut Switch) -> Vec<Part> {
     let (done, gone) = channel();
-    clients.clients().for_each(|client| client.leave(done.clone()));
+    clients.clients().for_each(|client| client.leave(done.clone(), switch));
     while !clients.is_empty() {
-        clients.run();
+        poll(&mut clients, switch);
     }
     gone.try_iter().collect()
 }
@@ -161,34 +192,37 @@ fn find(clients: &mut Clients, id: ClientId) -> Option<&mut Scheduled> {
     clients.clients().find(|client| client.id == id)
 }
 
-fn execute(command: Command, clients: &mut Clients) {
+fn execute(command: Command, clients: &mut Clients, switch: &mut Switch) {
     match command {
-        Command::Add { id, client } => clients.add(Scheduled::new(id, client)),
+        Command::Add { id, part, done } => {
+            clients.add(Scheduled::new(id, part, switch), switch);
+            done.into_iter().for_each(|done| _ = done.send(())); // the control thread waits
+        }
         Command::Notify { id, queue, notifier } => {
-            if let Some(port) =
-                find(clients, id).and_then(Scheduled::client).and_then(|client| client.notify())
-            {
+            if let Some(port) = find(clients, id).and_then(|client| client.notify(switch)) {
                 port.set_notifier(queue, notifier);
             }
         }
         Command::Steer { id, links, spreader, done } => {
-            if let Some(dataplane) =
-                find(clients, id).and_then(Scheduled::client).and_then(|client| client.steer())
-            {
-                links.into_iter().for_each(|links| dataplane.link(links));
-                dataplane.set_rss(spreader);
+            if let Some(client) = find(clients, id) {
+                client.steer(links, spreader, switch);
                 let _ = done.send(()); // the control thread waits
             }
         }
         Command::Remove { id, done } => {
             if let Some(client) = find(clients, id) {
-                client.leave(done);
+                client.leave(done, switch);
             }
         }
         Command::Report { id, to } => {
             if let Some(client) = find(clients, id) {
-                let _ = to.send(client.report().collect());
+                let _ = to.send(client.report(switch));
             }
+        }
+        Command::Addresses { from, to } => {
+            let (known, next) = switch.table().page(from, BUCKETS);
+            let client = |known: Known| Some((known, switch.client(known.port)?));
+            let _ = to.send((known.into_iter().filter_map(client).collect(), next));
         }
     }
 }

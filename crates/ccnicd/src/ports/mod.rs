@@ -3,14 +3,18 @@
 //! A port is a set of queues, each of which gives bursts and takes bursts ([`BurstQueue`]). What a port must do is small: name its
 //! queues and their memory. All else has a default: a port that cannot notify anybody, say, does not mention it.
 //!
-//! One kind so far: [`program`], the queue pairs of an attached program.
+//! One kind so far: [`program`], the queue pairs of an attached program. [`InTurn`] says which of a port's queues a poll looks at.
 
+mod in_turn;
 pub mod program;
+mod turns;
 
 use ccnic::nic::BurstQueue;
 use ccnic_control::Notifier;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
+
+pub use in_turn::InTurn;
 
 /// The queues of one port that one worker polls. Belongs to that worker's thread.
 ///

@@ -136,8 +136,10 @@ fn status<R: Ring>(number: u16, queue: &NicQueue<NativeMemory, R>) -> QueueStatu
         drop_too_long: c.too_long,
         drop_ring_full: c.dropped_ring_full,
         drop_no_buffer: c.dropped_no_buffer,
+        drop_over_mtu: c.dropped_too_long,
         drop_handoff_full: c.dropped_handoff,
         wait_ring_full: c.ring_full,
         wait_no_buffer: c.no_buffer,
+        ..QueueStatus::default()
     }
 }

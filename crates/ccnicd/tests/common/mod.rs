@@ -19,6 +19,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
 pub mod flow;
+pub mod station;
 pub mod traffic;
 
 /// Longer than any machine needs; only a hang gets here.

@@ -73,15 +73,17 @@ impl Fake {
 }
 
 impl Polled for Fake {
-    fn spin(&mut self, polls: usize) -> usize {
+    type Shared = ();
+
+    fn spin(&mut self, polls: usize, (): &mut ()) -> usize {
         (0..polls).map(|_| self.poll()).find(|moved| *moved > 0).unwrap_or(0)
     }
 
-    fn round(&self) -> usize {
+    fn round(&self, (): &()) -> usize {
         1
     }
 
-    fn sweep(&self) -> usize {
+    fn sweep(&self, (): &()) -> usize {
         self.queues
     }
 
@@ -105,7 +107,8 @@ impl Schedule {
         let given = Rc::new(Given::default());
         given.last.set(self.clock.now.get());
         let (clock, gone) = (Rc::clone(&self.clock), Rc::default());
-        self.scheduler.add(Fake { clock, given: Rc::clone(&given), script: Box::new(script), queues, gone });
+        self.scheduler
+            .add(Fake { clock, given: Rc::clone(&given), script: Box::new(script), queues, gone }, &());
         given
     }
 
@@ -127,7 +130,7 @@ impl Schedule {
     fn run(&mut self, ticks: u64) {
         let end = self.now() + ticks;
         while self.now() < end && !self.scheduler.is_empty() {
-            self.scheduler.run();
+            self.scheduler.run(&mut ());
         }
     }
 }
@@ -268,7 +271,7 @@ fn a_client_alone_is_polled_without_a_look_at_the_clock() {
     let (clock, polls) = (schedule.clock.clone(), alone.clone());
     let mut run = |until: u64| {
         while polls.polls.get() < until {
-            schedule.scheduler.run();
+            schedule.scheduler.run(&mut ());
             schedule.scheduler.attend(|| None::<()>, |_, ()| ());
         }
         (polls.polls.get(), clock.rests.get())
@@ -329,7 +332,7 @@ fn one_that_has_left_is_polled_no_more() {
         }
     }
     let polls = given.each_ref().map(|given| given.polls.get());
-    schedule.scheduler.run();
+    schedule.scheduler.run(&mut ());
     assert_eq!(given.map(|given| given.polls.get()), polls);
 }
 
@@ -338,7 +341,7 @@ fn commands(schedule: &mut Schedule, costs: &[u64], ticks: u64) -> (usize, u64) 
     let (mut left, spent, done) = (costs.iter().cycle(), Cell::new(0), Cell::new(0));
     let (clock, end) = (Rc::clone(&schedule.clock), schedule.now() + ticks);
     while schedule.now() < end {
-        schedule.scheduler.run();
+        schedule.scheduler.run(&mut ());
         schedule.scheduler.attend(
             || left.next().copied(),
             |_, cost| {

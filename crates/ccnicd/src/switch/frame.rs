@@ -1,0 +1,139 @@
+//! What the switch reads of a frame: its two addresses, copied out once. A program may change them at any time; then its packet goes
+//! where the addresses that were read say.
+
+use ccnic::{Desc, SharedMemory};
+
+/// Bytes of an Ethernet header. A shorter frame is dropped.
+pub const HEADER: u32 = 14;
+
+/// Bytes of both addresses.
+const ADDRESSES: usize = 12;
+
+/// A MAC address: its six bytes, the first one the most significant.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Mac(u64);
+
+impl Mac {
+    /// From its bytes, in the order of the wire.
+    pub const fn new(bytes: [u8; 6]) -> Mac {
+        let [a, b, c, d, e, f] = bytes;
+        Mac(u64::from_be_bytes([0, 0, a, b, c, d, e, f]))
+    }
+
+    /// Its bytes.
+    pub const fn bytes(self) -> [u8; 6] {
+        let [_, _, a, b, c, d, e, f] = self.0.to_be_bytes();
+        [a, b, c, d, e, f]
+    }
+
+    /// From the 48 bits.
+    pub(super) const fn from_bits(bits: u64) -> Mac {
+        Mac(bits & 0xffff_ffff_ffff)
+    }
+
+    /// The 48 bits.
+    #[inline(always)]
+    pub(super) const fn bits(self) -> u64 {
+        self.0
+    }
+
+    /// True for group addresses: multicast and broadcast.
+    #[inline(always)]
+    pub const fn is_group(self) -> bool {
+        self.0 >> 40 & 1 != 0
+    }
+
+    /// True for an address that a frame may come from: of one station, and not all zeros.
+    #[inline(always)]
+    pub const fn is_station(self) -> bool {
+        !self.is_group() && self.0 != 0
+    }
+}
+
+/// The addresses of a frame, as they lie in it: destination, then source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(super) struct Addresses([u8; ADDRESSES]);
+
+impl Addresses {
+    pub(super) const ZEROS: Addresses = Addresses([0; ADDRESSES]);
+
+    /// Those of the first packet of `packets`; `None` when it is shorter than an Ethernet header.
+    #[inline(always)]
+    pub(super) fn read<M: SharedMemory>(mem: &M, packets: &[Desc]) -> Option<Addresses> {
+        let desc = packets.first()?;
+        if desc.more() {
+            return Addresses::gather(mem, packets);
+        }
+        if u32::from(desc.len()) < HEADER {
+            return None;
+        }
+        let mut bytes = [0; ADDRESSES];
+        mem.read(desc.offset(), &mut bytes);
+        Some(Addresses(bytes))
+    }
+
+    /// The same for a packet of several segments, whose first may be short.
+    #[cold]
+    #[inline(never)]
+    fn gather<M: SharedMemory>(mem: &M, packets: &[Desc]) -> Option<Addresses> {
+        let (mut bytes, mut done, mut total) = ([0; ADDRESSES], 0, 0);
+        for desc in packets {
+            let end = ADDRESSES.min(done + usize::from(desc.len()));
+            if let Some(part) = bytes.get_mut(done..end).filter(|part| !part.is_empty()) {
+                mem.read(desc.offset(), part);
+            }
+            (done, total) = (end, total + u32::from(desc.len()));
+            if !desc.more() {
+                break;
+            }
+        }
+        (total >= HEADER).then_some(Addresses(bytes))
+    }
+
+    #[inline(always)]
+    pub(super) fn destination(self) -> Mac {
+        let [a, b, c, d, e, f, ..] = self.0;
+        Mac::new([a, b, c, d, e, f])
+    }
+
+    #[inline(always)]
+    pub(super) fn source(self) -> Mac {
+        let [.., a, b, c, d, e, f] = self.0;
+        Mac::new([a, b, c, d, e, f])
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ccnic::heap::HeapMemory;
+
+    #[test]
+    fn addresses_of_stations_and_groups() {
+        let mac = Mac::new([2, 0, 0, 1, 2, 3]);
+        assert!(mac.is_station() && !mac.is_group());
+        assert_eq!((mac.bytes(), mac.bits()), ([2, 0, 0, 1, 2, 3], 0x0200_0001_0203));
+        for group in [[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0x33, 0x33, 0, 0, 0, 1]] {
+            assert!(Mac::new(group).is_group() && !Mac::new(group).is_station());
+        }
+        assert!(!Mac::new([0; 6]).is_station() && !Mac::new([0; 6]).is_group());
+    }
+
+    #[test]
+    fn addresses_are_read_across_segments() {
+        let mem = HeapMemory::new(4096);
+        let frame: Vec<u8> = (0..14).collect();
+        for cut in 1..14usize {
+            mem.write(100, &frame[..cut]);
+            mem.write(300, &frame[cut..]);
+            let descs = [Desc::new(100, cut as u16, 0).with_more(true), Desc::new(300, 14 - cut as u16, 0)];
+            let read = Addresses::read(&mem, &descs).unwrap();
+            assert_eq!(read.destination().bytes(), [0, 1, 2, 3, 4, 5], "{cut}");
+            assert_eq!(read.source().bytes(), [6, 7, 8, 9, 10, 11]);
+            let short = [descs[0], descs[1].with_len(descs[1].len() - 1)];
+            assert_eq!(Addresses::read(&mem, &short), None, "13 bytes");
+        }
+        assert_eq!(Addresses::read(&mem, &[Desc::new(0, 13, 0)]), None);
+        assert_eq!(Addresses::read(&mem, &[]), None);
+    }
+}

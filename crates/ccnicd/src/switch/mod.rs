@@ -1,0 +1,369 @@
+//! The switch: joins the ports of one worker. It learns which address is at which port, and passes each packet on to the port of its
+//! destination address, or to all other ports.
+//!
+//! ```text
+//!   port A: fetch ─► addresses ─► last pair? ─no─► table: learn source, find destination
+//!                                    │yes                │
+//!                                    └──────► sort the burst by port ◄┘
+//!                                                  │ port by port
+//!                      port B: copy out of A's memory into B's, publish ◄─┤ one dynamic call each
+//!                      port C: ...                                      ◄─┘
+//!   port A: complete: its units and buffers go back
+//! ```
+//!
+//! A [`Switch`] belongs to a worker's thread and owns its ports ([`SwitchPort`]); the schedule names them by [`PortId`]. While a port is
+//! polled it is out of its place: it can reach all others, and no packet goes back to where it came from. So nothing is shared, and
+//! nothing locked. All time is charged to the port that is polled, the sender.
+//!
+//! A burst costs its sender one comparison of twelve bytes a packet where all packets have the addresses of the last one; otherwise two
+//! look-ups a packet. Nothing is allocated while packets move, and no clock is read: the worker [ticks](Switch::tick).
+
+mod frame;
+mod port;
+pub mod program;
+mod table;
+#[cfg(test)]
+mod tests;
+
+use ccnic::Desc;
+use ccnic::nic::{FETCH, Origin, Steered};
+use ccnic_control::ClientId;
+use ccnic_shm::NativeMemory;
+
+pub use frame::Mac;
+pub use port::{SwitchCounters, SwitchPort};
+pub use table::{Known, MacTable, TableLimits};
+
+use frame::Addresses;
+use table::{Learned, Place};
+
+/// A port, by its place in the switch.
+pub type PortId = u16;
+
+/// The most ports of a switch: a flooded packet is copied to each of them.
+pub const MAX_PORTS: usize = 256;
+
+/// A poll makes about so many copies: those of one burst, however many of its packets are flooded. The rest waits for the next poll.
+const COPIES: usize = FETCH;
+
+/// Where packets go that go to no port, in place of a [`PortId`].
+const FLOOD: u16 = u16::MAX;
+const TOO_SHORT: u16 = u16::MAX - 1;
+const BAD_SOURCE: u16 = u16::MAX - 2;
+/// The destination is at the port that they come from.
+const SAME_PORT: u16 = u16::MAX - 3;
+
+/// The verdict on packets with these addresses: of the last packet of a port, since the next one's are mostly the same.
+#[derive(Debug, Clone, Copy)]
+struct Verdict {
+    addresses: Addresses,
+    to: u16,
+    /// Where the source address is in the table, if it is.
+    source: Option<Place>,
+}
+
+impl Verdict {
+    /// On a packet whose addresses are all zeros.
+    const ZEROS: Verdict = Verdict { addresses: Addresses::ZEROS, to: BAD_SOURCE, source: None };
+}
+
+/// The place of a port.
+struct Slot {
+    client: ClientId,
+    /// `None`: it is being polled.
+    port: Option<Box<dyn SwitchPort>>,
+    last: Verdict,
+    /// `last` is right as long as this is what the table says of its changes.
+    changes: u64,
+}
+
+/// Where the packets of a burst go.
+struct Sorted {
+    to: [u16; FETCH],
+    /// The descriptors that can be dealt with in this poll.
+    len: usize,
+    /// All go to the same place.
+    alike: bool,
+}
+
+/// A learning switch between the ports of one worker.
+pub struct Switch {
+    slots: Box<[Option<Slot>]>,
+    ports: usize,
+    table: MacTable,
+    /// Ticks of the worker's clock.
+    second: u64,
+    next_second: u64,
+    seconds: u32,
+}
+
+impl std::fmt::Debug for Switch {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Switch")
+            .field("ports", &self.ports)
+            .field("table", &self.table)
+            .finish_non_exhaustive()
+    }
+}
+
+impl Switch {
+    /// A switch without ports yet.
+    pub fn new(limits: TableLimits) -> Switch {
+        Switch::with(MAX_PORTS, limits)
+    }
+
+    /// For a worker whose clients are not joined: there can be no port.
+    pub fn none() -> Switch {
+        Switch::with(0, TableLimits { addresses: 0, ..TableLimits::default() })
+    }
+
+    fn with(ports: usize, limits: TableLimits) -> Switch {
+        Switch {
+            slots: (0..ports).map(|_| None).collect(),
+            ports: 0,
+            table: MacTable::new(ports, limits),
+            second: u64::MAX,
+            next_second: 0,
+            seconds: 0,
+        }
+    }
+
+    /// The clock that [`tick`](Switch::tick) is called with has so many ticks in a second.
+    pub fn set_clock(&mut self, second: u64) {
+        self.second = second.max(1);
+    }
+
+    /// The time, from time to time: what was not seen for long is forgotten, a few addresses a call.
+    pub fn tick(&mut self, now: u64) {
+        if now >= self.next_second {
+            let passed = (now - self.next_second) / self.second + 1;
+            self.next_second = self.next_second.saturating_add(passed.saturating_mul(self.second));
+            self.seconds = self.seconds.saturating_add(passed.min(u32::MAX.into()) as u32);
+        }
+        self.table.tick(self.seconds);
+    }
+
+    /// True when it has no ports.
+    pub fn is_empty(&self) -> bool {
+        self.ports == 0
+    }
+
+    /// Takes a client's port.
+    ///
+    /// # Errors
+    /// The port, when there are [`MAX_PORTS`].
+    pub fn join(
+        &mut self,
+        client: ClientId,
+        port: Box<dyn SwitchPort>,
+    ) -> Result<PortId, Box<dyn SwitchPort>> {
+        let Some(at) = self.slots.iter().position(Option::is_none) else { return Err(port) };
+        if let Some(slot) = self.slots.get_mut(at) {
+            *slot = Some(Slot { client, port: Some(port), last: Verdict::ZEROS, changes: 0 });
+            self.ports += 1;
+        }
+        Ok(at as PortId)
+    }
+
+    /// Gives a port back, and forgets the addresses at it.
+    pub fn leave(&mut self, at: PortId) -> Option<Box<dyn SwitchPort>> {
+        let slot = self.slots.get_mut(usize::from(at))?.take()?;
+        self.ports -= 1;
+        self.table.forget(at);
+        slot.port
+    }
+
+    /// A port.
+    pub fn port(&self, at: PortId) -> Option<&dyn SwitchPort> {
+        self.slots.get(usize::from(at))?.as_ref()?.port.as_deref()
+    }
+
+    /// A port.
+    pub fn port_mut(&mut self, at: PortId) -> Option<&mut (dyn SwitchPort + 'static)> {
+        self.slots.get_mut(usize::from(at))?.as_mut()?.port.as_deref_mut()
+    }
+
+    /// The address table.
+    pub fn table(&self) -> &MacTable {
+        &self.table
+    }
+
+    /// The client whose port it is.
+    pub fn client(&self, at: PortId) -> Option<ClientId> {
+        self.slots.get(usize::from(at))?.as_ref().map(|slot| slot.client)
+    }
+
+    /// Polls a port up to so many times, until it has found something; returns how much.
+    #[inline]
+    pub fn spin(&mut self, at: PortId, polls: usize) -> usize {
+        let Some(mut port) = self.slot(at).and_then(|slot| slot.port.take()) else { return 0 };
+        let moved = port.spin(at, polls, self);
+        if let Some(slot) = self.slot(at) {
+            slot.port = Some(port);
+        }
+        moved
+    }
+
+    #[inline(always)]
+    fn slot(&mut self, at: PortId) -> Option<&mut Slot> {
+        self.slots.get_mut(usize::from(at))?.as_mut()
+    }
+
+    /// Passes the first packets of a burst on, which port `from` has fetched; returns the number of their descriptors: all of them,
+    /// unless many copies were made. `from` is being polled. What goes to no port is counted in `counters`, what its port does not take
+    /// there. `ahead` are the packets of the next burst, to be prefetched.
+    ///
+    /// Packets between the same two addresses stay in order. Those to one address and those to a group may overtake each other.
+    pub fn forward(
+        &mut self,
+        from: PortId,
+        counters: &mut SwitchCounters,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) -> usize {
+        let sorted = self.sort(from, counters, origin, packets);
+        let packets = packets.get(..sorted.len).unwrap_or_default();
+        if sorted.alike {
+            self.pass(sorted.to[0], counters, origin, packets, ahead);
+        } else {
+            self.pass_each(&sorted, counters, origin, packets, ahead);
+        }
+        sorted.len
+    }
+
+    /// Finds out where packets go, in order, until there are enough copies to make.
+    #[inline(always)]
+    fn sort(
+        &mut self,
+        from: PortId,
+        counters: &mut SwitchCounters,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+    ) -> Sorted {
+        let others = self.ports.saturating_sub(1);
+        let mut last = self.last_of(from);
+        let mut sorted = Sorted { to: [FLOOD; FETCH], len: 0, alike: true };
+        let (mut to, mut inside, mut copies) = (FLOOD, false, 0);
+        for (i, desc) in packets.iter().enumerate().take(FETCH) {
+            if !inside {
+                if copies >= COPIES {
+                    break;
+                }
+                to = match Addresses::read(origin.mem, packets.get(i..).unwrap_or_default()) {
+                    Some(addresses) => {
+                        if addresses != last.addresses {
+                            last = self.look_up(from, addresses, counters);
+                        }
+                        last.to
+                    }
+                    None => TOO_SHORT,
+                };
+                copies += if to == FLOOD { others } else { 1 };
+            }
+            sorted.alike &= i == 0 || to == sorted.to[0];
+            sorted.to.get_mut(i).into_iter().for_each(|slot| *slot = to);
+            sorted.len = i + 1;
+            inside = desc.more();
+        }
+        last.source.into_iter().for_each(|place| self.table.seen(place));
+        let changes = self.table.changes();
+        self.slot(from).into_iter().for_each(|slot| (slot.last, slot.changes) = (last, changes));
+        sorted
+    }
+
+    /// The verdict on the last packet of a port, if that is still right.
+    #[inline(always)]
+    fn last_of(&mut self, port: PortId) -> Verdict {
+        let changes = self.table.changes();
+        self.slot(port).filter(|slot| slot.changes == changes).map_or(Verdict::ZEROS, |slot| slot.last)
+    }
+
+    /// Learns the source of a packet, and finds its destination.
+    #[inline(never)]
+    fn look_up(&mut self, from: PortId, addresses: Addresses, counters: &mut SwitchCounters) -> Verdict {
+        let (to, source) = (addresses.destination(), addresses.source());
+        if !source.is_station() {
+            return Verdict { addresses, to: BAD_SOURCE, source: None };
+        }
+        let source = match self.table.learn(source, from) {
+            Learned::At(place) => Some(place),
+            Learned::Refused => {
+                counters.not_learned += 1;
+                None
+            }
+        };
+        let known = if to.is_group() { None } else { self.table.port_of(to) };
+        let to = match known {
+            Some(port) if port == from => SAME_PORT,
+            Some(port) => port,
+            None => FLOOD,
+        };
+        Verdict { addresses, to, source }
+    }
+
+    /// Passes on packets that go to several places.
+    #[inline(never)]
+    fn pass_each(
+        &mut self,
+        sorted: &Sorted,
+        counters: &mut SwitchCounters,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        mut ahead: &[Desc],
+    ) {
+        let mut steered = Steered::default();
+        for (desc, to) in packets.iter().zip(sorted.to) {
+            steered.push(*desc, to);
+        }
+        let mut picked = [Desc::default(); FETCH];
+        while let Some((to, n)) = steered.pick(&mut picked) {
+            let (now, later) = ahead.split_at(ahead.len().min(n));
+            ahead = later;
+            self.pass(to, counters, origin, picked.get(..n).unwrap_or_default(), now);
+        }
+    }
+
+    /// Passes on packets that all go to the same place.
+    #[inline(always)]
+    fn pass(
+        &mut self,
+        to: u16,
+        counters: &mut SwitchCounters,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) {
+        match self.slot(to).and_then(|slot| slot.port.as_mut()) {
+            Some(port) => port.receive(origin, packets, ahead),
+            None => self.pass_to_none(to, counters, origin, packets, ahead),
+        }
+    }
+
+    /// Passes on packets that do not go to one port: floods them, or drops them.
+    #[cold]
+    #[inline(never)]
+    fn pass_to_none(
+        &mut self,
+        to: u16,
+        counters: &mut SwitchCounters,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) {
+        let number = packets.iter().filter(|desc| !desc.more()).count() as u64;
+        let others = self.ports.saturating_sub(1) as u64;
+        match to {
+            TOO_SHORT => counters.too_short += number,
+            BAD_SOURCE => counters.bad_source += number,
+            FLOOD if others > 0 => {
+                counters.flooded += number;
+                counters.extra_copies += number * (others - 1);
+                let ports = self.slots.iter_mut().flatten().filter_map(|slot| slot.port.as_mut());
+                ports.for_each(|port| port.receive(origin, packets, ahead));
+            }
+            // Also, were it possible, to a port that is not there.
+            _ => counters.no_destination += number,
+        }
+    }
+}

@@ -1,0 +1,61 @@
+//! A port of a switch.
+
+use std::sync::Arc;
+
+use ccnic::Desc;
+use ccnic::nic::Origin;
+use ccnic::rss::Spreader;
+use ccnic_shm::NativeMemory;
+
+use super::{PortId, Switch};
+use crate::ports::{Notify, Statistics};
+
+/// A port of any kind, joined with others by a [`Switch`]. One dynamic call moves a burst.
+///
+/// It is two things: a client of its worker, which polls it in its turn and charges it with the time that its packets take, wherever they
+/// go; and a receiver of other ports' packets.
+pub trait SwitchPort: Statistics + Send {
+    /// Looks at a few queues at most, up to `polls` times, until one has a burst, and gives that to [`Switch::forward`] as coming from
+    /// port `at`; returns the descriptors dealt with.
+    fn spin(&mut self, at: PortId, polls: usize, switch: &mut Switch) -> usize;
+
+    /// Takes copies of another port's packets, at most [`FETCH`](ccnic::nic::FETCH) descriptors, and publishes them. Never waits: what it
+    /// has no room for it drops and counts. Prefetches the payload of `ahead`, which lies where `packets` do.
+    fn receive(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], ahead: &[Desc]);
+
+    /// See [`Poll::round`](crate::poll::Poll::round).
+    fn round(&self) -> usize;
+
+    /// See [`Poll::sweep`](crate::poll::Poll::sweep).
+    fn sweep(&self) -> usize;
+
+    /// See [`Poll::backlog`](crate::poll::Poll::backlog).
+    fn backlog(&self) -> usize;
+
+    /// When it is no port of the switch any more: gives back what one more queue keeps. False when there is no such queue left.
+    fn retire(&mut self) -> bool;
+
+    /// Its way to be told of notifiers, if it has one.
+    fn notify(&mut self) -> Option<&mut dyn Notify>;
+
+    /// Spreads what it receives over its queues by this table from now on; `None`: all of it goes to the first queue.
+    fn set_rss(&mut self, spreader: Option<Arc<Spreader>>);
+}
+
+/// What became of the packets of one queue of a port, but for those that went to another port. Each packet that is not delivered is
+/// counted here or, under its reason, at the port that it was for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SwitchCounters {
+    /// Dropped: shorter than an Ethernet header.
+    pub too_short: u64,
+    /// Dropped: from a group address, or from none.
+    pub bad_source: u64,
+    /// Dropped: to an address at the port that they came from, or there is no other port.
+    pub no_destination: u64,
+    /// Sent to all other ports.
+    pub flooded: u64,
+    /// Copies of these, beyond the first of each.
+    pub extra_copies: u64,
+    /// Times that a source address was not learned: there was no room for it.
+    pub not_learned: u64,
+}

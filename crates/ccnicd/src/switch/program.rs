@@ -1,0 +1,143 @@
+//! An attached program as a port of a switch.
+
+use std::sync::Arc;
+
+use ccnic::Desc;
+use ccnic::nic::{Origin, Receivers, spread_copies};
+use ccnic::ring::Ring;
+use ccnic::rss::Spreader;
+use ccnic_control::messages::QueueStatus;
+use ccnic_shm::NativeMemory;
+
+use super::port::{SwitchCounters, SwitchPort};
+use super::{PortId, Switch};
+use crate::ports::program::ProgramPort;
+use crate::ports::{InTurn, Notify, Port, Statistics};
+
+/// All queue pairs of a program.
+///
+/// What it receives goes to its first queue, as in any NIC without RSS: a program that looks at one queue only gets everything. One that
+/// looks at all of them asks for RSS.
+#[derive(Debug)]
+pub struct SwitchedProgram<R: Ring> {
+    port: ProgramPort<R>,
+    queues: InTurn,
+    /// By index of the queue.
+    counters: Vec<SwitchCounters>,
+    spreader: Option<Arc<Spreader>>,
+    _place: Arc<()>,
+}
+
+impl<R: Ring> SwitchedProgram<R> {
+    /// `port` has all of the program's queues: there are `queues`. The port keeps `place` for as long as it exists, so that its owner can
+    /// count ports.
+    pub fn new(port: ProgramPort<R>, queues: usize, place: Arc<()>) -> SwitchedProgram<R> {
+        let counters = vec![SwitchCounters::default(); queues];
+        SwitchedProgram { port, queues: InTurn::new(queues), counters, spreader: None, _place: place }
+    }
+
+    #[inline(always)]
+    fn poll(&mut self, at: PortId, switch: &mut Switch) -> usize {
+        let SwitchedProgram { port, queues, counters, .. } = self;
+        queues.poll(
+            port,
+            #[inline(always)]
+            |port, pipeline, queue| {
+                let (queues, _) = port.queues();
+                let (Some(from), Some(counters)) = (queues.get_mut(queue), counters.get_mut(queue)) else {
+                    return 0;
+                };
+                from.forward(
+                    pipeline,
+                    #[inline(always)]
+                    |origin, packets, ahead| switch.forward(at, counters, origin, packets, ahead),
+                )
+            },
+        )
+    }
+
+    /// Queues that have received packets are looked at soon: their program may be waiting for a notification.
+    #[cold]
+    #[inline(never)]
+    fn watch(&mut self, receivers: &mut Receivers) {
+        let SwitchedProgram { port, queues, .. } = self;
+        receivers.take().filter(|at| port.notifies(*at)).for_each(|at| queues.touch(at));
+    }
+}
+
+impl<R: Ring> SwitchPort for SwitchedProgram<R> {
+    fn spin(&mut self, at: PortId, polls: usize, switch: &mut Switch) -> usize {
+        let (_, mem) = self.port.queues();
+        mem.vectors().run(
+            #[inline(always)]
+            || {
+                for _ in 0..polls {
+                    let moved = self.poll(at, switch);
+                    if moved > 0 {
+                        return moved;
+                    }
+                }
+                0
+            },
+        )
+    }
+
+    fn receive(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], ahead: &[Desc]) {
+        let (queues, mem) = self.port.queues();
+        if let Some(by) = &self.spreader {
+            let mut receivers = Receivers::default();
+            mem.vectors().run(
+                #[inline(always)]
+                || spread_copies(queues, from, packets, ahead, by, &mut receivers),
+            );
+            self.watch(&mut receivers);
+        } else if let Some(first) = queues.first_mut() {
+            mem.vectors().run(
+                #[inline(always)]
+                || first.take_copies(from, packets, ahead),
+            );
+            if self.port.notifies(0) {
+                self.queues.touch(0);
+            }
+        }
+    }
+
+    fn round(&self) -> usize {
+        self.queues.round()
+    }
+
+    fn sweep(&self) -> usize {
+        self.queues.sweep()
+    }
+
+    fn backlog(&self) -> usize {
+        self.port.backlog()
+    }
+
+    fn retire(&mut self) -> bool {
+        self.port.retire()
+    }
+
+    fn notify(&mut self) -> Option<&mut dyn Notify> {
+        self.port.notify()
+    }
+
+    fn set_rss(&mut self, spreader: Option<Arc<Spreader>>) {
+        self.spreader = spreader;
+    }
+}
+
+impl<R: Ring> Statistics for SwitchedProgram<R> {
+    fn report(&self) -> Vec<QueueStatus> {
+        let mut queues = self.port.report();
+        for (queue, c) in queues.iter_mut().zip(&self.counters) {
+            queue.drop_too_short = c.too_short;
+            queue.drop_bad_source = c.bad_source;
+            queue.drop_no_destination = c.no_destination;
+            queue.flooded = c.flooded;
+            queue.extra_copies = c.extra_copies;
+            queue.not_learned = c.not_learned;
+        }
+        queues
+    }
+}

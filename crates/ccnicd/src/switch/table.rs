@@ -1,0 +1,448 @@
+//! The table of addresses: which port a MAC address was last seen at.
+//!
+//! A hash table of buckets of four entries, one cache line each. An address may lie in either of two buckets, and goes into the emptier
+//! one when it is learned; so a look-up reads two lines at most, and at half the entries used hardly a bucket pair is ever full. Entries
+//! never move. The hash is keyed with secret random numbers, since programs choose addresses.
+//!
+//! **Nobody is pushed out.** An address leaves the table when it was not seen for the ageing time, or when its port goes. What has no
+//! room is not learned, and packets to it are flooded:
+//! * A port may have so many addresses at most.
+//! * The table may have so many; the first address of a port is learned beyond that, so ports that fill the table with addresses
+//!   take no other's one.
+//!
+//! **Time** is a count of seconds that the caller has ([`MacTable::tick`]). A tick looks at one bucket and forgets what is too old, so
+//! the whole table is looked at once in as many ticks as it has buckets, some tens of milliseconds.
+
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher;
+
+use super::PortId;
+use super::frame::Mac;
+
+/// Entries of a bucket: a cache line.
+const WAYS: usize = 4;
+
+/// What the table may hold, and for how long.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TableLimits {
+    /// Addresses, but for the first one of each port.
+    pub addresses: usize,
+    /// Addresses of one port.
+    pub per_port: u32,
+    /// Seconds after which an address that was not seen is forgotten.
+    pub ageing: u32,
+}
+
+impl Default for TableLimits {
+    /// 4096 addresses, 256 of a port, 300 seconds.
+    fn default() -> TableLimits {
+        TableLimits { addresses: 4096, per_port: 256, ageing: 300 }
+    }
+}
+
+/// An address and where it is. Four of them fill a cache line.
+#[derive(Debug, Clone, Copy)]
+struct Entry {
+    /// The address; [`EMPTY`] for none.
+    key: u64,
+    /// The second that it was last seen in.
+    seen: u32,
+    port: PortId,
+}
+
+/// No address has so many bits.
+const EMPTY: u64 = u64::MAX;
+
+const NO_ENTRY: Entry = Entry { key: EMPTY, seen: 0, port: 0 };
+
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+struct Bucket([Entry; WAYS]);
+
+/// Where an entry lies. It stays there for as long as the table [has not changed](MacTable::changes).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Place {
+    bucket: u32,
+    way: u8,
+}
+
+/// What became of an address that a frame came from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Learned {
+    /// It is known to be at that port now.
+    At(Place),
+    /// There is no room for it, or for one more of this port.
+    Refused,
+}
+
+/// An address, its port, and how long ago it was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Known {
+    /// The address.
+    pub mac: Mac,
+    /// Its port.
+    pub port: PortId,
+    /// Seconds since it was last seen.
+    pub age: u32,
+}
+
+/// The table. Belongs to one thread; allocates nothing after it was made.
+#[derive(Debug)]
+pub struct MacTable {
+    /// A power of two of them.
+    buckets: Box<[Bucket]>,
+    keys: [u64; 2],
+    limits: TableLimits,
+    /// By port: its addresses.
+    counts: Box<[u32]>,
+    len: usize,
+    now: u32,
+    /// The bucket that the next tick looks at.
+    next: u32,
+    changes: u64,
+}
+
+impl MacTable {
+    /// An empty table for so many ports.
+    pub fn new(ports: usize, limits: TableLimits) -> MacTable {
+        let most = limits.addresses.saturating_add(ports);
+        let buckets = (most * 2).div_ceil(WAYS).next_power_of_two().max(1);
+        let key = || RandomState::new().hash_one(0);
+        MacTable {
+            buckets: vec![Bucket([NO_ENTRY; WAYS]); buckets].into(),
+            keys: [key(), key()],
+            limits,
+            counts: vec![0; ports].into(),
+            len: 0,
+            now: 0,
+            next: 0,
+            changes: 0,
+        }
+    }
+
+    /// Addresses in it.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// True when it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Changes whenever an address is learned, moves or is forgotten: what was looked up before may be wrong then.
+    #[inline(always)]
+    pub(super) fn changes(&self) -> u64 {
+        self.changes
+    }
+
+    /// Both buckets that an address may lie in.
+    #[inline(always)]
+    fn homes(&self, key: u64) -> [u32; 2] {
+        let product = u128::from(key ^ self.keys[0]) * u128::from(self.keys[1] | 1);
+        let hash = (product as u64) ^ (product >> 64) as u64;
+        let mask = self.buckets.len() as u64 - 1;
+        [hash & mask, hash >> 32 & mask].map(|home| home as u32)
+    }
+
+    #[inline(always)]
+    fn find(&self, key: u64, homes: [u32; 2]) -> Option<Place> {
+        homes.into_iter().find_map(|bucket| {
+            let Bucket(entries) = self.buckets.get(bucket as usize)?;
+            let way = entries.iter().position(|entry| entry.key == key)?;
+            Some(Place { bucket, way: way as u8 })
+        })
+    }
+
+    #[inline(always)]
+    fn entry(&mut self, place: Place) -> Option<&mut Entry> {
+        self.buckets.get_mut(place.bucket as usize)?.0.get_mut(usize::from(place.way))
+    }
+
+    /// The port that an address was last seen at.
+    #[inline(always)]
+    pub fn port_of(&self, mac: Mac) -> Option<PortId> {
+        let place = self.find(mac.bits(), self.homes(mac.bits()))?;
+        self.buckets.get(place.bucket as usize)?.0.get(usize::from(place.way)).map(|entry| entry.port)
+    }
+
+    /// A frame has come from this address, of a station, at this port.
+    #[inline(always)]
+    pub(super) fn learn(&mut self, mac: Mac, port: PortId) -> Learned {
+        let homes = self.homes(mac.bits());
+        match self.find(mac.bits(), homes) {
+            Some(place) => self.seen_at(place, port),
+            None => self.insert(mac, port, homes),
+        }
+    }
+
+    /// The address at this place was seen again, at its port.
+    #[inline(always)]
+    pub(super) fn seen(&mut self, place: Place) {
+        let now = self.now;
+        self.entry(place).into_iter().for_each(|entry| entry.seen = now);
+    }
+
+    /// A known address was seen: perhaps it has moved. Where it goes there must be room for it.
+    #[inline(always)]
+    fn seen_at(&mut self, place: Place, port: PortId) -> Learned {
+        let now = self.now;
+        let Some(entry) = self.entry(place) else { return Learned::Refused };
+        if entry.port == port {
+            entry.seen = now;
+            return Learned::At(place);
+        }
+        let from = entry.port;
+        if self.count(port) >= self.limits.per_port {
+            return Learned::Refused;
+        }
+        self.entry(place).into_iter().for_each(|entry| (entry.port, entry.seen) = (port, now));
+        self.add_to(from, -1);
+        self.add_to(port, 1);
+        self.changes += 1;
+        Learned::At(place)
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn insert(&mut self, mac: Mac, port: PortId, homes: [u32; 2]) -> Learned {
+        let count = self.count(port);
+        if count >= self.limits.per_port || (self.len >= self.limits.addresses && count > 0) {
+            return Learned::Refused;
+        }
+        let free = |bucket: u32| {
+            let used = self.buckets.get(bucket as usize).map_or(WAYS, |bucket| bucket.used());
+            (used, bucket)
+        };
+        let [a, b] = homes.map(free);
+        let (_, bucket) = a.min(b);
+        let Some(Bucket(entries)) = self.buckets.get_mut(bucket as usize) else { return Learned::Refused };
+        let Some(way) = entries.iter().position(|entry| entry.key == EMPTY) else { return Learned::Refused };
+        if let Some(entry) = entries.get_mut(way) {
+            *entry = Entry { key: mac.bits(), seen: self.now, port };
+        }
+        self.len += 1;
+        self.add_to(port, 1);
+        self.changes += 1;
+        Learned::At(Place { bucket, way: way as u8 })
+    }
+
+    fn count(&self, port: PortId) -> u32 {
+        self.counts.get(usize::from(port)).copied().unwrap_or(u32::MAX)
+    }
+
+    fn add_to(&mut self, port: PortId, addresses: i32) {
+        let count = self.counts.get_mut(usize::from(port));
+        count.into_iter().for_each(|count| *count = count.saturating_add_signed(addresses));
+    }
+
+    /// The time is `now`, in seconds, which never goes back. Looks at the next bucket and forgets what has not been seen for too long.
+    pub(super) fn tick(&mut self, now: u32) {
+        self.now = now;
+        let (bucket, ageing) = (self.next, self.limits.ageing);
+        self.next = (bucket + 1) & (self.buckets.len() as u32 - 1);
+        self.forget_in(bucket, |entry| now.saturating_sub(entry.seen) >= ageing);
+    }
+
+    /// Forgets all addresses of a port.
+    pub(super) fn forget(&mut self, port: PortId) {
+        if self.count(port) > 0 {
+            (0..self.buckets.len() as u32)
+                .for_each(|bucket| self.forget_in(bucket, |entry| entry.port == port));
+        }
+    }
+
+    fn forget_in(&mut self, bucket: u32, goes: impl Fn(&Entry) -> bool) {
+        let Some(Bucket(entries)) = self.buckets.get_mut(bucket as usize) else { return };
+        for entry in entries.iter_mut().filter(|entry| entry.key != EMPTY && goes(entry)) {
+            let count = self.counts.get_mut(usize::from(entry.port));
+            count.into_iter().for_each(|count| *count = count.saturating_sub(1));
+            *entry = NO_ENTRY;
+            self.len -= 1;
+            self.changes += 1;
+        }
+    }
+
+    /// The addresses in up to `most` buckets from `from` on, and where to go on, if there is more.
+    pub fn page(&self, from: u32, most: u32) -> (Vec<Known>, Option<u32>) {
+        let end = from.saturating_add(most).min(self.buckets.len() as u32);
+        let buckets = self.buckets.get(from as usize..end as usize).unwrap_or_default();
+        let entries = buckets.iter().flat_map(|Bucket(entries)| entries).filter(|entry| entry.key != EMPTY);
+        let known = entries.map(|entry| Known {
+            mac: Mac::from_bits(entry.key),
+            port: entry.port,
+            age: self.now.saturating_sub(entry.seen),
+        });
+        (known.collect(), (end < self.buckets.len() as u32).then_some(end))
+    }
+}
+
+impl Bucket {
+    fn used(&self) -> usize {
+        self.0.iter().filter(|entry| entry.key != EMPTY).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::super::MAX_PORTS;
+    use super::*;
+    use proptest::prelude::*;
+
+    fn mac(n: u32) -> Mac {
+        let [a, b, c, d] = n.to_be_bytes();
+        Mac::new([2, 0, a, b, c, d])
+    }
+
+    fn table(addresses: usize, per_port: u32) -> MacTable {
+        MacTable::new(MAX_PORTS, TableLimits { addresses, per_port, ageing: 300 })
+    }
+
+    fn learns(table: &mut MacTable, n: u32, port: PortId) -> bool {
+        table.learn(mac(n), port) != Learned::Refused
+    }
+
+    /// As many ticks as it takes to look at everything.
+    fn pass_to(table: &mut MacTable, now: u32) {
+        (0..table.buckets.len()).for_each(|_| table.tick(now));
+    }
+
+    fn all(table: &MacTable) -> Vec<Known> {
+        let (mut all, mut from) = (Vec::new(), Some(0));
+        while let Some(at) = from {
+            let (page, next) = table.page(at, 7);
+            assert!(page.len() <= 7 * WAYS);
+            all.extend(page);
+            from = next;
+        }
+        all.sort_unstable();
+        all
+    }
+
+    #[test]
+    fn a_bucket_is_a_cache_line() {
+        assert_eq!((size_of::<Bucket>(), align_of::<Bucket>()), (64, 64));
+    }
+
+    #[test]
+    fn addresses_age_from_when_they_were_last_seen() {
+        let mut table = table(100, 10);
+        pass_to(&mut table, 1000);
+        assert!(learns(&mut table, 1, 4) && learns(&mut table, 2, 5));
+        pass_to(&mut table, 1200);
+        assert!(learns(&mut table, 1, 4));
+        pass_to(&mut table, 1299);
+        assert_eq!(all(&table).iter().map(|known| known.age).collect::<Vec<_>>(), [99, 299]);
+        pass_to(&mut table, 1300);
+        assert_eq!((table.port_of(mac(1)), table.port_of(mac(2)), table.len()), (Some(4), None, 1));
+        let Learned::At(place) = table.learn(mac(1), 4) else { panic!() };
+        pass_to(&mut table, 1500);
+        table.seen(place);
+        pass_to(&mut table, 1799);
+        assert_eq!(table.port_of(mac(1)), Some(4));
+        pass_to(&mut table, 1800);
+        assert!(table.is_empty());
+    }
+
+    #[test]
+    fn an_address_moves_and_the_table_says_that_it_changed() {
+        let mut table = table(100, 2);
+        assert!(learns(&mut table, 1, 4));
+        let before = table.changes();
+        assert!(learns(&mut table, 1, 4));
+        assert_eq!(table.changes(), before, "nothing new");
+        assert!(learns(&mut table, 1, 6));
+        assert_eq!((table.port_of(mac(1)), table.len()), (Some(6), 1));
+        assert_ne!(table.changes(), before);
+        assert_eq!((table.count(4), table.count(6)), (0, 1));
+        assert!(learns(&mut table, 2, 6) && !learns(&mut table, 3, 6), "two a port");
+        assert!(learns(&mut table, 3, 4) && !learns(&mut table, 3, 6), "it stays where there is room");
+        assert_eq!(table.port_of(mac(3)), Some(4));
+        table.forget(6);
+        assert_eq!((table.len(), table.port_of(mac(1)), table.port_of(mac(3))), (1, None, Some(4)));
+        assert!(learns(&mut table, 9, 6), "there is room again");
+    }
+
+    #[test]
+    fn ports_that_fill_the_table_leave_room_for_one_address_of_each_other() {
+        let mut table = table(512, 256);
+        for n in 0..100_000 {
+            learns(&mut table, n, (n % 7) as PortId);
+        }
+        assert!(table.len() >= 500 && table.len() <= 512, "{}", table.len());
+        for port in 7..MAX_PORTS as PortId {
+            assert!(learns(&mut table, 1_000_000 + u32::from(port), port), "port {port}");
+            assert!(!learns(&mut table, 2_000_000 + u32::from(port), port), "one only");
+        }
+        assert_eq!(table.port_of(mac(1_000_200)), Some(200));
+        assert!(table.counts.iter().all(|count| *count <= 256));
+    }
+
+    #[test]
+    fn all_addresses_find_room_in_a_table_that_is_not_full() {
+        let mut table = table(4096, 4096);
+        let refused = (0..4096).filter(|n| !learns(&mut table, n * 8, 1)).count();
+        assert_eq!(refused, 0, "of 4096");
+        assert!((0..4096).all(|n| table.port_of(mac(n * 8)) == Some(1)));
+    }
+
+    #[derive(Debug, Clone, Copy)]
+    enum Step {
+        Learn(u32, PortId),
+        Forget(PortId),
+        Pass(u32),
+    }
+
+    fn step() -> impl Strategy<Value = Step> {
+        let port = 0..6 as PortId;
+        prop_oneof![
+            20 => (0..60u32, port.clone()).prop_map(|(n, port)| Step::Learn(n, port)),
+            1 => port.prop_map(Step::Forget),
+            2 => (1..200u32).prop_map(Step::Pass),
+        ]
+    }
+
+    proptest! {
+        /// The table against a map, with limits that are reached.
+        #[test]
+        fn a_table_is_a_map_with_limits(steps in prop::collection::vec(step(), 1..400)) {
+            let (most, per_port) = (30, 8);
+            let mut table = table(most, per_port);
+            let mut model: BTreeMap<u32, (PortId, u32)> = BTreeMap::new();
+            let mut now = 0;
+            for step in steps {
+                match step {
+                    Step::Learn(n, port) => {
+                        let of = |port| model.values().filter(|(at, _)| *at == port).count();
+                        let room = of(port) < per_port as usize;
+                        let fits = match model.get(&n) {
+                            Some((at, _)) => *at == port || room,
+                            None => room && (model.len() < most || of(port) == 0),
+                        };
+                        prop_assert_eq!(learns(&mut table, n, port), fits);
+                        if fits {
+                            model.insert(n, (port, now));
+                        }
+                    }
+                    Step::Forget(port) => {
+                        table.forget(port);
+                        model.retain(|_, (at, _)| *at != port);
+                    }
+                    Step::Pass(seconds) => {
+                        now += seconds;
+                        pass_to(&mut table, now);
+                        model.retain(|_, (_, seen)| now - *seen < 300);
+                    }
+                }
+                let expected: Vec<_> = model.iter()
+                    .map(|(n, (port, seen))| Known { mac: mac(*n), port: *port, age: now - seen })
+                    .collect();
+                prop_assert_eq!(all(&table), expected);
+                prop_assert!((0..60).all(|n| table.port_of(mac(n)) == model.get(&n).map(|(port, _)| *port)));
+                prop_assert_eq!(table.len(), model.len());
+            }
+        }
+    }
+}

@@ -1,0 +1,504 @@
+//! The switch, polled by hand on one thread: against a model of who receives what, with every design of ring and pool on either side,
+//! receivers that do not read, bursts of floods.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+
+use ccnic::host::{QueuePair, format};
+use ccnic::layout::LARGE_BUF;
+use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
+use ccnic::rss::{Rss, Spreader};
+use ccnic::{Burst, Config, Layout, testing};
+use ccnic_control::messages::QueueStatus;
+use ccnic_shm::{NativeMemory, Pages, Region};
+use proptest::prelude::*;
+
+use super::program::SwitchedProgram;
+use super::*;
+use crate::ports::program::ProgramPort;
+
+/// A program's side of its queues, whatever the design of its rings.
+trait Host {
+    /// False when there is no room or no buffer.
+    fn send(&mut self, queue: usize, frame: &[u8]) -> bool;
+    /// The packets that can be received now.
+    fn receive(&mut self, queue: usize) -> Vec<Vec<u8>>;
+}
+
+impl<R: Ring> Host for Vec<QueuePair<NativeMemory, R>> {
+    fn send(&mut self, queue: usize, frame: &[u8]) -> bool {
+        let (mut burst, host) = (Burst::new(), &mut self[queue]);
+        host.alloc(frame.len() as u16, frame.len().div_ceil(LARGE_BUF as usize), &mut burst);
+        let mut rest = frame;
+        for buf in burst.iter_mut() {
+            let n = host.write(buf, 0, rest);
+            rest = &rest[n..];
+        }
+        let sent = host.tx_burst(&mut burst) > 0;
+        host.free(&mut burst);
+        sent
+    }
+
+    fn receive(&mut self, queue: usize) -> Vec<Vec<u8>> {
+        let (mut packets, host) = (vec![Vec::new()], &mut self[queue]);
+        let mut burst = Burst::new();
+        while host.rx_burst(&mut burst, 32) > 0 {
+            for buf in burst.as_slice() {
+                host.with(buf, |bytes| packets.last_mut().unwrap().extend_from_slice(bytes));
+                if !buf.more() {
+                    packets.push(Vec::new());
+                }
+            }
+            host.free(&mut burst);
+        }
+        assert_eq!(packets.pop(), Some(Vec::new()), "whole packets");
+        packets
+    }
+}
+
+struct Program {
+    host: Box<dyn Host>,
+    at: PortId,
+    _region: Region,
+}
+
+/// A switch and its programs.
+struct Rig {
+    switch: Switch,
+    programs: Vec<Program>,
+}
+
+/// Ticks of the tests' clock in a second.
+const SECOND: u64 = 1000;
+
+impl Rig {
+    fn new(limits: TableLimits) -> Rig {
+        let mut switch = Switch::new(limits);
+        switch.set_clock(SECOND);
+        Rig { switch, programs: Vec::new() }
+    }
+
+    /// Attaches a program; returns its index.
+    fn join<R: Ring>(&mut self, config: &Config) -> usize {
+        let shared_pool = config.shared_pool && R::DESIGN != ccnic::Design::Doorbell;
+        let layout = Layout::new(&Config { design: R::DESIGN, shared_pool, ..*config }).unwrap();
+        let region = Region::create(layout.size(), Pages::Small).unwrap();
+        format(&region.memory(), &layout);
+        let queues = layout.config().queues;
+        let mut port = ProgramPort::<R>::new(&region, &layout, (0..queues).collect()).unwrap();
+        port.set_tuning("inline=7,loaded=7".parse().unwrap());
+        let hosts: Vec<QueuePair<NativeMemory, R>> =
+            (0..queues).map(|q| testing::pair(region.memory(), &layout, q).unwrap()).collect();
+        let port = SwitchedProgram::new(port, queues.into(), Arc::default());
+        let at = self.switch.join(100 + self.programs.len() as u64, Box::new(port)).ok().unwrap();
+        let mut host = Box::new(hosts);
+        (0..queues.into()).for_each(|queue| assert!(host.receive(queue).is_empty())); // posts receive buffers
+        self.programs.push(Program { host, at, _region: region });
+        self.programs.len() - 1
+    }
+
+    /// A program of the default design.
+    fn add(&mut self) -> usize {
+        self.join::<GroupedEpoch>(&small())
+    }
+
+    /// Polls all ports until nothing moves; returns the polls.
+    fn settle(&mut self) -> usize {
+        let mut polls = 0;
+        loop {
+            let mut moved = 0;
+            for program in &self.programs {
+                moved += self.switch.spin(program.at, 1);
+                polls += 1;
+            }
+            if moved == 0 {
+                return polls;
+            }
+        }
+    }
+
+    /// Sends a frame from one program and returns who has received it, and only it.
+    fn cast(&mut self, from: usize, frame: &[u8]) -> Vec<usize> {
+        assert!(self.programs[from].host.send(0, frame));
+        self.settle();
+        let mut to = Vec::new();
+        for (i, program) in self.programs.iter_mut().enumerate() {
+            let got = program.host.receive(0);
+            assert!(got.iter().all(|packet| packet == frame), "what was sent");
+            assert!(got.len() <= 1, "once");
+            to.extend(got.iter().map(|_| i));
+        }
+        to
+    }
+
+    fn counters(&self, program: usize) -> QueueStatus {
+        let queues = self.switch.port(self.programs[program].at).unwrap().report();
+        total(&queues)
+    }
+
+    /// Nothing is lost without a reason.
+    fn check_conservation(&self) {
+        let all: Vec<_> = (0..self.programs.len()).map(|i| self.counters(i)).collect();
+        check_conservation(&all);
+    }
+
+    fn pass(&mut self, seconds: u64, from: &mut u64) {
+        for _ in 0..5000 {
+            self.switch.tick(*from);
+        }
+        *from += seconds * SECOND;
+        for _ in 0..5000 {
+            self.switch.tick(*from);
+        }
+    }
+}
+
+fn total(queues: &[QueueStatus]) -> QueueStatus {
+    queues.iter().fold(QueueStatus::default(), |sum, q| QueueStatus {
+        tx_packets: sum.tx_packets + q.tx_packets,
+        rx_packets: sum.rx_packets + q.rx_packets,
+        extra_copies: sum.extra_copies + q.extra_copies,
+        flooded: sum.flooded + q.flooded,
+        drop_too_short: sum.drop_too_short + q.drop_too_short,
+        drop_bad_source: sum.drop_bad_source + q.drop_bad_source,
+        drop_no_destination: sum.drop_no_destination + q.drop_no_destination,
+        drop_ring_full: sum.drop_ring_full + q.drop_ring_full,
+        drop_no_buffer: sum.drop_no_buffer + q.drop_no_buffer,
+        drop_over_mtu: sum.drop_over_mtu + q.drop_over_mtu,
+        drop_bad_descriptor: sum.drop_bad_descriptor + q.drop_bad_descriptor,
+        not_learned: sum.not_learned + q.not_learned,
+        ..sum
+    })
+}
+
+/// `docs/switch.md` has the equation.
+fn check_conservation(ports: &[QueueStatus]) {
+    let q = total(ports);
+    let in_switch = q.drop_too_short + q.drop_bad_source + q.drop_no_destination;
+    let at_receivers = q.drop_ring_full + q.drop_no_buffer + q.drop_over_mtu;
+    assert_eq!(q.tx_packets + q.extra_copies, q.rx_packets + in_switch + at_receivers, "{ports:?}");
+}
+
+fn small() -> Config {
+    Config { ring: 64, buffers: 128, ..Config::default() }
+}
+
+/// The address of station `n`.
+fn mac(n: u8) -> [u8; 6] {
+    [2, 0, 0, 0, 0, n]
+}
+
+const NOBODY: [usize; 0] = [];
+const BROADCAST: [u8; 6] = [0xff; 6];
+
+fn frame(to: [u8; 6], from: [u8; 6], len: usize, byte: u8) -> Vec<u8> {
+    let mut frame = vec![byte; len];
+    frame[..6].copy_from_slice(&to);
+    frame[6..12].copy_from_slice(&from);
+    frame[12..14].copy_from_slice(&[0x88, 0xb5]);
+    frame
+}
+
+#[test]
+fn frames_go_where_addresses_were_learned_and_are_flooded_otherwise() {
+    let mut rig = Rig::new(TableLimits::default());
+    (0..4).for_each(|_| _ = rig.add());
+    assert_eq!(rig.cast(0, &frame(mac(2), mac(0), 64, 1)), [1, 2, 3], "unknown");
+    assert_eq!(rig.cast(2, &frame(mac(0), mac(2), 64, 1)), [0]);
+    assert_eq!(rig.cast(0, &frame(mac(2), mac(0), 64, 1)), [2]);
+    assert_eq!(rig.cast(2, &frame(BROADCAST, mac(2), 64, 1)), [0, 1, 3]);
+    assert_eq!(rig.cast(0, &frame([1, 0, 0x5e, 0, 0, 5], mac(0), 64, 1)), [1, 2, 3]);
+    assert_eq!(rig.cast(2, &frame(mac(2), mac(9), 64, 1)), NOBODY, "to an address at its own port");
+    assert_eq!(rig.cast(1, &frame(mac(9), mac(1), 64, 1)), [2], "a second address of that port");
+    let counters = rig.counters(2);
+    assert_eq!((counters.drop_no_destination, counters.flooded, counters.extra_copies), (1, 1, 2));
+    rig.check_conservation();
+}
+
+#[test]
+fn bad_sources_and_stubs_are_dropped_and_teach_nothing() {
+    let mut rig = Rig::new(TableLimits::default());
+    (0..2).for_each(|_| _ = rig.add());
+    for source in [[1, 0, 0, 0, 0, 7], BROADCAST, [0; 6]] {
+        assert_eq!(rig.cast(0, &frame(mac(1), source, 64, 1)), NOBODY);
+    }
+    assert_eq!(rig.cast(0, &[0; 64]), NOBODY, "all zeros");
+    assert_eq!(rig.cast(0, &frame(mac(1), mac(0), 14, 1)[..13]), NOBODY, "13 bytes");
+    assert_eq!(rig.cast(0, &[0; 1]), NOBODY);
+    assert!(rig.switch.table().is_empty());
+    assert_eq!(rig.cast(0, &frame(mac(1), mac(0), 14, 1)), [1], "14 bytes do");
+    let counters = rig.counters(0);
+    assert_eq!((counters.drop_bad_source, counters.drop_too_short), (4, 2));
+    rig.check_conservation();
+}
+
+#[test]
+fn a_port_alone_has_nobody_to_send_to() {
+    let mut rig = Rig::new(TableLimits::default());
+    rig.add();
+    assert_eq!(rig.cast(0, &frame(BROADCAST, mac(0), 64, 1)), NOBODY);
+    let counters = rig.counters(0);
+    assert_eq!((counters.drop_no_destination, counters.flooded, counters.tx_packets), (1, 0, 1));
+}
+
+#[test]
+fn an_address_moves_ages_and_goes_with_its_port() {
+    let mut rig = Rig::new(TableLimits { ageing: 10, ..TableLimits::default() });
+    (0..4).for_each(|_| _ = rig.add());
+    let mut now = 0;
+    rig.pass(1, &mut now);
+    let (hello, to) = (frame(BROADCAST, mac(7), 60, 1), frame(mac(7), mac(0), 60, 2));
+    assert_eq!(rig.cast(1, &hello), [0, 2, 3]);
+    assert_eq!(rig.cast(0, &to), [1]);
+    assert_eq!(rig.cast(2, &hello), [0, 1, 3]);
+    assert_eq!(rig.cast(0, &to), [2], "it has moved");
+    rig.pass(9, &mut now);
+    assert_eq!(rig.cast(2, &hello), [0, 1, 3], "seen again");
+    rig.pass(9, &mut now);
+    assert_eq!(rig.cast(0, &to), [2]);
+    rig.pass(1, &mut now);
+    assert_eq!(rig.cast(0, &to), [1, 2, 3], "too old");
+    assert_eq!(rig.cast(3, &hello), [0, 1, 2]);
+    let gone = rig.programs.remove(3);
+    assert_eq!(rig.switch.client(gone.at), Some(103));
+    let mut port = rig.switch.leave(gone.at).unwrap();
+    assert!(port.retire() && !port.retire());
+    assert!(rig.switch.leave(gone.at).is_none() && rig.switch.client(gone.at).is_none());
+    assert_eq!(rig.cast(0, &to), [1, 2], "forgotten, and there is no port");
+    assert_eq!(rig.switch.spin(gone.at, 1), 0);
+    assert_eq!(rig.add(), 3);
+    assert_eq!(rig.programs[3].at, gone.at, "its place is used again");
+    assert_eq!(rig.cast(0, &to), [1, 2, 3]);
+}
+
+/// A sender's verdict on its last addresses must not outlive what it was made of.
+#[test]
+fn a_remembered_verdict_ends_with_any_change_of_the_table() {
+    let mut rig = Rig::new(TableLimits::default());
+    (0..3).for_each(|_| _ = rig.add());
+    let to = frame(mac(5), mac(0), 64, 1);
+    assert_eq!(rig.cast(0, &to), [1, 2]);
+    assert_eq!(rig.cast(1, &frame(BROADCAST, mac(5), 64, 1)), [0, 2]);
+    assert_eq!(rig.cast(0, &to), [1], "learned between two packets of the same addresses");
+    assert_eq!(rig.cast(2, &frame(BROADCAST, mac(0), 64, 1)), [0, 1], "another port takes the source");
+    assert_eq!(rig.cast(1, &frame(mac(0), mac(5), 64, 1)), [2]);
+    assert_eq!(rig.cast(0, &to), [1], "and it is taken back");
+    assert_eq!(rig.cast(1, &frame(mac(0), mac(5), 64, 1)), [0]);
+}
+
+#[test]
+fn a_port_with_too_many_addresses_floods_and_others_do_not_notice() {
+    let mut rig = Rig::new(TableLimits { per_port: 4, addresses: 100, ageing: 300 });
+    (0..3).for_each(|_| _ = rig.add());
+    for n in 10..40 {
+        assert_eq!(rig.cast(0, &frame(BROADCAST, mac(n), 64, 1)), [1, 2]);
+    }
+    assert_eq!((rig.counters(0).not_learned, rig.switch.table().len()), (26, 4));
+    assert_eq!(rig.cast(1, &frame(mac(39), mac(1), 64, 1)), [0, 2], "not learned");
+    assert_eq!(rig.cast(1, &frame(mac(10), mac(1), 64, 1)), [0], "learned");
+    assert_eq!(rig.cast(2, &frame(mac(1), mac(2), 64, 1)), [1]);
+    rig.check_conservation();
+}
+
+/// Bursts between all designs and pools, of one flow and of mixed ones, short, long, in chains; many laps of every ring.
+#[test]
+fn every_design_sends_to_every_other() {
+    let mut rig = Rig::new(TableLimits::default());
+    let managed = Config { shared_pool: false, ..small() };
+    let plain = Config { inline: false, ..small() };
+    rig.join::<GroupedEpoch>(&small());
+    rig.join::<GroupedEpoch>(&managed);
+    rig.join::<GroupedEpoch>(&plain);
+    rig.join::<GroupedClear>(&small());
+    rig.join::<Doorbell>(&small());
+    rig.join::<Packed>(&managed);
+    rig.join::<Padded>(&small());
+    let ports = rig.programs.len();
+    for n in 0..ports {
+        assert_eq!(rig.cast(n, &frame(BROADCAST, mac(n as u8), 60, 0)).len(), ports - 1);
+    }
+    let lens = [60, 64, 65, 200, 448, 449, 1500, 4096, 4097, 9000];
+    for round in 0..40 {
+        for from in 0..ports {
+            let mut expected = vec![Vec::new(); ports];
+            for i in 0..8 {
+                // Every other round all go to one; in the others each to the next.
+                let to = (from + 1 + if round % 2 == 0 { round / 2 } else { i } % (ports - 1)) % ports;
+                let to = if to == from { (to + 1) % ports } else { to };
+                let len = lens[(round + i) % if i < 6 { 7 } else { lens.len() }];
+                let frame = frame(mac(to as u8), mac(from as u8), len, (round * 8 + i) as u8);
+                assert!(rig.programs[from].host.send(0, &frame), "{from} in round {round}");
+                expected[to].push(frame);
+            }
+            rig.settle();
+            for (to, expected) in expected.iter().enumerate() {
+                let got = rig.programs[to].host.receive(0);
+                assert!(
+                    got == *expected,
+                    "{from} to {to}, round {round}: {} of {}",
+                    got.len(),
+                    expected.len()
+                );
+            }
+        }
+    }
+    assert!((0..ports).all(|n| rig.counters(n).drop_no_buffer == 0));
+    rig.check_conservation();
+}
+
+#[test]
+fn a_receiver_that_does_not_read_holds_up_nobody() {
+    let mut rig = Rig::new(TableLimits::default());
+    (0..3).for_each(|_| _ = rig.add());
+    for n in 0..3 {
+        rig.cast(n, &frame(BROADCAST, mac(n as u8), 60, 0));
+    }
+    let mut got = 0;
+    for n in 0..1000u64 {
+        for to in 1..3 {
+            assert!(rig.programs[0].host.send(0, &frame(mac(to), mac(0), 300, n as u8)));
+        }
+        rig.settle();
+        got += rig.programs[2].host.receive(0).len();
+    }
+    assert_eq!(got, 1000);
+    let deaf = rig.counters(1);
+    assert!(deaf.drop_ring_full + deaf.drop_no_buffer > 800, "{deaf:?}");
+    assert_eq!(rig.counters(2).drop_ring_full + rig.counters(2).drop_no_buffer, 0);
+    rig.check_conservation();
+}
+
+/// A flooded burst among many ports is dealt with in polls of bounded work.
+#[test]
+fn a_poll_makes_a_bounded_number_of_copies() {
+    let mut rig = Rig::new(TableLimits::default());
+    let config = Config { ring: 64, buffers: 64, ..Config::default() };
+    (0..40).for_each(|_| _ = rig.join::<GroupedEpoch>(&config));
+    let at = rig.programs[0].at;
+    for n in 0..16 {
+        assert!(rig.programs[0].host.send(0, &frame(BROADCAST, mac(0), 64, n)));
+    }
+    assert_eq!((0..16).map(|_| rig.switch.spin(at, 1)).collect::<Vec<_>>(), [1; 16], "39 copies a poll");
+    let all: Vec<_> = (0..16).map(|n| frame(BROADCAST, mac(0), 64, n)).collect();
+    for program in &mut rig.programs[1..] {
+        assert_eq!(program.host.receive(0), all);
+    }
+    rig.check_conservation();
+}
+
+#[test]
+fn a_program_with_rss_receives_each_flow_on_its_queue_and_one_without_on_the_first() {
+    let mut rig = Rig::new(TableLimits::default());
+    let several = Config { queues: 3, ..small() };
+    rig.join::<GroupedEpoch>(&several);
+    rig.join::<GroupedEpoch>(&several);
+    let flow = |n: u8| {
+        let mut frame = frame(BROADCAST, mac(0), 80, n);
+        frame[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 66, 0, 0, 0, 0, 64, 17]);
+        frame
+    };
+    let spreader = Arc::new(Spreader::new(Rss::new(3)));
+    for (rss, queues) in [(None, 1), (Some(Arc::clone(&spreader)), 3), (None, 1)] {
+        let at = rig.programs[1].at;
+        rig.switch.port_mut(at).unwrap().set_rss(rss.clone());
+        let mut expected: BTreeMap<usize, Vec<Vec<u8>>> = BTreeMap::new();
+        for n in 0..15 {
+            let to = rss.as_ref().map_or(0, |by| by.queue(by.hash(&flow(n))));
+            assert!(rig.programs[0].host.send(usize::from(n % 3), &flow(n)));
+            rig.settle();
+            expected.entry(to.into()).or_default().push(flow(n));
+        }
+        assert_eq!(expected.len(), queues);
+        for queue in 0..3 {
+            let got = rig.programs[1].host.receive(queue);
+            assert!(&got == expected.get(&queue).unwrap_or(&Vec::new()), "queue {queue}: {}", got.len());
+        }
+    }
+    rig.check_conservation();
+}
+
+#[test]
+fn what_is_too_long_for_one_receiver_reaches_the_others() {
+    let mut rig = Rig::new(TableLimits::default());
+    rig.add();
+    rig.join::<GroupedEpoch>(&Config { mtu: 1500, ..small() });
+    rig.add();
+    assert_eq!(rig.cast(0, &frame(BROADCAST, mac(0), 1501, 1)), [2]);
+    assert_eq!(rig.cast(0, &frame(BROADCAST, mac(0), 1500, 1)), [1, 2]);
+    assert_eq!((rig.counters(1).drop_over_mtu, rig.counters(2).drop_over_mtu), (1, 0));
+    rig.check_conservation();
+}
+
+#[test]
+fn there_are_so_many_ports_and_none_for_a_worker_without_a_switch() {
+    let mut rig = Rig::new(TableLimits::default());
+    let tiny = Config { ring: 64, buffers: 16, ..Config::default() };
+    let (layout, port) = {
+        rig.join::<GroupedEpoch>(&tiny);
+        let layout = Layout::new(&tiny).unwrap();
+        let region = Region::create(layout.size(), Pages::Small).unwrap();
+        format(&region.memory(), &layout);
+        let port = ProgramPort::<GroupedEpoch>::new(&region, &layout, vec![0]).unwrap();
+        (layout, Box::new(SwitchedProgram::new(port, 1, Arc::default())))
+    };
+    assert_eq!(layout.config().queues, 1);
+    assert!(Switch::none().join(1, port).is_err());
+    for _ in 1..MAX_PORTS {
+        rig.join::<GroupedEpoch>(&tiny);
+    }
+    let last = rig.programs.pop().unwrap();
+    let port = rig.switch.leave(last.at).unwrap();
+    let at = rig.switch.join(7, port).ok().unwrap();
+    assert_eq!(usize::from(at), MAX_PORTS - 1);
+}
+
+/// What one program sends in a burst: by the station that it is from and the one that it is to, and its length.
+type Sent = Vec<(u8, u8, usize)>;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// Random frames between random stations against a model: who receives what, in which order. Stations 0 to 7 may speak from any
+    /// port; 8 is broadcast, 9 a multicast group, 10 nobody (all zeros).
+    #[test]
+    fn a_switch_is_its_model(
+        bursts in prop::collection::vec((0..4usize, prop::collection::vec((0..11u8, 0..11u8, 10..600usize), 1..12)), 1..40),
+    ) {
+        let address = |station: u8| match station {
+            8 => BROADCAST,
+            9 => [1, 0, 0x5e, 0, 0, 1],
+            10 => [0; 6],
+            n => mac(n),
+        };
+        let mut rig = Rig::new(TableLimits::default());
+        (0..4).for_each(|_| _ = rig.add());
+        let mut table: BTreeMap<u8, usize> = BTreeMap::new();
+        for (from, burst) in bursts {
+            let burst: Sent = burst;
+            // By receiver, then by where it was meant to go: order holds within one destination.
+            let mut expected: Vec<BTreeMap<[u8; 6], VecDeque<Vec<u8>>>> = vec![BTreeMap::new(); 4];
+            for (n, (source, destination, len)) in burst.iter().enumerate() {
+                let whole = frame(address(*destination), address(*source), (*len).max(14), n as u8);
+                let frame = &whole[..(*len).min(whole.len())];
+                prop_assert!(rig.programs[from].host.send(0, frame));
+                if *len < 14 || *source >= 8 {
+                    continue;
+                }
+                table.insert(*source, from);
+                let known = table.get(destination).filter(|_| *destination < 8);
+                for to in (0..4).filter(|to| *to != from && known.is_none_or(|at| at == to)) {
+                    expected[to].entry(address(*destination)).or_default().push_back(frame.to_vec());
+                }
+            }
+            rig.settle();
+            for (to, mut expected) in expected.into_iter().enumerate() {
+                for got in rig.programs[to].host.receive(0) {
+                    let queue = expected.get_mut(&got[..6]);
+                    prop_assert_eq!(queue.and_then(VecDeque::pop_front), Some(got), "at {}", to);
+                }
+                prop_assert!(expected.values().all(VecDeque::is_empty), "all of it came to {}", to);
+            }
+        }
+        rig.check_conservation();
+    }
+}

@@ -53,10 +53,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             return 0;
         }
         self.idle = n < NEARLY_EMPTY && self.tx.was_idle();
-        into.bytes = bytes(into.rest());
         let descs = into.rest();
         self.counters.tx_packets += n as u64;
-        self.counters.tx_bytes += into.bytes;
+        self.counters.tx_bytes += bytes(descs);
         let inline = self.tx.all_inline() && self.config.mtu >= AREA as u16;
         let plain = inline
             || self.pool.alike(descs).is_some_and(|class| u32::from(self.config.mtu) >= class.size())

@@ -193,9 +193,9 @@ pub fn spread<M: SharedMemory, R: Ring>(
     }
     let idle = source.idle;
     let (current, next, receivers) = pipeline.parts();
-    let (part, mut ahead) = (current.part(), next.beyond(current));
-    let n = part.len();
-    let mut steered = Steered::new(mem, spreader, part);
+    let n = current.rest().len();
+    let mut ahead = next.rest();
+    let mut steered = Steered::new(mem, spreader, current.rest());
     let mut picked = [Desc::default(); FETCH];
     while let Some((to, n)) = steered.pick(&mut picked) {
         let packets = picked.get(..n).unwrap_or_default();

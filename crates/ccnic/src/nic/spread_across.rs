@@ -63,9 +63,9 @@ pub fn spread_across<M: SharedMemory, R: Ring, C: OtherCores>(
     }
     let idle = source.idle;
     let (current, next, receivers) = pipeline.parts();
-    let (part, mut ahead) = (current.part(), next.beyond(current));
-    let n = part.len();
-    let mut steered = Steered::new(mem, spreader, part);
+    let n = current.rest().len();
+    let mut ahead = next.rest();
+    let mut steered = Steered::new(mem, spreader, current.rest());
     let mut picked = [Desc::default(); FETCH];
     let mut handed = 0;
     while let Some((to, n)) = steered.pick(&mut picked) {

@@ -1,7 +1,7 @@
 //! Options that several subcommands share: the design of the interface and the traffic.
 
 use ccnic::{Burst, Config, ConfigError, Demote, Design};
-use ccnic_load::payload;
+use ccnic_load::{Load, payload};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
@@ -131,6 +131,22 @@ pub struct TrafficArgs {
 }
 
 impl TrafficArgs {
+    /// What each of the threads of `queues` queue pairs sends.
+    pub fn load(&self, queues: u16) -> Load {
+        Load {
+            size: self.size,
+            burst: self.burst,
+            rx_burst: self.rx_burst,
+            inflight: self.inflight,
+            whole_bursts: self.whole_bursts,
+            phase: 0.0,
+            rate: self.rate.map(|mpps| mpps * 1e6 / f64::from(queues)),
+            seconds: self.seconds,
+            warmup: (self.seconds / 4.0).min(0.3),
+            packets: None,
+        }
+    }
+
     /// Checks every option against what the interface can carry. `queues` is the option that sets the number
     /// of queue pairs.
     ///

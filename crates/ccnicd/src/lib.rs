@@ -19,6 +19,8 @@ pub mod oom;
 pub mod poll;
 pub mod ports;
 pub mod switch;
+#[cfg(test)]
+mod testing;
 pub mod tune;
 
 pub use control::{Daemon, DaemonOptions, default_socket};

@@ -168,18 +168,7 @@ impl SwitchBench {
             let [there, back] = &mut nics;
             [there.queue_pair(0)?, back.queue_pair(0)?]
         };
-        let load = Load {
-            size: traffic.size,
-            burst: traffic.burst,
-            rx_burst: traffic.rx_burst,
-            inflight: traffic.inflight,
-            whole_bursts: false,
-            phase: 0.0,
-            rate: None,
-            seconds: traffic.seconds,
-            warmup: (traffic.seconds / 4.0).min(0.3),
-            packets: None,
-        };
+        let load = traffic.load(1);
         let [a, b] = ADDRESSES;
         let frames = Frames { sent: payload::ethernet(b, a), back: payload::ethernet(a, b) };
         let alone = self.split.alone(1) && !self.programs_share();

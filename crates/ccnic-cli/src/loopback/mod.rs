@@ -59,18 +59,7 @@ impl Bench {
     pub fn run(&self, config: &Config, traffic: &TrafficArgs) -> anyhow::Result<Run> {
         let mut nic = Nic::options().name("ccnic bench").config(config).open(self.nic.socket())?;
         let pairs = (0..config.queues).map(|q| nic.queue_pair(q)).collect::<Result<Vec<_>, _>>()?;
-        let load = Load {
-            size: traffic.size,
-            burst: traffic.burst,
-            rx_burst: traffic.rx_burst,
-            inflight: traffic.inflight,
-            whole_bursts: traffic.whole_bursts,
-            phase: 0.0,
-            rate: traffic.rate.map(|mpps| mpps * 1e6 / f64::from(config.queues)),
-            seconds: traffic.seconds,
-            warmup: (traffic.seconds / 4.0).min(0.3),
-            packets: None,
-        };
+        let load = traffic.load(config.queues);
         let alone = self.alone(config.queues);
         let seen = std::thread::scope(|scope| {
             let threads: Vec<_> = (0..)

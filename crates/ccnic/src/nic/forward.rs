@@ -13,7 +13,7 @@ use crate::rss::Spreader;
 
 use super::fetched::{bytes, first};
 use super::loopback::Pipeline;
-use super::{FETCH, NicQueue, Receivers, Steered};
+use super::{NicQueue, Receivers, Steered};
 
 /// What a receiver has to know of the side that packets come from.
 #[derive(Debug)]
@@ -98,26 +98,26 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
 }
 
 /// As [`take_copies`](NicQueue::take_copies), each packet to the queue that `spreader` says: `queues` are all queues of the receiver's
-/// region, in order. Deals with the first [`FETCH`] descriptors. Says in `receivers` which queues it has delivered to.
+/// region, in order. Deals with the first [`FETCH`](super::FETCH) descriptors. Says in `receivers` which queues it has delivered to.
 #[inline(always)]
 pub fn spread_copies<M: SharedMemory, R: Ring>(
     queues: &mut [NicQueue<M, R>],
     from: &Origin<'_, M>,
     packets: &[Desc],
-    mut ahead: &[Desc],
+    ahead: &[Desc],
     spreader: &Spreader,
     receivers: &mut Receivers,
 ) {
-    let mut steered = Steered::new(from.mem, spreader, packets);
-    let mut picked = [Desc::default(); FETCH];
-    while let Some((to, n)) = steered.pick(&mut picked) {
-        let (now, later) = ahead.split_at(ahead.len().min(n));
-        ahead = later;
-        // The table names existing queues only: that was checked when it was set.
-        let Some(queue) = queues.get_mut(usize::from(to)) else { continue };
-        queue.take_copies(from, picked.get(..n).unwrap_or_default(), now);
-        receivers.insert(usize::from(to));
-    }
+    Steered::new(from.mem, spreader, packets).deal(
+        ahead,
+        #[inline(always)]
+        |to, packets, ahead| {
+            // The table names existing queues only: that was checked when it was set.
+            let Some(queue) = queues.get_mut(usize::from(to)) else { return };
+            queue.take_copies(from, packets, ahead);
+            receivers.insert(usize::from(to));
+        },
+    );
 }
 
 #[cfg(test)]

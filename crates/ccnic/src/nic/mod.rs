@@ -47,7 +47,7 @@ pub use forward::{Origin, spread_copies};
 pub use loopback::{Pipeline, loopback};
 pub use own::BadPacket;
 pub use queue::NicQueue;
-pub use spread::{Receivers, Steered, spread};
+pub use spread::{Receivers, Steered, gather, spread};
 pub use spread_across::{OtherCores, deliver_handed, spread_across};
 
 /// The most descriptors fetched at once.

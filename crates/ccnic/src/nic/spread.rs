@@ -114,9 +114,21 @@ impl Steered {
         self.descs.get(..self.len).unwrap_or_default()
     }
 
+    /// Takes out all descriptors, queue by queue: calls `deal` with each queue, its packets in order, and those of `ahead`, the packets of
+    /// the next burst, that are to be prefetched meanwhile.
+    #[inline(always)]
+    pub fn deal(&mut self, mut ahead: &[Desc], mut deal: impl FnMut(u16, &[Desc], &[Desc])) {
+        let mut picked = [Desc::default(); FETCH];
+        while let Some((to, n)) = self.pick(&mut picked) {
+            let (now, later) = ahead.split_at(ahead.len().min(n));
+            ahead = later;
+            deal(to, picked.get(..n).unwrap_or_default(), now);
+        }
+    }
+
     /// Takes out the descriptors of the next queue, in order; returns the queue and their number.
     #[inline(always)]
-    pub fn pick(&mut self, picked: &mut [Desc; FETCH]) -> Option<(u16, usize)> {
+    pub(super) fn pick(&mut self, picked: &mut [Desc; FETCH]) -> Option<(u16, usize)> {
         let to = *self.to.get(self.left.trailing_zeros() as usize)?;
         let same = self.to.iter().enumerate().fold(0, |same, (i, queue)| same | u32::from(*queue == to) << i);
         let mut now = self.left & same;
@@ -155,13 +167,13 @@ fn start<'a, M: SharedMemory>(mem: &M, packets: &[Desc], bytes: &'a mut [u8; STA
     bytes.get(..len).unwrap_or_default()
 }
 
-/// The same for a packet of several segments.
+/// Copies the first bytes of the first packet, which may have several segments, into `bytes`; returns how many there were.
 #[cold]
 #[inline(never)]
-fn gather<M: SharedMemory>(mem: &M, packets: &[Desc], bytes: &mut [u8; START]) -> usize {
+pub fn gather<M: SharedMemory>(mem: &M, packets: &[Desc], bytes: &mut [u8]) -> usize {
     let mut done = 0;
     for desc in packets {
-        let end = START.min(done + usize::from(desc.len()));
+        let end = bytes.len().min(done + usize::from(desc.len()));
         if let Some(part) = bytes.get_mut(done..end).filter(|part| !part.is_empty()) {
             mem.read(desc.offset(), part);
         }
@@ -194,19 +206,17 @@ pub fn spread<M: SharedMemory, R: Ring>(
     let idle = source.idle;
     let (current, next, receivers) = pipeline.parts();
     let n = current.rest().len();
-    let mut ahead = next.rest();
-    let mut steered = Steered::new(mem, spreader, current.rest());
-    let mut picked = [Desc::default(); FETCH];
-    while let Some((to, n)) = steered.pick(&mut picked) {
-        let packets = picked.get(..n).unwrap_or_default();
-        let (now, later) = ahead.split_at(ahead.len().min(n));
-        ahead = later;
-        // The table names existing queues only: that was checked when it was set.
-        let Some(queue) = queues.get_mut(usize::from(to)) else { continue };
-        queue.idle = idle;
-        queue.deliver_or_drop(mem, packets, now, reflect);
-        receivers.insert(usize::from(to));
-    }
+    Steered::new(mem, spreader, current.rest()).deal(
+        next.rest(),
+        #[inline(always)]
+        |to, packets, ahead| {
+            // The table names existing queues only: that was checked when it was set.
+            let Some(queue) = queues.get_mut(usize::from(to)) else { return };
+            queue.idle = idle;
+            queue.deliver_or_drop(mem, packets, ahead, reflect);
+            receivers.insert(usize::from(to));
+        },
+    );
     current.advance(n);
     if let Some(source) = queues.get_mut(from) {
         source.done(n);

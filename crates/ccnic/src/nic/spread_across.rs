@@ -64,28 +64,26 @@ pub fn spread_across<M: SharedMemory, R: Ring, C: OtherCores>(
     let idle = source.idle;
     let (current, next, receivers) = pipeline.parts();
     let n = current.rest().len();
-    let mut ahead = next.rest();
-    let mut steered = Steered::new(mem, spreader, current.rest());
-    let mut picked = [Desc::default(); FETCH];
     let mut handed = 0;
-    while let Some((to, n)) = steered.pick(&mut picked) {
-        let packets = picked.get(..n).unwrap_or_default();
-        let (now, later) = ahead.split_at(ahead.len().min(n));
-        ahead = later;
-        if let Some((at, queue)) = cores.local(to).and_then(|at| Some((at, queues.get_mut(at)?))) {
-            queue.idle = idle;
-            queue.deliver_or_drop(mem, packets, now, reflect);
-            receivers.insert(at);
-            continue;
-        }
-        let taken = cores.hand_off(from, to, packets);
-        handed += taken;
-        if taken < n
-            && let Some(source) = queues.get_mut(from)
-        {
-            source.drop_unhanded(packets.get(taken..).unwrap_or_default());
-        }
-    }
+    Steered::new(mem, spreader, current.rest()).deal(
+        next.rest(),
+        #[inline(always)]
+        |to, packets, ahead| {
+            if let Some((at, queue)) = cores.local(to).and_then(|at| Some((at, queues.get_mut(at)?))) {
+                queue.idle = idle;
+                queue.deliver_or_drop(mem, packets, ahead, reflect);
+                receivers.insert(at);
+                return;
+            }
+            let taken = cores.hand_off(from, to, packets);
+            handed += taken;
+            if taken < packets.len()
+                && let Some(source) = queues.get_mut(from)
+            {
+                source.drop_unhanded(packets.get(taken..).unwrap_or_default());
+            }
+        },
+    );
     cores.publish();
     current.advance(n);
     if let Some(source) = queues.get_mut(from) {

@@ -22,6 +22,7 @@ use crate::poll::links::mesh;
 use crate::poll::{Client, Closing, Poll, Steer};
 use crate::ports::program::ProgramPort;
 use crate::ports::{Port, Statistics};
+use crate::testing::send;
 
 const QUEUES: u16 = 4;
 /// Two workers: queues 0 and 2, queues 1 and 3.
@@ -38,20 +39,6 @@ fn packet(flow: u8, number: u64) -> Vec<u8> {
     bytes[12..24].copy_from_slice(&[8, 0, 0x45, 0, 0, 66, 0, 0, 0, 0, 64, 17]);
     bytes[62..70].copy_from_slice(&number.to_le_bytes());
     bytes
-}
-
-/// Sends a packet; false when there is no room.
-fn send<R: Ring>(host: &mut QueuePair<NativeMemory, R>, bytes: &[u8]) -> bool {
-    let mut burst = Burst::new();
-    host.alloc(bytes.len() as u16, bytes.len().div_ceil(LARGE_BUF as usize), &mut burst);
-    let mut rest = bytes;
-    for buf in burst.iter_mut() {
-        let n = host.write(buf, 0, rest);
-        rest = &rest[n..];
-    }
-    let sent = host.tx_burst(&mut burst) > 0;
-    host.free(&mut burst);
-    sent
 }
 
 /// xorshift64*

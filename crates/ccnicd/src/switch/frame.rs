@@ -1,10 +1,11 @@
 //! What the switch reads of a frame: its two addresses, copied out once. A program may change them at any time; then its packet goes
 //! where the addresses that were read say.
 
+use ccnic::nic::gather;
 use ccnic::{Desc, SharedMemory};
 
 /// Bytes of an Ethernet header. A shorter frame is dropped.
-pub const HEADER: u32 = 14;
+const HEADER: usize = 14;
 
 /// Bytes of both addresses.
 const ADDRESSES: usize = 12;
@@ -62,9 +63,11 @@ impl Addresses {
     pub(super) fn read<M: SharedMemory>(mem: &M, packets: &[Desc]) -> Option<Addresses> {
         let desc = packets.first()?;
         if desc.more() {
-            return Addresses::gather(mem, packets);
+            // Whose first segment may be short.
+            let mut header = [0; HEADER];
+            return (gather(mem, packets, &mut header) == HEADER).then(|| Addresses::of(header));
         }
-        if u32::from(desc.len()) < HEADER {
+        if usize::from(desc.len()) < HEADER {
             return None;
         }
         let mut bytes = [0; ADDRESSES];
@@ -72,22 +75,9 @@ impl Addresses {
         Some(Addresses(bytes))
     }
 
-    /// The same for a packet of several segments, whose first may be short.
-    #[cold]
-    #[inline(never)]
-    fn gather<M: SharedMemory>(mem: &M, packets: &[Desc]) -> Option<Addresses> {
-        let (mut bytes, mut done, mut total) = ([0; ADDRESSES], 0, 0);
-        for desc in packets {
-            let end = ADDRESSES.min(done + usize::from(desc.len()));
-            if let Some(part) = bytes.get_mut(done..end).filter(|part| !part.is_empty()) {
-                mem.read(desc.offset(), part);
-            }
-            (done, total) = (end, total + u32::from(desc.len()));
-            if !desc.more() {
-                break;
-            }
-        }
-        (total >= HEADER).then_some(Addresses(bytes))
+    fn of(header: [u8; HEADER]) -> Addresses {
+        let [addresses @ .., _, _] = header;
+        Addresses(addresses)
     }
 
     #[inline(always)]

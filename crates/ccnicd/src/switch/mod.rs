@@ -310,18 +310,13 @@ impl Switch {
         counters: &mut SwitchCounters,
         origin: &Origin<'_, NativeMemory>,
         packets: &[Desc],
-        mut ahead: &[Desc],
+        ahead: &[Desc],
     ) {
         let mut steered = Steered::default();
         for (desc, to) in packets.iter().zip(sorted.to) {
             steered.push(*desc, to);
         }
-        let mut picked = [Desc::default(); FETCH];
-        while let Some((to, n)) = steered.pick(&mut picked) {
-            let (now, later) = ahead.split_at(ahead.len().min(n));
-            ahead = later;
-            self.pass(to, counters, origin, picked.get(..n).unwrap_or_default(), now);
-        }
+        steered.deal(ahead, |to, packets, ahead| self.pass(to, counters, origin, packets, ahead));
     }
 
     /// Passes on packets that all go to the same place.

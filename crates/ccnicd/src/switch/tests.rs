@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use ccnic::host::{QueuePair, format};
-use ccnic::layout::LARGE_BUF;
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::rss::{Rss, Spreader};
 use ccnic::{Burst, Config, Layout, testing};
@@ -16,6 +15,7 @@ use proptest::prelude::*;
 use super::program::SwitchedProgram;
 use super::*;
 use crate::ports::program::ProgramPort;
+use crate::testing::send;
 
 /// A program's side of its queues, whatever the design of its rings.
 trait Host {
@@ -27,16 +27,7 @@ trait Host {
 
 impl<R: Ring> Host for Vec<QueuePair<NativeMemory, R>> {
     fn send(&mut self, queue: usize, frame: &[u8]) -> bool {
-        let (mut burst, host) = (Burst::new(), &mut self[queue]);
-        host.alloc(frame.len() as u16, frame.len().div_ceil(LARGE_BUF as usize), &mut burst);
-        let mut rest = frame;
-        for buf in burst.iter_mut() {
-            let n = host.write(buf, 0, rest);
-            rest = &rest[n..];
-        }
-        let sent = host.tx_burst(&mut burst) > 0;
-        host.free(&mut burst);
-        sent
+        send(&mut self[queue], frame)
     }
 
     fn receive(&mut self, queue: usize) -> Vec<Vec<u8>> {

@@ -84,12 +84,14 @@ impl Oracle {
         self.expected.len()
     }
 
-    /// The NIC consumed the oldest packet without sending it back.
+    /// The NIC consumed this packet without sending it back. Older ones may be on their way.
     ///
     /// # Panics
-    /// When there was none.
-    pub fn consumed(&mut self) {
-        assert!(self.expected.pop_front().is_some(), "the NIC consumed a packet that nobody sent");
+    /// When it is not expected.
+    pub fn consumed(&mut self, seq: u64) {
+        let at = self.expected.iter().position(|packet| packet.seq == seq);
+        let packet = at.and_then(|at| self.expected.remove(at));
+        assert!(packet.is_some(), "the NIC consumed packet {seq}, which nobody sent, or which came back");
     }
 
     /// From now on `packets` more packets may be missing: the NIC died after it had fetched them.

@@ -263,7 +263,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         }
         let packets = self.fetched.rest();
         if self.wire == Wire::Sink {
-            packets.iter().filter(|d| !d.more()).for_each(|_| self.oracle.consumed());
+            consume(&mut self.oracle, packets);
         }
         let n = self.wire.turn(&mut self.nic, &self.memory.nic(), packets, &[]);
         self.starved |= self.nic.counters().no_buffer > 0;
@@ -402,7 +402,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
             }
             if may_starve && !self.fetched.is_empty() {
                 let packets = self.fetched.rest();
-                packets.iter().filter(|d| !d.more()).for_each(|_| self.oracle.consumed());
+                consume(&mut self.oracle, packets);
                 self.nic.complete(packets);
                 self.fetched = Fetched::default();
                 self.nic.flush();
@@ -452,6 +452,11 @@ impl<M: Memory, R: Ring> Rig<M, R> {
             all.missing()
         );
     }
+}
+
+/// These packets do not come back.
+fn consume(oracle: &mut Oracle, packets: &[Desc]) {
+    packets.iter().filter(|desc| !desc.more()).for_each(|desc| oracle.consumed(desc.meta));
 }
 
 /// Writes the bytes of packet `seq` from byte `from` on into a buffer, by one of two ways.

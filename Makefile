@@ -57,6 +57,7 @@ fuzz-ci:
 COUNT = crates/ccnic/benches/instructions.py --write docs/performance.md
 instructions:
 	$(COUNT)
+	$(COUNT) --way in-place
 	$(COUNT) --way copies --sizes 64
 
 # What a newcomer does first, in short: the demo fails when a packet is lost or damaged.

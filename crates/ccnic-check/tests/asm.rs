@@ -9,11 +9,13 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Parts of bursts that are deliberately out of line.
-const OUT_OF_LINE: [&str; 29] = [
+const OUT_OF_LINE: [&str; 31] = [
     "refill",
     "spill",
     "sift",
     "drop_bad",
+    "first_bytes",
+    "make_way",
     "manage",
     "reap",
     "alloc_chains",

@@ -43,7 +43,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         }
         let (current, next, _) = pipeline.parts();
         let origin = Origin { mem: &self.mem, mtu: self.config.mtu, idle: self.idle };
-        let n = deal(&origin, current.rest(), next.rest());
+        let n = deal(&origin, current.part(), next.beyond(current));
         self.complete(current.rest().get(..n).unwrap_or_default());
         current.advance(n);
         self.flush();

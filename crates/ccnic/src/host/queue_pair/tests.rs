@@ -2,12 +2,11 @@
 
 use super::*;
 use crate::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded};
-use crate::testing::{Sides, config, region};
+use crate::testing::{Sides, config, region, rounds};
 
 fn packets_come_back<R: Ring>() {
     let mut sides = Sides::<R>::new(&config::<R>());
-    let rounds = if cfg!(miri) { 4 } else { 100 }; // an interpreter takes minutes for all of them
-    for i in 0..rounds {
+    for i in 0..rounds(100, 4) as u8 {
         assert_eq!(sides.send(200, 3, i), 3, "{:?}", R::DESIGN);
         while sides.poll() > 0 {}
         let mut received = 0;

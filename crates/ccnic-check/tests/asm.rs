@@ -14,6 +14,8 @@ const OUT_OF_LINE: &[&str] = &[
     "spill",
     "sift",
     "drop_bad",
+    "first_bytes",
+    "make_way",
     "manage",
     "reap",
     "alloc_chains",

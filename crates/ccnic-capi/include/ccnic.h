@@ -117,6 +117,7 @@ struct ccnic_stats {
 	uint64_t rx_dropped;        /**< dropped by the NIC, with RSS only: ring full or pool empty; since ccnic_open() */
 	uint64_t rx_too_long;       /**< packets dropped by the library: longer than the MTU; the NIC is defective */
 	uint64_t rx_too_few_entries; /**< packets dropped by ccnic_rx_burst() with fewer entries than they have buffers */
+	uint64_t rx_no_buffer;      /**< packets dropped by ccnic_rx_burst(): pool empty, buffers in the ring behind them */
 };
 
 /** Sets all options to their defaults. Any thread. */
@@ -293,6 +294,9 @@ int ccnic_tx_burst(struct ccnic_queue *queue, const struct ccnic_buf *bufs, uint
  *
  * The NIC is not trusted: every packet has an end and at most CCNIC_CHAIN_MAX buffers, each with data and inside one buffer of the
  * pool, and is no longer than the MTU. Other packets are dropped and counted.
+ *
+ * A short packet may need a free buffer of the pool. If there is none it waits until the program frees one, unless buffers stand in
+ * the ring behind it: then it is dropped and counted (`rx_no_buffer`), since those may be the ones that it waits for.
  *
  * @param bufs receives the buffers, which the program owns from now on
  * @param n    entries of `bufs`: buffers, not packets

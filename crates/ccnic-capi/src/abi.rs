@@ -295,6 +295,8 @@ pub struct CcnicStats {
     pub rx_too_long: u64,
     /// Packets dropped because a receive burst had fewer entries than they have buffers.
     pub rx_too_few_entries: u64,
+    /// Packets dropped because there was no buffer for them while buffers stood in the ring behind them.
+    pub rx_no_buffer: u64,
 }
 
 #[cfg(test)]

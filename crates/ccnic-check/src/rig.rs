@@ -5,7 +5,7 @@
 
 use std::collections::VecDeque;
 
-use ccnic::host::{NotSmall, QueuePair};
+use ccnic::host::{HostDrops, NotSmall, QueuePair};
 use ccnic::layout::{LARGE_BUF, SMALL_BUF};
 use ccnic::nic::{Fetched, NicQueue};
 use ccnic::recovery::{Inventory, post_again};
@@ -275,7 +275,9 @@ impl<M: Memory, R: Ring> Rig<M, R> {
     /// Receives at most `max` buffers, or one packet; returns the number of buffers.
     pub fn receive(&mut self, max: usize) -> usize {
         let mut burst = Burst::new();
+        let dropped = self.host.drops().no_buffer;
         let n = self.host.rx_burst(&mut burst, max);
+        self.check_dropped(n, self.host.drops().no_buffer - dropped);
         let packets = burst.as_slice().iter().filter(|buf| !buf.more()).count();
         assert!(n <= max || packets == 1 && max > 0, "{n} buffers received of at most {max}");
         assert_eq!(n, burst.len());
@@ -294,6 +296,18 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         }
         assert!(packet.is_empty(), "half a packet: {packet:?}");
         n
+    }
+
+    /// A call that received `n` buffers has dropped so many packets for want of a buffer: one, when it received nothing and the pool was
+    /// dry. The buffers were in the rings then, or the program held them.
+    fn check_dropped(&mut self, n: usize, dropped: u64) {
+        if dropped > 0 {
+            assert_eq!((n, dropped), (0, 1), "buffers received, packets dropped for want of one");
+            testing::Allocator::walk(&self.memory.host(), &self.layout, |at, class| {
+                assert!(class == testing::Class::Small, "the buffer at {at} was free");
+            });
+            self.oracle.may_lose(dropped);
+        }
     }
 
     fn check(&mut self, packet: &[Buf]) {
@@ -415,7 +429,8 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         self.free(usize::MAX);
         self.oracle.end();
         assert_eq!(self.held.count, 0, "the program has given everything back");
-        assert_eq!((self.host.drops(), self.bad()), (Default::default(), 0));
+        let drops = HostDrops { no_buffer: 0, ..self.host.drops() };
+        assert_eq!((drops, self.bad()), (HostDrops::default(), 0));
     }
 
     /// Packets that the NIC found illegal: none, from an honest host.

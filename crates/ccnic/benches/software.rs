@@ -4,6 +4,9 @@
 //! `cargo bench -p ccnic` prints nanoseconds: the minimum and the median of many short rounds, so that what else
 //! runs on the machine hardly shows. `cargo bench -p ccnic -- 64` measures one size.
 //!
+//! Each step is compiled for the widest registers of the machine, as a program's and the daemon's bursts are. The environment variable
+//! `CCNIC_VECTORS` limits them.
+//!
 //! With `--laps N` it does N laps of each case and times nothing: `instructions.py` runs it so under callgrind.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
@@ -38,25 +41,28 @@ enum Way {
     Buffers,
     /// As a DPDK driver does: copied from and to memory of its own, without handles.
     Copies,
+    /// Written and read where they lie, without handles.
+    InPlace,
 }
 
 /// A step of a lap.
 type Step<R> = fn(&mut Lap<R>);
 
 impl Way {
-    const ALL: [Way; 2] = [Way::Buffers, Way::Copies];
+    const ALL: [Way; 3] = [Way::Buffers, Way::Copies, Way::InPlace];
 
     fn name(self) -> &'static str {
         match self {
             Way::Buffers => "buffers",
             Way::Copies => "copies",
+            Way::InPlace => "in-place",
         }
     }
 
     /// Whether packets of this size can be sent so. With the host-managed pool every buffer is a large one.
     fn carries(self, size: u16, design: Design) -> bool {
         match self {
-            Way::Buffers => true,
+            Way::Buffers | Way::InPlace => true,
             Way::Copies => size <= 128 && design != Design::Doorbell,
         }
     }
@@ -76,6 +82,7 @@ impl Way {
                 ("host free", step_host_free),
             ],
             Way::Copies => vec![("host tx", step_host_tx_small), nic, ("host rx", step_host_rx_small)],
+            Way::InPlace => vec![("host fill", step_host_fill), nic, ("host lend", step_host_lend)],
         }
     }
 }
@@ -119,79 +126,136 @@ impl<R: Ring> Lap<R> {
     }
 }
 
+/// Does a step in the widest registers. `step` is to be marked `#[inline(always)]`.
+#[inline(always)]
+fn wide<R: Ring>(lap: &mut Lap<R>, step: impl FnOnce(&mut Lap<R>)) {
+    let vectors = lap.mem.vectors();
+    vectors.run(
+        #[inline(always)]
+        || step(lap),
+    );
+}
+
 // The steps: functions of their own, by whose names `instructions.py` tells what belongs to which.
 
-#[inline(never)]
-fn step_host_alloc<R: Ring>(lap: &mut Lap<R>) {
+/// Defines a step: a function that does its body in the widest registers.
+macro_rules! step {
+    ($name:ident, $lap:ident, $body:block) => {
+        #[inline(never)]
+        fn $name<R: Ring>(lap: &mut Lap<R>) {
+            wide(
+                lap,
+                #[inline(always)]
+                |$lap| $body,
+            );
+        }
+    };
+}
+
+step!(step_host_alloc, lap, {
     let len = lap.payload.len() as u16;
     for burst in &mut lap.bursts {
         assert_eq!(lap.host.alloc(len, lap.burst, burst), lap.burst);
     }
-}
+});
 
-#[inline(never)]
-fn step_payload_write<R: Ring>(lap: &mut Lap<R>) {
+step!(step_payload_write, lap, {
     for burst in &mut lap.bursts {
         burst.iter_mut().for_each(|buf| _ = lap.host.write(buf, 0, &lap.payload));
     }
-}
+});
 
-#[inline(never)]
-fn step_host_tx<R: Ring>(lap: &mut Lap<R>) {
+step!(step_host_tx, lap, {
     for burst in &mut lap.bursts {
         assert_eq!(lap.host.tx_burst(burst), lap.burst);
     }
-}
+});
 
-#[inline(never)]
-fn step_nic<R: Ring>(lap: &mut Lap<R>) {
+step!(step_nic, lap, {
     let mut left = lap.packets();
     while left > 0 {
         left -= loopback(&mut lap.nic, &mut lap.pipeline, &lap.mem, false);
     }
-}
+});
 
-#[inline(never)]
-fn step_host_rx<R: Ring>(lap: &mut Lap<R>) {
+step!(step_host_rx, lap, {
     for burst in &mut lap.bursts {
         let mut left = lap.burst;
         while left > 0 {
             left -= lap.host.rx_burst(burst, left);
         }
     }
-}
+});
 
-#[inline(never)]
-fn step_payload_read<R: Ring>(lap: &mut Lap<R>) {
+step!(step_payload_read, lap, {
     for burst in &lap.bursts {
         for buf in burst.as_slice() {
             lap.check += lap.host.with(buf, words);
         }
     }
-}
+});
 
-#[inline(never)]
-fn step_host_free<R: Ring>(lap: &mut Lap<R>) {
-    lap.bursts.iter_mut().for_each(|burst| lap.host.free(burst));
-}
+step!(step_host_free, lap, { lap.bursts.iter_mut().for_each(|burst| lap.host.free(burst)) });
 
-#[inline(never)]
-fn step_host_tx_small<R: Ring>(lap: &mut Lap<R>) {
+step!(step_host_tx_small, lap, {
     let [burst, ..] = &mut lap.bursts;
     for _ in 0..BURSTS {
         let packets = (0..lap.burst).map(|_| (lap.payload.as_slice(), 0));
         assert_eq!(lap.host.tx_small(lap.payload.len() as u16, packets, burst), lap.burst);
     }
-}
+});
 
-#[inline(never)]
-fn step_host_rx_small<R: Ring>(lap: &mut Lap<R>) {
+step!(step_host_rx_small, lap, {
     let mut left = lap.packets();
     while left > 0 {
         let check = &mut lap.check;
-        left -= lap.host.rx_small(left.min(BURST), |_, bytes, _| *check += words(bytes)).unwrap();
+        left -= lap
+            .host
+            .rx_small(
+                left.min(BURST),
+                #[inline(always)]
+                |_, bytes, _| *check += words(bytes),
+            )
+            .unwrap();
     }
-}
+});
+
+step!(step_host_fill, lap, {
+    let [burst, ..] = &mut lap.bursts;
+    let (len, from) = (lap.payload.len() as u16, *lap.payload.first_chunk::<64>().unwrap());
+    for _ in 0..BURSTS {
+        let sent = lap.host.tx_fill(
+            len,
+            lap.burst,
+            burst,
+            #[inline(always)]
+            |_, to| {
+                let (lines, rest) = to.as_chunks_mut();
+                lines.iter_mut().for_each(|line| *line = from);
+                if !rest.is_empty() {
+                    rest.fill(0x5a);
+                }
+                0
+            },
+        );
+        assert_eq!(sent, lap.burst);
+    }
+});
+
+step!(step_host_lend, lap, {
+    let mut left = lap.packets();
+    while left > 0 {
+        let check = &mut lap.check;
+        left -= lap
+            .host
+            .rx_lend(
+                left.min(BURST),
+                #[inline(always)]
+                |_, bytes, _| *check += words(bytes),
+            )
+            .unwrap();
+    }
+});
 
 /// Reads every byte, eight at a time.
 #[inline(always)]

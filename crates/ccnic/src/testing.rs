@@ -28,6 +28,11 @@ pub struct Sides<R: Ring = GroupedEpoch> {
     pub pipeline: Pipeline,
 }
 
+/// Rounds of a loop in a test: so many, or as many as take Miri no more than a minute, which interprets some ten thousand times slower.
+pub const fn rounds(natively: usize, in_miri: usize) -> usize {
+    if cfg!(miri) { in_miri } else { natively }
+}
+
 /// A ring of 64 descriptors and 64 large buffers, of design `R`.
 pub fn config<R: Ring>() -> Config {
     let shared_pool = R::DESIGN != Design::Doorbell;

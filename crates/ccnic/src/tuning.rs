@@ -273,6 +273,7 @@ impl FromStr for Tuning {
 mod tests {
     extern crate std;
     use super::*;
+    use crate::testing::rounds;
     use std::string::ToString;
     use std::vec::Vec;
 
@@ -291,7 +292,7 @@ mod tests {
 
     #[test]
     fn text_and_word_give_back_every_tuning() {
-        for tuning in all() {
+        for tuning in all().into_iter().step_by(rounds(1, 17)) {
             assert_eq!(tuning.to_string().parse(), Ok(tuning));
             assert_eq!(Tuning::from_word(tuning.word()), Some(tuning));
         }
@@ -301,7 +302,7 @@ mod tests {
     fn words_of_no_tuning_are_refused() {
         let known: Vec<u32> = all().into_iter().map(Tuning::word).collect();
         for shift in [0, DEMOTE_SHIFT, IDLE_SHIFT, AHEAD_SHIFT] {
-            for byte in 0..=u32::from(u8::MAX) {
+            for byte in (0..=u32::from(u8::MAX)).step_by(rounds(1, 17)) {
                 let word = byte << shift;
                 assert_eq!(Tuning::from_word(word).map(Tuning::word), known.contains(&word).then_some(word));
             }

@@ -434,6 +434,7 @@ impl CcnicQueue {
             rx_bad_chain: drops.bad_chain,
             rx_dropped: drops.rx_dropped,
             rx_too_long: drops.too_long,
+            rx_no_buffer: drops.no_buffer,
             ..self.stats
         })
     }

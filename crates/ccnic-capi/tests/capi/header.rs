@@ -132,6 +132,7 @@ fn structures_are_the_same_on_both_sides() {
                 ("rx_dropped", offset_of!(CcnicStats, rx_dropped)),
                 ("rx_too_long", offset_of!(CcnicStats, rx_too_long)),
                 ("rx_too_few_entries", offset_of!(CcnicStats, rx_too_few_entries)),
+                ("rx_no_buffer", offset_of!(CcnicStats, rx_no_buffer)),
             ],
         ),
         size("ccnic_rss", size_of::<CcnicRss>()),

@@ -20,6 +20,8 @@ pub(super) struct Checker {
     pub(super) bad_chain: u64,
     /// Packets longer than the MTU.
     pub(super) too_long: u64,
+    /// Inline packets for which there was no buffer, dropped to make way (`receive.rs`).
+    pub(super) no_buffer: u64,
 }
 
 /// Why a packet is dropped.
@@ -32,7 +34,7 @@ enum Bad {
 impl Checker {
     pub(super) fn new(config: &Config) -> Checker {
         let (mtu, areas) = (u32::from(config.mtu), config.has_areas());
-        Checker { mtu, areas, bad_descriptor: 0, bad_chain: 0, too_long: 0 }
+        Checker { mtu, areas, bad_descriptor: 0, bad_chain: 0, too_long: 0, no_buffer: 0 }
     }
 
     /// True when every packet is inline, and valid, where the ring has found out that all are whole and lie in their areas.

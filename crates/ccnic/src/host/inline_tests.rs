@@ -6,12 +6,13 @@ use crate::buf::{Buf, Burst};
 use crate::config::Config;
 use crate::desc::{Desc, FLAG_INLINE};
 use crate::host::small::NotSmall;
+use crate::host::{HostDrops, Pool};
 use crate::layout::{LARGE_BUF, SMALL_BUF};
 use crate::nic::{NicQueue, Pipeline};
 use crate::pool::Allocator;
 use crate::recovery::Inventory;
 use crate::ring::{GroupedEpoch, Producer, Ring};
-use crate::testing::{Sides, config};
+use crate::testing::{self, Sides, config};
 use std::vec;
 use std::vec::Vec;
 
@@ -93,6 +94,53 @@ fn an_inline_packet_before_all_buffers_of_the_pool_is_received() {
         }
         assert!(lens.iter().eq([64; 2].iter().chain(&vec![2000; long])), "{round}: {lens:?}");
     }
+}
+
+/// Two inline packets and behind them all buffers of a pool of 16 but the spare one, in the receive ring.
+fn fill_the_ring_behind_two_inline_packets(sides: &mut Sides) {
+    let bytes = [1; 64];
+    assert_eq!(sides.host.tx_small(64, [(&bytes[..], 0); 2].into_iter(), &mut Burst::new()), 2);
+    assert_eq!(sides.send(2000, 99, 2), 15);
+    let fetched = sides.fetch();
+    assert_eq!(sides.nic.reflect(fetched.rest()), 17);
+    sides.nic.flush();
+}
+
+/// Found by the fuzz target `recovery`: a queue pair that was opened while the other one had the last buffer had no spare, and waited for
+/// ever for those in its own ring.
+#[test]
+fn a_queue_without_a_spare_buffer_makes_way_for_the_buffers_behind_an_inline_packet() {
+    let mut sides =
+        Sides::<GroupedEpoch>::new(&Config { queues: 2, buffers: 16, ..config::<GroupedEpoch>() });
+    fill_the_ring_behind_two_inline_packets(&mut sides);
+    sides.host.retire();
+    let mut other = testing::pair::<_, GroupedEpoch>(sides.mem.clone(), &sides.layout, 1).unwrap();
+    sides.host = testing::pair(sides.mem.clone(), &sides.layout, 0).unwrap();
+    assert_eq!(other.alloc(64, 1, &mut Burst::new()), 0, "it has the last one as its spare");
+    let mut lens = Vec::new();
+    for _ in 0..9 {
+        sides.receive(32, |len, _| lens.push(len));
+    }
+    assert_eq!((lens, sides.host.drops().no_buffer), (vec![2000; 15], 2));
+    // It has a spare again.
+    assert_eq!((deliver(&mut sides, 0, 7), sides.receive(32, |_, _| ())), (7, 7));
+    assert_eq!(sides.host.drops(), HostDrops { no_buffer: 2, ..HostDrops::default() });
+}
+
+/// What is freed elsewhere does not become the spare buffer again.
+#[test]
+fn a_queue_whose_spare_buffer_is_kept_by_a_pool_handle_makes_way() {
+    let mut sides = Sides::<GroupedEpoch>::new(&Config { buffers: 16, ..config::<GroupedEpoch>() });
+    let (mut handle, mut burst) = (Pool::new(sides.mem.clone(), &sides.layout), Burst::new());
+    fill_the_ring_behind_two_inline_packets(&mut sides);
+    assert_eq!(sides.host.rx_burst(&mut burst, 1), 1, "in the spare one");
+    let descs: Vec<_> = burst.disown().collect();
+    assert_eq!(handle.free(descs.into_iter(), &mut burst), 1);
+    let mut received = 0;
+    for _ in 0..9 {
+        received += sides.receive(32, |_, _| ());
+    }
+    assert_eq!((received, sides.host.drops().no_buffer), (15, 1));
 }
 
 #[test]

@@ -151,7 +151,7 @@ mod tests {
     extern crate std;
     use super::*;
     use crate::ring::{Doorbell, GroupedClear, GroupedEpoch};
-    use crate::testing::{Sides, config};
+    use crate::testing::{Sides, config, rounds};
     use std::vec::Vec;
 
     /// Packets of these lengths: those of up to 128 bytes as copies of `bytes`, others in buffers.
@@ -174,7 +174,7 @@ mod tests {
     fn mixed_packets_arrive_in_order<R: Ring>() {
         let mut sides = Sides::<R>::new(&config::<R>());
         let (bytes, mut burst) = ([7; 128], Burst::new());
-        for round in 0..200usize {
+        for round in 0..rounds(200, 4) {
             let lens: Vec<_> = (0..1 + round % 30)
                 .map(|i| [64, 1500, 20, 129, 100, 65, 4096][(i * round + i) % 7])
                 .collect();
@@ -206,7 +206,7 @@ mod tests {
     fn a_full_ring_leaves_buffers_with_the_caller_and_loses_no_copy() {
         let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
         let (bytes, mut burst) = ([7; 128], Burst::new());
-        for _ in 0..100 {
+        for _ in 0..rounds(100, 4) {
             let packets = packets(&mut sides, &[64, 100, 1500, 100, 64].repeat(20), &bytes);
             let sent = sides.host.tx_mixed(packets.iter().copied(), &mut burst);
             assert!((40..=64).contains(&sent) && burst.is_empty(), "{sent}");

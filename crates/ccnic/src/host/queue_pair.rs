@@ -27,6 +27,9 @@ pub struct HostDrops {
     pub bad_chain: u64,
     /// Received packets longer than the MTU: the NIC is broken.
     pub too_long: u64,
+    /// Received inline packets for which there was no buffer while buffers of the pool stood in the ring behind them: the pool is small,
+    /// or the NIC is broken.
+    pub no_buffer: u64,
     /// Packets that the NIC dropped because this queue's ring was full or the pool dry, since the region was
     /// made. Only with RSS: otherwise the NIC waits.
     pub rx_dropped: u64,
@@ -120,6 +123,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// [`CHAIN_MAX`](crate::desc::CHAIN_MAX) buffers. A packet waits only while the burst has no space for
     /// it. Up to 64 descriptors are taken from the ring ahead of the program's requests; their packets' lines
     /// are prefetched a few in each call of this queue pair.
+    ///
+    /// An inline packet is copied into a buffer. When there is none it waits until the program frees one, unless buffers of the pool
+    /// stand in the ring behind it: then it is dropped and counted, since those may be the ones that it waits for.
     ///
     /// The NIC is not trusted: every packet has at most `CHAIN_MAX` segments, each with data and inside one
     /// buffer, and at most as many bytes as the MTU. Other packets are dropped and counted
@@ -295,6 +301,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             bad_descriptor: checker.bad_descriptor,
             bad_chain: checker.bad_chain + self.rx.ring().discarded(),
             too_long: checker.too_long,
+            no_buffer: checker.no_buffer,
             rx_dropped: self.mem.load(self.layout.rx_dropped),
         }
     }

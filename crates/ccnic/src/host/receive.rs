@@ -108,7 +108,8 @@ impl Stage {
         }
     }
 
-    /// Adds whole packets, at most `max` buffers or one packet, to `to`; returns the number of buffers.
+    /// Adds whole packets, at most `max` buffers or one packet, to `to`; returns the number of buffers. `None` when the first packet
+    /// waits for a buffer.
     #[inline(always)]
     fn hand_out<M: SharedMemory>(
         &mut self,
@@ -116,14 +117,14 @@ impl Stage {
         pool: &mut Allocator,
         to: &mut Burst,
         max: usize,
-    ) -> usize {
+    ) -> Option<usize> {
         let waiting = self.rest();
         let mut n = max.min(to.space()).min(waiting.len());
         if self.kind == Kind::Mixed {
             n = whole(waiting, n, to.space());
         }
         if !matches!(self.kind, Kind::Buffers(_)) {
-            n = self.copy_out(mem, pool, n);
+            n = self.copy_out(mem, pool, n)?;
         }
         let region = RegionTag::of(mem);
         for (slot, desc) in to.spare(n).iter_mut().zip(self.rest()) {
@@ -131,14 +132,14 @@ impl Stage {
         }
         to.added(n);
         self.next += n;
-        n
+        Some(n)
     }
 
     /// Copies the inline packets among the next `n` into buffers of the pool, which the program may keep. Returns `n`, or less when the
-    /// pool is dry: the number that make whole packets without an inline one. The first is never stuck, though all buffers of the pool may
-    /// stand in the ring behind it: there is a spare one for it, as long as the program frees what it was given.
+    /// pool is dry: the number that make whole packets without an inline one. `None` when that is none: the first packet waits for a
+    /// buffer ([`Receiver::make_way`]). Usually there is a spare one for it.
     #[inline(never)]
-    fn copy_out<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator, n: usize) -> usize {
+    fn copy_out<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator, n: usize) -> Option<usize> {
         let descs = self.descs.get_mut(self.next..self.next + n).unwrap_or_default();
         for (i, slot) in descs.iter_mut().enumerate() {
             if !slot.inline() {
@@ -146,12 +147,20 @@ impl Stage {
             }
             let Some(buffer) = pool.alloc_or_spare(mem, pool.class(slot.len().into())) else {
                 let before = descs.get(..i).unwrap_or_default();
-                return before.iter().rposition(|desc| !desc.more()).map_or(0, |last| last + 1);
+                return before.iter().rposition(|desc| !desc.more()).map(|last| last + 1);
             };
             move_to_buffer(mem, slot, buffer);
         }
         pool.keep_spare(mem);
-        n
+        Some(n)
+    }
+
+    /// Frees the next packet, which waits for a buffer.
+    fn drop_first<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator) {
+        let waiting = self.rest();
+        let end = waiting.iter().position(|desc| !desc.more()).map_or(waiting.len(), |last| last + 1);
+        pool.free_many(mem, waiting.get(..end).unwrap_or_default()); // segments that have been copied already
+        self.next += end;
     }
 
     /// Lends packets of one segment and at most `longest` bytes, at most `max` of them, to `read` and frees their buffers; returns
@@ -247,7 +256,31 @@ impl<C: Consumer> Receiver<C> {
             #[inline(always)]
             |stage, pool| stage.hand_out(mem, pool, to, max),
         );
-        handed.unwrap_or(0)
+        match handed {
+            Some(Some(n)) => n,
+            Some(None) => {
+                self.make_way(mem, pool);
+                0
+            }
+            None => 0,
+        }
+    }
+
+    /// The first packet is inline and waits for a buffer. Drops it if buffers of the pool stand behind it, since those may be the ones
+    /// that it waits for; otherwise it waits until the program frees one.
+    ///
+    /// So a queue always makes progress, whoever has the other buffers. Usually the spare buffer spares it this. But the spare has been
+    /// given to the program with an earlier packet and may be freed by another queue pair or pool handle, and a queue pair that is opened
+    /// while the pool is dry has none.
+    #[cold]
+    #[inline(never)]
+    fn make_way<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator) {
+        let mut behind = self.stages.iter().flat_map(Stage::rest).any(|desc| !desc.inline());
+        self.ring.peek(mem, |desc| behind |= !desc.inline());
+        if behind && let Some(stage) = self.stages.get_mut(self.current) {
+            stage.drop_first(mem, pool);
+            self.checker.no_buffer += 1;
+        }
     }
 
     /// Lends packets of one segment and at most `longest` bytes (of a small buffer's length at least), at most `max` of them, to `read`

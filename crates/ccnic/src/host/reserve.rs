@@ -164,7 +164,7 @@ mod tests {
     extern crate std;
     use super::*;
     use crate::ring::{Doorbell, GroupedClear, GroupedEpoch};
-    use crate::testing::{Sides, config};
+    use crate::testing::{Sides, config, rounds};
     use std::vec::Vec;
 
     /// Reserves `n` places of `len` bytes, fills each with its index and commits `k` of them, of lengths that differ.
@@ -177,7 +177,7 @@ mod tests {
 
     fn committed_packets_come_back<R: Ring>() {
         let mut sides = Sides::<R>::new(&config::<R>());
-        for n in (1..=20).cycle().take(60) {
+        for n in (1..=20).cycle().take(rounds(60, 2)) {
             for len in [8, 64, 65, 128, 129, 4096] {
                 assert_eq!(send(&mut sides, len, n, n), Some(n), "{:?} {len}", R::DESIGN);
                 let mut back = 0;

@@ -168,7 +168,7 @@ mod tests {
     use super::*;
     use crate::config::Config;
     use crate::ring::{Doorbell, GroupedClear, GroupedEpoch};
-    use crate::testing::{Sides, config};
+    use crate::testing::{Sides, config, rounds};
     use std::vec::Vec;
 
     fn packet(i: usize, len: usize) -> Vec<u8> {
@@ -192,7 +192,7 @@ mod tests {
         for lens in
             [&[64; 32][..], &[1, 15, 16, 31, 33, 63], &[65, 100, 128], &[1500; 20], &[60, 129, 4096, 5]]
         {
-            for _ in 0..20 {
+            for _ in 0..rounds(20, 2) {
                 assert_eq!(deliver(&mut sides, lens), lens.len(), "{:?}", R::DESIGN);
                 let mut got = 0;
                 while sides.host.rx_burst(&mut burst, 32) > 0 {
@@ -206,7 +206,8 @@ mod tests {
                 assert_eq!(got, lens.len());
             }
         }
-        let (all, bytes) = (20 * (32 + 6 + 3 + 20 + 4), 20 * (2048 + 159 + 293 + 30_000 + 4290));
+        let all = rounds(20, 2) as u64 * (32 + 6 + 3 + 20 + 4);
+        let bytes = rounds(20, 2) as u64 * (2048 + 159 + 293 + 30_000 + 4290);
         let counters = sides.nic.counters();
         assert_eq!((counters.rx_packets, counters.rx_bytes), (all, bytes));
     }
@@ -230,7 +231,7 @@ mod tests {
     fn copies_are_received<R: Ring>() {
         let mut sides = Sides::<R>::new(&Config { buffers: 128, ..config::<R>() });
         let mut fetched = Fetched::default();
-        for round in 0..30 {
+        for round in 0..rounds(30, 2) {
             let lens = [64, 20, 1500, 129, 4096, 9000, 1];
             for len in lens {
                 assert!(sides.send(len, 3, len as u8) > 0);

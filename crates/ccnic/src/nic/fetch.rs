@@ -53,9 +53,10 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             return 0;
         }
         self.idle = n < NEARLY_EMPTY && self.tx.was_idle();
+        into.bytes = bytes(into.rest());
         let descs = into.rest();
         self.counters.tx_packets += n as u64;
-        self.counters.tx_bytes += bytes(descs);
+        self.counters.tx_bytes += into.bytes;
         let inline = self.tx.all_inline() && self.config.mtu >= AREA as u16;
         let plain = inline
             || self.pool.alike(descs).is_some_and(|class| u32::from(self.config.mtu) >= class.size())
@@ -138,6 +139,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             let n = packet.len();
             rest.advance(n);
         }
+        into.bytes = bytes(into.rest());
         if into.is_empty() {
             into.dropped = rest.len;
         }

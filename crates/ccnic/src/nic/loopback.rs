@@ -92,7 +92,7 @@ pub fn loopback<Q: BurstQueue>(
         return pipeline.nothing(queue);
     }
     let (current, next, _) = pipeline.parts();
-    let n = queue.send_back(mem, current.rest(), next.rest(), reflect);
+    let n = queue.send_back(mem, current.part(), next.beyond(current), reflect);
     current.advance(n);
     queue.flush();
     n

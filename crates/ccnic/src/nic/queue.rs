@@ -307,7 +307,7 @@ mod tests {
     #[test]
     fn retire_returns_the_magazines() {
         let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
-        assert_eq!((sides.send(1500, 16, 1), sides.poll(), sides.receive(32, |_, _| ())), (16, 16, 16));
+        assert_eq!((sides.send(1500, 9, 1), sides.poll(), sides.receive(32, |_, _| ())), (9, 9, 9));
         assert!(sides.nic.pool.kept() > 0);
         sides.nic.retire();
         assert_eq!(sides.nic.pool.kept(), 0);

@@ -205,9 +205,10 @@ pub fn spread<M: SharedMemory, R: Ring>(
     }
     let idle = source.idle;
     let (current, next, receivers) = pipeline.parts();
-    let n = current.rest().len();
-    Steered::new(mem, spreader, current.rest()).deal(
-        next.rest(),
+    let part = current.part();
+    let n = part.len();
+    Steered::new(mem, spreader, part).deal(
+        next.beyond(current),
         #[inline(always)]
         |to, packets, ahead| {
             // The table names existing queues only: that was checked when it was set.

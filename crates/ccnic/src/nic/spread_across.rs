@@ -63,10 +63,11 @@ pub fn spread_across<M: SharedMemory, R: Ring, C: OtherCores>(
     }
     let idle = source.idle;
     let (current, next, receivers) = pipeline.parts();
-    let n = current.rest().len();
+    let part = current.part();
+    let n = part.len();
     let mut handed = 0;
-    Steered::new(mem, spreader, current.rest()).deal(
-        next.rest(),
+    Steered::new(mem, spreader, part).deal(
+        next.beyond(current),
         #[inline(always)]
         |to, packets, ahead| {
             if let Some((at, queue)) = cores.local(to).and_then(|at| Some((at, queues.get_mut(at)?))) {

@@ -113,7 +113,7 @@ mod tests {
     use super::*;
     use crate::desc::{Desc, FLAG_SMALL};
     use crate::ring::GroupedEpoch;
-    use crate::testing::{config, region};
+    use crate::testing::{config, region, rounds};
 
     /// How many buffers a ledger says are held.
     fn held(ledger: &Ledger) -> usize {
@@ -144,7 +144,7 @@ mod tests {
         let pool = layout.pool();
         let mut ledger = Ledger::new(pool);
         let twice = [Desc::new(pool.buffers, 9, 0), Desc::new(pool.buffers, 9, FLAG_SMALL)];
-        for _ in 0..20_000 {
+        for _ in 0..rounds(20_000, 40) {
             ledger.add_many(pool, &twice, Moved::Came);
             assert_eq!(held(&ledger), 2);
         }

@@ -85,8 +85,12 @@ pub(crate) trait Polled {
 /// The scheduler's times, in ticks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
-    /// What a busy client gets in a round.
+    /// What a busy client gets in a round: about as long as a poll that copies as much as one may. A program with few packets in flight
+    /// has nothing waiting for a moment when they are done, and waits so long for each other one. Were it shorter, looks at clients that
+    /// find nothing would take more of each round.
     pub(crate) quantum: u64,
+    /// What a look at an idle client costs at most: it is busy if it takes longer.
+    pub(crate) look: u64,
     /// A busy client that finds nothing for so long is idle.
     pub(crate) idle_after: u64,
     /// More than this is not owed: a poll may have taken long through no fault of the client.
@@ -97,9 +101,10 @@ pub(crate) struct Times {
 
 impl Times {
     /// The times of the daemon, for a clock of so many ticks in a microsecond.
-    pub(crate) fn new(microsecond: u64) -> Times {
+    pub(crate) const fn new(microsecond: u64) -> Times {
         Times {
-            quantum: 2 * microsecond,
+            quantum: microsecond,
+            look: 2 * microsecond,
             idle_after: 50 * microsecond,
             debt: 1000 * microsecond,
             batch: 16 * microsecond,
@@ -261,7 +266,9 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
         if entry.client.has_left() {
             drop(entry);
             self.measure(shared);
-        } else if entry.credit == 0 && now.saturating_sub(entry.found) > self.times.idle_after {
+        } else if entry.credit >= -(self.times.look as i64)
+            && now.saturating_sub(entry.found) > self.times.idle_after
+        {
             self.idle.push_back(entry);
         } else {
             self.busy.push_back(entry);
@@ -286,11 +293,11 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
         entry.credit = 0;
         let (found, now) = self.poll(&mut entry, from, 1, shared);
         let took = entry.credit.unsigned_abs();
-        self.idle_due = now + (SHARE - 1) * took.min(self.times.quantum);
+        self.idle_due = now + (SHARE - 1) * took.min(self.times.look);
         if entry.client.has_left() {
             drop(entry);
             self.measure(shared);
-        } else if found > 0 || took > self.times.quantum {
+        } else if found > 0 || took > self.times.look {
             self.busy.push_back(entry);
         } else {
             entry.credit = 0;

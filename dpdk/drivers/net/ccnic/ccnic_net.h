@@ -88,6 +88,7 @@ struct ccnic_pair {
 		uint64_t descriptors;
 		uint64_t chains;
 		uint64_t too_long;
+		uint64_t no_buffer;
 		uint64_t no_room; /* dropped by the NIC: ring full or pool empty */
 	} drops, drops_base;
 	uintptr_t biased_to; /* the owner, while a control operation has the pair */

@@ -51,6 +51,7 @@ static const struct xstat program_xstats[] = {
 	{ "rx_dropped_bad_descriptors", offsetof(struct totals, drops.descriptors) },
 	{ "rx_dropped_bad_chains", offsetof(struct totals, drops.chains) },
 	{ "rx_dropped_too_long_packets", offsetof(struct totals, drops.too_long) },
+	{ "rx_dropped_no_buffer_packets", offsetof(struct totals, drops.no_buffer) },
 	SIZES(TX),
 	TX("inlined_packets", inlined),
 	TX("zero_copy_packets", zero_copy),
@@ -134,6 +135,7 @@ read_drops(struct ccnic_pair *pair)
 		pair->drops.descriptors = stats.rx_bad_descriptor;
 		pair->drops.chains = stats.rx_bad_chain;
 		pair->drops.too_long = stats.rx_too_long;
+		pair->drops.no_buffer = stats.rx_no_buffer;
 		pair->drops.no_room = stats.rx_dropped;
 	}
 	ccnic_pair_unlock(pair);
@@ -190,7 +192,7 @@ ccnic_stats_get(struct rte_eth_dev *eth, struct rte_eth_stats *stats)
 	stats->ibytes = totals.rx.bytes;
 	stats->ierrors = totals.rx.oversize + totals.drops.descriptors + totals.drops.chains + totals.drops.too_long +
 			 totals.nic.rx_bad_descriptor + totals.nic.rx_bad_chain + totals.nic.rx_too_long;
-	stats->imissed = totals.drops.no_room;
+	stats->imissed = totals.drops.no_room + totals.drops.no_buffer;
 	stats->rx_nombuf = totals.rx.no_mbuf;
 	stats->opackets = totals.tx.packets;
 	stats->obytes = totals.tx.bytes;

@@ -6,7 +6,7 @@ use crate::desc::FLAG_MORE;
 use crate::host::HostDrops;
 use crate::layout::LARGE_BUF;
 use crate::ring::{GroupedClear, GroupedEpoch, Packed, Padded, Producer, Ring};
-use crate::testing::{Sides, config};
+use crate::testing::{Sides, config, rounds};
 use std::vec::Vec;
 
 /// A host and its NIC, a broken one, which publishes descriptors as it pleases.
@@ -113,7 +113,7 @@ fn endless_chains_end<R: Ring>() {
         let dropped = if segments_sent > 8 { u64::from(segments_sent) } else { 0 };
         assert_eq!(chains.len(), usize::from(segments_sent <= 8));
         assert_eq!(sides.host.drops(), HostDrops { bad_chain: dropped, ..HostDrops::default() });
-        for _ in 0..1000 {
+        for _ in 0..rounds(1000, 20) {
             assert_eq!(nic.push(&sides.mem, &[Desc::new(pool, 64, 0)]), 1, "{:?}", R::DESIGN);
             assert_eq!(sides.receive(max, |_, _| ()), 1, "the queue goes on");
         }

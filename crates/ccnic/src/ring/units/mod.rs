@@ -89,6 +89,7 @@ mod tests {
     use crate::heap::HeapMemory;
     use crate::layout::RingLayout;
     use crate::ring::{Consumer, IDLE_POLLS, Producer};
+    use crate::testing::rounds;
     use std::vec::Vec;
 
     /// 16 units at 4096, each position in a line of its own.
@@ -124,7 +125,7 @@ mod tests {
 
     fn laps<R: Ring>() {
         let (mem, mut producer, mut consumer) = ends::<R>();
-        for n in (1..=12).cycle().take(200) {
+        for n in (1..=12).cycle().take(rounds(200, 30)) {
             assert_eq!(producer.push(&mem, &descs(n)), n as usize, "{:?}", R::DESIGN);
             let mut out = Vec::new();
             while consumer.ready(&mem) {

@@ -1,4 +1,4 @@
-# ccnic: what a person types. CI runs `make test` and `make fuzz-ci`; they need a Rust toolchain, no root, no huge pages.
+# ccnic: what a person types. CI runs `make builds`, `make test` and `make fuzz-ci`; they need a Rust toolchain, no root, no huge pages.
 
 CARGO ?= cargo
 PREFIX ?= /usr/local
@@ -25,8 +25,11 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
+# Everything but the examples: clippy checks those of Rust, the tests of libccnic build those of C.
+UNIT = $(CARGO) test --workspace --locked --lib --bins --tests
 unit:
-	$(CARGO) test --workspace --locked
+	$(UNIT)
+	$(CARGO) test --workspace --locked --doc
 
 # The two-thread tests under ThreadSanitizer; needs a nightly toolchain (no rebuilt standard library). The second run has a
 # race on purpose and must fail: a sanitizer that sees nothing proves nothing.
@@ -53,6 +56,21 @@ fuzz:
 fuzz-ci:
 	CARGO="$(CARGO)" fuzz/run.sh ci
 
+# What `make test` and `make fuzz-ci` compile, nothing of it run: with `make -j builds` several compilations share the cores, so that
+# none waits for the last crate of another.
+.PHONY: builds build-release build-unit build-tsan build-fuzz
+builds: lint build-release build-unit build-tsan build-fuzz
+build-release:
+	$(CARGO) build --release --locked
+build-unit:
+	$(UNIT) --no-run
+build-tsan:
+ifneq ($(NIGHTLY),)
+	$(TSAN) --no-run
+endif
+build-fuzz:
+	CARGO="$(CARGO)" fuzz/run.sh build
+
 # Instructions per packet by function, into docs/performance.md; needs valgrind and binutils.
 COUNT = crates/ccnic/benches/instructions.py --write docs/performance.md
 instructions:
@@ -71,7 +89,8 @@ smoke: all
 miri:
 	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic
 	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic-check --lib
-	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic-check --test heap -- packets_come_back incomplete_packets
+	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic-check --test suite -- --skip native packets_come_back \
+		incomplete_packets
 
 # PREFIX is where the files will be found, DESTDIR what to put before it while packaging.
 CAPI := crates/ccnic-capi

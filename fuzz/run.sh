@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# Builds the fuzz targets and runs them, two at a time: fuzz/run.sh [SECONDS|ci [TARGET ...]]
-# For SECONDS each, on top of what earlier runs have found; or, as CI does, a number of executions that is the same everywhere.
+# Builds the fuzz targets and runs them, two at a time: fuzz/run.sh [SECONDS|ci|build [TARGET ...]]
+# For SECONDS each, on top of what earlier runs have found; or, as CI does, a number of executions that is the same everywhere; or only
+# builds them.
 # Any recent stable toolchain will do: nothing that is fuzzed is unsafe, so there is no sanitizer, and coverage is a pass of LLVM.
 set -euo pipefail
 cd "$(dirname "$0")"
@@ -19,6 +20,7 @@ for flag in $coverage; do flags+=" -Cllvm-args=$flag"; done
 # With --target the flags are not those of build scripts.
 host=$(rustc -vV | sed -n 's/^host: //p')
 CARGO_TARGET_DIR=$out RUSTFLAGS=$flags "${CARGO:-cargo}" build --release --locked --target "$host"
+[[ $length != build ]] || exit 0
 
 # How CI runs a target: README.md says why it counts executions. About a minute each on one core of the development machine.
 declare -A executions=([control_messages]=4000000 [frames]=12000000 [host_region]=110000 [nic_region]=80000 [recovery]=48000

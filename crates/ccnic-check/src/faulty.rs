@@ -124,12 +124,21 @@ impl Fault for Contended {
 pub struct Late {
     /// How many more acquire loads are stale.
     pub loads: Rc<Cell<u32>>,
-    seen: Rc<RefCell<HashMap<u32, u64>>>,
+    /// What this side has seen of each word since [`watch`](Late::watch).
+    seen: Rc<RefCell<Option<HashMap<u32, u64>>>>,
+}
+
+impl Late {
+    /// Begins to remember words: only what is remembered can be stale.
+    pub fn watch(&self) {
+        self.seen.replace(Some(HashMap::new()));
+    }
 }
 
 impl Fault for Late {
     fn see(&self, at: u32, now: u64) -> u64 {
         let mut seen = self.seen.borrow_mut();
+        let Some(seen) = seen.as_mut() else { return now };
         if let (left @ 1.., Some(&old)) = (self.loads.get(), seen.get(&at)) {
             self.loads.set(left - 1);
             return old;
@@ -139,7 +148,7 @@ impl Fault for Late {
     }
 
     fn stored(&self, at: u32, value: u64) {
-        self.seen.borrow_mut().insert(at, value);
+        self.seen.borrow_mut().as_mut().and_then(|seen| seen.insert(at, value));
     }
 }
 
@@ -189,50 +198,58 @@ impl Fault for Mortal {
     }
 }
 
-/// A memory whose NIC side has the fault `F` and whose host side has none.
-#[derive(Debug)]
-pub struct FaultyNic<M, F> {
-    inner: M,
-    /// The fault, which the test switches on.
-    pub fault: F,
+/// The faults that the interface must survive, all off until a test switches one on. One type has them all, so that the interface is
+/// compiled for one faulty memory and not for three.
+#[derive(Debug, Clone, Default)]
+pub struct Faults {
+    /// A depot that cannot be changed.
+    pub contended: Contended,
+    /// Stale loads.
+    pub late: Late,
+    /// A death at a chosen write.
+    pub mortal: Mortal,
 }
 
-impl<M: Memory, F: Fault + Default> Memory for FaultyNic<M, F> {
-    type Side = Faulty<M::Side, F>;
+impl Fault for Faults {
+    fn before_write(&self) {
+        self.mortal.before_write();
+    }
+
+    fn see(&self, at: u32, now: u64) -> u64 {
+        self.late.see(at, now)
+    }
+
+    fn stored(&self, at: u32, value: u64) {
+        self.late.stored(at, value);
+    }
+
+    fn contended(&self) -> bool {
+        self.contended.contended()
+    }
+}
+
+/// A memory with faults of each side.
+#[derive(Debug)]
+pub struct FaultyMemory<M> {
+    inner: M,
+    /// What the host suffers.
+    pub host: Faults,
+    /// What the NIC suffers.
+    pub nic: Faults,
+}
+
+impl<M: Memory> Memory for FaultyMemory<M> {
+    type Side = Faulty<M::Side, Faults>;
 
     fn new(size: u32) -> Self {
-        FaultyNic { inner: M::new(size), fault: F::default() }
+        FaultyMemory { inner: M::new(size), host: Faults::default(), nic: Faults::default() }
     }
 
     fn host(&self) -> Self::Side {
-        Faulty(self.inner.host(), F::default())
+        Faulty(self.inner.host(), self.host.clone())
     }
 
     fn nic(&self) -> Self::Side {
-        Faulty(self.inner.nic(), self.fault.clone())
-    }
-}
-
-/// A memory whose host side has the fault `F` and whose NIC side has none.
-#[derive(Debug)]
-pub struct FaultyHost<M, F> {
-    inner: M,
-    /// The fault, which the test switches on.
-    pub fault: F,
-}
-
-impl<M: Memory, F: Fault + Default> Memory for FaultyHost<M, F> {
-    type Side = Faulty<M::Side, F>;
-
-    fn new(size: u32) -> Self {
-        FaultyHost { inner: M::new(size), fault: F::default() }
-    }
-
-    fn host(&self) -> Self::Side {
-        Faulty(self.inner.host(), self.fault.clone())
-    }
-
-    fn nic(&self) -> Self::Side {
-        Faulty(self.inner.nic(), F::default())
+        Faulty(self.inner.nic(), self.nic.clone())
     }
 }

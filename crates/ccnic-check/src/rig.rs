@@ -265,7 +265,7 @@ impl<M: Memory, R: Ring> Rig<M, R> {
         if self.wire == Wire::Sink {
             consume(&mut self.oracle, packets);
         }
-        let n = self.wire.turn(&mut self.nic, &self.memory.nic(), packets, &[]);
+        let n = self.wire.serve(&mut self.nic, &self.memory.nic(), packets, &[]);
         self.starved |= self.nic.counters().no_buffer > 0;
         self.fetched.advance(n);
         self.nic.flush();
@@ -454,15 +454,15 @@ impl<M: Memory, R: Ring> Rig<M, R> {
             }
         }
         if !config.shared_pool {
-            let Some(place) = self.layout.queue(0) else { panic!("no queue 0") };
-            R::Consumer::resume(&self.memory.nic(), &place.fill)
+            let Some(queue) = self.layout.queue(0) else { panic!("no queue 0") };
+            R::Consumer::resume(&self.memory.nic(), &queue.fill)
                 .peek(&self.memory.nic(), |desc| all.take(desc));
         }
         // Freed and waiting for a full batch (one per class), or sent and not yet known to be completed.
         let small = if config.recycle { 0 } else { 31 * 32 + 31 };
-        let unheard = if config.shared_pool { 0 } else { config.ring as usize * 32 };
+        let unsignalled = if config.shared_pool { 0 } else { config.ring as usize * 32 };
         assert!(
-            all.missing() <= small + unheard,
+            all.missing() <= small + unsignalled,
             "{config:?} {} slots of {buffers} buffers are gone",
             all.missing()
         );

@@ -37,7 +37,7 @@ pub fn serve<S: SharedMemory, R: Ring>(
             nic.fetch_ahead(&mut ahead);
         }
         let packets = current.rest();
-        let n = wire.turn(&mut nic, copies, packets, ahead.rest());
+        let n = wire.serve(&mut nic, copies, packets, ahead.rest());
         current.advance(n);
         nic.flush();
         if n == 0 {

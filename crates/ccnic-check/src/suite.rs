@@ -9,7 +9,7 @@ use ccnic::ring::Ring;
 use ccnic::testing::rounds;
 use ccnic::{Burst, Config};
 
-use crate::faulty::{Contended, FaultyHost, FaultyNic, Late, Mortal};
+use crate::faulty::FaultyMemory;
 use crate::memory::Memory;
 use crate::rig::{Op, Rig, Wire};
 
@@ -289,15 +289,15 @@ pub fn an_armed_program_is_notified_once<M: Memory, R: Ring>() {
                 assert_eq!(rig.nic.needs_notification(), None, "nothing comes back");
                 continue;
             }
-            let Some(sleep) = rig.nic.needs_notification() else {
-                panic!("{n} packets do not wake the program")
+            let Some(armed) = rig.nic.needs_notification() else {
+                panic!("{n} packets do not notify the program")
             };
-            assert_eq!(rig.nic.needs_notification(), Some(sleep), "not woken yet");
-            rig.nic.notified(sleep);
-            assert_eq!(rig.nic.needs_notification(), None, "woken twice");
+            assert_eq!(rig.nic.needs_notification(), Some(armed), "not notified yet");
+            rig.nic.notified(armed);
+            assert_eq!(rig.nic.needs_notification(), None, "notified twice");
             // It cannot be armed while packets can be received: in the ring, or fetched ahead from it.
             for max in 1..=n {
-                assert!(rig.host.rx_waits() && !rig.host.arm(), "asleep over packet {max} of {n}");
+                assert!(rig.host.rx_waits() && !rig.host.arm(), "armed over packet {max} of {n}");
                 assert_eq!((rig.nic.needs_notification(), rig.receive(1)), (None, 1));
             }
             rig.free(n);
@@ -360,7 +360,7 @@ pub fn a_nic_may_die_at_any_write<M: Memory, R: Ring>() {
 fn dies_at<M: Memory, R: Ring>(config: &Config, wire: Wire, writes: u64) -> bool {
     // Small, since a new region is made for every write at which the NIC dies.
     let config = Config { buffers: 256, ..*config };
-    let mut rig = Rig::<FaultyNic<M, Mortal>, R>::new(&config, wire);
+    let mut rig = Rig::<FaultyMemory<M>, R>::new(&config, wire);
     let mix = |rig: &mut Rig<_, R>| {
         rig.alloc(70, 6);
         rig.chain(&[3000, 10, 500, 20, 4096, 60]);
@@ -376,7 +376,7 @@ fn dies_at<M: Memory, R: Ring>(config: &Config, wire: Wire, writes: u64) -> bool
     rig.poll();
     mix(&mut rig);
     rig.transmit();
-    let mortal = rig.memory.fault.clone();
+    let mortal = rig.memory.nic.mortal.clone();
     let survived = mortal.run(writes, || rig.poll() + rig.poll()).is_some();
     rig.oracle.may_lose(if survived { 0 } else { FETCH as u64 });
     rig.crash();
@@ -400,9 +400,9 @@ fn dies_at<M: Memory, R: Ring>(config: &Config, wire: Wire, writes: u64) -> bool
 /// When the depot cannot be changed for a while, is every buffer still held once?
 pub fn a_contended_depot_loses_nothing<M: Memory, R: Ring>() {
     for config in configs::<R>().into_iter().filter(|c| c.shared_pool) {
-        let mut rig = Rig::<FaultyNic<M, Contended>, R>::new(&config, Wire::Loopback);
+        let mut rig = Rig::<FaultyMemory<M>, R>::new(&config, Wire::Loopback);
         for round in 0..30 {
-            rig.memory.fault.0.set(round % 3 == 1);
+            rig.memory.nic.contended.0.set(round % 3 == 1);
             rig.alloc(1000, 20);
             rig.alloc(100, 20);
             rig.transmit();
@@ -410,7 +410,7 @@ pub fn a_contended_depot_loses_nothing<M: Memory, R: Ring>() {
             rig.receive(Burst::CAPACITY);
             rig.free(usize::MAX);
         }
-        rig.memory.fault.0.set(false);
+        rig.memory.nic.contended.0.set(false);
         rig.finish(false);
     }
 }
@@ -419,12 +419,13 @@ pub fn a_contended_depot_loses_nothing<M: Memory, R: Ring>() {
 /// again: does the host free only what has been completed?
 pub fn a_host_that_sees_stores_late_frees_only_completed_buffers<M: Memory, R: Ring>() {
     for config in few::<R>().into_iter().filter(|c| !c.shared_pool) {
-        let mut rig = Rig::<FaultyHost<M, Late>, R>::new(&config, Wire::Loopback);
+        let mut rig = Rig::<FaultyMemory<M>, R>::new(&config, Wire::Loopback);
+        rig.memory.host.late.watch();
         for round in 0..600u32 {
             rig.alloc(100, Burst::CAPACITY);
-            rig.memory.fault.loads.set(round % 3);
+            rig.memory.host.late.loads.set(round % 3);
             rig.transmit();
-            rig.memory.fault.loads.set(0);
+            rig.memory.host.late.loads.set(0);
             rig.receive(Burst::CAPACITY);
             rig.free(usize::MAX);
             rig.poll();

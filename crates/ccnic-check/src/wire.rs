@@ -36,7 +36,7 @@ impl Wire {
 
     /// Handles `packets`, whose bytes it reads through `copies`; returns the number of descriptors that it has
     /// completed and not yet published.
-    pub fn turn<S: SharedMemory, R: Ring>(
+    pub fn serve<S: SharedMemory, R: Ring>(
         self,
         nic: &mut NicQueue<S, R>,
         copies: &S,
@@ -91,8 +91,8 @@ fn bytes<S: SharedMemory, R: Ring>(nic: &mut NicQueue<S, R>, copies: &S, packet:
 fn own<S: SharedMemory, R: Ring>(nic: &mut NicQueue<S, R>, copies: &S, packet: &[Desc]) -> bool {
     let (all, meta) = (content(copies, packet), packet.first().map_or(0, |desc| desc.meta));
     let mut descs = [Desc::default(); CHAIN_MAX];
-    let places = all.len().div_ceil(LARGE_BUF as usize);
-    let n = nic.alloc(all.len() as u16, &mut descs[..places]);
+    let segments = all.len().div_ceil(LARGE_BUF as usize);
+    let n = nic.alloc(all.len() as u16, &mut descs[..segments]);
     if n == 0 {
         return false;
     }

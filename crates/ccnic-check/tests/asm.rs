@@ -1,8 +1,9 @@
 //! Audit of the native bursts' assembly: no locked instruction, division, panic, allocation or indirect call in
 //! a burst; and the copies of the versions for wide registers use these.
 //!
-//! Reads the functions `audit_*` of `examples/bursts.rs`, as the release build makes them. Calls to the
-//! out-of-line parts of a burst, which run once in dozens of buffers or for unusual packets, are on a list.
+//! Reads the functions `audit_*` of `ccnic-shm/examples/bursts.rs`, as the release build makes them. (That crate has few
+//! dependencies, and all of them are compiled again for this.) Calls to the out-of-line parts of a burst, which run once in dozens
+//! of buffers or for unusual packets, are on a list.
 #![cfg(target_arch = "x86_64")]
 
 use std::path::{Path, PathBuf};
@@ -75,7 +76,7 @@ const BANNED: [&str; 8] = ["lock", "xchg", "cmpxchg", "xadd", "div", "idiv", "mf
 fn assembly() -> String {
     let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("asm");
     let status = Command::new(env!("CARGO"))
-        .args(["rustc", "--quiet", "--release", "-p", "ccnic-check", "--example", "bursts"])
+        .args(["rustc", "--quiet", "--release", "-p", "ccnic-shm", "--example", "bursts"])
         .args(["--", "--emit", "asm", "-C", "debuginfo=0"])
         // With LTO the assembly would be emitted before it, without what it inlines.
         .env("CARGO_PROFILE_RELEASE_LTO", "off")

@@ -17,7 +17,7 @@ use loom::thread;
 
 const UNITS: u32 = 0;
 const LINES: u32 = 1024;
-const SLEEPING: u32 = 2048;
+const RX_EVENT: u32 = 2048;
 /// The flag that the program has ended. Not part of the interface.
 const DONE: u32 = 2112;
 const BYTES: u32 = 4096;
@@ -33,7 +33,7 @@ fn join<T>(thread: thread::JoinHandle<T>) -> T {
     thread.join().unwrap_or_else(|_| panic!("the other thread failed"))
 }
 
-fn place(count: u32) -> RingLayout {
+fn ring_layout(count: u32) -> RingLayout {
     RingLayout { units: UNITS, areas: 0, count, tail: LINES, head: LINES + 64, taken: LINES + 128 }
 }
 
@@ -61,10 +61,10 @@ fn pass<R: Ring, S: SharedMemory + Clone + 'static>(
     segments: u64,
     slots: u32,
 ) {
-    let place = place(count);
+    let layout = ring_layout(count);
     let to = mem.clone();
     let producer = thread::spawn(move || {
-        let mut ring = R::Producer::resume(&to, &place);
+        let mut ring = R::Producer::resume(&to, &layout);
         for packet in 0..packets {
             let descs: Vec<Desc> = (0..segments)
                 .map(|i| {
@@ -82,7 +82,7 @@ fn pass<R: Ring, S: SharedMemory + Clone + 'static>(
             assert_eq!(ring.push(&to, &descs), descs.len(), "there was room");
         }
     });
-    let mut ring = R::Consumer::resume(&mem, &place);
+    let mut ring = R::Consumer::resume(&mem, &layout);
     let mut seq = 0;
     while seq < packets * segments {
         let mut out = [Desc::default(); 8];
@@ -119,9 +119,9 @@ fn consumer_hands_over<R: Ring>() {
     model(2, || {
         let (count, packets) = (2, 3);
         let mem = memory::<R>(count, 1).memory();
-        let (to, place) = (mem.clone(), place(count));
+        let (to, layout) = (mem.clone(), ring_layout(count));
         let producer = thread::spawn(move || {
-            let mut ring = R::Producer::resume(&to, &place);
+            let mut ring = R::Producer::resume(&to, &layout);
             for seq in 0..packets {
                 while ring.push(&to, &[Desc::new(0, 1, 0).with_meta(seq)]) == 0 {
                     to.relax();
@@ -129,7 +129,7 @@ fn consumer_hands_over<R: Ring>() {
             }
         });
         for seq in 0..packets {
-            let mut ring = R::Consumer::resume(&mem, &place);
+            let mut ring = R::Consumer::resume(&mem, &layout);
             let mut out = [Desc::default(); 1];
             while ring.pop(&mem, &mut out) == 0 {
                 mem.relax();
@@ -146,16 +146,16 @@ fn producer_hands_over<R: Ring>() {
     model(2, || {
         let (count, packets) = (2, 3);
         let mem = memory::<R>(count, 1).memory();
-        let (to, place) = (mem.clone(), place(count));
+        let (to, layout) = (mem.clone(), ring_layout(count));
         let producer = thread::spawn(move || {
             for seq in 0..packets {
-                let mut ring = R::Producer::resume(&to, &place);
+                let mut ring = R::Producer::resume(&to, &layout);
                 while ring.push(&to, &[Desc::new(0, 1, 0).with_meta(seq)]) == 0 {
                     to.relax();
                 }
             }
         });
-        let mut ring = R::Consumer::resume(&mem, &place);
+        let mut ring = R::Consumer::resume(&mem, &layout);
         let mut seq = 0;
         while seq < packets {
             let mut out = [Desc::default(); 1];
@@ -182,32 +182,32 @@ fn weak<R: Ring>() {
 fn waits<R: Ring>(in_every_poll: bool) {
     model(2, move || {
         let packets = 3;
-        let mem = memory::<R>(2, 1).word(SLEEPING).word(DONE).memory();
-        let (to, place) = (mem.clone(), place(2));
+        let mem = memory::<R>(2, 1).word(RX_EVENT).word(DONE).memory();
+        let (to, layout) = (mem.clone(), ring_layout(2));
         let notifier = Rc::new(Notify::new());
         let notified = Rc::clone(&notifier);
         let nic = thread::spawn(move || {
-            let (mut ring, mut watch) = (R::Producer::resume(&to, &place), NotifyState::new(SLEEPING));
+            let (mut ring, mut watch) = (R::Producer::resume(&to, &layout), NotifyState::new(RX_EVENT));
             let mut seq = 0;
             while if in_every_poll { to.load_acquire(DONE) == 0 } else { seq < packets } {
                 let sent = seq < packets && ring.push(&to, &[Desc::new(0, 1, 0).with_meta(seq)]) > 0;
                 seq += u64::from(sent);
                 if (sent || in_every_poll)
-                    && let Some(sleep) = watch.needs_notification(&to, &ring)
+                    && let Some(armed) = watch.needs_notification(&to, &ring)
                 {
                     notified.notify();
-                    watch.notified(sleep);
+                    watch.notified(armed);
                 }
                 to.relax();
             }
         });
-        let mut ring = R::Consumer::resume(&mem, &place);
+        let mut ring = R::Consumer::resume(&mem, &layout);
         for seq in 0..packets {
             let mut out = [Desc::default(); 1];
             while ring.pop(&mem, &mut out) == 0 {
-                if arm(&mem, SLEEPING, &ring) {
+                if arm(&mem, RX_EVENT, &ring) {
                     notifier.wait();
-                    disarm(&mem, SLEEPING);
+                    disarm(&mem, RX_EVENT);
                 }
             }
             assert_eq!(out[0].meta, seq, "order");
@@ -221,10 +221,10 @@ fn waits<R: Ring>(in_every_poll: bool) {
 /// Sends packets through the areas of a ring of two units: what is written before the signal is seen after it, and an area is not written
 /// again before its unit has been handed back. A reader that hands it back before it has read must fail.
 fn inline<S: SharedMemory + Clone + 'static>(mem: S, early: bool) {
-    let (packets, place) = (4, RingLayout { areas: BYTES, ..place(2) });
+    let (packets, layout) = (4, RingLayout { areas: BYTES, ..ring_layout(2) });
     let to = mem.clone();
     let producer = thread::spawn(move || {
-        let mut ring = <GroupedEpoch as Ring>::Producer::resume(&to, &place);
+        let mut ring = <GroupedEpoch as Ring>::Producer::resume(&to, &layout);
         for seq in 0..packets {
             let put = |_, at| {
                 to.write(at, &[seq as u8 + 1; 8]);
@@ -236,7 +236,7 @@ fn inline<S: SharedMemory + Clone + 'static>(mem: S, early: bool) {
             ring.close(&to);
         }
     });
-    let mut ring = <GroupedEpoch as Ring>::Consumer::resume(&mem, &place);
+    let mut ring = <GroupedEpoch as Ring>::Consumer::resume(&mem, &layout);
     let mut seq = 0;
     while seq < packets {
         let mut out = [Desc::default(); 4];
@@ -336,13 +336,13 @@ models! {
 
 /// The smallest pool, with few words of it declared: those of its chunks as large buffers.
 fn pool_memory(layout: &Layout) -> LoomView {
-    let place = layout.pool();
-    let mut memory = LoomMemory::new().word(place.small).word(place.large).word(place.split);
+    let pool = layout.pool();
+    let mut memory = LoomMemory::new().word(pool.small).word(pool.large).word(pool.split);
     for chunk in 0..layout.config().buffers {
         memory = memory
-            .word(place.links + chunk * 32 * 8)
-            .word(place.kinds + chunk * 8)
-            .bytes(place.buffers + chunk * LARGE_BUF..place.buffers + chunk * LARGE_BUF + 128);
+            .word(pool.links + chunk * 32 * 8)
+            .word(pool.kinds + chunk * 8)
+            .bytes(pool.buffers + chunk * LARGE_BUF..pool.buffers + chunk * LARGE_BUF + 128);
     }
     memory.memory()
 }

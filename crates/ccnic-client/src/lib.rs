@@ -42,7 +42,7 @@ mod test_nic;
 mod tuning;
 mod waiter;
 
-pub use ccnic::host::{HostDrops, NotSmall, Segmented};
+pub use ccnic::host::{HostDrops, NotSmall, Outgoing, Reserved, Segmented};
 pub use ccnic::rss;
 pub use ccnic::rss::Rss;
 pub use ccnic::{

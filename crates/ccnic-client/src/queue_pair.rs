@@ -3,15 +3,11 @@
 //! Each call branches once on the design: one branch per burst. The bursts of the five ring types are
 //! compiled side by side, and those that check or copy packets also for wider registers: one more branch.
 
-use std::os::fd::BorrowedFd;
-use std::time::Duration;
-
 use ccnic::host::{self, HostDrops, NotSmall, Outgoing, Reserved, Segmented};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Buf, Burst, Config, Desc, Layout, QueueError};
 use ccnic_shm::{NativeMemory, Vectors};
 
-use crate::error::Error;
 use crate::waiter::Waiter;
 
 /// A queue pair in mapped memory whose ring type is known at compile time.
@@ -94,7 +90,9 @@ macro_rules! each_in_vectors {
     }};
 }
 
-/// Work on a queue pair that is compiled once for each ring type: what [`QueuePair::dispatch`] calls.
+mod waiting; // behind the macros, which it uses
+
+/// Work on a queue pair that is compiled once for each ring type: what [`QueuePair::dispatch`] calls, with an example.
 pub trait PairVisitor {
     /// What the work returns.
     type Output;
@@ -172,7 +170,7 @@ impl QueuePair {
         each!(&mut self.pair, pair => pair.alloc(len, max, burst))
     }
 
-    /// Returns all buffers of `burst` to the pool. See [`host::QueuePair::free`].
+    /// Returns all buffers of `burst` to the pool. See [`host::QueuePair::free`]. Example: [`QueuePair`].
     #[inline]
     pub fn free(&mut self, burst: &mut Burst) {
         each!(&mut self.pair, pair => pair.free(burst));
@@ -205,7 +203,8 @@ impl QueuePair {
         each_in_vectors!(self, pair => pair.rx_burst(burst, max))
     }
 
-    /// True when small packets of `len` bytes are sent in buffers of the pool. See [`host::QueuePair::takes_buffers`].
+    /// True when small packets of `len` bytes are sent in buffers of the pool. See [`host::QueuePair::takes_buffers`]. Example:
+    /// [`tx_commit`](QueuePair::tx_commit).
     pub fn takes_buffers(&self, len: u16) -> bool {
         each!(&self.pair, pair => pair.takes_buffers(len))
     }
@@ -241,6 +240,31 @@ impl QueuePair {
     }
 
     /// Sends the packets in reserved places. See [`host::QueuePair::tx_commit`].
+    ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// # let mut nic = ccnic_client::Nic::open(&socket)?;
+    /// # let mut pair = nic.queue_pair(0)?;
+    /// use std::time::Duration;
+    ///
+    /// use ccnic::SharedMemory;
+    /// use ccnic_client::Reserved;
+    ///
+    /// let (mem, mut reserved) = (nic.region().memory(), Reserved::default());
+    /// assert!(pair.takes_buffers(4096)); // so long ones never lie in the ring
+    /// assert_eq!(pair.tx_reserve(64, 4, &mut reserved, |_, at| mem.write(at, &[7; 60])), 4);
+    /// assert_eq!(pair.tx_commit(&mut reserved, 3, |_| (60, 0)), Some(3)); // the fourth place is given back
+    ///
+    /// let mut received = 0;
+    /// while received < 3 {
+    ///     pair.wait(Duration::from_secs(10))?; // a loopback returns them
+    ///     received += pair.rx_lend(32, |_, bytes, _| assert_eq!(bytes, [7; 60])).unwrap(); // none has several segments
+    /// }
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
     #[inline(always)]
     pub fn tx_commit(
         &mut self,
@@ -262,8 +286,38 @@ impl QueuePair {
         each_in_vectors!(self, pair => pair.tx_small(longest, packets, burst))
     }
 
-    /// Receives packets of up to 128 bytes without handles. See [`host::QueuePair::rx_small`], with an
-    /// example.
+    /// Receives packets of up to 128 bytes without handles. See [`host::QueuePair::rx_small`].
+    ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// # let mut nic = ccnic_client::Nic::open(&socket)?;
+    /// # let mut pair = nic.queue_pair(0)?;
+    /// use std::time::Duration;
+    ///
+    /// use ccnic_client::{Burst, NotSmall, Segmented};
+    ///
+    /// let mut burst = Burst::new();
+    /// assert_eq!(pair.tx_small(5, [(&b"short"[..], 0)].into_iter(), &mut burst), 1);
+    /// assert_eq!(pair.alloc(9000, 3, &mut burst), 3); // one packet of three buffers
+    /// assert_eq!(pair.tx_burst(&mut burst), 3);
+    /// let mut wait_for = |what: Result<usize, NotSmall>| loop {
+    ///     pair.wait(Duration::from_secs(10))?; // a loopback returns them
+    ///     let got = pair.rx_small(32, |_, bytes, _| assert_eq!(bytes, b"short"));
+    ///     if got != Ok(0) {
+    ///         assert_eq!(got, what);
+    ///         return Ok::<(), ccnic_client::Error>(());
+    ///     }
+    /// };
+    /// wait_for(Ok(1))?;
+    /// wait_for(Err(NotSmall))?; // rx_burst receives it
+    /// assert_eq!(pair.rx_lend(32, |_, _, _| ()), Err(Segmented)); // so it is for packets of one segment
+    /// assert_eq!(pair.rx_burst(&mut burst, 32), 3);
+    /// pair.free(&mut burst);
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`NotSmall`] when the first packet that waits is not small.
@@ -363,143 +417,6 @@ impl QueuePair {
         each!(&self.pair, pair => pair.with_mut(buf, f))
     }
 
-    /// Blocks until there is something to receive. Poll [`rx_burst`](QueuePair::rx_burst) for a while first:
-    /// a sleep and a wake-up take longer than a round trip. `None` waits without a limit.
-    ///
-    /// ```
-    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
-    /// # let directory = tempfile::tempdir().unwrap();
-    /// # let socket = directory.path().join("nic.sock");
-    /// # let _nic = test_nic::TestNic::start(&socket, false);
-    /// # let mut nic = ccnic_client::Nic::open(&socket)?;
-    /// # let mut pair = nic.queue_pair(0)?;
-    /// use std::time::Duration;
-    ///
-    /// use ccnic_client::{Burst, Error};
-    ///
-    /// let mut burst = Burst::new();
-    /// assert!(matches!(pair.wait(Duration::from_millis(1)), Err(Error::TimedOut))); // nothing was sent
-    /// pair.alloc(64, 1, &mut burst);
-    /// pair.tx_burst(&mut burst);
-    /// while pair.rx_burst(&mut burst, 32) == 0 {
-    ///     pair.wait(Duration::from_secs(10))?;
-    /// }
-    /// pair.free(&mut burst);
-    /// # Ok::<(), ccnic_client::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// [`Error::TimedOut`] after `timeout`. [`Error::Gone`] when the NIC has gone and nothing is left to
-    /// receive. [`Error::Os`] with `EINTR` after a signal.
-    pub fn wait(&mut self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
-        let (waiter, timeout) = (&self.waiter, timeout.into());
-        each!(&mut self.pair, pair => waiter.wait(pair, timeout))
-    }
-
-    /// Asks the NIC for a notification: [`fd`](QueuePair::fd) becomes readable when there is something to
-    /// receive. False when there is something already; then nothing is asked. Call it before each sleep in
-    /// `poll` or `epoll_wait`.
-    ///
-    /// ```
-    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
-    /// # let directory = tempfile::tempdir().unwrap();
-    /// # let socket = directory.path().join("nic.sock");
-    /// # let _nic = test_nic::TestNic::start(&socket, false);
-    /// # let mut nic = ccnic_client::Nic::open(&socket)?;
-    /// # let mut pair = nic.queue_pair(0)?;
-    /// use ccnic_client::Burst;
-    /// use rustix::event::{PollFd, PollFlags, poll};
-    ///
-    /// let mut burst = Burst::new();
-    /// pair.alloc(64, 1, &mut burst);
-    /// pair.tx_burst(&mut burst);
-    /// while pair.rx_burst(&mut burst, 32) == 0 {
-    ///     if pair.arm()? {
-    ///         // A program adds its other descriptors here.
-    ///         poll(&mut [PollFd::new(&pair.fd()?, PollFlags::IN)], None).unwrap();
-    ///         pair.disarm();
-    ///     }
-    /// }
-    /// pair.free(&mut burst);
-    /// # Ok::<(), ccnic_client::Error>(())
-    /// ```
-    ///
-    /// # Errors
-    /// As [`fd`](QueuePair::fd).
-    pub fn arm(&mut self) -> Result<bool, Error> {
-        let waiter = &self.waiter;
-        each!(&mut self.pair, pair => waiter.arm(pair))
-    }
-
-    /// Withdraws the request of [`arm`](QueuePair::arm), which has an example. A notification may already be under
-    /// way.
-    pub fn disarm(&mut self) {
-        each!(&mut self.pair, pair => pair.disarm());
-    }
-
-    /// The descriptor that becomes readable when there is something to receive after [`arm`](QueuePair::arm):
-    /// for a program that waits for several things at once. It stays the same with the NIC's successor; the
-    /// bytes in it mean nothing. [`arm`](QueuePair::arm) has an example.
-    ///
-    /// It does not show that the NIC has gone: [`Nic`](crate::Nic)'s own descriptor does.
-    ///
-    /// # Errors
-    /// [`Error::Os`] when the system has no descriptor left.
-    pub fn fd(&self) -> Result<BorrowedFd<'_>, Error> {
-        self.waiter.fd()
-    }
-
-    /// A handle with which another thread wakes the one that waits on this queue pair. Example: [`Waiter`].
-    pub fn waiter(&self) -> &Waiter {
-        &self.waiter
-    }
-
-    /// True when there is something to receive. Example: [`tx_waiting`](QueuePair::tx_waiting).
-    pub fn rx_waits(&self) -> bool {
-        each!(&self.pair, pair => pair.rx_waits())
-    }
-
-    /// Buffers that can be received now. Reads the whole ring: not for every burst. Example:
-    /// [`tx_waiting`](QueuePair::tx_waiting).
-    pub fn rx_ready(&self) -> usize {
-        each!(&self.pair, pair => pair.rx_ready())
-    }
-
-    /// Buffers handed to the NIC that it has not taken yet. Reads the whole ring: not for every burst.
-    ///
-    /// ```
-    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
-    /// # let directory = tempfile::tempdir().unwrap();
-    /// # let socket = directory.path().join("nic.sock");
-    /// # let _nic = test_nic::TestNic::start(&socket, false);
-    /// # let mut nic = ccnic_client::Nic::open(&socket)?;
-    /// # let mut pair = nic.queue_pair(0)?;
-    /// use ccnic_client::{Burst, HostDrops};
-    ///
-    /// let mut burst = Burst::new();
-    /// pair.alloc(64, 16, &mut burst);
-    /// assert!(pair.tx_room() >= 16);
-    /// pair.tx_burst(&mut burst);
-    /// while pair.tx_waiting() > 0 || pair.rx_ready() < 16 {
-    ///     pair.relax(); // the loopback NIC is busy with them
-    /// }
-    /// assert!(pair.rx_waits() && pair.drops() == HostDrops::default() && pair.config().queues == 1);
-    /// assert_eq!(pair.rx_burst(&mut burst, 32), 16);
-    /// pair.free(&mut burst);
-    /// pair.retire(); // the buffers that it keeps are in the pool, for other queue pairs
-    /// # Ok::<(), ccnic_client::Error>(())
-    /// ```
-    pub fn tx_waiting(&self) -> usize {
-        each!(&self.pair, pair => pair.tx_waiting())
-    }
-
-    /// Pauses the processor for a moment: call it in each empty poll. Example:
-    /// [`tx_waiting`](QueuePair::tx_waiting).
-    #[inline]
-    pub fn relax(&self) {
-        each!(&self.pair, pair => pair.relax());
-    }
-
     /// Packets not delivered, by reason. Example: [`tx_waiting`](QueuePair::tx_waiting).
     pub fn drops(&self) -> HostDrops {
         each!(&self.pair, pair => pair.drops())
@@ -510,7 +427,8 @@ impl QueuePair {
         each!(&self.pair, pair => pair.config())
     }
 
-    /// Returns the buffers that this queue pair keeps to the region's pool. See [`host::QueuePair::retire`].
+    /// Returns the buffers that this queue pair keeps to the region's pool. See [`host::QueuePair::retire`]. Example:
+    /// [`tx_waiting`](QueuePair::tx_waiting).
     pub fn retire(&mut self) {
         each!(&mut self.pair, pair => pair.retire());
     }

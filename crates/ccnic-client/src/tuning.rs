@@ -56,6 +56,14 @@ impl Choice {
 
 /// The tuning of a NIC that measures nothing: the default, with what the environment (`CCNIC_TUNING`) changes.
 ///
+/// ```
+/// use ccnic_client::{Tuning, tuning_of_environment};
+///
+/// // Where the variable is not set:
+/// assert_eq!(tuning_of_environment()?, Tuning::default());
+/// # Ok::<(), ccnic_client::Error>(())
+/// ```
+///
 /// # Errors
 /// [`Error::Tuning`] when the environment says nothing that can be.
 pub fn tuning_of_environment() -> Result<Tuning, Error> {

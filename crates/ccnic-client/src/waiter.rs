@@ -140,7 +140,8 @@ impl Waiter {
         Ok(ends)
     }
 
-    /// The descriptor that becomes readable with a notification: see [`QueuePair::fd`](crate::QueuePair::fd).
+    /// The descriptor that becomes readable with a notification: see [`QueuePair::fd`](crate::QueuePair::fd). [`Waiter`] has an
+    /// example.
     ///
     /// The end of the NIC does not show here, but in [`Nic`](crate::Nic)'s own descriptor.
     ///

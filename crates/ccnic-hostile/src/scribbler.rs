@@ -35,6 +35,15 @@ impl Scribbler {
         Ok(Scribbler { mem: region.memory(), layout: *layout, queue, random, moved: (0, 0, 0) })
     }
 
+    /// Goes on with the rings of another queue.
+    ///
+    /// # Errors
+    /// When the region has no such queue.
+    pub fn turn_to(&mut self, queue: u16) -> anyhow::Result<()> {
+        self.queue = self.layout.queue(queue).with_context(|| format!("the region has no queue {queue}"))?;
+        Ok(())
+    }
+
     fn design(&self) -> Design {
         self.layout.config().design
     }

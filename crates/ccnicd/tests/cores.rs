@@ -1,16 +1,18 @@
-//! Receive-side scaling over two polling cores, which hand packets to each other: programs come, go and are killed under load, and the
-//! daemon ends in the middle of it.
+//! Receive-side scaling over two polling cores, which hand packets to each other: programs come, go, are killed under load and write
+//! over their regions, and the daemon ends in the middle of it.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod common;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use ccnic::Design;
 use ccnic::rss::Rss;
+use ccnic::{Burst, Design};
 use ccnic_control::messages::QueueStatus;
+use ccnic_hostile::Scribbler;
 use common::traffic::{QUEUES, Traffic};
 use common::{Daemon, Forked, PATIENCE, Random, alone, seed, two_cores, until};
 use rustix::process::Signal;
@@ -105,6 +107,89 @@ fn a_program_is_killed_beside_another() {
         queues.iter().map(|q| (q.rx_packets, dropped(q))).fold((0, 0), |a, q| (a.0 + q.0, a.1 + q.1)),
         (survivor.received, 0)
     );
+    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+}
+
+/// A hostile program's life: sends packets that are spread over the daemon's cores, and writes over its region while they read there.
+fn hostile_life(socket: &Path, design: Design, random: &mut Random) {
+    let mut traffic = spread(socket, design);
+    let (region, layout) = (traffic.program.region(), traffic.program.layout());
+    let mut scribbler = Scribbler::new(region, layout, Random::new(random.word())).unwrap();
+    let mut burst = Burst::new();
+    for _ in 0..100 {
+        (0..32).for_each(|_| traffic.send());
+        scribbler.turn_to(random.below(QUEUES.into()) as u16).unwrap();
+        for _ in 0..random.below(10) {
+            if random.below(4) == 0 { scribbler.scribble() } else { scribbler.aim() }
+        }
+        for pair in &mut traffic.pairs {
+            pair.rx_burst(&mut burst, 32);
+            pair.free(&mut burst);
+        }
+    }
+}
+
+/// Run by `a_hostile_program_harms_only_itself`, in a process of its own.
+#[test]
+#[ignore = "a child of another test"]
+fn hostile_child() {
+    let Ok(socket) = std::env::var("CCNIC_SOCKET") else { return };
+    let design = Design::ALL[std::env::var("CCNIC_DESIGN").unwrap().parse::<usize>().unwrap()];
+    let mut random = Random::new(seed());
+    let start = Instant::now();
+    while start.elapsed() < 2 * PATIENCE {
+        // A panic over what it finds in its region is its own affair.
+        let _ = catch_unwind(AssertUnwindSafe(|| hostile_life(Path::new(&socket), design, &mut random)));
+        println!("lived");
+    }
+}
+
+/// Lets a hostile program at the daemon until it has lived some lives, and kills it.
+fn beside_hostile(daemon: &mut Daemon, socket: &Path, survivor: &mut Traffic, design: usize) {
+    let log = socket.with_extension(format!("hostile-{design}.log"));
+    let (design, seed) = (design.to_string(), survivor.random.word().to_string());
+    let env = [
+        ("CCNIC_SOCKET", socket.to_str().unwrap()),
+        ("CCNIC_DESIGN", design.as_str()),
+        ("CCNIC_SEED", seed.as_str()),
+    ];
+    let mut child = Forked::start("hostile_child", &env, &log);
+    let said = || std::fs::read_to_string(&log).unwrap();
+    let (mut bad, mut queues) = (0, 0);
+    until("bad packets of the hostile program, and good ones on several queues", || {
+        survivor.exchange(20);
+        let programs = daemon.status().programs;
+        for hostile in programs.iter().filter(|p| p.pid != std::process::id() as i32) {
+            bad = bad.max(hostile.queues.iter().map(|q| q.drop_bad_descriptor + q.drop_bad_chain).sum());
+            queues = queues.max(hostile.queues.iter().filter(|q| q.rx_packets > 0).count());
+        }
+        assert!(child.ended().is_none(), "the hostile program has ended: {}", said());
+        said().matches("lived").count() >= 10 && bad > 0 && queues > 1
+    });
+    assert!(child.kill(), "{}", said());
+}
+
+#[test]
+fn a_hostile_program_harms_only_itself() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let mut daemon = Daemon::start_with(&socket, &["--cores", &two_cores()]);
+    let mut survivor = spread(&socket, Design::GroupedEpoch);
+    survivor.exchange(100);
+    let holdings = daemon.settled();
+    for design in 0..Design::ALL.len() {
+        beside_hostile(&mut daemon, &socket, &mut survivor, design);
+        until("the end of all that was held for the hostile program", || {
+            survivor.exchange(20);
+            daemon.status().programs.len() == 1 && daemon.holdings() == holdings
+        });
+    }
+    survivor.drain();
+    let queues = daemon.program("spread").unwrap().queues;
+    assert_eq!(queues.iter().map(|q| q.rx_packets).sum::<u64>(), survivor.received);
+    assert_eq!(queues.iter().map(dropped).sum::<u64>(), 0);
+    assert_eq!((survivor.received, survivor.program.alive()), (survivor.total, true));
     assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
 }
 

@@ -93,7 +93,7 @@ fn daemon_dies(config: Config, pages: Pages, sizes: &[u16], window: u64) {
         let found = program.reconnect([&mut flow.pair], []).unwrap();
         assert!(found == 0 || !config.shared_pool, "a daemon that retired kept {found} buffers");
         let now = allocatable(&mut flow.pair, &layout);
-        // With the host-managed pool up to as many blanks as at the start are posted.
+        // With the host-managed pool up to as many receive buffers are posted as at the start.
         assert!(now >= all && now <= whole, "{now} slots to allocate, {all} at the start of {whole}");
         assert!(now == all || !config.shared_pool, "{now} slots to allocate, {all} at the start");
     }

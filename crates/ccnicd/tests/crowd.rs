@@ -28,9 +28,9 @@ fn keep_full(mem: &NativeMemory, layout: &Layout, stop: &AtomicBool) {
     let mut written = vec![0; layout.config().queues.into()];
     while !stop.load(Relaxed) {
         for (queue, next) in (0..).zip(&mut written) {
-            let place = layout.queue(queue).unwrap();
-            let (tx, count) = (place.tx, u64::from(place.tx.count));
-            mem.store(place.rx.head, mem.load(place.rx.tail));
+            let queue_layout = layout.queue(queue).unwrap();
+            let (tx, count) = (queue_layout.tx, u64::from(queue_layout.tx.count));
+            mem.store(queue_layout.rx.head, mem.load(queue_layout.rx.tail));
             let end = (mem.load(tx.taken) >> 3) + count;
             while *next < end {
                 let at = tx.units + UNIT * (*next % count) as u32;

@@ -1,4 +1,4 @@
-//! Programs that sleep and are woken: by the NIC they know, by its successor, by none; and what the daemon does about those that
+//! Programs that wait and are notified: by the NIC they know, by its successor, by none; and what the daemon does about those that
 //! abuse it.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
@@ -34,23 +34,23 @@ fn send(pair: &mut QueuePair, byte: u8) {
 /// Receives the packet that is there.
 fn receive(pair: &mut QueuePair) -> u8 {
     let mut burst = Burst::new();
-    assert_eq!(pair.rx_burst(&mut burst, 1), 1, "woken for nothing");
+    assert_eq!(pair.rx_burst(&mut burst, 1), 1, "notified of nothing");
     let mut byte = [0];
     burst.as_slice().iter().for_each(|buf| assert_eq!(pair.read(buf, 0, &mut byte), 1));
     pair.free(&mut burst);
     byte[0]
 }
 
-/// True when the descriptor to sleep on says that there is something, which it does within `timeout`, if it does.
-fn rings(waiter: &Waiter, timeout: Duration) -> bool {
+/// True when the notifier of a queue pair becomes readable within `timeout`.
+fn readable(waiter: &Waiter, timeout: Duration) -> bool {
     let fd = waiter.fd().unwrap();
     let mut fds = [PollFd::new(&fd, PollFlags::IN)];
     poll(&mut fds, Some(&Timespec::try_from(timeout).unwrap())).unwrap() > 0
 }
 
-/// Waits until the NIC has said that it wakes this program.
+/// Waits until the NIC has confirmed that it notifies this program.
 fn answered(waiter: &Waiter) {
-    assert!(rings(waiter, PATIENCE), "the NIC does not say that it wakes the program");
+    assert!(readable(waiter, PATIENCE), "the NIC does not confirm that it notifies the program");
 }
 
 /// What the kernel says of a thread of this process: a field of its status.
@@ -69,8 +69,8 @@ fn sleeps() -> u64 {
     thread_status(this_thread(), "voluntary_ctxt_switches:").parse().unwrap()
 }
 
-/// Packets that come before, while and after the program falls asleep: each wakes it.
-fn every_packet_wakes(socket: &Path, design: Design) {
+/// Packets that come before, while and after the program begins to wait: it is notified of each.
+fn every_packet_notifies(socket: &Path, design: Design) {
     let mut program =
         Nic::options().name("sleeper").config(&config(design)).pages(Pages::Small).open(socket).unwrap();
     let mut pair = program.queue_pair(0).unwrap();
@@ -85,13 +85,13 @@ fn every_packet_wakes(socket: &Path, design: Design) {
 }
 
 #[test]
-fn every_packet_wakes_a_program_in_every_design() {
+fn a_program_is_notified_of_every_packet_in_every_design() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
     let mut daemon = Daemon::start(&socket);
     for design in Design::ALL {
-        every_packet_wakes(&socket, design);
+        every_packet_notifies(&socket, design);
     }
     until("the end of all programs", || daemon.status().programs.is_empty());
 }
@@ -149,7 +149,7 @@ fn a_program_that_has_no_answer_naps() {
 }
 
 #[test]
-fn a_sleeper_learns_of_the_nics_end_and_is_woken_by_its_successor() {
+fn a_program_that_waits_learns_of_the_nics_end_and_is_notified_by_its_successor() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
@@ -173,12 +173,12 @@ fn a_sleeper_learns_of_the_nics_end_and_is_woken_by_its_successor() {
         // Sent while there is no NIC, and asleep on the descriptor alone when its successor comes.
         send(&mut pair, i);
         assert!(pair.arm().unwrap(), "nothing is there");
-        assert!(!rings(pair.waiter(), Duration::ZERO));
+        assert!(!readable(pair.waiter(), Duration::ZERO));
         daemon = Daemon::start(&socket);
         program.reconnect([&mut pair], []).unwrap();
         until("a packet by way of the successor", || {
-            assert!(rings(pair.waiter(), PATIENCE), "no wake-up came");
-            // The first byte may be the answer: then the program goes on sleeping.
+            assert!(readable(pair.waiter(), PATIENCE), "no notification came");
+            // The first byte may be the answer: then the program goes on waiting.
             !pair.arm().unwrap()
         });
         pair.disarm();
@@ -188,7 +188,7 @@ fn a_sleeper_learns_of_the_nics_end_and_is_woken_by_its_successor() {
 }
 
 #[test]
-fn many_queues_sleep_on_threads_of_their_own() {
+fn many_queues_wait_on_threads_of_their_own() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
@@ -240,7 +240,7 @@ impl Stranger {
 }
 
 #[test]
-fn sockets_that_no_program_can_be_woken_by() {
+fn sockets_that_cannot_be_notifiers() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
@@ -305,7 +305,7 @@ impl Drop for Stop<'_> {
     }
 }
 
-/// Says that all its queues sleep, anew all the time, reads nothing of what comes, and has a crowd of threads wait for it; and a good
+/// Arms all its queues, again and again, reads nothing of what comes, and has a crowd of threads wait for it; and a good
 /// program beside it.
 #[test]
 fn a_program_that_always_waits_delays_no_other() {
@@ -324,7 +324,7 @@ fn a_program_that_always_waits_delays_no_other() {
         stranger.notify(queue, Some(theirs));
     }
     let mem = stranger.region.memory();
-    // Packets on each queue, so that there is something to be woken for.
+    // Packets on each queue, so that there is something to be notified of.
     for queue in 0..queues {
         let mut pair = host::QueuePair::<_, GroupedEpoch>::new(mem.clone(), &stranger.layout, queue).unwrap();
         for i in 0..4 {
@@ -337,7 +337,7 @@ fn a_program_that_always_waits_delays_no_other() {
         }
         std::mem::forget(pair); // its end would return buffers
     }
-    let places: Vec<u32> = (0..queues).map(|q| stranger.layout.queue(q).unwrap().rx_event).collect();
+    let events: Vec<u32> = (0..queues).map(|q| stranger.layout.queue(q).unwrap().rx_event).collect();
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
         for (ours, _) in sockets.iter().take(16) {
@@ -353,7 +353,7 @@ fn a_program_that_always_waits_delays_no_other() {
         scope.spawn(move || {
             for word in (0..3).cycle().take_while(|_| !stopped.load(Relaxed)) {
                 // Never the same twice in a row, and behind what the NIC has published.
-                places.iter().for_each(|at| mem.store_release(*at, word));
+                events.iter().for_each(|at| mem.store_release(*at, word));
             }
         });
         let _stop = Stop(&stop);

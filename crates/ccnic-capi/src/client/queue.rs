@@ -87,13 +87,12 @@ impl CcnicQueue {
         if u32::from(len) > LARGE_BUF {
             return self.alloc_chains(len, out);
         }
-        let mut done = 0;
+        let (want, mut done) = (out.len(), 0);
         for out in out.chunks_mut(Burst::CAPACITY) {
-            let want = out.len();
-            let got = self.pair.alloc(len, want, &mut self.burst);
+            let got = self.pair.alloc(len, out.len(), &mut self.burst);
             done += hand_out(&mut self.burst, out);
-            if got < want {
-                self.stats.alloc_failed += (want - got) as u64;
+            if got < out.len() {
+                self.stats.alloc_failed += (want - done) as u64;
                 break;
             }
         }
@@ -107,10 +106,10 @@ impl CcnicQueue {
         if (1..segments).contains(&out.len()) {
             return Err(TOO_FEW_ENTRIES);
         }
-        let mut done = 0;
+        let (want, mut done) = (out.len() / segments * segments, 0);
         for out in out.chunks_exact_mut(segments) {
             if self.pair.alloc(len, segments, &mut self.burst) == 0 {
-                self.stats.alloc_failed += segments as u64;
+                self.stats.alloc_failed += (want - done) as u64;
                 break;
             }
             done += hand_out(&mut self.burst, out);
@@ -167,27 +166,29 @@ impl CcnicQueue {
             done += sent;
             if sent < whole || why.is_some() {
                 let adopted = rest.get(..adopted).unwrap_or_default();
-                return self.stopped(done, sent, adopted, whole, why);
+                return self.stopped(bufs.len(), done, sent, adopted, (whole, why));
             }
         }
         Ok(done)
     }
 
-    /// Why a transmit burst stopped after `sent` of `whole` buffers. It is an error only if nothing has been sent (`done` is 0);
-    /// otherwise the next burst begins with the packet in question and reports it.
+    /// Why a transmit burst of `all` buffers stopped after `done` of them, `sent` of the last `whole`. It is an error only if nothing has
+    /// been sent; otherwise the next burst begins with the packet in question and reports it.
     #[cold]
     #[inline(never)]
     fn stopped(
         &mut self,
+        all: usize,
         done: usize,
         sent: usize,
         adopted: &[CcnicBuf],
-        whole: usize,
-        why: Option<Failure>,
+        (whole, why): (usize, Option<Failure>),
     ) -> Result<usize, Failure> {
         let good = adopted.iter().rposition(|buf| !buf.more()).map_or(0, |i| i + 1);
         if sent < good {
-            self.stats.tx_ring_full += (good - sent) as u64;
+            // What lies behind a packet that can never be sent does not wait for room.
+            let waits = if good == whole && why.is_none() { all - done } else { good - sent };
+            self.stats.tx_ring_full += waits as u64;
             return Ok(done);
         }
         let (counter, failure) = match why {
@@ -264,8 +265,14 @@ impl CcnicQueue {
             self.stats.tx_bytes += bytes;
             self.stats.tx_packets += sent as u64;
             done += sent;
-            if sent < all.len() {
-                return if done == 0 { self.why_none(longest, chunk.len()) } else { Ok(done) };
+            if sent < chunk.len() {
+                // Behind a packet that is not small none waits for room.
+                let waits = if chunk.len() == all.len() { lens.len() - done } else { chunk.len() - sent };
+                let none = self.why_none(longest, waits);
+                return if done == 0 { none } else { Ok(done) };
+            }
+            if chunk.len() < all.len() {
+                return Ok(done);
             }
         }
         Ok(done)

@@ -326,7 +326,7 @@ impl CcnicNicQueue {
         if (1..segments).contains(&out.len()) {
             return Err(TOO_FEW_ENTRIES);
         }
-        let mut done = 0;
+        let (all, mut done) = (out.len() / segments * segments, 0);
         for out in out.chunks_mut(FETCH / segments * segments) {
             let want = out.len() / segments * segments;
             let mut descs = [Desc::default(); FETCH];
@@ -336,7 +336,7 @@ impl CcnicNicQueue {
             }
             done += got;
             if got < want {
-                self.stats.alloc_failed += (want - got) as u64;
+                self.stats.alloc_failed += (all - done) as u64;
                 break;
             }
         }

@@ -30,6 +30,49 @@ fn alloc_counts_buffers_and_gives_whole_packets() {
 }
 
 #[test]
+fn what_finds_no_buffer_is_counted_in_calls_of_several_bursts() {
+    let attached = Attached::new(Design::GroupedEpoch);
+    // SAFETY: as above.
+    let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+    let got = alloc(queue, 4000, 1000).len();
+    assert_eq!(queue.stats().unwrap().alloc_failed, 1000 - got as u64);
+    assert_eq!(queue.alloc(9000, &mut [MaybeUninit::uninit(); 100]), Ok(0));
+    assert_eq!(queue.stats().unwrap().alloc_failed, 1000 - got as u64 + 99, "33 packets of three buffers");
+}
+
+#[test]
+fn what_finds_no_room_is_counted_in_calls_of_several_bursts() {
+    let attached = Attached::new(Design::GroupedEpoch);
+    // SAFETY: as above.
+    let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+    let mut bufs = alloc(queue, 64, 300);
+    assert_eq!(bufs.len(), 300, "the ring has 64 descriptors");
+    let sent = queue.transmit(&bufs).unwrap();
+    assert!((32..=64).contains(&sent), "{sent}");
+    assert_eq!(queue.stats().unwrap().tx_ring_full, 300 - sent as u64);
+    bufs[sent + 1] = Desc::new(0, 64, 0).into();
+    assert_eq!(queue.transmit(&bufs[sent..]), Ok(0));
+    assert_eq!(queue.stats().unwrap().tx_ring_full, 301 - sent as u64, "one waits before the bad buffer");
+    let (byte, len) = (0u8, [1u16; 200]);
+    let small = |queue: &mut CcnicQueue| queue.transmit_small(&[&raw const byte; 200], &len, |_, _| &[0]);
+    assert_eq!((small(queue), queue.stats().unwrap().tx_ring_full), (Ok(0), 501 - sent as u64));
+}
+
+#[test]
+fn small_packets_that_find_no_room_are_counted_when_some_are_sent() {
+    let attached = Attached::new(Design::GroupedEpoch);
+    // SAFETY: as above.
+    let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+    let (byte, mut len) = (0u8, [1u16; 200]);
+    let sent = queue.transmit_small(&[&raw const byte; 200], &len, |_, _| &[0]).unwrap();
+    assert!((32..=64).contains(&sent), "{sent}");
+    assert_eq!(queue.stats().unwrap().tx_ring_full, 200 - sent as u64);
+    len[3] = 1000;
+    assert_eq!(queue.transmit_small(&[&raw const byte; 200], &len, |_, _| &[0]), Ok(0));
+    assert_eq!(queue.stats().unwrap().tx_ring_full, 203 - sent as u64, "three wait before the large one");
+}
+
+#[test]
 fn a_full_ring_is_no_error_and_a_bad_handle_is_one_only_when_it_is_first() {
     let attached = Attached::new(Design::GroupedEpoch);
     // SAFETY: as above.

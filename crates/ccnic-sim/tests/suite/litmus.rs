@@ -2,16 +2,14 @@
 //! does.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::common::{Named, Random, seed};
 use ccnic::SharedMemory;
 use ccnic_sim::platform::Platform;
 use ccnic_sim::time::{Ps, ps};
 use ccnic_sim::{Agent, End, Machine, Sim};
-use common::{Named, Random, seed};
 
 /// Seeds for each test, and times that each runs it.
 const SEEDS: u64 = 12;

@@ -27,7 +27,7 @@ enum Op {
     /// The program sends packets of a flow on a queue: their length, and where they are cut into segments.
     Send { queue: u16, flow: u8, packets: u8, len: u16, cuts: Vec<u16> },
     /// The NIC polls a queue.
-    Turn(u16),
+    Poll(u16),
     /// The program receives on a queue and frees what came.
     Receive(u16),
     /// The program asks for another table, and for hashes or not.
@@ -115,7 +115,7 @@ impl<R: Ring> SpreadRig<R> {
             Op::Send { queue, flow, packets, len, cuts } => {
                 (0..*packets).for_each(|_| self.send(*queue, *flow, *len, cuts));
             }
-            Op::Turn(queue) => self.poll(*queue),
+            Op::Poll(queue) => self.poll(*queue),
             Op::Receive(queue) => self.receive(*queue),
             Op::Table { seed, hash } => {
                 self.spreader = Spreader::new(rss(*seed, *hash));
@@ -256,7 +256,7 @@ fn op() -> impl Strategy<Value = Op> {
     prop_oneof![
         6 => (queue(), 0u8..12, 1u8..20, len, cuts)
             .prop_map(|(queue, flow, packets, len, cuts)| Op::Send { queue, flow, packets, len, cuts }),
-        8 => queue().prop_map(Op::Turn),
+        8 => queue().prop_map(Op::Poll),
         4 => queue().prop_map(Op::Receive),
         1 => (any::<u8>(), any::<bool>()).prop_map(|(seed, hash)| Op::Table { seed, hash }),
     ]

@@ -1,4 +1,4 @@
-//! The native bursts, each in a function of its own, so that `tests/asm.rs` can read their assembly. Those that programs
+//! The native bursts, each in a function of its own, so that `ccnic-check/tests/asm.rs` can read their assembly. Those that programs
 //! and the daemon run in the widest registers (`Vectors::run`) are run so here, too.
 //!
 //! With a number as argument it exchanges that many bursts of 32 packets, for a count of the instructions of

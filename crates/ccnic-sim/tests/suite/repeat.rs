@@ -1,14 +1,12 @@
 //! A run repeats bit for bit, in this process and in another one, which has other addresses and hash seeds.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::process::Command;
 
+use crate::common::{named, plan};
 use ccnic::Design;
 use ccnic_sim::loopback::{self, Run};
-use common::{named, plan};
 
 /// All results of a run.
 fn everything(run: &Run) -> String {

@@ -1,18 +1,16 @@
 //! The shapes of rates and latencies: they rise with the load, saturate at the resource that bounds them, and never exceed it.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use crate::common::{mpps, named, plan};
 use ccnic::{Design, SharedMemory};
 use ccnic_sim::loopback::{self, Run};
 use ccnic_sim::micro::{Stores, stream};
 use ccnic_sim::platform::Platform;
 use ccnic_sim::time::{Ps, ns};
 use ccnic_sim::{Machine, Sim};
-use common::{mpps, named, plan};
 
 /// A machine whose link is so slow that few cores fill it.
 fn narrow(gflit_per_s: f64) -> Platform {

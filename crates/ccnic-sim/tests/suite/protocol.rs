@@ -3,19 +3,17 @@
 //! used.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
+use crate::common::{Named, Random, seed};
 use ccnic::SharedMemory;
 use ccnic_sim::platform::Platform;
 use ccnic_sim::protocols::table::{HOME_ROWS, Request};
 use ccnic_sim::time::Ps;
 use ccnic_sim::witness::{Commit, Rows};
 use ccnic_sim::{Agent, End, Link, Machine, Sim, Topology};
-use common::{Named, Random, seed};
 
 /// Runs, and accesses in each.
 const RUNS: u64 = 120;

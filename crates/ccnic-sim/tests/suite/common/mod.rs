@@ -1,5 +1,4 @@
 //! What the simulator's tests share.
-#![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 use std::time::SystemTime;
@@ -10,7 +9,7 @@ use ccnic_sim::loopback::{Plan, Run};
 use ccnic_sim::platform::Platform;
 
 /// A seed that differs from run to run, or the one in `CCNIC_SEED`. It is printed, so that a failure can be repeated.
-pub fn seed() -> u64 {
+pub(crate) fn seed() -> u64 {
     let given = std::env::var("CCNIC_SEED").ok().and_then(|s| s.parse().ok());
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap().as_nanos();
     let seed = given.unwrap_or(now as u64 % 1_000_000_000);
@@ -19,7 +18,7 @@ pub fn seed() -> u64 {
 }
 
 /// Prints the seed of a run that fails; with this seed it is the first run of the next test.
-pub struct Named(pub u64);
+pub(crate) struct Named(pub u64);
 
 impl Drop for Named {
     fn drop(&mut self) {
@@ -31,7 +30,7 @@ impl Drop for Named {
 
 /// Random numbers (splitmix64).
 #[derive(Clone)]
-pub struct Random(u64);
+pub(crate) struct Random(u64);
 
 impl Random {
     pub fn new(seed: u64) -> Random {
@@ -61,7 +60,7 @@ impl Random {
 }
 
 /// A loopback of `queues` pairs of cores.
-pub fn plan(design: Design, queues: u16, size: u16, inflight: usize, seconds: f64) -> Plan {
+pub(crate) fn plan(design: Design, queues: u16, size: u16, inflight: usize, seconds: f64) -> Plan {
     let shared_pool = design != Design::Doorbell;
     let config = Config { design, shared_pool, queues, ..Config::default() };
     let burst = inflight.min(32);
@@ -81,10 +80,10 @@ pub fn plan(design: Design, queues: u16, size: u16, inflight: usize, seconds: f6
 }
 
 /// Packets per second, all queues together, in millions.
-pub fn mpps(run: &Run) -> f64 {
+pub(crate) fn mpps(run: &Run) -> f64 {
     run.outcomes.iter().map(|o| o.packets as f64 / o.seconds).sum::<f64>() / 1e6
 }
 
-pub fn named(platform: &str) -> Platform {
+pub(crate) fn named(platform: &str) -> Platform {
     Platform::named(platform).unwrap()
 }

@@ -1,17 +1,15 @@
 //! A trace is JSON that a viewer can show, its events are those of the run, and tracing changes no result.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::io::{self, Write};
 use std::rc::Rc;
 
+use crate::common::{named, plan};
 use ccnic::Design;
 use ccnic_sim::loopback::{Options, Plan, RunError, run, run_with};
 use ccnic_sim::trace::Trace;
-use common::{named, plan};
 use serde_json::Value;
 
 /// A writer whose contents can be read afterwards.

@@ -2,16 +2,14 @@
 //! rewrites the file.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
 use std::fmt::Write as _;
 
+use crate::common::{mpps, named, plan};
 use ccnic::Design;
 use ccnic_sim::counters::Counters;
 use ccnic_sim::loopback::{self, Run};
-use common::{mpps, named, plan};
 
-const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/snapshots/loopback.txt");
+const FILE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/suite/snapshots/loopback.txt");
 
 const HEADER: &str = "\
 One queue pair; per packet: requests of host and NIC across the link (reads, ownership), lines and control messages sent
@@ -67,6 +65,6 @@ fn results_are_those_of_the_snapshot() {
     }
     assert!(
         expected == found,
-        "results have changed. If that is intended: CCNIC_BLESS=1 cargo test -p ccnic-sim --test snapshot\n{differences}"
+        "results have changed. If that is intended: CCNIC_BLESS=1 cargo test -p ccnic-sim --test suite snapshot\n{differences}"
     );
 }

@@ -2,11 +2,10 @@
 //! access, on machines with random path latencies; the oracle of `ccnic-check` checks every packet.
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-mod common;
-
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use crate::common::{Named, Random, named, seed};
 use ccnic::host;
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic::{Config, Layout, SharedMemory};
@@ -16,7 +15,6 @@ use ccnic_check::suite::{configs, wires};
 use ccnic_sim::platform::Platform;
 use ccnic_sim::time::Ps;
 use ccnic_sim::{Agent, Machine, Sim};
-use common::{Named, Random, named, seed};
 
 /// Runs for each ring, and packets in each.
 const RUNS: u64 = 60;

@@ -136,10 +136,27 @@ fn fill_part(to: &mut [u8], base: u64) {
     copy(to, line([base; WORDS]));
 }
 
-/// Copies the first bytes of a line.
-fn copy(to: &mut [u8], line: Line) {
-    let n = to.len();
-    to.copy_from_slice(bytes_of(line).get(..n).unwrap_or_default());
+/// Copies the first bytes of a line, fewer than all: in pieces of powers of two, since a call of the C library takes longer than they do.
+#[inline(always)]
+fn copy(mut to: &mut [u8], line: Line) {
+    #[inline(always)]
+    fn piece<const N: usize>(to: &mut &mut [u8], from: &mut &[u8]) {
+        if to.len() & N > 0
+            && let Some((bytes, left)) = from.split_first_chunk::<N>()
+            && let Some((now, rest)) = core::mem::take(to).split_first_chunk_mut()
+        {
+            *now = *bytes;
+            (*to, *from) = (rest, left);
+        }
+    }
+    let bytes = bytes_of(line);
+    let (to, from) = (&mut to, &mut bytes.as_slice());
+    piece::<32>(to, from);
+    piece::<16>(to, from);
+    piece::<8>(to, from);
+    piece::<4>(to, from);
+    piece::<2>(to, from);
+    piece::<1>(to, from);
 }
 
 /// The time of sending and the sequence number of the first segment of a packet without a header.
@@ -191,9 +208,30 @@ fn matches_part(found: &[u8], base: u64) -> bool {
     begins(found, line([base; WORDS]))
 }
 
-/// True when a line begins with what was found.
-fn begins(found: &[u8], line: Line) -> bool {
-    bytes_of(line).get(..found.len()) == Some(found)
+/// True when a line begins with what was found, which is shorter: compared as [`copy`] copies.
+#[inline(always)]
+fn begins(mut found: &[u8], line: Line) -> bool {
+    #[inline(always)]
+    fn piece<const N: usize>(found: &mut &[u8], line: &mut &[u8]) -> bool {
+        if found.len() & N == 0 {
+            return true;
+        }
+        let (Some((now, rest)), Some((bytes, left))) =
+            (found.split_first_chunk::<N>(), line.split_first_chunk())
+        else {
+            return false;
+        };
+        (*found, *line) = (rest, left);
+        now == bytes
+    }
+    let bytes = bytes_of(line);
+    let (found, line) = (&mut found, &mut bytes.as_slice());
+    piece::<32>(found, line)
+        & piece::<16>(found, line)
+        & piece::<8>(found, line)
+        & piece::<4>(found, line)
+        & piece::<2>(found, line)
+        & piece::<1>(found, line)
 }
 
 /// True when every byte of a segment is what [`fill`] wrote for this packet at any time.

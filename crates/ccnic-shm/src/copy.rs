@@ -14,20 +14,21 @@ pub(crate) fn copy<Q: SharedMemory>(src: &NativeMemory, from: u32, dst: &Q, to: 
         done += LINE;
     }
     if done < len {
-        if (32..LINE).contains(&len) {
+        // The last bytes of a packet, and some of those before with them.
+        if len > LINE {
+            return end::<{ LINE as usize }, Q>(src, from, dst, to, len);
+        }
+        if len >= 32 {
             return ends::<32, Q>(src, from, dst, to, len);
         }
         copy_rest(src, from, dst, to, len);
     }
 }
 
-/// Copies the last bytes of `len`, fewer than a line, and with them some of those before: a packet's last bytes in one
-/// move or two. Out of line: inlined, it takes registers and time from packets of whole lines.
+/// Copies fewer than 32 bytes, in one move or two. Out of line: inlined, it takes registers and time from packets of whole lines.
 #[inline(never)]
 fn copy_rest<Q: SharedMemory>(src: &NativeMemory, from: u32, dst: &Q, to: u32, len: u32) {
     match len {
-        LINE.. => end::<{ LINE as usize }, Q>(src, from, dst, to, len),
-        32.. => ends::<32, Q>(src, from, dst, to, len),
         16.. => ends::<16, Q>(src, from, dst, to, len),
         8.. => ends::<8, Q>(src, from, dst, to, len),
         4.. => ends::<4, Q>(src, from, dst, to, len),

@@ -90,6 +90,45 @@ macro_rules! audited {
                 );
                 n.map_or(0, |n| n + bytes)
             }
+            /// The program's closures must be compiled for wide registers, too.
+            #[inline(never)]
+            pub(super) fn audit_fill(
+                vectors: Vectors,
+                host: &mut Host,
+                burst: &mut Burst,
+                line: &[u8; 64],
+            ) -> usize {
+                vectors.run(
+                    #[inline(always)]
+                    || {
+                        host.tx_fill(
+                            1024,
+                            32,
+                            burst,
+                            #[inline(always)]
+                            |_, to| {
+                                to.as_chunks_mut().0.iter_mut().for_each(|to| *to = *line);
+                                0
+                            },
+                        )
+                    },
+                )
+            }
+            #[inline(never)]
+            pub(super) fn audit_lend(vectors: Vectors, host: &mut Host) -> usize {
+                let mut bytes = 0;
+                let n = vectors.run(
+                    #[inline(always)]
+                    || {
+                        host.rx_lend(
+                            32,
+                            #[inline(always)]
+                            |_, packet, _| bytes += packet.len(),
+                        )
+                    },
+                );
+                n.map_or(0, |n| n + bytes)
+            }
             #[inline(never)]
             pub(super) fn audit_fetch(vectors: Vectors, nic: &mut Nic, fetched: &mut Fetched) -> usize {
                 vectors.run(
@@ -183,6 +222,9 @@ macro_rules! audited {
                     assert_eq!(audit_send_small(vectors, &mut host, &mut burst, black_box(&small)), 32);
                     assert_eq!(audit_spread(vectors, &mut nics, 0, &mut pipeline, &mem, &by), 32);
                     assert!(audit_receive_small(vectors, &mut host) > 0);
+                    assert_eq!(audit_fill(vectors, &mut host, &mut burst, black_box(&[1; 64])), 32);
+                    assert_eq!(audit_spread(vectors, &mut nics, 0, &mut pipeline, &mem, &by), 32);
+                    assert!(audit_lend(vectors, &mut host) > 0);
                     audit_alloc(&mut host, &mut burst);
                     assert_eq!(audit_tx(vectors, &mut host, &mut burst), 32);
                     let mut others = Elsewhere { descs: [Desc::default(); FETCH], len: 0 };

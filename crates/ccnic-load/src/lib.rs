@@ -457,12 +457,16 @@ impl<M: SharedMemory, R: Ring, C: Clock, const N: usize> Generator<'_, M, R, C, 
     }
 
     /// `make` for packets of several buffers.
-    #[inline(never)]
+    #[inline(always)]
     fn make_chains(&mut self, now: u64) {
         let (mut seq, mut at, header) = (self.tracker.next, 0, self.header);
         for buf in self.tx.iter_mut() {
             let more = buf.more();
-            self.pair.with_mut(buf, |bytes| payload::fill_after(&header, bytes, at, seq, now));
+            self.pair.with_mut(
+                buf,
+                #[inline(always)]
+                |bytes| payload::fill_after(&header, bytes, at, seq, now),
+            );
             (seq, at) = if more { (seq, at + 4096) } else { (seq + 1, 0) };
         }
         self.tracker.next = seq;

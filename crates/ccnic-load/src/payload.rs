@@ -27,34 +27,44 @@ pub fn ethernet(to: [u8; 6], from: [u8; 6]) -> Header<2> {
 /// Words of a line.
 const WORDS: usize = 8;
 /// Bytes of a line.
-const LINE: usize = 8 * WORDS;
+pub const LINE: usize = 8 * WORDS;
 
 /// A line of payload.
 type Line = [u64; WORDS];
 
-/// What the words of a segment's first line count up from; `at` bytes of packet `seq` lie before it.
+/// The base of a segment's first line; `at` bytes of packet `seq` lie before it.
 #[inline(always)]
 fn base(seq: u64, at: usize) -> u64 {
     seq.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(at as u64)
 }
 
-/// The base of the line after the one with this base. A rotation, since compilers would work on several lines at once if
-/// it were a sum, and shuffle words for that.
+/// The base of the line that comes `lines` after the one with this base. Different for the 64 lines of a buffer.
 #[inline(always)]
-fn next(base: u64) -> u64 {
-    base.rotate_left(7)
+fn later(base: u64, lines: usize) -> u64 {
+    base.rotate_left((lines as u32).wrapping_mul(STEP))
 }
 
+const STEP: u32 = 7;
+
+/// The bases of several lines one after the other, each in every word: so that compilers keep them in a vector register.
 #[inline(always)]
-fn line(base: u64) -> Line {
-    const LANES: Line = [0, 1, 2, 3, 4, 5, 6, 7];
-    LANES.map(|lane| base.wrapping_add(lane))
+fn next(bases: Line) -> Line {
+    bases.map(|base| base.rotate_left(STEP))
+}
+
+/// The line with this base in every word.
+#[inline(always)]
+fn line(mut bases: Line) -> Line {
+    // Without a zero, which compilers would treat apart.
+    const LANES: Line = [1, 2, 3, 4, 5, 6, 7, 8];
+    bases.iter_mut().zip(LANES).for_each(|(word, lane)| *word ^= lane);
+    bases
 }
 
 /// The first line of a segment: in a packet's first, the header, the time and the number come first.
 #[inline(always)]
-fn first_line<const N: usize>(header: &Header<N>, base: u64, at: usize, seq: u64, time: u64) -> Line {
-    let whole = line(base);
+fn first_line<const N: usize>(header: &Header<N>, at: usize, seq: u64, time: u64) -> Line {
+    let whole = line([base(seq, at); WORDS]);
     let [_, _, a, b, c, d, e, f] = whole;
     match *header.as_slice() {
         _ if at > 0 => whole,
@@ -78,6 +88,14 @@ fn same(found: &[u8; LINE], line: Line) -> bool {
     pairs.fold(0, |differ, (found, word)| differ | (u64::from_le_bytes(*found) ^ word)) == 0
 }
 
+/// The bits in which a whole line differs from what it should be.
+#[inline(always)]
+fn difference(found: &[u8; LINE], mut line: Line) -> Line {
+    let pairs = line.iter_mut().zip(found.as_chunks::<8>().0);
+    pairs.for_each(|(word, found)| *word ^= u64::from_le_bytes(*found));
+    line
+}
+
 /// Fills a segment that starts `at` bytes into its packet, which has no header.
 #[inline(always)]
 pub fn fill(bytes: &mut [u8], at: usize, seq: u64, time: u64) {
@@ -89,14 +107,15 @@ pub fn fill(bytes: &mut [u8], at: usize, seq: u64, time: u64) {
 pub fn fill_after<const N: usize>(header: &Header<N>, bytes: &mut [u8], at: usize, seq: u64, time: u64) {
     let (lines, rest) = bytes.as_chunks_mut::<LINE>();
     let [to, lines @ ..] = lines else { return fill_short(header, rest, at, seq, time) };
-    let mut base = base(seq, at);
-    *to = bytes_of(first_line(header, base, at, seq, time));
+    *to = bytes_of(first_line(header, at, seq, time));
+    let base = base(seq, at);
+    let (mut bases, count) = ([base; WORDS], lines.len());
     for to in lines {
-        base = next(base);
-        *to = bytes_of(line(base));
+        bases = next(bases);
+        *to = bytes_of(line(bases));
     }
     if !rest.is_empty() {
-        fill_part(rest, next(base));
+        fill_part(rest, later(base, count + 1));
     }
 }
 
@@ -107,14 +126,14 @@ pub fn fill_after<const N: usize>(header: &Header<N>, bytes: &mut [u8], at: usiz
 #[cold]
 #[inline(never)]
 fn fill_short<const N: usize>(header: &Header<N>, to: &mut [u8], at: usize, seq: u64, time: u64) {
-    copy(to, first_line(header, base(seq, at), at, seq, time));
+    copy(to, first_line(header, at, seq, time));
 }
 
 /// Fills the part of a line with this base.
 #[cold]
 #[inline(never)]
 fn fill_part(to: &mut [u8], base: u64) {
-    copy(to, line(base));
+    copy(to, line([base; WORDS]));
 }
 
 /// Copies the first bytes of a line.
@@ -144,32 +163,32 @@ pub fn stamps_after<const N: usize>(bytes: &[u8]) -> Option<(u64, u64)> {
 pub fn matches<const N: usize>(header: &Header<N>, bytes: &[u8], at: usize, seq: u64, time: u64) -> bool {
     let (lines, rest) = bytes.as_chunks::<LINE>();
     let [found, lines @ ..] = lines else { return matches_short(header, rest, at, seq, time) };
-    let mut base = base(seq, at);
-    if !same(found, first_line(header, base, at, seq, time)) {
+    if !same(found, first_line(header, at, seq, time)) {
         return false;
     }
-    // The first line that differs ends it: so compilers take one line after the other.
+    let base = base(seq, at);
+    let (mut bases, mut differ, count) = ([base; WORDS], [0; WORDS], lines.len());
     for found in lines {
-        base = next(base);
-        if !same(found, line(base)) {
-            return false;
-        }
+        bases = next(bases);
+        let here = difference(found, line(bases));
+        differ.iter_mut().zip(here).for_each(|(all, here)| *all |= here);
     }
-    rest.is_empty() || matches_part(rest, next(base))
+    differ.iter().fold(0, |any, word| any | word) == 0
+        && (rest.is_empty() || matches_part(rest, later(base, count + 1)))
 }
 
 /// `matches` for a segment of less than a line.
 #[cold]
 #[inline(never)]
 fn matches_short<const N: usize>(header: &Header<N>, found: &[u8], at: usize, seq: u64, time: u64) -> bool {
-    begins(found, first_line(header, base(seq, at), at, seq, time))
+    begins(found, first_line(header, at, seq, time))
 }
 
 /// True when the part of a line with this base is as it should be.
 #[cold]
 #[inline(never)]
 fn matches_part(found: &[u8], base: u64) -> bool {
-    begins(found, line(base))
+    begins(found, line([base; WORDS]))
 }
 
 /// True when a line begins with what was found.

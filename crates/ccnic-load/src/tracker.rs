@@ -82,20 +82,32 @@ impl<const N: usize> Tracker<N> {
     /// [`finish`](Tracker::finish).
     ///
     /// Nearly every packet is the one that is expected, sent at the same time as the one before: one comparison of the
-    /// whole packet tells.
+    /// whole packet tells. The time of a long packet is looked at before, as comparing it twice takes longer.
     #[inline(always)]
     pub fn packet(&mut self, bytes: &[u8]) {
+        if self.size > payload::LINE
+            && let Some((time, _)) = payload::stamps_after::<N>(bytes)
+            && time != self.current.time
+        {
+            self.next_run(time);
+        }
         let intact = bytes.len() == self.size
             && payload::matches(&self.header, bytes, 0, self.expected, self.current.time);
         if intact {
             (self.expected, self.current.packets) = (self.expected + 1, self.current.packets + 1);
         } else {
-            self.segment(bytes, false);
+            self.other_packet(bytes);
         }
     }
 
-    /// A segment of a packet came back, the last one unless `more` follow: reads and checks every byte of it.
+    /// A packet that was sent at another time, or is not the one that is expected.
     #[inline(never)]
+    fn other_packet(&mut self, bytes: &[u8]) {
+        self.segment(bytes, false);
+    }
+
+    /// A segment of a packet came back, the last one unless `more` follow: reads and checks every byte of it.
+    #[inline(always)]
     pub fn segment(&mut self, bytes: &[u8], more: bool) {
         let (mut time, mut seq, mut at) = self.open;
         if at == 0 {

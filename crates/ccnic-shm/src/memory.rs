@@ -131,6 +131,11 @@ impl SharedMemory for NativeMemory {
     }
 
     #[inline(always)]
+    fn in_wide_registers<T>(&self, f: impl FnOnce() -> T) -> T {
+        self.vectors().run(f)
+    }
+
+    #[inline(always)]
     fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R {
         // SAFETY: inside the reservation; the caller holds the buffer by the protocol, and trusts the other
         // side not to write into it (the contract of `SharedMemory::with`).

@@ -73,6 +73,12 @@ pub trait SharedMemory {
             done += n;
         }
     }
+    /// Calls `f`, a closure marked `#[inline(always)]`, compiled for the widest registers of this machine. For long
+    /// copies outside of the functions that are compiled so as a whole.
+    #[inline(always)]
+    fn in_wide_registers<T>(&self, f: impl FnOnce() -> T) -> T {
+        f()
+    }
     /// Lends payload to `f`. Only for the holder of the buffer, and only where the other side is trusted not
     /// to write it meanwhile: the NIC never uses it.
     fn with<R>(&self, at: u32, len: u32, f: impl FnOnce(&[u8]) -> R) -> R;

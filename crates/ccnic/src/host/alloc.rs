@@ -68,29 +68,40 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     }
 
     /// `alloc` for packets that do not fit into one buffer.
-    #[cold]
+    #[inline(never)]
     fn alloc_chains(&mut self, len: u16, max: usize, burst: &mut Burst) -> usize {
         let segments = u32::from(len).div_ceil(LARGE_BUF) as usize;
         let packets = max.min(burst.space()) / segments;
         let (spread, region) = (self.managed.is_none(), RegionTag::of(&self.mem));
-        for packet in 0..packets {
-            let mut left = u32::from(len);
-            for i in 0..segments {
-                let buffer = self.pool.alloc(&self.mem, Class::Large);
-                let Some((at, _)) = buffer.or_else(|| self.reap_and_alloc(Class::Large)) else {
-                    (0..i).filter_map(|_| burst.pop()).for_each(|b| self.free_one(b));
-                    return packet * segments;
-                };
-                let part = left.min(LARGE_BUF);
-                left -= part;
-                let at = if spread { data_offset(at, part, Class::Large) } else { at };
-                let desc = Desc::new(at, part as u16, if left > 0 { FLAG_MORE } else { 0 });
-                if let Err(buf) = burst.push(Buf::new(desc, region)) {
-                    self.free_one(buf); // does not happen: the space was checked
-                }
+        let mut left = 0;
+        let mut next = |mem: &M, at| {
+            left = if left == 0 { u32::from(len) } else { left };
+            let part = left.min(LARGE_BUF);
+            left -= part;
+            let at = if spread { data_offset(at, part, Class::Large) } else { at };
+            prefetch_payload(mem, at, part, Fetch::Write);
+            Buf::new(Desc::new(at, part as u16, if left > 0 { FLAG_MORE } else { 0 }), region)
+        };
+        let want = packets * segments;
+        if let Some(buffers) = self.pool.alloc_many(Class::Large, want) {
+            for (slot, &at) in burst.spare(want).iter_mut().zip(buffers) {
+                *slot = next(&self.mem, at);
+            }
+            burst.added(want);
+            return want;
+        }
+        for n in 0..want {
+            let buffer = self.pool.alloc(&self.mem, Class::Large);
+            let Some((at, _)) = buffer.or_else(|| self.reap_and_alloc(Class::Large)) else {
+                let part = n % segments; // of a packet, without its last buffers
+                (0..part).filter_map(|_| burst.pop()).for_each(|b| self.free_one(b));
+                return n - part;
+            };
+            if let Err(buf) = burst.push(next(&self.mem, at)) {
+                self.free_one(buf); // does not happen: the space was checked
             }
         }
-        packets * segments
+        want
     }
 
     /// Returns all buffers of `burst` to the pool. It is empty then.

@@ -34,6 +34,24 @@ pub struct NotSmall;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segmented;
 
+/// Has `fill` write packet `i`, of `len` bytes at `at`; returns its metadata. Inlined with `fill`, so that the program writes with the
+/// registers that its burst is compiled for.
+#[inline(always)]
+fn write<M: SharedMemory>(
+    mem: &M,
+    at: u32,
+    len: u16,
+    i: usize,
+    fill: &mut impl FnMut(usize, &mut [u8]) -> u64,
+) -> u64 {
+    mem.with_mut(
+        at,
+        len.into(),
+        #[inline(always)]
+        |to| fill(i, to),
+    )
+}
+
 impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Sends copies of packets of 1 to `longest` bytes ([`small_limit`](QueuePair::small_limit) at most), each with its metadata, in
     /// order, as many as there are buffers and room in the ring for; returns their number. `burst` is working space: it
@@ -101,12 +119,17 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         let mut sent = 0;
         if u32::from(longest) <= LINE {
             let mem = &self.mem;
-            sent = self.tx.push_lines(mem, n, |_, at| {
-                let Some((packet, meta)) = packets.next() else { return (0, 0) };
-                let packet = packet.get(..LINE as usize).unwrap_or(packet);
-                write_small(mem, at, packet);
-                (packet.len() as u16, meta)
-            });
+            sent = self.tx.push_lines(
+                mem,
+                n,
+                #[inline(always)]
+                |_, at| {
+                    let Some((packet, meta)) = packets.next() else { return (0, 0) };
+                    let packet = packet.get(..LINE as usize).unwrap_or(packet);
+                    write_small(mem, at, packet);
+                    (packet.len() as u16, meta)
+                },
+            );
         } else {
             for (packet, meta) in packets {
                 let packet = packet.get(..AREA as usize).unwrap_or(packet);
@@ -153,12 +176,17 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         let mut sent = 0;
         if u32::from(len) <= LINE {
             let mem = &self.mem;
-            sent = self.tx.push_lines(mem, n, |i, at| (len, mem.with_mut(at, len.into(), |to| fill(i, to))));
+            sent = self.tx.push_lines(
+                mem,
+                n,
+                #[inline(always)]
+                |i, at| (len, write(mem, at, len, i, &mut fill)),
+            );
         } else {
             while sent < n
                 && let Some(at) = self.tx.place(&self.mem, len.into())
             {
-                let meta = self.mem.with_mut(at, len.into(), |to| fill(sent, to));
+                let meta = write(&self.mem, at, len, sent, &mut fill);
                 self.tx.add(&self.mem, at, len, meta);
                 sent += 1;
             }
@@ -189,11 +217,22 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             burst,
             pace,
             #[inline(always)]
-            |mem, i, at| (len, mem.with_mut(at, u32::from(len), |to| fill(i, to))),
+            |mem, i, at| (len, write(mem, at, len, i, &mut fill)),
         );
-        if let Some(sent) = sent {
-            return sent;
-        }
+        sent.unwrap_or_else(|| self.tx_fill_slowly(len, room, burst, &mut fill, pace))
+    }
+
+    /// `tx_fill` into buffers of the pool when the magazine has too few, and with the host-managed pool. Compiled once for every `fill`.
+    #[cold]
+    #[inline(never)]
+    fn tx_fill_slowly(
+        &mut self,
+        len: u16,
+        room: usize,
+        burst: &mut Burst,
+        fill: &mut dyn FnMut(usize, &mut [u8]) -> u64,
+        pace: Pace,
+    ) -> usize {
         self.alloc(len, room, burst);
         for (i, buf) in burst.iter_mut().enumerate() {
             let meta = self.with_mut(buf, |to| fill(i, to));

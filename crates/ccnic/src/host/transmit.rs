@@ -109,11 +109,16 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         let (mem, tx) = (&self.mem, &mut self.tx);
         if u32::from(longest) <= LINE {
             let mut bufs = bufs.iter();
-            return tx.push_lines(mem, bufs.len(), |_, at| {
-                let Some(desc) = bufs.next().map(Buf::desc) else { return (0, 0) };
-                copy(mem, desc.offset(), mem, at, desc.len().into());
-                (desc.len(), desc.meta)
-            });
+            return tx.push_lines(
+                mem,
+                bufs.len(),
+                #[inline(always)]
+                |_, at| {
+                    let Some(desc) = bufs.next().map(Buf::desc) else { return (0, 0) };
+                    copy(mem, desc.offset(), mem, at, desc.len().into());
+                    (desc.len(), desc.meta)
+                },
+            );
         }
         for (n, desc) in bufs.iter().map(Buf::desc).enumerate() {
             let Some(at) = tx.place(mem, desc.len().into()) else { return n };

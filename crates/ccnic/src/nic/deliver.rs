@@ -65,7 +65,11 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         }
         let n = self.deliver_singles(from, packets, ahead);
         if n < packets.len() {
-            let (more, busy) = self.deliver_slowly(from, packets.get(n..).unwrap_or_default());
+            let (left, ahead) = (packets.get(n..).unwrap_or_default(), ahead.get(n..).unwrap_or_default());
+            let (more, busy) = from.in_wide_registers(
+                #[inline(always)]
+                || self.deliver_chains(from, left, ahead),
+            );
             return (n + more, busy);
         }
         (n, None)
@@ -137,14 +141,22 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     }
 
     /// What the other loops leave: chains on either side of the copy, and the reasons to stop.
-    #[cold]
-    #[inline(never)]
-    fn deliver_slowly<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc]) -> (usize, Option<Busy>) {
+    #[inline(always)]
+    fn deliver_chains<Q: SharedMemory>(
+        &mut self,
+        from: &Q,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) -> (usize, Option<Busy>) {
+        let fetch = self.tuning.payload();
         let mut n = 0;
         loop {
             let packet = first(packets.get(n..).unwrap_or_default());
             if packet.is_empty() {
                 return (n, None);
+            }
+            for next in ahead.iter().skip(n).take(packet.len()) {
+                prefetch_payload(from, next.offset(), u32::from(next.len()), fetch);
             }
             match self.deliver_chain(from, packet) {
                 Ok(()) => n += packet.len(),
@@ -154,6 +166,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     }
 
     /// Delivers one packet of any number of segments, or nothing.
+    #[inline(always)]
     fn deliver_chain<Q: SharedMemory>(&mut self, from: &Q, packet: &[Desc]) -> Result<(), Busy> {
         let total: u32 = packet.iter().map(|d| u32::from(d.len())).sum();
         let mut buffers = [(0, Class::Large); CHAIN_MAX];

@@ -68,6 +68,7 @@ pub(super) struct Segments<'a> {
 
 impl Segments<'_> {
     /// Copies the next `len` bytes to `to`.
+    #[inline(always)]
     pub(super) fn copy_to<M: SharedMemory, Q: SharedMemory>(&mut self, src: &M, dst: &Q, to: u32, len: u32) {
         let mut done = 0;
         while let (true, Some((desc, rest))) = (done < len, self.descs.split_first()) {

@@ -43,14 +43,19 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     fn deliver_lines<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
         let (mem, rx) = (&self.mem, &mut self.rx);
         let (mut next, mut ahead) = (packets.iter(), ahead.iter());
-        rx.push_lines(mem, packets.len(), |_, at| {
-            if let Some(desc) = ahead.next() {
-                from.prefetch_read(desc.offset());
-            }
-            let Some(desc) = next.next() else { return (0, 0) };
-            copy(from, desc.offset(), mem, at, desc.len().into());
-            (desc.len(), desc.meta)
-        })
+        rx.push_lines(
+            mem,
+            packets.len(),
+            #[inline(always)]
+            |_, at| {
+                if let Some(desc) = ahead.next() {
+                    from.prefetch_read(desc.offset());
+                }
+                let Some(desc) = next.next() else { return (0, 0) };
+                copy(from, desc.offset(), mem, at, desc.len().into());
+                (desc.len(), desc.meta)
+            },
+        )
     }
 
     /// Packets of one segment that fit into an area.

@@ -238,16 +238,26 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
         (kept, to)
     }
 
-    /// The position `descs` descriptors after `from`: walks the counts again.
+    /// The position `descs` descriptors after `from`, of those that are ready: walks the counts again.
     #[cold]
     #[inline(never)]
     fn advance<M: SharedMemory>(&self, mem: &M, from: (u64, u32), descs: usize) -> (u64, u32) {
-        let mut scratch = [Desc::default(); 1];
-        let mut at = from;
-        for _ in 0..descs {
-            at = self.copy_ready(mem, &mut scratch, at, true).1;
+        let (mut position, mut within) = from;
+        let (mut left, end) = (descs as u32, self.handed + self.slots.count());
+        while left > 0 && (!S::STAYS || position < end) {
+            let word = mem.load_acquire(self.slots.at(position, UNIT)); // A2
+            let count = S::ready_count((word >> SIGNAL_SHIFT) as u8, self.slots.lap(position));
+            let count = u32::from(count).min(PER as u32);
+            if count <= within {
+                break; // a hostile producer has taken it back
+            }
+            let step = left.min(count - within);
+            (left, within) = (left - step, within + step);
+            if within == count {
+                (position, within) = (position + 1, 0);
+            }
         }
-        at
+        (position, within)
     }
 }
 

@@ -45,7 +45,7 @@ struct Args {
     mac_port: u32,
     /// Switch: a port that is no program (may be given several times): tap:NAME[,mtu=N][,address=IP/PREFIX]...[,mac=MAC][,queues=N][,offload=off]
     /// is a network interface of this kernel (docs/switch.md)
-    #[arg(long = "port", value_name = "KIND:NAME[,...]")]
+    #[arg(long = "port", value_name = "KIND:NAME[,...]", value_parser = port)]
     ports: Vec<PortOptions>,
     /// The largest region that a program may bring, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1280, value_parser = clap::value_parser!(u32).range(1..4096))]
@@ -147,6 +147,11 @@ fn run(args: &Args) -> anyhow::Result<()> {
         Daemon::new(DaemonOptions { socket, cores, dataplane, ports, limits, dedicated_cores, tuning })?;
     daemon.run(&stop);
     Ok(())
+}
+
+/// `--port`. (Of an error with causes, clap would print the first line.)
+fn port(text: &str) -> Result<PortOptions, String> {
+    text.parse().map_err(|e: anyhow::Error| format!("{e:#}"))
 }
 
 /// `--wire`, with what belongs to it.

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use ccnic_control::messages::{QueueStatus, Status, TuningStatus};
+use ccnic_control::messages::{ProgramStatus, QueueStatus, Status, TuningStatus};
 use ccnic_control::{Connection, printable};
 use clap::Args;
 
@@ -29,12 +29,23 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
 fn dropped(q: &QueueStatus) -> u64 {
     let invalid = q.drop_bad_chain + q.drop_bad_descriptor + q.drop_too_long;
     let switch = q.drop_too_short + q.drop_bad_source + q.drop_no_destination;
-    invalid + switch + q.drop_ring_full + q.drop_no_buffer + q.drop_over_mtu + q.drop_handoff_full
+    let outside = q.drop_bad_offload + q.drop_port_down + q.drop_port_refused;
+    invalid + switch + outside + q.drop_ring_full + q.drop_no_buffer + q.drop_over_mtu + q.drop_handoff_full
 }
 
 /// A program's process, as the NIC sees it.
 fn process(pid: i32) -> String {
     if pid == 0 { "another PID namespace".to_owned() } else { format!("process {pid}") }
+}
+
+/// A program, or another port, in a line.
+fn about(program: &ProgramStatus) -> String {
+    let (name, design) = (printable(&program.name), printable(&program.design));
+    if program.design == "tap" {
+        return format!("{name} (network interface of the kernel)");
+    }
+    let spread = if program.rss.is_some() { ", RSS" } else { "" };
+    format!("{name} ({}, design {design}{spread})", process(program.pid))
 }
 
 /// What the NIC tells programs of the machine.
@@ -72,9 +83,7 @@ fn table(status: &Status) -> Table {
     ];
     let mut table = Table::new(title, columns);
     for program in programs {
-        let spread = if program.rss.is_some() { ", RSS" } else { "" };
-        let (name, design) = (printable(&program.name), printable(&program.design));
-        let about = format!("{name} ({}, design {design}{spread})", process(program.pid));
+        let about = about(program);
         for q in &program.queues {
             table.row([
                 q.queue.to_string(),
@@ -118,6 +127,9 @@ fn reasons(status: &Status) -> Vec<String> {
         ("shorter than an Ethernet header", sum(|q| q.drop_too_short)),
         ("source address of no station", sum(|q| q.drop_bad_source)),
         ("destination at the sender, or no other port", sum(|q| q.drop_no_destination)),
+        ("offload that contradicts the packet", sum(|q| q.drop_bad_offload)),
+        ("interface down", sum(|q| q.drop_port_down)),
+        ("refused by the kernel", sum(|q| q.drop_port_refused)),
     ];
     let listed: Vec<_> =
         reasons.iter().filter(|(_, n)| *n > 0).map(|(why, n)| format!("{why} {n}")).collect();
@@ -140,8 +152,6 @@ fn reasons(status: &Status) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use ccnic_control::messages::ProgramStatus;
-
     use super::*;
     use crate::print::longest_line;
 
@@ -195,12 +205,15 @@ mod tests {
             drop_no_destination: 20,
             drop_over_mtu: 300,
             drop_too_short: 4000,
+            drop_bad_offload: 50_000,
+            drop_port_down: 600_000,
+            drop_port_refused: 7_000_000,
             flooded: 7,
             extra_copies: 14,
             not_learned: 9,
             ..QueueStatus::default()
         };
-        assert_eq!(dropped(&q), 4321);
+        assert_eq!(dropped(&q), 7_654_321);
         let program = ProgramStatus {
             id: 1,
             name: "p".to_owned(),
@@ -211,9 +224,12 @@ mod tests {
         };
         let text = table(&status(vec![program])).in_width(80);
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
-        for note in
-            ["receiver's MTU 300, shorter", "7 packets were flooded, in 21 copies.", "learned 9 times"]
-        {
+        for note in [
+            "receiver's MTU 300, shorter",
+            "interface down 600000, refused",
+            "7 packets were flooded, in 21 copies.",
+            "learned 9 times",
+        ] {
             assert!(words.contains(note), "{text}");
         }
     }

@@ -40,6 +40,7 @@ impl TestNic {
             socket: socket.clone(),
             cores: cpus.last().copied().into_iter().collect(),
             dataplane: DataplaneKind::Loopback,
+            ports: Vec::new(),
             limits: ccnic_control::Limits::new(1 << 30, 1 << 30),
             dedicated_cores: true,
             tuning: ccnicd::tune::Tuned::default(),

@@ -189,17 +189,17 @@ impl TuningStatus {
     }
 }
 
-/// One attached program.
+/// One attached program, or another port of a switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramStatus {
     /// Identifies it at this NIC. 0 from a NIC of an earlier release, whose status has one page.
     #[serde(default)]
     pub id: u64,
-    /// Its name, as it gives it: not fit to print (see [`printable`](crate::printable)).
+    /// Its name, as it gives it: not fit to print (see [`printable`](crate::printable)). Of a TAP interface, `tap:` and its name.
     pub name: String,
-    /// Its process; 0 when that is in a PID namespace that the NIC does not see.
+    /// Its process, of a TAP interface the NIC's; 0 when that is in a PID namespace that the NIC does not see.
     pub pid: i32,
-    /// The ring design that it chose.
+    /// The ring design that it chose; `tap` for a TAP interface.
     pub design: String,
     /// How its received packets are spread over its queues, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -251,6 +251,16 @@ pub struct QueueStatus {
     /// Dropped by the switch: the destination is at the port that it came from, or there is no other port.
     #[serde(default)]
     pub drop_no_destination: u64,
+    /// Dropped by a port to somewhere outside, such as a TAP interface: what the packet's metadata, or the header that the kernel has put
+    /// before it, request contradicts the packet. Counted at the queue that it was for, or has come from.
+    #[serde(default)]
+    pub drop_bad_offload: u64,
+    /// Dropped by a port to somewhere outside: its interface is down, or gone.
+    #[serde(default)]
+    pub drop_port_down: u64,
+    /// Dropped by a port to somewhere outside: the kernel has refused the packet.
+    #[serde(default)]
+    pub drop_port_refused: u64,
     /// Not dropped: sent to all other ports of the switch.
     #[serde(default)]
     pub flooded: u64,

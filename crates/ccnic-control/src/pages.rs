@@ -10,8 +10,8 @@ use crate::messages::Cursor;
 const PAGE: usize = MESSAGE_MAX - (16 << 10);
 /// The most bytes that a program takes beside its queues: a name of 255 characters that JSON escapes by six each, RSS.
 const PROGRAM: usize = 3 << 10;
-/// The most bytes that a queue takes: nineteen counters of twenty digits.
-const QUEUE: usize = 960;
+/// The most bytes that a queue takes: twenty-two counters of twenty digits.
+const QUEUE: usize = 1088;
 
 /// What one page shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -78,6 +78,9 @@ mod tests {
             drop_too_short: most,
             drop_bad_source: most,
             drop_no_destination: most,
+            drop_bad_offload: most,
+            drop_port_down: most,
+            drop_port_refused: most,
             flooded: most,
             extra_copies: most,
             not_learned: most,

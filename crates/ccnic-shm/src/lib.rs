@@ -14,8 +14,10 @@ mod memory;
 mod nontemporal;
 pub mod numa;
 mod offered;
+pub mod outgoing;
 mod region;
 mod renew;
+pub mod tun;
 mod vectors;
 
 pub use clock::{thread_time, timestamp, wait_for_loads};

@@ -9,6 +9,7 @@ use anyhow::{Context, bail};
 use ccnic_control::{Connection, Limits, UserLimits};
 use ccnicd::control::{placement, users::uid_of};
 use ccnicd::dataplane::DataplaneKind;
+use ccnicd::ports::PortOptions;
 use ccnicd::switch::TableLimits;
 use ccnicd::tune::{self, Kept, Pair, Tuned};
 use ccnicd::{Daemon, DaemonOptions, default_socket, oom};
@@ -42,6 +43,10 @@ struct Args {
     /// Switch: addresses that it learns of one program
     #[arg(long, value_name = "N", default_value_t = TableLimits::default().per_port, value_parser = clap::value_parser!(u32).range(1..))]
     mac_port: u32,
+    /// Switch: a port that is no program (may be given several times): tap:NAME[,mtu=N][,address=IP/PREFIX]...[,mac=MAC][,queues=N][,offload=off]
+    /// is a network interface of this kernel (docs/switch.md)
+    #[arg(long = "port", value_name = "KIND:NAME[,...]", value_parser = port)]
+    ports: Vec<PortOptions>,
     /// The largest region that a program may bring, in MiB
     #[arg(long, value_name = "MIB", default_value_t = 1280, value_parser = clap::value_parser!(u32).range(1..4096))]
     region_max: u32,
@@ -113,6 +118,7 @@ fn run(args: &Args) -> anyhow::Result<()> {
     }
     let dataplane = dataplane(args)?;
     DaemonOptions::check_cores(dataplane, cores.len())?;
+    DaemonOptions::check_ports(dataplane, &args.ports)?;
     let socket = args.socket.clone().unwrap_or_else(default_socket);
     // A daemon that will be refused measures nothing: another one polls there.
     let refused = Connection::open(&socket).is_ok();
@@ -136,9 +142,16 @@ fn run(args: &Args) -> anyhow::Result<()> {
     if let Err(e) = oom::lower_score(limits.memory_max) {
         tracing::info!("the score of the out-of-memory killer stays as it is: {e}");
     }
-    let daemon = Daemon::new(DaemonOptions { socket, cores, dataplane, limits, dedicated_cores, tuning })?;
+    let ports = args.ports.clone();
+    let daemon =
+        Daemon::new(DaemonOptions { socket, cores, dataplane, ports, limits, dedicated_cores, tuning })?;
     daemon.run(&stop);
     Ok(())
+}
+
+/// `--port`. (Of an error with causes, clap would print the first line.)
+fn port(text: &str) -> Result<PortOptions, String> {
+    text.parse().map_err(|e: anyhow::Error| format!("{e:#}"))
 }
 
 /// `--wire`, with what belongs to it.

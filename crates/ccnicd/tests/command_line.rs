@@ -98,6 +98,26 @@ fn a_switch() {
 }
 
 #[test]
+fn ports_that_are_no_programs() {
+    option(
+        "--port",
+        &[
+            ("tap0", "tap:NAME"),
+            ("xdp:eth0", "tap:NAME"),
+            ("tap:", "no name"),
+            ("tap:a-name-of-16-byt", "15 at most"),
+            ("tap:t,mtu=1", "68 to 65521"),
+            ("tap:t,speed=1", "the keys are mtu"),
+            ("tap:t", "give --wire switch"),
+        ],
+    );
+    says(
+        &refused(&["--wire", "switch", "--port", "tap:t", "--port", "tap:t,mtu=1500"]),
+        &["--port tap:t is given twice"],
+    );
+}
+
+#[test]
 fn numbers_and_words() {
     option(
         "--region-max",

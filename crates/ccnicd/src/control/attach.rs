@@ -1,4 +1,4 @@
-//! From a region to what a worker polls.
+//! From a region, or the options of another port, to what a worker polls.
 
 use std::sync::Arc;
 
@@ -10,7 +10,10 @@ use super::DaemonOptions;
 use crate::dataplane::rss::RssLoopback;
 use crate::dataplane::{Attachment, DataplaneKind};
 use crate::poll::client::Part;
+use crate::ports::PortOptions;
 use crate::ports::program::ProgramPort;
+use crate::ports::tap::TapPort;
+use crate::switch::outside::SwitchedOutside;
 use crate::switch::program::SwitchedProgram;
 
 /// The queues of a region with these numbers, in ascending order, as what one worker polls. (A switch has all of a region's queues. Its port
@@ -33,6 +36,20 @@ pub(super) fn attach(
         tuning: options.tuning.tuning,
         place,
     })
+}
+
+/// Opens a port that is no program; returns what a worker polls, the name of its kind, and the number of its queues. Its port of the switch keeps
+/// `place`.
+///
+/// # Errors
+/// Which step failed, and what to do.
+pub(super) fn open_port(options: &PortOptions, place: &Arc<()>) -> anyhow::Result<(Part, &'static str, u16)> {
+    match options {
+        PortOptions::Tap(options) => {
+            let port = SwitchedOutside::new(TapPort::open(options)?, Arc::clone(place));
+            Ok((Part::Port(Box::new(port)), "tap", options.queues))
+        }
+    }
 }
 
 struct Attaching<'a> {

@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use ccnic_control::Limits;
 
 use crate::dataplane::DataplaneKind;
+use crate::ports::PortOptions;
+use crate::switch::MAX_PORTS;
 use crate::tune::Tuned;
 
 /// How a daemon is set up.
@@ -16,6 +18,8 @@ pub struct DaemonOptions {
     pub cores: Vec<usize>,
     /// What programs are connected to.
     pub dataplane: DataplaneKind,
+    /// Ports of the switch that are no programs.
+    pub ports: Vec<PortOptions>,
     /// What programs may take.
     pub limits: Limits,
     /// True when programs have other CPUs to run on. Otherwise a worker that has nothing to do gives its CPU away.
@@ -35,6 +39,31 @@ impl DaemonOptions {
             "--wire switch polls on one CPU and --cores names {cores}: name one (a second switch is another ccnicd with its own --socket \
              and CPU)"
         );
+        Ok(())
+    }
+
+    /// Whether there can be these ports.
+    ///
+    /// # Errors
+    /// What does not go together, and what to do.
+    pub fn check_ports(dataplane: DataplaneKind, ports: &[PortOptions]) -> anyhow::Result<()> {
+        let Some(first) = ports.first() else { return Ok(()) };
+        anyhow::ensure!(
+            matches!(dataplane, DataplaneKind::Switch(_)),
+            "--port {} is a port of a switch, and there is none: give --wire switch, too",
+            first.name()
+        );
+        anyhow::ensure!(
+            ports.len() < MAX_PORTS,
+            "a switch has {MAX_PORTS} ports, and {} are given: leave some for programs",
+            ports.len()
+        );
+        let names: Vec<_> = ports.iter().map(PortOptions::name).collect();
+        let twice =
+            names.iter().enumerate().find(|(at, name)| names.iter().take(*at).any(|other| other == *name));
+        if let Some((_, name)) = twice {
+            anyhow::bail!("--port {name} is given twice");
+        }
         Ok(())
     }
 

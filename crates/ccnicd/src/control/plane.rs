@@ -18,7 +18,7 @@ use ccnic_control::{
 use ccnic_shm::{Region, numa};
 
 use super::assign::{assign, queues_of};
-use super::attach::attach;
+use super::attach::{attach, open_port};
 use super::{DaemonOptions, VERSION};
 use crate::dataplane::DataplaneKind;
 use crate::poll::client::Part;
@@ -71,11 +71,24 @@ impl ClientRecord {
     }
 }
 
+/// The first id of ports that are no programs. Programs count up from 1, and never get here.
+const FIRST_OUTSIDE: ClientId = 1 << 32;
+
+/// What the control thread knows of a port that is no program.
+struct OutsideRecord {
+    id: ClientId,
+    name: String,
+    kind: &'static str,
+    queues: u16,
+}
+
 /// Clients and workers. Belongs to the control thread.
 pub(super) struct ControlPlane {
     options: DaemonOptions,
     workers: Vec<Worker>,
     clients: BTreeMap<ClientId, ClientRecord>,
+    /// By id.
+    outside: Vec<OutsideRecord>,
     /// Each port of the switch has a reference, also one whose program has gone, until it is out of the switch.
     ports: Arc<()>,
     started: Instant,
@@ -93,13 +106,30 @@ impl ControlPlane {
         let start = |cpu: &usize| Worker::start(*cpu, rest, switch());
         let workers = options.cores.iter().map(start).collect::<Result<Vec<_>, _>>();
         let workers = workers.context("could not start a polling thread")?;
-        Ok(ControlPlane {
+        let mut plane = ControlPlane {
             options,
             workers,
             clients: BTreeMap::new(),
+            outside: Vec::new(),
             ports: Arc::default(),
             started: Instant::now(),
-        })
+        };
+        plane.open_ports()?;
+        Ok(plane)
+    }
+
+    /// Opens the ports that are no programs, and has the switch join them.
+    fn open_ports(&mut self) -> anyhow::Result<()> {
+        for (id, port) in (FIRST_OUTSIDE..).zip(&self.options.ports) {
+            let name = port.name();
+            let (part, kind, queues) =
+                open_port(port, &self.ports).with_context(|| format!("--port {name}"))?;
+            let worker = self.workers.first_mut().context("no polling thread")?;
+            anyhow::ensure!(worker.add(id, part, queues.into()), DIED);
+            tracing::info!(name, queues, "port opened");
+            self.outside.push(OutsideRecord { id, name, kind, queues });
+        }
+        Ok(())
     }
 
     pub(super) fn options(&self) -> &DaemonOptions {
@@ -275,21 +305,14 @@ impl Handler for ControlPlane {
 
     fn status(&self, from: Cursor) -> Status {
         let queues = |client: &ClientRecord| u16::try_from(client.workers.len()).unwrap_or(u16::MAX);
-        let page = Page::new(from, self.clients.iter().map(|(id, client)| (*id, queues(client))));
+        let programs = self.clients.iter().map(|(id, client)| (*id, queues(client)));
+        let page = Page::new(from, programs.chain(self.outside.iter().map(|port| (port.id, port.queues))));
         let reports = self.reports(&page);
         let programs = page.programs.iter().filter_map(|(id, shown)| {
-            let client = self.clients.get(id)?;
             let queues = reports.iter().filter(|(of, queue)| of == id && shown.contains(&queue.queue));
             let mut queues: Vec<_> = queues.map(|(_, queue)| *queue).collect();
             queues.sort_unstable_by_key(|queue| queue.queue);
-            Some(ProgramStatus {
-                id: *id,
-                name: client.name.clone(),
-                pid: client.pid,
-                design: client.design.to_owned(),
-                rss: client.rss.clone(),
-                queues,
-            })
+            self.describe(*id, queues)
         });
         Status {
             version: VERSION.to_owned(),
@@ -305,11 +328,25 @@ impl Handler for ControlPlane {
 }
 
 impl ControlPlane {
-    /// The counters of the programs on a page, from the workers that poll them.
+    /// A program, or another port, with these queues.
+    fn describe(&self, id: ClientId, queues: Vec<QueueStatus>) -> Option<ProgramStatus> {
+        let (name, pid, design, rss) = match self.clients.get(&id) {
+            Some(client) => (&client.name, client.pid, client.design, client.rss.clone()),
+            None => {
+                let port = self.outside.iter().find(|port| port.id == id)?;
+                (&port.name, std::process::id().cast_signed(), port.kind, None)
+            }
+        };
+        Some(ProgramStatus { id, name: name.clone(), pid, design: design.to_owned(), rss, queues })
+    }
+
+    /// The counters of the programs and ports on a page, from the workers that poll them.
     fn reports(&self, page: &Page) -> Vec<(ClientId, QueueStatus)> {
         let report = |(at, worker): (usize, &Worker)| {
-            let polled =
-                |id: &&ClientId| self.clients.get(id).is_some_and(|client| client.workers.contains(&at));
+            let polled = |id: &&ClientId| match self.clients.get(id) {
+                Some(client) => client.workers.contains(&at),
+                None => at == 0, // a port that is no program
+            };
             let ids: Vec<_> = page.programs.iter().map(|(id, _)| id).filter(polled).copied().collect();
             worker.report(&ids)
         };

@@ -3,10 +3,14 @@
 //! A port is a set of queues, each of which gives bursts and takes bursts ([`BurstQueue`]). What a port must do is small: name its
 //! queues and their memory. All else has a default: a port that cannot notify anybody, say, does not mention it.
 //!
-//! One kind so far: [`program`], the queue pairs of an attached program. [`InTurn`] says which of a port's queues a poll looks at.
+//! [`program`] is the queue pairs of an attached program; [`InTurn`] says which of a port's queues a poll looks at. Ports that are no
+//! programs, such as [`tap`], are [`OutsidePort`]s: ports of a switch only.
 
 mod in_turn;
+mod options;
+mod outside;
 pub mod program;
+pub mod tap;
 mod turns;
 
 use ccnic::nic::BurstQueue;
@@ -15,6 +19,8 @@ use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
 
 pub use in_turn::InTurn;
+pub use options::PortOptions;
+pub use outside::{Burst, OutsidePort};
 
 /// The queues of one port that one worker polls. Belongs to that worker's thread.
 ///

@@ -19,6 +19,7 @@
 //! look-ups a packet. Nothing is allocated while packets move, and no clock is read: the worker [ticks](Switch::tick).
 
 mod frame;
+pub mod outside;
 mod port;
 pub mod program;
 mod table;
@@ -143,6 +144,11 @@ impl Switch {
         self.table.tick(self.seconds);
     }
 
+    /// Ticks of that clock in a microsecond.
+    pub fn microsecond(&self) -> u64 {
+        self.second / 1_000_000
+    }
+
     /// True when it has no ports.
     pub fn is_empty(&self) -> bool {
         self.ports == 0
@@ -181,6 +187,17 @@ impl Switch {
     /// A port.
     pub fn port_mut(&mut self, at: PortId) -> Option<&mut (dyn SwitchPort + 'static)> {
         self.slots.get_mut(usize::from(at))?.as_mut()?.port.as_deref_mut()
+    }
+
+    /// True when every port that a frame, which begins with these bytes and comes from the port that is being polled, would go to takes
+    /// packets whose metadata request something.
+    pub fn takes_offloads(&self, frame: &[u8]) -> bool {
+        let takes = |slot: &Slot| slot.port.as_ref().is_none_or(|port| port.takes_offloads());
+        let to = frame.first_chunk().map(|to| Mac::new(*to)).filter(|to| !to.is_group());
+        match to.and_then(|to| self.table.port_of(to)).and_then(|at| self.slots.get(usize::from(at))) {
+            Some(slot) => slot.as_ref().is_none_or(takes),
+            None => self.slots.iter().flatten().all(takes),
+        }
     }
 
     /// The address table.

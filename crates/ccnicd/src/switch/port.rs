@@ -5,6 +5,7 @@ use std::sync::Arc;
 use ccnic::Desc;
 use ccnic::nic::Origin;
 use ccnic::rss::Spreader;
+use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
 
 use super::{PortId, Switch};
@@ -22,6 +23,12 @@ pub trait SwitchPort: Statistics + Send {
     /// Takes copies of another port's packets, at most [`FETCH`](ccnic::nic::FETCH) descriptors, and publishes them. Never waits: what it
     /// has no room for it drops and counts. Prefetches the payload of `ahead`, which lies where `packets` do.
     fn receive(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], ahead: &[Desc]);
+
+    /// True when it takes packets whose metadata request something (`ccnic_frame::Meta`): checksums that are not computed,
+    /// super-packets. Others get such packets only from programs, whose metadata are passed on whatever they say.
+    fn takes_offloads(&self) -> bool {
+        false
+    }
 
     /// See [`Poll::round`](crate::poll::Poll::round).
     fn round(&self) -> usize;
@@ -58,4 +65,16 @@ pub struct SwitchCounters {
     pub extra_copies: u64,
     /// Times that a source address was not learned: there was no room for it.
     pub not_learned: u64,
+}
+
+impl SwitchCounters {
+    /// Adds them to what the port itself reports of the queue.
+    pub(super) fn add_to(&self, queue: &mut QueueStatus) {
+        queue.drop_too_short = self.too_short;
+        queue.drop_bad_source = self.bad_source;
+        queue.drop_no_destination = self.no_destination;
+        queue.flooded = self.flooded;
+        queue.extra_copies = self.extra_copies;
+        queue.not_learned = self.not_learned;
+    }
 }

@@ -130,14 +130,7 @@ impl<R: Ring> SwitchPort for SwitchedProgram<R> {
 impl<R: Ring> Statistics for SwitchedProgram<R> {
     fn report(&self) -> Vec<QueueStatus> {
         let mut queues = self.port.report();
-        for (queue, c) in queues.iter_mut().zip(&self.counters) {
-            queue.drop_too_short = c.too_short;
-            queue.drop_bad_source = c.bad_source;
-            queue.drop_no_destination = c.no_destination;
-            queue.flooded = c.flooded;
-            queue.extra_copies = c.extra_copies;
-            queue.not_learned = c.not_learned;
-        }
+        queues.iter_mut().zip(&self.counters).for_each(|(queue, counters)| counters.add_to(queue));
         queues
     }
 }

@@ -1,0 +1,128 @@
+//! Opens a TAP device and configures its interface. On the control thread, before packets move.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use anyhow::Context;
+use ccnic_frame::vnet::SHORT_BYTES;
+use ccnic_shm::tun::{self, CHECKSUM, TSO, USO};
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
+
+use super::TapOptions;
+use super::link::Link;
+
+const DEVICE: &str = "/dev/net/tun";
+
+/// An open TAP device.
+pub(super) struct Device {
+    /// A descriptor for each queue. They do not block.
+    pub(super) queues: Vec<OwnedFd>,
+    /// The interface's MTU.
+    pub(super) mtu: u32,
+}
+
+impl Device {
+    /// Makes the interface, or takes over one that there is, and sets it up as the options say.
+    ///
+    /// # Errors
+    /// Which step failed, and what to do.
+    pub(super) fn open(options: &TapOptions) -> anyhow::Result<Device> {
+        let multi = options.queues > 1;
+        let queues = (0..options.queues)
+            .map(|_| open_queue(&options.name, multi))
+            .collect::<anyhow::Result<Vec<_>>>()?;
+        for queue in &queues {
+            tun::set_header(queue.as_fd(), SHORT_BYTES as i32)
+                .context("the kernel refuses virtio_net_hdr on it")?;
+        }
+        if let Some(first) = queues.first() {
+            set_offload(first, options.offload)?;
+        }
+        let mut link = Link::open(&options.name).context("could not look at the interface")?;
+        configure(&mut link, options)?;
+        Ok(Device { queues, mtu: link.mtu() })
+    }
+}
+
+fn open_queue(name: &str, multi_queue: bool) -> anyhow::Result<OwnedFd> {
+    let flags = OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let queue = open(DEVICE, flags, Mode::empty()).with_context(|| {
+        format!("could not open {DEVICE}: load the kernel's module (modprobe tun), or give the container that device")
+    })?;
+    match tun::attach(queue.as_fd(), name, multi_queue) {
+        Ok(()) => Ok(queue),
+        Err(e) => {
+            let remedy = remedy(&e, name, multi_queue);
+            Err(e).with_context(|| format!("could not make the TAP interface {name}: {remedy}"))
+        }
+    }
+}
+
+/// What to do when the kernel refuses a queue.
+fn remedy(e: &io::Error, name: &str, multi_queue: bool) -> String {
+    let multi = if multi_queue { " multi_queue" } else { "" };
+    match Errno::from_io_error(e) {
+        Some(Errno::PERM | Errno::ACCESS) => format!(
+            "that takes CAP_NET_ADMIN; give it to ccnicd, or make the interface before: ip tuntap add dev {name} mode tap{multi} user USER"
+        ),
+        Some(Errno::BUSY) => "another process uses it; stop that one, or choose another name".to_owned(),
+        Some(Errno::INVAL) => format!(
+            "an interface of that name exists and is no TAP interface{}; delete it (ip link del {name}), or choose another name",
+            if multi_queue { " with several queues" } else { " of one queue" }
+        ),
+        _ => "see the kernel's log".to_owned(),
+    }
+}
+
+/// Takes as many offloads as the kernel has; fewer only mean that it computes more itself.
+fn set_offload(queue: &OwnedFd, wanted: bool) -> anyhow::Result<()> {
+    let steps: &[u32] = if wanted { &[CHECKSUM | TSO | USO, CHECKSUM | TSO, CHECKSUM, 0] } else { &[0] };
+    let mut outcome = Ok(());
+    for offload in steps {
+        outcome = tun::set_offload(queue.as_fd(), *offload);
+        if outcome.is_ok() {
+            break;
+        }
+    }
+    outcome.context("the kernel refuses to set its offloads")
+}
+
+fn configure(link: &mut Link, options: &TapOptions) -> anyhow::Result<()> {
+    let name = &options.name;
+    link.set(options.mtu, options.mac).with_context(|| {
+        format!(
+            "could not set MTU and MAC address of {name}: that takes CAP_NET_ADMIN, or leave mtu and mac out"
+        )
+    })?;
+    for (address, prefix) in &options.addresses {
+        link.add_address(*address, *prefix).with_context(|| {
+            format!("could not give {name} the address {address}/{prefix}: that takes CAP_NET_ADMIN, or leave address out")
+        })?;
+    }
+    link.set_up().with_context(|| {
+        format!(
+            "could not set {name} up: that takes CAP_NET_ADMIN, or set it up before: ip link set {name} up"
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn refusals_of_the_kernel_have_remedies() {
+        for (errno, multi_queue, expected) in [
+            (Errno::PERM, false, "ip tuntap add dev t0 mode tap user USER"),
+            (Errno::PERM, true, "mode tap multi_queue user USER"),
+            (Errno::BUSY, false, "another process uses it"),
+            (Errno::INVAL, false, "no TAP interface of one queue; delete it (ip link del t0)"),
+            (Errno::INVAL, true, "with several queues"),
+            (Errno::NOMEM, true, "kernel's log"),
+        ] {
+            let why = remedy(&errno.into(), "t0", multi_queue);
+            assert!(why.contains(expected), "{errno}: {why}");
+        }
+    }
+}

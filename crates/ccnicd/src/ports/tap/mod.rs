@@ -1,0 +1,152 @@
+//! TAP ports: a network interface of this kernel, which talks with the kernel as a cable to a NIC does.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `options.rs` | [`TapOptions`]: `--port tap:NAME,...` |
+//! | `device.rs`, `link.rs` | opens the device; MTU, addresses, state of its interface |
+//! | `incoming.rs` | packets from the kernel: checksums, segmentation |
+//! | `outgoing.rs` | packets to the kernel |
+
+mod device;
+mod incoming;
+#[cfg(test)]
+mod incoming_tests;
+mod link;
+mod options;
+mod outgoing;
+#[cfg(test)]
+mod outgoing_tests;
+
+use std::io::IoSliceMut;
+use std::os::fd::AsFd;
+use std::os::fd::OwnedFd;
+
+use anyhow::Context;
+use ccnic::Desc;
+use ccnic::nic::{Origin, gather};
+use ccnic::rss::{Rss, START, Spreader};
+use ccnic_control::messages::QueueStatus;
+use ccnic_shm::NativeMemory;
+
+pub use options::TapOptions;
+
+use super::{Burst, OutsidePort, Statistics};
+use device::Device;
+use incoming::{Incoming, ReadCounters};
+use outgoing::{Unsent, send};
+
+/// A queue of the device.
+#[derive(Debug)]
+struct Queue {
+    fd: OwnedFd,
+    read: ReadCounters,
+    /// All but what the switch counts. `tx` is from the kernel, `rx` to it.
+    counters: QueueStatus,
+}
+
+/// A TAP device. Its interface goes with it, unless somebody has made it persistent.
+#[derive(Debug)]
+pub struct TapPort {
+    queues: Vec<Queue>,
+    incoming: Incoming,
+    /// The queue that is read next.
+    next: usize,
+    mtu: u32,
+    /// With several queues: which flow is written to which. The kernel has the flow's other direction come from the same one.
+    spreader: Option<Spreader>,
+}
+
+impl TapPort {
+    /// Opens the device and configures its interface.
+    ///
+    /// # Errors
+    /// Which step failed, and what to do.
+    pub fn open(options: &TapOptions) -> anyhow::Result<TapPort> {
+        let device = Device::open(options)?;
+        let incoming = Incoming::new().context("no memory for packets")?;
+        let queue = |(number, fd)| Queue {
+            fd,
+            read: ReadCounters::default(),
+            counters: QueueStatus { queue: number, ..QueueStatus::default() },
+        };
+        Ok(TapPort {
+            queues: (0..).zip(device.queues).map(queue).collect(),
+            incoming,
+            next: 0,
+            mtu: device.mtu,
+            spreader: (options.queues > 1).then(|| Spreader::new(Rss::new(options.queues))),
+        })
+    }
+
+    /// The queue that a packet is written to.
+    fn queue_for(&self, mem: &NativeMemory, packet: &[Desc]) -> usize {
+        let Some(spreader) = &self.spreader else { return 0 };
+        let mut start = [0; START];
+        let n = gather(mem, packet, &mut start);
+        spreader.queue(spreader.hash(start.get(..n).unwrap_or_default())).into()
+    }
+}
+
+impl OutsidePort for TapPort {
+    fn queues(&self) -> usize {
+        self.queues.len()
+    }
+
+    fn memory(&self) -> &NativeMemory {
+        self.incoming.memory()
+    }
+
+    fn fetch(&mut self, burst: &mut Burst, takes_offloads: &dyn Fn(&[u8]) -> bool) -> usize {
+        let TapPort { queues, incoming, next, .. } = self;
+        if !incoming.holds() {
+            *next = (*next + 1) % queues.len().max(1);
+        }
+        let Some(Queue { fd, read, counters }) = queues.get_mut(*next) else { return 0 };
+        let dropped = read.packets();
+        let read_one = |header: &mut incoming::Header, room: &mut [u8]| {
+            // Whatever the error: there is nothing to read. A device that is down says so for each packet that is sent to it.
+            rustix::io::readv(&*fd, &mut [IoSliceMut::new(header), IoSliceMut::new(room)]).ok()
+        };
+        let gathered = incoming.gather(read, read_one, takes_offloads);
+        let dropped = read.packets() - dropped;
+        counters.tx_packets += gathered.packets + dropped;
+        counters.tx_bytes += gathered.bytes;
+        let packets = gathered.packets + dropped;
+        gathered.into(burst, *next);
+        packets as usize
+    }
+
+    fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+        for packet in packets.split_inclusive(|desc| !desc.more()) {
+            let at = self.queue_for(from.mem, packet);
+            let Some(Queue { fd, counters, .. }) = self.queues.get_mut(at) else { return };
+            match send(fd.as_fd(), self.mtu, from.mem, packet) {
+                Ok(bytes) => {
+                    counters.rx_packets += 1;
+                    counters.rx_bytes += bytes;
+                }
+                Err(Unsent::OverMtu) => counters.drop_over_mtu += 1,
+                Err(Unsent::BadOffload) => counters.drop_bad_offload += 1,
+                Err(Unsent::Full) => counters.drop_ring_full += 1,
+                Err(Unsent::Down) => counters.drop_port_down += 1,
+                Err(Unsent::Refused) => counters.drop_port_refused += 1,
+            }
+        }
+    }
+
+    fn takes_offloads(&self) -> bool {
+        true
+    }
+}
+
+impl Statistics for TapPort {
+    fn report(&self) -> Vec<QueueStatus> {
+        let report = |queue: &Queue| {
+            let mut status = queue.counters;
+            status.drop_bad_offload += queue.read.bad_offload;
+            status.drop_too_long += queue.read.too_long;
+            status
+        };
+        self.queues.iter().map(report).collect()
+    }
+}

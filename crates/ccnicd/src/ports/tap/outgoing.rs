@@ -1,0 +1,138 @@
+//! Packets to the kernel: written out of their sender's memory, with what is requested for them as `virtio_net_hdr`.
+//!
+//! There is one copy, the kernel's, but for the first bytes of packets that request something: those are copied out once, checked and
+//! made ready there. Packets come from programs: nothing that their metadata or headers say is believed.
+
+use std::io;
+use std::os::fd::BorrowedFd;
+
+use ccnic::Desc;
+use ccnic::nic::gather;
+use ccnic_frame::vlan::{self, TAG};
+use ccnic_frame::vnet::SHORT_BYTES;
+use ccnic_frame::{Checksum, Headers, MAX_HEADERS, Malformed, Meta, Refusal, VnetHeader};
+use ccnic_shm::NativeMemory;
+use ccnic_shm::outgoing::PIECES;
+use rustix::io::Errno;
+
+/// Bytes that a frame may have beyond the MTU: an Ethernet header and a tag, as Linux has it (`is_skb_forwardable`).
+const BEYOND_MTU: usize = 14 + TAG;
+
+/// Why a packet was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unsent {
+    /// Longer than the interface's MTU, or its segments are.
+    OverMtu,
+    /// What its metadata request cannot be done.
+    BadOffload,
+    /// The kernel has no room for it now.
+    Full,
+    /// The interface is down, or gone.
+    Down,
+    /// The kernel has refused it otherwise.
+    Refused,
+}
+
+impl From<Refusal> for Unsent {
+    fn from(_: Refusal) -> Unsent {
+        Unsent::BadOffload
+    }
+}
+
+impl From<io::Error> for Unsent {
+    fn from(e: io::Error) -> Unsent {
+        match Errno::from_io_error(&e) {
+            Some(Errno::AGAIN) => Unsent::Full,
+            Some(Errno::IO | Errno::BADFD | Errno::NETDOWN | Errno::NODEV | Errno::NXIO) => Unsent::Down,
+            _ => Unsent::Refused,
+        }
+    }
+}
+
+/// Writes a packet, of whole segments, that lies in `mem`; returns its bytes.
+pub(super) fn send(
+    queue: BorrowedFd<'_>,
+    mtu: u32,
+    mem: &NativeMemory,
+    packet: &[Desc],
+) -> Result<u64, Unsent> {
+    let len: usize = packet.iter().map(|desc| usize::from(desc.len())).sum();
+    let meta = Meta::from_word(packet.first().map_or(0, |desc| desc.meta));
+    let most = mtu as usize + BEYOND_MTU;
+    if requests(meta) {
+        return send_prepared(queue, most, mem, packet, len, meta);
+    }
+    if len > most {
+        return Err(Unsent::OverMtu);
+    }
+    write(queue, mem, [&[0; SHORT_BYTES], &[]], packet, 0)?;
+    Ok(len as u64)
+}
+
+/// True when something is to be done with the packet. (That a checksum is good is not believed.)
+fn requests(meta: Meta) -> bool {
+    let requested = |checksum| checksum == Checksum::Requested;
+    meta.vlan().is_some() || requested(meta.ip_checksum()) || requested(meta.l4_checksum())
+}
+
+/// As `send`, for a packet that requests something.
+#[inline(never)]
+fn send_prepared(
+    queue: BorrowedFd<'_>,
+    most: usize,
+    mem: &NativeMemory,
+    packet: &[Desc],
+    len: usize,
+    meta: Meta,
+) -> Result<u64, Unsent> {
+    let truncated = Refusal::Malformed(Malformed::Truncated);
+    let mut bytes = [0; TAG + MAX_HEADERS];
+    let copied = gather(mem, packet, bytes.get_mut(TAG..).unwrap_or_default());
+    let room = bytes.get_mut(..TAG + copied).unwrap_or_default();
+    let tagged = match meta.vlan() {
+        Some(tci) if vlan::insert(room, tci) => TAG,
+        Some(_) => return Err(truncated.into()),
+        None => 0,
+    };
+    let start = room.get_mut(TAG - tagged..).unwrap_or_default();
+    let headers = Headers::parse(start, len + tagged);
+    let mut header = VnetHeader::prepare(meta, start, &headers)?;
+    if header.flags == ccnic_frame::vnet::DATA_VALID {
+        header.flags = 0;
+    }
+    let longest = match meta.segmentation() {
+        Some(cut) => (headers.payload_at + usize::from(cut.size)).min(len + tagged),
+        None => len + tagged,
+    };
+    if longest > most {
+        return Err(Unsent::OverMtu);
+    }
+    let header = header.to_bytes();
+    let header = header.get(..SHORT_BYTES).unwrap_or_default();
+    write(queue, mem, [header, start], packet, copied as u32)?;
+    Ok((len + tagged) as u64)
+}
+
+/// Writes what the caller has in its memory, then the packet less its first `skip` bytes.
+fn write(
+    queue: BorrowedFd<'_>,
+    mem: &NativeMemory,
+    heads: [&[u8]; 2],
+    packet: &[Desc],
+    mut skip: u32,
+) -> io::Result<usize> {
+    let mut pieces = [(0, 0); PIECES];
+    let mut n = 0;
+    for desc in packet {
+        let part = skip.min(desc.len().into());
+        skip -= part;
+        let piece = (desc.offset() + part, u32::from(desc.len()) - part);
+        if piece.1 > 0
+            && let Some(slot) = pieces.get_mut(n)
+        {
+            *slot = piece;
+            n += 1;
+        }
+    }
+    mem.write_to(queue, heads, pieces.get(..n).unwrap_or_default())
+}

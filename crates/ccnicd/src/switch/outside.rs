@@ -1,0 +1,280 @@
+//! A port to somewhere outside the daemon as a port of a switch.
+
+use std::sync::Arc;
+
+use ccnic::Desc;
+use ccnic::nic::{FETCH, Origin};
+use ccnic::rss::Spreader;
+use ccnic_control::messages::QueueStatus;
+use ccnic_shm::{NativeMemory, timestamp};
+
+use super::port::{SwitchCounters, SwitchPort};
+use super::{PortId, Switch};
+use crate::ports::{Burst, Notify, OutsidePort, Statistics};
+
+/// Bursts that are served when the port is closed, at most: more may come all the time.
+const BACKLOG: usize = 64;
+
+/// The longest time between two looks at a port that has nothing, in microseconds.
+const LONGEST_WAIT: u64 = 32;
+
+/// Any [`OutsidePort`], with what the switch has to know of it.
+#[derive(Debug)]
+pub struct SwitchedOutside<P> {
+    port: P,
+    /// What was fetched and not passed on.
+    burst: Burst,
+    /// By queue.
+    counters: Vec<SwitchCounters>,
+    pace: Pace,
+    _place: Arc<()>,
+}
+
+impl<P: OutsidePort> SwitchedOutside<P> {
+    /// The port keeps `place` for as long as it exists, so that its owner can count ports.
+    pub fn new(port: P, place: Arc<()>) -> SwitchedOutside<P> {
+        let counters = vec![SwitchCounters::default(); port.queues()];
+        let pace = Pace::new(port.queues() as u32);
+        SwitchedOutside { port, burst: Burst::default(), counters, pace, _place: place }
+    }
+}
+
+impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
+    /// One look at most: it costs a system call.
+    fn spin(&mut self, at: PortId, _polls: usize, switch: &mut Switch) -> usize {
+        let SwitchedOutside { port, burst, counters, pace, .. } = self;
+        if burst.packets.is_empty() {
+            let now = timestamp();
+            if !pace.is_due(now) {
+                return 0;
+            }
+            let read = port.fetch(burst, &|frame| switch.takes_offloads(frame));
+            if read == 0 {
+                pace.missed(now, switch.microsecond());
+                return 0;
+            }
+            pace.found();
+            if burst.packets.is_empty() {
+                return read; // all were dropped
+            }
+        }
+        let Some(counters) = counters.get_mut(burst.queue) else { return 0 };
+        let few = burst.packets.rest().len() < FETCH / 8;
+        let origin = Origin { mem: port.memory(), mtu: burst.longest, idle: few };
+        let n = switch.forward(at, counters, &origin, burst.packets.rest(), &[]);
+        burst.packets.advance(n);
+        n
+    }
+
+    fn receive(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], _ahead: &[Desc]) {
+        self.port.send(from, packets);
+        self.pace.found(); // an answer may be there already
+    }
+
+    fn takes_offloads(&self) -> bool {
+        self.port.takes_offloads()
+    }
+
+    fn round(&self) -> usize {
+        1
+    }
+
+    fn sweep(&self) -> usize {
+        self.counters.len()
+    }
+
+    fn backlog(&self) -> usize {
+        BACKLOG
+    }
+
+    fn retire(&mut self) -> bool {
+        false
+    }
+
+    fn notify(&mut self) -> Option<&mut dyn Notify> {
+        None
+    }
+
+    fn set_rss(&mut self, _: Option<Arc<Spreader>>) {}
+}
+
+impl<P: Statistics> Statistics for SwitchedOutside<P> {
+    fn report(&self) -> Vec<QueueStatus> {
+        let mut queues = self.port.report();
+        queues.iter_mut().zip(&self.counters).for_each(|(queue, counters)| counters.add_to(queue));
+        queues
+    }
+}
+
+/// When to look next at a port where a look costs a system call. The longer nothing came, the longer it waits, up to
+/// [`LONGEST_WAIT`]; after anything has moved, in either direction, it looks at once.
+#[derive(Debug)]
+struct Pace {
+    queues: u32,
+    /// Looks in a row that found nothing.
+    empty: u32,
+    due: u64,
+}
+
+impl Pace {
+    fn new(queues: u32) -> Pace {
+        Pace { queues, empty: 0, due: 0 }
+    }
+
+    #[inline(always)]
+    fn is_due(&self, now: u64) -> bool {
+        now >= self.due
+    }
+
+    fn found(&mut self) {
+        (self.empty, self.due) = (0, 0);
+    }
+
+    /// The clock has so many ticks in a microsecond. All queues are looked at before it waits.
+    fn missed(&mut self, now: u64, microsecond: u64) {
+        self.empty = self.empty.saturating_add(1);
+        let rounds = self.empty / self.queues.max(1);
+        let wait = (1 << rounds.min(6) >> 1).min(LONGEST_WAIT);
+        self.due = now.saturating_add(microsecond.saturating_mul(wait));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use ccnic::SharedMemory;
+    use ccnic::nic::gather;
+    use ccnic_shm::{Pages, Region};
+
+    use super::*;
+    use crate::switch::TableLimits;
+
+    /// A port whose other end the test holds. What comes from there has metadata 7 where it may.
+    struct Fake {
+        mem: NativeMemory,
+        comes: Receiver<Vec<Vec<u8>>>,
+        goes: Sender<(Vec<u8>, u64)>,
+        takes: bool,
+    }
+
+    impl OutsidePort for Fake {
+        fn queues(&self) -> usize {
+            1
+        }
+        fn memory(&self) -> &NativeMemory {
+            &self.mem
+        }
+        fn fetch(&mut self, burst: &mut Burst, takes_offloads: &dyn Fn(&[u8]) -> bool) -> usize {
+            let Ok(frames) = self.comes.try_recv() else { return 0 };
+            let place = |(i, frame): (usize, &Vec<u8>)| {
+                let at = 256 * i as u32;
+                self.mem.write(at, frame);
+                Desc::new(at, frame.len() as u16, 0).with_meta(if takes_offloads(frame) { 7 } else { 0 })
+            };
+            let descs: Vec<_> = frames.iter().enumerate().map(place).collect();
+            burst.longest = 256;
+            burst.packets.refill(&descs);
+            frames.len()
+        }
+        fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+            for desc in packets {
+                let mut frame = vec![0; desc.len().into()];
+                gather(from.mem, &[*desc], &mut frame);
+                self.goes.send((frame, desc.meta)).unwrap();
+            }
+        }
+        fn takes_offloads(&self) -> bool {
+            self.takes
+        }
+    }
+
+    impl Statistics for Fake {
+        fn report(&self) -> Vec<QueueStatus> {
+            vec![QueueStatus::default()]
+        }
+    }
+
+    /// The other end of a fake port.
+    struct Cable {
+        sends: Sender<Vec<Vec<u8>>>,
+        receives: Receiver<(Vec<u8>, u64)>,
+        at: PortId,
+    }
+
+    fn join(switch: &mut Switch, takes: bool) -> Cable {
+        let ((sends, comes), (goes, receives)) = (channel(), channel());
+        let mem = Region::create(64 << 10, Pages::Small).unwrap().memory();
+        let port = SwitchedOutside::new(Fake { mem, comes, goes, takes }, Arc::default());
+        let at = switch.join(1, Box::new(port)).ok().unwrap();
+        Cable { sends, receives, at }
+    }
+
+    fn switch() -> Switch {
+        let mut switch = Switch::new(TableLimits::default());
+        switch.set_clock(1_000_000);
+        switch
+    }
+
+    fn frame(to: u8, from: u8, number: u8) -> Vec<u8> {
+        let mac = |n: u8| if n == 0xff { [0xff; 6] } else { [2, 0, 0, 0, 0, n] };
+        [&mac(to)[..], &mac(from), &[0x88, 0xb5, number]].concat()
+    }
+
+    /// Four ports: a burst of floods is dealt with in several polls, before anything more is fetched.
+    #[test]
+    fn floods_take_several_polls_and_stay_in_order() {
+        let mut switch = switch();
+        let ports = [(); 4].map(|()| join(&mut switch, false));
+        ports[0].sends.send((0..30).map(|n| frame(0xff, 1, n)).collect()).unwrap();
+        ports[0].sends.send(vec![frame(0xff, 1, 30)]).unwrap();
+        let moved: Vec<_> =
+            std::iter::repeat_with(|| switch.spin(ports[0].at, 16)).take_while(|n| *n > 0).collect();
+        assert_eq!(moved, [11, 11, 8, 1], "32 copies or a few more a poll");
+        for port in &ports[1..] {
+            assert!(port.receives.try_iter().map(|(frame, _)| frame[14]).eq(0..31));
+        }
+        assert!(ports[0].receives.try_recv().is_err());
+        let status = switch.port(ports[0].at).unwrap().report();
+        assert_eq!((status[0].flooded, status[0].extra_copies), (31, 62));
+    }
+
+    #[test]
+    fn requests_stay_with_packets_all_of_whose_receivers_take_them() {
+        let mut switch = switch();
+        let [a, b, plain] = [true, true, false].map(|takes| join(&mut switch, takes));
+        let pass = |switch: &mut Switch, from: &Cable, frame: Vec<u8>| {
+            from.sends.send(vec![frame]).unwrap();
+            assert_eq!(switch.spin(from.at, 1), 1);
+            let metas = [&a, &b, &plain]
+                .map(|port| port.receives.try_iter().map(|(_, meta)| meta).collect::<Vec<_>>());
+            metas.concat()
+        };
+        assert_eq!(pass(&mut switch, &b, frame(9, 2, 0)), [0, 0], "to all others, one of which takes none");
+        assert_eq!(pass(&mut switch, &plain, frame(9, 3, 0)), [7, 7], "to all others, which take them");
+        assert_eq!(pass(&mut switch, &a, frame(2, 1, 0)), [7]);
+        assert_eq!(pass(&mut switch, &a, frame(3, 1, 0)), [0]);
+        assert_eq!(pass(&mut switch, &a, frame(0xff, 1, 0)), [0, 0]);
+        switch.leave(plain.at);
+        assert_eq!(pass(&mut switch, &a, frame(0xff, 1, 0)), [7]);
+    }
+
+    #[test]
+    fn a_port_that_has_nothing_is_looked_at_less_and_less_often() {
+        let mut pace = Pace::new(2);
+        let (mut now, mut waits) = (1000, Vec::new());
+        for _ in 0..20 {
+            assert!(pace.is_due(now));
+            pace.missed(now, 10);
+            let due = (now..).find(|tick| pace.is_due(*tick)).unwrap();
+            waits.push(due - now);
+            now = due;
+        }
+        assert_eq!(waits[..12], [0, 10, 10, 20, 20, 40, 40, 80, 80, 160, 160, 320]);
+        assert!(waits[12..].iter().all(|wait| *wait == 10 * LONGEST_WAIT));
+        pace.found();
+        assert!(pace.is_due(now), "at once");
+        pace.missed(now, 10);
+        assert!(pace.is_due(now), "the other queue");
+    }
+}

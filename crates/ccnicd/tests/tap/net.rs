@@ -1,0 +1,294 @@
+//! Network namespaces, and what tests ask of the kernel in them.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ccnic_control::messages::{ProgramStatus, QueueStatus};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
+
+use super::common::{Daemon, PATIENCE, alone, until};
+
+/// Runs the ignored test `inner` of this binary in a network namespace of its own. Skipped, with the reason, where there can be none.
+#[track_caller]
+pub fn in_namespace(inner: &str) {
+    let _alone = alone();
+    let tries = [&["--net"][..], &["--user", "--map-root-user", "--net"]];
+    let works = |flags: &&&[&str]| {
+        let done = Command::new("unshare").args(**flags).args(["ip", "link", "set", "lo", "up"]).output();
+        done.is_ok_and(|done| done.status.success())
+    };
+    let Some(flags) = tries.iter().find(works) else {
+        println!(
+            "skipped: no network namespace can be made here: that takes unshare and ip, and root or user namespaces"
+        );
+        return;
+    };
+    if let Err(e) = File::options().read(true).write(true).open("/dev/net/tun") {
+        println!("skipped: /dev/net/tun: {e}");
+        return;
+    }
+    let status = Command::new("unshare")
+        .args(*flags)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", inner, "--ignored", "--nocapture"])
+        .status();
+    assert!(status.unwrap().success(), "{inner} failed");
+}
+
+/// Runs `ip` with these words.
+#[track_caller]
+pub fn ip(words: &str) -> String {
+    said(Command::new("ip").args(words.split(' ')))
+}
+
+#[track_caller]
+fn said(command: &mut Command) -> String {
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// Packets that the kernel has sent to a TAP interface: a super-packet is one.
+#[track_caller]
+pub fn packets_of_kernel(interface: &str) -> u64 {
+    let devices = std::fs::read_to_string("/proc/self/net/dev").unwrap();
+    let line = devices
+        .lines()
+        .find_map(|line| line.trim().strip_prefix(&format!("{interface}:")).map(str::to_owned));
+    line.unwrap().split_whitespace().nth(9).unwrap().parse().unwrap()
+}
+
+/// A daemon with a switch and these ports, and where it is.
+pub struct Nic {
+    pub daemon: Daemon,
+    pub socket: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Nic {
+    #[track_caller]
+    pub fn start(ports: &[&str]) -> Nic {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nic.sock");
+        let mut args = vec!["--wire", "switch"];
+        ports.iter().for_each(|port| args.extend(["--port", port]));
+        let mut daemon = Daemon::start_with(&socket, &args);
+        daemon.status(); // it answers when the ports are open
+        Nic { daemon, socket, _directory: directory }
+    }
+
+    /// The port or program of that name.
+    #[track_caller]
+    pub fn port(&mut self, name: &str) -> ProgramStatus {
+        self.daemon.program(name).unwrap()
+    }
+
+    /// The counters of all its queues together.
+    #[track_caller]
+    pub fn counters(&mut self, name: &str) -> QueueStatus {
+        self.port(name).queues.into_iter().reduce(sum).unwrap()
+    }
+
+    /// Over all ports, packets that came are those that went and those that were dropped.
+    #[track_caller]
+    pub fn accounts_for_all(&mut self) {
+        until("all packets to be somewhere", || {
+            let programs = self.daemon.status().programs;
+            let all = programs.into_iter().flat_map(|program| program.queues).reduce(sum).unwrap();
+            all.tx_packets + all.extra_copies == all.rx_packets + drops(&all)
+        });
+    }
+}
+
+pub fn drops(q: &QueueStatus) -> u64 {
+    let sent =
+        q.drop_bad_descriptor + q.drop_bad_chain + q.drop_too_long + q.drop_too_short + q.drop_bad_source;
+    let received = q.drop_ring_full + q.drop_no_buffer + q.drop_over_mtu;
+    sent + q.drop_no_destination + received + q.drop_bad_offload + q.drop_port_down + q.drop_port_refused
+}
+
+fn sum(a: QueueStatus, b: QueueStatus) -> QueueStatus {
+    QueueStatus {
+        queue: a.queue,
+        core: a.core,
+        tx_packets: a.tx_packets + b.tx_packets,
+        tx_bytes: a.tx_bytes + b.tx_bytes,
+        rx_packets: a.rx_packets + b.rx_packets,
+        rx_bytes: a.rx_bytes + b.rx_bytes,
+        drop_bad_descriptor: a.drop_bad_descriptor + b.drop_bad_descriptor,
+        drop_bad_chain: a.drop_bad_chain + b.drop_bad_chain,
+        drop_too_long: a.drop_too_long + b.drop_too_long,
+        drop_ring_full: a.drop_ring_full + b.drop_ring_full,
+        drop_no_buffer: a.drop_no_buffer + b.drop_no_buffer,
+        drop_over_mtu: a.drop_over_mtu + b.drop_over_mtu,
+        drop_handoff_full: a.drop_handoff_full + b.drop_handoff_full,
+        drop_too_short: a.drop_too_short + b.drop_too_short,
+        drop_bad_source: a.drop_bad_source + b.drop_bad_source,
+        drop_no_destination: a.drop_no_destination + b.drop_no_destination,
+        drop_bad_offload: a.drop_bad_offload + b.drop_bad_offload,
+        drop_port_down: a.drop_port_down + b.drop_port_down,
+        drop_port_refused: a.drop_port_refused + b.drop_port_refused,
+        flooded: a.flooded + b.flooded,
+        extra_copies: a.extra_copies + b.extra_copies,
+        not_learned: a.not_learned + b.not_learned,
+        wait_ring_full: a.wait_ring_full + b.wait_ring_full,
+        wait_no_buffer: a.wait_no_buffer + b.wait_no_buffer,
+    }
+}
+
+/// Another network namespace, for as long as this lives.
+pub struct Namespace(Child);
+
+impl Namespace {
+    /// A new one.
+    pub fn new() -> Namespace {
+        let child =
+            Command::new("unshare").args(["--net", "sleep", "600"]).stdin(Stdio::null()).spawn().unwrap();
+        let this = Namespace(child);
+        let ours = std::fs::read_link("/proc/self/ns/net").unwrap();
+        until("a namespace", || std::fs::read_link(this.path()).is_ok_and(|theirs| theirs != ours));
+        this
+    }
+
+    fn path(&self) -> PathBuf {
+        format!("/proc/{}/ns/net", self.0.id()).into()
+    }
+
+    /// Moves an interface there.
+    pub fn take(&self, interface: &str) {
+        ip(&format!("link set {interface} netns {}", self.0.id()));
+    }
+
+    /// As [`ip`], there.
+    #[track_caller]
+    pub fn ip(&self, words: &str) -> String {
+        let pid = self.0.id().to_string();
+        said(Command::new("nsenter").args(["--target", &pid, "--net", "ip"]).args(words.split(' ')))
+    }
+
+    /// Runs `f` on a thread that is there.
+    pub fn run<T: Send + 'static>(&self, f: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+        let there = File::open(self.path()).unwrap();
+        std::thread::spawn(move || {
+            move_into_link_name_space(std::os::fd::AsFd::as_fd(&there), Some(LinkNameSpaceType::Network))
+                .unwrap();
+            f()
+        })
+    }
+}
+
+impl Drop for Namespace {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended already
+        let _ = self.0.wait();
+    }
+}
+
+/// The byte at a place of what is sent in a direction.
+pub fn byte(direction: u8, at: usize) -> u8 {
+    ((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ direction
+}
+
+/// Sends `len` bytes of one direction over TCP while it receives as many of the other one, and compares every byte.
+pub fn exchange(stream: TcpStream, [sends, receives]: [u8; 2], len: usize) {
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    let mut writer = stream.try_clone().unwrap();
+    let sender = std::thread::spawn(move || {
+        let mut bytes = vec![0; 256 << 10];
+        for at in (0..len).step_by(bytes.len()) {
+            let part = bytes.len().min(len - at);
+            bytes[..part].iter_mut().enumerate().for_each(|(i, to)| *to = byte(sends, at + i));
+            writer.write_all(&bytes[..part]).unwrap();
+        }
+    });
+    let (mut reader, mut got) = (stream, 0);
+    let mut bytes = vec![0; 256 << 10];
+    while got < len {
+        let n = match reader.read(&mut bytes) {
+            Err(e) if e.kind() == std::io::ErrorKind::Interrupted => continue,
+            outcome => outcome.unwrap(),
+        };
+        assert!(n > 0, "the connection ended after {got} of {len} bytes");
+        assert!(
+            bytes[..n].iter().enumerate().all(|(i, b)| *b == byte(receives, got + i)),
+            "after {got} bytes"
+        );
+        got += n;
+    }
+    sender.join().unwrap();
+}
+
+/// Connects, for as long as it takes: an IPv6 address is not usable for a second after it was given.
+pub fn connect(to: SocketAddr) -> TcpStream {
+    let mut stream = None;
+    until("a connection", || {
+        stream = TcpStream::connect_timeout(&to, Duration::from_secs(5)).ok();
+        stream.is_some()
+    });
+    stream.unwrap()
+}
+
+/// Waits for one connection.
+pub fn accept(at: SocketAddr) -> TcpListener {
+    let mut listener = None;
+    until("a listening socket", || {
+        listener = TcpListener::bind(at).ok();
+        listener.is_some()
+    });
+    listener.unwrap()
+}
+
+/// The kernel's side of ping.
+pub struct Pinger {
+    socket: std::os::fd::OwnedFd,
+    to: IpAddr,
+    sequence: u16,
+}
+
+impl Pinger {
+    pub fn new(to: IpAddr) -> Pinger {
+        let (family, protocol) = match to {
+            IpAddr::V4(_) => (AddressFamily::INET, rustix::net::ipproto::ICMP),
+            IpAddr::V6(_) => (AddressFamily::INET6, rustix::net::ipproto::ICMPV6),
+        };
+        let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(family, SocketType::RAW, flags, Some(protocol)).unwrap();
+        Pinger { socket, to, sequence: 0 }
+    }
+
+    /// Sends one echo request with so many bytes of data.
+    pub fn send(&mut self, len: usize) {
+        self.sequence += 1;
+        let kind = if self.to.is_ipv4() { 8 } else { 128 };
+        let mut message = vec![kind, 0, 0, 0, 0x12, 0x34];
+        message.extend(self.sequence.to_be_bytes());
+        message.extend((0..len).map(|at| byte(9, at)));
+        if self.to.is_ipv4() {
+            let checksum = ccnic_frame::Sum::of(&message).checksum().to_be_bytes(); // of ICMPv6 the kernel does it
+            message[2..4].copy_from_slice(&checksum);
+        }
+        let _ = rustix::net::sendto(&self.socket, &message, SendFlags::empty(), &SocketAddr::new(self.to, 0));
+    }
+
+    /// True when the answer to the last request has come, with its data.
+    pub fn answered(&mut self) -> bool {
+        let mut bytes = vec![0; 64 << 10];
+        while let Ok((n, _)) = rustix::net::recv(&self.socket, &mut bytes[..], RecvFlags::empty()) {
+            let message = if self.to.is_ipv4() { &bytes[20..n] } else { &bytes[..n] };
+            let kind = if self.to.is_ipv4() { 0 } else { 129 };
+            let header = [0x12, 0x34, (self.sequence >> 8) as u8, self.sequence as u8];
+            if message[0] == kind && message[4..8] == header {
+                assert!(message[8..].iter().enumerate().all(|(at, b)| *b == byte(9, at)), "other data");
+                return true;
+            }
+        }
+        false
+    }
+}

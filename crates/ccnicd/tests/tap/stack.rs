@@ -1,0 +1,222 @@
+//! A program on the switch with an IP stack: smoltcp over a queue pair.
+
+use std::collections::VecDeque;
+use std::net::IpAddr;
+use std::path::Path;
+
+use ccnic::{Burst, Config};
+use ccnic_client::{Nic, Pages, QueuePair};
+use ccnic_frame::{Checksum as Wanted, Headers, Meta};
+use smoltcp::iface::{Interface, SocketHandle, SocketSet};
+use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, RxToken, TxToken};
+use smoltcp::socket::{icmp, tcp};
+use smoltcp::time::Instant;
+use smoltcp::wire::{EthernetAddress, IpAddress, IpCidr};
+
+use super::net::byte;
+
+pub const MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
+
+/// A queue pair as smoltcp's network device.
+pub struct Port {
+    _nic: Nic,
+    pair: QueuePair,
+    received: VecDeque<Vec<u8>>,
+    mtu: usize,
+    /// Checksums of TCP are requested, not computed.
+    offload: bool,
+}
+
+impl Port {
+    /// Attaches under this name.
+    #[track_caller]
+    pub fn open(socket: &Path, name: &str, mtu: usize, offload: bool) -> Port {
+        let config = Config { ring: 1024, buffers: 4096, ..Config::default() };
+        let mut nic = Nic::options().name(name).config(&config).pages(Pages::Small).open(socket).unwrap();
+        let pair = nic.queue_pair(0).unwrap();
+        Port { _nic: nic, pair, received: VecDeque::new(), mtu, offload }
+    }
+
+    /// The next frame, if one has come.
+    pub fn next(&mut self) -> Option<Vec<u8>> {
+        if self.received.is_empty() {
+            self.fill();
+        }
+        self.received.pop_front()
+    }
+
+    fn fill(&mut self) {
+        let (mut burst, mut frame) = (Burst::new(), Vec::new());
+        self.pair.rx_burst(&mut burst, 32);
+        for buf in burst.as_slice() {
+            assert_eq!(buf.meta(), 0, "nothing is left to a program that has not said that it can do it");
+            self.pair.with(buf, |bytes| frame.extend_from_slice(bytes));
+            if !buf.more() {
+                self.received.push_back(std::mem::take(&mut frame));
+            }
+        }
+        self.pair.free(&mut burst);
+    }
+
+    /// Sends a frame with this metadata word; false when there is no room.
+    pub fn send(&mut self, frame: &[u8], meta: u64) -> bool {
+        let (mut burst, pair) = (Burst::new(), &mut self.pair);
+        pair.alloc(frame.len() as u16, frame.len().div_ceil(4096), &mut burst);
+        let mut rest = frame;
+        for buf in burst.iter_mut() {
+            let n = pair.write(buf, 0, rest);
+            rest = &rest[n..];
+            buf.set_meta(meta);
+        }
+        let sent = !burst.is_empty() && pair.tx_burst(&mut burst) > 0;
+        pair.free(&mut burst);
+        sent
+    }
+}
+
+pub struct Received(Vec<u8>);
+
+impl RxToken for Received {
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
+        f(&self.0)
+    }
+}
+
+pub struct Sending<'a>(&'a mut Port);
+
+impl TxToken for Sending<'_> {
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
+        let mut frame = vec![0; len];
+        let result = f(&mut frame);
+        let tcp = Headers::parse(&frame, len).l4 == ccnic_frame::L4::Tcp;
+        let meta = Meta::default().with_l4_checksum(Wanted::Requested);
+        self.0.send(&frame, if self.0.offload && tcp { meta.word() } else { 0 }); // lost where there is no room, as on any wire
+        result
+    }
+}
+
+impl Device for Port {
+    type RxToken<'a> = Received;
+    type TxToken<'a> = Sending<'a>;
+
+    fn receive(&mut self, _: Instant) -> Option<(Received, Sending<'_>)> {
+        let frame = self.next()?;
+        Some((Received(frame), Sending(self)))
+    }
+
+    fn transmit(&mut self, _: Instant) -> Option<Sending<'_>> {
+        Some(Sending(self))
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        let mut capabilities = DeviceCapabilities::default();
+        capabilities.medium = Medium::Ethernet;
+        capabilities.max_transmission_unit = self.mtu + 14;
+        if self.offload {
+            capabilities.checksum.tcp = Checksum::Rx;
+        }
+        capabilities
+    }
+}
+
+/// The program: it answers ARP, neighbour solicitations and echo requests, and more when it is told to. Received checksums are all
+/// verified.
+pub struct Stack {
+    pub port: Port,
+    interface: Interface,
+    sockets: SocketSet<'static>,
+}
+
+impl Stack {
+    /// Attaches with these addresses, all of them with 64 or 24 bits of prefix.
+    #[track_caller]
+    pub fn open(socket: &Path, addresses: &[&str], mtu: usize, offload: bool) -> Stack {
+        let mut port = Port::open(socket, "stack", mtu, offload);
+        let hardware = EthernetAddress(MAC).into();
+        let mut interface = Interface::new(smoltcp::iface::Config::new(hardware), &mut port, Instant::now());
+        interface.update_ip_addrs(|list| {
+            for address in addresses {
+                let ip: IpAddr = address.parse().unwrap();
+                list.push(IpCidr::new(ip.into(), if ip.is_ipv4() { 24 } else { 64 })).unwrap();
+            }
+        });
+        Stack { port, interface, sockets: SocketSet::new(Vec::new()) }
+    }
+
+    /// Receives and answers what has come.
+    pub fn poll(&mut self) {
+        self.interface.poll(Instant::now(), &mut self.port, &mut self.sockets);
+    }
+
+    /// Sends an echo request to this address and waits for its answer.
+    #[track_caller]
+    pub fn ping(&mut self, to: &str) {
+        let to: IpAddress = to.parse::<IpAddr>().unwrap().into();
+        let buffer = || icmp::PacketBuffer::new(vec![icmp::PacketMetadata::EMPTY; 4], vec![0; 2048]);
+        let handle = self.sockets.add(icmp::Socket::new(buffer(), buffer()));
+        self.sockets.get_mut::<icmp::Socket>(handle).bind(icmp::Endpoint::Ident(0x77)).unwrap();
+        let request = [8, 0, 0, 0, 0, 0x77, 0, 1, b'h', b'e', b'l', b'l', b'o'];
+        let mut message = request;
+        let checksum = ccnic_frame::Sum::of(&message).checksum().to_be_bytes();
+        message[2..4].copy_from_slice(&checksum);
+        self.sockets.get_mut::<icmp::Socket>(handle).send_slice(&message, to).unwrap();
+        super::common::until("an answer of the kernel", || {
+            self.poll();
+            let socket = self.sockets.get_mut::<icmp::Socket>(handle);
+            socket.recv().is_ok_and(|(bytes, from)| from == to && bytes[0] == 0 && bytes[4..] == request[4..])
+        });
+        self.sockets.remove(handle);
+    }
+
+    /// Listens on a TCP port.
+    pub fn listen(&mut self, port: u16) -> Connection {
+        // Less than the rings have room for: so nothing is lost unless the test has it so.
+        let buffer = || tcp::SocketBuffer::new(vec![0; 1 << 20]);
+        let mut socket = tcp::Socket::new(buffer(), buffer());
+        socket.listen(port).unwrap();
+        Connection { handle: self.sockets.add(socket), sent: 0, received: 0 }
+    }
+
+    /// One step of a TCP connection over which the program sends `len` bytes of one direction and receives as many of the other one,
+    /// every byte compared; true when all of it is done.
+    #[track_caller]
+    pub fn exchange(&mut self, with: &mut Connection, [sends, receives]: [u8; 2], len: usize) -> bool {
+        self.poll();
+        let socket = self.sockets.get_mut::<tcp::Socket>(with.handle);
+        if socket.may_recv() && socket.can_recv() {
+            let at = with.received;
+            let compare = |bytes: &mut [u8]| {
+                assert!(
+                    bytes.iter().enumerate().all(|(i, b)| *b == byte(receives, at + i)),
+                    "after {at} bytes"
+                );
+                (bytes.len(), bytes.len())
+            };
+            with.received += socket.recv(compare).unwrap();
+        }
+        if socket.can_send() && with.sent < len {
+            let at = with.sent;
+            let fill = |room: &mut [u8]| {
+                let n = room.len().min(len - at);
+                room[..n].iter_mut().enumerate().for_each(|(i, to)| *to = byte(sends, at + i));
+                (n, n)
+            };
+            with.sent += socket.send(fill).unwrap();
+        }
+        with.received == len && with.sent == len && socket.send_queue() == 0
+    }
+}
+
+/// A TCP connection of the program.
+pub struct Connection {
+    handle: SocketHandle,
+    sent: usize,
+    received: usize,
+}
+
+impl Connection {
+    /// Bytes that have been moved.
+    pub fn moved(&self) -> usize {
+        self.sent + self.received
+    }
+}

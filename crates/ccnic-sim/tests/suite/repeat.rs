@@ -51,7 +51,7 @@ fn a_run_repeats_bit_for_bit() {
     assert!(!first.contains(&everything(&other)));
 
     let mut child = Command::new(std::env::current_exe().unwrap());
-    child.args(["--exact", "prints_its_results", "--ignored", "--nocapture"]);
+    child.args(["--exact", "repeat::prints_its_results", "--ignored", "--nocapture"]);
     let output = String::from_utf8(child.output().unwrap().stdout).unwrap();
     let said = output.lines().find_map(|line| line.split("digest: ").nth(1));
     assert_eq!(

@@ -124,10 +124,8 @@ fn a_program_requests_checksums() {
 #[ignore = "for a_program_requests_checksums"]
 fn a_program_requests_checksums_inside() {
     let mut nic = Nic::start(&[&port("")]);
-    let mut stack = Stack::open(&nic.socket, &[PROGRAM, PROGRAM6], 1500, true);
-    for to in [PROGRAM, PROGRAM6] {
-        transfer(&mut nic, &mut stack, to, 1 << 20);
-    }
+    let mut stack = Stack::open(&nic.socket, &[PROGRAM], 1500, true);
+    transfer(&mut nic, &mut stack, PROGRAM, 1 << 20);
 }
 
 #[test]

@@ -99,8 +99,7 @@ pub fn packets_come_back<M: Memory, R: Ring>() {
     });
 }
 
-/// Are small packets, mixed with others, sent and received without handles, as many as there is room for, and
-/// never a large one?
+/// Are small packets, mixed with others, sent and received without handles, as many as there is room for, and never a large one?
 pub fn small_packets_are_sent_and_received_as_copies<M: Memory, R: Ring>() {
     each::<M, R>(configs::<R>(), |rig| {
         let config = *rig.layout.config();

@@ -38,13 +38,14 @@ fn base(seq: u64, at: usize) -> u64 {
     seq.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(at as u64)
 }
 
-/// The base of the line that comes `lines` after the one with this base. Different for the 64 lines of a buffer.
+/// Bits that a base is rotated by from line to line: an odd number, so that it is another one in each of the 64 lines of a buffer.
+const STEP: u32 = 7;
+
+/// The base of the line that comes `lines` after the one with this base.
 #[inline(always)]
 fn later(base: u64, lines: usize) -> u64 {
     base.rotate_left((lines as u32).wrapping_mul(STEP))
 }
-
-const STEP: u32 = 7;
 
 /// The bases of several lines one after the other, each in every word: so that compilers keep them in a vector register.
 #[inline(always)]

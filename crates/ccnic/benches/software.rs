@@ -126,27 +126,17 @@ impl<R: Ring> Lap<R> {
     }
 }
 
-/// Does a step in the widest registers. `step` is to be marked `#[inline(always)]`.
-#[inline(always)]
-fn wide<R: Ring>(lap: &mut Lap<R>, step: impl FnOnce(&mut Lap<R>)) {
-    let vectors = lap.mem.vectors();
-    vectors.run(
-        #[inline(always)]
-        || step(lap),
-    );
-}
-
 // The steps: functions of their own, by whose names `instructions.py` tells what belongs to which.
 
 /// Defines a step: a function that does its body in the widest registers.
 macro_rules! step {
     ($name:ident, $lap:ident, $body:block) => {
         #[inline(never)]
-        fn $name<R: Ring>(lap: &mut Lap<R>) {
-            wide(
-                lap,
+        fn $name<R: Ring>($lap: &mut Lap<R>) {
+            let vectors = $lap.mem.vectors();
+            vectors.run(
                 #[inline(always)]
-                |$lap| $body,
+                || $body,
             );
         }
     };

@@ -28,14 +28,37 @@ fn spread(socket: &Path, design: Design) -> Traffic {
     traffic
 }
 
+/// A daemon on two cores, and a program on it whose packets go round.
+fn with_survivor(socket: &Path) -> (Daemon, Traffic) {
+    let daemon = Daemon::start_with(socket, &["--cores", &two_cores()]);
+    let mut survivor = spread(socket, Design::GroupedEpoch);
+    survivor.exchange(100);
+    (daemon, survivor)
+}
+
+/// Waits until the daemon has the survivor only, and holds no more than it did for it.
+fn until_alone(daemon: &mut Daemon, survivor: &mut Traffic, holdings: (usize, usize)) {
+    until("the end of all other programs, and of what was held for them", || {
+        survivor.exchange(20);
+        daemon.status().programs.len() == 1 && daemon.holdings() == holdings
+    });
+}
+
+/// All that the survivor has sent has come back, and nothing was dropped.
+fn lost_nothing(daemon: &mut Daemon, survivor: &mut Traffic) {
+    survivor.drain();
+    let queues = daemon.program("spread").unwrap().queues;
+    assert_eq!(queues.iter().map(|q| q.rx_packets).sum::<u64>(), survivor.received);
+    assert_eq!(queues.iter().map(dropped).sum::<u64>(), 0);
+    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+}
+
 #[test]
 fn programs_come_and_go_beside_another() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
-    let mut daemon = Daemon::start_with(&socket, &["--cores", &two_cores()]);
-    let mut survivor = spread(&socket, Design::GroupedEpoch);
-    survivor.exchange(100);
+    let (mut daemon, mut survivor) = with_survivor(&socket);
     let holdings = daemon.settled();
     for round in 0..15 {
         let mut guest = spread(&socket, Design::ALL[round % Design::ALL.len()]);
@@ -45,15 +68,8 @@ fn programs_come_and_go_beside_another() {
         drop(guest);
         survivor.exchange(50);
     }
-    until("the end of all guests, and of what was held for them", || {
-        survivor.exchange(10);
-        daemon.status().programs.len() == 1 && daemon.holdings() == holdings
-    });
-    survivor.drain();
-    let queues = daemon.program("spread").unwrap().queues;
-    assert_eq!(queues.iter().map(|q| q.rx_packets).sum::<u64>(), survivor.received);
-    assert_eq!(queues.iter().map(dropped).sum::<u64>(), 0);
-    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+    until_alone(&mut daemon, &mut survivor, holdings);
+    lost_nothing(&mut daemon, &mut survivor);
 }
 
 /// Run by `a_program_is_killed_beside_another`, in a process of its own.
@@ -78,9 +94,7 @@ fn a_program_is_killed_beside_another() {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
     let log = directory.path().join("child.log");
-    let mut daemon = Daemon::start_with(&socket, &["--cores", &two_cores()]);
-    let mut survivor = spread(&socket, Design::GroupedEpoch);
-    survivor.exchange(100);
+    let (mut daemon, mut survivor) = with_survivor(&socket);
     let holdings = daemon.settled();
     for round in 0..6 {
         let design = (round % Design::ALL.len()).to_string();
@@ -96,18 +110,9 @@ fn a_program_is_killed_beside_another() {
             survivor.turn();
         }
         assert!(child.kill(), "{}", std::fs::read_to_string(&log).unwrap());
-        until("the end of the dead program, and of all that was held for it", || {
-            survivor.exchange(20);
-            daemon.status().programs.len() == 1 && daemon.holdings() == holdings
-        });
+        until_alone(&mut daemon, &mut survivor, holdings);
     }
-    survivor.drain();
-    let queues = daemon.program("spread").unwrap().queues;
-    assert_eq!(
-        queues.iter().map(|q| (q.rx_packets, dropped(q))).fold((0, 0), |a, q| (a.0 + q.0, a.1 + q.1)),
-        (survivor.received, 0)
-    );
-    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+    lost_nothing(&mut daemon, &mut survivor);
 }
 
 /// A hostile program's life: sends packets that are spread over the daemon's cores, and writes over its region while they read there.
@@ -174,23 +179,14 @@ fn a_hostile_program_harms_only_itself() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
-    let mut daemon = Daemon::start_with(&socket, &["--cores", &two_cores()]);
-    let mut survivor = spread(&socket, Design::GroupedEpoch);
-    survivor.exchange(100);
+    let (mut daemon, mut survivor) = with_survivor(&socket);
     let holdings = daemon.settled();
     for design in 0..Design::ALL.len() {
         beside_hostile(&mut daemon, &socket, &mut survivor, design);
-        until("the end of all that was held for the hostile program", || {
-            survivor.exchange(20);
-            daemon.status().programs.len() == 1 && daemon.holdings() == holdings
-        });
+        until_alone(&mut daemon, &mut survivor, holdings);
     }
-    survivor.drain();
-    let queues = daemon.program("spread").unwrap().queues;
-    assert_eq!(queues.iter().map(|q| q.rx_packets).sum::<u64>(), survivor.received);
-    assert_eq!(queues.iter().map(dropped).sum::<u64>(), 0);
+    lost_nothing(&mut daemon, &mut survivor);
     assert_eq!((survivor.received, survivor.program.alive()), (survivor.total, true));
-    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
 }
 
 /// A planned end under load: what was sent is served, also what was on its way from one core to the other, and no buffer is kept.

@@ -37,7 +37,8 @@ impl Fetched {
         for (slot, desc) in self.descs.iter_mut().zip(descs) {
             *slot = *desc;
         }
-        (self.next, self.len, self.bytes) = (0, n, bytes(descs));
+        (self.next, self.len) = (0, n);
+        self.bytes = bytes(self.rest());
         n
     }
 

@@ -9,8 +9,9 @@ HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
 .PHONY: all run test lint unit tsan fuzz fuzz-ci instructions smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke miri install clean
 
+# What is installed; crates that only tests and fuzzing use would take minutes more.
 all:
-	$(CARGO) build --release --locked
+	$(CARGO) build --release --locked --workspace --exclude ccnic-check --exclude ccnic-fuzz
 
 # Starts a NIC in one process and a program in another, sends packets through it, shows what was measured.
 run: all
@@ -58,10 +59,8 @@ fuzz-ci:
 
 # What `make test` and `make fuzz-ci` compile, nothing of it run: with `make -j builds` several compilations share the cores, so that
 # none waits for the last crate of another.
-.PHONY: builds build-release build-unit build-tsan build-fuzz
-builds: lint build-release build-unit build-tsan build-fuzz
-build-release:
-	$(CARGO) build --release --locked
+.PHONY: builds build-unit build-tsan build-fuzz
+builds: lint all build-unit build-tsan build-fuzz
 build-unit:
 	$(UNIT) --no-run
 build-tsan:

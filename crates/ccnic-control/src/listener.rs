@@ -8,6 +8,7 @@
 mod accept;
 mod attach;
 mod client;
+mod observer;
 mod refuse;
 mod shared;
 
@@ -33,6 +34,8 @@ use crate::socket::ListenSocket;
 use crate::teardown::Teardown;
 use accept::Acceptor;
 use shared::Shared;
+
+pub use observer::Observer;
 
 /// Identifies a connection and the program behind it. Never used twice by one listener.
 pub type ClientId = u64;
@@ -132,6 +135,11 @@ impl Listener {
         let shared = Arc::new(Shared::new(account, Inbox::new()?));
         let acceptor = Acceptor::start(socket, &shared)?;
         Ok(Listener { acceptor, shared })
+    }
+
+    /// Reads the NIC's state from other threads.
+    pub fn observer(&self) -> Observer {
+        Observer::new(&self.shared)
     }
 
     /// Waits until a program asks something or goes, for `timeout` at most (`None`: without limit), and handles the requests that wait,

@@ -1,6 +1,7 @@
 //! `ccnicd`: the NIC daemon's command line.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ use anyhow::{Context, bail};
 use ccnic_control::{Connection, Limits, UserLimits};
 use ccnicd::control::{placement, users::uid_of};
 use ccnicd::dataplane::DataplaneKind;
+use ccnicd::metrics::Exporter;
 use ccnicd::ports::PortOptions;
 use ccnicd::switch::TableLimits;
 use ccnicd::tune::{self, Kept, Pair, Tuned};
@@ -77,6 +79,10 @@ struct Args {
     /// are measured once for each CPU model; default: measure nothing
     #[arg(long, value_name = "FIELD=VALUE,...")]
     tuning: Option<String>,
+    /// Answer Prometheus at this address, such as 127.0.0.1:9184: GET /metrics (docs/operations.md). Whoever reaches it reads the names and
+    /// counters of all programs
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
     /// What to log: error, warn, info, debug or trace
     #[arg(long, default_value = "info")]
     log: String,
@@ -145,7 +151,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let ports = args.ports.clone();
     let daemon =
         Daemon::new(DaemonOptions { socket, cores, dataplane, ports, limits, dedicated_cores, tuning })?;
+    let exporter = args.metrics.map(|address| Exporter::start(address, daemon.observer())).transpose()?;
     daemon.run(&stop);
+    drop(exporter);
     Ok(())
 }
 

@@ -361,6 +361,8 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
 }
 
 /// As [`Polled::spin`], poll by poll; adds the time of the one that has found something to `took`.
+#[cold]
+#[inline(never)]
 fn spin_timed<C: Polled, K: Core>(
     client: &mut C,
     core: &mut K,

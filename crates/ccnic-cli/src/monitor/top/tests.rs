@@ -124,7 +124,7 @@ fn many_cores_and_ports_and_small_terminals() {
     let text = drawn(&mut app, 80, 24);
     assert!(text.contains("CPU  7") && text.contains("and 56 more") && !text.contains("CPU  8"), "{text}");
     press(&mut app, &[KeyCode::End]);
-    assert!(drawn(&mut app, 80, 24).contains("\n300 p "), "the selected port is in sight");
+    assert!(drawn(&mut app, 80, 24).contains("\n>300 p "), "the selected port is in sight");
     for (width, height) in [(1, 1), (10, 3), (79, 8), (300, 100)] {
         app.help = height % 2 == 0;
         drawn(&mut app, width, height);

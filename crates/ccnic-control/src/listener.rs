@@ -198,7 +198,7 @@ fn handle(handler: &mut impl Handler, event: Event) -> Reply {
     };
     match event {
         Event::Hello => Reply::Hello(handler.hello()),
-        Event::Status(from) => Reply::Status(handler.status(from)),
+        Event::Status(from) => Reply::Status(Box::new(handler.status(from))),
         Event::MacTable(from) => {
             handler.mac_table(from).map_or_else(|reason| Reply::Refused { reason }, Reply::MacTable)
         }

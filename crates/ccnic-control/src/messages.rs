@@ -66,7 +66,7 @@ pub enum Reply {
     /// To `Rss`: the change is in force for all packets sent from now on.
     Done,
     /// To `Status`.
-    Status(Status),
+    Status(Box<Status>),
     /// To `MacTable`.
     MacTable(AddressPage),
     /// The request was refused.
@@ -286,8 +286,8 @@ mod tests {
             programs: vec![program],
             next: Some(Cursor { program: 2, queue: 0 }),
         };
-        let text = serde_json::to_string(&Reply::Status(status.clone())).unwrap();
-        assert_eq!(serde_json::from_str::<Reply>(&text).unwrap(), Reply::Status(status));
+        let text = serde_json::to_string(&Reply::Status(Box::new(status.clone()))).unwrap();
+        assert_eq!(serde_json::from_str::<Reply>(&text).unwrap(), Reply::Status(Box::new(status)));
     }
 
     #[test]

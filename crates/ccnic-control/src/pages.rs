@@ -101,7 +101,7 @@ mod tests {
         loop {
             let page = Page::new(from, programs.iter().copied());
             let status = status(&page);
-            let bytes = serde_json::to_string(&Reply::Status(status.clone())).unwrap().len();
+            let bytes = serde_json::to_string(&Reply::Status(Box::new(status.clone()))).unwrap().len();
             assert!(bytes <= MESSAGE_MAX, "{bytes} bytes");
             pages += 1;
             match &mut whole {

@@ -86,6 +86,17 @@ struct Args {
     /// What to log: error, warn, info, debug or trace
     #[arg(long, default_value = "info")]
     log: String,
+    /// How to log
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogFormat {
+    /// For people
+    Text,
+    /// A JSON object in each line
+    Json,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -109,11 +120,11 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<()> {
     let filter =
         EnvFilter::try_new(&args.log).with_context(|| format!("--log {} is no log filter", args.log))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => log.json().init(),
+    }
     let usable = placement::allowed_cpus().context("could not ask which CPUs may be used")?;
     let (cores, dedicated_cores) = choose_cores(&usable, &args.cores)?;
     for warning in placement::warnings(&placement::Kernel::this(), &cores) {

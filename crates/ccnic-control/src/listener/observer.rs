@@ -32,7 +32,7 @@ impl Observer {
 
     fn page(&self, from: Cursor) -> Option<Status> {
         match self.0.inbox.ask(NOBODY, Event::Status(from))? {
-            Reply::Status(status) => Some(status),
+            Reply::Status(status) => Some(*status),
             _ => None,
         }
     }

@@ -1,7 +1,7 @@
 //! What `ccnic top` shows, and what keys do to it.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ccnic_control::messages::{ProgramStatus, Status};
 use ccnic_control::printable;
@@ -14,6 +14,8 @@ use super::rows::{Detail, PortRow, Sort, details, rows};
 
 /// Seconds between two readings, to choose from.
 const PERIODS: [u64; 5] = [1, 2, 5, 10, 30];
+/// How much later than expected a reading is missed.
+const LATE: Duration = Duration::from_secs(2);
 /// Lines that a page key goes.
 const PAGE: isize = 10;
 
@@ -29,6 +31,8 @@ pub struct App {
     pub rows: Vec<PortRow>,
     /// Why there is no newer reading.
     pub trouble: Option<String>,
+    /// When the last reading came.
+    pub read_at: Instant,
     pub sort: Sort,
     pub reversed: bool,
     pub paused: bool,
@@ -51,6 +55,7 @@ impl App {
             shown: None,
             rows: Vec::new(),
             trouble: None,
+            read_at: Instant::now(),
             sort: Sort::Id,
             reversed: false,
             paused: false,
@@ -79,6 +84,7 @@ impl App {
 
     /// Takes a reading. What was read last stays on the screen while the NIC does not answer.
     pub fn read(&mut self, reading: Reading) {
+        self.read_at = Instant::now();
         let status = match reading {
             Ok(status) => status,
             Err(why) => return self.trouble = Some(printable(&why)),
@@ -90,6 +96,12 @@ impl App {
             self.shown = Some((status, interval));
             self.arrange();
         }
+    }
+
+    /// How long a NIC has not answered, if that is too long: one that has been stopped, say.
+    pub fn silence(&self, now: Instant) -> Option<Duration> {
+        let silence = now.saturating_duration_since(self.read_at);
+        (silence > self.period() + LATE).then_some(silence)
     }
 
     /// Sorts the ports, and finds the selected one among them. When that has gone, the one in its place is selected.

@@ -15,7 +15,7 @@ use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use clap::Args;
@@ -63,7 +63,7 @@ fn show(
 ) -> std::io::Result<()> {
     while !app.is_done() && !ended.load(Relaxed) {
         feed.readings().for_each(|reading| app.read(reading));
-        terminal.draw(|frame| view::draw(frame, app))?;
+        terminal.draw(|frame| view::draw(frame, app, Instant::now()))?;
         let mut patience = LOOK;
         while event::poll(patience)? {
             if let Event::Key(key) = event::read()? {

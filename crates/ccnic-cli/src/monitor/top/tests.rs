@@ -63,8 +63,12 @@ fn press(app: &mut App, keys: &[KeyCode]) {
 }
 
 fn drawn(app: &mut App, width: u16, height: u16) -> String {
+    drawn_at(app.read_at, app, width, height)
+}
+
+fn drawn_at(now: Instant, app: &mut App, width: u16, height: u16) -> String {
     let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
-    terminal.draw(|frame| draw(frame, app)).unwrap();
+    terminal.draw(|frame| draw(frame, app, now)).unwrap();
     let text = terminal.backend().to_string();
     text.lines().map(|line| line.trim_matches('"').trim_end().to_owned() + "\n").collect()
 }
@@ -109,6 +113,17 @@ fn a_nic_that_dies_and_returns() {
     assert!(app.rows.iter().all(|row| row.rates.is_none()));
     app.read(Ok(Status { pid: 8, ..nic(2.0, 1) }));
     assert_eq!(app.rows[0].rates.map(|rates| rates.tx_packets), Some(6000.0));
+}
+
+#[test]
+fn a_nic_that_does_not_answer_is_missed() {
+    let mut app = running();
+    let read_at = app.read_at;
+    let later = |seconds| read_at + Duration::from_secs(seconds);
+    assert!(!drawn_at(later(3), &mut app, 80, 24).contains("no answer"));
+    assert!(drawn_at(later(7), &mut app, 80, 24).contains("\nno answer for 7 s\n"));
+    app.read(Err("it has not answered".to_owned()));
+    assert!(drawn(&mut app, 80, 24).contains("\ntrying again: it has not answered\n"));
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Draws `ccnic top`. All of it is readable without colours, on 80 columns and 24 lines.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ccnic_control::counters::Kind;
 use ccnic_control::printable;
@@ -42,8 +42,8 @@ that a polling core moves packets.
 docs/operations.md says what each counter means.
 Any key closes this help.";
 
-/// Draws all of it.
-pub fn draw(frame: &mut Frame<'_>, app: &mut App) {
+/// Draws all of it, as it is at `now`.
+pub fn draw(frame: &mut Frame<'_>, app: &mut App, now: Instant) {
     let cores = core_lines(frame.area(), app);
     let areas = Layout::vertical([
         Constraint::Length(1),
@@ -57,7 +57,7 @@ pub fn draw(frame: &mut Frame<'_>, app: &mut App) {
     frame.render_widget(core_bars(app, cores_at), cores_at);
     ports(frame, app, ports_at);
     details(frame, app, details_at);
-    frame.render_widget(last_line(app), keys_at);
+    frame.render_widget(last_line(app, now), keys_at);
     if app.help {
         help(frame);
     }
@@ -213,9 +213,10 @@ fn details(frame: &mut Frame<'_>, app: &App, area: Rect) {
 }
 
 /// What is wrong, or what one can do.
-fn last_line(app: &App) -> Line<'_> {
-    match &app.trouble {
-        Some(why) => Line::styled(format!("trying again: {why}"), Style::new().red().bold()),
+fn last_line(app: &App, now: Instant) -> Line<'static> {
+    let silent = app.silence(now).map(|silence| format!("no answer for {}", time(silence)));
+    match app.trouble.as_ref().map(|why| format!("trying again: {why}")).or(silent) {
+        Some(wrong) => Line::styled(wrong, Style::new().red().bold()),
         None => Line::styled(KEYS, Style::new().add_modifier(Modifier::DIM)),
     }
 }

@@ -1,6 +1,7 @@
 //! `ccnicd`: the NIC daemon's command line.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -9,6 +10,7 @@ use anyhow::{Context, bail};
 use ccnic_control::{Connection, Limits, UserLimits};
 use ccnicd::control::{placement, users::uid_of};
 use ccnicd::dataplane::DataplaneKind;
+use ccnicd::metrics::Exporter;
 use ccnicd::ports::PortOptions;
 use ccnicd::switch::TableLimits;
 use ccnicd::tune::{self, Kept, Pair, Tuned};
@@ -77,9 +79,24 @@ struct Args {
     /// are measured once for each CPU model; default: measure nothing
     #[arg(long, value_name = "FIELD=VALUE,...")]
     tuning: Option<String>,
+    /// Answer Prometheus at this address, such as 127.0.0.1:9184: GET /metrics (docs/operations.md). Whoever reaches it reads the names and
+    /// counters of all programs
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
     /// What to log: error, warn, info, debug or trace
     #[arg(long, default_value = "info")]
     log: String,
+    /// How to log
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogFormat {
+    /// For people
+    Text,
+    /// A JSON object in each line
+    Json,
 }
 
 #[derive(Debug, Clone, Copy, ValueEnum)]
@@ -103,11 +120,11 @@ fn main() -> ExitCode {
 fn run(args: &Args) -> anyhow::Result<()> {
     let filter =
         EnvFilter::try_new(&args.log).with_context(|| format!("--log {} is no log filter", args.log))?;
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => log.json().init(),
+    }
     let usable = placement::allowed_cpus().context("could not ask which CPUs may be used")?;
     let (cores, dedicated_cores) = choose_cores(&usable, &args.cores)?;
     for warning in placement::warnings(&placement::Kernel::this(), &cores) {
@@ -145,7 +162,9 @@ fn run(args: &Args) -> anyhow::Result<()> {
     let ports = args.ports.clone();
     let daemon =
         Daemon::new(DaemonOptions { socket, cores, dataplane, ports, limits, dedicated_cores, tuning })?;
+    let exporter = args.metrics.map(|address| Exporter::start(address, daemon.observer())).transpose()?;
     daemon.run(&stop);
+    drop(exporter);
     Ok(())
 }
 

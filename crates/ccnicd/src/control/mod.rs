@@ -17,7 +17,7 @@ use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
-use ccnic_control::Listener;
+use ccnic_control::{Listener, Observer};
 
 pub use options::{DaemonOptions, default_socket};
 
@@ -47,6 +47,11 @@ impl Daemon {
             socket = %options.socket.display(), cores = ?options.cores, wire = options.dataplane.name(), "ccnicd {VERSION} is ready"
         );
         Ok(Daemon { listener, plane })
+    }
+
+    /// Reads its state from other threads, as soon as it [runs](Daemon::run).
+    pub fn observer(&self) -> Observer {
+        self.listener.observer()
     }
 
     /// Runs the control thread until something can be read from `stop`. Then serves what programs have sent, and ends.

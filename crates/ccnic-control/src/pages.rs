@@ -84,6 +84,7 @@ mod tests {
             flooded: most,
             extra_copies: most,
             not_learned: most,
+            missed: most,
             wait_ring_full: most,
             wait_no_buffer: most,
         };

@@ -137,6 +137,7 @@ fn sum(a: QueueStatus, b: QueueStatus) -> QueueStatus {
         flooded: a.flooded + b.flooded,
         extra_copies: a.extra_copies + b.extra_copies,
         not_learned: a.not_learned + b.not_learned,
+        missed: a.missed + b.missed,
         wait_ring_full: a.wait_ring_full + b.wait_ring_full,
         wait_no_buffer: a.wait_no_buffer + b.wait_no_buffer,
     }

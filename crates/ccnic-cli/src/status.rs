@@ -43,6 +43,7 @@ fn about(program: &ProgramStatus) -> String {
     let (name, design) = (printable(&program.name), printable(&program.design));
     let outside = match program.design.as_str() {
         "tap" => Some("network interface of the kernel"),
+        "pcap" => Some("file of packets"),
         "xdp-generic" => Some("interface by AF_XDP, generic"),
         "xdp-native" => Some("interface by AF_XDP, native"),
         "xdp-zero-copy" => Some("interface by AF_XDP, zero-copy"),

@@ -10,6 +10,7 @@ use super::DaemonOptions;
 use crate::dataplane::rss::RssLoopback;
 use crate::dataplane::{Attachment, DataplaneKind};
 use crate::poll::client::Part;
+use crate::ports::pcap::PcapPort;
 use crate::ports::program::ProgramPort;
 use crate::ports::tap::TapPort;
 use crate::ports::xdp::XdpPort;
@@ -55,6 +56,10 @@ pub(super) fn open_port(options: &PortOptions, place: &Arc<()>) -> anyhow::Resul
             let (design, queues) = (port.design(), OutsidePort::queues(&port) as u16);
             let port = SwitchedOutside::new(port, Arc::clone(place));
             Ok((Part::Port(Box::new(port)), design, queues))
+        }
+        PortOptions::Pcap(options) => {
+            let port = SwitchedOutside::new(PcapPort::open(options)?, Arc::clone(place));
+            Ok((Part::Port(Box::new(port)), "pcap", 1))
         }
     }
 }

@@ -4,12 +4,13 @@
 //! queues and their memory. All else has a default: a port that cannot notify anybody, say, does not mention it.
 //!
 //! [`program`] is the queue pairs of an attached program; [`InTurn`] says which of a port's queues a poll looks at. Ports that are no
-//! programs, such as [`tap`] and [`xdp`], are [`OutsidePort`]s: ports of a switch only.
+//! programs, such as [`tap`], [`xdp`] and [`pcap`], are [`OutsidePort`]s: ports of a switch only.
 
 mod in_turn;
 mod link;
 mod options;
 mod outside;
+pub mod pcap;
 pub mod program;
 pub mod tap;
 mod turns;

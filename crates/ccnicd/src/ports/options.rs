@@ -9,6 +9,7 @@ use std::str::FromStr;
 use anyhow::{Context, bail, ensure};
 use ccnic_shm::tun::NAME_MAX;
 
+use super::pcap::PcapOptions;
 use super::tap::TapOptions;
 use super::xdp::XdpOptions;
 
@@ -19,6 +20,8 @@ pub enum PortOptions {
     Tap(TapOptions),
     /// `xdp:IFACE`: queues of a network interface, without the kernel's network stack.
     Xdp(XdpOptions),
+    /// `pcap:FILE`: a file that is replayed, and one that is recorded.
+    Pcap(PcapOptions),
 }
 
 impl PortOptions {
@@ -27,6 +30,7 @@ impl PortOptions {
         match self {
             PortOptions::Tap(options) => format!("tap:{}", options.name),
             PortOptions::Xdp(options) => format!("xdp:{}", options.name),
+            PortOptions::Pcap(options) => format!("pcap:{}", options.name()),
         }
     }
 }
@@ -38,7 +42,8 @@ impl FromStr for PortOptions {
         match text.split_once(':') {
             Some(("tap", rest)) => Ok(PortOptions::Tap(rest.parse()?)),
             Some(("xdp", rest)) => Ok(PortOptions::Xdp(rest.parse()?)),
-            _ => bail!("there is no such kind of port; write tap:NAME or xdp:IFACE"),
+            Some(("pcap", rest)) => Ok(PortOptions::Pcap(rest.parse()?)),
+            _ => bail!("there is no such kind of port; write tap:NAME, xdp:IFACE or pcap:FILE"),
         }
     }
 }
@@ -105,6 +110,8 @@ mod tests {
         assert_eq!(port.name(), "tap:tap0");
         let port: PortOptions = "xdp:eth0,queues=2".parse().unwrap();
         assert_eq!(port.name(), "xdp:eth0");
+        let port: PortOptions = "pcap:/tmp/a.pcap,rate=asap".parse().unwrap();
+        assert_eq!(port.name(), "pcap:/tmp/a.pcap");
         for text in ["", "tap", "tap0", "dpdk:eth0", ":tap0", "TAP:tap0"] {
             let why = text.parse::<PortOptions>().unwrap_err().to_string();
             assert!(why.contains("tap:NAME"), "{text}: {why}");

@@ -35,8 +35,16 @@ fn process(pid: i32) -> String {
 /// A program, or another port, in a line.
 pub fn about(program: &ProgramStatus) -> String {
     let (name, design) = (printable(&program.name), printable(&program.design));
-    if program.design == "tap" {
-        return format!("{name} (network interface of the kernel)");
+    let outside = match program.design.as_str() {
+        "tap" => Some("network interface of the kernel"),
+        "pcap" => Some("file of packets"),
+        "xdp-generic" => Some("interface by AF_XDP, generic"),
+        "xdp-native" => Some("interface by AF_XDP, native"),
+        "xdp-zero-copy" => Some("interface by AF_XDP, zero-copy"),
+        _ => None,
+    };
+    if let Some(what) = outside {
+        return format!("{name} ({what})");
     }
     let spread = if program.rss.is_some() { ", RSS" } else { "" };
     format!("{name} ({}, design {design}{spread})", process(program.pid))

@@ -176,6 +176,8 @@ counters! {
     extra_copies: Event, Packets, "extra copies of flooded packets";
     /// Times that a source address was not learned, for want of room in the address table or because of its limit for a port.
     not_learned: Event, Times, "addresses not learned";
+    /// Came from outside, and the kernel or the device has dropped it, because the port had no room for it. Not counted otherwise.
+    missed: Event, Packets, "missed outside";
     /// The receive ring was full: the packet was delivered by a later poll.
     wait_ring_full: Wait, Polls, "waited: receive ring full";
     /// The pool had no buffer: the packet was delivered by a later poll.

@@ -201,11 +201,13 @@ pub struct ProgramStatus {
     /// Identifies it at this NIC. 0 from a NIC of an earlier release, whose status has one page.
     #[serde(default)]
     pub id: u64,
-    /// Its name, as it gives it: not fit to print (see [`printable`](crate::printable)). Of a TAP interface, `tap:` and its name.
+    /// Its name, as it gives it: not fit to print (see [`printable`](crate::printable)). Of a port that is no program, as `--port` has it:
+    /// `tap:` or `xdp:` and the name of the interface, `pcap:` and the path of the file.
     pub name: String,
-    /// Its process, of a TAP interface the NIC's; 0 when that is in a PID namespace that the NIC does not see.
+    /// Its process, of a port that is no program the NIC's; 0 when that is in a PID namespace that the NIC does not see.
     pub pid: i32,
-    /// The ring design that it chose; `tap` for a TAP interface.
+    /// The ring design that it chose; `tap` for a TAP interface; `xdp-generic`, `xdp-native` or `xdp-zero-copy` for an interface by AF_XDP;
+    /// `pcap` for a file.
     pub design: String,
     /// How its received packets are spread over its queues, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]

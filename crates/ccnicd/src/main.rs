@@ -46,7 +46,9 @@ struct Args {
     #[arg(long, value_name = "N", default_value_t = TableLimits::default().per_port, value_parser = clap::value_parser!(u32).range(1..))]
     mac_port: u32,
     /// Switch: a port that is no program (may be given several times): tap:NAME[,mtu=N][,address=IP/PREFIX]...[,mac=MAC][,queues=N][,offload=off]
-    /// is a network interface of this kernel (docs/switch.md)
+    /// is a network interface of this kernel; xdp:IFACE[,queues=N][,mode=auto|native|generic][,zero-copy=auto|on|off][,ring=N][,checksum=auto|fill|keep]
+    /// an interface whose packets bypass the kernel; pcap:FILE[,rate=recorded|asap|N][,loop=N][,start=now|packet][,record=FILE] files of packets
+    /// (docs/ports.md)
     #[arg(long = "port", value_name = "KIND:NAME[,...]", value_parser = port)]
     ports: Vec<PortOptions>,
     /// The largest region that a program may bring, in MiB

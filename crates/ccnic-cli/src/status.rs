@@ -29,8 +29,16 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
 fn dropped(q: &QueueStatus) -> u64 {
     let invalid = q.drop_bad_chain + q.drop_bad_descriptor + q.drop_too_long;
     let switch = q.drop_too_short + q.drop_bad_source + q.drop_no_destination;
+    let policy = q.drop_spoofed + q.drop_vlan + q.drop_isolated + q.drop_storm + q.drop_rate;
     let outside = q.drop_bad_offload + q.drop_port_down + q.drop_port_refused;
-    invalid + switch + outside + q.drop_ring_full + q.drop_no_buffer + q.drop_over_mtu + q.drop_handoff_full
+    invalid
+        + switch
+        + policy
+        + outside
+        + q.drop_ring_full
+        + q.drop_no_buffer
+        + q.drop_over_mtu
+        + q.drop_handoff_full
 }
 
 /// A program's process, as the NIC sees it.
@@ -127,6 +135,11 @@ fn reasons(status: &Status) -> Vec<String> {
         ("shorter than an Ethernet header", sum(|q| q.drop_too_short)),
         ("source address of no station", sum(|q| q.drop_bad_source)),
         ("destination at the sender, or no other port", sum(|q| q.drop_no_destination)),
+        ("source address that the port may not use", sum(|q| q.drop_spoofed)),
+        ("VLAN that the port is not in", sum(|q| q.drop_vlan)),
+        ("between isolated ports", sum(|q| q.drop_isolated)),
+        ("beyond the storm limit", sum(|q| q.drop_storm)),
+        ("more than the port may receive", sum(|q| q.drop_rate)),
         ("offload that contradicts the packet", sum(|q| q.drop_bad_offload)),
         ("interface down", sum(|q| q.drop_port_down)),
         ("refused by the kernel", sum(|q| q.drop_port_refused)),

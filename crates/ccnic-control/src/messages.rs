@@ -153,6 +153,20 @@ pub struct LearnedAddress {
     pub program: u64,
     /// Seconds since a packet came from it.
     pub age_s: u32,
+    /// Its VLAN; 0: that of the ports without VLANs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub vlan: u16,
+    /// The operator has said that it is there: it stays.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub fixed: bool,
+}
+
+fn is_zero(vlan: &u16) -> bool {
+    *vlan == 0
+}
+
+fn is_false(fixed: &bool) -> bool {
+    !fixed
 }
 
 /// The tuning of a NIC, for people: nothing here is fit to print (see [`printable`](crate::printable)).
@@ -251,6 +265,21 @@ pub struct QueueStatus {
     /// Dropped by the switch: the destination is at the port that it came from, or there is no other port.
     #[serde(default)]
     pub drop_no_destination: u64,
+    /// Dropped by the switch: the port may not speak from an address that the packet claims.
+    #[serde(default)]
+    pub drop_spoofed: u64,
+    /// Dropped by the switch: the port is not in the packet's VLAN.
+    #[serde(default)]
+    pub drop_vlan: u64,
+    /// Dropped by the switch: both this port and the one of the destination are isolated.
+    #[serde(default)]
+    pub drop_isolated: u64,
+    /// Dropped by the switch: more packets to groups and unknown addresses than the port may send.
+    #[serde(default)]
+    pub drop_storm: u64,
+    /// Dropped by the switch: more than may be sent to this port. Counted at its first queue.
+    #[serde(default)]
+    pub drop_rate: u64,
     /// Dropped by a port to somewhere outside, such as a TAP interface: what the packet's metadata, or the header that the kernel has put
     /// before it, request contradicts the packet. Counted at the queue that it was for, or has come from.
     #[serde(default)]
@@ -264,12 +293,15 @@ pub struct QueueStatus {
     /// Not dropped: sent to all other ports of the switch.
     #[serde(default)]
     pub flooded: u64,
-    /// Copies of flooded packets beyond the first of each.
+    /// Copies of flooded packets beyond the first of each, and copies for mirrors.
     #[serde(default)]
     pub extra_copies: u64,
     /// Times that a source address was not learned, for want of room in the address table or because of its limit for a port.
     #[serde(default)]
     pub not_learned: u64,
+    /// Waited: the port had sent what it may for now.
+    #[serde(default)]
+    pub wait_rate: u64,
     /// Waited: the receive ring was full.
     pub wait_ring_full: u64,
     /// Waited: the pool had no buffer.
@@ -317,7 +349,8 @@ mod tests {
         is(&Reply::Attached, r#""attached""#);
         is(&Reply::Done, r#""done""#);
         is(&Reply::Refused { reason: "why".into() }, r#"{"refused":{"reason":"why"}}"#);
-        let learned = LearnedAddress { mac: [2, 0, 0, 0, 0, 255], program: 7, age_s: 3 };
+        let learned =
+            LearnedAddress { mac: [2, 0, 0, 0, 0, 255], program: 7, age_s: 3, vlan: 0, fixed: false };
         is(
             &Reply::MacTable(AddressPage { addresses: vec![learned], next: Some(64) }),
             r#"{"mac-table":{"addresses":[{"mac":[2,0,0,0,0,255],"program":7,"age_s":3}],"next":64}}"#,

@@ -10,8 +10,8 @@ use crate::messages::Cursor;
 const PAGE: usize = MESSAGE_MAX - (16 << 10);
 /// The most bytes that a program takes beside its queues: a name of 255 characters that JSON escapes by six each, RSS.
 const PROGRAM: usize = 3 << 10;
-/// The most bytes that a queue takes: twenty-two counters of twenty digits.
-const QUEUE: usize = 1088;
+/// The most bytes that a queue takes: twenty-eight counters of twenty digits.
+const QUEUE: usize = 1344;
 
 /// What one page shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -78,12 +78,18 @@ mod tests {
             drop_too_short: most,
             drop_bad_source: most,
             drop_no_destination: most,
+            drop_spoofed: most,
+            drop_vlan: most,
+            drop_isolated: most,
+            drop_storm: most,
+            drop_rate: most,
             drop_bad_offload: most,
             drop_port_down: most,
             drop_port_refused: most,
             flooded: most,
             extra_copies: most,
             not_learned: most,
+            wait_rate: most,
             wait_ring_full: most,
             wait_no_buffer: most,
         };

@@ -20,6 +20,7 @@ use std::time::Duration;
 use ccnic_control::Listener;
 
 pub use options::{DaemonOptions, default_socket};
+pub(crate) use plane::FIRST_OUTSIDE;
 
 use plane::ControlPlane;
 

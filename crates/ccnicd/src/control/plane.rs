@@ -72,7 +72,7 @@ impl ClientRecord {
 }
 
 /// The first id of ports that are no programs. Programs count up from 1, and never get here.
-const FIRST_OUTSIDE: ClientId = 1 << 32;
+pub(crate) const FIRST_OUTSIDE: ClientId = 1 << 32;
 
 /// What the control thread knows of a port that is no program.
 struct OutsideRecord {
@@ -120,10 +120,10 @@ impl ControlPlane {
 
     /// Opens the ports that are no programs, and has the switch join them.
     fn open_ports(&mut self) -> anyhow::Result<()> {
-        for (id, port) in (FIRST_OUTSIDE..).zip(&self.options.ports) {
-            let name = port.name();
-            let (part, kind, queues) =
-                open_port(port, &self.ports).with_context(|| format!("--port {name}"))?;
+        for (at, port) in self.options.ports.iter().enumerate() {
+            let (id, name) = (FIRST_OUTSIDE + at as ClientId, port.name());
+            let (part, kind, queues) = open_port(port, self.options.policies.of_port(at), &self.ports)
+                .with_context(|| format!("--port {name}"))?;
             let worker = self.workers.first_mut().context("no polling thread")?;
             anyhow::ensure!(worker.add(id, part, queues.into()), DIED);
             tracing::info!(name, queues, "port opened");
@@ -143,6 +143,10 @@ impl ControlPlane {
             !self.options.joins() || Arc::strong_count(&self.ports) <= MAX_PORTS,
             "the switch has {MAX_PORTS} ports, and all are taken; detach a program or start another ccnicd"
         );
+        let policy = self.options.policies.of_program(&name, memory.uid()).context(
+            "ccnicd's configuration refuses programs of this name and user; change its [[program]] entries",
+        )?;
+        let policy = policy.clone();
         let workers = assign(self.workers.iter().map(|worker| worker.queues), layout.config().queues);
         let mut client = ClientRecord {
             name,
@@ -162,8 +166,7 @@ impl ControlPlane {
         for (added, at) in client.distinct_workers().into_iter().enumerate() {
             let numbers = queues_of(&client.workers, at);
             let queues = numbers.len();
-            let part = attach(&client.region, &layout, numbers, &self.options, &self.ports)
-                .context("could not open its queues");
+            let part = attach(&client.region, &layout, numbers, &self.options, &policy, &self.ports);
             let outcome = part.and_then(|mut part| {
                 if let Some(spreader) = &spreader {
                     part.steer(take(&mut links, at), Some(Arc::clone(spreader)));
@@ -296,9 +299,11 @@ impl Handler for ControlPlane {
         }
         let (known, next) = self.workers.first().and_then(|worker| worker.addresses(from)).ok_or(DIED)?;
         let address = |(known, program): (Known, ClientId)| LearnedAddress {
-            mac: known.mac.bytes(),
+            mac: known.station.mac().bytes(),
             program,
             age_s: known.age,
+            vlan: known.station.vlan(),
+            fixed: known.fixed,
         };
         Ok(AddressPage { addresses: known.into_iter().map(address).collect(), next })
     }

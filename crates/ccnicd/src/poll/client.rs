@@ -180,7 +180,7 @@ impl Scheduled {
     pub(crate) fn report(&self, switch: &Switch) -> Vec<(ClientId, QueueStatus)> {
         let queues = match &self.place {
             Place::Apart(client) => client.report(),
-            Place::Joined(at) => switch.port(*at).map_or_else(Vec::new, |port| port.report()),
+            Place::Joined(at) => switch.report(*at),
             Place::Left(port) => port.report(),
             Place::Gone => Vec::new(),
         };

@@ -4,16 +4,18 @@ use std::io::IsTerminal;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
 use ccnic_control::Connection;
 use ccnicd::config::{Config, Settings};
-use ccnicd::control::placement;
+use ccnicd::control::{Reload, placement};
 use ccnicd::tune::{self, Kept, Pair, Tuned};
 use ccnicd::{Daemon, DaemonOptions, oom};
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing_subscriber::EnvFilter;
 
 /// The ccnic NIC daemon: serves programs over cache-coherent shared memory.
@@ -52,10 +54,12 @@ fn run(args: Args) -> anyhow::Result<()> {
         println!("{:#}", Config::schema());
         return Ok(());
     }
-    let config = match &args.file {
-        Some(file) => args.config.or(Config::read(file)?),
-        None => args.config,
+    let (file, flags) = (args.file, args.config);
+    let read = || match &file {
+        Some(file) => anyhow::Ok(flags.clone().or(Config::read(file)?)),
+        None => Ok(flags.clone()),
     };
+    let config = read()?;
     let log = config.log();
     let filter = EnvFilter::try_new(log).with_context(|| format!("--log {log} is no log filter"))?;
     if args.check_config {
@@ -90,6 +94,10 @@ fn run(args: Args) -> anyhow::Result<()> {
         let end = signalled.try_clone().context("could not copy the signal pipe")?;
         signal_hook::low_level::pipe::register(signal, end).context("could not watch for signals")?;
     }
+    let hung_up = Arc::new(AtomicBool::new(false));
+    if file.is_some() {
+        signal_hook::flag::register(SIGHUP, Arc::clone(&hung_up)).context("could not watch for SIGHUP")?;
+    }
     // A socket for each queue with notifications.
     let files = getrlimit(Resource::Nofile);
     if let Err(e) = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }) {
@@ -109,7 +117,12 @@ fn run(args: Args) -> anyhow::Result<()> {
         dedicated_cores,
         tuning,
     })?;
-    daemon.run(&stop);
+    daemon.run_reloading(&stop, &hung_up, || {
+        let new = read()?;
+        config.check_reload(&new)?;
+        let Settings { ports, policies, .. } = new.settle()?;
+        Ok(Reload { ports, policies })
+    });
     Ok(())
 }
 

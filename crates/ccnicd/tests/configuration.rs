@@ -12,6 +12,7 @@ use ccnic_client::{Nic, Pages};
 use ccnic_control::Connection;
 use common::station::{BROADCAST, Station, mac};
 use common::{Daemon, alone, config, until};
+use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
 fn ccnicd(args: &[&str]) -> Output {
@@ -97,5 +98,54 @@ fn programs_get_the_policy_of_their_name_and_user() {
     assert!(table.iter().any(|known| known.mac == mac(2) && known.vlan == 20));
     let unwanted = Nic::options().name("unwanted").pages(Pages::Small).open(&socket).unwrap_err().to_string();
     assert!(unwanted.contains("refuses") && unwanted.contains("[[program]]"), "{unwanted}");
+    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+}
+
+/// What has changed is applied to ports that are there; what is wrong changes nothing.
+#[test]
+fn a_file_is_read_again() {
+    let _alone = alone();
+    let (_directory, file, socket) = file("wire = 'switch'\n");
+    let args = ["--config", file.to_str().unwrap(), "--log", "info"];
+    let mut daemon = Daemon::start_with(&socket, &args);
+    let mut stations: Vec<_> =
+        (0..4).map(|n| Station::open(&socket, n, &config(Design::GroupedEpoch))).collect();
+    let reload = |daemon: &Daemon, text: &str, says: &str| {
+        let before = daemon.log().matches(says).count();
+        std::fs::write(&file, text).unwrap();
+        kill_process(daemon.pid(), Signal::HUP).unwrap();
+        until("the file to be read", || daemon.log().matches(says).count() > before);
+    };
+    let (applied, refused) = ("has been applied", "stays as it was");
+    let reach = |daemon: &mut Daemon, stations: &mut [Station], from: usize, to: &[usize]| {
+        assert!(stations[from].send(BROADCAST, 100));
+        let (name, sent) = (format!("station {from}"), stations[from].sent);
+        until("the frame to be dealt with", || daemon.program(&name).unwrap().queues[0].tx_packets == sent);
+        for (at, station) in stations.iter_mut().enumerate() {
+            let mut came = 0;
+            until("the frame", || {
+                came += station.receive().len();
+                came > 0 || !to.contains(&at)
+            });
+            assert_eq!(came, usize::from(to.contains(&at)), "at {at}");
+        }
+    };
+    reach(&mut daemon, &mut stations, 0, &[1, 2, 3]);
+    let split = "wire = 'switch'\n[[program]]\nname = 'station 1'\npolicy = { vlan = 10 }\n\
+                 [[program]]\nname = 'station 2'\npolicy = { vlan = 10 }\n";
+    reload(&daemon, split, applied);
+    reach(&mut daemon, &mut stations, 1, &[2]);
+    reach(&mut daemon, &mut stations, 0, &[3]);
+    for wrong in ["wire = 'switch'\nvlan = 1\n", "wire = 'loopback'\n", "wire = 'switch'\nmac-table = 7\n"] {
+        reload(&daemon, wrong, refused);
+        reach(&mut daemon, &mut stations, 1, &[2]);
+    }
+    assert!(daemon.log().contains("mac-table cannot change while ccnicd runs"), "{}", daemon.log());
+    reload(&daemon, &format!("{split}[[program]]\nname = 'station 3'\nrefuse = true\n"), applied);
+    until("the program to be told", || !stations[3].nic.alive());
+    until("its port to go", || daemon.program("station 3").is_none());
+    stations.pop();
+    reload(&daemon, "wire = 'switch'\n", applied);
+    reach(&mut daemon, &mut stations, 1, &[0, 2]);
     assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
 }

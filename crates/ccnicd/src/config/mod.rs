@@ -197,6 +197,37 @@ impl Config {
         }
     }
 
+    /// Whether a daemon that was started with this configuration can go over to `new` while it runs: ports and policies may differ.
+    ///
+    /// # Errors
+    /// What may not.
+    pub fn check_reload(&self, new: &Config) -> anyhow::Result<()> {
+        let same = [
+            ("socket", self.socket == new.socket),
+            ("cores", self.cores == new.cores),
+            ("wire", self.wire == new.wire && self.reflect == new.reflect),
+            ("mac-ageing", self.mac_ageing == new.mac_ageing),
+            ("mac-table", self.mac_table == new.mac_table),
+            ("mac-port", self.mac_port == new.mac_port),
+            ("region-max", self.region_max == new.region_max),
+            ("memory-max", self.memory_max == new.memory_max),
+            ("user-connections", self.user_connections == new.user_connections),
+            ("user-programs", self.user_programs == new.user_programs),
+            ("user-queues", self.user_queues == new.user_queues),
+            ("user-memory", self.user_memory == new.user_memory),
+            ("trusted-users", self.trusted_users == new.trusted_users),
+            ("tuning", self.tuning == new.tuning),
+            ("log", self.log == new.log),
+        ];
+        let other = same.into_iter().find(|(_, same)| !same).map(|(key, _)| key);
+        anyhow::ensure!(
+            other.is_none(),
+            "{} cannot change while ccnicd runs: leave it as it was, or restart ccnicd",
+            other.unwrap_or_default()
+        );
+        Ok(())
+    }
+
     /// The JSON schema of the file (draft 2020-12), for editors and other programs.
     pub fn schema() -> serde_json::Value {
         schemars::schema_for!(Config).to_value()

@@ -25,21 +25,24 @@ use crate::poll::client::Part;
 use crate::poll::core::Rest;
 use crate::poll::links::{Links, mesh, mesh_bytes};
 use crate::poll::worker::Worker;
+use crate::switch::policy::Policy;
 use crate::switch::{Known, MAX_PORTS, Switch};
 
-const DIED: &str = "a polling thread has died; restart ccnicd";
+pub(super) const DIED: &str = "a polling thread has died; restart ccnicd";
 
 /// What the control thread knows of an attached program.
-struct ClientRecord {
-    name: String,
+pub(super) struct ClientRecord {
+    pub(super) name: String,
     pid: i32,
     design: &'static str,
+    /// What it may do, on a switch.
+    pub(super) policy: Policy,
     rss: Option<RssMessage>,
     /// By queue: the worker that polls it.
     workers: Vec<usize>,
-    memory: UserMemory,
+    pub(super) memory: UserMemory,
     region: Arc<Region>,
-    connection: Arc<Connection>,
+    pub(super) connection: Arc<Connection>,
     /// Its region has gone missing, and it has been told to go.
     lost: bool,
     /// For the hand-off queues between its workers, when it has any.
@@ -75,22 +78,24 @@ impl ClientRecord {
 pub(crate) const FIRST_OUTSIDE: ClientId = 1 << 32;
 
 /// What the control thread knows of a port that is no program.
-struct OutsideRecord {
-    id: ClientId,
-    name: String,
-    kind: &'static str,
-    queues: u16,
+pub(super) struct OutsideRecord {
+    pub(super) id: ClientId,
+    pub(super) name: String,
+    pub(super) kind: &'static str,
+    pub(super) queues: u16,
+    /// What it may do.
+    pub(super) policy: Policy,
 }
 
 /// Clients and workers. Belongs to the control thread.
 pub(super) struct ControlPlane {
-    options: DaemonOptions,
-    workers: Vec<Worker>,
-    clients: BTreeMap<ClientId, ClientRecord>,
+    pub(super) options: DaemonOptions,
+    pub(super) workers: Vec<Worker>,
+    pub(super) clients: BTreeMap<ClientId, ClientRecord>,
     /// By id.
-    outside: Vec<OutsideRecord>,
+    pub(super) outside: Vec<OutsideRecord>,
     /// Each port of the switch has a reference, also one whose program has gone, until it is out of the switch.
-    ports: Arc<()>,
+    pub(super) ports: Arc<()>,
     started: Instant,
 }
 
@@ -122,12 +127,13 @@ impl ControlPlane {
     fn open_ports(&mut self) -> anyhow::Result<()> {
         for (at, port) in self.options.ports.iter().enumerate() {
             let (id, name) = (FIRST_OUTSIDE + at as ClientId, port.name());
-            let (part, kind, queues) = open_port(port, self.options.policies.of_port(at), &self.ports)
-                .with_context(|| format!("--port {name}"))?;
+            let policy = self.options.policies.of_port(at).clone();
+            let (part, kind, queues) =
+                open_port(port, &policy, &self.ports).with_context(|| format!("--port {name}"))?;
             let worker = self.workers.first_mut().context("no polling thread")?;
             anyhow::ensure!(worker.add(id, part, queues.into()), DIED);
             tracing::info!(name, queues, "port opened");
-            self.outside.push(OutsideRecord { id, name, kind, queues });
+            self.outside.push(OutsideRecord { id, name, kind, queues, policy });
         }
         Ok(())
     }
@@ -143,15 +149,15 @@ impl ControlPlane {
             !self.options.joins() || Arc::strong_count(&self.ports) <= MAX_PORTS,
             "the switch has {MAX_PORTS} ports, and all are taken; detach a program or start another ccnicd"
         );
-        let policy = self.options.policies.of_program(&name, memory.uid()).context(
+        let policy = self.policy_of_program(&name, memory.uid()).context(
             "ccnicd's configuration refuses programs of this name and user; change its [[program]] entries",
         )?;
-        let policy = policy.clone();
         let workers = assign(self.workers.iter().map(|worker| worker.queues), layout.config().queues);
         let mut client = ClientRecord {
             name,
             pid,
             design: layout.config().design.name(),
+            policy,
             rss: rss.as_ref().map(RssMessage::from),
             workers,
             memory,
@@ -166,7 +172,7 @@ impl ControlPlane {
         for (added, at) in client.distinct_workers().into_iter().enumerate() {
             let numbers = queues_of(&client.workers, at);
             let queues = numbers.len();
-            let part = attach(&client.region, &layout, numbers, &self.options, &policy, &self.ports);
+            let part = attach(&client.region, &layout, numbers, &self.options, &client.policy, &self.ports);
             let outcome = part.and_then(|mut part| {
                 if let Some(spreader) = &spreader {
                     part.steer(take(&mut links, at), Some(Arc::clone(spreader)));

@@ -14,6 +14,7 @@ use super::links::Links;
 use super::schedule::Polled;
 use super::{Client, Closing};
 use crate::ports::Notify;
+use crate::switch::policy::Rules;
 use crate::switch::{PortId, Switch, SwitchPort};
 
 /// What one worker polls of a client, on its way to the worker and back.
@@ -100,6 +101,14 @@ impl Scheduled {
                 switch.port_mut(*at).into_iter().for_each(|port| port.set_rss(spreader.clone()))
             }
             Place::Left(_) | Place::Gone => {}
+        }
+    }
+
+    /// See [`Switch::set_rules`]. Gives `rules` back where it is no port.
+    pub(crate) fn govern(&mut self, rules: Option<Box<Rules>>, switch: &mut Switch) -> Option<Box<Rules>> {
+        match &self.place {
+            Place::Joined(at) => switch.set_rules(*at, rules),
+            Place::Apart(_) | Place::Left(_) | Place::Gone => rules,
         }
     }
 

@@ -333,10 +333,11 @@ impl Switch {
     ) {
         let (now, mut rest) = (self.now, packets);
         while !rest.is_empty() {
-            let Some(Slot { port: Some(port), rules, .. }) = self.slot(to) else { return };
+            let Some(Slot { port: Some(port), rules, over_rate, .. }) = self.slot(to) else { return };
             let Some(rules) = rules else { return port.receive(origin, rest, ahead) };
             let mut leaving = Leaving::new(port.takes_offloads());
             rest = leaving.fill(rules, has_vlans, origin.mem, rest, now);
+            *over_rate += leaving.over_rate();
             let origin = leaving.origin(origin);
             if !leaving.descs().is_empty() {
                 port.receive(&origin, leaving.descs(), &[]);

@@ -18,6 +18,8 @@ pub(super) struct Leaving {
     /// Frames that have been given a tag.
     tagged: [Frame; FETCH],
     tags: usize,
+    /// Packets that were dropped: more than the port may receive.
+    over_rate: u64,
     /// The port takes tags in the metadata.
     takes_offloads: bool,
 }
@@ -25,11 +27,22 @@ pub(super) struct Leaving {
 impl Leaving {
     pub(super) fn new(takes_offloads: bool) -> Leaving {
         let none = Frame { at: 0, len: 0 };
-        Leaving { descs: [Desc::default(); FETCH], len: 0, tagged: [none; FETCH], tags: 0, takes_offloads }
+        Leaving {
+            descs: [Desc::default(); FETCH],
+            len: 0,
+            tagged: [none; FETCH],
+            tags: 0,
+            over_rate: 0,
+            takes_offloads,
+        }
     }
 
     pub(super) fn descs(&self) -> &[Desc] {
         self.descs.get(..self.len).unwrap_or_default()
+    }
+
+    pub(super) fn over_rate(&self) -> u64 {
+        self.over_rate
     }
 
     /// Where the packets come from, which may be longer than they were.
@@ -55,7 +68,7 @@ impl Leaving {
             }
             done += packet.len();
             if !rules.limits.receives.admits(now) {
-                rules.over_rate += 1;
+                self.over_rate += 1;
                 continue;
             }
             let bytes = packet.iter().map(|desc| u32::from(desc.len())).sum();

@@ -95,6 +95,8 @@ struct Slot {
     rules: Option<Box<Rules>>,
     /// It is the mirror of another port.
     watches: bool,
+    /// Packets to this port that were dropped: more than its rules let it receive.
+    over_rate: u64,
 }
 
 impl Slot {
@@ -200,7 +202,7 @@ impl Switch {
         let rules = port.take_rules();
         if let Some(slot) = self.slots.get_mut(at) {
             let (port, last) = (Some(port), Verdict::ZEROS);
-            *slot = Some(Slot { client, port, last, changes: 0, rules: None, watches: false });
+            *slot = Some(Slot { client, port, last, changes: 0, rules: None, watches: false, over_rate: 0 });
             self.ports += 1;
         }
         self.set_rules(at as PortId, rules);
@@ -258,9 +260,7 @@ impl Switch {
     pub fn report(&self, at: PortId) -> Vec<QueueStatus> {
         let Some(slot) = self.slots.get(usize::from(at)).and_then(Option::as_ref) else { return Vec::new() };
         let mut queues = slot.port.as_ref().map_or_else(Vec::new, |port| port.report());
-        if let (Some(first), Some(rules)) = (queues.first_mut(), &slot.rules) {
-            first.drop_rate = rules.over_rate;
-        }
+        queues.iter_mut().take(1).for_each(|first| first.drop_rate = slot.over_rate);
         queues
     }
 

@@ -75,7 +75,7 @@ impl SwitchPort for Port {
     fn receive(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], _: &[Desc]) {
         assert!(!packets.is_empty() && packets.len() <= ccnic::nic::FETCH, "{}", packets.len());
         for packet in packets.split_inclusive(|desc| !desc.more()) {
-            assert!(packet.iter().all(|desc| usize::from(desc.len()) <= SEGMENT && desc.len() > 0));
+            assert!(packet.iter().all(|desc| (1..=SEGMENT).contains(&desc.len().into())));
             let mut frame = vec![0; packet.iter().map(|desc| usize::from(desc.len())).sum()];
             assert!(frame.len() <= from.mtu.into(), "no longer than is said");
             gather(from.mem, packet, &mut frame);

@@ -12,5 +12,6 @@ mod bridge;
 mod common;
 mod failures;
 mod net;
+mod policy;
 mod program;
 mod stack;

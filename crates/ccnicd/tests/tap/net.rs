@@ -83,6 +83,18 @@ impl Nic {
         Nic { daemon, socket, _directory: directory }
     }
 
+    /// With a configuration file of this text; returns where it is, too.
+    #[track_caller]
+    pub fn start_with_file(text: &str) -> (Nic, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let (socket, file) = (directory.path().join("nic.sock"), directory.path().join("nic.toml"));
+        std::fs::write(&file, text).unwrap();
+        let args = ["--config", file.to_str().unwrap(), "--log", "info"];
+        let mut daemon = Daemon::start_with(&socket, &args);
+        daemon.status();
+        (Nic { daemon, socket, _directory: directory }, file)
+    }
+
     /// The port or program of that name.
     #[track_caller]
     pub fn port(&mut self, name: &str) -> ProgramStatus {
@@ -110,7 +122,13 @@ pub fn drops(q: &QueueStatus) -> u64 {
     let sent =
         q.drop_bad_descriptor + q.drop_bad_chain + q.drop_too_long + q.drop_too_short + q.drop_bad_source;
     let received = q.drop_ring_full + q.drop_no_buffer + q.drop_over_mtu;
-    sent + q.drop_no_destination + received + q.drop_bad_offload + q.drop_port_down + q.drop_port_refused
+    let policy = q.drop_spoofed + q.drop_vlan + q.drop_isolated + q.drop_storm + q.drop_rate;
+    sent + policy
+        + q.drop_no_destination
+        + received
+        + q.drop_bad_offload
+        + q.drop_port_down
+        + q.drop_port_refused
 }
 
 fn sum(a: QueueStatus, b: QueueStatus) -> QueueStatus {
@@ -131,12 +149,18 @@ fn sum(a: QueueStatus, b: QueueStatus) -> QueueStatus {
         drop_too_short: a.drop_too_short + b.drop_too_short,
         drop_bad_source: a.drop_bad_source + b.drop_bad_source,
         drop_no_destination: a.drop_no_destination + b.drop_no_destination,
+        drop_spoofed: a.drop_spoofed + b.drop_spoofed,
+        drop_vlan: a.drop_vlan + b.drop_vlan,
+        drop_isolated: a.drop_isolated + b.drop_isolated,
+        drop_storm: a.drop_storm + b.drop_storm,
+        drop_rate: a.drop_rate + b.drop_rate,
         drop_bad_offload: a.drop_bad_offload + b.drop_bad_offload,
         drop_port_down: a.drop_port_down + b.drop_port_down,
         drop_port_refused: a.drop_port_refused + b.drop_port_refused,
         flooded: a.flooded + b.flooded,
         extra_copies: a.extra_copies + b.extra_copies,
         not_learned: a.not_learned + b.not_learned,
+        wait_rate: a.wait_rate + b.wait_rate,
         wait_ring_full: a.wait_ring_full + b.wait_ring_full,
         wait_no_buffer: a.wait_no_buffer + b.wait_no_buffer,
     }

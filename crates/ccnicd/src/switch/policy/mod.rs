@@ -71,8 +71,6 @@ pub struct Rules {
     pub(super) private: Option<Private>,
     /// The port that its mirror is.
     pub(super) mirror: Option<super::PortId>,
-    /// Packets to this port that were dropped: more than it may receive.
-    pub(super) over_rate: u64,
 }
 
 /// The token buckets of a port.
@@ -109,7 +107,6 @@ impl Rules {
             limits: Limits::new(policy, 1),
             private: if looks { Some(Private::new()?) } else { None },
             mirror: None,
-            over_rate: 0,
             policy: policy.clone(),
         })))
     }

@@ -29,7 +29,7 @@ fn a_program_on_a_trunk_talks_with_the_kernel_in_one_of_its_vlans_inside() {
     let mut stack = Stack::open(&nic.socket, &["10.9.0.2"], 1500, true);
     stack.port.vlan = Some(Tci::new(10));
     stack.ping("10.9.0.1");
-    const BYTES: usize = 4 << 20;
+    const BYTES: usize = 512 << 10; // less than a ring has room for: smoltcp does not slow down
     let mut server = stack.listen(7);
     let client = std::thread::spawn(|| exchange(connect("10.9.0.2:7".parse().unwrap()), [1, 2], BYTES));
     until("both directions", || stack.exchange(&mut server, [2, 1], BYTES));

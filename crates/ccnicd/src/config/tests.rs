@@ -7,6 +7,7 @@ use crate::dataplane::DataplaneKind;
 use crate::switch::policy::{Mirror, Policy, Rate, Vlans};
 use crate::switch::{Mac, Station, TableLimits};
 use ccnic_control::UserLimits;
+use proptest::prelude::*;
 
 const EXAMPLE: &str = include_str!("../../../../docs/ccnicd.example.toml");
 
@@ -194,4 +195,20 @@ fn the_schema_knows_ranges_and_nothing_unknown() {
     let policy = defs.get("PolicyConfig").unwrap();
     assert!(policy["properties"]["static"].is_object() && policy["additionalProperties"] == false);
     assert!(defs.get("Port").unwrap()["properties"]["options"].is_object());
+}
+
+proptest! {
+    /// Whatever somebody does to the example: it is used, or refused with its name.
+    #[test]
+    fn a_file_with_typing_errors_is_used_or_refused(
+        at in 0..EXAMPLE.len(), cut in 0..40usize, typed in "[a-z0-9='\"\\[\\]{}:@/., _\n-]{0,12}",
+    ) {
+        let (end, mut text) = ((at + cut).min(EXAMPLE.len()), EXAMPLE.to_owned());
+        text.replace_range(at..end, &typed);
+        if let Err(why) = parse(&text) {
+            prop_assert!(why.to_string().contains("nic.toml"));
+        } else {
+            let _ = parse(&text).unwrap().settle().map(|settings| settings.policies.of_program("web", 0).cloned());
+        }
+    }
 }

@@ -32,6 +32,9 @@ pub(super) struct Changes {
     pub(super) refused: usize,
 }
 
+/// A port that has been opened: its id, what a worker polls, its queues.
+type Opened = (ClientId, Part, u16);
+
 /// A port or program and its new rules.
 type Ruling = (ClientId, Option<Box<Rules>>);
 
@@ -72,7 +75,7 @@ impl ControlPlane {
     }
 
     /// Opens the ports that are new. Returns them, and the record of all ports that there will be, by id, those that stay as they are.
-    fn open_new(&self, new: &Reload) -> anyhow::Result<(Vec<(ClientId, Part, u16)>, Vec<OutsideRecord>)> {
+    fn open_new(&self, new: &Reload) -> anyhow::Result<(Vec<Opened>, Vec<OutsideRecord>)> {
         let (mut opened, mut records) = (Vec::new(), Vec::new());
         let mut next = self.outside.iter().map(|port| port.id + 1).max().unwrap_or(FIRST_OUTSIDE);
         for (at, options) in new.ports.iter().enumerate() {
@@ -84,11 +87,11 @@ impl ControlPlane {
                 records.push(OutsideRecord { id, name, kind, queues, policy });
                 continue;
             }
-            // Its mirror may be a port that is opened after it: its rules follow.
-            let unlimited = Policy { mirror: None, ..new.policies.of_port(at).clone() };
+            // Its mirror may be a port that is opened after it, and follows.
+            let policy = Policy { mirror: None, ..new.policies.of_port(at).clone() };
             let (part, kind, queues) =
-                open_port(options, &unlimited, &self.ports).with_context(|| format!("port {name}"))?;
-            records.push(OutsideRecord { id: next, name, kind, queues, policy: unlimited });
+                open_port(options, &policy, &self.ports).with_context(|| format!("port {name}"))?;
+            records.push(OutsideRecord { id: next, name, kind, queues, policy });
             opened.push((next, part, queues));
             next += 1;
         }

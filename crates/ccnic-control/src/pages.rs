@@ -10,8 +10,8 @@ use crate::messages::Cursor;
 const PAGE: usize = MESSAGE_MAX - (16 << 10);
 /// The most bytes that a program takes beside its queues: a name of 255 characters that JSON escapes by six each, RSS.
 const PROGRAM: usize = 3 << 10;
-/// The most bytes that a queue takes: twenty-eight counters of twenty digits.
-const QUEUE: usize = 1344;
+/// The most bytes that a queue takes: thirty counters of twenty digits.
+const QUEUE: usize = 1440;
 
 /// What one page shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -92,6 +92,8 @@ mod tests {
             wait_rate: most,
             wait_ring_full: most,
             wait_no_buffer: most,
+            late_turns: most,
+            longest_wait_us: most,
         };
         let mut rss = RssMessage::from(&Rss::new(256));
         rss.key.fill(255);

@@ -32,6 +32,10 @@ struct Row {
     name: Option<String>,
     /// Seconds since a packet came from the address.
     age_s: u32,
+    /// Its VLAN; 0: that of the ports without VLANs.
+    vlan: u16,
+    /// The operator has said that it is there.
+    fixed: bool,
 }
 
 /// Requests the table and prints it.
@@ -48,19 +52,31 @@ fn rows(learned: &[LearnedAddress], status: &Status) -> Vec<Row> {
         program: known.program,
         name: status.programs.iter().find(|p| p.id == known.program).map(|p| p.name.clone()),
         age_s: known.age_s,
+        vlan: known.vlan,
+        fixed: known.fixed,
     };
     learned.iter().map(row).collect()
 }
 
 fn table(rows: &[Row]) -> Table {
-    let columns =
-        [Column::text("address"), Column::number("age\ns"), Column::number("id"), Column::prose("program")];
+    let columns = [
+        Column::text("address"),
+        Column::number("VLAN"),
+        Column::number("age\ns"),
+        Column::number("id"),
+        Column::prose("program"),
+    ];
     let mut table = Table::new(format!("Learned addresses: {}", rows.len()), columns);
     for row in rows {
         let name = row.name.as_deref().map_or_else(|| "has gone".to_owned(), printable);
-        table.row([row.mac.clone(), row.age_s.to_string(), row.program.to_string(), name]);
+        let vlan = if row.vlan == 0 { "-".to_owned() } else { row.vlan.to_string() };
+        let age = if row.fixed { "static".to_owned() } else { row.age_s.to_string() };
+        table.row([row.mac.clone(), vlan, age, row.program.to_string(), name]);
     }
-    table.note("Packets to other addresses go to all programs. age: since a packet came from the address.");
+    table.note(
+        "Packets to other addresses go to all programs (of the VLAN). age: since a packet came from the address; static: the operator has \
+         said that it is there.",
+    );
     table
 }
 
@@ -93,15 +109,15 @@ mod tests {
             next: None,
         };
         let learned = [
-            LearnedAddress { mac: [2, 0, 0, 0, 0xab, 1], program: 7, age_s: 3 },
-            LearnedAddress { mac: [0xfe; 6], program: 8, age_s: 299 },
+            LearnedAddress { mac: [2, 0, 0, 0, 0xab, 1], program: 7, age_s: 3, vlan: 0, fixed: false },
+            LearnedAddress { mac: [0xfe; 6], program: 8, age_s: 299, vlan: 10, fixed: true },
         ];
         let rows = rows(&learned, &status);
         assert_eq!((rows[0].mac.as_str(), rows[1].name.as_ref()), ("02:00:00:00:ab:01", None));
         let text = table(&rows).in_width(80);
         assert!(longest_line(&text) <= 80 && text.contains("vm\\u{1b}[2J\\n"), "{text}");
         let row = text.lines().find(|line| line.contains("fe:fe:fe:fe:fe:fe")).unwrap();
-        assert!(row.contains("299") && row.contains("has gone"), "{text}");
+        assert!(row.contains("static") && row.contains(" 10 ") && row.contains("has gone"), "{text}");
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
         let json = serde_json::to_value(&rows).unwrap();
         assert_eq!((&json[0]["program"], &json[1]["age_s"]), (&7.into(), &299.into()));

@@ -198,12 +198,17 @@ mod tests {
             drop_bad_offload: 50_000,
             drop_port_down: 600_000,
             drop_port_refused: 7_000_000,
+            drop_spoofed: 80_000_000,
+            drop_vlan: 900_000_000,
+            drop_isolated: 1_000_000_000,
+            drop_storm: 20_000_000_000,
+            drop_rate: 300_000_000_000,
             flooded: 7,
             extra_copies: 14,
             not_learned: 9,
             ..QueueStatus::default()
         };
-        assert_eq!(q.dropped(), 7_654_321);
+        assert_eq!(q.dropped(), 321_987_654_321);
         let program = ProgramStatus {
             id: 1,
             name: "p".to_owned(),
@@ -217,6 +222,7 @@ mod tests {
         for note in [
             "receiver's MTU 300, shorter",
             "interface down 600000, refused",
+            "storm limit 20000000000, more than",
             "7 packets were flooded, in 21 copies.",
             "learned 9 times",
         ] {

@@ -41,6 +41,7 @@ impl TestNic {
             cores: cpus.last().copied().into_iter().collect(),
             dataplane: DataplaneKind::Loopback,
             ports: Vec::new(),
+            policies: Default::default(),
             limits: ccnic_control::Limits::new(1 << 30, 1 << 30),
             dedicated_cores: true,
             tuning: ccnicd::tune::Tuned::default(),

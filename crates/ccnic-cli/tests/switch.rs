@@ -27,6 +27,7 @@ impl TestNic {
             cores: ccnicd::control::placement::allowed_cpus().unwrap().into_iter().take(1).collect(),
             dataplane,
             ports: Vec::new(),
+            policies: Default::default(),
             limits: ccnic_control::Limits::new(1 << 30, 1 << 30),
             dedicated_cores: false,
             tuning: ccnicd::tune::Tuned::default(),

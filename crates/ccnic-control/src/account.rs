@@ -183,6 +183,11 @@ impl UserMemory {
         UserMemory { account: Arc::clone(account), uid }
     }
 
+    /// The user, as the kernel says of the program that has connected.
+    pub fn uid(&self) -> u32 {
+        self.uid
+    }
+
     /// Leases so many bytes that a NIC needs for a program.
     ///
     /// # Errors

@@ -163,6 +163,17 @@ counters! {
     /// By the switch: the destination is at the port that the packet came from, or there is no other port. Counted at the queue that
     /// the packet was sent on.
     drop_no_destination: Drop, Packets, "destination at the sender, or no other port";
+    /// By the switch: the port may not speak from an address that the packet claims. Counted at the queue that the packet was sent on.
+    drop_spoofed: Drop, Packets, "source address that the port may not use";
+    /// By the switch: the port is not in the packet's VLAN. Counted at the queue that the packet was sent on.
+    drop_vlan: Drop, Packets, "VLAN that the port is not in";
+    /// By the switch: both the port and the one of the destination are isolated. Counted at the queue that the packet was sent on.
+    drop_isolated: Drop, Packets, "between isolated ports";
+    /// By the switch: more packets to groups and unknown addresses than the port may send. Counted at the queue that the packet was sent
+    /// on.
+    drop_storm: Drop, Packets, "beyond the storm limit";
+    /// By the switch: more than may be sent to the port. Counted at the first queue of the port that the packet was for.
+    drop_rate: Drop, Packets, "more than the port may receive";
     /// By a port to somewhere outside, such as a TAP interface: what the packet's metadata, or the header that the kernel has put before
     /// it, request contradicts the packet. Counted at the queue that it was for, or has come from.
     drop_bad_offload: Drop, Packets, "offload that contradicts the packet";
@@ -172,12 +183,14 @@ counters! {
     drop_port_refused: Drop, Packets, "refused by the kernel";
     /// Packets that the switch has sent to all other ports. Counted at the queue that they were sent on.
     flooded: Event, Packets, "flooded";
-    /// Copies of flooded packets beyond the first of each.
+    /// Copies of flooded packets beyond the first of each, and copies for mirrors.
     extra_copies: Event, Packets, "extra copies of flooded packets";
     /// Times that a source address was not learned, for want of room in the address table or because of its limit for a port.
     not_learned: Event, Times, "addresses not learned";
     /// Came from outside, and the kernel or the device has dropped it, because the port had no room for it. Not counted otherwise.
     missed: Event, Packets, "missed outside";
+    /// The port had sent what it may for now: the packet stayed with its sender.
+    wait_rate: Wait, Polls, "waited: sending rate";
     /// The receive ring was full: the packet was delivered by a later poll.
     wait_ring_full: Wait, Polls, "waited: receive ring full";
     /// The pool had no buffer: the packet was delivered by a later poll.

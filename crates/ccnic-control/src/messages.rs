@@ -159,6 +159,20 @@ pub struct LearnedAddress {
     pub program: u64,
     /// Seconds since a packet came from it.
     pub age_s: u32,
+    /// Its VLAN; 0: that of the ports without VLANs.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub vlan: u16,
+    /// The operator has said that it is there: it stays.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub fixed: bool,
+}
+
+fn is_zero(vlan: &u16) -> bool {
+    *vlan == 0
+}
+
+fn is_false(fixed: &bool) -> bool {
+    !fixed
 }
 
 /// The tuning of a NIC, for people: nothing here is fit to print (see [`printable`](crate::printable)).
@@ -257,7 +271,8 @@ mod tests {
         is(&Reply::Attached, r#""attached""#);
         is(&Reply::Done, r#""done""#);
         is(&Reply::Refused { reason: "why".into() }, r#"{"refused":{"reason":"why"}}"#);
-        let learned = LearnedAddress { mac: [2, 0, 0, 0, 0, 255], program: 7, age_s: 3 };
+        let learned =
+            LearnedAddress { mac: [2, 0, 0, 0, 0, 255], program: 7, age_s: 3, vlan: 0, fixed: false };
         is(
             &Reply::MacTable(AddressPage { addresses: vec![learned], next: Some(64) }),
             r#"{"mac-table":{"addresses":[{"mac":[2,0,0,0,0,255],"program":7,"age_s":3}],"next":64}}"#,

@@ -5,89 +5,44 @@ use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
-use ccnic_control::{Connection, Limits, UserLimits};
-use ccnicd::control::{placement, users::uid_of};
-use ccnicd::dataplane::DataplaneKind;
+use ccnic_control::Connection;
+use ccnicd::config::{Config, Settings};
+use ccnicd::control::{Reload, placement};
 use ccnicd::metrics::Exporter;
-use ccnicd::ports::PortOptions;
-use ccnicd::switch::TableLimits;
 use ccnicd::tune::{self, Kept, Pair, Tuned};
-use ccnicd::{Daemon, DaemonOptions, default_socket, oom};
+use ccnicd::{Daemon, DaemonOptions, oom};
 use clap::{Parser, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use signal_hook::consts::{SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing_subscriber::EnvFilter;
 
 /// The ccnic NIC daemon: serves programs over cache-coherent shared memory.
 #[derive(Debug, Parser)]
 #[command(version)]
 struct Args {
-    /// Where programs connect [default: /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
+    /// Read the configuration from a TOML file (docs/configuration.md); flags come before what it says
+    #[arg(long = "config", value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Say whether the configuration can be used, and end
     #[arg(long)]
-    socket: Option<PathBuf>,
-    /// CPUs that poll, such as 1 or 2,3 [default: the last one this process may use]
-    #[arg(long, value_delimiter = ',')]
-    cores: Vec<usize>,
-    /// What programs are connected to
-    #[arg(long, value_enum, default_value_t = WireName::Loopback)]
-    wire: WireName,
-    /// Loopback: hand the same buffer back, without a copy
+    check_config: bool,
+    /// Print the JSON schema of the configuration file, and end
     #[arg(long)]
-    reflect: bool,
-    /// Switch: forget an address from which no packet has come for so long
-    #[arg(long, value_name = "SECONDS", default_value_t = TableLimits::default().ageing, value_parser = clap::value_parser!(u32).range(1..))]
-    mac_ageing: u32,
-    /// Switch: addresses that it learns; packets to others go to all ports
-    #[arg(long, value_name = "N", default_value_t = TableLimits::default().addresses as u32, value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
-    mac_table: u32,
-    /// Switch: addresses that it learns of one program
-    #[arg(long, value_name = "N", default_value_t = TableLimits::default().per_port, value_parser = clap::value_parser!(u32).range(1..))]
-    mac_port: u32,
-    /// Switch: a port that is no program (may be given several times): tap:NAME[,mtu=N][,address=IP/PREFIX]...[,mac=MAC][,queues=N][,offload=off]
-    /// is a network interface of this kernel; xdp:IFACE[,queues=N][,mode=auto|native|generic][,zero-copy=auto|on|off][,ring=N][,checksum=auto|fill|keep]
-    /// an interface whose packets bypass the kernel; pcap:FILE[,rate=recorded|asap|N][,loop=N][,start=now|packet][,record=FILE] files of packets
-    /// (docs/ports.md)
-    #[arg(long = "port", value_name = "KIND:NAME[,...]", value_parser = port)]
-    ports: Vec<PortOptions>,
-    /// The largest region that a program may bring, in MiB
-    #[arg(long, value_name = "MIB", default_value_t = 1280, value_parser = clap::value_parser!(u32).range(1..4096))]
-    region_max: u32,
-    /// What all programs' regions together may take, in MiB [default: half of the memory that machine and control group leave]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=u64::MAX >> 20))]
-    memory_max: Option<u64>,
-    /// Connections that the programs of one user may have
-    #[arg(long, value_name = "N", default_value_t = UserLimits::CONNECTIONS, value_parser = clap::value_parser!(u32).range(1..))]
-    user_connections: u32,
-    /// Programs that one user may have attached
-    #[arg(long, value_name = "N", default_value_t = UserLimits::PROGRAMS, value_parser = clap::value_parser!(u32).range(1..))]
-    user_programs: u32,
-    /// Queue pairs that the programs of one user may have together
-    #[arg(long, value_name = "N", default_value_t = UserLimits::QUEUES, value_parser = clap::value_parser!(u32).range(1..))]
-    user_queues: u32,
-    /// What the regions of one user's programs may take together, in MiB [default: three quarters of --memory-max]
-    #[arg(long, value_name = "MIB", value_parser = clap::value_parser!(u64).range(1..=u64::MAX >> 20))]
-    user_memory: Option<u64>,
-    /// Users, by name or uid, whose programs are trusted not to punch holes into their regions: those are not sealed, so that a program
-    /// need not copy its region when ccnicd is restarted
-    #[arg(long, value_name = "USER", value_delimiter = ',')]
-    trusted_users: Vec<String>,
+    config_schema: bool,
+    #[command(flatten)]
+    config: Config,
     /// Measure on this machine what --tuning chooses, print a table, keep the result for later starts, and end. Needs a polling CPU
     /// and another one that are idle
     #[arg(long, conflicts_with = "tuning")]
     tune: bool,
-    /// How the machine is used, such as fetch=own,ahead=0,demote=auto,idle=pause: fields that are left out, and all without this option,
-    /// are measured once for each CPU model; default: measure nothing
-    #[arg(long, value_name = "FIELD=VALUE,...")]
-    tuning: Option<String>,
     /// Answer Prometheus at this address, such as 127.0.0.1:9184: GET /metrics (docs/operations.md). Whoever reaches it reads the names and
     /// counters of all programs
     #[arg(long, value_name = "ADDRESS:PORT")]
     metrics: Option<SocketAddr>,
-    /// What to log: error, warn, info, debug or trace
-    #[arg(long, default_value = "info")]
-    log: String,
     /// How to log
     #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
     log_format: LogFormat,
@@ -101,16 +56,8 @@ enum LogFormat {
     Json,
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum WireName {
-    /// Back to the program that sent it
-    Loopback,
-    /// To the program that has the packet's destination address, or to all others (docs/switch.md)
-    Switch,
-}
-
 fn main() -> ExitCode {
-    match run(&Args::parse()) {
+    match run(Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             eprintln!("ccnicd: {e:#}");
@@ -119,29 +66,42 @@ fn main() -> ExitCode {
     }
 }
 
-fn run(args: &Args) -> anyhow::Result<()> {
-    let filter =
-        EnvFilter::try_new(&args.log).with_context(|| format!("--log {} is no log filter", args.log))?;
+fn run(args: Args) -> anyhow::Result<()> {
+    if args.config_schema {
+        println!("{:#}", Config::schema());
+        return Ok(());
+    }
+    let (file, flags) = (args.file, args.config);
+    let read = || match &file {
+        Some(file) => anyhow::Ok(flags.clone().or(Config::read(file)?)),
+        None => Ok(flags.clone()),
+    };
+    let config = read()?;
+    let log = config.log();
+    let filter = EnvFilter::try_new(log).with_context(|| format!("--log {log} is no log filter"))?;
+    if args.check_config {
+        config.settle()?;
+        println!("the configuration can be used");
+        return Ok(());
+    }
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
     match args.log_format {
         LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => log.json().init(),
     }
     let usable = placement::allowed_cpus().context("could not ask which CPUs may be used")?;
-    let (cores, dedicated_cores) = choose_cores(&usable, &args.cores)?;
+    let (cores, dedicated_cores) = choose_cores(&usable, &config.cores)?;
     for warning in placement::warnings(&placement::Kernel::this(), &cores) {
         tracing::warn!(target: "ccnicd::placement", "{warning}");
     }
     if args.tune {
         return measure(pair(&usable, &cores));
     }
-    let dataplane = dataplane(args)?;
+    let Settings { socket, dataplane, ports, policies, limits, tuning, .. } = config.settle()?;
     DaemonOptions::check_cores(dataplane, cores.len())?;
-    DaemonOptions::check_ports(dataplane, &args.ports)?;
-    let socket = args.socket.clone().unwrap_or_else(default_socket);
     // A daemon that will be refused measures nothing: another one polls there.
     let refused = Connection::open(&socket).is_ok();
-    let choose = || tune::choose(args.tuning.as_deref(), pair(&usable, &cores));
+    let choose = || tune::choose(tuning.as_deref(), pair(&usable, &cores));
     let tuning =
         if refused { Ok(Tuned::default()) } else { choose() }.context("--tuning is not understood")?;
     // Before any other thread is started: those run where this one may.
@@ -151,44 +111,38 @@ fn run(args: &Args) -> anyhow::Result<()> {
         let end = signalled.try_clone().context("could not copy the signal pipe")?;
         signal_hook::low_level::pipe::register(signal, end).context("could not watch for signals")?;
     }
+    let hung_up = Arc::new(AtomicBool::new(false));
+    if file.is_some() {
+        signal_hook::flag::register(SIGHUP, Arc::clone(&hung_up)).context("could not watch for SIGHUP")?;
+    }
     // A socket for each queue with notifications.
     let files = getrlimit(Resource::Nofile);
     if let Err(e) = setrlimit(Resource::Nofile, Rlimit { current: files.maximum, ..files }) {
         tracing::warn!("at most {:?} open files: {e}", files.current);
     }
     ccnic_shm::survive_holes().context("could not watch for memory that goes away")?;
-    let limits = limits(args)?;
     if let Err(e) = oom::lower_score(limits.memory_max) {
         tracing::info!("the score of the out-of-memory killer stays as it is: {e}");
     }
-    let ports = args.ports.clone();
-    let daemon =
-        Daemon::new(DaemonOptions { socket, cores, dataplane, ports, limits, dedicated_cores, tuning })?;
+    let daemon = Daemon::new(DaemonOptions {
+        socket,
+        cores,
+        dataplane,
+        ports,
+        policies,
+        limits,
+        dedicated_cores,
+        tuning,
+    })?;
     let exporter = args.metrics.map(|address| Exporter::start(address, daemon.observer())).transpose()?;
-    daemon.run(&stop);
+    daemon.run_reloading(&stop, &hung_up, || {
+        let new = read()?;
+        config.check_reload(&new)?;
+        let Settings { ports, policies, .. } = new.settle()?;
+        Ok(Reload { ports, policies })
+    });
     drop(exporter);
     Ok(())
-}
-
-/// `--port`. (Of an error with causes, clap would print the first line.)
-fn port(text: &str) -> Result<PortOptions, String> {
-    text.parse().map_err(|e: anyhow::Error| format!("{e:#}"))
-}
-
-/// `--wire`, with what belongs to it.
-fn dataplane(args: &Args) -> anyhow::Result<DataplaneKind> {
-    let limits =
-        TableLimits { addresses: args.mac_table as usize, per_port: args.mac_port, ageing: args.mac_ageing };
-    Ok(match (args.wire, args.reflect) {
-        (WireName::Loopback, false) => DataplaneKind::Loopback,
-        (WireName::Loopback, true) => DataplaneKind::Reflect,
-        (WireName::Switch, false) => DataplaneKind::Switch(limits),
-        (WireName::Switch, true) => {
-            bail!(
-                "--reflect is the loopback's: a switch copies packets from one program's memory to another's"
-            )
-        }
-    })
 }
 
 /// The CPUs that a measurement runs on: the first that polls, and one for programs.
@@ -210,20 +164,6 @@ fn measure(pair: Option<Pair>) -> anyhow::Result<()> {
         Kept::Incomplete => bail!("not kept: other processes used these CPUs; try again when they are idle"),
     }
     Ok(())
-}
-
-/// What programs may take.
-fn limits(args: &Args) -> anyhow::Result<Limits> {
-    let memory_max = args.memory_max.map_or_else(Limits::half_the_memory, |mib| mib << 20);
-    let user = UserLimits {
-        connections: args.user_connections,
-        programs: args.user_programs,
-        queues: args.user_queues,
-        memory: args.user_memory.map_or(UserLimits::within(memory_max).memory, |mib| mib << 20),
-    };
-    let trusted = args.trusted_users.iter().map(|user| uid_of(user)).collect::<Result<_, _>>();
-    let trusted_users = trusted.context("--trusted-users names nobody")?;
-    Ok(Limits { region_max: args.region_max << 20, memory_max, user, trusted_users })
 }
 
 /// The polling CPUs, and whether programs have other CPUs to run on.

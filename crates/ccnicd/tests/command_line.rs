@@ -123,7 +123,7 @@ fn ports_that_are_no_programs() {
 fn numbers_and_words() {
     option(
         "--region-max",
-        &[("0", "1..4096"), ("4096", "1..4096"), ("-1", "-1"), ("much", "much"), ("1.5", "1.5")],
+        &[("0", "1..=4095"), ("4096", "1..=4095"), ("-1", "-1"), ("much", "much"), ("1.5", "1.5")],
     );
     let mib = (1u64 << 44).to_string(); // more bytes than 64 bits count
     option("--memory-max", &[("0", "not in 1.."), (&mib, "not in 1..")]);

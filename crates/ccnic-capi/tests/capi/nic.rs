@@ -89,6 +89,7 @@ fn daemon() {
         cores: usable.last().copied().into_iter().collect(),
         dataplane: DataplaneKind::Loopback,
         ports: Vec::new(),
+        policies: Default::default(),
         limits: ccnic_control::Limits::new(1 << 30, 4 << 30),
         dedicated_cores: usable.len() > 1,
         tuning: ccnicd::tune::Tuned::default(),

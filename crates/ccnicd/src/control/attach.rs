@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use anyhow::Context;
 use ccnic::ring::{Ring, RingVisitor};
 use ccnic::{Layout, QueueError, Tuning};
 use ccnic_shm::Region;
@@ -16,39 +17,50 @@ use crate::ports::tap::TapPort;
 use crate::ports::xdp::XdpPort;
 use crate::ports::{OutsidePort, PortOptions};
 use crate::switch::outside::SwitchedOutside;
+use crate::switch::policy::{Policy, Rules};
 use crate::switch::program::SwitchedProgram;
 
 /// The queues of a region with these numbers, in ascending order, as what one worker polls. (A switch has all of a region's queues. Its port
-/// keeps `place`.)
+/// keeps `place`, and is held to `policy`.)
 ///
 /// # Errors
-/// When the region has no such queue.
+/// When the region has no such queue, or there is no memory for what the policy needs.
 pub(super) fn attach(
     region: &Region,
     layout: &Layout,
     numbers: Vec<u16>,
     options: &DaemonOptions,
+    policy: &Policy,
     place: &Arc<()>,
-) -> Result<Part, QueueError> {
-    layout.config().design.dispatch(Attaching {
+) -> anyhow::Result<Part> {
+    let part = layout.config().design.dispatch(Attaching {
         region,
         layout,
         numbers,
         kind: options.dataplane,
         tuning: options.tuning.tuning,
+        rules: Rules::new(policy).context(NO_MEMORY)?,
         place,
-    })
+    });
+    part.context("could not open its queues")
 }
 
+const NO_MEMORY: &str = "no memory for what its policy looks into";
+
 /// Opens a port that is no program; returns what a worker polls, the name of its kind, and the number of its queues. Its port of the switch keeps
-/// `place`.
+/// `place`, and is held to `policy`.
 ///
 /// # Errors
 /// Which step failed, and what to do.
-pub(super) fn open_port(options: &PortOptions, place: &Arc<()>) -> anyhow::Result<(Part, &'static str, u16)> {
+pub(super) fn open_port(
+    options: &PortOptions,
+    policy: &Policy,
+    place: &Arc<()>,
+) -> anyhow::Result<(Part, &'static str, u16)> {
+    let rules = Rules::new(policy).context(NO_MEMORY)?;
     match options {
         PortOptions::Tap(options) => {
-            let port = SwitchedOutside::new(TapPort::open(options)?, Arc::clone(place));
+            let port = SwitchedOutside::new(TapPort::open(options)?, rules, Arc::clone(place));
             Ok((Part::Port(Box::new(port)), "tap", options.queues))
         }
         PortOptions::Xdp(options) => {
@@ -70,6 +82,7 @@ struct Attaching<'a> {
     numbers: Vec<u16>,
     kind: DataplaneKind,
     tuning: Tuning,
+    rules: Option<Box<Rules>>,
     place: &'a Arc<()>,
 }
 
@@ -77,12 +90,12 @@ impl RingVisitor for Attaching<'_> {
     type Output = Result<Part, QueueError>;
 
     fn visit<R: Ring>(self) -> Self::Output {
-        let Attaching { region, layout, numbers, kind, tuning, place } = self;
+        let Attaching { region, layout, numbers, kind, tuning, rules, place } = self;
         let queues = numbers.len();
         let mut port = ProgramPort::<R>::new(region, layout, numbers)?;
         port.set_tuning(tuning);
         if let DataplaneKind::Switch(_) = kind {
-            return Ok(Part::Port(Box::new(SwitchedProgram::new(port, queues, Arc::clone(place)))));
+            return Ok(Part::Port(Box::new(SwitchedProgram::new(port, queues, rules, Arc::clone(place)))));
         }
         let dataplane = RssLoopback::new(&port, queues, kind == DataplaneKind::Reflect);
         Ok(Part::Apart(Box::new(Attachment::new(port, dataplane))))

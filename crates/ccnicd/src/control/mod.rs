@@ -11,19 +11,23 @@ mod attach;
 mod options;
 pub mod placement;
 mod plane;
+mod reload;
 pub mod users;
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use ccnic_control::{Listener, Observer};
 
 pub use options::{DaemonOptions, default_socket};
+pub(crate) use plane::FIRST_OUTSIDE;
+pub use reload::Reload;
 
 use plane::ControlPlane;
 
-/// How often the control thread looks for programs whose region has gone missing.
+/// How often the control thread looks for programs whose region has gone missing, and whether a new configuration is to be read.
 const LOOK: Duration = Duration::from_secs(1);
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -58,9 +62,25 @@ impl Daemon {
     ///
     /// Does not wait for the threads of connections, which may have to close what programs made so that closing it takes long: the
     /// process is to exit now, and then the kernel closes it without waiting.
-    pub fn run(mut self, stop: &UnixStream) {
+    pub fn run(self, stop: &UnixStream) {
+        self.run_reloading(stop, &AtomicBool::new(false), || anyhow::bail!("there is no configuration file"));
+    }
+
+    /// As [`run`](Daemon::run). When `asked` becomes true, applies what `read` gives, or logs why it does not.
+    pub fn run_reloading(
+        mut self,
+        stop: &UnixStream,
+        asked: &AtomicBool,
+        mut read: impl FnMut() -> anyhow::Result<Reload>,
+    ) {
         while !self.listener.poll(&mut self.plane, Some(stop.as_fd()), Some(LOOK)) {
             self.plane.hang_up_on_lost();
+            if asked.swap(false, Ordering::Relaxed) {
+                match read().and_then(|new| self.plane.reload(new)) {
+                    Ok(changes) => tracing::info!(?changes, "the configuration has been applied"),
+                    Err(e) => tracing::error!("the configuration stays as it was: {e:#}"),
+                }
+            }
         }
         tracing::info!("stopping: serving what has been sent");
         let Daemon { listener, plane } = self;

@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use ccnic_control::Limits;
 
+use crate::config::Policies;
 use crate::dataplane::DataplaneKind;
 use crate::ports::PortOptions;
 use crate::switch::MAX_PORTS;
@@ -20,6 +21,8 @@ pub struct DaemonOptions {
     pub dataplane: DataplaneKind,
     /// Ports of the switch that are no programs.
     pub ports: Vec<PortOptions>,
+    /// What ports and programs may do. (Without a switch: anything.)
+    pub policies: Policies,
     /// What programs may take.
     pub limits: Limits,
     /// True when programs have other CPUs to run on. Otherwise a worker that has nothing to do gives its CPU away.

@@ -25,21 +25,24 @@ use crate::poll::client::Part;
 use crate::poll::core::Rest;
 use crate::poll::links::{Links, mesh, mesh_bytes};
 use crate::poll::worker::Worker;
+use crate::switch::policy::Policy;
 use crate::switch::{Known, MAX_PORTS, Switch};
 
-const DIED: &str = "a polling thread has died; restart ccnicd";
+pub(super) const DIED: &str = "a polling thread has died; restart ccnicd";
 
 /// What the control thread knows of an attached program.
-struct ClientRecord {
-    name: String,
+pub(super) struct ClientRecord {
+    pub(super) name: String,
     pid: i32,
     design: &'static str,
+    /// What it may do, on a switch.
+    pub(super) policy: Policy,
     rss: Option<RssMessage>,
     /// By queue: the worker that polls it.
     workers: Vec<usize>,
-    memory: UserMemory,
+    pub(super) memory: UserMemory,
     region: Arc<Region>,
-    connection: Arc<Connection>,
+    pub(super) connection: Arc<Connection>,
     /// Its region has gone missing, and it has been told to go.
     lost: bool,
     /// For the hand-off queues between its workers, when it has any.
@@ -72,25 +75,27 @@ impl ClientRecord {
 }
 
 /// The first id of ports that are no programs. Programs count up from 1, and never get here.
-const FIRST_OUTSIDE: ClientId = 1 << 32;
+pub(crate) const FIRST_OUTSIDE: ClientId = 1 << 32;
 
 /// What the control thread knows of a port that is no program.
-struct OutsideRecord {
-    id: ClientId,
-    name: String,
-    kind: &'static str,
-    queues: u16,
+pub(super) struct OutsideRecord {
+    pub(super) id: ClientId,
+    pub(super) name: String,
+    pub(super) kind: &'static str,
+    pub(super) queues: u16,
+    /// What it may do.
+    pub(super) policy: Policy,
 }
 
 /// Clients and workers. Belongs to the control thread.
 pub(super) struct ControlPlane {
-    options: DaemonOptions,
-    workers: Vec<Worker>,
-    clients: BTreeMap<ClientId, ClientRecord>,
+    pub(super) options: DaemonOptions,
+    pub(super) workers: Vec<Worker>,
+    pub(super) clients: BTreeMap<ClientId, ClientRecord>,
     /// By id.
-    outside: Vec<OutsideRecord>,
+    pub(super) outside: Vec<OutsideRecord>,
     /// Each port of the switch has a reference, also one whose program has gone, until it is out of the switch.
-    ports: Arc<()>,
+    pub(super) ports: Arc<()>,
     started: Instant,
 }
 
@@ -120,14 +125,15 @@ impl ControlPlane {
 
     /// Opens the ports that are no programs, and has the switch join them.
     fn open_ports(&mut self) -> anyhow::Result<()> {
-        for (id, port) in (FIRST_OUTSIDE..).zip(&self.options.ports) {
-            let name = port.name();
+        for (at, port) in self.options.ports.iter().enumerate() {
+            let (id, name) = (FIRST_OUTSIDE + at as ClientId, port.name());
+            let policy = self.options.policies.of_port(at).clone();
             let (part, kind, queues) =
-                open_port(port, &self.ports).with_context(|| format!("--port {name}"))?;
+                open_port(port, &policy, &self.ports).with_context(|| format!("--port {name}"))?;
             let worker = self.workers.first_mut().context("no polling thread")?;
             anyhow::ensure!(worker.add(id, part, queues.into()), DIED);
             tracing::info!(name, queues, "port opened");
-            self.outside.push(OutsideRecord { id, name, kind, queues });
+            self.outside.push(OutsideRecord { id, name, kind, queues, policy });
         }
         Ok(())
     }
@@ -143,11 +149,15 @@ impl ControlPlane {
             !self.options.joins() || Arc::strong_count(&self.ports) <= MAX_PORTS,
             "the switch has {MAX_PORTS} ports, and all are taken; detach a program or start another ccnicd"
         );
+        let policy = self.policy_of_program(&name, memory.uid()).context(
+            "ccnicd's configuration refuses programs of this name and user; change its [[program]] entries",
+        )?;
         let workers = assign(self.workers.iter().map(|worker| worker.queues), layout.config().queues);
         let mut client = ClientRecord {
             name,
             pid,
             design: layout.config().design.name(),
+            policy,
             rss: rss.as_ref().map(RssMessage::from),
             workers,
             memory,
@@ -162,8 +172,7 @@ impl ControlPlane {
         for (added, at) in client.distinct_workers().into_iter().enumerate() {
             let numbers = queues_of(&client.workers, at);
             let queues = numbers.len();
-            let part = attach(&client.region, &layout, numbers, &self.options, &self.ports)
-                .context("could not open its queues");
+            let part = attach(&client.region, &layout, numbers, &self.options, &client.policy, &self.ports);
             let outcome = part.and_then(|mut part| {
                 if let Some(spreader) = &spreader {
                     part.steer(take(&mut links, at), Some(Arc::clone(spreader)));
@@ -296,9 +305,11 @@ impl Handler for ControlPlane {
         }
         let (known, next) = self.workers.first().and_then(|worker| worker.addresses(from)).ok_or(DIED)?;
         let address = |(known, program): (Known, ClientId)| LearnedAddress {
-            mac: known.mac.bytes(),
+            mac: known.station.mac().bytes(),
             program,
             age_s: known.age,
+            vlan: known.station.vlan(),
+            fixed: known.fixed,
         };
         Ok(AddressPage { addresses: known.into_iter().map(address).collect(), next })
     }

@@ -14,6 +14,7 @@ use super::links::Links;
 use super::schedule::Polled;
 use super::{Client, Closing};
 use crate::ports::Notify;
+use crate::switch::policy::Rules;
 use crate::switch::{PortId, Switch, SwitchPort};
 
 /// What one worker polls of a client, on its way to the worker and back.
@@ -103,6 +104,14 @@ impl Scheduled {
         }
     }
 
+    /// See [`Switch::set_rules`]. Gives `rules` back where it is no port.
+    pub(crate) fn govern(&mut self, rules: Option<Box<Rules>>, switch: &mut Switch) -> Option<Box<Rules>> {
+        match &self.place {
+            Place::Joined(at) => switch.set_rules(*at, rules),
+            Place::Apart(_) | Place::Left(_) | Place::Gone => rules,
+        }
+    }
+
     /// Serves what has been sent, then hands the client to `done`.
     pub(crate) fn leave(&mut self, done: Sender<Part>, switch: &Switch) {
         let polls = match &self.place {
@@ -180,7 +189,7 @@ impl Scheduled {
     pub(crate) fn report(&self, switch: &Switch) -> Vec<(ClientId, QueueStatus)> {
         let queues = match &self.place {
             Place::Apart(client) => client.report(),
-            Place::Joined(at) => switch.port(*at).map_or_else(Vec::new, |port| port.report()),
+            Place::Joined(at) => switch.report(*at),
             Place::Left(port) => port.report(),
             Place::Gone => Vec::new(),
         };

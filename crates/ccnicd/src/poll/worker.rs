@@ -14,6 +14,7 @@ use super::client::{Part, Scheduled};
 use super::core::{PollingCore, Rest};
 use super::links::Links;
 use super::schedule::Scheduler;
+use crate::switch::policy::Rules;
 use crate::switch::{Known, Switch};
 
 type Clients = Scheduler<Scheduled, PollingCore>;
@@ -23,6 +24,7 @@ enum Command {
     Add { id: ClientId, part: Part, done: Option<Sender<()>> },
     Notify { id: ClientId, queue: u16, notifier: Notifier },
     Steer { id: ClientId, links: Option<Links>, spreader: Option<Arc<Spreader>>, done: Sender<()> },
+    Govern { id: ClientId, rules: Option<Box<Rules>>, done: Sender<Option<Box<Rules>>> },
     Remove { id: ClientId, done: Sender<Part> },
     Report { id: ClientId, to: Sender<Vec<(ClientId, QueueStatus)>> },
     Addresses { from: u32, to: Sender<AddressPage> },
@@ -102,6 +104,13 @@ impl Worker {
         done: Sender<()>,
     ) -> bool {
         self.send(Command::Steer { id, links, spreader, done })
+    }
+
+    /// Has a port of the switch be held to `rules` from now on; when it returns, it is. False when the thread has ended.
+    pub(crate) fn govern(&self, id: ClientId, rules: Option<Box<Rules>>) -> bool {
+        let (done, before) = channel();
+        // What was before is dropped here: that unmaps memory.
+        self.send(Command::Govern { id, rules, done }) && before.recv().is_ok()
     }
 
     /// Has the rest of a client's packets served; then its `queues` queues go to `done`.
@@ -234,6 +243,11 @@ fn execute(command: Command, clients: &mut Clients, switch: &mut Switch) {
             if let Some(client) = find(clients, id) {
                 client.steer(links, spreader, switch);
                 let _ = done.send(()); // the control thread waits
+            }
+        }
+        Command::Govern { id, rules, done } => {
+            if let Some(client) = find(clients, id) {
+                let _ = done.send(client.govern(rules, switch)); // the control thread waits
             }
         }
         Command::Remove { id, done } => {

@@ -27,17 +27,6 @@ impl Mac {
         [a, b, c, d, e, f]
     }
 
-    /// From the 48 bits.
-    pub(super) const fn from_bits(bits: u64) -> Mac {
-        Mac(bits & 0xffff_ffff_ffff)
-    }
-
-    /// The 48 bits.
-    #[inline(always)]
-    pub(super) const fn bits(self) -> u64 {
-        self.0
-    }
-
     /// True for group addresses: multicast and broadcast.
     #[inline(always)]
     pub const fn is_group(self) -> bool {
@@ -48,6 +37,39 @@ impl Mac {
     #[inline(always)]
     pub const fn is_station(self) -> bool {
         !self.is_group() && self.0 != 0
+    }
+}
+
+/// An address in a VLAN: what the table knows. VLAN 0 is that of the ports without VLANs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Station(u64);
+
+impl Station {
+    /// An address in a VLAN, 0 to 4094.
+    #[inline(always)]
+    pub const fn new(mac: Mac, vlan: u16) -> Station {
+        Station(mac.0 | (vlan as u64) << 48)
+    }
+
+    /// The address.
+    pub const fn mac(self) -> Mac {
+        Mac(self.0 & 0xffff_ffff_ffff)
+    }
+
+    /// The VLAN.
+    pub const fn vlan(self) -> u16 {
+        (self.0 >> 48) as u16
+    }
+
+    /// From all bits.
+    pub(super) const fn from_bits(bits: u64) -> Station {
+        Station(bits)
+    }
+
+    /// All bits.
+    #[inline(always)]
+    pub(super) const fn bits(self) -> u64 {
+        self.0
     }
 }
 
@@ -80,6 +102,12 @@ impl Addresses {
         Addresses(addresses)
     }
 
+    /// Those of a frame that begins with these bytes; `None` when it is shorter than an Ethernet header.
+    #[inline(always)]
+    pub(super) fn of_start(start: &[u8]) -> Option<Addresses> {
+        start.first_chunk().map(|header| Addresses::of(*header))
+    }
+
     #[inline(always)]
     pub(super) fn destination(self) -> Mac {
         let [a, b, c, d, e, f, ..] = self.0;
@@ -102,7 +130,9 @@ mod tests {
     fn addresses_of_stations_and_groups() {
         let mac = Mac::new([2, 0, 0, 1, 2, 3]);
         assert!(mac.is_station() && !mac.is_group());
-        assert_eq!((mac.bytes(), mac.bits()), ([2, 0, 0, 1, 2, 3], 0x0200_0001_0203));
+        let station = Station::new(mac, 4094);
+        assert_eq!((mac.bytes(), station.bits()), ([2, 0, 0, 1, 2, 3], 0xffe_0200_0001_0203));
+        assert_eq!((station.mac(), station.vlan(), Station::new(mac, 0).vlan()), (mac, 4094, 0));
         for group in [[0xff; 6], [1, 0, 0x5e, 0, 0, 1], [0x33, 0x33, 0, 0, 0, 1]] {
             assert!(Mac::new(group).is_group() && !Mac::new(group).is_station());
         }

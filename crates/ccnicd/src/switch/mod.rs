@@ -19,7 +19,12 @@
 //! look-ups a packet. Nothing is allocated while packets move, and no clock is read: the worker [ticks](Switch::tick).
 
 mod frame;
+mod govern;
+mod leaving;
 pub mod outside;
+pub mod policy;
+#[cfg(test)]
+mod policy_tests;
 mod port;
 pub mod program;
 mod table;
@@ -29,13 +34,15 @@ mod tests;
 use ccnic::Desc;
 use ccnic::nic::{FETCH, Origin, Steered};
 use ccnic_control::ClientId;
+use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
 
-pub use frame::Mac;
+pub use frame::{Mac, Station};
 pub use port::{SwitchCounters, SwitchPort};
 pub use table::{Known, MacTable, TableLimits};
 
 use frame::Addresses;
+use policy::Rules;
 use table::{Learned, Place};
 
 /// A port, by its place in the switch.
@@ -53,11 +60,19 @@ const TOO_SHORT: u16 = u16::MAX - 1;
 const BAD_SOURCE: u16 = u16::MAX - 2;
 /// The destination is at the port that they come from.
 const SAME_PORT: u16 = u16::MAX - 3;
+/// What the policies of ports forbid (`govern.rs`).
+const SPOOFED: u16 = u16::MAX - 4;
+const WRONG_VLAN: u16 = u16::MAX - 5;
+const ISOLATED: u16 = u16::MAX - 6;
+const STORM: u16 = u16::MAX - 7;
+const TOO_LONG: u16 = u16::MAX - 8;
 
 /// The verdict on packets with these addresses: of the last packet of a port, since the next one's are mostly the same.
 #[derive(Debug, Clone, Copy)]
 struct Verdict {
     addresses: Addresses,
+    /// Theirs, on a switch where ports have rules.
+    vlan: u16,
     to: u16,
     /// Where the source address is in the table, if it is.
     source: Option<Place>,
@@ -65,7 +80,7 @@ struct Verdict {
 
 impl Verdict {
     /// On a packet whose addresses are all zeros.
-    const ZEROS: Verdict = Verdict { addresses: Addresses::ZEROS, to: BAD_SOURCE, source: None };
+    const ZEROS: Verdict = Verdict { addresses: Addresses::ZEROS, vlan: 0, to: BAD_SOURCE, source: None };
 }
 
 /// The place of a port.
@@ -76,6 +91,20 @@ struct Slot {
     last: Verdict,
     /// `last` is right as long as this is what the table says of its changes.
     changes: u64,
+    /// What the operator has decided for it; `None`: nothing, or the port is being polled.
+    rules: Option<Box<Rules>>,
+    /// It is the mirror of another port.
+    watches: bool,
+    /// Packets to this port that were dropped: more than its rules let it receive.
+    over_rate: u64,
+}
+
+impl Slot {
+    /// True when what is flooded in a VLAN, by an `isolated` port or another, goes to this port, too.
+    fn takes_floods(&self, vlan: u16, isolated: bool) -> bool {
+        let may = |rules: &Rules| rules.vlans().carries(vlan) && !(isolated && rules.policy().isolated);
+        self.port.is_some() && !self.watches && self.rules.as_deref().map_or(vlan == 0, may)
+    }
 }
 
 /// Where the packets of a burst go.
@@ -92,8 +121,11 @@ pub struct Switch {
     slots: Box<[Option<Slot>]>,
     ports: usize,
     table: MacTable,
+    /// A port has rules.
+    ruled: bool,
     /// Ticks of the worker's clock.
     second: u64,
+    now: u64,
     next_second: u64,
     seconds: u32,
 }
@@ -123,7 +155,9 @@ impl Switch {
             slots: (0..ports).map(|_| None).collect(),
             ports: 0,
             table: MacTable::new(ports, limits),
+            ruled: false,
             second: u64::MAX,
+            now: 0,
             next_second: 0,
             seconds: 0,
         }
@@ -136,6 +170,7 @@ impl Switch {
 
     /// The time, from time to time: what was not seen for long is forgotten, a few addresses a call.
     pub fn tick(&mut self, now: u64) {
+        self.now = now;
         if now >= self.next_second {
             let passed = (now - self.next_second) / self.second + 1;
             self.next_second = self.next_second.saturating_add(passed.saturating_mul(self.second));
@@ -161,13 +196,16 @@ impl Switch {
     pub fn join(
         &mut self,
         client: ClientId,
-        port: Box<dyn SwitchPort>,
+        mut port: Box<dyn SwitchPort>,
     ) -> Result<PortId, Box<dyn SwitchPort>> {
         let Some(at) = self.slots.iter().position(Option::is_none) else { return Err(port) };
+        let rules = port.take_rules();
         if let Some(slot) = self.slots.get_mut(at) {
-            *slot = Some(Slot { client, port: Some(port), last: Verdict::ZEROS, changes: 0 });
+            let (port, last) = (Some(port), Verdict::ZEROS);
+            *slot = Some(Slot { client, port, last, changes: 0, rules: None, watches: false, over_rate: 0 });
             self.ports += 1;
         }
+        self.set_rules(at as PortId, rules);
         Ok(at as PortId)
     }
 
@@ -176,7 +214,54 @@ impl Switch {
         let slot = self.slots.get_mut(usize::from(at))?.take()?;
         self.ports -= 1;
         self.table.forget(at);
+        self.settle();
         slot.port
+    }
+
+    /// What the operator has decided for a port is in force from now on; returns what was before. The addresses at the port are learned anew.
+    pub fn set_rules(&mut self, at: PortId, mut rules: Option<Box<Rules>>) -> Option<Box<Rules>> {
+        self.table.forget(at);
+        if let Some(rules) = &mut rules {
+            rules.start(self.second);
+            rules.policy().fixed.iter().for_each(|station| _ = self.table.fix(*station, at));
+        }
+        let before = self.slot(at).and_then(|slot| std::mem::replace(&mut slot.rules, rules));
+        self.settle();
+        before
+    }
+
+    /// Finds out whether there are rules, and who is whose mirror.
+    fn settle(&mut self) {
+        let place = |slots: &[Option<Slot>], of: ClientId| {
+            slots.iter().position(|slot| slot.as_ref().is_some_and(|slot| slot.client == of))
+        };
+        let mut watching = Vec::new();
+        for at in 0..self.slots.len() {
+            let mirror = self.slots.get(at).and_then(|slot| slot.as_ref()?.rules.as_ref()?.policy().mirror);
+            let to = mirror.and_then(|mirror| place(&self.slots, mirror.to)).filter(|to| *to != at);
+            let rules = self.slots.get_mut(at).and_then(|slot| slot.as_mut()?.rules.as_mut());
+            rules.into_iter().for_each(|rules| rules.mirror = to.map(|to| to as PortId));
+            watching.extend(to);
+        }
+        for (at, slot) in
+            self.slots.iter_mut().enumerate().filter_map(|(at, slot)| Some((at, slot.as_mut()?)))
+        {
+            let watches = watching.contains(&at);
+            if watches && !slot.watches {
+                self.table.forget(at as PortId); // nothing goes there but copies
+            }
+            slot.watches = watches;
+        }
+        self.ruled = self.slots.iter().flatten().any(|slot| slot.rules.is_some());
+        self.table.invalidate();
+    }
+
+    /// The counters of every queue of a port.
+    pub fn report(&self, at: PortId) -> Vec<QueueStatus> {
+        let Some(slot) = self.slots.get(usize::from(at)).and_then(Option::as_ref) else { return Vec::new() };
+        let mut queues = slot.port.as_ref().map_or_else(Vec::new, |port| port.report());
+        queues.iter_mut().take(1).for_each(|first| first.drop_rate = slot.over_rate);
+        queues
     }
 
     /// A port.
@@ -189,13 +274,20 @@ impl Switch {
         self.slots.get_mut(usize::from(at))?.as_mut()?.port.as_deref_mut()
     }
 
-    /// True when every port that a frame, which begins with these bytes and comes from the port that is being polled, would go to takes
-    /// packets whose metadata request something.
-    pub fn takes_offloads(&self, frame: &[u8]) -> bool {
+    /// True when every port that a frame, which begins with these bytes and comes from port `from`, would go to takes packets whose
+    /// metadata request something.
+    pub fn takes_offloads(&self, from: PortId, frame: &[u8]) -> bool {
         let takes = |slot: &Slot| slot.port.as_ref().is_none_or(|port| port.takes_offloads());
+        let slot = |at: PortId| self.slots.get(usize::from(at)).and_then(Option::as_ref);
+        // In the VLAN of a frame that may not enter it goes nowhere, and what is said does not matter.
+        let vlan = slot(from)
+            .and_then(|slot| slot.rules.as_ref())
+            .map_or(Some(0), |rules| rules.vlans().enters(ccnic_frame::vlan::outer(frame)));
         let to = frame.first_chunk().map(|to| Mac::new(*to)).filter(|to| !to.is_group());
-        match to.and_then(|to| self.table.port_of(to)).and_then(|at| self.slots.get(usize::from(at))) {
-            Some(slot) => slot.as_ref().is_none_or(takes),
+        let known = to.and_then(|to| self.table.port_of(Station::new(to, vlan?))).and_then(slot);
+        let mut mirrors = self.slots.iter().flatten().filter(|slot| slot.watches);
+        match known {
+            Some(to) => takes(to) && mirrors.all(takes),
             None => self.slots.iter().flatten().all(takes),
         }
     }
@@ -227,7 +319,7 @@ impl Switch {
     }
 
     /// Passes the first packets of a burst on, which port `from` has fetched; returns the number of their descriptors: all of them,
-    /// unless many copies were made. `from` is being polled. What goes to no port is counted in `counters`, what its port does not take
+    /// unless many copies were made; none when the port has sent what it may for now. `from` is being polled. What goes to no port is counted in `counters`, what its port does not take
     /// there. `ahead` are the packets of the next burst, to be prefetched.
     ///
     /// Packets between the same two addresses stay in order. Those to one address and those to a group may overtake each other.
@@ -239,6 +331,9 @@ impl Switch {
         packets: &[Desc],
         ahead: &[Desc],
     ) -> usize {
+        if self.ruled {
+            return self.forward_by_rules(from, counters, origin, packets, ahead);
+        }
         let sorted = self.sort(from, counters, origin, packets);
         let packets = packets.get(..sorted.len).unwrap_or_default();
         if sorted.alike {
@@ -301,22 +396,22 @@ impl Switch {
     fn look_up(&mut self, from: PortId, addresses: Addresses, counters: &mut SwitchCounters) -> Verdict {
         let (to, source) = (addresses.destination(), addresses.source());
         if !source.is_station() {
-            return Verdict { addresses, to: BAD_SOURCE, source: None };
+            return Verdict { addresses, vlan: 0, to: BAD_SOURCE, source: None };
         }
-        let source = match self.table.learn(source, from) {
+        let source = match self.table.learn(Station::new(source, 0), from) {
             Learned::At(place) => Some(place),
             Learned::Refused => {
                 counters.not_learned += 1;
                 None
             }
         };
-        let known = if to.is_group() { None } else { self.table.port_of(to) };
+        let known = if to.is_group() { None } else { self.table.port_of(Station::new(to, 0)) };
         let to = match known {
             Some(port) if port == from => SAME_PORT,
             Some(port) => port,
             None => FLOOD,
         };
-        Verdict { addresses, to, source }
+        Verdict { addresses, vlan: 0, to, source }
     }
 
     /// Passes on packets that go to several places.

@@ -8,6 +8,7 @@ use ccnic::rss::Spreader;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, timestamp};
 
+use super::policy::Rules;
 use super::port::{SwitchCounters, SwitchPort};
 use super::{PortId, Switch};
 use crate::ports::{Burst, Notify, OutsidePort, Statistics};
@@ -27,15 +28,17 @@ pub struct SwitchedOutside<P> {
     /// By queue.
     counters: Vec<SwitchCounters>,
     pace: Pace,
+    /// Until it joins a switch.
+    rules: Option<Box<Rules>>,
     _place: Arc<()>,
 }
 
 impl<P: OutsidePort> SwitchedOutside<P> {
-    /// The port keeps `place` for as long as it exists, so that its owner can count ports.
-    pub fn new(port: P, place: Arc<()>) -> SwitchedOutside<P> {
+    /// `rules` are what the operator has decided for it. The port keeps `place` for as long as it exists, so that its owner can count ports.
+    pub fn new(port: P, rules: Option<Box<Rules>>, place: Arc<()>) -> SwitchedOutside<P> {
         let counters = vec![SwitchCounters::default(); port.queues()];
         let pace = Pace::new(port.queues() as u32);
-        SwitchedOutside { port, burst: Burst::default(), counters, pace, _place: place }
+        SwitchedOutside { port, burst: Burst::default(), counters, pace, rules, _place: place }
     }
 }
 
@@ -48,7 +51,7 @@ impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
             if !pace.is_due(now) {
                 return 0;
             }
-            let read = port.fetch(burst, &|frame| switch.takes_offloads(frame));
+            let read = port.fetch(burst, &|frame| switch.takes_offloads(at, frame));
             if read == 0 {
                 if !port.looks_are_cheap() {
                     pace.missed(now, switch.microsecond());
@@ -75,6 +78,10 @@ impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
 
     fn takes_offloads(&self) -> bool {
         self.port.takes_offloads()
+    }
+
+    fn take_rules(&mut self) -> Option<Box<Rules>> {
+        self.rules.take()
     }
 
     fn round(&self) -> usize {
@@ -207,7 +214,7 @@ mod tests {
     fn join(switch: &mut Switch, takes: bool) -> Cable {
         let ((sends, comes), (goes, receives)) = (channel(), channel());
         let mem = Region::create(64 << 10, Pages::Small).unwrap().memory();
-        let port = SwitchedOutside::new(Fake { mem, comes, goes, takes }, Arc::default());
+        let port = SwitchedOutside::new(Fake { mem, comes, goes, takes }, None, Arc::default());
         let at = switch.join(1, Box::new(port)).ok().unwrap();
         Cable { sends, receives, at }
     }

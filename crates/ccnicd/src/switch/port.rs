@@ -8,6 +8,7 @@ use ccnic::rss::Spreader;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
 
+use super::policy::Rules;
 use super::{PortId, Switch};
 use crate::ports::{Notify, Statistics};
 
@@ -28,6 +29,11 @@ pub trait SwitchPort: Statistics + Send {
     /// super-packets. Others get such packets only from programs, whose metadata are passed on whatever they say.
     fn takes_offloads(&self) -> bool {
         false
+    }
+
+    /// What the operator has decided for it. The switch takes it when the port joins.
+    fn take_rules(&mut self) -> Option<Box<Rules>> {
+        None
     }
 
     /// See [`Poll::round`](crate::poll::Poll::round).
@@ -59,9 +65,19 @@ pub struct SwitchCounters {
     pub bad_source: u64,
     /// Dropped: to an address at the port that they came from, or there is no other port.
     pub no_destination: u64,
+    /// Dropped: the port may not speak from an address that they claim.
+    pub spoofed: u64,
+    /// Dropped: the port is not in their VLAN.
+    pub wrong_vlan: u64,
+    /// Dropped: their port and the one that they were for are isolated.
+    pub isolated: u64,
+    /// Dropped: more than the port may flood.
+    pub storm: u64,
+    /// Times that packets waited: the port had sent what it may.
+    pub waits: u64,
     /// Sent to all other ports.
     pub flooded: u64,
-    /// Copies of these, beyond the first of each.
+    /// Copies of these, beyond the first of each; and copies for mirrors.
     pub extra_copies: u64,
     /// Times that a source address was not learned: there was no room for it.
     pub not_learned: u64,
@@ -73,6 +89,11 @@ impl SwitchCounters {
         queue.drop_too_short = self.too_short;
         queue.drop_bad_source = self.bad_source;
         queue.drop_no_destination = self.no_destination;
+        queue.drop_spoofed = self.spoofed;
+        queue.drop_vlan = self.wrong_vlan;
+        queue.drop_isolated = self.isolated;
+        queue.drop_storm = self.storm;
+        queue.wait_rate = self.waits;
         queue.flooded = self.flooded;
         queue.extra_copies = self.extra_copies;
         queue.not_learned = self.not_learned;

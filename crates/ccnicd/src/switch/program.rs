@@ -9,6 +9,7 @@ use ccnic::rss::Spreader;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
 
+use super::policy::Rules;
 use super::port::{SwitchCounters, SwitchPort};
 use super::{PortId, Switch};
 use crate::ports::program::ProgramPort;
@@ -25,15 +26,22 @@ pub struct SwitchedProgram<R: Ring> {
     /// By index of the queue.
     counters: Vec<SwitchCounters>,
     spreader: Option<Arc<Spreader>>,
+    /// Until it joins a switch.
+    rules: Option<Box<Rules>>,
     _place: Arc<()>,
 }
 
 impl<R: Ring> SwitchedProgram<R> {
-    /// `port` has all of the program's queues: there are `queues`. The port keeps `place` for as long as it exists, so that its owner can
-    /// count ports.
-    pub fn new(port: ProgramPort<R>, queues: usize, place: Arc<()>) -> SwitchedProgram<R> {
+    /// `port` has all of the program's queues: there are `queues`. `rules` are what the operator has decided for it. The port keeps `place`
+    /// for as long as it exists, so that its owner can count ports.
+    pub fn new(
+        port: ProgramPort<R>,
+        queues: usize,
+        rules: Option<Box<Rules>>,
+        place: Arc<()>,
+    ) -> SwitchedProgram<R> {
         let counters = vec![SwitchCounters::default(); queues];
-        SwitchedProgram { port, queues: InTurn::new(queues), counters, spreader: None, _place: place }
+        SwitchedProgram { port, queues: InTurn::new(queues), counters, spreader: None, rules, _place: place }
     }
 
     #[inline(always)]
@@ -100,6 +108,10 @@ impl<R: Ring> SwitchPort for SwitchedProgram<R> {
                 self.queues.touch(0);
             }
         }
+    }
+
+    fn take_rules(&mut self) -> Option<Box<Rules>> {
+        self.rules.take()
     }
 
     fn round(&self) -> usize {

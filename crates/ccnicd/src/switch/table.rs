@@ -1,4 +1,4 @@
-//! The table of addresses: which port a MAC address was last seen at.
+//! The table of addresses: which port a MAC address, of a VLAN, was last seen at.
 //!
 //! A hash table of buckets of four entries, one cache line each. An address may lie in either of two buckets, and goes into the emptier
 //! one when it is learned; so a look-up reads two lines at most, and at half the entries used hardly a bucket pair is ever full. Entries
@@ -10,6 +10,8 @@
 //! * The table may have so many; the first address of a port is learned beyond that, so ports that fill the table with addresses
 //!   take no other's one.
 //!
+//! **Fixed entries** are the operator's: they stay as long as their port, and no frame moves them.
+//!
 //! **Time** is a count of seconds that the caller has ([`MacTable::tick`]). A tick looks at one bucket and forgets what is too old, so
 //! the whole table is looked at once in as many ticks as it has buckets, some tens of milliseconds.
 
@@ -17,7 +19,7 @@ use std::collections::hash_map::RandomState;
 use std::hash::BuildHasher;
 
 use super::PortId;
-use super::frame::Mac;
+use super::frame::Station;
 
 /// Entries of a bucket: a cache line.
 const WAYS: usize = 4;
@@ -48,12 +50,14 @@ struct Entry {
     /// The second that it was last seen in.
     seen: u32,
     port: PortId,
+    /// It neither ages nor moves.
+    fixed: bool,
 }
 
 /// No address has so many bits.
 const EMPTY: u64 = u64::MAX;
 
-const NO_ENTRY: Entry = Entry { key: EMPTY, seen: 0, port: 0 };
+const NO_ENTRY: Entry = Entry { key: EMPTY, seen: 0, port: 0, fixed: false };
 
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
@@ -71,19 +75,21 @@ pub(super) struct Place {
 pub(super) enum Learned {
     /// It is known to be at that port now.
     At(Place),
-    /// There is no room for it, or for one more of this port.
+    /// There is no room for it, or for one more of this port; or it is fixed at another.
     Refused,
 }
 
 /// An address, its port, and how long ago it was seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Known {
-    /// The address.
-    pub mac: Mac,
+    /// The address, in its VLAN.
+    pub station: Station,
     /// Its port.
     pub port: PortId,
-    /// Seconds since it was last seen.
+    /// Seconds since it was last seen; 0 of a fixed one.
     pub age: u32,
+    /// The operator has said that it is there.
+    pub fixed: bool,
 }
 
 /// The table. Belongs to one thread; allocates nothing after it was made.
@@ -161,19 +167,32 @@ impl MacTable {
 
     /// The port that an address was last seen at.
     #[inline(always)]
-    pub fn port_of(&self, mac: Mac) -> Option<PortId> {
-        let place = self.find(mac.bits(), self.homes(mac.bits()))?;
+    pub fn port_of(&self, station: Station) -> Option<PortId> {
+        let place = self.find(station.bits(), self.homes(station.bits()))?;
         self.buckets.get(place.bucket as usize)?.0.get(usize::from(place.way)).map(|entry| entry.port)
     }
 
     /// A frame has come from this address, of a station, at this port.
     #[inline(always)]
-    pub(super) fn learn(&mut self, mac: Mac, port: PortId) -> Learned {
-        let homes = self.homes(mac.bits());
-        match self.find(mac.bits(), homes) {
+    pub(super) fn learn(&mut self, station: Station, port: PortId) -> Learned {
+        let homes = self.homes(station.bits());
+        match self.find(station.bits(), homes) {
             Some(place) => self.seen_at(place, port),
-            None => self.insert(mac, port, homes),
+            None => self.learn_new(station, port, homes),
         }
+    }
+
+    /// The operator says that this address is at that port, until the port goes. Beyond all limits; refused only where both buckets are
+    /// full of others, or it is fixed at another port.
+    pub(super) fn fix(&mut self, station: Station, port: PortId) -> Learned {
+        let homes = self.homes(station.bits());
+        if let Some(place) = self.find(station.bits(), homes) {
+            if self.entry(place).is_none_or(|entry| entry.fixed && entry.port != port) {
+                return Learned::Refused;
+            }
+            self.remove(place);
+        }
+        self.insert(Entry { key: station.bits(), seen: self.now, port, fixed: true }, homes)
     }
 
     /// The address at this place was seen again, at its port.
@@ -193,7 +212,7 @@ impl MacTable {
             return Learned::At(place);
         }
         let from = entry.port;
-        if self.count(port) >= self.limits.per_port {
+        if entry.fixed || self.count(port) >= self.limits.per_port {
             return Learned::Refused;
         }
         self.entry(place).into_iter().for_each(|entry| (entry.port, entry.seen) = (port, now));
@@ -205,11 +224,15 @@ impl MacTable {
 
     #[cold]
     #[inline(never)]
-    fn insert(&mut self, mac: Mac, port: PortId, homes: [u32; 2]) -> Learned {
+    fn learn_new(&mut self, station: Station, port: PortId, homes: [u32; 2]) -> Learned {
         let count = self.count(port);
         if count >= self.limits.per_port || (self.len >= self.limits.addresses && count > 0) {
             return Learned::Refused;
         }
+        self.insert(Entry { key: station.bits(), seen: self.now, port, fixed: false }, homes)
+    }
+
+    fn insert(&mut self, new: Entry, homes: [u32; 2]) -> Learned {
         let free = |bucket: u32| {
             let used = self.buckets.get(bucket as usize).map_or(WAYS, |bucket| bucket.used());
             (used, bucket)
@@ -218,11 +241,9 @@ impl MacTable {
         let (_, bucket) = a.min(b);
         let Some(Bucket(entries)) = self.buckets.get_mut(bucket as usize) else { return Learned::Refused };
         let Some(way) = entries.iter().position(|entry| entry.key == EMPTY) else { return Learned::Refused };
-        if let Some(entry) = entries.get_mut(way) {
-            *entry = Entry { key: mac.bits(), seen: self.now, port };
-        }
+        entries.get_mut(way).into_iter().for_each(|entry| *entry = new);
         self.len += 1;
-        self.add_to(port, 1);
+        self.add_to(new.port, 1);
         self.changes += 1;
         Learned::At(Place { bucket, way: way as u8 })
     }
@@ -241,7 +262,21 @@ impl MacTable {
         self.now = now;
         let (bucket, ageing) = (self.next, self.limits.ageing);
         self.next = (bucket + 1) & (self.buckets.len() as u32 - 1);
-        self.forget_in(bucket, |entry| now.saturating_sub(entry.seen) >= ageing);
+        self.forget_in(bucket, |entry| !entry.fixed && now.saturating_sub(entry.seen) >= ageing);
+    }
+
+    /// Whatever was looked up before may be wrong now: not the table has changed, but what ports may do.
+    pub(super) fn invalidate(&mut self) {
+        self.changes += 1;
+    }
+
+    fn remove(&mut self, place: Place) {
+        let Some(entry) = self.entry(place) else { return };
+        let port = entry.port;
+        *entry = NO_ENTRY;
+        self.add_to(port, -1);
+        self.len -= 1;
+        self.changes += 1;
     }
 
     /// Forgets all addresses of a port.
@@ -269,9 +304,10 @@ impl MacTable {
         let buckets = self.buckets.get(from as usize..end as usize).unwrap_or_default();
         let entries = buckets.iter().flat_map(|Bucket(entries)| entries).filter(|entry| entry.key != EMPTY);
         let known = entries.map(|entry| Known {
-            mac: Mac::from_bits(entry.key),
+            station: Station::from_bits(entry.key),
             port: entry.port,
-            age: self.now.saturating_sub(entry.seen),
+            age: if entry.fixed { 0 } else { self.now.saturating_sub(entry.seen) },
+            fixed: entry.fixed,
         });
         (known.collect(), (end < self.buckets.len() as u32).then_some(end))
     }
@@ -288,12 +324,14 @@ mod tests {
     use std::collections::BTreeMap;
 
     use super::super::MAX_PORTS;
+    use super::super::frame::Mac;
     use super::*;
     use proptest::prelude::*;
 
-    fn mac(n: u32) -> Mac {
+    /// Station `n`, each third one in a VLAN.
+    fn mac(n: u32) -> Station {
         let [a, b, c, d] = n.to_be_bytes();
-        Mac::new([2, 0, a, b, c, d])
+        Station::new(Mac::new([2, 0, a, b, c, d]), if n.is_multiple_of(3) { 7 } else { 0 })
     }
 
     fn table(addresses: usize, per_port: u32) -> MacTable {
@@ -324,6 +362,34 @@ mod tests {
     #[test]
     fn a_bucket_is_a_cache_line() {
         assert_eq!((size_of::<Bucket>(), align_of::<Bucket>()), (64, 64));
+    }
+
+    #[test]
+    fn a_fixed_entry_neither_ages_nor_moves_and_goes_with_its_port() {
+        let mut table = table(2, 1);
+        assert!(learns(&mut table, 1, 4) && learns(&mut table, 2, 5));
+        assert_ne!(table.fix(mac(1), 6), Learned::Refused, "it was learned elsewhere");
+        assert_ne!(table.fix(mac(3), 6), Learned::Refused, "beyond all limits");
+        assert_eq!(table.fix(mac(3), 7), Learned::Refused, "it is fixed already");
+        assert!(!learns(&mut table, 1, 4), "no frame moves it");
+        assert!(learns(&mut table, 1, 6) && learns(&mut table, 8, 4), "and 4 may learn another");
+        pass_to(&mut table, 1000);
+        let fixed = |n: u32| Known { station: mac(n), port: 6, age: 0, fixed: true };
+        let mut left = all(&table);
+        left.sort_unstable_by_key(|known| known.station.mac());
+        assert_eq!(left, [fixed(1), fixed(3)]);
+        table.forget(6);
+        assert!(table.is_empty() && learns(&mut table, 1, 4));
+    }
+
+    #[test]
+    fn the_same_address_in_two_vlans_is_two_stations() {
+        let mut table = table(10, 10);
+        let at = |vlan| Station::new(Mac::new([2, 0, 0, 0, 0, 9]), vlan);
+        table.learn(at(0), 1);
+        table.learn(at(10), 2);
+        table.learn(at(4094), 3);
+        assert_eq!([0, 10, 4094, 11].map(|vlan| table.port_of(at(vlan))), [Some(1), Some(2), Some(3), None]);
     }
 
     #[test]
@@ -436,9 +502,10 @@ mod tests {
                         model.retain(|_, (_, seen)| now - *seen < 300);
                     }
                 }
-                let expected: Vec<_> = model.iter()
-                    .map(|(n, (port, seen))| Known { mac: mac(*n), port: *port, age: now - seen })
+                let mut expected: Vec<_> = model.iter()
+                    .map(|(n, (port, seen))| Known { station: mac(*n), port: *port, age: now - seen, fixed: false })
                     .collect();
+                expected.sort_unstable();
                 prop_assert_eq!(all(&table), expected);
                 prop_assert!((0..60).all(|n| table.port_of(mac(n)) == model.get(&n).map(|(port, _)| *port)));
                 prop_assert_eq!(table.len(), model.len());

@@ -80,7 +80,7 @@ impl Rig {
         port.set_tuning("inline=7,loaded=7".parse().unwrap());
         let hosts: Vec<QueuePair<NativeMemory, R>> =
             (0..queues).map(|q| testing::pair(region.memory(), &layout, q).unwrap()).collect();
-        let port = SwitchedProgram::new(port, queues.into(), Arc::default());
+        let port = SwitchedProgram::new(port, queues.into(), None, Arc::default());
         let at = self.switch.join(100 + self.programs.len() as u64, Box::new(port)).ok().unwrap();
         let mut host = Box::new(hosts);
         (0..queues.into()).for_each(|queue| assert!(host.receive(queue).is_empty())); // posts receive buffers
@@ -430,7 +430,7 @@ fn there_are_so_many_ports_and_none_for_a_worker_without_a_switch() {
         let region = Region::create(layout.size(), Pages::Small).unwrap();
         format(&region.memory(), &layout);
         let port = ProgramPort::<GroupedEpoch>::new(&region, &layout, vec![0]).unwrap();
-        (layout, Box::new(SwitchedProgram::new(port, 1, Arc::default())))
+        (layout, Box::new(SwitchedProgram::new(port, 1, None, Arc::default())))
     };
     assert_eq!(layout.config().queues, 1);
     assert!(Switch::none().join(1, port).is_err());

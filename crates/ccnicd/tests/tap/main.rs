@@ -13,5 +13,6 @@ mod common;
 mod failures;
 mod neighbour;
 mod net;
+mod policy;
 mod program;
 mod stack;

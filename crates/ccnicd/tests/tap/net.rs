@@ -83,6 +83,18 @@ impl Nic {
         Nic { daemon, socket, _directory: directory }
     }
 
+    /// With a configuration file of this text; returns where it is, too.
+    #[track_caller]
+    pub fn start_with_file(text: &str) -> (Nic, PathBuf) {
+        let directory = tempfile::tempdir().unwrap();
+        let (socket, file) = (directory.path().join("nic.sock"), directory.path().join("nic.toml"));
+        std::fs::write(&file, text).unwrap();
+        let args = ["--config", file.to_str().unwrap(), "--log", "info"];
+        let mut daemon = Daemon::start_with(&socket, &args);
+        daemon.status();
+        (Nic { daemon, socket, _directory: directory }, file)
+    }
+
     /// The port or program of that name.
     #[track_caller]
     pub fn port(&mut self, name: &str) -> ProgramStatus {

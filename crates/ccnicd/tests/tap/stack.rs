@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ccnic::{Burst, Config};
 use ccnic_client::{Nic, Pages, QueuePair};
-use ccnic_frame::{Checksum as Wanted, Headers, Meta};
+use ccnic_frame::{Checksum as Wanted, Headers, Meta, Tci, vlan};
 use smoltcp::iface::{Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::{icmp, tcp};
@@ -25,6 +25,8 @@ pub struct Port {
     mtu: usize,
     /// Checksums of TCP are requested, not computed.
     offload: bool,
+    /// It is on a trunk, and uses this VLAN of it: each frame has a tag.
+    pub vlan: Option<Tci>,
 }
 
 impl Port {
@@ -34,7 +36,7 @@ impl Port {
         let config = Config { ring: 1024, buffers: 4096, ..Config::default() };
         let mut nic = Nic::options().name(name).config(&config).pages(Pages::Small).open(socket).unwrap();
         let pair = nic.queue_pair(0).unwrap();
-        Port { _nic: nic, pair, received: VecDeque::new(), mtu, offload }
+        Port { _nic: nic, pair, received: VecDeque::new(), mtu, offload, vlan: None }
     }
 
     /// The next frame, if one has come.
@@ -52,6 +54,10 @@ impl Port {
             assert_eq!(buf.meta(), 0, "nothing is left to a program that has not said that it can do it");
             self.pair.with(buf, |bytes| frame.extend_from_slice(bytes));
             if !buf.more() {
+                if let Some(own) = self.vlan {
+                    assert_eq!(vlan::strip(&mut frame), Some(own), "a frame of another VLAN, or of none");
+                    frame.drain(..vlan::TAG);
+                }
                 self.received.push_back(std::mem::take(&mut frame));
             }
         }
@@ -60,6 +66,9 @@ impl Port {
 
     /// Sends a frame with this metadata word; false when there is no room.
     pub fn send(&mut self, frame: &[u8], meta: u64) -> bool {
+        let mut room = [&[0; vlan::TAG], frame].concat();
+        let tagged = self.vlan.is_some_and(|own| vlan::insert(&mut room, own));
+        let frame = if tagged { &room } else { frame };
         let (mut burst, pair) = (Burst::new(), &mut self.pair);
         pair.alloc(frame.len() as u16, frame.len().div_ceil(4096), &mut burst);
         let mut rest = frame;

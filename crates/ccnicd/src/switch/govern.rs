@@ -1,0 +1,383 @@
+//! Forwarding on a switch where the operator has decided anything for a port: VLANs, who may speak from which address and how much, who
+//! may talk with whom, copies for mirrors.
+//!
+//! ```text
+//!   port A: fetch ─► may it send more now? ─no─► the rest waits where it is
+//!                       │yes
+//!                       ▼
+//!            A's policy looks into frames? ─yes─► copy into memory that A cannot write; the tag goes into the metadata;
+//!                       │no                       VLAN and IP addresses are checked there
+//!                       ▼
+//!            last pair, in the same VLAN? ─no─► A's MAC addresses, table, isolation
+//!                       │
+//!                       ▼
+//!            flooded? ─yes─► more than A may flood? dropped
+//!                       │
+//!                       ▼  port by port
+//!            what B may receive, B's tag ─► B: copy, publish ─► copies for B's mirror
+//! ```
+//!
+//! Everything that a verdict says depends on addresses, VLAN, and tables that change rarely, so it is remembered as on a switch without
+//! policies. Limits are looked at packet by packet.
+
+use ccnic::nic::{FETCH, Origin, Steered};
+use ccnic::{Desc, SharedMemory};
+use ccnic_frame::Meta;
+use ccnic_shm::NativeMemory;
+
+use super::frame::{Addresses, Station};
+use super::leaving::Leaving;
+use super::policy::Rules;
+use super::policy::look::{Held, Seen, Unfit};
+use super::policy::private::Private;
+use super::table::Learned;
+use super::*;
+
+/// Packets of a burst that are ready to go, in order.
+struct Ready {
+    descs: [Desc; FETCH],
+    to: [u16; FETCH],
+    len: usize,
+    /// The descriptors of the burst that they were.
+    taken: usize,
+    /// The longest of them, where they were copied.
+    longest: u32,
+}
+
+/// Whoever is sending.
+struct Sender<'a> {
+    at: PortId,
+    /// `None`: anything is allowed.
+    rules: Option<&'a mut Rules>,
+}
+
+impl Sender<'_> {
+    fn isolated(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| rules.policy().isolated)
+    }
+
+    fn has_vlans(&self) -> bool {
+        self.rules.as_ref().is_some_and(|rules| rules.vlans().has_vlans())
+    }
+
+    fn private(&self) -> Option<&Private> {
+        self.rules.as_ref()?.private.as_ref()
+    }
+
+    /// Looks at a packet: copies it out first, if anything but its addresses matters.
+    #[inline(always)]
+    fn look(&mut self, mem: &NativeMemory, packet: &[Desc], bytes: u32) -> Result<Seen, Unfit> {
+        if let Some(rules) = self.rules.as_deref_mut().filter(|rules| rules.private.is_some()) {
+            return rules.look(mem, packet, bytes);
+        }
+        let addresses = Addresses::read(mem, packet).ok_or(Unfit::TooShort)?;
+        Ok(Seen { addresses, vlan: 0, held: None })
+    }
+}
+
+impl Ready {
+    /// Adds a packet that goes `to` there: as it was copied, with that metadata word, or as it is. False, and nothing done, where there is no
+    /// room.
+    #[inline(always)]
+    fn push(&mut self, to: u16, packet: &[Desc], held: Option<Held>) -> bool {
+        let needed = held.map_or(packet.len(), |held| held.frame.descs());
+        let places = self.len..self.len + needed;
+        let (Some(descs), Some(ports)) = (self.descs.get_mut(places.clone()), self.to.get_mut(places)) else {
+            return false;
+        };
+        ports.fill(to);
+        match held {
+            None => descs.copy_from_slice(packet),
+            Some(Held { frame, meta }) => {
+                descs.iter_mut().zip(frame.segments(meta)).for_each(|(slot, desc)| *slot = desc);
+                self.longest = self.longest.max(frame.len);
+            }
+        }
+        self.len += needed;
+        true
+    }
+}
+
+impl Unfit {
+    /// Where such a packet goes.
+    fn place(self) -> u16 {
+        match self {
+            Unfit::TooShort => TOO_SHORT,
+            Unfit::WrongVlan => WRONG_VLAN,
+            Unfit::Spoofed => SPOOFED,
+            Unfit::NoRoom => TOO_LONG, // than any packet is
+        }
+    }
+}
+
+impl Switch {
+    /// [`forward`](Switch::forward), where ports have rules. May deal with nothing: then `from` has sent what it may, for now.
+    #[inline(never)]
+    pub(super) fn forward_by_rules(
+        &mut self,
+        from: PortId,
+        counters: &mut SwitchCounters,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) -> usize {
+        let Some(slot) = self.slot(from) else { return packets.len() };
+        if slot.watches {
+            counters.no_destination += number(packets);
+            return packets.len();
+        }
+        let mut rules = slot.rules.take();
+        let mut sender = Sender { at: from, rules: rules.as_deref_mut() };
+        let ready = self.sort_by_rules(&mut sender, counters, origin, packets, ahead);
+        self.pass_by_rules(&sender, &ready, counters, origin, packets, ahead);
+        rules.iter_mut().filter_map(|rules| rules.private.as_mut()).for_each(Private::clear);
+        self.slot(from).into_iter().for_each(|slot| slot.rules = rules.take());
+        ready.taken
+    }
+
+    /// Decides on packets, in order, until there are enough copies to make, or the port has sent what it may.
+    fn sort_by_rules(
+        &mut self,
+        sender: &mut Sender<'_>,
+        counters: &mut SwitchCounters,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) -> Ready {
+        let mirrored = usize::from(sender.rules.as_ref().is_some_and(|rules| rules.mirrors_sent().is_some()));
+        let others = self.ports.saturating_sub(1);
+        let (mut last, mut copies) = (self.last_of(sender.at), 0);
+        let mut ready =
+            Ready { descs: [Desc::default(); FETCH], to: [FLOOD; FETCH], len: 0, taken: 0, longest: 0 };
+        while let Some(packet) = first(packets, ready.taken) {
+            if copies >= COPIES {
+                break;
+            }
+            let bytes: u32 = packet.iter().map(|desc| u32::from(desc.len())).sum();
+            if let Some(rules) = &mut sender.rules
+                && !rules.limits.sends.admits(self.now)
+            {
+                counters.waits += 1;
+                break;
+            }
+            let (to, held) = match sender.look(origin.mem, packet, bytes) {
+                Ok(seen) => (self.decide(sender, &seen, &mut last, counters), seen.held),
+                Err(Unfit::NoRoom) if ready.taken > 0 => break,
+                Err(unfit) => (unfit.place(), None),
+            };
+            if !ready.push(to, packet, held) {
+                break;
+            }
+            let soon = ahead.get(ready.taken..).into_iter().flatten().take(packet.len());
+            soon.for_each(|desc| origin.mem.prefetch_read(desc.offset()));
+            sender.rules.iter_mut().for_each(|rules| rules.limits.sends.charge(bytes));
+            copies += mirrored + if to == FLOOD { others } else { 1 };
+            ready.taken += packet.len();
+        }
+        last.source.into_iter().for_each(|place| self.table.seen(place));
+        let changes = self.table.changes();
+        self.slot(sender.at).into_iter().for_each(|slot| (slot.last, slot.changes) = (last, changes));
+        ready
+    }
+
+    /// Where a packet goes that has been looked at.
+    fn decide(
+        &mut self,
+        sender: &mut Sender<'_>,
+        seen: &Seen,
+        last: &mut Verdict,
+        counters: &mut SwitchCounters,
+    ) -> u16 {
+        if seen.addresses != last.addresses || seen.vlan != last.vlan {
+            *last = self.judge(sender, seen, counters);
+        }
+        if let Some(rules) = sender.rules.as_mut().filter(|_| last.to == FLOOD) {
+            if !rules.limits.floods.admits(self.now) {
+                return STORM;
+            }
+            rules.limits.floods.charge(0);
+        }
+        last.to
+    }
+
+    /// Learns the source of a packet, and finds its destination.
+    #[inline(never)]
+    fn judge(&mut self, sender: &Sender<'_>, seen: &Seen, counters: &mut SwitchCounters) -> Verdict {
+        let Seen { addresses, vlan, .. } = *seen;
+        let (to, source) = (addresses.destination(), addresses.source());
+        let dropped = |to| Verdict { addresses, vlan, to, source: None };
+        if !source.is_station() {
+            return dropped(BAD_SOURCE);
+        }
+        if sender.rules.as_ref().is_some_and(|rules| !rules.sources.allows(source)) {
+            return dropped(SPOOFED);
+        }
+        let source = match self.table.learn(Station::new(source, vlan), sender.at) {
+            Learned::At(place) => Some(place),
+            Learned::Refused => {
+                counters.not_learned += 1;
+                None
+            }
+        };
+        let known = if to.is_group() { None } else { self.table.port_of(Station::new(to, vlan)) };
+        let to = match known {
+            Some(port) if port == sender.at => SAME_PORT,
+            Some(port) if sender.isolated() && self.isolates(port) => ISOLATED,
+            Some(port) => port,
+            None => FLOOD,
+        };
+        Verdict { addresses, vlan, to, source }
+    }
+
+    fn isolates(&self, port: PortId) -> bool {
+        let slot = self.slots.get(usize::from(port)).and_then(Option::as_ref);
+        slot.and_then(|slot| slot.rules.as_ref()).is_some_and(|rules| rules.policy().isolated)
+    }
+
+    /// Passes packets on, and copies of what they were to the sender's mirror.
+    fn pass_by_rules(
+        &mut self,
+        sender: &Sender<'_>,
+        ready: &Ready,
+        counters: &mut SwitchCounters,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) {
+        if let Some(mirror) = sender.rules.as_ref().and_then(|rules| rules.mirrors_sent()) {
+            self.copy_to_mirror(mirror, counters, origin, packets.get(..ready.taken).unwrap_or_default());
+        }
+        let mut steered = Steered::default();
+        ready.descs.iter().zip(ready.to).take(ready.len).for_each(|(desc, to)| _ = steered.push(*desc, to));
+        match sender.private() {
+            None => {
+                steered.deal(ahead, |to, packets, ahead| {
+                    self.pass_one(sender, to, counters, origin, packets, ahead)
+                });
+            }
+            Some(private) => {
+                let mtu = u16::try_from(ready.longest).unwrap_or(u16::MAX);
+                let origin = Origin { mem: private.memory(), mtu, idle: origin.idle };
+                steered
+                    .deal(&[], |to, packets, _| self.pass_one(sender, to, counters, &origin, packets, &[]));
+            }
+        }
+    }
+
+    /// Passes on packets that all go to the same place, or nowhere.
+    fn pass_one(
+        &mut self,
+        sender: &Sender<'_>,
+        to: u16,
+        counters: &mut SwitchCounters,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) {
+        match to {
+            TOO_SHORT => counters.too_short += number(packets),
+            BAD_SOURCE => counters.bad_source += number(packets),
+            SPOOFED => counters.spoofed += number(packets),
+            WRONG_VLAN => counters.wrong_vlan += number(packets),
+            ISOLATED => counters.isolated += number(packets),
+            STORM => counters.storm += number(packets),
+            FLOOD => self.flood_by_rules(sender, counters, origin, packets),
+            SAME_PORT | TOO_LONG => counters.no_destination += number(packets),
+            to => self.give(to, sender.has_vlans(), counters, origin, packets, ahead),
+        }
+    }
+
+    /// Passes on packets to all ports of their VLAN that the sender may talk with.
+    fn flood_by_rules(
+        &mut self,
+        sender: &Sender<'_>,
+        counters: &mut SwitchCounters,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+    ) {
+        let (has_vlans, isolated) = (sender.has_vlans(), sender.isolated());
+        let mut rest = packets;
+        while let Some(desc) = rest.first() {
+            let vlan = vlan_of(desc, has_vlans);
+            let run = rest.iter().take_while(|desc| vlan_of(desc, has_vlans) == vlan).count();
+            let (now, later) = rest.split_at(run);
+            rest = later;
+            let mut receivers = 0;
+            for to in 0..self.slots.len() {
+                let slot = self.slots.get(to).and_then(Option::as_ref);
+                if slot.is_some_and(|slot| slot.takes_floods(vlan, isolated)) {
+                    self.give(to as PortId, has_vlans, counters, origin, now, &[]);
+                    receivers += 1;
+                }
+            }
+            let number = number(now);
+            match receivers {
+                0 => counters.no_destination += number,
+                _ => {
+                    counters.flooded += number;
+                    counters.extra_copies += number * (receivers - 1);
+                }
+            }
+        }
+    }
+
+    /// Gives packets to a port, as its policy has it. If they come from a port that `has_vlans`, their VLAN is in their metadata.
+    fn give(
+        &mut self,
+        to: PortId,
+        has_vlans: bool,
+        counters: &mut SwitchCounters,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) {
+        let (now, mut rest) = (self.now, packets);
+        while !rest.is_empty() {
+            let Some(Slot { port: Some(port), rules, over_rate, .. }) = self.slot(to) else { return };
+            let Some(rules) = rules else { return port.receive(origin, rest, ahead) };
+            let mut leaving = Leaving::new(port.takes_offloads());
+            rest = leaving.fill(rules, has_vlans, origin.mem, rest, now);
+            *over_rate += leaving.over_rate();
+            let origin = leaving.origin(origin);
+            if !leaving.descs().is_empty() {
+                port.receive(&origin, leaving.descs(), &[]);
+            }
+            if let Some(mirror) = rules.mirrors_received() {
+                self.copy_to_mirror(mirror, counters, &origin, leaving.descs());
+            }
+            leaving.restore(origin.mem);
+        }
+    }
+
+    fn copy_to_mirror(
+        &mut self,
+        mirror: PortId,
+        counters: &mut SwitchCounters,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+    ) {
+        if let Some(port) = self.slot(mirror).and_then(|slot| slot.port.as_mut())
+            && !packets.is_empty()
+        {
+            port.receive(origin, packets, &[]);
+            counters.extra_copies += number(packets);
+        }
+    }
+}
+
+/// The packet that begins at `at`, if there is one.
+#[inline(always)]
+pub(super) fn first(packets: &[Desc], at: usize) -> Option<&[Desc]> {
+    packets.get(at..)?.split_inclusive(|desc| !desc.more()).next()
+}
+
+/// Packets.
+fn number(packets: &[Desc]) -> u64 {
+    packets.iter().filter(|desc| !desc.more()).count() as u64
+}
+
+/// The VLAN that a segment's metadata name; 0 where they say nothing of VLANs.
+fn vlan_of(desc: &Desc, has_vlans: bool) -> u16 {
+    let tci = Meta::from_word(desc.meta).vlan().filter(|_| has_vlans);
+    tci.map_or(0, |tci| tci.vid())
+}

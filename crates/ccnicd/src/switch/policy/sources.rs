@@ -1,0 +1,340 @@
+//! Which addresses a port may speak from: MAC addresses, and IP addresses wherever a frame claims one to be its sender's: in the IP header,
+//! in ARP, in neighbour discovery.
+//!
+//! A port that is held to IP addresses is a host: it may not advertise routers or redirect others (RFC 4861), and a packet whose headers
+//! cannot be followed to where a claim could be does not pass. What is neither IP nor ARP passes by its MAC address alone.
+
+use std::net::IpAddr;
+
+use ccnic_frame::{Headers, L3, L4};
+
+use crate::switch::Mac;
+
+/// EtherTypes (IANA): ARP; what claims to be IP; tags, which are the type of a frame with more than [`Headers`] passes over.
+const ARP: u16 = 0x0806;
+const IP: [u16; 2] = [ccnic_frame::headers::IPV4, ccnic_frame::headers::IPV6];
+const TAGS: [u16; 3] = [0x8100, 0x88a8, 0x9100];
+
+/// The start of ARP for IPv4 over Ethernet: hardware 1, protocol 0x0800, lengths 6 and 4 (RFC 826).
+const ARP_START: [u8; 6] = [0, 1, 8, 0, 6, 4];
+
+/// ICMPv6 (RFC 4861): router solicitation and advertisement, neighbour solicitation and advertisement, redirect.
+const ROUTER_SOLICITATION: u8 = 133;
+const ROUTER_ADVERTISEMENT: u8 = 134;
+const NEIGHBOUR_SOLICITATION: u8 = 135;
+const NEIGHBOUR_ADVERTISEMENT: u8 = 136;
+const REDIRECT: u8 = 137;
+/// Reports of group members may come from no address (RFC 3590).
+const MLD_REPORTS: [u8; 3] = [131, 132, 143];
+/// Options that say what an address' link-layer address is: the source's, the target's.
+const LINK_ADDRESSES: [u8; 2] = [1, 2];
+
+/// The port of a DHCP server, to which a host speaks that has no address yet.
+const DHCP_SERVER: [u8; 2] = [0, 67];
+
+/// The addresses that begin with the same bits.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Prefix {
+    bits: u128,
+    mask: u128,
+}
+
+impl Prefix {
+    /// The addresses whose first `len` bits are those of `address`: 32 at most for IPv4, 128 for IPv6. `None` for more.
+    pub fn new(address: IpAddr, len: u8) -> Option<Prefix> {
+        let (bits, before) = match address {
+            IpAddr::V4(v4) => (u128::from(v4.to_ipv6_mapped()), 96),
+            IpAddr::V6(v6) => (u128::from(v6), 0),
+        };
+        let len = u32::from(len) + before;
+        let mask = u128::MAX.checked_shl(128u32.checked_sub(len)?).unwrap_or(0);
+        Some(Prefix { bits: bits & mask, mask })
+    }
+
+    #[inline(always)]
+    fn has(self, address: u128) -> bool {
+        address & self.mask == self.bits
+    }
+}
+
+/// The addresses of a port. Where there are none, all are allowed.
+#[derive(Debug, Clone, Default)]
+pub(in crate::switch) struct Sources {
+    macs: Box<[Mac]>,
+    prefixes: Box<[Prefix]>,
+}
+
+impl Sources {
+    pub(in crate::switch) fn new(macs: &[Mac], prefixes: &[Prefix]) -> Sources {
+        Sources { macs: macs.into(), prefixes: prefixes.into() }
+    }
+
+    /// True when it allows everything.
+    pub(in crate::switch) fn is_open(&self) -> bool {
+        self.macs.is_empty() && self.prefixes.is_empty()
+    }
+
+    /// True when more than the MAC address is to be looked at.
+    #[inline(always)]
+    pub(in crate::switch) fn looks_inside(&self) -> bool {
+        !self.prefixes.is_empty()
+    }
+
+    /// True when a frame may come from this address.
+    #[inline(always)]
+    pub(in crate::switch) fn allows(&self, mac: Mac) -> bool {
+        self.macs.is_empty() || self.macs.contains(&mac)
+    }
+
+    /// True when a frame of `len` bytes whose first ones are `start` ([`MAX_HEADERS`](ccnic_frame::MAX_HEADERS) of them, or all), and which
+    /// comes from `mac`, claims no address but allowed ones.
+    pub(in crate::switch) fn allows_frame(&self, mac: Mac, start: &[u8], len: usize) -> bool {
+        let headers = Headers::parse(start, len);
+        match headers.l3 {
+            L3::Ipv4 => self.allows_ipv4(start, &headers),
+            L3::Ipv6 => self.allows_ipv6(mac, start, &headers),
+            L3::Other if headers.ether_type == ARP => {
+                self.allows_arp(mac, start.get(headers.l3_at..).unwrap_or_default())
+            }
+            L3::Other => !IP.contains(&headers.ether_type) && !TAGS.contains(&headers.ether_type),
+        }
+    }
+
+    fn allows_ip(&self, address: IpAddr) -> bool {
+        let bits = match address {
+            IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
+            IpAddr::V6(v6) => u128::from(v6),
+        };
+        self.prefixes.iter().any(|prefix| prefix.has(bits))
+    }
+
+    fn allows_ipv4(&self, start: &[u8], headers: &Headers) -> bool {
+        let Some(source) = chunk::<4>(start, headers.l3_at + 12) else { return false };
+        let asks_dhcp = || headers.l4 == L4::Udp && chunk(start, headers.l4_at + 2) == Some(DHCP_SERVER);
+        self.allows_ip(source.into()) || source == [0; 4] && asks_dhcp()
+    }
+
+    /// A probe for an address comes from none (RFC 5227).
+    fn allows_arp(&self, mac: Mac, arp: &[u8]) -> bool {
+        let sender = (chunk(arp, 8).map(Mac::new), chunk::<4>(arp, 14));
+        let (Some(hardware), Some(address)) = sender else { return false };
+        arp.starts_with(&ARP_START)
+            && hardware == mac
+            && (address == [0; 4] || self.allows_ip(address.into()))
+    }
+
+    fn allows_ipv6(&self, mac: Mac, start: &[u8], headers: &Headers) -> bool {
+        let Some(source) = chunk::<16>(start, headers.l3_at + 8) else { return false };
+        let icmp = start.get(headers.l4_at..headers.l4_end.min(start.len())).unwrap_or_default();
+        let kind = icmp.first().filter(|_| headers.l4 == L4::Icmpv6);
+        let from_none = || {
+            let may = [ROUTER_SOLICITATION, NEIGHBOUR_SOLICITATION];
+            source == [0; 16] && kind.is_some_and(|kind| may.contains(kind) || MLD_REPORTS.contains(kind))
+        };
+        if !self.allows_ip(source.into()) && !from_none() {
+            return false;
+        }
+        match headers.l4 {
+            L4::Icmpv6 => self.allows_icmpv6(mac, icmp, headers.l4_end <= start.len()),
+            // Of fragments, too: receivers ignore neighbour discovery in them (RFC 6980).
+            _ => headers.malformed.is_none(),
+        }
+    }
+
+    /// `icmp` is the `whole` message or its start.
+    fn allows_icmpv6(&self, mac: Mac, icmp: &[u8], whole: bool) -> bool {
+        let options = match icmp.first() {
+            Some(&ROUTER_SOLICITATION) => 8,
+            Some(&NEIGHBOUR_SOLICITATION) => 24,
+            Some(&NEIGHBOUR_ADVERTISEMENT) => {
+                let target = chunk::<16>(icmp, 8);
+                if !target.is_some_and(|target| self.allows_ip(target.into())) {
+                    return false;
+                }
+                24
+            }
+            Some(&(ROUTER_ADVERTISEMENT | REDIRECT)) | None => return false,
+            Some(_) => return true,
+        };
+        claims_only(mac, icmp.get(options..).filter(|_| whole))
+    }
+}
+
+/// True when all link-layer addresses in the options of neighbour discovery are this one.
+fn claims_only(mac: Mac, options: Option<&[u8]>) -> bool {
+    let Some(mut options) = options else { return false };
+    while let [kind, eights, ..] = *options {
+        let len = usize::from(eights) * 8;
+        let (Some(option), true) = (options.get(..len), len > 0) else { return false };
+        if LINK_ADDRESSES.contains(&kind) && (len != 8 || chunk(option, 2).map(Mac::new) != Some(mac)) {
+            return false;
+        }
+        options = options.get(len..).unwrap_or_default();
+    }
+    true
+}
+
+/// The bytes at `at`.
+fn chunk<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
+    bytes.get(at..)?.first_chunk().copied()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
+    const OTHER: [u8; 6] = [2, 0, 0, 0, 0, 2];
+
+    fn sources() -> Sources {
+        let prefix = |address: &str, len| Prefix::new(address.parse().unwrap(), len).unwrap();
+        let prefixes =
+            [prefix("10.0.0.5", 32), prefix("10.1.0.0", 16), prefix("fd00::5", 128), prefix("fe80::", 64)];
+        Sources::new(&[Mac::new(MAC)], &prefixes)
+    }
+
+    fn allows(frame: &[u8]) -> bool {
+        let start = &frame[..frame.len().min(ccnic_frame::MAX_HEADERS)];
+        sources().allows_frame(Mac::new(MAC), start, frame.len())
+    }
+
+    fn ethernet(kind: u16, payload: &[u8]) -> Vec<u8> {
+        [&[0xff; 6][..], &MAC, &kind.to_be_bytes(), payload].concat()
+    }
+
+    fn v4(source: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8> {
+        let total = (20 + payload.len()) as u16;
+        let [hi, lo] = total.to_be_bytes();
+        let header = [0x45, 0, hi, lo, 0, 0, 0, 0, 64, protocol, 0, 0];
+        ethernet(0x0800, &[&header[..], &source, &[10, 0, 0, 9], payload].concat())
+    }
+
+    fn v6(source: &str, next: u8, payload: &[u8]) -> Vec<u8> {
+        let address = |text: &str| text.parse::<std::net::Ipv6Addr>().unwrap().octets();
+        let [hi, lo] = (payload.len() as u16).to_be_bytes();
+        let header = [0x60, 0, 0, 0, hi, lo, next, 255];
+        ethernet(0x86dd, &[&header[..], &address(source), &address("ff02::1"), payload].concat())
+    }
+
+    fn arp(hardware: [u8; 6], address: [u8; 4]) -> Vec<u8> {
+        ethernet(0x0806, &[&ARP_START[..], &[0, 1], &hardware, &address, &[0; 6], &[10, 0, 0, 1]].concat())
+    }
+
+    /// A message of neighbour discovery: its type, the target, options.
+    fn nd(kind: u8, target: &str, options: &[u8]) -> Vec<u8> {
+        let target = target.parse::<std::net::Ipv6Addr>().unwrap().octets();
+        [&[kind, 0, 0, 0, 0, 0, 0, 0][..], &target, options].concat()
+    }
+
+    fn link(kind: u8, mac: [u8; 6]) -> Vec<u8> {
+        [&[kind, 1][..], &mac].concat()
+    }
+
+    #[test]
+    fn prefixes_of_both_families() {
+        let has = |address: &str, len, other: &str| {
+            let bits = match other.parse().unwrap() {
+                IpAddr::V4(v4) => u128::from(v4.to_ipv6_mapped()),
+                IpAddr::V6(v6) => u128::from(v6),
+            };
+            Prefix::new(address.parse().unwrap(), len).unwrap().has(bits)
+        };
+        assert!(has("10.0.0.5", 32, "10.0.0.5") && !has("10.0.0.5", 32, "10.0.0.4"));
+        assert!(has("10.0.0.5", 8, "10.255.0.1") && !has("10.0.0.0", 8, "11.0.0.0"));
+        assert!(has("0.0.0.0", 0, "1.2.3.4") && !has("0.0.0.0", 0, "fd00::1"), "all of IPv4 is none of IPv6");
+        assert!(has("::", 0, "fd00::1") && has("fd00::", 8, "fdff::") && !has("fd00::", 8, "fe00::"));
+        assert_eq!(Prefix::new("10.0.0.1".parse().unwrap(), 33), None);
+        assert_eq!(Prefix::new("fd00::".parse().unwrap(), 129), None);
+    }
+
+    #[test]
+    fn ipv4_and_arp() {
+        assert!(allows(&v4([10, 0, 0, 5], 6, &[0; 20])) && allows(&v4([10, 1, 200, 7], 1, &[0; 8])));
+        assert!(!allows(&v4([10, 0, 0, 6], 6, &[0; 20])) && !allows(&v4([255; 4], 17, &[0; 8])));
+        let udp = |port: u8| [0, 68, 0, port, 0, 8, 0, 0];
+        assert!(allows(&v4([0; 4], 17, &udp(67))), "DHCP");
+        assert!(!allows(&v4([0; 4], 17, &udp(68))) && !allows(&v4([0; 4], 6, &[0, 68, 0, 67, 0, 0, 0, 0])));
+        assert!(allows(&arp(MAC, [10, 0, 0, 5])) && allows(&arp(MAC, [0; 4])), "a probe");
+        assert!(!allows(&arp(OTHER, [10, 0, 0, 5])) && !allows(&arp(MAC, [10, 0, 0, 1])));
+        assert!(!allows(&arp(MAC, [10, 0, 0, 5])[..30]), "truncated");
+        let mut odd = arp(MAC, [10, 0, 0, 5]);
+        odd[17] = 6; // of another protocol
+        assert!(!allows(&odd));
+    }
+
+    #[test]
+    fn what_cannot_be_looked_into_does_not_pass_and_what_is_no_ip_does() {
+        assert!(allows(&ethernet(0x88b5, &[1; 46])) && allows(&ethernet(0x88cc, &[])));
+        assert!(!allows(&ethernet(0x0800, &[0x60; 46])), "another version");
+        assert!(!allows(&ethernet(0x86dd, &[0x45; 46])) && !allows(&ethernet(0x0800, &[0x45; 10])));
+        let tagged = |frame: &[u8], tags: usize| {
+            [&frame[..12], &[0x81, 0, 0, 7].repeat(tags)[..], &frame[12..]].concat()
+        };
+        let (good, bad) = (v4([10, 0, 0, 5], 6, &[0; 20]), v4([10, 0, 0, 6], 6, &[0; 20]));
+        for tags in 1..3 {
+            assert!(allows(&tagged(&good, tags)) && !allows(&tagged(&bad, tags)), "{tags}");
+        }
+        assert!(!allows(&tagged(&good, 3)));
+    }
+
+    #[test]
+    fn ipv6_and_neighbour_discovery() {
+        assert!(
+            allows(&v6("fd00::5", 17, &[0, 1, 0, 2, 0, 8, 0, 0]))
+                && allows(&v6("fe80::99", 58, &[128, 0, 0, 0]))
+        );
+        assert!(!allows(&v6("fd00::6", 17, &[0, 1, 0, 2, 0, 8, 0, 0])));
+        let solicit = |from, options: &[u8]| allows(&v6(from, 58, &nd(135, "fd00::1", options)));
+        assert!(solicit("fd00::5", &link(1, MAC)) && solicit("fd00::5", &[]) && solicit("::", &[]));
+        assert!(!solicit("fd00::5", &link(1, OTHER)) && !solicit("fd00::6", &link(1, MAC)));
+        assert!(!solicit("fd00::5", &[14, 0, 1, 1, 1, 1, 1, 1]), "an option without length");
+        assert!(!solicit("fd00::5", &[14, 2, 0, 0, 0, 0, 0, 0]), "beyond the end");
+        let both = [&[14, 1, 0, 0, 0, 0, 0, 0][..], &link(2, OTHER)].concat();
+        assert!(!solicit("fd00::5", &both), "behind another option");
+        let advertise = |target, mac| allows(&v6("fd00::5", 58, &nd(136, target, &link(2, mac))));
+        assert!(advertise("fd00::5", MAC) && !advertise("fd00::1", MAC) && !advertise("fd00::5", OTHER));
+        assert!(!allows(&v6("fd00::5", 58, &[136, 0, 0, 0])), "truncated");
+        assert!(
+            !allows(&v6("fe80::1", 58, &[134; 16])) && !allows(&v6("fe80::1", 58, &nd(137, "fd00::5", &[])))
+        );
+        assert!(allows(&v6("fe80::1", 58, &[&[133, 0, 0, 0, 0, 0, 0, 0][..], &link(1, MAC)].concat())));
+        assert!(
+            allows(&v6("::", 58, &[143, 0, 0, 0, 0, 0, 0, 0])) && !allows(&v6("::", 58, &[128, 0, 0, 0]))
+        );
+        assert!(!allows(&v6("::", 17, &[0, 1, 0, 2, 0, 8, 0, 0])));
+    }
+
+    #[test]
+    fn extension_headers_hide_nothing() {
+        let behind = |message: &[u8]| [&[58, 0, 5, 2, 0, 0, 1, 0][..], message].concat();
+        let advertise = |target| nd(136, target, &link(2, MAC));
+        assert!(allows(&v6("fd00::5", 0, &behind(&advertise("fd00::5")))));
+        assert!(!allows(&v6("fd00::5", 0, &behind(&advertise("fd00::1")))));
+        let many = [&[0; 8].repeat(9)[..], &advertise("fd00::1")].concat();
+        assert!(!allows(&v6("fd00::5", 0, &many)), "more than anybody follows");
+        let long = [&[58, 30][..], &[0; 246], &advertise("fd00::1")].concat();
+        assert!(!allows(&v6("fd00::5", 60, &long)), "beyond what is looked at");
+        let padded = |bytes: u8| {
+            nd(136, "fd00::5", &[&[14, bytes / 8][..], &vec![0; usize::from(bytes) - 2]].concat())
+        };
+        assert!(
+            allows(&v6("fd00::5", 58, &padded(176))) && !allows(&v6("fd00::5", 58, &padded(184))),
+            "254 bytes and 262"
+        );
+        assert!(allows(&v6("fd00::5", 58, &[128; 900])), "a long ping");
+        assert!(allows(&v6("fd00::5", 44, &[58, 0, 0, 1, 0, 0, 0, 1, 136, 0, 0, 0])), "a fragment");
+    }
+
+    #[test]
+    fn macs_alone_and_none() {
+        let any = Sources::default();
+        assert!(any.is_open() && any.allows(Mac::new(OTHER)) && !any.looks_inside());
+        let one = Sources::new(&[Mac::new(MAC)], &[]);
+        assert!(
+            !one.is_open()
+                && one.allows(Mac::new(MAC))
+                && !one.allows(Mac::new(OTHER))
+                && !one.looks_inside()
+        );
+    }
+}

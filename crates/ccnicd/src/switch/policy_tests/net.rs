@@ -1,0 +1,242 @@
+//! A switch whose ports the test holds: it says what comes from them, with its metadata, and sees what they get.
+
+use std::sync::{Arc, Mutex};
+
+use ccnic::nic::{Origin, gather};
+use ccnic::rss::Spreader;
+use ccnic::{Desc, SharedMemory};
+use ccnic_control::messages::QueueStatus;
+use ccnic_shm::{NativeMemory, Pages, Region};
+
+use crate::ports::{Notify, Statistics};
+use crate::switch::policy::{Carried, Policy, Rules, Vlans};
+use crate::switch::{PortId, Switch, SwitchCounters, SwitchPort, TableLimits};
+
+/// A frame with its metadata word.
+pub(super) type Sent = (Vec<u8>, u64);
+
+/// The test's end of a port.
+#[derive(Default)]
+pub(super) struct Cable {
+    /// What it sends next, in bursts.
+    pub(super) out: Mutex<Vec<Vec<Sent>>>,
+    got: Mutex<Vec<Sent>>,
+    /// What is written to the start of somebody's memory as soon as this port has received.
+    pub(super) scribble: Mutex<Option<(NativeMemory, Vec<u8>)>>,
+}
+
+struct Port {
+    mem: NativeMemory,
+    cable: Arc<Cable>,
+    /// Descriptors of the burst in hand that are left.
+    burst: Vec<Desc>,
+    counters: SwitchCounters,
+    received: u64,
+    sent: u64,
+    takes_offloads: bool,
+    rules: Option<Box<Rules>>,
+}
+
+/// Frames lie so far apart in a port's memory, and are cut into segments of so many bytes.
+const APART: u32 = 16 << 10;
+const SEGMENT: usize = 4096;
+
+impl Port {
+    /// Puts a burst into memory.
+    fn place(&mut self, frames: &[Sent]) {
+        for (n, (frame, meta)) in frames.iter().enumerate() {
+            let at = n as u32 * APART;
+            self.mem.write(at, frame);
+            let parts = frame.len().div_ceil(SEGMENT).max(1);
+            for part in 0..parts {
+                let len = SEGMENT.min(frame.len() - part * SEGMENT) as u16;
+                let desc = Desc::new(at + (part * SEGMENT) as u32, len, 0).with_meta(*meta);
+                self.burst.push(desc.with_more(part + 1 < parts));
+            }
+        }
+        self.sent += frames.len() as u64;
+    }
+}
+
+impl SwitchPort for Port {
+    fn spin(&mut self, at: PortId, _polls: usize, switch: &mut Switch) -> usize {
+        if self.burst.is_empty() {
+            let frames = self.cable.out.lock().unwrap().pop();
+            let Some(frames) = frames else { return 0 };
+            self.place(&frames);
+        }
+        let origin = Origin { mem: &self.mem, mtu: 16 << 10, idle: false };
+        let n = switch.forward(at, &mut self.counters, &origin, &self.burst, &[]);
+        self.burst.drain(..n);
+        n
+    }
+    fn receive(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], _: &[Desc]) {
+        assert!(!packets.is_empty() && packets.len() <= ccnic::nic::FETCH, "{}", packets.len());
+        for packet in packets.split_inclusive(|desc| !desc.more()) {
+            assert!(packet.iter().all(|desc| (1..=SEGMENT).contains(&desc.len().into())));
+            let mut frame = vec![0; packet.iter().map(|desc| usize::from(desc.len())).sum()];
+            assert!(frame.len() <= from.mtu.into(), "no longer than is said");
+            gather(from.mem, packet, &mut frame);
+            self.cable.got.lock().unwrap().push((frame, packet[0].meta));
+            self.received += 1;
+        }
+        self.cable.scribble.lock().unwrap().iter().for_each(|(mem, bytes)| mem.write(0, bytes));
+    }
+    fn takes_offloads(&self) -> bool {
+        self.takes_offloads
+    }
+    fn take_rules(&mut self) -> Option<Box<Rules>> {
+        self.rules.take()
+    }
+    fn round(&self) -> usize {
+        1
+    }
+    fn sweep(&self) -> usize {
+        1
+    }
+    fn backlog(&self) -> usize {
+        1
+    }
+    fn retire(&mut self) -> bool {
+        false
+    }
+    fn notify(&mut self) -> Option<&mut dyn Notify> {
+        None
+    }
+    fn set_rss(&mut self, _: Option<Arc<Spreader>>) {}
+}
+
+impl Statistics for Port {
+    fn report(&self) -> Vec<QueueStatus> {
+        let waiting = self.burst.iter().filter(|desc| !desc.more()).count() as u64;
+        let mut queue = QueueStatus {
+            tx_packets: self.sent - waiting,
+            rx_packets: self.received,
+            ..QueueStatus::default()
+        };
+        self.counters.add_to(&mut queue);
+        vec![queue]
+    }
+}
+
+/// Ticks of the tests' clock in a second.
+pub(super) const SECOND: u64 = 1_000_000;
+
+/// A switch with the test's ports, whose ids are their indices.
+pub(super) struct Net {
+    pub(super) switch: Switch,
+    pub(super) cables: Vec<Arc<Cable>>,
+    /// Of each port.
+    pub(super) memories: Vec<NativeMemory>,
+    now: u64,
+}
+
+impl Net {
+    pub(super) fn new(policies: impl IntoIterator<Item = Policy>) -> Net {
+        let mut switch = Switch::new(TableLimits::default());
+        switch.set_clock(SECOND);
+        let mut net = Net { switch, cables: Vec::new(), memories: Vec::new(), now: SECOND };
+        net.switch.tick(net.now);
+        policies.into_iter().for_each(|policy| net.join(&policy, false));
+        net
+    }
+
+    pub(super) fn join(&mut self, policy: &Policy, takes_offloads: bool) {
+        let mem = Region::create(64 * APART + 4096, Pages::Small).unwrap().memory();
+        let cable = Arc::new(Cable::default());
+        self.memories.push(mem.clone());
+        let port = Port {
+            mem,
+            cable: Arc::clone(&cable),
+            burst: Vec::new(),
+            counters: SwitchCounters::default(),
+            received: 0,
+            sent: 0,
+            takes_offloads,
+            rules: Rules::new(policy).unwrap(),
+        };
+        let at = self.switch.join(self.cables.len() as u64, Box::new(port)).ok().unwrap();
+        assert_eq!(usize::from(at), self.cables.len());
+        self.cables.push(cable);
+    }
+
+    pub(super) fn pass(&mut self, ticks: u64) {
+        self.now += ticks;
+        self.switch.tick(self.now);
+    }
+
+    /// A burst from a port, all of it dealt with; returns what each port gets.
+    pub(super) fn burst(&mut self, from: usize, frames: Vec<Sent>) -> Vec<Vec<Sent>> {
+        self.cables[from].out.lock().unwrap().insert(0, frames);
+        while self.switch.spin(from as PortId, 1) > 0 {}
+        self.take()
+    }
+
+    pub(super) fn take(&self) -> Vec<Vec<Sent>> {
+        self.cables.iter().map(|cable| std::mem::take(&mut *cable.got.lock().unwrap())).collect()
+    }
+
+    /// A frame from a port; returns who gets it, and how.
+    pub(super) fn cast(&mut self, from: usize, frame: &[u8]) -> Vec<(usize, Vec<u8>)> {
+        let got = self.burst(from, vec![(frame.to_vec(), 0)]);
+        let mut all = Vec::new();
+        for (to, frames) in got.into_iter().enumerate() {
+            for (frame, meta) in frames {
+                assert_eq!(meta, 0, "nothing is left to do");
+                all.push((to, frame));
+            }
+        }
+        all
+    }
+
+    pub(super) fn count(&self, port: usize) -> QueueStatus {
+        self.switch.report(port as PortId)[0]
+    }
+
+    /// `docs/switch.md` has the equation.
+    #[track_caller]
+    pub(super) fn check_conservation(&self) {
+        let all: Vec<_> = (0..self.cables.len()).map(|port| self.count(port)).collect();
+        let sum = |of: fn(&QueueStatus) -> u64| all.iter().map(of).sum::<u64>();
+        let dropped = sum(|q| {
+            q.drop_too_short
+                + q.drop_bad_source
+                + q.drop_no_destination
+                + q.drop_spoofed
+                + q.drop_vlan
+                + q.drop_isolated
+                + q.drop_storm
+                + q.drop_rate
+        });
+        assert_eq!(sum(|q| q.tx_packets + q.extra_copies), sum(|q| q.rx_packets) + dropped, "{all:?}");
+    }
+}
+
+/// The address of station `n`; of 255, broadcast.
+pub(super) fn mac(n: u8) -> [u8; 6] {
+    if n == 255 { [0xff; 6] } else { [2, 0, 0, 0, 0, n] }
+}
+
+pub(super) fn frame(to: u8, from: u8, len: usize) -> Vec<u8> {
+    let payload = (0..len - 14).map(|i| i as u8);
+    [&mac(to)[..], &mac(from), &[0x88, 0xb5]].concat().into_iter().chain(payload).collect()
+}
+
+/// The frame with a tag.
+pub(super) fn tagged(frame: &[u8], tci: u16) -> Vec<u8> {
+    let [a, b] = tci.to_be_bytes();
+    [&frame[..12], &[0x81, 0, a, b], &frame[12..]].concat()
+}
+
+pub(super) fn access(vlan: u16) -> Policy {
+    Policy { vlans: Vlans::Access(vlan), ..Policy::default() }
+}
+
+pub(super) fn trunk(vlans: &[u16], native: u16) -> Policy {
+    let carried = Carried::of(vlans.iter().copied());
+    Policy { vlans: Vlans::Trunk { carried, native }, ..Policy::default() }
+}
+
+pub(super) fn none() -> Policy {
+    Policy::default()
+}

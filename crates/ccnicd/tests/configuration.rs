@@ -1,0 +1,151 @@
+//! The daemon with a configuration file: what programs get of it, what is refused, and what it prints about itself.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use ccnic::Design;
+use ccnic_client::{Nic, Pages};
+use ccnic_control::Connection;
+use common::station::{BROADCAST, Station, mac};
+use common::{Daemon, alone, config, until};
+use rustix::process::{Signal, kill_process};
+use tempfile::TempDir;
+
+fn ccnicd(args: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_ccnicd")).args(args).output().unwrap()
+}
+
+/// A file of this text beside the socket of a daemon.
+fn file(text: &str) -> (TempDir, PathBuf, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, socket) = (directory.path().join("nic.toml"), directory.path().join("nic.sock"));
+    std::fs::write(&file, text).unwrap();
+    (directory, file, socket)
+}
+
+fn start(file: &Path, socket: &Path) -> Daemon {
+    Daemon::start_with(socket, &["--config", file.to_str().unwrap()])
+}
+
+#[test]
+fn files_are_checked_and_the_schema_is_printed_without_starting_anything() {
+    let (_directory, file, socket) = file("wire = 'switch'\nmac-table = 0\n");
+    let args = ["--config", file.to_str().unwrap(), "--socket", socket.to_str().unwrap()];
+    for output in [ccnicd(&args), ccnicd(&[&args[..], &["--check-config"]].concat())] {
+        let message = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(output.status.code(), Some(2), "{message}");
+        for expected in ["nic.toml", "line 2", "mac-table = 0", "0 is not in 1..=1048576"] {
+            assert!(message.contains(expected), "{message}");
+        }
+    }
+    std::fs::write(&file, "wire = 'switch'\n").unwrap();
+    let output = ccnicd(&[&args[..], &["--check-config", "--mac-table", "7"]].concat());
+    assert!(output.status.success() && String::from_utf8(output.stdout).unwrap().contains("can be used"));
+    assert!(!socket.exists());
+    let schema: serde_json::Value = serde_json::from_slice(&ccnicd(&["--config-schema"]).stdout).unwrap();
+    assert!(schema["properties"]["mac-table"].is_object());
+}
+
+#[test]
+fn programs_get_the_policy_of_their_name_and_user() {
+    let _alone = alone();
+    let uid = rustix::process::geteuid().as_raw();
+    let (_directory, file, socket) = file(&format!(
+        "wire = 'switch'\n\
+         [defaults]\nvlan = 10\n\
+         [[program]]\nname = 'station 2'\npolicy = {{ vlan = 20 }}\n\
+         [[program]]\nname = 'station 3'\nuser = '{uid}'\npolicy = {{ macs = ['02:00:00:00:01:03'], static = ['02:00:00:00:00:33'] }}\n\
+         [[program]]\nname = 'station 4'\nuser = '{}'\nrefuse = true\n\
+         [[program]]\nname = 'unwanted'\nrefuse = true\n",
+        uid.wrapping_add(1)
+    ));
+    let mut daemon = start(&file, &socket);
+    let mut stations: Vec<_> =
+        (0..5).map(|n| Station::open(&socket, n, &config(Design::GroupedEpoch))).collect();
+    // Station 4 is not the user that is refused. 2 is alone in its VLAN; 3 may speak as itself only.
+    assert!(
+        stations[0].send(BROADCAST, 100)
+            && stations[2].send(BROADCAST, 100)
+            && stations[3].send(BROADCAST, 100)
+    );
+    assert!(stations[3].send_as(BROADCAST, mac(1), 100));
+    let dealt_with = |daemon: &mut Daemon, n: u8| daemon.program(&format!("station {n}")).unwrap().queues[0];
+    until("all frames to be dealt with", || dealt_with(&mut daemon, 3).tx_packets == 2);
+    until("all frames to be dealt with", || dealt_with(&mut daemon, 2).tx_packets == 1);
+    for (at, from) in [(0, &[3][..]), (1, &[0, 3]), (2, &[]), (3, &[0]), (4, &[0, 3])] {
+        let mut came = Vec::new();
+        until("its frames", || {
+            came.extend(stations[at].receive().iter().map(|came| came.from));
+            came.len() >= from.len()
+        });
+        came.sort_unstable();
+        assert_eq!(came, from.iter().map(|n| mac(*n)).collect::<Vec<_>>(), "at {at}");
+    }
+    assert_eq!(
+        (dealt_with(&mut daemon, 3).drop_spoofed, dealt_with(&mut daemon, 2).drop_no_destination),
+        (1, 1)
+    );
+    let table = Connection::open(&socket).unwrap().mac_table().unwrap();
+    let fixed: Vec<_> = table.iter().filter(|known| known.fixed).collect();
+    assert_eq!(
+        fixed.iter().map(|known| (known.mac, known.vlan)).collect::<Vec<_>>(),
+        [([2, 0, 0, 0, 0, 0x33], 10)]
+    );
+    assert!(table.iter().any(|known| known.mac == mac(2) && known.vlan == 20));
+    let unwanted = Nic::options().name("unwanted").pages(Pages::Small).open(&socket).unwrap_err().to_string();
+    assert!(unwanted.contains("refuses") && unwanted.contains("[[program]]"), "{unwanted}");
+    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+}
+
+/// What has changed is applied to ports that are there; what is wrong changes nothing.
+#[test]
+fn a_file_is_read_again() {
+    let _alone = alone();
+    let (_directory, file, socket) = file("wire = 'switch'\n");
+    let args = ["--config", file.to_str().unwrap(), "--log", "info"];
+    let mut daemon = Daemon::start_with(&socket, &args);
+    let mut stations: Vec<_> =
+        (0..4).map(|n| Station::open(&socket, n, &config(Design::GroupedEpoch))).collect();
+    let reload = |daemon: &Daemon, text: &str, says: &str| {
+        let before = daemon.log().matches(says).count();
+        std::fs::write(&file, text).unwrap();
+        kill_process(daemon.pid(), Signal::HUP).unwrap();
+        until("the file to be read", || daemon.log().matches(says).count() > before);
+    };
+    let (applied, refused) = ("has been applied", "stays as it was");
+    let reach = |daemon: &mut Daemon, stations: &mut [Station], from: usize, to: &[usize]| {
+        assert!(stations[from].send(BROADCAST, 100));
+        let (name, sent) = (format!("station {from}"), stations[from].sent);
+        until("the frame to be dealt with", || daemon.program(&name).unwrap().queues[0].tx_packets == sent);
+        for (at, station) in stations.iter_mut().enumerate() {
+            let mut came = 0;
+            until("the frame", || {
+                came += station.receive().len();
+                came > 0 || !to.contains(&at)
+            });
+            assert_eq!(came, usize::from(to.contains(&at)), "at {at}");
+        }
+    };
+    reach(&mut daemon, &mut stations, 0, &[1, 2, 3]);
+    let split = "wire = 'switch'\n[[program]]\nname = 'station 1'\npolicy = { vlan = 10 }\n\
+                 [[program]]\nname = 'station 2'\npolicy = { vlan = 10 }\n";
+    reload(&daemon, split, applied);
+    reach(&mut daemon, &mut stations, 1, &[2]);
+    reach(&mut daemon, &mut stations, 0, &[3]);
+    for wrong in ["wire = 'switch'\nvlan = 1\n", "wire = 'loopback'\n", "wire = 'switch'\nmac-table = 7\n"] {
+        reload(&daemon, wrong, refused);
+        reach(&mut daemon, &mut stations, 1, &[2]);
+    }
+    assert!(daemon.log().contains("mac-table cannot change while ccnicd runs"), "{}", daemon.log());
+    reload(&daemon, &format!("{split}[[program]]\nname = 'station 3'\nrefuse = true\n"), applied);
+    until("the program to be told", || !stations[3].nic.alive());
+    until("its port to go", || daemon.program("station 3").is_none());
+    stations.pop();
+    reload(&daemon, "wire = 'switch'\n", applied);
+    reach(&mut daemon, &mut stations, 1, &[0, 2]);
+    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+}

@@ -1,0 +1,97 @@
+//! Policies of TAP ports: VLANs, a mirror, and a configuration that is read again.
+
+use rustix::process::{Signal, kill_process};
+
+use ccnic_frame::Tci;
+
+use super::common::until;
+use super::net::{Nic, connect, drops, exchange, in_namespace, ip};
+use super::stack::{MAC, Stack};
+
+#[test]
+fn a_program_on_a_trunk_talks_with_the_kernel_in_one_of_its_vlans() {
+    in_namespace("policy::a_program_on_a_trunk_talks_with_the_kernel_in_one_of_its_vlans_inside");
+}
+
+/// The kernel has an interface in each of two VLANs, and the program a trunk. What goes to the program has been cut and given tags, what
+/// comes from it loses them, and asks for checksums.
+#[test]
+#[ignore = "for a_program_on_a_trunk_talks_with_the_kernel_in_one_of_its_vlans"]
+fn a_program_on_a_trunk_talks_with_the_kernel_in_one_of_its_vlans_inside() {
+    let (mut nic, _) = Nic::start_with_file(
+        "wire = 'switch'\n\
+         [[port]]\nkind = 'tap'\nname = 'tap0'\noptions = { mtu = 1500, address = '10.9.0.1/24' }\npolicy = { vlan = 10 }\n\
+         [[port]]\nkind = 'tap'\nname = 'tap1'\noptions = { address = '10.8.0.1/24' }\npolicy = { vlan = 20 }\n\
+         [[port]]\nkind = 'tap'\nname = 'mon0'\noptions = { mtu = 9000 }\n\
+         [[program]]\nname = 'stack'\n[program.policy]\ntrunk = [10, 30]\nmacs = ['02:00:00:00:02:01']\n\
+         addresses = ['10.9.0.2']\nmirror = { to = 'tap:mon0' }\n",
+    );
+    let mut stack = Stack::open(&nic.socket, &["10.9.0.2"], 1500, true);
+    stack.port.vlan = Some(Tci::new(10));
+    stack.ping("10.9.0.1");
+    const BYTES: usize = 512 << 10; // less than a ring has room for: smoltcp does not slow down
+    let mut server = stack.listen(7);
+    let client = std::thread::spawn(|| exchange(connect("10.9.0.2:7".parse().unwrap()), [1, 2], BYTES));
+    until("both directions", || stack.exchange(&mut server, [2, 1], BYTES));
+    until("the kernel's end", || {
+        stack.poll();
+        client.is_finished()
+    });
+    client.join().unwrap();
+    // The kernel asks for somebody in the other VLAN, which nobody else is in.
+    let floods = nic.counters("tap:tap1").drop_no_destination;
+    let asks = std::net::UdpSocket::bind("10.8.0.1:0").unwrap();
+    until("the question to be dropped", || {
+        asks.send_to(b"hello", "10.8.0.2:9").unwrap();
+        nic.counters("tap:tap1").drop_no_destination > floods
+    });
+    let (program, mirror) = (nic.counters("stack"), nic.counters("tap:mon0"));
+    assert_eq!((program.drop_spoofed, program.drop_vlan), (0, 0));
+    let copies = mirror.rx_packets + drops(&mirror);
+    assert!(copies > 2 * (BYTES / 1500) as u64, "of both directions: {mirror:?}");
+    stack.port.vlan = Some(Tci::new(20));
+    assert!(stack.port.send(&[[0xff; 6], MAC].concat().repeat(6), 0));
+    until("a frame of another VLAN to be dropped", || nic.counters("stack").drop_vlan == 1);
+    nic.accounts_for_all();
+}
+
+#[test]
+fn ports_come_and_go_while_others_do_not_notice() {
+    in_namespace("policy::ports_come_and_go_while_others_do_not_notice_inside");
+}
+
+#[test]
+#[ignore = "for ports_come_and_go_while_others_do_not_notice"]
+fn ports_come_and_go_while_others_do_not_notice_inside() {
+    const FIRST: &str = "wire = 'switch'\n[[port]]\nkind = 'tap'\nname = 'tap0'\noptions = { mtu = 1500, address = '10.9.0.1/24' }\n";
+    let (mut nic, file) = Nic::start_with_file(FIRST);
+    let mut stack = Stack::open(&nic.socket, &["10.9.0.2"], 1500, false);
+    stack.ping("10.9.0.1");
+    let id = nic.port("tap:tap0").id;
+    let applied = |nic: &Nic| nic.daemon.log().matches("the configuration has been applied").count();
+    let refused = |nic: &Nic| nic.daemon.log().matches("the configuration stays as it was").count();
+    let reload = |nic: &Nic, text: &str, count: &dyn Fn(&Nic) -> usize| {
+        let before = count(nic);
+        std::fs::write(&file, text).unwrap();
+        kill_process(nic.daemon.pid(), Signal::HUP).unwrap();
+        until("the file to be read", || count(nic) > before);
+    };
+    let second = format!(
+        "{FIRST}[[port]]\nkind = 'tap'\nname = 'tap1'\npolicy = {{ mirror = {{ to = 'tap:tap0', sent = false }} }}\n"
+    );
+    reload(&nic, &second.replace("tap0', sent", "tap1', sent"), &refused); // its own mirror
+    assert!(nic.daemon.program("tap:tap1").is_none());
+    for _ in 0..3 {
+        reload(&nic, &format!("{FIRST}[[port]]\nkind = 'tap'\nname = 'tap1'\n"), &applied);
+        assert!(nic.port("tap:tap1").id > id && ip("link show").contains("tap1"));
+        stack.ping("10.9.0.1");
+        reload(&nic, FIRST, &applied);
+        assert!(nic.daemon.program("tap:tap1").is_none() && !ip("link show").contains("tap1"));
+        stack.ping("10.9.0.1");
+    }
+    reload(&nic, &FIRST.replace("1500", "1400"), &refused);
+    assert!(nic.daemon.log().contains("port tap:tap0: its options cannot change"), "{}", nic.daemon.log());
+    reload(&nic, "wire = 'switch'\n[[port]]\nkind = 'tap'\nname = 'a-name-of-16-byt'\n", &refused);
+    stack.ping("10.9.0.1");
+    assert_eq!((nic.port("tap:tap0").id, drops(&nic.counters("stack"))), (id, 0));
+}

@@ -47,7 +47,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     pub fn tx_mixed<'a>(&mut self, packets: impl Iterator<Item = Outgoing<'a>>, burst: &mut Burst) -> usize {
         let pace = self.pace(packets.size_hint().0);
         self.begin_inline(pace);
-        let most = self.tuning().inline_max(pace.idle);
+        let most = self.inline_max(pace);
         let mut run = Run { buffers: burst, copies: 0, sent: 0, demote: pace.demote };
         for packet in packets {
             let fits = match packet {

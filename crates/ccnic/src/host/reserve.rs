@@ -74,7 +74,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         }
         let mut room = self.tx.room(&self.mem, n.min(Burst::CAPACITY));
         reserved.pace = self.pace(n);
-        if u32::from(len) > self.tuning().inline_max(reserved.pace.idle).min(LINE) {
+        if u32::from(len) > self.inline_max(reserved.pace).min(LINE) {
             if self.managed.is_some() {
                 room = room.min(self.managed_room(room));
             }

@@ -75,7 +75,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         burst: &mut Burst,
     ) -> usize {
         let pace = self.pace(packets.len());
-        if u32::from(longest) <= self.tuning().inline_max(pace.idle) {
+        if u32::from(longest) <= self.inline_max(pace) {
             return self.tx_inline(longest, packets, pace);
         }
         let room = self.tx.room(&self.mem, packets.len().min(burst.space()));
@@ -173,7 +173,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         mut fill: impl FnMut(usize, &mut [u8]) -> u64,
     ) -> usize {
         let pace = self.pace(n);
-        if u32::from(len) > self.tuning().inline_max(pace.idle) {
+        if u32::from(len) > self.inline_max(pace) {
             return self.tx_fill_buffers(len, n, burst, fill, pace);
         }
         self.begin_inline(pace);

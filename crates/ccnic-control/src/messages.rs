@@ -274,6 +274,14 @@ pub struct QueueStatus {
     pub wait_ring_full: u64,
     /// Waited: the pool had no buffer.
     pub wait_no_buffer: u64,
+    /// Turns of this program on the polling core that came more than a millisecond after the one before, while it was busy, because of
+    /// other programs: time in which the polling thread had no CPU is not counted, as far as the kernel says. The same for all of its
+    /// queues on that core.
+    #[serde(default)]
+    pub late_turns: u64,
+    /// The longest time between two of these turns, in microseconds.
+    #[serde(default)]
+    pub longest_wait_us: u64,
 }
 
 #[cfg(test)]

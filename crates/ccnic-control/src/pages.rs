@@ -10,8 +10,8 @@ use crate::messages::Cursor;
 const PAGE: usize = MESSAGE_MAX - (16 << 10);
 /// The most bytes that a program takes beside its queues: a name of 255 characters that JSON escapes by six each, RSS.
 const PROGRAM: usize = 3 << 10;
-/// The most bytes that a queue takes: twenty-two counters of twenty digits.
-const QUEUE: usize = 1088;
+/// The most bytes that a queue takes: twenty-four counters of twenty digits.
+const QUEUE: usize = 1184;
 
 /// What one page shows.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -86,6 +86,8 @@ mod tests {
             not_learned: most,
             wait_ring_full: most,
             wait_no_buffer: most,
+            late_turns: most,
+            longest_wait_us: most,
         };
         let mut rss = RssMessage::from(&Rss::new(256));
         rss.key.fill(255);

@@ -26,10 +26,10 @@ lint:
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
 
-# Everything but the examples: clippy checks those of Rust, the tests of libccnic build those of C.
-UNIT = $(CARGO) test --workspace --locked --lib --bins --tests
+# Everything but the examples: clippy checks those of Rust, the tests of libccnic build those of C. JOBS programs at a time.
+UNIT = --workspace --locked --lib --bins --tests
 unit:
-	$(UNIT)
+	CARGO="$(CARGO)" .ci/unit $(UNIT)
 	$(CARGO) test --workspace --locked --doc
 
 # The two-thread tests under ThreadSanitizer; needs a nightly toolchain (no rebuilt standard library). The second run has a
@@ -62,7 +62,7 @@ fuzz-ci:
 .PHONY: builds build-unit build-tsan build-fuzz
 builds: lint all build-unit build-tsan build-fuzz
 build-unit:
-	$(UNIT) --no-run
+	$(CARGO) test $(UNIT) --no-run
 build-tsan:
 ifneq ($(NIGHTLY),)
 	$(TSAN) --no-run

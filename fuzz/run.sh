@@ -23,8 +23,8 @@ CARGO_TARGET_DIR=$out RUSTFLAGS=$flags "${CARGO:-cargo}" build --release --locke
 [[ $length != build ]] || exit 0
 
 # How CI runs a target: README.md says why it counts executions. About a minute each on one core of the development machine.
-declare -A executions=([control_messages]=4000000 [frames]=12000000 [host_region]=110000 [nic_region]=80000 [recovery]=48000
-    [segments]=500000)
+declare -A executions=([control_messages]=4000000 [frames]=4000000 [host_region]=60000 [nic_region]=45000 [recovery]=24000
+    [segments]=400000)
 
 fuzz() {
     local target=$1 log=$out/$1.log corpus=$out/corpus/$1 limit=(-max_total_time="$length")

@@ -6,11 +6,12 @@
 //!    ([`MappedMemory`]), memory that fails on purpose ([`faulty`]).
 //! 3. [`rig`]: a host, a NIC and an oracle over one region, driven by a list of operations.
 //!    What its NIC does with packets is a [`wire`].
-//! 4. [`suite`]: the tests, each a function over any memory and any ring.
+//! 4. [`suite`]: the tests, each a function over any memory and any ring; [`faults`]: those with faults.
 //! 5. [`sides`]: host and NIC each on its own; [`threads`]: on two threads, over mapped memory. (`ccnic-sim`
 //!    runs them on two simulated cores.)
 //! 6. [`loom_view`]: the loom memory, for every interleaving of a small configuration.
 
+pub mod faults;
 pub mod faulty;
 pub mod loom_view;
 mod memory;

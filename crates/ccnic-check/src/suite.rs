@@ -4,12 +4,10 @@
 
 use ccnic::desc::CHAIN_MAX;
 use ccnic::layout::LARGE_BUF;
-use ccnic::nic::FETCH;
 use ccnic::ring::Ring;
 use ccnic::testing::rounds;
 use ccnic::{Burst, Config};
 
-use crate::faulty::FaultyMemory;
 use crate::memory::Memory;
 use crate::rig::{Op, Rig, Wire};
 
@@ -31,8 +29,9 @@ macro_rules! conformance {
                 packets_come_back, the_ring_wraps, a_full_ring_leaves_packets_with_their_owner, a_slow_receiver_loses_nothing,
                 an_empty_pool_allocates_nothing, chains_are_whole_at_every_burst_size, incomplete_packets_are_not_taken,
                 a_single_packet_is_delivered_at_once, a_successor_continues, a_dead_nic_loses_only_what_it_held,
-                a_nic_may_die_at_any_write, a_contended_depot_loses_nothing, sending_continues_without_received_packets,
-                a_host_that_sees_stores_late_frees_only_completed_buffers, a_small_pool_sustains_traffic, a_program_that_sends_all_buffers_gets_them_back, a_small_ring_has_enough_posted_buffers, a_dropped_queue_pair_returns_its_buffers, an_armed_program_is_notified_once,
+                sending_continues_without_received_packets, a_small_pool_sustains_traffic,
+                a_program_that_sends_all_buffers_gets_them_back, a_small_ring_has_enough_posted_buffers,
+                a_dropped_queue_pair_returns_its_buffers, an_armed_program_is_notified_once,
                 small_packets_are_sent_and_received_as_copies);
         })+
     };
@@ -60,7 +59,7 @@ pub fn configs<R: Ring>() -> Vec<Config> {
 }
 
 /// One configuration with each kind of pool, with and without areas.
-fn few<R: Ring>() -> Vec<Config> {
+pub(crate) fn few<R: Ring>() -> Vec<Config> {
     configs::<R>().into_iter().filter(|c| c.recycle && c.small && !c.sequential).collect()
 }
 
@@ -340,100 +339,6 @@ pub fn a_dead_nic_loses_only_what_it_held<M: Memory, R: Ring>() {
         }
         rig.settle(false);
     });
-}
-
-/// Does a NIC that dies at any write lose at most one burst, deliver nothing twice, and leave every buffer?
-pub fn a_nic_may_die_at_any_write<M: Memory, R: Ring>() {
-    for config in few::<R>() {
-        for &wire in wires(&config).iter().filter(|&&w| w != Wire::Sink) {
-            let mut writes = 0;
-            while !dies_at::<M, R>(&config, wire, writes) {
-                writes += 1;
-            }
-            assert!(writes > 20, "{config:?}: only {writes} points of death: the NIC did nothing");
-        }
-    }
-}
-
-/// True when the NIC completed its work before the write at which it was to die.
-fn dies_at<M: Memory, R: Ring>(config: &Config, wire: Wire, writes: u64) -> bool {
-    // Small, since a new region is made for every write at which the NIC dies.
-    let config = Config { buffers: 256, ..*config };
-    let mut rig = Rig::<FaultyMemory<M>, R>::new(&config, wire);
-    let mix = |rig: &mut Rig<_, R>| {
-        rig.alloc(70, 6);
-        rig.chain(&[3000, 10, 500, 20, 4096, 60]);
-        rig.alloc(1500, 3);
-    };
-    // The ring is in its second lap when the NIC dies.
-    for _ in 0..12 {
-        mix(&mut rig);
-        rig.settle(false);
-    }
-    mix(&mut rig);
-    rig.transmit();
-    rig.poll();
-    mix(&mut rig);
-    rig.transmit();
-    let mortal = rig.memory.nic.mortal.clone();
-    let survived = mortal.run(writes, || rig.poll() + rig.poll()).is_some();
-    rig.oracle.may_lose(if survived { 0 } else { FETCH as u64 });
-    rig.crash();
-    // First one packet at a time, so that leftovers behind the next unit are detected; then all kinds.
-    for _ in 0..if writes.is_multiple_of(2) { 9 } else { 0 } {
-        rig.alloc(64, 1);
-        rig.run(&[Op::Transmit, Op::Poll(1), Op::Receive(9), Op::Receive(9), Op::Free(9)]);
-    }
-    for _ in 0..12 {
-        mix(&mut rig);
-        rig.transmit();
-        rig.poll();
-        rig.receive(9);
-        rig.free(usize::MAX);
-    }
-    rig.settle(false);
-    rig.finish(false);
-    survived
-}
-
-/// When the depot cannot be changed for a while, is every buffer still held once?
-pub fn a_contended_depot_loses_nothing<M: Memory, R: Ring>() {
-    for config in configs::<R>().into_iter().filter(|c| c.shared_pool) {
-        let mut rig = Rig::<FaultyMemory<M>, R>::new(&config, Wire::Loopback);
-        for round in 0..30 {
-            rig.memory.nic.contended.0.set(round % 3 == 1);
-            rig.alloc(1000, 20);
-            rig.alloc(100, 20);
-            rig.transmit();
-            rig.run(&[Op::Poll(4)]);
-            rig.receive(Burst::CAPACITY);
-            rig.free(usize::MAX);
-        }
-        rig.memory.nic.contended.0.set(false);
-        rig.finish(false);
-    }
-}
-
-/// The NIC completes packets while the host transmits, after the host looked for room and before it looks
-/// again: does the host free only what has been completed?
-pub fn a_host_that_sees_stores_late_frees_only_completed_buffers<M: Memory, R: Ring>() {
-    for config in few::<R>().into_iter().filter(|c| !c.shared_pool) {
-        let mut rig = Rig::<FaultyMemory<M>, R>::new(&config, Wire::Loopback);
-        rig.memory.host.late.watch();
-        for round in 0..600u32 {
-            rig.alloc(100, Burst::CAPACITY);
-            rig.memory.host.late.loads.set(round % 3);
-            rig.transmit();
-            rig.memory.host.late.loads.set(0);
-            rig.receive(Burst::CAPACITY);
-            rig.free(usize::MAX);
-            rig.poll();
-            if round % 5 == 0 {
-                rig.poll();
-            }
-        }
-        rig.finish(false);
-    }
 }
 
 /// Can a program go on sending when the NIC returns no packet?

@@ -78,8 +78,6 @@ fn assembly() -> String {
     let status = Command::new(env!("CARGO"))
         .args(["rustc", "--quiet", "--release", "-p", "ccnic-shm", "--example", "bursts"])
         .args(["--", "--emit", "asm", "-C", "debuginfo=0"])
-        // With LTO the assembly would be emitted before it, without what it inlines.
-        .env("CARGO_PROFILE_RELEASE_LTO", "off")
         .env("CARGO_TARGET_DIR", &target)
         .env_remove("RUSTFLAGS")
         .current_dir(env!("CARGO_MANIFEST_DIR"))

@@ -92,3 +92,24 @@ fn main() -> ExitCode {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_man_page_names_every_command() {
+        let page = include_str!("../../ccnic-capi/man/ccnic.1");
+        let named: Vec<&str> = page
+            .lines()
+            .filter_map(|line| line.strip_prefix(".It Cm ").or_else(|| line.strip_prefix(".Cm ")))
+            .filter_map(|rest| rest.split(' ').next())
+            .collect();
+        for command in Args::command().get_subcommands() {
+            for part in std::iter::once(command).chain(command.get_subcommands()) {
+                assert!(named.contains(&part.get_name()), "ccnic(1) has no {}", part.get_name());
+            }
+        }
+    }
+}

@@ -389,6 +389,11 @@ impl QueuePair {
         each_in_vectors!(self, pair => pair.read_descs(descs, burst, read))
     }
 
+    /// True when the descriptor names bytes of one buffer of the pool. See [`host::QueuePair::holds`], with an example.
+    pub fn holds(&self, desc: Desc) -> bool {
+        each!(&self.pair, pair => pair.holds(desc))
+    }
+
     /// Copies `from` into the buffer from byte `at` on; returns the bytes that fitted. See
     /// [`host::QueuePair::write`], with an example.
     #[inline]

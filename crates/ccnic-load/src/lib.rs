@@ -5,16 +5,18 @@
 //! It runs over any memory, real or simulated, and takes the time from a [`Clock`], so `ccnic bench` and
 //! `ccnic sim` send the same load.
 
+mod generator;
 pub mod payload;
 mod times;
 mod totals;
 mod tracker;
 
+use ccnic::SharedMemory;
 use ccnic::host::QueuePair;
 use ccnic::ring::Ring;
-use ccnic::{Burst, SharedMemory};
 use hdrhistogram::Histogram;
 
+use generator::Generator;
 use payload::Header;
 pub use totals::{Rtt, Totals};
 use tracker::Tracker;
@@ -59,13 +61,6 @@ pub enum LoadError {
     #[error("could not record round trips: {0}")]
     Histogram(String),
 }
-
-/// With at most this many packets in flight, round trips are measured precisely: a packet's ends when its receiver has
-/// read it, so the clock is read then, after a fence. With more, a fence in every burst would dominate the measurement.
-const PRECISE: usize = 16;
-
-/// Of turns that neither receive nor send, one in so many reads the clock.
-const IDLE_TURNS: u32 = 64;
 
 /// The load of one thread.
 #[derive(Debug, Clone, Copy)]
@@ -115,46 +110,6 @@ pub struct Outcome {
     pub rtt: Histogram<u64>,
 }
 
-/// A thread's state while it runs.
-struct Generator<'a, M: SharedMemory, R: Ring, C: Clock, const N: usize> {
-    pair: &'a mut QueuePair<M, R>,
-    load: Load,
-    clock: &'a C,
-    tx: Burst,
-    rx: Burst,
-    /// Buffers of one packet.
-    segments: usize,
-    /// Packets of a transmit burst.
-    burst: usize,
-    /// Packets are written and read where they lie, without buffers that this program holds.
-    in_place: bool,
-    /// Packets that were lent in this turn.
-    lent: usize,
-    /// Round trips are measured precisely while few packets are in flight.
-    few: bool,
-    tracker: Tracker<N>,
-    /// What packets that are sent begin with.
-    header: Header<N>,
-    /// The clock when it was last read, and the packets received since.
-    now: u64,
-    since: usize,
-    /// Turns in a row that neither received nor sent anything.
-    idle: u32,
-}
-
-/// When a phase ends, and what is sent until then.
-struct Plan {
-    start: u64,
-    end: u64,
-    /// Ticks between two packets; `None`: as many as possible.
-    gap: Option<f64>,
-    /// Packets that this thread begins later.
-    late: f64,
-    /// The first packet of this phase, and the number that are to be received in the whole run when it ends.
-    first: u64,
-    last: u64,
-}
-
 /// Runs a load on a queue pair. `started` is called when the measured time begins, and `ended` when it is
 /// over.
 ///
@@ -191,25 +146,7 @@ pub fn run_framed<const N: usize, M: SharedMemory, R: Ring, C: Clock>(
     started: impl FnOnce(),
     ended: impl FnOnce(),
 ) -> Result<Outcome, LoadError> {
-    let segments = usize::from(load.size).div_ceil(4096);
-    let mut generator = Generator {
-        load,
-        tx: Burst::new(),
-        rx: Burst::new(),
-        segments,
-        burst: load.burst.min(load.inflight).min(Burst::CAPACITY / segments),
-        // Without areas a program allocates and receives buffers, as the paper's does.
-        in_place: segments == 1 && pair.config().has_areas(),
-        lent: 0,
-        few: load.rate.is_some() || load.inflight <= PRECISE,
-        tracker: Tracker::new(load.size, frames.back),
-        header: frames.sent,
-        now: clock.now(),
-        since: 0,
-        idle: 0,
-        pair,
-        clock,
-    };
+    let mut generator = Generator::new(pair, load, frames, clock);
     generator.phase(load.warmup, None);
     generator.tracker.forget();
     let (before, start) = (generator.tracker.received, clock.now());
@@ -217,7 +154,7 @@ pub fn run_framed<const N: usize, M: SharedMemory, R: Ring, C: Clock>(
     generator.phase(load.seconds, load.packets);
     let (after, end) = (generator.tracker.received, clock.now());
     ended();
-    let rtt = generator.tracker.rtt(|ticks| clock.nanoseconds(ticks))?;
+    let rtt = generator.tracker.rtt(&|ticks| clock.nanoseconds(ticks))?;
     let seconds = clock.nanoseconds(end - start) as f64 / 1e9;
     generator.drain();
     let Tracker { received, lost, corrupt, .. } = generator.tracker;
@@ -225,273 +162,6 @@ pub fn run_framed<const N: usize, M: SharedMemory, R: Ring, C: Clock>(
         return Err(LoadError::NoPacket);
     }
     Ok(Outcome { packets: after - before, seconds, lost, corrupt, rtt })
-}
-
-impl<M: SharedMemory, R: Ring, C: Clock, const N: usize> Generator<'_, M, R, C, N> {
-    /// Sends and receives for some seconds, or until `packets` packets have been received.
-    #[inline(never)]
-    fn phase(&mut self, seconds: f64, packets: Option<u64>) {
-        let start = self.clock.now();
-        self.now = start; // no burst of this phase is older
-        let plan = Plan {
-            start,
-            end: start + self.clock.ticks(seconds),
-            gap: self.load.rate.map(|rate| self.clock.ticks(1.0) as f64 / rate),
-            late: if self.load.whole_bursts { self.burst as f64 * self.load.phase } else { self.load.phase },
-            first: self.tracker.next,
-            last: packets.map_or(u64::MAX, |n| self.tracker.received.saturating_add(n)),
-        };
-        let clock = self.clock;
-        clock.compile_for_it(
-            #[inline(always)]
-            || while self.turn(&plan) {},
-        );
-    }
-
-    /// Receives a burst and sends one; false when the phase is over.
-    ///
-    /// What lies in buffers is read after the transmit burst, during which its lines arrive. What is lent is read at
-    /// once, and so is everything while few packets are in flight that wait for each other: then the clock is read as
-    /// soon as the packets have been, and again when the next ones are made.
-    #[inline(always)]
-    fn turn(&mut self, plan: &Plan) -> bool {
-        let precise = self.precise();
-        let at_once = precise && (self.in_place || plan.gap.is_none());
-        let received = self.receive();
-        if received == 0 && self.waits(plan) {
-            self.wait(plan);
-            return true;
-        }
-        if at_once && received > 0 {
-            self.read();
-            self.clock.settle();
-            self.tracker.finish(self.clock.now());
-            self.release();
-        }
-        let mut want = if plan.gap.is_none() { self.want(usize::MAX) } else { 0 };
-        let now = self.time(received, precise, want > 0 || plan.gap.is_some());
-        if let Some(gap) = plan.gap {
-            want = self.want(self.due(plan, gap, now));
-        }
-        let sent = self.send(want, now);
-        if !at_once && received > 0 {
-            self.read();
-            let end = if self.precise() {
-                self.clock.settle();
-                self.clock.now()
-            } else {
-                now
-            };
-            self.tracker.finish(end);
-            self.release();
-        }
-        if sent + received == 0 {
-            self.wait(plan);
-        } else {
-            self.idle = 0;
-        }
-        now < plan.end && self.tracker.received < plan.last
-    }
-
-    /// True when round trips are measured precisely.
-    #[inline(always)]
-    fn precise(&self) -> bool {
-        self.few && self.tracker.outstanding() <= PRECISE
-    }
-
-    /// Receives a burst; returns its buffers. What was lent has been read, the rest lies in `rx`.
-    #[inline(always)]
-    fn receive(&mut self) -> usize {
-        let max = self.load.rx_burst.min(tracker::BURST);
-        if self.in_place {
-            let tracker = &mut self.tracker;
-            let lent = self.pair.rx_lend(
-                max,
-                #[inline(always)]
-                |_, bytes, _| tracker.packet(bytes),
-            );
-            if let Ok(n) = lent {
-                self.lent = n;
-                return n;
-            }
-        }
-        self.pair.rx_burst(&mut self.rx, max)
-    }
-
-    /// Reads and checks every byte of what lies in `rx`.
-    #[inline(always)]
-    fn read(&mut self) {
-        let tracker = &mut self.tracker;
-        for buf in self.rx.as_slice() {
-            let (whole, more) = (self.segments == 1, buf.more());
-            self.pair.with(
-                buf,
-                #[inline(always)]
-                |bytes| if whole && !more { tracker.packet(bytes) } else { tracker.segment(bytes, more) },
-            );
-        }
-    }
-
-    /// Done with what was received.
-    #[inline(always)]
-    fn release(&mut self) {
-        self.clock.spend(self.lent + self.rx.len().div_ceil(self.segments));
-        self.lent = 0;
-        if !self.rx.is_empty() {
-            self.pair.free(&mut self.rx);
-        }
-    }
-
-    /// The time, after a receive burst of `received` packets. `fresh` asks for one that was read in this turn.
-    ///
-    /// Reading the clock costs as much as a small packet, so it is read once for several small bursts, as long as
-    /// their packets are a small share of those in flight: the error of a round trip is at most 3 %. While nothing
-    /// comes and nothing is sent, only the end of the phase depends on it.
-    #[inline(always)]
-    fn time(&mut self, received: usize, precise: bool, fresh: bool) -> u64 {
-        self.since += received;
-        let old = if received > 0 {
-            !precise && self.since * 32 < self.tracker.outstanding()
-        } else {
-            !fresh && !self.idle.is_multiple_of(IDLE_TURNS)
-        };
-        if !old {
-            (self.now, self.since) = (self.clock.now(), 0);
-        }
-        self.now
-    }
-
-    /// True when all is as in the last turn, which found nothing to do, and the clock need not be read yet.
-    #[inline(always)]
-    fn waits(&self, plan: &Plan) -> bool {
-        !self.idle.is_multiple_of(IDLE_TURNS) && plan.gap.is_none() && self.tx.is_empty()
-    }
-
-    /// Nothing was received or sent.
-    #[inline(always)]
-    fn wait(&mut self, plan: &Plan) {
-        self.idle = self.idle.wrapping_add(1);
-        if self.clock.give_way() {
-            return;
-        }
-        let next = plan.gap.map_or(plan.end, |gap| {
-            let ahead = if self.load.whole_bursts { self.burst as u64 - 1 } else { 0 };
-            let next = self.tracker.next - plan.first + ahead;
-            plan.start + ((next as f64 + plan.late) * gap) as u64 + 1
-        });
-        self.clock.sleep_until(next.min(plan.end));
-        self.pair.relax();
-    }
-
-    /// Packets that are due. Open loop: the rate determines that, not the packets received.
-    #[inline(always)]
-    fn due(&self, plan: &Plan, gap: f64, now: u64) -> usize {
-        let due = ((now - plan.start) as f64 / gap + 1.0 - plan.late) as u64;
-        due.saturating_sub(self.tracker.next - plan.first) as usize
-    }
-
-    /// Packets of the next transmit burst, as the window and those that are due allow.
-    #[inline(always)]
-    fn want(&self, due: usize) -> usize {
-        if !self.tx.is_empty() {
-            return self.tx.len(); // the ring was full
-        }
-        let room = self.load.inflight.saturating_sub(self.tracker.outstanding()).min(due);
-        // Without a rate, only whole bursts are sent.
-        let whole = due == usize::MAX || self.load.whole_bursts;
-        if whole && room < self.burst { 0 } else { self.burst.min(room) }
-    }
-
-    /// A transmit burst of so many packets; returns the buffers that were sent.
-    #[inline(always)]
-    fn send(&mut self, want: usize, now: u64) -> usize {
-        if want == 0 {
-            return 0;
-        }
-        if self.in_place {
-            return self.fill(want, now);
-        }
-        if self.tx.is_empty() {
-            self.make(want, now);
-        }
-        self.pair.tx_burst(&mut self.tx)
-    }
-
-    /// Writes every byte of packets in the ring, and sends them.
-    #[inline(always)]
-    fn fill(&mut self, want: usize, now: u64) -> usize {
-        let (first, header) = (self.tracker.next, self.header);
-        let sent = self.pair.tx_fill(
-            self.load.size,
-            want,
-            &mut self.tx,
-            #[inline(always)]
-            |i, bytes| {
-                payload::fill_after(&header, bytes, 0, first + i as u64, now);
-                0
-            },
-        );
-        self.tracker.sent(sent, now);
-        self.clock.spend(sent);
-        sent
-    }
-
-    /// Makes packets in `tx`: writes every byte.
-    #[inline(always)]
-    fn make(&mut self, want: usize, now: u64) {
-        self.pair.alloc(self.load.size, want * self.segments, &mut self.tx);
-        let (first, header) = (self.tracker.next, self.header);
-        if self.segments == 1 {
-            for (buf, seq) in self.tx.iter_mut().zip(first..) {
-                self.pair.with_mut(
-                    buf,
-                    #[inline(always)]
-                    |bytes| payload::fill_after(&header, bytes, 0, seq, now),
-                );
-            }
-            self.tracker.sent(self.tx.len(), now);
-        } else {
-            self.make_chains(now);
-        }
-        self.clock.spend((self.tracker.next - first) as usize);
-    }
-
-    /// `make` for packets of several buffers.
-    #[inline(always)]
-    fn make_chains(&mut self, now: u64) {
-        let (mut seq, mut at, header) = (self.tracker.next, 0, self.header);
-        for buf in self.tx.iter_mut() {
-            let more = buf.more();
-            self.pair.with_mut(
-                buf,
-                #[inline(always)]
-                |bytes| payload::fill_after(&header, bytes, at, seq, now),
-            );
-            (seq, at) = if more { (seq, at + 4096) } else { (seq + 1, 0) };
-        }
-        self.tracker.next = seq;
-    }
-
-    /// Waits for the packets still in flight. After a second without progress the rest count as lost.
-    fn drain(&mut self) {
-        let patience = self.clock.ticks(1.0);
-        let mut last = self.clock.now();
-        let unsent = self.tx.as_slice().iter().filter(|buf| !buf.more()).count();
-        self.tracker.next -= unsent as u64; // the ring was full: never sent, so not lost
-        self.pair.free(&mut self.tx);
-        while self.tracker.outstanding() > 0 && self.clock.now() - last < patience {
-            if self.receive() > 0 {
-                last = self.clock.now();
-                self.read();
-                self.tracker.finish(last);
-                self.release();
-            } else if !self.clock.give_way() {
-                self.clock.sleep_until(last + patience);
-                self.pair.relax();
-            }
-        }
-        self.tracker.lost += self.tracker.outstanding() as u64;
-    }
 }
 
 #[cfg(test)]

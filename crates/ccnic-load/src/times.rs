@@ -50,7 +50,7 @@ impl Times {
     ///
     /// # Errors
     /// When the histogram cannot be made.
-    pub fn histogram(&self, nanoseconds: impl Fn(u64) -> u64) -> Result<Histogram<u64>, String> {
+    pub fn histogram(&self, nanoseconds: &dyn Fn(u64) -> u64) -> Result<Histogram<u64>, String> {
         let mut ns = Histogram::new(3).map_err(|e| e.to_string())?;
         for (index, count) in self.counts.iter().enumerate().filter(|(_, count)| **count > 0) {
             ns.record_n(nanoseconds(longest(index).max(1)), *count).map_err(|e| e.to_string())?;
@@ -79,9 +79,9 @@ mod tests {
         times.record(0, 1);
         times.record(7, 2);
         times.record(u64::MAX, 1);
-        let ns = times.histogram(|ticks| ticks * 10).unwrap();
+        let ns = times.histogram(&|ticks| ticks * 10).unwrap();
         assert_eq!((ns.len(), ns.min(), ns.value_at_quantile(0.5)), (4, 10, 70));
         times.clear();
-        assert_eq!(times.histogram(|ticks| ticks).unwrap().len(), 0);
+        assert_eq!(times.histogram(&|ticks| ticks).unwrap().len(), 0);
     }
 }

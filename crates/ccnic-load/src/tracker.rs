@@ -175,7 +175,7 @@ impl<const N: usize> Tracker<N> {
     }
 
     /// The round trips since the last `forget`, each turned into nanoseconds.
-    pub fn rtt(&self, nanoseconds: impl Fn(u64) -> u64) -> Result<Histogram<u64>, LoadError> {
+    pub fn rtt(&self, nanoseconds: &dyn Fn(u64) -> u64) -> Result<Histogram<u64>, LoadError> {
         self.rtt.histogram(nanoseconds).map_err(LoadError::Histogram)
     }
 }
@@ -199,10 +199,10 @@ mod tests {
         }
         tracker.finish(100);
         assert_eq!((tracker.lost, tracker.corrupt, tracker.received, tracker.outstanding()), (2, 2, 5, 5));
-        let rtt = tracker.rtt(|ticks| ticks * 10).unwrap();
+        let rtt = tracker.rtt(&|ticks| ticks * 10).unwrap();
         assert_eq!((rtt.len(), rtt.min(), rtt.max()), (5, 70, 90));
         tracker.forget();
-        assert_eq!(tracker.rtt(|t| t).unwrap().len(), 0);
+        assert_eq!(tracker.rtt(&|t| t).unwrap().len(), 0);
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
             (0..BURST as u64).for_each(|i| tracker.packet(&packet(burst * BURST as u64 + i, 500 + i)));
             tracker.finish(1000);
         }
-        let rtt = tracker.rtt(|t| t).unwrap();
+        let rtt = tracker.rtt(&|t| t).unwrap();
         assert_eq!((tracker.received, tracker.corrupt, rtt.len()), (96, 0, 96));
         assert!((469..=500).all(|ns| rtt.count_at(ns) == 3));
     }

@@ -24,6 +24,9 @@ use crate::pool::Class;
 ///     assert_eq!((buf.len(), buf.capacity(), buf.more()), (100, 128, false)); // a small buffer
 ///     assert!(buf.set_len(60).is_ok() && buf.set_len(200).is_err());
 ///     buf.set_meta(7);
+///     assert_eq!((buf.meta(), buf.is_empty(), buf.desc().len()), (7, false, 60));
+///     buf.set_more(true); // the packet goes on in the next buffer
+///     # buf.set_more(false);
 /// }
 /// # pair.free(&mut burst);
 /// ```
@@ -76,44 +79,45 @@ impl Buf {
         Buf { desc, region }
     }
 
-    /// Bytes of data in this segment.
+    /// Bytes of data in this segment. Example: [`Buf`].
     #[inline(always)]
     pub const fn len(&self) -> u16 {
         self.desc.len()
     }
 
-    /// True when the segment holds no data.
+    /// True when the segment holds no data. Example: [`Buf`].
     #[inline(always)]
     pub const fn is_empty(&self) -> bool {
         self.desc.is_empty()
     }
 
-    /// True when the packet continues in the next buffer.
+    /// True when the packet continues in the next buffer. Example: [`Buf`].
     #[inline(always)]
     pub const fn more(&self) -> bool {
         self.desc.more()
     }
 
-    /// The packet's metadata: flow hash, offloads, VLAN.
+    /// The packet's metadata: flow hash, offloads, VLAN. Example: [`Buf`].
     #[inline(always)]
     pub const fn meta(&self) -> u64 {
         self.desc.meta
     }
 
-    /// Sets the packet's metadata. That of a chain's first buffer counts.
+    /// Sets the packet's metadata. That of a chain's first buffer counts. Example: [`Buf`].
     #[inline(always)]
     pub const fn set_meta(&mut self, meta: u64) {
         self.desc.meta = meta;
     }
 
     /// Bytes from the segment's first byte to the end of its buffer: the most `set_len` takes.
+    /// Example: [`Buf`].
     #[inline(always)]
     pub const fn capacity(&self) -> u32 {
         let size = self.class().size();
         size - (self.desc.offset() & (size - 1))
     }
 
-    /// Sets the bytes of data.
+    /// Sets the bytes of data. Example: [`Buf`].
     ///
     /// # Errors
     /// [`TooLong`] above [`capacity`](Buf::capacity); the length stays as it was.
@@ -126,7 +130,7 @@ impl Buf {
         Ok(())
     }
 
-    /// Sets whether the packet continues in the next buffer.
+    /// Sets whether the packet continues in the next buffer. Example: [`Buf`].
     #[inline(always)]
     pub const fn set_more(&mut self, more: bool) {
         self.desc = self.desc.with_more(more);
@@ -137,7 +141,7 @@ impl Buf {
         if self.desc.small() { Class::Small } else { Class::Large }
     }
 
-    /// The descriptor, for inspection.
+    /// The descriptor, for inspection. Example: [`Buf`].
     #[inline(always)]
     pub const fn desc(&self) -> Desc {
         self.desc
@@ -157,6 +161,16 @@ impl Slot for Buf {
 }
 
 /// A length that the buffer does not hold: see [`Buf::set_len`].
+///
+/// ```
+/// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
+/// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+/// # let (pair, mut burst) = (&mut sides.host, Burst::new());
+/// # pair.alloc(100, 1, &mut burst);
+/// let error = burst.iter_mut().next().and_then(|buf| buf.set_len(200).err());
+/// assert_eq!(error.map(|error| error.to_string()).as_deref(), Some("the buffer holds 128 bytes"));
+/// # pair.free(&mut burst);
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TooLong {
     /// Bytes that it holds.
@@ -189,7 +203,10 @@ impl core::error::Error for TooLong {}
 /// while let Some(buf) = burst.pop() {
 ///     assert!(rest.push(buf).is_ok());
 /// }
-/// pair.free(&mut rest);
+/// assert!(burst.is_empty());
+/// rest.iter_mut().for_each(|buf| buf.set_meta(7));
+/// let held: Vec<_> = rest.disown().collect(); // descriptors, for a program in another language
+/// assert_eq!(pair.free_descs(held.into_iter(), &mut rest), 8);
 /// ```
 #[derive(Debug)]
 pub struct Burst {
@@ -207,30 +224,30 @@ impl Burst {
     /// Buffers that a burst can hold.
     pub const CAPACITY: usize = 64;
 
-    /// An empty burst.
+    /// An empty burst. Example: [`Burst`].
     pub const fn new() -> Burst {
         Burst { bufs: [const { Buf::NONE }; Burst::CAPACITY], len: 0 }
     }
 
-    /// Number of buffers.
+    /// Number of buffers. Example: [`Burst`].
     #[inline(always)]
     pub const fn len(&self) -> usize {
         self.len
     }
 
-    /// True when there are none.
+    /// True when there are none. Example: [`Burst`].
     #[inline(always)]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Buffers that still fit.
+    /// Buffers that still fit. Example: [`Burst`].
     #[inline(always)]
     pub const fn space(&self) -> usize {
         Burst::CAPACITY - self.len
     }
 
-    /// The buffers, in order.
+    /// The buffers, in order. Example: [`Burst`].
     #[inline(always)]
     pub fn as_slice(&self) -> &[Buf] {
         self.bufs.get(..self.len).unwrap_or_default()
@@ -242,13 +259,13 @@ impl Burst {
         self.bufs.get(..n.min(self.len)).unwrap_or_default()
     }
 
-    /// The buffers, in order, to set lengths and metadata.
+    /// The buffers, in order, to set lengths and metadata. Example: [`Burst`].
     #[inline(always)]
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut Buf> {
         self.bufs.iter_mut().take(self.len)
     }
 
-    /// Adds a buffer at the end.
+    /// Adds a buffer at the end. Example: [`Burst`].
     ///
     /// # Errors
     /// The buffer, when the burst is full.
@@ -264,7 +281,7 @@ impl Burst {
         }
     }
 
-    /// Removes the last buffer.
+    /// Removes the last buffer. Example: [`Burst`].
     #[inline(always)]
     pub fn pop(&mut self) -> Option<Buf> {
         let len = self.len.checked_sub(1)?;
@@ -274,7 +291,7 @@ impl Burst {
 
     /// Turns the buffers into plain descriptors, for a program in another language to hold; the burst is
     /// empty then. [`QueuePair::tx_descs`](crate::host::QueuePair::tx_descs) and
-    /// [`free_descs`](crate::host::QueuePair::free_descs) take them back.
+    /// [`free_descs`](crate::host::QueuePair::free_descs) take them back. Example: [`Burst`].
     #[inline(always)]
     pub fn disown(&mut self) -> impl ExactSizeIterator<Item = Desc> {
         let len = core::mem::take(&mut self.len);

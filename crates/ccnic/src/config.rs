@@ -18,7 +18,8 @@ pub const SMALL_BUF: u32 = 128;
 /// use ccnic::Design;
 ///
 /// assert_eq!("e810".parse(), Ok(Design::Doorbell));
-/// assert_eq!(Design::default().to_string(), "ccnic");
+/// assert_eq!((Design::default().to_string(), Design::Padded.name()), ("ccnic".to_owned(), "padded"));
+/// assert_eq!((Design::GroupedEpoch.unit(), Design::GroupedEpoch.per_unit()), (64, 4)); // four descriptors a line
 /// let error = "split".parse::<Design>().unwrap_err();
 /// assert_eq!(error.to_string(), "unknown design; choose one of ccnic, paper, packed, padded, e810");
 /// ```
@@ -53,7 +54,7 @@ impl Design {
         Design::Doorbell.name(),
     ];
 
-    /// Bytes of a unit, the part of a ring that one signal covers.
+    /// Bytes of a unit, the part of a ring that one signal covers. Example: [`Design`].
     pub const fn unit(self) -> u32 {
         match self {
             Design::GroupedEpoch | Design::GroupedClear | Design::Padded => 64,
@@ -61,7 +62,7 @@ impl Design {
         }
     }
 
-    /// The most descriptors in a unit.
+    /// The most descriptors in a unit. Example: [`Design`].
     pub const fn per_unit(self) -> u32 {
         match self {
             Design::GroupedEpoch | Design::GroupedClear => 4,
@@ -69,7 +70,7 @@ impl Design {
         }
     }
 
-    /// The name of the design; [`FromStr`] reads it.
+    /// The name of the design; [`FromStr`] reads it. Example: [`Design`].
     pub const fn name(self) -> &'static str {
         match self {
             Design::GroupedEpoch => "ccnic",
@@ -125,7 +126,7 @@ impl Demote {
     /// The names of all settings, in the order of [`ALL`](Demote::ALL).
     const NAMES: [&str; 3] = [Demote::Auto.name(), Demote::On.name(), Demote::Off.name()];
 
-    /// The name of the setting; [`FromStr`] reads it.
+    /// The name of the setting; [`FromStr`] reads it. Example: [`Demote`].
     pub const fn name(self) -> &'static str {
         match self {
             Demote::Auto => "auto",
@@ -158,6 +159,7 @@ impl FromStr for Demote {
 ///
 /// let config = Config { queues: 4, buffers: 4096, design: Design::Packed, ..Config::default() };
 /// assert!(config.check().is_ok());
+/// assert_eq!((config.units(), config.small_limit(), config.has_areas()), (1024, 128, false));
 /// let error = Config { ring: 1000, ..config }.check().unwrap_err();
 /// assert!(error.to_string().starts_with("ring is 1000; choose"));
 /// ```
@@ -211,7 +213,15 @@ impl Default for Config {
     }
 }
 
-/// A configuration, or a region's header, that is not valid.
+/// A configuration, or a region's header, that is not valid. Each error names the field and what it may hold.
+///
+/// ```
+/// use ccnic::{Config, ConfigError};
+///
+/// let error = Config { mtu: 10, ..Config::default() }.check().unwrap_err();
+/// assert_eq!(error, ConfigError::Range { field: "mtu", value: 10, min: 64, max: 9600 });
+/// assert_eq!(error.to_string(), "mtu is 10; choose 64 to 9600");
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -332,18 +342,18 @@ impl Config {
     /// The largest packet: three large buffers, enough for jumbo frames of 9600 bytes.
     pub const MAX_MTU: u16 = 9600;
 
-    /// Units in each ring.
+    /// Units in each ring. Example: [`Config`].
     pub const fn units(&self) -> u32 {
         self.ring / self.design.per_unit()
     }
 
-    /// The largest packet that fits a small buffer, or zero when there are none.
+    /// The largest packet that fits a small buffer, or zero when there are none. Example: [`Config`].
     pub const fn small_limit(&self) -> u32 {
         if self.small { SMALL_BUF } else { 0 }
     }
 
     /// True when the units of the rings have areas for payload beside them. Not where a pool has fewer than four buffers for each queue
-    /// pair: each keeps one for an inline packet that comes while the pool is dry.
+    /// pair: each keeps one for an inline packet that comes while the pool is dry. Example: [`Config`].
     pub const fn has_areas(&self) -> bool {
         let plenty = self.buffers / 4 >= self.queues as u32;
         self.inline && self.shared_pool && plenty && matches!(self.design, Design::GroupedEpoch)
@@ -353,7 +363,7 @@ impl Config {
         ConfigError::TooLarge { queues: self.queues, ring: self.ring, buffers: self.buffers }
     }
 
-    /// Checks every field against its range.
+    /// Checks every field against its range. Example: [`Config`].
     ///
     /// # Errors
     /// The first field that is out of range.

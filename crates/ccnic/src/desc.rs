@@ -34,6 +34,7 @@ const SIGNAL_MASK: u64 = 0xff << SIGNAL_SHIFT;
 ///
 /// let desc = Desc::new(0x4000, 1500, 0).with_meta(7).with_more(true);
 /// assert_eq!((desc.offset(), desc.len(), desc.meta, desc.more(), desc.small()), (0x4000, 1500, 7, true, false));
+/// assert_eq!((desc.flags(), desc.inline()), (ccnic::desc::FLAG_MORE, false));
 /// assert!(desc.with_len(0).is_empty());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -44,7 +45,7 @@ pub struct Desc {
 }
 
 impl Desc {
-    /// A descriptor of `len` bytes at `offset`, with `flags` and no metadata.
+    /// A descriptor of `len` bytes at `offset`, with `flags` and no metadata. Example: [`Desc`].
     #[inline(always)]
     pub const fn new(offset: u32, len: u16, flags: u8) -> Desc {
         Desc { word: offset as u64 | (len as u64) << 32 | (flags as u64) << 48, meta: 0 }
@@ -62,61 +63,61 @@ impl Desc {
         self.word
     }
 
-    /// Offset of the first byte of data from the region's start.
+    /// Offset of the first byte of data from the region's start. Example: [`Desc`].
     #[inline(always)]
     pub const fn offset(self) -> u32 {
         (self.word & OFFSET_MASK) as u32
     }
 
-    /// Bytes of data.
+    /// Bytes of data. Example: [`Desc`].
     #[inline(always)]
     pub const fn len(self) -> u16 {
         (self.word >> 32) as u16
     }
 
-    /// True when the segment holds no data.
+    /// True when the segment holds no data. Example: [`Desc`].
     #[inline(always)]
     pub const fn is_empty(self) -> bool {
         self.len() == 0
     }
 
-    /// [`FLAG_MORE`], [`FLAG_SMALL`] and [`FLAG_INLINE`].
+    /// [`FLAG_MORE`], [`FLAG_SMALL`] and [`FLAG_INLINE`]. Example: [`Desc`].
     #[inline(always)]
     pub const fn flags(self) -> u8 {
         (self.word >> 48) as u8
     }
 
-    /// True when the packet continues in the next descriptor.
+    /// True when the packet continues in the next descriptor. Example: [`Desc`].
     #[inline(always)]
     pub const fn more(self) -> bool {
         self.flags() & FLAG_MORE != 0
     }
 
-    /// True when the buffer is a small one.
+    /// True when the buffer is a small one. Example: [`Desc`].
     #[inline(always)]
     pub const fn small(self) -> bool {
         self.flags() & FLAG_SMALL != 0
     }
 
-    /// True when the data lie in the area beside the unit.
+    /// True when the data lie in the area beside the unit. Example: [`Desc`].
     #[inline(always)]
     pub const fn inline(self) -> bool {
         self.flags() & FLAG_INLINE != 0
     }
 
-    /// The same segment with another length.
+    /// The same segment with another length. Example: [`Desc`].
     #[inline(always)]
     pub const fn with_len(self, len: u16) -> Desc {
         Desc { word: self.word & !(0xffff << 32) | (len as u64) << 32, ..self }
     }
 
-    /// The same segment with other metadata.
+    /// The same segment with other metadata. Example: [`Desc`].
     #[inline(always)]
     pub const fn with_meta(self, meta: u64) -> Desc {
         Desc { meta, ..self }
     }
 
-    /// The same segment, continued or ended.
+    /// The same segment, continued or ended. Example: [`Desc`].
     #[inline(always)]
     pub const fn with_more(self, more: bool) -> Desc {
         let bit = (FLAG_MORE as u64) << 48;

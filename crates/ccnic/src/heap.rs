@@ -37,7 +37,7 @@ pub struct HeapMemory {
 }
 
 impl HeapMemory {
-    /// Zeroed memory of `size` bytes.
+    /// Zeroed memory of `size` bytes. Example: [`HeapMemory`].
     pub fn new(size: u32) -> HeapMemory {
         let pages = (size as usize).div_ceil(PAGE_WORDS * 8);
         HeapMemory { pages: (0..pages).map(|_| OnceCell::new()).collect() }

@@ -53,7 +53,7 @@ const HOST_LINES: u32 = 5;
 const NIC_LINES: u32 = 5;
 const POOL_LINES: u32 = 3;
 
-/// The offsets of one ring.
+/// The offsets of one ring. Example: [`Layout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RingLayout {
     /// First byte of the units (groups, or single descriptors).
@@ -71,7 +71,7 @@ pub struct RingLayout {
     pub taken: u32,
 }
 
-/// The rings of one queue pair.
+/// The rings of one queue pair. Example: [`Layout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct QueueLayout {
     /// Packets from host to NIC.
@@ -87,7 +87,7 @@ pub struct QueueLayout {
     pub rx_event: u32,
 }
 
-/// The offsets of the pool.
+/// The offsets of the pool. Example: [`Layout`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PoolLayout {
     /// Word: head of the free list of small buffers.
@@ -114,6 +114,7 @@ pub struct PoolLayout {
 /// let layout = Layout::new(&Config { queues: 2, ..Config::default() })?;
 /// assert!(layout.queue(1).is_some() && layout.queue(2).is_none());
 /// assert_eq!(layout.pool().buffers % 4096, 0);
+/// assert_eq!(layout.host_segment().end, layout.nic_segment().start); // where the two halves are homed
 ///
 /// let mem = HeapMemory::new(layout.size());
 /// host::format(&mem, &layout); // stores the configuration in the region's header
@@ -150,6 +151,7 @@ impl Cursor {
 
 impl Layout {
     /// Derives the layout from a configuration. `page` is the region's page size: the segments start on one.
+    /// Example: [`Layout`].
     ///
     /// # Errors
     /// The first field that is out of range.
@@ -204,6 +206,7 @@ impl Layout {
     }
 
     /// Writes the header. The magic goes last: a region without it is not ready (ordering diagram, G).
+    /// Example: [`Layout`].
     pub fn store<M: SharedMemory>(&self, mem: &M) {
         let [magic, version, words @ ..] = HEADER_WORDS;
         for (at, word) in words.into_iter().zip(self.config.to_words()) {
@@ -214,7 +217,7 @@ impl Layout {
     }
 
     /// Reads and checks the header of a region of `size` bytes that another process made. Each word is read
-    /// once.
+    /// once. Example: [`Layout`].
     ///
     /// # Errors
     /// What is wrong with it: no region, another version, a field out of range, a size that does not fit.
@@ -263,32 +266,32 @@ impl Layout {
         Ok(layout)
     }
 
-    /// The configuration that the region was made with.
+    /// The configuration that the region was made with. Example: [`Layout`].
     pub fn config(&self) -> &Config {
         &self.config
     }
 
-    /// Bytes of the region.
+    /// Bytes of the region. Example: [`Layout`].
     pub fn size(&self) -> u32 {
         self.size
     }
 
-    /// The bytes homed at the host, as a range of offsets.
+    /// The bytes homed at the host, as a range of offsets. Example: [`Layout`].
     pub fn host_segment(&self) -> core::ops::Range<u32> {
         0..self.nic_lines
     }
 
-    /// The bytes homed at the NIC.
+    /// The bytes homed at the NIC. Example: [`Layout`].
     pub fn nic_segment(&self) -> core::ops::Range<u32> {
         self.nic_lines..self.size
     }
 
-    /// The pool.
+    /// The pool. Example: [`Layout`].
     pub fn pool(&self) -> &PoolLayout {
         &self.pool
     }
 
-    /// The rings of queue pair `queue`, or `None` past the last.
+    /// The rings of queue pair `queue`, or `None` past the last. Example: [`Layout`].
     pub fn queue(&self, queue: u16) -> Option<QueueLayout> {
         let q = u32::from(queue);
         if queue >= self.config.queues {

@@ -25,6 +25,19 @@ pub const LINE: u32 = 64;
 ///   A caller that passes one has a defect; an implementation may end the process.
 /// * `load_acquire` and a successful `compare_exchange` see everything written before the `store_release` or
 ///   `compare_exchange` whose value they return.
+///
+/// ```
+/// use ccnic::{SharedMemory, heap::HeapMemory};
+///
+/// let (mem, mut bytes) = (HeapMemory::new(4096), [0; 5]);
+/// mem.write(100, b"hello"); // payload, which this agent holds
+/// mem.store_release(64, 1); // a word: hands it over
+/// # let other_agent = mem.clone();
+/// if other_agent.load_acquire(64) == 1 {
+///     other_agent.read(100, &mut bytes);
+/// }
+/// assert_eq!((&bytes, mem.compare_exchange(64, 0, 2)), (b"hello", Err(1)));
+/// ```
 pub trait SharedMemory {
     /// Reads a word that this agent alone writes, or whose order does not matter.
     fn load(&self, at: u32) -> u64;
@@ -109,6 +122,10 @@ pub trait SharedMemory {
 }
 
 /// The lines that `len` bytes from `at` touch, as offsets.
+///
+/// ```
+/// assert!(ccnic::memory::lines(60, 100).eq([0, 64, 128]));
+/// ```
 #[inline(always)]
 pub fn lines(at: u32, len: u32) -> impl Iterator<Item = u32> {
     let first = at & !(LINE - 1);

@@ -13,6 +13,7 @@
 //!
 //! let rss = Rss { hash: true, ..Rss::new(4) };
 //! let spreader = Spreader::new(rss);
+//! assert_eq!(spreader.rss().table[..5], [0, 1, 2, 3, 0]);
 //! let mut packet = [0; 64]; // Ethernet, IPv4, UDP
 //! packet[12..26].copy_from_slice(&[8, 0, 0x45, 0, 0, 50, 0, 0, 0, 0, 64, 17, 0, 0]);
 //! let hash = spreader.hash(&packet);
@@ -39,7 +40,7 @@ pub const DEFAULT_KEY: [u8; KEY] = [
 ];
 
 /// What can be hashed. Addresses and ports of TCP, UDP and SCTP; addresses alone of all other packets, of
-/// fragments, and of those whose own type is not chosen.
+/// fragments, and of those whose own type is not chosen. Example: [`FlowTypes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "their names say it")]
 pub enum FlowType {
@@ -67,6 +68,7 @@ impl FlowType {
     ];
 
     /// The name in messages and on the command line: `FlowType::Ipv4Udp.name()` is `ipv4-udp`.
+    /// Example: [`FlowTypes`].
     pub const fn name(self) -> &'static str {
         match self {
             FlowType::Ipv4 => "ipv4",
@@ -88,6 +90,9 @@ impl FlowType {
 ///
 /// let udp: FlowTypes = [FlowType::Ipv4Udp, FlowType::Ipv6Udp].into_iter().collect();
 /// assert!(udp.has(FlowType::Ipv4Udp) && !udp.has(FlowType::Ipv4Tcp));
+/// let names: Vec<_> = udp.iter().map(FlowType::name).collect();
+/// assert_eq!(names, ["ipv4-udp", "ipv6-udp"]);
+/// assert_eq!(FlowTypes::from_bits(1 << FlowType::Ipv4Udp as u8 | 1 << FlowType::Ipv6Udp as u8), udp);
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct FlowTypes(u8);
@@ -96,18 +101,18 @@ impl FlowTypes {
     /// Every type.
     pub const ALL: FlowTypes = FlowTypes(0xff);
 
-    /// From bits, by [`FlowType`]'s numbers.
+    /// From bits, by [`FlowType`]'s numbers. Example: [`FlowTypes`].
     pub const fn from_bits(bits: u8) -> FlowTypes {
         FlowTypes(bits)
     }
 
-    /// True when the type is in the set.
+    /// True when the type is in the set. Example: [`FlowTypes`].
     #[inline(always)]
     pub const fn has(self, flow: FlowType) -> bool {
         self.0 >> flow as u8 & 1 != 0
     }
 
-    /// The types in the set.
+    /// The types in the set. Example: [`FlowTypes`].
     pub fn iter(self) -> impl Iterator<Item = FlowType> {
         FlowType::ALL.into_iter().filter(move |flow| self.has(*flow))
     }
@@ -163,7 +168,7 @@ pub struct Spreader {
 }
 
 impl Spreader {
-    /// Computes the tables, 36 KiB.
+    /// Computes the tables, 36 KiB. Example: [the module](self).
     pub fn new(rss: Rss) -> Spreader {
         let mut bytes = [[0; 256]; KEY - 4];
         for (row, key) in bytes.iter_mut().zip(rss.key.windows(5)) {
@@ -178,12 +183,13 @@ impl Spreader {
         Spreader { rss, bytes }
     }
 
-    /// The parameters that it was made of.
+    /// The parameters that it was made of. Example: [the module](self).
     pub fn rss(&self) -> &Rss {
         &self.rss
     }
 
     /// The hash of a packet that begins with `start`; `None` when its type is not hashed.
+    /// Example: [the module](self).
     #[inline(always)]
     pub fn hash(&self, start: &[u8]) -> Option<u32> {
         let flow = flow(start)?;
@@ -193,7 +199,7 @@ impl Spreader {
         }
     }
 
-    /// The queue for packets with this hash.
+    /// The queue for packets with this hash. Example: [the module](self).
     #[inline(always)]
     pub fn queue(&self, hash: Option<u32>) -> u16 {
         let at = hash.unwrap_or(0) as usize % TABLE; // a power of two

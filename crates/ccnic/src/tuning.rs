@@ -12,6 +12,7 @@ use crate::layout::AREA_LINES;
 use crate::memory::{self, LINE};
 
 /// How the payload of fetched and received packets is requested. The names are `read` and `own`.
+/// Example: [`Tuning`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum FetchMode {
@@ -30,7 +31,7 @@ impl FetchMode {
     /// The names of all values, in the order of [`ALL`](FetchMode::ALL).
     const NAMES: [&str; 2] = [FetchMode::Own.name(), FetchMode::Read.name()];
 
-    /// The name of the value.
+    /// The name of the value. Example: [`Tuning`].
     pub const fn name(self) -> &'static str {
         match self {
             FetchMode::Own => "own",
@@ -40,6 +41,7 @@ impl FetchMode {
 }
 
 /// What a side does between two polls that find nothing. The names are `pause` and `spin`.
+/// Example: [`Tuning`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 pub enum IdleMode {
@@ -57,7 +59,7 @@ impl IdleMode {
     /// The names of all values, in the order of [`ALL`](IdleMode::ALL).
     const NAMES: [&str; 2] = [IdleMode::Pause.name(), IdleMode::Spin.name()];
 
-    /// The name of the value.
+    /// The name of the value. Example: [`Tuning`].
     pub const fn name(self) -> &'static str {
         match self {
             IdleMode::Pause => "pause",
@@ -71,12 +73,15 @@ impl IdleMode {
 /// Its text names every field; text that is read may leave some out, which then keep their values:
 ///
 /// ```
-/// use ccnic::{Tuning, FetchMode, IdleMode};
+/// use ccnic::{Config, Design, FetchMode, IdleMode, Tuning};
 ///
 /// let measured: Tuning = "fetch=read,ahead=2".parse()?;
 /// assert_eq!(measured.to_string(), "fetch=read,ahead=2,demote=auto,idle=pause,inline=1,loaded=0");
 /// let ours = measured.with("idle=spin")?;
 /// assert_eq!((ours.fetch, ours.ahead, ours.idle), (FetchMode::Read, 2, IdleMode::Spin));
+/// assert_eq!((ours.fetch.name(), ours.idle.name()), ("read", "spin"));
+/// let paper = Config { design: Design::GroupedClear, ..Config::default() };
+/// assert_eq!(ours.within(&paper).ahead, 0); // the paper's design requests nothing ahead
 /// assert_eq!(ours.with("default"), Ok(Tuning::default()));
 /// let error = ours.with("idle=sleep").unwrap_err();
 /// assert_eq!(error.to_string(), "unknown idle; choose one of pause, spin");
@@ -169,7 +174,7 @@ impl Tuning {
     ///
     /// Designs other than the default's only read, as the paper has them (CC-NIC section 5.6 counts one read
     /// per packet; on its machines a read hands over ownership), and so do regions whose buffers are not
-    /// recycled: nobody writes those next.
+    /// recycled: nobody writes those next. Example: [`Tuning`].
     pub fn within(self, config: &Config) -> Tuning {
         let default_design = matches!(config.design, Design::GroupedEpoch);
         let owns = default_design && config.recycle && config.shared_pool;

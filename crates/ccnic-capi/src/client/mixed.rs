@@ -4,7 +4,7 @@ use ccnic::Desc;
 use ccnic::host::Outgoing;
 use rustix::io::Errno;
 
-use super::queue::{CcnicQueue, NO_BYTES, TX_NOT_SMALL};
+use super::queue::{CcnicQueue, NO_BUFFER, NO_BYTES, TX_NOT_SMALL};
 use crate::abi::CcnicBuf;
 use crate::errno::{BAD_BUFFER, Failure, TOO_LONG};
 
@@ -41,29 +41,53 @@ impl CcnicQueue {
         let sent = self.pair.tx_mixed(packets, &mut self.burst);
         self.stats.tx_bytes += bufs.iter().take(sent).map(|buf| u64::from(buf.len())).sum::<u64>();
         self.stats.tx_packets += sent as u64;
-        match bufs.first().zip(data.first()) {
-            Some((buf, at)) if sent == 0 => self.why_not_mixed(*buf, !at.is_null()),
-            _ => Ok(sent),
-        }
+        if sent < bufs.len() { self.stopped_mixed(bufs, data, sent) } else { Ok(sent) }
     }
 
-    /// Why the first packet was not sent.
+    /// Why a burst stopped after `sent` packets: the next one can never be sent, or it waits for room or for a buffer, and so do those
+    /// behind it. It is an error only if nothing has been sent; otherwise the next burst begins with the packet and reports it.
     #[cold]
     #[inline(never)]
-    fn why_not_mixed(&mut self, buf: CcnicBuf, copy: bool) -> Result<usize, Failure> {
-        let (counter, failure) = match buf.len() {
-            0 => (&mut self.stats.tx_bad_packet, NO_BYTES),
-            len if copy && len > self.small() => (&mut self.stats.tx_bad_packet, TX_NOT_SMALL),
-            len if len > self.mtu => (&mut self.stats.tx_bad_packet, TOO_LONG),
-            len if copy => return self.why_none(len, 1),
-            _ if buf.more() => (&mut self.stats.tx_bad_packet, CHAIN),
-            _ if self.pair.tx_room() == 0 => {
-                self.stats.tx_ring_full += 1;
-                return Ok(0);
+    fn stopped_mixed(
+        &mut self,
+        bufs: &[CcnicBuf],
+        data: &[*const u8],
+        sent: usize,
+    ) -> Result<usize, Failure> {
+        let mut left = bufs.iter().zip(data).skip(sent).map(|(buf, at)| (*buf, !at.is_null()));
+        let Some((first, copy)) = left.next() else { return Ok(sent) };
+        if let Some(failure) = self.never_sent(first, copy) {
+            if sent > 0 {
+                return Ok(sent);
             }
-            _ => (&mut self.stats.tx_bad_buffer, BAD_BUFFER),
-        };
-        *counter += 1;
-        Err(failure)
+            let bad = failure == BAD_BUFFER;
+            let counter = if bad { &mut self.stats.tx_bad_buffer } else { &mut self.stats.tx_bad_packet };
+            *counter += 1;
+            return Err(failure);
+        }
+        // What lies behind a packet that can never be sent does not wait.
+        let (mut waiting, mut copies) = (1, u64::from(copy));
+        for (_, copy) in left.take_while(|&(buf, copy)| self.never_sent(buf, copy).is_none()) {
+            (waiting, copies) = (waiting + 1, copies + u64::from(copy));
+        }
+        if !copy || self.ring_is_full(first.len()) {
+            self.stats.tx_ring_full += waiting;
+            return Ok(sent);
+        }
+        self.stats.alloc_failed += copies;
+        if sent > 0 { Ok(sent) } else { Err(NO_BUFFER) }
+    }
+
+    /// Why a packet can never be sent by [`transmit_mixed`](CcnicQueue::transmit_mixed), if so.
+    fn never_sent(&self, buf: CcnicBuf, copy: bool) -> Option<Failure> {
+        Some(match buf.len() {
+            0 => NO_BYTES,
+            len if copy && len > self.small() => TX_NOT_SMALL,
+            len if len > self.mtu => TOO_LONG,
+            _ if copy => return None,
+            _ if buf.more() => CHAIN,
+            _ if !self.pair.holds(Desc::from(buf)) => BAD_BUFFER,
+            _ => return None,
+        })
     }
 }

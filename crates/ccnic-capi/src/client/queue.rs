@@ -22,7 +22,8 @@ pub(super) const TX_NOT_SMALL: Failure = Failure::new(
 const RX_NOT_SMALL: Failure =
     Failure::new(Errno::MSGSIZE, c"the next packet is not a small one: use ccnic_rx_burst()");
 pub(super) const NO_BYTES: Failure = Failure::new(Errno::INVAL, c"a packet has no bytes");
-const NO_BUFFER: Failure = Failure::new(Errno::NOBUFS, c"the pool is empty: receive or free some buffers");
+pub(super) const NO_BUFFER: Failure =
+    Failure::new(Errno::NOBUFS, c"the pool is empty: receive or free some buffers");
 
 /// `struct ccnic_queue`. One thread uses it at a time; its memory stays until the attachment is closed.
 #[derive(Debug)]
@@ -282,17 +283,22 @@ impl CcnicQueue {
     #[cold]
     #[inline(never)]
     pub(super) fn why_none(&mut self, longest: u16, packets: usize) -> Result<usize, Failure> {
-        // The ring may have room again by now; then the pool tells.
-        let full = !self.pair.takes_buffers(longest)
-            || self.pair.tx_room() == 0
-            || self.pair.alloc(longest, 1, &mut self.burst) > 0;
-        self.pair.free(&mut self.burst);
-        if full {
+        if self.ring_is_full(longest) {
             self.stats.tx_ring_full += packets as u64;
             return Ok(0);
         }
         self.stats.alloc_failed += packets as u64;
         Err(NO_BUFFER)
+    }
+
+    /// True if a copy of this many bytes was not sent because the ring was full; otherwise the pool was empty.
+    pub(super) fn ring_is_full(&mut self, len: u16) -> bool {
+        // The ring may have room again by now; then the pool tells.
+        let full = !self.pair.takes_buffers(len)
+            || self.pair.tx_room() == 0
+            || self.pair.alloc(len, 1, &mut self.burst) > 0;
+        self.pair.free(&mut self.burst);
+        full
     }
 
     /// The packets before the first that is not small. It is an error if there are none and none has been sent before (`done`).

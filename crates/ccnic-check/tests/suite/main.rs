@@ -1,5 +1,6 @@
 //! The tests of one thread, in one program: a burst over the heap is compiled once for all of them.
 
+mod faults;
 mod heap;
 mod native;
 mod scripts;

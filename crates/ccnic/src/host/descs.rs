@@ -76,6 +76,25 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n
     }
 
+    /// True when the descriptor names bytes of one buffer of the pool, so that the burst that sends it does not stop there.
+    ///
+    /// ```
+    /// # use ccnic::{testing::{Sides, config}, ring::GroupedEpoch};
+    /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+    /// use ccnic::{Burst, Desc};
+    ///
+    /// let mut burst = Burst::new();
+    /// sides.host.alloc(64, 1, &mut burst);
+    /// let held: Vec<Desc> = burst.disown().collect();
+    /// assert!(sides.host.holds(held[0]) && !sides.host.holds(Desc::new(0, 64, 0)));
+    /// sides.host.free_descs(held.into_iter(), &mut burst);
+    /// ```
+    #[inline(always)]
+    pub fn holds(&self, desc: Desc) -> bool {
+        let buf = Buf::new(desc, RegionTag::of(&self.mem));
+        self.pool.holds(desc.offset(), u32::from(desc.len()), buf.class())
+    }
+
     /// Adds the buffers of `descs` to `burst` up to the first that names no bytes of the pool, or until the
     /// burst is full; returns their number.
     #[inline(always)]

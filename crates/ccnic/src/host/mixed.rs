@@ -7,7 +7,7 @@ use crate::ring::{Producer, Ring};
 
 use super::QueuePair;
 
-/// A packet of one segment: see [`QueuePair::tx_mixed`].
+/// A packet of one segment. Example: [`QueuePair::tx_mixed`].
 #[derive(Debug, Clone, Copy)]
 pub enum Outgoing<'a> {
     /// In the buffer of this descriptor.
@@ -47,7 +47,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     pub fn tx_mixed<'a>(&mut self, packets: impl Iterator<Item = Outgoing<'a>>, burst: &mut Burst) -> usize {
         let pace = self.pace(packets.size_hint().0);
         self.begin_inline(pace);
-        let most = self.tuning().inline_max(pace.idle);
+        let most = self.inline_max(pace);
         let mut run = Run { buffers: burst, copies: 0, sent: 0, demote: pace.demote };
         for packet in packets {
             let fits = match packet {
@@ -83,7 +83,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     #[inline(always)]
     fn add_buffer(&mut self, run: &mut Run<'_>, desc: Desc) -> bool {
         let buf = Buf::new(desc, RegionTag::of(&self.mem));
-        let valid = self.pool.holds(desc.offset(), u32::from(desc.len()), buf.class());
+        let valid = self.holds(desc);
         if !valid || desc.more() || desc.is_empty() || run.buffers.space() == 0 && !self.send_run(run) {
             return false;
         }

@@ -34,7 +34,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     }
 
     /// Copies the buffer's data from byte `at` on into `to`; returns the bytes copied: fewer than `to` holds
-    /// when the data end first. See [`write`](QueuePair::write).
+    /// when the data end first. Example: [`write`](QueuePair::write).
     #[inline(always)]
     pub fn read(&self, buf: &Buf, at: u16, to: &mut [u8]) -> usize {
         RegionTag::of(&self.mem).check(core::slice::from_ref(buf));
@@ -63,7 +63,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         self.mem.with(buf.desc().offset(), u32::from(buf.len()), f)
     }
 
-    /// Lends the buffer's data to `f` for writing. See [`with`](QueuePair::with).
+    /// Lends the buffer's data to `f` for writing. Example: [`with`](QueuePair::with).
     #[inline(always)]
     pub fn with_mut<T>(&self, buf: &mut Buf, f: impl FnOnce(&mut [u8]) -> T) -> T {
         RegionTag::of(&self.mem).check(core::slice::from_ref(buf));

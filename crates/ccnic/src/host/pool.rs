@@ -21,6 +21,7 @@ use crate::pool::{Allocator, Class};
 /// assert_eq!(pool.alloc(32, &mut burst), 32);
 /// let descs: Vec<_> = burst.disown().collect();
 /// assert_eq!(pool.free(descs.into_iter(), &mut burst), 32);
+/// pool.retire(); // others can have what its magazines keep
 /// # Ok::<(), ccnic::ConfigError>(())
 /// ```
 #[derive(Debug)]
@@ -30,13 +31,14 @@ pub struct Pool<M: SharedMemory> {
 }
 
 impl<M: SharedMemory> Pool<M> {
-    /// A new handle, which holds nothing yet.
+    /// A new handle, which holds nothing yet. Example: [`Pool`].
     pub fn new(mem: M, layout: &Layout) -> Pool<M> {
         Pool { mem, pool: Allocator::host(layout) }
     }
 
     /// Adds up to `max` large buffers without data to `burst`; returns their number. Fewer when the pool is
     /// dry or the burst full. Nothing is prefetched: the caller knows which lines it will write, and when.
+    /// Example: [`Pool`].
     pub fn alloc(&mut self, max: usize, burst: &mut Burst) -> usize {
         let mut n = 0;
         let region = RegionTag::of(&self.mem);
@@ -50,7 +52,7 @@ impl<M: SharedMemory> Pool<M> {
     }
 
     /// Frees the buffers of `descs` up to the first that names none, or until `burst`, which must be empty
-    /// and stays so, is full; returns their number. Lengths do not matter.
+    /// and stays so, is full; returns their number. Lengths do not matter. Example: [`Pool`].
     pub fn free(&mut self, descs: impl Iterator<Item = Desc>, burst: &mut Burst) -> usize {
         let n = self.pool.contains(burst.take_up(descs, RegionTag::of(&self.mem)));
         burst.added(n);
@@ -60,6 +62,7 @@ impl<M: SharedMemory> Pool<M> {
     }
 
     /// Returns the buffers that this handle keeps to the region's pool. Dropping it does the same.
+    /// Example: [`Pool`].
     pub fn retire(&mut self) {
         self.pool.drain(&self.mem);
     }

@@ -19,6 +19,7 @@ use super::small::RingAhead;
 pub(crate) const NEARLY_EMPTY: usize = 4;
 
 /// Packets not delivered to the program, by reason, since the queue pair was opened.
+/// Example: [`QueuePair::tx_waiting`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct HostDrops {
     /// Received packets of which a descriptor names no bytes of a buffer, or none: the NIC is broken.
@@ -74,7 +75,7 @@ pub struct QueuePair<M: SharedMemory, R: Ring> {
 impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Opens queue pair `queue` of a region at the positions where its last user left it.
     ///
-    /// At most one `QueuePair` may exist for each queue of a region.
+    /// At most one `QueuePair` may exist for each queue of a region. Example: [`QueuePair`].
     ///
     /// # Errors
     /// [`QueueError::NoQueue`] when the region has fewer queue pairs, [`QueueError::WrongDesign`] when its
@@ -182,7 +183,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// taken from the ring and not yet handed to the program. Dropping the queue pair does the same.
     ///
     /// With the host-managed pool, buffers that the NIC has not completed are not returned: let it finish
-    /// first.
+    /// first. Example: [`tx_waiting`](QueuePair::tx_waiting).
     pub fn retire(&mut self) {
         self.rx.discard(&self.mem, &mut self.pool);
         if let Some(managed) = &mut self.managed {
@@ -233,11 +234,13 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
 
     /// Asks the NIC for a notification when there is something to receive. False when there is something
     /// already; then nothing is asked. How the NIC notifies is the operating system's part (`ccnic-client`).
+    /// Example: [`tx_waiting`](QueuePair::tx_waiting).
     pub fn arm(&mut self) -> bool {
         self.rx.staged() == 0 && notify::arm(&self.mem, self.layout.rx_event, self.rx.ring())
     }
 
     /// Withdraws what [`arm`](QueuePair::arm) asked for. A notification may be on its way all the same.
+    /// Example: [`tx_waiting`](QueuePair::tx_waiting).
     pub fn disarm(&mut self) {
         notify::disarm(&self.mem, self.layout.rx_event);
     }
@@ -268,11 +271,16 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// assert!(sides.host.tx_room() >= 4);
     /// sides.host.tx_burst(&mut burst);
     /// assert_eq!((sides.host.tx_waiting(), sides.host.rx_waits()), (4, false));
+    /// assert!(sides.host.arm()); // asks for a notification: nothing can be received yet
+    /// sides.host.relax(); // a program that polls does this meanwhile
+    /// sides.host.disarm();
     /// // The NIC returns them:
     /// # while sides.poll() > 0 {}
     /// assert_eq!((sides.host.tx_waiting(), sides.host.rx_ready(), sides.host.rx_waits()), (0, 4, true));
+    /// assert!(!sides.host.arm());
     /// assert_eq!(sides.host.drops(), HostDrops::default());
     /// assert_eq!(sides.host.config().queues, 1);
+    /// sides.host.retire(); // frees what it keeps, also the four packets
     /// ```
     pub fn tx_waiting(&self) -> usize {
         let mut n = 0;
@@ -280,7 +288,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         n
     }
 
-    /// Pauses for a moment: call it in each poll that found nothing.
+    /// Pauses for a moment: call it in each poll that found nothing. Example: [`tx_waiting`](QueuePair::tx_waiting).
     #[inline(always)]
     pub fn relax(&self) {
         self.tuning.relax(&self.mem);

@@ -304,6 +304,11 @@ impl<C: Consumer> Receiver<C> {
         read.unwrap_or(Some(0))
     }
 
+    #[inline(always)]
+    fn has_areas(&self) -> bool {
+        C::AREAS && self.areas
+    }
+
     /// False when there is nothing to receive: a cheap look, which counts as an empty poll.
     #[inline(always)]
     pub(super) fn poll<M: SharedMemory>(&mut self, mem: &M) -> bool {
@@ -324,16 +329,17 @@ impl<C: Consumer> Receiver<C> {
         ahead: usize,
         take_out: impl FnOnce(&mut Stage, &mut Allocator) -> T,
     ) -> Option<T> {
+        let areas = self.has_areas();
         let [first, second] = &mut self.stages;
         let (mut current, mut next) = if self.current == 0 { (first, second) } else { (second, first) };
         if current.is_empty() {
             self.current ^= 1;
             core::mem::swap(&mut current, &mut next);
             if current.is_empty() {
-                if self.areas {
+                if areas {
                     self.ring.release(mem); // also what was dropped as a whole
                 }
-                let n = take(&mut self.ring, mem, pool, current, &mut self.checker, self.areas);
+                let n = take(&mut self.ring, mem, pool, current, &mut self.checker, areas);
                 self.taken += n;
                 if n == 0 {
                     self.empty_polls = self.empty_polls.saturating_add(1);
@@ -345,11 +351,11 @@ impl<C: Consumer> Receiver<C> {
         current.prefetch(mem, current.next.saturating_add(ahead), self.fetch);
         next.prefetch(mem, next.prefetched + AHEAD, self.fetch);
         let taken = take_out(current, pool);
-        if self.areas && current.is_empty() {
+        if areas && current.is_empty() {
             self.ring.release_to(mem, current.end);
         }
         if more && next.is_empty() {
-            self.taken += take(&mut self.ring, mem, pool, next, &mut self.checker, self.areas);
+            self.taken += take(&mut self.ring, mem, pool, next, &mut self.checker, areas);
         }
         Some(taken)
     }
@@ -358,15 +364,16 @@ impl<C: Consumer> Receiver<C> {
     /// arrive while the program sends.
     #[inline(always)]
     pub(super) fn take_ahead<M: SharedMemory>(&mut self, mem: &M, pool: &mut Allocator) {
+        let areas = self.has_areas();
         let [first, second] = &mut self.stages;
         let (current, next) = if self.current == 0 { (first, second) } else { (second, first) };
         if !current.is_empty() || !next.is_empty() {
             return self.prefetch(mem);
         }
-        if self.areas {
+        if areas {
             self.ring.release(mem);
         }
-        self.taken += take(&mut self.ring, mem, pool, current, &mut self.checker, self.areas);
+        self.taken += take(&mut self.ring, mem, pool, current, &mut self.checker, areas);
         current.prefetch(mem, STAGE, self.fetch);
     }
 

@@ -10,6 +10,7 @@ use super::transmit::Pace;
 
 /// Places for packets that [`QueuePair::tx_reserve`] gave and that are not committed yet: in the ring or in buffers of the pool.
 /// Give it to [`QueuePair::tx_commit`] in the end, if only with 0 packets; one that is dropped loses its buffers.
+/// Example: [`QueuePair::tx_reserve`].
 #[derive(Debug, Default)]
 pub struct Reserved {
     /// Places in the ring.
@@ -24,13 +25,13 @@ pub struct Reserved {
 }
 
 impl Reserved {
-    /// The number of places.
+    /// The number of places. Example: [`QueuePair::tx_reserve`].
     #[inline(always)]
     pub fn places(&self) -> usize {
         self.lines + self.buffers.len()
     }
 
-    /// Bytes of each place.
+    /// Bytes of each place. Example: [`QueuePair::tx_reserve`].
     #[inline(always)]
     pub fn place_len(&self) -> u16 {
         self.len
@@ -50,6 +51,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     ///
     /// let (mut places, mut reserved) = (Vec::new(), Reserved::default());
     /// assert_eq!(sides.host.tx_reserve(64, 3, &mut reserved, |_, at| places.push(at)), 3);
+    /// assert_eq!((reserved.places(), reserved.place_len()), (3, 64));
     /// places.iter().for_each(|&at| sides.mem.write(at, &[7; 60]));
     /// assert_eq!(sides.host.tx_commit(&mut reserved, 2, |_| (60, 0)), Some(2)); // the third is given back
     /// # sides.poll();
@@ -72,7 +74,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         }
         let mut room = self.tx.room(&self.mem, n.min(Burst::CAPACITY));
         reserved.pace = self.pace(n);
-        if u32::from(len) > self.tuning().inline_max(reserved.pace.idle).min(LINE) {
+        if u32::from(len) > self.inline_max(reserved.pace).min(LINE) {
             if self.managed.is_some() {
                 room = room.min(self.managed_room(room));
             }

@@ -27,10 +27,12 @@ pub(super) struct RingAhead {
 }
 
 /// The next packet to receive is longer than 128 bytes, or has several segments: [`QueuePair::rx_burst`] receives it.
+/// Example: [`QueuePair::rx_small`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct NotSmall;
 
 /// The next packet to receive has several segments: [`QueuePair::rx_burst`] receives it.
+/// Example: [`QueuePair::rx_lend`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Segmented;
 
@@ -62,6 +64,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
     /// let (pair, mut burst) = (&mut sides.host, Burst::new());
     /// let packets: [&[u8]; 2] = [b"one", b"three"];
+    /// assert!(pair.small_limit() == 128 && pair.takes_buffers(4096)); // long packets go to buffers
     /// assert_eq!(pair.tx_small(5, packets.into_iter().map(|packet| (packet, 0)), &mut burst), 2);
     /// ```
     #[inline(always)]
@@ -72,7 +75,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         burst: &mut Burst,
     ) -> usize {
         let pace = self.pace(packets.len());
-        if u32::from(longest) <= self.tuning().inline_max(pace.idle) {
+        if u32::from(longest) <= self.inline_max(pace) {
             return self.tx_inline(longest, packets, pace);
         }
         let room = self.tx.room(&self.mem, packets.len().min(burst.space()));
@@ -96,12 +99,13 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     }
 
     /// The longest packet that [`tx_small`](QueuePair::tx_small) sends: 128 bytes, or less where the MTU is less.
+    /// Example: [`tx_small`](QueuePair::tx_small).
     pub fn small_limit(&self) -> u16 {
         layout::SMALL_BUF.min(u32::from(self.config().mtu)) as u16
     }
 
     /// True when [`tx_small`](QueuePair::tx_small) and [`tx_fill`](QueuePair::tx_fill) may send packets of `len` bytes in buffers of the
-    /// pool, under load or always; false when they always lie in the ring.
+    /// pool, under load or always; false when they always lie in the ring. Example: [`tx_small`](QueuePair::tx_small).
     pub fn takes_buffers(&self, len: u16) -> bool {
         u32::from(len) > self.tuning().inline_max(false).min(self.tuning().inline_max(true))
     }
@@ -169,7 +173,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         mut fill: impl FnMut(usize, &mut [u8]) -> u64,
     ) -> usize {
         let pace = self.pace(n);
-        if u32::from(len) > self.tuning().inline_max(pace.idle) {
+        if u32::from(len) > self.inline_max(pace) {
             return self.tx_fill_buffers(len, n, burst, fill, pace);
         }
         self.begin_inline(pace);
@@ -310,13 +314,17 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// [`NotSmall`] when the next packet is not small.
     ///
     /// ```
-    /// # use ccnic::{Burst, testing::{Sides, config}, ring::GroupedEpoch};
+    /// # use ccnic::{host::NotSmall, testing::{Sides, config}, ring::GroupedEpoch};
     /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
     /// # sides.send(64, 3, 7);
     /// # sides.poll();
     /// let (pair, mut bytes) = (&mut sides.host, 0);
     /// assert_eq!(pair.rx_small(32, |_, packet, _| bytes += packet.len()), Ok(3)); // three packets of 64 bytes have come
     /// assert_eq!(bytes, 192);
+    /// # sides.send(1500, 1, 7);
+    /// # sides.poll();
+    /// # let pair = &mut sides.host;
+    /// assert_eq!(pair.rx_small(32, |_, _, _| ()), Err(NotSmall)); // one of 1500 bytes has come
     /// ```
     #[inline(always)]
     pub fn rx_small(&mut self, max: usize, read: impl FnMut(usize, &[u8], u64)) -> Result<usize, NotSmall> {
@@ -330,13 +338,17 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// [`Segmented`] when the next packet has several segments: [`rx_burst`](QueuePair::rx_burst) receives it.
     ///
     /// ```
-    /// # use ccnic::{testing::{Sides, config}, ring::GroupedEpoch};
+    /// # use ccnic::{host::Segmented, testing::{Sides, config}, ring::GroupedEpoch};
     /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
     /// # sides.send(1500, 3, 7);
     /// # sides.poll();
     /// let (pair, mut bytes) = (&mut sides.host, 0);
     /// assert_eq!(pair.rx_lend(32, |_, packet, _| bytes += packet.len()), Ok(3)); // three packets of 1500 bytes have come
     /// assert_eq!(bytes, 4500);
+    /// # sides.send(9000, 3, 7);
+    /// # sides.poll();
+    /// # let pair = &mut sides.host;
+    /// assert_eq!(pair.rx_lend(32, |_, _, _| ()), Err(Segmented)); // one of several segments has come
     /// ```
     #[inline(always)]
     pub fn rx_lend(&mut self, max: usize, read: impl FnMut(usize, &[u8], u64)) -> Result<usize, Segmented> {

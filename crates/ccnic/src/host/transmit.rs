@@ -47,7 +47,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// cache. Then buffers do not wander to the NIC, which delivers short packets without any.
     #[inline(always)]
     fn transmit_inline(&mut self, burst: &mut Burst, alike: Option<Class>, pace: Pace) -> usize {
-        let most = self.tuning().inline_max(pace.idle);
+        let most = self.inline_max(pace);
         self.begin_inline(pace);
         let n = match alike {
             Some(class) => self.append_alike(class, burst.as_slice()),
@@ -209,6 +209,12 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
                 self.mem.demote(line);
             }
         }
+    }
+
+    /// The longest packet that goes to the areas of the ring.
+    #[inline(always)]
+    pub(super) fn inline_max(&self, pace: Pace) -> u32 {
+        if R::AREAS { self.tuning().inline_max(pace.idle) } else { 0 }
     }
 
     /// Before packets are written to the areas.

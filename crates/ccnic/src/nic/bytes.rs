@@ -84,7 +84,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         longest: u32,
         packets: impl ExactSizeIterator<Item = (&'a [u8], u64)>,
     ) -> usize {
-        let inline_max = self.tuning.inline_max(self.idle);
+        let inline_max = self.inline_max();
         if longest <= inline_max.min(LINE) {
             return self.slices_inline(packets);
         }

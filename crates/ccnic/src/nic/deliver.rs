@@ -44,7 +44,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         packets: &[Desc],
         ahead: &[Desc],
     ) -> (usize, Option<Busy>) {
-        if self.areas {
+        if self.has_areas() {
             self.deliver_inline(from, packets, ahead)
         } else {
             self.deliver_pool(from, packets, ahead, &Shape::of(packets))

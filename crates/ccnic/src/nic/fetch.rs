@@ -65,7 +65,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             self.sift(into);
         }
         self.open += into.len;
-        if self.areas {
+        if self.has_areas() {
             self.popped = self.tx.position();
             self.taken.take(into.len, self.popped);
         }
@@ -75,7 +75,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Hands back the units of a chain without an end, all of which the ring has dropped.
     #[inline(always)]
     fn skip_discarded(&mut self) {
-        if self.areas && self.tx.position() != self.popped && self.open == 0 {
+        if self.has_areas() && self.tx.position() != self.popped && self.open == 0 {
             self.popped = self.tx.position();
             self.taken.release(); // which lies before, and must not be handed back later
             self.tx.release(&self.mem);
@@ -97,7 +97,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// As `holds`, or the segment is inline: the ring has found out that it lies in the area of its unit.
     #[inline(always)]
     fn holds_or_inline(&self, desc: Desc) -> bool {
-        self.holds(desc) | (desc.inline() & self.areas)
+        self.holds(desc) | (desc.inline() & self.has_areas())
     }
 
     /// As `holds`, and the segment has data.

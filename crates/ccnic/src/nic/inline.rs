@@ -19,7 +19,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         packets: &[Desc],
         ahead: &[Desc],
     ) -> (usize, Option<Busy>) {
-        let (shape, most) = (Shape::of(packets), self.tuning.inline_max(self.idle));
+        let (shape, most) = (Shape::of(packets), self.inline_max());
         if shape.shortest > most {
             return self.deliver_pool(from, packets, ahead, &shape);
         }
@@ -84,10 +84,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     ) -> (usize, Option<Busy>) {
         let (mut n, mut ahead) = (0, ahead);
         while let Some(rest) = packets.get(n..).filter(|rest| !rest.is_empty()) {
-            let long = rest
-                .iter()
-                .take_while(|desc| u32::from(desc.len()) > self.tuning.inline_max(self.idle))
-                .count();
+            let long = rest.iter().take_while(|desc| u32::from(desc.len()) > self.inline_max()).count();
             if long > 0 {
                 let long = rest.get(..long).unwrap_or_default();
                 let whole = long.iter().rposition(|desc| !desc.more()).map_or(0, |last| last + 1);
@@ -115,7 +112,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// One packet of any number of segments.
     fn deliver_one<Q: SharedMemory>(&mut self, from: &Q, packet: &[Desc]) -> Option<Busy> {
         let total = bytes(packet) as u32;
-        if total > self.tuning.inline_max(self.idle) {
+        if total > self.inline_max() {
             return self.deliver_pool(from, packet, &[], &Shape::of(packet)).1;
         }
         self.publish(false);
@@ -154,10 +151,10 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// again.
     #[inline(always)]
     pub fn copy_to_pool(&mut self, fetched: &mut Fetched) -> usize {
-        if self.areas && fetched.moved < fetched.len {
+        if self.has_areas() && fetched.moved < fetched.len {
             self.move_to_pool(fetched);
         }
-        if self.areas { fetched.moved.saturating_sub(fetched.next) } else { fetched.rest().len() }
+        if self.has_areas() { fetched.moved.saturating_sub(fetched.next) } else { fetched.rest().len() }
     }
 
     #[inline(never)]

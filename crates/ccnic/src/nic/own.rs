@@ -67,9 +67,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// The caller makes sure that the packet is no longer than the MTU.
     #[inline(always)]
     pub fn deliver_bytes(&mut self, parts: &[&[u8]], meta: u64) -> bool {
-        if self.areas
+        if self.has_areas()
             && let [bytes] = parts
-            && bytes.len() <= self.tuning.inline_max(self.idle) as usize
+            && bytes.len() <= self.inline_max() as usize
         {
             self.publish(false);
             let Some(at) = self.rx.place(&self.mem, bytes.len() as u32) else {
@@ -178,7 +178,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     #[inline(always)]
     pub fn give_back(&mut self, descs: &[Desc]) {
         debug_assert!(descs.iter().all(|d| self.pool.holds(d.offset(), 0, Class::of(*d))));
-        if !self.areas {
+        if !self.has_areas() {
             self.done(descs.len());
         }
         self.free_all(descs);

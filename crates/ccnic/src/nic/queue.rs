@@ -50,7 +50,7 @@ pub struct NicQueue<M: SharedMemory, R: Ring> {
     /// yet.
     pub(super) open: usize,
     /// The rings have areas.
-    pub(super) areas: bool,
+    areas: bool,
     /// With areas: the units that are not completed.
     pub(super) taken: Taken,
     /// With areas: the position in the transmit ring after the last pop.
@@ -117,11 +117,22 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         &self.mem
     }
 
+    #[inline(always)]
+    pub(super) fn has_areas(&self) -> bool {
+        R::AREAS && self.areas
+    }
+
+    /// The longest packet that is delivered to the areas of the ring.
+    #[inline(always)]
+    pub(super) fn inline_max(&self) -> u32 {
+        if R::AREAS { self.tuning.inline_max(self.idle) } else { 0 }
+    }
+
     /// Publishes the packets delivered since the last flush, and hands back the descriptors fetched.
     #[inline(always)]
     pub fn flush(&mut self) {
         self.publish(self.demotes());
-        if self.areas {
+        if self.has_areas() {
             self.rx.close(&self.mem);
             if let Some(position) = self.taken.release() {
                 self.tx.release_to(&self.mem, position);

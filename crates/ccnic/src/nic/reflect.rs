@@ -42,7 +42,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// `reflect` without completion and without counting waits.
     #[inline(always)]
     pub(super) fn reflect_most(&mut self, packets: &[Desc]) -> usize {
-        if self.areas && has_inline(packets) {
+        if self.has_areas() && has_inline(packets) {
             return self.reflect_each(packets);
         }
         let mut room = self.room(packets.len());
@@ -95,7 +95,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     #[inline(always)]
     pub(super) fn done(&mut self, descs: usize) {
         self.open = self.open.saturating_sub(descs);
-        if self.areas {
+        if self.has_areas() {
             self.taken.complete(descs);
         }
     }

@@ -28,6 +28,7 @@ impl Receivers {
     }
 
     /// Takes out the indices, in ascending order.
+    #[inline]
     pub fn take(&mut self) -> impl Iterator<Item = usize> {
         let words = core::mem::take(self).0.into_iter().enumerate();
         words.flat_map(|(at, mut word)| {
@@ -265,6 +266,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
 }
 
 /// Packets that end in these descriptors.
+#[inline]
 pub(super) fn count_packets(descs: &[Desc]) -> u64 {
     descs.iter().filter(|desc| !desc.more()).count() as u64
 }

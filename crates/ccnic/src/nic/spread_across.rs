@@ -125,7 +125,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// True when the host may write where a packet lies as soon as its unit is handed back.
     #[inline(always)]
     fn holds_units(&self) -> bool {
-        self.areas || !self.config.shared_pool
+        self.has_areas() || !self.config.shared_pool
     }
 
     /// With the host-managed pool, or inline packets: true while packets of the last burst are with other cores. No burst may be

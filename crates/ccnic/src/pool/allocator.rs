@@ -401,6 +401,7 @@ impl Allocator {
     }
 
     /// Enters in the ledger a buffer that came from the depot, or went there.
+    #[inline]
     fn record(&mut self, buffer: u32, class: Class, moved: Moved) {
         self.ledger.add(buffer.wrapping_sub(self.layout.buffers), class, moved);
     }

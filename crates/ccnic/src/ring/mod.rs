@@ -79,6 +79,9 @@ pub(crate) const IDLE_POLLS: u32 = 8;
 pub trait Ring: 'static {
     /// Its number in a region's header.
     const DESIGN: Design;
+    /// True when its regions may have areas ([`Config::has_areas`](crate::Config::has_areas)). What only areas need is not compiled for
+    /// the other designs.
+    const AREAS: bool = Self::Consumer::AREAS;
     /// The writing end.
     type Producer: Producer;
     /// The reading end.
@@ -183,6 +186,9 @@ pub trait Producer: Sized + Send {
 
 /// The reading end of a ring. Belongs to one thread.
 pub trait Consumer: Sized + Send {
+    /// See [`Ring::AREAS`].
+    const AREAS: bool = false;
+
     /// Opens a ring where its last consumer left it.
     fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self;
 

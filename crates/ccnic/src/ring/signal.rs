@@ -23,6 +23,8 @@ pub trait Signal: Send + 'static {
     /// True when a unit stays ready until it is handed back: then a consumer must not read a lap ahead, where
     /// it would find units that it has taken already.
     const STAYS: bool;
+    /// True when rings with this signal may have areas.
+    const AREAS: bool;
 
     /// The signal of `count` descriptors in lap `lap`.
     fn encode(count: u8, lap: u64) -> u8;
@@ -61,6 +63,7 @@ pub struct Epoch;
 
 impl Signal for Epoch {
     const STAYS: bool = false; // the parity is that of the lap before
+    const AREAS: bool = true;
 
     #[inline(always)]
     fn encode(count: u8, lap: u64) -> u8 {
@@ -112,6 +115,7 @@ pub struct Clear;
 
 impl Signal for Clear {
     const STAYS: bool = true;
+    const AREAS: bool = false;
 
     #[inline(always)]
     fn encode(count: u8, lap: u64) -> u8 {

@@ -73,6 +73,52 @@ fn small_packets_that_find_no_room_are_counted_when_some_are_sent() {
 }
 
 #[test]
+fn mixed_packets_that_find_no_room_are_counted_when_some_are_sent() {
+    let attached = Attached::new(Design::GroupedEpoch);
+    // SAFETY: as above.
+    let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+    let byte = 0u8;
+    let mut bufs = alloc(queue, 1500, 10);
+    bufs.resize(100, Desc::new(0, 1, 0).into());
+    let data: Vec<_> = (0..100).map(|i| if i < 10 { std::ptr::null() } else { &raw const byte }).collect();
+    let mixed = |queue: &mut CcnicQueue, bufs: &[CcnicBuf], data: &[*const u8]| {
+        queue.transmit_mixed(bufs, data, |_, _| &[0])
+    };
+    let sent = mixed(queue, &bufs, &data).unwrap();
+    assert!((32..=64).contains(&sent), "{sent}");
+    assert_eq!(queue.stats().unwrap().tx_ring_full, 100 - sent as u64);
+    let large = alloc(queue, 1500, 3);
+    assert_eq!(mixed(queue, &large, &data[..3]), Ok(0));
+    assert_eq!(queue.stats().unwrap().tx_ring_full, 103 - sent as u64, "packets in buffers wait, too");
+    let bad = [large[0], Desc::new(0, 64, 0).into(), large[1]];
+    assert_eq!(mixed(queue, &bad, &data[..3]), Ok(0));
+    let stats = queue.stats().unwrap();
+    assert_eq!((stats.tx_ring_full, stats.tx_bad_buffer), (104 - sent as u64, 0), "one before the bad one");
+    assert_eq!(stats.tx_packets, sent as u64);
+}
+
+#[test]
+fn copies_that_find_no_buffer_are_counted_when_some_are_sent() {
+    let attached = Attached::new(Design::GroupedEpoch);
+    // SAFETY: as above.
+    let queue = unsafe { attached.host.queue(0).unwrap().as_mut() };
+    let large = alloc(queue, 1500, 2);
+    while !alloc(queue, 128, 1).is_empty() {}
+    let failed = queue.stats().unwrap().alloc_failed;
+    let (bytes, copy) = ([7u8; 128], CcnicBuf::from(Desc::new(0, 128, 0)));
+    let bufs = [large[0], copy, copy, copy, large[1], copy];
+    let data = [0, 1, 1, 1, 0, 1].map(|copy| if copy == 1 { &raw const bytes[0] } else { std::ptr::null() });
+    let mixed = |queue: &mut CcnicQueue, from: usize| {
+        queue.transmit_mixed(&bufs[from..], &data[from..], |_, _| &[7; 128])
+    };
+    assert_eq!(mixed(queue, 0), Ok(1), "one in its buffer, then a copy that needs one");
+    assert_eq!(queue.stats().unwrap().alloc_failed, failed + 4);
+    assert_eq!(mixed(queue, 1), Err(NO_BUFFER));
+    let stats = queue.stats().unwrap();
+    assert_eq!((stats.alloc_failed, stats.tx_ring_full, stats.tx_packets), (failed + 8, 0, 1));
+}
+
+#[test]
 fn a_full_ring_is_no_error_and_a_bad_handle_is_one_only_when_it_is_first() {
     let attached = Attached::new(Design::GroupedEpoch);
     // SAFETY: as above.

@@ -101,10 +101,15 @@ fn void<D: Slot>(area: u32, group: &mut [D]) {
 }
 
 impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
+    #[inline(always)]
+    fn has_areas(&self) -> bool {
+        S::AREAS && self.slots.has_areas()
+    }
+
     /// Checks the inline descriptors of the unit at `position`; see [`Consumer::all_inline`].
     #[inline(always)]
     fn check<D: Slot>(&self, position: u64, group: &mut [D], inline: &mut InlineCheck) {
-        if !self.slots.has_areas() {
+        if !self.has_areas() {
             return;
         }
         if !group.iter().fold(false, |any, d| any | d.desc().inline()) {
@@ -121,7 +126,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
     /// True when a unit is not full, but the lines of its area are: longer packets follow in the next one.
     #[inline(always)]
     fn is_crowded<D: Slot>(&self, position: u64, group: &[D]) -> bool {
-        let last = group.last().map(Slot::desc).filter(|desc| self.slots.has_areas() && desc.inline());
+        let last = group.last().map(Slot::desc).filter(|desc| self.has_areas() && desc.inline());
         let used = |desc: Desc| desc.offset().wrapping_sub(self.slots.area(position)) + u32::from(desc.len());
         last.is_some_and(|desc| used(desc) > AREA / 2)
     }
@@ -231,7 +236,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
             // The caller, which gets nothing, has nothing to release; except with areas, where it may still be reading what it got
             // before.
             self.move_to(mem, to);
-            if !self.slots.has_areas() {
+            if !self.has_areas() {
                 self.release(mem);
             }
         }
@@ -262,6 +267,8 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitConsumer<UNIT, PER, S> {
 }
 
 impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNIT, PER, S> {
+    const AREAS: bool = S::AREAS;
+
     fn resume<M: SharedMemory>(mem: &M, layout: &RingLayout) -> Self {
         let this = Self::look(mem, layout);
         S::recover(mem, layout, UNIT, this.position);
@@ -314,7 +321,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
 
     #[inline(always)]
     fn poll<M: SharedMemory>(&mut self, mem: &M) -> bool {
-        if !self.slots.has_areas() {
+        if !self.has_areas() {
             return true;
         }
         let word = mem.load_acquire(self.slots.at(self.position, UNIT)); // A2
@@ -336,8 +343,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
     fn prefetch<M: SharedMemory>(&self, mem: &M, descs: usize) {
         let per_line = u64::from(LINE / UNIT);
         // Long inline packets fill units of fewer descriptors: as many units as last time.
-        let units =
-            if self.slots.has_areas() { self.position - self.before.0 } else { descs.div_ceil(PER) as u64 };
+        let units = if self.has_areas() { self.position - self.before.0 } else { descs.div_ceil(PER) as u64 };
         for i in 0..units.div_ceil(per_line) {
             mem.prefetch_read(self.slots.at(self.position + i * per_line, UNIT));
         }
@@ -350,7 +356,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
 
     #[inline(always)]
     fn all_inline(&self) -> bool {
-        self.slots.has_areas() && self.inline.all()
+        self.has_areas() && self.inline.all()
     }
 
     #[inline(always)]
@@ -380,7 +386,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
         keep: impl FnOnce(&[Desc]) -> bool,
     ) {
         // With areas, packets that were taken may still lie in units that have not been handed back.
-        if !self.slots.has_areas() {
+        if !self.has_areas() {
             self.handed = self.position;
         }
         let (mut descs, mut end) = (Vec::new(), (self.position, self.within));
@@ -400,7 +406,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
             self.guard.discarding = false;
             end = (self.position + u64::from(self.within > 0), 0);
             (self.position, self.within) = (end.0, 0);
-            if !self.slots.has_areas() {
+            if !self.has_areas() {
                 self.handed = end.0;
             }
         }

@@ -166,7 +166,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> UnitProducer<UNIT, PER, S> {
             let words = |i: usize| at + i as u32 * DESC;
             for i in skip..count {
                 let desc = Desc::from_words(mem.load(words(i)), mem.load(words(i) + 8));
-                if desc.inline() && !(self.slots.has_areas() && lies_in(self.slots.area(position), desc)) {
+                if desc.inline() && !(self.has_areas() && lies_in(self.slots.area(position), desc)) {
                     return None;
                 }
                 descs.push(desc);
@@ -283,7 +283,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
 
     #[inline(always)]
     fn append<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D], plain: bool) -> usize {
-        if self.slots.has_areas() {
+        if self.has_areas() {
             if !plain {
                 self.close(mem);
             } else if self.open.count > 0 || !descs.len().is_multiple_of(PER) {
@@ -310,7 +310,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
 
     #[inline(always)]
     fn has_areas(&self) -> bool {
-        self.slots.has_areas()
+        S::AREAS && self.slots.has_areas()
     }
 
     #[inline(always)]
@@ -320,7 +320,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
         n: usize,
         mut put: impl FnMut(usize, u32) -> (u16, u64),
     ) -> usize {
-        if !self.slots.has_areas() {
+        if !self.has_areas() {
             return 0;
         }
         // So that the rest of the open unit has a line for each packet.
@@ -355,13 +355,13 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
 
     #[inline(always)]
     fn line(&self, i: usize) -> u32 {
-        debug_assert!(self.open.count == 0 || !self.slots.has_areas());
+        debug_assert!(self.open.count == 0 || !self.has_areas());
         self.slots.area(self.position + (i / PER) as u64) + (i % PER) as u32 * LINE
     }
 
     #[inline(always)]
     fn place<M: SharedMemory>(&mut self, mem: &M, len: u32) -> Option<u32> {
-        if !self.slots.has_areas() {
+        if !self.has_areas() {
             return None;
         }
         if self.open.count > 0 && self.open.lines + len.div_ceil(LINE) > AREA_LINES {
@@ -380,7 +380,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
 
     #[inline(always)]
     fn close<M: SharedMemory>(&mut self, mem: &M) {
-        if self.slots.has_areas() {
+        if self.has_areas() {
             if self.open.count > 0 {
                 self.publish_open(mem);
             }
@@ -395,7 +395,7 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
 
     #[inline(always)]
     fn demote<M: SharedMemory>(&self, mem: &M) {
-        if self.slots.has_areas() {
+        if self.has_areas() {
             return; // done when they were published
         }
         let first = self.slots.at(self.position - u64::from(self.last), UNIT);

@@ -24,9 +24,9 @@ pub struct PortConfig {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct PortTable {
-    /// What kind of port: tap.
+    /// What kind of port: tap, xdp or pcap (docs/ports.md).
     kind: String,
-    /// Its name, as its kind has it: of a network interface, say.
+    /// Its name, as its kind has it: of a network interface, or a file.
     name: String,
     /// What its kind lets one choose, as --port: numbers, words, true and false for on and off; lists for what can be said several times.
     #[serde(default)]
@@ -71,7 +71,7 @@ impl JsonSchema for PortConfig {
 
 /// The same port as `--port` has it: kinds of ports have one parser for their options.
 fn as_flag(kind: &str, name: &str, options: &BTreeMap<String, toml::Value>) -> anyhow::Result<String> {
-    ensure!(!kind.contains([':', ',']), "kind = {kind:?} is no kind of port: write tap");
+    ensure!(!kind.contains([':', ',']), "kind = {kind:?} is no kind of port: write tap, xdp or pcap");
     ensure!(!name.contains(','), "name = {name:?} has a comma in it: options belong into options");
     let mut flag = format!("{kind}:{name}");
     for (key, value) in options {

@@ -118,7 +118,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             },
         );
         self.tx.close(&self.mem);
-        self.rx.prefetch(&self.mem);
+        self.published();
         Some(sent)
     }
 
@@ -146,7 +146,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             self.begin_inline(*pace);
             let sent = self.append_buffers(buffers.as_slice());
             self.tx.close(&self.mem);
-            self.rx.prefetch(&self.mem);
+            self.published();
             buffers.remove_front(sent);
             sent
         } else {

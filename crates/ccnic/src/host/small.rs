@@ -140,7 +140,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             }
         }
         self.tx.close(&self.mem);
-        self.rx.prefetch(&self.mem);
+        self.published();
         sent
     }
 
@@ -192,7 +192,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             }
         }
         self.tx.close(&self.mem);
-        self.rx.prefetch(&self.mem);
+        self.published();
         sent
     }
 

@@ -4,6 +4,7 @@ use std::io::IsTerminal;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context, bail};
 use ccnic_control::{Connection, Limits, UserLimits};
@@ -69,6 +70,10 @@ struct Args {
     /// need not copy its region when ccnicd is restarted
     #[arg(long, value_name = "USER", value_delimiter = ',')]
     trusted_users: Vec<String>,
+    /// Sleep when no packet has come for so many microseconds, until a program, an interface or an operator wants something; 0: never,
+    /// poll all the time
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = DaemonOptions::SLEEP_AFTER.as_micros() as u32, value_parser = sleep_after)]
+    sleep_after: u32,
     /// Measure on this machine what --tuning chooses, print a table, keep the result for later starts, and end. Needs a polling CPU
     /// and another one that are idle
     #[arg(long, conflicts_with = "tuning")]
@@ -143,10 +148,28 @@ fn run(args: &Args) -> anyhow::Result<()> {
         tracing::info!("the score of the out-of-memory killer stays as it is: {e}");
     }
     let ports = args.ports.clone();
-    let daemon =
-        Daemon::new(DaemonOptions { socket, cores, dataplane, ports, limits, dedicated_cores, tuning })?;
+    let sleep_after = (args.sleep_after > 0).then(|| Duration::from_micros(args.sleep_after.into()));
+    let daemon = Daemon::new(DaemonOptions {
+        socket,
+        cores,
+        dataplane,
+        ports,
+        limits,
+        dedicated_cores,
+        sleep_after,
+        tuning,
+    })?;
     daemon.run(&stop);
     Ok(())
+}
+
+/// `--sleep-after`.
+fn sleep_after(text: &str) -> Result<u32, String> {
+    let microseconds: u32 = text.parse().map_err(|_| "it is no number of microseconds".to_owned())?;
+    match microseconds {
+        0 | 100..=10_000_000 => Ok(microseconds),
+        _ => Err("choose 100 to 10000000 microseconds, or 0 to poll all the time".to_owned()),
+    }
 }
 
 /// `--port`. (Of an error with causes, clap would print the first line.)

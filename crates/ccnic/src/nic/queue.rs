@@ -248,12 +248,12 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// // The NIC sleeps, until it is woken.
     /// nic.disarm();
     /// ```
-    pub fn arm(&mut self) {
+    pub fn arm(&self) {
         notify::request(&self.mem, self.tx_event, &self.tx);
     }
 
     /// The NIC is awake: see [`arm`](NicQueue::arm).
-    pub fn disarm(&mut self) {
+    pub fn disarm(&self) {
         notify::disarm(&self.mem, self.tx_event);
     }
 

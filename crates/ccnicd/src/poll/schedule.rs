@@ -137,12 +137,28 @@ pub(crate) struct Scheduler<C, K> {
     /// Empty polls in a row, and how many of them look at every queue of all clients.
     empty: usize,
     sweep: usize,
+    /// Packets have been found since the last question.
+    moved: bool,
+    /// Since when none has been, as far as anybody has asked.
+    quiet: Option<u64>,
 }
 
 impl<C: Polled, K: Core> Scheduler<C, K> {
     pub(crate) fn new(core: K, times: Times) -> Scheduler<C, K> {
         let (busy, idle) = Default::default();
-        Scheduler { core, times, busy, idle, idle_due: 0, commands_due: None, passed: 0, empty: 0, sweep: 1 }
+        Scheduler {
+            core,
+            times,
+            busy,
+            idle,
+            idle_due: 0,
+            commands_due: None,
+            passed: 0,
+            empty: 0,
+            sweep: 1,
+            moved: true,
+            quiet: None,
+        }
     }
 
     /// Polls a client from now on.
@@ -158,6 +174,28 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.busy.is_empty() && self.idle.is_empty()
+    }
+
+    /// All clients, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &C> {
+        self.busy.iter().chain(&self.idle).map(|entry| &entry.client)
+    }
+
+    /// True when no packet has been found for so many ticks, and no command is left. The clock is read only when there was none since the last
+    /// question.
+    pub(crate) fn is_idle_for(&mut self, after: u64) -> bool {
+        if std::mem::take(&mut self.moved) || self.commands_due.is_some() {
+            self.quiet = None;
+            return false;
+        }
+        let now = self.core.now();
+        now.saturating_sub(*self.quiet.get_or_insert(now)) >= after
+    }
+
+    /// The core has slept, or tried to: time begins anew.
+    pub(crate) fn awake(&mut self) {
+        self.quiet = None;
+        self.empty = 0;
     }
 
     /// All clients, in no order.
@@ -187,7 +225,7 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
             let polls = if self.empty < AWAKE { self.sweep.max(SPIN) } else { self.sweep };
             left = left.saturating_sub(polls.max(SPIN));
             if entry.client.spin(polls, shared) > 0 {
-                self.empty = 0;
+                (self.empty, self.moved) = (0, true);
                 continue;
             }
             self.empty = self.empty.saturating_add(polls);
@@ -227,7 +265,7 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
         entry.credit -= took.min(self.times.debt) as i64;
         self.empty = self.empty.saturating_add(polls);
         if found > 0 {
-            (entry.found, self.empty) = (now, 0);
+            (entry.found, self.empty, self.moved) = (now, 0, true);
         } else if self.empty >= self.sweep {
             self.empty = 0;
             self.core.relax();

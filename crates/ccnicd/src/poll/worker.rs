@@ -1,8 +1,10 @@
-//! A worker: a thread pinned to a core that polls its clients, as `schedule.rs` says. Without clients it blocks.
+//! A worker: a thread pinned to a core that polls its clients, as `schedule.rs` says, and sleeps when they have nothing to do (`sleep.rs`).
+//! Without clients it blocks.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use ccnic::rss::Spreader;
 use ccnic_control::messages::QueueStatus;
@@ -13,6 +15,7 @@ use super::client::{Part, Scheduled};
 use super::core::{PollingCore, Rest};
 use super::links::Links;
 use super::schedule::Scheduler;
+use super::sleep::{Bell, Sleeper};
 use crate::switch::{Known, Switch};
 
 type Clients = Scheduler<Scheduled, PollingCore>;
@@ -40,25 +43,38 @@ pub(crate) struct Worker {
     /// Queues that it polls.
     pub(crate) queues: usize,
     commands: Option<Sender<Command>>,
+    /// Wakes it.
+    bell: Bell,
     /// Gives the clients that it had at its end.
     thread: Option<JoinHandle<Vec<Part>>>,
 }
 
 impl Worker {
-    /// Starts a worker on `cpu` that does `rest` when there is nothing to do. `switch` joins its clients.
+    /// Starts a worker on `cpu` that does `rest` when there is nothing to do, and sleeps when that has lasted for `sleep_after`; `None`:
+    /// never. `switch` joins its clients.
     ///
     /// # Errors
-    /// When the system can start no thread.
-    pub(crate) fn start(cpu: usize, rest: Rest, switch: Switch) -> std::io::Result<Worker> {
+    /// When the system can start no thread, or has no descriptor left.
+    pub(crate) fn start(
+        cpu: usize,
+        rest: Rest,
+        sleep_after: Option<Duration>,
+        switch: Switch,
+    ) -> std::io::Result<Worker> {
         let (commands, inbox) = channel();
-        let thread = std::thread::Builder::new()
-            .name(format!("poll-{cpu}"))
-            .spawn(move || run(cpu, rest, switch, &inbox))?;
-        Ok(Worker { cpu, queues: 0, commands: Some(commands), thread: Some(thread) })
+        let bell = Bell::new()?;
+
+        let thread = std::thread::Builder::new().name(format!("poll-{cpu}")).spawn({
+            let bell = bell.clone();
+            move || run(cpu, rest, (sleep_after, bell), switch, &inbox)
+        })?;
+        Ok(Worker { cpu, queues: 0, commands: Some(commands), bell, thread: Some(thread) })
     }
 
     fn send(&self, command: Command) -> bool {
-        self.commands.as_ref().is_some_and(|c| c.send(command).is_ok())
+        let sent = self.commands.as_ref().is_some_and(|c| c.send(command).is_ok());
+        self.bell.ring();
+        sent
     }
 
     /// False when the thread has ended, which it does of itself only by a defect.
@@ -125,6 +141,7 @@ impl Worker {
     /// end together: stop all of them before the first is dropped.
     pub(crate) fn stop(&mut self) {
         self.commands = None;
+        self.bell.ring();
     }
 }
 
@@ -146,11 +163,18 @@ fn pin(cpu: usize) {
     }
 }
 
-fn run(cpu: usize, rest: Rest, mut switch: Switch, inbox: &Receiver<Command>) -> Vec<Part> {
+fn run(
+    cpu: usize,
+    rest: Rest,
+    (sleep_after, bell): (Option<Duration>, Bell),
+    mut switch: Switch,
+    inbox: &Receiver<Command>,
+) -> Vec<Part> {
     pin(cpu);
     let core = PollingCore::new(rest);
     switch.set_clock(core.second());
     let times = core.times();
+    let sleeper = Sleeper::new(sleep_after.map(|after| core.ticks(after)), bell);
     let mut clients = Clients::new(core, times);
     let mut stopped = false;
     while !stopped {
@@ -159,6 +183,7 @@ fn run(cpu: usize, rest: Rest, mut switch: Switch, inbox: &Receiver<Command>) ->
             execute(command, &mut clients, &mut switch);
         } else {
             poll(&mut clients, &mut switch);
+            sleeper.rest(&mut clients, &switch);
         }
         let receive = || {
             let command = inbox.try_recv();

@@ -7,7 +7,7 @@ use ccnic::Desc;
 use ccnic::nic::{FETCH, Fetched, Origin};
 use ccnic_shm::NativeMemory;
 
-use super::Statistics;
+use super::{Doze, Statistics};
 
 /// A port to somewhere outside. Belongs to its worker's thread.
 pub trait OutsidePort: Statistics + Send {
@@ -27,6 +27,11 @@ pub trait OutsidePort: Statistics + Send {
 
     /// Sends packets of another port, whole ones. Never waits: what cannot be sent is dropped and counted.
     fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]);
+
+    /// Its way to let its worker sleep, if it has one.
+    fn doze(&self) -> Option<&dyn Doze> {
+        None
+    }
 
     /// True when it takes packets whose metadata request something.
     fn takes_offloads(&self) -> bool {

@@ -18,8 +18,8 @@ use std::rc::Rc;
 use ccnic::SharedMemory;
 use ccnic::memory::LINE;
 use loom::cell::Cell;
-use loom::sync::atomic::AtomicU64;
-use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use loom::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release, SeqCst};
+use loom::sync::atomic::{AtomicU64, fence};
 
 type Line = [u8; LINE as usize];
 
@@ -141,6 +141,14 @@ impl SharedMemory for LoomView {
     fn prefetch_read(&self, _: u32) {}
     fn prefetch_own(&self, _: u32) {}
     fn demote(&self, _: u32) {}
+
+    fn light_barrier(&self) {
+        fence(SeqCst);
+    }
+
+    fn heavy_barrier(&self) {
+        fence(SeqCst);
+    }
 
     fn relax(&self) {
         loom::thread::yield_now();

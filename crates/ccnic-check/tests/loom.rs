@@ -8,7 +8,7 @@ use std::rc::Rc;
 
 use ccnic::layout::{AREA, LARGE_BUF, Layout, RingLayout};
 use ccnic::ring::{Consumer, Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Producer, Ring};
-use ccnic::testing::{Allocator, Class, NotifyState, arm, disarm};
+use ccnic::testing::{Allocator, Class, NotifyState, arm, disarm, request};
 use ccnic::{Config, Desc, SharedMemory};
 use ccnic_check::faulty::{Faulty, WeakRelease};
 use ccnic_check::loom_view::{LoomMemory, LoomView};
@@ -18,6 +18,7 @@ use loom::thread;
 const UNITS: u32 = 0;
 const LINES: u32 = 1024;
 const RX_EVENT: u32 = 2048;
+const TX_EVENT: u32 = 2176;
 /// The flag that the program has ended. Not part of the interface.
 const DONE: u32 = 2112;
 const BYTES: u32 = 4096;
@@ -218,6 +219,49 @@ fn waits<R: Ring>(in_every_poll: bool) {
     });
 }
 
+/// A NIC that sleeps whenever there is nothing, and a program that sends a packet when there is room and looks once whether the NIC has
+/// to be woken. A look that comes too early leaves the NIC asleep.
+fn nic_sleeps<R: Ring>(packets: u64, fences: bool) {
+    model(2, move || {
+        let mem = memory::<R>(2, 1).word(TX_EVENT).memory();
+        let (to, layout) = (mem.clone(), ring_layout(2));
+        let sleeper = Rc::new(Notify::new());
+        let woken = Rc::clone(&sleeper);
+        let program = thread::spawn(move || {
+            let (mut ring, mut watch) = (R::Producer::resume(&to, &layout), NotifyState::new(TX_EVENT));
+            for seq in 0..packets {
+                while ring.push(&to, &[Desc::new(0, 1, 0).with_meta(seq)]) == 0 {
+                    to.relax();
+                }
+                if fences {
+                    to.light_barrier();
+                }
+                if let Some(armed) = watch.needs_notification(&to, &ring) {
+                    watch.notified(armed);
+                    woken.notify();
+                }
+            }
+        });
+        let mut ring = R::Consumer::resume(&mem, &layout);
+        for seq in 0..packets {
+            let mut out = [Desc::default(); 1];
+            while ring.pop(&mem, &mut out) == 0 {
+                request(&mem, TX_EVENT, &ring);
+                if fences {
+                    mem.heavy_barrier();
+                }
+                if !ring.ready(&mem) {
+                    sleeper.wait();
+                }
+                disarm(&mem, TX_EVENT);
+            }
+            assert_eq!(out[0].meta, seq, "order");
+            ring.release(&mem);
+        }
+        join(program);
+    });
+}
+
 /// Sends packets through the areas of a ring of two units: what is written before the signal is seen after it, and an area is not written
 /// again before its unit has been handed back. A reader that hands it back before it has read must fail.
 fn inline<S: SharedMemory + Clone + 'static>(mem: S, early: bool) {
@@ -315,6 +359,17 @@ macro_rules! models {
             #[should_panic(expected = "deadlock")]
             fn a_nic_that_checks_only_once_per_packet_is_detected() {
                 waits::<$ring>(false);
+            }
+
+            #[test]
+            fn a_nic_that_sleeps_is_woken() {
+                nic_sleeps::<$ring>(3, true);
+            }
+
+            #[test]
+            #[should_panic(expected = "deadlock")]
+            fn a_missing_fence_before_sleep_is_detected() {
+                nic_sleeps::<$ring>(2, false); // as many as the ring has room for
             }
 
             #[test]

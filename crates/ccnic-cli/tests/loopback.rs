@@ -44,6 +44,7 @@ impl TestNic {
             policies: Default::default(),
             limits: ccnic_control::Limits::new(1 << 30, 1 << 30),
             dedicated_cores: true,
+            sleep_after: Some(DaemonOptions::SLEEP_AFTER),
             tuning: ccnicd::tune::Tuned::default(),
         };
         let daemon = Daemon::new(options).unwrap();

@@ -28,8 +28,10 @@ impl TestNic {
             cores: ccnicd::control::placement::allowed_cpus().unwrap().into_iter().take(1).collect(),
             dataplane: DataplaneKind::Loopback,
             ports: Vec::new(),
+            policies: Default::default(),
             limits: ccnic_control::Limits::new(1 << 30, 1 << 30),
             dedicated_cores: false,
+            sleep_after: Some(DaemonOptions::SLEEP_AFTER),
             tuning: ccnicd::tune::Tuned::default(),
         };
         let daemon = Daemon::new(options).unwrap();

@@ -59,6 +59,8 @@ pub struct Nic {
     connection: Arc<Connection>,
     /// The NIC can do receive-side scaling.
     spreads: bool,
+    /// The NIC may sleep.
+    sleeps: bool,
     /// The parameters for a NIC that can.
     rss: Option<Rss>,
     /// What is chosen of each NIC's tuning.
@@ -105,6 +107,7 @@ impl Nic {
             mac: options.mac,
             connection,
             spreads: hello.rss,
+            sleeps: hello.sleeps,
             rss: options.rss.clone(),
             tuning: choice.of(hello.tuning),
             choice,
@@ -171,8 +174,9 @@ impl Nic {
         if slot.is_some() {
             return Err(Error::QueueTaken { queue });
         }
-        let waiter = Waiter::new(queue, Arc::clone(&self.connection));
-        let mut pair = QueuePair::new(self.region.memory(), &self.layout, queue, waiter.clone())?;
+        let waiter = Waiter::new(queue, Arc::clone(&self.connection), self.sleeps);
+        let mut pair =
+            QueuePair::new(with_waker(self.region.memory(), &waiter), &self.layout, queue, waiter.clone())?;
         pair.dispatch(Tune(self.tuning));
         *slot = Some(waiter);
         Ok(pair)
@@ -289,6 +293,18 @@ impl Nic {
     /// When it cannot be reached.
     pub fn status(&self) -> Result<Status, Error> {
         Ok(Connection::open(&self.socket)?.status()?)
+    }
+}
+
+/// The memory of a queue pair that may have to wake the NIC.
+fn with_waker(memory: NativeMemory, waiter: &Waiter) -> NativeMemory {
+    match waiter.waker() {
+        Ok(Some(waker)) => memory.with_waker(waker),
+        Ok(None) => memory,
+        Err(e) => {
+            tracing::warn!("queue {}: the NIC will not sleep: {e}", waiter.queue());
+            memory
+        }
     }
 }
 

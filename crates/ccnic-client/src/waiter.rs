@@ -21,7 +21,7 @@ use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType, 
 use crate::error::Error;
 use ccnic_control::Connection;
 use ccnic_control::messages::Request;
-use ccnic_shm::NativeMemory;
+use ccnic_shm::{NativeMemory, take_part_in_barriers};
 
 /// The first nap; each is twice as long as the one before.
 const SHORTEST: Duration = Duration::from_micros(10);
@@ -55,6 +55,8 @@ pub struct Waiter {
 struct Inner {
     queue: u16,
     connection: Mutex<Arc<Connection>>,
+    /// The program wakes a NIC that sleeps by the same sockets.
+    wakes: bool,
     ends: OnceLock<Ends>,
     /// The NIC has confirmed that it has its end.
     confirmed: AtomicBool,
@@ -62,7 +64,7 @@ struct Inner {
 
 #[derive(Debug)]
 struct Ends {
-    ours: OwnedFd,
+    ours: Arc<OwnedFd>,
     /// A copy of the NIC's.
     nics: OwnedFd,
 }
@@ -72,7 +74,7 @@ impl Ends {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
         let (ours, nics) = socketpair(AddressFamily::UNIX, SocketType::STREAM, flags, None)
             .map_err(Error::os("make a pair of sockets for notifications"))?;
-        Ok(Ends { ours, nics })
+        Ok(Ends { ours: Arc::new(ours), nics })
     }
 
     /// Reads all notifications; true when there was one.
@@ -81,7 +83,7 @@ impl Ends {
         let mut any = false;
         // Bounded: a broken NIC may send without end.
         for _ in 0..16 {
-            match recv(&self.ours, &mut bytes, RecvFlags::DONTWAIT) {
+            match recv(&*self.ours, &mut bytes, RecvFlags::DONTWAIT) {
                 Ok((_, n)) if n > 0 => any = true,
                 _ => break,
             }
@@ -91,14 +93,19 @@ impl Ends {
 }
 
 impl Waiter {
-    pub(crate) fn new(queue: u16, connection: Arc<Connection>) -> Waiter {
+    pub(crate) fn new(queue: u16, connection: Arc<Connection>, wakes: bool) -> Waiter {
         let inner = Inner {
             queue,
             connection: Mutex::new(connection),
+            wakes,
             ends: OnceLock::new(),
             confirmed: AtomicBool::new(false),
         };
         Waiter { inner: Arc::new(inner) }
+    }
+
+    pub(crate) fn queue(&self) -> u16 {
+        self.inner.queue
     }
 
     fn connection(&self) -> MutexGuard<'_, Arc<Connection>> {
@@ -117,11 +124,20 @@ impl Waiter {
 
     /// Sends the NIC its end.
     fn offer(&self, ends: &Ends) {
-        let request = Request::Notify { queue: self.inner.queue };
+        let request = Request::Notify { queue: self.inner.queue, wakes: self.inner.wakes };
         // If the NIC has gone, its successor gets it.
         if let Err(e) = self.connection().send_now(&request, Some(ends.nics.as_fd())) {
             tracing::debug!("queue {}: the NIC cannot notify: {e}", self.inner.queue);
         }
+    }
+
+    /// What a NIC that sleeps is woken by. From then on it may sleep.
+    pub(crate) fn waker(&self) -> Result<Option<Arc<OwnedFd>>, Error> {
+        if !self.inner.wakes {
+            return Ok(None);
+        }
+        take_part_in_barriers();
+        Ok(Some(Arc::clone(&self.ends()?.ours)))
     }
 
     fn ends(&self) -> Result<&Ends, Error> {

@@ -322,10 +322,10 @@ pub(crate) mod tests {
     fn a_message_arrives_whole_with_its_descriptor() {
         let (one, other) = pair();
         let file = tempfile::tempfile().unwrap();
-        one.send(&Request::Notify { queue: 3 }, Some(file.as_fd())).unwrap();
+        one.send(&Request::Notify { queue: 3, wakes: false }, Some(file.as_fd())).unwrap();
         one.send(&Request::Hello, None).unwrap();
         let (message, fd) = other.receive::<Request>().unwrap().unwrap();
-        assert_eq!(message, Request::Notify { queue: 3 });
+        assert_eq!(message, Request::Notify { queue: 3, wakes: false });
         let got = std::fs::File::from(fd.unwrap()).metadata().unwrap();
         assert_eq!(got.ino(), file.metadata().unwrap().ino());
         let (message, fd) = other.receive::<Request>().unwrap().unwrap();

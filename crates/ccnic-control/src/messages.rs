@@ -37,6 +37,10 @@ pub enum Request {
     Notify {
         /// Queue number.
         queue: u16,
+        /// The program sends a byte on the same socket when the NIC has armed the queue pair and it has sent packets: so a NIC may sleep
+        /// ([`Hello::sleeps`]).
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        wakes: bool,
     },
     /// Asks for the NIC's state: as much of it as goes into a message.
     Status,
@@ -86,6 +90,9 @@ pub struct Hello {
     /// The NIC spreads received packets over queues (RSS).
     #[serde(default)]
     pub rss: bool,
+    /// The NIC sleeps when there is nothing to do, if all programs wake it ([`Request::Notify`]).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub sleeps: bool,
     /// What it found best on this machine ([`Tuning::word`]). A program that knows no such tuning uses the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<u32>,
@@ -252,7 +259,8 @@ mod tests {
             &Request::StatusFrom(Cursor { program: 7, queue: 8 }),
             r#"{"status-from":{"program":7,"queue":8}}"#,
         );
-        is(&Request::Notify { queue: 7 }, r#"{"notify":{"queue":7}}"#);
+        is(&Request::Notify { queue: 7, wakes: false }, r#"{"notify":{"queue":7}}"#);
+        is(&Request::Notify { queue: 7, wakes: true }, r#"{"notify":{"queue":7,"wakes":true}}"#);
         is(&Request::Rss(None), r#"{"rss":null}"#);
         is(&Request::MacTable(64), r#"{"mac-table":64}"#);
         let name = || "one".to_owned();
@@ -277,7 +285,7 @@ mod tests {
             &Reply::MacTable(AddressPage { addresses: vec![learned], next: Some(64) }),
             r#"{"mac-table":{"addresses":[{"mac":[2,0,0,0,0,255],"program":7,"age_s":3}],"next":64}}"#,
         );
-        let hello = Hello { version: "1".into(), node: 0, rss: true, tuning: None };
+        let hello = Hello { version: "1".into(), node: 0, rss: true, sleeps: false, tuning: None };
         is(&Reply::Hello(hello.clone()), r#"{"hello":{"version":"1","node":0,"rss":true}}"#);
         is(
             &Reply::Hello(Hello { tuning: Some(0x0100_0001), ..hello }),

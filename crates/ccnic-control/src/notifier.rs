@@ -1,4 +1,4 @@
-//! Notifications: the NIC's end of the socket that a program waits on.
+//! Notifications: the NIC's end of the socket that a program waits on, and by which it wakes a NIC that sleeps.
 //!
 //! # Why a socket, and a stream
 //!
@@ -18,7 +18,7 @@
 //! ten microseconds at most; a dishonest program gets at most one part in [`REST`] of a polling core this way. The byte that confirms a
 //! notifier is charged like a notification, and waits like one.
 
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
@@ -27,7 +27,7 @@ use ccnic::SharedMemory;
 use ccnic::nic::NicQueue;
 use ccnic::ring::Ring;
 use rustix::net::sockopt::{socket_domain, socket_type};
-use rustix::net::{AddressFamily, SendFlags, SocketType, getpeername, send};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketType, getpeername, recv, send};
 
 use ccnic_shm::thread_time;
 
@@ -43,6 +43,7 @@ pub struct Notifier {
     budget: Arc<Budget>,
     /// The program has to be told that its queue is watched.
     unconfirmed: bool,
+    wakes: bool,
 }
 
 /// When any notifier of a program may notify again. Shared by the threads that poll its queues.
@@ -77,8 +78,9 @@ impl Budget {
 }
 
 impl Notifier {
-    /// Takes a descriptor from a program. The caller keeps a reference until all notifiers have gone.
-    pub(super) fn new(socket: Arc<OwnedFd>, budget: Arc<Budget>) -> Result<Notifier, String> {
+    /// Takes a descriptor from a program, which `wakes` a NIC that sleeps or does not. The caller keeps a reference until all notifiers
+    /// have gone.
+    pub(super) fn new(socket: Arc<OwnedFd>, budget: Arc<Budget>, wakes: bool) -> Result<Notifier, String> {
         let unix = socket_domain(&socket).is_ok_and(|domain| domain == AddressFamily::UNIX);
         let stream = socket_type(&socket).is_ok_and(|kind| kind == SocketType::STREAM);
         if !unix || !stream {
@@ -87,7 +89,7 @@ impl Notifier {
         if getpeername(&socket).is_err() {
             return Err("the socket to notify by is not connected".to_owned());
         }
-        Ok(Notifier { socket, budget, unconfirmed: true })
+        Ok(Notifier { socket, budget, unconfirmed: true, wakes })
     }
 
     /// Tells the program that its queue is watched from now on: one byte, as for a notification. Never blocks.
@@ -96,6 +98,16 @@ impl Notifier {
     /// notification, so that what the program makes of it costs the time of its own queues.
     pub(super) fn confirm(&mut self) {
         self.unconfirmed = !self.notify();
+    }
+
+    /// What the program wakes the NIC by: readable when it has done so. `None` when it does not, or must be told something first.
+    pub fn waker(&self) -> Option<BorrowedFd<'_>> {
+        (self.wakes && !self.unconfirmed).then(|| self.socket.as_fd())
+    }
+
+    /// Takes what the program has sent to wake the NIC: some of it, for it may send without end. Never blocks.
+    pub fn take_calls(&self) {
+        let _ = recv(&*self.socket, &mut [0; 256], RecvFlags::DONTWAIT);
     }
 
     fn send(&self) {
@@ -149,7 +161,7 @@ mod tests {
     #[test]
     fn a_socket_that_is_full_or_closed_neither_blocks_nor_fails() {
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
-        let mut notifier = Notifier::new(Arc::new(theirs.into()), Arc::default()).unwrap();
+        let mut notifier = Notifier::new(Arc::new(theirs.into()), Arc::default(), false).unwrap();
         (0..100_000).for_each(|_| notifier.send());
         drop(ours);
         notifier.send();
@@ -172,14 +184,15 @@ mod tests {
         let mut queue = NicQueue::<_, ccnic::ring::GroupedEpoch>::new(mem, &layout, 0).unwrap();
         let (ours, theirs) = std::os::unix::net::UnixStream::pair().unwrap();
         let budget = Arc::new(Budget::default());
-        let mut notifier = Notifier::new(Arc::new(theirs.into()), Arc::clone(&budget)).unwrap();
+        let mut notifier = Notifier::new(Arc::new(theirs.into()), Arc::clone(&budget), true).unwrap();
         budget.next.store(usize::MAX, Ordering::Relaxed);
         notifier.confirm();
         (0..1000).for_each(|_| notifier.notify_if_armed(&mut queue));
         assert!(notifier.unconfirmed && !told(&ours), "too early");
+        assert!(notifier.waker().is_none(), "no sleep before the program has been told");
         budget.next.store(0, Ordering::Relaxed);
         notifier.notify_if_armed(&mut queue);
-        assert!(!notifier.unconfirmed && told(&ours));
+        assert!(!notifier.unconfirmed && told(&ours) && notifier.waker().is_some());
         assert!(budget.next.load(Ordering::Relaxed) > 0, "it is charged");
         budget.next.store(0, Ordering::Relaxed);
         notifier.notify_if_armed(&mut queue);
@@ -188,7 +201,7 @@ mod tests {
 
     #[test]
     fn only_a_connected_stream_is_taken() {
-        let why = |fd: OwnedFd| Notifier::new(Arc::new(fd), Arc::default()).unwrap_err();
+        let why = |fd: OwnedFd| Notifier::new(Arc::new(fd), Arc::default(), false).unwrap_err();
         let (one, _other) = std::os::unix::net::UnixDatagram::pair().unwrap();
         assert!(why(one.into()).contains("no stream socket"));
         assert!(why(std::fs::File::open("/dev/null").unwrap().into()).contains("no stream socket"));

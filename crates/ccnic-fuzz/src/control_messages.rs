@@ -131,7 +131,7 @@ fn check_layout(layout: &Layout) {
             assert!(ring.count.is_power_of_two());
             ranges.extend([ring.tail, ring.head, ring.taken].map(lines));
         }
-        ranges.extend([rings.rx_dropped, rings.rx_event].map(lines));
+        ranges.extend([rings.rx_dropped, rings.rx_event, rings.tx_event].map(lines));
     }
     ranges.sort_unstable();
     for pair in ranges.windows(2) {

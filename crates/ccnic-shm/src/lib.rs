@@ -4,6 +4,7 @@
 //! All `unsafe` of the project is in this crate and in `ccnic-capi` (the C interface), each block with its
 //! reason.
 
+mod barrier;
 mod clock;
 mod copy;
 mod error;
@@ -21,6 +22,7 @@ pub mod tun;
 mod vectors;
 pub mod xdp;
 
+pub use barrier::{heavy_barrier, take_part_in_barriers};
 pub use clock::{thread_time, timestamp, wait_for_loads};
 pub use error::Error;
 pub use holes::survive as survive_holes;

@@ -3,6 +3,7 @@
 //! x86-64 keeps loads and stores in order (total store order), so an acquire load and a release store are
 //! single `mov`s; on other processors the compiler adds the fences that their memory model needs.
 
+use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 #[expect(
@@ -13,7 +14,9 @@ use std::sync::atomic::AtomicU64;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 use ccnic::{LINE, SharedMemory};
+use rustix::net::{SendFlags, send};
 
+use crate::barrier;
 use crate::copy::copy;
 use crate::mapping::Mapping;
 use crate::vectors::Vectors;
@@ -26,6 +29,8 @@ const WORDS: usize = LINE as usize / 8;
 pub struct NativeMemory {
     base: NonNull<u8>,
     vectors: Vectors,
+    /// What a NIC that sleeps is woken by.
+    waker: Option<Arc<OwnedFd>>,
     _mapping: Arc<Mapping>,
 }
 
@@ -34,7 +39,14 @@ unsafe impl Send for NativeMemory {}
 
 impl NativeMemory {
     pub(crate) fn new(mapping: Arc<Mapping>) -> NativeMemory {
-        NativeMemory { base: mapping.base(), vectors: Vectors::chosen(), _mapping: mapping }
+        NativeMemory { base: mapping.base(), vectors: Vectors::chosen(), waker: None, _mapping: mapping }
+    }
+
+    /// The same memory, of a NIC that may sleep: it is woken by a byte that is sent to this socket, which is connected with one that the
+    /// NIC waits for.
+    #[must_use]
+    pub fn with_waker(self, socket: Arc<OwnedFd>) -> NativeMemory {
+        NativeMemory { waker: Some(socket), ..self }
     }
 
     /// Bytes of the region. Beyond them there is no memory.
@@ -193,6 +205,26 @@ impl SharedMemory for NativeMemory {
         }
         #[cfg(not(target_arch = "x86_64"))]
         let _ = at;
+    }
+
+    #[inline(always)]
+    fn nic_may_sleep(&self) -> bool {
+        self.waker.is_some()
+    }
+
+    fn wake_nic(&self) {
+        // An error says that the NIC has gone, or that the socket is full of bytes: then it has been woken.
+        let _ =
+            self.waker.as_ref().map(|socket| send(socket, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL));
+    }
+
+    #[inline(always)]
+    fn light_barrier(&self) {
+        barrier::light();
+    }
+
+    fn heavy_barrier(&self) {
+        barrier::heavy_barrier();
     }
 
     fn region(&self) -> usize {

@@ -15,7 +15,7 @@
 //!          fill rings (host-managed pool only)                                  host (clear: NIC hands back)
 //!          buffers: `buffers` chunks of 4 KiB                                   the holder of the buffer
 //! NIC segment (homed at the NIC)
-//!          NIC lines, 5 per queue: tx.head, tx.taken and rx_dropped, rx.tail, fill.head, fill.taken   NIC
+//!          NIC lines, 6 per queue: tx.head, tx.taken and rx_dropped, rx.tail, fill.head, fill.taken, tx_event   NIC
 //!          RX rings                                                             NIC (clear: host hands back)
 //!          RX areas (inline payload only): 7 lines per unit                     NIC
 //! ```
@@ -31,7 +31,7 @@ use crate::memory::{LINE, SharedMemory};
 /// "CCNIC" and a zero-terminated tag; the first word of every region.
 pub const MAGIC: u64 = u64::from_le_bytes(*b"CCNIC\0\0\x01");
 /// Version of this layout. A region with another one is refused.
-pub const VERSION: u64 = 3;
+pub const VERSION: u64 = 4;
 
 /// Small buffers in one large one.
 pub const SMALL_PER_LARGE: u32 = LARGE_BUF / SMALL_BUF;
@@ -50,7 +50,7 @@ pub const HEADER_BYTES: usize = HEADER_WORDS.len() * 8;
 const HEADER: u32 = 4096;
 
 const HOST_LINES: u32 = 5;
-const NIC_LINES: u32 = 5;
+const NIC_LINES: u32 = 6;
 const POOL_LINES: u32 = 3;
 
 /// The offsets of one ring. Example: [`Layout`].
@@ -85,6 +85,8 @@ pub struct QueueLayout {
     pub rx_dropped: u32,
     /// The host's line: the position in `rx` from which on the host wants a notification, or 0 (`notify.rs`).
     pub rx_event: u32,
+    /// The NIC's line: one more than the position in `tx` beyond which a NIC that sleeps wants to be woken, or 0 (`notify.rs`).
+    pub tx_event: u32,
 }
 
 /// The offsets of the pool. Example: [`Layout`].
@@ -330,6 +332,7 @@ impl Layout {
             },
             rx_dropped: nic(1) + 8,
             rx_event: host(4),
+            tx_event: nic(5),
         })
     }
 }

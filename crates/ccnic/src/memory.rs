@@ -116,6 +116,20 @@ pub trait SharedMemory {
     fn region(&self) -> usize {
         0
     }
+    /// True when the NIC may sleep: a host that has published packets looks whether it has to be woken (`notify.rs`). By default it never
+    /// sleeps.
+    #[inline(always)]
+    fn nic_may_sleep(&self) -> bool {
+        false
+    }
+    /// Wakes the NIC. Never blocks.
+    fn wake_nic(&self) {}
+    /// This agent's earlier stores come before its later loads, for a side that executes a
+    /// [`heavy_barrier`](SharedMemory::heavy_barrier): one half of an asymmetric fence, which costs nothing but the compiler's freedom.
+    #[inline(always)]
+    fn light_barrier(&self) {}
+    /// The other half: a full fence of this agent, and of every agent that uses a [`light_barrier`](SharedMemory::light_barrier).
+    fn heavy_barrier(&self) {}
     /// One poll that found nothing: this agent waits for one of the lines that it has loaded
     /// since the last `relax`.
     fn relax(&self);

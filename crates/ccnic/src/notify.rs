@@ -1,28 +1,43 @@
-//! Notification: how a program that has stopped polling asks the NIC to notify it (virtio's event index).
+//! Notification: how a side that has stopped polling is notified of packets (virtio's event index).
 //!
-//! One word per queue pair, `rx_event`, on a line that only the host writes: 0 when no notification is
-//! wanted, otherwise one more than the position in the receive ring up to which the program has taken
-//! everything. A NIC that has published beyond that position, and has not yet answered this request, notifies
-//! the program. How it does is the operating system's part (`ccnic-control`).
+//! One word per queue pair and direction, on a line that only the waiting side writes: `rx_event` is a program's that waits for packets
+//! to receive, `tx_event` is a NIC's that sleeps. The word is 0 when no notification is wanted, otherwise one more than the position in
+//! the ring up to which the waiting side, the consumer, has taken everything. A producer that has published beyond that position, and
+//! has not yet answered this request, notifies the consumer. How it does is the operating system's part (`ccnic-control`,
+//! `ccnic-client`).
 //!
-//! # No packet is missed
+//! # No packet is missed: a program waits
 //!
 //! The program stores the word (H1), checks the ring once more, and waits. The NIC publishes a packet and
 //! then loads the word (H2). There is no fence between the two accesses of either side, so both may miss the
 //! other's store while it is in a store buffer. The store becomes visible after a bounded time, and the NIC
 //! loads the word again in its next poll, also in one that moves nothing. Its own position is private and up
 //! to date, so one of these loads finds the request. While the word does not change its line stays in the
-//! NIC's cache, and a load of it is a cache hit.
+//! NIC's cache, and a load of it is a cache hit. So a NIC that notifies programs polls for a while before it sleeps itself.
 //!
 //! The successor of a NIC that died has answered no request, so it notifies a program that was waiting when
 //! its predecessor died.
+//!
+//! # No packet is missed: the NIC sleeps
+//!
+//! A program does not poll: after it has sent a burst it may not call for a long time. So here one load must be enough. The NIC stores
+//! the words of all its queues (I1), makes every thread of every program execute a full fence
+//! ([`heavy_barrier`](SharedMemory::heavy_barrier): `membarrier`), checks all rings once more, and sleeps. The program publishes and
+//! loads the word (I2), in this order for the compiler ([`light_barrier`](SharedMemory::light_barrier)). If its load came before that
+//! fence, what it has published is visible after it, to the NIC's last check; if it came after, it finds the request. So a burst costs
+//! the program a load of a line that stays in its cache, and no fence.
 
 use crate::memory::SharedMemory;
 use crate::ring::{Consumer, Producer};
 
-/// A request for a notification: the value of `rx_event`.
+/// A request for a notification: the value of `rx_event` or `tx_event`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Armed(u64);
+
+/// Consumer: requests a notification for the next packet in `ring`, whether there is one already or not.
+pub fn request<M: SharedMemory, C: Consumer>(mem: &M, at: u32, ring: &C) {
+    mem.store_release(at, ring.position() + 1); // H1, I1
+}
 
 /// Host: requests a notification for the next packet in `ring`. False when there is one already; then the
 /// request is withdrawn.
@@ -30,7 +45,7 @@ pub struct Armed(u64);
 /// Call it after old notifications have been consumed, not before: one that comes later may be for a packet
 /// that is published now.
 pub fn arm<M: SharedMemory, C: Consumer>(mem: &M, at: u32, ring: &C) -> bool {
-    mem.store_release(at, ring.position() + 1); // H1
+    request(mem, at, ring);
     let armed = !ring.ready(mem);
     if !armed {
         disarm(mem, at);
@@ -38,12 +53,12 @@ pub fn arm<M: SharedMemory, C: Consumer>(mem: &M, at: u32, ring: &C) -> bool {
     armed
 }
 
-/// Host: withdraws the request.
+/// Consumer: withdraws the request.
 pub fn disarm<M: SharedMemory>(mem: &M, at: u32) {
-    mem.store_release(at, 0); // H1
+    mem.store_release(at, 0); // H1, I1
 }
 
-/// NIC: whether the program of a queue pair has to be notified.
+/// Producer: whether the consumer of a ring has to be notified.
 #[derive(Debug)]
 pub struct NotifyState {
     at: u32,
@@ -52,7 +67,7 @@ pub struct NotifyState {
 }
 
 impl NotifyState {
-    /// For the `rx_event` word at `at`.
+    /// For the `rx_event` or `tx_event` word at `at`.
     pub fn new(at: u32) -> NotifyState {
         NotifyState { at, answered: 0 }
     }
@@ -60,7 +75,7 @@ impl NotifyState {
     /// The request that is due: it has not been answered, and `ring` has been published beyond its position.
     #[inline(always)]
     pub fn needs_notification<M: SharedMemory, R: Producer>(&self, mem: &M, ring: &R) -> Option<Armed> {
-        let word = mem.load_acquire(self.at); // H2
+        let word = mem.load_acquire(self.at); // H2, I2
         // 0, no request, becomes a position that is never reached.
         (word.wrapping_sub(1) < ring.position() && word != self.answered).then_some(Armed(word))
     }

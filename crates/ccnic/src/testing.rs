@@ -1,6 +1,6 @@
 //! Parts of the interface that only tests and examples reach into: not covered by any promise.
 
-pub use crate::notify::{NotifyState, arm, disarm};
+pub use crate::notify::{NotifyState, arm, disarm, request};
 pub use crate::pool::{Allocator, Class};
 
 use crate::buf::Burst;

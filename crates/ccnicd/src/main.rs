@@ -97,7 +97,7 @@ fn run(args: Args) -> anyhow::Result<()> {
     if args.tune {
         return measure(pair(&usable, &cores));
     }
-    let Settings { socket, dataplane, ports, policies, limits, tuning, .. } = config.settle()?;
+    let Settings { socket, dataplane, ports, policies, limits, sleep_after, tuning, .. } = config.settle()?;
     DaemonOptions::check_cores(dataplane, cores.len())?;
     // A daemon that will be refused measures nothing: another one polls there.
     let refused = Connection::open(&socket).is_ok();
@@ -132,6 +132,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         policies,
         limits,
         dedicated_cores,
+        sleep_after,
         tuning,
     })?;
     let exporter = args.metrics.map(|address| Exporter::start(address, daemon.observer())).transpose()?;

@@ -199,7 +199,7 @@ fn at_the_limit_of_descriptors_a_newcomer_is_told() {
     assert!(matches!(greedy.ask(&attach(None), Some(queues.as_fd())), Ok(Reply::Attached)));
     let (_ours, theirs) = UnixStream::pair().unwrap();
     for queue in 0..128 {
-        greedy.send(&Request::Notify { queue }, Some(theirs.as_fd())).unwrap();
+        greedy.send(&Request::Notify { queue, wakes: false }, Some(theirs.as_fd())).unwrap();
     }
     assert!(matches!(greedy.ask(&Request::Hello, None), Ok(Reply::Hello(_))));
     let (descriptors, _) = rig.daemon.holdings();
@@ -256,7 +256,7 @@ fn a_flood_of_refusals_leaves_few_lines_with_their_number() {
     let connection = rig.connect();
     let flood = || {
         for _ in 0..2000 {
-            connection.send(&Request::Notify { queue: 9 }, None).unwrap(); // not attached, and no socket
+            connection.send(&Request::Notify { queue: 9, wakes: false }, None).unwrap(); // not attached, and no socket
         }
         connection.ask(&Request::Hello, None).unwrap();
     };
@@ -265,7 +265,7 @@ fn a_flood_of_refusals_leaves_few_lines_with_their_number() {
     let start = std::time::Instant::now();
     assert!(lines() <= most(start.elapsed()), "{} lines of one connection", lines());
     until("a line that counts those left out", || {
-        connection.send(&Request::Notify { queue: 9 }, None).unwrap();
+        connection.send(&Request::Notify { queue: 9, wakes: false }, None).unwrap();
         rig.daemon.log().contains("left_out=")
     });
     for _ in 0..500 {

@@ -147,7 +147,7 @@ fn a_notifier_whose_queue_holds_a_socket_that_lingers() {
         let (mut ours, theirs) = UnixStream::pair().unwrap();
         let (evil, peer) = lingering();
         send_beside(&ours, evil.as_fd());
-        connection.send(&Request::Notify { queue: 0 }, Some(theirs.as_fd())).unwrap();
+        connection.send(&Request::Notify { queue: 0, wakes: false }, Some(theirs.as_fd())).unwrap();
         let mut confirmed = [0];
         ours.read_exact(&mut confirmed).unwrap();
         drop((evil, ours, theirs, region, connection));

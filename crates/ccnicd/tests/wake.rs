@@ -234,7 +234,7 @@ impl Stranger {
     }
 
     fn notify(&self, queue: u16, fd: Option<&dyn AsFd>) {
-        let request = Request::Notify { queue };
+        let request = Request::Notify { queue, wakes: false };
         self.connection.send(&request, fd.map(|fd| fd.as_fd())).unwrap();
     }
 }
@@ -274,7 +274,7 @@ fn sockets_that_cannot_be_notifiers() {
     stranger.notify(2, Some(&good));
     stranger.notify(u16::MAX, Some(&good));
     let early = Connection::open(&socket).unwrap();
-    early.send(&Request::Notify { queue: 0 }, Some(good.as_fd())).unwrap();
+    early.send(&Request::Notify { queue: 0, wakes: false }, Some(good.as_fd())).unwrap();
     // The connection goes on, and nothing is kept of what was refused.
     assert!(matches!(stranger.connection.ask(&Request::Hello, None), Ok(Reply::Hello(_))));
     assert!(matches!(early.ask(&Request::Hello, None), Ok(Reply::Hello(_))));

@@ -92,6 +92,7 @@ fn daemon() {
         policies: Default::default(),
         limits: ccnic_control::Limits::new(1 << 30, 4 << 30),
         dedicated_cores: usable.len() > 1,
+        sleep_after: Some(DaemonOptions::SLEEP_AFTER),
         tuning: ccnicd::tune::Tuned::default(),
     };
     let (stop, _held) = UnixStream::pair().unwrap();

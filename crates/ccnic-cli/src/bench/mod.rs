@@ -1,6 +1,7 @@
 //! `ccnic bench`: measurements on this machine, one file per subcommand.
 
 mod hostile;
+mod idle;
 mod loopback;
 mod machine;
 mod peers;
@@ -17,6 +18,8 @@ pub enum BenchCommand {
     Loopback(loopback::LoopbackArgs),
     /// Measure packets between two programs through the switch, both ways, beside the loopback
     Switch(switch::SwitchArgs),
+    /// Measure what the NIC uses while nobody sends, and round trips of packets after a pause
+    Idle(idle::IdleArgs),
     /// Measure how fast two cores exchange cache lines: the upper limit of any such interface
     Limit(machine::MicrobenchArgs),
     /// Measure the round trip of one word between two cores (CC-NIC figure 8)
@@ -35,6 +38,7 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<bool> {
     match command {
         BenchCommand::Loopback(args) => loopback::run(args)?,
         BenchCommand::Switch(args) => switch::run(args)?,
+        BenchCommand::Idle(args) => idle::run(args)?,
         BenchCommand::Limit(args) => machine::limit(args)?,
         BenchCommand::Pingpong(args) => machine::pingpong(args)?,
         BenchCommand::Stream(args) => machine::stream(args)?,

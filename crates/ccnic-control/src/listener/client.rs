@@ -165,9 +165,9 @@ impl Client {
             Request::Status => self.ask(Event::Status(Cursor::default()))?,
             Request::StatusFrom(from) => self.ask(Event::Status(from))?,
             Request::MacTable(from) => self.ask(Event::MacTable(from))?,
-            Request::Notify { queue } => {
+            Request::Notify { queue, wakes } => {
                 // No reply on this connection: the program learns the outcome by its socket, or not at all.
-                match self.notify(queue, fd) {
+                match self.notify(queue, wakes, fd) {
                     Err(Stop::Refused(reason)) => self.warn("a program will not be notified", &reason),
                     other => other?,
                 }
@@ -199,7 +199,7 @@ impl Client {
 
     /// Hands a program's notifier for a queue to the NIC. Once for each queue, so that a program cannot keep polling threads busy with
     /// sockets.
-    fn notify(&mut self, queue: u16, fd: Option<OwnedFd>) -> Result<(), Stop> {
+    fn notify(&mut self, queue: u16, wakes: bool, fd: Option<OwnedFd>) -> Result<(), Stop> {
         let attached = self.attached.as_mut().ok_or("it has not brought a region yet")?;
         let socket = attached.sockets.get(usize::from(queue));
         if socket.ok_or_else(|| format!("its region has no queue {queue}"))?.is_some() {
@@ -207,7 +207,7 @@ impl Client {
         }
         let socket = Arc::new(fd.ok_or("no descriptor came with the request to notify")?);
         self.shared.account.check_file(&*socket)?;
-        let notifier = Notifier::new(Arc::clone(&socket), Arc::clone(&attached.budget))?;
+        let notifier = Notifier::new(Arc::clone(&socket), Arc::clone(&attached.budget), wakes)?;
         // Kept from now on, whatever the handler says: it may have the notifier still.
         if let Some(kept) = attached.sockets.get_mut(usize::from(queue)) {
             *kept = Some(socket);

@@ -28,7 +28,7 @@ struct Recorder {
 
 impl Handler for Recorder {
     fn hello(&self) -> Hello {
-        Hello { version: "test".into(), node: 0, rss: self.rss, tuning: None }
+        Hello { version: "test".into(), node: 0, rss: self.rss, sleeps: false, tuning: None }
     }
     fn status(&self, from: Cursor) -> Status {
         let (version, wire) = ("test".into(), "none".into());
@@ -267,7 +267,7 @@ fn each_queue_is_notified_by_one_socket() {
     let (program, region) = (rig.connect(), region(2));
     let (_ours, theirs) = UnixStream::pair().unwrap();
     let notify = |rig: &mut Rig, queue| {
-        program.send(&Request::Notify { queue }, Some(theirs.as_fd())).unwrap();
+        program.send(&Request::Notify { queue, wakes: false }, Some(theirs.as_fd())).unwrap();
         rig.ask(&program, &Request::Hello, None); // after it
     };
     notify(&mut rig, 0); // not attached yet

@@ -166,7 +166,7 @@ pub fn names(stage: &Stage<'_>) -> anyhow::Result<()> {
 
 /// A request to be notified needs an attachment; without one it is refused in the log only.
 pub fn log_flood(stage: &Stage<'_>) -> anyhow::Result<()> {
-    let message = serde_json::to_vec(&Request::Notify { queue: 0 })?;
+    let message = serde_json::to_vec(&Request::Notify { queue: 0, wakes: false })?;
     let mut bytes = [0; 4096];
     crowd(stage, |_, connection| send_and_forget(stage, connection, &message, &mut bytes));
     Ok(())

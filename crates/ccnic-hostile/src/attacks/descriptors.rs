@@ -91,7 +91,7 @@ pub fn linger_notifier(stage: &Stage<'_>) -> anyhow::Result<()> {
         send_raw(&ours, b"x", &[stream.as_fd()]).context("could not put a socket into a queue")?;
         drop(stream);
         peers.push(peer);
-        let sent = connection.send(&Request::Notify { queue: 0 }, Some(theirs.as_fd()));
+        let sent = connection.send(&Request::Notify { queue: 0, wakes: false }, Some(theirs.as_fd()));
         if stage.tried(sent).is_some() {
             let mut fds = [PollFd::new(&ours, PollFlags::IN)];
             let _ = poll(&mut fds, Some(&ANSWER)); // the NIC's confirmation: it has its end
@@ -105,7 +105,7 @@ pub fn many(stage: &Stage<'_>) -> anyhow::Result<()> {
     let file = File::open("/dev/null").context("could not open /dev/null")?;
     let fds = vec![file.as_fd(); PASSED_MOST];
     let attach = serde_json::to_vec(&attach_request("descriptors"))?;
-    let notify = serde_json::to_vec(&Request::Notify { queue: 0 })?;
+    let notify = serde_json::to_vec(&Request::Notify { queue: 0, wakes: false })?;
     let mut connection = None;
     for message in [&b"\"hello\""[..], &attach, &notify, b"nonsense"].into_iter().cycle() {
         if !stage.goes_on() {

@@ -52,7 +52,10 @@ pub fn requests(stage: &Stage<'_>) -> anyhow::Result<()> {
 fn request_all(stage: &Stage<'_>, program: &Program, notifier: &UnixStream) {
     let Some(connection) = &program.connection else { return };
     for queue in 0..program.layout.config().queues {
-        if stage.tried(connection.send(&Request::Notify { queue }, Some(notifier.as_fd()))).is_none() {
+        if stage
+            .tried(connection.send(&Request::Notify { queue, wakes: false }, Some(notifier.as_fd())))
+            .is_none()
+        {
             return;
         }
     }

@@ -65,7 +65,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         }
         self.send_run(&mut run);
         self.tx.close(&self.mem);
-        self.rx.prefetch(&self.mem);
+        self.published();
         run.sent
     }
 

@@ -5,7 +5,7 @@ use crate::config::{Config, Design};
 use crate::desc::Desc;
 use crate::layout::{Layout, QueueLayout};
 use crate::memory::SharedMemory;
-use crate::notify;
+use crate::notify::{self, Armed, NotifyState};
 use crate::pool::Allocator;
 use crate::queue_error::{QueueError, queue_layout};
 use crate::ring::{Consumer, Producer, Ring};
@@ -66,6 +66,8 @@ pub struct QueuePair<M: SharedMemory, R: Ring> {
     /// With the host-managed pool.
     pub(super) managed: Option<Managed<R>>,
     layout: QueueLayout,
+    /// Whether the NIC sleeps.
+    notify: NotifyState,
     config: Config,
     /// What is left of it in this region.
     tuning: Tuning,
@@ -91,6 +93,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             rx: Receiver::new(R::Consumer::resume(&mem, &queue_layout.rx), &config),
             pool: Allocator::host(layout),
             managed,
+            notify: NotifyState::new(queue_layout.tx_event),
             layout: queue_layout,
             config,
             tuning: Tuning::default().within(&config),
@@ -108,6 +111,25 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     #[inline(always)]
     pub(super) fn keep_spare(&mut self) {
         self.pool.keep_spare(&self.mem);
+    }
+
+    /// After a transmit burst: wakes a NIC that sleeps, and requests the lines of the next receive burst.
+    #[inline(always)]
+    pub(super) fn published(&mut self) {
+        if self.mem.nic_may_sleep() {
+            self.mem.light_barrier();
+            if let Some(armed) = self.notify.needs_notification(&self.mem, &self.tx) {
+                self.wake_nic(armed);
+            }
+        }
+        self.rx.prefetch(&self.mem);
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake_nic(&mut self, armed: Armed) {
+        self.notify.notified(armed);
+        self.mem.wake_nic();
     }
 
     /// Buffers that a transmit burst is sure to take now: 0 when the ring is full. Example:
@@ -197,6 +219,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// are dropped.
     pub(crate) fn repair(&mut self, mut admit: impl FnMut(&[Desc]) -> bool) {
         let (mem, layout) = (&self.mem, &self.layout);
+        self.notify = NotifyState::new(layout.tx_event); // the successor's requests may look like the dead NIC's
         let Some(managed) = &mut self.managed else {
             self.tx.repair(mem, &layout.tx, &mut admit);
             self.rx.repair(mem, &layout.rx, 0, &mut admit);

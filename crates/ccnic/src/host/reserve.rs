@@ -120,7 +120,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             },
         );
         self.tx.close(&self.mem);
-        self.rx.prefetch(&self.mem);
+        self.published();
         Some(sent)
     }
 
@@ -148,7 +148,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             self.begin_inline(*pace);
             let sent = self.append_buffers(buffers.as_slice());
             self.tx.close(&self.mem);
-            self.rx.prefetch(&self.mem);
+            self.published();
             buffers.remove_front(sent);
             sent
         } else {

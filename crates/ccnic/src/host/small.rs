@@ -144,7 +144,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             }
         }
         self.tx.close(&self.mem);
-        self.rx.prefetch(&self.mem);
+        self.published();
         sent
     }
 
@@ -196,7 +196,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             }
         }
         self.tx.close(&self.mem);
-        self.rx.prefetch(&self.mem);
+        self.published();
         sent
     }
 

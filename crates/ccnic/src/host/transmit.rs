@@ -56,7 +56,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         };
         self.tx.close(&self.mem);
         burst.remove_front(n);
-        self.rx.prefetch(&self.mem);
+        self.published();
         n
     }
 
@@ -173,7 +173,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             (Some(managed), _) => managed.note_sent(first, burst.first(n)),
         }
         burst.remove_front(n);
-        self.rx.prefetch(&self.mem);
+        self.published();
         n
     }
 

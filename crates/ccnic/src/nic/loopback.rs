@@ -19,6 +19,11 @@ pub struct Pipeline {
 }
 
 impl Pipeline {
+    /// True when it holds no packets.
+    pub fn is_empty(&self) -> bool {
+        self.waiting() == 0
+    }
+
     /// The indices of the queues that packets have been spread to.
     pub fn receivers(&mut self) -> &mut Receivers {
         &mut self.receivers

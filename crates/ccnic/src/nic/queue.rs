@@ -4,7 +4,7 @@ use crate::config::{Config, Demote};
 use crate::desc::{Desc, FLAG_MORE};
 use crate::layout::Layout;
 use crate::memory::{SharedMemory, lines};
-use crate::notify::{Armed, NotifyState};
+use crate::notify::{self, Armed, NotifyState};
 use crate::pool::{Allocator, Class, data_offset};
 use crate::queue_error::{QueueError, queue_layout};
 use crate::ring::{Consumer, Producer, Ring};
@@ -58,6 +58,8 @@ pub struct NicQueue<M: SharedMemory, R: Ring> {
     /// Receive buffers posted by the host, with the host-managed pool.
     pub(super) fill: Option<PostedBuffers<R::Consumer>>,
     pub(super) notify: NotifyState,
+    /// The word by which a NIC that sleeps is woken.
+    tx_event: u32,
     pub(super) config: Config,
     /// What is left of it in this region.
     pub(super) tuning: Tuning,
@@ -92,6 +94,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             fill: (!config.shared_pool)
                 .then(|| PostedBuffers::new(R::Consumer::resume(&mem, &queue_layout.fill))),
             notify: NotifyState::new(queue_layout.rx_event),
+            tx_event: queue_layout.tx_event,
             config,
             tuning: Tuning::default().within(&config),
             rx_dropped: queue_layout.rx_dropped,
@@ -239,6 +242,35 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// The program has been notified: this request is answered.
     pub fn notified(&mut self, armed: Armed) {
         self.notify.notified(armed);
+    }
+
+    /// Before the NIC sleeps: has the program wake it when it sends. To be followed by one
+    /// [`heavy_barrier`](SharedMemory::heavy_barrier) for all queues, and then by a look at each ([`tx_waits`](NicQueue::tx_waits)):
+    /// `notify.rs` says why.
+    ///
+    /// ```
+    /// # use ccnic::{SharedMemory, testing::{Sides, config}, ring::GroupedEpoch};
+    /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+    /// # let nic = &mut sides.nic;
+    /// nic.arm();
+    /// nic.memory().heavy_barrier();
+    /// let may_sleep = !nic.tx_waits();
+    /// # assert!(may_sleep);
+    /// // The NIC sleeps, until it is woken.
+    /// nic.disarm();
+    /// ```
+    pub fn arm(&self) {
+        notify::request(&self.mem, self.tx_event, &self.tx);
+    }
+
+    /// The NIC is awake: see [`arm`](NicQueue::arm).
+    pub fn disarm(&self) {
+        notify::disarm(&self.mem, self.tx_event);
+    }
+
+    /// True when the program has sent what has not been fetched: see [`arm`](NicQueue::arm).
+    pub fn tx_waits(&self) -> bool {
+        self.tx.ready(&self.mem)
     }
 
     /// A snapshot of what this queue has done so far.

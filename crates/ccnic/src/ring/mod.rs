@@ -46,11 +46,17 @@
 //!  F1  depot head: compare_exchange           ------------->  F2  depot head: load_acquire, compare_exchange
 //!  G1  header magic: store_release            ------------->  G2  header magic: load_acquire
 //!  H2  rx_event line: load_acquire            <-------------  H1  rx_event line: store_release          (notification)
+//!                                                             I1  tx_event line: store_release          (the NIC sleeps)
+//!      light barrier                          <-------------      heavy barrier: fences both sides
+//!  I2  tx_event line: load_acquire                            A2  signal of the unit: load_acquire
 //! ```
 //!
 //! H has no fence between a side's store and its next load of the other's line. A consumer that arms itself
 //! may miss a unit that is published at the same time, and the producer may miss that it is armed. The
 //! producer's *next* load at H2 sees it; the producer polls, so there is a next one (`notify.rs`).
+//!
+//! I has fences: the program does not poll, so its one load at I2 must see the request, or the NIC's last look at A2 what
+//! has been published. The NIC, which sleeps rarely, pays for both (`notify.rs`).
 //!
 //! A side's own `tail` and `taken` lines are read by others only after it has died, ordered by system calls.
 //! `rx_dropped`, beside `tx.taken`, is a statistic: the host may read an old value, and nothing depends on

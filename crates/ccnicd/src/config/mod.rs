@@ -35,6 +35,8 @@ const MIB_MAX: u64 = u64::MAX >> 20;
 const U32_MAX: u64 = u32::MAX as u64;
 /// The largest address table.
 const TABLE_MAX: u64 = 1 << 20;
+/// Ten seconds, in microseconds.
+const SLEEP_MAX: u64 = 10_000_000;
 /// Regions have 32-bit offsets.
 const REGION_MAX: u64 = 4095;
 
@@ -111,6 +113,10 @@ pub struct Config {
     /// need not copy its region when ccnicd is restarted
     #[arg(long, value_name = "USER", value_delimiter = ',')]
     pub trusted_users: Vec<String>,
+    /// Sleep when no packet has come for so many microseconds, 100 to 10000000, until a program, an interface or an operator wants
+    /// something; 0: never, poll all the time [default: 1000]
+    #[arg(long, value_name = "MICROSECONDS")]
+    pub sleep_after: Option<Within<0, SLEEP_MAX>>,
     /// How the machine is used, such as fetch=own,ahead=0,demote=auto,idle=pause: fields that are left out, and all without this option,
     /// are measured once for each CPU model; default: measure nothing
     #[arg(long, value_name = "FIELD=VALUE,...")]
@@ -193,6 +199,7 @@ impl Config {
             } else {
                 self.trusted_users
             },
+            sleep_after: self.sleep_after.or(file.sleep_after),
             tuning: self.tuning.or(file.tuning),
             log: self.log.or(file.log),
             source: file.source,
@@ -218,6 +225,7 @@ impl Config {
             ("user-queues", self.user_queues == new.user_queues),
             ("user-memory", self.user_memory == new.user_memory),
             ("trusted-users", self.trusted_users == new.trusted_users),
+            ("sleep-after", self.sleep_after == new.sleep_after),
             ("tuning", self.tuning == new.tuning),
             ("log", self.log == new.log),
         ];

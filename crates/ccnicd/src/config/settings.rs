@@ -1,6 +1,7 @@
 //! What a configuration comes to: everything that was left out has its default, and what does not go together is refused.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
 use ccnic_control::{ClientId, Limits, UserLimits};
@@ -29,6 +30,8 @@ pub struct Settings {
     pub policies: Policies,
     /// What programs may take.
     pub limits: Limits,
+    /// A worker sleeps when no packet has come for so long; `None`: never.
+    pub sleep_after: Option<Duration>,
     /// How the machine is used, as it was written.
     pub tuning: Option<String>,
 }
@@ -81,6 +84,7 @@ impl Config {
             policies: self.policies(dataplane)?,
             ports,
             limits: self.limits()?,
+            sleep_after: self.sleep_after()?,
             tuning: self.tuning.clone(),
         })
     }
@@ -144,6 +148,18 @@ impl Config {
         Ok(FIRST_OUTSIDE + at as ClientId)
     }
 
+    /// `--sleep-after`.
+    fn sleep_after(&self) -> anyhow::Result<Option<Duration>> {
+        let Some(microseconds) = self.sleep_after.map(Within::get) else {
+            return Ok(Some(DaemonOptions::SLEEP_AFTER));
+        };
+        ensure!(
+            microseconds == 0 || microseconds >= SLEEP_LEAST,
+            "sleep-after is {microseconds}: choose {SLEEP_LEAST} microseconds or more, or 0 to poll all the time"
+        );
+        Ok((microseconds > 0).then(|| Duration::from_micros(microseconds)))
+    }
+
     /// What programs may take.
     fn limits(&self) -> anyhow::Result<Limits> {
         const MIB: u32 = 20;
@@ -162,5 +178,7 @@ impl Config {
     }
 }
 
+/// Microseconds: programs that wait must see what came before the NIC slept (`ccnic::notify`), and waking takes ten.
+const SLEEP_LEAST: u64 = 100;
 /// MiB of the largest region, if nothing is said.
 const REGION_MAX: u32 = 1280;

@@ -66,11 +66,11 @@ pub(super) fn open_port(
         PortOptions::Xdp(options) => {
             let port = XdpPort::open(options)?;
             let (design, queues) = (port.design(), OutsidePort::queues(&port) as u16);
-            let port = SwitchedOutside::new(port, Arc::clone(place));
+            let port = SwitchedOutside::new(port, rules, Arc::clone(place));
             Ok((Part::Port(Box::new(port)), design, queues))
         }
         PortOptions::Pcap(options) => {
-            let port = SwitchedOutside::new(PcapPort::open(options)?, Arc::clone(place));
+            let port = SwitchedOutside::new(PcapPort::open(options)?, rules, Arc::clone(place));
             Ok((Part::Port(Box::new(port)), "pcap", 1))
         }
     }

@@ -1,6 +1,7 @@
 //! The daemon's configuration.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use ccnic_control::Limits;
 
@@ -27,11 +28,16 @@ pub struct DaemonOptions {
     pub limits: Limits,
     /// True when programs have other CPUs to run on. Otherwise a worker that has nothing to do gives its CPU away.
     pub dedicated_cores: bool,
+    /// A worker sleeps when no packet has come for so long; `None`: it polls all the time.
+    pub sleep_after: Option<Duration>,
     /// How the machine is used. Programs are told.
     pub tuning: Tuned,
 }
 
 impl DaemonOptions {
+    /// As long as a hundred wake-ups take: what is saved by sleeping sooner is lost by waking.
+    pub const SLEEP_AFTER: Duration = Duration::from_millis(1);
+
     /// Whether so many CPUs can poll for this dataplane.
     ///
     /// # Errors

@@ -108,7 +108,7 @@ impl ControlPlane {
             DataplaneKind::Loopback | DataplaneKind::Reflect => Switch::none(),
         };
         DaemonOptions::check_cores(options.dataplane, options.cores.len())?;
-        let start = |cpu: &usize| Worker::start(*cpu, rest, switch());
+        let start = |cpu: &usize| Worker::start(*cpu, rest, options.sleep_after, switch());
         let workers = options.cores.iter().map(start).collect::<Result<Vec<_>, _>>();
         let workers = workers.context("could not start a polling thread")?;
         let mut plane = ControlPlane {
@@ -269,6 +269,7 @@ impl Handler for ControlPlane {
             version: VERSION.to_owned(),
             node,
             rss: true,
+            sleeps: self.options.sleep_after.is_some(),
             tuning: Some(self.options.tuning.tuning.word()),
         }
     }

@@ -65,4 +65,8 @@ impl<P: Port> Dataplane<P> for Loopback {
     fn sweep(&self) -> usize {
         self.queues.sweep()
     }
+
+    fn may_doze(&self) -> bool {
+        self.queues.is_idle()
+    }
 }

@@ -11,7 +11,7 @@ mod tests;
 use ccnic_control::messages::QueueStatus;
 
 use crate::poll::{Client, Closing, Poll, Steer};
-use crate::ports::{Notify, Port, Statistics};
+use crate::ports::{Doze, Notify, Port, Statistics};
 use crate::switch::TableLimits;
 
 /// What programs are connected to, as the operator chooses it.
@@ -53,6 +53,11 @@ pub trait Dataplane<P: Port>: Send {
 
     /// See [`Poll::waits`].
     fn waits(&self) -> bool {
+        false
+    }
+
+    /// True when it has no packets in its hands, nor waits for any but from the port: then its worker may sleep.
+    fn may_doze(&self) -> bool {
         false
     }
 
@@ -136,6 +141,10 @@ impl<P: Port + Statistics, D> Statistics for Attachment<P, D> {
 impl<P: Port + Statistics, D: Dataplane<P>> Client for Attachment<P, D> {
     fn notify(&mut self) -> Option<&mut dyn Notify> {
         self.port.notify()
+    }
+
+    fn doze(&self) -> Option<&dyn Doze> {
+        if self.dataplane.may_doze() { self.port.doze() } else { None }
     }
 
     fn steer(&mut self) -> Option<&mut dyn Steer> {

@@ -206,6 +206,12 @@ impl<R: Ring> Dataplane<ProgramPort<R>> for RssLoopback {
         Dataplane::<ProgramPort<R>>::sweep(&self.loopback)
     }
 
+    /// Other workers do not call when they hand packets over: with links this one stays awake.
+    fn may_doze(&self) -> bool {
+        let links = self.steering.as_ref().is_some_and(|steering| steering.links.is_some());
+        !links && Dataplane::<ProgramPort<R>>::may_doze(&self.loopback)
+    }
+
     fn waits(&self) -> bool {
         let links = self.steering.as_ref().and_then(|steering| steering.links.as_ref());
         links.is_some_and(Links::waits)

@@ -13,7 +13,7 @@ use ccnic_control::messages::QueueStatus;
 use super::links::Links;
 use super::schedule::Polled;
 use super::{Client, Closing};
-use crate::ports::Notify;
+use crate::ports::{Doze, Notify};
 use crate::switch::policy::Rules;
 use crate::switch::{PortId, Switch, SwitchPort};
 
@@ -84,6 +84,16 @@ impl Scheduled {
         match &mut self.place {
             Place::Apart(client) => client.notify(),
             Place::Joined(at) => switch.port_mut(*at)?.notify(),
+            Place::Left(_) | Place::Gone => None,
+        }
+    }
+
+    /// Its way to let the worker sleep, if it has one and there is nothing to do.
+    pub(crate) fn doze<'a>(&'a self, switch: &'a Switch) -> Option<&'a dyn Doze> {
+        match &self.place {
+            _ if self.leaving.is_some() => None,
+            Place::Apart(client) => client.doze(),
+            Place::Joined(at) => switch.port(*at)?.doze(),
             Place::Left(_) | Place::Gone => None,
         }
     }

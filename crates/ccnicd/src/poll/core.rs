@@ -60,6 +60,11 @@ impl PollingCore {
         Times::new(self.microsecond)
     }
 
+    /// Ticks of this clock in some time.
+    pub(super) fn ticks(&self, time: Duration) -> u64 {
+        self.microsecond.saturating_mul(time.as_micros() as u64)
+    }
+
     /// Ticks of this clock in a second.
     pub(crate) fn second(&self) -> u64 {
         self.microsecond.saturating_mul(1_000_000)

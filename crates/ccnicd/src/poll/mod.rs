@@ -9,13 +9,14 @@ pub(crate) mod core;
 pub mod handoff;
 pub mod links;
 pub(crate) mod schedule;
+pub(crate) mod sleep;
 pub(crate) mod worker;
 
 use std::sync::Arc;
 
 use ccnic::rss::Spreader;
 
-use crate::ports::{Notify, Statistics};
+use crate::ports::{Doze, Notify, Statistics};
 use links::Links;
 
 /// What a worker polls: a port, and the dataplane that its packets go through. The one dynamic call of a poll.
@@ -69,6 +70,10 @@ pub enum Closing {
 pub trait Client: Poll + Statistics {
     /// Its way to be told of notifiers, if it has one.
     fn notify(&mut self) -> Option<&mut dyn Notify>;
+    /// Its way to let its worker sleep, if it has one and there is nothing to do.
+    fn doze(&self) -> Option<&dyn Doze> {
+        None
+    }
     /// Its way to be told of RSS, if it has one.
     fn steer(&mut self) -> Option<&mut dyn Steer>;
 }

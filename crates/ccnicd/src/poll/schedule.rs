@@ -171,6 +171,10 @@ pub(crate) struct Scheduler<C, K> {
     empty: usize,
     sweep: usize,
     load: Load,
+    /// Packets have been found since the last question.
+    moved: bool,
+    /// Since when none has been, as far as anybody has asked.
+    quiet: Option<u64>,
 }
 
 impl<C: Polled, K: Core> Scheduler<C, K> {
@@ -188,6 +192,8 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
             empty: 0,
             sweep: 1,
             load,
+            moved: true,
+            quiet: None,
         }
     }
 
@@ -218,6 +224,28 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
 
     pub(crate) fn is_empty(&self) -> bool {
         self.busy.is_empty() && self.idle.is_empty()
+    }
+
+    /// All clients, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &C> {
+        self.busy.iter().chain(&self.idle).map(|entry| &entry.client)
+    }
+
+    /// True when no packet has been found for so many ticks, and no command is left. The clock is read only when there was none since the last
+    /// question.
+    pub(crate) fn is_idle_for(&mut self, after: u64) -> bool {
+        if std::mem::take(&mut self.moved) || self.commands_due.is_some() {
+            self.quiet = None;
+            return false;
+        }
+        let now = self.core.now();
+        now.saturating_sub(*self.quiet.get_or_insert(now)) >= after
+    }
+
+    /// The core has slept, or tried to: time begins anew.
+    pub(crate) fn awake(&mut self) {
+        self.quiet = None;
+        self.empty = 0;
     }
 
     /// All clients, in no order.
@@ -269,7 +297,7 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
                 entry.client.spin(polls, shared)
             };
             if found > 0 {
-                self.empty = 0;
+                (self.empty, self.moved) = (0, true);
                 continue;
             }
             self.empty = self.empty.saturating_add(polls);
@@ -314,7 +342,7 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
         entry.credit -= took.min(self.times.debt) as i64;
         self.empty = self.empty.saturating_add(polls);
         if found > 0 {
-            (entry.found, self.empty) = (now, 0);
+            (entry.found, self.empty, self.moved) = (now, 0, true);
             self.load.add(took);
         } else if self.empty >= self.sweep {
             self.empty = 0;

@@ -1,8 +1,10 @@
-//! A worker: a thread pinned to a core that polls its clients, as `schedule.rs` says. Without clients it blocks.
+//! A worker: a thread pinned to a core that polls its clients, as `schedule.rs` says, and sleeps when they have nothing to do (`sleep.rs`).
+//! Without clients it blocks.
 
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use ccnic::rss::Spreader;
 use ccnic_control::messages::QueueStatus;
@@ -14,6 +16,7 @@ use super::client::{Part, Scheduled};
 use super::core::{PollingCore, Rest};
 use super::links::Links;
 use super::schedule::Scheduler;
+use super::sleep::{Bell, Sleeper};
 use crate::switch::policy::Rules;
 use crate::switch::{Known, Switch};
 
@@ -44,23 +47,32 @@ pub(crate) struct Worker {
     pub(crate) queues: usize,
     commands: Option<Sender<Command>>,
     busy: Arc<BusyTime>,
+    /// Wakes it.
+    bell: Bell,
     /// Gives the clients that it had at its end.
     thread: Option<JoinHandle<Vec<Part>>>,
 }
 
 impl Worker {
-    /// Starts a worker on `cpu` that does `rest` when there is nothing to do. `switch` joins its clients.
+    /// Starts a worker on `cpu` that does `rest` when there is nothing to do, and sleeps when that has lasted for `sleep_after`; `None`:
+    /// never. `switch` joins its clients.
     ///
     /// # Errors
-    /// When the system can start no thread.
-    pub(crate) fn start(cpu: usize, rest: Rest, switch: Switch) -> std::io::Result<Worker> {
+    /// When the system can start no thread, or has no descriptor left.
+    pub(crate) fn start(
+        cpu: usize,
+        rest: Rest,
+        sleep_after: Option<Duration>,
+        switch: Switch,
+    ) -> std::io::Result<Worker> {
         let (commands, inbox) = channel();
+        let bell = Bell::new()?;
         let busy = Arc::<BusyTime>::default();
-        let shown = Arc::clone(&busy);
-        let thread = std::thread::Builder::new()
-            .name(format!("poll-{cpu}"))
-            .spawn(move || run(cpu, rest, switch, shown, &inbox))?;
-        Ok(Worker { cpu, queues: 0, commands: Some(commands), busy, thread: Some(thread) })
+        let thread = std::thread::Builder::new().name(format!("poll-{cpu}")).spawn({
+            let (bell, busy) = (bell.clone(), Arc::clone(&busy));
+            move || run(cpu, rest, (sleep_after, bell), switch, busy, &inbox)
+        })?;
+        Ok(Worker { cpu, queues: 0, commands: Some(commands), busy, bell, thread: Some(thread) })
     }
 
     /// Nanoseconds that the thread has spent in polls that found packets. Asks nothing of it.
@@ -69,7 +81,9 @@ impl Worker {
     }
 
     fn send(&self, command: Command) -> bool {
-        self.commands.as_ref().is_some_and(|c| c.send(command).is_ok())
+        let sent = self.commands.as_ref().is_some_and(|c| c.send(command).is_ok());
+        self.bell.ring();
+        sent
     }
 
     /// False when the thread has ended, which it does of itself only by a defect.
@@ -143,6 +157,7 @@ impl Worker {
     /// end together: stop all of them before the first is dropped.
     pub(crate) fn stop(&mut self) {
         self.commands = None;
+        self.bell.ring();
     }
 }
 
@@ -167,6 +182,7 @@ fn pin(cpu: usize) {
 fn run(
     cpu: usize,
     rest: Rest,
+    (sleep_after, bell): (Option<Duration>, Bell),
     mut switch: Switch,
     busy: Arc<BusyTime>,
     inbox: &Receiver<Command>,
@@ -176,6 +192,7 @@ fn run(
     switch.set_clock(core.second());
     busy.set_clock(core.second());
     let times = core.times();
+    let sleeper = Sleeper::new(sleep_after.map(|after| core.ticks(after)), bell);
     let mut clients = Clients::new(core, times);
     clients.show_load(busy);
     let mut stopped = false;
@@ -185,6 +202,7 @@ fn run(
             execute(command, &mut clients, &mut switch);
         } else {
             poll(&mut clients, &mut switch);
+            sleeper.rest(&mut clients, &switch);
         }
         let receive = || {
             let command = inbox.try_recv();

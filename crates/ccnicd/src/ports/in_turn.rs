@@ -29,6 +29,11 @@ impl InTurn {
         self.pipelines.len()
     }
 
+    /// True when no queue has packets that were fetched and not delivered.
+    pub fn is_idle(&self) -> bool {
+        self.pipelines.iter().all(Pipeline::is_empty)
+    }
+
     /// The queue with index `at` is to be looked at soon: it has received packets.
     pub fn touch(&mut self, at: usize) {
         self.turns.touch(at);

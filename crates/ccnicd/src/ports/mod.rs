@@ -21,6 +21,7 @@ use ccnic::nic::BurstQueue;
 use ccnic_control::Notifier;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
+use rustix::event::PollFd;
 
 pub use in_turn::InTurn;
 pub use options::PortOptions;
@@ -54,6 +55,11 @@ pub trait Port: Send {
         false
     }
 
+    /// The port's way to let its worker sleep, if it has one.
+    fn doze(&self) -> Option<&dyn Doze> {
+        None
+    }
+
     /// The port's way to be told of notifiers, if it notifies anybody.
     fn notify(&mut self) -> Option<&mut dyn Notify> {
         None
@@ -64,6 +70,24 @@ pub trait Port: Send {
 pub trait Notify {
     /// Has the queue with this number notify its user by `notifier` from now on.
     fn set_notifier(&mut self, queue: u16, notifier: Notifier);
+}
+
+/// A port whose worker may sleep while there is nothing to do, since somebody calls when there is.
+///
+/// The worker calls [`arm`](Doze::arm), executes a [`heavy_barrier`](ccnic::SharedMemory::heavy_barrier), asks whether
+/// [something has come](Doze::has_work), and sleeps until one of the [calls](Doze::calls) comes. `ccnic::notify` says why no packet is missed.
+pub trait Doze {
+    /// Asks to be called for whatever comes from now on. False when nobody would call, or there is something to do already.
+    fn arm(&self) -> bool;
+
+    /// True when something has come.
+    fn has_work(&self) -> bool;
+
+    /// Adds what becomes readable with a call.
+    fn calls<'a>(&'a self, to: &mut Vec<PollFd<'a>>);
+
+    /// Awake again: no calls any more. `answered` is what [`calls`](Doze::calls) has added, with what has become of it.
+    fn disarm(&self, answered: &[PollFd<'_>]);
 }
 
 /// A port that counts.

@@ -7,7 +7,7 @@ use ccnic::Desc;
 use ccnic::nic::{FETCH, Fetched, Origin};
 use ccnic_shm::NativeMemory;
 
-use super::Statistics;
+use super::{Doze, Statistics};
 
 /// A port to somewhere outside. Belongs to its worker's thread.
 pub trait OutsidePort: Statistics + Send {
@@ -32,6 +32,11 @@ pub trait OutsidePort: Statistics + Send {
     /// less and less often.
     fn looks_are_cheap(&self) -> bool {
         false
+    }
+
+    /// Its way to let its worker sleep, if it has one.
+    fn doze(&self) -> Option<&dyn Doze> {
+        None
     }
 
     /// True when it takes packets whose metadata request something.

@@ -6,8 +6,9 @@ use ccnic::{Layout, QueueError, Tuning};
 use ccnic_control::Notifier;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, Region};
+use rustix::event::{PollFd, PollFlags};
 
-use super::{Notify, Port, Statistics};
+use super::{Doze, Notify, Port, Statistics};
 
 /// Those of a program's queue pairs that one worker polls, in ascending order.
 pub struct ProgramPort<R: Ring> {
@@ -101,8 +102,42 @@ impl<R: Ring> Port for ProgramPort<R> {
         true
     }
 
+    fn doze(&self) -> Option<&dyn Doze> {
+        Some(self)
+    }
+
     fn notify(&mut self) -> Option<&mut dyn Notify> {
         Some(self)
+    }
+}
+
+/// A program wakes the NIC by the sockets that it is notified by, if it has said so for each of its queues.
+impl<R: Ring> Doze for ProgramPort<R> {
+    fn arm(&self) -> bool {
+        let wakes = |notifier: &Option<Notifier>| notifier.as_ref().is_some_and(|it| it.waker().is_some());
+        if self.retired > 0 || !self.notifiers.iter().all(wakes) || self.has_work() {
+            return false;
+        }
+        self.queues.iter().for_each(NicQueue::arm);
+        true
+    }
+
+    fn has_work(&self) -> bool {
+        self.queues.iter().any(|queue| queue.tx_waits() || queue.needs_notification().is_some())
+    }
+
+    fn calls<'a>(&'a self, to: &mut Vec<PollFd<'a>>) {
+        let wakers = self.notifiers.iter().flatten().filter_map(Notifier::waker);
+        to.extend(wakers.map(|waker| PollFd::from_borrowed_fd(waker, PollFlags::IN)));
+    }
+
+    fn disarm(&self, answered: &[PollFd<'_>]) {
+        self.queues.iter().for_each(NicQueue::disarm);
+        for (notifier, answer) in self.notifiers.iter().flatten().zip(answered) {
+            if !answer.revents().is_empty() {
+                notifier.take_calls();
+            }
+        }
     }
 }
 

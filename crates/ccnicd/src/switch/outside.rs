@@ -11,7 +11,7 @@ use ccnic_shm::{NativeMemory, timestamp};
 use super::policy::Rules;
 use super::port::{SwitchCounters, SwitchPort};
 use super::{PortId, Switch};
-use crate::ports::{Burst, Notify, OutsidePort, Statistics};
+use crate::ports::{Burst, Doze, Notify, OutsidePort, Statistics};
 
 /// Bursts that are served when the port is closed, at most: more may come all the time.
 const BACKLOG: usize = 64;
@@ -98,6 +98,10 @@ impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
 
     fn retire(&mut self) -> bool {
         false
+    }
+
+    fn doze(&self) -> Option<&dyn Doze> {
+        if self.burst.packets.is_empty() { self.port.doze() } else { None }
     }
 
     fn notify(&mut self) -> Option<&mut dyn Notify> {

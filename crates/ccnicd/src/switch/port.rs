@@ -10,7 +10,7 @@ use ccnic_shm::NativeMemory;
 
 use super::policy::Rules;
 use super::{PortId, Switch};
-use crate::ports::{Notify, Statistics};
+use crate::ports::{Doze, Notify, Statistics};
 
 /// A port of any kind, joined with others by a [`Switch`]. One dynamic call moves a burst.
 ///
@@ -47,6 +47,11 @@ pub trait SwitchPort: Statistics + Send {
 
     /// When it is no port of the switch any more: gives back what one more queue keeps. False when there is no such queue left.
     fn retire(&mut self) -> bool;
+
+    /// Its way to let its worker sleep, if it has one and there is nothing to do.
+    fn doze(&self) -> Option<&dyn Doze> {
+        None
+    }
 
     /// Its way to be told of notifiers, if it has one.
     fn notify(&mut self) -> Option<&mut dyn Notify>;

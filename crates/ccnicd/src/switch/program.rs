@@ -13,7 +13,7 @@ use super::policy::Rules;
 use super::port::{SwitchCounters, SwitchPort};
 use super::{PortId, Switch};
 use crate::ports::program::ProgramPort;
-use crate::ports::{InTurn, Notify, Port, Statistics};
+use crate::ports::{Doze, InTurn, Notify, Port, Statistics};
 
 /// All queue pairs of a program.
 ///
@@ -128,6 +128,10 @@ impl<R: Ring> SwitchPort for SwitchedProgram<R> {
 
     fn retire(&mut self) -> bool {
         self.port.retire()
+    }
+
+    fn doze(&self) -> Option<&dyn Doze> {
+        if self.queues.is_idle() { self.port.doze() } else { None }
     }
 
     fn notify(&mut self) -> Option<&mut dyn Notify> {

@@ -61,7 +61,7 @@ fn attach(socket: &Path, region: &mut Region, spread: bool) -> Option<(Connectio
     let request = Request::Attach { name: "hostile".into(), mac: None, rss };
     connection.ask(&request, Some(region.as_fd())).ok()?;
     let (ours, theirs) = UnixStream::pair().ok()?;
-    connection.send(&Request::Notify { queue: 0 }, Some(theirs.as_fd())).ok()?;
+    connection.send(&Request::Notify { queue: 0, wakes: false }, Some(theirs.as_fd())).ok()?;
     Some((connection, ours))
 }
 

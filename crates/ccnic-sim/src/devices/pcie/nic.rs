@@ -189,9 +189,10 @@ impl Queue {
             taken: base + ring.taken,
             ..ring
         };
-        let (rx_dropped, rx_event) = (base + layout.rx_dropped, base + layout.rx_event);
+        let [rx_dropped, rx_event, tx_event] =
+            [layout.rx_dropped, layout.rx_event, layout.tx_event].map(|at| base + at);
         let [tx, rx, fill] = [layout.tx, layout.rx, layout.fill].map(at);
-        let rings = QueueLayout { tx, rx, fill, rx_dropped, rx_event };
+        let rings = QueueLayout { tx, rx, fill, rx_dropped, rx_event, tx_event };
         Queue {
             base,
             rings,

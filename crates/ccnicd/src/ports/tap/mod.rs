@@ -16,6 +16,7 @@ mod outgoing;
 #[cfg(test)]
 mod outgoing_tests;
 
+use std::cell::Cell;
 use std::io::IoSliceMut;
 use std::os::fd::AsFd;
 use std::os::fd::OwnedFd;
@@ -26,10 +27,11 @@ use ccnic::nic::{Origin, gather};
 use ccnic::rss::{Rss, START, Spreader};
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
+use rustix::event::{PollFd, PollFlags};
 
 pub use options::TapOptions;
 
-use super::{Burst, OutsidePort, Statistics};
+use super::{Burst, Doze, OutsidePort, Statistics};
 use device::Device;
 use incoming::{Incoming, ReadCounters};
 use outgoing::send;
@@ -38,6 +40,8 @@ use outgoing::send;
 #[derive(Debug)]
 struct Queue {
     fd: OwnedFd,
+    /// It is a queue of no interface any more: it would be readable for ever.
+    dead: Cell<bool>,
     read: ReadCounters,
     /// All but what the switch counts. `tx` is from the kernel, `rx` to it.
     counters: QueueStatus,
@@ -65,6 +69,7 @@ impl TapPort {
         let incoming = Incoming::new().context("no memory for packets")?;
         let queue = |(number, fd)| Queue {
             fd,
+            dead: Cell::default(),
             read: ReadCounters::default(),
             counters: QueueStatus { queue: number, ..QueueStatus::default() },
         };
@@ -100,7 +105,7 @@ impl OutsidePort for TapPort {
         if !incoming.holds() {
             *next = (*next + 1) % queues.len().max(1);
         }
-        let Some(Queue { fd, read, counters }) = queues.get_mut(*next) else { return 0 };
+        let Some(Queue { fd, read, counters, .. }) = queues.get_mut(*next) else { return 0 };
         let dropped = read.packets();
         let read_one = |header: &mut incoming::Header, room: &mut [u8]| {
             // Whatever the error: there is nothing to read. A device that is down says so for each packet that is sent to it.
@@ -129,8 +134,35 @@ impl OutsidePort for TapPort {
         }
     }
 
+    fn doze(&self) -> Option<&dyn Doze> {
+        Some(self)
+    }
+
     fn takes_offloads(&self) -> bool {
         true
+    }
+}
+
+/// The kernel calls by making its queues readable: also for what came before it was asked.
+impl Doze for TapPort {
+    fn arm(&self) -> bool {
+        !self.has_work()
+    }
+
+    fn has_work(&self) -> bool {
+        self.incoming.holds()
+    }
+
+    fn calls<'a>(&'a self, to: &mut Vec<PollFd<'a>>) {
+        let alive = self.queues.iter().filter(|queue| !queue.dead.get());
+        to.extend(alive.map(|queue| PollFd::new(&queue.fd, PollFlags::IN)));
+    }
+
+    fn disarm(&self, answered: &[PollFd<'_>]) {
+        let alive = self.queues.iter().filter(|queue| !queue.dead.get());
+        for (queue, answer) in alive.zip(answered) {
+            queue.dead.set(answer.revents().intersects(PollFlags::ERR | PollFlags::NVAL));
+        }
     }
 }
 

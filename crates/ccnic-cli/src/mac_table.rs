@@ -103,6 +103,7 @@ mod tests {
             uptime_s: 1.0,
             wire: "switch".to_owned(),
             cores: vec![1],
+            busy_ns: Vec::new(),
             tuning: None,
             programs: vec![program],
             next: None,

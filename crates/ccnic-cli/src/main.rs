@@ -1,5 +1,5 @@
 //! `ccnic`: the command line. Subcommands stand on top (`demo`, `bench`, `sim`, `reproduce`, `explore`,
-//! `status`, `mac-table`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
+//! `status`, `mac-table`; `stats` and `top` in `monitor`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
 //! and these use none of the subcommands.
 
 mod bench;
@@ -10,6 +10,7 @@ mod explore;
 mod loopback;
 mod mac_table;
 mod micro;
+mod monitor;
 mod nic_process;
 mod options;
 mod plot;
@@ -55,6 +56,10 @@ enum Command {
     Status(status::StatusArgs),
     /// Show the addresses that a running switch has learned
     MacTable(mac_table::MacTableArgs),
+    /// Show every counter of a running NIC's ports and queues; rates, if it is watched
+    Stats(monitor::stats::StatsArgs),
+    /// Watch the ports and polling cores of a running NIC, live
+    Top(monitor::top::TopArgs),
 }
 
 fn main() -> ExitCode {
@@ -74,6 +79,8 @@ fn main() -> ExitCode {
         Command::Explore(args) => explore::run(args).map(|()| true),
         Command::Status(args) => status::run(args).map(|()| true),
         Command::MacTable(args) => mac_table::run(args).map(|()| true),
+        Command::Stats(args) => monitor::stats::run(args).map(|()| true),
+        Command::Top(args) => monitor::top::run(args).map(|()| true),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use ccnic_control::counters::{COUNTERS, Kind};
 use ccnic_control::messages::{ProgramStatus, QueueStatus, Status, TuningStatus};
 use ccnic_control::{Connection, printable};
 use clap::Args;
@@ -26,31 +27,24 @@ pub fn run(args: &StatusArgs) -> anyhow::Result<()> {
     print::result(args.json, &status, || table(&status).text())
 }
 
-fn dropped(q: &QueueStatus) -> u64 {
-    let invalid = q.drop_bad_chain + q.drop_bad_descriptor + q.drop_too_long;
-    let switch = q.drop_too_short + q.drop_bad_source + q.drop_no_destination;
-    let policy = q.drop_spoofed + q.drop_vlan + q.drop_isolated + q.drop_storm + q.drop_rate;
-    let outside = q.drop_bad_offload + q.drop_port_down + q.drop_port_refused;
-    invalid
-        + switch
-        + policy
-        + outside
-        + q.drop_ring_full
-        + q.drop_no_buffer
-        + q.drop_over_mtu
-        + q.drop_handoff_full
-}
-
 /// A program's process, as the NIC sees it.
 fn process(pid: i32) -> String {
     if pid == 0 { "another PID namespace".to_owned() } else { format!("process {pid}") }
 }
 
 /// A program, or another port, in a line.
-fn about(program: &ProgramStatus) -> String {
+pub fn about(program: &ProgramStatus) -> String {
     let (name, design) = (printable(&program.name), printable(&program.design));
-    if program.design == "tap" {
-        return format!("{name} (network interface of the kernel)");
+    let outside = match program.design.as_str() {
+        "tap" => Some("network interface of the kernel"),
+        "pcap" => Some("file of packets"),
+        "xdp-generic" => Some("interface by AF_XDP, generic"),
+        "xdp-native" => Some("interface by AF_XDP, native"),
+        "xdp-zero-copy" => Some("interface by AF_XDP, zero-copy"),
+        _ => None,
+    };
+    if let Some(what) = outside {
+        return format!("{name} ({what})");
     }
     let spread = if program.rss.is_some() { ", RSS" } else { "" };
     format!("{name} ({}, design {design}{spread})", process(program.pid))
@@ -98,8 +92,8 @@ fn table(status: &Status) -> Table {
                 q.core.to_string(),
                 q.tx_packets.to_string(),
                 q.rx_packets.to_string(),
-                dropped(q).to_string(),
-                (q.wait_no_buffer + q.wait_ring_full).to_string(),
+                q.dropped().to_string(),
+                q.waited().to_string(),
                 about.clone(),
             ]);
         }
@@ -111,8 +105,8 @@ fn table(status: &Status) -> Table {
         table.note("No program is attached.");
     } else {
         table.note(
-            "TX: from the program to the NIC; RX: to the program. dropped: not delivered, whatever the reason (--json lists the \
-             reasons). RX stalls: polls in which the receive ring was full or the pool had no free buffer; the packet was delivered \
+            "TX: from the program to the NIC; RX: to the program. dropped: not delivered, whatever the reason (`ccnic stats` shows \
+             each). RX stalls: polls in which the receive ring was full or the pool had no free buffer; the packet was delivered \
              later.",
         );
     }
@@ -123,36 +117,18 @@ fn table(status: &Status) -> Table {
 /// Why packets were dropped, over all queues: those reasons that there were; and what a switch has flooded.
 fn reasons(status: &Status) -> Vec<String> {
     let queues = || status.programs.iter().flat_map(|program| &program.queues);
-    let sum = |of: fn(&QueueStatus) -> u64| queues().map(of).sum::<u64>();
-    let reasons = [
-        ("bad descriptor", sum(|q| q.drop_bad_descriptor)),
-        ("bad chain", sum(|q| q.drop_bad_chain)),
-        ("longer than the sender's MTU", sum(|q| q.drop_too_long)),
-        ("longer than the receiver's MTU", sum(|q| q.drop_over_mtu)),
-        ("receive ring full", sum(|q| q.drop_ring_full)),
-        ("no receive buffer", sum(|q| q.drop_no_buffer)),
-        ("hand-off full", sum(|q| q.drop_handoff_full)),
-        ("shorter than an Ethernet header", sum(|q| q.drop_too_short)),
-        ("source address of no station", sum(|q| q.drop_bad_source)),
-        ("destination at the sender, or no other port", sum(|q| q.drop_no_destination)),
-        ("source address that the port may not use", sum(|q| q.drop_spoofed)),
-        ("VLAN that the port is not in", sum(|q| q.drop_vlan)),
-        ("between isolated ports", sum(|q| q.drop_isolated)),
-        ("beyond the storm limit", sum(|q| q.drop_storm)),
-        ("more than the port may receive", sum(|q| q.drop_rate)),
-        ("offload that contradicts the packet", sum(|q| q.drop_bad_offload)),
-        ("interface down", sum(|q| q.drop_port_down)),
-        ("refused by the kernel", sum(|q| q.drop_port_refused)),
-    ];
-    let listed: Vec<_> =
-        reasons.iter().filter(|(_, n)| *n > 0).map(|(why, n)| format!("{why} {n}")).collect();
+    let drops = COUNTERS.iter().filter(|counter| counter.kind == Kind::Drop);
+    let drops = drops.map(|counter| (counter.title, counter.sum(queues()))).filter(|(_, n)| *n > 0);
+    let listed: Vec<_> = drops.map(|(why, n)| format!("{why} {n}")).collect();
     let mut notes = Vec::new();
     if !listed.is_empty() {
         notes.push(format!("Dropped, over all queues: {}.", listed.join(", ")));
     }
+    let sum = |of: fn(&QueueStatus) -> u64| queues().map(of).fold(0, u64::saturating_add);
     let (flooded, copies) = (sum(|q| q.flooded), sum(|q| q.extra_copies));
     if flooded > 0 {
-        notes.push(format!("{flooded} packets were flooded, in {} copies.", flooded + copies));
+        let copies = flooded.saturating_add(copies);
+        notes.push(format!("{flooded} packets were flooded, in {copies} copies."));
     }
     let refused = sum(|q| q.not_learned);
     if refused > 0 {
@@ -176,6 +152,7 @@ mod tests {
             uptime_s: 3.2,
             wire,
             cores: vec![1, 3],
+            busy_ns: Vec::new(),
             tuning: None,
             programs,
             next: None,
@@ -231,7 +208,7 @@ mod tests {
             not_learned: 9,
             ..QueueStatus::default()
         };
-        assert_eq!(dropped(&q), 321_987_654_321);
+        assert_eq!(q.dropped(), 321_987_654_321);
         let program = ProgramStatus {
             id: 1,
             name: "p".to_owned(),

@@ -250,7 +250,7 @@ impl Connection {
 
     fn status_page(&self, request: &Request) -> Result<Status, Error> {
         match self.ask(request, None)? {
-            Reply::Status(status) => Ok(status),
+            Reply::Status(status) => Ok(*status),
             other => Err(Error::Protocol { what: format!("{other:?} in answer to a status request") }),
         }
     }

@@ -1,12 +1,13 @@
 //! The control socket between programs and a NIC: its messages, the connection, and the NIC's listener.
 //!
-//! Reading order: [`messages`] (requests and replies), [`Connection`] (either end of a control connection), [`Listener`] (the
-//! NIC's end: accepts programs, maps and checks their regions) and the [`Handler`] that it calls, [`Notifier`] (how the NIC notifies a
-//! program that waits).
+//! Reading order: [`messages`] (requests and replies), [`counters`] (what a queue counts), [`Connection`] (either end of a control
+//! connection), [`Listener`] (the NIC's end: accepts programs, maps and checks their regions) and the [`Handler`] that it calls,
+//! [`Notifier`] (how the NIC notifies a program that waits).
 
 mod account;
 mod cgroup;
 mod connection;
+pub mod counters;
 mod error;
 mod inbox;
 mod limits;
@@ -25,7 +26,7 @@ pub use cgroup::unified_groups;
 pub use connection::{Connection, Peer};
 pub use error::Error;
 pub use limits::{Limits, UserLimits};
-pub use listener::{AttachRequest, ClientId, Handler, Listener};
+pub use listener::{AttachRequest, ClientId, Handler, Listener, Observer};
 pub use notifier::Notifier;
 pub use pages::Page;
 pub use teardown::Teardown;

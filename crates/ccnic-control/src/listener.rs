@@ -8,6 +8,7 @@
 mod accept;
 mod attach;
 mod client;
+mod observer;
 mod refuse;
 mod shared;
 
@@ -33,6 +34,8 @@ use crate::socket::ListenSocket;
 use crate::teardown::Teardown;
 use accept::Acceptor;
 use shared::Shared;
+
+pub use observer::Observer;
 
 /// Identifies a connection and the program behind it. Never used twice by one listener.
 pub type ClientId = u64;
@@ -134,6 +137,11 @@ impl Listener {
         Ok(Listener { acceptor, shared })
     }
 
+    /// Reads the NIC's state from other threads.
+    pub fn observer(&self) -> Observer {
+        Observer::new(&self.shared)
+    }
+
     /// Waits until a program asks something or goes, for `timeout` at most (`None`: without limit), and handles the requests that wait,
     /// one of each connection at most. Returns true, with nothing handled, as soon as `stop` can be read.
     ///
@@ -190,7 +198,7 @@ fn handle(handler: &mut impl Handler, event: Event) -> Reply {
     };
     match event {
         Event::Hello => Reply::Hello(handler.hello()),
-        Event::Status(from) => Reply::Status(handler.status(from)),
+        Event::Status(from) => Reply::Status(Box::new(handler.status(from))),
         Event::MacTable(from) => {
             handler.mac_table(from).map_or_else(|reason| Reply::Refused { reason }, Reply::MacTable)
         }

@@ -75,6 +75,21 @@ fn published() -> [(Vec<u8>, L4, u16); 3] {
 }
 
 #[test]
+fn prepared_checksums_are_recognised() {
+    for (mut frame, ..) in published() {
+        let headers = parse(&frame);
+        assert!(!checksum::is_pseudo(&frame, &headers));
+        checksum::store_pseudo(&mut frame, &headers).unwrap();
+        assert!(checksum::is_pseudo(&frame, &headers));
+        checksum::fill_l4(&mut frame, &headers, []).unwrap();
+        assert!(!checksum::is_pseudo(&frame, &headers));
+    }
+    for short in [&[][..], &[8; 20]] {
+        assert!(!checksum::is_pseudo(short, &parse(short)), "no transport layer");
+    }
+}
+
+#[test]
 fn published_checksums() {
     let mut header = frame(0x800, b"\x45\0\0\x73\0\0\x40\0\x40\x11\xb8\x61\xc0\xa8\0\x01\xc0\xa8\0\xc7");
     header.resize(14 + 0x73, 0);

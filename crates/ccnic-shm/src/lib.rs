@@ -19,6 +19,7 @@ mod region;
 mod renew;
 pub mod tun;
 mod vectors;
+pub mod xdp;
 
 pub use clock::{thread_time, timestamp, wait_for_loads};
 pub use error::Error;

@@ -37,6 +37,11 @@ impl NativeMemory {
         NativeMemory { base: mapping.base(), vectors: Vectors::chosen(), _mapping: mapping }
     }
 
+    /// Bytes of the region. Beyond them there is no memory.
+    pub(crate) fn size(&self) -> u32 {
+        self._mapping.size()
+    }
+
     /// The registers that bursts on this memory are to be run with.
     #[inline(always)]
     pub fn vectors(&self) -> Vectors {

@@ -8,7 +8,8 @@
 //! 4. [`dataplane`]: what is done with a burst of a client that is not joined to others: loopback, receive-side scaling.
 //! 5. [`control`]: the control socket, clients, configuration; which worker polls which queue.
 //!
-//! [`config`] is what an operator says of all this, in a file and by flags. Beside it are [`oom`], what the kernel is told of the daemon's memory, and [`tune`], what this machine decides of the interface.
+//! [`config`] is what an operator says of all this, in a file and by flags. Beside it are [`metrics`], what Prometheus reads, [`oom`], what
+//! the kernel is told of the daemon's memory, and [`tune`], what this machine decides of the interface.
 //!
 //! A worker owns its ports outright; the control thread talks to it by messages. No lock is taken and nothing is allocated while
 //! packets move. `docs/architecture/daemon.md` has the picture.
@@ -16,6 +17,7 @@
 pub mod config;
 pub mod control;
 pub mod dataplane;
+pub mod metrics;
 pub mod oom;
 pub mod poll;
 pub mod ports;

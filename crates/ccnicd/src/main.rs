@@ -1,6 +1,7 @@
 //! `ccnicd`: the NIC daemon's command line.
 
 use std::io::IsTerminal;
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,9 +12,10 @@ use anyhow::{Context, bail};
 use ccnic_control::Connection;
 use ccnicd::config::{Config, Settings};
 use ccnicd::control::{Reload, placement};
+use ccnicd::metrics::Exporter;
 use ccnicd::tune::{self, Kept, Pair, Tuned};
 use ccnicd::{Daemon, DaemonOptions, oom};
-use clap::Parser;
+use clap::{Parser, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing_subscriber::EnvFilter;
@@ -37,6 +39,21 @@ struct Args {
     /// and another one that are idle
     #[arg(long, conflicts_with = "tuning")]
     tune: bool,
+    /// Answer Prometheus at this address, such as 127.0.0.1:9184: GET /metrics (docs/operations.md). Whoever reaches it reads the names and
+    /// counters of all programs
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    metrics: Option<SocketAddr>,
+    /// How to log
+    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
+    log_format: LogFormat,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum LogFormat {
+    /// For people
+    Text,
+    /// A JSON object in each line
+    Json,
 }
 
 fn main() -> ExitCode {
@@ -67,11 +84,11 @@ fn run(args: Args) -> anyhow::Result<()> {
         println!("the configuration can be used");
         return Ok(());
     }
-    tracing_subscriber::fmt()
-        .with_env_filter(filter)
-        .with_writer(std::io::stderr)
-        .with_ansi(std::io::stderr().is_terminal())
-        .init();
+    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    match args.log_format {
+        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
+        LogFormat::Json => log.json().init(),
+    }
     let usable = placement::allowed_cpus().context("could not ask which CPUs may be used")?;
     let (cores, dedicated_cores) = choose_cores(&usable, &config.cores)?;
     for warning in placement::warnings(&placement::Kernel::this(), &cores) {
@@ -117,12 +134,14 @@ fn run(args: Args) -> anyhow::Result<()> {
         dedicated_cores,
         tuning,
     })?;
+    let exporter = args.metrics.map(|address| Exporter::start(address, daemon.observer())).transpose()?;
     daemon.run_reloading(&stop, &hung_up, || {
         let new = read()?;
         config.check_reload(&new)?;
         let Settings { ports, policies, .. } = new.settle()?;
         Ok(Reload { ports, policies })
     });
+    drop(exporter);
     Ok(())
 }
 

@@ -103,7 +103,9 @@ fn ports_that_are_no_programs() {
         "--port",
         &[
             ("tap0", "tap:NAME"),
-            ("xdp:eth0", "tap:NAME"),
+            ("dpdk:0", "tap:NAME, xdp:IFACE or pcap:FILE"),
+            ("xdp:eth0,queue=1", "the keys are queues"),
+            ("pcap:a,speed=1", "the keys are record"),
             ("tap:", "no name"),
             ("tap:a-name-of-16-byt", "15 at most"),
             ("tap:t,mtu=1", "68 to 65521"),

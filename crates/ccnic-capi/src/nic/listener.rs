@@ -101,6 +101,7 @@ impl Handler for &Control {
             uptime_s: self.started.elapsed().as_secs_f64(),
             wire: self.name.clone(),
             cores: Vec::new(),
+            busy_ns: Vec::new(),
             tuning: None,
             programs,
             next,

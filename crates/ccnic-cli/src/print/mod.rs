@@ -30,6 +30,14 @@ pub fn result<T: Serialize>(json: bool, value: &T, text: impl FnOnce() -> String
     Ok(())
 }
 
+/// A value as JSON in ASCII, in one line.
+///
+/// # Errors
+/// When the value cannot be written as JSON.
+pub fn json_line<T: Serialize>(value: &T) -> anyhow::Result<String> {
+    Ok(ascii(&serde_json::to_string(value)?))
+}
+
 /// JSON with everything but printable ASCII escaped: what others have called themselves cannot reach a terminal.
 fn ascii(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
@@ -48,6 +56,12 @@ fn ascii(json: &str) -> String {
 pub fn line(text: &str) {
     // A closed pipe (`| head`) is no failure.
     let _ = writeln!(std::io::stdout(), "{text}");
+}
+
+/// As [`line`], for output that goes on: false when nobody reads it any more.
+pub fn line_is_read(text: &str) -> bool {
+    let mut out = std::io::stdout();
+    writeln!(out, "{text}").and_then(|()| out.flush()).is_ok()
 }
 
 /// Prints a message on standard error, after the command's name.

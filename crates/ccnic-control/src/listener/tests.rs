@@ -33,7 +33,17 @@ impl Handler for Recorder {
     fn status(&self, from: Cursor) -> Status {
         let (version, wire) = ("test".into(), "none".into());
         let next = (from.program < 3).then_some(Cursor { program: from.program + 1, queue: 0 });
-        Status { version, pid: 1, uptime_s: 0.0, wire, cores: vec![], tuning: None, programs: vec![], next }
+        Status {
+            version,
+            pid: 1,
+            uptime_s: 0.0,
+            wire,
+            cores: vec![],
+            busy_ns: vec![],
+            tuning: None,
+            programs: vec![],
+            next,
+        }
     }
     fn attach(&mut self, request: AttachRequest) -> Result<(), String> {
         if self.refuses {
@@ -307,4 +317,21 @@ fn the_end_of_a_listener_is_the_end_of_its_connections() {
         assert!(start.elapsed() < PATIENCE, "{:?}", account.all());
         std::thread::yield_now();
     }
+}
+
+#[test]
+fn an_observer_reads_all_pages_from_another_thread() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut listener =
+        Listener::new(&directory.path().join("nic.sock"), Limits::new(1 << 20, 1 << 20)).unwrap();
+    let observer = listener.observer();
+    let reader = std::thread::spawn(move || (observer.status(), observer));
+    let mut nic = Recorder::default();
+    while !reader.is_finished() {
+        listener.poll(&mut nic, None, Some(Duration::from_millis(10)));
+    }
+    let (status, observer) = reader.join().unwrap();
+    assert_eq!(status.map(|status| (status.version, status.next)), Some(("test".into(), None)));
+    drop(listener);
+    assert_eq!(observer.status(), None, "the NIC has ended");
 }

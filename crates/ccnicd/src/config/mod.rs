@@ -75,7 +75,9 @@ pub struct Config {
     #[arg(long, value_name = "N")]
     pub mac_port: Option<Within<1, U32_MAX>>,
     /// Switch: a port that is no program (may be given several times): tap:NAME[,mtu=N][,address=IP/PREFIX]...[,mac=MAC][,queues=N][,offload=off]
-    /// is a network interface of this kernel (docs/switch.md)
+    /// is a network interface of this kernel; xdp:IFACE[,queues=N][,mode=auto|native|generic][,zero-copy=auto|on|off][,ring=N][,checksum=auto|fill|keep]
+    /// an interface whose packets bypass the kernel; pcap:FILE[,rate=recorded|asap|N][,loop=N][,start=now|packet][,record=FILE] files of packets
+    /// (docs/ports.md)
     #[arg(long = "port", value_name = "KIND:NAME[,...]", value_parser = PortConfig::from_flag)]
     #[serde(rename = "port")]
     pub ports: Vec<PortConfig>,

@@ -24,7 +24,7 @@ pub struct PortConfig {
 #[derive(Debug, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct PortTable {
-    /// What kind of port: tap.
+    /// What kind of port: tap, xdp or pcap.
     kind: String,
     /// Its name, as its kind has it: of a network interface, say.
     name: String,

@@ -11,9 +11,11 @@ use super::DaemonOptions;
 use crate::dataplane::rss::RssLoopback;
 use crate::dataplane::{Attachment, DataplaneKind};
 use crate::poll::client::Part;
-use crate::ports::PortOptions;
+use crate::ports::pcap::PcapPort;
 use crate::ports::program::ProgramPort;
 use crate::ports::tap::TapPort;
+use crate::ports::xdp::XdpPort;
+use crate::ports::{OutsidePort, PortOptions};
 use crate::switch::outside::SwitchedOutside;
 use crate::switch::policy::{Policy, Rules};
 use crate::switch::program::SwitchedProgram;
@@ -60,6 +62,16 @@ pub(super) fn open_port(
         PortOptions::Tap(options) => {
             let port = SwitchedOutside::new(TapPort::open(options)?, rules, Arc::clone(place));
             Ok((Part::Port(Box::new(port)), "tap", options.queues))
+        }
+        PortOptions::Xdp(options) => {
+            let port = XdpPort::open(options)?;
+            let (design, queues) = (port.design(), OutsidePort::queues(&port) as u16);
+            let port = SwitchedOutside::new(port, rules, Arc::clone(place));
+            Ok((Part::Port(Box::new(port)), design, queues))
+        }
+        PortOptions::Pcap(options) => {
+            let port = SwitchedOutside::new(PcapPort::open(options)?, rules, Arc::clone(place));
+            Ok((Part::Port(Box::new(port)), "pcap", 1))
         }
     }
 }

@@ -19,7 +19,7 @@ use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use ccnic_control::Listener;
+use ccnic_control::{Listener, Observer};
 
 pub use options::{DaemonOptions, default_socket};
 pub(crate) use plane::FIRST_OUTSIDE;
@@ -51,6 +51,11 @@ impl Daemon {
             socket = %options.socket.display(), cores = ?options.cores, wire = options.dataplane.name(), "ccnicd {VERSION} is ready"
         );
         Ok(Daemon { listener, plane })
+    }
+
+    /// Reads its state from other threads, as soon as it [runs](Daemon::run).
+    pub fn observer(&self) -> Observer {
+        self.listener.observer()
     }
 
     /// Runs the control thread until something can be read from `stop`. Then serves what programs have sent, and ends.

@@ -331,6 +331,7 @@ impl Handler for ControlPlane {
             uptime_s: self.started.elapsed().as_secs_f64(),
             wire: self.options.dataplane.name().to_owned(),
             cores: self.options.cores.clone(),
+            busy_ns: self.workers.iter().map(Worker::busy_ns).collect(),
             tuning: Some(TuningStatus::new(self.options.tuning.tuning, self.options.tuning.source.name())),
             programs: programs.collect(),
             next: page.next,

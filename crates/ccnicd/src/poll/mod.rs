@@ -3,6 +3,7 @@
 //! A worker knows of a client only what stands here: it can be polled, it can be closed, it counts; and, of some clients, that they
 //! notify their users or steer packets.
 
+mod busy;
 pub(crate) mod client;
 pub(crate) mod core;
 pub mod handoff;

@@ -20,7 +20,8 @@
 //! * **Idle clients** together get at most one part in [`SHARE`] while anybody is busy, client by client, so that a program with many
 //!   queues delays no other. What one of them takes beyond a quantum is its own debt.
 //! * **Commands** of the control thread get at most one part in [`SHARE`] too ([`Scheduler::attend`]).
-//! * **A client alone** is polled without any of this: no clock is read.
+//! * **A client alone** is polled without any of this: no clock is read, but in a few stretches of polls that are
+//!   [timed](super::busy).
 //!
 //! Generic over the clients and over the core with its clock, so that tests compute every share exactly.
 
@@ -28,6 +29,9 @@
 mod tests;
 
 use std::collections::VecDeque;
+use std::sync::Arc;
+
+use super::busy::{BusyTime, Load};
 
 /// Idle clients, and commands, get at most one part in so many of the time.
 pub(crate) const SHARE: u64 = 16;
@@ -166,11 +170,12 @@ pub(crate) struct Scheduler<C, K> {
     /// Empty polls in a row, and how many of them look at every queue of all clients.
     empty: usize,
     sweep: usize,
+    load: Load,
 }
 
 impl<C: Polled, K: Core> Scheduler<C, K> {
     pub(crate) fn new(core: K, times: Times) -> Scheduler<C, K> {
-        let (busy, idle) = Default::default();
+        let (busy, idle, load) = Default::default();
         Scheduler {
             core,
             times,
@@ -182,11 +187,20 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
             lost: 0,
             empty: 0,
             sweep: 1,
+            load,
         }
+    }
+
+    /// Shows there how long the core was busy, from now on.
+    pub(crate) fn show_load(&mut self, to: Arc<BusyTime>) {
+        self.load.show(to);
     }
 
     /// Polls a client from now on.
     pub(crate) fn add(&mut self, client: C, shared: &C::Shared) {
+        if self.is_empty() {
+            self.load.begin(self.core.now());
+        }
         let waits = Waits::default();
         self.busy.push_back(Entry { client, credit: 0, found: 0, left: None, waits });
         self.measure(shared);
@@ -225,10 +239,12 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
 
     /// Polls for a while; returns when it is time to look at the commands.
     pub(crate) fn run(&mut self, shared: &mut C::Shared) {
-        if self.busy.len() + self.idle.len() == 1 {
-            self.run_alone(shared);
-        } else {
+        if self.busy.len() + self.idle.len() != 1 {
             self.run_shared(shared);
+        } else if self.load.is_timed() {
+            self.run_alone::<true>(shared);
+        } else {
+            self.run_alone::<false>(shared);
         }
     }
 
@@ -238,19 +254,29 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
         self.busy.front_mut().or(self.idle.front_mut()).filter(|_| one)
     }
 
-    fn run_alone(&mut self, shared: &mut C::Shared) {
+    /// `TIMED`: with the clock read for each poll.
+    fn run_alone<const TIMED: bool>(&mut self, shared: &mut C::Shared) {
         let Some(entry) = self.busy.front_mut().or(self.idle.front_mut()) else { return };
         entry.left = None;
+        let (from, mut took) = if TIMED { (self.core.now(), 0) } else { (0, 0) };
         let mut left = POLLS_ALONE;
         while left > 0 {
             let polls = if self.empty < AWAKE { self.sweep.max(SPIN) } else { self.sweep };
             left = left.saturating_sub(polls.max(SPIN));
-            if entry.client.spin(polls, shared) > 0 {
+            let found = if TIMED {
+                spin_timed(&mut entry.client, &mut self.core, polls, shared, &mut took)
+            } else {
+                entry.client.spin(polls, shared)
+            };
+            if found > 0 {
                 self.empty = 0;
                 continue;
             }
             self.empty = self.empty.saturating_add(polls);
             self.core.relax();
+        }
+        if TIMED {
+            self.load.sampled(took, from, self.core.now());
         }
         if entry.client.has_left() {
             self.busy.clear();
@@ -270,6 +296,7 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
                 break;
             }
         }
+        self.load.measured(now);
     }
 
     /// Polls a client, up to so many times until it finds something; returns what it found and the time afterwards.
@@ -288,6 +315,7 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
         self.empty = self.empty.saturating_add(polls);
         if found > 0 {
             (entry.found, self.empty) = (now, 0);
+            self.load.add(took);
         } else if self.empty >= self.sweep {
             self.empty = 0;
             self.core.relax();
@@ -407,4 +435,27 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
             entry.waits.note(took, &times);
         }
     }
+}
+
+/// As [`Polled::spin`], poll by poll; adds the time of the one that has found something to `took`.
+#[cold]
+#[inline(never)]
+fn spin_timed<C: Polled, K: Core>(
+    client: &mut C,
+    core: &mut K,
+    polls: usize,
+    shared: &mut C::Shared,
+    took: &mut u64,
+) -> usize {
+    let mut from = core.now();
+    for _ in 0..polls {
+        let found = client.spin(1, shared);
+        let (this, now) = core.since(from);
+        if found > 0 {
+            *took += this;
+            return found;
+        }
+        from = now;
+    }
+    0
 }

@@ -9,6 +9,7 @@ use ccnic_control::messages::QueueStatus;
 use ccnic_control::{ClientId, Notifier};
 use rustix::thread::{CpuSet, sched_setaffinity};
 
+use super::busy::BusyTime;
 use super::client::{Part, Scheduled};
 use super::core::{PollingCore, Rest};
 use super::links::Links;
@@ -42,6 +43,7 @@ pub(crate) struct Worker {
     /// Queues that it polls.
     pub(crate) queues: usize,
     commands: Option<Sender<Command>>,
+    busy: Arc<BusyTime>,
     /// Gives the clients that it had at its end.
     thread: Option<JoinHandle<Vec<Part>>>,
 }
@@ -53,10 +55,17 @@ impl Worker {
     /// When the system can start no thread.
     pub(crate) fn start(cpu: usize, rest: Rest, switch: Switch) -> std::io::Result<Worker> {
         let (commands, inbox) = channel();
+        let busy = Arc::<BusyTime>::default();
+        let shown = Arc::clone(&busy);
         let thread = std::thread::Builder::new()
             .name(format!("poll-{cpu}"))
-            .spawn(move || run(cpu, rest, switch, &inbox))?;
-        Ok(Worker { cpu, queues: 0, commands: Some(commands), thread: Some(thread) })
+            .spawn(move || run(cpu, rest, switch, shown, &inbox))?;
+        Ok(Worker { cpu, queues: 0, commands: Some(commands), busy, thread: Some(thread) })
+    }
+
+    /// Nanoseconds that the thread has spent in polls that found packets. Asks nothing of it.
+    pub(crate) fn busy_ns(&self) -> u64 {
+        self.busy.ns()
     }
 
     fn send(&self, command: Command) -> bool {
@@ -155,12 +164,20 @@ fn pin(cpu: usize) {
     }
 }
 
-fn run(cpu: usize, rest: Rest, mut switch: Switch, inbox: &Receiver<Command>) -> Vec<Part> {
+fn run(
+    cpu: usize,
+    rest: Rest,
+    mut switch: Switch,
+    busy: Arc<BusyTime>,
+    inbox: &Receiver<Command>,
+) -> Vec<Part> {
     pin(cpu);
     let core = PollingCore::new(rest);
     switch.set_clock(core.second());
+    busy.set_clock(core.second());
     let times = core.times();
     let mut clients = Clients::new(core, times);
+    clients.show_load(busy);
     let mut stopped = false;
     while !stopped {
         if clients.is_empty() {

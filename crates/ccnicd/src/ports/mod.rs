@@ -4,14 +4,18 @@
 //! queues and their memory. All else has a default: a port that cannot notify anybody, say, does not mention it.
 //!
 //! [`program`] is the queue pairs of an attached program; [`InTurn`] says which of a port's queues a poll looks at. Ports that are no
-//! programs, such as [`tap`], are [`OutsidePort`]s: ports of a switch only.
+//! programs, such as [`tap`], [`xdp`] and [`pcap`], are [`OutsidePort`]s: ports of a switch only.
 
 mod in_turn;
+mod link;
 mod options;
 mod outside;
+pub mod pcap;
 pub mod program;
 pub mod tap;
 mod turns;
+mod unsent;
+pub mod xdp;
 
 use ccnic::nic::BurstQueue;
 use ccnic_control::Notifier;

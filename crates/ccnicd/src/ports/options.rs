@@ -6,13 +6,22 @@
 
 use std::str::FromStr;
 
+use anyhow::{Context, bail, ensure};
+use ccnic_shm::tun::NAME_MAX;
+
+use super::pcap::PcapOptions;
 use super::tap::TapOptions;
+use super::xdp::XdpOptions;
 
 /// A port that the operator has asked for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum PortOptions {
     /// `tap:NAME`: a network interface of this kernel.
     Tap(TapOptions),
+    /// `xdp:IFACE`: queues of a network interface, without the kernel's network stack.
+    Xdp(XdpOptions),
+    /// `pcap:FILE`: a file that is replayed, and one that is recorded.
+    Pcap(PcapOptions),
 }
 
 impl PortOptions {
@@ -20,6 +29,8 @@ impl PortOptions {
     pub fn name(&self) -> String {
         match self {
             PortOptions::Tap(options) => format!("tap:{}", options.name),
+            PortOptions::Xdp(options) => format!("xdp:{}", options.name),
+            PortOptions::Pcap(options) => format!("pcap:{}", options.name()),
         }
     }
 }
@@ -30,9 +41,63 @@ impl FromStr for PortOptions {
     fn from_str(text: &str) -> anyhow::Result<PortOptions> {
         match text.split_once(':') {
             Some(("tap", rest)) => Ok(PortOptions::Tap(rest.parse()?)),
-            _ => anyhow::bail!("there is no such kind of port; write tap:NAME"),
+            Some(("xdp", rest)) => Ok(PortOptions::Xdp(rest.parse()?)),
+            Some(("pcap", rest)) => Ok(PortOptions::Pcap(rest.parse()?)),
+            _ => bail!("there is no such kind of port; write tap:NAME, xdp:IFACE or pcap:FILE"),
         }
     }
+}
+
+/// Calls `set` with each of `KEY=VALUE[,KEY=VALUE]...`; a key comes once, unless it is one of `repeated`. `keys` says all of them.
+pub(super) fn pairs(
+    text: Option<&str>,
+    keys: &str,
+    repeated: &[&str],
+    mut set: impl FnMut(&str, &str) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut seen = Vec::new();
+    for part in text.into_iter().flat_map(|text| text.split(',')) {
+        let (key, value) = part
+            .split_once('=')
+            .with_context(|| format!("{part:?} is not KEY=VALUE; the keys are {keys}"))?;
+        ensure!(repeated.contains(&key) || !seen.contains(&key), "{key} is given twice");
+        set(key, value).with_context(|| format!("{key}={value}"))?;
+        seen.push(key);
+    }
+    Ok(())
+}
+
+/// `on`, `off`.
+pub(super) fn on_or_off(value: &str) -> anyhow::Result<bool> {
+    match value {
+        "on" => Ok(true),
+        "off" => Ok(false),
+        _ => bail!("{value:?} is neither on nor off"),
+    }
+}
+
+/// Whether Linux takes it as the name of an interface (`dev_valid_name`), as it is and not as a pattern.
+pub(super) fn check_interface(kind: &str, name: &str) -> anyhow::Result<()> {
+    ensure!(!name.is_empty(), "the interface has no name; write {kind}:NAME");
+    ensure!(
+        name.len() <= NAME_MAX,
+        "the name {name:?} has {} bytes, an interface's {NAME_MAX} at most",
+        name.len()
+    );
+    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | ':' | '%');
+    ensure!(
+        !name.contains(odd) && name != "." && name != "..",
+        "{name:?} is no name of an interface: use letters, digits, - and _"
+    );
+    Ok(())
+}
+
+pub(super) fn number<N>(value: &str, range: std::ops::RangeInclusive<N>) -> anyhow::Result<N>
+where
+    N: FromStr + PartialOrd + std::fmt::Display,
+{
+    let number = value.parse().ok().filter(|number| range.contains(number));
+    number.with_context(|| format!("{value:?} is no number of {} to {}", range.start(), range.end()))
 }
 
 #[cfg(test)]
@@ -43,7 +108,11 @@ mod tests {
     fn a_port_has_a_kind_and_a_name() {
         let port: PortOptions = "tap:tap0,mtu=9000".parse().unwrap();
         assert_eq!(port.name(), "tap:tap0");
-        for text in ["", "tap", "tap0", "xdp:eth0", ":tap0", "TAP:tap0"] {
+        let port: PortOptions = "xdp:eth0,queues=2".parse().unwrap();
+        assert_eq!(port.name(), "xdp:eth0");
+        let port: PortOptions = "pcap:/tmp/a.pcap,rate=asap".parse().unwrap();
+        assert_eq!(port.name(), "pcap:/tmp/a.pcap");
+        for text in ["", "tap", "tap0", "dpdk:eth0", ":tap0", "TAP:tap0"] {
             let why = text.parse::<PortOptions>().unwrap_err().to_string();
             assert!(why.contains("tap:NAME"), "{text}: {why}");
         }

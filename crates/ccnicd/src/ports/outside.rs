@@ -1,7 +1,7 @@
 //! Ports that are no programs: their packets come from outside the daemon, and go there.
 //!
 //! Such a port has memory of its own, which nobody else writes, for what it has read; and sends what lies in other ports' memory from
-//! there. Each packet is a call of the system.
+//! there.
 
 use ccnic::Desc;
 use ccnic::nic::{FETCH, Fetched, Origin};
@@ -27,6 +27,12 @@ pub trait OutsidePort: Statistics + Send {
 
     /// Sends packets of another port, whole ones. Never waits: what cannot be sent is dropped and counted.
     fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]);
+
+    /// True when a look at a queue costs no system call: then it is looked at in every turn. Otherwise a port that has nothing is looked at
+    /// less and less often.
+    fn looks_are_cheap(&self) -> bool {
+        false
+    }
 
     /// True when it takes packets whose metadata request something.
     fn takes_offloads(&self) -> bool {
@@ -71,12 +77,12 @@ impl Gathered {
 
     /// Adds a packet of these pieces (offset, bytes; none of them empty), each of which becomes segments of at most a large buffer, as
     /// receivers expect. False, and nothing done, where there is no room for all of it.
-    pub(super) fn push(&mut self, pieces: [(u32, u32); 2], meta: u64) -> bool {
+    pub(super) fn push(&mut self, pieces: &[(u32, u32)], meta: u64) -> bool {
         let most = ccnic::layout::LARGE_BUF;
         let needed: u32 = pieces.iter().map(|(_, len)| len.div_ceil(most)).sum();
         let Some(room) = self.descs.get_mut(self.len..self.len + needed as usize) else { return false };
         let mut room = room.iter_mut().peekable();
-        for (at, len) in pieces {
+        for &(at, len) in pieces {
             for done in (0..len).step_by(most as usize) {
                 let Some(slot) = room.next() else { break };
                 let part = most.min(len - done) as u16;
@@ -106,12 +112,12 @@ mod tests {
     #[test]
     fn packets_become_segments_of_a_buffer_each_and_fit_or_do_not() {
         let mut gathered = Gathered::new();
-        assert!(gathered.push([(64, 60), (0, 0)], 0));
-        assert!(gathered.push([(0, 54), (1000, 9000)], 7));
-        assert!(gathered.push([(20_000, 65_550), (0, 0)], 0));
+        assert!(gathered.push(&[(64, 60), (0, 0)], 0));
+        assert!(gathered.push(&[(0, 54), (1000, 9000)], 7));
+        assert!(gathered.push(&[(20_000, 65_550), (0, 0)], 0));
         assert_eq!((gathered.packets, gathered.bytes), (3, 60 + 9054 + 65_550));
-        assert!(!gathered.push([(0, 54), (0, 10 << 12)], 0), "eleven more, where there is room for ten");
-        assert!(!gathered.is_full() && gathered.push([(0, 9 << 12), (0, 1)], 0) && gathered.is_full());
+        assert!(!gathered.push(&[(0, 54), (0, 10 << 12)], 0), "eleven more, where there is room for ten");
+        assert!(!gathered.is_full() && gathered.push(&[(0, 9 << 12), (0, 1)], 0) && gathered.is_full());
         let mut burst = Burst::default();
         gathered.into(&mut burst, 3);
         let descs = burst.packets.rest();

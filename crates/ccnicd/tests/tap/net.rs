@@ -119,53 +119,13 @@ impl Nic {
 }
 
 pub fn drops(q: &QueueStatus) -> u64 {
-    let sent =
-        q.drop_bad_descriptor + q.drop_bad_chain + q.drop_too_long + q.drop_too_short + q.drop_bad_source;
-    let received = q.drop_ring_full + q.drop_no_buffer + q.drop_over_mtu;
-    let policy = q.drop_spoofed + q.drop_vlan + q.drop_isolated + q.drop_storm + q.drop_rate;
-    sent + policy
-        + q.drop_no_destination
-        + received
-        + q.drop_bad_offload
-        + q.drop_port_down
-        + q.drop_port_refused
+    q.dropped()
 }
 
 fn sum(a: QueueStatus, b: QueueStatus) -> QueueStatus {
-    QueueStatus {
-        queue: a.queue,
-        core: a.core,
-        tx_packets: a.tx_packets + b.tx_packets,
-        tx_bytes: a.tx_bytes + b.tx_bytes,
-        rx_packets: a.rx_packets + b.rx_packets,
-        rx_bytes: a.rx_bytes + b.rx_bytes,
-        drop_bad_descriptor: a.drop_bad_descriptor + b.drop_bad_descriptor,
-        drop_bad_chain: a.drop_bad_chain + b.drop_bad_chain,
-        drop_too_long: a.drop_too_long + b.drop_too_long,
-        drop_ring_full: a.drop_ring_full + b.drop_ring_full,
-        drop_no_buffer: a.drop_no_buffer + b.drop_no_buffer,
-        drop_over_mtu: a.drop_over_mtu + b.drop_over_mtu,
-        drop_handoff_full: a.drop_handoff_full + b.drop_handoff_full,
-        drop_too_short: a.drop_too_short + b.drop_too_short,
-        drop_bad_source: a.drop_bad_source + b.drop_bad_source,
-        drop_no_destination: a.drop_no_destination + b.drop_no_destination,
-        drop_spoofed: a.drop_spoofed + b.drop_spoofed,
-        drop_vlan: a.drop_vlan + b.drop_vlan,
-        drop_isolated: a.drop_isolated + b.drop_isolated,
-        drop_storm: a.drop_storm + b.drop_storm,
-        drop_rate: a.drop_rate + b.drop_rate,
-        drop_bad_offload: a.drop_bad_offload + b.drop_bad_offload,
-        drop_port_down: a.drop_port_down + b.drop_port_down,
-        drop_port_refused: a.drop_port_refused + b.drop_port_refused,
-        flooded: a.flooded + b.flooded,
-        extra_copies: a.extra_copies + b.extra_copies,
-        not_learned: a.not_learned + b.not_learned,
-        wait_rate: a.wait_rate + b.wait_rate,
-        wait_ring_full: a.wait_ring_full + b.wait_ring_full,
-        wait_no_buffer: a.wait_no_buffer + b.wait_no_buffer,
-        late_turns: a.late_turns + b.late_turns,
-        longest_wait_us: a.longest_wait_us.max(b.longest_wait_us),
-    }
+    let mut values = a.values();
+    values.iter_mut().zip(b.values()).for_each(|(value, more)| *value += more);
+    QueueStatus::with_values(a.queue, a.core, values)
 }
 
 /// Another network namespace, for as long as this lives.

@@ -1,5 +1,7 @@
 //! The scheduler with clients and a clock that the tests make up: shares are computed, not measured.
 
+mod load;
+
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -350,7 +352,7 @@ fn a_debt_is_bounded_and_no_time_is_wasted_on_it() {
 }
 
 #[test]
-fn a_client_alone_is_polled_without_a_look_at_the_clock() {
+fn a_client_alone_is_polled_with_hardly_a_look_at_the_clock() {
     let mut schedule = Schedule::new();
     // Packets in every third poll; from the 3001st poll on none.
     let mut n = 0;
@@ -373,7 +375,8 @@ fn a_client_alone_is_polled_without_a_look_at_the_clock() {
     assert_eq!(rests, (AWAKE / SPIN) as u64 + (polls - 3000 - AWAKE as u64));
     let (more_polls, more_rests) = run(polls + 10_000);
     assert_eq!(more_rests - rests, more_polls - polls);
-    assert_eq!(schedule.clock.readings.get(), 0);
+    // Some 180 stretches of polls, of which one in 33 to 96 is timed: each of its polls, its start and its end.
+    assert!(schedule.clock.readings.get() <= 180 / 33 * (2 * 64 + 2), "{}", schedule.clock.readings.get());
     assert_eq!(schedule.scheduler.clients().count(), 1);
 }
 

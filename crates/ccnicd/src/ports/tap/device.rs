@@ -10,7 +10,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
 use super::TapOptions;
-use super::link::Link;
+use crate::ports::link::Link;
 
 const DEVICE: &str = "/dev/net/tun";
 

@@ -110,7 +110,7 @@ impl Incoming {
             return burst;
         }
         if let Some(Frame { at, len, meta }) = self.frame.take() {
-            burst.push([(at, len), (0, 0)], meta);
+            burst.push(&[(at, len)], meta);
             return burst;
         }
         let mut at = FRAMES;
@@ -134,7 +134,7 @@ impl Incoming {
                 }
                 Ok(Some(frame)) => {
                     let alone = frame.meta != 0;
-                    if alone && !burst.is_empty() || !burst.push([(at, len), (0, 0)], frame.meta) {
+                    if alone && !burst.is_empty() || !burst.push(&[(at, len)], frame.meta) {
                         self.frame = Some(frame);
                         break;
                     }
@@ -195,7 +195,7 @@ impl Incoming {
         while let Some(segment) = segments.clone().next() {
             let (from, bytes) = (*at + segment.payload.start as u32, segment.payload.len() as u32);
             let header = [(slot, segmenter.header_len() as u32), (from, bytes)];
-            if !burst.push(header, 0) {
+            if !burst.push(&header, 0) {
                 return;
             }
             let sum = mem.with(from, bytes, Sum::of);

@@ -3,7 +3,7 @@
 //! | file | contents |
 //! |---|---|
 //! | `options.rs` | [`TapOptions`]: `--port tap:NAME,...` |
-//! | `device.rs`, `link.rs` | opens the device; MTU, addresses, state of its interface |
+//! | `device.rs` | opens the device, and configures its interface (`ports/link.rs`) |
 //! | `incoming.rs` | packets from the kernel: checksums, segmentation |
 //! | `outgoing.rs` | packets to the kernel |
 
@@ -11,7 +11,6 @@ mod device;
 mod incoming;
 #[cfg(test)]
 mod incoming_tests;
-mod link;
 mod options;
 mod outgoing;
 #[cfg(test)]
@@ -33,7 +32,7 @@ pub use options::TapOptions;
 use super::{Burst, OutsidePort, Statistics};
 use device::Device;
 use incoming::{Incoming, ReadCounters};
-use outgoing::{Unsent, send};
+use outgoing::send;
 
 /// A queue of the device.
 #[derive(Debug)]
@@ -125,11 +124,7 @@ impl OutsidePort for TapPort {
                     counters.rx_packets += 1;
                     counters.rx_bytes += bytes;
                 }
-                Err(Unsent::OverMtu) => counters.drop_over_mtu += 1,
-                Err(Unsent::BadOffload) => counters.drop_bad_offload += 1,
-                Err(Unsent::Full) => counters.drop_ring_full += 1,
-                Err(Unsent::Down) => counters.drop_port_down += 1,
-                Err(Unsent::Refused) => counters.drop_port_refused += 1,
+                Err(why) => why.count(counters, 1),
             }
         }
     }

@@ -4,7 +4,8 @@ use std::net::IpAddr;
 use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
-use ccnic_shm::tun::NAME_MAX;
+
+use crate::ports::options::{check_interface, number, on_or_off, pairs};
 
 /// MTUs of a TAP device (`ETH_MIN_MTU`, `ETH_MAX_MTU` less an Ethernet header).
 const MTUS: std::ops::RangeInclusive<u32> = 68..=65_521;
@@ -43,13 +44,7 @@ impl TapOptions {
             "address" => self.addresses.push(address(value)?),
             "mac" => self.mac = Some(mac(value)?),
             "queues" => self.queues = number(value, 1..=QUEUES_MAX)?,
-            "offload" => {
-                self.offload = match value {
-                    "on" => true,
-                    "off" => false,
-                    _ => bail!("{value:?} is neither on nor off"),
-                }
-            }
+            "offload" => self.offload = on_or_off(value)?,
             _ => bail!("there is no such key; the keys are {KEYS}"),
         }
         Ok(())
@@ -60,45 +55,12 @@ impl FromStr for TapOptions {
     type Err = anyhow::Error;
 
     fn from_str(text: &str) -> anyhow::Result<TapOptions> {
-        let mut parts = text.split(',');
-        let name = parts.next().unwrap_or_default();
-        check_name(name)?;
+        let (name, rest) = text.split_once(',').map_or((text, None), |(name, rest)| (name, Some(rest)));
+        check_interface("tap", name)?;
         let mut options = TapOptions::new(name);
-        let mut seen = Vec::new();
-        for part in parts {
-            let (key, value) = part
-                .split_once('=')
-                .with_context(|| format!("{part:?} is not KEY=VALUE; the keys are {KEYS}"))?;
-            ensure!(key == "address" || !seen.contains(&key), "{key} is given twice");
-            options.set(key, value).with_context(|| format!("{key}={value}"))?;
-            seen.push(key);
-        }
+        pairs(rest, KEYS, &["address"], |key, value| options.set(key, value))?;
         Ok(options)
     }
-}
-
-/// Whether Linux takes it as the name of an interface (`dev_valid_name`), as it is and not as a pattern.
-fn check_name(name: &str) -> anyhow::Result<()> {
-    ensure!(!name.is_empty(), "the interface has no name; write tap:NAME");
-    ensure!(
-        name.len() <= NAME_MAX,
-        "the name {name:?} has {} bytes, an interface's {NAME_MAX} at most",
-        name.len()
-    );
-    let odd = |c: char| c.is_whitespace() || c.is_control() || matches!(c, '/' | ':' | '%');
-    ensure!(
-        !name.contains(odd) && name != "." && name != "..",
-        "{name:?} is no name of an interface: use letters, digits, - and _"
-    );
-    Ok(())
-}
-
-fn number<N>(value: &str, range: std::ops::RangeInclusive<N>) -> anyhow::Result<N>
-where
-    N: FromStr + PartialOrd + std::fmt::Display,
-{
-    let number = value.parse().ok().filter(|number| range.contains(number));
-    number.with_context(|| format!("{value:?} is no number of {} to {}", range.start(), range.end()))
 }
 
 /// `10.0.0.1/24`, `fd00::1/64`.

@@ -10,34 +10,12 @@ use ccnic::Desc;
 use ccnic::nic::gather;
 use ccnic_frame::vlan::{self, TAG};
 use ccnic_frame::vnet::SHORT_BYTES;
-use ccnic_frame::{Checksum, Headers, MAX_HEADERS, Malformed, Meta, Refusal, VnetHeader};
+use ccnic_frame::{Headers, MAX_HEADERS, Malformed, Meta, Refusal, VnetHeader};
 use ccnic_shm::NativeMemory;
 use ccnic_shm::outgoing::PIECES;
 use rustix::io::Errno;
 
-/// Bytes that a frame may have beyond the MTU: an Ethernet header and a tag, as Linux has it (`is_skb_forwardable`).
-const BEYOND_MTU: usize = 14 + TAG;
-
-/// Why a packet was not sent.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unsent {
-    /// Longer than the interface's MTU, or its segments are.
-    OverMtu,
-    /// What its metadata request cannot be done.
-    BadOffload,
-    /// The kernel has no room for it now.
-    Full,
-    /// The interface is down, or gone.
-    Down,
-    /// The kernel has refused it otherwise.
-    Refused,
-}
-
-impl From<Refusal> for Unsent {
-    fn from(_: Refusal) -> Unsent {
-        Unsent::BadOffload
-    }
-}
+use crate::ports::unsent::{BEYOND_MTU, Unsent, requests};
 
 impl From<io::Error> for Unsent {
     fn from(e: io::Error) -> Unsent {
@@ -67,12 +45,6 @@ pub(super) fn send(
     }
     write(queue, mem, [&[0; SHORT_BYTES], &[]], packet, 0)?;
     Ok(len as u64)
-}
-
-/// True when something is to be done with the packet. (That a checksum is good is not believed.)
-fn requests(meta: Meta) -> bool {
-    let requested = |checksum| checksum == Checksum::Requested;
-    meta.vlan().is_some() || requested(meta.ip_checksum()) || requested(meta.l4_checksum())
 }
 
 /// As `send`, for a packet that requests something.

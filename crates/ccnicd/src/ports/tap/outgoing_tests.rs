@@ -8,7 +8,8 @@ use ccnic_frame::vnet::{NEEDS_CSUM, SHORT_BYTES};
 use ccnic_frame::{Checksum, Headers, Meta, Segmentation, Tci, VnetHeader};
 use ccnic_shm::{NativeMemory, Pages, Region};
 
-use super::outgoing::{Unsent, send};
+use super::outgoing::send;
+use crate::ports::unsent::Unsent;
 
 /// UDP over IPv4 with so many bytes of payload, no checksums.
 fn udp(payload: usize) -> Vec<u8> {

@@ -1,14 +1,14 @@
-//! The interface of a TAP device as the kernel's network configuration has it: asked for and set by rtnetlink.
+//! A network interface as the kernel's network configuration has it: asked for and set by rtnetlink.
 
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, bail};
 use netlink_packet_core::{
     NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
 };
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkMessage};
+use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
@@ -22,6 +22,8 @@ pub(super) struct Link {
     index: u32,
     mtu: u32,
     up: bool,
+    virtual_kind: bool,
+    receive_queues: u32,
     sequence: u32,
 }
 
@@ -35,7 +37,8 @@ impl Link {
         let family = rustix::net::AddressFamily::NETLINK;
         // (Without a protocol it is NETLINK_ROUTE, which is 0.)
         let socket = socket_with(family, kind, flags, None).context("could not open rtnetlink")?;
-        let mut link = Link { socket, index: 0, mtu: 0, up: false, sequence: 0 };
+        let mut link =
+            Link { socket, index: 0, mtu: 0, up: false, virtual_kind: false, receive_queues: 1, sequence: 0 };
         let mut message = LinkMessage::default();
         message.attributes.push(LinkAttribute::IfName(name.to_owned()));
         let reply = link.request(RouteNetlinkMessage::GetLink(message), NLM_F_REQUEST)?;
@@ -44,8 +47,30 @@ impl Link {
         };
         link.index = found.header.index;
         link.up = found.header.flags.contains(LinkFlags::Up);
+        link.virtual_kind = is_virtual(&found);
+        link.receive_queues = receive_queues(&found);
         link.mtu = mtu(&found).context("the kernel has not said its MTU")?;
         Ok(link)
+    }
+
+    /// Its index: the kernel's name for it, which no other interface of the namespace gets while it exists.
+    pub(super) fn index(&self) -> u32 {
+        self.index
+    }
+
+    /// True when the kernel makes it itself: a veth, a TAP device, a bridge. False for devices with a driver of their own.
+    pub(super) fn is_virtual(&self) -> bool {
+        self.virtual_kind
+    }
+
+    /// Receive queues that it has room for; at least one.
+    pub(super) fn receive_queues(&self) -> u32 {
+        self.receive_queues
+    }
+
+    /// A socket of the interface's namespace.
+    pub(super) fn socket(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
 
     /// Its MTU: the longest frame has an Ethernet header more.
@@ -142,6 +167,20 @@ fn mtu(link: &LinkMessage) -> Option<u32> {
     })
 }
 
+fn is_virtual(link: &LinkMessage) -> bool {
+    let kind = |info: &LinkInfo| matches!(info, LinkInfo::Kind(_));
+    let mut attributes = link.attributes.iter();
+    attributes.any(|attribute| matches!(attribute, LinkAttribute::LinkInfo(infos) if infos.iter().any(kind)))
+}
+
+fn receive_queues(link: &LinkMessage) -> u32 {
+    let queues = link.attributes.iter().find_map(|attribute| match attribute {
+        LinkAttribute::NumRxQueues(queues) => Some(*queues),
+        _ => None,
+    });
+    queues.unwrap_or(1).max(1)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,7 +189,7 @@ mod tests {
     fn interfaces_are_found_by_name() {
         let lo = Link::open("lo").unwrap();
         assert_eq!(lo.index, 1);
-        assert!(lo.mtu() >= 68);
+        assert!(lo.mtu() >= 68 && lo.receive_queues() == 1 && !lo.is_virtual());
         let why = format!("{:#}", Link::open("no-such-device").err().unwrap());
         assert!(why.contains("No such device"), "{why}");
     }

@@ -1,0 +1,127 @@
+//! Ports of files: packets of a pcap or pcapng file come from the port, what is sent to it is recorded in another one.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `options.rs` | [`PcapOptions`]: `--port pcap:FILE,...` |
+//! | `read.rs`, `replay.rs` | reads a file; reads it ahead, and says which packets are due |
+//! | `write.rs`, `record.rs` | blocks of pcapng; hands them to the thread that writes |
+//!
+//! ```text
+//!   file ──► thread: read ──► part of the port's memory ──► when it is due: burst ──► switch
+//!   file ◄── thread: write ◄── chunk of blocks ◄── copied, with the time ◄── switch
+//! ```
+//!
+//! The polling thread never waits for a disk: it takes parts and chunks when they are there, and gives them back.
+
+mod options;
+mod read;
+mod record;
+mod replay;
+#[cfg(test)]
+mod tests;
+mod write;
+
+use anyhow::Context;
+use ccnic::Desc;
+use ccnic::nic::Origin;
+use ccnic_control::messages::QueueStatus;
+use ccnic_shm::{NativeMemory, Pages, Region};
+
+pub use options::{PcapOptions, Rate, Start};
+
+use super::{Burst, OutsidePort, Statistics};
+use record::Recorder;
+use replay::Replay;
+
+/// Files as a port.
+#[derive(Debug)]
+pub struct PcapPort {
+    replay: Option<Replay>,
+    recorder: Option<Recorder>,
+    /// Of a port that only records: nothing.
+    none: NativeMemory,
+    /// The replay goes on; otherwise it waits for a packet.
+    runs: bool,
+    /// All but what the switch counts. `tx` is replayed, `rx` recorded.
+    counters: QueueStatus,
+}
+
+impl PcapPort {
+    /// Opens the files.
+    ///
+    /// # Errors
+    /// Which file, and what is wrong with it.
+    pub fn open(options: &PcapOptions) -> anyhow::Result<PcapPort> {
+        let replay = options.replay.as_deref();
+        let replay =
+            replay.map(|path| Replay::open(path, options).with_context(|| path.display().to_string()));
+        let replay = replay.transpose()?;
+        let recorder = options.record.as_deref();
+        let recorder =
+            recorder.map(|path| Recorder::open(path).with_context(|| format!("record={}", path.display())));
+        let none = Region::create(4096, Pages::Small).context("no memory")?.memory();
+        let counters = QueueStatus::default();
+        Ok(PcapPort {
+            replay,
+            recorder: recorder.transpose()?,
+            none,
+            runs: options.start == Start::Now,
+            counters,
+        })
+    }
+}
+
+impl OutsidePort for PcapPort {
+    fn queues(&self) -> usize {
+        1
+    }
+
+    fn memory(&self) -> &NativeMemory {
+        self.replay.as_ref().map_or(&self.none, Replay::memory)
+    }
+
+    fn looks_are_cheap(&self) -> bool {
+        true
+    }
+
+    fn fetch(&mut self, burst: &mut Burst, _: &dyn Fn(&[u8]) -> bool) -> usize {
+        if let Some(recorder) = &mut self.recorder {
+            recorder.settle();
+        }
+        let Some(replay) = self.replay.as_mut().filter(|_| self.runs) else { return 0 };
+        let gathered = replay.gather();
+        let packets = gathered.packets;
+        if packets > 0 {
+            self.counters.tx_packets += packets;
+            self.counters.tx_bytes += gathered.bytes;
+            gathered.into(burst, 0);
+        }
+        packets as usize
+    }
+
+    fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+        self.runs = true;
+        let counters = &mut self.counters;
+        let now = if self.recorder.is_some() { Recorder::now() } else { 0 };
+        for packet in packets.split_inclusive(|desc| !desc.more()) {
+            let outcome = match &mut self.recorder {
+                Some(recorder) => recorder.record(now, from.mem, packet),
+                // It takes what comes, as a wire with nobody at its end.
+                None => Ok(packet.iter().map(|desc| u64::from(desc.len())).sum()),
+            };
+            match outcome {
+                Ok(bytes) => {
+                    counters.rx_packets += 1;
+                    counters.rx_bytes += bytes;
+                }
+                Err(why) => why.count(counters, 1),
+            }
+        }
+    }
+}
+
+impl Statistics for PcapPort {
+    fn report(&self) -> Vec<QueueStatus> {
+        vec![self.counters]
+    }
+}

@@ -1,0 +1,203 @@
+//! A file that is replayed. A thread reads it ahead into memory of the port, a part of which it fills while others are played.
+
+use std::path::{Path, PathBuf};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::Instant;
+
+use anyhow::Context;
+use ccnic::SharedMemory;
+use ccnic_shm::{NativeMemory, Pages, Region};
+
+use super::options::{PcapOptions, Rate};
+use super::read::{LONGEST, Reader};
+use crate::ports::outside::Gathered;
+
+/// Parts of the memory, and bytes of each.
+const PARTS: u32 = 4;
+const PART: u32 = 512 << 10;
+/// Bytes that a packet takes at most, and packets of a part at most: those of 64 bytes.
+const ROOM: u32 = (LONGEST as u32).next_multiple_of(64);
+const PACKETS: usize = (PART / 64) as usize;
+
+/// A packet that has been read.
+#[derive(Debug, Clone, Copy)]
+struct Packet {
+    at: u32,
+    len: u32,
+    /// When it comes, in nanoseconds after the first.
+    time: u64,
+}
+
+/// A part of the memory with what has been read into it.
+#[derive(Debug)]
+struct Part {
+    first: u32,
+    packets: Vec<Packet>,
+}
+
+/// The port's side: what has been read, and when it is due.
+#[derive(Debug)]
+pub(super) struct Replay {
+    mem: NativeMemory,
+    filled: Receiver<Part>,
+    played: SyncSender<Part>,
+    /// The part that is played, and how much of it has been.
+    part: Option<Part>,
+    done: usize,
+    rate: Rate,
+    /// When the first packet came.
+    started: Option<Instant>,
+    /// With a rate: between two packets, and when the next one is due, in units of 2^-20 nanoseconds after the first.
+    interval: u128,
+    due: u128,
+}
+
+impl Replay {
+    /// Opens the file and reads its beginning.
+    ///
+    /// # Errors
+    /// What is wrong with the file, and at which packet.
+    pub(super) fn open(path: &Path, options: &PcapOptions) -> anyhow::Result<Replay> {
+        let region =
+            Region::create(PARTS * (PART + ROOM) + 4096, Pages::Small).context("no memory for packets")?;
+        let (give, filled) = sync_channel(PARTS as usize);
+        let (played, take) = sync_channel(PARTS as usize);
+        let reader = Reader::open(path)?;
+        let mut reading = Reading {
+            path: path.to_owned(),
+            mem: region.memory(),
+            reader,
+            wanted: options.times,
+            times: 0,
+            first: None,
+            last: 0,
+            base: 0,
+            packets: 0,
+        };
+        let mut parts =
+            (0..PARTS).map(|n| Part { first: n * (PART + ROOM), packets: Vec::with_capacity(PACKETS) });
+        let mut first = parts.next().context("no memory for packets")?;
+        let more = reading.fill(&mut first)?;
+        anyhow::ensure!(reading.packets > 0, "it has no packets");
+        give.send(first).context("no thread")?;
+        parts.try_for_each(|part| played.send(part)).context("no thread")?;
+        std::thread::Builder::new()
+            .name("ccnicd-replay".to_owned())
+            .spawn(move || reading.run(more, &give, &take))
+            .context("could not start a thread")?;
+        let interval = match options.rate {
+            Rate::Packets(rate) => (1_000_000_000 << 20) / u128::from(rate),
+            _ => 0,
+        };
+        let mem = region.memory();
+        Ok(Replay {
+            mem,
+            filled,
+            played,
+            part: None,
+            done: 0,
+            rate: options.rate,
+            started: None,
+            interval,
+            due: 0,
+        })
+    }
+
+    pub(super) fn memory(&self) -> &NativeMemory {
+        &self.mem
+    }
+
+    /// The packets that are due, as many as a burst has.
+    pub(super) fn gather(&mut self) -> Gathered {
+        let mut burst = Gathered::new();
+        if self.part.as_ref().is_some_and(|part| self.done >= part.packets.len()) {
+            // All bursts of it have been dealt with. (There is room for all parts; the thread may have ended.)
+            self.part.take().into_iter().for_each(|part| _ = self.played.try_send(part));
+        }
+        if self.part.is_none() {
+            (self.part, self.done) = (self.filled.try_recv().ok(), 0);
+        }
+        let Some(part) = &self.part else { return burst };
+        let now = match self.rate {
+            Rate::Asap => 0,
+            _ => self.started.get_or_insert_with(Instant::now).elapsed().as_nanos() as u64,
+        };
+        while let Some(packet) = part.packets.get(self.done) {
+            let is_due = match self.rate {
+                Rate::Asap => true,
+                Rate::Recorded => packet.time <= now,
+                Rate::Packets(_) => self.due <= u128::from(now) << 20,
+            };
+            if !is_due || !burst.push(&[(packet.at, packet.len)], 0) {
+                break;
+            }
+            self.done += 1;
+            self.due += self.interval;
+        }
+        burst
+    }
+}
+
+/// The thread's side.
+struct Reading {
+    path: PathBuf,
+    mem: NativeMemory,
+    reader: Reader,
+    /// How often the file is to be played (0: without end), and has been read.
+    wanted: u32,
+    times: u32,
+    /// Time of the file's first packet; of the last one that was read, after the start; of the start of this time.
+    first: Option<u64>,
+    last: u64,
+    base: u64,
+    packets: u64,
+}
+
+impl Reading {
+    /// Reads until the port has gone, or there is no more to read.
+    fn run(&mut self, mut goes_on: bool, give: &SyncSender<Part>, take: &Receiver<Part>) {
+        while goes_on {
+            let Ok(mut part) = take.recv() else { return };
+            let filled = self.fill(&mut part);
+            if give.send(part).is_err() {
+                return;
+            }
+            let (file, packets, times) = (self.path.display(), self.packets, self.times);
+            goes_on = filled.as_ref().is_ok_and(|more| *more);
+            match filled {
+                Ok(true) => {}
+                Ok(false) => tracing::info!(%file, packets, times, "the file has been read to its end"),
+                Err(e) => tracing::error!(%file, packets, "the replay ends early: {e:#}"),
+            }
+        }
+    }
+
+    /// Fills a part; false when there is no more to read. What comes before an error is in the part.
+    ///
+    /// # Errors
+    /// What is wrong with the file.
+    fn fill(&mut self, part: &mut Part) -> anyhow::Result<bool> {
+        let Reading { mem, reader, first, last, base, .. } = self;
+        part.packets.clear();
+        let (mut at, end) = (part.first, part.first + PART);
+        while at < end && part.packets.len() < PACKETS {
+            let Some((len, time)) = mem.with_mut(at, ROOM, |room| reader.next(room))? else {
+                self.times = self.times.saturating_add(1);
+                if reader.packets() == 0 || self.wanted != 0 && self.times >= self.wanted {
+                    return Ok(false);
+                }
+                *reader = Reader::open(&self.path)?;
+                (*base, *first) = (*last, None);
+                continue;
+            };
+            let since = time.saturating_sub(*first.get_or_insert(time));
+            *last = base.saturating_add(since).max(*last);
+            self.packets += 1;
+            if len > 0 {
+                part.packets.push(Packet { at, len: len as u32, time: *last });
+                at = (at + len as u32).next_multiple_of(64);
+            }
+        }
+        Ok(true)
+    }
+}

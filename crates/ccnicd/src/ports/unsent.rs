@@ -1,0 +1,50 @@
+//! What ports to somewhere outside have in common when they send: what a packet requests, how long it may be, and why it was not sent.
+
+use ccnic_control::messages::QueueStatus;
+use ccnic_frame::vlan::TAG;
+use ccnic_frame::{Checksum, Meta, Refusal};
+
+/// Bytes that a frame may have beyond the MTU: an Ethernet header and a tag, as Linux has it (`is_skb_forwardable`).
+pub(super) const BEYOND_MTU: usize = 14 + TAG;
+
+/// Why a packet was not sent.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Unsent {
+    /// Longer than the interface's MTU, or its segments are.
+    OverMtu,
+    /// What its metadata request cannot be done.
+    BadOffload,
+    /// There is no room for it now.
+    Full,
+    /// The interface is down, or gone.
+    Down,
+    /// The kernel has refused it otherwise.
+    Refused,
+}
+
+impl From<Refusal> for Unsent {
+    fn from(_: Refusal) -> Unsent {
+        Unsent::BadOffload
+    }
+}
+
+impl Unsent {
+    /// Counts so many packets.
+    pub(super) fn count(self, counters: &mut QueueStatus, packets: u64) {
+        let counter = match self {
+            Unsent::OverMtu => &mut counters.drop_over_mtu,
+            Unsent::BadOffload => &mut counters.drop_bad_offload,
+            Unsent::Full => &mut counters.drop_ring_full,
+            Unsent::Down => &mut counters.drop_port_down,
+            Unsent::Refused => &mut counters.drop_port_refused,
+        };
+        *counter += packets;
+    }
+}
+
+/// True when something is to be done with a packet of these metadata. (That a checksum is good is not believed.)
+#[inline(always)]
+pub(super) fn requests(meta: Meta) -> bool {
+    let requested = |checksum| checksum == Checksum::Requested;
+    meta.vlan().is_some() || requested(meta.ip_checksum()) || requested(meta.l4_checksum())
+}

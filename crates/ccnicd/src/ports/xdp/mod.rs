@@ -1,0 +1,177 @@
+//! AF_XDP ports: queues of a network interface, without the kernel's network stack. A veth, or a real NIC as an uplink.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `options.rs` | [`XdpOptions`]: `--port xdp:IFACE,...` |
+//! | `bound.rs` | what is bound to an interface: program, sockets; modes and what to do when there are none |
+//! | `lane.rs` | a queue: its frames and where they are |
+//! | `incoming.rs` | packets from the interface: rings, checksums that are missing |
+//! | `outgoing.rs` | packets to the interface: into frames, checksums, segmentation |
+//! | `keeper.rs` | the thread that binds the port again when its interface returns |
+//!
+//! ```text
+//!   fetch ◄── rx ◄── kernel                  frames to receive into: fill ring ─► kernel ─► rx ring ─► burst ─► fill ring
+//!   send ──► tx ──► kernel, woken once       frames to send from: stack ─► tx ring ─► kernel ─► completion ring ─► stack
+//!            a burst
+//! ```
+//!
+//! The port's memory is the UMEM: the kernel, or the NIC, writes packets there, and receivers' copies are made from there; packets to send
+//! are copied out of their sender's memory into a frame. So each direction has one copy of ours.
+
+mod bound;
+mod incoming;
+mod keeper;
+mod lane;
+mod options;
+mod outgoing;
+
+use anyhow::Context;
+use ccnic::Desc;
+use ccnic::nic::{Origin, gather};
+use ccnic::rss::{Rss, START, Spreader};
+use ccnic_control::messages::QueueStatus;
+use ccnic_shm::{NativeMemory, Pages, Region};
+
+pub use options::{Choice, Mode, XdpOptions};
+
+use super::{Burst, OutsidePort, Statistics};
+use bound::Bound;
+use keeper::Keeper;
+use lane::umem_bytes;
+
+/// Looks at the port's queues between two looks at the keeper.
+const LOOKS: u32 = 256;
+
+/// Queues of a network interface.
+#[derive(Debug)]
+pub struct XdpPort {
+    mem: NativeMemory,
+    bound: Bound,
+    /// All but what the switch counts, by queue. `tx` is from the interface, `rx` to it.
+    counters: Vec<QueueStatus>,
+    /// The queue that is looked at next.
+    next: usize,
+    looks: u32,
+    /// With several queues: which flow is sent on which.
+    spreader: Option<Spreader>,
+    keeper: Keeper,
+}
+
+impl XdpPort {
+    /// Takes the interface's queues.
+    ///
+    /// # Errors
+    /// Which step failed, and what to do.
+    pub fn open(options: &XdpOptions) -> anyhow::Result<XdpPort> {
+        let queues = bound::queues(options)?;
+        let size = u32::from(queues) * umem_bytes(options.ring) + ccnic::layout::LARGE_BUF;
+        let region =
+            Region::create(size, Pages::Small).context("no memory for packets: lower ring, or queues")?;
+        let mem = region.memory();
+        let bound = Bound::open(options, queues, &mem)?;
+        bound.log(&options.name);
+        let keeper = Keeper::start(options.clone(), queues, region.memory(), bound.interface())?;
+        let counters = (0..queues).map(|queue| QueueStatus { queue, ..QueueStatus::default() }).collect();
+        Ok(XdpPort {
+            mem,
+            bound,
+            counters,
+            next: 0,
+            looks: 0,
+            spreader: (queues > 1).then(|| Spreader::new(Rss::new(queues))),
+            keeper,
+        })
+    }
+
+    /// How it runs: what `ccnic status` calls its design.
+    pub fn design(&self) -> &'static str {
+        self.bound.design()
+    }
+
+    /// The queue that a packet is sent on.
+    fn queue_for(&self, mem: &NativeMemory, packet: &[Desc]) -> usize {
+        let Some(spreader) = &self.spreader else { return 0 };
+        let mut start = [0; START];
+        let n = gather(mem, packet, &mut start);
+        spreader.queue(spreader.hash(start.get(..n).unwrap_or_default())).into()
+    }
+
+    /// Takes over what the keeper has bound to an interface that has returned. What was bound before goes to the keeper, which closes it.
+    #[cold]
+    fn renew(&mut self) {
+        let Some(new) = self.keeper.take() else { return };
+        let old = std::mem::replace(&mut self.bound, new);
+        for (counters, lane) in self.counters.iter_mut().zip(&old.lanes) {
+            counters.missed += lane.missed();
+        }
+        self.keeper.close(old);
+    }
+}
+
+impl OutsidePort for XdpPort {
+    fn queues(&self) -> usize {
+        self.counters.len()
+    }
+
+    fn memory(&self) -> &NativeMemory {
+        &self.mem
+    }
+
+    fn looks_are_cheap(&self) -> bool {
+        true
+    }
+
+    fn fetch(&mut self, burst: &mut Burst, _: &dyn Fn(&[u8]) -> bool) -> usize {
+        self.looks = self.looks.wrapping_add(1);
+        if self.looks.is_multiple_of(LOOKS) {
+            self.renew();
+        }
+        self.next = if self.next + 1 < self.counters.len() { self.next + 1 } else { 0 };
+        let fill = self.bound.fill;
+        let lane = self.bound.lanes.get_mut(self.next);
+        let Some((lane, counters)) = lane.zip(self.counters.get_mut(self.next)) else { return 0 };
+        lane.settle(counters);
+        let (gathered, dropped) = lane.receive(&self.mem, fill);
+        let packets = gathered.packets + dropped;
+        if packets > 0 {
+            counters.tx_packets += packets;
+            counters.tx_bytes += gathered.bytes;
+            counters.drop_bad_descriptor += dropped;
+            gathered.into(burst, self.next);
+        }
+        packets as usize
+    }
+
+    fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+        let most = self.bound.longest;
+        for packet in packets.split_inclusive(|desc| !desc.more()) {
+            let at = self.queue_for(from.mem, packet);
+            let Some(counters) = self.counters.get_mut(at) else { return };
+            match self.bound.lanes.get_mut(at) {
+                Some(lane) => {
+                    lane.push(&self.mem, most, from.mem, packet).unwrap_or_else(|why| why.count(counters, 1))
+                }
+                None => counters.drop_port_down += 1,
+            }
+        }
+        for (lane, counters) in self.bound.lanes.iter_mut().zip(&mut self.counters) {
+            lane.send(counters);
+        }
+    }
+
+    fn takes_offloads(&self) -> bool {
+        true
+    }
+}
+
+impl Statistics for XdpPort {
+    fn report(&self) -> Vec<QueueStatus> {
+        let missed = |at: usize| self.bound.lanes.get(at).map_or(0, |lane| lane.missed());
+        let report = |(at, counters): (usize, &QueueStatus)| {
+            let mut status = *counters;
+            status.missed += missed(at);
+            status
+        };
+        self.counters.iter().enumerate().map(report).collect()
+    }
+}

@@ -82,6 +82,7 @@ fn it_waits_for_a_nic_shows_it_and_leaves_the_terminal_as_it_was() {
         cores: ccnicd::control::placement::allowed_cpus().unwrap().into_iter().take(1).collect(),
         dataplane: DataplaneKind::Loopback,
         ports: Vec::new(),
+        policies: Default::default(),
         limits: ccnic_control::Limits::new(1 << 30, 1 << 30),
         dedicated_cores: false,
         tuning: ccnicd::tune::Tuned::default(),

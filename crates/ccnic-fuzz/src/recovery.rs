@@ -172,7 +172,13 @@ fn account<R: Ring>(run: &Run<R>, layout: &Layout) {
         see(&rings.rx);
         match config.shared_pool {
             true => see(&rings.tx), // the host holds what it has sent with the host-managed pool
-            false => see(&rings.fill),
+            false => {
+                see(&rings.fill);
+                R::Consumer::look(&mem, &rings.fill).peek(&mem, |desc| {
+                    let whole = desc.offset().is_multiple_of(class(desc).size());
+                    assert!(whole, "queue {q} has posted {desc:?}, which is no whole buffer");
+                });
+            }
         }
     }
     Allocator::walk(&mem, layout, |at, class| places.put(at, class, Place::Depot));

@@ -5,7 +5,8 @@
 //! handles) and what the rings hold. All other buffers are free, and the depots are made anew with them.
 //!
 //! The dead NIC is not trusted. Only the ledgers, in the host's private memory, are believed. A ring that
-//! names a buffer which the host holds, or another ring, or no buffer at all, is emptied. What the depots
+//! names a buffer which the host holds, or another ring, or no buffer at all, is emptied, and so is a fill
+//! ring with something that the host cannot have posted. What the depots
 //! held is replaced, the words that say which buffers are subdivided are corrected, and the NIC's positions
 //! in the rings are set to what they can be. So afterwards every buffer is in one place, once, and a
 //! successor continues where the dead NIC stopped: packets in the rings are delivered once, those that the
@@ -207,6 +208,7 @@ mod tests {
     use super::*;
     use crate::buf::Burst;
     use crate::config::Config;
+    use crate::desc::FLAG_SMALL;
     use crate::layout::QueueLayout;
     use crate::nic::{NicQueue, Pipeline};
     use crate::ring::{Consumer, Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Producer};
@@ -261,6 +263,38 @@ mod tests {
         assert_eq!((sides.send(1500, 3, 1), sides.poll()), (3, 3));
         let taken = 32 - 3; // taken from the fill ring at once, three of them filled
         assert_eq!(reclaim(&mut sides), taken);
+    }
+
+    /// What stands for buffers in a fill ring is believed only if the host may have posted it: it would count as posted for ever.
+    fn changed_receive_buffers_are_posted_anew<R: Ring>() {
+        let config = Config { shared_pool: false, ..config::<R>() };
+        let somewhere_inside = |word| word + 64;
+        let too_small = |word| word | u64::from(FLAG_SMALL) << 48;
+        for change in [somewhere_inside, too_small] as [fn(u64) -> u64; 2] {
+            let mut sides = Sides::<R>::new(&config);
+            let (fill, pool) = (sides.layout.queue(0).unwrap().fill, *sides.layout.pool());
+            for at in (fill.units..fill.units + fill.count * R::DESIGN.unit()).step_by(16) {
+                let word = sides.mem.load(at);
+                if (pool.buffers..pool.end).contains(&(word as u32)) {
+                    sides.mem.store(at, change(word));
+                }
+            }
+            assert_eq!(reclaim(&mut sides), 32, "{:?}", R::DESIGN);
+            sides.nic = NicQueue::new(sides.mem.clone(), &sides.layout, 0).unwrap();
+            for i in 0..rounds(20, 2) as u8 {
+                assert_eq!((sides.send(9000, 6, i), sides.poll(), sides.receive(6, |_, _| ())), (6, 6, 6));
+            }
+            assert_eq!(sides.nic.counters().bad_descriptor, 0);
+        }
+    }
+
+    /// Found by the fuzz target `recovery`: a queue of three posted buffers, one of which its NIC could not use, received no packet of
+    /// three buffers any more, nor those behind it.
+    #[test]
+    fn receive_buffers_that_the_dead_nic_has_changed_are_posted_anew() {
+        changed_receive_buffers_are_posted_anew::<Doorbell>();
+        changed_receive_buffers_are_posted_anew::<GroupedEpoch>();
+        changed_receive_buffers_are_posted_anew::<Packed>();
     }
 
     /// The bytes of the buffers in the depots, each of which must be there once.

@@ -16,6 +16,7 @@ use ccnic_control::Connection;
 use ccnic_control::messages::{Reply, Request};
 use ccnic_control::rss::RssMessage;
 use ccnic_shm::{Pages, Region};
+use ccnicd::control::placement;
 use common::{Daemon, alone, two_cores, until};
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 
@@ -319,8 +320,13 @@ fn only_polling_threads_run_on_polling_cpus() {
         println!("SKIPPED: it takes two CPUs");
         return;
     };
-    let rig = rig(&["--cores", polling]);
+    let rig = rig(&["--cores", polling, "--log", "warn"]);
     let _program = open(&rig.socket, &small(1)).unwrap();
+    // What it cannot see to, it says at its start.
+    let log = rig.daemon.log();
+    for warning in placement::warnings(&placement::Kernel::this(), &[polling.parse().unwrap()]) {
+        assert!(log.contains(&warning), "{warning}: {log}");
+    }
     let on_polling_cpu = |cpus: &str| {
         let ranges = cpus.split(',').map(|range| range.split_once('-').unwrap_or((range, range)));
         let cpu: usize = polling.parse().unwrap();

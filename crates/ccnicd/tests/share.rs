@@ -118,6 +118,12 @@ fn bad_descriptors_are_dropped_in_turn() {
         let queues = daemon.program("stranger").unwrap().queues;
         queues.iter().map(|queue| queue.drop_bad_descriptor).sum::<u64>() == pushed
     });
+    // A turn takes a microsecond as long as there is something to do, so the good program has waited for so long at least.
+    let queue = daemon.program("good").unwrap().queues[0];
+    assert!(
+        queue.longest_wait_us > 0 && (queue.late_turns == 0 || queue.longest_wait_us >= 1000),
+        "{queue:?}"
+    );
     assert_served(&mut daemon, &mut flow);
 }
 

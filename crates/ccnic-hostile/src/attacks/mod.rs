@@ -6,6 +6,7 @@ mod notifications;
 mod packets;
 mod pages;
 mod region;
+mod spinners;
 
 use crate::Attack;
 
@@ -19,7 +20,7 @@ const fn attack(
 }
 
 /// All attacks.
-pub const ATTACKS: [Attack; 26] = [
+pub const ATTACKS: [Attack; 27] = [
     attack(
         "greedy",
         "an honest program that sends packets of 9000 bytes without end, for comparison",
@@ -111,4 +112,5 @@ pub const ATTACKS: [Attack; 26] = [
         0,
         control::log_flood,
     ),
+    attack("spinners", "four threads that spin on the CPUs that the NIC polls on", 0, spinners::spinners),
 ];

@@ -37,6 +37,22 @@ pub(super) struct Managed<R: Ring> {
     class: Class,
 }
 
+/// What is posted: whole buffers of this class, or large ones when there are none.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Posts(Class);
+
+impl Posts {
+    /// After the NIC died: false when it has changed one of these. Its successor would drop that one, or find no room for a packet,
+    /// while it counts as posted here. (Lengths and other flags say nothing: an honest NIC that fills the E810's ring in place may have
+    /// died over them.)
+    pub(super) fn all(self, descs: &[Desc]) -> bool {
+        descs.iter().all(|desc| {
+            let class = Class::of(*desc);
+            desc.offset().is_multiple_of(class.size()) && (class == self.0 || class == Class::Large)
+        })
+    }
+}
+
 impl<R: Ring> Managed<R> {
     /// `position` is the transmit ring's next unit.
     pub(super) fn new<M: SharedMemory>(
@@ -143,6 +159,11 @@ impl<R: Ring> Managed<R> {
     /// The position up to which receive buffers are posted.
     pub(super) fn fill_position(&self) -> u64 {
         self.fill.position()
+    }
+
+    /// What this side posts.
+    pub(super) fn posts(&self) -> Posts {
+        Posts(self.class)
     }
 
     /// After the NIC died. See [`Producer::repair`].

@@ -146,6 +146,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     #[inline(always)]
     pub fn rx_burst(&mut self, burst: &mut Burst, max: usize) -> usize {
         if !self.rx.poll(&self.mem) {
+            self.receive_none();
             return 0;
         }
         let n = self.rx.burst(&self.mem, &mut self.pool, burst, max);
@@ -154,6 +155,15 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         }
         self.rx.prefetch(&self.mem);
         n
+    }
+
+    /// Nothing is there to be received. With the host-managed pool that may be so because the pool had no buffers to post: it may have
+    /// some now, and without a posted buffer nothing will ever be received.
+    #[inline(always)]
+    pub(super) fn receive_none(&mut self) {
+        if self.managed.is_some() {
+            self.manage();
+        }
     }
 
     /// Host-managed pool: frees what the NIC has completed and posts receive buffers in place of those
@@ -193,15 +203,19 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         };
         // The host holds what it has sent, whatever the ring says.
         self.tx.repair(mem, &layout.tx, |_| true);
+        let posts = managed.posts();
         if self.config.design == Design::Doorbell {
-            self.rx.repair(mem, &layout.rx, managed.fill_position(), &mut admit);
+            // The ring holds what the NIC has filled, then what it has not.
+            let filled = mem.load_acquire(layout.rx.tail).wrapping_sub(self.rx.ring().position()) as usize;
+            let unfilled = |descs: &[Desc]| posts.all(descs.get(filled..).unwrap_or_default());
+            self.rx.repair(mem, &layout.rx, managed.fill_position(), |descs| unfilled(descs) && admit(descs));
             // Receive buffers that the NIC took and did not fill are still in the ring, which it fills in
             // place: they are posted again.
             mem.store_release(layout.fill.taken, mem.load_acquire(layout.rx.tail));
             managed.repair_fill(mem, &layout.fill, |_| true);
         } else {
             self.rx.repair(mem, &layout.rx, 0, &mut admit);
-            managed.repair_fill(mem, &layout.fill, &mut admit);
+            managed.repair_fill(mem, &layout.fill, |descs| posts.all(descs) && admit(descs));
         }
         let mut posted = 0;
         R::Consumer::look(mem, &layout.fill).peek(mem, |_| posted += 1);

@@ -347,6 +347,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     #[inline(always)]
     fn lend(&mut self, max: usize, longest: u32, mut read: impl FnMut(usize, &[u8], u64)) -> Option<usize> {
         if !self.rx.poll(&self.mem) {
+            self.receive_none();
             return Some(0);
         }
         self.prefetch_ring();

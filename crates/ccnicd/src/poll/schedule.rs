@@ -89,6 +89,8 @@ pub(crate) trait Polled {
 /// The scheduler's times, in ticks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Times {
+    /// A microsecond.
+    microsecond: u64,
     /// What a busy client gets in a round: about as long as a poll that copies as much as one may. A program with few packets in flight
     /// has nothing waiting for a moment when they are done, and waits so long for each other one. Were it shorter, looks at clients that
     /// find nothing would take more of each round.
@@ -101,18 +103,40 @@ pub(crate) struct Times {
     pub(crate) debt: u64,
     /// Between two looks at the commands.
     pub(crate) batch: u64,
+    /// A busy client that waits longer for its turn than this is served late: see [`Waits`].
+    pub(crate) late: u64,
 }
 
 impl Times {
     /// The times of the daemon, for a clock of so many ticks in a microsecond.
     pub(crate) const fn new(microsecond: u64) -> Times {
         Times {
+            microsecond,
             quantum: microsecond,
             look: 2 * microsecond,
             idle_after: 50 * microsecond,
             debt: 1000 * microsecond,
             batch: 16 * microsecond,
+            late: 1000 * microsecond,
         }
+    }
+}
+
+/// How long a busy client has waited for its turns, while others had theirs and commands were executed. Without the time in which this
+/// thread had no CPU, as far as the core can tell. Only commands are in the way of a client alone.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Waits {
+    /// The longest time between two turns, in ticks.
+    pub(crate) longest: u64,
+    /// Turns that came later after the one before than [`Times::late`].
+    pub(crate) late: u64,
+}
+
+impl Waits {
+    #[inline(always)]
+    fn note(&mut self, waited: u64, times: &Times) {
+        self.longest = self.longest.max(waited);
+        self.late += u64::from(waited > times.late);
     }
 }
 
@@ -123,6 +147,9 @@ struct Entry<C> {
     credit: i64,
     /// When it found packets last.
     found: u64,
+    /// When it was polled last, in time that this thread had its CPU; none while it is alone.
+    left: Option<u64>,
+    waits: Waits,
 }
 
 /// The clients of one worker, and who is next.
@@ -138,6 +165,8 @@ pub(crate) struct Scheduler<C, K> {
     commands_due: Option<u64>,
     /// Busy clients in a row that were passed over.
     passed: usize,
+    /// Ticks in which this thread had no CPU, or that nobody is charged with for another reason.
+    lost: u64,
     /// Empty polls in a row, and how many of them look at every queue of all clients.
     empty: usize,
     sweep: usize,
@@ -147,8 +176,19 @@ pub(crate) struct Scheduler<C, K> {
 impl<C: Polled, K: Core> Scheduler<C, K> {
     pub(crate) fn new(core: K, times: Times) -> Scheduler<C, K> {
         let (busy, idle, load) = Default::default();
-        let (idle_due, commands_due) = (0, None);
-        Scheduler { core, times, busy, idle, idle_due, commands_due, passed: 0, empty: 0, sweep: 1, load }
+        Scheduler {
+            core,
+            times,
+            busy,
+            idle,
+            idle_due: 0,
+            commands_due: None,
+            passed: 0,
+            lost: 0,
+            empty: 0,
+            sweep: 1,
+            load,
+        }
     }
 
     /// Shows there how long the core was busy, from now on.
@@ -161,13 +201,19 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
         if self.is_empty() {
             self.load.begin(self.core.now());
         }
-        self.busy.push_back(Entry { client, credit: 0, found: 0 });
+        let waits = Waits::default();
+        self.busy.push_back(Entry { client, credit: 0, found: 0, left: None, waits });
         self.measure(shared);
     }
 
     /// The core's time.
     pub(crate) fn now(&mut self) -> u64 {
         self.core.now()
+    }
+
+    /// Ticks of the core's clock in microseconds.
+    pub(crate) fn microseconds(&self, ticks: u64) -> u64 {
+        ticks / self.times.microsecond.max(1)
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -177,6 +223,12 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
     /// All clients, in no order.
     pub(crate) fn clients(&mut self) -> impl Iterator<Item = &mut C> {
         self.busy.iter_mut().chain(&mut self.idle).map(|entry| &mut entry.client)
+    }
+
+    /// A client, and how long it has waited.
+    pub(crate) fn find(&self, is: impl Fn(&C) -> bool) -> Option<(&C, Waits)> {
+        let entry = self.busy.iter().chain(&self.idle).find(|entry| is(&entry.client))?;
+        Some((&entry.client, entry.waits))
     }
 
     fn measure(&mut self, shared: &C::Shared) {
@@ -196,10 +248,17 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
         }
     }
 
+    /// The only client, if there is one only.
+    fn alone(&mut self) -> Option<&mut Entry<C>> {
+        let one = self.busy.len() + self.idle.len() == 1;
+        self.busy.front_mut().or(self.idle.front_mut()).filter(|_| one)
+    }
+
     /// `TIMED`: with the clock read for each poll.
     fn run_alone<const TIMED: bool>(&mut self, shared: &mut C::Shared) {
         let Some(entry) = self.busy.front_mut().or(self.idle.front_mut()) else { return };
         let (from, mut took) = if TIMED { (self.core.now(), 0) } else { (0, 0) };
+        entry.left = None;
         let mut left = POLLS_ALONE;
         while left > 0 {
             let polls = if self.empty < AWAKE { self.sweep.max(SPIN) } else { self.sweep };
@@ -251,6 +310,7 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
     ) -> (usize, u64) {
         let found = entry.client.spin(polls, shared);
         let (took, mut now) = self.core.since(from);
+        self.lost += now.saturating_sub(from).saturating_sub(took);
         entry.credit -= took.min(self.times.debt) as i64;
         self.empty = self.empty.saturating_add(polls);
         if found > 0 {
@@ -259,7 +319,9 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
         } else if self.empty >= self.sweep {
             self.empty = 0;
             self.core.relax();
-            now = self.core.now();
+            let rested = self.core.now();
+            self.lost += rested.saturating_sub(now);
+            now = rested;
         }
         (found, now)
     }
@@ -275,6 +337,7 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
             return now;
         }
         self.passed = 0;
+        self.note_wait(&mut entry, now);
         // The only busy one need not look at the clock after each poll: a few empty ones delay the idle ones by little.
         let polls = if self.busy.is_empty() { SPIN } else { 1 };
         let mut empty = 0;
@@ -291,6 +354,7 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
             }
         }
         entry.credit = entry.credit.max(-(self.times.debt as i64));
+        entry.left = Some(now.saturating_sub(self.lost));
         if entry.client.has_left() {
             drop(entry);
             self.measure(shared);
@@ -302,6 +366,13 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
             self.busy.push_back(entry);
         }
         now
+    }
+
+    /// The turn of a busy client begins.
+    #[inline(always)]
+    fn note_wait(&self, entry: &mut Entry<C>, now: u64) {
+        let own = now.saturating_sub(self.lost);
+        entry.waits.note(own.saturating_sub(entry.left.unwrap_or(own)), &self.times);
     }
 
     /// A busy client was passed over. When all are in debt, so many rounds pass at once that one of them is not.
@@ -326,6 +397,7 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
             drop(entry);
             self.measure(shared);
         } else if found > 0 || took > self.times.look {
+            entry.left = Some(now.saturating_sub(self.lost));
             self.busy.push_back(entry);
         } else {
             entry.credit = 0;
@@ -351,11 +423,16 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
             let from = self.core.now();
             execute(self, command);
             let (this, now) = self.core.since(from);
+            self.lost += now.saturating_sub(from).saturating_sub(this);
             took += this;
             self.commands_due = Some(now + (SHARE - 1) * took);
             if took >= self.times.batch / SHARE {
                 break;
             }
+        }
+        let times = self.times;
+        if let Some(entry) = self.alone().filter(|_| took > 0) {
+            entry.waits.note(took, &times);
         }
     }
 }

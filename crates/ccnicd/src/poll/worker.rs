@@ -209,6 +209,16 @@ fn find(clients: &mut Clients, id: ClientId) -> Option<&mut Scheduled> {
     clients.clients().find(|client| client.id == id)
 }
 
+/// Counters of every queue of a client, and how long it has waited for the others.
+fn report(clients: &Clients, switch: &Switch, id: ClientId) -> Vec<(ClientId, QueueStatus)> {
+    let Some((client, waits)) = clients.find(|client| client.id == id) else { return Vec::new() };
+    let mut queues = client.report(switch);
+    for (_, queue) in &mut queues {
+        (queue.late_turns, queue.longest_wait_us) = (waits.late, clients.microseconds(waits.longest));
+    }
+    queues
+}
+
 fn execute(command: Command, clients: &mut Clients, switch: &mut Switch) {
     match command {
         Command::Add { id, part, done } => {
@@ -232,9 +242,7 @@ fn execute(command: Command, clients: &mut Clients, switch: &mut Switch) {
             }
         }
         Command::Report { id, to } => {
-            if let Some(client) = find(clients, id) {
-                let _ = to.send(client.report(switch));
-            }
+            let _ = to.send(report(clients, switch, id));
         }
         Command::Addresses { from, to } => {
             let (known, next) = switch.table().page(from, BUCKETS);

@@ -351,6 +351,12 @@ fn refusals_that_are_logged() {
     beside("log-flood", 5000);
 }
 
+/// What the kernel takes from the polling thread only slows the good program down.
+#[test]
+fn spinners_on_the_polling_cpu() {
+    beside("spinners", 100);
+}
+
 #[test]
 fn every_attack_has_a_test() {
     let text = include_str!("attacks.rs");

@@ -139,6 +139,8 @@ fn sum(a: QueueStatus, b: QueueStatus) -> QueueStatus {
         not_learned: a.not_learned + b.not_learned,
         wait_ring_full: a.wait_ring_full + b.wait_ring_full,
         wait_no_buffer: a.wait_no_buffer + b.wait_no_buffer,
+        late_turns: a.late_turns + b.late_turns,
+        longest_wait_us: a.longest_wait_us.max(b.longest_wait_us),
     }
 }
 

@@ -5,9 +5,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use ccnic_control::Connection;
 use rustix::process::{getpriority_process, setpriority_process};
 use serde::Serialize;
 
+use super::good::NAME;
 use crate::nic_process::{NicOptions, NicProcess};
 
 /// What all regions together may take, in MiB.
@@ -24,6 +26,17 @@ pub struct Taken {
     pub descriptors: usize,
     /// Threads at the end of the attack.
     pub threads: u64,
+    /// How long the good program has waited for a turn on the polling core because of others; null where the daemon does not say.
+    pub waits: Option<Waits>,
+}
+
+/// What the daemon says of a program's turns on the polling core, while it was busy.
+#[derive(Debug, Clone, Copy, Serialize)]
+pub struct Waits {
+    /// The longest time between two turns, in microseconds in which the polling thread had its CPU.
+    pub longest_us: u64,
+    /// Turns that came more than a millisecond after the one before.
+    pub late: u64,
 }
 
 /// A daemon of our own.
@@ -77,7 +90,16 @@ impl Daemon {
                 .and_then(|path| std::fs::read_dir(path).ok())
                 .map_or(0, Iterator::count),
             threads: self.figure("Threads"),
+            waits: self.waits(),
         }
+    }
+
+    /// Of the good program, since it was attached: it is in nobody's way before the attack.
+    fn waits(&self) -> Option<Waits> {
+        let status = Connection::open(self.socket()).and_then(|connection| connection.status()).ok()?;
+        let program = status.programs.into_iter().find(|program| program.name == NAME)?;
+        let queue = program.queues.first()?;
+        Some(Waits { longest_us: queue.longest_wait_us, late: queue.late_turns })
     }
 
     /// Nanoseconds in which its polling thread had a CPU; none where the kernel does not say.

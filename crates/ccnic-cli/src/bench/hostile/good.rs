@@ -16,6 +16,8 @@ use serde::Serialize;
 
 use crate::cpus::{CpuTime, pin};
 
+/// What the program calls itself.
+pub const NAME: &str = "good";
 /// Bytes of a packet.
 pub const SIZE: u16 = 64;
 /// Packets in flight.
@@ -105,7 +107,7 @@ pub struct Good {
 impl Good {
     pub fn open(socket: &Path) -> anyhow::Result<Good> {
         let config = Config { ring: 256, buffers: 1024, ..Config::default() };
-        let options = Nic::options().name("good").config(&config).pages(Pages::Small);
+        let options = Nic::options().name(NAME).config(&config).pages(Pages::Small);
         let mut nic = options.open(socket)?;
         let pair = nic.queue_pair(0)?;
         Ok(Good { nic, pair })

@@ -6,7 +6,15 @@ use serde::Serialize;
 use super::daemon::{MEMORY_MAX, Taken};
 use super::good::Experience;
 use super::stranger::Answers;
+use crate::print::units;
 use crate::stats::Spread;
+
+/// The goals: the least part of the fair share,
+const SHARE: f64 = 0.9;
+/// the longest wait for a turn on the polling core, in microseconds,
+const WAIT_US: u64 = 1000;
+/// and the longest time until a stranger has an answer, in nanoseconds.
+const ANSWER_NS: u64 = 100_000_000;
 
 /// One round of an attack.
 #[derive(Debug, Clone, Serialize)]
@@ -58,6 +66,9 @@ pub struct Row {
     /// The longest round trips, in nanoseconds.
     pub alone_worst_ns: u64,
     pub beside_worst_ns: u64,
+    /// The longest time that the good program waited for a turn on the polling core because of others, in microseconds; null where the
+    /// daemon does not say.
+    pub wait_us: Option<u64>,
     /// The longest time that a stranger waited for an answer, in nanoseconds.
     pub answer_ns: u64,
     /// False when a question had no answer.
@@ -66,6 +77,8 @@ pub struct Row {
     pub memory_mib: u64,
     /// Packets lost or damaged, a dead daemon, a memory limit exceeded; empty when there is none.
     pub defects: Vec<String>,
+    /// The goals that were not reached, with what was measured.
+    pub missed: Vec<String>,
     /// Each round.
     pub rounds: Vec<Round>,
 }
@@ -80,7 +93,7 @@ impl Row {
             let due = round.good.alone.mpps / programs;
             if due > 0.0 { round.good.beside.mpps / due } else { 0.0 }
         };
-        Row {
+        let mut row = Row {
             attack: attack.name,
             busy: attack.busy,
             alone_mpps: median(|r| r.good.alone.mpps),
@@ -88,12 +101,37 @@ impl Row {
             fair_share: Spread::of(rounds.iter().map(share)),
             alone_worst_ns: most(|r| r.good.alone.worst_ns),
             beside_worst_ns: most(|r| r.good.beside.worst_ns),
+            wait_us: rounds.iter().filter_map(|r| Some(r.daemon.waits?.longest_us)).max(),
             answer_ns: most(|r| r.answers_beside.worst_ns),
             answered: rounds.iter().all(|r| r.answers_beside.unanswered == 0),
             memory_mib: most(Round::memory_mib),
             defects: defects(&rounds),
+            missed: Vec::new(),
             rounds,
+        };
+        row.missed = row.missed();
+        row
+    }
+
+    fn missed(&self) -> Vec<String> {
+        let mut missed = Vec::new();
+        let share = self.fair_share.median;
+        if share < SHARE {
+            missed.push(format!("{:.0} % of its fair share", share * 100.0));
         }
+        let late: u64 = self.rounds.iter().filter_map(|r| Some(r.daemon.waits?.late)).sum();
+        if let Some(us) = self.wait_us.filter(|us| *us > WAIT_US) {
+            missed.push(format!(
+                "{} later than 1 ms, one of them {us} \u{b5}s",
+                units::count(late as usize, "turn")
+            ));
+        }
+        if !self.answered {
+            missed.push("a question without an answer".to_owned());
+        } else if self.answer_ns > ANSWER_NS {
+            missed.push(format!("an answer after {} ms", self.answer_ns / 1_000_000));
+        }
+        missed
     }
 }
 
@@ -118,6 +156,7 @@ fn defects(rounds: &[Round]) -> Vec<String> {
 /// Rounds for tests.
 #[cfg(test)]
 pub mod samples {
+    use super::super::daemon::Waits;
     use super::super::good::Seen;
     use super::*;
 
@@ -135,7 +174,13 @@ pub mod samples {
             answers_alone: answers(100_000),
             answers_beside: answers(20_123_456_789),
             polling_share: Some(0.98),
-            daemon: Taken { memory_mib: 200, log_bytes: 0, descriptors: 10, threads: 4 },
+            daemon: Taken {
+                memory_mib: 200,
+                log_bytes: 0,
+                descriptors: 10,
+                threads: 4,
+                waits: Some(Waits { longest_us: 40, late: 0 }),
+            },
             stopped: true,
             alive: true,
             attack: Report { done: 5, ..Report::default() },
@@ -145,6 +190,7 @@ pub mod samples {
 
 #[cfg(test)]
 mod tests {
+    use super::super::daemon::Waits;
     use super::samples::round;
     use super::*;
 
@@ -159,6 +205,22 @@ mod tests {
         let punch = ccnic_hostile::find("punch").unwrap();
         assert_eq!(Row::of(punch, vec![round(20.0, 9.0)]).fair_share.median, 0.45);
         assert_eq!(Row::of(punch, vec![round(0.0, 9.0)]).fair_share.median, 0.0);
+    }
+
+    #[test]
+    fn what_a_goal_is_missed_by_is_said() {
+        let scribble = ccnic_hostile::find("scribble").unwrap();
+        let mut good = round(20.0, 9.0);
+        good.answers_beside.worst_ns = 99_999_999;
+        assert_eq!(Row::of(scribble, vec![good.clone()]).missed, [""; 0]);
+        let mut bad = round(20.0, 8.9);
+        bad.daemon.waits = Some(Waits { longest_us: 1001, late: 2 });
+        let row = Row::of(scribble, vec![bad.clone(), bad.clone(), good]);
+        let late = "4 turns later than 1 ms, one of them 1001 \u{b5}s";
+        assert_eq!(row.missed, ["89 % of its fair share", late, "an answer after 20123 ms"]);
+        (bad.daemon.waits, bad.answers_beside.unanswered) = (None, 1);
+        let row = Row::of(scribble, vec![bad]);
+        assert_eq!((row.wait_us, row.missed[1].as_str()), (None, "a question without an answer"));
     }
 
     #[test]

@@ -23,8 +23,9 @@ pub fn table(rows: &[Row], rounds: usize, seconds: f64, setting: Setting) -> Tab
         Column::number("Mpps\nalone"),
         Column::number("Mpps\nbeside"),
         Column::number("fair\nshare"),
-        Column::number("worst RTT\nalone \u{b5}s"),
-        Column::number("worst RTT\nbeside \u{b5}s"),
+        Column::number("RTT \u{b5}s\nalone"),
+        Column::number("RTT \u{b5}s\nbeside"),
+        Column::number("turn\n\u{b5}s"),
         Column::number("answer\nms"),
         Column::number("mem\nMiB"),
     ];
@@ -43,11 +44,13 @@ pub fn table(rows: &[Row], rounds: usize, seconds: f64, setting: Setting) -> Tab
             units::percent(Some(row.fair_share.median)),
             microseconds(row.alone_worst_ns),
             microseconds(row.beside_worst_ns),
+            row.wait_us.map_or_else(|| "-".to_owned(), |us| us.to_string()),
             milliseconds(row),
             row.memory_mib.to_string(),
         ]);
     }
     legend(&mut table, setting);
+    goals(&mut table, rows);
     findings(&mut table, rows);
     table
 }
@@ -65,8 +68,8 @@ fn milliseconds(row: &Row) -> String {
 fn legend(table: &mut Table, setting: Setting) {
     table.note(format!(
         "busy: hostile programs that always have packets to be moved; each is due the same share of the polling core as the good one. \
-         fair share: Mpps beside, of Mpps alone / (1 + busy). worst RTT: longest round trip of all rounds. answer: longest wait of a \
-         stranger who greets the NIC, asks for its status or attaches; >: no answer came. mem: peak resident memory of the daemon, or \
+         fair share: Mpps beside, of Mpps alone / (1 + busy). RTT: longest round trip of all rounds. turn: longest time between two turns \
+         of the good program on the polling core, while it was busy and others were there. answer: longest wait of a stranger who greets the NIC, asks for its status or attaches; >: no answer came. mem: peak resident memory of the daemon, or \
          what it allocated for regions that it refused; limit {MEMORY_MAX}."
     ));
     let shared = if setting.shared {
@@ -87,6 +90,17 @@ fn legend(table: &mut Table, setting: Setting) {
     table.note(format!(
         "{shared}Mpps are per second of its own CPU time, round trips without the time in which it had no CPU. {priority}{user}"
     ));
+}
+
+/// Which goals were missed.
+fn goals(table: &mut Table, rows: &[Row]) {
+    let missed = rows.iter().filter(|row| !row.missed.is_empty());
+    let missed: Vec<_> = missed.map(|row| format!("{}: {}", row.attack, row.missed.join(", "))).collect();
+    let goals = "Goals: 90 % of the fair share, no turn later than 1 ms, an answer within 100 ms";
+    table.note(match missed.as_slice() {
+        [] => format!("{goals}. All were reached."),
+        some => format!("{goals}. Missed: {}.", some.join("; ")),
+    });
 }
 
 /// What is not a figure.
@@ -143,12 +157,13 @@ mod tests {
             text.lines().find(|l| l.starts_with("notify-requests")).unwrap().split_whitespace().collect();
         assert_eq!(
             row,
-            ["notify-requests", "0", "24.3", "23.9", "98", "%", "20.0", "8123457", "20123", "200"],
+            ["notify-requests", "0", "24.3", "23.9", "98", "%", "20.0", "8123457", "40", "20123", "200"],
             "{text}"
         );
         let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
         for said in [
             "DEFECT: notify-requests: 3 packets",
+            "Missed: notify-requests: an answer after 20123 ms; notify-requests: 1 % of its fair share, a question",
             "refused: no slot.",
             "had not begun",
             "logged 18432 kB",

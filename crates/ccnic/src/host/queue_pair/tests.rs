@@ -1,6 +1,12 @@
 //! Tests of queue pairs.
 
+extern crate alloc;
+
+use alloc::vec::Vec;
+
 use super::*;
+use crate::heap::HeapMemory;
+use crate::host::Pool;
 use crate::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded};
 use crate::testing::{Sides, config, region, rounds};
 
@@ -84,4 +90,34 @@ fn a_buffer_of_another_region_is_not_sent() {
     let mut burst = Burst::new();
     one.alloc(64, 1, &mut burst);
     other.tx_burst(&mut burst);
+}
+
+/// A queue pair is opened while another one's program holds the whole pool, which then frees it.
+fn opened_while_the_pool_is_dry<R: Ring>(receive: impl Fn(&mut QueuePair<HeapMemory, R>)) {
+    let (mem, layout) = region(&Config { shared_pool: false, ..config::<R>() });
+    let (mut pool, mut all) = (Pool::new(mem.clone(), &layout), Burst::new());
+    assert_eq!(pool.alloc(64, &mut all), 64);
+    let mut pair = QueuePair::<_, R>::new(mem.clone(), &layout, 0).unwrap();
+    let posted = || {
+        let mut n = 0;
+        R::Consumer::look(&mem, &layout.queue(0).unwrap().fill).peek(&mem, |_| n += 1);
+        n
+    };
+    receive(&mut pair);
+    assert_eq!(posted(), 0, "{:?}: there is no buffer", R::DESIGN);
+    let descs: Vec<_> = all.disown().collect();
+    assert_eq!(pool.free(descs.into_iter(), &mut all), 64);
+    pool.retire();
+    receive(&mut pair);
+    assert_eq!(posted(), 32, "{:?}", R::DESIGN);
+}
+
+/// A queue without posted buffers receives nothing: it must not wait for that before it posts some.
+#[test]
+fn receive_buffers_are_posted_although_nothing_is_received() {
+    opened_while_the_pool_is_dry::<Doorbell>(|pair| assert_eq!(pair.rx_burst(&mut Burst::new(), 32), 0));
+    opened_while_the_pool_is_dry::<GroupedEpoch>(|pair| assert_eq!(pair.rx_lend(32, |_, _, _| ()), Ok(0)));
+    opened_while_the_pool_is_dry::<Packed>(|pair| {
+        assert_eq!(pair.rx_small(32, |_, _, _| ()), Ok(0));
+    });
 }

@@ -17,6 +17,8 @@ struct Clock {
     now: Cell<u64>,
     readings: Cell<u64>,
     rests: Cell<u64>,
+    /// Ticks for which the thread has had no CPU since the last poll.
+    stolen: Cell<u64>,
 }
 
 struct FakeCore(Rc<Clock>);
@@ -25,6 +27,13 @@ impl Core for FakeCore {
     fn now(&mut self) -> u64 {
         self.0.readings.set(self.0.readings.get() + 1);
         self.0.now.get()
+    }
+
+    fn since(&mut self, from: u64) -> (u64, u64) {
+        let stolen = self.0.stolen.take();
+        self.0.now.set(self.0.now.get() + stolen);
+        let now = self.now();
+        (now - from - stolen, now)
     }
 
     fn relax(&mut self) {
@@ -128,6 +137,11 @@ impl Schedule {
         self.clock.now.get()
     }
 
+    /// What the scheduler says of the waits of a client.
+    fn waits(&self, of: &Rc<Given>) -> Waits {
+        self.scheduler.find(|client| Rc::ptr_eq(&client.given, of)).unwrap().1
+    }
+
     /// Lets so much time pass.
     fn run(&mut self, ticks: u64) {
         let end = self.now() + ticks;
@@ -225,6 +239,46 @@ fn one_that_costs_much_without_packets_pays_for_it_itself() {
     assert!(good.time() * 2 >= schedule.now() - schedule.now() / 10, "{} of {}", good.time(), schedule.now());
     assert!(costly.time() <= good.time() + 60_000 + TIMES.quantum);
     assert!(sleeper.gap.get() < 200_000, "{}: the idle list does not wait for it", sleeper.gap.get());
+}
+
+/// The bound on what a neighbour feels: no turn comes more than a millisecond late because of others. Eight busy clients whose polls copy
+/// as much as one may (16 KiB: 8 us from memory), or cost as much in notifications; a thousand idle ones; commands that take as long as
+/// an attachment does on the polling thread; one that faults for 150 us in each poll.
+#[test]
+fn no_turn_comes_a_millisecond_late() {
+    let mut schedule = Schedule::new();
+    let good = schedule.busy(350);
+    (0..8).for_each(|_| _ = schedule.busy(8_000));
+    (0..1000).for_each(|_| _ = schedule.idle(1, 200));
+    let faults = schedule.busy(150_000);
+    let (done, _) = commands(&mut schedule, &[20_000, 300], 200_000_000);
+    assert!(done > 100 && faults.polls.get() > 10);
+    let Waits { longest, late } = schedule.waits(&good);
+    // A turn of each other one, a command, a look at an idle one; at the beginning, while none counts as idle yet, a look at each.
+    assert!((150_000..500_000).contains(&longest) && late == 0, "{longest} ticks, {late} late");
+    // That one pays for its polls itself: by 150 turns of each other one.
+    assert!(schedule.waits(&faults).late > 0, "{:?}", schedule.waits(&faults));
+}
+
+/// Time that a poll took is a wait of the others; time in which the thread had no CPU, or rested, is nobody's.
+#[test]
+fn waits_are_measured_in_time_that_the_thread_had_its_cpu() {
+    let mut schedule = Schedule::new();
+    let good = schedule.busy(1_000);
+    schedule.run(5_000_000);
+    assert_eq!(schedule.waits(&good), Waits::default(), "nobody is in its way");
+    commands(&mut schedule, &[7_000], 5_000_000);
+    assert_eq!(schedule.waits(&good), Waits { longest: 7_000, late: 0 }, "but commands");
+    let mut polls = 0;
+    schedule.add(1, move |_| {
+        polls += 1;
+        (if polls == 1000 { 3_000_000 } else { 1_000 }, true)
+    });
+    schedule.run(10_000_000);
+    assert_eq!(schedule.waits(&good), Waits { longest: 3_000_000, late: 1 });
+    schedule.scheduler.core.0.stolen.set(5_000_000); // of the next poll
+    schedule.run(10_000_000);
+    assert_eq!(schedule.waits(&good), Waits { longest: 3_000_000, late: 1 });
 }
 
 /// A program with 64 packets of 64 bytes in flight: a poll finds 32 of them and takes 350 ns, and they are back 400 ns after it.

@@ -16,6 +16,9 @@ pub enum Kind {
     Wait,
     /// Something else that is worth knowing.
     Event,
+    /// How long the port waited for its turns on a polling core: the same at all of its queues there. Of several queues, the highest
+    /// counts, not the sum.
+    Turn,
 }
 
 /// What a counter counts.
@@ -29,6 +32,8 @@ pub enum Unit {
     Polls,
     /// Anything else.
     Times,
+    /// Microseconds, of the longest time so far: no counter, but like one it never falls.
+    Microseconds,
 }
 
 impl Unit {
@@ -39,6 +44,7 @@ impl Unit {
             Unit::Bytes => "bytes",
             Unit::Polls => "polls",
             Unit::Times => "times",
+            Unit::Microseconds => "\u{b5}s",
         }
     }
 }
@@ -67,7 +73,22 @@ impl Counter {
 
     /// Its value at several queues together.
     pub fn sum<'a>(&self, queues: impl IntoIterator<Item = &'a QueueStatus>) -> u64 {
-        queues.into_iter().map(self.value).fold(0, u64::saturating_add)
+        self.together(queues.into_iter().map(self.value))
+    }
+
+    /// Values of several queues together: the sum, or the highest.
+    pub fn together(&self, values: impl Iterator<Item = u64>) -> u64 {
+        values.fold(0, if self.kind == Kind::Turn { u64::max } else { u64::saturating_add })
+    }
+
+    /// Rates of several queues together: the sum, or the highest.
+    pub fn rates_together(&self, rates: impl Iterator<Item = f64>) -> f64 {
+        rates.fold(0.0, |a, b| if self.kind == Kind::Turn { a.max(b) } else { a + b })
+    }
+
+    /// True when its rate means something: it counts, rather than being the longest time of several.
+    pub fn has_rate(&self) -> bool {
+        self.unit != Unit::Microseconds
     }
 
     /// Why packets were dropped or had to wait: the label `reason` of its metric.
@@ -75,18 +96,25 @@ impl Counter {
         match self.kind {
             Kind::Drop => self.name.strip_prefix("drop_"),
             Kind::Wait => self.name.strip_prefix("wait_"),
-            Kind::Traffic | Kind::Event => None,
+            Kind::Traffic | Kind::Event | Kind::Turn => None,
         }
     }
 
-    /// The name of its Prometheus metric, without the `_total` of all counters. Drops are one metric, and waiting is another: their
-    /// samples differ by [`reason`](Counter::reason).
+    /// The name of its Prometheus metric, without the `_total` of all counters or the unit. Drops are one metric, and waiting is another:
+    /// their samples differ by [`reason`](Counter::reason).
     pub fn metric(&self) -> String {
         match self.kind {
             Kind::Drop => "ccnic_port_dropped_packets".to_owned(),
             Kind::Wait => "ccnic_port_rx_stalls".to_owned(),
-            Kind::Traffic | Kind::Event => format!("ccnic_port_{}", self.name),
+            Kind::Traffic | Kind::Event | Kind::Turn => {
+                format!("ccnic_port_{}", self.name.trim_end_matches("_us"))
+            }
         }
+    }
+
+    /// The name of its samples: the metric's with `_total`, or, of a time, with `_seconds`, the unit that Prometheus has for times.
+    pub fn sample(&self) -> String {
+        self.metric() + if self.has_rate() { "_total" } else { "_seconds" }
     }
 }
 
@@ -104,10 +132,6 @@ macro_rules! counters {
             pub queue: u16,
             /// CPU that polls it.
             pub core: usize,
-            /// The longest time between two turns of this program on its polling core while it was busy, in microseconds: see
-            /// `late_turns`.
-            #[serde(default)]
-            pub longest_wait_us: u64,
             $($(#[doc = $help])+ #[serde(default)] pub $name: u64,)+
         }
 
@@ -125,7 +149,7 @@ macro_rules! counters {
             /// A queue with these values.
             pub fn with_values(queue: u16, core: usize, values: Values) -> QueueStatus {
                 let [$($name),+] = values;
-                QueueStatus { queue, core, longest_wait_us: 0, $($name),+ }
+                QueueStatus { queue, core, $($name),+ }
             }
         }
     };
@@ -198,7 +222,9 @@ counters! {
     /// Turns of this program on the polling core that came more than a millisecond after the one before, while it was busy, because of
     /// other programs: time in which the polling thread had no CPU is not counted, as far as the kernel says. The same for all of its
     /// queues on that core.
-    late_turns: Event, Times, "late turns";
+    late_turns: Turn, Times, "turns more than a millisecond late";
+    /// The longest time between two of these turns. The same for all of the program's queues on that core.
+    longest_wait_us: Turn, Microseconds, "longest wait for a turn, \u{b5}s";
 }
 
 impl QueueStatus {
@@ -236,7 +262,7 @@ mod tests {
     fn the_status_has_each_counter_under_its_name() {
         let json = serde_json::to_value(numbered()).unwrap();
         let fields = json.as_object().unwrap();
-        assert_eq!(fields.len(), COUNTERS.len() + 3, "and the queue, its core, its longest wait");
+        assert_eq!(fields.len(), COUNTERS.len() + 2, "and the queue and its core");
         for (at, counter) in COUNTERS.iter().enumerate() {
             assert_eq!(fields[counter.name], at as u64 + 1, "{}", counter.name);
             assert_eq!(counter.of(&numbered()), at as u64 + 1, "{}", counter.name);
@@ -252,6 +278,7 @@ mod tests {
                 Some("tx" | "rx") => Kind::Traffic,
                 Some("drop") => Kind::Drop,
                 Some("wait") => Kind::Wait,
+                Some("late" | "longest") => Kind::Turn,
                 _ => Kind::Event,
             };
             assert_eq!(*kind, of_name, "{name}");
@@ -291,6 +318,12 @@ mod tests {
         assert_eq!(most.dropped(), u64::MAX);
         let bad_chain = COUNTERS.iter().find(|c| c.name == "drop_bad_chain").unwrap();
         assert_eq!((bad_chain.sum([&queue, &queue]), bad_chain.sum([&queue, &most])), (40, u64::MAX));
+        let late = QueueStatus { late_turns: 3, longest_wait_us: 1500, ..queue };
+        let of = |name| COUNTERS.iter().find(|c| c.name == name).unwrap();
+        assert_eq!(of("late_turns").sum([&late, &late]), 3, "it is said of the port, at each of its queues");
+        assert_eq!(of("longest_wait_us").sum([&queue, &late]), 1500);
+        assert!(of("late_turns").has_rate() && !of("longest_wait_us").has_rate());
+        assert_eq!(of("longest_wait_us").sample(), "ccnic_port_longest_wait_seconds");
     }
 
     /// The table of the counters as the documentation has it.
@@ -298,7 +331,7 @@ mod tests {
         let row = |counter: &Counter| {
             let reason = counter.reason().map_or_else(String::new, |why| format!("{{reason=\"{why}\"}}"));
             let (name, unit, help) = (counter.name, counter.unit.name(), counter.help);
-            format!("| `{name}` | {unit} | `{}_total{reason}` | {help} |\n", counter.metric())
+            format!("| `{name}` | {unit} | `{}{reason}` | {help} |\n", counter.sample())
         };
         COUNTERS.iter().map(row).collect()
     }

@@ -13,8 +13,7 @@ const PAGE: usize = MESSAGE_MAX - (16 << 10);
 const PROGRAM: usize = 3 << 10;
 /// The most bytes that a queue takes: its number, its CPU, and counters of twenty digits, each with its name, quotes, colon and comma.
 const QUEUE: usize = {
-    let mut bytes =
-        r#"{"queue":65535,"core":18446744073709551615,"longest_wait_us":18446744073709551615},"#.len();
+    let mut bytes = r#"{"queue":65535,"core":18446744073709551615},"#.len();
     let mut at = 0;
     while at < COUNTERS.len() {
         bytes += COUNTERS[at].name.len() + 24;
@@ -70,8 +69,7 @@ mod tests {
 
     /// The page, with everything as long as it can be.
     fn status(page: &Page) -> Status {
-        let counted = |queue| QueueStatus::with_values(queue, 8191, [u64::MAX; COUNTERS.len()]);
-        let queue = |queue| QueueStatus { longest_wait_us: u64::MAX, ..counted(queue) };
+        let queue = |queue| QueueStatus::with_values(queue, 8191, [u64::MAX; COUNTERS.len()]);
         let mut rss = RssMessage::from(&Rss::new(256));
         rss.key.fill(255);
         rss.table.fill(255);

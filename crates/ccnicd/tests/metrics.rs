@@ -90,10 +90,11 @@ fn a_scrape_has_every_counter_of_a_program_whatever_its_name() {
     let samples = samples(&text);
     for counter in COUNTERS {
         let reason = counter.reason().map_or_else(String::new, |why| format!(",reason=\"{why}\""));
-        let sample = format!("{}_total{{{labels}{reason}}}", counter.metric());
+        let sample = format!("{}{{{labels}{reason}}}", counter.sample());
+        let unit = if counter.has_rate() { 1.0 } else { 1e6 };
         assert_eq!(
             samples.get(sample.as_str()),
-            Some(&(counter.of(&status.queues[0]) as f64)),
+            Some(&(counter.of(&status.queues[0]) as f64 / unit)),
             "{sample}: {text}"
         );
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use ccnic_control::counters::{COUNTERS, Values};
+use ccnic_control::counters::{COUNTERS, Counter, Values};
 use ccnic_control::messages::{QueueStatus, Status};
 
 /// The time between two readings, and what the counters were at the first.
@@ -36,12 +36,16 @@ impl Interval {
         self.seconds
     }
 
-    /// What a port's queue has counted in a second, in the order of [`COUNTERS`]. One that was not there before has begun with 0.
+    /// What a port's queue has counted in a second, in the order of [`COUNTERS`]; 0 for what does not count. A queue that was not there
+    /// before has begun with 0.
     pub fn rates(&self, port: u64, queue: &QueueStatus) -> [f64; COUNTERS.len()] {
         let before = self.before.get(&(port, queue.queue)).copied().unwrap_or([0; COUNTERS.len()]);
         let now = queue.values();
         std::array::from_fn(|at| {
             let value = |of: &Values| of.get(at).copied().unwrap_or(0);
+            if !COUNTERS.get(at).is_some_and(Counter::has_rate) {
+                return 0.0;
+            }
             value(&now).saturating_sub(value(&before)) as f64 / self.seconds
         })
     }

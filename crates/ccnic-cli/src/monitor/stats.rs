@@ -162,8 +162,8 @@ impl PortRows {
         let queues = port.queues.iter().map(|queue| QueueRow {
             queue: queue.queue,
             core: queue.core,
-            total: by_name(queue.values().map(Value::from)),
-            per_second: interval.map(|interval| by_name(interval.rates(port.id, queue).map(Value::from))),
+            total: COUNTERS.iter().map(|c| (c.name.to_owned(), c.of(queue).into())).collect(),
+            per_second: interval.map(|interval| rates_by_name(interval.rates(port.id, queue))),
         });
         PortRows { id: port.id, name: port.name.clone(), about: about(port), queues: queues.collect() }
     }
@@ -180,12 +180,12 @@ impl PortRows {
         for counter in COUNTERS {
             let totals = || self.queues.iter().map(|queue| (queue.queue, queue.total(counter.name)));
             let rates = || self.queues.iter().map(|queue| (queue.queue, queue.per_second(counter.name)));
-            let total = totals().map(|(_, n)| n).fold(0, u64::saturating_add);
+            let total = counter.together(totals().map(|(_, n)| n));
             if counter.kind != Kind::Traffic && total == 0 {
                 continue;
             }
             let mut row = vec![counter.name.to_owned(), total.to_string()];
-            row.extend(watched.then(|| whole(rates().map(|(_, n)| n).sum())));
+            row.extend(watched.then(|| whole(counter.rates_together(rates().map(|(_, n)| n)))));
             row.extend(several.then(|| match watched {
                 true => by_queue(rates().map(|(queue, n)| (queue, whole(n)))),
                 false => by_queue(totals().map(|(queue, n)| (queue, n.to_string()))),
@@ -196,8 +196,10 @@ impl PortRows {
     }
 }
 
-fn by_name(values: [Value; COUNTERS.len()]) -> Map<String, Value> {
-    COUNTERS.iter().map(|counter| counter.name.to_owned()).zip(values).collect()
+/// Rates by the names of the counters, of those that have one.
+fn rates_by_name(rates: [f64; COUNTERS.len()]) -> Map<String, Value> {
+    let rates = COUNTERS.iter().zip(rates).filter(|(counter, _)| counter.has_rate());
+    rates.map(|(counter, rate)| (counter.name.to_owned(), rate.into())).collect()
 }
 
 impl QueueRow {

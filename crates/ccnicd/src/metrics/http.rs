@@ -8,7 +8,7 @@ use super::text::MEDIA_TYPE;
 pub(super) const REQUEST_MAX: usize = 8 << 10;
 
 /// What the bytes of a request come to.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Request {
     /// More is to come.
     Unfinished,
@@ -115,6 +115,8 @@ impl From<Refusal> for Answer {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::collection::vec;
+    use proptest::prelude::*;
 
     #[track_caller]
     fn is(text: &[u8], expected: Request) {
@@ -156,6 +158,21 @@ mod tests {
         is(&[b'x'; REQUEST_MAX], Request::Refused(Refusal::TooLong));
         let headers = format!("GET /metrics HTTP/1.1\r\nA: {}", "x".repeat(REQUEST_MAX));
         is(headers.as_bytes(), Request::Refused(Refusal::TooLong));
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        #[test]
+        fn whatever_comes_is_answered_in_the_end(bytes in vec(any::<u8>(), REQUEST_MAX), blank in any::<bool>()) {
+            let line = if blank { b"GET /metrics HTTP/1.1\r\n".as_slice() } else { b"" };
+            let bytes = [line, &bytes].concat();
+            prop_assert_ne!(Request::read(&bytes), Request::Unfinished);
+            // What is no request stays none, however it comes.
+            let is_bad = |n: &usize| Request::read(&bytes[..*n]) == Request::Refused(Refusal::Bad);
+            let bad: Vec<bool> = (0..bytes.len()).step_by(1009).map(|n| is_bad(&n)).collect();
+            prop_assert!(bad.is_sorted(), "{:?}", bad);
+        }
     }
 
     #[test]

@@ -130,7 +130,11 @@ impl Snapshot {
     }
 
     fn queues(&self, encoder: &mut DescriptorEncoder<'_>, family: &Family) -> fmt::Result {
-        let mut metric = encoder.encode_descriptor(&family.name, family.help, None, MetricType::Counter)?;
+        let (unit, kind) = match family.counts {
+            true => (None, MetricType::Counter),
+            false => (Some(&Unit::Seconds), MetricType::Gauge),
+        };
+        let mut metric = encoder.encode_descriptor(&family.name, family.help, unit, kind)?;
         for port in &self.ports {
             for (number, queue) in &port.queues {
                 for counter in &family.counters {
@@ -149,13 +153,15 @@ fn sample(
     counter: &Counter,
     queue: &QueueStatus,
 ) -> fmt::Result {
-    let value = ConstCounter::new(counter.of(queue));
+    let value = counter.of(queue);
     let labels = [("id", port.id.as_str()), ("port", port.name.as_str()), ("queue", number)];
     match counter.reason() {
-        None => value.encode(metric.encode_family(&labels)?),
+        None if !counter.has_rate() => metric.encode_family(&labels)?.encode_gauge(&(value as f64 / 1e6)),
+        None => ConstCounter::new(value).encode(metric.encode_family(&labels)?),
         Some(why) => {
             let [id, port, queue] = labels;
-            value.encode(metric.encode_family(&[id, port, queue, ("reason", why)])?)
+            let labels = [id, port, queue, ("reason", why)];
+            ConstCounter::new(value).encode(metric.encode_family(&labels)?)
         }
     }
 }
@@ -164,6 +170,8 @@ fn sample(
 struct Family {
     name: String,
     help: &'static str,
+    /// False of times.
+    counts: bool,
     counters: Vec<&'static Counter>,
 }
 
@@ -174,7 +182,10 @@ fn families() -> Vec<Family> {
         let name = counter.metric();
         match families.iter_mut().find(|family| family.name == name) {
             Some(family) => family.counters.push(counter),
-            None => families.push(Family { name, help: help(counter), counters: vec![counter] }),
+            None => {
+                let (help, counts) = (help(counter), counter.has_rate());
+                families.push(Family { name, help, counts, counters: vec![counter] });
+            }
         }
     }
     families
@@ -184,7 +195,7 @@ fn help(counter: &Counter) -> &'static str {
     match counter.kind {
         Kind::Drop => "Packets that were not delivered, by reason.",
         Kind::Wait => "Polls in which a packet had to wait, by reason; it was delivered later.",
-        Kind::Traffic | Kind::Event => counter.help,
+        Kind::Traffic | Kind::Event | Kind::Turn => counter.help,
     }
 }
 
@@ -225,6 +236,11 @@ mod tests {
         text.lines().filter(|line| !line.starts_with('#')).map(str::to_owned).collect()
     }
 
+    /// Times are in seconds.
+    fn sampled(counter: &Counter, value: u64) -> f64 {
+        if counter.has_rate() { value as f64 } else { value as f64 / 1e6 }
+    }
+
     #[test]
     fn a_sample_for_each_counter_of_each_queue() {
         let samples = samples(&status(vec![port(4, "a", 2), port(1 << 32, "tap:t0", 1)]));
@@ -241,8 +257,8 @@ mod tests {
         }
         for (at, counter) in COUNTERS.iter().enumerate() {
             let reason = counter.reason().map_or_else(String::new, |why| format!(",reason=\"{why}\""));
-            let name = counter.metric();
-            let expected = format!(r#"{name}_total{{id="4294967296",port="tap:t0",queue="0"{reason}}} {at}"#);
+            let (name, value) = (counter.sample(), sampled(counter, at as u64));
+            let expected = format!(r#"{name}{{id="4294967296",port="tap:t0",queue="0"{reason}}} {value}"#);
             assert_eq!(samples.iter().filter(|sample| **sample == expected).count(), 1, "{expected}");
         }
         assert_eq!(samples.len(), 3 + 2 + 2 + 3 * COUNTERS.len());

@@ -285,8 +285,8 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
     /// `TIMED`: with the clock read for each poll.
     fn run_alone<const TIMED: bool>(&mut self, shared: &mut C::Shared) {
         let Some(entry) = self.busy.front_mut().or(self.idle.front_mut()) else { return };
-        entry.left = None;
         let (from, mut took) = if TIMED { (self.core.now(), 0) } else { (0, 0) };
+        entry.left = None;
         let mut left = POLLS_ALONE;
         while left > 0 {
             let polls = if self.empty < AWAKE { self.sweep.max(SPIN) } else { self.sweep };

@@ -103,7 +103,7 @@ impl PortRates {
 pub struct Detail {
     pub counter: &'static Counter,
     pub total: u64,
-    /// In a second.
+    /// In a second; of what counts, and with two readings.
     pub rate: Option<f64>,
 }
 
@@ -113,7 +113,8 @@ pub fn details(port: &ProgramStatus, interval: Option<&Interval>) -> Vec<Detail>
         let of = |queue: &QueueStatus, interval: &Interval| {
             interval.rates(port.id, queue).get(at).copied().unwrap_or(0.0)
         };
-        let rate = interval.map(|interval| port.queues.iter().map(|queue| of(queue, interval)).sum());
+        let rate = |interval| counter.rates_together(port.queues.iter().map(|queue| of(queue, interval)));
+        let rate = interval.filter(|_| counter.has_rate()).map(rate);
         Detail { counter, total: counter.sum(&port.queues), rate }
     };
     let beside = COUNTERS.iter().enumerate().filter(|(_, counter)| counter.kind != Kind::Traffic);

@@ -85,6 +85,7 @@ fn it_waits_for_a_nic_shows_it_and_leaves_the_terminal_as_it_was() {
         policies: Default::default(),
         limits: ccnic_control::Limits::new(1 << 30, 1 << 30),
         dedicated_cores: false,
+        sleep_after: Some(DaemonOptions::SLEEP_AFTER),
         tuning: ccnicd::tune::Tuned::default(),
     })
     .unwrap();

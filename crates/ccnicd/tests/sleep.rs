@@ -18,7 +18,7 @@ fn polling_thread(daemon: &Daemon, file: &str) -> String {
     let read =
         |task: &std::fs::DirEntry, file| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
     let polls = |task: &std::fs::DirEntry| read(task, "comm").starts_with("poll-");
-    let thread = tasks.map(Result::unwrap).find(polls).expect("a polling thread");
+    let thread = tasks.map(Result::unwrap).find(polls).unwrap();
     read(&thread, file)
 }
 

@@ -75,7 +75,8 @@ impl Handler for Clients {
     fn status(&self, _: Cursor) -> Status {
         let (version, wire) = ("test".to_owned(), "loopback".to_owned());
         let (cores, programs) = (Vec::new(), Vec::new());
-        Status { version, pid: 0, uptime_s: 0.0, wire, cores, tuning: None, programs, next: None }
+        let busy_ns = vec![0; cores.len()];
+        Status { version, pid: 0, uptime_s: 0.0, wire, cores, busy_ns, tuning: None, programs, next: None }
     }
 
     fn attach(&mut self, request: AttachRequest) -> Result<(), String> {

@@ -70,7 +70,6 @@ pub fn run(args: &IdleArgs) -> anyhow::Result<()> {
     );
     let split = Split::of_machine()?;
     warn_if_crowded(1)?;
-    pin(split.host(0))?;
     let progress = Progress::of_measurements("idle", CASES.len(), args.json);
     let mut rows = Vec::new();
     for case in CASES {
@@ -85,6 +84,15 @@ pub fn run(args: &IdleArgs) -> anyhow::Result<()> {
 fn measure(args: &IdleArgs, case: Case, split: &Split) -> anyhow::Result<Row> {
     let options = NicOptions { cores: &[split.nic()], args: case.args, ..NicOptions::default() };
     let process = NicProcess::start_with(options)?;
+    // In a thread of its own, so that the next NIC does not inherit its CPU.
+    let program = || {
+        pin(split.host(0))?;
+        run_program(args, case, &process)
+    };
+    std::thread::scope(|scope| scope.spawn(program).join().ok().context("the program's thread panicked")?)
+}
+
+fn run_program(args: &IdleArgs, case: Case, process: &NicProcess) -> anyhow::Result<Row> {
     let mut nic = Nic::options().name("ccnic bench idle").open(process.socket())?;
     let mut pair = nic.queue_pair(0)?;
     round_trip(&mut pair, case.program_sleeps)?; // everything is set up

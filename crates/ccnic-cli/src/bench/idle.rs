@@ -1,9 +1,14 @@
 //! `ccnic bench idle`: what a NIC uses while nobody sends, and how long a packet takes after a pause.
 //!
+//! Beside them, what no NIC that sleeps can do better: how long a bare thread takes to wake that waits on the NIC's CPU.
+//!
 //! Three NICs: one that polls all the time, one that sleeps, and one that sleeps beside a program that sleeps as well while it waits for
 //! its packet. The program sends one packet after each pause.
 
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::Context;
@@ -15,6 +20,7 @@ use serde::Serialize;
 use crate::cpus::{Split, pin, warn_if_crowded};
 use crate::nic_process::{NicOptions, NicProcess};
 use crate::print::{self, Column, Progress, Table, units};
+use crate::stats::median;
 
 /// How long a packet may take: only a broken NIC needs more.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -61,6 +67,14 @@ struct Row {
     p99_ns: f64,
 }
 
+/// What `--json` prints.
+#[derive(Debug, Serialize)]
+struct Measured {
+    rows: Vec<Row>,
+    /// How long a bare thread takes to wake, at the median, in nanoseconds.
+    wake_ns: f64,
+}
+
 /// Measures and prints.
 pub fn run(args: &IdleArgs) -> anyhow::Result<()> {
     anyhow::ensure!(
@@ -70,7 +84,10 @@ pub fn run(args: &IdleArgs) -> anyhow::Result<()> {
     );
     let split = Split::of_machine()?;
     warn_if_crowded(1)?;
-    let progress = Progress::of_measurements("idle", CASES.len(), args.json);
+    let progress = Progress::of_measurements("idle", CASES.len() + 1, args.json);
+    progress.say("a bare thread".to_owned());
+    let wake_ns = wake_ns(args, &split)?;
+    progress.step();
     let mut rows = Vec::new();
     for case in CASES {
         progress.say(case.name.to_owned());
@@ -78,7 +95,8 @@ pub fn run(args: &IdleArgs) -> anyhow::Result<()> {
         progress.step();
     }
     drop(progress);
-    print::result(args.json, &rows, || table(args, &rows).text())
+    let measured = Measured { rows, wake_ns };
+    print::result(args.json, &measured, || table(args, &measured).text())
 }
 
 fn measure(args: &IdleArgs, case: Case, split: &Split) -> anyhow::Result<Row> {
@@ -128,6 +146,39 @@ fn round_trip(pair: &mut QueuePair, sleeps: bool) -> anyhow::Result<Duration> {
     Ok(took)
 }
 
+/// How long a thread on the NIC's CPU takes to wake, at the median, when one on the program's sends it a byte after a pause.
+fn wake_ns(args: &IdleArgs, split: &Split) -> anyhow::Result<f64> {
+    let (mut ours, mut theirs) = UnixStream::pair().context("could not make a pair of sockets")?;
+    let awake = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sleeper = scope.spawn(|| {
+            pin(split.nic())?;
+            while theirs.read(&mut [0]).context("could not wait for a byte")? > 0 {
+                awake.store(true, Ordering::Release);
+            }
+            anyhow::Ok(())
+        });
+        let caller = scope.spawn(|| {
+            pin(split.host(0))?;
+            let mut times = Vec::new();
+            for _ in 0..args.packets {
+                std::thread::sleep(Duration::from_millis(args.pause.into()));
+                let start = Instant::now();
+                ours.write_all(&[0]).context("could not send a byte")?;
+                while !awake.swap(false, Ordering::Acquire) {
+                    anyhow::ensure!(start.elapsed() < PATIENCE, "a thread did not wake within {PATIENCE:?}");
+                }
+                times.push(start.elapsed().as_nanos() as f64);
+            }
+            drop(ours);
+            Ok(median(times))
+        });
+        let wake = caller.join().ok().context("a thread panicked")?;
+        sleeper.join().ok().context("a thread panicked")??;
+        wake
+    })
+}
+
 /// What all threads of a process have used.
 fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     let tasks = PathBuf::from(format!("/proc/{pid}/task"));
@@ -140,7 +191,7 @@ fn cpu_seconds(pid: u32) -> anyhow::Result<f64> {
     Ok(used as f64 / 1e9)
 }
 
-fn table(args: &IdleArgs, rows: &[Row]) -> Table {
+fn table(args: &IdleArgs, measured: &Measured) -> Table {
     let packets = units::count(args.packets as usize, "packet");
     let title = format!("{packets}, each after {} ms without one", args.pause);
     let columns = [
@@ -150,7 +201,7 @@ fn table(args: &IdleArgs, rows: &[Row]) -> Table {
         Column::number("\np99"),
     ];
     let mut table = Table::new(title, columns);
-    for row in rows {
+    for row in &measured.rows {
         table.row([
             row.nic.to_owned(),
             format!("{:.2} %", row.idle_share * 100.0),
@@ -158,6 +209,10 @@ fn table(args: &IdleArgs, rows: &[Row]) -> Table {
             units::time(row.p99_ns),
         ]);
     }
+    table.note(format!(
+        "A bare thread on the NIC's CPU that waits for a byte wakes in {} at the median.",
+        units::time(measured.wake_ns)
+    ));
     table.note(
         "polls: --sleep-after 0. sleeps: the default. both sleep: the program waits for its packet without polling, too. CPU: of all \
          threads of the daemon.",
@@ -181,7 +236,7 @@ mod tests {
     fn the_table_fits_80_columns() {
         let args = Command::parse_from(["x"]).args;
         let row = |case: Case| Row { nic: case.name, idle_share: 0.0012, p50_ns: 12_345.0, p99_ns: 2e7 };
-        let text = table(&args, &CASES.map(row)).in_width(80);
+        let text = table(&args, &Measured { rows: CASES.map(row).into(), wake_ns: 9000.0 }).in_width(80);
         assert!(longest_line(&text) <= 80, "{text}");
         assert!(text.contains("both sleep") && text.contains("0.12 %") && text.contains("20ms"), "{text}");
     }

@@ -52,6 +52,7 @@ pub enum WireName {
 }
 
 /// The configuration of ccnicd.
+#[allow(rustdoc::broken_intra_doc_links, reason = "brackets are what --help prints")]
 #[derive(Debug, Clone, PartialEq, Default, clap::Args, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {

@@ -13,7 +13,7 @@ use crate::switch::policy::{Carried, Mirror, Policy, Prefix, Rate, VLANS, Vlans}
 /// The most addresses of each kind: a look at a packet compares it with all of them.
 const MOST: usize = 64;
 
-/// What a port may do. What is not said is as in [defaults], and anything where these do not say it either.
+/// What a port may do. What is not said is as in `[defaults]`, and anything where these do not say it either.
 #[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct PolicyConfig {

@@ -33,6 +33,7 @@ const OUT_OF_LINE: &[&str] = &[
     "count_dropped",
     "drop_unhanded",
     "tx_small_slowly",
+    "wake_nic",
     "take_chains",
     "has_bad_chain",
     "void",

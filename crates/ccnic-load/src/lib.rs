@@ -122,7 +122,14 @@ pub fn run<M: SharedMemory, R: Ring, C: Clock>(
     started: impl FnOnce(),
     ended: impl FnOnce(),
 ) -> Result<Outcome, LoadError> {
-    run_framed(pair, load, Frames { sent: [], back: [] }, clock, started, ended)
+    run_framed(
+        pair,
+        load,
+        Frames { sent: payload::NO_HEADER, back: payload::NO_HEADER },
+        clock,
+        started,
+        ended,
+    )
 }
 
 /// What packets begin with: [`payload::ethernet`].

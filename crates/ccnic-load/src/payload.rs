@@ -16,12 +16,20 @@ pub const MIN: u16 = 16;
 pub const MIN_ETHERNET: u16 = 32;
 
 /// Words that a packet begins with, before the time: none, or two for an Ethernet header.
-pub type Header<const N: usize> = [u64; N];
+///
+/// On a line of its own, because compilers read it in the register of a whole line: where the line has a word that was just written, such
+/// as a counter, the read waits until that word has left the store queue (a fifth of the rate through the switch).
+#[derive(Debug, Clone, Copy)]
+#[repr(align(64))]
+pub struct Header<const N: usize>([u64; N]);
+
+/// Of packets without a header.
+pub const NO_HEADER: Header<0> = Header([]);
 
 /// An Ethernet header, and two bytes of zeros: destination, source, and the type for local experiments.
 pub fn ethernet(to: [u8; 6], from: [u8; 6]) -> Header<2> {
     let ([a, b, c, d, e, f], [g, h, i, j, k, l]) = (to, from);
-    [[a, b, c, d, e, f, g, h], [i, j, k, l, 0x88, 0xb5, 0, 0]].map(u64::from_le_bytes)
+    Header([[a, b, c, d, e, f, g, h], [i, j, k, l, 0x88, 0xb5, 0, 0]].map(u64::from_le_bytes))
 }
 
 /// Words of a line.
@@ -67,7 +75,7 @@ fn line(mut bases: Line) -> Line {
 fn first_line<const N: usize>(header: &Header<N>, at: usize, seq: u64, time: u64) -> Line {
     let whole = line([base(seq, at); WORDS]);
     let [_, _, a, b, c, d, e, f] = whole;
-    match *header.as_slice() {
+    match *header.0.as_slice() {
         _ if at > 0 => whole,
         // Known when this is compiled.
         [first, second, ..] => [first, second, time, seq, c, d, e, f],
@@ -100,7 +108,7 @@ fn difference(found: &[u8; LINE], mut line: Line) -> Line {
 /// Fills a segment that starts `at` bytes into its packet, which has no header.
 #[inline(always)]
 pub fn fill(bytes: &mut [u8], at: usize, seq: u64, time: u64) {
-    fill_after(&[], bytes, at, seq, time);
+    fill_after(&NO_HEADER, bytes, at, seq, time);
 }
 
 /// As [`fill`], of a packet with this header.
@@ -238,7 +246,7 @@ fn begins(mut found: &[u8], line: Line) -> bool {
 /// True when every byte of a segment is what [`fill`] wrote for this packet at any time.
 #[inline(always)]
 pub fn check(bytes: &[u8], at: usize, seq: u64) -> bool {
-    check_after(&[], bytes, at, seq)
+    check_after(&NO_HEADER, bytes, at, seq)
 }
 
 /// As [`check`], of a packet with this header.
@@ -261,11 +269,11 @@ mod tests {
             let mut packet = vec![0; len];
             fill(&mut packet, 0, 77, 5);
             assert_eq!(header(&packet), Some((5, 77)));
-            assert!(matches(&[], &packet, 0, 77, 5) && check(&packet, 0, 77));
-            assert!(!check(&packet, 0, 78) && !matches(&[], &packet, 0, 77, 6));
+            assert!(matches(&NO_HEADER, &packet, 0, 77, 5) && check(&packet, 0, 77));
+            assert!(!check(&packet, 0, 78) && !matches(&NO_HEADER, &packet, 0, 77, 6));
             for i in 0..len {
                 packet[i] ^= 1;
-                assert!(!matches(&[], &packet, 0, 77, 5), "byte {i} of {len}");
+                assert!(!matches(&NO_HEADER, &packet, 0, 77, 5), "byte {i} of {len}");
                 assert_eq!(check(&packet, 0, 77), i < 8, "byte {i} of {len}: the time may be any");
                 packet[i] ^= 1;
             }

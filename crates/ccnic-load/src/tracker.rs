@@ -192,7 +192,7 @@ mod tests {
 
     #[test]
     fn gaps_are_losses_and_repetitions_corruption() {
-        let mut tracker = Tracker::new(64, []);
+        let mut tracker = Tracker::new(64, payload::NO_HEADER);
         tracker.next = 10;
         for (seq, time) in [(0, 93), (1, 93), (4, 91), (4, 91), (99, 91)] {
             tracker.packet(&packet(seq, time));
@@ -207,7 +207,7 @@ mod tests {
 
     #[test]
     fn every_packet_of_a_burst_has_its_own_round_trip() {
-        let mut tracker = Tracker::new(64, []);
+        let mut tracker = Tracker::new(64, payload::NO_HEADER);
         tracker.next = 100;
         for burst in 0..3 {
             (0..BURST as u64).for_each(|i| tracker.packet(&packet(burst * BURST as u64 + i, 500 + i)));
@@ -220,7 +220,7 @@ mod tests {
 
     #[test]
     fn damage_and_a_wrong_length_are_counted_once() {
-        let mut tracker = Tracker::new(64, []);
+        let mut tracker = Tracker::new(64, payload::NO_HEADER);
         tracker.next = 10;
         let (mut damaged, mut long) = (packet(0, 5), packet(1, 5));
         damaged[63] ^= 1;
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn segments_are_put_together() {
-        let mut tracker = Tracker::new(5000, []);
+        let mut tracker = Tracker::new(5000, payload::NO_HEADER);
         tracker.next = 2;
         let mut bytes = vec![0; 5000];
         for (seq, corrupt) in [(0, 0), (1, 1)] {

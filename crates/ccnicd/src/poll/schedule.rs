@@ -246,6 +246,7 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
     pub(crate) fn awake(&mut self) {
         self.quiet = None;
         self.empty = 0;
+        self.load.begin(self.core.now()); // what the last polls before were busy says nothing of the sleep
     }
 
     /// All clients, in no order.

@@ -62,3 +62,18 @@ fn a_core_that_slept_was_not_busy() {
     let (shown, was) = run(&mut schedule, 10_000_000, &busy);
     assert!(shown > 0.0 && shown <= was, "{shown} of {was}");
 }
+
+#[test]
+fn a_client_alone_was_not_busy_while_the_core_slept() {
+    let (mut schedule, busy) = (Schedule::new(), Rc::default());
+    schedule.add(1, partly(100, 1000, &busy));
+    let shown = Arc::<BusyTime>::default();
+    shown.set_clock(1_000_000_000);
+    schedule.scheduler.show_load(Arc::clone(&shown));
+    schedule.run(10_000_000);
+    schedule.clock.now.set(schedule.clock.now.get() + (1 << 40));
+    schedule.scheduler.awake();
+    schedule.run(10_000_000);
+    let (shown, was) = (shown.ns() as f64, busy.get() as f64);
+    assert!(shown > 0.8 * was && shown <= was, "{shown} of {was}");
+}

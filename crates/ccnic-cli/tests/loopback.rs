@@ -2,67 +2,42 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::os::unix::net::UnixStream;
+mod common;
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread::JoinHandle;
 
+use ccnicd::DaemonOptions;
 use ccnicd::dataplane::DataplaneKind;
-use ccnicd::{Daemon, DaemonOptions};
-use rustix::thread::{CpuSet, sched_getaffinity};
+use common::{TestNic, options};
 use serde_json::Value;
 
-/// A NIC on the last CPU that may be used: the programs of `bench loopback` run on the first. Dropping it stops it.
-struct TestNic {
+/// A NIC on the last CPU that may be used: the programs of `bench loopback` run on the first.
+struct LastCpu {
     socket: PathBuf,
-    stop: Option<UnixStream>,
-    thread: Option<JoinHandle<()>>,
+    _nic: TestNic,
     _alone: MutexGuard<'static, ()>,
     _directory: tempfile::TempDir,
 }
 
-impl TestNic {
+impl LastCpu {
     /// None on machines with one CPU, where program and NIC would starve each other.
-    fn start() -> Option<TestNic> {
+    fn start() -> Option<LastCpu> {
         // One NIC at a time: it has a CPU that polls.
         static ALONE: Mutex<()> = Mutex::new(());
         let alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("nic.sock");
-        let allowed = sched_getaffinity(None).unwrap();
-        let cpus: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+        let cpus = ccnicd::control::placement::allowed_cpus().unwrap();
         if cpus.len() < 2 {
             println!("skipped: one CPU only");
             return None;
         }
-        let options = DaemonOptions {
-            socket: socket.clone(),
-            cores: cpus.last().copied().into_iter().collect(),
-            dataplane: DataplaneKind::Loopback,
-            ports: Vec::new(),
-            policies: Default::default(),
-            limits: ccnic_control::Limits::new(1 << 30, 1 << 30),
-            dedicated_cores: true,
-            sleep_after: Some(DaemonOptions::SLEEP_AFTER),
-            tuning: ccnicd::tune::Tuned::default(),
-        };
-        let daemon = Daemon::new(options).unwrap();
-        let (stopped, stop) = UnixStream::pair().unwrap();
-        let thread = std::thread::spawn(move || daemon.run(&stopped));
-        Some(TestNic { socket, stop: Some(stop), thread: Some(thread), _alone: alone, _directory: directory })
-    }
-}
-
-impl Drop for TestNic {
-    fn drop(&mut self) {
-        // The daemon stops when the other end of its pipe is written to.
-        if let Some(mut stop) = self.stop.take() {
-            let _ = std::io::Write::write_all(&mut stop, &[0]);
-        }
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
-        }
+        let cores = cpus.last().copied().into_iter().collect();
+        let options = options(&socket, cores, DataplaneKind::Loopback);
+        let nic = TestNic::start_with(DaemonOptions { dedicated_cores: true, ..options });
+        Some(LastCpu { socket, _nic: nic, _alone: alone, _directory: directory })
     }
 }
 
@@ -77,7 +52,7 @@ const SHORT: [&str; 7] = ["bench", "loopback", "--no-limit", "--rounds", "3", "-
 
 #[test]
 fn every_round_is_in_the_json_and_medians_are_of_them() {
-    let Some(nic) = TestNic::start() else { return };
+    let Some(nic) = LastCpu::start() else { return };
     let output = ccnic(&[&SHORT[..], &["--inflight", "64", "--json"]].concat(), &nic.socket);
     assert!(!String::from_utf8_lossy(&output.stderr).contains(" of 6"), "no progress bar with --json");
     let point: Value = serde_json::from_slice(&output.stdout).unwrap();
@@ -106,7 +81,7 @@ fn every_round_is_in_the_json_and_medians_are_of_them() {
 
 #[test]
 fn tables_fit_80_columns_and_name_the_rounds() {
-    let Some(nic) = TestNic::start() else { return };
+    let Some(nic) = LastCpu::start() else { return };
     let output = ccnic(&[&SHORT[..], &["--design", "paper"]].concat(), &nic.socket);
     let text = String::from_utf8(output.stdout).unwrap();
     assert!(

@@ -2,50 +2,17 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod common;
+
 use std::io::{BufRead, BufReader};
-use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::thread::JoinHandle;
 
 use ccnic::Config;
 use ccnic_client::{Burst, Nic, Pages};
 use ccnic_control::counters::{COUNTERS, Kind};
 use ccnicd::dataplane::DataplaneKind;
-use ccnicd::{Daemon, DaemonOptions};
+use common::TestNic;
 use serde_json::Value;
-
-/// A loopback on the first CPU that may be used. Dropping it stops it.
-struct TestNic {
-    stop: UnixStream,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl TestNic {
-    fn start(socket: &Path) -> TestNic {
-        let options = DaemonOptions {
-            socket: socket.to_owned(),
-            cores: ccnicd::control::placement::allowed_cpus().unwrap().into_iter().take(1).collect(),
-            dataplane: DataplaneKind::Loopback,
-            ports: Vec::new(),
-            policies: Default::default(),
-            limits: ccnic_control::Limits::new(1 << 30, 1 << 30),
-            dedicated_cores: false,
-            sleep_after: Some(DaemonOptions::SLEEP_AFTER),
-            tuning: ccnicd::tune::Tuned::default(),
-        };
-        let daemon = Daemon::new(options).unwrap();
-        let (stopped, stop) = UnixStream::pair().unwrap();
-        TestNic { stop, thread: Some(std::thread::spawn(move || daemon.run(&stopped))) }
-    }
-}
-
-impl Drop for TestNic {
-    fn drop(&mut self) {
-        let _ = std::io::Write::write_all(&mut self.stop, &[0]);
-        self.thread.take().into_iter().for_each(|thread| _ = thread.join());
-    }
-}
 
 fn ccnic(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ccnic")).args(args).output().unwrap()
@@ -56,7 +23,7 @@ fn counters_of_a_program_by_name_as_text_and_as_json() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nic.sock");
     let socket = path.to_str().unwrap();
-    let _nic = TestNic::start(&path);
+    let _nic = TestNic::start(&path, DataplaneKind::Loopback);
     let config = Config { ring: 64, buffers: 64, queues: 2, ..Config::default() };
     let mut program =
         Nic::options().name("one\u{1b}[2J").config(&config).pages(Pages::Small).open(&path).unwrap();
@@ -91,7 +58,7 @@ fn counters_of_a_program_by_name_as_text_and_as_json() {
 fn rates_come_until_nobody_reads_them() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("nic.sock");
-    let _nic = TestNic::start(&path);
+    let _nic = TestNic::start(&path, DataplaneKind::Loopback);
     let watch = |more: &[&str]| {
         let mut command = Command::new(env!("CARGO_BIN_EXE_ccnic"));
         command.args(["stats", "--watch", "1", "--json", "--socket"]).arg(&path).args(more);

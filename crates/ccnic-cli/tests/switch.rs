@@ -2,49 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
-use std::os::unix::net::UnixStream;
-use std::path::Path;
+mod common;
+
 use std::process::{Command, Output};
-use std::thread::JoinHandle;
 
 use ccnic::Config;
 use ccnic_client::{Burst, Nic, Pages};
 use ccnicd::dataplane::DataplaneKind;
 use ccnicd::switch::TableLimits;
-use ccnicd::{Daemon, DaemonOptions};
+use common::TestNic;
 use serde_json::Value;
-
-/// A daemon on the first CPU that may be used. Dropping it stops it.
-struct TestNic {
-    stop: UnixStream,
-    thread: Option<JoinHandle<()>>,
-}
-
-impl TestNic {
-    fn start(socket: &Path, dataplane: DataplaneKind) -> TestNic {
-        let options = DaemonOptions {
-            socket: socket.to_owned(),
-            cores: ccnicd::control::placement::allowed_cpus().unwrap().into_iter().take(1).collect(),
-            dataplane,
-            ports: Vec::new(),
-            policies: Default::default(),
-            limits: ccnic_control::Limits::new(1 << 30, 1 << 30),
-            dedicated_cores: false,
-            sleep_after: Some(DaemonOptions::SLEEP_AFTER),
-            tuning: ccnicd::tune::Tuned::default(),
-        };
-        let daemon = Daemon::new(options).unwrap();
-        let (stopped, stop) = UnixStream::pair().unwrap();
-        TestNic { stop, thread: Some(std::thread::spawn(move || daemon.run(&stopped))) }
-    }
-}
-
-impl Drop for TestNic {
-    fn drop(&mut self) {
-        let _ = std::io::Write::write_all(&mut self.stop, &[0]);
-        self.thread.take().into_iter().for_each(|thread| _ = thread.join());
-    }
-}
 
 fn ccnic(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ccnic")).args(args).output().unwrap()

@@ -2,15 +2,16 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+mod common;
+
 use std::io::{Read, Write};
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use ccnicd::dataplane::DataplaneKind;
-use ccnicd::{Daemon, DaemonOptions};
+use common::TestNic;
 
 /// Longer than any machine needs.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -77,20 +78,7 @@ fn it_waits_for_a_nic_shows_it_and_leaves_the_terminal_as_it_was() {
     };
     terminal.shows("waiting for");
     terminal.shows("trying again");
-    let nic = Daemon::new(DaemonOptions {
-        socket,
-        cores: ccnicd::control::placement::allowed_cpus().unwrap().into_iter().take(1).collect(),
-        dataplane: DataplaneKind::Loopback,
-        ports: Vec::new(),
-        policies: Default::default(),
-        limits: ccnic_control::Limits::new(1 << 30, 1 << 30),
-        dedicated_cores: false,
-        sleep_after: Some(DaemonOptions::SLEEP_AFTER),
-        tuning: ccnicd::tune::Tuned::default(),
-    })
-    .unwrap();
-    let (stopped, stop) = UnixStream::pair().unwrap();
-    let thread = std::thread::spawn(move || nic.run(&stopped));
+    let nic = TestNic::start(&socket, DataplaneKind::Loopback);
     // Cells that were blank before: the words, without the spaces between them.
     terminal.shows("attached.");
     terminal.press("?");
@@ -99,6 +87,5 @@ fn it_waits_for_a_nic_shows_it_and_leaves_the_terminal_as_it_was() {
     terminal.shows("ended: 0");
     terminal.shows(" icanon");
     assert!(terminal.output().contains("\u{1b}[?1049l"), "it has left the alternate screen");
-    drop(stop);
-    thread.join().unwrap();
+    drop(nic);
 }

@@ -8,6 +8,19 @@ use ccnic::layout::LARGE_BUF;
 use ccnic::ring::Ring;
 use ccnic_shm::NativeMemory;
 
+/// UDP over IPv4 with this payload, no checksums.
+pub(crate) fn udp(payload: &[u8]) -> Vec<u8> {
+    let len = payload.len() as u16;
+    let mut frame = [[2; 6], [4; 6]].concat();
+    frame.extend([8, 0, 0x45, 0]);
+    frame.extend((28 + len).to_be_bytes());
+    frame.extend([0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 9, 0, 9]);
+    frame.extend((8 + len).to_be_bytes());
+    frame.extend([0, 0]);
+    frame.extend(payload);
+    frame
+}
+
 /// Sends a packet; false when there is no room, or no buffer.
 pub(crate) fn send<R: Ring>(host: &mut QueuePair<NativeMemory, R>, bytes: &[u8]) -> bool {
     let mut burst = Burst::new();

@@ -84,16 +84,11 @@ fn daemon() {
     let Some(socket) = std::env::var_os(SOCKET) else { return };
     let allowed = sched_getaffinity(None).unwrap();
     let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+    let cores = usable.last().copied().into_iter().collect();
+    let limits = ccnic_control::Limits::new(1 << 30, 4 << 30);
     let options = DaemonOptions {
-        socket: socket.into(),
-        cores: usable.last().copied().into_iter().collect(),
-        dataplane: DataplaneKind::Loopback,
-        ports: Vec::new(),
-        policies: Default::default(),
-        limits: ccnic_control::Limits::new(1 << 30, 4 << 30),
         dedicated_cores: usable.len() > 1,
-        sleep_after: Some(DaemonOptions::SLEEP_AFTER),
-        tuning: ccnicd::tune::Tuned::default(),
+        ..DaemonOptions::new(socket.into(), cores, DataplaneKind::Loopback, limits)
     };
     let (stop, _held) = UnixStream::pair().unwrap();
     Daemon::new(options).unwrap().run(&stop);

@@ -26,7 +26,7 @@ use serde::Deserialize;
 
 pub use policy::{MirrorConfig, PolicyConfig, RateConfig};
 pub use port::PortConfig;
-pub use settings::{Policies, Settings};
+pub use settings::Settings;
 pub use values::{All, At, Text, Trunk, User, VlanId, Within, Written};
 
 /// MiB that a number of bytes can have.

@@ -13,7 +13,7 @@ use crate::control::{DaemonOptions, FIRST_OUTSIDE, default_socket};
 use crate::dataplane::DataplaneKind;
 use crate::ports::PortOptions;
 use crate::switch::TableLimits;
-use crate::switch::policy::Policy;
+use crate::switch::policy::{Policies, ProgramPolicy};
 
 /// How a daemon is to be set up, as far as the operator decides.
 #[derive(Debug, Clone)]
@@ -34,38 +34,6 @@ pub struct Settings {
     pub sleep_after: Option<Duration>,
     /// How the machine is used, as it was written.
     pub tuning: Option<String>,
-}
-
-/// Which port or program may do what.
-#[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Policies {
-    ports: Vec<Policy>,
-    programs: Vec<Entry>,
-    others: Policy,
-}
-
-/// Programs that are alike.
-#[derive(Debug, Clone, PartialEq, Eq)]
-struct Entry {
-    name: Option<String>,
-    uid: Option<u32>,
-    /// `None`: they may not attach.
-    policy: Option<Policy>,
-}
-
-impl Policies {
-    /// What the port with this place among those that are no programs may do.
-    pub fn of_port(&self, at: usize) -> &Policy {
-        self.ports.get(at).unwrap_or(&self.others)
-    }
-
-    /// What a program of this name and user may do: as the first entry says that fits. `None`: it may not attach.
-    pub fn of_program(&self, name: &str, uid: u32) -> Option<&Policy> {
-        let fits = |entry: &&Entry| {
-            entry.name.as_deref().is_none_or(|own| own == name) && entry.uid.is_none_or(|own| own == uid)
-        };
-        self.programs.iter().find(fits).map_or(Some(&self.others), |entry| entry.policy.as_ref())
-    }
 }
 
 impl Config {
@@ -123,7 +91,7 @@ impl Config {
             let policy = program.policy.or(&self.defaults).settle(|mirror| self.mirror(mirror, None));
             let policy = policy.with_context(|| format!("program {}", at + 1))?;
             let uid = program.user.map(|Text(User(uid))| uid);
-            Ok(Entry { name: program.name.clone(), uid, policy: (!program.refuse).then_some(policy) })
+            Ok(ProgramPolicy { name: program.name.clone(), uid, policy: (!program.refuse).then_some(policy) })
         };
         Ok(Policies {
             ports: self.ports.iter().enumerate().map(port).collect::<anyhow::Result<_>>()?,

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 use crate::dataplane::DataplaneKind;
-use crate::switch::policy::{Mirror, Policy, Rate, Vlans};
+use crate::switch::policy::{Mirror, Policies, Policy, Rate, Vlans};
 use crate::switch::{Mac, Station, TableLimits};
 use ccnic_control::UserLimits;
 use proptest::prelude::*;

@@ -5,10 +5,10 @@ use std::time::Duration;
 
 use ccnic_control::Limits;
 
-use crate::config::Policies;
 use crate::dataplane::DataplaneKind;
 use crate::ports::PortOptions;
 use crate::switch::MAX_PORTS;
+use crate::switch::policy::Policies;
 use crate::tune::Tuned;
 
 /// How a daemon is set up.
@@ -37,6 +37,27 @@ pub struct DaemonOptions {
 impl DaemonOptions {
     /// As long as a hundred wake-ups take: what is saved by sleeping sooner is lost by waking.
     pub const SLEEP_AFTER: Duration = Duration::from_millis(1);
+
+    /// The least that has to be said; all else has its default: programs need the polling CPUs, too, the switch has no other ports and no
+    /// policies, workers sleep, and nothing is known of the machine.
+    pub fn new(
+        socket: PathBuf,
+        cores: Vec<usize>,
+        dataplane: DataplaneKind,
+        limits: Limits,
+    ) -> DaemonOptions {
+        DaemonOptions {
+            socket,
+            cores,
+            dataplane,
+            ports: Vec::new(),
+            policies: Policies::default(),
+            limits,
+            dedicated_cores: false,
+            sleep_after: Some(DaemonOptions::SLEEP_AFTER),
+            tuning: Tuned::default(),
+        }
+    }
 
     /// Whether so many CPUs can poll for this dataplane.
     ///

@@ -7,10 +7,9 @@ use ccnic_control::{ClientId, printable};
 
 use super::attach::open_port;
 use super::plane::{ControlPlane, DIED, FIRST_OUTSIDE, OutsideRecord};
-use crate::config::Policies;
 use crate::poll::client::Part;
 use crate::ports::PortOptions;
-use crate::switch::policy::{Policy, Rules};
+use crate::switch::policy::{Policies, Policy, Rules};
 
 /// What a daemon that runs can be told anew.
 #[derive(Debug, Clone)]

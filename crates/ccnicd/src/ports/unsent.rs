@@ -1,8 +1,11 @@
 //! What ports to somewhere outside have in common when they send: what a packet requests, how long it may be, and why it was not sent.
 
+use ccnic::Desc;
+use ccnic::nic::gather;
 use ccnic_control::messages::QueueStatus;
-use ccnic_frame::vlan::TAG;
-use ccnic_frame::{Checksum, Meta, Refusal};
+use ccnic_frame::vlan::{self, TAG};
+use ccnic_frame::{Checksum, MAX_HEADERS, Malformed, Meta, Refusal};
+use ccnic_shm::NativeMemory;
 
 /// Bytes that a frame may have beyond the MTU: an Ethernet header and a tag, as Linux has it (`is_skb_forwardable`).
 pub(super) const BEYOND_MTU: usize = 14 + TAG;
@@ -47,4 +50,32 @@ impl Unsent {
 pub(super) fn requests(meta: Meta) -> bool {
     let requested = |checksum| checksum == Checksum::Requested;
     meta.vlan().is_some() || requested(meta.ip_checksum()) || requested(meta.l4_checksum())
+}
+
+/// The first bytes of a packet of which something is requested: copied out of its sender's memory once, since that may change them at any
+/// time, and with the VLAN tag that is requested.
+pub(super) struct Start {
+    bytes: [u8; TAG + MAX_HEADERS],
+    /// Bytes of the packet that were copied, all of its headers; they begin behind room for a tag.
+    pub(super) copied: usize,
+    /// Bytes of the tag that was inserted: 0 without.
+    pub(super) tagged: usize,
+}
+
+impl Start {
+    pub(super) fn of(mem: &NativeMemory, packet: &[Desc], meta: Meta) -> Result<Start, Unsent> {
+        let mut bytes = [0; TAG + MAX_HEADERS];
+        let copied = gather(mem, packet, bytes.get_mut(TAG..).unwrap_or_default());
+        let tagged = match meta.vlan() {
+            Some(tci) if vlan::insert(bytes.get_mut(..TAG + copied).unwrap_or_default(), tci) => TAG,
+            Some(_) => return Err(Refusal::Malformed(Malformed::Truncated).into()),
+            None => 0,
+        };
+        Ok(Start { bytes, copied, tagged })
+    }
+
+    /// The bytes, from the tag or without one.
+    pub(super) fn bytes(&mut self) -> &mut [u8] {
+        self.bytes.get_mut(TAG - self.tagged..TAG + self.copied).unwrap_or_default()
+    }
 }

@@ -205,6 +205,22 @@ impl Drop for Daemon {
     }
 }
 
+/// A daemon with this port of a switch ends at once, and leaves no socket; gives what it says.
+#[track_caller]
+pub fn refused_port(port: &str) -> String {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("refused.sock");
+    let output = Command::new(env!("CARGO_BIN_EXE_ccnicd"))
+        .args(["--wire", "switch", "--tuning", "default", "--port", port, "--socket"])
+        .arg(&socket)
+        .output()
+        .unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2), "{said}");
+    assert!(!socket.exists(), "nothing is left");
+    said
+}
+
 /// This test binary again, running the ignored test `name`: a program in a process of its own, which may die.
 pub struct Forked(Child);
 

@@ -15,7 +15,7 @@ use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
-use common::{Daemon, alone, until};
+use common::{Daemon, alone, refused_port, until};
 use net::Nic;
 use pcap_parser::traits::PcapNGPacketBlock;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
@@ -162,15 +162,7 @@ fn a_file_that_ends_early_is_said_and_what_came_before_is_replayed() {
 /// The daemon says what is wrong with a port, and ends.
 #[track_caller]
 fn refused(port: &str, expected: &str) {
-    let directory = tempfile::tempdir().unwrap();
-    let socket = directory.path().join("nic.sock");
-    let output = Command::new(env!("CARGO_BIN_EXE_ccnicd"))
-        .args(["--wire", "switch", "--tuning", "default", "--port", port, "--socket"])
-        .arg(&socket)
-        .output()
-        .unwrap();
-    let said = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(2), "{said}");
+    let said = refused_port(port);
     assert!(said.contains("--port pcap:") && said.contains(expected), "{said}");
 }
 

@@ -7,15 +7,13 @@ use std::io;
 use std::os::fd::BorrowedFd;
 
 use ccnic::Desc;
-use ccnic::nic::gather;
-use ccnic_frame::vlan::{self, TAG};
 use ccnic_frame::vnet::SHORT_BYTES;
-use ccnic_frame::{Headers, MAX_HEADERS, Malformed, Meta, Refusal, VnetHeader};
+use ccnic_frame::{Headers, Meta, VnetHeader};
 use ccnic_shm::NativeMemory;
 use ccnic_shm::outgoing::PIECES;
 use rustix::io::Errno;
 
-use crate::ports::unsent::{BEYOND_MTU, Unsent, requests};
+use crate::ports::unsent::{BEYOND_MTU, Start, Unsent, requests};
 
 impl From<io::Error> for Unsent {
     fn from(e: io::Error) -> Unsent {
@@ -57,16 +55,9 @@ fn send_prepared(
     len: usize,
     meta: Meta,
 ) -> Result<u64, Unsent> {
-    let truncated = Refusal::Malformed(Malformed::Truncated);
-    let mut bytes = [0; TAG + MAX_HEADERS];
-    let copied = gather(mem, packet, bytes.get_mut(TAG..).unwrap_or_default());
-    let room = bytes.get_mut(..TAG + copied).unwrap_or_default();
-    let tagged = match meta.vlan() {
-        Some(tci) if vlan::insert(room, tci) => TAG,
-        Some(_) => return Err(truncated.into()),
-        None => 0,
-    };
-    let start = room.get_mut(TAG - tagged..).unwrap_or_default();
+    let mut start = Start::of(mem, packet, meta)?;
+    let (copied, tagged) = (start.copied, start.tagged);
+    let start = start.bytes();
     let headers = Headers::parse(start, len + tagged);
     let mut header = VnetHeader::prepare(meta, start, &headers)?;
     if header.flags == ccnic_frame::vnet::DATA_VALID {

@@ -10,18 +10,7 @@ use ccnic_shm::{NativeMemory, Pages, Region};
 
 use super::outgoing::send;
 use crate::ports::unsent::Unsent;
-
-/// UDP over IPv4 with so many bytes of payload, no checksums.
-fn udp(payload: usize) -> Vec<u8> {
-    let mut frame = [[2; 6], [4; 6]].concat();
-    frame.extend([8, 0, 0x45, 0]);
-    frame.extend((28 + payload as u16).to_be_bytes());
-    frame.extend([0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 9, 0, 9]);
-    frame.extend((8 + payload as u16).to_be_bytes());
-    frame.extend([0, 0]);
-    frame.resize(42 + payload, 5);
-    frame
-}
+use crate::testing::udp;
 
 /// The frame in the memory, in pieces of `piece` bytes that lie apart.
 fn place(mem: &NativeMemory, frame: &[u8], piece: usize, meta: Meta) -> Vec<Desc> {
@@ -48,7 +37,7 @@ fn written(frame: &[u8], piece: usize, meta: Meta, mtu: u32) -> Result<(VnetHead
 #[test]
 fn a_packet_that_requests_nothing_is_written_as_it_is() {
     for (len, piece) in [(20, 100), (1000, 300), (1400, 4096), (9, 7)] {
-        let frame = udp(len);
+        let frame = udp(&vec![5; len]);
         let said = Meta::default().with_l4_checksum(Checksum::Good);
         for meta in [Meta::default(), said] {
             assert_eq!(written(&frame, piece, meta, 1500), Ok((VnetHeader::default(), frame.clone())));
@@ -60,7 +49,7 @@ fn a_packet_that_requests_nothing_is_written_as_it_is() {
 #[test]
 fn requested_checksums_and_segments_are_left_to_the_kernel() {
     for piece in [10, 41, 256, 300, 4096] {
-        let frame = udp(600);
+        let frame = udp(&[5; 600]);
         let meta =
             Meta::default().with_l4_checksum(Checksum::Requested).with_ip_checksum(Checksum::Requested);
         let (header, got) = written(&frame, piece.max(80), meta, 1500).unwrap();
@@ -73,13 +62,13 @@ fn requested_checksums_and_segments_are_left_to_the_kernel() {
         assert!(got[42..] == frame[42..] && got.len() == frame.len());
     }
     let meta = Meta::default().with_segmentation(Segmentation::udp(1400));
-    let (header, got) = written(&udp(9000), 4096, meta, 1500).unwrap();
+    let (header, got) = written(&udp(&[5; 9000]), 4096, meta, 1500).unwrap();
     assert_eq!((header.gso_size, header.hdr_len, got.len()), (1400, 42, 9042));
 }
 
 #[test]
 fn a_tag_is_inserted() {
-    let frame = udp(500);
+    let frame = udp(&[5; 500]);
     let (header, got) = written(&frame, 128, Meta::default().with_vlan(Tci::new(7)), 1500).unwrap();
     assert_eq!(header, VnetHeader::default());
     assert_eq!((&got[..12], &got[12..16], &got[16..]), (&frame[..12], &[0x81, 0, 0, 7][..], &frame[12..]));
@@ -92,15 +81,15 @@ fn what_the_interface_cannot_take_is_not_written() {
     let tag = Meta::default().with_vlan(Tci::new(7));
     let not_ip = vec![1; 200];
     let cases = [
-        (udp(1477), Meta::default(), Unsent::OverMtu), // with IP and UDP header 5 bytes more than 1500 and a tag
-        (udp(1477), checksum, Unsent::OverMtu),
-        (udp(1475), tag, Unsent::OverMtu), // which it has with the tag only
-        (udp(9000), cut(1477), Unsent::OverMtu),
+        (udp(&[5; 1477]), Meta::default(), Unsent::OverMtu), // with IP and UDP header 5 bytes more than 1500 and a tag
+        (udp(&[5; 1477]), checksum, Unsent::OverMtu),
+        (udp(&[5; 1475]), tag, Unsent::OverMtu), // which it has with the tag only
+        (udp(&[5; 9000]), cut(1477), Unsent::OverMtu),
         (not_ip.clone(), checksum, Unsent::BadOffload),
         (not_ip.clone(), cut(100), Unsent::BadOffload),
         (vec![1; 5], tag, Unsent::BadOffload),
-        (udp(100), cut(1), Unsent::BadOffload),
-        (udp(100), Meta::default().with_segmentation(Segmentation::tcp_ipv4(100)), Unsent::BadOffload),
+        (udp(&[5; 100]), cut(1), Unsent::BadOffload),
+        (udp(&[5; 100]), Meta::default().with_segmentation(Segmentation::tcp_ipv4(100)), Unsent::BadOffload),
         (not_ip, Meta::from_word(u64::MAX), Unsent::BadOffload),
     ];
     for (i, (frame, meta, why)) in cases.into_iter().enumerate() {

@@ -142,6 +142,7 @@ fn complete(mem: &NativeMemory, pieces: &[(u32, u32)]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::testing::udp;
     use ccnic_shm::{Pages, Region};
 
     #[test]
@@ -164,13 +165,8 @@ mod tests {
 
     /// UDP over IPv4 with these bytes of payload, its checksum left out as a kernel does.
     fn partial(payload: usize) -> Vec<u8> {
-        let mut frame = [[2; 6], [4; 6]].concat();
-        frame.extend([8, 0, 0x45, 0]);
-        frame.extend((28 + payload as u16).to_be_bytes());
-        frame.extend([0, 1, 0, 0, 64, 17, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2, 0, 9, 0, 9]);
-        frame.extend((8 + payload as u16).to_be_bytes());
-        frame.extend([0, 0]);
-        frame.extend((0..payload).map(|i| (i * 7 % 251) as u8));
+        let payload: Vec<u8> = (0..payload).map(|i| (i * 7 % 251) as u8).collect();
+        let mut frame = udp(&payload);
         let headers = Headers::parse(&frame, frame.len());
         checksum::store_pseudo(&mut frame, &headers).unwrap();
         frame

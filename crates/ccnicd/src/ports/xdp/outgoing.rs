@@ -3,17 +3,13 @@
 //! Packets come from programs: nothing that their metadata or headers say is believed, and a program may change the bytes at any time. So
 //! headers are copied out once and checked there, and sums are of the bytes that are in the frames.
 
-use ccnic::nic::gather;
 use ccnic::{Desc, SharedMemory};
-use ccnic_frame::vlan::{self, TAG};
-use ccnic_frame::{
-    Checksum, Headers, MAX_HEADERS, Malformed, Meta, Refusal, Segmentation, Segmenter, Sum, checksum,
-};
+use ccnic_frame::{Checksum, Headers, Meta, Segmentation, Segmenter, Sum, checksum};
 use ccnic_shm::NativeMemory;
 use ccnic_shm::xdp::{Descriptor, FRAME};
 
 use super::lane::Lane;
-use crate::ports::unsent::{Unsent, requests};
+use crate::ports::unsent::{Start, Unsent, requests};
 
 /// The most frames of a packet: 64 KiB, and headers (the kernel's own limit, `MAX_SKB_FRAGS`).
 const FRAMES: usize = 17;
@@ -106,16 +102,9 @@ impl Lane {
         len: usize,
         meta: Meta,
     ) -> Result<(), Unsent> {
-        let truncated = Refusal::Malformed(Malformed::Truncated);
-        let mut bytes = [0; TAG + MAX_HEADERS];
-        let copied = gather(source.mem, source.packet, bytes.get_mut(TAG..).unwrap_or_default());
-        let room = bytes.get_mut(..TAG + copied).unwrap_or_default();
-        let tagged = match meta.vlan() {
-            Some(tci) if vlan::insert(room, tci) => TAG,
-            Some(_) => return Err(truncated.into()),
-            None => 0,
-        };
-        let start = room.get_mut(TAG - tagged..).unwrap_or_default();
+        let mut start = Start::of(source.mem, source.packet, meta)?;
+        let (copied, tagged) = (start.copied, start.tagged);
+        let start = start.bytes();
         let headers = Headers::parse(start, len + tagged);
         if let Some(cut) = meta.segmentation() {
             return self.push_segments(

@@ -2,6 +2,7 @@
 //!
 //! | file | contents |
 //! |---|---|
+//! | `assigned.rs` | [`Policies`]: which port or program gets which |
 //! | `vlan.rs` | [`Vlans`]: which frames enter and leave, and how |
 //! | `sources.rs` | which addresses a port may speak from |
 //! | `bucket.rs` | [`Rate`]: token buckets |
@@ -10,6 +11,7 @@
 //! A [`Policy`] is what was configured. [`Rules`] are the same, made ready for one port; the port brings them into the switch. A port without
 //! has none, and a switch without any port that has rules does not look for them.
 
+mod assigned;
 mod bucket;
 pub(super) mod look;
 pub(super) mod private;
@@ -18,6 +20,7 @@ mod vlan;
 
 use ccnic_control::ClientId;
 
+pub use assigned::{Policies, ProgramPolicy};
 pub use bucket::Rate;
 pub use sources::Prefix;
 pub use vlan::{Carried, VLANS, Vlans};

@@ -4,7 +4,8 @@
 //! there.
 
 use ccnic::Desc;
-use ccnic::nic::{FETCH, Fetched, Origin};
+use ccnic::nic::{FETCH, Fetched, Origin, gather};
+use ccnic::rss::{Rss, START, Spreader};
 use ccnic_shm::NativeMemory;
 
 use super::{Doze, Statistics};
@@ -42,6 +43,25 @@ pub trait OutsidePort: Statistics + Send {
     /// True when it takes packets whose metadata request something.
     fn takes_offloads(&self) -> bool {
         false
+    }
+}
+
+/// Which queue of such a port a packet is sent on: that of its flow.
+#[derive(Debug)]
+pub(super) struct ByFlow(Option<Spreader>);
+
+impl ByFlow {
+    /// Over so many queues.
+    pub(super) fn new(queues: u16) -> ByFlow {
+        ByFlow((queues > 1).then(|| Spreader::new(Rss::new(queues))))
+    }
+
+    /// The queue of a packet that lies in `mem`.
+    pub(super) fn queue(&self, mem: &NativeMemory, packet: &[Desc]) -> usize {
+        let Some(spreader) = &self.0 else { return 0 };
+        let mut start = [0; START];
+        let n = gather(mem, packet, &mut start);
+        spreader.queue(spreader.hash(start.get(..n).unwrap_or_default())).into()
     }
 }
 

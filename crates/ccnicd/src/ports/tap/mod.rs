@@ -23,14 +23,14 @@ use std::os::fd::OwnedFd;
 
 use anyhow::Context;
 use ccnic::Desc;
-use ccnic::nic::{Origin, gather};
-use ccnic::rss::{Rss, START, Spreader};
+use ccnic::nic::Origin;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
 use rustix::event::{PollFd, PollFlags};
 
 pub use options::TapOptions;
 
+use super::outside::ByFlow;
 use super::{Burst, Doze, OutsidePort, Statistics};
 use device::Device;
 use incoming::{Incoming, ReadCounters};
@@ -56,7 +56,7 @@ pub struct TapPort {
     next: usize,
     mtu: u32,
     /// With several queues: which flow is written to which. The kernel has the flow's other direction come from the same one.
-    spreader: Option<Spreader>,
+    flows: ByFlow,
 }
 
 impl TapPort {
@@ -78,16 +78,8 @@ impl TapPort {
             incoming,
             next: 0,
             mtu: device.mtu,
-            spreader: (options.queues > 1).then(|| Spreader::new(Rss::new(options.queues))),
+            flows: ByFlow::new(options.queues),
         })
-    }
-
-    /// The queue that a packet is written to.
-    fn queue_for(&self, mem: &NativeMemory, packet: &[Desc]) -> usize {
-        let Some(spreader) = &self.spreader else { return 0 };
-        let mut start = [0; START];
-        let n = gather(mem, packet, &mut start);
-        spreader.queue(spreader.hash(start.get(..n).unwrap_or_default())).into()
     }
 }
 
@@ -122,7 +114,7 @@ impl OutsidePort for TapPort {
 
     fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
         for packet in packets.split_inclusive(|desc| !desc.more()) {
-            let at = self.queue_for(from.mem, packet);
+            let at = self.flows.queue(from.mem, packet);
             let Some(Queue { fd, counters, .. }) = self.queues.get_mut(at) else { return };
             match send(fd.as_fd(), self.mtu, from.mem, packet) {
                 Ok(bytes) => {

@@ -27,13 +27,13 @@ mod outgoing;
 
 use anyhow::Context;
 use ccnic::Desc;
-use ccnic::nic::{Origin, gather};
-use ccnic::rss::{Rss, START, Spreader};
+use ccnic::nic::Origin;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, Pages, Region};
 
 pub use options::{Choice, Mode, XdpOptions};
 
+use super::outside::ByFlow;
 use super::{Burst, OutsidePort, Statistics};
 use bound::Bound;
 use keeper::Keeper;
@@ -53,7 +53,7 @@ pub struct XdpPort {
     next: usize,
     looks: u32,
     /// With several queues: which flow is sent on which.
-    spreader: Option<Spreader>,
+    flows: ByFlow,
     keeper: Keeper,
 }
 
@@ -78,7 +78,7 @@ impl XdpPort {
             counters,
             next: 0,
             looks: 0,
-            spreader: (queues > 1).then(|| Spreader::new(Rss::new(queues))),
+            flows: ByFlow::new(queues),
             keeper,
         })
     }
@@ -86,14 +86,6 @@ impl XdpPort {
     /// How it runs: what `ccnic status` calls its design.
     pub fn design(&self) -> &'static str {
         self.bound.design()
-    }
-
-    /// The queue that a packet is sent on.
-    fn queue_for(&self, mem: &NativeMemory, packet: &[Desc]) -> usize {
-        let Some(spreader) = &self.spreader else { return 0 };
-        let mut start = [0; START];
-        let n = gather(mem, packet, &mut start);
-        spreader.queue(spreader.hash(start.get(..n).unwrap_or_default())).into()
     }
 
     /// Takes over what the keeper has bound to an interface that has returned. What was bound before goes to the keeper, which closes it.
@@ -145,7 +137,7 @@ impl OutsidePort for XdpPort {
     fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
         let most = self.bound.longest;
         for packet in packets.split_inclusive(|desc| !desc.more()) {
-            let at = self.queue_for(from.mem, packet);
+            let at = self.flows.queue(from.mem, packet);
             let Some(counters) = self.counters.get_mut(at) else { return };
             match self.bound.lanes.get_mut(at) {
                 Some(lane) => {

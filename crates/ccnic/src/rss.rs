@@ -21,6 +21,11 @@
 //! assert_eq!(spreader.queue(None), 0);
 //! ```
 
+extern crate alloc;
+
+use alloc::boxed::Box;
+use core::fmt::Debug;
+
 /// Bytes of a hash key: enough for two IPv6 addresses and two ports.
 pub const KEY: usize = 40;
 /// Entries of the indirection table.
@@ -158,11 +163,40 @@ impl Rss {
     }
 }
 
+/// Where a flow rule sends a packet. [`Spreader::with_rules`] has an example.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Where it would go without rules.
+    Default,
+    /// To this queue, which exists.
+    Queue(u16),
+    /// Nowhere.
+    Drop,
+}
+
+/// Flow rules: they come before the hash. [`Spreader::with_rules`] has an example.
+///
+/// The threads that steer packets call this for each packet: it neither allocates nor waits.
+pub trait FlowRules: Debug + Send + Sync {
+    /// Decides about a packet of `len` bytes, `start` being the first [`START`] of them at most. Gives where it goes, and the metadata that
+    /// it is received with; `meta` are those that it would have without rules.
+    fn decide(&self, start: &[u8], len: u32, meta: u64) -> (Fate, u64);
+}
+
+/// The rules of a [`Spreader`].
+#[derive(Debug)]
+struct Ruled {
+    rules: Box<dyn FlowRules>,
+    /// What no rule is about is spread over queues.
+    spreads: bool,
+}
+
 /// Computes hashes and queues for an [`Rss`]; the [module](self) has an example. It has a table for each input byte, since the hash is linear in
 /// the input's bits.
 #[derive(Debug)]
 pub struct Spreader {
     rss: Rss,
+    rules: Option<Ruled>,
     /// By index of the input byte and its value.
     bytes: [[u32; 256]; KEY - 4],
 }
@@ -180,7 +214,55 @@ impl Spreader {
                     .fold(0, |sum, bit| sum ^ (key >> (bit + 1)) as u32);
             }
         }
-        Spreader { rss, bytes }
+        Spreader { rss, rules: None, bytes }
+    }
+
+    /// With flow rules, which come before the hash. Without an [`Rss`], a packet that no rule sends elsewhere stays where it is: a
+    /// loopback returns it on the queue that it was sent on, a switch delivers it to the first queue.
+    ///
+    /// ```
+    /// use ccnic::rss::{Fate, FlowRules, Rss, Spreader};
+    ///
+    /// /// Only short packets are received, on queue 1.
+    /// #[derive(Debug)]
+    /// struct Short;
+    ///
+    /// impl FlowRules for Short {
+    ///     fn decide(&self, _: &[u8], len: u32, meta: u64) -> (Fate, u64) {
+    ///         (if len <= 64 { Fate::Queue(1) } else { Fate::Drop }, meta)
+    ///     }
+    /// }
+    ///
+    /// let spreader = Spreader::with_rules(Some(Rss::new(2)), Box::new(Short));
+    /// assert!(spreader.has_rules() && !Spreader::new(Rss::new(2)).has_rules());
+    /// ```
+    pub fn with_rules(rss: Option<Rss>, rules: Box<dyn FlowRules>) -> Spreader {
+        let spreads = rss.is_some();
+        let rules = Some(Ruled { rules, spreads });
+        Spreader { rules, ..Spreader::new(rss.unwrap_or_else(|| Rss::new(1))) }
+    }
+
+    /// True when it has flow rules. Example: [`with_rules`](Spreader::with_rules).
+    #[inline(always)]
+    pub fn has_rules(&self) -> bool {
+        self.rules.is_some()
+    }
+
+    /// By rules and hash: the queue of a packet of `len` bytes that begins with `start`, `None` to drop it; and its metadata. It has been
+    /// sent with `sent`, and stays at queue `home` if neither says otherwise.
+    pub(crate) fn decide(&self, start: &[u8], len: u32, sent: u64, home: u16) -> (Option<u16>, u64) {
+        let (mut to, mut meta) = (home, sent);
+        let Some(Ruled { rules, spreads }) = &self.rules else { return (Some(to), meta) };
+        if *spreads {
+            let hash = self.hash(start);
+            (to, meta) = (self.queue(hash), self.meta(sent, hash));
+        }
+        let (fate, meta) = rules.decide(start, len, meta);
+        match fate {
+            Fate::Default => (Some(to), meta),
+            Fate::Queue(to) => (Some(to), meta),
+            Fate::Drop => (None, meta),
+        }
     }
 
     /// The parameters that it was made of. Example: [the module](self).

@@ -113,7 +113,9 @@ impl Meta {
         let meta = Meta(0).with_ip_checksum(ip);
         let meta = match segment_kind_of(word >> SEGMENT_SHIFT) {
             Some(kind) => meta.with_segmentation(Segmentation { kind, size: (word & SIZE_MASK) as u16 }),
-            None if word & (Meta::HASHED | Meta::MARKED) == Meta::HASHED => meta.with_l4_checksum(l4).with_hash(word as u32),
+            None if word & (Meta::HASHED | Meta::MARKED) == Meta::HASHED => {
+                meta.with_l4_checksum(l4).with_hash(word as u32)
+            }
             None => meta.with_l4_checksum(l4),
         };
         let meta = if word & Meta::MARKED == 0 { meta } else { meta.with_mark((word >> MARK_SHIFT) as u16) };
@@ -205,7 +207,8 @@ impl Meta {
     /// With a segmentation: the L4 checksum becomes requested, a hash or a mark is lost.
     #[inline(always)]
     pub const fn with_segmentation(self, cut: Segmentation) -> Meta {
-        let fields = TWO_BITS << L4_SHIFT | TWO_BITS << SEGMENT_SHIFT | Meta::HASHED | Meta::MARKED | HASH_MASK;
+        let fields =
+            TWO_BITS << L4_SHIFT | TWO_BITS << SEGMENT_SHIFT | Meta::HASHED | Meta::MARKED | HASH_MASK;
         let l4 = (Checksum::Requested as u64) << L4_SHIFT;
         Meta(self.0 & !fields | l4 | (cut.kind as u64) << SEGMENT_SHIFT | cut.size as u64)
     }
@@ -242,7 +245,11 @@ impl Meta {
     /// Without a mark.
     #[inline(always)]
     pub const fn without_mark(self) -> Meta {
-        if self.0 & Meta::MARKED == 0 { self } else { Meta(self.0 & !(Meta::MARKED | SIZE_MASK << MARK_SHIFT)) }
+        if self.0 & Meta::MARKED == 0 {
+            self
+        } else {
+            Meta(self.0 & !(Meta::MARKED | SIZE_MASK << MARK_SHIFT))
+        }
     }
 }
 

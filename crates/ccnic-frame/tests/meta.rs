@@ -36,7 +36,10 @@ fn the_bits_are_those_of_the_picture() {
         (meta.with_segmentation(Segmentation::tcp_ipv6(1428)), 1 << 37 | 2 << 33 | 1428),
         (meta.with_segmentation(Segmentation::udp(1200)), 1 << 37 | 3 << 33 | 1200),
         (meta.with_mark(0xbeef), 1 << 40 | 0xbeef << 16),
-        (meta.with_segmentation(Segmentation::udp(1200)).with_mark(7), 1 << 40 | 1 << 37 | 3 << 33 | 7 << 16 | 1200),
+        (
+            meta.with_segmentation(Segmentation::udp(1200)).with_mark(7),
+            1 << 40 | 1 << 37 | 3 << 33 | 7 << 16 | 1200,
+        ),
         (meta.with_vlan(Tci::new(0)), 1 << 39),
         (meta.with_vlan(Tci::new(0xe00f)), 0xe00f << 48 | 1 << 39),
     ] {

@@ -355,7 +355,11 @@ mod tests {
             let mut got = [[0; 3]; 2];
             for round in 0..200u64 {
                 let packets = [0, 1, 2].map(packet);
-                assert_eq!(hosts[1].tx_small(60, packets.iter().map(|p| (&p[..], 9)), &mut burst), 3, "{round}");
+                assert_eq!(
+                    hosts[1].tx_small(60, packets.iter().map(|p| (&p[..], 9)), &mut burst),
+                    3,
+                    "{round}"
+                );
                 while spread(&mut nics, 1, &mut pipeline, &mem, &spreader, false) > 0 {}
                 for (host, got) in hosts.iter_mut().zip(&mut got) {
                     let receive = |_, bytes: &[u8], meta| {

@@ -178,9 +178,9 @@ pub enum Fate {
 ///
 /// The threads that steer packets call this for each packet: it neither allocates nor waits.
 pub trait FlowRules: Debug + Send + Sync {
-    /// Decides about a packet of `len` bytes, `start` being the first [`START`] of them at most. Gives where it goes, and the metadata that
-    /// it is received with; `meta` are those that it would have without rules.
-    fn decide(&self, start: &[u8], len: u32, meta: u64) -> (Fate, u64);
+    /// Decides about a packet of `len` bytes, `start` being the first [`START`] of them at most, which was sent with the metadata `sent`.
+    /// Gives where it goes, and the metadata that it is received with; `meta` are those that it would have without rules.
+    fn decide(&self, start: &[u8], len: u32, sent: u64, meta: u64) -> (Fate, u64);
 }
 
 /// The rules of a [`Spreader`].
@@ -228,7 +228,7 @@ impl Spreader {
     /// struct Short;
     ///
     /// impl FlowRules for Short {
-    ///     fn decide(&self, _: &[u8], len: u32, meta: u64) -> (Fate, u64) {
+    ///     fn decide(&self, _: &[u8], len: u32, _: u64, meta: u64) -> (Fate, u64) {
     ///         (if len <= 64 { Fate::Queue(1) } else { Fate::Drop }, meta)
     ///     }
     /// }
@@ -257,7 +257,7 @@ impl Spreader {
             let hash = self.hash(start);
             (to, meta) = (self.queue(hash), self.meta(sent, hash));
         }
-        let (fate, meta) = rules.decide(start, len, meta);
+        let (fate, meta) = rules.decide(start, len, sent, meta);
         match fate {
             Fate::Default => (Some(to), meta),
             Fate::Queue(to) => (Some(to), meta),

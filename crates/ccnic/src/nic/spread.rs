@@ -331,7 +331,7 @@ mod tests {
     struct ByFlow;
 
     impl FlowRules for ByFlow {
-        fn decide(&self, start: &[u8], len: u32, meta: u64) -> (Fate, u64) {
+        fn decide(&self, start: &[u8], len: u32, _: u64, meta: u64) -> (Fate, u64) {
             match start[29] {
                 0 => (Fate::Drop, meta),
                 1 => (Fate::Queue(1), len.into()),

@@ -158,8 +158,12 @@ fn list(args: &ListArgs) -> anyhow::Result<()> {
     let only = args.program.as_deref().map(|name| find(&status, name)).transpose()?.map(|program| program.id);
     let mut rows = Vec::new();
     for program in status.programs.iter().filter(|program| only.is_none_or(|id| id == program.id)) {
-        // A program that has gone meanwhile has no rules, nor has a port that is no program.
-        rows.extend(rules(&connection, program.id).unwrap_or_default().into_iter().map(|entry| Row {
+        let rules = match rules(&connection, program.id) {
+            Err(why) if only.is_some() => return Err(why),
+            // A program that has gone meanwhile has no rules, nor has a port that is no program.
+            rules => rules.unwrap_or_default(),
+        };
+        rows.extend(rules.into_iter().map(|entry| Row {
             program: program.id,
             name: program.name.clone(),
             by: if entry.id < FIRST_OF_OPERATOR { "program" } else { "operator" },

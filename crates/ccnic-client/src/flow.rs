@@ -70,7 +70,7 @@ impl Nic {
     /// [`Error::Flow`]: a field is wrong. [`Error::Refused`]: a limit of the NIC, or a rule that is there already. [`Error::NoFlows`] and
     /// [`Error::Gone`]: the NIC has none, or has gone. There is no new rule then.
     pub fn flow_create(&mut self, rule: &FlowRule) -> Result<u32, Error> {
-        rule.check(self.config().queues).map_err(|why| Error::Flow { why })?;
+        self.flow_check(rule)?;
         let id = (0..).find(|id| !self.flows.rules.contains_key(id)).unwrap_or_default();
         match self.tell(FlowRequest::Create { program: None, id: Some(id), rule: *rule })? {
             FlowReply::Created(id) => {
@@ -79,6 +79,15 @@ impl Nic {
             }
             other => Err(Error::Protocol { what: format!("{other:?} in answer to a new flow rule") }),
         }
+    }
+
+    /// Checks the fields of a rule without adding it. The NIC's limits are not checked.
+    ///
+    /// # Errors
+    /// [`Error::Flow`] and [`Error::NoFlows`], as [`flow_create`](Nic::flow_create).
+    pub fn flow_check(&self, rule: &FlowRule) -> Result<(), Error> {
+        rule.check(self.config().queues).map_err(|why| Error::Flow { why })?;
+        if self.flows.understood { Ok(()) } else { Err(Error::NoFlows) }
     }
 
     /// Removes a rule of this program, for this NIC and its successors.

@@ -108,6 +108,8 @@ static void program(const char *socket)
 	drain(queue);
 	send_and_receive(nic, queue);
 	EXPECT(spread(nic), 1);
+	EXPECT(dns_apart(nic), 0);
+	EXPECT(all_as_before(nic, 0), 0);
 	EXPECT(ccnic_queue_close(queue), 0);
 	EXPECT(ccnic_close(nic), 0);
 }

@@ -58,8 +58,13 @@ impl Client {
     }
 
     fn may_operate(&self) -> bool {
-        self.peer.uid == 0 || self.peer.uid == rustix::process::geteuid().as_raw()
+        is_operator(self.peer.uid, rustix::process::geteuid().as_raw())
     }
+}
+
+/// Whether a user may change what is not its own, at a NIC that runs as `own`.
+fn is_operator(uid: u32, own: u32) -> bool {
+    uid == 0 || uid == own
 }
 
 /// A program's numbers and the operator's do not meet.
@@ -109,5 +114,16 @@ impl Flows {
         }
         self.prepared.push((id, rule));
         Ok(FlowReply::Created(id))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn root_and_the_nics_own_user_operate_it() {
+        assert!(is_operator(0, 998) && is_operator(998, 998) && is_operator(0, 0));
+        assert!(!is_operator(1000, 998) && !is_operator(65534, 0));
     }
 }

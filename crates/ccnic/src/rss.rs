@@ -44,6 +44,24 @@ pub const DEFAULT_KEY: [u8; KEY] = [
     0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
 ];
 
+/// A key whose 16 bits repeat, so that both directions of a connection have one hash, and one queue: swapping source and destination of
+/// addresses and ports changes nothing (Woo and Park, "Scalable TCP Session Monitoring with Symmetric Receive-side Scaling", 2012). The
+/// hash has 16 bits that differ, more than the table's index.
+///
+/// ```
+/// use ccnic::rss::{Rss, SYMMETRIC_KEY};
+///
+/// let rss = Rss { key: SYMMETRIC_KEY, ..Rss::new(4) };
+/// ```
+pub const SYMMETRIC_KEY: [u8; KEY] = {
+    let (mut key, mut at) = ([0x6d; KEY], 1);
+    while at < KEY {
+        key[at] = 0x5a;
+        at += 2;
+    }
+    key
+};
+
 /// What can be hashed. Addresses and ports of TCP, UDP and SCTP; addresses alone of all other packets, of
 /// fragments, and of those whose own type is not chosen. Example: [`FlowTypes`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -474,6 +492,23 @@ mod tests {
             let three = packet(&[0x8100; 3], source, destination, TCP, &[]);
             assert_eq!(all.hash(&three), None, "a third tag");
         }
+    }
+
+    #[test]
+    fn a_symmetric_key_has_one_hash_for_both_directions() {
+        let symmetric = Spreader::new(Rss { key: SYMMETRIC_KEY, ..Rss::new(4) });
+        let default = Spreader::new(Rss::new(4));
+        let mut indices = [false; TABLE];
+        for (destination, source, ..) in SUITE {
+            for protocol in [TCP, UDP, 1] {
+                let there = packet(&[], source, destination, protocol, &[]);
+                let back = packet(&[], destination, source, protocol, &[]);
+                assert_eq!(symmetric.hash(&there), symmetric.hash(&back), "{destination} {protocol}");
+                assert_ne!(default.hash(&there), default.hash(&back));
+                indices[symmetric.hash(&there).unwrap() as usize % TABLE] = true;
+            }
+        }
+        assert!(indices.iter().filter(|hit| **hit).count() > 8, "flows differ all the same");
     }
 
     #[test]

@@ -11,10 +11,9 @@
 /* A datagram to a port. */
 static void write_packet(uint8_t *packet, uint16_t port)
 {
-	static const uint8_t header[40] = { [12] = 0x08, [14] = 0x45, [17] = 46, [22] = 64, [23] = 17, [26] = 10, [29] = 1, [39] = 26 };
+	static const uint8_t datagram[LEN] = { [12] = 0x08, [14] = 0x45, [17] = 46, [22] = 64, [23] = 17, [26] = 10, [29] = 1, [39] = 26 };
 
-	memset(packet, 0, LEN);
-	memcpy(packet, header, sizeof(header));
+	memcpy(packet, datagram, LEN);
 	packet[36] = (uint8_t)(port >> 8);
 	packet[37] = (uint8_t)port;
 }
@@ -29,15 +28,22 @@ static void udp_rule(struct ccnic_flow_rule *rule, uint16_t port, uint8_t target
 	rule->target = target;
 }
 
+static void send_to(struct ccnic_queue *queue, uint16_t port)
+{
+	struct ccnic_buf buf;
+
+	EXPECT(ccnic_buf_alloc(queue, LEN, &buf, 1), 1);
+	write_packet(ccnic_buf_data(queue, &buf), port);
+	EXPECT(ccnic_tx_burst(queue, &buf, 1), 1);
+}
+
 /* Sends a packet on queue 0, and another one to port 9 behind it: where that has come, the first one has, or never will. */
 static void exchange(struct ccnic_queue **queues, uint16_t port, int to, uint64_t meta)
 {
-	struct ccnic_buf buf[2];
+	struct ccnic_buf buf;
 
-	EXPECT(ccnic_buf_alloc(queues[0], LEN, buf, 2), 2);
-	write_packet(ccnic_buf_data(queues[0], &buf[0]), port);
-	write_packet(ccnic_buf_data(queues[0], &buf[1]), 9);
-	EXPECT(ccnic_tx_burst(queues[0], buf, 2), 2);
+	send_to(queues[0], port);
+	send_to(queues[0], 9);
 	for (int queue = 0; queue < QUEUES; queue++) {
 		int last = 0;
 
@@ -45,11 +51,11 @@ static void exchange(struct ccnic_queue **queues, uint16_t port, int to, uint64_
 			continue;
 		do {
 			EXPECT(ccnic_wait(queues[queue], 20 * SECOND), 1);
-			EXPECT(ccnic_rx_burst(queues[queue], buf, 1), 1);
-			last = ((uint8_t *)ccnic_buf_data(queues[queue], buf))[37];
+			EXPECT(ccnic_rx_burst(queues[queue], &buf, 1), 1);
+			last = ((uint8_t *)ccnic_buf_data(queues[queue], &buf))[37];
 			EXPECT(last == 9 || queue == to, true);
-			EXPECT(buf->meta, last == 9 ? 0 : meta);
-			EXPECT(ccnic_buf_free(queues[queue], buf, 1), 0);
+			EXPECT(buf.meta, last == 9 ? 0 : meta);
+			EXPECT(ccnic_buf_free(queues[queue], &buf, 1), 0);
 		} while (queue == 0 && last != 9);
 	}
 	for (int queue = 0; queue < QUEUES; queue++)

@@ -14,6 +14,7 @@
 #include "ccnic_queue_open.example.h"
 #include "ccnic_pool_open.example.h"
 #include "ccnic_rss_set.example.h"
+#include "ccnic_flow_create.example.h"
 #include "ccnic_nic_rx_burst.example.h"
 /* Uses reflect(). */
 #include "ccnic_nic_listen.example.h"

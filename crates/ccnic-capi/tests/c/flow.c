@@ -50,7 +50,7 @@ static void exchange(struct ccnic_queue **queues, uint16_t port, int to, uint64_
 		if (queue != to && queue != 0)
 			continue;
 		do {
-			EXPECT(ccnic_wait(queues[queue], 20 * SECOND), 1);
+			EXPECT(ccnic_wait(queues[queue], 20 * SECOND) > 0, true);
 			EXPECT(ccnic_rx_burst(queues[queue], &buf, 1), 1);
 			last = ((uint8_t *)ccnic_buf_data(queues[queue], &buf))[37];
 			EXPECT(last == 9 || queue == to, true);

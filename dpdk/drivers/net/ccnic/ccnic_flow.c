@@ -405,16 +405,23 @@ flow_validate(struct rte_eth_dev *eth, const struct rte_flow_attr *attr, const s
 	return ret < 0 ? failed(error, ret) : 0;
 }
 
-/* From now on receive queues look for marks. */
-static void
+/* From now on receive queues look for marks. No burst runs while that changes; false if one does not end. */
+static bool
 show_marks(struct rte_eth_dev *eth)
 {
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
 	uint16_t i;
 
-	ccnic_dev_of(eth)->marks = true;
+	if (dev->marks)
+		return true;
+	if (!ccnic_link_pause(&dev->user))
+		return false;
+	dev->marks = true;
 	for (i = 0; i < eth->data->nb_rx_queues; i++)
 		if (eth->data->rx_queues[i] != NULL)
 			((struct ccnic_rxq *)eth->data->rx_queues[i])->hash = true;
+	ccnic_link_resume(&dev->user);
+	return true;
 }
 
 static struct rte_flow *
@@ -433,8 +440,11 @@ flow_create(struct rte_eth_dev *eth, const struct rte_flow_attr *attr, const str
 		rte_flow_error_set(error, ENOMEM, RTE_FLOW_ERROR_TYPE_HANDLE, NULL, "no memory");
 		return NULL;
 	}
-	if (t.rule.flags & CCNIC_FLOW_MARK)
-		show_marks(eth);
+	if (t.rule.flags & CCNIC_FLOW_MARK && !show_marks(eth)) {
+		rte_flow_error_set(error, EBUSY, RTE_FLOW_ERROR_TYPE_UNSPECIFIED, NULL, "a burst does not end; try again");
+		free(flow);
+		return NULL;
+	}
 	ret = ccnic_flow_create(dev->att->nic, &t.rule, &flow->id);
 	if (ret < 0) {
 		failed(error, ret);

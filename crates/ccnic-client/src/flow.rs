@@ -24,7 +24,8 @@ impl Flows {
         Flows { understood: understood(ability), rules: BTreeMap::new() }
     }
 
-    /// Names the rules to another NIC that can do so much, before the program attaches: they are in force from the first packet on.
+    /// Names the rules to another NIC that can do so much, before the program attaches: they are in force from the first packet
+    /// on.
     pub(crate) fn prepare(
         &mut self,
         connection: &Connection,
@@ -50,7 +51,8 @@ fn ask(connection: &Connection, request: FlowRequest) -> Result<FlowReply, Error
     }
 }
 
-/// Flow rules say for some of the packets that a program receives what becomes of them, before RSS does. `docs/steering.md` has the limits.
+/// Flow rules say for some of the packets that a program receives what becomes of them, before RSS does. `docs/steering.md` has
+/// the limits.
 ///
 /// ```no_run
 /// use ccnic_client::{Config, FlowMatch, FlowRule, FlowTarget, Nic};
@@ -63,12 +65,12 @@ fn ask(connection: &Connection, request: FlowRequest) -> Result<FlowReply, Error
 /// # Ok::<(), ccnic_client::Error>(())
 /// ```
 impl Nic {
-    /// Adds a flow rule, for this NIC and its successors; returns its number. It is in force, when this returns, for all packets sent from
-    /// then on.
+    /// Adds a flow rule, for this NIC and its successors; returns its number. It is in force, when this returns, for all packets
+    /// sent from then on.
     ///
     /// # Errors
-    /// [`Error::Flow`]: a field is wrong. [`Error::Refused`]: a limit of the NIC, or a rule that is there already. [`Error::NoFlows`] and
-    /// [`Error::Gone`]: the NIC has none, or has gone. There is no new rule then.
+    /// [`Error::Flow`]: a field is wrong. [`Error::Refused`]: a limit of the NIC, or a rule that is there already.
+    /// [`Error::NoFlows`] and [`Error::Gone`]: the NIC has none, or has gone. There is no new rule then.
     pub fn flow_create(&mut self, rule: &FlowRule) -> Result<u32, Error> {
         self.flow_check(rule)?;
         let id = (0..).find(|id| !self.flows.rules.contains_key(id)).unwrap_or_default();

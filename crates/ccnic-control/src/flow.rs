@@ -30,8 +30,8 @@ pub const UDP: u8 = 17;
 /// See [`TCP`].
 pub const SCTP: u8 = 132;
 
-/// Which packets a rule is about: those whose fields have these values. A field that is left out may have any value, or be missing in
-/// the packet; one that is named must be there.
+/// Which packets a rule is about: those whose fields have these values. A field that is left out may have any value, or be
+/// missing in the packet; one that is named must be there.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowMatch {
@@ -169,8 +169,8 @@ impl fmt::Display for FlowTarget {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct FlowRule {
-    /// Of several rules about a packet the one with the lowest number is followed; among equals, the one with the lowest id. All rules of
-    /// the operator come before all of the program.
+    /// Of several rules about a packet the one with the lowest number is followed; among equals, the one with the lowest id. All
+    /// rules of the operator come before all of the program.
     #[serde(default)]
     pub priority: u32,
     /// The packets.
@@ -213,8 +213,8 @@ pub struct FlowAbility {
     pub field_sets: u32,
 }
 
-/// A request about flow rules: of the program of this connection, or, for the operator (root, and the user that the NIC runs as), of
-/// another `program` by its id in the status.
+/// A request about flow rules: of the program of this connection, or, for the operator (root, and the user that the NIC runs as),
+/// of another `program` by its id in the status.
 ///
 /// A program may create rules before it attaches: they are in force from the first packet on.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

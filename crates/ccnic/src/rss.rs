@@ -44,9 +44,9 @@ pub const DEFAULT_KEY: [u8; KEY] = [
     0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
 ];
 
-/// A key whose 16 bits repeat, so that both directions of a connection have one hash, and one queue: swapping source and destination of
-/// addresses and ports changes nothing (Woo and Park, "Scalable TCP Session Monitoring with Symmetric Receive-side Scaling", 2012). The
-/// hash has 16 bits that differ, more than the table's index.
+/// A key whose 16 bits repeat, so that both directions of a connection have one hash, and one queue: swapping source and
+/// destination of addresses and ports changes nothing (Woo and Park, "Scalable TCP Session Monitoring with Symmetric Receive-side
+/// Scaling", 2012). The hash has 16 bits that differ, more than the table's index.
 ///
 /// ```
 /// use ccnic::rss::{Rss, SYMMETRIC_KEY};
@@ -196,8 +196,8 @@ pub enum Fate {
 ///
 /// The threads that steer packets call this for each packet: it neither allocates nor waits.
 pub trait FlowRules: Debug + Send + Sync {
-    /// Decides about a packet of `len` bytes, `start` being the first [`START`] of them at most, which was sent with the metadata `sent`.
-    /// Gives where it goes, and the metadata that it is received with; `meta` are those that it would have without rules.
+    /// Decides about a packet of `len` bytes, `start` being the first [`START`] of them at most, which was sent with the metadata
+    /// `sent`. Gives where it goes, and the metadata that it is received with; `meta` are those that it would have without rules.
     fn decide(&self, start: &[u8], len: u32, sent: u64, meta: u64) -> (Fate, u64);
 }
 
@@ -235,8 +235,8 @@ impl Spreader {
         Spreader { rss, rules: None, bytes }
     }
 
-    /// With flow rules, which come before the hash. Without an [`Rss`], a packet that no rule sends elsewhere stays where it is: a
-    /// loopback returns it on the queue that it was sent on, a switch delivers it to the first queue.
+    /// With flow rules, which come before the hash. Without an [`Rss`], a packet that no rule sends elsewhere stays where it is:
+    /// a loopback returns it on the queue that it was sent on, a switch delivers it to the first queue.
     ///
     /// ```
     /// use ccnic::rss::{Fate, FlowRules, Rss, Spreader};
@@ -266,8 +266,8 @@ impl Spreader {
         self.rules.is_some()
     }
 
-    /// By rules and hash: the queue of a packet of `len` bytes that begins with `start`, `None` to drop it; and its metadata. It has been
-    /// sent with `sent`, and stays at queue `home` if neither says otherwise.
+    /// By rules and hash: the queue of a packet of `len` bytes that begins with `start`, `None` to drop it; and its metadata. It
+    /// has been sent with `sent`, and stays at queue `home` if neither says otherwise.
     pub(crate) fn decide(&self, start: &[u8], len: u32, sent: u64, home: u16) -> (Option<u16>, u64) {
         let (mut to, mut meta) = (home, sent);
         let Some(Ruled { rules, spreads }) = &self.rules else { return (Some(to), meta) };

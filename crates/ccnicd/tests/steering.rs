@@ -1,5 +1,5 @@
-//! Flow rules across processes: over the loopback, with one polling thread and with two, and over the switch; rules of the operator; a
-//! daemon that dies and its successor; limits.
+//! Flow rules across processes: over the loopback, with one polling thread and with two, and over the switch; rules of the
+//! operator; a daemon that dies and its successor; limits.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 

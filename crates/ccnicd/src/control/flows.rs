@@ -19,8 +19,8 @@ pub(super) struct Steering {
 }
 
 impl Steering {
-    /// By worker that polls queues of the program, of which there are `workers`: what it steers packets by, if there is anything. Where
-    /// there are rules each has its own, since it counts; the hash alone is one for all.
+    /// By worker that polls queues of the program, of which there are `workers`: what it steers packets by, if there is anything.
+    /// Where there are rules each has its own, since it counts; the hash alone is one for all.
     ///
     /// # Errors
     /// As [`FlowBook::table`].

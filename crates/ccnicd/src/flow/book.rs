@@ -1,5 +1,5 @@
-//! The rules of one program: by number, within limits, with their counters. Belongs to the control thread, which makes the tables of the
-//! workers of it.
+//! The rules of one program: by number, within limits, with their counters. Belongs to the control thread, which makes the tables
+//! of the workers of it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -69,8 +69,8 @@ impl FlowBook {
         self.rules.is_empty()
     }
 
-    /// Adds a rule, which has been checked, by the operator or by the program; returns its number, the lowest free one unless `id` says
-    /// otherwise.
+    /// Adds a rule, which has been checked, by the operator or by the program; returns its number, the lowest free one unless
+    /// `id` says otherwise.
     ///
     /// # Errors
     /// Which limit is in the way, or which rule.

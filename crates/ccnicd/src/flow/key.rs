@@ -8,8 +8,8 @@ use ccnic_frame::{Headers, L3, L4, Meta, vlan};
 /// Words of a key.
 pub(super) const WORDS: usize = 7;
 
-/// Fields of a packet, or, as a mask, the fields that a rule names. What a packet does not have is zero, and a bit says of each layer
-/// whether it is there: no rule about port 0 is about a packet without ports.
+/// Fields of a packet, or, as a mask, the fields that a rule names. What a packet does not have is zero, and a bit says of each
+/// layer whether it is there: no rule about port 0 is about a packet without ports.
 ///
 /// ```text
 ///   0  destination MAC, 16 bits left, EtherType       3, 4  source address, IPv4 in the low half of word 4

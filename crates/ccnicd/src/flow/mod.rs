@@ -1,8 +1,9 @@
-//! Flow rules: which receive queue of a program a packet goes to, whatever its hash; which packets it does not want; which get a mark.
+//! Flow rules: which receive queue of a program a packet goes to, whatever its hash; which packets it does not want; which get a
+//! mark.
 //!
-//! A NIC in hardware has a table for each set of fields that rules name, with one exact-match look-up in each (a *tuple space*: Srinivasan
-//! et al., SIGCOMM '99). So has a [`FlowTable`]: what a packet costs is bounded by the number of field sets, which is limited, not by that of
-//! the rules.
+//! A NIC in hardware has a table for each set of fields that rules name, with one exact-match look-up in each (a *tuple space*:
+//! Srinivasan et al., SIGCOMM '99). So has a [`FlowTable`]: what a packet costs is bounded by the number of field sets, which is
+//! limited, not by that of the rules.
 //!
 //! ```text
 //!   control thread: FlowBook (rules of a program, by number) ── compiled, one for each worker ──► FlowTable

@@ -1,8 +1,8 @@
 //! Flow rules as a polling core looks them up: a hash table for each set of fields that rules name.
 //!
-//! A table never changes; the control thread compiles another one. It chooses the hash function by chance, and again until no look-up takes
-//! more than [`REACH`] slots, so that nobody can make rules that cost others time: on a switch, it is the sender who pays for the look-ups of
-//! a receiver's rules.
+//! A table never changes; the control thread compiles another one. It chooses the hash function by chance, and again until no
+//! look-up takes more than [`REACH`] slots, so that nobody can make rules that cost others time: on a switch, it is the sender
+//! who pays for the look-ups of a receiver's rules.
 
 use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
@@ -57,7 +57,8 @@ pub struct TableRule {
     pub hits: Arc<Hits>,
 }
 
-/// A place of a hash table: a rule, and some bits of its hash, so that the rule itself is mostly read only when it is the right one.
+/// A place of a hash table: a rule, and some bits of its hash, so that the rule itself is mostly read only when it is the right
+/// one.
 #[derive(Debug, Clone, Copy)]
 struct Slot {
     tag: u16,

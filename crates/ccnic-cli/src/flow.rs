@@ -250,12 +250,11 @@ fn table(rows: &[Row]) -> Table {
         Column::number("rule"),
         Column::text("by"),
         Column::number("prio"),
-        Column::prose("packets"),
         Column::text("go to"),
         Column::number("mark"),
         Column::number("hits"),
         Column::number("id"),
-        Column::prose("program"),
+        Column::prose("program: packets"),
     ];
     let mut table = Table::new(format!("Flow rules: {}", rows.len()), columns);
     for Row { program, name, by, entry: FlowEntry { id, rule, packets, .. } } in rows {
@@ -264,12 +263,11 @@ fn table(rows: &[Row]) -> Table {
             id.to_string(),
             (*by).to_owned(),
             rule.priority.to_string(),
-            rule.matches.to_string(),
             rule.to.to_string(),
             mark,
             packets.to_string(),
             program.to_string(),
-            printable(name),
+            format!("{}: {}", printable(name), rule.matches),
         ]);
     }
     table.note(
@@ -367,8 +365,8 @@ mod tests {
             entry: FlowEntry { id, rule, packets: 123_456, bytes: 1 },
         };
         let rows = [row(3, "program"), row(FIRST_OF_OPERATOR, "operator")];
-        let text = table(&rows).in_width(100);
-        assert!(longest_line(&text) <= 100 && text.contains("vm\\u{1b}[2J"), "{text}");
+        let text = table(&rows).in_width(80);
+        assert!(longest_line(&text) <= 80 && text.contains("vm\\u{1b}[2J"), "{text}");
         assert!(text.contains("queue 255") && text.contains("2147483648"), "{text}");
         let json = serde_json::to_value(&rows).unwrap();
         assert_eq!((&json[0]["id"], &json[1]["by"]), (&3.into(), &"operator".into()));

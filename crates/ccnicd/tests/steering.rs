@@ -15,7 +15,7 @@ use ccnic_control::flow::{FIRST_OF_OPERATOR, FlowReply, FlowRequest, UDP};
 use ccnic_control::messages::{Hello, QueueStatus, Reply, Request};
 use ccnic_frame::Meta;
 use common::{Daemon, alone, config, two_cores, until};
-use rustix::process::Signal;
+use rustix::process::{Signal, kill_process};
 
 const QUEUES: u16 = 4;
 const TO_TWO: u16 = 1002;
@@ -192,7 +192,9 @@ fn a_receiver_steers_what_others_send_it() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
-    let mut daemon = Daemon::start_with(&socket, &["--wire", "switch"]);
+    let file = directory.path().join("nic.toml");
+    std::fs::write(&file, "wire = 'switch'\n").unwrap();
+    let mut daemon = Daemon::start_with(&socket, &["--config", file.to_str().unwrap(), "--log", "info"]);
     let mut sender = Program::open(&socket, 1, Design::GroupedEpoch);
     let mut receiver = Program::open(&socket, 2, Design::GroupedEpoch);
     let mut other = Program::open(&socket, 3, Design::GroupedEpoch);
@@ -204,6 +206,15 @@ fn a_receiver_steers_what_others_send_it() {
     assert_eq!(dropped_by_rule(&mut daemon, "program 2"), [1, 0, 0, 0]);
     assert_eq!(dropped_by_rule(&mut daemon, "program 3"), [0; 4]);
     assert_eq!(receiver.nic.flow_query(1).unwrap().packets, 1);
+    // A configuration that is read again changes policies, not rules: they go on, and so do their counters.
+    std::fs::write(&file, "wire = 'switch'\n[[program]]\nname = 'program 3'\npolicy = { vlan = 10 }\n")
+        .unwrap();
+    kill_process(daemon.pid(), Signal::HUP).unwrap();
+    until("the file to be applied", || daemon.log().contains("has been applied"));
+    sender.send(1, &ALL);
+    receiver.expect(by_rules(4, 0));
+    assert_eq!(receiver.nic.flow_query(1).unwrap().packets, 2);
+    assert_eq!((dropped_by_rule(&mut daemon, "program 2"), other.receive()), (vec![2, 0, 0, 0], vec![]));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Flow rules as a polling core looks them up: a hash table for each set of fields that rules name.
 //!
 //! A table never changes; the control thread compiles another one. It chooses the hash function by chance, and again until no
-//! look-up takes more than [`REACH`] slots, so that nobody can make rules that cost others time: on a switch, it is the sender
+//! look-up takes more than eight slots (`REACH`), so that nobody can make rules that cost others time: on a switch, it is the sender
 //! who pays for the look-ups of a receiver's rules.
 
 use std::hash::{BuildHasher, RandomState};

@@ -50,7 +50,7 @@ fn the_bits_are_those_of_the_picture() {
 
 #[test]
 fn a_hash_is_what_receive_side_scaling_writes() {
-    assert_eq!(Meta::HASHED, ccnic::rss::HASHED);
+    assert_eq!((Meta::HASHED, Meta::MARKED), (ccnic::rss::HASHED, ccnic::rss::MARKED));
     let meta = Meta::from_word(ccnic::rss::HASHED | 0x51cc_c178);
     assert_eq!(meta, Meta::default().with_hash(0x51cc_c178));
     assert_eq!(meta.hash(), Some(0x51cc_c178));

@@ -37,6 +37,10 @@ pub const START: usize = 128;
 /// hash.
 pub const HASHED: u64 = 1 << 32;
 
+/// In the metadata of a received packet: a flow rule of the program has given it a mark, and there is no hash. What a sender says there
+/// is none: where hashes are asked for, the bit is cleared.
+pub const MARKED: u64 = 1 << 40;
+
 /// The key of Microsoft's verification suite, the default of many drivers.
 pub const DEFAULT_KEY: [u8; KEY] = [
     0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0,

@@ -314,7 +314,7 @@ mod tests {
     use super::*;
     use crate::host::QueuePair;
     use crate::ring::GroupedEpoch;
-    use crate::rss::{Fate, FlowRules, Rss};
+    use crate::rss::{Fate, FlowRules, HASHED, MARKED, Rss};
     use crate::testing::{config, region};
     use std::vec::Vec;
 
@@ -374,6 +374,15 @@ mod tests {
             assert_eq!(got, expected);
             assert_eq!(nics[1].counters().dropped_by_rule, 200);
             assert_eq!(hosts.iter().map(|host| host.drops().rx_dropped).sum::<u64>(), 0, "it misses none");
+        }
+    }
+
+    #[test]
+    fn a_senders_mark_does_not_take_the_place_of_a_hash() {
+        let by = Spreader::new(Rss { hash: true, ..Rss::new(1) });
+        for start in [&packet(1)[..], &[0; 60]] {
+            let meta = by.meta(MARKED | 0xbeef << 16, by.hash(start));
+            assert_eq!(meta & (MARKED | HASHED), if by.hash(start).is_some() { HASHED } else { 0 });
         }
     }
 

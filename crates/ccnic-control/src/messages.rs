@@ -6,7 +6,16 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::rss::RssMessage;
 
+mod configure;
+
 pub use crate::counters::QueueStatus;
+pub use configure::{
+    Affected, Applied, CONFIG_MAX, Change, ConfigPart, KeyChange, PortAdd, PortDel, PortSet, TEXT_MAX,
+    TextPage,
+};
+
+/// The version of these messages, in [`Hello::protocol`]: it counts up with each request that is new. Requests and fields stay what they are.
+pub const PROTOCOL: u32 = 1;
 
 /// The longest name of a program, in bytes.
 pub const NAME_MAX: usize = 255;
@@ -48,6 +57,16 @@ pub enum Request {
     StatusFrom(Cursor),
     /// Asks a switch for the addresses that it has learned: from 0, then from [`AddressPage::next`] on.
     MacTable(u32),
+    /// Has the NIC be as a configuration file says. An operator's, as those below.
+    Apply(ConfigPart),
+    /// Asks for the configuration that the NIC runs with: from 0, then from [`TextPage::next`] on.
+    Config(u32),
+    /// Opens a port.
+    PortAdd(PortAdd),
+    /// Closes a port.
+    PortDel(PortDel),
+    /// Changes a port.
+    PortSet(PortSet),
 }
 
 /// Where a page of the status begins.
@@ -67,12 +86,16 @@ pub enum Reply {
     Hello(Hello),
     /// To `Attach`: the queue pairs are being polled.
     Attached,
-    /// To `Rss`: the change is in force for all packets sent from now on.
+    /// To `Rss`: the change is in force for all packets sent from now on. To a part of `Apply`: it waits for the rest.
     Done,
     /// To `Status`.
     Status(Box<Status>),
     /// To `MacTable`.
     MacTable(AddressPage),
+    /// To `Apply`, `PortAdd`, `PortDel` and `PortSet`.
+    Applied(Box<Applied>),
+    /// To `Config`.
+    Config(TextPage),
     /// The request was refused.
     Refused {
         /// Why, and what to do about it.
@@ -85,6 +108,9 @@ pub enum Reply {
 pub struct Hello {
     /// Version of the daemon.
     pub version: String,
+    /// Version of the messages ([`PROTOCOL`]); 0 from a NIC that did not say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub protocol: u32,
     /// The NUMA node of the polling cores: the NIC segment of a region is homed there.
     pub node: u32,
     /// The NIC spreads received packets over queues (RSS).
@@ -174,8 +200,8 @@ pub struct LearnedAddress {
     pub fixed: bool,
 }
 
-fn is_zero(vlan: &u16) -> bool {
-    *vlan == 0
+fn is_zero<N: PartialEq + Default>(n: &N) -> bool {
+    *n == N::default()
 }
 
 fn is_false(fixed: &bool) -> bool {
@@ -285,7 +311,8 @@ mod tests {
             &Reply::MacTable(AddressPage { addresses: vec![learned], next: Some(64) }),
             r#"{"mac-table":{"addresses":[{"mac":[2,0,0,0,0,255],"program":7,"age_s":3}],"next":64}}"#,
         );
-        let hello = Hello { version: "1".into(), node: 0, rss: true, sleeps: false, tuning: None };
+        let hello =
+            Hello { version: "1".into(), protocol: 0, node: 0, rss: true, sleeps: false, tuning: None };
         is(&Reply::Hello(hello.clone()), r#"{"hello":{"version":"1","node":0,"rss":true}}"#);
         is(
             &Reply::Hello(Hello { tuning: Some(0x0100_0001), ..hello }),
@@ -332,7 +359,7 @@ mod tests {
         assert_eq!((queue.rx_bytes, queue.drop_ring_full, queue.drop_handoff_full), (4, 0, 0));
         assert_eq!((queue.drop_over_mtu, queue.drop_bad_source, queue.flooded), (0, 0, 0));
         let hello: Hello = serde_json::from_str(r#"{"version":"0","node":1}"#).unwrap();
-        assert!(!hello.rss && hello.tuning.is_none());
+        assert!(!hello.rss && hello.tuning.is_none() && hello.protocol == 0);
         assert!(serde_json::from_str::<Hello>(r#"{"version":"0","node":1,"tuning":4294967296}"#).is_err());
         let status: Status = serde_json::from_str(
             r#"{"version":"0","pid":1,"uptime_s":0,"wire":"w","cores":[],"programs":[]}"#,

@@ -266,6 +266,7 @@ pub struct ProgramStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::MESSAGE_MAX;
     use ccnic::rss::Rss;
     use serde::de::DeserializeOwned;
     use std::fmt::Debug;
@@ -340,6 +341,35 @@ mod tests {
         };
         let text = serde_json::to_string(&Reply::Status(Box::new(status.clone()))).unwrap();
         assert_eq!(serde_json::from_str::<Reply>(&text).unwrap(), Reply::Status(Box::new(status)));
+    }
+
+    /// docs/control-protocol.md names every message, and its examples are messages.
+    #[test]
+    fn the_documentation_is_of_these_messages() {
+        let document = include_str!("../../../docs/control-protocol.md");
+        let names = |why: String| -> Vec<String> {
+            why.split('`').skip(3).step_by(2).map(str::to_owned).collect() // unknown variant `?`, expected one of `hello`, ...
+        };
+        let requests = names(serde_json::from_str::<Request>(r#""?""#).unwrap_err().to_string());
+        let replies = names(serde_json::from_str::<Reply>(r#""?""#).unwrap_err().to_string());
+        assert!(requests.len() >= 12 && replies.len() >= 8, "{requests:?} {replies:?}");
+        for name in requests
+            .iter()
+            .map(|name| format!("\n| `{name}` |"))
+            .chain(replies.iter().map(|name| format!("`{name}`")))
+        {
+            assert!(document.contains(&name), "{name} is missing");
+        }
+        let examples =
+            |mark: &str| document.lines().filter_map(|line| line.strip_prefix(mark)).collect::<Vec<_>>();
+        let (asked, answered) = (examples("→ "), examples("← "));
+        assert!(asked.len() > 5 && answered.len() > 3);
+        asked.into_iter().for_each(|text| drop(serde_json::from_str::<Request>(text).expect(text)));
+        answered.into_iter().for_each(|text| drop(serde_json::from_str::<Reply>(text).expect(text)));
+        assert!(
+            document.contains(&format!("\"protocol\":{PROTOCOL},"))
+                && document.contains(&format!("{MESSAGE_MAX} bytes"))
+        );
     }
 
     #[test]

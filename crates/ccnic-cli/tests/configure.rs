@@ -78,7 +78,7 @@ fn text(path: &Path) -> &str {
 fn ports_are_opened_changed_and_closed_and_the_configuration_can_be_kept() {
     let rig = Rig::start(FILE);
     let [first, second] = ["a", "b"].map(|name| format!("pcap:record={}", text(&rig.path(name))));
-    assert_eq!(rig.ports(), [first.clone()]);
+    assert_eq!(rig.ports(), std::slice::from_ref(&first));
     let would = rig.json(&["port", "add", &second, "vlan=10", "--check"]);
     assert_eq!((&would["opened"][0]["name"], rig.ports().len()), (&json!(second), 1));
     assert!(!rig.path("b").exists(), "nothing was opened");

@@ -120,3 +120,22 @@ fn pages(text: &str, from: u32) {
     }
     assert_eq!(text.get(text.floor_char_boundary(from as usize)..), Some(all.as_str()));
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ccnic_control::messages::{PortAdd, PortDel};
+
+    /// What the target is about is reached: files are read, and changes accepted and refused.
+    #[test]
+    fn inputs_get_as_far_as_a_changed_configuration() {
+        let running = Running::new(Config::default(), read(BEFORE));
+        let add = PortAdd { port: "tap:new".to_owned(), ..PortAdd::default() };
+        let more = apply(&running, &Change::PortAdd(add.clone())).unwrap();
+        assert_eq!(more.now().ports.len(), 3);
+        assert!(apply(&more, &Change::PortAdd(add)).is_none());
+        // A mirror that others need.
+        let mirror = Change::PortDel(PortDel { name: "tap:mon".to_owned(), check: false });
+        assert!(apply(&more, &mirror).is_none() && read("vlan = 1").is_none());
+    }
+}

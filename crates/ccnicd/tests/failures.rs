@@ -17,9 +17,9 @@ use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
 /// Programs that attach and detach; `CCNIC_CYCLES=10000` for the long run (docs/architecture/connections.md).
-const CYCLES: usize = 500;
+const CYCLES: usize = 250;
 /// After so many the daemon has what it keeps for later programs: threads' stacks, tables, the allocator's arenas.
-const WARM: usize = 100;
+const WARM: usize = 50;
 /// KiB that the daemon may have grown by all the cycles after that. A leak of a page a cycle would be 4 MiB in a thousand.
 const GROWTH: u64 = 1536;
 
@@ -54,7 +54,13 @@ fn exchange(stations: &mut [Station; 2], frames: usize) {
 fn come_and_go(socket: &Path, stations: &mut [Station; 2]) {
     let mut program = station(socket, 9);
     assert!(program.send(stations[0].mac, 100) && program.send(BROADCAST, 1500));
-    until("its frames", || stations[0].receive().iter().filter(|came| came.from == mac(9)).count() > 0);
+    for (station, frames) in stations.iter_mut().zip([2, 1]) {
+        let mut came = 0;
+        until("its frames", || {
+            came += station.receive().iter().filter(|came| came.from == mac(9)).count();
+            came == frames
+        });
+    }
     assert!(stations[1].send(mac(9), 100));
     drop(program);
     for station in stations {
@@ -155,8 +161,8 @@ fn a_stopped_program_stalls_only_itself() {
 
 /// Deaths of the daemon.
 const DEATHS: usize = 8;
-/// Frames under way.
-const WINDOW: u64 = 100;
+/// Frames under way: fewer than there is room for in a ring that nobody reads.
+const WINDOW: u64 = 48;
 
 /// Frames from station 0 to station 1, numbered, until `enough` of them have come; they may be lost where the daemon dies.
 fn flow(stations: &mut [Station; 2], lost: u64, enough: impl Fn(&Station) -> bool) {
@@ -184,7 +190,7 @@ fn a_killed_switch_comes_back_as_it_was_configured_and_loses_what_it_had_in_hand
     let learned = |stations: &mut [Station; 2], socket: &Path| {
         assert!(stations[1].send(BROADCAST, 60));
         until("the address to be learned", || {
-            stations[0].receive();
+            stations.iter_mut().for_each(|station| drop(station.receive()));
             let table = Connection::open(socket).unwrap().mac_table().unwrap();
             table.iter().any(|known| known.mac == mac(1) && known.vlan == 10)
         });
@@ -215,18 +221,7 @@ fn a_killed_switch_comes_back_as_it_was_configured_and_loses_what_it_had_in_hand
         // What was sent before comes, but for what the daemon had in hand; then a frame that says that nothing else comes.
         let last = stations[0].sent;
         until("room for a frame", || stations[0].send(mac(1), 200));
-        let t = std::time::Instant::now();
-        until("the last frame", || {
-            if t.elapsed().as_secs() > 10 {
-                panic!(
-                    "last {last} received {} lost {lost} status {:?} table {:?}",
-                    stations[1].received,
-                    daemon.status().programs,
-                    Connection::open(&socket).unwrap().mac_table()
-                );
-            }
-            stations[1].receive().iter().any(|came| came.number == last)
-        });
+        until("the last frame", || stations[1].receive().iter().any(|came| came.number == last));
         let missing = stations[0].sent - stations[1].received;
         assert!(missing - lost <= IN_HAND, "{} frames are missing after this death", missing - lost);
         lost = missing;

@@ -78,13 +78,17 @@ fn the_difference_is_applied_and_who_is_not_concerned_does_not_notice() {
     let record = format!("pcap:record={}", directory.path().join("all.pcapng").display());
     let add = PortAdd { port: record.clone(), ..PortAdd::default() };
     let connection = Connection::open(&socket).unwrap();
-    let applied = connection.change(&Request::PortAdd(add)).unwrap();
+    let applied = connection.change(&Request::PortAdd(add.clone())).unwrap();
     assert_eq!(names(&applied.opened), [record.as_str()]);
+    let id = applied.opened[0].id;
     reach(&mut daemon, &mut stations, 0, &[3]);
     until("the port to get it", || daemon.program(&record).unwrap().queues[0].rx_packets == 1);
     let del = |name: &str| Request::PortDel(PortDel { name: name.to_owned(), check: false });
     assert_eq!(names(&connection.change(&del(&record)).unwrap().closed), [record.as_str()]);
     assert!(daemon.program(&record).is_none());
+    let again = connection.change(&Request::PortAdd(add)).unwrap();
+    assert!(again.opened[0].id > id && daemon.program(&record).unwrap().id > id, "an id is used once");
+    connection.change(&del(&record)).unwrap();
     let why = connection.change(&del(&record)).unwrap_err().to_string();
     assert!(why.contains("there is no port") && why.contains("there is none"), "{why}");
 

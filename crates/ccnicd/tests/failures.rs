@@ -73,7 +73,8 @@ fn come_and_go(socket: &Path, stations: &mut [Station; 2]) {
 fn programs_attach_and_detach_and_leave_nothing() {
     let _alone = alone();
     let cycles = std::env::var("CCNIC_CYCLES").map_or(CYCLES, |cycles| cycles.parse().unwrap());
-    let (_directory, socket, mut daemon) = start("wire = 'switch'\n");
+    // The two that stay may say nothing for as long as it takes.
+    let (_directory, socket, mut daemon) = start("wire = 'switch'\nmac-ageing = 100_000\n");
     let mut stations = [station(&socket, 0), station(&socket, 1)];
     exchange(&mut stations, 1);
     let mut rest = |stations: &mut [Station; 2]| {

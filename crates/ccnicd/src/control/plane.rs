@@ -100,6 +100,8 @@ pub(super) struct ControlPlane {
     pub(super) clients: BTreeMap<ClientId, ClientRecord>,
     /// By id.
     pub(super) outside: Vec<OutsideRecord>,
+    /// The id of the next of them: none is used twice.
+    pub(super) next_outside: ClientId,
     /// Each port of the switch has a reference, also one whose program has gone, until it is out of the switch.
     pub(super) ports: Arc<()>,
     /// The configuration, if it can be read and changed.
@@ -124,6 +126,7 @@ impl ControlPlane {
             workers,
             clients: BTreeMap::new(),
             outside: Vec::new(),
+            next_outside: FIRST_OUTSIDE,
             ports: Arc::default(),
             running,
             started: Instant::now(),
@@ -158,6 +161,7 @@ impl ControlPlane {
         let worker = self.workers.first_mut().context("no polling thread")?;
         anyhow::ensure!(worker.add(id, part, queues.into()), DIED);
         tracing::info!(name, queues, "port opened");
+        self.next_outside = self.next_outside.max(id + 1);
         self.outside.push(OutsideRecord { id, name, kind, queues, policy, mtu });
         Ok(())
     }

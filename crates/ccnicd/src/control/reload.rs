@@ -105,7 +105,7 @@ impl ControlPlane {
     fn plan(&self, new: &Reload) -> anyhow::Result<Plan> {
         ensure!(self.options.joins() || new.policies == Policies::default(), "there is no switch");
         let mut plan = Plan::default();
-        let mut next = self.outside.iter().map(|port| port.id + 1).max().unwrap_or(FIRST_OUTSIDE);
+        let mut next = self.next_outside;
         for (at, options) in new.ports.iter().enumerate() {
             let name = options.name();
             let old = self.outside.iter().find(|port| port.name == name);

@@ -16,7 +16,7 @@ use common::{Daemon, Forked, Random, alone, config, seed, until};
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
-/// Programs that attach and detach; `CCNIC_CYCLES=10000` for the long run (docs/architecture/connections.md).
+/// Programs that attach and detach; `CCNIC_CYCLES=10000` for the long run (docs/security.md).
 const CYCLES: usize = 250;
 /// After so many the daemon has what it keeps for later programs: threads' stacks, tables, the allocator's arenas.
 const WARM: usize = 50;

@@ -69,7 +69,14 @@ struct Clients {
 
 impl Handler for Clients {
     fn hello(&self) -> Hello {
-        Hello { version: "test".to_owned(), protocol: 0, node: 0, rss: self.rss, sleeps: false, tuning: self.tuning }
+        Hello {
+            version: "test".to_owned(),
+            protocol: 0,
+            node: 0,
+            rss: self.rss,
+            sleeps: false,
+            tuning: self.tuning,
+        }
     }
 
     fn status(&self, _: Cursor) -> Status {

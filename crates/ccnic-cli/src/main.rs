@@ -1,9 +1,10 @@
 //! `ccnic`: the command line. Subcommands stand on top (`demo`, `bench`, `sim`, `reproduce`, `explore`,
-//! `status`, `mac-table`, `flow`; `stats` and `top` in `monitor`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
+//! `status`, `mac-table`, `flow`; `stats` and `top` in `monitor`; `apply`, `config` and `port` in `configure`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
 //! and these use none of the subcommands.
 
 mod bench;
 mod clock;
+mod configure;
 mod cpus;
 mod demo;
 mod explore;
@@ -64,6 +65,13 @@ enum Command {
     Stats(monitor::stats::StatsArgs),
     /// Watch the ports and polling cores of a running NIC, live
     Top(monitor::top::TopArgs),
+    /// Have a running NIC be as a configuration file says: the difference is applied
+    Apply(configure::ApplyArgs),
+    /// Print the configuration that a NIC runs with, as a file that can be used
+    Config(configure::ConfigArgs),
+    /// Show, open, close and change ports of a running NIC that are no programs
+    #[command(subcommand)]
+    Port(configure::PortCommand),
 }
 
 fn main() -> ExitCode {
@@ -86,6 +94,9 @@ fn main() -> ExitCode {
         Command::Flow(command) => flow::run(command).map(|()| true),
         Command::Stats(args) => monitor::stats::run(args).map(|()| true),
         Command::Top(args) => monitor::top::run(args).map(|()| true),
+        Command::Apply(args) => configure::apply(args).map(|()| true),
+        Command::Config(args) => configure::config(args).map(|()| true),
+        Command::Port(command) => configure::port(command).map(|()| true),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

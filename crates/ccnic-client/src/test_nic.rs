@@ -69,14 +69,7 @@ struct Clients {
 
 impl Handler for Clients {
     fn hello(&self) -> Hello {
-        Hello {
-            version: "test".to_owned(),
-            node: 0,
-            rss: self.rss,
-            sleeps: false,
-            tuning: self.tuning,
-            flow: None,
-        }
+        Hello { version: "test".to_owned(), rss: self.rss, tuning: self.tuning, ..Hello::default() }
     }
 
     fn status(&self, _: Cursor) -> Status {

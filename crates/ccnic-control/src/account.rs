@@ -206,7 +206,10 @@ mod tests {
 
     fn account() -> Arc<Account> {
         let user = UserLimits { connections: 3, programs: 2, queues: 10, memory: 700 };
-        Account::new(Limits { region_max: 1000, memory_max: 1000, user, trusted_users: vec![] }, 1 << 20)
+        Account::new(
+            Limits { region_max: 1000, memory_max: 1000, user, trusted_users: vec![], operators: vec![] },
+            1 << 20,
+        )
     }
 
     fn memory(memory: u64) -> Amounts {

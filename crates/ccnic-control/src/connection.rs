@@ -26,7 +26,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use crate::error::Error;
-use crate::messages::{LearnedAddress, Reply, Request, Status};
+use crate::messages::{Applied, ConfigPart, LearnedAddress, Reply, Request, Status, TEXT_MAX};
 
 /// The longest message; a longer one is refused.
 pub(crate) const MESSAGE_MAX: usize = 64 << 10;
@@ -36,6 +36,8 @@ const SENDING: Duration = Duration::from_secs(5);
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 /// How long a program waits to be attached: the NIC maps its region, which may take a while.
 const ATTACHING: Duration = Duration::from_secs(30);
+/// How long an operator waits for a change: ports are opened, and what came from others is served before they are closed.
+const CHANGING: Duration = Duration::from_secs(60);
 
 /// One end of a control connection.
 #[derive(Debug)]
@@ -251,7 +253,7 @@ impl Connection {
     fn status_page(&self, request: &Request) -> Result<Status, Error> {
         match self.ask(request, None)? {
             Reply::Status(status) => Ok(*status),
-            other => Err(Error::Protocol { what: format!("{other:?} in answer to a status request") }),
+            other => Err(unexpected(&other, "a status request")),
         }
     }
 
@@ -264,11 +266,7 @@ impl Connection {
         loop {
             let page = match self.ask(&Request::MacTable(from), None)? {
                 Reply::MacTable(page) => page,
-                other => {
-                    return Err(Error::Protocol {
-                        what: format!("{other:?} in answer to a MAC table request"),
-                    });
-                }
+                other => return Err(unexpected(&other, "a MAC table request")),
             };
             all.extend(page.addresses);
             match page.next {
@@ -281,6 +279,59 @@ impl Connection {
         }
         all.sort_unstable();
         Ok(all)
+    }
+
+    /// Asks a NIC for the configuration that it runs with (TOML), page by page.
+    ///
+    /// # Errors
+    /// As [`ask`](Connection::ask); [`Error::Refused`] by a NIC that has none, or to a user who is no operator.
+    pub fn config(&self) -> Result<String, Error> {
+        let (mut text, mut from) = (String::new(), 0);
+        loop {
+            let page = match self.ask(&Request::Config(from), None)? {
+                Reply::Config(page) => page,
+                other => return Err(unexpected(&other, "a request for the configuration")),
+            };
+            text.push_str(&page.text);
+            match page.next {
+                None => return Ok(text),
+                Some(next) if next > from => from = next,
+                Some(_) => {
+                    return Err(Error::Protocol {
+                        what: "a page of the configuration leads back".to_owned(),
+                    });
+                }
+            }
+        }
+    }
+
+    /// Has a NIC be as a configuration says, whose text is of a file of this name; with `check`, only asks what would change.
+    ///
+    /// # Errors
+    /// As [`ask`](Connection::ask); [`Error::Refused`] with what is wrong with it, and then nothing has changed.
+    pub fn apply(&self, name: &str, text: &str, check: bool) -> Result<Applied, Error> {
+        let mut rest = text;
+        while rest.len() > TEXT_MAX {
+            let (part, behind) = rest.split_at(rest.floor_char_boundary(TEXT_MAX));
+            let part = ConfigPart { text: part.to_owned(), more: true, ..ConfigPart::default() };
+            match self.ask(&Request::Apply(part), None)? {
+                Reply::Done => rest = behind,
+                other => return Err(unexpected(&other, "a part of a configuration")),
+            }
+        }
+        let last = ConfigPart { text: rest.to_owned(), more: false, name: Some(name.to_owned()), check };
+        self.change(&Request::Apply(last))
+    }
+
+    /// Has a NIC change its configuration by one of the requests for that.
+    ///
+    /// # Errors
+    /// As [`apply`](Connection::apply).
+    pub fn change(&self, request: &Request) -> Result<Applied, Error> {
+        match self.ask_within(request, None, CHANGING)? {
+            Reply::Applied(applied) => Ok(*applied),
+            other => Err(unexpected(&other, "a change of the configuration")),
+        }
     }
 
     /// True when the other side has closed the connection or ended, even if messages of it have not been read.
@@ -303,6 +354,10 @@ impl Connection {
             .map_err(|e| Error::os("ask who is at the control socket")(Errno::from_raw_os_error(e as i32)))?;
         Ok(Peer { pid: credentials.pid(), uid: credentials.uid() })
     }
+}
+
+fn unexpected(reply: &Reply, to: &str) -> Error {
+    Error::Protocol { what: format!("{reply:?} in answer to {to}") }
 }
 
 #[cfg(test)]

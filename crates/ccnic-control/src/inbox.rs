@@ -15,7 +15,7 @@ use rustix::io::{read, write};
 use crate::error::Error;
 use crate::flow::FlowRequest;
 use crate::listener::{AttachRequest, ClientId};
-use crate::messages::{Cursor, Reply};
+use crate::messages::{Change, Cursor, Reply};
 use crate::notifier::Notifier;
 
 /// What the handler is asked for.
@@ -24,6 +24,9 @@ pub(crate) enum Event {
     Hello,
     Status(Cursor),
     MacTable(u32),
+    /// The whole of it: the thread of the connection makes pages.
+    Config,
+    Change(Box<Change>),
     Attach(Box<AttachRequest>),
     SetRss(ClientId, Option<Box<Rss>>),
     Flow(ClientId, Box<FlowRequest>),

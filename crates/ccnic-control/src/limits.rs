@@ -14,6 +14,8 @@ pub struct Limits {
     /// Users (uids) that are trusted not to punch holes into their regions, which are not sealed against that
     /// (`ccnic_shm::Sealing`).
     pub trusted_users: Vec<u32>,
+    /// Users (uids) that may read and change the NIC's configuration.
+    pub operators: Vec<u32>,
 }
 
 /// What all programs of one user may take together. A user is a uid as the kernel tells it of the other end of a connection; programs
@@ -53,7 +55,20 @@ impl Limits {
     /// Limits in bytes, with the defaults for users.
     pub fn new(region_max: u32, memory_max: u64) -> Limits {
         let user = UserLimits::within(memory_max);
-        Limits { region_max, memory_max, user, trusted_users: Vec::new() }
+        Limits {
+            region_max,
+            memory_max,
+            user,
+            trusted_users: Vec::new(),
+            operators: Limits::default_operators(),
+        }
+    }
+
+    /// Who may send a signal to this process: root, and the user that it runs as.
+    pub fn default_operators() -> Vec<u32> {
+        let mut users = vec![0, rustix::process::geteuid().as_raw()];
+        users.dedup();
+        users
     }
 
     /// The memory of the machine, in bytes.

@@ -8,6 +8,7 @@
 mod accept;
 mod attach;
 mod client;
+mod configure;
 mod flow;
 mod observer;
 mod refuse;
@@ -30,7 +31,7 @@ use crate::error::Error;
 use crate::flow::{FlowReply, FlowRequest, NumberedRule};
 use crate::inbox::{Asked, Event, Inbox};
 use crate::limits::Limits;
-use crate::messages::{AddressPage, Cursor, Hello, Reply, Status};
+use crate::messages::{AddressPage, Applied, Change, Cursor, Hello, Reply, Status, TextPage};
 use crate::notifier::Notifier;
 use crate::socket::ListenSocket;
 use crate::teardown::Teardown;
@@ -60,6 +61,20 @@ pub trait Handler {
     /// The reason for a refusal, as who asks is told: by default that there is no switch.
     fn mac_table(&self, _from: u32) -> Result<AddressPage, String> {
         Err(NO_SWITCH.to_owned())
+    }
+    /// The configuration that it runs with, as a file that can be used (TOML).
+    ///
+    /// # Errors
+    /// The reason for a refusal, as who asks is told: by default that it has none.
+    fn config(&self) -> Result<String, String> {
+        Err(NO_CONFIG.to_owned())
+    }
+    /// Changes the configuration, or only says what would change ([`Change::is_check`]). Who asks is an operator ([`Limits::operators`]).
+    ///
+    /// # Errors
+    /// The reason for a refusal, as who asks is told: by default that it has no configuration. Nothing has changed then.
+    fn change(&mut self, _: &Change) -> Result<Applied, String> {
+        Err(NO_CONFIG.to_owned())
     }
     /// Polls this program's queues from now on.
     ///
@@ -94,6 +109,8 @@ pub trait Handler {
 }
 
 const NO_SWITCH: &str = "this NIC has no address table: it is no switch (ccnicd --wire switch is one)";
+
+const NO_CONFIG: &str = "this NIC has no configuration that can be read or changed while it runs (ccnicd has one): end it and start it anew";
 
 const NO_RSS: &str = "this NIC does no RSS: whoever sends to the program chooses the queue";
 
@@ -217,6 +234,15 @@ fn handle(handler: &mut impl Handler, event: Event) -> Reply {
         Event::MacTable(from) => {
             handler.mac_table(from).map_or_else(|reason| Reply::Refused { reason }, Reply::MacTable)
         }
+        // As one page: `client.rs` makes more of it.
+        Event::Config => handler.config().map_or_else(
+            |reason| Reply::Refused { reason },
+            |text| Reply::Config(TextPage { text, next: None }),
+        ),
+        Event::Change(change) => handler.change(&change).map_or_else(
+            |reason| Reply::Refused { reason },
+            |applied| Reply::Applied(Box::new(applied.fit())),
+        ),
         Event::Attach(request) => done(Reply::Attached, handler.attach(*request)),
         Event::SetRss(id, rss) => done(Reply::Done, handler.set_rss(id, rss.map(|rss| *rss))),
         Event::Flow(of, request) => {

@@ -7,7 +7,16 @@ use crate::error::Error;
 use crate::flow::{FlowAbility, FlowReply, FlowRequest};
 use crate::rss::RssMessage;
 
+mod configure;
+
 pub use crate::counters::QueueStatus;
+pub use configure::{
+    Affected, Applied, CONFIG_MAX, Change, ConfigPart, KeyChange, PortAdd, PortDel, PortSet, TEXT_MAX,
+    TextPage,
+};
+
+/// The version of these messages, in [`Hello::protocol`]: it counts up with each request that is new. Requests and fields stay what they are.
+pub const PROTOCOL: u32 = 1;
 
 /// The longest name of a program, in bytes.
 pub const NAME_MAX: usize = 255;
@@ -51,6 +60,16 @@ pub enum Request {
     MacTable(u32),
     /// Changes or shows flow rules. Only where [`Hello::flow`] says so.
     Flow(FlowRequest),
+    /// Has the NIC be as a configuration file says. An operator's, as those below.
+    Apply(ConfigPart),
+    /// Asks for the configuration that the NIC runs with: from 0, then from [`TextPage::next`] on.
+    Config(u32),
+    /// Opens a port.
+    PortAdd(PortAdd),
+    /// Closes a port.
+    PortDel(PortDel),
+    /// Changes a port.
+    PortSet(PortSet),
 }
 
 /// Where a page of the status begins.
@@ -70,7 +89,7 @@ pub enum Reply {
     Hello(Hello),
     /// To `Attach`: the queue pairs are being polled.
     Attached,
-    /// To `Rss`: the change is in force for all packets sent from now on.
+    /// To `Rss`: the change is in force for all packets sent from now on. To a part of `Apply`: it waits for the rest.
     Done,
     /// To `Status`.
     Status(Box<Status>),
@@ -78,6 +97,10 @@ pub enum Reply {
     MacTable(AddressPage),
     /// To `Flow`.
     Flow(FlowReply),
+    /// To `Apply`, `PortAdd`, `PortDel` and `PortSet`.
+    Applied(Box<Applied>),
+    /// To `Config`.
+    Config(TextPage),
     /// The request was refused.
     Refused {
         /// Why, and what to do about it.
@@ -86,10 +109,13 @@ pub enum Reply {
 }
 
 /// What a program must know of a NIC before it makes a region.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Hello {
     /// Version of the daemon.
     pub version: String,
+    /// Version of the messages ([`PROTOCOL`]); 0 from a NIC that did not say.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub protocol: u32,
     /// The NUMA node of the polling cores: the NIC segment of a region is homed there.
     pub node: u32,
     /// The NIC spreads received packets over queues (RSS).
@@ -182,8 +208,8 @@ pub struct LearnedAddress {
     pub fixed: bool,
 }
 
-fn is_zero(vlan: &u16) -> bool {
-    *vlan == 0
+fn is_zero<N: PartialEq + Default>(n: &N) -> bool {
+    *n == N::default()
 }
 
 fn is_false(fixed: &bool) -> bool {
@@ -248,6 +274,7 @@ pub struct ProgramStatus {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::connection::MESSAGE_MAX;
     use ccnic::rss::Rss;
     use serde::de::DeserializeOwned;
     use std::fmt::Debug;
@@ -293,8 +320,7 @@ mod tests {
             &Reply::MacTable(AddressPage { addresses: vec![learned], next: Some(64) }),
             r#"{"mac-table":{"addresses":[{"mac":[2,0,0,0,0,255],"program":7,"age_s":3}],"next":64}}"#,
         );
-        let hello =
-            Hello { version: "1".into(), node: 0, rss: true, sleeps: false, tuning: None, flow: None };
+        let hello = Hello { version: "1".into(), rss: true, ..Hello::default() };
         is(&Reply::Hello(hello.clone()), r#"{"hello":{"version":"1","node":0,"rss":true}}"#);
         is(
             &Reply::Hello(Hello { tuning: Some(0x0100_0001), ..hello.clone() }),
@@ -329,6 +355,35 @@ mod tests {
         assert_eq!(serde_json::from_str::<Reply>(&text).unwrap(), Reply::Status(Box::new(status)));
     }
 
+    /// docs/control-protocol.md names every message, and its examples are messages.
+    #[test]
+    fn the_documentation_is_of_these_messages() {
+        let document = include_str!("../../../docs/control-protocol.md");
+        let names = |why: String| -> Vec<String> {
+            why.split('`').skip(3).step_by(2).map(str::to_owned).collect() // unknown variant `?`, expected one of `hello`, ...
+        };
+        let requests = names(serde_json::from_str::<Request>(r#""?""#).unwrap_err().to_string());
+        let replies = names(serde_json::from_str::<Reply>(r#""?""#).unwrap_err().to_string());
+        assert!(requests.len() >= 12 && replies.len() >= 8, "{requests:?} {replies:?}");
+        for name in requests
+            .iter()
+            .map(|name| format!("\n| `{name}` |"))
+            .chain(replies.iter().map(|name| format!("`{name}`")))
+        {
+            assert!(document.contains(&name), "{name} is missing");
+        }
+        let examples =
+            |mark: &str| document.lines().filter_map(|line| line.strip_prefix(mark)).collect::<Vec<_>>();
+        let (asked, answered) = (examples("→ "), examples("← "));
+        assert!(asked.len() > 5 && answered.len() > 3);
+        asked.into_iter().for_each(|text| drop(serde_json::from_str::<Request>(text).expect(text)));
+        answered.into_iter().for_each(|text| drop(serde_json::from_str::<Reply>(text).expect(text)));
+        assert!(
+            document.contains(&format!("\"protocol\":{PROTOCOL},"))
+                && document.contains(&format!("{MESSAGE_MAX} bytes"))
+        );
+    }
+
     #[test]
     fn a_tuning_has_names() {
         let tuning = TuningStatus::new("fetch=read,ahead=2,idle=spin".parse().unwrap(), "cached");
@@ -346,7 +401,7 @@ mod tests {
         assert_eq!((queue.rx_bytes, queue.drop_ring_full, queue.drop_handoff_full), (4, 0, 0));
         assert_eq!((queue.drop_over_mtu, queue.drop_bad_source, queue.flooded), (0, 0, 0));
         let hello: Hello = serde_json::from_str(r#"{"version":"0","node":1}"#).unwrap();
-        assert!(!hello.rss && hello.tuning.is_none() && hello.flow.is_none());
+        assert_eq!(hello, Hello { version: "0".into(), node: 1, ..Hello::default() });
         assert!(serde_json::from_str::<Hello>(r#"{"version":"0","node":1,"tuning":4294967296}"#).is_err());
         let status: Status = serde_json::from_str(
             r#"{"version":"0","pid":1,"uptime_s":0,"wire":"w","cores":[],"programs":[]}"#,

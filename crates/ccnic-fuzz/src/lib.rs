@@ -9,11 +9,13 @@
 //! | `host_region.rs` | the host side over such a memory |
 //! | `recovery.rs` | what the host does when such a NIC has died, and whether a successor can go on |
 //! | `control_messages.rs` | control messages and region headers |
+//! | `configuration.rs` | configuration files, and changes that operators ask for |
 //! | `frames.rs`, `segments.rs` | frames, their offloads and their segmentation |
 //! | `reference.rs` | what etherparse knows of a frame |
 
 #![allow(clippy::expect_used, reason = "a fuzz target reports by panics")]
 
+mod configuration;
 mod control_messages;
 mod frames;
 mod host_region;
@@ -25,6 +27,7 @@ mod reference;
 mod segments;
 mod setup;
 
+pub use configuration::{changes, configuration};
 pub use control_messages::control_messages;
 pub use frames::frames;
 pub use host_region::host_region;
@@ -37,7 +40,9 @@ pub use segments::segments;
 pub type Target = fn(&[u8]);
 
 /// Every target with its name, which is also that of its corpus.
-pub const TARGETS: [(&str, Target); 6] = [
+pub const TARGETS: [(&str, Target); 8] = [
+    ("changes", changes),
+    ("configuration", configuration),
     ("control_messages", control_messages),
     ("frames", frames),
     ("host_region", host_region),

@@ -1,7 +1,6 @@
 //! `ccnicd`: the NIC daemon's command line.
 
 use std::io::IsTerminal;
-use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -10,12 +9,12 @@ use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
 use ccnic_control::Connection;
-use ccnicd::config::{Config, Settings};
-use ccnicd::control::{Reload, placement};
+use ccnicd::config::{Config, LogFormat, Running};
+use ccnicd::control::placement;
 use ccnicd::metrics::Exporter;
 use ccnicd::tune::{self, Kept, Pair, Tuned};
 use ccnicd::{Daemon, DaemonOptions, oom};
-use clap::{Parser, ValueEnum};
+use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tracing_subscriber::EnvFilter;
@@ -39,21 +38,6 @@ struct Args {
     /// and another one that are idle
     #[arg(long, conflicts_with = "tuning")]
     tune: bool,
-    /// Answer Prometheus at this address, such as 127.0.0.1:9184: GET /metrics (docs/operations.md). Whoever reaches it reads the names and
-    /// counters of all programs
-    #[arg(long, value_name = "ADDRESS:PORT")]
-    metrics: Option<SocketAddr>,
-    /// How to log
-    #[arg(long, value_enum, value_name = "FORMAT", default_value_t = LogFormat::Text)]
-    log_format: LogFormat,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum LogFormat {
-    /// For people
-    Text,
-    /// A JSON object in each line
-    Json,
 }
 
 fn main() -> ExitCode {
@@ -71,12 +55,10 @@ fn run(args: Args) -> anyhow::Result<()> {
         println!("{:#}", Config::schema());
         return Ok(());
     }
-    let (file, flags) = (args.file, args.config);
-    let read = || match &file {
-        Some(file) => anyhow::Ok(flags.clone().or(Config::read(file)?)),
-        None => Ok(flags.clone()),
-    };
-    let config = read()?;
+    let Args { file, config: flags, .. } = args;
+    let said = file.as_deref().map(Config::read).transpose()?;
+    let running = Running::new(flags, said);
+    let config = running.now();
     let log = config.log();
     let filter = EnvFilter::try_new(log).with_context(|| format!("--log {log} is no log filter"))?;
     if args.check_config {
@@ -85,7 +67,7 @@ fn run(args: Args) -> anyhow::Result<()> {
         return Ok(());
     }
     let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
-    match args.log_format {
+    match config.log_format.unwrap_or_default() {
         LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
         LogFormat::Json => log.json().init(),
     }
@@ -97,15 +79,16 @@ fn run(args: Args) -> anyhow::Result<()> {
     if args.tune {
         return measure(pair(&usable, &cores));
     }
-    let Settings { socket, dataplane, ports, policies, limits, sleep_after, tuning, .. } = config.settle()?;
-    DaemonOptions::check_cores(dataplane, cores.len())?;
+    let options = config.settle()?;
+    DaemonOptions::check_cores(options.dataplane, cores.len())?;
     // A daemon that will be refused measures nothing: another one polls there.
-    let refused = Connection::open(&socket).is_ok();
-    let choose = || tune::choose(tuning.as_deref(), pair(&usable, &cores));
+    let refused = Connection::open(&options.socket).is_ok();
+    let choose = || tune::choose(config.tuning.as_deref(), pair(&usable, &cores));
     let tuning =
         if refused { Ok(Tuned::default()) } else { choose() }.context("--tuning is not understood")?;
+    let (options, metrics) = (DaemonOptions { cores, dedicated_cores, tuning, ..options }, config.metrics);
     // Before any other thread is started: those run where this one may.
-    placement::leave_polling_cpus(&usable, &cores);
+    placement::leave_polling_cpus(&usable, &options.cores);
     let (stop, signalled) = UnixStream::pair().context("could not make a pipe for signals")?;
     for signal in [SIGTERM, SIGINT] {
         let end = signalled.try_clone().context("could not copy the signal pipe")?;
@@ -121,27 +104,12 @@ fn run(args: Args) -> anyhow::Result<()> {
         tracing::warn!("at most {:?} open files: {e}", files.current);
     }
     ccnic_shm::survive_holes().context("could not watch for memory that goes away")?;
-    if let Err(e) = oom::lower_score(limits.memory_max) {
+    if let Err(e) = oom::lower_score(options.limits.memory_max) {
         tracing::info!("the score of the out-of-memory killer stays as it is: {e}");
     }
-    let daemon = Daemon::new(DaemonOptions {
-        socket,
-        cores,
-        dataplane,
-        ports,
-        policies,
-        limits,
-        dedicated_cores,
-        sleep_after,
-        tuning,
-    })?;
-    let exporter = args.metrics.map(|address| Exporter::start(address, daemon.observer())).transpose()?;
-    daemon.run_reloading(&stop, &hung_up, || {
-        let new = read()?;
-        config.check_reload(&new)?;
-        let Settings { ports, policies, .. } = new.settle()?;
-        Ok(Reload { ports, policies })
-    });
+    let daemon = Daemon::with_config(options, running)?;
+    let exporter = metrics.map(|address| Exporter::start(address, daemon.observer())).transpose()?;
+    daemon.run_reloading(&stop, file.as_deref().map(|file| (&*hung_up, file)));
     drop(exporter);
     Ok(())
 }

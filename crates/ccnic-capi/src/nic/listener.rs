@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
-use ccnic_control::messages::{Cursor, Hello, Status};
+use ccnic_control::messages::{Cursor, Hello, PROTOCOL, Status};
 use ccnic_control::{AttachRequest, ClientId, Handler, Listener, Notifier};
 use rustix::io::Errno;
 
@@ -90,14 +90,7 @@ impl Control {
 
 impl Handler for &Control {
     fn hello(&self) -> Hello {
-        Hello {
-            version: VERSION.to_owned(),
-            node: self.node,
-            rss: false,
-            sleeps: false,
-            tuning: None,
-            flow: None,
-        }
+        Hello { version: VERSION.to_owned(), protocol: PROTOCOL, node: self.node, ..Hello::default() }
     }
 
     fn status(&self, from: Cursor) -> Status {

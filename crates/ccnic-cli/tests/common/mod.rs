@@ -8,6 +8,7 @@ use std::path::Path;
 use std::thread::JoinHandle;
 
 use ccnic_control::Limits;
+use ccnicd::config::Running;
 use ccnicd::dataplane::DataplaneKind;
 use ccnicd::{Daemon, DaemonOptions};
 
@@ -26,7 +27,17 @@ impl TestNic {
 
     /// As `options` say.
     pub fn start_with(options: DaemonOptions) -> TestNic {
-        let daemon = Daemon::new(options).unwrap();
+        TestNic::run(Daemon::new(options).unwrap())
+    }
+
+    /// As the configuration says, which may change; on the first CPU that may be used.
+    pub fn configured(running: Running) -> TestNic {
+        let cores = ccnicd::control::placement::allowed_cpus().unwrap().into_iter().take(1).collect();
+        let options = DaemonOptions { cores, ..running.now().settle().unwrap() };
+        TestNic::run(Daemon::with_config(options, running).unwrap())
+    }
+
+    fn run(daemon: Daemon) -> TestNic {
         let (stopped, stop) = UnixStream::pair().unwrap();
         TestNic { stop, thread: Some(std::thread::spawn(move || daemon.run(&stopped))) }
     }

@@ -13,6 +13,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use super::attach::{AttachedClient, ClientInfo};
+use super::configure::Configuring;
 use super::flow::Flows;
 use super::shared::Shared;
 use super::{ClientId, NO_RSS};
@@ -21,7 +22,7 @@ use crate::connection::{Connection, Peer, Waited};
 use crate::error::Error;
 use crate::inbox::Event;
 use crate::log_limit::ClientLog;
-use crate::messages::{Cursor, Reply, Request};
+use crate::messages::{Change, Cursor, Reply, Request};
 use crate::notifier::Notifier;
 use crate::rss::RssMessage;
 use crate::text::printable;
@@ -66,6 +67,8 @@ pub(super) struct Client {
     spreads: Option<bool>,
     /// Its flow rules, until it attaches.
     pub(super) flows: Flows,
+    /// What an operator's requests are about.
+    pub(super) configuring: Configuring,
     /// Other references are gone before the last one goes here: those in [`Shared`] and in `AttachRequest`.
     pub(super) connection: Arc<Connection>,
     /// Its place among the connections of its user.
@@ -90,6 +93,7 @@ impl Client {
             attached: None,
             spreads: None,
             flows: Flows::default(),
+            configuring: Configuring::default(),
             connection,
             _place: place,
         }
@@ -178,6 +182,11 @@ impl Client {
             Request::Status => self.ask(Event::Status(Cursor::default()))?,
             Request::StatusFrom(from) => self.ask(Event::Status(from))?,
             Request::MacTable(from) => self.ask(Event::MacTable(from))?,
+            Request::Apply(part) => self.apply(part)?,
+            Request::Config(from) => self.config(from)?,
+            Request::PortAdd(add) => self.change(Change::PortAdd(add))?,
+            Request::PortDel(del) => self.change(Change::PortDel(del))?,
+            Request::PortSet(set) => self.change(Change::PortSet(set))?,
             Request::Notify { queue, wakes } => {
                 // No reply on this connection: the program learns the outcome by its socket, or not at all.
                 match self.notify(queue, wakes, fd) {

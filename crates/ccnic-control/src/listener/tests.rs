@@ -5,7 +5,7 @@ use crate::account::MemoryLease;
 use crate::connection::Waited;
 use crate::flow::{FIRST_OF_OPERATOR, FlowAbility, FlowMatch, FlowRule, FlowTarget};
 use crate::limits::UserLimits;
-use crate::messages::{NAME_MAX, Request};
+use crate::messages::{CONFIG_MAX, ConfigPart, NAME_MAX, PortAdd, PortDel, PortSet, Request};
 use crate::rss::RssMessage;
 use ccnic::{Config, host::format};
 use ccnic_shm::Pages;
@@ -21,6 +21,7 @@ struct Recorder {
     rss: bool,
     flow: Option<FlowAbility>,
     refuses: bool,
+    config: String,
     /// Leases a byte more for each program.
     more: bool,
     attached: Vec<(ClientId, String, u16, Option<Rss>)>,
@@ -30,7 +31,7 @@ struct Recorder {
 
 impl Handler for Recorder {
     fn hello(&self) -> Hello {
-        Hello { version: "test".into(), node: 0, rss: self.rss, sleeps: false, tuning: None, flow: self.flow }
+        Hello { version: "test".into(), rss: self.rss, flow: self.flow, ..Hello::default() }
     }
     fn status(&self, from: Cursor) -> Status {
         let (version, wire) = ("test".into(), "none".into());
@@ -46,6 +47,20 @@ impl Handler for Recorder {
             programs: vec![],
             next,
         }
+    }
+    fn config(&self) -> Result<String, String> {
+        Ok(self.config.clone())
+    }
+    fn change(&mut self, change: &Change) -> Result<Applied, String> {
+        match change {
+            Change::File { text, .. } if text.is_empty() => return Err("it says nothing".into()),
+            Change::File { name, text, check } => {
+                self.calls.push(format!("file {name} {check}"));
+                self.config = text.clone();
+            }
+            other => self.calls.push(format!("change {}", other.is_check())),
+        }
+        Ok(Applied::default())
     }
     fn attach(&mut self, request: AttachRequest) -> Result<(), String> {
         if self.refuses {
@@ -155,6 +170,58 @@ fn region(queues: u16) -> Region {
     let region = Region::create(layout.size(), Pages::Small).unwrap();
     format(&region.memory(), &layout);
     region
+}
+
+/// What the other end does on a thread of its own, while requests are handled here.
+#[track_caller]
+fn beside<T: Send + 'static>(rig: &mut Rig, work: impl FnOnce(Connection) -> T + Send + 'static) -> T {
+    let connection = rig.connect();
+    let thread = std::thread::spawn(move || work(connection));
+    rig.poll_until("the other end", |_| thread.is_finished());
+    thread.join().unwrap()
+}
+
+#[test]
+fn an_operator_reads_and_changes_the_configuration_in_parts() {
+    let mut rig = Rig::new(limits(64 << 20), true);
+    let text = "# \u{1b}\u{fc}\n".repeat(50_000);
+    let long = text.clone();
+    let (applied, read) = beside(&mut rig, move |nic| (nic.apply("nic.toml", &long, false), nic.config()));
+    assert!(applied.unwrap().is_empty() && read.unwrap() == text);
+    let del = PortDel { name: "a".into(), check: true };
+    beside(&mut rig, move |nic| nic.change(&Request::PortDel(del))).unwrap();
+    assert_eq!(rig.nic.calls, ["file nic.toml false", "change true"]);
+    let nothing = beside(&mut rig, |nic| nic.apply("a", "", true)).unwrap_err();
+    assert!(nothing.to_string().contains("it says nothing"));
+    let much = "#".repeat(CONFIG_MAX + 1);
+    let (why, after) = beside(&mut rig, move |nic| (nic.apply("a", &much, false), nic.apply("b", "#", true)));
+    assert!(why.unwrap_err().to_string().contains("more than 1048576 bytes"));
+    after.unwrap();
+    assert_eq!((rig.nic.config.as_str(), rig.nic.calls.last().unwrap().as_str()), ("#", "file b true"));
+}
+
+#[test]
+fn who_is_no_operator_neither_reads_nor_changes_it() {
+    let mut rig = Rig::new(Limits { operators: vec![4_000_000_000], ..limits(64 << 20) }, true);
+    let stranger = rig.connect();
+    let part = ConfigPart { more: true, ..ConfigPart::default() };
+    for request in [
+        Request::Apply(part),
+        Request::Apply(ConfigPart::default()),
+        Request::Config(0),
+        Request::Config(7),
+        Request::PortAdd(PortAdd::default()),
+        Request::PortDel(PortDel::default()),
+        Request::PortSet(PortSet::default()),
+    ] {
+        let why = rig.refused(&stranger, &request, None);
+        assert!(why.contains("--operators") && why.contains("4000000000"), "{request:?}: {why}");
+    }
+    assert!(rig.nic.calls.is_empty());
+    assert!(
+        matches!(rig.ask(&stranger, &Request::Status, None), Reply::Status(_)),
+        "which anybody may ask for"
+    );
 }
 
 #[test]

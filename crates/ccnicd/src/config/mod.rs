@@ -5,11 +5,17 @@
 //! | `values.rs` | addresses, numbers with a range, users |
 //! | `policy.rs` | what a port or program may do |
 //! | `port.rs` | ports that are no programs |
-//! | `settings.rs` | [`Settings`]: what a configuration comes to |
+//! | `settings.rs` | what a configuration comes to: [`DaemonOptions`](crate::DaemonOptions) |
+//! | `file.rs` | a file is read, and written |
+//! | `difference.rs` | what differs between two configurations |
+//! | `change.rs` | [`Running`]: what a configuration is after a change that an operator wants |
 //!
 //! [`Config`] is both the file and the flags, so that there is one name, one range and one text for each thing. `docs/configuration.md` is for
 //! operators, `docs/ccnicd.example.toml` has everything that can be said.
 
+mod change;
+mod difference;
+mod file;
 mod policy;
 mod port;
 mod settings;
@@ -17,16 +23,17 @@ mod settings;
 mod tests;
 mod values;
 
-use std::path::{Path, PathBuf};
+use std::net::SocketAddr;
+use std::path::PathBuf;
 
-use anyhow::Context;
 use clap::ValueEnum;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
+pub use change::Running;
+use file::Source;
 pub use policy::{MirrorConfig, PolicyConfig, RateConfig};
 pub use port::PortConfig;
-pub use settings::Settings;
 pub use values::{All, At, Text, Trunk, User, VlanId, Within, Written};
 
 /// MiB that a number of bytes can have.
@@ -41,7 +48,7 @@ const SLEEP_MAX: u64 = 10_000_000;
 const REGION_MAX: u64 = 4095;
 
 /// What programs are connected to.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum WireName {
     /// Back to the program that sent it
@@ -51,9 +58,20 @@ pub enum WireName {
     Switch,
 }
 
+/// How to log.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum, Deserialize, Serialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum LogFormat {
+    /// For people
+    #[default]
+    Text,
+    /// A JSON object in each line
+    Json,
+}
+
 /// The configuration of ccnicd.
 #[allow(rustdoc::broken_intra_doc_links, reason = "brackets are what --help prints")]
-#[derive(Debug, Clone, PartialEq, Default, clap::Args, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, clap::Args, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct Config {
     /// Where programs connect [default: /run/ccnic.sock for root, else $XDG_RUNTIME_DIR/ccnic.sock]
@@ -61,12 +79,14 @@ pub struct Config {
     pub socket: Option<PathBuf>,
     /// CPUs that poll, such as 1 or 2,3 [default: the last one this process may use]
     #[arg(long, value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cores: Vec<usize>,
     /// What programs are connected to [default: loopback]
     #[arg(long, value_enum)]
     pub wire: Option<WireName>,
     /// Loopback: hand the same buffer back, without a copy
     #[arg(long)]
+    #[serde(skip_serializing_if = "is_false")]
     pub reflect: bool,
     /// Switch: forget an address from which no packet has come for so long [default: 300]
     #[arg(long, value_name = "SECONDS")]
@@ -82,15 +102,15 @@ pub struct Config {
     /// an interface whose packets bypass the kernel; pcap:FILE[,rate=recorded|asap|N][,loop=N][,start=now|packet][,record=FILE] files of packets
     /// (docs/ports.md)
     #[arg(long = "port", value_name = "KIND:NAME[,...]", value_parser = PortConfig::from_flag)]
-    #[serde(rename = "port")]
+    #[serde(rename = "port", skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortConfig>,
     /// Switch: what programs may do. A program gets the policy of the first entry that fits its name and user.
     #[arg(skip)]
-    #[serde(rename = "program")]
+    #[serde(rename = "program", skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ProgramConfig>,
     /// Switch: what ports and programs may do where nothing else is said of them.
     #[arg(skip)]
-    #[serde(deserialize_with = "policy::checked")]
+    #[serde(deserialize_with = "policy::checked", skip_serializing_if = "PolicyConfig::is_empty")]
     pub defaults: PolicyConfig,
     /// The largest region that a program may bring, in MiB [default: 1280]
     #[arg(long, value_name = "MIB")]
@@ -113,7 +133,12 @@ pub struct Config {
     /// Users, by name or uid, whose programs are trusted not to punch holes into their regions: those are not sealed, so that a program
     /// need not copy its region when ccnicd is restarted
     #[arg(long, value_name = "USER", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trusted_users: Vec<String>,
+    /// Users, by name or uid, who may read and change the configuration while ccnicd runs: ccnic apply, ccnic port, ccnic config [default:
+    /// root and the user that ccnicd runs as]
+    #[arg(long, value_name = "USER", value_delimiter = ',')]
+    pub operators: Option<Vec<String>>,
     /// Sleep when no packet has come for so many microseconds, 100 to 10000000, until a program, an interface or an operator wants
     /// something; 0: never, poll all the time [default: 1000]
     #[arg(long, value_name = "MICROSECONDS")]
@@ -125,6 +150,14 @@ pub struct Config {
     /// What to log: error, warn, info, debug or trace [default: info]
     #[arg(long)]
     pub log: Option<String>,
+    /// How to log [default: text]
+    #[arg(long, value_enum, value_name = "FORMAT")]
+    pub log_format: Option<LogFormat>,
+    /// Answer Prometheus at this address, such as 127.0.0.1:9184: GET /metrics (docs/operations.md). Whoever reaches it reads the names and
+    /// counters of all programs
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    #[schemars(with = "Option<String>")]
+    pub metrics: Option<SocketAddr>,
     /// The file that it comes from, to say where in it something is wrong.
     #[arg(skip)]
     #[serde(skip)]
@@ -132,7 +165,7 @@ pub struct Config {
 }
 
 /// Programs that are alike, by the name that they give themselves, by the user that they run as, or by both.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct ProgramConfig {
     /// Programs of this name; without: of any.
@@ -141,43 +174,19 @@ pub struct ProgramConfig {
     #[schemars(with = "Option<String>")]
     pub user: Option<Text<User>>,
     /// They may not attach.
+    #[serde(skip_serializing_if = "is_false")]
     pub refuse: bool,
     /// What they may do.
-    #[serde(deserialize_with = "policy::checked")]
+    #[serde(deserialize_with = "policy::checked", skip_serializing_if = "PolicyConfig::is_empty")]
     pub policy: PolicyConfig,
 }
 
-/// A file that was read.
-#[derive(Debug, Clone, PartialEq)]
-struct Source {
-    path: PathBuf,
-    text: String,
-}
-
 impl Config {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// Where in it what is wrong, and what would be right. Nothing of such a file is used.
-    pub fn read(path: &Path) -> anyhow::Result<Config> {
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))?;
-        Config::parse(path, text)
-    }
-
-    /// The contents of a file.
-    ///
-    /// # Errors
-    /// As [`read`](Config::read).
-    pub fn parse(path: &Path, text: String) -> anyhow::Result<Config> {
-        let config: Config =
-            toml::from_str(&text).with_context(|| format!("{} is not used", path.display()))?;
-        Ok(Config { source: Some(Source { path: path.to_owned(), text }), ..config })
-    }
-
     /// What `self` (the flags) leaves out is as in `file`. Ports are those of both.
     pub fn or(self, file: Config) -> Config {
-        let list = |first: Vec<_>, second: Vec<_>| if first.is_empty() { second } else { first };
+        fn list<T>(first: Vec<T>, second: Vec<T>) -> Vec<T> {
+            if first.is_empty() { second } else { first }
+        }
         Config {
             socket: self.socket.or(file.socket),
             cores: list(self.cores, file.cores),
@@ -195,48 +204,15 @@ impl Config {
             user_programs: self.user_programs.or(file.user_programs),
             user_queues: self.user_queues.or(file.user_queues),
             user_memory: self.user_memory.or(file.user_memory),
-            trusted_users: if self.trusted_users.is_empty() {
-                file.trusted_users
-            } else {
-                self.trusted_users
-            },
+            trusted_users: list(self.trusted_users, file.trusted_users),
+            operators: self.operators.or(file.operators),
             sleep_after: self.sleep_after.or(file.sleep_after),
             tuning: self.tuning.or(file.tuning),
             log: self.log.or(file.log),
+            log_format: self.log_format.or(file.log_format),
+            metrics: self.metrics.or(file.metrics),
             source: file.source,
         }
-    }
-
-    /// Whether a daemon that was started with this configuration can go over to `new` while it runs: ports and policies may differ.
-    ///
-    /// # Errors
-    /// What may not.
-    pub fn check_reload(&self, new: &Config) -> anyhow::Result<()> {
-        let same = [
-            ("socket", self.socket == new.socket),
-            ("cores", self.cores == new.cores),
-            ("wire", self.wire == new.wire && self.reflect == new.reflect),
-            ("mac-ageing", self.mac_ageing == new.mac_ageing),
-            ("mac-table", self.mac_table == new.mac_table),
-            ("mac-port", self.mac_port == new.mac_port),
-            ("region-max", self.region_max == new.region_max),
-            ("memory-max", self.memory_max == new.memory_max),
-            ("user-connections", self.user_connections == new.user_connections),
-            ("user-programs", self.user_programs == new.user_programs),
-            ("user-queues", self.user_queues == new.user_queues),
-            ("user-memory", self.user_memory == new.user_memory),
-            ("trusted-users", self.trusted_users == new.trusted_users),
-            ("sleep-after", self.sleep_after == new.sleep_after),
-            ("tuning", self.tuning == new.tuning),
-            ("log", self.log == new.log),
-        ];
-        let other = same.into_iter().find(|(_, same)| !same).map(|(key, _)| key);
-        anyhow::ensure!(
-            other.is_none(),
-            "{} cannot change while ccnicd runs: leave it as it was, or restart ccnicd",
-            other.unwrap_or_default()
-        );
-        Ok(())
     }
 
     /// The JSON schema of the file (draft 2020-12), for editors and other programs.
@@ -248,12 +224,8 @@ impl Config {
     pub fn log(&self) -> &str {
         self.log.as_deref().unwrap_or("info")
     }
+}
 
-    /// Where in the file that is: "FILE, line N: ", or nothing.
-    fn place(&self, at: usize) -> String {
-        let line = |source: &Source| 1 + source.text.bytes().take(at).filter(|byte| *byte == b'\n').count();
-        self.source
-            .as_ref()
-            .map_or_else(String::new, |source| format!("{}, line {}: ", source.path.display(), line(source)))
-    }
+fn is_false(yes: &bool) -> bool {
+    !yes
 }

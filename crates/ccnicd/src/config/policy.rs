@@ -3,7 +3,7 @@
 use anyhow::{Context, bail, ensure};
 use ccnic_control::ClientId;
 use schemars::JsonSchema;
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use super::values::{At, Text, Trunk, VlanId, Within};
@@ -14,7 +14,7 @@ use crate::switch::policy::{Carried, Mirror, Policy, Prefix, Rate, VLANS, Vlans}
 const MOST: usize = 64;
 
 /// What a port may do. What is not said is as in `[defaults]`, and anything where these do not say it either.
-#[derive(Debug, Clone, PartialEq, Default, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Default, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case", default)]
 pub struct PolicyConfig {
     /// An access port: frames without tag, in both directions, belong to this VLAN. Those with a tag are dropped.
@@ -43,7 +43,7 @@ pub struct PolicyConfig {
 }
 
 /// A rate, of packets or bits or both.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct RateConfig {
     /// Packets a second.
@@ -55,7 +55,7 @@ pub struct RateConfig {
 }
 
 /// Where copies of packets go.
-#[derive(Debug, Clone, PartialEq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct MirrorConfig {
     /// One of the ports of this file, as kind:name. It takes no other part in the switch.
@@ -74,6 +74,11 @@ fn yes() -> bool {
 }
 
 impl PolicyConfig {
+    /// True when it says nothing.
+    pub fn is_empty(&self) -> bool {
+        *self == PolicyConfig::default()
+    }
+
     /// What `self` leaves out is as in `defaults`.
     pub(super) fn or(&self, defaults: &PolicyConfig) -> PolicyConfig {
         let one = self.clone();

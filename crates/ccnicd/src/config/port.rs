@@ -3,25 +3,25 @@
 use std::collections::BTreeMap;
 use std::str::FromStr;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context, bail, ensure};
 use schemars::{JsonSchema, Schema, SchemaGenerator};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 
 use super::policy::{PolicyConfig, checked};
 use crate::ports::PortOptions;
 
 /// A port that is no program, and what it may do.
-#[derive(Debug, Clone, PartialEq, Deserialize)]
-#[serde(try_from = "PortTable")]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize)]
+#[serde(try_from = "PortTable", into = "PortTable")]
 pub struct PortConfig {
+    /// As the operator has written it.
+    table: PortTable,
     /// What it is.
     pub options: PortOptions,
-    /// What it may do.
-    pub policy: PolicyConfig,
 }
 
 /// A port that is no program.
-#[derive(Debug, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, PartialEq, Deserialize, Serialize, JsonSchema)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 struct PortTable {
     /// What kind of port: tap, xdp or pcap (docs/ports.md).
@@ -29,11 +29,11 @@ struct PortTable {
     /// Its name, as its kind has it: of a network interface, or a file.
     name: String,
     /// What its kind lets one choose, as --port: numbers, words, true and false for on and off; lists for what can be said several times.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(with = "BTreeMap<String, serde_json::Value>")]
     options: BTreeMap<String, toml::Value>,
     /// What it may do.
-    #[serde(default, deserialize_with = "checked")]
+    #[serde(default, deserialize_with = "checked", skip_serializing_if = "PolicyConfig::is_empty")]
     policy: PolicyConfig,
 }
 
@@ -44,7 +44,90 @@ impl PortConfig {
     /// What is wrong, on one line: of an error with causes, clap would print the first.
     pub fn from_flag(text: &str) -> Result<PortConfig, String> {
         let options = PortOptions::from_str(text).map_err(|e| format!("{e:#}"))?;
-        Ok(PortConfig { options, policy: PolicyConfig::default() })
+        let (kind, rest) = text.split_once(':').unwrap_or((text, ""));
+        let (name, rest) = rest.split_once(',').map_or((rest, None), |(name, rest)| (name, Some(rest)));
+        let mut table = PortTable {
+            kind: kind.to_owned(),
+            name: name.to_owned(),
+            options: BTreeMap::new(),
+            policy: PolicyConfig::default(),
+        };
+        for (key, text) in rest.into_iter().flat_map(|rest| rest.split(',')).filter_map(|p| p.split_once('='))
+        {
+            let value = value(text);
+            match table.options.get_mut(key) {
+                None => drop(table.options.insert(key.to_owned(), value)),
+                Some(toml::Value::Array(values)) => values.push(value),
+                Some(one) => *one = toml::Value::Array(vec![one.clone(), value]),
+            }
+        }
+        Ok(PortConfig { table, options })
+    }
+
+    /// What it is called: `KIND:NAME`.
+    pub fn name(&self) -> String {
+        self.options.name()
+    }
+
+    /// What it may do.
+    pub fn policy(&self) -> &PolicyConfig {
+        &self.table.policy
+    }
+
+    /// The same port with other values of some keys, those of its options or of its policy: `mtu`, `vlan`, `send.bits`. `None`: what is said
+    /// of the key goes.
+    ///
+    /// # Errors
+    /// What is wrong with which key, and what would be right.
+    pub fn with(&self, values: &BTreeMap<String, Option<toml::Value>>) -> anyhow::Result<PortConfig> {
+        let mut table = toml::Table::try_from(&self.table)?;
+        for (key, value) in values {
+            let of_policy = POLICY_KEYS.contains(&key.split('.').next().unwrap_or_default());
+            set(&mut table, if of_policy { "policy" } else { "options" }, key, value.as_ref())?;
+        }
+        let text = toml::to_string(&table)?;
+        toml::from_str(&text).map_err(|e| anyhow::anyhow!("port {}: {}", self.name(), e.message()))
+    }
+}
+
+/// The keys of a policy; all others are options of the port's kind.
+const POLICY_KEYS: [&str; 11] = [
+    "vlan",
+    "trunk",
+    "native",
+    "macs",
+    "addresses",
+    "isolated",
+    "storm",
+    "send",
+    "receive",
+    "static",
+    "mirror",
+];
+
+/// Sets a key of a part of a port's table, or one of a table within (`send.bits`).
+fn set(port: &mut toml::Table, part: &str, key: &str, value: Option<&toml::Value>) -> anyhow::Result<()> {
+    let mut within = port;
+    let mut keys: Vec<&str> = std::iter::once(part).chain(key.split('.')).collect();
+    let last = keys.pop().unwrap_or_default();
+    for outer in keys {
+        let inner = within.entry(outer).or_insert_with(|| toml::Value::Table(toml::Table::new()));
+        within = inner.as_table_mut().with_context(|| format!("{key}: {outer} has no keys of its own"))?;
+    }
+    match value {
+        Some(value) => drop(within.insert(last.to_owned(), value.clone())),
+        None => drop(within.remove(last)),
+    }
+    Ok(())
+}
+
+/// What a value of `--port` is in a file.
+fn value(text: &str) -> toml::Value {
+    match (text, text.parse::<i64>()) {
+        ("on", _) => true.into(),
+        ("off", _) => false.into(),
+        (_, Ok(number)) if number.to_string() == text => number.into(),
+        _ => text.into(),
     }
 }
 
@@ -52,10 +135,16 @@ impl TryFrom<PortTable> for PortConfig {
     type Error = String;
 
     fn try_from(table: PortTable) -> Result<PortConfig, String> {
-        let PortTable { kind, name, options, policy } = table;
-        let flag = as_flag(&kind, &name, &options).map_err(|e| format!("{e:#}"))?;
+        let PortTable { kind, name, options, .. } = &table;
+        let flag = as_flag(kind, name, options).map_err(|e| format!("{e:#}"))?;
         let options = PortOptions::from_str(&flag).map_err(|e| format!("port {kind}:{name}: {e:#}"))?;
-        Ok(PortConfig { options, policy })
+        Ok(PortConfig { table, options })
+    }
+}
+
+impl From<PortConfig> for PortTable {
+    fn from(port: PortConfig) -> PortTable {
+        port.table
     }
 }
 

@@ -1,6 +1,5 @@
 //! What a configuration comes to: everything that was left out has its default, and what does not go together is refused.
 
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
@@ -15,45 +14,21 @@ use crate::ports::PortOptions;
 use crate::switch::TableLimits;
 use crate::switch::policy::{Policies, ProgramPolicy};
 
-/// How a daemon is to be set up, as far as the operator decides.
-#[derive(Debug, Clone)]
-pub struct Settings {
-    /// The control socket.
-    pub socket: PathBuf,
-    /// CPUs that poll; none: to be chosen.
-    pub cores: Vec<usize>,
-    /// What programs are connected to.
-    pub dataplane: DataplaneKind,
-    /// Ports that are no programs.
-    pub ports: Vec<PortOptions>,
-    /// What ports and programs may do.
-    pub policies: Policies,
-    /// What programs may take.
-    pub limits: Limits,
-    /// A worker sleeps when no packet has come for so long; `None`: never.
-    pub sleep_after: Option<Duration>,
-    /// How the machine is used, as it was written.
-    pub tuning: Option<String>,
-}
-
 impl Config {
-    /// What it comes to.
+    /// What it comes to. CPUs that are not said are not chosen yet, and of the tuning nothing is known.
     ///
     /// # Errors
     /// What does not go together, and what to do.
-    pub fn settle(&self) -> anyhow::Result<Settings> {
+    pub fn settle(&self) -> anyhow::Result<DaemonOptions> {
         let ports: Vec<PortOptions> = self.ports.iter().map(|port| port.options.clone()).collect();
         let dataplane = self.dataplane()?;
         DaemonOptions::check_ports(dataplane, &ports)?;
-        Ok(Settings {
-            socket: self.socket.clone().unwrap_or_else(default_socket),
-            cores: self.cores.clone(),
-            dataplane,
+        let socket = self.socket.clone().unwrap_or_else(default_socket);
+        Ok(DaemonOptions {
             policies: self.policies(dataplane)?,
             ports,
-            limits: self.limits()?,
             sleep_after: self.sleep_after()?,
-            tuning: self.tuning.clone(),
+            ..DaemonOptions::new(socket, self.cores.clone(), dataplane, self.limits()?)
         })
     }
 
@@ -84,7 +59,7 @@ impl Config {
             "[[program]] and [defaults] are a switch's, and there is none: say wire = \"switch\", too"
         );
         let port = |(at, port): (usize, &super::PortConfig)| {
-            let policy = port.policy.or(&self.defaults).settle(|mirror| self.mirror(mirror, Some(at)));
+            let policy = port.policy().or(&self.defaults).settle(|mirror| self.mirror(mirror, Some(at)));
             policy.with_context(|| format!("port {}", port.options.name()))
         };
         let program = |(at, program): (usize, &super::ProgramConfig)| {
@@ -139,10 +114,13 @@ impl Config {
             queues: count(self.user_queues, UserLimits::QUEUES),
             memory: self.user_memory.map_or(UserLimits::within(memory_max).memory, |mib| mib.get() << MIB),
         };
-        let trusted = self.trusted_users.iter().map(|user| uid_of(user)).collect::<Result<_, _>>();
-        let trusted_users = trusted.context("--trusted-users names nobody")?;
+        let uids = |users: &[String]| users.iter().map(|user| uid_of(user)).collect::<Result<Vec<_>, _>>();
+        let trusted_users = uids(&self.trusted_users).context("--trusted-users names nobody")?;
+        let operators =
+            self.operators.as_deref().map(uids).transpose().context("--operators names nobody")?;
+        let operators = operators.unwrap_or_else(Limits::default_operators);
         let region_max = self.region_max.map_or(REGION_MAX, |mib| mib.get() as u32) << MIB;
-        Ok(Limits { region_max, memory_max, user, trusted_users })
+        Ok(Limits { region_max, memory_max, user, trusted_users, operators })
     }
 }
 

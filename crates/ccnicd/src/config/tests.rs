@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use super::*;
+use crate::DaemonOptions;
 use crate::dataplane::DataplaneKind;
 use crate::switch::policy::{Mirror, Policies, Policy, Rate, Vlans};
 use crate::switch::{Mac, Station, TableLimits};
@@ -16,7 +17,7 @@ fn parse(text: &str) -> anyhow::Result<Config> {
 }
 
 #[track_caller]
-fn settled(text: &str) -> Settings {
+fn settled(text: &str) -> DaemonOptions {
     parse(text).unwrap().settle().unwrap()
 }
 
@@ -197,6 +198,42 @@ fn the_schema_knows_ranges_and_nothing_unknown() {
     assert!(defs.get("Port").unwrap()["properties"]["options"].is_object());
 }
 
+/// What is printed is read as the same, and says no more.
+#[track_caller]
+fn printed(config: &Config) -> String {
+    let text = config.to_toml().unwrap();
+    let again = parse(&text).unwrap();
+    assert_eq!(Config { source: None, ..again }, Config { source: None, ..config.clone() }, "{text}");
+    text
+}
+
+#[test]
+fn what_is_printed_is_read_as_the_same() {
+    assert_eq!(printed(&Config::default()), "");
+    let all: String =
+        EXAMPLE.lines().map(|line| format!("{}\n", line.strip_prefix("#: ").unwrap_or(line))).collect();
+    let text = printed(&parse(&all).unwrap());
+    assert!(text.contains("mac-ageing = 300") && !text.contains("reflect"), "{text}");
+    let flags = Config {
+        wire: Some(WireName::Switch),
+        ports: [
+            "tap:a,address=10.0.0.1/24,address=fd00::1/64,offload=off,mtu=9000",
+            "pcap:record=b",
+            "xdp:e,zero-copy=on,mode=native",
+        ]
+        .map(|port| PortConfig::from_flag(port).unwrap())
+        .into(),
+        ..Config::default()
+    };
+    let text = printed(&flags);
+    let settled = flags.settle().unwrap();
+    assert_eq!(settled.ports, parse(&text).unwrap().settle().unwrap().ports);
+    assert!(
+        text.contains("address = [\"10.0.0.1/24\", \"fd00::1/64\"]") && text.contains("offload = false"),
+        "{text}"
+    );
+}
+
 proptest! {
     /// Whatever somebody does to the example: it is used, or refused with its name.
     #[test]
@@ -208,7 +245,9 @@ proptest! {
         if let Err(why) = parse(&text) {
             prop_assert!(why.to_string().contains("nic.toml"));
         } else {
-            let _ = parse(&text).unwrap().settle().map(|settings| settings.policies.of_program("web", 0).cloned());
+            let config = parse(&text).unwrap();
+            let _ = config.settle().map(|settings| settings.policies.of_program("web", 0).cloned());
+            printed(&config);
         }
     }
 }

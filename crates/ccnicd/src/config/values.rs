@@ -7,14 +7,14 @@ use std::str::FromStr;
 
 use anyhow::{Context, bail, ensure};
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::control::users::uid_of;
 use crate::switch::policy::{Prefix, VLANS};
 use crate::switch::{Mac, Station};
 
 /// A whole number from `MIN` to `MAX`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(try_from = "u64")]
 pub struct Within<const MIN: u64, const MAX: u64>(u64);
 
@@ -66,8 +66,8 @@ impl<const MIN: u64, const MAX: u64> JsonSchema for Within<MIN, MAX> {
 pub type VlanId = Within<{ *VLANS.start() as u64 }, { *VLANS.end() as u64 }>;
 
 /// The VLANs of a trunk: all of them, or those in the list.
-#[derive(Debug, Clone, PartialEq, Eq, JsonSchema)]
-#[schemars(untagged)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+#[serde(untagged)]
 pub enum Trunk {
     /// Each VLAN that there can be.
     All(All),
@@ -76,7 +76,7 @@ pub enum Trunk {
 }
 
 /// `"all"`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, JsonSchema)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum All {
     /// All of them.
@@ -118,6 +118,9 @@ pub trait Written: Sized {
     /// # Errors
     /// What is wrong, and what would be right.
     fn read(text: &str) -> anyhow::Result<Self>;
+
+    /// Writes it, so that it is read as the same.
+    fn write(&self) -> String;
 }
 
 /// A value that is written as a text.
@@ -128,6 +131,12 @@ impl<'de, T: Written> Deserialize<'de> for Text<T> {
     fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Text<T>, D::Error> {
         let text = Cow::<str>::deserialize(deserializer)?;
         T::read(&text).map(Text).map_err(|e| serde::de::Error::custom(format!("{e:#}")))
+    }
+}
+
+impl<T: Written> Serialize for Text<T> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(&self.0.write())
     }
 }
 
@@ -160,6 +169,10 @@ impl Written for Mac {
             "{text:?} is the address of a group or of nobody: nobody may speak from it"
         );
         Ok(mac)
+    }
+
+    fn write(&self) -> String {
+        self.bytes().map(|byte| format!("{byte:02x}")).join(":")
     }
 }
 
@@ -194,6 +207,11 @@ impl Written for At {
         let wrong = || format!("{vlan:?} is no VLAN of {} to {}", VLANS.start(), VLANS.end());
         Ok(At { mac: Mac::read(mac)?, vlan: Some(number.with_context(wrong)?) })
     }
+
+    fn write(&self) -> String {
+        let mac = self.mac.write();
+        self.vlan.map_or_else(|| mac.clone(), |vlan| format!("{mac}@{vlan}"))
+    }
 }
 
 impl Written for Prefix {
@@ -207,6 +225,11 @@ impl Written for Prefix {
         let most = if address.is_ipv4() { 32 } else { 128 };
         let len = len.map_or(Some(most), |len| len.parse().ok()).with_context(wrong)?;
         Prefix::new(address, len).with_context(|| format!("{text:?}: a prefix has {most} bits at most"))
+    }
+
+    fn write(&self) -> String {
+        let (address, len) = self.parts();
+        format!("{address}/{len}")
     }
 }
 
@@ -223,6 +246,10 @@ impl Written for User {
             bail!("the user has no name; give one, or a uid");
         }
         uid_of(text).map(User)
+    }
+
+    fn write(&self) -> String {
+        self.0.to_string()
     }
 }
 
@@ -242,6 +269,26 @@ mod tests {
         assert_eq!(Few::try_from(0).unwrap_err(), "0 is not in 1..=10");
         assert_eq!(Within::<1, { u64::MAX }>::try_from(0).unwrap_err(), "0 is not in 1..");
         assert!("many".parse::<Few>().is_err() && "18446744073709551616".parse::<Few>().is_err());
+    }
+
+    #[test]
+    fn what_is_written_is_read_as_the_same() {
+        fn same<T: Written + PartialEq + fmt::Debug>(text: &str, written: &str) {
+            let value = T::read(text).unwrap();
+            assert_eq!(value.write(), written);
+            assert_eq!(T::read(written).unwrap(), value);
+        }
+        same::<Mac>("02:00:00:00:0A:fE", "02:00:00:00:0a:fe");
+        same::<At>("02:00:00:00:00:01@10", "02:00:00:00:00:01@10");
+        same::<At>("02:00:00:00:00:01", "02:00:00:00:00:01");
+        same::<Prefix>("10.0.0.5", "10.0.0.5/32");
+        same::<Prefix>("10.1.2.3/16", "10.1.0.0/16");
+        same::<Prefix>("::ffff:10.0.0.0/104", "10.0.0.0/8");
+        same::<Prefix>("::ffff:0:0/95", "::fffe:0:0/95");
+        same::<Prefix>("0.0.0.0/0", "0.0.0.0/0");
+        same::<Prefix>("::/0", "::/0");
+        same::<Prefix>("fd00::1", "fd00::1/128");
+        same::<User>("root", "0");
     }
 
     #[test]

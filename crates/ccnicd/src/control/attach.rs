@@ -13,7 +13,7 @@ use crate::dataplane::{Attachment, DataplaneKind};
 use crate::poll::client::Part;
 use crate::ports::pcap::PcapPort;
 use crate::ports::program::ProgramPort;
-use crate::ports::tap::TapPort;
+use crate::ports::tap::{Mtu, TapPort};
 use crate::ports::xdp::XdpPort;
 use crate::ports::{OutsidePort, PortOptions};
 use crate::switch::outside::SwitchedOutside;
@@ -47,8 +47,18 @@ pub(super) fn attach(
 
 const NO_MEMORY: &str = "no memory for what its policy looks into";
 
-/// Opens a port that is no program; returns what a worker polls, the name of its kind, and the number of its queues. Its port of the switch keeps
-/// `place`, and is held to `policy`.
+/// A port that has been opened.
+pub(super) struct OpenedPort {
+    /// What a worker polls.
+    pub(super) part: Part,
+    /// The name of its kind.
+    pub(super) kind: &'static str,
+    pub(super) queues: u16,
+    /// Its MTU, where that can change.
+    pub(super) mtu: Option<Mtu>,
+}
+
+/// Opens a port that is no program. Its port of the switch keeps `place`, and is held to `policy`.
 ///
 /// # Errors
 /// Which step failed, and what to do.
@@ -56,22 +66,25 @@ pub(super) fn open_port(
     options: &PortOptions,
     policy: &Policy,
     place: &Arc<()>,
-) -> anyhow::Result<(Part, &'static str, u16)> {
+) -> anyhow::Result<OpenedPort> {
     let rules = Rules::new(policy).context(NO_MEMORY)?;
     match options {
         PortOptions::Tap(options) => {
-            let port = SwitchedOutside::new(TapPort::open(options)?, rules, Arc::clone(place));
-            Ok((Part::Port(Box::new(port)), "tap", options.queues))
+            let port = TapPort::open(options)?;
+            let mtu = Some(port.mtu());
+            let part = Part::Port(Box::new(SwitchedOutside::new(port, rules, Arc::clone(place))));
+            Ok(OpenedPort { part, kind: "tap", queues: options.queues, mtu })
         }
         PortOptions::Xdp(options) => {
             let port = XdpPort::open(options)?;
-            let (design, queues) = (port.design(), OutsidePort::queues(&port) as u16);
-            let port = SwitchedOutside::new(port, rules, Arc::clone(place));
-            Ok((Part::Port(Box::new(port)), design, queues))
+            let (kind, queues) = (port.design(), OutsidePort::queues(&port) as u16);
+            let part = Part::Port(Box::new(SwitchedOutside::new(port, rules, Arc::clone(place))));
+            Ok(OpenedPort { part, kind, queues, mtu: None })
         }
         PortOptions::Pcap(options) => {
-            let port = SwitchedOutside::new(PcapPort::open(options)?, rules, Arc::clone(place));
-            Ok((Part::Port(Box::new(port)), "pcap", 1))
+            let port = PcapPort::open(options)?;
+            let part = Part::Port(Box::new(SwitchedOutside::new(port, rules, Arc::clone(place))));
+            Ok(OpenedPort { part, kind: "pcap", queues: 1, mtu: None })
         }
     }
 }

@@ -17,15 +17,17 @@ pub mod users;
 
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ccnic_control::messages::Change;
 use ccnic_control::{Listener, Observer};
 
 pub use options::{DaemonOptions, default_socket};
 pub(crate) use plane::FIRST_OUTSIDE;
-pub use reload::Reload;
 
+use crate::config::{Config, Running};
 use plane::ControlPlane;
 
 /// How often the control thread looks for programs whose region has gone missing, and whether a new configuration is to be read.
@@ -40,13 +42,25 @@ pub struct Daemon {
 }
 
 impl Daemon {
-    /// Binds the socket and starts the workers.
+    /// Binds the socket and starts the workers. The configuration cannot change.
     ///
     /// # Errors
     /// When a daemon already runs at the socket, or the system refuses a socket or a thread.
     pub fn new(options: DaemonOptions) -> anyhow::Result<Daemon> {
+        Daemon::start(options, None)
+    }
+
+    /// As [`new`](Daemon::new), of a configuration that may change: `options` are what it comes to ([`Config::settle`]).
+    ///
+    /// # Errors
+    /// As [`new`](Daemon::new).
+    pub fn with_config(options: DaemonOptions, running: Running) -> anyhow::Result<Daemon> {
+        Daemon::start(options, Some(running))
+    }
+
+    fn start(options: DaemonOptions, running: Option<Running>) -> anyhow::Result<Daemon> {
         let listener = Listener::new(&options.socket, options.limits.clone())?;
-        let plane = ControlPlane::new(options)?;
+        let plane = ControlPlane::new(options, running)?;
         let options = plane.options();
         tracing::info!(
             socket = %options.socket.display(), cores = ?options.cores, wire = options.dataplane.name(), "ccnicd {VERSION} is ready"
@@ -64,23 +78,18 @@ impl Daemon {
     /// Does not wait for the threads of connections, which may have to close what programs made so that closing it takes long: the
     /// process is to exit now, and then the kernel closes it without waiting.
     pub fn run(self, stop: &UnixStream) {
-        self.run_reloading(stop, &AtomicBool::new(false), || anyhow::bail!("there is no configuration file"));
+        self.run_reloading(stop, None);
     }
 
-    /// As [`run`](Daemon::run). When `asked` becomes true, applies what `read` gives, or logs why it does not.
-    pub fn run_reloading(
-        mut self,
-        stop: &UnixStream,
-        asked: &AtomicBool,
-        mut read: impl FnMut() -> anyhow::Result<Reload>,
-    ) {
+    /// As [`run`](Daemon::run). Whenever the flag becomes true, has the configuration be as the file says, or logs why it does not.
+    pub fn run_reloading(mut self, stop: &UnixStream, reload: Option<(&AtomicBool, &Path)>) {
         while !self.listener.poll(&mut self.plane, Some(stop.as_fd()), Some(LOOK)) {
             self.plane.hang_up_on_lost();
-            if asked.swap(false, Ordering::Relaxed) {
-                match read().and_then(|new| self.plane.reload(new)) {
-                    Ok(changes) => tracing::info!(?changes, "the configuration has been applied"),
-                    Err(e) => tracing::error!("the configuration stays as it was: {e:#}"),
-                }
+            if let Some((asked, file)) = reload
+                && asked.swap(false, Ordering::Relaxed)
+                && let Err(e) = self.reload(file)
+            {
+                tracing::error!("the configuration stays as it was: {e:#}");
             }
         }
         tracing::info!("stopping: serving what has been sent");
@@ -88,6 +97,12 @@ impl Daemon {
         listener.stop_accepting();
         drop(plane); // the workers end; until then programs see a NIC
         std::mem::forget(listener); // dropping it would wait a while for connections
+    }
+
+    fn reload(&mut self, file: &Path) -> anyhow::Result<()> {
+        let text = Config::text_of(file)?;
+        let change = Change::File { name: file.display().to_string(), text, check: false };
+        self.plane.reconfigure(&change).map(drop)
     }
 }
 

@@ -9,7 +9,8 @@ use anyhow::Context;
 use ccnic::rss::{Rss, Spreader};
 use ccnic_control::flow::{FlowReply, FlowRequest};
 use ccnic_control::messages::{
-    AddressPage, Cursor, Hello, LearnedAddress, ProgramStatus, QueueStatus, Status, TuningStatus,
+    AddressPage, Applied, Change, Cursor, Hello, LearnedAddress, PROTOCOL, ProgramStatus, QueueStatus,
+    Status, TuningStatus,
 };
 use ccnic_control::rss::RssMessage;
 use ccnic_control::{
@@ -19,9 +20,11 @@ use ccnic_control::{
 use ccnic_shm::{Region, numa};
 
 use super::assign::{assign, queues_of};
-use super::attach::{attach, open_port};
+use super::attach::{OpenedPort, attach, open_port};
 use super::flows::Steering;
+use super::reload::NOT_CONFIGURED;
 use super::{DaemonOptions, VERSION};
+use crate::config::Running;
 use crate::dataplane::DataplaneKind;
 use crate::flow::FlowBook;
 use crate::flow::book::ABILITY;
@@ -29,6 +32,7 @@ use crate::poll::client::Part;
 use crate::poll::core::Rest;
 use crate::poll::links::{Links, mesh, mesh_bytes};
 use crate::poll::worker::Worker;
+use crate::ports::tap::Mtu;
 use crate::switch::policy::Policy;
 use crate::switch::{Known, MAX_PORTS, Switch};
 
@@ -110,6 +114,8 @@ pub(super) struct OutsideRecord {
     pub(super) queues: u16,
     /// What it may do.
     pub(super) policy: Policy,
+    /// Its MTU, where that can change.
+    pub(super) mtu: Option<Mtu>,
 }
 
 /// Clients and workers. Belongs to the control thread.
@@ -119,14 +125,18 @@ pub(super) struct ControlPlane {
     pub(super) clients: BTreeMap<ClientId, ClientRecord>,
     /// By id.
     pub(super) outside: Vec<OutsideRecord>,
+    /// The id of the next of them: none is used twice.
+    pub(super) next_outside: ClientId,
     /// Each port of the switch has a reference, also one whose program has gone, until it is out of the switch.
     pub(super) ports: Arc<()>,
+    /// The configuration, if it can be read and changed.
+    pub(super) running: Option<Running>,
     started: Instant,
 }
 
 impl ControlPlane {
     /// Starts the workers.
-    pub(super) fn new(options: DaemonOptions) -> anyhow::Result<ControlPlane> {
+    pub(super) fn new(options: DaemonOptions, running: Option<Running>) -> anyhow::Result<ControlPlane> {
         let rest = Rest::new(options.dedicated_cores, options.tuning.tuning.idle);
         let switch = || match options.dataplane {
             DataplaneKind::Switch(limits) => Switch::new(limits),
@@ -141,7 +151,9 @@ impl ControlPlane {
             workers,
             clients: BTreeMap::new(),
             outside: Vec::new(),
+            next_outside: FIRST_OUTSIDE,
             ports: Arc::default(),
+            running,
             started: Instant::now(),
         };
         plane.open_ports()?;
@@ -150,16 +162,32 @@ impl ControlPlane {
 
     /// Opens the ports that are no programs, and has the switch join them.
     fn open_ports(&mut self) -> anyhow::Result<()> {
-        for (at, port) in self.options.ports.iter().enumerate() {
+        for (at, port) in self.options.ports.clone().iter().enumerate() {
             let (id, name) = (FIRST_OUTSIDE + at as ClientId, port.name());
             let policy = self.options.policies.of_port(at).clone();
-            let (part, kind, queues) =
-                open_port(port, &policy, &self.ports).with_context(|| format!("--port {name}"))?;
-            let worker = self.workers.first_mut().context("no polling thread")?;
-            anyhow::ensure!(worker.add(id, part, queues.into()), DIED);
-            tracing::info!(name, queues, "port opened");
-            self.outside.push(OutsideRecord { id, name, kind, queues, policy });
+            let opened = open_port(port, &policy, &self.ports).with_context(|| format!("--port {name}"))?;
+            self.join(id, name, opened, policy)?;
         }
+        Ok(())
+    }
+
+    /// Has the switch join a port that has been opened.
+    ///
+    /// # Errors
+    /// When a polling thread has died.
+    pub(super) fn join(
+        &mut self,
+        id: ClientId,
+        name: String,
+        opened: OpenedPort,
+        policy: Policy,
+    ) -> anyhow::Result<()> {
+        let OpenedPort { part, kind, queues, mtu } = opened;
+        let worker = self.workers.first_mut().context("no polling thread")?;
+        anyhow::ensure!(worker.add(id, part, queues.into()), DIED);
+        tracing::info!(name, queues, "port opened");
+        self.next_outside = self.next_outside.max(id + 1);
+        self.outside.push(OutsideRecord { id, name, kind, queues, policy, mtu });
         Ok(())
     }
 
@@ -298,6 +326,7 @@ impl Handler for ControlPlane {
         let node = self.options.cores.first().map_or(0, |cpu| numa::node_of(*cpu));
         Hello {
             version: VERSION.to_owned(),
+            protocol: PROTOCOL,
             node,
             rss: true,
             sleeps: self.options.sleep_after.is_some(),
@@ -335,6 +364,15 @@ impl Handler for ControlPlane {
         if let Some(client) = self.clients.remove(&id) {
             self.remove(id, client, self.workers.len());
         }
+    }
+
+    fn config(&self) -> Result<String, String> {
+        let running = self.running.as_ref().ok_or(NOT_CONFIGURED)?;
+        running.now().to_toml().map_err(|e| format!("{e:#}"))
+    }
+
+    fn change(&mut self, change: &Change) -> Result<Applied, String> {
+        self.reconfigure(change).map_err(|e| format!("{e:#}"))
     }
 
     fn mac_table(&self, from: u32) -> Result<AddressPage, String> {

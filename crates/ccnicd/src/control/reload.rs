@@ -1,182 +1,273 @@
-//! A new configuration for a daemon that runs: the difference is applied, and what is the same does not notice.
+//! A new configuration for a daemon that runs: the difference is applied, and what is the same does not notice. SIGHUP, `ccnic apply` and
+//! `ccnic port` all end here.
 //!
-//! Everything that can fail is done first: ports that are new are opened, rules are made. Then it is applied as a whole.
+//! First a [`Plan`] is made, which opens and changes nothing. Then everything that can fail is done: ports that are new are opened, rules are
+//! made, MTUs set. Then the rest is applied as a whole.
 
 use anyhow::{Context, ensure};
+use ccnic_control::messages::{Affected, Applied, Change};
 use ccnic_control::{ClientId, printable};
 
-use super::attach::open_port;
-use super::plane::{ControlPlane, DIED, FIRST_OUTSIDE, OutsideRecord};
-use crate::poll::client::Part;
+use super::attach::{OpenedPort, open_port};
+use super::plane::{ControlPlane, DIED, FIRST_OUTSIDE};
 use crate::ports::PortOptions;
+use crate::ports::tap::Mtu;
 use crate::switch::policy::{Policies, Policy, Rules};
+
+/// Why a daemon that was started without [`Running`](crate::config::Running) refuses changes.
+pub(super) const NOT_CONFIGURED: &str =
+    "this NIC was started without a configuration that can change: start ccnicd";
 
 /// What a daemon that runs can be told anew.
 #[derive(Debug, Clone)]
-pub struct Reload {
+struct Reload {
     /// Ports that are no programs.
-    pub ports: Vec<PortOptions>,
+    ports: Vec<PortOptions>,
     /// What ports and programs may do.
-    pub policies: Policies,
+    policies: Policies,
 }
 
-/// What has changed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct Changes {
-    pub(super) opened: usize,
-    pub(super) closed: usize,
-    /// Ports and programs whose policy is another.
-    pub(super) governed: usize,
+/// A port that is no program.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Named {
+    id: ClientId,
+    name: String,
+}
+
+/// What is to be done, so that the daemon is as a [`Reload`] says.
+#[derive(Debug, Default)]
+struct Plan {
+    /// The ports that there will be, in the order of the configuration.
+    ports: Vec<Named>,
+    /// Those of them that are to be opened, by their place.
+    open: Vec<usize>,
+    close: Vec<Named>,
+    /// Ports that get another MTU.
+    set: Vec<(Named, u32)>,
+    /// Ports and programs that get another policy.
+    govern: Vec<(Named, Policy)>,
     /// Programs that may not be attached any more.
-    pub(super) refused: usize,
+    detach: Vec<Named>,
 }
 
-/// A port that has been opened: its id, what a worker polls, its queues.
-type Opened = (ClientId, Part, u16);
-
-/// A port or program and its new rules.
-type Ruling = (ClientId, Option<Box<Rules>>);
+impl Plan {
+    /// What it comes to, beside the difference of the configurations.
+    fn effects(&self) -> Applied {
+        let affected = |named: &Named| Affected { id: named.id, name: named.name.clone() };
+        Applied {
+            opened: self.open.iter().filter_map(|at| self.ports.get(*at)).map(affected).collect(),
+            closed: self.close.iter().map(affected).collect(),
+            set: self.set.iter().map(|(port, _)| affected(port)).collect(),
+            governed: self.govern.iter().map(|(port, _)| affected(port)).collect(),
+            detached: self.detach.iter().map(affected).collect(),
+            ..Applied::default()
+        }
+    }
+}
 
 impl ControlPlane {
     /// What a program may do; `None`: it may not attach.
     pub(super) fn policy_of_program(&self, name: &str, uid: u32) -> Option<Policy> {
         let policy = self.options.policies.of_program(name, uid)?;
-        Some(placed(policy, &self.options.ports, &self.outside))
+        let there: Vec<Named> =
+            self.outside.iter().map(|port| Named { id: port.id, name: port.name.clone() }).collect();
+        Some(placed(policy, &self.options.ports, &there))
     }
 
-    /// Has the daemon be as `new` says.
+    /// Changes the configuration, or only says what would change.
     ///
     /// # Errors
-    /// What cannot be done. Nothing has changed then.
-    pub(super) fn reload(&mut self, new: Reload) -> anyhow::Result<Changes> {
+    /// What is wrong, and what would be right. Nothing has changed then.
+    pub(super) fn reconfigure(&mut self, change: &Change) -> anyhow::Result<Applied> {
+        let before = self.running.as_ref().context(NOT_CONFIGURED)?;
+        let after = before.after(change)?;
+        let settled = after.now().settle()?;
+        let changes = before.now().difference(after.now())?;
+        let new = Reload { ports: settled.ports, policies: settled.policies };
+        let plan = self.plan(&new)?;
+        let applied = Applied { changes, ..plan.effects() };
+        if !change.is_check() {
+            self.carry_out(new, plan)?;
+            self.running = Some(after);
+            tracing::info!(
+                opened = applied.opened.len(),
+                closed = applied.closed.len(),
+                set = applied.set.len(),
+                governed = applied.governed.len(),
+                detached = applied.detached.len(),
+                "the configuration has been applied"
+            );
+        }
+        Ok(applied)
+    }
+
+    /// What is to be done.
+    fn plan(&self, new: &Reload) -> anyhow::Result<Plan> {
         ensure!(self.options.joins() || new.policies == Policies::default(), "there is no switch");
-        check_options(&self.options.ports, &new.ports)?;
-        let (opened, outside) = self.open_new(&new)?;
-        let rulings = self.rulings(&new, &outside)?;
-        let mut changes = Changes { opened: opened.len(), governed: rulings.len(), ..Changes::default() };
-        // From here on nothing fails but a polling thread that has died.
-        let gone: Vec<_> =
-            self.outside.iter().filter(|old| outside.iter().all(|port| port.id != old.id)).collect();
-        changes.closed = gone.len();
-        let gone: Vec<_> = gone.into_iter().map(|port| (port.id, port.queues)).collect();
-        gone.into_iter().for_each(|(id, queues)| self.close_port(id, queues));
-        let worker = self.workers.first_mut().context("no polling thread")?;
-        for (id, part, queues) in opened {
-            ensure!(worker.add(id, part, queues.into()), DIED);
-        }
-        for (id, rules) in rulings {
-            ensure!(worker.govern(id, rules), DIED);
-        }
-        self.outside = outside;
-        (self.options.ports, self.options.policies) = (new.ports, new.policies);
-        changes.refused = self.settle_programs();
-        Ok(changes)
-    }
-
-    /// Opens the ports that are new. Returns them, and the record of all ports that there will be, by id, those that stay as they are.
-    fn open_new(&self, new: &Reload) -> anyhow::Result<(Vec<Opened>, Vec<OutsideRecord>)> {
-        let (mut opened, mut records) = (Vec::new(), Vec::new());
-        let mut next = self.outside.iter().map(|port| port.id + 1).max().unwrap_or(FIRST_OUTSIDE);
+        let mut plan = Plan::default();
+        let mut next = self.next_outside;
         for (at, options) in new.ports.iter().enumerate() {
             let name = options.name();
-            if let Some(OutsideRecord { id, kind, queues, policy, .. }) =
-                self.outside.iter().find(|port| port.name == name)
-            {
-                let (id, kind, queues, policy) = (*id, *kind, *queues, policy.clone());
-                records.push(OutsideRecord { id, name, kind, queues, policy });
+            let old = self.outside.iter().find(|port| port.name == name);
+            let id = old.map_or(next, |port| port.id);
+            if old.is_none() {
+                next += 1;
+                plan.open.push(at);
+            }
+            plan.ports.push(Named { id, name });
+        }
+        let gone = self.outside.iter().filter(|old| plan.ports.iter().all(|port| port.id != old.id));
+        plan.close = gone.map(|old| Named { id: old.id, name: old.name.clone() }).collect();
+        plan.set = self.other_options(new, &plan.ports)?;
+        self.plan_policies(new, &mut plan);
+        Ok(plan)
+    }
+
+    /// Ports that stay, and of which an option is another.
+    ///
+    /// # Errors
+    /// When it cannot change while the port is there.
+    fn other_options(&self, new: &Reload, ports: &[Named]) -> anyhow::Result<Vec<(Named, u32)>> {
+        let mut set = Vec::new();
+        for (options, port) in new.ports.iter().zip(ports) {
+            let Some(before) = self.options.ports.iter().find(|old| old.name() == port.name) else {
                 continue;
+            };
+            if before != options {
+                let mtu = before.other_mtu(options).with_context(|| {
+                    format!(
+                        "port {}: only its mtu can change while it is there: leave the other options, or take the port out, then add it",
+                        port.name
+                    )
+                })?;
+                set.push((port.clone(), mtu));
             }
-            // Its mirror may be a port that is opened after it, and follows.
-            let policy = Policy { mirror: None, ..new.policies.of_port(at).clone() };
-            let (part, kind, queues) =
-                open_port(options, &policy, &self.ports).with_context(|| format!("port {name}"))?;
-            records.push(OutsideRecord { id: next, name, kind, queues, policy });
-            opened.push((next, part, queues));
-            next += 1;
         }
-        records.sort_unstable_by_key(|port| port.id);
-        Ok((opened, records))
+        Ok(set)
     }
 
-    /// The rules of all ports and programs whose policy is another than it was; `outside` says which ports there will be.
-    fn rulings(&mut self, new: &Reload, outside: &[OutsideRecord]) -> anyhow::Result<Vec<Ruling>> {
-        let mut rulings = Vec::new();
-        let mut rule = |id, before: &Policy, policy: &Policy| {
-            if before != policy {
-                rulings.push((id, Rules::new(policy).context("no memory for what a policy looks into")?));
+    /// Whose policy is another, and who may not stay.
+    fn plan_policies(&self, new: &Reload, plan: &mut Plan) {
+        for (at, port) in plan.ports.iter().enumerate() {
+            let policy = placed(new.policies.of_port(at), &new.ports, &plan.ports);
+            let old = self.outside.iter().find(|old| old.id == port.id);
+            let same = match old {
+                Some(old) => old.policy == policy,
+                None => first_policy(new, at) == policy,
+            };
+            if !same {
+                plan.govern.push((port.clone(), policy));
             }
-            anyhow::Ok(())
-        };
-        for (at, options) in new.ports.iter().enumerate() {
-            let name = options.name();
-            let record = outside.iter().find(|port| port.name == name).context("a port without record")?;
-            rule(record.id, &record.policy, &placed(new.policies.of_port(at), &new.ports, outside))?;
         }
         for (id, client) in &self.clients {
-            if let Some(policy) = new.policies.of_program(&client.name, client.memory.uid()) {
-                rule(*id, &client.policy, &placed(policy, &new.ports, outside))?;
-            }
-        }
-        Ok(rulings)
-    }
-
-    /// Writes down what all ports and programs may do now, and ends the connections of programs that may not be attached; returns how many.
-    fn settle_programs(&mut self) -> usize {
-        let ControlPlane { options, outside, clients, .. } = self;
-        for (at, port) in options.ports.iter().map(PortOptions::name).enumerate() {
-            let policy = placed(options.policies.of_port(at), &options.ports, outside);
-            outside
-                .iter_mut()
-                .filter(|record| record.name == port)
-                .for_each(|record| record.policy = policy.clone());
-        }
-        let mut refused = 0;
-        for client in clients.values_mut() {
-            match options.policies.of_program(&client.name, client.memory.uid()) {
-                Some(policy) => client.policy = placed(policy, &options.ports, outside),
-                None => {
-                    tracing::warn!(
-                        name = printable(&client.name),
-                        "detaching the program: it is refused now"
-                    );
-                    client.connection.hang_up();
-                    refused += 1;
+            let program = Named { id: *id, name: client.name.clone() };
+            match new.policies.of_program(&client.name, client.memory.uid()) {
+                None => plan.detach.push(program),
+                Some(policy) => {
+                    let policy = placed(policy, &new.ports, &plan.ports);
+                    if policy != client.policy {
+                        plan.govern.push((program, policy));
+                    }
                 }
             }
         }
-        refused
+    }
+
+    /// Does what is planned.
+    ///
+    /// # Errors
+    /// What cannot be done. Nothing has changed then, unless a polling thread has died.
+    fn carry_out(&mut self, new: Reload, plan: Plan) -> anyhow::Result<()> {
+        let opened = self.open_new(&new, &plan)?;
+        let rules: Result<Vec<_>, _> = plan.govern.iter().map(|(_, policy)| Rules::new(policy)).collect();
+        let rules = rules.context("no memory for what a policy looks into")?;
+        self.set_mtus(&plan.set)?;
+        // From here on nothing fails but a polling thread that has died.
+        for port in &plan.close {
+            self.close_port(port.id);
+        }
+        for (at, port) in opened {
+            let Named { id, name } = plan.ports.get(at).context("a port without a name")?.clone();
+            self.join(id, name, port, first_policy(&new, at))?;
+        }
+        for ((named, policy), rules) in plan.govern.into_iter().zip(rules) {
+            let worker = self.workers.first_mut().context("no polling thread")?;
+            ensure!(worker.govern(named.id, rules), DIED);
+            self.note_policy(named.id, policy);
+        }
+        (self.options.ports, self.options.policies) = (new.ports, new.policies);
+        for program in &plan.detach {
+            tracing::warn!(name = printable(&program.name), "detaching the program: it is refused now");
+            if let Some(client) = self.clients.get(&program.id) {
+                client.connection.hang_up();
+            }
+        }
+        Ok(())
+    }
+
+    /// Opens the ports that are new; each with its place in the configuration.
+    fn open_new(&self, new: &Reload, plan: &Plan) -> anyhow::Result<Vec<(usize, OpenedPort)>> {
+        let open = |at: &usize| {
+            let options = new.ports.get(*at).context("a port without options")?;
+            let port = open_port(options, &first_policy(new, *at), &self.ports);
+            Ok((*at, port.with_context(|| format!("port {}", options.name()))?))
+        };
+        plan.open.iter().map(open).collect()
+    }
+
+    /// Sets the MTUs of ports: of all, or of none.
+    fn set_mtus(&self, set: &[(Named, u32)]) -> anyhow::Result<()> {
+        let mut done: Vec<(&Mtu, u32)> = Vec::new();
+        for (port, mtu) in set {
+            let record = self.outside.iter().find(|old| old.id == port.id);
+            let Some(there) = record.and_then(|old| old.mtu.as_ref()) else { continue };
+            let before = there.get();
+            if let Err(e) = there.set(*mtu) {
+                for (there, before) in done {
+                    if let Err(e) = there.set(before) {
+                        tracing::warn!("an MTU stays as it was set: {e:#}");
+                    }
+                }
+                return Err(e).with_context(|| format!("port {}: could not set mtu={mtu}", port.name));
+            }
+            done.push((there, before));
+        }
+        Ok(())
+    }
+
+    /// Writes down what a port or program may do now.
+    fn note_policy(&mut self, id: ClientId, policy: Policy) {
+        if let Some(client) = self.clients.get_mut(&id) {
+            client.policy = policy;
+        } else if let Some(port) = self.outside.iter_mut().find(|port| port.id == id) {
+            port.policy = policy;
+        }
     }
 
     /// Closes a port that is no program, once what has come from it has been served.
-    fn close_port(&mut self, id: ClientId, queues: u16) {
+    fn close_port(&mut self, id: ClientId) {
+        let Some(at) = self.outside.iter().position(|port| port.id == id) else { return };
+        let port = self.outside.remove(at);
         let (done, part) = std::sync::mpsc::channel();
         if let Some(worker) = self.workers.first_mut() {
-            worker.remove(id, queues.into(), done);
+            worker.remove(id, port.queues.into(), done);
         }
         drop(part.recv()); // the worker hands it back after some polls; an interface goes with it
     }
 }
 
+/// What a port may do when it is opened: its mirror may be a port that is opened after it, and follows.
+fn first_policy(new: &Reload, at: usize) -> Policy {
+    Policy { mirror: None, ..new.policies.of_port(at).clone() }
+}
+
 /// A policy with the id of its mirror. Where it was made, that is a place in a list of ports.
-fn placed(policy: &Policy, ports: &[PortOptions], outside: &[OutsideRecord]) -> Policy {
+fn placed(policy: &Policy, ports: &[PortOptions], there: &[Named]) -> Policy {
     let mut policy = policy.clone();
     if let Some(mirror) = &mut policy.mirror {
         let name = ports.get((mirror.to - FIRST_OUTSIDE) as usize).map(PortOptions::name);
-        let port = outside.iter().find(|port| Some(&port.name) == name.as_ref());
+        let port = there.iter().find(|port| Some(&port.name) == name.as_ref());
         mirror.to = port.map_or(ClientId::MAX, |port| port.id);
     }
     policy
-}
-
-/// Whether ports that stay are what they were.
-fn check_options(old: &[PortOptions], new: &[PortOptions]) -> anyhow::Result<()> {
-    for port in new {
-        let before = old.iter().find(|old| old.name() == port.name());
-        ensure!(
-            before.is_none_or(|before| before == port),
-            "port {}: its options cannot change while it is there; leave them, or take the port out and reload, then add it",
-            port.name()
-        );
-    }
-    Ok(())
 }

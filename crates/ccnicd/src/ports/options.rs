@@ -33,6 +33,18 @@ impl PortOptions {
             PortOptions::Pcap(options) => format!("pcap:{}", options.name()),
         }
     }
+
+    /// The MTU of `other`, if that is all in which it differs: a port can get it while it is open. `None` for any other difference, and for an
+    /// MTU that is not said any more.
+    pub fn other_mtu(&self, other: &PortOptions) -> Option<u32> {
+        match (self, other) {
+            (PortOptions::Tap(this), PortOptions::Tap(other)) => {
+                let same = TapOptions { mtu: other.mtu, ..this.clone() } == *other;
+                other.mtu.filter(|_| same)
+            }
+            _ => None,
+        }
+    }
 }
 
 impl FromStr for PortOptions {

@@ -237,6 +237,18 @@ impl Forked {
         self.0.try_wait().unwrap()
     }
 
+    /// The process.
+    pub fn pid(&self) -> Pid {
+        Pid::from_child(&self.0)
+    }
+
+    /// What it does, as the kernel says: `R` runs, `S` sleeps, `T` was stopped.
+    pub fn state(&self) -> char {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
+        let state = status.lines().find_map(|line| line.strip_prefix("State:\t"));
+        state.and_then(|state| state.chars().next()).unwrap()
+    }
+
     /// Ends it where it stands. True when it was alive until then.
     pub fn kill(&mut self) -> bool {
         let _ = self.0.kill(); // it may have ended already

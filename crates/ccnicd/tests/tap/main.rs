@@ -10,6 +10,7 @@
 mod bridge;
 #[path = "../common/mod.rs"]
 mod common;
+mod control;
 mod failures;
 mod neighbour;
 mod net;

@@ -9,7 +9,7 @@ use ccnic_shm::tun::{self, CHECKSUM, TSO, USO};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::Errno;
 
-use super::TapOptions;
+use super::{Mtu, TapOptions};
 use crate::ports::link::Link;
 
 const DEVICE: &str = "/dev/net/tun";
@@ -19,7 +19,7 @@ pub(super) struct Device {
     /// A descriptor for each queue. They do not block.
     pub(super) queues: Vec<OwnedFd>,
     /// The interface's MTU.
-    pub(super) mtu: u32,
+    pub(super) mtu: Mtu,
 }
 
 impl Device {
@@ -41,7 +41,7 @@ impl Device {
         }
         let mut link = Link::open(&options.name).context("could not look at the interface")?;
         configure(&mut link, options)?;
-        Ok(Device { queues, mtu: link.mtu() })
+        Ok(Device { queues, mtu: Mtu::new(&options.name, &link) })
     }
 }
 

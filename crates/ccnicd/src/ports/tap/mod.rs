@@ -6,11 +6,13 @@
 //! | `device.rs` | opens the device, and configures its interface (`ports/link.rs`) |
 //! | `incoming.rs` | packets from the kernel: checksums, segmentation |
 //! | `outgoing.rs` | packets to the kernel |
+//! | `mtu.rs` | [`Mtu`], which can change |
 
 mod device;
 mod incoming;
 #[cfg(test)]
 mod incoming_tests;
+mod mtu;
 mod options;
 mod outgoing;
 #[cfg(test)]
@@ -28,6 +30,7 @@ use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
 use rustix::event::{PollFd, PollFlags};
 
+pub use mtu::Mtu;
 pub use options::TapOptions;
 
 use super::outside::ByFlow;
@@ -54,7 +57,7 @@ pub struct TapPort {
     incoming: Incoming,
     /// The queue that is read next.
     next: usize,
-    mtu: u32,
+    mtu: Mtu,
     /// With several queues: which flow is written to which. The kernel has the flow's other direction come from the same one.
     flows: ByFlow,
 }
@@ -80,6 +83,11 @@ impl TapPort {
             mtu: device.mtu,
             flows: ByFlow::new(options.queues),
         })
+    }
+
+    /// Its MTU, to be changed by another thread.
+    pub fn mtu(&self) -> Mtu {
+        self.mtu.clone()
     }
 }
 
@@ -113,10 +121,11 @@ impl OutsidePort for TapPort {
     }
 
     fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+        let mtu = self.mtu.get();
         for packet in packets.split_inclusive(|desc| !desc.more()) {
             let at = self.flows.queue(from.mem, packet);
             let Some(Queue { fd, counters, .. }) = self.queues.get_mut(at) else { return };
-            match send(fd.as_fd(), self.mtu, from.mem, packet) {
+            match send(fd.as_fd(), mtu, from.mem, packet) {
                 Ok(bytes) => {
                     counters.rx_packets += 1;
                     counters.rx_bytes += bytes;

@@ -4,7 +4,7 @@
 //! A port that is held to IP addresses is a host: it may not advertise routers or redirect others (RFC 4861), and a packet whose headers
 //! cannot be followed to where a claim could be does not pass. What is neither IP nor ARP passes by its MAC address alone.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
 
 use ccnic_frame::{Headers, L3, L4};
 
@@ -49,6 +49,15 @@ impl Prefix {
         let len = u32::from(len) + before;
         let mask = u128::MAX.checked_shl(128u32.checked_sub(len)?).unwrap_or(0);
         Some(Prefix { bits: bits & mask, mask })
+    }
+
+    /// What it was made from, with zeros behind the first `len` bits.
+    pub fn parts(self) -> (IpAddr, u8) {
+        let (address, len) = (Ipv6Addr::from(self.bits), self.mask.leading_ones() as u8);
+        match address.to_ipv4_mapped() {
+            Some(v4) if len >= 96 => (v4.into(), len - 96),
+            _ => (address.into(), len),
+        }
     }
 
     #[inline(always)]

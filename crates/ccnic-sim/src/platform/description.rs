@@ -47,6 +47,12 @@ pub struct Platform {
 }
 
 impl Platform {
+    /// An instruction of a program whose lines are in its first-level cache, on average.
+    pub fn instruction_ns(&self) -> f64 {
+        let core = &self.core;
+        1.0 / (core.frequency.get() * f64::from(core.width.get()) * self.software.dispatch.get())
+    }
+
     /// A load of a line that is modified in another L2 of the socket.
     pub fn local_hitm_ns(&self) -> f64 {
         let path = &self.path;

@@ -16,6 +16,7 @@
 
 mod description;
 mod error;
+mod instructions;
 mod load;
 mod read;
 mod rules;
@@ -27,6 +28,7 @@ mod values;
 
 pub use description::Platform;
 pub use error::PlatformError;
+pub use instructions::{Code, Counts, Instructions};
 pub use tables::{
     Cache, Core, Curve, Device, Link, Memory, Path, Pcie, Prefetch, Prefetchers, Protocol, Software, Targets,
     Topology,

@@ -138,20 +138,10 @@ tables! {
         ip: On,
     }
 
-    /// `[software]`: what the program's instructions cost besides its cache misses.
+    /// `[software]`: how fast a core executes the instructions of `platforms/instructions.toml`.
     Software {
-        /// One access to a word by the interface's code.
-        access: Ns,
-        /// One line of payload, read or written.
-        line: Ns,
-        /// The generator's own work per packet, in each direction.
-        packet: Ns,
-        /// One call of a function that moves a burst.
-        burst: Ns,
-        /// The NIC's work for a packet or a burst, which it receives and sends, of the program's, which sends and receives.
-        nic: Ratio,
-        /// One empty poll.
-        poll: Ns,
+        /// Share of `core.width` that executes an instruction in a cycle, on average, with every line in the first-level cache.
+        dispatch: Ratio,
     }
 
     /// `[targets]`: what calibration probes must show; leave out what has not been measured.

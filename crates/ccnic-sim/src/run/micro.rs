@@ -121,7 +121,7 @@ pub fn access(platform: &Platform, held: Held) -> Result<Option<AccessLatency>, 
     })?;
     sim.run(Ps::MAX);
     let reads = sim.machine().traffic(0).since(&before).memory_reads;
-    let software = ps(platform.software.access.get());
+    let software = ps(platform.instruction_ns());
     let median_ns = ns(median(&mut seen.borrow_mut()).saturating_sub(software));
     Ok(Some(AccessLatency { median_ns, local_memory_reads: reads as f64 / f64::from(PROBES) }))
 }

@@ -56,7 +56,7 @@ fn build_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Re
     let mut sim = Sim::new(machine);
     regions.lay_out(&sim);
     let results = Rc::new(RefCell::new(Results::default()));
-    let (work, nic_work) = (Work::host(platform), Work::nic(platform));
+    let [work, nic_work] = Work::of(&plan.config)?;
     for core in 0..queues {
         let (layout, (base, queue)) = (regions.layout, regions.of_core(core));
         let (results, load) = (Rc::clone(&results), plan.load.of_thread(core, queues));
@@ -74,6 +74,7 @@ fn build_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Re
 fn nic_program<R: Ring>(agent: Agent<'_>, layout: &Layout, queue: u16, work: Work) {
     let Ok(mut nic) = NicQueue::<_, R>::new(agent, layout, queue) else { return };
     let mut pipeline = Pipeline::default();
+    work.begin(&agent);
     loop {
         let n = loopback(&mut nic, &mut pipeline, &agent, false);
         if n == 0 {

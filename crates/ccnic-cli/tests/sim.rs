@@ -92,6 +92,9 @@ fn platforms_are_listed_shown_and_checked() {
     }
     let shown = sim(&["platforms", "--show", "icx"]);
     let text = String::from_utf8_lossy(&shown.stdout);
+    assert_eq!(text, include_str!("../../../platforms/icx.toml"), "a file to begin with");
+    let values = sim(&["platforms", "--values", "icx"]);
+    let text = String::from_utf8_lossy(&values.stdout);
     for word in ["link.one_way", "21.5", "fitted", "assumed", "icelake_mlc.txt"] {
         assert!(text.contains(word), "{word}");
     }

@@ -1,7 +1,7 @@
 //! A platform: its tables, and the latencies that their values add up to.
 
 use super::tables::{
-    Cache, Core, Device, Link, Memory, Path, Pcie, Prefetch, Protocol, Software, Targets, Topology,
+    Cache, Core, Device, Link, Llc, Memory, Path, Pcie, Prefetch, Protocol, Software, Targets, Topology,
 };
 use toml::Table;
 
@@ -21,7 +21,7 @@ pub struct Platform {
     /// Second-level cache, per core.
     pub l2: Cache,
     /// Last-level cache, per socket.
-    pub llc: Cache,
+    pub llc: Llc,
     /// The parts of a request's way.
     pub path: Path,
     /// Between the sockets; none when host and NIC share one.

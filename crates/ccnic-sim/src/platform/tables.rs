@@ -45,8 +45,16 @@ tables! {
         size: Kib,
         /// Associativity.
         ways: Count,
-        /// Load to use. The LLC's is what [`Path`] adds up to, written out for the reader.
+        /// Load to use.
         latency: Ns,
+    }
+
+    /// `[llc]`: how long a load takes is what [`Path`] adds up to.
+    Llc {
+        /// Capacity.
+        size: Kib,
+        /// Associativity.
+        ways: Count,
     }
 
     /// `[path]`: the segments of a request's path. The machine adds them up as follows (M: modified in another core's L2).
@@ -211,6 +219,8 @@ tables! {
         pipeline: Ns,
         /// The engine's time per packet.
         packet: Ns,
+        /// The time of a doorbell; those of all queues come one after the other, and cores whose doorbells wait are held up.
+        doorbell: Ns,
         /// Wire, or what the NIC passes on.
         line_rate: GbitPerS,
         /// TX descriptors that it fetches ahead at most.

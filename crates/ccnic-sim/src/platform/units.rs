@@ -195,6 +195,7 @@ fn may_be_zero(at: &str) -> bool {
             | "link.spare_slots"
             | "device.pipeline"
             | "device.packet"
+            | "device.doorbell"
             | "device.fetch"
     )
 }

@@ -87,10 +87,12 @@ impl Core {
             self.counted += rest;
         }
         self.predictor.last_line = (line, self.position);
-        if !next {
-            return 0;
+        if !next || self.code.ring_line == 0 {
+            return 0; // not a ring whose lines the program goes through
         }
-        self.predictor.reach(u.costs.rob, self.position - at)
+        // Of what does not find a fill buffer, most would not be executed before the branch is decided.
+        let free = u.costs.fill_buffers.saturating_sub(self.buffers() + 1) as u32;
+        self.predictor.reach(u.costs.rob, self.position - at).min(free)
     }
 
     /// Accesses a line to read. True for a hit; otherwise it has been asked for.

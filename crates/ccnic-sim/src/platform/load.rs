@@ -79,14 +79,14 @@ impl Platform {
     /// Two keys say what a data sheet says of a device on a link: `link.remote_memory_ns`, what a core's load of the device's memory
     /// takes, sets `link.one_way`; `link.gbytes_per_s`, the data that go through it in each direction, `link.rate`.
     pub fn overridden(&self, key: &str, value: f64) -> Result<Platform, PlatformError> {
-        let (key, value) = self.from_data_sheet(key, value);
+        let (key, value) = self.data_sheet(key, value);
         let mut file = self.file.clone();
         replace(&mut file, key, value).map_err(|fault| located(fault, &self.origin))?;
         Platform::from_table(file, &self.origin)
     }
 
     /// A key and value of this file for those of a data sheet.
-    fn from_data_sheet<'k>(&self, key: &'k str, value: f64) -> (&'k str, f64) {
+    fn data_sheet<'k>(&self, key: &'k str, value: f64) -> (&'k str, f64) {
         let Some(link) = &self.link else { return (key, value) };
         match key {
             "link.remote_memory_ns" => {

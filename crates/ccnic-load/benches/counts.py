@@ -122,8 +122,8 @@ def main():
     lines = ["# Instructions of the interface, the NIC's loopback and the load generator, by ring design and what is switched off,",
              "# counted by callgrind with 64-byte packets: crates/ccnic-load/benches/counts.py writes this file (make counts).",
              "# packet, burst: of a burst in one direction (host) or in both (NIC). poll: that finds nothing. line: a line of payload",
-             "# that is written or read, with registers of 64 bytes. loop: between two lines of a ring that is read. The numbers are not a platform's: how fast",
-             "# it executes them is software.dispatch of its file.",
+             "# that is written or read, with registers of 64 bytes. loop: between two lines of a ring that is read. The numbers are",
+             "# not a platform's: how fast it executes them is software.dispatch of its file.",
              "", f'source = "callgrind, AVX2, {rust}"']
     for design, switches in CASES:
         found = case(program, design, switches)

@@ -67,8 +67,8 @@ fn a_platform_value_changed_for_a_run() {
         json(&args.concat())["rtt_ns"]["p50"].as_f64().expect("a median")
     };
     let (short, long) = (rtt(&[]), rtt(&["--set", "link.one_way=121.5"]));
-    // At least six one-way trips of 100 ns more each.
-    assert!(long > short + 600.0, "{short} {long}");
+    // At least six one-way trips of 100 ns more each; a poll in vain takes some 10 ns, in which either may end.
+    assert!(long > short + 560.0, "{short} {long}");
 }
 
 #[test]

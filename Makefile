@@ -7,7 +7,7 @@ NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]
 DPDK := $(shell pkg-config --modversion libdpdk 2>/dev/null)
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
-.PHONY: all run test lint unit tsan fuzz fuzz-ci instructions smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke miri install clean
+.PHONY: all run test lint unit tsan fuzz fuzz-ci instructions counts smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke miri install clean
 
 # What is installed; crates that only tests and fuzzing use would take minutes more.
 all:
@@ -76,6 +76,10 @@ instructions:
 	$(COUNT)
 	$(COUNT) --way in-place
 	$(COUNT) --way copies --sizes 64
+
+# Instructions for the simulator, by design: platforms/instructions.toml; needs valgrind and binutils.
+counts:
+	crates/ccnic-load/benches/counts.py --write platforms/instructions.toml
 
 # What a newcomer does first, in short: the demo fails when a packet is lost or damaged.
 smoke: all

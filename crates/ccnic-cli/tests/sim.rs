@@ -67,8 +67,8 @@ fn a_platform_value_changed_for_a_run() {
         json(&args.concat())["rtt_ns"]["p50"].as_f64().expect("a median")
     };
     let (short, long) = (rtt(&[]), rtt(&["--set", "link.one_way=121.5"]));
-    // At least six one-way trips of 100 ns more each.
-    assert!(long > short + 600.0, "{short} {long}");
+    // At least six one-way trips of 100 ns more each; a poll in vain takes some 10 ns, in which either may end.
+    assert!(long > short + 560.0, "{short} {long}");
 }
 
 #[test]
@@ -92,6 +92,9 @@ fn platforms_are_listed_shown_and_checked() {
     }
     let shown = sim(&["platforms", "--show", "icx"]);
     let text = String::from_utf8_lossy(&shown.stdout);
+    assert_eq!(text, include_str!("../../../platforms/icx.toml"), "a file to begin with");
+    let values = sim(&["platforms", "--values", "icx"]);
+    let text = String::from_utf8_lossy(&values.stdout);
     for word in ["link.one_way", "21.5", "fitted", "assumed", "icelake_mlc.txt"] {
         assert!(text.contains(word), "{word}");
     }

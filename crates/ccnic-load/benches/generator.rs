@@ -2,7 +2,9 @@
 //! thread is generator and NIC by turns; for `crates/ccnic/benches/instructions.py`, which counts instructions.
 //!
 //! `cargo bench -p ccnic-load -- SIZE --laps N --way loaded --design ccnic`: 32 N packets, bursts of 32, 512 in flight.
-//! `--way lone`: N packets, one in flight.
+//! `--way lone`: N packets, one in flight. `--burst N` sends bursts of N instead, `--idle N` polls the NIC only once in N of
+//! the generator's polls that found nothing. `--no-recycle`, `--no-small`, `--host-managed` and `--no-inline` are those of
+//! `ccnic bench loopback`. It prints how often each side did a burst or found nothing: `counts.py` solves for what each costs.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 use std::cell::{Cell, RefCell};
@@ -14,17 +16,42 @@ use ccnic::{Config, Design, Layout};
 use ccnic_load::{Clock, Load, LoadError, Outcome};
 use ccnic_shm::{NativeMemory, Pages, Region};
 
+/// How often things happened.
+#[derive(Default)]
+struct Counted {
+    host_bursts: Cell<u64>,
+    host_idle: Cell<u64>,
+    nic_bursts: Cell<u64>,
+    nic_idle: Cell<u64>,
+}
+
+fn one_more(count: &Cell<u64>) {
+    count.set(count.get() + 1);
+}
+
 /// A clock that counts its readings. Each polls the NIC, and so does each poll of the generator that found nothing.
 struct TurnClock<R: Ring> {
     now: Cell<u64>,
+    idle: u64,
+    counted: Counted,
     nic: RefCell<(NicQueue<NativeMemory, R>, Pipeline)>,
     mem: NativeMemory,
+}
+
+impl<R: Ring> TurnClock<R> {
+    /// Polls the NIC, if it is its turn.
+    #[inline(always)]
+    fn poll_nic(&self) {
+        if self.counted.host_idle.get().is_multiple_of(self.idle) {
+            step_nic(self);
+        }
+    }
 }
 
 impl<R: Ring> Clock for TurnClock<R> {
     #[inline(always)]
     fn now(&self) -> u64 {
-        step_nic(self);
+        self.poll_nic();
         self.now.set(self.now.get() + 1);
         self.now.get()
     }
@@ -45,15 +72,22 @@ impl<R: Ring> Clock for TurnClock<R> {
 
     #[inline(always)]
     fn give_way(&self) -> bool {
-        step_nic(self);
+        one_more(&self.counted.host_idle);
+        self.poll_nic();
         false
+    }
+
+    #[inline(always)]
+    fn spend(&self, _: usize) {
+        one_more(&self.counted.host_bursts);
     }
 }
 
 #[inline(never)]
 fn step_nic<R: Ring>(clock: &TurnClock<R>) {
     let (queue, pipeline) = &mut *clock.nic.borrow_mut();
-    loopback(queue, pipeline, &clock.mem, false);
+    let n = loopback(queue, pipeline, &clock.mem, false);
+    one_more(if n > 0 { &clock.counted.nic_bursts } else { &clock.counted.nic_idle });
 }
 
 #[inline(never)]
@@ -68,26 +102,31 @@ fn step_host_and_generator<R: Ring>(
 /// One load.
 struct Case {
     load: Load,
+    idle: u64,
+    config: Config,
 }
 
 impl RingVisitor for Case {
     type Output = Outcome;
 
     fn visit<R: Ring>(self) -> Outcome {
-        let shared_pool = R::DESIGN != Design::Doorbell;
-        let config =
-            Config { ring: 1024, buffers: 4096, design: R::DESIGN, shared_pool, ..Config::default() };
-        let layout = Layout::new(&config).unwrap();
+        let layout = Layout::new(&self.config).unwrap();
         let region = Region::create(layout.size(), Pages::Auto).unwrap();
         host::format(&region.memory(), &layout);
         let mut pair = QueuePair::<_, R>::new(region.memory(), &layout, 0).unwrap();
         let nic = NicQueue::new(region.memory(), &layout, 0).unwrap();
         let clock = TurnClock {
             now: Cell::new(0),
+            idle: self.idle,
+            counted: Counted::default(),
             nic: RefCell::new((nic, Pipeline::default())),
             mem: region.memory(),
         };
-        step_host_and_generator(&mut pair, self.load, &clock).unwrap()
+        let outcome = step_host_and_generator(&mut pair, self.load, &clock).unwrap();
+        let Counted { host_bursts, host_idle, nic_bursts, nic_idle } = &clock.counted;
+        println!("host_bursts {}\nhost_idle {}", host_bursts.get(), host_idle.get());
+        println!("nic_bursts {}\nnic_idle {}", nic_bursts.get(), nic_idle.get());
+        outcome
     }
 }
 
@@ -97,24 +136,36 @@ fn main() {
         let at = args.iter().position(|arg| arg == name);
         at.and_then(|at| args.get(at + 1)).cloned().unwrap_or(other.to_owned())
     };
+    let number = |name: &str, other: u64| value(name, &other.to_string()).parse::<u64>().unwrap();
+    let off = |name: &str| args.iter().any(|arg| arg == name);
     let size = args.first().and_then(|size| size.parse().ok()).unwrap_or(64);
-    let laps: u64 = value("--laps", "100000").parse().unwrap();
     let lone = value("--way", "loaded") == "lone";
-    let burst = if lone { 1 } else { 32 };
+    let burst = number("--burst", if lone { 1 } else { 32 }) as usize;
     let load = Load {
         size,
         burst,
         rx_burst: 32,
-        inflight: 16 * burst,
+        inflight: if lone { 1 } else { 16 * burst },
         rate: None,
         whole_bursts: false,
         phase: 0.0,
         seconds: 1e6,
         warmup: 0.0,
-        packets: Some(laps * burst as u64),
+        packets: Some(number("--laps", 100_000) * burst as u64),
     };
-    let load = Load { inflight: if lone { 1 } else { load.inflight }, ..load };
-    let outcome = value("--design", "ccnic").parse::<Design>().unwrap().dispatch(Case { load });
+    let design = value("--design", "ccnic").parse::<Design>().unwrap();
+    let doorbell = design == Design::Doorbell;
+    let config = Config {
+        ring: 1024,
+        buffers: 4096,
+        design,
+        recycle: !off("--no-recycle"),
+        small: !(off("--no-small") || doorbell),
+        shared_pool: !(off("--host-managed") || doorbell),
+        inline: !off("--no-inline"),
+        ..Config::default()
+    };
+    let outcome = design.dispatch(Case { load, idle: number("--idle", 1), config });
     assert_eq!((outcome.lost, outcome.corrupt), (0, 0));
     println!("packets {}", outcome.packets);
 }

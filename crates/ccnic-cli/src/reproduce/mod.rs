@@ -29,7 +29,7 @@ pub struct ReproduceArgs {
     /// Folder for pictures (SVG, PNG), values (CSV), statements (summary.json) and a page (index.html)
     #[arg(long, default_value = "reproduced", value_name = "FOLDER")]
     out: PathBuf,
-    /// Simulate a tenth of the time: faster, with less precise values
+    /// Simulate a tenth of the time: faster, with less precise values that are not judged
     #[arg(long)]
     quick: bool,
     /// Print JSON: the statements

@@ -46,6 +46,7 @@ pub fn verdict(v: &Verdict) -> &'static str {
         (Tolerance::Lead, Some(false)) => "BEHIND",
         (_, Some(true)) => "within",
         (_, Some(false)) => "OUT",
+        (_, None) if v.simulated.is_some() => "not judged",
         (_, None) => "not simulated",
     }
 }
@@ -58,7 +59,11 @@ pub fn count(verdicts: &[&Verdict]) -> String {
     };
     let ((predicted, all), (calibrated, inputs)) = (of("predicted"), of("calibrated"));
     let (ahead, leads) = of("own");
-    let missing = verdicts.iter().filter(|v| v.within.is_none()).count();
+    let missing = verdicts.iter().filter(|v| v.simulated.is_none()).count();
+    let brief = verdicts.iter().filter(|v| v.simulated.is_some() && v.within.is_none()).count();
+    if brief > 0 {
+        return format!("{brief} statements not judged, since they were simulated too briefly (`--quick`)");
+    }
     let mut text = format!("{predicted} of {all} predictions within tolerance");
     if inputs > 0 {
         text.push_str(&format!(", {calibrated} of {inputs} calibrated values"));

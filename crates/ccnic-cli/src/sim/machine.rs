@@ -10,8 +10,8 @@ pub struct MachineArgs {
     /// Platform to simulate: a built-in one (`ccnic sim platforms` lists them) or a TOML file
     #[arg(long, default_value = "spr", value_name = "NAME | FILE")]
     platform: String,
-    /// Change a value of the platform, in its own unit: e.g. link.one_way=60; switches are 0 or 1. May be
-    /// repeated
+    /// Change a value of the platform, in its own unit: e.g. link.one_way=60; switches are 0 or 1. A
+    /// device on a link is described by link.remote_memory_ns and link.gbytes_per_s. May be repeated
     #[arg(long, value_name = "KEY=VALUE")]
     set: Vec<String>,
 }

@@ -10,14 +10,21 @@ use crate::print::{self, Column, Table, units};
 pub struct PlatformsArgs {
     /// Platform files to check and list beside the built-in platforms
     files: Vec<String>,
-    /// Show the values of a platform and their sources
+    /// Print a platform as TOML: every value with its unit and its source, a file to begin with
     #[arg(long, value_name = "NAME | FILE")]
     show: Option<String>,
+    /// Show the values of a platform and their sources as a table
+    #[arg(long, value_name = "NAME | FILE", conflicts_with = "show")]
+    values: Option<String>,
 }
 
 /// Lists platforms, or shows one. All are checked.
 pub fn run(args: &PlatformsArgs) -> anyhow::Result<()> {
-    let shown = match &args.show {
+    if let Some(name) = &args.show {
+        print::line(Platform::text(name)?.trim_end());
+        return Ok(());
+    }
+    let shown = match &args.values {
         Some(name) => values(&Platform::named(name)?),
         None => {
             let files = args.files.iter().map(Platform::load);
@@ -64,7 +71,7 @@ fn list(platforms: &[Platform]) -> Table {
 
 /// What the marks of values mean.
 const MARKS: &str = "assumed: general knowledge that has not been verified. fitted: chosen so that the calibration probes meet their \
-                     targets. Other values have a source (`--show` names it).";
+                     targets. Other values have a source (`--values` names it).";
 
 fn values(platform: &Platform) -> Table {
     let columns = [

@@ -15,6 +15,7 @@ use super::ram::Ram;
 use super::uncore::Uncore;
 use crate::kernel::coroutines::Suspend;
 use crate::kernel::time::{Ps, ns, ps};
+use crate::platform::Code;
 use crate::protocols::table::Request;
 
 /// A program's hold on its core, and its view of memory from an address on.
@@ -97,6 +98,23 @@ impl Agent<'_> {
     pub fn work(&self, nanoseconds: f64) {
         let time = ps(nanoseconds);
         self.act(|core, u| core.work(u, time));
+    }
+
+    /// Says what the program executes between its accesses.
+    pub fn set_code(&self, code: Code) {
+        self.machine.borrow_mut().cores[self.core as usize].code = code;
+    }
+
+    /// The program has executed so many instructions since the last call, its accesses to words included: those that no access has
+    /// been charged for are charged now. They take their places in the reorder buffer some at a time.
+    pub fn has_executed(&self, instructions: u64) {
+        const AT_ONCE: u64 = 64;
+        let mut rest = self.machine.borrow_mut().cores[self.core as usize].uncounted(instructions);
+        while rest > 0 {
+            let some = rest.min(AT_ONCE);
+            self.act(|core, u| core.instructions(u, some));
+            rest -= some;
+        }
     }
 
     /// A polling loop that sleeps wakes at this time, whatever its lines hold.

@@ -21,7 +21,7 @@ pub struct Costs {
     pub memory_line: Ps,
     /// Latency of memory under load: the share of its rate that is used, and the time that it adds.
     pub curve: Vec<(f64, Ps)>,
-    /// Micro-operations in the reorder buffer.
+    /// Instructions in the reorder buffer: taken to be a micro-operation each.
     pub rob: u64,
     pub load_queue: usize,
     pub store_queue: usize,
@@ -32,9 +32,8 @@ pub struct Costs {
     pub wc_store: Ps,
     pub mispredict: Ps,
     pub machine_clear: Ps,
-    pub access: Ps,
-    pub payload_line: Ps,
-    pub poll: Ps,
+    /// An instruction, on average.
+    pub instruction: Ps,
     pub exchange: Ps,
     pub migratory_local: bool,
     pub migratory_remote: bool,
@@ -91,9 +90,7 @@ impl Costs {
             wc_store: ps(cycle),
             mispredict: ps(p.core.mispredict.get()),
             machine_clear: ps(p.core.machine_clear.get()),
-            access: ps(p.software.access.get()),
-            payload_line: ps(p.software.line.get()),
-            poll: ps(p.software.poll.get()),
+            instruction: ps(p.instruction_ns()).max(1),
             exchange: ps(20.0 * cycle),
             migratory_local: p.protocol.migratory_local.get(),
             migratory_remote: p.protocol.migratory_remote.get(),

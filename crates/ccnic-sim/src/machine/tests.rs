@@ -45,7 +45,7 @@ fn run<T: 'static>(sim: &mut Sim, core: AgentId, program: impl FnOnce(Agent<'_>)
 
 /// The time of a load.
 fn load(sim: &mut Sim, core: AgentId, at: u32) -> Ps {
-    let access = ps(platform().software.access.get());
+    let access = ps(platform().instruction_ns());
     run(sim, core, move |agent| {
         let start = agent.now();
         agent.load_acquire(at);

@@ -1,7 +1,7 @@
 //! A platform: its tables, and the latencies that their values add up to.
 
 use super::tables::{
-    Cache, Core, Device, Link, Memory, Path, Pcie, Prefetch, Protocol, Software, Targets, Topology,
+    Cache, Core, Device, Link, Llc, Memory, Path, Pcie, Prefetch, Protocol, Software, Targets, Topology,
 };
 use toml::Table;
 
@@ -21,7 +21,7 @@ pub struct Platform {
     /// Second-level cache, per core.
     pub l2: Cache,
     /// Last-level cache, per socket.
-    pub llc: Cache,
+    pub llc: Llc,
     /// The parts of a request's way.
     pub path: Path,
     /// Between the sockets; none when host and NIC share one.
@@ -47,6 +47,12 @@ pub struct Platform {
 }
 
 impl Platform {
+    /// An instruction of a program whose lines are in its first-level cache, on average.
+    pub fn instruction_ns(&self) -> f64 {
+        let core = &self.core;
+        1.0 / (core.frequency.get() * f64::from(core.width.get()) * self.software.dispatch.get())
+    }
+
     /// A load of a line that is modified in another L2 of the socket.
     pub fn local_hitm_ns(&self) -> f64 {
         let path = &self.path;

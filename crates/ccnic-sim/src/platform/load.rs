@@ -45,18 +45,22 @@ impl Platform {
         }
     }
 
+    /// The text of a platform, with its comments: a file to begin with.
+    pub fn text(name: &str) -> Result<String, PlatformError> {
+        if name.contains('/') || name.ends_with(".toml") {
+            let text = read_file(std::path::Path::new(name))?;
+            return Platform::parse(&text, name).map(|_| text);
+        }
+        match NAMES.iter().zip(FILES).find(|(built_in, _)| **built_in == name) {
+            Some((_, (_, text))) => Ok((*text).to_owned()),
+            None => Err(PlatformError::Unknown { name: name.into(), names: NAMES.join(", ") }),
+        }
+    }
+
     /// Reads a file.
     pub fn load(path: impl AsRef<std::path::Path>) -> Result<Platform, PlatformError> {
         let path = path.as_ref();
-        let file = path.display().to_string();
-        let mut text = String::new();
-        match File::open(path).and_then(|opened| opened.take(LARGEST + 1).read_to_string(&mut text)) {
-            Ok(_) if text.len() as u64 > LARGEST => {
-                Err(PlatformError::Syntax { file, reason: "it is larger than a MiB, no platform is".into() })
-            }
-            Ok(_) => Platform::parse(&text, &file),
-            Err(error) => Err(PlatformError::Unreadable { file, error, names: NAMES.join(", ") }),
-        }
+        Platform::parse(&read_file(path)?, &path.display().to_string())
     }
 
     /// Reads a text; `origin` names it in errors.
@@ -71,10 +75,27 @@ impl Platform {
     }
 
     /// The same machine with one value changed, e.g. `link.one_way`; a switch takes 0 and 1. Everything is checked again.
+    ///
+    /// Two keys say what a data sheet says of a device on a link: `link.remote_memory_ns`, what a core's load of the device's memory
+    /// takes, sets `link.one_way`; `link.gbytes_per_s`, the data that go through it in each direction, `link.rate`.
     pub fn overridden(&self, key: &str, value: f64) -> Result<Platform, PlatformError> {
+        let (key, value) = self.data_sheet(key, value);
         let mut file = self.file.clone();
         replace(&mut file, key, value).map_err(|fault| located(fault, &self.origin))?;
         Platform::from_table(file, &self.origin)
+    }
+
+    /// A key and value of this file for those of a data sheet.
+    fn data_sheet<'k>(&self, key: &'k str, value: f64) -> (&'k str, f64) {
+        let Some(link) = &self.link else { return (key, value) };
+        match key {
+            "link.remote_memory_ns" => {
+                let lookup = self.path.lookup.get();
+                ("link.one_way", (value - self.local_memory_ns() - lookup) / 2.0)
+            }
+            "link.gbytes_per_s" => ("link.rate", value / 64.0 * f64::from(link.data_flits.get())),
+            _ => (key, value),
+        }
     }
 
     fn from_table(file: Table, origin: &str) -> Result<Platform, PlatformError> {
@@ -105,6 +126,18 @@ impl Platform {
             origin: origin.into(),
             file,
         })
+    }
+}
+
+fn read_file(path: &std::path::Path) -> Result<String, PlatformError> {
+    let file = path.display().to_string();
+    let mut text = String::new();
+    match File::open(path).and_then(|opened| opened.take(LARGEST + 1).read_to_string(&mut text)) {
+        Ok(_) if text.len() as u64 > LARGEST => {
+            Err(PlatformError::Syntax { file, reason: "it is larger than a MiB, no platform is".into() })
+        }
+        Ok(_) => Ok(text),
+        Err(error) => Err(PlatformError::Unreadable { file, error, names: NAMES.join(", ") }),
     }
 }
 

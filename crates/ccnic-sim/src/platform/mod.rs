@@ -16,6 +16,7 @@
 
 mod description;
 mod error;
+mod instructions;
 mod load;
 mod read;
 mod rules;
@@ -27,9 +28,10 @@ mod values;
 
 pub use description::Platform;
 pub use error::PlatformError;
+pub use instructions::{Code, Counts, Instructions};
 pub use tables::{
-    Cache, Core, Curve, Device, Link, Memory, Path, Pcie, Prefetch, Prefetchers, Protocol, Software, Targets,
-    Topology,
+    Cache, Core, Curve, Device, Link, Llc, Memory, Path, Pcie, Prefetch, Prefetchers, Protocol, Software,
+    Targets, Topology,
 };
 pub use units::{Bytes, Count, GbitPerS, GbytesPerS, GflitPerS, Ghz, Given, Kib, Ns, On, Ratio, Unit, unit};
 pub use values::Entry;

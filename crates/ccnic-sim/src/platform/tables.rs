@@ -45,8 +45,16 @@ tables! {
         size: Kib,
         /// Associativity.
         ways: Count,
-        /// Load to use. The LLC's is what [`Path`] adds up to, written out for the reader.
+        /// Load to use.
         latency: Ns,
+    }
+
+    /// `[llc]`: how long a load takes is what [`Path`] adds up to.
+    Llc {
+        /// Capacity.
+        size: Kib,
+        /// Associativity.
+        ways: Count,
     }
 
     /// `[path]`: the segments of a request's path. The machine adds them up as follows (M: modified in another core's L2).
@@ -138,20 +146,10 @@ tables! {
         ip: On,
     }
 
-    /// `[software]`: what the program's instructions cost besides its cache misses.
+    /// `[software]`: how fast a core executes the instructions of `platforms/instructions.toml`.
     Software {
-        /// One access to a word by the interface's code.
-        access: Ns,
-        /// One line of payload, read or written.
-        line: Ns,
-        /// The generator's own work per packet, in each direction.
-        packet: Ns,
-        /// One call of a function that moves a burst.
-        burst: Ns,
-        /// The NIC's work for a packet or a burst, which it receives and sends, of the program's, which sends and receives.
-        nic: Ratio,
-        /// One empty poll.
-        poll: Ns,
+        /// Share of `core.width` that executes an instruction in a cycle, on average, with every line in the first-level cache.
+        dispatch: Ratio,
     }
 
     /// `[targets]`: what calibration probes must show; leave out what has not been measured.
@@ -221,6 +219,8 @@ tables! {
         pipeline: Ns,
         /// The engine's time per packet.
         packet: Ns,
+        /// The time of a doorbell; those of all queues come one after the other, and cores whose doorbells wait are held up.
+        doorbell: Ns,
         /// Wire, or what the NIC passes on.
         line_rate: GbitPerS,
         /// TX descriptors that it fetches ahead at most.

@@ -188,16 +188,16 @@ fn mark(entry: &Table, at: &str, key: &str) -> Result<bool, Fault> {
 
 /// What a machine may do without: costs that may be free, slots and prefetches that may be absent.
 fn may_be_zero(at: &str) -> bool {
-    at.starts_with("software.")
-        || matches!(
-            at,
-            "core.mispredict"
-                | "path.home_extra"
-                | "link.spare_slots"
-                | "device.pipeline"
-                | "device.packet"
-                | "device.fetch"
-        )
+    matches!(
+        at,
+        "core.mispredict"
+            | "path.home_extra"
+            | "link.spare_slots"
+            | "device.pipeline"
+            | "device.packet"
+            | "device.doorbell"
+            | "device.fetch"
+    )
 }
 
 /// Puts a number under the unit of `entry`, in the type that this unit has; the marks of the old value go.

@@ -85,7 +85,9 @@ pub fn access(platform: &Platform, held: Held) -> Result<Option<AccessLatency>, 
     if held.is_remote() && platform.topology.same_socket.get() {
         return Ok(None);
     }
-    let bytes = APART * (PROBES + 1);
+    // What pushes the probes out of a core's caches lies behind them.
+    let (probes, others) = (APART * (PROBES + 1) / LINE * LINE, 2 * 1024 * platform.l2.size.get());
+    let bytes = probes + if held == Held::LocalLlc { others } else { 0 };
     let mut machine = Machine::new(platform, bytes, &CORES)?;
     let home = u8::from(matches!(held, Held::RemoteWriterHomed | Held::RemoteMemory));
     machine.set_home(0, bytes, home);
@@ -101,9 +103,10 @@ pub fn access(platform: &Platform, held: Held) -> Result<Option<AccessLatency>, 
         sim.spawn(writer, move |agent| {
             for at in places {
                 agent.store_release(at, u64::from(at) + 1);
-                if held == Held::LocalLlc {
-                    agent.demote(at);
-                }
+                agent.fence();
+            }
+            if held == Held::LocalLlc {
+                agent.read_lines(probes, others);
                 agent.fence();
             }
         })?;
@@ -121,7 +124,7 @@ pub fn access(platform: &Platform, held: Held) -> Result<Option<AccessLatency>, 
     })?;
     sim.run(Ps::MAX);
     let reads = sim.machine().traffic(0).since(&before).memory_reads;
-    let software = ps(platform.software.access.get());
+    let software = ps(platform.instruction_ns());
     let median_ns = ns(median(&mut seen.borrow_mut()).saturating_sub(software));
     Ok(Some(AccessLatency { median_ns, local_memory_reads: reads as f64 / f64::from(PROBES) }))
 }

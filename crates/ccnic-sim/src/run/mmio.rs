@@ -49,7 +49,7 @@ const READS: u32 = 101;
 /// # Errors
 /// When there is no memory for a stack.
 pub fn mmio_read(platform: &Platform, bytes: u32) -> Result<Option<f64>, RunError> {
-    let software = ps(platform.software.access.get());
+    let software = ps(platform.instruction_ns());
     alone(
         platform,
         4096,

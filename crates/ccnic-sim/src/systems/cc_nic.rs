@@ -4,9 +4,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use ccnic::nic::{NicQueue, Pipeline, loopback};
+use ccnic::nic::{Fetched, NicQueue, Pipeline, loopback};
 use ccnic::ring::{Ring, RingVisitor};
-use ccnic::{Layout, SharedMemory};
+use ccnic::{Design, Layout, SharedMemory};
 
 use super::host::{self, Built, Results, Work};
 use super::plan::{Options, Plan, RunError};
@@ -56,7 +56,7 @@ fn build_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Re
     let mut sim = Sim::new(machine);
     regions.lay_out(&sim);
     let results = Rc::new(RefCell::new(Results::default()));
-    let (work, nic_work) = (Work::host(platform), Work::nic(platform));
+    let [work, nic_work] = Work::of(&plan.config)?;
     for core in 0..queues {
         let (layout, (base, queue)) = (regions.layout, regions.of_core(core));
         let (results, load) = (Rc::clone(&results), plan.load.of_thread(core, queues));
@@ -70,12 +70,45 @@ fn build_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Re
     Ok(Built { sim, results, nic_cores: queues })
 }
 
+/// Descriptors that the NIC of the E810's interface writes back, and reports in its registers, together: a line of them, as the device
+/// does (`device.rx_writeback` of the platform icx-e810) and as CC-NIC section 5.6 counts its requests.
+const WRITE_BACK: usize = 4;
+
+/// A poll of the E810's interface: sends a burst back in parts, each with its registers.
+fn write_back_in_parts<'a, R: Ring>(
+    nic: &mut NicQueue<Agent<'a>, R>,
+    fetched: &mut Fetched,
+    agent: &Agent<'a>,
+) -> usize {
+    let mut sent = 0;
+    if fetched.is_empty() {
+        nic.fetch(fetched);
+    }
+    while !fetched.is_empty() {
+        let rest = fetched.rest();
+        let whole = |n: &usize| rest.get(n - 1).is_some_and(|desc| !desc.more());
+        let end = (WRITE_BACK.min(rest.len())..rest.len()).find(whole).unwrap_or(rest.len());
+        let n = nic.send_back(agent, rest.get(..end).unwrap_or_default(), &[]);
+        fetched.advance(n);
+        nic.flush();
+        if n == 0 {
+            break;
+        }
+        sent += n;
+    }
+    sent
+}
+
 /// The NIC side: sends received packets back, until the simulation ends.
 fn nic_program<R: Ring>(agent: Agent<'_>, layout: &Layout, queue: u16, work: Work) {
     let Ok(mut nic) = NicQueue::<_, R>::new(agent, layout, queue) else { return };
-    let mut pipeline = Pipeline::default();
+    let (mut pipeline, mut fetched) = (Pipeline::default(), Fetched::default());
+    work.begin(&agent);
     loop {
-        let n = loopback(&mut nic, &mut pipeline, &agent, false);
+        let n = match R::DESIGN {
+            Design::Doorbell => write_back_in_parts(&mut nic, &mut fetched, &agent),
+            _ => loopback(&mut nic, &mut pipeline, &agent, false),
+        };
         if n == 0 {
             agent.relax();
         } else {

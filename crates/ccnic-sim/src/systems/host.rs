@@ -3,9 +3,9 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use ccnic::Layout;
 use ccnic::host::QueuePair;
 use ccnic::ring::Ring;
+use ccnic::{Config, Layout};
 use ccnic_load::{Clock, Load, LoadError, Outcome};
 
 use crate::devices::pcie::Pcie;
@@ -14,7 +14,8 @@ use crate::machine::Machine;
 use crate::machine::agent::Agent;
 use crate::machine::sim::Sim;
 use crate::observe::counters::{Counters, NicCounts, PcieTraffic, Traffic};
-use crate::platform::Platform;
+use crate::platform::{Code, Counts, Instructions};
+use crate::systems::plan::RunError;
 
 /// A simulated core's clock.
 #[derive(Debug)]
@@ -23,30 +24,37 @@ struct SimClock<'a> {
     work: Work,
 }
 
-/// What a program's own instructions take, in nanoseconds.
+/// What a program executes.
 #[derive(Debug, Clone, Copy)]
 pub struct Work {
-    /// For each packet made or examined; for the NIC, each forwarded.
-    packet: f64,
-    /// For each burst of them: calls, and the branches that end its loops.
-    burst: f64,
+    counts: Counts,
+    /// Between its accesses.
+    code: Code,
+    /// Directions in which a burst goes.
+    directions: f64,
 }
 
 impl Work {
-    /// The load generator's, in each direction.
-    pub fn host(platform: &Platform) -> Work {
-        Work { packet: platform.software.packet.get(), burst: platform.software.burst.get() }
+    /// The host's and the NIC's, with this configuration.
+    ///
+    /// # Errors
+    /// When its instructions have not been counted.
+    pub fn of(config: &Config) -> Result<[Work; 2], RunError> {
+        let found = Instructions::of(config).ok_or(RunError::Instructions(config.design.name()))?;
+        Ok([
+            Work { counts: found.host, code: found.host_code(), directions: 1.0 },
+            Work { counts: found.nic, code: found.nic_code(), directions: 2.0 },
+        ])
     }
 
-    /// The NIC's, in both directions at once.
-    pub fn nic(platform: &Platform) -> Work {
-        let (host, share) = (Work::host(platform), 2.0 * platform.software.nic.get());
-        Work { packet: share * host.packet, burst: host.burst }
+    /// The agent's core executes this code from now on.
+    pub fn begin(&self, agent: &Agent<'_>) {
+        agent.set_code(self.code);
     }
 
-    /// Spends the time of a burst.
+    /// A burst has been dealt with.
     pub fn spend(&self, agent: &Agent<'_>, packets: usize) {
-        agent.work(self.burst + self.packet * packets as f64);
+        agent.has_executed(self.counts.of_burst(packets, self.directions));
     }
 }
 
@@ -129,6 +137,7 @@ pub fn program<R: Ring>(
     results: &RefCell<Results>,
 ) {
     let Ok(mut pair) = QueuePair::<_, R>::new(agent, layout, queue) else { return };
+    work.begin(&agent);
     let clock = SimClock { agent, work };
     let started = || {
         let started = &mut results.borrow_mut().started;

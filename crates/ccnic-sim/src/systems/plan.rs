@@ -69,6 +69,11 @@ pub enum RunError {
     /// An invalid configuration of a region.
     #[error("{0}")]
     Config(#[from] ConfigError),
+    /// A design whose instructions nobody has counted.
+    #[error(
+        "the instructions of {0} have not been counted: add the design to crates/ccnic-load/benches/counts.py, then make counts"
+    )]
+    Instructions(&'static str),
     /// A machine that cannot be built.
     #[error("{0}")]
     Machine(#[from] MachineError),

@@ -54,14 +54,14 @@ fn fills_the_link(platform: &Platform, (design, inline): (Design, bool), lines: 
         loopback::run(platform, &plan).unwrap()
     });
     let rates = runs.each_ref().map(mpps);
-    rises(&rates, 0.03);
+    rises(&rates, 0.05);
     assert!(rates[3] <= limit, "{design:?}: {rates:?} Mpps of {limit}");
     assert!(rates[3] > share * limit, "{design:?}: {rates:?} Mpps of {limit}");
     let used = |run: &Run| {
         let busy = run.traffic.iter().map(|t| t.link_busy).max().unwrap();
         busy as f64 / run.measured as f64
     };
-    assert!((0.95..=1.001).contains(&used(&runs[3])), "{design:?}: {} of the link is used", used(&runs[3]));
+    assert!((0.95..=1.01).contains(&used(&runs[3])), "{design:?}: {} of the link is used", used(&runs[3]));
 }
 
 /// A payload line and, four to a line, a descriptor.
@@ -69,7 +69,7 @@ const GROUPED: f64 = 1.25;
 
 #[test]
 fn a_loopback_never_exceeds_the_link() {
-    let platform = narrow(0.35);
+    let platform = narrow(0.25);
     fills_the_link(&platform, (Design::GroupedEpoch, false), GROUPED, 0.8);
     fills_the_link(&platform, (Design::GroupedClear, false), GROUPED, 0.7);
     fills_the_link(&platform, (Design::Padded, false), 2.0, 0.5);
@@ -174,7 +174,7 @@ fn memory_under_load_follows_its_curve() {
         let i = points.iter().position(|p| p[0] > rate).unwrap_or(points.len() - 1).max(1);
         let ([x0, y0], [x1, y1]) = (points[i - 1], points[i]);
         let extra = y0 + (rate - x0) / (x1 - x0) * (y1 - y0) - points[0][1];
-        let expected = platform.software.access.get() + platform.local_memory_ns() + extra.max(0.0);
+        let expected = platform.instruction_ns() + platform.local_memory_ns() + extra.max(0.0);
         assert!(
             (0.9..1.15).contains(&(latency / expected)),
             "{cores} cores read {rate} GB/s: {latency} ns, the curve says {expected}"

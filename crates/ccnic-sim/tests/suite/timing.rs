@@ -5,7 +5,7 @@ use std::cell::Cell;
 use std::rc::Rc;
 
 use ccnic::SharedMemory;
-use ccnic_sim::platform::Platform;
+use ccnic_sim::platform::{Code, Platform};
 use ccnic_sim::time::{Ps, ns, ps};
 use ccnic_sim::{Agent, Machine, Sim};
 
@@ -109,7 +109,12 @@ fn two_sockets() -> Vec<Platform> {
 
 /// The software's cost of an access to a word, without the caches.
 fn access(p: &Platform) -> f64 {
-    p.software.access.get()
+    instructions(p, 1)
+}
+
+/// As the engine counts: each takes whole picoseconds.
+fn instructions(p: &Platform, n: u64) -> f64 {
+    n as f64 * ns(ps(p.instruction_ns()))
 }
 
 /// The round trip from the core to its home agent.
@@ -171,7 +176,7 @@ fn ownership_without_data() {
         let word = p.path.mesh.get() * 2.0 + p.path.snoop.get();
         let shared = [(OTHER, LOAD), (0, LOAD), (OTHER, LOAD)];
         takes(&p, 0, &shared, STORE, access(&p) + home_and_back(&p) + word);
-        let line = p.software.line.get();
+        let line = instructions(&p, Code::PROBE.line);
         takes(&p, 0, &[], WHOLE, line + home_and_back(&p));
         let with_data = p.overridden("protocol.dataless_full_line", 0.0).unwrap();
         takes(&with_data, 0, &[], WHOLE, line + p.local_memory_ns() + dram(&p));
@@ -184,7 +189,7 @@ fn ownership_without_data() {
         let word = p.path.mesh.get() * 2.0 + p.path.snoop.get();
         let shared = [(REMOTE, LOAD), (0, LOAD)];
         takes(&p, 0, &shared, STORE, access(&p) + home_and_back(&p) + word + way);
-        takes(&p, 1, &[], WHOLE, p.software.line.get() + home_and_back(&p) + way);
+        takes(&p, 1, &[], WHOLE, instructions(&p, Code::PROBE.line) + home_and_back(&p) + way);
     }
 }
 
@@ -236,7 +241,7 @@ fn loads_without_control_dependence_overlap() {
 #[test]
 fn lines_are_read_ahead_within_the_window() {
     const LINES: u32 = 8;
-    const WORDS: u32 = 40;
+    const WORDS: u32 = 600;
     let written: Act = |agent, at| {
         (0..LINES).for_each(|i| agent.store_release(at + 64 * i, 1));
         agent.fence();
@@ -302,7 +307,7 @@ fn a_store_reaches_a_poller() {
             };
             let soonest = taken + p.core.machine_clear.get() + access(&p) + again;
             // It polls the old value until the line arrives; then its branch is mispredicted.
-            let turn = access(&p) + p.software.poll.get();
+            let turn = instructions(&p, Code::PROBE.poll);
             let latest = soonest + 2.0 * turn + p.core.mispredict.get() + wire(&p, 1.0, 3.0);
             let took = ns(seen.get() - stored.get());
             assert!(

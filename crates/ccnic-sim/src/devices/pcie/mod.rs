@@ -182,8 +182,11 @@ impl Device for Pcie {
             AccessKind::Store { at, value } => {
                 let sent = self.down.send(now, costs.write_header + costs::WORD, costs);
                 let (arrival, accepted) = (sent + costs.down, accepted(sent));
-                self.later(port, arrival, Action::Register { at, value });
-                self.later(port, accepted, Action::Accepted(core));
+                // While the NIC is busy with other doorbells, the link has no credits for more.
+                let nic = self.nic.as_mut().filter(|nic| nic.registers().any(|register| register == at));
+                let (waited, taken) = nic.map_or((0, arrival), |nic| nic.ring(arrival));
+                self.later(port, taken, Action::Register { at, value });
+                self.later(port, accepted + waited, Action::Accepted(core));
             }
             AccessKind::Combined { mask, .. } => {
                 // Each run of bytes is a packet of its own.

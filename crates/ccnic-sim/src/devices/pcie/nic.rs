@@ -230,6 +230,9 @@ impl Queue {
 pub struct Nic {
     pub pipeline: Ps,
     pub packet: Ps,
+    /// The time of a doorbell, and when the last one has been taken.
+    pub doorbell: Ps,
+    pub rung: Ps,
     /// Time of a byte on the wire.
     pub per_byte: f64,
     pub fetch: u64,
@@ -268,6 +271,8 @@ impl Nic {
         Nic {
             pipeline: ps(device.pipeline.get()),
             packet: ps(device.packet.get()),
+            doorbell: ps(device.doorbell.get()),
+            rung: 0,
             per_byte: 8000.0 / device.line_rate.get(),
             fetch: u64::from(device.fetch.get().max(8)),
             contexts: device.contexts.get().clamp(1, u32::from(u16::MAX)) as u16,
@@ -286,6 +291,13 @@ impl Nic {
             wire: 0,
             counts: NicCounts::default(),
         }
+    }
+
+    /// A doorbell arrives; returns how long it waits for those before it, and when it has been taken.
+    pub fn ring(&mut self, arrival: Ps) -> (Ps, Ps) {
+        let from = self.rung.max(arrival);
+        self.rung = from + self.doorbell;
+        (from - arrival, self.rung)
     }
 
     /// The addresses of its registers.

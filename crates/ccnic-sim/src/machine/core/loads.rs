@@ -9,15 +9,10 @@ use std::task::Poll;
 use ccnic::memory::LINE;
 
 use super::mshr::Mshr;
-use super::{Core, UOPS, Wait};
+use super::{Core, Wait};
 use crate::machine::ids::NONE;
 use crate::machine::uncore::Uncore;
 use crate::protocols::table::Request;
-
-/// Micro-operations that a program executes for each one that is simulated, between two lines of a ring that it reads: its work on a
-/// descriptor is charged as time. Chosen: it makes an Ice Lake wait for each full line and a Sapphire Rapids read one ahead,
-/// and both read ahead of lines with one descriptor.
-const UNSEEN: u64 = 8;
 
 /// Kinds of loads, for the prefetcher that goes by instruction.
 #[derive(Debug, Clone, Copy)]
@@ -40,7 +35,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.dispatch(u.costs.access, UOPS);
+        self.access_word(u);
         let line = at / LINE;
         if control {
             self.clock += self.monitor.take_penalty();
@@ -58,7 +53,7 @@ impl Core {
             self.predictor.values.observe(at, value);
             return Poll::Ready(value);
         }
-        let ahead = if control { self.run_ahead(u.costs.rob, line) } else { 0 };
+        let ahead = if control { self.run_ahead(u, line) } else { 0 };
         let miss = !self.touch(u, line, if control { Site::Control } else { Site::Data });
         let expected = control && self.predictor.values.observe(at, value);
         if !miss {
@@ -78,17 +73,26 @@ impl Core {
     }
 
     /// How many lines the core reads ahead of a control-dependent load: as many as its reorder buffer reaches, if the program has
-    /// gone from line to line before, since the branch predictor expects that it will again.
-    fn run_ahead(&mut self, rob: u64, line: u32) -> u32 {
+    /// gone from line to line before, since the branch predictor expects that it will again. The instructions between two lines of
+    /// a ring are dispatched here.
+    fn run_ahead(&mut self, u: &Uncore, line: u32) -> u32 {
         let (before, at) = self.predictor.last_line;
         if line == before {
             return 0;
         }
-        self.predictor.last_line = (line, self.position);
-        if before == NONE || line != before + 1 {
-            return 0;
+        let next = before != NONE && line == before + 1;
+        if next {
+            let rest = self.code.ring_line.saturating_sub(self.position - at);
+            self.dispatch(u, rest);
+            self.counted += rest;
         }
-        (rob / UNSEEN / (self.position - at).max(1)) as u32
+        self.predictor.last_line = (line, self.position);
+        if !next || self.code.ring_line == 0 {
+            return 0; // not a ring whose lines the program goes through
+        }
+        // Of what does not find a fill buffer, most would not be executed before the branch is decided.
+        let free = u.costs.fill_buffers.saturating_sub(self.buffers() + 1) as u32;
+        self.predictor.reach(u.costs.rob, self.position - at).min(free)
     }
 
     /// Accesses a line to read. True for a hit; otherwise it has been asked for.
@@ -131,7 +135,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.dispatch(u.costs.payload_line, UOPS);
+        self.dispatch(u, self.code.line);
         self.touch(u, line, Site::Payload);
         Poll::Ready(())
     }
@@ -142,7 +146,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.dispatch(u.costs.access, 1);
+        self.access_word(u);
         let with_data = request == Request::OwnNoData && !u.costs.dataless;
         self.fetch(u, line, if with_data { Request::ReadOwn } else { request });
         Poll::Ready(())

@@ -29,7 +29,7 @@ impl Core {
     }
 
     /// Fill buffers that are taken.
-    fn buffers(&self) -> usize {
+    pub(super) fn buffers(&self) -> usize {
         self.mshrs.len() - self.prefetches
     }
 

@@ -45,7 +45,7 @@ use crate::machine::costs::{Costs, Prefetch};
 use crate::machine::ids::{AgentId, DeviceId, SocketId};
 use crate::machine::uncore::Uncore;
 use crate::observe::counters::{Counters, Source};
-use crate::platform::Platform;
+use crate::platform::{Code, Platform};
 use crate::protocols::table::State;
 
 use combining::CombiningBuffers;
@@ -54,9 +54,6 @@ use mshr::Mshr;
 use predictor::Predictor;
 use prefetch::Prefetchers;
 use store_buffer::Store;
-
-/// Micro-operations of an access in the reorder buffer.
-pub const UOPS: u64 = 6;
 
 /// What a core waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,8 +112,12 @@ pub struct Core {
     pub clock: Ps,
     pub lookahead: Lookahead,
     pub caches: Private,
-    /// Micro-operations dispatched so far: the position in program order.
+    /// Instructions dispatched so far: the position in program order. The reorder buffer holds so many of them.
     position: u64,
+    /// What its program executes between accesses.
+    pub code: Code,
+    /// Instructions dispatched for accesses to words since the program last said how many it has executed.
+    counted: u64,
     /// The position of the oldest load that waits for a line.
     oldest_load: u64,
     /// Requests under way.
@@ -166,6 +167,8 @@ impl Core {
             lookahead: Lookahead::default(),
             caches: Private::new((lines(&p.l1), p.l1.ways.get()), (lines(&p.l2), p.l2.ways.get())),
             position: 0,
+            code: Code::PROBE,
+            counted: 0,
             oldest_load: u64::MAX,
             mshrs: Vec::with_capacity(64),
             prefetches: 0,
@@ -245,22 +248,52 @@ impl Core {
         true
     }
 
-    /// Dispatches an access: so many micro-operations, and time in software.
+    /// Dispatches instructions that take so long.
     #[inline]
-    fn dispatch(&mut self, time: Ps, uops: u64) {
+    fn dispatch_for(&mut self, time: Ps, instructions: u64) {
         self.clock += time;
         self.counters.software += time;
-        self.position += uops;
+        self.position += instructions;
+    }
+
+    /// Dispatches instructions.
+    #[inline]
+    fn dispatch(&mut self, u: &Uncore, instructions: u64) {
+        self.dispatch_for(instructions * u.costs.instruction, instructions);
+    }
+
+    /// Dispatches the one instruction that loads, stores or prefetches.
+    #[inline]
+    fn access_word(&mut self, u: &Uncore) {
+        self.dispatch(u, 1);
+        self.counted += 1;
     }
 
     /// Spends time in the program's own instructions.
     pub fn work(&mut self, u: &mut Uncore, time: Ps) -> Poll<()> {
+        self.execute(u, time, time / u.costs.instruction)
+    }
+
+    /// Executes instructions that access nothing.
+    pub fn instructions(&mut self, u: &mut Uncore, instructions: u64) -> Poll<()> {
+        self.execute(u, instructions * u.costs.instruction, instructions)
+    }
+
+    fn execute(&mut self, u: &mut Uncore, time: Ps, instructions: u64) -> Poll<()> {
         if !self.can_dispatch(u) {
             return Poll::Pending;
         }
         self.close(u);
-        self.dispatch(time, time / 100); // some ten micro-operations a nanosecond: what full dispatch gives
+        self.dispatch_for(time, instructions);
         Poll::Ready(())
+    }
+
+    /// Of `executed` instructions, those that no access has been charged for since the last call. What has been charged beyond them
+    /// is left for the next call.
+    pub fn uncounted(&mut self, executed: u64) -> u64 {
+        let rest = executed.saturating_sub(self.counted);
+        self.counted = self.counted.saturating_sub(executed);
+        rest
     }
 
     /// The core waits from now on.

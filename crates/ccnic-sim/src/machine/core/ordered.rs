@@ -5,8 +5,7 @@ use std::task::Poll;
 use ccnic::memory::LINE;
 
 use super::mshr::Mshr;
-use super::{Core, UOPS, Wait};
-use crate::kernel::time::Ps;
+use super::{Core, Wait};
 use crate::machine::uncore::Uncore;
 use crate::protocols::table::{Request, State};
 
@@ -19,7 +18,7 @@ impl Core {
         if !self.has_drained(u) {
             return Poll::Pending;
         }
-        self.dispatch(u.costs.exchange, UOPS);
+        self.dispatch_for(u.costs.exchange, 1);
         let line = at / LINE;
         if self.state(line).writable() {
             return Poll::Ready(self.exchange_owned(u, at, current, new));
@@ -70,16 +69,16 @@ impl Core {
     /// Stores a whole line to its home, around the caches. It takes a fill buffer until the home has it, and is ordered with other
     /// stores only by a [fence](Core::fence).
     pub fn store_non_temporal(&mut self, u: &mut Uncore, line: u32) -> Poll<()> {
-        self.around_caches(u, line, Request::WriteInvalidate, u.costs.payload_line)
+        self.around_caches(u, line, Request::WriteInvalidate, self.code.line)
     }
 
     /// Takes a line out of all caches, into memory if memory is out of date (CLFLUSHOPT). Ordered with accesses to other lines only
     /// by a [fence](Core::fence).
     pub fn flush(&mut self, u: &mut Uncore, line: u32) -> Poll<()> {
-        self.around_caches(u, line, Request::Flush, u.costs.access)
+        self.around_caches(u, line, Request::Flush, 1)
     }
 
-    fn around_caches(&mut self, u: &mut Uncore, line: u32, request: Request, time: Ps) -> Poll<()> {
+    fn around_caches(&mut self, u: &mut Uncore, line: u32, request: Request, instructions: u64) -> Poll<()> {
         if !self.can_dispatch(u) || self.is_load_queue_full(u) {
             return Poll::Pending;
         }
@@ -90,7 +89,7 @@ impl Core {
         } else if self.expects(line) {
             Wait::Misses
         } else {
-            self.dispatch(time, UOPS);
+            self.dispatch(u, instructions);
             self.request(u, Mshr { non_temporal: true, ..Mshr::new(line, request) });
             return Poll::Ready(());
         };

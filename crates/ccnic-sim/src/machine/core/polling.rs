@@ -25,8 +25,10 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.clock += u.costs.poll;
-        self.counters.idle += u.costs.poll;
+        let poll = self.uncounted(self.code.poll);
+        self.position += poll;
+        self.clock += poll * u.costs.instruction;
+        self.counters.idle += poll * u.costs.instruction;
         self.predictor.last_line.0 = NONE;
         let (clock, m) = (self.clock, &mut self.monitor);
         m.period = m.period.min(clock.saturating_sub(m.last_poll));

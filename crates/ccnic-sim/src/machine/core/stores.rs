@@ -6,7 +6,7 @@ use std::task::Poll;
 use ccnic::memory::LINE;
 
 use super::store_buffer::{Store, Stored};
-use super::{Core, UOPS, Wait};
+use super::{Core, Wait};
 use crate::machine::event::Event;
 use crate::machine::uncore::Uncore;
 use crate::protocols::table::{Request, State};
@@ -18,7 +18,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.dispatch(u.costs.payload_line, UOPS);
+        self.dispatch(u, self.code.line);
         if !self.buffer_store(u, line, Stored::Payload) {
             self.fetch_to_write(u, line, whole);
         }
@@ -33,7 +33,7 @@ impl Core {
         if !self.can_dispatch(u) || !self.has_store_room(u) {
             return Poll::Pending;
         }
-        self.dispatch(u.costs.access, UOPS);
+        self.access_word(u);
         let (line, bit) = (at / LINE, 1u8 << (at / 8 % 8));
         if self.coalescing.is_some_and(|(open, _)| open != line) {
             self.close(u);
@@ -53,7 +53,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.dispatch(u.costs.access, 1);
+        self.access_word(u);
         if self.stores.is_empty() {
             self.send_demote(u, line);
         } else {

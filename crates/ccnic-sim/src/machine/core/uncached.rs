@@ -14,7 +14,7 @@ use std::task::Poll;
 use ccnic::memory::LINE;
 
 use super::store_buffer::{Store, Stored};
-use super::{Core, UOPS, Wait};
+use super::{Core, Wait};
 use crate::kernel::time::Ps;
 use crate::machine::event::Event;
 use crate::machine::ids::DeviceId;
@@ -38,7 +38,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.dispatch(u.costs.access, UOPS);
+        self.access_word(u);
         let store = Store { line: at / LINE, what: Stored::Uncached(at, value), position: self.position };
         let first = self.stores.is_empty() && store.position < self.oldest_load;
         self.stores.push_back(store);
@@ -82,7 +82,7 @@ impl Core {
             self.wait_for(u, Wait::Device);
             return Poll::Pending;
         }
-        self.dispatch(u.costs.access, UOPS);
+        self.access_word(u);
         let bytes = if bytes > 8 { LINE } else { 8 };
         self.send(u, device, AccessKind::Read { at, bytes }, self.clock);
         self.wait_for(u, Wait::Device);
@@ -121,7 +121,11 @@ impl Core {
         };
         self.uncached.combining[i].1 |= mask;
         let full = self.uncached.combining[i].1 == u64::MAX;
-        self.dispatch(if mask == u64::MAX { u.costs.payload_line } else { u.costs.wc_store }, UOPS);
+        if mask == u64::MAX {
+            self.dispatch(u, self.code.line);
+        } else {
+            self.dispatch_for(u.costs.wc_store, 1);
+        }
         if full {
             self.send_combining(u, i);
         }
@@ -166,7 +170,7 @@ impl Core {
         if self.mshrs.iter().chain(&self.queued).any(|m| m.non_temporal) {
             return self.load_fence(u);
         }
-        self.dispatch(u.costs.access, 1);
+        self.access_word(u);
         Poll::Ready(())
     }
 }

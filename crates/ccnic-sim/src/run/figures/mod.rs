@@ -39,6 +39,8 @@ built_in!(
     "20-prefetching",
     "21-interconnect",
     "cores",
+    "bursts",
+    "19-overlay",
 );
 
 /// A plan file is a page or two.

@@ -232,13 +232,13 @@ pub struct Settings {
     pub cores: Option<u16>,
     /// Bytes of a packet.
     pub size: Option<u16>,
-    /// Packets per transmit burst; 8 by default.
+    /// Packets per transmit burst; 32 by default.
     pub burst: Option<usize>,
     /// Buffers per receive burst.
     pub rx_burst: Option<usize>,
     /// Packets under way at once, per core.
     pub inflight: Option<usize>,
-    /// At a given rate: whole bursts are sent when they are due (the default), or each packet by itself.
+    /// At a given rate: whole bursts are sent when they are due, or (the default) each packet when it is, up to a burst together.
     pub whole_bursts: Option<bool>,
     /// Microseconds to simulate.
     pub micros: Option<f64>,

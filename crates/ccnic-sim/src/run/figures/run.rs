@@ -87,10 +87,11 @@ impl Batch {
             });
             points.iter().map(Point::key).zip(results).collect()
         };
+        let judged = effort == Effort::FULL;
         let mut results = run(&self.first, &HashMap::new());
         let second = run(&self.second, &results);
         results.extend(second);
-        self.figures.into_iter().map(|(figure, planned)| collect(figure, planned, &results)).collect()
+        self.figures.into_iter().map(|(figure, planned)| collect(figure, planned, &results, judged)).collect()
     }
 }
 
@@ -101,11 +102,15 @@ fn longest_first(points: HashMap<String, Point>) -> Vec<Point> {
     points.into_iter().map(|(_, point)| point).collect()
 }
 
-fn collect(figure: Figure, planned: Vec<Planned>, results: &Results) -> Simulated {
+/// `judged`: it was simulated long enough to say whether values are within their tolerance.
+fn collect(figure: Figure, planned: Vec<Planned>, results: &Results, judged: bool) -> Simulated {
     let series = figure.series.iter().zip(planned).map(|(series, planned)| curve(series, planned, results));
     let mut simulated = Simulated { series: series.collect(), verdicts: Vec::new(), figure };
     simulated.verdicts =
         simulated.figure.statements.iter().map(|s| s.judge(&simulated.figure.id, &simulated)).collect();
+    if !judged {
+        simulated.verdicts.iter_mut().for_each(Verdict::withdraw);
+    }
     simulated
 }
 

@@ -65,7 +65,9 @@ pub enum Tolerance {
     Absolute,
     /// A ratio of two: 15 %.
     Ratio,
-    /// What a feature is worth: 25 %, and in the right direction.
+    /// `1 - a / b`, judged by its complement `a / b`: 15 % of that. 77 % below is nearly twice as much as 88 % below.
+    Complement,
+    /// What a feature is worth, the difference to no effect at all: 25 % of that.
     Ablation,
     /// A sensitivity: 0.05 up or down.
     Sensitivity,
@@ -83,7 +85,8 @@ impl Tolerance {
             Tolerance::Calibrated => "3 %",
             Tolerance::Absolute => "10 %",
             Tolerance::Ratio => "15 %",
-            Tolerance::Ablation => "25 %, direction",
+            Tolerance::Complement => "15 % of the rest",
+            Tolerance::Ablation => "25 % of the effect",
             Tolerance::Sensitivity => "0.05",
             Tolerance::Order => "holds",
             Tolerance::Lead => "1 or more",
@@ -108,7 +111,7 @@ pub struct Verdict {
     pub published: Published,
     /// Ours; none when it is not simulated.
     pub simulated: Option<f64>,
-    /// The error, as a share of the published value.
+    /// The error, as a share of the published value; of its complement, or of the effect, if that is what is judged.
     pub error: Option<f64>,
     /// Ours is within its tolerance.
     pub within: Option<bool>,
@@ -118,6 +121,13 @@ pub struct Verdict {
     pub calibration: &'static str,
     /// Why it is out of tolerance, or not simulated.
     pub cause: String,
+}
+
+impl Verdict {
+    /// The value stands, without a verdict: it was simulated too briefly.
+    pub fn withdraw(&mut self) {
+        (self.within, self.cause) = (None, String::new());
+    }
 }
 
 impl Statement {
@@ -140,7 +150,7 @@ impl Statement {
             section: self.section.clone(),
             unit: self.unit.clone(),
             published,
-            error: ours.as_ref().ok().zip(nearest).map(|(ours, wanted)| ours / wanted - 1.0),
+            error: ours.as_ref().ok().zip(nearest).map(|(ours, wanted)| self.error(*ours, wanted)),
             simulated: ours.ok(),
             within,
             tolerance: self.tolerance,
@@ -153,17 +163,30 @@ impl Statement {
         }
     }
 
+    /// A feature that made no difference has this value.
+    fn nothing(&self) -> f64 {
+        if self.unit == "x" { 1.0 } else { 0.0 }
+    }
+
+    fn error(&self, ours: f64, wanted: f64) -> f64 {
+        match self.tolerance {
+            Tolerance::Complement => (1.0 - ours) / (1.0 - wanted) - 1.0,
+            Tolerance::Ablation => (ours - wanted) / (wanted - self.nothing()),
+            _ => ours / wanted - 1.0,
+        }
+    }
+
     fn within(&self, ours: f64, wanted: f64) -> bool {
         let off = (ours - wanted).abs();
         let share = |most: f64| off <= most * wanted.abs();
-        // A feature that made no difference would have this value.
-        let nothing = if self.unit == "x" { 1.0 } else { 0.0 };
+        let nothing = self.nothing();
         match self.tolerance {
             Tolerance::Exact => share(0.02) || off <= 0.02,
             Tolerance::Calibrated => share(0.03),
             Tolerance::Absolute => share(0.10),
             Tolerance::Ratio => share(0.15),
-            Tolerance::Ablation => share(0.25) && (ours > nothing) == (wanted > nothing),
+            Tolerance::Complement => off <= 0.15 * (1.0 - wanted).abs(),
+            Tolerance::Ablation => off <= 0.25 * (wanted - nothing).abs(),
             Tolerance::Sensitivity => off <= 0.05,
             Tolerance::Order => ours == 1.0,
             Tolerance::Lead => ours >= 0.99,
@@ -208,8 +231,11 @@ mod tests {
         assert_eq!(within(Tolerance::Absolute, "ns", Value(490.0), "545"), Some(false));
         assert_eq!(within(Tolerance::Exact, "", Value(0.25), "0.265"), Some(true));
         assert_eq!(within(Tolerance::Exact, "", Value(0.25), "0.28"), Some(false));
-        assert_eq!(within(Tolerance::Ablation, "x", Value(1.2), "1.01"), Some(true));
-        assert_eq!(within(Tolerance::Ablation, "x", Value(1.2), "0.99"), Some(false));
+        assert_eq!(within(Tolerance::Ablation, "x", Value(1.2), "1.16"), Some(true));
+        assert_eq!(within(Tolerance::Ablation, "x", Value(1.2), "1.01"), Some(false));
+        assert_eq!(within(Tolerance::Ablation, "%", Value(0.2), "0.16"), Some(true));
+        assert_eq!(within(Tolerance::Complement, "%", Value(0.88), "0.77"), Some(false));
+        assert_eq!(within(Tolerance::Complement, "%", Value(0.88), "0.87"), Some(true));
         assert_eq!(within(Tolerance::Ratio, "x", Range([3.3, 4.8]), "4"), Some(true));
         assert_eq!(within(Tolerance::Ratio, "x", Range([3.3, 4.8]), "5.4"), Some(true));
         assert_eq!(within(Tolerance::Ratio, "x", Range([3.3, 4.8]), "5.6"), Some(false));
@@ -222,6 +248,8 @@ mod tests {
     fn what_is_out_says_why() {
         let out = judge(Tolerance::Absolute, "ns", Published::Value(100.0), "150");
         assert_eq!((out.cause.as_str(), out.error), ("because", Some(0.5)));
+        let rest = judge(Tolerance::Complement, "%", Published::Value(0.75), "0.5");
+        assert_eq!((rest.within, rest.error), (Some(false), Some(1.0)));
         let within = judge(Tolerance::Absolute, "ns", Published::Value(100.0), "101");
         assert_eq!(within.cause, "");
         let missing = judge(Tolerance::Absolute, "ns", Published::Value(100.0), "peak(cx6.mpps)");

@@ -31,7 +31,7 @@ fn run(program: impl FnOnce(Agent<'_>) + 'static) -> (Rig, Vec<(Ps, u32, u64)>) 
 
 /// Time of an access by the interface's code.
 fn access() -> Ps {
-    ps(platform().software.access.get())
+    ps(platform().instruction_ns())
 }
 
 #[test]

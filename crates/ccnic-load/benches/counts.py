@@ -1,0 +1,141 @@
+#!/usr/bin/env python3
+"""Instructions of the interface, the NIC's loopback and the load generator, by design, for the simulator.
+
+usage: counts.py [--write platforms/instructions.toml]
+
+Runs `cargo bench -p ccnic-load` under callgrind (see ccnic/benches/instructions.py): loaded with bursts of 32, with one
+packet in flight, and so that the generator polls in vain. Three equations for each side give what a packet, a burst and
+an empty poll cost; packets of 23 lines instead of one give what a line of payload costs, with registers of 64 bytes (see `case`); inlined frames tell how much
+of it is the loop over the lines of a ring. Bursts of 8 are no input: `check` says what they cost more than the equations say.
+
+Needs valgrind and addr2line.
+"""
+import argparse, os, subprocess, sys, tempfile
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "ccnic/benches"))
+from instructions import ROOT, build, parse
+
+# Designs, and the parts of them that are switched off, as figures use them.
+CASES = [
+    ("ccnic", []), ("ccnic", ["no-inline"]), ("paper", []), ("paper", ["no-recycle"]),
+    ("paper", ["no-recycle", "no-small"]), ("paper", ["no-small", "host-managed"]),
+    ("paper", ["no-recycle", "no-small", "host-managed"]), ("packed", []), ("padded", []), ("e810", []), ("e810", ["no-recycle"]),
+]
+# Descriptors in a line of each design's rings.
+PER_LINE = {"ccnic": 4, "paper": 4, "packed": 4, "padded": 1, "e810": 4}
+LAPS = {32: 150, 8: 500, 1: 3000}
+LINES = 23
+
+
+def loops(program, addresses):
+    """The addresses whose instruction was inlined from the loop over a ring's descriptors."""
+    text = "".join(f"{a:#x}\n" for a in addresses)
+    command = ["addr2line", "-a", "-f", "-i", "-C", "-e", program]
+    out = subprocess.run(command, input=text, check=True, capture_output=True, text=True).stdout
+    found, address = set(), None
+    for line in out.splitlines():
+        if line.startswith("0x"):
+            address = int(line, 16)
+        elif "copy_checked" in line:
+            found.add(address)
+    return found
+
+
+def once(program, args, folder, vectors):
+    """Instructions by side and address, and how often things happened."""
+    out = Path(folder) / "callgrind.out"
+    command = ["valgrind", "--tool=callgrind", "--dump-instr=yes", "--separate-callers=16", "--demangle=no",
+               f"--callgrind-out-file={out}", program, *args]
+    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "CCNIC_VECTORS": vectors})
+    if run.returncode:
+        sys.exit(f"{' '.join(command)} failed:\n{run.stderr}")
+    said = {name: int(value) for name, value in (line.split() for line in run.stdout.splitlines())}
+    return parse(out, Path(program).name), said
+
+
+def run(program, flags, burst, idle=1, size=64, vectors="avx2"):
+    """What happens per lap without what happens once: instructions of each side, of loops over rings, and events."""
+    args = [str(size), *flags, "--burst", str(burst), "--idle", str(idle), "--way", "lone" if burst == 1 else "loaded"]
+    with tempfile.TemporaryDirectory() as folder:
+        costs, said = once(program, [*args, "--laps", str(LAPS[burst])], folder, vectors)
+        more, also = once(program, [*args, "--laps", str(2 * LAPS[burst])], folder, vectors)
+    per = {key: also[key] - said[key] for key in said}
+    in_loop = loops(program, sorted({a for a, _ in more if a}))
+    sides = {"host": 0, "nic": 0, "loop": 0}
+    for (address, step), cost in more.items():
+        cost -= costs[address, step]
+        sides["nic" if step == "nic" else "host"] += cost
+        sides["loop"] += cost if address in in_loop else 0
+    return sides, per
+
+
+def lines(program, flags, vectors):
+    """Instructions of a line of payload that is written or read, on each side."""
+    (one, n), (many, m) = (run(program, flags, 32, size=64 * lines, vectors=vectors) for lines in (1, LINES))
+    return {name: (many[name] / m["packets"] - one[name] / n["packets"]) / (LINES - 1) / 2 for name in ("host", "nic")}
+
+
+def side(name, loaded, lone, idle):
+    """Instructions of a packet, a burst and an empty poll, from three runs."""
+    (i1, n1), (i2, n2), (i3, n3) = ((sides[name], per) for sides, per in (loaded, lone, idle))
+    row = lambda n: [n["packets"], n[f"{name}_bursts"], n[f"{name}_idle"]]
+    return solve([row(n1), row(n2), row(n3)], [i1, i2, i3])
+
+
+def solve(a, b):
+    """Cramer's rule."""
+    det = lambda m: (m[0][0] * (m[1][1] * m[2][2] - m[1][2] * m[2][1]) - m[0][1] * (m[1][0] * m[2][2] - m[1][2] * m[2][0])
+                     + m[0][2] * (m[1][0] * m[2][1] - m[1][1] * m[2][0]))
+    return [det([[b[r] if c == k else a[r][c] for c in range(3)] for r in range(3)]) / det(a) for k in range(3)]
+
+
+def case(program, design, switches):
+    flags = ["--design", design, *(f"--{s}" for s in switches)]
+    loaded, lone, eight = run(program, flags, 32), run(program, flags, 1), run(program, flags, 8)
+    # The host polls in vain where the NIC is polled rarely. The NIC does where nothing is sent: with one packet in flight and bursts.
+    idle = run(program, flags, 1, idle=8)
+    # Lines of payload are touched by the widest registers of a machine. valgrind knows those of 16 and 32 bytes; an instruction for each
+    # register of a line, and some for the line itself, continue to 64 bytes.
+    narrow = {vectors: lines(program, flags, vectors) for vectors in ("baseline", "avx2")}
+    sides, per = loaded
+    found = {}
+    for name in ("host", "nic"):
+        packet, burst, poll = side(name, loaded, lone, idle)
+        line32 = narrow["avx2"][name]
+        line = line32 - (narrow["baseline"][name] - line32) / 2
+        got, n = eight
+        said = packet * n["packets"] + burst * n[f"{name}_bursts"] + poll * n[f"{name}_idle"]
+        packet -= 2 * (line32 - line)
+        found[name] = dict(packet=packet, burst=burst, poll=poll, line=line, check=got[name] / said - 1)
+    # Both sides read a ring: a line of descriptors each.
+    found["loop"] = sides["loop"] / per["packets"] * PER_LINE[design] / 2
+    return found
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument("--write", type=Path)
+    a = p.parse_args()
+    program = build("ccnic-load/generator")
+    rust = subprocess.run(["rustc", "--version"], check=True, capture_output=True, text=True).stdout.strip()
+    lines = ["# Instructions of the interface, the NIC's loopback and the load generator, by ring design and what is switched off,",
+             "# counted by callgrind with 64-byte packets: crates/ccnic-load/benches/counts.py writes this file (make counts).",
+             "# packet, burst: of a burst in one direction (host) or in both (NIC). poll: that finds nothing. line: a line of payload",
+             "# that is written or read, with registers of 64 bytes. loop: between two lines of a ring that is read. The numbers are",
+             "# not a platform's: how fast it executes them is software.dispatch of its file.",
+             "", f'source = "callgrind, AVX2, {rust}"']
+    for design, switches in CASES:
+        found = case(program, design, switches)
+        print(design, switches, found, file=sys.stderr)
+        off = ", ".join(f'"{switch}"' for switch in switches)
+        lines += ["", "[[case]]", f'design = "{design}"', f"off    = [{off}]", f"loop   = {found['loop']:.0f}"]
+        for name in ("host", "nic"):
+            parts = ", ".join(f"{key} = {found[name][key]:.1f}" for key in ("packet", "burst", "poll", "line"))
+            lines.append(f"{name:6} = {{ {parts} }} # bursts of 8: {100 * found[name]['check']:+.0f} %")
+    text = "\n".join(lines) + "\n"
+    a.write.write_text(text) if a.write else print(text, end="")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,151 @@
+//! How many instructions the interface, the NIC's loopback and the load generator execute: counted on the real code, by ring design, and
+//! the same on every platform. `platforms/instructions.toml` is written by `crates/ccnic-load/benches/counts.py`.
+
+use std::str::FromStr;
+use std::sync::OnceLock;
+
+use ccnic::{Config, Design};
+use serde::Deserialize;
+
+const FILE: &str = include_str!("../../../../platforms/instructions.toml");
+
+/// What a program executes between its accesses to memory.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Code {
+    /// Instructions of each line of payload that is written or read, the accesses included.
+    pub line: u64,
+    /// Of an empty poll.
+    pub poll: u64,
+    /// Between two lines of a ring that is read.
+    pub ring_line: u64,
+}
+
+impl Code {
+    /// A loop of a microbenchmark: an access of a line, two instructions for its address, a branch; as many twice for a poll.
+    pub const PROBE: Code = Code { line: 4, poll: 8, ring_line: 8 };
+}
+
+/// Instructions of one side.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Counts {
+    /// Of a packet of 64 bytes in both directions.
+    pub packet: f64,
+    /// Of a burst: in one direction (host) or both (NIC).
+    pub burst: f64,
+    /// Of a poll that finds nothing.
+    pub poll: f64,
+    /// Of a line of payload that is written or read.
+    pub line: f64,
+}
+
+impl Counts {
+    /// What a program executes between its accesses.
+    fn code(&self, ring_line: u64) -> Code {
+        Code { line: self.line.round() as u64, poll: self.poll.round() as u64, ring_line }
+    }
+
+    /// Instructions of a burst of so many packets in so many directions, without those of the lines of payload.
+    pub fn of_burst(&self, packets: usize, directions: f64) -> u64 {
+        let packet = (self.packet / 2.0 - self.line) * directions;
+        (self.burst + packet * packets as f64).round() as u64
+    }
+}
+
+/// The instructions of a design.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Instructions {
+    /// The design's name.
+    design: String,
+    /// What is switched off, by the options of `ccnic bench loopback`.
+    off: Vec<String>,
+    /// Between two lines of a ring that is read.
+    #[serde(rename = "loop")]
+    ring_line: u64,
+    /// The interface's host side and the load generator.
+    pub host: Counts,
+    /// The NIC.
+    pub nic: Counts,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    source: String,
+    case: Vec<Instructions>,
+}
+
+/// The file; empty if it is damaged, which a test excludes.
+fn file() -> &'static File {
+    static READ: OnceLock<File> = OnceLock::new();
+    READ.get_or_init(|| toml::from_str(FILE).unwrap_or(File { source: String::new(), case: Vec::new() }))
+}
+
+impl Instructions {
+    /// Those of a configuration: counted with all, or as many as have been counted, of what it switches off.
+    pub fn of(config: &Config) -> Option<&'static Instructions> {
+        let own = config.design == Design::Doorbell;
+        let off = [
+            ("no-recycle", !config.recycle),
+            ("no-small", !config.small && !own),
+            ("host-managed", !config.shared_pool && !own),
+            ("no-inline", !config.inline),
+        ];
+        let is_off = |name: &String| off.iter().any(|(known, off)| known == name && *off);
+        let same = |case: &&Instructions| {
+            Design::from_str(&case.design) == Ok(config.design) && case.off.iter().all(is_off)
+        };
+        file().case.iter().filter(same).max_by_key(|case| case.off.len())
+    }
+
+    /// How they were counted.
+    pub fn source() -> &'static str {
+        &file().source
+    }
+
+    /// What the host executes between accesses.
+    pub fn host_code(&self) -> Code {
+        self.host.code(self.ring_line)
+    }
+
+    /// What the NIC does.
+    pub fn nic_code(&self) -> Code {
+        self.nic.code(self.ring_line)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(config: Config) -> &'static Instructions {
+        Instructions::of(&config).unwrap()
+    }
+
+    #[test]
+    fn every_design_has_counts() {
+        assert!(Instructions::source().contains("callgrind"));
+        for design in Design::ALL {
+            let shared_pool = design != Design::Doorbell;
+            let case = of(Config { design, shared_pool, small: shared_pool, ..Config::default() });
+            assert_eq!(case.design, design.name());
+            assert!(case.off.is_empty(), "{case:?}");
+            for side in [case.host, case.nic] {
+                assert!(
+                    side.packet / 2.0 > side.line && side.line >= 1.0 && side.poll > 1.0 && side.burst > 1.0
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_switched_off_has_counts_of_its_own() {
+        let paper = Config { design: Design::GroupedClear, ..Config::default() };
+        let all = of(Config { recycle: false, small: false, shared_pool: false, ..paper });
+        assert_eq!(all.off, ["no-recycle", "no-small", "host-managed"]);
+        assert!(all.host.packet > of(paper).host.packet, "private bookkeeping costs instructions");
+        // Not counted by itself: the nearest.
+        assert!(of(Config { small: false, ..paper }).off.is_empty());
+    }
+}

@@ -30,7 +30,7 @@ use crate::inbox::{Asked, Event, Inbox};
 use crate::limits::Limits;
 use crate::messages::{AddressPage, Cursor, Hello, Reply, Status};
 use crate::notifier::Notifier;
-use crate::socket::ListenSocket;
+use crate::socket::{ListenSocket, SocketAccess};
 use crate::teardown::Teardown;
 use accept::Acceptor;
 use shared::Shared;
@@ -121,16 +121,34 @@ pub struct Listener {
     shared: Arc<Shared>,
 }
 
+/// A control socket at which programs can connect and nobody answers yet. Dropping it removes the socket file.
+#[derive(Debug)]
+pub struct Bound(ListenSocket);
+
 impl Listener {
-    /// Listens at `socket`, and accepts connections from now on. Dropping the listener removes the socket file and ends all
-    /// connections.
+    /// [Binds](Listener::bind) with the permissions that new files have, and [serves](Listener::serve).
+    ///
+    /// # Errors
+    /// As these two.
+    pub fn new(socket: &Path, limits: Limits) -> Result<Listener, Error> {
+        Listener::serve(Listener::bind(socket, &SocketAccess::default())?, limits)
+    }
+
+    /// Makes the socket, and no thread.
+    ///
+    /// # Errors
+    /// [`Error::Socket`]: a NIC runs there already, or no such socket can be made there.
+    pub fn bind(socket: &Path, access: &SocketAccess) -> Result<Bound, Error> {
+        ListenSocket::new(socket, access).map(Bound)
+    }
+
+    /// Accepts connections from now on. Dropping the listener removes the socket file and ends all connections.
     ///
     /// Starts threads, which may run on the CPUs that the caller may run on.
     ///
     /// # Errors
-    /// [`Error::Socket`]: a NIC runs there already, or no socket can be made there. [`Error::Os`]: no thread can be started.
-    pub fn new(socket: &Path, limits: Limits) -> Result<Listener, Error> {
-        let socket = ListenSocket::new(socket)?;
+    /// [`Error::Os`]: no thread can be started.
+    pub fn serve(Bound(socket): Bound, limits: Limits) -> Result<Listener, Error> {
         let account = Account::new(limits, accept::files());
         let shared = Arc::new(Shared::new(account, Inbox::new()?));
         let acceptor = Acceptor::start(socket, &shared)?;

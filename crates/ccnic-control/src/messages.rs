@@ -118,6 +118,9 @@ pub struct Status {
     /// What it tells programs of the machine, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<TuningStatus>,
+    /// What it may not do, if it has confined itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxStatus>,
     /// Attached programs, by their `id`.
     pub programs: Vec<ProgramStatus>,
     /// Where the rest begins, if this is not all.
@@ -216,6 +219,22 @@ impl TuningStatus {
     }
 }
 
+/// How a NIC's process has confined itself, for people: nothing here is fit to print (see [`printable`](crate::printable)).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SandboxStatus {
+    /// The user that it runs as.
+    pub uid: u32,
+    /// `dropped`: it has the capabilities that are listed and no way to others; `off`: it has dropped none.
+    pub capabilities: String,
+    /// Those that it has kept, such as `cap_net_admin`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<String>,
+    /// Landlock: `full`; `partial` or `none` where the kernel has less; `off`.
+    pub landlock: String,
+    /// The filter of system calls: `on`; `none` where the kernel has none; `off`.
+    pub seccomp: String,
+}
+
 /// One attached program, or another port of a switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramStatus {
@@ -308,6 +327,7 @@ mod tests {
             cores: vec![1],
             busy_ns: vec![7],
             tuning: None,
+            sandbox: None,
             programs: vec![program],
             next: Some(Cursor { program: 2, queue: 0 }),
         };

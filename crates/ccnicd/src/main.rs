@@ -14,7 +14,7 @@ use ccnicd::config::{Config, Settings};
 use ccnicd::control::{Reload, placement};
 use ccnicd::metrics::Exporter;
 use ccnicd::tune::{self, Kept, Pair, Tuned};
-use ccnicd::{Daemon, DaemonOptions, oom};
+use ccnicd::{Daemon, DaemonOptions, oom, sandbox};
 use clap::{Parser, ValueEnum};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -97,7 +97,21 @@ fn run(args: Args) -> anyhow::Result<()> {
     if args.tune {
         return measure(pair(&usable, &cores));
     }
-    let Settings { socket, dataplane, ports, policies, limits, sleep_after, tuning, .. } = config.settle()?;
+    let settings = config.settle()?;
+    let needs = config.needs(file.as_deref(), &settings);
+    let Settings {
+        socket,
+        dataplane,
+        ports,
+        policies,
+        limits,
+        sleep_after,
+        tuning,
+        access,
+        account,
+        sandbox,
+        ..
+    } = settings;
     DaemonOptions::check_cores(dataplane, cores.len())?;
     // A daemon that will be refused measures nothing: another one polls there.
     let refused = Connection::open(&socket).is_ok();
@@ -124,8 +138,10 @@ fn run(args: Args) -> anyhow::Result<()> {
     if let Err(e) = oom::lower_score(limits.memory_max) {
         tracing::info!("the score of the out-of-memory killer stays as it is: {e}");
     }
-    let daemon = Daemon::new(DaemonOptions {
+    let metrics = args.metrics.map(Exporter::bind).transpose()?;
+    let daemon = Daemon::prepare(DaemonOptions {
         socket,
+        access,
         cores,
         dataplane,
         ports,
@@ -135,7 +151,8 @@ fn run(args: Args) -> anyhow::Result<()> {
         sleep_after,
         tuning,
     })?;
-    let exporter = args.metrics.map(|address| Exporter::start(address, daemon.observer())).transpose()?;
+    let daemon = daemon.start(Some(sandbox::enter(&sandbox, account, &needs)?))?;
+    let exporter = metrics.map(|listener| Exporter::start(listener, daemon.observer())).transpose()?;
     daemon.run_reloading(&stop, &hung_up, || {
         let new = read()?;
         config.check_reload(&new)?;

@@ -41,6 +41,7 @@ impl Handler for Recorder {
             cores: vec![],
             busy_ns: vec![],
             tuning: None,
+            sandbox: None,
             programs: vec![],
             next,
         }

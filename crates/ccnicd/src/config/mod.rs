@@ -24,10 +24,12 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::Deserialize;
 
+use crate::sandbox::{LaterPort, SandboxOptions};
+
 pub use policy::{MirrorConfig, PolicyConfig, RateConfig};
 pub use port::PortConfig;
 pub use settings::Settings;
-pub use values::{All, At, Text, Trunk, User, VlanId, Within, Written};
+pub use values::{All, At, FileMode, Text, Trunk, User, VlanId, Within, Written};
 
 /// MiB that a number of bytes can have.
 const MIB_MAX: u64 = u64::MAX >> 20;
@@ -122,6 +124,28 @@ pub struct Config {
     /// are measured once for each CPU model; default: measure nothing
     #[arg(long, value_name = "FIELD=VALUE,...")]
     pub tuning: Option<String>,
+    /// Become this user, and this group [default: the user's own], when everything is set up; ccnicd is started as root then
+    #[arg(long, value_name = "USER[:GROUP]")]
+    pub user: Option<String>,
+    /// Permissions of the socket, such as 0660: who may write to it may connect [default: as for any new file]
+    #[arg(long, value_name = "MODE")]
+    pub socket_mode: Option<Text<FileMode>>,
+    /// The user that the socket belongs to, by name or uid [default: the user that ccnicd runs as]
+    #[arg(long, value_name = "USER")]
+    pub socket_owner: Option<String>,
+    /// The group that the socket belongs to, by name or gid
+    #[arg(long, value_name = "GROUP")]
+    pub socket_group: Option<String>,
+    /// What ccnicd does to itself when everything is set up (docs/security.md): on, require (do not start where the kernel lacks a part) or
+    /// off; behind on and require what to leave out: capabilities=off, landlock=off, seccomp=off [default: on]
+    #[arg(long, value_name = "on|require|off[,PART=off]...")]
+    pub sandbox: Option<Text<SandboxOptions>>,
+    /// Kinds of ports that may be added while ccnicd runs: what these take is kept
+    #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',')]
+    pub later_ports: Vec<LaterPort>,
+    /// Directories of files that pcap ports which are added while ccnicd runs may replay and record
+    #[arg(long, value_name = "DIRECTORY", value_delimiter = ',')]
+    pub later_paths: Vec<PathBuf>,
     /// What to log: error, warn, info, debug or trace [default: info]
     #[arg(long)]
     pub log: Option<String>,
@@ -202,6 +226,13 @@ impl Config {
             },
             sleep_after: self.sleep_after.or(file.sleep_after),
             tuning: self.tuning.or(file.tuning),
+            user: self.user.or(file.user),
+            socket_mode: self.socket_mode.or(file.socket_mode),
+            socket_owner: self.socket_owner.or(file.socket_owner),
+            socket_group: self.socket_group.or(file.socket_group),
+            sandbox: self.sandbox.or(file.sandbox),
+            later_ports: file.later_ports.into_iter().chain(self.later_ports).collect(),
+            later_paths: file.later_paths.into_iter().chain(self.later_paths).collect(),
             log: self.log.or(file.log),
             source: file.source,
         }
@@ -228,6 +259,13 @@ impl Config {
             ("trusted-users", self.trusted_users == new.trusted_users),
             ("sleep-after", self.sleep_after == new.sleep_after),
             ("tuning", self.tuning == new.tuning),
+            ("user", self.user == new.user),
+            ("socket-mode", self.socket_mode == new.socket_mode),
+            ("socket-owner", self.socket_owner == new.socket_owner),
+            ("socket-group", self.socket_group == new.socket_group),
+            ("sandbox", self.sandbox == new.sandbox),
+            ("later-ports", self.later_ports == new.later_ports),
+            ("later-paths", self.later_paths == new.later_paths),
             ("log", self.log == new.log),
         ];
         let other = same.into_iter().find(|(_, same)| !same).map(|(key, _)| key);

@@ -1,17 +1,18 @@
 //! What a configuration comes to: everything that was left out has its default, and what does not go together is refused.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use ccnic_control::{ClientId, Limits, UserLimits};
+use ccnic_control::{ClientId, Limits, SocketAccess, UserLimits};
 
 use super::policy::{MirrorConfig, PolicyConfig};
-use super::{Config, Text, User, WireName, Within};
-use crate::control::users::uid_of;
+use super::{Config, FileMode, Text, User, WireName, Within};
+use crate::control::users::{gid_of, uid_of};
 use crate::control::{DaemonOptions, FIRST_OUTSIDE, default_socket};
 use crate::dataplane::DataplaneKind;
 use crate::ports::PortOptions;
+use crate::sandbox::{Account, Needs, SandboxOptions};
 use crate::switch::TableLimits;
 use crate::switch::policy::{Policies, ProgramPolicy};
 
@@ -34,6 +35,12 @@ pub struct Settings {
     pub sleep_after: Option<Duration>,
     /// How the machine is used, as it was written.
     pub tuning: Option<String>,
+    /// Who may connect.
+    pub access: SocketAccess,
+    /// The user to become.
+    pub account: Option<Account>,
+    /// What the daemon does to itself.
+    pub sandbox: SandboxOptions,
 }
 
 impl Config {
@@ -54,7 +61,37 @@ impl Config {
             limits: self.limits()?,
             sleep_after: self.sleep_after()?,
             tuning: self.tuning.clone(),
+            access: self.access()?,
+            account: self.account()?,
+            sandbox: self.sandbox.map_or_else(SandboxOptions::default, |Text(sandbox)| sandbox),
         })
+    }
+
+    /// What the daemon needs at run time, where it is set up with these ports.
+    pub fn needs(&self, file: Option<&Path>, settings: &Settings) -> Needs {
+        Needs {
+            socket: settings.socket.clone(),
+            config: file.map(Path::to_owned),
+            ports: settings.ports.clone(),
+            later_ports: self.later_ports.clone(),
+            later_paths: self.later_paths.clone(),
+        }
+    }
+
+    /// `--user`.
+    fn account(&self) -> anyhow::Result<Option<Account>> {
+        let account = self.user.as_deref().map(str::parse).transpose();
+        account.context("--user names nobody")
+    }
+
+    /// `--socket-mode`, `--socket-owner`, `--socket-group`.
+    fn access(&self) -> anyhow::Result<SocketAccess> {
+        let owner =
+            self.socket_owner.as_deref().map(uid_of).transpose().context("--socket-owner names nobody")?;
+        let group =
+            self.socket_group.as_deref().map(gid_of).transpose().context("--socket-group names nothing")?;
+        let owner = owner.or(self.account()?.map(|account| account.uid));
+        Ok(SocketAccess { mode: self.socket_mode.map(|Text(FileMode(mode))| mode), owner, group })
     }
 
     /// `--wire`, with what belongs to it.

@@ -10,6 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::Deserialize;
 
 use crate::control::users::uid_of;
+use crate::sandbox::SandboxOptions;
 use crate::switch::policy::{Prefix, VLANS};
 use crate::switch::{Mac, Station};
 
@@ -145,6 +146,14 @@ impl<T: Written> JsonSchema for Text<T> {
     }
 }
 
+impl<T: Written> FromStr for Text<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Text<T>, String> {
+        T::read(text).map(Text).map_err(|e| format!("{e:#}"))
+    }
+}
+
 impl Written for Mac {
     const NAME: &'static str = "Mac";
     const PATTERN: &'static str = "^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$";
@@ -226,6 +235,29 @@ impl Written for User {
     }
 }
 
+/// Permissions of a file, as chmod(1) takes them in octal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileMode(pub u32);
+
+impl Written for FileMode {
+    const NAME: &'static str = "FileMode";
+    const PATTERN: &'static str = "^0?[0-7]{3}$";
+
+    fn read(text: &str) -> anyhow::Result<FileMode> {
+        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| text.len() >= 3 && *mode <= 0o777);
+        mode.map(FileMode).with_context(|| format!("{text:?} are no permissions, such as \"0660\""))
+    }
+}
+
+impl Written for SandboxOptions {
+    const NAME: &'static str = "Sandbox";
+    const PATTERN: &'static str = "^(on|require|off)(,(capabilities|landlock|seccomp)=off)*$";
+
+    fn read(text: &str) -> anyhow::Result<SandboxOptions> {
+        text.parse()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -276,5 +308,15 @@ mod tests {
         assert!(
             why::<User>("nobody-has-this-name").contains("no user") && why::<User>("").contains("no name")
         );
+    }
+
+    #[test]
+    fn permissions() {
+        for (text, mode) in [("0660", 0o660), ("660", 0o660), ("0777", 0o777), ("000", 0)] {
+            assert_eq!(FileMode::read(text).unwrap(), FileMode(mode));
+        }
+        for text in ["", "66", "0888", "rw-rw----", "1777", "-660"] {
+            assert!(why::<FileMode>(text).contains("such as \"0660\""), "{text}");
+        }
     }
 }

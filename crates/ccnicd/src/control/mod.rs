@@ -8,6 +8,7 @@
 
 mod assign;
 mod attach;
+mod early;
 mod options;
 pub mod placement;
 mod plane;
@@ -21,6 +22,7 @@ use std::time::Duration;
 
 use ccnic_control::{Listener, Observer};
 
+pub use early::Prepared;
 pub use options::{DaemonOptions, default_socket};
 pub(crate) use plane::FIRST_OUTSIDE;
 pub use reload::Reload;
@@ -42,15 +44,17 @@ impl Daemon {
     /// Binds the socket and starts the workers.
     ///
     /// # Errors
-    /// When a daemon already runs at the socket, or the system refuses a socket or a thread.
+    /// When a daemon already runs at the socket, or the system refuses a socket, a port or a thread.
     pub fn new(options: DaemonOptions) -> anyhow::Result<Daemon> {
-        let listener = Listener::new(&options.socket, options.limits.clone())?;
-        let plane = ControlPlane::new(options)?;
-        let options = plane.options();
-        tracing::info!(
-            socket = %options.socket.display(), cores = ?options.cores, wire = options.dataplane.name(), "ccnicd {VERSION} is ready"
-        );
-        Ok(Daemon { listener, plane })
+        Daemon::prepare(options)?.start(None)
+    }
+
+    /// Does what takes more rights than the daemon keeps: binds the socket, makes TAP interfaces. Starts no thread.
+    ///
+    /// # Errors
+    /// When a daemon already runs at the socket, or the system refuses a socket or an interface.
+    pub fn prepare(options: DaemonOptions) -> anyhow::Result<Prepared> {
+        Prepared::new(options)
     }
 
     /// Reads its state from other threads, as soon as it [runs](Daemon::run).

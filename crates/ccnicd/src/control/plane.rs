@@ -18,13 +18,15 @@ use ccnic_control::{
 use ccnic_shm::{Region, numa};
 
 use super::assign::{assign, queues_of};
-use super::attach::{attach, open_port};
+use super::attach::attach;
+use super::early::EarlyPorts;
 use super::{DaemonOptions, VERSION};
 use crate::dataplane::DataplaneKind;
 use crate::poll::client::Part;
 use crate::poll::core::Rest;
 use crate::poll::links::{Links, mesh, mesh_bytes};
 use crate::poll::worker::Worker;
+use crate::sandbox::Sandbox;
 use crate::switch::policy::Policy;
 use crate::switch::{Known, MAX_PORTS, Switch};
 
@@ -96,12 +98,18 @@ pub(super) struct ControlPlane {
     pub(super) outside: Vec<OutsideRecord>,
     /// Each port of the switch has a reference, also one whose program has gone, until it is out of the switch.
     pub(super) ports: Arc<()>,
+    /// What the process has confined itself to.
+    pub(super) sandbox: Option<Sandbox>,
     started: Instant,
 }
 
 impl ControlPlane {
-    /// Starts the workers.
-    pub(super) fn new(options: DaemonOptions) -> anyhow::Result<ControlPlane> {
+    /// Starts the workers. `early` are ports that have been opened already.
+    pub(super) fn new(
+        options: DaemonOptions,
+        early: EarlyPorts,
+        sandbox: Option<Sandbox>,
+    ) -> anyhow::Result<ControlPlane> {
         let rest = Rest::new(options.dedicated_cores, options.tuning.tuning.idle);
         let switch = || match options.dataplane {
             DataplaneKind::Switch(limits) => Switch::new(limits),
@@ -116,20 +124,20 @@ impl ControlPlane {
             workers,
             clients: BTreeMap::new(),
             outside: Vec::new(),
-            ports: Arc::default(),
+            ports: Arc::clone(&early.places),
+            sandbox,
             started: Instant::now(),
         };
-        plane.open_ports()?;
+        plane.open_ports(early)?;
         Ok(plane)
     }
 
     /// Opens the ports that are no programs, and has the switch join them.
-    fn open_ports(&mut self) -> anyhow::Result<()> {
+    fn open_ports(&mut self, mut early: EarlyPorts) -> anyhow::Result<()> {
         for (at, port) in self.options.ports.iter().enumerate() {
             let (id, name) = (FIRST_OUTSIDE + at as ClientId, port.name());
             let policy = self.options.policies.of_port(at).clone();
-            let (part, kind, queues) =
-                open_port(port, &policy, &self.ports).with_context(|| format!("--port {name}"))?;
+            let (part, kind, queues) = early.take(at, &self.options)?;
             let worker = self.workers.first_mut().context("no polling thread")?;
             anyhow::ensure!(worker.add(id, part, queues.into()), DIED);
             tracing::info!(name, queues, "port opened");
@@ -334,6 +342,7 @@ impl Handler for ControlPlane {
             cores: self.options.cores.clone(),
             busy_ns: self.workers.iter().map(Worker::busy_ns).collect(),
             tuning: Some(TuningStatus::new(self.options.tuning.tuning, self.options.tuning.source.name())),
+            sandbox: self.sandbox.as_ref().map(|sandbox| sandbox.status().clone()),
             programs: programs.collect(),
             next: page.next,
         }

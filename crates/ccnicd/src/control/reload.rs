@@ -86,6 +86,9 @@ impl ControlPlane {
                 records.push(OutsideRecord { id, name, kind, queues, policy });
                 continue;
             }
+            if let Some(sandbox) = &self.sandbox {
+                sandbox.check(options).with_context(|| format!("port {name}"))?;
+            }
             // Its mirror may be a port that is opened after it, and follows.
             let policy = Policy { mirror: None, ..new.policies.of_port(at).clone() };
             let (part, kind, queues) =

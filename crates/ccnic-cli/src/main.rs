@@ -1,8 +1,9 @@
 //! `ccnic`: the command line. Subcommands stand on top (`demo`, `bench`, `sim`, `reproduce`, `explore`,
-//! `status`, `mac-table`; `stats` and `top` in `monitor`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
+//! `status`, `mac-table`, `capture`; `stats` and `top` in `monitor`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
 //! and these use none of the subcommands.
 
 mod bench;
+mod capture;
 mod clock;
 mod cpus;
 mod demo;
@@ -60,6 +61,8 @@ enum Command {
     Stats(monitor::stats::StatsArgs),
     /// Watch the ports and polling cores of a running NIC, live
     Top(monitor::top::TopArgs),
+    /// Write packets of a running switch to a file (pcapng)
+    Capture(capture::CaptureArgs),
 }
 
 fn main() -> ExitCode {
@@ -81,6 +84,7 @@ fn main() -> ExitCode {
         Command::MacTable(args) => mac_table::run(args).map(|()| true),
         Command::Stats(args) => monitor::stats::run(args).map(|()| true),
         Command::Top(args) => monitor::top::run(args).map(|()| true),
+        Command::Capture(args) => capture::run(args).map(|()| true),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

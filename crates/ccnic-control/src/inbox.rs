@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,6 +13,7 @@ use ccnic::rss::Rss;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 
+use crate::capture::CaptureRequest;
 use crate::error::Error;
 use crate::listener::{AttachRequest, ClientId};
 use crate::messages::{Cursor, Reply};
@@ -23,6 +25,7 @@ pub(crate) enum Event {
     Hello,
     Status(Cursor),
     MacTable(u32),
+    Capture(CaptureRequest, UnixStream),
     Attach(Box<AttachRequest>),
     SetRss(ClientId, Option<Box<Rss>>),
     Notify(ClientId, u16, Notifier),

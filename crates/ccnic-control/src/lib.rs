@@ -5,6 +5,7 @@
 //! [`Notifier`] (how the NIC notifies a program that waits).
 
 mod account;
+pub mod capture;
 mod cgroup;
 mod connection;
 pub mod counters;

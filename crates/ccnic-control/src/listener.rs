@@ -13,6 +13,7 @@ mod refuse;
 mod shared;
 
 use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,6 +25,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::account::{Account, UserMemory};
+use crate::capture::CaptureRequest;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::inbox::{Asked, Event, Inbox};
@@ -59,6 +61,14 @@ pub trait Handler {
     fn mac_table(&self, _from: u32) -> Result<AddressPage, String> {
         Err(NO_SWITCH.to_owned())
     }
+    /// Gives copies of packets to whoever is at the other end of `to`, until that is closed. `to` is a stream socket of somebody whom the
+    /// NIC trusts: root, or its own user.
+    ///
+    /// # Errors
+    /// The reason for a refusal, as who asks is told: by default that there is no switch.
+    fn capture(&mut self, _request: CaptureRequest, _to: UnixStream) -> Result<(), String> {
+        Err(NO_CAPTURE.to_owned())
+    }
     /// Polls this program's queues from now on.
     ///
     /// # Errors
@@ -83,6 +93,8 @@ pub trait Handler {
 }
 
 const NO_SWITCH: &str = "this NIC has no address table: it is no switch (ccnicd --wire switch is one)";
+
+const NO_CAPTURE: &str = "this NIC captures nothing: it is no switch (ccnicd --wire switch is one)";
 
 const NO_RSS: &str = "this NIC does no RSS: whoever sends to the program chooses the queue";
 
@@ -220,6 +232,7 @@ fn handle(handler: &mut impl Handler, event: Event) -> Reply {
         Event::MacTable(from) => {
             handler.mac_table(from).map_or_else(|reason| Reply::Refused { reason }, Reply::MacTable)
         }
+        Event::Capture(request, to) => done(Reply::Done, handler.capture(request, to)),
         Event::Attach(request) => done(Reply::Attached, handler.attach(*request)),
         Event::SetRss(id, rss) => done(Reply::Done, handler.set_rss(id, rss.map(|rss| *rss))),
         Event::Notify(id, queue, notifier) => done(Reply::Done, handler.notify(id, queue, notifier)),

@@ -3,6 +3,7 @@
 use ccnic::Tuning;
 use serde::{Deserialize, Serialize};
 
+use crate::capture::CaptureRequest;
 use crate::error::Error;
 use crate::rss::RssMessage;
 
@@ -48,6 +49,9 @@ pub enum Request {
     StatusFrom(Cursor),
     /// Asks a switch for the addresses that it has learned: from 0, then from [`AddressPage::next`] on.
     MacTable(u32),
+    /// Asks a switch for copies of packets on the stream socket that comes with this message, until that is closed
+    /// ([`capture`](crate::capture)). For root and the NIC's own user only.
+    Capture(CaptureRequest),
 }
 
 /// Where a page of the status begins.
@@ -67,7 +71,7 @@ pub enum Reply {
     Hello(Hello),
     /// To `Attach`: the queue pairs are being polled.
     Attached,
-    /// To `Rss`: the change is in force for all packets sent from now on.
+    /// To `Rss`, and to `Capture`: it is in force for all packets sent from now on.
     Done,
     /// To `Status`.
     Status(Box<Status>),
@@ -282,6 +286,10 @@ mod tests {
         is(&Request::Notify { queue: 7, wakes: true }, r#"{"notify":{"queue":7,"wakes":true}}"#);
         is(&Request::Rss(None), r#"{"rss":null}"#);
         is(&Request::MacTable(64), r#"{"mac-table":64}"#);
+        let capture = CaptureRequest { port: None, snap: 128, drops: false, rate: 7 };
+        is(&Request::Capture(capture), r#"{"capture":{"snap":128,"rate":7}}"#);
+        let capture = CaptureRequest { port: Some(9), snap: 128, drops: true, rate: 0 };
+        is(&Request::Capture(capture), r#"{"capture":{"port":9,"snap":128,"drops":true,"rate":0}}"#);
         let name = || "one".to_owned();
         is(&Request::Attach { name: name(), mac: None, rss: None }, r#"{"attach":{"name":"one"}}"#);
         let mac = Some([2, 0, 0, 0, 0, 1]);

@@ -4,6 +4,7 @@
 //! Whatever a program sends is received, mapped, unmapped and closed here, where it delays nobody else.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,11 +12,14 @@ use std::time::Duration;
 use ccnic::rss::Rss;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
+use rustix::net::sockopt::{socket_domain, socket_type};
+use rustix::net::{AddressFamily, SocketType};
 
 use super::attach::{AttachedClient, ClientInfo};
 use super::shared::Shared;
 use super::{ClientId, NO_RSS};
 use crate::account::Lease;
+use crate::capture::{CaptureRequest, SNAP_MAX};
 use crate::connection::{Connection, Peer, Waited};
 use crate::error::Error;
 use crate::inbox::Event;
@@ -165,6 +169,10 @@ impl Client {
             Request::Status => self.ask(Event::Status(Cursor::default()))?,
             Request::StatusFrom(from) => self.ask(Event::Status(from))?,
             Request::MacTable(from) => self.ask(Event::MacTable(from))?,
+            Request::Capture(request) => {
+                let to = self.check_capture(&request, fd)?;
+                self.ask(Event::Capture(request, to))?
+            }
             Request::Notify { queue, wakes } => {
                 // No reply on this connection: the program learns the outcome by its socket, or not at all.
                 match self.notify(queue, wakes, fd) {
@@ -181,6 +189,28 @@ impl Client {
             }
         };
         Ok(Some(reply))
+    }
+
+    /// Checks who wants to capture, and the socket that copies go to. Here, where closing it may block.
+    fn check_capture(&self, request: &CaptureRequest, fd: Option<OwnedFd>) -> Result<UnixStream, Stop> {
+        let (uid, own) = (self.peer.uid, rustix::process::geteuid().as_raw());
+        if uid != 0 && uid != own {
+            return Err(format!(
+                "uid {uid} may not capture others' packets: run it as root, or as the NIC's user (uid {own})"
+            )
+            .into());
+        }
+        if !(1..=SNAP_MAX).contains(&request.snap) {
+            return Err(format!("snap is {}: choose 1 to {SNAP_MAX}", request.snap).into());
+        }
+        let fd = fd.ok_or("no socket came with the request to capture")?;
+        self.shared.account.check_file(&fd)?;
+        let unix = socket_domain(&fd).is_ok_and(|domain| domain == AddressFamily::UNIX);
+        let stream = socket_type(&fd).is_ok_and(|kind| kind == SocketType::STREAM);
+        if !unix || !stream {
+            return Err("the descriptor to capture to is no stream socket of the Unix family".into());
+        }
+        Ok(UnixStream::from(fd))
     }
 
     /// Checks an RSS message of a program with so many queues.

@@ -8,6 +8,7 @@
 
 mod assign;
 mod attach;
+mod captures;
 mod early;
 mod options;
 pub mod placement;
@@ -79,6 +80,7 @@ impl Daemon {
     ) {
         while !self.listener.poll(&mut self.plane, Some(stop.as_fd()), Some(LOOK)) {
             self.plane.hang_up_on_lost();
+            self.plane.end_captures();
             if asked.swap(false, Ordering::Relaxed) {
                 match read().and_then(|new| self.plane.reload(new)) {
                     Ok(changes) => tracing::info!(?changes, "the configuration has been applied"),

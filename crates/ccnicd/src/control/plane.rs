@@ -1,12 +1,14 @@
 //! The control plane: what programs ask of the daemon ends here, and becomes commands to workers.
 
 use std::collections::BTreeMap;
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use anyhow::Context;
 use ccnic::rss::{Rss, Spreader};
+use ccnic_control::capture::CaptureRequest;
 use ccnic_control::messages::{
     AddressPage, Cursor, Hello, LearnedAddress, ProgramStatus, QueueStatus, Status, TuningStatus,
 };
@@ -19,6 +21,7 @@ use ccnic_shm::{Region, numa};
 
 use super::assign::{assign, queues_of};
 use super::attach::attach;
+use super::captures::Running;
 use super::early::EarlyPorts;
 use super::{DaemonOptions, VERSION};
 use crate::dataplane::DataplaneKind;
@@ -100,6 +103,8 @@ pub(super) struct ControlPlane {
     pub(super) ports: Arc<()>,
     /// What the process has confined itself to.
     pub(super) sandbox: Option<Sandbox>,
+    pub(super) captures: Vec<Running>,
+    pub(super) next_capture: u64,
     started: Instant,
 }
 
@@ -126,6 +131,8 @@ impl ControlPlane {
             outside: Vec::new(),
             ports: Arc::clone(&early.places),
             sandbox,
+            captures: Vec::new(),
+            next_capture: 1,
             started: Instant::now(),
         };
         plane.open_ports(early)?;
@@ -321,6 +328,10 @@ impl Handler for ControlPlane {
             fixed: known.fixed,
         };
         Ok(AddressPage { addresses: known.into_iter().map(address).collect(), next })
+    }
+
+    fn capture(&mut self, request: CaptureRequest, to: UnixStream) -> Result<(), String> {
+        self.start_capture(&request, to).map_err(|e| format!("{e:#}"))
     }
 
     fn status(&self, from: Cursor) -> Status {

@@ -227,7 +227,8 @@ fn nobody_waits_for_a_reader() {
     let mut got = 0;
     while got + reader.missed() < PACKETS {
         let (about, bytes) = reader.next_packet().unwrap().unwrap();
-        assert_eq!((about.dropped, bytes), (Some("drop_no_destination"), &frame(B, A, 2000)[..]));
+        assert_eq!((about.dropped, about.len), (Some("drop_no_destination"), 2000));
+        assert!(bytes == frame(B, A, 2000), "other bytes");
         got += 1;
         if !reader.has_more() && got + reader.missed() < PACKETS {
             a.send(&frame(B, A, 2000)); // brings the last count

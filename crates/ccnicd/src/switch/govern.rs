@@ -130,7 +130,7 @@ impl Switch {
         let mut rules = slot.rules.take();
         let mut sender = Sender { at: from, rules: rules.as_deref_mut() };
         let ready = self.sort_by_rules(&mut sender, counters, origin, packets, ahead);
-        self.capture_coming(from, &ready, origin, packets);
+        self.capture_coming(&sender, &ready, origin, packets);
         self.pass_by_rules(&sender, &ready, counters, origin, packets, ahead);
         rules.iter_mut().filter_map(|rules| rules.private.as_mut()).for_each(Private::clear);
         self.slot(from).into_iter().for_each(|slot| slot.rules = rules.take());
@@ -358,17 +358,23 @@ impl Switch {
     /// Captures packets as their port has sent them, with the reason for which some of them go nowhere.
     fn capture_coming(
         &mut self,
-        from: PortId,
+        sender: &Sender<'_>,
         ready: &Ready,
         origin: &Origin<'_, NativeMemory>,
         packets: &[Desc],
     ) {
-        if let Some(client) = self.client(from).filter(|_| !self.captures.is_empty()) {
-            let ends = ready.descs.iter().zip(ready.to).take(ready.len).filter(|(desc, _)| !desc.more());
-            let dropped = ends.map(|(_, to)| reason(to));
-            let packets = packets.get(..ready.taken).unwrap_or_default();
-            self.captures.came(self.now, client, origin.mem, packets, dropped);
-        }
+        let Some(client) = self.client(sender.at).filter(|_| !self.captures.is_empty()) else { return };
+        let Switch { captures, slots, now, .. } = self;
+        let (has_vlans, isolated) = (sender.has_vlans(), sender.isolated());
+        let reaches = |desc: &Desc| {
+            slots.iter().flatten().any(|slot| slot.takes_floods(vlan_of(desc, has_vlans), isolated))
+        };
+        let ends = ready.descs.iter().zip(ready.to).take(ready.len).filter(|(desc, _)| !desc.more());
+        let dropped = ends.map(|(desc, to)| match to {
+            FLOOD if !reaches(desc) => Some(Reason::NoDestination),
+            to => reason(to),
+        });
+        captures.came(*now, client, origin.mem, packets.get(..ready.taken).unwrap_or_default(), dropped);
     }
 
     /// Captures packets that a port was given.
@@ -394,7 +400,7 @@ impl Switch {
     }
 }
 
-/// Why packets go nowhere that go to this place, in place of a port. (Of a flood that reaches nobody that is not known here.)
+/// Why packets go nowhere that go to this place, in place of a port.
 fn reason(place: u16) -> Option<Reason> {
     match place {
         TOO_SHORT => Some(Reason::TooShort),

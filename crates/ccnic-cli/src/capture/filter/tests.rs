@@ -174,7 +174,9 @@ proptest! {
         let expected = bits == 0 || a >> (32 - bits) == b >> (32 - bits);
         let net = IpAddr::from(net);
         prop_assert_eq!(matches(&format!("src net {net}/{bits}"), &frame), expected);
-        prop_assert!(matches(&format!("src port {} and dst port {}", ports[0], ports[1]), &frame));
+        let [from, to] = ports;
+        let both = matches(&format!("src port {from} and dst port {to}"), &frame);
+        prop_assert!(both);
     }
 
     #[test]

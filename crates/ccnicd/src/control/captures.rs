@@ -39,7 +39,7 @@ impl ControlPlane {
         let id = self.next_capture;
         let (parts, writer) = start(id, request, to, self.workers.len())?;
         for (worker, part) in self.workers.iter().zip(parts) {
-            ensure!(worker.capture(part), DIED);
+            ensure!(worker.capture(Box::new(part)), DIED);
         }
         self.next_capture += 1;
         self.captures.push(Running { id, writer });
@@ -65,7 +65,7 @@ fn start(
     request: &CaptureRequest,
     to: UnixStream,
     cores: usize,
-) -> anyhow::Result<(Vec<Box<Capture>>, JoinHandle<()>)> {
+) -> anyhow::Result<(Vec<Capture>, JoinHandle<()>)> {
     let (full, chunks) = sync_channel(CHUNKS * cores);
     let (mut parts, mut back) = (Vec::new(), Vec::new());
     for core in 0..cores {
@@ -74,7 +74,7 @@ fn start(
             give.send(Chunk { bytes: new_chunk(), core }).context("no thread")?;
         }
         back.push(give);
-        parts.push(Box::new(Capture::new(id, request, empty, full.clone())));
+        parts.push(Capture::new(id, request, empty, full.clone()));
     }
     let thread = std::thread::Builder::new().name("ccnicd-capture".to_owned());
     let writer = thread.spawn(move || write(to, &chunks, &back)).context("could not start a thread")?;

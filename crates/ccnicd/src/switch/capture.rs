@@ -221,3 +221,108 @@ impl Captures {
 fn wall_clock() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64)
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::sync_channel;
+
+    use ccnic_control::capture::CaptureReader;
+    use ccnic_shm::{Pages, Region};
+
+    use super::*;
+
+    /// Ticks of the invented clock in a second.
+    const SECOND: u64 = 1_000_000;
+
+    /// A capture of some memory's packets, and the ends of its channels: what it gives, and how it gets chunks.
+    struct Rig {
+        region: Region,
+        captures: Captures,
+        full: Receiver<Chunk>,
+        give: SyncSender<Chunk>,
+    }
+
+    impl Rig {
+        fn new(chunks: usize, rate: u32, snap: u32, drops: bool) -> Rig {
+            let region = Region::create(64 << 10, Pages::Small).unwrap();
+            (0..4096).for_each(|at| region.memory().write(at, &[at as u8]));
+            let ((full_in, full), (give, empty)) = (sync_channel(CHUNKS), sync_channel(CHUNKS));
+            let request = CaptureRequest { port: None, snap, drops, rate };
+            let mut captures = Captures::default();
+            captures.add(Box::new(Capture::new(7, &request, empty, full_in)), SECOND);
+            (0..chunks).for_each(|_| give.send(Chunk { bytes: vec![0; CHUNK_HEADER], core: 0 }).unwrap());
+            Rig { region, captures, full, give }
+        }
+
+        /// So many packets of `len` bytes in two segments come at that time.
+        fn come(&mut self, now: u64, packets: usize, len: u16, dropped: Option<Reason>) {
+            let parts =
+                [Desc::new(0, len / 2, 0).with_more(true), Desc::new(u32::from(len / 2), len - len / 2, 0)];
+            self.captures.came(
+                now,
+                5,
+                &self.region.memory(),
+                &parts.repeat(packets),
+                std::iter::repeat(dropped),
+            );
+        }
+
+        /// What has been handed over: the lengths of packets as captured, and the number of those that were not.
+        fn handed_over(&mut self) -> (Vec<u32>, u64) {
+            let chunks: Vec<Chunk> = self.full.try_iter().collect();
+            let stream: Vec<u8> = chunks.iter().flat_map(|chunk| chunk.bytes.clone()).collect();
+            let (mut reader, mut lengths) = (CaptureReader::new(&stream[..]), Vec::new());
+            while let Some((about, bytes)) = reader.next_packet().unwrap() {
+                assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == at as u8), "other bytes");
+                assert_eq!((about.port, about.captured as usize), (5, bytes.len()));
+                lengths.push(about.captured);
+            }
+            (lengths, reader.missed())
+        }
+    }
+
+    #[test]
+    fn a_chunk_is_handed_over_when_it_has_waited_and_packets_are_cut() {
+        let mut rig = Rig::new(1, 0, 100, false);
+        rig.come(0, 2, 60, None);
+        rig.come(10, 1, 1000, None);
+        rig.come(10, 1, 60, Some(Reason::Spoofed)); // not asked for
+        rig.captures.settle(DELAY, SECOND);
+        assert_eq!(rig.handed_over(), (vec![], 0));
+        rig.captures.settle(DELAY + 1, SECOND);
+        assert_eq!(rig.handed_over(), (vec![60, 60, 100], 0));
+        assert!(
+            rig.captures.remove(8).is_none() && rig.captures.remove(7).is_some() && rig.captures.is_empty()
+        );
+    }
+
+    #[test]
+    fn without_chunks_packets_are_counted() {
+        let mut rig = Rig::new(2, 0, 4000, true);
+        let fit = CHUNK / packet_bytes(4000);
+        for _ in 0..4 {
+            rig.come(0, fit, 4000, Some(Reason::Storm));
+        }
+        assert_eq!(rig.handed_over().0.len(), 2 * fit);
+        rig.give.send(Chunk { bytes: vec![0; CHUNK_HEADER], core: 0 }).unwrap();
+        rig.come(0, 1, 4000, None);
+        rig.captures.settle(SECOND, SECOND);
+        assert_eq!(rig.handed_over(), (vec![4000], 2 * fit as u64));
+    }
+
+    #[test]
+    fn no_more_than_the_rate_is_captured() {
+        const RATE: u64 = 1000;
+        let (mut rig, mut captured) = (Rig::new(CHUNKS, RATE as u32, 64, false), 0);
+        for now in (0..SECOND).step_by(100) {
+            rig.come(now, 3, 64, None);
+            rig.captures.settle(now + 2 * DELAY, SECOND);
+            let (lengths, _) = rig.handed_over();
+            captured += lengths.len() as u64;
+            if !lengths.is_empty() {
+                rig.give.send(Chunk { bytes: vec![0; CHUNK_HEADER], core: 0 }).unwrap();
+            }
+        }
+        assert!((RATE - 2..=RATE + RATE / 100 + 2).contains(&captured), "{captured}");
+    }
+}

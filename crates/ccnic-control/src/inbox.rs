@@ -15,6 +15,7 @@ use rustix::io::{read, write};
 
 use crate::capture::CaptureRequest;
 use crate::error::Error;
+use crate::flow::FlowRequest;
 use crate::listener::{AttachRequest, ClientId};
 use crate::messages::{Cursor, Reply};
 use crate::notifier::Notifier;
@@ -28,6 +29,7 @@ pub(crate) enum Event {
     Capture(CaptureRequest, UnixStream),
     Attach(Box<AttachRequest>),
     SetRss(ClientId, Option<Box<Rss>>),
+    Flow(ClientId, Box<FlowRequest>),
     Notify(ClientId, u16, Notifier),
     Detach(ClientId),
 }

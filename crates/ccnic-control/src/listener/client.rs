@@ -16,6 +16,7 @@ use rustix::net::sockopt::{socket_domain, socket_type};
 use rustix::net::{AddressFamily, SocketType};
 
 use super::attach::{AttachedClient, ClientInfo};
+use super::flow::Flows;
 use super::shared::Shared;
 use super::{ClientId, NO_RSS};
 use crate::account::Lease;
@@ -67,6 +68,8 @@ pub(super) struct Client {
     pub(super) attached: Option<AttachedClient>,
     /// The handler does RSS, once that is known.
     spreads: Option<bool>,
+    /// Its flow rules, until it attaches.
+    pub(super) flows: Flows,
     /// Other references are gone before the last one goes here: those in [`Shared`] and in `AttachRequest`.
     pub(super) connection: Arc<Connection>,
     /// Its place among the connections of its user.
@@ -83,7 +86,17 @@ impl Client {
     ) -> Client {
         let log = shared.logs.client(peer.uid);
         shared.add(id, &connection);
-        Client { id, peer, shared, log, attached: None, spreads: None, connection, _place: place }
+        Client {
+            id,
+            peer,
+            shared,
+            log,
+            attached: None,
+            spreads: None,
+            flows: Flows::default(),
+            connection,
+            _place: place,
+        }
     }
 
     /// Serves the connection until it ends, then lets go of everything.
@@ -187,6 +200,7 @@ impl Client {
                 let rss = self.check_rss(rss.as_ref(), queues)?;
                 self.ask(Event::SetRss(self.id, rss.map(Box::new)))?
             }
+            Request::Flow(request) => self.flow(request)?,
         };
         Ok(Some(reply))
     }

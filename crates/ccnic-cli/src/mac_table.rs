@@ -105,6 +105,7 @@ mod tests {
             cores: vec![1],
             busy_ns: Vec::new(),
             tuning: None,
+            sandbox: None,
             programs: vec![program],
             next: None,
         };

@@ -1,8 +1,9 @@
 //! `ccnic`: the command line. Subcommands stand on top (`demo`, `bench`, `sim`, `reproduce`, `explore`,
-//! `status`, `mac-table`, `flow`; `stats` and `top` in `monitor`; `apply`, `config` and `port` in `configure`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
+//! `status`, `mac-table`, `flow`, `capture`; `stats` and `top` in `monitor`; `apply`, `config` and `port` in `configure`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
 //! and these use none of the subcommands.
 
 mod bench;
+mod capture;
 mod clock;
 mod configure;
 mod cpus;
@@ -72,6 +73,8 @@ enum Command {
     /// Show, open, close and change ports of a running NIC that are no programs
     #[command(subcommand)]
     Port(configure::PortCommand),
+    /// Write packets of a running switch to a file (pcapng)
+    Capture(capture::CaptureArgs),
 }
 
 fn main() -> ExitCode {
@@ -97,6 +100,7 @@ fn main() -> ExitCode {
         Command::Apply(args) => configure::apply(args).map(|()| true),
         Command::Config(args) => configure::config(args).map(|()| true),
         Command::Port(command) => configure::port(command).map(|()| true),
+        Command::Capture(args) => capture::run(args).map(|()| true),
     };
     match done {
         Ok(true) => ExitCode::SUCCESS,

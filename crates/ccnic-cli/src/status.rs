@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use ccnic_control::counters::{COUNTERS, Kind};
-use ccnic_control::messages::{ProgramStatus, QueueStatus, Status, TuningStatus};
+use ccnic_control::messages::{ProgramStatus, QueueStatus, SandboxStatus, Status, TuningStatus};
 use ccnic_control::{Connection, printable};
 use clap::Args;
 
@@ -66,6 +66,15 @@ fn tuning(of: &TuningStatus) -> String {
     )
 }
 
+/// What the NIC's process may not do.
+fn sandbox(of: &SandboxStatus) -> String {
+    let SandboxStatus { uid, capabilities, kept, landlock, seccomp } = of;
+    let [capabilities, landlock, seccomp] = [capabilities, landlock, seccomp].map(|text| printable(text));
+    let kept: Vec<_> = kept.iter().map(|name| printable(name)).collect();
+    let kept = if kept.is_empty() { String::new() } else { format!(", but {}", kept.join(", ")) };
+    format!("Sandbox: user {uid}, capabilities {capabilities}{kept}; Landlock {landlock}; seccomp {seccomp}.")
+}
+
 fn table(status: &Status) -> Table {
     let Status { version, pid, uptime_s, wire, cores, programs, .. } = status;
     let (version, wire) = (printable(version), printable(wire));
@@ -100,6 +109,9 @@ fn table(status: &Status) -> Table {
     }
     if let Some(of) = &status.tuning {
         table.note(tuning(of));
+    }
+    if let Some(of) = &status.sandbox {
+        table.note(sandbox(of));
     }
     if programs.is_empty() {
         table.note("No program is attached.");
@@ -154,6 +166,7 @@ mod tests {
             cores: vec![1, 3],
             busy_ns: Vec::new(),
             tuning: None,
+            sandbox: None,
             programs,
             next: None,
         }

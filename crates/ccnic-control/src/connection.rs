@@ -9,6 +9,7 @@
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -25,6 +26,7 @@ use rustix::net::{
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
+use crate::capture::{CaptureReader, CaptureRequest};
 use crate::error::Error;
 use crate::messages::{Applied, ConfigPart, LearnedAddress, Reply, Request, Status, TEXT_MAX};
 
@@ -331,6 +333,21 @@ impl Connection {
         match self.ask_within(request, None, CHANGING)? {
             Reply::Applied(applied) => Ok(*applied),
             other => Err(unexpected(&other, "a change of the configuration")),
+        }
+    }
+
+    /// Has a switch give copies of packets; returns where they come. They come until that is dropped, whatever becomes of this connection.
+    ///
+    /// # Errors
+    /// As [`ask`](Connection::ask); [`Error::Refused`] by a NIC that is no switch, and to a user who is no operator.
+    pub fn capture(&self, request: CaptureRequest) -> Result<CaptureReader<UnixStream>, Error> {
+        let os = |e: std::io::Error| {
+            Error::os("make a pair of sockets")(Errno::from_io_error(&e).unwrap_or(Errno::IO))
+        };
+        let (ours, theirs) = UnixStream::pair().map_err(os)?;
+        match self.ask(&Request::Capture(request), Some(theirs.as_fd()))? {
+            Reply::Done => Ok(CaptureReader::new(ours)),
+            other => Err(unexpected(&other, "a request to capture")),
         }
     }
 

@@ -5,6 +5,7 @@
 
 use std::collections::{HashMap, VecDeque};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -12,6 +13,7 @@ use ccnic::rss::Rss;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 
+use crate::capture::CaptureRequest;
 use crate::error::Error;
 use crate::flow::FlowRequest;
 use crate::listener::{AttachRequest, ClientId};
@@ -27,6 +29,7 @@ pub(crate) enum Event {
     /// The whole of it: the thread of the connection makes pages.
     Config,
     Change(Box<Change>),
+    Capture(CaptureRequest, UnixStream),
     Attach(Box<AttachRequest>),
     SetRss(ClientId, Option<Box<Rss>>),
     Flow(ClientId, Box<FlowRequest>),

@@ -5,6 +5,7 @@
 //! [`Notifier`] (how the NIC notifies a program that waits).
 
 mod account;
+pub mod capture;
 mod cgroup;
 mod connection;
 pub mod counters;
@@ -27,8 +28,9 @@ pub use cgroup::unified_groups;
 pub use connection::{Connection, Peer};
 pub use error::Error;
 pub use limits::{Limits, UserLimits};
-pub use listener::{AttachRequest, ClientId, Handler, Listener, Observer};
+pub use listener::{AttachRequest, Bound, ClientId, Handler, Listener, Observer};
 pub use notifier::Notifier;
 pub use pages::Page;
+pub use socket::SocketAccess;
 pub use teardown::Teardown;
 pub use text::printable;

@@ -15,6 +15,7 @@ mod refuse;
 mod shared;
 
 use std::os::fd::BorrowedFd;
+use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,6 +27,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::account::{Account, UserMemory};
+use crate::capture::CaptureRequest;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::flow::{FlowReply, FlowRequest, NumberedRule};
@@ -33,7 +35,7 @@ use crate::inbox::{Asked, Event, Inbox};
 use crate::limits::Limits;
 use crate::messages::{AddressPage, Applied, Change, Cursor, Hello, Reply, Status, TextPage};
 use crate::notifier::Notifier;
-use crate::socket::ListenSocket;
+use crate::socket::{ListenSocket, SocketAccess};
 use crate::teardown::Teardown;
 use accept::Acceptor;
 use shared::Shared;
@@ -76,6 +78,14 @@ pub trait Handler {
     fn change(&mut self, _: &Change) -> Result<Applied, String> {
         Err(NO_CONFIG.to_owned())
     }
+    /// Gives copies of packets to whoever is at the other end of `to`, until that is closed. `to` is a stream socket of an operator
+    /// ([`Limits::operators`]).
+    ///
+    /// # Errors
+    /// The reason for a refusal, as who asks is told: by default that there is no switch.
+    fn capture(&mut self, _request: CaptureRequest, _to: UnixStream) -> Result<(), String> {
+        Err(NO_CAPTURE.to_owned())
+    }
     /// Polls this program's queues from now on.
     ///
     /// # Errors
@@ -111,6 +121,8 @@ pub trait Handler {
 const NO_SWITCH: &str = "this NIC has no address table: it is no switch (ccnicd --wire switch is one)";
 
 const NO_CONFIG: &str = "this NIC has no configuration that can be read or changed while it runs (ccnicd has one): end it and start it anew";
+
+const NO_CAPTURE: &str = "this NIC captures nothing: it is no switch (ccnicd --wire switch is one)";
 
 const NO_RSS: &str = "this NIC does no RSS: whoever sends to the program chooses the queue";
 
@@ -153,16 +165,34 @@ pub struct Listener {
     shared: Arc<Shared>,
 }
 
+/// A control socket at which programs can connect and nobody answers yet. Dropping it removes the socket file.
+#[derive(Debug)]
+pub struct Bound(ListenSocket);
+
 impl Listener {
-    /// Listens at `socket`, and accepts connections from now on. Dropping the listener removes the socket file and ends all
-    /// connections.
+    /// [Binds](Listener::bind) with the permissions that new files have, and [serves](Listener::serve).
+    ///
+    /// # Errors
+    /// As these two.
+    pub fn new(socket: &Path, limits: Limits) -> Result<Listener, Error> {
+        Listener::serve(Listener::bind(socket, &SocketAccess::default())?, limits)
+    }
+
+    /// Makes the socket, and no thread.
+    ///
+    /// # Errors
+    /// [`Error::Socket`]: a NIC runs there already, or no such socket can be made there.
+    pub fn bind(socket: &Path, access: &SocketAccess) -> Result<Bound, Error> {
+        ListenSocket::new(socket, access).map(Bound)
+    }
+
+    /// Accepts connections from now on. Dropping the listener removes the socket file and ends all connections.
     ///
     /// Starts threads, which may run on the CPUs that the caller may run on.
     ///
     /// # Errors
-    /// [`Error::Socket`]: a NIC runs there already, or no socket can be made there. [`Error::Os`]: no thread can be started.
-    pub fn new(socket: &Path, limits: Limits) -> Result<Listener, Error> {
-        let socket = ListenSocket::new(socket)?;
+    /// [`Error::Os`]: no thread can be started.
+    pub fn serve(Bound(socket): Bound, limits: Limits) -> Result<Listener, Error> {
         let account = Account::new(limits, accept::files());
         let shared = Arc::new(Shared::new(account, Inbox::new()?));
         let acceptor = Acceptor::start(socket, &shared)?;
@@ -243,6 +273,7 @@ fn handle(handler: &mut impl Handler, event: Event) -> Reply {
             |reason| Reply::Refused { reason },
             |applied| Reply::Applied(Box::new(applied.fit())),
         ),
+        Event::Capture(request, to) => done(Reply::Done, handler.capture(request, to)),
         Event::Attach(request) => done(Reply::Attached, handler.attach(*request)),
         Event::SetRss(id, rss) => done(Reply::Done, handler.set_rss(id, rss.map(|rss| *rss))),
         Event::Flow(of, request) => {

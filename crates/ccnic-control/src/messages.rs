@@ -3,6 +3,7 @@
 use ccnic::Tuning;
 use serde::{Deserialize, Serialize};
 
+use crate::capture::CaptureRequest;
 use crate::error::Error;
 use crate::flow::{FlowAbility, FlowReply, FlowRequest};
 use crate::rss::RssMessage;
@@ -58,6 +59,9 @@ pub enum Request {
     StatusFrom(Cursor),
     /// Asks a switch for the addresses that it has learned: from 0, then from [`AddressPage::next`] on.
     MacTable(u32),
+    /// Asks a switch for copies of packets on the stream socket that comes with this message, until that is closed
+    /// ([`capture`](crate::capture)). An operator's, as those from `Apply` on.
+    Capture(CaptureRequest),
     /// Changes or shows flow rules. Only where [`Hello::flow`] says so.
     Flow(FlowRequest),
     /// Has the NIC be as a configuration file says. An operator's, as those below.
@@ -89,7 +93,7 @@ pub enum Reply {
     Hello(Hello),
     /// To `Attach`: the queue pairs are being polled.
     Attached,
-    /// To `Rss`: the change is in force for all packets sent from now on. To a part of `Apply`: it waits for the rest.
+    /// To `Rss`, and to `Capture`: it is in force for all packets sent from now on. To a part of `Apply`: it waits for the rest.
     Done,
     /// To `Status`.
     Status(Box<Status>),
@@ -152,6 +156,9 @@ pub struct Status {
     /// What it tells programs of the machine, if anything.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<TuningStatus>,
+    /// What it may not do, if it has confined itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sandbox: Option<SandboxStatus>,
     /// Attached programs, by their `id`.
     pub programs: Vec<ProgramStatus>,
     /// Where the rest begins, if this is not all.
@@ -250,6 +257,22 @@ impl TuningStatus {
     }
 }
 
+/// How a NIC's process has confined itself, for people: nothing here is fit to print (see [`printable`](crate::printable)).
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct SandboxStatus {
+    /// The user that it runs as.
+    pub uid: u32,
+    /// `dropped`: it has the capabilities that are listed and no way to others; `off`: it has dropped none.
+    pub capabilities: String,
+    /// Those that it has kept, such as `cap_net_admin`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept: Vec<String>,
+    /// Landlock: `full`; `partial` or `none` where the kernel has less; `off`.
+    pub landlock: String,
+    /// The filter of system calls: `on`; `none` where the kernel has none; `off`.
+    pub seccomp: String,
+}
+
 /// One attached program, or another port of a switch.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramStatus {
@@ -298,6 +321,10 @@ mod tests {
         is(&Request::Notify { queue: 7, wakes: true }, r#"{"notify":{"queue":7,"wakes":true}}"#);
         is(&Request::Rss(None), r#"{"rss":null}"#);
         is(&Request::MacTable(64), r#"{"mac-table":64}"#);
+        let capture = CaptureRequest { port: None, snap: 128, drops: false, rate: 7 };
+        is(&Request::Capture(capture), r#"{"capture":{"snap":128,"rate":7}}"#);
+        let capture = CaptureRequest { port: Some(9), snap: 128, drops: true, rate: 0 };
+        is(&Request::Capture(capture), r#"{"capture":{"port":9,"snap":128,"drops":true,"rate":0}}"#);
         let name = || "one".to_owned();
         is(&Request::Attach { name: name(), mac: None, rss: None }, r#"{"attach":{"name":"one"}}"#);
         let mac = Some([2, 0, 0, 0, 0, 1]);
@@ -348,6 +375,7 @@ mod tests {
             cores: vec![1],
             busy_ns: vec![7],
             tuning: None,
+            sandbox: None,
             programs: vec![program],
             next: Some(Cursor { program: 2, queue: 0 }),
         };

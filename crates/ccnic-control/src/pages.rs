@@ -62,7 +62,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::messages::{NAME_MAX, ProgramStatus, QueueStatus, Reply, Status, TuningStatus};
+    use crate::messages::{NAME_MAX, ProgramStatus, QueueStatus, Reply, SandboxStatus, Status, TuningStatus};
     use crate::rss::RssMessage;
     use ccnic::Tuning;
     use ccnic::rss::Rss;
@@ -89,6 +89,13 @@ mod tests {
             cores: (0..512).collect(),
             busy_ns: vec![u64::MAX; 512],
             tuning: Some(TuningStatus::new(Tuning { ahead: 8, ..Tuning::default() }, "measured")),
+            sandbox: Some(SandboxStatus {
+                uid: u32::MAX,
+                capabilities: "dropped".into(),
+                kept: vec!["cap_checkpoint_restore".into(); 41],
+                landlock: "partial".into(),
+                seccomp: "none".into(),
+            }),
             programs: page.programs.iter().map(program).collect(),
             next: page.next,
         }

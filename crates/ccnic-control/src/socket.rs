@@ -1,10 +1,10 @@
-//! A NIC's socket file: a stale one is replaced, a live one refused.
+//! A NIC's socket file: a stale one is replaced, a live one refused; who may connect.
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open, unlink};
+use rustix::fs::{FlockOperation, Gid, Mode, OFlags, Uid, chmod, chown, flock, open, unlink};
 use rustix::io::Errno;
 use rustix::net::{
     AddressFamily, SocketAddrUnix, SocketFlags, SocketType, accept_with, bind, listen, socket_with,
@@ -12,6 +12,17 @@ use rustix::net::{
 
 use crate::connection::{Connection, Peer};
 use crate::error::Error;
+
+/// Who may connect to a control socket: whoever may write to its file. What is left out is as for any file that the process makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct SocketAccess {
+    /// The permissions of the file, as for chmod(2).
+    pub mode: Option<u32>,
+    /// The user that it belongs to.
+    pub owner: Option<u32>,
+    /// The group that it belongs to.
+    pub group: Option<u32>,
+}
 
 /// A listening control socket. Dropping it removes its file, and closes what waits to be accepted, which may block.
 #[derive(Debug)]
@@ -24,7 +35,7 @@ pub(crate) struct ListenSocket {
 
 impl ListenSocket {
     /// Listens at `path`.
-    pub(crate) fn new(path: &Path) -> Result<ListenSocket, Error> {
+    pub(crate) fn new(path: &Path, access: &SocketAccess) -> Result<ListenSocket, Error> {
         let _alone = lock_directory(path)?;
         remove_stale(path)?;
         let fd = socket_with(
@@ -39,8 +50,11 @@ impl ListenSocket {
         bind(&fd, &address).map_err(socket(|| {
             format!("could not make the socket {}; choose another place with --socket", path.display())
         }))?;
-        listen(&fd, 64).map_err(Error::os("listen on the control socket"))?;
-        Ok(ListenSocket { fd, path: path.to_owned(), file: identity(path) })
+        let socket = ListenSocket { fd, path: path.to_owned(), file: identity(path) };
+        // Before it listens, nobody can connect: there is no moment with other permissions. On an error its file goes.
+        access.apply(path)?;
+        listen(&socket.fd, 64).map_err(Error::os("listen on the control socket"))?;
+        Ok(socket)
     }
 
     /// The next program that connects, or `None` when there is none now.
@@ -53,6 +67,26 @@ impl ListenSocket {
             Err(Errno::AGAIN | Errno::INTR | Errno::CONNABORTED) => Ok(None),
             Err(e) => Err(e),
         }
+    }
+}
+
+impl SocketAccess {
+    fn apply(&self, path: &Path) -> Result<(), Error> {
+        let SocketAccess { mode, owner, group } = *self;
+        let at = path.display();
+        if owner.is_some() || group.is_some() {
+            chown(path, owner.map(Uid::from_raw), group.map(Gid::from_raw)).map_err(socket(|| {
+                format!(
+                    "could not give the socket {at} to another user or group: that takes CAP_CHOWN, or a group that this process is in"
+                )
+            }))?;
+        }
+        // After its owner, which clears some bits.
+        if let Some(mode) = mode {
+            chmod(path, Mode::from_raw_mode(mode))
+                .map_err(socket(|| format!("could not set the permissions of the socket {at}")))?;
+        }
+        Ok(())
     }
 }
 
@@ -131,7 +165,9 @@ mod tests {
     #[test]
     fn a_socket_that_cannot_be_made_says_why_once() {
         let directory = tempfile::tempdir().unwrap();
-        let why = |path: &str| ListenSocket::new(&directory.path().join(path)).unwrap_err();
+        let why = |path: &str| {
+            ListenSocket::new(&directory.path().join(path), &SocketAccess::default()).unwrap_err()
+        };
         let missing = why("missing/nic.sock");
         assert_eq!(missing.to_string().matches("No such file").count(), 1, "{missing}");
         assert!(std::error::Error::source(&missing).is_none(), "it would be printed again");
@@ -144,17 +180,40 @@ mod tests {
     fn its_file_goes_with_it_but_not_one_that_replaced_it() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("nic.sock");
-        let socket = ListenSocket::new(&path).unwrap();
+        let socket = ListenSocket::new(&path, &SocketAccess::default()).unwrap();
         assert!(socket.accept().unwrap().is_none());
         let program = Connection::open(&path).unwrap();
         let accepted = socket.accept().unwrap().unwrap();
         assert_eq!(accepted.peer().unwrap(), program.peer().unwrap());
         drop(socket);
         assert!(!path.exists());
-        let socket = ListenSocket::new(&path).unwrap();
+        let socket = ListenSocket::new(&path, &SocketAccess::default()).unwrap();
         std::fs::remove_file(&path).unwrap();
         std::fs::write(&path, "another's").unwrap();
         drop(socket);
         assert!(path.exists());
+    }
+
+    #[test]
+    fn its_file_has_the_permissions_that_were_asked_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nic.sock");
+        for mode in [0o660, 0o777, 0o600] {
+            let access = SocketAccess { mode: Some(mode), ..SocketAccess::default() };
+            let _socket = ListenSocket::new(&path, &access).unwrap();
+            assert_eq!(std::fs::metadata(&path).unwrap().mode() & 0o7777, mode);
+        }
+        let me = rustix::process::geteuid();
+        let other = SocketAccess { mode: Some(0o660), owner: Some(4242), group: Some(4243) };
+        match ListenSocket::new(&path, &other) {
+            Ok(_socket) => {
+                let meta = std::fs::metadata(&path).unwrap();
+                assert_eq!((meta.uid(), meta.gid(), meta.mode() & 0o7777), (4242, 4243, 0o660));
+            }
+            Err(why) => {
+                assert!(!me.is_root() && why.to_string().contains("CAP_CHOWN"), "{why}");
+                assert!(!path.exists(), "nothing is left");
+            }
+        }
     }
 }

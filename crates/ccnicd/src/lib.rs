@@ -10,7 +10,7 @@
 //! 6. [`control`]: the control socket, clients, configuration; which worker polls which queue.
 //!
 //! [`config`] is what an operator says of all this, in a file and by flags. Beside it are [`metrics`], what Prometheus reads, [`oom`],
-//! what the kernel is told of the daemon's memory, and [`tune`], what this machine decides of the interface.
+//! what the kernel is told of the daemon's memory, [`sandbox`], what the daemon may do once it is set up, and [`tune`], what this machine decides of the interface.
 //!
 //! A worker owns its ports outright; the control thread talks to it by messages. No lock is taken and nothing is allocated while
 //! packets move. `docs/architecture/daemon.md` has the picture.
@@ -23,6 +23,7 @@ pub mod metrics;
 pub mod oom;
 pub mod poll;
 pub mod ports;
+pub mod sandbox;
 pub mod switch;
 #[cfg(test)]
 mod testing;

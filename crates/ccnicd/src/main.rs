@@ -13,7 +13,7 @@ use ccnicd::config::{Config, LogFormat, Running};
 use ccnicd::control::placement;
 use ccnicd::metrics::Exporter;
 use ccnicd::tune::{self, Kept, Pair, Tuned};
-use ccnicd::{Daemon, DaemonOptions, oom};
+use ccnicd::{Daemon, DaemonOptions, oom, sandbox};
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -81,6 +81,8 @@ fn run(args: Args) -> anyhow::Result<()> {
     }
     let options = config.settle()?;
     DaemonOptions::check_cores(options.dataplane, cores.len())?;
+    let needs = config.needs(file.as_deref(), &options);
+    let (confinement, account) = (config.sandbox(), config.account()?);
     // A daemon that will be refused measures nothing: another one polls there.
     let refused = Connection::open(&options.socket).is_ok();
     let choose = || tune::choose(config.tuning.as_deref(), pair(&usable, &cores));
@@ -107,8 +109,10 @@ fn run(args: Args) -> anyhow::Result<()> {
     if let Err(e) = oom::lower_score(options.limits.memory_max) {
         tracing::info!("the score of the out-of-memory killer stays as it is: {e}");
     }
-    let daemon = Daemon::with_config(options, running)?;
-    let exporter = metrics.map(|address| Exporter::start(address, daemon.observer())).transpose()?;
+    let metrics = metrics.map(Exporter::bind).transpose()?;
+    let daemon = Daemon::prepare(options, Some(running))?;
+    let daemon = daemon.start(Some(sandbox::enter(&confinement, account, &needs)?))?;
+    let exporter = metrics.map(|listener| Exporter::start(listener, daemon.observer())).transpose()?;
     daemon.run_reloading(&stop, file.as_deref().map(|file| (&*hung_up, file)));
     drop(exporter);
     Ok(())

@@ -14,12 +14,14 @@ use common::station::{BROADCAST, Station};
 use common::{Daemon, alone, config, until};
 use tempfile::TempDir;
 
-/// A daemon with this file, where it is and where its socket is.
+/// A daemon with this file, where it is and where its socket is. Ports may record there.
 fn start(text: &str) -> (TempDir, PathBuf, Daemon) {
     let directory = tempfile::tempdir().unwrap();
     let (file, socket) = (directory.path().join("nic.toml"), directory.path().join("nic.sock"));
     std::fs::write(&file, text).unwrap();
-    let daemon = Daemon::start_with(&socket, &["--config", file.to_str().unwrap(), "--log", "info"]);
+    let [file, later] = [&file, directory.path()].map(|path| path.to_str().unwrap());
+    let args = ["--config", file, "--later-paths", later, "--log", "info"];
+    let daemon = Daemon::start_with(&socket, &args);
     (directory, socket, daemon)
 }
 

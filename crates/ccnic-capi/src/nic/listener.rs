@@ -103,6 +103,7 @@ impl Handler for &Control {
             cores: Vec::new(),
             busy_ns: Vec::new(),
             tuning: None,
+            sandbox: None,
             programs,
             next,
         }

@@ -241,6 +241,7 @@ mod tests {
             cores: vec![1],
             busy_ns: Vec::new(),
             tuning: None,
+            sandbox: None,
             programs: vec![program(1, "tap:a"), program(FIRST_PORT, "tap:a")],
             next: None,
         };

@@ -72,6 +72,7 @@ pub mod tests {
             cores: vec![1, 3],
             busy_ns: Vec::new(),
             tuning: None,
+            sandbox: None,
             programs,
             next: None,
         }

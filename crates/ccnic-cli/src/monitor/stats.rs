@@ -153,7 +153,7 @@ impl Report {
 }
 
 /// Whether somebody who says `port` means this one.
-fn names(port: &str, of: &ProgramStatus) -> bool {
+pub fn names(port: &str, of: &ProgramStatus) -> bool {
     of.name == port || printable(&of.name) == port || port.parse() == Ok(of.id)
 }
 

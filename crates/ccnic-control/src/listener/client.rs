@@ -4,6 +4,7 @@
 //! Whatever a program sends is received, mapped, unmapped and closed here, where it delays nobody else.
 
 use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +12,8 @@ use std::time::Duration;
 use ccnic::rss::Rss;
 use rustix::event::PollFlags;
 use rustix::io::Errno;
+use rustix::net::sockopt::{socket_domain, socket_type};
+use rustix::net::{AddressFamily, SocketType};
 
 use super::attach::{AttachedClient, ClientInfo};
 use super::configure::Configuring;
@@ -18,6 +21,7 @@ use super::flow::Flows;
 use super::shared::Shared;
 use super::{ClientId, NO_RSS};
 use crate::account::Lease;
+use crate::capture::{CaptureRequest, SNAP_MAX};
 use crate::connection::{Connection, Peer, Waited};
 use crate::error::Error;
 use crate::inbox::Event;
@@ -187,6 +191,10 @@ impl Client {
             Request::PortAdd(add) => self.change(Change::PortAdd(add))?,
             Request::PortDel(del) => self.change(Change::PortDel(del))?,
             Request::PortSet(set) => self.change(Change::PortSet(set))?,
+            Request::Capture(request) => {
+                let to = self.check_capture(&request, fd)?;
+                self.ask(Event::Capture(request, to))?
+            }
             Request::Notify { queue, wakes } => {
                 // No reply on this connection: the program learns the outcome by its socket, or not at all.
                 match self.notify(queue, wakes, fd) {
@@ -204,6 +212,22 @@ impl Client {
             Request::Flow(request) => self.flow(request)?,
         };
         Ok(Some(reply))
+    }
+
+    /// Checks who wants to capture, and the socket that copies go to. Here, where closing it may block.
+    fn check_capture(&self, request: &CaptureRequest, fd: Option<OwnedFd>) -> Result<UnixStream, Stop> {
+        self.check_operator("capture packets")?;
+        if !(1..=SNAP_MAX).contains(&request.snap) {
+            return Err(format!("snap is {}: choose 1 to {SNAP_MAX}", request.snap).into());
+        }
+        let fd = fd.ok_or("no socket came with the request to capture")?;
+        self.shared.account.check_file(&fd)?;
+        let unix = socket_domain(&fd).is_ok_and(|domain| domain == AddressFamily::UNIX);
+        let stream = socket_type(&fd).is_ok_and(|kind| kind == SocketType::STREAM);
+        if !unix || !stream {
+            return Err("the descriptor to capture to is no stream socket of the Unix family".into());
+        }
+        Ok(UnixStream::from(fd))
     }
 
     /// Checks an RSS message of a program with so many queues.

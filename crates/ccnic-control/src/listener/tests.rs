@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::account::MemoryLease;
+use crate::capture::CaptureRequest;
 use crate::connection::Waited;
 use crate::flow::{FIRST_OF_OPERATOR, FlowAbility, FlowMatch, FlowRule, FlowTarget};
 use crate::limits::UserLimits;
@@ -44,6 +45,7 @@ impl Handler for Recorder {
             cores: vec![],
             busy_ns: vec![],
             tuning: None,
+            sandbox: None,
             programs: vec![],
             next,
         }
@@ -213,6 +215,7 @@ fn who_is_no_operator_neither_reads_nor_changes_it() {
         Request::PortAdd(PortAdd::default()),
         Request::PortDel(PortDel::default()),
         Request::PortSet(PortSet::default()),
+        Request::Capture(CaptureRequest { port: None, snap: 1, drops: false, rate: 0 }),
     ] {
         let why = rig.refused(&stranger, &request, None);
         assert!(why.contains("--operators") && why.contains("4000000000"), "{request:?}: {why}");
@@ -349,6 +352,26 @@ fn each_queue_is_notified_by_one_socket() {
         notify(&mut rig, queue);
     }
     assert_eq!(rig.nic.calls, ["notify 1 0", "notify 1 1"]);
+}
+
+#[test]
+fn captures_need_a_stream_socket_and_a_length() {
+    let mut rig = Rig::new(limits(0), false);
+    let program = rig.connect();
+    let (ours, theirs) = UnixStream::pair().unwrap();
+    let file = tempfile::tempfile().unwrap();
+    let request = |snap| Request::Capture(CaptureRequest { port: None, snap, drops: false, rate: 0 });
+    for (snap, fd, expected) in [
+        (0, Some(theirs.as_fd()), "choose 1 to 65535"),
+        (65_536, Some(theirs.as_fd()), "choose 1 to 65535"),
+        (1, None, "no socket came"),
+        (1, Some(file.as_fd()), "no stream socket"),
+        (1, Some(theirs.as_fd()), "it is no switch"), // the handler's own answer
+    ] {
+        let reply = rig.ask(&program, &request(snap), fd);
+        assert!(matches!(&reply, Reply::Refused { reason } if reason.contains(expected)), "{reply:?}");
+    }
+    drop(ours);
 }
 
 #[test]

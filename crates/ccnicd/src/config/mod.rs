@@ -30,11 +30,13 @@ use clap::ValueEnum;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::sandbox::{LaterPort, SandboxOptions};
+
 pub use change::Running;
 use file::Source;
 pub use policy::{MirrorConfig, PolicyConfig, RateConfig};
 pub use port::PortConfig;
-pub use values::{All, At, Text, Trunk, User, VlanId, Within, Written};
+pub use values::{All, At, FileMode, Text, Trunk, User, VlanId, Within, Written};
 
 /// MiB that a number of bytes can have.
 const MIB_MAX: u64 = u64::MAX >> 20;
@@ -147,6 +149,30 @@ pub struct Config {
     /// are measured once for each CPU model; default: measure nothing
     #[arg(long, value_name = "FIELD=VALUE,...")]
     pub tuning: Option<String>,
+    /// Become this user, and this group [default: the user's own], when everything is set up; ccnicd is started as root then
+    #[arg(long, value_name = "USER[:GROUP]")]
+    pub user: Option<String>,
+    /// Permissions of the socket, such as 0660: who may write to it may connect [default: as for any new file]
+    #[arg(long, value_name = "MODE")]
+    pub socket_mode: Option<Text<FileMode>>,
+    /// The user that the socket belongs to, by name or uid [default: the user that ccnicd runs as]
+    #[arg(long, value_name = "USER")]
+    pub socket_owner: Option<String>,
+    /// The group that the socket belongs to, by name or gid
+    #[arg(long, value_name = "GROUP")]
+    pub socket_group: Option<String>,
+    /// What ccnicd does to itself when everything is set up (docs/security.md): on, require (do not start where the kernel lacks a part) or
+    /// off; behind on and require what to leave out: capabilities=off, landlock=off, seccomp=off [default: on]
+    #[arg(long, value_name = "on|require|off[,PART=off]...")]
+    pub sandbox: Option<Text<SandboxOptions>>,
+    /// Kinds of ports that may be added while ccnicd runs: what these take is kept
+    #[arg(long, value_enum, value_name = "KIND", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub later_ports: Vec<LaterPort>,
+    /// Directories of files that pcap ports which are added while ccnicd runs may replay and record
+    #[arg(long, value_name = "DIRECTORY", value_delimiter = ',')]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub later_paths: Vec<PathBuf>,
     /// What to log: error, warn, info, debug or trace [default: info]
     #[arg(long)]
     pub log: Option<String>,
@@ -208,6 +234,13 @@ impl Config {
             operators: self.operators.or(file.operators),
             sleep_after: self.sleep_after.or(file.sleep_after),
             tuning: self.tuning.or(file.tuning),
+            user: self.user.or(file.user),
+            socket_mode: self.socket_mode.or(file.socket_mode),
+            socket_owner: self.socket_owner.or(file.socket_owner),
+            socket_group: self.socket_group.or(file.socket_group),
+            sandbox: self.sandbox.or(file.sandbox),
+            later_ports: file.later_ports.into_iter().chain(self.later_ports).collect(),
+            later_paths: file.later_paths.into_iter().chain(self.later_paths).collect(),
             log: self.log.or(file.log),
             log_format: self.log_format.or(file.log_format),
             metrics: self.metrics.or(file.metrics),

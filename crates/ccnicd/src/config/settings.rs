@@ -1,16 +1,18 @@
 //! What a configuration comes to: everything that was left out has its default, and what does not go together is refused.
 
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use ccnic_control::{ClientId, Limits, UserLimits};
+use ccnic_control::{ClientId, Limits, SocketAccess, UserLimits};
 
 use super::policy::{MirrorConfig, PolicyConfig};
-use super::{Config, Text, User, WireName, Within};
-use crate::control::users::uid_of;
+use super::{Config, FileMode, Text, User, WireName, Within};
+use crate::control::users::{gid_of, uid_of};
 use crate::control::{DaemonOptions, FIRST_OUTSIDE, default_socket};
 use crate::dataplane::DataplaneKind;
 use crate::ports::PortOptions;
+use crate::sandbox::{Account, Needs, SandboxOptions};
 use crate::switch::TableLimits;
 use crate::switch::policy::{Policies, ProgramPolicy};
 
@@ -28,8 +30,44 @@ impl Config {
             policies: self.policies(dataplane)?,
             ports,
             sleep_after: self.sleep_after()?,
+            access: self.access()?,
             ..DaemonOptions::new(socket, self.cores.clone(), dataplane, self.limits()?)
         })
+    }
+
+    /// What the daemon needs at run time, where `options` are what this comes to and `file` is what it reads again.
+    pub fn needs(&self, file: Option<&Path>, options: &DaemonOptions) -> Needs {
+        Needs {
+            socket: options.socket.clone(),
+            config: file.map(Path::to_owned),
+            ports: options.ports.clone(),
+            later_ports: self.later_ports.clone(),
+            later_paths: self.later_paths.clone(),
+        }
+    }
+
+    /// `--user`: whom the daemon becomes.
+    ///
+    /// # Errors
+    /// When there is no such user or group.
+    pub fn account(&self) -> anyhow::Result<Option<Account>> {
+        let account = self.user.as_deref().map(str::parse).transpose();
+        account.context("--user names nobody")
+    }
+
+    /// `--sandbox`: what the daemon does to itself.
+    pub fn sandbox(&self) -> SandboxOptions {
+        self.sandbox.map_or_else(SandboxOptions::default, |Text(sandbox)| sandbox)
+    }
+
+    /// `--socket-mode`, `--socket-owner`, `--socket-group`.
+    fn access(&self) -> anyhow::Result<SocketAccess> {
+        let owner =
+            self.socket_owner.as_deref().map(uid_of).transpose().context("--socket-owner names nobody")?;
+        let group =
+            self.socket_group.as_deref().map(gid_of).transpose().context("--socket-group names nothing")?;
+        let owner = owner.or(self.account()?.map(|account| account.uid));
+        Ok(SocketAccess { mode: self.socket_mode.map(|Text(FileMode(mode))| mode), owner, group })
     }
 
     /// `--wire`, with what belongs to it.
@@ -103,6 +141,14 @@ impl Config {
         Ok((microseconds > 0).then(|| Duration::from_micros(microseconds)))
     }
 
+    /// Root, and the user that the daemon runs as once it is set up.
+    fn default_operators(&self) -> anyhow::Result<Vec<u32>> {
+        let own = self.account()?.map(|account| vec![0, account.uid]);
+        let mut operators = own.unwrap_or_else(Limits::default_operators);
+        operators.dedup();
+        Ok(operators)
+    }
+
     /// What programs may take.
     fn limits(&self) -> anyhow::Result<Limits> {
         const MIB: u32 = 20;
@@ -118,7 +164,10 @@ impl Config {
         let trusted_users = uids(&self.trusted_users).context("--trusted-users names nobody")?;
         let operators =
             self.operators.as_deref().map(uids).transpose().context("--operators names nobody")?;
-        let operators = operators.unwrap_or_else(Limits::default_operators);
+        let operators = match operators {
+            Some(operators) => operators,
+            None => self.default_operators()?,
+        };
         let region_max = self.region_max.map_or(REGION_MAX, |mib| mib.get() as u32) << MIB;
         Ok(Limits { region_max, memory_max, user, trusted_users, operators })
     }

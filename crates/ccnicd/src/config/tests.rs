@@ -75,6 +75,14 @@ fn nothing_said_is_the_default_and_flags_come_before_the_file() {
     assert_eq!(settings.ports.iter().map(|port| port.name()).collect::<Vec<_>>(), ["tap:a", "tap:b"]);
 }
 
+#[test]
+fn the_user_that_the_daemon_becomes_is_an_operator() {
+    let operators = |text: &str| settled(text).limits.operators;
+    assert_eq!(operators("user = '4242:4343'"), [0, 4242]);
+    assert_eq!(operators("user = '0:0'"), [0]);
+    assert_eq!(operators("user = '4242:4343'\noperators = ['7']"), [7]);
+}
+
 /// What is said of defaults is what they are.
 #[test]
 fn texts_name_the_defaults() {

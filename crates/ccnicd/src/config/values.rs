@@ -10,6 +10,7 @@ use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize, Serializer};
 
 use crate::control::users::uid_of;
+use crate::sandbox::SandboxOptions;
 use crate::switch::policy::{Prefix, VLANS};
 use crate::switch::{Mac, Station};
 
@@ -154,6 +155,14 @@ impl<T: Written> JsonSchema for Text<T> {
     }
 }
 
+impl<T: Written> FromStr for Text<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Text<T>, String> {
+        T::read(text).map(Text).map_err(|e| format!("{e:#}"))
+    }
+}
+
 impl Written for Mac {
     const NAME: &'static str = "Mac";
     const PATTERN: &'static str = "^([0-9A-Fa-f]{2}:){5}[0-9A-Fa-f]{2}$";
@@ -253,6 +262,37 @@ impl Written for User {
     }
 }
 
+/// Permissions of a file, as chmod(1) takes them in octal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct FileMode(pub u32);
+
+impl Written for FileMode {
+    const NAME: &'static str = "FileMode";
+    const PATTERN: &'static str = "^0?[0-7]{3}$";
+
+    fn read(text: &str) -> anyhow::Result<FileMode> {
+        let mode = u32::from_str_radix(text, 8).ok().filter(|mode| text.len() >= 3 && *mode <= 0o777);
+        mode.map(FileMode).with_context(|| format!("{text:?} are no permissions, such as \"0660\""))
+    }
+
+    fn write(&self) -> String {
+        format!("{:04o}", self.0)
+    }
+}
+
+impl Written for SandboxOptions {
+    const NAME: &'static str = "Sandbox";
+    const PATTERN: &'static str = "^(on|require|off)(,(capabilities|landlock|seccomp)=off)*$";
+
+    fn read(text: &str) -> anyhow::Result<SandboxOptions> {
+        text.parse()
+    }
+
+    fn write(&self) -> String {
+        self.to_string()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -289,6 +329,13 @@ mod tests {
         same::<Prefix>("::/0", "::/0");
         same::<Prefix>("fd00::1", "fd00::1/128");
         same::<User>("root", "0");
+        same::<FileMode>("660", "0660");
+        same::<SandboxOptions>("on", "on");
+        same::<SandboxOptions>("off", "on,capabilities=off,landlock=off,seccomp=off");
+        same::<SandboxOptions>(
+            "require,seccomp=off,capabilities=off",
+            "require,capabilities=off,seccomp=off",
+        );
     }
 
     #[test]
@@ -323,5 +370,15 @@ mod tests {
         assert!(
             why::<User>("nobody-has-this-name").contains("no user") && why::<User>("").contains("no name")
         );
+    }
+
+    #[test]
+    fn permissions() {
+        for (text, mode) in [("0660", 0o660), ("660", 0o660), ("0777", 0o777), ("000", 0)] {
+            assert_eq!(FileMode::read(text).unwrap(), FileMode(mode));
+        }
+        for text in ["", "66", "0888", "rw-rw----", "1777", "-660"] {
+            assert!(why::<FileMode>(text).contains("such as \"0660\""), "{text}");
+        }
     }
 }

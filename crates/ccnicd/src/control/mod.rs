@@ -8,6 +8,8 @@
 
 mod assign;
 mod attach;
+mod captures;
+mod early;
 mod flows;
 mod options;
 pub mod placement;
@@ -24,6 +26,7 @@ use std::time::Duration;
 use ccnic_control::messages::Change;
 use ccnic_control::{Listener, Observer};
 
+pub use early::Prepared;
 pub use options::{DaemonOptions, default_socket};
 pub(crate) use plane::FIRST_OUTSIDE;
 
@@ -45,9 +48,9 @@ impl Daemon {
     /// Binds the socket and starts the workers. The configuration cannot change.
     ///
     /// # Errors
-    /// When a daemon already runs at the socket, or the system refuses a socket or a thread.
+    /// When a daemon already runs at the socket, or the system refuses a socket, a port or a thread.
     pub fn new(options: DaemonOptions) -> anyhow::Result<Daemon> {
-        Daemon::start(options, None)
+        Daemon::prepare(options, None)?.start(None)
     }
 
     /// As [`new`](Daemon::new), of a configuration that may change: `options` are what it comes to ([`Config::settle`]).
@@ -55,17 +58,16 @@ impl Daemon {
     /// # Errors
     /// As [`new`](Daemon::new).
     pub fn with_config(options: DaemonOptions, running: Running) -> anyhow::Result<Daemon> {
-        Daemon::start(options, Some(running))
+        Daemon::prepare(options, Some(running))?.start(None)
     }
 
-    fn start(options: DaemonOptions, running: Option<Running>) -> anyhow::Result<Daemon> {
-        let listener = Listener::new(&options.socket, options.limits.clone())?;
-        let plane = ControlPlane::new(options, running)?;
-        let options = plane.options();
-        tracing::info!(
-            socket = %options.socket.display(), cores = ?options.cores, wire = options.dataplane.name(), "ccnicd {VERSION} is ready"
-        );
-        Ok(Daemon { listener, plane })
+    /// Does what takes more rights than the daemon keeps: binds the socket, makes TAP interfaces. Starts no thread. `running` is the
+    /// configuration, if it may change; `options` are what it comes to.
+    ///
+    /// # Errors
+    /// When a daemon already runs at the socket, or the system refuses a socket or an interface.
+    pub fn prepare(options: DaemonOptions, running: Option<Running>) -> anyhow::Result<Prepared> {
+        Prepared::new(options, running)
     }
 
     /// Reads its state from other threads, as soon as it [runs](Daemon::run).
@@ -85,6 +87,7 @@ impl Daemon {
     pub fn run_reloading(mut self, stop: &UnixStream, reload: Option<(&AtomicBool, &Path)>) {
         while !self.listener.poll(&mut self.plane, Some(stop.as_fd()), Some(LOOK)) {
             self.plane.hang_up_on_lost();
+            self.plane.end_captures();
             if let Some((asked, file)) = reload
                 && asked.swap(false, Ordering::Relaxed)
                 && let Err(e) = self.reload(file)

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use ccnic_control::Limits;
+use ccnic_control::{Limits, SocketAccess};
 
 use crate::dataplane::DataplaneKind;
 use crate::ports::PortOptions;
@@ -16,6 +16,8 @@ use crate::tune::Tuned;
 pub struct DaemonOptions {
     /// The control socket, where programs connect.
     pub socket: PathBuf,
+    /// Who may connect there.
+    pub access: SocketAccess,
     /// CPUs that poll, a worker on each; at least one.
     pub cores: Vec<usize>,
     /// What programs are connected to.
@@ -48,6 +50,7 @@ impl DaemonOptions {
     ) -> DaemonOptions {
         DaemonOptions {
             socket,
+            access: SocketAccess::default(),
             cores,
             dataplane,
             ports: Vec::new(),

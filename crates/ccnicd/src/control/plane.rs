@@ -1,12 +1,14 @@
 //! The control plane: what programs ask of the daemon ends here, and becomes commands to workers.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use anyhow::Context;
 use ccnic::rss::{Rss, Spreader};
+use ccnic_control::capture::CaptureRequest;
 use ccnic_control::flow::{FlowReply, FlowRequest};
 use ccnic_control::messages::{
     AddressPage, Applied, Change, Cursor, Hello, LearnedAddress, PROTOCOL, ProgramStatus, QueueStatus,
@@ -20,7 +22,9 @@ use ccnic_control::{
 use ccnic_shm::{Region, numa};
 
 use super::assign::{assign, queues_of};
-use super::attach::{OpenedPort, attach, open_port};
+use super::attach::{OpenedPort, attach};
+use super::captures;
+use super::early::EarlyPorts;
 use super::flows::Steering;
 use super::reload::NOT_CONFIGURED;
 use super::{DaemonOptions, VERSION};
@@ -33,6 +37,7 @@ use crate::poll::core::Rest;
 use crate::poll::links::{Links, mesh, mesh_bytes};
 use crate::poll::worker::Worker;
 use crate::ports::tap::Mtu;
+use crate::sandbox::Sandbox;
 use crate::switch::policy::Policy;
 use crate::switch::{Known, MAX_PORTS, Switch};
 
@@ -131,12 +136,21 @@ pub(super) struct ControlPlane {
     pub(super) ports: Arc<()>,
     /// The configuration, if it can be read and changed.
     pub(super) running: Option<Running>,
+    /// What the process has confined itself to.
+    pub(super) sandbox: Option<Sandbox>,
+    pub(super) captures: Vec<captures::Running>,
+    pub(super) next_capture: u64,
     started: Instant,
 }
 
 impl ControlPlane {
-    /// Starts the workers.
-    pub(super) fn new(options: DaemonOptions, running: Option<Running>) -> anyhow::Result<ControlPlane> {
+    /// Starts the workers. `early` are ports that have been opened already.
+    pub(super) fn new(
+        options: DaemonOptions,
+        running: Option<Running>,
+        early: EarlyPorts,
+        sandbox: Option<Sandbox>,
+    ) -> anyhow::Result<ControlPlane> {
         let rest = Rest::new(options.dedicated_cores, options.tuning.tuning.idle);
         let switch = || match options.dataplane {
             DataplaneKind::Switch(limits) => Switch::new(limits),
@@ -152,20 +166,23 @@ impl ControlPlane {
             clients: BTreeMap::new(),
             outside: Vec::new(),
             next_outside: FIRST_OUTSIDE,
-            ports: Arc::default(),
+            ports: Arc::clone(&early.places),
             running,
+            sandbox,
+            captures: Vec::new(),
+            next_capture: 1,
             started: Instant::now(),
         };
-        plane.open_ports()?;
+        plane.open_ports(early)?;
         Ok(plane)
     }
 
     /// Opens the ports that are no programs, and has the switch join them.
-    fn open_ports(&mut self) -> anyhow::Result<()> {
-        for (at, port) in self.options.ports.clone().iter().enumerate() {
-            let (id, name) = (FIRST_OUTSIDE + at as ClientId, port.name());
+    fn open_ports(&mut self, mut early: EarlyPorts) -> anyhow::Result<()> {
+        for at in 0..self.options.ports.len() {
+            let (id, opened) = (FIRST_OUTSIDE + at as ClientId, early.take(at, &self.options)?);
+            let name = self.options.ports.get(at).context("no such port")?.name();
             let policy = self.options.policies.of_port(at).clone();
-            let opened = open_port(port, &policy, &self.ports).with_context(|| format!("--port {name}"))?;
             self.join(id, name, opened, policy)?;
         }
         Ok(())
@@ -390,6 +407,10 @@ impl Handler for ControlPlane {
         Ok(AddressPage { addresses: known.into_iter().map(address).collect(), next })
     }
 
+    fn capture(&mut self, request: CaptureRequest, to: UnixStream) -> Result<(), String> {
+        self.start_capture(&request, to).map_err(|e| format!("{e:#}"))
+    }
+
     fn status(&self, from: Cursor) -> Status {
         let programs = self.clients.iter().map(|(id, client)| (*id, client.queues()));
         let page = Page::new(from, programs.chain(self.outside.iter().map(|port| (port.id, port.queues))));
@@ -408,6 +429,7 @@ impl Handler for ControlPlane {
             cores: self.options.cores.clone(),
             busy_ns: self.workers.iter().map(Worker::busy_ns).collect(),
             tuning: Some(TuningStatus::new(self.options.tuning.tuning, self.options.tuning.source.name())),
+            sandbox: self.sandbox.as_ref().map(|sandbox| sandbox.status().clone()),
             programs: programs.collect(),
             next: page.next,
         }

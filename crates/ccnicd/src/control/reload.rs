@@ -119,6 +119,7 @@ impl ControlPlane {
         let gone = self.outside.iter().filter(|old| plan.ports.iter().all(|port| port.id != old.id));
         plan.close = gone.map(|old| Named { id: old.id, name: old.name.clone() }).collect();
         plan.set = self.other_options(new, &plan.ports)?;
+        self.check_rights(new, &plan)?;
         self.plan_policies(new, &mut plan);
         Ok(plan)
     }
@@ -144,6 +145,21 @@ impl ControlPlane {
             }
         }
         Ok(set)
+    }
+
+    /// Whether the daemon has kept what it takes to open ports, and to change some.
+    ///
+    /// # Errors
+    /// What was given away, and which option keeps it.
+    fn check_rights(&self, new: &Reload, plan: &Plan) -> anyhow::Result<()> {
+        let Some(sandbox) = &self.sandbox else { return Ok(()) };
+        for (options, port) in new.ports.iter().zip(&plan.ports) {
+            let opened = self.outside.iter().all(|old| old.id != port.id);
+            if opened || plan.set.iter().any(|(set, _)| set.id == port.id) {
+                sandbox.check(options).with_context(|| format!("port {}", port.name))?;
+            }
+        }
+        Ok(())
     }
 
     /// Whose policy is another, and who may not stay.

@@ -2,28 +2,65 @@
 
 use anyhow::{Context, bail};
 
-/// The user database. Users of other sources (LDAP, say) are named by their number.
+/// The databases of users and groups. Those of other sources (LDAP, say) are named by their number.
 const PASSWD: &str = "/etc/passwd";
+const GROUP: &str = "/etc/group";
 
 /// The uid that `user`, a name or a number, stands for.
 ///
 /// # Errors
 /// When there is no such user.
 pub fn uid_of(user: &str) -> anyhow::Result<u32> {
-    if let Ok(uid) = user.parse() {
-        return Ok(uid);
-    }
-    let passwd = std::fs::read_to_string(PASSWD).with_context(|| format!("could not read {PASSWD}"))?;
-    match find(&passwd, user) {
-        Some(uid) => Ok(uid),
-        None => bail!("there is no user {user:?} in {PASSWD}; give a name from there, or a uid"),
+    match user.parse() {
+        Ok(uid) => Ok(uid),
+        Err(_) => user_of(user).map(|(uid, _)| uid),
     }
 }
 
-/// The uid of a user in a file of the form of `passwd(5)`.
-fn find(passwd: &str, user: &str) -> Option<u32> {
-    let mut users = passwd.lines().map(|line| line.split(':'));
-    users.find_map(|mut fields| (fields.next() == Some(user)).then(|| fields.nth(1)).flatten()?.parse().ok())
+/// The uid that `user`, a name or a number, stands for, and the group of its own. A number that the database does not know has none.
+///
+/// # Errors
+/// When there is no such user.
+pub fn user_of(user: &str) -> anyhow::Result<(u32, Option<u32>)> {
+    let passwd = read(PASSWD)?;
+    let number = user.parse().ok();
+    match find(&passwd, user, number) {
+        Some((uid, group)) => Ok((uid, group)),
+        None => match number {
+            Some(uid) => Ok((uid, None)),
+            None => bail!("there is no user {user:?} in {PASSWD}; give a name from there, or a uid"),
+        },
+    }
+}
+
+/// The gid that `group`, a name or a number, stands for.
+///
+/// # Errors
+/// When there is no such group.
+pub fn gid_of(group: &str) -> anyhow::Result<u32> {
+    if let Ok(gid) = group.parse() {
+        return Ok(gid);
+    }
+    match find(&read(GROUP)?, group, None) {
+        Some((gid, _)) => Ok(gid),
+        None => bail!("there is no group {group:?} in {GROUP}; give a name from there, or a gid"),
+    }
+}
+
+fn read(file: &str) -> anyhow::Result<String> {
+    std::fs::read_to_string(file).with_context(|| {
+        format!("could not read {file} (a daemon that runs cannot, once it was replaced: give a number, or restart ccnicd)")
+    })
+}
+
+/// The number of an entry, and the one behind it, by name or by number, in a file of the form of `passwd(5)` or `group(5)`.
+fn find(entries: &str, name: &str, number: Option<u32>) -> Option<(u32, Option<u32>)> {
+    let mut entries = entries.lines().map(|line| line.split(':'));
+    entries.find_map(|mut fields| {
+        let named = fields.next() == Some(name);
+        let found = fields.nth(1)?.parse().ok().filter(|found| named || Some(*found) == number)?;
+        Some((found, fields.next().and_then(|next| next.parse().ok())))
+    })
 }
 
 #[cfg(test)]
@@ -34,11 +71,13 @@ mod tests {
     fn users_are_found_by_name_and_by_number() {
         let passwd =
             "root:x:0:0:root:/root:/bin/sh\n\nbroken\ndpdk:x:998:997::/:/sbin/nologin\nodd:x:none:1\n";
-        assert_eq!((find(passwd, "root"), find(passwd, "dpdk")), (Some(0), Some(998)));
-        assert_eq!(
-            (find(passwd, "dpd"), find(passwd, ""), find(passwd, "broken"), find(passwd, "odd")),
-            (None, None, None, None)
-        );
+        let named = |name| find(passwd, name, None);
+        assert_eq!((named("root"), named("dpdk")), (Some((0, Some(0))), Some((998, Some(997)))));
+        for name in ["dpd", "", "broken", "odd"] {
+            assert_eq!(named(name), None, "{name}");
+        }
+        assert_eq!(find(passwd, "998", Some(998)), Some((998, Some(997))));
+        assert_eq!(find("a:x:5:user,other\nb:x:6:", "b", None), Some((6, None)), "a group");
         assert_eq!(uid_of("4294967294").unwrap(), 4_294_967_294);
         let why = uid_of("-1").unwrap_err().to_string();
         assert!(why.contains("no user \"-1\""), "{why}");

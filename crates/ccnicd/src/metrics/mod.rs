@@ -49,13 +49,19 @@ pub struct Exporter {
 }
 
 impl Exporter {
-    /// Answers at `address` from now on, with port 0 at a free port.
+    /// Listens at `address`, with port 0 at a free port. Nobody answers yet.
     ///
     /// # Errors
-    /// When that address cannot be had, or the system refuses a thread.
-    pub fn start(address: SocketAddr, observer: Observer) -> anyhow::Result<Exporter> {
-        let listener = TcpListener::bind(address)
-            .with_context(|| format!("could not listen at {address} for --metrics"))?;
+    /// When that address cannot be had.
+    pub fn bind(address: SocketAddr) -> anyhow::Result<TcpListener> {
+        TcpListener::bind(address).with_context(|| format!("could not listen at {address} for --metrics"))
+    }
+
+    /// Answers at `listener` from now on.
+    ///
+    /// # Errors
+    /// When the system refuses a thread.
+    pub fn start(listener: TcpListener, observer: Observer) -> anyhow::Result<Exporter> {
         listener.set_nonblocking(true).context("could not have --metrics listen without blocking")?;
         let address = listener.local_addr().context("could not ask where --metrics listens")?;
         let (stop, stopped) = UnixStream::pair().context("could not make a socket to stop --metrics")?;

@@ -212,6 +212,7 @@ mod tests {
             cores: vec![1, 3],
             busy_ns: vec![500_000_000, 0],
             tuning: None,
+            sandbox: None,
             programs,
             next: None,
         }

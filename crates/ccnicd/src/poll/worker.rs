@@ -17,6 +17,7 @@ use super::core::{PollingCore, Rest};
 use super::links::Links;
 use super::schedule::Scheduler;
 use super::sleep::{Bell, Sleeper};
+use crate::switch::capture::Capture;
 use crate::switch::policy::Rules;
 use crate::switch::{Known, Switch};
 
@@ -31,6 +32,8 @@ enum Command {
     Remove { id: ClientId, done: Sender<Part> },
     Report { id: ClientId, to: Sender<Vec<(ClientId, QueueStatus)>> },
     Addresses { from: u32, to: Sender<AddressPage> },
+    Capture { capture: Box<Capture>, done: Sender<()> },
+    EndCapture { id: u64, done: Sender<Capture> },
 }
 
 /// Buckets of the address table that a command looks at: some 4 KiB.
@@ -151,6 +154,19 @@ impl Worker {
         let (to, reply) = channel();
         self.send(Command::Addresses { from, to });
         reply.recv().ok()
+    }
+
+    /// Has the worker's switch give copies of packets to a capture from now on; when it returns, it does. False when the thread has ended.
+    pub(crate) fn capture(&self, capture: Box<Capture>) -> bool {
+        let (done, begun) = channel();
+        self.send(Command::Capture { capture, done }) && begun.recv().is_ok()
+    }
+
+    /// Ends a capture, if it is here.
+    pub(crate) fn end_capture(&self, id: u64) {
+        let (done, ended) = channel();
+        self.send(Command::EndCapture { id, done });
+        drop(ended.recv()); // its memory goes here
     }
 
     /// Has the thread end once its clients' packets have been served, without waiting for that. Workers that hand packets to each other
@@ -275,6 +291,13 @@ fn execute(command: Command, clients: &mut Clients, switch: &mut Switch) {
         }
         Command::Report { id, to } => {
             let _ = to.send(report(clients, switch, id));
+        }
+        Command::Capture { capture, done } => {
+            switch.capture(capture);
+            let _ = done.send(()); // the control thread waits
+        }
+        Command::EndCapture { id, done } => {
+            switch.end_capture(id).into_iter().for_each(|capture| _ = done.send(capture));
         }
         Command::Addresses { from, to } => {
             let (known, next) = switch.table().page(from, BUCKETS);

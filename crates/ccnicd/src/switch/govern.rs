@@ -22,6 +22,7 @@
 
 use ccnic::nic::{FETCH, Origin, Steered};
 use ccnic::{Desc, SharedMemory};
+use ccnic_control::capture::Reason;
 use ccnic_frame::Meta;
 use ccnic_shm::NativeMemory;
 
@@ -129,6 +130,7 @@ impl Switch {
         let mut rules = slot.rules.take();
         let mut sender = Sender { at: from, rules: rules.as_deref_mut() };
         let ready = self.sort_by_rules(&mut sender, counters, origin, packets, ahead);
+        self.capture_coming(&sender, &ready, origin, packets);
         self.pass_by_rules(&sender, &ready, counters, origin, packets, ahead);
         rules.iter_mut().filter_map(|rules| rules.private.as_mut()).for_each(Private::clear);
         self.slot(from).into_iter().for_each(|slot| slot.rules = rules.take());
@@ -334,7 +336,10 @@ impl Switch {
         let (now, mut rest) = (self.now, packets);
         while !rest.is_empty() {
             let Some(Slot { port: Some(port), rules, over_rate, .. }) = self.slot(to) else { return };
-            let Some(rules) = rules else { return port.receive(origin, rest, ahead) };
+            let Some(rules) = rules else {
+                port.receive(origin, rest, ahead);
+                return self.capture_leaving(to, origin, rest);
+            };
             let mut leaving = Leaving::new(port.takes_offloads());
             rest = leaving.fill(rules, has_vlans, origin.mem, rest, now);
             *over_rate += leaving.over_rate();
@@ -345,7 +350,37 @@ impl Switch {
             if let Some(mirror) = rules.mirrors_received() {
                 self.copy_to_mirror(mirror, counters, &origin, leaving.descs());
             }
+            self.capture_leaving(to, &origin, leaving.descs());
             leaving.restore(origin.mem);
+        }
+    }
+
+    /// Captures packets as their port has sent them, with the reason for which some of them go nowhere.
+    fn capture_coming(
+        &mut self,
+        sender: &Sender<'_>,
+        ready: &Ready,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+    ) {
+        let Some(client) = self.client(sender.at).filter(|_| !self.captures.is_empty()) else { return };
+        let Switch { captures, slots, now, .. } = self;
+        let (has_vlans, isolated) = (sender.has_vlans(), sender.isolated());
+        let reaches = |desc: &Desc| {
+            slots.iter().flatten().any(|slot| slot.takes_floods(vlan_of(desc, has_vlans), isolated))
+        };
+        let ends = ready.descs.iter().zip(ready.to).take(ready.len).filter(|(desc, _)| !desc.more());
+        let dropped = ends.map(|(desc, to)| match to {
+            FLOOD if !reaches(desc) => Some(Reason::NoDestination),
+            to => reason(to),
+        });
+        captures.came(*now, client, origin.mem, packets.get(..ready.taken).unwrap_or_default(), dropped);
+    }
+
+    /// Captures packets that a port was given.
+    fn capture_leaving(&mut self, to: PortId, origin: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+        if let Some(client) = self.client(to).filter(|_| !self.captures.is_empty()) {
+            self.captures.went(self.now, client, origin.mem, packets);
         }
     }
 
@@ -362,6 +397,20 @@ impl Switch {
             port.receive(origin, packets, &[]);
             counters.extra_copies += number(packets);
         }
+    }
+}
+
+/// Why packets go nowhere that go to this place, in place of a port.
+fn reason(place: u16) -> Option<Reason> {
+    match place {
+        TOO_SHORT => Some(Reason::TooShort),
+        BAD_SOURCE => Some(Reason::BadSource),
+        SPOOFED => Some(Reason::Spoofed),
+        WRONG_VLAN => Some(Reason::Vlan),
+        ISOLATED => Some(Reason::Isolated),
+        STORM => Some(Reason::Storm),
+        SAME_PORT | TOO_LONG => Some(Reason::NoDestination),
+        _ => None,
     }
 }
 

@@ -18,6 +18,7 @@
 //! A burst costs its sender one comparison of twelve bytes a packet where all packets have the addresses of the last one; otherwise two
 //! look-ups a packet. Nothing is allocated while packets move, and no clock is read: the worker [ticks](Switch::tick).
 
+pub mod capture;
 mod frame;
 mod govern;
 mod leaving;
@@ -41,6 +42,7 @@ pub use frame::{Mac, Station};
 pub use port::{SwitchCounters, SwitchPort};
 pub use table::{Known, MacTable, TableLimits};
 
+use capture::{Capture, Captures};
 use frame::Addresses;
 use policy::Rules;
 use table::{Learned, Place};
@@ -121,8 +123,9 @@ pub struct Switch {
     slots: Box<[Option<Slot>]>,
     ports: usize,
     table: MacTable,
-    /// A port has rules.
+    /// A port has rules, or there are captures.
     ruled: bool,
+    captures: Captures,
     /// Ticks of the worker's clock.
     second: u64,
     now: u64,
@@ -156,6 +159,7 @@ impl Switch {
             ports: 0,
             table: MacTable::new(ports, limits),
             ruled: false,
+            captures: Captures::default(),
             second: u64::MAX,
             now: 0,
             next_second: 0,
@@ -177,6 +181,20 @@ impl Switch {
             self.seconds = self.seconds.saturating_add(passed.min(u32::MAX.into()) as u32);
         }
         self.table.tick(self.seconds);
+        self.captures.settle(now, self.second);
+    }
+
+    /// Gives copies of packets to `capture` from now on.
+    pub fn capture(&mut self, capture: Box<Capture>) {
+        self.captures.add(capture, self.second);
+        self.settle();
+    }
+
+    /// Ends a capture, if it is here.
+    pub fn end_capture(&mut self, id: u64) -> Option<Capture> {
+        let ended = self.captures.remove(id);
+        self.settle();
+        ended
     }
 
     /// Ticks of that clock in a microsecond.
@@ -252,7 +270,8 @@ impl Switch {
             }
             slot.watches = watches;
         }
-        self.ruled = self.slots.iter().flatten().any(|slot| slot.rules.is_some());
+        self.ruled =
+            !self.captures.is_empty() || self.slots.iter().flatten().any(|slot| slot.rules.is_some());
         self.table.invalidate();
     }
 

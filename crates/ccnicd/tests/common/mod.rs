@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use ccnic::{Config, Design};
 use ccnic_control::Connection;
-use ccnic_control::messages::{ProgramStatus, Status};
+use ccnic_control::messages::{ProgramStatus, SandboxStatus, Status};
 pub use ccnic_hostile::Random;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -219,6 +219,11 @@ pub fn refused_port(port: &str) -> String {
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(!socket.exists(), "nothing is left");
     said
+}
+
+/// The capabilities that a daemon has kept, but for the one that it keeps where it may not raise the limit of locked memory.
+pub fn without_lock(sandbox: &SandboxStatus) -> Vec<&str> {
+    sandbox.kept.iter().map(String::as_str).filter(|name| *name != "cap_ipc_lock").collect()
 }
 
 /// This test binary again, running the ignored test `name`: a program in a process of its own, which may die.

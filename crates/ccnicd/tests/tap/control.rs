@@ -32,7 +32,7 @@ fn too_long(nic: &mut Nic, stack: &mut Stack, len: usize) -> u64 {
 #[ignore = "for ports_come_change_and_go"]
 fn ports_come_change_and_go_inside() {
     let port = "tap:tap0,mtu=1500,address=10.9.0.1/24,mac=02:00:00:00:02:fe";
-    let mut nic = Nic::start(&[port]);
+    let mut nic = Nic::start_with(&[port], &["--later-ports", "tap"]);
     let socket = nic.socket.clone();
     let change = |request: Request| -> Result<Applied, String> {
         Connection::open(&socket).unwrap().change(&request).map_err(|e| e.to_string())

@@ -74,9 +74,15 @@ pub struct Nic {
 impl Nic {
     #[track_caller]
     pub fn start(ports: &[&str]) -> Nic {
+        Nic::start_with(ports, &[])
+    }
+
+    /// As `start`, with further arguments.
+    #[track_caller]
+    pub fn start_with(ports: &[&str], args: &[&str]) -> Nic {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("nic.sock");
-        let mut args = vec!["--wire", "switch"];
+        let mut args = [&["--wire", "switch"], args].concat();
         ports.iter().for_each(|port| args.extend(["--port", port]));
         let mut daemon = Daemon::start_with(&socket, &args);
         daemon.status(); // it answers when the ports are open

@@ -1,10 +1,13 @@
 //! Policies of TAP ports: VLANs, a mirror, and a configuration that is read again.
 
+use std::collections::BTreeMap;
+
+use ccnic_control::Connection;
+use ccnic_control::messages::{PortAdd, PortSet, Request};
+use ccnic_frame::Tci;
 use rustix::process::{Signal, kill_process};
 
-use ccnic_frame::Tci;
-
-use super::common::until;
+use super::common::{until, without_lock};
 use super::net::{Nic, connect, drops, exchange, in_namespace, ip};
 use super::stack::{MAC, Stack};
 
@@ -63,7 +66,7 @@ fn ports_come_and_go_while_others_do_not_notice() {
 #[test]
 #[ignore = "for ports_come_and_go_while_others_do_not_notice"]
 fn ports_come_and_go_while_others_do_not_notice_inside() {
-    const FIRST: &str = "wire = 'switch'\n[[port]]\nkind = 'tap'\nname = 'tap0'\noptions = { mtu = 1500, address = '10.9.0.1/24' }\n";
+    const FIRST: &str = "wire = 'switch'\nlater-ports = ['tap']\n[[port]]\nkind = 'tap'\nname = 'tap0'\noptions = { mtu = 1500, address = '10.9.0.1/24' }\n";
     let (mut nic, file) = Nic::start_with_file(FIRST);
     let mut stack = Stack::open(&nic.socket, &["10.9.0.2"], 1500, false);
     stack.ping("10.9.0.1");
@@ -91,7 +94,61 @@ fn ports_come_and_go_while_others_do_not_notice_inside() {
     }
     reload(&nic, &FIRST.replace("mtu = 1500", "mtu = 1500, queues = 2"), &refused);
     assert!(nic.daemon.log().contains("port tap:tap0: only its mtu can change"), "{}", nic.daemon.log());
-    reload(&nic, "wire = 'switch'\n[[port]]\nkind = 'tap'\nname = 'a-name-of-16-byt'\n", &refused);
+    reload(
+        &nic,
+        "wire = 'switch'\nlater-ports = ['tap']\n[[port]]\nkind = 'tap'\nname = 'a-name-of-16-byt'\n",
+        &refused,
+    );
     stack.ping("10.9.0.1");
     assert_eq!((nic.port("tap:tap0").id, drops(&nic.counters("stack"))), (id, 0));
+}
+
+#[test]
+fn what_is_kept_decides_which_ports_come_later() {
+    in_namespace("policy::what_is_kept_decides_which_ports_come_later_inside");
+}
+
+/// Of another user, where there is one: in a user namespace there is not.
+#[test]
+#[ignore = "for what_is_kept_decides_which_ports_come_later"]
+fn what_is_kept_decides_which_ports_come_later_inside() {
+    let users = std::fs::read_to_string("/proc/self/uid_map").unwrap();
+    let others = users.split_whitespace().nth(2).is_some_and(|count| count != "1");
+    let user = if others { "user = '4242:4343'\n" } else { "" };
+    for (later, kept) in [("", &[][..]), ("later-ports = ['tap']\n", &["cap_net_admin"])] {
+        let first = format!(
+            "wire = 'switch'\n{user}{later}[[port]]\nkind = 'tap'\nname = 'tap0'\noptions = {{ address = '10.9.0.1/24' }}\n"
+        );
+        let (mut nic, file) = Nic::start_with_file(&first);
+        let sandbox = nic.daemon.status().sandbox.unwrap();
+        assert_eq!((without_lock(&sandbox), sandbox.uid), (kept.to_vec(), if others { 4242 } else { 0 }));
+        let mut stack = Stack::open(&nic.socket, &["10.9.0.2"], 1500, false);
+        stack.ping("10.9.0.1");
+        // The file has to be readable for the other user, in a directory of root's.
+        let directory = file.parent().unwrap();
+        std::os::unix::fs::chown(directory, others.then_some(4242), None).unwrap();
+        let more = "[[port]]\nkind = 'tap'\nname = 'tap1'\noptions = { mtu = 1400, address = '10.8.0.1/24', queues = 2 }\n";
+        std::fs::write(&file, format!("{first}{more}")).unwrap();
+        kill_process(nic.daemon.pid(), Signal::HUP).unwrap();
+        if kept.is_empty() {
+            until("the refusal", || nic.daemon.log().contains("stays as it was"));
+            assert!(
+                nic.daemon.log().contains("port tap:tap1: ccnicd has given away"),
+                "{}",
+                nic.daemon.log()
+            );
+            assert!(nic.daemon.log().contains("--later-ports tap") && !ip("link show").contains("tap1"));
+            let refused = |request: Request| {
+                let why = Connection::open(&nic.socket).unwrap().change(&request).unwrap_err().to_string();
+                assert!(why.contains("--later-ports tap"), "{request:?}: {why}");
+            };
+            let set = BTreeMap::from([("mtu".to_owned(), 1000.into())]);
+            refused(Request::PortAdd(PortAdd { port: "tap:tap1".into(), check: true, ..PortAdd::default() }));
+            refused(Request::PortSet(PortSet { name: "tap:tap0".into(), set, check: true }));
+        } else {
+            until("the port", || nic.daemon.program("tap:tap1").is_some());
+            assert!(ip("addr show dev tap1").contains("10.8.0.1/24"));
+        }
+        stack.ping("10.9.0.1");
+    }
 }

@@ -2,7 +2,7 @@
 
 use rustix::process::Signal;
 
-use super::common::{Daemon, refused_port, until};
+use super::common::{Daemon, refused_port, until, without_lock};
 use super::neighbour::ping;
 use super::net::{Nic, ip};
 use super::stack::{MAC, Port, Stack};
@@ -168,4 +168,38 @@ fn without_capabilities_inside() {
         assert_eq!(output.status.code(), Some(2), "{said}");
         assert!(said.contains(expected), "{said}");
     }
+}
+
+#[test]
+fn another_user_binds_an_interface_that_returns() {
+    with_xdp("failures::another_user_binds_an_interface_that_returns_inside");
+}
+
+/// With the capabilities that are kept for it, and no others.
+#[test]
+#[ignore = "for another_user_binds_an_interface_that_returns"]
+fn another_user_binds_an_interface_that_returns_inside() {
+    let users = std::fs::read_to_string("/proc/self/uid_map").unwrap();
+    if users.split_whitespace().nth(2).is_none_or(|count| count == "1") {
+        return println!("skipped: there is no other user in this namespace");
+    }
+    veth("");
+    addresses(&["10.9.0.1/24"]);
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let args = ["--wire", "switch", "--port", "xdp:near", "--user", "4242:4343"];
+    let mut daemon = Daemon::start_with(&socket, &args);
+    let sandbox = daemon.status().sandbox.unwrap();
+    assert_eq!(
+        (sandbox.uid, without_lock(&sandbox)),
+        (4242, vec!["cap_net_admin", "cap_net_raw", "cap_bpf"])
+    );
+    let mut stack = Stack::open(&socket, &[PROGRAM], 1500, false);
+    ping(&mut stack, PROGRAM, 56);
+    ip("link del near");
+    until("its loss to be noticed", || daemon.log().contains("the interface has gone"));
+    veth("");
+    until("its program to be there again", || has_program("near"));
+    addresses(&["10.9.0.1/24"]);
+    ping(&mut stack, PROGRAM, 56);
 }

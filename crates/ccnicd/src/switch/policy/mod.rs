@@ -12,7 +12,7 @@
 //! has none, and a switch without any port that has rules does not look for them.
 
 mod assigned;
-mod bucket;
+pub(super) mod bucket;
 pub(super) mod look;
 pub(super) mod private;
 mod sources;

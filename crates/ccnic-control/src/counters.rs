@@ -151,6 +151,14 @@ macro_rules! counters {
                 let [$($name),+] = values;
                 QueueStatus { queue, core, $($name),+ }
             }
+
+            /// Adds what was counted of the same queue elsewhere; of times, the longest counts.
+            pub fn add(&mut self, other: &QueueStatus) {
+                $(self.$name = match Kind::$kind {
+                    Kind::Turn => self.$name.max(other.$name),
+                    _ => self.$name.saturating_add(other.$name),
+                };)+
+            }
         }
     };
 }

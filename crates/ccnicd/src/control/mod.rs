@@ -8,6 +8,7 @@
 
 mod assign;
 mod attach;
+mod members;
 mod options;
 pub mod placement;
 mod plane;

@@ -7,30 +7,34 @@ mod common;
 use std::path::Path;
 use std::time::Duration;
 
+use ccnic::rss::Rss;
 use ccnic::{Burst, Config, Design};
 use ccnic_client::{Nic, Pages, QueuePair};
-use common::{Daemon, Forked, PATIENCE, alone, config, until};
+use common::{Daemon, Forked, PATIENCE, alone, config, two_cores, until};
 use rustix::process::Signal;
 
-/// What the kernel says of the daemon's first polling thread: a file of its task.
-fn polling_thread(daemon: &Daemon, file: &str) -> String {
+/// What the kernel says of the daemon's polling threads: a file of the task of each.
+fn polling_threads(daemon: &Daemon, file: &str) -> Vec<String> {
     let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid().as_raw_nonzero())).unwrap();
     let read =
         |task: &std::fs::DirEntry, file| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
     let polls = |task: &std::fs::DirEntry| read(task, "comm").starts_with("poll-");
-    let thread = tasks.map(Result::unwrap).find(polls).unwrap();
-    read(&thread, file)
+    let threads: Vec<_> = tasks.map(Result::unwrap).filter(polls).map(|thread| read(&thread, file)).collect();
+    assert!(!threads.is_empty());
+    threads
 }
 
-/// Waits until it sleeps.
+/// Waits until all of it sleeps.
 #[track_caller]
 fn asleep(daemon: &Daemon) {
-    until("a daemon that sleeps", || polling_thread(daemon, "status").contains("State:\tS"));
+    let sleeps = |status: &String| status.contains("State:\tS");
+    until("a daemon that sleeps", || polling_threads(daemon, "status").iter().all(sleeps));
 }
 
 /// Nanoseconds of CPU that it has used.
 fn used(daemon: &Daemon) -> u64 {
-    polling_thread(daemon, "schedstat").split_whitespace().next().unwrap().parse().unwrap()
+    let of = |thread: &String| thread.split_whitespace().next().unwrap().parse::<u64>().unwrap();
+    polling_threads(daemon, "schedstat").iter().map(of).sum()
 }
 
 fn open(socket: &Path, name: &str, config: &Config) -> Nic {
@@ -136,10 +140,21 @@ fn commands_wake_it() {
 
 #[test]
 fn programs_on_a_switch_wake_it_and_are_woken_by_it() {
+    wake_each_other(&["--wire", "switch"]);
+}
+
+/// A program on one polling thread wakes the other thread, whose program waits.
+#[test]
+fn threads_of_a_switch_wake_each_other() {
+    wake_each_other(&["--wire", "switch", "--cores", &two_cores()]);
+}
+
+#[track_caller]
+fn wake_each_other(args: &[&str]) {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
-    let daemon = Daemon::start_with(&socket, &["--wire", "switch"]);
+    let daemon = Daemon::start_with(&socket, args);
     let mut nics: Vec<_> =
         [Design::GroupedEpoch, Design::Doorbell].map(|design| open(&socket, "port", &config(design))).into();
     let mut pairs: Vec<_> = nics.iter_mut().map(|nic| nic.queue_pair(0).unwrap()).collect();
@@ -159,6 +174,30 @@ fn programs_on_a_switch_wake_it_and_are_woken_by_it() {
         assert!(pairs[to].with(&burst.as_slice()[0], |bytes| bytes == frame));
         pairs[to].free(&mut burst);
     }
+}
+
+/// RSS over two polling threads: packets for the queue of the other one wake it, and its program.
+#[test]
+fn threads_that_share_a_program_wake_each_other() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let daemon = Daemon::start_with(&socket, &["--cores", &two_cores()]);
+    for pool in [true, false] {
+        let config = Config { queues: 2, shared_pool: pool, ..config(Design::GroupedEpoch) };
+        let mut program = open(&socket, "spread", &config);
+        let mut pairs: Vec<_> = (0..2).map(|queue| program.queue_pair(queue).unwrap()).collect();
+        for i in 0..20 {
+            let (from, to) = (usize::from(i) % 2, usize::from(i) / 2 % 2);
+            let mut rss = Rss::new(2);
+            rss.table.fill(to as u16);
+            program.set_rss(Some(&rss)).unwrap();
+            asleep(&daemon);
+            send(&mut pairs[from], i);
+            assert_eq!(receive(&mut pairs[to]), i, "from {from} to {to}");
+        }
+    }
+    asleep(&daemon);
 }
 
 #[test]

@@ -318,8 +318,9 @@ fn a_program_is_killed_and_replaced() {
         assert!(table(&socket).iter().any(|known| known.mac == mac(9)));
         assert!(child.kill());
         until("its end", || {
+            let gone = daemon.program("station 9").is_none() && daemon.holdings() == holdings;
             let left: usize = stations.iter_mut().map(|station| station.receive().len()).sum();
-            left == 0 && daemon.program("station 9").is_none() && daemon.holdings() == holdings
+            gone && left == 0 // in this order: nothing comes any more
         });
         assert!(table(&socket).iter().all(|known| known.mac != mac(9)), "its address went with it");
         // Another program comes with its address.
@@ -334,8 +335,9 @@ fn a_program_is_killed_and_replaced() {
         until("a frame to it", || next.receive().iter().any(|came| came.from == mac(1)));
         drop(next);
         until("its end", || {
+            let gone = daemon.program("station 9").is_none() && daemon.holdings() == holdings;
             let left: usize = stations.iter_mut().map(|station| station.receive().len()).sum();
-            left == 0 && daemon.program("station 9").is_none() && daemon.holdings() == holdings
+            gone && left == 0 // in this order: nothing comes any more
         });
         stations.iter_mut().for_each(|station| station.forget(mac(9)));
     }

@@ -123,7 +123,9 @@ mod tests {
     fn a_switch_polls_on_so_many_cores_at_most() {
         let switch = DataplaneKind::Switch(TableLimits::default());
         let check = DaemonOptions::check_cores;
-        assert!(check(switch, MAX_WORKERS).is_ok() && check(DataplaneKind::Loopback, MAX_WORKERS + 1).is_ok());
+        assert!(
+            check(switch, MAX_WORKERS).is_ok() && check(DataplaneKind::Loopback, MAX_WORKERS + 1).is_ok()
+        );
         let why = check(switch, MAX_WORKERS + 1).unwrap_err().to_string();
         assert!(why.contains("64 CPUs at most and --cores names 65") && why.contains("name fewer"), "{why}");
     }

@@ -52,8 +52,8 @@ fn tcp_over_two_cores() {
 #[ignore = "for tcp_over_two_cores"]
 fn tcp_over_two_cores_inside() {
     let cores = two_cores();
-    let mut nic = Nic::start_with(&[&port("")], &["--cores", &cores]);
     for offload in [false, true] {
+        let mut nic = Nic::start_with(&[&port("")], &["--cores", &cores]);
         let mut stack = Stack::open(&nic.socket, &[PROGRAM, PROGRAM6], 1500, offload);
         let [tap, program] = ["tap:tap0", "stack"].map(|name| nic.port(name).queues[0].core);
         assert_eq!(tap != program, cores.contains(','), "on different cores where there are two");

@@ -282,6 +282,7 @@ fn execute(command: Command, clients: &mut Clients, switch: &mut Switch) {
             let _ = to.send(report(clients, switch, id));
         }
         Command::Addresses { from, to } => {
+            switch.exchange_news(); // what other workers know by now
             let (known, next) = switch.table().page(from, BUCKETS);
             let client = |known: Known| Some((known, switch.client(known.port)?));
             let _ = to.send((known.into_iter().filter_map(client).collect(), next));

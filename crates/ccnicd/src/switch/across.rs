@@ -58,7 +58,10 @@ impl Switch {
     }
 
     /// Hears what other workers tell; tells them what was learned since, and of a part of the table what they may have forgotten.
-    pub(super) fn exchange_news(&mut self) {
+    pub(crate) fn exchange_news(&mut self) {
+        if !self.has_others() {
+            return;
+        }
         self.listen();
         self.tell_fresh();
         self.table.to_tell().for_each(|place| self.tell(place));
@@ -103,7 +106,8 @@ impl Switch {
         slot.and_then(|slot| slot.lanes.as_ref()).is_none_or(|lanes| lanes.is_settled())
     }
 
-    /// Completes what other workers are done with: see [`Lanes::settle`]. Returns the packets that were lost with a worker.
+    /// Completes what other workers are done with: calls `complete` with a
+    /// queue of the port and descriptors, from the front. Returns the packets that were lost with a worker.
     pub fn settle_handed(&mut self, at: PortId, complete: impl FnMut(u16, &[Desc])) -> u64 {
         let lanes = self.slot(at).and_then(|slot| slot.lanes.as_mut());
         lanes.map_or(0, |lanes| lanes.settle(complete))

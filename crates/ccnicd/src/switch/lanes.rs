@@ -12,7 +12,7 @@
 //! ```
 //!
 //! There is a hand-off queue ([`handoff`]) from a port's home to each other worker. They belong to the port: no other port's packets lie in
-//! them, and what the other worker does with them is charged to the port there. No more packets are out than [`HELD`], and a queue has room
+//! them, and what the other worker does with them is charged to the port there. No more packets are out than four bursts, and a queue has room
 //! for all of them, so a port whose receivers' worker is slow waits, as it would on one worker. What does not fit nevertheless (copies for
 //! mirrors) is dropped and counted.
 
@@ -223,7 +223,7 @@ const _: () = assert!(HELD.is_power_of_two() && HELD <= 1 << 16);
 pub struct Guest {
     /// The worker that polls the port.
     pub(super) home: u16,
-    /// See [`SwitchPort::takes_offloads`](super::SwitchPort::takes_offloads).
+    /// See [`SwitchPort::takes_offloads`].
     pub(super) takes_offloads: bool,
     /// The memory that the port's packets lie in.
     mem: NativeMemory,

@@ -16,7 +16,7 @@
 //! nothing locked. All time is charged to the port that is polled, the sender.
 //!
 //! **Several workers** have a switch each, of the same ports: one worker polls a port, the others have a [`Guest`] of it. Packets for a port of
-//! another worker are handed over ([`lanes`]), and each worker tells the others which addresses it has seen ([`news`]).
+//! another worker are handed over ([`lanes`]), and each worker tells the others which addresses it has seen (`news.rs`).
 //!
 //! A burst costs its sender one comparison of twelve bytes a packet where all packets have the addresses of the last one; otherwise two
 //! look-ups a packet. Nothing is allocated while packets move, and no clock is read: the worker [ticks](Switch::tick).

@@ -46,8 +46,8 @@ impl<R: Ring> SwitchedProgram<R> {
     }
 
     #[inline(always)]
-    fn poll(&mut self, at: PortId, switch: &mut Switch) -> usize {
-        if switch.has_others() {
+    fn poll(&mut self, at: PortId, switch: &mut Switch, others: bool) -> usize {
+        if others {
             self.settle(at, switch);
         }
         let SwitchedProgram { port, queues, counters, .. } = self;
@@ -60,7 +60,7 @@ impl<R: Ring> SwitchedProgram<R> {
                 let (Some(from), Some(counters)) = (queues.get_mut(queue), counters.get_mut(queue)) else {
                     return 0;
                 };
-                if switch.has_others() && !begins(switch, at, queue, holds_pool) {
+                if others && !begins(switch, at, queue, holds_pool) {
                     return 0;
                 }
                 from.forward_open(
@@ -70,7 +70,7 @@ impl<R: Ring> SwitchedProgram<R> {
                 )
             },
         );
-        if moved > 0 && switch.has_others() {
+        if moved > 0 && others {
             self.settle(at, switch);
         }
         moved
@@ -95,12 +95,13 @@ fn begins(switch: &mut Switch, at: PortId, queue: usize, holds_pool: bool) -> bo
 
 impl<R: Ring> SwitchPort for SwitchedProgram<R> {
     fn spin(&mut self, at: PortId, polls: usize, switch: &mut Switch) -> usize {
+        let others = switch.has_others();
         let (_, mem) = self.port.queues();
         mem.vectors().run(
             #[inline(always)]
             || {
                 for _ in 0..polls {
-                    let moved = self.poll(at, switch);
+                    let moved = self.poll(at, switch, others);
                     if moved > 0 {
                         return moved;
                     }

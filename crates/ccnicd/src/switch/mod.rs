@@ -36,6 +36,7 @@ pub mod policy;
 mod policy_tests;
 mod port;
 pub mod program;
+mod slot;
 mod table;
 #[cfg(test)]
 mod test_workers;
@@ -52,13 +53,15 @@ pub use across::MAX_WORKERS;
 pub use frame::{Mac, Station};
 pub use lanes::{Guest, Lanes};
 pub use port::{SwitchCounters, SwitchPort};
+pub use slot::Member;
 pub use table::{Known, MacTable, TableLimits};
 
 use crate::ports::Doze;
 use frame::Addresses;
 use news::News;
 use policy::Rules;
-use table::{Learned, Place};
+use slot::{Slot, Verdict};
+use table::Learned;
 
 /// A port, by its place in the switch.
 pub type PortId = u16;
@@ -83,75 +86,6 @@ const STORM: u16 = u16::MAX - 7;
 const TOO_LONG: u16 = u16::MAX - 8;
 /// To the mirror with this number, whatever policies say; of packets that are handed over.
 const MIRRORED: u16 = 1 << 12;
-
-/// The verdict on packets with these addresses: of the last packet of a port, since the next one's are mostly the same.
-#[derive(Debug, Clone, Copy)]
-struct Verdict {
-    addresses: Addresses,
-    /// Theirs, on a switch where ports have rules.
-    vlan: u16,
-    to: u16,
-    /// Where the source address is in the table, if it is.
-    source: Option<Place>,
-}
-
-impl Verdict {
-    /// On a packet whose addresses are all zeros.
-    const ZEROS: Verdict = Verdict { addresses: Addresses::ZEROS, vlan: 0, to: BAD_SOURCE, source: None };
-}
-
-/// A client's part of a worker's switch.
-pub enum Member {
-    /// A port that this worker polls, with hand-off queues to the others if there are any.
-    Home(Box<dyn SwitchPort>, Option<Box<Lanes>>),
-    /// A port that another worker polls.
-    Guest(Box<Guest>),
-}
-
-impl std::fmt::Debug for Member {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(match self {
-            Member::Home(..) => "Home",
-            Member::Guest(_) => "Guest",
-        })
-    }
-}
-
-/// The place of a port.
-struct Slot {
-    client: ClientId,
-    /// `None`: it is being polled, here or by another worker.
-    port: Option<Box<dyn SwitchPort>>,
-    /// To other workers.
-    lanes: Option<Box<Lanes>>,
-    /// Of a port that another worker polls. `None`: it is being polled, or polls here.
-    guest: Option<Box<Guest>>,
-    /// The worker that polls it, if that is another one.
-    away: Option<u16>,
-    takes_offloads: bool,
-    last: Verdict,
-    /// `last` is right as long as this is what the table says of its changes.
-    changes: u64,
-    /// What the operator has decided for it; `None`: nothing, or the port is being polled.
-    rules: Option<Box<Rules>>,
-    /// It is the mirror of another port.
-    watches: bool,
-    /// Packets to this port that were dropped: more than its rules let it receive.
-    over_rate: u64,
-}
-
-impl Slot {
-    /// True when what is flooded in a VLAN, by an `isolated` port or another, goes to this port, too.
-    fn takes_floods(&self, vlan: u16, isolated: bool) -> bool {
-        !self.watches && self.takes(vlan, isolated)
-    }
-
-    /// True when what is in a VLAN, from an `isolated` port or another, may go to this port.
-    fn takes(&self, vlan: u16, isolated: bool) -> bool {
-        let may = |rules: &Rules| rules.vlans().carries(vlan) && !(isolated && rules.policy().isolated);
-        self.rules.as_deref().map_or(vlan == 0, may)
-    }
-}
 
 /// Where the packets of a burst go.
 struct Sorted {

@@ -14,6 +14,7 @@ use ccnic_control::rss::{RssMessage, check_table};
 use ccnic_shm::{HUGE_PAGE, NativeMemory, Pages, Region, numa};
 
 use crate::error::Error;
+use crate::flow::Flows;
 use crate::options::NicOptions;
 use crate::queue_pair::{PairVisitor, QueuePair};
 use crate::tuning::Choice;
@@ -56,13 +57,14 @@ pub struct Nic {
     socket: PathBuf,
     name: String,
     mac: Option<[u8; 6]>,
-    connection: Arc<Connection>,
+    pub(crate) connection: Arc<Connection>,
     /// The NIC can do receive-side scaling.
     spreads: bool,
     /// The NIC may sleep.
     sleeps: bool,
     /// The parameters for a NIC that can.
     rss: Option<Rss>,
+    pub(crate) flows: Flows,
     /// What is chosen of each NIC's tuning.
     choice: Choice,
     tuning: Tuning,
@@ -109,6 +111,7 @@ impl Nic {
             spreads: hello.rss,
             sleeps: hello.sleeps,
             rss: options.rss.clone(),
+            flows: Flows::new(hello.flow),
             tuning: choice.of(hello.tuning),
             choice,
             region,
@@ -235,6 +238,8 @@ impl Nic {
     /// Packets in the rings are delivered; those that the old NIC had taken from the rings are lost. The
     /// buffers that it held go back to the pool; returns their number.
     ///
+    /// RSS and flow rules are in force from the first packet on, if the NIC can do that.
+    ///
     /// `pairs` and `pools` must be all those that were taken. [`Nic`] has an example.
     ///
     /// If the old NIC had sealed the region against holes, as `ccnicd` does unless its operator trusts this
@@ -262,7 +267,8 @@ impl Nic {
         // Before a NIC is called: it need not wait, and may not be there yet.
         self.region.renew()?;
         let connection = Arc::new(Connection::open(&self.socket)?);
-        let Hello { rss: spreads, tuning, .. } = greet(&connection)?;
+        let Hello { rss: spreads, tuning, flow, .. } = greet(&connection)?;
+        self.flows.prepare(&connection, flow)?;
         self.tuning = self.choice.of(tuning);
         let reclaimed = self.reclaim(pairs, pools);
         self.attach(&connection, spreads)?;

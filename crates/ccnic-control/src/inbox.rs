@@ -13,6 +13,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 
 use crate::error::Error;
+use crate::flow::FlowRequest;
 use crate::listener::{AttachRequest, ClientId};
 use crate::messages::{Cursor, Reply};
 use crate::notifier::Notifier;
@@ -25,6 +26,7 @@ pub(crate) enum Event {
     MacTable(u32),
     Attach(Box<AttachRequest>),
     SetRss(ClientId, Option<Box<Rss>>),
+    Flow(ClientId, Box<FlowRequest>),
     Notify(ClientId, u16, Notifier),
     Detach(ClientId),
 }

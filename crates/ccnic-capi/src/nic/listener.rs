@@ -90,7 +90,14 @@ impl Control {
 
 impl Handler for &Control {
     fn hello(&self) -> Hello {
-        Hello { version: VERSION.to_owned(), node: self.node, rss: false, sleeps: false, tuning: None }
+        Hello {
+            version: VERSION.to_owned(),
+            node: self.node,
+            rss: false,
+            sleeps: false,
+            tuning: None,
+            flow: None,
+        }
     }
 
     fn status(&self, from: Cursor) -> Status {

@@ -14,6 +14,7 @@
 #include "ccnic_queue_open.example.h"
 #include "ccnic_pool_open.example.h"
 #include "ccnic_rss_set.example.h"
+#include "ccnic_flow_create.example.h"
 #include "ccnic_nic_rx_burst.example.h"
 /* Uses reflect(). */
 #include "ccnic_nic_listen.example.h"
@@ -108,6 +109,8 @@ static void program(const char *socket)
 	drain(queue);
 	send_and_receive(nic, queue);
 	EXPECT(spread(nic), 1);
+	EXPECT(dns_apart(nic), 0);
+	EXPECT(all_as_before(nic, 0), 0);
 	EXPECT(ccnic_queue_close(queue), 0);
 	EXPECT(ccnic_close(nic), 0);
 }

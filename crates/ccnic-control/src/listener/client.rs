@@ -13,6 +13,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use super::attach::{AttachedClient, ClientInfo};
+use super::flow::Flows;
 use super::shared::Shared;
 use super::{ClientId, NO_RSS};
 use crate::account::Lease;
@@ -63,6 +64,8 @@ pub(super) struct Client {
     pub(super) attached: Option<AttachedClient>,
     /// The handler does RSS, once that is known.
     spreads: Option<bool>,
+    /// Its flow rules, until it attaches.
+    pub(super) flows: Flows,
     /// Other references are gone before the last one goes here: those in [`Shared`] and in `AttachRequest`.
     pub(super) connection: Arc<Connection>,
     /// Its place among the connections of its user.
@@ -79,7 +82,17 @@ impl Client {
     ) -> Client {
         let log = shared.logs.client(peer.uid);
         shared.add(id, &connection);
-        Client { id, peer, shared, log, attached: None, spreads: None, connection, _place: place }
+        Client {
+            id,
+            peer,
+            shared,
+            log,
+            attached: None,
+            spreads: None,
+            flows: Flows::default(),
+            connection,
+            _place: place,
+        }
     }
 
     /// Serves the connection until it ends, then lets go of everything.
@@ -179,6 +192,7 @@ impl Client {
                 let rss = self.check_rss(rss.as_ref(), queues)?;
                 self.ask(Event::SetRss(self.id, rss.map(Box::new)))?
             }
+            Request::Flow(request) => self.flow(request)?,
         };
         Ok(Some(reply))
     }

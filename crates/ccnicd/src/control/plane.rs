@@ -1,6 +1,6 @@
 //! The control plane: what programs ask of the daemon ends here, and becomes commands to workers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
@@ -8,6 +8,7 @@ use std::time::Instant;
 use anyhow::Context;
 use ccnic::Layout;
 use ccnic::rss::{Rss, Spreader};
+use ccnic_control::flow::{FlowReply, FlowRequest};
 use ccnic_control::messages::{
     AddressPage, Cursor, Hello, LearnedAddress, ProgramStatus, QueueStatus, Status, TuningStatus,
 };
@@ -20,8 +21,11 @@ use ccnic_shm::{Region, numa};
 
 use super::assign::{assign, queues_of};
 use super::attach::{attach, open_port};
+use super::flows::Steering;
 use super::members::{home, members, merged, start_workers};
 use super::{DaemonOptions, VERSION};
+use crate::flow::FlowBook;
+use crate::flow::book::ABILITY;
 use crate::poll::client::Part;
 use crate::poll::links::{Links, mesh, mesh_bytes};
 use crate::poll::worker::Worker;
@@ -42,7 +46,10 @@ pub(super) struct ClientRecord {
     design: &'static str,
     /// What it may do, on a switch.
     pub(super) policy: Policy,
-    rss: Option<RssMessage>,
+    /// Which queue its packets go to.
+    pub(super) steering: Steering,
+    /// By worker: the same, as its worker has it. It is dropped here, since that takes long.
+    in_force: Vec<Option<Arc<Spreader>>>,
     /// By queue: the worker that polls it.
     workers: Vec<usize>,
     pub(super) memory: UserMemory,
@@ -54,6 +61,8 @@ pub(super) struct ClientRecord {
     parts: Vec<usize>,
     /// For the hand-off queues between its workers, when it has any.
     handoff: Option<MemoryLease>,
+    /// For the tables of its flow rules, since it has had some.
+    rules: Option<MemoryLease>,
     teardown: Teardown,
 }
 
@@ -64,6 +73,22 @@ impl ClientRecord {
         workers.sort_unstable();
         workers.dedup();
         workers
+    }
+
+    pub(super) fn queues(&self) -> u16 {
+        u16::try_from(self.workers.len()).unwrap_or(u16::MAX)
+    }
+
+    /// Accounts for the memory of the flow rules that it is to have, unless it has had some.
+    ///
+    /// # Errors
+    /// When its user may not have so much memory.
+    fn lease_rules(&mut self, bytes: usize) -> anyhow::Result<()> {
+        if bytes > 0 && self.rules.is_none() {
+            let lease = self.memory.lease(bytes).map_err(anyhow::Error::msg);
+            self.rules = Some(lease.context("no memory for flow rules")?);
+        }
+        Ok(())
     }
 
     /// Hand-off queues between its workers, if there are several and they have none yet.
@@ -172,7 +197,8 @@ impl ControlPlane {
 
     /// Deals a program's queues to the workers.
     fn try_attach(&mut self, request: AttachRequest) -> anyhow::Result<()> {
-        let AttachRequest { id, name, pid, layout, region, memory, rss, connection, teardown, .. } = request;
+        let AttachRequest { id, name, pid, layout, region, memory, rss, flows, connection, teardown, .. } =
+            request;
         let policy = self.policy_of_program(&name, memory.uid()).context(
             "ccnicd's configuration refuses programs of this name and user; change its [[program]] entries",
         )?;
@@ -181,12 +207,15 @@ impl ControlPlane {
             true => vec![home(&self.workers); queues.into()], // a port is polled by one worker
             false => assign(self.workers.iter().map(|worker| worker.queues), queues),
         };
+        let distinct = workers.iter().collect::<BTreeSet<_>>().len();
+        let flows = FlowBook::new(distinct, &flows).map_err(|why| anyhow::anyhow!("a flow rule: {why}"))?;
         let mut client = ClientRecord {
             name,
             pid,
             design: layout.config().design.name(),
             policy,
-            rss: rss.as_ref().map(RssMessage::from),
+            steering: Steering { rss, flows },
+            in_force: Vec::new(),
             workers,
             memory,
             region,
@@ -194,9 +223,13 @@ impl ControlPlane {
             lost: false,
             parts: Vec::new(),
             handoff: None,
+            rules: None,
             teardown,
         };
-        let parts = self.parts(&mut client, &layout, spreader(rss.as_ref()))?;
+        client.lease_rules(client.steering.bytes(distinct))?;
+        let spreaders = client.steering.spreaders(distinct).map_err(anyhow::Error::msg)?;
+        client.in_force.clone_from(&spreaders);
+        let parts = self.parts(&mut client, &layout, &spreaders)?;
         client.parts = parts.iter().map(|(at, _)| *at).collect();
         for (added, (at, part)) in parts.into_iter().enumerate() {
             let queues = queues_of(&client.workers, at).len();
@@ -214,21 +247,21 @@ impl ControlPlane {
         &self,
         client: &mut ClientRecord,
         layout: &Layout,
-        spreader: Option<Arc<Spreader>>,
+        spreaders: &[Option<Arc<Spreader>>],
     ) -> anyhow::Result<Vec<(usize, Part)>> {
         let joins = self.options.joins();
         let place = if joins { self.places.take().context(NO_PLACE)? } else { Arc::default() };
         let mut links = Vec::new();
         if joins {
             client.lease(lane_bytes(self.workers.len()))?;
-        } else if spreader.is_some() {
+        } else if spreaders.iter().any(Option::is_some) {
             links = client.link(&self.workers)?;
         }
         let mut parts = Vec::new();
-        for at in client.distinct_workers() {
+        for (at, spreader) in client.distinct_workers().into_iter().zip(spreaders) {
             let numbers = queues_of(&client.workers, at);
             let mut part = attach(&client.region, layout, numbers, &self.options, &client.policy, &place)?;
-            if let Some(spreader) = &spreader {
+            if let Some(spreader) = spreader {
                 part.steer(take(&mut links, at), Some(Arc::clone(spreader)));
             }
             parts.extend(members(&self.workers, at, part, &client.policy, &place)?);
@@ -236,24 +269,26 @@ impl ControlPlane {
         Ok(parts)
     }
 
-    /// Has all workers of a program spread its packets, or end to; returns when they do.
-    fn steer(&mut self, id: ClientId, rss: Option<&Rss>) -> anyhow::Result<()> {
+    /// Has all workers of a program steer its packets so; returns when they do.
+    pub(super) fn steer(&mut self, id: ClientId, steering: Steering) -> anyhow::Result<()> {
         let client = self.clients.get_mut(&id).context("the program has gone")?;
         let workers = client.distinct_workers();
         let alive = |at: &usize| self.workers.get(*at).is_some_and(Worker::is_alive);
         anyhow::ensure!(workers.iter().all(alive), DIED);
-        let spreader = spreader(rss);
+        client.lease_rules(steering.bytes(workers.len()))?;
+        let spreaders = steering.spreaders(workers.len()).map_err(anyhow::Error::msg)?;
+        let steered = spreaders.iter().any(Option::is_some);
         let joins = self.options.joins();
-        let mut links = if spreader.is_some() && !joins { client.link(&self.workers)? } else { Vec::new() };
+        let mut links = if steered && !joins { client.link(&self.workers)? } else { Vec::new() };
         let (done, replies) = channel();
-        for at in &workers {
+        for (at, spreader) in workers.iter().zip(spreaders.clone()) {
             let links = take(&mut links, *at);
             let worker = self.workers.get(*at).context("no polling thread")?;
-            anyhow::ensure!(worker.steer(id, links, spreader.clone(), done.clone()), DIED);
+            anyhow::ensure!(worker.steer(id, links, spreader, done.clone()), DIED);
         }
         drop(done);
         anyhow::ensure!(replies.iter().count() == workers.len(), DIED);
-        client.rss = rss.map(RssMessage::from);
+        (client.steering, client.in_force) = (steering, spreaders);
         Ok(())
     }
 
@@ -298,10 +333,6 @@ impl Drop for ControlPlane {
     }
 }
 
-fn spreader(rss: Option<&Rss>) -> Option<Arc<Spreader>> {
-    rss.map(|rss| Arc::new(Spreader::new(rss.clone())))
-}
-
 /// The links of one worker.
 fn take(links: &mut Vec<(usize, Links)>, worker: usize) -> Option<Links> {
     let at = links.iter().position(|(at, _)| *at == worker)?;
@@ -317,6 +348,7 @@ impl Handler for ControlPlane {
             rss: true,
             sleeps: self.options.sleep_after.is_some(),
             tuning: Some(self.options.tuning.tuning.word()),
+            flow: Some(ABILITY),
         }
     }
 
@@ -325,11 +357,16 @@ impl Handler for ControlPlane {
     }
 
     fn set_rss(&mut self, id: ClientId, rss: Option<Rss>) -> Result<(), String> {
-        let steers = self.clients.get(&id).is_some_and(|client| client.rss.is_some());
-        if rss.is_none() && !steers {
+        let Some(client) = self.clients.get(&id) else { return Err("the program has gone".to_owned()) };
+        if rss.is_none() && client.steering.rss.is_none() {
             return Ok(());
         }
-        self.steer(id, rss.as_ref()).map_err(|e| format!("{e:#}"))
+        let flows = client.steering.flows.clone();
+        self.steer(id, Steering { rss, flows }).map_err(|e| format!("{e:#}"))
+    }
+
+    fn flow(&mut self, of: ClientId, request: FlowRequest) -> Result<FlowReply, String> {
+        self.change_flows(of, request).map_err(|e| format!("{e:#}"))
     }
 
     fn notify(&mut self, id: ClientId, queue: u16, notifier: Notifier) -> Result<(), String> {
@@ -362,8 +399,7 @@ impl Handler for ControlPlane {
     }
 
     fn status(&self, from: Cursor) -> Status {
-        let queues = |client: &ClientRecord| u16::try_from(client.workers.len()).unwrap_or(u16::MAX);
-        let programs = self.clients.iter().map(|(id, client)| (*id, queues(client)));
+        let programs = self.clients.iter().map(|(id, client)| (*id, client.queues()));
         let page = Page::new(from, programs.chain(self.outside.iter().map(|port| (port.id, port.queues))));
         let reports = self.reports(&page);
         let programs = page.programs.iter().filter_map(|(id, shown)| {
@@ -390,7 +426,10 @@ impl ControlPlane {
     /// A program, or another port, with these queues.
     fn describe(&self, id: ClientId, queues: Vec<QueueStatus>) -> Option<ProgramStatus> {
         let (name, pid, design, rss) = match self.clients.get(&id) {
-            Some(client) => (&client.name, client.pid, client.design, client.rss.clone()),
+            Some(client) => {
+                let rss = client.steering.rss.as_ref().map(RssMessage::from);
+                (&client.name, client.pid, client.design, rss)
+            }
             None => {
                 let port = self.outside.iter().find(|port| port.id == id)?;
                 (&port.name, std::process::id().cast_signed(), port.kind, None)

@@ -153,7 +153,7 @@ struct ccnic_rxq {
 	uint16_t max_len;   /* longer packets are dropped */
 	bool zero_copy;     /* mbufs of mp may be bound to the region */
 	bool own_pool;      /* mp has the ops "ccnic" */
-	bool hash;          /* RTE_ETH_RX_OFFLOAD_RSS_HASH */
+	bool hash;          /* RTE_ETH_RX_OFFLOAD_RSS_HASH, or a flow rule marks packets: look at metadata */
 	uint16_t priv_size; /* of mp's mbufs */
 	uint16_t room;
 	uint64_t rearm;     /* mbuf fields of a packet whose data begin after the headroom */
@@ -200,6 +200,8 @@ struct ccnic_dev {
 	bool link_down; /* by rte_eth_dev_set_link_down() */
 	struct ccnic_rss rss; /* the setting of the application */
 	uint16_t rss_queues;  /* receive queues when its table was made */
+	struct rte_flow *flows;
+	bool marks; /* a rule marks packets, or has done so */
 	uint32_t mcasts;
 	struct rte_ether_addr mcast[CCNIC_MAX_MCAST];
 	struct rte_intr_handle *intr; /* receive interrupts, once they have been used */
@@ -424,6 +426,11 @@ int ccnic_rss_hash_update(struct rte_eth_dev *dev, struct rte_eth_rss_conf *conf
 int ccnic_rss_hash_conf_get(struct rte_eth_dev *dev, struct rte_eth_rss_conf *conf);
 int ccnic_rss_reta_update(struct rte_eth_dev *dev, struct rte_eth_rss_reta_entry64 *reta, uint16_t size);
 int ccnic_rss_reta_query(struct rte_eth_dev *dev, struct rte_eth_rss_reta_entry64 *reta, uint16_t size);
+
+/* ccnic_flow.c */
+int ccnic_flow_ops_get(struct rte_eth_dev *dev, const struct rte_flow_ops **ops);
+/* Destroys all rules. */
+void ccnic_flow_close(struct rte_eth_dev *dev);
 
 /* ccnic_intr.c */
 int ccnic_rx_intr_enable(struct rte_eth_dev *dev, uint16_t index);

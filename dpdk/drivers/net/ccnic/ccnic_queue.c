@@ -132,7 +132,7 @@ ccnic_queues_assign(struct rte_eth_dev *eth)
 		rxq->pair = &dev->pair[i];
 		rxq->current = 0;
 		rxq->stride = n;
-		rxq->hash = (eth->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_RSS_HASH) != 0;
+		rxq->hash = dev->marks || (eth->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_RSS_HASH) != 0;
 		rxq->pairs = (all - i + n - 1) / n;
 		rxq->max_len = RTE_MIN(eth->data->mtu + CCNIC_OVERHEAD + CCNIC_TAGS, CCNIC_MAX_FRAME);
 	}

@@ -6,10 +6,15 @@
  */
 #include "ccnic_rx.h"
 
-/* Sets the hash, if the NIC has computed one. */
+/* Sets the hash, if the NIC has computed one, or the mark that a flow rule has given the packet instead. */
 static inline void
 set_hash(struct rte_mbuf *m, uint64_t meta)
 {
+	if (meta & CCNIC_META_MARKED) {
+		m->hash.fdir.hi = CCNIC_META_MARK(meta);
+		m->ol_flags |= RTE_MBUF_F_RX_FDIR | RTE_MBUF_F_RX_FDIR_ID;
+		return;
+	}
 	if ((meta & CCNIC_META_HASHED) == 0)
 		return;
 	m->hash.rss = (uint32_t)meta;

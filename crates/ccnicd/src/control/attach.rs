@@ -17,8 +17,10 @@ use crate::ports::tap::TapPort;
 use crate::ports::xdp::XdpPort;
 use crate::ports::{OutsidePort, PortOptions};
 use crate::switch::outside::SwitchedOutside;
+use crate::switch::places::Place;
 use crate::switch::policy::{Policy, Rules};
 use crate::switch::program::SwitchedProgram;
+use crate::switch::{Member, SwitchPort};
 
 /// The queues of a region with these numbers, in ascending order, as what one worker polls. (A switch has all of a region's queues. Its port
 /// keeps `place`, and is held to `policy`.)
@@ -31,7 +33,7 @@ pub(super) fn attach(
     numbers: Vec<u16>,
     options: &DaemonOptions,
     policy: &Policy,
-    place: &Arc<()>,
+    place: &Arc<Place>,
 ) -> anyhow::Result<Part> {
     let part = layout.config().design.dispatch(Attaching {
         region,
@@ -45,7 +47,7 @@ pub(super) fn attach(
     part.context("could not open its queues")
 }
 
-const NO_MEMORY: &str = "no memory for what its policy looks into";
+pub(super) const NO_MEMORY: &str = "no memory for what its policy looks into";
 
 /// Opens a port that is no program; returns what a worker polls, the name of its kind, and the number of its queues. Its port of the switch keeps
 /// `place`, and is held to `policy`.
@@ -55,25 +57,30 @@ const NO_MEMORY: &str = "no memory for what its policy looks into";
 pub(super) fn open_port(
     options: &PortOptions,
     policy: &Policy,
-    place: &Arc<()>,
+    place: &Arc<Place>,
 ) -> anyhow::Result<(Part, &'static str, u16)> {
     let rules = Rules::new(policy).context(NO_MEMORY)?;
     match options {
         PortOptions::Tap(options) => {
             let port = SwitchedOutside::new(TapPort::open(options)?, rules, Arc::clone(place));
-            Ok((Part::Port(Box::new(port)), "tap", options.queues))
+            Ok((joined(port, place), "tap", options.queues))
         }
         PortOptions::Xdp(options) => {
             let port = XdpPort::open(options)?;
             let (design, queues) = (port.design(), OutsidePort::queues(&port) as u16);
             let port = SwitchedOutside::new(port, rules, Arc::clone(place));
-            Ok((Part::Port(Box::new(port)), design, queues))
+            Ok((joined(port, place), design, queues))
         }
         PortOptions::Pcap(options) => {
             let port = SwitchedOutside::new(PcapPort::open(options)?, rules, Arc::clone(place));
-            Ok((Part::Port(Box::new(port)), "pcap", 1))
+            Ok((joined(port, place), "pcap", 1))
         }
     }
+}
+
+/// A port at its place in the switch.
+fn joined(port: impl SwitchPort + 'static, place: &Place) -> Part {
+    Part::Joined(place.at(), Member::Home(Box::new(port), None))
 }
 
 struct Attaching<'a> {
@@ -83,7 +90,7 @@ struct Attaching<'a> {
     kind: DataplaneKind,
     tuning: Tuning,
     rules: Option<Box<Rules>>,
-    place: &'a Arc<()>,
+    place: &'a Arc<Place>,
 }
 
 impl RingVisitor for Attaching<'_> {
@@ -95,7 +102,8 @@ impl RingVisitor for Attaching<'_> {
         let mut port = ProgramPort::<R>::new(region, layout, numbers)?;
         port.set_tuning(tuning);
         if let DataplaneKind::Switch(_) = kind {
-            return Ok(Part::Port(Box::new(SwitchedProgram::new(port, queues, rules, Arc::clone(place)))));
+            let port = SwitchedProgram::new(port, queues, rules, Arc::clone(place));
+            return Ok(joined(port, place));
         }
         let dataplane = RssLoopback::new(&port, queues, kind == DataplaneKind::Reflect);
         Ok(Part::Apart(Box::new(Attachment::new(port, dataplane))))

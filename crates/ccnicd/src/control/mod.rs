@@ -9,6 +9,7 @@
 mod assign;
 mod attach;
 mod flows;
+mod members;
 mod options;
 pub mod placement;
 mod plane;

@@ -6,6 +6,7 @@ use anyhow::{Context, ensure};
 use ccnic_control::{ClientId, printable};
 
 use super::attach::open_port;
+use super::members::{home, members};
 use super::plane::{ControlPlane, DIED, FIRST_OUTSIDE, OutsideRecord};
 use crate::poll::client::Part;
 use crate::ports::PortOptions;
@@ -31,11 +32,11 @@ pub(super) struct Changes {
     pub(super) refused: usize,
 }
 
-/// A port that has been opened: its id, what a worker polls, its queues.
-type Opened = (ClientId, Part, u16);
+/// A port that has been opened: its id, what each worker gets of it, the one that polls it, its queues.
+type Opened = (ClientId, Vec<(usize, Part)>, usize, u16);
 
-/// A port or program and its new rules.
-type Ruling = (ClientId, Option<Box<Rules>>);
+/// A port or program and its new rules, for each worker.
+type Ruling = (ClientId, Vec<Option<Box<Rules>>>);
 
 impl ControlPlane {
     /// What a program may do; `None`: it may not attach.
@@ -58,14 +59,15 @@ impl ControlPlane {
         let gone: Vec<_> =
             self.outside.iter().filter(|old| outside.iter().all(|port| port.id != old.id)).collect();
         changes.closed = gone.len();
-        let gone: Vec<_> = gone.into_iter().map(|port| (port.id, port.queues)).collect();
-        gone.into_iter().for_each(|(id, queues)| self.close_port(id, queues));
-        let worker = self.workers.first_mut().context("no polling thread")?;
-        for (id, part, queues) in opened {
-            ensure!(worker.add(id, part, queues.into()), DIED);
+        let gone: Vec<_> = gone.into_iter().map(|port| (port.id, port.home, port.queues)).collect();
+        gone.into_iter().for_each(|(id, home, queues)| self.close_port(id, home, queues));
+        for (id, parts, home, queues) in opened {
+            self.join(id, parts, home, queues)?;
         }
         for (id, rules) in rulings {
-            ensure!(worker.govern(id, rules), DIED);
+            for (worker, rules) in self.workers.iter().zip(rules) {
+                ensure!(worker.govern(id, rules), DIED);
+            }
         }
         self.outside = outside;
         (self.options.ports, self.options.policies) = (new.ports, new.policies);
@@ -79,19 +81,22 @@ impl ControlPlane {
         let mut next = self.outside.iter().map(|port| port.id + 1).max().unwrap_or(FIRST_OUTSIDE);
         for (at, options) in new.ports.iter().enumerate() {
             let name = options.name();
-            if let Some(OutsideRecord { id, kind, queues, policy, .. }) =
+            if let Some(OutsideRecord { id, kind, queues, home, policy, .. }) =
                 self.outside.iter().find(|port| port.name == name)
             {
-                let (id, kind, queues, policy) = (*id, *kind, *queues, policy.clone());
-                records.push(OutsideRecord { id, name, kind, queues, policy });
+                let (id, kind, queues, home, policy) = (*id, *kind, *queues, *home, policy.clone());
+                records.push(OutsideRecord { id, name, kind, queues, home, policy });
                 continue;
             }
             // Its mirror may be a port that is opened after it, and follows.
             let policy = Policy { mirror: None, ..new.policies.of_port(at).clone() };
+            let place = self.places.take().context("the switch has no place left")?;
             let (part, kind, queues) =
-                open_port(options, &policy, &self.ports).with_context(|| format!("port {name}"))?;
-            records.push(OutsideRecord { id: next, name, kind, queues, policy });
-            opened.push((next, part, queues));
+                open_port(options, &policy, &place).with_context(|| format!("port {name}"))?;
+            let home = home(&self.workers);
+            let parts = members(&self.workers, home, part, &policy, &place)?;
+            records.push(OutsideRecord { id: next, name, kind, queues, home, policy });
+            opened.push((next, parts, home, queues));
             next += 1;
         }
         records.sort_unstable_by_key(|port| port.id);
@@ -100,10 +105,11 @@ impl ControlPlane {
 
     /// The rules of all ports and programs whose policy is another than it was; `outside` says which ports there will be.
     fn rulings(&mut self, new: &Reload, outside: &[OutsideRecord]) -> anyhow::Result<Vec<Ruling>> {
-        let mut rulings = Vec::new();
+        let (mut rulings, workers) = (Vec::new(), self.workers.len());
         let mut rule = |id, before: &Policy, policy: &Policy| {
             if before != policy {
-                rulings.push((id, Rules::new(policy).context("no memory for what a policy looks into")?));
+                let rules = (0..workers).map(|_| Rules::new(policy)).collect::<Result<Vec<_>, _>>();
+                rulings.push((id, rules.context("no memory for what a policy looks into")?));
             }
             anyhow::Ok(())
         };
@@ -148,12 +154,13 @@ impl ControlPlane {
     }
 
     /// Closes a port that is no program, once what has come from it has been served.
-    fn close_port(&mut self, id: ClientId, queues: u16) {
-        let (done, part) = std::sync::mpsc::channel();
-        if let Some(worker) = self.workers.first_mut() {
-            worker.remove(id, queues.into(), done);
+    fn close_port(&mut self, id: ClientId, home: usize, queues: u16) {
+        let (done, parts) = std::sync::mpsc::channel();
+        for (at, worker) in self.workers.iter_mut().enumerate() {
+            worker.remove(id, if at == home { queues.into() } else { 0 }, done.clone());
         }
-        drop(part.recv()); // the worker hands it back after some polls; an interface goes with it
+        drop(done);
+        parts.into_iter().for_each(drop); // workers hand it back after some polls; an interface goes with it
     }
 }
 

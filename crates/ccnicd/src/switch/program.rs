@@ -9,6 +9,7 @@ use ccnic::rss::Spreader;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
 
+use super::places::Place;
 use super::policy::Rules;
 use super::port::{SwitchCounters, SwitchPort};
 use super::{PortId, Switch};
@@ -28,7 +29,7 @@ pub struct SwitchedProgram<R: Ring> {
     spreader: Option<Arc<Spreader>>,
     /// Until it joins a switch.
     rules: Option<Box<Rules>>,
-    _place: Arc<()>,
+    _place: Arc<Place>,
 }
 
 impl<R: Ring> SwitchedProgram<R> {
@@ -38,16 +39,20 @@ impl<R: Ring> SwitchedProgram<R> {
         port: ProgramPort<R>,
         queues: usize,
         rules: Option<Box<Rules>>,
-        place: Arc<()>,
+        place: Arc<Place>,
     ) -> SwitchedProgram<R> {
         let counters = vec![SwitchCounters::default(); queues];
         SwitchedProgram { port, queues: InTurn::new(queues), counters, spreader: None, rules, _place: place }
     }
 
     #[inline(always)]
-    fn poll(&mut self, at: PortId, switch: &mut Switch) -> usize {
+    fn poll(&mut self, at: PortId, switch: &mut Switch, others: bool) -> usize {
+        if others {
+            self.settle(at, switch);
+        }
         let SwitchedProgram { port, queues, counters, .. } = self;
-        queues.poll(
+        let holds_pool = !port.shared_pool();
+        let moved = queues.poll(
             port,
             #[inline(always)]
             |port, pipeline, queue| {
@@ -55,13 +60,20 @@ impl<R: Ring> SwitchedProgram<R> {
                 let (Some(from), Some(counters)) = (queues.get_mut(queue), counters.get_mut(queue)) else {
                     return 0;
                 };
-                from.forward(
+                if others && !begins(switch, at, queue, holds_pool) {
+                    return 0;
+                }
+                from.forward_open(
                     pipeline,
                     #[inline(always)]
                     |origin, packets, ahead| switch.forward(at, counters, origin, packets, ahead),
                 )
             },
-        )
+        );
+        if moved > 0 && others {
+            self.settle(at, switch);
+        }
+        moved
     }
 
     /// Queues that have received packets are looked at soon: their program may be waiting for a notification.
@@ -73,14 +85,23 @@ impl<R: Ring> SwitchedProgram<R> {
     }
 }
 
+/// Beside other workers: whether a burst of this queue may be fetched now. A program that manages its pool may use a buffer again when its
+/// descriptor is handed back, so each of its bursts is completed before the next is fetched.
+#[cold]
+#[inline(never)]
+fn begins(switch: &mut Switch, at: PortId, queue: usize, holds_pool: bool) -> bool {
+    switch.begin(at, queue as u16) && (!holds_pool || switch.is_settled(at))
+}
+
 impl<R: Ring> SwitchPort for SwitchedProgram<R> {
     fn spin(&mut self, at: PortId, polls: usize, switch: &mut Switch) -> usize {
+        let others = switch.has_others();
         let (_, mem) = self.port.queues();
         mem.vectors().run(
             #[inline(always)]
             || {
                 for _ in 0..polls {
-                    let moved = self.poll(at, switch);
+                    let moved = self.poll(at, switch, others);
                     if moved > 0 {
                         return moved;
                     }
@@ -108,6 +129,23 @@ impl<R: Ring> SwitchPort for SwitchedProgram<R> {
                 self.queues.touch(0);
             }
         }
+    }
+
+    fn lends(&self) -> (NativeMemory, u16) {
+        self.port.lends()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn settle(&mut self, at: PortId, switch: &mut Switch) {
+        let (queues, _) = self.port.queues();
+        let lost = switch.settle_handed(at, |queue, packets| {
+            if let Some(queue) = queues.get_mut(usize::from(queue)) {
+                queue.complete(packets);
+                queue.flush();
+            }
+        });
+        self.counters.iter_mut().take(1).for_each(|first| first.not_handed += lost);
     }
 
     fn take_rules(&mut self) -> Option<Box<Rules>> {

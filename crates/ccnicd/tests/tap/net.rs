@@ -74,9 +74,15 @@ pub struct Nic {
 impl Nic {
     #[track_caller]
     pub fn start(ports: &[&str]) -> Nic {
+        Nic::start_with(ports, &[])
+    }
+
+    /// With more arguments.
+    #[track_caller]
+    pub fn start_with(ports: &[&str], more: &[&str]) -> Nic {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("nic.sock");
-        let mut args = vec!["--wire", "switch"];
+        let mut args = [&["--wire", "switch"], more].concat();
         ports.iter().for_each(|port| args.extend(["--port", port]));
         let mut daemon = Daemon::start_with(&socket, &args);
         daemon.status(); // it answers when the ports are open

@@ -10,7 +10,9 @@ use ccnic::rss::Rss;
 use ccnic::{Config, Layout, Tuning, host};
 use ccnic_control::Connection;
 use ccnic_control::messages::{Hello, Reply, Request, Status};
+use ccnic_control::offloads::{Offloads, Taken};
 use ccnic_control::rss::{RssMessage, check_table};
+use ccnic_frame::Takes;
 use ccnic_shm::{HUGE_PAGE, NativeMemory, Pages, Region, numa};
 
 use crate::error::Error;
@@ -59,6 +61,10 @@ pub struct Nic {
     connection: Arc<Connection>,
     /// The NIC can do receive-side scaling.
     spreads: bool,
+    /// What the NIC does about requests in the metadata of packets.
+    offloads: Option<Offloads>,
+    /// Those that the program takes as they are.
+    takes: Takes,
     /// The NIC may sleep.
     sleeps: bool,
     /// The parameters for a NIC that can.
@@ -107,6 +113,8 @@ impl Nic {
             mac: options.mac,
             connection,
             spreads: hello.rss,
+            offloads: hello.offloads,
+            takes: Takes::NONE,
             sleeps: hello.sleeps,
             rss: options.rss.clone(),
             tuning: choice.of(hello.tuning),
@@ -226,6 +234,37 @@ impl Nic {
         self.rss.as_ref().filter(|_| self.spreads)
     }
 
+    /// What the NIC does about requests in the metadata of packets (`ccnic_frame::Meta`); `None`: it may not know them.
+    pub fn offloads(&self) -> Option<&Offloads> {
+        self.offloads.as_ref()
+    }
+
+    /// Has this NIC and its successors leave packets as they are of which this is requested. At first the program gets complete packets
+    /// only; a loopback returns packets as they were sent, whatever this says.
+    ///
+    /// # Errors
+    /// [`Error::Gone`]: the NIC has gone; its successor will be told. [`Error::Refused`] and others: nothing has changed.
+    pub fn set_takes(&mut self, takes: Takes) -> Result<(), Error> {
+        let before = std::mem::replace(&mut self.takes, takes);
+        let told = self.tell_takes();
+        if told.as_ref().is_err_and(|e| !matches!(e, Error::Gone)) {
+            self.takes = before;
+        }
+        told
+    }
+
+    fn tell_takes(&self) -> Result<(), Error> {
+        if self.offloads.is_none() {
+            return Ok(());
+        }
+        match self.connection.ask(&Request::Takes(Taken::list(self.takes)), None) {
+            Ok(Reply::Done) => Ok(()),
+            Ok(other) => Err(Error::Protocol { what: format!("{other:?} in answer to what is taken") }),
+            Err(_) if !self.alive() => Err(Error::Gone),
+            Err(e) => Err(e.into()),
+        }
+    }
+
     /// False when the NIC has ended. A system call: not for every burst. [`Nic`] has an example.
     pub fn alive(&self) -> bool {
         !self.connection.has_ended()
@@ -262,11 +301,14 @@ impl Nic {
         // Before a NIC is called: it need not wait, and may not be there yet.
         self.region.renew()?;
         let connection = Arc::new(Connection::open(&self.socket)?);
-        let Hello { rss: spreads, tuning, .. } = greet(&connection)?;
+        let Hello { rss: spreads, tuning, offloads, .. } = greet(&connection)?;
         self.tuning = self.choice.of(tuning);
         let reclaimed = self.reclaim(pairs, pools);
         self.attach(&connection, spreads)?;
-        (self.connection, self.spreads) = (connection, spreads);
+        (self.connection, self.spreads, self.offloads) = (connection, spreads, offloads);
+        if self.tell_takes().is_err() {
+            tracing::warn!("the NIC was not told what the program takes: it completes packets for it");
+        }
         self.waiters.iter().flatten().for_each(|waiter| waiter.move_to(Arc::clone(&self.connection)));
         Ok(reclaimed)
     }

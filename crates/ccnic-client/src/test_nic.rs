@@ -69,7 +69,14 @@ struct Clients {
 
 impl Handler for Clients {
     fn hello(&self) -> Hello {
-        Hello { version: "test".to_owned(), node: 0, rss: self.rss, sleeps: false, tuning: self.tuning }
+        Hello {
+            version: "test".to_owned(),
+            node: 0,
+            rss: self.rss,
+            sleeps: false,
+            offloads: None,
+            tuning: self.tuning,
+        }
     }
 
     fn status(&self, _: Cursor) -> Status {

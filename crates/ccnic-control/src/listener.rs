@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use ccnic::Layout;
 use ccnic::rss::Rss;
+use ccnic_frame::Takes;
 use ccnic_shm::Region;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -72,6 +73,9 @@ pub trait Handler {
     fn set_rss(&mut self, _: ClientId, rss: Option<Rss>) -> Result<(), String> {
         rss.map_or(Ok(()), |_| Err(NO_RSS.to_owned()))
     }
+    /// An attached program takes packets with these requests as they are from now on; before that, complete packets only. Called only
+    /// where [`Hello::offloads`] says something, or by a program that does not care; by default it changes nothing.
+    fn set_takes(&mut self, _: ClientId, _: Takes) {}
     /// Has the thread that polls this queue of an attached program notify it by `notifier`
     /// ([`Notifier::notify_if_armed`], which also confirms that to the program).
     ///
@@ -204,6 +208,10 @@ fn handle(handler: &mut impl Handler, event: Event) -> Reply {
         }
         Event::Attach(request) => done(Reply::Attached, handler.attach(*request)),
         Event::SetRss(id, rss) => done(Reply::Done, handler.set_rss(id, rss.map(|rss| *rss))),
+        Event::SetTakes(id, takes) => {
+            handler.set_takes(id, takes);
+            Reply::Done
+        }
         Event::Notify(id, queue, notifier) => done(Reply::Done, handler.notify(id, queue, notifier)),
         Event::Detach(id) => {
             handler.detach(id);

@@ -31,6 +31,8 @@ pub const START: usize = 128;
 /// In the metadata of a received packet, where the program has asked for hashes: the low 32 bits are its
 /// hash.
 pub const HASHED: u64 = 1 << 32;
+/// The bits of a packet's metadata that say that it is a super-packet.
+const SEGMENT: u64 = 3 << 33;
 
 /// The key of Microsoft's verification suite, the default of many drivers.
 pub const DEFAULT_KEY: [u8; KEY] = [
@@ -142,7 +144,7 @@ pub struct Rss {
     pub types: FlowTypes,
     /// Indirection table: the queue for the low bits of a hash.
     pub table: [u16; TABLE],
-    /// True: the metadata of received packets are their hash, with [`HASHED`]. False: what the sender set.
+    /// True: the metadata of received packets contain their hash, with [`HASHED`]. False: they are what the sender set.
     pub hash: bool,
 }
 
@@ -206,14 +208,15 @@ impl Spreader {
         self.rss.table.get(at).copied().unwrap_or(0)
     }
 
-    /// The metadata of a received packet.
+    /// The metadata of a received packet: as they were sent, with the hash in place of what the sender has said of it. A super-packet's have
+    /// its segment size where the hash would be (`ccnic_frame::Meta`).
     #[inline(always)]
     pub(crate) fn meta(&self, sent: u64, hash: Option<u32>) -> u64 {
-        match hash {
-            _ if !self.rss.hash => sent,
-            Some(hash) => HASHED | u64::from(hash),
-            None => 0,
+        if !self.rss.hash || sent & SEGMENT != 0 {
+            return sent;
         }
+        let kept = sent & !(HASHED | u64::from(u32::MAX));
+        kept | hash.map_or(0, |hash| HASHED | u64::from(hash))
     }
 
     #[inline(always)]

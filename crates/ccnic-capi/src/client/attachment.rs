@@ -7,6 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ccnic::Config;
 use ccnic::rss::Rss;
+use ccnic_control::offloads::Taken;
+use ccnic_frame::Takes;
 use ccnic_shm::Pages;
 use rustix::io::Errno;
 
@@ -83,6 +85,21 @@ impl Ccnic {
     /// True if the NIC spreads received packets over queues.
     pub(crate) fn rss_active(&self) -> bool {
         self.lock().nic.rss().is_some()
+    }
+
+    /// What the NIC takes of requests in metadata, and whether packets arrive as they were sent.
+    pub(crate) fn offloads(&self) -> (Takes, bool) {
+        let inner = self.lock();
+        inner.nic.offloads().map_or((Takes::NONE, false), |said| (Taken::takes(&said.takes), said.passed))
+    }
+
+    pub(crate) fn set_takes(&self, takes: Takes) -> Result<(), Failure> {
+        self.lock().nic.set_takes(takes).map_err(|e| match e {
+            ccnic_client::Error::Gone => {
+                Failure::new(Errno::NOTCONN, c"the NIC has ended; its successor will be told")
+            }
+            e => e.into(),
+        })
     }
 
     /// True while a queue or a pool is open.

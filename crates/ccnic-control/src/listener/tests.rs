@@ -28,7 +28,7 @@ struct Recorder {
 
 impl Handler for Recorder {
     fn hello(&self) -> Hello {
-        Hello { version: "test".into(), node: 0, rss: self.rss, sleeps: false, tuning: None }
+        Hello { version: "test".into(), node: 0, rss: self.rss, sleeps: false, offloads: None, tuning: None }
     }
     fn status(&self, from: Cursor) -> Status {
         let (version, wire) = ("test".into(), "none".into());

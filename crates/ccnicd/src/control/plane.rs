@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
@@ -10,11 +11,13 @@ use ccnic::rss::{Rss, Spreader};
 use ccnic_control::messages::{
     AddressPage, Cursor, Hello, LearnedAddress, ProgramStatus, QueueStatus, Status, TuningStatus,
 };
+use ccnic_control::offloads::Offloads;
 use ccnic_control::rss::RssMessage;
 use ccnic_control::{
     AttachRequest, ClientId, Connection, Handler, MemoryLease, Notifier, Page, Teardown, UserMemory,
     printable,
 };
+use ccnic_frame::Takes;
 use ccnic_shm::{Region, numa};
 
 use super::assign::{assign, queues_of};
@@ -41,6 +44,8 @@ pub(super) struct ClientRecord {
     /// By queue: the worker that polls it.
     workers: Vec<usize>,
     pub(super) memory: UserMemory,
+    /// What it takes of what others request: [`Takes::bits`].
+    takes: Arc<AtomicU32>,
     region: Arc<Region>,
     pub(super) connection: Arc<Connection>,
     /// Its region has gone missing, and it has been told to go.
@@ -161,6 +166,7 @@ impl ControlPlane {
             rss: rss.as_ref().map(RssMessage::from),
             workers,
             memory,
+            takes: Arc::default(),
             region,
             connection,
             lost: false,
@@ -172,7 +178,15 @@ impl ControlPlane {
         for (added, at) in client.distinct_workers().into_iter().enumerate() {
             let numbers = queues_of(&client.workers, at);
             let queues = numbers.len();
-            let part = attach(&client.region, &layout, numbers, &self.options, &client.policy, &self.ports);
+            let part = attach(
+                &client.region,
+                &layout,
+                numbers,
+                &self.options,
+                &client.policy,
+                &self.ports,
+                &client.takes,
+            );
             let outcome = part.and_then(|mut part| {
                 if let Some(spreader) = &spreader {
                     part.steer(take(&mut links, at), Some(Arc::clone(spreader)));
@@ -270,6 +284,11 @@ impl Handler for ControlPlane {
             node,
             rss: true,
             sleeps: self.options.sleep_after.is_some(),
+            offloads: Some(if self.options.joins() {
+                Offloads::completed(Takes::ALL)
+            } else {
+                Offloads::passed()
+            }),
             tuning: Some(self.options.tuning.tuning.word()),
         }
     }
@@ -284,6 +303,12 @@ impl Handler for ControlPlane {
             return Ok(());
         }
         self.steer(id, rss.as_ref()).map_err(|e| format!("{e:#}"))
+    }
+
+    fn set_takes(&mut self, id: ClientId, takes: Takes) {
+        if let Some(client) = self.clients.get(&id) {
+            client.takes.store(takes.bits(), Ordering::Relaxed);
+        }
     }
 
     fn notify(&mut self, id: ClientId, queue: u16, notifier: Notifier) -> Result<(), String> {

@@ -18,6 +18,7 @@
 //! A burst costs its sender one comparison of twelve bytes a packet where all packets have the addresses of the last one; otherwise two
 //! look-ups a packet. Nothing is allocated while packets move, and no clock is read: the worker [ticks](Switch::tick).
 
+mod complete;
 mod frame;
 mod govern;
 mod leaving;

@@ -6,6 +6,7 @@
 
 #include <rte_version.h>
 
+#include "ccnic_meta.h"
 #include "ccnic_nic_role.h"
 
 RTE_LOG_REGISTER(ccnic_net_logtype, pmd.net.ccnic, NOTICE);
@@ -60,7 +61,9 @@ dev_start(struct rte_eth_dev *eth)
 
 	if (ret < 0)
 		return ret;
-	ret = ccnic_rss_start(eth);
+	ret = ccnic_offloads_start(eth);
+	if (ret == 0)
+		ret = ccnic_rss_start(eth);
 	if (ret < 0) {
 		ccnic_queues_stop(eth);
 		return ret;
@@ -88,6 +91,7 @@ static int
 nic_start(struct rte_eth_dev *eth)
 {
 	ccnic_queues_assign(eth);
+	eth->tx_pkt_burst = ccnic_tx_offloads(eth) ? ccnic_nic_role_xmit_offloads : ccnic_nic_role_xmit;
 	set_scatter(eth);
 	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STARTED);
 	ccnic_nic_role_start(eth);
@@ -170,12 +174,13 @@ dev_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
 	info->max_rx_queues = dev->queues;
 	info->max_tx_queues = dev->queues;
 	info->min_rx_bufsize = CCNIC_SMALL_SIZE;
-	info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER;
-	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
-	/* Rings have rsize descriptors, whatever a queue requests. */
-	info->rx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = ring, .nb_min = 1, .nb_align = 1 };
+	info->max_lro_pkt_size = dev->mtu_frame;
+	info->rx_offload_capa = CCNIC_RX_OFFLOADS;
+	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE | CCNIC_TX_OFFLOADS;
+	/* Rings have rsize descriptors, whatever a queue requests: any number is accepted. */
+	info->rx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = UINT16_MAX, .nb_min = 1, .nb_align = 1 };
 	info->tx_desc_lim = (struct rte_eth_desc_lim){
-		.nb_max = ring, .nb_min = 1, .nb_align = 1, .nb_seg_max = segs, .nb_mtu_seg_max = segs,
+		.nb_max = UINT16_MAX, .nb_min = 1, .nb_align = 1, .nb_seg_max = segs, .nb_mtu_seg_max = segs,
 	};
 	info->default_rxportconf = (struct rte_eth_dev_portconf){ .burst_size = 32, .ring_size = ring, .nb_queues = 1 };
 	info->default_txportconf = info->default_rxportconf;
@@ -191,13 +196,10 @@ supported_ptypes_get(struct rte_eth_dev *eth, size_t *n)
 supported_ptypes_get(struct rte_eth_dev *eth)
 #endif
 {
-	/* The NIC does not classify packets. */
-	static const uint32_t none[] = { RTE_PTYPE_UNKNOWN };
-
-#if RTE_VERSION >= RTE_VERSION_NUM(24, 3, 0, 0)
-	*n = 0;
+#if RTE_VERSION < RTE_VERSION_NUM(24, 3, 0, 0)
+	size_t all, *n = &all;
 #endif
-	return none;
+	return ccnic_ptypes(eth, n);
 }
 
 static int
@@ -210,7 +212,7 @@ mtu_set(struct rte_eth_dev *eth, uint16_t mtu)
 		struct ccnic_rxq *rxq = eth->data->rx_queues[i];
 
 		if (rxq != NULL)
-			rxq->max_len = RTE_MIN(mtu + CCNIC_OVERHEAD + CCNIC_TAGS, CCNIC_MAX_FRAME);
+			rxq->max_len = ccnic_rx_longest(eth, mtu);
 	}
 	return 0;
 }
@@ -296,7 +298,8 @@ nic_priv_dump(struct rte_eth_dev *eth, FILE *out)
 	.mac_addr_add = mac_addr_add, \
 	.mac_addr_remove = mac_addr_remove, \
 	.set_mc_addr_list = set_mc_addr_list, \
-	.dev_supported_ptypes_get = supported_ptypes_get
+	.dev_supported_ptypes_get = supported_ptypes_get, \
+	.dev_ptypes_set = ccnic_ptypes_set
 
 static const struct eth_dev_ops ops = {
 	SHARED_OPS,

@@ -8,7 +8,7 @@
 
 #include <rte_alarm.h>
 
-#include "ccnic_net.h"
+#include "ccnic_meta.h"
 
 #define WATCH_US 50000
 
@@ -34,6 +34,9 @@ ccnic_link_resume(struct ccnic_user *user)
 	struct ccnic_dev *dev = container_of(user, struct ccnic_dev, user);
 	uint16_t i;
 
+	/* The NIC may be another one. */
+	if (dev->started)
+		ccnic_offloads_learn(dev->data, ccnic_offloads(dev->att->nic));
 	for (i = 0; i < dev->queues; i++)
 		ccnic_pair_resume(&dev->pair[i]);
 }

@@ -88,6 +88,13 @@ ccnic_tx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, uns
 		txq->pair = &dev->pair[index];
 		txq->att = dev->att;
 	}
+	if (ccnic_tx_offloads(eth)) {
+		txq->space = rte_malloc_socket("ccnic_workspace", sizeof(*txq->space), RTE_CACHE_LINE_SIZE, socket);
+		if (txq->space == NULL) {
+			rte_free(txq);
+			return -ENOMEM;
+		}
+	}
 	eth->data->tx_queues[index] = txq;
 	return 0;
 }
@@ -102,7 +109,11 @@ ccnic_rx_queue_release(struct rte_eth_dev *eth, uint16_t index)
 void
 ccnic_tx_queue_release(struct rte_eth_dev *eth, uint16_t index)
 {
-	rte_free(eth->data->tx_queues[index]);
+	struct ccnic_txq *txq = eth->data->tx_queues[index];
+
+	if (txq != NULL)
+		rte_free(txq->space);
+	rte_free(txq);
 	eth->data->tx_queues[index] = NULL;
 }
 
@@ -132,10 +143,18 @@ ccnic_queues_assign(struct rte_eth_dev *eth)
 		rxq->pair = &dev->pair[i];
 		rxq->current = 0;
 		rxq->stride = n;
-		rxq->hash = (eth->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_RSS_HASH) != 0;
+		ccnic_rx_look_init(eth, rxq);
 		rxq->pairs = (all - i + n - 1) / n;
-		rxq->max_len = RTE_MIN(eth->data->mtu + CCNIC_OVERHEAD + CCNIC_TAGS, CCNIC_MAX_FRAME);
+		rxq->max_len = ccnic_rx_longest(eth, eth->data->mtu);
 	}
+}
+
+uint16_t
+ccnic_rx_longest(const struct rte_eth_dev *eth, uint16_t mtu)
+{
+	if (ccnic_takes_of(eth->data) & CCNIC_TAKES_TCP)
+		return CCNIC_MAX_FRAME;
+	return RTE_MIN(mtu + CCNIC_OVERHEAD + CCNIC_TAGS, CCNIC_MAX_FRAME);
 }
 
 int

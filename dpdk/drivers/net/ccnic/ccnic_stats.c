@@ -60,6 +60,9 @@ static const struct xstat program_xstats[] = {
 	TX("left_no_buffer_packets", no_buffer),
 	TX("dropped_too_long_packets", too_long),
 	TX("dropped_broken_packets", broken),
+	TX("dropped_bad_offload_packets", bad_offload),
+	TX("computed_packets", computed),
+	TX("lost_parts", parts_lost),
 	{ "nic_reconnects", offsetof(struct totals, reconnects) },
 	{ "nic_reclaimed_buffers", offsetof(struct totals, reclaimed) },
 	{ "link_downs", offsetof(struct totals, link_downs) },
@@ -79,6 +82,9 @@ static const struct xstat nic_xstats[] = {
 	NIC("tx_left_no_buffer", tx_no_buffer),
 	TX("dropped_too_long_packets", too_long),
 	TX("dropped_broken_packets", broken),
+	TX("dropped_bad_offload_packets", bad_offload),
+	TX("computed_packets", computed),
+	TX("lost_parts", parts_lost),
 	{ "programs_served", offsetof(struct totals, programs) },
 	{ "link_downs", offsetof(struct totals, link_downs) },
 };
@@ -196,7 +202,7 @@ ccnic_stats_get(struct rte_eth_dev *eth, struct rte_eth_stats *stats)
 	stats->rx_nombuf = totals.rx.no_mbuf;
 	stats->opackets = totals.tx.packets;
 	stats->obytes = totals.tx.bytes;
-	stats->oerrors = totals.tx.too_long + totals.tx.broken;
+	stats->oerrors = totals.tx.too_long + totals.tx.broken + totals.tx.bad_offload;
 	return 0;
 }
 

@@ -72,15 +72,7 @@ impl XdpPort {
         bound.log(&options.name);
         let keeper = Keeper::start(options.clone(), queues, region.memory(), bound.interface())?;
         let counters = (0..queues).map(|queue| QueueStatus { queue, ..QueueStatus::default() }).collect();
-        Ok(XdpPort {
-            mem,
-            bound,
-            counters,
-            next: 0,
-            looks: 0,
-            flows: ByFlow::new(queues),
-            keeper,
-        })
+        Ok(XdpPort { mem, bound, counters, next: 0, looks: 0, flows: ByFlow::new(queues), keeper })
     }
 
     /// How it runs: what `ccnic status` calls its design.

@@ -82,6 +82,8 @@ enum ccnic_pages {
 #define CCNIC_HOST_MANAGED 8u   /**< the host posts receive buffers and frees sent ones, as with PCIe NICs */
 #define CCNIC_DEMOTE_ALWAYS 16u /**< writers always demote the lines they wrote (CLDEMOTE) */
 #define CCNIC_DEMOTE_NEVER 32u  /**< writers never demote; the default is to demote while the reader is idle */
+/** ccnic_open() succeeds if no NIC listens yet, as if it had ended at once: call ccnic_reconnect() until it is there. */
+#define CCNIC_LATER 64u
 
 /**
  * Options of ccnic_open(). Set them up with ccnic_options_init(), then change fields. Zero means the default. Later versions append

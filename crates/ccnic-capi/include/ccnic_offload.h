@@ -100,8 +100,7 @@ int ccnic_takes_set(struct ccnic *nic, uint32_t takes);
  *
  * Any thread.
  */
-int ccnic_frame_part(const void *frame, uint32_t len, uint64_t *meta, uint32_t takes, uint32_t longest, uint32_t index, void *to,
-		     uint32_t room);
+int ccnic_frame_part(const void *frame, uint32_t len, uint64_t *meta, uint32_t takes, uint32_t longest, uint32_t index, void *to, uint32_t room);
 
 #ifdef __cplusplus
 }

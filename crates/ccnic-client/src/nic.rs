@@ -100,8 +100,13 @@ impl Nic {
             check_table(rss, config.queues).map_err(|why| Error::Rss { why })?;
         }
         let choice = Choice::new(options.tuning)?;
-        let connection = Arc::new(Connection::open(socket)?);
-        let hello = greet(&connection)?;
+        let connection = match Connection::open(socket).map_err(Error::from) {
+            Err(Error::Unreachable { .. }) if options.later => Connection::ended()?,
+            other => other?,
+        };
+        let connection = Arc::new(connection);
+        let there = !connection.has_ended();
+        let hello = if there { greet(&connection)? } else { unknown() };
         if options.rss.is_some() && !hello.rss {
             return Err(Error::NoRss);
         }
@@ -124,7 +129,9 @@ impl Nic {
             waiters: vec![None; usize::from(config.queues)],
             pools: 0,
         };
-        this.attach(&this.connection, hello.rss)?;
+        if there {
+            this.attach(&this.connection, hello.rss)?;
+        }
         Ok(this)
     }
 
@@ -403,6 +410,18 @@ impl NicOptions {
     /// [`Error::Rss`] and [`Error::NoRss`] as [`Nic::set_rss`].
     pub fn open(&self, socket: impl AsRef<Path>) -> Result<Nic, Error> {
         Nic::open_with(socket.as_ref(), self)
+    }
+}
+
+/// What a NIC may be able to do that is not there yet.
+fn unknown() -> Hello {
+    Hello {
+        version: String::new(),
+        node: numa::current_node(),
+        rss: true,
+        sleeps: true,
+        offloads: None,
+        tuning: None,
     }
 }
 

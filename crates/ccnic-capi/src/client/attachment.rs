@@ -42,13 +42,19 @@ impl Ccnic {
         config: &Config,
         pages: Pages,
         mac: [u8; 6],
+        later: bool,
     ) -> Result<Ccnic, Failure> {
         let mac = if mac == [0; 6] { local_address() } else { mac };
         if mac[0] & 1 != 0 {
             return Err(Failure::new(Errno::INVAL, c"mac is a group address: its first byte must be even"));
         }
-        let nic =
-            ccnic_client::Nic::options().name(name).mac(mac).config(config).pages(pages).open(socket)?;
+        let nic = ccnic_client::Nic::options()
+            .name(name)
+            .mac(mac)
+            .config(config)
+            .pages(pages)
+            .later(later)
+            .open(socket)?;
         let queues = (0..config.queues).map(|_| None).collect();
         Ok(Ccnic {
             config: *nic.layout().config(),
@@ -187,8 +193,8 @@ mod tests {
     #[test]
     fn a_group_address_is_refused_before_anything_else() {
         let nowhere = Path::new("/nonexistent/nic.sock");
-        let error =
-            Ccnic::open(nowhere, "test", &Config::default(), Pages::Auto, [1, 0, 0, 0, 0, 2]).unwrap_err();
+        let error = Ccnic::open(nowhere, "test", &Config::default(), Pages::Auto, [1, 0, 0, 0, 0, 2], false)
+            .unwrap_err();
         assert_eq!(error.code(), -Errno::INVAL.raw_os_error());
     }
 }

@@ -38,27 +38,14 @@ dev_configure(struct rte_eth_dev *eth)
 	return 0;
 }
 
-static void
-set_scatter(struct rte_eth_dev *eth)
-{
-	const uint32_t frame = eth->data->mtu + CCNIC_OVERHEAD;
-	uint16_t i;
-
-	eth->data->scattered_rx = (eth->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
-	for (i = 0; i < eth->data->nb_rx_queues; i++) {
-		const struct ccnic_rxq *rxq = eth->data->rx_queues[i];
-
-		if (frame > (uint32_t)rxq->room - RTE_PKTMBUF_HEADROOM)
-			eth->data->scattered_rx = 1;
-	}
-}
-
 static int
 dev_start(struct rte_eth_dev *eth)
 {
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
-	int ret = ccnic_queues_start(eth);
+	int ret = ccnic_rx_check_mtu(eth, eth->data->mtu);
 
+	if (ret == 0)
+		ret = ccnic_queues_start(eth);
 	if (ret < 0)
 		return ret;
 	ret = ccnic_offloads_start(eth);
@@ -68,7 +55,7 @@ dev_start(struct rte_eth_dev *eth)
 		ccnic_queues_stop(eth);
 		return ret;
 	}
-	set_scatter(eth);
+	eth->data->scattered_rx = ccnic_rx_is_scattered(eth);
 	ret = ccnic_intr_start(eth);
 	if (ret < 0) {
 		NET_LOG(ERR, "port %u: receive interrupts: %s", eth->data->port_id, strerror(-ret));
@@ -90,9 +77,13 @@ dev_start(struct rte_eth_dev *eth)
 static int
 nic_start(struct rte_eth_dev *eth)
 {
+	int ret = ccnic_rx_check_mtu(eth, eth->data->mtu);
+
+	if (ret < 0)
+		return ret;
 	ccnic_queues_assign(eth);
 	eth->tx_pkt_burst = ccnic_tx_offloads(eth) ? ccnic_nic_role_xmit_offloads : ccnic_nic_role_xmit;
-	set_scatter(eth);
+	eth->data->scattered_rx = ccnic_rx_is_scattered(eth);
 	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STARTED);
 	ccnic_nic_role_start(eth);
 	return 0;
@@ -160,8 +151,15 @@ nic_close(struct rte_eth_dev *eth)
 	return 0;
 }
 
-static int
-dev_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
+/* The capability that goes with a speed in Mb/s; 0 for one that DPDK has no name for. */
+static uint32_t
+ccnic_speed_capa(uint32_t speed)
+{
+	return rte_eth_speed_bitflag(speed, RTE_ETH_LINK_FULL_DUPLEX);
+}
+
+int
+ccnic_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
 {
 	const struct ccnic_dev *dev = ccnic_dev_of(eth);
 	const uint32_t ring = dev->nic_role != NULL ? CCNIC_NIC_RING : dev->att->conf.options.ring;
@@ -174,6 +172,7 @@ dev_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
 	info->max_rx_queues = dev->queues;
 	info->max_tx_queues = dev->queues;
 	info->min_rx_bufsize = CCNIC_SMALL_SIZE;
+	info->speed_capa = ccnic_speed_capa(dev->speed);
 	info->max_lro_pkt_size = dev->mtu_frame;
 	info->rx_offload_capa = CCNIC_RX_OFFLOADS;
 	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE | CCNIC_TX_OFFLOADS;
@@ -205,14 +204,18 @@ supported_ptypes_get(struct rte_eth_dev *eth)
 static int
 mtu_set(struct rte_eth_dev *eth, uint16_t mtu)
 {
+	/* A port that is stopped may get its offloads later: its start checks again. */
+	int ret = eth->data->dev_started ? ccnic_rx_check_mtu(eth, mtu) : 0;
 	uint16_t i;
 
+	if (ret < 0)
+		return ret;
 	/* ethdev has checked the limits; a running device applies the new value to its next packets. */
 	for (i = 0; i < eth->data->nb_rx_queues; i++) {
 		struct ccnic_rxq *rxq = eth->data->rx_queues[i];
 
 		if (rxq != NULL)
-			rxq->max_len = ccnic_rx_longest(eth, mtu);
+			rxq->max_len = ccnic_rx_longest(eth, rxq, mtu);
 	}
 	return 0;
 }
@@ -272,7 +275,7 @@ nic_priv_dump(struct rte_eth_dev *eth, FILE *out)
 
 #define SHARED_OPS \
 	.dev_configure = dev_configure, \
-	.dev_infos_get = dev_infos_get, \
+	.dev_infos_get = ccnic_infos_get, \
 	.dev_set_link_up = ccnic_link_up, \
 	.dev_set_link_down = ccnic_link_down, \
 	.link_update = ccnic_link_update, \
@@ -306,6 +309,10 @@ static const struct eth_dev_ops ops = {
 	.dev_start = dev_start,
 	.dev_stop = dev_stop,
 	.dev_close = dev_close,
+	.rx_queue_start = ccnic_rx_queue_start,
+	.rx_queue_stop = ccnic_rx_queue_stop,
+	.tx_queue_start = ccnic_tx_queue_start,
+	.tx_queue_stop = ccnic_tx_queue_stop,
 	.rx_queue_intr_enable = ccnic_rx_intr_enable,
 	.rx_queue_intr_disable = ccnic_rx_intr_disable,
 	.pool_ops_supported = pool_ops_supported,
@@ -342,6 +349,7 @@ allocate(struct rte_vdev_device *vdev, uint16_t queues)
 	dev = ccnic_dev_of(eth);
 	dev->data = eth->data;
 	dev->queues = queues;
+	dev->nowhere.paused = CCNIC_PAUSED_CONTROL;
 	if (!ccnic_pair_init(dev->pair, queues))
 		NET_LOG(NOTICE, "%s: the kernel has no membarrier: every burst takes a lock", name);
 	eth->data->dev_flags = RTE_ETH_DEV_INTR_LSC | RTE_ETH_DEV_AUTOFILL_QUEUE_XSTATS;
@@ -362,6 +370,7 @@ create(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic
 	dev = ccnic_dev_of(eth);
 	dev->att = att;
 	dev->mtu_frame = args->attach.options.mtu;
+	dev->speed = args->speed;
 	dev->zero_copy = args->attach.bind;
 	dev->user.pause = ccnic_link_pause;
 	dev->user.resume = ccnic_link_resume;
@@ -395,6 +404,7 @@ create_nic(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct c
 	dev = ccnic_dev_of(eth);
 	dev->nic_role = role;
 	dev->mtu_frame = CCNIC_MAX_FRAME;
+	dev->speed = args->speed;
 
 	eth->dev_ops = &nic_ops;
 	eth->rx_pkt_burst = ccnic_nic_role_recv;
@@ -432,10 +442,8 @@ probe(struct rte_vdev_device *vdev)
 	struct ccnic_args args;
 	int ret;
 
-	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
-		NET_LOG(ERR, "%s: secondary processes are not supported: give each process a device of its own", name);
-		return -ENOTSUP;
-	}
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
+		return ccnic_secondary_probe(vdev);
 	ret = ccnic_args_parse(vdev, &args);
 	if (ret < 0)
 		return ret;
@@ -461,6 +469,8 @@ remove_device(struct rte_vdev_device *vdev)
 
 	if (eth == NULL)
 		return 0;
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
+		return rte_eth_dev_release_port(eth);
 	eth->dev_ops->dev_close(eth);
 	return rte_eth_dev_release_port(eth);
 }
@@ -484,4 +494,6 @@ RTE_PMD_REGISTER_PARAM_STRING(net_ccnic,
 	"zero-copy=<yes|no> "
 	"design=<ccnic|paper|packed|padded|e810> "
 	"demote=<auto|on|off> "
-	"pages=<auto|small|huge>");
+	"pages=<auto|small|huge> "
+	"wait=<no|yes> "
+	"speed=<10-400000>");

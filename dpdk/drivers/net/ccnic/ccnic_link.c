@@ -46,7 +46,7 @@ static int
 set_link(struct rte_eth_dev *eth, bool up)
 {
 	struct rte_eth_link link = {
-		.link_speed = up ? RTE_ETH_SPEED_NUM_UNKNOWN : RTE_ETH_SPEED_NUM_NONE,
+		.link_speed = up ? ccnic_dev_of(eth)->speed : RTE_ETH_SPEED_NUM_NONE,
 		.link_duplex = RTE_ETH_LINK_FULL_DUPLEX,
 		.link_autoneg = RTE_ETH_LINK_FIXED,
 		.link_status = up ? RTE_ETH_LINK_UP : RTE_ETH_LINK_DOWN,

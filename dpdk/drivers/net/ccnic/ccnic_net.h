@@ -21,6 +21,8 @@ extern int ccnic_net_logtype;
 #define CCNIC_MAX_MACS 16
 #define CCNIC_MAX_MCAST 64
 #define CCNIC_MAX_FRAME 9600
+/* The link's speed in Mb/s if nobody says another one: memory has none, but applications divide by it. */
+#define CCNIC_SPEED RTE_ETH_SPEED_NUM_100G
 /* Ring size reported to ethdev with role=nic, where the program chooses the size. */
 #define CCNIC_NIC_RING 1024
 #define CCNIC_OVERHEAD RTE_ETHER_HDR_LEN
@@ -157,6 +159,7 @@ struct ccnic_rxq {
 	uint16_t max_len;   /* longer packets are dropped */
 	bool zero_copy;     /* mbufs of mp may be bound to the region */
 	bool own_pool;      /* mp has the ops "ccnic" */
+	bool deferred;      /* started by the application, not with the port */
 	bool told;          /* the metadata of packets matter: one of the next three */
 	bool hash;          /* RTE_ETH_RX_OFFLOAD_RSS_HASH */
 	bool strip;         /* RTE_ETH_RX_OFFLOAD_VLAN_STRIP */
@@ -179,6 +182,7 @@ struct ccnic_txq {
 	bool zero_copy;
 	bool fast_free; /* RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE: mbufs are of one pool, and not shared */
 	uint16_t max_len; /* the region's longest packet */
+	bool deferred;    /* started by the application, not with the port */
 	uint32_t takes;   /* CCNIC_TAKES_... of the peer */
 	struct ccnic_workspace *space; /* with transmit offloads only */
 	uint8_t *base;
@@ -194,6 +198,7 @@ struct ccnic_txq {
 struct ccnic_args {
 	struct ccnic_attach_conf attach;
 	bool nic; /* role=nic */
+	uint32_t speed; /* Mb/s, as the application is told */
 };
 
 struct ccnic_nic_role;
@@ -209,6 +214,7 @@ struct ccnic_dev {
 	bool zero_copy;
 	bool started;
 	bool link_down; /* by rte_eth_dev_set_link_down() */
+	uint32_t speed; /* of the link, in Mb/s */
 	bool ptypes_asked;    /* the application has chosen packet types */
 	uint32_t ptypes;      /* these */
 	struct ccnic_rss rss; /* the setting of the application */
@@ -219,6 +225,7 @@ struct ccnic_dev {
 	bool peer_up;     /* the NIC, or the program, was running at the last check */
 	bool reported_up; /* link state last reported to the application */
 	uint64_t link_downs;
+	struct ccnic_pair nowhere; /* paused for ever: what queues use that are stopped */
 	struct ccnic_pair pair[];
 };
 
@@ -393,6 +400,12 @@ ccnic_pair_leave(struct ccnic_pair *pair)
 		rte_spinlock_unlock(&pair->lock);
 }
 
+/* ccnic_ethdev.c */
+int ccnic_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info);
+
+/* ccnic_secondary.c: the device in a process that is not the one that has probed it */
+int ccnic_secondary_probe(struct rte_vdev_device *vdev);
+
 /* ccnic_args.c */
 int ccnic_args_parse(struct rte_vdev_device *vdev, struct ccnic_args *args);
 void ccnic_args_log_error(const char *device, const struct ccnic_args *args, int error);
@@ -418,8 +431,16 @@ void ccnic_tx_queue_release(struct rte_eth_dev *dev, uint16_t index);
 /* Assigns pairs to receive queues. With role=nic the pairs need not be open. */
 void ccnic_queues_assign(struct rte_eth_dev *dev);
 /* The longest packet that a receive queue accepts with this MTU. */
-uint16_t ccnic_rx_longest(const struct rte_eth_dev *dev, uint16_t mtu);
+uint16_t ccnic_rx_longest(const struct rte_eth_dev *dev, const struct ccnic_rxq *rxq, uint16_t mtu);
+/* True if the application accepts packets of several segments. */
+bool ccnic_rx_is_scattered(const struct rte_eth_dev *dev);
+/* 0, or -EINVAL: packets of this MTU would need several segments, which the application has not asked for. */
+int ccnic_rx_check_mtu(const struct rte_eth_dev *dev, uint16_t mtu);
 void ccnic_queues_state(struct rte_eth_dev *dev, uint8_t state);
+int ccnic_rx_queue_start(struct rte_eth_dev *dev, uint16_t index);
+int ccnic_rx_queue_stop(struct rte_eth_dev *dev, uint16_t index);
+int ccnic_tx_queue_start(struct rte_eth_dev *dev, uint16_t index);
+int ccnic_tx_queue_stop(struct rte_eth_dev *dev, uint16_t index);
 int ccnic_queues_start(struct rte_eth_dev *dev);
 void ccnic_queues_stop(struct rte_eth_dev *dev);
 void ccnic_rxq_info(struct rte_eth_dev *dev, uint16_t index, struct rte_eth_rxq_info *info);

@@ -135,7 +135,8 @@ read_drops(struct ccnic_pair *pair)
 {
 	struct ccnic_stats stats;
 
-	if (pair->queue == NULL || !ccnic_pair_lock(pair))
+	/* A secondary process has the values of the primary's last reading. */
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY || pair->queue == NULL || !ccnic_pair_lock(pair))
 		return;
 	if (ccnic_queue_stats(pair->queue, &stats, sizeof(stats)) == 0) {
 		pair->drops.descriptors = stats.rx_bad_descriptor;
@@ -160,7 +161,8 @@ sum_all(const struct rte_eth_dev *eth, struct totals *totals)
 		sum_tx(eth, i, &totals->tx);
 	totals->link_downs = dev->link_downs;
 	if (dev->nic_role != NULL) {
-		ccnic_nic_role_sum(dev, &totals->nic, &totals->programs);
+		if (rte_eal_process_type() == RTE_PROC_PRIMARY)
+			ccnic_nic_role_sum(dev, &totals->nic, &totals->programs);
 		return;
 	}
 	for (i = 0; i < dev->queues; i++) {

@@ -98,7 +98,7 @@ class HugePages(unittest.TestCase):
         options = [*self.memory("--proc-type=secondary"), "--no-pci", "-d", PLUGIN]
         options += (arg for device in devices for arg in ("--vdev", device.format(socket=self.nic.socket)))
         inside = ["nsenter", "--mount", "--target", str(self.program.process.pid)]
-        return subprocess.Popen(list(map(str, [*inside, tool, *options, "--", *arguments])), stdin=subprocess.DEVNULL,
+        return subprocess.Popen(list(map(str, [*inside, "stdbuf", "-oL", tool, *options, "--", *arguments])), stdin=subprocess.DEVNULL,
                                 stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 
     def said(self, *command):
@@ -119,7 +119,7 @@ class HugePages(unittest.TestCase):
         capture = pathlib.Path(self.mount).parent / f"{self.prefix}.pcap"
         self.addCleanup(capture.unlink, missing_ok=True)
         self.program.do("start tx_first 1")
-        with self.secondary("dpdk-pdump", [], "--pdump", f"port=0,queue=*,rx-dev={capture}") as pdump:
+        with self.secondary("dpdk-pdump", [], "--pdump", f"port=0,queue=*,rx-dev={capture},total-num-mbufs=1025") as pdump:
             log = ""
             while "capture for (1) tuples" not in log:
                 log += (line := pdump.stdout.readline())

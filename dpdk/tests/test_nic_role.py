@@ -325,8 +325,8 @@ class AsNic(unittest.TestCase):
     def test_a_program_in_c(self):
         generator = self.compile_generator()
         nic = self.serve()
-        nic.do(SCATTER)
-        nic.do("port config mtu 0 9586")
+        for command in "stop", "port stop 0", SCATTER, "port config mtu 0 9586", "port start 0", "start":
+            nic.do(command)
         for n, arguments in enumerate((["100000", "64"], ["20000", "1500", "32", "256"], ["20000", "9000"]), 1):
             subprocess.run([generator, self.place.socket, *arguments], check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
             nic.until("its end", lambda t: t.xstats()["link_downs"] == n)

@@ -62,7 +62,7 @@ struct singles {
 };
 
 /* Chooses a method for each of n packets and allocates buffers for copies of large ones; fewer than needed if the pool is empty. */
-static inline void
+static __rte_always_inline void
 plan_singles(struct ccnic_txq *txq, struct singles *x, struct rte_mbuf **pkts, uint16_t n)
 {
 	uint16_t larges = 0, i;
@@ -76,7 +76,7 @@ plan_singles(struct ccnic_txq *txq, struct singles *x, struct rte_mbuf **pkts, u
 }
 
 /* Sets buffer i of the burst to a packet; false if there is no buffer for its copy. */
-static inline bool
+static __rte_always_inline bool
 fill_single(const struct ccnic_txq *txq, struct singles *x, uint16_t i, const struct rte_mbuf *m, uint64_t meta)
 {
 	const uint8_t *data = rte_pktmbuf_mtod(m, const uint8_t *);
@@ -115,7 +115,7 @@ revoke_singles(struct ccnic_txq *txq, struct singles *x, uint16_t sent, uint16_t
 }
 
 /* The first n packets were sent: frees their mbufs and counts them. */
-static inline void
+static __rte_always_inline void
 complete_singles(struct ccnic_txq *txq, const struct singles *x, struct rte_mbuf **pkts, uint16_t n)
 {
 	struct rte_mbuf *copied[CCNIC_BURST];

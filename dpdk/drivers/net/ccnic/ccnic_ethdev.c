@@ -42,10 +42,8 @@ static int
 dev_start(struct rte_eth_dev *eth)
 {
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
-	int ret = ccnic_rx_check_mtu(eth, eth->data->mtu);
+	int ret = ccnic_queues_start(eth);
 
-	if (ret == 0)
-		ret = ccnic_queues_start(eth);
 	if (ret < 0)
 		return ret;
 	ret = ccnic_offloads_start(eth);
@@ -77,10 +75,6 @@ dev_start(struct rte_eth_dev *eth)
 static int
 nic_start(struct rte_eth_dev *eth)
 {
-	int ret = ccnic_rx_check_mtu(eth, eth->data->mtu);
-
-	if (ret < 0)
-		return ret;
 	ccnic_queues_assign(eth);
 	eth->tx_pkt_burst = ccnic_tx_offloads(eth) ? ccnic_nic_role_xmit_offloads : ccnic_nic_role_xmit;
 	eth->data->scattered_rx = ccnic_rx_is_scattered(eth);
@@ -204,18 +198,14 @@ supported_ptypes_get(struct rte_eth_dev *eth)
 static int
 mtu_set(struct rte_eth_dev *eth, uint16_t mtu)
 {
-	/* A port that is stopped may get its offloads later: its start checks again. */
-	int ret = eth->data->dev_started ? ccnic_rx_check_mtu(eth, mtu) : 0;
 	uint16_t i;
 
-	if (ret < 0)
-		return ret;
 	/* ethdev has checked the limits; a running device applies the new value to its next packets. */
 	for (i = 0; i < eth->data->nb_rx_queues; i++) {
 		struct ccnic_rxq *rxq = eth->data->rx_queues[i];
 
 		if (rxq != NULL)
-			rxq->max_len = ccnic_rx_longest(eth, rxq, mtu);
+			rxq->max_len = ccnic_rx_longest(eth, mtu);
 	}
 	return 0;
 }

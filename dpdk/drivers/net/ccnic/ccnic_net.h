@@ -431,11 +431,9 @@ void ccnic_tx_queue_release(struct rte_eth_dev *dev, uint16_t index);
 /* Assigns pairs to receive queues. With role=nic the pairs need not be open. */
 void ccnic_queues_assign(struct rte_eth_dev *dev);
 /* The longest packet that a receive queue accepts with this MTU. */
-uint16_t ccnic_rx_longest(const struct rte_eth_dev *dev, const struct ccnic_rxq *rxq, uint16_t mtu);
-/* True if the application accepts packets of several segments. */
+uint16_t ccnic_rx_longest(const struct rte_eth_dev *dev, uint16_t mtu);
+/* True if packets may arrive in several segments; says so if the application has not asked for that. */
 bool ccnic_rx_is_scattered(const struct rte_eth_dev *dev);
-/* 0, or -EINVAL: packets of this MTU would need several segments, which the application has not asked for. */
-int ccnic_rx_check_mtu(const struct rte_eth_dev *dev, uint16_t mtu);
 void ccnic_queues_state(struct rte_eth_dev *dev, uint8_t state);
 int ccnic_rx_queue_start(struct rte_eth_dev *dev, uint16_t index);
 int ccnic_rx_queue_stop(struct rte_eth_dev *dev, uint16_t index);

@@ -165,42 +165,38 @@ ccnic_queues_assign(struct rte_eth_dev *eth)
 		rxq->stride = n;
 		ccnic_rx_look_init(eth, rxq);
 		rxq->pairs = (all - i + n - 1) / n;
-		rxq->max_len = ccnic_rx_longest(eth, rxq, eth->data->mtu);
+		rxq->max_len = ccnic_rx_longest(eth, eth->data->mtu);
 	}
 }
 
 bool
 ccnic_rx_is_scattered(const struct rte_eth_dev *eth)
 {
-	return (eth->data->dev_conf.rxmode.offloads & (RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_TCP_LRO)) != 0;
+	const uint32_t frame = eth->data->mtu + CCNIC_OVERHEAD;
+	uint16_t i;
+
+	if (eth->data->dev_conf.rxmode.offloads & (RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_TCP_LRO))
+		return true;
+	/* Not an error: DPDK's own ip_reassembly configures such a port. */
+	for (i = 0; i < eth->data->nb_rx_queues; i++) {
+		const struct ccnic_rxq *rxq = eth->data->rx_queues[i];
+		const uint32_t room = rxq->room - RTE_PKTMBUF_HEADROOM;
+
+		if (frame <= room)
+			continue;
+		NET_LOG(NOTICE, "port %u: packets of more than %" PRIu32 " bytes arrive in several segments, though RTE_ETH_RX_OFFLOAD_SCATTER is not"
+			" configured: the MTU is %u, and mbufs of mempool %s hold no more", eth->data->port_id, room, eth->data->mtu, rxq->mp->name);
+		return true;
+	}
+	return false;
 }
 
 uint16_t
-ccnic_rx_longest(const struct rte_eth_dev *eth, const struct ccnic_rxq *rxq, uint16_t mtu)
+ccnic_rx_longest(const struct rte_eth_dev *eth, uint16_t mtu)
 {
-	const uint16_t longest = RTE_MIN(mtu + CCNIC_OVERHEAD + CCNIC_TAGS, CCNIC_MAX_FRAME);
-
 	if (ccnic_takes_of(eth->data) & CCNIC_TAKES_TCP)
 		return CCNIC_MAX_FRAME;
-	return ccnic_rx_is_scattered(eth) ? longest : RTE_MIN(longest, rxq->room - RTE_PKTMBUF_HEADROOM);
-}
-
-int
-ccnic_rx_check_mtu(const struct rte_eth_dev *eth, uint16_t mtu)
-{
-	const uint32_t frame = mtu + CCNIC_OVERHEAD;
-	uint16_t i;
-
-	for (i = 0; !ccnic_rx_is_scattered(eth) && i < eth->data->nb_rx_queues; i++) {
-		const struct ccnic_rxq *rxq = eth->data->rx_queues[i];
-
-		if (rxq == NULL || frame <= (uint32_t)rxq->room - RTE_PKTMBUF_HEADROOM)
-			continue;
-		NET_LOG(ERR, "port %u: an MTU of %u needs %u bytes, mbufs of mempool %s hold %u; configure RTE_ETH_RX_OFFLOAD_SCATTER, or give"
-			" the queue larger mbufs", eth->data->port_id, mtu, frame, rxq->mp->name, rxq->room - RTE_PKTMBUF_HEADROOM);
-		return -EINVAL;
-	}
-	return 0;
+	return RTE_MIN(mtu + CCNIC_OVERHEAD + CCNIC_TAGS, CCNIC_MAX_FRAME);
 }
 
 /* Connects receive queue i to the pairs that it polls, or to none. Bursts of a queue without a pair find it paused: nothing to test. */

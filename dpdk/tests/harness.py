@@ -93,6 +93,11 @@ class Nic:
         status = subprocess.run([RELEASE / "ccnic", "status", "--json", "--socket", self.socket], capture_output=True, check=True)
         return [queue for program in json.loads(status.stdout)["programs"] for queue in program["queues"]]
 
+    def rules(self):
+        """The flow rules of all programs."""
+        command = [RELEASE / "ccnic", "flow", "list", "--json", "--socket", self.socket]
+        return json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+
     def __enter__(self):
         return self
 

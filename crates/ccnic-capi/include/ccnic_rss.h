@@ -72,6 +72,13 @@ static inline void ccnic_rss_init(struct ccnic_rss *rss, uint16_t queues)
 		rss->table[i] = (uint16_t)(queues > 0 ? i % queues : 0);
 }
 
+/** Sets a key with which both directions of a connection have one hash, and arrive on one queue. After ccnic_rss_init(). Any thread. */
+static inline void ccnic_rss_symmetric(struct ccnic_rss *rss)
+{
+	for (int i = 0; i < CCNIC_RSS_KEY; i++)
+		rss->key[i] = i % 2 == 0 ? 0x6d : 0x5a;
+}
+
 /**
  * Sets how the NIC spreads received packets over the queues of `nic`. The setting stays in force when ccnic_reconnect() attaches to
  * another NIC. Without it, and after a call with NULL, a packet arrives on the queue pair that it was sent on. It may be changed

@@ -71,9 +71,10 @@ impl From<ccnic_client::Error> for Failure {
             Error::Protocol { .. } => Errno::PROTO,
             Error::QueueTaken { .. } => Errno::BUSY,
             Error::StillAlive => Errno::ISCONN,
-            Error::NoRss => Errno::OPNOTSUPP,
+            Error::NoRss | Error::NoFlows => Errno::OPNOTSUPP,
             Error::Config(_)
             | Error::Rss { .. }
+            | Error::Flow { .. }
             | Error::Tuning { .. }
             | Error::NoQueue { .. }
             | Error::WrongDesign { .. }

@@ -27,7 +27,7 @@ mod pointers;
 mod testing;
 
 pub use abi::{CcnicBuf, CcnicOptions, CcnicRss, CcnicStats, CcnicView};
-pub use client::{Ccnic, CcnicPool, CcnicQueue, bursts::*, exports::*};
+pub use client::{Ccnic, CcnicPool, CcnicQueue, bursts::*, exports::*, flow::*};
 pub use nic::abi::{CcnicNicOptions, CcnicNicStats, CcnicProgramInfo, CcnicSegment};
 pub use nic::{CcnicNic, CcnicNicQueue, CcnicProgram, exports::*};
 pub use offload::*;

@@ -32,6 +32,8 @@ const OUT_OF_LINE: &[&str] = &[
     "gather",
     "count_dropped",
     "drop_unhanded",
+    "by_rules",
+    "drop_by_rule",
     "tx_small_slowly",
     "wake_nic",
     "take_chains",

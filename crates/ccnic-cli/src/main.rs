@@ -1,5 +1,5 @@
 //! `ccnic`: the command line. Subcommands stand on top (`demo`, `bench`, `sim`, `reproduce`, `explore`,
-//! `status`, `mac-table`; `stats` and `top` in `monitor`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
+//! `status`, `mac-table`, `flow`; `stats` and `top` in `monitor`); they use what measures (`loopback`, `micro`), what draws (`plot`) and what prints (`print`),
 //! and these use none of the subcommands.
 
 mod bench;
@@ -7,6 +7,7 @@ mod clock;
 mod cpus;
 mod demo;
 mod explore;
+mod flow;
 mod loopback;
 mod mac_table;
 mod micro;
@@ -56,6 +57,9 @@ enum Command {
     Status(status::StatusArgs),
     /// Show the addresses that a running switch has learned
     MacTable(mac_table::MacTableArgs),
+    /// Show or change the flow rules of a running NIC's programs
+    #[command(subcommand)]
+    Flow(flow::FlowCommand),
     /// Show every counter of a running NIC's ports and queues; rates, if it is watched
     Stats(monitor::stats::StatsArgs),
     /// Watch the ports and polling cores of a running NIC, live
@@ -79,6 +83,7 @@ fn main() -> ExitCode {
         Command::Explore(args) => explore::run(args).map(|()| true),
         Command::Status(args) => status::run(args).map(|()| true),
         Command::MacTable(args) => mac_table::run(args).map(|()| true),
+        Command::Flow(command) => flow::run(command).map(|()| true),
         Command::Stats(args) => monitor::stats::run(args).map(|()| true),
         Command::Top(args) => monitor::top::run(args).map(|()| true),
     };

@@ -96,6 +96,15 @@ pub enum Error {
     /// The NIC cannot do receive-side scaling.
     #[error("this NIC does no RSS: the sender chooses the queue")]
     NoRss,
+    /// A flow rule that is not valid.
+    #[error("flow rule: {why}")]
+    Flow {
+        /// The field, and what it may be.
+        why: String,
+    },
+    /// The NIC has no flow rules.
+    #[error("this NIC has no flow rules: RSS or the sender chooses the queue")]
+    NoFlows,
     /// A reconnection without all queue pairs and pools.
     #[error("reconnecting needs all {given} queue pairs and pools of the region, got {brought}")]
     PairsMissing {

@@ -34,6 +34,7 @@
 //! `ccnicd --socket /tmp/nic.sock` is a NIC to try it with.
 
 mod error;
+mod flow;
 mod nic;
 mod options;
 mod queue_pair;
@@ -48,6 +49,7 @@ pub use ccnic::rss::Rss;
 pub use ccnic::{
     Buf, Burst, Config, ConfigError, Demote, Desc, Design, FetchMode, IdleMode, TooLong, Tuning,
 };
+pub use ccnic_control::flow::{FlowEntry, FlowMatch, FlowRule, FlowTarget};
 pub use ccnic_control::messages::Status;
 pub use ccnic_shm::Pages;
 

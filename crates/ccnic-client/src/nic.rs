@@ -16,6 +16,7 @@ use ccnic_frame::Takes;
 use ccnic_shm::{HUGE_PAGE, NativeMemory, Pages, Region, numa};
 
 use crate::error::Error;
+use crate::flow::Flows;
 use crate::options::NicOptions;
 use crate::queue_pair::{PairVisitor, QueuePair};
 use crate::tuning::Choice;
@@ -58,7 +59,7 @@ pub struct Nic {
     socket: PathBuf,
     name: String,
     mac: Option<[u8; 6]>,
-    connection: Arc<Connection>,
+    pub(crate) connection: Arc<Connection>,
     /// The NIC can do receive-side scaling.
     spreads: bool,
     /// What the NIC does about requests in the metadata of packets.
@@ -69,6 +70,7 @@ pub struct Nic {
     sleeps: bool,
     /// The parameters for a NIC that can.
     rss: Option<Rss>,
+    pub(crate) flows: Flows,
     /// What is chosen of each NIC's tuning.
     choice: Choice,
     tuning: Tuning,
@@ -122,6 +124,7 @@ impl Nic {
             takes: Takes::NONE,
             sleeps: hello.sleeps,
             rss: options.rss.clone(),
+            flows: Flows::new(hello.flow),
             tuning: choice.of(hello.tuning),
             choice,
             region,
@@ -281,6 +284,8 @@ impl Nic {
     /// Packets in the rings are delivered; those that the old NIC had taken from the rings are lost. The
     /// buffers that it held go back to the pool; returns their number.
     ///
+    /// RSS and flow rules are in force from the first packet on, if the NIC can do that.
+    ///
     /// `pairs` and `pools` must be all those that were taken. [`Nic`] has an example.
     ///
     /// If the old NIC had sealed the region against holes, as `ccnicd` does unless its operator trusts this
@@ -308,7 +313,8 @@ impl Nic {
         // Before a NIC is called: it need not wait, and may not be there yet.
         self.region.renew()?;
         let connection = Arc::new(Connection::open(&self.socket)?);
-        let Hello { rss: spreads, tuning, offloads, .. } = greet(&connection)?;
+        let Hello { rss: spreads, tuning, offloads, flow, .. } = greet(&connection)?;
+        self.flows.prepare(&connection, flow)?;
         self.tuning = self.choice.of(tuning);
         let reclaimed = self.reclaim(pairs, pools);
         self.attach(&connection, spreads)?;
@@ -422,6 +428,7 @@ fn unknown() -> Hello {
         sleeps: true,
         offloads: None,
         tuning: None,
+        flow: None,
     }
 }
 

@@ -76,6 +76,7 @@ impl Handler for Clients {
             sleeps: false,
             offloads: None,
             tuning: self.tuning,
+            flow: None,
         }
     }
 

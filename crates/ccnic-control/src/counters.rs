@@ -205,6 +205,9 @@ counters! {
     drop_port_down: Drop, Packets, "interface down";
     /// By a port to somewhere outside: the kernel has refused the packet. Counted at the queue that the packet was for.
     drop_port_refused: Drop, Packets, "refused by the kernel";
+    /// A flow rule of the receiver, or of the operator for it, says so. Counted at the queue that the packet was sent on; of one from
+    /// another port, at the first queue of the program that it was for.
+    drop_flow_rule: Drop, Packets, "dropped by a flow rule";
     /// Packets that the switch has sent to all other ports. Counted at the queue that they were sent on.
     flooded: Event, Packets, "flooded";
     /// Copies of flooded packets beyond the first of each, and copies for mirrors.

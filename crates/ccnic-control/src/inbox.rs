@@ -14,6 +14,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 
 use crate::error::Error;
+use crate::flow::FlowRequest;
 use crate::listener::{AttachRequest, ClientId};
 use crate::messages::{Cursor, Reply};
 use crate::notifier::Notifier;
@@ -27,6 +28,7 @@ pub(crate) enum Event {
     Attach(Box<AttachRequest>),
     SetRss(ClientId, Option<Box<Rss>>),
     SetTakes(ClientId, Takes),
+    Flow(ClientId, Box<FlowRequest>),
     Notify(ClientId, u16, Notifier),
     Detach(ClientId),
 }

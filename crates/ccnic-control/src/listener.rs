@@ -8,6 +8,7 @@
 mod accept;
 mod attach;
 mod client;
+mod flow;
 mod observer;
 mod refuse;
 mod shared;
@@ -27,6 +28,7 @@ use rustix::io::Errno;
 use crate::account::{Account, UserMemory};
 use crate::connection::Connection;
 use crate::error::Error;
+use crate::flow::{FlowReply, FlowRequest, NumberedRule};
 use crate::inbox::{Asked, Event, Inbox};
 use crate::limits::Limits;
 use crate::messages::{AddressPage, Cursor, Hello, Reply, Status};
@@ -76,6 +78,15 @@ pub trait Handler {
     /// An attached program takes packets with these requests as they are from now on; before that, complete packets only. Called only
     /// where [`Hello::offloads`] says something, or by a program that does not care; by default it changes nothing.
     fn set_takes(&mut self, _: ClientId, _: Takes) {}
+    /// Does what a request about flow rules says, or shows them. `of` is the program that it names, or the one that asks. Its fields have
+    /// been checked, but for the queue of a rule that the operator has for another program. When it returns, a change is in force for every
+    /// packet sent later. Called only where [`Hello::flow`] is there.
+    ///
+    /// # Errors
+    /// The reason for a refusal, as who asks is told. Nothing has changed then.
+    fn flow(&mut self, _of: ClientId, _request: FlowRequest) -> Result<FlowReply, String> {
+        Err(NO_FLOWS.to_owned())
+    }
     /// Has the thread that polls this queue of an attached program notify it by `notifier`
     /// ([`Notifier::notify_if_armed`], which also confirms that to the program).
     ///
@@ -89,6 +100,8 @@ pub trait Handler {
 const NO_SWITCH: &str = "this NIC has no address table: it is no switch (ccnicd --wire switch is one)";
 
 const NO_RSS: &str = "this NIC does no RSS: whoever sends to the program chooses the queue";
+
+const NO_FLOWS: &str = "this NIC has no flow rules: whoever sends to the program chooses the queue";
 
 /// A program that asks to be attached: what it said of itself, and its region, mapped and checked.
 ///
@@ -104,6 +117,8 @@ pub struct AttachRequest {
     pub mac: Option<[u8; 6]>,
     /// How its received packets are spread over its queues.
     pub rss: Option<Rss>,
+    /// Its flow rules, which have been checked but for their numbers.
+    pub flows: Vec<NumberedRule>,
     /// Its process; 0 when that is in a PID namespace that the NIC does not see.
     pub pid: i32,
     /// The geometry that the region's header described when it was read, once; it lies within the region.
@@ -211,6 +226,9 @@ fn handle(handler: &mut impl Handler, event: Event) -> Reply {
         Event::SetTakes(id, takes) => {
             handler.set_takes(id, takes);
             Reply::Done
+        }
+        Event::Flow(of, request) => {
+            handler.flow(of, *request).map_or_else(|reason| Reply::Refused { reason }, Reply::Flow)
         }
         Event::Notify(id, queue, notifier) => done(Reply::Done, handler.notify(id, queue, notifier)),
         Event::Detach(id) => {

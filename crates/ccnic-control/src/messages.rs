@@ -4,6 +4,7 @@ use ccnic::Tuning;
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::flow::{FlowAbility, FlowReply, FlowRequest};
 use crate::offloads::{Offloads, Taken};
 use crate::rss::RssMessage;
 
@@ -52,6 +53,8 @@ pub enum Request {
     StatusFrom(Cursor),
     /// Asks a switch for the addresses that it has learned: from 0, then from [`AddressPage::next`] on.
     MacTable(u32),
+    /// Changes or shows flow rules. Only where [`Hello::flow`] says so.
+    Flow(FlowRequest),
 }
 
 /// Where a page of the status begins.
@@ -77,6 +80,8 @@ pub enum Reply {
     Status(Box<Status>),
     /// To `MacTable`.
     MacTable(AddressPage),
+    /// To `Flow`.
+    Flow(FlowReply),
     /// The request was refused.
     Refused {
         /// Why, and what to do about it.
@@ -103,6 +108,9 @@ pub struct Hello {
     /// What it found best on this machine ([`Tuning::word`]). A program that knows no such tuning uses the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<u32>,
+    /// What it can do with flow rules, if anything.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub flow: Option<FlowAbility>,
 }
 
 /// The state of a NIC.
@@ -298,8 +306,15 @@ mod tests {
             &Reply::MacTable(AddressPage { addresses: vec![learned], next: Some(64) }),
             r#"{"mac-table":{"addresses":[{"mac":[2,0,0,0,0,255],"program":7,"age_s":3}],"next":64}}"#,
         );
-        let hello =
-            Hello { version: "1".into(), node: 0, rss: true, sleeps: false, offloads: None, tuning: None };
+        let hello = Hello {
+            version: "1".into(),
+            node: 0,
+            rss: true,
+            sleeps: false,
+            offloads: None,
+            tuning: None,
+            flow: None,
+        };
         is(&Reply::Hello(hello.clone()), r#"{"hello":{"version":"1","node":0,"rss":true}}"#);
         is(
             &Reply::Hello(Hello {
@@ -309,8 +324,13 @@ mod tests {
             r#"{"hello":{"version":"1","node":0,"rss":true,"offloads":{"takes":["vlan"]}}}"#,
         );
         is(
-            &Reply::Hello(Hello { tuning: Some(0x0100_0001), ..hello }),
+            &Reply::Hello(Hello { tuning: Some(0x0100_0001), ..hello.clone() }),
             r#"{"hello":{"version":"1","node":0,"rss":true,"tuning":16777217}}"#,
+        );
+        let flow = Some(FlowAbility { version: 1, rules: 256, field_sets: 8 });
+        is(
+            &Reply::Hello(Hello { flow, ..hello }),
+            r#"{"hello":{"version":"1","node":0,"rss":true,"flow":{"version":1,"rules":256,"field_sets":8}}}"#,
         );
         let queue = QueueStatus { queue: 3, core: 1, tx_packets: u64::MAX, ..QueueStatus::default() };
         let program = ProgramStatus {
@@ -353,7 +373,7 @@ mod tests {
         assert_eq!((queue.rx_bytes, queue.drop_ring_full, queue.drop_handoff_full), (4, 0, 0));
         assert_eq!((queue.drop_over_mtu, queue.drop_bad_source, queue.flooded), (0, 0, 0));
         let hello: Hello = serde_json::from_str(r#"{"version":"0","node":1}"#).unwrap();
-        assert!(!hello.rss && hello.tuning.is_none() && hello.offloads.is_none());
+        assert!(!hello.rss && hello.tuning.is_none() && hello.offloads.is_none() && hello.flow.is_none());
         assert!(serde_json::from_str::<Hello>(r#"{"version":"0","node":1,"tuning":4294967296}"#).is_err());
         let status: Status = serde_json::from_str(
             r#"{"version":"0","pid":1,"uptime_s":0,"wire":"w","cores":[],"programs":[]}"#,

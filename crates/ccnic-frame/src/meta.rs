@@ -1,13 +1,14 @@
 //! The 64 bits of metadata that a packet's first descriptor carries.
 //!
 //! ```text
-//!  63                    48 47        40  39 38   37 36   35 34   33  32 31                          0
-//! |      VLAN tag (TCI)    |   zero    | TAG |  L4   |  IP   | SEGMENT |HASHED|         argument        |
+//!  63                    48 47    41   40   39 38   37 36   35 34   33  32 31                          0
+//! |      VLAN tag (TCI)    |  zero |MARKED|TAG|  L4   |  IP   | SEGMENT |HASHED|         argument        |
 //!
+//! MARKED  argument: 31..16 the mark that a flow rule of the receiver has given it; no hash
 //! TAG     the tag is valid: to be inserted (from a sender), or stripped (to a receiver)
 //! L4, IP  checksum of TCP or UDP, and of the IPv4 header: 0 nothing said, 1 requested, 2 good
-//! SEGMENT 0 none, 1 TCP over IPv4, 2 TCP over IPv6, 3 UDP; argument: 31..16 zero, 15..0 the segment size
-//! HASHED  argument: the flow hash; only where SEGMENT is 0
+//! SEGMENT 0 none, 1 TCP over IPv4, 2 TCP over IPv6, 3 UDP; argument: 15..0 the segment size
+//! HASHED  argument: the flow hash; only where SEGMENT is 0 and nothing is MARKED
 //! ```
 //!
 //! - A word of zero says nothing, as before these bits had a meaning. Any word can be decoded
@@ -28,7 +29,10 @@ const SEGMENT_SHIFT: u32 = 33;
 const IP_SHIFT: u32 = 35;
 const L4_SHIFT: u32 = 37;
 const TAG_SHIFT: u32 = 39;
+const MARKED_SHIFT: u32 = 40;
 const TCI_SHIFT: u32 = 48;
+/// Of the mark, within the argument.
+const MARK_SHIFT: u32 = 16;
 /// Width of the fields that are neither flags nor numbers.
 const TWO_BITS: u64 = 3;
 const SIZE_MASK: u64 = 0xffff;
@@ -102,6 +106,8 @@ impl Meta {
     pub(crate) const SEGMENT: u64 = TWO_BITS << SEGMENT_SHIFT;
     /// The bit that says that there is a VLAN tag.
     pub(crate) const TAG: u64 = 1 << TAG_SHIFT;
+    /// The bit that says that a flow rule of the receiver has marked the packet: `CCNIC_META_MARKED`.
+    pub const MARKED: u64 = 1 << MARKED_SHIFT;
 
     /// Decodes a word, which may be anything. Fields that have no meaning, or contradict others, become zero.
     #[inline(always)]
@@ -111,9 +117,12 @@ impl Meta {
         let meta = Meta(0).with_ip_checksum(ip);
         let meta = match segment_kind_of(word >> SEGMENT_SHIFT) {
             Some(kind) => meta.with_segmentation(Segmentation { kind, size: (word & SIZE_MASK) as u16 }),
-            None if word & Meta::HASHED != 0 => meta.with_l4_checksum(l4).with_hash(word as u32),
+            None if word & (Meta::HASHED | Meta::MARKED) == Meta::HASHED => {
+                meta.with_l4_checksum(l4).with_hash(word as u32)
+            }
             None => meta.with_l4_checksum(l4),
         };
+        let meta = if word & Meta::MARKED == 0 { meta } else { meta.with_mark((word >> MARK_SHIFT) as u16) };
         if word >> TAG_SHIFT & 1 == 0 { meta } else { meta.with_vlan(Tci::new((word >> TCI_SHIFT) as u16)) }
     }
 
@@ -156,6 +165,12 @@ impl Meta {
         if self.0 & Meta::HASHED == 0 { None } else { Some(self.0 as u32) }
     }
 
+    /// The mark that a flow rule has given it.
+    #[inline(always)]
+    pub const fn mark(self) -> Option<u16> {
+        if self.0 & Meta::MARKED == 0 { None } else { Some((self.0 >> MARK_SHIFT) as u16) }
+    }
+
     /// True when nothing has to be done before the packet may go anywhere: nothing requested, no tag apart, no super-packet.
     #[inline(always)]
     pub const fn is_complete(self) -> bool {
@@ -163,7 +178,7 @@ impl Meta {
         self.0 & (requested | TWO_BITS << SEGMENT_SHIFT | 1 << TAG_SHIFT) == 0
     }
 
-    /// What a sender may say: its requests. A hash and *good* are what a NIC tells a receiver, and are dropped.
+    /// What a sender may say: its requests. A hash, a mark and *good* are what a NIC tells a receiver, and are dropped.
     #[inline(always)]
     pub const fn requests(self) -> Meta {
         let meta = match self.ip_checksum() {
@@ -174,6 +189,7 @@ impl Meta {
             Checksum::Good => meta.with_l4_checksum(Checksum::Unknown),
             _ => meta,
         };
+        let meta = meta.without_mark();
         if meta.0 & Meta::HASHED == 0 { meta } else { Meta(meta.0 & !(Meta::HASHED | HASH_MASK)) }
     }
 
@@ -192,10 +208,11 @@ impl Meta {
         }
     }
 
-    /// With a segmentation: the L4 checksum becomes requested, a hash is lost.
+    /// With a segmentation: the L4 checksum becomes requested, a hash or a mark is lost.
     #[inline(always)]
     pub const fn with_segmentation(self, cut: Segmentation) -> Meta {
-        let fields = TWO_BITS << L4_SHIFT | TWO_BITS << SEGMENT_SHIFT | Meta::HASHED | HASH_MASK;
+        let fields =
+            TWO_BITS << L4_SHIFT | TWO_BITS << SEGMENT_SHIFT | Meta::HASHED | Meta::MARKED | HASH_MASK;
         let l4 = (Checksum::Requested as u64) << L4_SHIFT;
         Meta(self.0 & !fields | l4 | (cut.kind as u64) << SEGMENT_SHIFT | cut.size as u64)
     }
@@ -212,12 +229,30 @@ impl Meta {
         Meta(self.0 & !(1 << TAG_SHIFT | 0xffff << TCI_SHIFT))
     }
 
-    /// With a flow hash. No change of a super-packet, which has no room for it.
+    /// With a flow hash; a mark is lost. No change of a super-packet, which has no room for it.
     #[inline(always)]
     pub const fn with_hash(self, hash: u32) -> Meta {
         match self.segmentation() {
             Some(_) => self,
-            None => Meta(self.0 & !HASH_MASK | Meta::HASHED | hash as u64),
+            None => Meta(self.0 & !(HASH_MASK | Meta::MARKED) | Meta::HASHED | hash as u64),
+        }
+    }
+
+    /// With the mark of a flow rule; a hash is lost.
+    #[inline(always)]
+    pub const fn with_mark(self, mark: u16) -> Meta {
+        let kept = if self.segmentation().is_some() { SIZE_MASK } else { 0 };
+        let meta = self.0 & !(Meta::HASHED | HASH_MASK) | self.0 & kept;
+        Meta(meta | Meta::MARKED | (mark as u64) << MARK_SHIFT)
+    }
+
+    /// Without a mark.
+    #[inline(always)]
+    pub const fn without_mark(self) -> Meta {
+        if self.0 & Meta::MARKED == 0 {
+            self
+        } else {
+            Meta(self.0 & !(Meta::MARKED | SIZE_MASK << MARK_SHIFT))
         }
     }
 }
@@ -230,6 +265,7 @@ impl fmt::Debug for Meta {
             .field("segmentation", &self.segmentation())
             .field("vlan", &self.vlan())
             .field("hash", &self.hash())
+            .field("mark", &self.mark())
             .finish()
     }
 }

@@ -4,7 +4,7 @@ use ccnic_frame::{Checksum, Meta, SegmentKind, Segmentation, Tci};
 use proptest::prelude::*;
 
 /// The bits that have a meaning, by the picture of the module.
-const KNOWN: u64 = 0xffff_00ff_ffff_ffff;
+const KNOWN: u64 = 0xffff_01ff_ffff_ffff;
 
 fn kind() -> impl Strategy<Value = SegmentKind> {
     prop_oneof![Just(SegmentKind::TcpIpv4), Just(SegmentKind::TcpIpv6), Just(SegmentKind::Udp)]
@@ -35,6 +35,11 @@ fn the_bits_are_those_of_the_picture() {
         (meta.with_segmentation(Segmentation::tcp_ipv4(1448)), 1 << 37 | 1 << 33 | 1448),
         (meta.with_segmentation(Segmentation::tcp_ipv6(1428)), 1 << 37 | 2 << 33 | 1428),
         (meta.with_segmentation(Segmentation::udp(1200)), 1 << 37 | 3 << 33 | 1200),
+        (meta.with_mark(0xbeef), 1 << 40 | 0xbeef << 16),
+        (
+            meta.with_segmentation(Segmentation::udp(1200)).with_mark(7),
+            1 << 40 | 1 << 37 | 3 << 33 | 7 << 16 | 1200,
+        ),
         (meta.with_vlan(Tci::new(0)), 1 << 39),
         (meta.with_vlan(Tci::new(0xe00f)), 0xe00f << 48 | 1 << 39),
     ] {
@@ -45,7 +50,7 @@ fn the_bits_are_those_of_the_picture() {
 
 #[test]
 fn a_hash_is_what_receive_side_scaling_writes() {
-    assert_eq!(Meta::HASHED, ccnic::rss::HASHED);
+    assert_eq!((Meta::HASHED, Meta::MARKED), (ccnic::rss::HASHED, ccnic::rss::MARKED));
     let meta = Meta::from_word(ccnic::rss::HASHED | 0x51cc_c178);
     assert_eq!(meta, Meta::default().with_hash(0x51cc_c178));
     assert_eq!(meta.hash(), Some(0x51cc_c178));
@@ -89,7 +94,8 @@ proptest! {
         let meta = Meta::from_word(word);
         prop_assert_eq!(Meta::from_word(meta.word()), meta);
         prop_assert_eq!(meta.word() & !KNOWN, 0);
-        prop_assert!(meta.hash().is_none() || meta.segmentation().is_none());
+        prop_assert!(meta.hash().is_none() || meta.segmentation().is_none() && meta.mark().is_none());
+        prop_assert_eq!(meta.requests().mark(), None);
         prop_assert_eq!(meta.requests().requests(), meta.requests());
         let complete = meta.ip_checksum() != Checksum::Requested && meta.l4_checksum() != Checksum::Requested;
         let complete = complete && meta.segmentation().is_none() && meta.vlan().is_none();
@@ -98,7 +104,7 @@ proptest! {
 
     #[test]
     fn fields_do_not_touch_each_other(
-        word: u64, kind in kind(), size: u16, tci: u16, hash: u32, ip in checksum(), l4 in checksum(),
+        word: u64, kind in kind(), size: u16, tci: u16, hash: u32, mark: u16, ip in checksum(), l4 in checksum(),
     ) {
         let meta = Meta::from_word(word).with_ip_checksum(ip).with_vlan(Tci::new(tci));
         let (tag, cut) = (Some(Tci::new(tci)), Segmentation { kind, size });
@@ -107,6 +113,16 @@ proptest! {
         let large = meta.with_segmentation(cut);
         prop_assert_eq!((large.segmentation(), large.ip_checksum(), large.vlan()), (Some(cut), ip, tag));
         prop_assert_eq!((large.l4_checksum(), large.hash()), (Checksum::Requested, None));
+        for before in [whole, large] {
+            let marked = before.with_mark(mark);
+            prop_assert_eq!((marked.mark(), marked.hash()), (Some(mark), None));
+            prop_assert_eq!((marked.segmentation(), marked.l4_checksum()), (before.segmentation(), before.l4_checksum()));
+            prop_assert_eq!((marked.vlan(), marked.ip_checksum()), (before.vlan(), before.ip_checksum()));
+            prop_assert_eq!(Meta::from_word(marked.word()), marked);
+            prop_assert_eq!(marked.without_mark().mark(), None);
+            prop_assert_eq!(marked.without_mark().with_mark(mark), marked);
+        }
+        prop_assert_eq!(whole.with_mark(mark).with_hash(hash), whole);
         prop_assert_eq!(large.without_vlan().vlan(), None);
         prop_assert_eq!(large.without_vlan().with_vlan(Tci::new(tci)), large);
     }

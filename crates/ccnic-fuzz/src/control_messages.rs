@@ -5,6 +5,7 @@ use ccnic::heap::HeapMemory;
 use ccnic::layout::{Layout, MAGIC, RingLayout, VERSION};
 use ccnic::rss::Spreader;
 use ccnic::{Config, Design, SharedMemory, Tuning};
+use ccnic_control::flow::{FlowMatch, FlowRequest, FlowRule, FlowTarget};
 use ccnic_control::messages::{Cursor, Hello, Reply, Request};
 use ccnic_control::rss::RssMessage;
 use ccnic_control::{Page, printable};
@@ -61,6 +62,24 @@ fn request(bytes: &[u8]) {
     if let Request::Attach { rss: Some(rss), .. } | Request::Rss(Some(rss)) = &request {
         check_rss(rss, bytes);
     }
+    if let Request::Flow(FlowRequest::Create { rule, .. }) = &request {
+        check_flow(rule);
+    }
+}
+
+/// A rule that has passed its check names queues that there are, and fields that packets can have together.
+fn check_flow(rule: &FlowRule) {
+    for queues in [0, 1, 3, Config::MAX_QUEUES, u16::MAX] {
+        if rule.check(queues).is_err() {
+            continue;
+        }
+        assert!(!matches!(rule.to, FlowTarget::Queue(queue) if queue >= queues), "a queue beyond {queues}");
+        let FlowMatch { src_ip, dst_ip, protocol, src_port, dst_port, vlan, .. } = rule.matches;
+        assert!(src_ip.zip(dst_ip).is_none_or(|(src, dst)| src.is_ipv4() == dst.is_ipv4()));
+        assert!(src_port.or(dst_port).is_none() || protocol.is_some());
+        assert!(vlan.is_none_or(|vlan| vlan < 4095));
+    }
+    assert!(printable(&rule.matches.to_string()) == rule.matches.to_string(), "it is fit to print");
 }
 
 fn check_rss(message: &RssMessage, packet: &[u8]) {

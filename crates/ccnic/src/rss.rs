@@ -21,6 +21,11 @@
 //! assert_eq!(spreader.queue(None), 0);
 //! ```
 
+extern crate alloc;
+
+use alloc::boxed::Box;
+use core::fmt::Debug;
+
 /// Bytes of a hash key: enough for two IPv6 addresses and two ports.
 pub const KEY: usize = 40;
 /// Entries of the indirection table.
@@ -34,12 +39,34 @@ pub const HASHED: u64 = 1 << 32;
 /// The bits of a packet's metadata that say that it is a super-packet.
 const SEGMENT: u64 = 3 << 33;
 
+/// In the metadata of a received packet: a flow rule of the program has given it a mark, and there is no hash. What a sender says there
+/// is none: where hashes are asked for, the bit is cleared.
+pub const MARKED: u64 = 1 << 40;
+
 /// The key of Microsoft's verification suite, the default of many drivers.
 pub const DEFAULT_KEY: [u8; KEY] = [
     0x6d, 0x5a, 0x56, 0xda, 0x25, 0x5b, 0x0e, 0xc2, 0x41, 0x67, 0x25, 0x3d, 0x43, 0xa3, 0x8f, 0xb0, 0xd0,
     0xca, 0x2b, 0xcb, 0xae, 0x7b, 0x30, 0xb4, 0x77, 0xcb, 0x2d, 0xa3, 0x80, 0x30, 0xf2, 0x0c, 0x6a, 0x42,
     0xb7, 0x3b, 0xbe, 0xac, 0x01, 0xfa,
 ];
+
+/// A key whose 16 bits repeat, so that both directions of a connection have one hash, and one queue: swapping source and
+/// destination of addresses and ports changes nothing (Woo and Park, "Scalable TCP Session Monitoring with Symmetric Receive-side
+/// Scaling", 2012). The hash has 16 bits that differ, more than the table's index.
+///
+/// ```
+/// use ccnic::rss::{Rss, SYMMETRIC_KEY};
+///
+/// let rss = Rss { key: SYMMETRIC_KEY, ..Rss::new(4) };
+/// ```
+pub const SYMMETRIC_KEY: [u8; KEY] = {
+    let (mut key, mut at) = ([0x6d; KEY], 1);
+    while at < KEY {
+        key[at] = 0x5a;
+        at += 2;
+    }
+    key
+};
 
 /// What can be hashed. Addresses and ports of TCP, UDP and SCTP; addresses alone of all other packets, of
 /// fragments, and of those whose own type is not chosen. Example: [`FlowTypes`].
@@ -160,11 +187,40 @@ impl Rss {
     }
 }
 
+/// Where a flow rule sends a packet. [`Spreader::with_rules`] has an example.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fate {
+    /// Where it would go without rules.
+    Default,
+    /// To this queue, which exists.
+    Queue(u16),
+    /// Nowhere.
+    Drop,
+}
+
+/// Flow rules: they come before the hash. [`Spreader::with_rules`] has an example.
+///
+/// The threads that steer packets call this for each packet: it neither allocates nor waits.
+pub trait FlowRules: Debug + Send + Sync {
+    /// Decides about a packet of `len` bytes, `start` being the first [`START`] of them at most, which was sent with the metadata
+    /// `sent`. Gives where it goes, and the metadata that it is received with; `meta` are those that it would have without rules.
+    fn decide(&self, start: &[u8], len: u32, sent: u64, meta: u64) -> (Fate, u64);
+}
+
+/// The rules of a [`Spreader`].
+#[derive(Debug)]
+struct Ruled {
+    rules: Box<dyn FlowRules>,
+    /// What no rule is about is spread over queues.
+    spreads: bool,
+}
+
 /// Computes hashes and queues for an [`Rss`]; the [module](self) has an example. It has a table for each input byte, since the hash is linear in
 /// the input's bits.
 #[derive(Debug)]
 pub struct Spreader {
     rss: Rss,
+    rules: Option<Ruled>,
     /// By index of the input byte and its value.
     bytes: [[u32; 256]; KEY - 4],
 }
@@ -182,7 +238,55 @@ impl Spreader {
                     .fold(0, |sum, bit| sum ^ (key >> (bit + 1)) as u32);
             }
         }
-        Spreader { rss, bytes }
+        Spreader { rss, rules: None, bytes }
+    }
+
+    /// With flow rules, which come before the hash. Without an [`Rss`], a packet that no rule sends elsewhere stays where it is:
+    /// a loopback returns it on the queue that it was sent on, a switch delivers it to the first queue.
+    ///
+    /// ```
+    /// use ccnic::rss::{Fate, FlowRules, Rss, Spreader};
+    ///
+    /// /// Only short packets are received, on queue 1.
+    /// #[derive(Debug)]
+    /// struct Short;
+    ///
+    /// impl FlowRules for Short {
+    ///     fn decide(&self, _: &[u8], len: u32, _: u64, meta: u64) -> (Fate, u64) {
+    ///         (if len <= 64 { Fate::Queue(1) } else { Fate::Drop }, meta)
+    ///     }
+    /// }
+    ///
+    /// let spreader = Spreader::with_rules(Some(Rss::new(2)), Box::new(Short));
+    /// assert!(spreader.has_rules() && !Spreader::new(Rss::new(2)).has_rules());
+    /// ```
+    pub fn with_rules(rss: Option<Rss>, rules: Box<dyn FlowRules>) -> Spreader {
+        let spreads = rss.is_some();
+        let rules = Some(Ruled { rules, spreads });
+        Spreader { rules, ..Spreader::new(rss.unwrap_or_else(|| Rss::new(1))) }
+    }
+
+    /// True when it has flow rules. Example: [`with_rules`](Spreader::with_rules).
+    #[inline(always)]
+    pub fn has_rules(&self) -> bool {
+        self.rules.is_some()
+    }
+
+    /// By rules and hash: the queue of a packet of `len` bytes that begins with `start`, `None` to drop it; and its metadata. It
+    /// has been sent with `sent`, and stays at queue `home` if neither says otherwise.
+    pub(crate) fn decide(&self, start: &[u8], len: u32, sent: u64, home: u16) -> (Option<u16>, u64) {
+        let (mut to, mut meta) = (home, sent);
+        let Some(Ruled { rules, spreads }) = &self.rules else { return (Some(to), meta) };
+        if *spreads {
+            let hash = self.hash(start);
+            (to, meta) = (self.queue(hash), self.meta(sent, hash));
+        }
+        let (fate, meta) = rules.decide(start, len, sent, meta);
+        match fate {
+            Fate::Default => (Some(to), meta),
+            Fate::Queue(to) => (Some(to), meta),
+            Fate::Drop => (None, meta),
+        }
     }
 
     /// The parameters that it was made of. Example: [the module](self).
@@ -395,6 +499,23 @@ mod tests {
             let three = packet(&[0x8100; 3], source, destination, TCP, &[]);
             assert_eq!(all.hash(&three), None, "a third tag");
         }
+    }
+
+    #[test]
+    fn a_symmetric_key_has_one_hash_for_both_directions() {
+        let symmetric = Spreader::new(Rss { key: SYMMETRIC_KEY, ..Rss::new(4) });
+        let default = Spreader::new(Rss::new(4));
+        let mut indices = [false; TABLE];
+        for (destination, source, ..) in SUITE {
+            for protocol in [TCP, UDP, 1] {
+                let there = packet(&[], source, destination, protocol, &[]);
+                let back = packet(&[], destination, source, protocol, &[]);
+                assert_eq!(symmetric.hash(&there), symmetric.hash(&back), "{destination} {protocol}");
+                assert_ne!(default.hash(&there), default.hash(&back));
+                indices[symmetric.hash(&there).unwrap() as usize % TABLE] = true;
+            }
+        }
+        assert!(indices.iter().filter(|hit| **hit).count() > 8, "flows differ all the same");
     }
 
     #[test]

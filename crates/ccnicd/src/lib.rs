@@ -6,7 +6,8 @@
 //! 2. [`switch`]: joins ports; learns addresses.
 //! 3. [`poll`]: workers, the scheduling of clients on a worker, and the hand-off of packets between workers.
 //! 4. [`dataplane`]: what is done with a burst of a client that is not joined to others: loopback, receive-side scaling.
-//! 5. [`control`]: the control socket, clients, configuration; which worker polls which queue.
+//! 5. [`flow`]: flow rules, which say for some packets of a program what becomes of them, before receive-side scaling does.
+//! 6. [`control`]: the control socket, clients, configuration; which worker polls which queue.
 //!
 //! [`config`] is what an operator says of all this, in a file and by flags. Beside it are [`metrics`], what Prometheus reads, [`oom`],
 //! what the kernel is told of the daemon's memory, and [`tune`], what this machine decides of the interface.
@@ -17,6 +18,7 @@
 pub mod config;
 pub mod control;
 pub mod dataplane;
+pub mod flow;
 pub mod metrics;
 pub mod oom;
 pub mod poll;

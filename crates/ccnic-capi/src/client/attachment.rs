@@ -108,6 +108,19 @@ impl Ccnic {
         })
     }
 
+    /// Asks the NIC about flow rules.
+    pub(crate) fn with_flows<T>(
+        &self,
+        ask: impl FnOnce(&mut ccnic_client::Nic) -> Result<T, ccnic_client::Error>,
+    ) -> Result<T, Failure> {
+        ask(&mut self.lock().nic).map_err(|e| match e {
+            ccnic_client::Error::Gone => {
+                Failure::new(Errno::NOTCONN, c"the NIC has ended; ask its successor after ccnic_reconnect()")
+            }
+            e => e.into(),
+        })
+    }
+
     /// True while a queue or a pool is open.
     pub(crate) fn busy(&self) -> bool {
         let inner = self.lock();

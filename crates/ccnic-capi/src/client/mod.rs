@@ -3,6 +3,7 @@
 mod attachment;
 pub(crate) mod bursts;
 pub(crate) mod exports;
+pub(crate) mod flow;
 mod mixed;
 mod packets;
 mod parked;

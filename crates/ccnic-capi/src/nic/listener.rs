@@ -108,6 +108,7 @@ impl Handler for &Control {
             sleeps: false,
             offloads: Some(Offloads::completed(Takes::from_bits(self.takes.load(Ordering::Relaxed)))),
             tuning: None,
+            flow: None,
         }
     }
 

@@ -15,6 +15,7 @@
 #include "ccnic_pool_open.example.h"
 #include "ccnic_rss_set.example.h"
 #include "ccnic_offloads.example.h"
+#include "ccnic_flow_create.example.h"
 #include "ccnic_nic_rx_burst.example.h"
 /* Uses reflect(). */
 #include "ccnic_nic_listen.example.h"
@@ -140,6 +141,8 @@ static void program(const char *socket)
 	send_and_receive(nic, queue);
 	unsummed(nic, queue);
 	EXPECT(spread(nic), 1);
+	EXPECT(dns_apart(nic), 0);
+	EXPECT(all_as_before(nic, 0), 0);
 	EXPECT(ccnic_queue_close(queue), 0);
 	EXPECT(ccnic_close(nic), 0);
 }

@@ -119,6 +119,37 @@ static void miss(struct ccnic_queue **queues, int to)
 	EXPECT(stats.rx_dropped > 0 && received > 0, true);
 }
 
+/* Both directions of each flow arrive on one queue, with one hash. */
+static void symmetric(struct ccnic *nic, struct ccnic_queue **queues)
+{
+	struct ccnic_rss rss;
+
+	ccnic_rss_init(&rss, 1);
+	rss.flags = CCNIC_RSS_META;
+	ccnic_rss_symmetric(&rss);
+	EXPECT(ccnic_rss_set(nic, &rss), 0);
+	for (size_t i = 0; i < FLOWS; i++) {
+		struct flow flow = flows[i];
+		struct ccnic_buf buf;
+		uint64_t meta[2];
+
+		for (int way = 0; way < 2; way++) {
+			EXPECT(ccnic_buf_alloc(queues[0], 60, &buf, 1), 1);
+			write_packet(ccnic_buf_data(queues[0], &buf), &flow);
+			EXPECT(ccnic_tx_burst(queues[0], &buf, 1), 1);
+			EXPECT(ccnic_wait(queues[0], 20 * SECOND), 1);
+			EXPECT(ccnic_rx_burst(queues[0], &buf, 1), 1);
+			meta[way] = buf.meta;
+			EXPECT(ccnic_buf_free(queues[0], &buf, 1), 0);
+			memcpy(flow.addresses, flows[i].addresses + 4, 4);
+			memcpy(flow.addresses + 4, flows[i].addresses, 4);
+			flow.ports[0] = flows[i].ports[1];
+			flow.ports[1] = flows[i].ports[0];
+		}
+		EXPECT(meta[0] == meta[1] && meta[0] & CCNIC_META_HASHED, true);
+	}
+}
+
 int main(int argc, char **argv)
 {
 	struct ccnic_queue *queues[QUEUES];
@@ -144,6 +175,7 @@ int main(int argc, char **argv)
 	EXPECT(ccnic_rss_set(nic, &rss), 0);
 	all_flows(queues, &rss);
 	miss(queues, rss.table[flows[0].hash % CCNIC_RSS_TABLE]);
+	symmetric(nic, queues);
 	EXPECT(ccnic_rss_set(nic, NULL), 0);
 	EXPECT(ccnic_rss_active(nic), 0);
 	all_flows(queues, NULL);

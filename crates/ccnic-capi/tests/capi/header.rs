@@ -6,8 +6,8 @@ use std::mem::{offset_of, size_of};
 use std::process::Command;
 
 use ccnic_capi::{
-    CcnicBuf, CcnicNicOptions, CcnicNicStats, CcnicOptions, CcnicProgramInfo, CcnicRss, CcnicSegment,
-    CcnicStats,
+    CcnicBuf, CcnicFlowRule, CcnicNicOptions, CcnicNicStats, CcnicOptions, CcnicProgramInfo, CcnicRss,
+    CcnicSegment, CcnicStats,
 };
 
 use crate::build::{PRIVATE, cc, here, library, run};
@@ -143,6 +143,28 @@ fn structures_are_the_same_on_both_sides() {
                 ("flags", offset_of!(CcnicRss, flags)),
                 ("key", offset_of!(CcnicRss, key)),
                 ("table", offset_of!(CcnicRss, table)),
+            ],
+        ),
+        size("ccnic_flow_rule", size_of::<CcnicFlowRule>()),
+        fields(
+            "ccnic_flow_rule",
+            &[
+                ("priority", offset_of!(CcnicFlowRule, priority)),
+                ("match", offset_of!(CcnicFlowRule, fields)),
+                ("dst_mac", offset_of!(CcnicFlowRule, dst_mac)),
+                ("src_mac", offset_of!(CcnicFlowRule, src_mac)),
+                ("src_ip", offset_of!(CcnicFlowRule, src_ip)),
+                ("dst_ip", offset_of!(CcnicFlowRule, dst_ip)),
+                ("vlan", offset_of!(CcnicFlowRule, vlan)),
+                ("ether_type", offset_of!(CcnicFlowRule, ether_type)),
+                ("src_port", offset_of!(CcnicFlowRule, src_port)),
+                ("dst_port", offset_of!(CcnicFlowRule, dst_port)),
+                ("queue", offset_of!(CcnicFlowRule, queue)),
+                ("mark", offset_of!(CcnicFlowRule, mark)),
+                ("flags", offset_of!(CcnicFlowRule, flags)),
+                ("protocol", offset_of!(CcnicFlowRule, protocol)),
+                ("target", offset_of!(CcnicFlowRule, target)),
+                ("reserved", offset_of!(CcnicFlowRule, reserved)),
             ],
         ),
         size("ccnic_nic_options", size_of::<CcnicNicOptions>()),

@@ -5,6 +5,7 @@
 
 mod build;
 mod examples;
+mod flow;
 mod forged;
 mod header;
 mod man;

@@ -13,6 +13,7 @@ const PAGES: [&str; 8] = [
     "ccnic_pool_open",
     "ccnic_rss_set",
     "ccnic_offloads",
+    "ccnic_flow_create",
     "ccnic_nic_listen",
     "ccnic_nic_rx_burst",
 ];

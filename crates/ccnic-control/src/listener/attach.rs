@@ -77,6 +77,7 @@ impl Client {
         let Accounted { offered, layout, leases } = self.account_for(fd)?;
         let queues = layout.config().queues;
         let rss = self.check_rss(rss.as_ref(), queues)?;
+        let flows = self.take_flows(queues)?;
         let sealing = self.shared.account.limits().sealing(self.peer.uid);
         let region = Arc::new(offered.map(sealing).map_err(|e| e.to_string())?);
         let (teardown, jobs) = teardown();
@@ -94,6 +95,7 @@ impl Client {
             name,
             mac,
             rss,
+            flows,
             pid: self.peer.pid,
             layout,
             region,

@@ -13,6 +13,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use super::attach::{AttachedClient, ClientInfo};
+use super::flow::Flows;
 use super::shared::Shared;
 use super::{ClientId, NO_RSS};
 use crate::account::Lease;
@@ -64,6 +65,8 @@ pub(super) struct Client {
     pub(super) attached: Option<AttachedClient>,
     /// The handler does RSS, once that is known.
     spreads: Option<bool>,
+    /// Its flow rules, until it attaches.
+    pub(super) flows: Flows,
     /// Other references are gone before the last one goes here: those in [`Shared`] and in `AttachRequest`.
     pub(super) connection: Arc<Connection>,
     /// Its place among the connections of its user.
@@ -80,7 +83,17 @@ impl Client {
     ) -> Client {
         let log = shared.logs.client(peer.uid);
         shared.add(id, &connection);
-        Client { id, peer, shared, log, attached: None, spreads: None, connection, _place: place }
+        Client {
+            id,
+            peer,
+            shared,
+            log,
+            attached: None,
+            spreads: None,
+            flows: Flows::default(),
+            connection,
+            _place: place,
+        }
     }
 
     /// Serves the connection until it ends, then lets go of everything.
@@ -184,6 +197,7 @@ impl Client {
                 self.attached.as_ref().ok_or("attach a region before you say what the program takes")?;
                 self.ask(Event::SetTakes(self.id, Taken::takes(&list)))?
             }
+            Request::Flow(request) => self.flow(request)?,
         };
         Ok(Some(reply))
     }

@@ -3,6 +3,7 @@
 use super::*;
 use crate::account::MemoryLease;
 use crate::connection::Waited;
+use crate::flow::{FIRST_OF_OPERATOR, FlowAbility, FlowMatch, FlowRule, FlowTarget};
 use crate::limits::UserLimits;
 use crate::messages::{NAME_MAX, Request};
 use crate::rss::RssMessage;
@@ -18,6 +19,7 @@ const PATIENCE: Duration = Duration::from_secs(60);
 #[derive(Default)]
 struct Recorder {
     rss: bool,
+    flow: Option<FlowAbility>,
     refuses: bool,
     /// Leases a byte more for each program.
     more: bool,
@@ -28,7 +30,15 @@ struct Recorder {
 
 impl Handler for Recorder {
     fn hello(&self) -> Hello {
-        Hello { version: "test".into(), node: 0, rss: self.rss, sleeps: false, offloads: None, tuning: None }
+        Hello {
+            version: "test".into(),
+            node: 0,
+            rss: self.rss,
+            sleeps: false,
+            offloads: None,
+            tuning: None,
+            flow: self.flow,
+        }
     }
     fn status(&self, from: Cursor) -> Status {
         let (version, wire) = ("test".into(), "none".into());
@@ -58,6 +68,10 @@ impl Handler for Recorder {
     fn set_rss(&mut self, id: ClientId, rss: Option<Rss>) -> Result<(), String> {
         self.calls.push(format!("rss {id} {}", rss.is_some()));
         Ok(())
+    }
+    fn flow(&mut self, of: ClientId, request: FlowRequest) -> Result<FlowReply, String> {
+        self.calls.push(format!("flow {of} {}", request.program().is_some()));
+        Ok(FlowReply::Done)
     }
     fn notify(&mut self, id: ClientId, queue: u16, mut notifier: Notifier) -> Result<(), String> {
         notifier.confirm();
@@ -334,4 +348,58 @@ fn an_observer_reads_all_pages_from_another_thread() {
     assert_eq!(status.map(|status| (status.version, status.next)), Some(("test".into(), None)));
     drop(listener);
     assert_eq!(observer.status(), None, "the NIC has ended");
+}
+
+#[test]
+fn flow_rules_are_checked_and_those_of_a_program_come_with_it() {
+    let mut rig = Rig::new(limits(64 << 20), true);
+    let (program, region) = (rig.connect(), region(2));
+    let to = |queue| FlowRule { to: FlowTarget::Queue(queue), ..FlowRule::default() };
+    let create = |id, rule| Request::Flow(FlowRequest::Create { program: None, id, rule });
+    assert!(rig.refused(&program, &create(None, to(0)), None).starts_with("this NIC has no flow rules"));
+    rig.nic.flow = Some(FlowAbility { version: 1, rules: 3, field_sets: 8 });
+    let program = rig.connect(); // what a NIC can do is asked once
+    for (request, reply) in [
+        (create(None, to(0)), FlowReply::Created(0)),
+        (create(Some(7), to(1)), FlowReply::Created(7)),
+        (create(None, to(2)), FlowReply::Created(8)),
+        (Request::Flow(FlowRequest::Destroy { program: None, id: 0 }), FlowReply::Done),
+    ] {
+        assert_eq!(rig.ask(&program, &request, None), Reply::Flow(reply));
+    }
+    for (request, why) in [
+        (create(Some(7), to(1)), "id is 7, which another flow rule has"),
+        (create(Some(FIRST_OF_OPERATOR), to(1)), "those above are the operator's"),
+        (
+            create(
+                None,
+                FlowRule { matches: FlowMatch { vlan: Some(9999), ..FlowMatch::default() }, ..to(0) },
+            ),
+            "vlan is 9999",
+        ),
+        (Request::Flow(FlowRequest::Destroy { program: None, id: 0 }), "there is no flow rule 0"),
+        (Request::Flow(FlowRequest::List { program: None, from: 0 }), "no flow rule is in force yet"),
+    ] {
+        let said = rig.refused(&program, &request, None);
+        assert!(said.contains(why), "{said}");
+    }
+    assert_eq!(rig.ask(&program, &create(None, to(0)), None), Reply::Flow(FlowReply::Created(9)));
+    assert!(rig.refused(&program, &create(None, to(0)), None).starts_with("a program may have 3 flow rules"));
+    let far = rig.refused(&program, &attach(None), Some(region.as_fd()));
+    assert_eq!(far, "flow rule 8: to is queue 2; the program has queues 0 to 1");
+    let flush = Request::Flow(FlowRequest::Flush { program: None });
+    rig.ask(&program, &flush, None);
+    rig.ask(&program, &create(Some(5), to(1)), None);
+    assert_eq!(rig.ask(&program, &attach(None), Some(region.as_fd())), Reply::Attached);
+    assert_eq!(rig.nic.kept[0].0.flows, [(5, to(1))]);
+    // From now on the NIC does it.
+    let id = rig.nic.attached[0].0;
+    assert!(rig.refused(&program, &create(None, to(2)), None).contains("queues 0 to 1"));
+    rig.ask(&program, &flush, None);
+    // The tests' user runs the NIC, and is the operator.
+    let operator = rig.connect();
+    let other = |id| Request::Flow(FlowRequest::Create { program: Some(77), id, rule: to(2) });
+    assert!(rig.refused(&operator, &other(Some(1)), None).starts_with("id is 1; leave it out"));
+    rig.ask(&operator, &other(None), None);
+    assert_eq!(rig.nic.calls[..2], [format!("flow {id} false"), "flow 77 true".to_owned()]);
 }

@@ -32,4 +32,6 @@ pub struct NicCounters {
     /// Packets fetched here and dropped, with RSS over several cores, because the hand-off queue to the core
     /// of their receive queue was full, or that core has stopped.
     pub dropped_handoff: u64,
+    /// Packets dropped because a flow rule of the program says so: fetched here, or, from other programs, at the first queue.
+    pub dropped_by_rule: u64,
 }

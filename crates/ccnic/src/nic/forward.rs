@@ -13,6 +13,7 @@ use crate::rss::Spreader;
 
 use super::fetched::{bytes, first};
 use super::loopback::Pipeline;
+use super::spread::count_packets;
 use super::{NicQueue, Receivers, Steered};
 
 /// What a receiver has to know of the side that packets come from.
@@ -97,8 +98,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     }
 }
 
-/// As [`take_copies`](NicQueue::take_copies), each packet to the queue that `spreader` says: `queues` are all queues of the receiver's
-/// region, in order. Deals with the first [`FETCH`](super::FETCH) descriptors. Says in `receivers` which queues it has delivered to.
+/// As [`take_copies`](NicQueue::take_copies), each packet to the queue that `spreader` says, or dropped by one of its rules and counted at
+/// the first queue: `queues` are all queues of the receiver's region, in order. Deals with the first [`FETCH`](super::FETCH) descriptors. Says in `receivers` which queues it has delivered to.
 #[inline(always)]
 pub fn spread_copies<M: SharedMemory, R: Ring>(
     queues: &mut [NicQueue<M, R>],
@@ -108,12 +109,17 @@ pub fn spread_copies<M: SharedMemory, R: Ring>(
     spreader: &Spreader,
     receivers: &mut Receivers,
 ) {
-    Steered::new(from.mem, spreader, packets).deal(
+    Steered::new(from.mem, spreader, packets, 0).deal(
         ahead,
         #[inline(always)]
         |to, packets, ahead| {
-            // The table names existing queues only: that was checked when it was set.
-            let Some(queue) = queues.get_mut(usize::from(to)) else { return };
+            // Table and rules name existing queues only: that was checked when they were set.
+            let Some(queue) = queues.get_mut(usize::from(to)) else {
+                // The packets are the sender's, who completes them.
+                let first = queues.first_mut().into_iter();
+                first.for_each(|first| first.counters.dropped_by_rule += count_packets(packets));
+                return;
+            };
             queue.take_copies(from, packets, ahead);
             receivers.insert(usize::from(to));
         },

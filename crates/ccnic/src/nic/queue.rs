@@ -38,6 +38,8 @@ use super::{FETCH, NicCounters};
 #[derive(Debug)]
 pub struct NicQueue<M: SharedMemory, R: Ring> {
     pub(super) mem: M,
+    /// Its number in the region.
+    pub(super) number: u16,
     pub(super) tx: R::Consumer,
     pub(super) rx: R::Producer,
     pub(super) pool: Allocator,
@@ -81,6 +83,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         let config = *layout.config();
         let queue_layout = queue_layout::<R>(layout, queue)?;
         Ok(NicQueue {
+            number: queue,
             tx: R::Consumer::resume(&mem, &queue_layout.tx),
             rx: R::Producer::resume(&mem, &queue_layout.rx),
             pool: Allocator::nic(layout),

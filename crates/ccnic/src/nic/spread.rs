@@ -12,6 +12,7 @@ use crate::ring::Ring;
 use crate::rss::{START, Spreader};
 
 use super::deliver::Busy;
+use super::fetched::first;
 use super::loopback::Pipeline;
 use super::{FETCH, NicQueue};
 
@@ -68,10 +69,17 @@ impl Default for Steered {
     }
 }
 
+/// Where packets go that a flow rule drops, in place of a queue number.
+pub(super) const DROP: u16 = u16::MAX;
+
 impl Steered {
-    /// The queue of each of `packets`, which lie in `mem`, as `spreader` says; at most [`FETCH`] descriptors.
+    /// The queue of each of `packets`, which lie in `mem`, as `spreader` says; at most [`FETCH`] descriptors. Those of packets to be
+    /// dropped have [`DROP`]; those that neither a rule nor a hash is for have `home`.
     #[inline(always)]
-    pub(super) fn new<M: SharedMemory>(mem: &M, spreader: &Spreader, packets: &[Desc]) -> Steered {
+    pub(super) fn new<M: SharedMemory>(mem: &M, spreader: &Spreader, packets: &[Desc], home: u16) -> Steered {
+        if spreader.has_rules() {
+            return Steered::by_rules(mem, spreader, packets, home);
+        }
         let mut steered = Steered::default();
         let (mut to, mut meta, mut inside) = (0, 0, false);
         let mut bytes = [0; START];
@@ -88,6 +96,23 @@ impl Steered {
             inside = desc.more();
         }
         steered.len = packets.len().min(FETCH);
+        steered
+    }
+
+    /// `new` where there are flow rules. Out of line: without them it stays short.
+    #[inline(never)]
+    fn by_rules<M: SharedMemory>(mem: &M, spreader: &Spreader, packets: &[Desc], home: u16) -> Steered {
+        let mut steered = Steered::default();
+        let mut bytes = [0; START];
+        let mut rest = packets.get(..packets.len().min(FETCH)).unwrap_or_default();
+        while !rest.is_empty() {
+            let (packet, others) = rest.split_at(first(rest).len());
+            let len = packet.iter().map(|desc| u32::from(desc.len())).sum();
+            let sent = packet.first().map_or(0, |desc| desc.meta);
+            let (to, meta) = spreader.decide(start(mem, packet, &mut bytes), len, sent, home);
+            packet.iter().for_each(|desc| _ = steered.push(desc.with_meta(meta), to.unwrap_or(DROP)));
+            rest = others;
+        }
         steered
     }
 
@@ -204,16 +229,19 @@ pub fn spread<M: SharedMemory, R: Ring>(
     if !pipeline.fill(source) {
         return pipeline.nothing(source);
     }
-    let idle = source.idle;
+    let (idle, home) = (source.idle, source.number);
     let (current, next, receivers) = pipeline.parts();
     let part = current.part();
     let n = part.len();
-    Steered::new(mem, spreader, part).deal(
+    Steered::new(mem, spreader, part, home).deal(
         next.beyond(current),
         #[inline(always)]
         |to, packets, ahead| {
-            // The table names existing queues only: that was checked when it was set.
-            let Some(queue) = queues.get_mut(usize::from(to)) else { return };
+            // Table and rules name existing queues only: that was checked when they were set.
+            let Some(queue) = queues.get_mut(usize::from(to)) else {
+                queues.get_mut(from).into_iter().for_each(|source| source.drop_by_rule(packets));
+                return;
+            };
             queue.idle = idle;
             queue.deliver_or_drop(mem, packets, ahead, reflect);
             receivers.insert(usize::from(to));
@@ -259,6 +287,15 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         self.publish_dropped(packets);
     }
 
+    /// Frees and counts packets of this region that a rule of its program drops. The program wants none of them: they are not among those
+    /// that it has missed.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn drop_by_rule(&mut self, packets: &[Desc]) {
+        self.free_all(packets);
+        self.counters.dropped_by_rule += count_packets(packets);
+    }
+
     /// Adds to the count of dropped packets that the program reads.
     pub(super) fn publish_dropped(&mut self, packets: u64) {
         self.mem.store(self.rx_dropped, self.mem.load(self.rx_dropped).wrapping_add(packets));
@@ -277,7 +314,7 @@ mod tests {
     use super::*;
     use crate::host::QueuePair;
     use crate::ring::GroupedEpoch;
-    use crate::rss::Rss;
+    use crate::rss::{Fate, FlowRules, HASHED, MARKED, Rss};
     use crate::testing::{config, region};
     use std::vec::Vec;
 
@@ -287,6 +324,66 @@ mod tests {
         bytes[12..26].copy_from_slice(&[8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 17, 0, 0]);
         bytes[29] = flow;
         bytes
+    }
+
+    /// Drops flow 0, sends flow 1 to queue 1 with its length as metadata, and leaves all others where they are.
+    #[derive(Debug)]
+    struct ByFlow;
+
+    impl FlowRules for ByFlow {
+        fn decide(&self, start: &[u8], len: u32, _: u64, meta: u64) -> (Fate, u64) {
+            match start[29] {
+                0 => (Fate::Drop, meta),
+                1 => (Fate::Queue(1), len.into()),
+                _ => (Fate::Default, meta),
+            }
+        }
+    }
+
+    #[test]
+    fn rules_come_before_the_hash_and_what_they_drop_is_freed() {
+        for (rss, shared_pool) in [(None, true), (Some(Rss::new(1)), true), (None, false)] {
+            let config = Config { queues: 2, buffers: 64, shared_pool, ..config::<GroupedEpoch>() };
+            let (mem, layout) = region(&config);
+            let hosts = (0..2).map(|q| QueuePair::<_, GroupedEpoch>::new(mem.clone(), &layout, q));
+            let mut hosts: Vec<_> = hosts.map(Result::unwrap).collect();
+            let nics = (0..2).map(|q| NicQueue::<_, GroupedEpoch>::new(mem.clone(), &layout, q));
+            let mut nics: Vec<_> = nics.map(Result::unwrap).collect();
+            let home = usize::from(rss.is_none());
+            let spreader = Spreader::with_rules(rss, std::boxed::Box::new(ByFlow));
+            let (mut pipeline, mut burst) = (Pipeline::default(), crate::Burst::new());
+            let mut got = [[0; 3]; 2];
+            for round in 0..200u64 {
+                let packets = [0, 1, 2].map(packet);
+                assert_eq!(
+                    hosts[1].tx_small(60, packets.iter().map(|p| (&p[..], 9)), &mut burst),
+                    3,
+                    "{round}"
+                );
+                while spread(&mut nics, 1, &mut pipeline, &mem, &spreader, false) > 0 {}
+                for (host, got) in hosts.iter_mut().zip(&mut got) {
+                    let receive = |_, bytes: &[u8], meta| {
+                        assert_eq!(meta, if bytes[29] == 1 { 60 } else { 9 });
+                        got[usize::from(bytes[29])] += 1;
+                    };
+                    host.rx_small(32, receive).unwrap();
+                }
+            }
+            let mut expected = [[0, 0, 0], [0, 200, 0]];
+            expected[home][2] = 200; // with RSS of one queue there; without, where it was sent
+            assert_eq!(got, expected);
+            assert_eq!(nics[1].counters().dropped_by_rule, 200);
+            assert_eq!(hosts.iter().map(|host| host.drops().rx_dropped).sum::<u64>(), 0, "it misses none");
+        }
+    }
+
+    #[test]
+    fn a_senders_mark_does_not_take_the_place_of_a_hash() {
+        let by = Spreader::new(Rss { hash: true, ..Rss::new(1) });
+        for start in [&packet(1)[..], &[0; 60]] {
+            let meta = by.meta(MARKED | 0xbeef << 16, by.hash(start));
+            assert_eq!(meta & (MARKED | HASHED), if by.hash(start).is_some() { HASHED } else { 0 });
+        }
     }
 
     #[test]

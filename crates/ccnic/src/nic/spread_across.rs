@@ -22,7 +22,7 @@ use crate::ring::Ring;
 use crate::rss::Spreader;
 
 use super::loopback::Pipeline;
-use super::spread::{Steered, count_packets};
+use super::spread::{DROP, Steered, count_packets};
 use super::{FETCH, NicQueue};
 
 /// The cores that poll a program's queues, seen from one of them.
@@ -61,12 +61,12 @@ pub fn spread_across<M: SharedMemory, R: Ring, C: OtherCores>(
     if !pipeline.fill(source) {
         return pipeline.nothing(source);
     }
-    let idle = source.idle;
+    let (idle, home) = (source.idle, source.number);
     let (current, next, receivers) = pipeline.parts();
     let part = current.part();
     let n = part.len();
     let mut handed = 0;
-    Steered::new(mem, spreader, part).deal(
+    Steered::new(mem, spreader, part, home).deal(
         next.beyond(current),
         #[inline(always)]
         |to, packets, ahead| {
@@ -74,6 +74,10 @@ pub fn spread_across<M: SharedMemory, R: Ring, C: OtherCores>(
                 queue.idle = idle;
                 queue.deliver_or_drop(mem, packets, ahead, reflect);
                 receivers.insert(at);
+                return;
+            }
+            if to == DROP {
+                queues.get_mut(from).into_iter().for_each(|source| source.drop_by_rule(packets));
                 return;
             }
             let taken = cores.hand_off(from, to, packets);

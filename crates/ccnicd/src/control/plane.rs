@@ -1,6 +1,6 @@
 //! The control plane: what programs ask of the daemon ends here, and becomes commands to workers.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use anyhow::Context;
 use ccnic::rss::{Rss, Spreader};
+use ccnic_control::flow::{FlowReply, FlowRequest};
 use ccnic_control::messages::{
     AddressPage, Cursor, Hello, LearnedAddress, ProgramStatus, QueueStatus, Status, TuningStatus,
 };
@@ -22,8 +23,11 @@ use ccnic_shm::{Region, numa};
 
 use super::assign::{assign, queues_of};
 use super::attach::{attach, open_port};
+use super::flows::Steering;
 use super::{DaemonOptions, VERSION};
 use crate::dataplane::DataplaneKind;
+use crate::flow::FlowBook;
+use crate::flow::book::ABILITY;
 use crate::poll::client::Part;
 use crate::poll::core::Rest;
 use crate::poll::links::{Links, mesh, mesh_bytes};
@@ -40,7 +44,10 @@ pub(super) struct ClientRecord {
     design: &'static str,
     /// What it may do, on a switch.
     pub(super) policy: Policy,
-    rss: Option<RssMessage>,
+    /// Which queue its packets go to.
+    pub(super) steering: Steering,
+    /// By worker: the same, as its worker has it. It is dropped here, since that takes long.
+    in_force: Vec<Option<Arc<Spreader>>>,
     /// By queue: the worker that polls it.
     workers: Vec<usize>,
     pub(super) memory: UserMemory,
@@ -52,6 +59,8 @@ pub(super) struct ClientRecord {
     lost: bool,
     /// For the hand-off queues between its workers, when it has any.
     handoff: Option<MemoryLease>,
+    /// For the tables of its flow rules, since it has had some.
+    rules: Option<MemoryLease>,
     teardown: Teardown,
 }
 
@@ -62,6 +71,22 @@ impl ClientRecord {
         workers.sort_unstable();
         workers.dedup();
         workers
+    }
+
+    pub(super) fn queues(&self) -> u16 {
+        u16::try_from(self.workers.len()).unwrap_or(u16::MAX)
+    }
+
+    /// Accounts for the memory of the flow rules that it is to have, unless it has had some.
+    ///
+    /// # Errors
+    /// When its user may not have so much memory.
+    fn lease_rules(&mut self, bytes: usize) -> anyhow::Result<()> {
+        if bytes > 0 && self.rules.is_none() {
+            let lease = self.memory.lease(bytes).map_err(anyhow::Error::msg);
+            self.rules = Some(lease.context("no memory for flow rules")?);
+        }
+        Ok(())
     }
 
     /// Hand-off queues between its workers, if there are several and they have none yet.
@@ -149,7 +174,8 @@ impl ControlPlane {
 
     /// Deals a program's queues to the workers.
     fn try_attach(&mut self, request: AttachRequest) -> anyhow::Result<()> {
-        let AttachRequest { id, name, pid, layout, region, memory, rss, connection, teardown, .. } = request;
+        let AttachRequest { id, name, pid, layout, region, memory, rss, flows, connection, teardown, .. } =
+            request;
         anyhow::ensure!(
             !self.options.joins() || Arc::strong_count(&self.ports) <= MAX_PORTS,
             "the switch has {MAX_PORTS} ports, and all are taken; detach a program or start another ccnicd"
@@ -158,12 +184,15 @@ impl ControlPlane {
             "ccnicd's configuration refuses programs of this name and user; change its [[program]] entries",
         )?;
         let workers = assign(self.workers.iter().map(|worker| worker.queues), layout.config().queues);
+        let distinct = workers.iter().collect::<BTreeSet<_>>().len();
+        let flows = FlowBook::new(distinct, &flows).map_err(|why| anyhow::anyhow!("a flow rule: {why}"))?;
         let mut client = ClientRecord {
             name,
             pid,
             design: layout.config().design.name(),
             policy,
-            rss: rss.as_ref().map(RssMessage::from),
+            steering: Steering { rss, flows },
+            in_force: Vec::new(),
             workers,
             memory,
             takes: Arc::default(),
@@ -171,11 +200,15 @@ impl ControlPlane {
             connection,
             lost: false,
             handoff: None,
+            rules: None,
             teardown,
         };
-        let spreader = spreader(rss.as_ref());
-        let mut links = if spreader.is_some() { client.link()? } else { Vec::new() };
-        for (added, at) in client.distinct_workers().into_iter().enumerate() {
+        client.lease_rules(client.steering.bytes(distinct))?;
+        let spreaders = client.steering.spreaders(distinct).map_err(anyhow::Error::msg)?;
+        client.in_force.clone_from(&spreaders);
+        let steered = spreaders.iter().any(Option::is_some);
+        let mut links = if steered { client.link()? } else { Vec::new() };
+        for ((added, at), spreader) in client.distinct_workers().into_iter().enumerate().zip(&spreaders) {
             let numbers = queues_of(&client.workers, at);
             let queues = numbers.len();
             let part = attach(
@@ -188,7 +221,7 @@ impl ControlPlane {
                 &client.takes,
             );
             let outcome = part.and_then(|mut part| {
-                if let Some(spreader) = &spreader {
+                if let Some(spreader) = spreader {
                     part.steer(take(&mut links, at), Some(Arc::clone(spreader)));
                 }
                 let worker = self.workers.get_mut(at).context("no polling thread")?;
@@ -205,23 +238,25 @@ impl ControlPlane {
         Ok(())
     }
 
-    /// Has all workers of a program spread its packets, or end to; returns when they do.
-    fn steer(&mut self, id: ClientId, rss: Option<&Rss>) -> anyhow::Result<()> {
+    /// Has all workers of a program steer its packets so; returns when they do.
+    pub(super) fn steer(&mut self, id: ClientId, steering: Steering) -> anyhow::Result<()> {
         let client = self.clients.get_mut(&id).context("the program has gone")?;
         let workers = client.distinct_workers();
         let alive = |at: &usize| self.workers.get(*at).is_some_and(Worker::is_alive);
         anyhow::ensure!(workers.iter().all(alive), DIED);
-        let spreader = spreader(rss);
-        let mut links = if spreader.is_some() { client.link()? } else { Vec::new() };
+        client.lease_rules(steering.bytes(workers.len()))?;
+        let spreaders = steering.spreaders(workers.len()).map_err(anyhow::Error::msg)?;
+        let steered = spreaders.iter().any(Option::is_some);
+        let mut links = if steered { client.link()? } else { Vec::new() };
         let (done, replies) = channel();
-        for at in &workers {
+        for (at, spreader) in workers.iter().zip(spreaders.clone()) {
             let links = take(&mut links, *at);
             let worker = self.workers.get(*at).context("no polling thread")?;
-            anyhow::ensure!(worker.steer(id, links, spreader.clone(), done.clone()), DIED);
+            anyhow::ensure!(worker.steer(id, links, spreader, done.clone()), DIED);
         }
         drop(done);
         anyhow::ensure!(replies.iter().count() == workers.len(), DIED);
-        client.rss = rss.map(RssMessage::from);
+        (client.steering, client.in_force) = (steering, spreaders);
         Ok(())
     }
 
@@ -266,10 +301,6 @@ impl Drop for ControlPlane {
     }
 }
 
-fn spreader(rss: Option<&Rss>) -> Option<Arc<Spreader>> {
-    rss.map(|rss| Arc::new(Spreader::new(rss.clone())))
-}
-
 /// The links of one worker.
 fn take(links: &mut Vec<(usize, Links)>, worker: usize) -> Option<Links> {
     let at = links.iter().position(|(at, _)| *at == worker)?;
@@ -290,6 +321,7 @@ impl Handler for ControlPlane {
                 Offloads::passed()
             }),
             tuning: Some(self.options.tuning.tuning.word()),
+            flow: Some(ABILITY),
         }
     }
 
@@ -298,11 +330,16 @@ impl Handler for ControlPlane {
     }
 
     fn set_rss(&mut self, id: ClientId, rss: Option<Rss>) -> Result<(), String> {
-        let steers = self.clients.get(&id).is_some_and(|client| client.rss.is_some());
-        if rss.is_none() && !steers {
+        let Some(client) = self.clients.get(&id) else { return Err("the program has gone".to_owned()) };
+        if rss.is_none() && client.steering.rss.is_none() {
             return Ok(());
         }
-        self.steer(id, rss.as_ref()).map_err(|e| format!("{e:#}"))
+        let flows = client.steering.flows.clone();
+        self.steer(id, Steering { rss, flows }).map_err(|e| format!("{e:#}"))
+    }
+
+    fn flow(&mut self, of: ClientId, request: FlowRequest) -> Result<FlowReply, String> {
+        self.change_flows(of, request).map_err(|e| format!("{e:#}"))
     }
 
     fn set_takes(&mut self, id: ClientId, takes: Takes) {
@@ -341,8 +378,7 @@ impl Handler for ControlPlane {
     }
 
     fn status(&self, from: Cursor) -> Status {
-        let queues = |client: &ClientRecord| u16::try_from(client.workers.len()).unwrap_or(u16::MAX);
-        let programs = self.clients.iter().map(|(id, client)| (*id, queues(client)));
+        let programs = self.clients.iter().map(|(id, client)| (*id, client.queues()));
         let page = Page::new(from, programs.chain(self.outside.iter().map(|port| (port.id, port.queues))));
         let reports = self.reports(&page);
         let programs = page.programs.iter().filter_map(|(id, shown)| {
@@ -369,7 +405,10 @@ impl ControlPlane {
     /// A program, or another port, with these queues.
     fn describe(&self, id: ClientId, queues: Vec<QueueStatus>) -> Option<ProgramStatus> {
         let (name, pid, design, rss) = match self.clients.get(&id) {
-            Some(client) => (&client.name, client.pid, client.design, client.rss.clone()),
+            Some(client) => {
+                let rss = client.steering.rss.as_ref().map(RssMessage::from);
+                (&client.name, client.pid, client.design, rss)
+            }
             None => {
                 let port = self.outside.iter().find(|port| port.id == id)?;
                 (&port.name, std::process::id().cast_signed(), port.kind, None)

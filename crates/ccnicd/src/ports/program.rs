@@ -173,6 +173,7 @@ fn status<R: Ring>(number: u16, queue: &NicQueue<NativeMemory, R>) -> QueueStatu
         drop_no_buffer: c.dropped_no_buffer,
         drop_over_mtu: c.dropped_too_long,
         drop_handoff_full: c.dropped_handoff,
+        drop_flow_rule: c.dropped_by_rule,
         wait_ring_full: c.ring_full,
         wait_no_buffer: c.no_buffer,
         ..QueueStatus::default()

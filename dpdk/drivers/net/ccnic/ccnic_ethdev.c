@@ -128,6 +128,7 @@ dev_close(struct rte_eth_dev *eth)
 	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
 		return 0;
 	dev_stop(eth);
+	ccnic_flow_close(eth);
 	ccnic_intr_close(eth);
 	release_queues(eth);
 	ccnic_attach_close(ccnic_dev_of(eth)->att);
@@ -310,6 +311,7 @@ static const struct eth_dev_ops ops = {
 	.rss_hash_conf_get = ccnic_rss_hash_conf_get,
 	.reta_update = ccnic_rss_reta_update,
 	.reta_query = ccnic_rss_reta_query,
+	.flow_ops_get = ccnic_flow_ops_get,
 	.eth_dev_priv_dump = ccnic_priv_dump,
 };
 

@@ -85,7 +85,7 @@ ccnic_rx_look_init(struct rte_eth_dev *eth, struct ccnic_rxq *rxq)
 	rxq->takes = ccnic_takes_of(eth->data);
 	/* An application that has chosen nothing, and has not asked which types there are, may rely on them all the same. */
 	rxq->ptypes = dev->ptypes_asked ? dev->ptypes : offloads & RTE_ETH_RX_OFFLOAD_CHECKSUM ? RTE_PTYPE_ALL_MASK : 0;
-	rxq->told = rxq->hash || rxq->takes != 0;
+	rxq->told = dev->marks || rxq->hash || rxq->takes != 0;
 	rxq->headers = rxq->strip || rxq->ptypes != 0;
 }
 
@@ -114,6 +114,10 @@ ccnic_rx_told(const struct ccnic_rxq *rxq, struct rte_mbuf *m, uint64_t meta)
 			m->tso_segsz = meta & CCNIC_META_SEGMENT_SIZE;
 			flags |= RTE_MBUF_F_RX_LRO;
 		}
+	} else if (meta & CCNIC_META_MARKED) {
+		/* A flow rule of this port, instead of the hash. */
+		m->hash.fdir.hi = CCNIC_META_MARK(meta);
+		flags |= RTE_MBUF_F_RX_FDIR | RTE_MBUF_F_RX_FDIR_ID;
 	} else if (rxq->hash && meta & CCNIC_META_HASHED) {
 		m->hash.rss = (uint32_t)meta;
 		flags |= RTE_MBUF_F_RX_RSS_HASH;

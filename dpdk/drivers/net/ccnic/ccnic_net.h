@@ -219,6 +219,8 @@ struct ccnic_dev {
 	uint32_t ptypes;      /* these */
 	struct ccnic_rss rss; /* the setting of the application */
 	uint16_t rss_queues;  /* receive queues when its table was made */
+	struct rte_flow *flows;
+	bool marks; /* a rule marks packets, or has done so */
 	uint32_t mcasts;
 	struct rte_ether_addr mcast[CCNIC_MAX_MCAST];
 	struct rte_intr_handle *intr; /* receive interrupts, once they have been used */
@@ -458,6 +460,11 @@ int ccnic_rss_hash_update(struct rte_eth_dev *dev, struct rte_eth_rss_conf *conf
 int ccnic_rss_hash_conf_get(struct rte_eth_dev *dev, struct rte_eth_rss_conf *conf);
 int ccnic_rss_reta_update(struct rte_eth_dev *dev, struct rte_eth_rss_reta_entry64 *reta, uint16_t size);
 int ccnic_rss_reta_query(struct rte_eth_dev *dev, struct rte_eth_rss_reta_entry64 *reta, uint16_t size);
+
+/* ccnic_flow.c */
+int ccnic_flow_ops_get(struct rte_eth_dev *dev, const struct rte_flow_ops **ops);
+/* Destroys all rules. */
+void ccnic_flow_close(struct rte_eth_dev *dev);
 
 /* ccnic_intr.c */
 int ccnic_rx_intr_enable(struct rte_eth_dev *dev, uint16_t index);

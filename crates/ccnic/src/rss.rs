@@ -316,7 +316,11 @@ impl Spreader {
     /// its segment size where the hash would be (`ccnic_frame::Meta`).
     #[inline(always)]
     pub(crate) fn meta(&self, sent: u64, hash: Option<u32>) -> u64 {
-        if !self.rss.hash || sent & SEGMENT != 0 {
+        if !self.rss.hash {
+            return sent;
+        }
+        let sent = sent & !MARKED; // a mark is this receiver's
+        if sent & SEGMENT != 0 {
             return sent;
         }
         let kept = sent & !(HASHED | u64::from(u32::MAX));

@@ -74,6 +74,7 @@ impl Handler for Clients {
             node: 0,
             rss: self.rss,
             sleeps: false,
+            offloads: None,
             tuning: self.tuning,
             flow: None,
         }

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::flow::{FlowAbility, FlowReply, FlowRequest};
+use crate::offloads::{Offloads, Taken};
 use crate::rss::RssMessage;
 
 pub use crate::counters::QueueStatus;
@@ -31,6 +32,9 @@ pub enum Request {
     },
     /// Spreads received packets over the queues like this from now on; `None`: each comes back on the queue pair that it was sent on.
     Rss(Option<RssMessage>),
+    /// The program takes packets of which this is requested as they are, from now on, and no others. At first it takes complete packets
+    /// only. Only where [`Hello::offloads`] says something.
+    Takes(Vec<Taken>),
     /// Asks for notifications of a queue pair by the socket that comes with this message, a connected stream socket of the Unix
     /// family: one byte whenever the program has armed the queue pair (`ccnic::notify`) and there are packets for it. The NIC confirms
     /// with one more byte, on that socket, as soon as it does so. There is no reply on this connection, where a program that waits
@@ -98,6 +102,9 @@ pub struct Hello {
     /// The NIC sleeps when there is nothing to do, if all programs wake it ([`Request::Notify`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sleeps: bool,
+    /// What becomes of requests in the metadata of packets. A NIC that says nothing may not know them: do not make any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offloads: Option<Offloads>,
     /// What it found best on this machine ([`Tuning::word`]). A program that knows no such tuning uses the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<u32>,
@@ -249,6 +256,7 @@ pub struct ProgramStatus {
 mod tests {
     use super::*;
     use ccnic::rss::Rss;
+    use ccnic_frame::Takes;
     use serde::de::DeserializeOwned;
     use std::fmt::Debug;
 
@@ -270,6 +278,11 @@ mod tests {
         is(&Request::Notify { queue: 7, wakes: false }, r#"{"notify":{"queue":7}}"#);
         is(&Request::Notify { queue: 7, wakes: true }, r#"{"notify":{"queue":7,"wakes":true}}"#);
         is(&Request::Rss(None), r#"{"rss":null}"#);
+        is(&Request::Takes(vec![]), r#"{"takes":[]}"#);
+        is(
+            &Request::Takes(Taken::list(Takes::ALL)),
+            r#"{"takes":["ip-checksum","l4-checksum","tcp-segments","udp-segments","vlan"]}"#,
+        );
         is(&Request::MacTable(64), r#"{"mac-table":64}"#);
         let name = || "one".to_owned();
         is(&Request::Attach { name: name(), mac: None, rss: None }, r#"{"attach":{"name":"one"}}"#);
@@ -293,9 +306,23 @@ mod tests {
             &Reply::MacTable(AddressPage { addresses: vec![learned], next: Some(64) }),
             r#"{"mac-table":{"addresses":[{"mac":[2,0,0,0,0,255],"program":7,"age_s":3}],"next":64}}"#,
         );
-        let hello =
-            Hello { version: "1".into(), node: 0, rss: true, sleeps: false, tuning: None, flow: None };
+        let hello = Hello {
+            version: "1".into(),
+            node: 0,
+            rss: true,
+            sleeps: false,
+            offloads: None,
+            tuning: None,
+            flow: None,
+        };
         is(&Reply::Hello(hello.clone()), r#"{"hello":{"version":"1","node":0,"rss":true}}"#);
+        is(
+            &Reply::Hello(Hello {
+                offloads: Some(Offloads::completed(Takes::NONE.with_vlan())),
+                ..hello.clone()
+            }),
+            r#"{"hello":{"version":"1","node":0,"rss":true,"offloads":{"takes":["vlan"]}}}"#,
+        );
         is(
             &Reply::Hello(Hello { tuning: Some(0x0100_0001), ..hello.clone() }),
             r#"{"hello":{"version":"1","node":0,"rss":true,"tuning":16777217}}"#,
@@ -346,7 +373,7 @@ mod tests {
         assert_eq!((queue.rx_bytes, queue.drop_ring_full, queue.drop_handoff_full), (4, 0, 0));
         assert_eq!((queue.drop_over_mtu, queue.drop_bad_source, queue.flooded), (0, 0, 0));
         let hello: Hello = serde_json::from_str(r#"{"version":"0","node":1}"#).unwrap();
-        assert!(!hello.rss && hello.tuning.is_none() && hello.flow.is_none());
+        assert!(!hello.rss && hello.tuning.is_none() && hello.offloads.is_none() && hello.flow.is_none());
         assert!(serde_json::from_str::<Hello>(r#"{"version":"0","node":1,"tuning":4294967296}"#).is_err());
         let status: Status = serde_json::from_str(
             r#"{"version":"0","pid":1,"uptime_s":0,"wire":"w","cores":[],"programs":[]}"#,

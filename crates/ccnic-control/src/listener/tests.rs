@@ -30,7 +30,15 @@ struct Recorder {
 
 impl Handler for Recorder {
     fn hello(&self) -> Hello {
-        Hello { version: "test".into(), node: 0, rss: self.rss, sleeps: false, tuning: None, flow: self.flow }
+        Hello {
+            version: "test".into(),
+            node: 0,
+            rss: self.rss,
+            sleeps: false,
+            offloads: None,
+            tuning: None,
+            flow: self.flow,
+        }
     }
     fn status(&self, from: Cursor) -> Status {
         let (version, wire) = ("test".into(), "none".into());

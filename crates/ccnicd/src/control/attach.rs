@@ -1,6 +1,7 @@
 //! From a region, or the options of another port, to what a worker polls.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use anyhow::Context;
 use ccnic::ring::{Ring, RingVisitor};
@@ -23,7 +24,7 @@ use crate::switch::program::SwitchedProgram;
 use crate::switch::{Member, SwitchPort};
 
 /// The queues of a region with these numbers, in ascending order, as what one worker polls. (A switch has all of a region's queues. Its port
-/// keeps `place`, and is held to `policy`.)
+/// keeps `place`, and is held to `policy`; `takes` says what the program takes as it is.)
 ///
 /// # Errors
 /// When the region has no such queue, or there is no memory for what the policy needs.
@@ -34,6 +35,7 @@ pub(super) fn attach(
     options: &DaemonOptions,
     policy: &Policy,
     place: &Arc<Place>,
+    takes: &Arc<AtomicU32>,
 ) -> anyhow::Result<Part> {
     let part = layout.config().design.dispatch(Attaching {
         region,
@@ -43,8 +45,9 @@ pub(super) fn attach(
         tuning: options.tuning.tuning,
         rules: Rules::new(policy).context(NO_MEMORY)?,
         place,
+        takes,
     });
-    part.context("could not open its queues")
+    part.context("could not open its queues")?
 }
 
 pub(super) const NO_MEMORY: &str = "no memory for what its policy looks into";
@@ -91,21 +94,23 @@ struct Attaching<'a> {
     tuning: Tuning,
     rules: Option<Box<Rules>>,
     place: &'a Arc<Place>,
+    takes: &'a Arc<AtomicU32>,
 }
 
 impl RingVisitor for Attaching<'_> {
-    type Output = Result<Part, QueueError>;
+    type Output = Result<anyhow::Result<Part>, QueueError>;
 
     fn visit<R: Ring>(self) -> Self::Output {
-        let Attaching { region, layout, numbers, kind, tuning, rules, place } = self;
+        let Attaching { region, layout, numbers, kind, tuning, rules, place, takes } = self;
         let queues = numbers.len();
         let mut port = ProgramPort::<R>::new(region, layout, numbers)?;
         port.set_tuning(tuning);
         if let DataplaneKind::Switch(_) = kind {
-            let port = SwitchedProgram::new(port, queues, rules, Arc::clone(place));
-            return Ok(joined(port, place));
+            let mut port = SwitchedProgram::new(port, queues, rules, Arc::clone(place));
+            let outcome = port.complete_for(Arc::clone(takes)).context("no memory for what others request");
+            return Ok(outcome.map(|()| joined(port, place)));
         }
         let dataplane = RssLoopback::new(&port, queues, kind == DataplaneKind::Reflect);
-        Ok(Part::Apart(Box::new(Attachment::new(port, dataplane))))
+        Ok(Ok(Part::Apart(Box::new(Attachment::new(port, dataplane)))))
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
@@ -12,11 +13,13 @@ use ccnic_control::flow::{FlowReply, FlowRequest};
 use ccnic_control::messages::{
     AddressPage, Cursor, Hello, LearnedAddress, ProgramStatus, QueueStatus, Status, TuningStatus,
 };
+use ccnic_control::offloads::Offloads;
 use ccnic_control::rss::RssMessage;
 use ccnic_control::{
     AttachRequest, ClientId, Connection, Handler, MemoryLease, Notifier, Page, Teardown, UserMemory,
     printable,
 };
+use ccnic_frame::Takes;
 use ccnic_shm::{Region, numa};
 
 use super::assign::{assign, queues_of};
@@ -53,6 +56,8 @@ pub(super) struct ClientRecord {
     /// By queue: the worker that polls it.
     workers: Vec<usize>,
     pub(super) memory: UserMemory,
+    /// What it takes of what others request: [`Takes::bits`].
+    takes: Arc<AtomicU32>,
     region: Arc<Region>,
     pub(super) connection: Arc<Connection>,
     /// Its region has gone missing, and it has been told to go.
@@ -218,6 +223,7 @@ impl ControlPlane {
             in_force: Vec::new(),
             workers,
             memory,
+            takes: Arc::default(),
             region,
             connection,
             lost: false,
@@ -260,7 +266,8 @@ impl ControlPlane {
         let mut parts = Vec::new();
         for (at, spreader) in client.distinct_workers().into_iter().zip(spreaders) {
             let numbers = queues_of(&client.workers, at);
-            let mut part = attach(&client.region, layout, numbers, &self.options, &client.policy, &place)?;
+            let ClientRecord { region, policy, takes, .. } = &*client;
+            let mut part = attach(region, layout, numbers, &self.options, policy, &place, takes)?;
             if let Some(spreader) = spreader {
                 part.steer(take(&mut links, at), Some(Arc::clone(spreader)));
             }
@@ -347,6 +354,11 @@ impl Handler for ControlPlane {
             node,
             rss: true,
             sleeps: self.options.sleep_after.is_some(),
+            offloads: Some(if self.options.joins() {
+                Offloads::completed(Takes::ALL)
+            } else {
+                Offloads::passed()
+            }),
             tuning: Some(self.options.tuning.tuning.word()),
             flow: Some(ABILITY),
         }
@@ -367,6 +379,12 @@ impl Handler for ControlPlane {
 
     fn flow(&mut self, of: ClientId, request: FlowRequest) -> Result<FlowReply, String> {
         self.change_flows(of, request).map_err(|e| format!("{e:#}"))
+    }
+
+    fn set_takes(&mut self, id: ClientId, takes: Takes) {
+        if let Some(client) = self.clients.get(&id) {
+            client.takes.store(takes.bits(), Ordering::Relaxed);
+        }
     }
 
     fn notify(&mut self, id: ClientId, queue: u16, notifier: Notifier) -> Result<(), String> {

@@ -24,6 +24,7 @@
 mod across;
 #[cfg(test)]
 mod across_tests;
+mod complete;
 mod frame;
 mod govern;
 pub mod lanes;

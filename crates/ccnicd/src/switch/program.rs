@@ -1,14 +1,18 @@
 //! An attached program as a port of a switch.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ccnic::Desc;
 use ccnic::nic::{Origin, Receivers, spread_copies};
 use ccnic::ring::Ring;
 use ccnic::rss::Spreader;
 use ccnic_control::messages::QueueStatus;
+use ccnic_frame::{Meta, Takes};
 use ccnic_shm::NativeMemory;
 
+use super::complete::Completer;
+use super::govern::first;
 use super::places::Place;
 use super::policy::Rules;
 use super::port::{SwitchCounters, SwitchPort};
@@ -29,7 +33,25 @@ pub struct SwitchedProgram<R: Ring> {
     spreader: Option<Arc<Spreader>>,
     /// Until it joins a switch.
     rules: Option<Box<Rules>>,
+    /// What becomes of packets with requests that the program does not take; `None`: it gets them as they are.
+    completion: Option<Box<Completion>>,
     _place: Arc<Place>,
+}
+
+/// See [`SwitchedProgram::complete_for`].
+#[derive(Debug)]
+struct Completion {
+    /// [`Takes::bits`], stored by the control thread.
+    takes: Arc<AtomicU32>,
+    completer: Completer,
+    /// Packets that were dropped: what their senders had requested cannot be done.
+    refused: u64,
+}
+
+impl Completion {
+    fn takes(&self) -> Takes {
+        Takes::from_bits(self.takes.load(Ordering::Relaxed))
+    }
 }
 
 impl<R: Ring> SwitchedProgram<R> {
@@ -42,7 +64,19 @@ impl<R: Ring> SwitchedProgram<R> {
         place: Arc<Place>,
     ) -> SwitchedProgram<R> {
         let counters = vec![SwitchCounters::default(); queues];
-        SwitchedProgram { port, queues: InTurn::new(queues), counters, spreader: None, rules, _place: place }
+        let queues = InTurn::new(queues);
+        let (spreader, completion) = (None, None);
+        SwitchedProgram { port, queues, counters, spreader, rules, completion, _place: place }
+    }
+
+    /// Has everything done for the program that others request and it does not take: what it takes now, and whenever that changes.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn complete_for(&mut self, takes: Arc<AtomicU32>) -> Result<(), ccnic_shm::Error> {
+        let completer = Completer::new()?;
+        self.completion = Some(Box::new(Completion { takes, completer, refused: 0 }));
+        Ok(())
     }
 
     #[inline(always)]
@@ -74,6 +108,58 @@ impl<R: Ring> SwitchedProgram<R> {
             self.settle(at, switch);
         }
         moved
+    }
+
+    #[inline(always)]
+    fn deliver(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], ahead: &[Desc]) {
+        let (queues, mem) = self.port.queues();
+        if let Some(by) = &self.spreader {
+            let mut receivers = Receivers::default();
+            mem.vectors().run(
+                #[inline(always)]
+                || spread_copies(queues, from, packets, ahead, by, &mut receivers),
+            );
+            self.watch(&mut receivers);
+        } else if let Some(first) = queues.first_mut() {
+            mem.vectors().run(
+                #[inline(always)]
+                || first.take_copies(from, packets, ahead),
+            );
+            if self.port.notifies(0) {
+                self.queues.touch(0);
+            }
+        }
+    }
+
+    /// The same, compiled once for all who deliver part of a burst.
+    #[inline(never)]
+    fn deliver_few(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+        if !packets.is_empty() {
+            self.deliver(from, packets, &[]);
+        }
+    }
+
+    /// As `deliver`, for packets some of which request what the program may not take.
+    #[cold]
+    #[inline(never)]
+    fn receive_completed(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+        let Some(mut completion) = self.completion.take() else { return };
+        let takes = completion.takes();
+        let (mut run, mut at) = (0, 0);
+        while let Some(packet) = first(packets, at) {
+            let meta = Meta::from_word(packet.first().map_or(0, |desc| desc.meta));
+            if !takes.covers(meta) {
+                self.deliver_few(from, packets.get(run..at).unwrap_or_default());
+                run = at + packet.len();
+                let done = completion
+                    .completer
+                    .complete(from, packet, takes, |from, packets| self.deliver_few(from, packets));
+                completion.refused += u64::from(done.is_err());
+            }
+            at += packet.len();
+        }
+        self.deliver_few(from, packets.get(run..at).unwrap_or_default());
+        self.completion = Some(completion);
     }
 
     /// Queues that have received packets are looked at soon: their program may be waiting for a notification.
@@ -112,23 +198,13 @@ impl<R: Ring> SwitchPort for SwitchedProgram<R> {
     }
 
     fn receive(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], ahead: &[Desc]) {
-        let (queues, mem) = self.port.queues();
-        if let Some(by) = &self.spreader {
-            let mut receivers = Receivers::default();
-            mem.vectors().run(
-                #[inline(always)]
-                || spread_copies(queues, from, packets, ahead, by, &mut receivers),
-            );
-            self.watch(&mut receivers);
-        } else if let Some(first) = queues.first_mut() {
-            mem.vectors().run(
-                #[inline(always)]
-                || first.take_copies(from, packets, ahead),
-            );
-            if self.port.notifies(0) {
-                self.queues.touch(0);
+        if let Some(completion) = &self.completion {
+            let said = packets.iter().fold(0, |said, desc| said | desc.meta);
+            if said & completion.takes().others() != 0 {
+                return self.receive_completed(from, packets);
             }
         }
+        self.deliver(from, packets, ahead);
     }
 
     fn lends(&self) -> (NativeMemory, u16) {
@@ -185,6 +261,9 @@ impl<R: Ring> Statistics for SwitchedProgram<R> {
     fn report(&self) -> Vec<QueueStatus> {
         let mut queues = self.port.report();
         queues.iter_mut().zip(&self.counters).for_each(|(queue, counters)| counters.add_to(queue));
+        if let (Some(first), Some(completion)) = (queues.first_mut(), &self.completion) {
+            first.drop_bad_offload = completion.refused;
+        }
         queues
     }
 }

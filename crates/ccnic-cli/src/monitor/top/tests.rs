@@ -253,7 +253,15 @@ struct FakeNic;
 
 impl Handler for FakeNic {
     fn hello(&self) -> Hello {
-        Hello { version: "fake".to_owned(), node: 0, rss: false, sleeps: false, tuning: None, flow: None }
+        Hello {
+            version: "fake".to_owned(),
+            node: 0,
+            rss: false,
+            sleeps: false,
+            offloads: None,
+            tuning: None,
+            flow: None,
+        }
     }
     fn status(&self, _: Cursor) -> Status {
         status(1.0, Vec::new())

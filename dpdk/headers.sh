@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fetches the driver headers that libdpdk-dev does not install: headers.sh DIRECTORY
+# Fetches the driver headers that libdpdk-dev does not install, and the examples that the tests run: headers.sh DIRECTORY
 #
 # A DPDK driver that is not part of DPDK's own tree needs ethdev_driver.h, bus_vdev_driver.h and what they include. They come
 # from the distribution's source package of exactly the version installed, by the package sources that this machine has
@@ -20,7 +20,7 @@ version=$(dpkg-query -W -f '${Version}' libdpdk-dev) || {
 		"build DPDK with -Denable_driver_sdk=true" >&2
 	exit 77
 }
-if [ -e "$into/include/ethdev_driver.h" ] && [ "$(cat "$into/version" 2>/dev/null)" = "$version" ]; then
+if [ -e "$into/include/ethdev_driver.h" ] && [ -e "$into/examples" ] && [ "$(cat "$into/version" 2>/dev/null)" = "$version" ]; then
 	exit 0
 fi
 
@@ -44,11 +44,13 @@ apt update >"$work/log" 2>&1 && (cd "$work" && apt source --download-only "dpdk=
 	exit 77
 }
 tar -xf "$work"/dpdk_*.orig.tar.* -C "$work/unpacked" --strip-components=1 --wildcards \
-	'*/lib/ethdev/*.h' '*/lib/eal/include/*.h' '*/drivers/bus/vdev/*.h'
+	'*/lib/ethdev/*.h' '*/lib/eal/include/*.h' '*/drivers/bus/vdev/*.h' '*/examples/*'
 ls "$work"/unpacked/lib/ethdev/*.h "$work"/unpacked/lib/eal/include/*.h "$work"/unpacked/drivers/bus/vdev/*.h >"$work/found"
 while read -r header; do
 	name=${header##*/}
 	[ -e "$public/$name" ] || cp "$header" "$into/include/$name"
 done <"$work/found"
+rm -rf "$into/examples"
+mv "$work/unpacked/examples" "$into/examples"
 echo "$version" >"$into/version"
 echo "driver headers: of dpdk $version, in $into/include"

@@ -59,8 +59,9 @@ PLUGIN = plugins() / "librte_net_ccnic.so"
 class Nic:
     """A ccnicd with a directory of its own."""
 
-    def __init__(self, *arguments, wrap=()):
-        self.directory = pathlib.Path(tempfile.mkdtemp(prefix="ccnic-dpdk-"))
+    def __init__(self, *arguments, wrap=(), place=None):
+        """`place`: another directory, which is not removed."""
+        self.directory = place.directory if place else pathlib.Path(tempfile.mkdtemp(prefix="ccnic-dpdk-"))
         os.chmod(self.directory, 0o755 if not wrap else 0o777)
         self.socket = self.directory / "nic.sock"
         self.command = [*wrap, RELEASE / "ccnicd", "--log", "warn", "--tuning", "default"]
@@ -104,6 +105,10 @@ class Nic:
         self.process.terminate()
         self.process.wait()
         shutil.rmtree(self.directory)
+
+
+# A command of testpmd, for mbufs that are shorter than the port's packets.
+SCATTER = "port config 0 rx_offload scatter on"
 
 
 class Place:

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import ENOUGH, PATIENCE, ROOT, Nic, NicPort, Place, Testpmd, eal, held, kill, mixed_packets, read_pcap, testpmd_output, write_pcap
+from harness import SCATTER, ENOUGH, PATIENCE, ROOT, Nic, NicPort, Place, Testpmd, eal, held, kill, mixed_packets, read_pcap, testpmd_output, write_pcap
 
 
 class Forwarding(unittest.TestCase):
@@ -91,7 +91,7 @@ class Forwarding(unittest.TestCase):
             self.assertNotRegex(t.do("dump_physmem"), r"socket_id:(25[6-9]|2[6-9]\d)")
 
     def test_jumbo_frames_in_segments(self):
-        segments = ["set txpkts 64,2000,2000,2000,2000,1000", "port stop 0", "port config mtu 0 9586", "port start 0"]
+        segments = ["set txpkts 64,2000,2000,2000,2000,1000", "port stop 0", SCATTER, "port config mtu 0 9586", "port start 0"]
         self.forward("io", setup=segments, arguments=["--tx-offloads=0x8000", "--max-pkt-len=9600"])
 
     def test_two_queues_and_fewer_receive_queues(self):
@@ -146,7 +146,7 @@ class Bytes(unittest.TestCase):
             more = [f"net_pcap0,rx_pcap={there},tx_pcap={back}"]
             arguments = ["--no-flush-rx", f"--mbuf-size={mbuf_size}", f"--nb-cores={cores}"]
             with Testpmd(nic, f"net_ccnic0,socket={{socket}}{ccnic}", arguments=arguments, more=more, **testpmd) as t:
-                for command in "port stop 0", "port config mtu 0 9586", "port start 0", *setup, "start":
+                for command in "port stop 0", SCATTER, "port config mtu 0 9586", "port start 0", *setup, "start":
                     t.do(command)
                 t.until("all packets", lambda t: t.stats(1)["TX-packets"] == len(packets))
                 t.do("stop")
@@ -237,6 +237,65 @@ class Control(unittest.TestCase):
             t.do("mac_addr set 0 02:00:00:00:00:09")
             self.assertIn("02:00:00:00:00:09", t.do("show port info 0"))
 
+    def test_queues_stop_and_start(self):
+        """Packets wait in the ring of a queue that is stopped, or that starts later than the port."""
+        with Testpmd(self.nic, "net_ccnic0,socket={socket},queues=2", arguments=["--rxq=2", "--txq=2", "--disable-rss"]) as t:
+            # testpmd does not poll, nor send with, a queue that it has stopped: so the packets are there before.
+            t.do("set fwd txonly")
+            t.do("start")
+            t.until("packets in both rings", lambda t: "= 0\n" not in "".join(t.do(f"show port 0 rxq {q} desc used count") for q in (0, 1)))
+            t.do("stop")
+            self.assertNotIn("fail", t.do("port 0 rxq 1 stop").lower())
+            self.assertNotIn("fail", t.do("port 0 txq 1 stop").lower())
+            self.assertRegex(t.do("show port 0 rxq 1 desc used count"), "Used desc count = [1-9]")
+            t.do("set fwd rxonly")
+            t.do("start")
+            t.until("packets of queue 0", lambda t: t.xstats()["rx_q0_packets"] > 0)
+            t.do("stop")
+            self.assertEqual(t.xstats()["rx_q1_packets"], 0)
+            t.do("port 0 rxq 1 start")
+            t.do("port 0 txq 1 start")
+            t.drain()
+            self.assertGreater(t.xstats()["rx_q1_packets"], 0)
+            for command in "port stop 0", "port 0 rxq 0 deferred_start on", "port start 0", "clear port xstats 0", "set fwd io", "start tx_first 1":
+                t.do(command)
+            t.until("packets of the other queue", lambda t: t.xstats()["rx_q1_packets"] > 32)
+            t.do("stop")
+            self.assertEqual(t.xstats()["rx_q0_packets"], 0)
+            t.do("port 0 rxq 0 start")
+            t.do("start tx_first 1")
+            t.until("packets of both", lambda t: t.xstats()["rx_q0_packets"] > 32)
+            t.do("stop")
+
+    def test_speed(self):
+        for devargs, speed in ("", "100 Gbps"), (",speed=25000", "25 Gbps"):
+            with Testpmd(self.nic, f"net_ccnic0,socket={{socket}}{devargs}") as t:
+                self.assertIn(f"Link speed: {speed}", t.do("show port info 0"))
+
+    def test_any_number_of_descriptors(self):
+        """What Open vSwitch asks for, and more than any ring has."""
+        for number in 2048, 65535:
+            with Testpmd(self.nic, arguments=[f"--rxd={number}", f"--txd={number}"]) as t:
+                self.assertIn("Number of RXDs: 1024", t.do("show rxq info 0 0"))
+                t.do("start tx_first")
+                t.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
+                t.do("stop")
+
+    def test_a_nic_that_comes_later(self):
+        """With wait=yes the port starts with its link down, recovers by itself, and gets RSS and offloads from the NIC that comes."""
+        with Place() as place:
+            log = testpmd_output("net_ccnic0,socket={socket}", place)
+            self.assertIn("or wait for it with the link down: wait=yes", log)
+            with Testpmd(place, "net_ccnic0,socket={socket},wait=yes") as t:
+                self.assertIn("Link status: down", t.do("show port info 0"))
+                t.do("start tx_first")
+                nic = Nic(place=place)
+                self.addCleanup(nic.kill)
+                t.until("the link", lambda t: "Link status: up" in t.do("show port info 0"))
+                t.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
+                t.do("stop")
+                t.drain()
+
     def test_mtu(self):
         with Testpmd(self.nic) as t:
             t.do("set txpkts 1800")
@@ -246,8 +305,9 @@ class Control(unittest.TestCase):
             t.do("port stop 0")
             self.assertNotIn("fail", t.do("port config mtu 0 9586").lower())
             self.assertIn("9587", t.do("port config mtu 0 9587"))
-            t.do("port start 0")
+            self.assertIn("arrive in several segments, though RTE_ETH_RX_OFFLOAD_SCATTER is not", t.do("port start 0"))
             self.assertIn("MTU: 9586", t.do("show port info 0"))
+            self.assertIn("RX scattered packets: on", t.do("show rxq info 0 0"))
             t.do("start tx_first")
             t.until("packets", lambda t: t.stats()["RX-packets"] >= ENOUGH)
             t.do("stop")

@@ -10,7 +10,7 @@ import sys
 import time
 import unittest
 
-from harness import CPUS, ENOUGH, PATIENCE, RELEASE, ROOT, Nic, NicPort, Place, Testpmd, held, kill, mixed_packets, read_pcap, write_pcap
+from harness import CPUS, ENOUGH, PATIENCE, RELEASE, SCATTER, ROOT, Nic, NicPort, Place, Testpmd, held, kill, mixed_packets, read_pcap, write_pcap
 
 
 class AsNic(unittest.TestCase):
@@ -117,7 +117,7 @@ class AsNic(unittest.TestCase):
         program = Testpmd(self.place, more=[f"net_pcap0,rx_pcap={there},tx_pcap={got}"], arguments=arguments)
         with nic, program:
             for side in program, nic:
-                for command in "port stop 0", "port config mtu 0 9586", "port start 0", "set fwd io":
+                for command in "port stop 0", SCATTER, "port config mtu 0 9586", "port start 0", "set fwd io":
                     side.do(command)
             nic.until("the program is there", lambda t: "Link status: up" in t.do("show port info 0"))
             for side in program, nic:
@@ -325,7 +325,8 @@ class AsNic(unittest.TestCase):
     def test_a_program_in_c(self):
         generator = self.compile_generator()
         nic = self.serve()
-        nic.do("port config mtu 0 9586")
+        for command in "stop", "port stop 0", SCATTER, "port config mtu 0 9586", "port start 0", "start":
+            nic.do(command)
         for n, arguments in enumerate((["100000", "64"], ["20000", "1500", "32", "256"], ["20000", "9000"]), 1):
             subprocess.run([generator, self.place.socket, *arguments], check=True, timeout=PATIENCE, stdout=subprocess.DEVNULL)
             nic.until("its end", lambda t: t.xstats()["link_downs"] == n)

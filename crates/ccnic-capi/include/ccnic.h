@@ -11,7 +11,7 @@
  * Programs that keep packets in memory of their own use ccnic_tx_small() and ccnic_rx_small(); programs that make packets write them
  * where the NIC reads them with ccnic_tx_reserve() and ccnic_tx_commit(). ccnic_buf.h has the functions that
  * read and change a buffer, ccnic_rss.h receive-side scaling,
- * ccnic_flow.h flow rules.
+ * ccnic_flow.h flow rules, ccnic_offload.h checksums, segmentation and VLAN tags.
  *
  * @par Errors
  * Functions return 0 or a count, or a negative errno value. Check for a negative value before you use a count.
@@ -44,6 +44,7 @@
 
 #include <ccnic_buf.h>
 #include <ccnic_flow.h>
+#include <ccnic_offload.h>
 #include <ccnic_rss.h>
 
 #ifdef __cplusplus
@@ -83,6 +84,8 @@ enum ccnic_pages {
 #define CCNIC_HOST_MANAGED 8u   /**< the host posts receive buffers and frees sent ones, as with PCIe NICs */
 #define CCNIC_DEMOTE_ALWAYS 16u /**< writers always demote the lines they wrote (CLDEMOTE) */
 #define CCNIC_DEMOTE_NEVER 32u  /**< writers never demote; the default is to demote while the reader is idle */
+/** ccnic_open() succeeds if no NIC listens yet, as if it had ended at once: call ccnic_reconnect() until it is there. */
+#define CCNIC_LATER 64u
 
 /**
  * Options of ccnic_open(). Set them up with ccnic_options_init(), then change fields. Zero means the default. Later versions append

@@ -187,6 +187,24 @@ int ccnic_program_info(const struct ccnic_program *program, struct ccnic_program
 int ccnic_program_link_state(const struct ccnic_program *program);
 
 /**
+ * Sets what the NIC takes of what programs request in the metadata of their packets (ccnic_offload.h): at first nothing. Programs learn
+ * it when they attach; one that has attached before keeps to what it was told. Whatever this says, hand a program no packet that
+ * requests what ccnic_program_takes() does not say.
+ *
+ * @param takes CCNIC_TAKES_IP and so on, or 0
+ * @return 0; -EINVAL: NULL; -E2BIG: a bit is unknown to this library
+ *
+ * Any thread.
+ */
+int ccnic_nic_takes_set(struct ccnic_nic *nic, uint32_t takes);
+
+/**
+ * @return what the program takes of what is requested in the metadata of packets: @ref CCNIC_TAKES_IP and so on. It may change at any
+ *         time; a program that has said nothing takes nothing. -EINVAL for NULL. Any thread. No system call.
+ */
+int ccnic_program_takes(const struct ccnic_program *program);
+
+/**
  * Releases a program and has its region unmapped by another thread; pointers into it become invalid at once. A program that is still running is disconnected,
  * reclaims the buffers that the NIC owned, and may attach again.
  *

@@ -37,8 +37,8 @@ struct ccnic;
 #define CCNIC_RSS_ALL 255u
 
 /**
- * Flag: the NIC replaces `meta` of received packets. The low 32 bits are the hash and @ref CCNIC_META_HASHED is set; `meta` is 0
- * for packets that are not hashed. The sender's metadata are lost.
+ * Flag: the NIC puts the hash into `meta` of received packets: the low 32 bits are the hash and @ref CCNIC_META_HASHED is set, or
+ * both are 0 for packets that are not hashed. Super-packets (ccnic_offload.h) have no hash. The other bits are the sender's.
  */
 #define CCNIC_RSS_META 1u
 /** In `meta` of a received packet: its low 32 bits are the hash. */

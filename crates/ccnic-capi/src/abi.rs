@@ -117,7 +117,8 @@ const SEQUENTIAL: u32 = 4;
 pub(crate) const HOST_MANAGED: u32 = 8;
 const DEMOTE_ALWAYS: u32 = 16;
 const DEMOTE_NEVER: u32 = 32;
-const ALL_FLAGS: u32 = 63;
+const LATER: u32 = 64;
+const ALL_FLAGS: u32 = 127;
 
 impl CcnicOptions {
     pub(crate) const DEFAULT: CcnicOptions = CcnicOptions {
@@ -142,6 +143,11 @@ impl CcnicOptions {
         // SAFETY: guaranteed by the caller; any bytes are valid fields.
         let (this, newer) = unsafe { read_sized(from, CcnicOptions::DEFAULT)? };
         if newer || this.reserved != [0; 2] { Err(UNKNOWN_FIELD) } else { Ok(this) }
+    }
+
+    /// The NIC need not be there yet.
+    pub(crate) fn later(&self) -> bool {
+        self.flags & LATER != 0
     }
 
     /// The configuration of a region, and its pages. The ranges of its fields are checked where the region is made.

@@ -12,6 +12,7 @@
 //!    `attachment.rs`, `wait.rs`; then the functions that C calls, `bursts.rs` and `exports.rs`.
 //! 3. `nic/`, the NIC's side: `abi.rs`, `shared.rs` (what the control thread and the queues' threads share), `pair.rs`,
 //!    `queue.rs`, `program.rs`, `listener.rs`, `exports.rs`.
+//! 4. `offload.rs`: requests in the metadata of packets, on either side.
 //!
 //! Files import only from files above them in this list.
 
@@ -20,6 +21,7 @@ mod client;
 mod errno;
 mod handle;
 mod nic;
+mod offload;
 mod pointers;
 #[cfg(test)]
 mod testing;
@@ -28,3 +30,4 @@ pub use abi::{CcnicBuf, CcnicOptions, CcnicRss, CcnicStats, CcnicView};
 pub use client::{Ccnic, CcnicPool, CcnicQueue, bursts::*, exports::*, flow::*};
 pub use nic::abi::{CcnicNicOptions, CcnicNicStats, CcnicProgramInfo, CcnicSegment};
 pub use nic::{CcnicNic, CcnicNicQueue, CcnicProgram, exports::*};
+pub use offload::*;

@@ -24,7 +24,7 @@ impl Attached {
         let shared_pool = design != Design::Doorbell;
         let config = Config { design, shared_pool, ring: 64, buffers: 64, mtu: 9000, ..Config::default() };
         let host = std::thread::scope(|scope| {
-            let host = scope.spawn(|| Ccnic::open(&socket, "program", &config, Pages::Small, [0; 6]));
+            let host = scope.spawn(|| Ccnic::open(&socket, "program", &config, Pages::Small, [0; 6], false));
             while nic.poll(None).unwrap() == 0 {}
             while !host.is_finished() {
                 nic.poll(Some(std::time::Duration::from_millis(1))).unwrap();

@@ -10,7 +10,9 @@ use ccnic::rss::Rss;
 use ccnic::{Config, Layout, Tuning, host};
 use ccnic_control::Connection;
 use ccnic_control::messages::{Hello, Reply, Request, Status};
+use ccnic_control::offloads::{Offloads, Taken};
 use ccnic_control::rss::{RssMessage, check_table};
+use ccnic_frame::Takes;
 use ccnic_shm::{HUGE_PAGE, NativeMemory, Pages, Region, numa};
 
 use crate::error::Error;
@@ -60,6 +62,10 @@ pub struct Nic {
     pub(crate) connection: Arc<Connection>,
     /// The NIC can do receive-side scaling.
     spreads: bool,
+    /// What the NIC does about requests in the metadata of packets.
+    offloads: Option<Offloads>,
+    /// Those that the program takes as they are.
+    takes: Takes,
     /// The NIC may sleep.
     sleeps: bool,
     /// The parameters for a NIC that can.
@@ -96,8 +102,13 @@ impl Nic {
             check_table(rss, config.queues).map_err(|why| Error::Rss { why })?;
         }
         let choice = Choice::new(options.tuning)?;
-        let connection = Arc::new(Connection::open(socket)?);
-        let hello = greet(&connection)?;
+        let connection = match Connection::open(socket).map_err(Error::from) {
+            Err(Error::Unreachable { .. }) if options.later => Connection::ended()?,
+            other => other?,
+        };
+        let connection = Arc::new(connection);
+        let there = !connection.has_ended();
+        let hello = if there { greet(&connection)? } else { unknown() };
         if options.rss.is_some() && !hello.rss {
             return Err(Error::NoRss);
         }
@@ -109,6 +120,8 @@ impl Nic {
             mac: options.mac,
             connection,
             spreads: hello.rss,
+            offloads: hello.offloads,
+            takes: Takes::NONE,
             sleeps: hello.sleeps,
             rss: options.rss.clone(),
             flows: Flows::new(hello.flow),
@@ -119,7 +132,9 @@ impl Nic {
             waiters: vec![None; usize::from(config.queues)],
             pools: 0,
         };
-        this.attach(&this.connection, hello.rss)?;
+        if there {
+            this.attach(&this.connection, hello.rss)?;
+        }
         Ok(this)
     }
 
@@ -229,6 +244,37 @@ impl Nic {
         self.rss.as_ref().filter(|_| self.spreads)
     }
 
+    /// What the NIC does about requests in the metadata of packets (`ccnic_frame::Meta`); `None`: it may not know them.
+    pub fn offloads(&self) -> Option<&Offloads> {
+        self.offloads.as_ref()
+    }
+
+    /// Has this NIC and its successors leave packets as they are of which this is requested. At first the program gets complete packets
+    /// only; a loopback returns packets as they were sent, whatever this says.
+    ///
+    /// # Errors
+    /// [`Error::Gone`]: the NIC has gone; its successor will be told. [`Error::Refused`] and others: nothing has changed.
+    pub fn set_takes(&mut self, takes: Takes) -> Result<(), Error> {
+        let before = std::mem::replace(&mut self.takes, takes);
+        let told = self.tell_takes();
+        if told.as_ref().is_err_and(|e| !matches!(e, Error::Gone)) {
+            self.takes = before;
+        }
+        told
+    }
+
+    fn tell_takes(&self) -> Result<(), Error> {
+        if self.offloads.is_none() {
+            return Ok(());
+        }
+        match self.connection.ask(&Request::Takes(Taken::list(self.takes)), None) {
+            Ok(Reply::Done) => Ok(()),
+            Ok(other) => Err(Error::Protocol { what: format!("{other:?} in answer to what is taken") }),
+            Err(_) if !self.alive() => Err(Error::Gone),
+            Err(e) => Err(e.into()),
+        }
+    }
+
     /// False when the NIC has ended. A system call: not for every burst. [`Nic`] has an example.
     pub fn alive(&self) -> bool {
         !self.connection.has_ended()
@@ -267,12 +313,15 @@ impl Nic {
         // Before a NIC is called: it need not wait, and may not be there yet.
         self.region.renew()?;
         let connection = Arc::new(Connection::open(&self.socket)?);
-        let Hello { rss: spreads, tuning, flow, .. } = greet(&connection)?;
+        let Hello { rss: spreads, tuning, offloads, flow, .. } = greet(&connection)?;
         self.flows.prepare(&connection, flow)?;
         self.tuning = self.choice.of(tuning);
         let reclaimed = self.reclaim(pairs, pools);
         self.attach(&connection, spreads)?;
-        (self.connection, self.spreads) = (connection, spreads);
+        (self.connection, self.spreads, self.offloads) = (connection, spreads, offloads);
+        if self.tell_takes().is_err() {
+            tracing::warn!("the NIC was not told what the program takes: it completes packets for it");
+        }
         self.waiters.iter().flatten().for_each(|waiter| waiter.move_to(Arc::clone(&self.connection)));
         Ok(reclaimed)
     }
@@ -368,6 +417,11 @@ impl NicOptions {
     pub fn open(&self, socket: impl AsRef<Path>) -> Result<Nic, Error> {
         Nic::open_with(socket.as_ref(), self)
     }
+}
+
+/// What a NIC may be able to do that is not there yet.
+fn unknown() -> Hello {
+    Hello { node: numa::current_node(), rss: true, sleeps: true, ..Hello::default() }
 }
 
 /// Asks a NIC for its version and abilities.

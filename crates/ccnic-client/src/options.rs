@@ -34,6 +34,7 @@ pub struct NicOptions {
     pub(crate) config: Config,
     pub(crate) pages: Pages,
     pub(crate) tuning: Option<Tuning>,
+    pub(crate) later: bool,
 }
 
 impl Default for NicOptions {
@@ -55,6 +56,7 @@ impl NicOptions {
             config: Config::default(),
             pages: Pages::Auto,
             tuning: None,
+            later: false,
         }
     }
 
@@ -94,6 +96,25 @@ impl NicOptions {
     /// [`NicOptions`] has an example.
     pub fn tuning(mut self, tuning: Tuning) -> NicOptions {
         self.tuning = Some(tuning);
+        self
+    }
+
+    /// Opens the NIC even if none listens yet, as one that has ended: [`reconnect`](crate::Nic::reconnect) attaches to it when it is there.
+    ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// let mut nic = ccnic_client::Nic::options().later(true).open(&socket)?;
+    /// let mut pair = nic.queue_pair(0)?;
+    /// assert!(!nic.alive() && nic.reconnect([&mut pair], []).is_err());
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// assert_eq!(nic.reconnect([&mut pair], [])?, 0);
+    /// assert!(nic.alive());
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
+    pub fn later(mut self, later: bool) -> NicOptions {
+        self.later = later;
         self
     }
 }

@@ -21,7 +21,7 @@ use rustix::net::sockopt::{Timeout, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, Shutdown, SocketAddrUnix, SocketFlags, SocketType, connect, recvmsg,
-    sendmsg, shutdown, socket_with,
+    sendmsg, shutdown, socket_with, socketpair,
 };
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -94,6 +94,16 @@ impl Connection {
             Err(Errno::AGAIN) => Err(Error::no_answer("a connection", SENDING)),
             Err(errno) => Err(unreachable(errno)),
         }
+    }
+
+    /// A connection to a NIC that has ended.
+    ///
+    /// # Errors
+    /// When there is no file descriptor to be had.
+    pub fn ended() -> Result<Connection, Error> {
+        let (ours, _) = socketpair(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)
+            .map_err(Error::os("make a socket"))?;
+        Ok(Connection::from(ours))
     }
 
     /// Sends a message, and a descriptor with it.
@@ -380,7 +390,6 @@ fn unexpected(reply: &Reply, to: &str) -> Error {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use rustix::net::socketpair;
     use std::os::unix::fs::MetadataExt;
 
     /// Both ends of a connection.

@@ -151,6 +151,14 @@ macro_rules! counters {
                 let [$($name),+] = values;
                 QueueStatus { queue, core, $($name),+ }
             }
+
+            /// Adds what was counted of the same queue elsewhere; of times, the longest counts.
+            pub fn add(&mut self, other: &QueueStatus) {
+                $(self.$name = match Kind::$kind {
+                    Kind::Turn => self.$name.max(other.$name),
+                    _ => self.$name.saturating_add(other.$name),
+                };)+
+            }
         }
     };
 }
@@ -177,7 +185,7 @@ counters! {
     drop_no_buffer: Drop, Packets, "no receive buffer";
     /// From another port, and longer than this port's MTU. Counted at the queue that the packet was for.
     drop_over_mtu: Drop, Packets, "longer than the receiver's MTU";
-    /// With RSS over several polling cores: the hand-off to the core of the receive queue was full, or that core has stopped. Counted at
+    /// With several polling cores: the hand-off to the core that polls the receiver was full, or that core has stopped. Counted at
     /// the queue that the packet was sent on.
     drop_handoff_full: Drop, Packets, "hand-off full";
     /// By the switch: shorter than an Ethernet header. Counted at the queue that the packet was sent on.

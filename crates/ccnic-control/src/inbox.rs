@@ -10,6 +10,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ccnic::rss::Rss;
+use ccnic_frame::Takes;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::io::{read, write};
 
@@ -32,6 +33,7 @@ pub(crate) enum Event {
     Capture(CaptureRequest, UnixStream),
     Attach(Box<AttachRequest>),
     SetRss(ClientId, Option<Box<Rss>>),
+    SetTakes(ClientId, Takes),
     Flow(ClientId, Box<FlowRequest>),
     Notify(ClientId, u16, Notifier),
     Detach(ClientId),

@@ -17,6 +17,7 @@ mod listener;
 mod log_limit;
 pub mod messages;
 mod notifier;
+pub mod offloads;
 mod pages;
 pub mod rss;
 mod socket;

@@ -22,6 +22,7 @@ use std::time::{Duration, Instant};
 
 use ccnic::Layout;
 use ccnic::rss::Rss;
+use ccnic_frame::Takes;
 use ccnic_shm::Region;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -99,6 +100,9 @@ pub trait Handler {
     fn set_rss(&mut self, _: ClientId, rss: Option<Rss>) -> Result<(), String> {
         rss.map_or(Ok(()), |_| Err(NO_RSS.to_owned()))
     }
+    /// An attached program takes packets with these requests as they are from now on; before that, complete packets only. Called only
+    /// where [`Hello::offloads`] says something, or by a program that does not care; by default it changes nothing.
+    fn set_takes(&mut self, _: ClientId, _: Takes) {}
     /// Does what a request about flow rules says, or shows them. `of` is the program that it names, or the one that asks. Its fields have
     /// been checked, but for the queue of a rule that the operator has for another program. When it returns, a change is in force for every
     /// packet sent later. Called only where [`Hello::flow`] is there.
@@ -276,6 +280,10 @@ fn handle(handler: &mut impl Handler, event: Event) -> Reply {
         Event::Capture(request, to) => done(Reply::Done, handler.capture(request, to)),
         Event::Attach(request) => done(Reply::Attached, handler.attach(*request)),
         Event::SetRss(id, rss) => done(Reply::Done, handler.set_rss(id, rss.map(|rss| *rss))),
+        Event::SetTakes(id, takes) => {
+            handler.set_takes(id, takes);
+            Reply::Done
+        }
         Event::Flow(of, request) => {
             handler.flow(of, *request).map_or_else(|reason| Reply::Refused { reason }, Reply::Flow)
         }

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::capture::CaptureRequest;
 use crate::error::Error;
 use crate::flow::{FlowAbility, FlowReply, FlowRequest};
+use crate::offloads::{Offloads, Taken};
 use crate::rss::RssMessage;
 
 mod configure;
@@ -41,6 +42,9 @@ pub enum Request {
     },
     /// Spreads received packets over the queues like this from now on; `None`: each comes back on the queue pair that it was sent on.
     Rss(Option<RssMessage>),
+    /// The program takes packets of which this is requested as they are, from now on, and no others. At first it takes complete packets
+    /// only. Only where [`Hello::offloads`] says something.
+    Takes(Vec<Taken>),
     /// Asks for notifications of a queue pair by the socket that comes with this message, a connected stream socket of the Unix
     /// family: one byte whenever the program has armed the queue pair (`ccnic::notify`) and there are packets for it. The NIC confirms
     /// with one more byte, on that socket, as soon as it does so. There is no reply on this connection, where a program that waits
@@ -128,6 +132,9 @@ pub struct Hello {
     /// The NIC sleeps when there is nothing to do, if all programs wake it ([`Request::Notify`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sleeps: bool,
+    /// What becomes of requests in the metadata of packets. A NIC that says nothing may not know them: do not make any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub offloads: Option<Offloads>,
     /// What it found best on this machine ([`Tuning::word`]). A program that knows no such tuning uses the default.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tuning: Option<u32>,
@@ -299,6 +306,7 @@ mod tests {
     use super::*;
     use crate::connection::MESSAGE_MAX;
     use ccnic::rss::Rss;
+    use ccnic_frame::Takes;
     use serde::de::DeserializeOwned;
     use std::fmt::Debug;
 
@@ -320,6 +328,11 @@ mod tests {
         is(&Request::Notify { queue: 7, wakes: false }, r#"{"notify":{"queue":7}}"#);
         is(&Request::Notify { queue: 7, wakes: true }, r#"{"notify":{"queue":7,"wakes":true}}"#);
         is(&Request::Rss(None), r#"{"rss":null}"#);
+        is(&Request::Takes(vec![]), r#"{"takes":[]}"#);
+        is(
+            &Request::Takes(Taken::list(Takes::ALL)),
+            r#"{"takes":["ip-checksum","l4-checksum","tcp-segments","udp-segments","vlan"]}"#,
+        );
         is(&Request::MacTable(64), r#"{"mac-table":64}"#);
         let capture = CaptureRequest { port: None, snap: 128, drops: false, rate: 7 };
         is(&Request::Capture(capture), r#"{"capture":{"snap":128,"rate":7}}"#);
@@ -349,6 +362,13 @@ mod tests {
         );
         let hello = Hello { version: "1".into(), rss: true, ..Hello::default() };
         is(&Reply::Hello(hello.clone()), r#"{"hello":{"version":"1","node":0,"rss":true}}"#);
+        is(
+            &Reply::Hello(Hello {
+                offloads: Some(Offloads::completed(Takes::NONE.with_vlan())),
+                ..hello.clone()
+            }),
+            r#"{"hello":{"version":"1","node":0,"rss":true,"offloads":{"takes":["vlan"]}}}"#,
+        );
         is(
             &Reply::Hello(Hello { tuning: Some(0x0100_0001), ..hello.clone() }),
             r#"{"hello":{"version":"1","node":0,"rss":true,"tuning":16777217}}"#,

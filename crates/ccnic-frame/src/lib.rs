@@ -9,10 +9,12 @@
 //! | module | what it does | as in |
 //! |---|---|---|
 //! | [`meta`] | the 64 bits of metadata: checksum, segmentation, VLAN tag, flow hash | `mbuf.ol_flags` |
+//! | [`Takes`] | which requests a receiver takes as they are | features of virtio |
 //! | [`headers`] | finds Ethernet, VLAN, IPv4, IPv6, TCP, UDP, ICMP headers | `rte_net_get_ptype` |
 //! | [`checksum`] | sums bytes; verifies and fills IPv4, TCP, UDP and ICMPv6 checksums | `skb_checksum_help` |
 //! | [`vnet`] | `virtio_net_hdr`, from and to metadata | `virtio_net_hdr_to_skb` |
 //! | [`segment`] | cuts a super-packet (TSO, USO) | `skb_gso_segment` |
+//! | [`part`] | all of it for a receiver that takes less | `skb_gso_segment`, `NETIF_F_GSO_PARTIAL` |
 //! | [`vlan`] | inserts and strips a VLAN tag | `rte_vlan_insert` |
 //!
 //! Everything is a pure function of bytes: no memory but slices, no allocation, no `unsafe`, no panic whatever the
@@ -62,16 +64,20 @@ mod bytes;
 pub mod checksum;
 pub mod headers;
 pub mod meta;
+mod part;
 mod refusal;
 pub mod segment;
 pub mod sum;
+mod takes;
 pub mod vlan;
 pub mod vnet;
 
 pub use headers::{Headers, L3, L4, MAX_HEADERS, Malformed};
 pub use meta::{Checksum, Meta, SegmentKind, Segmentation};
+pub use part::{NoPart, part};
 pub use refusal::Refusal;
 pub use segment::{Segment, Segmenter};
 pub use sum::Sum;
+pub use takes::Takes;
 pub use vlan::Tci;
 pub use vnet::VnetHeader;

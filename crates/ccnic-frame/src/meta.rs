@@ -102,6 +102,10 @@ pub struct Meta(u64);
 impl Meta {
     /// The bit that says that the low 32 bits are a flow hash: `CCNIC_META_HASHED`, `ccnic::rss::HASHED`.
     pub const HASHED: u64 = 1 << HASH_SHIFT;
+    /// The bits that say that a packet is a super-packet, and of which protocol.
+    pub(crate) const SEGMENT: u64 = TWO_BITS << SEGMENT_SHIFT;
+    /// The bit that says that there is a VLAN tag.
+    pub(crate) const TAG: u64 = 1 << TAG_SHIFT;
     /// The bit that says that a flow rule of the receiver has marked the packet: `CCNIC_META_MARKED`.
     pub const MARKED: u64 = 1 << MARKED_SHIFT;
 

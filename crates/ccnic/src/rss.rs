@@ -36,6 +36,8 @@ pub const START: usize = 128;
 /// In the metadata of a received packet, where the program has asked for hashes: the low 32 bits are its
 /// hash.
 pub const HASHED: u64 = 1 << 32;
+/// The bits of a packet's metadata that say that it is a super-packet.
+const SEGMENT: u64 = 3 << 33;
 
 /// In the metadata of a received packet: a flow rule of the program has given it a mark, and there is no hash. What a sender says there
 /// is none: where hashes are asked for, the bit is cleared.
@@ -169,7 +171,7 @@ pub struct Rss {
     pub types: FlowTypes,
     /// Indirection table: the queue for the low bits of a hash.
     pub table: [u16; TABLE],
-    /// True: the metadata of received packets are their hash, with [`HASHED`]. False: what the sender set.
+    /// True: the metadata of received packets contain their hash, with [`HASHED`]. False: they are what the sender set.
     pub hash: bool,
 }
 
@@ -310,14 +312,19 @@ impl Spreader {
         self.rss.table.get(at).copied().unwrap_or(0)
     }
 
-    /// The metadata of a received packet.
+    /// The metadata of a received packet: as they were sent, with the hash in place of what the sender has said of it. A super-packet's have
+    /// its segment size where the hash would be (`ccnic_frame::Meta`).
     #[inline(always)]
     pub(crate) fn meta(&self, sent: u64, hash: Option<u32>) -> u64 {
-        match hash {
-            _ if !self.rss.hash => sent,
-            Some(hash) => HASHED | u64::from(hash),
-            None => 0,
+        if !self.rss.hash {
+            return sent;
         }
+        let sent = sent & !MARKED; // a mark is this receiver's
+        if sent & SEGMENT != 0 {
+            return sent;
+        }
+        let kept = sent & !(HASHED | u64::from(u32::MAX));
+        kept | hash.map_or(0, |hash| HASHED | u64::from(hash))
     }
 
     #[inline(always)]

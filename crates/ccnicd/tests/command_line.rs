@@ -88,13 +88,6 @@ fn a_switch() {
     option("--mac-table", &[("1048577", "1048577")]);
     says(&refused(&["--wire", "hub"]), &["hub", "loopback", "switch"]);
     says(&refused(&["--wire", "switch", "--reflect"]), &["--reflect", "loopback"]);
-    let cores = common::two_cores();
-    if cores.contains(',') {
-        says(
-            &refused(&["--wire", "switch", "--cores", &cores]),
-            &["--wire switch polls on one CPU", "name one", "another ccnicd"],
-        );
-    }
 }
 
 #[test]

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -11,7 +12,7 @@ use ccnic::Design;
 use ccnic_client::{Nic, Pages};
 use ccnic_control::Connection;
 use common::station::{BROADCAST, Station, mac};
-use common::{Daemon, alone, config, until};
+use common::{Daemon, alone, config, two_cores, until};
 use rustix::process::{Signal, kill_process};
 use tempfile::TempDir;
 
@@ -27,8 +28,28 @@ fn file(text: &str) -> (TempDir, PathBuf, PathBuf) {
     (directory, file, socket)
 }
 
+thread_local! {
+    /// For `--cores`: one polling thread, unless a test says otherwise.
+    static CORES: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
 fn start(file: &Path, socket: &Path) -> Daemon {
-    Daemon::start_with(socket, &["--config", file.to_str().unwrap()])
+    start_with(file, socket, &[])
+}
+
+fn start_with(file: &Path, socket: &Path, more: &[&str]) -> Daemon {
+    CORES.with_borrow(|cores| {
+        let cores: &[&str] = if cores.is_empty() { &[] } else { &["--cores", cores] };
+        Daemon::start_with(socket, &[&["--config", file.to_str().unwrap()], cores, more].concat())
+    })
+}
+
+/// Policies, and a file that is read again, with two polling threads.
+#[test]
+fn on_two_cores() {
+    CORES.set(two_cores());
+    programs_get_the_policy_of_their_name_and_user();
+    a_file_is_read_again();
 }
 
 #[test]
@@ -106,8 +127,7 @@ fn programs_get_the_policy_of_their_name_and_user() {
 fn a_file_is_read_again() {
     let _alone = alone();
     let (_directory, file, socket) = file("wire = 'switch'\n");
-    let args = ["--config", file.to_str().unwrap(), "--log", "info"];
-    let mut daemon = Daemon::start_with(&socket, &args);
+    let mut daemon = start_with(&file, &socket, &["--log", "info"]);
     let mut stations: Vec<_> =
         (0..4).map(|n| Station::open(&socket, n, &config(Design::GroupedEpoch))).collect();
     let reload = |daemon: &Daemon, text: &str, says: &str| {

@@ -10,7 +10,12 @@ use ccnicd::poll::handoff::{HandoffConsumer, HandoffProducer, Item, NativeWord, 
 use proptest::prelude::*;
 
 fn item(n: u64) -> Item {
-    Item { desc: Desc::new(n as u32, n as u16, 0).with_meta(n), from: (n % 5) as u16, to: (n % 3) as u16 }
+    Item {
+        desc: Desc::new(n as u32, n as u16, 0).with_meta(n),
+        from: (n % 5) as u16,
+        to: (n % 3) as u16,
+        mark: !n as u32,
+    }
 }
 
 #[derive(Debug, Clone)]

@@ -66,7 +66,7 @@ fn model(f: impl Fn() + Send + Sync + 'static) {
 }
 
 fn item(n: u64) -> Item {
-    Item { desc: Desc::new(n as u32, 1, 0).with_meta(n), from: n as u16, to: 7 }
+    Item { desc: Desc::new(n as u32, 1, 0).with_meta(n), from: n as u16, to: 7, mark: !n as u32 }
 }
 
 /// The bytes of packets: packet `n` uses cell `n % SLOTS`, which the producer owns again once packet `n` has been completed.

@@ -7,30 +7,16 @@ mod common;
 use std::path::Path;
 use std::time::Duration;
 
+use ccnic::rss::Rss;
 use ccnic::{Burst, Config, Design};
 use ccnic_client::{Nic, Pages, QueuePair};
-use common::{Daemon, Forked, PATIENCE, alone, config, until};
+use common::{Daemon, Forked, PATIENCE, alone, config, two_cores, until};
 use rustix::process::Signal;
-
-/// What the kernel says of the daemon's first polling thread: a file of its task.
-fn polling_thread(daemon: &Daemon, file: &str) -> String {
-    let tasks = std::fs::read_dir(format!("/proc/{}/task", daemon.pid().as_raw_nonzero())).unwrap();
-    let read =
-        |task: &std::fs::DirEntry, file| std::fs::read_to_string(task.path().join(file)).unwrap_or_default();
-    let polls = |task: &std::fs::DirEntry| read(task, "comm").starts_with("poll-");
-    let thread = tasks.map(Result::unwrap).find(polls).unwrap();
-    read(&thread, file)
-}
-
-/// Waits until it sleeps.
-#[track_caller]
-fn asleep(daemon: &Daemon) {
-    until("a daemon that sleeps", || polling_thread(daemon, "status").contains("State:\tS"));
-}
 
 /// Nanoseconds of CPU that it has used.
 fn used(daemon: &Daemon) -> u64 {
-    polling_thread(daemon, "schedstat").split_whitespace().next().unwrap().parse().unwrap()
+    let of = |thread: &String| thread.split_whitespace().next().unwrap().parse::<u64>().unwrap();
+    daemon.polling_threads("schedstat").iter().map(of).sum()
 }
 
 fn open(socket: &Path, name: &str, config: &Config) -> Nic {
@@ -66,7 +52,7 @@ fn a_packet_wakes_it_in_every_design() {
         let mut program = open(&socket, "lone", &config(design));
         let mut pair = program.queue_pair(0).unwrap();
         for i in 0..40 {
-            asleep(&daemon);
+            daemon.falls_asleep();
             send(&mut pair, i);
             assert_eq!(receive(&mut pair), i, "{design:?}");
         }
@@ -83,7 +69,7 @@ fn it_uses_next_to_nothing_while_nobody_sends() {
     let mut pairs: Vec<_> = (0..8).map(|queue| program.queue_pair(queue).unwrap()).collect();
     send(&mut pairs[3], 7);
     assert_eq!(receive(&mut pairs[3]), 7);
-    asleep(&daemon);
+    daemon.falls_asleep();
     let before = used(&daemon);
     std::thread::sleep(Duration::from_secs(2));
     let share = (used(&daemon) - before) as f64 / 2e9;
@@ -103,7 +89,7 @@ fn a_queue_that_nobody_has_opened_keeps_it_awake() {
     send(&mut first, 1);
     assert_eq!(receive(&mut first), 1);
     let _second = program.queue_pair(1).unwrap();
-    asleep(&daemon);
+    daemon.falls_asleep();
 }
 
 #[test]
@@ -115,31 +101,42 @@ fn commands_wake_it() {
     let mut first = open(&socket, "first", &config(Design::GroupedEpoch));
     let mut pair = first.queue_pair(0).unwrap();
     for i in 0..10 {
-        asleep(&daemon);
+        daemon.falls_asleep();
         assert_eq!(daemon.program("first").unwrap().queues[0].tx_packets, i);
-        asleep(&daemon);
+        daemon.falls_asleep();
         let mut second = open(&socket, "second", &config(Design::Padded));
         let mut other = second.queue_pair(0).unwrap();
-        asleep(&daemon);
+        daemon.falls_asleep();
         send(&mut other, 9);
         assert_eq!(receive(&mut other), 9);
-        asleep(&daemon);
+        daemon.falls_asleep();
         drop((other, second));
         until("the end of the second", || daemon.program("second").is_none());
-        asleep(&daemon);
+        daemon.falls_asleep();
         send(&mut pair, i as u8);
         assert_eq!(receive(&mut pair), i as u8);
     }
-    asleep(&daemon);
+    daemon.falls_asleep();
     assert!(daemon.signal(Signal::TERM).success());
 }
 
 #[test]
 fn programs_on_a_switch_wake_it_and_are_woken_by_it() {
+    wake_each_other(&["--wire", "switch"]);
+}
+
+/// A program on one polling thread wakes the other thread, whose program waits.
+#[test]
+fn threads_of_a_switch_wake_each_other() {
+    wake_each_other(&["--wire", "switch", "--cores", &two_cores()]);
+}
+
+#[track_caller]
+fn wake_each_other(args: &[&str]) {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
-    let daemon = Daemon::start_with(&socket, &["--wire", "switch"]);
+    let daemon = Daemon::start_with(&socket, args);
     let mut nics: Vec<_> =
         [Design::GroupedEpoch, Design::Doorbell].map(|design| open(&socket, "port", &config(design))).into();
     let mut pairs: Vec<_> = nics.iter_mut().map(|nic| nic.queue_pair(0).unwrap()).collect();
@@ -149,7 +146,7 @@ fn programs_on_a_switch_wake_it_and_are_woken_by_it() {
         let mut frame = vec![0xff; 60];
         frame[6..12].copy_from_slice(&[2, 0, 0, 0, 0, from as u8]);
         frame[14] = i as u8;
-        asleep(&daemon);
+        daemon.falls_asleep();
         let mut burst = Burst::new();
         assert_eq!(pairs[from].alloc(60, 1, &mut burst), 1);
         burst.iter_mut().for_each(|buf| assert_eq!(pairs[from].write(buf, 0, &frame), 60));
@@ -161,6 +158,30 @@ fn programs_on_a_switch_wake_it_and_are_woken_by_it() {
     }
 }
 
+/// RSS over two polling threads: packets for the queue of the other one wake it, and its program.
+#[test]
+fn threads_that_share_a_program_wake_each_other() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let daemon = Daemon::start_with(&socket, &["--cores", &two_cores()]);
+    for pool in [true, false] {
+        let config = Config { queues: 2, shared_pool: pool, ..config(Design::GroupedEpoch) };
+        let mut program = open(&socket, "spread", &config);
+        let mut pairs: Vec<_> = (0..2).map(|queue| program.queue_pair(queue).unwrap()).collect();
+        for i in 0..20 {
+            let (from, to) = (usize::from(i) % 2, usize::from(i) / 2 % 2);
+            let mut rss = Rss::new(2);
+            rss.table.fill(to as u16);
+            program.set_rss(Some(&rss)).unwrap();
+            daemon.falls_asleep();
+            send(&mut pairs[from], i);
+            assert_eq!(receive(&mut pairs[to]), i, "from {from} to {to}");
+        }
+    }
+    daemon.falls_asleep();
+}
+
 #[test]
 fn a_successor_serves_what_was_sent_to_one_that_died_in_its_sleep() {
     let _alone = alone();
@@ -170,13 +191,13 @@ fn a_successor_serves_what_was_sent_to_one_that_died_in_its_sleep() {
     let mut program = open(&socket, "heir", &config(Design::GroupedEpoch));
     let mut pair = program.queue_pair(0).unwrap();
     for i in 0..5 {
-        asleep(&daemon);
+        daemon.falls_asleep();
         daemon.signal(Signal::KILL);
         send(&mut pair, i); // its request to be woken is there still
         daemon = Daemon::start(&socket);
         program.reconnect([&mut pair], []).unwrap();
         assert_eq!(receive(&mut pair), i);
-        asleep(&daemon);
+        daemon.falls_asleep();
         send(&mut pair, i + 100);
         assert_eq!(receive(&mut pair), i + 100);
     }
@@ -208,10 +229,10 @@ fn the_end_of_a_program_wakes_it() {
         let mut victim = Forked::start("a_program_that_will_be_killed", &env, &log);
         let served = |program: ccnic_control::messages::ProgramStatus| program.queues[0].rx_packets == 1;
         until("a packet of the victim", || daemon.program("victim").is_some_and(served));
-        asleep(&daemon);
+        daemon.falls_asleep();
         assert!(victim.kill(), "it has ended by itself");
         until("the end of the victim", || daemon.program("victim").is_none());
-        asleep(&daemon);
+        daemon.falls_asleep();
         send(&mut pair, i);
         assert_eq!(receive(&mut pair), i);
     }

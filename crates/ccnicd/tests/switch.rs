@@ -5,6 +5,7 @@
 
 mod common;
 
+use std::cell::RefCell;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::time::Duration;
@@ -16,17 +17,44 @@ use ccnic_control::Connection;
 use ccnic_control::messages::{LearnedAddress, QueueStatus, Reply, Request};
 use ccnic_shm::{Pages, Region};
 use common::station::{BROADCAST, GROUP, SHORTEST, Station, mac};
-use common::{Daemon, Forked, alone, config, until};
+use common::{Daemon, Forked, alone, config, two_cores, until};
 use rustix::process::Signal;
 use tempfile::TempDir;
 
 const SWITCH: &[&str] = &["--wire", "switch"];
 
+thread_local! {
+    /// For `--cores`: one polling thread, unless a test says otherwise.
+    static CORES: RefCell<String> = const { RefCell::new(String::new()) };
+}
+
 fn start(args: &[&str]) -> (TempDir, std::path::PathBuf, Daemon) {
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
-    let daemon = Daemon::start_with(&socket, &[SWITCH, args].concat());
+    let daemon = restart(&socket, args);
     (directory, socket, daemon)
+}
+
+fn restart(socket: &Path, args: &[&str]) -> Daemon {
+    CORES.with_borrow(|cores| {
+        let cores: &[&str] = if cores.is_empty() { &[] } else { &["--cores", cores] };
+        Daemon::start_with(socket, &[SWITCH, cores, args].concat())
+    })
+}
+
+/// Programs on two polling threads, which share their CPUs with them: all that holds on one. (But that an address is forgotten by both at
+/// the same time.)
+#[test]
+fn on_two_cores() {
+    CORES.set(two_cores());
+    frames_are_switched_between_programs();
+    a_program_learns_as_many_addresses_as_it_may();
+    every_design_meets_every_other();
+    a_receiver_that_never_reads_beside_one_that_does();
+    a_program_is_killed_and_replaced();
+    a_hostile_sender_beside_a_good_pair();
+    a_program_that_waits_is_woken_by_another();
+    programs_go_on_after_the_daemon_was_killed_and_the_switch_learns_anew();
 }
 
 fn station(socket: &Path, n: u8) -> Station {
@@ -290,8 +318,9 @@ fn a_program_is_killed_and_replaced() {
         assert!(table(&socket).iter().any(|known| known.mac == mac(9)));
         assert!(child.kill());
         until("its end", || {
+            let gone = daemon.program("station 9").is_none() && daemon.holdings() == holdings;
             let left: usize = stations.iter_mut().map(|station| station.receive().len()).sum();
-            left == 0 && daemon.program("station 9").is_none() && daemon.holdings() == holdings
+            gone && left == 0 // in this order: nothing comes any more
         });
         assert!(table(&socket).iter().all(|known| known.mac != mac(9)), "its address went with it");
         // Another program comes with its address.
@@ -306,8 +335,9 @@ fn a_program_is_killed_and_replaced() {
         until("a frame to it", || next.receive().iter().any(|came| came.from == mac(1)));
         drop(next);
         until("its end", || {
+            let gone = daemon.program("station 9").is_none() && daemon.holdings() == holdings;
             let left: usize = stations.iter_mut().map(|station| station.receive().len()).sum();
-            left == 0 && daemon.program("station 9").is_none() && daemon.holdings() == holdings
+            gone && left == 0 // in this order: nothing comes any more
         });
         stations.iter_mut().for_each(|station| station.forget(mac(9)));
     }
@@ -387,7 +417,7 @@ fn programs_go_on_after_the_daemon_was_killed_and_the_switch_learns_anew() {
     cast(&mut daemon, &mut stations, 0, BROADCAST, &[1, 2]);
     daemon.signal(Signal::KILL);
     until("the daemon's death", || stations.iter().all(|station| !station.nic.alive()));
-    let mut daemon = Daemon::start_with(&socket, SWITCH);
+    let mut daemon = restart(&socket, &[]);
     for station in &mut stations {
         station.nic.reconnect(&mut station.pairs, []).unwrap();
         station.sent = 0; // the daemon counts anew, and so do frames

@@ -7,6 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use ccnic::Config;
 use ccnic::rss::Rss;
+use ccnic_control::offloads::Taken;
+use ccnic_frame::Takes;
 use ccnic_shm::Pages;
 use rustix::io::Errno;
 
@@ -40,13 +42,19 @@ impl Ccnic {
         config: &Config,
         pages: Pages,
         mac: [u8; 6],
+        later: bool,
     ) -> Result<Ccnic, Failure> {
         let mac = if mac == [0; 6] { local_address() } else { mac };
         if mac[0] & 1 != 0 {
             return Err(Failure::new(Errno::INVAL, c"mac is a group address: its first byte must be even"));
         }
-        let nic =
-            ccnic_client::Nic::options().name(name).mac(mac).config(config).pages(pages).open(socket)?;
+        let nic = ccnic_client::Nic::options()
+            .name(name)
+            .mac(mac)
+            .config(config)
+            .pages(pages)
+            .later(later)
+            .open(socket)?;
         let queues = (0..config.queues).map(|_| None).collect();
         Ok(Ccnic {
             config: *nic.layout().config(),
@@ -83,6 +91,21 @@ impl Ccnic {
     /// True if the NIC spreads received packets over queues.
     pub(crate) fn rss_active(&self) -> bool {
         self.lock().nic.rss().is_some()
+    }
+
+    /// What the NIC takes of requests in metadata, and whether packets arrive as they were sent.
+    pub(crate) fn offloads(&self) -> (Takes, bool) {
+        let inner = self.lock();
+        inner.nic.offloads().map_or((Takes::NONE, false), |said| (Taken::takes(&said.takes), said.passed))
+    }
+
+    pub(crate) fn set_takes(&self, takes: Takes) -> Result<(), Failure> {
+        self.lock().nic.set_takes(takes).map_err(|e| match e {
+            ccnic_client::Error::Gone => {
+                Failure::new(Errno::NOTCONN, c"the NIC has ended; its successor will be told")
+            }
+            e => e.into(),
+        })
     }
 
     /// Asks the NIC about flow rules.
@@ -183,8 +206,8 @@ mod tests {
     #[test]
     fn a_group_address_is_refused_before_anything_else() {
         let nowhere = Path::new("/nonexistent/nic.sock");
-        let error =
-            Ccnic::open(nowhere, "test", &Config::default(), Pages::Auto, [1, 0, 0, 0, 0, 2]).unwrap_err();
+        let error = Ccnic::open(nowhere, "test", &Config::default(), Pages::Auto, [1, 0, 0, 0, 0, 2], false)
+            .unwrap_err();
         assert_eq!(error.code(), -Errno::INVAL.raw_os_error());
     }
 }

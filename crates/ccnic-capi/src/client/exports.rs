@@ -35,7 +35,7 @@ pub unsafe extern "C" fn ccnic_open(
         // SAFETY: null or the caller's string.
         let name = unsafe { status_name(given.name)? };
         // SAFETY: the caller's string, not null.
-        let nic = Ccnic::open(unsafe { path(socket) }, &name, &config, pages, given.mac)?;
+        let nic = Ccnic::open(unsafe { path(socket) }, &name, &config, pages, given.mac, given.later())?;
         // SAFETY: not null, the caller's memory for a pointer.
         unsafe { out.write(Box::into_raw(Box::new(nic))) };
         Ok(0)

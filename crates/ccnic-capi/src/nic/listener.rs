@@ -2,11 +2,14 @@
 
 use std::collections::VecDeque;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 use ccnic_control::messages::{Cursor, Hello, PROTOCOL, Status};
+use ccnic_control::offloads::Offloads;
 use ccnic_control::{AttachRequest, ClientId, Handler, Listener, Notifier};
+use ccnic_frame::Takes;
 use rustix::io::Errno;
 
 use super::abi::CcnicNicOptions;
@@ -32,6 +35,8 @@ pub struct CcnicNic {
 struct Control {
     name: String,
     node: u32,
+    /// What it takes of the requests in metadata: [`Takes::bits`].
+    takes: AtomicU32,
     started: Instant,
     /// Attached and not accepted, in their order.
     arrived: Mutex<VecDeque<Box<CcnicProgram>>>,
@@ -50,6 +55,7 @@ impl CcnicNic {
         let control = Control {
             name,
             node: options.node,
+            takes: AtomicU32::new(Takes::NONE.bits()),
             started: Instant::now(),
             arrived: Mutex::default(),
             registry: Registry::default(),
@@ -76,6 +82,11 @@ impl CcnicNic {
         Ok(program)
     }
 
+    /// What programs are told that greet the NIC from now on.
+    pub(crate) fn set_takes(&self, takes: Takes) {
+        self.control.takes.store(takes.bits(), Ordering::Relaxed);
+    }
+
     /// True while programs are accepted and not released.
     pub(crate) fn busy(&self) -> bool {
         self.control.registry.any_accepted()
@@ -90,7 +101,13 @@ impl Control {
 
 impl Handler for &Control {
     fn hello(&self) -> Hello {
-        Hello { version: VERSION.to_owned(), protocol: PROTOCOL, node: self.node, ..Hello::default() }
+        Hello {
+            version: VERSION.to_owned(),
+            protocol: PROTOCOL,
+            node: self.node,
+            offloads: Some(Offloads::completed(Takes::from_bits(self.takes.load(Ordering::Relaxed)))),
+            ..Hello::default()
+        }
     }
 
     fn status(&self, from: Cursor) -> Status {
@@ -112,6 +129,10 @@ impl Handler for &Control {
     fn attach(&mut self, request: AttachRequest) -> Result<(), String> {
         self.arrived().push_back(Box::new(CcnicProgram::new(request, self.registry.clone())));
         Ok(())
+    }
+
+    fn set_takes(&mut self, id: ClientId, takes: Takes) {
+        self.registry.set_takes(id, takes);
     }
 
     /// The queue's thread takes the notifier in its next burst.

@@ -5,6 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ccnic::Layout;
 use ccnic_control::{AttachRequest, Connection, Teardown};
+use ccnic_frame::Takes;
 use ccnic_shm::Region;
 
 use super::abi::CcnicProgramInfo;
@@ -52,6 +53,10 @@ impl CcnicProgram {
 
     pub(crate) fn alive(&self) -> bool {
         !self.client.is_gone()
+    }
+
+    pub(crate) fn takes(&self) -> Takes {
+        self.client.takes()
     }
 
     /// True while a queue is open.

@@ -2,12 +2,13 @@
 //! the queues.
 
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ccnic::nic::NicCounters;
 use ccnic_control::messages::{Cursor, ProgramStatus, QueueStatus};
 use ccnic_control::{ClientId, Notifier, Page};
+use ccnic_frame::Takes;
 
 /// A copy of a queue's counters for the control thread.
 #[derive(Debug, Default)]
@@ -100,6 +101,8 @@ pub(crate) struct Client {
     design: &'static str,
     /// The NIC has accepted it and not released it.
     accepted: AtomicBool,
+    /// What it takes of what the NIC requests: [`Takes::bits`].
+    takes: AtomicU32,
     /// Its connection has ended.
     gone: AtomicBool,
     queues: Vec<(Arc<Published>, Arc<Mailbox>)>,
@@ -114,6 +117,7 @@ impl Client {
             pid,
             design,
             accepted: AtomicBool::new(false),
+            takes: AtomicU32::new(Takes::NONE.bits()),
             gone: AtomicBool::new(false),
             queues,
         }
@@ -121,6 +125,10 @@ impl Client {
 
     pub(crate) fn accept(&self) {
         self.accepted.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn takes(&self) -> Takes {
+        Takes::from_bits(self.takes.load(Ordering::Relaxed))
     }
 
     pub(crate) fn is_gone(&self) -> bool {
@@ -173,6 +181,13 @@ impl Registry {
     pub(crate) fn mark_gone(&self, id: ClientId) {
         for client in self.clients().iter().filter(|client| client.id == id) {
             client.gone.store(true, Ordering::Release);
+        }
+    }
+
+    /// A program has said what it takes.
+    pub(crate) fn set_takes(&self, id: ClientId, takes: Takes) {
+        for client in self.clients().iter().filter(|client| client.id == id) {
+            client.takes.store(takes.bits(), Ordering::Relaxed);
         }
     }
 

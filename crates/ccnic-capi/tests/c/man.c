@@ -14,6 +14,7 @@
 #include "ccnic_queue_open.example.h"
 #include "ccnic_pool_open.example.h"
 #include "ccnic_rss_set.example.h"
+#include "ccnic_offloads.example.h"
 #include "ccnic_flow_create.example.h"
 #include "ccnic_nic_rx_burst.example.h"
 /* Uses reflect(). */
@@ -98,6 +99,36 @@ static void send_and_receive(struct ccnic *nic, struct ccnic_queue *queue)
 	drain(queue);
 }
 
+static int parts, is_summed;
+
+static int look_at(const void *part, int len)
+{
+	const uint8_t *bytes = part;
+
+	parts++;
+	is_summed += len == 60 && (bytes[50] | bytes[51]) != 0;
+	return 0;
+}
+
+/* ccnic_offloads(3): what the program takes arrives as it was sent; the missing checksum is computed by who needs it. */
+static void unsummed(struct ccnic *nic, struct ccnic_queue *queue)
+{
+	uint8_t frame[60] = {2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0, 0x45, 0, 0, 46, 0, 0, 0, 0, 64, 6, 0, 0, 10, 0, 0, 1, 10, 0, 0, 2};
+	struct ccnic_buf buf;
+
+	frame[46] = 0x50;
+	EXPECT(send_unsummed(nic, queue, frame, sizeof(frame)), 1);
+	EXPECT(ccnic_wait(queue, 10 * SECOND), 1);
+	EXPECT(ccnic_rx_burst(queue, &buf, 1), 1);
+	EXPECT(buf.meta, CCNIC_META_L4_REQUESTED);
+	EXPECT(complete(ccnic_buf_data(queue, &buf), buf.len, buf.meta, look_at), 0);
+	EXPECT(parts == 1 && is_summed == 1, true);
+	EXPECT(complete("short", 5, buf.meta, look_at), -EBADMSG);
+	EXPECT(ccnic_takes_set(nic, 1u << 31), -E2BIG);
+	EXPECT(ccnic_program_takes(NULL), -EINVAL);
+	EXPECT(ccnic_buf_free(queue, &buf, 1), 0);
+}
+
 static void program(const char *socket)
 {
 	struct ccnic *nic = open_nic(socket);
@@ -108,6 +139,7 @@ static void program(const char *socket)
 	handle_events(queue);
 	drain(queue);
 	send_and_receive(nic, queue);
+	unsummed(nic, queue);
 	EXPECT(spread(nic), 1);
 	EXPECT(dns_apart(nic), 0);
 	EXPECT(all_as_before(nic, 0), 0);
@@ -147,7 +179,7 @@ int main(int argc, char **argv)
 	EXPECT(waitpid(child, &status, 0), child);
 	EXPECT(status, 0);
 	/* The NIC's examples that need a NIC's queue are compiled only. */
-	EXPECT(sink != NULL && deliver != NULL && deliver_zeros != NULL, true);
+	EXPECT(sink != NULL && deliver != NULL && deliver_zeros != NULL && needs_more != NULL, true);
 	puts("all examples ran");
 	return EXIT_SUCCESS;
 }

@@ -6,12 +6,13 @@ use crate::build::{ALL, here, program, run};
 use crate::nic::{Nic, alone};
 
 /// Pages of functions: each has an example.
-const PAGES: [&str; 8] = [
+const PAGES: [&str; 9] = [
     "ccnic_open",
     "ccnic_queue_open",
     "ccnic_tx_burst",
     "ccnic_pool_open",
     "ccnic_rss_set",
+    "ccnic_offloads",
     "ccnic_flow_create",
     "ccnic_nic_listen",
     "ccnic_nic_rx_burst",

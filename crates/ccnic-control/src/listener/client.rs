@@ -28,6 +28,7 @@ use crate::inbox::Event;
 use crate::log_limit::ClientLog;
 use crate::messages::{Change, Cursor, Reply, Request};
 use crate::notifier::Notifier;
+use crate::offloads::Taken;
 use crate::rss::RssMessage;
 use crate::text::printable;
 
@@ -208,6 +209,10 @@ impl Client {
                 let queues = self.attached.as_ref().ok_or("attach a region before you ask for RSS")?.queues();
                 let rss = self.check_rss(rss.as_ref(), queues)?;
                 self.ask(Event::SetRss(self.id, rss.map(Box::new)))?
+            }
+            Request::Takes(list) => {
+                self.attached.as_ref().ok_or("attach a region before you say what the program takes")?;
+                self.ask(Event::SetTakes(self.id, Taken::takes(&list)))?
             }
             Request::Flow(request) => self.flow(request)?,
         };

@@ -227,6 +227,11 @@ impl<T: Entry> Producer<T> {
         self.published.wrapping_sub(self.consumed).min(self.shared.len())
     }
 
+    /// True when the kernel has consumed all that was published. Remembers nothing.
+    pub fn is_consumed(&self) -> bool {
+        self.shared.word(self.shared.consumer).load(Acquire) == self.published
+    }
+
     /// True when the kernel is to be woken before it looks at what was published.
     #[inline(always)]
     pub fn needs_wakeup(&self) -> bool {
@@ -261,6 +266,11 @@ impl<T: Entry> Consumer<T> {
     pub fn available(&mut self) -> u32 {
         self.produced = self.shared.word(self.shared.producer).load(Acquire); // (C)
         self.produced.wrapping_sub(self.taken).min(self.shared.len())
+    }
+
+    /// True when there is an entry that was not released. Remembers nothing.
+    pub fn has_more(&self) -> bool {
+        self.shared.word(self.shared.producer).load(Acquire) != self.taken
     }
 
     /// The entry that lies so many behind the first; `None` where none is [available](Self::available).

@@ -16,6 +16,15 @@ use super::loopback::Pipeline;
 use super::spread::count_packets;
 use super::{NicQueue, Receivers, Steered};
 
+/// What has become of the first packets of a burst.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Dealt {
+    /// Descriptors, of whole packets, that have been dealt with.
+    pub descs: usize,
+    /// Somebody may still be copying them. Whoever has dealt with them [completes](NicQueue::complete) them later, in order.
+    pub open: bool,
+}
+
 /// What a receiver has to know of the side that packets come from.
 #[derive(Debug)]
 pub struct Origin<'a, M> {
@@ -39,13 +48,31 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         pipeline: &mut Pipeline,
         deal: impl FnOnce(&Origin<'_, M>, &[Desc], &[Desc]) -> usize,
     ) -> usize {
+        self.forward_open(
+            pipeline,
+            #[inline(always)]
+            |origin, packets, ahead| Dealt { descs: deal(origin, packets, ahead), open: false },
+        )
+    }
+
+    /// As [`forward`](NicQueue::forward), where other cores may still be copying the packets when `deal` returns. Their units are handed back
+    /// with the [flush](NicQueue::flush) after their completion. No more than four bursts may be open; with the host-managed pool none,
+    /// before the next one is fetched.
+    #[inline(always)]
+    pub fn forward_open(
+        &mut self,
+        pipeline: &mut Pipeline,
+        deal: impl FnOnce(&Origin<'_, M>, &[Desc], &[Desc]) -> Dealt,
+    ) -> usize {
         if !pipeline.fill(self) {
             return pipeline.nothing(self);
         }
         let (current, next, _) = pipeline.parts();
         let origin = Origin { mem: &self.mem, mtu: self.config.mtu, idle: self.idle };
-        let n = deal(&origin, current.part(), next.beyond(current));
-        self.complete(current.rest().get(..n).unwrap_or_default());
+        let Dealt { descs: n, open } = deal(&origin, current.part(), next.beyond(current));
+        if !open {
+            self.complete(current.rest().get(..n).unwrap_or_default());
+        }
         current.advance(n);
         self.flush();
         n

@@ -1,6 +1,7 @@
 //! From a region, or the options of another port, to what a worker polls.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicU32;
 
 use anyhow::Context;
 use ccnic::ring::{Ring, RingVisitor};
@@ -17,11 +18,13 @@ use crate::ports::tap::{Mtu, TapPort};
 use crate::ports::xdp::XdpPort;
 use crate::ports::{OutsidePort, PortOptions};
 use crate::switch::outside::SwitchedOutside;
+use crate::switch::places::{Place, Places};
 use crate::switch::policy::{Policy, Rules};
 use crate::switch::program::SwitchedProgram;
+use crate::switch::{Member, SwitchPort};
 
 /// The queues of a region with these numbers, in ascending order, as what one worker polls. (A switch has all of a region's queues. Its port
-/// keeps `place`, and is held to `policy`.)
+/// keeps `place`, and is held to `policy`; `takes` says what the program takes as it is.)
 ///
 /// # Errors
 /// When the region has no such queue, or there is no memory for what the policy needs.
@@ -31,7 +34,8 @@ pub(super) fn attach(
     numbers: Vec<u16>,
     options: &DaemonOptions,
     policy: &Policy,
-    place: &Arc<()>,
+    place: &Arc<Place>,
+    takes: &Arc<AtomicU32>,
 ) -> anyhow::Result<Part> {
     let part = layout.config().design.dispatch(Attaching {
         region,
@@ -41,11 +45,15 @@ pub(super) fn attach(
         tuning: options.tuning.tuning,
         rules: Rules::new(policy).context(NO_MEMORY)?,
         place,
+        takes,
     });
-    part.context("could not open its queues")
+    part.context("could not open its queues")?
 }
 
-const NO_MEMORY: &str = "no memory for what its policy looks into";
+pub(super) const NO_PLACE: &str =
+    "the switch has 256 ports, and all are taken; detach a program or start another ccnicd";
+
+pub(super) const NO_MEMORY: &str = "no memory for what its policy looks into";
 
 /// A port that has been opened.
 pub(super) struct OpenedPort {
@@ -56,37 +64,45 @@ pub(super) struct OpenedPort {
     pub(super) queues: u16,
     /// Its MTU, where that can change.
     pub(super) mtu: Option<Mtu>,
+    /// Its place in the switch.
+    pub(super) place: Arc<Place>,
 }
 
-/// Opens a port that is no program. Its port of the switch keeps `place`, and is held to `policy`.
+/// Opens a port that is no program, at one of `places`. It is held to `policy`.
 ///
 /// # Errors
 /// Which step failed, and what to do.
 pub(super) fn open_port(
     options: &PortOptions,
     policy: &Policy,
-    place: &Arc<()>,
+    places: &Places,
 ) -> anyhow::Result<OpenedPort> {
     let rules = Rules::new(policy).context(NO_MEMORY)?;
-    match options {
+    let place = places.take().context(NO_PLACE)?;
+    let (part, kind, queues, mtu) = match options {
         PortOptions::Tap(options) => {
             let port = TapPort::open(options)?;
             let mtu = Some(port.mtu());
-            let part = Part::Port(Box::new(SwitchedOutside::new(port, rules, Arc::clone(place))));
-            Ok(OpenedPort { part, kind: "tap", queues: options.queues, mtu })
+            (outside(port, rules, &place), "tap", options.queues, mtu)
         }
         PortOptions::Xdp(options) => {
             let port = XdpPort::open(options)?;
             let (kind, queues) = (port.design(), OutsidePort::queues(&port) as u16);
-            let part = Part::Port(Box::new(SwitchedOutside::new(port, rules, Arc::clone(place))));
-            Ok(OpenedPort { part, kind, queues, mtu: None })
+            (outside(port, rules, &place), kind, queues, None)
         }
-        PortOptions::Pcap(options) => {
-            let port = PcapPort::open(options)?;
-            let part = Part::Port(Box::new(SwitchedOutside::new(port, rules, Arc::clone(place))));
-            Ok(OpenedPort { part, kind: "pcap", queues: 1, mtu: None })
-        }
-    }
+        PortOptions::Pcap(options) => (outside(PcapPort::open(options)?, rules, &place), "pcap", 1, None),
+    };
+    Ok(OpenedPort { part, kind, queues, mtu, place })
+}
+
+/// Such a port, at its place in the switch.
+fn outside(port: impl OutsidePort + 'static, rules: Option<Box<Rules>>, place: &Arc<Place>) -> Part {
+    joined(SwitchedOutside::new(port, rules, Arc::clone(place)), place)
+}
+
+/// A port at its place in the switch.
+fn joined(port: impl SwitchPort + 'static, place: &Place) -> Part {
+    Part::Joined(place.at(), Member::Home(Box::new(port), None))
 }
 
 struct Attaching<'a> {
@@ -96,21 +112,24 @@ struct Attaching<'a> {
     kind: DataplaneKind,
     tuning: Tuning,
     rules: Option<Box<Rules>>,
-    place: &'a Arc<()>,
+    place: &'a Arc<Place>,
+    takes: &'a Arc<AtomicU32>,
 }
 
 impl RingVisitor for Attaching<'_> {
-    type Output = Result<Part, QueueError>;
+    type Output = Result<anyhow::Result<Part>, QueueError>;
 
     fn visit<R: Ring>(self) -> Self::Output {
-        let Attaching { region, layout, numbers, kind, tuning, rules, place } = self;
+        let Attaching { region, layout, numbers, kind, tuning, rules, place, takes } = self;
         let queues = numbers.len();
         let mut port = ProgramPort::<R>::new(region, layout, numbers)?;
         port.set_tuning(tuning);
         if let DataplaneKind::Switch(_) = kind {
-            return Ok(Part::Port(Box::new(SwitchedProgram::new(port, queues, rules, Arc::clone(place)))));
+            let mut port = SwitchedProgram::new(port, queues, rules, Arc::clone(place));
+            let outcome = port.complete_for(Arc::clone(takes)).context("no memory for what others request");
+            return Ok(outcome.map(|()| joined(port, place)));
         }
         let dataplane = RssLoopback::new(&port, queues, kind == DataplaneKind::Reflect);
-        Ok(Part::Apart(Box::new(Attachment::new(port, dataplane))))
+        Ok(Ok(Part::Apart(Box::new(Attachment::new(port, dataplane)))))
     }
 }

@@ -2,7 +2,6 @@
 //! started yet, so that the process can confine itself (`sandbox`).
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use anyhow::Context;
 use ccnic_control::{Bound, Listener};
@@ -13,14 +12,15 @@ use super::{Daemon, DaemonOptions, VERSION};
 use crate::config::Running;
 use crate::ports::PortOptions;
 use crate::sandbox::Sandbox;
+use crate::switch::places::Places;
 
 /// Ports that have been opened before the daemon was confined.
 #[derive(Default)]
 pub(super) struct EarlyPorts {
     /// By their place in the list of ports.
     opened: BTreeMap<usize, OpenedPort>,
-    /// The place that each port of the switch keeps.
-    pub(super) places: Arc<()>,
+    /// Of the ports in the switch.
+    pub(super) places: Places,
 }
 
 impl EarlyPorts {

@@ -11,6 +11,7 @@ mod attach;
 mod captures;
 mod early;
 mod flows;
+mod members;
 mod options;
 pub mod placement;
 mod plane;

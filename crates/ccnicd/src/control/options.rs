@@ -7,8 +7,8 @@ use ccnic_control::{Limits, SocketAccess};
 
 use crate::dataplane::DataplaneKind;
 use crate::ports::PortOptions;
-use crate::switch::MAX_PORTS;
 use crate::switch::policy::Policies;
+use crate::switch::{MAX_PORTS, MAX_WORKERS};
 use crate::tune::Tuned;
 
 /// How a daemon is set up.
@@ -68,9 +68,9 @@ impl DaemonOptions {
     /// What does not go together, and what to do.
     pub fn check_cores(dataplane: DataplaneKind, cores: usize) -> anyhow::Result<()> {
         anyhow::ensure!(
-            cores == 1 || !matches!(dataplane, DataplaneKind::Switch(_)),
-            "--wire switch polls on one CPU and --cores names {cores}: name one (a second switch is another ccnicd with its own --socket \
-             and CPU)"
+            cores <= MAX_WORKERS || !matches!(dataplane, DataplaneKind::Switch(_)),
+            "--wire switch polls on {MAX_WORKERS} CPUs at most and --cores names {cores}: name fewer (a second switch is another ccnicd \
+             with its own --socket and CPUs)"
         );
         Ok(())
     }
@@ -115,4 +115,21 @@ pub fn default_socket() -> PathBuf {
         std::env::var_os("XDG_RUNTIME_DIR").map_or_else(std::env::temp_dir, PathBuf::from)
     };
     directory.join("ccnic.sock")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::switch::TableLimits;
+
+    #[test]
+    fn a_switch_polls_on_so_many_cores_at_most() {
+        let switch = DataplaneKind::Switch(TableLimits::default());
+        let check = DaemonOptions::check_cores;
+        assert!(
+            check(switch, MAX_WORKERS).is_ok() && check(DataplaneKind::Loopback, MAX_WORKERS + 1).is_ok()
+        );
+        let why = check(switch, MAX_WORKERS + 1).unwrap_err().to_string();
+        assert!(why.contains("64 CPUs at most and --cores names 65") && why.contains("name fewer"), "{why}");
+    }
 }

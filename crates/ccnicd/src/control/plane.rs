@@ -3,10 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use anyhow::Context;
+use ccnic::Layout;
 use ccnic::rss::{Rss, Spreader};
 use ccnic_control::capture::CaptureRequest;
 use ccnic_control::flow::{FlowReply, FlowRequest};
@@ -14,32 +16,35 @@ use ccnic_control::messages::{
     AddressPage, Applied, Change, Cursor, Hello, LearnedAddress, PROTOCOL, ProgramStatus, QueueStatus,
     Status, TuningStatus,
 };
+use ccnic_control::offloads::Offloads;
 use ccnic_control::rss::RssMessage;
 use ccnic_control::{
     AttachRequest, ClientId, Connection, Handler, MemoryLease, Notifier, Page, Teardown, UserMemory,
     printable,
 };
+use ccnic_frame::Takes;
 use ccnic_shm::{Region, numa};
 
 use super::assign::{assign, queues_of};
-use super::attach::{OpenedPort, attach};
+use super::attach::{NO_PLACE, OpenedPort, attach};
 use super::captures;
 use super::early::EarlyPorts;
 use super::flows::Steering;
+use super::members::{home, members, merged, start_workers};
 use super::reload::NOT_CONFIGURED;
 use super::{DaemonOptions, VERSION};
 use crate::config::Running;
-use crate::dataplane::DataplaneKind;
 use crate::flow::FlowBook;
 use crate::flow::book::ABILITY;
 use crate::poll::client::Part;
-use crate::poll::core::Rest;
 use crate::poll::links::{Links, mesh, mesh_bytes};
 use crate::poll::worker::Worker;
 use crate::ports::tap::Mtu;
 use crate::sandbox::Sandbox;
+use crate::switch::Known;
+use crate::switch::lanes::lane_bytes;
+use crate::switch::places::Places;
 use crate::switch::policy::Policy;
-use crate::switch::{Known, MAX_PORTS, Switch};
 
 pub(super) const DIED: &str = "a polling thread has died; restart ccnicd";
 
@@ -57,10 +62,14 @@ pub(super) struct ClientRecord {
     /// By queue: the worker that polls it.
     workers: Vec<usize>,
     pub(super) memory: UserMemory,
+    /// What it takes of what others request: [`Takes::bits`].
+    takes: Arc<AtomicU32>,
     region: Arc<Region>,
     pub(super) connection: Arc<Connection>,
     /// Its region has gone missing, and it has been told to go.
     lost: bool,
+    /// The workers that have a part of it.
+    parts: Vec<usize>,
     /// For the hand-off queues between its workers, when it has any.
     handoff: Option<MemoryLease>,
     /// For the tables of its flow rules, since it has had some.
@@ -97,14 +106,23 @@ impl ClientRecord {
     ///
     /// # Errors
     /// When its user may not have so much memory.
-    fn link(&mut self) -> anyhow::Result<Vec<(usize, Links)>> {
+    fn link(&mut self, all: &[Worker]) -> anyhow::Result<Vec<(usize, Links)>> {
         let workers = self.distinct_workers().len();
         if workers < 2 || self.handoff.is_some() {
             return Ok(Vec::new());
         }
-        let lease = self.memory.lease(mesh_bytes(workers)).map_err(anyhow::Error::msg);
+        self.lease(mesh_bytes(workers))?;
+        let mut links = mesh(&self.workers);
+        let caller = |at: usize| all.get(at).map(|worker| worker.caller().clone());
+        links.iter_mut().for_each(|(_, links)| links.set_callers(caller));
+        Ok(links)
+    }
+
+    /// Memory for hand-off queues, on its user's account.
+    fn lease(&mut self, bytes: usize) -> anyhow::Result<()> {
+        let lease = self.memory.lease(bytes).map_err(anyhow::Error::msg);
         self.handoff = Some(lease.context("no hand-off queues between polling threads")?);
-        Ok(mesh(&self.workers))
+        Ok(())
     }
 }
 
@@ -117,10 +135,22 @@ pub(super) struct OutsideRecord {
     pub(super) name: String,
     pub(super) kind: &'static str,
     pub(super) queues: u16,
+    /// The worker that polls it.
+    pub(super) home: usize,
     /// What it may do.
     pub(super) policy: Policy,
     /// Its MTU, where that can change.
     pub(super) mtu: Option<Mtu>,
+}
+
+/// A port that is no program, opened, and what each worker gets of it.
+pub(super) struct DealtPort {
+    parts: Vec<(usize, Part)>,
+    /// The worker that polls it.
+    home: usize,
+    kind: &'static str,
+    queues: u16,
+    mtu: Option<Mtu>,
 }
 
 /// Clients and workers. Belongs to the control thread.
@@ -132,8 +162,8 @@ pub(super) struct ControlPlane {
     pub(super) outside: Vec<OutsideRecord>,
     /// The id of the next of them: none is used twice.
     pub(super) next_outside: ClientId,
-    /// Each port of the switch has a reference, also one whose program has gone, until it is out of the switch.
-    pub(super) ports: Arc<()>,
+    /// Of the ports in the switch, also of those whose program has gone, until they are out of it.
+    pub(super) places: Places,
     /// The configuration, if it can be read and changed.
     pub(super) running: Option<Running>,
     /// What the process has confined itself to.
@@ -151,22 +181,15 @@ impl ControlPlane {
         early: EarlyPorts,
         sandbox: Option<Sandbox>,
     ) -> anyhow::Result<ControlPlane> {
-        let rest = Rest::new(options.dedicated_cores, options.tuning.tuning.idle);
-        let switch = || match options.dataplane {
-            DataplaneKind::Switch(limits) => Switch::new(limits),
-            DataplaneKind::Loopback | DataplaneKind::Reflect => Switch::none(),
-        };
         DaemonOptions::check_cores(options.dataplane, options.cores.len())?;
-        let start = |cpu: &usize| Worker::start(*cpu, rest, options.sleep_after, switch());
-        let workers = options.cores.iter().map(start).collect::<Result<Vec<_>, _>>();
-        let workers = workers.context("could not start a polling thread")?;
+        let workers = start_workers(&options).context("could not start a polling thread")?;
         let mut plane = ControlPlane {
             options,
             workers,
             clients: BTreeMap::new(),
             outside: Vec::new(),
             next_outside: FIRST_OUTSIDE,
-            ports: Arc::clone(&early.places),
+            places: early.places.clone(),
             running,
             sandbox,
             captures: Vec::new(),
@@ -183,12 +206,24 @@ impl ControlPlane {
             let (id, opened) = (FIRST_OUTSIDE + at as ClientId, early.take(at, &self.options)?);
             let name = self.options.ports.get(at).context("no such port")?.name();
             let policy = self.options.policies.of_port(at).clone();
-            self.join(id, name, opened, policy)?;
+            let dealt = self.deal(opened, &policy)?;
+            self.join(id, name, dealt, policy)?;
         }
         Ok(())
     }
 
-    /// Has the switch join a port that has been opened.
+    /// Chooses the worker that polls a port that has been opened.
+    ///
+    /// # Errors
+    /// When there is no memory for what the policy needs.
+    pub(super) fn deal(&self, opened: OpenedPort, policy: &Policy) -> anyhow::Result<DealtPort> {
+        let OpenedPort { part, kind, queues, mtu, place } = opened;
+        let home = home(&self.workers);
+        let parts = members(&self.workers, home, part, policy, &place)?;
+        Ok(DealtPort { parts, home, kind, queues, mtu })
+    }
+
+    /// Has the switch join a port.
     ///
     /// # Errors
     /// When a polling thread has died.
@@ -196,15 +231,17 @@ impl ControlPlane {
         &mut self,
         id: ClientId,
         name: String,
-        opened: OpenedPort,
+        port: DealtPort,
         policy: Policy,
     ) -> anyhow::Result<()> {
-        let OpenedPort { part, kind, queues, mtu } = opened;
-        let worker = self.workers.first_mut().context("no polling thread")?;
-        anyhow::ensure!(worker.add(id, part, queues.into()), DIED);
+        let DealtPort { parts, home, kind, queues, mtu } = port;
+        for (at, part) in parts {
+            let worker = self.workers.get_mut(at).context("no polling thread")?;
+            anyhow::ensure!(worker.add(id, part, if at == home { queues.into() } else { 0 }), DIED);
+        }
         tracing::info!(name, queues, "port opened");
         self.next_outside = self.next_outside.max(id + 1);
-        self.outside.push(OutsideRecord { id, name, kind, queues, policy, mtu });
+        self.outside.push(OutsideRecord { id, name, kind, queues, home, policy, mtu });
         Ok(())
     }
 
@@ -216,14 +253,14 @@ impl ControlPlane {
     fn try_attach(&mut self, request: AttachRequest) -> anyhow::Result<()> {
         let AttachRequest { id, name, pid, layout, region, memory, rss, flows, connection, teardown, .. } =
             request;
-        anyhow::ensure!(
-            !self.options.joins() || Arc::strong_count(&self.ports) <= MAX_PORTS,
-            "the switch has {MAX_PORTS} ports, and all are taken; detach a program or start another ccnicd"
-        );
         let policy = self.policy_of_program(&name, memory.uid()).context(
             "ccnicd's configuration refuses programs of this name and user; change its [[program]] entries",
         )?;
-        let workers = assign(self.workers.iter().map(|worker| worker.queues), layout.config().queues);
+        let queues = layout.config().queues;
+        let workers = match self.options.joins() {
+            true => vec![home(&self.workers); queues.into()], // a port is polled by one worker
+            false => assign(self.workers.iter().map(|worker| worker.queues), queues),
+        };
         let distinct = workers.iter().collect::<BTreeSet<_>>().len();
         let flows = FlowBook::new(distinct, &flows).map_err(|why| anyhow::anyhow!("a flow rule: {why}"))?;
         let mut client = ClientRecord {
@@ -235,9 +272,11 @@ impl ControlPlane {
             in_force: Vec::new(),
             workers,
             memory,
+            takes: Arc::default(),
             region,
             connection,
             lost: false,
+            parts: Vec::new(),
             handoff: None,
             rules: None,
             teardown,
@@ -245,28 +284,45 @@ impl ControlPlane {
         client.lease_rules(client.steering.bytes(distinct))?;
         let spreaders = client.steering.spreaders(distinct).map_err(anyhow::Error::msg)?;
         client.in_force.clone_from(&spreaders);
-        let steered = spreaders.iter().any(Option::is_some);
-        let mut links = if steered { client.link()? } else { Vec::new() };
-        for ((added, at), spreader) in client.distinct_workers().into_iter().enumerate().zip(&spreaders) {
-            let numbers = queues_of(&client.workers, at);
-            let queues = numbers.len();
-            let part = attach(&client.region, &layout, numbers, &self.options, &client.policy, &self.ports);
-            let outcome = part.and_then(|mut part| {
-                if let Some(spreader) = spreader {
-                    part.steer(take(&mut links, at), Some(Arc::clone(spreader)));
-                }
-                let worker = self.workers.get_mut(at).context("no polling thread")?;
-                anyhow::ensure!(worker.add(id, part, queues), DIED);
-                Ok(())
-            });
-            if let Err(e) = outcome {
-                drop(links); // workers that have begun need not wait for those that will not
+        let parts = self.parts(&mut client, &layout, &spreaders)?;
+        client.parts = parts.iter().map(|(at, _)| *at).collect();
+        for (added, (at, part)) in parts.into_iter().enumerate() {
+            let queues = queues_of(&client.workers, at).len();
+            if !self.workers.get_mut(at).is_some_and(|worker| worker.add(id, part, queues)) {
                 self.remove(id, client, added);
-                return Err(e);
+                anyhow::bail!(DIED);
             }
         }
         self.clients.insert(id, client);
         Ok(())
+    }
+
+    /// What each worker polls of a new program.
+    fn parts(
+        &self,
+        client: &mut ClientRecord,
+        layout: &Layout,
+        spreaders: &[Option<Arc<Spreader>>],
+    ) -> anyhow::Result<Vec<(usize, Part)>> {
+        let joins = self.options.joins();
+        let place = if joins { self.places.take().context(NO_PLACE)? } else { Arc::default() };
+        let mut links = Vec::new();
+        if joins {
+            client.lease(lane_bytes(self.workers.len()))?;
+        } else if spreaders.iter().any(Option::is_some) {
+            links = client.link(&self.workers)?;
+        }
+        let mut parts = Vec::new();
+        for (at, spreader) in client.distinct_workers().into_iter().zip(spreaders) {
+            let numbers = queues_of(&client.workers, at);
+            let ClientRecord { region, policy, takes, .. } = &*client;
+            let mut part = attach(region, layout, numbers, &self.options, policy, &place, takes)?;
+            if let Some(spreader) = spreader {
+                part.steer(take(&mut links, at), Some(Arc::clone(spreader)));
+            }
+            parts.extend(members(&self.workers, at, part, &client.policy, &place)?);
+        }
+        Ok(parts)
     }
 
     /// Has all workers of a program steer its packets so; returns when they do.
@@ -278,7 +334,8 @@ impl ControlPlane {
         client.lease_rules(steering.bytes(workers.len()))?;
         let spreaders = steering.spreaders(workers.len()).map_err(anyhow::Error::msg)?;
         let steered = spreaders.iter().any(Option::is_some);
-        let mut links = if steered { client.link()? } else { Vec::new() };
+        let joins = self.options.joins();
+        let mut links = if steered && !joins { client.link(&self.workers)? } else { Vec::new() };
         let (done, replies) = channel();
         for (at, spreader) in workers.iter().zip(spreaders.clone()) {
             let links = take(&mut links, *at);
@@ -310,7 +367,7 @@ impl ControlPlane {
     /// Has the first `workers` workers of a program serve the rest of its packets and let its region go.
     fn remove(&mut self, id: ClientId, client: ClientRecord, workers: usize) {
         let (done, parts) = channel::<Part>();
-        for at in client.distinct_workers().into_iter().take(workers) {
+        for at in client.parts.iter().copied().take(workers) {
             let queues = queues_of(&client.workers, at).len();
             if let Some(worker) = self.workers.get_mut(at) {
                 worker.remove(id, queues, Sender::clone(&done));
@@ -347,6 +404,11 @@ impl Handler for ControlPlane {
             node,
             rss: true,
             sleeps: self.options.sleep_after.is_some(),
+            offloads: Some(if self.options.joins() {
+                Offloads::completed(Takes::ALL)
+            } else {
+                Offloads::passed()
+            }),
             tuning: Some(self.options.tuning.tuning.word()),
             flow: Some(ABILITY),
         }
@@ -367,6 +429,12 @@ impl Handler for ControlPlane {
 
     fn flow(&mut self, of: ClientId, request: FlowRequest) -> Result<FlowReply, String> {
         self.change_flows(of, request).map_err(|e| format!("{e:#}"))
+    }
+
+    fn set_takes(&mut self, id: ClientId, takes: Takes) {
+        if let Some(client) = self.clients.get(&id) {
+            client.takes.store(takes.bits(), Ordering::Relaxed);
+        }
     }
 
     fn notify(&mut self, id: ClientId, queue: u16, notifier: Notifier) -> Result<(), String> {
@@ -452,16 +520,25 @@ impl ControlPlane {
         Some(ProgramStatus { id, name: name.clone(), pid, design: design.to_owned(), rss, queues })
     }
 
+    /// True when a worker polls queues of a program or another port.
+    fn polls(&self, id: ClientId, worker: usize) -> bool {
+        match self.clients.get(&id) {
+            Some(client) => client.workers.contains(&worker),
+            None => self.outside.iter().any(|port| port.id == id && port.home == worker),
+        }
+    }
+
     /// The counters of the programs and ports on a page, from the workers that poll them.
     fn reports(&self, page: &Page) -> Vec<(ClientId, QueueStatus)> {
         let report = |(at, worker): (usize, &Worker)| {
-            let polled = |id: &&ClientId| match self.clients.get(id) {
-                Some(client) => client.workers.contains(&at),
-                None => at == 0, // a port that is no program
-            };
+            let polled =
+                |id: &&ClientId| self.clients.get(id).is_none_or(|client| client.parts.contains(&at));
             let ids: Vec<_> = page.programs.iter().map(|(id, _)| id).filter(polled).copied().collect();
-            worker.report(&ids)
+            let polls = move |id: &ClientId| self.polls(*id, at);
+            worker.report(&ids).into_iter().map(move |(id, queue)| (polls(&id), id, queue))
         };
-        self.workers.iter().enumerate().flat_map(report).collect()
+        let mut reports: Vec<_> = self.workers.iter().enumerate().flat_map(report).collect();
+        reports.sort_by_key(|(polls, ..)| !polls);
+        merged(reports.into_iter().map(|(_, id, queue)| (id, queue)).collect())
     }
 }

@@ -8,8 +8,8 @@ use anyhow::{Context, ensure};
 use ccnic_control::messages::{Affected, Applied, Change};
 use ccnic_control::{ClientId, printable};
 
-use super::attach::{OpenedPort, open_port};
-use super::plane::{ControlPlane, DIED, FIRST_OUTSIDE};
+use super::attach::open_port;
+use super::plane::{ControlPlane, DIED, DealtPort, FIRST_OUTSIDE};
 use crate::ports::PortOptions;
 use crate::ports::tap::Mtu;
 use crate::switch::policy::{Policies, Policy, Rules};
@@ -195,7 +195,9 @@ impl ControlPlane {
     /// What cannot be done. Nothing has changed then, unless a polling thread has died.
     fn carry_out(&mut self, new: Reload, plan: Plan) -> anyhow::Result<()> {
         let opened = self.open_new(&new, &plan)?;
-        let rules: Result<Vec<_>, _> = plan.govern.iter().map(|(_, policy)| Rules::new(policy)).collect();
+        let of_workers = |policy: &Policy| self.workers.iter().map(|_| Rules::new(policy)).collect();
+        let rules: Result<Vec<Vec<_>>, _> =
+            plan.govern.iter().map(|(_, policy)| of_workers(policy)).collect();
         let rules = rules.context("no memory for what a policy looks into")?;
         self.set_mtus(&plan.set)?;
         // From here on nothing fails but a polling thread that has died.
@@ -207,8 +209,9 @@ impl ControlPlane {
             self.join(id, name, port, first_policy(&new, at))?;
         }
         for ((named, policy), rules) in plan.govern.into_iter().zip(rules) {
-            let worker = self.workers.first_mut().context("no polling thread")?;
-            ensure!(worker.govern(named.id, rules), DIED);
+            for (worker, rules) in self.workers.iter().zip(rules) {
+                ensure!(worker.govern(named.id, rules), DIED);
+            }
             self.note_policy(named.id, policy);
         }
         (self.options.ports, self.options.policies) = (new.ports, new.policies);
@@ -222,11 +225,13 @@ impl ControlPlane {
     }
 
     /// Opens the ports that are new; each with its place in the configuration.
-    fn open_new(&self, new: &Reload, plan: &Plan) -> anyhow::Result<Vec<(usize, OpenedPort)>> {
+    fn open_new(&self, new: &Reload, plan: &Plan) -> anyhow::Result<Vec<(usize, DealtPort)>> {
         let open = |at: &usize| {
             let options = new.ports.get(*at).context("a port without options")?;
-            let port = open_port(options, &first_policy(new, *at), &self.ports);
-            Ok((*at, port.with_context(|| format!("port {}", options.name()))?))
+            let policy = first_policy(new, *at);
+            let opened = open_port(options, &policy, &self.places);
+            let dealt = opened.and_then(|opened| self.deal(opened, &policy));
+            Ok((*at, dealt.with_context(|| format!("port {}", options.name()))?))
         };
         plan.open.iter().map(open).collect()
     }
@@ -264,11 +269,12 @@ impl ControlPlane {
     fn close_port(&mut self, id: ClientId) {
         let Some(at) = self.outside.iter().position(|port| port.id == id) else { return };
         let port = self.outside.remove(at);
-        let (done, part) = std::sync::mpsc::channel();
-        if let Some(worker) = self.workers.first_mut() {
-            worker.remove(id, port.queues.into(), done);
+        let (done, parts) = std::sync::mpsc::channel();
+        for (at, worker) in self.workers.iter_mut().enumerate() {
+            worker.remove(id, if at == port.home { port.queues.into() } else { 0 }, done.clone());
         }
-        drop(part.recv()); // the worker hands it back after some polls; an interface goes with it
+        drop(done);
+        parts.into_iter().for_each(drop); // workers hand it back after some polls; an interface goes with it
     }
 }
 

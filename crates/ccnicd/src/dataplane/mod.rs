@@ -9,6 +9,7 @@ pub mod rss;
 mod tests;
 
 use ccnic_control::messages::QueueStatus;
+use rustix::event::PollFd;
 
 use crate::poll::{Client, Closing, Poll, Steer};
 use crate::ports::{Doze, Notify, Port, Statistics};
@@ -56,8 +57,13 @@ pub trait Dataplane<P: Port>: Send {
         false
     }
 
-    /// True when it has no packets in its hands, nor waits for any but from the port: then its worker may sleep.
+    /// True when it has no packets in its hands: then its worker may sleep, if somebody calls when there are some.
     fn may_doze(&self) -> bool {
+        false
+    }
+
+    /// True when another worker, which calls then, has handed packets over.
+    fn has_work(&self) -> bool {
         false
     }
 
@@ -132,6 +138,25 @@ impl<P: Port, D: Dataplane<P>> Poll for Attachment<P, D> {
     }
 }
 
+/// The port's users call, and other workers.
+impl<P: Port, D: Dataplane<P>> Doze for Attachment<P, D> {
+    fn arm(&self) -> bool {
+        !self.dataplane.has_work() && self.port.doze().is_some_and(Doze::arm)
+    }
+
+    fn has_work(&self) -> bool {
+        self.dataplane.has_work() || self.port.doze().is_none_or(Doze::has_work)
+    }
+
+    fn calls<'a>(&'a self, to: &mut Vec<PollFd<'a>>) {
+        self.port.doze().into_iter().for_each(|port| port.calls(to));
+    }
+
+    fn disarm(&self, answered: &[PollFd<'_>]) {
+        self.port.doze().into_iter().for_each(|port| port.disarm(answered));
+    }
+}
+
 impl<P: Port + Statistics, D> Statistics for Attachment<P, D> {
     fn report(&self) -> Vec<QueueStatus> {
         self.port.report()
@@ -144,7 +169,7 @@ impl<P: Port + Statistics, D: Dataplane<P>> Client for Attachment<P, D> {
     }
 
     fn doze(&self) -> Option<&dyn Doze> {
-        if self.dataplane.may_doze() { self.port.doze() } else { None }
+        if self.dataplane.may_doze() && self.port.doze().is_some() { Some(self) } else { None }
     }
 
     fn steer(&mut self) -> Option<&mut dyn Steer> {

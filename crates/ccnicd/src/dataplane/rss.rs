@@ -206,10 +206,15 @@ impl<R: Ring> Dataplane<ProgramPort<R>> for RssLoopback {
         Dataplane::<ProgramPort<R>>::sweep(&self.loopback)
     }
 
-    /// Other workers do not call when they hand packets over: with links this one stays awake.
+    /// Other workers call when they hand packets over, and do not when they are done with what was handed to them.
     fn may_doze(&self) -> bool {
-        let links = self.steering.as_ref().is_some_and(|steering| steering.links.is_some());
-        !links && Dataplane::<ProgramPort<R>>::may_doze(&self.loopback)
+        let waits = Dataplane::<ProgramPort<R>>::waits(self);
+        !waits && Dataplane::<ProgramPort<R>>::may_doze(&self.loopback)
+    }
+
+    fn has_work(&self) -> bool {
+        let links = self.steering.as_ref().and_then(|steering| steering.links.as_ref());
+        links.is_some_and(Links::has_incoming)
     }
 
     fn waits(&self) -> bool {

@@ -15,14 +15,14 @@ use super::schedule::Polled;
 use super::{Client, Closing};
 use crate::ports::{Doze, Notify};
 use crate::switch::policy::Rules;
-use crate::switch::{PortId, Switch, SwitchPort};
+use crate::switch::{Member, PortId, Switch, SwitchPort};
 
 /// What one worker polls of a client, on its way to the worker and back.
 pub(crate) enum Part {
     /// By itself, with a dataplane of its own.
     Apart(Box<dyn Client>),
-    /// A port of the worker's switch.
-    Port(Box<dyn SwitchPort>),
+    /// A port of the switch, with this place in it, or what this worker has of it.
+    Joined(PortId, Member),
 }
 
 impl Part {
@@ -30,7 +30,8 @@ impl Part {
     pub(crate) fn steer(&mut self, links: Option<Links>, spreader: Option<Arc<Spreader>>) {
         match self {
             Part::Apart(client) => steer(&mut **client, links, spreader),
-            Part::Port(port) => port.set_rss(spreader),
+            Part::Joined(_, Member::Home(port, _)) => port.set_rss(spreader),
+            Part::Joined(_, Member::Guest(_)) => {}
         }
     }
 }
@@ -48,7 +49,7 @@ enum Place {
     /// In the switch.
     Joined(PortId),
     /// It was in the switch.
-    Left(Box<dyn SwitchPort>),
+    Left(PortId, Member),
     Gone,
 }
 
@@ -74,7 +75,10 @@ impl Scheduled {
     pub(crate) fn new(id: ClientId, part: Part, switch: &mut Switch) -> Scheduled {
         let place = match part {
             Part::Apart(client) => Place::Apart(client),
-            Part::Port(port) => switch.join(id, port).map_or_else(Place::Left, Place::Joined),
+            Part::Joined(at, member) => match switch.join(id, at, member) {
+                Ok(()) => Place::Joined(at),
+                Err(member) => Place::Left(at, member),
+            },
         };
         Scheduled { id, place, leaving: None }
     }
@@ -84,7 +88,7 @@ impl Scheduled {
         match &mut self.place {
             Place::Apart(client) => client.notify(),
             Place::Joined(at) => switch.port_mut(*at)?.notify(),
-            Place::Left(_) | Place::Gone => None,
+            Place::Left(..) | Place::Gone => None,
         }
     }
 
@@ -93,8 +97,8 @@ impl Scheduled {
         match &self.place {
             _ if self.leaving.is_some() => None,
             Place::Apart(client) => client.doze(),
-            Place::Joined(at) => switch.port(*at)?.doze(),
-            Place::Left(_) | Place::Gone => None,
+            Place::Joined(at) => switch.doze(*at),
+            Place::Left(..) | Place::Gone => None,
         }
     }
 
@@ -110,7 +114,7 @@ impl Scheduled {
             Place::Joined(at) => {
                 switch.port_mut(*at).into_iter().for_each(|port| port.set_rss(spreader.clone()))
             }
-            Place::Left(_) | Place::Gone => {}
+            Place::Left(..) | Place::Gone => {}
         }
     }
 
@@ -118,7 +122,7 @@ impl Scheduled {
     pub(crate) fn govern(&mut self, rules: Option<Box<Rules>>, switch: &mut Switch) -> Option<Box<Rules>> {
         match &self.place {
             Place::Joined(at) => switch.set_rules(*at, rules),
-            Place::Apart(_) | Place::Left(_) | Place::Gone => rules,
+            Place::Apart(_) | Place::Left(..) | Place::Gone => rules,
         }
     }
 
@@ -127,7 +131,7 @@ impl Scheduled {
         let polls = match &self.place {
             Place::Apart(client) => client.backlog(),
             Place::Joined(at) => switch.port(*at).map_or(0, SwitchPort::backlog),
-            Place::Left(_) | Place::Gone => 0,
+            Place::Left(..) | Place::Gone => 0,
         };
         self.leaving = Some(Leaving { polls, empty: 0, done });
     }
@@ -137,7 +141,7 @@ impl Scheduled {
         match &mut self.place {
             Place::Apart(client) => client.spin(polls),
             Place::Joined(at) => switch.spin(*at, polls),
-            Place::Left(_) | Place::Gone => 0,
+            Place::Left(..) | Place::Gone => 0,
         }
     }
 
@@ -166,18 +170,22 @@ impl Scheduled {
     fn close(&mut self, switch: &mut Switch) -> usize {
         let step = match &mut self.place {
             Place::Apart(client) => client.close(),
-            Place::Joined(at) => {
-                self.place = switch.leave(*at).map_or(Place::Gone, Place::Left);
-                Closing::Working
-            }
-            Place::Left(port) => {
+            Place::Joined(at) => match switch.close(*at) {
+                Closing::Done => {
+                    let at = *at;
+                    self.place = switch.leave(at).map_or(Place::Gone, |member| Place::Left(at, member));
+                    Closing::Working
+                }
+                step => step,
+            },
+            Place::Left(_, Member::Home(port, _)) => {
                 if port.retire() {
                     Closing::Working
                 } else {
                     Closing::Done
                 }
             }
-            Place::Gone => Closing::Done,
+            Place::Left(_, Member::Guest(_)) | Place::Gone => Closing::Done,
         };
         match step {
             Closing::Working => return 1,
@@ -186,7 +194,7 @@ impl Scheduled {
         }
         let part = match std::mem::replace(&mut self.place, Place::Gone) {
             Place::Apart(client) => Part::Apart(client),
-            Place::Left(port) => Part::Port(port),
+            Place::Left(at, member) => Part::Joined(at, member),
             Place::Joined(_) | Place::Gone => return 1,
         };
         if let Some(Err(unsent)) = self.leaving.take().map(|leaving| leaving.done.send(part)) {
@@ -200,7 +208,8 @@ impl Scheduled {
         let queues = match &self.place {
             Place::Apart(client) => client.report(),
             Place::Joined(at) => switch.report(*at),
-            Place::Left(port) => port.report(),
+            Place::Left(_, Member::Home(port, _)) => port.report(),
+            Place::Left(_, Member::Guest(guest)) => vec![guest.report()],
             Place::Gone => Vec::new(),
         };
         queues.into_iter().map(|queue| (self.id, queue)).collect()
@@ -222,7 +231,7 @@ impl Polled for Scheduled {
         match &self.place {
             Place::Apart(client) => client.round(),
             Place::Joined(at) => switch.port(*at).map_or(1, SwitchPort::round),
-            Place::Left(_) | Place::Gone => 1,
+            Place::Left(..) | Place::Gone => 1,
         }
     }
 
@@ -230,7 +239,7 @@ impl Polled for Scheduled {
         match &self.place {
             Place::Apart(client) => client.sweep(),
             Place::Joined(at) => switch.port(*at).map_or(1, SwitchPort::sweep),
-            Place::Left(_) | Place::Gone => 1,
+            Place::Left(..) | Place::Gone => 1,
         }
     }
 

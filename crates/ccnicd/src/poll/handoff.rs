@@ -95,6 +95,8 @@ pub struct Item {
     pub from: u16,
     /// The number of the queue that it goes to.
     pub to: u16,
+    /// What else the two ends have agreed on; nothing to the hand-off.
+    pub mark: u32,
 }
 
 /// Words of a slot.
@@ -105,13 +107,14 @@ impl Item {
     fn to_words(self) -> [u64; WORDS] {
         let desc = self.desc;
         let word = u64::from(desc.offset()) | u64::from(desc.len()) << 32 | u64::from(desc.flags()) << 48;
-        [word, desc.meta, u64::from(self.from) | u64::from(self.to) << 16]
+        let rest = u64::from(self.from) | u64::from(self.to) << 16 | u64::from(self.mark) << 32;
+        [word, desc.meta, rest]
     }
 
     #[inline(always)]
-    fn from_words([word, meta, queues]: [u64; WORDS]) -> Item {
+    fn from_words([word, meta, rest]: [u64; WORDS]) -> Item {
         let desc = Desc::new(word as u32, (word >> 32) as u16, (word >> 48) as u8).with_meta(meta);
-        Item { desc, from: queues as u16, to: (queues >> 16) as u16 }
+        Item { desc, from: rest as u16, to: (rest >> 16) as u16, mark: (rest >> 32) as u32 }
     }
 }
 
@@ -203,13 +206,15 @@ impl<W: Word> HandoffProducer<W> {
         n
     }
 
-    /// Shows the consumer what has been pushed.
+    /// Shows the consumer what has been pushed; false when it has seen all of it.
     #[inline(always)]
-    pub fn publish(&mut self) {
-        if self.published != self.tail {
+    pub fn publish(&mut self) -> bool {
+        let more = self.published != self.tail;
+        if more {
             self.published = self.tail;
             self.queue.tail.0.store_release(self.tail); // P1
         }
+        more
     }
 
     #[inline(always)]
@@ -299,6 +304,11 @@ impl<W: Word> HandoffConsumer<W> {
         self.tail != self.head
     }
 
+    /// True when there is an item to take. Looks at the producer's position, and remembers nothing.
+    pub fn waits(&self) -> bool {
+        self.queue.tail.0.load_acquire() & !CLOSED != self.head // P2
+    }
+
     /// Reads the first items into `out` without taking them; returns how many: at least one if there is one, but perhaps not all.
     #[inline(always)]
     pub fn peek(&mut self, out: &mut [Item]) -> usize {
@@ -343,7 +353,7 @@ mod tests {
 
     fn item(n: u64) -> Item {
         let desc = Desc::new(n as u32, n as u16, FLAG_SMALL | FLAG_MORE).with_meta(!n);
-        Item { desc, from: n as u16, to: (n + 1) as u16 }
+        Item { desc, from: n as u16, to: (n + 1) as u16, mark: !n as u32 }
     }
 
     fn taken(consumer: &mut HandoffConsumer, most: usize) -> Vec<Item> {

@@ -6,6 +6,7 @@ use ccnic::Desc;
 use ccnic::nic::{FETCH, OtherCores, Steered};
 
 use super::handoff::{HandoffConsumer, HandoffProducer, Item, handoff};
+use super::sleep::Caller;
 
 /// Items of a hand-off queue: full bursts for sixteen polls of the other worker.
 pub const CAPACITY: usize = 512;
@@ -29,6 +30,8 @@ pub struct Links {
     routes: Box<[Route]>,
     /// One for each other worker.
     out: Box<[HandoffProducer]>,
+    /// By producer: the worker at its other end, and how it is woken if it may sleep.
+    others: Box<[(usize, Option<Caller>)]>,
     incoming: Box<[HandoffConsumer]>,
     /// The consumer to look at first.
     next: usize,
@@ -70,13 +73,24 @@ pub fn mesh(workers: &[usize]) -> Vec<(usize, Links)> {
             Route::There(if other < at { other } else { other - 1 } as u16) // none to itself
         };
         let routes = workers.iter().map(route).collect();
+        let others = ids.iter().filter(|other| **other != *id).map(|other| (*other, None)).collect();
         let (out, incoming) = (out.into(), incoming.into());
-        (*id, Links { routes, out, incoming, next: 0, unsettled: 0, completions: false, lost: false })
+        (*id, Links { routes, out, others, incoming, next: 0, unsettled: 0, completions: false, lost: false })
     });
     links.collect()
 }
 
 impl Links {
+    /// Says how each of the other workers is woken.
+    pub(crate) fn set_callers(&mut self, caller: impl Fn(usize) -> Option<Caller>) {
+        self.others.iter_mut().for_each(|(worker, slot)| *slot = caller(*worker));
+    }
+
+    /// True when another worker has handed something over. Remembers nothing.
+    pub fn has_incoming(&self) -> bool {
+        self.incoming.iter().any(HandoffConsumer::waits)
+    }
+
     /// Says whether [`settle`](Links::settle) has to show which packets other workers are done with. Before the first hand-off.
     pub fn track_completions(&mut self, track: bool) {
         self.completions = track;
@@ -187,12 +201,16 @@ impl OtherCores for Links {
         self.lost |= producer.consumer_gone();
         let room = packets.get(..packets.len().min(producer.room())).unwrap_or_default();
         let n = room.iter().rposition(|desc| !desc.more()).map_or(0, |last| last + 1);
-        producer.push(room.iter().take(n).map(|desc| Item { desc: *desc, from: from as u16, to }))
+        producer.push(room.iter().take(n).map(|desc| Item { desc: *desc, from: from as u16, to, mark: 0 }))
     }
 
     #[inline(always)]
     fn publish(&mut self) {
-        self.out.iter_mut().for_each(HandoffProducer::publish);
+        for (producer, (_, caller)) in self.out.iter_mut().zip(&self.others) {
+            if producer.publish() {
+                caller.iter().for_each(Caller::call);
+            }
+        }
     }
 }
 

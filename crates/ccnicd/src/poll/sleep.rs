@@ -8,6 +8,7 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{read, write};
@@ -45,17 +46,56 @@ impl Bell {
     }
 }
 
+/// What other workers call a worker by when they have handed something over to it. Clones call the same one.
+///
+/// The caller publishes, then looks whether the worker sleeps. The worker says that it sleeps, then looks whether something was published.
+/// It pays for both with a heavy barrier, in which this process [takes part](ccnic_shm::take_part_in_barriers): as programs and NIC do it
+/// (`ccnic::notify`, ordering diagram, I).
+#[derive(Debug, Clone)]
+pub struct Caller {
+    bell: Bell,
+    asleep: Arc<AtomicBool>,
+}
+
+impl Caller {
+    /// # Errors
+    /// When the system has no descriptor left.
+    pub(crate) fn new() -> std::io::Result<Caller> {
+        Ok(Caller { bell: Bell::new()?, asleep: Arc::default() })
+    }
+
+    pub(crate) fn bell(&self) -> &Bell {
+        &self.bell
+    }
+
+    /// Something has been handed over to the worker: it awakes if it sleeps.
+    #[inline(always)]
+    pub(crate) fn call(&self) {
+        compiler_fence(Ordering::SeqCst);
+        if self.asleep.load(Ordering::Relaxed) {
+            self.wake();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wake(&self) {
+        self.asleep.store(false, Ordering::Relaxed); // one call is enough
+        self.bell.ring();
+    }
+}
+
 /// When a worker sleeps, and what wakes it.
 #[derive(Debug)]
 pub(crate) struct Sleeper {
     /// After so many ticks of its clock without a packet; `None`: never.
     after: Option<u64>,
-    bell: Bell,
+    caller: Caller,
 }
 
 impl Sleeper {
-    pub(crate) fn new(after: Option<u64>, bell: Bell) -> Sleeper {
-        Sleeper { after, bell }
+    pub(crate) fn new(after: Option<u64>, caller: Caller) -> Sleeper {
+        Sleeper { after, caller }
     }
 
     /// Sleeps if there has been nothing to do for long, until there is. To be called between two polls.
@@ -64,7 +104,9 @@ impl Sleeper {
         if !clients.is_idle_for(after) {
             return;
         }
-        if let Some(dozing) = clients.iter().map(|client| client.doze(switch)).collect::<Option<Vec<_>>>() {
+        let dozing = clients.iter().map(|client| client.doze(switch)).collect::<Option<Vec<_>>>();
+        if let Some(mut dozing) = dozing {
+            dozing.extend(switch.news());
             while self.sleep(&dozing) {}
         }
         clients.awake();
@@ -72,12 +114,13 @@ impl Sleeper {
 
     /// Sleeps once. False when there is something to do.
     fn sleep(&self, dozing: &[&dyn Doze]) -> bool {
+        self.caller.asleep.store(true, Ordering::Relaxed);
         let armed = dozing.iter().take_while(|doze| doze.arm()).count();
         if armed > 0 {
             ccnic_shm::heavy_barrier();
         }
         let all = armed == dozing.len() && !dozing.iter().any(|doze| doze.has_work());
-        let mut calls = vec![PollFd::from_borrowed_fd(self.bell.0.as_fd(), PollFlags::IN)];
+        let mut calls = vec![PollFd::from_borrowed_fd(self.caller.bell.0.as_fd(), PollFlags::IN)];
         let ends: Vec<_> = dozing
             .iter()
             .map(|doze| {
@@ -87,13 +130,14 @@ impl Sleeper {
             .collect();
         // An error is as good as a call: there is nothing to wait for.
         let called = !all || poll(&mut calls, Some(&LONGEST)) != Ok(0);
+        self.caller.asleep.store(false, Ordering::Relaxed);
         let mut from = 1;
         for (doze, end) in dozing.iter().zip(ends).take(armed) {
             doze.disarm(calls.get(from..end).unwrap_or_default());
             from = end;
         }
         if calls.first().is_some_and(|bell| !bell.revents().is_empty()) {
-            self.bell.silence();
+            self.caller.bell.silence();
         }
         !called
     }
@@ -139,16 +183,17 @@ mod tests {
         }
     }
 
-    fn sleep(bell: &Bell, fakes: &[&Fake]) -> bool {
+    fn sleep(caller: &Caller, fakes: &[&Fake]) -> bool {
         let dozing: Vec<_> = fakes.iter().map(|fake| *fake as &dyn Doze).collect();
-        let more = Sleeper::new(None, bell.clone()).sleep(&dozing);
+        let more = Sleeper::new(None, caller.clone()).sleep(&dozing);
+        assert!(!caller.asleep.load(Ordering::Relaxed));
         fakes.iter().for_each(|fake| assert_eq!(fake.armed.get(), 0, "disarmed as often as armed"));
         more
     }
 
     #[test]
     fn it_sleeps_until_one_calls_and_knows_who() {
-        let (bell, one, two) = (Bell::new().unwrap(), Fake::new(true, &[]), Fake::new(true, &[]));
+        let (bell, one, two) = (Caller::new().unwrap(), Fake::new(true, &[]), Fake::new(true, &[]));
         assert!(sleep(&bell, &[&one, &two]), "nobody calls: a look after the longest sleep, and on");
         two.bell.ring();
         assert!(!sleep(&bell, &[&one, &two]));
@@ -157,7 +202,7 @@ mod tests {
 
     #[test]
     fn it_does_not_sleep_beside_one_that_cannot_call_or_has_something_to_do() {
-        let (bell, one) = (Bell::new().unwrap(), Fake::new(true, &[false, true]));
+        let (bell, one) = (Caller::new().unwrap(), Fake::new(true, &[false, true]));
         assert!(!sleep(&bell, &[&one, &Fake::new(false, &[])]), "one cannot call");
         assert!(sleep(&bell, &[&one]));
         assert!(!sleep(&bell, &[&one]), "a packet has come since");
@@ -165,10 +210,28 @@ mod tests {
 
     #[test]
     fn a_command_that_came_before_the_sleep_ends_it_once() {
-        let (bell, one) = (Bell::new().unwrap(), Fake::new(true, &[]));
-        bell.ring();
-        bell.ring();
+        let (bell, one) = (Caller::new().unwrap(), Fake::new(true, &[]));
+        bell.bell.ring();
+        bell.bell.ring();
         assert!(!sleep(&bell, &[&one]));
         assert!(sleep(&bell, &[&one]));
+    }
+    #[test]
+    fn another_worker_wakes_it_and_rings_only_while_it_sleeps() {
+        let (caller, one) = (Caller::new().unwrap(), Fake::new(true, &[]));
+        caller.call();
+        assert!(sleep(&caller, &[&one]), "nobody slept: nothing was rung");
+        let stop = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !stop.load(Ordering::Relaxed) {
+                    caller.call();
+                    std::thread::yield_now();
+                }
+            });
+            while sleep(&caller, &[&one]) {}
+            stop.store(true, Ordering::Relaxed);
+        });
+        assert_eq!(one.called.get(), 0, "it was the worker that was called");
     }
 }

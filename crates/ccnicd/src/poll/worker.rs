@@ -16,7 +16,7 @@ use super::client::{Part, Scheduled};
 use super::core::{PollingCore, Rest};
 use super::links::Links;
 use super::schedule::Scheduler;
-use super::sleep::{Bell, Sleeper};
+use super::sleep::{Caller, Sleeper};
 use crate::switch::capture::Capture;
 use crate::switch::policy::Rules;
 use crate::switch::{Known, Switch};
@@ -51,31 +51,31 @@ pub(crate) struct Worker {
     commands: Option<Sender<Command>>,
     busy: Arc<BusyTime>,
     /// Wakes it.
-    bell: Bell,
+    caller: Caller,
     /// Gives the clients that it had at its end.
     thread: Option<JoinHandle<Vec<Part>>>,
 }
 
 impl Worker {
     /// Starts a worker on `cpu` that does `rest` when there is nothing to do, and sleeps when that has lasted for `sleep_after`; `None`:
-    /// never. `switch` joins its clients.
+    /// never. `caller` wakes it, `switch` joins its clients.
     ///
     /// # Errors
-    /// When the system can start no thread, or has no descriptor left.
+    /// When the system can start no thread.
     pub(crate) fn start(
         cpu: usize,
         rest: Rest,
         sleep_after: Option<Duration>,
+        caller: Caller,
         switch: Switch,
     ) -> std::io::Result<Worker> {
         let (commands, inbox) = channel();
-        let bell = Bell::new()?;
         let busy = Arc::<BusyTime>::default();
         let thread = std::thread::Builder::new().name(format!("poll-{cpu}")).spawn({
-            let (bell, busy) = (bell.clone(), Arc::clone(&busy));
-            move || run(cpu, rest, (sleep_after, bell), switch, busy, &inbox)
+            let (caller, busy) = (caller.clone(), Arc::clone(&busy));
+            move || run(cpu, rest, (sleep_after, caller), switch, busy, &inbox)
         })?;
-        Ok(Worker { cpu, queues: 0, commands: Some(commands), busy, bell, thread: Some(thread) })
+        Ok(Worker { cpu, queues: 0, commands: Some(commands), busy, caller, thread: Some(thread) })
     }
 
     /// Nanoseconds that the thread has spent in polls that found packets. Asks nothing of it.
@@ -85,8 +85,13 @@ impl Worker {
 
     fn send(&self, command: Command) -> bool {
         let sent = self.commands.as_ref().is_some_and(|c| c.send(command).is_ok());
-        self.bell.ring();
+        self.caller.bell().ring();
         sent
+    }
+
+    /// What other workers wake it by.
+    pub(crate) fn caller(&self) -> &Caller {
+        &self.caller
     }
 
     /// False when the thread has ended, which it does of itself only by a defect.
@@ -173,7 +178,7 @@ impl Worker {
     /// end together: stop all of them before the first is dropped.
     pub(crate) fn stop(&mut self) {
         self.commands = None;
-        self.bell.ring();
+        self.caller.bell().ring();
     }
 }
 
@@ -198,7 +203,7 @@ fn pin(cpu: usize) {
 fn run(
     cpu: usize,
     rest: Rest,
-    (sleep_after, bell): (Option<Duration>, Bell),
+    (sleep_after, caller): (Option<Duration>, Caller),
     mut switch: Switch,
     busy: Arc<BusyTime>,
     inbox: &Receiver<Command>,
@@ -208,7 +213,7 @@ fn run(
     switch.set_clock(core.second());
     busy.set_clock(core.second());
     let times = core.times();
-    let sleeper = Sleeper::new(sleep_after.map(|after| core.ticks(after)), bell);
+    let sleeper = Sleeper::new(sleep_after.map(|after| core.ticks(after)), caller);
     let mut clients = Clients::new(core, times);
     clients.show_load(busy);
     let mut stopped = false;
@@ -300,6 +305,7 @@ fn execute(command: Command, clients: &mut Clients, switch: &mut Switch) {
             switch.end_capture(id).into_iter().for_each(|capture| _ = done.send(capture));
         }
         Command::Addresses { from, to } => {
+            switch.exchange_news(); // what other workers know by now
             let (known, next) = switch.table().page(from, BUCKETS);
             let client = |known: Known| Some((known, switch.client(known.port)?));
             let _ = to.send((known.into_iter().filter_map(client).collect(), next));

@@ -14,7 +14,7 @@ pub mod pcap;
 pub mod program;
 pub mod tap;
 mod turns;
-mod unsent;
+pub(crate) mod unsent;
 pub mod xdp;
 
 use ccnic::nic::BurstQueue;

@@ -19,6 +19,7 @@ pub struct ProgramPort<R: Ring> {
     /// There is one at least.
     notifying: bool,
     mem: NativeMemory,
+    mtu: u16,
     /// Descriptors of a ring.
     ring: u32,
     shared_pool: bool,
@@ -46,6 +47,7 @@ impl<R: Ring> ProgramPort<R> {
             notifying: false,
             numbers,
             mem: region.memory(),
+            mtu: layout.config().mtu,
             ring: layout.config().ring,
             shared_pool: layout.config().shared_pool,
             areas: layout.config().has_areas(),
@@ -56,6 +58,11 @@ impl<R: Ring> ProgramPort<R> {
     /// Gives all queues a tuning.
     pub fn set_tuning(&mut self, tuning: Tuning) {
         self.queues.iter_mut().for_each(|queue| queue.set_tuning(tuning));
+    }
+
+    /// The memory that the program's packets lie in, and the most bytes that one of them has.
+    pub fn lends(&self) -> (NativeMemory, u16) {
+        (self.mem.clone(), self.mtu)
     }
 
     /// True when both sides use one pool of buffers; false when the host manages it.

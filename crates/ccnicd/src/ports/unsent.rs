@@ -12,7 +12,7 @@ pub(super) const BEYOND_MTU: usize = 14 + TAG;
 
 /// Why a packet was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Unsent {
+pub(crate) enum Unsent {
     /// Longer than the interface's MTU, or its segments are.
     OverMtu,
     /// What its metadata request cannot be done.

@@ -35,7 +35,7 @@ use super::table::Learned;
 use super::*;
 
 /// Packets of a burst that are ready to go, in order.
-struct Ready {
+pub(super) struct Ready {
     descs: [Desc; FETCH],
     to: [u16; FETCH],
     len: usize,
@@ -43,18 +43,27 @@ struct Ready {
     taken: usize,
     /// The longest of them, where they were copied.
     longest: u32,
+    /// Of the burst, by descriptor: where the packet that begins there goes, and in which VLAN.
+    verdicts: [(u16, u16); FETCH],
 }
 
 /// Whoever is sending.
-struct Sender<'a> {
-    at: PortId,
+pub(super) struct Sender<'a> {
+    pub(super) at: PortId,
     /// `None`: anything is allowed.
-    rules: Option<&'a mut Rules>,
+    pub(super) rules: Option<&'a mut Rules>,
+    /// It is another worker's, which has handed its packets over.
+    pub(super) away: bool,
 }
 
 impl Sender<'_> {
-    fn isolated(&self) -> bool {
+    pub(super) fn isolated(&self) -> bool {
         self.rules.as_ref().is_some_and(|rules| rules.policy().isolated)
+    }
+
+    /// True when it may speak from the address that a packet claims.
+    pub(super) fn allows(&self, seen: &Seen) -> bool {
+        self.rules.as_ref().is_none_or(|rules| rules.sources.allows(seen.addresses.source()))
     }
 
     fn has_vlans(&self) -> bool {
@@ -67,7 +76,7 @@ impl Sender<'_> {
 
     /// Looks at a packet: copies it out first, if anything but its addresses matters.
     #[inline(always)]
-    fn look(&mut self, mem: &NativeMemory, packet: &[Desc], bytes: u32) -> Result<Seen, Unfit> {
+    pub(super) fn look(&mut self, mem: &NativeMemory, packet: &[Desc], bytes: u32) -> Result<Seen, Unfit> {
         if let Some(rules) = self.rules.as_deref_mut().filter(|rules| rules.private.is_some()) {
             return rules.look(mem, packet, bytes);
         }
@@ -77,10 +86,30 @@ impl Sender<'_> {
 }
 
 impl Ready {
+    pub(super) fn new() -> Ready {
+        let (descs, to, verdicts) = ([Desc::default(); FETCH], [FLOOD; FETCH], [(FLOOD, 0); FETCH]);
+        Ready { descs, to, len: 0, taken: 0, longest: 0, verdicts }
+    }
+
+    /// The descriptors of the burst that have been decided on.
+    pub(super) fn taken(&self) -> usize {
+        self.taken
+    }
+
+    /// A packet of the burst has been decided on.
+    pub(super) fn pass(&mut self, packet: &[Desc]) {
+        self.taken += packet.len();
+    }
+
+    /// Where the packet goes that begins at this place in the burst, and in which VLAN.
+    pub(super) fn verdict(&self, at: usize) -> (u16, u16) {
+        self.verdicts.get(at).copied().unwrap_or((SAME_PORT, 0))
+    }
+
     /// Adds a packet that goes `to` there: as it was copied, with that metadata word, or as it is. False, and nothing done, where there is no
     /// room.
     #[inline(always)]
-    fn push(&mut self, to: u16, packet: &[Desc], held: Option<Held>) -> bool {
+    pub(super) fn push(&mut self, to: u16, packet: &[Desc], held: Option<Held>) -> bool {
         let needed = held.map_or(packet.len(), |held| held.frame.descs());
         let places = self.len..self.len + needed;
         let (Some(descs), Some(ports)) = (self.descs.get_mut(places.clone()), self.to.get_mut(places)) else {
@@ -101,7 +130,7 @@ impl Ready {
 
 impl Unfit {
     /// Where such a packet goes.
-    fn place(self) -> u16 {
+    pub(super) fn place(self) -> u16 {
         match self {
             Unfit::TooShort => TOO_SHORT,
             Unfit::WrongVlan => WRONG_VLAN,
@@ -128,9 +157,12 @@ impl Switch {
             return packets.len();
         }
         let mut rules = slot.rules.take();
-        let mut sender = Sender { at: from, rules: rules.as_deref_mut() };
+        let mut sender = Sender { at: from, rules: rules.as_deref_mut(), away: false };
         let ready = self.sort_by_rules(&mut sender, counters, origin, packets, ahead);
         self.capture_coming(&sender, &ready, origin, packets);
+        if self.news.is_some() {
+            self.hand_over_by_rules(&sender, &ready, counters, origin, packets);
+        }
         self.pass_by_rules(&sender, &ready, counters, origin, packets, ahead);
         rules.iter_mut().filter_map(|rules| rules.private.as_mut()).for_each(Private::clear);
         self.slot(from).into_iter().for_each(|slot| slot.rules = rules.take());
@@ -147,10 +179,9 @@ impl Switch {
         ahead: &[Desc],
     ) -> Ready {
         let mirrored = usize::from(sender.rules.as_ref().is_some_and(|rules| rules.mirrors_sent().is_some()));
-        let others = self.ports.saturating_sub(1);
+        let others = self.fan_out;
         let (mut last, mut copies) = (self.last_of(sender.at), 0);
-        let mut ready =
-            Ready { descs: [Desc::default(); FETCH], to: [FLOOD; FETCH], len: 0, taken: 0, longest: 0 };
+        let mut ready = Ready::new();
         while let Some(packet) = first(packets, ready.taken) {
             if copies >= COPIES {
                 break;
@@ -170,11 +201,12 @@ impl Switch {
             if !ready.push(to, packet, held) {
                 break;
             }
+            ready.verdicts.get_mut(ready.taken).into_iter().for_each(|slot| *slot = (to, last.vlan));
             let soon = ahead.get(ready.taken..).into_iter().flatten().take(packet.len());
             soon.for_each(|desc| origin.mem.prefetch_read(desc.offset()));
             sender.rules.iter_mut().for_each(|rules| rules.limits.sends.charge(bytes));
             copies += mirrored + if to == FLOOD { others } else { 1 };
-            ready.taken += packet.len();
+            ready.pass(packet);
         }
         last.source.into_iter().for_each(|place| self.table.seen(place));
         let changes = self.table.changes();
@@ -211,7 +243,7 @@ impl Switch {
         if !source.is_station() {
             return dropped(BAD_SOURCE);
         }
-        if sender.rules.as_ref().is_some_and(|rules| !rules.sources.allows(source)) {
+        if !sender.allows(seen) {
             return dropped(SPOOFED);
         }
         let source = match self.table.learn(Station::new(source, vlan), sender.at) {
@@ -237,7 +269,7 @@ impl Switch {
     }
 
     /// Passes packets on, and copies of what they were to the sender's mirror.
-    fn pass_by_rules(
+    pub(super) fn pass_by_rules(
         &mut self,
         sender: &Sender<'_>,
         ready: &Ready,
@@ -246,7 +278,9 @@ impl Switch {
         packets: &[Desc],
         ahead: &[Desc],
     ) {
-        if let Some(mirror) = sender.rules.as_ref().and_then(|rules| rules.mirrors_sent()) {
+        if let Some(mirror) = sender.rules.as_ref().and_then(|rules| rules.mirrors_sent())
+            && !sender.away
+        {
             self.copy_to_mirror(mirror, counters, origin, packets.get(..ready.taken).unwrap_or_default());
         }
         let mut steered = Steered::default();
@@ -305,9 +339,12 @@ impl Switch {
             let (now, later) = rest.split_at(run);
             rest = later;
             let mut receivers = 0;
+            if !sender.away {
+                receivers += u64::from(self.far_takers(vlan, isolated).count_ones());
+            }
             for to in 0..self.slots.len() {
                 let slot = self.slots.get(to).and_then(Option::as_ref);
-                if slot.is_some_and(|slot| slot.takes_floods(vlan, isolated)) {
+                if slot.is_some_and(|slot| slot.port.is_some() && slot.takes_floods(vlan, isolated)) {
                     self.give(to as PortId, has_vlans, counters, origin, now, &[]);
                     receivers += 1;
                 }
@@ -316,7 +353,7 @@ impl Switch {
             match receivers {
                 0 => counters.no_destination += number,
                 _ => {
-                    counters.flooded += number;
+                    counters.flooded += if sender.away { 0 } else { number };
                     counters.extra_copies += number * (receivers - 1);
                 }
             }
@@ -384,7 +421,7 @@ impl Switch {
         }
     }
 
-    fn copy_to_mirror(
+    pub(super) fn copy_to_mirror(
         &mut self,
         mirror: PortId,
         counters: &mut SwitchCounters,

@@ -15,37 +15,56 @@
 //! polled it is out of its place: it can reach all others, and no packet goes back to where it came from. So nothing is shared, and
 //! nothing locked. All time is charged to the port that is polled, the sender.
 //!
+//! **Several workers** have a switch each, of the same ports: one worker polls a port, the others have a [`Guest`] of it. Packets for a port of
+//! another worker are handed over ([`lanes`]), and each worker tells the others which addresses it has seen (`news.rs`).
+//!
 //! A burst costs its sender one comparison of twelve bytes a packet where all packets have the addresses of the last one; otherwise two
 //! look-ups a packet. Nothing is allocated while packets move, and no clock is read: the worker [ticks](Switch::tick).
 
+mod across;
+#[cfg(test)]
+mod across_tests;
 pub mod capture;
+mod complete;
 mod frame;
 mod govern;
+pub mod lanes;
 mod leaving;
+pub(crate) mod news;
 pub mod outside;
+pub mod places;
 pub mod policy;
 #[cfg(test)]
 mod policy_tests;
 mod port;
 pub mod program;
+mod slot;
 mod table;
+#[cfg(test)]
+mod test_workers;
 #[cfg(test)]
 mod tests;
 
 use ccnic::Desc;
-use ccnic::nic::{FETCH, Origin, Steered};
+use ccnic::nic::{Dealt, FETCH, Origin, Steered};
 use ccnic_control::ClientId;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
 
+pub use across::MAX_WORKERS;
 pub use frame::{Mac, Station};
+pub use lanes::{Guest, Lanes};
 pub use port::{SwitchCounters, SwitchPort};
+pub use slot::Member;
 pub use table::{Known, MacTable, TableLimits};
 
+use crate::ports::Doze;
 use capture::{Capture, Captures};
 use frame::Addresses;
+use news::News;
 use policy::Rules;
-use table::{Learned, Place};
+use slot::{Slot, Verdict};
+use table::Learned;
 
 /// A port, by its place in the switch.
 pub type PortId = u16;
@@ -68,46 +87,8 @@ const WRONG_VLAN: u16 = u16::MAX - 5;
 const ISOLATED: u16 = u16::MAX - 6;
 const STORM: u16 = u16::MAX - 7;
 const TOO_LONG: u16 = u16::MAX - 8;
-
-/// The verdict on packets with these addresses: of the last packet of a port, since the next one's are mostly the same.
-#[derive(Debug, Clone, Copy)]
-struct Verdict {
-    addresses: Addresses,
-    /// Theirs, on a switch where ports have rules.
-    vlan: u16,
-    to: u16,
-    /// Where the source address is in the table, if it is.
-    source: Option<Place>,
-}
-
-impl Verdict {
-    /// On a packet whose addresses are all zeros.
-    const ZEROS: Verdict = Verdict { addresses: Addresses::ZEROS, vlan: 0, to: BAD_SOURCE, source: None };
-}
-
-/// The place of a port.
-struct Slot {
-    client: ClientId,
-    /// `None`: it is being polled.
-    port: Option<Box<dyn SwitchPort>>,
-    last: Verdict,
-    /// `last` is right as long as this is what the table says of its changes.
-    changes: u64,
-    /// What the operator has decided for it; `None`: nothing, or the port is being polled.
-    rules: Option<Box<Rules>>,
-    /// It is the mirror of another port.
-    watches: bool,
-    /// Packets to this port that were dropped: more than its rules let it receive.
-    over_rate: u64,
-}
-
-impl Slot {
-    /// True when what is flooded in a VLAN, by an `isolated` port or another, goes to this port, too.
-    fn takes_floods(&self, vlan: u16, isolated: bool) -> bool {
-        let may = |rules: &Rules| rules.vlans().carries(vlan) && !(isolated && rules.policy().isolated);
-        self.port.is_some() && !self.watches && self.rules.as_deref().map_or(vlan == 0, may)
-    }
-}
+/// To the mirror with this number, whatever policies say; of packets that are handed over.
+const MIRRORED: u16 = 1 << 12;
 
 /// Where the packets of a burst go.
 struct Sorted {
@@ -122,10 +103,20 @@ struct Sorted {
 pub struct Switch {
     slots: Box<[Option<Slot>]>,
     ports: usize,
+    /// Copies that a flooded packet of a port here becomes: one for each other port here, and one for each worker that has ports.
+    fan_out: usize,
+    /// Of the other workers, those that poll ports: a bit each.
+    far: u64,
     table: MacTable,
     /// A port has rules, or there are captures.
     ruled: bool,
     captures: Captures,
+    /// A port has rules, or there are other workers.
+    special: bool,
+    /// A mirror of what a port receives is polled by another worker than that port.
+    far_mirrors: bool,
+    /// To and from the switches of other workers, if there are any.
+    news: Option<Box<News>>,
     /// Ticks of the worker's clock.
     second: u64,
     now: u64,
@@ -157,9 +148,14 @@ impl Switch {
         Switch {
             slots: (0..ports).map(|_| None).collect(),
             ports: 0,
+            fan_out: 0,
+            far: 0,
             table: MacTable::new(ports, limits),
             ruled: false,
             captures: Captures::default(),
+            special: false,
+            far_mirrors: false,
+            news: None,
             second: u64::MAX,
             now: 0,
             next_second: 0,
@@ -182,6 +178,9 @@ impl Switch {
         }
         self.table.tick(self.seconds);
         self.captures.settle(now, self.second);
+        if self.news.is_some() {
+            self.exchange_news();
+        }
     }
 
     /// Gives copies of packets to `capture` from now on.
@@ -207,33 +206,51 @@ impl Switch {
         self.ports == 0
     }
 
-    /// Takes a client's port.
+    /// Takes a client's port, or what there is of it here, at a place that is the same in the switches of all workers.
     ///
     /// # Errors
-    /// The port, when there are [`MAX_PORTS`].
-    pub fn join(
-        &mut self,
-        client: ClientId,
-        mut port: Box<dyn SwitchPort>,
-    ) -> Result<PortId, Box<dyn SwitchPort>> {
-        let Some(at) = self.slots.iter().position(Option::is_none) else { return Err(port) };
-        let rules = port.take_rules();
-        if let Some(slot) = self.slots.get_mut(at) {
-            let (port, last) = (Some(port), Verdict::ZEROS);
-            *slot = Some(Slot { client, port, last, changes: 0, rules: None, watches: false, over_rate: 0 });
-            self.ports += 1;
-        }
-        self.set_rules(at as PortId, rules);
-        Ok(at as PortId)
+    /// It, where there is no such place, or it is taken.
+    pub fn join(&mut self, client: ClientId, at: PortId, member: Member) -> Result<(), Member> {
+        let free = self.slots.get_mut(usize::from(at)).filter(|slot| slot.is_none());
+        let Some(slot) = free else { return Err(member) };
+        let new = Slot {
+            client,
+            port: None,
+            lanes: None,
+            guest: None,
+            away: None,
+            takes_offloads: false,
+            last: Verdict::ZEROS,
+            changes: 0,
+            rules: None,
+            watches: false,
+            over_rate: 0,
+        };
+        let (new, rules) = match member {
+            Member::Home(mut port, lanes) => {
+                let (takes_offloads, rules) = (port.takes_offloads(), port.take_rules());
+                (Slot { port: Some(port), lanes, takes_offloads, ..new }, rules)
+            }
+            Member::Guest(mut guest) => {
+                let (away, takes_offloads, rules) =
+                    (Some(guest.home), guest.takes_offloads, guest.rules.take());
+                (Slot { guest: Some(guest), away, takes_offloads, ..new }, rules)
+            }
+        };
+        *slot = Some(new);
+        self.ports += 1;
+        self.set_rules(at, rules);
+        Ok(())
     }
 
     /// Gives a port back, and forgets the addresses at it.
-    pub fn leave(&mut self, at: PortId) -> Option<Box<dyn SwitchPort>> {
+    pub fn leave(&mut self, at: PortId) -> Option<Member> {
         let slot = self.slots.get_mut(usize::from(at))?.take()?;
         self.ports -= 1;
         self.table.forget(at);
         self.settle();
-        slot.port
+        let home = slot.port.map(|port| Member::Home(port, slot.lanes));
+        home.or(slot.guest.map(Member::Guest))
     }
 
     /// What the operator has decided for a port is in force from now on; returns what was before. The addresses at the port are learned anew.
@@ -248,7 +265,7 @@ impl Switch {
         before
     }
 
-    /// Finds out whether there are rules, and who is whose mirror.
+    /// Finds out where ports are, whether there are rules, and who is whose mirror.
     fn settle(&mut self) {
         let place = |slots: &[Option<Slot>], of: ClientId| {
             slots.iter().position(|slot| slot.as_ref().is_some_and(|slot| slot.client == of))
@@ -272,13 +289,26 @@ impl Switch {
         }
         self.ruled =
             !self.captures.is_empty() || self.slots.iter().flatten().any(|slot| slot.rules.is_some());
+        self.special = self.ruled || self.news.is_some();
+        self.far = self.slots.iter().flatten().filter_map(|slot| slot.away).fold(0, |far, at| far | 1 << at);
+        let homes = self.slots.iter().flatten().filter(|slot| slot.away.is_none()).count();
+        self.fan_out = homes.saturating_sub(1) + self.far.count_ones() as usize;
+        let far_mirror = |slot: &Slot| {
+            let mirror = slot.rules.as_ref().and_then(|rules| rules.mirrors_received());
+            mirror.is_some_and(|mirror| self.away(mirror) != slot.away)
+        };
+        self.far_mirrors = self.slots.iter().flatten().any(far_mirror);
         self.table.invalidate();
     }
 
     /// The counters of every queue of a port.
     pub fn report(&self, at: PortId) -> Vec<QueueStatus> {
         let Some(slot) = self.slots.get(usize::from(at)).and_then(Option::as_ref) else { return Vec::new() };
-        let mut queues = slot.port.as_ref().map_or_else(Vec::new, |port| port.report());
+        let mut queues = match (&slot.port, &slot.guest) {
+            (Some(port), _) => port.report(),
+            (None, Some(guest)) => vec![guest.report()],
+            (None, None) => Vec::new(),
+        };
         queues.iter_mut().take(1).for_each(|first| first.drop_rate = slot.over_rate);
         queues
     }
@@ -296,7 +326,8 @@ impl Switch {
     /// True when every port that a frame, which begins with these bytes and comes from port `from`, would go to takes packets whose
     /// metadata request something.
     pub fn takes_offloads(&self, from: PortId, frame: &[u8]) -> bool {
-        let takes = |slot: &Slot| slot.port.as_ref().is_none_or(|port| port.takes_offloads());
+        let polled = |slot: &Slot| slot.port.is_none() && slot.away.is_none();
+        let takes = |slot: &Slot| slot.takes_offloads || polled(slot);
         let slot = |at: PortId| self.slots.get(usize::from(at)).and_then(Option::as_ref);
         // In the VLAN of a frame that may not enter it goes nowhere, and what is said does not matter.
         let vlan = slot(from)
@@ -324,7 +355,9 @@ impl Switch {
     /// Polls a port up to so many times, until it has found something; returns how much.
     #[inline]
     pub fn spin(&mut self, at: PortId, polls: usize) -> usize {
-        let Some(mut port) = self.slot(at).and_then(|slot| slot.port.take()) else { return 0 };
+        let Some(mut port) = self.slot(at).and_then(|slot| slot.port.take()) else {
+            return self.deliver_handed(at);
+        };
         let moved = port.spin(at, polls, self);
         if let Some(slot) = self.slot(at) {
             slot.port = Some(port);
@@ -342,6 +375,8 @@ impl Switch {
     /// there. `ahead` are the packets of the next burst, to be prefetched.
     ///
     /// Packets between the same two addresses stay in order. Those to one address and those to a group may overtake each other.
+    ///
+    /// Where there are several workers the packets stay open, and `from` has [begun](Switch::begin) before.
     pub fn forward(
         &mut self,
         from: PortId,
@@ -349,9 +384,9 @@ impl Switch {
         origin: &Origin<'_, NativeMemory>,
         packets: &[Desc],
         ahead: &[Desc],
-    ) -> usize {
-        if self.ruled {
-            return self.forward_by_rules(from, counters, origin, packets, ahead);
+    ) -> Dealt {
+        if self.special {
+            return self.forward_specially(from, counters, origin, packets, ahead);
         }
         let sorted = self.sort(from, counters, origin, packets);
         let packets = packets.get(..sorted.len).unwrap_or_default();
@@ -360,7 +395,24 @@ impl Switch {
         } else {
             self.pass_each(&sorted, counters, origin, packets, ahead);
         }
-        sorted.len
+        Dealt { descs: sorted.len, open: false }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn forward_specially(
+        &mut self,
+        from: PortId,
+        counters: &mut SwitchCounters,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        ahead: &[Desc],
+    ) -> Dealt {
+        let descs = match self.ruled {
+            true => self.forward_by_rules(from, counters, origin, packets, ahead),
+            false => self.forward_across(from, counters, origin, packets, ahead),
+        };
+        Dealt { descs, open: self.news.is_some() }
     }
 
     /// Finds out where packets go, in order, until there are enough copies to make.
@@ -372,7 +424,7 @@ impl Switch {
         origin: &Origin<'_, NativeMemory>,
         packets: &[Desc],
     ) -> Sorted {
-        let others = self.ports.saturating_sub(1);
+        let others = self.fan_out;
         let mut last = self.last_of(from);
         let mut sorted = Sorted { to: [FLOOD; FETCH], len: 0, alike: true };
         let (mut to, mut inside, mut copies) = (FLOOD, false, 0);
@@ -478,7 +530,7 @@ impl Switch {
         ahead: &[Desc],
     ) {
         let number = packets.iter().filter(|desc| !desc.more()).count() as u64;
-        let others = self.ports.saturating_sub(1) as u64;
+        let others = self.fan_out as u64;
         match to {
             TOO_SHORT => counters.too_short += number,
             BAD_SOURCE => counters.bad_source += number,

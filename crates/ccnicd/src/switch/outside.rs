@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use ccnic::Desc;
-use ccnic::nic::{FETCH, Origin};
+use ccnic::nic::{Dealt, FETCH, Origin};
 use ccnic::rss::Spreader;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, timestamp};
 
+use super::places::Place;
 use super::policy::Rules;
 use super::port::{SwitchCounters, SwitchPort};
 use super::{PortId, Switch};
@@ -30,12 +31,12 @@ pub struct SwitchedOutside<P> {
     pace: Pace,
     /// Until it joins a switch.
     rules: Option<Box<Rules>>,
-    _place: Arc<()>,
+    _place: Arc<Place>,
 }
 
 impl<P: OutsidePort> SwitchedOutside<P> {
     /// `rules` are what the operator has decided for it. The port keeps `place` for as long as it exists, so that its owner can count ports.
-    pub fn new(port: P, rules: Option<Box<Rules>>, place: Arc<()>) -> SwitchedOutside<P> {
+    pub fn new(port: P, rules: Option<Box<Rules>>, place: Arc<Place>) -> SwitchedOutside<P> {
         let counters = vec![SwitchCounters::default(); port.queues()];
         let pace = Pace::new(port.queues() as u32);
         SwitchedOutside { port, burst: Burst::default(), counters, pace, rules, _place: place }
@@ -45,6 +46,12 @@ impl<P: OutsidePort> SwitchedOutside<P> {
 impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
     /// One look at most: it may cost a system call.
     fn spin(&mut self, at: PortId, _polls: usize, switch: &mut Switch) -> usize {
+        if switch.has_others() {
+            self.settle(at, switch);
+            if self.burst.packets.is_empty() && !switch.is_settled(at) {
+                return 0; // the memory of the burst is still being copied from
+            }
+        }
         let SwitchedOutside { port, burst, counters, pace, .. } = self;
         if burst.packets.is_empty() {
             let now = if port.looks_are_cheap() { 0 } else { timestamp() };
@@ -64,9 +71,12 @@ impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
             }
         }
         let Some(counters) = counters.get_mut(burst.queue) else { return 0 };
+        if switch.has_others() && !switch.begin(at, burst.queue as u16) {
+            return 0;
+        }
         let few = burst.packets.rest().len() < FETCH / 8;
         let origin = Origin { mem: port.memory(), mtu: burst.longest, idle: few };
-        let n = switch.forward(at, counters, &origin, burst.packets.rest(), &[]);
+        let Dealt { descs: n, .. } = switch.forward(at, counters, &origin, burst.packets.rest(), &[]);
         burst.packets.advance(n);
         n
     }
@@ -78,6 +88,16 @@ impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
 
     fn takes_offloads(&self) -> bool {
         self.port.takes_offloads()
+    }
+
+    fn lends(&self) -> (NativeMemory, u16) {
+        (self.port.memory().clone(), u16::MAX)
+    }
+
+    /// Nothing is handed back: what is fetched next overwrites it.
+    fn settle(&mut self, at: PortId, switch: &mut Switch) {
+        let lost = switch.settle_handed(at, |_, _| {});
+        self.counters.iter_mut().take(1).for_each(|first| first.not_handed += lost);
     }
 
     fn take_rules(&mut self) -> Option<Box<Rules>> {
@@ -162,6 +182,7 @@ mod tests {
 
     use super::*;
     use crate::switch::TableLimits;
+    use crate::switch::test_workers::Workers;
 
     /// A port whose other end the test holds. What comes from there has metadata 7 where it may.
     struct Fake {
@@ -215,7 +236,7 @@ mod tests {
         at: PortId,
     }
 
-    fn join(switch: &mut Switch, takes: bool) -> Cable {
+    fn join(switch: &mut Workers, takes: bool) -> Cable {
         let ((sends, comes), (goes, receives)) = (channel(), channel());
         let mem = Region::create(64 << 10, Pages::Small).unwrap().memory();
         let port = SwitchedOutside::new(Fake { mem, comes, goes, takes }, None, Arc::default());
@@ -223,8 +244,8 @@ mod tests {
         Cable { sends, receives, at }
     }
 
-    fn switch() -> Switch {
-        let mut switch = Switch::new(TableLimits::default());
+    fn switch() -> Workers {
+        let mut switch = Workers::new(TableLimits::default());
         switch.set_clock(1_000_000);
         switch
     }
@@ -248,7 +269,7 @@ mod tests {
             assert!(port.receives.try_iter().map(|(frame, _)| frame[14]).eq(0..31));
         }
         assert!(ports[0].receives.try_recv().is_err());
-        let status = switch.port(ports[0].at).unwrap().report();
+        let status = switch.report(ports[0].at);
         assert_eq!((status[0].flooded, status[0].extra_copies), (31, 62));
     }
 
@@ -256,7 +277,7 @@ mod tests {
     fn requests_stay_with_packets_all_of_whose_receivers_take_them() {
         let mut switch = switch();
         let [a, b, plain] = [true, true, false].map(|takes| join(&mut switch, takes));
-        let pass = |switch: &mut Switch, from: &Cable, frame: Vec<u8>| {
+        let pass = |switch: &mut Workers, from: &Cable, frame: Vec<u8>| {
             from.sends.send(vec![frame]).unwrap();
             assert_eq!(switch.spin(from.at, 1), 1);
             let metas = [&a, &b, &plain]

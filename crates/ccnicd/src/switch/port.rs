@@ -31,6 +31,12 @@ pub trait SwitchPort: Statistics + Send {
         false
     }
 
+    /// The memory that the packets lie in which it gives, and the most bytes that one of them has: for workers that copy from there.
+    fn lends(&self) -> (NativeMemory, u16);
+
+    /// What it has given to other workers is done with, perhaps: it is to be [settled](Switch::settle_handed).
+    fn settle(&mut self, at: PortId, switch: &mut Switch);
+
     /// What the operator has decided for it. The switch takes it when the port joins.
     fn take_rules(&mut self) -> Option<Box<Rules>> {
         None
@@ -78,6 +84,8 @@ pub struct SwitchCounters {
     pub isolated: u64,
     /// Dropped: more than the port may flood.
     pub storm: u64,
+    /// Dropped: they could not be handed over to another worker.
+    pub not_handed: u64,
     /// Times that packets waited: the port had sent what it may.
     pub waits: u64,
     /// Sent to all other ports.
@@ -98,6 +106,7 @@ impl SwitchCounters {
         queue.drop_vlan = self.wrong_vlan;
         queue.drop_isolated = self.isolated;
         queue.drop_storm = self.storm;
+        queue.drop_handoff_full += self.not_handed;
         queue.wait_rate = self.waits;
         queue.flooded = self.flooded;
         queue.extra_copies = self.extra_copies;

@@ -1,14 +1,19 @@
 //! An attached program as a port of a switch.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ccnic::Desc;
 use ccnic::nic::{Origin, Receivers, spread_copies};
 use ccnic::ring::Ring;
 use ccnic::rss::Spreader;
 use ccnic_control::messages::QueueStatus;
+use ccnic_frame::{Meta, Takes};
 use ccnic_shm::NativeMemory;
 
+use super::complete::Completer;
+use super::govern::first;
+use super::places::Place;
 use super::policy::Rules;
 use super::port::{SwitchCounters, SwitchPort};
 use super::{PortId, Switch};
@@ -28,7 +33,25 @@ pub struct SwitchedProgram<R: Ring> {
     spreader: Option<Arc<Spreader>>,
     /// Until it joins a switch.
     rules: Option<Box<Rules>>,
-    _place: Arc<()>,
+    /// What becomes of packets with requests that the program does not take; `None`: it gets them as they are.
+    completion: Option<Box<Completion>>,
+    _place: Arc<Place>,
+}
+
+/// See [`SwitchedProgram::complete_for`].
+#[derive(Debug)]
+struct Completion {
+    /// [`Takes::bits`], stored by the control thread.
+    takes: Arc<AtomicU32>,
+    completer: Completer,
+    /// Packets that were dropped: what their senders had requested cannot be done.
+    refused: u64,
+}
+
+impl Completion {
+    fn takes(&self) -> Takes {
+        Takes::from_bits(self.takes.load(Ordering::Relaxed))
+    }
 }
 
 impl<R: Ring> SwitchedProgram<R> {
@@ -38,16 +61,32 @@ impl<R: Ring> SwitchedProgram<R> {
         port: ProgramPort<R>,
         queues: usize,
         rules: Option<Box<Rules>>,
-        place: Arc<()>,
+        place: Arc<Place>,
     ) -> SwitchedProgram<R> {
         let counters = vec![SwitchCounters::default(); queues];
-        SwitchedProgram { port, queues: InTurn::new(queues), counters, spreader: None, rules, _place: place }
+        let queues = InTurn::new(queues);
+        let (spreader, completion) = (None, None);
+        SwitchedProgram { port, queues, counters, spreader, rules, completion, _place: place }
+    }
+
+    /// Has everything done for the program that others request and it does not take: what it takes now, and whenever that changes.
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn complete_for(&mut self, takes: Arc<AtomicU32>) -> Result<(), ccnic_shm::Error> {
+        let completer = Completer::new()?;
+        self.completion = Some(Box::new(Completion { takes, completer, refused: 0 }));
+        Ok(())
     }
 
     #[inline(always)]
-    fn poll(&mut self, at: PortId, switch: &mut Switch) -> usize {
+    fn poll(&mut self, at: PortId, switch: &mut Switch, others: bool) -> usize {
+        if others {
+            self.settle(at, switch);
+        }
         let SwitchedProgram { port, queues, counters, .. } = self;
-        queues.poll(
+        let holds_pool = !port.shared_pool();
+        let moved = queues.poll(
             port,
             #[inline(always)]
             |port, pipeline, queue| {
@@ -55,42 +94,24 @@ impl<R: Ring> SwitchedProgram<R> {
                 let (Some(from), Some(counters)) = (queues.get_mut(queue), counters.get_mut(queue)) else {
                     return 0;
                 };
-                from.forward(
+                if others && !begins(switch, at, queue, holds_pool) {
+                    return 0;
+                }
+                from.forward_open(
                     pipeline,
                     #[inline(always)]
                     |origin, packets, ahead| switch.forward(at, counters, origin, packets, ahead),
                 )
             },
-        )
+        );
+        if moved > 0 && others {
+            self.settle(at, switch);
+        }
+        moved
     }
 
-    /// Queues that have received packets are looked at soon: their program may be waiting for a notification.
-    #[cold]
-    #[inline(never)]
-    fn watch(&mut self, receivers: &mut Receivers) {
-        let SwitchedProgram { port, queues, .. } = self;
-        receivers.take().filter(|at| port.notifies(*at)).for_each(|at| queues.touch(at));
-    }
-}
-
-impl<R: Ring> SwitchPort for SwitchedProgram<R> {
-    fn spin(&mut self, at: PortId, polls: usize, switch: &mut Switch) -> usize {
-        let (_, mem) = self.port.queues();
-        mem.vectors().run(
-            #[inline(always)]
-            || {
-                for _ in 0..polls {
-                    let moved = self.poll(at, switch);
-                    if moved > 0 {
-                        return moved;
-                    }
-                }
-                0
-            },
-        )
-    }
-
-    fn receive(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], ahead: &[Desc]) {
+    #[inline(always)]
+    fn deliver(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], ahead: &[Desc]) {
         let (queues, mem) = self.port.queues();
         if let Some(by) = &self.spreader {
             let mut receivers = Receivers::default();
@@ -108,6 +129,99 @@ impl<R: Ring> SwitchPort for SwitchedProgram<R> {
                 self.queues.touch(0);
             }
         }
+    }
+
+    /// The same, compiled once for all who deliver part of a burst.
+    #[inline(never)]
+    fn deliver_few(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+        if !packets.is_empty() {
+            self.deliver(from, packets, &[]);
+        }
+    }
+
+    /// As `deliver`, for packets some of which request what the program may not take.
+    #[cold]
+    #[inline(never)]
+    fn receive_completed(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+        let Some(mut completion) = self.completion.take() else { return };
+        let takes = completion.takes();
+        let (mut run, mut at) = (0, 0);
+        while let Some(packet) = first(packets, at) {
+            let meta = Meta::from_word(packet.first().map_or(0, |desc| desc.meta));
+            if !takes.covers(meta) {
+                self.deliver_few(from, packets.get(run..at).unwrap_or_default());
+                run = at + packet.len();
+                let done = completion
+                    .completer
+                    .complete(from, packet, takes, |from, packets| self.deliver_few(from, packets));
+                completion.refused += u64::from(done.is_err());
+            }
+            at += packet.len();
+        }
+        self.deliver_few(from, packets.get(run..at).unwrap_or_default());
+        self.completion = Some(completion);
+    }
+
+    /// Queues that have received packets are looked at soon: their program may be waiting for a notification.
+    #[cold]
+    #[inline(never)]
+    fn watch(&mut self, receivers: &mut Receivers) {
+        let SwitchedProgram { port, queues, .. } = self;
+        receivers.take().filter(|at| port.notifies(*at)).for_each(|at| queues.touch(at));
+    }
+}
+
+/// Beside other workers: whether a burst of this queue may be fetched now. A program that manages its pool may use a buffer again when its
+/// descriptor is handed back, so each of its bursts is completed before the next is fetched.
+#[cold]
+#[inline(never)]
+fn begins(switch: &mut Switch, at: PortId, queue: usize, holds_pool: bool) -> bool {
+    switch.begin(at, queue as u16) && (!holds_pool || switch.is_settled(at))
+}
+
+impl<R: Ring> SwitchPort for SwitchedProgram<R> {
+    fn spin(&mut self, at: PortId, polls: usize, switch: &mut Switch) -> usize {
+        let others = switch.has_others();
+        let (_, mem) = self.port.queues();
+        mem.vectors().run(
+            #[inline(always)]
+            || {
+                for _ in 0..polls {
+                    let moved = self.poll(at, switch, others);
+                    if moved > 0 {
+                        return moved;
+                    }
+                }
+                0
+            },
+        )
+    }
+
+    fn receive(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], ahead: &[Desc]) {
+        if let Some(completion) = &self.completion {
+            let said = packets.iter().fold(0, |said, desc| said | desc.meta);
+            if said & completion.takes().others() != 0 {
+                return self.receive_completed(from, packets);
+            }
+        }
+        self.deliver(from, packets, ahead);
+    }
+
+    fn lends(&self) -> (NativeMemory, u16) {
+        self.port.lends()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn settle(&mut self, at: PortId, switch: &mut Switch) {
+        let (queues, _) = self.port.queues();
+        let lost = switch.settle_handed(at, |queue, packets| {
+            if let Some(queue) = queues.get_mut(usize::from(queue)) {
+                queue.complete(packets);
+                queue.flush();
+            }
+        });
+        self.counters.iter_mut().take(1).for_each(|first| first.not_handed += lost);
     }
 
     fn take_rules(&mut self) -> Option<Box<Rules>> {
@@ -147,6 +261,9 @@ impl<R: Ring> Statistics for SwitchedProgram<R> {
     fn report(&self) -> Vec<QueueStatus> {
         let mut queues = self.port.report();
         queues.iter_mut().zip(&self.counters).for_each(|(queue, counters)| counters.add_to(queue));
+        if let (Some(first), Some(completion)) = (queues.first_mut(), &self.completion) {
+            first.drop_bad_offload = completion.refused;
+        }
         queues
     }
 }

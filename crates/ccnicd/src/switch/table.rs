@@ -12,6 +12,9 @@
 //!
 //! **Fixed entries** are the operator's: they stay as long as their port, and no frame moves them.
 //!
+//! **Other workers** have tables of their own ([`news`](super::news)). What is learned here they are told; what they have seen, and
+//! tell, is in here, too, and a little longer than an address that was learned here.
+//!
 //! **Time** is a count of seconds that the caller has ([`MacTable::tick`]). A tick looks at one bucket and forgets what is too old, so
 //! the whole table is looked at once in as many ticks as it has buckets, some tens of milliseconds.
 
@@ -55,12 +58,20 @@ struct Entry {
     port: PortId,
     /// It neither ages nor moves.
     fixed: bool,
+    /// What other workers know of it: [`UNTOLD`], a part of the ageing time in which they were told, or [`HEARD`] from one of them.
+    told: u8,
 }
+
+const UNTOLD: u8 = 0;
+const HEARD: u8 = u8::MAX;
+
+/// Addresses that were learned and have yet to be told, at most. What has no room waits for the next look through the table.
+const FRESH: usize = 64;
 
 /// No address has so many bits.
 const EMPTY: u64 = u64::MAX;
 
-const NO_ENTRY: Entry = Entry { key: EMPTY, seen: 0, port: 0, fixed: false };
+const NO_ENTRY: Entry = Entry { key: EMPTY, seen: 0, port: 0, fixed: false, told: UNTOLD };
 
 #[derive(Debug, Clone, Copy)]
 #[repr(align(64))]
@@ -109,6 +120,8 @@ pub struct MacTable {
     /// The bucket that the next tick looks at.
     next: u32,
     changes: u64,
+    /// Learned lately, where there are others to tell: then it has room for [`FRESH`], otherwise for none.
+    fresh: Vec<Place>,
 }
 
 impl MacTable {
@@ -126,7 +139,13 @@ impl MacTable {
             now: 0,
             next: 0,
             changes: 0,
+            fresh: Vec::new(),
         }
+    }
+
+    /// There are tables of other workers, which are told of what is learned here.
+    pub(super) fn with_others(self) -> MacTable {
+        MacTable { fresh: Vec::with_capacity(FRESH), ..self }
     }
 
     /// Addresses in it.
@@ -195,7 +214,7 @@ impl MacTable {
             }
             self.remove(place);
         }
-        self.insert(Entry { key: station.bits(), seen: self.now, port, fixed: true }, homes)
+        self.insert(Entry { key: station.bits(), seen: self.now, port, fixed: true, told: HEARD }, homes)
     }
 
     /// The address at this place was seen again, at its port.
@@ -218,10 +237,12 @@ impl MacTable {
         if entry.fixed || self.count(port) >= self.limits.per_port {
             return Learned::Refused;
         }
-        self.entry(place).into_iter().for_each(|entry| (entry.port, entry.seen) = (port, now));
+        let moved = |entry: &mut Entry| (entry.port, entry.seen, entry.told) = (port, now, UNTOLD);
+        self.entry(place).into_iter().for_each(moved);
         self.add_to(from, -1);
         self.add_to(port, 1);
         self.changes += 1;
+        self.note(place);
         Learned::At(place)
     }
 
@@ -232,7 +253,61 @@ impl MacTable {
         if count >= self.limits.per_port || (self.len >= self.limits.addresses && count > 0) {
             return Learned::Refused;
         }
-        self.insert(Entry { key: station.bits(), seen: self.now, port, fixed: false }, homes)
+        let new = Entry { key: station.bits(), seen: self.now, port, fixed: false, told: UNTOLD };
+        let learned = self.insert(new, homes);
+        if let Learned::At(place) = learned {
+            self.note(place);
+        }
+        learned
+    }
+
+    /// Others are to be told of it.
+    fn note(&mut self, place: Place) {
+        if self.fresh.len() < self.fresh.capacity() {
+            self.fresh.push(place);
+        }
+    }
+
+    /// Another worker has seen this address at a port of its own: as [`learn`](MacTable::learn), and it is not told again from here.
+    pub(super) fn hear(&mut self, station: Station, port: PortId) {
+        if let Learned::At(place) = self.learn(station, port) {
+            self.entry(place).into_iter().for_each(|entry| entry.told = HEARD);
+        }
+    }
+
+    /// The next address that was learned lately and that others are to be told of.
+    #[inline(always)]
+    pub(super) fn fresh(&mut self) -> Option<Place> {
+        self.fresh.pop()
+    }
+
+    /// The bucket that the last tick looked at: what others are to be told of it.
+    pub(super) fn to_tell(&self) -> impl Iterator<Item = Place> + use<> {
+        let bucket = self.next.wrapping_sub(1) & (self.buckets.len() as u32 - 1);
+        (0..WAYS as u8).map(move |way| Place { bucket, way })
+    }
+
+    /// The address at this place and its port, if others are to be told of it: it was learned here, and they do not know it, or may soon
+    /// forget it.
+    pub(super) fn news(&self, place: Place) -> Option<(Station, PortId)> {
+        let entry = self.buckets.get(place.bucket as usize)?.0.get(usize::from(place.way))?;
+        let untold = entry.key != EMPTY && entry.told != HEARD && entry.told != self.part_of(entry.seen);
+        untold.then(|| (Station::from_bits(entry.key), entry.port))
+    }
+
+    /// Others have been told of the address at this place.
+    pub(super) fn told(&mut self, place: Place) {
+        let part = self.entry(place).map(|entry| entry.seen).map(|seen| self.part_of(seen));
+        self.entry(place).zip(part).into_iter().for_each(|(entry, part)| entry.told = part);
+    }
+
+    /// The part of the ageing time, a quarter long, that a second is in: neither [`UNTOLD`] nor [`HEARD`].
+    fn part_of(&self, second: u32) -> u8 {
+        (second / self.quarter() % 254) as u8 + 1
+    }
+
+    fn quarter(&self) -> u32 {
+        (self.limits.ageing / 4).max(1)
     }
 
     fn insert(&mut self, new: Entry, homes: [u32; 2]) -> Learned {
@@ -265,7 +340,10 @@ impl MacTable {
         self.now = now;
         let (bucket, ageing) = (self.next, self.limits.ageing);
         self.next = (bucket + 1) & (self.buckets.len() as u32 - 1);
-        self.forget_in(bucket, |entry| !entry.fixed && now.saturating_sub(entry.seen) >= ageing);
+        // Others tell again after a quarter at the latest, so what was heard is not forgotten before it is where it was learned.
+        let heard = ageing.saturating_add(self.quarter() + 1);
+        let ageing = |entry: &Entry| if entry.told == HEARD { heard } else { ageing };
+        self.forget_in(bucket, |entry| !entry.fixed && now.saturating_sub(entry.seen) >= ageing(entry));
     }
 
     /// Whatever was looked up before may be wrong now: not the table has changed, but what ports may do.

@@ -13,6 +13,7 @@ use ccnic_shm::{NativeMemory, Pages, Region};
 use proptest::prelude::*;
 
 use super::program::SwitchedProgram;
+use super::test_workers::{Workers, on};
 use super::*;
 use crate::ports::program::ProgramPort;
 use crate::testing::send;
@@ -55,7 +56,7 @@ struct Program {
 
 /// A switch and its programs.
 struct Rig {
-    switch: Switch,
+    switch: Workers,
     programs: Vec<Program>,
 }
 
@@ -64,7 +65,7 @@ const SECOND: u64 = 1000;
 
 impl Rig {
     fn new(limits: TableLimits) -> Rig {
-        let mut switch = Switch::new(limits);
+        let mut switch = Workers::new(limits);
         switch.set_clock(SECOND);
         Rig { switch, programs: Vec::new() }
     }
@@ -123,7 +124,7 @@ impl Rig {
     }
 
     fn counters(&self, program: usize) -> QueueStatus {
-        let queues = self.switch.port(self.programs[program].at).unwrap().report();
+        let queues = self.switch.report(self.programs[program].at);
         total(&queues)
     }
 
@@ -191,7 +192,7 @@ fn frame(to: [u8; 6], from: [u8; 6], len: usize, byte: u8) -> Vec<u8> {
 }
 
 #[test]
-fn frames_go_where_addresses_were_learned_and_are_flooded_otherwise() {
+pub(super) fn frames_go_where_addresses_were_learned_and_are_flooded_otherwise() {
     let mut rig = Rig::new(TableLimits::default());
     (0..4).for_each(|_| _ = rig.add());
     assert_eq!(rig.cast(0, &frame(mac(2), mac(0), 64, 1)), [1, 2, 3], "unknown");
@@ -207,7 +208,7 @@ fn frames_go_where_addresses_were_learned_and_are_flooded_otherwise() {
 }
 
 #[test]
-fn bad_sources_and_stubs_are_dropped_and_teach_nothing() {
+pub(super) fn bad_sources_and_stubs_are_dropped_and_teach_nothing() {
     let mut rig = Rig::new(TableLimits::default());
     (0..2).for_each(|_| _ = rig.add());
     for source in [[1, 0, 0, 0, 0, 7], BROADCAST, [0; 6]] {
@@ -224,7 +225,7 @@ fn bad_sources_and_stubs_are_dropped_and_teach_nothing() {
 }
 
 #[test]
-fn a_port_alone_has_nobody_to_send_to() {
+pub(super) fn a_port_alone_has_nobody_to_send_to() {
     let mut rig = Rig::new(TableLimits::default());
     rig.add();
     assert_eq!(rig.cast(0, &frame(BROADCAST, mac(0), 64, 1)), NOBODY);
@@ -233,7 +234,7 @@ fn a_port_alone_has_nobody_to_send_to() {
 }
 
 #[test]
-fn an_address_moves_ages_and_goes_with_its_port() {
+pub(super) fn an_address_moves_ages_and_goes_with_its_port() {
     let mut rig = Rig::new(TableLimits { ageing: 10, ..TableLimits::default() });
     (0..4).for_each(|_| _ = rig.add());
     let mut now = 0;
@@ -264,7 +265,7 @@ fn an_address_moves_ages_and_goes_with_its_port() {
 
 /// A sender's verdict on its last addresses must not outlive what it was made of.
 #[test]
-fn a_remembered_verdict_ends_with_any_change_of_the_table() {
+pub(super) fn a_remembered_verdict_ends_with_any_change_of_the_table() {
     let mut rig = Rig::new(TableLimits::default());
     (0..3).for_each(|_| _ = rig.add());
     let to = frame(mac(5), mac(0), 64, 1);
@@ -278,7 +279,7 @@ fn a_remembered_verdict_ends_with_any_change_of_the_table() {
 }
 
 #[test]
-fn a_port_with_too_many_addresses_floods_and_others_do_not_notice() {
+pub(super) fn a_port_with_too_many_addresses_floods_and_others_do_not_notice() {
     let mut rig = Rig::new(TableLimits { per_port: 4, addresses: 100, ageing: 300 });
     (0..3).for_each(|_| _ = rig.add());
     for n in 10..40 {
@@ -293,7 +294,7 @@ fn a_port_with_too_many_addresses_floods_and_others_do_not_notice() {
 
 /// Bursts between all designs and pools, of one flow and of mixed ones, short, long, in chains; many laps of every ring.
 #[test]
-fn every_design_sends_to_every_other() {
+pub(super) fn every_design_sends_to_every_other() {
     let mut rig = Rig::new(TableLimits::default());
     let managed = Config { shared_pool: false, ..small() };
     let plain = Config { inline: false, ..small() };
@@ -338,7 +339,7 @@ fn every_design_sends_to_every_other() {
 }
 
 #[test]
-fn a_receiver_that_does_not_read_holds_up_nobody() {
+pub(super) fn a_receiver_that_does_not_read_holds_up_nobody() {
     let mut rig = Rig::new(TableLimits::default());
     (0..3).for_each(|_| _ = rig.add());
     for n in 0..3 {
@@ -361,7 +362,7 @@ fn a_receiver_that_does_not_read_holds_up_nobody() {
 
 /// A flooded burst among many ports is dealt with in polls of bounded work.
 #[test]
-fn a_poll_makes_a_bounded_number_of_copies() {
+pub(super) fn a_poll_makes_a_bounded_number_of_copies() {
     let mut rig = Rig::new(TableLimits::default());
     let config = Config { ring: 64, buffers: 64, ..Config::default() };
     (0..40).for_each(|_| _ = rig.join::<GroupedEpoch>(&config));
@@ -378,7 +379,7 @@ fn a_poll_makes_a_bounded_number_of_copies() {
 }
 
 #[test]
-fn a_program_with_rss_receives_each_flow_on_its_queue_and_one_without_on_the_first() {
+pub(super) fn a_program_with_rss_receives_each_flow_on_its_queue_and_one_without_on_the_first() {
     let mut rig = Rig::new(TableLimits::default());
     let several = Config { queues: 3, ..small() };
     rig.join::<GroupedEpoch>(&several);
@@ -409,7 +410,7 @@ fn a_program_with_rss_receives_each_flow_on_its_queue_and_one_without_on_the_fir
 }
 
 #[test]
-fn what_is_too_long_for_one_receiver_reaches_the_others() {
+pub(super) fn what_is_too_long_for_one_receiver_reaches_the_others() {
     let mut rig = Rig::new(TableLimits::default());
     rig.add();
     rig.join::<GroupedEpoch>(&Config { mtu: 1500, ..small() });
@@ -421,7 +422,7 @@ fn what_is_too_long_for_one_receiver_reaches_the_others() {
 }
 
 #[test]
-fn there_are_so_many_ports_and_none_for_a_worker_without_a_switch() {
+pub(super) fn there_are_so_many_ports_and_none_for_a_worker_without_a_switch() {
     let mut rig = Rig::new(TableLimits::default());
     let tiny = Config { ring: 64, buffers: 16, ..Config::default() };
     let (layout, port) = {
@@ -433,7 +434,7 @@ fn there_are_so_many_ports_and_none_for_a_worker_without_a_switch() {
         (layout, Box::new(SwitchedProgram::new(port, 1, None, Arc::default())))
     };
     assert_eq!(layout.config().queues, 1);
-    assert!(Switch::none().join(1, port).is_err());
+    assert!(Switch::none().join(1, 0, Member::Home(port, None)).is_err());
     for _ in 1..MAX_PORTS {
         rig.join::<GroupedEpoch>(&tiny);
     }
@@ -453,6 +454,7 @@ proptest! {
     /// port; 8 is broadcast, 9 a multicast group, 10 nobody (all zeros).
     #[test]
     fn a_switch_is_its_model(
+        workers in 1..4usize,
         bursts in prop::collection::vec((0..4usize, prop::collection::vec((0..11u8, 0..11u8, 10..600usize), 1..12)), 1..40),
     ) {
         let address = |station: u8| match station {
@@ -461,7 +463,7 @@ proptest! {
             10 => [0; 6],
             n => mac(n),
         };
-        let mut rig = Rig::new(TableLimits::default());
+        let mut rig = on(workers, || Rig::new(TableLimits::default()));
         (0..4).for_each(|_| _ = rig.add());
         let mut table: BTreeMap<u8, usize> = BTreeMap::new();
         for (from, burst) in bursts {

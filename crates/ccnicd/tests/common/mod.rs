@@ -165,6 +165,26 @@ impl Daemon {
         tasks.filter_map(|task| thread(task.ok()?)).collect() // those that end meanwhile are left out
     }
 
+    /// What the kernel says of its polling threads: a file of the task of each.
+    pub fn polling_threads(&self, file: &str) -> Vec<String> {
+        let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();
+        let read = |task: &std::fs::DirEntry, file| {
+            std::fs::read_to_string(task.path().join(file)).unwrap_or_default()
+        };
+        let polls = |task: &std::fs::DirEntry| read(task, "comm").starts_with("poll-");
+        let threads: Vec<_> =
+            tasks.map(Result::unwrap).filter(polls).map(|thread| read(&thread, file)).collect();
+        assert!(!threads.is_empty());
+        threads
+    }
+
+    /// Waits until all its polling threads sleep.
+    #[track_caller]
+    pub fn falls_asleep(&self) {
+        let sleeps = |status: &String| status.contains("State:\tS");
+        until("a daemon that sleeps", || self.polling_threads("status").iter().all(sleeps));
+    }
+
     /// True when all its threads have been stopped by a signal.
     pub fn stands_still(&self) -> bool {
         let tasks = std::fs::read_dir(format!("/proc/{}/task", self.child.id())).unwrap();

@@ -110,6 +110,7 @@ fn what_is_replayed_arrives_and_what_is_sent_is_recorded() {
     let sent: Vec<_> = (0..300).map(|number| frame(FROM_FILE, PROGRAM, number)).collect();
     send(&mut program, &sent[0]);
     receive(&mut program, &expected);
+    nic.daemon.falls_asleep(); // all has been played, and what was recorded is with the thread that writes
     sent[1..].iter().for_each(|frame| send(&mut program, frame));
     let name = format!("pcap:{}", source.display());
     until("all to be recorded", || nic.counters(&name).rx_packets == 300);

@@ -77,12 +77,12 @@ impl Nic {
         Nic::start_with(ports, &[])
     }
 
-    /// As `start`, with further arguments.
+    /// With more arguments.
     #[track_caller]
-    pub fn start_with(ports: &[&str], args: &[&str]) -> Nic {
+    pub fn start_with(ports: &[&str], more: &[&str]) -> Nic {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("nic.sock");
-        let mut args = [&["--wire", "switch"], args].concat();
+        let mut args = [&["--wire", "switch"], more].concat();
         ports.iter().for_each(|port| args.extend(["--port", port]));
         let mut daemon = Daemon::start_with(&socket, &args);
         daemon.status(); // it answers when the ports are open

@@ -1,6 +1,6 @@
 //! A program and the kernel: ping, IPv6 neighbours, TCP with and without offloads, jumbo frames.
 
-use super::common::until;
+use super::common::{two_cores, until};
 use super::neighbour::{ping, transfer};
 use super::net::{Nic, drops, in_namespace, ip, packets_of_kernel};
 use super::stack::Stack;
@@ -40,6 +40,30 @@ fn ping_both_ways_inside() {
     let program = nic.port("stack").id;
     assert_eq!((at([2, 0, 0, 0, 2, 0xfe]), at(super::stack::MAC)), (Some(port.id), Some(program)));
     nic.accounts_for_all();
+}
+
+#[test]
+fn tcp_over_two_cores() {
+    in_namespace("program::tcp_over_two_cores_inside");
+}
+
+/// One core polls the interface, the other the program: super-packets are cut where they leave for one that cannot take them.
+#[test]
+#[ignore = "for tcp_over_two_cores"]
+fn tcp_over_two_cores_inside() {
+    let cores = two_cores();
+    for offload in [false, true] {
+        let mut nic = Nic::start_with(&[&port("")], &["--cores", &cores]);
+        let mut stack = Stack::open(&nic.socket, &[PROGRAM, PROGRAM6], 1500, offload);
+        let [tap, program] = ["tap:tap0", "stack"].map(|name| nic.port(name).queues[0].core);
+        assert_eq!(tap != program, cores.contains(','), "on different cores where there are two");
+        // No more than the program's ring holds: with the CPUs shared it may not be polled for long, and what has no room is lost.
+        transfer(&mut nic, &mut stack, TAP, PROGRAM, 256 << 10);
+        ping(&mut stack, PROGRAM6, 56);
+        nic.daemon.falls_asleep();
+        ping(&mut stack, PROGRAM, 56);
+        nic.accounts_for_all();
+    }
 }
 
 #[test]

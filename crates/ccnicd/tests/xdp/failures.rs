@@ -69,6 +69,7 @@ fn an_interface_goes_down_is_deleted_and_returns_inside() {
     ip("link set far up");
     ping(&mut stack, PROGRAM, 56);
 
+    nic.daemon.falls_asleep();
     ip("link del near");
     until("its loss to be noticed", || nic.daemon.log().contains("the interface has gone"));
     let before = nic.counters("xdp:near");
@@ -76,6 +77,7 @@ fn an_interface_goes_down_is_deleted_and_returns_inside() {
     until("the drop to be counted", || nic.counters("xdp:near").drop_port_down > before.drop_port_down);
     neighbours.exchange();
 
+    nic.daemon.falls_asleep();
     veth("");
     until("its program to be there again", || has_program("near"));
     addresses(&["10.9.0.1/24"]);

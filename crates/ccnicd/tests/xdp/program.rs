@@ -33,6 +33,13 @@ fn ping_both_ways(options: &str, design: &str) {
     assert!(neighbours.contains(&format!("{PROGRAM6} lladdr 02:00:00:00:02:01")), "{neighbours}");
     let port = nic.port("xdp:near");
     assert_eq!((port.design.as_str(), port.queues.len()), (design, 4));
+    // The kernel wakes the port, and the program does.
+    for _ in 0..3 {
+        nic.daemon.falls_asleep();
+        ping(&mut stack, PROGRAM, 56);
+        nic.daemon.falls_asleep();
+        stack.ping(KERNEL);
+    }
     nic.accounts_for_all();
     assert!(nic.daemon.signal(rustix::process::Signal::TERM).success());
     assert!(!has_program("near"));

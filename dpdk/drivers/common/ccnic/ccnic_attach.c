@@ -249,6 +249,28 @@ ccnic_attach_rss(struct ccnic_attach *att, const struct ccnic_rss *rss)
 	return ret;
 }
 
+int
+ccnic_attach_takes(struct ccnic_attach *att, uint32_t takes)
+{
+	int ret;
+
+	pthread_mutex_lock(&list_lock);
+	ret = ccnic_takes_set(att->nic, takes);
+	pthread_mutex_unlock(&list_lock);
+	return ret;
+}
+
+int
+ccnic_attach_offloads(struct ccnic_attach *att)
+{
+	int ret;
+
+	pthread_mutex_lock(&list_lock);
+	ret = ccnic_offloads(att->nic);
+	pthread_mutex_unlock(&list_lock);
+	return ret;
+}
+
 bool
 ccnic_attach_check(struct ccnic_attach *att)
 {

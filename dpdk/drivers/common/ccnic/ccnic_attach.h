@@ -162,6 +162,12 @@ bool ccnic_attach_check(struct ccnic_attach *att);
 __rte_internal
 int ccnic_attach_rss(struct ccnic_attach *att, const struct ccnic_rss *rss);
 
+/* As ccnic_takes_set(), and as ccnic_offloads(), but never while the attachment moves to another NIC. Not for bursts. */
+__rte_internal
+int ccnic_attach_takes(struct ccnic_attach *att, uint32_t takes);
+__rte_internal
+int ccnic_attach_offloads(struct ccnic_attach *att);
+
 /* Incremented when a device attaches; mempools without an attachment then look for one again. */
 extern uint32_t ccnic_attach_generation;
 

@@ -14,7 +14,7 @@
 
 #include "ccnic_net.h"
 
-#define KNOWN "socket, id, role, mac, queues, rsize, buffers, mtu, zero-copy, design, demote, pages"
+#define KNOWN "socket, id, role, mac, queues, rsize, buffers, mtu, zero-copy, design, demote, pages, wait, speed"
 
 /* Default of buffers=: enough for full rings and the caches of several lcores. */
 #define DEFAULT_BUFFERS 8192
@@ -186,6 +186,25 @@ parse_pages(const char *key, const char *value, void *opaque)
 	return RTE_MIN(pages, 0);
 }
 
+static int
+parse_wait(const char *key, const char *value, void *opaque)
+{
+	struct ccnic_args *args = opaque;
+	int choice = choose(key, value, "no|yes|0|1");
+
+	if (choice >= 0 && choice & 1)
+		args->attach.options.flags |= CCNIC_LATER;
+	return RTE_MIN(choice, 0);
+}
+
+static int
+parse_speed(const char *key, const char *value, void *opaque)
+{
+	struct ccnic_args *args = opaque;
+
+	return number(key, value, 10, 400000, &args->speed);
+}
+
 static const struct {
 	const char *key;
 	arg_handler_t parse;
@@ -202,6 +221,8 @@ static const struct {
 	{ "design", parse_design },
 	{ "demote", parse_demote },
 	{ "pages", parse_pages },
+	{ "wait", parse_wait },
+	{ "speed", parse_speed },
 };
 
 /* ccnicd's default socket. */
@@ -258,7 +279,7 @@ parse_all(const struct rte_kvargs *list, struct ccnic_args *args)
 static int
 check_nic(const struct rte_kvargs *list)
 {
-	static const char *const known[] = { "role", "socket", "id", "mac" };
+	static const char *const known[] = { "role", "socket", "id", "mac", "speed" };
 	unsigned int i, k;
 
 	for (i = 0; i < list->count; i++) {
@@ -266,7 +287,7 @@ check_nic(const struct rte_kvargs *list)
 			if (strcmp(list->pairs[i].key, known[k]) == 0)
 				break;
 		if (k == RTE_DIM(known)) {
-			NET_LOG(ERR, "devarg %s is for role=program; leave it out with role=nic, which takes socket, id and mac",
+			NET_LOG(ERR, "devarg %s is for role=program; leave it out with role=nic, which takes socket, id, mac and speed",
 				list->pairs[i].key);
 			return -EINVAL;
 		}
@@ -307,6 +328,7 @@ ccnic_args_parse(struct rte_vdev_device *vdev, struct ccnic_args *args)
 	int ret;
 
 	memset(args, 0, sizeof(*args));
+	args->speed = CCNIC_SPEED;
 	ccnic_options_init(&conf->options);
 	conf->options.queues = 1;
 	conf->options.ring = 1024;
@@ -341,7 +363,8 @@ ccnic_args_log_error(const char *device, const struct ccnic_args *args, int erro
 	switch (error) {
 	case -ENOENT:
 	case -ECONNREFUSED:
-		NET_LOG(ERR, "%s: no NIC listens at socket=%s; start one: ccnicd --socket %s", device, socket, socket);
+		NET_LOG(ERR, "%s: no NIC listens at socket=%s; start one: ccnicd --socket %s, or wait for it with the link down: wait=yes",
+			device, socket, socket);
 		break;
 	case -EACCES:
 		NET_LOG(ERR, "%s: this user may not connect to socket=%s; run as the user of ccnicd", device, socket);

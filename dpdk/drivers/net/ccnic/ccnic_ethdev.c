@@ -6,6 +6,7 @@
 
 #include <rte_version.h>
 
+#include "ccnic_meta.h"
 #include "ccnic_nic_role.h"
 
 RTE_LOG_REGISTER(ccnic_net_logtype, pmd.net.ccnic, NOTICE);
@@ -37,21 +38,6 @@ dev_configure(struct rte_eth_dev *eth)
 	return 0;
 }
 
-static void
-set_scatter(struct rte_eth_dev *eth)
-{
-	const uint32_t frame = eth->data->mtu + CCNIC_OVERHEAD;
-	uint16_t i;
-
-	eth->data->scattered_rx = (eth->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_SCATTER) != 0;
-	for (i = 0; i < eth->data->nb_rx_queues; i++) {
-		const struct ccnic_rxq *rxq = eth->data->rx_queues[i];
-
-		if (frame > (uint32_t)rxq->room - RTE_PKTMBUF_HEADROOM)
-			eth->data->scattered_rx = 1;
-	}
-}
-
 static int
 dev_start(struct rte_eth_dev *eth)
 {
@@ -60,12 +46,14 @@ dev_start(struct rte_eth_dev *eth)
 
 	if (ret < 0)
 		return ret;
-	ret = ccnic_rss_start(eth);
+	ret = ccnic_offloads_start(eth);
+	if (ret == 0)
+		ret = ccnic_rss_start(eth);
 	if (ret < 0) {
 		ccnic_queues_stop(eth);
 		return ret;
 	}
-	set_scatter(eth);
+	eth->data->scattered_rx = ccnic_rx_is_scattered(eth);
 	ret = ccnic_intr_start(eth);
 	if (ret < 0) {
 		NET_LOG(ERR, "port %u: receive interrupts: %s", eth->data->port_id, strerror(-ret));
@@ -88,7 +76,8 @@ static int
 nic_start(struct rte_eth_dev *eth)
 {
 	ccnic_queues_assign(eth);
-	set_scatter(eth);
+	eth->tx_pkt_burst = ccnic_tx_offloads(eth) ? ccnic_nic_role_xmit_offloads : ccnic_nic_role_xmit;
+	eth->data->scattered_rx = ccnic_rx_is_scattered(eth);
 	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STARTED);
 	ccnic_nic_role_start(eth);
 	return 0;
@@ -157,8 +146,15 @@ nic_close(struct rte_eth_dev *eth)
 	return 0;
 }
 
-static int
-dev_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
+/* The capability that goes with a speed in Mb/s; 0 for one that DPDK has no name for. */
+static uint32_t
+ccnic_speed_capa(uint32_t speed)
+{
+	return rte_eth_speed_bitflag(speed, RTE_ETH_LINK_FULL_DUPLEX);
+}
+
+int
+ccnic_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
 {
 	const struct ccnic_dev *dev = ccnic_dev_of(eth);
 	const uint32_t ring = dev->nic_role != NULL ? CCNIC_NIC_RING : dev->att->conf.options.ring;
@@ -171,12 +167,14 @@ dev_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
 	info->max_rx_queues = dev->queues;
 	info->max_tx_queues = dev->queues;
 	info->min_rx_bufsize = CCNIC_SMALL_SIZE;
-	info->rx_offload_capa = RTE_ETH_RX_OFFLOAD_SCATTER;
-	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE;
-	/* Rings have rsize descriptors, whatever a queue requests. */
-	info->rx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = ring, .nb_min = 1, .nb_align = 1 };
+	info->speed_capa = ccnic_speed_capa(dev->speed);
+	info->max_lro_pkt_size = dev->mtu_frame;
+	info->rx_offload_capa = CCNIC_RX_OFFLOADS;
+	info->tx_offload_capa = RTE_ETH_TX_OFFLOAD_MULTI_SEGS | RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE | CCNIC_TX_OFFLOADS;
+	/* Rings have rsize descriptors, whatever a queue requests: any number is accepted. */
+	info->rx_desc_lim = (struct rte_eth_desc_lim){ .nb_max = UINT16_MAX, .nb_min = 1, .nb_align = 1 };
 	info->tx_desc_lim = (struct rte_eth_desc_lim){
-		.nb_max = ring, .nb_min = 1, .nb_align = 1, .nb_seg_max = segs, .nb_mtu_seg_max = segs,
+		.nb_max = UINT16_MAX, .nb_min = 1, .nb_align = 1, .nb_seg_max = segs, .nb_mtu_seg_max = segs,
 	};
 	info->default_rxportconf = (struct rte_eth_dev_portconf){ .burst_size = 32, .ring_size = ring, .nb_queues = 1 };
 	info->default_txportconf = info->default_rxportconf;
@@ -192,13 +190,10 @@ supported_ptypes_get(struct rte_eth_dev *eth, size_t *n)
 supported_ptypes_get(struct rte_eth_dev *eth)
 #endif
 {
-	/* The NIC does not classify packets. */
-	static const uint32_t none[] = { RTE_PTYPE_UNKNOWN };
-
-#if RTE_VERSION >= RTE_VERSION_NUM(24, 3, 0, 0)
-	*n = 0;
+#if RTE_VERSION < RTE_VERSION_NUM(24, 3, 0, 0)
+	size_t all, *n = &all;
 #endif
-	return none;
+	return ccnic_ptypes(eth, n);
 }
 
 static int
@@ -211,7 +206,7 @@ mtu_set(struct rte_eth_dev *eth, uint16_t mtu)
 		struct ccnic_rxq *rxq = eth->data->rx_queues[i];
 
 		if (rxq != NULL)
-			rxq->max_len = RTE_MIN(mtu + CCNIC_OVERHEAD + CCNIC_TAGS, CCNIC_MAX_FRAME);
+			rxq->max_len = ccnic_rx_longest(eth, mtu);
 	}
 	return 0;
 }
@@ -271,7 +266,7 @@ nic_priv_dump(struct rte_eth_dev *eth, FILE *out)
 
 #define SHARED_OPS \
 	.dev_configure = dev_configure, \
-	.dev_infos_get = dev_infos_get, \
+	.dev_infos_get = ccnic_infos_get, \
 	.dev_set_link_up = ccnic_link_up, \
 	.dev_set_link_down = ccnic_link_down, \
 	.link_update = ccnic_link_update, \
@@ -297,13 +292,18 @@ nic_priv_dump(struct rte_eth_dev *eth, FILE *out)
 	.mac_addr_add = mac_addr_add, \
 	.mac_addr_remove = mac_addr_remove, \
 	.set_mc_addr_list = set_mc_addr_list, \
-	.dev_supported_ptypes_get = supported_ptypes_get
+	.dev_supported_ptypes_get = supported_ptypes_get, \
+	.dev_ptypes_set = ccnic_ptypes_set
 
 static const struct eth_dev_ops ops = {
 	SHARED_OPS,
 	.dev_start = dev_start,
 	.dev_stop = dev_stop,
 	.dev_close = dev_close,
+	.rx_queue_start = ccnic_rx_queue_start,
+	.rx_queue_stop = ccnic_rx_queue_stop,
+	.tx_queue_start = ccnic_tx_queue_start,
+	.tx_queue_stop = ccnic_tx_queue_stop,
 	.rx_queue_intr_enable = ccnic_rx_intr_enable,
 	.rx_queue_intr_disable = ccnic_rx_intr_disable,
 	.pool_ops_supported = pool_ops_supported,
@@ -341,6 +341,7 @@ allocate(struct rte_vdev_device *vdev, uint16_t queues)
 	dev = ccnic_dev_of(eth);
 	dev->data = eth->data;
 	dev->queues = queues;
+	dev->nowhere.paused = CCNIC_PAUSED_CONTROL;
 	if (!ccnic_pair_init(dev->pair, queues))
 		NET_LOG(NOTICE, "%s: the kernel has no membarrier: every burst takes a lock", name);
 	eth->data->dev_flags = RTE_ETH_DEV_INTR_LSC | RTE_ETH_DEV_AUTOFILL_QUEUE_XSTATS;
@@ -361,6 +362,7 @@ create(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic
 	dev = ccnic_dev_of(eth);
 	dev->att = att;
 	dev->mtu_frame = args->attach.options.mtu;
+	dev->speed = args->speed;
 	dev->zero_copy = args->attach.bind;
 	dev->user.pause = ccnic_link_pause;
 	dev->user.resume = ccnic_link_resume;
@@ -394,6 +396,7 @@ create_nic(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct c
 	dev = ccnic_dev_of(eth);
 	dev->nic_role = role;
 	dev->mtu_frame = CCNIC_MAX_FRAME;
+	dev->speed = args->speed;
 
 	eth->dev_ops = &nic_ops;
 	eth->rx_pkt_burst = ccnic_nic_role_recv;
@@ -431,10 +434,8 @@ probe(struct rte_vdev_device *vdev)
 	struct ccnic_args args;
 	int ret;
 
-	if (rte_eal_process_type() != RTE_PROC_PRIMARY) {
-		NET_LOG(ERR, "%s: secondary processes are not supported: give each process a device of its own", name);
-		return -ENOTSUP;
-	}
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
+		return ccnic_secondary_probe(vdev);
 	ret = ccnic_args_parse(vdev, &args);
 	if (ret < 0)
 		return ret;
@@ -460,6 +461,8 @@ remove_device(struct rte_vdev_device *vdev)
 
 	if (eth == NULL)
 		return 0;
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY)
+		return rte_eth_dev_release_port(eth);
 	eth->dev_ops->dev_close(eth);
 	return rte_eth_dev_release_port(eth);
 }
@@ -483,4 +486,6 @@ RTE_PMD_REGISTER_PARAM_STRING(net_ccnic,
 	"zero-copy=<yes|no> "
 	"design=<ccnic|paper|packed|padded|e810> "
 	"demote=<auto|on|off> "
-	"pages=<auto|small|huge>");
+	"pages=<auto|small|huge> "
+	"wait=<no|yes> "
+	"speed=<10-400000>");

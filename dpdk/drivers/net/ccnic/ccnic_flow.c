@@ -419,7 +419,7 @@ show_marks(struct rte_eth_dev *eth)
 	dev->marks = true;
 	for (i = 0; i < eth->data->nb_rx_queues; i++)
 		if (eth->data->rx_queues[i] != NULL)
-			((struct ccnic_rxq *)eth->data->rx_queues[i])->hash = true;
+			((struct ccnic_rxq *)eth->data->rx_queues[i])->told = true;
 	ccnic_link_resume(&dev->user);
 	return true;
 }

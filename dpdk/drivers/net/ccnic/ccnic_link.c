@@ -8,7 +8,7 @@
 
 #include <rte_alarm.h>
 
-#include "ccnic_net.h"
+#include "ccnic_meta.h"
 
 #define WATCH_US 50000
 
@@ -34,6 +34,9 @@ ccnic_link_resume(struct ccnic_user *user)
 	struct ccnic_dev *dev = container_of(user, struct ccnic_dev, user);
 	uint16_t i;
 
+	/* The NIC may be another one. */
+	if (dev->started)
+		ccnic_offloads_learn(dev->data, ccnic_offloads(dev->att->nic));
 	for (i = 0; i < dev->queues; i++)
 		ccnic_pair_resume(&dev->pair[i]);
 }
@@ -43,7 +46,7 @@ static int
 set_link(struct rte_eth_dev *eth, bool up)
 {
 	struct rte_eth_link link = {
-		.link_speed = up ? RTE_ETH_SPEED_NUM_UNKNOWN : RTE_ETH_SPEED_NUM_NONE,
+		.link_speed = up ? ccnic_dev_of(eth)->speed : RTE_ETH_SPEED_NUM_NONE,
 		.link_duplex = RTE_ETH_LINK_FULL_DUPLEX,
 		.link_autoneg = RTE_ETH_LINK_FIXED,
 		.link_status = up ? RTE_ETH_LINK_UP : RTE_ETH_LINK_DOWN,

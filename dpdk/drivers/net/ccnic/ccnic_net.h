@@ -21,6 +21,8 @@ extern int ccnic_net_logtype;
 #define CCNIC_MAX_MACS 16
 #define CCNIC_MAX_MCAST 64
 #define CCNIC_MAX_FRAME 9600
+/* The link's speed in Mb/s if nobody says another one: memory has none, but applications divide by it. */
+#define CCNIC_SPEED RTE_ETH_SPEED_NUM_100G
 /* Ring size reported to ethdev with role=nic, where the program chooses the size. */
 #define CCNIC_NIC_RING 1024
 #define CCNIC_OVERHEAD RTE_ETHER_HDR_LEN
@@ -69,6 +71,9 @@ struct ccnic_tx_stats {
 	uint64_t no_buffer; /* the same, because the region had no free buffer */
 	uint64_t too_long;  /* dropped: longer than mtu= */
 	uint64_t broken;    /* dropped: inconsistent lengths or segments */
+	uint64_t bad_offload; /* dropped: what is requested cannot be done */
+	uint64_t computed;  /* packets whose offloads the driver computed */
+	uint64_t parts_lost; /* segments of packets that were sent in part: ring full or pool empty */
 };
 
 /*
@@ -133,6 +138,7 @@ ccnic_words_at(struct rte_mbuf *m, size_t field)
 #endif
 
 struct ccnic_dev;
+struct ccnic_workspace;
 
 struct ccnic_rxq {
 	/* Buffers that were taken from the ring and not returned to the application yet. */
@@ -153,7 +159,13 @@ struct ccnic_rxq {
 	uint16_t max_len;   /* longer packets are dropped */
 	bool zero_copy;     /* mbufs of mp may be bound to the region */
 	bool own_pool;      /* mp has the ops "ccnic" */
-	bool hash;          /* RTE_ETH_RX_OFFLOAD_RSS_HASH, or a flow rule marks packets: look at metadata */
+	bool deferred;      /* started by the application, not with the port */
+	bool told;          /* the metadata of packets matter: one of the next three */
+	bool hash;          /* RTE_ETH_RX_OFFLOAD_RSS_HASH */
+	bool strip;         /* RTE_ETH_RX_OFFLOAD_VLAN_STRIP */
+	bool headers;       /* strip, or ptypes */
+	uint32_t takes;     /* CCNIC_TAKES_... */
+	uint32_t ptypes;    /* layers whose packet types are wanted, as a mask */
 	uint16_t priv_size; /* of mp's mbufs */
 	uint16_t room;
 	uint64_t rearm;     /* mbuf fields of a packet whose data begin after the headroom */
@@ -170,6 +182,9 @@ struct ccnic_txq {
 	bool zero_copy;
 	bool fast_free; /* RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE: mbufs are of one pool, and not shared */
 	uint16_t max_len; /* the region's longest packet */
+	bool deferred;    /* started by the application, not with the port */
+	uint32_t takes;   /* CCNIC_TAKES_... of the peer */
+	struct ccnic_workspace *space; /* with transmit offloads only */
 	uint8_t *base;
 	struct ccnic_view view;
 	struct ccnic_pair *pair;
@@ -183,6 +198,7 @@ struct ccnic_txq {
 struct ccnic_args {
 	struct ccnic_attach_conf attach;
 	bool nic; /* role=nic */
+	uint32_t speed; /* Mb/s, as the application is told */
 };
 
 struct ccnic_nic_role;
@@ -198,6 +214,9 @@ struct ccnic_dev {
 	bool zero_copy;
 	bool started;
 	bool link_down; /* by rte_eth_dev_set_link_down() */
+	uint32_t speed; /* of the link, in Mb/s */
+	bool ptypes_asked;    /* the application has chosen packet types */
+	uint32_t ptypes;      /* these */
 	struct ccnic_rss rss; /* the setting of the application */
 	uint16_t rss_queues;  /* receive queues when its table was made */
 	struct rte_flow *flows;
@@ -208,6 +227,7 @@ struct ccnic_dev {
 	bool peer_up;     /* the NIC, or the program, was running at the last check */
 	bool reported_up; /* link state last reported to the application */
 	uint64_t link_downs;
+	struct ccnic_pair nowhere; /* paused for ever: what queues use that are stopped */
 	struct ccnic_pair pair[];
 };
 
@@ -382,6 +402,12 @@ ccnic_pair_leave(struct ccnic_pair *pair)
 		rte_spinlock_unlock(&pair->lock);
 }
 
+/* ccnic_ethdev.c */
+int ccnic_infos_get(struct rte_eth_dev *dev, struct rte_eth_dev_info *info);
+
+/* ccnic_secondary.c: the device in a process that is not the one that has probed it */
+int ccnic_secondary_probe(struct rte_vdev_device *vdev);
+
 /* ccnic_args.c */
 int ccnic_args_parse(struct rte_vdev_device *vdev, struct ccnic_args *args);
 void ccnic_args_log_error(const char *device, const struct ccnic_args *args, int error);
@@ -406,7 +432,15 @@ void ccnic_rx_queue_release(struct rte_eth_dev *dev, uint16_t index);
 void ccnic_tx_queue_release(struct rte_eth_dev *dev, uint16_t index);
 /* Assigns pairs to receive queues. With role=nic the pairs need not be open. */
 void ccnic_queues_assign(struct rte_eth_dev *dev);
+/* The longest packet that a receive queue accepts with this MTU. */
+uint16_t ccnic_rx_longest(const struct rte_eth_dev *dev, uint16_t mtu);
+/* True if packets may arrive in several segments; says so if the application has not asked for that. */
+bool ccnic_rx_is_scattered(const struct rte_eth_dev *dev);
 void ccnic_queues_state(struct rte_eth_dev *dev, uint8_t state);
+int ccnic_rx_queue_start(struct rte_eth_dev *dev, uint16_t index);
+int ccnic_rx_queue_stop(struct rte_eth_dev *dev, uint16_t index);
+int ccnic_tx_queue_start(struct rte_eth_dev *dev, uint16_t index);
+int ccnic_tx_queue_stop(struct rte_eth_dev *dev, uint16_t index);
 int ccnic_queues_start(struct rte_eth_dev *dev);
 void ccnic_queues_stop(struct rte_eth_dev *dev);
 void ccnic_rxq_info(struct rte_eth_dev *dev, uint16_t index, struct rte_eth_rxq_info *info);
@@ -445,6 +479,8 @@ void ccnic_intr_notify(struct rte_eth_dev *dev);
 /* ccnic_rx.c, ccnic_tx.c */
 uint16_t ccnic_recv(void *queue, struct rte_mbuf **pkts, uint16_t n);
 uint16_t ccnic_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n);
+/* ccnic_tx_offload.c: the same with transmit offloads */
+uint16_t ccnic_xmit_offloads(void *queue, struct rte_mbuf **pkts, uint16_t n);
 /* Without promiscuous mode: drops packets whose destination address does not match; returns the number of the others. */
 uint16_t ccnic_filter(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n);
 
@@ -466,6 +502,7 @@ void ccnic_nic_role_dump(struct ccnic_dev *dev, FILE *out);
 /* ccnic_nic_role_rxtx.c: role=nic */
 uint16_t ccnic_nic_role_recv(void *queue, struct rte_mbuf **pkts, uint16_t n);
 uint16_t ccnic_nic_role_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n);
+uint16_t ccnic_nic_role_xmit_offloads(void *queue, struct rte_mbuf **pkts, uint16_t n);
 
 /* ccnic_stats.c */
 int ccnic_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats);

@@ -222,6 +222,9 @@ update_state(struct rte_eth_dev *eth)
 		open_pairs(eth);
 	else if (close_pairs(dev) && role->drain_looks > 0)
 		release(role);
+	if (role->program == NULL)
+		return;
+	__atomic_store_n(&role->takes, RTE_MAX(ccnic_program_takes(role->program), 0), __ATOMIC_RELAXED);
 	__atomic_store_n(&role->sending, role->drain_looks == 0 ? role->serving : 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&dev->peer_up, role->sending != 0, __ATOMIC_RELAXED);
 }
@@ -245,12 +248,35 @@ watch(void *arg)
 		ccnic_link_report(eth);
 }
 
+/*
+ * Tells programs what the port takes by its receive offloads. Those that have attached before know something else: they are disconnected,
+ * and attach again. The caller holds the lock.
+ */
+static void
+negotiate(struct rte_eth_dev *eth)
+{
+	struct ccnic_nic_role *role = ccnic_dev_of(eth)->nic_role;
+	const uint32_t takes = ccnic_takes_of(eth->data);
+
+	if (takes == role->told)
+		return;
+	role->told = takes;
+	ccnic_nic_takes_set(role->nic, takes);
+	if (role->program != NULL && close_pairs(ccnic_dev_of(eth)))
+		release(role);
+	while (role->program == NULL && ccnic_nic_accept(role->nic, &role->program) == 0) {
+		ccnic_program_release(role->program);
+		role->program = NULL;
+	}
+}
+
 void
 ccnic_nic_role_start(struct rte_eth_dev *eth)
 {
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
 
 	pthread_mutex_lock(&dev->nic_role->lock);
+	negotiate(eth);
 	dev->started = true;
 	update_state(eth);
 	dev->reported_up = dev->peer_up && !dev->link_down;

@@ -3,6 +3,8 @@
  * role=nic, data path. Packets are copied in both directions, because neither may the application keep pointers into the program's
  * memory nor the program read mbufs. libccnic has checked the buffers that it returns; their handles are private copies.
  */
+#include <errno.h>
+
 #include <rte_memcpy.h>
 
 #include "ccnic_nic_role.h"
@@ -87,6 +89,8 @@ recv_singles(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **p
 			rte_memcpy(rte_pktmbuf_mtod(m, void *), data_of(pair, &bufs[i]), len);
 		count_packet(rxq, len);
 	}
+	for (i = 0; unlikely(rxq->told) && i < n; i++)
+		ccnic_rx_told(rxq, pkts[i], bufs[i].meta);
 	done_with(pair, n);
 	return n;
 }
@@ -139,6 +143,7 @@ static __rte_noinline int
 recv_one(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkt)
 {
 	const struct ccnic_buf *bufs = &pair->bufs[pair->next];
+	const uint64_t meta = bufs->meta;
 	uint32_t len = bufs->len;
 	uint16_t segs = 1;
 
@@ -157,6 +162,8 @@ recv_one(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkt)
 	}
 	done_with(pair, segs);
 	count_packet(rxq, len);
+	if (unlikely(rxq->told))
+		ccnic_rx_told(rxq, *pkt, meta);
 	return 1;
 }
 
@@ -197,19 +204,22 @@ static inline int
 recv_copies(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
 {
 	const uint16_t longest = RTE_MIN(rxq->max_len, rxq->room - RTE_PKTMBUF_HEADROOM);
+	uint64_t meta[CCNIC_BURST];
 	uint16_t len[CCNIC_BURST];
-	uint16_t first;
+	uint16_t first, i;
 	int got;
 
 	if (rxq->fresh_used > 0 && unlikely(!ccnic_rx_take_fresh(rxq)))
 		return -ENOMEM;
 	first = rxq->fresh_used;
 	n = RTE_MIN(n, CCNIC_BURST - first);
-	got = ccnic_nic_rx_copy(pair->nic_queue, &rxq->fresh_room[first], longest, len, NULL, n);
+	got = ccnic_nic_rx_copy(pair->nic_queue, &rxq->fresh_room[first], longest, len, rxq->told ? meta : NULL, n);
 	if (got <= 0)
 		return got;
 	memcpy(pkts, &rxq->fresh[first], got * sizeof(pkts[0]));
 	ccnic_rx_finish(rxq, pkts, len, got);
+	for (i = 0; unlikely(rxq->told) && i < got; i++)
+		ccnic_rx_told(rxq, pkts[i], meta[i]);
 	return got;
 }
 
@@ -265,7 +275,9 @@ ccnic_nic_role_recv(void *queue, struct rte_mbuf **pkts, uint16_t n)
 	done = recv_pair(rxq, &rxq->dev->pair[i], pkts, n);
 	rxq->current++;
 	if (unlikely(!rxq->dev->data->promiscuous))
-		return ccnic_filter(rxq, pkts, done);
+		done = ccnic_filter(rxq, pkts, done);
+	if (unlikely(rxq->headers))
+		ccnic_rx_headers(rxq, pkts, done);
 	return done;
 }
 
@@ -281,7 +293,7 @@ verdict_of(const struct rte_mbuf *m, uint32_t longest)
 
 /* Adds packet i; false if the array of segments has no room for it. */
 static inline bool
-prepare(struct xmit *x, uint16_t i, const struct rte_mbuf *m, uint32_t longest)
+prepare(struct xmit *x, uint16_t i, const struct rte_mbuf *m, uint32_t longest, uint64_t meta)
 {
 	x->verdict[i] = verdict_of(m, longest);
 	x->end[i] = x->count;
@@ -289,9 +301,10 @@ prepare(struct xmit *x, uint16_t i, const struct rte_mbuf *m, uint32_t longest)
 		return true;
 	if (unlikely(x->count + m->nb_segs > SEGMENTS))
 		return false;
-	for (; m != NULL; m = m->next)
+	for (; m != NULL; m = m->next, meta = 0)
 		x->segments[x->count++] = (struct ccnic_segment){
 			.data = rte_pktmbuf_mtod(m, const void *),
+			.meta = meta,
 			.len = m->data_len,
 			.flags = m->next != NULL ? CCNIC_SEGMENT_MORE : 0,
 		};
@@ -327,10 +340,10 @@ account(struct ccnic_txq *txq, enum verdict verdict, uint32_t len)
 
 /*
  * Sends up to CCNIC_BURST packets of one segment each, with one copy into the program's ring or buffers; returns how many were sent, or
- * -1 if one of them is of another kind.
+ * -1 if one of them is of another kind. `meta`: their metadata, or NULL for none.
  */
-static inline int
-xmit_singles(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
+static __rte_always_inline int
+xmit_singles(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n, const uint64_t *meta)
 {
 	struct ccnic_segment segments[CCNIC_BURST];
 	bool single = true, direct = true;
@@ -342,7 +355,9 @@ xmit_singles(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **p
 	for (i = 0; i < n; i++) {
 		const struct rte_mbuf *m = pkts[i];
 
-		segments[i] = (struct ccnic_segment){ .data = rte_pktmbuf_mtod(m, const void *), .len = m->data_len };
+		segments[i] = (struct ccnic_segment){
+			.data = rte_pktmbuf_mtod(m, const void *), .meta = meta != NULL ? meta[i] : 0, .len = m->data_len,
+		};
 		len[i] = m->data_len;
 		single &= (m->nb_segs == 1) & (m->pkt_len == m->data_len) & ((uint32_t)m->data_off + m->data_len <= m->buf_len);
 		direct &= RTE_MBUF_DIRECT(m);
@@ -361,7 +376,7 @@ xmit_singles(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **p
 
 /* Sends up to CCNIC_BURST packets of any kind; returns how many were sent or dropped. */
 static __rte_noinline uint16_t
-xmit_any(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
+xmit_any(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n, const uint64_t *meta)
 {
 	const uint32_t longest = txq->dev->nic_role->longest;
 	uint16_t ready = 0, done;
@@ -370,7 +385,7 @@ xmit_any(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts,
 	int sent = 0;
 
 	x.count = 0;
-	while (ready < n && prepare(&x, ready, pkts[ready], longest))
+	while (ready < n && prepare(&x, ready, pkts[ready], longest, meta != NULL ? meta[ready] : 0))
 		ready++;
 	if (x.count > 0)
 		sent = ccnic_nic_tx_copy(pair->nic_queue, x.segments, x.count);
@@ -401,10 +416,104 @@ ccnic_nic_role_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n)
 		return 0;
 	while (done < n && likely(pair->nic_queue != NULL)) {
 		const uint16_t chunk = RTE_MIN(n - done, CCNIC_BURST);
-		int got = xmit_singles(txq, pair, &pkts[done], chunk);
+		int got = xmit_singles(txq, pair, &pkts[done], chunk, NULL);
 
 		if (unlikely(got < 0))
-			got = xmit_any(txq, pair, &pkts[done], chunk);
+			got = xmit_any(txq, pair, &pkts[done], chunk, NULL);
+		done += got;
+		if (got == 0)
+			break;
+	}
+	ccnic_pair_leave(pair);
+	return done;
+}
+
+/* Makes and sends the parts of a packet that the program does not take as it is. Returns false, and nothing was sent, without room. */
+static bool
+xmit_parts(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf *m, uint64_t meta, uint32_t takes)
+{
+	const uint32_t longest = txq->dev->nic_role->longest;
+	const void *frame = ccnic_tx_flatten(txq->space, m);
+	struct ccnic_segment part = { .data = txq->space->part };
+	uint32_t i = 0;
+	bool room = true;
+	int len = -EBADMSG;
+
+	for (; frame != NULL; i++) {
+		part.meta = meta;
+		len = ccnic_frame_part(frame, m->pkt_len, &part.meta, takes, longest, i, txq->space->part, sizeof(txq->space->part));
+		part.len = len;
+		if (len <= 0)
+			break;
+		room = room && ccnic_nic_tx_copy(pair->nic_queue, &part, 1) == 1;
+		if (!room && i == 0)
+			return false;
+		txq->stats.parts_lost += !room;
+	}
+	if (i > 0) {
+		account(txq, SENT, m->pkt_len);
+		txq->stats.computed++;
+	} else {
+		txq->stats.broken += frame == NULL;
+		txq->stats.too_long += frame != NULL && len == -EMSGSIZE;
+		txq->stats.bad_offload += frame != NULL && len != -EMSGSIZE;
+	}
+	rte_pktmbuf_free(m);
+	return true;
+}
+
+/* Sends, or drops, the packet at the front, which the program does not take as it is; returns how many: 0 if there is no room. */
+static __rte_noinline uint16_t
+xmit_completed(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint32_t takes)
+{
+	struct ccnic_request request = ccnic_tx_request(*pkts);
+
+	if (request.needs == UINT32_MAX) {
+		if (!ccnic_tx_complete_inner(*pkts)) {
+			txq->stats.bad_offload++;
+			rte_pktmbuf_free(*pkts);
+			return 1;
+		}
+		txq->stats.computed++;
+		request = ccnic_tx_request(*pkts);
+		if ((request.needs & ~takes) == 0)
+			return xmit_any(txq, pair, pkts, 1, &request.meta);
+	}
+	return xmit_parts(txq, pair, *pkts, request.meta, takes);
+}
+
+/* Sends up to CCNIC_BURST packets, some of which may request something; returns how many were sent or dropped. */
+static inline int
+xmit_requests(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint16_t n)
+{
+	const uint32_t takes = __atomic_load_n(&txq->dev->nic_role->takes, __ATOMIC_RELAXED);
+	uint64_t meta[CCNIC_BURST];
+	bool said;
+	const uint16_t run = ccnic_tx_passable(takes, txq->dev->nic_role->longest, pkts, n, meta, &said);
+	int got;
+
+	if (unlikely(run == 0))
+		return xmit_completed(txq, pair, pkts, takes);
+	got = xmit_singles(txq, pair, pkts, run, meta);
+	return likely(got >= 0) ? got : xmit_any(txq, pair, pkts, run, meta);
+}
+
+uint16_t
+ccnic_nic_role_xmit_offloads(void *queue, struct rte_mbuf **pkts, uint16_t n)
+{
+	struct ccnic_txq *txq = queue;
+	const uint16_t sending = __atomic_load_n(&txq->dev->nic_role->sending, __ATOMIC_RELAXED);
+	struct ccnic_pair *pair;
+	uint16_t done = 0;
+
+	if (unlikely(sending == 0))
+		return 0;
+	pair = &txq->dev->pair[likely(txq->index < sending) ? txq->index : txq->index % sending];
+	if (unlikely(!ccnic_pair_enter(pair, true)))
+		return 0;
+	while (done < n && likely(pair->nic_queue != NULL)) {
+		const int got = xmit_requests(txq, pair, &pkts[done], RTE_MIN(n - done, CCNIC_BURST));
+
 		done += got;
 		if (got == 0)
 			break;

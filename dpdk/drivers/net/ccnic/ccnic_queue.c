@@ -21,6 +21,17 @@ check_room(const struct ccnic_dev *dev, struct rte_mempool *mp)
 	return 0;
 }
 
+/* Queues of a NIC come and go with its programs: they cannot be started one by one. */
+static int
+check_deferred(const struct ccnic_dev *dev, bool deferred)
+{
+	if (deferred && dev->nic_role != NULL) {
+		NET_LOG(ERR, "port %u: role=nic has no deferred start of queues", dev->data->port_id);
+		return -ENOTSUP;
+	}
+	return 0;
+}
+
 /* True if mbufs of the pool can be bound to buffers: they have data rooms of their own, not larger than a buffer. */
 static bool
 can_bind(struct rte_mempool *mp)
@@ -49,6 +60,8 @@ ccnic_rx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, uns
 	struct ccnic_rxq *rxq;
 	int ret = check_room(dev, mp);
 
+	if (ret == 0)
+		ret = check_deferred(dev, conf->rx_deferred_start);
 	if (ret < 0)
 		return ret;
 	rxq = rte_zmalloc_socket("ccnic_rxq", sizeof(*rxq), RTE_CACHE_LINE_SIZE, socket);
@@ -57,6 +70,7 @@ ccnic_rx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, uns
 	rte_mbuf_refcnt_set(&rearm, 1);
 	rxq->rearm = *ccnic_words_at(&rearm, offsetof(struct rte_mbuf, data_off));
 	rxq->index = index;
+	rxq->deferred = conf->rx_deferred_start;
 	rxq->fresh_used = CCNIC_BURST;
 	rxq->mp = mp;
 	rxq->dev = dev;
@@ -73,11 +87,17 @@ ccnic_tx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, uns
 		     const struct rte_eth_txconf *conf)
 {
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
-	struct ccnic_txq *txq = rte_zmalloc_socket("ccnic_txq", sizeof(*txq), RTE_CACHE_LINE_SIZE, socket);
+	struct ccnic_txq *txq;
+	int ret = check_deferred(dev, conf->tx_deferred_start);
+
+	if (ret < 0)
+		return ret;
+	txq = rte_zmalloc_socket("ccnic_txq", sizeof(*txq), RTE_CACHE_LINE_SIZE, socket);
 
 	if (txq == NULL)
 		return -ENOMEM;
 	txq->index = index;
+	txq->deferred = conf->tx_deferred_start;
 	txq->dev = dev;
 	txq->fast_free = (eth->data->dev_conf.txmode.offloads & RTE_ETH_TX_OFFLOAD_MBUF_FAST_FREE) != 0;
 	if (dev->nic_role == NULL) {
@@ -87,6 +107,13 @@ ccnic_tx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, uns
 		txq->view = dev->att->view;
 		txq->pair = &dev->pair[index];
 		txq->att = dev->att;
+	}
+	if (ccnic_tx_offloads(eth)) {
+		txq->space = rte_malloc_socket("ccnic_workspace", sizeof(*txq->space), RTE_CACHE_LINE_SIZE, socket);
+		if (txq->space == NULL) {
+			rte_free(txq);
+			return -ENOMEM;
+		}
 	}
 	eth->data->tx_queues[index] = txq;
 	return 0;
@@ -102,7 +129,11 @@ ccnic_rx_queue_release(struct rte_eth_dev *eth, uint16_t index)
 void
 ccnic_tx_queue_release(struct rte_eth_dev *eth, uint16_t index)
 {
-	rte_free(eth->data->tx_queues[index]);
+	struct ccnic_txq *txq = eth->data->tx_queues[index];
+
+	if (txq != NULL)
+		rte_free(txq->space);
+	rte_free(txq);
 	eth->data->tx_queues[index] = NULL;
 }
 
@@ -132,10 +163,113 @@ ccnic_queues_assign(struct rte_eth_dev *eth)
 		rxq->pair = &dev->pair[i];
 		rxq->current = 0;
 		rxq->stride = n;
-		rxq->hash = dev->marks || (eth->data->dev_conf.rxmode.offloads & RTE_ETH_RX_OFFLOAD_RSS_HASH) != 0;
+		ccnic_rx_look_init(eth, rxq);
 		rxq->pairs = (all - i + n - 1) / n;
-		rxq->max_len = RTE_MIN(eth->data->mtu + CCNIC_OVERHEAD + CCNIC_TAGS, CCNIC_MAX_FRAME);
+		rxq->max_len = ccnic_rx_longest(eth, eth->data->mtu);
 	}
+}
+
+bool
+ccnic_rx_is_scattered(const struct rte_eth_dev *eth)
+{
+	const uint32_t frame = eth->data->mtu + CCNIC_OVERHEAD;
+	uint16_t i;
+
+	if (eth->data->dev_conf.rxmode.offloads & (RTE_ETH_RX_OFFLOAD_SCATTER | RTE_ETH_RX_OFFLOAD_TCP_LRO))
+		return true;
+	/* Not an error: DPDK's own ip_reassembly configures such a port. */
+	for (i = 0; i < eth->data->nb_rx_queues; i++) {
+		const struct ccnic_rxq *rxq = eth->data->rx_queues[i];
+		const uint32_t room = rxq->room - RTE_PKTMBUF_HEADROOM;
+
+		if (frame <= room)
+			continue;
+		NET_LOG(NOTICE, "port %u: packets of more than %" PRIu32 " bytes arrive in several segments, though RTE_ETH_RX_OFFLOAD_SCATTER is not"
+			" configured: the MTU is %u, and mbufs of mempool %s hold no more", eth->data->port_id, room, eth->data->mtu, rxq->mp->name);
+		return true;
+	}
+	return false;
+}
+
+uint16_t
+ccnic_rx_longest(const struct rte_eth_dev *eth, uint16_t mtu)
+{
+	if (ccnic_takes_of(eth->data) & CCNIC_TAKES_TCP)
+		return CCNIC_MAX_FRAME;
+	return RTE_MIN(mtu + CCNIC_OVERHEAD + CCNIC_TAGS, CCNIC_MAX_FRAME);
+}
+
+/* Connects receive queue i to the pairs that it polls, or to none. Bursts of a queue without a pair find it paused: nothing to test. */
+static void
+connect_rx(struct rte_eth_dev *eth, uint16_t i, bool connected)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	struct ccnic_rxq *rxq = eth->data->rx_queues[i];
+	const uint16_t n = eth->data->nb_rx_queues;
+
+	rxq->pair = connected ? &dev->pair[rxq->index + rxq->current * n] : &dev->nowhere;
+	rxq->pairs = connected ? (RTE_MAX(n, eth->data->nb_tx_queues) - i + n - 1) / n : 1;
+	eth->data->rx_queue_state[i] = connected ? RTE_ETH_QUEUE_STATE_STARTED : RTE_ETH_QUEUE_STATE_STOPPED;
+}
+
+static void
+connect_tx(struct rte_eth_dev *eth, uint16_t i, bool connected)
+{
+	struct ccnic_dev *dev = ccnic_dev_of(eth);
+	struct ccnic_txq *txq = eth->data->tx_queues[i];
+
+	txq->pair = connected ? &dev->pair[i] : &dev->nowhere;
+	eth->data->tx_queue_state[i] = connected ? RTE_ETH_QUEUE_STATE_STARTED : RTE_ETH_QUEUE_STATE_STOPPED;
+}
+
+int
+ccnic_rx_queue_start(struct rte_eth_dev *eth, uint16_t index)
+{
+	connect_rx(eth, index, true);
+	return 0;
+}
+
+/* Packets stay in the ring. A burst that has begun ends before this returns. */
+int
+ccnic_rx_queue_stop(struct rte_eth_dev *eth, uint16_t index)
+{
+	struct ccnic_rxq *rxq = eth->data->rx_queues[index];
+	struct ccnic_pair *pair = rxq->pair;
+
+	connect_rx(eth, index, false);
+	if (!ccnic_pair_lock(pair))
+		return -EBUSY;
+	ccnic_pair_unlock(pair);
+	return 0;
+}
+
+int
+ccnic_tx_queue_start(struct rte_eth_dev *eth, uint16_t index)
+{
+	connect_tx(eth, index, true);
+	return 0;
+}
+
+int
+ccnic_tx_queue_stop(struct rte_eth_dev *eth, uint16_t index)
+{
+	connect_tx(eth, index, false);
+	if (!ccnic_pair_lock(&ccnic_dev_of(eth)->pair[index]))
+		return -EBUSY;
+	ccnic_pair_unlock(&ccnic_dev_of(eth)->pair[index]);
+	return 0;
+}
+
+/* All queues are connected to their pairs; with `deferred` but those that the application starts itself. */
+static void
+connect_all(struct rte_eth_dev *eth, bool deferred)
+{
+	uint16_t i;
+
+	for (i = 0; i < eth->data->nb_rx_queues; i++)
+		connect_rx(eth, i, !deferred || !((struct ccnic_rxq *)eth->data->rx_queues[i])->deferred);
+	for (i = 0; i < eth->data->nb_tx_queues; i++)
+		connect_tx(eth, i, !deferred || !((struct ccnic_txq *)eth->data->tx_queues[i])->deferred);
 }
 
 int
@@ -155,7 +289,7 @@ ccnic_queues_start(struct rte_eth_dev *eth)
 			return ret;
 		}
 	}
-	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STARTED);
+	connect_all(eth, true);
 	return 0;
 }
 
@@ -164,6 +298,8 @@ ccnic_queues_stop(struct rte_eth_dev *eth)
 {
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
 	uint16_t i;
+
+	connect_all(eth, false);
 
 	for (i = 0; i < eth->data->nb_rx_queues; i++) {
 		struct ccnic_rxq *rxq = eth->data->rx_queues[i];
@@ -198,6 +334,8 @@ ccnic_rxq_info(struct rte_eth_dev *eth, uint16_t index, struct rte_eth_rxq_info 
 
 	info->mp = rxq->mp;
 	info->scattered_rx = eth->data->scattered_rx;
+	info->conf.rx_deferred_start = rxq->deferred;
+	info->conf.offloads = eth->data->dev_conf.rxmode.offloads;
 	info->nb_desc = ring_of(rxq->dev);
 	info->rx_buf_size = rxq->zero_copy ? CCNIC_LARGE_SIZE : rxq->room - RTE_PKTMBUF_HEADROOM;
 }
@@ -205,6 +343,10 @@ ccnic_rxq_info(struct rte_eth_dev *eth, uint16_t index, struct rte_eth_rxq_info 
 void
 ccnic_txq_info(struct rte_eth_dev *eth, uint16_t index, struct rte_eth_txq_info *info)
 {
+	const struct ccnic_txq *txq = eth->data->tx_queues[index];
+
+	info->conf.tx_deferred_start = txq->deferred;
+	info->conf.offloads = eth->data->dev_conf.txmode.offloads;
 	info->nb_desc = ring_of(ccnic_dev_of(eth));
 }
 

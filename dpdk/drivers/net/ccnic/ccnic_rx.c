@@ -6,21 +6,6 @@
  */
 #include "ccnic_rx.h"
 
-/* Sets the hash, if the NIC has computed one, or the mark that a flow rule has given the packet instead. */
-static inline void
-set_hash(struct rte_mbuf *m, uint64_t meta)
-{
-	if (meta & CCNIC_META_MARKED) {
-		m->hash.fdir.hi = CCNIC_META_MARK(meta);
-		m->ol_flags |= RTE_MBUF_F_RX_FDIR | RTE_MBUF_F_RX_FDIR_ID;
-		return;
-	}
-	if ((meta & CCNIC_META_HASHED) == 0)
-		return;
-	m->hash.rss = (uint32_t)meta;
-	m->ol_flags |= RTE_MBUF_F_RX_RSS_HASH;
-}
-
 /* Frees the next n buffers. */
 static void
 discard(struct ccnic_rxq *rxq, uint16_t n)
@@ -77,8 +62,8 @@ finish_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, const uint16_t *len,
 	uint16_t i;
 
 	ccnic_rx_finish(rxq, pkts, len, n);
-	for (i = 0; unlikely(rxq->hash) && i < n; i++)
-		set_hash(pkts[i], meta[i]);
+	for (i = 0; unlikely(rxq->told) && i < n; i++)
+		ccnic_rx_told(rxq, pkts[i], meta[i]);
 	rxq->stats.inlined += n;
 }
 
@@ -95,7 +80,7 @@ recv_small(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 		return 0;
 	first = rxq->fresh_used;
 	n = RTE_MIN(n, CCNIC_BURST - first);
-	got = ccnic_rx_small(rxq->pair->queue, &rxq->fresh_room[first], len, rxq->hash ? meta : NULL, n);
+	got = ccnic_rx_small(rxq->pair->queue, &rxq->fresh_room[first], len, rxq->told ? meta : NULL, n);
 	if (got <= 0)
 		return got;
 	memcpy(pkts, &rxq->fresh[first], got * sizeof(pkts[0]));
@@ -179,8 +164,8 @@ recv_large(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 		rxq->stats.bytes += bufs[i].len;
 		rxq->stats.bins[ccnic_bin_of(bufs[i].len)]++;
 	}
-	for (i = 0; unlikely(rxq->hash) && i < n; i++)
-		set_hash(pkts[i], bufs[i].meta);
+	for (i = 0; unlikely(rxq->told) && i < n; i++)
+		ccnic_rx_told(rxq, pkts[i], bufs[i].meta);
 	rxq->next += n;
 	rxq->stats.packets += n;
 	rxq->stats.zero_copy += n;
@@ -263,6 +248,7 @@ static __rte_noinline bool
 recv_one(struct ccnic_rxq *rxq, struct rte_mbuf **pkt)
 {
 	const struct ccnic_buf *bufs = &rxq->bufs[rxq->next];
+	const uint64_t meta = bufs->meta;
 	struct rte_mbuf *m = NULL;
 	uint32_t pkt_len = bufs->len;
 	uint16_t segs = 1;
@@ -290,8 +276,8 @@ recv_one(struct ccnic_rxq *rxq, struct rte_mbuf **pkt)
 		discard(rxq, segs);
 		rxq->stats.copied++;
 	}
-	if (unlikely(rxq->hash))
-		set_hash(m, bufs->meta);
+	if (unlikely(rxq->told))
+		ccnic_rx_told(rxq, m, meta);
 	rxq->stats.packets++;
 	rxq->stats.bytes += pkt_len;
 	rxq->stats.bins[ccnic_bin_of(pkt_len)]++;
@@ -447,6 +433,8 @@ ccnic_recv(void *queue, struct rte_mbuf **pkts, uint16_t n)
 		rxq->pair = &rxq->dev->pair[rxq->index + rxq->current * rxq->stride];
 	}
 	if (unlikely(!rxq->dev->data->promiscuous))
-		return ccnic_filter(rxq, pkts, done);
+		done = ccnic_filter(rxq, pkts, done);
+	if (unlikely(rxq->headers))
+		ccnic_rx_headers(rxq, pkts, done);
 	return done;
 }

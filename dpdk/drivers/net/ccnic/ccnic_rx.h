@@ -3,7 +3,7 @@
 #ifndef CCNIC_RX_H
 #define CCNIC_RX_H
 
-#include "ccnic_net.h"
+#include "ccnic_meta.h"
 
 /* Sets the fields of a received packet except ol_flags, which may mark the buffer of an mbuf from a pool as external. */
 static __rte_always_inline void

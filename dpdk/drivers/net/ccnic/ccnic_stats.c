@@ -60,6 +60,9 @@ static const struct xstat program_xstats[] = {
 	TX("left_no_buffer_packets", no_buffer),
 	TX("dropped_too_long_packets", too_long),
 	TX("dropped_broken_packets", broken),
+	TX("dropped_bad_offload_packets", bad_offload),
+	TX("computed_packets", computed),
+	TX("lost_parts", parts_lost),
 	{ "nic_reconnects", offsetof(struct totals, reconnects) },
 	{ "nic_reclaimed_buffers", offsetof(struct totals, reclaimed) },
 	{ "link_downs", offsetof(struct totals, link_downs) },
@@ -79,6 +82,9 @@ static const struct xstat nic_xstats[] = {
 	NIC("tx_left_no_buffer", tx_no_buffer),
 	TX("dropped_too_long_packets", too_long),
 	TX("dropped_broken_packets", broken),
+	TX("dropped_bad_offload_packets", bad_offload),
+	TX("computed_packets", computed),
+	TX("lost_parts", parts_lost),
 	{ "programs_served", offsetof(struct totals, programs) },
 	{ "link_downs", offsetof(struct totals, link_downs) },
 };
@@ -129,7 +135,8 @@ read_drops(struct ccnic_pair *pair)
 {
 	struct ccnic_stats stats;
 
-	if (pair->queue == NULL || !ccnic_pair_lock(pair))
+	/* A secondary process has the values of the primary's last reading. */
+	if (rte_eal_process_type() != RTE_PROC_PRIMARY || pair->queue == NULL || !ccnic_pair_lock(pair))
 		return;
 	if (ccnic_queue_stats(pair->queue, &stats, sizeof(stats)) == 0) {
 		pair->drops.descriptors = stats.rx_bad_descriptor;
@@ -154,7 +161,8 @@ sum_all(const struct rte_eth_dev *eth, struct totals *totals)
 		sum_tx(eth, i, &totals->tx);
 	totals->link_downs = dev->link_downs;
 	if (dev->nic_role != NULL) {
-		ccnic_nic_role_sum(dev, &totals->nic, &totals->programs);
+		if (rte_eal_process_type() == RTE_PROC_PRIMARY)
+			ccnic_nic_role_sum(dev, &totals->nic, &totals->programs);
 		return;
 	}
 	for (i = 0; i < dev->queues; i++) {
@@ -196,7 +204,7 @@ ccnic_stats_get(struct rte_eth_dev *eth, struct rte_eth_stats *stats)
 	stats->rx_nombuf = totals.rx.no_mbuf;
 	stats->opackets = totals.tx.packets;
 	stats->obytes = totals.tx.bytes;
-	stats->oerrors = totals.tx.too_long + totals.tx.broken;
+	stats->oerrors = totals.tx.too_long + totals.tx.broken + totals.tx.bad_offload;
 	return 0;
 }
 

@@ -62,7 +62,7 @@ struct singles {
 };
 
 /* Chooses a method for each of n packets and allocates buffers for copies of large ones; fewer than needed if the pool is empty. */
-static inline void
+static __rte_always_inline void
 plan_singles(struct ccnic_txq *txq, struct singles *x, struct rte_mbuf **pkts, uint16_t n)
 {
 	uint16_t larges = 0, i;
@@ -76,8 +76,8 @@ plan_singles(struct ccnic_txq *txq, struct singles *x, struct rte_mbuf **pkts, u
 }
 
 /* Sets buffer i of the burst to a packet; false if there is no buffer for its copy. */
-static inline bool
-fill_single(const struct ccnic_txq *txq, struct singles *x, uint16_t i, const struct rte_mbuf *m)
+static __rte_always_inline bool
+fill_single(const struct ccnic_txq *txq, struct singles *x, uint16_t i, const struct rte_mbuf *m, uint64_t meta)
 {
 	const uint8_t *data = rte_pktmbuf_mtod(m, const uint8_t *);
 	const uint16_t len = m->data_len;
@@ -85,17 +85,17 @@ fill_single(const struct ccnic_txq *txq, struct singles *x, uint16_t i, const st
 
 	x->data[i] = NULL;
 	if (x->method[i] == ZERO_COPY) {
-		*buf = (struct ccnic_buf){ .offset = data - txq->base, .len = len };
+		*buf = (struct ccnic_buf){ .offset = data - txq->base, .len = len, .meta = meta };
 	} else if (x->method[i] == COPIED) {
 		uint32_t buffer;
 
 		if (unlikely(x->large_used == x->larges))
 			return false;
 		buffer = x->large[x->large_used++];
-		*buf = (struct ccnic_buf){ .offset = buffer + ccnic_skip(buffer, len), .len = len };
+		*buf = (struct ccnic_buf){ .offset = buffer + ccnic_skip(buffer, len), .len = len, .meta = meta };
 		rte_memcpy(txq->base + buf->offset, data, len);
 	} else {
-		*buf = (struct ccnic_buf){ .len = len };
+		*buf = (struct ccnic_buf){ .len = len, .meta = meta };
 		x->data[i] = data;
 	}
 	return true;
@@ -115,7 +115,7 @@ revoke_singles(struct ccnic_txq *txq, struct singles *x, uint16_t sent, uint16_t
 }
 
 /* The first n packets were sent: frees their mbufs and counts them. */
-static inline void
+static __rte_always_inline void
 complete_singles(struct ccnic_txq *txq, const struct singles *x, struct rte_mbuf **pkts, uint16_t n)
 {
 	struct rte_mbuf *copied[CCNIC_BURST];
@@ -143,16 +143,19 @@ complete_singles(struct ccnic_txq *txq, const struct singles *x, struct rte_mbuf
 	txq->stats.zero_copy += n - copies;
 }
 
-/* Sends n packets of one segment of up to 4 KiB, in any kind of mbuf; returns how many were sent or dropped. */
-static __rte_noinline uint16_t
-xmit_singles(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
+/*
+ * Sends n packets of one segment of up to 4 KiB, in any kind of mbuf, with these metadata, or with none if `meta` is NULL; returns how many
+ * were sent or dropped. Inlined, because packets without metadata are not to pay for it.
+ */
+static __rte_always_inline uint16_t
+send_singles(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, const uint64_t *meta)
 {
 	struct singles x;
 	uint16_t ready = 0;
 	int sent = 0;
 
 	plan_singles(txq, &x, pkts, n);
-	while (ready < n && likely(fill_single(txq, &x, ready, pkts[ready])))
+	while (ready < n && likely(fill_single(txq, &x, ready, pkts[ready], meta != NULL ? meta[ready] : 0)))
 		ready++;
 	if (ready > 0)
 		sent = ccnic_tx_mixed(txq->pair->queue, x.bufs, x.data, ready);
@@ -164,11 +167,35 @@ xmit_singles(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 	}
 	/* libccnic refused the first packet: its mbuf is corrupt. */
 	if (unlikely(sent < 0))
-		return ccnic_xmit_any(txq, pkts, n);
+		return ccnic_xmit_any(txq, pkts, n, meta);
 	txq->stats.no_buffer += n - ready;
 	txq->stats.ring_full += ready - sent;
 	complete_singles(txq, &x, pkts, sent);
 	return sent;
+}
+
+static __rte_noinline uint16_t
+xmit_singles(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
+{
+	return send_singles(txq, pkts, n, NULL);
+}
+
+static __rte_noinline uint16_t
+xmit_singles_with(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, const uint64_t *meta)
+{
+	return send_singles(txq, pkts, n, meta);
+}
+
+uint16_t
+ccnic_xmit_with(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, const uint64_t *meta)
+{
+	const uint32_t longest = RTE_MIN(CCNIC_LARGE_SIZE, txq->max_len);
+	uint16_t i;
+
+	for (i = 0; i < n; i++)
+		if (pkts[i]->nb_segs != 1 || pkts[i]->data_len > longest || pkts[i]->data_len == 0)
+			return ccnic_xmit_any(txq, pkts, n, meta);
+	return xmit_singles_with(txq, pkts, n, meta);
 }
 
 /* Sends up to CCNIC_BURST packets; returns how many were sent or dropped. */
@@ -193,7 +220,13 @@ xmit_chunk(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 		return xmit_small(txq, pkts, n, &small);
 	if (likely(single && small.span.longest <= RTE_MIN(CCNIC_LARGE_SIZE, txq->max_len) && small.span.shortest > 0))
 		return xmit_singles(txq, pkts, n);
-	return ccnic_xmit_any(txq, pkts, n);
+	return ccnic_xmit_any(txq, pkts, n, NULL);
+}
+
+uint16_t
+ccnic_xmit_without(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
+{
+	return xmit_chunk(txq, pkts, n);
 }
 
 uint16_t

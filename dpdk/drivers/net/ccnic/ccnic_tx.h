@@ -3,7 +3,7 @@
 #ifndef CCNIC_TX_H
 #define CCNIC_TX_H
 
-#include "ccnic_net.h"
+#include "ccnic_meta.h"
 
 /* How a packet is sent. */
 enum method {
@@ -54,7 +54,14 @@ unbind(struct ccnic_txq *txq, struct plain_mbufs *plain, struct rte_mbuf *m)
 	plain->mbufs[plain->n++] = m;
 }
 
-/* ccnic_tx_any.c: sends up to CCNIC_BURST packets of any kind; returns how many were sent or dropped. */
-uint16_t ccnic_xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n);
+/*
+ * ccnic_tx_any.c: sends up to CCNIC_BURST packets of any kind, with these metadata, or with none if `meta` is NULL; returns how many
+ * were sent or dropped.
+ */
+uint16_t ccnic_xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, const uint64_t *meta);
+
+/* ccnic_tx.c: sends up to CCNIC_BURST packets with these metadata, and without any; returns how many were sent or dropped. */
+uint16_t ccnic_xmit_with(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, const uint64_t *meta);
+uint16_t ccnic_xmit_without(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n);
 
 #endif /* CCNIC_TX_H */

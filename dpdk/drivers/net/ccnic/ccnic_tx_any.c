@@ -131,8 +131,9 @@ add_segments(struct ccnic_txq *txq, struct xmit *x, const struct rte_mbuf *m)
 
 /* Prepares packet i; false if the pool is empty. */
 static bool
-prepare(struct ccnic_txq *txq, struct xmit *x, uint16_t i, const struct rte_mbuf *m)
+prepare(struct ccnic_txq *txq, struct xmit *x, uint16_t i, const struct rte_mbuf *m, uint64_t meta)
 {
+	const uint16_t begin = x->bufs;
 	uint32_t len = ccnic_checked_len(m);
 	bool sent = true;
 
@@ -153,6 +154,8 @@ prepare(struct ccnic_txq *txq, struct xmit *x, uint16_t i, const struct rte_mbuf
 		txq->stats.no_buffer++;
 		return false;
 	}
+	if (x->bufs > begin)
+		x->out[begin].meta = meta;
 	x->end[i] = x->bufs;
 	return true;
 }
@@ -218,9 +221,8 @@ refused(struct ccnic_txq *txq, struct xmit *x)
 	return x->end[i];
 }
 
-/* Sends up to CCNIC_BURST packets of any kind; returns how many were sent or dropped. */
 uint16_t
-ccnic_xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
+ccnic_xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, const uint64_t *meta)
 {
 	struct xmit x;
 	uint16_t ready = 0, done = 0;
@@ -228,7 +230,7 @@ ccnic_xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 
 	x.bufs = 0;
 	x.plain.n = 0;
-	while (ready < n && x.bufs <= CCNIC_BURST * 2 && prepare(txq, &x, ready, pkts[ready]))
+	while (ready < n && x.bufs <= CCNIC_BURST * 2 && prepare(txq, &x, ready, pkts[ready], meta != NULL ? meta[ready] : 0))
 		ready++;
 	if (x.bufs > 0)
 		sent = ccnic_tx_burst(txq->pair->queue, x.out, x.bufs);

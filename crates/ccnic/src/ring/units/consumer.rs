@@ -6,8 +6,9 @@ use alloc::vec::Vec;
 
 use core::marker::PhantomData;
 
+use crate::config::Config;
 use crate::desc::{DESC, Desc, FLAG_INLINE, SIGNAL_SHIFT, Sealed, Slot};
-use crate::layout::{AREA, RingLayout, SMALL_BUF};
+use crate::layout::{AREA, LARGE_BUF, RingLayout, SMALL_BUF};
 use crate::memory::{LINE, SharedMemory};
 use crate::ring::signal::Signal;
 use crate::ring::{ChainGuard, Consumer, IDLE_POLLS, Slots};
@@ -40,6 +41,10 @@ pub struct UnitConsumer<const UNIT: u32, const PER: usize, S> {
 /// The most partial groups that a busy consumer takes in one pop: each costs a line transfer, while a burst
 /// of few packets costs a call.
 const PARTIAL: u32 = 4;
+
+// A NIC takes the posted buffers of a packet in one pop (`nic/fill.rs`), and a host may post them one by one. With fewer it would wait for
+// ever for a long packet's.
+const _: () = assert!(PARTIAL >= (Config::MAX_MTU as u32).div_ceil(LARGE_BUF));
 
 /// Reads the descriptors of a unit from index `within` on; `first` is its first word, already loaded.
 #[inline(always)]

@@ -26,10 +26,11 @@ use ccnic::Desc;
 use ccnic::nic::Origin;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, Pages, Region};
+use rustix::event::PollFd;
 
 pub use options::{PcapOptions, Rate, Start};
 
-use super::{Burst, OutsidePort, Statistics};
+use super::{Burst, Doze, OutsidePort, Statistics};
 use record::Recorder;
 use replay::Replay;
 
@@ -99,6 +100,10 @@ impl OutsidePort for PcapPort {
         packets as usize
     }
 
+    fn doze(&self) -> Option<&dyn Doze> {
+        Some(self)
+    }
+
     fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
         self.runs = true;
         let counters = &mut self.counters;
@@ -118,6 +123,23 @@ impl OutsidePort for PcapPort {
             }
         }
     }
+}
+
+/// Nothing comes from the port but what is replayed: while that goes on it cannot sleep, nor before what it has recorded is on its way to the
+/// disk.
+impl Doze for PcapPort {
+    fn arm(&self) -> bool {
+        !self.has_work()
+    }
+
+    fn has_work(&self) -> bool {
+        let replays = self.runs && self.replay.as_ref().is_some_and(|replay| !replay.has_ended());
+        replays || self.recorder.as_ref().is_some_and(Recorder::holds)
+    }
+
+    fn calls<'a>(&'a self, _: &mut Vec<PollFd<'a>>) {}
+
+    fn disarm(&self, _: &[PollFd<'_>]) {}
 }
 
 impl Statistics for PcapPort {

@@ -86,6 +86,11 @@ impl Recorder {
         Ok(len as u64)
     }
 
+    /// True when something was recorded that the thread which writes has yet to get.
+    pub(super) fn holds(&self) -> bool {
+        self.chunk.is_some()
+    }
+
     /// Between bursts: has what was recorded a while ago written.
     #[inline(always)]
     pub(super) fn settle(&mut self) {

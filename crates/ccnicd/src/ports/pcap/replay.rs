@@ -1,7 +1,7 @@
 //! A file that is replayed. A thread reads it ahead into memory of the port, a part of which it fills while others are played.
 
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
 use std::time::Instant;
 
 use anyhow::Context;
@@ -44,6 +44,8 @@ pub(super) struct Replay {
     /// The part that is played, and how much of it has been.
     part: Option<Part>,
     done: usize,
+    /// All has been played.
+    ended: bool,
     rate: Rate,
     /// When the first packet came.
     started: Option<Instant>,
@@ -96,6 +98,7 @@ impl Replay {
             played,
             part: None,
             done: 0,
+            ended: false,
             rate: options.rate,
             started: None,
             interval,
@@ -107,6 +110,11 @@ impl Replay {
         &self.mem
     }
 
+    /// True when all has been played.
+    pub(super) fn has_ended(&self) -> bool {
+        self.ended
+    }
+
     /// The packets that are due, as many as a burst has.
     pub(super) fn gather(&mut self) -> Gathered {
         let mut burst = Gathered::new();
@@ -115,7 +123,9 @@ impl Replay {
             self.part.take().into_iter().for_each(|part| _ = self.played.try_send(part));
         }
         if self.part.is_none() {
-            (self.part, self.done) = (self.filled.try_recv().ok(), 0);
+            let next = self.filled.try_recv();
+            self.ended = matches!(next, Err(TryRecvError::Disconnected));
+            (self.part, self.done) = (next.ok(), 0);
         }
         let Some(part) = &self.part else { return burst };
         let now = match self.rate {

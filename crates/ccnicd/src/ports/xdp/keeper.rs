@@ -63,7 +63,14 @@ impl Keeper {
 
     /// What has been bound to an interface that has returned.
     pub(super) fn take(&self) -> Option<Bound> {
-        self.bound.try_recv().ok()
+        let bound = self.bound.try_recv().ok()?;
+        let _ = recv(&self.bell, &mut [0; 16][..], RecvFlags::DONTWAIT);
+        Some(bound)
+    }
+
+    /// Readable while there is something to take.
+    pub(super) fn calls(&self) -> PollFd<'_> {
+        PollFd::new(&self.bell, PollFlags::IN)
     }
 
     /// Closes what was bound before, elsewhere.
@@ -123,7 +130,9 @@ impl Watch {
                 self.interface = bound.interface();
                 self.gone = false;
                 bound.log(&self.options.name);
-                self.give.send(bound).is_ok()
+                let given = self.give.send(bound).is_ok();
+                let _ = send(&self.hears, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL); // the polling thread may sleep
+                given
             }
             Err(e) => {
                 tracing::warn!(

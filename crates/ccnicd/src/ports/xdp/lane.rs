@@ -3,9 +3,12 @@
 //! The first half of a lane's frames is to receive into, the other half to send from; each has as many as a ring has entries, so that no ring of the
 //! kernel is ever too small for what is put into it.
 
+use std::cell::Cell;
+
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
 use ccnic_shm::xdp::{FRAME, OpenError, Options, Socket};
+use rustix::event::{PollFd, PollFlags};
 use rustix::io::Errno;
 
 use crate::ports::unsent::Unsent;
@@ -32,6 +35,8 @@ pub(super) struct Lane {
     /// Of what was pushed since the last [`send`](Self::send).
     pub(super) packets: u64,
     pub(super) bytes: u64,
+    /// The socket reports an error: it does not call any more, or all the time.
+    dead: Cell<bool>,
 }
 
 impl Lane {
@@ -60,12 +65,28 @@ impl Lane {
             free: frames(ring..2 * ring),
             packets: 0,
             bytes: 0,
+            dead: Cell::default(),
         })
     }
 
     /// Packets that came and that the kernel has dropped for want of room here.
     pub(super) fn missed(&self) -> u64 {
         self.socket.missed()
+    }
+
+    /// True when packets have come, or the kernel has yet to be asked to send some.
+    pub(super) fn has_work(&self) -> bool {
+        self.socket.rx.has_more() || !self.socket.tx.is_consumed()
+    }
+
+    /// What the kernel calls by when packets come.
+    pub(super) fn calls(&self) -> Option<PollFd<'_>> {
+        (!self.dead.get()).then(|| PollFd::new(&self.socket, PollFlags::IN))
+    }
+
+    /// What has become of [`calls`](Self::calls).
+    pub(super) fn answered(&self, answer: &PollFd<'_>) {
+        self.dead.set(answer.revents().intersects(PollFlags::ERR | PollFlags::NVAL));
     }
 
     /// Takes back the frames that the kernel has sent.

@@ -30,14 +30,15 @@ use ccnic::Desc;
 use ccnic::nic::Origin;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, Pages, Region};
+use rustix::event::PollFd;
 
 pub use options::{Choice, Mode, XdpOptions};
 
 use super::outside::ByFlow;
-use super::{Burst, OutsidePort, Statistics};
+use super::{Burst, Doze, OutsidePort, Statistics};
 use bound::Bound;
 use keeper::Keeper;
-use lane::umem_bytes;
+use lane::{Lane, umem_bytes};
 
 /// Looks at the port's queues between two looks at the keeper.
 const LOOKS: u32 = 256;
@@ -143,8 +144,33 @@ impl OutsidePort for XdpPort {
         }
     }
 
+    fn doze(&self) -> Option<&dyn Doze> {
+        Some(self)
+    }
+
     fn takes_offloads(&self) -> bool {
         true
+    }
+}
+
+/// The kernel calls when packets come to a queue; the keeper, when the interface has returned.
+impl Doze for XdpPort {
+    fn arm(&self) -> bool {
+        !self.has_work()
+    }
+
+    fn has_work(&self) -> bool {
+        self.bound.lanes.iter().any(Lane::has_work)
+    }
+
+    fn calls<'a>(&'a self, to: &mut Vec<PollFd<'a>>) {
+        to.push(self.keeper.calls());
+        to.extend(self.bound.lanes.iter().filter_map(Lane::calls));
+    }
+
+    fn disarm(&self, answered: &[PollFd<'_>]) {
+        let alive = self.bound.lanes.iter().filter(|lane| lane.calls().is_some());
+        alive.zip(answered.iter().skip(1)).for_each(|(lane, answer)| lane.answered(answer));
     }
 }
 

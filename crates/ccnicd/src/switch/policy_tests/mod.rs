@@ -1,6 +1,6 @@
 //! Policies of ports: who gets what, with which tag, how much of it; what is dropped, and where it is counted.
 
-mod net;
+pub(super) mod net;
 
 use std::time::Duration;
 
@@ -8,11 +8,12 @@ use ccnic_frame::{Meta, Tci};
 use proptest::prelude::*;
 
 use super::policy::{Mirror, Policy, Prefix, Rate, Rules};
+use super::test_workers::on;
 use super::*;
 use net::{Net, SECOND, Sent, access, frame, mac, none, tagged, trunk};
 
 #[test]
-fn vlans_are_apart_and_tags_come_and_go() {
+pub(super) fn vlans_are_apart_and_tags_come_and_go() {
     let mut net =
         Net::new([access(10), access(10), access(20), trunk(&[10, 20], 0), trunk(&[10, 20], 20), none()]);
     let hello = frame(255, 1, 64);
@@ -40,7 +41,7 @@ fn vlans_are_apart_and_tags_come_and_go() {
 }
 
 #[test]
-fn frames_of_other_vlans_do_not_enter() {
+pub(super) fn frames_of_other_vlans_do_not_enter() {
     let mut net = Net::new([access(10), trunk(&[10, 20], 0), trunk(&[10, 30], 30), access(20)]);
     let hello = frame(255, 1, 64);
     assert_eq!(net.cast(0, &tagged(&hello, 10)), []);
@@ -67,7 +68,7 @@ fn frames_of_other_vlans_do_not_enter() {
 }
 
 #[test]
-fn a_port_that_takes_offloads_inserts_tags_itself() {
+pub(super) fn a_port_that_takes_offloads_inserts_tags_itself() {
     let mut net = Net::new([access(10), trunk(&[10], 0)]);
     net.join(&trunk(&[10], 0), true);
     net.join(&access(10), true);
@@ -92,7 +93,7 @@ fn a_port_that_takes_offloads_inserts_tags_itself() {
 
 /// Every length around segments and lines, in bursts, flooded to ports with and without tags.
 #[test]
-fn tags_of_long_frames_and_chains() {
+pub(super) fn tags_of_long_frames_and_chains() {
     let mut net = Net::new([trunk(&[10], 0), access(10), trunk(&[10], 0), trunk(&[10], 10), access(10)]);
     let lens =
         [14, 18, 60, 61, 64, 124, 125, 1500, 4091, 4092, 4093, 4095, 4096, 4097, 8188, 8192, 8193, 12_000];
@@ -110,7 +111,7 @@ fn tags_of_long_frames_and_chains() {
 }
 
 #[test]
-fn a_port_speaks_from_its_own_addresses_only() {
+pub(super) fn a_port_speaks_from_its_own_addresses_only() {
     let macs = vec![Mac::new(mac(1)), Mac::new(mac(2))];
     let addresses = vec![Prefix::new("10.0.0.5".parse().unwrap(), 32).unwrap()];
     let mut net = Net::new([Policy { macs, ..none() }, Policy { addresses, ..none() }, none()]);
@@ -133,7 +134,7 @@ fn a_port_speaks_from_its_own_addresses_only() {
 
 /// A program changes its frame while it is switched: receivers get what was checked.
 #[test]
-fn what_was_checked_is_what_arrives() {
+pub(super) fn what_was_checked_is_what_arrives() {
     let macs = vec![Mac::new(mac(1))];
     for (policy, safe) in [(Policy { macs, ..none() }, true), (Policy { isolated: true, ..none() }, false)] {
         let mut net = Net::new([policy, none(), none()]);
@@ -146,7 +147,7 @@ fn what_was_checked_is_what_arrives() {
 }
 
 #[test]
-fn isolated_ports_talk_with_the_others_only() {
+pub(super) fn isolated_ports_talk_with_the_others_only() {
     let isolated = || Policy { isolated: true, ..none() };
     let mut net = Net::new([isolated(), isolated(), none(), none()]);
     let reach = |got: Vec<(usize, Vec<u8>)>| got.into_iter().map(|(to, _)| to).collect::<Vec<_>>();
@@ -167,7 +168,7 @@ fn isolated_ports_talk_with_the_others_only() {
 }
 
 #[test]
-fn a_storm_is_limited_and_known_addresses_are_not() {
+pub(super) fn a_storm_is_limited_and_known_addresses_are_not() {
     let mut net = Net::new([Policy { storm: Some(1000), ..none() }, none(), none()]);
     net.cast(1, &frame(255, 2, 64));
     let mut flooded = 0;
@@ -184,7 +185,7 @@ fn a_storm_is_limited_and_known_addresses_are_not() {
 
 /// What a port sends beyond its rate waits, in order, and nothing is lost; its clock is read every 50 microseconds.
 #[test]
-fn what_a_port_may_send_is_what_was_set() {
+pub(super) fn what_a_port_may_send_is_what_was_set() {
     let limits = [
         (Rate { packets: Some(20_000), ..Rate::NONE }, 64, 20_000),
         (Rate { bits: Some(10_000_000), ..Rate::NONE }, 1250, 1000),
@@ -212,7 +213,7 @@ fn what_a_port_may_send_is_what_was_set() {
 }
 
 #[test]
-fn what_is_sent_to_a_port_beyond_its_rate_is_dropped_there() {
+pub(super) fn what_is_sent_to_a_port_beyond_its_rate_is_dropped_there() {
     let receives = Rate { bits: Some(8_000_000), ..Rate::NONE };
     let mut net = Net::new([none(), Policy { receives, ..none() }, none()]);
     net.cast(1, &frame(255, 2, 64));
@@ -233,7 +234,7 @@ fn what_is_sent_to_a_port_beyond_its_rate_is_dropped_there() {
 }
 
 #[test]
-fn static_entries_stay_and_nobody_takes_them() {
+pub(super) fn static_entries_stay_and_nobody_takes_them() {
     let fixed = vec![Station::new(Mac::new(mac(9)), 0)];
     let mut net = Net::new([none(), Policy { fixed, ..none() }, none()]);
     let to_9 = frame(9, 1, 64);
@@ -252,7 +253,7 @@ fn static_entries_stay_and_nobody_takes_them() {
 }
 
 #[test]
-fn a_mirror_gets_copies_of_both_directions_as_they_were() {
+pub(super) fn a_mirror_gets_copies_of_both_directions_as_they_were() {
     let mirror = |sent, received| Some(Mirror { to: 3, sent, received });
     let watched = Policy { mirror: mirror(true, true), ..access(10) };
     let mut net = Net::new([watched, trunk(&[10], 0), access(10), none(), none()]);
@@ -276,7 +277,7 @@ fn a_mirror_gets_copies_of_both_directions_as_they_were() {
 }
 
 #[test]
-fn a_mirror_of_one_direction() {
+pub(super) fn a_mirror_of_one_direction() {
     for (sent, received) in [(true, false), (false, true)] {
         let watched = Policy { mirror: Some(Mirror { to: 2, sent, received }), ..none() };
         let mut net = Net::new([watched, none(), none()]);
@@ -289,7 +290,7 @@ fn a_mirror_of_one_direction() {
 
 /// A burst of floods with a mirror is dealt with in polls of bounded work.
 #[test]
-fn a_poll_makes_a_bounded_number_of_copies() {
+pub(super) fn a_poll_makes_a_bounded_number_of_copies() {
     let watched = Policy { mirror: Some(Mirror { to: 8, sent: true, received: false }), ..access(10) };
     let mut net = Net::new([watched].into_iter().chain((1..8).map(|_| access(10))).chain([none()]));
     net.cables[0].out.lock().unwrap().push(vec![(frame(255, 1, 64), 0); 32]);
@@ -319,11 +320,12 @@ proptest! {
     /// Generated policies and frames against a model: who gets what, with which tag, in which order. Stations 0 to 5; 255 is broadcast.
     #[test]
     fn a_switch_with_policies_is_its_model(
+        workers in 1..4usize,
         kinds in prop::collection::vec(0..8u8, 5),
         bursts in prop::collection::vec((0..5usize, prop::collection::vec((0..6u8, 0..7u8, 0..4usize), 1..9)), 1..30),
     ) {
         let policies: Vec<_> = kinds.iter().map(|kind| some_policy(*kind)).collect();
-        let mut net = Net::new(policies.clone());
+        let mut net = on(workers, || Net::new(policies.clone()));
         let mut table = std::collections::BTreeMap::new();
         for (from, burst) in bursts {
             let mut frames = Vec::new();

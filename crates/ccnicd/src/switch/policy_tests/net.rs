@@ -5,24 +5,26 @@ use std::sync::{Arc, Mutex};
 use ccnic::nic::{Origin, gather};
 use ccnic::rss::Spreader;
 use ccnic::{Desc, SharedMemory};
+use ccnic_control::ClientId;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, Pages, Region};
 
 use crate::ports::{Notify, Statistics};
 use crate::switch::policy::{Carried, Policy, Rules, Vlans};
-use crate::switch::{PortId, Switch, SwitchCounters, SwitchPort, TableLimits};
+use crate::switch::test_workers::Workers;
+use crate::switch::{Dealt, PortId, Switch, SwitchCounters, SwitchPort, TableLimits};
 
 /// A frame with its metadata word.
-pub(super) type Sent = (Vec<u8>, u64);
+pub(in crate::switch) type Sent = (Vec<u8>, u64);
 
 /// The test's end of a port.
 #[derive(Default)]
-pub(super) struct Cable {
+pub(in crate::switch) struct Cable {
     /// What it sends next, in bursts.
-    pub(super) out: Mutex<Vec<Vec<Sent>>>,
+    pub(in crate::switch) out: Mutex<Vec<Vec<Sent>>>,
     got: Mutex<Vec<Sent>>,
     /// What is written to the start of somebody's memory as soon as this port has received.
-    pub(super) scribble: Mutex<Option<(NativeMemory, Vec<u8>)>>,
+    pub(in crate::switch) scribble: Mutex<Option<(NativeMemory, Vec<u8>)>>,
 }
 
 struct Port {
@@ -60,13 +62,20 @@ impl Port {
 
 impl SwitchPort for Port {
     fn spin(&mut self, at: PortId, _polls: usize, switch: &mut Switch) -> usize {
+        self.settle(at, switch);
         if self.burst.is_empty() {
+            if !switch.is_settled(at) {
+                return 0;
+            }
             let frames = self.cable.out.lock().unwrap().pop();
             let Some(frames) = frames else { return 0 };
             self.place(&frames);
         }
         let origin = Origin { mem: &self.mem, mtu: 16 << 10, idle: false };
-        let n = switch.forward(at, &mut self.counters, &origin, &self.burst, &[]);
+        if switch.has_others() && !switch.begin(at, 0) {
+            return 0;
+        }
+        let Dealt { descs: n, .. } = switch.forward(at, &mut self.counters, &origin, &self.burst, &[]);
         self.burst.drain(..n);
         n
     }
@@ -84,6 +93,12 @@ impl SwitchPort for Port {
     }
     fn takes_offloads(&self) -> bool {
         self.takes_offloads
+    }
+    fn lends(&self) -> (NativeMemory, u16) {
+        (self.mem.clone(), 16 << 10)
+    }
+    fn settle(&mut self, at: PortId, switch: &mut Switch) {
+        self.counters.not_handed += switch.settle_handed(at, |_, _| {});
     }
     fn take_rules(&mut self) -> Option<Box<Rules>> {
         self.rules.take()
@@ -120,20 +135,20 @@ impl Statistics for Port {
 }
 
 /// Ticks of the tests' clock in a second.
-pub(super) const SECOND: u64 = 1_000_000;
+pub(in crate::switch) const SECOND: u64 = 1_000_000;
 
 /// A switch with the test's ports, whose ids are their indices.
-pub(super) struct Net {
-    pub(super) switch: Switch,
-    pub(super) cables: Vec<Arc<Cable>>,
+pub(in crate::switch) struct Net {
+    pub(in crate::switch) switch: Workers,
+    pub(in crate::switch) cables: Vec<Arc<Cable>>,
     /// Of each port.
-    pub(super) memories: Vec<NativeMemory>,
+    pub(in crate::switch) memories: Vec<NativeMemory>,
     now: u64,
 }
 
 impl Net {
-    pub(super) fn new(policies: impl IntoIterator<Item = Policy>) -> Net {
-        let mut switch = Switch::new(TableLimits::default());
+    pub(in crate::switch) fn new(policies: impl IntoIterator<Item = Policy>) -> Net {
+        let mut switch = Workers::new(TableLimits::default());
         switch.set_clock(SECOND);
         let mut net = Net { switch, cables: Vec::new(), memories: Vec::new(), now: SECOND };
         net.switch.tick(net.now);
@@ -141,7 +156,12 @@ impl Net {
         net
     }
 
-    pub(super) fn join(&mut self, policy: &Policy, takes_offloads: bool) {
+    pub(in crate::switch) fn join(&mut self, policy: &Policy, takes_offloads: bool) {
+        self.join_as(self.cables.len() as u64, policy, takes_offloads);
+    }
+
+    /// As a client of its own.
+    pub(in crate::switch) fn join_as(&mut self, client: ClientId, policy: &Policy, takes_offloads: bool) {
         let mem = Region::create(64 * APART + 4096, Pages::Small).unwrap().memory();
         let cable = Arc::new(Cable::default());
         self.memories.push(mem.clone());
@@ -155,29 +175,29 @@ impl Net {
             takes_offloads,
             rules: Rules::new(policy).unwrap(),
         };
-        let at = self.switch.join(self.cables.len() as u64, Box::new(port)).ok().unwrap();
+        let at = self.switch.join(client, Box::new(port)).ok().unwrap();
         assert_eq!(usize::from(at), self.cables.len());
         self.cables.push(cable);
     }
 
-    pub(super) fn pass(&mut self, ticks: u64) {
+    pub(in crate::switch) fn pass(&mut self, ticks: u64) {
         self.now += ticks;
         self.switch.tick(self.now);
     }
 
     /// A burst from a port, all of it dealt with; returns what each port gets.
-    pub(super) fn burst(&mut self, from: usize, frames: Vec<Sent>) -> Vec<Vec<Sent>> {
+    pub(in crate::switch) fn burst(&mut self, from: usize, frames: Vec<Sent>) -> Vec<Vec<Sent>> {
         self.cables[from].out.lock().unwrap().insert(0, frames);
         while self.switch.spin(from as PortId, 1) > 0 {}
         self.take()
     }
 
-    pub(super) fn take(&self) -> Vec<Vec<Sent>> {
+    pub(in crate::switch) fn take(&self) -> Vec<Vec<Sent>> {
         self.cables.iter().map(|cable| std::mem::take(&mut *cable.got.lock().unwrap())).collect()
     }
 
     /// A frame from a port; returns who gets it, and how.
-    pub(super) fn cast(&mut self, from: usize, frame: &[u8]) -> Vec<(usize, Vec<u8>)> {
+    pub(in crate::switch) fn cast(&mut self, from: usize, frame: &[u8]) -> Vec<(usize, Vec<u8>)> {
         let got = self.burst(from, vec![(frame.to_vec(), 0)]);
         let mut all = Vec::new();
         for (to, frames) in got.into_iter().enumerate() {
@@ -189,13 +209,13 @@ impl Net {
         all
     }
 
-    pub(super) fn count(&self, port: usize) -> QueueStatus {
+    pub(in crate::switch) fn count(&self, port: usize) -> QueueStatus {
         self.switch.report(port as PortId)[0]
     }
 
     /// `docs/switch.md` has the equation.
     #[track_caller]
-    pub(super) fn check_conservation(&self) {
+    pub(in crate::switch) fn check_conservation(&self) {
         let all: Vec<_> = (0..self.cables.len()).map(|port| self.count(port)).collect();
         let sum = |of: fn(&QueueStatus) -> u64| all.iter().map(of).sum::<u64>();
         let dropped = sum(|q| {
@@ -207,36 +227,37 @@ impl Net {
                 + q.drop_isolated
                 + q.drop_storm
                 + q.drop_rate
+                + q.drop_handoff_full
         });
         assert_eq!(sum(|q| q.tx_packets + q.extra_copies), sum(|q| q.rx_packets) + dropped, "{all:?}");
     }
 }
 
 /// The address of station `n`; of 255, broadcast.
-pub(super) fn mac(n: u8) -> [u8; 6] {
+pub(in crate::switch) fn mac(n: u8) -> [u8; 6] {
     if n == 255 { [0xff; 6] } else { [2, 0, 0, 0, 0, n] }
 }
 
-pub(super) fn frame(to: u8, from: u8, len: usize) -> Vec<u8> {
+pub(in crate::switch) fn frame(to: u8, from: u8, len: usize) -> Vec<u8> {
     let payload = (0..len - 14).map(|i| i as u8);
     [&mac(to)[..], &mac(from), &[0x88, 0xb5]].concat().into_iter().chain(payload).collect()
 }
 
 /// The frame with a tag.
-pub(super) fn tagged(frame: &[u8], tci: u16) -> Vec<u8> {
+pub(in crate::switch) fn tagged(frame: &[u8], tci: u16) -> Vec<u8> {
     let [a, b] = tci.to_be_bytes();
     [&frame[..12], &[0x81, 0, a, b], &frame[12..]].concat()
 }
 
-pub(super) fn access(vlan: u16) -> Policy {
+pub(in crate::switch) fn access(vlan: u16) -> Policy {
     Policy { vlans: Vlans::Access(vlan), ..Policy::default() }
 }
 
-pub(super) fn trunk(vlans: &[u16], native: u16) -> Policy {
+pub(in crate::switch) fn trunk(vlans: &[u16], native: u16) -> Policy {
     let carried = Carried::of(vlans.iter().copied());
     Policy { vlans: Vlans::Trunk { carried, native }, ..Policy::default() }
 }
 
-pub(super) fn none() -> Policy {
+pub(in crate::switch) fn none() -> Policy {
     Policy::default()
 }

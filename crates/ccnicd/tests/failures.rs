@@ -141,7 +141,7 @@ fn a_stopped_program_stalls_only_itself() {
     exchange(&mut stations, 500);
     assert_eq!(counters(&mut daemon).rx_packets, before, "it has received nothing meanwhile");
     let lost = |daemon: &mut Daemon, n| daemon.program(&format!("station {n}")).unwrap().queues[0].dropped();
-    assert_eq!((lost(&mut daemon, 0), lost(&mut daemon, 1)), (0, 0));
+    assert_eq!((lost(&mut daemon, 0), lost(&mut daemon, 1)), (0, 0), "{:?}", daemon.status());
     kill_process(child.pid(), Signal::CONT).unwrap();
     until("an answer", || {
         stations[1].send(mac(9), 100);

@@ -22,7 +22,7 @@ pub enum FlowCommand {
     /// Add a rule of the operator about a program's packets: it comes before the program's own (root, and the user that the NIC
     /// runs as)
     Add(Box<AddArgs>),
-    /// Remove a rule of the operator, or all of them (root, and the user that the NIC runs as)
+    /// Remove a rule of the operator, or all of them (only operators may: by default root, and the user that the NIC runs as)
     Del(DelArgs),
 }
 

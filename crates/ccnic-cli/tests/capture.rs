@@ -272,7 +272,7 @@ fn other_users_may_not_capture() {
     let file = directory.path().join("file").display().to_string();
     let output = other(&["capture", "-w", &file, "--socket", socket.to_str().unwrap()]).unwrap();
     let said = String::from_utf8_lossy(&output.stderr);
-    assert!(output.status.code() == Some(2) && said.contains("uid 4242 may not capture"), "{said}");
+    assert!(output.status.code() == Some(2) && said.contains("user 4242 may not capture"), "{said}");
 }
 
 #[test]

@@ -213,7 +213,8 @@ pub struct FlowAbility {
     pub field_sets: u32,
 }
 
-/// A request about flow rules: of the program of this connection, or, for the operator (root, and the user that the NIC runs as),
+/// A request about flow rules: of the program of this connection, or, for an operator
+/// ([`Limits::operators`](crate::Limits::operators)),
 /// of another `program` by its id in the status.
 ///
 /// A program may create rules before it attaches: they are in force from the first packet on.

@@ -137,8 +137,8 @@ pub struct Config {
     #[arg(long, value_name = "USER", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub trusted_users: Vec<String>,
-    /// Users, by name or uid, who may read and change the configuration while ccnicd runs: ccnic apply, ccnic port, ccnic config [default:
-    /// root and the user that ccnicd runs as]
+    /// Users, by name or uid, who may read and change the configuration while ccnicd runs, capture packets, and change flow rules of others:
+    /// ccnic apply, port, config, capture, flow [default: root and the user that ccnicd runs as]
     #[arg(long, value_name = "USER", value_delimiter = ',')]
     pub operators: Option<Vec<String>>,
     /// Sleep when no packet has come for so many microseconds, 100 to 10000000, until a program, an interface or an operator wants

@@ -266,8 +266,9 @@ complete_inner_l4(struct rte_mbuf *m, const void *ip, uint16_t at)
 	return true;
 }
 
-bool
-ccnic_tx_complete_inner(struct rte_mbuf *m)
+/* Makes a packet whose headers nobody but the application knows (an inner packet of a tunnel) complete, in place; false if that is not possible. */
+static bool
+complete_inner(struct rte_mbuf *m)
 {
 	const uint64_t l4 = m->ol_flags & RTE_MBUF_F_TX_L4_MASK;
 	void *ip = rte_pktmbuf_mtod_offset(m, void *, m->l2_len);
@@ -289,6 +290,22 @@ ccnic_tx_complete_inner(struct rte_mbuf *m)
 			return false;
 	m->ol_flags &= ~(RTE_MBUF_F_TX_IP_CKSUM | RTE_MBUF_F_TX_L4_MASK);
 	return true;
+}
+
+int
+ccnic_tx_inner(struct ccnic_txq *txq, struct rte_mbuf *m, struct ccnic_request *request)
+{
+	*request = ccnic_tx_request(m);
+	if (likely(request->needs != UINT32_MAX))
+		return 0;
+	if (!complete_inner(m)) {
+		txq->stats.bad_offload++;
+		rte_pktmbuf_free(m);
+		return -1;
+	}
+	txq->stats.computed++;
+	*request = ccnic_tx_request(m);
+	return 1;
 }
 
 const void *

@@ -75,10 +75,10 @@ ccnic_tx_passable(uint32_t takes, uint32_t longest, struct rte_mbuf **pkts, uint
 }
 
 /*
- * Makes a packet whose headers nobody but the application knows (an inner packet of a tunnel) complete, in place; false if that is not
- * possible.
+ * What a packet requests. What is requested of a packet inside a tunnel is completed here, as nobody else can: then 1, or -1 if that cannot be
+ * done, and the packet is counted and freed. Otherwise 0.
  */
-bool ccnic_tx_complete_inner(struct rte_mbuf *m);
+int ccnic_tx_inner(struct ccnic_txq *txq, struct rte_mbuf *m, struct ccnic_request *request);
 /* The bytes of a packet in one piece, which may be in the workspace; NULL if it is too long or inconsistent. */
 const void *ccnic_tx_flatten(struct ccnic_workspace *space, const struct rte_mbuf *m);
 

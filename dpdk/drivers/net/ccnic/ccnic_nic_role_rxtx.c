@@ -400,19 +400,28 @@ xmit_any(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts,
 	return done;
 }
 
+/* Enters the pair that a queue sends to; NULL when there is none or it cannot be entered. */
+static inline struct ccnic_pair *
+enter_pair_of(const struct ccnic_txq *txq)
+{
+	const uint16_t sending = __atomic_load_n(&txq->dev->nic_role->sending, __ATOMIC_RELAXED);
+	struct ccnic_pair *pair;
+
+	if (unlikely(sending == 0))
+		return NULL;
+	/* If the program has fewer queue pairs than the port has queues, some queues share a pair. */
+	pair = &txq->dev->pair[likely(txq->index < sending) ? txq->index : txq->index % sending];
+	return likely(ccnic_pair_enter(pair, true)) ? pair : NULL;
+}
+
 uint16_t
 ccnic_nic_role_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n)
 {
 	struct ccnic_txq *txq = queue;
-	const uint16_t sending = __atomic_load_n(&txq->dev->nic_role->sending, __ATOMIC_RELAXED);
-	struct ccnic_pair *pair;
+	struct ccnic_pair *pair = enter_pair_of(txq);
 	uint16_t done = 0;
 
-	if (unlikely(sending == 0))
-		return 0;
-	/* If the program has fewer queue pairs than the port has queues, some queues share a pair. */
-	pair = &txq->dev->pair[likely(txq->index < sending) ? txq->index : txq->index % sending];
-	if (unlikely(!ccnic_pair_enter(pair, true)))
+	if (unlikely(pair == NULL))
 		return 0;
 	while (done < n && likely(pair->nic_queue != NULL)) {
 		const uint16_t chunk = RTE_MIN(n - done, CCNIC_BURST);
@@ -466,19 +475,13 @@ xmit_parts(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf *m, u
 static __rte_noinline uint16_t
 xmit_completed(struct ccnic_txq *txq, struct ccnic_pair *pair, struct rte_mbuf **pkts, uint32_t takes)
 {
-	struct ccnic_request request = ccnic_tx_request(*pkts);
+	struct ccnic_request request;
+	const int inner = ccnic_tx_inner(txq, *pkts, &request);
 
-	if (request.needs == UINT32_MAX) {
-		if (!ccnic_tx_complete_inner(*pkts)) {
-			txq->stats.bad_offload++;
-			rte_pktmbuf_free(*pkts);
-			return 1;
-		}
-		txq->stats.computed++;
-		request = ccnic_tx_request(*pkts);
-		if ((request.needs & ~takes) == 0)
-			return xmit_any(txq, pair, pkts, 1, &request.meta);
-	}
+	if (inner < 0)
+		return 1;
+	if (inner > 0 && (request.needs & ~takes) == 0)
+		return xmit_any(txq, pair, pkts, 1, &request.meta);
 	return xmit_parts(txq, pair, *pkts, request.meta, takes);
 }
 
@@ -502,14 +505,10 @@ uint16_t
 ccnic_nic_role_xmit_offloads(void *queue, struct rte_mbuf **pkts, uint16_t n)
 {
 	struct ccnic_txq *txq = queue;
-	const uint16_t sending = __atomic_load_n(&txq->dev->nic_role->sending, __ATOMIC_RELAXED);
-	struct ccnic_pair *pair;
+	struct ccnic_pair *pair = enter_pair_of(txq);
 	uint16_t done = 0;
 
-	if (unlikely(sending == 0))
-		return 0;
-	pair = &txq->dev->pair[likely(txq->index < sending) ? txq->index : txq->index % sending];
-	if (unlikely(!ccnic_pair_enter(pair, true)))
+	if (unlikely(pair == NULL))
 		return 0;
 	while (done < n && likely(pair->nic_queue != NULL)) {
 		const int got = xmit_requests(txq, pair, &pkts[done], RTE_MIN(n - done, CCNIC_BURST));

@@ -113,19 +113,13 @@ xmit_parts(struct ccnic_txq *txq, struct rte_mbuf *m, uint64_t meta)
 static __rte_noinline uint16_t
 xmit_completed(struct ccnic_txq *txq, struct rte_mbuf **pkts)
 {
-	struct ccnic_request request = ccnic_tx_request(*pkts);
+	struct ccnic_request request;
+	const int inner = ccnic_tx_inner(txq, *pkts, &request);
 
-	if (request.needs == UINT32_MAX) {
-		if (!ccnic_tx_complete_inner(*pkts)) {
-			txq->stats.bad_offload++;
-			rte_pktmbuf_free(*pkts);
-			return 1;
-		}
-		txq->stats.computed++;
-		request = ccnic_tx_request(*pkts);
-		if ((request.needs & ~txq->takes) == 0)
-			return ccnic_xmit_with(txq, pkts, 1, &request.meta);
-	}
+	if (inner < 0)
+		return 1;
+	if (inner > 0 && (request.needs & ~txq->takes) == 0)
+		return ccnic_xmit_with(txq, pkts, 1, &request.meta);
 	return xmit_parts(txq, *pkts, request.meta);
 }
 

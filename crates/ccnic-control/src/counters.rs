@@ -206,8 +206,9 @@ counters! {
     drop_storm: Drop, Packets, "beyond the storm limit";
     /// By the switch: more than may be sent to the port. Counted at the first queue of the port that the packet was for.
     drop_rate: Drop, Packets, "more than the port may receive";
-    /// By a port to somewhere outside, such as a TAP interface: what the packet's metadata, or the header that the kernel has put before
-    /// it, request contradicts the packet. Counted at the queue that it was for, or has come from.
+    /// By a port to somewhere outside, such as a TAP interface, or by the port of a program that does not take what is requested: what the
+    /// packet's metadata, or the header that the kernel has put before it, request contradicts the packet. Counted at the queue that it was
+    /// for, or has come from.
     drop_bad_offload: Drop, Packets, "offload that contradicts the packet";
     /// By a port to somewhere outside: its interface is down, or gone. Counted at the queue that the packet was for.
     drop_port_down: Drop, Packets, "interface down";

@@ -51,6 +51,8 @@ pub use ccnic::{
 };
 pub use ccnic_control::flow::{FlowEntry, FlowMatch, FlowRule, FlowTarget};
 pub use ccnic_control::messages::Status;
+pub use ccnic_control::offloads::Offloads;
+pub use ccnic_frame::{Meta, Takes};
 pub use ccnic_shm::Pages;
 
 pub use error::Error;

@@ -244,13 +244,23 @@ impl Nic {
         self.rss.as_ref().filter(|_| self.spreads)
     }
 
-    /// What the NIC does about requests in the metadata of packets (`ccnic_frame::Meta`); `None`: it may not know them.
+    /// What the NIC does about requests in the metadata of packets ([`Meta`](crate::Meta)); `None`: it may not know them.
+    /// [`set_takes`](Nic::set_takes) has an example.
     pub fn offloads(&self) -> Option<&Offloads> {
         self.offloads.as_ref()
     }
 
     /// Has this NIC and its successors leave packets as they are of which this is requested. At first the program gets complete packets
     /// only; a loopback returns packets as they were sent, whatever this says.
+    ///
+    /// ```no_run
+    /// use ccnic_client::{Nic, Takes};
+    ///
+    /// let mut nic = Nic::open("/tmp/nic.sock")?;
+    /// nic.set_takes(Takes::NONE.with_l4_checksum())?; // TCP and UDP checksums may be missing from now on
+    /// let whole = nic.offloads().is_some(); // everything else is done before packets come
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Gone`]: the NIC has gone; its successor will be told. [`Error::Refused`] and others: nothing has changed.

@@ -103,11 +103,8 @@ mod tests {
             uptime_s: 1.0,
             wire: "switch".to_owned(),
             cores: vec![1],
-            busy_ns: Vec::new(),
-            tuning: None,
-            sandbox: None,
             programs: vec![program],
-            next: None,
+            ..Status::default()
         };
         let learned = [
             LearnedAddress { mac: [2, 0, 0, 0, 0xab, 1], program: 7, age_s: 3, vlan: 0, fixed: false },

@@ -164,11 +164,8 @@ mod tests {
             uptime_s: 3.2,
             wire,
             cores: vec![1, 3],
-            busy_ns: Vec::new(),
-            tuning: None,
-            sandbox: None,
             programs,
-            next: None,
+            ..Status::default()
         }
     }
 

@@ -76,18 +76,7 @@ impl Handler for Clients {
         let (version, wire) = ("test".to_owned(), "loopback".to_owned());
         let (cores, programs) = (Vec::new(), Vec::new());
         let busy_ns = vec![0; cores.len()];
-        Status {
-            version,
-            pid: 0,
-            uptime_s: 0.0,
-            wire,
-            cores,
-            busy_ns,
-            tuning: None,
-            sandbox: None,
-            programs,
-            next: None,
-        }
+        Status { version, pid: 0, uptime_s: 0.0, wire, cores, busy_ns, programs, ..Status::default() }
     }
 
     fn attach(&mut self, request: AttachRequest) -> Result<(), String> {

@@ -144,7 +144,7 @@ pub struct Hello {
 }
 
 /// The state of a NIC.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Status {
     /// Version of the daemon.
     pub version: String,
@@ -394,10 +394,9 @@ mod tests {
             wire: "loopback".into(),
             cores: vec![1],
             busy_ns: vec![7],
-            tuning: None,
-            sandbox: None,
             programs: vec![program],
             next: Some(Cursor { program: 2, queue: 0 }),
+            ..Status::default()
         };
         let text = serde_json::to_string(&Reply::Status(Box::new(status.clone()))).unwrap();
         assert_eq!(serde_json::from_str::<Reply>(&text).unwrap(), Reply::Status(Box::new(status)));

@@ -117,12 +117,9 @@ impl Handler for &Control {
             pid: std::process::id(),
             uptime_s: self.started.elapsed().as_secs_f64(),
             wire: self.name.clone(),
-            cores: Vec::new(),
-            busy_ns: Vec::new(),
-            tuning: None,
-            sandbox: None,
             programs,
             next,
+            ..Status::default()
         }
     }
 

@@ -239,11 +239,8 @@ mod tests {
             uptime_s: 1.0,
             wire: "switch".to_owned(),
             cores: vec![1],
-            busy_ns: Vec::new(),
-            tuning: None,
-            sandbox: None,
             programs: vec![program(1, "tap:a"), program(FIRST_PORT, "tap:a")],
-            next: None,
+            ..Status::default()
         };
         let config = "wire = 'switch'\n[[port]]\nkind = 'tap'\nname = 'a'\noptions = { mtu = 9000 }\npolicy = { trunk = 'all' }\n\
                       [[port]]\nkind = 'pcap'\nname = \"b\\u001b\"\n";

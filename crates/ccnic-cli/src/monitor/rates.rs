@@ -70,11 +70,8 @@ pub mod tests {
             uptime_s,
             wire: "switch".to_owned(),
             cores: vec![1, 3],
-            busy_ns: Vec::new(),
-            tuning: None,
-            sandbox: None,
             programs,
-            next: None,
+            ..Status::default()
         }
     }
 

@@ -44,10 +44,8 @@ impl Handler for Recorder {
             wire,
             cores: vec![],
             busy_ns: vec![],
-            tuning: None,
-            sandbox: None,
-            programs: vec![],
             next,
+            ..Status::default()
         }
     }
     fn config(&self) -> Result<String, String> {

@@ -211,10 +211,8 @@ mod tests {
             wire: "switch".to_owned(),
             cores: vec![1, 3],
             busy_ns: vec![500_000_000, 0],
-            tuning: None,
-            sandbox: None,
             programs,
-            next: None,
+            ..Status::default()
         }
     }
 

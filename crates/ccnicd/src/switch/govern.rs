@@ -404,7 +404,9 @@ impl Switch {
         let Switch { captures, slots, now, .. } = self;
         let (has_vlans, isolated) = (sender.has_vlans(), sender.isolated());
         let reaches = |desc: &Desc| {
-            slots.iter().flatten().any(|slot| slot.takes_floods(vlan_of(desc, has_vlans), isolated))
+            let takes = |slot: &Slot| slot.takes_floods(vlan_of(desc, has_vlans), isolated);
+            let others = slots.iter().enumerate().filter(|(at, _)| *at != usize::from(sender.at));
+            others.filter_map(|(_, slot)| slot.as_ref()).any(takes)
         };
         let ends = ready.descs.iter().zip(ready.to).take(ready.len).filter(|(desc, _)| !desc.more());
         let dropped = ends.map(|(desc, to)| match to {

@@ -6,6 +6,7 @@ use ccnic::nic::{FETCH, Origin, Steered};
 use ccnic::{Desc, SharedMemory};
 use ccnic_shm::NativeMemory;
 
+use super::forward::{COPIES, FLOOD, MIRRORED, SAME_PORT, SPOOFED, WRONG_VLAN};
 use super::govern::{Ready, Sender, first};
 use super::lanes::{Guest, Handed, Lanes, mark};
 use super::news::{News, Told};

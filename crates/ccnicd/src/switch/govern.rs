@@ -26,6 +26,9 @@ use ccnic_control::capture::Reason;
 use ccnic_frame::Meta;
 use ccnic_shm::NativeMemory;
 
+use super::forward::{
+    BAD_SOURCE, COPIES, FLOOD, ISOLATED, SAME_PORT, SPOOFED, STORM, TOO_LONG, TOO_SHORT, WRONG_VLAN,
+};
 use super::frame::{Addresses, Station};
 use super::leaving::Leaving;
 use super::policy::Rules;

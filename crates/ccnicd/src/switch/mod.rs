@@ -19,13 +19,14 @@
 //! another worker are handed over ([`lanes`]), and each worker tells the others which addresses it has seen (`news.rs`).
 //!
 //! A burst costs its sender one comparison of twelve bytes a packet where all packets have the addresses of the last one; otherwise two
-//! look-ups a packet. Nothing is allocated while packets move, and no clock is read: the worker [ticks](Switch::tick).
+//! look-ups a packet (`forward.rs`). Nothing is allocated while packets move, and no clock is read: the worker [ticks](Switch::tick).
 
 mod across;
 #[cfg(test)]
 mod across_tests;
 pub mod capture;
 mod complete;
+mod forward;
 mod frame;
 mod govern;
 pub mod lanes;
@@ -45,11 +46,8 @@ mod test_workers;
 #[cfg(test)]
 mod tests;
 
-use ccnic::Desc;
-use ccnic::nic::{Dealt, FETCH, Origin, Steered};
 use ccnic_control::ClientId;
 use ccnic_control::messages::QueueStatus;
-use ccnic_shm::NativeMemory;
 
 pub use across::MAX_WORKERS;
 pub use frame::{Mac, Station};
@@ -60,44 +58,15 @@ pub use table::{Known, MacTable, TableLimits};
 
 use crate::ports::Doze;
 use capture::{Capture, Captures};
-use frame::Addresses;
 use news::News;
 use policy::Rules;
 use slot::{Slot, Verdict};
-use table::Learned;
 
 /// A port, by its place in the switch.
 pub type PortId = u16;
 
 /// The most ports of a switch: a flooded packet is copied to each of them.
 pub const MAX_PORTS: usize = 256;
-
-/// A poll makes about so many copies: those of one burst, however many of its packets are flooded. The rest waits for the next poll.
-const COPIES: usize = FETCH;
-
-/// Where packets go that go to no port, in place of a [`PortId`].
-const FLOOD: u16 = u16::MAX;
-const TOO_SHORT: u16 = u16::MAX - 1;
-const BAD_SOURCE: u16 = u16::MAX - 2;
-/// The destination is at the port that they come from.
-const SAME_PORT: u16 = u16::MAX - 3;
-/// What the policies of ports forbid (`govern.rs`).
-const SPOOFED: u16 = u16::MAX - 4;
-const WRONG_VLAN: u16 = u16::MAX - 5;
-const ISOLATED: u16 = u16::MAX - 6;
-const STORM: u16 = u16::MAX - 7;
-const TOO_LONG: u16 = u16::MAX - 8;
-/// To the mirror with this number, whatever policies say; of packets that are handed over.
-const MIRRORED: u16 = 1 << 12;
-
-/// Where the packets of a burst go.
-struct Sorted {
-    to: [u16; FETCH],
-    /// The descriptors that can be dealt with in this poll.
-    len: usize,
-    /// All go to the same place.
-    alike: bool,
-}
 
 /// A learning switch between the ports of one worker.
 pub struct Switch {
@@ -368,180 +337,5 @@ impl Switch {
     #[inline(always)]
     fn slot(&mut self, at: PortId) -> Option<&mut Slot> {
         self.slots.get_mut(usize::from(at))?.as_mut()
-    }
-
-    /// Passes the first packets of a burst on, which port `from` has fetched; returns the number of their descriptors: all of them,
-    /// unless many copies were made; none when the port has sent what it may for now. `from` is being polled. What goes to no port is counted in `counters`, what its port does not take
-    /// there. `ahead` are the packets of the next burst, to be prefetched.
-    ///
-    /// Packets between the same two addresses stay in order. Those to one address and those to a group may overtake each other.
-    ///
-    /// Where there are several workers the packets stay open, and `from` has [begun](Switch::begin) before.
-    pub fn forward(
-        &mut self,
-        from: PortId,
-        counters: &mut SwitchCounters,
-        origin: &Origin<'_, NativeMemory>,
-        packets: &[Desc],
-        ahead: &[Desc],
-    ) -> Dealt {
-        if self.special {
-            return self.forward_specially(from, counters, origin, packets, ahead);
-        }
-        let sorted = self.sort(from, counters, origin, packets);
-        let packets = packets.get(..sorted.len).unwrap_or_default();
-        if sorted.alike {
-            self.pass(sorted.to[0], counters, origin, packets, ahead);
-        } else {
-            self.pass_each(&sorted, counters, origin, packets, ahead);
-        }
-        Dealt { descs: sorted.len, open: false }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn forward_specially(
-        &mut self,
-        from: PortId,
-        counters: &mut SwitchCounters,
-        origin: &Origin<'_, NativeMemory>,
-        packets: &[Desc],
-        ahead: &[Desc],
-    ) -> Dealt {
-        let descs = match self.ruled {
-            true => self.forward_by_rules(from, counters, origin, packets, ahead),
-            false => self.forward_across(from, counters, origin, packets, ahead),
-        };
-        Dealt { descs, open: self.news.is_some() }
-    }
-
-    /// Finds out where packets go, in order, until there are enough copies to make.
-    #[inline(always)]
-    fn sort(
-        &mut self,
-        from: PortId,
-        counters: &mut SwitchCounters,
-        origin: &Origin<'_, NativeMemory>,
-        packets: &[Desc],
-    ) -> Sorted {
-        let others = self.fan_out;
-        let mut last = self.last_of(from);
-        let mut sorted = Sorted { to: [FLOOD; FETCH], len: 0, alike: true };
-        let (mut to, mut inside, mut copies) = (FLOOD, false, 0);
-        for (i, desc) in packets.iter().enumerate().take(FETCH) {
-            if !inside {
-                if copies >= COPIES {
-                    break;
-                }
-                to = match Addresses::read(origin.mem, packets.get(i..).unwrap_or_default()) {
-                    Some(addresses) => {
-                        if addresses != last.addresses {
-                            last = self.look_up(from, addresses, counters);
-                        }
-                        last.to
-                    }
-                    None => TOO_SHORT,
-                };
-                copies += if to == FLOOD { others } else { 1 };
-            }
-            sorted.alike &= i == 0 || to == sorted.to[0];
-            sorted.to.get_mut(i).into_iter().for_each(|slot| *slot = to);
-            sorted.len = i + 1;
-            inside = desc.more();
-        }
-        last.source.into_iter().for_each(|place| self.table.seen(place));
-        let changes = self.table.changes();
-        self.slot(from).into_iter().for_each(|slot| (slot.last, slot.changes) = (last, changes));
-        sorted
-    }
-
-    /// The verdict on the last packet of a port, if that is still right.
-    #[inline(always)]
-    fn last_of(&mut self, port: PortId) -> Verdict {
-        let changes = self.table.changes();
-        self.slot(port).filter(|slot| slot.changes == changes).map_or(Verdict::ZEROS, |slot| slot.last)
-    }
-
-    /// Learns the source of a packet, and finds its destination.
-    #[inline(never)]
-    fn look_up(&mut self, from: PortId, addresses: Addresses, counters: &mut SwitchCounters) -> Verdict {
-        let (to, source) = (addresses.destination(), addresses.source());
-        if !source.is_station() {
-            return Verdict { addresses, vlan: 0, to: BAD_SOURCE, source: None };
-        }
-        let source = match self.table.learn(Station::new(source, 0), from) {
-            Learned::At(place) => Some(place),
-            Learned::Refused => {
-                counters.not_learned += 1;
-                None
-            }
-        };
-        let known = if to.is_group() { None } else { self.table.port_of(Station::new(to, 0)) };
-        let to = match known {
-            Some(port) if port == from => SAME_PORT,
-            Some(port) => port,
-            None => FLOOD,
-        };
-        Verdict { addresses, vlan: 0, to, source }
-    }
-
-    /// Passes on packets that go to several places.
-    #[inline(never)]
-    fn pass_each(
-        &mut self,
-        sorted: &Sorted,
-        counters: &mut SwitchCounters,
-        origin: &Origin<'_, NativeMemory>,
-        packets: &[Desc],
-        ahead: &[Desc],
-    ) {
-        let mut steered = Steered::default();
-        for (desc, to) in packets.iter().zip(sorted.to) {
-            steered.push(*desc, to);
-        }
-        steered.deal(ahead, |to, packets, ahead| self.pass(to, counters, origin, packets, ahead));
-    }
-
-    /// Passes on packets that all go to the same place.
-    #[inline(always)]
-    fn pass(
-        &mut self,
-        to: u16,
-        counters: &mut SwitchCounters,
-        origin: &Origin<'_, NativeMemory>,
-        packets: &[Desc],
-        ahead: &[Desc],
-    ) {
-        match self.slot(to).and_then(|slot| slot.port.as_mut()) {
-            Some(port) => port.receive(origin, packets, ahead),
-            None => self.pass_to_none(to, counters, origin, packets, ahead),
-        }
-    }
-
-    /// Passes on packets that do not go to one port: floods them, or drops them.
-    #[cold]
-    #[inline(never)]
-    fn pass_to_none(
-        &mut self,
-        to: u16,
-        counters: &mut SwitchCounters,
-        origin: &Origin<'_, NativeMemory>,
-        packets: &[Desc],
-        ahead: &[Desc],
-    ) {
-        let number = packets.iter().filter(|desc| !desc.more()).count() as u64;
-        let others = self.fan_out as u64;
-        match to {
-            TOO_SHORT => counters.too_short += number,
-            BAD_SOURCE => counters.bad_source += number,
-            FLOOD if others > 0 => {
-                counters.flooded += number;
-                counters.extra_copies += number * (others - 1);
-                let ports = self.slots.iter_mut().flatten().filter_map(|slot| slot.port.as_mut());
-                ports.for_each(|port| port.receive(origin, packets, ahead));
-            }
-            // Also, were it possible, to a port that is not there.
-            _ => counters.no_destination += number,
-        }
     }
 }

@@ -2,7 +2,7 @@
 
 use ccnic_control::ClientId;
 
-use super::BAD_SOURCE;
+use super::forward::BAD_SOURCE;
 use super::frame::Addresses;
 use super::lanes::{Guest, Lanes};
 use super::policy::Rules;

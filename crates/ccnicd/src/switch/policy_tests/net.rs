@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ccnic::nic::{Origin, gather};
+use ccnic::nic::{Dealt, Origin, gather};
 use ccnic::rss::Spreader;
 use ccnic::{Desc, SharedMemory};
 use ccnic_control::ClientId;
@@ -12,7 +12,7 @@ use ccnic_shm::{NativeMemory, Pages, Region};
 use crate::ports::{Notify, Statistics};
 use crate::switch::policy::{Carried, Policy, Rules, Vlans};
 use crate::switch::test_workers::Workers;
-use crate::switch::{Dealt, PortId, Switch, SwitchCounters, SwitchPort, TableLimits};
+use crate::switch::{PortId, Switch, SwitchCounters, SwitchPort, TableLimits};
 
 /// A frame with its metadata word.
 pub(in crate::switch) type Sent = (Vec<u8>, u64);

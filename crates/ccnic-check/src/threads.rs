@@ -7,9 +7,10 @@ use std::panic::resume_unwind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
+use ccnic::call::{CallLayout, Caller, Malformed, Server};
 use ccnic::host;
 use ccnic::ring::Ring;
-use ccnic::{Config, Layout, SharedMemory};
+use ccnic::{Config, Layout, SharedMemory, Tuning};
 
 use crate::memory::{MappedMemory, Memory};
 use crate::rig::Wire;
@@ -55,6 +56,63 @@ pub fn run<S: SharedMemory + Send + 'static, R: Ring>(
             resume_unwind(cause);
         }
     });
+}
+
+/// Makes `number` calls of up to `capacity` bytes to a server on another thread, and checks every byte of requests and answers. `wrap`
+/// wraps the native memory.
+///
+/// # Panics
+/// When one is not what was sent.
+pub fn calls<S: SharedMemory + Send + 'static>(
+    capacity: u32,
+    number: u64,
+    tuning: Tuning,
+    wrap: impl Fn(ccnic_shm::NativeMemory) -> S,
+) {
+    let layout = CallLayout::new(capacity).unwrap_or_else(|e| panic!("{e}"));
+    let memory = MappedMemory::new(layout.size());
+    let most = capacity as usize;
+    let bytes = move |call: u64, answer: u8| -> Vec<u8> {
+        let len = (call as usize * 37) % (most + 1);
+        (0..len).map(|i| i as u8 ^ call as u8 ^ answer).collect()
+    };
+    thread::scope(|scope| {
+        let mem = wrap(memory.nic());
+        let server = scope.spawn(move || {
+            let mut server = Server::new(&layout);
+            server.set_tuning(tuning);
+            let mut request = vec![0; most];
+            for call in 0..number {
+                let n = wait_for(|| server.take(&mem, &mut request));
+                assert_eq!(request[..n], bytes(call, 0), "request {call}");
+                server.answer(&mem, &bytes(call, 0x80)).unwrap_or_else(|e| panic!("{e}"));
+            }
+        });
+        let (mem, mut caller, mut answer) = (wrap(memory.host()), Caller::new(&layout), vec![0; most]);
+        caller.set_tuning(tuning);
+        for call in 0..number {
+            caller.send(&mem, &bytes(call, 0)).unwrap_or_else(|e| panic!("{e}"));
+            let n = wait_for(|| {
+                assert!(call + 1 == number || !server.is_finished(), "the server's thread has ended");
+                caller.take(&mem, &mut answer)
+            });
+            assert_eq!(answer[..n], bytes(call, 0x80), "answer {call}");
+        }
+        if let Err(cause) = server.join() {
+            resume_unwind(cause);
+        }
+    });
+}
+
+/// Polls until a message has come.
+fn wait_for(mut take: impl FnMut() -> Result<Option<usize>, Malformed>) -> usize {
+    for _ in 0..PATIENCE {
+        if let Some(n) = take().unwrap_or_else(|e| panic!("{e}")) {
+            return n;
+        }
+        thread::yield_now();
+    }
+    panic!("no message comes");
 }
 
 struct StopOnDrop<'a>(&'a AtomicBool);

@@ -1,4 +1,4 @@
-//! Host and NIC on two threads, every ring and pool. `make tsan` runs this under ThreadSanitizer.
+//! Host and NIC on two threads, every ring and pool; caller and server of calls. `make tsan` runs this under ThreadSanitizer.
 
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic_check::suite::{configs, wires};
@@ -38,6 +38,13 @@ fn padded() {
 #[test]
 fn doorbell() {
     all::<Doorbell>();
+}
+
+#[test]
+fn calls() {
+    for tuning in ["fetch=own,demote=on", "fetch=read,demote=off"] {
+        threads::calls(1000, PACKETS / 3, tuning.parse().unwrap_or_default(), |mem| mem);
+    }
 }
 
 /// Under ThreadSanitizer this test must fail: `make tsan` runs it and checks that a race is reported.

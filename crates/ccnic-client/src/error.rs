@@ -53,8 +53,8 @@ pub enum Error {
     /// The NIC has ended, or closed the connection.
     #[error("the NIC has gone; see its log")]
     Gone,
-    /// Nothing to receive came in the time given.
-    #[error("no packet came in time")]
+    /// Nothing to receive, or no answer to a call, came in the time given.
+    #[error("nothing came in time")]
     TimedOut,
     /// A message of the control socket has another format.
     #[error("a message on the control socket is not understood: {what}; use the same release on both sides")]
@@ -65,6 +65,15 @@ pub enum Error {
     /// Anything else that went wrong on the control socket.
     #[error(transparent)]
     Control(ccnic_control::Error),
+    /// The server of calls has ended.
+    #[error("the server has gone; connect again when it is back")]
+    ServerGone,
+    /// A call could not be made, or its server has done what no server does.
+    #[error("call: {what}")]
+    Call {
+        /// Which of these, and what to do about it.
+        what: String,
+    },
     /// A queue that the region does not have.
     #[error("queue {queue} does not exist: the region has {queues}")]
     NoQueue {

@@ -32,7 +32,10 @@
 //! ```
 //!
 //! `ccnicd --socket /tmp/nic.sock` is a NIC to try it with.
+//!
+//! [`call`] is another way to use the same memory: a blocking request to another program, and its answer.
 
+pub mod call;
 mod error;
 mod flow;
 mod nic;

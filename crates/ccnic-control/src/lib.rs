@@ -2,9 +2,10 @@
 //!
 //! Reading order: [`messages`] (requests and replies), [`flow`] and [`rss`] (what they say of queues), [`counters`] (what a queue counts), [`Connection`] (either end of a control
 //! connection), [`Listener`] (the NIC's end: accepts programs, maps and checks their regions) and the [`Handler`] that it calls,
-//! [`Notifier`] (how the NIC notifies a program that waits).
+//! [`Notifier`] (how the NIC notifies a program that waits); [`call`] (channels for calls, which have a socket of their own).
 
 mod account;
+pub mod call;
 pub mod capture;
 mod cgroup;
 mod connection;

@@ -19,11 +19,13 @@
 //! 5. `pool`: buffers that both sides allocate and free.
 //! 6. [`host`]: what a program calls. [`nic`]: what a NIC calls. [`rss`]: which queue a packet goes to.
 //!    [`heap`]: a memory for tests.
-//! 7. `notify`: how a program stops polling and is notified. [`recovery`]: what happens to buffers when a NIC
+//! 7. [`call`]: a request of a line and an answer of a line, without rings.
+//! 8. `notify`: how a program stops polling and is notified. [`recovery`]: what happens to buffers when a NIC
 //!    dies.
 #![no_std]
 
 mod buf;
+pub mod call;
 mod config;
 pub mod desc;
 pub mod heap;

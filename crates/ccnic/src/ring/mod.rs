@@ -49,6 +49,15 @@
 //!                                                             I1  tx_event line: store_release          (the NIC sleeps)
 //!      light barrier                          <-------------      heavy barrier: fences both sides
 //!  I2  tx_event line: load_acquire                            A2  signal of the unit: load_acquire
+//!
+//!      caller ([`call`](crate::call))                         server
+//!      ------                                                 ------
+//!      request: plain stores
+//!  J1  request's word: store_release          ------------->  J2  request's word: load_acquire
+//!                                                                 request: plain loads; answer: plain stores
+//!  K2  answer's word: load_acquire            <-------------  K1  answer's word: store_release
+//!      answer: plain loads
+//!  L2  event word: load_acquire               <-------------  L1  event word: store_release         (either side sleeps)
 //! ```
 //!
 //! H has no fence between a side's store and its next load of the other's line. A consumer that arms itself
@@ -57,6 +66,10 @@
 //!
 //! I has fences: the program does not poll, so its one load at I2 must see the request, or the NIC's last look at A2 what
 //! has been published. The NIC, which sleeps rarely, pays for both (`notify.rs`).
+//!
+//! J and K alternate, so no slot is written before the other side has read it: the slot of request n + 1 is that of answer n, which the
+//! caller has taken, and the server writes answer n + 1 where it has taken request n. L is I, for either side: between the store of a
+//! word at J1 or K1 and the load at L2 stands a light barrier, between L1 and the last look at J2 or K2 a heavy one.
 //!
 //! A side's own `tail` and `taken` lines are read by others only after it has died, ordered by system calls.
 //! `rx_dropped`, beside `tx.taken`, is a statistic: the host may read an old value, and nothing depends on

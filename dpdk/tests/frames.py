@@ -60,6 +60,20 @@ def frame(version, protocol, port, payload, to=b"\x02\0\0\0\0\x63", by=b"\x02\0\
     return to + by + b"\x86\xdd" + ip + l4
 
 
+def completed(data):
+    """A frame of `frame()` with right checksums."""
+    four = data[12:14] == b"\x08\x00"
+    at, protocol, addresses = (34, data[23], data[26:34]) if four else (54, data[20], data[22:54])
+    field = at + (16 if protocol == TCP else 6)
+    l4 = data[at:field] + bytes(2) + data[field + 2 :]
+    l4 = l4[: field - at] + struct.pack("!H", checksum(addresses + struct.pack("!II", len(l4), protocol) + l4)) + l4[field - at + 2 :]
+    ip = data[14:at]
+    if four:
+        ip = ip[:10] + bytes(2) + ip[12:]
+        ip = ip[:10] + struct.pack("!H", checksum(ip)) + ip[12:]
+    return data[:14] + ip + l4
+
+
 def all_kinds(lengths):
     """Frames of both protocols and versions, with so many bytes of payload each; their port is their number."""
     kinds = [(version, protocol, length) for length in lengths for version in (4, 6) for protocol in (TCP, UDP)]

@@ -33,9 +33,9 @@ class Offloads(unittest.TestCase):
         self.tell(t, [*commands, "set fwd csum"])
         return t
 
-    def receiver(self, nic, commands, **arguments):
+    def receiver(self, nic, commands, devargs="", **arguments):
         """A testpmd that writes what it receives into a file."""
-        t = self.stack.enter_context(Testpmd(nic, **arguments, options=(), more=[f"net_pcap1,tx_pcap={nic.directory / 'back.pcap'}"],
+        t = self.stack.enter_context(Testpmd(nic, f"net_ccnic0,socket={{socket}}{devargs}", **arguments, options=(), more=[f"net_pcap1,tx_pcap={nic.directory / 'back.pcap'}"],
                                              arguments=["--mbuf-size=9900"]))
         self.tell(t, [*commands, "set fwd io", "start"])
         return t
@@ -68,11 +68,20 @@ class Offloads(unittest.TestCase):
         self.assertNotIn("hw ptype: L", receiver.log, "testpmd has chosen no packet types")
         self.assertEqual(sender.xstats()["tx_computed_packets"], 0)
 
+    def test_who_forwards_gets_checksums(self):
+        """Without partial=yes: an application that enables receive checksums may pass packets on as they are."""
+        frames = all_kinds([0, 1, 200, 5000])
+        nic = self.stack.enter_context(Nic("--wire", "switch"))
+        receiver = self.receiver(nic, port("rx", CKSUMS))
+        came = self.arrived(nic, receiver, self.sender(nic, frames, self.HARDWARE), len(frames))
+        self.assert_same(came, frames)
+        self.assertTrue(all(f.right for f in came))
+
     def test_who_takes_checksums_gets_none(self):
         """The flags say so, and the types of packets are what they are."""
         frames = [frame(4, TCP, 1024, bytes(100)), frame(6, TCP, 1025, bytes(1000))]
         nic = self.stack.enter_context(Nic("--wire", "switch"))
-        receiver = self.receiver(nic, [*port("rx", CKSUMS), "set port 0 ptype_mask 0xfffffff", "set verbose 1"])
+        receiver = self.receiver(nic, [*port("rx", CKSUMS), "set port 0 ptype_mask 0xfffffff", "set verbose 1"], ",partial=yes")
         sender = self.sender(nic, frames, self.HARDWARE)
         came = self.arrived(nic, receiver, sender, 2)
         self.assert_same(came, frames)
@@ -86,7 +95,7 @@ class Offloads(unittest.TestCase):
         frames = all_kinds([0, 1, 300, 5000])
         for offloads, computed in ((), len(frames)), (CKSUMS, 0):
             with self.subTest(offloads), Nic() as nic, contextlib.ExitStack() as self.stack:
-                sender = self.sender(nic, frames, [*self.HARDWARE, *port("rx", offloads)])
+                sender = self.sender(nic, frames, [*self.HARDWARE, *port("rx", offloads)], ",partial=yes")
                 sender.do("start")
                 sender.until("all frames", lambda t: t.stats(1)["TX-packets"] == len(frames))
                 sender.do("stop")
@@ -170,7 +179,7 @@ class Offloads(unittest.TestCase):
         for offloads, computed in ((), len(frames)), (CKSUMS, 0):
             with self.subTest(offloads), Place() as place, contextlib.ExitStack() as self.stack:
                 back = place.directory / "back.pcap"
-                nic = self.stack.enter_context(NicPort(place, more=[f"net_pcap1,tx_pcap={back}"], arguments=["--mbuf-size=9900"]))
+                nic = self.stack.enter_context(NicPort(place, ",partial=yes", more=[f"net_pcap1,tx_pcap={back}"], arguments=["--mbuf-size=9900"]))
                 self.tell(nic, [*port("rx", offloads), "set fwd io", "start"])
                 sender = self.sender(place, frames, self.HARDWARE)
                 came = self.arrived(place, nic, sender, len(frames))
@@ -187,7 +196,7 @@ class Offloads(unittest.TestCase):
                 nic = self.stack.enter_context(NicPort(place, more=[f"net_pcap0,rx_pcap={there},tx_pcap={place.directory / 'unused.pcap'}"],
                                                        arguments=["--no-flush-rx", "--mbuf-size=9900"]))
                 self.tell(nic, [*self.HARDWARE, "set fwd csum"])
-                receiver = self.receiver(place, port("rx", offloads))
+                receiver = self.receiver(place, port("rx", offloads), ",partial=yes")
                 nic.until("the program", lambda t: "Link status: up" in t.do("show port info 0"))
                 came = self.arrived(place, receiver, nic, len(frames))
                 self.assert_same(came, frames)

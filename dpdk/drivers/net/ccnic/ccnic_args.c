@@ -14,7 +14,7 @@
 
 #include "ccnic_net.h"
 
-#define KNOWN "socket, id, role, mac, queues, rsize, buffers, mtu, zero-copy, design, demote, pages, wait, speed"
+#define KNOWN "socket, id, role, mac, queues, rsize, buffers, mtu, zero-copy, design, demote, pages, wait, speed, partial"
 
 /* Default of buffers=: enough for full rings and the caches of several lcores. */
 #define DEFAULT_BUFFERS 8192
@@ -205,6 +205,16 @@ parse_speed(const char *key, const char *value, void *opaque)
 	return number(key, value, 10, 400000, &args->speed);
 }
 
+static int
+parse_partial(const char *key, const char *value, void *opaque)
+{
+	struct ccnic_args *args = opaque;
+	int choice = choose(key, value, "no|yes|0|1");
+
+	args->partial = choice & 1;
+	return RTE_MIN(choice, 0);
+}
+
 static const struct {
 	const char *key;
 	arg_handler_t parse;
@@ -223,6 +233,7 @@ static const struct {
 	{ "pages", parse_pages },
 	{ "wait", parse_wait },
 	{ "speed", parse_speed },
+	{ "partial", parse_partial },
 };
 
 /* ccnicd's default socket. */
@@ -279,7 +290,7 @@ parse_all(const struct rte_kvargs *list, struct ccnic_args *args)
 static int
 check_nic(const struct rte_kvargs *list)
 {
-	static const char *const known[] = { "role", "socket", "id", "mac", "speed" };
+	static const char *const known[] = { "role", "socket", "id", "mac", "speed", "partial" };
 	unsigned int i, k;
 
 	for (i = 0; i < list->count; i++) {
@@ -287,7 +298,7 @@ check_nic(const struct rte_kvargs *list)
 			if (strcmp(list->pairs[i].key, known[k]) == 0)
 				break;
 		if (k == RTE_DIM(known)) {
-			NET_LOG(ERR, "devarg %s is for role=program; leave it out with role=nic, which takes socket, id, mac and speed",
+			NET_LOG(ERR, "devarg %s is for role=program; leave it out with role=nic, which takes socket, id, mac, speed and partial",
 				list->pairs[i].key);
 			return -EINVAL;
 		}

@@ -363,6 +363,7 @@ create(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct ccnic
 	dev->att = att;
 	dev->mtu_frame = args->attach.options.mtu;
 	dev->speed = args->speed;
+	dev->partial = args->partial;
 	dev->zero_copy = args->attach.bind;
 	dev->user.pause = ccnic_link_pause;
 	dev->user.resume = ccnic_link_resume;
@@ -397,6 +398,7 @@ create_nic(struct rte_vdev_device *vdev, const struct ccnic_args *args, struct c
 	dev->nic_role = role;
 	dev->mtu_frame = CCNIC_MAX_FRAME;
 	dev->speed = args->speed;
+	dev->partial = args->partial;
 
 	eth->dev_ops = &nic_ops;
 	eth->rx_pkt_burst = ccnic_nic_role_recv;
@@ -488,4 +490,5 @@ RTE_PMD_REGISTER_PARAM_STRING(net_ccnic,
 	"demote=<auto|on|off> "
 	"pages=<auto|small|huge> "
 	"wait=<no|yes> "
-	"speed=<10-400000>");
+	"speed=<10-400000> "
+	"partial=<no|yes>");

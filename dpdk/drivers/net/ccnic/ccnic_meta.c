@@ -19,12 +19,18 @@ uint32_t
 ccnic_takes_of(const struct rte_eth_dev_data *data)
 {
 	const uint64_t offloads = data->dev_conf.rxmode.offloads;
+	const struct ccnic_dev *dev = data->dev_private;
+	/*
+	 * Applications that enable receive checksums and forward what they get, as Open vSwitch and l3fwd do, lose packets without a
+	 * checksum: they expect a NIC to verify what is there. Those that take super-packets cannot get them otherwise.
+	 */
+	const bool partial = dev->partial || offloads & RTE_ETH_RX_OFFLOAD_TCP_LRO;
 	uint32_t takes = 0;
 
-	if (offloads & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM)
+	if (partial && offloads & RTE_ETH_RX_OFFLOAD_IPV4_CKSUM)
 		takes |= CCNIC_TAKES_IP;
 	/* Metadata do not tell TCP from UDP. */
-	if ((offloads & L4_CKSUMS) == L4_CKSUMS)
+	if (partial && (offloads & L4_CKSUMS) == L4_CKSUMS)
 		takes |= CCNIC_TAKES_L4;
 	if (offloads & RTE_ETH_RX_OFFLOAD_TCP_LRO && takes & CCNIC_TAKES_L4)
 		takes |= CCNIC_TAKES_TCP;

@@ -199,6 +199,7 @@ struct ccnic_args {
 	struct ccnic_attach_conf attach;
 	bool nic; /* role=nic */
 	uint32_t speed; /* Mb/s, as the application is told */
+	bool partial; /* partial=yes */
 };
 
 struct ccnic_nic_role;
@@ -214,6 +215,7 @@ struct ccnic_dev {
 	bool zero_copy;
 	bool started;
 	bool link_down; /* by rte_eth_dev_set_link_down() */
+	bool partial;   /* the application takes checksums that nobody has computed */
 	uint32_t speed; /* of the link, in Mb/s */
 	bool ptypes_asked;    /* the application has chosen packet types */
 	uint32_t ptypes;      /* these */

@@ -12,7 +12,7 @@ use crate::pool::{Class, data_offset};
 use crate::ring::{Producer, Ring};
 
 use super::QueuePair;
-use super::receive::AHEAD;
+use super::receive::PIECE;
 use super::transmit::Pace;
 
 /// Which lines of the transmit ring have been prefetched before the burst that writes them. While a burst is
@@ -365,7 +365,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         self.prefetch_ring();
         let mut done = 0;
         while done < max {
-            let want = (max - done).min(AHEAD);
+            let want = (max - done).min(PIECE);
             let got = self.rx.lend(
                 &self.mem,
                 &mut self.pool,
@@ -385,7 +385,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
                 break;
             }
         }
-        if done >= AHEAD {
+        if done >= PIECE {
             self.rx.take_ahead(&self.mem, &mut self.pool);
         } else {
             self.rx.prefetch(&self.mem);

@@ -11,23 +11,33 @@ use ccnic::host::{self, QueuePair};
 use ccnic::nic::{NicQueue, Pipeline, loopback};
 use ccnic::ring::GroupedEpoch;
 use ccnic::{Burst, Config, IdleMode, Layout, Tuning};
-use ccnic_shm::{NativeMemory, Pages, Region};
+use ccnic_shm::{NativeMemory, Pages, Region, Vectors};
 use rustix::process::setpriority_process;
 use rustix::thread::{CpuSet, sched_setaffinity};
 
 use super::Pair;
 use super::trials::{Effort, Load, Machine};
 
-/// Bytes of a packet.
-const PACKET: [u8; 64] = [0x5a; 64];
+/// What every byte of a packet is.
+const BYTE: u8 = 0x5a;
+/// Bytes of small and of large packets.
+const SMALL: u16 = 64;
+const LARGE: u16 = 1472;
+/// Bytes that a program looks at closely.
+const HEADERS: usize = 64;
 /// Packets in a burst.
 const BURST: usize = 32;
-/// Packets in flight under full load.
-const WINDOW: usize = 256;
+/// Small and large packets in flight under full load.
+const WINDOW: usize = 512;
+const LARGE_WINDOW: usize = 128;
+/// Large packets are fewer a second: their slices last so many times as long.
+const LARGE_SLICES: u32 = 6;
 /// Of a slice, the part that a thread may have waited for its CPU: one in so many.
 const DISTURBED: u64 = 50;
 /// Empty polls between two looks at the clock.
 const POLLS: u32 = 4096;
+/// The NIC's side looks for a new tuning after so many polls.
+const POLLS_BETWEEN_ORDERS: u32 = 32;
 /// How long after the end of the time for all of it a side waits for the other: only a CPU that is not to be had takes so long.
 const PATIENCE: Duration = Duration::from_secs(2);
 
@@ -132,7 +142,7 @@ impl TwoCores<'_> {
 
     /// Brings code and lines into the caches.
     fn warm_up(&mut self) -> anyhow::Result<()> {
-        for load in [Load::Full, Load::Lone] {
+        for load in Load::ALL {
             self.rate(load, Tuning::default(), Duration::from_micros(500))?;
         }
         Ok(())
@@ -160,40 +170,43 @@ impl TwoCores<'_> {
         Ok(())
     }
 
-    /// Sends at most `n` packets.
+    /// Sends at most `n` packets of `size` bytes.
     #[inline(always)]
-    fn send(&mut self, n: usize) {
-        let packets = (0..n).map(|i| (PACKET.as_slice(), i as u64));
-        self.in_flight += self.pair.tx_small(PACKET.len() as u16, packets, &mut self.burst);
+    fn send(&mut self, n: usize, size: u16) {
+        self.in_flight += self.pair.tx_fill(
+            size,
+            n,
+            &mut self.burst,
+            #[inline(always)]
+            |i, bytes| {
+                bytes.fill(BYTE);
+                i as u64
+            },
+        );
     }
 
     /// Receives and reads what is there, at most a burst.
     #[inline(always)]
     fn receive(&mut self) -> anyhow::Result<usize> {
         let mut seen = self.seen;
-        let mut read = |bytes: &[u8]| {
-            seen = bytes.as_chunks::<8>().0.iter().fold(seen, |seen, word| seen ^ u64::from_le_bytes(*word));
-        };
-        let n = if let Ok(n) = self.pair.rx_small(BURST, |_, bytes, _| read(bytes)) {
-            n
-        } else {
-            // A large buffer: the NIC had no small one at hand.
-            let n = self.pair.rx_burst(&mut self.burst, BURST);
-            self.burst.as_slice().iter().for_each(|buf| self.pair.with(buf, &mut read));
-            self.pair.free(&mut self.burst);
-            n
-        };
+        let n = self.pair.rx_lend(
+            BURST,
+            #[inline(always)]
+            |_, bytes, _| seen ^= look(bytes),
+        );
+        let n = n.map_err(|_| anyhow!("a packet came back in several segments"))?;
         self.seen = seen;
         self.in_flight = self.in_flight.checked_sub(n).context("more packets came back than were sent")?;
         Ok(n)
     }
 
     /// Sends as fast as packets come back; returns packets per second.
-    fn full(&mut self, slice: Duration) -> anyhow::Result<f64> {
+    #[inline(always)]
+    fn full(&mut self, slice: Duration, size: u16, window: usize) -> anyhow::Result<f64> {
         let (start, mut received, mut turns, mut polls) = (Instant::now(), 0, 0u32, 0);
         let rate = loop {
-            if self.in_flight + BURST <= WINDOW {
-                self.send(BURST);
+            if self.in_flight + BURST <= window {
+                self.send(BURST, size);
             }
             let n = self.receive()?;
             received += n;
@@ -217,10 +230,11 @@ impl TwoCores<'_> {
     }
 
     /// Sends one packet at a time; returns round trips per second.
+    #[inline(always)]
     fn lone(&mut self, slice: Duration) -> anyhow::Result<f64> {
         let (start, mut trips, mut polls) = (Instant::now(), 0u32, 0);
         loop {
-            self.send(1);
+            self.send(1, SMALL);
             while self.receive()? == 0 {
                 self.wait(&mut polls)?;
             }
@@ -240,10 +254,15 @@ impl Machine for TwoCores<'_> {
         self.apply(tuning)?;
         let waited = |delays: &[Delay; 2]| delays.iter().map(Delay::nanoseconds).sum::<u64>();
         let before = waited(&self.delays);
-        let rate = match load {
-            Load::Full => self.full(slice)?,
-            Load::Lone => self.lone(slice)?,
-        };
+        // As programs are compiled.
+        let rate = Vectors::chosen().run(
+            #[inline(always)]
+            || match load {
+                Load::Full => self.full(slice, SMALL, WINDOW),
+                Load::Large => self.full(slice * LARGE_SLICES, LARGE, LARGE_WINDOW),
+                Load::Lone => self.lone(slice),
+            },
+        )?;
         let waited = waited(&self.delays).saturating_sub(before);
         std::hint::black_box(self.seen);
         Ok((u128::from(waited) <= slice.as_nanos() / u128::from(DISTURBED)).then_some(rate))
@@ -280,10 +299,26 @@ fn serve(
             (word, idle) = (wanted, tuning.idle);
             orders.applied.store(word, Ordering::Release);
         }
-        if loopback(&mut queue, &mut pipeline, &mem, false) == 0 && idle == IdleMode::Pause {
-            std::hint::spin_loop();
-        }
+        Vectors::chosen().run(
+            #[inline(always)]
+            || {
+                for _ in 0..POLLS_BETWEEN_ORDERS {
+                    if loopback(&mut queue, &mut pipeline, &mem, false) == 0 && idle == IdleMode::Pause {
+                        std::hint::spin_loop();
+                    }
+                }
+            },
+        );
     }
+}
+
+/// What a program does with a packet: reads all of it, and hashes its headers.
+#[inline(always)]
+fn look(packet: &[u8]) -> u64 {
+    let words = packet.as_chunks::<8>().0;
+    let all = words.iter().fold(0, |all, word| all ^ u64::from_le_bytes(*word));
+    let headers = words.iter().take(HEADERS / 8);
+    headers.fold(all, |hash, word| (hash ^ u64::from_le_bytes(*word)).wrapping_mul(0x0000_0100_0000_01b3)) // FNV-1a's
 }
 
 /// Pins this thread to a CPU; with `priority` before all others there, if the system lets it.
@@ -316,7 +351,7 @@ mod tests {
     fn both_loads_run_with_every_kind_of_tuning_and_lose_nothing() {
         TwoCores::run(pair(), effort(Duration::from_secs(60)), |cores| {
             for text in ["default", "fetch=read", "ahead=4", "demote=on", "demote=off", "idle=spin"] {
-                for load in [Load::Full, Load::Lone] {
+                for load in Load::ALL {
                     let rate = cores.rate(load, text.parse()?, Duration::from_micros(200))?;
                     assert!(
                         rate.is_none_or(|rate| rate.is_finite() && rate > 0.0),

@@ -54,7 +54,7 @@ impl Verdict {
 /// A rate as people read it.
 fn rate(load: Load, per_second: f64) -> String {
     match load {
-        Load::Full => format!("{:.1} Mpps", per_second / 1e6),
+        Load::Full | Load::Large => format!("{:.1} Mpps", per_second / 1e6),
         Load::Lone => format!("{:.0} ns", 1e9 / per_second),
     }
 }
@@ -68,7 +68,7 @@ impl Report {
     /// The table: medians of rounds.
     pub(super) fn text(&self) -> String {
         let mut text = format!(
-            "{:<11} {:>10} {:>10} {:>6} {:>9}  {}\n",
+            "{:<16} {:>10} {:>10} {:>6} {:>9}  {}\n",
             "variant", "without", "with", "ratio", "faster in", "result"
         );
         for Row { load, text: variant, rounds, verdict } in &self.rows {
@@ -87,7 +87,7 @@ impl Report {
             let result = verdict.text();
             // Writing to a string cannot fail.
             let _ =
-                writeln!(text, "{variant:<11} {incumbent:>10} {with:>10} {ratio:>6} {faster:>9}  {result}");
+                writeln!(text, "{variant:<16} {incumbent:>10} {with:>10} {ratio:>6} {faster:>9}  {result}");
         }
         text
     }

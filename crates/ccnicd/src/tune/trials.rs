@@ -1,8 +1,8 @@
 //! What is tried, in which order, under which load, and what of it is chosen.
 //!
-//! One field after the other, each with what has been chosen of the fields before it. A variant that has won its rounds must win
-//! again, and must not lose under the other load: what helps a lone packet may cost packets per second, and the other way round. Of
-//! several such variants the one with the highest ratio is chosen.
+//! One field after the other, each with what has been chosen of the fields before it; fields that help only together are tried
+//! together. A variant that has won its rounds must win again, and must not lose under the other loads: what helps a lone packet may
+//! cost packets per second, and the other way round. Of several such variants the one with the highest ratio is chosen.
 
 use std::time::Duration;
 
@@ -16,16 +16,17 @@ use super::rule::{MARGIN, Rounds};
 pub(super) enum Load {
     /// 64-byte packets, many in flight: packets per second.
     Full,
+    /// 1472-byte packets, many in flight: packets per second.
+    Large,
     /// One packet in flight: round trips per second.
     Lone,
 }
 
 impl Load {
-    const fn other(self) -> Load {
-        match self {
-            Load::Full => Load::Lone,
-            Load::Lone => Load::Full,
-        }
+    pub(super) const ALL: [Load; 3] = [Load::Full, Load::Large, Load::Lone];
+
+    fn others(self) -> impl Iterator<Item = Load> {
+        Load::ALL.into_iter().filter(move |load| *load != self)
     }
 }
 
@@ -54,7 +55,7 @@ pub(super) trait Machine {
     fn is_late(&self) -> bool;
 }
 
-/// The variants of a field.
+/// The variants of a field, or of two.
 struct Trial {
     /// What they are made for.
     load: Load,
@@ -65,8 +66,14 @@ struct Trial {
 
 /// All that is tried. Polling without a pause takes time of the other thread of a core, and energy, which is not measured.
 const TRIALS: [Trial; 5] = [
-    Trial { load: Load::Full, variants: &["fetch=read"], margin: MARGIN },
-    Trial { load: Load::Full, variants: &["loaded=1"], margin: MARGIN },
+    // Payload of many lines shows best how it should be requested.
+    Trial { load: Load::Large, variants: &["fetch=read"], margin: MARGIN },
+    // Inline payload alone waits for the lines of the areas: where requesting them ahead hides that, it wins, elsewhere it loses.
+    Trial {
+        load: Load::Full,
+        variants: &["loaded=1", "loaded=1,ahead=2", "loaded=1,ahead=4"],
+        margin: MARGIN,
+    },
     Trial { load: Load::Full, variants: &["ahead=1", "ahead=2", "ahead=4"], margin: MARGIN },
     Trial { load: Load::Lone, variants: &["demote=off", "demote=on"], margin: MARGIN },
     Trial { load: Load::Lone, variants: &["idle=spin"], margin: 1.1 },
@@ -115,12 +122,13 @@ fn try_one(
     if !first.won() {
         return row(first, Verdict::NotFaster);
     }
-    let (again, other) = (set(load)?, set(load.other())?);
-    let verdict = if again.len().min(other.len()) < effort.rounds {
+    let again = set(load)?;
+    let others = load.others().map(set).collect::<anyhow::Result<Vec<_>>>()?;
+    let verdict = if again.len() < effort.rounds || others.iter().any(|set| set.len() < effort.rounds) {
         Verdict::NotMeasured
     } else if !again.won() {
         Verdict::OnlyOnce
-    } else if other.lost() {
+    } else if others.iter().any(Rounds::lost) {
         Verdict::SlowerOtherwise
     } else {
         Verdict::Chosen
@@ -209,10 +217,11 @@ mod tests {
     #[test]
     fn what_is_clearly_faster_is_chosen_and_of_several_the_fastest() {
         let rate = |load, tuning: Tuning| {
-            let read = if tuning.fetch == FetchMode::Read && load == Load::Full { 1.1 } else { 1.0 };
+            let read = if tuning.fetch == FetchMode::Read && load == Load::Large { 1.1 } else { 1.0 };
             let ahead = [1.0, 1.1, 1.3, 1.2, 1.2][usize::from(tuning.ahead)];
             let spin = if tuning.idle == IdleMode::Spin { 1.08 } else { 1.0 };
-            10.0 * read * ahead * spin
+            let inline = if tuning.loaded > 0 { 0.5 } else { 1.0 };
+            10.0 * read * ahead * spin * inline
         };
         let report = measured(usize::MAX, rate);
         assert_eq!(report.tuning.to_string(), "fetch=read,ahead=2,demote=auto,idle=pause,inline=1,loaded=0");
@@ -222,7 +231,20 @@ mod tests {
     }
 
     #[test]
-    fn what_helps_one_load_must_not_harm_the_other() {
+    fn fields_that_win_only_together_are_chosen_together() {
+        let rate = |load, tuning: Tuning| match (tuning.loaded, tuning.ahead, load) {
+            (1, 0, Load::Full) => 7.0,
+            (1, ahead, Load::Full) => 11.0 + f64::from(ahead),
+            _ => 10.0,
+        };
+        let report = measured(usize::MAX, rate);
+        assert_eq!(report.tuning.to_string(), "fetch=own,ahead=4,demote=auto,idle=pause,inline=1,loaded=1");
+        assert_eq!(verdict(&report, "loaded=1"), Verdict::NotFaster);
+        assert_eq!(verdict(&report, "loaded=1,ahead=2"), Verdict::AnotherIsFaster);
+    }
+
+    #[test]
+    fn what_helps_one_load_must_not_harm_another() {
         let rate = |load, tuning: Tuning| match (tuning.demote, load) {
             (Demote::On, Load::Lone) => 12.0,
             (Demote::On, Load::Full) => 5.0,
@@ -246,7 +268,7 @@ mod tests {
 
     #[test]
     fn what_there_is_no_time_for_stays_at_its_default() {
-        let report = measured(80, |_, tuning| if tuning.fetch == FetchMode::Read { 12.0 } else { 10.0 });
+        let report = measured(110, |_, tuning| if tuning.fetch == FetchMode::Read { 12.0 } else { 10.0 });
         assert_eq!(report.tuning.to_string(), "fetch=read,ahead=0,demote=auto,idle=pause,inline=1,loaded=0");
         assert!(!report.complete() && verdict(&report, "idle=spin") == Verdict::NotMeasured);
         assert_eq!(measured(0, |_, _| 10.0).tuning, Tuning::default());

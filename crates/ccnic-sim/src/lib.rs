@@ -12,6 +12,7 @@
 //!  systems/     one module per published system: machine, host side, NIC side
 //!  devices/     what implements the trait Device: PCIe NICs             observe/audit
 //!  machine/     cores, caches, home agents, fabric, topology; the trait Device
+//!  bus/         the other machine: nodes with snooping buses, and a network
 //!  observe/     counters, trace, journal: what a machine reports to
 //!  platform/    a machine's numbers, from TOML
 //!  protocols/   coherence protocols: tables, no code
@@ -64,6 +65,7 @@
 //!
 //! `docs/architecture/simulator.md` says how to add a machine, a protocol, a device or a system.
 
+pub mod bus;
 mod devices;
 mod kernel;
 mod machine;
@@ -82,4 +84,6 @@ pub use machine::topology::{Link, Topology};
 pub use machine::uncached::{Access, AccessKind};
 pub use machine::{Attachment, Machine, MachineError, Seat};
 pub use observe::{counters, summary, trace, witness};
+pub use run::cni as cni_run;
 pub use run::{calibrate, figures, loopback, micro, mmio, parallel};
+pub use systems::cni;

@@ -14,6 +14,7 @@
 //! What a file leaves out, misspells, or gives in another unit is refused with its key and a remedy: a simulator that
 //! takes a default silently measures something else.
 
+mod bus;
 mod description;
 mod error;
 mod instructions;
@@ -26,6 +27,7 @@ mod tests;
 mod units;
 mod values;
 
+pub use bus::{BusPlatform, Messaging};
 pub use description::Platform;
 pub use error::PlatformError;
 pub use instructions::{Code, Counts, Instructions};
@@ -33,5 +35,7 @@ pub use tables::{
     Cache, Core, Curve, Device, Link, Llc, Memory, Path, Pcie, Prefetch, Prefetchers, Protocol, Software,
     Targets, Topology,
 };
-pub use units::{Bytes, Count, GbitPerS, GbytesPerS, GflitPerS, Ghz, Given, Kib, Ns, On, Ratio, Unit, unit};
+pub use units::{
+    Bytes, Count, Cycles, GbitPerS, GbytesPerS, GflitPerS, Ghz, Given, Kib, Ns, On, Ratio, Unit, unit,
+};
 pub use values::Entry;

@@ -76,6 +76,8 @@ units! {
     Ns = Nanoseconds, "ns", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1e6);
     /// Gigahertz.
     Ghz = Gigahertz, "ghz", f64, |v: &_, z| crate::platform::units::real(v, z, 0.01, 20.0);
+    /// Cycles of the platform's processor.
+    Cycles = ProcessorCycles, "cycles", u32, |v: &_, z| crate::platform::units::whole(v, z, 1 << 16);
     /// Gigabytes (10^9) per second.
     GbytesPerS = GigabytesPerSecond, "gbytes_per_s", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1e5);
     /// Gigabits (10^9) per second.
@@ -208,7 +210,9 @@ pub(super) fn replace(entry: &mut Table, at: &str, value: f64) -> Result<(), Fau
     let new = match *unit {
         "on" if value == 0.0 || value == 1.0 => Value::Boolean(value == 1.0),
         "on" => return Err(Fault::new(at, format!("cannot become {value}"), "a switch takes 0 or 1")),
-        "kib" | "count" | "bytes" if value.fract() == 0.0 && value.abs() <= f64::from(u32::MAX) => {
+        "kib" | "count" | "bytes" | "cycles"
+            if value.fract() == 0.0 && value.abs() <= f64::from(u32::MAX) =>
+        {
             Value::Integer(value as i64)
         }
         _ => Value::Float(value),

@@ -5,17 +5,24 @@
 //! | file | protocol |
 //! |---|---|
 //! | [`mesif`] | MESIF with a directory at each line's home agent: UPI, CXL.cache |
+//! | [`moesi`] | MOESI on a snooping bus: MBus |
 //!
-//! A further protocol is a file with its two tables beside `mesif.rs` and a line in [`ALL`]. Tables whose home agent keeps no
-//! directory (a snooping bus) need one more [`table::Snoops`]: every cache but the requester's.
+//! A further protocol is a file with its two tables beside `mesif.rs` and a line in [`ALL`]. On a snooping bus there is no home agent
+//! and no directory: tables of this kind ([`snooping::Snooping`]) are carried out by the machine in `bus/`, and stand in [`SNOOPING`].
 
 pub mod mesif;
+pub mod moesi;
+pub mod snooping;
 pub mod table;
 
+use snooping::Snooping;
 use table::Protocol;
 
 /// Every protocol.
 pub const ALL: &[&Protocol] = &[&mesif::MESIF];
+
+/// Every protocol of a snooping bus.
+pub const SNOOPING: &[&Snooping] = &[&moesi::MOESI];
 
 /// The protocol of a name.
 pub fn named(name: &str) -> Option<&'static Protocol> {

@@ -1,6 +1,7 @@
 //! What is run on simulated machines: loopbacks, microbenchmarks, calibration probes, the paper's figures.
 
 pub mod calibrate;
+pub mod cni;
 pub mod figures;
 pub mod loopback;
 pub mod micro;

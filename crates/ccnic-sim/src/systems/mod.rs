@@ -3,12 +3,14 @@
 //! | module | system |
 //! |---|---|
 //! | [`cc_nic`] | a coherent NIC on cores, over every ring design (CC-NIC, ASPLOS '24) |
+//! | [`cni`] | the coherent network interfaces of 1996, on the machine in `bus/` (CNI, ISCA '96) |
 //! | [`pcie`] | a PCIe NIC: E810, ConnectX-6 (CC-NIC section 5.1) |
 //!
 //! [`plan`] has what is asked of a system and what a run shows, [`regions`] where the interface's regions lie in memory, [`host`] the
 //! program that every system's host cores run, and what a built system is.
 
 pub mod cc_nic;
+pub mod cni;
 pub mod host;
 pub mod pcie;
 pub mod plan;

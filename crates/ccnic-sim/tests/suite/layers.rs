@@ -12,6 +12,7 @@ const LAYERS: &[&str] = &[
     "platform/",
     "observe/",
     "machine/",
+    "bus/",
     "observe/audit",
     "devices/",
     "systems/",

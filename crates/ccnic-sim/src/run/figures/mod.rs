@@ -4,6 +4,7 @@
 //! [`statement`] (the comparison). Pictures are drawn by the command-line tool.
 
 pub mod expr;
+pub mod interface;
 pub mod plan;
 pub mod point;
 pub mod run;
@@ -14,14 +15,15 @@ mod tests;
 use plan::{Figure, PlanError};
 
 macro_rules! built_in {
-    ($($name:literal),+ $(,)?) => {
-        const FILES: &[(&str, &str)] = &[$((
+    ($files:ident: $($name:literal),+ $(,)?) => {
+        const $files: &[(&str, &str)] = &[$((
             concat!("figures/", $name, ".toml"),
             include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../figures/", $name, ".toml")),
         )),+];
     };
 }
 built_in!(
+    FILES:
     "02-writes",
     "03-stores",
     "07-access",
@@ -43,6 +45,8 @@ built_in!(
     "19-overlay",
 );
 
+built_in!(CNI_FILES: "cni/06-latency", "cni/07-bandwidth", "cni/08-programs");
+
 /// A plan file is a page or two.
 const LARGEST: u64 = 1 << 20;
 
@@ -54,6 +58,14 @@ pub fn all() -> Result<Vec<Figure>, PlanError> {
     FILES.iter().map(|(file, text)| Figure::parse(text, file)).collect()
 }
 
+/// The built-in figures of the CNI paper (ISCA '96).
+///
+/// # Errors
+/// When one is wrong: a defect of ccnic.
+pub fn cni() -> Result<Vec<Figure>, PlanError> {
+    CNI_FILES.iter().map(|(file, text)| Figure::parse(text, file)).collect()
+}
+
 /// A figure by its number, or read from a file whose name ends in `.toml`.
 ///
 /// # Errors
@@ -62,7 +74,7 @@ pub fn named(name: &str) -> Result<Figure, PlanError> {
     if name.ends_with(".toml") {
         return load(name);
     }
-    let figures = all()?;
+    let figures = [all()?, cni()?].concat();
     let known = figures.iter().map(|f| f.id.as_str()).collect::<Vec<_>>().join(", ");
     figures.into_iter().find(|f| f.id == name).ok_or_else(|| PlanError::Unknown { name: name.into(), known })
 }

@@ -10,6 +10,7 @@ use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
 use super::expr::Expr;
+use super::interface::Interface;
 use super::statement::Statement;
 use crate::run::mmio::Target;
 
@@ -122,6 +123,8 @@ pub struct Series {
     pub base: Settings,
     /// What is written to.
     pub target: Option<TargetName>,
+    /// Figures of the CNI paper: the network interface.
+    pub interface: Option<Interface>,
     /// What varies over `values`: `cores`, `burst`, `rx-burst`, `size`, `inflight`, or a platform's key.
     pub over: Option<String>,
     /// Its values.
@@ -147,6 +150,12 @@ impl Series {
             Kind::MmioWrite | Kind::MmioBurst if variants || !values => Some("this kind takes values"),
             Kind::MmioWrite if self.target.is_none() => {
                 Some("it does not say what is written to: add target")
+            }
+            Kind::CniRoundTrip | Kind::CniBandwidth if variants || !values => {
+                Some("this kind takes values: bytes of a message")
+            }
+            Kind::CniRoundTrip | Kind::CniBandwidth | Kind::CniPrograms if self.interface.is_none() => {
+                Some("it does not say which network interface: add interface and bus")
             }
             Kind::Access | Kind::Pingpong | Kind::Stream | Kind::MmioRead if values || variants => {
                 Some("this kind takes neither values nor variants")
@@ -176,6 +185,14 @@ pub enum Kind {
     Loopback,
     /// Loopback from one packet in flight to saturation, at shares of the highest rate.
     Load,
+    /// Round trips of messages of so many bytes over `interface` (CNI figure 6).
+    CniRoundTrip,
+    /// Bandwidth in messages of so many bytes over `interface` (CNI figure 7).
+    CniBandwidth,
+    /// Bandwidth of a queue between two processors on one bus (CNI section 5.1.2).
+    CniLocalQueue,
+    /// Every program on all nodes (CNI figure 8).
+    CniPrograms,
 }
 
 /// What figure 2 writes to.

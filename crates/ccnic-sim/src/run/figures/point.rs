@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::plan::{Settings, Switch};
 use crate::platform::Platform;
+use crate::run::cni::work::CniWork;
 use crate::run::loopback::simulate;
 use crate::run::micro::{Held, Stores, Words, access, pingpong, stream};
 use crate::run::mmio::{Target, mmio_read, store_burst, write_throughput};
@@ -41,6 +42,8 @@ pub enum Work {
     MmioBurst(u32),
     /// Packets.
     Loopback(Settings, Offered),
+    /// Something on the machine of the CNI paper.
+    Cni(CniWork),
 }
 
 /// How many packets are sent.
@@ -112,6 +115,7 @@ impl Point {
             Work::Access(_) | Work::Pingpong(_) => 1.0,
             Work::MmioRead(_) | Work::MmioWrite(..) | Work::MmioBurst(_) => 1.0,
             Work::Stream(_) => 1e5,
+            Work::Cni(work) => work.cost(),
             Work::Loopback(s, offered) => {
                 let cores = if *offered == Offered::One { 1 } else { s.cores.unwrap_or(CORES) };
                 let packet = 1.0 + f64::from(s.size.unwrap_or(SIZE)) / 500.0;
@@ -125,6 +129,9 @@ impl Point {
     /// # Errors
     /// Why it cannot be simulated.
     pub fn run(&self, effort: Effort) -> Result<Measured, String> {
+        if let Work::Cni(work) = &self.work {
+            return Ok(Measured { values: work.run(&self.platform, &self.set)? });
+        }
         let platform = self.machine().map_err(|e| e.to_string())?;
         let mut values = BTreeMap::new();
         let mut put = |key: &str, value: f64| values.insert(key.to_owned(), value);
@@ -163,6 +170,7 @@ impl Point {
                 let summary = serde_json::to_value(&summary).map_err(|e| e.to_string())?;
                 flatten(&summary, "", &mut values);
             }
+            Work::Cni(_) => {} // on another machine: above
         }
         machine_values(&platform, &mut values);
         Ok(Measured { values })

@@ -6,6 +6,8 @@ use super::expr::{Place, Source};
 use super::plan::{Figure, Kind, Series, Settings};
 use super::point::{Effort, Measured, Offered, Point, Work};
 use super::statement::Verdict;
+use crate::run::cni::programs::Program;
+use crate::run::cni::work::CniWork;
 use crate::run::micro::{Held, Stores, Words};
 use crate::run::parallel;
 
@@ -189,6 +191,17 @@ fn expand(series: &Series) -> Planned {
         Kind::MmioWrite => {
             let target = series.target.ok_or("it does not say what is written to")?.target();
             numbered(series, |value| Work::MmioWrite(target, value as u32))
+        }
+        Kind::CniLocalQueue => fixed(vec![("244 B", Work::Cni(CniWork::LocalQueue))]),
+        Kind::CniPrograms => {
+            let interface = series.interface.ok_or("it names no network interface")?.interface();
+            fixed(Program::ALL.map(|p| (p.name(), Work::Cni(CniWork::Program(interface, p)))).into())
+        }
+        Kind::CniRoundTrip | Kind::CniBandwidth => {
+            let interface = series.interface.ok_or("it names no network interface")?.interface();
+            let work =
+                if series.kind == Kind::CniRoundTrip { CniWork::RoundTrip } else { CniWork::Bandwidth };
+            numbered(series, |bytes| Work::Cni(work(interface, bytes as usize)))
         }
         Kind::Load => loads(series),
         Kind::Loopback if series.variants.is_empty() => varied(series)?,

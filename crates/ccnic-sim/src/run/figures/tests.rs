@@ -19,6 +19,20 @@ fn built_in_plans_are_right() {
 }
 
 #[test]
+fn built_in_plans_of_the_cni_paper_are_right() {
+    for figure in cni().unwrap() {
+        assert!(figure.id.starts_with("cni-") && !figure.statements.is_empty(), "{}", figure.id);
+        for series in &figure.series {
+            let platform = series.base.platform.as_deref().unwrap();
+            assert!(crate::platform::BusPlatform::named(platform).is_ok(), "{}", series.id);
+        }
+    }
+    let (_, text) = CNI_FILES[0];
+    let error = Figure::parse(&text.replace("\"cni512q\"", "\"cni1q\""), "mine.toml").unwrap_err();
+    assert!(error.to_string().contains("choose one of ni2w, cni4, cni16q, cni512q, cni16qm"), "{error}");
+}
+
+#[test]
 fn an_unknown_design_is_refused_with_the_names_of_all() {
     let (_, text) = FILES.iter().find(|(name, _)| name.contains("17-")).unwrap();
     assert!(text.contains("\"e810\""));

@@ -1,0 +1,8 @@
+//! What is run on the machine of the CNI paper (ISCA '96): microbenchmarks, and programs that compute something.
+
+pub mod em3d;
+pub mod gauss;
+pub mod micro;
+pub mod nodes;
+pub mod programs;
+pub mod work;

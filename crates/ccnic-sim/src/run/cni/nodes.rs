@@ -1,0 +1,71 @@
+//! A program on all nodes at once, and what a run of it shows.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use super::micro::MicroError;
+use crate::bus::End;
+use crate::bus::buses::Cycle;
+use crate::platform::BusPlatform;
+use crate::systems::cni::endpoint::Endpoint;
+use crate::systems::cni::{Interface, build};
+
+/// What a run shows.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Outcome {
+    /// Until the last node was done.
+    pub cycles: Cycle,
+    /// Cycles that memory buses were occupied, all nodes together.
+    pub memory_bus: Cycle,
+    /// The same of I/O buses.
+    pub io_bus: Cycle,
+    /// Network messages.
+    pub messages: u64,
+    /// Messages that processors had to keep in their memory, because they could not send.
+    pub kept: u64,
+}
+
+/// What the nodes of a run leave: results, the time at which the last was done, kept messages.
+struct Left<R> {
+    /// By node, in the order in which they were done.
+    results: Vec<(usize, R)>,
+    cycles: Cycle,
+    kept: u64,
+}
+
+/// Runs `program(node, endpoint)` on all nodes; returns what it has measured, and what the programs have returned, in order of nodes.
+///
+/// # Errors
+/// When the interface cannot be there, or the programs wait for each other.
+pub fn on_all<R: 'static>(
+    platform: &BusPlatform,
+    interface: Interface,
+    memory: u32,
+    program: impl Fn(&mut Endpoint<'_>) -> R + 'static,
+) -> Result<(Outcome, Vec<R>), MicroError> {
+    let left = Rc::new(RefCell::new(Left { results: Vec::new(), cycles: 0, kept: 0 }));
+    let program = Rc::new(program);
+    let mut sim = build(platform, interface, memory, |node| {
+        let (left, program) = (Rc::clone(&left), Rc::clone(&program));
+        Box::new(move |mut end: Endpoint<'_>| {
+            let result = program(&mut end);
+            let mut left = left.borrow_mut();
+            left.results.push((node, result));
+            left.cycles = left.cycles.max(end.cpu.now());
+            left.kept += end.kept_in_all;
+        })
+    })?;
+    if sim.run() != End::Done {
+        return Err(MicroError::Stuck);
+    }
+    let mut left = left.borrow_mut();
+    let mut outcome = Outcome { cycles: left.cycles, memory_bus: 0, io_bus: 0, messages: 0, kept: left.kept };
+    for node in 0..platform.nodes.get() as usize {
+        let counts = sim.node(node).counts();
+        outcome.memory_bus += counts.memory_bus;
+        outcome.io_bus += counts.io_bus;
+        outcome.messages += counts.messages;
+    }
+    left.results.sort_by_key(|(node, _)| *node);
+    Ok((outcome, std::mem::take(&mut left.results).into_iter().map(|(_, result)| result).collect()))
+}

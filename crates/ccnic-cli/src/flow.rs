@@ -19,10 +19,10 @@ use crate::print::{self, Column, Table};
 pub enum FlowCommand {
     /// Show the flow rules of all programs, or of one, with their counters
     List(ListArgs),
-    /// Add a rule of the operator about a program's packets: it comes before the program's own (root, and the user that the NIC
-    /// runs as)
+    /// Add a rule of the operator about a program's packets: it comes before the program's own (only operators may: by default root and
+    /// the user that the NIC runs as)
     Add(Box<AddArgs>),
-    /// Remove a rule of the operator, or all of them (only operators may: by default root, and the user that the NIC runs as)
+    /// Remove a rule of the operator, or all of them (only operators may: by default root and the user that the NIC runs as)
     Del(DelArgs),
 }
 

@@ -52,21 +52,26 @@ fn ask(connection: &Connection, request: FlowRequest) -> Result<FlowReply, Error
 }
 
 /// Flow rules say for some of the packets that a program receives what becomes of them, before RSS does. `docs/steering.md` has
-/// the limits.
-///
-/// ```no_run
-/// use ccnic_client::{Config, FlowMatch, FlowRule, FlowTarget, Nic};
-///
-/// let mut nic = Nic::options().config(&Config { queues: 2, ..Config::default() }).open("/tmp/nic.sock")?;
-/// let dns = FlowMatch { protocol: Some(17), dst_port: Some(53), ..FlowMatch::default() };
-/// let id = nic.flow_create(&FlowRule { matches: dns, to: FlowTarget::Queue(1), ..FlowRule::default() })?;
-/// println!("{} packets", nic.flow_query(id)?.packets);
-/// nic.flow_destroy(id)?;
-/// # Ok::<(), ccnic_client::Error>(())
-/// ```
+/// the limits, [`flow_create`](Nic::flow_create) has an example.
 impl Nic {
     /// Adds a flow rule, for this NIC and its successors; returns its number. It is in force, when this returns, for all packets
     /// sent from then on.
+    ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// use ccnic_client::{Config, FlowMatch, FlowRule, FlowTarget, Nic};
+    ///
+    /// let mut nic = Nic::options().config(&Config { queues: 2, ..Config::default() }).open(&socket)?;
+    /// let dns = FlowMatch { protocol: Some(17), dst_port: Some(53), ..FlowMatch::default() };
+    /// let first = nic.flow_create(&FlowRule { matches: dns, to: FlowTarget::Queue(1), ..FlowRule::default() })?;
+    /// let web = FlowMatch { protocol: Some(6), dst_port: Some(80), ..FlowMatch::default() };
+    /// let second = nic.flow_create(&FlowRule { matches: web, to: FlowTarget::Drop, ..FlowRule::default() })?;
+    /// assert_eq!((first, second), (0, 1));
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Flow`]: a field is wrong. [`Error::Refused`]: a limit of the NIC, or a rule that is there already.
@@ -85,6 +90,21 @@ impl Nic {
 
     /// Checks the fields of a rule without adding it. The NIC's limits are not checked.
     ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// use ccnic_client::{Config, FlowRule, FlowTarget, Nic};
+    ///
+    /// let nic = Nic::options().config(&Config { queues: 2, ..Config::default() }).open(&socket)?;
+    /// let rule = FlowRule { to: FlowTarget::Queue(2), ..FlowRule::default() };
+    /// let why = nic.flow_check(&rule).unwrap_err().to_string();
+    /// assert!(why.contains("the program has queues 0 to 1"), "{why}");
+    /// assert_eq!(nic.flows().count(), 0, "nothing has changed");
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Flow`] and [`Error::NoFlows`], as [`flow_create`](Nic::flow_create).
     pub fn flow_check(&self, rule: &FlowRule) -> Result<(), Error> {
@@ -93,6 +113,20 @@ impl Nic {
     }
 
     /// Removes a rule of this program, for this NIC and its successors.
+    ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// use ccnic_client::{Config, FlowRule, FlowTarget, Nic};
+    ///
+    /// let mut nic = Nic::options().config(&Config { queues: 2, ..Config::default() }).open(&socket)?;
+    /// let id = nic.flow_create(&FlowRule { to: FlowTarget::Queue(1), ..FlowRule::default() })?;
+    /// nic.flow_destroy(id)?;
+    /// assert!(nic.flow_destroy(id).is_err(), "there is none any more");
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Flow`]: there is no such rule. [`Error::Refused`]: nothing has changed.
@@ -109,6 +143,22 @@ impl Nic {
 
     /// Removes all rules of this program, for this NIC and its successors. The operator's stay.
     ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// use ccnic_client::{Config, FlowRule, FlowTarget, Nic};
+    ///
+    /// let mut nic = Nic::options().config(&Config { queues: 2, ..Config::default() }).open(&socket)?;
+    /// for queue in 0..2 {
+    ///     nic.flow_create(&FlowRule { to: FlowTarget::Queue(queue), ..FlowRule::default() })?;
+    /// }
+    /// nic.flow_flush()?;
+    /// assert_eq!(nic.flows().count(), 0);
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::Refused`]: nothing has changed.
     pub fn flow_flush(&mut self) -> Result<(), Error> {
@@ -118,6 +168,21 @@ impl Nic {
     }
 
     /// A rule about this program's packets, also one of the operator, with its counters. They count from 0 at each NIC.
+    ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// use ccnic_client::{Config, FlowRule, FlowTarget, Nic};
+    ///
+    /// let mut nic = Nic::options().config(&Config { queues: 2, ..Config::default() }).open(&socket)?;
+    /// let rule = FlowRule { to: FlowTarget::Drop, ..FlowRule::default() };
+    /// let id = nic.flow_create(&rule)?;
+    /// let entry = nic.flow_query(id)?;
+    /// assert_eq!((entry.rule, entry.packets, entry.bytes), (rule, 0, 0)); // none has come yet
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
     ///
     /// # Errors
     /// [`Error::Refused`]: there is no such rule. Otherwise as [`flow_create`](Nic::flow_create).
@@ -129,6 +194,20 @@ impl Nic {
     }
 
     /// The rules of this program that its NIC follows, or its successor will, with their numbers. Asks nobody.
+    ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// use ccnic_client::{Config, FlowRule, FlowTarget, Nic};
+    ///
+    /// let mut nic = Nic::options().config(&Config { queues: 2, ..Config::default() }).open(&socket)?;
+    /// let rule = FlowRule { to: FlowTarget::Queue(1), ..FlowRule::default() };
+    /// let id = nic.flow_create(&rule)?;
+    /// assert_eq!(nic.flows().collect::<Vec<_>>(), [(id, &rule)]);
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
     pub fn flows(&self) -> impl Iterator<Item = (u32, &FlowRule)> {
         self.flows.rules.iter().map(|(id, rule)| (*id, rule))
     }

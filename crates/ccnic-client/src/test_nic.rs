@@ -1,5 +1,6 @@
 // A loopback NIC on a thread: of a unit test, or of an example in the documentation, which includes this file.
 
+use std::collections::BTreeMap;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
@@ -11,6 +12,7 @@ use ccnic::Layout;
 use ccnic::nic::{NicQueue, Pipeline, loopback};
 use ccnic::ring::{Ring, RingVisitor};
 use ccnic::rss::Rss;
+use ccnic_control::flow::{FLOW_VERSION, FlowAbility, FlowEntry, FlowPage, FlowReply, FlowRequest, FlowRule};
 use ccnic_control::messages::{Cursor, Hello, Status};
 use ccnic_control::{AttachRequest, ClientId, Handler, Limits, Listener, Notifier, Teardown};
 use ccnic_shm::{NativeMemory, Region};
@@ -41,7 +43,7 @@ impl TestNic {
         let mut listener = Listener::new(socket, limits).unwrap();
         let (stop, stopped) = UnixStream::pair().unwrap();
         let thread = std::thread::spawn(move || {
-            let mut nic = Clients { rss, tuning, clients: Vec::new() };
+            let mut nic = Clients { rss, tuning, clients: Vec::new(), flows: BTreeMap::new() };
             let turn = Some(Duration::from_micros(50));
             while !listener.poll(&mut nic, Some(stopped.as_fd()), turn) {
                 nic.clients.iter_mut().for_each(|(_, client, _)| client.poll());
@@ -65,11 +67,14 @@ struct Clients {
     tuning: Option<u32>,
     /// The teardown goes last.
     clients: Vec<(ClientId, Box<dyn Client>, Teardown)>,
+    /// Flow rules of clients, by number. It keeps them; no packet is compared with them.
+    flows: BTreeMap<(ClientId, u32), FlowRule>,
 }
 
 impl Handler for Clients {
     fn hello(&self) -> Hello {
-        Hello { version: "test".to_owned(), rss: self.rss, tuning: self.tuning, ..Hello::default() }
+        let flow = Some(FlowAbility { version: FLOW_VERSION, rules: 16, field_sets: 4 });
+        Hello { version: "test".to_owned(), rss: self.rss, tuning: self.tuning, flow, ..Hello::default() }
     }
 
     fn status(&self, _: Cursor) -> Status {
@@ -90,6 +95,29 @@ impl Handler for Clients {
         Ok(())
     }
 
+    fn flow(&mut self, of: ClientId, request: FlowRequest) -> Result<FlowReply, String> {
+        match request {
+            FlowRequest::Create { id, rule, .. } => {
+                let id = id.ok_or("a program gives its rules their numbers")?;
+                self.flows.insert((of, id), rule);
+                Ok(FlowReply::Created(id))
+            }
+            FlowRequest::Destroy { id, .. } => {
+                self.flows.remove(&(of, id)).map(|_| FlowReply::Done).ok_or("no such rule".to_owned())
+            }
+            FlowRequest::Flush { .. } => {
+                self.flows.retain(|(whose, _), _| *whose != of);
+                Ok(FlowReply::Done)
+            }
+            FlowRequest::Query { id, .. } => {
+                let rule = *self.flows.get(&(of, id)).ok_or("no such rule")?;
+                let rules = vec![FlowEntry { id, rule, packets: 0, bytes: 0 }];
+                Ok(FlowReply::Rules(FlowPage { rules, next: None }))
+            }
+            FlowRequest::List { .. } => Err("the tests list none".to_owned()),
+        }
+    }
+
     fn notify(&mut self, id: ClientId, queue: u16, notifier: Notifier) -> Result<(), String> {
         let client = self.clients.iter_mut().find(|(other, ..)| *other == id);
         client.ok_or("no such client")?.1.notify(queue, notifier);
@@ -98,6 +126,7 @@ impl Handler for Clients {
 
     fn detach(&mut self, id: ClientId) {
         self.clients.retain(|(other, ..)| *other != id);
+        self.flows.retain(|(whose, _), _| *whose != id);
     }
 }
 

@@ -20,6 +20,7 @@ pub mod messages;
 mod notifier;
 pub mod offloads;
 mod pages;
+mod requests;
 pub mod rss;
 mod socket;
 mod teardown;

@@ -281,7 +281,7 @@ pub struct SandboxStatus {
 }
 
 /// One attached program, or another port of a switch.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramStatus {
     /// Identifies it at this NIC. 0 from a NIC of an earlier release, whose status has one page.
     #[serde(default)]

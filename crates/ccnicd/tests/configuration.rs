@@ -5,27 +5,18 @@
 mod common;
 
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
 use ccnic::Design;
 use ccnic_client::{Nic, Pages};
 use ccnic_control::Connection;
-use common::station::{BROADCAST, Station, mac};
-use common::{Daemon, alone, config, two_cores, until};
+use common::station::{BROADCAST, Station, mac, reach};
+use common::{Daemon, alone, config, file, two_cores, until};
 use rustix::process::{Signal, kill_process};
-use tempfile::TempDir;
 
 fn ccnicd(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_ccnicd")).args(args).output().unwrap()
-}
-
-/// A file of this text beside the socket of a daemon.
-fn file(text: &str) -> (TempDir, PathBuf, PathBuf) {
-    let directory = tempfile::tempdir().unwrap();
-    let (file, socket) = (directory.path().join("nic.toml"), directory.path().join("nic.sock"));
-    std::fs::write(&file, text).unwrap();
-    (directory, file, socket)
 }
 
 thread_local! {
@@ -40,7 +31,7 @@ fn start(file: &Path, socket: &Path) -> Daemon {
 fn start_with(file: &Path, socket: &Path, more: &[&str]) -> Daemon {
     CORES.with_borrow(|cores| {
         let cores: &[&str] = if cores.is_empty() { &[] } else { &["--cores", cores] };
-        Daemon::start_with(socket, &[&["--config", file.to_str().unwrap()], cores, more].concat())
+        Daemon::start_configured(file, socket, &[cores, more].concat())
     })
 }
 
@@ -137,19 +128,6 @@ fn a_file_is_read_again() {
         until("the file to be read", || daemon.log().matches(says).count() > before);
     };
     let (applied, refused) = ("has been applied", "stays as it was");
-    let reach = |daemon: &mut Daemon, stations: &mut [Station], from: usize, to: &[usize]| {
-        assert!(stations[from].send(BROADCAST, 100));
-        let (name, sent) = (format!("station {from}"), stations[from].sent);
-        until("the frame to be dealt with", || daemon.program(&name).unwrap().queues[0].tx_packets == sent);
-        for (at, station) in stations.iter_mut().enumerate() {
-            let mut came = 0;
-            until("the frame", || {
-                came += station.receive().len();
-                came > 0 || !to.contains(&at)
-            });
-            assert_eq!(came, usize::from(to.contains(&at)), "at {at}");
-        }
-    };
     reach(&mut daemon, &mut stations, 0, &[1, 2, 3]);
     let split = "wire = 'switch'\n[[program]]\nname = 'station 1'\npolicy = { vlan = 10 }\n\
                  [[program]]\nname = 'station 2'\npolicy = { vlan = 10 }\n";

@@ -10,18 +10,15 @@ use std::process::Command;
 use ccnic::Design;
 use ccnic_control::Connection;
 use ccnic_control::messages::{Applied, PortAdd, PortDel, Request};
-use common::station::{BROADCAST, Station};
-use common::{Daemon, alone, config, until};
+use common::station::{Station, reach};
+use common::{Daemon, alone, config, file, until};
 use tempfile::TempDir;
 
 /// A daemon with this file, where it is and where its socket is. Ports may record there.
 fn start(text: &str) -> (TempDir, PathBuf, Daemon) {
-    let directory = tempfile::tempdir().unwrap();
-    let (file, socket) = (directory.path().join("nic.toml"), directory.path().join("nic.sock"));
-    std::fs::write(&file, text).unwrap();
-    let [file, later] = [&file, directory.path()].map(|path| path.to_str().unwrap());
-    let args = ["--config", file, "--later-paths", later, "--log", "info"];
-    let daemon = Daemon::start_with(&socket, &args);
+    let (directory, file, socket) = file(text);
+    let later = directory.path().to_str().unwrap();
+    let daemon = Daemon::start_configured(&file, &socket, &["--later-paths", later, "--log", "info"]);
     (directory, socket, daemon)
 }
 
@@ -32,22 +29,6 @@ fn apply(socket: &Path, text: &str) -> Applied {
 
 fn names(list: &[ccnic_control::messages::Affected]) -> Vec<&str> {
     list.iter().map(|one| one.name.as_str()).collect()
-}
-
-/// A frame to all: those in `to` get it, and nobody else.
-#[track_caller]
-fn reach(daemon: &mut Daemon, stations: &mut [Station], from: usize, to: &[usize]) {
-    assert!(stations[from].send(BROADCAST, 100));
-    let (name, sent) = (format!("station {from}"), stations[from].sent);
-    until("the frame to be dealt with", || daemon.program(&name).unwrap().queues[0].tx_packets == sent);
-    for (at, station) in stations.iter_mut().enumerate() {
-        let mut came = 0;
-        until("the frame", || {
-            came += station.receive().len();
-            came > 0 || !to.contains(&at)
-        });
-        assert_eq!(came, usize::from(to.contains(&at)), "at {at}");
-    }
 }
 
 #[test]

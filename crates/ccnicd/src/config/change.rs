@@ -215,9 +215,15 @@ mod tests {
         let none = Change::PortDel(PortDel { name: "up".into(), check: false });
         refused(&none, &["no port \"up\"", "tap:up, tap:mon, pcap:record=a"]);
         refused(&set("tap:up", json!({})), &["nothing is said of port tap:up"]);
-        refused(&set("tap:up", json!({ "speed": 1 })), &["port tap:up", "the keys are mtu"]);
+        refused(
+            &set("tap:up", json!({ "speed": 1 })),
+            &["port tap:up: there is no key speed", "the keys are mtu"],
+        );
+        refused(&set("tap:up", json!({ "speed": 1 })), &["offload, and of its policy vlan, trunk"]);
         refused(&set("tap:up", json!({ "mtu": 1.5 })), &["mtu = 1.5 is neither"]);
         refused(&set("tap:up", json!({ "mtu.max": 1 })), &["port tap:up", "mtu"]);
+        let why = running().after(&set("tap:up", json!({ "mtu": 1 }))).unwrap_err().to_string();
+        assert!(why.starts_with("port tap:up: mtu=1: "), "the port is named once: {why}");
         refused(&set("tap:up", json!({ "vlan": 1, "vlan.x": 1 })), &["vlan has no keys of its own"]);
         refused(&set("tap:up", json!({ "send": {} })), &["send limits nothing"]);
     }

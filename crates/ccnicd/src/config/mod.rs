@@ -173,7 +173,7 @@ pub struct Config {
     #[arg(long, value_name = "DIRECTORY", value_delimiter = ',')]
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub later_paths: Vec<PathBuf>,
-    /// What to log: error, warn, info, debug or trace [default: info]
+    /// What to log: error, warn, info, debug or trace; of a part of ccnicd more or less, as in warn,ccnicd::metrics=debug [default: info]
     #[arg(long)]
     pub log: Option<String>,
     /// How to log [default: text]

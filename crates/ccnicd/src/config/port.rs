@@ -81,16 +81,27 @@ impl PortConfig {
     /// What is wrong with which key, and what would be right.
     pub fn with(&self, values: &BTreeMap<String, Option<toml::Value>>) -> anyhow::Result<PortConfig> {
         let mut table = toml::Table::try_from(&self.table)?;
+        let (name, options) = (self.name(), self.options.keys());
         for (key, value) in values {
-            let of_policy = POLICY_KEYS.contains(&key.split('.').next().unwrap_or_default());
+            let first = key.split('.').next().unwrap_or_default();
+            let of_policy = POLICY_KEYS.contains(&first);
+            ensure!(
+                of_policy || options.split(", ").any(|option| option == first),
+                "port {name}: there is no key {key}; the keys are {options}, and of its policy {}",
+                POLICY_KEYS.join(", ")
+            );
             set(&mut table, if of_policy { "policy" } else { "options" }, key, value.as_ref())?;
         }
         let text = toml::to_string(&table)?;
-        toml::from_str(&text).map_err(|e| anyhow::anyhow!("port {}: {}", self.name(), e.message()))
+        let wrong = |e: toml::de::Error| {
+            let port = format!("port {name}: "); // as what is wrong with its options begins
+            anyhow::anyhow!("{port}{}", e.message().trim_start_matches(&port))
+        };
+        toml::from_str(&text).map_err(wrong)
     }
 }
 
-/// The keys of a policy; all others are options of the port's kind.
+/// The keys of a policy.
 const POLICY_KEYS: [&str; 11] = [
     "vlan",
     "trunk",

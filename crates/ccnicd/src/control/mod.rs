@@ -3,7 +3,7 @@
 //! that program's connection (`ccnic_control`).
 //!
 //! [`DaemonOptions`] is the configuration. [`Daemon`] binds the socket, starts the workers and runs the control thread. What programs ask for
-//! goes to the control plane (`plane.rs`), which deals their queues to workers (`assign.rs`), makes what a worker polls
+//! goes to the control plane (`plane.rs`; `plane/answer.rs` for what it replies), which deals their queues to workers (`assign.rs`), makes what a worker polls
 //! (`attach.rs`) and says which queue packets go to (`flows.rs`). [`placement`] puts the daemon's threads on CPUs and says what is in the way of its polling cores.
 
 mod assign;

@@ -1,47 +1,33 @@
 //! The control plane: what programs ask of the daemon ends here, and becomes commands to workers.
 
+mod answer;
+
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
 use anyhow::Context;
 use ccnic::Layout;
-use ccnic::rss::{Rss, Spreader};
-use ccnic_control::capture::CaptureRequest;
-use ccnic_control::flow::{FlowReply, FlowRequest};
-use ccnic_control::messages::{
-    AddressPage, Applied, Change, Cursor, Hello, LearnedAddress, PROTOCOL, ProgramStatus, QueueStatus,
-    Status, TuningStatus,
-};
-use ccnic_control::offloads::Offloads;
-use ccnic_control::rss::RssMessage;
-use ccnic_control::{
-    AttachRequest, ClientId, Connection, Handler, MemoryLease, Notifier, Page, Teardown, UserMemory,
-    printable,
-};
-use ccnic_frame::Takes;
-use ccnic_shm::{Region, numa};
+use ccnic::rss::Spreader;
+use ccnic_control::{AttachRequest, ClientId, Connection, MemoryLease, Teardown, UserMemory, printable};
+use ccnic_shm::Region;
 
+use super::DaemonOptions;
 use super::assign::{assign, queues_of};
 use super::attach::{NO_PLACE, OpenedPort, attach};
 use super::captures;
 use super::early::EarlyPorts;
 use super::flows::Steering;
-use super::members::{home, members, merged, start_workers};
-use super::reload::NOT_CONFIGURED;
-use super::{DaemonOptions, VERSION};
+use super::members::{home, members, start_workers};
 use crate::config::Running;
 use crate::flow::FlowBook;
-use crate::flow::book::ABILITY;
 use crate::poll::client::Part;
 use crate::poll::links::{Links, mesh, mesh_bytes};
 use crate::poll::worker::Worker;
 use crate::ports::tap::Mtu;
 use crate::sandbox::Sandbox;
-use crate::switch::Known;
 use crate::switch::lanes::lane_bytes;
 use crate::switch::places::Places;
 use crate::switch::policy::Policy;
@@ -393,152 +379,4 @@ impl Drop for ControlPlane {
 fn take(links: &mut Vec<(usize, Links)>, worker: usize) -> Option<Links> {
     let at = links.iter().position(|(at, _)| *at == worker)?;
     Some(links.swap_remove(at).1)
-}
-
-impl Handler for ControlPlane {
-    fn hello(&self) -> Hello {
-        let node = self.options.cores.first().map_or(0, |cpu| numa::node_of(*cpu));
-        Hello {
-            version: VERSION.to_owned(),
-            protocol: PROTOCOL,
-            node,
-            rss: true,
-            sleeps: self.options.sleep_after.is_some(),
-            offloads: Some(if self.options.joins() {
-                Offloads::completed(Takes::ALL)
-            } else {
-                Offloads::passed()
-            }),
-            tuning: Some(self.options.tuning.tuning.word()),
-            flow: Some(ABILITY),
-        }
-    }
-
-    fn attach(&mut self, request: AttachRequest) -> Result<(), String> {
-        self.try_attach(request).map_err(|e| format!("{e:#}"))
-    }
-
-    fn set_rss(&mut self, id: ClientId, rss: Option<Rss>) -> Result<(), String> {
-        let Some(client) = self.clients.get(&id) else { return Err("the program has gone".to_owned()) };
-        if rss.is_none() && client.steering.rss.is_none() {
-            return Ok(());
-        }
-        let flows = client.steering.flows.clone();
-        self.steer(id, Steering { rss, flows }).map_err(|e| format!("{e:#}"))
-    }
-
-    fn flow(&mut self, of: ClientId, request: FlowRequest) -> Result<FlowReply, String> {
-        self.change_flows(of, request).map_err(|e| format!("{e:#}"))
-    }
-
-    fn set_takes(&mut self, id: ClientId, takes: Takes) {
-        if let Some(client) = self.clients.get(&id) {
-            client.takes.store(takes.bits(), Ordering::Relaxed);
-        }
-    }
-
-    fn notify(&mut self, id: ClientId, queue: u16, notifier: Notifier) -> Result<(), String> {
-        let client = self.clients.get(&id);
-        let worker = client.and_then(|c| c.workers.get(usize::from(queue)));
-        let worker = worker.and_then(|at| self.workers.get(*at)).ok_or("no worker polls it")?;
-        if worker.notify(id, queue, notifier) { Ok(()) } else { Err(DIED.to_owned()) }
-    }
-
-    /// What the program had sent is served, its region released.
-    fn detach(&mut self, id: ClientId) {
-        if let Some(client) = self.clients.remove(&id) {
-            self.remove(id, client, self.workers.len());
-        }
-    }
-
-    fn config(&self) -> Result<String, String> {
-        let running = self.running.as_ref().ok_or(NOT_CONFIGURED)?;
-        running.now().to_toml().map_err(|e| format!("{e:#}"))
-    }
-
-    fn change(&mut self, change: &Change) -> Result<Applied, String> {
-        self.reconfigure(change).map_err(|e| format!("{e:#}"))
-    }
-
-    fn mac_table(&self, from: u32) -> Result<AddressPage, String> {
-        if !self.options.joins() {
-            return Err("the loopback has no address table; start ccnicd with --wire switch".to_owned());
-        }
-        let (known, next) = self.workers.first().and_then(|worker| worker.addresses(from)).ok_or(DIED)?;
-        let address = |(known, program): (Known, ClientId)| LearnedAddress {
-            mac: known.station.mac().bytes(),
-            program,
-            age_s: known.age,
-            vlan: known.station.vlan(),
-            fixed: known.fixed,
-        };
-        Ok(AddressPage { addresses: known.into_iter().map(address).collect(), next })
-    }
-
-    fn capture(&mut self, request: CaptureRequest, to: UnixStream) -> Result<(), String> {
-        self.start_capture(&request, to).map_err(|e| format!("{e:#}"))
-    }
-
-    fn status(&self, from: Cursor) -> Status {
-        let programs = self.clients.iter().map(|(id, client)| (*id, client.queues()));
-        let page = Page::new(from, programs.chain(self.outside.iter().map(|port| (port.id, port.queues))));
-        let reports = self.reports(&page);
-        let programs = page.programs.iter().filter_map(|(id, shown)| {
-            let queues = reports.iter().filter(|(of, queue)| of == id && shown.contains(&queue.queue));
-            let mut queues: Vec<_> = queues.map(|(_, queue)| *queue).collect();
-            queues.sort_unstable_by_key(|queue| queue.queue);
-            self.describe(*id, queues)
-        });
-        Status {
-            version: VERSION.to_owned(),
-            pid: std::process::id(),
-            uptime_s: self.started.elapsed().as_secs_f64(),
-            wire: self.options.dataplane.name().to_owned(),
-            cores: self.options.cores.clone(),
-            busy_ns: self.workers.iter().map(Worker::busy_ns).collect(),
-            tuning: Some(TuningStatus::new(self.options.tuning.tuning, self.options.tuning.source.name())),
-            sandbox: self.sandbox.as_ref().map(|sandbox| sandbox.status().clone()),
-            programs: programs.collect(),
-            next: page.next,
-        }
-    }
-}
-
-impl ControlPlane {
-    /// A program, or another port, with these queues.
-    fn describe(&self, id: ClientId, queues: Vec<QueueStatus>) -> Option<ProgramStatus> {
-        let (name, pid, design, rss) = match self.clients.get(&id) {
-            Some(client) => {
-                let rss = client.steering.rss.as_ref().map(RssMessage::from);
-                (&client.name, client.pid, client.design, rss)
-            }
-            None => {
-                let port = self.outside.iter().find(|port| port.id == id)?;
-                (&port.name, std::process::id().cast_signed(), port.kind, None)
-            }
-        };
-        Some(ProgramStatus { id, name: name.clone(), pid, design: design.to_owned(), rss, queues })
-    }
-
-    /// True when a worker polls queues of a program or another port.
-    fn polls(&self, id: ClientId, worker: usize) -> bool {
-        match self.clients.get(&id) {
-            Some(client) => client.workers.contains(&worker),
-            None => self.outside.iter().any(|port| port.id == id && port.home == worker),
-        }
-    }
-
-    /// The counters of the programs and ports on a page, from the workers that poll them.
-    fn reports(&self, page: &Page) -> Vec<(ClientId, QueueStatus)> {
-        let report = |(at, worker): (usize, &Worker)| {
-            let polled =
-                |id: &&ClientId| self.clients.get(id).is_none_or(|client| client.parts.contains(&at));
-            let ids: Vec<_> = page.programs.iter().map(|(id, _)| id).filter(polled).copied().collect();
-            let polls = move |id: &ClientId| self.polls(*id, at);
-            worker.report(&ids).into_iter().map(move |(id, queue)| (polls(&id), id, queue))
-        };
-        let mut reports: Vec<_> = self.workers.iter().enumerate().flat_map(report).collect();
-        reports.sort_by_key(|(polls, ..)| !polls);
-        merged(reports.into_iter().map(|(_, id, queue)| (id, queue)).collect())
-    }
 }

@@ -34,6 +34,15 @@ impl PortOptions {
         }
     }
 
+    /// The keys that a port of its kind takes.
+    pub fn keys(&self) -> &'static str {
+        match self {
+            PortOptions::Tap(_) => super::tap::options::KEYS,
+            PortOptions::Xdp(_) => super::xdp::options::KEYS,
+            PortOptions::Pcap(_) => super::pcap::options::KEYS,
+        }
+    }
+
     /// The MTU of `other`, if that is all in which it differs: a port can get it while it is open. `None` for any other difference, and for an
     /// MTU that is not said any more.
     pub fn other_mtu(&self, other: &PortOptions) -> Option<u32> {

@@ -17,6 +17,7 @@ use ccnic_control::messages::{ProgramStatus, SandboxStatus, Status};
 pub use ccnic_hostile::Random;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity};
+use tempfile::TempDir;
 
 pub mod flow;
 pub mod station;
@@ -49,6 +50,14 @@ fn logged(program: &Path, log: &Path) -> Command {
     command
 }
 
+/// A configuration file of this text in a directory of its own, and where its daemon's socket is to be.
+pub fn file(text: &str) -> (TempDir, PathBuf, PathBuf) {
+    let directory = tempfile::tempdir().unwrap();
+    let (file, socket) = (directory.path().join("nic.toml"), directory.path().join("nic.sock"));
+    std::fs::write(&file, text).unwrap();
+    (directory, file, socket)
+}
+
 /// A daemon in a process of its own. Dropping it kills it.
 pub struct Daemon {
     child: Child,
@@ -65,6 +74,12 @@ impl Daemon {
     #[track_caller]
     pub fn start_with(socket: &Path, args: &[&str]) -> Daemon {
         Daemon::start_by(&[env!("CARGO_BIN_EXE_ccnicd")], socket, args)
+    }
+
+    /// As `start_with`, with a configuration file.
+    #[track_caller]
+    pub fn start_configured(file: &Path, socket: &Path, args: &[&str]) -> Daemon {
+        Daemon::start_with(socket, &[&["--config", file.to_str().unwrap()], args].concat())
     }
 
     /// As `start_with`, by a command that takes the daemon's arguments.

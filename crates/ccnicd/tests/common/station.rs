@@ -7,6 +7,8 @@ use ccnic::{Burst, Config};
 use ccnic_check::oracle;
 use ccnic_client::{Nic, Pages, QueuePair};
 
+use super::{Daemon, until};
+
 /// Bytes before a frame's number: two addresses and a type. The number has eight more.
 const HEADER: usize = 14;
 /// The shortest frame.
@@ -129,5 +131,21 @@ impl Station {
         assert!(number >= *next, "{came:?} after {}: twice, or out of order", *next - 1);
         *next = number + 1;
         came
+    }
+}
+
+/// A frame to all: those in `to` get it, and nobody else.
+#[track_caller]
+pub fn reach(daemon: &mut Daemon, stations: &mut [Station], from: usize, to: &[usize]) {
+    assert!(stations[from].send(BROADCAST, 100));
+    let (name, sent) = (format!("station {from}"), stations[from].sent);
+    until("the frame to be dealt with", || daemon.program(&name).unwrap().queues[0].tx_packets == sent);
+    for (at, station) in stations.iter_mut().enumerate() {
+        let mut came = 0;
+        until("the frame", || {
+            came += station.receive().len();
+            came > 0 || !to.contains(&at)
+        });
+        assert_eq!(came, usize::from(to.contains(&at)), "at {at}");
     }
 }

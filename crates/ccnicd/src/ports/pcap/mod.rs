@@ -13,7 +13,7 @@
 //!
 //! The polling thread never waits for a disk: it takes parts and chunks when they are there, and gives them back.
 
-mod options;
+pub(super) mod options;
 mod read;
 mod record;
 mod replay;

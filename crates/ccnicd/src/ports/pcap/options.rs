@@ -7,7 +7,7 @@ use anyhow::{Context, bail, ensure};
 
 use crate::ports::options::{number, pairs};
 
-const KEYS: &str = "record, rate, loop, start";
+pub(crate) const KEYS: &str = "record, rate, loop, start";
 
 /// A port of files.
 #[derive(Debug, Clone, PartialEq, Eq)]

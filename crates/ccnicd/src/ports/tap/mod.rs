@@ -13,7 +13,7 @@ mod incoming;
 #[cfg(test)]
 mod incoming_tests;
 mod mtu;
-mod options;
+pub(super) mod options;
 mod outgoing;
 #[cfg(test)]
 mod outgoing_tests;

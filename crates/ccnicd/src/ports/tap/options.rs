@@ -12,7 +12,7 @@ const MTUS: std::ops::RangeInclusive<u32> = 68..=65_521;
 /// The most queues: each is a descriptor that is read in its turn.
 const QUEUES_MAX: u16 = 16;
 
-const KEYS: &str = "mtu, address, mac, queues, offload";
+pub(crate) const KEYS: &str = "mtu, address, mac, queues, offload";
 
 /// A TAP port.
 #[derive(Debug, Clone, PartialEq, Eq)]

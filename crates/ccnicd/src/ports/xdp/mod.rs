@@ -22,7 +22,7 @@ mod bound;
 mod incoming;
 mod keeper;
 mod lane;
-mod options;
+pub(super) mod options;
 mod outgoing;
 
 use anyhow::Context;

@@ -11,7 +11,7 @@ pub(super) const QUEUES_MAX: u16 = 32;
 /// Entries of a ring. All of a port's memory has less than 4 GiB.
 const RINGS: std::ops::RangeInclusive<u32> = 64..=4096;
 
-const KEYS: &str = "queues, mode, zero-copy, ring, checksum";
+pub(crate) const KEYS: &str = "queues, mode, zero-copy, ring, checksum";
 
 /// An AF_XDP port.
 #[derive(Debug, Clone, PartialEq, Eq)]

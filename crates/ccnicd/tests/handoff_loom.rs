@@ -2,6 +2,8 @@
 //!
 //! The packet's bytes, which an item names, are a loom cell here: loom reports a race when one side accesses them while the other owns
 //! them.
+//!
+//! And of the call that follows it: a worker that sleeps as soon as it finds nothing, with no limit of time, is woken by what is handed over.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -9,17 +11,24 @@ use std::rc::Rc;
 
 use ccnic::Desc;
 use ccnicd::poll::handoff::{HandoffConsumer, HandoffProducer, Item, Word, handoff};
+use ccnicd::poll::wake::{Rings, Wake};
 use loom::cell::Cell;
-use loom::sync::atomic::AtomicU64;
-use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+use loom::sync::Notify;
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use loom::sync::atomic::{AtomicU64, fence};
 use loom::thread;
 
-/// loom's word.
-struct Modelled(AtomicU64);
+/// loom's word; each model must fail with one that lacks the order or the barrier that it is about.
+struct LoomWord<const RELEASE: bool, const LIGHT: bool, const HEAVY: bool>(AtomicU64);
 
-impl Word for Modelled {
-    fn zero() -> Modelled {
-        Modelled(AtomicU64::new(0))
+type Modelled = LoomWord<true, true, true>;
+type NoRelease = LoomWord<false, true, true>;
+type NoLightBarrier = LoomWord<true, false, true>;
+type NoHeavyBarrier = LoomWord<true, true, false>;
+
+impl<const RELEASE: bool, const LIGHT: bool, const HEAVY: bool> Word for LoomWord<RELEASE, LIGHT, HEAVY> {
+    fn zero() -> Self {
+        LoomWord(AtomicU64::new(0))
     }
     fn load(&self) -> u64 {
         self.0.load(Relaxed)
@@ -31,28 +40,17 @@ impl Word for Modelled {
         self.0.load(Acquire)
     }
     fn store_release(&self, value: u64) {
-        self.0.store(value, Release);
+        self.0.store(value, if RELEASE { Release } else { Relaxed });
     }
-}
-
-/// A word without release ordering: the model must fail with it.
-struct Weak(Modelled);
-
-impl Word for Weak {
-    fn zero() -> Weak {
-        Weak(Modelled::zero())
+    fn light_barrier() {
+        if LIGHT {
+            fence(SeqCst);
+        }
     }
-    fn load(&self) -> u64 {
-        self.0.load()
-    }
-    fn store(&self, value: u64) {
-        self.0.store(value);
-    }
-    fn load_acquire(&self) -> u64 {
-        self.0.load_acquire()
-    }
-    fn store_release(&self, value: u64) {
-        self.0.store(value);
+    fn heavy_barrier() {
+        if HEAVY {
+            fence(SeqCst);
+        }
     }
 }
 
@@ -156,7 +154,7 @@ fn completions_return_the_packets_in_order() {
 #[test]
 #[should_panic(expected = "Causality violation")]
 fn a_missing_release_is_detected() {
-    passes::<Weak>(false);
+    passes::<NoRelease>(false);
 }
 
 /// The consumer takes some packets and is dropped at any point: each packet was either taken or is taken back.
@@ -189,4 +187,76 @@ fn packets_that_a_dead_worker_has_not_taken_are_taken_back() {
         // The producer owns all bytes again.
         ours.iter().for_each(|cell| cell.set(0));
     });
+}
+
+/// loom's bell. It stays rung until it is heard, as an eventfd does.
+struct LoomBell(Notify);
+
+impl Rings for LoomBell {
+    fn ring(&self) {
+        self.0.notify();
+    }
+}
+
+/// Each of some workers hands so many packets over to one that sleeps whenever it finds nothing, calls it with each, and ends. That one
+/// takes all of them. A call that is lost leaves it asleep, which loom reports as a deadlock.
+fn wakes<W: Word>(workers: usize, packets: u64) {
+    model(move || {
+        let wake = Rc::new(Wake::<W, LoomBell>::new(LoomBell(Notify::new())));
+        let (mut queues, mut threads) = (Vec::new(), Vec::new());
+        for _ in 0..workers {
+            let (mut producer, consumer) = handoff::<W>(SLOTS as usize);
+            queues.push(consumer);
+            let wake = Rc::clone(&wake);
+            threads.push(thread::spawn(move || {
+                for n in 0..packets {
+                    assert_eq!(producer.push(std::iter::once(item(n))), 1, "there is room for all of them");
+                    assert!(producer.publish());
+                    wake.call();
+                }
+            }));
+        }
+        let mut taken = 0;
+        while taken < packets * workers as u64 {
+            let mut found = 0;
+            for queue in &mut queues {
+                let n = queue.peek(&mut [Item::default(); SLOTS as usize]);
+                queue.advance(n);
+                found += n as u64;
+            }
+            taken += found;
+            if found == 0 {
+                wake.lie_down();
+                wake.before_last_look();
+                if !queues.iter().any(HandoffConsumer::waits) {
+                    wake.bell().0.wait();
+                }
+                wake.get_up();
+            }
+        }
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+    });
+}
+
+#[test]
+fn a_worker_that_sleeps_is_woken() {
+    wakes::<Modelled>(1, 2);
+}
+
+/// One of them finds that the other one calls, and need not: it relies on a ring that is yet to come.
+#[test]
+fn one_call_of_two_workers_is_enough() {
+    wakes::<Modelled>(2, 1);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_caller_without_its_half_of_the_barrier_is_detected() {
+    wakes::<NoLightBarrier>(1, 2);
+}
+
+#[test]
+#[should_panic(expected = "deadlock")]
+fn a_sleeper_without_its_half_of_the_barrier_is_detected() {
+    wakes::<NoHeavyBarrier>(1, 2);
 }

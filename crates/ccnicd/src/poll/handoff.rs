@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use ccnic::Desc;
 
-/// An atomic word of 64 bits, as far as the hand-off needs one.
+/// An atomic word of 64 bits, as far as the hand-off, and [the call](super::wake) that follows it, need one.
 pub trait Word: Send + Sync + 'static {
     /// A word that holds zero.
     fn zero() -> Self;
@@ -44,6 +44,10 @@ pub trait Word: Send + Sync + 'static {
     fn load_acquire(&self) -> u64;
     /// Writes with release ordering.
     fn store_release(&self, value: u64);
+    /// Orders a store of this thread before its next load, together with [`heavy_barrier`](Word::heavy_barrier) of another one.
+    fn light_barrier();
+    /// Orders stores before loads, of this thread and of every one that executes [`light_barrier`](Word::light_barrier).
+    fn heavy_barrier();
 }
 
 /// The processor's own atomic words.
@@ -53,7 +57,8 @@ pub trait Word: Send + Sync + 'static {
 )]
 mod native {
     use std::sync::atomic::AtomicU64;
-    use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
+    use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+    use std::sync::atomic::compiler_fence;
 
     /// A word of this process's memory.
     pub type NativeWord = AtomicU64;
@@ -77,6 +82,13 @@ mod native {
         #[inline(always)]
         fn store_release(&self, value: u64) {
             AtomicU64::store(self, value, Release);
+        }
+        #[inline(always)]
+        fn light_barrier() {
+            compiler_fence(SeqCst);
+        }
+        fn heavy_barrier() {
+            ccnic_shm::heavy_barrier();
         }
     }
 }

@@ -10,6 +10,7 @@ pub mod handoff;
 pub mod links;
 pub(crate) mod schedule;
 pub(crate) mod sleep;
+pub mod wake;
 pub(crate) mod worker;
 
 use std::sync::Arc;

@@ -8,14 +8,15 @@
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering, compiler_fence};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{read, write};
 
 use super::client::Scheduled;
 use super::core::PollingCore;
+use super::handoff::NativeWord;
 use super::schedule::Scheduler;
+use super::wake::{self, Wake};
 use crate::ports::Doze;
 use crate::switch::Switch;
 
@@ -46,42 +47,31 @@ impl Bell {
     }
 }
 
-/// What other workers call a worker by when they have handed something over to it. Clones call the same one.
-///
-/// The caller publishes, then looks whether the worker sleeps. The worker says that it sleeps, then looks whether something was published.
-/// It pays for both with a heavy barrier, in which this process [takes part](ccnic_shm::take_part_in_barriers): as programs and NIC do it
-/// (`ccnic::notify`, ordering diagram, I).
-#[derive(Debug, Clone)]
-pub struct Caller {
-    bell: Bell,
-    asleep: Arc<AtomicBool>,
+impl wake::Rings for Bell {
+    fn ring(&self) {
+        Bell::ring(self);
+    }
 }
+
+/// What other workers call a worker by when they have handed something over to it. Clones call the same one.
+#[derive(Debug, Clone)]
+pub struct Caller(Arc<Wake<NativeWord, Bell>>);
 
 impl Caller {
     /// # Errors
     /// When the system has no descriptor left.
     pub(crate) fn new() -> std::io::Result<Caller> {
-        Ok(Caller { bell: Bell::new()?, asleep: Arc::default() })
+        Ok(Caller(Arc::new(Wake::new(Bell::new()?))))
     }
 
     pub(crate) fn bell(&self) -> &Bell {
-        &self.bell
+        self.0.bell()
     }
 
     /// Something has been handed over to the worker: it awakes if it sleeps.
     #[inline(always)]
     pub(crate) fn call(&self) {
-        compiler_fence(Ordering::SeqCst);
-        if self.asleep.load(Ordering::Relaxed) {
-            self.wake();
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn wake(&self) {
-        self.asleep.store(false, Ordering::Relaxed); // one call is enough
-        self.bell.ring();
+        self.0.call();
     }
 }
 
@@ -114,13 +104,13 @@ impl Sleeper {
 
     /// Sleeps once. False when there is something to do.
     fn sleep(&self, dozing: &[&dyn Doze]) -> bool {
-        self.caller.asleep.store(true, Ordering::Relaxed);
+        self.caller.0.lie_down();
         let armed = dozing.iter().take_while(|doze| doze.arm()).count();
         if armed > 0 {
-            ccnic_shm::heavy_barrier();
+            self.caller.0.before_last_look();
         }
         let all = armed == dozing.len() && !dozing.iter().any(|doze| doze.has_work());
-        let mut calls = vec![PollFd::from_borrowed_fd(self.caller.bell.0.as_fd(), PollFlags::IN)];
+        let mut calls = vec![PollFd::from_borrowed_fd(self.caller.bell().0.as_fd(), PollFlags::IN)];
         let ends: Vec<_> = dozing
             .iter()
             .map(|doze| {
@@ -130,14 +120,14 @@ impl Sleeper {
             .collect();
         // An error is as good as a call: there is nothing to wait for.
         let called = !all || poll(&mut calls, Some(&LONGEST)) != Ok(0);
-        self.caller.asleep.store(false, Ordering::Relaxed);
+        self.caller.0.get_up();
         let mut from = 1;
         for (doze, end) in dozing.iter().zip(ends).take(armed) {
             doze.disarm(calls.get(from..end).unwrap_or_default());
             from = end;
         }
         if calls.first().is_some_and(|bell| !bell.revents().is_empty()) {
-            self.caller.bell.silence();
+            self.caller.bell().silence();
         }
         !called
     }
@@ -147,6 +137,7 @@ impl Sleeper {
 mod tests {
     use super::*;
     use std::cell::{Cell, RefCell};
+    use std::sync::atomic::{AtomicBool, Ordering};
 
     /// Is called by a bell of its own.
     struct Fake {
@@ -186,7 +177,7 @@ mod tests {
     fn sleep(caller: &Caller, fakes: &[&Fake]) -> bool {
         let dozing: Vec<_> = fakes.iter().map(|fake| *fake as &dyn Doze).collect();
         let more = Sleeper::new(None, caller.clone()).sleep(&dozing);
-        assert!(!caller.asleep.load(Ordering::Relaxed));
+        assert!(!caller.0.is_down());
         fakes.iter().for_each(|fake| assert_eq!(fake.armed.get(), 0, "disarmed as often as armed"));
         more
     }
@@ -211,8 +202,8 @@ mod tests {
     #[test]
     fn a_command_that_came_before_the_sleep_ends_it_once() {
         let (bell, one) = (Caller::new().unwrap(), Fake::new(true, &[]));
-        bell.bell.ring();
-        bell.bell.ring();
+        bell.bell().ring();
+        bell.bell().ring();
         assert!(!sleep(&bell, &[&one]));
         assert!(sleep(&bell, &[&one]));
     }

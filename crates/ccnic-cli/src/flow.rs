@@ -5,7 +5,8 @@ use std::path::PathBuf;
 
 use anyhow::{Context, bail, ensure};
 use ccnic_control::flow::{
-    FIRST_OF_OPERATOR, FlowEntry, FlowMatch, FlowReply, FlowRequest, FlowRule, FlowTarget, SCTP, TCP, UDP,
+    FIRST_OF_CONFIGURATION, FIRST_OF_OPERATOR, FlowEntry, FlowMatch, FlowReply, FlowRequest, FlowRule,
+    FlowTarget, SCTP, TCP, UDP,
 };
 use ccnic_control::messages::{ProgramStatus, Reply, Request, Status};
 use ccnic_control::{Connection, printable};
@@ -120,7 +121,7 @@ struct Row {
     program: u64,
     /// The program's name.
     name: String,
-    /// `operator` or `program`.
+    /// `operator`, `config` (the operator, in the configuration) or `program`.
     by: &'static str,
     #[serde(flatten)]
     entry: FlowEntry,
@@ -167,11 +168,20 @@ fn list(args: &ListArgs) -> anyhow::Result<()> {
         rows.extend(rules.into_iter().map(|entry| Row {
             program: program.id,
             name: program.name.clone(),
-            by: if entry.id < FIRST_OF_OPERATOR { "program" } else { "operator" },
+            by: by(entry.id),
             entry,
         }));
     }
     print::result(args.common.json, &rows, || table(&rows).text())
+}
+
+/// Who has made a rule.
+fn by(id: u32) -> &'static str {
+    match id {
+        FIRST_OF_CONFIGURATION.. => "config",
+        FIRST_OF_OPERATOR.. => "operator",
+        _ => "program",
+    }
 }
 
 /// All rules about a program's packets.
@@ -358,18 +368,19 @@ mod tests {
             ..FlowMatch::default()
         };
         let rule = FlowRule { priority: 9, matches, to: FlowTarget::Queue(255), mark: Some(65535) };
-        let row = |id, by| Row {
+        let row = |id| Row {
             program: 7,
             name: "vm\u{1b}[2J".to_owned(),
-            by,
+            by: by(id),
             entry: FlowEntry { id, rule, packets: 123_456, bytes: 1 },
         };
-        let rows = [row(3, "program"), row(FIRST_OF_OPERATOR, "operator")];
+        let rows = [row(3), row(FIRST_OF_OPERATOR), row(FIRST_OF_CONFIGURATION + 1)];
         let text = table(&rows).in_width(80);
         assert!(longest_line(&text) <= 80 && text.contains("vm\\u{1b}[2J"), "{text}");
-        assert!(text.contains("queue 255") && text.contains("2147483648"), "{text}");
+        assert!(text.contains("queue 255") && text.contains("3221225473"), "{text}");
         let json = serde_json::to_value(&rows).unwrap();
         assert_eq!((&json[0]["id"], &json[1]["by"]), (&3.into(), &"operator".into()));
+        assert_eq!((&json[2]["id"], &json[2]["by"]), (&3_221_225_473_u32.into(), &"config".into()));
         assert_eq!((&json[0]["rule"]["to"]["queue"], &json[0]["packets"]), (&255.into(), &123_456.into()));
     }
 }

@@ -12,6 +12,8 @@ use serde::{Deserialize, Serialize};
 pub const FLOW_VERSION: u32 = 1;
 /// The first number of the operator's rules. Those of a program are below.
 pub const FIRST_OF_OPERATOR: u32 = 1 << 31;
+/// The first number of those rules of the operator that stand in the NIC's configuration: its place among the flow rules there is added.
+pub const FIRST_OF_CONFIGURATION: u32 = 3 << 30;
 
 /// EtherTypes of IP.
 const IPV4: u16 = 0x0800;
@@ -307,7 +309,7 @@ pub struct FlowPage {
 /// A rule that is in force.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowEntry {
-    /// Its number: from [`FIRST_OF_OPERATOR`] on, the operator's.
+    /// Its number: from [`FIRST_OF_OPERATOR`] on, the operator's; from [`FIRST_OF_CONFIGURATION`] on, those of the configuration.
     pub id: u32,
     /// The rule.
     pub rule: FlowRule,

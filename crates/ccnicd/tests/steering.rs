@@ -11,7 +11,7 @@ use ccnic::rss::Rss;
 use ccnic::{Burst, Config, Design};
 use ccnic_client::{Error, FlowMatch, FlowRule, FlowTarget, Nic, Pages, QueuePair};
 use ccnic_control::Connection;
-use ccnic_control::flow::{FIRST_OF_OPERATOR, FlowReply, FlowRequest, UDP};
+use ccnic_control::flow::{FIRST_OF_CONFIGURATION, FIRST_OF_OPERATOR, FlowReply, FlowRequest, UDP};
 use ccnic_control::messages::{Hello, QueueStatus, Reply, Request};
 use ccnic_frame::Meta;
 use common::{Daemon, alone, config, two_cores, until};
@@ -315,4 +315,100 @@ fn limits_are_said_by_the_nic_and_kept() {
     assert_eq!(why, "flow rule: to is queue 4; the program has queues 0 to 3");
     program.send(0, &[5, 6, 7]);
     program.expect(vec![(5, 0, 1, None), (6, 1, 2, None), (7, 2, 3, None)]);
+}
+
+/// What stands in the file comes before the program's own rules; the difference of two files is applied; a successor has them from the first
+/// packet on.
+fn by_the_file(args: &[&str]) {
+    let directory = tempfile::tempdir().unwrap();
+    let (socket, file) = (directory.path().join("nic.sock"), directory.path().join("nic.toml"));
+    let to_three = format!(
+        "[[flow]]\nprogram = 'program 1'\nprotocol = 'udp'\ndst-port = {TO_TWO}\nqueue = 3\nmark = 5\n"
+    );
+    let plain = format!("[[flow]]\nprotocol = 17\ndst-port = {PLAIN}\nqueue = 1\n");
+    let nowhere = format!("[[flow]]\nprotocol = 'udp'\ndst-port = {MARKED}\nqueue = 9\n");
+    std::fs::write(&file, format!("{to_three}{nowhere}")).unwrap();
+    let args = &[&["--config", file.to_str().unwrap(), "--log", "info"], args].concat();
+    let mut daemon = Daemon::start_with(&socket, args);
+    let mut program = Program::open(&socket, 1, Design::GroupedEpoch);
+    rules().iter().for_each(|rule| _ = program.nic.flow_create(rule).unwrap());
+    let first = |program: &mut Program, plain: u16| {
+        let at = program.sent;
+        program.send(0, &ALL);
+        program.expect(vec![
+            (TO_TWO, at, 3, Some(5)),
+            (MARKED, at + 2, 0, Some(7)),
+            (PLAIN, at + 3, plain, None),
+        ]);
+    };
+    first(&mut program, 0);
+    assert!(daemon.log().contains("is not for this program: to is queue 9; the program has queues 0 to 3"));
+    let hits =
+        |program: &mut Program, id: u32| program.nic.flow_query(FIRST_OF_CONFIGURATION + id).unwrap().packets;
+    assert_eq!(hits(&mut program, 0), 1);
+
+    // Another rule, before the one that was there: that one counts on.
+    let both = format!("{plain}{to_three}");
+    let operator = Connection::open(&socket).unwrap();
+    let checked = operator.apply("nic.toml", &both, true).unwrap();
+    first(&mut program, 0);
+    let applied = operator.apply("nic.toml", &both, false).unwrap();
+    assert_eq!(
+        (&applied, applied.steered.len(), applied.steered[0].name.as_str()),
+        (&checked, 1, "program 1")
+    );
+    assert!(
+        applied.changes.iter().any(|change| change.key.contains("dst-port=1005") && change.after.is_some())
+    );
+    first(&mut program, 1);
+    assert_eq!((hits(&mut program, 0), hits(&mut program, 1)), (1, 3));
+    assert!(operator.apply("nic.toml", &both, false).unwrap().is_empty(), "nothing has changed");
+
+    // What is wrong changes nothing; neither does what the operator's other rules do not let in.
+    let id = daemon.program("program 1").unwrap().id;
+    let rule = FlowRule { priority: 0, matches: udp_to(DROPPED), to: FlowTarget::Queue(2), mark: None };
+    let add = FlowRequest::Create { program: Some(id), id: None, rule };
+    operator.ask(&Request::Flow(add), None).unwrap();
+    let same = format!("{both}[[flow]]\nprotocol = 'udp'\ndst-port = {DROPPED}\ndrop = true\n");
+    for (wrong, expected) in [
+        (format!("{both}[[flow]]\ndst-port = 1\ndrop = true\n"), "dst-port is 1 without a protocol"),
+        (same, "(program 1): flow rule 2147483648 has the same match and priority; take it out first"),
+    ] {
+        let why = operator.apply("nic.toml", &wrong, false).unwrap_err().to_string();
+        assert!(why.contains(expected), "{why}");
+    }
+    let at = program.sent;
+    program.send(0, &ALL);
+    let came = [
+        (TO_TWO, at, 3, Some(5)),
+        (DROPPED, at + 1, 2, None),
+        (MARKED, at + 2, 0, Some(7)),
+        (PLAIN, at + 3, 1, None),
+    ];
+    program.expect(came.into());
+
+    std::fs::write(&file, &both).unwrap();
+    daemon.signal(Signal::KILL);
+    until("the end of the connection", || !program.nic.alive());
+    let at = program.sent;
+    program.send(0, &ALL);
+    daemon = Daemon::start_with(&socket, args);
+    program.nic.reconnect(&mut program.pairs, []).unwrap();
+    program.expect(vec![(TO_TWO, at, 3, Some(5)), (MARKED, at + 2, 0, Some(7)), (PLAIN, at + 3, 1, None)]);
+    assert_eq!((hits(&mut program, 0), hits(&mut program, 1)), (1, 1));
+
+    // Without them the program's own are followed.
+    let applied = Connection::open(&socket).unwrap().apply("nic.toml", "", false).unwrap();
+    assert_eq!(applied.steered.len(), 1);
+    let at = program.sent;
+    program.send(0, &ALL);
+    program.expect(by_rules(at, 0));
+    assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+}
+
+#[test]
+fn rules_of_the_file() {
+    let _alone = alone();
+    by_the_file(&[]);
+    by_the_file(&["--cores", &two_cores()]);
 }

@@ -58,6 +58,7 @@ fn lines(applied: &Applied, check: bool) -> Vec<String> {
         (&applied.closed, tense("Closed", "Would close")),
         (&applied.set, tense("Set while open", "Would set while open")),
         (&applied.governed, tense("Another policy for", "Another policy would be for")),
+        (&applied.steered, tense("Other flow rules for", "Other flow rules would be for")),
         (&applied.detached, tense("Refused and detached", "Would refuse and detach")),
     ] {
         if !list.is_empty() {

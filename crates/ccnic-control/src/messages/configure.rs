@@ -111,6 +111,9 @@ pub struct Applied {
     pub set: Vec<Affected>,
     /// Ports and programs whose policy is another.
     pub governed: Vec<Affected>,
+    /// Programs for which the configuration has other flow rules.
+    #[serde(default)]
+    pub steered: Vec<Affected>,
     /// Programs that are refused from now on, and lose their connection.
     pub detached: Vec<Affected>,
     /// Entries that there was no room for in the message.
@@ -164,9 +167,14 @@ impl Applied {
             all - fits
         }
         let mut room = LISTS_MAX;
-        for list in
-            [&mut self.opened, &mut self.closed, &mut self.set, &mut self.detached, &mut self.governed]
-        {
+        for list in [
+            &mut self.opened,
+            &mut self.closed,
+            &mut self.set,
+            &mut self.detached,
+            &mut self.governed,
+            &mut self.steered,
+        ] {
             self.left_out += keep(list, &mut room);
         }
         self.left_out += keep(&mut self.changes, &mut room);

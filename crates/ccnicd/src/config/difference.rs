@@ -9,10 +9,10 @@ use toml::{Table, Value};
 use super::Config;
 
 /// What can change while the daemon runs.
-const CHANGEABLE: [&str; 3] = ["port", "program", "defaults"];
+const CHANGEABLE: [&str; 4] = ["port", "program", "defaults", "flow"];
 
 impl Config {
-    /// Whether a daemon with this configuration can go over to `new` while it runs: ports, programs and defaults may differ.
+    /// Whether a daemon with this configuration can go over to `new` while it runs: ports, programs, defaults and flow rules may differ.
     ///
     /// # Errors
     /// What may not.
@@ -59,6 +59,10 @@ impl Config {
                     let order = named("program", programs, program_name, &["name", "user"], &mut flat);
                     flat.insert("programs, in this order".to_owned(), order.join("; "));
                 }
+                ("flow", Value::Array(flows)) => {
+                    let order = named("flow", flows, flow_name, &FLOW_NAME, &mut flat);
+                    flat.insert("flow rules, in this order".to_owned(), order.join("; "));
+                }
                 _ => leaves(&key, &value, &mut flat),
             }
         }
@@ -74,6 +78,27 @@ fn program_name(program: &Table) -> String {
         (None, Some(user)) => format!("of user {user}"),
         (None, None) => "any".to_owned(),
     }
+}
+
+/// What a flow rule is recognised by: whose it is, and which packets it is about.
+const FLOW_NAME: [&str; 11] = [
+    "program",
+    "user",
+    "dst-mac",
+    "src-mac",
+    "vlan",
+    "ether-type",
+    "protocol",
+    "src-ip",
+    "dst-ip",
+    "src-port",
+    "dst-port",
+];
+
+fn flow_name(flow: &Table) -> String {
+    let said: Vec<_> =
+        FLOW_NAME.iter().filter_map(|key| Some(format!("{key}={}", flow.get(*key)?))).collect();
+    if said.is_empty() { "of all packets".to_owned() } else { said.join(" ") }
 }
 
 fn text<'a>(table: &'a Table, key: &str) -> &'a str {
@@ -179,10 +204,24 @@ mod tests {
     }
 
     #[test]
-    fn all_but_ports_programs_and_defaults_stays() {
+    fn flow_rules_are_named_by_their_packets() {
+        let one = "[[flow]]\nprogram = 'kv'\nprotocol = 'udp'\ndst-port = 53\n";
+        assert_eq!(
+            difference(&format!("{one}queue = 1"), &format!("{one}queue = 2\nmark = 7")),
+            [
+                "flow program=\"kv\" protocol=\"udp\" dst-port=53 mark: - -> 7",
+                "flow program=\"kv\" protocol=\"udp\" dst-port=53 queue: 1 -> 2"
+            ]
+        );
+        let more = difference("[[flow]]\ndrop = true", "");
+        assert!(more.contains(&"flow of all packets: there -> -".to_owned()), "{more:?}");
+    }
+
+    #[test]
+    fn all_but_ports_programs_flow_rules_and_defaults_stays() {
         let old = parse("wire = 'switch'\nmac-table = 7\nlog = 'info'\n");
         old.check_reload(&parse(
-            "wire = 'switch'\nmac-table = 7\nlog = 'info'\n[defaults]\nvlan = 1\n[[program]]\n",
+            "wire = 'switch'\nmac-table = 7\nlog = 'info'\n[defaults]\nvlan = 1\n[[program]]\n[[flow]]\ndrop = true\n",
         ))
         .unwrap();
         for (new, key) in [

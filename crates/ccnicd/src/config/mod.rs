@@ -5,6 +5,7 @@
 //! | `values.rs` | addresses, numbers with a range, users |
 //! | `policy.rs` | what a port or program may do |
 //! | `port.rs` | ports that are no programs |
+//! | `flow.rs` | flow rules |
 //! | `settings.rs` | what a configuration comes to: [`DaemonOptions`](crate::DaemonOptions) |
 //! | `file.rs` | a file is read, and written |
 //! | `difference.rs` | what differs between two configurations |
@@ -16,6 +17,7 @@
 mod change;
 mod difference;
 mod file;
+mod flow;
 mod policy;
 mod port;
 mod settings;
@@ -34,6 +36,7 @@ use crate::sandbox::{LaterPort, SandboxOptions};
 
 pub use change::Running;
 use file::Source;
+pub use flow::FlowConfig;
 pub use policy::{MirrorConfig, PolicyConfig, RateConfig};
 pub use port::PortConfig;
 pub use values::{All, At, FileMode, Text, Trunk, User, VlanId, Within, Written};
@@ -114,6 +117,11 @@ pub struct Config {
     #[arg(skip)]
     #[serde(deserialize_with = "policy::checked", skip_serializing_if = "PolicyConfig::is_empty")]
     pub defaults: PolicyConfig,
+    /// Flow rules: what becomes of some of the packets that programs receive.
+    #[arg(skip)]
+    #[serde(rename = "flow", deserialize_with = "flow::checked", skip_serializing_if = "Vec::is_empty")]
+    #[schemars(with = "Vec<FlowConfig>")]
+    pub flows: Vec<toml::Spanned<FlowConfig>>,
     /// The largest region that a program may bring, in MiB [default: 1280]
     #[arg(long, value_name = "MIB")]
     pub region_max: Option<Within<1, REGION_MAX>>,
@@ -224,6 +232,7 @@ impl Config {
             ports: file.ports.into_iter().chain(self.ports).collect(),
             programs: file.programs.into_iter().chain(self.programs).collect(),
             defaults: self.defaults.or(&file.defaults),
+            flows: file.flows.into_iter().chain(self.flows).collect(),
             region_max: self.region_max.or(file.region_max),
             memory_max: self.memory_max.or(file.memory_max),
             user_connections: self.user_connections.or(file.user_connections),

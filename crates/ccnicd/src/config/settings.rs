@@ -11,6 +11,7 @@ use super::{Config, FileMode, Text, User, WireName, Within};
 use crate::control::users::{gid_of, uid_of};
 use crate::control::{DaemonOptions, FIRST_OUTSIDE, default_socket};
 use crate::dataplane::DataplaneKind;
+use crate::flow::ConfiguredFlows;
 use crate::ports::PortOptions;
 use crate::sandbox::{Account, Needs, SandboxOptions};
 use crate::switch::TableLimits;
@@ -28,6 +29,7 @@ impl Config {
         let socket = self.socket.clone().unwrap_or_else(default_socket);
         Ok(DaemonOptions {
             policies: self.policies(dataplane)?,
+            flows: self.flows()?,
             ports,
             sleep_after: self.sleep_after()?,
             access: self.access()?,
@@ -111,6 +113,17 @@ impl Config {
             programs: self.programs.iter().enumerate().map(program).collect::<anyhow::Result<_>>()?,
             others: self.defaults.settle(|mirror| self.mirror(mirror, None)).context("defaults")?,
         })
+    }
+
+    /// `[[flow]]`.
+    fn flows(&self) -> anyhow::Result<ConfiguredFlows> {
+        let flows: anyhow::Result<_> = self.flows.iter().map(|flow| flow.get_ref().settle()).collect();
+        let flows = ConfiguredFlows(flows?);
+        if let Err((at, why)) = flows.check() {
+            let place = self.flows.get(at).map(|flow| self.place(flow.span().start)).unwrap_or_default();
+            bail!("{place}flow: {why}");
+        }
+        Ok(flows)
     }
 
     /// The port that is the mirror of the port at this place, or of a program.

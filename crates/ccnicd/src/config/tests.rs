@@ -137,6 +137,24 @@ fn policies_by_port_and_program() {
     assert_eq!(policies.of_program("plain", 5), Some(&Policy { isolated: false, ..other }));
 }
 
+#[test]
+fn flow_rules_by_program() {
+    let settings = settled(
+        "[[flow]]\nprogram = 'kv'\nuser = '0'\npriority = 7\ndst-mac = 'ff:ff:ff:ff:ff:ff'\nvlan = 0\nprotocol = 'sctp'\n\
+         src-ip = 'fe80::1'\ndst-port = 53\nqueue = 2\nmark = 9\n\
+         [[flow]]\nether-type = 0x0806\nrss = true\n[[flow]]\nprotocol = 89\ndrop = true\n",
+    );
+    let ids = |name, uid| {
+        settings.flows.of_program(name, uid, 8).0.iter().map(|(id, _)| id & 0xff).collect::<Vec<_>>()
+    };
+    assert_eq!((ids("kv", 0), ids("kv", 1), ids("web", 0)), (vec![0, 1, 2], vec![1, 2], vec![1, 2]));
+    let said = |at: usize| settings.flows.0[at].rule;
+    assert_eq!((said(0).priority, said(0).mark, said(0).to.to_string().as_str()), (7, Some(9), "queue 2"));
+    assert_eq!(said(0).matches.to_string(), "vlan 0, sctp, src fe80::1, dst ff:ff:ff:ff:ff:ff port 53");
+    assert_eq!((said(1).to.to_string(), said(1).matches.to_string()), ("rss".into(), "type 0x0806".into()));
+    assert_eq!((said(2).to.to_string(), said(2).matches.to_string()), ("drop".into(), "protocol 89".into()));
+}
+
 /// Line, field, value, and what would be right.
 #[test]
 fn wrong_files_are_refused_with_the_place_and_the_remedy() {
@@ -185,6 +203,35 @@ fn wrong_files_are_refused_with_the_place_and_the_remedy() {
     policy(&format!("macs = [{}]", "'02:00:00:00:00:01',".repeat(65)), &["65 entries", "64"]);
     refused(&with("[port.policy]\nmirror = { to = 'tap:a' }"), &["nic.toml, line 6", "is the port itself"]);
     refused("wire = 'switch'\n[[program]]\nuser = 'nobody-has-this-name'", &["line 3", "no user"]);
+    let flow = |text: &str, expected: &[&str]| {
+        refused(
+            &format!("sleep-after = 0\n[[flow]]\ndrop = true\n[[flow]]\n{text}"),
+            &[expected, &["line"]].concat(),
+        );
+    };
+    flow("vlan = 1", &["line 4", "is said 0 times", "queue = N, drop = true and rss = true"]);
+    flow("queue = 1\ndrop = true", &["is said 2 times"]);
+    flow("drop = true\nmark = 3", &["mark is 3 for packets that are dropped"]);
+    flow("drop = true\nsrc-port = 3", &["src-port is 3 without a protocol"]);
+    flow("drop = true\nvlan = 4095", &["line 6", "vlan = 4095", "0..=4094"]);
+    flow("drop = true\nether-type = 0x8100", &["ether-type is 0x8100", "and the tag as vlan"]);
+    flow("drop = true\nether-type = 1", &["1 is not in 1536..=65535"]);
+    flow(
+        "drop = true\nprotocol = 'icmp'",
+        &["line 6", "icmp", "\"tcp\", \"udp\", \"sctp\" or a number from 0 to 255"],
+    );
+    flow("drop = true\nprotocol = 256", &["256", "a number from 0 to 255"]);
+    flow("drop = true\ndst-mac = '02:00'", &["02:00", "such as"]);
+    flow("drop = true\ndst-ip = '10.0.0.0/8'", &["line 6", "IP address"]);
+    flow(
+        "drop = true\nsrc-ip = '10.0.0.1'\ndst-ip = 'fe80::1'",
+        &["src-ip is 10.0.0.1 and dst-ip is fe80::1"],
+    );
+    flow("drop = true\ntos = 1", &["tos", "expected one of"]);
+    flow(
+        "drop = true\nprogram = 'kv'",
+        &["nic.toml, line 4: flow: number 1 of the configuration's flow rules has the same"],
+    );
     let missing = Config::read(Path::new("/nowhere/nic.toml")).unwrap_err();
     assert!(format!("{missing:#}").contains("could not read /nowhere/nic.toml"));
 }

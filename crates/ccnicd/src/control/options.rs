@@ -6,6 +6,7 @@ use std::time::Duration;
 use ccnic_control::{Limits, SocketAccess};
 
 use crate::dataplane::DataplaneKind;
+use crate::flow::ConfiguredFlows;
 use crate::ports::PortOptions;
 use crate::switch::policy::Policies;
 use crate::switch::{MAX_PORTS, MAX_WORKERS};
@@ -26,6 +27,8 @@ pub struct DaemonOptions {
     pub ports: Vec<PortOptions>,
     /// What ports and programs may do. (Without a switch: anything.)
     pub policies: Policies,
+    /// Flow rules of programs.
+    pub flows: ConfiguredFlows,
     /// What programs may take.
     pub limits: Limits,
     /// True when programs have other CPUs to run on. Otherwise a worker that has nothing to do gives its CPU away.
@@ -55,6 +58,7 @@ impl DaemonOptions {
             dataplane,
             ports: Vec::new(),
             policies: Policies::default(),
+            flows: ConfiguredFlows::default(),
             limits,
             dedicated_cores: false,
             sleep_after: Some(DaemonOptions::SLEEP_AFTER),

@@ -249,6 +249,7 @@ impl ControlPlane {
         };
         let distinct = workers.iter().collect::<BTreeSet<_>>().len();
         let flows = FlowBook::new(distinct, &flows).map_err(|why| anyhow::anyhow!("a flow rule: {why}"))?;
+        let flows = self.with_configured_flows((&name, memory.uid(), queues), &flows)?;
         let mut client = ClientRecord {
             name,
             pid,

@@ -10,6 +10,7 @@ use ccnic_control::{ClientId, printable};
 
 use super::attach::open_port;
 use super::plane::{ControlPlane, DIED, DealtPort, FIRST_OUTSIDE};
+use crate::flow::{ConfiguredFlows, FlowBook};
 use crate::ports::PortOptions;
 use crate::ports::tap::Mtu;
 use crate::switch::policy::{Policies, Policy, Rules};
@@ -25,6 +26,8 @@ struct Reload {
     ports: Vec<PortOptions>,
     /// What ports and programs may do.
     policies: Policies,
+    /// Flow rules of programs.
+    flows: ConfiguredFlows,
 }
 
 /// A port that is no program.
@@ -46,6 +49,8 @@ struct Plan {
     set: Vec<(Named, u32)>,
     /// Ports and programs that get another policy.
     govern: Vec<(Named, Policy)>,
+    /// Programs that get other flow rules.
+    steer: Vec<(Named, FlowBook)>,
     /// Programs that may not be attached any more.
     detach: Vec<Named>,
 }
@@ -59,6 +64,7 @@ impl Plan {
             closed: self.close.iter().map(affected).collect(),
             set: self.set.iter().map(|(port, _)| affected(port)).collect(),
             governed: self.govern.iter().map(|(port, _)| affected(port)).collect(),
+            steered: self.steer.iter().map(|(program, _)| affected(program)).collect(),
             detached: self.detach.iter().map(affected).collect(),
             ..Applied::default()
         }
@@ -83,7 +89,7 @@ impl ControlPlane {
         let after = before.after(change)?;
         let settled = after.now().settle()?;
         let changes = before.now().difference(after.now())?;
-        let new = Reload { ports: settled.ports, policies: settled.policies };
+        let new = Reload { ports: settled.ports, policies: settled.policies, flows: settled.flows };
         let plan = self.plan(&new)?;
         let applied = Applied { changes, ..plan.effects() };
         if !change.is_check() {
@@ -94,6 +100,7 @@ impl ControlPlane {
                 closed = applied.closed.len(),
                 set = applied.set.len(),
                 governed = applied.governed.len(),
+                steered = applied.steered.len(),
                 detached = applied.detached.len(),
                 "the configuration has been applied"
             );
@@ -121,6 +128,10 @@ impl ControlPlane {
         plan.set = self.other_options(new, &plan.ports)?;
         self.check_rights(new, &plan)?;
         self.plan_policies(new, &mut plan);
+        for (id, flows) in self.other_flows(&new.flows)? {
+            let name = self.clients.get(&id).map(|client| client.name.clone()).unwrap_or_default();
+            plan.steer.push((Named { id, name }, flows));
+        }
         Ok(plan)
     }
 
@@ -199,7 +210,12 @@ impl ControlPlane {
         let rules: Result<Vec<Vec<_>>, _> =
             plan.govern.iter().map(|(_, policy)| of_workers(policy)).collect();
         let rules = rules.context("no memory for what a policy looks into")?;
-        self.set_mtus(&plan.set)?;
+        let flows = plan.steer.into_iter().map(|(program, flows)| (program.id, flows)).collect();
+        let before = self.steer_all(flows)?;
+        if let Err(e) = self.set_mtus(&plan.set) {
+            self.steer_back(before);
+            return Err(e);
+        }
         // From here on nothing fails but a polling thread that has died.
         for port in &plan.close {
             self.close_port(port.id);
@@ -214,7 +230,8 @@ impl ControlPlane {
             }
             self.note_policy(named.id, policy);
         }
-        (self.options.ports, self.options.policies) = (new.ports, new.policies);
+        (self.options.ports, self.options.policies, self.options.flows) =
+            (new.ports, new.policies, new.flows);
         for program in &plan.detach {
             tracing::warn!(name = printable(&program.name), "detaching the program: it is refused now");
             if let Some(client) = self.clients.get(&program.id) {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use ccnic::rss::Fate;
 use ccnic_control::flow::{
-    FIRST_OF_OPERATOR, FLOW_VERSION, FlowAbility, FlowEntry, FlowPage, FlowRule, FlowTarget, NumberedRule,
+    FIRST_OF_CONFIGURATION, FIRST_OF_OPERATOR, FLOW_VERSION, FlowAbility, FlowEntry, FlowPage, FlowRule,
+    FlowTarget, NumberedRule,
 };
 
 use super::key::Key;
@@ -16,7 +17,7 @@ use super::table::{FlowTable, Hits, TableRule};
 const RULES: usize = 256;
 /// The most sets of fields that they name: each costs a look-up for each packet.
 const FIELD_SETS: usize = 8;
-/// The same of the operator, for each program.
+/// The same of the operator, in the configuration and otherwise, for each program.
 const OPERATOR_RULES: usize = 64;
 const OPERATOR_FIELD_SETS: usize = 4;
 /// Rules in a message.
@@ -46,9 +47,43 @@ pub struct FlowBook {
     workers: usize,
 }
 
-/// Whether a number is that of a rule of the operator.
-fn is_operators(id: u32) -> bool {
-    id >= FIRST_OF_OPERATOR
+/// Who has made a rule: its number says it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Owner {
+    /// The program.
+    Program,
+    /// The operator, while the daemon runs.
+    Operator,
+    /// The operator, in the configuration.
+    Configuration,
+}
+
+impl Owner {
+    fn of(id: u32) -> Owner {
+        match id {
+            FIRST_OF_CONFIGURATION.. => Owner::Configuration,
+            FIRST_OF_OPERATOR.. => Owner::Operator,
+            _ => Owner::Program,
+        }
+    }
+
+    fn first(self) -> u32 {
+        match self {
+            Owner::Program => 0,
+            Owner::Operator => FIRST_OF_OPERATOR,
+            Owner::Configuration => FIRST_OF_CONFIGURATION,
+        }
+    }
+}
+
+/// What errors call a rule.
+fn called(id: u32) -> String {
+    match Owner::of(id) {
+        Owner::Configuration => {
+            format!("number {} of the configuration's flow rules", id - FIRST_OF_CONFIGURATION + 1)
+        }
+        Owner::Operator | Owner::Program => format!("flow rule {id}"),
+    }
 }
 
 impl FlowBook {
@@ -57,11 +92,16 @@ impl FlowBook {
     /// # Errors
     /// As [`create`](FlowBook::create).
     pub fn new(workers: usize, rules: &[NumberedRule]) -> Result<FlowBook, String> {
-        let mut book = FlowBook { rules: BTreeMap::new(), workers };
+        let mut book = FlowBook::empty(workers);
         for (id, rule) in rules {
-            book.create(Some(*id), false, *rule)?;
+            book.create(Some(*id), Owner::Program, *rule)?;
         }
         Ok(book)
+    }
+
+    /// Without rules.
+    pub fn empty(workers: usize) -> FlowBook {
+        FlowBook { rules: BTreeMap::new(), workers }
     }
 
     /// True when there are no rules.
@@ -69,23 +109,24 @@ impl FlowBook {
         self.rules.is_empty()
     }
 
-    /// Adds a rule, which has been checked, by the operator or by the program; returns its number, the lowest free one unless
-    /// `id` says otherwise.
+    /// Adds a rule, which has been checked; returns its number, the lowest free one of its owner unless `id` says otherwise.
     ///
     /// # Errors
     /// Which limit is in the way, or which rule.
-    pub fn create(&mut self, id: Option<u32>, operator: bool, rule: FlowRule) -> Result<u32, String> {
-        let first = if operator { FIRST_OF_OPERATOR } else { 0 };
+    pub fn create(&mut self, id: Option<u32>, by: Owner, rule: FlowRule) -> Result<u32, String> {
+        let first = by.first();
         let id = id.or_else(|| (first..).find(|id| !self.rules.contains_key(id))).unwrap_or(first);
-        if is_operators(id) != operator || self.rules.contains_key(&id) {
+        if Owner::of(id) != by || self.rules.contains_key(&id) {
             return Err(format!(
                 "id is {id}, which another flow rule has; choose another one, or leave it out"
             ));
         }
+        let operator = by != Owner::Program;
         let same = |other: &FlowRule| (other.priority, other.matches) == (rule.priority, rule.matches);
         if let Some((other, _)) = self.of(operator).find(|(_, record)| same(&record.rule)) {
             return Err(format!(
-                "flow rule {other} has the same match and priority; destroy it first, or choose another priority"
+                "{} has the same match and priority; take it out first, or choose another priority",
+                called(*other)
             ));
         }
         let (most, sets) = if operator { (OPERATOR_RULES, OPERATOR_FIELD_SETS) } else { (RULES, FIELD_SETS) };
@@ -106,8 +147,39 @@ impl FlowBook {
         Ok(id)
     }
 
+    /// Adds a rule of the configuration under its number. One that was there before, under any, counts on: see
+    /// [`configured`](FlowBook::configured).
+    ///
+    /// # Errors
+    /// As [`create`](FlowBook::create).
+    pub fn configure(&mut self, id: u32, rule: FlowRule) -> Result<(), String> {
+        self.create(Some(id), Owner::Configuration, rule).map(drop)
+    }
+
+    /// The same with these rules of the configuration in place of those there are. Those that stay count on.
+    ///
+    /// # Errors
+    /// As [`create`](FlowBook::create).
+    pub fn configured(&self, rules: &[NumberedRule]) -> Result<FlowBook, String> {
+        let mut book = self.clone();
+        let mut before: Vec<Record> = book.rules.split_off(&FIRST_OF_CONFIGURATION).into_values().collect();
+        for (id, rule) in rules {
+            book.configure(*id, *rule)?;
+            let old = before.iter().position(|old| old.rule == *rule).map(|at| before.swap_remove(at));
+            old.into_iter().for_each(|old| _ = book.rules.insert(*id, old));
+        }
+        Ok(book)
+    }
+
+    /// True when these are the rules of the configuration that it has.
+    pub fn is_configured(&self, rules: &[NumberedRule]) -> bool {
+        let there = self.rules.range(FIRST_OF_CONFIGURATION..).map(|(id, record)| (*id, record.rule));
+        there.eq(rules.iter().copied())
+    }
+
+    /// Those that count together against a limit: the program's, or both kinds of the operator's.
     fn of(&self, operator: bool) -> impl Iterator<Item = (&u32, &Record)> {
-        self.rules.iter().filter(move |(id, _)| is_operators(**id) == operator)
+        self.rules.iter().filter(move |(id, _)| (Owner::of(**id) != Owner::Program) == operator)
     }
 
     /// Removes a rule of the operator, or of the program.
@@ -115,24 +187,28 @@ impl FlowBook {
     /// # Errors
     /// When there is no such rule.
     pub fn destroy(&mut self, id: u32, operator: bool) -> Result<(), String> {
-        match self.rules.get(&id) {
-            None => Err(format!("there is no flow rule {id}; list those that there are")),
-            Some(_) if is_operators(id) && !operator => {
+        match (self.rules.contains_key(&id), Owner::of(id)) {
+            (false, _) => Err(format!("there is no flow rule {id}; list those that there are")),
+            (true, Owner::Operator | Owner::Configuration) if !operator => {
                 Err(format!("flow rule {id} is the operator's, who alone may destroy it"))
             }
-            Some(_) if operator && !is_operators(id) => {
+            (true, Owner::Program) if operator => {
                 Err(format!("flow rule {id} is the program's own; add one that comes before it instead"))
             }
-            Some(_) => {
+            (true, Owner::Configuration) => {
+                Err(format!("flow rule {id} is {}; take it out there, and have that applied", called(id)))
+            }
+            (true, Owner::Operator | Owner::Program) => {
                 self.rules.remove(&id);
                 Ok(())
             }
         }
     }
 
-    /// Removes all rules of the operator, or of the program.
+    /// Removes all rules of the program, or those of the operator that do not stand in the configuration.
     pub fn flush(&mut self, operator: bool) {
-        self.rules.retain(|id, _| is_operators(*id) != operator);
+        let owner = if operator { Owner::Operator } else { Owner::Program };
+        self.rules.retain(|id, _| Owner::of(*id) != owner);
     }
 
     /// A rule with its counters.
@@ -163,7 +239,7 @@ impl FlowBook {
         }
         // By the operator's first, by priority, by number.
         let mut records: Vec<_> = self.rules.iter().collect();
-        records.sort_by_key(|(id, record)| (!is_operators(**id), record.rule.priority, **id));
+        records.sort_by_key(|(id, record)| (Owner::of(**id) == Owner::Program, record.rule.priority, **id));
         let compile = |(rank, (_, record)): (u64, &(&u32, &Record))| TableRule {
             key: Key::of_match(&record.rule.matches),
             rank,

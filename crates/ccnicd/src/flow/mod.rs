@@ -14,13 +14,16 @@
 //! 1. [`key`]: the fields of a packet, and those that a rule names, as words.
 //! 2. [`table`]: from a key to a rule, on a polling core.
 //! 3. [`book`]: the rules of a program, their limits and their counters, on the control thread.
+//! 4. [`configured`]: the rules that stand in the configuration.
 
 pub mod book;
+pub mod configured;
 pub mod key;
 pub mod table;
 #[cfg(test)]
 mod tests;
 
-pub use book::FlowBook;
+pub use book::{FlowBook, Owner};
+pub use configured::{ConfiguredFlow, ConfiguredFlows};
 pub use key::Key;
 pub use table::{FlowTable, Hits, TableRule};

@@ -199,7 +199,8 @@ proptest! {
         packets in prop::collection::vec(packet(), 1..40),
     ) {
         let mut book = FlowBook::new(2, &[]).unwrap();
-        let mut known: Vec<_> = rules.iter().filter_map(|(operator, rule)| Some((book.create(None, *operator, *rule).ok()?, *rule))).collect();
+        let owner = |operator: bool| if operator { Owner::Operator } else { Owner::Program };
+        let mut known: Vec<_> = rules.iter().filter_map(|(operator, rule)| Some((book.create(None, owner(*operator), *rule).ok()?, *rule))).collect();
         for index in removed.iter().filter(|_| !known.is_empty()).collect::<Vec<_>>() {
             if known.is_empty() { break; }
             let (id, _) = known.remove(index.index(known.len()));
@@ -231,7 +232,7 @@ proptest! {
             (FlowMatch { vlan: Some(0), ..FlowMatch::default() }, FlowTarget::Queue(2)),
             (FlowMatch { dst_ip: Some(ip(false, 0)), ..FlowMatch::default() }, FlowTarget::Queue(3)),
         ].into_iter().enumerate() {
-            book.create(Some(n as u32), false, FlowRule { priority: 0, matches, to, mark: Some(1) }).unwrap();
+            book.create(Some(n as u32), Owner::Program, FlowRule { priority: 0, matches, to, mark: Some(1) }).unwrap();
         }
         let table = book.table(0).unwrap().unwrap();
         for bytes in [bytes, packet.bytes()] {
@@ -255,11 +256,11 @@ fn udp_to(port: u16) -> FlowMatch {
 fn as_many_rules_as_there_may_be_are_all_found_within_reach() {
     let mut book = FlowBook::new(1, &[]).unwrap();
     for n in 0..256 {
-        book.create(None, false, rule_of(udp_to(n), FlowTarget::Queue(n))).unwrap();
+        book.create(None, Owner::Program, rule_of(udp_to(n), FlowTarget::Queue(n))).unwrap();
     }
-    let why = book.create(None, false, rule_of(udp_to(999), FlowTarget::Drop)).unwrap_err();
+    let why = book.create(None, Owner::Program, rule_of(udp_to(999), FlowTarget::Drop)).unwrap_err();
     assert_eq!(why, "a program may have 256 flow rules; destroy another one first");
-    book.create(None, true, rule_of(udp_to(300), FlowTarget::Drop)).unwrap();
+    book.create(None, Owner::Operator, rule_of(udp_to(300), FlowTarget::Drop)).unwrap();
     let packet = |port| {
         let inside = Inside::Ports(UDP, 7, port);
         Packet { macs: [0; 2], tag: None, beside: None, ip: Some((false, [0; 2], inside)) }.bytes()
@@ -290,13 +291,17 @@ fn limits_and_owners() {
     let mut book = FlowBook::new(1, &[(7, rule_of(udp_to(1), FlowTarget::Drop))]).unwrap();
     let error = |outcome: Result<u32, String>| outcome.unwrap_err();
     assert!(
-        error(book.create(Some(7), false, rule_of(udp_to(2), FlowTarget::Rss))).starts_with("id is 7, which")
+        error(book.create(Some(7), Owner::Program, rule_of(udp_to(2), FlowTarget::Rss)))
+            .starts_with("id is 7, which")
     );
-    let same = error(book.create(None, false, rule_of(udp_to(1), FlowTarget::Queue(1))));
+    let same = error(book.create(None, Owner::Program, rule_of(udp_to(1), FlowTarget::Queue(1))));
     assert!(same.starts_with("flow rule 7 has the same match and priority"), "{same}");
     let later = FlowRule { priority: 1, ..rule_of(udp_to(1), FlowTarget::Queue(1)) };
-    assert_eq!(book.create(None, false, later), Ok(0));
-    assert_eq!(book.create(None, true, rule_of(udp_to(1), FlowTarget::Queue(2))), Ok(FIRST_OF_OPERATOR));
+    assert_eq!(book.create(None, Owner::Program, later), Ok(0));
+    assert_eq!(
+        book.create(None, Owner::Operator, rule_of(udp_to(1), FlowTarget::Queue(2))),
+        Ok(FIRST_OF_OPERATOR)
+    );
     // Seven further sets of fields, and no eighth.
     let some = [
         FlowMatch { vlan: Some(1), ..FlowMatch::default() },
@@ -308,14 +313,14 @@ fn limits_and_owners() {
         FlowMatch { protocol: Some(1), ..FlowMatch::default() },
     ];
     for matches in some {
-        book.create(None, false, rule_of(matches, FlowTarget::Rss)).unwrap();
+        book.create(None, Owner::Program, rule_of(matches, FlowTarget::Rss)).unwrap();
     }
-    let why = error(book.create(None, false, rule_of(FlowMatch::default(), FlowTarget::Rss)));
+    let why = error(book.create(None, Owner::Program, rule_of(FlowMatch::default(), FlowTarget::Rss)));
     assert!(
         why.starts_with("match names a 9th set of fields, and the flow rules of a program may name 8"),
         "{why}"
     );
-    book.create(None, true, rule_of(FlowMatch::default(), FlowTarget::Rss)).unwrap();
+    book.create(None, Owner::Operator, rule_of(FlowMatch::default(), FlowTarget::Rss)).unwrap();
     // Who may destroy what.
     assert!(book.destroy(FIRST_OF_OPERATOR, false).unwrap_err().contains("is the operator's"));
     assert!(book.destroy(7, true).unwrap_err().contains("is the program's own"));
@@ -358,9 +363,56 @@ fn counters_go_on_when_other_rules_change() {
             total += u64::from(round);
         }
         book = book.clone();
-        book.create(Some(round), false, FlowRule { priority: round, ..rule_of(udp_to(1), FlowTarget::Rss) })
-            .unwrap();
+        book.create(
+            Some(round),
+            Owner::Program,
+            FlowRule { priority: round, ..rule_of(udp_to(1), FlowTarget::Rss) },
+        )
+        .unwrap();
         let entry = book.query(0).unwrap().rules[0];
         assert_eq!((entry.packets, entry.bytes), (total, 60 * total));
     }
+}
+
+#[test]
+fn rules_of_the_configuration_are_the_operators_and_stay_with_their_counters() {
+    use ccnic_control::flow::FIRST_OF_CONFIGURATION as FIRST;
+    let (one, two) = (rule_of(udp_to(1), FlowTarget::Drop), rule_of(udp_to(2), FlowTarget::Queue(1)));
+    let mut book = FlowBook::new(1, &[(0, rule_of(udp_to(1), FlowTarget::Queue(3)))]).unwrap();
+    book.create(None, Owner::Operator, rule_of(udp_to(3), FlowTarget::Rss)).unwrap();
+    let book = book.configured(&[(FIRST, one), (FIRST + 1, two)]).unwrap();
+    assert!(book.is_configured(&[(FIRST, one), (FIRST + 1, two)]) && !book.is_configured(&[(FIRST, two)]));
+    let ip = Some((false, [0, 1], Inside::Ports(UDP, 9, 1)));
+    let to_one = Packet { macs: [0, 1], tag: None, beside: None, ip }.bytes();
+    assert_eq!(
+        book.table(0).unwrap().unwrap().decide(&to_one, 60, 0, 0).0,
+        Fate::Drop,
+        "before the program's"
+    );
+    // The same rule under another number counts on; the operator's other rule and the program's are untouched.
+    let later = book.configured(&[(FIRST, two), (FIRST + 1, one)]).unwrap();
+    let hits: Vec<_> = counts(&later).into_iter().map(|(id, packets, _)| (id, packets)).collect();
+    assert_eq!(hits, [(0, 0), (FIRST_OF_OPERATOR, 0), (FIRST, 0), (FIRST + 1, 1)]);
+    let mut none = later.configured(&[]).unwrap();
+    assert!(none.is_configured(&[]) && counts(&none).len() == 2);
+    // Nobody takes them away by a request, and both kinds of the operator's have one limit.
+    let mut later = later;
+    assert!(
+        later
+            .destroy(FIRST, true)
+            .unwrap_err()
+            .contains("number 1 of the configuration's flow rules; take it out")
+    );
+    assert!(later.destroy(FIRST, false).unwrap_err().contains("is the operator's"));
+    later.flush(true);
+    assert_eq!(counts(&later).iter().map(|(id, ..)| *id).collect::<Vec<_>>(), [0, FIRST, FIRST + 1]);
+    let same = later.create(None, Owner::Operator, one).unwrap_err();
+    assert!(same.starts_with("number 2 of the configuration's flow rules has the same match"), "{same}");
+    let taken = none.create(Some(FIRST), Owner::Operator, one).unwrap_err();
+    assert!(taken.starts_with("id is 3221225472"), "{taken}");
+    let most: Vec<_> =
+        (0..65).map(|n| (FIRST + n, rule_of(udp_to(100 + n as u16), FlowTarget::Drop))).collect();
+    assert!(none.configured(&most).unwrap_err().contains("64 flow rules"));
+    none.create(None, Owner::Operator, rule_of(udp_to(99), FlowTarget::Drop)).unwrap();
+    assert!(none.configured(&most[..63]).is_err() && none.configured(&most[..62]).is_ok());
 }

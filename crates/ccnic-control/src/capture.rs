@@ -12,6 +12,7 @@ use std::io::{self, Read};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
+use crate::messages::QueueStatus;
 
 /// What is to be captured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,8 +39,8 @@ pub enum Direction {
     Out,
 }
 
-/// Why the switch drops packets: the names of the counters, by the number in the stream.
-const REASONS: [&str; 8] = [
+/// Why packets are dropped: the names of the counters, by the number in the stream.
+const REASONS: [&str; 16] = [
     "",
     "drop_too_short",
     "drop_bad_source",
@@ -48,9 +49,17 @@ const REASONS: [&str; 8] = [
     "drop_vlan",
     "drop_isolated",
     "drop_storm",
+    "drop_rate",
+    "drop_over_mtu",
+    "drop_flow_rule",
+    "drop_ring_full",
+    "drop_no_buffer",
+    "drop_bad_offload",
+    "drop_port_down",
+    "drop_port_refused",
 ];
 
-/// Why the switch has dropped a packet.
+/// Why a packet was dropped, by the switch or by the port that it was for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Reason {
@@ -68,6 +77,22 @@ pub enum Reason {
     Isolated,
     /// More than the port may flood.
     Storm,
+    /// More than may be sent to the port that it was for.
+    Rate,
+    /// Longer than the MTU of the port that it was for.
+    OverMtu,
+    /// A flow rule of the program that it was for says so.
+    FlowRule,
+    /// The port that it was for does not keep up.
+    RingFull,
+    /// The program that it was for has no buffer.
+    NoBuffer,
+    /// What its metadata request contradicts its headers.
+    BadOffload,
+    /// The interface that it was for is down.
+    PortDown,
+    /// The kernel has refused it.
+    PortRefused,
 }
 
 /// What is said of a packet before its bytes.
@@ -99,9 +124,35 @@ pub const PACKET_HEADER: usize = 40;
 pub const SNAP_MAX: u32 = 65_535;
 
 impl Reason {
+    /// Those for which the port drops packets that they were for, as it counts itself.
+    pub const OF_RECEIVERS: [Reason; 7] = [
+        Reason::OverMtu,
+        Reason::FlowRule,
+        Reason::RingFull,
+        Reason::NoBuffer,
+        Reason::BadOffload,
+        Reason::PortDown,
+        Reason::PortRefused,
+    ];
+
     /// The counter that counts it.
     pub fn counter(self) -> &'static str {
         REASONS.get(self as usize).copied().unwrap_or_default()
+    }
+
+    /// What that counter says at some queues, of one of those [of receivers](Reason::OF_RECEIVERS).
+    pub fn count(self, queues: &[QueueStatus]) -> u64 {
+        let value = |queue: &QueueStatus| match self {
+            Reason::OverMtu => queue.drop_over_mtu,
+            Reason::FlowRule => queue.drop_flow_rule,
+            Reason::RingFull => queue.drop_ring_full,
+            Reason::NoBuffer => queue.drop_no_buffer,
+            Reason::BadOffload => queue.drop_bad_offload,
+            Reason::PortDown => queue.drop_port_down,
+            Reason::PortRefused => queue.drop_port_refused,
+            _ => 0,
+        };
+        queues.iter().map(value).fold(0, u64::wrapping_add)
     }
 }
 
@@ -275,6 +326,21 @@ mod tests {
             assert!(COUNTERS.iter().any(|c| c.name == *name && c.kind == Kind::Drop), "{name}");
         }
         assert_eq!((Reason::TooShort.counter(), Reason::Storm.counter()), (REASONS[1], REASONS[7]));
+        assert_eq!(Reason::PortRefused.counter(), REASONS[15]);
+        let each = QueueStatus {
+            drop_over_mtu: 1,
+            drop_flow_rule: 2,
+            drop_ring_full: 3,
+            drop_no_buffer: 4,
+            drop_bad_offload: 5,
+            drop_port_down: 6,
+            drop_port_refused: 7,
+            ..QueueStatus::default()
+        };
+        for (reason, n) in Reason::OF_RECEIVERS.into_iter().zip(1..) {
+            let counter = COUNTERS.iter().find(|counter| counter.name == reason.counter()).unwrap();
+            assert_eq!((reason.count(&[each, each]), counter.of(&each)), (2 * n, n), "{reason:?}");
+        }
     }
 
     #[test]
@@ -301,7 +367,7 @@ mod tests {
             (CHUNK_HEADER, 9),
             (CHUNK_HEADER + 3, 1),
             (CHUNK_HEADER + 32, 2),
-            (CHUNK_HEADER + 33, 8),
+            (CHUNK_HEADER + 33, REASONS.len() as u8),
         ] {
             let mut bad = good.clone();
             bad[at] = byte;

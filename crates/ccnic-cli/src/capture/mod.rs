@@ -37,7 +37,7 @@ pub struct CaptureArgs {
     /// any port]
     #[arg(short, long, value_name = "PORT")]
     port: Option<String>,
-    /// Also packets that the switch drops; the reason is their comment
+    /// Also packets that are dropped, by the switch or by the port that they are for; the reason is their comment
     #[arg(long)]
     drops: bool,
     /// Bytes of each packet at most

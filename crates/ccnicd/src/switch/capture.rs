@@ -6,6 +6,8 @@
 //!                         └─no─► counted: not captured                       ▲────────────────┘ when it is written
 //! ```
 //!
+//! What the port does with a packet that it is for is found out by its counters, before and after: see [`arrivals`](super::arrivals).
+//!
 //! The polling thread never waits: chunks that are not written yet are missing, and then packets are counted and not copied. What a
 //! capture costs is bounded by its rate, and is time of whoever sends. While there is none, there is no look at it: packets go the short way.
 
@@ -82,9 +84,14 @@ impl Capture {
     fn wants(&self, seen: &Sighting) -> bool {
         let here = match seen.direction {
             Direction::In => self.port.is_none_or(|port| port == seen.port),
-            Direction::Out => self.port == Some(seen.port),
+            Direction::Out => self.sees_arrivals(seen.port, seen.dropped.is_some()),
         };
         here && (self.drops || seen.dropped.is_none())
+    }
+
+    /// True when packets to a port are seen there: all of the one port, and of all ports what is dropped there.
+    fn sees_arrivals(&self, port: ClientId, dropped: bool) -> bool {
+        self.port.map_or(dropped && self.drops, |own| own == port)
     }
 
     /// Copies a packet, or counts it.
@@ -198,14 +205,26 @@ impl Captures {
         }
     }
 
-    /// Packets that go to a port, whether it has room for them or not.
+    /// True when it matters now what becomes of each packet to a port. Within the rate of a capture only: what is beyond is not captured.
+    pub(super) fn watch(&mut self, now: u64, port: ClientId) -> bool {
+        self.0.iter_mut().any(|capture| capture.sees_arrivals(port, true) && capture.limiter.admits(now))
+    }
+
+    /// Packets that go to a port, and why it drops them, if it does.
     #[cold]
     #[inline(never)]
-    pub(super) fn went(&mut self, now: u64, port: ClientId, mem: &NativeMemory, packets: &[Desc]) {
-        if self.0.iter().all(|capture| capture.port != Some(port)) {
+    pub(super) fn went(
+        &mut self,
+        now: u64,
+        port: ClientId,
+        mem: &NativeMemory,
+        packets: &[Desc],
+        dropped: Option<Reason>,
+    ) {
+        if !self.0.iter().any(|capture| capture.sees_arrivals(port, dropped.is_some())) {
             return;
         }
-        let seen = Sighting { time: wall_clock(), port, direction: Direction::Out, dropped: None };
+        let seen = Sighting { time: wall_clock(), port, direction: Direction::Out, dropped };
         for packet in packets.split_inclusive(|desc| !desc.more()) {
             self.see(now, &seen, mem, packet);
         }

@@ -375,22 +375,24 @@ impl Switch {
     ) {
         let (now, mut rest) = (self.now, packets);
         while !rest.is_empty() {
-            let Some(Slot { port: Some(port), rules, over_rate, .. }) = self.slot(to) else { return };
+            let Switch { slots, captures, .. } = self;
+            let slot = slots.get_mut(usize::from(to)).and_then(Option::as_mut);
+            let Some(Slot { client, port: Some(port), rules, over_rate, .. }) = slot else { return };
             let Some(rules) = rules else {
-                port.receive(origin, rest, ahead);
-                return self.capture_leaving(to, origin, rest);
+                return captures.receive(now, *client, &mut **port, origin, (rest, ahead));
             };
             let mut leaving = Leaving::new(port.takes_offloads());
-            rest = leaving.fill(rules, has_vlans, origin.mem, rest, now);
+            rest = leaving.fill(rules, has_vlans, origin.mem, rest, now, |packet| {
+                captures.went(now, *client, origin.mem, packet, Some(Reason::Rate));
+            });
             *over_rate += leaving.over_rate();
             let origin = leaving.origin(origin);
             if !leaving.descs().is_empty() {
-                port.receive(&origin, leaving.descs(), &[]);
+                captures.receive(now, *client, &mut **port, &origin, (leaving.descs(), &[]));
             }
             if let Some(mirror) = rules.mirrors_received() {
                 self.copy_to_mirror(mirror, counters, &origin, leaving.descs());
             }
-            self.capture_leaving(to, &origin, leaving.descs());
             leaving.restore(origin.mem);
         }
     }
@@ -417,13 +419,6 @@ impl Switch {
             to => reason(to),
         });
         captures.came(*now, client, origin.mem, packets.get(..ready.taken).unwrap_or_default(), dropped);
-    }
-
-    /// Captures packets that a port was given.
-    fn capture_leaving(&mut self, to: PortId, origin: &Origin<'_, NativeMemory>, packets: &[Desc]) {
-        if let Some(client) = self.client(to).filter(|_| !self.captures.is_empty()) {
-            self.captures.went(self.now, client, origin.mem, packets);
-        }
     }
 
     pub(super) fn copy_to_mirror(

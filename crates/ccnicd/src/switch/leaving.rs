@@ -52,7 +52,8 @@ impl Leaving {
     }
 
     /// Adds packets that lie in `mem`, as many as there is room for, less those that are more than the port may receive, which are counted;
-    /// returns the rest. If they come from a port that `has_vlans`, `mem` is the switch's, and their VLAN is in their metadata.
+    /// and shown to `lost`; returns the rest. If they come from a port that `has_vlans`, `mem` is the switch's, and their VLAN is in their
+    /// metadata.
     pub(super) fn fill<'a>(
         &mut self,
         rules: &mut Rules,
@@ -60,6 +61,7 @@ impl Leaving {
         mem: &NativeMemory,
         packets: &'a [Desc],
         now: u64,
+        mut lost: impl FnMut(&[Desc]),
     ) -> &'a [Desc] {
         let mut done = 0;
         while let Some(packet) = first(packets, done) {
@@ -69,6 +71,7 @@ impl Leaving {
             done += packet.len();
             if !rules.limits.receives.admits(now) {
                 self.over_rate += 1;
+                lost(packet);
                 continue;
             }
             let bytes = packet.iter().map(|desc| u32::from(desc.len())).sum();

@@ -24,6 +24,7 @@
 mod across;
 #[cfg(test)]
 mod across_tests;
+mod arrivals;
 pub mod capture;
 mod complete;
 mod forward;

@@ -397,18 +397,41 @@ class Death(unittest.TestCase):
                 t.do("stop")
 
 
+def compiled(test, name):
+    """A program of this folder, compiled for a class of tests."""
+    directory = tempfile.TemporaryDirectory(prefix="ccnic-dpdk-")
+    test.addClassCleanup(directory.cleanup)
+    program = pathlib.Path(directory.name) / name
+    flags = {what: subprocess.check_output(["pkg-config", what, "libdpdk"], text=True).split() for what in ("--cflags", "--libs")}
+    source = ROOT / "dpdk" / "tests" / f"{name}.c"
+    subprocess.run(["cc", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-DALLOW_EXPERIMENTAL_API", *flags["--cflags"], source, "-o", program,
+                    *flags["--libs"]], check=True)
+    return program
+
+
+class Monitor(unittest.TestCase):
+    """An application that asks which word the NIC writes with the next packet: monitor.c."""
+
+    @classmethod
+    def setUpClass(cls):
+        cls.program = compiled(cls, "monitor")
+
+    def test_the_word_changes_with_every_packet(self):
+        for design in "ccnic", "paper", "packed", "padded", "e810":
+            with self.subTest(design), Nic() as nic:
+                vdev = f"net_ccnic0,socket={{socket}},rsize=64,queues=2,design={design}"
+                command = list(map(str, [self.program, *eal(nic, [vdev])]))
+                done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=PATIENCE)
+                self.assertEqual(done.returncode, 0, done.stdout + done.stderr)
+                self.assertRegex(done.stdout, r"(?m)^(woken|this processor cannot wait for a line)$")
+
+
 class Interrupts(unittest.TestCase):
     """An application that waits in epoll: intr.c."""
 
     @classmethod
     def setUpClass(cls):
-        directory = tempfile.TemporaryDirectory(prefix="ccnic-dpdk-")
-        cls.addClassCleanup(directory.cleanup)
-        cls.program = pathlib.Path(directory.name) / "intr"
-        flags = {what: subprocess.check_output(["pkg-config", what, "libdpdk"], text=True).split() for what in ("--cflags", "--libs")}
-        source = ROOT / "dpdk" / "tests" / "intr.c"
-        subprocess.run(["cc", "-O2", "-g", "-Wall", "-Wextra", "-Werror", *flags["--cflags"], source, "-o", cls.program, *flags["--libs"]],
-                       check=True)
+        cls.program = compiled(cls, "intr")
 
     def sleeper(self, nic, rx_queues, tx_queues, devargs=""):
         vdev = f"net_ccnic0,socket={{socket}},queues={max(rx_queues, tx_queues)}{devargs}"

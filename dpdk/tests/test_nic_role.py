@@ -204,6 +204,58 @@ class AsNic(unittest.TestCase):
                 second.do("stop")
         self.assertEqual(nic.xstats()["programs_served"], 2)
 
+    def test_ports_with_one_socket_serve_several_programs(self):
+        """Each program gets a port that is free; a third one waits for its turn."""
+        more = [f"net_ccnic1,role=nic,socket={self.place.socket}"]
+        nic = self.serve("--port-topology=loop", more=more)
+        with Testpmd(self.place) as first, Testpmd(self.place) as second:
+            for program in first, second:
+                program.do("set fwd io")
+                program.do("start tx_first 4")
+            for program in first, second:
+                before = program.stats()["RX-packets"]
+                program.until("packets, with the other one beside it", lambda t: t.stats()["RX-packets"] >= before + ENOUGH)
+            self.assertEqual([nic.xstats(port)["programs_served"] for port in (0, 1)], [1, 1])
+            with Testpmd(self.place) as third:
+                third.do("start tx_first 4")
+                self.exchange_again(first)
+                self.assertEqual(third.stats()["RX-packets"], 0)
+                second.quit()
+                third.until("its turn", lambda t: t.stats()["RX-packets"] >= ENOUGH)
+                self.exchange_again(first)
+                third.do("stop")
+            first.do("stop")
+        served = sorted(nic.xstats(port)["programs_served"] for port in (0, 1))
+        self.assertEqual(served, [1, 2])
+
+    def exchange_again(self, program):
+        before = program.stats()["RX-packets"]
+        program.until("packets", lambda t: t.stats()["RX-packets"] >= before + ENOUGH)
+
+    def test_ports_with_one_socket_close_one_after_the_other(self):
+        """The socket stays until the last port has closed. Ports that take less than before have programs attach again."""
+        more = [f"net_ccnic1,role=nic,socket={self.place.socket}"]
+        nic = self.serve("--port-topology=loop", more=more)
+        with Testpmd(self.place) as program:
+            self.exchange(program)
+            for command in "stop", "port stop 1", "port config 1 rx_offload ipv4_cksum on", "port start 1", "start":
+                nic.do(command)
+            self.exchange(program)  # what both take has not changed
+            self.assertEqual(program.xstats()["nic_reconnects"], 0)
+            for command in "stop", "port stop 0", "port config 0 rx_offload ipv4_cksum on", "port start 0", "start":
+                nic.do(command)
+            program.until("it has attached again", lambda t: t.xstats()["nic_reconnects"] == 1)
+            program.until("the link is up", lambda t: "Link status: up" in t.do("show port info 0"))
+            self.exchange(program)
+            nic.do("stop")
+            for n, port in enumerate((0, 1), 1):
+                for command in f"port stop {port}", f"port close {port}":
+                    nic.do(command)
+                if n == 1:
+                    program.until("the other port", lambda t: "Link status: up" in t.do("show port info 0"))
+            program.until("no NIC", lambda t: "Link status: down" in t.do("show port info 0"))
+        self.assertFalse(self.place.socket.exists())
+
     def test_a_hundred_programs(self):
         """Programs attach and end with packets in flight; neither file descriptors nor mappings leak in the NIC."""
         nic = self.serve()

@@ -230,6 +230,19 @@ int ccnic_queue_close(struct ccnic_queue *queue);
 int ccnic_queue_stats(const struct ccnic_queue *queue, struct ccnic_stats *stats, size_t size);
 
 /**
+ * Tells which word the NIC writes with the next packet, for processors that can wait for a write to a line (UMONITOR and UMWAIT, MONITORX):
+ * packets can be received once the word does not hold `*value` any more. Look once more after the line is monitored. The address is valid
+ * until packets are received, or ccnic_reconnect() is called.
+ *
+ * @param word  receives the address of the word, 8 bytes; read it only
+ * @param value receives what it held
+ * @return 0; 1: buffers can be received now, and nothing was written; -EINVAL: NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread. No system call.
+ */
+int ccnic_rx_monitor(const struct ccnic_queue *queue, const uint64_t **word, uint64_t *value);
+
+/**
  * Counts the buffers that can be received now. Walks the ring: not for every burst.
  *
  * @return their number; -EINVAL: NULL; -EBADF: the queue is closed

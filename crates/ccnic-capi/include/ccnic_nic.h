@@ -7,8 +7,8 @@
  *     ccnic_nic_rx_burst -> read the data -> ccnic_nic_buf_free                           (packets from a program)
  *     ccnic_nic_tx_copy, or ccnic_nic_buf_alloc -> write -> ccnic_nic_tx_burst            (packets to a program)
  *
- * Receive and transmit are named from the NIC's point of view: it receives what a program has sent. The NIC alone chooses the queue of
- * a packet: a program's ccnic_rss_set() fails with -EOPNOTSUPP.
+ * Receive and transmit are named from the NIC's point of view: it receives what a program has sent. The NIC chooses the queue of
+ * a packet: a program's ccnic_rss_set() fails with -EOPNOTSUPP unless the NIC has @ref CCNIC_NIC_RSS and asks ccnic_nic_steer().
  *
  * @par Trust
  * A program may be defective or hostile. ccnic_nic_rx_burst() checks what it returns: every buffer lies inside the program's pool,
@@ -52,6 +52,8 @@ struct ccnic_nic_queue;
 
 /** Flag: ccnic_nic_listen() does not install a SIGBUS handler. */
 #define CCNIC_NIC_KEEP_SIGBUS 1u
+/** Flag: programs may ask for RSS (ccnic_rss.h): the NIC sends each packet on the queue that ccnic_nic_steer() says. */
+#define CCNIC_NIC_RSS 2u
 
 /**
  * Options of ccnic_nic_listen(). Set them up with ccnic_nic_options_init(), then change fields. Zero means the default. Later
@@ -60,7 +62,7 @@ struct ccnic_nic_queue;
 struct ccnic_nic_options {
 	size_t size;	     /**< sizeof(struct ccnic_nic_options) */
 	const char *name;    /**< shown by `ccnic status`, at most 255 bytes; copied. Default: the executable's name */
-	uint32_t flags;	     /**< CCNIC_NIC_KEEP_SIGBUS, or 0 */
+	uint32_t flags;	     /**< CCNIC_NIC_KEEP_SIGBUS, CCNIC_NIC_RSS, or 0 */
 	uint32_t node;	     /**< NUMA node of the cores that will poll; programs place the NIC's lines there. Default 0 */
 	uint32_t region_max; /**< largest region that a program may attach, in MiB, up to 4095. Default 1280 */
 	uint32_t memory_max; /**< most memory of all regions together, in MiB. Default: half of the machine's memory */
@@ -331,6 +333,33 @@ int ccnic_nic_tx_burst(struct ccnic_nic_queue *queue, const struct ccnic_buf *bu
  * The queue's thread.
  */
 int ccnic_nic_tx_copy(struct ccnic_nic_queue *queue, const struct ccnic_segment *segments, uint16_t n);
+
+/**
+ * Tells by a program's RSS which of its queues packets go to, and sets `meta` to what they are received with: the hash, if the program
+ * wants it, in place of what `meta` has said of one. Send each with ccnic_nic_tx_copy() on its queue; what that queue has no room for is
+ * lost, for no queue may wait for another: pass their number to ccnic_nic_missed().
+ *
+ * A change by the program is followed from the next call on; other queues may still follow the old setting.
+ *
+ * @param queue   any open queue of the program
+ * @param packets the first segment of each packet: their first 128 bytes are looked at
+ * @param to      receives a queue number for each, below info.queues
+ * @param n       entries of `packets` and `to`; with 0 both may be NULL
+ * @return 1; 0: the program has not asked for RSS, and nothing was written: send on the queue that you like; -EINVAL: NULL; -EBADF: the
+ *         queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_nic_steer(struct ccnic_nic_queue *queue, struct ccnic_segment *packets, uint16_t *to, uint16_t n);
+
+/**
+ * Counts packets that were lost because this queue had no room: the program reads it as `rx_dropped` of its struct ccnic_stats.
+ *
+ * @return 0; -EINVAL: NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_nic_missed(struct ccnic_nic_queue *queue, uint32_t packets);
 
 /**
  * Returns the data of a buffer: ccnic_buf_len() bytes to read, ccnic_buf_capacity() bytes to write. Valid until the buffer is freed

@@ -320,8 +320,16 @@ impl Spreader {
 
     /// The metadata of a received packet: as they were sent, with the hash in place of what the sender has said of it. A super-packet's have
     /// its segment size where the hash would be (`ccnic_frame::Meta`).
+    ///
+    /// ```
+    /// use ccnic::rss::{HASHED, Rss, Spreader};
+    ///
+    /// let told = Spreader::new(Rss { hash: true, ..Rss::new(2) });
+    /// assert_eq!(told.meta(0, Some(77)), HASHED | 77);
+    /// assert_eq!(Spreader::new(Rss::new(2)).meta(5, Some(77)), 5);
+    /// ```
     #[inline(always)]
-    pub(crate) fn meta(&self, sent: u64, hash: Option<u32>) -> u64 {
+    pub fn meta(&self, sent: u64, hash: Option<u32>) -> u64 {
         if !self.rss.hash {
             return sent;
         }

@@ -200,6 +200,30 @@ pub unsafe extern "C" fn ccnic_pool_free(pool: *mut CcnicPool, bufs: *const Ccni
 /// # Safety
 /// As `ccnic.h` says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_rx_monitor(
+    queue: *const CcnicQueue,
+    word: *mut *const u64,
+    value: *mut u64,
+) -> c_int {
+    guard(|| {
+        // SAFETY: null or a queue of an open NIC that no other thread uses.
+        let watched = unsafe { queue.as_ref() }.ok_or(NULL)?.monitor()?;
+        if word.is_null() || value.is_null() {
+            return Err(NULL);
+        }
+        let Some((at, holds)) = watched else { return Ok(1) };
+        // SAFETY: not null, the caller's memory for a pointer and for a word.
+        unsafe {
+            word.write(at);
+            value.write(holds);
+        }
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic.h` says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_rx_ready(queue: *const CcnicQueue) -> c_int {
     // SAFETY: null or a queue of an open NIC that no other thread uses.
     guard(|| Ok(unsafe { queue.as_ref() }.ok_or(NULL)?.rx_ready()? as c_int))

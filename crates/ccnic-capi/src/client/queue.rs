@@ -426,6 +426,13 @@ impl CcnicQueue {
         Ok(self.parked.bufs().len() + self.pair.rx_ready())
     }
 
+    /// The address of the word that the NIC writes with the next packet, and what it holds; `None` when buffers can be received now.
+    pub(crate) fn monitor(&self) -> Result<Option<(*const u64, u64)>, Failure> {
+        self.check_open()?;
+        let watched = self.pair.rx_watch().filter(|_| self.parked.is_empty());
+        Ok(watched.map(|(at, value)| (self.view.base.wrapping_add(at as usize).cast_const().cast(), value)))
+    }
+
     /// Buffers sent that the NIC has not taken yet.
     pub(crate) fn tx_waiting(&self) -> Result<usize, Failure> {
         self.check_open()?;

@@ -17,7 +17,7 @@ pub struct CcnicNicOptions {
     pub size: usize,
     /// What the status display calls it, or NULL.
     pub name: *const c_char,
-    /// `CCNIC_NIC_KEEP_SIGBUS`.
+    /// `CCNIC_NIC_KEEP_SIGBUS`, `CCNIC_NIC_RSS`.
     pub flags: u32,
     /// NUMA node of the cores that poll.
     pub node: u32,
@@ -28,6 +28,7 @@ pub struct CcnicNicOptions {
 }
 
 const KEEP_SIGBUS: u32 = 1;
+const RSS: u32 = 2;
 
 impl CcnicNicOptions {
     pub(crate) const DEFAULT: CcnicNicOptions = CcnicNicOptions {
@@ -49,8 +50,9 @@ impl CcnicNicOptions {
         if newer {
             return Err(UNKNOWN_FIELD);
         }
-        if this.flags & !KEEP_SIGBUS != 0 {
-            let text = format!("flags has unknown bits: {:#x}", this.flags & !KEEP_SIGBUS);
+        let unknown = this.flags & !(KEEP_SIGBUS | RSS);
+        if unknown != 0 {
+            let text = format!("flags has unknown bits: {unknown:#x}");
             return Err(Failure::with_text(Errno::INVAL, &text));
         }
         if this.region_max >= 4096 {
@@ -71,6 +73,10 @@ impl CcnicNicOptions {
 
     pub(crate) fn keeps_sigbus(&self) -> bool {
         self.flags & KEEP_SIGBUS != 0
+    }
+
+    pub(crate) fn spreads(&self) -> bool {
+        self.flags & RSS != 0
     }
 }
 
@@ -165,7 +171,7 @@ mod tests {
         let default = CcnicNicOptions::DEFAULT;
         assert!(read(default).is_ok());
         for wrong in [
-            CcnicNicOptions { flags: 2, ..default },
+            CcnicNicOptions { flags: 4, ..default },
             CcnicNicOptions { region_max: 4096, ..default },
             CcnicNicOptions { size: 0, ..default },
         ] {

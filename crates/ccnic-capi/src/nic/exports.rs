@@ -262,6 +262,42 @@ pub unsafe extern "C" fn ccnic_nic_tx_copy(
 /// # Safety
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_steer(
+    queue: *mut CcnicNicQueue,
+    packets: *mut CcnicSegment,
+    to: *mut u16,
+    n: u16,
+) -> c_int {
+    burst(|| {
+        if n > 0 && (packets.is_null() || to.is_null()) {
+            return Err(NULL);
+        }
+        // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
+        let queue = unsafe { queue.as_mut() }.ok_or(NULL)?;
+        let (mut packets_of, mut to_of): (&mut [_], &mut [_]) = (&mut [], &mut []);
+        if n > 0 {
+            // SAFETY: not null, `n` entries each (the contract of the header), of which any bytes are valid.
+            (packets_of, to_of) = unsafe {
+                let n = usize::from(n);
+                (std::slice::from_raw_parts_mut(packets, n), std::slice::from_raw_parts_mut(to, n))
+            };
+        }
+        // SAFETY: the caller's segments are readable, by the header's contract.
+        unsafe { queue.steer(packets_of, to_of) }.map(usize::from)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_missed(queue: *mut CcnicNicQueue, packets: u32) -> c_int {
+    // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
+    burst(|| unsafe { queue.as_mut() }.ok_or(NULL)?.missed(packets.into()))
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_buf_alloc(
     queue: *mut CcnicNicQueue,
     len: u16,

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
+use ccnic::rss::Rss;
 use ccnic_control::messages::{Cursor, Hello, PROTOCOL, Status};
 use ccnic_control::offloads::Offloads;
 use ccnic_control::{AttachRequest, ClientId, Handler, Listener, Notifier};
@@ -37,6 +38,8 @@ struct Control {
     node: u32,
     /// What it takes of the requests in metadata: [`Takes::bits`].
     takes: AtomicU32,
+    /// It spreads packets as programs say.
+    spreads: bool,
     started: Instant,
     /// Attached and not accepted, in their order.
     arrived: Mutex<VecDeque<Box<CcnicProgram>>>,
@@ -56,6 +59,7 @@ impl CcnicNic {
             name,
             node: options.node,
             takes: AtomicU32::new(Takes::NONE.bits()),
+            spreads: options.spreads(),
             started: Instant::now(),
             arrived: Mutex::default(),
             registry: Registry::default(),
@@ -105,6 +109,7 @@ impl Handler for &Control {
             version: VERSION.to_owned(),
             protocol: PROTOCOL,
             node: self.node,
+            rss: self.spreads,
             offloads: Some(Offloads::completed(Takes::from_bits(self.takes.load(Ordering::Relaxed)))),
             ..Hello::default()
         }
@@ -125,6 +130,12 @@ impl Handler for &Control {
 
     fn attach(&mut self, request: AttachRequest) -> Result<(), String> {
         self.arrived().push_back(Box::new(CcnicProgram::new(request, self.registry.clone())));
+        Ok(())
+    }
+
+    /// The queues' threads follow it from their next bursts on.
+    fn set_rss(&mut self, id: ClientId, rss: Option<Rss>) -> Result<(), String> {
+        self.registry.set_rss(id, rss);
         Ok(())
     }
 

@@ -142,6 +142,10 @@ impl NicPair {
         each!(self, queue => notifier.notify_if_armed(queue));
     }
 
+    pub(crate) fn count_missed(&mut self, packets: u64) {
+        each!(self, queue => queue.count_missed(packets));
+    }
+
     #[inline(always)]
     pub(crate) fn counters(&self) -> NicCounters {
         each!(self, queue => queue.counters())

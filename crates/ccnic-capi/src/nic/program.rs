@@ -34,9 +34,12 @@ pub struct CcnicProgram {
 impl CcnicProgram {
     /// A program that has attached; adds it to the NIC's list.
     pub(crate) fn new(request: AttachRequest, registry: Registry) -> CcnicProgram {
-        let AttachRequest { id, name, mac, pid, layout, region, connection, teardown, .. } = request;
+        let AttachRequest { id, name, mac, rss, pid, layout, region, connection, teardown, .. } = request;
         let config = layout.config();
         let client = Arc::new(Client::new(id, name, pid, config.design.name(), config.queues));
+        if rss.is_some() {
+            client.set_rss(rss);
+        }
         registry.add(Arc::clone(&client));
         let queues = Mutex::new((0..config.queues).map(|_| None).collect());
         CcnicProgram { client, mac, layout, queues, region, connection, registry, teardown }
@@ -80,9 +83,9 @@ impl CcnicProgram {
         }
         let mut pair = NicPair::new(&self.region, &self.layout, index).map_err(|_| missing())?;
         pair.set_tuning(ccnic_client::tuning_of_environment()?);
-        let (counters, mailbox) = self.client.queue(index).ok_or_else(missing)?;
+        let link = self.client.queue(index).ok_or_else(missing)?;
         let view = CcnicView::new(&self.region, &self.layout);
-        let queue = CcnicNicQueue::new(view, self.layout.config(), pair, counters, mailbox);
+        let queue = CcnicNicQueue::new(view, self.layout.config(), pair, link);
         Ok(slot.insert(Owned::new(queue)).as_ptr())
     }
 

@@ -2,17 +2,17 @@
 //! `exports.rs` makes slices of pointers.
 
 use std::mem::MaybeUninit;
-use std::sync::Arc;
 
 use ccnic::layout::LARGE_BUF;
 use ccnic::nic::{BadPacket, FETCH, Fetched};
+use ccnic::rss::START;
 use ccnic::{Config, Desc};
 use ccnic_control::Notifier;
 use rustix::io::Errno;
 
 use super::abi::{CcnicNicStats, CcnicSegment, SEGMENT_MORE};
 use super::pair::NicPair;
-use super::shared::{Mailbox, Published};
+use super::shared::{QueueLink, Steering};
 use crate::abi::{CcnicBuf, CcnicView};
 use crate::errno::{BAD_BUFFER, CLOSED, Failure, NO_END, TOO_FEW_ENTRIES, TOO_LONG};
 use crate::handle::{OpenState, Reopen};
@@ -42,9 +42,9 @@ pub struct CcnicNicQueue {
     pair: NicPair,
     fetched: Fetched,
     stats: CcnicNicStats,
-    published: Arc<Published>,
+    link: QueueLink,
     notifier: Option<Notifier>,
-    mailbox: Arc<Mailbox>,
+    steering: Steering,
 }
 
 impl Reopen for CcnicNicQueue {
@@ -54,13 +54,7 @@ impl Reopen for CcnicNicQueue {
 }
 
 impl CcnicNicQueue {
-    pub(crate) fn new(
-        view: CcnicView,
-        config: &Config,
-        pair: NicPair,
-        published: Arc<Published>,
-        mailbox: Arc<Mailbox>,
-    ) -> CcnicNicQueue {
+    pub(crate) fn new(view: CcnicView, config: &Config, pair: NicPair, link: QueueLink) -> CcnicNicQueue {
         CcnicNicQueue {
             view,
             state: OpenState::new(),
@@ -69,9 +63,9 @@ impl CcnicNicQueue {
             pair,
             fetched: Fetched::default(),
             stats: CcnicNicStats::default(),
-            published,
+            link,
             notifier: None,
-            mailbox,
+            steering: None,
         }
     }
 
@@ -83,11 +77,11 @@ impl CcnicNicQueue {
     /// Ends a burst: publishes the counters, and notifies the program if it waits for a notification.
     #[inline(always)]
     fn finish(&mut self) {
-        self.published.set(&self.pair.counters());
+        self.link.published.set(&self.pair.counters());
         if let Some(notifier) = &mut self.notifier {
             self.pair.notify_if_armed(notifier);
-        } else if self.mailbox.is_full() {
-            self.notifier = self.mailbox.take();
+        } else if self.link.notifier.is_full() {
+            self.notifier = self.link.notifier.take();
         }
     }
 
@@ -107,7 +101,7 @@ impl CcnicNicQueue {
         }
         self.fetched = Fetched::default();
         self.pair.retire();
-        self.published.set(&self.pair.counters());
+        self.link.published.set(&self.pair.counters());
         self.state.set(false);
         Ok(())
     }
@@ -313,6 +307,44 @@ impl CcnicNicQueue {
             }
         }
         Err(NO_END)
+    }
+
+    /// By the program's RSS: the queue of each packet, of which these are the first segments, and the metadata that it is received with.
+    /// False if the program has none.
+    ///
+    /// # Safety
+    /// Each segment's `data` is null, or points to `len` readable bytes.
+    #[inline(always)]
+    pub(crate) unsafe fn steer(
+        &mut self,
+        packets: &mut [CcnicSegment],
+        to: &mut [u16],
+    ) -> Result<bool, Failure> {
+        self.check_open()?;
+        if self.link.steering.is_full() {
+            self.steering = self.link.steering.take().flatten();
+        }
+        let Some(spreader) = &self.steering else { return Ok(false) };
+        for (packet, to) in packets.iter_mut().zip(to) {
+            let len = if packet.data.is_null() { 0 } else { START.min(packet.len as usize) };
+            let start = if len == 0 {
+                &[]
+            } else {
+                // SAFETY: not null, and readable (guaranteed by the caller).
+                unsafe { std::slice::from_raw_parts(packet.data.cast::<u8>(), len) }
+            };
+            let hash = spreader.hash(start);
+            *to = spreader.queue(hash);
+            packet.meta = spreader.meta(packet.meta, hash);
+        }
+        Ok(true)
+    }
+
+    /// Counts packets that were for this queue and were dropped because it had no room.
+    pub(crate) fn missed(&mut self, packets: u64) -> Result<usize, Failure> {
+        self.check_open()?;
+        self.pair.count_missed(packets);
+        Ok(0)
     }
 
     /// Allocates as many whole packets of `len` bytes as `out` has entries for; returns the number of buffers.

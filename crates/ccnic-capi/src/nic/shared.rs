@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ccnic::nic::NicCounters;
+use ccnic::rss::{Rss, Spreader};
 use ccnic_control::messages::{Cursor, ProgramStatus, QueueStatus};
 use ccnic_control::{ClientId, Notifier, Page};
 use ccnic_frame::Takes;
@@ -63,16 +64,22 @@ impl Published {
     }
 }
 
-/// Hands a notifier from the control thread to the queue's thread.
-#[derive(Debug, Default)]
-pub(crate) struct Mailbox {
+/// Hands something from the control thread to the queue's thread: what is there and has not been taken is replaced.
+#[derive(Debug)]
+pub(crate) struct Mailbox<T> {
     full: AtomicBool,
-    notifier: Mutex<Option<Notifier>>,
+    letter: Mutex<Option<T>>,
 }
 
-impl Mailbox {
-    fn notifier(&self) -> MutexGuard<'_, Option<Notifier>> {
-        self.notifier.lock().unwrap_or_else(PoisonError::into_inner)
+impl<T> Default for Mailbox<T> {
+    fn default() -> Mailbox<T> {
+        Mailbox { full: AtomicBool::new(false), letter: Mutex::new(None) }
+    }
+}
+
+impl<T> Mailbox<T> {
+    fn letter(&self) -> MutexGuard<'_, Option<T>> {
+        self.letter.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     #[inline(always)]
@@ -80,16 +87,27 @@ impl Mailbox {
         self.full.load(Ordering::Acquire)
     }
 
-    fn put(&self, notifier: Notifier) {
-        *self.notifier() = Some(notifier);
+    fn put(&self, letter: T) {
+        *self.letter() = Some(letter);
         self.full.store(true, Ordering::Release);
     }
 
     #[cold]
-    pub(crate) fn take(&self) -> Option<Notifier> {
+    pub(crate) fn take(&self) -> Option<T> {
         self.full.store(false, Ordering::Relaxed);
-        self.notifier().take()
+        self.letter().take()
     }
+}
+
+/// How a program wants its packets spread; `None`: it does not.
+pub(crate) type Steering = Option<Arc<Spreader>>;
+
+/// What the control thread and a queue's thread share.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct QueueLink {
+    pub(crate) published: Arc<Published>,
+    pub(crate) notifier: Arc<Mailbox<Notifier>>,
+    pub(crate) steering: Arc<Mailbox<Steering>>,
 }
 
 /// What the control thread knows of a program.
@@ -105,7 +123,7 @@ pub(crate) struct Client {
     takes: AtomicU32,
     /// Its connection has ended.
     gone: AtomicBool,
-    queues: Vec<(Arc<Published>, Arc<Mailbox>)>,
+    queues: Vec<QueueLink>,
 }
 
 impl Client {
@@ -135,14 +153,22 @@ impl Client {
         self.gone.load(Ordering::Acquire)
     }
 
-    /// What a queue's thread needs: where to publish its counters, and where its notifier arrives.
-    pub(crate) fn queue(&self, index: u16) -> Option<(Arc<Published>, Arc<Mailbox>)> {
+    /// What a queue's thread needs: where to publish its counters, and where its notifier and its RSS arrive.
+    pub(crate) fn queue(&self, index: u16) -> Option<QueueLink> {
         self.queues.get(usize::from(index)).cloned()
+    }
+
+    /// Each queue's thread follows it from its next burst on.
+    pub(crate) fn set_rss(&self, rss: Option<Rss>) {
+        let steering = rss.map(|rss| Arc::new(Spreader::new(rss)));
+        for queue in &self.queues {
+            queue.steering.put(steering.clone());
+        }
     }
 
     fn status(&self, shown: &Range<u16>) -> ProgramStatus {
         let queues = (0..).zip(&self.queues).filter(|(q, _)| shown.contains(q));
-        let queues = queues.map(|(q, (counters, _))| counters.status(q));
+        let queues = queues.map(|(q, link)| link.published.status(q));
         ProgramStatus {
             id: self.id,
             name: self.name.clone(),
@@ -191,14 +217,21 @@ impl Registry {
         }
     }
 
+    /// A program has said how its packets are to be spread.
+    pub(crate) fn set_rss(&self, id: ClientId, rss: Option<Rss>) {
+        for client in self.clients().iter().filter(|client| client.id == id) {
+            client.set_rss(rss.clone());
+        }
+    }
+
     /// Hands a notifier to the thread of a queue; gives false if there is no such program or queue.
     pub(crate) fn deliver(&self, id: ClientId, queue: u16, notifier: Notifier) -> bool {
         let clients = self.clients();
         let client = clients.iter().find(|client| client.id == id);
-        let Some((_, mailbox)) = client.and_then(|client| client.queues.get(usize::from(queue))) else {
+        let Some(link) = client.and_then(|client| client.queues.get(usize::from(queue))) else {
             return false;
         };
-        mailbox.put(notifier);
+        link.notifier.put(notifier);
         true
     }
 

@@ -262,8 +262,17 @@ static void pool(struct ccnic *nic, struct ccnic_queue *queue)
 	}
 	EXPECT(ccnic_buf_set_len(&bufs[0], 600), 0);
 	EXPECT(ccnic_tx_waiting(queue) >= 0, true);
+	const uint64_t *word = NULL;
+	uint64_t holds;
+	EXPECT(ccnic_rx_monitor(NULL, &word, &holds), -EINVAL);
+	EXPECT(ccnic_rx_monitor(queue, NULL, &holds), -EINVAL);
+	EXPECT(ccnic_rx_monitor(queue, &word, NULL), -EINVAL);
+	EXPECT(ccnic_rx_monitor(queue, &word, &holds), 0);
+	EXPECT(*(const volatile uint64_t *)word == holds, true); /* nothing has come */
 	EXPECT(ccnic_tx_burst(queue, bufs, 1), 1);
 	EXPECT(ccnic_wait(queue, 20 * SECOND), 1);
+	EXPECT(*(const volatile uint64_t *)word == holds, false);
+	EXPECT(ccnic_rx_monitor(queue, &word, &holds), 1);
 	EXPECT(ccnic_tx_waiting(queue), 0);
 	EXPECT(ccnic_rx_ready(queue), 1);
 	EXPECT(ccnic_rx_burst(queue, bufs, 8), 1);

@@ -35,7 +35,7 @@ static void listen_wrongly(const char *socket, const char *file)
 	EXPECT(ccnic_nic_listen(file, NULL, &other), -EEXIST);
 	EXPECT(ccnic_nic_listen("/nonexistent/nic.sock", NULL, &other), -ENOENT);
 	ccnic_nic_options_init(&options);
-	options.flags = 2;
+	options.flags = 4;
 	EXPECT(ccnic_nic_listen(socket, &options, &other), -EINVAL);
 	options.flags = 0;
 	options.region_max = 4096;
@@ -439,6 +439,41 @@ static void check_info(const struct ccnic_program *program, uint32_t design)
 	EXPECT(ccnic_program_info(program, &info, sizeof(info.name)), 0);
 }
 
+/* Microsoft's verification suite: 66.9.149.187:2794 to 161.142.100.80:1766, hashed with ports. */
+#define HASH UINT32_C(0x51ccc178)
+static const uint8_t flow[60] = {[12] = 0x08, [14] = 0x45, [17] = 40, [22] = 64, [23] = 6, [26] = 66, 9, 149, 187, 161, 142, 100, 80, 10, 234, 6, 230};
+
+/* A program's RSS says where its packets go, from its next burst on; packets that are lost for want of room are on its counters. */
+static void steer(struct ccnic *attachment, struct ccnic_nic_queue *side, struct ccnic_queue *queue)
+{
+	struct ccnic_segment packets[3] = {{flow, 1, sizeof(flow), 0}, {flow, CCNIC_META_HASHED | 1, 20, 0}, {NULL, 1, 0, 0}};
+	struct ccnic_stats stats;
+	struct ccnic_rss rss;
+	uint16_t to[3] = {9, 9, 9};
+
+	EXPECT(ccnic_nic_steer(side, packets, to, 3), 0);
+	EXPECT(to[0] == 9 && packets[0].meta == 1, true);
+	ccnic_rss_init(&rss, 2);
+	rss.table[0] = 1;
+	rss.table[HASH % CCNIC_RSS_TABLE] = 0;
+	rss.flags = CCNIC_RSS_META;
+	EXPECT(ccnic_rss_set(attachment, &rss), 0);
+	EXPECT(ccnic_rss_active(attachment), 1);
+	EXPECT(ccnic_nic_steer(side, NULL, NULL, 0), 1);
+	EXPECT(ccnic_nic_steer(side, NULL, to, 1), -EINVAL);
+	EXPECT(ccnic_nic_steer(side, packets, NULL, 1), -EINVAL);
+	EXPECT(ccnic_nic_steer(NULL, packets, to, 1), -EINVAL);
+	EXPECT(ccnic_nic_steer(side, packets, to, 3), 1);
+	EXPECT(to[0] == 0 && to[1] == 1 && to[2] == 1, true);
+	EXPECT(packets[0].meta == (CCNIC_META_HASHED | HASH) && packets[1].meta == 0, true);
+	EXPECT(ccnic_rss_set(attachment, NULL), 0);
+	EXPECT(ccnic_nic_steer(side, packets, to, 3), 0);
+	EXPECT(ccnic_nic_missed(NULL, 1), -EINVAL);
+	EXPECT(ccnic_nic_missed(side, 3), 0);
+	EXPECT(ccnic_queue_stats(queue, &stats, sizeof(stats)), 0);
+	EXPECT(stats.rx_dropped, 3);
+}
+
 /* The NIC releases the program, which attaches again and reclaims the buffers that the NIC owned. */
 static struct ccnic_program *release_and_accept(struct ccnic *attachment, struct ccnic_program *program, struct ccnic_nic_queue *side,
 				    bool shared_pool)
@@ -485,6 +520,7 @@ static void one_design(const char *socket, uint32_t design)
 	check_info(program, design);
 	EXPECT(ccnic_nic_queue_open(program, 0, &side), 0);
 	nulls(program, side);
+	steer(attachment, side, queue);
 	exchange(side, queue, shared_pool);
 	if (shared_pool)
 		forged(side);
@@ -525,7 +561,10 @@ int main(int argc, char **argv)
 	uint32_t design;
 
 	EXPECT(argc, 3);
-	EXPECT(ccnic_nic_listen(argv[1], NULL, &nic), 0);
+	struct ccnic_nic_options options;
+	ccnic_nic_options_init(&options);
+	options.flags = CCNIC_NIC_RSS;
+	EXPECT(ccnic_nic_listen(argv[1], &options, &nic), 0);
 	EXPECT(pthread_create(&thread, NULL, control, NULL), 0);
 	listen_wrongly(argv[1], argv[2]);
 	for (design = CCNIC_DESIGN_CCNIC; design <= CCNIC_DESIGN_E810; design++)

@@ -104,6 +104,11 @@ impl QueuePair {
         each!(&self.pair, pair => pair.rx_waits())
     }
 
+    /// As [`ccnic::host::QueuePair::rx_watch`]: the word that the NIC writes with the next packet. Example: there.
+    pub fn rx_watch(&self) -> Option<(u32, u64)> {
+        each!(&self.pair, pair => pair.rx_watch())
+    }
+
     /// Buffers that can be received now. Reads the whole ring: not for every burst. Example:
     /// [`tx_waiting`](QueuePair::tx_waiting).
     pub fn rx_ready(&self) -> usize {

@@ -274,6 +274,21 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         self.rx.staged() > 0 || self.rx.ring().ready(&self.mem)
     }
 
+    /// For processors that can wait for a write to a line (UMWAIT): the offset of the word that the NIC writes with the next packet, and what
+    /// it holds. `None` when there is something to receive already. A packet that comes after this call changes the word.
+    ///
+    /// ```
+    /// # use ccnic::{testing::{Sides, config}, ring::GroupedEpoch};
+    /// # let mut sides = Sides::<GroupedEpoch>::new(&config::<GroupedEpoch>());
+    /// let watched = sides.host.rx_watch();
+    /// assert!(watched.is_some() && watched == sides.host.rx_watch(), "no packet has come");
+    /// ```
+    pub fn rx_watch(&self) -> Option<(u32, u64)> {
+        let at = self.rx.ring().awaited();
+        let value = self.mem.load_acquire(at);
+        (!self.rx_waits()).then_some((at, value))
+    }
+
     /// Buffers that can be received now. Reads the whole ring: not for every burst. Example:
     /// [`tx_waiting`](QueuePair::tx_waiting).
     pub fn rx_ready(&self) -> usize {

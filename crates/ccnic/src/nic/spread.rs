@@ -296,6 +296,14 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         self.counters.dropped_by_rule += count_packets(packets);
     }
 
+    /// Counts packets that another one has dropped because this queue had no room for them, for the NIC and for the program.
+    #[cold]
+    #[inline(never)]
+    pub fn count_missed(&mut self, packets: u64) {
+        self.counters.dropped_ring_full += packets;
+        self.publish_dropped(packets);
+    }
+
     /// Adds to the count of dropped packets that the program reads.
     pub(super) fn publish_dropped(&mut self, packets: u64) {
         self.mem.store(self.rx_dropped, self.mem.load(self.rx_dropped).wrapping_add(packets));

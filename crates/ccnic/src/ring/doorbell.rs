@@ -260,6 +260,10 @@ impl Consumer for DoorbellConsumer {
         self.position
     }
 
+    fn awaited(&self) -> u32 {
+        self.tail
+    }
+
     fn ready<M: SharedMemory>(&self, mem: &M) -> bool {
         let tail = mem.load_acquire(self.tail); // D2
         (1..=self.slots.count()).contains(&tail.wrapping_sub(self.position))

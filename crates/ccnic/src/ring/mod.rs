@@ -276,6 +276,9 @@ pub trait Consumer: Sized + Send {
     /// The position of the next unit to read, counted as [`Producer::position`].
     fn position(&self) -> u64;
 
+    /// The offset of the word that the producer writes when it publishes the next descriptor, with a value that it does not have now.
+    fn awaited(&self) -> u32;
+
     /// True when there is a descriptor to take. Takes nothing.
     fn ready<M: SharedMemory>(&self, mem: &M) -> bool;
 

@@ -4,8 +4,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include <rte_version.h>
-
 #include "ccnic_meta.h"
 #include "ccnic_nic_role.h"
 
@@ -183,19 +181,6 @@ ccnic_infos_get(struct rte_eth_dev *eth, struct rte_eth_dev_info *info)
 	return 0;
 }
 
-static const uint32_t *
-#if RTE_VERSION >= RTE_VERSION_NUM(24, 3, 0, 0)
-supported_ptypes_get(struct rte_eth_dev *eth, size_t *n)
-#else
-supported_ptypes_get(struct rte_eth_dev *eth)
-#endif
-{
-#if RTE_VERSION < RTE_VERSION_NUM(24, 3, 0, 0)
-	size_t all, *n = &all;
-#endif
-	return ccnic_ptypes(eth, n);
-}
-
 static int
 mtu_set(struct rte_eth_dev *eth, uint16_t mtu)
 {
@@ -292,7 +277,7 @@ nic_priv_dump(struct rte_eth_dev *eth, FILE *out)
 	.mac_addr_add = mac_addr_add, \
 	.mac_addr_remove = mac_addr_remove, \
 	.set_mc_addr_list = set_mc_addr_list, \
-	.dev_supported_ptypes_get = supported_ptypes_get, \
+	.dev_supported_ptypes_get = ccnic_supported_ptypes, \
 	.dev_ptypes_set = ccnic_ptypes_set
 
 static const struct eth_dev_ops ops = {
@@ -306,6 +291,7 @@ static const struct eth_dev_ops ops = {
 	.tx_queue_stop = ccnic_tx_queue_stop,
 	.rx_queue_intr_enable = ccnic_rx_intr_enable,
 	.rx_queue_intr_disable = ccnic_rx_intr_disable,
+	.get_monitor_addr = ccnic_get_monitor_addr,
 	.pool_ops_supported = pool_ops_supported,
 	.rss_hash_update = ccnic_rss_hash_update,
 	.rss_hash_conf_get = ccnic_rss_hash_conf_get,

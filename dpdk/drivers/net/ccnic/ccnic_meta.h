@@ -84,6 +84,5 @@ const void *ccnic_tx_flatten(struct ccnic_workspace *space, const struct rte_mbu
 
 /* dev_ptypes_set, dev_supported_ptypes_get */
 int ccnic_ptypes_set(struct rte_eth_dev *eth, uint32_t mask);
-const uint32_t *ccnic_ptypes(struct rte_eth_dev *eth, size_t *n);
 
 #endif /* CCNIC_META_H */

@@ -12,6 +12,8 @@
 #include <ccnic_mbuf.h>
 #include <ccnic_mempool.h>
 
+#include "ccnic_compat.h"
+
 extern int ccnic_net_logtype;
 
 #define NET_LOG(level, ...) \
@@ -73,6 +75,7 @@ struct ccnic_tx_stats {
 	uint64_t broken;    /* dropped: inconsistent lengths or segments */
 	uint64_t bad_offload; /* dropped: what is requested cannot be done */
 	uint64_t computed;  /* packets whose offloads the driver computed */
+	uint64_t no_room;   /* role=nic: dropped with the program's RSS: the queue's ring was full, or the pool empty */
 	uint64_t parts_lost; /* segments of packets that were sent in part: ring full or pool empty */
 };
 
@@ -449,7 +452,7 @@ void ccnic_rxq_info(struct rte_eth_dev *dev, uint16_t index, struct rte_eth_rxq_
 void ccnic_txq_info(struct rte_eth_dev *dev, uint16_t index, struct rte_eth_txq_info *info);
 int ccnic_rx_burst_mode(struct rte_eth_dev *dev, uint16_t index, struct rte_eth_burst_mode *mode);
 int ccnic_tx_burst_mode(struct rte_eth_dev *dev, uint16_t index, struct rte_eth_burst_mode *mode);
-uint32_t ccnic_rx_queue_count(void *queue);
+ccnic_queue_count ccnic_rx_queue_count(void *queue);
 int ccnic_rx_descriptor_status(void *queue, uint16_t offset);
 int ccnic_tx_descriptor_status(void *queue, uint16_t offset);
 int ccnic_priv_dump(struct rte_eth_dev *dev, FILE *out);
@@ -478,6 +481,9 @@ void ccnic_intr_close(struct rte_eth_dev *dev);
 /* Notifies all threads that wait for receive interrupts. */
 void ccnic_intr_notify(struct rte_eth_dev *dev);
 
+/* ccnic_monitor.c */
+int ccnic_get_monitor_addr(void *queue, struct rte_power_monitor_cond *pmc);
+
 /* ccnic_rx.c, ccnic_tx.c */
 uint16_t ccnic_recv(void *queue, struct rte_mbuf **pkts, uint16_t n);
 uint16_t ccnic_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n);
@@ -501,13 +507,12 @@ void ccnic_nic_role_sum(struct ccnic_dev *dev, struct ccnic_nic_stats *sum, uint
 void ccnic_nic_role_reset(struct ccnic_dev *dev);
 void ccnic_nic_role_dump(struct ccnic_dev *dev, FILE *out);
 
-/* ccnic_nic_role_rxtx.c: role=nic */
+/* ccnic_nic_role_rx.c, ccnic_nic_role_tx.c: role=nic */
 uint16_t ccnic_nic_role_recv(void *queue, struct rte_mbuf **pkts, uint16_t n);
 uint16_t ccnic_nic_role_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n);
 uint16_t ccnic_nic_role_xmit_offloads(void *queue, struct rte_mbuf **pkts, uint16_t n);
 
-/* ccnic_stats.c */
-int ccnic_stats_get(struct rte_eth_dev *dev, struct rte_eth_stats *stats);
+/* ccnic_stats.c, and ccnic_compat.h */
 int ccnic_stats_reset(struct rte_eth_dev *dev);
 int ccnic_xstats_get(struct rte_eth_dev *dev, struct rte_eth_xstat *xstats, unsigned int n);
 int ccnic_xstats_get_names(struct rte_eth_dev *dev, struct rte_eth_xstat_name *names, unsigned int n);

@@ -139,7 +139,7 @@ accept_program(struct rte_eth_dev *eth)
 	struct ccnic_nic_role *role = ccnic_dev_of(eth)->nic_role;
 	const struct ccnic_program_info *info = &role->info;
 
-	if (ccnic_nic_accept(role->nic, &role->program) < 0)
+	if (!ccnic_listener_accept(role))
 		return;
 	ccnic_program_info(role->program, &role->info, sizeof(role->info));
 	clean_name(role->info.name);
@@ -196,7 +196,10 @@ check_program(struct ccnic_dev *dev)
 {
 	struct ccnic_nic_role *role = dev->nic_role;
 
-	if (role->drain_looks == 0) {
+	if (ccnic_listener_told_otherwise(role)) {
+		/* It is disconnected, and attaches again. */
+		role->drain_looks = DRAIN_LOOKS + 1;
+	} else if (role->drain_looks == 0) {
 		if (ccnic_program_link_state(role->program) != 1)
 			begin_drain(dev);
 	} else if (is_drained(dev)) {
@@ -222,8 +225,10 @@ update_state(struct rte_eth_dev *eth)
 		open_pairs(eth);
 	else if (close_pairs(dev) && role->drain_looks > 0)
 		release(role);
-	if (role->program == NULL)
+	if (role->program == NULL) {
+		__atomic_store_n(&dev->peer_up, false, __ATOMIC_RELAXED);
 		return;
+	}
 	__atomic_store_n(&role->takes, RTE_MAX(ccnic_program_takes(role->program), 0), __ATOMIC_RELAXED);
 	__atomic_store_n(&role->sending, role->drain_looks == 0 ? role->serving : 0, __ATOMIC_RELAXED);
 	__atomic_store_n(&dev->peer_up, role->sending != 0, __ATOMIC_RELAXED);
@@ -236,7 +241,7 @@ watch(void *arg)
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
 	bool started;
 
-	ccnic_nic_poll(dev->nic_role->nic, 0);
+	ccnic_listener_poll(dev->nic_role);
 	pthread_mutex_lock(&dev->nic_role->lock);
 	update_state(eth);
 	started = dev->started;
@@ -248,35 +253,13 @@ watch(void *arg)
 		ccnic_link_report(eth);
 }
 
-/*
- * Tells programs what the port takes by its receive offloads. Those that have attached before know something else: they are disconnected,
- * and attach again. The caller holds the lock.
- */
-static void
-negotiate(struct rte_eth_dev *eth)
-{
-	struct ccnic_nic_role *role = ccnic_dev_of(eth)->nic_role;
-	const uint32_t takes = ccnic_takes_of(eth->data);
-
-	if (takes == role->told)
-		return;
-	role->told = takes;
-	ccnic_nic_takes_set(role->nic, takes);
-	if (role->program != NULL && close_pairs(ccnic_dev_of(eth)))
-		release(role);
-	while (role->program == NULL && ccnic_nic_accept(role->nic, &role->program) == 0) {
-		ccnic_program_release(role->program);
-		role->program = NULL;
-	}
-}
-
 void
 ccnic_nic_role_start(struct rte_eth_dev *eth)
 {
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
 
 	pthread_mutex_lock(&dev->nic_role->lock);
-	negotiate(eth);
+	ccnic_listener_tell(dev->nic_role, ccnic_takes_of(eth->data));
 	dev->started = true;
 	update_state(eth);
 	dev->reported_up = dev->peer_up && !dev->link_down;
@@ -344,28 +327,17 @@ ccnic_nic_role_dump(struct ccnic_dev *dev, FILE *out)
 	const struct ccnic_program_info *info = &role->info;
 
 	pthread_mutex_lock(&role->lock);
-	fprintf(out, "NIC at socket: %s, programs served: %" PRIu64 "\n", role->socket, role->programs);
+	fprintf(out, "NIC at socket: %s, programs served: %" PRIu64 "\n", ccnic_listener_socket(role), role->programs);
 	if (role->program != NULL)
 		fprintf(out, "program: %s, process %" PRId32 ", %" PRIu32 " queues of %" PRIu32 " descriptors, packets up to %" PRIu32
 			" bytes, %s\n", info->name, info->pid, info->queues, info->ring, info->mtu, role->drain_looks > 0 ? "ended" : "running");
 	pthread_mutex_unlock(&role->lock);
 }
 
-/* Logs why ccnic_nic_listen() has failed and what to do about it. */
-static void
-log_listen_error(const char *device, const char *socket, int error)
-{
-	if (error == -EADDRINUSE)
-		NET_LOG(ERR, "%s: another NIC listens at socket=%s; stop it, or choose another socket=", device, socket);
-	else
-		NET_LOG(ERR, "%s: could not listen at socket=%s: %s", device, socket, ccnic_last_error());
-}
-
 int
 ccnic_nic_role_open(const struct ccnic_args *args, struct ccnic_nic_role **out)
 {
 	const struct ccnic_attach_conf *conf = &args->attach;
-	struct ccnic_nic_options options;
 	struct ccnic_nic_role *role = rte_zmalloc("ccnic_nic_role", sizeof(*role), RTE_CACHE_LINE_SIZE);
 	int ret;
 
@@ -373,16 +345,11 @@ ccnic_nic_role_open(const struct ccnic_args *args, struct ccnic_nic_role **out)
 		NET_LOG(ERR, "%s: no memory for the device", conf->device);
 		return -ENOMEM;
 	}
-	ccnic_nic_options_init(&options);
-	options.name = conf->id;
-	options.node = rte_socket_id() == (unsigned int)SOCKET_ID_ANY ? 0 : rte_socket_id();
-	ret = ccnic_nic_listen(conf->socket, &options, &role->nic);
+	ret = ccnic_listener_join(role, conf);
 	if (ret < 0) {
-		log_listen_error(conf->device, conf->socket, ret);
 		rte_free(role);
 		return ret;
 	}
-	memcpy(role->socket, conf->socket, sizeof(role->socket));
 	pthread_mutex_init(&role->lock, NULL);
 	*out = role;
 	return 0;
@@ -415,7 +382,7 @@ ccnic_nic_role_close(struct rte_eth_dev *eth)
 void
 ccnic_nic_role_free(struct ccnic_nic_role *role)
 {
-	ccnic_nic_close(role->nic);
+	ccnic_listener_leave(role);
 	pthread_mutex_destroy(&role->lock);
 	rte_free(role);
 }

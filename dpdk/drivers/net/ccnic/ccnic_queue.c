@@ -383,7 +383,7 @@ count(struct ccnic_pair *pair, int (*of)(const struct ccnic_queue *))
 	return RTE_MAX(n, 0);
 }
 
-uint32_t
+ccnic_queue_count
 ccnic_rx_queue_count(void *queue)
 {
 	struct ccnic_rxq *rxq = queue;
@@ -402,7 +402,7 @@ ccnic_rx_descriptor_status(void *queue, uint16_t offset)
 
 	if (offset >= rxq->dev->att->conf.options.ring)
 		return -EINVAL;
-	return offset < ccnic_rx_queue_count(queue) ? RTE_ETH_RX_DESC_DONE : RTE_ETH_RX_DESC_AVAIL;
+	return offset < (uint32_t)ccnic_rx_queue_count(queue) ? RTE_ETH_RX_DESC_DONE : RTE_ETH_RX_DESC_AVAIL;
 }
 
 int

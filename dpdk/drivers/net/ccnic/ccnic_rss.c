@@ -4,8 +4,6 @@
 #include <inttypes.h>
 #include <string.h>
 
-#include <rte_version.h>
-
 #include "ccnic_net.h"
 
 static const struct {
@@ -190,10 +188,7 @@ ccnic_rss_info(struct rte_eth_dev_info *info)
 	info->rx_offload_capa |= RTE_ETH_RX_OFFLOAD_RSS_HASH;
 	info->reta_size = CCNIC_RSS_TABLE;
 	info->hash_key_size = CCNIC_RSS_KEY;
-#if RTE_VERSION >= RTE_VERSION_NUM(23, 11, 0, 0)
-	info->rss_algo_capa = RTE_ETH_HASH_ALGO_TO_CAPA(RTE_ETH_HASH_FUNCTION_DEFAULT) |
-			      RTE_ETH_HASH_ALGO_TO_CAPA(RTE_ETH_HASH_FUNCTION_TOEPLITZ);
-#endif
+	ccnic_set_rss_algorithms(info);
 	for (i = 0; i < RTE_DIM(types); i++)
 		info->flow_type_rss_offloads |= types[i].hf;
 }

@@ -85,6 +85,7 @@ static const struct xstat nic_xstats[] = {
 	TX("dropped_bad_offload_packets", bad_offload),
 	TX("computed_packets", computed),
 	TX("lost_parts", parts_lost),
+	TX("dropped_no_room_packets", no_room),
 	{ "programs_served", offsetof(struct totals, programs) },
 	{ "link_downs", offsetof(struct totals, link_downs) },
 };
@@ -174,28 +175,36 @@ sum_all(const struct rte_eth_dev *eth, struct totals *totals)
 	totals->lent = __atomic_load_n(&dev->att->lent, __ATOMIC_RELAXED);
 }
 
-int
-ccnic_stats_get(struct rte_eth_dev *eth, struct rte_eth_stats *stats)
+static void
+read_queues(const struct rte_eth_dev *eth, ccnic_per_queue_stats *queues)
 {
-	struct totals totals;
 	uint16_t i;
 
-	sum_all(eth, &totals);
 	for (i = 0; i < RTE_MIN(eth->data->nb_rx_queues, RTE_ETHDEV_QUEUE_STAT_CNTRS); i++) {
 		struct ccnic_rx_stats rx = { 0 };
 
 		sum_rx(eth, i, &rx);
-		stats->q_ipackets[i] = rx.packets;
-		stats->q_ibytes[i] = rx.bytes;
-		stats->q_errors[i] = rx.oversize;
+		queues->q_ipackets[i] = rx.packets;
+		queues->q_ibytes[i] = rx.bytes;
+		queues->q_errors[i] = rx.oversize;
 	}
 	for (i = 0; i < RTE_MIN(eth->data->nb_tx_queues, RTE_ETHDEV_QUEUE_STAT_CNTRS); i++) {
 		struct ccnic_tx_stats tx = { 0 };
 
 		sum_tx(eth, i, &tx);
-		stats->q_opackets[i] = tx.packets;
-		stats->q_obytes[i] = tx.bytes;
+		queues->q_opackets[i] = tx.packets;
+		queues->q_obytes[i] = tx.bytes;
 	}
+}
+
+int
+ccnic_stats_read(struct rte_eth_dev *eth, struct rte_eth_stats *stats, ccnic_per_queue_stats *queues)
+{
+	struct totals totals;
+
+	sum_all(eth, &totals);
+	if (queues != NULL)
+		read_queues(eth, queues);
 	stats->ipackets = totals.rx.packets;
 	stats->ibytes = totals.rx.bytes;
 	stats->ierrors = totals.rx.oversize + totals.drops.descriptors + totals.drops.chains + totals.drops.too_long +
@@ -204,7 +213,7 @@ ccnic_stats_get(struct rte_eth_dev *eth, struct rte_eth_stats *stats)
 	stats->rx_nombuf = totals.rx.no_mbuf;
 	stats->opackets = totals.tx.packets;
 	stats->obytes = totals.tx.bytes;
-	stats->oerrors = totals.tx.too_long + totals.tx.broken + totals.tx.bad_offload;
+	stats->oerrors = totals.tx.too_long + totals.tx.broken + totals.tx.bad_offload + totals.tx.no_room;
 	return 0;
 }
 

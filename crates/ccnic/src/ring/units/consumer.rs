@@ -378,6 +378,10 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
         self.position
     }
 
+    fn awaited(&self) -> u32 {
+        self.slots.at(self.position, UNIT)
+    }
+
     fn ready<M: SharedMemory>(&self, mem: &M) -> bool {
         let mut first = [Desc::default(); 1];
         self.copy_ready(mem, &mut first, (self.position, self.within), true).0 > 0

@@ -111,7 +111,7 @@ install: all
 	sed 's|@PREFIX@|$(PREFIX)|; s|@VERSION@|$(VERSION)|' $(CAPI)/ccnic.pc.in > $(INTO)/lib/pkgconfig/ccnic.pc
 	install -m 644 $(CAPI)/man/*.1 $(INTO)/share/man/man1
 	install -m 644 $(CAPI)/man/*.3 $(INTO)/share/man/man3
-	cd $(INTO)/share/man/man3 && for page in ccnic_open ccnic_pool_open ccnic_queue_open ccnic_rss_set ccnic_flow_create ccnic_offloads ccnic_tx_burst \
+	cd $(INTO)/share/man/man3 && for page in ccnic_call ccnic_open ccnic_pool_open ccnic_queue_open ccnic_rss_set ccnic_flow_create ccnic_offloads ccnic_tx_burst \
 		ccnic_nic_listen ccnic_nic_rx_burst; do \
 		for name in $$(sed -n 's/^\.Nm \(ccnic_[a-z_]*\).*/\1/p' $$page.3); do \
 			test $$name = $$page || ln -sf $$page.3 $$name.3; done; done

@@ -11,7 +11,8 @@
  * Programs that keep packets in memory of their own use ccnic_tx_small() and ccnic_rx_small(); programs that make packets write them
  * where the NIC reads them with ccnic_tx_reserve() and ccnic_tx_commit(). ccnic_buf.h has the functions that
  * read and change a buffer, ccnic_rss.h receive-side scaling,
- * ccnic_flow.h flow rules, ccnic_offload.h checksums, segmentation and VLAN tags.
+ * ccnic_flow.h flow rules, ccnic_offload.h checksums, segmentation and VLAN tags. ccnic_call.h has calls to another program, without a
+ * NIC.
  *
  * @par Errors
  * Functions return 0 or a count, or a negative errno value. Check for a negative value before you use a count.
@@ -43,6 +44,7 @@
 #include <string.h>
 
 #include <ccnic_buf.h>
+#include <ccnic_call.h>
 #include <ccnic_flow.h>
 #include <ccnic_offload.h>
 #include <ccnic_rss.h>

@@ -12,11 +12,12 @@
 //!    `attachment.rs`, `wait.rs`; then the functions that C calls, `bursts.rs` and `exports.rs`.
 //! 3. `nic/`, the NIC's side: `abi.rs`, `shared.rs` (what the control thread and the queues' threads share), `pair.rs`,
 //!    `queue.rs`, `program.rs`, `listener.rs`, `exports.rs`.
-//! 4. `offload.rs`: requests in the metadata of packets, on either side.
+//! 4. `offload.rs`: requests in the metadata of packets, on either side. `call.rs`: calls, which need no NIC.
 //!
 //! Files import only from files above them in this list.
 
 mod abi;
+mod call;
 mod client;
 mod errno;
 mod handle;
@@ -27,6 +28,7 @@ mod pointers;
 mod testing;
 
 pub use abi::{CcnicBuf, CcnicOptions, CcnicRss, CcnicStats, CcnicView};
+pub use call::*;
 pub use client::{Ccnic, CcnicPool, CcnicQueue, bursts::*, exports::*, flow::*};
 pub use nic::abi::{CcnicNicOptions, CcnicNicStats, CcnicProgramInfo, CcnicSegment};
 pub use nic::{CcnicNic, CcnicNicQueue, CcnicProgram, exports::*};

@@ -8,6 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "ccnic_call.example.h"
 #include "ccnic_open.example.h"
 #include "ccnic_tx_burst.example.h"
 /* Uses echo() and send_packet(). */
@@ -19,6 +20,30 @@
 #include "ccnic_nic_rx_burst.example.h"
 /* Uses reflect(). */
 #include "ccnic_nic_listen.example.h"
+
+/* ccnic_call(3): a child process is the server, for two calls. */
+static void call_and_answer(const char *socket)
+{
+	struct ccnic_call_server *server;
+	volatile bool stop = false;
+	int status;
+	pid_t child;
+
+	EXPECT(ccnic_call_listen(socket, &server), 0);
+	EXPECT(ccnic_call_callers(server), 0);
+	stop_waiting(server, &stop);
+	EXPECT(ccnic_call_serve(server, sum, NULL, -1), 0);
+	EXPECT(ccnic_call_server_close(server), 0);
+	child = fork();
+	if (child == 0)
+		_exit(answer_calls(socket, 2));
+	EXPECT(child > 0, true);
+	while (access(socket, F_OK) != 0 || add(socket, 2, 3) != 5)
+		nanosleep(&(struct timespec){0, 1000000}, NULL);
+	EXPECT(add(socket, UINT64_MAX, 2), 1);
+	EXPECT(waitpid(child, &status, 0), child);
+	EXPECT(status, 0);
+}
 
 /* ccnic_open(3), ccnic_rss_set(3), ccnic_queue_open(3) */
 static struct ccnic_queue *begin(struct ccnic *nic)
@@ -178,6 +203,7 @@ int main(int argc, char **argv)
 	program_of_own_nic(argv[2]);
 	EXPECT(waitpid(child, &status, 0), child);
 	EXPECT(status, 0);
+	call_and_answer(argv[2]); /* the NIC has removed its socket */
 	/* The NIC's examples that need a NIC's queue are compiled only. */
 	EXPECT(sink != NULL && deliver != NULL && deliver_zeros != NULL && needs_more != NULL, true);
 	puts("all examples ran");

@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "a test")]
 
 mod build;
+mod call;
 mod examples;
 mod flow;
 mod forged;

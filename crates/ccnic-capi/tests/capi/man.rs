@@ -6,7 +6,8 @@ use crate::build::{ALL, here, program, run};
 use crate::nic::{Nic, alone};
 
 /// Pages of functions: each has an example.
-const PAGES: [&str; 9] = [
+const PAGES: [&str; 10] = [
+    "ccnic_call",
     "ccnic_open",
     "ccnic_queue_open",
     "ccnic_tx_burst",

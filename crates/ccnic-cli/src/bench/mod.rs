@@ -5,6 +5,7 @@ mod idle;
 mod loopback;
 mod machine;
 mod peers;
+mod pio;
 mod switch;
 
 use clap::Subcommand;
@@ -24,6 +25,8 @@ pub enum BenchCommand {
     Limit(machine::MicrobenchArgs),
     /// Measure the round trip of one word between two cores (CC-NIC figure 8)
     Pingpong(machine::MicrobenchArgs),
+    /// Measure one small request and its answer: coherent programmed I/O (ccnic_call) beside a ring
+    Pio(pio::PioArgs),
     /// Measure the throughput of data between two cores, with caching and with non-temporal stores (CC-NIC
     /// figure 9)
     Stream(machine::MicrobenchArgs),
@@ -41,6 +44,7 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<bool> {
         BenchCommand::Idle(args) => idle::run(args)?,
         BenchCommand::Limit(args) => machine::limit(args)?,
         BenchCommand::Pingpong(args) => machine::pingpong(args)?,
+        BenchCommand::Pio(args) => pio::run(args)?,
         BenchCommand::Stream(args) => machine::stream(args)?,
         BenchCommand::Peers(args) => return peers::run(args),
         BenchCommand::Hostile(args) => return hostile::run(args),

@@ -1,6 +1,7 @@
 //! Measurements of the machine itself, with no protocol: how fast two cores exchange cache lines through
-//! coherent memory.
+//! coherent memory. And of one request and its answer, with as little protocol (`calls.rs`).
 
+pub mod calls;
 pub mod limit;
 pub mod pingpong;
 pub mod stream;

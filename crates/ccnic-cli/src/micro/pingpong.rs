@@ -65,6 +65,15 @@ pub struct PingPongRound {
     pub round_trips: u64,
 }
 
+impl PingPongRound {
+    /// From what [`time`] has measured, on the side that measures.
+    pub(super) fn of(measured: Option<(Histogram<u64>, u64)>) -> anyhow::Result<PingPongRound> {
+        let (picoseconds, round_trips) = measured.unwrap_or((Histogram::new(3)?, 0));
+        let ns = |q| picoseconds.value_at_quantile(q) as f64 / 1e3;
+        Ok(PingPongRound { p50_ns: ns(0.5), p99_ns: ns(0.99), round_trips })
+    }
+}
+
 /// Round trips between two readings of the clock: few enough to show the spread, enough that the reading costs
 /// little in comparison.
 const BETWEEN: u64 = 16;
@@ -85,29 +94,40 @@ pub fn round(words: Words, demote: bool, seconds: f64) -> anyhow::Result<PingPon
             answer(&side, back, demote).map(|()| None)
         }
     })?;
-    let (picoseconds, round_trips) = played?.unwrap_or((Histogram::new(3)?, 0));
-    let ns = |q| picoseconds.value_at_quantile(q) as f64 / 1e3;
-    Ok(PingPongRound { p50_ns: ns(0.5), p99_ns: ns(0.99), round_trips })
+    PingPongRound::of(played?)
 }
 
 /// The first side: writes, waits for the answer, and measures the time.
 fn serve(side: &Side, back: u32, demote: bool, seconds: f64) -> anyhow::Result<(Histogram<u64>, u64)> {
+    let mut n = 0;
+    let measured = time(seconds, || {
+        n += 1;
+        put(side, LINE, n, demote);
+        side.await_word(back, n);
+        Ok(())
+    });
+    put(side, LINE, STOP, false);
+    measured
+}
+
+/// Times round trips for `seconds`: their histogram in picoseconds, and their number.
+pub(super) fn time(
+    seconds: f64,
+    mut round_trip: impl FnMut() -> anyhow::Result<()>,
+) -> anyhow::Result<(Histogram<u64>, u64)> {
     let clock = Clock::new();
     let mut picoseconds = Histogram::new(3)?;
     let start = clock.raw();
-    let mut last = start;
-    let mut n = 0;
+    let (mut last, mut n) = (start, 0);
     while clock.delta(start, last).as_secs_f64() < seconds {
         for _ in 0..BETWEEN {
-            n += 1;
-            put(side, LINE, n, demote);
-            side.await_word(back, n);
+            round_trip()?;
         }
+        n += BETWEEN;
         let now = clock.raw();
         picoseconds.record(clock.delta_as_nanos(last, now) * 1000 / BETWEEN)?;
         last = now;
     }
-    put(side, LINE, STOP, false);
     Ok((picoseconds, n))
 }
 

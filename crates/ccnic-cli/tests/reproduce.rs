@@ -31,6 +31,18 @@ fn is_a_picture(stem: &Path) {
 }
 
 #[test]
+fn a_figure_of_the_cni_paper_is_reproduced() {
+    let out = tempfile::tempdir().expect("a folder");
+    let run = ccnic(&["reproduce", "cni-6"], out.path());
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    is_a_picture(&out.path().join("figure-cni-6"));
+    let page = text(&out.path().join("index.html"));
+    assert!(page.contains("CNI figure 6") && page.contains("Coherent network interfaces of 1996"), "{page}");
+    let verdicts: Vec<Value> = serde_json::from_str(&text(&out.path().join("summary.json"))).expect("JSON");
+    assert!(verdicts.len() >= 10 && verdicts.iter().all(|v| v["simulated"].is_number()), "{verdicts:?}");
+}
+
+#[test]
 fn small_figures_are_reproduced() {
     let out = tempfile::tempdir().expect("a folder");
     let run = ccnic(&["reproduce", "17", "7", "--quick"], out.path());

@@ -15,7 +15,7 @@ use ccnic_sim::figures::plan::Figure;
 use ccnic_sim::figures::point::Effort;
 use ccnic_sim::figures::run::{Batch, Simulated};
 use ccnic_sim::figures::statement::Verdict;
-use ccnic_sim::figures::{all, named};
+use ccnic_sim::figures::{all, cni, named};
 use clap::Args;
 
 use crate::print::{self, Column, Progress, Table, units};
@@ -23,8 +23,9 @@ use crate::print::{self, Column, Progress, Table, units};
 /// Options of `reproduce`.
 #[derive(Debug, Args)]
 pub struct ReproduceArgs {
-    /// Figures by their numbers, plan files (TOML), or `all`; `list` shows which figures there are
-    #[arg(required = true, value_name = "list | all | FIGURE")]
+    /// Figures by their numbers, plan files (TOML), `all` of the CC-NIC paper's, or `cni`: those of the CNI paper (1996); `list` shows
+    /// which figures there are
+    #[arg(required = true, value_name = "list | all | cni | FIGURE")]
     figures: Vec<String>,
     /// Folder for pictures (SVG, PNG), values (CSV), statements (summary.json) and a page (index.html)
     #[arg(long, default_value = "reproduced", value_name = "FOLDER")]
@@ -42,11 +43,17 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<()> {
     if args.figures == ["list"] {
         return list();
     }
-    let figures = if args.figures.iter().any(|name| name == "all") {
-        all()?
-    } else {
-        args.figures.iter().map(|name| named(name)).collect::<Result<_, _>>()?
-    };
+    let mut figures = Vec::new();
+    for name in &args.figures {
+        match name.as_str() {
+            "all" => figures.extend(all()?),
+            "cni" => figures.extend(cni()?),
+            name => figures.push(named(name)?),
+        }
+    }
+    // A figure that is named twice is simulated once.
+    let mut ids = BTreeSet::new();
+    figures.retain(|figure| ids.insert(figure.id.clone()));
     std::fs::create_dir_all(&args.out)
         .with_context(|| format!("could not make {}; choose another --out", args.out.display()))?;
     let begun = Instant::now();
@@ -78,18 +85,21 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<()> {
 }
 
 fn list() -> anyhow::Result<()> {
-    print::line(&figures(all()?).text());
+    print::line(&figures("Figures of the CC-NIC paper (ASPLOS '24) that can be reproduced", all()?).text());
+    print::line(
+        &figures("Figures of the CNI paper (ISCA '96): all of them by `ccnic reproduce cni`", cni()?).text(),
+    );
     Ok(())
 }
 
-fn figures(figures: Vec<Figure>) -> Table {
+fn figures(title: &str, figures: Vec<Figure>) -> Table {
     let columns = [
         Column::text("figure"),
         Column::number("statements"),
         Column::text("title"),
         Column::text("section"),
     ];
-    let mut table = Table::new("Figures of the CC-NIC paper (ASPLOS '24) that can be reproduced", columns);
+    let mut table = Table::new(title, columns);
     for Figure { id, title, cites, statements, .. } in figures {
         // The paper is named above, the figure in the first column.
         let section =
@@ -166,7 +176,7 @@ mod tests {
 
     #[test]
     fn tables_fit_80_columns() {
-        let text = figures(all().unwrap()).in_width(80);
+        let text = figures("Figures", all().unwrap()).in_width(80);
         assert!(longest_line(&text) <= 80, "{text}");
         assert!(text.lines().any(|line| line.starts_with("14b") && line.ends_with("  5.4")), "{text}");
         let verdict = Verdict {

@@ -27,10 +27,15 @@ figure svg{min-width:34rem}";
 /// The whole page. `pictures` are SVGs, one for each figure.
 pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String {
     let mut html = String::new();
+    let title = if figures.iter().all(|f| f.figure.id.starts_with("cni-")) {
+        "Coherent network interfaces of 1996, reproduced by simulation"
+    } else {
+        "CC-NIC, reproduced by simulation"
+    };
     let verdicts: Vec<&Verdict> = figures.iter().flat_map(|f| &f.verdicts).collect();
     let _ = write!(
         html,
-        "<h1>CC-NIC, reproduced by simulation</h1>\
+        "<h1>{title}</h1>\
          <p class=\"sub\">{} in {:.0} s{}. {}.</p>\n<p>Statements of the paper are compared with the simulation. \
          <i>Predicted</i>: the simulator did not know the value. <i>Calibrated</i>: the value was used to choose numbers of a \
          platform, so that its agreement shows nothing. <i>Own</i>: how many times better this project's default design is than the paper's; nobody has \
@@ -51,13 +56,15 @@ pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String
     for (figure, picture) in figures.iter().zip(pictures) {
         section(&mut html, figure, picture);
     }
-    html::page("CC-NIC, reproduced", STYLE, &html)
+    html::page(title, STYLE, &html)
 }
 
 /// A figure's name: not every result of a paper has a figure number.
 fn number(id: &str) -> String {
     if id.starts_with(|c: char| c.is_ascii_digit()) {
         format!("Figure {id}")
+    } else if let Some(id) = id.strip_prefix("cni-") {
+        format!("CNI figure {id}")
     } else {
         format!("Section, {id}")
     }

@@ -234,7 +234,7 @@ int ccnic_queue_stats(const struct ccnic_queue *queue, struct ccnic_stats *stats
 /**
  * Tells which word the NIC writes with the next packet, for processors that can wait for a write to a line (UMONITOR and UMWAIT, MONITORX):
  * packets can be received once the word does not hold `*value` any more. Look once more after the line is monitored. The address is valid
- * until packets are received, or ccnic_reconnect() is called.
+ * until packets are received or waited for (ccnic_wait()), or ccnic_reconnect() is called.
  *
  * @param word  receives the address of the word, 8 bytes; read it only
  * @param value receives what it held

@@ -270,8 +270,11 @@ static void pool(struct ccnic *nic, struct ccnic_queue *queue)
 	EXPECT(ccnic_rx_monitor(queue, &word, &holds), 0);
 	EXPECT(*(const volatile uint64_t *)word == holds, true); /* nothing has come */
 	EXPECT(ccnic_tx_burst(queue, bufs, 1), 1);
+	/* The daemon sends it back. Whoever takes it out of the ring, as ccnic_wait() may, can make the word what it was. */
+	while (*(const volatile uint64_t *)word == holds)
+		EXPECT(ccnic_link_state(nic), 1);
+	EXPECT(ccnic_rx_monitor(queue, &word, &holds), 1);
 	EXPECT(ccnic_wait(queue, 20 * SECOND), 1);
-	EXPECT(*(const volatile uint64_t *)word == holds, false);
 	EXPECT(ccnic_rx_monitor(queue, &word, &holds), 1);
 	EXPECT(ccnic_tx_waiting(queue), 0);
 	EXPECT(ccnic_rx_ready(queue), 1);

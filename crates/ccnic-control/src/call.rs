@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ccnic::call::{CALL_HEADER_BYTES, CallLayout};
 use ccnic_shm::{OfferedRegion, Region, Sealing};
@@ -34,6 +34,8 @@ const CALLERS_OF_USER: usize = 64;
 const HELLO: Duration = Duration::from_secs(5);
 /// How long a caller waits for the answer: the server maps the region meanwhile.
 const ANSWER: Duration = Duration::from_secs(10);
+/// How long the end of a listener waits for the threads of connections.
+const ENDING: Duration = Duration::from_secs(1);
 /// How long an acceptor rests when the system has no resources for a connection.
 const REST: Duration = Duration::from_millis(100);
 /// The user of a connection of which the kernel says nothing: nobody.
@@ -177,6 +179,8 @@ struct Shared {
     ready: Mutex<Vec<CallChannel>>,
     /// Connections of each user.
     users: Mutex<HashMap<u32, usize>>,
+    /// Those of connections. (A thread that still ends when the program does looks like a leak.)
+    threads: Mutex<Vec<JoinHandle<()>>>,
     /// No further connections.
     stopped: AtomicBool,
 }
@@ -188,6 +192,24 @@ impl Shared {
 
     fn users(&self) -> MutexGuard<'_, HashMap<u32, usize>> {
         self.users.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn threads(&self) -> MutexGuard<'_, Vec<JoinHandle<()>>> {
+        self.threads.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the threads of connections that have ended: for as long as it usually takes them, and no longer, since a caller can hold
+    /// one up.
+    fn wait_for_threads(&self) {
+        let deadline = Instant::now() + ENDING;
+        for thread in self.threads().drain(..) {
+            while !thread.is_finished() && Instant::now() < deadline {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            if thread.is_finished() {
+                let _ = thread.join(); // an error is its panic, which has been printed
+            }
+        }
     }
 
     fn notify(&self) {
@@ -248,6 +270,7 @@ impl CallListener {
             event: Arc::new(event().map_err(Error::os("make an eventfd"))?),
             ready: Mutex::default(),
             users: Mutex::default(),
+            threads: Mutex::default(),
             stopped: AtomicBool::new(false),
         });
         let stop = Arc::new(event().map_err(Error::os("make an eventfd"))?);
@@ -288,7 +311,8 @@ impl Drop for CallListener {
             let _ = thread.join(); // it waits for nobody
         }
         // Channels that nobody has taken: their callers are told.
-        self.take().iter().for_each(CallChannel::hang_up);
+        drop(self.take());
+        self.shared.wait_for_threads();
     }
 }
 
@@ -318,10 +342,14 @@ fn admit(connection: Connection, shared: &Arc<Shared>) {
         Ok(place) => place,
         Err(reason) => return refuse(&connection, reason),
     };
-    let spawned =
-        std::thread::Builder::new().name("ccnic-caller".to_owned()).spawn(move || serve(connection, place));
-    if let Err(e) = spawned {
-        tracing::warn!("no thread for a caller: {e}"); // its connection has been closed
+    let thread = std::thread::Builder::new().name("ccnic-caller".to_owned());
+    match thread.spawn(move || serve(connection, place)) {
+        Ok(thread) => {
+            let mut threads = shared.threads();
+            threads.retain(|thread| !thread.is_finished());
+            threads.push(thread);
+        }
+        Err(e) => tracing::warn!("no thread for a caller: {e}"), // its connection has been closed
     }
 }
 

@@ -69,6 +69,13 @@ fn a_platform_value_changed_for_a_run() {
     let (short, long) = (rtt(&[]), rtt(&["--set", "link.one_way=121.5"]));
     // At least six one-way trips of 100 ns more each; a poll in vain takes some 10 ns, in which either may end.
     assert!(long > short + 560.0, "{short} {long}");
+    // What a file may leave out can be set all the same: calls that cost nothing.
+    let free = rtt(&["--set", "software.call=0.01"]);
+    assert!(free < short, "{short} {free}");
+    // Two at once, and the last one of a key counts.
+    let (near, far) = (["--set", "link.one_way=21.5"], ["--set", "link.one_way=121.5"]);
+    assert_eq!(rtt(&[far, near].concat()), short);
+    assert_eq!(rtt(&[near, far].concat()), long);
 }
 
 #[test]

@@ -54,6 +54,8 @@ pub struct Bars {
     pub groups: Vec<String>,
     /// For each series its index in the legend, and its value in each group.
     pub series: Vec<(usize, Vec<Option<f64>>)>,
+    /// Published values: the series' place in `series`, the group, the value. A dark line across the bar.
+    pub published: Vec<(usize, usize, f64)>,
 }
 
 type Point = (f64, f64);
@@ -220,6 +222,11 @@ impl Bars {
                     (left + bar - 1.0, zero),
                     COLOURS[legend % COLOURS.len()],
                 )?;
+                let published = |&&(series, at, _): &&(usize, usize, f64)| (series, at) == (i, group);
+                for (.., value) in self.published.iter().filter(published) {
+                    let at = frame.y(y.place(*value).clamp(0.0, 1.0));
+                    canvas.line(&[(left - 1.0, at), (left + bar + 1.0, at)], INK, 2.0)?;
+                }
                 let text = number(value);
                 if text_width(&text, 11.5) < bar + 6.0 {
                     canvas.coloured(&text, (left + bar / 2.0, top - 7.0), 11.5, Anchor::Centre, GREY)?;

@@ -162,7 +162,8 @@ fn table(verdicts: &[&Verdict]) -> Table {
     }
     table.note(
         "predicted: the simulator did not know the value. calibrated: the value was used to choose a platform's numbers, so that its \
-         agreement shows nothing. own: how many times better the default design is than the paper's.",
+         agreement shows nothing. own: how many times better the default design is than the paper's. In brackets: the range with paths \
+         1 % shorter and longer, of runs with few cores; a tie is on either side of its tolerance there, and counted as out.",
     );
     table
 }
@@ -189,7 +190,9 @@ mod tests {
             unit: "Mpps".to_owned(),
             error: Some(-0.123),
             tolerance: Tolerance::Ratio,
+            range: None,
             within: None,
+            tie: false,
             calibration: "calibrated",
             cause: String::new(),
         };

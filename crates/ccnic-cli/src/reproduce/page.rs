@@ -40,7 +40,7 @@ pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String
          <i>Predicted</i>: the simulator did not know the value. <i>Calibrated</i>: the value was used to choose numbers of a \
          platform, so that its agreement shows nothing. <i>Own</i>: how many times better this project's default design is than the paper's; nobody has \
          published that. The values of all points are in the CSV files beside this page, the statements \
-         in <a href=\"summary.json\">summary.json</a>.</p>\n<nav>",
+         in <a href=\"summary.json\">summary.json</a>. Broken lines, and dark ones across bars, are published values.</p>\n<nav>",
         units::count(about.simulations, "simulation"),
         about.took.as_secs_f64(),
         if about.quick { ", with a tenth of the simulated time: the values are less precise" } else { "" },

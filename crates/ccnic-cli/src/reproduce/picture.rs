@@ -1,9 +1,10 @@
 //! From a simulated figure to a picture.
 
-use ccnic_sim::figures::expr::Place;
-use ccnic_sim::figures::plan::{Panel, PanelKind, Relative, Series};
+use ccnic_sim::figures::expr::{Argument, Expr, Function, Place};
+use ccnic_sim::figures::plan::{Figure, Panel, PanelKind, Relative, Series};
 use ccnic_sim::figures::point::Measured;
 use ccnic_sim::figures::run::{Curve, Simulated};
+use ccnic_sim::figures::statement::Published;
 
 use crate::plot::{Axis, Bars, Chart, Content, Line, Lines, Mark, Picture};
 
@@ -35,14 +36,20 @@ fn chart(simulated: &Simulated, panel: &Panel, legend: &[String]) -> Chart {
         })
         .collect();
     let bars = panel.kind == PanelKind::Bars;
+    let shown = simulated.figure.series.iter().zip(&simulated.series);
+    let shown = shown.filter(|(s, c)| s.panel.as_ref() == Some(&panel.id) && !c.points.is_empty());
+    let published: Vec<Vec<(String, f64)>> =
+        shown.map(|(s, _)| published(&simulated.figure, s, panel)).collect();
     let ys = drawn.iter().flat_map(|(_, points)| points.iter().map(|p| p.2));
     let marked = panel.marks.iter().filter_map(|m| m.y);
     let zero = bars || panel.y.relative == Some(Relative::Peak);
-    let y = Axis::around(&panel.y.label, panel.y.log, zero, ys.chain(marked));
+    let beside = published.iter().flatten().map(|p| p.1);
+    let y = Axis::around(&panel.y.label, panel.y.log, zero, ys.chain(marked).chain(beside));
     // The texts of marks are written above the curves.
     let y = if panel.marks.iter().any(|m| m.x.is_some()) { y.with_room(0.06) } else { y };
     let note = drawn.is_empty().then(|| "not simulated yet".to_owned());
-    let content = if bars { Content::Bars(groups(&drawn)) } else { Content::Lines(lines(&drawn, panel)) };
+    let content =
+        if bars { Content::Bars(groups(&drawn, &published)) } else { Content::Lines(lines(&drawn, panel)) };
     Chart { title: panel.title.clone(), x_label: panel.x.label.clone(), y, content, note }
 }
 
@@ -92,7 +99,21 @@ fn lines(drawn: &[Drawn<'_>], panel: &Panel) -> Lines {
     }
 }
 
-fn groups(drawn: &[Drawn<'_>]) -> Bars {
+/// What the paper says of single bars of a series: their names, and the values.
+fn published(figure: &Figure, series: &Series, panel: &Panel) -> Vec<(String, f64)> {
+    let shown = series.y.as_ref().or(panel.y.metric.as_ref());
+    let said = |ours: &str, value| match (Expr::parse(ours), value) {
+        (Ok(Expr::Call(Function::At, id, metric, Argument::Name(name))), Some(Published::Value(value)))
+            if id == series.id && Some(&metric) == shown && panel.y.relative.is_none() =>
+        {
+            Some((name, value))
+        }
+        _ => None,
+    };
+    figure.statements.iter().filter_map(|s| said(&s.ours, s.published)).collect()
+}
+
+fn groups(drawn: &[Drawn<'_>], published: &[Vec<(String, f64)>]) -> Bars {
     let mut groups: Vec<String> = Vec::new();
     for (_, points) in drawn {
         for (place, ..) in points {
@@ -105,5 +126,12 @@ fn groups(drawn: &[Drawn<'_>]) -> Bars {
         groups.iter().map(|name| points.iter().find(|p| p.0.name == *name).map(|p| p.2)).collect()
     };
     let series = drawn.iter().map(|(legend, points)| (*legend, values(points))).collect();
-    Bars { groups, series }
+    let place = |(i, said): (usize, &Vec<(String, f64)>)| {
+        let at = |(name, value): &(String, f64)| {
+            groups.iter().position(|group| group == name).map(|group| (i, group, *value))
+        };
+        said.iter().filter_map(at).collect::<Vec<_>>()
+    };
+    let published = published.iter().enumerate().flat_map(place).collect();
+    Bars { groups, series, published }
 }

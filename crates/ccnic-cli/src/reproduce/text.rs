@@ -24,9 +24,13 @@ pub fn published(v: &Verdict) -> String {
     }
 }
 
-/// The simulated value.
+/// The simulated value; the range of it where a path's length makes a difference that can be seen.
 pub fn simulated(v: &Verdict) -> String {
-    v.simulated.map_or_else(|| "-".to_owned(), |ours| value(ours, v))
+    let Some(ours) = v.simulated.map(|ours| value(ours, v)) else { return "-".to_owned() };
+    match v.range.map(|range| range.map(|end| value(end, v))) {
+        Some([low, high]) if low != high => format!("{ours} ({low} to {high})"),
+        _ => ours,
+    }
 }
 
 /// The simulated value's relative error.
@@ -42,6 +46,7 @@ pub fn error(v: &Verdict) -> String {
 /// Within the tolerance, or not; a lead is ahead or behind.
 pub fn verdict(v: &Verdict) -> &'static str {
     match (v.tolerance, v.within) {
+        (_, Some(false)) if v.tie => "tie",
         (Tolerance::Lead, Some(true)) => "ahead",
         (Tolerance::Lead, Some(false)) => "BEHIND",
         (_, Some(true)) => "within",
@@ -64,12 +69,18 @@ pub fn count(verdicts: &[&Verdict]) -> String {
     if brief > 0 {
         return format!("{brief} statements not judged, since they were simulated too briefly (`--quick`)");
     }
+    let ties = verdicts.iter().filter(|v| v.tie).count();
     let mut text = format!("{predicted} of {all} predictions within tolerance");
     if inputs > 0 {
         text.push_str(&format!(", {calibrated} of {inputs} calibrated values"));
     }
     if leads > 0 {
         text.push_str(&format!(", the default design ahead of the paper's in {ahead} of {leads}"));
+    }
+    if ties > 0 {
+        text.push_str(&format!(
+            ", {ties} ties (on either side with paths 1 % longer or shorter) counted as out"
+        ));
     }
     if missing > 0 {
         text.push_str(&format!(", {missing} statements not simulated"));

@@ -101,3 +101,37 @@ impl Costs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A key that is accepted and changes nothing would mislead.
+    #[test]
+    fn every_number_of_a_core_and_its_paths_has_an_effect() {
+        let icx = Platform::named("icx").unwrap();
+        let costs = |p: &Platform| format!("{:?}", Costs::of(p));
+        let tables = ["core", "path", "memory", "protocol", "prefetch", "software"];
+        let used = |key: &str| {
+            tables.iter().any(|table| key.split('.').next() == Some(table)) || key.ends_with(".latency")
+        };
+        let mut seen = 0;
+        for entry in icx.entries().iter().filter(|e| used(&e.key)) {
+            let new = match entry.value.as_str() {
+                "true" => 0.0,
+                "false" => 1.0,
+                value => match value.parse::<f64>() {
+                    Ok(number) if entry.unit == "ratio" => number / 2.0,
+                    Ok(number) => number * 2.0,
+                    Err(_) => continue, // a curve
+                },
+            };
+            // The L2's latency lies between those of the L1 and of the LLC.
+            let new = if entry.key == "l2.latency" { 5.0 } else { new };
+            let changed = icx.overridden(&entry.key, new).unwrap();
+            assert_ne!(costs(&changed), costs(&icx), "{}", entry.key);
+            seen += 1;
+        }
+        assert!(seen > 30, "{seen}");
+    }
+}

@@ -7,6 +7,9 @@ use std::sync::OnceLock;
 use ccnic::{Config, Design};
 use serde::Deserialize;
 
+use super::tables::Software;
+use super::units::Multiple;
+
 const FILE: &str = include_str!("../../../../platforms/instructions.toml");
 
 /// What a program executes between its accesses to memory.
@@ -40,6 +43,19 @@ pub struct Counts {
 }
 
 impl Counts {
+    /// Those of software that needs `packet` times as many for a packet, and `call` times as many for a call.
+    #[must_use]
+    pub fn scaled(&self, packet: f64, call: f64) -> Counts {
+        // A packet's two lines of payload stay: what is done with the bytes is the load's, not the interface's.
+        let lines = 2.0 * self.line;
+        Counts {
+            packet: self.packet + (self.packet - lines) * (packet - 1.0),
+            burst: self.burst * call,
+            poll: (self.poll * call).max(1.0),
+            line: self.line,
+        }
+    }
+
     /// What a program executes between its accesses.
     fn code(&self, ring_line: u64) -> Code {
         Code { line: self.line.round() as u64, poll: self.poll.round() as u64, ring_line }
@@ -104,6 +120,19 @@ impl Instructions {
         &file().source
     }
 
+    /// Those of a platform's software, where it is not ours.
+    #[must_use]
+    pub fn on(&self, software: &Software) -> Instructions {
+        let times = |given: &Option<Multiple>| given.as_ref().map_or(1.0, Multiple::get);
+        let (packet, call) = (times(&software.packet), times(&software.call));
+        Instructions {
+            ring_line: (self.ring_line as f64 * packet).round() as u64,
+            host: self.host.scaled(packet, call),
+            nic: self.nic.scaled(packet, call),
+            ..self.clone()
+        }
+    }
+
     /// What the host executes between accesses.
     pub fn host_code(&self) -> Code {
         self.host.code(self.ring_line)
@@ -137,6 +166,24 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn other_software_than_ours_is_a_multiple() {
+        let counted = of(Config { design: Design::GroupedClear, ..Config::default() });
+        let icx = crate::platform::Platform::named("icx").unwrap();
+        assert_eq!(counted.on(&icx.software), *counted);
+        let set = |key, times| icx.overridden(key, times).map(|p| counted.on(&p.software)).unwrap();
+        let calls = set("software.call", 0.1);
+        assert!(
+            (calls.host.of_burst(0, 1.0) as f64 / counted.host.of_burst(0, 1.0) as f64 - 0.1).abs() < 0.01
+        );
+        assert_eq!((calls.host.packet, calls.host.line), (counted.host.packet, counted.host.line));
+        let packets = set("software.packet", 2.0);
+        let own = |c: &Counts| c.packet - 2.0 * c.line;
+        assert!((own(&packets.nic) / own(&counted.nic) - 2.0).abs() < 1e-9);
+        assert_eq!((packets.nic.burst, packets.nic.line), (counted.nic.burst, counted.nic.line));
+        assert!(icx.overridden("software.call", 1e3).is_err());
     }
 
     #[test]

@@ -77,10 +77,12 @@ impl Platform {
     /// The same machine with one value changed, e.g. `link.one_way`; a switch takes 0 and 1. Everything is checked again.
     ///
     /// Two keys say what a data sheet says of a device on a link: `link.remote_memory_ns`, what a core's load of the device's memory
-    /// takes, sets `link.one_way`; `link.gbytes_per_s`, the data that go through it in each direction, `link.rate`.
+    /// takes, sets `link.one_way`; `link.gbytes_per_s`, the data that go through it in each direction, `link.rate`. `software.packet` and
+    /// `software.call` are 1 where the file does not have them.
     pub fn overridden(&self, key: &str, value: f64) -> Result<Platform, PlatformError> {
         let (key, value) = self.data_sheet(key, value);
         let mut file = self.file.clone();
+        add_absent(&mut file, key);
         replace(&mut file, key, value).map_err(|fault| located(fault, &self.origin))?;
         Platform::from_table(file, &self.origin)
     }
@@ -143,6 +145,16 @@ fn read_file(path: &std::path::Path) -> Result<String, PlatformError> {
 
 fn located(fault: Fault, origin: &str) -> PlatformError {
     PlatformError::Value { file: origin.into(), key: fault.key, reason: fault.reason, remedy: fault.remedy }
+}
+
+/// Gives a multiple that a file may leave out the value that it has then.
+fn add_absent(file: &mut Table, key: &str) {
+    let Some(name @ ("packet" | "call")) = key.strip_prefix("software.") else { return };
+    if let Some(Value::Table(software)) = file.get_mut("software") {
+        let as_counted = [("times", Value::Float(1.0)), ("source", Value::String("as counted".into()))];
+        let entry = as_counted.map(|(key, value)| (key.to_owned(), value)).into_iter().collect();
+        software.entry(name).or_insert(Value::Table(entry));
+    }
 }
 
 /// Changes the number under a dotted key.

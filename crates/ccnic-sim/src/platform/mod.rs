@@ -36,6 +36,7 @@ pub use tables::{
     Targets, Topology,
 };
 pub use units::{
-    Bytes, Count, Cycles, GbitPerS, GbytesPerS, GflitPerS, Ghz, Given, Kib, Ns, On, Ratio, Unit, unit,
+    Bytes, Count, Cycles, GbitPerS, GbytesPerS, GflitPerS, Ghz, Given, Kib, Multiple, Ns, On, Ratio, Unit,
+    unit,
 };
 pub use values::Entry;

@@ -1,7 +1,7 @@
 //! The tables of a platform file.
 
 use super::read::{Fault, Read, field, string, table, tables};
-use super::units::{Bytes, Count, GbitPerS, GbytesPerS, GflitPerS, Ghz, Kib, Ns, On, Ratio};
+use super::units::{Bytes, Count, GbitPerS, GbytesPerS, GflitPerS, Ghz, Kib, Multiple, Ns, On, Ratio};
 use toml::Value;
 
 tables! {
@@ -150,6 +150,10 @@ tables! {
     Software {
         /// Share of `core.width` that executes an instruction in a cycle, on average, with every line in the first-level cache.
         dispatch: Ratio,
+        /// Instructions of a packet, as a multiple of those that were counted: for software that is not ours. 1 if absent.
+        packet: Option<Multiple>,
+        /// Instructions of a call (a burst in one direction, or an empty poll), likewise.
+        call: Option<Multiple>,
     }
 
     /// `[targets]`: what calibration probes must show; leave out what has not been measured.

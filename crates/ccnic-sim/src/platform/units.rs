@@ -86,6 +86,8 @@ units! {
     GflitPerS = GigaflitsPerSecond, "gflit_per_s", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1e4);
     /// A share of one.
     Ratio = Share, "ratio", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1.0);
+    /// A multiple of one.
+    Multiple = Times, "times", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 100.0);
     /// 1024 bytes.
     Kib = Kibibytes, "kib", u32, |v: &_, z| crate::platform::units::whole(v, z, 1 << 24);
     /// A number of things.

@@ -4,6 +4,8 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use ccnic::desc::DESC;
+use ccnic::memory::LINE;
 use ccnic::nic::{Fetched, NicQueue, Pipeline, loopback};
 use ccnic::ring::{Ring, RingVisitor};
 use ccnic::{Design, Layout, SharedMemory};
@@ -56,7 +58,7 @@ fn build_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Re
     let mut sim = Sim::new(machine);
     regions.lay_out(&sim);
     let results = Rc::new(RefCell::new(Results::default()));
-    let [work, nic_work] = Work::of(&plan.config)?;
+    let [work, nic_work] = Work::of(platform, &plan.config)?;
     for core in 0..queues {
         let (layout, (base, queue)) = (regions.layout, regions.of_core(core));
         let (results, load) = (Rc::clone(&results), plan.load.of_thread(core, queues));
@@ -70,9 +72,9 @@ fn build_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Re
     Ok(Built { sim, results, nic_cores: queues })
 }
 
-/// Descriptors that the NIC of the E810's interface writes back, and reports in its registers, together: a line of them, as the device
-/// does (`device.rx_writeback` of the platform icx-e810) and as CC-NIC section 5.6 counts its requests.
-const WRITE_BACK: usize = 4;
+/// Descriptors that the NIC of the E810's interface writes back, and reports in its registers, together: a line of them, which is what
+/// CC-NIC section 5.6 counts requests by. The device does the same (`device.rx_writeback` of the platform icx-e810; a test compares).
+const WRITE_BACK: usize = (LINE / DESC) as usize;
 
 /// A poll of the E810's interface: sends a burst back in parts, each with its registers.
 fn write_back_in_parts<'a, R: Ring>(
@@ -114,5 +116,16 @@ fn nic_program<R: Ring>(agent: Agent<'_>, layout: &Layout, queue: u16, work: Wor
         } else {
             work.spend(&agent, n);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_descriptors_is_written_back_as_by_the_device() {
+        let device = Platform::named("icx-e810").ok().and_then(|p| p.device).map(|d| d.rx_writeback.get());
+        assert_eq!(device, Some(WRITE_BACK as u32));
     }
 }

@@ -14,7 +14,7 @@ use crate::machine::Machine;
 use crate::machine::agent::Agent;
 use crate::machine::sim::Sim;
 use crate::observe::counters::{Counters, NicCounts, PcieTraffic, Traffic};
-use crate::platform::{Code, Counts, Instructions};
+use crate::platform::{Code, Counts, Instructions, Platform};
 use crate::systems::plan::RunError;
 
 /// A simulated core's clock.
@@ -35,12 +35,13 @@ pub struct Work {
 }
 
 impl Work {
-    /// The host's and the NIC's, with this configuration.
+    /// The host's and the NIC's, with this configuration on this platform: the only place where instructions are looked up.
     ///
     /// # Errors
     /// When its instructions have not been counted.
-    pub fn of(config: &Config) -> Result<[Work; 2], RunError> {
-        let found = Instructions::of(config).ok_or(RunError::Instructions(config.design.name()))?;
+    pub fn of(platform: &Platform, config: &Config) -> Result<[Work; 2], RunError> {
+        let counted = Instructions::of(config).ok_or(RunError::Instructions(config.design.name()))?;
+        let found = counted.on(&platform.software);
         Ok([
             Work { counts: found.host, code: found.host_code(), directions: 1.0 },
             Work { counts: found.nic, code: found.nic_code(), directions: 2.0 },

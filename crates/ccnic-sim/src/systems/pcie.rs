@@ -40,7 +40,7 @@ pub fn build(platform: &Platform, plan: &Plan, options: Options) -> Result<Built
     let mut sim = Sim::new(machine);
     regions.lay_out(&sim);
     let results = Rc::new(RefCell::new(Results::default()));
-    let [work, _] = Work::of(&config)?;
+    let [work, _] = Work::of(platform, &config)?;
     for core in 0..queues {
         let (layout, (base, queue)) = (regions.layout, regions.of_core(core));
         let (results, load) = (Rc::clone(&results), plan.load.of_thread(core, queues));

@@ -54,14 +54,15 @@ fn fills_the_link(platform: &Platform, (design, inline): (Design, bool), lines: 
         loopback::run(platform, &plan).unwrap()
     });
     let rates = runs.each_ref().map(mpps);
-    rises(&rates, 0.05);
+    rises(&rates, 0.03);
     assert!(rates[3] <= limit, "{design:?}: {rates:?} Mpps of {limit}");
     assert!(rates[3] > share * limit, "{design:?}: {rates:?} Mpps of {limit}");
     let used = |run: &Run| {
         let busy = run.traffic.iter().map(|t| t.link_busy).max().unwrap();
         busy as f64 / run.measured as f64
     };
-    assert!((0.95..=1.01).contains(&used(&runs[3])), "{design:?}: {} of the link is used", used(&runs[3]));
+    // What is sent by the end of the measured time counts as used when it is put into the queue: half a microsecond of queue in 100.
+    assert!((0.95..=1.006).contains(&used(&runs[3])), "{design:?}: {} of the link is used", used(&runs[3]));
 }
 
 /// A payload line and, four to a line, a descriptor.
@@ -69,7 +70,7 @@ const GROUPED: f64 = 1.25;
 
 #[test]
 fn a_loopback_never_exceeds_the_link() {
-    let platform = narrow(0.25);
+    let platform = narrow(0.35);
     fills_the_link(&platform, (Design::GroupedEpoch, false), GROUPED, 0.8);
     fills_the_link(&platform, (Design::GroupedClear, false), GROUPED, 0.7);
     fills_the_link(&platform, (Design::Padded, false), 2.0, 0.5);

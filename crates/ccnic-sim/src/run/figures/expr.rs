@@ -23,6 +23,23 @@ pub struct Place {
 pub trait Source {
     /// The places and values of a metric of a series.
     fn values(&self, series: &str, metric: &str) -> Result<Vec<(Place, f64)>, String>;
+
+    /// Those on a machine a little different; the same where there is none.
+    fn neighbours(&self, series: &str, metric: &str, _: usize) -> Result<Vec<(Place, f64)>, String> {
+        self.values(series, metric)
+    }
+}
+
+/// How many machines a little different there are.
+pub const NEIGHBOURS: usize = 2;
+
+/// A source as it is on one of them.
+pub struct Neighbour<'s>(pub &'s dyn Source, pub usize);
+
+impl Source for Neighbour<'_> {
+    fn values(&self, series: &str, metric: &str) -> Result<Vec<(Place, f64)>, String> {
+        self.0.neighbours(series, metric, self.1)
+    }
 }
 
 /// An expression.

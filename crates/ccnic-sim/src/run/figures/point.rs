@@ -64,6 +64,8 @@ pub enum Offered {
 pub struct Measured {
     /// The values.
     pub values: BTreeMap<String, f64>,
+    /// Those of the same point on machines whose paths are a little shorter and a little longer; none where many cores make a mean.
+    pub neighbours: Vec<BTreeMap<String, f64>>,
 }
 
 /// Defaults of a plan.
@@ -79,6 +81,10 @@ const MICROS: (f64, f64) = (50.0, 150.0);
 const CORE_MICROS: f64 = 1600.0;
 /// Microseconds of warm-up: caches, pools and rings reach their steady state.
 const WARMUP: f64 = 100.0;
+/// With at most so many cores a run can fall into step with itself: how it goes on depends on a nanosecond of a path.
+const FEW_CORES: u16 = 2;
+/// By how much paths are shorter and longer in the runs that show that.
+const JITTER: f64 = 0.01;
 /// A region's large buffers: enough for a fill ring, the packets in flight and two magazines.
 const BUFFERS: u32 = 2048;
 
@@ -130,50 +136,67 @@ impl Point {
     /// Why it cannot be simulated.
     pub fn run(&self, effort: Effort) -> Result<Measured, String> {
         if let Work::Cni(work) = &self.work {
-            return Ok(Measured { values: work.run(&self.platform, &self.set)? });
+            return Ok(Measured { values: work.run(&self.platform, &self.set)?, ..Measured::default() });
         }
         let platform = self.machine().map_err(|e| e.to_string())?;
+        let values = self.values(&platform, effort)?;
+        let is_alone = matches!(&self.work, Work::Loopback(s, offered)
+            if *offered == Offered::One || s.cores.unwrap_or(CORES) <= FEW_CORES);
+        let neighbours = if is_alone { [1.0 - JITTER, 1.0 + JITTER].as_slice() } else { &[] };
+        let neighbour = |times: &f64| {
+            let (key, value) = match &platform.link {
+                Some(link) => ("link.one_way", link.one_way.get()),
+                None => ("path.mesh", platform.path.mesh.get()),
+            };
+            let platform = platform.overridden(key, value * times).map_err(|e| e.to_string())?;
+            self.values(&platform, effort)
+        };
+        Ok(Measured { values, neighbours: neighbours.iter().map(neighbour).collect::<Result<_, _>>()? })
+    }
+
+    /// One simulation.
+    fn values(&self, platform: &Platform, effort: Effort) -> Result<BTreeMap<String, f64>, String> {
         let mut values = BTreeMap::new();
         let mut put = |key: &str, value: f64| values.insert(key.to_owned(), value);
         match &self.work {
             Work::Access(held) => {
-                let found = access(&platform, *held).map_err(|e| e.to_string())?;
+                let found = access(platform, *held).map_err(|e| e.to_string())?;
                 let found = found.ok_or_else(|| format!("{} has one socket", self.platform))?;
                 put("median_ns", found.median_ns);
                 put("local_memory_reads", found.local_memory_reads);
             }
             Work::Pingpong(words) => {
-                let found = pingpong(&platform, *words).map_err(|e| e.to_string())?;
+                let found = pingpong(platform, *words).map_err(|e| e.to_string())?;
                 put("median_ns", found.median_ns);
                 put("remote_requests", found.remote_requests);
             }
             Work::Stream(stores) => {
                 let pairs = platform.topology.host_cores.get().min(platform.topology.nic_cores.get());
-                let found = stream(&platform, *stores, pairs as u16).map_err(|e| e.to_string())?;
+                let found = stream(platform, *stores, pairs as u16).map_err(|e| e.to_string())?;
                 put("gbps", found.gbit_per_s);
             }
             Work::MmioRead(bytes) => {
-                put("median_ns", device(mmio_read(&platform, *bytes))?);
+                put("median_ns", device(mmio_read(platform, *bytes))?);
             }
             Work::MmioWrite(target, barrier) => {
-                put("gbytes_per_s", device(write_throughput(&platform, *target, *barrier))?);
+                put("gbytes_per_s", device(write_throughput(platform, *target, *barrier))?);
             }
             Work::MmioBurst(stores) => {
-                let all = device(store_burst(&platform, *stores))?;
-                let others = device(store_burst(&platform, stores.saturating_sub(1)))?;
+                let all = device(store_burst(platform, *stores))?;
+                let others = device(store_burst(platform, stores.saturating_sub(1)))?;
                 put("all_ns", all);
                 put("last_ns", all - others);
             }
             Work::Loopback(settings, offered) => {
                 let plan = plan(settings, *offered, effort)?;
-                let summary = simulate(&platform, &plan).map_err(|e| e.to_string())?;
+                let summary = simulate(platform, &plan).map_err(|e| e.to_string())?;
                 let summary = serde_json::to_value(&summary).map_err(|e| e.to_string())?;
                 flatten(&summary, "", &mut values);
             }
             Work::Cni(_) => {} // on another machine: above
         }
-        machine_values(&platform, &mut values);
-        Ok(Measured { values })
+        machine_values(platform, &mut values);
+        Ok(values)
     }
 
     fn machine(&self) -> Result<Platform, crate::platform::PlatformError> {

@@ -1,6 +1,6 @@
 //! The simulations that a set of figures needs, each run once, in parallel.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use super::expr::{Place, Source};
 use super::plan::{Figure, Kind, Series, Settings};
@@ -135,12 +135,27 @@ fn curve(series: &Series, planned: Planned, results: &Results) -> Curve {
 
 impl Source for Simulated {
     fn values(&self, series: &str, metric: &str) -> Result<Vec<(Place, f64)>, String> {
+        self.chosen(series, metric, |measured| &measured.values)
+    }
+
+    fn neighbours(&self, series: &str, metric: &str, which: usize) -> Result<Vec<(Place, f64)>, String> {
+        self.chosen(series, metric, |measured| measured.neighbours.get(which).unwrap_or(&measured.values))
+    }
+}
+
+impl Simulated {
+    fn chosen(
+        &self,
+        series: &str,
+        metric: &str,
+        choose: impl Fn(&Measured) -> &BTreeMap<String, f64>,
+    ) -> Result<Vec<(Place, f64)>, String> {
         let curve = self.series.iter().find(|c| c.id == series).ok_or(format!("there is no {series}"))?;
         if curve.points.is_empty() {
             return Err(curve.missing.clone().unwrap_or_else(|| format!("{series} has no points")));
         }
         let value = |(place, measured): &(Place, Measured)| {
-            let value = measured.values.get(metric).copied();
+            let value = choose(measured).get(metric).copied();
             Ok((place.clone(), value.ok_or(format!("{series} has no {metric}"))?))
         };
         curve.points.iter().map(value).collect()

@@ -3,7 +3,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::expr::{Expr, Source};
+use super::expr::{Expr, NEIGHBOURS, Neighbour, Source};
 
 /// What a paper says.
 #[derive(Debug, Clone, Deserialize)]
@@ -113,8 +113,12 @@ pub struct Verdict {
     pub simulated: Option<f64>,
     /// The error, as a share of the published value; of its complement, or of the effect, if that is what is judged.
     pub error: Option<f64>,
-    /// Ours is within its tolerance.
+    /// The least and the largest of ours and of those on machines whose paths are 1 % shorter and longer.
+    pub range: Option<[f64; 2]>,
+    /// Ours is within its tolerance, all over that range.
     pub within: Option<bool>,
+    /// It is at one end of the range, and not at the other: counted as out.
+    pub tie: bool,
     /// The tolerance.
     pub tolerance: Tolerance,
     /// `calibrated` or `predicted`; `own` for a lead.
@@ -126,7 +130,7 @@ pub struct Verdict {
 impl Verdict {
     /// The value stands, without a verdict: it was simulated too briefly.
     pub fn withdraw(&mut self) {
-        (self.within, self.cause) = (None, String::new());
+        (self.within, self.tie, self.cause) = (None, false, String::new());
     }
 }
 
@@ -134,10 +138,15 @@ impl Statement {
     /// Compares.
     pub fn judge(&self, figure: &str, source: &dyn Source) -> Verdict {
         let published = self.published.unwrap_or(Published::Value(1.0));
-        let ours = Expr::parse(&self.ours).and_then(|expr| expr.value(source));
-        let ours = ours.and_then(|x| if x.is_finite() { Ok(x) } else { Err("it has no value".into()) });
+        let ours = self.value(source);
         let nearest = ours.as_ref().ok().map(|x| published.nearest(*x));
-        let within = ours.as_ref().ok().zip(nearest).map(|(ours, wanted)| self.within(*ours, wanted));
+        let others = (0..NEIGHBOURS).filter_map(|n| self.value(&Neighbour(source, n)).ok());
+        let all: Vec<f64> = ours.iter().copied().chain(others).collect();
+        let range = ours.as_ref().ok().map(|_| {
+            [all.iter().copied().fold(f64::MAX, f64::min), all.iter().copied().fold(f64::MIN, f64::max)]
+        });
+        let good = all.iter().filter(|ours| self.within(**ours, published.nearest(**ours))).count();
+        let within = ours.as_ref().ok().map(|_| good == all.len());
         let cause = match (&ours, within) {
             (Err(reason), _) => reason.clone(),
             (_, Some(false)) => self.cause.clone(),
@@ -152,7 +161,9 @@ impl Statement {
             published,
             error: ours.as_ref().ok().zip(nearest).map(|(ours, wanted)| self.error(*ours, wanted)),
             simulated: ours.ok(),
+            range,
             within,
+            tie: good > 0 && good < all.len(),
             tolerance: self.tolerance,
             calibration: match self.tolerance {
                 Tolerance::Lead => "own",
@@ -161,6 +172,11 @@ impl Statement {
             },
             cause,
         }
+    }
+
+    fn value(&self, source: &dyn Source) -> Result<f64, String> {
+        let ours = Expr::parse(&self.ours)?.value(source)?;
+        if ours.is_finite() { Ok(ours) } else { Err("it has no value".into()) }
     }
 
     /// A feature that made no difference has this value.
@@ -207,9 +223,8 @@ mod tests {
         }
     }
 
-    #[track_caller]
-    fn judge(tolerance: Tolerance, unit: &str, published: Published, ours: &str) -> Verdict {
-        let statement = Statement {
+    fn statement(tolerance: Tolerance, unit: &str, published: Published, ours: &str) -> Statement {
+        Statement {
             id: "one".into(),
             text: "a".into(),
             section: "5".into(),
@@ -219,8 +234,12 @@ mod tests {
             tolerance,
             calibrated: false,
             cause: "because".into(),
-        };
-        statement.judge("1", &Nothing)
+        }
+    }
+
+    #[track_caller]
+    fn judge(tolerance: Tolerance, unit: &str, published: Published, ours: &str) -> Verdict {
+        statement(tolerance, unit, published, ours).judge("1", &Nothing)
     }
 
     #[test]
@@ -242,6 +261,31 @@ mod tests {
         assert_eq!(within(Tolerance::Sensitivity, "x", Value(1.13), "1.17"), Some(true));
         assert_eq!(within(Tolerance::Lead, "x", Value(1.0), "1.4"), Some(true));
         assert_eq!(within(Tolerance::Lead, "x", Value(1.0), "0.98"), Some(false));
+    }
+
+    /// A series whose values differ between machines.
+    struct Jitter([f64; 3]);
+
+    impl Source for Jitter {
+        fn values(&self, _: &str, _: &str) -> Result<Vec<(Place, f64)>, String> {
+            Ok(vec![(Place { name: String::new(), number: 0.0 }, self.0[0])])
+        }
+
+        fn neighbours(&self, _: &str, _: &str, which: usize) -> Result<Vec<(Place, f64)>, String> {
+            Ok(vec![(Place { name: String::new(), number: 0.0 }, self.0[1 + which])])
+        }
+    }
+
+    #[test]
+    fn what_depends_on_a_nanosecond_is_a_tie_and_not_within() {
+        let statement = statement(Tolerance::Absolute, "ns", Published::Value(100.0), "peak(a.b)");
+        let judge = |values| statement.judge("1", &Jitter(values));
+        let sure = judge([105.0, 95.0, 101.0]);
+        assert_eq!((sure.within, sure.tie, sure.range), (Some(true), false, Some([95.0, 105.0])));
+        let tie = judge([105.0, 95.0, 120.0]);
+        assert_eq!((tie.within, tie.tie, tie.cause.as_str()), (Some(false), true, "because"));
+        let out = judge([120.0, 115.0, 130.0]);
+        assert_eq!((out.within, out.tie), (Some(false), false));
     }
 
     #[test]

@@ -40,3 +40,19 @@ fn an_unknown_design_is_refused_with_the_names_of_all() {
     let names = "unknown design; choose one of ccnic, paper, packed, padded, e810";
     assert!(error.to_string().contains(names), "{error}");
 }
+
+/// Experiments are plans that explain, and that no report counts.
+#[test]
+fn experiments_can_be_run_and_are_not_among_the_figures() {
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../figures/experiments");
+    let files: Vec<_> = std::fs::read_dir(folder).unwrap().map(|file| file.unwrap().path()).collect();
+    assert!(!files.is_empty());
+    for file in files {
+        let figure = named(file.to_str().unwrap()).unwrap();
+        assert!(all().unwrap().iter().all(|f| f.id != figure.id), "{}", figure.id);
+        for series in &figure.series {
+            let machine = crate::platform::Platform::named(series.base.platform.as_deref().unwrap()).unwrap();
+            assert!(series.base.set.iter().all(|(key, value)| machine.overridden(key, *value).is_ok()));
+        }
+    }
+}

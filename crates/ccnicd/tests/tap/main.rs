@@ -11,6 +11,7 @@ mod bridge;
 #[path = "../common/mod.rs"]
 mod common;
 mod control;
+mod dhcp;
 mod failures;
 mod neighbour;
 mod net;

@@ -160,8 +160,14 @@ impl Namespace {
     /// As [`ip`], there.
     #[track_caller]
     pub fn ip(&self, words: &str) -> String {
-        let pid = self.0.id().to_string();
-        said(Command::new("nsenter").args(["--target", &pid, "--net", "ip"]).args(words.split(' ')))
+        said(self.command("ip").args(words.split(' ')))
+    }
+
+    /// A command that is to run there.
+    pub fn command(&self, program: &str) -> Command {
+        let mut command = Command::new("nsenter");
+        command.args(["--target", &self.0.id().to_string(), "--net", program]);
+        command
     }
 
     /// Runs `f` on a thread that is there.

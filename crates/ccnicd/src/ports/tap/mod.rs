@@ -6,12 +6,16 @@
 //! | `device.rs` | opens the device, and configures its interface (`ports/link.rs`) |
 //! | `incoming.rs` | packets from the kernel: checksums, segmentation |
 //! | `outgoing.rs` | packets to the kernel |
+//! | `join.rs` | segments of TCP on their way to the kernel, joined to super-packets |
 //! | `mtu.rs` | [`Mtu`], which can change |
 
 mod device;
 mod incoming;
 #[cfg(test)]
 mod incoming_tests;
+mod join;
+#[cfg(test)]
+mod join_tests;
 mod mtu;
 pub(super) mod options;
 mod outgoing;
@@ -34,10 +38,12 @@ pub use mtu::Mtu;
 pub use options::TapOptions;
 
 use super::outside::ByFlow;
+use super::unsent::BEYOND_MTU;
 use super::{Burst, Doze, OutsidePort, Statistics};
 use device::Device;
 use incoming::{Incoming, ReadCounters};
-use outgoing::send;
+use join::Run;
+use outgoing::{send, send_run};
 
 /// A queue of the device.
 #[derive(Debug)]
@@ -122,16 +128,22 @@ impl OutsidePort for TapPort {
 
     fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
         let mtu = self.mtu.get();
-        for packet in packets.split_inclusive(|desc| !desc.more()) {
+        let mut rest = packets;
+        while let Some(packet) = rest.split_inclusive(|desc| !desc.more()).next() {
             let at = self.flows.queue(from.mem, packet);
             let Some(Queue { fd, counters, .. }) = self.queues.get_mut(at) else { return };
-            match send(fd.as_fd(), mtu, from.mem, packet) {
+            let (number, descriptors, outcome) = match Run::of(from.mem, rest, mtu as usize + BEYOND_MTU) {
+                Some(run) => (run.packets, run.descriptors, send_run(fd.as_fd(), from.mem, &run)),
+                None => (1, packet.len(), send(fd.as_fd(), mtu, from.mem, packet)),
+            };
+            match outcome {
                 Ok(bytes) => {
-                    counters.rx_packets += 1;
+                    counters.rx_packets += number;
                     counters.rx_bytes += bytes;
                 }
-                Err(why) => why.count(counters, 1),
+                Err(why) => why.count(counters, number),
             }
+            rest = rest.get(descriptors..).unwrap_or_default();
         }
     }
 

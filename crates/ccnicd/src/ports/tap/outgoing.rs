@@ -13,6 +13,7 @@ use ccnic_shm::NativeMemory;
 use ccnic_shm::outgoing::PIECES;
 use rustix::io::Errno;
 
+use super::join::Run;
 use crate::ports::unsent::{BEYOND_MTU, Start, Unsent, requests};
 
 impl From<io::Error> for Unsent {
@@ -43,6 +44,17 @@ pub(super) fn send(
     }
     write(queue, mem, [&[0; SHORT_BYTES], &[]], packet, 0)?;
     Ok(len as u64)
+}
+
+/// Writes segments that have been joined; returns the bytes that they had.
+pub(super) fn send_run(queue: BorrowedFd<'_>, mem: &NativeMemory, run: &Run) -> Result<u64, Unsent> {
+    match run.with(|heads, pieces| mem.write_to(queue, heads, pieces)) {
+        Some(written) => {
+            written?;
+            Ok(run.bytes)
+        }
+        None => Err(Unsent::BadOffload), // never of what was joined
+    }
 }
 
 /// As `send`, for a packet that requests something.

@@ -106,7 +106,17 @@ impl Segmenter {
     #[inline(always)]
     pub fn segments(&self) -> Segments {
         let Headers { payload_at, l4_end, .. } = self.headers;
-        Segments { next: Some(payload_at), end: l4_end, size: self.size, index: 0 }
+        Segments { next: Some(payload_at), end: l4_end, size: self.size, many: 1, index: 0 }
+    }
+
+    /// The super-packet as shorter ones, each of as many segments as fit into `longest` bytes with their headers; `None` where no segment
+    /// does. Their checksums have to be requested: [`header`](Self::header) with the sum of nothing leaves them to who takes them so.
+    #[inline]
+    pub fn parts(&self, longest: usize) -> Option<Segments> {
+        let many =
+            longest.saturating_sub(self.header_len()).checked_div(self.size).filter(|many| *many > 0)?;
+        // The identification counts segments.
+        Some(Segments { size: many * self.size, many, ..self.segments() })
     }
 
     /// The headers of a segment of [`segments`](Self::segments) whose payload has this sum: all that lies before the
@@ -162,6 +172,8 @@ pub struct Segments {
     next: Option<usize>,
     end: usize,
     size: usize,
+    /// Segments that each of them has; the last may have fewer.
+    many: usize,
     index: usize,
 }
 
@@ -174,7 +186,7 @@ impl Iterator for Segments {
         let to = self.end.min(from + self.size);
         let segment = Segment { index: self.index, payload: from..to };
         self.next = (to < self.end).then_some(to);
-        self.index += 1;
+        self.index += self.many;
         Some(segment)
     }
 }

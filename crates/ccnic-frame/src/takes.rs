@@ -71,6 +71,12 @@ impl Takes {
         Takes::from_bits(self.0 | VLAN)
     }
 
+    /// Only what both take.
+    #[must_use]
+    pub const fn and(self, other: Takes) -> Takes {
+        Takes::from_bits(self.0 & other.0)
+    }
+
     const fn has(self, bit: u32) -> bool {
         self.0 & bit != 0
     }

@@ -25,7 +25,7 @@ use rustix::event::PollFd;
 
 pub use in_turn::InTurn;
 pub use options::PortOptions;
-pub use outside::{Burst, OutsidePort};
+pub use outside::{Accepts, Burst, OutsidePort};
 
 /// The queues of one port that one worker polls. Belongs to that worker's thread.
 ///

@@ -6,9 +6,32 @@
 use ccnic::Desc;
 use ccnic::nic::{FETCH, Fetched, Origin, gather};
 use ccnic::rss::{Rss, START, Spreader};
+use ccnic_frame::Takes;
 use ccnic_shm::NativeMemory;
 
 use super::{Doze, Statistics};
+
+/// What the receivers of a packet take as it is, all of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Accepts {
+    /// Requests of its metadata.
+    pub takes: Takes,
+    /// Bytes of the longest packet.
+    pub longest: u32,
+}
+
+impl Accepts {
+    /// Complete packets.
+    pub const COMPLETE: Accepts = Accepts { takes: Takes::NONE, longest: u32::MAX };
+    /// Anything.
+    pub const ALL: Accepts = Accepts { takes: Takes::ALL, longest: u32::MAX };
+
+    /// Only what both take.
+    #[must_use]
+    pub fn and(self, other: Accepts) -> Accepts {
+        Accepts { takes: self.takes.and(other.takes), longest: self.longest.min(other.longest) }
+    }
+}
 
 /// A port to somewhere outside. Belongs to its worker's thread.
 pub trait OutsidePort: Statistics + Send {
@@ -22,9 +45,9 @@ pub trait OutsidePort: Statistics + Send {
     /// has read, also those that it has dropped and counted. Packets that are fetched lie in [`memory`](OutsidePort::memory) until the next
     /// call.
     ///
-    /// A packet whose metadata request something (`ccnic_frame::Meta`) is alone in its burst, and `takes_offloads`, called with its
-    /// bytes, has said that all its receivers take such packets.
-    fn fetch(&mut self, burst: &mut Burst, takes_offloads: &dyn Fn(&[u8]) -> bool) -> usize;
+    /// A packet whose metadata request something (`ccnic_frame::Meta`) is alone in its burst, or with others that it was cut into, and
+    /// `accepts`, called with its bytes, has said that all its receivers take such packets.
+    fn fetch(&mut self, burst: &mut Burst, accepts: &dyn Fn(&[u8]) -> Accepts) -> usize;
 
     /// Sends packets of another port, whole ones. Never waits: what cannot be sent is dropped and counted.
     fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]);

@@ -28,7 +28,7 @@ use rustix::event::PollFd;
 use super::PortId;
 use super::places::Place;
 use super::policy::Rules;
-use super::port::{SwitchCounters, SwitchPort};
+use super::port::{Accepting, SwitchCounters, SwitchPort};
 use crate::poll::handoff::{HandoffConsumer, HandoffProducer, Item, handoff};
 use crate::poll::sleep::Caller;
 use crate::ports::Doze;
@@ -223,8 +223,8 @@ const _: () = assert!(HELD.is_power_of_two() && HELD <= 1 << 16);
 pub struct Guest {
     /// The worker that polls the port.
     pub(super) home: u16,
-    /// See [`SwitchPort::takes_offloads`].
-    pub(super) takes_offloads: bool,
+    /// See [`SwitchPort::accepts`].
+    pub(super) accepts: Accepting,
     /// The memory that the port's packets lie in.
     mem: NativeMemory,
     /// No packet of the port has more bytes.
@@ -259,9 +259,9 @@ impl Guest {
     /// Of a port that worker `home` polls, at the other end of its hand-off queue.
     pub fn new(home: usize, port: &dyn SwitchPort, incoming: HandoffConsumer, place: Arc<Place>) -> Guest {
         let (mem, mtu) = port.lends();
-        let takes_offloads = port.takes_offloads();
+        let accepts = port.accepts();
         let (home, counters) = (home as u16, SwitchCounters::default());
-        Guest { home, takes_offloads, mem, mtu, incoming, counters, rules: None, _place: place }
+        Guest { home, accepts, mem, mtu, incoming, counters, rules: None, _place: place }
     }
 
     /// What its part of the switch is held to: the same as at home.

@@ -53,11 +53,11 @@ use ccnic_control::messages::QueueStatus;
 pub use across::MAX_WORKERS;
 pub use frame::{Mac, Station};
 pub use lanes::{Guest, Lanes};
-pub use port::{SwitchCounters, SwitchPort};
+pub use port::{Accepting, SwitchCounters, SwitchPort};
 pub use slot::Member;
 pub use table::{Known, MacTable, TableLimits};
 
-use crate::ports::Doze;
+use crate::ports::{Accepts, Doze};
 use capture::{Capture, Captures};
 use news::News;
 use policy::Rules;
@@ -189,7 +189,7 @@ impl Switch {
             lanes: None,
             guest: None,
             away: None,
-            takes_offloads: false,
+            accepts: Accepting::Always(Accepts::COMPLETE),
             last: Verdict::ZEROS,
             changes: 0,
             rules: None,
@@ -198,13 +198,12 @@ impl Switch {
         };
         let (new, rules) = match member {
             Member::Home(mut port, lanes) => {
-                let (takes_offloads, rules) = (port.takes_offloads(), port.take_rules());
-                (Slot { port: Some(port), lanes, takes_offloads, ..new }, rules)
+                let (accepts, rules) = (port.accepts(), port.take_rules());
+                (Slot { port: Some(port), lanes, accepts, ..new }, rules)
             }
             Member::Guest(mut guest) => {
-                let (away, takes_offloads, rules) =
-                    (Some(guest.home), guest.takes_offloads, guest.rules.take());
-                (Slot { guest: Some(guest), away, takes_offloads, ..new }, rules)
+                let (away, accepts, rules) = (Some(guest.home), guest.accepts.clone(), guest.rules.take());
+                (Slot { guest: Some(guest), away, accepts, ..new }, rules)
             }
         };
         *slot = Some(new);
@@ -293,11 +292,11 @@ impl Switch {
         self.slots.get_mut(usize::from(at))?.as_mut()?.port.as_deref_mut()
     }
 
-    /// True when every port that a frame, which begins with these bytes and comes from port `from`, would go to takes packets whose
-    /// metadata request something.
-    pub fn takes_offloads(&self, from: PortId, frame: &[u8]) -> bool {
+    /// What all ports take as it is that a frame, which begins with these bytes and comes from port `from`, would go to.
+    pub fn accepts(&self, from: PortId, frame: &[u8]) -> Accepts {
         let polled = |slot: &Slot| slot.port.is_none() && slot.away.is_none();
-        let takes = |slot: &Slot| slot.takes_offloads || polled(slot);
+        let takes = |slot: &Slot| if polled(slot) { Accepts::ALL } else { slot.accepts.now() };
+        let both = |accepts: Accepts, slot: &Slot| accepts.and(takes(slot));
         let slot = |at: PortId| self.slots.get(usize::from(at)).and_then(Option::as_ref);
         // In the VLAN of a frame that may not enter it goes nowhere, and what is said does not matter.
         let vlan = slot(from)
@@ -305,10 +304,10 @@ impl Switch {
             .map_or(Some(0), |rules| rules.vlans().enters(ccnic_frame::vlan::outer(frame)));
         let to = frame.first_chunk().map(|to| Mac::new(*to)).filter(|to| !to.is_group());
         let known = to.and_then(|to| self.table.port_of(Station::new(to, vlan?))).and_then(slot);
-        let mut mirrors = self.slots.iter().flatten().filter(|slot| slot.watches);
+        let mirrors = self.slots.iter().flatten().filter(|slot| slot.watches);
         match known {
-            Some(to) => takes(to) && mirrors.all(takes),
-            None => self.slots.iter().flatten().all(takes),
+            Some(to) => mirrors.fold(takes(to), both),
+            None => self.slots.iter().flatten().fold(Accepts::ALL, both),
         }
     }
 

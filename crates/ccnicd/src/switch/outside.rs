@@ -58,7 +58,7 @@ impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
             if !pace.is_due(now) {
                 return 0;
             }
-            let read = port.fetch(burst, &|frame| switch.takes_offloads(at, frame));
+            let read = port.fetch(burst, &|frame| switch.accepts(at, frame));
             if read == 0 {
                 if !port.looks_are_cheap() {
                     pace.missed(now, switch.microsecond());
@@ -181,6 +181,7 @@ mod tests {
     use ccnic_shm::{Pages, Region};
 
     use super::*;
+    use crate::ports::Accepts;
     use crate::switch::TableLimits;
     use crate::switch::test_workers::Workers;
 
@@ -199,12 +200,16 @@ mod tests {
         fn memory(&self) -> &NativeMemory {
             &self.mem
         }
-        fn fetch(&mut self, burst: &mut Burst, takes_offloads: &dyn Fn(&[u8]) -> bool) -> usize {
+        fn fetch(&mut self, burst: &mut Burst, accepts: &dyn Fn(&[u8]) -> Accepts) -> usize {
             let Ok(frames) = self.comes.try_recv() else { return 0 };
             let place = |(i, frame): (usize, &Vec<u8>)| {
                 let at = 256 * i as u32;
                 self.mem.write(at, frame);
-                Desc::new(at, frame.len() as u16, 0).with_meta(if takes_offloads(frame) { 7 } else { 0 })
+                Desc::new(at, frame.len() as u16, 0).with_meta(if accepts(frame) == Accepts::ALL {
+                    7
+                } else {
+                    0
+                })
             };
             let descs: Vec<_> = frames.iter().enumerate().map(place).collect();
             burst.longest = 256;

@@ -1,16 +1,44 @@
 //! A port of a switch.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use ccnic::Desc;
 use ccnic::nic::Origin;
 use ccnic::rss::Spreader;
 use ccnic_control::messages::QueueStatus;
+use ccnic_frame::Takes;
 use ccnic_shm::NativeMemory;
 
 use super::policy::Rules;
 use super::{PortId, Switch};
-use crate::ports::{Doze, Notify, Statistics};
+use crate::ports::{Accepts, Doze, Notify, Statistics};
+
+/// What a port takes as it is, for all workers.
+#[derive(Debug, Clone)]
+pub enum Accepting {
+    /// It stays so.
+    Always(Accepts),
+    /// A program that may say something else at any time; one that has changed its mind meanwhile has the rest done for it by its port.
+    Program {
+        /// [`Takes::bits`], stored by the control thread.
+        takes: Arc<AtomicU32>,
+        /// Bytes of the longest packet.
+        longest: u32,
+    },
+}
+
+impl Accepting {
+    /// What it takes now.
+    pub fn now(&self) -> Accepts {
+        match self {
+            Accepting::Always(accepts) => *accepts,
+            Accepting::Program { takes, longest } => {
+                Accepts { takes: Takes::from_bits(takes.load(Ordering::Relaxed)), longest: *longest }
+            }
+        }
+    }
+}
 
 /// A port of any kind, joined with others by a [`Switch`]. One dynamic call moves a burst.
 ///
@@ -29,6 +57,11 @@ pub trait SwitchPort: Statistics + Send {
     /// super-packets. Others get such packets only from programs, whose metadata are passed on whatever they say.
     fn takes_offloads(&self) -> bool {
         false
+    }
+
+    /// What it takes as it is of packets from outside, now and later.
+    fn accepts(&self) -> Accepting {
+        Accepting::Always(if self.takes_offloads() { Accepts::ALL } else { Accepts::COMPLETE })
     }
 
     /// The memory that the packets lie in which it gives, and the most bytes that one of them has: for workers that copy from there.

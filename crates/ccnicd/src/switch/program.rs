@@ -8,6 +8,7 @@ use ccnic::nic::{Origin, Receivers, spread_copies};
 use ccnic::ring::Ring;
 use ccnic::rss::Spreader;
 use ccnic_control::messages::QueueStatus;
+use ccnic_frame::vlan::TAG;
 use ccnic_frame::{Meta, Takes};
 use ccnic_shm::NativeMemory;
 
@@ -15,10 +16,10 @@ use super::complete::Completer;
 use super::govern::first;
 use super::places::Place;
 use super::policy::Rules;
-use super::port::{SwitchCounters, SwitchPort};
+use super::port::{Accepting, SwitchCounters, SwitchPort};
 use super::{PortId, Switch};
 use crate::ports::program::ProgramPort;
-use crate::ports::{Doze, InTurn, Notify, Port, Statistics};
+use crate::ports::{Accepts, Doze, InTurn, Notify, Port, Statistics};
 
 /// All queue pairs of a program.
 ///
@@ -205,6 +206,13 @@ impl<R: Ring> SwitchPort for SwitchedProgram<R> {
             }
         }
         self.deliver(from, packets, ahead);
+    }
+
+    fn accepts(&self) -> Accepting {
+        let Some(completion) = &self.completion else { return Accepting::Always(Accepts::COMPLETE) };
+        // A tag may make it longer on its way.
+        let longest = u32::from(self.port.lends().1).saturating_sub(TAG as u32);
+        Accepting::Program { takes: Arc::clone(&completion.takes), longest }
     }
 
     fn lends(&self) -> (NativeMemory, u16) {

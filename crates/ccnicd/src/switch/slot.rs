@@ -6,7 +6,7 @@ use super::forward::BAD_SOURCE;
 use super::frame::Addresses;
 use super::lanes::{Guest, Lanes};
 use super::policy::Rules;
-use super::port::SwitchPort;
+use super::port::{Accepting, SwitchPort};
 use super::table::Place;
 
 /// The verdict on packets with these addresses: of the last packet of a port, since the next one's are mostly the same.
@@ -54,7 +54,7 @@ pub(super) struct Slot {
     pub(super) guest: Option<Box<Guest>>,
     /// The worker that polls it, if that is another one.
     pub(super) away: Option<u16>,
-    pub(super) takes_offloads: bool,
+    pub(super) accepts: Accepting,
     pub(super) last: Verdict,
     /// `last` is right as long as this is what the table says of its changes.
     pub(super) changes: u64,

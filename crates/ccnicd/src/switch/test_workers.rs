@@ -12,6 +12,7 @@ use super::policy::Rules;
 use super::{Member, PortId, Switch, SwitchPort, TableLimits, news};
 use crate::poll::Closing;
 use crate::poll::sleep::Caller;
+use crate::ports::Accepts;
 
 thread_local! {
     static WORKERS: Cell<usize> = const { Cell::new(1) };
@@ -123,7 +124,7 @@ impl Workers {
     }
 
     pub(super) fn takes_offloads(&self, from: PortId, frame: &[u8]) -> bool {
-        self.switches[self.home(from)].takes_offloads(from, frame)
+        self.switches[self.home(from)].accepts(from, frame) == Accepts::ALL
     }
 
     pub(super) fn port_mut(&mut self, at: PortId) -> Option<&mut (dyn SwitchPort + 'static)> {

@@ -3,7 +3,7 @@
 use super::common::{two_cores, until};
 use super::neighbour::{ping, transfer};
 use super::net::{Nic, drops, in_namespace, ip, packets_of_kernel};
-use super::stack::Stack;
+use super::stack::{Port, Stack};
 
 /// The port, and the kernel's interface.
 const TAP: [&str; 2] = ["tap:tap0", "tap0"];
@@ -81,6 +81,31 @@ fn tcp_with_offloads_inside() {
     }
     let (cut, sent) = (nic.counters("tap:tap0").tx_packets, packets_of_kernel("tap0"));
     assert!(cut > 2 * sent, "{sent} packets of the kernel became {cut}");
+}
+
+#[test]
+fn super_packets_of_the_kernel() {
+    in_namespace("program::super_packets_of_the_kernel_inside");
+}
+
+/// A program that takes them gets super-packets as long as its region has packets, without checksums; every byte is compared.
+#[test]
+#[ignore = "for super_packets_of_the_kernel"]
+fn super_packets_of_the_kernel_inside() {
+    for cores in [String::new(), two_cores()] {
+        let cores: &[&str] = if cores.is_empty() { &[] } else { &["--cores", &cores] };
+        let mut nic = Nic::start_with(&[&port("")], cores);
+        let mut port = Port::open(&nic.socket, "stack", 1500, true);
+        port.take_all();
+        let mut stack = Stack::over(port, &[PROGRAM, PROGRAM6]);
+        for to in [PROGRAM, PROGRAM6] {
+            transfer(&mut nic, &mut stack, TAP, to, 512 << 10);
+        }
+        assert!(stack.port.supers > 0, "super-packets have come as they were");
+        assert_eq!(stack.port.complete, 0, "what is left to the program is not done by anybody else");
+        ping(&mut stack, PROGRAM, 56);
+        nic.accounts_for_all();
+    }
 }
 
 #[test]

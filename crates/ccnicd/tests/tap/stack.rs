@@ -6,7 +6,7 @@ use std::path::Path;
 
 use ccnic::{Burst, Config};
 use ccnic_client::{Nic, Pages, QueuePair};
-use ccnic_frame::{Checksum as Wanted, Headers, Meta, Tci, vlan};
+use ccnic_frame::{Checksum as Wanted, Headers, Meta, Takes, Tci, vlan};
 use smoltcp::iface::{Interface, SocketHandle, SocketSet};
 use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, RxToken, TxToken};
 use smoltcp::socket::{icmp, tcp};
@@ -19,12 +19,18 @@ pub const MAC: [u8; 6] = [2, 0, 0, 0, 2, 1];
 
 /// A queue pair as smoltcp's network device.
 pub struct Port {
-    _nic: Nic,
+    nic: Nic,
     pair: QueuePair,
     received: VecDeque<Vec<u8>>,
     mtu: usize,
     /// Checksums of TCP are requested, not computed.
     offload: bool,
+    /// What it takes of others.
+    takes: Takes,
+    /// Super-packets that have come.
+    pub supers: usize,
+    /// Packets with payload of TCP that have come with nothing left to do.
+    pub complete: usize,
     /// It is on a trunk, and uses this VLAN of it: each frame has a tag.
     pub vlan: Option<Tci>,
 }
@@ -36,7 +42,24 @@ impl Port {
         let config = Config { ring: 1024, buffers: 4096, ..Config::default() };
         let mut nic = Nic::options().name(name).config(&config).pages(Pages::Small).open(socket).unwrap();
         let pair = nic.queue_pair(0).unwrap();
-        Port { _nic: nic, pair, received: VecDeque::new(), mtu, offload, vlan: None }
+        Port {
+            nic,
+            pair,
+            received: VecDeque::new(),
+            mtu,
+            offload,
+            takes: Takes::NONE,
+            supers: 0,
+            complete: 0,
+            vlan: None,
+        }
+    }
+
+    /// Takes what others request of its packets, but for tags, from now on. Before [`Stack::over`].
+    #[track_caller]
+    pub fn take_all(&mut self) {
+        self.takes = Takes::NONE.with_tcp_segments().with_udp_segments();
+        self.nic.set_takes(self.takes).unwrap();
     }
 
     /// The next frame, if one has come.
@@ -48,12 +71,20 @@ impl Port {
     }
 
     fn fill(&mut self) {
-        let (mut burst, mut frame) = (Burst::new(), Vec::new());
+        let (mut burst, mut frame, mut requests) = (Burst::new(), Vec::new(), Meta::default());
         self.pair.rx_burst(&mut burst, 32);
         for buf in burst.as_slice() {
-            assert_eq!(buf.meta(), 0, "nothing is left to a program that has not said that it can do it");
+            let meta = Meta::from_word(buf.meta());
+            assert!(
+                self.takes.covers(meta),
+                "{meta:?} is left to a program that has not said that it can do it"
+            );
+            if frame.is_empty() {
+                requests = meta;
+            }
             self.pair.with(buf, |bytes| frame.extend_from_slice(bytes));
             if !buf.more() {
+                self.count(&frame, requests);
                 if let Some(own) = self.vlan {
                     assert_eq!(vlan::strip(&mut frame), Some(own), "a frame of another VLAN, or of none");
                     frame.drain(..vlan::TAG);
@@ -62,6 +93,13 @@ impl Port {
             }
         }
         self.pair.free(&mut burst);
+    }
+
+    fn count(&mut self, frame: &[u8], requests: Meta) {
+        let headers = Headers::parse(frame, frame.len());
+        let data = headers.l4 == ccnic_frame::L4::Tcp && headers.payload_at < headers.l4_end;
+        self.supers += usize::from(requests.segmentation().is_some());
+        self.complete += usize::from(data && requests == Meta::default());
     }
 
     /// Sends a frame with this metadata word; false when there is no room.
@@ -121,9 +159,12 @@ impl Device for Port {
         let mut capabilities = DeviceCapabilities::default();
         capabilities.medium = Medium::Ethernet;
         capabilities.max_transmission_unit = self.mtu + 14;
-        if self.offload {
-            capabilities.checksum.tcp = Checksum::Rx;
-        }
+        capabilities.checksum.tcp = match (self.offload, self.takes == Takes::NONE) {
+            (false, true) => Checksum::Both,
+            (true, true) => Checksum::Rx,
+            (false, false) => Checksum::Tx,
+            (true, false) => Checksum::None,
+        };
         capabilities
     }
 }
@@ -140,7 +181,12 @@ impl Stack {
     /// Attaches with these addresses, all of them with 64 or 24 bits of prefix.
     #[track_caller]
     pub fn open(socket: &Path, addresses: &[&str], mtu: usize, offload: bool) -> Stack {
-        let mut port = Port::open(socket, "stack", mtu, offload);
+        Stack::over(Port::open(socket, "stack", mtu, offload), addresses)
+    }
+
+    /// The same over a port that is attached, and takes what it takes: smoltcp asks for its capabilities here, and never again.
+    #[track_caller]
+    pub fn over(mut port: Port, addresses: &[&str]) -> Stack {
         let hardware = EthernetAddress(MAC).into();
         let mut interface = Interface::new(smoltcp::iface::Config::new(hardware), &mut port, Instant::now());
         interface.update_ip_addrs(|list| {

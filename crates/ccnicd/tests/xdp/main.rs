@@ -15,6 +15,7 @@ mod neighbour;
 mod net;
 mod program;
 #[path = "../tap/stack.rs"]
+#[allow(dead_code, reason = "what TAP ports need")]
 mod stack;
 mod veth;
 mod wire;

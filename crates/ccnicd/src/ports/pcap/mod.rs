@@ -85,7 +85,7 @@ impl OutsidePort for PcapPort {
         true
     }
 
-    fn fetch(&mut self, burst: &mut Burst, _: &dyn Fn(&[u8]) -> bool) -> usize {
+    fn fetch(&mut self, burst: &mut Burst, _: &dyn Fn(&[u8]) -> crate::ports::Accepts) -> usize {
         if let Some(recorder) = &mut self.recorder {
             recorder.settle();
         }

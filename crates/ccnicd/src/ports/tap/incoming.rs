@@ -8,16 +8,19 @@
 //!                                          ├─ checksum missing ─► fill it in ─►
 //!                                          ├─ super-packet ─► cut: a header of its own before each part of the payload ─► as many
 //!                                          │                                      bursts as it takes
-//!                                          └─ either, and all receivers take it ─► alone in a burst, with metadata
+//!                                          ├─ either, and all receivers take it ─► alone in a burst, with metadata
+//!                                          └─ super-packet that is too long for one of them ─► cut into shorter ones, with metadata: no
+//!                                                                                 payload is looked at
 //! ```
 
 use ccnic::SharedMemory;
 use ccnic::nic::FETCH;
 use ccnic_frame::segment::Segments;
 use ccnic_frame::vnet::{DATA_VALID, SHORT_BYTES};
-use ccnic_frame::{Checksum, Headers, MAX_HEADERS, Refusal, Segmenter, Sum, VnetHeader, checksum};
+use ccnic_frame::{Checksum, Headers, MAX_HEADERS, Meta, Refusal, Segmenter, Sum, VnetHeader, checksum};
 use ccnic_shm::{NativeMemory, Pages, Region};
 
+use crate::ports::Accepts;
 use crate::ports::outside::Gathered;
 
 /// Bytes of the longest frame: a super-packet of 64 KiB with an Ethernet header and two tags. One more shows that it was longer.
@@ -52,6 +55,18 @@ struct Cut {
     segmenter: Segmenter,
     /// Those that are left.
     segments: Segments,
+    /// Each is a super-packet itself, of which this is requested, unless it has no more payload than one segment; `None`: each is complete.
+    request: Option<Meta>,
+}
+
+impl Cut {
+    /// The metadata word of a part with so many bytes of payload; `None` when it has to be complete.
+    fn left_to_receivers(&self, payload: u32) -> Option<u64> {
+        let meta = self.request?;
+        let single = meta.segmentation().is_none_or(|cut| payload <= u32::from(cut.size));
+        let checksum = Meta::default().with_l4_checksum(Checksum::Requested);
+        Some(if single { checksum } else { meta }.word())
+    }
 }
 
 /// What was read and not passed on.
@@ -96,13 +111,13 @@ impl Incoming {
     }
 
     /// The next burst, in the order of the frames: what has been read before, or what `read` gives until it fails. All earlier bursts
-    /// have been dealt with. `read` fills in both, as one read of the device does, and returns the bytes of both; `takes_offloads`: see
+    /// have been dealt with. `read` fills in both, as one read of the device does, and returns the bytes of both; `accepts`: see
     /// [`OutsidePort::fetch`](crate::ports::OutsidePort::fetch).
     pub(super) fn gather(
         &mut self,
         counters: &mut ReadCounters,
         mut read: impl FnMut(&mut Header, &mut [u8]) -> Option<usize>,
-        takes_offloads: &dyn Fn(&[u8]) -> bool,
+        accepts: &dyn Fn(&[u8]) -> Accepts,
     ) -> Gathered {
         let mut burst = Gathered::new();
         if self.cut.is_some() {
@@ -125,7 +140,7 @@ impl Incoming {
                 counters.too_long += 1;
                 continue;
             }
-            match self.prepare(header, at, len, takes_offloads) {
+            match self.prepare(header, at, len, accepts) {
                 Ok(None) => {
                     if burst.is_empty() {
                         self.cut_more(&mut burst);
@@ -155,7 +170,7 @@ impl Incoming {
         header: Header,
         at: u32,
         len: u32,
-        takes_offloads: &dyn Fn(&[u8]) -> bool,
+        accepts: &dyn Fn(&[u8]) -> Accepts,
     ) -> Result<Option<Frame>, Refusal> {
         let complete = Some(Frame { at, len, meta: 0 });
         let header = VnetHeader::from_bytes(&header).unwrap_or_default();
@@ -174,7 +189,9 @@ impl Incoming {
             if meta.l4_checksum() != Checksum::Requested {
                 return Ok(complete);
             }
-            if takes_offloads(frame) {
+            let accepts = accepts(frame);
+            let taken = accepts.takes.covers(meta);
+            if taken && len <= accepts.longest {
                 return Ok(Some(Frame { at, len, meta: meta.word() }));
             }
             let Some(how) = meta.segmentation() else {
@@ -182,7 +199,10 @@ impl Incoming {
                 return Ok(complete);
             };
             let segmenter = Segmenter::new(how, frame, &headers)?;
-            *cut = Some(Cut { at, segments: segmenter.segments(), segmenter });
+            let shorter = segmenter.parts(accepts.longest as usize).filter(|_| taken);
+            let request = shorter.is_some().then_some(meta);
+            let segments = shorter.unwrap_or_else(|| segmenter.segments());
+            *cut = Some(Cut { at, segments, segmenter, request });
             Ok(None)
         })
     }
@@ -190,18 +210,19 @@ impl Incoming {
     /// Puts as many segments of the super-packet into the burst as have room.
     fn cut_more(&mut self, burst: &mut Gathered) {
         let Incoming { mem, cut, .. } = self;
-        let Some(Cut { at, segmenter, segments }) = cut else { return };
+        let Some(cutting) = cut else { return };
         let mut slot = 0;
-        while let Some(segment) = segments.clone().next() {
-            let (from, bytes) = (*at + segment.payload.start as u32, segment.payload.len() as u32);
-            let header = [(slot, segmenter.header_len() as u32), (from, bytes)];
-            if !burst.push(&header, 0) {
+        while let Some(segment) = cutting.segments.clone().next() {
+            let (from, bytes) = (cutting.at + segment.payload.start as u32, segment.payload.len() as u32);
+            let header = [(slot, cutting.segmenter.header_len() as u32), (from, bytes)];
+            let left = cutting.left_to_receivers(bytes);
+            if !burst.push(&header, left.unwrap_or(0)) {
                 return;
             }
-            let sum = mem.with(from, bytes, Sum::of);
-            mem.write(slot, segmenter.header(&segment, sum));
+            let sum = if left.is_some() { Sum::new() } else { mem.with(from, bytes, Sum::of) };
+            mem.write(slot, cutting.segmenter.header(&segment, sum));
             slot += HEADER;
-            segments.next();
+            cutting.segments.next();
         }
         *cut = None;
     }

@@ -4,10 +4,10 @@ use std::collections::VecDeque;
 
 use ccnic::nic::gather;
 use ccnic_frame::vnet::{NEEDS_CSUM, SHORT_BYTES};
-use ccnic_frame::{Checksum, Headers, Meta, Segmentation, VnetHeader, checksum};
+use ccnic_frame::{Checksum, Headers, Meta, Segmentation, Takes, VnetHeader, checksum};
 
 use super::incoming::{Incoming, ReadCounters};
-use crate::ports::Burst;
+use crate::ports::{Accepts, Burst};
 
 /// An Ethernet frame with TCP over IPv4 and so many bytes of payload, its TCP checksum missing.
 fn tcp(payload: usize) -> Vec<u8> {
@@ -39,6 +39,10 @@ type Packet = (Vec<u8>, u64);
 
 /// All packets, in bursts, that come of reading these. What the kernel has not given yet ends a burst.
 fn read(given: Vec<Vec<u8>>, takes: bool) -> (Vec<Vec<Packet>>, ReadCounters) {
+    read_for(given, if takes { Accepts::ALL } else { Accepts::COMPLETE })
+}
+
+fn read_for(given: Vec<Vec<u8>>, accepts: Accepts) -> (Vec<Vec<Packet>>, ReadCounters) {
     let (mut incoming, mut counters) = (Incoming::new().unwrap(), ReadCounters::default());
     let (mut given, mut bursts) = (VecDeque::from(given), Vec::new());
     loop {
@@ -53,7 +57,7 @@ fn read(given: Vec<Vec<u8>>, takes: bool) -> (Vec<Vec<Packet>>, ReadCounters) {
                 room[..n].copy_from_slice(&frame[..n]);
                 Some(SHORT_BYTES + n)
             },
-            &|_| takes,
+            &|_| accepts,
         );
         let mut burst = Burst::default();
         let (packets, bytes) = (gathered.packets, gathered.bytes);
@@ -143,6 +147,55 @@ fn super_packets_are_cut_over_several_bursts_in_order() {
     let (bursts, _) = read(vec![small.clone(), large, small], true);
     let lens: Vec<_> = bursts.iter().map(|burst| (burst.len(), burst[0].0.len())).collect();
     assert_eq!(lens, [(1, 63), (1, 54 + payload), (1, 63)], "whole, where it is taken so");
+}
+
+/// For who takes super-packets of 9600 bytes: as many segments in each as fit, none of them summed; what is requested of each is what
+/// `checksum` and a `Segmenter` make the kernel's segments of.
+#[test]
+fn super_packets_that_are_too_long_become_shorter_ones() {
+    let (mss, payload) = (1448_u16, 45 * 1448 + 17);
+    let large =
+        || vec![from_kernel(tcp(payload), Meta::default().with_segmentation(Segmentation::tcp_ipv4(mss)))];
+    let tso = Accepts { takes: Takes::NONE.with_tcp_segments(), longest: 9600 };
+    let (bursts, counters) = read_for(large(), tso);
+    assert_eq!(counters, ReadCounters::default());
+    let parts: Vec<_> = bursts.into_iter().flatten().collect();
+    let lens: Vec<_> = parts.iter().map(|(frame, _)| frame.len() - 54).collect();
+    assert_eq!(lens, [&[6 * 1448; 7][..], &[3 * 1448 + 17]].concat());
+    let complete: Vec<_> = read(large(), false).0.into_iter().flatten().map(|(frame, _)| frame).collect();
+    let mut again = Vec::new();
+    for (frame, word) in &parts {
+        let meta = Meta::from_word(*word);
+        assert_eq!(meta.l4_checksum(), Checksum::Requested);
+        assert_eq!(meta.segmentation(), Some(Segmentation::tcp_ipv4(mss)));
+        let headers = Headers::parse(frame, frame.len());
+        assert_eq!(checksum::verify_ipv4(frame, &headers), Ok(true));
+        let mut segmenter =
+            ccnic_frame::Segmenter::new(meta.segmentation().unwrap(), frame, &headers).unwrap();
+        for segment in segmenter.segments() {
+            let bytes = &frame[segment.payload.clone()];
+            again.push([segmenter.header(&segment, ccnic_frame::Sum::of(bytes)), bytes].concat());
+        }
+    }
+    assert!(again == complete, "cut by its receiver it is as if it had been cut here");
+    // One that fits stays whole; the last of several may have no more than a segment, and then only its checksum is requested.
+    let short = |payload| {
+        vec![from_kernel(tcp(payload), Meta::default().with_segmentation(Segmentation::tcp_ipv4(mss)))]
+    };
+    let words = |payload| {
+        read_for(short(payload), tso).0.into_iter().flatten().map(|(_, word)| word).collect::<Vec<_>>()
+    };
+    let super_packet =
+        Meta::default().with_segmentation(Segmentation::tcp_ipv4(mss)).with_l4_checksum(Checksum::Requested);
+    assert_eq!(words(9000), [super_packet.word()]);
+    assert_eq!(words(6 * 1448 + 1000), [super_packet.word(), checksum_missing().word()]);
+    // Who takes checksums only, or no segment of this size, gets complete segments.
+    for less in [Accepts { takes: Takes::NONE.with_l4_checksum(), ..tso }, Accepts { longest: 1000, ..tso }] {
+        let frames = read_for(large(), less).0.into_iter().flatten();
+        assert!(frames.eq(complete.iter().map(|frame| (frame.clone(), 0))), "{less:?}");
+    }
+    let (bursts, _) = read_for(vec![from_kernel(tcp(100), checksum_missing())], tso);
+    assert_eq!(bursts[0][0].1, checksum_missing().word());
 }
 
 #[test]

@@ -106,7 +106,7 @@ impl OutsidePort for TapPort {
         self.incoming.memory()
     }
 
-    fn fetch(&mut self, burst: &mut Burst, takes_offloads: &dyn Fn(&[u8]) -> bool) -> usize {
+    fn fetch(&mut self, burst: &mut Burst, accepts: &dyn Fn(&[u8]) -> crate::ports::Accepts) -> usize {
         let TapPort { queues, incoming, next, .. } = self;
         if !incoming.holds() {
             *next = (*next + 1) % queues.len().max(1);
@@ -117,7 +117,7 @@ impl OutsidePort for TapPort {
             // Whatever the error: there is nothing to read. A device that is down says so for each packet that is sent to it.
             rustix::io::readv(&*fd, &mut [IoSliceMut::new(header), IoSliceMut::new(room)]).ok()
         };
-        let gathered = incoming.gather(read, read_one, takes_offloads);
+        let gathered = incoming.gather(read, read_one, accepts);
         let dropped = read.packets() - dropped;
         counters.tx_packets += gathered.packets + dropped;
         counters.tx_bytes += gathered.bytes;

@@ -106,7 +106,7 @@ impl OutsidePort for XdpPort {
         true
     }
 
-    fn fetch(&mut self, burst: &mut Burst, _: &dyn Fn(&[u8]) -> bool) -> usize {
+    fn fetch(&mut self, burst: &mut Burst, _: &dyn Fn(&[u8]) -> crate::ports::Accepts) -> usize {
         self.looks = self.looks.wrapping_add(1);
         if self.looks.is_multiple_of(LOOKS) {
             self.renew();

@@ -27,7 +27,9 @@ use std::io::IsTerminal;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::{LevelFilter, Targets};
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// Measure, simulate and inspect ccnic, a packet interface over cache-coherent memory
 #[derive(Debug, Parser)]
@@ -80,11 +82,13 @@ enum Command {
 fn main() -> ExitCode {
     // A bad option ends with status 2 by clap's own convention; everything else that fails does the same.
     let args = Args::parse();
-    let filter = EnvFilter::try_from_default_env().unwrap_or_else(|_| EnvFilter::new("warn"));
+    let asked = std::env::var("RUST_LOG").ok().and_then(|text| ccnicd::log::filter(&text).ok());
     tracing_subscriber::fmt()
-        .with_env_filter(filter)
+        .with_max_level(LevelFilter::TRACE)
         .with_writer(std::io::stderr)
         .with_ansi(std::io::stderr().is_terminal())
+        .finish()
+        .with(asked.unwrap_or_else(|| Targets::new().with_default(LevelFilter::WARN)))
         .init();
     let done = match &args.command {
         Command::Demo(args) => demo::run(args).map(|()| true),

@@ -9,8 +9,9 @@
 //! 5. [`flow`]: flow rules, which say for some packets of a program what becomes of them, before receive-side scaling does.
 //! 6. [`control`]: the control socket, clients, configuration; which worker polls which queue.
 //!
-//! [`config`] is what an operator says of all this, in a file and by flags. Beside it are [`metrics`], what Prometheus reads, [`oom`],
-//! what the kernel is told of the daemon's memory, [`sandbox`], what the daemon may do once it is set up, and [`tune`], what this machine decides of the interface.
+//! [`config`] is what an operator says of all this, in a file and by flags. Beside it are [`log`](mod@log), which events are logged,
+//! [`metrics`], what Prometheus reads, [`oom`], what the kernel is told of the daemon's memory, [`sandbox`], what the daemon may do once
+//! it is set up, and [`tune`], what this machine decides of the interface.
 //!
 //! A worker owns its ports outright; the control thread talks to it by messages. No lock is taken and nothing is allocated while
 //! packets move. `docs/architecture/daemon.md` has the picture.
@@ -19,6 +20,7 @@ pub mod config;
 pub mod control;
 pub mod dataplane;
 pub mod flow;
+pub mod log;
 pub mod metrics;
 pub mod oom;
 pub mod poll;

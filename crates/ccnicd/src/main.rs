@@ -13,11 +13,13 @@ use ccnicd::config::{Config, LogFormat, Running};
 use ccnicd::control::placement;
 use ccnicd::metrics::Exporter;
 use ccnicd::tune::{self, Kept, Pair, Tuned};
-use ccnicd::{Daemon, DaemonOptions, oom, sandbox};
+use ccnicd::{Daemon, DaemonOptions, log, oom, sandbox};
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 
 /// The ccnic NIC daemon: serves programs over cache-coherent shared memory.
 #[derive(Debug, Parser)]
@@ -59,17 +61,16 @@ fn run(args: Args) -> anyhow::Result<()> {
     let said = file.as_deref().map(Config::read).transpose()?;
     let running = Running::new(flags, said);
     let config = running.now();
-    let log = config.log();
-    let filter = EnvFilter::try_new(log).with_context(|| format!("--log {log} is no log filter"))?;
+    let filter = log::filter(config.log()).context("--log")?;
     if args.check_config {
         config.settle()?;
         println!("the configuration can be used");
         return Ok(());
     }
-    let log = tracing_subscriber::fmt().with_env_filter(filter).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(std::io::stderr);
     match config.log_format.unwrap_or_default() {
-        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).init(),
-        LogFormat::Json => log.json().init(),
+        LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).finish().with(filter).init(),
+        LogFormat::Json => log.json().finish().with(filter).init(),
     }
     let usable = placement::allowed_cpus().context("could not ask which CPUs may be used")?;
     let (cores, dedicated_cores) = choose_cores(&usable, &config.cores)?;

@@ -26,13 +26,28 @@
 /* Seconds to wait for the first answer, and for the last packets. */
 #define PATIENCE 10.0
 #define DRAIN 1.0
+/* Of frames: local experimental (IEEE 802). */
+#define ETHER_TYPE 0x88b5
 /* Packets that are prefetched ahead of the check: a core has a dozen fill buffers. */
 #define AHEAD 4
+
+/* The addresses of the two programs. */
+static const struct rte_ether_addr there = {{2, 0, 0, 0, 0, 1}}, back = {{2, 0, 0, 0, 0, 2}};
+
+/* The second program. */
+struct returner {
+	uint16_t port;
+	/* A burst that has not been returned completely. */
+	uint16_t next, len;
+	struct rte_mbuf *mbufs[BURST];
+};
 
 struct generator {
 	uint16_t port;
 	struct rte_mempool *pool;
 	uint32_t size;
+	uint32_t header; /* bytes before the payload */
+	struct returner *returner; /* the second program, if there is one */
 	uint32_t segments; /* mbufs of a packet */
 	uint32_t room;	   /* bytes of data per mbuf */
 	uint32_t inflight;
@@ -72,27 +87,42 @@ static inline uint64_t tick(struct generator *g, uint16_t received)
 	return g->now;
 }
 
+/* The Ethernet header of a frame to the other program. */
+static inline void write_header(const struct generator *g, struct rte_mbuf *mbuf)
+{
+	struct rte_ether_hdr *header = rte_pktmbuf_mtod(mbuf, struct rte_ether_hdr *);
+
+	if (g->header == 0)
+		return;
+	header->dst_addr = back;
+	header->src_addr = there;
+	header->ether_type = rte_cpu_to_be_16(ETHER_TYPE);
+}
+
 /* Fills a packet of one mbuf. */
 static inline void fill_one(const struct generator *g, struct rte_mbuf *mbuf, uint64_t seq, uint64_t now)
 {
 	mbuf->data_len = (uint16_t)g->size;
 	mbuf->pkt_len = g->size;
-	payload_fill(rte_pktmbuf_mtod(mbuf, void *), g->size, 0, seq, now);
+	write_header(g, mbuf);
+	payload_fill(rte_pktmbuf_mtod_offset(mbuf, void *, g->header), g->size - g->header, 0, seq, now);
 }
 
 /* Chains `g->segments` mbufs to one packet and fills it. */
 static void fill_chain(const struct generator *g, struct rte_mbuf **mbufs, uint64_t seq, uint64_t now)
 {
 	struct rte_mbuf *head = mbufs[0];
-	uint32_t at = 0;
+	uint32_t at = 0, header = g->header; /* of the payload; of this mbuf */
 
+	write_header(g, head);
 	for (uint32_t i = 0; i < g->segments; i++) {
-		uint32_t len = RTE_MIN(g->room, g->size - at);
+		uint32_t len = RTE_MIN(g->room - header, g->size - g->header - at);
 
-		mbufs[i]->data_len = (uint16_t)len;
+		mbufs[i]->data_len = (uint16_t)(header + len);
 		mbufs[i]->next = i + 1 < g->segments ? mbufs[i + 1] : NULL;
-		payload_fill(rte_pktmbuf_mtod(mbufs[i], void *), len, at, seq, now);
+		payload_fill(rte_pktmbuf_mtod_offset(mbufs[i], void *, header), len, at, seq, now);
 		at += len;
+		header = 0;
 	}
 	head->pkt_len = g->size;
 	head->nb_segs = (uint16_t)g->segments;
@@ -148,27 +178,35 @@ static inline uint16_t send_burst(struct generator *g, uint64_t now)
 	return sent;
 }
 
+/* The addresses of a frame are those of one that the other program has returned. */
+static inline bool returned(const struct generator *g, const struct rte_mbuf *mbuf)
+{
+	const struct rte_ether_hdr *header = rte_pktmbuf_mtod(mbuf, const struct rte_ether_hdr *);
+
+	return g->header == 0 || (rte_is_same_ether_addr(&header->dst_addr, &there) && rte_is_same_ether_addr(&header->src_addr, &back));
+}
+
 /* Reads and checks every byte of a packet; returns its sequence number and time of sending. */
 static inline bool intact(const struct generator *g, const struct rte_mbuf *mbuf, uint64_t *seq, uint64_t *time)
 {
-	const uint64_t *words = rte_pktmbuf_mtod(mbuf, const uint64_t *);
-	uint32_t at;
+	const uint64_t *words = rte_pktmbuf_mtod_offset(mbuf, const uint64_t *, g->header);
+	uint32_t at, size = g->size - g->header;
 	bool good;
 
 	*seq = UINT64_MAX;
 	*time = 0;
-	if (unlikely(mbuf->pkt_len != g->size || mbuf->data_len < PAYLOAD_MIN))
+	if (unlikely(mbuf->pkt_len != g->size || mbuf->data_len < g->header + PAYLOAD_MIN))
 		return false;
 	*time = words[0];
 	*seq = words[1];
-	good = payload_intact(words, mbuf->data_len, 0, *seq);
-	at = mbuf->data_len;
-	for (mbuf = mbuf->next; unlikely(at < g->size && mbuf != NULL); mbuf = mbuf->next) {
+	at = mbuf->data_len - g->header;
+	good = payload_intact(words, at, 0, *seq) & returned(g, mbuf);
+	for (mbuf = mbuf->next; unlikely(at < size && mbuf != NULL); mbuf = mbuf->next) {
 		/* The check works on words: drivers that split a packet between words are not supported. */
 		good &= at % 8 == 0 && payload_intact(rte_pktmbuf_mtod(mbuf, void *), mbuf->data_len, at, *seq);
 		at += mbuf->data_len;
 	}
-	return good & (at == g->size);
+	return good & (at == size);
 }
 
 /* With few packets in flight: reads the clock after all of them have been read. */
@@ -215,6 +253,32 @@ static inline void ask(struct generator *g)
 		prefetch_own(g->rx[i]);
 }
 
+/* A turn of the second program: returns what it has received with the addresses exchanged, in the buffers that it came in. */
+static inline void give_back(struct returner *r)
+{
+	if (r->next == r->len) {
+		r->next = 0;
+		r->len = rte_eth_rx_burst(r->port, 0, r->mbufs, BURST);
+		for (uint16_t i = 0; i < r->len; i++)
+			prefetch_own(rte_pktmbuf_mtod(r->mbufs[i], void *));
+		for (uint16_t i = 0; i < r->len; i++) {
+			struct rte_ether_hdr *header = rte_pktmbuf_mtod(r->mbufs[i], struct rte_ether_hdr *);
+
+			header->dst_addr = there;
+			header->src_addr = back;
+		}
+	}
+	if (r->next < r->len)
+		r->next += rte_eth_tx_burst(r->port, 0, r->mbufs + r->next, r->len - r->next);
+}
+
+/* Lets the second program have its turn, if there is one. */
+static inline void others(struct generator *g)
+{
+	if (g->returner != NULL)
+		give_back(g->returner);
+}
+
 /* Sends and receives for some seconds; returns the exact time. */
 static __attribute__((noinline)) double phase(struct generator *g, double seconds)
 {
@@ -228,6 +292,7 @@ static __attribute__((noinline)) double phase(struct generator *g, double second
 		if (send_burst(g, now) == 0 && g->rx_len == 0)
 			rte_pause();
 		examine(g, now);
+		others(g);
 	} while (now < end && !stopped);
 	return (double)(now - start) / g->hz;
 }
@@ -247,6 +312,7 @@ static void drain(struct generator *g)
 		if (g->rx_len > 0)
 			last = rte_rdtsc();
 		examine(g, last);
+		others(g);
 	}
 	g->stats.lost += stats_outstanding(&g->stats);
 }
@@ -312,7 +378,7 @@ static int run(struct generator *g, const struct options *options, uint32_t infl
 	return 0;
 }
 
-int generate(const struct options *options, uint16_t port, struct rte_mempool *pool)
+static int run_all(const struct options *options, uint16_t port, struct rte_mempool *pool, struct returner *returner)
 {
 	struct generator *g = rte_zmalloc(NULL, sizeof(*g), RTE_CACHE_LINE_SIZE);
 	int err;
@@ -321,6 +387,8 @@ int generate(const struct options *options, uint16_t port, struct rte_mempool *p
 		return -ENOMEM;
 	g->port = port;
 	g->pool = pool;
+	g->returner = returner;
+	g->header = returner != NULL ? FRAME_HEADER : 0;
 	g->size = options->size;
 	g->room = options->room;
 	g->segments = (options->size + options->room - 1) / options->room;
@@ -331,5 +399,19 @@ int generate(const struct options *options, uint16_t port, struct rte_mempool *p
 	for (unsigned int i = 0; err == 0 && i < options->runs; i++)
 		err = run(g, options, options->inflight[i]);
 	rte_free(g);
+	return err;
+}
+
+int generate(const struct options *options, uint16_t port, struct rte_mempool *pool)
+{
+	return run_all(options, port, pool, NULL);
+}
+
+int generate_pair(const struct options *options, uint16_t port, struct rte_mempool *pool, uint16_t back_port)
+{
+	struct returner returner = {.port = back_port};
+	int err = run_all(options, port, pool, &returner);
+
+	rte_pktmbuf_free_bulk(returner.mbufs + returner.next, returner.len - returner.next);
 	return err;
 }

@@ -5,6 +5,7 @@
  *     ccnic-peers -l 1 --vdev net_memif0,role=server,... -- --reflect
  *     ccnic-peers -l 0 --vdev net_memif0,role=client,... -- --size 64 --inflight 1,512
  *     ccnic-peers -l 0,1 -- --ring
+ *     ccnic-peers -l 0 --vdev net_virtio_user0,... --vdev net_virtio_user1,... -- --pair
  *
  * Prints a line of JSON for each run, or one with the reason if the driver does not support it. The NIC side prints {"ready":true}
  * when it polls. Exit status 0 unless something failed.
@@ -44,26 +45,70 @@ static int reflect(uint16_t port)
 	return reflect_forward(port);
 }
 
+/* A pool of that name, and the port started with it; or a negative errno. */
+static int start(const struct options *options, uint16_t port, const char *name, struct rte_mempool **pool)
+{
+	*pool = port_pool(options, name);
+	if (*pool == NULL) {
+		fprintf(stderr, "ccnic-peers: could not make a pool of mbufs: %s\n", rte_strerror(rte_errno));
+		return -rte_errno;
+	}
+	return port_start(options, port, *pool);
+}
+
+static void end(uint16_t port)
+{
+	rte_eth_dev_stop(port);
+	rte_eth_dev_close(port);
+}
+
 /* One side of a driver. */
 static int run_port(const struct options *options)
 {
 	struct rte_mempool *pool;
-	int port = port_only(), err;
+	uint16_t port;
+	int err;
 
-	if (port < 0)
-		return port;
-	pool = port_pool(options);
-	if (pool == NULL) {
-		fprintf(stderr, "ccnic-peers: could not make a pool of mbufs: %s\n", rte_strerror(rte_errno));
-		return -rte_errno;
-	}
-	err = port_start(options, (uint16_t)port, pool);
+	err = ports_only(&port, 1);
+	if (err == 0)
+		err = start(options, port, "peers", &pool);
 	if (err < 0)
 		return err;
-	err = options->role == REFLECT ? reflect((uint16_t)port) : generate(options, (uint16_t)port, pool);
-	rte_eth_dev_stop((uint16_t)port);
-	rte_eth_dev_close((uint16_t)port);
+	err = options->role == REFLECT ? reflect(port) : generate(options, port, pool);
+	end(port);
 	return err;
+}
+
+/* Two programs: each has a pool of its own, as if they were processes. */
+static int run_pair(const struct options *options)
+{
+	struct rte_mempool *pools[2];
+	uint16_t ports[2];
+	int err;
+
+	err = ports_only(ports, 2);
+	if (err == 0)
+		err = start(options, ports[0], "there", &pools[0]);
+	if (err == 0)
+		err = start(options, ports[1], "back", &pools[1]);
+	if (err < 0)
+		return err;
+	err = generate_pair(options, ports[0], pools[0], ports[1]);
+	end(ports[0]);
+	end(ports[1]);
+	return err;
+}
+
+static int run(const struct options *options)
+{
+	switch (options->role) {
+	case BOTH:
+		return ring_run(options);
+	case PAIR:
+		return run_pair(options);
+	default:
+		return run_port(options);
+	}
 }
 
 int main(int argc, char **argv)
@@ -78,7 +123,7 @@ int main(int argc, char **argv)
 	watch_signals();
 	err = options_read(&options, argc - used, argv + used);
 	if (err == 0)
-		err = options.role == BOTH ? ring_run(&options) : run_port(&options);
+		err = run(&options);
 	rte_eal_cleanup();
 	return err == 0 || err == -ENOTSUP || (err == -EINTR && options.role != REFLECT) ? EXIT_SUCCESS : EXIT_FAILURE;
 }

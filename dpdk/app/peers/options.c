@@ -18,7 +18,8 @@ static const char usage[] =
 	"usage: ccnic-peers [EAL options] -- [options]\n"
 	"  --reflect         be the NIC side: return all packets\n"
 	"  --ring            be both sides, on two lcores, over a pair of rings\n"
-	"  --size N          bytes of each packet, 16 to 9600 (64)\n"
+	"  --pair            be two programs with a port each and a switch between them: one sends frames, one returns them\n"
+	"  --size N          bytes of each packet, 16 (with --pair 32) to 9600 (64)\n"
 	"  --inflight N,...  packets in flight, 1 to 1024; one run each (512)\n"
 	"  --seconds S       measured time of each run (2)\n"
 	"  --warmup S        time before the measurement (0.3)\n"
@@ -83,6 +84,9 @@ static int read_one(struct options *options, int key, const char *value)
 	case 'R':
 		options->role = BOTH;
 		return 0;
+	case 'p':
+		options->role = PAIR;
+		return 0;
 	case 's':
 		return read_number("size", value, &options->size, PAYLOAD_MIN, SIZE_MAX_BYTES);
 	case 'i':
@@ -109,10 +113,11 @@ int options_read(struct options *options, int argc, char **argv)
 {
 	static const struct option known[] = {
 		{"reflect", no_argument, NULL, 'r'},	      {"ring", no_argument, NULL, 'R'},
-		{"size", required_argument, NULL, 's'},	      {"inflight", required_argument, NULL, 'i'},
-		{"seconds", required_argument, NULL, 't'},    {"warmup", required_argument, NULL, 'w'},
-		{"room", required_argument, NULL, 'm'},	      {"pool-ops", required_argument, NULL, 'o'},
-		{"label", required_argument, NULL, 'l'},      {NULL, 0, NULL, 0},
+		{"pair", no_argument, NULL, 'p'},	      {"size", required_argument, NULL, 's'},
+		{"inflight", required_argument, NULL, 'i'},   {"seconds", required_argument, NULL, 't'},
+		{"warmup", required_argument, NULL, 'w'},     {"room", required_argument, NULL, 'm'},
+		{"pool-ops", required_argument, NULL, 'o'},   {"label", required_argument, NULL, 'l'},
+		{NULL, 0, NULL, 0},
 	};
 	int key, err;
 
@@ -128,5 +133,7 @@ int options_read(struct options *options, int argc, char **argv)
 		options->room = options->size > ROOM_DEFAULT ? RTE_ALIGN_CEIL(options->size, RTE_CACHE_LINE_SIZE) : ROOM_DEFAULT;
 	if (options->room % 8 != 0)
 		return bad("room", "odd", "a multiple of 8");
+	if (options->role == PAIR && options->size < FRAME_HEADER + PAYLOAD_MIN)
+		return bad("size", "too short for frames of --pair", "32 to 9600");
 	return 0;
 }

@@ -18,6 +18,8 @@
 #define DESCRIPTORS 1024
 /** The most packets in flight. */
 #define INFLIGHT_MAX 1024
+/** What begins a packet that a switch is to pass on: an Ethernet header, and two bytes that align the payload. */
+#define FRAME_HEADER 16
 /** The most runs of one process. */
 #define RUNS_MAX 16
 
@@ -25,7 +27,8 @@
 enum role {
 	GENERATE, /**< sends, receives, checks, measures */
 	REFLECT,  /**< the NIC side: returns all packets */
-	BOTH      /**< both, on two lcores, over a pair of rings */
+	BOTH,     /**< both, on two lcores, over a pair of rings */
+	PAIR      /**< two programs on one lcore, with a switch between their ports: one generates, the other returns */
 };
 
 /** The command line behind `--`. */
@@ -64,8 +67,8 @@ static inline int take_mbufs(struct rte_mempool *pool, struct rte_mbuf **mbufs, 
 	return 0;
 }
 
-/** A pool with enough mbufs for the packets in flight, rings and caches. NULL: see rte_errno. */
-struct rte_mempool *port_pool(const struct options *options);
+/** A pool of that name with enough mbufs for the packets in flight, rings and caches. NULL: see rte_errno. */
+struct rte_mempool *port_pool(const struct options *options, const char *name);
 
 /**
  * Configures and starts a port with one queue pair.
@@ -74,11 +77,14 @@ struct rte_mempool *port_pool(const struct options *options);
  */
 int port_start(const struct options *options, uint16_t port, struct rte_mempool *pool);
 
-/** The only port. -ENODEV: there is none, or several. */
-int port_only(void);
+/** Finds the only port, or the only two. -ENODEV: there are fewer, or more. */
+int ports_only(uint16_t *ports, unsigned int number);
 
 /** Runs every load of `options` over a port whose other side returns all packets; prints a line of JSON for each. */
 int generate(const struct options *options, uint16_t port, struct rte_mempool *pool);
+
+/** As generate(), of frames to a second program, which has the port `back_port` and returns them; both take turns on this lcore. */
+int generate_pair(const struct options *options, uint16_t port, struct rte_mempool *pool, uint16_t back_port);
 
 /** The NIC side of a driver that copies packets: forwards bursts until stopped. */
 int reflect_forward(uint16_t port);

@@ -15,27 +15,30 @@
 #define CACHE 256
 #define ETHER_HEADER 14
 
-struct rte_mempool *port_pool(const struct options *options)
+struct rte_mempool *port_pool(const struct options *options, const char *name)
 {
 	uint32_t room = options->room + RTE_PKTMBUF_HEADROOM;
 
 	if (options->pool_ops != NULL)
-		return rte_pktmbuf_pool_create_by_ops("peers", MBUFS, CACHE, 0, (uint16_t)room, (int)rte_socket_id(),
+		return rte_pktmbuf_pool_create_by_ops(name, MBUFS, CACHE, 0, (uint16_t)room, (int)rte_socket_id(),
 						      options->pool_ops);
-	return rte_pktmbuf_pool_create("peers", MBUFS, CACHE, 0, (uint16_t)room, (int)rte_socket_id());
+	return rte_pktmbuf_pool_create(name, MBUFS, CACHE, 0, (uint16_t)room, (int)rte_socket_id());
 }
 
-int port_only(void)
+int ports_only(uint16_t *ports, unsigned int number)
 {
-	uint16_t port = RTE_MAX_ETHPORTS;
+	unsigned int found = 0;
+	uint16_t port;
 
-	if (rte_eth_dev_count_avail() != 1) {
-		fprintf(stderr, "ccnic-peers: %u ports; give one --vdev\n", rte_eth_dev_count_avail());
-		return -ENODEV;
+	RTE_ETH_FOREACH_DEV(port) {
+		if (found < number)
+			ports[found] = port;
+		found++;
 	}
-	RTE_ETH_FOREACH_DEV(port)
-		break;
-	return port;
+	if (found == number)
+		return 0;
+	fprintf(stderr, "ccnic-peers: %u ports; give %u --vdev\n", found, number);
+	return -ENODEV;
 }
 
 /* Why the driver does not support packets of this size, for a row of a table; NULL if it does. */

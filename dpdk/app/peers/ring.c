@@ -49,7 +49,7 @@ static int start(const struct options *options, struct nic *nic)
 	if (host < 0 || other < 0)
 		return host < 0 ? host : other;
 	nic->port = (uint16_t)other;
-	nic->pool = port_pool(options);
+	nic->pool = port_pool(options, "peers");
 	if (nic->pool == NULL)
 		return -rte_errno;
 	err = port_start(options, (uint16_t)host, nic->pool);

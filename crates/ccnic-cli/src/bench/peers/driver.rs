@@ -2,20 +2,23 @@
 //! measured best.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
 use ccnic::Design;
 use clap::ValueEnum;
 
+use super::Through;
 use super::process::{Output, PeerRun, Process};
 use super::program::{NO_PLUGIN, Setup};
 use crate::loopback::{Bench, Run};
-use crate::nic_process::NicProcess;
+use crate::nic_process::{NicOptions, NicProcess};
 use crate::options::{InterfaceArgs, TrafficArgs};
 
+/// Why a driver has no figures between two programs.
+const NO_SWITCH: &str = "nothing is between two programs; `bench switch` measures ccnic without DPDK";
 /// How long a side may take to start: EAL, memory, all of DPDK's drivers.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Seconds that a run may take besides the measured time: connecting, and waiting for the last packets.
 const BEYOND: f64 = 20.0;
 
@@ -41,6 +44,7 @@ pub enum Driver {
 /// The load that every driver is measured with.
 #[derive(Debug, Clone, Copy)]
 pub struct PeerLoad<'a> {
+    pub through: Through,
     pub size: u16,
     pub inflight: &'a [usize],
     pub seconds: f64,
@@ -93,26 +97,46 @@ impl Driver {
             return Ok(Ran::Not(NO_PLUGIN.to_owned()));
         }
         let folder = tempfile::tempdir().context("could not make a directory for a socket")?;
+        let switch = load.through == Through::Switch;
         match self {
+            Driver::Loopback | Driver::Ring if switch => Ok(Ran::Not(NO_SWITCH.to_owned())),
             Driver::Loopback => loopback(setup, load),
             Driver::Ring => {
-                let mut command = setup.command(&[setup.split.host(0), setup.split.nic()], None);
+                let mut command = setup.command(&[setup.split.host(0), setup.split.nic()], &[]);
                 command.arg("--ring").args(self.options(setup, load));
                 collect(command, load)
             }
             Driver::Ccnic => {
-                let nic = NicProcess::start(&[setup.split.nic()], false)?;
-                let device = format!("net_ccnic0,socket={},role=program", nic.socket().display());
-                self.generate(setup, load, &device)
+                let args: &[&str] = if switch { &["--wire", "switch"] } else { &[] };
+                let cores = &[setup.split.nic()];
+                let nic = NicProcess::start_with(NicOptions { cores, args, ..NicOptions::default() })?;
+                let device = |n| format!("net_ccnic{n},socket={},role=program", nic.socket().display());
+                let programs = if switch { vec![device(0), device(1)] } else { vec![device(0)] };
+                self.generate(setup, load, &programs)
             }
+            _ if switch => self.bridged(setup, load, folder.path()),
             _ => self.two_processes(setup, load, folder.path()),
         }
     }
 
+    /// Two devices of the generator's process, and testpmd between them.
+    fn bridged(self, setup: &Setup, load: &PeerLoad<'_>, folder: &Path) -> anyhow::Result<Ran> {
+        let sockets = [0, 1].map(|n| folder.join(format!("{n}.sock")));
+        let [a, b] = [0, 1].map(|n| self.devices(n, &sockets[n], false)); // two memifs with zero-copy do not come up in one process
+        let mut bridge = Process::start(setup.bridge(&[a.nic, b.nic], load.size))?;
+        let start = Instant::now();
+        while !sockets.iter().all(|socket| socket.exists()) {
+            bridge.is_running().context("testpmd")?;
+            anyhow::ensure!(start.elapsed() < PATIENCE, "testpmd does not listen{}", bridge.said());
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        self.generate(setup, load, &[a.host, b.host])
+    }
+
     /// The generator in one process, the NIC side in another.
     fn two_processes(self, setup: &Setup, load: &PeerLoad<'_>, folder: &Path) -> anyhow::Result<Ran> {
-        let devices = self.devices(&folder.join("peer.sock"), setup.huge_pages());
-        let mut command = setup.command(&[setup.split.nic()], Some(&devices.nic));
+        let devices = self.devices(0, &folder.join("peer.sock"), setup.huge_pages());
+        let mut command = setup.command(&[setup.split.nic()], &[devices.nic]);
         command.arg("--reflect").args(self.options(setup, load));
         let mut nic = Process::start(command).context("the NIC side")?;
         match nic.line(PATIENCE).context("the NIC side")? {
@@ -123,11 +147,14 @@ impl Driver {
                 bail!("the NIC side ended at once{}", nic.said());
             }
         }
-        self.generate(setup, load, &devices.host)
+        self.generate(setup, load, &[devices.host])
     }
 
-    fn generate(self, setup: &Setup, load: &PeerLoad<'_>, device: &str) -> anyhow::Result<Ran> {
-        let mut command = setup.command(&[setup.split.host(0)], Some(device));
+    fn generate(self, setup: &Setup, load: &PeerLoad<'_>, devices: &[String]) -> anyhow::Result<Ran> {
+        let mut command = setup.command(&[setup.split.host(0)], devices);
+        if load.through == Through::Switch {
+            command.arg("--pair");
+        }
         command.args(self.options(setup, load));
         collect(command, load)
     }
@@ -148,11 +175,11 @@ impl Driver {
         options
     }
 
-    /// The devices of drivers with a process on each side.
-    fn devices(self, socket: &Path, huge: bool) -> Devices {
+    /// The `n`th devices of drivers with a process on each side.
+    fn devices(self, n: usize, socket: &Path, huge: bool) -> Devices {
         let socket = socket.display();
-        let vhost = format!("net_vhost0,iface={socket},queues=1");
-        let virtio = |more| format!("net_virtio_user0,path={socket},queues=1,queue_size=1024,{more}");
+        let vhost = format!("net_vhost{n},iface={socket},queues=1");
+        let virtio = |more| format!("net_virtio_user{n},path={socket},queues=1,queue_size=1024,{more}");
         match self {
             // Without mergeable buffers and with in-order completion the drivers use their vectorised paths.
             Driver::VirtioPacked => {
@@ -160,12 +187,13 @@ impl Driver {
             }
             Driver::VirtioSplit => Devices { host: virtio("in_order=1,mrg_rxbuf=0"), nic: vhost },
             Driver::CcnicNic => Devices {
-                host: format!("net_ccnic0,socket={socket},role=program"),
-                nic: format!("net_ccnic0,socket={socket},role=nic"),
+                host: format!("net_ccnic{n},socket={socket},role=program"),
+                nic: format!("net_ccnic{n},socket={socket},role=nic"),
             },
             _ => {
-                let memif =
-                    |role| format!("net_memif0,role={role},socket={socket},socket-abstract=no,rsize=10");
+                let memif = |role| {
+                    format!("net_memif{n},role={role},id={n},socket={socket},socket-abstract=no,rsize=10")
+                };
                 // With zero-copy the client shares its own buffers, which then must lie in one file.
                 let zero_copy = if huge { ",zero-copy=yes" } else { "" };
                 Devices { host: memif("client") + zero_copy, nic: memif("server") }
@@ -185,7 +213,7 @@ fn collect(command: std::process::Command, load: &PeerLoad<'_>) -> anyhow::Resul
     let mut runs = Vec::new();
     while let Some(line) = generator.line(a_run)? {
         match line {
-            Output::Run(run) => runs.push(run),
+            Output::Run(run) => runs.push(PeerRun { mpps: run.mpps * load.through.passes(), ..run }),
             Output::Unsupported { unsupported } => return Ok(Ran::Not(unsupported)),
             Output::Ready { ready } => bail!("the generator said ready: {ready}"),
         }

@@ -14,7 +14,8 @@ mod table;
 use std::path::PathBuf;
 
 use anyhow::ensure;
-use clap::Args;
+use ccnic_load::payload;
+use clap::{Args, ValueEnum};
 
 use crate::cpus::warn_if_disturbed;
 use crate::print::{self, Progress};
@@ -31,7 +32,10 @@ pub struct PeersArgs {
     /// Drivers to compare; several with commas
     #[arg(long, value_enum, value_delimiter = ',', default_values_t = Driver::ALL)]
     drivers: Vec<Driver>,
-    /// Bytes of each packet, 16 to 9600; several with commas
+    /// Who returns the packets
+    #[arg(long, value_enum, default_value_t = Through::Nic)]
+    through: Through,
+    /// Bytes of each packet, 16 (through a switch 32) to 9600; several with commas
     #[arg(long, value_delimiter = ',', default_values_t = [64, 256, 1500, 9000], value_name = "BYTES")]
     size: Vec<u16>,
     /// Packets in flight, 1 to 1024; several with commas
@@ -56,6 +60,25 @@ pub struct PeersArgs {
     /// Print JSON
     #[arg(long)]
     json: bool,
+}
+
+/// Who returns the packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum Through {
+    /// the NIC itself
+    Nic,
+    /// a second program, behind a switch: ccnicd's for ccnic, for other drivers testpmd as a bridge between two ports
+    Switch,
+}
+
+impl Through {
+    /// How often each packet passes what is between.
+    fn passes(self) -> f64 {
+        match self {
+            Through::Nic => 1.0,
+            Through::Switch => 2.0,
+        }
+    }
 }
 
 /// The runs of a driver at a packet size, and why it is skipped, if so.
@@ -83,7 +106,8 @@ pub fn run(args: &PeersArgs) -> anyhow::Result<bool> {
                     continue;
                 }
                 progress.say(format!("run {repetition}: {}, {size} B", driver.name()));
-                let load = driver::PeerLoad { size, inflight: &args.inflight, seconds: args.seconds };
+                let PeersArgs { through, inflight, seconds, .. } = args;
+                let load = driver::PeerLoad { through: *through, size, inflight, seconds: *seconds };
                 match driver.measure(&setup, &load) {
                     Ok(Ran::Runs(runs)) => cell.runs.extend(runs),
                     Ok(Ran::Not(why)) => cell.skipped = Some(why),
@@ -101,13 +125,14 @@ pub fn run(args: &PeersArgs) -> anyhow::Result<bool> {
     let rows = rows(args, &cells);
     warn_if_disturbed(cells.iter().flatten().flat_map(|cell| &cell.runs).filter_map(|run| run.cpu_share));
     good &= rows.iter().all(|row| !matches!(&row.result, Measured::Median(m) if m.corrupt > 0));
-    print::result(args.json, &rows, || table::table(&rows, args.repeat).text())?;
+    print::result(args.json, &rows, || table::table(&rows, args.repeat, args.through).text())?;
     Ok(good)
 }
 
 fn check(args: &PeersArgs) -> anyhow::Result<()> {
+    let least = if args.through == Through::Switch { payload::MIN_ETHERNET } else { 16 };
     for size in &args.size {
-        ensure!((16..=9600).contains(size), "--size is {size}; choose 16 to 9600");
+        ensure!((least..=9600).contains(size), "--size is {size}; choose {least} to 9600");
     }
     for inflight in &args.inflight {
         ensure!((1..=1024).contains(inflight), "--inflight is {inflight}; choose 1 to 1024");

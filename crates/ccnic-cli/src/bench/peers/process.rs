@@ -46,7 +46,8 @@ impl Process {
     pub fn start(mut command: Command) -> anyhow::Result<Process> {
         let said = tempfile::tempfile().context("could not make a file for a process's messages")?;
         let errors = said.try_clone().context("could not copy a descriptor")?;
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(errors);
+        // testpmd ends with its input, which is open as long as this lives.
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
         let mut child = command
             .spawn()
             .with_context(|| format!("could not start {}", command.get_program().to_string_lossy()))?;
@@ -76,6 +77,14 @@ impl Process {
                 bail!("nothing came within {patience:?}{}", self.said())
             }
         }
+    }
+
+    /// An error when it has ended.
+    pub fn is_running(&mut self) -> anyhow::Result<()> {
+        if let Some(status) = self.wait(Duration::ZERO)? {
+            bail!("it ended at once ({status}){}", self.said());
+        }
+        Ok(())
     }
 
     /// Waits until it has exited, after the end of its output; an error unless it succeeded.

@@ -17,6 +17,8 @@ pub const NO_PLUGIN: &str = "no librte_net_ccnic.so that EAL loads";
 const MEMPOOL_PLUGIN: &str = "librte_mempool_ccnic.so";
 /// Free 2 MiB pages that both sides of a driver need, with the largest packets.
 const HUGE_PAGES: u64 = 128;
+/// Bytes of the longest packet that fits an mbuf of DPDK's default size, and an MTU of 1500.
+const ORDINARY: u16 = 1518;
 /// Memory of each side without them, in MiB.
 const SMALL_PAGES_MIB: &str = "512";
 
@@ -72,26 +74,54 @@ impl Setup {
         self.small_pages.is_none()
     }
 
-    /// The generator on these CPUs, with EAL's options; with the device `vdev` if there is one.
-    pub fn command(&self, cpus: &[usize], vdev: Option<&str>) -> Command {
+    /// The generator on these CPUs, with EAL's options and these devices.
+    pub fn command(&self, cpus: &[usize], vdevs: &[String]) -> Command {
         let cpus: Vec<String> = cpus.iter().map(usize::to_string).collect();
         let mut command = Command::new(&self.program);
         command.args(["-l", &cpus.join(","), "--main-lcore", cpus.first().map_or("0", String::as_str)]);
+        self.add_eal(&mut command, vdevs);
+        command
+    }
+
+    /// testpmd on the NIC's CPU, as a bridge between these two devices for packets of so many bytes.
+    pub fn bridge(&self, vdevs: &[String], size: u16) -> Command {
+        let cpu = self.split.nic();
+        let mut command = Command::new("dpdk-testpmd");
+        // The main lcore waits for the end of the standard input; the other one polls.
+        command.args(["--lcores", &format!("0@{cpu},1@{cpu}")]);
+        self.add_eal(&mut command, vdevs);
+        command.args([
+            "--forward-mode=io",
+            "--auto-start",
+            "--nb-cores=1",
+            "--burst=32",
+            "--rxd=1024",
+            "--txd=1024",
+            // Four rings full and caches; as many as testpmd makes of its own accord take all huge pages.
+            "--total-num-mbufs=8192",
+        ]);
+        if size > ORDINARY {
+            command.args(["--mbuf-size=9984", "--max-pkt-len=9618"]);
+        }
+        command
+    }
+
+    /// What all programs on EAL get, up to its `--`.
+    fn add_eal(&self, command: &mut Command, vdevs: &[String]) {
         command.args(["--no-pci", "--no-telemetry", "--iova-mode=va", "--log-level=error"]);
         if self.huge_pages() {
             command.args(["--in-memory", "--single-file-segments"]);
         } else {
             command.args(["--no-huge", "--no-shconf", "-m", SMALL_PAGES_MIB]);
         }
-        let ours = vdev.is_some_and(|vdev| vdev.starts_with("net_ccnic"));
+        let ours = vdevs.iter().any(|vdev| vdev.starts_with("net_ccnic"));
         if let Some(folder) = self.plugins.as_ref().filter(|_| ours) {
             command.arg("-d").arg(folder);
         }
-        if let Some(vdev) = vdev {
+        for vdev in vdevs {
             command.args(["--vdev", vdev]);
         }
         command.arg("--");
-        command
     }
 }
 

@@ -24,7 +24,7 @@ PORTS = ("02:00:00:00:01:00", "02:00:00:00:01:01")
 
 # The examples whose programs have other names.
 PROGRAMS = {"skeleton": "basicfwd", "bond": "bond_app"}
-USED = ("l3fwd", "l3fwd-power", "ip_fragmentation", "ip_reassembly", "skeleton", "rxtx_callbacks", "packet_ordering", "link_status_interrupt",
+USED = ("l2fwd", "l3fwd", "l3fwd-power", "ip_fragmentation", "ip_reassembly", "skeleton", "rxtx_callbacks", "packet_ordering", "link_status_interrupt",
         "bond")
 
 
@@ -130,6 +130,16 @@ class OnASwitch(unittest.TestCase):
         for data in came:
             self.assertTrue(Frame(data).ip_right)
             self.assertEqual(data[22], 64 - hop)
+
+    def test_l2fwd(self):
+        """What comes in at one port goes out at the other, with addresses of l2fwd's own."""
+        packets = [to_port(i % 2, (TCP, UDP)[i // 2 % 2], 1000 + i, bytes(range(i)), (10, 0, 0, i)) for i in range(64)]
+        came = self.through("l2fwd", ["-p", "3", "-q", "2"], "entering main loop", packets, len(packets))
+        expected = []
+        for i, data in enumerate(packets):
+            out = 1 - i % 2
+            expected.append(bytes([2, 0, 0, 0, 0, out]) + bytes.fromhex(PORTS[out].replace(":", "")) + data[12:])
+        self.assertEqual(sorted(came), sorted(expected))
 
     def l3fwd(self, config, **more):
         """By longest prefix; it refuses ports that cannot tell packet types."""

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use ccnic::Config;
 use ccnic_client::{Burst, Nic, Pages, QueuePair};
+use ccnic_control::capture::Direction;
 use ccnicd::dataplane::DataplaneKind;
 use ccnicd::switch::TableLimits;
 use common::TestNic;
@@ -165,6 +166,60 @@ fn packets_are_captured_with_port_direction_and_reason() {
         assert_eq!(lines[0], "alpha\t\t100\t02:00:00:00:00:0a");
         assert_eq!((lines[1], lines.len()), ("alpha\tdropped: drop_bad_source\t70\t01:00:00:00:00:01", 3));
     }
+}
+
+/// A program that does not read: what it has no room for is seen there, with the reason, and as often as its counters say.
+#[test]
+fn what_a_receiver_drops_is_captured_with_its_reason() {
+    const PACKETS: u64 = 600;
+    let rig = Rig::new();
+    let (mut a, mut b) = (rig.program("alpha"), rig.program("beta"));
+    b.send(&frame([0xff; 6], B, 60));
+    until("b to be learned", || b.1.status().unwrap().programs.iter().any(|p| p.queues[0].tx_packets == 1));
+    let connection = ccnic_control::Connection::open(&rig.socket).unwrap();
+    let request = ccnic_control::capture::CaptureRequest { port: None, snap: 64, drops: true, rate: 0 };
+    let mut reader = connection.capture(request.clone()).unwrap();
+    (0..PACKETS).for_each(|_| a.send(&frame(B, A, 60)));
+    let status = || a.1.status().unwrap().programs;
+    until("all packets to be dealt with", || {
+        status().iter().any(|p| p.name == "alpha" && p.queues[0].tx_packets == PACKETS)
+    });
+    let beta = status().into_iter().find(|p| p.name == "beta").unwrap();
+    let counted = beta.queues[0];
+    let lost = counted.drop_ring_full + counted.drop_no_buffer;
+    assert!(lost > 0 && lost == counted.dropped() && counted.rx_packets + lost == PACKETS, "{counted:?}");
+    let (mut came, mut seen) = (0, std::collections::BTreeMap::new());
+    for _ in 0..PACKETS + lost {
+        let (about, bytes) = reader.next_packet().unwrap().unwrap();
+        assert_eq!(bytes, frame(B, A, 60));
+        match (about.direction, about.dropped) {
+            (Direction::In, None) => came += 1,
+            (Direction::Out, Some(why)) if about.port == beta.id => *seen.entry(why).or_insert(0) += 1,
+            other => panic!("{other:?} at {}", about.port),
+        }
+    }
+    let expected = [("drop_ring_full", counted.drop_ring_full), ("drop_no_buffer", counted.drop_no_buffer)];
+    let expected = expected.into_iter().filter(|(_, packets)| *packets > 0).collect();
+    assert_eq!((came, seen, reader.missed()), (PACKETS, expected, 0));
+
+    // At the port itself: only what it gets, unless drops are asked for.
+    let of_beta = ccnic_control::capture::CaptureRequest { port: Some(beta.id), drops: false, ..request };
+    let mut reader = connection.capture(of_beta).unwrap();
+    (0..5).for_each(|_| a.send(&frame(B, A, 61)));
+    let all = PACKETS + 5;
+    until("them to be dealt with", || {
+        a.1.status().unwrap().programs.iter().any(|p| p.name == "alpha" && p.queues[0].tx_packets == all)
+    });
+    let mut burst = Burst::new();
+    until("room", || {
+        b.0.rx_burst(&mut burst, 32);
+        let got = burst.len();
+        b.0.free(&mut burst);
+        got == 0
+    });
+    a.send(&frame(B, A, 62));
+    let (about, bytes) = reader.next_packet().unwrap().unwrap();
+    assert_eq!((about.direction, about.dropped, bytes), (Direction::Out, None, &frame(B, A, 62)[..]));
 }
 
 #[test]

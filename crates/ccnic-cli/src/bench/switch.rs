@@ -2,14 +2,21 @@
 //!
 //! One program is the load generator of `bench loopback`. The other sends each packet back, with the addresses exchanged, in the buffer
 //! that it came in. So each packet that comes back has passed the switch twice, once in each direction, and all bytes of it are checked.
+//!
+//! With `--capture` the same load is measured once more in each round, while somebody captures: what that costs the path.
 
+use std::net::Shutdown;
+use std::os::unix::net::UnixStream;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread::JoinHandle;
 
 use anyhow::Context;
 use ccnic::host::QueuePair;
 use ccnic::ring::Ring;
 use ccnic::{Burst, Config};
 use ccnic_client::{Nic, PairVisitor};
+use ccnic_control::Connection;
+use ccnic_control::capture::CaptureRequest;
 use ccnic_load::{Clock, Frames, Load, LoadError, Outcome, payload, run_framed};
 use ccnic_shm::NativeMemory;
 use clap::Args;
@@ -42,6 +49,9 @@ pub struct SwitchArgs {
     /// Rounds that each load is measured in; medians are shown
     #[arg(long, default_value_t = ROUNDS)]
     rounds: usize,
+    /// Measure once more while so many packets a second are captured (0: all), with the reasons of drops, as `ccnic capture --drops` does
+    #[arg(long, value_name = "PACKETS")]
+    capture: Option<u32>,
     #[command(flatten)]
     interface: InterfaceArgs,
     /// Print JSON, with every round
@@ -56,6 +66,9 @@ struct Round {
     /// The sum of both directions.
     switch_mpps: f64,
     ratio: f64,
+    /// While somebody captures, the same, and as a part of it without.
+    capture_mpps: Option<f64>,
+    capture_ratio: Option<f64>,
     lost: u64,
     corrupt: u64,
 }
@@ -68,6 +81,8 @@ struct Row {
     switch_mpps: f64,
     /// Of the two in the same round.
     ratio: Spread,
+    capture_mpps: Option<f64>,
+    capture_ratio: Option<Spread>,
     /// Both programs share one CPU.
     programs_share_a_cpu: bool,
     lost: u64,
@@ -77,8 +92,14 @@ struct Row {
 
 impl Row {
     fn of(size: u16, programs_share_a_cpu: bool, rounds: Vec<Round>) -> Row {
+        let captures = rounds.iter().all(|round| round.capture_ratio.is_some());
+        let capture_mpps = captures.then(|| median(rounds.iter().filter_map(|round| round.capture_mpps)));
+        let capture_ratio =
+            captures.then(|| Spread::of(rounds.iter().filter_map(|round| round.capture_ratio)));
         Row {
             size,
+            capture_mpps,
+            capture_ratio,
             loopback_mpps: median(rounds.iter().map(|round| round.loopback_mpps)),
             switch_mpps: median(rounds.iter().map(|round| round.switch_mpps)),
             ratio: Spread::of(rounds.iter().map(|round| round.ratio)),
@@ -112,7 +133,7 @@ pub fn run(args: &SwitchArgs) -> anyhow::Result<()> {
     let loopback = Bench::new(None, 1, false)?;
     let switch = SwitchBench::new()?;
     warn_if_crowded(1)?;
-    let steps = args.rounds * args.sizes.len() * 2;
+    let steps = args.rounds * args.sizes.len() * (2 + usize::from(args.capture.is_some()));
     let progress = Progress::of_measurements("switch", steps, args.json);
     let mut rounds = vec![Vec::new(); args.sizes.len()];
     for number in 1..=args.rounds {
@@ -124,13 +145,27 @@ pub fn run(args: &SwitchArgs) -> anyhow::Result<()> {
             progress.say(format!("round {number}: switch, {size} B"));
             let outcome = switch.run(&config, &traffic)?;
             progress.step();
-            let switch_mpps = 2.0 * outcome.packets as f64 / outcome.seconds / 1e6;
+            let mpps = |outcome: &Outcome| 2.0 * outcome.packets as f64 / outcome.seconds / 1e6;
+            let switch_mpps = mpps(&outcome);
+            let mut capture_mpps = None;
+            let (mut lost, mut corrupt) = (back.lost + outcome.lost, back.corrupt + outcome.corrupt);
+            if let Some(rate) = args.capture {
+                progress.say(format!("round {number}: switch and capture, {size} B"));
+                let capturing = switch.capture(rate)?;
+                let outcome = switch.run(&config, &traffic)?;
+                capturing.end()?;
+                progress.step();
+                capture_mpps = Some(mpps(&outcome));
+                (lost, corrupt) = (lost + outcome.lost, corrupt + outcome.corrupt);
+            }
             rounds.push(Round {
+                capture_mpps,
+                capture_ratio: capture_mpps.map(|mpps| mpps / switch_mpps),
                 loopback_mpps: back.mpps,
                 switch_mpps,
                 ratio: switch_mpps / back.mpps,
-                lost: back.lost + outcome.lost,
-                corrupt: back.corrupt + outcome.corrupt,
+                lost,
+                corrupt,
             });
         }
     }
@@ -160,6 +195,24 @@ impl SwitchBench {
         self.split.host(0) == self.split.host(1)
     }
 
+    /// Captures so many packets a second until it is ended. What is captured is read on the CPU of the second program.
+    fn capture(&self, rate: u32) -> anyhow::Result<Capturing> {
+        let request = CaptureRequest { port: None, snap: SNAP, drops: true, rate };
+        let mut reader = Connection::open(self.nic.socket())?.capture(request)?;
+        let socket = reader.get_ref().try_clone().context("could not copy the socket of a capture")?;
+        let cpu = self.split.host(1);
+        let thread = std::thread::spawn(move || {
+            pin(cpu)?;
+            let mut packets = 0;
+            while reader.next_packet()?.is_some() {
+                packets += 1;
+            }
+            anyhow::ensure!(packets > 0, "nothing was captured: this is no measurement of a capture");
+            Ok(())
+        });
+        Ok(Capturing { socket, thread })
+    }
+
     /// Runs one load between two programs that attach for it.
     fn run(&self, config: &Config, traffic: &TrafficArgs) -> anyhow::Result<Outcome> {
         let open = |name| Nic::options().name(name).config(config).open(self.nic.socket());
@@ -186,6 +239,24 @@ impl SwitchBench {
             returns.join().ok().context("a program thread panicked")??;
             outcome
         })
+    }
+}
+
+/// Bytes that are captured of each packet, as whoever looks at headers would have it.
+const SNAP: u32 = 128;
+
+/// A capture that runs.
+struct Capturing {
+    socket: UnixStream,
+    thread: JoinHandle<anyhow::Result<()>>,
+}
+
+impl Capturing {
+    /// # Errors
+    /// When nothing was captured.
+    fn end(self) -> anyhow::Result<()> {
+        self.socket.shutdown(Shutdown::Both).context("could not end a capture")?;
+        self.thread.join().ok().context("the thread of a capture panicked")?
     }
 }
 
@@ -245,23 +316,40 @@ fn table(args: &SwitchArgs, rows: &[Row]) -> Table {
         units::count(args.rounds, "round"),
         args.seconds
     );
-    let columns = [
+    let mut columns = vec![
         Column::number("packet\nbytes"),
         Column::number("loopback\nMpps"),
         Column::number("switch\nMpps"),
         Column::number("switch /\nloopback"),
         Column::number("min\u{2013}max"),
     ];
+    if args.capture.is_some() {
+        columns.extend([
+            Column::number("capturing\nMpps"),
+            Column::number("capturing /\nswitch"),
+            Column::number("min\u{2013}max"),
+        ]);
+    }
     let mut table = Table::new(title, columns);
     for row in rows {
         let ratio = |ratio: f64| format!("{ratio:.2}");
-        table.row([
+        let mut cells = vec![
             row.size.to_string(),
             units::rate(row.loopback_mpps),
             units::rate(row.switch_mpps),
             ratio(row.ratio.median),
             units::range(&row.ratio, ratio),
-        ]);
+        ];
+        if let (Some(mpps), Some(spread)) = (row.capture_mpps, &row.capture_ratio) {
+            cells.extend([units::rate(mpps), ratio(spread.median), units::range(spread, ratio)]);
+        }
+        table.row(cells);
+    }
+    if let Some(rate) = args.capture {
+        let rate = if rate == 0 { "all".to_owned() } else { format!("{rate}") };
+        table.note(format!(
+            "capturing: while {rate} packets a second are captured, {SNAP} bytes of each, and read on the second program's CPU."
+        ));
     }
     table.note(
         "Mpps: packets that the NIC's one core passes on. switch: from one program to the other, the sum of both directions; the second \
@@ -299,7 +387,8 @@ mod tests {
         assert_eq!(args.sizes, [64, 1500]);
         let round = |switch_mpps, lost| {
             let ratio = switch_mpps / 20.0;
-            Round { loopback_mpps: 20.0, switch_mpps, ratio, lost, corrupt: 0 }
+            let (capture_mpps, capture_ratio) = (None, None);
+            Round { loopback_mpps: 20.0, switch_mpps, ratio, capture_mpps, capture_ratio, lost, corrupt: 0 }
         };
         let row = |lost| Row::of(64, true, vec![round(10.0, 0), round(18.0, lost), round(19.0, 0)]);
         let text = table(&args, &[row(0)]).in_width(80);
@@ -309,5 +398,10 @@ mod tests {
         assert_eq!(cells, ["64", "20.0", "18.0", "0.90", "0.50\u{2013}0.95"], "{text}");
         assert!(text.contains("share one CPU") && text.contains("none was lost"), "{text}");
         assert!(table(&args, &[row(2)]).in_width(80).contains("DEFECT: 2 packets"));
+        let args = Command::parse_from(["x", "--capture", "100000"]).args;
+        let captured = |round: Round| Round { capture_mpps: Some(9.0), capture_ratio: Some(0.9), ..round };
+        let text = table(&args, &[Row::of(64, false, vec![captured(round(10.0, 0)); 2])]).in_width(80);
+        assert!(longest_line(&text) <= 80 && text.contains(" 9.00 ") && text.contains("0.90"), "{text}");
+        assert!(text.contains("while 100000 packets a second are captured"), "{text}");
     }
 }

@@ -6,7 +6,7 @@
 //!                         └─no─► counted: not captured                       ▲────────────────┘ when it is written
 //! ```
 //!
-//! What the port does with a packet that it is for is found out by its counters, before and after: see [`arrivals`](super::arrivals).
+//! What the port does with a packet that it is for is found out by its counters, before and after: see `arrivals`.
 //!
 //! The polling thread never waits: chunks that are not written yet are missing, and then packets are counted and not copied. What a
 //! capture costs is bounded by its rate, and is time of whoever sends. While there is none, there is no look at it: packets go the short way.

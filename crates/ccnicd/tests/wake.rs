@@ -138,10 +138,13 @@ fn a_program_that_has_no_answer_naps() {
         Nic::options().name("napper").config(&config).pages(Pages::Small).open(&socket).unwrap();
     let mut pair = program.queue_pair(0).unwrap();
     kill_process(daemon.pid(), Signal::STOP).unwrap();
-    let before = sleeps();
-    assert!(matches!(pair.wait(Some(Duration::from_millis(300))), Err(Error::TimedOut)));
-    let naps = sleeps() - before;
-    assert!(naps > 10, "{naps} naps: it relies on a NIC that has promised nothing");
+    // A program on a busy CPU may not nap often enough in one wait.
+    let naps_often = (0..20).any(|_| {
+        let before = sleeps();
+        assert!(matches!(pair.wait(Some(Duration::from_millis(300))), Err(Error::TimedOut)));
+        sleeps() - before > 10
+    });
+    assert!(naps_often, "it relies on a NIC that has promised nothing");
     send(&mut pair, 1);
     kill_process(daemon.pid(), Signal::CONT).unwrap();
     assert!(pair.wait(Some(PATIENCE)).is_ok());

@@ -254,12 +254,13 @@ impl Machine for TwoCores<'_> {
         self.apply(tuning)?;
         let waited = |delays: &[Delay; 2]| delays.iter().map(Delay::nanoseconds).sum::<u64>();
         let before = waited(&self.delays);
+        let slice = if load == Load::Large { slice * LARGE_SLICES } else { slice };
         // As programs are compiled.
         let rate = Vectors::chosen().run(
             #[inline(always)]
             || match load {
                 Load::Full => self.full(slice, SMALL, WINDOW),
-                Load::Large => self.full(slice * LARGE_SLICES, LARGE, LARGE_WINDOW),
+                Load::Large => self.full(slice, LARGE, LARGE_WINDOW),
                 Load::Lone => self.lone(slice),
             },
         )?;

@@ -22,7 +22,6 @@ pub struct Caller {
     protocol: Protocol,
     mem: NativeMemory,
     connection: CallConnection,
-    capacity: u32,
     tuning: Tuning,
     /// The server has gone, or has done what it must not.
     broken: bool,
@@ -66,12 +65,12 @@ impl Caller {
         let connection = CallConnection::open(socket.as_ref(), &region).map_err(of_server)?;
         let mut protocol = Protocol::new(&layout);
         protocol.set_tuning(tuning);
-        Ok(Caller { protocol, mem, connection, capacity, tuning, broken: false, _region: region })
+        Ok(Caller { protocol, mem, connection, tuning, broken: false, _region: region })
     }
 
     /// The most bytes of a request or an answer.
     pub fn capacity(&self) -> u32 {
-        self.capacity
+        self.protocol.capacity()
     }
 
     /// Calls: sends `request` and waits for the answer, which is copied into `answer`; returns its length, which is more than

@@ -3,23 +3,18 @@
 use crate::memory::SharedMemory;
 use crate::tuning::Tuning;
 
+use super::end::End;
 use super::error::{CallError, Malformed};
 use super::layout::CallLayout;
-use super::message::{self, Kind, answer_slot, request_slot};
+use super::message::Kind;
 use super::wait;
 
 /// The caller's end of a channel. Belongs to one thread. [The module](super) has an example.
 #[derive(Debug)]
 pub struct Caller {
-    layout: CallLayout,
-    slots: [u32; 2],
-    tuning: Tuning,
-    /// The number of the call that is under way, or of the next one.
-    call: u64,
+    end: End,
     /// The request has been sent, and its answer has not been taken.
     waiting: bool,
-    /// What the answer's word holds until the answer comes: this side's request of the call before.
-    quiet: u64,
     /// The word of this side's last request.
     sent: u64,
 }
@@ -27,26 +22,23 @@ pub struct Caller {
 impl Caller {
     /// For a new channel.
     pub fn new(layout: &CallLayout) -> Caller {
-        Caller {
-            layout: *layout,
-            slots: layout.slots(),
-            tuning: Tuning::default(),
-            call: 0,
-            waiting: false,
-            quiet: 0,
-            sent: 0,
-        }
+        Caller { end: End::new(layout), waiting: false, sent: 0 }
     }
 
     /// As after `call` calls of a channel whose slots are as they are now.
     #[cfg(test)]
     pub(super) fn start_at(&mut self, call: u64) {
-        (self.call, self.waiting) = (call, false);
+        (self.end.call, self.waiting) = (call, false);
     }
 
     /// Applies a tuning: how lines are requested, and whether those that have been written are demoted.
     pub fn set_tuning(&mut self, tuning: Tuning) {
-        self.tuning = tuning;
+        self.end.tuning = tuning;
+    }
+
+    /// The most bytes of a request or an answer.
+    pub fn capacity(&self) -> u32 {
+        self.end.layout.capacity()
     }
 
     /// True between a request and its answer.
@@ -63,11 +55,9 @@ impl Caller {
         if self.waiting {
             return Err(CallError::OutOfTurn);
         }
-        let len = message::check_length(request.len(), self.layout.capacity())?;
-        let word = message::word(Kind::Request, self.call, len);
-        message::publish(mem, request_slot(self.slots, self.call), request, word, &self.tuning);
+        let word = self.end.publish(mem, Kind::Request, request)?;
         // The answer comes where the request of the call before lies.
-        (self.quiet, self.sent) = (self.sent, word);
+        (self.end.quiet, self.sent) = (self.sent, word);
         self.waiting = true;
         Ok(())
     }
@@ -80,9 +70,9 @@ impl Caller {
     #[inline]
     pub fn take<M: SharedMemory>(&mut self, mem: &M, answer: &mut [u8]) -> Result<Option<usize>, Malformed> {
         let Some(len) = self.look(mem)? else { return Ok(None) };
-        message::fetch(mem, answer_slot(self.slots, self.call), len, answer, &self.tuning);
+        self.end.fetch(mem, Kind::Answer, len, answer);
         self.waiting = false;
-        self.call += 1;
+        self.end.call += 1;
         Ok(Some(len as usize))
     }
 
@@ -94,23 +84,19 @@ impl Caller {
 
     #[inline(always)]
     fn look<M: SharedMemory>(&self, mem: &M) -> Result<Option<u32>, Malformed> {
-        if !self.waiting {
-            return Ok(None);
-        }
-        let (slot, due) = (answer_slot(self.slots, self.call), (Kind::Answer, self.call));
-        message::look(mem, slot, self.quiet, due, self.layout.capacity())
+        if self.waiting { self.end.look(mem, Kind::Answer) } else { Ok(None) }
     }
 
     /// After [`send`](Caller::send): true when the server sleeps and has to be woken.
     #[inline]
     pub fn server_sleeps<M: SharedMemory>(&self, mem: &M) -> bool {
-        let [_, event] = self.layout.events();
+        let [_, event] = self.end.layout.events();
         wait::sleeps(mem, event)
     }
 
     /// Says that this side is going to sleep until there is an answer. False when there is one already: then it is not said.
     pub fn arm<M: SharedMemory>(&self, mem: &M) -> bool {
-        let [event, _] = self.layout.events();
+        let [event, _] = self.end.layout.events();
         wait::announce(mem, event, true);
         mem.heavy_barrier();
         let sleeps = !self.ready(mem);
@@ -122,7 +108,7 @@ impl Caller {
 
     /// Says that this side is awake.
     pub fn disarm<M: SharedMemory>(&self, mem: &M) {
-        let [event, _] = self.layout.events();
+        let [event, _] = self.end.layout.events();
         wait::announce(mem, event, false);
     }
 }

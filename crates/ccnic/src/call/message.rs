@@ -22,19 +22,6 @@ pub(super) fn word(kind: Kind, call: u64, len: u32) -> u64 {
     u64::from(len) | u64::from(kind as u8) << 32 | call << 40
 }
 
-/// The slot of the request of a call is `slots[call % 2]`; its answer goes to the other one.
-#[inline(always)]
-pub(super) fn request_slot(slots: [u32; 2], call: u64) -> u32 {
-    let [a, b] = slots;
-    if call.is_multiple_of(2) { a } else { b }
-}
-
-/// See [`request_slot`].
-#[inline(always)]
-pub(super) fn answer_slot(slots: [u32; 2], call: u64) -> u32 {
-    request_slot(slots, call.wrapping_add(1))
-}
-
 /// That a message of this length can be sent.
 pub(super) fn check_length(len: usize, capacity: u32) -> Result<u32, CallError> {
     let too_long = CallError::TooLong { len, capacity };

@@ -62,6 +62,7 @@
 //! ```
 
 mod caller;
+mod end;
 mod error;
 mod layout;
 mod message;

@@ -240,11 +240,11 @@ class AsNic(unittest.TestCase):
         nic = self.serve("--port-topology=loop", more=more)
         with Testpmd(self.place) as program:
             self.exchange(program)
-            for command in "stop", "port stop 1", "port config 1 rx_offload ipv4_cksum on", "port start 1", "start":
+            for command in "stop", "port stop 1", "port config 1 rx_offload vlan_strip on", "port start 1", "start":
                 nic.do(command)
             self.exchange(program)  # what both take has not changed
             self.assertEqual(program.xstats()["nic_reconnects"], 0)
-            for command in "stop", "port stop 0", "port config 0 rx_offload ipv4_cksum on", "port start 0", "start":
+            for command in "stop", "port stop 0", "port config 0 rx_offload vlan_strip on", "port start 0", "start":
                 nic.do(command)
             program.until("it has attached again", lambda t: t.xstats()["nic_reconnects"] == 1)
             program.until("the link is up", lambda t: "Link status: up" in t.do("show port info 0"))

@@ -169,7 +169,7 @@ dpdk-test: all
 		pkg-config --exists libdpdk || missing="$$missing libdpdk-dev"; \
 		if test -n "$$missing"; then echo "skipped: the DPDK drivers need$$missing"; exit 0; fi; \
 		dpdk/build.sh || { status=$$?; test $$status = 77 || exit $$status; echo "skipped: the DPDK drivers need DPDK's driver headers"; exit 0; }; \
-		for test in drivers nic_role rss flow offloads examples ovs huge_pages; do python3 dpdk/tests/test_$$test.py || exit; done
+		for test in drivers applications nic_role rss flow offloads examples ovs huge_pages; do python3 dpdk/tests/test_$$test.py || exit; done
 
 clean:
 	$(CARGO) clean

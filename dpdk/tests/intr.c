@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * A DPDK application that waits for receive interrupts, for test_drivers.py: intr [EAL options] -- RXQ TXQ
+ * A DPDK application that waits for receive interrupts, for test_applications.py: intr [EAL options] -- RXQ TXQ
  *
  * It prints a line for each step and continues when it reads a line. The NIC of its port returns all packets.
  */
@@ -17,6 +17,8 @@
 #include <rte_epoll.h>
 #include <rte_ethdev.h>
 
+#include "expect.h"
+
 #define PORT 0
 #define PACKETS 200
 #define LENGTH 60
@@ -27,20 +29,6 @@
 static struct rte_mempool *pool;
 static uint16_t rx_queues, tx_queues;
 static pid_t sleeper;
-
-#define EXPECT(cond) \
-	do { \
-		if (!(cond)) \
-			fail(#cond, __LINE__); \
-	} while (0)
-
-static void
-fail(const char *what, int line)
-{
-	printf("line %d: not true: %s (rte_errno %d)\n", line, what, rte_errno);
-	fflush(stdout);
-	_exit(1);
-}
 
 static void
 say(const char *what)

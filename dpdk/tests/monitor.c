@@ -1,19 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * A DPDK application that asks for the monitor address of a receive queue, for test_drivers.py: monitor [EAL options]
+ * A DPDK application that asks for the monitor address of a receive queue, for test_applications.py: monitor [EAL options]
  *
  * It does what rte_power_monitor() does, without the instruction: the condition's function says whether a thread may fall asleep. On a
  * processor that has the instruction it waits by it, too. The NIC of its port returns all packets.
  */
 #include <stdio.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <rte_cpuflags.h>
 #include <rte_cycles.h>
 #include <rte_eal.h>
 #include <rte_ethdev.h>
 #include <rte_power_intrinsics.h>
+
+#include "expect.h"
 
 #define PORT 0
 /* Several laps of rings of 64 descriptors. */
@@ -22,20 +23,6 @@
 #define PATIENCE_S 60
 
 static struct rte_mempool *pool;
-
-#define EXPECT(cond) \
-	do { \
-		if (!(cond)) \
-			fail(#cond, __LINE__); \
-	} while (0)
-
-static void
-fail(const char *what, int line)
-{
-	printf("line %d: not true: %s (rte_errno %d)\n", line, what, rte_errno);
-	fflush(stdout);
-	_exit(1);
-}
 
 static void
 start(uint16_t rx_queues, uint16_t tx_queues)

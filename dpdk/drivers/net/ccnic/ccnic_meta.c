@@ -12,6 +12,7 @@
 #include <rte_udp.h>
 
 #include "ccnic_meta.h"
+#include "ccnic_ptype.h"
 
 #define L4_CKSUMS (RTE_ETH_RX_OFFLOAD_UDP_CKSUM | RTE_ETH_RX_OFFLOAD_TCP_CKSUM)
 
@@ -138,13 +139,14 @@ ccnic_rx_told(const struct ccnic_rxq *rxq, struct rte_mbuf *m, uint64_t meta)
 __rte_noinline void
 ccnic_rx_headers(const struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 {
+	const uint32_t layers = rxq->ptypes;
 	uint16_t i;
 
 	for (i = 0; rxq->strip && i < n; i++)
 		if (!(pkts[i]->ol_flags & RTE_MBUF_F_RX_VLAN_STRIPPED) && pkts[i]->data_len >= RTE_ETHER_HDR_LEN + RTE_VLAN_HLEN)
 			rte_vlan_strip(pkts[i]);
-	for (i = 0; rxq->ptypes != 0 && i < n; i++)
-		pkts[i]->packet_type = rte_net_get_ptype(pkts[i], NULL, rxq->ptypes);
+	for (i = 0; layers != 0 && i < n; i++)
+		pkts[i]->packet_type = ccnic_ptype(pkts[i], layers);
 }
 
 /* ---- packet types --------------------------------------------------------------------------------------------------- */

@@ -15,7 +15,7 @@
 
 #include <rte_cycles.h>
 
-#include "ccnic_net.h"
+#include "ccnic_pair.h"
 
 /* A burst takes microseconds; a thread that is preempted within a burst may take this many. */
 #define PATIENCE_US 20000

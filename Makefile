@@ -38,7 +38,7 @@ unit:
 # that another test had at the same address.
 TSAN = RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg rustix_use_libc" CARGO_TARGET_DIR=target/tsan \
 	TSAN_OPTIONS="suppressions=$(CURDIR)/crates/ccnic-check/tsan.supp halt_on_error=1" \
-	$(CARGO) +$(NIGHTLY) test --locked --target $(HOST) -p ccnic-check -p ccnicd --test threads --test handoff
+	$(CARGO) +$(NIGHTLY) test --locked --target $(HOST) -p ccnic-shm -p ccnic-handoff --test threads
 tsan:
 ifneq ($(NIGHTLY),)
 	$(TSAN)
@@ -92,7 +92,7 @@ smoke: all
 miri:
 	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic
 	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic-check --lib
-	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic-check --test suite -- --skip native packets_come_back \
+	MIRIFLAGS="-Zmiri-disable-isolation" $(CARGO) +nightly miri test -p ccnic-check --test suite -- --skip native handoff packets_come_back \
 		incomplete_packets
 
 # PREFIX is where the files will be found, DESTDIR what to put before it while packaging.

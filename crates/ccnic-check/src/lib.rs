@@ -13,6 +13,7 @@
 
 pub mod faults;
 pub mod faulty;
+#[cfg(feature = "loom")]
 pub mod loom_view;
 mod memory;
 pub mod oracle;

@@ -4,8 +4,8 @@
 
 use ccnic::Desc;
 use ccnic::nic::{FETCH, OtherCores, Steered};
+use ccnic_handoff::{HandoffConsumer, HandoffProducer, Item, handoff};
 
-use super::handoff::{HandoffConsumer, HandoffProducer, Item, handoff};
 use super::sleep::Caller;
 
 /// Items of a hand-off queue: full bursts for sixteen polls of the other worker.

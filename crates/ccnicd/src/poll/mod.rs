@@ -1,4 +1,5 @@
-//! Polling: workers (threads pinned to a core), how they share their time among clients, and the hand-off of packets between them.
+//! Polling: workers (threads pinned to a core), how they share their time among clients, and the links by which they hand packets over
+//! (`ccnic_handoff`).
 //!
 //! A worker knows of a client only what stands here: it can be polled, it can be closed, it counts; and, of some clients, that they
 //! notify their users or steer packets.
@@ -6,11 +7,9 @@
 mod busy;
 pub(crate) mod client;
 pub(crate) mod core;
-pub mod handoff;
 pub mod links;
 pub(crate) mod schedule;
 pub(crate) mod sleep;
-pub mod wake;
 pub(crate) mod worker;
 
 use std::sync::Arc;

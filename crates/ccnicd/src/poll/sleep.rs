@@ -9,14 +9,13 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use ccnic_handoff::{NativeWord, Rings, Wake};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{read, write};
 
 use super::client::Scheduled;
 use super::core::PollingCore;
-use super::handoff::NativeWord;
 use super::schedule::Scheduler;
-use super::wake::{self, Wake};
 use crate::ports::Doze;
 use crate::switch::Switch;
 
@@ -47,7 +46,7 @@ impl Bell {
     }
 }
 
-impl wake::Rings for Bell {
+impl Rings for Bell {
     fn ring(&self) {
         Bell::ring(self);
     }

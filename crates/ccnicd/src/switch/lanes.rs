@@ -22,6 +22,7 @@ use ccnic::Desc;
 use ccnic::nic::{FETCH, Origin};
 use ccnic_control::ClientId;
 use ccnic_control::messages::QueueStatus;
+use ccnic_handoff::{HandoffConsumer, HandoffProducer, Item, handoff};
 use ccnic_shm::NativeMemory;
 use rustix::event::PollFd;
 
@@ -29,7 +30,6 @@ use super::PortId;
 use super::places::Place;
 use super::policy::Rules;
 use super::port::{Accepting, SwitchCounters, SwitchPort};
-use crate::poll::handoff::{HandoffConsumer, HandoffProducer, Item, handoff};
 use crate::poll::sleep::Caller;
 use crate::ports::Doze;
 

@@ -8,11 +8,11 @@
 //! A worker tells what it has learned before it hands over a packet, and listens before it takes one. So whoever gets a packet from another
 //! worker's port knows where the answer goes.
 
+use ccnic_handoff::{HandoffConsumer, HandoffProducer, Item, handoff};
 use rustix::event::PollFd;
 
 use super::PortId;
 use super::frame::Station;
-use crate::poll::handoff::{HandoffConsumer, HandoffProducer, Item, handoff};
 use crate::poll::sleep::Caller;
 use crate::ports::Doze;
 

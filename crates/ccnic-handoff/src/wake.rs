@@ -1,6 +1,6 @@
 //! How a worker that hands something over wakes another one that sleeps: one load if it does not sleep, one ring of its bell if it does.
 //!
-//! Generic over words and bell, so that loom can run it (`tests/handoff_loom.rs`); `sleep::Caller` is the daemon's.
+//! Generic over words and bell, so that loom can run it (`ccnic-check/tests/loom/handoff.rs`); the daemon's bell is an eventfd.
 //!
 //! # The contract
 //!

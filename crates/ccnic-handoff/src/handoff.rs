@@ -32,7 +32,7 @@ use std::sync::Arc;
 
 use ccnic::Desc;
 
-/// An atomic word of 64 bits, as far as the hand-off, and [the call](super::wake) that follows it, need one.
+/// An atomic word of 64 bits, as far as the hand-off, and [the call](crate::Wake) that follows it, need one.
 pub trait Word: Send + Sync + 'static {
     /// A word that holds zero.
     fn zero() -> Self;

@@ -1,22 +1,21 @@
-//! Models of the hand-off between two workers: every interleaving of a few batches through a queue of two slots, under loom.
+//! The hand-off between two workers: every interleaving of a few batches through a queue of two slots.
 //!
 //! The packet's bytes, which an item names, are a loom cell here: loom reports a race when one side accesses them while the other owns
 //! them.
 //!
 //! And of the call that follows it: a worker that sleeps as soon as it finds nothing, with no limit of time, is woken by what is handed over.
 
-#![allow(clippy::unwrap_used, reason = "a test")]
-
 use std::rc::Rc;
 
 use ccnic::Desc;
-use ccnicd::poll::handoff::{HandoffConsumer, HandoffProducer, Item, Word, handoff};
-use ccnicd::poll::wake::{Rings, Wake};
+use ccnic_handoff::{HandoffConsumer, HandoffProducer, Item, Rings, Wake, Word, handoff};
 use loom::cell::Cell;
 use loom::sync::Notify;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::sync::atomic::{AtomicU64, fence};
 use loom::thread;
+
+use super::{join, model};
 
 /// loom's word; each model must fail with one that lacks the order or the barrier that it is about.
 struct LoomWord<const RELEASE: bool, const LIGHT: bool, const HEAVY: bool>(AtomicU64);
@@ -55,13 +54,6 @@ impl<const RELEASE: bool, const LIGHT: bool, const HEAVY: bool> Word for LoomWor
 }
 
 const SLOTS: u64 = 2;
-
-fn model(f: impl Fn() + Send + Sync + 'static) {
-    let mut builder = loom::model::Builder::new();
-    builder.preemption_bound = Some(3);
-    builder.max_branches = 20_000;
-    builder.check(f);
-}
 
 fn item(n: u64) -> Item {
     Item { desc: Desc::new(n as u32, 1, 0).with_meta(n), from: n as u16, to: 7, mark: !n as u32 }
@@ -131,13 +123,13 @@ fn consume<W: Word>(mut consumer: HandoffConsumer<W>, bytes: &Bytes) -> u64 {
 
 /// More packets than slots: the queue is full, and its slots are reused.
 fn passes<W: Word>(completions: bool) {
-    model(move || {
+    model(3, move || {
         let (producer, consumer) = handoff::<W>(SLOTS as usize);
         let ours = bytes();
         let shared = Rc::clone(&ours);
         let thread = thread::spawn(move || drop(produce(producer, &shared, 4, completions)));
         assert_eq!(consume(consumer, &ours), 4);
-        thread.join().unwrap();
+        join(thread);
     });
 }
 
@@ -160,7 +152,7 @@ fn a_missing_release_is_detected() {
 /// The consumer takes some packets and is dropped at any point: each packet was either taken or is taken back.
 #[test]
 fn packets_that_a_dead_worker_has_not_taken_are_taken_back() {
-    model(|| {
+    model(3, || {
         let (mut producer, mut consumer) = handoff::<Modelled>(SLOTS as usize);
         let ours = bytes();
         let theirs = Rc::clone(&ours);
@@ -182,7 +174,7 @@ fn packets_that_a_dead_worker_has_not_taken_are_taken_back() {
             producer.take_back(|i| back.push(i));
             thread::yield_now();
         }
-        assert_eq!(thread.join().unwrap(), done, "what was taken is completed");
+        assert_eq!(join(thread), done, "what was taken is completed");
         assert_eq!(back, (done..SLOTS).map(item).collect::<Vec<_>>());
         // The producer owns all bytes again.
         ours.iter().for_each(|cell| cell.set(0));
@@ -201,7 +193,7 @@ impl Rings for LoomBell {
 /// Each of some workers hands so many packets over to one that sleeps whenever it finds nothing, calls it with each, and ends. That one
 /// takes all of them. A call that is lost leaves it asleep, which loom reports as a deadlock.
 fn wakes<W: Word>(workers: usize, packets: u64) {
-    model(move || {
+    model(3, move || {
         let wake = Rc::new(Wake::<W, LoomBell>::new(LoomBell(Notify::new())));
         let (mut queues, mut threads) = (Vec::new(), Vec::new());
         for _ in 0..workers {
@@ -234,7 +226,7 @@ fn wakes<W: Word>(workers: usize, packets: u64) {
                 wake.get_up();
             }
         }
-        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        threads.into_iter().for_each(join);
     });
 }
 

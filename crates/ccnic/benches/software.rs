@@ -16,7 +16,7 @@ use std::time::Instant;
 use ccnic::host::{self, QueuePair};
 use ccnic::nic::{NicQueue, Pipeline, loopback};
 use ccnic::ring::{Ring, RingVisitor};
-use ccnic::{Burst, Config, Design, Layout};
+use ccnic::{Burst, Config, Demote, Design, Layout, Tuning};
 use ccnic_shm::{NativeMemory, Pages, Region, timestamp};
 
 /// Packets of a burst, and bytes of it at most.
@@ -26,6 +26,9 @@ const BURST_BYTES: usize = 12 << 10;
 /// and a ring of [`RING`] descriptors, they fit into a first-level cache of 48 KiB.
 const BURSTS: usize = 2;
 const RING: u32 = 128;
+
+/// Polls of each side before a lone packet, more than make a ring idle.
+const POLLS: usize = 40;
 
 /// Rounds of each case, and the time of one.
 const ROUNDS: usize = 1000;
@@ -43,27 +46,38 @@ enum Way {
     Copies,
     /// Written and read where they lie, without handles.
     InPlace,
+    /// As `InPlace`, one packet at a time over rings that were idle before it: the path of a lone packet.
+    Lone,
 }
 
 /// A step of a lap.
 type Step<R> = fn(&mut Lap<R>);
 
 impl Way {
-    const ALL: [Way; 3] = [Way::Buffers, Way::Copies, Way::InPlace];
+    const ALL: [Way; 4] = [Way::Buffers, Way::Copies, Way::InPlace, Way::Lone];
 
     fn name(self) -> &'static str {
         match self {
             Way::Buffers => "buffers",
             Way::Copies => "copies",
             Way::InPlace => "in-place",
+            Way::Lone => "lone",
         }
     }
 
     /// Whether packets of this size can be sent so. With the host-managed pool every buffer is a large one.
     fn carries(self, size: u16, design: Design) -> bool {
         match self {
-            Way::Buffers | Way::InPlace => true,
+            Way::Buffers | Way::InPlace | Way::Lone => true,
             Way::Copies => size <= 128 && design != Design::Doorbell,
+        }
+    }
+
+    /// The bursts of a lap, and the packets of each.
+    fn bursts(self, size: u16) -> (usize, usize) {
+        match self {
+            Way::Lone => (1, 1),
+            _ => (BURSTS, (BURST_BYTES / usize::from(size)).clamp(1, BURST)),
         }
     }
 
@@ -83,6 +97,12 @@ impl Way {
             ],
             Way::Copies => vec![("host tx", step_host_tx_small), nic, ("host rx", step_host_rx_small)],
             Way::InPlace => vec![("host fill", step_host_fill), nic, ("host lend", step_host_lend)],
+            Way::Lone => vec![
+                ("idle polls", step_idle_polls),
+                ("host fill", step_host_fill),
+                nic,
+                ("host lend", step_host_lend),
+            ],
         }
     }
 }
@@ -93,7 +113,7 @@ struct Lap<R: Ring> {
     nic: NicQueue<NativeMemory, R>,
     pipeline: Pipeline,
     mem: NativeMemory,
-    bursts: [Burst; BURSTS],
+    bursts: Vec<Burst>,
     /// Packets of a burst.
     burst: usize,
     payload: Vec<u8>,
@@ -101,7 +121,8 @@ struct Lap<R: Ring> {
 }
 
 impl<R: Ring> Lap<R> {
-    fn new(size: u16) -> Lap<R> {
+    fn new(size: u16, way: Way) -> Lap<R> {
+        let (bursts, burst) = way.bursts(size);
         let shared_pool = R::DESIGN != Design::Doorbell;
         let config =
             Config { ring: RING, buffers: 1024, design: R::DESIGN, shared_pool, ..Config::default() };
@@ -113,8 +134,8 @@ impl<R: Ring> Lap<R> {
             nic: NicQueue::new(region.memory(), &layout, 0).unwrap(),
             pipeline: Pipeline::default(),
             mem: region.memory(),
-            bursts: std::array::from_fn(|_| Burst::new()),
-            burst: (BURST_BYTES / usize::from(size)).clamp(1, BURST),
+            bursts: (0..bursts).map(|_| Burst::new()).collect(),
+            burst,
             payload: vec![0x5a; size.into()],
             check: 0,
         }
@@ -122,7 +143,7 @@ impl<R: Ring> Lap<R> {
 
     /// Packets of a lap.
     fn packets(&self) -> usize {
-        self.burst * BURSTS
+        self.burst * self.bursts.len()
     }
 }
 
@@ -188,8 +209,7 @@ step!(step_payload_read, lap, {
 step!(step_host_free, lap, { lap.bursts.iter_mut().for_each(|burst| lap.host.free(burst)) });
 
 step!(step_host_tx_small, lap, {
-    let [burst, ..] = &mut lap.bursts;
-    for _ in 0..BURSTS {
+    for burst in &mut lap.bursts {
         let packets = (0..lap.burst).map(|_| (lap.payload.as_slice(), 0));
         assert_eq!(lap.host.tx_small(lap.payload.len() as u16, packets, burst), lap.burst);
     }
@@ -211,9 +231,8 @@ step!(step_host_rx_small, lap, {
 });
 
 step!(step_host_fill, lap, {
-    let [burst, ..] = &mut lap.bursts;
     let (len, from) = (lap.payload.len() as u16, *lap.payload.first_chunk::<64>().unwrap());
-    for _ in 0..BURSTS {
+    for burst in &mut lap.bursts {
         let sent = lap.host.tx_fill(
             len,
             lap.burst,
@@ -247,6 +266,13 @@ step!(step_host_lend, lap, {
     }
 });
 
+step!(step_idle_polls, lap, {
+    for _ in 0..POLLS {
+        assert_eq!(lap.host.rx_lend(BURST, |_, _, _| ()).unwrap(), 0);
+        assert_eq!(loopback(&mut lap.nic, &mut lap.pipeline, &lap.mem, false), 0);
+    }
+});
+
 /// Reads every byte, eight at a time.
 #[inline(always)]
 fn words(bytes: &[u8]) -> u64 {
@@ -267,7 +293,13 @@ impl RingVisitor for Case {
     type Output = ();
 
     fn visit<R: Ring>(self) {
-        let mut lap = Lap::<R>::new(self.size);
+        let mut lap = Lap::<R>::new(self.size, self.way);
+        if self.way == Way::Lone {
+            // With one thread demoted lines would only leave the cache that they are read from next.
+            let tuning = Tuning { demote: Demote::Off, ..Tuning::default() };
+            lap.host.set_tuning(tuning);
+            lap.nic.set_tuning(tuning);
+        }
         let steps = self.way.steps::<R>();
         let packets = lap.packets();
         if let Some(laps) = self.laps {

@@ -31,6 +31,9 @@ pub struct Statement {
     /// If ours is out of tolerance: the cause, if it is known.
     #[serde(default)]
     pub cause: String,
+    /// If it is not known: what it may be, which no experiment has tested.
+    #[serde(default)]
+    pub hypothesis: String,
 }
 
 /// A published value.
@@ -65,6 +68,9 @@ pub enum Tolerance {
     Absolute,
     /// A ratio of two: 15 %.
     Ratio,
+    /// A ratio of two that is told as an advantage, "37 % better": 15 % of the ratio, and 25 % of what it is above 1. A ratio of 1.03 is
+    /// not far from one of 1.2, but most of the advantage is missing.
+    Advantage,
     /// `1 - a / b`, judged by its complement `a / b`: 15 % of that. 77 % below is nearly twice as much as 88 % below.
     Complement,
     /// What a feature is worth, the difference to no effect at all: 25 % of that.
@@ -85,6 +91,7 @@ impl Tolerance {
             Tolerance::Calibrated => "3 %",
             Tolerance::Absolute => "10 %",
             Tolerance::Ratio => "15 %",
+            Tolerance::Advantage => "15 %, and 25 % of the advantage",
             Tolerance::Complement => "15 % of the rest",
             Tolerance::Ablation => "25 % of the effect",
             Tolerance::Sensitivity => "0.05",
@@ -149,7 +156,7 @@ impl Statement {
         let within = ours.as_ref().ok().map(|_| good == all.len());
         let cause = match (&ours, within) {
             (Err(reason), _) => reason.clone(),
-            (_, Some(false)) => self.cause.clone(),
+            (_, Some(false)) => self.explanation(),
             _ => String::new(),
         };
         Verdict {
@@ -174,6 +181,15 @@ impl Statement {
         }
     }
 
+    /// The cause, and what is no more than a hypothesis, called so.
+    fn explanation(&self) -> String {
+        let hypothesis = match self.hypothesis.as_str() {
+            "" => String::new(),
+            text => format!("Hypothesis, not tested: {text}"),
+        };
+        [self.cause.as_str(), &hypothesis].join(" ").trim().to_owned()
+    }
+
     fn value(&self, source: &dyn Source) -> Result<f64, String> {
         let ours = Expr::parse(&self.ours)?.value(source)?;
         if ours.is_finite() { Ok(ours) } else { Err("it has no value".into()) }
@@ -187,7 +203,7 @@ impl Statement {
     fn error(&self, ours: f64, wanted: f64) -> f64 {
         match self.tolerance {
             Tolerance::Complement => (1.0 - ours) / (1.0 - wanted) - 1.0,
-            Tolerance::Ablation => (ours - wanted) / (wanted - self.nothing()),
+            Tolerance::Ablation | Tolerance::Advantage => (ours - wanted) / (wanted - self.nothing()),
             _ => ours / wanted - 1.0,
         }
     }
@@ -203,6 +219,7 @@ impl Statement {
             Tolerance::Ratio => share(0.15),
             Tolerance::Complement => off <= 0.15 * (1.0 - wanted).abs(),
             Tolerance::Ablation => off <= 0.25 * (wanted - nothing).abs(),
+            Tolerance::Advantage => share(0.15) && off <= 0.25 * (wanted - nothing).abs(),
             Tolerance::Sensitivity => off <= 0.05,
             Tolerance::Order => ours == 1.0,
             Tolerance::Lead => ours >= 0.99,
@@ -234,6 +251,7 @@ mod tests {
             tolerance,
             calibrated: false,
             cause: "because".into(),
+            hypothesis: String::new(),
         }
     }
 
@@ -258,6 +276,11 @@ mod tests {
         assert_eq!(within(Tolerance::Ratio, "x", Range([3.3, 4.8]), "4"), Some(true));
         assert_eq!(within(Tolerance::Ratio, "x", Range([3.3, 4.8]), "5.4"), Some(true));
         assert_eq!(within(Tolerance::Ratio, "x", Range([3.3, 4.8]), "5.6"), Some(false));
+        assert_eq!(within(Tolerance::Advantage, "x", Value(1.2), "1.16"), Some(true));
+        assert_eq!(within(Tolerance::Advantage, "x", Value(1.2), "1.03"), Some(false));
+        assert_eq!(within(Tolerance::Advantage, "x", Value(3.0), "2.6"), Some(true));
+        assert_eq!(within(Tolerance::Advantage, "x", Value(3.0), "2.52"), Some(false));
+        assert_eq!(within(Tolerance::Advantage, "x", Range([1.13, 1.21]), "1.06"), Some(false));
         assert_eq!(within(Tolerance::Sensitivity, "x", Value(1.13), "1.17"), Some(true));
         assert_eq!(within(Tolerance::Lead, "x", Value(1.0), "1.4"), Some(true));
         assert_eq!(within(Tolerance::Lead, "x", Value(1.0), "0.98"), Some(false));
@@ -292,8 +315,13 @@ mod tests {
     fn what_is_out_says_why() {
         let out = judge(Tolerance::Absolute, "ns", Published::Value(100.0), "150");
         assert_eq!((out.cause.as_str(), out.error), ("because", Some(0.5)));
+        let mut guessed = statement(Tolerance::Absolute, "ns", Published::Value(100.0), "150");
+        (guessed.cause, guessed.hypothesis) = (String::new(), "perhaps.".into());
+        assert_eq!(guessed.judge("1", &Nothing).cause, "Hypothesis, not tested: perhaps.");
         let rest = judge(Tolerance::Complement, "%", Published::Value(0.75), "0.5");
         assert_eq!((rest.within, rest.error), (Some(false), Some(1.0)));
+        let advantage = judge(Tolerance::Advantage, "x", Published::Value(1.5), "1.25");
+        assert_eq!((advantage.within, advantage.error), (Some(false), Some(-0.5)));
         let within = judge(Tolerance::Absolute, "ns", Published::Value(100.0), "101");
         assert_eq!(within.cause, "");
         let missing = judge(Tolerance::Absolute, "ns", Published::Value(100.0), "peak(cx6.mpps)");

@@ -69,3 +69,20 @@ pub fn on_all<R: 'static>(
     left.results.sort_by_key(|(node, _)| *node);
     Ok((outcome, std::mem::take(&mut left.results).into_iter().map(|(_, result)| result).collect()))
 }
+
+/// Numbers that look random and are the same in every run.
+#[derive(Debug)]
+pub struct Random(u64);
+
+impl Random {
+    /// From a seed.
+    pub fn new(seed: u64) -> Random {
+        Random(seed)
+    }
+
+    /// From 0 to 1.
+    pub fn fraction(&mut self) -> f64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) as f64 / (1u64 << 31) as f64
+    }
+}

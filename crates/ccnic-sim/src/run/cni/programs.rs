@@ -1,33 +1,43 @@
-//! Programs that compute something on all nodes, and check the result: the macrobenchmarks of CNI section 4.2. Two of its five are here,
-//! written from its description: their sources are not public.
+//! Programs that compute something on all nodes, and check the result: the macrobenchmarks of CNI section 4.2. They are
+//! written from its description: the sources of its own are not public.
 //!
 //! The arithmetic is done by the host; its time is charged by the operation, and every block of the data that it touches is accessed in
 //! the processor's cache. What crosses the network are the real bytes.
 
 use super::micro::MicroError;
 use super::nodes::Outcome;
-use super::{em3d, gauss};
+use super::{appbt, em3d, gauss, moldyn, spsolve};
 use crate::platform::BusPlatform;
 use crate::systems::cni::Interface;
 
 /// A program.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Program {
+    /// A sparse triangular system of 3720 unknowns: messages of 12 bytes down a directed acyclic graph.
+    Spsolve,
     /// Gaussian elimination, 512 x 512: every pivot row, 2 KB, goes from its node to all others.
     Gauss,
     /// Electromagnetic waves on a bipartite graph, 1024 nodes of degree 5: many messages of 12 bytes.
     Em3d,
+    /// Molecular dynamics of 2048 particles: bulk reductions, 1.5 KB to the same neighbour as many times as there are nodes.
+    Moldyn,
+    /// A flow through 24 x 24 x 24 cells: blocks of 128 bytes from neighbours, by requests, responses and invalidations.
+    Appbt,
 }
 
 impl Program {
     /// Every one.
-    pub const ALL: [Program; 2] = [Program::Gauss, Program::Em3d];
+    pub const ALL: [Program; 5] =
+        [Program::Spsolve, Program::Gauss, Program::Em3d, Program::Moldyn, Program::Appbt];
 
     /// Its name in the paper.
     pub fn name(self) -> &'static str {
         match self {
+            Program::Spsolve => "spsolve",
             Program::Gauss => "gauss",
             Program::Em3d => "em3d",
+            Program::Moldyn => "moldyn",
+            Program::Appbt => "appbt",
         }
     }
 
@@ -39,6 +49,9 @@ impl Program {
         match self {
             Program::Gauss => gauss::run(platform, interface, gauss::SIZE),
             Program::Em3d => em3d::run(platform, interface, em3d::Graph::PAPER),
+            Program::Spsolve => spsolve::run(platform, interface, spsolve::Size::PAPER),
+            Program::Moldyn => moldyn::run(platform, interface, moldyn::Size::PAPER),
+            Program::Appbt => appbt::run(platform, interface, appbt::Size::PAPER),
         }
     }
 }

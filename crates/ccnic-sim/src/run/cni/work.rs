@@ -25,7 +25,7 @@ impl CniWork {
     /// An estimate of how long it takes.
     pub fn cost(&self) -> f64 {
         match self {
-            CniWork::Program(_, Program::Gauss) => 1e6,
+            CniWork::Program(_, Program::Gauss | Program::Moldyn) => 1e6,
             CniWork::Program(..) => 1e3,
             _ => 10.0,
         }

@@ -65,7 +65,7 @@ struct Trial {
 }
 
 /// All that is tried. Polling without a pause takes time of the other thread of a core, and energy, which is not measured.
-const TRIALS: [Trial; 5] = [
+const TRIALS: [Trial; 6] = [
     // Payload of many lines shows best how it should be requested.
     Trial { load: Load::Large, variants: &["fetch=read"], margin: MARGIN },
     // Inline payload alone waits for the lines of the areas: where requesting them ahead hides that, it wins, elsewhere it loses.
@@ -76,6 +76,8 @@ const TRIALS: [Trial; 5] = [
     },
     Trial { load: Load::Full, variants: &["ahead=1", "ahead=2", "ahead=4"], margin: MARGIN },
     Trial { load: Load::Lone, variants: &["demote=off", "demote=on"], margin: MARGIN },
+    // Where CLDEMOTE works, a buffer that its last user still has in its cache may be faster than the line beside the ring.
+    Trial { load: Load::Lone, variants: &["inline=0"], margin: MARGIN },
     Trial { load: Load::Lone, variants: &["idle=spin"], margin: 1.1 },
 ];
 

@@ -52,6 +52,36 @@ static inline struct ccnic *open_pair(const char *socket, const char *name, uint
 	return nic;
 }
 
+/* Opens `n` queues with rings of 64 descriptors. */
+static inline struct ccnic *open_queues(const char *socket, uint32_t buffers, struct ccnic_queue **queues, uint16_t n)
+{
+	struct ccnic_options options;
+	struct ccnic *nic;
+
+	ccnic_options_init(&options);
+	options.queues = n;
+	options.ring = 64;
+	options.buffers = buffers;
+	EXPECT(ccnic_open(socket, &options, &nic), 0);
+	for (uint16_t i = 0; i < n; i++)
+		EXPECT(ccnic_queue_open(nic, i, &queues[i]), 0);
+	return nic;
+}
+
+static inline void close_queues(struct ccnic *nic, struct ccnic_queue **queues, uint16_t n)
+{
+	for (uint16_t i = 0; i < n; i++)
+		EXPECT(ccnic_queue_close(queues[i]), 0);
+	EXPECT(ccnic_close(nic), 0);
+}
+
+/* Says so at once to the test that reads it. */
+static inline void say(const char *what)
+{
+	puts(what);
+	fflush(stdout);
+}
+
 /* Runs a test over every design, and says how many there are. */
 static inline void each_design(const char *socket, void (*test)(const char *socket, uint32_t design))
 {

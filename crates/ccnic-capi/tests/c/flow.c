@@ -105,19 +105,12 @@ int main(int argc, char **argv)
 {
 	const uint64_t marked = CCNIC_META_MARKED | UINT64_C(0xbeef) << 16;
 	struct ccnic_queue *queues[QUEUES];
-	struct ccnic_options options;
 	struct ccnic_flow_rule rule;
 	uint32_t to_one, dropped;
 	struct ccnic *nic;
 
 	EXPECT(argc, 2);
-	ccnic_options_init(&options);
-	options.queues = QUEUES;
-	options.ring = 64;
-	options.buffers = 256;
-	EXPECT(ccnic_open(argv[1], &options, &nic), 0);
-	for (uint16_t i = 0; i < QUEUES; i++)
-		EXPECT(ccnic_queue_open(nic, i, &queues[i]), 0);
+	nic = open_queues(argv[1], 256, queues, QUEUES);
 	mistakes(nic);
 	udp_rule(&rule, 5, CCNIC_FLOW_TO_QUEUE);
 	rule.queue = 1;
@@ -135,13 +128,11 @@ int main(int argc, char **argv)
 	EXPECT(CCNIC_META_MARK(marked), 0xbeef);
 	EXPECT(ccnic_flow_destroy(nic, dropped), 0);
 	exchange(queues, 6, 0, 0);
-	printf("attached\n");
-	fflush(stdout);
+	say("attached");
 
 	EXPECT(ccnic_wait(queues[0], -1), -ENOTCONN);
 	EXPECT(ccnic_flow_create(nic, &rule, &dropped), -ENOTCONN);
-	printf("the NIC has gone\n");
-	fflush(stdout);
+	say("the NIC has gone");
 	getchar();
 	EXPECT(ccnic_reconnect(nic) >= 0, true);
 	exchange(queues, 5, 1, marked);
@@ -149,9 +140,7 @@ int main(int argc, char **argv)
 	expect_hits(nic, to_one, 1);
 	EXPECT(ccnic_flow_flush(nic), 0);
 	exchange(queues, 5, 0, 0);
-	for (int i = 0; i < QUEUES; i++)
-		EXPECT(ccnic_queue_close(queues[i]), 0);
-	EXPECT(ccnic_close(nic), 0);
+	close_queues(nic, queues, QUEUES);
 	printf("steered again\n");
 	return 0;
 }

@@ -153,18 +153,11 @@ static void symmetric(struct ccnic *nic, struct ccnic_queue **queues)
 int main(int argc, char **argv)
 {
 	struct ccnic_queue *queues[QUEUES];
-	struct ccnic_options options;
 	struct ccnic_rss rss;
 	struct ccnic *nic;
 
 	EXPECT(argc, 2);
-	ccnic_options_init(&options);
-	options.queues = QUEUES;
-	options.ring = 64;
-	options.buffers = 512;
-	EXPECT(ccnic_open(argv[1], &options, &nic), 0);
-	for (uint16_t i = 0; i < QUEUES; i++)
-		EXPECT(ccnic_queue_open(nic, i, &queues[i]), 0);
+	nic = open_queues(argv[1], 512, queues, QUEUES);
 	all_flows(queues, NULL);
 	mistakes(nic);
 	ccnic_rss_init(&rss, QUEUES);
@@ -179,20 +172,16 @@ int main(int argc, char **argv)
 	EXPECT(ccnic_rss_set(nic, NULL), 0);
 	EXPECT(ccnic_rss_active(nic), 0);
 	all_flows(queues, NULL);
-	printf("attached\n");
-	fflush(stdout);
+	say("attached");
 
 	EXPECT(ccnic_wait(queues[0], -1), -ENOTCONN);
 	EXPECT(ccnic_rss_set(nic, &rss), -ENOTCONN);
-	printf("the NIC has gone\n");
-	fflush(stdout);
+	say("the NIC has gone");
 	getchar();
 	EXPECT(ccnic_reconnect(nic) >= 0, true);
 	EXPECT(ccnic_rss_active(nic), 1);
 	all_flows(queues, &rss);
-	for (int i = 0; i < QUEUES; i++)
-		EXPECT(ccnic_queue_close(queues[i]), 0);
-	EXPECT(ccnic_close(nic), 0);
+	close_queues(nic, queues, QUEUES);
 	printf("spread again\n");
 	return 0;
 }

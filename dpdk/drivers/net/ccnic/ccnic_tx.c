@@ -232,21 +232,5 @@ ccnic_xmit_without(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 uint16_t
 ccnic_xmit(void *queue, struct rte_mbuf **pkts, uint16_t n)
 {
-	struct ccnic_txq *txq = queue;
-	struct ccnic_pair *pair = txq->pair;
-	uint16_t done = 0;
-
-	if (unlikely(!ccnic_pair_enter(pair, true)))
-		return 0;
-	while (done < n && likely(pair->queue != NULL)) {
-		uint16_t chunk = RTE_MIN(n - done, CCNIC_BURST);
-		uint16_t got = xmit_chunk(txq, &pkts[done], chunk);
-
-		done += got;
-		/* ccnic_xmit_any() may process fewer packets than it gets; only 0 ends the burst. */
-		if (got == 0)
-			break;
-	}
-	ccnic_pair_leave(pair);
-	return done;
+	return ccnic_xmit_chunks(queue, pkts, n, xmit_chunk);
 }

@@ -64,4 +64,25 @@ uint16_t ccnic_xmit_any(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t 
 uint16_t ccnic_xmit_with(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n, const uint64_t *meta);
 uint16_t ccnic_xmit_without(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n);
 
+/* Sends a burst in chunks of up to CCNIC_BURST packets. A chunk returns how many of its packets it has sent or dropped; 0 ends the burst. */
+static __rte_always_inline uint16_t
+ccnic_xmit_chunks(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n,
+		  uint16_t (*chunk)(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n))
+{
+	struct ccnic_pair *pair = txq->pair;
+	uint16_t done = 0;
+
+	if (unlikely(!ccnic_pair_enter(pair, true)))
+		return 0;
+	while (done < n && likely(pair->queue != NULL)) {
+		const uint16_t got = chunk(txq, &pkts[done], RTE_MIN(n - done, CCNIC_BURST));
+
+		done += got;
+		if (got == 0)
+			break;
+	}
+	ccnic_pair_leave(pair);
+	return done;
+}
+
 #endif /* CCNIC_TX_H */

@@ -139,19 +139,5 @@ xmit_chunk(struct ccnic_txq *txq, struct rte_mbuf **pkts, uint16_t n)
 uint16_t
 ccnic_xmit_offloads(void *queue, struct rte_mbuf **pkts, uint16_t n)
 {
-	struct ccnic_txq *txq = queue;
-	struct ccnic_pair *pair = txq->pair;
-	uint16_t done = 0;
-
-	if (unlikely(!ccnic_pair_enter(pair, true)))
-		return 0;
-	while (done < n && likely(pair->queue != NULL)) {
-		const uint16_t got = xmit_chunk(txq, &pkts[done], RTE_MIN(n - done, CCNIC_BURST));
-
-		done += got;
-		if (got == 0)
-			break;
-	}
-	ccnic_pair_leave(pair);
-	return done;
+	return ccnic_xmit_chunks(queue, pkts, n, xmit_chunk);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
- * A DPDK application that waits for receive interrupts, for test_applications.py: intr [EAL options] -- RXQ TXQ
+ * A DPDK application that waits for receive interrupts, for test_applications.py: intr [EAL options] -- RXQ TXQ [nic]
  *
- * It prints a line for each step and continues when it reads a line. The NIC of its port returns all packets.
+ * It prints a line for each step and continues when it reads a line. The NIC of its port returns all packets; with `nic` the port has
+ * role=nic, and a program returns them, which may come later.
  */
 #include <inttypes.h>
 #include <pthread.h>
@@ -69,6 +70,7 @@ static void
 send_one(uint16_t queue, uint32_t number)
 {
 	struct rte_mbuf *m = rte_pktmbuf_alloc(pool);
+	uint32_t tries;
 	char *data;
 
 	EXPECT(m != NULL);
@@ -76,7 +78,11 @@ send_one(uint16_t queue, uint32_t number)
 	EXPECT(data != NULL);
 	memset(data, 0, LENGTH);
 	memcpy(data + 20, &number, sizeof(number));
-	EXPECT(rte_eth_tx_burst(PORT, queue, &m, 1) == 1);
+	/* With role=nic until there is a program. */
+	for (tries = 0; rte_eth_tx_burst(PORT, queue, &m, 1) == 0; tries++) {
+		EXPECT(tries < PATIENCE_MS);
+		usleep(1000);
+	}
 }
 
 /* Receives a packet from any queue; false if there is none. */
@@ -180,6 +186,20 @@ send_to_sleeper(void *arg __rte_unused)
 	return NULL;
 }
 
+/* With role=nic: packets are for the next program. */
+static void
+await_the_end_of_the_program(void)
+{
+	struct rte_eth_link link;
+	uint32_t tries;
+
+	for (tries = 0; rte_eth_link_get_nowait(PORT, &link) == 0 && link.link_status == RTE_ETH_LINK_UP; tries++) {
+		EXPECT(tries < PATIENCE_MS);
+		usleep(1000);
+	}
+	say("alone");
+}
+
 static void
 exchange(void)
 {
@@ -202,7 +222,7 @@ main(int argc, char **argv)
 	const int eal = rte_eal_init(argc, argv);
 	uint16_t i;
 
-	EXPECT(eal >= 0 && argc - eal == 3);
+	EXPECT(eal >= 0 && argc - eal >= 3);
 	rx_queues = atoi(argv[eal + 1]);
 	tx_queues = atoi(argv[eal + 2]);
 	sleeper = syscall(SYS_gettid);
@@ -216,8 +236,10 @@ main(int argc, char **argv)
 	printf("idle %" PRIu64 "\n", idle());
 	fflush(stdout);
 
-	/* The NIC is killed here. Its successor processes the packet and notifies us. */
+	/* The other side is killed here. Its successor processes the packet and notifies us. */
 	wait_for_line();
+	if (argc - eal > 3)
+		await_the_end_of_the_program();
 	send_one(0, 4711);
 	say("asleep");
 	sleep_until(4711);

@@ -7,7 +7,7 @@ import subprocess
 import tempfile
 import unittest
 
-from harness import PATIENCE, ROOT, Nic, NicPort, Place, eal
+from harness import CPUS, PATIENCE, ROOT, Nic, NicPort, Place, Testpmd, eal, kill
 
 
 def compiled(test, name):
@@ -58,8 +58,11 @@ class Interrupts(unittest.TestCase):
         cls.program = compiled(cls, "intr")
 
     def sleeper(self, nic, rx_queues, tx_queues, devargs=""):
-        vdev = f"net_ccnic0,socket={{socket}},queues={max(rx_queues, tx_queues)}{devargs}"
-        command = [self.program, *eal(nic, [vdev]), "--", rx_queues, tx_queues]
+        return self.application(nic, rx_queues, tx_queues, f"queues={max(rx_queues, tx_queues)}{devargs}")
+
+    def application(self, nic, rx_queues, tx_queues, devargs, *more):
+        vdev = f"net_ccnic0,socket={{socket}},{devargs}"
+        command = [self.program, *eal(nic, [vdev]), "--", rx_queues, tx_queues, *more]
         process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.addCleanup(process.stdin.close)
         self.addCleanup(process.stdout.close)
@@ -101,11 +104,31 @@ class Interrupts(unittest.TestCase):
             self.slept(program)
             program.kill()
 
-    def test_a_nic_has_no_interrupts(self):
-        with Place() as place:
-            command = [self.program, *eal(place, ["net_ccnic0,role=nic,socket={socket}"]), "--", 1, 1]
-            done = subprocess.run(list(map(str, command)), capture_output=True, text=True, timeout=PATIENCE)
-            self.assertIn("role=nic has no receive interrupts", done.stdout + done.stderr)
+    def reflector(self, place, queues, design="ccnic"):
+        """A program that returns what the NIC sends."""
+        vdev = f"net_ccnic0,socket={{socket}},queues={queues},design={design}"
+        program = Testpmd(place, vdev, arguments=[f"--rxq={queues}", f"--txq={queues}", "--disable-rss", "--no-flush-rx"], cpu=CPUS[-1])
+        program.do("set fwd io")
+        program.do("start")
+        return program
+
+    def test_programs_wake_a_nic(self):
+        """role=nic: the application is the NIC, which sleeps; a program comes, is killed, and another one comes."""
+        for nic_queues, queues, design in (1, 1, "ccnic"), (2, 3, "ccnic"), (2, 1, "e810"):
+            with self.subTest(nic=nic_queues, program=queues, design=design), Place() as place:
+                nic = self.application(place, nic_queues, nic_queues, "role=nic", "nic")
+                program = self.reflector(place, queues, design)
+                self.slept(nic)
+                kill(program.process)
+                nic.stdin.write("\n")
+                nic.stdin.flush()
+                self.expect_line(nic, "^alone$")
+                with self.reflector(place, queues, design) as program:
+                    self.expect_line(nic, "^asleep$")
+                    self.expect_line(nic, "^woken by the successor$")
+                    self.slept(nic)
+                    self.expect_line(nic, "^done$")
+                    self.assertEqual(nic.wait(PATIENCE), 0)
 
 
 if __name__ == "__main__":

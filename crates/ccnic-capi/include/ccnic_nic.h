@@ -54,6 +54,11 @@ struct ccnic_nic_queue;
 #define CCNIC_NIC_KEEP_SIGBUS 1u
 /** Flag: programs may ask for RSS (ccnic_rss.h): the NIC sends each packet on the queue that ccnic_nic_steer() says. */
 #define CCNIC_NIC_RSS 2u
+/**
+ * Flag: programs wake the NIC (ccnic_nic_rx_arm()), which costs them, and the NIC's bursts, the load of a word that stays in their caches.
+ * A program that has attached to another NIC before, without this, does not.
+ */
+#define CCNIC_NIC_SLEEPS 4u
 
 /**
  * Options of ccnic_nic_listen(). Set them up with ccnic_nic_options_init(), then change fields. Zero means the default. Later
@@ -62,7 +67,7 @@ struct ccnic_nic_queue;
 struct ccnic_nic_options {
 	size_t size;	     /**< sizeof(struct ccnic_nic_options) */
 	const char *name;    /**< shown by `ccnic status`, at most 255 bytes; copied. Default: the executable's name */
-	uint32_t flags;	     /**< CCNIC_NIC_KEEP_SIGBUS, CCNIC_NIC_RSS, or 0 */
+	uint32_t flags;	     /**< CCNIC_NIC_KEEP_SIGBUS, CCNIC_NIC_RSS, CCNIC_NIC_SLEEPS, or 0 */
 	uint32_t node;	     /**< NUMA node of the cores that will poll; programs place the NIC's lines there. Default 0 */
 	uint32_t region_max; /**< largest region that a program may attach, in MiB, up to 4095. Default 1280 */
 	uint32_t memory_max; /**< most memory of all regions together, in MiB. Default: half of the machine's memory */
@@ -246,6 +251,40 @@ int ccnic_nic_queue_close(struct ccnic_nic_queue *queue);
  * The queue's thread.
  */
 int ccnic_nic_queue_stats(const struct ccnic_nic_queue *queue, struct ccnic_nic_stats *stats, size_t size);
+
+/* ---- sleeping ------------------------------------------------------------------------------------------------------- */
+
+/**
+ * Returns a file descriptor for poll() and epoll that becomes readable when the program wakes the NIC. Call ccnic_nic_rx_arm() before each
+ * wait. It stays the same until ccnic_program_release(), also while the queue is closed and opened again. There is nothing to read from it.
+ *
+ * @return the descriptor, which the program owns: do not close it; -EMFILE: too many open files; -EINVAL: NULL; -EBADF: the queue is
+ *         closed
+ *
+ * The queue's thread; any thread may wait for the descriptor.
+ */
+int ccnic_nic_rx_fd(struct ccnic_nic_queue *queue);
+
+/**
+ * Has the program wake the NIC with its next packet: it makes ccnic_nic_rx_fd() readable, which this call has made unreadable before. It
+ * may do so without a packet. Call it after a burst that found none, for all queues that are not polled meanwhile, and wait at most ten
+ * milliseconds longer than you like: where the kernel lacks membarrier(2), a packet that is sent just now may go unnoticed.
+ *
+ * @return 0: sleep; 1: there is a packet, or a program that has to be notified: poll on; -EAGAIN: the program does not wake the NIC, or not
+ *         yet, for the NIC may not have got what it is woken by: look from time to time; -EMFILE: too many open files; -EINVAL: NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread. It makes system calls.
+ */
+int ccnic_nic_rx_arm(struct ccnic_nic_queue *queue);
+
+/**
+ * Withdraws the request of ccnic_nic_rx_arm(). Not necessary, but saves the program system calls while the NIC polls.
+ *
+ * @return 0; -EINVAL: NULL; -EBADF: the queue is closed
+ *
+ * The queue's thread.
+ */
+int ccnic_nic_rx_disarm(struct ccnic_nic_queue *queue);
 
 /* ---- bursts --------------------------------------------------------------------------------------------------------- */
 

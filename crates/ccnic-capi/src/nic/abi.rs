@@ -17,7 +17,7 @@ pub struct CcnicNicOptions {
     pub size: usize,
     /// What the status display calls it, or NULL.
     pub name: *const c_char,
-    /// `CCNIC_NIC_KEEP_SIGBUS`, `CCNIC_NIC_RSS`.
+    /// `CCNIC_NIC_KEEP_SIGBUS`, `CCNIC_NIC_RSS`, `CCNIC_NIC_SLEEPS`.
     pub flags: u32,
     /// NUMA node of the cores that poll.
     pub node: u32,
@@ -29,6 +29,7 @@ pub struct CcnicNicOptions {
 
 const KEEP_SIGBUS: u32 = 1;
 const RSS: u32 = 2;
+const SLEEPS: u32 = 4;
 
 impl CcnicNicOptions {
     pub(crate) const DEFAULT: CcnicNicOptions = CcnicNicOptions {
@@ -50,7 +51,7 @@ impl CcnicNicOptions {
         if newer {
             return Err(UNKNOWN_FIELD);
         }
-        let unknown = this.flags & !(KEEP_SIGBUS | RSS);
+        let unknown = this.flags & !(KEEP_SIGBUS | RSS | SLEEPS);
         if unknown != 0 {
             let text = format!("flags has unknown bits: {unknown:#x}");
             return Err(Failure::with_text(Errno::INVAL, &text));
@@ -77,6 +78,10 @@ impl CcnicNicOptions {
 
     pub(crate) fn spreads(&self) -> bool {
         self.flags & RSS != 0
+    }
+
+    pub(crate) fn sleeps(&self) -> bool {
+        self.flags & SLEEPS != 0
     }
 }
 
@@ -171,7 +176,7 @@ mod tests {
         let default = CcnicNicOptions::DEFAULT;
         assert!(read(default).is_ok());
         for wrong in [
-            CcnicNicOptions { flags: 4, ..default },
+            CcnicNicOptions { flags: 8, ..default },
             CcnicNicOptions { region_max: 4096, ..default },
             CcnicNicOptions { size: 0, ..default },
         ] {

@@ -183,6 +183,33 @@ pub unsafe extern "C" fn ccnic_nic_queue_stats(
 /// # Safety
 /// As `ccnic_nic.h` says.
 #[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_rx_fd(queue: *mut CcnicNicQueue) -> c_int {
+    // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
+    guard(|| unsafe { queue.as_mut() }.ok_or(NULL)?.fd())
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_rx_arm(queue: *mut CcnicNicQueue) -> c_int {
+    // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
+    guard(|| Ok(unsafe { queue.as_mut() }.ok_or(NULL)?.arm()?.into()))
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn ccnic_nic_rx_disarm(queue: *mut CcnicNicQueue) -> c_int {
+    guard(|| {
+        // SAFETY: null or a queue of a program that has not been released, that no other thread uses.
+        unsafe { queue.as_mut() }.ok_or(NULL)?.disarm()?;
+        Ok(0)
+    })
+}
+
+/// # Safety
+/// As `ccnic_nic.h` says.
+#[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_nic_rx_burst(queue: *mut CcnicNicQueue, bufs: *mut CcnicBuf, n: u16) -> c_int {
     burst(|| {
         // SAFETY: the contract of the header.

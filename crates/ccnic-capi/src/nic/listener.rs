@@ -38,6 +38,8 @@ struct Control {
     node: u32,
     /// What it takes of the requests in metadata: [`Takes::bits`].
     takes: AtomicU32,
+    /// It sleeps, and programs wake it.
+    sleeps: bool,
     /// It spreads packets as programs say.
     spreads: bool,
     started: Instant,
@@ -59,6 +61,7 @@ impl CcnicNic {
             name,
             node: options.node,
             takes: AtomicU32::new(Takes::NONE.bits()),
+            sleeps: options.sleeps(),
             spreads: options.spreads(),
             started: Instant::now(),
             arrived: Mutex::default(),
@@ -110,6 +113,7 @@ impl Handler for &Control {
             protocol: PROTOCOL,
             node: self.node,
             rss: self.spreads,
+            sleeps: self.sleeps,
             offloads: Some(Offloads::completed(Takes::from_bits(self.takes.load(Ordering::Relaxed)))),
             ..Hello::default()
         }

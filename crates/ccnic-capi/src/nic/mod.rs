@@ -7,6 +7,7 @@ mod pair;
 mod program;
 mod queue;
 mod shared;
+mod sleep;
 
 pub use listener::CcnicNic;
 pub use program::CcnicProgram;

@@ -142,6 +142,27 @@ impl NicPair {
         each!(self, queue => notifier.notify_if_armed(queue));
     }
 
+    /// Before the NIC sleeps: has the program wake it when it sends. False when there is a packet already.
+    pub(crate) fn arm(&self) -> bool {
+        each!(self, queue => queue.arm());
+        ccnic_shm::heavy_barrier();
+        !self.tx_waits()
+    }
+
+    pub(crate) fn disarm(&self) {
+        each!(self, queue => queue.disarm());
+    }
+
+    /// True when the program has sent what has not been fetched.
+    pub(crate) fn tx_waits(&self) -> bool {
+        each!(self, queue => queue.tx_waits())
+    }
+
+    /// True when the program waits for a notification of what it has been sent.
+    pub(crate) fn needs_notification(&self) -> bool {
+        each!(self, queue => queue.needs_notification().is_some())
+    }
+
     pub(crate) fn count_missed(&mut self, packets: u64) {
         each!(self, queue => queue.count_missed(packets));
     }

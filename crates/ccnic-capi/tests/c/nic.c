@@ -1,6 +1,8 @@
 /* A NIC in C and a program, in one process: packets in both directions in every design, and every misuse by the NIC. */
 #define _POSIX_C_SOURCE 200809L
+#include "nic_forged.h"
 #include "nic_packets.h"
+#include "nic_waits.h"
 
 #include <pthread.h>
 #include <stdatomic.h>
@@ -35,7 +37,7 @@ static void listen_wrongly(const char *socket, const char *file)
 	EXPECT(ccnic_nic_listen(file, NULL, &other), -EEXIST);
 	EXPECT(ccnic_nic_listen("/nonexistent/nic.sock", NULL, &other), -ENOENT);
 	ccnic_nic_options_init(&options);
-	options.flags = 4;
+	options.flags = 8;
 	EXPECT(ccnic_nic_listen(socket, &options, &other), -EINVAL);
 	options.flags = 0;
 	options.region_max = 4096;
@@ -75,6 +77,9 @@ static void nulls(struct ccnic_program *program, struct ccnic_nic_queue *queue)
 	EXPECT(ccnic_nic_queue_close(NULL), -EINVAL);
 	EXPECT(ccnic_nic_queue_stats(NULL, &stats, sizeof(stats)), -EINVAL);
 	EXPECT(ccnic_nic_queue_stats(queue, NULL, sizeof(stats)), -EINVAL);
+	EXPECT(ccnic_nic_rx_fd(NULL), -EINVAL);
+	EXPECT(ccnic_nic_rx_arm(NULL), -EINVAL);
+	EXPECT(ccnic_nic_rx_disarm(NULL), -EINVAL);
 	EXPECT(ccnic_nic_rx_burst(NULL, &buf, 1), -EINVAL);
 	EXPECT(ccnic_nic_rx_burst(queue, NULL, 1), -EINVAL);
 	EXPECT(ccnic_nic_rx_copy(NULL, &room, 64, &len, NULL, 1), -EINVAL);
@@ -236,59 +241,6 @@ static void exchange(struct ccnic_nic_queue *side, struct ccnic_queue *queue, bo
 	EXPECT(ccnic_nic_buf_free(side, bufs, 3), 0);
 }
 
-/* Handles that name no buffer, and packets that cannot be. */
-static void forged(struct ccnic_nic_queue *side)
-{
-	static const uint32_t offsets[] = {0, 4096, 0x7fffffff, UINT32_MAX, UINT32_MAX - 63};
-	struct ccnic_buf bufs[9], bad;
-
-	for (size_t i = 0; i < sizeof(offsets) / sizeof(offsets[0]); i++) {
-		EXPECT(ccnic_nic_buf_alloc(side, 64, bufs, 2), 2);
-		bad = bufs[1];
-		bad.offset = offsets[i];
-		EXPECT(ccnic_nic_buf_data(side, &bad) == NULL, true);
-		EXPECT(ccnic_nic_tx_burst(side, &bad, 1), -EFAULT);
-		struct ccnic_buf mixed[3] = {bufs[0], bad, bufs[1]};
-		EXPECT(ccnic_nic_buf_free(side, mixed, 3), -EFAULT); /* the others are free */
-	}
-	EXPECT(ccnic_nic_buf_alloc(side, 64, bufs, 1), 1);
-	bad = bufs[0];
-	bad.len = 4097;
-	EXPECT(ccnic_nic_tx_burst(side, &bad, 1), -EFAULT);
-	bad.len = 0;
-	EXPECT(ccnic_nic_tx_burst(side, &bad, 1), -EFAULT);
-	bad.len = 64;
-	bad.flags = bad.reserved = 0xff;
-	EXPECT(ccnic_nic_tx_burst(side, &bad, 1), -EINVAL); /* a chain without an end */
-	EXPECT(ccnic_nic_buf_free(side, bufs, 1), 0);
-	EXPECT(ccnic_nic_buf_alloc(side, 64, bufs, 9), 9);
-	for (int i = 0; i < 8; i++)
-		ccnic_buf_set_more(&bufs[i], true);
-	EXPECT(ccnic_nic_tx_burst(side, bufs, 9), -EMSGSIZE); /* nine buffers in a packet */
-	EXPECT(ccnic_nic_buf_free(side, bufs, 9), 0);
-	EXPECT(ccnic_nic_buf_alloc(side, 9001, bufs, 9), -EMSGSIZE); /* the MTU is 9000 */
-	EXPECT(ccnic_nic_buf_alloc(side, 9000, bufs, 2), -EINVAL);   /* too few entries for three buffers */
-}
-
-static void bad_segments(struct ccnic_nic_queue *side)
-{
-	static const uint8_t memory[9001];
-	struct ccnic_segment segments[CCNIC_SEGMENTS_MAX + 1] = {{memory, 0, 0, 0}};
-
-	EXPECT(ccnic_nic_tx_copy(side, segments, 1), -EINVAL); /* no bytes */
-	segments[0] = (struct ccnic_segment){NULL, 0, 1, 0};
-	EXPECT(ccnic_nic_tx_copy(side, segments, 1), -EINVAL);
-	segments[0] = (struct ccnic_segment){memory, 0, 9001, 0};
-	EXPECT(ccnic_nic_tx_copy(side, segments, 1), -EMSGSIZE);
-	segments[0] = (struct ccnic_segment){memory, 0, UINT32_MAX, 0};
-	EXPECT(ccnic_nic_tx_copy(side, segments, 1), -EMSGSIZE);
-	segments[0] = (struct ccnic_segment){memory, 0, 1, CCNIC_SEGMENT_MORE};
-	EXPECT(ccnic_nic_tx_copy(side, segments, 1), -EINVAL); /* no end */
-	for (int i = 0; i <= CCNIC_SEGMENTS_MAX; i++)
-		segments[i] = (struct ccnic_segment){memory, 0, 1, i < CCNIC_SEGMENTS_MAX ? CCNIC_SEGMENT_MORE : 0};
-	EXPECT(ccnic_nic_tx_copy(side, segments, CCNIC_SEGMENTS_MAX + 1), -EMSGSIZE);
-}
-
 /* An empty pool and a full ring are no errors. */
 static void exhaust(struct ccnic_nic_queue *side, struct ccnic_queue *queue, bool shared_pool)
 {
@@ -319,89 +271,6 @@ static void exhaust(struct ccnic_nic_queue *side, struct ccnic_queue *queue, boo
 		got = ccnic_rx_burst(queue, all, 64);
 		EXPECT(ccnic_buf_free(queue, all, (uint16_t)got), 0);
 	}
-}
-
-/* An armed queue is notified once, by the burst that sends packets or the next one; a disarmed one is not. */
-static void notify(struct ccnic_nic_queue *side, struct ccnic_queue *queue)
-{
-	static const uint8_t memory[64];
-	const struct ccnic_segment segment = {memory, 0, sizeof(memory), 0};
-	struct ccnic_buf bufs[4];
-	const int fd = ccnic_rx_fd(queue);
-
-	EXPECT(fd >= 0, true);
-	for (int i = 0; !readable(fd, 1); i++) {
-		EXPECT(i < 20000, true); /* until the queue's thread has got the notifier */
-		EXPECT(ccnic_nic_rx_burst(side, bufs, 4), 0);
-	}
-	for (int i = 0; i < 300; i++) {
-		EXPECT(ccnic_rx_fd(queue), fd);
-		EXPECT(ccnic_rx_arm(queue), 0);
-		EXPECT(ccnic_nic_rx_burst(side, bufs, 4), 0);
-		EXPECT(readable(fd, 0), false);
-		EXPECT(ccnic_nic_tx_copy(side, &segment, 1), 1);
-		/* One thread does both, so nothing is reordered; but notifications are rate-limited. */
-		while (!readable(fd, 0))
-			EXPECT(ccnic_nic_rx_burst(side, bufs, 4), 0);
-		EXPECT(ccnic_rx_arm(queue), 1);
-		EXPECT(readable(fd, 0), false);
-		EXPECT(ccnic_nic_tx_copy(side, &segment, 1), 1);
-		EXPECT(readable(fd, 0), false);
-		EXPECT(ccnic_rx_arm(queue), 2);
-		EXPECT(ccnic_wait(queue, 20 * SECOND) > 0, true);
-		EXPECT(ccnic_rx_arm(queue) > 0, true); /* packets that ccnic_wait() has received count */
-		EXPECT(ccnic_rx_disarm(queue), 0);
-		for (int received = 0, n; received < 2; received += n) {
-			n = ccnic_rx_burst(queue, bufs, 4);
-			EXPECT(ccnic_buf_free(queue, bufs, (uint16_t)n), 0);
-		}
-	}
-	EXPECT(ccnic_rx_notify(queue), 0);
-	EXPECT(readable(fd, 0), true);
-	EXPECT(ccnic_rx_arm(queue), 0);
-	EXPECT(readable(fd, 0), false);
-	EXPECT(ccnic_rx_disarm(queue), 0);
-}
-
-/* Sends packets to a program that waits for each. */
-struct sender {
-	struct ccnic_nic_queue *side;
-	int packets;
-	atomic_int received;
-};
-
-static void *send_one_by_one(void *argument)
-{
-	static const uint8_t memory[64];
-	const struct ccnic_segment segment = {memory, 0, sizeof(memory), 0};
-	struct sender *sender = argument;
-	struct ccnic_buf bufs[4];
-	int sent = 0, received;
-
-	while ((received = atomic_load(&sender->received)) < sender->packets) {
-		/* The next one only when the program has received the last. */
-		if (sent == received)
-			sent += ccnic_nic_tx_copy(sender->side, &segment, 1);
-		else
-			EXPECT(ccnic_nic_rx_burst(sender->side, bufs, 4), 0);
-	}
-	return NULL;
-}
-
-static void wait_for_each(struct ccnic_nic_queue *side, struct ccnic_queue *queue)
-{
-	struct sender sender = {.side = side, .packets = 500};
-	struct ccnic_buf bufs[4];
-	pthread_t thread;
-
-	EXPECT(pthread_create(&thread, NULL, send_one_by_one, &sender), 0);
-	for (int i = 0; i < sender.packets; i++) {
-		EXPECT(ccnic_wait(queue, 60 * SECOND), 1);
-		EXPECT(ccnic_rx_burst(queue, bufs, 4), 1);
-		EXPECT(ccnic_buf_free(queue, bufs, 1), 0);
-		atomic_fetch_add(&sender.received, 1);
-	}
-	EXPECT(pthread_join(thread, NULL), 0);
 }
 
 static struct ccnic_program *accept_next(void)
@@ -488,6 +357,9 @@ static struct ccnic_program *release_and_accept(struct ccnic *attachment, struct
 	EXPECT(ccnic_nic_tx_burst(side, bufs, 4), -EBADF);
 	EXPECT(ccnic_nic_buf_alloc(side, 64, bufs, 4), -EBADF);
 	EXPECT(ccnic_nic_buf_free(side, bufs, 4), -EBADF);
+	EXPECT(ccnic_nic_rx_fd(side), -EBADF);
+	EXPECT(ccnic_nic_rx_arm(side), -EBADF);
+	EXPECT(ccnic_nic_rx_disarm(side), -EBADF);
 	EXPECT(ccnic_program_release(program), 0);
 	EXPECT(ccnic_link_state(attachment), 0);
 	const int back = ccnic_reconnect(attachment);
@@ -536,6 +408,8 @@ static void one_design(const char *socket, uint32_t design)
 	EXPECT(ccnic_nic_queue_open(program, 0, &side), 0);
 	notify(side, queue);
 	wait_for_each(side, queue);
+	sleep_for_each(side, queue);
+	sleep_and_wake(side, queue);
 	exchange(side, queue, shared_pool);
 	/* Packets that were fetched and not received when the queue is closed are dropped and counted. */
 	struct ccnic_buf bufs[8];
@@ -563,7 +437,7 @@ int main(int argc, char **argv)
 	EXPECT(argc, 3);
 	struct ccnic_nic_options options;
 	ccnic_nic_options_init(&options);
-	options.flags = CCNIC_NIC_RSS;
+	options.flags = CCNIC_NIC_RSS | CCNIC_NIC_SLEEPS;
 	EXPECT(ccnic_nic_listen(argv[1], &options, &nic), 0);
 	EXPECT(pthread_create(&thread, NULL, control, NULL), 0);
 	listen_wrongly(argv[1], argv[2]);

@@ -35,6 +35,12 @@ fn example(page: &str) -> String {
     code.map(|line| line.replace("\\e", "\\") + "\n").collect()
 }
 
+/// The functions that a page is about.
+fn names(page: &str) -> Vec<&str> {
+    let lines = section(page, "NAME").lines();
+    lines.filter_map(|line| line.strip_prefix(".Nm ")?.split(' ').next()).collect()
+}
+
 /// The functions in a page's SYNOPSIS.
 fn functions(page: &str) -> Vec<&str> {
     let lines = section(page, "SYNOPSIS").lines();
@@ -53,6 +59,9 @@ fn every_function_is_called_in_an_example() {
     for name in PAGES {
         let page = page(name);
         assert!(functions(&page).len() > 2, "{name}");
+        for function in names(&page) {
+            assert!(functions(&page).contains(&function), "{name}.3 has no synopsis of {function}");
+        }
         for function in functions(&page) {
             assert!(examples.contains(&format!("{function}(")), "{name}.3 has no example of {function}");
         }

@@ -19,10 +19,6 @@ dev_configure(struct rte_eth_dev *eth)
 		NET_LOG(ERR, "port %u: DCB and VMDq are not supported; leave mq_mode at NONE", eth->data->port_id);
 		return -ENOTSUP;
 	}
-	if (conf->intr_conf.rxq && ccnic_dev_of(eth)->nic_role != NULL) {
-		NET_LOG(ERR, "port %u: role=nic has no receive interrupts: a NIC polls", eth->data->port_id);
-		return -ENOTSUP;
-	}
 	if (conf->lpbk_mode != 0) {
 		NET_LOG(ERR, "port %u: lpbk_mode is not supported: ccnicd itself sends packets back", eth->data->port_id);
 		return -ENOTSUP;
@@ -52,7 +48,7 @@ dev_start(struct rte_eth_dev *eth)
 		return ret;
 	}
 	eth->data->scattered_rx = ccnic_rx_is_scattered(eth);
-	ret = ccnic_intr_start(eth);
+	ret = ccnic_intr_start(eth, ccnic_intr_join);
 	if (ret < 0) {
 		NET_LOG(ERR, "port %u: receive interrupts: %s", eth->data->port_id, strerror(-ret));
 		ccnic_queues_stop(eth);
@@ -73,7 +69,15 @@ dev_start(struct rte_eth_dev *eth)
 static int
 nic_start(struct rte_eth_dev *eth)
 {
+	int ret;
+
 	ccnic_queues_assign(eth);
+	ret = ccnic_intr_start(eth, ccnic_nic_role_intr_join);
+	if (ret < 0) {
+		NET_LOG(ERR, "port %u: receive interrupts: %s", eth->data->port_id, strerror(-ret));
+		ccnic_nic_role_intr_stop(eth);
+		return ret;
+	}
 	eth->tx_pkt_burst = ccnic_tx_offloads(eth) ? ccnic_nic_role_xmit_offloads : ccnic_nic_role_xmit;
 	eth->data->scattered_rx = ccnic_rx_is_scattered(eth);
 	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STARTED);
@@ -88,6 +92,7 @@ nic_stop(struct rte_eth_dev *eth)
 		return 0;
 	eth->data->dev_started = 0;
 	ccnic_nic_role_stop(eth);
+	ccnic_nic_role_intr_stop(eth);
 	ccnic_queues_state(eth, RTE_ETH_QUEUE_STATE_STOPPED);
 	return 0;
 }
@@ -140,6 +145,7 @@ nic_close(struct rte_eth_dev *eth)
 		return 0;
 	nic_stop(eth);
 	ccnic_nic_role_close(eth);
+	ccnic_intr_close(eth);
 	release_queues(eth);
 	return 0;
 }
@@ -306,6 +312,8 @@ static const struct eth_dev_ops nic_ops = {
 	.dev_start = nic_start,
 	.dev_stop = nic_stop,
 	.dev_close = nic_close,
+	.rx_queue_intr_enable = ccnic_nic_role_intr_enable,
+	.rx_queue_intr_disable = ccnic_nic_role_intr_disable,
 	.eth_dev_priv_dump = nic_priv_dump,
 };
 

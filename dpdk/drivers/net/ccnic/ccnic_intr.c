@@ -85,44 +85,57 @@ ccnic_intr_notify(struct rte_eth_dev *eth)
 {
 	uint16_t i;
 
-	if (ccnic_dev_of(eth)->intr == NULL || !ccnic_dev_of(eth)->started)
+	if (ccnic_dev_of(eth)->intr == NULL || !ccnic_dev_of(eth)->started || ccnic_dev_of(eth)->nic_role != NULL)
 		return;
 	for (i = 0; i < eth->data->nb_rx_queues; i++)
 		call_all(eth->data->rx_queues[i], ccnic_rx_notify);
 }
 
-/* An epoll instance over the pairs of a queue, or a negative errno. */
-static int
-make_descriptor(struct ccnic_rxq *rxq)
+int
+ccnic_intr_add(int epoll, int fd)
 {
 	struct epoll_event event = { .events = EPOLLIN };
-	const int epoll = epoll_create1(EPOLL_CLOEXEC);
+
+	if (fd < 0)
+		return fd;
+	return epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) < 0 ? -errno : 0;
+}
+
+int
+ccnic_intr_join(struct ccnic_rxq *rxq, int epoll)
+{
 	uint16_t i;
-	int fd;
+	int ret = 0;
+
+	for (i = 0; ret == 0 && i < rxq->pairs; i++)
+		ret = ccnic_intr_add(epoll, ccnic_rx_fd(rxq->dev->pair[rxq->index + i * rxq->stride].queue));
+	return ret;
+}
+
+/* An epoll instance over what notifies a queue, or a negative errno. */
+static int
+make_descriptor(struct ccnic_rxq *rxq, ccnic_intr_joins join)
+{
+	const int epoll = epoll_create1(EPOLL_CLOEXEC);
+	int ret;
 
 	if (epoll < 0)
 		return -errno;
-	for (i = 0; i < rxq->pairs; i++) {
-		fd = ccnic_rx_fd(rxq->dev->pair[rxq->index + i * rxq->stride].queue);
-		if (fd >= 0 && epoll_ctl(epoll, EPOLL_CTL_ADD, fd, &event) < 0)
-			fd = -errno;
-		if (fd < 0) {
-			close(epoll);
-			return fd;
-		}
-	}
-	return epoll;
+	ret = join(rxq, epoll);
+	if (ret < 0)
+		close(epoll);
+	return ret < 0 ? ret : epoll;
 }
 
 static int
-make_descriptors(struct rte_eth_dev *eth)
+make_descriptors(struct rte_eth_dev *eth, ccnic_intr_joins join)
 {
 	struct rte_intr_handle *handle = ccnic_dev_of(eth)->intr;
 	uint16_t i;
 	int fd;
 
 	for (i = 0; i < eth->data->nb_rx_queues; i++) {
-		fd = make_descriptor(eth->data->rx_queues[i]);
+		fd = make_descriptor(eth->data->rx_queues[i], join);
 		if (fd < 0)
 			return fd;
 		if (rte_intr_efds_index_set(handle, i, fd) < 0 ||
@@ -136,7 +149,7 @@ make_descriptors(struct rte_eth_dev *eth)
 }
 
 int
-ccnic_intr_start(struct rte_eth_dev *eth)
+ccnic_intr_start(struct rte_eth_dev *eth, ccnic_intr_joins join)
 {
 	const uint16_t n = eth->data->nb_rx_queues;
 	struct ccnic_dev *dev = ccnic_dev_of(eth);
@@ -155,7 +168,7 @@ ccnic_intr_start(struct rte_eth_dev *eth)
 	rte_intr_max_intr_set(dev->intr, n + RTE_INTR_VEC_RXTX_OFFSET);
 	ret = rte_intr_vec_list_alloc(dev->intr, "ccnic_intr", n);
 	if (ret == 0)
-		ret = make_descriptors(eth);
+		ret = make_descriptors(eth, join);
 	if (ret < 0)
 		ccnic_intr_stop(eth);
 	return ret;

@@ -119,6 +119,8 @@ struct ccnic_rxq {
 	bool zero_copy;     /* mbufs of mp may be bound to the region */
 	bool own_pool;      /* mp has the ops "ccnic" */
 	bool deferred;      /* started by the application, not with the port */
+	bool asleep;        /* role=nic: the application waits for a receive interrupt */
+	int bell;           /* role=nic: an eventfd by which the driver wakes it */
 	bool told;          /* the metadata of packets matter: one of the next three */
 	bool hash;          /* RTE_ETH_RX_OFFLOAD_RSS_HASH */
 	bool strip;         /* RTE_ETH_RX_OFFLOAD_VLAN_STRIP */
@@ -390,8 +392,13 @@ void ccnic_flow_close(struct rte_eth_dev *dev);
 /* ccnic_intr.c */
 int ccnic_rx_intr_enable(struct rte_eth_dev *dev, uint16_t index);
 int ccnic_rx_intr_disable(struct rte_eth_dev *dev, uint16_t index);
-/* Sets up receive interrupts of the open queues if they are configured. */
-int ccnic_intr_start(struct rte_eth_dev *dev);
+/* Adds to the epoll instance of a receive queue what notifies it: of role=program. 0 or a negative errno. */
+typedef int (*ccnic_intr_joins)(struct ccnic_rxq *rxq, int epoll);
+int ccnic_intr_join(struct ccnic_rxq *rxq, int epoll);
+/* Adds a descriptor, if it is one and not an error. */
+int ccnic_intr_add(int epoll, int fd);
+/* Sets up receive interrupts of the queues if they are configured. */
+int ccnic_intr_start(struct rte_eth_dev *dev, ccnic_intr_joins join);
 void ccnic_intr_stop(struct rte_eth_dev *dev);
 void ccnic_intr_close(struct rte_eth_dev *dev);
 /* Notifies all threads that wait for receive interrupts. */
@@ -422,6 +429,12 @@ void ccnic_nic_role_stop(struct rte_eth_dev *dev);
 void ccnic_nic_role_sum(struct ccnic_dev *dev, struct ccnic_nic_stats *sum, uint64_t *programs);
 void ccnic_nic_role_reset(struct ccnic_dev *dev);
 void ccnic_nic_role_dump(struct ccnic_dev *dev, FILE *out);
+
+/* ccnic_nic_role_intr.c: role=nic, receive interrupts */
+int ccnic_nic_role_intr_enable(struct rte_eth_dev *dev, uint16_t index);
+int ccnic_nic_role_intr_disable(struct rte_eth_dev *dev, uint16_t index);
+int ccnic_nic_role_intr_join(struct ccnic_rxq *rxq, int epoll);
+void ccnic_nic_role_intr_stop(struct rte_eth_dev *dev);
 
 /* ccnic_nic_role_rx.c, ccnic_nic_role_tx.c: role=nic */
 uint16_t ccnic_nic_role_recv(void *queue, struct rte_mbuf **pkts, uint16_t n);

@@ -44,7 +44,7 @@ listen_at(const struct ccnic_attach_conf *conf, int *error)
 		return NULL;
 	ccnic_nic_options_init(&options);
 	options.name = conf->id;
-	options.flags = CCNIC_NIC_RSS;
+	options.flags = CCNIC_NIC_RSS | CCNIC_NIC_SLEEPS;
 	options.node = rte_socket_id() == (unsigned int)SOCKET_ID_ANY ? 0 : rte_socket_id();
 	*error = ccnic_nic_listen(conf->socket, &options, &listener->nic);
 	if (*error < 0) {

@@ -40,6 +40,8 @@ open_pair(struct ccnic_dev *dev, uint16_t i)
 	if (!ccnic_pair_pause(pair))
 		return -EAGAIN;
 	ret = ccnic_nic_queue_open(dev->nic_role->program, i, &pair->nic_queue);
+	if (ret == 0)
+		ccnic_nic_role_intr_opened(dev, i);
 	ccnic_pair_resume(pair);
 	return ret;
 }
@@ -67,6 +69,7 @@ close_pair(struct ccnic_dev *dev, uint16_t i)
 		return true;
 	if (!ccnic_pair_pause(pair))
 		return false;
+	ccnic_nic_role_intr_closing(dev, i);
 	drop_fetched(dev, pair);
 	read_counters(dev, i);
 	ccnic_nic_queue_close(pair->nic_queue);
@@ -244,6 +247,7 @@ watch(void *arg)
 	ccnic_listener_poll(dev->nic_role);
 	pthread_mutex_lock(&dev->nic_role->lock);
 	update_state(eth);
+	ccnic_nic_role_intr_look(dev);
 	started = dev->started;
 	pthread_mutex_unlock(&dev->nic_role->lock);
 	/* Before the callback, because the application may close the device in it. */

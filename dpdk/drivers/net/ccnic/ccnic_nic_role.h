@@ -38,6 +38,12 @@ struct ccnic_nic_role {
 	struct ccnic_nic_stats base; /* sum at the last reset */
 };
 
+/* ccnic_nic_role_intr.c: pair i of the program has been opened, or is about to be closed. No burst uses it. */
+void ccnic_nic_role_intr_opened(struct ccnic_dev *dev, uint16_t i);
+void ccnic_nic_role_intr_closing(struct ccnic_dev *dev, uint16_t i);
+/* Wakes applications whose programs did not; called by the alarm, which holds the lock. */
+void ccnic_nic_role_intr_look(struct ccnic_dev *dev);
+
 /* ccnic_nic_listen.c: listens at the port's socket, or joins the ports that do. */
 int ccnic_listener_join(struct ccnic_nic_role *role, const struct ccnic_attach_conf *conf);
 void ccnic_listener_leave(struct ccnic_nic_role *role);

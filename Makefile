@@ -38,7 +38,8 @@ unit:
 # that another test had at the same address.
 TSAN = RUSTFLAGS="-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer --cfg rustix_use_libc" CARGO_TARGET_DIR=target/tsan \
 	TSAN_OPTIONS="suppressions=$(CURDIR)/crates/ccnic-check/tsan.supp halt_on_error=1" \
-	$(CARGO) +$(NIGHTLY) test --locked --target $(HOST) -p ccnic-shm -p ccnic-handoff --test threads
+	$(CARGO) +$(NIGHTLY) test --locked --target $(HOST) --config profile.dev.package.ccnic-shm.opt-level=2 \
+		-p ccnic-shm -p ccnic-handoff --test threads
 tsan:
 ifneq ($(NIGHTLY),)
 	$(TSAN)

@@ -36,13 +36,15 @@ fn archive() -> PathBuf {
     found.max_by_key(age).unwrap_or_else(|| panic!("no libccnic_capi.a in {}", deps.display()))
 }
 
-/// A folder with libccnic.so and libccnic.a, linked once.
+/// A folder with libccnic.so and libccnic.a, linked once, without tables of lines, as they are installed: each program below is linked
+/// with the archive, or valgrind reads the library.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<tempfile::TempDir> = OnceLock::new();
     let directory = LIBRARY.get_or_init(|| {
         let directory = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-        run(Command::new(here("link.sh")).arg(archive()).arg(directory.path()));
-        std::fs::copy(archive(), directory.path().join("libccnic.a")).unwrap();
+        let stripped = directory.path().join("libccnic.a");
+        run(Command::new("strip").arg("--strip-debug").arg("-o").arg(&stripped).arg(archive()));
+        run(Command::new(here("link.sh")).arg(&stripped).arg(directory.path()));
         directory
     });
     directory.path()

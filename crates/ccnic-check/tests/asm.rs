@@ -1,12 +1,11 @@
 //! Audit of the native bursts' assembly: no locked instruction, division, panic, allocation or indirect call in
 //! a burst; and the copies of the versions for wide registers use these.
 //!
-//! Reads the functions `audit_*` of `ccnic-shm/examples/bursts.rs`, as the release build makes them. (That crate has few
-//! dependencies, and all of them are compiled again for this.) Calls to the out-of-line parts of a burst, which run once in dozens
-//! of buffers or for unusual packets, are on a list.
+//! Reads the functions `audit_*` of `ccnic-shm/examples/bursts.rs`, as the release build makes them, with whose dependencies they are
+//! compiled. Calls to the out-of-line parts of a burst, which run once in dozens of buffers or for unusual packets, are on a list.
 #![cfg(target_arch = "x86_64")]
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 /// Parts of bursts that are deliberately out of line.
@@ -77,11 +76,11 @@ const BANNED: [&str; 8] = ["lock", "xchg", "cmpxchg", "xadd", "div", "idiv", "mf
 
 #[expect(clippy::expect_used, reason = "a test that cannot build its subject fails")]
 fn assembly() -> String {
-    let target = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join("asm");
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("the build's folder");
     let status = Command::new(env!("CARGO"))
         .args(["rustc", "--quiet", "--release", "-p", "ccnic-shm", "--example", "bursts"])
         .args(["--", "--emit", "asm", "-C", "debuginfo=0"])
-        .env("CARGO_TARGET_DIR", &target)
+        .env("CARGO_TARGET_DIR", target)
         .env_remove("RUSTFLAGS")
         .current_dir(env!("CARGO_MANIFEST_DIR"))
         .status()

@@ -1,5 +1,6 @@
 //! What is run on the machine of the CNI paper (ISCA '96): microbenchmarks, and programs that compute something.
 
+pub mod across;
 pub mod appbt;
 mod cube;
 pub mod em3d;

@@ -45,7 +45,7 @@ built_in!(
     "19-overlay",
 );
 
-built_in!(CNI_FILES: "cni/06-latency", "cni/07-bandwidth", "cni/08-programs");
+built_in!(CNI_FILES: "cni/06-latency", "cni/07-bandwidth", "cni/08-programs", "cni/across");
 
 /// A plan file is a page or two.
 const LARGEST: u64 = 1 << 20;

@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 use super::expr::Expr;
 use super::interface::Interface;
 use super::statement::Statement;
+use crate::run::cni::across::Over;
 use crate::run::mmio::Target;
 
 /// A figure or table.
@@ -125,6 +126,8 @@ pub struct Series {
     pub target: Option<TargetName>,
     /// Figures of the CNI paper: the network interface.
     pub interface: Option<Interface>,
+    /// Across machines: what messages go over.
+    pub queue: Option<Over>,
     /// What varies over `values`: `cores`, `burst`, `rx-burst`, `size`, `inflight`, or a platform's key.
     pub over: Option<String>,
     /// Its values.
@@ -156,6 +159,9 @@ impl Series {
             }
             Kind::CniRoundTrip | Kind::CniBandwidth | Kind::CniPrograms if self.interface.is_none() => {
                 Some("it does not say which network interface: add interface and bus")
+            }
+            Kind::CniAcross if values || !variants || self.queue.is_none() => {
+                Some("this kind takes a queue, and variants that name platforms")
             }
             Kind::Access | Kind::Pingpong | Kind::Stream | Kind::MmioRead if values || variants => {
                 Some("this kind takes neither values nor variants")
@@ -193,6 +199,8 @@ pub enum Kind {
     CniLocalQueue,
     /// Every program on all nodes (CNI figure 8).
     CniPrograms,
+    /// Messages of 64 bytes to a NIC and back over `queue`, once for each variant's platform.
+    CniAcross,
 }
 
 /// What figure 2 writes to.

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::plan::{Settings, Switch};
 use crate::platform::Platform;
+use crate::run::cni::across::{self, Over};
 use crate::run::cni::work::CniWork;
 use crate::run::loopback::simulate;
 use crate::run::micro::{Held, Stores, Words, access, pingpong, stream};
@@ -44,6 +45,8 @@ pub enum Work {
     Loopback(Settings, Offered),
     /// Something on the machine of the CNI paper.
     Cni(CniWork),
+    /// Messages to a NIC and back over CNI's queues or CC-NIC's rings, on either kind of machine.
+    Across(Over),
 }
 
 /// How many packets are sent.
@@ -120,6 +123,7 @@ impl Point {
         match &self.work {
             Work::Access(_) | Work::Pingpong(_) => 1.0,
             Work::MmioRead(_) | Work::MmioWrite(..) | Work::MmioBurst(_) => 1.0,
+            Work::Across(_) => 10.0,
             Work::Stream(_) => 1e5,
             Work::Cni(work) => work.cost(),
             Work::Loopback(s, offered) => {
@@ -137,6 +141,10 @@ impl Point {
     pub fn run(&self, effort: Effort) -> Result<Measured, String> {
         if let Work::Cni(work) = &self.work {
             return Ok(Measured { values: work.run(&self.platform, &self.set)?, ..Measured::default() });
+        }
+        if let Work::Across(over) = self.work {
+            let values = across::run(over, &self.platform)?.values();
+            return Ok(Measured { values, ..Measured::default() });
         }
         let platform = self.machine().map_err(|e| e.to_string())?;
         let values = self.values(&platform, effort)?;
@@ -193,7 +201,7 @@ impl Point {
                 let summary = serde_json::to_value(&summary).map_err(|e| e.to_string())?;
                 flatten(&summary, "", &mut values);
             }
-            Work::Cni(_) => {} // on another machine: above
+            Work::Cni(_) | Work::Across(_) => {} // on other machines: above
         }
         machine_values(platform, &mut values);
         Ok(values)

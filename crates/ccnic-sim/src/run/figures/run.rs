@@ -212,6 +212,15 @@ fn expand(series: &Series) -> Planned {
             let interface = series.interface.ok_or("it names no network interface")?.interface();
             fixed(Program::ALL.map(|p| (p.name(), Work::Cni(CniWork::Program(interface, p)))).into())
         }
+        Kind::CniAcross => {
+            let queue = series.queue.ok_or("it names no queue")?;
+            let point = |(i, variant): (usize, &super::plan::Variant)| {
+                let settings = variant.settings.over(&series.base);
+                let place = Place { name: variant.name.clone(), number: i as f64 };
+                (place, Point::new(&settings, Work::Across(queue)))
+            };
+            series.variants.iter().enumerate().map(point).collect()
+        }
         Kind::CniRoundTrip | Kind::CniBandwidth => {
             let interface = series.interface.ok_or("it names no network interface")?.interface();
             let work =

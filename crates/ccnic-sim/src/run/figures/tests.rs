@@ -21,8 +21,10 @@ fn built_in_plans_are_right() {
 #[test]
 fn built_in_plans_of_the_cni_paper_are_right() {
     for figure in cni().unwrap() {
-        assert!(figure.id.starts_with("cni-") && !figure.statements.is_empty(), "{}", figure.id);
-        for series in &figure.series {
+        assert!(figure.id.starts_with("cni-"), "{}", figure.id);
+        // Across machines there is nothing published.
+        assert_eq!(figure.statements.is_empty(), figure.id == "cni-across", "{}", figure.id);
+        for series in figure.series.iter().filter(|series| series.variants.is_empty()) {
             let platform = series.base.platform.as_deref().unwrap();
             assert!(crate::platform::BusPlatform::named(platform).is_ok(), "{}", series.id);
         }

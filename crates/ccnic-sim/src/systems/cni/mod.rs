@@ -7,11 +7,13 @@
 //! | [`queue`] | the cachable queue, over any memory |
 //! | [`device`] | the device's side: registers and engines |
 //! | [`endpoint`] | the processor's side: active messages |
+//! | [`pair`] | a program and a NIC over two queues, in any memory |
 
 pub mod device;
 pub mod endpoint;
 pub mod layout;
 pub mod message;
+pub mod pair;
 pub mod queue;
 #[cfg(test)]
 mod tests;

@@ -4,23 +4,19 @@
 
 #[path = "../common/mod.rs"]
 mod common;
-#[path = "../tap/net.rs"]
-#[allow(dead_code, reason = "what TAP ports need")]
-mod net;
-#[path = "../tap/stack.rs"]
-#[allow(dead_code, reason = "what TAP ports need")]
-mod stack;
+#[path = "../network/mod.rs"]
+mod network;
 
 use std::fs::File;
 use std::path::Path;
 use std::process::Command;
 
 use common::{Daemon, alone, refused_port, until};
-use net::Nic;
+use network::net::{self, Nic};
+use network::stack::Port;
 use pcap_parser::traits::PcapNGPacketBlock;
 use pcap_parser::{Block, PcapBlockOwned, PcapError, create_reader};
 use rustix::process::Signal;
-use stack::Port;
 
 const PROGRAM: [u8; 6] = [2, 0, 0, 0, 3, 1];
 const FROM_FILE: [u8; 6] = [2, 0, 0, 0, 3, 2];

@@ -13,8 +13,9 @@ mod common;
 mod control;
 mod dhcp;
 mod failures;
-mod neighbour;
-mod net;
+#[path = "../network/mod.rs"]
+mod network;
 mod policy;
 mod program;
-mod stack;
+
+use network::{neighbour, net, stack};

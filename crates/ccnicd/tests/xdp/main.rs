@@ -8,14 +8,10 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod failures;
-#[path = "../tap/neighbour.rs"]
-mod neighbour;
-#[path = "../tap/net.rs"]
-#[allow(dead_code, reason = "what TAP ports need")]
-mod net;
+#[path = "../network/mod.rs"]
+mod network;
 mod program;
-#[path = "../tap/stack.rs"]
-#[allow(dead_code, reason = "what TAP ports need")]
-mod stack;
 mod veth;
 mod wire;
+
+use network::{neighbour, net, stack};

@@ -215,7 +215,7 @@ impl Stack {
         let checksum = ccnic_frame::Sum::of(&message).checksum().to_be_bytes();
         message[2..4].copy_from_slice(&checksum);
         self.sockets.get_mut::<icmp::Socket>(handle).send_slice(&message, to).unwrap();
-        super::common::until("an answer of the kernel", || {
+        crate::common::until("an answer of the kernel", || {
             self.poll();
             let socket = self.sockets.get_mut::<icmp::Socket>(handle);
             socket.recv().is_ok_and(|(bytes, from)| from == to && bytes[0] == 0 && bytes[4..] == request[4..])

@@ -12,7 +12,7 @@ use ccnic_control::messages::{ProgramStatus, QueueStatus};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use super::common::{Daemon, PATIENCE, alone, until};
+use crate::common::{Daemon, PATIENCE, alone, until};
 
 /// Runs the ignored test `inner` of this binary in a network namespace of its own. Skipped, with the reason, where there can be none.
 #[track_caller]

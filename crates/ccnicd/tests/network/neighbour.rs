@@ -3,9 +3,9 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
 
-use super::common::{PATIENCE, until};
 use super::net::{Nic, Pinger, connect, exchange, ip};
 use super::stack::Stack;
+use crate::common::{PATIENCE, until};
 
 /// The kernel pings the program.
 #[track_caller]

@@ -80,6 +80,28 @@ pub enum Request {
     PortSet(PortSet),
 }
 
+impl Request {
+    /// What is asked for, in words for a log.
+    pub fn what(&self) -> &'static str {
+        match self {
+            Request::Hello => "a greeting",
+            Request::Attach { .. } => "a program",
+            Request::Rss(_) => "a program's RSS",
+            Request::Takes(_) => "what a program takes",
+            Request::Notify { .. } => "notifications",
+            Request::Status | Request::StatusFrom(_) => "to show the status",
+            Request::MacTable(_) => "to show addresses",
+            Request::Capture(_) => "a capture",
+            Request::Flow(_) => "flow rules",
+            Request::Apply(_) => "a configuration",
+            Request::Config(_) => "to show the configuration",
+            Request::PortAdd(_) => "a new port",
+            Request::PortDel(_) => "to close a port",
+            Request::PortSet(_) => "to change a port",
+        }
+    }
+}
+
 /// Where a page of the status begins.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
 pub struct Cursor {

@@ -85,6 +85,9 @@ fn the_difference_is_applied_and_who_is_not_concerned_does_not_notice() {
         assert!(why.contains(expected), "{why}");
         reach(&mut daemon, &mut stations, 1, &[2]);
     }
+    let log = daemon.log();
+    let (port, file) = ("refused to close a port: ", "refused a configuration: ");
+    assert!(log.contains(port) && log.contains(file) && !log.contains("refused a program"), "{log}");
     let applied = apply(&socket, &format!("{split}[[program]]\nname = 'station 3'\nrefuse = true\n"));
     assert_eq!(names(&applied.detached), ["station 3"]);
     until("the program to be told", || !stations[3].nic.alive());

@@ -119,8 +119,12 @@ impl Client {
     fn serve(&mut self) {
         let mut greeted = false;
         while self.wait(greeted) {
+            let mut what = "";
             let answer = match self.connection.receive::<Request>() {
-                Ok(Some((request, fd))) => self.handle(request, fd),
+                Ok(Some((request, fd))) => {
+                    what = request.what();
+                    self.handle(request, fd)
+                }
                 Ok(None) => return,
                 Err(Error::Os { errno: Errno::AGAIN, .. }) => continue,
                 Err(Error::Os { .. }) => return,
@@ -131,7 +135,7 @@ impl Client {
                 Ok(Some(reply)) => reply,
                 Ok(None) => continue,
                 Err(Stop::Refused(reason)) => {
-                    self.warn("refused a program", &reason);
+                    self.warn(&format!("refused {what}"), &reason);
                     Reply::Refused { reason }
                 }
                 Err(Stop::Ended) => return,

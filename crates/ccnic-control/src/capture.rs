@@ -5,14 +5,13 @@
 //!   packet: captured (4) | length (4) | time (8) | port (8) | metadata (8) | direction (1) | reason (1) | 0 (6) | bytes, to a multiple of 8
 //! ```
 //!
-//! Little-endian. The socket carries nothing else, and only from the NIC; it ends when either side closes it.
+//! Little-endian. A chunk may have no packets, only a number. The socket carries nothing else, and only from the NIC; it ends when either side closes it.
 
 use std::io::{self, Read};
 
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::messages::QueueStatus;
 
 /// What is to be captured.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,35 +123,9 @@ pub const PACKET_HEADER: usize = 40;
 pub const SNAP_MAX: u32 = 65_535;
 
 impl Reason {
-    /// Those for which the port drops packets that they were for, as it counts itself.
-    pub const OF_RECEIVERS: [Reason; 7] = [
-        Reason::OverMtu,
-        Reason::FlowRule,
-        Reason::RingFull,
-        Reason::NoBuffer,
-        Reason::BadOffload,
-        Reason::PortDown,
-        Reason::PortRefused,
-    ];
-
     /// The counter that counts it.
     pub fn counter(self) -> &'static str {
         REASONS.get(self as usize).copied().unwrap_or_default()
-    }
-
-    /// What that counter says at some queues, of one of those [of receivers](Reason::OF_RECEIVERS).
-    pub fn count(self, queues: &[QueueStatus]) -> u64 {
-        let value = |queue: &QueueStatus| match self {
-            Reason::OverMtu => queue.drop_over_mtu,
-            Reason::FlowRule => queue.drop_flow_rule,
-            Reason::RingFull => queue.drop_ring_full,
-            Reason::NoBuffer => queue.drop_no_buffer,
-            Reason::BadOffload => queue.drop_bad_offload,
-            Reason::PortDown => queue.drop_port_down,
-            Reason::PortRefused => queue.drop_port_refused,
-            _ => 0,
-        };
-        queues.iter().map(value).fold(0, u64::wrapping_add)
     }
 }
 
@@ -244,7 +217,7 @@ impl<R: Read> CaptureReader<R> {
     /// [`Error::Protocol`] for what no NIC writes; [`Error::Os`] of the source.
     pub fn next_packet(&mut self) -> Result<Option<(About, &[u8])>, Error> {
         while !self.has_more() {
-            if !self.next_chunk()? {
+            if !self.advance()? {
                 return Ok(None);
             }
         }
@@ -259,8 +232,12 @@ impl<R: Read> CaptureReader<R> {
         Ok(Some((about, bytes)))
     }
 
-    /// False at the end, also in the midst of a chunk: a NIC that has died.
-    fn next_chunk(&mut self) -> Result<bool, Error> {
+    /// Waits for more packets, or for a number of [missed](CaptureReader::missed) ones and no packets. False at the end, also in the midst
+    /// of what is sent together: a NIC that has died. Packets that have been read and not [taken](CaptureReader::next_packet) are gone.
+    ///
+    /// # Errors
+    /// As [`next_packet`](CaptureReader::next_packet).
+    pub fn advance(&mut self) -> Result<bool, Error> {
         let mut header = [0; CHUNK_HEADER];
         if !self.fill(&mut header)? {
             return Ok(false);
@@ -327,20 +304,6 @@ mod tests {
         }
         assert_eq!((Reason::TooShort.counter(), Reason::Storm.counter()), (REASONS[1], REASONS[7]));
         assert_eq!(Reason::PortRefused.counter(), REASONS[15]);
-        let each = QueueStatus {
-            drop_over_mtu: 1,
-            drop_flow_rule: 2,
-            drop_ring_full: 3,
-            drop_no_buffer: 4,
-            drop_bad_offload: 5,
-            drop_port_down: 6,
-            drop_port_refused: 7,
-            ..QueueStatus::default()
-        };
-        for (reason, n) in Reason::OF_RECEIVERS.into_iter().zip(1..) {
-            let counter = COUNTERS.iter().find(|counter| counter.name == reason.counter()).unwrap();
-            assert_eq!((reason.count(&[each, each]), counter.of(&each)), (2 * n, n), "{reason:?}");
-        }
     }
 
     #[test]

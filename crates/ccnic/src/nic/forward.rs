@@ -11,6 +11,7 @@ use crate::memory::SharedMemory;
 use crate::ring::Ring;
 use crate::rss::Spreader;
 
+use super::deliver::Busy;
 use super::fetched::{bytes, first};
 use super::loopback::Pipeline;
 use super::spread::count_packets;
@@ -23,6 +24,28 @@ pub struct Dealt {
     pub descs: usize,
     /// Somebody may still be copying them. Whoever has dealt with them [completes](NicQueue::complete) them later, in order.
     pub open: bool,
+}
+
+/// Why a receiver drops packets of another program.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Loss {
+    /// They are longer than its MTU.
+    TooLong,
+    /// A flow rule of its program says so.
+    ByRule,
+    /// Its ring is full.
+    RingFull,
+    /// Its pool has no buffer.
+    NoBuffer,
+}
+
+impl From<Busy> for Loss {
+    fn from(busy: Busy) -> Loss {
+        match busy {
+            Busy::RingFull => Loss::RingFull,
+            Busy::NoBuffer => Loss::NoBuffer,
+        }
+    }
 }
 
 /// What a receiver has to know of the side that packets come from.
@@ -79,30 +102,44 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     }
 
     /// Delivers copies of packets that another program has sent, and publishes them. Those that are longer than this program's MTU, or
-    /// that there is no room for, are dropped and counted here. Prefetches the payload of `ahead`, as [`deliver`](NicQueue::deliver)
-    /// does.
+    /// that there is no room for, are dropped and counted here; `lost` is told which, and why. Prefetches the payload of `ahead`, as
+    /// [`deliver`](NicQueue::deliver) does.
     #[inline(always)]
-    pub fn take_copies(&mut self, from: &Origin<'_, M>, packets: &[Desc], ahead: &[Desc]) {
+    pub fn take_copies(
+        &mut self,
+        from: &Origin<'_, M>,
+        packets: &[Desc],
+        ahead: &[Desc],
+        mut lost: impl FnMut(&[Desc], Loss),
+    ) {
         self.idle = from.idle;
         if from.mtu > self.config.mtu {
-            self.take_fitting(from.mem, packets);
+            self.take_fitting(from.mem, packets, &mut lost);
         } else {
-            self.copy_or_drop(from.mem, packets, ahead);
+            self.copy_or_drop(from.mem, packets, ahead, &mut lost);
         }
         self.flush();
     }
 
     #[inline(always)]
-    fn copy_or_drop(&mut self, from: &M, packets: &[Desc], ahead: &[Desc]) {
+    fn copy_or_drop(
+        &mut self,
+        from: &M,
+        packets: &[Desc],
+        ahead: &[Desc],
+        lost: &mut impl FnMut(&[Desc], Loss),
+    ) {
         let (n, busy) = self.deliver_most(from, packets, ahead);
         if let Some(busy) = busy {
-            self.count_dropped(packets.get(n..).unwrap_or_default(), busy);
+            let left = packets.get(n..).unwrap_or_default();
+            self.count_dropped(left, busy);
+            lost(left, busy.into());
         }
     }
 
     /// `take_copies` where some packets may be longer than the MTU.
     #[inline(never)]
-    fn take_fitting(&mut self, from: &M, packets: &[Desc]) {
+    fn take_fitting(&mut self, from: &M, packets: &[Desc], lost: &mut impl FnMut(&[Desc], Loss)) {
         let (mut run, mut rest) = (0, packets);
         let mtu = u64::from(self.config.mtu);
         loop {
@@ -113,20 +150,22 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             }
             let (fitting, others) = rest.split_at(run);
             if !fitting.is_empty() {
-                self.copy_or_drop(from, fitting, &[]);
+                self.copy_or_drop(from, fitting, &[], lost);
             }
             if packet.is_empty() {
                 return;
             }
             self.counters.dropped_too_long += 1;
             self.publish_dropped(1);
+            lost(packet, Loss::TooLong);
             (run, rest) = (0, others.get(packet.len()..).unwrap_or_default());
         }
     }
 }
 
 /// As [`take_copies`](NicQueue::take_copies), each packet to the queue that `spreader` says, or dropped by one of its rules and counted at
-/// the first queue: `queues` are all queues of the receiver's region, in order. Deals with the first [`FETCH`](super::FETCH) descriptors. Says in `receivers` which queues it has delivered to.
+/// the first queue: `queues` are all queues of the receiver's region, in order. Deals with the first [`FETCH`](super::FETCH) descriptors, which
+/// `lost` is told of with the metadata that they would have been received with. Says in `receivers` which queues it has delivered to.
 #[inline(always)]
 pub fn spread_copies<M: SharedMemory, R: Ring>(
     queues: &mut [NicQueue<M, R>],
@@ -135,6 +174,7 @@ pub fn spread_copies<M: SharedMemory, R: Ring>(
     ahead: &[Desc],
     spreader: &Spreader,
     receivers: &mut Receivers,
+    mut lost: impl FnMut(&[Desc], Loss),
 ) {
     Steered::new(from.mem, spreader, packets, 0).deal(
         ahead,
@@ -145,9 +185,9 @@ pub fn spread_copies<M: SharedMemory, R: Ring>(
                 // The packets are the sender's, who completes them.
                 let first = queues.first_mut().into_iter();
                 first.for_each(|first| first.counters.dropped_by_rule += count_packets(packets));
-                return;
+                return lost(packets, Loss::ByRule);
             };
-            queue.take_copies(from, packets, ahead);
+            queue.take_copies(from, packets, ahead, &mut lost);
             receivers.insert(usize::from(to));
         },
     );
@@ -165,7 +205,7 @@ mod tests {
     /// One poll of `from`, all of whose packets go to `to`.
     fn poll<A: Ring, B: Ring>(from: &mut Sides<A>, to: &mut Sides<B>, pipeline: &mut Pipeline) -> usize {
         from.nic.forward(pipeline, |origin, packets, ahead| {
-            to.nic.take_copies(origin, packets, ahead);
+            to.nic.take_copies(origin, packets, ahead, |_, _| ());
             packets.len()
         })
     }
@@ -250,7 +290,7 @@ mod tests {
         assert_eq!(from.send(64, 10, 9), 10);
         for _ in 0..10 {
             let n = from.nic.forward(&mut pipeline, |origin, packets, ahead| {
-                to.nic.take_copies(origin, &packets[..1], ahead);
+                to.nic.take_copies(origin, &packets[..1], ahead, |_, _| ());
                 1
             });
             assert_eq!(n, 1);

@@ -43,7 +43,7 @@ pub use crate::notify::Armed;
 pub use burst::BurstQueue;
 pub use counters::NicCounters;
 pub use fetched::Fetched;
-pub use forward::{Dealt, Origin, spread_copies};
+pub use forward::{Dealt, Loss, Origin, spread_copies};
 pub use loopback::{Pipeline, loopback};
 pub use own::BadPacket;
 pub use queue::NicQueue;

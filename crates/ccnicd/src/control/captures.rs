@@ -2,6 +2,7 @@
 
 use std::io::Write;
 use std::os::unix::net::UnixStream;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use ccnic_control::capture::{CHUNK, CHUNK_HEADER, CaptureRequest};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::plane::{ControlPlane, DIED};
-use crate::switch::capture::{CHUNKS, Capture, Chunk, MAX_CAPTURES};
+use crate::switch::capture::{CHUNKS, Capture, Chunk, MAX_CAPTURES, Missed};
 
 /// While nothing is captured, the thread looks so often whether the other end has been closed.
 const LOOK: Duration = Duration::from_millis(200);
@@ -67,17 +68,23 @@ fn start(
     cores: usize,
 ) -> anyhow::Result<(Vec<Capture>, JoinHandle<()>)> {
     let (full, chunks) = sync_channel(CHUNKS * cores);
-    let (mut parts, mut back) = (Vec::new(), Vec::new());
+    let (mut parts, mut back, mut missed) = (Vec::new(), Vec::new(), Vec::new());
     for core in 0..cores {
         let (give, empty) = sync_channel(CHUNKS);
         for _ in 0..CHUNKS {
             give.send(Chunk { bytes: new_chunk(), core }).context("no thread")?;
         }
         back.push(give);
-        parts.push(Capture::new(id, request, empty, full.clone()));
+        let here = Missed::default();
+        parts.push(Capture::new(id, request, empty, full.clone(), Missed::clone(&here)));
+        missed.push(here);
     }
     let thread = std::thread::Builder::new().name("ccnicd-capture".to_owned());
-    let writer = thread.spawn(move || write(to, &chunks, &back)).context("could not start a thread")?;
+    let writer = thread
+        .spawn(move || {
+            Writing { to, missed, told: 0 }.run(&chunks, &back);
+        })
+        .context("could not start a thread")?;
     Ok((parts, writer))
 }
 
@@ -87,22 +94,56 @@ fn new_chunk() -> Vec<u8> {
     bytes
 }
 
-/// Writes chunks and gives them back, until nobody reads or there will be no more.
-fn write(mut to: UnixStream, chunks: &Receiver<Chunk>, back: &[SyncSender<Chunk>]) {
-    loop {
-        match chunks.recv_timeout(LOOK) {
-            Ok(mut chunk) => {
-                if to.write_all(&chunk.bytes).is_err() {
-                    return;
+/// What is written, and to where.
+struct Writing {
+    to: UnixStream,
+    /// Of each polling core.
+    missed: Vec<Missed>,
+    /// So many have been told of.
+    told: u64,
+}
+
+impl Writing {
+    /// Writes chunks and gives them back, until nobody reads or there will be no more.
+    fn run(&mut self, chunks: &Receiver<Chunk>, back: &[SyncSender<Chunk>]) {
+        loop {
+            let written = match chunks.recv_timeout(LOOK) {
+                Ok(mut chunk) => {
+                    let written = self.write(&mut chunk);
+                    chunk.bytes.truncate(CHUNK_HEADER);
+                    if let Some(core) = back.get(chunk.core) {
+                        let _ = core.send(chunk); // it has gone: so will the others, and that is the end
+                    }
+                    written
                 }
-                chunk.bytes.truncate(CHUNK_HEADER);
-                if let Some(core) = back.get(chunk.core) {
-                    let _ = core.send(chunk); // it has gone: so will the others, and that is the end
-                }
+                Err(RecvTimeoutError::Timeout) if is_closed(&self.to) => return,
+                Err(RecvTimeoutError::Timeout) => self.write_missed(),
+                Err(RecvTimeoutError::Disconnected) => return drop(self.write_missed()),
+            };
+            if written.is_err() {
+                return;
             }
-            Err(RecvTimeoutError::Timeout) if !is_closed(&to) => {}
-            Err(_) => return,
         }
+    }
+
+    /// Packets that were missed so far.
+    fn missed(&self) -> u64 {
+        self.missed.iter().map(|missed| missed.load(Relaxed)).sum()
+    }
+
+    fn write(&mut self, chunk: &mut Chunk) -> std::io::Result<()> {
+        let missed = self.missed();
+        chunk.seal(missed - self.told);
+        self.told = missed;
+        self.to.write_all(&chunk.bytes)
+    }
+
+    /// Without packets: there may be none for long.
+    fn write_missed(&mut self) -> std::io::Result<()> {
+        if self.missed() == self.told {
+            return Ok(());
+        }
+        self.write(&mut Chunk { bytes: vec![0; CHUNK_HEADER], core: 0 })
     }
 }
 

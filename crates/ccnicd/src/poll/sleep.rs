@@ -88,11 +88,12 @@ impl Sleeper {
     }
 
     /// Sleeps if there has been nothing to do for long, until there is. To be called between two polls.
-    pub(crate) fn rest(&self, clients: &mut Clients, switch: &Switch) {
+    pub(crate) fn rest(&self, clients: &mut Clients, switch: &mut Switch) {
         let Some(after) = self.after else { return };
         if !clients.is_idle_for(after) {
             return;
         }
+        switch.hand_over_captured();
         let dozing = clients.iter().map(|client| client.doze(switch)).collect::<Option<Vec<_>>>();
         if let Some(mut dozing) = dozing {
             dozing.extend(switch.news());

@@ -223,7 +223,7 @@ fn run(
             execute(command, &mut clients, &mut switch);
         } else {
             poll(&mut clients, &mut switch);
-            sleeper.rest(&mut clients, &switch);
+            sleeper.rest(&mut clients, &mut switch);
         }
         let receive = || {
             let command = inbox.try_recv();

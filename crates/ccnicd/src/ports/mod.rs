@@ -17,8 +17,10 @@ mod turns;
 pub(crate) mod unsent;
 pub mod xdp;
 
+use ccnic::Desc;
 use ccnic::nic::BurstQueue;
 use ccnic_control::Notifier;
+use ccnic_control::capture::Reason;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
 use rustix::event::PollFd;
@@ -89,6 +91,12 @@ pub trait Doze {
     /// Awake again: no calls any more. `answered` is what [`calls`](Doze::calls) has added, with what has become of it.
     fn disarm(&self, answered: &[PollFd<'_>]);
 }
+
+/// Is told of packets that a port drops and counts, of those that it was given: all segments of each, their metadata perhaps changed.
+pub type Losses<'a> = dyn FnMut(&[Desc], Reason) + 'a;
+
+/// [`Losses`] that are counted, and that is all.
+pub fn only_counted(_: &[Desc], _: Reason) {}
 
 /// A port that counts.
 pub trait Statistics {

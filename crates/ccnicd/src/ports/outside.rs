@@ -9,7 +9,7 @@ use ccnic::rss::{Rss, START, Spreader};
 use ccnic_frame::Takes;
 use ccnic_shm::NativeMemory;
 
-use super::{Doze, Statistics};
+use super::{Doze, Losses, Statistics};
 
 /// What the receivers of a packet take as it is, all of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,8 +49,10 @@ pub trait OutsidePort: Statistics + Send {
     /// `accepts`, called with its bytes, has said that all its receivers take such packets.
     fn fetch(&mut self, burst: &mut Burst, accepts: &dyn Fn(&[u8]) -> Accepts) -> usize;
 
-    /// Sends packets of another port, whole ones. Never waits: what cannot be sent is dropped and counted.
-    fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]);
+    /// Sends packets of another port, whole ones. Never waits: what cannot be sent is dropped and counted, and `lost` is told.
+    ///
+    /// What is dropped later, by the kernel or by a disk that is too slow, has been sent.
+    fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], lost: &mut Losses<'_>);
 
     /// True when a look at a queue costs no system call: then it is looked at in every turn. Otherwise a port that has nothing is looked at
     /// less and less often.

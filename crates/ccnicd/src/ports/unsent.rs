@@ -2,10 +2,13 @@
 
 use ccnic::Desc;
 use ccnic::nic::gather;
+use ccnic_control::capture::Reason;
 use ccnic_control::messages::QueueStatus;
 use ccnic_frame::vlan::{self, TAG};
 use ccnic_frame::{Checksum, MAX_HEADERS, Malformed, Meta, Refusal};
 use ccnic_shm::NativeMemory;
+
+use super::Losses;
 
 /// Bytes that a frame may have beyond the MTU: an Ethernet header and a tag, as Linux has it (`is_skb_forwardable`).
 pub(super) const BEYOND_MTU: usize = 14 + TAG;
@@ -32,16 +35,23 @@ impl From<Refusal> for Unsent {
 }
 
 impl Unsent {
-    /// Counts so many packets.
-    pub(super) fn count(self, counters: &mut QueueStatus, packets: u64) {
-        let counter = match self {
-            Unsent::OverMtu => &mut counters.drop_over_mtu,
-            Unsent::BadOffload => &mut counters.drop_bad_offload,
-            Unsent::Full => &mut counters.drop_ring_full,
-            Unsent::Down => &mut counters.drop_port_down,
-            Unsent::Refused => &mut counters.drop_port_refused,
+    /// Counts packets, and tells of them.
+    pub(super) fn lose(self, counters: &mut QueueStatus, packets: &[Desc], lost: &mut Losses<'_>) {
+        let number = packets.iter().filter(|desc| !desc.more()).count();
+        lost(packets, self.count(counters, number as u64));
+    }
+
+    /// Counts so many packets; returns the reason that has this counter.
+    pub(super) fn count(self, counters: &mut QueueStatus, packets: u64) -> Reason {
+        let (counter, reason) = match self {
+            Unsent::OverMtu => (&mut counters.drop_over_mtu, Reason::OverMtu),
+            Unsent::BadOffload => (&mut counters.drop_bad_offload, Reason::BadOffload),
+            Unsent::Full => (&mut counters.drop_ring_full, Reason::RingFull),
+            Unsent::Down => (&mut counters.drop_port_down, Reason::PortDown),
+            Unsent::Refused => (&mut counters.drop_port_refused, Reason::PortRefused),
         };
         *counter += packets;
+        reason
     }
 }
 

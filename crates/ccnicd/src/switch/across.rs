@@ -14,6 +14,7 @@ use super::policy::look::Unfit;
 use super::table::Place;
 use super::*;
 use crate::poll::Closing;
+use crate::ports::only_counted;
 
 /// A poll copies about so many bytes of what was handed over, and leaves the rest for the next one.
 const POLL_BYTES: u32 = 16 << 10;
@@ -354,7 +355,7 @@ impl Switch {
     ) {
         let mut receivers = 0;
         for port in self.slots.iter_mut().flatten().filter_map(|slot| slot.port.as_mut()) {
-            port.receive(origin, packets, &[]);
+            port.receive(origin, packets, &[], &mut only_counted);
             receivers += 1;
         }
         let number = packets.iter().filter(|desc| !desc.more()).count() as u64;

@@ -6,11 +6,16 @@
 //!                         └─no─► counted: not captured                       ▲────────────────┘ when it is written
 //! ```
 //!
-//! What the port does with a packet that it is for is found out by its counters, before and after: see `arrivals`.
+//! What becomes of a packet at the port that it is for, that port says: see `arrivals`.
 //!
-//! The polling thread never waits: chunks that are not written yet are missing, and then packets are counted and not copied. What a
-//! capture costs is bounded by its rate, and is time of whoever sends. While there is none, there is no look at it: packets go the short way.
+//! The polling thread never waits: chunks that are not written yet are missing, and then packets are counted and not copied. A chunk that is
+//! not full waits until all before it have been written, as Nagle's algorithm has it: however late that thread gets a CPU, no packet is
+//! missed before the chunks are full. What a capture costs is bounded by its rate, and is time of whoever sends. While there is none, there
+//! is no look at it: packets go the short way.
 
+use std::sync::Arc;
+#[allow(clippy::disallowed_types, reason = "shared by threads of the daemon")]
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{Receiver, SyncSender};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -28,17 +33,30 @@ use super::policy::bucket::Limiter;
 pub const MAX_CAPTURES: usize = 4;
 /// Chunks of each capture on a polling core.
 pub const CHUNKS: usize = 8;
-/// A chunk that is not full is handed over after so many microseconds: less than the shortest time after which a worker sleeps.
+/// A chunk that is not full is handed over after so many microseconds, if all others have been written, or before the worker sleeps.
 const DELAY: u64 = 50;
 
 /// Captured packets on their way to the thread that writes.
 #[derive(Debug)]
 pub struct Chunk {
-    /// A header and packets; room for [`CHUNK`] bytes behind the header.
+    /// Room for a header, and packets: up to [`CHUNK`] bytes behind that.
     pub bytes: Vec<u8>,
     /// The place of the polling core among those that capture: there it goes back to.
     pub core: usize,
 }
+
+impl Chunk {
+    /// Writes its header.
+    pub fn seal(&mut self, missed: u64) {
+        let header = chunk_header(self.bytes.len() - CHUNK_HEADER, missed);
+        self.bytes.get_mut(..CHUNK_HEADER).into_iter().for_each(|start| start.copy_from_slice(&header));
+    }
+}
+
+/// How many packets a capture has missed so far, on one polling core, which stores it: so the thread that writes knows it also when there
+/// is no chunk for long, or that core sleeps.
+#[allow(clippy::disallowed_types, reason = "shared by threads of the daemon")]
+pub type Missed = Arc<AtomicU64>;
 
 /// One capture, on one polling core. Belongs to its thread.
 #[derive(Debug)]
@@ -52,18 +70,23 @@ pub struct Capture {
     chunk: Option<Chunk>,
     /// When the first packet came into the chunk.
     since: u64,
-    missed: u64,
+    missed: Missed,
+    /// Chunks that have been written.
+    spare: Vec<Chunk>,
+    /// Chunks that have been handed over and have not come back.
+    away: usize,
     empty: Receiver<Chunk>,
     full: SyncSender<Chunk>,
 }
 
 impl Capture {
-    /// Packets go to `full`; what has been written comes back by `empty`.
+    /// Packets go to `full`; what has been written comes back by `empty`. `missed` is where the others are counted.
     pub fn new(
         id: u64,
         request: &CaptureRequest,
         empty: Receiver<Chunk>,
         full: SyncSender<Chunk>,
+        missed: Missed,
     ) -> Capture {
         let rate = Rate::of_packets((request.rate > 0).then_some(request.rate.into()));
         Capture {
@@ -75,7 +98,9 @@ impl Capture {
             limiter: Limiter::new(&rate, 1),
             chunk: None,
             since: 0,
-            missed: 0,
+            missed,
+            spare: Vec::with_capacity(CHUNKS),
+            away: 0,
             empty,
             full,
         }
@@ -99,7 +124,7 @@ impl Capture {
         let len: u32 = packet.iter().map(|desc| u32::from(desc.len())).sum();
         let captured = len.min(self.snap);
         if !self.limiter.admits(now) || !self.has_room(now, packet_bytes(captured as usize)) {
-            self.missed += 1;
+            self.missed.store(self.missed.load(Relaxed) + 1, Relaxed); // nobody else stores it
             return;
         }
         self.limiter.charge(0);
@@ -125,17 +150,33 @@ impl Capture {
             self.hand_over();
         }
         if self.chunk.is_none() {
-            self.chunk = self.empty.try_recv().ok();
+            self.take_back();
+            self.chunk = self.spare.pop();
             self.since = now;
         }
         self.chunk.is_some()
     }
 
+    fn take_back(&mut self) {
+        let before = self.spare.len();
+        self.spare.extend(self.empty.try_iter().take(CHUNKS - before));
+        self.away = self.away.saturating_sub(self.spare.len() - before);
+    }
+
+    /// Hands over what has waited for so many ticks, if nothing else is on its way.
+    fn settle(&mut self, now: u64, delay: u64) {
+        if self.chunk.is_some() && now.saturating_sub(self.since) > delay {
+            self.take_back();
+            if self.away == 0 {
+                self.hand_over();
+            }
+        }
+    }
+
     /// Gives what was captured to the thread that writes, which has room for all chunks there are.
     fn hand_over(&mut self) {
-        if let Some(mut chunk) = self.chunk.take() {
-            let header = chunk_header(chunk.bytes.len() - CHUNK_HEADER, std::mem::take(&mut self.missed));
-            chunk.bytes.get_mut(..CHUNK_HEADER).into_iter().for_each(|start| start.copy_from_slice(&header));
+        if let Some(chunk) = self.chunk.take() {
+            self.away += 1;
             let _ = self.full.try_send(chunk); // it has ended: the control thread takes the capture away
         }
     }
@@ -176,15 +217,15 @@ impl Captures {
         Some(self.0.swap_remove(at))
     }
 
-    /// From time to time, and before the worker sleeps: hands over what has waited.
+    /// From time to time: hands over what has waited.
     pub(super) fn settle(&mut self, now: u64, second: u64) {
-        for capture in &mut self.0 {
-            let waits =
-                capture.chunk.is_some() && now.saturating_sub(capture.since) > second / 1_000_000 * DELAY;
-            if waits {
-                capture.hand_over();
-            }
-        }
+        let delay = second / 1_000_000 * DELAY;
+        self.0.iter_mut().for_each(|capture| capture.settle(now, delay));
+    }
+
+    /// Hands over all there is: the worker is about to sleep.
+    pub(super) fn hand_over(&mut self) {
+        self.0.iter_mut().for_each(Capture::hand_over);
     }
 
     /// Packets that have come from a port, in the order in which the switch has dealt with them, and where each of them goes.
@@ -196,21 +237,17 @@ impl Captures {
         port: ClientId,
         mem: &NativeMemory,
         packets: &[Desc],
-        mut dropped: impl Iterator<Item = Option<Reason>>,
+        dropped: impl Iterator<Item = Option<Reason>>,
     ) {
-        let time = wall_clock();
-        for packet in packets.split_inclusive(|desc| !desc.more()) {
-            let seen = Sighting { time, port, direction: Direction::In, dropped: dropped.next().flatten() };
-            self.see(now, &seen, mem, packet);
-        }
+        self.see(now, (port, Direction::In), mem, packets, dropped);
     }
 
-    /// True when it matters now what becomes of each packet to a port. Within the rate of a capture only: what is beyond is not captured.
-    pub(super) fn watch(&mut self, now: u64, port: ClientId) -> bool {
-        self.0.iter_mut().any(|capture| capture.sees_arrivals(port, true) && capture.limiter.admits(now))
+    /// True when somebody captures packets to a port: those that it drops, or the others.
+    pub(super) fn see_arrivals(&self, port: ClientId, dropped: bool) -> bool {
+        self.0.iter().any(|capture| capture.sees_arrivals(port, dropped))
     }
 
-    /// Packets that go to a port, and why it drops them, if it does.
+    /// Packets that go to a port, and why each of them is dropped there, if it is.
     #[cold]
     #[inline(never)]
     pub(super) fn went(
@@ -219,20 +256,27 @@ impl Captures {
         port: ClientId,
         mem: &NativeMemory,
         packets: &[Desc],
-        dropped: Option<Reason>,
+        dropped: impl Iterator<Item = Option<Reason>>,
     ) {
-        if !self.0.iter().any(|capture| capture.sees_arrivals(port, dropped.is_some())) {
-            return;
-        }
-        let seen = Sighting { time: wall_clock(), port, direction: Direction::Out, dropped };
-        for packet in packets.split_inclusive(|desc| !desc.more()) {
-            self.see(now, &seen, mem, packet);
+        if self.see_arrivals(port, true) {
+            self.see(now, (port, Direction::Out), mem, packets, dropped);
         }
     }
 
-    fn see(&mut self, now: u64, seen: &Sighting, mem: &NativeMemory, packet: &[Desc]) {
-        let all = self.0.iter_mut().filter(|capture| capture.wants(seen));
-        all.for_each(|capture| capture.take(now, seen, mem, packet));
+    fn see(
+        &mut self,
+        now: u64,
+        (port, direction): (ClientId, Direction),
+        mem: &NativeMemory,
+        packets: &[Desc],
+        mut dropped: impl Iterator<Item = Option<Reason>>,
+    ) {
+        let time = wall_clock();
+        for packet in packets.split_inclusive(|desc| !desc.more()) {
+            let seen = Sighting { time, port, direction, dropped: dropped.next().flatten() };
+            let all = self.0.iter_mut().filter(|capture| capture.wants(&seen));
+            all.for_each(|capture| capture.take(now, &seen, mem, packet));
+        }
     }
 }
 
@@ -259,6 +303,9 @@ mod tests {
         captures: Captures,
         full: Receiver<Chunk>,
         give: SyncSender<Chunk>,
+        /// Chunks that have been handed over.
+        away: Vec<Chunk>,
+        missed: Missed,
     }
 
     impl Rig {
@@ -267,10 +314,10 @@ mod tests {
             (0..4096).for_each(|at| region.memory().write(at, &[at as u8]));
             let ((full_in, full), (give, empty)) = (sync_channel(CHUNKS), sync_channel(CHUNKS));
             let request = CaptureRequest { port: None, snap, drops, rate };
-            let mut captures = Captures::default();
-            captures.add(Box::new(Capture::new(7, &request, empty, full_in)), SECOND);
+            let (mut captures, missed) = (Captures::default(), Missed::default());
+            captures.add(Box::new(Capture::new(7, &request, empty, full_in, Missed::clone(&missed))), SECOND);
             (0..chunks).for_each(|_| give.send(Chunk { bytes: vec![0; CHUNK_HEADER], core: 0 }).unwrap());
-            Rig { region, captures, full, give }
+            Rig { region, captures, full, give, away: Vec::new(), missed }
         }
 
         /// So many packets of `len` bytes in two segments come at that time.
@@ -286,17 +333,27 @@ mod tests {
             );
         }
 
-        /// What has been handed over: the lengths of packets as captured, and the number of those that were not.
+        /// What has been handed over: the lengths of packets as captured; and how many were not, so far.
         fn handed_over(&mut self) -> (Vec<u32>, u64) {
-            let chunks: Vec<Chunk> = self.full.try_iter().collect();
+            let mut chunks: Vec<Chunk> = self.full.try_iter().collect();
+            chunks.iter_mut().for_each(|chunk| chunk.seal(0));
             let stream: Vec<u8> = chunks.iter().flat_map(|chunk| chunk.bytes.clone()).collect();
+            self.away.extend(chunks);
             let (mut reader, mut lengths) = (CaptureReader::new(&stream[..]), Vec::new());
             while let Some((about, bytes)) = reader.next_packet().unwrap() {
                 assert!(bytes.iter().enumerate().all(|(at, byte)| *byte == at as u8), "other bytes");
                 assert_eq!((about.port, about.captured as usize), (5, bytes.len()));
                 lengths.push(about.captured);
             }
-            (lengths, reader.missed())
+            (lengths, self.missed.load(Relaxed))
+        }
+
+        /// They have been written.
+        fn give_back(&mut self) {
+            for mut chunk in self.away.drain(..) {
+                chunk.bytes.truncate(CHUNK_HEADER);
+                self.give.send(chunk).unwrap();
+            }
         }
     }
 
@@ -323,10 +380,30 @@ mod tests {
             rig.come(0, fit, 4000, Some(Reason::Storm));
         }
         assert_eq!(rig.handed_over().0.len(), 2 * fit);
-        rig.give.send(Chunk { bytes: vec![0; CHUNK_HEADER], core: 0 }).unwrap();
+        rig.give_back();
         rig.come(0, 1, 4000, None);
         rig.captures.settle(SECOND, SECOND);
         assert_eq!(rig.handed_over(), (vec![4000], 2 * fit as u64));
+    }
+
+    /// A thread that writes gets no CPU for long: nothing is missed while there is room.
+    #[test]
+    fn what_comes_while_nothing_is_written_is_gathered() {
+        let mut rig = Rig::new(3, 0, 100, false);
+        for now in 0..600 {
+            rig.come(now * (DELAY + 1), 2, 60, None);
+            rig.captures.settle((now + 1) * (DELAY + 1), SECOND);
+        }
+        assert_eq!(rig.handed_over(), (vec![60; 2], 0), "the first at once");
+        rig.captures.settle(SECOND, SECOND);
+        assert_eq!(rig.handed_over(), (vec![], 0), "that is not written yet");
+        rig.give_back();
+        rig.captures.settle(SECOND, SECOND);
+        let (lengths, missed) = rig.handed_over();
+        assert_eq!((lengths.len(), missed), (1198, 0));
+        rig.come(SECOND, 1, 60, None);
+        rig.captures.hand_over();
+        assert_eq!(rig.handed_over(), (vec![60], 0), "before it sleeps");
     }
 
     #[test]
@@ -338,9 +415,7 @@ mod tests {
             rig.captures.settle(now + 2 * DELAY, SECOND);
             let (lengths, _) = rig.handed_over();
             captured += lengths.len() as u64;
-            if !lengths.is_empty() {
-                rig.give.send(Chunk { bytes: vec![0; CHUNK_HEADER], core: 0 }).unwrap();
-            }
+            rig.give_back();
         }
         assert!((RATE - 2..=RATE + RATE / 100 + 2).contains(&captured), "{captured}");
     }

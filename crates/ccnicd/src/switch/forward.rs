@@ -9,6 +9,7 @@ use super::frame::{Addresses, Station};
 use super::slot::Verdict;
 use super::table::Learned;
 use super::{PortId, Switch, SwitchCounters};
+use crate::ports::only_counted;
 
 /// A poll makes about so many copies: those of one burst, however many of its packets are flooded. The rest waits for the next poll.
 pub(super) const COPIES: usize = FETCH;
@@ -181,7 +182,7 @@ impl Switch {
         ahead: &[Desc],
     ) {
         match self.slot(to).and_then(|slot| slot.port.as_mut()) {
-            Some(port) => port.receive(origin, packets, ahead),
+            Some(port) => port.receive(origin, packets, ahead, &mut only_counted),
             None => self.pass_to_none(to, counters, origin, packets, ahead),
         }
     }
@@ -206,7 +207,7 @@ impl Switch {
                 counters.flooded += number;
                 counters.extra_copies += number * (others - 1);
                 let ports = self.slots.iter_mut().flatten().filter_map(|slot| slot.port.as_mut());
-                ports.for_each(|port| port.receive(origin, packets, ahead));
+                ports.for_each(|port| port.receive(origin, packets, ahead, &mut only_counted));
             }
             // Also, were it possible, to a port that is not there.
             _ => counters.no_destination += number,

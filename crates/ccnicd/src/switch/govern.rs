@@ -36,6 +36,7 @@ use super::policy::look::{Held, Seen, Unfit};
 use super::policy::private::Private;
 use super::table::Learned;
 use super::*;
+use crate::ports::only_counted;
 
 /// Packets of a burst that are ready to go, in order.
 pub(super) struct Ready {
@@ -383,7 +384,7 @@ impl Switch {
             };
             let mut leaving = Leaving::new(port.takes_offloads());
             rest = leaving.fill(rules, has_vlans, origin.mem, rest, now, |packet| {
-                captures.went(now, *client, origin.mem, packet, Some(Reason::Rate));
+                captures.went(now, *client, origin.mem, packet, std::iter::once(Some(Reason::Rate)));
             });
             *over_rate += leaving.over_rate();
             let origin = leaving.origin(origin);
@@ -431,7 +432,7 @@ impl Switch {
         if let Some(port) = self.slot(mirror).and_then(|slot| slot.port.as_mut())
             && !packets.is_empty()
         {
-            port.receive(origin, packets, &[]);
+            port.receive(origin, packets, &[], &mut only_counted);
             counters.extra_copies += number(packets);
         }
     }

@@ -159,6 +159,11 @@ impl Switch {
         self.settle();
     }
 
+    /// Hands over what has been captured: the worker is about to sleep.
+    pub fn hand_over_captured(&mut self) {
+        self.captures.hand_over();
+    }
+
     /// Ends a capture, if it is here.
     pub fn end_capture(&mut self, id: u64) -> Option<Capture> {
         let ended = self.captures.remove(id);

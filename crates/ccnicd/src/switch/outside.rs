@@ -12,7 +12,7 @@ use super::places::Place;
 use super::policy::Rules;
 use super::port::{SwitchCounters, SwitchPort};
 use super::{PortId, Switch};
-use crate::ports::{Burst, Doze, Notify, OutsidePort, Statistics};
+use crate::ports::{Burst, Doze, Losses, Notify, OutsidePort, Statistics};
 
 /// Bursts that are served when the port is closed, at most: more may come all the time.
 const BACKLOG: usize = 64;
@@ -81,8 +81,14 @@ impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
         n
     }
 
-    fn receive(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], _ahead: &[Desc]) {
-        self.port.send(from, packets);
+    fn receive(
+        &mut self,
+        from: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        _ahead: &[Desc],
+        lost: &mut Losses<'_>,
+    ) {
+        self.port.send(from, packets, lost);
         self.pace.found(); // an answer may be there already
     }
 
@@ -216,7 +222,7 @@ mod tests {
             burst.packets.refill(&descs);
             frames.len()
         }
-        fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+        fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], _: &mut Losses<'_>) {
             for desc in packets {
                 let mut frame = vec![0; desc.len().into()];
                 gather(from.mem, &[*desc], &mut frame);

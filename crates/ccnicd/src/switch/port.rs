@@ -12,7 +12,7 @@ use ccnic_shm::NativeMemory;
 
 use super::policy::Rules;
 use super::{PortId, Switch};
-use crate::ports::{Accepts, Doze, Notify, Statistics};
+use crate::ports::{Accepts, Doze, Losses, Notify, Statistics};
 
 /// What a port takes as it is, for all workers.
 #[derive(Debug, Clone)]
@@ -50,8 +50,14 @@ pub trait SwitchPort: Statistics + Send {
     fn spin(&mut self, at: PortId, polls: usize, switch: &mut Switch) -> usize;
 
     /// Takes copies of another port's packets, at most [`FETCH`](ccnic::nic::FETCH) descriptors, and publishes them. Never waits: what it
-    /// has no room for it drops and counts. Prefetches the payload of `ahead`, which lies where `packets` do.
-    fn receive(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], ahead: &[Desc]);
+    /// has no room for it drops and counts, and tells `lost`. Prefetches the payload of `ahead`, which lies where `packets` do.
+    fn receive(
+        &mut self,
+        from: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        ahead: &[Desc],
+        lost: &mut Losses<'_>,
+    );
 
     /// True when it takes packets whose metadata request something (`ccnic_frame::Meta`): checksums that are not computed,
     /// super-packets. Others get such packets only from programs, whose metadata are passed on whatever they say.

@@ -4,9 +4,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use ccnic::Desc;
-use ccnic::nic::{Origin, Receivers, spread_copies};
+use ccnic::nic::{Loss, Origin, Receivers, spread_copies};
 use ccnic::ring::Ring;
 use ccnic::rss::Spreader;
+use ccnic_control::capture::Reason;
 use ccnic_control::messages::QueueStatus;
 use ccnic_frame::vlan::TAG;
 use ccnic_frame::{Meta, Takes};
@@ -19,7 +20,7 @@ use super::policy::Rules;
 use super::port::{Accepting, SwitchCounters, SwitchPort};
 use super::{PortId, Switch};
 use crate::ports::program::ProgramPort;
-use crate::ports::{Accepts, Doze, InTurn, Notify, Port, Statistics};
+use crate::ports::{Accepts, Doze, InTurn, Losses, Notify, Port, Statistics};
 
 /// All queue pairs of a program.
 ///
@@ -112,19 +113,26 @@ impl<R: Ring> SwitchedProgram<R> {
     }
 
     #[inline(always)]
-    fn deliver(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], ahead: &[Desc]) {
+    fn deliver(
+        &mut self,
+        from: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        ahead: &[Desc],
+        lost: &mut Losses<'_>,
+    ) {
+        let lost = |packets: &[Desc], why: Loss| lost(packets, reason(why));
         let (queues, mem) = self.port.queues();
         if let Some(by) = &self.spreader {
             let mut receivers = Receivers::default();
             mem.vectors().run(
                 #[inline(always)]
-                || spread_copies(queues, from, packets, ahead, by, &mut receivers),
+                || spread_copies(queues, from, packets, ahead, by, &mut receivers, lost),
             );
             self.watch(&mut receivers);
         } else if let Some(first) = queues.first_mut() {
             mem.vectors().run(
                 #[inline(always)]
-                || first.take_copies(from, packets, ahead),
+                || first.take_copies(from, packets, ahead, lost),
             );
             if self.port.notifies(0) {
                 self.queues.touch(0);
@@ -134,32 +142,42 @@ impl<R: Ring> SwitchedProgram<R> {
 
     /// The same, compiled once for all who deliver part of a burst.
     #[inline(never)]
-    fn deliver_few(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+    fn deliver_few(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], lost: &mut Losses<'_>) {
         if !packets.is_empty() {
-            self.deliver(from, packets, &[]);
+            self.deliver(from, packets, &[], lost);
         }
     }
 
     /// As `deliver`, for packets some of which request what the program may not take.
     #[cold]
     #[inline(never)]
-    fn receive_completed(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+    fn receive_completed(
+        &mut self,
+        from: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        lost: &mut Losses<'_>,
+    ) {
         let Some(mut completion) = self.completion.take() else { return };
         let takes = completion.takes();
         let (mut run, mut at) = (0, 0);
         while let Some(packet) = first(packets, at) {
             let meta = Meta::from_word(packet.first().map_or(0, |desc| desc.meta));
             if !takes.covers(meta) {
-                self.deliver_few(from, packets.get(run..at).unwrap_or_default());
+                self.deliver_few(from, packets.get(run..at).unwrap_or_default(), lost);
                 run = at + packet.len();
-                let done = completion
-                    .completer
-                    .complete(from, packet, takes, |from, packets| self.deliver_few(from, packets));
-                completion.refused += u64::from(done.is_err());
+                let mut why = None; // of any of its segments
+                let done = completion.completer.complete(from, packet, takes, |from, packets| {
+                    self.deliver_few(from, packets, &mut |_, reason| why = Some(reason));
+                });
+                if done.is_err() {
+                    completion.refused += 1;
+                    why = Some(Reason::BadOffload);
+                }
+                why.into_iter().for_each(|why| lost(packet, why));
             }
             at += packet.len();
         }
-        self.deliver_few(from, packets.get(run..at).unwrap_or_default());
+        self.deliver_few(from, packets.get(run..at).unwrap_or_default(), lost);
         self.completion = Some(completion);
     }
 
@@ -169,6 +187,16 @@ impl<R: Ring> SwitchedProgram<R> {
     fn watch(&mut self, receivers: &mut Receivers) {
         let SwitchedProgram { port, queues, .. } = self;
         receivers.take().filter(|at| port.notifies(*at)).for_each(|at| queues.touch(at));
+    }
+}
+
+/// The reason whose counter [counts](Statistics::report) it.
+fn reason(why: Loss) -> Reason {
+    match why {
+        Loss::TooLong => Reason::OverMtu,
+        Loss::ByRule => Reason::FlowRule,
+        Loss::RingFull => Reason::RingFull,
+        Loss::NoBuffer => Reason::NoBuffer,
     }
 }
 
@@ -198,14 +226,20 @@ impl<R: Ring> SwitchPort for SwitchedProgram<R> {
         )
     }
 
-    fn receive(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], ahead: &[Desc]) {
+    fn receive(
+        &mut self,
+        from: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        ahead: &[Desc],
+        lost: &mut Losses<'_>,
+    ) {
         if let Some(completion) = &self.completion {
             let said = packets.iter().fold(0, |said, desc| said | desc.meta);
             if said & completion.takes().others() != 0 {
-                return self.receive_completed(from, packets);
+                return self.receive_completed(from, packets, lost);
             }
         }
-        self.deliver(from, packets, ahead);
+        self.deliver(from, packets, ahead, lost);
     }
 
     fn accepts(&self) -> Accepting {

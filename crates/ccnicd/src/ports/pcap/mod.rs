@@ -30,7 +30,7 @@ use rustix::event::PollFd;
 
 pub use options::{PcapOptions, Rate, Start};
 
-use super::{Burst, Doze, OutsidePort, Statistics};
+use super::{Burst, Doze, Losses, OutsidePort, Statistics};
 use record::Recorder;
 use replay::Replay;
 
@@ -104,7 +104,7 @@ impl OutsidePort for PcapPort {
         Some(self)
     }
 
-    fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+    fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], lost: &mut Losses<'_>) {
         self.runs = true;
         let counters = &mut self.counters;
         let now = if self.recorder.is_some() { Recorder::now() } else { 0 };
@@ -119,7 +119,7 @@ impl OutsidePort for PcapPort {
                     counters.rx_packets += 1;
                     counters.rx_bytes += bytes;
                 }
-                Err(why) => why.count(counters, 1),
+                Err(why) => why.lose(counters, packet, lost),
             }
         }
     }

@@ -39,7 +39,7 @@ pub use options::TapOptions;
 
 use super::outside::ByFlow;
 use super::unsent::BEYOND_MTU;
-use super::{Burst, Doze, OutsidePort, Statistics};
+use super::{Burst, Doze, Losses, OutsidePort, Statistics};
 use device::Device;
 use incoming::{Incoming, ReadCounters};
 use join::Run;
@@ -126,7 +126,7 @@ impl OutsidePort for TapPort {
         packets as usize
     }
 
-    fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+    fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], lost: &mut Losses<'_>) {
         let mtu = self.mtu.get();
         let mut rest = packets;
         while let Some(packet) = rest.split_inclusive(|desc| !desc.more()).next() {
@@ -141,7 +141,7 @@ impl OutsidePort for TapPort {
                     counters.rx_packets += number;
                     counters.rx_bytes += bytes;
                 }
-                Err(why) => why.count(counters, number),
+                Err(why) => why.lose(counters, rest.get(..descriptors).unwrap_or_default(), lost),
             }
             rest = rest.get(descriptors..).unwrap_or_default();
         }

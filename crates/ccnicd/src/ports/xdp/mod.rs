@@ -35,7 +35,8 @@ use rustix::event::PollFd;
 pub use options::{Choice, Mode, XdpOptions};
 
 use super::outside::ByFlow;
-use super::{Burst, Doze, OutsidePort, Statistics};
+use super::unsent::Unsent;
+use super::{Burst, Doze, Losses, OutsidePort, Statistics};
 use bound::Bound;
 use keeper::Keeper;
 use lane::{Lane, umem_bytes};
@@ -127,17 +128,14 @@ impl OutsidePort for XdpPort {
         packets as usize
     }
 
-    fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc]) {
+    fn send(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], lost: &mut Losses<'_>) {
         let most = self.bound.longest;
         for packet in packets.split_inclusive(|desc| !desc.more()) {
             let at = self.flows.queue(from.mem, packet);
             let Some(counters) = self.counters.get_mut(at) else { return };
-            match self.bound.lanes.get_mut(at) {
-                Some(lane) => {
-                    lane.push(&self.mem, most, from.mem, packet).unwrap_or_else(|why| why.count(counters, 1))
-                }
-                None => counters.drop_port_down += 1,
-            }
+            let lane = self.bound.lanes.get_mut(at).ok_or(Unsent::Down);
+            lane.and_then(|lane| lane.push(&self.mem, most, from.mem, packet))
+                .unwrap_or_else(|why| why.lose(counters, packet, lost));
         }
         for (lane, counters) in self.bound.lanes.iter_mut().zip(&mut self.counters) {
             lane.send(counters);

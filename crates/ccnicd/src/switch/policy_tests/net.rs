@@ -6,10 +6,11 @@ use ccnic::nic::{Dealt, Origin, gather};
 use ccnic::rss::Spreader;
 use ccnic::{Desc, SharedMemory};
 use ccnic_control::ClientId;
+use ccnic_control::capture::Reason;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, Pages, Region};
 
-use crate::ports::{Notify, Statistics};
+use crate::ports::{Losses, Notify, Statistics};
 use crate::switch::policy::{Carried, Policy, Rules, Vlans};
 use crate::switch::test_workers::Workers;
 use crate::switch::{PortId, Switch, SwitchCounters, SwitchPort, TableLimits};
@@ -23,6 +24,10 @@ pub(in crate::switch) struct Cable {
     /// What it sends next, in bursts.
     pub(in crate::switch) out: Mutex<Vec<Vec<Sent>>>,
     got: Mutex<Vec<Sent>>,
+    /// Packets of each publication.
+    pub(in crate::switch) publications: Mutex<Vec<usize>>,
+    /// Of each publication it takes so many, and has no room for the others.
+    pub(in crate::switch) room: Mutex<Option<usize>>,
     /// What is written to the start of somebody's memory as soon as this port has received.
     pub(in crate::switch) scribble: Mutex<Option<(NativeMemory, Vec<u8>)>>,
 }
@@ -79,9 +84,22 @@ impl SwitchPort for Port {
         self.burst.drain(..n);
         n
     }
-    fn receive(&mut self, from: &Origin<'_, NativeMemory>, packets: &[Desc], _: &[Desc]) {
+    fn receive(
+        &mut self,
+        from: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+        _: &[Desc],
+        lost: &mut Losses<'_>,
+    ) {
         assert!(!packets.is_empty() && packets.len() <= ccnic::nic::FETCH, "{}", packets.len());
-        for packet in packets.split_inclusive(|desc| !desc.more()) {
+        let room = self.cable.room.lock().unwrap().unwrap_or(usize::MAX);
+        let number = packets.iter().filter(|desc| !desc.more()).count();
+        self.cable.publications.lock().unwrap().push(number.min(room));
+        for (at, packet) in packets.split_inclusive(|desc| !desc.more()).enumerate() {
+            if at >= room {
+                lost(packet, Reason::RingFull);
+                continue;
+            }
             assert!(packet.iter().all(|desc| (1..=SEGMENT).contains(&desc.len().into())));
             let mut frame = vec![0; packet.iter().map(|desc| usize::from(desc.len())).sum()];
             assert!(frame.len() <= from.mtu.into(), "no longer than is said");

@@ -43,6 +43,24 @@ fn a_figure_of_the_cni_paper_is_reproduced() {
 }
 
 #[test]
+fn the_figures_on_programmed_io_are_reproduced() {
+    let out = tempfile::tempdir().expect("a folder");
+    let run = ccnic(&["reproduce", "pio"], out.path());
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    for figure in ["1", "5", "6", "8", "9", "10"] {
+        is_a_picture(&out.path().join(format!("figure-pio-{figure}")));
+    }
+    let page = text(&out.path().join("index.html"));
+    assert!(page.contains("PIO figure 10") && page.contains("Coherent programmed I/O"), "{page}");
+    let verdicts: Vec<Value> = serde_json::from_str(&text(&out.path().join("summary.json"))).expect("JSON");
+    assert!(verdicts.iter().all(|v| v["simulated"].is_number()), "{verdicts:?}");
+    let of = |kind: &str| verdicts.iter().filter(|v| v["calibration"] == kind).collect::<Vec<_>>();
+    // What was fitted comes out; what was not, may not.
+    assert!(of("calibrated").iter().all(|v| v["within"] == true), "{:?}", of("calibrated"));
+    assert!(of("predicted").len() >= 15, "{:?}", of("predicted"));
+}
+
+#[test]
 fn small_figures_are_reproduced() {
     let out = tempfile::tempdir().expect("a folder");
     let run = ccnic(&["reproduce", "17", "7", "--quick"], out.path());

@@ -13,6 +13,7 @@
 //!  devices/     what implements the trait Device: PCIe NICs             observe/audit
 //!  machine/     cores, caches, home agents, fabric, topology; the trait Device
 //!  bus/         the other machine: nodes with snooping buses, and a network
+//!  eci/         the third: two nodes on a coherent link, whose messages a device can hold back
 //!  observe/     counters, trace, journal: what a machine reports to
 //!  platform/    a machine's numbers, from TOML
 //!  protocols/   coherence protocols: tables, no code
@@ -67,6 +68,7 @@
 
 pub mod bus;
 mod devices;
+pub mod eci;
 mod kernel;
 mod machine;
 mod observe;
@@ -85,5 +87,6 @@ pub use machine::uncached::{Access, AccessKind};
 pub use machine::{Attachment, Machine, MachineError, Seat};
 pub use observe::{counters, summary, trace, witness};
 pub use run::cni as cni_run;
+pub use run::pio as pio_run;
 pub use run::{calibrate, figures, loopback, micro, mmio, parallel};
-pub use systems::cni;
+pub use systems::{cni, pio};

@@ -4,9 +4,10 @@
 //! At rest the device owns the line that the core loads. The load makes the home probe the device, which holds the probe back, requests
 //! the line of the core's message for itself, and replies to the probe with its own message.
 
+use crate::protocol::OnLoad;
 use stateright::{Model, Property};
 
-use crate::shared::{CALLS, Core, Device, EVICTIONS, Fault, Initiator, Line, Rules, Step, Value};
+use crate::shared::{Core, Device, EVICTIONS, Fault, Initiator, Line, Rules, Value, Watched, properties};
 
 /// A message of the core is fetched from its memory.
 pub(crate) const FROM_MEMORY: &str = "reached: served from memory";
@@ -71,21 +72,8 @@ pub(crate) struct CpuHomed {
 }
 
 impl CpuHomed {
-    fn core_goes_on(&self, state: &State) -> bool {
-        let barrier = self.rules.barrier && state.core.store.is_some();
-        let writes = if self.initiator == Initiator::Cpu { CALLS } else { CALLS + 1 };
-        match state.core.step {
-            Step::Write => state.core.store.is_none() && state.core.taken < writes,
-            Step::Load => !barrier && !state.pending[state.core.waits_at(self.initiator)],
-        }
-    }
-
     fn core(&self, state: &mut State) -> Result<(), Fault> {
-        if state.core.step == Step::Write {
-            state.core.write(self.initiator);
-            return Ok(());
-        }
-        let line = state.core.waits_at(self.initiator);
+        let Some(line) = state.core.loads(self.initiator) else { return Ok(()) };
         match state.place[line] {
             // Also when it is repeated: the line is at home.
             Place::Cpu { .. } => state.core.take(self.initiator, state.value[line]),
@@ -110,11 +98,14 @@ impl CpuHomed {
     fn deliver(&self, state: &mut State, message: Message) -> Result<(), Fault> {
         match message {
             Message::Probe(line) => {
-                if let Some(fetch) = state.device.hold(line, self.initiator, &self.rules) {
-                    if state.place[fetch] == Place::Device {
+                match state.device.load(line) {
+                    OnLoad::Fetch(fetch) if state.place[fetch] == Place::Device => {
                         return state.device.take(self.initiator, state.value[fetch]);
                     }
-                    state.send(Message::Own(fetch));
+                    OnLoad::Fetch(fetch) => state.send(Message::Own(fetch)),
+                    OnLoad::Hold => {}
+                    // What the device has given, the home does not ask it for.
+                    OnLoad::Repeat => return Err(Fault::NotOnce),
                 }
                 Ok(())
             }
@@ -142,10 +133,19 @@ impl State {
         self.messages.push(message);
         self.messages.sort_unstable();
     }
+}
 
-    fn is_done(&self, initiator: Initiator) -> bool {
-        let taken = if initiator == Initiator::Cpu { self.core.taken } else { self.device.taken };
-        taken == CALLS
+impl Watched for State {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.fault
     }
 }
 
@@ -164,7 +164,7 @@ impl Model for CpuHomed {
             value: [Value::Empty; 2],
             pending: [false; 2],
             messages: Vec::new(),
-            device: Device::new(),
+            device: Device::new(self.initiator, &self.rules),
             evictions: EVICTIONS,
             from_memory: false,
             fault: None,
@@ -175,7 +175,7 @@ impl Model for CpuHomed {
         if state.fault.is_some() || state.is_done(self.initiator) {
             return;
         }
-        if self.core_goes_on(state) {
+        if state.core.goes_on(self.initiator, &self.rules, state.pending) {
             actions.push(Action::Core);
         }
         // A store to a line that has been lost would wait for it: in these protocols that is a defect, and shows as one.
@@ -220,7 +220,7 @@ impl Model for CpuHomed {
                 self.deliver(&mut state, message)
             }
             Action::Respond(value) => {
-                let line = state.device.held?;
+                let line = state.device.side.holds()?;
                 state.place[line] = Place::Moving;
                 state.send(Message::Reply(line, value));
                 state.device.replied(self.initiator, value)
@@ -231,7 +231,7 @@ impl Model for CpuHomed {
     }
 
     fn properties(&self) -> Vec<Property<CpuHomed>> {
-        vec![
+        let own = vec![
             Property::always("one owner", |_, state: &State| {
                 let moving = |line| {
                     let carries =
@@ -240,16 +240,13 @@ impl Model for CpuHomed {
                 };
                 [0, 1].into_iter().all(|line| moving(line) == usize::from(state.place[line] == Place::Moving))
             }),
-            Property::always("exactly once", |_, state: &State| state.fault != Some(Fault::NotOnce)),
-            Property::always("owned before answered", |_, state: &State| {
-                state.fault != Some(Fault::NotOwned)
-            }),
             Property::sometimes(FROM_MEMORY, |_, state: &State| state.from_memory),
             Property::always("no deadlock", |model: &CpuHomed, state: &State| {
                 let mut actions = Vec::new();
                 model.actions(state, &mut actions);
                 !actions.is_empty() || state.fault.is_some() || state.is_done(model.initiator)
             }),
-        ]
+        ];
+        properties().into_iter().chain(own).collect()
     }
 }

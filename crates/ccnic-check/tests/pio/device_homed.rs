@@ -5,9 +5,10 @@
 //! Messages of different kinds overtake each other: requests and recalls travel in any order. Only what the CPU's cache gives back of one
 //! line, write-backs and replies to recalls, keeps its order.
 
+use crate::protocol::OnLoad;
 use stateright::{Model, Property};
 
-use crate::shared::{CALLS, Core, Device, EVICTIONS, Fault, Initiator, Line, Rules, Step, Value};
+use crate::shared::{Core, Device, EVICTIONS, Fault, Initiator, Line, Rules, Value, Watched, properties};
 
 /// What occurs, in alphabetical order.
 pub(crate) const REACHED: [&str; 4] = [
@@ -115,11 +116,7 @@ impl DeviceHomed {
     }
 
     fn core(&self, state: &mut State) -> Result<(), Fault> {
-        if state.core.step == Step::Write {
-            state.core.write(self.initiator);
-            return Ok(());
-        }
-        let line = state.core.waits_at(self.initiator);
+        let Some(line) = state.core.loads(self.initiator) else { return Ok(()) };
         match state.cache[line] {
             Cached::Invalid => {
                 state.pending[line] = true;
@@ -132,20 +129,6 @@ impl DeviceHomed {
         }
     }
 
-    /// True when the core's program can do something.
-    fn core_goes_on(&self, state: &State) -> bool {
-        let barrier = self.rules.barrier && state.core.store.is_some();
-        match state.core.step {
-            Step::Write => state.core.store.is_none() && state.core.taken < self.last_write(),
-            Step::Load => !barrier && !state.pending[state.core.waits_at(self.initiator)],
-        }
-    }
-
-    /// Writes of the program: as many as there are calls.
-    fn last_write(&self) -> u8 {
-        if self.initiator == Initiator::Cpu { CALLS } else { CALLS + 1 }
-    }
-
     fn at_device(&self, state: &mut State, request: Request) -> Result<(), Fault> {
         match request {
             Request::Own(line) => {
@@ -156,16 +139,17 @@ impl DeviceHomed {
                 state.directory[line] = Directory::Owned;
                 state.reply(Reply::Upgraded(line));
             }
-            Request::Load(line) => match state.last {
-                Some((last, value)) if last == line && self.rules.repeats => self.give(state, line, value),
-                _ => {
-                    if let Some(fetch) = state.device.hold(line, self.initiator, &self.rules) {
-                        match state.directory[fetch] {
-                            Directory::Home => return state.device.take(self.initiator, state.memory[fetch]),
-                            _ => state.reply(Reply::Recall(fetch)),
-                        }
+            Request::Load(line) => match state.device.load(line) {
+                OnLoad::Repeat => {
+                    if let Some((_, value)) = state.last {
+                        self.give(state, line, value);
                     }
                 }
+                OnLoad::Fetch(fetch) if state.directory[fetch] == Directory::Home => {
+                    return state.device.take(self.initiator, state.memory[fetch]);
+                }
+                OnLoad::Fetch(fetch) => state.reply(Reply::Recall(fetch)),
+                OnLoad::Hold => {}
             },
         }
         Ok(())
@@ -241,10 +225,19 @@ impl State {
         }
         self.cache[line] = Cached::Invalid; // a clean line goes without a message
     }
+}
 
-    fn is_done(&self, initiator: Initiator) -> bool {
-        let taken = if initiator == Initiator::Cpu { self.core.taken } else { self.device.taken };
-        taken == CALLS
+impl Watched for State {
+    fn core(&self) -> &Core {
+        &self.core
+    }
+
+    fn device(&self) -> &Device {
+        &self.device
+    }
+
+    fn fault(&self) -> Option<Fault> {
+        self.fault
     }
 }
 
@@ -267,7 +260,7 @@ impl Model for DeviceHomed {
             requests: Vec::new(),
             replies: Vec::new(),
             backs: [Vec::new(), Vec::new()],
-            device: Device::new(),
+            device: Device::new(self.initiator, &self.rules),
             directory,
             memory: [Value::Empty; 2],
             last: None,
@@ -280,7 +273,7 @@ impl Model for DeviceHomed {
         if state.fault.is_some() || state.is_done(self.initiator) {
             return;
         }
-        if self.core_goes_on(state) {
+        if state.core.goes_on(self.initiator, &self.rules, state.pending) {
             actions.push(Action::Core);
         }
         if let Some((line, _)) = state.core.store
@@ -333,7 +326,7 @@ impl Model for DeviceHomed {
             }
             Action::Back(line) => self.give_back(&mut state, line),
             Action::Respond(value) => {
-                let line = state.device.held?;
+                let line = state.device.side.holds()?;
                 self.give(&mut state, line, value);
                 state.last = Some((line, value));
                 state.device.replied(self.initiator, value)
@@ -344,8 +337,8 @@ impl Model for DeviceHomed {
     }
 
     fn properties(&self) -> Vec<Property<DeviceHomed>> {
-        let [own, repeated, evicted, upgrade] = REACHED;
-        vec![
+        let [wants, repeated, evicted, upgrade] = REACHED;
+        let own = vec![
             Property::always("one owner", |_, state: &State| {
                 [0, 1].into_iter().all(|line| match state.cache[line] {
                     Cached::Invalid => true,
@@ -353,14 +346,10 @@ impl Model for DeviceHomed {
                     Cached::Exclusive(_) | Cached::Modified(_) => state.directory[line] == Directory::Owned,
                 })
             }),
-            Property::always("exactly once", |_, state: &State| state.fault != Some(Fault::NotOnce)),
-            Property::always("owned before answered", |_, state: &State| {
-                state.fault != Some(Fault::NotOwned)
-            }),
             Property::sometimes(evicted, |_, state: &State| {
                 state.backs.iter().flatten().any(|back| matches!(back, Back::Evicted(_)))
             }),
-            Property::sometimes(own, |_, state: &State| {
+            Property::sometimes(wants, |_, state: &State| {
                 state.requests.iter().any(|request| matches!(request, Request::Own(_)))
             }),
             Property::sometimes(repeated, |_, state: &State| {
@@ -375,6 +364,7 @@ impl Model for DeviceHomed {
                 model.actions(state, &mut actions);
                 !actions.is_empty() || state.fault.is_some() || state.is_done(model.initiator)
             }),
-        ]
+        ];
+        properties().into_iter().chain(own).collect()
     }
 }

@@ -1,8 +1,11 @@
 //! The four message protocols of coherent programmed I/O (Ruzhanskaia et al. 2024, section 4.3, figure 4), checked exhaustively: every
 //! order of messages, evictions and timeouts, over calls enough for each line to have had each role twice.
 //!
-//! `device_homed.rs` has figures 4a and 4b, `cpu_homed.rs` 4c and 4d: as state machines of a core, its cache, the network and a device
-//! that holds loads back. Properties, in every state that can be reached:
+//! Both sides of the protocol are the simulator's own code (`ccnic-sim/src/systems/pio/protocol.rs`), which its programs and devices run.
+//! The file imports nothing, so it is taken in as it is: the simulator and what it depends on are not built for this.
+//!
+//! `device_homed.rs` has figures 4a and 4b, `cpu_homed.rs` 4c and 4d: with the cache, the network and the directory
+//! around it. Properties, in every state that can be reached:
 //!
 //! * *one owner*: no line is owned at both sides;
 //! * *exactly once*: requests and answers arrive in order, each once, at its parity, with the data that were written;
@@ -14,6 +17,8 @@
 
 mod cpu_homed;
 mod device_homed;
+#[path = "../../../ccnic-sim/src/systems/pio/protocol.rs"]
+mod protocol;
 mod shared;
 
 use stateright::{Checker, Model};

@@ -1,19 +1,14 @@
-//! What both models share: the roles of the lines, what lies in them, and the rules that can be taken away.
+//! What both models share: the simulator's own state machines of both sides, what lies in the lines, and the rules that can be taken away.
+
+use crate::protocol::{self, CpuSide, DeviceSide, OnLoad};
+pub(crate) use crate::protocol::{Initiator, Line};
+use stateright::{Model, Property};
 
 /// Calls of a model: each line has each role twice.
 pub(crate) const CALLS: u8 = 4;
 /// Times that the device says "not ready yet" (section 4.4), and evictions, in a run.
 pub(crate) const TIMEOUTS: u8 = 3;
 pub(crate) const EVICTIONS: u8 = 3;
-
-/// Which side sends the requests.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Initiator {
-    /// Figures 4a and 4c.
-    Cpu,
-    /// Figures 4b and 4d.
-    Device,
-}
 
 /// What makes the protocols work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,6 +37,16 @@ impl Default for Rules {
     }
 }
 
+impl Rules {
+    fn device(&self) -> protocol::Rules {
+        protocol::Rules {
+            waits_for_request: self.waits_for_request,
+            takes_back_not_ready: self.takes_back_not_ready,
+            repeats: self.repeats,
+        }
+    }
+}
+
 /// A line's content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Value {
@@ -61,9 +66,6 @@ pub(crate) enum Fault {
     NotOwned,
 }
 
-/// One of the two lines, A and B: 0 or 1.
-pub(crate) type Line = usize;
-
 /// The program on the core: what it does next.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
@@ -76,9 +78,8 @@ pub(crate) enum Step {
 /// The core: its program, and its store buffer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Core {
-    /// Its parity: `CPU` initiates, the line of its request; otherwise the line that it loads.
-    pub turn: Line,
-    pub step: Step,
+    side: CpuSide,
+    step: Step,
     /// Messages of the device that it has taken.
     pub taken: u8,
     pub store: Option<(Line, Value)>,
@@ -87,140 +88,97 @@ pub(crate) struct Core {
 impl Core {
     pub fn new(initiator: Initiator) -> Core {
         let step = if initiator == Initiator::Cpu { Step::Write } else { Step::Load };
-        Core { turn: 0, step, taken: 0, store: None }
+        Core { side: CpuSide::new(initiator), step, taken: 0, store: None }
     }
 
-    /// The line that it loads.
-    pub fn waits_at(&self, initiator: Initiator) -> Line {
-        if initiator == Initiator::Cpu { 1 - self.turn } else { self.turn }
+    /// True when its program can do something.
+    pub fn goes_on(&self, initiator: Initiator, rules: &Rules, pending: [bool; 2]) -> bool {
+        let writes = if initiator == Initiator::Cpu { CALLS } else { CALLS + 1 };
+        match self.step {
+            Step::Write => self.store.is_none() && self.taken < writes,
+            Step::Load => !(rules.barrier && self.store.is_some()) && !pending[self.side.waits_at()],
+        }
     }
 
-    /// It writes its message: into the store buffer.
-    pub fn write(&mut self, initiator: Initiator) {
+    /// The line that it loads next; otherwise it has written its message.
+    pub fn loads(&mut self, initiator: Initiator) -> Option<Line> {
+        if self.step == Step::Load {
+            return Some(self.side.waits_at());
+        }
         let message = match initiator {
             Initiator::Cpu => Value::Request(self.taken),
-            // Its answer goes where the request came.
             Initiator::Device => Value::Answer(self.taken - 1),
         };
-        self.store = Some((self.turn, message));
-        if initiator == Initiator::Device {
-            self.turn = 1 - self.turn;
-        }
+        self.store = Some((self.side.writes_at(), message));
+        self.side.wrote();
         self.step = Step::Load;
+        None
     }
 
     /// It takes what it has loaded.
     pub fn take(&mut self, initiator: Initiator, value: Value) -> Result<(), Fault> {
         match (initiator, value) {
-            // Not rewriting the request, it waits at the other line (section 4.4).
             (_, Value::NotReady) => {
-                self.turn = 1 - self.turn;
-                Ok(())
+                self.side.took(false);
+                return Ok(());
             }
-            (Initiator::Cpu, Value::Answer(n)) if n == self.taken => {
-                self.taken += 1;
-                self.turn = 1 - self.turn;
-                self.step = Step::Write;
-                Ok(())
-            }
-            (Initiator::Device, Value::Request(n)) if n == self.taken => {
-                self.taken += 1;
-                self.step = Step::Write;
-                Ok(())
-            }
-            _ => Err(Fault::NotOnce),
+            (Initiator::Cpu, Value::Answer(n)) | (Initiator::Device, Value::Request(n))
+                if n == self.taken => {}
+            _ => return Err(Fault::NotOnce),
         }
+        self.side.took(true);
+        self.taken += 1;
+        self.step = Step::Write;
+        Ok(())
     }
 }
 
-/// The device: what it does with the load that it holds back.
+/// The device: its side of the protocol, and what it has seen.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Device {
-    /// Its parity, as the core's.
-    pub turn: Line,
-    pub phase: Phase,
-    /// The load that it holds back.
-    pub held: Option<Line>,
+    pub side: DeviceSide,
     /// Messages of the core that it has taken.
     pub taken: u8,
-    /// A request of the core is being worked on (CPU initiates), or a message of the device is at the core (device initiates).
-    pub busy: bool,
     /// It has had the line of the request that it answers next.
     has_request: bool,
-    pub timeouts: u8,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Phase {
-    /// Nothing to do before a load comes.
-    Idle,
-    /// Takes the line of the core's last message back.
-    Fetch,
-    /// Has what it needs, and can reply to the load.
-    Ready,
+    timeouts: u8,
 }
 
 impl Device {
-    pub fn new() -> Device {
-        Device {
-            turn: 0,
-            phase: Phase::Idle,
-            held: None,
-            taken: 0,
-            busy: false,
-            has_request: false,
-            timeouts: TIMEOUTS,
+    pub fn new(initiator: Initiator, rules: &Rules) -> Device {
+        let side = DeviceSide::new(initiator, rules.device());
+        Device { side, taken: 0, has_request: false, timeouts: TIMEOUTS }
+    }
+
+    /// A load has come at the line where the core waits.
+    pub fn load(&mut self, line: Line) -> OnLoad {
+        let busy = self.side.is_busy();
+        let on_load = self.side.load(line);
+        if on_load == OnLoad::Hold && !busy {
+            self.taken += 1; // takes the request for granted
         }
+        on_load
     }
 
-    /// The line of the core's last message, which has to be fetched before a load is replied to.
-    pub fn fetches(&self, initiator: Initiator) -> Line {
-        if initiator == Initiator::Cpu { self.turn } else { 1 - self.turn }
-    }
-
-    /// Takes the content of that line.
+    /// Takes the content of the line that it has fetched.
     pub fn take(&mut self, initiator: Initiator, value: Value) -> Result<(), Fault> {
-        let message = match (initiator, self.busy) {
-            // What is there is "not ready yet", or, with the device as initiator, nothing was asked.
-            (Initiator::Cpu, true) | (Initiator::Device, false) => None,
-            (Initiator::Cpu, false) => Some(Value::Request(self.taken)),
-            (Initiator::Device, true) => Some(Value::Answer(self.taken)),
-        };
-        self.phase = Phase::Ready;
-        if let Some(message) = message {
+        if self.side.fetched() {
+            let message = match initiator {
+                Initiator::Cpu => Value::Request(self.taken),
+                Initiator::Device => Value::Answer(self.taken),
+            };
             if value != message {
                 return Err(Fault::NotOnce);
             }
             self.taken += 1;
-            self.busy = initiator == Initiator::Cpu;
             self.has_request = true;
         }
         Ok(())
     }
 
-    /// A load has come at the line where the core waits. Holds it; returns the line to fetch first, if there is one.
-    pub fn hold(&mut self, line: Line, initiator: Initiator, rules: &Rules) -> Option<Line> {
-        self.held = Some(line);
-        let skips = match (initiator, self.busy) {
-            (Initiator::Cpu, true) => !rules.takes_back_not_ready,
-            (Initiator::Cpu, false) => !rules.waits_for_request,
-            (Initiator::Device, _) => false,
-        };
-        if !skips {
-            self.phase = Phase::Fetch;
-            return Some(self.fetches(initiator));
-        }
-        self.phase = Phase::Ready;
-        if !self.busy {
-            // It takes the request for granted.
-            (self.taken, self.busy) = (self.taken + 1, true);
-        }
-        None
-    }
-
     /// The reply to the load that is held, if there is one now: the message, or "not ready yet".
     pub fn replies(&self, initiator: Initiator) -> Vec<Value> {
-        if self.phase != Phase::Ready || self.held.is_none() {
+        if self.side.may_answer().is_none() {
             return Vec::new();
         }
         let message = match initiator {
@@ -233,18 +191,38 @@ impl Device {
 
     /// It has replied.
     pub fn replied(&mut self, initiator: Initiator, value: Value) -> Result<(), Fault> {
-        let answer = initiator == Initiator::Cpu && value != Value::NotReady;
-        if answer && !self.has_request {
+        let ready = value != Value::NotReady;
+        if initiator == Initiator::Cpu && ready && !self.has_request {
             return Err(Fault::NotOwned);
         }
-        (self.held, self.phase) = (None, Phase::Idle);
-        self.turn = 1 - self.turn;
-        if value == Value::NotReady {
-            self.timeouts -= 1;
-        } else {
-            self.busy = initiator == Initiator::Device;
+        self.side.answered(ready);
+        if ready {
             self.has_request = false;
+        } else {
+            self.timeouts -= 1;
         }
         Ok(())
     }
+}
+
+/// A model's state, as far as both have it.
+pub(crate) trait Watched {
+    fn core(&self) -> &Core;
+    fn device(&self) -> &Device;
+    fn fault(&self) -> Option<Fault>;
+
+    /// All calls are done.
+    fn is_done(&self, initiator: Initiator) -> bool {
+        CALLS == if initiator == Initiator::Cpu { self.core().taken } else { self.device().taken }
+    }
+}
+
+/// What must hold in both models.
+pub(crate) fn properties<M: Model<State: Watched>>() -> Vec<Property<M>> {
+    vec![
+        Property::always("exactly once", |_, state: &M::State| state.fault() != Some(Fault::NotOnce)),
+        Property::always("owned before answered", |_, state: &M::State| {
+            state.fault() != Some(Fault::NotOwned)
+        }),
+    ]
 }

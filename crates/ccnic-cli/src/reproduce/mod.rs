@@ -15,7 +15,7 @@ use ccnic_sim::figures::plan::Figure;
 use ccnic_sim::figures::point::Effort;
 use ccnic_sim::figures::run::{Batch, Simulated};
 use ccnic_sim::figures::statement::Verdict;
-use ccnic_sim::figures::{all, cni, named};
+use ccnic_sim::figures::{all, cni, named, pio};
 use clap::Args;
 
 use crate::print::{self, Column, Progress, Table, units};
@@ -23,9 +23,9 @@ use crate::print::{self, Column, Progress, Table, units};
 /// Options of `reproduce`.
 #[derive(Debug, Args)]
 pub struct ReproduceArgs {
-    /// Figures by their numbers, plan files (TOML), `all` of the CC-NIC paper's, or `cni`: those of the CNI paper (1996); `list` shows
-    /// which figures there are
-    #[arg(required = true, value_name = "list | all | cni | FIGURE")]
+    /// Figures by their numbers, plan files (TOML), `all` of the CC-NIC paper's, `cni`: those of the CNI paper (1996), or `pio`: those of
+    /// the paper on coherent programmed I/O (2024); `list` shows which figures there are
+    #[arg(required = true, value_name = "list | all | cni | pio | FIGURE")]
     figures: Vec<String>,
     /// Folder for pictures (SVG, PNG), values (CSV), statements (summary.json) and a page (index.html)
     #[arg(long, default_value = "reproduced", value_name = "FOLDER")]
@@ -48,6 +48,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<()> {
         match name.as_str() {
             "all" => figures.extend(all()?),
             "cni" => figures.extend(cni()?),
+            "pio" => figures.extend(pio()?),
             name => figures.push(named(name)?),
         }
     }
@@ -89,6 +90,8 @@ fn list() -> anyhow::Result<()> {
     print::line(
         &figures("Figures of the CNI paper (ISCA '96): all of them by `ccnic reproduce cni`", cni()?).text(),
     );
+    let title = "Figures on coherent programmed I/O (Ruzhanskaia et al. 2024): `ccnic reproduce pio`";
+    print::line(&figures(title, pio()?).text());
     Ok(())
 }
 

@@ -29,6 +29,8 @@ pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String
     let mut html = String::new();
     let title = if figures.iter().all(|f| f.figure.id.starts_with("cni-")) {
         "Coherent network interfaces of 1996, reproduced by simulation"
+    } else if figures.iter().all(|f| f.figure.id.starts_with("pio-")) {
+        "Coherent programmed I/O, reproduced by simulation"
     } else {
         "CC-NIC, reproduced by simulation"
     };
@@ -65,6 +67,8 @@ fn number(id: &str) -> String {
         format!("Figure {id}")
     } else if let Some(id) = id.strip_prefix("cni-") {
         format!("CNI figure {id}")
+    } else if let Some(id) = id.strip_prefix("pio-") {
+        format!("PIO figure {id}")
     } else {
         format!("Section, {id}")
     }

@@ -48,8 +48,11 @@ fn chart(simulated: &Simulated, panel: &Panel, legend: &[String]) -> Chart {
     // The texts of marks are written above the curves.
     let y = if panel.marks.iter().any(|m| m.x.is_some()) { y.with_room(0.06) } else { y };
     let note = drawn.is_empty().then(|| "not simulated yet".to_owned());
-    let content =
-        if bars { Content::Bars(groups(&drawn, &published)) } else { Content::Lines(lines(&drawn, panel)) };
+    let content = if bars {
+        Content::Bars(groups(&drawn, &published))
+    } else {
+        Content::Lines(lines(&drawn, panel, simulated.figure.panels.len()))
+    };
     Chart { title: panel.title.clone(), x_label: panel.x.label.clone(), y, content, note }
 }
 
@@ -79,7 +82,7 @@ fn points<'a>(series: &Series, curve: &'a Curve, panel: &Panel) -> Vec<(&'a Plac
     points
 }
 
-fn lines(drawn: &[Drawn<'_>], panel: &Panel) -> Lines {
+fn lines(drawn: &[Drawn<'_>], panel: &Panel, panels: usize) -> Lines {
     let xs = drawn.iter().flat_map(|(_, points)| points.iter().map(|p| p.1));
     let marked = panel.marks.iter().filter_map(|m| m.x);
     let line = |(legend, points): &Drawn<'_>| Line {
@@ -91,12 +94,24 @@ fn lines(drawn: &[Drawn<'_>], panel: &Panel) -> Lines {
     let mut steps: Vec<f64> = xs.collect();
     steps.sort_by(f64::total_cmp);
     steps.dedup();
-    x.written = (panel.x.log && panel.x.metric.is_none() && steps.len() <= 12).then_some(steps);
+    x.written = (panel.x.log && panel.x.metric.is_none() && steps.len() <= 12).then(|| apart(&steps, panels));
     Lines {
         x,
         lines: drawn.iter().map(line).collect(),
         marks: panel.marks.iter().map(|m| Mark { x: m.x, y: m.y, label: m.label.clone() }).collect(),
     }
+}
+
+/// As many of the steps as can be written without touching each other, in one of so many panels.
+fn apart(steps: &[f64], panels: usize) -> Vec<f64> {
+    let each = steps.len().div_ceil(24 / (panels + 1)).max(1);
+    let mut written: Vec<f64> = Vec::new();
+    for &step in steps.iter().step_by(each) {
+        if written.last().is_none_or(|last| step >= last * 1.4) {
+            written.push(step);
+        }
+    }
+    written
 }
 
 /// What the paper says of single bars of a series: their names, and the values.
@@ -134,4 +149,17 @@ fn groups(drawn: &[Drawn<'_>], published: &[Vec<(String, f64)>]) -> Bars {
     };
     let published = published.iter().enumerate().flat_map(place).collect();
     Bars { groups, series, published }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_written_as_densely_as_there_is_room() {
+        let steps = [64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 9600.0];
+        assert_eq!(apart(&steps, 1), steps[..8]);
+        assert_eq!(apart(&steps, 3), [64.0, 256.0, 1024.0, 4096.0, 9600.0]);
+        assert_eq!(apart(&[], 2), [0.0; 0]);
+    }
 }

@@ -3,9 +3,9 @@
 
 use toml::{Table, Value};
 
+use super::built_in;
 use super::error::PlatformError;
 use super::read::{Fault, Read, field, only, table, tables};
-use super::units;
 use super::units::{Count, Cycles, Ghz, Kib};
 use crate::protocols::{SNOOPING, snooping::Snooping};
 
@@ -166,44 +166,24 @@ const TOP: &[&str] = &[
 impl BusPlatform {
     /// A built-in platform; a name with a '/' or ending in `.toml` is a file.
     pub fn named(name: &str) -> Result<BusPlatform, PlatformError> {
-        if name == NAME {
-            return BusPlatform::parse(FILE, "platforms/cni-1996.toml");
-        }
-        let known = NAME.to_owned();
-        if !name.contains('/') && !name.ends_with(".toml") {
-            return Err(PlatformError::Unknown { name: name.into(), names: known });
-        }
-        let unreadable = |error| PlatformError::Unreadable { file: name.into(), error, names: known };
-        BusPlatform::parse(&std::fs::read_to_string(name).map_err(unreadable)?, name)
+        let (text, origin) = built_in::text(name, &[(NAME, FILE)])?;
+        BusPlatform::parse(&text, &origin)
     }
 
     /// Reads a text; `origin` names it in errors.
     pub fn parse(text: &str, origin: &str) -> Result<BusPlatform, PlatformError> {
-        let syntax = |error: toml::de::Error| PlatformError::Syntax {
-            file: origin.into(),
-            reason: error.to_string().trim_end().into(),
-        };
-        BusPlatform::from_table(text.parse().map_err(syntax)?, origin)
+        BusPlatform::from_table(built_in::parse(text, origin)?, origin)
     }
 
     /// The same machine with one value changed, e.g. `memory_bus.invalidate`.
     pub fn overridden(&self, key: &str, value: f64) -> Result<BusPlatform, PlatformError> {
-        let mut file = self.file.clone();
-        let entry = key
-            .split_once('.')
-            .and_then(|(at, key)| file.get_mut(at)?.as_table_mut()?.get_mut(key)?.as_table_mut());
-        let unknown = Fault::new(
-            key,
-            "is no value of this platform",
-            "name a table and a value, e.g. memory_bus.invalidate",
-        );
-        let changed = entry.ok_or(unknown).and_then(|entry| units::replace(entry, key, value));
-        changed.map_err(|fault| located(fault, &self.name))?;
+        let file =
+            built_in::overridden(&self.file, key, value).map_err(|f| built_in::located(f, &self.name))?;
         BusPlatform::from_table(file, &self.name)
     }
 
     fn from_table(file: Table, origin: &str) -> Result<BusPlatform, PlatformError> {
-        BusPlatform::read(file).and_then(BusPlatform::checked).map_err(|fault| located(fault, origin))
+        BusPlatform::read(file).and_then(BusPlatform::checked).map_err(|f| built_in::located(f, origin))
     }
 
     fn read(file: Table) -> Result<BusPlatform, Fault> {
@@ -250,10 +230,6 @@ impl BusPlatform {
         }
         Ok(self)
     }
-}
-
-fn located(fault: Fault, origin: &str) -> PlatformError {
-    PlatformError::Value { file: origin.into(), key: fault.key, reason: fault.reason, remedy: fault.remedy }
 }
 
 #[cfg(test)]

@@ -14,11 +14,13 @@
 //! What a file leaves out, misspells, or gives in another unit is refused with its key and a remedy: a simulator that
 //! takes a default silently measures something else.
 
+mod built_in;
 mod bus;
 mod description;
 mod error;
 mod instructions;
 mod load;
+mod pio;
 mod read;
 mod rules;
 mod tables;
@@ -31,12 +33,13 @@ pub use bus::{BusPlatform, Messaging};
 pub use description::Platform;
 pub use error::PlatformError;
 pub use instructions::{Code, Counts, Instructions};
+pub use pio::PioPlatform;
 pub use tables::{
     Cache, Core, Curve, Device, Link, Llc, Memory, Path, Pcie, Prefetch, Prefetchers, Protocol, Software,
     Targets, Topology,
 };
 pub use units::{
     Bytes, Count, Cycles, GbitPerS, GbytesPerS, GflitPerS, Ghz, Given, Kib, Multiple, Ns, On, Ratio, Unit,
-    unit,
+    Us, unit,
 };
 pub use values::Entry;

@@ -74,6 +74,8 @@ macro_rules! units {
 units! {
     /// Nanoseconds.
     Ns = Nanoseconds, "ns", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1e6);
+    /// Microseconds.
+    Us = Microseconds, "us", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1e6);
     /// Gigahertz.
     Ghz = Gigahertz, "ghz", f64, |v: &_, z| crate::platform::units::real(v, z, 0.01, 20.0);
     /// Cycles of the platform's processor.

@@ -7,3 +7,4 @@ pub mod loopback;
 pub mod micro;
 pub mod mmio;
 pub mod parallel;
+pub mod pio;

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`cc_nic`] | a coherent NIC on cores, over every ring design (CC-NIC, ASPLOS '24) |
 //! | [`cni`] | the coherent network interfaces of 1996, on the machine in `bus/` (CNI, ISCA '96) |
+//! | [`pio`] | coherent programmed I/O, on the machine in `eci/` (Ruzhanskaia et al. 2024) |
 //! | [`pcie`] | a PCIe NIC: E810, ConnectX-6 (CC-NIC section 5.1) |
 //!
 //! [`plan`] has what is asked of a system and what a run shows, [`regions`] where the interface's regions lie in memory, [`host`] the
@@ -13,6 +14,7 @@ pub mod cc_nic;
 pub mod cni;
 pub mod host;
 pub mod pcie;
+pub mod pio;
 pub mod plan;
 pub mod regions;
 

@@ -13,6 +13,7 @@ const LAYERS: &[&str] = &[
     "observe/",
     "machine/",
     "bus/",
+    "eci/",
     "observe/audit",
     "devices/",
     "systems/",

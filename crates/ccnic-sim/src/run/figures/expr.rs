@@ -7,6 +7,7 @@
 //! | `at(s.m, x)` | at the point `x`: a number (interpolated between points), or a name in quotes |
 //! | `reach(s.m, share)` | the least whole `x` at which the value is `share` of the largest |
 //! | `carries(s.m, value)` | the least whole `x` at which the value is as large as `value`, any expression |
+//! | `crosses(s.m, t.n)` | the least `x` at which a value of `s` is as large as that of `t`, on a logarithmic scale between points |
 //!
 //! A comparison is 1 when it holds and 0 when it does not; `a > b > c` compares neighbours.
 
@@ -68,6 +69,8 @@ pub enum Function {
     Reach,
     /// The least `x` at which the value is as large as another one.
     Carries,
+    /// The least `x` at which the value is as large as that of another series.
+    Crosses,
 }
 
 /// A function's second argument.
@@ -81,6 +84,8 @@ pub enum Argument {
     Name(String),
     /// A value.
     Value(Box<Expr>),
+    /// A series and its metric.
+    Series(String, String),
 }
 
 impl Expr {
@@ -106,6 +111,7 @@ impl Expr {
             Expr::Call(_, series, _, Argument::Value(value)) => {
                 [vec![series.as_str()], value.series()].concat()
             }
+            Expr::Call(_, series, _, Argument::Series(other, _)) => vec![series, other],
             Expr::Call(_, series, ..) => vec![series],
         }
     }
@@ -138,6 +144,7 @@ impl Expr {
                 let points = source.values(series, metric)?;
                 let found = match argument {
                     Argument::Value(wanted) => reach(&points, wanted.value(source)?),
+                    Argument::Series(other, metric) => crosses(&points, &source.values(other, metric)?),
                     _ => call(*function, &points, argument),
                 };
                 found.map_err(|reason| format!("{series}.{metric}: {reason}"))
@@ -180,6 +187,19 @@ fn reach(points: &[(Place, f64)], wanted: f64) -> Result<f64, String> {
     let Some((before, below)) = i.checked_sub(1).map(|i| &points[i]) else { return Ok(here.number) };
     let share = (wanted - below) / (value - below);
     Ok((before.number + share * (here.number - before.number)).ceil())
+}
+
+fn crosses(points: &[(Place, f64)], others: &[(Place, f64)]) -> Result<f64, String> {
+    // How far the first is above the second, where both have a point.
+    let above = |(place, value): &(Place, f64)| {
+        let other = others.iter().find(|(other, _)| other.number == place.number)?;
+        Some((place.number, (value / other.1).ln()))
+    };
+    let above: Vec<(f64, f64)> = points.iter().filter_map(above).collect();
+    let i = above.iter().position(|(_, by)| *by >= 0.0).ok_or("it is always below")?;
+    let (x, by) = above[i];
+    let Some((before, below)) = i.checked_sub(1).map(|i| above[i]) else { return Ok(x) };
+    Ok(before * (x / before).powf(below / (below - by)))
 }
 
 struct Parser<'t> {
@@ -273,11 +293,11 @@ impl<'t> Parser<'t> {
             "at" => Function::At,
             "reach" => Function::Reach,
             "carries" => Function::Carries,
-            _ => return Err(self.complain("a number, or peak, least, at, reach, carries")),
+            "crosses" => Function::Crosses,
+            _ => return Err(self.complain("a number, or peak, least, at, reach, carries, crosses")),
         };
         self.expect('(')?;
-        let path = self.word(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
-        let (series, metric) = path.split_once('.').ok_or_else(|| self.complain("series.metric"))?;
+        let (series, metric) = self.path()?;
         let argument = match function {
             Function::Peak | Function::Least => Argument::None,
             Function::At | Function::Reach => self.argument()?,
@@ -285,9 +305,20 @@ impl<'t> Parser<'t> {
                 self.expect(',')?;
                 Argument::Value(Box::new(self.sum()?))
             }
+            Function::Crosses => {
+                self.expect(',')?;
+                let (series, metric) = self.path()?;
+                Argument::Series(series.into(), metric.into())
+            }
         };
         self.expect(')')?;
         Ok(Expr::Call(function, series.into(), metric.into(), argument))
+    }
+
+    /// A series and its metric.
+    fn path(&mut self) -> Result<(&'t str, &'t str), String> {
+        let path = self.word(|c| c.is_ascii_alphanumeric() || c == '_' || c == '.');
+        path.split_once('.').ok_or_else(|| self.complain("series.metric"))
     }
 
     fn argument(&mut self) -> Result<Argument, String> {
@@ -315,6 +346,7 @@ mod tests {
                 ("ramp", "rtt_ns.p50") => {
                     Ok([1, 2, 4, 8].map(|n| (place(n), f64::from(n.min(5)) * 10.0)).into())
                 }
+                ("flat", "ns") => Ok([1, 2, 4].map(|n| (place(n), 20.0 * 2f64.sqrt())).into()),
                 _ => Err(format!("no {series}.{metric}")),
             }
         }
@@ -338,6 +370,8 @@ mod tests {
         assert_eq!(value("reach(ramp.rtt_ns.p50, 0.1)"), 1.0);
         assert_eq!(value("carries(ramp.rtt_ns.p50, 20)"), 2.0);
         assert_eq!(value("carries(ramp.rtt_ns.p50, peak(ramp.rtt_ns.p50) * 0.6)"), 3.0);
+        assert!((value("crosses(ramp.rtt_ns.p50, flat.ns)") - 2.0 * 2f64.sqrt()).abs() < 1e-9);
+        assert_eq!(value("crosses(flat.ns, ramp.rtt_ns.p50)"), 1.0);
         assert_eq!(value("3 > 2 > 1"), 1.0);
         assert_eq!(value("3 > 2 > 2"), 0.0);
         assert_eq!(value("at(ramp.rtt_ns.p50, 1) < 11"), 1.0);
@@ -355,6 +389,7 @@ mod tests {
             ("at(ramp.x, 'y)", "closing quote"),
             ("(1", "')'"),
             ("carries(ramp.x)", "','"),
+            ("crosses(ramp.x, 3)", "series.metric"),
         ] {
             let message = Expr::parse(text).unwrap_err();
             assert!(message.contains(word), "{text:?}: {message}");

@@ -47,6 +47,16 @@ built_in!(
 
 built_in!(CNI_FILES: "cni/06-latency", "cni/07-bandwidth", "cni/08-programs", "cni/across");
 
+built_in!(
+    PIO_FILES:
+    "pio/01-pcie",
+    "pio/05-calls",
+    "pio/06-sizes",
+    "pio/08-receive",
+    "pio/09-transmit",
+    "pio/10-dataflow",
+);
+
 /// A plan file is a page or two.
 const LARGEST: u64 = 1 << 20;
 
@@ -66,6 +76,14 @@ pub fn cni() -> Result<Vec<Figure>, PlanError> {
     CNI_FILES.iter().map(|(file, text)| Figure::parse(text, file)).collect()
 }
 
+/// The built-in figures of the PIO paper (Ruzhanskaia et al. 2024).
+///
+/// # Errors
+/// When one is wrong: a defect of ccnic.
+pub fn pio() -> Result<Vec<Figure>, PlanError> {
+    PIO_FILES.iter().map(|(file, text)| Figure::parse(text, file)).collect()
+}
+
 /// A figure by its number, or read from a file whose name ends in `.toml`.
 ///
 /// # Errors
@@ -74,7 +92,7 @@ pub fn named(name: &str) -> Result<Figure, PlanError> {
     if name.ends_with(".toml") {
         return load(name);
     }
-    let figures = [all()?, cni()?].concat();
+    let figures = [all()?, cni()?, pio()?].concat();
     let known = figures.iter().map(|f| f.id.as_str()).collect::<Vec<_>>().join(", ");
     figures.into_iter().find(|f| f.id == name).ok_or_else(|| PlanError::Unknown { name: name.into(), known })
 }

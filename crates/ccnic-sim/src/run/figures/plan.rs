@@ -14,6 +14,7 @@ use super::interface::Interface;
 use super::statement::Statement;
 use crate::run::cni::across::Over;
 use crate::run::mmio::Target;
+use crate::run::pio::work::{PioSeries, What};
 
 /// A figure or table.
 #[derive(Debug, Clone, Deserialize)]
@@ -128,6 +129,8 @@ pub struct Series {
     pub interface: Option<Interface>,
     /// Across machines: what messages go over.
     pub queue: Option<Over>,
+    /// Figures of the PIO paper: what happens, and by what.
+    pub pio: Option<PioSeries>,
     /// What varies over `values`: `cores`, `burst`, `rx-burst`, `size`, `inflight`, or a platform's key.
     pub over: Option<String>,
     /// Its values.
@@ -162,6 +165,11 @@ impl Series {
             }
             Kind::CniAcross if values || !variants || self.queue.is_none() => {
                 Some("this kind takes a queue, and variants that name platforms")
+            }
+            Kind::Pio if variants => Some("this kind takes values: bytes"),
+            Kind::Pio if self.pio.is_none() => Some("it does not say what happens: add pio = { act, by }"),
+            Kind::Pio if values == self.pio.is_some_and(|pio| pio.act == What::Fit) => {
+                Some("this kind takes values, bytes, and `fit` none")
             }
             Kind::Access | Kind::Pingpong | Kind::Stream | Kind::MmioRead if values || variants => {
                 Some("this kind takes neither values nor variants")
@@ -201,6 +209,8 @@ pub enum Kind {
     CniPrograms,
     /// Messages of 64 bytes to a NIC and back over `queue`, once for each variant's platform.
     CniAcross,
+    /// What `pio` says, with so many bytes.
+    Pio,
 }
 
 /// What figure 2 writes to.

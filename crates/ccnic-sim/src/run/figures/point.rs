@@ -13,6 +13,7 @@ use crate::run::cni::work::CniWork;
 use crate::run::loopback::simulate;
 use crate::run::micro::{Held, Stores, Words, access, pingpong, stream};
 use crate::run::mmio::{Target, mmio_read, store_burst, write_throughput};
+use crate::run::pio::work::PioWork;
 use crate::systems::plan::{Plan, RunError};
 
 /// A simulation.
@@ -47,6 +48,8 @@ pub enum Work {
     Cni(CniWork),
     /// Messages to a NIC and back over CNI's queues or CC-NIC's rings, on either kind of machine.
     Across(Over),
+    /// Something on the machine of the PIO paper.
+    Pio(PioWork),
 }
 
 /// How many packets are sent.
@@ -126,6 +129,7 @@ impl Point {
             Work::Across(_) => 10.0,
             Work::Stream(_) => 1e5,
             Work::Cni(work) => work.cost(),
+            Work::Pio(work) => work.bytes as f64 / 100.0,
             Work::Loopback(s, offered) => {
                 let cores = if *offered == Offered::One { 1 } else { s.cores.unwrap_or(CORES) };
                 let packet = 1.0 + f64::from(s.size.unwrap_or(SIZE)) / 500.0;
@@ -145,6 +149,9 @@ impl Point {
         if let Work::Across(over) = self.work {
             let values = across::run(over, &self.platform)?.values();
             return Ok(Measured { values, ..Measured::default() });
+        }
+        if let Work::Pio(work) = &self.work {
+            return Ok(Measured { values: work.run(&self.platform, &self.set)?, ..Measured::default() });
         }
         let platform = self.machine().map_err(|e| e.to_string())?;
         let values = self.values(&platform, effort)?;
@@ -201,7 +208,7 @@ impl Point {
                 let summary = serde_json::to_value(&summary).map_err(|e| e.to_string())?;
                 flatten(&summary, "", &mut values);
             }
-            Work::Cni(_) | Work::Across(_) => {} // on other machines: above
+            Work::Cni(_) | Work::Across(_) | Work::Pio(_) => {} // on other machines: above
         }
         machine_values(platform, &mut values);
         Ok(values)

@@ -10,6 +10,7 @@ use crate::run::cni::programs::Program;
 use crate::run::cni::work::CniWork;
 use crate::run::micro::{Held, Stores, Words};
 use crate::run::parallel;
+use crate::run::pio::work::{PioWork, What};
 
 /// A figure as it was simulated.
 #[derive(Debug, Clone)]
@@ -226,6 +227,13 @@ fn expand(series: &Series) -> Planned {
             let work =
                 if series.kind == Kind::CniRoundTrip { CniWork::RoundTrip } else { CniWork::Bandwidth };
             numbered(series, |bytes| Work::Cni(work(interface, bytes as usize)))
+        }
+        Kind::Pio => {
+            let pio = series.pio.ok_or("it does not say what happens")?;
+            match pio.act {
+                What::Fit => fixed(vec![("fit", Work::Pio(PioWork { series: pio, bytes: 0 }))]),
+                _ => numbered(series, |bytes| Work::Pio(PioWork { series: pio, bytes: bytes as usize })),
+            }
         }
         Kind::Load => loads(series),
         Kind::Loopback if series.variants.is_empty() => varied(series)?,

@@ -71,6 +71,8 @@ pub enum Tolerance {
     /// A ratio of two that is told as an advantage, "37 % better": 15 % of the ratio, and 25 % of what it is above 1. A ratio of 1.03 is
     /// not far from one of 1.2, but most of the advantage is missing.
     Advantage,
+    /// Where two curves cross: within a factor of 1.5.
+    Crossover,
     /// `1 - a / b`, judged by its complement `a / b`: 15 % of that. 77 % below is nearly twice as much as 88 % below.
     Complement,
     /// What a feature is worth, the difference to no effect at all: 25 % of that.
@@ -92,6 +94,7 @@ impl Tolerance {
             Tolerance::Absolute => "10 %",
             Tolerance::Ratio => "15 %",
             Tolerance::Advantage => "15 %, and 25 % of the advantage",
+            Tolerance::Crossover => "factor of 1.5",
             Tolerance::Complement => "15 % of the rest",
             Tolerance::Ablation => "25 % of the effect",
             Tolerance::Sensitivity => "0.05",
@@ -217,6 +220,7 @@ impl Statement {
             Tolerance::Calibrated => share(0.03),
             Tolerance::Absolute => share(0.10),
             Tolerance::Ratio => share(0.15),
+            Tolerance::Crossover => (wanted / 1.5..=wanted * 1.5).contains(&ours),
             Tolerance::Complement => off <= 0.15 * (1.0 - wanted).abs(),
             Tolerance::Ablation => off <= 0.25 * (wanted - nothing).abs(),
             Tolerance::Advantage => share(0.15) && off <= 0.25 * (wanted - nothing).abs(),
@@ -281,6 +285,8 @@ mod tests {
         assert_eq!(within(Tolerance::Advantage, "x", Value(3.0), "2.6"), Some(true));
         assert_eq!(within(Tolerance::Advantage, "x", Value(3.0), "2.52"), Some(false));
         assert_eq!(within(Tolerance::Advantage, "x", Range([1.13, 1.21]), "1.06"), Some(false));
+        assert_eq!(within(Tolerance::Crossover, "bytes", Value(1024.0), "700"), Some(true));
+        assert_eq!(within(Tolerance::Crossover, "bytes", Value(1024.0), "650"), Some(false));
         assert_eq!(within(Tolerance::Sensitivity, "x", Value(1.13), "1.17"), Some(true));
         assert_eq!(within(Tolerance::Lead, "x", Value(1.0), "1.4"), Some(true));
         assert_eq!(within(Tolerance::Lead, "x", Value(1.0), "0.98"), Some(false));

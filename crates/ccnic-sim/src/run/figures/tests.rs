@@ -35,6 +35,25 @@ fn built_in_plans_of_the_cni_paper_are_right() {
 }
 
 #[test]
+fn built_in_plans_of_the_pio_paper_are_right() {
+    for figure in pio().unwrap() {
+        assert!(figure.id.starts_with("pio-") && !figure.statements.is_empty(), "{}", figure.id);
+        for series in &figure.series {
+            let machine =
+                crate::platform::PioPlatform::named(series.base.platform.as_deref().unwrap()).unwrap();
+            assert!(series.base.set.iter().all(|(key, value)| machine.overridden(key, *value).is_ok()));
+        }
+        // What was fitted is an input: it says so where the number stands.
+        for statement in figure.statements.iter().filter(|s| s.calibrated) {
+            assert!(statement.text.contains("(input"), "{}: {}", figure.id, statement.id);
+        }
+    }
+    let (_, text) = PIO_FILES[1];
+    let error = Figure::parse(&text.replace("by = \"eci-shared\"", "by = \"upi\""), "mine.toml").unwrap_err();
+    assert!(error.to_string().contains("fastforward"), "{error}");
+}
+
+#[test]
 fn an_unknown_design_is_refused_with_the_names_of_all() {
     let (_, text) = FILES.iter().find(|(name, _)| name.contains("17-")).unwrap();
     assert!(text.contains("\"e810\""));

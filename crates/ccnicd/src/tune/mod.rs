@@ -140,6 +140,7 @@ fn measured(pair: Pair, effort: Effort) -> anyhow::Result<Report> {
     let start = Instant::now();
     let report = TwoCores::run(pair, effort, |cores| measure(cores, effort)).context("could not measure")?;
     tracing::info!("tuning {} measured in {:?}", report.tuning, start.elapsed());
+    report.text().lines().for_each(|line| tracing::debug!("{line}"));
     Ok(report)
 }
 

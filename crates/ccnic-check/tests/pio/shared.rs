@@ -96,7 +96,7 @@ impl Core {
         let writes = if initiator == Initiator::Cpu { CALLS } else { CALLS + 1 };
         match self.step {
             Step::Write => self.store.is_none() && self.taken < writes,
-            Step::Load => !(rules.barrier && self.store.is_some()) && !pending[self.side.waits_at()],
+            Step::Load => (!rules.barrier || self.store.is_none()) && !pending[self.side.waits_at()],
         }
     }
 

@@ -6,7 +6,7 @@
 //!
 //! | file | what |
 //! |---|---|
-//! | [`line`] | states of a line, its home's directory, requests |
+//! | [`line`](mod@line) | states of a line, its home's directory, requests |
 //! | [`link`] | messages, and when they arrive |
 //! | [`units`] | transaction units, which may be too few |
 //! | [`device`] | what a device is, and what it can do |

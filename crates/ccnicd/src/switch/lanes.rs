@@ -11,7 +11,7 @@
 //!      complete from the front: units and buffers go back to A
 //! ```
 //!
-//! There is a hand-off queue ([`handoff`]) from a port's home to each other worker. They belong to the port: no other port's packets lie in
+//! There is a hand-off queue ([`handoff()`]) from a port's home to each other worker. They belong to the port: no other port's packets lie in
 //! them, and what the other worker does with them is charged to the port there. No more packets are out than four bursts, and a queue has room
 //! for all of them, so a port whose receivers' worker is slow waits, as it would on one worker. What does not fit nevertheless (copies for
 //! mirrors) is dropped and counted.

@@ -227,6 +227,7 @@ main(int argc, char **argv)
 	tx_queues = atoi(argv[eal + 2]);
 	sleeper = syscall(SYS_gettid);
 	start();
+	say("ready");
 	/* Packets that arrive before the thread waits. */
 	for (i = 0; i < tx_queues; i++) {
 		send_one(i, i);

@@ -68,6 +68,7 @@ class Interrupts(unittest.TestCase):
         self.addCleanup(process.stdout.close)
         self.addCleanup(process.wait)
         self.addCleanup(process.kill)
+        self.expect_line(process, "^ready$")  # as a NIC it listens
         return process
 
     def expect_line(self, process, pattern):

@@ -19,9 +19,6 @@
 //! ```
 //!
 //! An unmarked closure works, too, but the compiler may leave it out of line, with registers of 16 bytes.
-//!
-//! Builds with debug assertions (tests, fuzzing) have each burst once, for any x86-64: it is the same code, and two thirds of what a burst
-//! takes to compile.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -122,13 +119,13 @@ impl Vectors {
     #[inline(always)]
     pub fn run<T>(self, burst: impl FnOnce() -> T) -> T {
         match self.0 {
+            Width::Baseline => burst(),
             // SAFETY: there is no such value on a machine without these features (`is_available`).
-            #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+            #[cfg(target_arch = "x86_64")]
             Width::Avx2 => unsafe { avx2(burst) },
             // SAFETY: as above.
-            #[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+            #[cfg(target_arch = "x86_64")]
             Width::Avx512 => unsafe { avx512(burst) },
-            _ => burst(),
         }
     }
 }
@@ -153,13 +150,13 @@ fn choose(asked: Option<&str>) -> Result<Vectors, String> {
     })
 }
 
-#[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt")]
 fn avx2<T>(burst: impl FnOnce() -> T) -> T {
     burst()
 }
 
-#[cfg(all(target_arch = "x86_64", any(test, not(debug_assertions))))]
+#[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx2,bmi1,bmi2,lzcnt,popcnt,avx512f,avx512bw,avx512dq,avx512vl")]
 fn avx512<T>(burst: impl FnOnce() -> T) -> T {
     burst()

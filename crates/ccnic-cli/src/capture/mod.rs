@@ -115,11 +115,12 @@ impl<W: Write> Session<W> {
     fn run(&mut self, mut reader: CaptureReader<UnixStream>, stop: &UnixStream) -> anyhow::Result<()> {
         let mut frame = Vec::new();
         while self.left != Some(0) && self.wait(&reader, stop)? {
-            if !reader.has_more() && !reader.advance()? {
-                break;
-            }
             if !reader.has_more() {
-                continue; // packets were missed, and that is all
+                // It may bring no packet, only the number of those that were missed.
+                if reader.advance()? {
+                    continue;
+                }
+                break;
             }
             let Some((about, bytes)) = reader.next_packet()? else { break };
             with_tag(&mut frame, &about, bytes);

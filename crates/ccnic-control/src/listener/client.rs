@@ -119,11 +119,14 @@ impl Client {
     fn serve(&mut self) {
         let mut greeted = false;
         while self.wait(greeted) {
-            let mut what = "";
             let answer = match self.connection.receive::<Request>() {
                 Ok(Some((request, fd))) => {
-                    what = request.what();
-                    self.handle(request, fd)
+                    let what = request.what();
+                    let answer = self.handle(request, fd);
+                    if let Err(Stop::Refused(reason)) = &answer {
+                        self.warn(&format!("refused {what}"), reason);
+                    }
+                    answer
                 }
                 Ok(None) => return,
                 Err(Error::Os { errno: Errno::AGAIN, .. }) => continue,
@@ -134,10 +137,7 @@ impl Client {
             let reply = match answer {
                 Ok(Some(reply)) => reply,
                 Ok(None) => continue,
-                Err(Stop::Refused(reason)) => {
-                    self.warn(&format!("refused {what}"), &reason);
-                    Reply::Refused { reason }
-                }
+                Err(Stop::Refused(reason)) => Reply::Refused { reason },
                 Err(Stop::Ended) => return,
             };
             if self.connection.send_within(&reply, READING).is_err() {

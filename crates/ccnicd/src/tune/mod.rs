@@ -30,7 +30,7 @@ use cpu::CpuModel;
 use report::Report;
 use trials::{Effort, measure};
 
-/// A measurement at the first start of a build on a CPU model: some 110 ms on an idle machine. It takes a CPU from nobody.
+/// A measurement at the first start of a build on a CPU model: some 140 ms on an idle machine. It takes a CPU from nobody.
 const AT_START: Effort = Effort {
     rounds: 9,
     slice: Duration::from_micros(200),

@@ -257,6 +257,7 @@ int ccnic_nic_queue_stats(const struct ccnic_nic_queue *queue, struct ccnic_nic_
 /**
  * Returns a file descriptor for poll() and epoll that becomes readable when the program wakes the NIC. Call ccnic_nic_rx_arm() before each
  * wait. It stays the same until ccnic_program_release(), also while the queue is closed and opened again. There is nothing to read from it.
+ * Once the program has ended it may stay readable: ccnic_program_link_state() says so.
  *
  * @return the descriptor, which the program owns: do not close it; -EMFILE: too many open files; -EINVAL: NULL; -EBADF: the queue is
  *         closed
@@ -267,11 +268,12 @@ int ccnic_nic_rx_fd(struct ccnic_nic_queue *queue);
 
 /**
  * Has the program wake the NIC with its next packet: it makes ccnic_nic_rx_fd() readable, which this call has made unreadable before. It
- * may do so without a packet. Call it after a burst that found none, for all queues that are not polled meanwhile, and wait at most ten
- * milliseconds longer than you like: where the kernel lacks membarrier(2), a packet that is sent just now may go unnoticed.
+ * may do so without a packet. Call it after a burst that found none, for all queues that are not polled meanwhile. Sleep for ten milliseconds
+ * at a time at most, and look: where the kernel lacks membarrier(2), a packet that is sent just now may go unnoticed.
  *
  * @return 0: sleep; 1: there is a packet, or a program that has to be notified: poll on; -EAGAIN: the program does not wake the NIC, or not
- *         yet, for the NIC may not have got what it is woken by: look from time to time; -EMFILE: too many open files; -EINVAL: NULL; -EBADF: the queue is closed
+ *         yet, for the NIC may not have got what it is woken by: look every ten milliseconds; -EMFILE: too many open files;
+ *         -EINVAL: NULL; -EBADF: the queue is closed
  *
  * The queue's thread. It makes system calls.
  */

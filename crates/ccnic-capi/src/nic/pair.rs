@@ -142,7 +142,8 @@ impl NicPair {
         each!(self, queue => notifier.notify_if_armed(queue));
     }
 
-    /// Before the NIC sleeps: has the program wake it when it sends. False when there is a packet already.
+    /// Before the NIC sleeps: has the program wake it when it sends. False when there is a packet already. The request, the fence and
+    /// the look in this order, or a wake-up is lost (I in the ordering diagram; `ccnic::notify`).
     pub(crate) fn arm(&self) -> bool {
         each!(self, queue => queue.arm());
         ccnic_shm::heavy_barrier();

@@ -69,7 +69,6 @@ close_pair(struct ccnic_dev *dev, uint16_t i)
 		return true;
 	if (!ccnic_pair_pause(pair))
 		return false;
-	ccnic_nic_role_intr_closing(dev, i);
 	drop_fetched(dev, pair);
 	read_counters(dev, i);
 	ccnic_nic_queue_close(pair->nic_queue);

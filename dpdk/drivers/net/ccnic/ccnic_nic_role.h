@@ -38,9 +38,8 @@ struct ccnic_nic_role {
 	struct ccnic_nic_stats base; /* sum at the last reset */
 };
 
-/* ccnic_nic_role_intr.c: pair i of the program has been opened, or is about to be closed. No burst uses it. */
+/* ccnic_nic_role_intr.c: pair i of the program has been opened. No burst uses it, and the caller holds the lock. */
 void ccnic_nic_role_intr_opened(struct ccnic_dev *dev, uint16_t i);
-void ccnic_nic_role_intr_closing(struct ccnic_dev *dev, uint16_t i);
 /* Wakes applications whose programs did not; called by the alarm, which holds the lock. */
 void ccnic_nic_role_intr_look(struct ccnic_dev *dev);
 

@@ -1,13 +1,16 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
 /*
  * role=nic, receive interrupts: an application waits in epoll until the program wakes it. Programs come and go, so the epoll instance of
- * a receive queue (ccnic_intr.c) has an eventfd of the driver's and, while they are open, the descriptors of the program's queue pairs.
+ * a receive queue (ccnic_intr.c) has an eventfd of the driver's and the descriptors of the program's queue pairs, which leave it when the
+ * program is released, which closes them.
  *
  * A program may not wake the NIC: it has attached to another one before, or is defective. Therefore the alarm looks for packets of
  * applications that wait, every ten milliseconds, which is also when they notice another program.
+ *
+ * The alarm uses eventfds and epoll instances under the lock, only while the port is started; so they are made before the port is started and
+ * closed when it has been stopped, without the lock.
  */
 #include <errno.h>
-#include <sys/epoll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
 
@@ -18,9 +21,7 @@
 static void
 ring(struct ccnic_rxq *rxq)
 {
-	/* It fails when it has been rung 2^64 times. */
-	if (eventfd_write(rxq->bell, 1) < 0)
-		return;
+	eventfd_write(rxq->bell, 1); /* it fails when it has been rung 2^64 times */
 }
 
 static void
@@ -28,8 +29,7 @@ silence(struct ccnic_rxq *rxq)
 {
 	eventfd_t rung;
 
-	if (eventfd_read(rxq->bell, &rung) < 0)
-		return;
+	eventfd_read(rxq->bell, &rung); /* it fails when it has not been rung */
 }
 
 /* Has the program wake the application with its next packet. True if there is one already, or the application must poll for another reason. */
@@ -128,17 +128,6 @@ ccnic_nic_role_intr_opened(struct ccnic_dev *dev, uint16_t i)
 	if (ret < 0)
 		NET_LOG(WARNING, "port %u: receive interrupts of queue %u come up to ten milliseconds late: %s", dev->data->port_id, i,
 			strerror(-ret));
-}
-
-void
-ccnic_nic_role_intr_closing(struct ccnic_dev *dev, uint16_t i)
-{
-	const int epoll = epoll_of(dev, i);
-
-	ccnic_nic_rx_disarm(dev->pair[i].nic_queue);
-	/* It fails if adding it has failed. */
-	if (epoll >= 0 && epoll_ctl(epoll, EPOLL_CTL_DEL, ccnic_nic_rx_fd(dev->pair[i].nic_queue), NULL) < 0)
-		return;
 }
 
 int

@@ -119,8 +119,6 @@ struct ccnic_rxq {
 	bool zero_copy;     /* mbufs of mp may be bound to the region */
 	bool own_pool;      /* mp has the ops "ccnic" */
 	bool deferred;      /* started by the application, not with the port */
-	bool asleep;        /* role=nic: the application waits for a receive interrupt */
-	int bell;           /* role=nic: an eventfd by which the driver wakes it */
 	bool told;          /* the metadata of packets matter: one of the next three */
 	bool hash;          /* RTE_ETH_RX_OFFLOAD_RSS_HASH */
 	bool strip;         /* RTE_ETH_RX_OFFLOAD_VLAN_STRIP */
@@ -136,6 +134,9 @@ struct ccnic_rxq {
 	struct ccnic_dev *dev;
 	struct ccnic_rx_stats stats;
 	struct ccnic_rx_stats base_stats; /* at the last reset */
+	/* role=nic, receive interrupts: no burst reads them. */
+	int bell;    /* an eventfd by which the driver wakes the application */
+	bool asleep; /* the application waits */
 } __rte_cache_aligned;
 
 struct ccnic_txq {

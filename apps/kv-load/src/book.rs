@@ -1,0 +1,425 @@
+//! The book of requests in flight and of what was written: whether each answer is right, and how long it took.
+
+use hdrhistogram::Histogram;
+
+use crate::protocol::Reply;
+use crate::transport::{MOST_INFLIGHT, Number};
+use crate::value::{self, Version};
+use crate::workload::{Draw, Plan};
+
+/// Places for requests in flight, by the last bits of their numbers.
+const PLACES: usize = 2 * MOST_INFLIGHT;
+/// Latencies are kept up to this, in nanoseconds.
+const LONGEST: u64 = 60_000_000_000;
+
+/// What is known of an object.
+#[derive(Debug, Clone, Copy, Default)]
+struct Object {
+    /// The latest write that was begun.
+    begun: u32,
+    /// Older writes than this one are overwritten for certain.
+    floor: u32,
+    /// Writes in flight; one that was lost stays in it, since it may still be done.
+    writing: u32,
+}
+
+/// A request in flight.
+#[derive(Debug, Clone, Copy, Default)]
+struct Pending {
+    number: Number,
+    live: bool,
+    draw: Draw,
+    /// Of a set, the write. Of a get, the oldest write that may answer it.
+    write: u32,
+    /// Of a set: no other write of the object was in flight when it began.
+    alone: bool,
+    /// When it should have been sent, and when it was, in ticks.
+    intended: u64,
+    sent: u64,
+}
+
+/// What was counted. Everything but `gets`, `sets`, `hits` and the latencies counts during the warm-up, too.
+#[derive(Debug, Clone)]
+pub struct Tally {
+    /// Gets answered in the time that is measured.
+    pub gets: u64,
+    /// Sets answered in it.
+    pub sets: u64,
+    /// Gets among them that found their object.
+    pub hits: u64,
+    /// Requests that the store refused.
+    pub refused: u64,
+    /// What it said, the first time.
+    pub refusal: Option<String>,
+    /// Values that are not what was written, and answers that do not fit their request.
+    pub corrupt: u64,
+    /// Values that were overwritten before they were asked for.
+    pub stale: u64,
+    /// Requests without an answer in time.
+    pub lost: u64,
+    /// From the time when each request was due, in nanoseconds.
+    pub latencies: Histogram<u64>,
+}
+
+impl Tally {
+    fn new() -> anyhow::Result<Tally> {
+        let latencies = Histogram::new_with_bounds(1, LONGEST, 3)?;
+        let refusal = None;
+        Ok(Tally { gets: 0, sets: 0, hits: 0, refused: 0, refusal, corrupt: 0, stale: 0, lost: 0, latencies })
+    }
+
+    /// True when no answer was wrong.
+    pub fn is_right(&self) -> bool {
+        self.corrupt + self.stale == 0
+    }
+}
+
+/// The book.
+#[derive(Debug)]
+pub struct Book<'a> {
+    plan: &'a Plan,
+    /// The number of this run in versions.
+    run: u32,
+    /// All objects were written by this run: nothing older may be read.
+    preloaded: bool,
+    objects: Vec<Object>,
+    places: Box<[Pending]>,
+    /// No request before this one is in flight.
+    oldest: Number,
+    next: Number,
+    inflight: usize,
+    /// Requests that were due in this time are counted: ticks.
+    window: (u64, u64),
+    /// What was counted.
+    pub tally: Tally,
+}
+
+impl<'a> Book<'a> {
+    /// A book without requests, for the run of this number.
+    ///
+    /// # Errors
+    /// When there is no room for the latencies.
+    pub fn new(plan: &'a Plan, run: u32) -> anyhow::Result<Book<'a>> {
+        Ok(Book {
+            plan,
+            run,
+            preloaded: false,
+            objects: vec![Object::default(); plan.objects() as usize],
+            places: vec![Pending::default(); PLACES].into(),
+            oldest: 0,
+            next: 0,
+            inflight: 0,
+            window: (0, 0),
+            tally: Tally::new()?,
+        })
+    }
+
+    /// The preload is done; what is counted begins anew.
+    ///
+    /// # Errors
+    /// As [`new`](Book::new).
+    pub fn loaded(&mut self) -> anyhow::Result<()> {
+        self.preloaded = true;
+        self.tally = Tally::new()?;
+        Ok(())
+    }
+
+    /// Counts what is due from now on in this time.
+    pub fn measure(&mut self, from: u64, until: u64) {
+        self.window = (from, until);
+    }
+
+    /// Requests in flight.
+    pub fn inflight(&self) -> usize {
+        self.inflight
+    }
+
+    /// The next request's number, and the version that it writes if it is a set. It is in flight once it was
+    /// [sent](Book::sent).
+    #[inline]
+    pub fn next(&mut self, draw: Draw) -> (Number, Version) {
+        // The places of requests that wait long are passed over.
+        while self.places[self.next as usize % PLACES].live {
+            self.next += 1;
+        }
+        let write = self.objects[draw.object as usize].begun + u32::from(draw.set);
+        (self.next, Version { run: self.run, write })
+    }
+
+    /// The preload's version of everything.
+    pub fn first(&self) -> Version {
+        Version { run: self.run, write: 0 }
+    }
+
+    /// The request of [`next`](Book::next) was sent. A preload writes version 0, so that it begins no new one.
+    #[inline]
+    pub fn sent(&mut self, draw: Draw, intended: u64, now: u64, preload: bool) {
+        let object = &mut self.objects[draw.object as usize];
+        let (mut write, mut alone) = (object.floor, false);
+        if draw.set && !preload {
+            object.begun += 1;
+            alone = object.writing == 0;
+            object.writing += 1;
+            write = object.begun;
+        }
+        let number = self.next;
+        self.places[number as usize % PLACES] =
+            Pending { number, live: true, draw, write, alone, intended, sent: now };
+        self.next += 1;
+        self.inflight += 1;
+    }
+
+    /// A reply has come: what it answered, or nothing when nobody waits for it any more.
+    #[inline]
+    pub fn answered(
+        &mut self,
+        number: Number,
+        reply: Reply<'_>,
+        now: u64,
+        ns: impl Fn(u64) -> u64,
+    ) -> Option<Draw> {
+        let place = self.places.get_mut(number as usize % PLACES)?;
+        if !place.live || place.number != number {
+            return None;
+        }
+        place.live = false;
+        let pending = *place;
+        self.inflight -= 1;
+        let right = self.judge(&pending, reply);
+        let (from, until) = self.window;
+        if right && (from..until).contains(&now) {
+            let set = pending.draw.set;
+            self.tally.sets += u64::from(set);
+            self.tally.gets += u64::from(!set);
+            self.tally.hits += u64::from(matches!(reply, Reply::Value { .. }));
+        }
+        if right && (from..until).contains(&pending.intended) {
+            self.tally.latencies.saturating_record(ns(now.saturating_sub(pending.intended)).max(1));
+        }
+        Some(pending.draw)
+    }
+
+    /// True when a reply is right; counts what is wrong with it.
+    #[inline]
+    fn judge(&mut self, pending: &Pending, reply: Reply<'_>) -> bool {
+        let Draw { object, set } = pending.draw;
+        match (set, reply) {
+            (false, Reply::Value { key, data }) => {
+                let named = key.is_none_or(|key| *key == value::key(object));
+                if !named || data.len() != self.plan.size(object) {
+                    self.tally.corrupt += 1;
+                    return false;
+                }
+                self.judge_value(pending, data)
+            }
+            (false, Reply::Miss) => true,
+            (true, Reply::Stored) => {
+                self.stored(pending);
+                true
+            }
+            (_, Reply::Refused(why)) => {
+                // Nothing was written, but what was there may be gone: a store removes a value that it cannot replace.
+                let object = &mut self.objects[object as usize];
+                object.writing -= u32::from(set && object.writing > 0);
+                self.tally.refused += 1;
+                self.tally.refusal.get_or_insert_with(|| why.escape_ascii().to_string());
+                false
+            }
+            _ => {
+                self.tally.corrupt += 1;
+                false
+            }
+        }
+    }
+
+    #[inline]
+    fn judge_value(&mut self, pending: &Pending, data: &[u8]) -> bool {
+        let object = pending.draw.object;
+        match value::verify(object, data) {
+            Ok(None) => true,
+            Ok(Some(version)) if version.run == self.run => {
+                let stale = version.write < pending.write;
+                let unwritten = version.write > self.objects[object as usize].begun;
+                self.tally.stale += u64::from(stale);
+                self.tally.corrupt += u64::from(unwritten);
+                !stale && !unwritten
+            }
+            // Another run wrote it: right unless this one has overwritten it since.
+            Ok(Some(_)) => {
+                let stale = self.preloaded || pending.write > 0;
+                self.tally.stale += u64::from(stale);
+                !stale
+            }
+            Err(()) => {
+                self.tally.corrupt += 1;
+                false
+            }
+        }
+    }
+
+    #[inline]
+    fn stored(&mut self, set: &Pending) {
+        let object = &mut self.objects[set.draw.object as usize];
+        if set.write > 0 {
+            object.writing = object.writing.saturating_sub(1);
+            if set.alone {
+                object.floor = object.floor.max(set.write);
+            }
+        }
+    }
+
+    /// Gives up requests that were sent before `limit`, if `forget` lets go of them; `lost` gets each.
+    #[inline]
+    pub fn expire(&mut self, limit: u64, mut forget: impl FnMut(Number) -> bool, mut lost: impl FnMut(Draw)) {
+        while self.oldest < self.next {
+            let place = &mut self.places[self.oldest as usize % PLACES];
+            if place.live && place.number == self.oldest {
+                if place.sent >= limit || !forget(place.number) {
+                    return;
+                }
+                place.live = false;
+                self.inflight -= 1;
+                self.tally.lost += 1;
+                lost(place.draw);
+            }
+            self.oldest += 1;
+        }
+    }
+
+    /// Counts what is still in flight as lost, at the end.
+    pub fn close(&mut self) {
+        self.tally.lost += self.inflight as u64;
+        self.inflight = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::workload::{Sizes, Workload};
+
+    const GET: Draw = Draw { object: 0, set: false };
+    const SET: Draw = Draw { object: 0, set: true };
+    const RUN: u32 = 9;
+
+    fn plan() -> Plan {
+        Plan::draw(&Workload { objects: 2, ..Workload::of_the_paper(Sizes::Fixed(20)) }).unwrap()
+    }
+
+    fn send(book: &mut Book<'_>, draw: Draw) -> Number {
+        let (number, _) = book.next(draw);
+        book.sent(draw, 100, 100, false);
+        number
+    }
+
+    fn answer(book: &mut Book<'_>, number: Number, reply: Reply<'_>) {
+        assert!(book.answered(number, reply, 150, |ticks| ticks).is_some());
+    }
+
+    fn value(run: u32, write: u32) -> [u8; 20] {
+        let mut data = [0; 20];
+        value::fill(0, Version { run, write }, &mut data);
+        data
+    }
+
+    /// What a get counts as when the store answers with a version.
+    fn got(book: &mut Book<'_>, run: u32, write: u32) -> (u64, u64, u64) {
+        let before = (book.tally.hits, book.tally.stale, book.tally.corrupt);
+        let number = send(book, GET);
+        answer(book, number, Reply::Value { key: None, data: &value(run, write) });
+        let after = &book.tally;
+        (after.hits - before.0, after.stale - before.1, after.corrupt - before.2)
+    }
+
+    const HIT: (u64, u64, u64) = (1, 0, 0);
+    const STALE: (u64, u64, u64) = (0, 1, 0);
+    const CORRUPT: (u64, u64, u64) = (0, 0, 1);
+
+    #[test]
+    fn what_was_overwritten_is_stale() {
+        let plan = plan();
+        let mut book = Book::new(&plan, RUN).unwrap();
+        book.measure(0, 1000);
+        assert_eq!(got(&mut book, 1, 5), HIT, "another run's");
+        book.loaded().unwrap();
+        assert_eq!(got(&mut book, 1, 5), STALE, "all was written since");
+        assert_eq!(got(&mut book, RUN, 0), HIT);
+        let set = send(&mut book, SET);
+        assert_eq!(got(&mut book, RUN, 0), HIT, "the set is in flight");
+        assert_eq!(got(&mut book, RUN, 1), HIT, "the set is in flight");
+        assert_eq!(got(&mut book, RUN, 2), CORRUPT, "was never written");
+        let early = send(&mut book, GET);
+        answer(&mut book, set, Reply::Stored);
+        answer(&mut book, early, Reply::Value { key: None, data: &value(RUN, 0) });
+        assert_eq!(book.tally.stale, 1, "asked for before it was overwritten");
+        assert_eq!(got(&mut book, RUN, 0), STALE);
+        assert_eq!(got(&mut book, RUN, 1), HIT);
+        assert_eq!((book.tally.gets, book.tally.sets), (5, 1));
+        assert_eq!(book.tally.latencies.max(), 50);
+    }
+
+    #[test]
+    fn sets_that_overlap_may_be_done_in_any_order() {
+        let plan = plan();
+        let mut book = Book::new(&plan, RUN).unwrap();
+        book.measure(0, 1000);
+        let [first, second] = [SET, SET].map(|draw| send(&mut book, draw));
+        answer(&mut book, second, Reply::Stored);
+        answer(&mut book, first, Reply::Stored);
+        assert_eq!([got(&mut book, RUN, 1), got(&mut book, RUN, 2)], [HIT, HIT]);
+        let third = send(&mut book, SET);
+        answer(&mut book, third, Reply::Stored);
+        assert_eq!([got(&mut book, RUN, 2), got(&mut book, RUN, 3)], [STALE, HIT]);
+    }
+
+    #[test]
+    fn answers_that_do_not_fit_are_corrupt() {
+        let plan = plan();
+        let mut book = Book::new(&plan, RUN).unwrap();
+        let data = value(RUN, 0);
+        let wrong = [
+            Reply::Stored,
+            Reply::Value { key: None, data: &data[..19] },
+            Reply::Value { key: Some(b"another"), data: &data },
+        ];
+        for reply in wrong {
+            let number = send(&mut book, GET);
+            answer(&mut book, number, reply);
+        }
+        assert_eq!((book.tally.corrupt, book.tally.is_right()), (3, false));
+        let number = send(&mut book, SET);
+        answer(&mut book, number, Reply::Refused(b"SERVER_ERROR \x1b"));
+        assert_eq!((book.tally.refused, book.tally.corrupt), (1, 3));
+        assert_eq!(book.answered(number, Reply::Stored, 1, |ticks| ticks), None, "answered twice");
+    }
+
+    #[test]
+    fn what_is_late_is_lost() {
+        let plan = plan();
+        let mut book = Book::new(&plan, RUN).unwrap();
+        let numbers = [GET, SET, GET].map(|draw| send(&mut book, draw));
+        answer(&mut book, numbers[0], Reply::Miss);
+        let mut lost = Vec::new();
+        book.expire(100, |_| true, |draw| lost.push(draw));
+        assert!(lost.is_empty(), "not before its time");
+        book.expire(101, |number| number == numbers[1], |draw| lost.push(draw));
+        assert_eq!((lost.as_slice(), book.inflight(), book.tally.lost), (&[SET][..], 1, 1));
+        assert_eq!(book.answered(numbers[1], Reply::Stored, 1, |ticks| ticks), None);
+        book.close();
+        assert_eq!(book.tally.lost, 2);
+    }
+
+    #[test]
+    fn a_place_is_not_used_twice() {
+        let plan = plan();
+        let mut book = Book::new(&plan, RUN).unwrap();
+        let waits = send(&mut book, GET);
+        for _ in 1..PLACES {
+            let number = send(&mut book, GET);
+            answer(&mut book, number, Reply::Miss);
+        }
+        assert_eq!(send(&mut book, GET), waits + PLACES as u64 + 1);
+        answer(&mut book, waits, Reply::Miss);
+        assert_eq!(book.inflight(), 1);
+    }
+}

@@ -1,0 +1,229 @@
+//! `ccnic-kv-load`: the command line of the load generator.
+
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use anyhow::Context;
+use ccnic_kv_load::report::Report;
+use ccnic_kv_load::run::{Load, Outcome, Pace, run};
+use ccnic_kv_load::transport::{Datagrams, Speech, Streams};
+use ccnic_kv_load::workload::{Plan, Sizes, Workload};
+use clap::{Parser, ValueEnum};
+
+/// Loads a key-value store (ccnic-kv, memcached) and measures throughput and latencies. Every value is verified.
+#[derive(Debug, Parser)]
+#[command(name = "ccnic-kv-load", version)]
+struct Args {
+    /// tcp:HOST:PORT, udp:HOST:PORT, rpc:HOST:PORT (the RPC of the CC-NIC paper over UDP) or unix:PATH
+    server: Server,
+    /// What is asked for: Google's ads and geo as in the CC-NIC paper, or YCSB's A, B, C
+    #[arg(long, value_enum, default_value_t = Name::Ads)]
+    workload: Name,
+    /// Bytes of every value instead of the workload's sizes
+    #[arg(long, value_name = "BYTES")]
+    size: Option<u32>,
+    /// Objects instead of a million
+    #[arg(long)]
+    objects: Option<u32>,
+    /// The share of gets instead of the workload's, 0 to 1
+    #[arg(long)]
+    gets: Option<f64>,
+    /// Zipf's exponent instead of the workload's; 0 is uniform
+    #[arg(long, value_name = "EXPONENT")]
+    zipf: Option<f64>,
+    /// What all draws begin with
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Requests a second, sent whatever the answers do [default: a closed loop]
+    #[arg(long)]
+    rate: Option<f64>,
+    /// With --rate: equal distances in time instead of a Poisson process
+    #[arg(long, requires = "rate")]
+    even: bool,
+    /// Requests in flight, at most [default: 16 in a closed loop, 4096 with --rate]
+    #[arg(long, value_name = "REQUESTS")]
+    inflight: Option<usize>,
+    /// Connections of tcp: and unix:, which send in turn; with more requests in flight than connections, they are pipelined
+    #[arg(long, default_value_t = 16)]
+    connections: usize,
+    /// Server threads of rpc:, each with its own port from PORT on
+    #[arg(long, default_value_t = 1, value_name = "THREADS")]
+    shards: u16,
+    /// Seconds to measure
+    #[arg(long, default_value_t = 5.0)]
+    seconds: f64,
+    /// Seconds to send before that
+    #[arg(long, default_value_t = 1.0, value_name = "SECONDS")]
+    warmup: f64,
+    /// Seconds after which a datagram is lost
+    #[arg(long, default_value_t = 0.2, value_name = "SECONDS")]
+    timeout: f64,
+    /// Do not write the objects first
+    #[arg(long)]
+    no_preload: bool,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Clone, Copy, ValueEnum)]
+enum Name {
+    /// 61 % of the values below 100 bytes
+    Ads,
+    /// 13 % below 100 bytes
+    Geo,
+    /// As geo, with smaller values
+    GeoSmall,
+    /// Half gets
+    YcsbA,
+    /// 95 % gets
+    YcsbB,
+    /// Gets only
+    YcsbC,
+}
+
+/// Where the store is.
+#[derive(Debug, Clone)]
+enum Server {
+    Tcp(String),
+    Udp(String),
+    Rpc(String),
+    Unix(PathBuf),
+}
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Server, String> {
+        let wrong = || format!("{text:?} is none of tcp:HOST:PORT, udp:HOST:PORT, rpc:HOST:PORT, unix:PATH");
+        let (scheme, rest) = text.split_once(':').ok_or_else(wrong)?;
+        match scheme {
+            "tcp" => Ok(Server::Tcp(rest.to_owned())),
+            "udp" => Ok(Server::Udp(rest.to_owned())),
+            "rpc" => Ok(Server::Rpc(rest.to_owned())),
+            "unix" => Ok(Server::Unix(rest.into())),
+            _ => Err(wrong()),
+        }
+    }
+}
+
+impl Args {
+    fn workload(&self) -> Workload {
+        let named = match self.workload {
+            Name::Ads => Workload::of_the_paper(Sizes::Ads),
+            Name::Geo => Workload::of_the_paper(Sizes::Geo),
+            Name::GeoSmall => Workload::of_the_paper(Sizes::GeoSmall),
+            Name::YcsbA => Workload::of_ycsb(0.5),
+            Name::YcsbB => Workload::of_ycsb(0.95),
+            Name::YcsbC => Workload::of_ycsb(1.0),
+        };
+        Workload {
+            objects: self.objects.unwrap_or(named.objects),
+            gets: self.gets.unwrap_or(named.gets),
+            zipf: self.zipf.unwrap_or(named.zipf),
+            sizes: self.size.map_or(named.sizes, Sizes::Fixed),
+            seed: self.seed,
+        }
+    }
+
+    fn load(&self) -> anyhow::Result<Load> {
+        let seconds = |option, value: f64| {
+            Duration::try_from_secs_f64(value)
+                .ok()
+                .filter(|time| time.as_secs() <= 86_400)
+                .with_context(|| format!("{option} is {value}; choose 0 to 86400 seconds"))
+        };
+        let pace = self.rate.map_or(Pace::Closed, |rate| Pace::Open { rate, poisson: !self.even });
+        let run = SystemTime::now().duration_since(UNIX_EPOCH).map_or(1, |time| time.as_micros() as u32);
+        Ok(Load {
+            pace,
+            inflight: self.inflight.unwrap_or(if pace == Pace::Closed { 16 } else { 4096 }),
+            measured: seconds("--seconds", self.seconds)?,
+            warmup: seconds("--warmup", self.warmup)?,
+            timeout: seconds("--timeout", self.timeout)?,
+            preload: !self.no_preload,
+            run,
+        })
+    }
+
+    fn measure(&self, plan: &Plan, load: &Load) -> anyhow::Result<Outcome> {
+        let reached = || format!("could not reach the store at {}", self.server_text());
+        match &self.server {
+            Server::Tcp(at) => {
+                run(Streams::tcp(address(at)?, self.connections).with_context(reached)?, plan, load)
+            }
+            Server::Unix(path) => {
+                run(Streams::unix(path, self.connections).with_context(reached)?, plan, load)
+            }
+            Server::Udp(at) => {
+                run(Datagrams::connect(address(at)?, Speech::Text).with_context(reached)?, plan, load)
+            }
+            Server::Rpc(at) => {
+                let speech = Speech::Rpc { shards: self.shards };
+                run(Datagrams::connect(address(at)?, speech).with_context(reached)?, plan, load)
+            }
+        }
+    }
+
+    fn server_text(&self) -> String {
+        match &self.server {
+            Server::Tcp(at) => format!("TCP, {at}, {}", count(self.connections, "connection")),
+            Server::Unix(path) => {
+                format!("Unix socket, {}, {}", path.display(), count(self.connections, "connection"))
+            }
+            Server::Udp(at) => format!("UDP, {at}"),
+            Server::Rpc(at) => format!("RPC over UDP, {at}, {}", count(self.shards.into(), "server thread")),
+        }
+    }
+}
+
+fn count(n: usize, noun: &str) -> String {
+    if n == 1 { format!("1 {noun}") } else { format!("{n} {noun}s") }
+}
+
+fn address(text: &str) -> anyhow::Result<SocketAddr> {
+    let mut all = text.to_socket_addrs().with_context(|| format!("{text:?} is no HOST:PORT"))?;
+    all.next().with_context(|| format!("{text} has no address"))
+}
+
+fn main() -> ExitCode {
+    match measure(&Args::parse()) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("ccnic-kv-load: {error:#}");
+            ExitCode::from(2)
+        }
+    }
+}
+
+/// Measures and prints; false when an answer was wrong.
+fn measure(args: &Args) -> anyhow::Result<bool> {
+    let (workload, load) = (args.workload(), args.load()?);
+    load.check()?;
+    let plan = Plan::draw(&workload)?;
+    let outcome = args.measure(&plan, &load)?;
+    let asked = format!(
+        "{} objects ({} MB), {:.1} % gets, Zipf {}",
+        workload.objects,
+        plan.bytes() / 1_000_000,
+        workload.gets * 100.0,
+        workload.zipf
+    );
+    let sent = match load.pace {
+        Pace::Closed => format!("closed loop, {} in flight", load.inflight),
+        Pace::Open { rate, poisson } => {
+            format!("{rate} requests/s, {}", if poisson { "Poisson" } else { "evenly" })
+        }
+    };
+    let report = Report::new(args.server_text(), asked, sent, &outcome);
+    if args.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        println!("{}", report.text());
+    }
+    Ok(report.is_right())
+}

@@ -1,0 +1,97 @@
+//! Memcached's protocol without sockets: bytes in, replies out.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `connection.rs` | [`Connection`]: from a stream of bytes to commands |
+//! | `output.rs` | [`Output`]: replies, whose long values are references |
+//! | `line.rs` | a command line as words |
+//! | `text.rs`, `update.rs`, `admin.rs` | the classic commands |
+//! | `meta.rs`, `meta_set.rs`, `meta_count.rs`, `flags.rs`, `base64.rs` | the meta commands |
+//! | `stats.rs` | what `stats` tells |
+//! | `udp.rs` | requests in datagrams |
+//! | `binary.rs` | the refusal of the binary protocol |
+//!
+//! What each answers is what memcached 1.6.18 answers: the test `differential` compares them.
+
+mod admin;
+mod base64;
+mod binary;
+mod connection;
+mod flags;
+mod line;
+mod meta;
+mod meta_count;
+mod meta_set;
+mod output;
+mod stats;
+mod text;
+pub mod udp;
+mod update;
+
+pub use connection::Connection;
+pub use output::{Mark, Output};
+pub use stats::{ServerCounters, Settings};
+
+use crate::store::Session;
+
+/// What a client is told when it asks for the version: memcached's, whose behaviour it gets, and ours. Client libraries read the number.
+pub const VERSION: &str = concat!("1.6.18-ccnic-", env!("CARGO_PKG_VERSION"));
+
+/// What a command works with.
+pub(crate) struct Context<'a, 's> {
+    pub(crate) session: &'a mut Session<'s>,
+    pub(crate) out: &'a mut Output,
+    pub(crate) server: &'a Server,
+}
+
+/// What commands know of the server around them.
+#[derive(Debug, Default)]
+pub struct Server {
+    /// How it was started.
+    pub settings: Settings,
+    /// What it counts.
+    pub counters: ServerCounters,
+}
+
+/// What follows a command line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The next command.
+    Command,
+    /// This many bytes of data belong to the command; it has taken them.
+    Took(usize),
+    /// This many bytes of data belong to it; it is to be called again when they are there.
+    Data(usize),
+    /// This many bytes are to be thrown away.
+    Skip(usize),
+    /// Nothing: the connection ends when the replies are sent.
+    Close,
+}
+
+impl Context<'_, '_> {
+    /// A reply of one line.
+    fn say(&mut self, line: &str) {
+        self.out.put(line.as_bytes());
+        self.out.put(b"\r\n");
+    }
+
+    /// A reply of one line that `noreply` suppresses.
+    fn answer(&mut self, quiet: bool, line: &str) -> Next {
+        if !quiet {
+            self.say(line);
+        }
+        Next::Command
+    }
+
+    fn error(&mut self) -> Next {
+        self.answer(false, "ERROR")
+    }
+}
+
+const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
+const BAD_DATA: &str = "CLIENT_ERROR bad data chunk";
+const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
+const NO_MEMORY: &str = "SERVER_ERROR out of memory storing object";
+
+#[cfg(test)]
+mod tests;

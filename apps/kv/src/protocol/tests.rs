@@ -1,0 +1,169 @@
+//! What the comparison with memcached cannot show: streams cut anywhere, hostile bytes, bounds, datagrams.
+
+use proptest::prelude::*;
+
+use super::udp::{Frames, HEADER, LONGEST};
+use super::*;
+use crate::store::{Limits, Store};
+
+const NOW: u32 = 1_700_000_000;
+
+fn store() -> Store {
+    Store::new(2, &Limits { memory: 8 << 20, item: 1 << 20 }, NOW - 10)
+}
+
+/// The answers to a stream that arrives in these pieces.
+fn answers(store: &Store, pieces: &[&[u8]]) -> (Vec<u8>, bool) {
+    let server = Server::default();
+    let (mut connection, mut out, mut answer) = (Connection::new(), Output::new(), Vec::new());
+    let mut input = Vec::new();
+    for piece in pieces {
+        input.extend_from_slice(piece);
+        loop {
+            let mut session = store.session(NOW);
+            let used = connection.advance(&input, &mut session, &server, &mut out);
+            assert!(used <= input.len());
+            input.drain(..used);
+            answer.extend(out.segments().flatten());
+            let went_on = used > 0 || !out.is_empty();
+            out.clear();
+            session.check();
+            if !went_on {
+                break;
+            }
+        }
+    }
+    connection.end(&store.session(NOW));
+    (answer, connection.is_closed())
+}
+
+fn ask(request: &[u8]) -> String {
+    String::from_utf8(answers(&store(), &[request]).0).unwrap()
+}
+
+/// Some bytes that look like commands, mostly.
+fn stream() -> impl Strategy<Value = Vec<u8>> {
+    let part = prop_oneof![
+        4 => prop::sample::select(vec![
+            "set a 0 0 5\r\nhello\r\n", "get a b a\r\n", "ms a 3 c T0\r\nabc\r\n", "mg a v t\r\n", "set a 0 0 5\r\n", "incr n 1\r\n",
+            "set n 0 0 1\r\n5\r\n", "set big 0 0 3000\r\n", "get big\r\n", "md a q\r\n", "ma n N0 J5 v\r\n", "stats items\r\n", "quit\r\n",
+            "set x 0 0 2000000\r\n", "me a\r\n", "append a 0 0 2\r\nxy\r\n",
+        ]).prop_map(|text| text.as_bytes().to_vec()),
+        1 => prop::collection::vec(any::<u8>(), 0..30),
+        1 => prop::collection::vec(prop::sample::select(b"abgmstv 0159\r\n".to_vec()), 0..60),
+        1 => Just(vec![b'z'; 2990]),
+    ];
+    prop::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
+}
+
+proptest! {
+    #[test]
+    fn it_does_not_matter_where_a_stream_is_cut(stream in stream(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 1..6)) {
+        let mut cuts: Vec<usize> = cuts.iter().map(|cut| cut.index(stream.len() + 1)).collect();
+        cuts.sort_unstable();
+        let mut pieces = Vec::new();
+        let mut from = 0;
+        for cut in cuts.into_iter().chain([stream.len()]) {
+            pieces.push(&stream[from..cut]);
+            from = cut;
+        }
+        prop_assert_eq!(answers(&store(), &[&stream]), answers(&store(), &pieces));
+    }
+}
+
+#[test]
+fn each_byte_alone_gives_the_same_answers() {
+    let stream = b"set a 1 0 5\r\nhello\r\nget a\r\nms a 3 c k\r\nabc\r\nmg a v\r\nset b 0 0 2\r\nabc\r\nget b\r\nmn\r\n";
+    let bytes: Vec<&[u8]> = stream.chunks(1).collect();
+    assert_eq!(answers(&store(), &[stream]), answers(&store(), &bytes));
+}
+
+#[test]
+fn an_endless_line_ends_the_connection() {
+    let (answer, closed) = answers(&store(), &[&vec![b'x'; 5000]]);
+    assert_eq!((&answer[..], closed), (&b"CLIENT_ERROR line too long\r\n"[..], true));
+    let keys = " key".repeat(20_000);
+    assert_eq!(ask(format!("get{keys}\r\n").as_bytes()), "END\r\n");
+    assert!(answers(&store(), &[format!("get {}", "x".repeat(2 << 20)).as_bytes()]).1);
+}
+
+#[test]
+fn the_binary_protocol_is_refused_in_its_own_words() {
+    let mut request = [0; 24];
+    (request[0], request[1]) = (0x80, 0x0a);
+    let (answer, closed) = answers(&store(), &[&request[..10], &request[10..]]);
+    assert_eq!((answer[0], answer[1], &answer[6..8], closed), (0x81, 0x0a, &[0, 0x81][..], true));
+}
+
+#[test]
+fn explicit_cas_ids_are_kept() {
+    assert_eq!(
+        ask(b"ms a 1 E123 c\r\nx\r\nmg a c\r\nma n N0 E9 c\r\nma n E77 c\r\nms a 1 C123 E200 c\r\ny\r\nmg a c v\r\nmd a I E300\r\nmg a c\r\n"),
+        "HD c123\r\nHD c123\r\nHD c9\r\nHD c77\r\nHD c200\r\nVA 1 c200\r\ny\r\nHD\r\nHD c300 X W\r\n"
+    );
+}
+
+#[test]
+fn values_that_arrive_slowly_take_no_more_than_half_the_memory() {
+    let store = store();
+    let server = Server::default();
+    let mut waiting = Vec::new();
+    let mut refused = 0;
+    for _ in 0..20 {
+        let (mut connection, mut out) = (Connection::new(), Output::new());
+        let mut session = store.session(NOW);
+        connection.advance(b"set a 0 0 1000000\r\nabc", &mut session, &server, &mut out);
+        let said: Vec<u8> = out.segments().flatten().copied().collect();
+        refused += usize::from(said == b"SERVER_ERROR out of memory storing object\r\n");
+        waiting.push(connection);
+    }
+    assert_eq!(refused, 16);
+    for mut connection in waiting {
+        connection.end(&store.session(NOW));
+    }
+    assert!(store.reserve(4 << 20), "all is given back");
+}
+
+#[test]
+fn output_is_bounded() {
+    let store = store();
+    let server = Server::default();
+    let mut session = store.session(NOW);
+    let (mut connection, mut out) = (Connection::new(), Output::new());
+    let set = [b"set a 0 0 100000\r\n", &vec![b'x'; 100_000][..], b"\r\n"].concat();
+    assert_eq!(connection.advance(&set, &mut session, &server, &mut out), set.len());
+    let gets = b"get a\r\n".repeat(1000);
+    let used = connection.advance(&gets, &mut session, &server, &mut out);
+    assert!(used < 100 && out.len() < 400_000, "{used} bytes used, {} wait", out.len());
+}
+
+fn datagrams(request: &[u8]) -> Vec<Vec<u8>> {
+    let (store, server) = (store(), Server::default());
+    let mut sent = Vec::new();
+    let mut session = store.session(NOW);
+    Frames::new().answer(request, &mut session, &server, |datagram| sent.push(datagram.to_vec()));
+    sent
+}
+
+#[test]
+fn a_long_reply_is_several_datagrams() {
+    let value = vec![b'v'; 5000];
+    let request =
+        [&[0xab, 0xcd, 0, 0, 0, 1, 0, 0][..], b"set a 0 0 5000\r\n", &value, b"\r\nget a\r\n"].concat();
+    let sent = datagrams(&request);
+    let text: Vec<u8> = sent.iter().flat_map(|datagram| datagram[HEADER..].to_vec()).collect();
+    assert_eq!(text, [b"STORED\r\nVALUE a 0 5000\r\n", &value[..], b"\r\nEND\r\n"].concat());
+    for (number, datagram) in sent.iter().enumerate() {
+        assert_eq!(datagram[..HEADER], [0xab, 0xcd, 0, number as u8, 0, sent.len() as u8, 0, 0]);
+        assert!(datagram.len() == LONGEST || number == sent.len() - 1);
+    }
+}
+
+#[test]
+fn datagrams_that_are_no_requests_are_dropped() {
+    assert!(datagrams(&[0; 7]).is_empty());
+    assert!(datagrams(b"\0\0\0\0\0\x01\0\0").is_empty());
+    assert!(datagrams(b"\0\0\0\0\0\x02\0\0get a\r\n").is_empty(), "a request in two datagrams");
+    assert!(datagrams(b"\0\0\0\0\0\x01\0\0get a").is_empty(), "a line without its end");
+    assert!(datagrams(b"\0\0\0\0\0\x01\0\0set a 0 0 5\r\nhe").is_empty(), "a value without its end");
+}

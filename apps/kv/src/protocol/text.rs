@@ -1,0 +1,194 @@
+//! Which command a line is; the classic commands that read or delete items.
+
+use super::line::Words;
+use super::{BAD_FORMAT, Context, Next, admin, meta, meta_count, meta_set, stats, update};
+use crate::number::{signed_32, unsigned};
+use crate::store::{Counted, Delta, MAX_KEY, Mode, hash};
+
+/// Executes a command line. `rest` is what follows it, where the command's data are.
+pub(super) fn command(line: &[u8], rest: &[u8], context: &mut Context<'_, '_>) -> Next {
+    let words = Words::new(line);
+    let all = words.get();
+    let Some(name) = all.first().filter(|name| name.len() > 1) else { return context.error() };
+    match *name {
+        b"get" | b"bget" => get(&words, false, false, context),
+        b"gets" => get(&words, true, false, context),
+        b"gat" => get(&words, false, true, context),
+        b"gats" => get(&words, true, true, context),
+        b"mg" => meta::get(&words, context),
+        b"ms" => meta_set::set(&words, rest, context),
+        b"md" => meta::delete(&words, context),
+        b"ma" => meta_count::count(&words, context),
+        b"mn" => context.answer(false, "MN"),
+        b"me" => meta::debug(&words, context),
+        b"set" => update::update(&words, Mode::Set, rest, context),
+        b"add" => update::update(&words, Mode::Add, rest, context),
+        b"replace" => update::update(&words, Mode::Replace, rest, context),
+        b"append" => update::update(&words, Mode::Append, rest, context),
+        b"prepend" => update::update(&words, Mode::Prepend, rest, context),
+        b"cas" => update::update(&words, Mode::Cas, rest, context),
+        b"delete" => delete(&words, context),
+        b"incr" => count(&words, false, context),
+        b"decr" => count(&words, true, context),
+        b"touch" => touch(&words, context),
+        b"stats" => stats::stats(&words, context),
+        b"quit" => Next::Close,
+        _ => admin::command(&words, context),
+    }
+}
+
+/// The reply to a command whose data there is no memory for.
+pub(super) fn no_memory(line: &[u8], context: &mut Context<'_, '_>) {
+    let words = Words::new(line);
+    let quiet = words.get().first() != Some(&&b"ms"[..]) && words.noreply();
+    context.answer(quiet, super::NO_MEMORY);
+}
+
+/// `get`, `gets`, `gat`, `gats`: any number of keys.
+fn get(words: &Words<'_>, cas: bool, touch: bool, context: &mut Context<'_, '_>) -> Next {
+    let all = words.get();
+    if all.len() < 2 {
+        return context.error();
+    }
+    let mut expires = None;
+    if touch {
+        let Some(said) = signed_32(all[1]) else {
+            return context.answer(false, "CLIENT_ERROR invalid exptime argument");
+        };
+        expires = Some(context.session.expiry(said));
+    }
+    let mark = context.out.mark();
+    let (mut words, mut from) = (*words, if touch { 2 } else { 1 });
+    loop {
+        for key in &words.get()[from..] {
+            if key.len() > MAX_KEY {
+                context.out.back_to(mark);
+                return context.answer(false, BAD_FORMAT);
+            }
+            get_one(key, cas, expires, context);
+        }
+        if words.rest().is_empty() {
+            break;
+        }
+        (words, from) = (Words::new(words.rest()), 0);
+    }
+    context.say("END");
+    Next::Command
+}
+
+fn get_one(key: &[u8], cas: bool, expires: Option<u32>, context: &mut Context<'_, '_>) {
+    let (hash, now) = (hash(key), context.session.now);
+    let shard = context.session.shard(hash);
+    let found = if let Some(expires) = expires {
+        let found = shard.find(hash, key, now);
+        shard.counters.cmd_touch += 1;
+        if let Some(id) = found {
+            shard.counters.touch_hits += 1;
+            shard.counters.get_hits += 1;
+            shard.slot_mut(id).expires = expires;
+            shard.bump(id, now);
+        } else {
+            shard.counters.touch_misses += 1;
+            shard.counters.get_misses += 1;
+        }
+        found
+    } else {
+        shard.read(hash, key, now)
+    };
+    let Some(id) = found else { return };
+    let slot = shard.slot(id);
+    let out = &mut *context.out;
+    out.put(b"VALUE ");
+    out.put(key);
+    out.put(b" ");
+    out.number(u64::from(slot.flags));
+    out.put(b" ");
+    out.number(slot.value().len() as u64);
+    if cas {
+        out.put(b" ");
+        out.number(slot.cas);
+    }
+    out.put(b"\r\n");
+    out.value(slot);
+}
+
+fn delete(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
+    let all = words.get();
+    if !(2..=4).contains(&all.len()) {
+        return context.error();
+    }
+    let mut quiet = false;
+    if all.len() > 2 {
+        // Once there was a time until which the key stayed deleted.
+        quiet = words.noreply();
+        let zero = all[2] == b"0";
+        if !(all.len() == 3 && (zero || quiet) || all.len() == 4 && zero && quiet) {
+            return context
+                .answer(quiet, "CLIENT_ERROR bad command line format.  Usage: delete <key> [noreply]");
+        }
+    }
+    if all[1].len() > MAX_KEY {
+        return context.answer(quiet, BAD_FORMAT);
+    }
+    let found = context.session.delete(all[1]);
+    context.answer(quiet, if found { "DELETED" } else { "NOT_FOUND" })
+}
+
+fn touch(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
+    let all = words.get();
+    if !(3..=4).contains(&all.len()) {
+        return context.error();
+    }
+    let (key, quiet) = (all[1], words.noreply());
+    if key.len() > MAX_KEY {
+        return context.answer(quiet, BAD_FORMAT);
+    }
+    let Some(said) = signed_32(all[2]) else {
+        return context.answer(quiet, "CLIENT_ERROR invalid exptime argument");
+    };
+    let expires = context.session.expiry(said);
+    let (hash, now) = (hash(key), context.session.now);
+    let shard = context.session.shard(hash);
+    shard.counters.cmd_touch += 1;
+    let found = shard.find(hash, key, now);
+    if let Some(id) = found {
+        shard.counters.touch_hits += 1;
+        shard.slot_mut(id).expires = expires;
+        shard.bump(id, now);
+    } else {
+        shard.counters.touch_misses += 1;
+    }
+    context.answer(quiet, if found.is_some() { "TOUCHED" } else { "NOT_FOUND" })
+}
+
+fn count(words: &Words<'_>, down: bool, context: &mut Context<'_, '_>) -> Next {
+    let all = words.get();
+    if !(3..=4).contains(&all.len()) {
+        return context.error();
+    }
+    let (key, quiet) = (all[1], words.noreply());
+    if key.len() > MAX_KEY {
+        return context.answer(quiet, BAD_FORMAT);
+    }
+    let Some(by) = unsigned(all[2]) else {
+        return context.answer(quiet, "CLIENT_ERROR invalid numeric delta argument");
+    };
+    let (hash, now) = (hash(key), context.session.now);
+    let shard = context.session.shard(hash);
+    let answer = match shard.count(hash, key, Delta { down, by, compare: 0, new_cas: None }, now) {
+        Counted::Number(number, _) => {
+            if !quiet {
+                context.out.number(number);
+                context.out.put(b"\r\n");
+            }
+            return Next::Command;
+        }
+        Counted::NotNumeric => "CLIENT_ERROR cannot increment or decrement non-numeric value",
+        Counted::OutOfMemory => "SERVER_ERROR out of memory",
+        Counted::NotFound | Counted::Exists => {
+            shard.count_miss(down);
+            "NOT_FOUND"
+        }
+    };
+    context.answer(quiet, answer)
+}

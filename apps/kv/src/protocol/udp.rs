@@ -1,0 +1,75 @@
+//! Requests and replies in datagrams. Each begins with a frame header of 8 bytes, big endian: request id, sequence number, number of
+//! datagrams, zero.
+
+use super::{Connection, Output, Server};
+use crate::store::Session;
+
+/// The frame header.
+pub const HEADER: usize = 8;
+/// The longest datagram of a reply, with its header.
+pub const LONGEST: usize = 1400;
+
+/// A request and its replies, reused from one to the next.
+#[derive(Debug, Default)]
+pub struct Frames {
+    out: Output,
+    datagram: Vec<u8>,
+}
+
+impl Frames {
+    /// Nothing yet.
+    pub fn new() -> Frames {
+        Frames::default()
+    }
+
+    /// Executes the commands of a datagram, and hands over each datagram of the reply. A request that consists of several datagrams, one
+    /// that has no header, or one of the binary protocol is dropped, as memcached does.
+    pub fn answer(
+        &mut self,
+        request: &[u8],
+        session: &mut Session<'_>,
+        server: &Server,
+        mut send: impl FnMut(&[u8]),
+    ) {
+        let Some((header, mut commands)) = request.split_first_chunk::<HEADER>() else { return };
+        if header[4..6] != [0, 1] || commands.is_empty() || commands[0] == super::binary::REQUEST {
+            return;
+        }
+        self.out.clear();
+        let mut connection = Connection::new();
+        // One datagram is bounded, so its replies need no bound but the number of datagrams.
+        loop {
+            let used = connection.advance(commands, session, server, &mut self.out);
+            commands = &commands[used..];
+            if used == 0 || commands.is_empty() || self.out.len() >= LONGEST_REPLY {
+                break;
+            }
+        }
+        connection.end(session);
+        session.release();
+        self.send([header[0], header[1]], &mut send);
+    }
+
+    fn send(&mut self, id: [u8; 2], send: &mut impl FnMut(&[u8])) {
+        let count = self.out.len().div_ceil(LONGEST - HEADER);
+        let Ok(total) = u16::try_from(count) else { return };
+        let total = total.to_be_bytes();
+        for number in 0..count {
+            let sequence = (number as u16).to_be_bytes();
+            self.datagram.clear();
+            self.datagram.extend([id[0], id[1], sequence[0], sequence[1], total[0], total[1], 0, 0]);
+            for segment in self.out.segments() {
+                let room = LONGEST - self.datagram.len();
+                self.datagram.extend_from_slice(&segment[..segment.len().min(room)]);
+                if self.datagram.len() == LONGEST {
+                    break;
+                }
+            }
+            self.out.sent(self.datagram.len() - HEADER);
+            send(&self.datagram);
+        }
+    }
+}
+
+/// A reply of more bytes is dropped: its datagrams could not be numbered, and hardly arrive.
+const LONGEST_REPLY: usize = 65_535 * (LONGEST - HEADER);

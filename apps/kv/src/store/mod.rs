@@ -1,0 +1,267 @@
+//! The store: shards, each owned by the thread whose keys it holds, and sessions, through which threads use them.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `slot.rs` | one item |
+//! | `shard.rs` | index, LRU list, memory, expiry |
+//! | `operations.rs` | what commands do to an item |
+//! | `classes.rs`, `stats.rs` | what it tells about itself |
+//! | `snapshot.rs` | the store as a file |
+
+mod classes;
+mod operations;
+pub(crate) mod shard;
+pub(crate) mod slot;
+pub mod snapshot;
+pub mod stats;
+
+use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+pub(crate) use classes::{SIZES, per_page};
+pub use operations::{Counted, Decimal, Delta, Mode, Stored, Update};
+use shard::Shard;
+pub use slot::Value;
+use stats::Totals;
+
+/// The longest key.
+pub const MAX_KEY: usize = 250;
+
+/// As memcached: what is longer than 30 days is a time, not a span.
+const LONGEST_SPAN: i64 = 60 * 60 * 24 * 30;
+
+/// How many items an index has room for at first, at most: it grows, but each growth takes its shard's thread some time.
+const INDEX_AT_FIRST: usize = 1 << 22;
+
+/// The hash that places a key: in a shard, and in its index. Senders that compute it bring requests to the right thread.
+pub fn hash(key: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(key)
+}
+
+/// What a store is bounded by.
+#[derive(Clone, Debug)]
+pub struct Limits {
+    /// Bytes of memory for items.
+    pub memory: usize,
+    /// The largest item, key and value and memcached's header of 56 bytes together.
+    pub item: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits { memory: 64 << 20, item: 1 << 20 }
+    }
+}
+
+/// All items, shared by the threads of a server.
+#[derive(Debug)]
+pub struct Store {
+    shards: Box<[Mutex<Shard>]>,
+    largest: usize,
+    /// Values that are still arriving, in bytes, beside the shards' memory.
+    arriving: AtomicUsize,
+    memory: AtomicUsize,
+    started: AtomicU32,
+}
+
+impl Store {
+    /// An empty store of that many shards. `now` is the Unix time.
+    pub fn new(shards: usize, limits: &Limits, now: u32) -> Store {
+        let shards = shards.max(1);
+        let memory = limits.memory / shards;
+        let items = (memory / 256).min(INDEX_AT_FIRST / shards);
+        let shard = |number| Mutex::new(Shard::new(number, shards, memory, items));
+        Store {
+            shards: (0..shards).map(shard).collect(),
+            largest: limits.item,
+            arriving: AtomicUsize::new(0),
+            memory: AtomicUsize::new(limits.memory),
+            started: AtomicU32::new(now),
+        }
+    }
+
+    /// How many shards there are.
+    pub fn shards(&self) -> usize {
+        self.shards.len()
+    }
+
+    /// The shard that a key belongs to.
+    pub fn shard_of(&self, hash: u64) -> usize {
+        (hash % self.shards.len() as u64) as usize
+    }
+
+    /// The limit on an item's size.
+    pub fn largest(&self) -> usize {
+        self.largest
+    }
+
+    /// The limit on memory.
+    pub fn memory(&self) -> usize {
+        self.memory.load(Ordering::Relaxed)
+    }
+
+    /// Begins a burst of requests at this Unix time.
+    pub fn session(&self, now: u32) -> Session<'_> {
+        Session { store: self, held: None, now }
+    }
+
+    fn lock(&self, number: usize) -> MutexGuard<'_, Shard> {
+        self.shards[number].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Memory for a value that is still arriving: at most as much as a half of the store's, so that clients that send slowly cannot take
+    /// more than that. Give it back.
+    pub(crate) fn reserve(&self, bytes: usize) -> bool {
+        let limit = (self.memory() / 2).max(2 * self.largest);
+        let add = |used: usize| used.checked_add(bytes).filter(|sum| *sum <= limit);
+        self.arriving.try_update(Ordering::Relaxed, Ordering::Relaxed, add).is_ok()
+    }
+
+    pub(crate) fn give_back(&self, bytes: usize) {
+        self.arriving.fetch_sub(bytes, Ordering::Relaxed);
+    }
+}
+
+/// One thread's use of a store during a burst of requests. It holds the shard that was used last, so that requests for the same shard
+/// take one lock together; it never holds two, so threads that use each other's shards wait for no more than a burst.
+#[derive(Debug)]
+pub struct Session<'a> {
+    store: &'a Store,
+    held: Option<(usize, MutexGuard<'a, Shard>)>,
+    /// Unix time of the burst.
+    pub(crate) now: u32,
+}
+
+impl<'a> Session<'a> {
+    /// The store.
+    pub fn store(&self) -> &'a Store {
+        self.store
+    }
+
+    /// The shard of a hash, held until another one is asked for or the session ends.
+    pub(crate) fn shard(&mut self, hash: u64) -> &mut Shard {
+        self.numbered(self.store.shard_of(hash))
+    }
+
+    /// Lets go of the shard: others may use it.
+    pub fn release(&mut self) {
+        self.held = None;
+    }
+
+    fn numbered(&mut self, number: usize) -> &mut Shard {
+        if self.held.as_ref().is_none_or(|(held, _)| *held != number) {
+            self.held = None;
+        }
+        &mut self.held.get_or_insert_with(|| (number, self.store.lock(number))).1
+    }
+
+    /// When something expires, of what a client says: 0 never, negative at once, up to 30 days a span, beyond that a Unix time.
+    pub(crate) fn expiry(&self, said: i32) -> u32 {
+        match i64::from(said) {
+            0 => 0,
+            ..0 => 1,
+            span @ ..=LONGEST_SPAN => self.now.saturating_add(span as u32),
+            time if time <= i64::from(self.store.started.load(Ordering::Relaxed)) => 1,
+            time => time as u32,
+        }
+    }
+
+    /// The value of a key: what a get answers.
+    pub fn get(&mut self, key: &[u8]) -> Option<Value> {
+        let (hash, now) = (hash(key), self.now);
+        let shard = self.shard(hash);
+        let id = shard.read(hash, key, now)?;
+        shard.slot(id).share()
+    }
+
+    /// Stores a value, as its mode allows it.
+    pub fn update(&mut self, update: &Update<'_>) -> Stored {
+        let (hash, now, largest) = (hash(update.key), self.now, self.store.largest);
+        self.shard(hash).update(hash, update, largest, now)
+    }
+
+    /// Deletes; true if there was something.
+    pub fn delete(&mut self, key: &[u8]) -> bool {
+        let (hash, now) = (hash(key), self.now);
+        let shard = self.shard(hash);
+        let found = shard.find(hash, key, now);
+        if let Some(id) = found {
+            shard.counters.delete_hits += 1;
+            shard.remove(id);
+        } else {
+            shard.counters.delete_misses += 1;
+        }
+        found.is_some()
+    }
+
+    /// True if an item of this size can be stored at all.
+    pub fn fits(&self, key: usize, flags: u32, value: usize) -> bool {
+        slot::total(key, flags, value) <= self.store.largest
+    }
+
+    /// What is there at the second `at` is gone from then on.
+    pub(crate) fn flush(&mut self, at: u32) {
+        for number in 0..self.store.shards() {
+            let now = self.now;
+            let shard = self.numbered(number);
+            shard.counters.cmd_flush += u64::from(number == 0);
+            shard.flush(at, now);
+        }
+    }
+
+    /// Frees what is over, of some hundreds of items of a shard: call it about each second with a few thousand.
+    pub fn sweep(&mut self, shard: usize, count: usize) {
+        let now = self.now;
+        self.numbered(shard).sweep(count, now);
+    }
+
+    /// Another limit on memory; what is beyond it is evicted.
+    pub(crate) fn set_memory(&mut self, bytes: usize) {
+        self.store.memory.store(bytes, Ordering::Relaxed);
+        for number in 0..self.store.shards() {
+            let (now, share) = (self.now, bytes / self.store.shards());
+            self.numbered(number).set_limit(share, now);
+        }
+    }
+
+    /// What all shards tell together.
+    pub fn totals(&mut self) -> Totals {
+        let mut totals = Totals::new();
+        for number in 0..self.store.shards() {
+            self.numbered(number).add_to(&mut totals);
+        }
+        totals
+    }
+
+    pub(crate) fn reset_counters(&mut self) {
+        for number in 0..self.store.shards() {
+            self.numbered(number).reset_counters();
+        }
+    }
+
+    /// Panics when a shard has lost count of something.
+    #[cfg(any(test, debug_assertions))]
+    pub fn check(&mut self) {
+        for number in 0..self.store.shards() {
+            self.numbered(number).check();
+        }
+    }
+}
+
+impl Shard {
+    /// Finds an item for a get, counts and marks it.
+    pub(crate) fn read(&mut self, hash: u64, key: &[u8], now: u32) -> Option<u32> {
+        let found = self.find(hash, key, now);
+        self.counters.cmd_get += 1;
+        if let Some(id) = found {
+            self.counters.get_hits += 1;
+            self.bump(id, now);
+        } else {
+            self.counters.get_misses += 1;
+        }
+        found
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,336 @@
+//! One shard: the items of a part of the keys, found by an open-addressing index, in one list ordered by use.
+//!
+//! A get marks its item and moves nothing. An item that has been read since it was last at the tail gets a second lap when memory is
+//! short, so what is in use stays, as in memcached's segmented lists; a get writes one line, and only when its marks change.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashbrown::HashTable;
+
+use super::classes::{CLASSES, class};
+use super::slot::{ACTIVE, FETCHED, NONE, Slot, footprint};
+use super::stats::{ClassTotals, Counters, Totals};
+
+/// How many items that are still in use are given a second lap before one has to go all the same.
+const SECOND_LAPS: usize = 64;
+
+#[derive(Debug)]
+pub(crate) struct Shard {
+    index: HashTable<u32>,
+    slots: Vec<Slot>,
+    free: u32,
+    head: u32,
+    tail: u32,
+    /// Memory of the items and of what lingers.
+    used: usize,
+    limit: usize,
+    /// Bytes of items that are gone and that a reply still refers to.
+    lingering: VecDeque<Arc<[u8]>>,
+    /// CAS ids: the shard's number, then steps of the number of shards, so that no two items of a store have the same.
+    next_cas: u64,
+    cas_step: u64,
+    /// `flush_all`: from that second on, what was used last before it, or stored under a lower CAS id, is gone.
+    flushed_before: u32,
+    flushed_cas: u64,
+    pub(crate) counters: Counters,
+    classes: [ClassTotals; CLASSES],
+    /// Where the search for expired items goes on.
+    sweep: u32,
+    /// Where key and value are put together.
+    pub(super) scratch: Vec<u8>,
+}
+
+impl Shard {
+    pub(super) fn new(number: usize, shards: usize, limit: usize, items: usize) -> Shard {
+        Shard {
+            index: HashTable::with_capacity(items),
+            slots: Vec::with_capacity(items),
+            free: NONE,
+            head: NONE,
+            tail: NONE,
+            used: 0,
+            limit,
+            lingering: VecDeque::new(),
+            next_cas: number as u64 + 1,
+            cas_step: shards as u64,
+            flushed_before: 0,
+            flushed_cas: 0,
+            counters: Counters::default(),
+            classes: [ClassTotals::default(); CLASSES],
+            sweep: 0,
+            scratch: Vec::new(),
+        }
+    }
+
+    pub(crate) fn slot(&self, id: u32) -> &Slot {
+        &self.slots[id as usize]
+    }
+
+    pub(crate) fn slot_mut(&mut self, id: u32) -> &mut Slot {
+        &mut self.slots[id as usize]
+    }
+
+    pub(super) fn new_cas(&mut self) -> u64 {
+        let cas = self.next_cas;
+        self.next_cas += self.cas_step;
+        cas
+    }
+
+    /// The item of a key, if it is still valid. One that is not goes away.
+    pub(crate) fn find(&mut self, hash: u64, key: &[u8], now: u32) -> Option<u32> {
+        let slots = &self.slots;
+        let found = self.index.find(hash, |id| {
+            let slot = &slots[*id as usize];
+            slot.hash == hash && slot.key() == key
+        });
+        let id = *found?;
+        if self.is_flushed(id, now) {
+            self.counters.get_flushed += 1;
+        } else if self.is_expired(id, now) {
+            self.counters.get_expired += 1;
+            self.counters.expired_unfetched += u64::from(!self.slot(id).has(FETCHED));
+        } else {
+            return Some(id);
+        }
+        self.remove(id);
+        None
+    }
+
+    fn is_expired(&self, id: u32, now: u32) -> bool {
+        let expires = self.slot(id).expires;
+        expires != 0 && expires <= now
+    }
+
+    fn is_flushed(&self, id: u32, now: u32) -> bool {
+        let slot = self.slot(id);
+        self.flushed_before != 0
+            && self.flushed_before <= now
+            && (slot.time <= self.flushed_before || slot.cas < self.flushed_cas)
+    }
+
+    /// What was there until `at` is gone from then on; `at` may be in the future.
+    pub(super) fn flush(&mut self, at: u32, now: u32) {
+        self.flushed_before = at.saturating_sub(1);
+        if self.flushed_before <= now {
+            self.flushed_cas = self.new_cas();
+        }
+    }
+
+    /// An item was read.
+    pub(crate) fn bump(&mut self, id: u32, now: u32) {
+        let slot = self.slot_mut(id);
+        if slot.bits & (FETCHED | ACTIVE) != FETCHED | ACTIVE || slot.time != now {
+            slot.bits |= FETCHED | ACTIVE;
+            slot.time = now;
+        }
+    }
+
+    /// Sets the bytes and the meaning of an item, anew or in place of `id`. There must be room for it.
+    pub(super) fn put(&mut self, id: Option<u32>, hash: u64, key_len: u8, body: Arc<[u8]>, new: Slot) -> u32 {
+        let id = if let Some(id) = id {
+            self.uncount(id);
+            self.unlink(id);
+            let old = self.slot_mut(id).body.take();
+            self.let_go(old);
+            id
+        } else {
+            self.take_slot(hash)
+        };
+        let slot = &mut self.slots[id as usize];
+        *slot = Slot { hash, key_len, body: Some(body), ..new };
+        slot.class = class(slot.total());
+        let totals = &mut self.classes[usize::from(slot.class)];
+        totals.items += 1;
+        totals.bytes += slot.total() as u64;
+        self.used += slot.footprint();
+        self.push_front(id);
+        self.counters.total_items += 1;
+        id
+    }
+
+    fn take_slot(&mut self, hash: u64) -> u32 {
+        let id = if self.free == NONE {
+            self.slots.push(Slot::FREE);
+            self.slots.len() as u32 - 1
+        } else {
+            let id = self.free;
+            self.free = self.slot(id).next;
+            id
+        };
+        let slots = &self.slots;
+        self.index.insert_unique(hash, id, |id| slots[*id as usize].hash);
+        id
+    }
+
+    /// Takes an item out. Its bytes stay as long as replies refer to them.
+    pub(crate) fn remove(&mut self, id: u32) {
+        let hash = self.slot(id).hash;
+        if let Ok(entry) = self.index.find_entry(hash, |found| *found == id) {
+            entry.remove();
+        }
+        self.uncount(id);
+        self.unlink(id);
+        let free = self.free;
+        let old = std::mem::replace(self.slot_mut(id), Slot { next: free, ..Slot::FREE });
+        self.free = id;
+        self.let_go(old.body);
+    }
+
+    fn uncount(&mut self, id: u32) {
+        let slot = &self.slots[id as usize];
+        let totals = &mut self.classes[usize::from(slot.class)];
+        totals.items -= 1;
+        totals.bytes -= slot.total() as u64;
+        self.used -= slot.footprint();
+    }
+
+    /// Only the holder of the shard adds references, so a count of one stays one.
+    fn let_go(&mut self, body: Option<Arc<[u8]>>) {
+        let Some(body) = body else { return };
+        if Arc::strong_count(&body) > 1 {
+            self.used += footprint(body.len());
+            self.lingering.push_back(body);
+        }
+    }
+
+    fn drop_unused(&mut self) {
+        let used = &mut self.used;
+        self.lingering.retain(|body| {
+            let kept = Arc::strong_count(body) > 1;
+            if !kept {
+                *used -= footprint(body.len());
+            }
+            kept
+        });
+    }
+
+    /// Makes room for `need` more bytes of memory, at the cost of the items used longest ago, not of `keep`.
+    pub(super) fn make_room(&mut self, need: usize, keep: Option<u32>, now: u32) -> bool {
+        if self.used + need <= self.limit {
+            return true;
+        }
+        self.drop_unused();
+        let mut laps = SECOND_LAPS;
+        while self.used + need > self.limit {
+            let id = self.tail;
+            if id == NONE || (Some(id) == keep && self.slot(id).prev == NONE) {
+                return false;
+            }
+            let over = self.is_expired(id, now) || self.is_flushed(id, now);
+            let again = !over && laps > 0 && self.slot(id).has(ACTIVE);
+            if again || Some(id) == keep {
+                laps = laps.saturating_sub(1);
+                self.slot_mut(id).bits &= !ACTIVE;
+                self.unlink(id);
+                self.push_front(id);
+            } else {
+                self.evict(id, over);
+            }
+        }
+        true
+    }
+
+    fn evict(&mut self, id: u32, over: bool) {
+        let unfetched = u64::from(!self.slot(id).has(FETCHED));
+        if over {
+            self.counters.reclaimed += 1;
+            self.counters.expired_unfetched += unfetched;
+        } else {
+            self.counters.evictions += 1;
+            self.counters.evicted_unfetched += unfetched;
+            let class = usize::from(self.slot(id).class);
+            self.classes[class].evicted += 1;
+        }
+        self.remove(id);
+    }
+
+    /// Looks at `count` slots for items that are over, so that their memory is not lost until somebody asks for them.
+    pub(super) fn sweep(&mut self, count: usize, now: u32) {
+        for _ in 0..count.min(self.slots.len()) {
+            self.sweep = if (self.sweep as usize) < self.slots.len() { self.sweep } else { 0 };
+            let id = self.sweep;
+            self.sweep += 1;
+            if self.slot(id).body.is_some() && (self.is_expired(id, now) || self.is_flushed(id, now)) {
+                self.evict(id, true);
+            }
+        }
+        self.drop_unused();
+    }
+
+    pub(super) fn set_limit(&mut self, limit: usize, now: u32) {
+        self.limit = limit;
+        self.make_room(0, None, now);
+    }
+
+    pub(super) fn add_to(&self, totals: &mut Totals) {
+        totals.add_counters(&self.counters);
+        totals.add_classes(&self.classes);
+        totals.items += self.index.len() as u64;
+        totals.bytes += self.used as u64;
+        totals.limit += self.limit as u64;
+        totals.index_bytes += self.index.allocation_size() as u64;
+    }
+
+    pub(super) fn reset_counters(&mut self) {
+        self.counters = Counters::default();
+        self.classes.iter_mut().for_each(|class| class.evicted = 0);
+    }
+
+    /// Every valid item, the one used longest ago first.
+    pub(super) fn oldest_first(&self, now: u32) -> impl Iterator<Item = &Slot> {
+        std::iter::successors(self.link(self.tail), |id| self.link(self.slot(*id).prev))
+            .filter(move |id| !self.is_expired(*id, now) && !self.is_flushed(*id, now))
+            .map(|id| self.slot(id))
+    }
+
+    fn link(&self, id: u32) -> Option<u32> {
+        (id != NONE).then_some(id)
+    }
+
+    fn push_front(&mut self, id: u32) {
+        let head = self.head;
+        let slot = self.slot_mut(id);
+        (slot.prev, slot.next) = (NONE, head);
+        if head == NONE {
+            self.tail = id;
+        } else {
+            self.slot_mut(head).prev = id;
+        }
+        self.head = id;
+    }
+
+    fn unlink(&mut self, id: u32) {
+        let (prev, next) = (self.slot(id).prev, self.slot(id).next);
+        if prev == NONE {
+            self.head = next;
+        } else {
+            self.slot_mut(prev).next = next;
+        }
+        if next == NONE {
+            self.tail = prev;
+        } else {
+            self.slot_mut(next).prev = prev;
+        }
+    }
+
+    /// What must hold between any two calls.
+    #[cfg(any(test, debug_assertions))]
+    pub(super) fn check(&self) {
+        let (mut used, mut items, mut last) = (0, 0, NONE);
+        let mut id = self.head;
+        while id != NONE {
+            let slot = self.slot(id);
+            assert_eq!(slot.prev, last, "the list goes both ways");
+            assert!(
+                self.index.find(slot.hash, |found| *found == id).is_some(),
+                "a listed item is in the index"
+            );
+            (used, items, last, id) = (used + slot.footprint(), items + 1, id, slot.next);
+        }
+        used += self.lingering.iter().map(|body| footprint(body.len())).sum::<usize>();
+        assert_eq!((self.tail, self.index.len()), (last, items));
+        assert_eq!(self.used, used, "every byte is counted once");
+        assert!(self.used <= self.limit, "memory stays within its bound");
+    }
+}

@@ -1,0 +1,127 @@
+//! One item of a shard: a cache line of what changes, and the bytes, which never change.
+
+use std::sync::Arc;
+
+/// No slot: the end of a list.
+pub(crate) const NONE: u32 = u32::MAX;
+
+/// It has been read since it was stored (`h` of `mg`, `fetch` of `me`).
+pub(crate) const FETCHED: u8 = 1;
+/// It has been read since it was last at the tail of its list: it gets a second lap.
+pub(crate) const ACTIVE: u8 = 2;
+/// It was invalidated; clients get it with `X` until it is stored anew.
+pub(crate) const STALE: u8 = 4;
+/// A client has been told to fetch it anew (`W`); the others get `Z`.
+pub(crate) const TOKEN_SENT: u8 = 8;
+/// Its key came in base64, and goes out so.
+pub(crate) const BINARY_KEY: u8 = 16;
+
+/// What memcached counts for an item beside key, value and flags: its header, a CAS id, a zero behind the key. Limits on the size of
+/// items, and the sizes that `me` and `stats items` tell, are computed with it, so that they are those that users know.
+const MEMCACHED_HEADER: usize = 48 + 8 + 1;
+
+/// What an item costs here besides its bytes: slot, place in the index at its usual load, two counts of references, the allocator's word.
+const OVERHEAD: usize = 64 + 8 + 16 + 8;
+
+/// An item, or a free place for one.
+#[derive(Debug)]
+#[repr(align(64))]
+pub(crate) struct Slot {
+    pub(crate) hash: u64,
+    pub(crate) cas: u64,
+    /// Key, value, CRLF: as the text protocol sends it. A reply in flight holds a reference.
+    pub(crate) body: Option<Arc<[u8]>>,
+    pub(crate) flags: u32,
+    /// Unix time in seconds, 0: never.
+    pub(crate) expires: u32,
+    /// When it was stored or read last.
+    pub(crate) time: u32,
+    /// Towards the head of the LRU list.
+    pub(crate) prev: u32,
+    /// Towards the tail, or the next free slot.
+    pub(crate) next: u32,
+    pub(crate) key_len: u8,
+    pub(crate) class: u8,
+    pub(crate) bits: u8,
+}
+
+impl Slot {
+    pub(crate) const FREE: Slot = Slot {
+        hash: 0,
+        cas: 0,
+        body: None,
+        flags: 0,
+        expires: 0,
+        time: 0,
+        prev: NONE,
+        next: NONE,
+        key_len: 0,
+        class: 0,
+        bits: 0,
+    };
+
+    fn bytes(&self) -> &[u8] {
+        self.body.as_deref().unwrap_or_default()
+    }
+
+    /// Its key.
+    pub(crate) fn key(&self) -> &[u8] {
+        &self.bytes()[..usize::from(self.key_len)]
+    }
+
+    /// Its value with CRLF behind it.
+    pub(crate) fn value_line(&self) -> &[u8] {
+        &self.bytes()[usize::from(self.key_len)..]
+    }
+
+    /// Its value.
+    pub(crate) fn value(&self) -> &[u8] {
+        let line = self.value_line();
+        &line[..line.len().saturating_sub(2)]
+    }
+
+    pub(crate) fn has(&self, bit: u8) -> bool {
+        self.bits & bit != 0
+    }
+
+    /// What the item costs of the store's memory.
+    pub(crate) fn footprint(&self) -> usize {
+        footprint(self.bytes().len())
+    }
+
+    /// The size that memcached would tell.
+    pub(crate) fn total(&self) -> usize {
+        total(self.key().len(), self.flags, self.value().len())
+    }
+
+    /// A reference to the value for a reply that copies it later, or never.
+    pub(crate) fn share(&self) -> Option<Value> {
+        let body = self.body.clone()?;
+        Some(Value { body, start: u32::from(self.key_len) })
+    }
+}
+
+/// What `bytes` bytes of key, value and CRLF cost: the allocator rounds up to 16.
+pub(crate) fn footprint(bytes: usize) -> usize {
+    OVERHEAD + bytes.next_multiple_of(16)
+}
+
+/// The size that memcached counts for an item.
+pub(crate) fn total(key: usize, flags: u32, value: usize) -> usize {
+    MEMCACHED_HEADER + key + if flags == 0 { 0 } else { 4 } + value + 2
+}
+
+/// An item's value, CRLF included, that a reply refers to. The item may be overwritten, deleted or evicted meanwhile: the bytes stay
+/// until the last reply has let go of them.
+#[derive(Clone, Debug)]
+pub struct Value {
+    body: Arc<[u8]>,
+    start: u32,
+}
+
+impl Value {
+    /// Value and CRLF.
+    pub fn bytes(&self) -> &[u8] {
+        &self.body[self.start as usize..]
+    }
+}

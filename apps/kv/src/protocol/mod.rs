@@ -28,7 +28,7 @@ mod text;
 pub mod udp;
 mod update;
 
-pub use connection::Connection;
+pub use connection::{Connection, ENOUGH_OUTPUT};
 pub use output::{Mark, Output};
 pub use stats::{ServerCounters, Settings};
 

@@ -45,11 +45,13 @@ pub struct Limits {
     pub memory: usize,
     /// The largest item, key and value and memcached's header of 56 bytes together.
     pub item: usize,
+    /// Items give way when memory is used up; otherwise storing fails.
+    pub evict: bool,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { memory: 64 << 20, item: 1 << 20 }
+        Limits { memory: 64 << 20, item: 1 << 20, evict: true }
     }
 }
 
@@ -70,7 +72,7 @@ impl Store {
         let shards = shards.max(1);
         let memory = limits.memory / shards;
         let items = (memory / 256).min(INDEX_AT_FIRST / shards);
-        let shard = |number| Mutex::new(Shard::new(number, shards, memory, items));
+        let shard = |number| Mutex::new(Shard::new(number, shards, memory, items, limits.evict));
         Store {
             shards: (0..shards).map(shard).collect(),
             largest: limits.item,

@@ -15,6 +15,9 @@ use super::stats::{ClassTotals, Counters, Totals};
 /// How many items that are still in use are given a second lap before one has to go all the same.
 const SECOND_LAPS: usize = 64;
 
+/// How many slots a store that does not evict looks at for items that are over, when a new one needs their memory.
+const SWEEP_WHEN_FULL: usize = 256;
+
 #[derive(Debug)]
 pub(crate) struct Shard {
     index: HashTable<u32>,
@@ -25,6 +28,8 @@ pub(crate) struct Shard {
     /// Memory of the items and of what lingers.
     used: usize,
     limit: usize,
+    /// Valid items may be evicted.
+    evicts: bool,
     /// Bytes of items that are gone and that a reply still refers to.
     lingering: VecDeque<Arc<[u8]>>,
     /// CAS ids: the shard's number, then steps of the number of shards, so that no two items of a store have the same.
@@ -42,7 +47,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(super) fn new(number: usize, shards: usize, limit: usize, items: usize) -> Shard {
+    pub(super) fn new(number: usize, shards: usize, limit: usize, items: usize, evict: bool) -> Shard {
         Shard {
             index: HashTable::with_capacity(items),
             slots: Vec::with_capacity(items),
@@ -51,6 +56,7 @@ impl Shard {
             tail: NONE,
             used: 0,
             limit,
+            evicts: evict,
             lingering: VecDeque::new(),
             next_cas: number as u64 + 1,
             cas_step: shards as u64,
@@ -211,6 +217,10 @@ impl Shard {
             return true;
         }
         self.drop_unused();
+        if !self.evicts {
+            self.sweep(SWEEP_WHEN_FULL, now);
+            return self.used + need <= self.limit;
+        }
         let mut laps = SECOND_LAPS;
         while self.used + need > self.limit {
             let id = self.tail;

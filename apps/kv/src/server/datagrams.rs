@@ -1,0 +1,63 @@
+//! Sockets that take requests in datagrams: text commands in memcached's frames, or the binary get and set.
+
+use std::net::UdpSocket;
+use std::sync::atomic::Ordering;
+
+use crate::protocol::Server;
+use crate::protocol::udp::Frames;
+use crate::rpc;
+use crate::store::Store;
+
+/// How many datagrams are answered before others have their turn.
+const TURN: usize = 64;
+/// The longest value that an answer has room for: what a datagram of UDP over IPv4 holds, less our header.
+const LONGEST_VALUE: usize = 65_507 - rpc::HEADER;
+
+/// What the datagrams of a socket are.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kind {
+    Text,
+    Rpc,
+}
+
+/// A socket, and room for an answer.
+#[derive(Debug)]
+pub(crate) struct Datagrams {
+    pub(crate) socket: UdpSocket,
+    kind: Kind,
+    frames: Frames,
+    answer: Vec<u8>,
+}
+
+impl Datagrams {
+    pub(crate) fn new(socket: UdpSocket, kind: Kind) -> Datagrams {
+        Datagrams { socket, kind, frames: Frames::new(), answer: Vec::new() }
+    }
+
+    /// Answers what has come. What cannot be sent at once is dropped: who uses UDP asks again.
+    pub(crate) fn turn(&mut self, buffer: &mut [u8], store: &Store, server: &Server, now: u32) {
+        for _ in 0..TURN {
+            let Ok((len, from)) = self.socket.recv_from(buffer) else { return };
+            server.counters.bytes_read.fetch_add(len, Ordering::Relaxed);
+            let mut session = store.session(now);
+            let send = |datagram: &[u8]| {
+                if self.socket.send_to(datagram, from).is_ok() {
+                    server.counters.bytes_written.fetch_add(datagram.len(), Ordering::Relaxed);
+                }
+            };
+            match self.kind {
+                Kind::Text => self.frames.answer(&buffer[..len], &mut session, server, send),
+                Kind::Rpc => {
+                    let Some(answer) = rpc::answer(&buffer[..len], &mut session, LONGEST_VALUE) else {
+                        continue;
+                    };
+                    session.release();
+                    self.answer.clear();
+                    self.answer.extend_from_slice(&answer.header);
+                    self.answer.extend_from_slice(answer.value());
+                    send(&self.answer);
+                }
+            }
+        }
+    }
+}

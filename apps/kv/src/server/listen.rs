@@ -1,0 +1,142 @@
+//! Sockets that clients connect to, or send datagrams to.
+
+use std::fs;
+use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs, UdpSocket};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::{FileTypeExt, PermissionsExt};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::Path;
+
+use anyhow::{Context, bail};
+
+use super::Options;
+
+/// A socket that gives clients.
+#[derive(Debug)]
+pub(crate) enum Listener {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Listener {
+    /// The next client, ready to be polled. None: there is none now.
+    pub(crate) fn accept(&self) -> std::io::Result<Option<OwnedFd>> {
+        let client: std::io::Result<OwnedFd> = match self {
+            Listener::Tcp(listener) => listener.accept().and_then(|(stream, _)| ready_tcp(stream)),
+            Listener::Unix(listener) => listener.accept().and_then(|(stream, _)| ready_unix(stream)),
+        };
+        match client {
+            Ok(fd) => Ok(Some(fd)),
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+fn ready_tcp(stream: TcpStream) -> std::io::Result<OwnedFd> {
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    Ok(stream.into())
+}
+
+fn ready_unix(stream: UnixStream) -> std::io::Result<OwnedFd> {
+    stream.set_nonblocking(true)?;
+    Ok(stream.into())
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Listener::Tcp(listener) => listener.as_fd(),
+            Listener::Unix(listener) => listener.as_fd(),
+        }
+    }
+}
+
+/// All sockets of a server.
+#[derive(Debug, Default)]
+pub(crate) struct Sockets {
+    pub(crate) listeners: Vec<Listener>,
+    pub(crate) text: Vec<UdpSocket>,
+    /// One for each thread.
+    pub(crate) rpc: Vec<UdpSocket>,
+}
+
+impl Sockets {
+    pub(crate) fn open(options: &Options) -> anyhow::Result<Sockets> {
+        let mut sockets = Sockets::default();
+        if let Some(path) = &options.unix_socket {
+            sockets.listeners.push(Listener::Unix(unix(path, options.socket_mode()?)?));
+        } else {
+            sockets.open_ports(options)?;
+        }
+        if options.rpc_port != 0 {
+            for thread in 0..options.threads {
+                let port = usize::from(options.rpc_port) + thread;
+                let Ok(port) = u16::try_from(port) else { bail!("--rpc-port: there is no port {port}") };
+                let address = addresses(options, port)?[0];
+                sockets.rpc.push(udp(address)?);
+            }
+        }
+        if sockets.listeners.is_empty() && sockets.text.is_empty() && sockets.rpc.is_empty() {
+            bail!("nothing to listen on: give -p, -U, -s or --rpc-port");
+        }
+        Ok(sockets)
+    }
+
+    fn open_ports(&mut self, options: &Options) -> anyhow::Result<()> {
+        if options.port != 0 {
+            for address in addresses(options, options.port)? {
+                let listener = TcpListener::bind(address)
+                    .with_context(|| format!("-p {}: cannot listen on TCP {address}", options.port))?;
+                listener.set_nonblocking(true)?;
+                self.listeners.push(Listener::Tcp(listener));
+            }
+        }
+        if options.udp_port != 0 {
+            for address in addresses(options, options.udp_port)? {
+                self.text.push(udp(address)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// What -l names, or every address; an own port behind a colon goes before the one of -p or -U.
+fn addresses(options: &Options, port: u16) -> anyhow::Result<Vec<SocketAddr>> {
+    if options.listen.is_empty() {
+        // One socket for both versions of IP, where there are both.
+        let any: SocketAddr = ([0u16; 8], port).into();
+        let address = if UdpSocket::bind((any.ip(), 0)).is_ok() { any } else { ([0u8; 4], port).into() };
+        return Ok(vec![address]);
+    }
+    let mut all = Vec::new();
+    for name in &options.listen {
+        let found = name.to_socket_addrs().or_else(|_| (name.as_str(), port).to_socket_addrs());
+        let found = found.with_context(|| format!("-l {name}: no address"))?;
+        all.extend(found);
+    }
+    Ok(all)
+}
+
+fn udp(address: SocketAddr) -> anyhow::Result<UdpSocket> {
+    let socket = UdpSocket::bind(address).with_context(|| format!("cannot listen on UDP {address}"))?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// A socket that a server has left behind gives way; anything else does not.
+fn unix(path: &Path, mode: u32) -> anyhow::Result<UnixListener> {
+    if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
+        if UnixStream::connect(path).is_ok() {
+            bail!("-s {}: another server listens there", path.display());
+        }
+        fs::remove_file(path).with_context(|| format!("-s {}", path.display()))?;
+    }
+    let listener =
+        UnixListener::bind(path).with_context(|| format!("-s {}: cannot listen", path.display()))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .with_context(|| format!("-s {}", path.display()))?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
+}

@@ -1,0 +1,29 @@
+//! The server: threads that read requests from sockets and write replies.
+//!
+//! | file | contents |
+//! |---|---|
+//! | `options.rs` | the command line |
+//! | `listen.rs` | sockets that clients connect to |
+//! | `poller.rs` | epoll and the numbers that it gives back |
+//! | `worker.rs` | a server thread |
+//! | `client.rs` | one client with a connection |
+//! | `datagrams.rs` | sockets that take requests in datagrams |
+//! | `run.rs` | from start to end: threads, new clients, signals, snapshots |
+
+mod client;
+mod datagrams;
+mod listen;
+mod options;
+mod poller;
+mod run;
+mod worker;
+
+pub use options::Options;
+pub use run::run;
+
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// The Unix time in seconds.
+pub fn unix_time() -> u32 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs() as u32)
+}

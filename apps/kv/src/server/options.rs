@@ -1,0 +1,130 @@
+//! The command line: memcached's options for what both have.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, bail};
+use clap::Parser;
+
+/// An in-memory key-value store that memcached's clients speak to.
+#[derive(Clone, Debug, Parser)]
+#[command(name = "ccnic-kv", version)]
+pub struct Options {
+    /// TCP port; 0: none
+    #[arg(short = 'p', long, value_name = "NUM", default_value_t = 11211)]
+    pub port: u16,
+    /// UDP port for text commands; 0: none
+    #[arg(short = 'U', long, value_name = "NUM", default_value_t = 0)]
+    pub udp_port: u16,
+    /// UDP ports for the binary get and set of README.md: this one and those behind it, one for each thread; 0: none
+    #[arg(long, value_name = "NUM", default_value_t = 0)]
+    pub rpc_port: u16,
+    /// Unix socket; then there is no TCP and no UDP
+    #[arg(short = 's', long, value_name = "FILE")]
+    pub unix_socket: Option<PathBuf>,
+    /// Access mask of the Unix socket, in octal
+    #[arg(short = 'a', long, value_name = "MASK", default_value = "700")]
+    pub unix_mask: String,
+    /// Addresses to listen on, separated by commas; the default is all of them
+    #[arg(short = 'l', long, value_name = "ADDR", value_delimiter = ',')]
+    pub listen: Vec<String>,
+    /// Memory for items, in mebibytes
+    #[arg(short = 'm', long, value_name = "NUM", default_value_t = 64)]
+    pub memory_limit: usize,
+    /// An error instead of an eviction when memory is used up
+    #[arg(short = 'M', long)]
+    pub disable_evictions: bool,
+    /// Simultaneous connections
+    #[arg(short = 'c', long, value_name = "NUM", default_value_t = 1024)]
+    pub conn_limit: usize,
+    /// Server threads
+    #[arg(short = 't', long, value_name = "NUM", default_value_t = 4)]
+    pub threads: usize,
+    /// The largest item: bytes, or with k or m behind them
+    #[arg(short = 'I', long, value_name = "SIZE", default_value = "1m")]
+    pub max_item_size: String,
+    /// Seconds after which a client that sends nothing is disconnected; 0: never
+    #[arg(long, value_name = "SECONDS", default_value_t = 0)]
+    pub idle_timeout: u32,
+    /// The store as a file: loaded at the start, written at the end and on SIGUSR1
+    #[arg(long, value_name = "FILE")]
+    pub snapshot: Option<PathBuf>,
+    /// Say what happens; twice: also each connection
+    #[arg(short = 'v', long, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+impl Options {
+    /// The largest item in bytes.
+    pub fn item_size(&self) -> anyhow::Result<usize> {
+        let text = self.max_item_size.to_ascii_lowercase();
+        let (digits, unit) = match text.strip_suffix(['k', 'm']) {
+            Some(digits) => (digits, if text.ends_with('k') { 1 << 10 } else { 1 << 20 }),
+            None => (&text[..], 1),
+        };
+        let number: usize =
+            digits.parse().with_context(|| format!("-I {text}: not a size; say 1m or 4096"))?;
+        let size = number.saturating_mul(unit);
+        if !(1024..=1 << 30).contains(&size) {
+            bail!("-I {text}: an item can be between 1k and 1024m large");
+        }
+        Ok(size)
+    }
+
+    /// How many shards the store has: one for each thread, but each must hold some of the largest items.
+    pub fn shards(&self, item: usize) -> usize {
+        ((self.memory_limit << 20) / (2 * item)).clamp(1, self.threads)
+    }
+
+    /// Whether the values go together.
+    pub fn check(&self) -> anyhow::Result<()> {
+        let item = self.item_size()?;
+        if !(1..=1024).contains(&self.threads) {
+            bail!("-t {}: between 1 and 1024 threads", self.threads);
+        }
+        if self.memory_limit == 0 || self.memory_limit > usize::MAX >> 20 {
+            bail!("-m {}: at least 1 mebibyte", self.memory_limit);
+        }
+        if item > (self.memory_limit << 20) / 2 {
+            bail!(
+                "-I {}: two of the largest items must fit into the memory (-m {})",
+                self.max_item_size,
+                self.memory_limit
+            );
+        }
+        self.socket_mode()?;
+        Ok(())
+    }
+
+    /// The mode of the Unix socket.
+    pub fn socket_mode(&self) -> anyhow::Result<u32> {
+        u32::from_str_radix(&self.unix_mask, 8).with_context(|| format!("-a {}: not octal", self.unix_mask))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn item_size(text: &str) -> Option<usize> {
+        Options::parse_from(["ccnic-kv", "-I", text]).item_size().ok()
+    }
+
+    #[test]
+    fn sizes_have_units() {
+        assert_eq!(item_size("4096"), Some(4096));
+        assert_eq!(item_size("2m"), Some(2 << 20));
+        assert_eq!(item_size("100K"), Some(100 << 10));
+        assert_eq!((item_size("1g"), item_size("1"), item_size("2000m")), (None, None, None));
+    }
+
+    #[test]
+    fn what_does_not_go_together_is_told() {
+        let error = |args: &[&str]| {
+            Options::parse_from([&["ccnic-kv"], args].concat()).check().err().map(|e| e.to_string())
+        };
+        assert_eq!(error(&[]), None);
+        assert!(error(&["-m", "4", "-I", "4m"]).is_some_and(|text| text.contains("must fit")));
+        assert!(error(&["-t", "0"]).is_some());
+        assert_eq!(Options::parse_from(["ccnic-kv", "-m", "5"]).shards(1 << 20), 2);
+    }
+}

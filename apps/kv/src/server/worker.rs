@@ -1,0 +1,168 @@
+//! A server thread: its clients, its datagrams, its shard of the store.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use rustix::event::{EventfdFlags, eventfd};
+
+use super::client::{Client, READ, Stay};
+use super::datagrams::Datagrams;
+use super::poller::Poller;
+use super::unix_time;
+use crate::protocol::Server;
+use crate::store::Store;
+
+/// How many slots of the shard are looked at each second for items that are over.
+const SWEEP: usize = 20_000;
+const DOORBELL: u64 = u64::MAX;
+/// Tokens from here on are sockets for datagrams, those below are clients.
+const DATAGRAMS: u64 = 1 << 32;
+
+/// How others reach a worker.
+#[derive(Debug)]
+pub(crate) struct Mailbox {
+    clients: Mutex<Vec<OwnedFd>>,
+    stop: AtomicBool,
+    bell: OwnedFd,
+}
+
+impl Mailbox {
+    pub(crate) fn new() -> io::Result<Mailbox> {
+        let bell = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        Ok(Mailbox { clients: Mutex::new(Vec::new()), stop: AtomicBool::new(false), bell })
+    }
+
+    /// A new client for it.
+    pub(crate) fn give(&self, client: OwnedFd) {
+        self.clients.lock().unwrap_or_else(PoisonError::into_inner).push(client);
+        self.ring();
+    }
+
+    /// It ends when it has sent what there is room for.
+    pub(crate) fn stop(&self) {
+        self.stop.store(true, Ordering::Release);
+        self.ring();
+    }
+
+    /// The only failure is a bell that has rung often enough.
+    fn ring(&self) {
+        let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+}
+
+/// What a worker works with.
+pub(crate) struct Worker {
+    pub(crate) number: usize,
+    pub(crate) store: Arc<Store>,
+    pub(crate) server: Arc<Server>,
+    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) datagrams: Vec<Datagrams>,
+}
+
+/// A thread while it runs.
+struct Running {
+    worker: Worker,
+    poller: Poller,
+    clients: HashMap<u64, Client>,
+    next: u64,
+    buffer: Box<[u8]>,
+}
+
+impl Worker {
+    /// Serves until it is told to stop.
+    pub(crate) fn run(self) -> io::Result<()> {
+        let poller = Poller::new()?;
+        poller.add(&self.mailbox.bell, DOORBELL, false)?;
+        for (number, datagrams) in self.datagrams.iter().enumerate() {
+            poller.add(&datagrams.socket, DATAGRAMS + number as u64, true)?;
+        }
+        let buffer = vec![0; READ].into();
+        let mut running = Running { worker: self, poller, clients: HashMap::new(), next: 0, buffer };
+        running.serve()
+    }
+}
+
+impl Running {
+    fn serve(&mut self) -> io::Result<()> {
+        let mut ready = Vec::new();
+        let mut swept = unix_time();
+        while !self.worker.mailbox.stop.load(Ordering::Acquire) {
+            ready.clear();
+            ready.extend(self.poller.wait(1000)?);
+            let now = unix_time();
+            for token in &ready {
+                self.turn(*token, now)?;
+            }
+            if now != swept {
+                swept = now;
+                if self.worker.number < self.worker.store.shards() {
+                    self.worker.store.session(now).sweep(self.worker.number, SWEEP);
+                }
+                self.disconnect_idle(now);
+            }
+        }
+        let all: Vec<u64> = self.clients.keys().copied().collect();
+        all.into_iter().for_each(|token| self.remove(token));
+        Ok(())
+    }
+
+    fn turn(&mut self, token: u64, now: u32) -> io::Result<()> {
+        let worker = &mut self.worker;
+        match token {
+            DOORBELL => self.take_clients(now),
+            DATAGRAMS.. => {
+                let number = (token - DATAGRAMS) as usize;
+                worker.datagrams[number].turn(&mut self.buffer, &worker.store, &worker.server, now);
+                Ok(())
+            }
+            token => {
+                let Some(client) = self.clients.get_mut(&token) else { return Ok(()) };
+                let blocked = client.blocked;
+                let stays = client.turn(&mut self.buffer, &worker.store, &worker.server, now);
+                if stays == Stay::No {
+                    self.remove(token);
+                } else if client.blocked != blocked {
+                    self.poller.wait_for_room(client.fd(), token, client.blocked)?;
+                }
+                Ok(())
+            }
+        }
+    }
+
+    fn take_clients(&mut self, now: u32) -> io::Result<()> {
+        let mailbox = &self.worker.mailbox;
+        let _ = rustix::io::read(&mailbox.bell, &mut [0u8; 8][..]);
+        let new = std::mem::take(&mut *mailbox.clients.lock().unwrap_or_else(PoisonError::into_inner));
+        for fd in new {
+            let token = self.next % DATAGRAMS;
+            self.next += 1;
+            self.poller.add(&fd, token, false)?;
+            self.clients.insert(token, Client::new(fd, now));
+        }
+        Ok(())
+    }
+
+    fn remove(&mut self, token: u64) {
+        if let Some(mut client) = self.clients.remove(&token) {
+            client.end(&self.worker.store);
+            self.worker.server.counters.current_connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn disconnect_idle(&mut self, now: u32) {
+        let limit = self.worker.server.settings.idle_timeout;
+        if limit == 0 {
+            return;
+        }
+        let idle = |client: &Client| now.saturating_sub(client.heard) > limit;
+        let over: Vec<u64> =
+            self.clients.iter().filter(|(_, client)| idle(client)).map(|(token, _)| *token).collect();
+        for token in over {
+            self.remove(token);
+            self.worker.server.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

@@ -1,0 +1,224 @@
+//! The program over kernel sockets: many clients, slow ones, limits, datagrams, signals.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpStream, UdpSocket};
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::time::Duration;
+
+use ccnic_kv::rpc;
+
+struct Program {
+    process: Child,
+    folder: tempfile::TempDir,
+}
+
+impl Program {
+    fn start(options: &[&str]) -> Program {
+        let folder = tempfile::tempdir().unwrap();
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ccnic-kv"));
+        let options = options.iter().map(|option| option.replace("FOLDER", folder.path().to_str().unwrap()));
+        let process = command.args(["-v"]).args(options).stderr(Stdio::piped()).spawn().unwrap();
+        let mut program = Program { process, folder };
+        let mut lines = BufReader::new(program.process.stderr.take().unwrap()).lines();
+        let ready = lines.any(|line| line.unwrap() == "ccnic-kv: ready");
+        assert!(ready, "it ended: {:?}", program.process.wait());
+        std::thread::spawn(move || lines.for_each(drop));
+        program
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.folder.path().join("socket")
+    }
+
+    fn connect(&self) -> UnixStream {
+        let stream = UnixStream::connect(self.socket()).unwrap();
+        stream.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
+        stream
+    }
+
+    fn signal(&self, name: &str) {
+        let pid = self.process.id().to_string();
+        assert!(Command::new("kill").args(["-s", name, &pid]).status().unwrap().success());
+    }
+
+    fn end(mut self) -> ExitStatus {
+        self.signal("TERM");
+        self.process.wait().unwrap()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// What is answered up to this end.
+fn ask(stream: &mut (impl Read + Write), request: &[u8], end: &str) -> String {
+    stream.write_all(request).unwrap();
+    let mut answer = Vec::new();
+    while !answer.ends_with(end.as_bytes()) {
+        let mut bytes = [0; 4096];
+        let count = stream.read(&mut bytes).unwrap();
+        assert!(count > 0, "closed after {}", answer.escape_ascii());
+        answer.extend_from_slice(&bytes[..count]);
+    }
+    String::from_utf8(answer).unwrap()
+}
+
+fn set(key: &str, value: &[u8]) -> Vec<u8> {
+    [format!("set {key} 0 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
+}
+
+/// A port that nobody uses at the moment.
+fn free_port() -> String {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port().to_string()
+}
+
+#[test]
+fn many_clients_see_one_store() {
+    let program = Program::start(&["-s", "FOLDER/socket", "-t", "3"]);
+    let mut clients: Vec<UnixStream> = (0..200).map(|_| program.connect()).collect();
+    for (number, client) in clients.iter_mut().enumerate() {
+        let request = set(&format!("key{number}"), format!("value{number}").as_bytes());
+        assert_eq!(ask(client, &request, "\r\n"), "STORED\r\n");
+    }
+    for (number, client) in clients.iter_mut().enumerate() {
+        let other = 199 - number;
+        let value = format!("value{other}");
+        let expected = format!("VALUE key{other} 0 {}\r\n{value}\r\nEND\r\n", value.len());
+        assert_eq!(ask(client, format!("get key{other}\r\n").as_bytes(), "END\r\n"), expected);
+    }
+    let stats = ask(&mut clients[0], b"stats\r\n", "END\r\n");
+    assert!(
+        stats.contains("STAT curr_connections 200\r\n") && stats.contains("STAT curr_items 200\r\n"),
+        "{stats}"
+    );
+    assert!(program.end().success());
+}
+
+#[test]
+fn one_that_does_not_read_holds_up_nobody() {
+    let program = Program::start(&["-s", "FOLDER/socket", "-t", "1"]);
+    let mut slow = program.connect();
+    let value = vec![b'v'; 500_000];
+    assert_eq!(ask(&mut slow, &set("big", &value), "\r\n"), "STORED\r\n");
+    // 50 MB of replies, more than any socket buffers.
+    slow.write_all(&b"get big\r\n".repeat(100)).unwrap();
+    let mut other = program.connect();
+    for _ in 0..100 {
+        assert_eq!(ask(&mut other, b"get nothing\r\n", "\r\n"), "END\r\n");
+    }
+    // Overwritten meanwhile: what is on its way is whole all the same.
+    assert_eq!(ask(&mut other, &set("big", b"small"), "\r\n"), "STORED\r\n");
+    let mut reader = BufReader::new(slow);
+    let mut lengths = Vec::new();
+    for _ in 0..100 {
+        let mut line = String::new();
+        reader.read_line(&mut line).unwrap();
+        let len: usize = line.trim().rsplit(' ').next().unwrap().parse().unwrap();
+        let mut body = vec![0; len + 7];
+        reader.read_exact(&mut body).unwrap();
+        assert!(body.starts_with(if len == 5 { b"small" } else { &value }) && body.ends_with(b"\r\nEND\r\n"));
+        lengths.push(len);
+    }
+    assert!(lengths.is_sorted_by(|a, b| a >= b) && lengths.contains(&5) && lengths[0] == 500_000);
+}
+
+#[test]
+fn a_large_pipeline_comes_back_whole() {
+    let program = Program::start(&["-s", "FOLDER/socket", "-t", "2"]);
+    let mut client = program.connect();
+    let mut writer = client.try_clone().unwrap();
+    let sender = std::thread::spawn(move || {
+        for number in 0..20_000 {
+            writer
+                .write_all(&set(&format!("k{}", number % 100), format!("{number:0100}").as_bytes()))
+                .unwrap();
+            writer.write_all(format!("get k{}\r\n", number % 100).as_bytes()).unwrap();
+        }
+    });
+    let one = "STORED\r\nVALUE k0 0 100\r\n\r\nEND\r\n".len() + 100;
+    let longer = (0..20_000).filter(|number| number % 100 >= 10).count();
+    let mut all = vec![0; one * 20_000 + longer];
+    client.read_exact(&mut all).unwrap();
+    sender.join().unwrap();
+    assert!(all.ends_with(format!("{:0100}\r\nEND\r\n", 19_999).as_bytes()));
+}
+
+#[test]
+fn a_snapshot_is_written_at_the_end_and_loaded_at_the_start() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("snapshot");
+    let options = ["-s", "FOLDER/socket", "--snapshot", path.to_str().unwrap()];
+    let program = Program::start(&options);
+    ask(&mut program.connect(), &set("kept", b"value"), "\r\n");
+    assert!(program.end().success());
+    let program = Program::start(&options);
+    let mut client = program.connect();
+    assert_eq!(ask(&mut client, b"get kept\r\n", "END\r\n"), "VALUE kept 0 5\r\nvalue\r\nEND\r\n");
+    drop(program);
+    std::fs::write(&path, b"no snapshot").unwrap();
+    let binary = env!("CARGO_BIN_EXE_ccnic-kv");
+    let refused = Command::new(binary).args(["-p", "0", "--snapshot"]).arg(&path).output().unwrap();
+    let text = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && text.contains("is not a whole snapshot"), "{text}");
+    assert_eq!(std::fs::read(&path).unwrap(), b"no snapshot", "it is left as it was");
+}
+
+#[test]
+fn connections_beyond_the_limit_are_told() {
+    let program = Program::start(&["-s", "FOLDER/socket", "-c", "2"]);
+    let mut kept: Vec<UnixStream> = (0..2).map(|_| program.connect()).collect();
+    for client in &mut kept {
+        assert_eq!(ask(client, b"mn\r\n", "\r\n"), "MN\r\n");
+    }
+    let mut answer = String::new();
+    program.connect().read_to_string(&mut answer).unwrap();
+    assert_eq!(answer, "ERROR Too many open connections\r\n");
+    assert_eq!(ask(&mut kept[0], b"mn\r\n", "\r\n"), "MN\r\n");
+}
+
+#[test]
+fn an_idle_client_is_disconnected() {
+    let program = Program::start(&["-s", "FOLDER/socket", "--idle-timeout", "1"]);
+    let mut answer = Vec::new();
+    assert_eq!(program.connect().read_to_end(&mut answer).unwrap(), 0);
+}
+
+#[test]
+fn without_evictions_a_full_store_says_so() {
+    let program = Program::start(&["-s", "FOLDER/socket", "-M", "-m", "4", "-I", "1m", "-t", "1"]);
+    let mut client = program.connect();
+    let answers: Vec<String> = (0..8)
+        .map(|number| ask(&mut client, &set(&format!("k{number}"), &[b'x'; 900_000]), "\r\n"))
+        .collect();
+    assert_eq!(answers[0], "STORED\r\n");
+    assert_eq!(answers[7], "SERVER_ERROR out of memory storing object\r\n");
+    assert!(ask(&mut client, b"get k0\r\n", "END\r\n").len() > 900_000);
+}
+
+#[test]
+fn tcp_datagrams_and_the_binary_get() {
+    let (port, udp, rpc_port) = (free_port(), free_port(), free_port());
+    let program =
+        Program::start(&["-l", "127.0.0.1", "-p", &port, "-U", &udp, "--rpc-port", &rpc_port, "-t", "1"]);
+    let mut client = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    assert_eq!(ask(&mut client, &set("key", b"value"), "\r\n"), "STORED\r\n");
+    let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.set_read_timeout(Some(Duration::from_secs(300))).unwrap();
+    let mut answer = [0; 2000];
+    socket.send_to(b"\x12\x34\0\0\0\x01\0\0get key\r\n", format!("127.0.0.1:{udp}")).unwrap();
+    let count = socket.recv(&mut answer).unwrap();
+    assert_eq!(&answer[..count], b"\x12\x34\0\0\0\x01\0\0VALUE key 0 5\r\nvalue\r\nEND\r\n");
+    let request = [&rpc::request(rpc::Operation::Get, 3, 0, 77)[..], b"key"].concat();
+    socket.send_to(&request, format!("127.0.0.1:{rpc_port}")).unwrap();
+    let count = socket.recv(&mut answer).unwrap();
+    assert_eq!(&answer[..count], [&[1, 0, 0, 0, 5, 0, 0, 0, 77, 0, 0, 0, 0, 0, 0, 0][..], b"value"].concat());
+    assert!(program.end().success());
+}

@@ -1,0 +1,94 @@
+//! Opening stacks.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher, Hasher};
+use std::path::Path;
+use std::sync::Arc;
+
+use ccnic_client::{Config, Nic, Rss, Takes};
+use ccnic_control::offloads::Taken;
+
+use crate::engine::{Engine, Host};
+use crate::error::Error;
+use crate::neighbours::Group;
+use crate::options::Options;
+use crate::smoltcp::Smoltcp;
+use crate::sockets::Ports;
+use crate::stack::{Core, Stack};
+use crate::transmit::Transmit;
+
+impl Stack<Smoltcp> {
+    /// Attaches a program with one queue pair to the NIC at this socket.
+    ///
+    /// # Errors
+    /// The options are not valid, or the program cannot be attached.
+    pub fn open(socket: impl AsRef<Path>, options: &Options) -> Result<Stack, Error> {
+        let mut stacks = Stack::open_many(socket, options, 1)?;
+        stacks.pop().ok_or(Error::Range { field: "stacks", value: 0, least: 1, most: 256 })
+    }
+
+    /// Attaches a program with several queue pairs, and opens a stack on each, for a thread each: the same host, whose connections are spread
+    /// over the queues by their addresses (receive-side scaling). Each stack has its own listeners; a port must be listened on by all.
+    ///
+    /// # Errors
+    /// As [`open`](Stack::open); the NIC cannot spread packets.
+    pub fn open_many(socket: impl AsRef<Path>, options: &Options, stacks: u16) -> Result<Vec<Stack>, Error> {
+        Stack::open_with(socket.as_ref(), options, stacks)
+    }
+}
+
+impl<E: Engine> Stack<E> {
+    /// As [`open_many`](Stack::open_many), with another TCP engine.
+    ///
+    /// # Errors
+    /// As [`open_many`](Stack::open_many).
+    pub fn open_with(socket: &Path, options: &Options, stacks: u16) -> Result<Vec<Stack<E>>, Error> {
+        options.check()?;
+        let mac = options.mac.unwrap_or_else(made_up);
+        if mac[0] & 1 == 1 {
+            return Err(Error::Range {
+                field: "the first byte of mac",
+                value: mac[0].into(),
+                least: 0,
+                most: 254,
+            });
+        }
+        let config = Config { queues: stacks, mtu: Config::MAX_MTU, ..options.config };
+        let mut open = Nic::options().mac(mac).config(&config).pages(options.pages);
+        if let Some(name) = &options.name {
+            open = open.name(name);
+        }
+        let rss = (stacks > 1).then(|| Rss::new(stacks));
+        if let Some(rss) = &rss {
+            open = open.rss(rss.clone());
+        }
+        let mut nic = open.open(socket)?;
+        nic.set_takes(Takes::NONE.with_ip_checksum().with_l4_checksum().with_tcp_segments())?;
+        let takes = nic.offloads().map_or(Takes::NONE, |does| Taken::takes(&does.takes));
+        let pairs = (0..stacks).map(|queue| nic.queue_pair(queue)).collect::<Result<Vec<_>, _>>()?;
+        let nic = Arc::new(nic);
+        let groups = Group::new(stacks.into());
+        let open = |((pair, group), queue)| {
+            let out = Transmit::new(nic.region().memory(), takes);
+            let segmentation = Transmit::segments(takes).then_some(Config::MAX_MTU.into());
+            let host = Host { mac, options: options.clone(), segmentation, seed: random() };
+            let ports = Ports::new(random(), rss.as_ref().map(|rss| (rss, queue)));
+            let core = Core::new(E::new(&host), options.clone(), mac, out, group, ports);
+            let stack = Stack { core, pair, nic: Arc::clone(&nic) };
+            stack.core.group.wakes(stack.pair.waiter());
+            stack
+        };
+        Ok(pairs.into_iter().zip(groups).zip(0..).map(open).collect())
+    }
+}
+
+/// A random number: the keys of the standard library's hash tables are random.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}
+
+/// A locally administered address.
+fn made_up() -> [u8; 6] {
+    let [a, b, c, d, e, ..] = random().to_le_bytes();
+    [2, a, b, c, d, e]
+}

@@ -1,0 +1,129 @@
+//! A thread that has nothing else to do sleeps until something comes.
+
+use std::io;
+use std::net::SocketAddr;
+use std::time::{Duration, Instant};
+
+use crate::connections::Conn;
+use crate::engine::{Engine, NEVER};
+use crate::error::Error;
+use crate::sockets::Listener;
+use crate::stack::Stack;
+
+/// Polls without a frame before a thread sleeps: a round trip takes less time than to be woken.
+const SPINS: usize = 2000;
+/// The longest sleep while frames wait for room in the ring.
+const NAP: Duration = Duration::from_micros(100);
+
+impl<E: Engine> Stack<E> {
+    /// Sends what there is to send, and sleeps until something comes, a connection has to be looked at, or the timeout is over. Poll after it.
+    ///
+    /// # Errors
+    /// The NIC has gone.
+    pub fn wait(&mut self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
+        self.flush();
+        let timer = match self.core.next() {
+            NEVER => None,
+            at => Some(Duration::from_micros(at.saturating_sub(self.core.now))),
+        };
+        let room = (!self.core.out.is_empty()).then_some(NAP);
+        let timeout = [timeout.into(), timer, room].into_iter().flatten().min();
+        if timeout == Some(Duration::ZERO) || !self.core.events.is_empty() {
+            return Ok(());
+        }
+        match self.pair.wait(timeout) {
+            Ok(()) | Err(ccnic_client::Error::TimedOut) => Ok(()),
+            Err(e) => Err(e.into()),
+        }
+    }
+
+    /// Polls, and sleeps between polls, until `step` does not return `WouldBlock`.
+    fn block<R>(&mut self, mut step: impl FnMut(&mut Stack<E>) -> io::Result<R>) -> io::Result<R> {
+        let mut idle = 0;
+        loop {
+            match step(self) {
+                Err(e) if e.kind() == io::ErrorKind::WouldBlock => {}
+                outcome => return outcome,
+            }
+            idle = if self.poll() > 0 { 0 } else { idle + 1 };
+            if idle > SPINS {
+                self.wait(None).map_err(io::Error::other)?;
+            }
+        }
+    }
+
+    /// Accepts, and waits for a connection if there is none. Like the other calls that block, it takes the events of all others: for
+    /// programs with one connection at a time.
+    ///
+    /// # Errors
+    /// The NIC has gone.
+    pub fn accept_blocking(&mut self, listener: Listener) -> io::Result<Conn> {
+        self.block(|stack| {
+            stack.core.events.clear();
+            stack.accept(listener).ok_or_else(|| io::ErrorKind::WouldBlock.into())
+        })
+    }
+
+    /// Connects, and waits until the connection is established.
+    ///
+    /// # Errors
+    /// As [`connect`](Stack::connect); `ConnectionRefused`; `TimedOut`.
+    pub fn connect_blocking(&mut self, to: SocketAddr) -> io::Result<Conn> {
+        let conn = self.connect(to).map_err(io::Error::other)?;
+        let outcome = self.block(|stack| {
+            stack.core.events.clear();
+            stack.write_with(conn, |_| (0, ()))
+        });
+        if outcome.is_err() {
+            self.close(conn);
+        }
+        outcome.map(|()| conn)
+    }
+
+    /// Reads, and waits until there is something.
+    ///
+    /// # Errors
+    /// As [`read`](Stack::read), but not `WouldBlock`.
+    pub fn read_blocking(&mut self, conn: Conn, to: &mut [u8]) -> io::Result<usize> {
+        self.block(|stack| {
+            stack.core.events.clear();
+            stack.read(conn, to)
+        })
+    }
+
+    /// Writes all bytes, and waits for room.
+    ///
+    /// # Errors
+    /// As [`write`](Stack::write), but not `WouldBlock`.
+    pub fn write_all_blocking(&mut self, conn: Conn, bytes: &[u8]) -> io::Result<()> {
+        let mut rest = bytes;
+        while !rest.is_empty() {
+            let n = self.block(|stack| {
+                stack.core.events.clear();
+                stack.write(conn, rest)
+            })?;
+            rest = &rest[n..];
+        }
+        self.flush();
+        Ok(())
+    }
+
+    /// The peer at this address, once its Ethernet address is known.
+    ///
+    /// # Errors
+    /// As [`peer`](Stack::peer); `TimedOut` after `timeout`.
+    pub fn peer_blocking(&mut self, to: SocketAddr, timeout: Duration) -> io::Result<crate::Peer> {
+        let end = Instant::now() + timeout;
+        loop {
+            if let Some(peer) = self.peer(to).map_err(io::Error::other)? {
+                return Ok(peer);
+            }
+            if Instant::now() > end {
+                return Err(io::ErrorKind::TimedOut.into());
+            }
+            self.poll();
+            self.wait(Duration::from_millis(10)).map_err(io::Error::other)?;
+            self.poll();
+        }
+    }
+}

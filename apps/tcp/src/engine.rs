@@ -1,0 +1,120 @@
+//! What a TCP implementation does for a [`Stack`](crate::Stack), so that it can be exchanged.
+//!
+//! The stack knows connections by their addresses, accepts them, keeps their deadlines and tells the program what is ready. The engine
+//! has the protocols: the state of one connection at a time, and everything that is not TCP or UDP (ARP, neighbour discovery, ICMP).
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use ccnic_frame::Meta;
+
+use crate::options::Options;
+
+/// Microseconds since the stack was opened.
+pub type Micros = u64;
+
+/// No deadline.
+pub const NEVER: Micros = Micros::MAX;
+
+/// Where frames go.
+pub trait Output {
+    /// False when no frame is taken now: what has to be sent waits.
+    fn room(&self) -> bool;
+
+    /// Sends a frame of `len` bytes, all of which `fill` writes; it returns the requests of the frame's metadata. What the NIC does not take
+    /// is done here.
+    fn frame<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> (Meta, R)) -> R;
+}
+
+/// Where a connection stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Phase {
+    /// Nothing has come: not in use.
+    Listening,
+    /// The handshake is under way.
+    Opening,
+    /// Established, or being closed.
+    Open,
+    /// Both sides have closed; late segments are still answered.
+    TimeWait,
+    /// Closed by both sides, reset, or given up.
+    Closed,
+}
+
+/// When a connection has to be looked at again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Next {
+    /// At this time if nothing comes before: now or earlier if there was no room, [`NEVER`] if there is nothing to wait for.
+    pub at: Micros,
+    /// The Ethernet address of its peer is being asked for: also when a neighbour has answered.
+    pub unresolved: bool,
+}
+
+/// What an engine is told about the host.
+#[derive(Debug, Clone)]
+pub struct Host {
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// Addresses and limits.
+    pub options: Options,
+    /// Bytes of the largest frame that the NIC takes to cut it into segments; `None` where it does not.
+    pub segmentation: Option<usize>,
+    /// A random number.
+    pub seed: u64,
+}
+
+/// A TCP implementation. All times are those of the stack.
+pub trait Engine: std::fmt::Debug {
+    /// The state of one connection.
+    type Tcp: std::fmt::Debug;
+
+    /// An engine for this host.
+    fn new(host: &Host) -> Self;
+
+    /// A connection that waits for a SYN to `port`. `used` is one that is no longer needed, whose memory may be used again.
+    fn listening(&mut self, port: u16, used: Option<Self::Tcp>) -> Self::Tcp;
+
+    /// A connection to `remote` from port `port`, whose SYN is sent by [`output`](Engine::output).
+    ///
+    /// # Errors
+    /// `AddrNotAvailable` when there is no address to connect from.
+    fn connecting(&mut self, remote: SocketAddr, port: u16, used: Option<Self::Tcp>)
+    -> io::Result<Self::Tcp>;
+
+    /// A frame for this connection, whose checksums are right. With `None`, a frame for none: TCP is answered with a reset, ARP and ICMP as
+    /// it should be.
+    fn input(&mut self, now: Micros, frame: &[u8], tcp: Option<&mut Self::Tcp>, out: &mut impl Output);
+
+    /// Sends what can be sent; returns when to call again.
+    fn output(&mut self, now: Micros, tcp: &mut Self::Tcp, out: &mut impl Output) -> Next;
+
+    /// The address of this host that the connection has.
+    fn local(tcp: &Self::Tcp) -> Option<IpAddr>;
+
+    /// Where it stands.
+    fn phase(tcp: &Self::Tcp) -> Phase;
+
+    /// Bytes that can be read.
+    fn readable(tcp: &Self::Tcp) -> usize;
+
+    /// The peer has sent its FIN, and all before it has been read.
+    fn finished(tcp: &mut Self::Tcp) -> bool;
+
+    /// Bytes that can be written; `None` when nothing can be written any more.
+    fn writable(tcp: &Self::Tcp) -> Option<usize>;
+
+    /// Bytes that were written and are not acknowledged.
+    fn unacknowledged(tcp: &Self::Tcp) -> usize;
+
+    /// Lends received bytes, as many as lie together; `f` returns how many of them it is done with.
+    fn read<R>(tcp: &mut Self::Tcp, f: impl FnOnce(&[u8]) -> (usize, R)) -> Option<R>;
+
+    /// Lends room for bytes to send, as much as lies together; `f` returns how many it has written.
+    fn write<R>(tcp: &mut Self::Tcp, f: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R>;
+
+    /// Sends FIN after what was written.
+    fn shutdown(tcp: &mut Self::Tcp);
+
+    /// Sends RST, and is closed.
+    fn abort(tcp: &mut Self::Tcp);
+}

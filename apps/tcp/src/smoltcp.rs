@@ -1,0 +1,304 @@
+//! smoltcp behind [`Engine`].
+//!
+//! smoltcp's interface looks at all sockets of a set for each frame and in each pass of sending. So each connection is a set of one
+//! socket, all with the same interface: a frame costs the same whatever the number of connections, and only those are polled that have
+//! something to do.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::num::NonZeroUsize;
+
+use ccnic_frame::{Checksum as Wanted, Meta, Segmentation};
+use smoltcp::iface::{Config, Interface, PollResult, SocketHandle, SocketSet};
+use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, PacketMeta, RxToken, TxToken};
+use smoltcp::socket::tcp::{CongestionControl, RecvError, Socket, SocketBuffer, State};
+use smoltcp::time::{Duration, Instant};
+use smoltcp::wire::{EthernetAddress, IpCidr, IpEndpoint};
+
+use crate::engine::{Engine, Host, Micros, NEVER, Next, Output, Phase};
+use crate::options::Options;
+
+const ETHERNET: usize = 14;
+const IPV4: [u8; 2] = [8, 0];
+const IPV6: [u8; 2] = [0x86, 0xdd];
+const TCP: u8 = 6;
+/// A socket whose neighbour is unknown asks to be polled after this time (`Meta::DISCOVERY_SILENT_TIME`). What else has the same deadline is
+/// only polled once more than necessary.
+const SILENCE: Micros = 1_000_000;
+
+/// The engine.
+pub struct Smoltcp {
+    interface: Interface,
+    capabilities: DeviceCapabilities,
+    options: Options,
+    /// For frames that are of no connection.
+    none: SocketSet<'static>,
+}
+
+impl std::fmt::Debug for Smoltcp {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Smoltcp").finish_non_exhaustive()
+    }
+}
+
+/// A connection: a set of one socket.
+#[derive(Debug)]
+pub struct Tcp {
+    set: SocketSet<'static>,
+    handle: SocketHandle,
+}
+
+impl Tcp {
+    fn new(options: &Options) -> Tcp {
+        let buffer = |len| SocketBuffer::new(vec![0; len]);
+        let mut set = SocketSet::new(Vec::with_capacity(1));
+        let handle = set.add(Socket::new(buffer(options.receive_buffer), buffer(options.send_buffer)));
+        Tcp { set, handle }
+    }
+
+    fn socket(&self) -> &Socket<'static> {
+        self.set.get(self.handle)
+    }
+
+    fn socket_mut(&mut self) -> &mut Socket<'static> {
+        self.set.get_mut(self.handle)
+    }
+}
+
+fn instant(at: Micros) -> Instant {
+    Instant::from_micros(at as i64)
+}
+
+impl Smoltcp {
+    /// A closed connection with the settings of the options.
+    fn closed(&self, used: Option<Tcp>) -> Tcp {
+        let mut tcp = used.unwrap_or_else(|| Tcp::new(&self.options));
+        let socket = tcp.socket_mut();
+        socket.abort();
+        socket.set_nagle_enabled(self.options.nagle);
+        socket.set_timeout(Some(Duration::from_micros(self.options.timeout.as_micros() as u64)));
+        socket.set_congestion_control(CongestionControl::Reno);
+        tcp
+    }
+}
+
+/// The device of smoltcp for one call: a frame that has come, and where frames go.
+struct Wire<'a, O> {
+    frame: Option<&'a [u8]>,
+    out: &'a mut O,
+    capabilities: &'a DeviceCapabilities,
+}
+
+struct Received<'a>(&'a [u8]);
+
+impl RxToken for Received<'_> {
+    #[inline]
+    fn consume<R, F: FnOnce(&[u8]) -> R>(self, f: F) -> R {
+        f(self.0)
+    }
+}
+
+struct Sending<'a, O> {
+    out: &'a mut O,
+    cut: Option<u16>,
+}
+
+impl<O: Output> TxToken for Sending<'_, O> {
+    #[inline]
+    fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
+        self.out.frame(len, |bytes| {
+            let result = f(bytes);
+            (requests(bytes, self.cut), result)
+        })
+    }
+
+    fn set_meta(&mut self, meta: PacketMeta) {
+        self.cut = meta.segmentation_offload_size.map(|size| size.get());
+    }
+}
+
+/// What smoltcp has left to the NIC in a frame.
+#[inline]
+fn requests(frame: &[u8], cut: Option<u16>) -> Meta {
+    let none = Meta::default();
+    let tcp = |at: usize| frame.get(at) == Some(&TCP);
+    match frame.get(12..ETHERNET) {
+        Some(kind) if kind == IPV4 => {
+            let meta = none.with_ip_checksum(Wanted::Requested);
+            match cut {
+                _ if !tcp(ETHERNET + 9) => meta,
+                Some(size) => meta.with_segmentation(Segmentation::tcp_ipv4(size)),
+                None => meta.with_l4_checksum(Wanted::Requested),
+            }
+        }
+        Some(kind) if kind == IPV6 && tcp(ETHERNET + 6) => match cut {
+            Some(size) => none.with_segmentation(Segmentation::tcp_ipv6(size)),
+            None => none.with_l4_checksum(Wanted::Requested),
+        },
+        _ => none,
+    }
+}
+
+impl<O: Output> Device for Wire<'_, O> {
+    type RxToken<'b>
+        = Received<'b>
+    where
+        Self: 'b;
+    type TxToken<'b>
+        = Sending<'b, O>
+    where
+        Self: 'b;
+
+    #[inline]
+    fn receive(&mut self, _: Instant) -> Option<(Received<'_>, Sending<'_, O>)> {
+        let frame = self.frame.take()?;
+        Some((Received(frame), Sending { out: self.out, cut: None }))
+    }
+
+    #[inline]
+    fn transmit(&mut self, _: Instant) -> Option<Sending<'_, O>> {
+        self.out.room().then_some(Sending { out: self.out, cut: None })
+    }
+
+    fn capabilities(&self) -> DeviceCapabilities {
+        self.capabilities.clone()
+    }
+}
+
+/// A device that neither sends nor receives.
+struct Nowhere;
+
+impl Output for Nowhere {
+    fn room(&self) -> bool {
+        false
+    }
+
+    fn frame<R>(&mut self, len: usize, fill: impl FnOnce(&mut [u8]) -> (Meta, R)) -> R {
+        fill(&mut vec![0; len]).1
+    }
+}
+
+fn capabilities(host: &Host) -> DeviceCapabilities {
+    let mut capabilities = DeviceCapabilities::default();
+    capabilities.medium = Medium::Ethernet;
+    capabilities.max_transmission_unit = host.options.mtu + ETHERNET;
+    // Verified before a frame comes here, and requested of the NIC.
+    capabilities.checksum.ipv4 = Checksum::None;
+    capabilities.checksum.tcp = Checksum::None;
+    capabilities.segmentation.tcpv4 = host.segmentation.and_then(NonZeroUsize::new);
+    // Not over IPv6: smoltcp 0.14 drops there what is longer than the MTU, also when it is to be cut.
+    capabilities
+}
+
+impl Engine for Smoltcp {
+    type Tcp = Tcp;
+
+    fn new(host: &Host) -> Smoltcp {
+        let capabilities = capabilities(host);
+        let mut wire = Wire { frame: None, out: &mut Nowhere, capabilities: &capabilities };
+        let mut config = Config::new(EthernetAddress(host.mac).into());
+        config.random_seed = host.seed;
+        let mut interface = Interface::new(config, &mut wire, instant(0));
+        interface.update_ip_addrs(|list| {
+            for network in [host.options.ipv4, host.options.ipv6].into_iter().flatten() {
+                let _ = list.push(IpCidr::new(network.address.into(), network.prefix)); // it has room for two
+            }
+        });
+        let _ = match host.options.gateway {
+            Some(IpAddr::V4(gateway)) => interface.routes_mut().add_default_ipv4_route(gateway),
+            Some(IpAddr::V6(gateway)) => interface.routes_mut().add_default_ipv6_route(gateway),
+            None => Ok(None),
+        };
+        let none = SocketSet::new(Vec::new());
+        Smoltcp { interface, capabilities, options: host.options.clone(), none }
+    }
+
+    fn listening(&mut self, port: u16, used: Option<Tcp>) -> Tcp {
+        let mut tcp = self.closed(used);
+        let _ = tcp.socket_mut().listen(port); // it is closed, and the port of a listener is not 0
+        tcp
+    }
+
+    fn connecting(&mut self, remote: SocketAddr, port: u16, used: Option<Tcp>) -> io::Result<Tcp> {
+        let mut tcp = self.closed(used);
+        let context = self.interface.context();
+        match tcp.set.get_mut::<Socket<'_>>(tcp.handle).connect(context, IpEndpoint::from(remote), port) {
+            Ok(()) => Ok(tcp),
+            Err(_) => Err(io::ErrorKind::AddrNotAvailable.into()),
+        }
+    }
+
+    #[inline]
+    fn input(&mut self, now: Micros, frame: &[u8], tcp: Option<&mut Tcp>, out: &mut impl Output) {
+        let mut wire = Wire { frame: Some(frame), out, capabilities: &self.capabilities };
+        let set = tcp.map_or(&mut self.none, |tcp| &mut tcp.set);
+        self.interface.poll_ingress_single(instant(now), &mut wire, set);
+    }
+
+    #[inline]
+    fn output(&mut self, now: Micros, tcp: &mut Tcp, out: &mut impl Output) -> Next {
+        let mut wire = Wire { frame: None, out, capabilities: &self.capabilities };
+        loop {
+            let sent = self.interface.poll_egress(instant(now), &mut wire, &mut tcp.set);
+            let next = self.interface.poll_at(instant(now), &tcp.set);
+            let at = next.map_or(NEVER, |at| at.total_micros() as Micros);
+            if at > now || sent == PollResult::None {
+                return Next { at, unresolved: at == now + SILENCE };
+            }
+        }
+    }
+
+    fn local(tcp: &Tcp) -> Option<IpAddr> {
+        tcp.socket().local_endpoint().map(|end| end.addr.into())
+    }
+
+    #[inline]
+    fn phase(tcp: &Tcp) -> Phase {
+        match tcp.socket().state() {
+            State::Listen => Phase::Listening,
+            State::SynSent | State::SynReceived => Phase::Opening,
+            State::TimeWait => Phase::TimeWait,
+            State::Closed => Phase::Closed,
+            _ => Phase::Open,
+        }
+    }
+
+    #[inline]
+    fn readable(tcp: &Tcp) -> usize {
+        tcp.socket().recv_queue()
+    }
+
+    #[inline]
+    fn finished(tcp: &mut Tcp) -> bool {
+        matches!(tcp.socket_mut().peek(1), Err(RecvError::Finished))
+    }
+
+    #[inline]
+    fn writable(tcp: &Tcp) -> Option<usize> {
+        let socket = tcp.socket();
+        matches!(socket.state(), State::Established | State::CloseWait)
+            .then(|| socket.send_capacity() - socket.send_queue())
+    }
+
+    fn unacknowledged(tcp: &Tcp) -> usize {
+        tcp.socket().send_queue()
+    }
+
+    #[inline]
+    fn read<R>(tcp: &mut Tcp, f: impl FnOnce(&[u8]) -> (usize, R)) -> Option<R> {
+        tcp.socket_mut().recv(|bytes| f(bytes)).ok()
+    }
+
+    #[inline]
+    fn write<R>(tcp: &mut Tcp, f: impl FnOnce(&mut [u8]) -> (usize, R)) -> Option<R> {
+        tcp.socket_mut().send(f).ok()
+    }
+
+    fn shutdown(tcp: &mut Tcp) {
+        tcp.socket_mut().close();
+    }
+
+    fn abort(tcp: &mut Tcp) {
+        tcp.socket_mut().abort();
+    }
+}

@@ -1,0 +1,393 @@
+//! What a program does with connections: as with sockets, none of it blocks.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+use ccnic::rss::Spreader;
+use ccnic_client::Rss;
+
+use crate::connections::{Conn, Entry, Holder, Tuple};
+use crate::engine::{Engine, Phase};
+use crate::error::Error;
+use crate::stack::{Core, Event, Stack};
+use crate::udp::{Peer, Template};
+
+/// A port on which connections are accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Listener(u16);
+
+/// What the stack knows of a listener.
+#[derive(Debug)]
+pub(crate) struct Listening {
+    pub(crate) port: u16,
+    /// The most handshakes under way and connections in the queue together.
+    pub(crate) backlog: usize,
+    /// Handshakes under way.
+    pub(crate) half_open: usize,
+    /// Established connections that the program has not accepted.
+    pub(crate) queue: VecDeque<Conn>,
+}
+
+/// Local ports for connections to others: those of which the answers come to this queue.
+#[derive(Debug)]
+pub(crate) struct Ports {
+    next: u16,
+    /// The queue, where there are several.
+    spreader: Option<(Spreader, u16)>,
+}
+
+/// Ports that are chosen for connections to others (RFC 6335, as Linux).
+const FIRST: u16 = 32768;
+const LAST: u16 = 60999;
+
+impl Ports {
+    pub(crate) fn new(seed: u64, rss: Option<(&Rss, u16)>) -> Ports {
+        let next = FIRST + (seed % u64::from(LAST - FIRST)) as u16;
+        Ports { next, spreader: rss.map(|(rss, queue)| (Spreader::new(rss.clone()), queue)) }
+    }
+
+    /// A port for a connection from `local` to `remote`, unless it is `taken`.
+    fn choose(&mut self, local: IpAddr, remote: SocketAddr, taken: impl Fn(u16) -> bool) -> Option<u16> {
+        for _ in FIRST..=LAST {
+            let port = self.next;
+            self.next = if port == LAST { FIRST } else { port + 1 };
+            if !taken(port) && self.comes_here(remote, SocketAddr::new(local, port)) {
+                return Some(port);
+            }
+        }
+        None
+    }
+
+    /// True when packets from `from` to `to` come to this queue.
+    fn comes_here(&self, from: SocketAddr, to: SocketAddr) -> bool {
+        let Some((spreader, queue)) = &self.spreader else { return true };
+        let Some(frame) = Template::new([[0; 6]; 2], from, to).map(Template::tcp_frame) else { return true };
+        spreader.queue(spreader.hash(&frame)) == *queue
+    }
+}
+
+fn not_connected() -> io::Error {
+    io::ErrorKind::NotConnected.into()
+}
+
+impl<E: Engine> Core<E> {
+    pub(crate) fn listener_of(&self, port: u16) -> Option<u16> {
+        let at = self.listeners.iter().position(|l| l.as_ref().is_some_and(|l| l.port == port))?;
+        Some(at as u16)
+    }
+
+    /// A handshake with a listener is complete.
+    pub(crate) fn established(&mut self, listener: u16, conn: Conn) {
+        let Some(Some(listening)) = self.listeners.get_mut(usize::from(listener)) else { return };
+        listening.half_open -= 1;
+        listening.queue.push_back(conn);
+        if listening.queue.len() == 1 {
+            self.events.push_back(Event::Accept(Listener(listener)));
+        }
+    }
+
+    /// A connection that the program holds.
+    #[inline]
+    fn held(&mut self, conn: Conn) -> io::Result<&mut Entry<E::Tcp>> {
+        self.connections.get_mut(conn).filter(|e| e.holder == Holder::Program).ok_or_else(not_connected)
+    }
+
+    fn let_go(&mut self, conn: Conn, abort: bool) {
+        let expires = self.now.saturating_add(self.options.timeout.as_micros() as u64);
+        let Some(entry) = self.connections.get_mut(conn) else { return };
+        if let Holder::Handshake(listener) = entry.holder
+            && let Some(Some(listening)) = self.listeners.get_mut(usize::from(listener))
+        {
+            listening.half_open -= 1;
+        }
+        entry.holder = Holder::Nobody;
+        entry.expires = expires;
+        match E::phase(&entry.tcp) {
+            Phase::Closed | Phase::Listening => {}
+            Phase::TimeWait if !abort => {}
+            Phase::Open if !abort && E::readable(&entry.tcp) == 0 => E::shutdown(&mut entry.tcp),
+            // What the peer has sent is not read by anybody: it is told so (RFC 2525 section 2.17).
+            _ => E::abort(&mut entry.tcp),
+        }
+        self.arm(conn);
+        self.mark_dirty(conn);
+    }
+}
+
+impl<E: Engine> Stack<E> {
+    /// Listens on a TCP port. `backlog`: handshakes under way, and connections that are not accepted yet, that are permitted together; further
+    /// SYNs are dropped, and come again.
+    ///
+    /// # Errors
+    /// [`Error::PortInUse`]; [`Error::Range`] for port 0 or more than 65535 listeners.
+    pub fn listen(&mut self, port: u16, backlog: usize) -> Result<Listener, Error> {
+        let range = |field, value, least, most| Err(Error::Range { field, value, least, most });
+        let core = &mut self.core;
+        if port == 0 {
+            return range("port", 0, 1, 65535);
+        }
+        if core.listener_of(port).is_some() {
+            return Err(Error::PortInUse { port });
+        }
+        let at = core.listeners.iter().position(Option::is_none).unwrap_or(core.listeners.len());
+        if at == core.listeners.len() {
+            core.listeners.push(None);
+        }
+        core.listeners[at] =
+            Some(Listening { port, backlog: backlog.max(1), half_open: 0, queue: VecDeque::new() });
+        Ok(Listener(at as u16))
+    }
+
+    /// Listens no longer; connections that were not accepted are reset.
+    pub fn close_listener(&mut self, listener: Listener) {
+        let Some(slot) = self.core.listeners.get_mut(usize::from(listener.0)) else { return };
+        let gone = [Holder::Handshake(listener.0), Holder::Queue(listener.0)];
+        if slot.is_some() {
+            for conn in self.core.connections.held_by(gone) {
+                self.core.let_go(conn, true);
+            }
+            self.core.listeners[usize::from(listener.0)] = None;
+        }
+    }
+
+    /// The next connection of a listener, if one waits. What has come for it already is told by the next poll.
+    pub fn accept(&mut self, listener: Listener) -> Option<Conn> {
+        let listening = self.core.listeners.get_mut(usize::from(listener.0))?.as_mut()?;
+        while let Some(conn) = listening.queue.pop_front() {
+            if let Some(entry) = self.core.connections.get_mut(conn) {
+                entry.holder = Holder::Program;
+                self.core.mark_touched(conn);
+                return Some(conn);
+            }
+        }
+        None
+    }
+
+    /// Opens a connection. It is established when [`Event::Ready`] says that it is writable, and has failed when that says that it is closed.
+    ///
+    /// # Errors
+    /// [`Error::NoRoute`], [`Error::NoPort`], [`Error::TooMany`].
+    pub fn connect(&mut self, to: SocketAddr) -> Result<Conn, Error> {
+        let core = &mut self.core;
+        let (most, remote) = (core.options.connections, to.ip());
+        if core.connections.len() >= most {
+            return Err(Error::TooMany { most });
+        }
+        let no_route = || Error::NoRoute { address: remote };
+        let local = if to.is_ipv4() { core.ipv4.map(IpAddr::V4) } else { core.ipv6.map(IpAddr::V6) };
+        let local = local.filter(|_| core.options.next_hop(remote).is_some()).ok_or_else(no_route)?;
+        let table = &core.connections;
+        let taken = |port| table.find(&Tuple::new(remote, to.port(), port)).is_some();
+        let port = core.ports.choose(local, to, taken).ok_or(Error::NoPort)?;
+        let tcp = core.engine.connecting(to, port, core.used.pop()).map_err(|_| no_route())?;
+        let expires = core.now.saturating_add(core.options.handshake.as_micros() as u64);
+        let tuple = Tuple::new(remote, to.port(), port);
+        let conn = core.connections.add(Entry::new(tcp, tuple, Holder::Program, expires));
+        core.arm(conn);
+        core.mark_dirty(conn);
+        Ok(conn)
+    }
+
+    /// Reads bytes; 0 of them when the peer has closed and all have been read.
+    ///
+    /// # Errors
+    /// `WouldBlock`; `ConnectionReset`, `ConnectionRefused`, `TimedOut` when the connection has failed; `NotConnected` for a handle that the
+    /// program has closed.
+    pub fn read(&mut self, conn: Conn, to: &mut [u8]) -> io::Result<usize> {
+        let mut done = 0;
+        // Twice: received bytes lie in a ring.
+        for _ in 0..2 {
+            let rest = &mut to[done..];
+            let n = self.read_with(conn, |bytes| {
+                let n = bytes.len().min(rest.len());
+                rest[..n].copy_from_slice(&bytes[..n]);
+                (n, n)
+            });
+            match n {
+                Ok(0) => break,
+                Ok(n) => done += n,
+                Err(e) if done == 0 => return Err(e),
+                Err(_) => break,
+            }
+            if done == to.len() {
+                break;
+            }
+        }
+        Ok(done)
+    }
+
+    /// Lends the received bytes that lie together, none when the peer has closed and all have been read; `f` returns how many of them it is
+    /// done with, and anything else.
+    ///
+    /// # Errors
+    /// As [`read`](Stack::read).
+    pub fn read_with<R>(&mut self, conn: Conn, f: impl FnOnce(&[u8]) -> (usize, R)) -> io::Result<R> {
+        let entry = self.core.held(conn)?;
+        if E::readable(&entry.tcp) == 0 {
+            if let Some(kind) = entry.error {
+                return Err(kind.into());
+            }
+            if E::finished(&mut entry.tcp) {
+                return Ok(f(&[]).1);
+            }
+            return match E::phase(&entry.tcp) {
+                Phase::Closed => Err(io::ErrorKind::ConnectionReset.into()),
+                _ => Err(io::ErrorKind::WouldBlock.into()),
+            };
+        }
+        let result = E::read(&mut entry.tcp, f).ok_or_else(not_connected);
+        self.core.mark_dirty(conn); // the peer may have to be told of room
+        result
+    }
+
+    /// Writes bytes, as many as there is room for. They are sent by the next poll.
+    ///
+    /// # Errors
+    /// `WouldBlock` when there is no room; `BrokenPipe` after [`shutdown`](Stack::shutdown), or when the connection has failed; `NotConnected`
+    /// for a handle that the program has closed.
+    pub fn write(&mut self, conn: Conn, bytes: &[u8]) -> io::Result<usize> {
+        let mut done = 0;
+        for _ in 0..2 {
+            let rest = &bytes[done..];
+            if rest.is_empty() {
+                break;
+            }
+            let n = self.write_with(conn, |room| {
+                let n = room.len().min(rest.len());
+                room[..n].copy_from_slice(&rest[..n]);
+                (n, n)
+            });
+            match n {
+                Ok(n) => done += n,
+                Err(e) if done == 0 => return Err(e),
+                Err(_) => break,
+            }
+        }
+        if done < bytes.len() {
+            self.core.held(conn)?.wants_room = true;
+        }
+        Ok(done)
+    }
+
+    /// Lends room for bytes to send that lies together; `f` returns how many it has written, and anything else.
+    ///
+    /// # Errors
+    /// As [`write`](Stack::write).
+    pub fn write_with<R>(&mut self, conn: Conn, f: impl FnOnce(&mut [u8]) -> (usize, R)) -> io::Result<R> {
+        let entry = self.core.held(conn)?;
+        match E::writable(&entry.tcp) {
+            Some(0) => {
+                entry.wants_room = true;
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            Some(_) => {}
+            None if !entry.opened => {
+                entry.wants_room = true;
+                return Err(io::ErrorKind::WouldBlock.into());
+            }
+            None => return Err(entry.error.unwrap_or(io::ErrorKind::BrokenPipe).into()),
+        }
+        let result = E::write(&mut entry.tcp, f).ok_or_else(not_connected);
+        self.core.mark_dirty(conn);
+        result
+    }
+
+    /// Bytes that can be written now; 0 when the connection takes none.
+    pub fn room(&mut self, conn: Conn) -> usize {
+        self.core.held(conn).ok().and_then(|entry| E::writable(&entry.tcp)).unwrap_or(0)
+    }
+
+    /// Bytes that were written and that the peer has not acknowledged.
+    pub fn unacknowledged(&mut self, conn: Conn) -> usize {
+        self.core.held(conn).map_or(0, |entry| E::unacknowledged(&entry.tcp))
+    }
+
+    /// Sends FIN after what was written: the peer reads to the end. What it sends can still be read.
+    ///
+    /// # Errors
+    /// `NotConnected`.
+    pub fn shutdown(&mut self, conn: Conn) -> io::Result<()> {
+        let entry = self.core.held(conn)?;
+        E::shutdown(&mut entry.tcp);
+        self.core.mark_dirty(conn);
+        Ok(())
+    }
+
+    /// Gives the connection back: what was written is still sent, then FIN. Where received bytes were not read the connection is reset. The
+    /// handle is worth nothing from now on.
+    pub fn close(&mut self, conn: Conn) {
+        if self.core.held(conn).is_ok() {
+            self.core.let_go(conn, false);
+        }
+    }
+
+    /// As [`close`](Stack::close), with a reset: what was written may be lost.
+    pub fn abort(&mut self, conn: Conn) {
+        if self.core.held(conn).is_ok() {
+            self.core.let_go(conn, true);
+        }
+    }
+
+    /// The peer's address and port.
+    ///
+    /// # Errors
+    /// `NotConnected`.
+    pub fn remote(&mut self, conn: Conn) -> io::Result<SocketAddr> {
+        Ok(self.core.held(conn)?.tuple.remote().into())
+    }
+
+    /// The own address and port.
+    ///
+    /// # Errors
+    /// `NotConnected`.
+    pub fn local(&mut self, conn: Conn) -> io::Result<SocketAddr> {
+        let entry = self.core.held(conn)?;
+        let address = E::local(&entry.tcp).ok_or_else(not_connected)?;
+        Ok(SocketAddr::new(address, entry.tuple.local_port()))
+    }
+
+    /// From now on datagrams for this port go to the handler of [`poll_datagrams`](Stack::poll_datagrams).
+    ///
+    /// # Errors
+    /// [`Error::PortInUse`].
+    pub fn bind(&mut self, port: u16) -> Result<(), Error> {
+        if self.core.bound.contains(&port) {
+            return Err(Error::PortInUse { port });
+        }
+        self.core.bound.push(port);
+        Ok(())
+    }
+
+    /// The peer at this address for [`send_to`](Stack::send_to); `None` while its Ethernet address is not known: poll, and ask again.
+    /// Ask again each minute or so: a peer may get another Ethernet address.
+    ///
+    /// # Errors
+    /// [`Error::NoRoute`].
+    pub fn peer(&mut self, to: SocketAddr) -> Result<Option<Peer>, Error> {
+        self.core.tick();
+        let core = &mut self.core;
+        let no_route = || Error::NoRoute { address: to.ip() };
+        let hop = core.options.next_hop(to.ip()).ok_or_else(no_route)?;
+        let from = if to.is_ipv4() { core.ipv4.map(IpAddr::V4) } else { core.ipv6.map(IpAddr::V6) };
+        let own = (core.mac, from.ok_or_else(no_route)?);
+        let mac = core.neighbours.find(core.now, hop, own, &mut core.out);
+        Ok(mac.map(|mac| Peer { mac, address: to }))
+    }
+
+    /// Sends a datagram from this port, its payload put together from pieces; the next poll or [`flush`](Stack::flush) hands it to the NIC.
+    /// False when it is too long, or there is no room: poll first.
+    pub fn send_to(&mut self, from: u16, to: &Peer, payload: &[&[u8]]) -> bool {
+        let core = &mut self.core;
+        let own = if to.address.is_ipv4() { core.ipv4.map(IpAddr::V4) } else { core.ipv6.map(IpAddr::V6) };
+        let Some(own) = own else { return false };
+        let template = Template::new([core.mac, to.mac], SocketAddr::new(own, from), to.address);
+        let Some(template) = template else { return false };
+        let mut datagram = crate::udp::Reply::new(&mut core.out, template, core.options.mtu);
+        datagram.expect(payload.iter().map(|piece| piece.len()).sum());
+        payload.iter().for_each(|piece| {
+            datagram.put(piece);
+        });
+        datagram.finish()
+    }
+}

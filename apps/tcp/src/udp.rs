@@ -1,0 +1,235 @@
+//! UDP datagrams: from the queue pair to the program and back, past the TCP engine.
+//!
+//! The program's handler gets the payload where it has arrived, and writes its answer where it is sent from: headers are the request's, turned
+//! round. Checksums are the NIC's. There are no fragments: a datagram is at most as long as [`Options::mtu`](crate::Options::mtu) permits.
+
+use std::net::{IpAddr, SocketAddr};
+
+use ccnic_frame::{Checksum, Headers, L3, Meta};
+
+use crate::transmit::{Draft, Transmit};
+
+const ETHERNET: usize = 14;
+const UDP: usize = 8;
+/// Bytes of the longest headers: Ethernet, IPv6, UDP.
+const MOST: usize = ETHERNET + 40 + UDP;
+
+/// A program's side of datagrams.
+pub trait Datagrams {
+    /// A datagram for one of the ports of [`Stack::bind`](crate::Stack::bind). `payload` is lent: copy what is to be kept. What is put into
+    /// `reply` is sent back.
+    fn datagram(&mut self, from: SocketAddr, to: SocketAddr, payload: &[u8], reply: &mut Reply<'_>);
+}
+
+/// A program without datagrams.
+impl Datagrams for () {
+    fn datagram(&mut self, _: SocketAddr, _: SocketAddr, _: &[u8], _: &mut Reply<'_>) {}
+}
+
+/// A host and its port, with the Ethernet address to send to. Made by [`Stack::peer`](crate::Stack::peer).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    pub(crate) mac: [u8; 6],
+    pub(crate) address: SocketAddr,
+}
+
+impl Peer {
+    /// Its address and port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+/// Ethernet, IP and UDP headers without lengths.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Template {
+    bytes: [u8; MOST],
+    len: usize,
+}
+
+impl Template {
+    /// From one end to the other.
+    pub(crate) fn new(macs: [[u8; 6]; 2], from: SocketAddr, to: SocketAddr) -> Option<Template> {
+        let [ours, theirs] = macs;
+        let mut bytes = [0; MOST];
+        bytes[..6].copy_from_slice(&theirs);
+        bytes[6..12].copy_from_slice(&ours);
+        let at = match (from.ip(), to.ip()) {
+            (IpAddr::V4(from), IpAddr::V4(to)) => {
+                bytes[12..16].copy_from_slice(&[8, 0, 0x45, 0]);
+                bytes[20..24].copy_from_slice(&[0x40, 0, 64, 17]); // not to be fragmented; TTL; UDP
+                bytes[26..30].copy_from_slice(&from.octets());
+                bytes[30..34].copy_from_slice(&to.octets());
+                34
+            }
+            (IpAddr::V6(from), IpAddr::V6(to)) => {
+                bytes[12..15].copy_from_slice(&[0x86, 0xdd, 0x60]);
+                bytes[20..22].copy_from_slice(&[17, 64]);
+                bytes[22..38].copy_from_slice(&from.octets());
+                bytes[38..54].copy_from_slice(&to.octets());
+                54
+            }
+            _ => return None,
+        };
+        bytes[at..at + 2].copy_from_slice(&from.port().to_be_bytes());
+        bytes[at + 2..at + 4].copy_from_slice(&to.port().to_be_bytes());
+        Some(Template { bytes, len: at + UDP })
+    }
+
+    /// Fills in the lengths of a frame of so many bytes; returns the headers.
+    fn finished(&mut self, frame: usize) -> &[u8] {
+        let (udp, ip) = (self.len - UDP, frame - ETHERNET);
+        let short = |n: usize| (n as u16).to_be_bytes();
+        if self.is_ipv4() {
+            self.bytes[16..18].copy_from_slice(&short(ip));
+        } else {
+            self.bytes[18..20].copy_from_slice(&short(ip - 40));
+        }
+        self.bytes[udp + 4..udp + 6].copy_from_slice(&short(frame - udp));
+        &self.bytes[..self.len]
+    }
+
+    /// The start of a TCP frame between the same ends, for its flow hash.
+    pub(crate) fn tcp_frame(mut self) -> [u8; MOST + 12] {
+        let mut frame = [0; MOST + 12];
+        let len = self.len + 12;
+        self.finished(len);
+        self.bytes[if self.is_ipv4() { 23 } else { 20 }] = 6;
+        frame[..MOST].copy_from_slice(&self.bytes);
+        frame
+    }
+
+    fn is_ipv4(&self) -> bool {
+        self.len < MOST
+    }
+
+    fn requests(&self) -> Meta {
+        let meta = Meta::default().with_l4_checksum(Checksum::Requested);
+        if self.is_ipv4() { meta.with_ip_checksum(Checksum::Requested) } else { meta }
+    }
+}
+
+/// The answer to a datagram: nothing is sent unless something is put into it.
+#[derive(Debug)]
+pub struct Reply<'a> {
+    out: &'a mut Transmit,
+    template: Template,
+    draft: Option<Draft>,
+    /// Bytes of the frame, and the most that it may have.
+    len: usize,
+    most: usize,
+    failed: bool,
+}
+
+impl<'a> Reply<'a> {
+    pub(crate) fn new(out: &'a mut Transmit, template: Template, mtu: usize) -> Reply<'a> {
+        let len = template.len;
+        Reply { out, template, draft: None, len, most: mtu + ETHERNET, failed: false }
+    }
+
+    /// Says how many bytes of payload will be put, so that they are written where they stay. Before the first [`put`](Reply::put).
+    pub fn expect(&mut self, payload: usize) {
+        self.begin(payload);
+    }
+
+    /// Bytes that can still be put.
+    pub fn room(&self) -> usize {
+        self.most - self.len
+    }
+
+    /// Appends bytes of payload; also none, so that an empty datagram is sent. False when there is no room in the datagram, or no buffer: then
+    /// nothing is sent at all.
+    pub fn put(&mut self, bytes: &[u8]) -> bool {
+        self.begin(bytes.len());
+        let fits = bytes.len() <= self.room();
+        let put = match &mut self.draft {
+            Some(draft) if fits && !self.failed => self.out.put(draft, bytes),
+            _ => false,
+        };
+        self.len += if put { bytes.len() } else { 0 };
+        self.failed |= !put;
+        put
+    }
+
+    fn begin(&mut self, payload: usize) {
+        if self.draft.is_some() || self.failed {
+            return;
+        }
+        let headers = [0; MOST];
+        self.draft = self.out.draft((self.len + payload).min(self.most));
+        let begun = match &mut self.draft {
+            Some(draft) => self.out.put(draft, headers.get(..self.template.len).unwrap_or_default()),
+            None => false,
+        };
+        self.failed = !begun;
+    }
+
+    /// Queues what was put; false when nothing was, or not all of it.
+    pub(crate) fn finish(self) -> bool {
+        let Reply { out, mut template, draft, len, failed, .. } = self;
+        match draft {
+            Some(draft) if !failed => {
+                let meta = template.requests();
+                out.submit_with(draft, template.finished(len), meta);
+                true
+            }
+            Some(draft) => {
+                out.abandon(draft);
+                false
+            }
+            None => false,
+        }
+    }
+}
+
+/// The two ends of a received datagram. `headers` are those of a datagram in `frame`.
+#[inline]
+pub(crate) fn ends(frame: &[u8], headers: &Headers) -> Option<(SocketAddr, SocketAddr)> {
+    let short = |at: usize| frame.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
+    let (from, to) = addresses(frame, headers)?;
+    let ports = (short(headers.l4_at)?, short(headers.l4_at + 2)?);
+    Some((SocketAddr::new(from, ports.0), SocketAddr::new(to, ports.1)))
+}
+
+/// Source and destination of an IP packet.
+#[inline]
+pub(crate) fn addresses(frame: &[u8], headers: &Headers) -> Option<(IpAddr, IpAddr)> {
+    let at = headers.l3_at;
+    match headers.l3 {
+        L3::Ipv4 => {
+            let four = |at: usize| frame.get(at..at + 4)?.first_chunk::<4>().map(|b| IpAddr::from(*b));
+            Some((four(at + 12)?, four(at + 16)?))
+        }
+        L3::Ipv6 => {
+            let sixteen = |at: usize| frame.get(at..at + 16)?.first_chunk::<16>().map(|b| IpAddr::from(*b));
+            Some((sixteen(at + 8)?, sixteen(at + 24)?))
+        }
+        L3::Other => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+
+    #[test]
+    fn a_template_makes_headers_that_are_found_again() {
+        for (from, to) in [("10.9.0.1:5", "10.9.0.2:6"), ("[fd09::1]:5", "[fd09::2]:6")] {
+            let (from, to) = (from.parse().unwrap(), to.parse().unwrap());
+            let mut template = Template::new([[2; 6], [4; 6]], from, to).unwrap();
+            let mut frame = template.finished(template.len + 100).to_vec();
+            frame.extend([7; 100]);
+            let headers = Headers::parse(&frame, frame.len());
+            assert_eq!(ends(&frame, &headers), Some((from, to)));
+            assert_eq!(
+                (headers.payload_at, headers.l4_end, headers.malformed),
+                (template.len, frame.len(), None)
+            );
+            assert_eq!((&frame[..6], &frame[6..12]), (&[4; 6][..], &[2; 6][..]));
+        }
+        assert!(
+            Template::new([[0; 6]; 2], "10.9.0.1:5".parse().unwrap(), "[::1]:6".parse().unwrap()).is_none()
+        );
+    }
+}

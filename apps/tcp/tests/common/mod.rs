@@ -1,0 +1,112 @@
+//! What the tests share: a NIC with a switch in a process of its own, which is this binary again.
+
+#![allow(dead_code, reason = "each test uses its part")]
+
+use std::os::unix::net::UnixStream;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use ccnic_client::Pages;
+use ccnic_control::Connection;
+use ccnic_tcp::{Options, Stack};
+use ccnicd::dataplane::DataplaneKind;
+use ccnicd::{Daemon, DaemonOptions};
+use rustix::thread::{CpuSet, sched_getaffinity};
+
+/// Longer than any machine needs; only a hang gets here.
+pub const PATIENCE: Duration = Duration::from_secs(120);
+
+const SOCKET: &str = "CCNIC_TCP_TEST_SOCKET";
+const PORTS: &str = "CCNIC_TCP_TEST_PORTS";
+
+/// One test of a file at a time: each has a core that polls.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Does `step` until it returns true; `what` says what did not come.
+#[track_caller]
+pub fn until(what: &str, mut step: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !step() {
+        assert!(start.elapsed() < PATIENCE, "timed out waiting for {what}");
+    }
+}
+
+/// A NIC with a switch. Dropping it ends it.
+pub struct Nic {
+    child: Child,
+    pub socket: PathBuf,
+    _directory: tempfile::TempDir,
+}
+
+impl Nic {
+    /// Starts one with these ports, and waits until it answers.
+    #[track_caller]
+    pub fn start(ports: &[&str]) -> Nic {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nic.sock");
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "common::daemon", "--ignored", "--nocapture"])
+            .env(SOCKET, &socket)
+            .env(PORTS, ports.join(" "))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut this = Nic { child, socket, _directory: directory };
+        until("the NIC", || {
+            std::thread::sleep(Duration::from_millis(5));
+            assert!(this.child.try_wait().unwrap().is_none(), "the NIC has ended");
+            Connection::open(&this.socket).is_ok_and(|nic| nic.status().is_ok())
+        });
+        this
+    }
+
+    /// A host on the switch, with these addresses.
+    #[track_caller]
+    pub fn host(&self, ipv4: &str, ipv6: &str) -> Stack {
+        Stack::open(&self.socket, &options(ipv4, ipv6)).unwrap()
+    }
+}
+
+/// Addresses, and small pages.
+pub fn options(ipv4: &str, ipv6: &str) -> Options {
+    let mut options = Options::new(ipv4.parse().unwrap());
+    options.ipv6 = Some(ipv6.parse().unwrap());
+    options.pages = Pages::Small;
+    options
+}
+
+impl Drop for Nic {
+    fn drop(&mut self) {
+        let _ = self.child.kill(); // it may have ended already
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+#[ignore = "a NIC for the other tests"]
+fn daemon() {
+    let Some(socket) = std::env::var_os(SOCKET) else { return };
+    let ports = std::env::var(PORTS).unwrap_or_default();
+    let allowed = sched_getaffinity(None).unwrap();
+    let usable: Vec<usize> = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu)).collect();
+    let cores = usable.last().copied().into_iter().collect();
+    let limits = ccnic_control::Limits::new(1 << 30, 4 << 30);
+    let switch = DataplaneKind::Switch(ccnicd::switch::TableLimits::default());
+    let options = DaemonOptions {
+        dedicated_cores: usable.len() > 1,
+        ports: ports.split_whitespace().map(|port| port.parse().unwrap()).collect(),
+        ..DaemonOptions::new(socket.into(), cores, switch, limits)
+    };
+    let (stop, _held) = UnixStream::pair().unwrap();
+    Daemon::new(options).unwrap().run(&stop);
+}
+
+/// The byte at a place of what is sent in a direction.
+pub fn byte(direction: u8, at: usize) -> u8 {
+    ((at as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8 ^ direction
+}

@@ -1,0 +1,289 @@
+//! Two stacks on a switch: TCP and UDP between programs.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
+mod common;
+
+use std::io::ErrorKind;
+use std::net::SocketAddr;
+
+use ccnic_tcp::{Conn, Datagrams, Event, Reply, Stack};
+use common::{Nic, alone, byte, until};
+
+const SERVER: [&str; 2] = ["10.9.0.1", "fd09::1"];
+
+/// A NIC, a server and a client.
+fn two() -> (Nic, Stack, Stack) {
+    let nic = Nic::start(&[]);
+    let server = nic.host("10.9.0.1/24", "fd09::1/64");
+    let client = nic.host("10.9.0.2/24", "fd09::2/64");
+    (nic, server, client)
+}
+
+fn at(host: &str, port: u16) -> SocketAddr {
+    SocketAddr::new(host.parse().unwrap(), port)
+}
+
+/// Both ends of an established connection.
+#[track_caller]
+fn connection(server: &mut Stack, client: &mut Stack, host: &str) -> (Conn, Conn) {
+    let listener = server.listen(7, 16).unwrap();
+    let conn = client.connect(at(host, 7)).unwrap();
+    let mut accepted = None;
+    until("a connection", || {
+        client.poll();
+        server.poll();
+        accepted = accepted.or_else(|| server.accept(listener));
+        accepted.is_some() && client.room(conn) > 0
+    });
+    (accepted.unwrap(), conn)
+}
+
+/// Writes what is left of `len` bytes of a direction, and reads as much of the other one.
+struct Transfer {
+    conn: Conn,
+    directions: [u8; 2],
+    sent: usize,
+    received: usize,
+    len: usize,
+    ended: bool,
+}
+
+impl Transfer {
+    fn new(conn: Conn, directions: [u8; 2], len: usize) -> Transfer {
+        Transfer { conn, directions, sent: 0, received: 0, len, ended: false }
+    }
+
+    fn step(&mut self, stack: &mut Stack) -> bool {
+        stack.poll();
+        while let Some(event) = stack.next_event() {
+            assert!(!matches!(event, Event::Ready(conn, _) if conn != self.conn), "{event:?}");
+        }
+        let mut bytes = [0; 5000];
+        if self.sent < self.len {
+            let n = bytes.len().min(self.len - self.sent);
+            (0..n).for_each(|i| bytes[i] = byte(self.directions[0], self.sent + i));
+            match stack.write(self.conn, &bytes[..n]) {
+                Ok(n) => self.sent += n,
+                Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
+            }
+            if self.sent == self.len {
+                stack.shutdown(self.conn).unwrap();
+            }
+        }
+        match stack.read(self.conn, &mut bytes) {
+            Ok(0) => self.ended = true,
+            Ok(n) => {
+                let expected = |i: usize| byte(self.directions[1], self.received + i);
+                assert!((0..n).all(|i| bytes[i] == expected(i)), "after {} bytes", self.received);
+                self.received += n;
+            }
+            Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
+        }
+        self.ended && self.sent == self.len
+    }
+}
+
+#[test]
+fn bytes_go_both_ways() {
+    let _alone = alone();
+    for host in SERVER {
+        let (_nic, mut server, mut client) = two();
+        let (accepted, conn) = connection(&mut server, &mut client, host);
+        assert_eq!(client.remote(conn).unwrap(), at(host, 7));
+        assert_eq!(server.remote(accepted).unwrap(), client.local(conn).unwrap());
+        let len = 3_000_000;
+        let mut ends = [Transfer::new(accepted, [1, 2], len), Transfer::new(conn, [2, 1], len)];
+        until("all bytes", || {
+            let done = [ends[0].step(&mut server), ends[1].step(&mut client)];
+            done == [true; 2]
+        });
+        assert_eq!(ends.map(|end| end.received), [len; 2]);
+        server.close(accepted);
+        client.close(conn);
+        assert_eq!(client.read(conn, &mut [0]).unwrap_err().kind(), ErrorKind::NotConnected);
+        until("the end of the server's connection", || {
+            client.poll();
+            server.poll();
+            server.connections() == 0 || client.connections() == 0 // the other one is in TIME-WAIT
+        });
+        let counters = [server.counters(), client.counters()];
+        assert!(
+            counters.iter().all(|c| c.bad_checksum == 0 && c.malformed == 0 && c.refused == 0),
+            "{counters:?}"
+        );
+    }
+}
+
+#[test]
+fn nobody_listens() {
+    let _alone = alone();
+    let (_nic, mut server, mut client) = two();
+    let conn = client.connect(at(SERVER[0], 9)).unwrap();
+    until("a refusal", || {
+        client.poll();
+        server.poll();
+        matches!(client.read(conn, &mut [0]), Err(e) if e.kind() == ErrorKind::ConnectionRefused)
+    });
+    let mut told = false;
+    while let Some(event) = client.next_event() {
+        told |= matches!(event, Event::Ready(c, ready) if c == conn && ready.closed);
+    }
+    assert!(told);
+    client.close(conn);
+    until("nothing to be left", || {
+        client.poll();
+        client.connections() == 0
+    });
+}
+
+#[test]
+fn a_reset_is_told() {
+    let _alone = alone();
+    let (_nic, mut server, mut client) = two();
+    let (accepted, conn) = connection(&mut server, &mut client, SERVER[0]);
+    server.abort(accepted);
+    until("the reset", || {
+        client.poll();
+        server.poll();
+        matches!(client.read(conn, &mut [0]), Err(e) if e.kind() == ErrorKind::ConnectionReset)
+    });
+    assert_eq!(server.connections(), 0);
+    client.close(conn);
+    client.poll();
+    assert_eq!(client.connections(), 0);
+}
+
+/// A server that answers with the payload, so many times.
+struct Times(usize, usize);
+
+impl Datagrams for Times {
+    fn datagram(&mut self, _: SocketAddr, _: SocketAddr, payload: &[u8], reply: &mut Reply<'_>) {
+        self.1 += 1;
+        (0..self.0).for_each(|_| assert!(reply.put(payload)));
+    }
+}
+
+/// A client that compares.
+struct Compare(Vec<u8>, bool);
+
+impl Datagrams for Compare {
+    fn datagram(&mut self, from: SocketAddr, to: SocketAddr, payload: &[u8], _: &mut Reply<'_>) {
+        assert_eq!((from.port(), to.port()), (11, 12));
+        assert!(payload == self.0, "{} bytes", payload.len());
+        self.1 = true;
+    }
+}
+
+#[test]
+fn datagrams_are_answered() {
+    let _alone = alone();
+    let nic = Nic::start(&[]);
+    let open = |v4, v6| {
+        let mut options = common::options(v4, v6);
+        options.mtu = 9000;
+        Stack::open(&nic.socket, &options).unwrap()
+    };
+    let (mut server, mut client) = (open("10.9.0.1/24", "fd09::1/64"), open("10.9.0.2/24", "fd09::2/64"));
+    server.bind(11).unwrap();
+    client.bind(12).unwrap();
+    for host in SERVER {
+        let mut peer = None;
+        until("the peer's address", || {
+            server.poll();
+            client.poll();
+            peer = client.peer(at(host, 11)).unwrap();
+            peer.is_some()
+        });
+        for (len, times) in [
+            (0, 1),
+            (1, 1),
+            (64, 1),
+            (64, 2),
+            (80, 1),
+            (100, 3),
+            (1400, 1),
+            (2000, 4),
+            (4096, 2),
+            (4090, 2),
+            (8900, 1),
+        ] {
+            let payload: Vec<u8> = (0..len).map(|i| byte(3, i)).collect();
+            let (left, right) = payload.split_at(len / 3);
+            assert!(client.send_to(12, &peer.unwrap(), &[left, right]));
+            let (mut answers, mut compares) = (Times(times, 0), Compare(payload.repeat(times), false));
+            until("the answer", || {
+                client.poll_datagrams(&mut compares);
+                server.poll_datagrams(&mut answers);
+                compares.1
+            });
+            assert_eq!(answers.1, 1);
+        }
+        assert!(!client.send_to(12, &peer.unwrap(), &[&[0; 9000]]), "it has no room for headers");
+    }
+    assert_eq!(client.counters().bad_checksum + server.counters().bad_checksum, 0);
+}
+
+#[test]
+fn stacks_of_one_attachment_have_connections_of_their_own() {
+    let _alone = alone();
+    let nic = Nic::start(&[]);
+    let options = common::options("10.9.0.1/24", "fd09::1/64");
+    let mut servers = Stack::open_many(&nic.socket, &options, 3).unwrap();
+    let options = common::options("10.9.0.2/24", "fd09::2/64");
+    let mut clients = Stack::open_many(&nic.socket, &options, 2).unwrap();
+    let listeners: Vec<_> = servers.iter_mut().map(|server| server.listen(7, 64).unwrap()).collect();
+    let mut conns = Vec::new();
+    for i in 0..48 {
+        let conn = clients[i % 2].connect(at(SERVER[i / 2 % 2], 7)).unwrap();
+        conns.push((i % 2, conn));
+    }
+    let mut accepted = [0; 3];
+    until("all connections", || {
+        clients.iter_mut().for_each(|client| {
+            client.poll();
+        });
+        for (i, server) in servers.iter_mut().enumerate() {
+            server.poll();
+            while server.accept(listeners[i]).is_some() {
+                accepted[i] += 1;
+            }
+        }
+        conns.iter().all(|(stack, conn)| clients[*stack].room(*conn) > 0)
+            && accepted.iter().sum::<usize>() == 48
+    });
+    assert!(accepted.iter().all(|n| *n > 0), "{accepted:?}");
+}
+
+#[test]
+fn a_thread_that_blocks_is_woken() {
+    let _alone = alone();
+    let (_nic, mut server, mut client) = two();
+    let listener = server.listen(7, 1).unwrap();
+    let thread = std::thread::spawn(move || {
+        let conn = server.accept_blocking(listener).unwrap();
+        let mut bytes = [0; 100];
+        loop {
+            match server.read_blocking(conn, &mut bytes).unwrap() {
+                0 => break,
+                n => server.write_all_blocking(conn, &bytes[..n]).unwrap(),
+            }
+        }
+        server.close(conn);
+        server.flush();
+        server
+    });
+    let conn = client.connect_blocking(at(SERVER[0], 7)).unwrap();
+    for pause in [0, 30] {
+        std::thread::sleep(std::time::Duration::from_millis(pause)); // the server sleeps
+        client.write_all_blocking(conn, b"hello").unwrap();
+        let mut bytes = [0; 100];
+        assert_eq!(client.read_blocking(conn, &mut bytes).unwrap(), 5);
+        assert_eq!(&bytes[..5], b"hello");
+    }
+    client.shutdown(conn).unwrap();
+    assert_eq!(client.read_blocking(conn, &mut [0]).unwrap(), 0);
+    drop(thread.join().unwrap());
+    let refused = client.connect_blocking(at("10.8.0.1", 7)).unwrap_err();
+    assert!(refused.to_string().contains("no way to 10.8.0.1"), "{refused}");
+}

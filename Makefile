@@ -7,7 +7,7 @@ NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]
 DPDK := $(shell pkg-config --modversion libdpdk 2>/dev/null)
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
-.PHONY: all run test lint unit tsan fuzz fuzz-ci instructions counts smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke miri install clean
+.PHONY: all run test lint unit tsan fuzz fuzz-ci instructions counts smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke apps-test miri install clean
 
 # What is installed; crates that only tests and fuzzing use would take minutes more.
 all:
@@ -17,7 +17,7 @@ all:
 run: all
 	$(RELEASE)/ccnic demo
 
-test: lint unit tsan smoke smoke-c dpdk-test dpdk-peers-smoke
+test: lint unit tsan smoke smoke-c dpdk-test dpdk-peers-smoke apps-test
 	@echo "all tests passed"
 
 lint:
@@ -171,6 +171,11 @@ dpdk-test: all
 		if test -n "$$missing"; then echo "skipped: the DPDK drivers need$$missing"; exit 0; fi; \
 		dpdk/build.sh || { status=$$?; test $$status = 77 || exit $$status; echo "skipped: the DPDK drivers need DPDK's driver headers"; exit 0; }; \
 		for test in drivers applications nic_role rss flow offloads examples ovs huge_pages; do python3 dpdk/tests/test_$$test.py || exit; done
+
+# Memcached clients in Python, Go, JavaScript and Java against Debian's memcached and ccnic-kv; a client that is not installed is skipped.
+apps-test: all
+	@if command -v memcached >/dev/null && command -v python3 >/dev/null; then apps/tests/run.py $(RELEASE); \
+		else echo "SKIPPED: the memcached clients need memcached and python3"; fi
 
 clean:
 	$(CARGO) clean

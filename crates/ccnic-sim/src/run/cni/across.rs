@@ -79,18 +79,21 @@ impl Seen {
     }
 }
 
-/// Simulates it, on the bus or on a platform with cores.
+/// Simulates it, on the bus or on a platform with cores; `set` changes values of the platform.
 ///
 /// # Errors
 /// Why it cannot be simulated.
-pub fn run(over: Over, platform: &str) -> Result<Seen, String> {
+pub fn run(over: Over, platform: &str, set: &BTreeMap<String, f64>) -> Result<Seen, String> {
     if let Ok(platform) = BusPlatform::named(platform) {
-        let platform = platform.overridden("machine.nodes", 1.0).map_err(|e| e.to_string())?;
+        let changed = set.iter().try_fold(platform, |p, (key, value)| p.overridden(key, *value));
+        let platform = changed.and_then(|p| p.overridden("machine.nodes", 1.0)).map_err(|e| e.to_string())?;
         let seen = |in_flight| on_bus(&platform, over, in_flight);
         let (one, all) = (seen(1)?, seen(IN_FLIGHT)?);
         return Ok(Seen { round_trip_ns: one.0, mpps: all.1, pingpong_ns: bus_pingpong(&platform)? });
     }
-    let platform = Platform::named(platform).map_err(|e| e.to_string())?;
+    let changed = Platform::named(platform)
+        .and_then(|p| set.iter().try_fold(p, |p, (key, value)| p.overridden(key, *value)));
+    let platform = changed.map_err(|e| e.to_string())?;
     let seen = |in_flight| on_sockets(&platform, over, in_flight);
     let (one, all) = (seen(1)?, seen(IN_FLIGHT)?);
     let line = pingpong(&platform, Words::WriterHomed).map_err(|e| e.to_string())?;
@@ -351,11 +354,23 @@ fn bus_pingpong(platform: &BusPlatform) -> Result<f64, String> {
 mod tests {
     use super::*;
 
+    /// A key that a plan sets changes something, or is refused.
+    #[test]
+    fn values_of_the_platform_can_be_set() {
+        let set = |key: &str, value| BTreeMap::from([(key.to_owned(), value)]);
+        let slow = run(Over::Cni16q, "cni-1996", &set("memory_bus.from_ni", 70.0)).unwrap();
+        assert!(slow.round_trip_ns > 0.0);
+        for place in ["cni-1996", "icx"] {
+            let error = run(Over::Cni16q, place, &set("bus.colour", 1.0)).unwrap_err();
+            assert!(error.contains("bus.colour"), "{error}");
+        }
+    }
+
     #[test]
     fn every_interface_runs_on_every_machine() {
         for place in ["cni-1996", "icx", "spr", "cxl"] {
             for over in [Over::Cni16q, Over::Cni512q, Over::Paper, Over::Ccnic] {
-                let seen = run(over, place).unwrap();
+                let seen = run(over, place, &BTreeMap::new()).unwrap();
                 // A message and its answer take a line there and one back at least.
                 assert!(
                     seen.round_trip_ns > seen.pingpong_ns && seen.pingpong_ns > 10.0,

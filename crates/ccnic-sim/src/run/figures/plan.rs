@@ -168,6 +168,9 @@ impl Series {
             }
             Kind::Pio if variants => Some("this kind takes values: bytes"),
             Kind::Pio if self.pio.is_none() => Some("it does not say what happens: add pio = { act, by }"),
+            Kind::Pio if self.pio.is_some_and(|pio| !pio.is_simulated()) => {
+                Some("nothing simulates this act by this means")
+            }
             Kind::Pio if values == self.pio.is_some_and(|pio| pio.act == What::Fit) => {
                 Some("this kind takes values, bytes, and `fit` none")
             }

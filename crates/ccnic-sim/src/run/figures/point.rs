@@ -147,7 +147,7 @@ impl Point {
             return Ok(Measured { values: work.run(&self.platform, &self.set)?, ..Measured::default() });
         }
         if let Work::Across(over) = self.work {
-            let values = across::run(over, &self.platform)?.values();
+            let values = across::run(over, &self.platform, &self.set)?.values();
             return Ok(Measured { values, ..Measured::default() });
         }
         if let Work::Pio(work) = &self.work {

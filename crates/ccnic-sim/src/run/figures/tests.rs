@@ -51,6 +51,10 @@ fn built_in_plans_of_the_pio_paper_are_right() {
     let (_, text) = PIO_FILES[1];
     let error = Figure::parse(&text.replace("by = \"eci-shared\"", "by = \"upi\""), "mine.toml").unwrap_err();
     assert!(error.to_string().contains("fastforward"), "{error}");
+    let receives = text
+        .replace("{ act = \"call\", by = \"fastforward\" }", "{ act = \"receive\", by = \"fastforward\" }");
+    let error = Figure::parse(&receives, "mine.toml").unwrap_err();
+    assert!(error.to_string().contains("nothing simulates this act by this means"), "{error}");
 }
 
 #[test]

@@ -58,7 +58,7 @@ pub enum Means {
     Pcie,
     /// The same in words of 8 bytes.
     PcieWords,
-    /// The DMA engine, polled.
+    /// The DMA engine, polled; a batch by interrupts.
     Dma,
     /// The DMA engine with interrupts.
     DmaInterrupt,
@@ -82,6 +82,18 @@ pub struct PioWork {
     pub series: PioSeries,
     /// Of a message, a packet or a batch.
     pub bytes: usize,
+}
+
+impl PioSeries {
+    /// False for what nothing simulates: a packet or a batch by a protocol that is for calls only, a call that stays on the processor.
+    pub fn is_simulated(self) -> bool {
+        use Means::{Cpu, Dma, DmaInterrupt, Eci, EciHalf, Pcie, PcieWords};
+        match self.act {
+            What::Call => !matches!(self.by, Cpu | EciHalf | PcieWords),
+            What::Receive | What::Transmit => matches!(self.by, Eci | Pcie | Dma | DmaInterrupt),
+            What::Batch | What::Fit => matches!(self.by, Cpu | Eci | EciHalf | Pcie | PcieWords | Dma),
+        }
+    }
 }
 
 impl PioWork {
@@ -113,7 +125,7 @@ impl PioWork {
             pcie::times(platform, act, by, self.bytes)
         };
         match (act, by) {
-            (_, Means::Pcie | Means::PcieWords) => over_pcie(By::Programmed),
+            (_, Means::Pcie) => over_pcie(By::Programmed),
             (_, Means::Dma) => over_pcie(By::Dma(Completion::Polled)),
             (_, Means::DmaInterrupt) => over_pcie(By::Dma(Completion::Interrupt)),
             (What::Receive, _) => nic::receive_times(platform, self.bytes, ROUNDS),
@@ -128,7 +140,7 @@ impl PioWork {
             Means::Cpu => Carrier::Cpu,
             Means::Pcie => Carrier::Pcie(usize::MAX),
             Means::PcieWords => Carrier::Pcie(8),
-            Means::Dma | Means::DmaInterrupt => Carrier::Dma,
+            Means::Dma => Carrier::Dma,
             Means::EciHalf => Carrier::Eci(Lines { data: MESSAGE / 2, one_way: true }),
             _ => Carrier::Eci(Lines::FULL),
         };

@@ -24,8 +24,4 @@ impl Core {
     pub(super) fn new(node: Node) -> Core {
         Core { node, clock: 0, near: BTreeSet::new(), waits: None, asked: false, ended: false }
     }
-
-    pub(super) fn forget(&mut self, line: u32) {
-        self.near.remove(&line);
-    }
 }

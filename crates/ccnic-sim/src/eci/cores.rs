@@ -97,7 +97,7 @@ impl Machine {
         let at = &mut self.lines[line as usize];
         let (state, home) = (at.state[node], at.home);
         at.state[node] = State::Invalid;
-        self.cores.iter_mut().filter(|core| core.node == node).for_each(|core| core.forget(line));
+        self.forget(node, line);
         if state == State::Modified && home != node {
             self.send(node, Message::WriteBack, line, clock);
         }

@@ -199,9 +199,11 @@ impl Machine {
     }
 
     /// The first-level caches of a node lose a line that the second level has lost.
-    fn forget(&mut self, node: Node, line: u32) {
+    pub(super) fn forget(&mut self, node: Node, line: u32) {
         if self.lines[line as usize].state[node] == State::Invalid {
-            self.cores.iter_mut().filter(|core| core.node == node).for_each(|core| core.forget(line));
+            for core in self.cores.iter_mut().filter(|core| core.node == node) {
+                core.near.remove(&line);
+            }
         }
     }
 

@@ -116,10 +116,8 @@ pub fn run(platform: &BusPlatform, interface: Interface, size: Size) -> Result<O
         on_all(platform, interface, memory as u32, move |end| Processor::new(end, division).run(size.steps))?;
     let right = sequential(size);
     let same = |(processor, cells): (usize, &Vec<Cell>)| {
-        let first = division.first(processor);
         cells.iter().enumerate().all(|(i, cell)| {
-            let at = place(i, division.extent());
-            let [x, y, z] = [0, 1, 2].map(|d| first[d] + at[d]);
+            let [x, y, z] = division.in_cube(processor, i);
             right[x + size.edge * (y + size.edge * z)] == *cell
         })
     };
@@ -160,15 +158,11 @@ enum Awaited {
 
 impl<'e, 'a> Processor<'e, 'a> {
     fn new(end: &'e mut Endpoint<'a>, division: Division) -> Self {
-        let (extent, first) = (division.extent(), division.first(end.cpu.node()));
-        let at = |i| {
-            let at = place(i, extent);
-            [0, 1, 2].map(|d| first[d] + at[d])
-        };
+        let (me, cells) = (end.cpu.node(), division.extent().iter().product());
         Processor {
             end,
             division,
-            cells: (0..extent.iter().product()).map(|i| start(at(i))).collect(),
+            cells: (0..cells).map(|i| start(division.in_cube(me, i))).collect(),
             faces: Face::ALL.map(|face| Rc::new(division.cells(face))),
             beyond: Face::ALL.map(|face| vec![0.0; blocks(division, face) * BLOCK]),
             copied: Face::ALL.map(|face| vec![false; blocks(division, face)]),
@@ -321,9 +315,8 @@ fn tag(face: Face, block: usize) -> u32 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::nodes::by_every_interface;
     use super::*;
-    use crate::bus::buses::Attachment;
-    use crate::systems::cni::layout::Kind;
 
     /// A new value solves its equations: no change where all neighbours are alike.
     #[test]
@@ -336,10 +329,8 @@ mod tests {
 
     #[test]
     fn every_interface_computes_the_same() {
-        let platform = BusPlatform::named("cni-1996").unwrap().overridden("machine.nodes", 4.0).unwrap();
-        for kind in Kind::ALL {
-            let interface = Interface { kind, attachment: Attachment::MemoryBus, snarfing: false };
-            let outcome = run(&platform, interface, Size { edge: 8, steps: 2 }).unwrap();
+        let size = Size { edge: 8, steps: 2 };
+        for outcome in by_every_interface(|platform, interface| run(platform, interface, size)) {
             // Two faces of 32 cells, 10 blocks, each: a block is asked for, sent, invalidated and confirmed. And two barriers a step.
             assert_eq!(outcome.messages, 2 * (4 * 2 * 10 * 4 + 2 * 2 * 3));
         }

@@ -50,18 +50,18 @@ impl Division {
 
     pub(super) fn neighbour(&self, processor: usize, face: Face) -> Option<usize> {
         let [sx, sy, _] = self.sides;
-        let mut at = [processor % sx, processor / sx % sy, processor / sx / sy];
+        let mut at = place(processor, self.sides);
         let direction = face.direction();
         let next = if face.is_upper() { at[direction] + 1 } else { at[direction].wrapping_sub(1) };
         at[direction] = next;
         (next < self.sides[direction]).then(|| at[0] + sx * (at[1] + sy * at[2]))
     }
 
-    /// The first cell of a processor, in the cube.
-    pub(super) fn first(&self, processor: usize) -> [usize; 3] {
-        let ([sx, sy, _], extent) = (self.sides, self.extent());
-        let at = [processor % sx, processor / sx % sy, processor / sx / sy];
-        [0, 1, 2].map(|d| at[d] * extent[d])
+    /// Where a cell of a processor's subcube is in the cube.
+    pub(super) fn in_cube(&self, processor: usize, cell: usize) -> [usize; 3] {
+        let extent = self.extent();
+        let (subcube, at) = (place(processor, self.sides), place(cell, extent));
+        [0, 1, 2].map(|d| subcube[d] * extent[d] + at[d])
     }
 
     /// Cells of a face, as numbers of the subcube's cells.
@@ -72,6 +72,7 @@ impl Division {
     }
 }
 
+/// Where the `i`th of the things in a box is.
 pub(super) fn place(i: usize, [ex, ey, _]: [usize; 3]) -> [usize; 3] {
     [i % ex, i / ex % ey, i / ex / ey]
 }

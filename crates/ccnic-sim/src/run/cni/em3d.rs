@@ -4,7 +4,7 @@
 use std::rc::Rc;
 
 use super::micro::MicroError;
-use super::nodes::{Outcome, on_all};
+use super::nodes::{Outcome, Random, on_all, place_and_value, placed};
 use crate::bus::buses::Cycle;
 use crate::platform::BusPlatform;
 use crate::systems::cni::Interface;
@@ -53,11 +53,8 @@ struct Made {
 
 fn make(graph: Graph, processors: usize) -> Made {
     let share = graph.nodes / 2 / processors;
-    let mut seed = 7u64;
-    let mut next = |below: usize| {
-        seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        ((seed >> 33) % below as u64) as usize
-    };
+    let mut random = Random::new(7);
+    let mut next = |below: usize| random.below(below);
     let mut kind = || -> Vec<Vec<Edge>> {
         (0..share * processors)
             .map(|n| {
@@ -153,10 +150,7 @@ fn processor(end: &mut Endpoint<'_>, made: &Made) -> [Vec<f64>; 2] {
             end.cpu.work(NODE + EDGE * edges as Cycle);
             values[kind][node] = value;
             for to in &readers[kind][i] {
-                let mut payload = [0; 12];
-                payload[..4].copy_from_slice(&(node as u32).to_le_bytes());
-                payload[4..].copy_from_slice(&value.to_le_bytes());
-                end.send(*to, 0, half as u32, &payload);
+                end.send(*to, 0, half as u32, &placed(node, value));
             }
         }
         let mut come = 0;
@@ -166,7 +160,7 @@ fn processor(end: &mut Endpoint<'_>, made: &Made) -> [Vec<f64>; 2] {
         }
         while come < awaited[kind] {
             let message = end.wait();
-            let (node, value) = update(&message.payload);
+            let (node, value) = place_and_value(&message.payload);
             let of = message.header.tag as usize;
             if of == half {
                 values[kind][node] = value;
@@ -186,18 +180,10 @@ fn place(made: &Made, kind: usize, i: usize) -> u32 {
     USER + (2 * made.edges[0].len() * 8 + (kind * made.share + i) * degree * 16) as u32
 }
 
-fn update(payload: &[u8]) -> (usize, f64) {
-    let (mut node, mut value) = ([0; 4], [0; 8]);
-    node.copy_from_slice(&payload[..4]);
-    value.copy_from_slice(&payload[4..12]);
-    (u32::from_le_bytes(node) as usize, f64::from_le_bytes(value))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::nodes::by_every_interface;
     use super::*;
-    use crate::bus::buses::Attachment;
-    use crate::systems::cni::layout::Kind;
 
     #[test]
     fn the_graph_is_the_papers() {
@@ -211,11 +197,8 @@ mod tests {
 
     #[test]
     fn every_interface_computes_the_same() {
-        let platform = BusPlatform::named("cni-1996").unwrap().overridden("machine.nodes", 4.0).unwrap();
         let graph = Graph { nodes: 128, iterations: 3, remote: 300, ..Graph::PAPER };
-        for kind in Kind::ALL {
-            let interface = Interface { kind, attachment: Attachment::MemoryBus, snarfing: false };
-            let outcome = run(&platform, interface, graph).unwrap();
+        for outcome in by_every_interface(|platform, interface| run(platform, interface, graph)) {
             assert!(outcome.messages > 100, "{outcome:?}");
         }
     }

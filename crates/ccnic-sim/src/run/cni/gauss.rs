@@ -131,9 +131,8 @@ fn receive(end: &mut Endpoint<'_>, pivot: usize, size: usize, coming: &mut Comin
 
 #[cfg(test)]
 mod tests {
+    use super::super::nodes::by_every_interface;
     use super::*;
-    use crate::bus::buses::Attachment;
-    use crate::systems::cni::layout::Kind;
 
     /// The solution of what is left fulfils the equations.
     #[test]
@@ -152,11 +151,8 @@ mod tests {
 
     #[test]
     fn every_interface_computes_the_same() {
-        let platform = BusPlatform::named("cni-1996").unwrap().overridden("machine.nodes", 4.0).unwrap();
-        for kind in Kind::ALL {
-            let interface = Interface { kind, attachment: Attachment::MemoryBus, snarfing: false };
-            let outcome = run(&platform, interface, 48).unwrap();
-            assert_eq!(outcome.messages, 48 * 3, "{kind:?}");
+        for outcome in by_every_interface(|platform, interface| run(platform, interface, 48)) {
+            assert_eq!(outcome.messages, 48 * 3);
         }
     }
 }

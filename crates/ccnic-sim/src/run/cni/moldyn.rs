@@ -6,6 +6,7 @@
 
 use std::rc::Rc;
 
+use super::cube::place;
 use super::micro::MicroError;
 use super::nodes::{Outcome, Random, on_all};
 use crate::bus::buses::Cycle;
@@ -69,10 +70,7 @@ impl Liquid {
         let apart = (1.0 / DENSITY).cbrt();
         let edges = size.edge.map(|n| n as f32 * apart);
         let mut vector = |of: f32| [0; 3].map(|_| (random.fraction() as f32 - 0.5) * of);
-        let at = |i: usize| {
-            let [nx, ny, _] = size.edge;
-            [i % nx, i / nx % ny, i / nx / ny].map(|n| n as f32 * apart)
-        };
+        let at = |i: usize| place(i, size.edge).map(|n| n as f32 * apart);
         let shaken = |i: usize, off: Vector| [0, 1, 2].map(|d| at(i)[d] + off[d]);
         let places: Vec<Vector> = (0..size.particles()).map(|i| shaken(i, vector(0.1))).collect();
         let velocities = places.iter().map(|_| vector(2.0)).collect();
@@ -272,9 +270,8 @@ impl<'e, 'a, 'l> Processor<'e, 'a, 'l> {
 
 #[cfg(test)]
 mod tests {
+    use super::super::nodes::by_every_interface;
     use super::*;
-    use crate::bus::buses::Attachment;
-    use crate::systems::cni::layout::Kind;
     use crate::systems::cni::message::PAYLOAD;
 
     /// Network messages of a run: rounds of a reduction, and of telling places, in parts.
@@ -310,11 +307,8 @@ mod tests {
 
     #[test]
     fn every_interface_computes_the_same() {
-        let platform = BusPlatform::named("cni-1996").unwrap().overridden("machine.nodes", 4.0).unwrap();
         let size = Size { edge: [8, 8, 4], iterations: 2 };
-        for kind in Kind::ALL {
-            let interface = Interface { kind, attachment: Attachment::MemoryBus, snarfing: false };
-            let outcome = run(&platform, interface, size).unwrap();
+        for outcome in by_every_interface(|platform, interface| run(platform, interface, size)) {
             assert_eq!(outcome.messages, messages(size, 4));
         }
     }

@@ -80,9 +80,46 @@ impl Random {
         Random(seed)
     }
 
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        self.0 >> 33
+    }
+
     /// From 0 to 1.
     pub fn fraction(&mut self) -> f64 {
-        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (self.0 >> 33) as f64 / (1u64 << 31) as f64
+        self.next() as f64 / (1u64 << 31) as f64
     }
+
+    /// A whole number below another one.
+    pub fn below(&mut self, end: usize) -> usize {
+        (self.next() % end as u64) as usize
+    }
+}
+
+/// The 12 bytes of a message with a place and a value.
+pub fn placed(place: usize, value: f64) -> [u8; 12] {
+    let mut payload = [0; 12];
+    payload[..4].copy_from_slice(&(place as u32).to_le_bytes());
+    payload[4..].copy_from_slice(&value.to_le_bytes());
+    payload
+}
+
+/// The place and the value of such a message.
+pub fn place_and_value(payload: &[u8]) -> (usize, f64) {
+    let (mut place, mut value) = ([0; 4], [0; 8]);
+    place.copy_from_slice(&payload[..4]);
+    value.copy_from_slice(&payload[4..12]);
+    (u32::from_le_bytes(place) as usize, f64::from_le_bytes(value))
+}
+
+/// What a program does on four nodes, by each kind of interface on the memory bus.
+#[cfg(test)]
+pub fn by_every_interface(
+    run: impl Fn(&BusPlatform, Interface) -> Result<Outcome, MicroError>,
+) -> Vec<Outcome> {
+    use crate::bus::buses::Attachment;
+    use crate::systems::cni::layout::Kind;
+    let platform = BusPlatform::named("cni-1996").unwrap().overridden("machine.nodes", 4.0).unwrap();
+    let interface = |kind| Interface { kind, attachment: Attachment::MemoryBus, snarfing: false };
+    Kind::ALL.into_iter().map(|kind| run(&platform, interface(kind)).unwrap()).collect()
 }

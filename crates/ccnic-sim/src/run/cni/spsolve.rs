@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use super::micro::MicroError;
-use super::nodes::{Outcome, Random, on_all};
+use super::nodes::{Outcome, Random, on_all, place_and_value, placed};
 use crate::bus::buses::Cycle;
 use crate::platform::BusPlatform;
 use crate::systems::cni::Interface;
@@ -191,7 +191,7 @@ impl<'e, 'a, 'f> Processor<'e, 'a, 'f> {
             }
             if self.left > 0 {
                 let message = self.end.wait();
-                let (unknown, product) = summand(&message.payload);
+                let (unknown, product) = place_and_value(&message.payload);
                 self.add(Place { pass: message.header.tag as usize, unknown }, product);
             }
         }
@@ -225,11 +225,8 @@ impl<'e, 'a, 'f> Processor<'e, 'a, 'f> {
             if self.is_mine(edge.to) {
                 self.add(Place { pass, unknown: edge.to }, product);
             } else {
-                let mut payload = [0; 12];
-                payload[..4].copy_from_slice(&(edge.to as u32).to_le_bytes());
-                payload[4..].copy_from_slice(&product.to_le_bytes());
                 let to = owner(&factor.size, self.nodes, edge.to);
-                self.end.send(to, 0, pass as u32, &payload);
+                self.end.send(to, 0, pass as u32, &placed(edge.to, product));
             }
         }
         if pass.is_multiple_of(2) {
@@ -240,18 +237,10 @@ impl<'e, 'a, 'f> Processor<'e, 'a, 'f> {
     }
 }
 
-fn summand(payload: &[u8]) -> (usize, f64) {
-    let (mut unknown, mut value) = ([0; 4], [0; 8]);
-    unknown.copy_from_slice(&payload[..4]);
-    value.copy_from_slice(&payload[4..12]);
-    (u32::from_le_bytes(unknown) as usize, f64::from_le_bytes(value))
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::nodes::by_every_interface;
     use super::*;
-    use crate::bus::buses::Attachment;
-    use crate::systems::cni::layout::Kind;
 
     /// `L L' x` is the right side again.
     #[test]
@@ -276,11 +265,8 @@ mod tests {
 
     #[test]
     fn every_interface_computes_the_same() {
-        let platform = BusPlatform::named("cni-1996").unwrap().overridden("machine.nodes", 4.0).unwrap();
         let size = Size { columns: 12, rows: 10, right_sides: 2 };
-        for kind in Kind::ALL {
-            let interface = Interface { kind, attachment: Attachment::MemoryBus, snarfing: false };
-            let outcome = run(&platform, interface, size).unwrap();
+        for outcome in by_every_interface(|platform, interface| run(platform, interface, size)) {
             // Each of the 9 steps to another row has three edges, two at the ends of a row; forward and back.
             assert_eq!(outcome.messages, 2 * 2 * 9 * (3 * 12 - 2));
         }

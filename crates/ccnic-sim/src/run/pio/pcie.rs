@@ -6,8 +6,8 @@ use std::rc::Rc;
 use crate::eci::{Agent, LINE, Sim};
 use crate::kernel::time::{Ps, ns};
 use crate::platform::PioPlatform;
-use crate::systems::pio::PioError;
 use crate::systems::pio::pcie::{Completion, Pcie};
+use crate::systems::pio::{PioError, finish};
 
 /// What happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,10 +42,8 @@ pub fn times(platform: &PioPlatform, act: Act, by: By, bytes: usize) -> Result<V
             found.borrow_mut().push(ns(one(&cpu, &mut pcie, &platform, (act, by), bytes, round)));
         }
     })?;
-    match sim.run() {
-        crate::eci::End::Done => Ok(times.take()),
-        _ => Err(PioError::Stuck),
-    }
+    finish(sim)?;
+    Ok(times.take())
 }
 
 fn one(

@@ -258,9 +258,7 @@ pub fn build(
     calls: u32,
     times: &Rc<RefCell<Vec<Ps>>>,
 ) -> Result<Sim, PioError> {
-    let Some(device) = &platform.device else {
-        return Err(PioError::Lacks { platform: platform.name.clone(), part: "device" });
-    };
+    let device = super::part(platform, "device", &platform.device)?;
     let responder = Responder {
         protocol,
         side: DeviceSide::new(protocol.initiator, Rules::default()),

@@ -69,9 +69,7 @@ fn batch(bytes: usize, number: u32) -> Vec<u8> {
 /// # Errors
 /// When the platform lacks what it takes, or the results are wrong.
 pub fn batch_us(platform: &PioPlatform, carrier: Carrier, bytes: usize) -> Result<f64, PioError> {
-    let Some(flow) = platform.dataflow.clone() else {
-        return Err(PioError::Lacks { platform: platform.name.clone(), part: "dataflow" });
-    };
+    let flow = super::part(platform, "dataflow", &platform.dataflow)?.clone();
     let operators = flow.operators.get();
     let on_device = flow.fpga.get();
     let times = Rc::new(RefCell::new(Vec::new()));
@@ -88,7 +86,7 @@ pub fn batch_us(platform: &PioPlatform, carrier: Carrier, bytes: usize) -> Resul
     let wrong = Rc::new(Cell::new(false));
     let mut sim = match carrier {
         Carrier::Eci(lines) => {
-            let device = move |line: &mut [u8]| function_of(line, lines.data, &function);
+            let device = move |line: &mut [u8]| function(&mut line[..lines.data]);
             call::build(platform, Protocol::PAPER, Box::new(device), 0, &Rc::default())?
         }
         _ => Sim::new(platform, crate::eci::LINE, |_| 0, None),
@@ -117,11 +115,6 @@ pub fn batch_us(platform: &PioPlatform, carrier: Carrier, bytes: usize) -> Resul
     let mut times = times.take();
     times.sort_by(f64::total_cmp);
     Ok(times[times.len() / 2])
-}
-
-/// The device's work on the data of a line.
-fn function_of(line: &mut [u8], data: usize, function: &impl Fn(&mut [u8]) -> Ps) -> Ps {
-    function(&mut line[..data])
 }
 
 /// How a batch is processed, from the CPU's side.

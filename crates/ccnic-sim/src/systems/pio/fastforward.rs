@@ -42,9 +42,7 @@ fn receive(cpu: &Agent<'_>, ring: u32, number: u64) -> [u8; PAYLOAD] {
 /// # Errors
 /// When the platform has no second processor.
 pub fn times(platform: &PioPlatform, calls: u32) -> Result<Vec<f64>, PioError> {
-    if platform.socket.is_none() {
-        return Err(PioError::Lacks { platform: platform.name.clone(), part: "socket" });
-    }
+    super::part(platform, "socket", &platform.socket)?;
     let (times, wrong) = (Rc::new(RefCell::new(Vec::new())), Rc::new(Cell::new(false)));
     // Each ring's memory is with its receiver.
     let mut sim = Sim::new(platform, 2 * SLOTS * LINE, |line| usize::from(line < SLOTS), None);

@@ -19,6 +19,7 @@ pub mod protocol;
 mod tests;
 
 use crate::eci::{End, Sim};
+use crate::platform::PioPlatform;
 
 /// Why there is no result.
 #[derive(Debug, thiserror::Error)]
@@ -45,8 +46,13 @@ pub enum PioError {
     Wrong(&'static str),
 }
 
+/// A part of a platform that not every one has.
+fn part<'p, T>(platform: &PioPlatform, part: &'static str, found: &'p Option<T>) -> Result<&'p T, PioError> {
+    found.as_ref().ok_or_else(|| PioError::Lacks { platform: platform.name.clone(), part })
+}
+
 /// Runs a simulation to its end.
-fn finish(mut sim: Sim) -> Result<(), PioError> {
+pub(crate) fn finish(mut sim: Sim) -> Result<(), PioError> {
     match sim.run() {
         End::Done => Ok(()),
         End::MachineCheck(at) => Err(PioError::MachineCheck(at as f64 / 1e6)),

@@ -168,9 +168,7 @@ fn machine(
     len: usize,
     packets: u32,
 ) -> Result<(Sim, Rc<Wire>), PioError> {
-    let Some(device) = &platform.device else {
-        return Err(PioError::Lacks { platform: platform.name.clone(), part: "device" });
-    };
+    let device = super::part(platform, "device", &platform.device)?;
     let wire = Rc::new(Wire::default());
     let nic = Nic {
         side: DeviceSide::new(initiator, Rules::default()),

@@ -197,6 +197,9 @@ impl Mark {
     }
 }
 
+/// Points of the value on a bar.
+const VALUE: f64 = 11.5;
+
 impl Bars {
     /// Lines that the longest name of a group needs.
     fn label_lines(&self, width: f64) -> usize {
@@ -223,18 +226,28 @@ impl Bars {
                     COLOURS[legend % COLOURS.len()],
                 )?;
                 let published = |&&(series, at, _): &&(usize, usize, f64)| (series, at) == (i, group);
-                for (.., value) in self.published.iter().filter(published) {
-                    let at = frame.y(y.place(*value).clamp(0.0, 1.0));
+                let published = self.published.iter().filter(published);
+                let marks: Vec<f64> =
+                    published.map(|(.., value)| frame.y(y.place(*value).clamp(0.0, 1.0))).collect();
+                for &at in &marks {
                     canvas.line(&[(left - 1.0, at), (left + bar + 1.0, at)], INK, 2.0)?;
                 }
                 let text = number(value);
-                if text_width(&text, 11.5) < bar + 6.0 {
-                    canvas.coloured(&text, (left + bar / 2.0, top - 7.0), 11.5, Anchor::Centre, GREY)?;
+                if text_width(&text, VALUE) < bar + 6.0 {
+                    let at = (left + bar / 2.0, above(top, marks) - 7.0);
+                    canvas.coloured(&text, at, VALUE, Anchor::Centre, GREY)?;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Where a bar's value stands on: the bar's top, or the highest of the marks that would go through the text.
+fn above(top: f64, mut marks: Vec<f64>) -> f64 {
+    marks.sort_by(|a, b| b.total_cmp(a)); // downwards is positive: from the lowest on
+    let hidden = |foot: f64, mark: f64| (foot - VALUE - 3.0..=foot).contains(&mark);
+    marks.into_iter().fold(top, |foot, mark| if hidden(foot, mark) { mark } else { foot })
 }
 
 /// A text wrapped between words to a width in points.
@@ -250,4 +263,17 @@ fn wrapped(text: &str, width: f64) -> Vec<String> {
         }
     }
     lines
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_value_is_written_where_no_mark_goes_through_it() {
+        assert_eq!(above(100.0, vec![]), 100.0);
+        assert_eq!(above(100.0, vec![95.0]), 95.0, "just above the bar");
+        assert_eq!(above(100.0, vec![60.0, 140.0]), 100.0, "far above, and across the bar");
+        assert_eq!(above(100.0, vec![84.0, 92.0]), 84.0, "each in the way of the other's text");
+    }
 }

@@ -67,6 +67,10 @@ const RIGHT: f64 = 16.0;
 const LINE: f64 = 14.0;
 /// Gap between the names of two groups.
 const APART: f64 = 8.0;
+/// Between values that stand above each other.
+const ROW: f64 = 10.0;
+/// From this width on, the value of a bar may reach over its neighbours.
+const WIDE: f64 = 20.0;
 
 /// The frame of a chart within its area.
 struct Frame {
@@ -217,6 +221,7 @@ impl Bars {
                 canvas.text(line, (middle, frame.bottom + 6.0 + LINE * i as f64), SMALL, Anchor::Below)?;
             }
             let first = middle - bar * self.series.len() as f64 / 2.0;
+            let mut before = None;
             for (i, (legend, values)) in self.series.iter().enumerate() {
                 let Some(value) = values.get(group).copied().flatten() else { continue };
                 let (left, top) = (first + bar * i as f64, frame.y(y.place(value).clamp(0.0, 1.0)));
@@ -233,13 +238,28 @@ impl Bars {
                     canvas.line(&[(left - 1.0, at), (left + bar + 1.0, at)], INK, 2.0)?;
                 }
                 let text = number(value);
-                if text_width(&text, VALUE) < bar + 6.0 {
-                    let at = (left + bar / 2.0, above(top, marks) - 7.0);
-                    canvas.coloured(&text, at, VALUE, Anchor::Centre, GREY)?;
+                let width = text_width(&text, VALUE);
+                if width < bar + if bar < WIDE { 6.0 } else { 12.0 } {
+                    let x = left + bar / 2.0;
+                    let y = beside(before, x - width / 2.0, above(top, marks) - 7.0);
+                    if y < frame.top + ROW / 2.0 {
+                        continue; // no room above the frame: the table has the value
+                    }
+                    canvas.coloured(&text, (x, y), VALUE, Anchor::Centre, GREY)?;
+                    before = Some((x + width / 2.0, y));
                 }
             }
         }
         Ok(())
+    }
+}
+
+/// The height of a value that begins at `x`, if it may be written at `y`: above that of the bar before, which ends at a place, where the
+/// two would touch.
+fn beside(before: Option<Point>, x: f64, y: f64) -> f64 {
+    match before {
+        Some((end, other)) if x < end + 1.0 && (y - other).abs() < ROW => other - ROW,
+        _ => y,
     }
 }
 
@@ -275,5 +295,13 @@ mod tests {
         assert_eq!(above(100.0, vec![95.0]), 95.0, "just above the bar");
         assert_eq!(above(100.0, vec![60.0, 140.0]), 100.0, "far above, and across the bar");
         assert_eq!(above(100.0, vec![84.0, 92.0]), 84.0, "each in the way of the other's text");
+    }
+
+    #[test]
+    fn values_side_by_side_do_not_touch() {
+        assert_eq!(beside(None, 10.0, 50.0), 50.0);
+        assert_eq!(beside(Some((9.0, 50.0)), 10.0, 50.0), 50.0, "it ends before");
+        assert_eq!(beside(Some((12.0, 50.0)), 10.0, 45.0), 50.0 - ROW);
+        assert_eq!(beside(Some((12.0, 50.0)), 10.0, 30.0), 30.0, "far above already");
     }
 }

@@ -169,7 +169,7 @@ class Bytes(unittest.TestCase):
 
     def test_a_short_ring_and_few_buffers(self):
         """Bursts of all sizes are sent in part, again and again; the rest is sent later."""
-        for buffers, ops, left in (256, (), "ring_full"), (16, ("--mbuf-pool-ops-name=ccnic",), "no_buffer"):
+        for buffers, ops, left in (256, (), "ring_full"), (32, ("--mbuf-pool-ops-name=ccnic",), "no_buffer"):
             with self.subTest(left):
                 xstats = self.through(2176, ccnic=f",buffers={buffers},rsize=64", cores=2, options=ops,
                                       setup=["set fwd io retry", "set burst tx delay 100 retry 10000"])

@@ -58,9 +58,19 @@ impl Allocator {
         Allocator::new(layout, Ledger::default())
     }
 
-    /// The allocator of a queue pair or pool handle of the host, with a ledger.
+    /// The allocator of a queue pair of the host, with a ledger.
     pub fn host(layout: &Layout) -> Allocator {
         Allocator::new(layout, Ledger::new(layout.pool()))
+    }
+
+    /// The allocator of a pool handle of the host, with a ledger. Its magazines keep a quarter of what those of a queue keep: nobody
+    /// but its own callers can use what is in them, and the queues of a small region must not wait for that.
+    pub fn handle(layout: &Layout) -> Allocator {
+        let mut allocator = Allocator::host(layout);
+        for class_pool in [&mut allocator.small, &mut allocator.large] {
+            class_pool.full = (class_pool.full / 4).max(1);
+        }
+        allocator
     }
 
     fn new(layout: &Layout, ledger: Ledger) -> Allocator {

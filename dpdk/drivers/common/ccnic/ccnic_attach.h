@@ -81,14 +81,15 @@ struct ccnic_attach {
 
 /*
  * The most buffers that mbufs may refer to: half of them, since the NIC needs the others to deliver packets. Less in a small region,
- * where the magazines of a queue, of its NIC and of att->pool may keep a quarter each: none of them must be left without a buffer.
+ * where the magazines of a queue and of its NIC may keep a quarter each, that of att->pool a sixteenth, and a quarter may be
+ * subdivided: some must be left for a packet of several buffers.
  */
 static inline uint32_t
 ccnic_attach_quota(const struct ccnic_attach *att)
 {
-	const uint32_t magazines = 3 * RTE_MIN(att->buffers / 4, (uint32_t)CCNIC_MAGAZINE);
+	const uint32_t magazine = RTE_MIN(att->buffers / 4, (uint32_t)CCNIC_MAGAZINE);
 
-	return RTE_MIN(att->buffers / 2, att->buffers - magazines);
+	return RTE_MIN(att->buffers / 2, att->buffers - 2 * magazine - magazine / 4 - att->buffers / 4);
 }
 
 /* Takes up to n buffers from the quota for mbufs; returns the number. Thread-safe. */

@@ -46,6 +46,12 @@ const OUT_OF_LINE: &[&str] = &[
     "copy_rest",
     "transmit_mixed",
     "put_back",
+    "note_kept",
+    "release_kept",
+    "waits_for_kept",
+    "add_copy_of",
+    "forget_chain",
+    "no_chains",
 ];
 /// Helpers on bursts that are not plain packets (`ring/mod.rs`), and the host-managed pool's notes of what
 /// was sent.
@@ -54,13 +60,14 @@ const RARE: [&str; 4] = ["whole", "cut", "small", "note_sent"];
 /// are called from the burst's own version, and audited like it.
 const VERSIONS: [(&str, &str); 2] = [("4avx2", "%ymm"), ("6avx512", "%zmm")];
 /// Bursts that have these versions; with those of which copy packets marked.
-const IN_VECTORS: [(&str, bool); 11] = [
+const IN_VECTORS: [(&str, bool); 12] = [
     ("tx", false),
     ("rx", false),
     ("send_small", true),
     ("receive_small", false),
     ("fill", true),
     ("lend", false),
+    ("kept", false),
     ("fetch", false),
     ("deliver", true),
     ("spread", true),
@@ -167,6 +174,7 @@ fn the_native_bursts_are_clean() {
         "receive_small",
         "fill",
         "lend",
+        "kept",
         "fetch",
         "deliver",
         "complete",

@@ -46,7 +46,7 @@ mod test_nic;
 mod tuning;
 mod waiter;
 
-pub use ccnic::host::{HostDrops, NotSmall, Outgoing, Reserved, Segmented};
+pub use ccnic::host::{HostDrops, KeptBuf, KeptPart, NotSmall, Outgoing, Reserved, Segmented};
 pub use ccnic::rss;
 pub use ccnic::rss::Rss;
 pub use ccnic::{

@@ -68,7 +68,9 @@ pub struct Nic {
     takes: Takes,
     /// The NIC may sleep.
     sleeps: bool,
-    /// The parameters for a NIC that can.
+    /// The NIC knows kept segments.
+    knows_kept: bool,
+    /// The parameters for a NIC that can do receive-side scaling.
     rss: Option<Rss>,
     pub(crate) flows: Flows,
     /// What is chosen of each NIC's tuning.
@@ -123,6 +125,7 @@ impl Nic {
             offloads: hello.offloads,
             takes: Takes::NONE,
             sleeps: hello.sleeps,
+            knows_kept: hello.kept,
             rss: options.rss.clone(),
             flows: Flows::new(hello.flow),
             tuning: choice.of(hello.tuning),
@@ -195,7 +198,7 @@ impl Nic {
         let waiter = Waiter::new(queue, Arc::clone(&self.connection), self.sleeps);
         let mut pair =
             QueuePair::new(with_waker(self.region.memory(), &waiter), &self.layout, queue, waiter.clone())?;
-        pair.dispatch(Tune(self.tuning));
+        pair.dispatch(Tune(self.tuning, self.knows_kept));
         *slot = Some(waiter);
         Ok(pair)
     }
@@ -323,9 +326,9 @@ impl Nic {
         // Before a NIC is called: it need not wait, and may not be there yet.
         self.region.renew()?;
         let connection = Arc::new(Connection::open(&self.socket)?);
-        let Hello { rss: spreads, tuning, offloads, flow, .. } = greet(&connection)?;
+        let Hello { rss: spreads, tuning, offloads, flow, kept, .. } = greet(&connection)?;
         self.flows.prepare(&connection, flow)?;
-        self.tuning = self.choice.of(tuning);
+        (self.tuning, self.knows_kept) = (self.choice.of(tuning), kept);
         let reclaimed = self.reclaim(pairs, pools);
         self.attach(&connection, spreads)?;
         (self.connection, self.spreads, self.offloads) = (connection, spreads, offloads);
@@ -343,12 +346,12 @@ impl Nic {
         pairs.iter_mut().for_each(|pair| pair.dispatch(Count(&mut inventory)));
         pools.iter().for_each(|pool| inventory.count_pool(pool));
         // Only now is it known what the rings may not name.
-        pairs.iter_mut().for_each(|pair| pair.dispatch(Repair(&mut inventory)));
-        let lost = inventory.reclaim();
-        for pair in pairs {
-            pair.dispatch(PostAgain);
-            pair.dispatch(Tune(self.tuning));
+        for pair in &mut pairs {
+            pair.dispatch(Tune(self.tuning, self.knows_kept));
+            pair.dispatch(Repair(&mut inventory));
         }
+        let lost = inventory.reclaim();
+        pairs.into_iter().for_each(|pair| pair.dispatch(PostAgain));
         lost
     }
 
@@ -395,14 +398,15 @@ impl PairVisitor for PostAgain {
     }
 }
 
-/// Gives a queue pair its tuning.
-struct Tune(Tuning);
+/// Tells a queue pair its tuning, and whether the NIC knows kept segments.
+struct Tune(Tuning, bool);
 
 impl PairVisitor for Tune {
     type Output = ();
 
     fn visit<R: Ring>(self, pair: &mut host::QueuePair<NativeMemory, R>) {
         pair.set_tuning(self.0);
+        pair.set_knows_kept(self.1);
     }
 }
 

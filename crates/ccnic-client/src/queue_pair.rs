@@ -90,7 +90,9 @@ macro_rules! each_in_vectors {
     }};
 }
 
-mod waiting; // behind the macros, which it uses
+// Behind the macros, which they use.
+mod kept;
+mod waiting;
 
 /// Work on a queue pair that is compiled once for each ring type: what [`QueuePair::dispatch`] calls, with an example.
 pub trait PairVisitor {

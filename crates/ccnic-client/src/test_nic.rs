@@ -29,21 +29,27 @@ pub(crate) struct TestNic {
 impl TestNic {
     /// Listens at `socket`. Does receive-side scaling, or says so, with `rss`.
     pub(crate) fn start(socket: &Path, rss: bool) -> TestNic {
-        TestNic::start_with(socket, rss, None)
+        TestNic::start_with(socket, rss, None, true)
     }
 
     /// As `start`, and tells programs this tuning.
     #[allow(dead_code, reason = "examples in the documentation have no use for it")]
     pub(crate) fn start_tuned(socket: &Path, tuning: u32) -> TestNic {
-        TestNic::start_with(socket, false, Some(tuning))
+        TestNic::start_with(socket, false, Some(tuning), true)
     }
 
-    fn start_with(socket: &Path, rss: bool, tuning: Option<u32>) -> TestNic {
+    /// As `start`, and does not know kept segments.
+    #[allow(dead_code, reason = "examples in the documentation have no use for it")]
+    pub(crate) fn start_older(socket: &Path) -> TestNic {
+        TestNic::start_with(socket, false, None, false)
+    }
+
+    fn start_with(socket: &Path, rss: bool, tuning: Option<u32>, kept: bool) -> TestNic {
         let limits = Limits::new(u32::MAX, u64::MAX);
         let mut listener = Listener::new(socket, limits).unwrap();
         let (stop, stopped) = UnixStream::pair().unwrap();
         let thread = std::thread::spawn(move || {
-            let mut nic = Clients { rss, tuning, clients: Vec::new(), flows: BTreeMap::new() };
+            let mut nic = Clients { rss, tuning, kept, clients: Vec::new(), flows: BTreeMap::new() };
             let turn = Some(Duration::from_micros(50));
             while !listener.poll(&mut nic, Some(stopped.as_fd()), turn) {
                 nic.clients.iter_mut().for_each(|(_, client, _)| client.poll());
@@ -65,6 +71,7 @@ impl Drop for TestNic {
 struct Clients {
     rss: bool,
     tuning: Option<u32>,
+    kept: bool,
     /// The teardown goes last.
     clients: Vec<(ClientId, Box<dyn Client>, Teardown)>,
     /// Flow rules of clients, by number. It keeps them; no packet is compared with them.
@@ -74,7 +81,8 @@ struct Clients {
 impl Handler for Clients {
     fn hello(&self) -> Hello {
         let flow = Some(FlowAbility { version: FLOW_VERSION, rules: 16, field_sets: 4 });
-        Hello { version: "test".to_owned(), rss: self.rss, tuning: self.tuning, flow, ..Hello::default() }
+        let (version, rss, tuning) = ("test".to_owned(), self.rss, self.tuning);
+        Hello { version, rss, tuning, flow, kept: self.kept, ..Hello::default() }
     }
 
     fn status(&self, _: Cursor) -> Status {

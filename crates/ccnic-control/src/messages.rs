@@ -154,6 +154,9 @@ pub struct Hello {
     /// The NIC sleeps when there is nothing to do, if all programs wake it ([`Request::Notify`]).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sleeps: bool,
+    /// The NIC knows segments in buffers that stay the program's (`FLAG_KEPT`). Do not send any to one that does not.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
     /// What becomes of requests in the metadata of packets. A NIC that says nothing may not know them: do not make any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offloads: Option<Offloads>,

@@ -7,7 +7,7 @@
 
 use std::hint::black_box;
 
-use ccnic::host::QueuePair;
+use ccnic::host::{KeptBuf, QueuePair};
 use ccnic::nic::{
     FETCH, Fetched, NicQueue, OtherCores, Pipeline, Steered, deliver_handed, spread, spread_across,
 };
@@ -115,6 +115,18 @@ macro_rules! audited {
                 )
             }
             #[inline(never)]
+            pub(super) fn audit_kept(
+                vectors: Vectors,
+                host: &mut Host,
+                headers: &mut Burst,
+                value: &KeptBuf,
+            ) -> usize {
+                vectors.run(
+                    #[inline(always)]
+                    || host.tx_kept(headers, [[value.whole()]; 16]),
+                )
+            }
+            #[inline(never)]
             pub(super) fn audit_lend(vectors: Vectors, host: &mut Host) -> usize {
                 let mut bytes = 0;
                 let n = vectors.run(
@@ -206,6 +218,8 @@ macro_rules! audited {
                 let by = Spreader::new(black_box(Rss::new(1)));
                 let away = Spreader::new(black_box(Rss { table: [1; 128], ..Rss::new(1) }));
                 let (mut pipeline, small) = (Pipeline::default(), [&[1u8; 64][..]; 32]);
+                host.alloc(500, 1, &mut burst);
+                let Some(value) = burst.pop().map(|buf| host.keep(buf)) else { return };
                 for _ in 0..rounds {
                     let [nic] = &mut nics;
                     audit_alloc(&mut host, &mut burst);
@@ -225,6 +239,11 @@ macro_rules! audited {
                     assert_eq!(audit_fill(vectors, &mut host, &mut burst, black_box(&[1; 64])), 32);
                     assert_eq!(audit_spread(vectors, &mut nics, 0, &mut pipeline, &mem, &by), 32);
                     assert!(audit_lend(vectors, &mut host) > 0);
+                    host.alloc(64, 16, &mut burst);
+                    assert_eq!(audit_kept(vectors, &mut host, &mut burst, &value), 16);
+                    assert_eq!(audit_spread(vectors, &mut nics, 0, &mut pipeline, &mem, &by), 32);
+                    assert_eq!(audit_rx(vectors, &mut host, &mut burst), 16);
+                    audit_free(&mut host, &mut burst);
                     audit_alloc(&mut host, &mut burst);
                     assert_eq!(audit_tx(vectors, &mut host, &mut burst), 32);
                     let mut others = Elsewhere { descs: [Desc::default(); FETCH], len: 0 };
@@ -238,6 +257,7 @@ macro_rules! audited {
                     assert_eq!(audit_rx(vectors, &mut host, &mut burst), 32);
                     audit_free(&mut host, &mut burst);
                 }
+                assert!(host.free_kept(value).is_ok());
             }
         }
     };

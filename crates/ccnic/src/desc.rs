@@ -21,6 +21,11 @@ pub const FLAG_MORE: u8 = 1 << 0;
 pub const FLAG_SMALL: u8 = 1 << 1;
 /// Flag: the data lie in no buffer but in the area beside the descriptor's own unit ([`ring`](crate::ring)).
 pub const FLAG_INLINE: u8 = 1 << 2;
+/// Flag, to the NIC only: the data lie in a buffer that stays the sender's. The NIC reads them, neither frees nor passes on the buffer, and
+/// hands the unit back when it has read them ([`host::KeptBuf`](crate::host::KeptBuf)).
+pub const FLAG_KEPT: u8 = 1 << 3;
+/// Flags of segments whose receiver gets no buffer with them.
+pub(crate) const BORROWED: u8 = FLAG_INLINE | FLAG_KEPT;
 
 /// The signal's lowest bit in word 0.
 pub const SIGNAL_SHIFT: u32 = 56;
@@ -34,7 +39,7 @@ const SIGNAL_MASK: u64 = 0xff << SIGNAL_SHIFT;
 ///
 /// let desc = Desc::new(0x4000, 1500, 0).with_meta(7).with_more(true);
 /// assert_eq!((desc.offset(), desc.len(), desc.meta, desc.more(), desc.small()), (0x4000, 1500, 7, true, false));
-/// assert_eq!((desc.flags(), desc.inline()), (ccnic::desc::FLAG_MORE, false));
+/// assert_eq!((desc.flags(), desc.inline(), desc.kept()), (ccnic::desc::FLAG_MORE, false, false));
 /// assert!(desc.with_len(0).is_empty());
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -81,7 +86,7 @@ impl Desc {
         self.len() == 0
     }
 
-    /// [`FLAG_MORE`], [`FLAG_SMALL`] and [`FLAG_INLINE`]. Example: [`Desc`].
+    /// [`FLAG_MORE`], [`FLAG_SMALL`], [`FLAG_INLINE`] and [`FLAG_KEPT`]. Example: [`Desc`].
     #[inline(always)]
     pub const fn flags(self) -> u8 {
         (self.word >> 48) as u8
@@ -103,6 +108,25 @@ impl Desc {
     #[inline(always)]
     pub const fn inline(self) -> bool {
         self.flags() & FLAG_INLINE != 0
+    }
+
+    /// True when the buffer stays the sender's. Example: [`Desc`].
+    #[inline(always)]
+    pub const fn kept(self) -> bool {
+        self.flags() & FLAG_KEPT != 0
+    }
+
+    /// True when the receiver gets no buffer with the segment: it is inline, or kept by the sender.
+    #[inline(always)]
+    pub(crate) const fn borrowed(self) -> bool {
+        self.flags() & BORROWED != 0
+    }
+
+    /// The same segment, in a buffer that stays the sender's or one that is handed over.
+    #[inline(always)]
+    pub(crate) const fn with_kept(self, kept: bool) -> Desc {
+        let bit = (FLAG_KEPT as u64) << 48;
+        Desc { word: if kept { self.word | bit } else { self.word & !bit }, ..self }
     }
 
     /// The same segment with another length. Example: [`Desc`].

@@ -110,7 +110,7 @@ impl<'a, M: SharedMemory> Inventory<'a, M> {
     pub fn repair_rings<R: Ring>(&mut self, pair: &mut QueuePair<M, R>) {
         let (layout, held) = (&self.layout, &self.held);
         let used = self.used.get_or_insert_with(|| uses(held));
-        pair.repair(|descs| admit(layout, used, descs));
+        pair.repair(|descs| kept_are_held(layout, held, descs) && admit(layout, used, descs));
     }
 
     /// Makes the depots anew with every buffer that has not been counted; returns the number of those that
@@ -154,6 +154,15 @@ fn uses(held: &Held) -> Vec<Use> {
     used
 }
 
+/// True when the host holds every buffer of which a segment is kept: it holds those that it has sent so. The ring keeps none for it.
+fn kept_are_held(layout: &Layout, held: &Held, descs: &[Desc]) -> bool {
+    descs.iter().filter(|desc| desc.kept()).all(|desc| {
+        let within = desc.offset().wrapping_sub(layout.pool().buffers);
+        let (counts, size) = if desc.small() { (&held.small, SMALL_BUF) } else { (&held.large, LARGE_BUF) };
+        counts.get((within / size) as usize).is_some_and(|count| *count != 0)
+    })
+}
+
 /// Marks the buffers of `descs`, if each of them is a buffer that is not accounted for yet; otherwise none.
 fn admit(layout: &Layout, used: &mut [Use], descs: &[Desc]) -> bool {
     let pool = layout.pool();
@@ -162,8 +171,8 @@ fn admit(layout: &Layout, used: &mut [Use], descs: &[Desc]) -> bool {
         let first = (desc.offset() & !(size - 1)).wrapping_sub(pool.buffers) / SMALL_BUF;
         first as usize..(first + size / SMALL_BUF) as usize
     };
-    // (Inline packets are in no buffer. The ring has checked where they lie.)
-    let descs: Vec<Desc> = descs.iter().copied().filter(|desc| !desc.inline()).collect();
+    // (Inline packets are in no buffer. The ring has checked where they lie. Kept ones are where the host holds them.)
+    let descs: Vec<Desc> = descs.iter().copied().filter(|desc| !desc.borrowed()).collect();
     for (i, desc) in descs.iter().enumerate() {
         let slots = used.get_mut(range(desc)).unwrap_or_default();
         let inside = (pool.buffers..pool.end).contains(&desc.offset()) && !slots.is_empty();

@@ -114,6 +114,7 @@ impl Handler for &Control {
             node: self.node,
             rss: self.spreads,
             sleeps: self.sleeps,
+            kept: true,
             offloads: Some(Offloads::completed(Takes::from_bits(self.takes.load(Ordering::Relaxed)))),
             ..Hello::default()
         }

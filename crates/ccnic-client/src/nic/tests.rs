@@ -167,3 +167,56 @@ fn pools_count_for_recovery() {
     let held: Vec<_> = burst.disown().collect();
     assert_eq!(pool.free(held.into_iter(), &mut burst), 50);
 }
+
+/// Sends a value, which is sent at once or copied, and waits until it is back.
+fn answer(pair: &mut QueuePair, value: &ccnic::host::KeptBuf) {
+    let mut headers = Burst::new();
+    assert_eq!(pair.alloc(16, 1, &mut headers), 1);
+    assert_eq!(pair.tx_kept(&mut headers, [[value.whole()]]), 1);
+    let mut burst = Burst::new();
+    while pair.rx_burst(&mut burst, 32) == 0 {
+        pair.wait(PATIENCE).unwrap();
+    }
+    assert!(pair.with(&burst.as_slice()[0], |bytes| bytes[16..] == [7; 1000]));
+    pair.free(&mut burst);
+}
+
+/// A value outlives NICs, among them one that does not know such segments and gets copies.
+#[test]
+fn kept_buffers_stay_the_programs_whatever_the_nic_knows() {
+    for design in Design::ALL {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("nic.sock");
+        let mut running = TestNic::start(&socket, false);
+        let mut nic = open(&socket, design);
+        let mut pairs = [nic.queue_pair(0).unwrap(), nic.queue_pair(1).unwrap()];
+        let mut burst = Burst::new();
+        assert_eq!(pairs[0].alloc(1000, 1, &mut burst), 1);
+        let mut value = pairs[0].keep(burst.pop().unwrap());
+        assert_eq!(pairs[0].with_kept_mut(&mut value, |bytes| bytes.fill(7)), Some(()));
+        for knows in [true, false, true] {
+            (0..50).for_each(|_| answer(&mut pairs[0], &value));
+            drop(running);
+            // Sent to nobody: a successor delivers it, or drops it if it would take the value's buffer for its own.
+            let mut headers = Burst::new();
+            assert_eq!(pairs[0].alloc(16, 1, &mut headers), 1);
+            assert_eq!(pairs[0].tx_kept(&mut headers, [[value.whole()]]), 1);
+            let knew = pairs[0].knows_kept();
+            assert!(!knew || !pairs[0].is_released(&value), "{design:?}");
+            running = if knows { TestNic::start_older(&socket) } else { TestNic::start(&socket, false) };
+            nic.reconnect(&mut pairs, []).unwrap();
+            assert_eq!(pairs[0].knows_kept(), !knows);
+            if knew {
+                assert!(pairs[0].is_released(&value), "{design:?}: what it stood in was dropped");
+                assert!(!pairs[0].rx_waits());
+            } else {
+                while pairs[0].rx_burst(&mut burst, 32) == 0 {
+                    pairs[0].wait(PATIENCE).unwrap();
+                }
+                pairs[0].free(&mut burst);
+            }
+        }
+        assert!(pairs[0].free_kept(value).is_ok());
+        drop(running);
+    }
+}

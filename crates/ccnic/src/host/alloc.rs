@@ -150,11 +150,17 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         self.keep_spare();
     }
 
-    /// The pool is dry. With the host-managed pool, frees what the NIC has completed and tries again.
+    /// The pool is dry. Frees what the NIC has completed, kept buffers and with the host-managed pool all others, and tries again.
     #[cold]
     #[inline(never)]
     fn reap_and_alloc(&mut self, class: Class) -> Option<(u32, Class)> {
-        self.managed.as_mut()?.reap(&self.mem, &mut self.tx, &mut self.pool);
+        if self.managed.is_none() && self.leaving.is_empty() {
+            return None;
+        }
+        self.free_released();
+        if let Some(managed) = &mut self.managed {
+            managed.reap(&self.mem, &mut self.tx, &mut self.pool);
+        }
         self.pool.alloc(&self.mem, class)
     }
 }

@@ -43,10 +43,10 @@ impl Checker {
         self.mtu >= AREA || descs.iter().fold(true, |ok, desc| ok & (u32::from(desc.len()) <= self.mtu))
     }
 
-    /// True when the segment lies in one buffer, or inline.
+    /// True when the segment lies in one buffer, or inline. (A NIC keeps none of the buffers that it delivers.)
     #[inline(always)]
     fn lies_well(&self, pool: &Allocator, desc: Desc) -> bool {
-        pool.holds_segment(desc) | (desc.inline() & self.areas)
+        !desc.kept() & (pool.holds_segment(desc) | (desc.inline() & self.areas))
     }
 
     /// The class of buffer of all packets, when every one is one segment in such a buffer, and valid. For most bursts this is the only
@@ -134,7 +134,7 @@ impl Checker {
 
 /// Frees the buffer of a descriptor that is dropped, if it names one.
 pub(super) fn take_back<M: SharedMemory>(mem: &M, pool: &mut Allocator, desc: Desc) {
-    if !desc.inline() && pool.holds(desc.offset(), 0, Class::of(desc)) {
+    if !desc.borrowed() && pool.holds(desc.offset(), 0, Class::of(desc)) {
         pool.received_many(&[desc]);
         pool.free(mem, desc.offset(), Class::of(desc));
     }

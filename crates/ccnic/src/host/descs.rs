@@ -92,7 +92,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     #[inline(always)]
     pub fn holds(&self, desc: Desc) -> bool {
         let buf = Buf::new(desc, RegionTag::of(&self.mem));
-        self.pool.holds(desc.offset(), u32::from(desc.len()), buf.class())
+        !desc.kept() && self.pool.holds(desc.offset(), u32::from(desc.len()), buf.class())
     }
 
     /// Adds the buffers of `descs` to `burst` up to the first that names no bytes of the pool, or until the
@@ -102,7 +102,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         let new = burst.take_up(descs, RegionTag::of(&self.mem));
         let mut n = new.len();
         if self.pool.alike(new).is_none() && !self.pool.holds_all(new) {
-            let bad = |buf: &Buf| !self.pool.holds(buf.desc().offset(), u32::from(buf.len()), buf.class());
+            let bad = |buf: &Buf| !self.holds(buf.desc());
             n = new.iter().position(bad).unwrap_or(n);
         }
         burst.added(n);

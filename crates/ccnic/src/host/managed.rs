@@ -48,7 +48,9 @@ impl Posts {
     pub(super) fn all(self, descs: &[Desc]) -> bool {
         descs.iter().all(|desc| {
             let class = Class::of(*desc);
-            desc.offset().is_multiple_of(class.size()) && (class == self.0 || class == Class::Large)
+            !desc.kept()
+                && desc.offset().is_multiple_of(class.size())
+                && (class == self.0 || class == Class::Large)
         })
     }
 }
@@ -112,7 +114,7 @@ impl<R: Ring> Managed<R> {
         while self.freed < done {
             let at = self.slot(self.freed);
             for slot in self.sent.iter_mut().skip(at).take(R::Producer::PER_UNIT) {
-                if let Some(desc) = slot.take() {
+                if let Some(desc) = slot.take().filter(|desc| !desc.kept()) {
                     pool.free(mem, desc.offset(), Class::of(desc));
                 }
             }

@@ -10,6 +10,7 @@
 //! | `mixed.rs` | bursts of copies and of packets in buffers |
 //! | `reserve.rs` | reserve and commit: packets written in place, in two calls |
 //! | `descs.rs` | bursts of plain descriptors, for libraries in other languages |
+//! | `kept.rs` | [`KeptBuf`]: buffers that are sent and stay the program's |
 //! | `pool.rs` | [`Pool`]: buffers without a queue pair |
 //! | `transmit.rs` | the transmit path from the program to the ring: transmit bursts |
 //! | `receive.rs` | the receive path from the ring to the program |
@@ -21,6 +22,7 @@ mod check;
 mod descs;
 #[cfg(test)]
 mod inline_tests;
+mod kept;
 mod managed;
 mod mixed;
 mod payload;
@@ -31,6 +33,7 @@ mod reserve;
 mod small;
 mod transmit;
 
+pub use kept::{KeptBuf, KeptPart};
 pub use mixed::Outgoing;
 pub use pool::Pool;
 pub(crate) use queue_pair::NEARLY_EMPTY;

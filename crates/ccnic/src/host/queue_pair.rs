@@ -1,5 +1,9 @@
 //! The queue pair: opening, transmit and receive bursts, notification, statistics.
 
+extern crate alloc;
+
+use alloc::collections::VecDeque;
+
 use crate::buf::Burst;
 use crate::config::{Config, Design};
 use crate::desc::Desc;
@@ -11,6 +15,7 @@ use crate::queue_error::{QueueError, queue_layout};
 use crate::ring::{Consumer, Producer, Ring};
 use crate::tuning::Tuning;
 
+use super::kept::KeptBuf;
 use super::managed::Managed;
 use super::receive::Receiver;
 use super::small::RingAhead;
@@ -65,7 +70,12 @@ pub struct QueuePair<M: SharedMemory, R: Ring> {
     pub(super) pool: Allocator,
     /// With the host-managed pool.
     pub(super) managed: Option<Managed<R>>,
-    layout: QueueLayout,
+    pub(super) layout: QueueLayout,
+    pub(super) number: u16,
+    /// The NIC knows kept segments.
+    pub(super) knows_kept: bool,
+    /// Kept buffers to be freed when the NIC has released them.
+    pub(super) leaving: VecDeque<KeptBuf>,
     /// Whether the NIC sleeps.
     notify: NotifyState,
     config: Config,
@@ -95,6 +105,9 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             managed,
             notify: NotifyState::new(queue_layout.tx_event),
             layout: queue_layout,
+            number: queue,
+            knows_kept: true,
+            leaving: VecDeque::new(),
             config,
             tuning: Tuning::default().within(&config),
             ring_ahead: RingAhead::default(),
@@ -204,13 +217,14 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Returns the buffers that this queue pair keeps to the region's pool, also those of packets that were
     /// taken from the ring and not yet handed to the program. Dropping the queue pair does the same.
     ///
-    /// With the host-managed pool, buffers that the NIC has not completed are not returned: let it finish
+    /// Buffers that the NIC has not completed, of kept ones or with the host-managed pool, are not returned: let it finish
     /// first. Example: [`tx_waiting`](QueuePair::tx_waiting).
     pub fn retire(&mut self) {
         self.rx.discard(&self.mem, &mut self.pool);
         if let Some(managed) = &mut self.managed {
             managed.reap(&self.mem, &mut self.tx, &mut self.pool);
         }
+        self.free_released();
         self.pool.drain(&self.mem);
     }
 
@@ -219,14 +233,17 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// are dropped.
     pub(crate) fn repair(&mut self, mut admit: impl FnMut(&[Desc]) -> bool) {
         let (mem, layout) = (&self.mem, &self.layout);
+        // A successor that does not know kept segments would free their buffers.
+        let knows_kept = self.knows_kept;
+        let known = |descs: &[Desc]| knows_kept || !descs.iter().any(|desc| desc.kept());
         self.notify = NotifyState::new(layout.tx_event); // the successor's requests may look like the dead NIC's
         let Some(managed) = &mut self.managed else {
-            self.tx.repair(mem, &layout.tx, &mut admit);
+            self.tx.repair(mem, &layout.tx, |descs| known(descs) && admit(descs));
             self.rx.repair(mem, &layout.rx, 0, &mut admit);
             return;
         };
         // The host holds what it has sent, whatever the ring says.
-        self.tx.repair(mem, &layout.tx, |_| true);
+        self.tx.repair(mem, &layout.tx, known);
         let posts = managed.posts();
         if self.config.design == Design::Doorbell {
             // The ring holds what the NIC has filled, then what it has not.

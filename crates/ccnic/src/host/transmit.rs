@@ -2,7 +2,7 @@
 
 use crate::buf::{Buf, Burst, RegionTag};
 use crate::config::Demote;
-use crate::desc::{FLAG_MORE, FLAG_SMALL};
+use crate::desc::{FLAG_KEPT, FLAG_MORE, FLAG_SMALL};
 use crate::memory::{LINE, SharedMemory, copy, lines};
 use crate::pool::{Class, flags};
 use crate::ring::{IDLE_POLLS, Producer, Ring};
@@ -95,6 +95,10 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         let (any, all) = flags(bufs);
         let n = self.tx.append(&self.mem, bufs, any & u32::from(FLAG_MORE) == 0);
         let (sent, small) = (bufs.get(..n).unwrap_or_default(), u32::from(FLAG_SMALL));
+        if any & u32::from(FLAG_KEPT) != 0 {
+            self.pool.sent_many(sent); // only those that are not kept
+            return n;
+        }
         match (any & small, all & small) {
             (0, _) => self.pool.sent_alike(Class::Large, sent),
             (_, 0) => self.pool.sent_many(sent),

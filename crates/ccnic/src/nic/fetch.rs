@@ -7,6 +7,7 @@ use crate::memory::{Fetch, SharedMemory, prefetch_payload};
 use crate::ring::{Consumer, Ring};
 
 use super::fetched::{bytes, first};
+use super::kept::has_kept;
 use super::{Fetched, NicQueue};
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
@@ -43,7 +44,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     #[inline(always)]
     pub fn fetch_ahead(&mut self, into: &mut Fetched) -> usize {
         (into.next, into.len, into.moved) = (0, 0, 0);
-        if !self.taken.has_room() {
+        if !self.taken.has_room() || (self.kept_until != 0 && self.waits_for_kept()) {
             return 0;
         }
         let n = self.tx.pop(&self.mem, &mut into.descs);
@@ -60,7 +61,13 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         let inline = self.tx.all_inline() && self.config.mtu >= AREA as u16;
         let plain = inline
             || self.pool.alike(descs).is_some_and(|class| u32::from(self.config.mtu) >= class.size())
-            || descs.iter().fold(true, |ok, d| ok & self.plain(*d));
+            || {
+                let plain = descs.iter().fold(true, |ok, d| ok & self.plain(*d));
+                if has_kept(descs) {
+                    self.note_kept(into);
+                }
+                plain
+            };
         if !plain {
             self.sift(into);
         }

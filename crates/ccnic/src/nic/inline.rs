@@ -1,7 +1,6 @@
 //! Delivery into the areas beside the receive ring's units: packets that take no buffer of the program.
 
 use crate::desc::Desc;
-use crate::layout::AREA;
 use crate::memory::{Fetch, LINE, SharedMemory, copy, prefetch_payload};
 use crate::pool::move_to_buffer;
 use crate::ring::{Producer, Ring};
@@ -130,22 +129,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         self.counters.rx_bytes += u64::from(len);
     }
 
-    /// Sends back a fetched packet of this region, of which a segment is inline: with a copy, since its unit is handed back. `None` when
-    /// the ring is full. `Some(false)` when it is too long for an area: then it is dropped, as its other buffers are all that is left.
-    pub(super) fn reflect_inline(&mut self, packet: &[Desc]) -> Option<bool> {
-        let total = bytes(packet) as u32;
-        if total > AREA {
-            return Some(false);
-        }
-        self.publish(false);
-        let at = self.rx.place(&self.mem, total)?;
-        Segments { descs: packet, within: 0 }.copy_to(&self.mem, &self.mem, at, total);
-        self.free_all(packet);
-        self.add_inline(at, total, packet.first().map_or(0, |desc| desc.meta));
-        Some(true)
-    }
-
-    /// For a NIC that keeps what it has fetched: copies inline packets among those fetched into buffers of the pool. Their units may be
+    /// For a NIC that keeps what it has fetched: copies inline and kept segments among those fetched into buffers of the pool. Their units may be
     /// handed back then, and the buffers belong to the caller, who gives them back or sends them ([`send_buffers`](NicQueue::send_buffers)).
     /// Returns how many of the descriptors that are left, from the first, name buffers: fewer than all when the pool is dry, to be tried
     /// again.
@@ -154,14 +138,20 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         if self.has_areas() && fetched.moved < fetched.len {
             self.move_to_pool(fetched);
         }
-        if self.has_areas() { fetched.moved.saturating_sub(fetched.next) } else { fetched.rest().len() }
+        if self.has_areas() {
+            fetched.moved.saturating_sub(fetched.next)
+        } else if self.kept_until != 0 {
+            self.move_kept_to_pool(fetched)
+        } else {
+            fetched.rest().len()
+        }
     }
 
     #[inline(never)]
     fn move_to_pool(&mut self, fetched: &mut Fetched) {
         let from = fetched.moved;
         for slot in fetched.descs.iter_mut().take(fetched.len).skip(from) {
-            if slot.inline() {
+            if slot.borrowed() {
                 let class = self.pool.class(slot.len().into());
                 let Some(buffer) = self.pool.alloc(&self.mem, class) else { break };
                 move_to_buffer(&self.mem, slot, buffer);

@@ -10,6 +10,7 @@
 //! | `fetch.rs`, `fetched.rs` | fetching and checking the program's packets |
 //! | `deliver.rs` | copies of packets into buffers of the program |
 //! | `inline.rs`, `taken.rs` | copies into the areas beside the ring's units; when units are handed back |
+//! | `kept.rs` | segments in buffers that the program keeps |
 //! | `reflect.rs` | packets that go back without a copy, and completion |
 //! | `own.rs` | for a NIC with packets and buffers of its own |
 //! | `bytes.rs` | whole bursts between its own memory and the program |
@@ -31,6 +32,7 @@ mod forward;
 mod inline;
 #[cfg(test)]
 mod inline_tests;
+mod kept;
 mod loopback;
 mod own;
 mod queue;

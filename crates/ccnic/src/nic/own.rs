@@ -143,7 +143,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// after them.
     #[inline(always)]
     pub fn whole_packets(&self, descs: &[Desc]) -> (usize, Option<BadPacket>) {
-        if descs.iter().fold(true, |ok, d| ok & !d.inline() & self.plain(*d)) {
+        if descs.iter().fold(true, |ok, d| ok & !d.borrowed() & self.plain(*d)) {
             return (descs.len(), None);
         }
         self.whole_packets_one_by_one(descs)
@@ -157,7 +157,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             let packet = first(descs.get(n..).unwrap_or_default());
             let Some(last) = packet.last() else { return (n, None) };
             let len = packet.iter().map(|d| u32::from(d.len())).sum::<u32>();
-            let bad = if !packet.iter().all(|d| !d.inline() && self.legal(*d)) {
+            let bad = if !packet.iter().all(|d| !d.borrowed() && self.legal(*d)) {
                 Some(BadPacket::NoBuffer)
             } else if packet.len() > CHAIN_MAX || len > u32::from(self.config.mtu) {
                 Some(BadPacket::TooLong)

@@ -57,6 +57,11 @@ pub struct NicQueue<M: SharedMemory, R: Ring> {
     pub(super) taken: Taken,
     /// With areas: the position in the transmit ring after the last pop.
     pub(super) popped: u64,
+    /// Beyond the last unit with a kept segment, until its hand-back: 0 when there is none. Where there are no areas, at most one burst with
+    /// kept segments is open (`kept.rs`).
+    pub(super) kept_until: u64,
+    /// Descriptors handed to other cores that are not among the open ones.
+    pub(super) untracked: usize,
     /// Receive buffers posted by the host, with the host-managed pool.
     pub(super) fill: Option<PostedBuffers<R::Consumer>>,
     pub(super) notify: NotifyState,
@@ -94,6 +99,8 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             areas: config.has_areas(),
             taken: Taken::default(),
             popped: 0,
+            kept_until: 0,
+            untracked: 0,
             fill: (!config.shared_pool)
                 .then(|| PostedBuffers::new(R::Consumer::resume(&mem, &queue_layout.fill))),
             notify: NotifyState::new(queue_layout.rx_event),
@@ -141,13 +148,23 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         if self.has_areas() {
             self.rx.close(&self.mem);
             if let Some(position) = self.taken.release() {
-                self.tx.release_to(&self.mem, position);
+                self.release(position);
             }
-        } else if self.config.shared_pool || self.open == 0 {
-            self.tx.release(&self.mem);
+        } else if (self.config.shared_pool && self.kept_until == 0) || self.open == 0 {
+            self.release(self.tx.position());
         }
         if let Some(fill) = &mut self.fill {
             fill.release(&self.mem);
+        }
+    }
+
+    /// Hands back the units before `position`.
+    #[inline(always)]
+    fn release(&mut self, position: u64) {
+        if self.kept_until == 0 {
+            self.tx.release_to(&self.mem, position);
+        } else {
+            self.release_kept(position);
         }
     }
 

@@ -8,12 +8,12 @@ use crate::ring::Ring;
 use super::NicQueue;
 use super::fetched::first;
 
-/// True when a segment is inline.
+/// True when a segment comes without a buffer that the program could be given: the packet can only be copied.
 #[inline(always)]
-fn has_inline(packets: &[Desc]) -> bool {
+fn has_borrowed(packets: &[Desc]) -> bool {
     let mut any = false;
     for desc in packets {
-        any |= desc.inline();
+        any |= desc.borrowed();
     }
     any
 }
@@ -22,6 +22,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// Sends fetched packets of this region back to their program without a copy, as many whole ones as the
     /// ring has room for; returns the number of their descriptors. Only with the shared pool: with the
     /// host-managed one the host frees what it has sent.
+    ///
+    /// Packets with inline or kept segments are copied. Where there is no buffer for the copy they are dropped and counted
+    /// ([`dropped_no_buffer`](super::NicCounters::dropped_no_buffer)): the buffers that they wait for may be those that the program keeps.
     #[inline(always)]
     pub fn reflect(&mut self, packets: &[Desc]) -> usize {
         let n = self.reflect_most(packets);
@@ -42,7 +45,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// `reflect` without completion and without counting waits.
     #[inline(always)]
     pub(super) fn reflect_most(&mut self, packets: &[Desc]) -> usize {
-        if self.has_areas() && has_inline(packets) {
+        if has_borrowed(packets) {
             return self.reflect_each(packets);
         }
         let mut room = self.room(packets.len());
@@ -57,19 +60,19 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         room
     }
 
-    /// `reflect_most` packet by packet, where some are inline.
+    /// `reflect_most` packet by packet, where some are inline or have kept segments.
     #[cold]
     #[inline(never)]
     fn reflect_each(&mut self, packets: &[Desc]) -> usize {
         let mut n = 0;
         while let Some(rest) = packets.get(n..).filter(|rest| !rest.is_empty()) {
             let packet = first(rest);
-            if !has_inline(packet) {
+            if !has_borrowed(packet) {
                 if self.reflect_most(packet) < packet.len() {
                     break;
                 }
             } else {
-                match self.reflect_inline(packet) {
+                match self.reflect_copy(packet) {
                     None => break,
                     Some(true) => {}
                     Some(false) => {
@@ -108,10 +111,10 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         }
     }
 
-    /// Frees a buffer, unless the host does. An inline packet has none.
+    /// Frees a buffer, unless the host does. An inline packet has none, and a kept one is the host's.
     #[inline(always)]
     pub(super) fn free(&mut self, desc: Desc) {
-        if self.config.shared_pool && !desc.inline() {
+        if self.config.shared_pool && !desc.borrowed() {
             self.pool.free(&self.mem, desc.offset(), Class::of(desc));
         }
     }

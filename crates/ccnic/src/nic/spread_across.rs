@@ -9,7 +9,7 @@
 //! # Who frees the sender's buffer
 //! * Shared pool: the core that delivers the packet, to its own magazine. The buffer that it receives into
 //!   next is then in its cache.
-//! * Host-managed pool, and inline packets: the host, which may use a buffer again when its descriptor is handed back. The
+//! * Host-managed pool, inline packets and kept segments: the host, which may use a buffer again when its descriptor is handed back. The
 //!   fetching queue keeps its descriptors open until every packet of the burst has been delivered
 //!   ([`NicQueue::handed_over`] tells it), and fetches nothing before that.
 //!
@@ -92,7 +92,7 @@ pub fn spread_across<M: SharedMemory, R: Ring, C: OtherCores>(
     cores.publish();
     current.advance(n);
     if let Some(source) = queues.get_mut(from) {
-        source.done(if source.holds_units() { n - handed } else { n });
+        source.hand_over(n, handed);
         source.flush();
     }
     n
@@ -129,10 +129,21 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// True when the host may write where a packet lies as soon as its unit is handed back.
     #[inline(always)]
     fn holds_units(&self) -> bool {
-        self.has_areas() || !self.config.shared_pool
+        self.has_areas() || !self.config.shared_pool || self.kept_until != 0
     }
 
-    /// With the host-managed pool, or inline packets: true while packets of the last burst are with other cores. No burst may be
+    /// Of `n` descriptors that have been dealt with, `handed` are with other cores.
+    #[inline(always)]
+    fn hand_over(&mut self, n: usize, handed: usize) {
+        if self.holds_units() {
+            self.done(n - handed);
+        } else {
+            self.untracked += handed;
+            self.done(n);
+        }
+    }
+
+    /// With the host-managed pool, inline packets or kept segments: true while packets of the last burst are with other cores. No burst may be
     /// fetched then.
     #[inline(always)]
     fn waits_for_others(&self, pipeline: &Pipeline) -> bool {
@@ -140,11 +151,14 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     }
 
     /// Other cores are done with `descs` descriptors that this queue has handed over: with the host-managed
-    /// pool, and with inline packets, the host may have them back. (Otherwise there is nothing to do: the core that
+    /// pool, and with inline and kept segments, the host may have them back. (Otherwise there is nothing to do: the core that
     /// delivered the packets has freed their buffers.)
     pub fn handed_over(&mut self, descs: usize) {
-        if self.holds_units() {
-            self.done(descs);
+        // Those that were not counted as open may still come between those that were: the last one of all ends the burst.
+        let uncounted = descs.min(self.untracked);
+        self.untracked -= uncounted;
+        if descs > uncounted {
+            self.done(descs - uncounted);
             self.flush();
         }
     }

@@ -2,7 +2,7 @@
 
 extern crate alloc;
 
-use crate::desc::{Desc, FLAG_INLINE, FLAG_SMALL, Slot};
+use crate::desc::{BORROWED, Desc, FLAG_INLINE, FLAG_SMALL, Slot};
 use crate::layout::{LARGE_BUF, Layout, PoolLayout, SMALL_BUF, SMALL_PER_LARGE};
 use crate::memory::SharedMemory;
 
@@ -165,10 +165,10 @@ impl Allocator {
         !desc.inline() & self.holds(desc.offset(), u32::from(desc.len()), Class::of(desc))
     }
 
-    /// `holds_segment` of all.
+    /// `holds_segment` of all, and none is kept.
     #[inline(always)]
     pub(crate) fn holds_all<D: Slot>(&self, descs: &[D]) -> bool {
-        descs.iter().fold(true, |ok, d| ok & self.holds_segment(d.desc()))
+        descs.iter().fold(true, |ok, d| ok & !d.desc().kept() & self.holds_segment(d.desc()))
     }
 
     /// How many of the first descriptors begin inside this pool.
@@ -249,15 +249,16 @@ impl Allocator {
         self.class_pool(class).magazine.pop_many(n)
     }
 
-    /// Frees the buffers of `descs`, all at once when they are of one class, as those of a burst usually are. Inline packets have none.
+    /// Frees the buffers of `descs`, all at once when they are of one class, as those of a burst usually are. Inline packets have none, and
+    /// kept ones are their sender's.
     #[inline(always)]
     pub(crate) fn free_many<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
         let (any, all) = flags(descs);
-        if all & u32::from(FLAG_INLINE) != 0 {
+        if any & u32::from(BORROWED) != 0 {
+            if all & u32::from(FLAG_INLINE) == 0 {
+                self.free_each(mem, descs);
+            }
             return;
-        }
-        if any & u32::from(FLAG_INLINE) != 0 {
-            return self.free_each(mem, descs);
         }
         let class = if all & u32::from(FLAG_SMALL) != 0 { Class::Small } else { Class::Large };
         if (any ^ all) & u32::from(FLAG_SMALL) != 0 || !self.keep_alike(class, descs) {
@@ -291,7 +292,7 @@ impl Allocator {
     #[inline(always)]
     fn free_each<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
         for desc in descs {
-            if !desc.desc().inline() {
+            if !desc.desc().borrowed() {
                 self.free(mem, desc.desc().offset(), Class::of(desc.desc()));
             }
         }
@@ -422,7 +423,7 @@ impl Allocator {
         self.record(offset, class, Moved::Left);
     }
 
-    /// Host: the buffers of `descs` have been given to the NIC.
+    /// Host: the buffers of `descs` have been given to the NIC, except for those that are kept.
     #[inline(always)]
     pub(crate) fn sent_many<D: Slot>(&mut self, descs: &[D]) {
         self.ledger.add_many(&self.layout, descs, Moved::Left);

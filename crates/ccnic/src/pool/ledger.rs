@@ -62,11 +62,14 @@ impl Ledger {
         }
     }
 
-    /// `add` for the buffers of `descs`.
+    /// `add` for the buffers of `descs` that move: a kept one stays where it is.
     #[inline(always)]
     pub(super) fn add_many<D: Slot>(&mut self, layout: &PoolLayout, descs: &[D], moved: Moved) {
         for desc in descs {
             let desc = desc.desc();
+            if desc.kept() {
+                continue;
+            }
             self.add(desc.offset().wrapping_sub(layout.buffers), Class::of(desc), moved);
         }
     }

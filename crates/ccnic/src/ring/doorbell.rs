@@ -127,6 +127,11 @@ impl Producer for DoorbellProducer {
         self.reload(mem);
         self.seen
     }
+
+    #[inline(always)]
+    fn known_completed(&self) -> u64 {
+        self.seen
+    }
 }
 
 /// The reading end.

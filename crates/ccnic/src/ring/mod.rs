@@ -191,8 +191,11 @@ pub trait Producer: Sized + Send {
     /// The position of the next unit to write, counted from the ring's first use.
     fn position(&self) -> u64;
 
-    /// The position up to which the consumer has handed back units.
+    /// The position up to which the consumer has handed back units: reads its lines.
     fn completed<M: SharedMemory>(&mut self, mem: &M) -> u64;
+
+    /// The position up to which it is known to have: reads nothing.
+    fn known_completed(&self) -> u64;
 
     /// After the consumer has died, before its successor opens the ring: makes the ring what this side knows.
     /// The consumer's positions and the descriptors that it has not taken are what the dead one left, if
@@ -255,6 +258,12 @@ pub trait Consumer: Sized + Send {
 
     /// Hands back the units before `position`, which is no further than what was taken.
     fn release_to<M: SharedMemory>(&mut self, mem: &M, position: u64);
+
+    /// As [`release_to`](Consumer::release_to), and does not postpone it: the producer waits for units, not for room.
+    #[inline(always)]
+    fn release_now<M: SharedMemory>(&mut self, mem: &M, position: u64) {
+        self.release_to(mem, position);
+    }
 
     /// True when every descriptor of the last pop is a whole inline packet with data. (An inline descriptor that does not lie in the area of its own unit is replaced by one without
     /// data.)

@@ -39,6 +39,19 @@ pub trait Signal: Send + 'static {
     /// which units are handed back: `from` when that is postponed.
     fn hand_back<M: SharedMemory>(mem: &M, slots: &Slots, head: u32, bytes: u32, from: u64, to: u64) -> u64;
 
+    /// As `hand_back`, never postponed.
+    #[inline(always)]
+    fn hand_back_now<M: SharedMemory>(
+        mem: &M,
+        slots: &Slots,
+        head: u32,
+        bytes: u32,
+        from: u64,
+        to: u64,
+    ) -> u64 {
+        Self::hand_back(mem, slots, head, bytes, from, to)
+    }
+
     /// Producer: the position up to which units are free. Those before `known` are; the producer wants to
     /// write all units before `want`, and could write those before `most`, one lap after its position.
     fn credit<M: SharedMemory>(
@@ -84,6 +97,11 @@ impl Signal for Epoch {
         if to - from < slots.count() / 4 {
             return from;
         }
+        Self::hand_back_now(mem, slots, head, 0, from, to)
+    }
+
+    #[inline(always)]
+    fn hand_back_now<M: SharedMemory>(mem: &M, _: &Slots, head: u32, _: u32, _: u64, to: u64) -> u64 {
         mem.store_release(head, to); // C1
         to
     }

@@ -359,6 +359,12 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
         self.handed = S::hand_back(mem, &self.slots, self.head, UNIT, self.handed, position);
     }
 
+    fn release_now<M: SharedMemory>(&mut self, mem: &M, position: u64) {
+        if position != self.handed {
+            self.handed = S::hand_back_now(mem, &self.slots, self.head, UNIT, self.handed, position);
+        }
+    }
+
     #[inline(always)]
     fn all_inline(&self) -> bool {
         self.has_areas() && self.inline.all()

@@ -423,6 +423,11 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Producer for UnitProducer<UNI
     fn completed<M: SharedMemory>(&mut self, mem: &M) -> u64 {
         let want = self.position + self.slots.count();
         self.credit = S::credit(mem, &self.slots, self.head, UNIT, self.credit, want, want);
+        self.known_completed()
+    }
+
+    #[inline(always)]
+    fn known_completed(&self) -> u64 {
         self.credit.saturating_sub(self.slots.count())
     }
 }

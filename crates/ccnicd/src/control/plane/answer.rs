@@ -34,6 +34,7 @@ impl Handler for ControlPlane {
             node,
             rss: true,
             sleeps: self.options.sleep_after.is_some(),
+            kept: true,
             offloads: Some(if self.options.joins() {
                 Offloads::completed(Takes::ALL)
             } else {

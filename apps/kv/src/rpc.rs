@@ -11,7 +11,7 @@
 //! Little endian. The UDP port of a key is the base port plus its shard: the XXH3-64 of the key, modulo the number of server threads. A
 //! request that comes to another one's port is answered all the same.
 
-use crate::store::{MAX_KEY, Session, Stored, Update, Value};
+use crate::store::{MAX_KEY, Session, Stored, Update, hash};
 
 /// The header of requests and answers.
 pub const HEADER: usize = 16;
@@ -51,58 +51,45 @@ fn header(operation: u8, status: Status, key: u16, value: u32, number: u64) -> [
     bytes
 }
 
-/// An answer: its header, and the value that follows it.
-#[derive(Clone, Debug)]
-pub struct Answer {
-    /// To be sent first.
-    pub header: [u8; HEADER],
-    value: Option<Value>,
-}
-
-impl Answer {
-    /// The value that a get found.
-    pub fn value(&self) -> &[u8] {
-        self.value.as_ref().map_or(&[], |value| &value.bytes()[..value.bytes().len() - 2])
-    }
-}
-
-/// Executes a datagram. None: it is too short to be answered. `longest`: how many bytes a value may have to fit into the answer's datagram.
-pub fn answer(request: &[u8], session: &mut Session<'_>, longest: usize) -> Option<Answer> {
-    let (fields, rest) = request.split_first_chunk::<HEADER>()?;
-    let number = u64::from_le_bytes(*fields.last_chunk()?);
-    let key_len = u16::from_le_bytes([fields[2], fields[3]]);
-    let value_len = u32::from_le_bytes([fields[4], fields[5], fields[6], fields[7]]);
-    let (status, value) = execute(fields[0], key_len.into(), value_len as usize, rest, session, longest);
-    let found = value.as_ref().map_or(0, |value| value.bytes().len() - 2);
-    Some(Answer { header: header(fields[0], status, 0, found as u32, number), value })
-}
-
-fn execute(
-    operation: u8,
-    key_len: usize,
-    value_len: usize,
-    rest: &[u8],
+/// Executes a datagram and hands over the answer: its header, and the value that follows it. A datagram that is too short to be answered is
+/// not. `longest`: how many bytes a value may have to fit into the answer's datagram. The value is lent while the shard is held: it is to be
+/// copied, or written to a socket that does not block.
+pub fn answer<R>(
+    request: &[u8],
     session: &mut Session<'_>,
     longest: usize,
-) -> (Status, Option<Value>) {
-    let Some((key, value)) =
-        rest.split_at_checked(key_len).filter(|(key, _)| !key.is_empty() && key.len() <= MAX_KEY)
-    else {
-        return (Status::Malformed, None);
+    send: impl FnOnce(&[u8; HEADER], &[u8]) -> R,
+) -> Option<R> {
+    let (fields, rest) = request.split_first_chunk::<HEADER>()?;
+    let number = u64::from_le_bytes(*fields.last_chunk()?);
+    let key_len = usize::from(u16::from_le_bytes([fields[2], fields[3]]));
+    let value_len = u32::from_le_bytes([fields[4], fields[5], fields[6], fields[7]]) as usize;
+    let operation = fields[0];
+    let key = rest.split_at_checked(key_len).filter(|(key, _)| !key.is_empty() && key.len() <= MAX_KEY);
+    let (status, value) = match (operation, key) {
+        (1, Some((key, _))) if value_len == 0 => get(key, session, longest),
+        (2, Some((key, value))) => (set(key, value_len, value, session), &[][..]),
+        _ => (Status::Malformed, &[][..]),
     };
-    match operation {
-        1 if value_len == 0 => match session.get(key) {
-            None => (Status::NotFound, None),
-            Some(value) if value.bytes().len() - 2 > longest => (Status::TooLarge, None),
-            value => (Status::Done, value),
-        },
-        2 if !session.fits(key.len(), 0, value_len) => (Status::TooLarge, None),
-        2 => match value.get(..value_len).map(|value| session.update(&Update::set(key, value))) {
-            None => (Status::Malformed, None),
-            Some(Stored::Yes(_)) => (Status::Done, None),
-            Some(_) => (Status::OutOfMemory, None),
-        },
-        _ => (Status::Malformed, None),
+    Some(send(&header(operation, status, 0, value.len() as u32, number), value))
+}
+
+fn get<'a>(key: &[u8], session: &'a mut Session<'_>, longest: usize) -> (Status, &'a [u8]) {
+    let (hash, now) = (hash(key), session.now);
+    let shard = session.shard(hash);
+    let Some(id) = shard.read(hash, key, now) else { return (Status::NotFound, &[]) };
+    let value = shard.slot(id).value();
+    if value.len() > longest { (Status::TooLarge, &[]) } else { (Status::Done, value) }
+}
+
+fn set(key: &[u8], value_len: usize, value: &[u8], session: &mut Session<'_>) -> Status {
+    if !session.fits(key.len(), 0, value_len) {
+        return Status::TooLarge;
+    }
+    match value.get(..value_len).map(|value| session.update(&Update::set(key, value))) {
+        None => Status::Malformed,
+        Some(Stored::Yes(_)) => Status::Done,
+        Some(_) => Status::OutOfMemory,
     }
 }
 
@@ -116,8 +103,9 @@ mod tests {
         let store = Store::new(2, &Limits::default(), 100);
         let mut session = store.session(100);
         let mut ask = |header: &[u8], rest: &[u8]| {
-            let answer = answer(&[header, rest].concat(), &mut session, 1000).unwrap();
-            (answer.header[1], answer.value().to_vec(), answer.header[8])
+            let request = [header, rest].concat();
+            answer(&request, &mut session, 1000, |header, value| (header[1], value.to_vec(), header[8]))
+                .unwrap()
         };
         assert_eq!(ask(&request(Operation::Get, 3, 0, 1), b"key"), (1, vec![], 1));
         assert_eq!(ask(&request(Operation::Set, 3, 5, 2), b"keyvalue"), (0, vec![], 2));
@@ -127,6 +115,6 @@ mod tests {
         assert_eq!(ask(&request(Operation::Get, 0, 0, 4), b"key").0, Status::Malformed as u8);
         assert_eq!(ask(&request(Operation::Set, 1, 1001, 4), &[b'x'; 1002]).0, 0);
         assert_eq!(ask(&request(Operation::Get, 1, 0, 4), b"x").0, Status::TooLarge as u8);
-        assert!(super::answer(&[1; 15], &mut session, 1000).is_none());
+        assert!(answer(&[1; 15], &mut session, 1000, |_, _| ()).is_none());
     }
 }

@@ -64,6 +64,9 @@ impl<E: Engine> Stack<E> {
         }
         let mut nic = open.open(socket)?;
         nic.set_takes(Takes::NONE.with_ip_checksum().with_l4_checksum().with_tcp_segments())?;
+        for rule in &options.flows {
+            nic.flow_create(rule)?;
+        }
         let takes = nic.offloads().map_or(Takes::NONE, |does| Taken::takes(&does.takes));
         let pairs = (0..stacks).map(|queue| nic.queue_pair(queue)).collect::<Result<Vec<_>, _>>()?;
         let nic = Arc::new(nic);

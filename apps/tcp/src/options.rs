@@ -4,7 +4,7 @@ use std::net::IpAddr;
 use std::str::FromStr;
 use std::time::Duration;
 
-use ccnic_client::{Config, Pages};
+use ccnic_client::{Config, FlowRule, Pages};
 
 use crate::error::Error;
 
@@ -96,6 +96,8 @@ pub struct Options {
     pub config: Config,
     /// Pages of the region.
     pub pages: Pages,
+    /// Rules that bring packets to queues, before they are spread by their addresses.
+    pub flows: Vec<FlowRule>,
 }
 
 impl Options {
@@ -119,6 +121,7 @@ impl Options {
             nagle: false,
             config: Config { buffers: 4096, ..Config::default() },
             pages: Pages::Auto,
+            flows: Vec::new(),
         }
     }
 

@@ -1,25 +1,26 @@
-//! One client with a connection, over TCP or a Unix socket.
+//! One client with a connection: what of its stream could not be used or sent yet.
 
-use std::io::{self, IoSlice};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::io;
 use std::sync::atomic::Ordering;
-
-use rustix::io::Errno;
 
 use crate::protocol::{Connection, Output, Server};
 use crate::store::Store;
 
-/// How much is read at once.
-pub(crate) const READ: usize = 64 << 10;
-/// How often a client may be read before others have their turn.
-const TURNS: usize = 4;
-/// How many pieces are written at once.
-const PIECES: usize = 64;
+/// A connection's bytes, whatever carries them.
+pub(crate) trait Stream {
+    /// How often a client is read before others have their turn. One that is not told again of what it leaves unread reads to the end.
+    const TURNS: usize;
 
-/// Its stream and what of it could not be used or sent yet.
+    /// Lends what has come; returns how much, and whether there may be more. Nothing is the end.
+    fn read(&mut self, take: impl FnOnce(&[u8])) -> io::Result<(usize, bool)>;
+
+    /// Sends what there is room for.
+    fn write(&mut self, output: &Output) -> io::Result<usize>;
+}
+
+/// What the server keeps of a client.
 #[derive(Debug)]
 pub(crate) struct Client {
-    fd: OwnedFd,
     connection: Connection,
     /// The beginning of a command that is not whole. Empty most of the time, so that an idle client costs no buffer.
     input: Vec<u8>,
@@ -38,9 +39,8 @@ pub(crate) enum Stay {
 }
 
 impl Client {
-    pub(crate) fn new(fd: OwnedFd, now: u32) -> Client {
+    pub(crate) fn new(now: u32) -> Client {
         Client {
-            fd,
             connection: Connection::new(),
             input: Vec::new(),
             output: Output::new(),
@@ -49,16 +49,18 @@ impl Client {
         }
     }
 
-    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        self.fd.as_fd()
-    }
-
     /// There is something to read, or room to write.
-    pub(crate) fn turn(&mut self, buffer: &mut [u8], store: &Store, server: &Server, now: u32) -> Stay {
+    pub(crate) fn turn<S: Stream>(
+        &mut self,
+        stream: &mut S,
+        store: &Store,
+        server: &Server,
+        now: u32,
+    ) -> Stay {
         self.heard = now;
-        let mut reads = 0;
+        let mut turns = S::TURNS;
         loop {
-            match self.flush(server) {
+            match self.flush(stream, server) {
                 Ok(true) => {}
                 Ok(false) => return Stay::Yes,
                 Err(_) => return Stay::No,
@@ -70,19 +72,17 @@ impl Client {
             if self.execute_kept(store, server, now) {
                 continue;
             }
-            if reads == TURNS {
+            if turns == 0 {
                 return Stay::Yes;
             }
-            match rustix::io::read(&self.fd, &mut *buffer) {
-                Ok(0) => return Stay::No,
-                Ok(count) => {
+            match stream.read(|bytes| self.execute(bytes, store, server, now)) {
+                Ok((0, _)) => return Stay::No,
+                Ok((count, more)) => {
                     server.counters.bytes_read.fetch_add(count, Ordering::Relaxed);
-                    self.execute(&buffer[..count], store, server, now);
-                    // Less than there was room for was all there was.
-                    reads = if count < buffer.len() { TURNS } else { reads + 1 };
+                    turns = if more { turns - 1 } else { 0 };
                 }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => return Stay::Yes,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Stay::Yes,
                 Err(_) => return Stay::No,
             }
         }
@@ -100,6 +100,9 @@ impl Client {
     }
 
     fn execute(&mut self, bytes: &[u8], store: &Store, server: &Server, now: u32) {
+        if bytes.is_empty() {
+            return;
+        }
         if !self.input.is_empty() {
             self.input.extend_from_slice(bytes);
             self.execute_kept(store, server, now);
@@ -112,25 +115,19 @@ impl Client {
     }
 
     /// Sends what there is room for. True: all of it.
-    fn flush(&mut self, server: &Server) -> io::Result<bool> {
+    fn flush(&mut self, stream: &mut impl Stream, server: &Server) -> io::Result<bool> {
         while !self.output.is_empty() {
-            let mut pieces = [IoSlice::new(&[]); PIECES];
-            let mut count = 0;
-            for (piece, segment) in pieces.iter_mut().zip(self.output.segments()) {
-                *piece = IoSlice::new(segment);
-                count += 1;
-            }
-            match rustix::io::writev(&self.fd, &pieces[..count]) {
+            match stream.write(&self.output) {
                 Ok(written) => {
                     server.counters.bytes_written.fetch_add(written, Ordering::Relaxed);
                     self.output.sent(written);
                 }
-                Err(Errno::INTR) => {}
-                Err(Errno::AGAIN) => {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     self.blocked = true;
                     return Ok(false);
                 }
-                Err(error) => return Err(error.into()),
+                Err(error) => return Err(error),
             }
         }
         self.blocked = false;

@@ -48,14 +48,16 @@ impl Datagrams {
             match self.kind {
                 Kind::Text => self.frames.answer(&buffer[..len], &mut session, server, send),
                 Kind::Rpc => {
-                    let Some(answer) = rpc::answer(&buffer[..len], &mut session, LONGEST_VALUE) else {
-                        continue;
-                    };
+                    let answer = &mut self.answer;
+                    answer.clear();
+                    rpc::answer(&buffer[..len], &mut session, LONGEST_VALUE, |header, value| {
+                        answer.extend_from_slice(header);
+                        answer.extend_from_slice(value);
+                    });
                     session.release();
-                    self.answer.clear();
-                    self.answer.extend_from_slice(&answer.header);
-                    self.answer.extend_from_slice(answer.value());
-                    send(&self.answer);
+                    if !self.answer.is_empty() {
+                        send(&self.answer);
+                    }
                 }
             }
         }

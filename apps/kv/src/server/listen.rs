@@ -67,7 +67,11 @@ impl Sockets {
         let mut sockets = Sockets::default();
         if let Some(path) = &options.unix_socket {
             sockets.listeners.push(Listener::Unix(unix(path, options.socket_mode()?)?));
-        } else {
+        }
+        if options.ccnic.is_some() {
+            return Ok(sockets);
+        }
+        if options.unix_socket.is_none() {
             sockets.open_ports(options)?;
         }
         if options.rpc_port != 0 {

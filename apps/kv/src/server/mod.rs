@@ -8,11 +8,14 @@
 //! | `worker.rs` | a server thread |
 //! | `client.rs` | one client with a connection |
 //! | `datagrams.rs` | sockets that take requests in datagrams |
+//! | `nic.rs`, `nic_datagrams.rs` | a server thread on a queue pair of a ccnic NIC |
 //! | `run.rs` | from start to end: threads, new clients, signals, snapshots |
 
 mod client;
 mod datagrams;
 mod listen;
+mod nic;
+mod nic_datagrams;
 mod options;
 mod poller;
 mod run;

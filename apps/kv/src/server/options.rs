@@ -1,5 +1,6 @@
 //! The command line: memcached's options for what both have.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
@@ -48,6 +49,19 @@ pub struct Options {
     /// The store as a file: loaded at the start, written at the end and on SIGUSR1
     #[arg(long, value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
+    /// Control socket of a ccnic NIC: then -p, -U and --rpc-port are ports of --address there, each thread has a queue pair, and of the
+    /// kernel's sockets there is at most the one of -s
+    #[arg(long, value_name = "SOCKET", requires = "address")]
+    pub ccnic: Option<PathBuf>,
+    /// Address and prefix of the server on that NIC, for example 10.9.0.2/24; a second one may be of the other version of IP
+    #[arg(long, value_name = "ADDR/BITS", value_delimiter = ',', requires = "ccnic")]
+    pub address: Vec<String>,
+    /// Where packets for other networks go
+    #[arg(long, value_name = "ADDR", requires = "ccnic")]
+    pub gateway: Option<IpAddr>,
+    /// The largest IP packet on that NIC, so the largest datagram of --rpc-port
+    #[arg(long, value_name = "BYTES", default_value_t = 9586, requires = "ccnic")]
+    pub mtu: usize,
     /// Say what happens; twice: also each connection
     #[arg(short = 'v', long, action = clap::ArgAction::Count)]
     pub verbose: u8,

@@ -9,10 +9,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
 use anyhow::{Context, bail};
+use ccnic_tcp::Stack;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 
 use super::datagrams::{Datagrams, Kind};
 use super::listen::{Listener, Sockets};
+use super::nic::{self, NicWorker};
 use super::poller::Poller;
 use super::worker::{Mailbox, Worker};
 use super::{Options, unix_time};
@@ -37,9 +39,16 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     }
     let sockets = Sockets::open(options)?;
     let server = Arc::new(server(options));
-    let (workers, threads) = start_workers(options, &store, &server, &sockets)?;
+    let stacks = nic::open(options)?;
+    let mut crew = Crew::new(options, &store, &server, &signals);
+    crew.start_on_nic(stacks)?;
+    crew.start_on_sockets(&sockets)?;
+    let Crew { workers, threads, .. } = crew;
     say(options, "ready");
-    let front = Front { options, store: &store, server: &server, workers: &workers, next: 0 };
+    let sockets_threads =
+        if options.ccnic.is_some() { sockets.listeners.len().min(1) } else { workers.len() };
+    let front =
+        Front { options, store: &store, server: &server, workers: &workers[..sockets_threads], next: 0 };
     let result = front.serve(&sockets.listeners, &signals);
     drop(sockets);
     workers.iter().for_each(|worker| worker.stop());
@@ -71,7 +80,7 @@ fn save(options: &Options, store: &Store, path: &Path) -> anyhow::Result<()> {
 }
 
 fn server(options: &Options) -> Server {
-    let tcp = options.unix_socket.is_none();
+    let tcp = options.unix_socket.is_none() || options.ccnic.is_some();
     let settings = Settings {
         port: if tcp { options.port } else { 0 },
         udp_port: if tcp { options.udp_port } else { 0 },
@@ -87,41 +96,82 @@ fn server(options: &Options) -> Server {
     Server { settings, counters }
 }
 
-type Threads = Vec<JoinHandle<io::Result<()>>>;
+/// The server threads, while they are started.
+struct Crew<'a> {
+    options: &'a Options,
+    store: &'a Arc<Store>,
+    server: &'a Arc<Server>,
+    signals: &'a Signals,
+    /// Those that serve kernel sockets first.
+    workers: Vec<Arc<Mailbox>>,
+    threads: Vec<JoinHandle<anyhow::Result<()>>>,
+}
 
-fn start_workers(
-    options: &Options,
-    store: &Arc<Store>,
-    server: &Arc<Server>,
-    sockets: &Sockets,
-) -> anyhow::Result<(Vec<Arc<Mailbox>>, Threads)> {
-    let (mut mailboxes, mut threads) = (Vec::new(), Vec::new());
-    for number in 0..options.threads {
-        let mailbox = Arc::new(Mailbox::new()?);
-        let mut datagrams = Vec::new();
-        for socket in &sockets.text {
-            datagrams.push(Datagrams::new(socket.try_clone()?, Kind::Text));
-        }
-        if let Some(socket) = sockets.rpc.get(number) {
-            datagrams.push(Datagrams::new(socket.try_clone()?, Kind::Rpc));
-        }
-        let worker = Worker {
-            number,
-            store: store.clone(),
-            server: server.clone(),
-            mailbox: mailbox.clone(),
-            datagrams,
-        };
-        let thread = std::thread::Builder::new().name(format!("kv-{number}"));
-        threads.push(thread.spawn(|| worker.run()).context("cannot start a thread")?);
-        mailboxes.push(mailbox);
+impl<'a> Crew<'a> {
+    fn new(
+        options: &'a Options,
+        store: &'a Arc<Store>,
+        server: &'a Arc<Server>,
+        signals: &'a Signals,
+    ) -> Crew<'a> {
+        Crew { options, store, server, signals, workers: Vec::new(), threads: Vec::new() }
     }
-    Ok((mailboxes, threads))
+
+    fn start(
+        &mut self,
+        name: String,
+        run: impl FnOnce() -> anyhow::Result<()> + Send + 'static,
+    ) -> anyhow::Result<()> {
+        let end = self.signals.end_of_a_thread()?;
+        let ends = move || {
+            // Also when it panics: without this thread the server is none.
+            let _end = end;
+            run()
+        };
+        let thread = std::thread::Builder::new().name(name);
+        self.threads.push(thread.spawn(ends).context("cannot start a thread")?);
+        Ok(())
+    }
+
+    fn start_on_nic(&mut self, stacks: Vec<Stack>) -> anyhow::Result<()> {
+        for (number, stack) in stacks.into_iter().enumerate() {
+            let mailbox = Arc::new(Mailbox::new()?);
+            let (store, server) = (self.store.clone(), self.server.clone());
+            let worker = NicWorker::new(number, stack, self.options, store, server, mailbox.clone())?;
+            self.start(format!("kv-nic-{number}"), || worker.run())?;
+            self.workers.push(mailbox);
+        }
+        Ok(())
+    }
+
+    /// Beside threads on a NIC one is enough.
+    fn start_on_sockets(&mut self, sockets: &Sockets) -> anyhow::Result<()> {
+        let threads = match self.workers.len() {
+            0 => self.options.threads,
+            _ => sockets.listeners.len().min(1),
+        };
+        for number in 0..threads {
+            let mailbox = Arc::new(Mailbox::new()?);
+            let mut datagrams = Vec::new();
+            for socket in &sockets.text {
+                datagrams.push(Datagrams::new(socket.try_clone()?, Kind::Text));
+            }
+            if let Some(socket) = sockets.rpc.get(number) {
+                datagrams.push(Datagrams::new(socket.try_clone()?, Kind::Rpc));
+            }
+            let (store, server) = (self.store.clone(), self.server.clone());
+            let worker = Worker { number, store, server, mailbox: mailbox.clone(), datagrams };
+            self.start(format!("kv-{number}"), || Ok(worker.run()?))?;
+            self.workers.insert(number, mailbox);
+        }
+        Ok(())
+    }
 }
 
 /// Signals as something to poll.
 struct Signals {
     wake: UnixStream,
+    sender: UnixStream,
     end: Arc<AtomicBool>,
     snapshot: Arc<AtomicBool>,
 }
@@ -136,11 +186,28 @@ impl Signals {
             signal_hook::flag::register(signal, flag.clone())?;
             signal_hook::low_level::pipe::register(signal, sender.try_clone()?)?;
         }
-        Ok(Signals { wake, end, snapshot })
+        Ok(Signals { wake, sender, end, snapshot })
+    }
+
+    fn end_of_a_thread(&self) -> io::Result<EndOfThread> {
+        Ok(EndOfThread { sender: self.sender.try_clone()?, end: self.end.clone() })
     }
 
     fn drain(&self) {
         while rustix::io::read(&self.wake, &mut [0u8; 64][..]).is_ok_and(|count| count > 0) {}
+    }
+}
+
+/// A server thread's end is the server's: as by a signal.
+struct EndOfThread {
+    sender: UnixStream,
+    end: Arc<AtomicBool>,
+}
+
+impl Drop for EndOfThread {
+    fn drop(&mut self) {
+        self.end.store(true, Ordering::Relaxed);
+        let _ = rustix::io::write(&self.sender, b"e");
     }
 }
 

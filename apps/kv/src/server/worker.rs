@@ -1,22 +1,26 @@
 //! A server thread: its clients, its datagrams, its shard of the store.
 
 use std::collections::HashMap;
-use std::io;
+use std::io::{self, IoSlice};
 use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::client::{Client, READ, Stay};
+use super::client::{Client, Stay, Stream};
 use super::datagrams::Datagrams;
 use super::poller::Poller;
 use super::unix_time;
-use crate::protocol::Server;
+use crate::protocol::{Output, Server};
 use crate::store::Store;
 
 /// How many slots of the shard are looked at each second for items that are over.
-const SWEEP: usize = 20_000;
+pub(super) const SWEEP: usize = 20_000;
+/// How much is read at once.
+const READ: usize = 64 << 10;
+/// How many pieces are written at once.
+const PIECES: usize = 64;
 const DOORBELL: u64 = u64::MAX;
 /// Tokens from here on are sockets for datagrams, those below are clients.
 const DATAGRAMS: u64 = 1 << 32;
@@ -47,9 +51,41 @@ impl Mailbox {
         self.ring();
     }
 
+    /// True once it is to end.
+    pub(crate) fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
     /// The only failure is a bell that has rung often enough.
     fn ring(&self) {
         let _ = rustix::io::write(&self.bell, &1u64.to_ne_bytes());
+    }
+}
+
+/// A client's socket, and where it is read to.
+struct Socket<'a> {
+    fd: &'a OwnedFd,
+    buffer: &'a mut [u8],
+}
+
+impl Stream for Socket<'_> {
+    const TURNS: usize = 4;
+
+    fn read(&mut self, take: impl FnOnce(&[u8])) -> io::Result<(usize, bool)> {
+        let count = rustix::io::read(self.fd, &mut *self.buffer)?;
+        take(&self.buffer[..count]);
+        // Less than there was room for was all there was.
+        Ok((count, count == self.buffer.len()))
+    }
+
+    fn write(&mut self, output: &Output) -> io::Result<usize> {
+        let mut pieces = [IoSlice::new(&[]); PIECES];
+        let mut count = 0;
+        for (piece, segment) in pieces.iter_mut().zip(output.segments()) {
+            *piece = IoSlice::new(segment);
+            count += 1;
+        }
+        Ok(rustix::io::writev(self.fd, &pieces[..count])?)
     }
 }
 
@@ -66,7 +102,7 @@ pub(crate) struct Worker {
 struct Running {
     worker: Worker,
     poller: Poller,
-    clients: HashMap<u64, Client>,
+    clients: HashMap<u64, (OwnedFd, Client)>,
     next: u64,
     buffer: Box<[u8]>,
 }
@@ -89,7 +125,7 @@ impl Running {
     fn serve(&mut self) -> io::Result<()> {
         let mut ready = Vec::new();
         let mut swept = unix_time();
-        while !self.worker.mailbox.stop.load(Ordering::Acquire) {
+        while !self.worker.mailbox.stopped() {
             ready.clear();
             ready.extend(self.poller.wait(1000)?);
             let now = unix_time();
@@ -119,13 +155,14 @@ impl Running {
                 Ok(())
             }
             token => {
-                let Some(client) = self.clients.get_mut(&token) else { return Ok(()) };
+                let Some((fd, client)) = self.clients.get_mut(&token) else { return Ok(()) };
                 let blocked = client.blocked;
-                let stays = client.turn(&mut self.buffer, &worker.store, &worker.server, now);
+                let mut socket = Socket { fd, buffer: &mut self.buffer };
+                let stays = client.turn(&mut socket, &worker.store, &worker.server, now);
                 if stays == Stay::No {
                     self.remove(token);
                 } else if client.blocked != blocked {
-                    self.poller.wait_for_room(client.fd(), token, client.blocked)?;
+                    self.poller.wait_for_room(fd, token, client.blocked)?;
                 }
                 Ok(())
             }
@@ -140,13 +177,13 @@ impl Running {
             let token = self.next % DATAGRAMS;
             self.next += 1;
             self.poller.add(&fd, token, false)?;
-            self.clients.insert(token, Client::new(fd, now));
+            self.clients.insert(token, (fd, Client::new(now)));
         }
         Ok(())
     }
 
     fn remove(&mut self, token: u64) {
-        if let Some(mut client) = self.clients.remove(&token) {
+        if let Some((_, mut client)) = self.clients.remove(&token) {
             client.end(&self.worker.store);
             self.worker.server.counters.current_connections.fetch_sub(1, Ordering::Relaxed);
         }
@@ -159,7 +196,7 @@ impl Running {
         }
         let idle = |client: &Client| now.saturating_sub(client.heard) > limit;
         let over: Vec<u64> =
-            self.clients.iter().filter(|(_, client)| idle(client)).map(|(token, _)| *token).collect();
+            self.clients.iter().filter(|(_, (_, client))| idle(client)).map(|(token, _)| *token).collect();
         for token in over {
             self.remove(token);
             self.worker.server.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);

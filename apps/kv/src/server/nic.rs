@@ -1,0 +1,227 @@
+//! A server thread on a queue pair of a ccnic NIC: it polls its stack, and sleeps when nothing has come for some time.
+
+use std::collections::HashMap;
+use std::io;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use anyhow::Context;
+use ccnic_client::{FlowMatch, FlowRule, FlowTarget};
+use ccnic_tcp::{Conn, Event, Listener, Network, Stack};
+
+use super::client::{Client, Stay, Stream};
+use super::nic_datagrams::{Burst, Text};
+use super::worker::{Mailbox, SWEEP};
+use super::{Options, unix_time};
+use crate::protocol::{Output, Server};
+use crate::store::Store;
+
+/// Polls without a frame before the thread sleeps.
+const SPINS: usize = 20_000;
+/// The longest sleep: after that it looks whether it is to stop.
+const NAP: Duration = Duration::from_millis(100);
+/// Polls after which the clock is read again while there is no pause.
+const CLOCK: usize = 64;
+/// Handshakes and connections that wait to be accepted.
+const BACKLOG: usize = 1024;
+
+/// Opens a stack for each thread.
+pub(crate) fn open(options: &Options) -> anyhow::Result<Vec<Stack>> {
+    let Some(socket) = &options.ccnic else { return Ok(Vec::new()) };
+    let mut stack_options = stack_options(options)?;
+    let threads = u16::try_from(options.threads).context("-t")?;
+    // One thread has every queue; others get what is for their shard by the port.
+    for queue in (0..threads).filter(|_| threads > 1 && options.rpc_port != 0) {
+        let dst_port = Some(options.rpc_port.checked_add(queue).context("--rpc-port: not so many ports")?);
+        let matches = FlowMatch { protocol: Some(17), dst_port, ..FlowMatch::default() };
+        stack_options.flows.push(FlowRule { priority: 0, matches, to: FlowTarget::Queue(queue), mark: None });
+    }
+    Stack::open_many(socket, &stack_options, threads).with_context(|| format!("--ccnic {}", socket.display()))
+}
+
+fn stack_options(options: &Options) -> anyhow::Result<ccnic_tcp::Options> {
+    let mut networks = Vec::new();
+    for text in &options.address {
+        networks.push(text.parse::<Network>().context("--address")?);
+    }
+    let first = networks.first().context("--ccnic needs --address, for example 10.9.0.2/24")?;
+    let mut all = ccnic_tcp::Options::new(*first);
+    for network in &networks {
+        *if network.address.is_ipv4() { &mut all.ipv4 } else { &mut all.ipv6 } = Some(*network);
+    }
+    all.name = Some("ccnic-kv".to_owned());
+    all.gateway = options.gateway;
+    all.mtu = options.mtu;
+    all.connections = options.conn_limit.max(1) + BACKLOG;
+    Ok(all)
+}
+
+/// A thread's stack and what it serves with it.
+pub(crate) struct NicWorker {
+    number: usize,
+    stack: Stack,
+    store: Arc<Store>,
+    server: Arc<Server>,
+    mailbox: Arc<Mailbox>,
+    clients: HashMap<Conn, Client>,
+    text: Text,
+}
+
+/// A connection of a stack.
+struct Tcp<'a> {
+    stack: &'a mut Stack,
+    conn: Conn,
+}
+
+impl Stream for Tcp<'_> {
+    const TURNS: usize = usize::MAX;
+
+    fn read(&mut self, take: impl FnOnce(&[u8])) -> io::Result<(usize, bool)> {
+        self.stack.read_with(self.conn, |bytes| {
+            take(bytes);
+            (bytes.len(), (bytes.len(), true))
+        })
+    }
+
+    fn write(&mut self, output: &Output) -> io::Result<usize> {
+        let mut written = 0;
+        for segment in output.segments() {
+            match self.stack.write(self.conn, segment) {
+                Ok(count) => {
+                    written += count;
+                    if count < segment.len() {
+                        break;
+                    }
+                }
+                Err(_) if written > 0 => break,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(written)
+    }
+}
+
+impl NicWorker {
+    pub(crate) fn new(
+        number: usize,
+        mut stack: Stack,
+        options: &Options,
+        store: Arc<Store>,
+        server: Arc<Server>,
+        mailbox: Arc<Mailbox>,
+    ) -> anyhow::Result<NicWorker> {
+        if options.port != 0 {
+            stack.listen(options.port, BACKLOG).context("-p")?;
+        }
+        if options.udp_port != 0 {
+            stack.bind(options.udp_port).context("-U")?;
+        }
+        for thread in (0..options.threads).filter(|_| options.rpc_port != 0) {
+            // A request that comes to another thread than that of its port is answered all the same.
+            let port = usize::from(options.rpc_port) + thread;
+            stack
+                .bind(u16::try_from(port).context("--rpc-port: not so many ports")?)
+                .context("--rpc-port")?;
+        }
+        let (clients, text) = (HashMap::new(), Text::default());
+        Ok(NicWorker { number, stack, store, server, mailbox, clients, text })
+    }
+
+    /// Serves until it is told to stop, or the NIC has gone.
+    pub(crate) fn run(mut self) -> anyhow::Result<()> {
+        let (mut now, mut swept) = (unix_time(), unix_time());
+        let (mut idle, mut turns) = (0, 0);
+        while !self.mailbox.stopped() {
+            idle = if self.poll(now) > 0 { 0 } else { idle + 1 };
+            turns += 1;
+            if idle > SPINS {
+                self.stack.wait(NAP)?;
+            } else if turns % CLOCK != 0 {
+                continue;
+            }
+            now = unix_time();
+            if now != swept {
+                swept = now;
+                if self.number < self.store.shards() {
+                    self.store.session(now).sweep(self.number, SWEEP);
+                }
+                self.disconnect_idle(now);
+            }
+        }
+        let all: Vec<Conn> = self.clients.keys().copied().collect();
+        all.into_iter().for_each(|conn| self.remove(conn));
+        self.stack.flush();
+        Ok(())
+    }
+
+    fn poll(&mut self, now: u32) -> usize {
+        let mut burst = Burst {
+            session: self.store.session(now),
+            server: &self.server,
+            text: &mut self.text,
+            text_port: self.server.settings.udp_port,
+            bytes: [0; 2],
+        };
+        let frames = self.stack.poll_datagrams(&mut burst);
+        burst.end();
+        for (to, port, datagram) in self.text.later.drain(..) {
+            // The request has just come from there, so the neighbour is known, or asked for when the client asks again.
+            if let Ok(Some(peer)) = self.stack.peer(to) {
+                self.stack.send_to(port, &peer, &[&datagram]);
+            }
+        }
+        while let Some(event) = self.stack.next_event() {
+            match event {
+                Event::Accept(listener) => self.accept(listener, now),
+                Event::Ready(conn, _) => self.turn(conn, now),
+            }
+        }
+        frames
+    }
+
+    fn accept(&mut self, listener: Listener, now: u32) {
+        while let Some(conn) = self.stack.accept(listener) {
+            let counters = &self.server.counters;
+            if counters.current_connections.load(Ordering::Relaxed) >= self.server.settings.connections {
+                counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
+                let _ = self.stack.write(conn, b"ERROR Too many open connections\r\n");
+                self.stack.close(conn);
+                continue;
+            }
+            counters.current_connections.fetch_add(1, Ordering::Relaxed);
+            counters.total_connections.fetch_add(1, Ordering::Relaxed);
+            self.clients.insert(conn, Client::new(now));
+        }
+    }
+
+    fn turn(&mut self, conn: Conn, now: u32) {
+        let Some(client) = self.clients.get_mut(&conn) else { return };
+        let mut tcp = Tcp { stack: &mut self.stack, conn };
+        if client.turn(&mut tcp, &self.store, &self.server, now) == Stay::No {
+            self.remove(conn);
+        }
+    }
+
+    fn remove(&mut self, conn: Conn) {
+        if let Some(mut client) = self.clients.remove(&conn) {
+            client.end(&self.store);
+            self.stack.close(conn);
+            self.server.counters.current_connections.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn disconnect_idle(&mut self, now: u32) {
+        let limit = self.server.settings.idle_timeout;
+        if limit == 0 {
+            return;
+        }
+        let idle = |client: &Client| now.saturating_sub(client.heard) > limit;
+        let over: Vec<Conn> =
+            self.clients.iter().filter(|(_, client)| idle(client)).map(|(conn, _)| *conn).collect();
+        for conn in over {
+            self.remove(conn);
+            self.server.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}

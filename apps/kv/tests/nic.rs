@@ -1,0 +1,187 @@
+//! The program on a ccnic NIC: TCP, text and binary datagrams from another program on the same switch.
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
+#[path = "../../tcp/tests/common/mod.rs"]
+mod common;
+
+use std::io::{BufRead, BufReader, ErrorKind};
+use std::net::SocketAddr;
+use std::process::{Child, Command, Stdio};
+
+use ccnic_kv::rpc::{self, Operation};
+use ccnic_tcp::{Conn, Datagrams, Reply, Stack};
+use common::{Nic, alone, options, until};
+
+const RPC: u16 = 9000;
+
+struct Program(Child);
+
+impl Program {
+    fn start(nic: &Nic, options: &[&str]) -> Program {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_ccnic-kv"));
+        command.arg("--ccnic").arg(&nic.socket).args(["--address", "10.9.0.1/24", "-v", "-U", "11211"]);
+        let mut process = command.args(options).stderr(Stdio::piped()).spawn().unwrap();
+        let mut lines = BufReader::new(process.stderr.take().unwrap()).lines();
+        let program = Program(process);
+        let mut said = Vec::new();
+        let ready = lines
+            .by_ref()
+            .map(Result::unwrap)
+            .inspect(|line| said.push(line.clone()))
+            .any(|line| line == "ccnic-kv: ready");
+        assert!(ready, "it ended: {said:?}");
+        std::thread::spawn(move || lines.for_each(drop));
+        program
+    }
+
+    fn end(mut self) -> bool {
+        let pid = self.0.id().to_string();
+        assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+        self.0.wait().unwrap().success()
+    }
+}
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn server(port: u16) -> SocketAddr {
+    SocketAddr::new("10.9.0.1".parse().unwrap(), port)
+}
+
+fn connect(client: &mut Stack) -> Conn {
+    let conn = client.connect(server(11211)).unwrap();
+    until("a connection", || {
+        client.poll();
+        client.room(conn) > 0
+    });
+    conn
+}
+
+/// What is answered over TCP up to this end.
+fn ask(client: &mut Stack, conn: Conn, mut request: &[u8], end: &[u8]) -> Vec<u8> {
+    let mut answer = Vec::new();
+    let mut bytes = vec![0; 1 << 16];
+    until("an answer", || {
+        if let Ok(count) = client.write(conn, request) {
+            request = &request[count..];
+        }
+        client.poll();
+        while client.next_event().is_some() {}
+        match client.read(conn, &mut bytes) {
+            Ok(count) => answer.extend_from_slice(&bytes[..count]),
+            Err(error) => assert_eq!(error.kind(), ErrorKind::WouldBlock),
+        }
+        request.is_empty() && answer.ends_with(end)
+    });
+    answer
+}
+
+/// Datagrams as they come.
+#[derive(Default)]
+struct Inbox(Vec<(u16, Vec<u8>)>);
+
+impl Datagrams for Inbox {
+    fn datagram(&mut self, from: SocketAddr, _: SocketAddr, payload: &[u8], _: &mut Reply<'_>) {
+        self.0.push((from.port(), payload.to_vec()));
+    }
+}
+
+/// Sends a datagram until enough have come back: UDP may lose some.
+fn datagrams(client: &mut Stack, port: u16, request: &[u8], count: usize) -> Vec<Vec<u8>> {
+    let mut inbox = Inbox::default();
+    let mut polls = 0;
+    until("datagrams", || {
+        if polls % 100_000 == 0 {
+            inbox.0.clear();
+            match client.peer(server(port)).unwrap() {
+                Some(peer) => assert!(client.send_to(5000, &peer, &[request])),
+                None => polls = -1,
+            }
+        }
+        polls += 1;
+        client.poll_datagrams(&mut inbox);
+        inbox.0.len() >= count
+    });
+    assert!(inbox.0.iter().all(|(from, _)| *from == port));
+    inbox.0.into_iter().map(|(_, payload)| payload).collect()
+}
+
+fn set(key: &str, value: &[u8]) -> Vec<u8> {
+    [format!("set {key} 0 0 {}\r\n", value.len()).as_bytes(), value, b"\r\n"].concat()
+}
+
+#[test]
+fn every_protocol_sees_one_store() {
+    let _alone = alone();
+    let nic = Nic::start(&[]);
+    let program = Program::start(&nic, &["-t", "2", "--rpc-port", "9000"]);
+    let mut options = options("10.9.0.2/24", "fd09::2/64");
+    options.mtu = 9586;
+    let mut client = Stack::open(&nic.socket, &options).unwrap();
+    client.bind(5000).unwrap();
+    let conn = connect(&mut client);
+    let large = vec![b'v'; 300_000];
+    assert_eq!(ask(&mut client, conn, &set("large", &large), b"\r\n"), b"STORED\r\n");
+    let answer = ask(&mut client, conn, b"get large\r\n", b"END\r\n");
+    assert_eq!(answer, [b"VALUE large 0 300000\r\n", &large[..], b"\r\nEND\r\n"].concat());
+    // Each key over the port of its shard, then over the other one.
+    for number in 0..20u64 {
+        let key = format!("key{number}");
+        let value = vec![number as u8; 400 * number as usize];
+        let head = rpc::request(Operation::Set, key.len(), value.len(), number);
+        let port = RPC + (ccnic_kv::store::hash(key.as_bytes()) % 2) as u16;
+        let answer = datagrams(&mut client, port, &[&head[..], key.as_bytes(), &value].concat(), 1).remove(0);
+        assert_eq!((answer.len(), answer[1]), (rpc::HEADER, rpc::Status::Done as u8));
+        let head = rpc::request(Operation::Get, key.len(), 0, 77);
+        for port in [RPC, RPC + 1] {
+            let answer = datagrams(&mut client, port, &[&head[..], key.as_bytes()].concat(), 1).remove(0);
+            assert_eq!((answer[1], answer[8], &answer[rpc::HEADER..]), (0, 77, &value[..]));
+        }
+    }
+    assert_eq!(ask(&mut client, conn, b"get key1\r\n", b"END\r\n").len(), 425);
+    let parts = datagrams(&mut client, 11211, b"\x12\x34\0\0\0\x01\0\0get key10\r\n", 3);
+    let text: Vec<u8> = parts.iter().flat_map(|part| part[8..].to_vec()).collect();
+    assert_eq!(text, [b"VALUE key10 0 4000\r\n", &[10; 4000][..], b"\r\nEND\r\n"].concat());
+    assert!(program.end());
+}
+
+#[test]
+fn a_pipeline_is_answered_whole_and_a_bad_client_is_let_go() {
+    let _alone = alone();
+    let nic = Nic::start(&[]);
+    let _program = Program::start(&nic, &["-t", "1", "--mtu", "1500"]);
+    let mut client = nic.host("10.9.0.2/24", "fd09::2/64");
+    let (good, bad) = (connect(&mut client), connect(&mut client));
+    assert_eq!(ask(&mut client, good, &set("k", &[b'x'; 20_000]), b"\r\n"), b"STORED\r\n");
+    let answer = ask(&mut client, good, &[&b"get k\r\n".repeat(200)[..], b"mn\r\n"].concat(), b"MN\r\n");
+    assert_eq!(answer.len(), 200 * (b"VALUE k 0 20000\r\n\r\nEND\r\n".len() + 20_000) + 4);
+    let answer = ask(&mut client, bad, &[b'z'; 3000], b"\r\n");
+    assert_eq!(answer, b"CLIENT_ERROR line too long\r\n");
+    until("the end of a bad client", || {
+        client.poll();
+        client
+            .read(bad, &mut [0; 10])
+            .map_or_else(|error| error.kind() != ErrorKind::WouldBlock, |count| count == 0)
+    });
+    assert_eq!(ask(&mut client, good, b"mn\r\n", b"MN\r\n"), b"MN\r\n");
+}
+
+#[test]
+fn a_server_whose_nic_is_gone_ends_and_says_so() {
+    let _alone = alone();
+    let nic = Nic::start(&[]);
+    let mut program = Program::start(&nic, &["-t", "1"]);
+    drop(nic);
+    let mut status = None;
+    until("the end of the server", || {
+        std::thread::sleep(std::time::Duration::from_millis(5));
+        status = program.0.try_wait().unwrap();
+        status.is_some()
+    });
+    assert!(!status.unwrap().success());
+}

@@ -1,0 +1,199 @@
+//! The client: a closed loop of requests on each connection, every answer checked.
+
+use std::io::ErrorKind;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, ensure};
+use clap::Args;
+use hdrhistogram::Histogram;
+
+use crate::Patience;
+use crate::net::Net;
+
+/// What is sent.
+#[derive(Debug, Args)]
+pub(crate) struct Load {
+    /// Connections
+    #[arg(long, default_value_t = 96)]
+    pub(crate) flows: usize,
+    /// Requests under way on each connection
+    #[arg(long, default_value_t = 1)]
+    depth: usize,
+    /// Bytes of a request and of its answer, at least 16
+    #[arg(long, default_value_t = 64, value_parser = clap::value_parser!(u16).range(16..))]
+    size: u16,
+    /// How long to measure, after a tenth of it to warm up
+    #[arg(long, default_value_t = 3.0)]
+    seconds: f64,
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+/// A connection's requests.
+#[derive(Debug, Clone, Default)]
+struct Flow {
+    /// Requests sent and answers received, whole ones.
+    sent: u64,
+    answered: u64,
+    /// Bytes of requests that there was no room for.
+    unsent: Vec<u8>,
+    /// The start of an answer.
+    partial: Vec<u8>,
+}
+
+/// The client and what it has measured.
+pub(crate) struct Client {
+    flows: Vec<Flow>,
+    start: Instant,
+    bytes: Vec<u8>,
+    latencies: Histogram<u64>,
+    calls: u64,
+    measured: Duration,
+}
+
+/// The filler of a request.
+fn filler(number: u64, at: usize) -> u8 {
+    (number as u8).wrapping_mul(31).wrapping_add(at as u8)
+}
+
+impl Client {
+    pub(crate) fn new(load: &Load) -> Client {
+        // One minute at most, three digits.
+        let latencies = Histogram::new_with_bounds(1, 60_000_000_000, 3).unwrap_or_else(|_| unreachable!());
+        let flows = vec![Flow::default(); load.flows];
+        let bytes = vec![0; 16 << 10];
+        Client { flows, start: Instant::now(), bytes, latencies, calls: 0, measured: Duration::ZERO }
+    }
+
+    /// Measures. `between` is done after each poll.
+    pub(crate) fn run(
+        &mut self,
+        net: &mut dyn Net,
+        load: &Load,
+        mut between: impl FnMut() -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let length = Duration::from_secs_f64(load.seconds);
+        let mut begin = None; // when all flows work, and it is warm
+        let (mut patience, mut before) = (Patience(Instant::now()), 0);
+        loop {
+            net.poll(Duration::ZERO)?;
+            while let Some(conn) = net.ready() {
+                self.serve(net, conn, load)?;
+            }
+            between()?;
+            let now = Instant::now();
+            if self.calls > before {
+                (patience, before) = (Patience(now), self.calls);
+            } else {
+                patience.check("no answer")?;
+            }
+            match begin {
+                None if self.flows.iter().all(|flow| flow.answered > 0) => {
+                    begin = Some(now + length / 10);
+                    self.latencies.reset();
+                }
+                Some(at) if now < at => {
+                    self.calls = 0;
+                    self.latencies.reset();
+                    before = 0;
+                }
+                Some(at) if now > at + length => {
+                    self.measured = now - at;
+                    return Ok(());
+                }
+                _ => {}
+            }
+        }
+    }
+
+    /// Reads the answers of a connection, and sends as many requests.
+    fn serve(&mut self, net: &mut dyn Net, conn: usize, load: &Load) -> anyhow::Result<()> {
+        loop {
+            let n = match net.read(conn, &mut self.bytes) {
+                Ok(n) => n,
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(e) => return Err(e).context("the connection has failed"),
+            };
+            ensure!(n > 0, "the server has closed the connection");
+            let bytes = std::mem::take(&mut self.bytes);
+            self.answers(conn, &bytes[..n], load.size.into())?;
+            let all = n < bytes.len();
+            self.bytes = bytes;
+            if all {
+                break;
+            }
+        }
+        let now = self.start.elapsed().as_nanos() as u64;
+        let flow = &mut self.flows[conn];
+        while flow.sent < flow.answered + load.depth as u64 {
+            let at = flow.unsent.len();
+            flow.unsent.extend(flow.sent.to_le_bytes());
+            flow.unsent.extend(now.to_le_bytes());
+            flow.unsent.extend((16..usize::from(load.size)).map(|at| filler(flow.sent, at)));
+            debug_assert_eq!(flow.unsent.len(), at + usize::from(load.size));
+            flow.sent += 1;
+        }
+        if !flow.unsent.is_empty() {
+            match net.write(conn, &flow.unsent) {
+                Ok(n) => drop(flow.unsent.drain(..n)),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => {}
+                Err(e) => return Err(e).context("the connection has failed"),
+            }
+        }
+        Ok(())
+    }
+
+    fn answers(&mut self, conn: usize, mut bytes: &[u8], size: usize) -> anyhow::Result<()> {
+        let now = self.start.elapsed().as_nanos() as u64;
+        let mut partial = std::mem::take(&mut self.flows[conn].partial);
+        if !partial.is_empty() {
+            let n = (size - partial.len()).min(bytes.len());
+            partial.extend_from_slice(&bytes[..n]);
+            bytes = &bytes[n..];
+            if partial.len() == size {
+                self.answer(conn, &partial, now)?;
+                partial.clear();
+            }
+        }
+        let mut answers = bytes.chunks_exact(size);
+        for answer in &mut answers {
+            self.answer(conn, answer, now)?;
+        }
+        partial.extend_from_slice(answers.remainder());
+        self.flows[conn].partial = partial;
+        Ok(())
+    }
+
+    fn answer(&mut self, conn: usize, answer: &[u8], now: u64) -> anyhow::Result<()> {
+        let word = |at: usize| answer[at..at + 8].first_chunk::<8>().map_or(0, |b| u64::from_le_bytes(*b));
+        let flow = &mut self.flows[conn];
+        let number = flow.answered;
+        ensure!(word(0) == number, "answer {} in place of {number}", word(0));
+        let whole = answer.iter().enumerate().skip(16).all(|(at, byte)| *byte == filler(number, at));
+        ensure!(whole, "answer {number} has other bytes");
+        flow.answered += 1;
+        self.calls += 1;
+        self.latencies.saturating_record(now.saturating_sub(word(8)));
+        Ok(())
+    }
+
+    /// Prints what was measured.
+    pub(crate) fn report(&self, load: &Load) {
+        let rate = self.calls as f64 / self.measured.as_secs_f64();
+        let micros = |quantile: f64| self.latencies.value_at_quantile(quantile) as f64 / 1e3;
+        let (p50, p99, p999) = (micros(0.5), micros(0.99), micros(0.999));
+        if load.json {
+            let figures = serde_json::json!({
+                "flows": load.flows, "depth": load.depth, "size": load.size, "seconds": self.measured.as_secs_f64(),
+                "calls": self.calls, "calls_per_second": rate, "p50_us": p50, "p99_us": p99, "p999_us": p999,
+            });
+            println!("{figures}");
+            return;
+        }
+        println!(
+            "{} connections, {} requests of {} bytes on each: {rate:.0} calls/s, p50 {p50:.1} us, p99 {p99:.1} us, p99.9 {p999:.1} us",
+            load.flows, load.depth, load.size
+        );
+    }
+}

@@ -1,0 +1,161 @@
+//! `ccnic-echo`: remote procedure calls of 64 bytes over many TCP connections, over ccnic or over the kernel's sockets, to compare the two.
+//!
+//! The experiment of CC-NIC section 5.7 (with the TCP stack TAS): 96 connections, requests pipelined, closed loop. Server and client are the
+//! same code for both; only what is behind [`net::Net`] differs.
+
+mod client;
+mod kernel;
+mod net;
+mod overlay;
+mod server;
+
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::Context;
+use ccnic_tcp::{Network, Options};
+use clap::{Args, Parser, Subcommand};
+
+use client::{Client, Load};
+use net::Net;
+use server::Server;
+
+/// Remote procedure calls over TCP: over ccnic, or over the kernel's sockets.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Return what comes, until the process is ended
+    Server {
+        #[command(flatten)]
+        way: Way,
+        /// The TCP port
+        #[arg(long, default_value_t = 7)]
+        port: u16,
+        /// Sleep when nothing comes; without it the program polls
+        #[arg(long)]
+        sleep: bool,
+    },
+    /// Send requests, check the answers, and say what was measured
+    Client {
+        #[command(flatten)]
+        way: Way,
+        /// The server
+        #[arg(long)]
+        to: SocketAddr,
+        #[command(flatten)]
+        load: Load,
+    },
+    /// Client and server in one thread: calls per second of one core that does the work of both ends
+    Both {
+        #[command(flatten)]
+        way: Way,
+        #[command(flatten)]
+        load: Load,
+    },
+}
+
+/// Over what.
+#[derive(Debug, Args)]
+struct Way {
+    /// The kernel's sockets, on all its addresses
+    #[arg(long, conflicts_with = "socket")]
+    kernel: bool,
+    /// The socket of the NIC
+    #[arg(long, default_value = "/tmp/nic.sock")]
+    socket: PathBuf,
+    /// This host's address and the bits of its network's prefix
+    #[arg(long, default_value = "10.9.0.2/24")]
+    address: Network,
+    /// The gateway to other networks
+    #[arg(long)]
+    gateway: Option<IpAddr>,
+}
+
+impl Way {
+    fn options(&self) -> Options {
+        let mut options = Options::new(self.address);
+        options.gateway = self.gateway;
+        options
+    }
+
+    fn listen(&self, port: u16) -> anyhow::Result<Box<dyn Net>> {
+        if self.kernel {
+            return Ok(Box::new(kernel::Kernel::listen(port).with_context(|| format!("port {port}"))?));
+        }
+        Ok(Box::new(overlay::Overlay::listen(&self.socket, &self.options(), port)?))
+    }
+
+    fn connect(&self, options: &Options, to: SocketAddr, flows: usize) -> anyhow::Result<Box<dyn Net>> {
+        if self.kernel {
+            return Ok(Box::new(kernel::Kernel::connect(to, flows).with_context(|| format!("{to}"))?));
+        }
+        Ok(Box::new(overlay::Overlay::connect(&self.socket, options, to, flows)?))
+    }
+}
+
+fn main() -> anyhow::Result<()> {
+    match Cli::parse().command {
+        Command::Server { way, port, sleep } => {
+            let mut net = way.listen(port)?;
+            let mut server = Server::default();
+            loop {
+                server.step(net.as_mut(), sleep)?;
+            }
+        }
+        Command::Client { way, to, load } => {
+            let mut net = way.connect(&way.options(), to, load.flows)?;
+            let mut client = Client::new(&load);
+            client.run(net.as_mut(), &load, || Ok(()))?;
+            client.report(&load);
+        }
+        Command::Both { way, load } => both(&way, &load)?,
+    }
+    Ok(())
+}
+
+/// Both ends in this thread.
+fn both(way: &Way, load: &Load) -> anyhow::Result<()> {
+    const PORT: u16 = 7007;
+    let mut listening = way.listen(PORT)?;
+    let (to, options) = if way.kernel {
+        (SocketAddr::from(([127, 0, 0, 1], PORT)), way.options())
+    } else {
+        let mut options = way.options();
+        let next = next_address(way.address.address);
+        options.ipv4 = options.ipv4.map(|ours| Network { address: next, ..ours });
+        options.ipv6 = options.ipv6.map(|ours| Network { address: next, ..ours });
+        (SocketAddr::new(way.address.address, PORT), options)
+    };
+    let mut net = way.connect(&options, to, load.flows)?;
+    let (mut client, mut server) = (Client::new(load), Server::default());
+    client.run(net.as_mut(), load, || server.step(listening.as_mut(), false))?;
+    client.report(load);
+    Ok(())
+}
+
+/// The address behind this one, for the other end.
+fn next_address(address: IpAddr) -> IpAddr {
+    match address {
+        IpAddr::V4(address) => IpAddr::from(u32::from(address).wrapping_add(1).to_be_bytes()),
+        IpAddr::V6(address) => IpAddr::from(u128::from(address).wrapping_add(1).to_be_bytes()),
+    }
+}
+
+/// Fails when nothing has happened for long.
+struct Patience(Instant);
+
+impl Patience {
+    const LIMIT: Duration = Duration::from_secs(30);
+
+    fn check(&self, what: &str) -> anyhow::Result<()> {
+        anyhow::ensure!(self.0.elapsed() < Patience::LIMIT, "{what}: nothing has come for 30 seconds");
+        Ok(())
+    }
+}

@@ -1,0 +1,112 @@
+//! `ccnic-hello`: an HTTP/1.1 server over ccnic, for `curl` and `wrk` behind a TAP port.
+
+mod http;
+
+use std::io::ErrorKind;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use ccnic_tcp::{Conn, Event, Network, Options, Stack};
+use clap::Parser;
+
+use http::Exchange;
+
+/// Polls without a frame before the program sleeps.
+const SPINS: u32 = 10_000;
+/// What is kept of a client that does not read its answers; beyond that nothing more is read from it.
+const UNSENT: usize = 64 << 10;
+
+/// Answer HTTP requests with a greeting.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Cli {
+    /// The socket of the NIC
+    #[arg(long, default_value = "/tmp/nic.sock")]
+    socket: PathBuf,
+    /// This host's address and the bits of its network's prefix
+    #[arg(long, default_value = "10.9.0.2/24")]
+    address: Network,
+    /// An IPv6 address, too
+    #[arg(long)]
+    ipv6: Option<Network>,
+    /// The gateway to other networks
+    #[arg(long)]
+    gateway: Option<IpAddr>,
+    /// The TCP port
+    #[arg(long, default_value_t = 80)]
+    port: u16,
+    /// Connections at the same time
+    #[arg(long, default_value_t = 16 << 10)]
+    connections: usize,
+}
+
+/// A client, by the index of its connection.
+#[derive(Debug, Default)]
+struct Client {
+    exchange: Exchange,
+    /// Bytes of `exchange`'s output that were written.
+    written: usize,
+}
+
+fn main() -> anyhow::Result<()> {
+    let cli = Cli::parse();
+    let mut options = Options::new(cli.address);
+    (options.ipv6, options.gateway, options.connections) =
+        (cli.ipv6.or(options.ipv6), cli.gateway, cli.connections);
+    let mut stack = Stack::open(&cli.socket, &options)?;
+    let listener = stack.listen(cli.port, 4096)?;
+    let (mut clients, mut idle) = (Vec::<Client>::new(), 0);
+    loop {
+        idle = if stack.poll() > 0 { 0 } else { idle + 1 };
+        while let Some(event) = stack.next_event() {
+            match event {
+                Event::Accept(_) => {
+                    while let Some(conn) = stack.accept(listener) {
+                        clients.resize_with(clients.len().max(conn.index() + 1), Client::default);
+                        clients[conn.index()] = Client::default();
+                    }
+                }
+                Event::Ready(conn, _) => {
+                    if !serve(&mut stack, conn, &mut clients[conn.index()]) {
+                        stack.close(conn);
+                        clients[conn.index()] = Client::default();
+                    }
+                }
+            }
+        }
+        if idle > SPINS {
+            stack.wait(Duration::from_secs(1))?;
+        }
+    }
+}
+
+/// Reads requests and writes answers; false at the end of the connection.
+fn serve(stack: &mut Stack, conn: Conn, client: &mut Client) -> bool {
+    let mut bytes = [0; 4096];
+    loop {
+        let Client { exchange, written } = client;
+        while *written < exchange.output.len() {
+            match stack.write(conn, &exchange.output[*written..]) {
+                Ok(n) => *written += n,
+                Err(e) => return e.kind() == ErrorKind::WouldBlock,
+            }
+        }
+        exchange.output.clear();
+        *written = 0;
+        if exchange.ends {
+            return false;
+        }
+        while exchange.output.len() < UNSENT && !exchange.ends {
+            match stack.read(conn, &mut bytes) {
+                Ok(0) => exchange.ends = true,
+                Ok(n) => exchange.input(&bytes[..n]),
+                Err(e) if e.kind() == ErrorKind::WouldBlock => break,
+                Err(_) => return false,
+            }
+        }
+        if exchange.output.is_empty() && !exchange.ends {
+            return true;
+        }
+    }
+}

@@ -130,6 +130,12 @@ fn of_machine(pair: Option<Pair>) -> Tuned {
             pair.nic,
             pair.program
         );
+    } else if !report.calm() {
+        tracing::info!(
+            "other processes used CPUs {} and {} for much of the measurement: the next start measures again",
+            pair.nic,
+            pair.program
+        );
     } else if let Some(Err(e)) = cache.map(|cache| cache.store(report.tuning)) {
         tracing::info!("{e:#}: the next start measures again");
     }
@@ -162,7 +168,7 @@ pub enum Kept {
     In(PathBuf),
     /// The model of the CPU is unknown, or this user has no directory for it.
     Nowhere,
-    /// Some of it could not be measured: what was kept before stays.
+    /// Other processes used the CPUs: some of it could not be measured, or may not be true. What was kept before stays.
     Incomplete,
 }
 
@@ -173,7 +179,7 @@ pub enum Kept {
 pub fn tune(pair: Pair) -> anyhow::Result<Outcome> {
     let report = measured(pair, ASKED_FOR)?;
     let kept = match CpuModel::of(pair.nic).and_then(Cache::of) {
-        _ if !report.complete() => Kept::Incomplete,
+        _ if !report.complete() || !report.calm() => Kept::Incomplete,
         Some(cache) => Kept::In(cache.store(report.tuning)?),
         None => Kept::Nowhere,
     };

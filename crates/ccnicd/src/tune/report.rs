@@ -65,6 +65,13 @@ impl Report {
         self.rows.iter().all(|row| row.verdict != Verdict::NotMeasured)
     }
 
+    /// Other processes took a CPU seldom enough for the result to be that of the machine: with them on both CPUs, what wins on an idle
+    /// machine mostly does not.
+    pub(super) fn calm(&self) -> bool {
+        let sum = |count: fn(&Rounds) -> usize| self.rows.iter().map(|row| count(&row.rounds)).sum::<usize>();
+        2 * sum(Rounds::disturbed) <= sum(Rounds::len)
+    }
+
     /// The table: medians of rounds.
     pub(super) fn text(&self) -> String {
         let mut text = format!(

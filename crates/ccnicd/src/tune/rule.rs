@@ -14,16 +14,27 @@ pub(super) struct Rounds {
     margin: f64,
     /// The rates of the incumbent and of the variant.
     rates: Vec<(f64, f64)>,
+    disturbed: usize,
 }
 
 impl Rounds {
     /// None yet, of a variant that has to be faster by this margin.
     pub(super) fn new(margin: f64) -> Rounds {
-        Rounds { margin, rates: Vec::new() }
+        Rounds { margin, rates: Vec::new(), disturbed: 0 }
     }
 
     pub(super) fn add(&mut self, incumbent: f64, variant: f64) {
         self.rates.push((incumbent, variant));
+    }
+
+    /// Something else took a CPU during a round, which counts for nothing.
+    pub(super) fn add_disturbed(&mut self) {
+        self.disturbed += 1;
+    }
+
+    /// How many rounds were disturbed.
+    pub(super) fn disturbed(&self) -> usize {
+        self.disturbed
     }
 
     pub(super) fn len(&self) -> usize {

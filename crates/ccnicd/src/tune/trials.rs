@@ -163,6 +163,8 @@ fn set(
             let [one, two] = rates;
             let (incumbent, variant) = if variant_first { (two, one) } else { (one, two) };
             rounds.add(incumbent, variant);
+        } else {
+            rounds.add_disturbed();
         }
     }
     Ok(rounds)
@@ -203,6 +205,28 @@ mod tests {
 
     fn measured(most: usize, rate: impl FnMut(Load, Tuning) -> f64) -> Report {
         measure(&mut Fake { rate, slices: 0, most }, EFFORT).unwrap()
+    }
+
+    #[test]
+    fn a_machine_that_is_mostly_busy_is_not_calm() {
+        assert!(measured(usize::MAX, |_, _| 10.0).calm());
+        let mut busy = Fake { rate: |_, _| 10.0, slices: 0, most: usize::MAX };
+        let report = measure(&mut Busy(&mut busy), EFFORT).unwrap();
+        assert!(report.complete() && !report.calm());
+    }
+
+    /// Something else takes a CPU in most slices.
+    struct Busy<'a, M>(&'a mut M);
+
+    impl<F: FnMut(Load, Tuning) -> f64> Machine for Busy<'_, Fake<F>> {
+        fn rate(&mut self, load: Load, tuning: Tuning, slice: Duration) -> anyhow::Result<Option<f64>> {
+            let rate = self.0.rate(load, tuning, slice)?;
+            Ok(rate.filter(|_| self.0.slices % 5 < 2))
+        }
+
+        fn is_late(&self) -> bool {
+            self.0.is_late()
+        }
     }
 
     fn verdict(report: &Report, text: &str) -> Verdict {

@@ -217,17 +217,17 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         let (mut parts, mut sent) = (parts.into_iter(), 0);
         let mut chains = Chains::no_chains();
         loop {
-            chains.packets = 0;
-            while chains.segments.space() >= CHAIN_MAX
-                && let Some(header) = headers.as_slice().get(chains.packets)
-                && let Some(parts) = parts.next()
-                && self.add_chain(&mut chains, header.desc(), parts)
-            {}
+            (chains.copies, chains.packets) = (0, 0);
+            let mut last = false;
+            while !last && chains.segments.space() >= CHAIN_MAX {
+                let next = headers.as_slice().get(chains.packets).zip(parts.next());
+                last = !next.is_some_and(|(header, parts)| self.add_chain(&mut chains, header.desc(), parts));
+            }
             let packets = chains.packets;
             let done = self.send_chains(&mut chains);
             headers.remove_front(done);
             sent += done;
-            if done < packets || packets == 0 || headers.is_empty() {
+            if last || done < packets {
                 return sent;
             }
         }

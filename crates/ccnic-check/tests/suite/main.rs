@@ -3,6 +3,7 @@
 mod faults;
 mod handoff;
 mod heap;
+mod kept;
 mod native;
 mod scripts;
 mod spread;

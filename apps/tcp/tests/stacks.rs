@@ -287,3 +287,58 @@ fn a_thread_that_blocks_is_woken() {
     let refused = client.connect_blocking(at("10.8.0.1", 7)).unwrap_err();
     assert!(refused.to_string().contains("no way to 10.8.0.1"), "{refused}");
 }
+
+/// A SYN from this port of a host that does not exist.
+fn syn(to: [u8; 6], port: u16) -> Vec<u8> {
+    let mut frame =
+        [&to[..], &[2, 0, 0, 0, 9, 9], &[8, 0, 0x45, 0, 0, 40, 0, 0, 0x40, 0, 64, 6, 0, 0]].concat();
+    frame.extend([10, 9, 0, 77, 10, 9, 0, 1]);
+    frame.extend(
+        [&port.to_be_bytes()[..], &7u16.to_be_bytes(), &[1; 4], &[0; 4], &[0x50, 2, 255, 255, 0, 0, 0, 0]]
+            .concat(),
+    );
+    let headers = ccnic_frame::Headers::parse(&frame, frame.len());
+    ccnic_frame::checksum::fill_ipv4(&mut frame, &headers).unwrap();
+    ccnic_frame::checksum::fill_l4(&mut frame, &headers, []).unwrap();
+    frame
+}
+
+#[test]
+fn half_open_connections_are_bounded_and_expire() {
+    let _alone = alone();
+    let nic = Nic::start(&[]);
+    let mut options = common::options("10.9.0.1/24", "fd09::1/64");
+    options.handshake = std::time::Duration::from_millis(300);
+    let mut server = Stack::open(&nic.socket, &options).unwrap();
+    let mut client = nic.host("10.9.0.2/24", "fd09::2/64");
+    let listener = server.listen(7, 8).unwrap();
+    let pages = ccnic_client::Pages::Small;
+    let mut attacker = ccnic_client::Nic::options().name("attacker").pages(pages).open(&nic.socket).unwrap();
+    let (mut pair, mut burst) = (attacker.queue_pair(0).unwrap(), ccnic_client::Burst::new());
+    for port in 1000..1100 {
+        let frame = syn(server.mac(), port);
+        assert_eq!(pair.alloc(frame.len() as u16, 1, &mut burst), 1);
+        burst.iter_mut().for_each(|buf| assert_eq!(pair.write(buf, 0, &frame), frame.len()));
+        until("room", || pair.tx_burst(&mut burst) == 1);
+        server.poll();
+        assert!(server.connections() <= 8);
+    }
+    until("all SYNs", || {
+        server.poll();
+        server.counters().syn_dropped >= 92
+    });
+    // A client that finds the backlog full tries again, as every TCP does.
+    let conn = client.connect(at(SERVER[0], 7)).unwrap();
+    until("the client's connection", || {
+        client.poll();
+        server.poll();
+        server.accept(listener);
+        client.room(conn) > 0
+    });
+    until("the end of the others", || {
+        server.poll();
+        client.poll();
+        server.connections() == 1
+    });
+    assert!(server.counters().half_open_expired >= 8, "{:?}", server.counters());
+}

@@ -15,6 +15,9 @@ use ccnicd::dataplane::DataplaneKind;
 use ccnicd::{Daemon, DaemonOptions};
 use rustix::thread::{CpuSet, sched_getaffinity};
 
+pub mod kernel;
+pub mod relay;
+
 /// Longer than any machine needs; only a hang gets here.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 

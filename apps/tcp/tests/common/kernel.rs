@@ -1,0 +1,188 @@
+//! A network namespace with a TAP port of the switch, and a stack on the switch that returns what it gets.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use ccnic_tcp::{Conn, Event, Stack};
+
+use super::{Nic, PATIENCE, byte, until};
+
+/// The port: `ip` in this namespace calls it tap0.
+pub const TAP: &str = "tap:tap0,address=10.9.0.9/24,address=fd09::9/64";
+
+/// Runs the ignored test `inner` of this binary in a network namespace of its own. Skipped, with the reason, where there can be none.
+#[track_caller]
+pub fn in_namespace(inner: &str) {
+    let _alone = super::alone();
+    let tries = [&["--net"][..], &["--user", "--map-root-user", "--net"]];
+    let works = |flags: &&&[&str]| {
+        let done = Command::new("unshare").args(**flags).args(["ip", "link", "set", "lo", "up"]).output();
+        done.is_ok_and(|done| done.status.success())
+    };
+    let Some(flags) = tries.iter().find(works) else {
+        println!(
+            "skipped: no network namespace can be made here: that takes unshare and ip, and root or user namespaces"
+        );
+        return;
+    };
+    if let Err(e) = std::fs::File::options().read(true).write(true).open("/dev/net/tun") {
+        println!("skipped: /dev/net/tun: {e}");
+        return;
+    }
+    let status = Command::new("unshare")
+        .args(*flags)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", inner, "--ignored", "--nocapture"])
+        .status();
+    assert!(status.unwrap().success(), "{inner} failed");
+}
+
+/// Runs a command; true when it succeeded.
+pub fn runs(words: &str) -> bool {
+    let mut words = words.split(' ');
+    let done = Command::new(words.next().unwrap()).args(words).output();
+    done.is_ok_and(|done| done.status.success())
+}
+
+/// A NIC with the TAP port, whose addresses can be used.
+#[track_caller]
+pub fn nic() -> Nic {
+    let nic = Nic::start(&[TAP]);
+    until("the end of duplicate address detection", || {
+        let shown = Command::new("ip").args(["-6", "addr", "show", "dev", "tap0"]).output().unwrap();
+        std::thread::sleep(Duration::from_millis(10));
+        shown.status.success() && !String::from_utf8_lossy(&shown.stdout).contains("tentative")
+    });
+    nic
+}
+
+/// What the server does with its connections.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Manner {
+    /// Returns what it gets, until the client closes.
+    Echo,
+    /// Returns the first bytes, and closes.
+    Once,
+}
+
+/// A stack that serves in a thread.
+pub struct Server {
+    stop: Arc<AtomicBool>,
+    /// Reads nothing while this is set.
+    pub pause: Arc<AtomicBool>,
+    /// Connections in the table.
+    pub connections: Arc<AtomicUsize>,
+    pub accepted: Arc<AtomicUsize>,
+    thread: Option<JoinHandle<Stack>>,
+}
+
+impl Server {
+    /// Serves port 7.
+    pub fn start(mut stack: Stack, manner: Manner) -> Server {
+        let stop = Arc::new(AtomicBool::new(false));
+        let (pause, connections, accepted): (Arc<AtomicBool>, Arc<AtomicUsize>, Arc<AtomicUsize>) =
+            Default::default();
+        let watched = [Arc::clone(&connections), Arc::clone(&accepted)];
+        let (stopped, paused) = (Arc::clone(&stop), Arc::clone(&pause));
+        let thread = std::thread::spawn(move || {
+            let listener = stack.listen(7, 512).unwrap();
+            let mut conns: Vec<(Option<Conn>, Vec<u8>)> = Vec::new();
+            while !stopped.load(Ordering::Relaxed) {
+                if stack.poll() == 0 {
+                    stack.wait(Duration::from_millis(5)).unwrap();
+                }
+                while let Some(event) = stack.next_event() {
+                    if event == Event::Accept(listener) {
+                        while let Some(conn) = stack.accept(listener) {
+                            conns.resize(conns.len().max(conn.index() + 1), (None, Vec::new()));
+                            conns[conn.index()] = (Some(conn), Vec::new());
+                            watched[1].fetch_add(1, Ordering::Relaxed);
+                        }
+                    }
+                }
+                // All of them: with a pause an event may be long past.
+                for (slot, unsent) in &mut conns {
+                    if let Some(conn) = *slot
+                        && !paused.load(Ordering::Relaxed)
+                        && !serve(&mut stack, conn, unsent, manner)
+                    {
+                        stack.close(conn);
+                        *slot = None;
+                    }
+                }
+                watched[0].store(stack.connections(), Ordering::Relaxed);
+            }
+            stack
+        });
+        Server { stop, pause, connections, accepted, thread: Some(thread) }
+    }
+
+    /// Ends it; returns the stack.
+    pub fn end(mut self) -> Stack {
+        self.stop.store(true, Ordering::Relaxed);
+        self.thread.take().unwrap().join().unwrap()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.store(true, Ordering::Relaxed);
+    }
+}
+
+fn serve(stack: &mut Stack, conn: Conn, unsent: &mut Vec<u8>, manner: Manner) -> bool {
+    loop {
+        while !unsent.is_empty() {
+            match stack.write(conn, unsent) {
+                Ok(n) => drop(unsent.drain(..n)),
+                Err(e) => return e.kind() == ErrorKind::WouldBlock,
+            }
+        }
+        let mut bytes = [0; 32 << 10];
+        match stack.read(conn, &mut bytes) {
+            Ok(0) => return false,
+            Ok(n) => unsent.extend_from_slice(&bytes[..n]),
+            Err(e) => return e.kind() == ErrorKind::WouldBlock,
+        }
+        if manner == Manner::Once {
+            let _ = stack.write(conn, unsent); // a few bytes
+            return false;
+        }
+    }
+}
+
+/// Connects from the kernel.
+#[track_caller]
+pub fn connect(to: SocketAddr) -> TcpStream {
+    let stream = TcpStream::connect_timeout(&to, PATIENCE).unwrap();
+    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_write_timeout(Some(PATIENCE)).unwrap();
+    stream
+}
+
+/// Sends so many bytes to a server that returns them, and compares.
+#[track_caller]
+pub fn echo(stream: TcpStream, len: usize) {
+    let mut writer = stream.try_clone().unwrap();
+    let sender = std::thread::spawn(move || {
+        let bytes: Vec<u8> = (0..len).map(|at| byte(5, at)).collect();
+        writer.write_all(&bytes).unwrap();
+        writer.shutdown(std::net::Shutdown::Write).unwrap();
+    });
+    let (mut reader, mut got, mut bytes) = (stream, 0, vec![0; 64 << 10]);
+    loop {
+        let n = reader.read(&mut bytes).unwrap();
+        if n == 0 {
+            break;
+        }
+        assert!((0..n).all(|i| bytes[i] == byte(5, got + i)), "after {got} bytes");
+        got += n;
+    }
+    assert_eq!(got, len);
+    sender.join().unwrap();
+}

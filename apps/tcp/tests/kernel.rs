@@ -1,0 +1,244 @@
+//! The stack and Linux's TCP, across a TAP port: transfers, also over a bad link, storms of connections, resets, windows that are closed,
+//! curl.
+//!
+//! Each test runs in a network namespace of its own: see [`kernel::in_namespace`].
+
+#![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
+
+mod common;
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::process::{Child, Command};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use common::kernel::{Manner, Server, connect, echo, in_namespace, nic, runs};
+use common::relay::{Faults, Relay};
+use common::{Nic, until};
+
+const HOSTS: [&str; 2] = ["10.9.0.1", "fd09::1"];
+
+fn at(host: &str) -> SocketAddr {
+    SocketAddr::new(host.parse().unwrap(), 7)
+}
+
+#[test]
+fn transfers() {
+    in_namespace("transfers_inside");
+}
+
+#[test]
+#[ignore = "for transfers"]
+fn transfers_inside() {
+    let nic = nic();
+    let server = Server::start(nic.host("10.9.0.1/24", "fd09::1/64"), Manner::Echo);
+    for host in HOSTS {
+        echo(connect(at(host)), 8 << 20);
+    }
+    // A server that reads nothing closes its window; then the client its own.
+    for host in HOSTS {
+        server.pause.store(true, Ordering::Relaxed);
+        let stream = connect(at(host));
+        let other = stream.try_clone().unwrap();
+        let client = std::thread::spawn(move || echo(other, 2 << 20));
+        std::thread::sleep(Duration::from_millis(700)); // probes of the window have been sent
+        server.pause.store(false, Ordering::Relaxed);
+        client.join().unwrap();
+    }
+    until("the end of all connections", || server.connections.load(Ordering::Relaxed) == 0);
+    let counters = server.end().counters();
+    assert_eq!((counters.bad_checksum, counters.malformed), (0, 0), "{counters:?}");
+}
+
+#[test]
+fn a_bad_link() {
+    in_namespace("a_bad_link_inside");
+}
+
+/// Frames are lost, come twice, late, and in another order, both ways.
+#[test]
+#[ignore = "for a_bad_link"]
+fn a_bad_link_inside() {
+    let (near, far) = (nic(), Nic::start(&[]));
+    let server = Server::start(far.host("10.9.0.1/24", "fd09::1/64"), Manner::Echo);
+    let (none, ms) = (Faults::default(), Duration::from_millis);
+    let links = [
+        Faults { lost: 10, ..none },
+        Faults { doubled: 50, ..none },
+        Faults { delay: ms(2), ..none },
+        Faults { late: (20, ms(3)), ..none },
+        Faults { lost: 10, doubled: 10, delay: ms(1), late: (10, ms(2)) },
+    ];
+    for faults in links {
+        let relay = Relay::start([&near.socket, &far.socket], faults);
+        for host in HOSTS {
+            echo(connect(at(host)), 256 << 10);
+        }
+        let [passed, lost, doubled, late] = relay.end();
+        println!("{faults:?}: {passed} frames passed on, {lost} lost, {doubled} doubled, {late} late");
+        let happened = [(faults.lost, lost), (faults.doubled, doubled), (faults.late.0, late)];
+        assert!(happened.iter().all(|(wanted, was)| (*wanted > 0) == (*was > 0)), "{happened:?}");
+    }
+    server.end();
+}
+
+#[test]
+fn storm() {
+    in_namespace("storm_inside");
+}
+
+/// Resident memory of this process in KiB.
+fn resident() -> usize {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").trim().parse().unwrap()
+}
+
+/// So many short connections, from eight threads at once.
+fn short_connections(n: usize) {
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                for _ in 0..n / 8 {
+                    let mut stream = connect(at(HOSTS[0]));
+                    stream.set_nodelay(true).unwrap();
+                    stream.write_all(b"hello").unwrap();
+                    stream.shutdown(std::net::Shutdown::Write).unwrap();
+                    let mut answer = Vec::new();
+                    stream.read_to_end(&mut answer).unwrap();
+                    assert_eq!(answer, b"hello");
+                }
+            });
+        }
+    });
+}
+
+fn storms(n: usize) {
+    // A port of the kernel is free again soon, and the stack takes it while it is in TIME-WAIT itself.
+    assert!(
+        runs("sysctl -w net.ipv4.tcp_tw_reuse=1")
+            && runs("sysctl -w net.ipv4.ip_local_port_range=1024\t65000")
+            || n <= 20_000
+    );
+    let nic = nic();
+    for manner in [Manner::Echo, Manner::Once] {
+        let mut options = common::options("10.9.0.1/24", "fd09::1/64");
+        options.mac = Some([2, 0, 0, 0, 0, 7]); // the kernel knows it from the first of them
+        (options.time_wait, options.receive_buffer, options.send_buffer) = (100, 16 << 10, 16 << 10);
+        let stack = ccnic_tcp::Stack::open(&nic.socket, &options).unwrap();
+        let server = Server::start(stack, manner);
+        short_connections(n / 10);
+        let before = resident();
+        short_connections(n);
+        assert_eq!(server.accepted.load(Ordering::Relaxed), n / 10 / 8 * 8 + n / 8 * 8);
+        // Those in TIME-WAIT are bounded; where the client closes first there are none.
+        let left = if manner == Manner::Echo { 0 } else { 100 };
+        until("the connections to end", || server.connections.load(Ordering::Relaxed) <= left);
+        let grown = resident().saturating_sub(before);
+        assert!(grown < 16 << 10, "{grown} KiB more after {n} connections");
+        let mut stack = server.end();
+        until("the timers of past connections", || {
+            stack.poll();
+            stack.timers() <= 2 * left + 10
+        });
+    }
+}
+
+#[test]
+#[ignore = "for storm"]
+fn storm_inside() {
+    storms(10_000);
+}
+
+#[test]
+#[ignore = "takes minutes: make tcp-storm"]
+fn million() {
+    in_namespace("million_inside");
+}
+
+#[test]
+#[ignore = "for million"]
+fn million_inside() {
+    storms(1_000_000);
+}
+
+#[test]
+fn refusals_and_resets() {
+    in_namespace("refusals_and_resets_inside");
+}
+
+#[test]
+#[ignore = "for refusals_and_resets"]
+fn refusals_and_resets_inside() {
+    let nic = nic();
+    let server = Server::start(nic.host("10.9.0.1/24", "fd09::1/64"), Manner::Echo);
+    for host in HOSTS {
+        echo(connect(at(host)), 1000);
+        let nobody = SocketAddr::new(host.parse().unwrap(), 8);
+        assert_eq!(TcpStream::connect(nobody).unwrap_err().kind(), ErrorKind::ConnectionRefused);
+        // Closed with bytes that were not read: Linux resets.
+        let mut stream = connect(at(host));
+        stream.write_all(&[7; 1000]).unwrap();
+        stream.peek(&mut [0]).unwrap();
+        drop(stream);
+        until("the end of the reset connection", || server.connections.load(Ordering::Relaxed) == 0);
+    }
+    // The server goes away with a connection open, and comes back: what is sent then is answered by a reset.
+    let mut stream = connect(at(HOSTS[0]));
+    stream.write_all(b"hello").unwrap();
+    stream.read_exact(&mut [0; 5]).unwrap();
+    let mut options = common::options("10.9.0.1/24", "fd09::1/64");
+    options.mac = Some(server.end().mac());
+    let again = Server::start(ccnic_tcp::Stack::open(&nic.socket, &options).unwrap(), Manner::Echo);
+    stream.write_all(b"hello").unwrap();
+    assert_eq!(stream.read(&mut [0; 5]).unwrap_err().kind(), ErrorKind::ConnectionReset);
+    echo(connect(at(HOSTS[0])), 1000);
+    again.end();
+}
+
+#[test]
+fn curl() {
+    in_namespace("curl_inside");
+}
+
+/// Ends the program when the test does.
+struct Program(Child);
+
+impl Drop for Program {
+    fn drop(&mut self) {
+        let _ = self.0.kill(); // it may have ended already
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+#[ignore = "for curl"]
+fn curl_inside() {
+    if !runs("curl --version") {
+        println!("skipped: there is no curl");
+        return;
+    }
+    let nic = nic();
+    let mut hello = Command::new(env!("CARGO_BIN_EXE_ccnic-hello"));
+    hello.arg("--socket").arg(&nic.socket).args([
+        "--address",
+        "10.9.0.1/24",
+        "--ipv6",
+        "fd09::1/64",
+        "--port",
+        "80",
+    ]);
+    let _hello = Program(hello.spawn().unwrap());
+    let start = Instant::now();
+    let get = |words: &[&str]| {
+        Command::new("curl").args(["-s", "-S", "--max-time", "20"]).args(words).output().unwrap()
+    };
+    until("the server", || start.elapsed() > common::PATIENCE || get(&["http://10.9.0.1/"]).status.success());
+    for url in ["http://10.9.0.1/", "http://[fd09::1]/"] {
+        let done = get(&[url, url, url]); // over one connection
+        assert_eq!(String::from_utf8_lossy(&done.stdout), "Hello from ccnic!\n".repeat(3), "{done:?}");
+    }
+    let status = get(&["-o", "/dev/null", "-w", "%{http_code}", "http://10.9.0.1/nothing"]);
+    assert_eq!(String::from_utf8_lossy(&status.stdout), "404");
+}

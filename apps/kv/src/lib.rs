@@ -6,11 +6,12 @@
 //! |---|---|
 //! | [`store`] | items, sharded by key: memory bound, eviction, expiry, snapshots |
 //! | [`protocol`] | memcached's text and meta commands, its UDP frames; a refusal of its binary protocol |
-//! | [`server`] | threads, sockets, signals |
+//! | `server` | threads, sockets, signals |
 //! | [`rpc`] | the get and set of the paper's key-value service: one datagram each, no text |
 
 mod number;
 pub mod protocol;
 pub mod rpc;
+#[cfg(feature = "server")]
 pub mod server;
 pub mod store;

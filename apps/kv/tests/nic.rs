@@ -172,10 +172,12 @@ fn a_pipeline_is_answered_whole_and_a_bad_client_is_let_go() {
 }
 
 #[test]
-fn a_server_whose_nic_is_gone_ends_and_says_so() {
+fn a_server_whose_nic_is_gone_saves_and_ends() {
     let _alone = alone();
     let nic = Nic::start(&[]);
-    let mut program = Program::start(&nic, &["-t", "1"]);
+    let folder = tempfile::tempdir().unwrap();
+    let snapshot = folder.path().join("snapshot");
+    let mut program = Program::start(&nic, &["-t", "1", "--snapshot", snapshot.to_str().unwrap()]);
     drop(nic);
     let mut status = None;
     until("the end of the server", || {
@@ -184,4 +186,5 @@ fn a_server_whose_nic_is_gone_ends_and_says_so() {
         status.is_some()
     });
     assert!(!status.unwrap().success());
+    assert!(snapshot.exists(), "what is stored is saved all the same");
 }

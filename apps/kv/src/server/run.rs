@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
 
-use anyhow::{Context, bail};
+use anyhow::{Context, anyhow};
 use ccnic_tcp::Stack;
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 
@@ -49,14 +49,16 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         if options.ccnic.is_some() { sockets.listeners.len().min(1) } else { workers.len() };
     let front =
         Front { options, store: &store, server: &server, workers: &workers[..sockets_threads], next: 0 };
-    let result = front.serve(&sockets.listeners, &signals);
+    let mut result = front.serve(&sockets.listeners, &signals);
     drop(sockets);
     workers.iter().for_each(|worker| worker.stop());
     for thread in threads {
-        match thread.join() {
-            Ok(ended) => ended.context("a server thread failed")?,
-            Err(_) => bail!("a server thread panicked"),
-        }
+        let ended = match thread.join() {
+            Ok(ended) => ended.context("a server thread failed"),
+            Err(_) => Err(anyhow!("a server thread panicked")),
+        };
+        // Whatever has failed, what is stored is saved.
+        result = result.and(ended);
     }
     if let Some(path) = &options.unix_socket {
         let _ = std::fs::remove_file(path);

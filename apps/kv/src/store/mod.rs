@@ -241,8 +241,8 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Panics when a shard has lost count of something.
-    #[cfg(any(test, debug_assertions))]
+    /// Panics when a shard has lost count of something: for tests and fuzzing.
+    #[doc(hidden)]
     pub fn check(&mut self) {
         for number in 0..self.store.shards() {
             self.numbered(number).check();

@@ -325,7 +325,6 @@ impl Shard {
     }
 
     /// What must hold between any two calls.
-    #[cfg(any(test, debug_assertions))]
     pub(super) fn check(&self) {
         let (mut used, mut items, mut last) = (0, 0, NONE);
         let mut id = self.head;

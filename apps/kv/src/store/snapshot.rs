@@ -72,6 +72,25 @@ fn write_file(session: &mut Session<'_>, path: &Path, temporary: &Path) -> io::R
     Ok(items)
 }
 
+/// [`save`] to anything that can be written.
+pub fn write_to<W: Write>(session: &mut Session<'_>, to: W) -> io::Result<u64> {
+    write(session, &mut Hashed::new(to))
+}
+
+/// Gives bytes the beginning and the checksum of a snapshot: for fuzzing, which cannot guess them.
+#[doc(hidden)]
+pub fn seal(bytes: &mut [u8]) {
+    let fixed = [(0, &MAGIC[..]), (8, &VERSION.to_le_bytes()[..])];
+    for (at, field) in fixed {
+        if let Some(place) = bytes.get_mut(at..at + field.len()) {
+            place.copy_from_slice(field);
+        }
+    }
+    if let Some((rest, end)) = bytes.split_last_chunk_mut::<8>() {
+        *end = xxhash_rust::xxh3::xxh3_64(rest).to_le_bytes();
+    }
+}
+
 fn write<W: Write>(session: &mut Session<'_>, out: &mut Hashed<W>) -> io::Result<u64> {
     out.put(MAGIC)?;
     out.put(&VERSION.to_le_bytes())?;

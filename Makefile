@@ -100,9 +100,9 @@ miri:
 CAPI := crates/ccnic-capi
 VERSION := $(shell sed -n '/^\[workspace.package\]/,/^$$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 INTO = $(DESTDIR)$(PREFIX)
+PROGRAMS = ccnic ccnicd ccnic-kv ccnic-kv-load ccnic-echo ccnic-hello
 install: all
-	install -D -m 755 $(RELEASE)/ccnic $(INTO)/bin/ccnic
-	install -D -m 755 $(RELEASE)/ccnicd $(INTO)/bin/ccnicd
+	install -d $(INTO)/bin && install -m 755 $(addprefix $(RELEASE)/,$(PROGRAMS)) $(INTO)/bin
 	! test -e $(RELEASE)/dpdk/ccnic-peers || install -D -m 755 $(RELEASE)/dpdk/ccnic-peers $(INTO)/bin/ccnic-peers
 	install -d $(INTO)/include && install -m 644 $(CAPI)/include/*.h $(INTO)/include
 	install -D -m 644 $(RELEASE)/libccnic_capi.a $(INTO)/lib/libccnic.a

@@ -14,7 +14,7 @@ pub use sizes::Sizes;
 const DRAWN: usize = 1 << 21;
 /// In a drawn request: it is a set.
 const SET: u32 = 1 << 31;
-/// The most objects: their numbers share a word with [`SET`].
+/// The most objects: their numbers share a word with the bit that marks a set.
 pub const MOST_OBJECTS: u32 = SET - 1;
 
 /// What is asked for.

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::os::fd::AsFd;
 
 use anyhow::Context;
-use ccnic::desc::{FLAG_MORE, FLAG_SMALL, SIGNAL_SHIFT};
+use ccnic::desc::{FLAG_KEPT, FLAG_MORE, FLAG_SMALL, SIGNAL_SHIFT};
 use ccnic::host;
 use ccnic::layout::{QueueLayout, RingLayout};
 use ccnic::{Design, LINE, Layout, SharedMemory};
@@ -168,7 +168,17 @@ impl Scribbler {
     fn descriptor(&mut self) -> u64 {
         let len: u64 =
             self.random.pick(&[0, 1, 63, 64, 65, 127, 128, 129, 1500, 4095, 4096, 4097, 9600, 65535]);
-        let flags: u8 = self.random.pick(&[0, 0, 0, FLAG_SMALL, FLAG_MORE, FLAG_MORE | FLAG_SMALL, 0xff]);
+        let flags: u8 = self.random.pick(&[
+            0,
+            0,
+            0,
+            FLAG_SMALL,
+            FLAG_MORE,
+            FLAG_MORE | FLAG_SMALL,
+            FLAG_KEPT,
+            FLAG_MORE | FLAG_KEPT,
+            0xff,
+        ]);
         u64::from(self.offset()) | len << 32 | u64::from(flags) << 48
     }
 

@@ -27,6 +27,13 @@
 //! A packet of several descriptors (a chain) is published from its last unit back to its first. When the
 //! first unit is ready, the whole chain is, even if the producer dies in between.
 //!
+//! # Kept segments
+//!
+//! A descriptor with [`FLAG_KEPT`](crate::desc::FLAG_KEPT) names bytes of a buffer that stays the producer's, who changes them when it has
+//! the units of all packets with them back: B1, C1 or E1 below comes after the consumer's last load of these bytes, and the producer stores
+//! to them after B2, C2 or E2. So a consumer hands such a unit back only when it has read the bytes, as with inline payload, and then does
+//! not postpone it ([`Consumer::release_now`]).
+//!
 //! # Ordering: the one diagram
 //!
 //! Every access of one side to what the other writes is marked in the source with its letter.
@@ -42,6 +49,7 @@
 //!      descriptors: plain stores
 //!  D1  tail register: store_release           ------------->  D2  tail register: load_acquire       (doorbell)
 //!  E2  head register: load_acquire            <-------------  E1  head register: store_release      (doorbell)
+//!      kept bytes: plain stores, after B2, C2, E2                 kept bytes: plain loads, before B1, C1, E1
 //!
 //!  F1  depot head: compare_exchange           ------------->  F2  depot head: load_acquire, compare_exchange
 //!  G1  header magic: store_release            ------------->  G2  header magic: load_acquire

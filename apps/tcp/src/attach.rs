@@ -8,13 +8,14 @@ use std::sync::Arc;
 use ccnic_client::{Config, Nic, Rss, Takes};
 use ccnic_control::offloads::Taken;
 
+use crate::core::Core;
 use crate::engine::{Engine, Host};
 use crate::error::Error;
 use crate::neighbours::Group;
 use crate::options::Options;
 use crate::smoltcp::Smoltcp;
 use crate::sockets::Ports;
-use crate::stack::{Core, Stack};
+use crate::stack::Stack;
 use crate::transmit::Transmit;
 
 impl Stack<Smoltcp> {

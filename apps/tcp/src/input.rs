@@ -5,9 +5,9 @@ use std::net::IpAddr;
 use ccnic_frame::{Checksum, Headers, L3, L4, Meta, checksum};
 
 use crate::connections::{Conn, Entry, Holder, Tuple};
+use crate::core::Core;
 use crate::engine::{Engine, Phase};
 use crate::neighbours;
-use crate::stack::Core;
 use crate::udp::{Datagrams, Reply, Template, ends};
 
 /// Flags of TCP.

@@ -9,6 +9,7 @@
 //! | [`options`] | addresses and limits |
 //! | `attach` | opens one stack, or one per core on the queues of one attachment |
 //! | `stack` | polling: frames in, timers, frames out |
+//! | `core` | what becomes of connections between frames |
 //! | `input` | which connection or port a frame is for |
 //! | `sockets` | listen, accept, connect, read, write, shutdown, close |
 //! | `blocking` | the same for a thread that may sleep |
@@ -52,6 +53,7 @@
 mod attach;
 mod blocking;
 mod connections;
+mod core;
 pub mod engine;
 mod error;
 mod input;

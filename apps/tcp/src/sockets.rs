@@ -8,9 +8,10 @@ use ccnic::rss::Spreader;
 use ccnic_client::Rss;
 
 use crate::connections::{Conn, Entry, Holder, Tuple};
+use crate::core::Core;
 use crate::engine::{Engine, Phase};
 use crate::error::Error;
-use crate::stack::{Core, Event, Stack};
+use crate::stack::{Event, Stack};
 use crate::udp::{Peer, Template};
 
 /// A port on which connections are accepted.

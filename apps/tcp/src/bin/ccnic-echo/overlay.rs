@@ -24,7 +24,7 @@ pub(crate) struct Overlay {
 impl Overlay {
     pub(crate) fn listen(socket: &Path, options: &Options, port: u16) -> Result<Overlay, Error> {
         let mut stack = Stack::open(socket, options)?;
-        let listener = Some(stack.listen(port, 1024)?);
+        let listener = Some(stack.listen(port, 16 << 10)?);
         Ok(Overlay { stack, listener, conns: Vec::new(), idle: 0 })
     }
 

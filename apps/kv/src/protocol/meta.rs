@@ -170,17 +170,21 @@ fn put_state(out: &mut Output, slot: &Slot, won: &mut bool) {
     }
 }
 
+/// The flags of a command that is a key and flags; otherwise it has been answered.
+pub(super) fn flags_of<'w>(words: &Words<'w>, context: &mut Context<'_, '_>) -> Result<Flags<'w>, Next> {
+    if words.get().len() < 2 {
+        return Err(context.error());
+    }
+    check(words, "CLIENT_ERROR options flags too long").map_err(|error| context.answer(false, error))?;
+    Flags::parse(words, 2, context.session)
+        .map_err(|_| context.answer(false, "CLIENT_ERROR invalid or duplicate flag"))
+}
+
 /// `md key flags`
 pub(super) fn delete(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
-    if words.get().len() < 2 {
-        return context.error();
-    }
-    let flags = match check(words, "CLIENT_ERROR options flags too long") {
-        Err(error) => return context.answer(false, error),
-        Ok(()) => match Flags::parse(words, 2, context.session) {
-            Err(_) => return context.answer(false, "CLIENT_ERROR invalid or duplicate flag"),
-            Ok(flags) => flags,
-        },
+    let flags = match flags_of(words, context) {
+        Ok(flags) => flags,
+        Err(next) => return next,
     };
     if flags.opaque_too_long() {
         return context.answer(false, OPAQUE_TOO_LONG);

@@ -1,21 +1,15 @@
 //! The meta command `ma`.
 
-use super::flags::{Flags, OPAQUE_TOO_LONG, check};
+use super::flags::{Flags, OPAQUE_TOO_LONG};
 use super::line::Words;
 use super::{Context, Next, meta};
 use crate::store::{Counted, Decimal, Delta, Update, hash};
 
 /// `ma key flags`
 pub(super) fn count(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
-    if words.get().len() < 2 {
-        return context.error();
-    }
-    let flags = match check(words, "CLIENT_ERROR options flags too long") {
-        Err(error) => return context.answer(false, error),
-        Ok(()) => match Flags::parse(words, 2, context.session) {
-            Err(_) => return context.answer(false, "CLIENT_ERROR invalid or duplicate flag"),
-            Ok(flags) => flags,
-        },
+    let flags = match meta::flags_of(words, context) {
+        Ok(flags) => flags,
+        Err(next) => return next,
     };
     let down = match flags.mode {
         0 | b'I' | b'+' => false,

@@ -134,16 +134,32 @@ fn delete(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
     context.answer(quiet, if found { "DELETED" } else { "NOT_FOUND" })
 }
 
-fn touch(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
+/// `command key number [noreply]`
+struct Keyed<'w> {
+    key: &'w [u8],
+    number: &'w [u8],
+    quiet: bool,
+}
+
+/// The words of such a command; otherwise it has been answered.
+fn keyed<'w>(words: &Words<'w>, context: &mut Context<'_, '_>) -> Result<Keyed<'w>, Next> {
     let all = words.get();
     if !(3..=4).contains(&all.len()) {
-        return context.error();
+        return Err(context.error());
     }
     let (key, quiet) = (all[1], words.noreply());
     if key.len() > MAX_KEY {
-        return context.answer(quiet, BAD_FORMAT);
+        return Err(context.answer(quiet, BAD_FORMAT));
     }
-    let Some(said) = signed_32(all[2]) else {
+    Ok(Keyed { key, number: all[2], quiet })
+}
+
+fn touch(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
+    let Keyed { key, number, quiet } = match keyed(words, context) {
+        Ok(keyed) => keyed,
+        Err(next) => return next,
+    };
+    let Some(said) = signed_32(number) else {
         return context.answer(quiet, "CLIENT_ERROR invalid exptime argument");
     };
     let expires = context.session.expiry(said);
@@ -162,15 +178,11 @@ fn touch(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
 }
 
 fn count(words: &Words<'_>, down: bool, context: &mut Context<'_, '_>) -> Next {
-    let all = words.get();
-    if !(3..=4).contains(&all.len()) {
-        return context.error();
-    }
-    let (key, quiet) = (all[1], words.noreply());
-    if key.len() > MAX_KEY {
-        return context.answer(quiet, BAD_FORMAT);
-    }
-    let Some(by) = unsigned(all[2]) else {
+    let Keyed { key, number, quiet } = match keyed(words, context) {
+        Ok(keyed) => keyed,
+        Err(next) => return next,
+    };
+    let Some(by) = unsigned(number) else {
         return context.answer(quiet, "CLIENT_ERROR invalid numeric delta argument");
     };
     let (hash, now) = (hash(key), context.session.now);

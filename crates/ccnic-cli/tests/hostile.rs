@@ -5,8 +5,8 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use ccnic_testing::alone;
 use serde_json::Value;
 
 fn hostile(args: &[&str]) -> Output {
@@ -17,12 +17,6 @@ fn hostile(args: &[&str]) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// One measurement at a time: each has two CPUs that poll.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The daemon that lies beside the command; `None` where it has not been built, or on one CPU.

@@ -5,30 +5,22 @@
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ccnic_client::Pages;
 use ccnic_control::Connection;
 use ccnic_tcp::{Options, Stack};
+#[allow(unused_imports, reason = "each test uses its part")]
+pub use ccnic_testing::alone;
 use ccnicd::dataplane::DataplaneKind;
 use ccnicd::{Daemon, DaemonOptions};
 use rustix::thread::{CpuSet, sched_getaffinity};
-
-pub mod kernel;
-pub mod relay;
 
 /// Longer than any machine needs; only a hang gets here.
 pub const PATIENCE: Duration = Duration::from_secs(120);
 
 const SOCKET: &str = "CCNIC_TCP_TEST_SOCKET";
 const PORTS: &str = "CCNIC_TCP_TEST_PORTS";
-
-/// One test of a file at a time: each has a core that polls.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Does `step` until it returns true; `what` says what did not come.
 #[track_caller]

@@ -3,10 +3,10 @@
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ccnic_control::Connection;
+pub(crate) use ccnic_testing::alone;
 use ccnicd::dataplane::DataplaneKind;
 use ccnicd::{Daemon, DaemonOptions};
 use rustix::thread::{CpuSet, sched_getaffinity};
@@ -16,12 +16,6 @@ use crate::build::{ALL, program, run};
 /// A timeout that only a hang reaches.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 const SOCKET: &str = "CCNIC_TEST_SOCKET";
-
-/// Serialises the tests: each daemon polls on a core.
-pub(crate) fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A running daemon. Dropping it kills it.
 pub(crate) struct Nic {

@@ -8,13 +8,14 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use ccnic::{Config, Design};
 use ccnic_control::Connection;
 use ccnic_control::messages::{ProgramStatus, SandboxStatus, Status};
 pub use ccnic_hostile::Random;
+#[allow(unused_imports, reason = "each test uses its part")]
+pub use ccnic_testing::alone;
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use tempfile::TempDir;
@@ -34,12 +35,6 @@ pub fn until(what: &str, mut ready: impl FnMut() -> bool) {
         assert!(start.elapsed() < PATIENCE, "timed out waiting for {what}");
         std::thread::yield_now();
     }
-}
-
-/// One test of a file at a time: each has a core that polls.
-pub fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// A command with what it says in `log`, after what is there already.

@@ -12,34 +12,10 @@ use ccnic_control::messages::{ProgramStatus, QueueStatus};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 
-use crate::common::{Daemon, PATIENCE, alone, until};
+#[allow(unused_imports, reason = "each test uses its part")]
+pub use ccnic_testing::in_namespace;
 
-/// Runs the ignored test `inner` of this binary in a network namespace of its own. Skipped, with the reason, where there can be none.
-#[track_caller]
-pub fn in_namespace(inner: &str) {
-    let _alone = alone();
-    let tries = [&["--net"][..], &["--user", "--map-root-user", "--net"]];
-    let works = |flags: &&&[&str]| {
-        let done = Command::new("unshare").args(**flags).args(["ip", "link", "set", "lo", "up"]).output();
-        done.is_ok_and(|done| done.status.success())
-    };
-    let Some(flags) = tries.iter().find(works) else {
-        println!(
-            "skipped: no network namespace can be made here: that takes unshare and ip, and root or user namespaces"
-        );
-        return;
-    };
-    if let Err(e) = File::options().read(true).write(true).open("/dev/net/tun") {
-        println!("skipped: /dev/net/tun: {e}");
-        return;
-    }
-    let status = Command::new("unshare")
-        .args(*flags)
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", inner, "--ignored", "--nocapture"])
-        .status();
-    assert!(status.unwrap().success(), "{inner} failed");
-}
+use crate::common::{Daemon, PATIENCE, until};
 
 /// Runs `ip` with these words.
 #[track_caller]

@@ -10,37 +10,10 @@ use std::time::Duration;
 
 use ccnic_tcp::{Conn, Event, Stack};
 
-use super::{Nic, PATIENCE, byte, until};
+use crate::common::{Nic, PATIENCE, byte, until};
 
 /// The port: `ip` in this namespace calls it tap0.
 pub const TAP: &str = "tap:tap0,address=10.9.0.9/24,address=fd09::9/64";
-
-/// Runs the ignored test `inner` of this binary in a network namespace of its own. Skipped, with the reason, where there can be none.
-#[track_caller]
-pub fn in_namespace(inner: &str) {
-    let _alone = super::alone();
-    let tries = [&["--net"][..], &["--user", "--map-root-user", "--net"]];
-    let works = |flags: &&&[&str]| {
-        let done = Command::new("unshare").args(**flags).args(["ip", "link", "set", "lo", "up"]).output();
-        done.is_ok_and(|done| done.status.success())
-    };
-    let Some(flags) = tries.iter().find(works) else {
-        println!(
-            "skipped: no network namespace can be made here: that takes unshare and ip, and root or user namespaces"
-        );
-        return;
-    };
-    if let Err(e) = std::fs::File::options().read(true).write(true).open("/dev/net/tun") {
-        println!("skipped: /dev/net/tun: {e}");
-        return;
-    }
-    let status = Command::new("unshare")
-        .args(*flags)
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", inner, "--ignored", "--nocapture"])
-        .status();
-    assert!(status.unwrap().success(), "{inner} failed");
-}
 
 /// Runs a command; true when it succeeded.
 pub fn runs(words: &str) -> bool {

@@ -1,11 +1,14 @@
 //! The stack and Linux's TCP, across a TAP port: transfers, also over a bad link, storms of connections, resets, windows that are closed,
 //! curl.
 //!
-//! Each test runs in a network namespace of its own: see [`kernel::in_namespace`].
+//! Each test runs in a network namespace of its own: see [`in_namespace`].
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test")]
 
+#[path = "../common/mod.rs"]
 mod common;
+mod host;
+mod relay;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,9 +16,10 @@ use std::process::{Child, Command};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-use common::kernel::{Manner, Server, connect, echo, in_namespace, nic, runs};
-use common::relay::{Faults, Relay};
+use ccnic_testing::in_namespace;
 use common::{Nic, until};
+use host::{Manner, Server, connect, echo, nic, runs};
+use relay::{Faults, Relay};
 
 const HOSTS: [&str; 2] = ["10.9.0.1", "fd09::1"];
 

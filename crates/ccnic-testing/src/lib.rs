@@ -1,0 +1,43 @@
+//! What the tests of several crates share: one at a time, and network namespaces. For tests only.
+
+#![allow(clippy::unwrap_used, reason = "for tests")]
+
+use std::fs::File;
+use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// One test of a file at a time: each has a core that polls.
+pub fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs the ignored test `inner` of this binary in a network namespace of its own. Skipped, with the reason, where there can be none.
+///
+/// # Panics
+/// When that test fails.
+#[track_caller]
+pub fn in_namespace(inner: &str) {
+    let _alone = alone();
+    let tries = [&["--net"][..], &["--user", "--map-root-user", "--net"]];
+    let works = |flags: &&&[&str]| {
+        let done = Command::new("unshare").args(**flags).args(["ip", "link", "set", "lo", "up"]).output();
+        done.is_ok_and(|done| done.status.success())
+    };
+    let Some(flags) = tries.iter().find(works) else {
+        println!(
+            "skipped: no network namespace can be made here: that takes unshare and ip, and root or user namespaces"
+        );
+        return;
+    };
+    if let Err(e) = File::options().read(true).write(true).open("/dev/net/tun") {
+        println!("skipped: /dev/net/tun: {e}");
+        return;
+    }
+    let status = Command::new("unshare")
+        .args(*flags)
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", inner, "--ignored", "--nocapture"])
+        .status();
+    assert!(status.unwrap().success(), "{inner} failed");
+}

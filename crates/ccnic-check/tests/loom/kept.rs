@@ -1,6 +1,8 @@
 //! Models of kept segments: a sender overwrites a value only after the hand-back of all packets that it was part of, while the NIC reads it
 //! at any time before.
 
+use ccnic::desc::FLAG_KEPT;
+
 use super::*;
 
 /// A value of one line is sent `copies` times at once and then replaced, `values` times over, through a ring of four units. The hand-back

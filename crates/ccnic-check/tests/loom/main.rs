@@ -10,7 +10,6 @@ mod kept;
 
 use std::rc::Rc;
 
-use ccnic::desc::FLAG_KEPT;
 use ccnic::layout::{AREA, LARGE_BUF, Layout, RingLayout};
 use ccnic::ring::{Consumer, Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Producer, Ring};
 use ccnic::testing::{Allocator, Class, NotifyState, arm, disarm, request};

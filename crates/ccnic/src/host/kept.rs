@@ -220,8 +220,10 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
             (chains.copies, chains.packets) = (0, 0);
             let mut last = false;
             while !last && chains.segments.space() >= CHAIN_MAX {
-                let next = headers.as_slice().get(chains.packets).zip(parts.next());
-                last = !next.is_some_and(|(header, parts)| self.add_chain(&mut chains, header.desc(), parts));
+                last = match headers.as_slice().get(chains.packets).zip(parts.next()) {
+                    Some((header, parts)) => !self.add_chain(&mut chains, header.desc(), parts),
+                    None => true,
+                };
             }
             let packets = chains.packets;
             let done = self.send_chains(&mut chains);

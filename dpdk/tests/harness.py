@@ -186,8 +186,16 @@ class Testpmd:
 
     def stats(self, port=0):
         """Counters of `show port stats`."""
-        text = self.do(f"show port stats {port}")
-        return {name: int(value) for name, value in re.findall(r"([RT]X-[a-z]+): +(\d+)", text)}
+        found = {}
+
+        def has_come(self):
+            # The prompt of a command that was told and not waited for may come late and end the answer before it begins.
+            text = self.do(f"show port stats {port}")
+            found.update((name, int(value)) for name, value in re.findall(r"([RT]X-[a-z]+): +(\d+)", text))
+            return {"RX-packets", "TX-packets"} <= found.keys()
+
+        self.until(f"the counters of port {port}", has_come)
+        return found
 
     def xstats(self, port=0):
         text = self.do(f"show port xstats {port}")

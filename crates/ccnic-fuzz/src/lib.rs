@@ -11,6 +11,7 @@
 //! | `control_messages.rs` | control messages and region headers |
 //! | `configuration.rs` | configuration files, and changes that operators ask for |
 //! | `frames.rs`, `segments.rs` | frames, their offloads and their segmentation |
+//! | `kv.rs` | the key-value store of `apps/kv` |
 //! | `reference.rs` | what etherparse knows of a frame |
 
 #![allow(clippy::expect_used, reason = "a fuzz target reports by panics")]
@@ -20,6 +21,7 @@ mod control_messages;
 mod frames;
 mod host_region;
 mod input;
+mod kv;
 mod memory;
 mod nic_region;
 mod recovery;
@@ -31,6 +33,7 @@ pub use configuration::{changes, configuration};
 pub use control_messages::control_messages;
 pub use frames::frames;
 pub use host_region::host_region;
+pub use kv::{kv_datagrams, kv_snapshot, kv_stream};
 pub use memory::{Region, View};
 pub use nic_region::nic_region;
 pub use recovery::recovery;
@@ -40,12 +43,15 @@ pub use segments::segments;
 pub type Target = fn(&[u8]);
 
 /// Every target with its name, which is also that of its corpus.
-pub const TARGETS: [(&str, Target); 8] = [
+pub const TARGETS: [(&str, Target); 11] = [
     ("changes", changes),
     ("configuration", configuration),
     ("control_messages", control_messages),
     ("frames", frames),
     ("host_region", host_region),
+    ("kv_datagrams", kv_datagrams),
+    ("kv_snapshot", kv_snapshot),
+    ("kv_stream", kv_stream),
     ("nic_region", nic_region),
     ("recovery", recovery),
     ("segments", segments),

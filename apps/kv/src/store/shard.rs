@@ -277,7 +277,8 @@ impl Shard {
         totals.add_counters(&self.counters);
         totals.add_classes(&self.classes);
         totals.items += self.index.len() as u64;
-        totals.bytes += self.used as u64;
+        let lingering: usize = self.lingering.iter().map(|body| footprint(body.len())).sum();
+        totals.bytes += (self.used - lingering) as u64;
         totals.limit += self.limit as u64;
         totals.index_bytes += self.index.allocation_size() as u64;
     }

@@ -48,7 +48,7 @@ pub struct Totals {
     pub counters: Counters,
     /// Items there are; those that expired and that nobody has met since are among them, as in memcached.
     pub items: u64,
-    /// Memory in use.
+    /// Memory of the items. What replies alone refer to is not among it, as in memcached.
     pub bytes: u64,
     /// Its limit.
     pub limit: u64,

@@ -25,6 +25,9 @@ pub(super) fn command(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next 
         (b"slabs", 4) if all[1] == b"reassign" => {
             context.answer(false, "CLIENT_ERROR slab reassignment disabled")
         }
+        (b"slabs", 3) if all[1] == b"automove" && unsigned_32(all[2]).is_none() => {
+            context.answer(false, BAD_FORMAT)
+        }
         (b"lru_crawler", 3) if matches!(all[1], b"crawl" | b"metadump") => {
             context.answer(false, "CLIENT_ERROR lru crawler disabled")
         }
@@ -44,6 +47,9 @@ fn is_known(name: &[u8]) -> bool {
 /// `flush_all [delay] [noreply]`
 fn flush(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
     let (all, quiet) = (words.get(), words.noreply());
+    if context.server.settings.no_flush {
+        return context.answer(quiet, "CLIENT_ERROR flush_all not allowed");
+    }
     let mut delay = 0;
     if all.len() != if quiet { 2 } else { 1 } {
         match signed_32(all[1]) {

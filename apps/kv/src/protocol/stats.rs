@@ -17,6 +17,7 @@ pub struct Settings {
     pub threads: usize,
     pub connections: usize,
     pub no_eviction: bool,
+    pub no_flush: bool,
     pub idle_timeout: u32,
     pub verbosity: AtomicU32,
 }
@@ -109,7 +110,8 @@ fn settings(context: &mut Context<'_, '_>) {
     put(context, "auth_enabled_ascii", "no");
     put(context, "binding_protocol", "ascii");
     put(context, "item_size_max", context.session.store().largest());
-    put(context, "flush_enabled", yes(true));
+    put(context, "flush_enabled", yes(!settings.no_flush));
+    put(context, "shutdown_command", yes(false));
     put(context, "dump_enabled", yes(false));
     put(context, "hash_algorithm", "xxh3");
     put(context, "idle_timeout", settings.idle_timeout);

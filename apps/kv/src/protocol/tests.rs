@@ -167,3 +167,14 @@ fn datagrams_that_are_no_requests_are_dropped() {
     assert!(datagrams(b"\0\0\0\0\0\x01\0\0get a").is_empty(), "a line without its end");
     assert!(datagrams(b"\0\0\0\0\0\x01\0\0set a 0 0 5\r\nhe").is_empty(), "a value without its end");
 }
+
+#[test]
+fn flush_all_may_be_forbidden() {
+    let mut server = Server::default();
+    server.settings.no_flush = true;
+    let (store, mut out) = (store(), Output::new());
+    let mut session = store.session(NOW);
+    Connection::new().advance(b"set a 0 0 1\r\nx\r\nflush_all\r\nget a\r\n", &mut session, &server, &mut out);
+    let said = out.segments().flatten().copied().collect::<Vec<u8>>();
+    assert_eq!(said, b"STORED\r\nCLIENT_ERROR flush_all not allowed\r\nVALUE a 0 1\r\nx\r\nEND\r\n");
+}

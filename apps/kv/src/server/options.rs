@@ -34,6 +34,9 @@ pub struct Options {
     /// An error instead of an eviction when memory is used up
     #[arg(short = 'M', long)]
     pub disable_evictions: bool,
+    /// Refuse flush_all
+    #[arg(short = 'F', long)]
+    pub disable_flush_all: bool,
     /// Simultaneous connections
     #[arg(short = 'c', long, value_name = "NUM", default_value_t = 1024)]
     pub conn_limit: usize,
@@ -95,6 +98,9 @@ impl Options {
         if !(1..=1024).contains(&self.threads) {
             bail!("-t {}: between 1 and 1024 threads", self.threads);
         }
+        if self.conn_limit == 0 {
+            bail!("-c 0: at least 1 connection");
+        }
         if self.memory_limit == 0 || self.memory_limit > usize::MAX >> 20 {
             bail!("-m {}: at least 1 mebibyte", self.memory_limit);
         }
@@ -138,7 +144,7 @@ mod tests {
         };
         assert_eq!(error(&[]), None);
         assert!(error(&["-m", "4", "-I", "4m"]).is_some_and(|text| text.contains("must fit")));
-        assert!(error(&["-t", "0"]).is_some());
+        assert!(error(&["-t", "0"]).is_some() && error(&["-c", "0"]).is_some());
         assert_eq!(Options::parse_from(["ccnic-kv", "-m", "5"]).shards(1 << 20), 2);
     }
 }

@@ -91,6 +91,7 @@ fn server(options: &Options) -> Server {
         threads: options.threads,
         connections: options.conn_limit,
         no_eviction: options.disable_evictions,
+        no_flush: options.disable_flush_all,
         idle_timeout: options.idle_timeout,
         verbosity: AtomicU32::new(options.verbose.into()),
     };

@@ -50,6 +50,8 @@ pub(crate) struct Core<E: Engine> {
     pub(crate) group: Group,
     start: Instant,
     pub(crate) now: Micros,
+    /// When the last frame came.
+    pub(crate) heard: Micros,
     pub(crate) counters: Counters,
     /// A frame of several segments, put together.
     scratch: Vec<u8>,
@@ -91,6 +93,7 @@ impl<E: Engine> Core<E> {
             group,
             start: Instant::now(),
             now: 0,
+            heard: 0,
             counters: Counters::default(),
             scratch: Vec::new(),
             work: Vec::new(),

@@ -177,9 +177,14 @@ impl Group {
             member.full.store(true, Ordering::Release);
             drop(frames);
             if let Some(waiter) = member.waiter.get() {
-                let _ = waiter.wake(); // it looks again within the time of a retransmission
+                let _ = waiter.wake(); // without a descriptor it naps: `blocking`
             }
         }
+    }
+
+    /// Whether others have told this stack something.
+    pub(crate) fn waits(&self) -> bool {
+        self.members.get(self.own).is_some_and(|member| member.full.load(Ordering::Acquire))
     }
 
     /// What others have told this stack; usually nothing, which costs a load.

@@ -90,6 +90,9 @@ pub struct Options {
     pub handshake: Duration,
     /// How long what was sent may stay without an answer of the peer before the connection is given up.
     pub timeout: Duration,
+    /// How long a program polls without a frame before [`Stack::wait_when_idle`](crate::Stack::wait_when_idle) sleeps: less than to be woken
+    /// takes would cost more than it saves. Zero: it never sleeps.
+    pub sleep_after: Duration,
     /// False: short segments are sent at once (`TCP_NODELAY`), which is the default here. True: Nagle's algorithm.
     pub nagle: bool,
     /// The region: rings, buffers, design. Its `queues` and `mtu` are set by the stack.
@@ -118,6 +121,7 @@ impl Options {
             time_wait: 1024,
             handshake: Duration::from_secs(10),
             timeout: Duration::from_secs(60),
+            sleep_after: Duration::from_micros(50),
             nagle: false,
             config: Config { buffers: 4096, ..Config::default() },
             pages: Pages::Auto,

@@ -17,8 +17,6 @@ use super::{Options, unix_time};
 use crate::protocol::{Output, Server};
 use crate::store::Store;
 
-/// Polls without a frame before the thread sleeps.
-const SPINS: usize = 20_000;
 /// The longest sleep: after that it looks whether it is to stop.
 const NAP: Duration = Duration::from_millis(100);
 /// Polls after which the clock is read again while there is no pause.
@@ -53,6 +51,7 @@ fn stack_options(options: &Options) -> anyhow::Result<ccnic_tcp::Options> {
     all.name = Some("ccnic-kv".to_owned());
     all.gateway = options.gateway;
     all.mtu = options.mtu;
+    all.sleep_after = Duration::from_micros(options.sleep_after);
     all.connections = options.conn_limit.max(1) + BACKLOG;
     Ok(all)
 }
@@ -131,13 +130,11 @@ impl NicWorker {
     /// Serves until it is told to stop, or the NIC has gone.
     pub(crate) fn run(mut self) -> anyhow::Result<()> {
         let (mut now, mut swept) = (unix_time(), unix_time());
-        let (mut idle, mut turns) = (0, 0);
+        let mut turns = 0;
         while !self.mailbox.stopped() {
-            idle = if self.poll(now) > 0 { 0 } else { idle + 1 };
+            self.poll(now);
             turns += 1;
-            if idle > SPINS {
-                self.stack.wait(NAP)?;
-            } else if turns % CLOCK != 0 {
+            if !self.stack.wait_when_idle(NAP)? && turns % CLOCK != 0 {
                 continue;
             }
             now = unix_time();
@@ -155,7 +152,7 @@ impl NicWorker {
         Ok(())
     }
 
-    fn poll(&mut self, now: u32) -> usize {
+    fn poll(&mut self, now: u32) {
         let mut burst = Burst {
             session: self.store.session(now),
             server: &self.server,
@@ -163,7 +160,7 @@ impl NicWorker {
             text_port: self.server.settings.udp_port,
             bytes: [0; 2],
         };
-        let frames = self.stack.poll_datagrams(&mut burst);
+        self.stack.poll_datagrams(&mut burst);
         burst.end();
         for (to, port, datagram) in self.text.later.drain(..) {
             // The request has just come from there, so the neighbour is known, or asked for when the client asks again.
@@ -177,7 +174,6 @@ impl NicWorker {
                 Event::Ready(conn, _) => self.turn(conn, now),
             }
         }
-        frames
     }
 
     fn accept(&mut self, listener: Listener, now: u32) {

@@ -65,6 +65,9 @@ pub struct Options {
     /// The largest IP packet on that NIC, so the largest datagram of --rpc-port
     #[arg(long, value_name = "BYTES", default_value_t = 9586, requires = "ccnic")]
     pub mtu: usize,
+    /// With --ccnic: a thread sleeps when no frame has come for so many microseconds; 0: never
+    #[arg(long, value_name = "MICROSECONDS", default_value_t = 50, requires = "ccnic")]
+    pub sleep_after: u64,
     /// Say what happens; twice: also each connection
     #[arg(short = 'v', long, action = clap::ArgAction::Count)]
     pub verbose: u8,

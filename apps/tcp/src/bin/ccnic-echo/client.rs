@@ -66,18 +66,19 @@ impl Client {
         Client { flows, start: Instant::now(), bytes, latencies, calls: 0, measured: Duration::ZERO }
     }
 
-    /// Measures. `between` is done after each poll.
+    /// Measures. Sleeps for at most this long when nothing comes; `between` is done after each poll.
     pub(crate) fn run(
         &mut self,
         net: &mut dyn Net,
         load: &Load,
+        sleep: Duration,
         mut between: impl FnMut() -> anyhow::Result<()>,
     ) -> anyhow::Result<()> {
         let length = Duration::from_secs_f64(load.seconds);
         let mut begin = None; // when all flows work, and it is warm
         let (mut patience, mut before) = (Patience(Instant::now()), 0);
         loop {
-            net.poll(Duration::ZERO)?;
+            net.poll(sleep)?;
             while let Some(conn) = net.ready() {
                 self.serve(net, conn, load)?;
             }
@@ -191,9 +192,14 @@ impl Client {
             println!("{figures}");
             return;
         }
+        let plural = |n: usize| if n == 1 { "" } else { "s" };
         println!(
-            "{} connections, {} requests of {} bytes on each: {rate:.0} calls/s, p50 {p50:.1} us, p99 {p99:.1} us, p99.9 {p999:.1} us",
-            load.flows, load.depth, load.size
+            "{} connection{}, {} request{} of {} bytes on each: {rate:.0} calls/s, p50 {p50:.1} us, p99 {p99:.1} us, p99.9 {p999:.1} us",
+            load.flows,
+            plural(load.flows),
+            load.depth,
+            plural(load.depth),
+            load.size
         );
     }
 }

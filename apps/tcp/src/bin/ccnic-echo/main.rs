@@ -38,9 +38,8 @@ enum Command {
         /// The TCP port
         #[arg(long, default_value_t = 7)]
         port: u16,
-        /// Sleep when nothing comes; without it the program polls
-        #[arg(long)]
-        sleep: bool,
+        #[command(flatten)]
+        idle: Idle,
     },
     /// Send requests, check the answers, and say what was measured
     Client {
@@ -51,6 +50,8 @@ enum Command {
         to: SocketAddr,
         #[command(flatten)]
         load: Load,
+        #[command(flatten)]
+        idle: Idle,
     },
     /// Client and server in one thread: calls per second of one core that does the work of both ends
     Both {
@@ -59,6 +60,26 @@ enum Command {
         #[command(flatten)]
         load: Load,
     },
+}
+
+/// What to do when nothing comes.
+#[derive(Debug, Args)]
+struct Idle {
+    /// Sleep when no frame has come for so many microseconds (over the kernel at once); 0: never
+    #[arg(long, default_value_t = 50, value_name = "MICROSECONDS")]
+    sleep_after: u64,
+}
+
+impl Idle {
+    /// How long to sleep at most: so that a client whose answers do not come says so.
+    fn limit(&self) -> Duration {
+        if self.sleep_after == 0 { Duration::ZERO } else { Duration::from_secs(1) }
+    }
+
+    fn set(&self, mut options: Options) -> Options {
+        options.sleep_after = Duration::from_micros(self.sleep_after);
+        options
+    }
 }
 
 /// Over what.
@@ -85,11 +106,11 @@ impl Way {
         options
     }
 
-    fn listen(&self, port: u16) -> anyhow::Result<Box<dyn Net>> {
+    fn listen(&self, options: &Options, port: u16) -> anyhow::Result<Box<dyn Net>> {
         if self.kernel {
             return Ok(Box::new(kernel::Kernel::listen(port).with_context(|| format!("port {port}"))?));
         }
-        Ok(Box::new(overlay::Overlay::listen(&self.socket, &self.options(), port)?))
+        Ok(Box::new(overlay::Overlay::listen(&self.socket, options, port)?))
     }
 
     fn connect(&self, options: &Options, to: SocketAddr, flows: usize) -> anyhow::Result<Box<dyn Net>> {
@@ -102,17 +123,17 @@ impl Way {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
-        Command::Server { way, port, sleep } => {
-            let mut net = way.listen(port)?;
+        Command::Server { way, port, idle } => {
+            let mut net = way.listen(&idle.set(way.options()), port)?;
             let mut server = Server::default();
             loop {
-                server.step(net.as_mut(), sleep)?;
+                server.step(net.as_mut(), idle.limit())?;
             }
         }
-        Command::Client { way, to, load } => {
-            let mut net = way.connect(&way.options(), to, load.flows)?;
+        Command::Client { way, to, load, idle } => {
+            let mut net = way.connect(&idle.set(way.options()), to, load.flows)?;
             let mut client = Client::new(&load);
-            client.run(net.as_mut(), &load, || Ok(()))?;
+            client.run(net.as_mut(), &load, idle.limit(), || Ok(()))?;
             client.report(&load);
         }
         Command::Both { way, load } => both(&way, &load)?,
@@ -123,7 +144,7 @@ fn main() -> anyhow::Result<()> {
 /// Both ends in this thread.
 fn both(way: &Way, load: &Load) -> anyhow::Result<()> {
     const PORT: u16 = 7007;
-    let mut listening = way.listen(PORT)?;
+    let mut listening = way.listen(&way.options(), PORT)?;
     let (to, options) = if way.kernel {
         (SocketAddr::from(([127, 0, 0, 1], PORT)), way.options())
     } else {
@@ -135,7 +156,7 @@ fn both(way: &Way, load: &Load) -> anyhow::Result<()> {
     };
     let mut net = way.connect(&options, to, load.flows)?;
     let (mut client, mut server) = (Client::new(load), Server::default());
-    client.run(net.as_mut(), load, || server.step(listening.as_mut(), false))?;
+    client.run(net.as_mut(), load, Duration::ZERO, || server.step(listening.as_mut(), Duration::ZERO))?;
     client.report(load);
     Ok(())
 }

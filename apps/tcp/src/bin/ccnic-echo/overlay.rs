@@ -9,23 +9,19 @@ use ccnic_tcp::{Conn, Error, Event, Listener, Options, Stack};
 
 use crate::net::Net;
 
-/// Polls without a frame before the program sleeps, where it may.
-const SPINS: u32 = 10_000;
-
 /// A stack and its connections.
 pub(crate) struct Overlay {
     stack: Stack,
     listener: Option<Listener>,
     /// By index.
     conns: Vec<Option<Conn>>,
-    idle: u32,
 }
 
 impl Overlay {
     pub(crate) fn listen(socket: &Path, options: &Options, port: u16) -> Result<Overlay, Error> {
         let mut stack = Stack::open(socket, options)?;
         let listener = Some(stack.listen(port, 16 << 10)?);
-        Ok(Overlay { stack, listener, conns: Vec::new(), idle: 0 })
+        Ok(Overlay { stack, listener, conns: Vec::new() })
     }
 
     pub(crate) fn connect(
@@ -34,8 +30,7 @@ impl Overlay {
         to: SocketAddr,
         flows: usize,
     ) -> Result<Overlay, Error> {
-        let mut this =
-            Overlay { stack: Stack::open(socket, options)?, listener: None, conns: Vec::new(), idle: 0 };
+        let mut this = Overlay { stack: Stack::open(socket, options)?, listener: None, conns: Vec::new() };
         for _ in 0..flows {
             let conn = this.stack.connect(to)?;
             this.keep(conn);
@@ -56,13 +51,8 @@ impl Overlay {
 
 impl Net for Overlay {
     fn poll(&mut self, sleep: Duration) -> io::Result<()> {
-        if self.stack.poll() > 0 {
-            self.idle = 0;
-            return Ok(());
-        }
-        self.idle += 1;
-        if sleep > Duration::ZERO && self.idle > SPINS {
-            self.stack.wait(sleep).map_err(io::Error::other)?;
+        if self.stack.poll() == 0 && !sleep.is_zero() {
+            self.stack.wait_when_idle(sleep).map_err(io::Error::other)?;
         }
         Ok(())
     }

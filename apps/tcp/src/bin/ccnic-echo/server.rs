@@ -5,9 +5,6 @@ use std::time::Duration;
 
 use crate::net::Net;
 
-/// How long it sleeps at most where it may.
-const SLEEP: Duration = Duration::from_secs(1);
-
 /// What is kept of each connection: bytes that there was no room for.
 pub(crate) struct Server {
     unsent: Vec<Vec<u8>>,
@@ -22,8 +19,8 @@ impl Default for Server {
 
 impl Server {
     /// Answers what has come.
-    pub(crate) fn step(&mut self, net: &mut dyn Net, sleep: bool) -> anyhow::Result<()> {
-        net.poll(if sleep { SLEEP } else { Duration::ZERO })?;
+    pub(crate) fn step(&mut self, net: &mut dyn Net, sleep: Duration) -> anyhow::Result<()> {
+        net.poll(sleep)?;
         while let Some(conn) = net.ready() {
             if self.unsent.len() <= conn {
                 self.unsent.resize_with(conn + 1, Vec::new);

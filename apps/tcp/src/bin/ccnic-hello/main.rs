@@ -12,8 +12,6 @@ use clap::Parser;
 
 use http::Exchange;
 
-/// Polls without a frame before the program sleeps.
-const SPINS: u32 = 10_000;
 /// What is kept of a client that does not read its answers; beyond that nothing more is read from it.
 const UNSENT: usize = 64 << 10;
 
@@ -39,6 +37,9 @@ struct Cli {
     /// Connections at the same time
     #[arg(long, default_value_t = 16 << 10)]
     connections: usize,
+    /// Sleep when no frame has come for so many microseconds; 0: never
+    #[arg(long, default_value_t = 50, value_name = "MICROSECONDS")]
+    sleep_after: u64,
 }
 
 /// A client, by the index of its connection.
@@ -54,11 +55,12 @@ fn main() -> anyhow::Result<()> {
     let mut options = Options::new(cli.address);
     (options.ipv6, options.gateway, options.connections) =
         (cli.ipv6.or(options.ipv6), cli.gateway, cli.connections);
+    options.sleep_after = Duration::from_micros(cli.sleep_after);
     let mut stack = Stack::open(&cli.socket, &options)?;
     let listener = stack.listen(cli.port, 4096)?;
-    let (mut clients, mut idle) = (Vec::<Client>::new(), 0);
+    let mut clients = Vec::<Client>::new();
     loop {
-        idle = if stack.poll() > 0 { 0 } else { idle + 1 };
+        stack.poll();
         while let Some(event) = stack.next_event() {
             match event {
                 Event::Accept(_) => {
@@ -75,9 +77,7 @@ fn main() -> anyhow::Result<()> {
                 }
             }
         }
-        if idle > SPINS {
-            stack.wait(Duration::from_secs(1))?;
-        }
+        stack.wait_when_idle(None)?;
     }
 }
 

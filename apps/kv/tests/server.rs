@@ -172,6 +172,26 @@ fn a_snapshot_is_written_at_the_end_and_loaded_at_the_start() {
 }
 
 #[test]
+fn what_the_last_snapshot_holds_survives_a_kill() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("snapshot");
+    let options = ["-s", "FOLDER/socket", "--snapshot", path.to_str().unwrap()];
+    let program = Program::start(&options);
+    ask(&mut program.connect(), &set("saved", b"value"), "\r\n");
+    program.signal("USR1");
+    // It appears whole, by a rename.
+    while !path.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    ask(&mut program.connect(), &set("later", b"value"), "\r\n");
+    program.signal("KILL");
+    drop(program);
+    let program = Program::start(&options);
+    let found = ask(&mut program.connect(), b"get saved later\r\n", "END\r\n");
+    assert_eq!(found, "VALUE saved 0 5\r\nvalue\r\nEND\r\n");
+}
+
+#[test]
 fn connections_beyond_the_limit_are_told() {
     let program = Program::start(&["-s", "FOLDER/socket", "-c", "2"]);
     let mut kept: Vec<UnixStream> = (0..2).map(|_| program.connect()).collect();

@@ -113,8 +113,10 @@ impl<E: Engine> Stack<E> {
         let Stack { core, pair, .. } = self;
         let mut all = 0;
         for _ in 0..BURSTS {
+            // No more than can be answered while they are lent, but never none: what comes may acknowledge what holds buffers.
+            let most = core.out.frames_ready(core.options.mtu).clamp(1, BURST);
             let got = pair.rx_lend(
-                BURST,
+                most,
                 #[inline(always)]
                 |_, frame, meta| core.frame(frame, meta, handler),
             );
@@ -127,7 +129,7 @@ impl<E: Engine> Stack<E> {
                 core.out.flush(pair);
                 core.out.prepare(pair);
             }
-            if n < BURST / 2 {
+            if n < most / 2 {
                 break;
             }
         }

@@ -12,6 +12,7 @@ use ccnic_frame::{Headers, Meta, Segmentation, Takes, checksum};
 use ccnic_shm::NativeMemory;
 
 use crate::engine::Output;
+use crate::udp::ETHERNET;
 
 /// Bytes of a short frame: what `QueuePair::tx_small` sends.
 pub(crate) const SHORT: usize = 128;
@@ -20,7 +21,7 @@ const BUFFER: usize = 4096;
 /// Frames that may wait.
 const PLACES: usize = 256;
 /// Buffers that are kept ready.
-const READY: usize = 48;
+const READY: usize = Burst::CAPACITY;
 
 /// A frame that waits.
 #[derive(Debug, Clone, Copy)]
@@ -96,9 +97,15 @@ impl Transmit {
     /// Gets buffers ready for what is made until the next call.
     #[inline]
     pub(crate) fn prepare(&mut self, pair: &mut QueuePair) {
-        if self.ready.len() < READY / 2 {
+        if self.ready.len() < READY * 3 / 4 {
             pair.alloc(BUFFER as u16, READY - self.ready.len(), &mut self.ready);
         }
+    }
+
+    /// Frames of this MTU for which buffers are ready.
+    #[inline]
+    pub(crate) fn frames_ready(&self, mtu: usize) -> usize {
+        self.ready.len() / (mtu + ETHERNET).div_ceil(BUFFER)
     }
 
     /// Sends what waits, as much as there is room for.

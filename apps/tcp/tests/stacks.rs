@@ -224,6 +224,51 @@ fn datagrams_are_answered() {
     assert_eq!(client.counters().bad_checksum + server.counters().bad_checksum, 0);
 }
 
+/// A client that counts.
+struct Count(usize);
+
+impl Datagrams for Count {
+    fn datagram(&mut self, _: SocketAddr, _: SocketAddr, _: &[u8], _: &mut Reply<'_>) {
+        self.0 += 1;
+    }
+}
+
+/// Requests that come at once each find the buffers for their answer.
+#[test]
+fn a_burst_of_requests_is_answered() {
+    const REQUESTS: usize = 128;
+    let _alone = alone();
+    let nic = Nic::start(&[]);
+    let open = |v4, v6| {
+        let mut options = common::options(v4, v6);
+        options.mtu = 9000;
+        Stack::open(&nic.socket, &options).unwrap()
+    };
+    let (mut server, mut client) = (open("10.9.0.1/24", "fd09::1/64"), open("10.9.0.2/24", "fd09::2/64"));
+    server.bind(11).unwrap();
+    client.bind(12).unwrap();
+    let mut peer = None;
+    until("the peer's address", || {
+        server.poll();
+        client.poll();
+        peer = client.peer(at(SERVER[0], 11)).unwrap();
+        peer.is_some()
+    });
+    for times in [3, 85] {
+        (0..REQUESTS).for_each(|_| assert!(client.send_to(12, &peer.unwrap(), &[&[0; 80]])));
+        client.flush();
+        // All are in the ring before the server looks.
+        std::thread::sleep(std::time::Duration::from_millis(50));
+        let (mut answers, mut count) = (Times(times, 0), Count(0));
+        until("the answers", || {
+            server.poll_datagrams(&mut answers);
+            client.poll_datagrams(&mut count);
+            count.0 == REQUESTS
+        });
+        assert_eq!((answers.1, server.counters().refused), (REQUESTS, 0));
+    }
+}
+
 #[test]
 fn stacks_of_one_attachment_have_connections_of_their_own() {
     let _alone = alone();

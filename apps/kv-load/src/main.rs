@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use anyhow::Context;
 use ccnic_kv_load::report::Report;
 use ccnic_kv_load::run::{Load, Outcome, Pace, run};
-use ccnic_kv_load::transport::{Datagrams, Speech, Streams};
+use ccnic_kv_load::transport::{Attached, Datagrams, Speech, Streams};
 use ccnic_kv_load::workload::{Plan, Sizes, Workload};
 use clap::{Parser, ValueEnum};
 
@@ -19,12 +19,21 @@ use clap::{Parser, ValueEnum};
 struct Args {
     /// tcp:HOST:PORT, udp:HOST:PORT, rpc:HOST:PORT (the RPC of the CC-NIC paper over UDP) or unix:PATH
     server: Server,
+    /// Control socket of a ccnic NIC, over which udp: and rpc: then go
+    #[arg(long, value_name = "SOCKET", requires = "address")]
+    ccnic: Option<PathBuf>,
+    /// Address of this program on that NIC, and its network's prefix: 10.9.0.2/24
+    #[arg(long, value_name = "ADDRESS/PREFIX", requires = "ccnic")]
+    address: Option<String>,
     /// What is asked for: Google's ads and geo as in the CC-NIC paper, or YCSB's A, B, C
     #[arg(long, value_enum, default_value_t = Name::Ads)]
     workload: Name,
     /// Bytes of every value instead of the workload's sizes
     #[arg(long, value_name = "BYTES")]
     size: Option<u32>,
+    /// The largest value; larger ones are cut to this
+    #[arg(long, value_name = "BYTES")]
+    largest: Option<u32>,
     /// Objects instead of a million
     #[arg(long)]
     objects: Option<u32>,
@@ -125,6 +134,7 @@ impl Args {
             gets: self.gets.unwrap_or(named.gets),
             zipf: self.zipf.unwrap_or(named.zipf),
             sizes: self.size.map_or(named.sizes, Sizes::Fixed),
+            largest: self.largest.unwrap_or(named.largest),
             seed: self.seed,
         }
     }
@@ -158,24 +168,46 @@ impl Args {
             Server::Unix(path) => {
                 run(Streams::unix(path, self.connections).with_context(reached)?, plan, load)
             }
-            Server::Udp(at) => {
-                run(Datagrams::connect(address(at)?, Speech::Text).with_context(reached)?, plan, load)
+            Server::Udp(at) => self.measure_datagrams(at, Speech::Text, plan, load),
+            Server::Rpc(at) => self.measure_datagrams(at, Speech::Rpc { shards: self.shards }, plan, load),
+        }
+    }
+
+    fn measure_datagrams(
+        &self,
+        at: &str,
+        speech: Speech,
+        plan: &Plan,
+        load: &Load,
+    ) -> anyhow::Result<Outcome> {
+        let at = address(at)?;
+        match (&self.ccnic, &self.address) {
+            (Some(nic), Some(own)) => {
+                let (largest, fits) = (plan.largest(), Attached::LARGEST);
+                anyhow::ensure!(
+                    largest <= fits,
+                    "a value has {largest} bytes, and a packet of a ccnic NIC holds one of {fits}; give --largest {fits}"
+                );
+                run(Attached::open(nic, own, at, speech)?, plan, load)
             }
-            Server::Rpc(at) => {
-                let speech = Speech::Rpc { shards: self.shards };
-                run(Datagrams::connect(address(at)?, speech).with_context(reached)?, plan, load)
+            _ => {
+                let sockets = Datagrams::connect(at, speech);
+                run(sockets.with_context(|| format!("could not reach the store at {at}"))?, plan, load)
             }
         }
     }
 
     fn server_text(&self) -> String {
+        let over = if self.ccnic.is_some() { "ccnic" } else { "the kernel" };
         match &self.server {
             Server::Tcp(at) => format!("TCP, {at}, {}", count(self.connections, "connection")),
             Server::Unix(path) => {
                 format!("Unix socket, {}, {}", path.display(), count(self.connections, "connection"))
             }
-            Server::Udp(at) => format!("UDP, {at}"),
-            Server::Rpc(at) => format!("RPC over UDP, {at}, {}", count(self.shards.into(), "server thread")),
+            Server::Udp(at) => format!("UDP over {over}, {at}"),
+            Server::Rpc(at) => {
+                format!("RPC over {over}'s UDP, {at}, {}", count(self.shards.into(), "server thread"))
+            }
         }
     }
 }
@@ -204,6 +236,8 @@ fn main() -> ExitCode {
 fn measure(args: &Args) -> anyhow::Result<bool> {
     let (workload, load) = (args.workload(), args.load()?);
     load.check()?;
+    let datagrams = matches!(args.server, Server::Udp(_) | Server::Rpc(_));
+    anyhow::ensure!(args.ccnic.is_none() || datagrams, "--ccnic carries udp: and rpc: only");
     let plan = Plan::draw(&workload)?;
     let outcome = args.measure(&plan, &load)?;
     let asked = format!(

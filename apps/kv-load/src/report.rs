@@ -25,6 +25,8 @@ pub struct Report {
     pub gets: u64,
     /// Sets that were answered.
     pub sets: u64,
+    /// Requests that were answered in all, warm-up and end included.
+    pub answered: u64,
     /// The part of the gets that found their object.
     pub hit_rate: Option<f64>,
     /// Of all answers, from the time when each request was due, in nanoseconds.
@@ -82,6 +84,7 @@ impl Report {
             requests_per_s: (tally.gets + tally.sets) as f64 / outcome.seconds,
             gets: tally.gets,
             sets: tally.sets,
+            answered: tally.answered,
             hit_rate: (tally.gets > 0).then(|| tally.hits as f64 / tally.gets as f64),
             latency_ns,
             lost: tally.lost,

@@ -1,11 +1,14 @@
-//! How requests reach a store: streams and datagrams of the kernel. A transport sends requests by their numbers and says which
-//! number a reply answers; it never waits.
+//! How requests reach a store: streams and datagrams of the kernel, datagrams over a ccnic NIC.
+//!
+//! A transport sends requests by their numbers and says which number a reply answers; it never waits.
 
+mod ccnic;
 mod stream;
 mod udp;
 
 use std::fmt;
 
+pub use ccnic::Attached;
 pub use stream::Streams;
 pub use udp::{Coder, Datagrams, Speech};
 

@@ -28,6 +28,8 @@ pub struct Workload {
     pub zipf: f64,
     /// Bytes of the values.
     pub sizes: Sizes,
+    /// The largest value; larger ones are cut to this. A datagram on a NIC has no more room than a packet.
+    pub largest: u32,
     /// What all draws begin with: the same seed gives the same objects and requests.
     pub seed: u64,
 }
@@ -35,12 +37,19 @@ pub struct Workload {
 impl Workload {
     /// The paper's: a million objects, 95 % gets, Zipf 0.75 (CC-NIC, section 5.7).
     pub fn of_the_paper(sizes: Sizes) -> Workload {
-        Workload { objects: 1_000_000, gets: 0.95, zipf: 0.75, sizes, seed: 1 }
+        Workload { objects: 1_000_000, gets: 0.95, zipf: 0.75, sizes, largest: u32::MAX, seed: 1 }
     }
 
     /// YCSB's with records of 1000 bytes and its Zipf constant; its workload A has half gets, B 95 %, C gets only.
     pub fn of_ycsb(gets: f64) -> Workload {
-        Workload { objects: 1_000_000, gets, zipf: 0.99, sizes: Sizes::Fixed(1000), seed: 1 }
+        Workload {
+            objects: 1_000_000,
+            gets,
+            zipf: 0.99,
+            sizes: Sizes::Fixed(1000),
+            largest: u32::MAX,
+            seed: 1,
+        }
     }
 
     /// # Errors
@@ -53,6 +62,7 @@ impl Workload {
         );
         anyhow::ensure!((0.0..=1.0).contains(&gets), "--gets is {gets}; choose 0 to 1");
         anyhow::ensure!((0.0..=10.0).contains(&zipf), "--zipf is {zipf}; choose 0 to 10");
+        anyhow::ensure!(self.largest > 0, "--largest is 0; choose more");
         self.sizes.check()
     }
 }
@@ -81,7 +91,8 @@ impl Plan {
     pub fn draw(workload: &Workload) -> anyhow::Result<Plan> {
         workload.check()?;
         let mut rng = SmallRng::seed_from_u64(workload.seed);
-        let sizes = workload.sizes.draw(workload.objects as usize, &mut rng)?;
+        let mut sizes = workload.sizes.draw(workload.objects as usize, &mut rng)?;
+        sizes.iter_mut().for_each(|size| *size = (*size).min(workload.largest));
         let zipf = Zipf::new(f64::from(workload.objects), workload.zipf)?;
         let draws = (0..DRAWN).map(|_| {
             // Ranks from 1 to `objects`.

@@ -1,0 +1,109 @@
+//! Over a ccnic NIC with a switch: the RPC, to a store of the test's own, and what it loses.
+
+#![allow(clippy::unwrap_used, reason = "a test")]
+
+#[path = "../../tcp/tests/common/mod.rs"]
+mod common;
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use ccnic_kv_load::protocol::rpc::HEADER;
+use ccnic_kv_load::run::{Load, Outcome, Pace, run};
+use ccnic_kv_load::transport::{Attached, Speech};
+use ccnic_kv_load::workload::{Plan, Sizes, Workload};
+use ccnic_tcp::{Datagrams, Reply, Stack};
+use common::{Nic, alone};
+
+const PORT: u16 = 11_300;
+const SHARDS: u16 = 2;
+
+/// A store of two threads' ports in one thread, which does not answer every `loses`-th request.
+#[derive(Default)]
+struct Store {
+    values: HashMap<Vec<u8>, Vec<u8>>,
+    ports: [u64; SHARDS as usize],
+    requests: u64,
+    loses: Option<u64>,
+}
+
+impl Datagrams for Store {
+    fn datagram(&mut self, _: SocketAddr, to: SocketAddr, payload: &[u8], reply: &mut Reply<'_>) {
+        self.requests += 1;
+        if self.loses.is_some_and(|loses| self.requests.is_multiple_of(loses)) {
+            return;
+        }
+        self.ports[usize::from(to.port() - PORT)] += 1;
+        let (header, rest) = payload.split_at(HEADER);
+        let (key, value) = rest.split_at(usize::from(header[2]));
+        let mut answer = header.to_vec();
+        answer[1..8].fill(0);
+        if header[0] == 2 {
+            self.values.insert(key.to_vec(), value.to_vec());
+        } else if let Some(value) = self.values.get(key) {
+            answer[4..8].copy_from_slice(&(value.len() as u32).to_le_bytes());
+            answer.extend_from_slice(value);
+        } else {
+            answer[1] = 1;
+        }
+        assert!(reply.put(&answer), "{} bytes", answer.len());
+    }
+}
+
+/// Puts a load on a store.
+fn measure(mut store: Store, pace: Pace) -> (Outcome, Store) {
+    let nic = Nic::start(&[]);
+    let mut server: Stack = nic.host("10.9.0.1/24", "fd09::1/64");
+    (0..SHARDS).for_each(|shard| server.bind(PORT + shard).unwrap());
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let serves = scope.spawn(|| {
+            while !over.load(Ordering::Relaxed) {
+                if server.poll_datagrams(&mut store) == 0 {
+                    std::thread::yield_now();
+                }
+            }
+            store
+        });
+        let at = SocketAddr::from(([10, 9, 0, 1], PORT));
+        // What fits into a packet of the server's.
+        let workload =
+            Workload { objects: 500, largest: 1400, gets: 0.8, ..Workload::of_the_paper(Sizes::Geo) };
+        let load = Load {
+            pace,
+            inflight: 32,
+            measured: Duration::from_millis(300),
+            warmup: Duration::ZERO,
+            timeout: Duration::from_millis(300),
+            preload: true,
+            run: 1,
+        };
+        let attached = Attached::open(&nic.socket, "10.9.0.2/24", at, Speech::Rpc { shards: SHARDS });
+        let outcome = attached.and_then(|attached| run(attached, &Plan::draw(&workload)?, &load));
+        over.store(true, Ordering::Relaxed);
+        let store = serves.join().unwrap();
+        (outcome.unwrap(), store)
+    })
+}
+
+#[test]
+fn every_value_comes_back_from_the_thread_that_owns_it() {
+    let _alone = alone();
+    let (outcome, store) = measure(Store::default(), Pace::Closed);
+    let tally = &outcome.tally;
+    assert!(tally.is_right() && tally.gets > 0 && tally.sets > 0 && tally.hits == tally.gets, "{tally:?}");
+    assert_eq!((tally.refused, outcome.strays, store.values.len()), (0, 0, 500));
+    assert!(store.ports.iter().all(|count| *count > 100), "{:?}", store.ports);
+}
+
+#[test]
+fn what_the_store_loses_is_counted() {
+    let _alone = alone();
+    let pace = Pace::Open { rate: 500.0, poisson: true };
+    let (outcome, _) = measure(Store { loses: Some(40), ..Store::default() }, pace);
+    let tally = &outcome.tally;
+    assert!(tally.is_right() && tally.hits == tally.gets, "{tally:?}");
+    assert!(outcome.preload.unwrap().1 > 0 && tally.lost > 0, "{tally:?}");
+}

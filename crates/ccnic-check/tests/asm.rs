@@ -93,6 +93,10 @@ fn assembly() -> String {
         .status()
         .expect("cargo runs");
     assert!(status.success(), "the example does not build");
+    // What does not run is not what programs run.
+    let run =
+        Command::new(target.join("release/examples/bursts")).arg("100").status().expect("the example runs");
+    assert!(run.success(), "the example fails");
     let newest = |dir: &Path| {
         let files = std::fs::read_dir(dir).expect("the examples' folder").flatten();
         let asm = files.filter(|f| {

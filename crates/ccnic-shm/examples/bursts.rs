@@ -230,30 +230,30 @@ macro_rules! audited {
                     audit_flush(nic);
                     assert_eq!(n, audit_rx(vectors, &mut host, &mut burst));
                     audit_tx(vectors, &mut host, &mut burst);
-                    let n = audit_spread(vectors, &mut nics, 0, &mut pipeline, &mem, &by);
+                    let n = all(|| audit_spread(vectors, &mut nics, 0, &mut pipeline, &mem, &by));
                     assert_eq!(n, audit_rx(vectors, &mut host, &mut burst));
                     audit_free(&mut host, &mut burst);
                     assert_eq!(audit_send_small(vectors, &mut host, &mut burst, black_box(&small)), 32);
-                    assert_eq!(audit_spread(vectors, &mut nics, 0, &mut pipeline, &mem, &by), 32);
-                    assert!(audit_receive_small(vectors, &mut host) > 0);
+                    assert_eq!(all(|| audit_spread(vectors, &mut nics, 0, &mut pipeline, &mem, &by)), 32);
+                    assert!(all(|| audit_receive_small(vectors, &mut host)) > 0);
                     assert_eq!(audit_fill(vectors, &mut host, &mut burst, black_box(&[1; 64])), 32);
-                    assert_eq!(audit_spread(vectors, &mut nics, 0, &mut pipeline, &mem, &by), 32);
-                    assert!(audit_lend(vectors, &mut host) > 0);
+                    assert_eq!(all(|| audit_spread(vectors, &mut nics, 0, &mut pipeline, &mem, &by)), 32);
+                    assert!(all(|| audit_lend(vectors, &mut host)) > 0);
                     host.alloc(64, 16, &mut burst);
                     assert_eq!(audit_kept(vectors, &mut host, &mut burst, &value), 16);
-                    assert_eq!(audit_spread(vectors, &mut nics, 0, &mut pipeline, &mem, &by), 32);
+                    assert_eq!(all(|| audit_spread(vectors, &mut nics, 0, &mut pipeline, &mem, &by)), 32);
                     assert_eq!(audit_rx(vectors, &mut host, &mut burst), 16);
                     audit_free(&mut host, &mut burst);
                     audit_alloc(&mut host, &mut burst);
                     assert_eq!(audit_tx(vectors, &mut host, &mut burst), 32);
                     let mut others = Elsewhere { descs: [Desc::default(); FETCH], len: 0 };
-                    assert_eq!(
-                        audit_spread_across(vectors, &mut nics, &mut pipeline, &mem, &away, &mut others),
-                        32
-                    );
+                    let across =
+                        || audit_spread_across(vectors, &mut nics, &mut pipeline, &mem, &away, &mut others);
+                    assert_eq!(all(across), 32);
                     let mut steered = Steered::default();
                     others.descs.iter().take(others.len).for_each(|desc| _ = steered.push(*desc, 1));
                     audit_deliver_handed(vectors, &mut nics, &mem, &mut steered, black_box(false));
+                    nics.iter_mut().for_each(|nic| nic.handed_over(others.len));
                     assert_eq!(audit_rx(vectors, &mut host, &mut burst), 32);
                     audit_free(&mut host, &mut burst);
                 }
@@ -261,6 +261,11 @@ macro_rules! audited {
             }
         }
     };
+}
+
+/// What the NIC's polls bring until one brings nothing: a poll takes what it finds, which may be a part.
+fn all(poll: impl FnMut() -> usize) -> usize {
+    std::iter::repeat_with(poll).take_while(|n| *n > 0).sum()
 }
 
 /// Both sides of a queue pair, and the memory for the NIC's copies.

@@ -78,7 +78,7 @@ impl<E: Engine> Stack<E> {
             let host = Host { mac, options: options.clone(), segmentation, seed: random() };
             let ports = Ports::new(random(), rss.as_ref().map(|rss| (rss, queue)));
             let core = Core::new(E::new(&host), options.clone(), mac, out, group, ports);
-            let stack = Stack { core, pair, nic: Arc::clone(&nic), notified: false };
+            let stack = Stack { core, pair, nic: Arc::clone(&nic) };
             stack.core.group.wakes(stack.pair.waiter());
             stack
         };

@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ccnic_client::Error as NicError;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
 use crate::connections::Conn;
@@ -16,8 +15,6 @@ use crate::stack::Stack;
 
 /// Polls without a frame before a thread sleeps: a round trip takes less time than to be woken.
 const SPINS: usize = 2000;
-/// The longest sleep while it is not known that the NIC notifies: an older one does not.
-const BLIND: Duration = Duration::from_millis(1);
 /// The longest sleep while frames wait for room in the ring.
 const NAP: Duration = Duration::from_micros(100);
 
@@ -37,7 +34,11 @@ impl<E: Engine> Stack<E> {
         if timeout == Some(Duration::ZERO) || !self.core.events.is_empty() {
             return Ok(());
         }
-        self.sleep(timeout)
+        let Stack { core, pair, .. } = self;
+        match pair.wait_once(timeout, || core.group.waits()) {
+            Err(NicError::Os { errno: Errno::INTR, .. }) => Ok(()), // a signal: the program polls, and may wait again
+            done => Ok(done?),
+        }
     }
 
     /// Between two polls of a program that polls while it is busy: sleeps as [`wait`](Stack::wait) does once no frame has come for
@@ -52,42 +53,6 @@ impl<E: Engine> Stack<E> {
         }
         self.wait(timeout)?;
         Ok(true)
-    }
-
-    /// Sleeps until a frame comes, another stack of the attachment tells something, or the timeout is over. Unlike
-    /// [`QueuePair::wait`](ccnic_client::QueuePair::wait), which goes on after a wake without a packet.
-    fn sleep(&mut self, timeout: Option<Duration>) -> Result<(), Error> {
-        // A NIC that has not shown that it notifies may never do so.
-        let most =
-            |notified: bool| if notified { timeout } else { Some(timeout.map_or(BLIND, |t| t.min(BLIND))) };
-        let Ok(fd) = self.pair.fd() else {
-            std::thread::sleep(most(false).unwrap_or(BLIND)); // there is no descriptor left
-            return Ok(());
-        };
-        if !self.notified {
-            self.notified = poll(&mut [PollFd::new(&fd, PollFlags::IN)], Some(&Timespec::default())) == Ok(1);
-        }
-        // Both are looked at after old notifications were read: whoever comes later sends a new one.
-        if !self.pair.arm()? || self.core.group.waits() {
-            self.pair.disarm();
-            return Ok(());
-        }
-        let gone = self.poll_descriptors(most(self.notified));
-        self.pair.disarm();
-        if gone? && !self.pair.rx_waits() { Err(NicError::Gone.into()) } else { Ok(()) }
-    }
-
-    /// True when the NIC has gone.
-    fn poll_descriptors(&self, timeout: Option<Duration>) -> Result<bool, Error> {
-        let notifier = self.pair.fd()?;
-        let mut fds = [PollFd::new(&*self.nic, PollFlags::RDHUP), PollFd::new(&notifier, PollFlags::IN)];
-        // A timeout that is too long for the kernel is no timeout.
-        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
-        match poll(&mut fds, timeout.as_ref()) {
-            Ok(_) => Ok(!fds[0].revents().is_empty()),
-            Err(Errno::INTR) => Ok(false), // a signal: the program polls, and may wait again
-            Err(errno) => Err(NicError::Os { what: "wait for the NIC", errno }.into()),
-        }
     }
 
     /// Polls, and sleeps between polls, until `step` does not return `WouldBlock`.

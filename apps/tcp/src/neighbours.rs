@@ -177,7 +177,7 @@ impl Group {
             member.full.store(true, Ordering::Release);
             drop(frames);
             if let Some(waiter) = member.waiter.get() {
-                let _ = waiter.wake(); // without a descriptor it naps: `blocking`
+                let _ = waiter.wake(); // without a descriptor it naps
             }
         }
     }

@@ -67,13 +67,12 @@ pub struct Stack<E: Engine = Smoltcp> {
     pub(crate) core: Core<E>,
     pub(crate) pair: QueuePair,
     pub(crate) nic: Arc<Nic>,
-    /// The NIC has shown that it notifies.
-    pub(crate) notified: bool,
 }
 
 impl<E: Engine> Stack<E> {
-    /// Sends what connections have to send, and receives what has come. Returns the number of frames that have come. A program
-    /// that need not poll all the time calls [`wait_when_idle`](Stack::wait_when_idle) between polls. What the program should know is in [`next_event`](Stack::next_event) after this.
+    /// Sends what connections have to send, and receives what has come. Returns the number of frames that have come. A program that need not
+    /// poll all the time calls [`wait_when_idle`](Stack::wait_when_idle) between polls. What the program should know is in
+    /// [`next_event`](Stack::next_event) after this.
     pub fn poll(&mut self) -> usize {
         self.poll_datagrams(&mut ())
     }

@@ -215,27 +215,56 @@ impl Waiter {
         let end = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut nap = SHORTEST;
         loop {
-            // Without a descriptor this thread naps.
-            let ends = self.ends().ok();
-            ends.into_iter().for_each(|ends| self.consume(ends));
-            if !pair.arm() {
-                return Ok(());
-            }
             let left = end.map(|end| end.saturating_duration_since(Instant::now()));
-            let most = if self.confirmed() { left } else { Some(left.map_or(nap, |left| left.min(nap))) };
-            let slept = self.sleep(ends, most);
-            pair.disarm();
-            let gone = slept?;
-            if pair.rx_waits() {
+            if self.turn(pair, left, nap, || false)? {
                 return Ok(());
-            }
-            if gone {
-                return Err(Error::Gone);
             }
             if left == Some(Duration::ZERO) {
                 return Err(Error::TimedOut);
             }
             nap = (nap * 2).min(LONGEST);
+        }
+    }
+
+    /// Sleeps once, unless there is something to receive on `pair` or `ready` says that there is something else.
+    ///
+    /// # Errors
+    /// [`Error::Gone`], or [`Error::Os`] with `EINTR` after a signal.
+    pub(crate) fn wait_once<R: Ring>(
+        &self,
+        pair: &mut QueuePair<NativeMemory, R>,
+        timeout: Option<Duration>,
+        ready: impl FnOnce() -> bool,
+    ) -> Result<(), Error> {
+        self.turn(pair, timeout, LONGEST, ready).map(drop)
+    }
+
+    /// One sleep, for `nap` at most where the NIC may not notify. True when there is something to receive.
+    fn turn<R: Ring>(
+        &self,
+        pair: &mut QueuePair<NativeMemory, R>,
+        timeout: Option<Duration>,
+        nap: Duration,
+        ready: impl FnOnce() -> bool,
+    ) -> Result<bool, Error> {
+        // Without a descriptor this thread naps.
+        let ends = self.ends().ok();
+        // Before the ring and `ready` are looked at: whoever comes after that sends a new notification.
+        ends.into_iter().for_each(|ends| self.consume(ends));
+        if !pair.arm() {
+            return Ok(true);
+        }
+        if ready() {
+            pair.disarm();
+            return Ok(false);
+        }
+        let most = if self.confirmed() { timeout } else { Some(timeout.map_or(nap, |left| left.min(nap))) };
+        let slept = self.sleep(ends, most);
+        pair.disarm();
+        let gone = slept?;
+        match (pair.rx_waits(), gone) {
+            (false, true) => Err(Error::Gone),
+            (waits, _) => Ok(waits),
         }
     }
 

@@ -41,6 +41,46 @@ impl QueuePair {
         each!(&mut self.pair, pair => waiter.wait(pair, timeout))
     }
 
+    /// Sleeps once: until there is something to receive, another thread calls [`Waiter::wake`], or the timeout is over, which
+    /// is no error. For a program that is also told things in memory: it looks for them in `ready`, which is asked once
+    /// before the sleep; whoever tells them after that, and then wakes this thread, is not missed.
+    ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// # let mut nic = ccnic_client::Nic::open(&socket)?;
+    /// # let mut pair = nic.queue_pair(0)?;
+    /// use std::sync::mpsc::channel;
+    ///
+    /// let (waiter, (tell, told)) = (pair.waiter().clone(), channel());
+    /// let other = std::thread::spawn(move || {
+    ///     tell.send(7).unwrap();
+    ///     waiter.wake()
+    /// });
+    /// let mut news = None;
+    /// while news.is_none() {
+    ///     pair.wait_once(None, || {
+    ///         news = told.try_recv().ok();
+    ///         news.is_some()
+    ///     })?;
+    /// }
+    /// other.join().unwrap()?;
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
+    ///
+    /// # Errors
+    /// [`Error::Gone`] when the NIC has gone and nothing is left to receive. [`Error::Os`] with `EINTR` after a signal.
+    pub fn wait_once(
+        &mut self,
+        timeout: impl Into<Option<Duration>>,
+        ready: impl FnOnce() -> bool,
+    ) -> Result<(), Error> {
+        let (waiter, timeout) = (&self.waiter, timeout.into());
+        each!(&mut self.pair, pair => waiter.wait_once(pair, timeout, ready))
+    }
+
     /// Asks the NIC for a notification: [`fd`](QueuePair::fd) becomes readable when there is something to
     /// receive. False when there is something already; then nothing is asked. Call it before each sleep in
     /// `poll` or `epoll_wait`.

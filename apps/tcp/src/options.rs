@@ -7,6 +7,7 @@ use std::time::Duration;
 use ccnic_client::{Config, FlowRule, Pages};
 
 use crate::error::Error;
+use crate::udp::ETHERNET;
 
 /// An address of this host and the length of its network's prefix: `10.9.0.2/24`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -137,7 +138,7 @@ impl Options {
                 Err(Error::Range { field, value, least, most })
             }
         };
-        range("mtu", self.mtu, 1280, usize::from(Config::MAX_MTU) - 14)?;
+        range("mtu", self.mtu, 1280, usize::from(Config::MAX_MTU) - ETHERNET)?;
         range("receive_buffer", self.receive_buffer, 4 << 10, 1 << 30)?;
         range("send_buffer", self.send_buffer, 4 << 10, 1 << 30)?;
         range("connections", self.connections, 1, 1 << 24)?;

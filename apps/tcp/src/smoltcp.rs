@@ -17,8 +17,8 @@ use smoltcp::wire::{EthernetAddress, IpCidr, IpEndpoint};
 
 use crate::engine::{Engine, Host, Micros, NEVER, Next, Output, Phase};
 use crate::options::Options;
+use crate::udp::ETHERNET;
 
-const ETHERNET: usize = 14;
 const IPV4: [u8; 2] = [8, 0];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const TCP: u8 = 6;

@@ -9,6 +9,7 @@ use ccnic_frame::{Checksum, Headers, L3, Meta};
 
 use crate::transmit::{Draft, Transmit};
 
+/// Bytes of an Ethernet header.
 pub(crate) const ETHERNET: usize = 14;
 const UDP: usize = 8;
 /// Bytes of the longest headers: Ethernet, IPv6, UDP.

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
 use ccnic_tcp::{Datagrams, Peer, Reply, Stack};
-use common::{Nic, PATIENCE, alone, options, until};
+use common::{Nic, PATIENCE, alone, options, peer, until};
 
 fn at(host: &str, port: u16) -> SocketAddr {
     SocketAddr::new(host.parse().unwrap(), port)
@@ -51,13 +51,7 @@ fn sleepers_are_woken_by_each_datagram() {
     let mut client = nic.host("10.9.0.2/24", "fd09::2/64");
     server.bind(11).unwrap();
     client.bind(12).unwrap();
-    let mut peer = None;
-    until("the peer's address", || {
-        server.poll();
-        client.poll();
-        peer = client.peer(at("10.9.0.1", 11)).unwrap();
-        peer.is_some()
-    });
+    let peer = Some(peer(&mut server, &mut client, at("10.9.0.1", 11)));
     let server = std::thread::spawn(move || sleep_and_answer(server, 5000, None));
     sleep_and_answer(client, 5000, peer);
     server.join().unwrap();

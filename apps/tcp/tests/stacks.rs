@@ -8,7 +8,7 @@ use std::io::ErrorKind;
 use std::net::SocketAddr;
 
 use ccnic_tcp::{Conn, Datagrams, Event, Reply, Stack};
-use common::{Nic, alone, byte, until};
+use common::{Nic, alone, byte, peer, until};
 
 const SERVER: [&str; 2] = ["10.9.0.1", "fd09::1"];
 
@@ -175,9 +175,8 @@ impl Datagrams for Compare {
     }
 }
 
-#[test]
-fn datagrams_are_answered() {
-    let _alone = alone();
+/// As [`two`], with ports 11 and 12 for datagrams of up to 9000 bytes.
+fn two_for_datagrams() -> (Nic, Stack, Stack) {
     let nic = Nic::start(&[]);
     let open = |v4, v6| {
         let mut options = common::options(v4, v6);
@@ -187,14 +186,15 @@ fn datagrams_are_answered() {
     let (mut server, mut client) = (open("10.9.0.1/24", "fd09::1/64"), open("10.9.0.2/24", "fd09::2/64"));
     server.bind(11).unwrap();
     client.bind(12).unwrap();
+    (nic, server, client)
+}
+
+#[test]
+fn datagrams_are_answered() {
+    let _alone = alone();
+    let (_nic, mut server, mut client) = two_for_datagrams();
     for host in SERVER {
-        let mut peer = None;
-        until("the peer's address", || {
-            server.poll();
-            client.poll();
-            peer = client.peer(at(host, 11)).unwrap();
-            peer.is_some()
-        });
+        let peer = peer(&mut server, &mut client, at(host, 11));
         for (len, times) in [
             (0, 1),
             (1, 1),
@@ -210,7 +210,7 @@ fn datagrams_are_answered() {
         ] {
             let payload: Vec<u8> = (0..len).map(|i| byte(3, i)).collect();
             let (left, right) = payload.split_at(len / 3);
-            assert!(client.send_to(12, &peer.unwrap(), &[left, right]));
+            assert!(client.send_to(12, &peer, &[left, right]));
             let (mut answers, mut compares) = (Times(times, 0), Compare(payload.repeat(times), false));
             until("the answer", || {
                 client.poll_datagrams(&mut compares);
@@ -219,7 +219,7 @@ fn datagrams_are_answered() {
             });
             assert_eq!(answers.1, 1);
         }
-        assert!(!client.send_to(12, &peer.unwrap(), &[&[0; 9000]]), "it has no room for headers");
+        assert!(!client.send_to(12, &peer, &[&[0; 9000]]), "it has no room for headers");
     }
     assert_eq!(client.counters().bad_checksum + server.counters().bad_checksum, 0);
 }
@@ -238,24 +238,10 @@ impl Datagrams for Count {
 fn a_burst_of_requests_is_answered() {
     const REQUESTS: usize = 128;
     let _alone = alone();
-    let nic = Nic::start(&[]);
-    let open = |v4, v6| {
-        let mut options = common::options(v4, v6);
-        options.mtu = 9000;
-        Stack::open(&nic.socket, &options).unwrap()
-    };
-    let (mut server, mut client) = (open("10.9.0.1/24", "fd09::1/64"), open("10.9.0.2/24", "fd09::2/64"));
-    server.bind(11).unwrap();
-    client.bind(12).unwrap();
-    let mut peer = None;
-    until("the peer's address", || {
-        server.poll();
-        client.poll();
-        peer = client.peer(at(SERVER[0], 11)).unwrap();
-        peer.is_some()
-    });
+    let (_nic, mut server, mut client) = two_for_datagrams();
+    let peer = peer(&mut server, &mut client, at(SERVER[0], 11));
     for times in [3, 85] {
-        (0..REQUESTS).for_each(|_| assert!(client.send_to(12, &peer.unwrap(), &[&[0; 80]])));
+        (0..REQUESTS).for_each(|_| assert!(client.send_to(12, &peer, &[&[0; 80]])));
         client.flush();
         // All are in the ring before the server looks.
         std::thread::sleep(std::time::Duration::from_millis(50));

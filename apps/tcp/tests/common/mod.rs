@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
@@ -9,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use ccnic_client::Pages;
 use ccnic_control::Connection;
-use ccnic_tcp::{Options, Stack};
+use ccnic_tcp::{Options, Peer, Stack};
 #[allow(unused_imports, reason = "each test uses its part")]
 pub use ccnic_testing::alone;
 use ccnicd::dataplane::DataplaneKind;
@@ -73,6 +74,19 @@ pub fn options(ipv4: &str, ipv6: &str) -> Options {
     options.ipv6 = Some(ipv6.parse().unwrap());
     options.pages = Pages::Small;
     options
+}
+
+/// The peer at an address, once `server`, which has it, has told `client` its Ethernet address.
+#[track_caller]
+pub fn peer(server: &mut Stack, client: &mut Stack, at: SocketAddr) -> Peer {
+    let mut peer = None;
+    until("the peer's address", || {
+        server.poll();
+        client.poll();
+        peer = client.peer(at).unwrap();
+        peer.is_some()
+    });
+    peer.unwrap()
 }
 
 impl Drop for Nic {

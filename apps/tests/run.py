@@ -22,33 +22,38 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def started(command, host, port):
-    """A server; returns when it answers at that address."""
-    server = subprocess.Popen(command)
+def started(command, answers, log=None):
+    """A server; returns when `answers()` raises no OSError any more."""
+    server = subprocess.Popen(command, stdout=log, stderr=log)
     deadline = time.monotonic() + 60
     while True:
         try:
-            socket.create_connection((host, port), timeout=1).close()
+            answers()
             return server
         except OSError as error:
             if server.poll() is not None or time.monotonic() > deadline:
                 server.kill()
                 server.wait()
-                raise SystemExit(f"{command[0]} does not answer: {error}") from error
+                said = f"\n{Path(log.name).read_text()}" if log else ""
+                raise SystemExit(f"{command[0]} does not answer: {error}{said}") from error
             time.sleep(0.02)
+
+
+def accepts(host, port):
+    return lambda: socket.create_connection((host, port), timeout=1).close()
 
 
 def memcached(running):
     """memcached, which says what is right, as NAME=HOST:PORT."""
     port = free_port()
-    running.append(started(["memcached", "-u", "root", "-l", "127.0.0.1", "-p", str(port)], "127.0.0.1", port))
+    running.append(started(["memcached", "-u", "root", "-l", "127.0.0.1", "-p", str(port)], accepts("127.0.0.1", port)))
     return f"memcached=127.0.0.1:{port}"
 
 
 def on_loopback(programs, running):
     port = free_port()
     command = [programs / "ccnic-kv", "-t", "2", "-l", "127.0.0.1", "-p", str(port)]
-    running.append(started(command, "127.0.0.1", port))
+    running.append(started(command, accepts("127.0.0.1", port)))
     return f"ccnic-kv=127.0.0.1:{port}"
 
 
@@ -56,16 +61,10 @@ def on_a_nic(programs, running, folder):
     """In a namespace of its own: ccnicd with a TAP port there, and ccnic-kv on one of its NICs."""
     control = Path(folder) / "nic.sock"
     daemon = [programs / "ccnicd", "--socket", control, "--wire", "switch", "--port", "tap:tap0,address=10.9.0.9/24"]
-    log = Path(folder) / "ccnicd.log"
-    with log.open("w") as file:
-        running.append(subprocess.Popen(daemon, stderr=file, stdout=file))
-    deadline = time.monotonic() + 60
-    while not control.exists():
-        if running[-1].poll() is not None or time.monotonic() > deadline:
-            raise SystemExit(f"ccnicd does not start: {log.read_text()}")
-        time.sleep(0.02)
+    with (Path(folder) / "ccnicd.log").open("w") as log:
+        running.append(started(daemon, control.stat, log))
     kv = [programs / "ccnic-kv", "--ccnic", control, "--address", "10.9.0.2/24", "-t", "2"]
-    running.append(started(kv, "10.9.0.2", 11211))
+    running.append(started(kv, accepts("10.9.0.2", 11211)))
     return "ccnic-kv-on-a-NIC=10.9.0.2:11211"
 
 

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 
 use ccnic_kv::rpc::{self, Operation};
 use ccnic_tcp::{Conn, Datagrams, Reply, Stack};
-use common::{Nic, alone, options, until};
+use common::{Nic, PATIENCE, alone, options, until};
 
 const RPC: u16 = 9000;
 
@@ -148,6 +148,34 @@ fn every_protocol_sees_one_store() {
     let text: Vec<u8> = parts.iter().flat_map(|part| part[8..].to_vec()).collect();
     assert_eq!(text, [b"VALUE key10 0 4000\r\n", &[10; 4000][..], b"\r\nEND\r\n"].concat());
     assert!(program.end());
+}
+
+#[test]
+fn a_long_reply_reaches_a_client_that_the_server_has_not_met() {
+    let _alone = alone();
+    let nic = Nic::start(&[]);
+    let _program = Program::start(&nic, &["-t", "1", "--mtu", "1280"]);
+    let mut known = nic.host("10.9.0.2/24", "fd09::2/64");
+    let conn = connect(&mut known);
+    let value = [7; 20_000];
+    assert_eq!(ask(&mut known, conn, &set("k", &value), b"\r\n"), b"STORED\r\n");
+    // It asks for the server's Ethernet address; the server has not asked for its.
+    let mut fresh = nic.host("10.9.0.3/24", "fd09::3/64");
+    fresh.bind(5000).unwrap();
+    let peer = fresh.peer_blocking(server(11211), PATIENCE).unwrap();
+    assert!(fresh.send_to(5000, &peer, &[b"\0\x01\0\0\0\x01\0\0get k\r\n"]));
+    let mut inbox = Inbox::default();
+    until("every datagram of one reply", || {
+        fresh.poll_datagrams(&mut inbox);
+        let text: usize = inbox.0.iter().map(|(_, datagram)| datagram.len() - 8).sum();
+        text == b"VALUE k 0 20000\r\n\r\nEND\r\n".len() + value.len()
+    });
+    for (number, (_, datagram)) in inbox.0.iter().enumerate() {
+        assert!(datagram.len() <= 1280 - 48, "longer than the link takes");
+        assert_eq!(datagram[..8], [0, 1, 0, number as u8, 0, inbox.0.len() as u8, 0, 0]);
+    }
+    let stats = ask(&mut known, conn, b"stats\r\n", b"END\r\n");
+    assert!(String::from_utf8_lossy(&stats).contains("STAT udp_replies_dropped 0\r\n"));
 }
 
 #[test]

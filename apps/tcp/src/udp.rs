@@ -3,7 +3,7 @@
 //! The program's handler gets the payload where it has arrived, and writes its answer where it is sent from: headers are the request's, turned
 //! round. Checksums are the NIC's. There are no fragments: a datagram is at most as long as [`Options::mtu`](crate::Options::mtu) permits.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use ccnic_frame::{Checksum, Headers, L3, Meta};
 
@@ -27,7 +27,8 @@ impl Datagrams for () {
     fn datagram(&mut self, _: SocketAddr, _: SocketAddr, _: &[u8], _: &mut Reply<'_>) {}
 }
 
-/// A host and its port, with the Ethernet address to send to. Made by [`Stack::peer`](crate::Stack::peer).
+/// A host and its port, with the Ethernet address to send to. Made by [`Stack::peer`](crate::Stack::peer), or taken from a datagram that came
+/// from there: [`Reply::peer`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     pub(crate) mac: [u8; 6],
@@ -104,6 +105,21 @@ impl Template {
         self.len < MOST
     }
 
+    /// Where frames with these headers go.
+    fn peer(&self) -> Peer {
+        let (mut mac, mut four, mut sixteen) = ([0; 6], [0; 4], [0; 16]);
+        mac.copy_from_slice(&self.bytes[..6]);
+        let (ip, at) = if self.is_ipv4() {
+            four.copy_from_slice(&self.bytes[30..34]);
+            (IpAddr::V4(Ipv4Addr::from(four)), 34)
+        } else {
+            sixteen.copy_from_slice(&self.bytes[38..54]);
+            (IpAddr::V6(Ipv6Addr::from(sixteen)), 54)
+        };
+        let port = u16::from_be_bytes([self.bytes[at + 2], self.bytes[at + 3]]);
+        Peer { mac, address: SocketAddr::new(ip, port) }
+    }
+
     fn requests(&self) -> Meta {
         let meta = Meta::default().with_l4_checksum(Checksum::Requested);
         if self.is_ipv4() { meta.with_ip_checksum(Checksum::Requested) } else { meta }
@@ -131,6 +147,12 @@ impl<'a> Reply<'a> {
     /// Says how many bytes of payload will be put, so that they are written where they stay. Before the first [`put`](Reply::put).
     pub fn expect(&mut self, payload: usize) {
         self.begin(payload);
+    }
+
+    /// Whom this answers, for further datagrams by [`Stack::send_to`](crate::Stack::send_to). It is known without asking for a neighbour:
+    /// the request came from that Ethernet address.
+    pub fn peer(&self) -> Peer {
+        self.template.peer()
     }
 
     /// Bytes that can still be put.
@@ -223,6 +245,7 @@ mod tests {
             frame.extend([7; 100]);
             let headers = Headers::parse(&frame, frame.len());
             assert_eq!(ends(&frame, &headers), Some((from, to)));
+            assert_eq!(template.peer(), Peer { mac: [4; 6], address: to });
             assert_eq!(
                 (headers.payload_at, headers.l4_end, headers.malformed),
                 (template.len, frame.len(), None)

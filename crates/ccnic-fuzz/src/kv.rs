@@ -74,7 +74,7 @@ fn answers(store: &Store, pieces: &[&[u8]]) -> (Vec<u8>, bool) {
 /// Datagrams of text and of the binary get and set, over one store. Each begins with its kind and its length.
 pub fn kv_datagrams(bytes: &[u8]) {
     let Some((shards, mut rest)) = bytes.split_first() else { return };
-    let (store, server, mut frames) = (store(*shards, TIGHT), Server::default(), Frames::new());
+    let (store, server, mut frames) = (store(*shards, TIGHT), Server::default(), Frames::new(udp::LONGEST));
     while let Some(([kind, len], more)) = rest.split_first_chunk::<2>() {
         let (datagram, behind) = more.split_at(usize::from(*len).min(more.len()));
         rest = behind;

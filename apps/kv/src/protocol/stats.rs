@@ -33,6 +33,8 @@ pub struct ServerCounters {
     pub idle_kicks: AtomicUsize,
     pub bytes_read: AtomicUsize,
     pub bytes_written: AtomicUsize,
+    /// Ours: datagrams of replies that were dropped, since there was no room for them. Who uses UDP asks again.
+    pub udp_replies_dropped: AtomicUsize,
 }
 
 fn put(context: &mut Context<'_, '_>, name: &str, value: impl std::fmt::Display) {
@@ -52,8 +54,12 @@ pub(super) fn stats(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
         Some(b"reset") => {
             context.session.reset_counters();
             let counters = &context.server.counters;
-            for counter in [&counters.total_connections, &counters.rejected_connections, &counters.idle_kicks]
-            {
+            for counter in [
+                &counters.total_connections,
+                &counters.rejected_connections,
+                &counters.idle_kicks,
+                &counters.udp_replies_dropped,
+            ] {
                 counter.store(0, Ordering::Relaxed);
             }
             return context.answer(false, "RESET");
@@ -85,6 +91,7 @@ fn general(context: &mut Context<'_, '_>) {
     put(context, "idle_kicks", read(&server.counters.idle_kicks));
     put(context, "bytes_read", read(&server.counters.bytes_read));
     put(context, "bytes_written", read(&server.counters.bytes_written));
+    put(context, "udp_replies_dropped", read(&server.counters.udp_replies_dropped));
     put(context, "limit_maxbytes", context.session.store().memory());
     put(context, "threads", server.settings.threads);
     put(context, "hash_bytes", totals.index_bytes);

@@ -141,7 +141,7 @@ fn datagrams(request: &[u8]) -> Vec<Vec<u8>> {
     let (store, server) = (store(), Server::default());
     let mut sent = Vec::new();
     let mut session = store.session(NOW);
-    Frames::new().answer(request, &mut session, &server, |datagram| sent.push(datagram.to_vec()));
+    Frames::new(LONGEST).answer(request, &mut session, &server, |datagram| sent.push(datagram.to_vec()));
     sent
 }
 

@@ -6,20 +6,21 @@ use crate::store::Session;
 
 /// The frame header.
 pub const HEADER: usize = 8;
-/// The longest datagram of a reply, with its header.
+/// The longest datagram of a reply, with its header, where the link takes it.
 pub const LONGEST: usize = 1400;
 
 /// A request and its replies, reused from one to the next.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Frames {
+    longest: usize,
     out: Output,
     datagram: Vec<u8>,
 }
 
 impl Frames {
-    /// Nothing yet.
-    pub fn new() -> Frames {
-        Frames::default()
+    /// Nothing yet. Datagrams of replies are at most `longest` bytes long, with their header, and at most [`LONGEST`].
+    pub fn new(longest: usize) -> Frames {
+        Frames { longest: longest.clamp(HEADER + 1, LONGEST), out: Output::default(), datagram: Vec::new() }
     }
 
     /// Executes the commands of a datagram, and hands over each datagram of the reply. A request that consists of several datagrams, one
@@ -37,11 +38,12 @@ impl Frames {
         }
         self.out.clear();
         let mut connection = Connection::new();
-        // One datagram is bounded, so its replies need no bound but the number of datagrams.
+        // One datagram is bounded, so its replies need no bound but the number of datagrams. A reply of more is dropped: they could not be
+        // numbered, and would hardly arrive.
         loop {
             let used = connection.advance(commands, session, server, &mut self.out);
             commands = &commands[used..];
-            if used == 0 || commands.is_empty() || self.out.len() >= LONGEST_REPLY {
+            if used == 0 || commands.is_empty() || self.out.len() >= 65_535 * (self.longest - HEADER) {
                 break;
             }
         }
@@ -51,7 +53,7 @@ impl Frames {
     }
 
     fn send(&mut self, id: [u8; 2], send: &mut impl FnMut(&[u8])) {
-        let count = self.out.len().div_ceil(LONGEST - HEADER);
+        let count = self.out.len().div_ceil(self.longest - HEADER);
         let Ok(total) = u16::try_from(count) else { return };
         let total = total.to_be_bytes();
         for number in 0..count {
@@ -59,9 +61,9 @@ impl Frames {
             self.datagram.clear();
             self.datagram.extend([id[0], id[1], sequence[0], sequence[1], total[0], total[1], 0, 0]);
             for segment in self.out.segments() {
-                let room = LONGEST - self.datagram.len();
+                let room = self.longest - self.datagram.len();
                 self.datagram.extend_from_slice(&segment[..segment.len().min(room)]);
-                if self.datagram.len() == LONGEST {
+                if self.datagram.len() == self.longest {
                     break;
                 }
             }
@@ -70,6 +72,3 @@ impl Frames {
         }
     }
 }
-
-/// A reply of more bytes is dropped: its datagrams could not be numbered, and hardly arrive.
-const LONGEST_REPLY: usize = 65_535 * (LONGEST - HEADER);

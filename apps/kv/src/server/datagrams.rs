@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::sync::atomic::Ordering;
 
 use crate::protocol::Server;
-use crate::protocol::udp::Frames;
+use crate::protocol::udp::{Frames, LONGEST};
 use crate::rpc;
 use crate::store::Store;
 
@@ -31,7 +31,7 @@ pub(crate) struct Datagrams {
 
 impl Datagrams {
     pub(crate) fn new(socket: UdpSocket, kind: Kind) -> Datagrams {
-        Datagrams { socket, kind, frames: Frames::new(), answer: Vec::new() }
+        Datagrams { socket, kind, frames: Frames::new(LONGEST), answer: Vec::new() }
     }
 
     /// Answers what has come. What cannot be sent at once is dropped: who uses UDP asks again.
@@ -41,9 +41,11 @@ impl Datagrams {
             server.counters.bytes_read.fetch_add(len, Ordering::Relaxed);
             let mut session = store.session(now);
             let send = |datagram: &[u8]| {
-                if self.socket.send_to(datagram, from).is_ok() {
-                    server.counters.bytes_written.fetch_add(datagram.len(), Ordering::Relaxed);
-                }
+                let counters = &server.counters;
+                match self.socket.send_to(datagram, from) {
+                    Ok(_) => counters.bytes_written.fetch_add(datagram.len(), Ordering::Relaxed),
+                    Err(_) => counters.udp_replies_dropped.fetch_add(1, Ordering::Relaxed),
+                };
             };
             match self.kind {
                 Kind::Text => self.frames.answer(&buffer[..len], &mut session, server, send),

@@ -123,7 +123,7 @@ impl NicWorker {
                 .bind(u16::try_from(port).context("--rpc-port: not so many ports")?)
                 .context("--rpc-port")?;
         }
-        let (clients, text) = (HashMap::new(), Text::default());
+        let (clients, text) = (HashMap::new(), Text::new(options.mtu));
         Ok(NicWorker { number, stack, store, server, mailbox, clients, text })
     }
 
@@ -134,7 +134,8 @@ impl NicWorker {
         while !self.mailbox.stopped() {
             self.poll(now);
             turns += 1;
-            if !self.stack.wait_when_idle(NAP)? && turns % CLOCK != 0 {
+            let waited = !self.text.waits() && self.stack.wait_when_idle(NAP)?;
+            if !waited && turns % CLOCK != 0 {
                 continue;
             }
             now = unix_time();
@@ -153,21 +154,10 @@ impl NicWorker {
     }
 
     fn poll(&mut self, now: u32) {
-        let mut burst = Burst {
-            session: self.store.session(now),
-            server: &self.server,
-            text: &mut self.text,
-            text_port: self.server.settings.udp_port,
-            bytes: [0; 2],
-        };
+        let mut burst = Burst::new(self.store.session(now), &self.server, &mut self.text);
         self.stack.poll_datagrams(&mut burst);
         burst.end();
-        for (to, port, datagram) in self.text.later.drain(..) {
-            // The request has just come from there, so the neighbour is known, or asked for when the client asks again.
-            if let Ok(Some(peer)) = self.stack.peer(to) {
-                self.stack.send_to(port, &peer, &[&datagram]);
-            }
-        }
+        self.text.send_later(&mut self.stack, &self.server);
         while let Some(event) = self.stack.next_event() {
             match event {
                 Event::Accept(listener) => self.accept(listener, now),

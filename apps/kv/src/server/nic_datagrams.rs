@@ -1,75 +1,119 @@
 //! Datagrams of a queue pair: requests are read where they have arrived, answers are written where they are sent from.
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
-use ccnic_tcp::{Datagrams, Reply};
+use ccnic_tcp::{Datagrams, Peer, Reply, Stack};
 
 use crate::protocol::Server;
-use crate::protocol::udp::Frames;
+use crate::protocol::udp::{Frames, LONGEST};
 use crate::rpc;
 use crate::store::Session;
 
-/// Datagrams of long replies that may wait until the burst is over.
+/// Datagrams of long replies that may wait until there is room for them.
 const MOST_LATER: usize = 4096;
+/// Bytes of the headers of IPv6 and UDP.
+const HEADERS: usize = 40 + 8;
 
 /// What outlasts a burst.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Text {
     frames: Frames,
-    /// Further datagrams of replies that take several: to whom, from which port, what.
-    pub(crate) later: Vec<(SocketAddr, u16, Vec<u8>)>,
+    /// Datagrams of replies that wait, first come first sent: to whom, from which port, what. A burst lends the stack's buffers for one
+    /// datagram to each request; further ones are sent after it.
+    later: VecDeque<(Peer, u16, Vec<u8>)>,
+}
+
+impl Text {
+    /// Nothing yet, for a link of this MTU.
+    pub(crate) fn new(mtu: usize) -> Text {
+        Text { frames: Frames::new(LONGEST.min(mtu.saturating_sub(HEADERS))), later: VecDeque::new() }
+    }
+
+    /// Whether datagrams wait for room.
+    pub(crate) fn waits(&self) -> bool {
+        !self.later.is_empty()
+    }
+
+    /// Sends what waits, as far as there is room.
+    pub(crate) fn send_later(&mut self, stack: &mut Stack, server: &Server) {
+        let mut written = 0;
+        while let Some((to, port, datagram)) = self.later.front() {
+            if !stack.send_to(*port, to, &[datagram]) {
+                break;
+            }
+            written += datagram.len();
+            self.later.pop_front();
+        }
+        if written > 0 {
+            server.counters.bytes_written.fetch_add(written, Ordering::Relaxed);
+        }
+    }
 }
 
 /// One burst: it holds the shard of its requests until it is over, so that the keys that belong to this thread cost one lock together.
 pub(crate) struct Burst<'a> {
-    pub(crate) session: Session<'a>,
-    pub(crate) server: &'a Server,
-    pub(crate) text: &'a mut Text,
-    /// The port of text commands, 0: none. Other ports are for the binary get and set.
-    pub(crate) text_port: u16,
-    pub(crate) bytes: [usize; 2],
+    session: Session<'a>,
+    server: &'a Server,
+    text: &'a mut Text,
+    read: usize,
+    written: usize,
+    dropped: usize,
+}
+
+impl<'a> Burst<'a> {
+    pub(crate) fn new(session: Session<'a>, server: &'a Server, text: &'a mut Text) -> Burst<'a> {
+        Burst { session, server, text, read: 0, written: 0, dropped: 0 }
+    }
 }
 
 impl Datagrams for Burst<'_> {
-    fn datagram(&mut self, from: SocketAddr, to: SocketAddr, request: &[u8], reply: &mut Reply<'_>) {
-        self.bytes[0] += request.len();
-        if to.port() == self.text_port {
-            self.text(from, request, reply);
+    fn datagram(&mut self, _: SocketAddr, to: SocketAddr, request: &[u8], reply: &mut Reply<'_>) {
+        self.read += request.len();
+        // Other ports than that of text commands are for the binary get and set.
+        if to.port() == self.server.settings.udp_port {
+            self.text(to.port(), request, reply);
             return;
         }
         let longest = reply.room().saturating_sub(rpc::HEADER);
         let sent = rpc::answer(request, &mut self.session, longest, |header, value| {
             reply.expect(header.len() + value.len());
-            // What there is no buffer for is dropped: who uses UDP asks again.
-            let _ = reply.put(header) && reply.put(value);
-            header.len() + value.len()
+            (reply.put(header) && reply.put(value)).then_some(header.len() + value.len())
         });
-        self.bytes[1] += sent.unwrap_or(0);
+        match sent {
+            Some(Some(bytes)) => self.written += bytes,
+            Some(None) => self.dropped += 1,
+            None => {}
+        }
     }
 }
 
 impl Burst<'_> {
-    fn text(&mut self, from: SocketAddr, request: &[u8], reply: &mut Reply<'_>) {
-        let Text { frames, later } = &mut *self.text;
-        let (mut first, port) = (true, self.text_port);
-        let bytes = &mut self.bytes[1];
-        frames.answer(request, &mut self.session, self.server, |datagram| {
-            *bytes += datagram.len();
-            if std::mem::take(&mut first) {
-                reply.put(datagram);
+    fn text(&mut self, port: u16, request: &[u8], reply: &mut Reply<'_>) {
+        let Burst { session, server, text, written, dropped, .. } = self;
+        let Text { frames, later } = &mut **text;
+        let (mut first, peer) = (true, reply.peer());
+        frames.answer(request, session, server, |datagram| {
+            if std::mem::take(&mut first) && later.is_empty() && reply.put(datagram) {
+                *written += datagram.len();
             } else if later.len() < MOST_LATER {
-                later.push((from, port, datagram.to_vec()));
+                later.push_back((peer, port, datagram.to_vec()));
+            } else {
+                *dropped += 1;
             }
         });
     }
 
     /// The burst is over: tells the server what it counted.
     pub(crate) fn end(self) {
-        let [read, written] = self.bytes;
-        if read > 0 {
-            self.server.counters.bytes_read.fetch_add(read, Ordering::Relaxed);
-            self.server.counters.bytes_written.fetch_add(written, Ordering::Relaxed);
+        let counters = &self.server.counters;
+        if self.read > 0 {
+            counters.bytes_read.fetch_add(self.read, Ordering::Relaxed);
+            counters.bytes_written.fetch_add(self.written, Ordering::Relaxed);
+        }
+        if self.dropped > 0 {
+            counters.udp_replies_dropped.fetch_add(self.dropped, Ordering::Relaxed);
         }
     }
 }

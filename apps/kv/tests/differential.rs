@@ -3,13 +3,14 @@
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
+use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::process::{Child, Command};
 use std::time::Duration;
 
-use ccnic_kv::protocol::{Connection, Output, Server};
+use ccnic_kv::protocol::{Connection, Endpoint, Listed, Output, Server};
 use ccnic_kv::store::{Limits, Store};
 
 /// memcached, ended with the test.
@@ -26,11 +27,16 @@ impl Drop for Memcached {
 }
 
 impl Memcached {
-    fn start() -> Option<Memcached> {
+    /// Without the background threads that there are none of here. None, and a word about it, where memcached is not installed.
+    fn start(more: &[&str]) -> Option<Memcached> {
         let folder = tempfile::tempdir().unwrap();
         let socket = folder.path().join("socket");
-        let options = ["-u", "root", "-t", "1", "-o", "no_lru_crawler,no_lru_maintainer", "-s"];
-        let process = Command::new("memcached").args(options).arg(&socket).spawn().ok()?;
+        let options = ["-u", "root", "-t", "1", "-o", "no_lru_crawler,no_lru_maintainer,no_slab_reassign"];
+        let mut command = Command::new("memcached");
+        let Ok(process) = command.args(options).args(more).arg("-s").arg(&socket).spawn() else {
+            eprintln!("SKIPPED: no memcached (apt-get install memcached)");
+            return None;
+        };
         let memcached = Memcached { process, folder };
         for _ in 0..1000 {
             if UnixStream::connect(memcached.socket()).is_ok() {
@@ -167,10 +173,7 @@ fn compare(memcached: &Memcached, cases: &[Vec<u8>]) -> Result<(), String> {
 fn compare_patiently(cases: &[Vec<u8>]) {
     let mut result = Ok(());
     for _ in 0..4 {
-        let Some(memcached) = Memcached::start() else {
-            eprintln!("SKIPPED: no memcached (apt-get install memcached)");
-            return;
-        };
+        let Some(memcached) = Memcached::start(&[]) else { return };
         result = compare(&memcached, cases);
         if result.is_ok() {
             return;
@@ -191,4 +194,161 @@ fn what_is_written_by_hand() {
 #[test]
 fn what_is_drawn() {
     compare_patiently(&drawn(1500));
+}
+
+/// What is told under each name.
+fn told(answer: &[u8]) -> BTreeMap<String, String> {
+    let text = String::from_utf8_lossy(answer);
+    let lines = text.lines().filter_map(|line| line.strip_prefix("STAT ")?.split_once(' '));
+    lines.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+}
+
+/// The names without the numbers of connections in front, which differ.
+fn names(told: &BTreeMap<String, String>) -> Vec<String> {
+    let number = |name: &str| name.split_once(':').is_some_and(|(number, _)| number.parse::<u64>().is_ok());
+    let name =
+        |name: &String| if number(name) { name.split_once(':').unwrap().1.into() } else { name.clone() };
+    let mut names: Vec<String> = told.keys().map(name).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// Settings of what there is none of here: slabs, the LRU's segments and threads, `watch`, prefixes of `stats detail`, extstore, TLS.
+const NO_SETTINGS: [&str; 4] = ["slab_automove_", "ext_", "ssl_", "lru_crawler_"];
+
+/// Every name that memcached has and ours has not.
+const NOT_TOLD: [&str; 20] = [
+    // Its event library, its pools of buffers, its own files.
+    "libevent",
+    "response_obj_count",
+    "response_obj_bytes",
+    "read_buf_count",
+    "read_buf_bytes",
+    "read_buf_bytes_free",
+    "reserved_fds",
+    // Settings that are not options here.
+    "stat_key_prefix",
+    "reqs_per_event",
+    "tcp_backlog",
+    "hashpower_init",
+    "hot_lru_pct",
+    "warm_lru_pct",
+    "hot_max_factor",
+    "warm_max_factor",
+    "temporary_ttl",
+    "watcher_logbuf_size",
+    "worker_logbuf_size",
+    "num_napi_ids_",
+    "memory_file_",
+];
+
+/// What memcached tells only with its background threads, and what is ours.
+const OURS: [&str; 4] = ["udp_replies_dropped", "evicted_active", "moves_within_lru", "direct_reclaims"];
+
+#[test]
+fn stats_have_the_names_that_tools_read() {
+    let Some(memcached) = Memcached::start(&[]) else { return };
+    let store = Store::new(1, &Limits::default(), 1_699_999_990);
+    let mut server = Server::default();
+    server.settings.processor_time = Some(|| [Duration::from_micros(1_000_001); 2]);
+    let all = [Endpoint::Unix("/socket".into()), Endpoint::Unnamed];
+    let listed = |end: &Endpoint| {
+        let server_end = (*end == Endpoint::Unnamed).then(|| all[0].clone());
+        server.connections.add(end.clone(), server_end, 1_700_000_000)
+    };
+    let _listed: Vec<Listed> = all.iter().map(listed).collect();
+    let item = b"set a 0 0 1\r\nx\r\n";
+    assert_eq!(
+        (memcached.ask(item), ask(&store, &server, item)),
+        (b"STORED\r\n".to_vec(), b"STORED\r\n".to_vec())
+    );
+    for what in ["", " settings", " items", " slabs", " conns", " sizes"] {
+        let request = format!("stats{what}\r\n");
+        let theirs = names(&told(&memcached.ask(request.as_bytes())));
+        let ours = names(&told(&ask(&store, &server, request.as_bytes())));
+        let last = |name: &String| name.rsplit(':').next().unwrap().to_owned();
+        let missing: Vec<&String> = theirs.iter().filter(|name| !ours.contains(name)).collect();
+        let is_listed = |name: &&&String| {
+            NOT_TOLD.contains(&name.as_str())
+                || what == " settings" && NO_SETTINGS.iter().any(|start| name.starts_with(start))
+        };
+        let unknown: Vec<&&String> = missing.iter().filter(|name| !is_listed(name)).collect();
+        assert!(unknown.is_empty(), "stats{what}: memcached has {unknown:?}, too");
+        let more = ours.iter().filter(|name| !theirs.contains(name) && !OURS.contains(&last(name).as_str()));
+        assert_eq!(
+            more.collect::<Vec<_>>(),
+            Vec::<&String>::new(),
+            "stats{what}: memcached has no such names"
+        );
+        assert!(ours.len() + missing.len() >= theirs.len() && !theirs.is_empty());
+    }
+}
+
+/// What both must count alike: not what depends on sockets, memory, time and the process. memcached looks at the end of its list with each
+/// new item, and reclaims what is over there; here it is met later. With keys that are all met again what is left is the same, too.
+fn is_compared(name: &str, all_met: bool) -> bool {
+    let counted = [
+        "cmd_",
+        "get_hits",
+        "get_misses",
+        "delete_",
+        "incr_",
+        "decr_",
+        "cas_",
+        "touch_",
+        "store_",
+        "auth_",
+        "evict",
+    ];
+    let same = ["total_items", "chunk_size", "chunks_per_page", "outofmemory", "tailrepairs"];
+    let left = ["curr_items", "get_flushed", "number", "mem_requested", "used_chunks"];
+    let last = name.rsplit(':').next().unwrap_or(name);
+    counted.iter().any(|start| last.starts_with(start))
+        || same.contains(&last)
+        || all_met && left.contains(&last)
+}
+
+/// Items that there are and that went by themselves.
+fn items(told: &BTreeMap<String, String>) -> u64 {
+    let names = ["curr_items", "get_expired", "get_flushed", "reclaimed"];
+    names.iter().filter_map(|name| told.get(*name)).map(|number| number.parse::<u64>().unwrap()).sum()
+}
+
+#[test]
+fn stats_count_as_memcached_does() {
+    let lines = include_str!("script.txt").lines();
+    let script: Vec<Vec<u8>> = lines.filter(|line| !line.starts_with('#')).map(unescape).collect();
+    let runs = [(&[][..], drawn(1500), true), (&[][..], script.clone(), false), (&["-F"][..], script, false)];
+    for (options, mut cases, all_met) in runs {
+        let Some(memcached) = Memcached::start(options) else { return };
+        let store = Store::new(1, &Limits::default(), 1_699_999_990);
+        let mut server = Server::default();
+        server.settings.no_flush = options == ["-F"];
+        cases.retain(|case| !case.starts_with(b"stats"));
+        cases.splice(..0, [b"stats sizes_enable\r\n".to_vec(), b"flush_all x\r\n".to_vec()]);
+        for case in cases {
+            memcached.ask(&case);
+            ask(&store, &server, &case);
+        }
+        for request in ["stats\r\n", "stats items\r\n", "stats slabs\r\n", "stats sizes\r\n"] {
+            let ours = told(&ask(&store, &server, request.as_bytes()));
+            let theirs = told(&memcached.ask(request.as_bytes()));
+            assert_eq!(items(&theirs), items(&ours));
+            if all_met && request.contains("sizes") {
+                assert_eq!(theirs, ours, "sizes");
+                assert!(!theirs.is_empty());
+            }
+            let differ: Vec<_> = theirs
+                .iter()
+                .filter(|(name, _)| is_compared(name, all_met))
+                .map(|(name, value)| (name, value, ours.get(name)))
+                // Room for an item that never came makes a class of memcached's.
+                .filter(|(name, value, ours)| {
+                    ours.map_or(*value != "0" && !name.contains("chunk"), |ours| ours != *value)
+                })
+                .collect();
+            assert!(differ.is_empty(), "{options:?} {request:?}: (name, memcached's, ours) {differ:?}");
+        }
+    }
 }

@@ -131,6 +131,35 @@ fn one_that_does_not_read_holds_up_nobody() {
 }
 
 #[test]
+fn stats_tell_of_the_connections_and_the_processor() {
+    let (port, udp) = (free_port(), free_port());
+    let _program = Program::start(&["-l", "127.0.0.1", "-p", &port, "-U", &udp, "-t", "2"]);
+    let connect = || TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    let (mut first, mut second) = (connect(), connect());
+    ask(&mut first, b"mn\r\nset a 0 0 10\r\n12", "MN\r\n");
+    let own = second.local_addr().unwrap();
+    let stats = ask(&mut second, b"stats conns\r\n", "END\r\n");
+    let with = |end: &str| stats.lines().filter(|line| line.ends_with(end)).count();
+    assert_eq!(with(&format!(":addr tcp:127.0.0.1:{port}")), 1, "{stats}");
+    assert_eq!(with(&format!(":listen_addr tcp:127.0.0.1:{port}")), 2, "{stats}");
+    assert_eq!((with(":UDP UDP"), with(&format!(":addr udp:127.0.0.1:{udp}"))), (1, 1), "{stats}");
+    assert_eq!(with(&format!(":addr tcp:{own}")), 1, "{stats}");
+    assert_eq!(["conn_listening", "conn_nread", "conn_parse_cmd", "conn_read"].map(with), [1; 4], "{stats}");
+    drop(first);
+    while ask(&mut second, b"stats conns\r\n", "END\r\n").contains("conn_nread") {}
+    let stats = ask(&mut second, b"stats\r\n", "END\r\n");
+    let value =
+        |name: &str| stats.lines().find_map(|line| line.strip_prefix(&format!("STAT {name} "))).unwrap();
+    let used: f64 =
+        ["rusage_user", "rusage_system"].map(|name| value(name).parse::<f64>().unwrap()).iter().sum();
+    assert!(used > 0.0 && value("accepting_conns") == "1");
+    assert_eq!(ask(&mut second, b"stats reset\r\n", "\r\n"), "RESET\r\n");
+    let stats = ask(&mut second, b"stats\r\n", "END\r\n");
+    let read = stats.lines().find_map(|line| line.strip_prefix("STAT bytes_read ")).unwrap();
+    assert!(read.parse::<u64>().unwrap() < 100, "{stats}");
+}
+
+#[test]
 fn a_large_pipeline_comes_back_whole() {
     let program = Program::start(&["-s", "FOLDER/socket", "-t", "2"]);
     let mut client = program.connect();

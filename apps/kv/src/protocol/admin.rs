@@ -47,6 +47,8 @@ fn is_known(name: &[u8]) -> bool {
 /// `flush_all [delay] [noreply]`
 fn flush(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
     let (all, quiet) = (words.get(), words.noreply());
+    // Also one that is refused, as memcached does.
+    context.session.count_flush();
     if context.server.settings.no_flush {
         return context.answer(quiet, "CLIENT_ERROR flush_all not allowed");
     }

@@ -1,7 +1,7 @@
 //! From a stream of bytes to commands and their data. What a client is answered does not depend on how its bytes were divided.
 
 use super::binary;
-use super::{BAD_DATA, Context, Next, Output, Server, text};
+use super::{Activity, BAD_DATA, Context, Next, Output, Server, text};
 use crate::store::Session;
 
 /// The longest line of a command other than `get` and `gets`.
@@ -52,6 +52,15 @@ impl Connection {
     /// True if the client owes the rest of a command.
     pub fn is_within_command(&self) -> bool {
         matches!(self.state, State::Data { .. } | State::Skip(_))
+    }
+
+    /// What the client is doing, as far as its stream tells.
+    pub fn activity(&self) -> Activity {
+        match self.state {
+            State::Data { .. } => Activity::Nread,
+            State::Skip(_) => Activity::Swallow,
+            _ => Activity::Read,
+        }
     }
 
     /// Executes what is whole of `input` and puts the replies. Returns how many bytes were used up; the others are to be given again with

@@ -3,6 +3,7 @@
 use super::flags::{Flags, OPAQUE_TOO_LONG, check};
 use super::line::Words;
 use super::{BAD_FORMAT, Context, Next, Output, base64};
+use crate::store::shard::Shard;
 use crate::store::slot::{BINARY_KEY, FETCHED, STALE, Slot, TOKEN_SENT};
 use crate::store::{MAX_KEY, hash};
 
@@ -71,7 +72,7 @@ pub(super) fn get(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
             won = true;
         }
     }
-    count_get(&flags, hit, shard);
+    count_get(&flags, found, shard);
     if flags.opaque_too_long() {
         return context.answer(false, OPAQUE_TOO_LONG);
     }
@@ -109,22 +110,22 @@ pub(super) fn get(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
     Next::Command
 }
 
-fn count_get(flags: &Flags<'_>, hit: bool, shard: &mut crate::store::shard::Shard) {
-    let counters = &mut shard.counters;
-    if flags.expires.is_some() {
-        counters.cmd_touch += 1;
-        if hit {
-            counters.touch_hits += 1;
-        } else {
-            counters.touch_misses += 1;
+/// As memcached counts: an item that is made counts as found, one that is touched as touched only, and a refused token hides what was found.
+fn count_get(flags: &Flags<'_>, found: Option<u32>, shard: &mut Shard) {
+    match found {
+        None => {
+            shard.counters.cmd_get += 1;
+            shard.counters.get_misses += 1;
         }
-    } else {
-        counters.cmd_get += 1;
-    }
-    if hit {
-        counters.get_hits += 1;
-    } else {
-        counters.get_misses += 1;
+        Some(_) if flags.opaque_too_long() => {}
+        Some(id) if flags.expires.is_some() => {
+            shard.counters.cmd_touch += 1;
+            shard.counters_of(id).touch_hits += 1;
+        }
+        Some(id) => {
+            shard.counters.cmd_get += 1;
+            shard.counters_of(id).get_hits += 1;
+        }
     }
 }
 
@@ -209,7 +210,7 @@ pub(super) fn delete(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
             "HD"
         }
         Some(id) => {
-            shard.counters.delete_hits += 1;
+            shard.counters_of(id).delete_hits += 1;
             shard.remove(id);
             "HD"
         }

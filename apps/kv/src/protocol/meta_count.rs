@@ -57,7 +57,7 @@ fn add(flags: &Flags<'_>, down: bool, context: &mut Context<'_, '_>) -> Result<A
             }
             let text = Decimal::new(flags.initial);
             let new = Update { new_cas: flags.new_cas, ..Update::set(key, text.as_bytes()) };
-            shard.update(hash, &new, largest, now);
+            shard.store(hash, &new, largest, now);
             let id = shard.find(hash, key, now);
             id.map(|id| Added { number: flags.initial, id, created: true })
                 .ok_or("SERVER_ERROR Out of memory allocating new item")

@@ -35,6 +35,7 @@ pub(super) fn set(words: &Words<'_>, rest: &[u8], context: &mut Context<'_, '_>)
     }
     let Some(data) = rest.get(..needed) else { return Next::Data(needed) };
     let Some(value) = data.strip_suffix(b"\r\n") else {
+        context.session.count_set(update.key, update.flags, len);
         context.answer(false, BAD_DATA);
         return Next::Took(needed);
     };

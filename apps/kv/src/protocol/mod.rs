@@ -7,7 +7,7 @@
 //! | `line.rs` | a command line as words |
 //! | `text.rs`, `update.rs`, `admin.rs` | the classic commands |
 //! | `meta.rs`, `meta_set.rs`, `meta_count.rs`, `flags.rs`, `base64.rs` | the meta commands |
-//! | `stats.rs` | what `stats` tells |
+//! | `stats.rs`, `settings.rs`, `conns.rs` | what `stats` tells |
 //! | `udp.rs` | requests in datagrams |
 //! | `binary.rs` | the refusal of the binary protocol |
 //!
@@ -17,20 +17,26 @@ mod admin;
 mod base64;
 mod binary;
 mod connection;
+mod conns;
 mod flags;
 mod line;
 mod meta;
 mod meta_count;
 mod meta_set;
 mod output;
+mod settings;
 mod stats;
 mod text;
 pub mod udp;
 mod update;
 
 pub use connection::{Connection, ENOUGH_OUTPUT};
+pub use conns::{Activity, Connections, Endpoint, Listed};
 pub use output::{Mark, Output};
-pub use stats::{ServerCounters, Settings};
+pub use settings::Settings;
+pub use stats::ServerCounters;
+
+use std::sync::Arc;
 
 use crate::store::Session;
 
@@ -51,6 +57,8 @@ pub struct Server {
     pub settings: Settings,
     /// What it counts.
     pub counters: ServerCounters,
+    /// Who is connected.
+    pub connections: Arc<Connections>,
 }
 
 /// What follows a command line.

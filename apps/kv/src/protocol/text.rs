@@ -83,13 +83,11 @@ fn get_one(key: &[u8], cas: bool, expires: Option<u32>, context: &mut Context<'_
         let found = shard.find(hash, key, now);
         shard.counters.cmd_touch += 1;
         if let Some(id) = found {
-            shard.counters.touch_hits += 1;
-            shard.counters.get_hits += 1;
+            shard.counters_of(id).touch_hits += 1;
             shard.slot_mut(id).expires = expires;
             shard.bump(id, now);
         } else {
             shard.counters.touch_misses += 1;
-            shard.counters.get_misses += 1;
         }
         found
     } else {
@@ -168,7 +166,7 @@ fn touch(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
     shard.counters.cmd_touch += 1;
     let found = shard.find(hash, key, now);
     if let Some(id) = found {
-        shard.counters.touch_hits += 1;
+        shard.counters_of(id).touch_hits += 1;
         shard.slot_mut(id).expires = expires;
         shard.bump(id, now);
     } else {

@@ -23,6 +23,7 @@ pub(super) fn update(words: &Words<'_>, mode: Mode, rest: &[u8], context: &mut C
     }
     let Some(data) = rest.get(..needed) else { return Next::Data(needed) };
     let Some(value) = data.strip_suffix(b"\r\n") else {
+        context.session.count_set(update.key, update.flags, len);
         context.answer(quiet, BAD_DATA);
         return Next::Took(needed);
     };

@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::atomic::Ordering;
 
-use crate::protocol::{Connection, Output, Server};
+use crate::protocol::{Activity, Connection, Listed, Output, Server};
 use crate::store::Store;
 
 /// A connection's bytes, whatever carries them.
@@ -29,6 +29,7 @@ pub(crate) struct Client {
     pub(crate) blocked: bool,
     /// When it was last heard of, Unix time.
     pub(crate) heard: u32,
+    listed: Listed,
 }
 
 /// Whether a client stays.
@@ -39,13 +40,14 @@ pub(crate) enum Stay {
 }
 
 impl Client {
-    pub(crate) fn new(now: u32) -> Client {
+    pub(crate) fn new(listed: Listed, now: u32) -> Client {
         Client {
             connection: Connection::new(),
             input: Vec::new(),
             output: Output::new(),
             blocked: false,
             heard: now,
+            listed,
         }
     }
 
@@ -58,7 +60,15 @@ impl Client {
         now: u32,
     ) -> Stay {
         self.heard = now;
-        let mut turns = S::TURNS;
+        self.listed.heard(now);
+        self.listed.does(Activity::ParseCmd);
+        let stays = self.serve(stream, store, server, now);
+        self.listed.does(if self.blocked { Activity::Mwrite } else { self.connection.activity() });
+        stays
+    }
+
+    fn serve<S: Stream>(&mut self, stream: &mut S, store: &Store, server: &Server, now: u32) -> Stay {
+        let (mut turns, mut all_read) = (S::TURNS, false);
         loop {
             match self.flush(stream, server) {
                 Ok(true) => {}
@@ -72,14 +82,19 @@ impl Client {
             if self.execute_kept(store, server, now) {
                 continue;
             }
+            if all_read {
+                return Stay::Yes;
+            }
             if turns == 0 {
+                server.counters.conn_yields.fetch_add(1, Ordering::Relaxed);
                 return Stay::Yes;
             }
             match stream.read(|bytes| self.execute(bytes, store, server, now)) {
                 Ok((0, _)) => return Stay::No,
                 Ok((count, more)) => {
                     server.counters.bytes_read.fetch_add(count, Ordering::Relaxed);
-                    turns = if more { turns - 1 } else { 0 };
+                    turns -= 1;
+                    all_read = !more;
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Stay::Yes,

@@ -10,6 +10,7 @@ use std::path::Path;
 use anyhow::{Context, bail};
 
 use super::Options;
+use crate::protocol::Endpoint;
 
 /// A socket that gives clients.
 #[derive(Debug)]
@@ -19,16 +20,32 @@ pub(crate) enum Listener {
 }
 
 impl Listener {
-    /// The next client, ready to be polled. None: there is none now.
-    pub(crate) fn accept(&self) -> std::io::Result<Option<OwnedFd>> {
-        let client: std::io::Result<OwnedFd> = match self {
-            Listener::Tcp(listener) => listener.accept().and_then(|(stream, _)| ready_tcp(stream)),
-            Listener::Unix(listener) => listener.accept().and_then(|(stream, _)| ready_unix(stream)),
+    /// The next client, ready to be polled, and its end. None: there is none now.
+    pub(crate) fn accept(&self) -> std::io::Result<Option<(OwnedFd, Endpoint)>> {
+        let client = match self {
+            Listener::Tcp(listener) => {
+                listener.accept().and_then(|(stream, from)| Ok((ready_tcp(stream)?, Endpoint::Tcp(from))))
+            }
+            Listener::Unix(listener) => {
+                listener.accept().and_then(|(stream, _)| Ok((ready_unix(stream)?, Endpoint::Unnamed)))
+            }
         };
         match client {
-            Ok(fd) => Ok(Some(fd)),
+            Ok(client) => Ok(Some(client)),
             Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
+        }
+    }
+
+    /// The server's end.
+    pub(crate) fn endpoint(&self) -> Endpoint {
+        match self {
+            Listener::Tcp(listener) => listener.local_addr().map_or(Endpoint::Unnamed, Endpoint::Tcp),
+            Listener::Unix(listener) => {
+                let path =
+                    listener.local_addr().ok().and_then(|address| Some(address.as_pathname()?.to_owned()));
+                path.map_or(Endpoint::Unnamed, Endpoint::Unix)
+            }
         }
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 use std::io;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -14,7 +15,7 @@ use super::client::{Client, Stay, Stream};
 use super::nic_datagrams::{Burst, Text};
 use super::worker::{Mailbox, SWEEP};
 use super::{Options, unix_time};
-use crate::protocol::{Output, Server};
+use crate::protocol::{Endpoint, Output, Server};
 use crate::store::Store;
 
 /// The longest sleep: after that it looks whether it is to stop.
@@ -36,6 +37,26 @@ pub(crate) fn open(options: &Options) -> anyhow::Result<Vec<Stack>> {
         stack_options.flows.push(FlowRule { priority: 0, matches, to: FlowTarget::Queue(queue), mark: None });
     }
     Stack::open_many(socket, &stack_options, threads).with_context(|| format!("--ccnic {}", socket.display()))
+}
+
+/// What is listened to there.
+pub(crate) fn endpoints(options: &Options) -> anyhow::Result<Vec<Endpoint>> {
+    let mut all = Vec::new();
+    for text in &options.address {
+        let ip = text.parse::<Network>().context("--address")?.address;
+        let at = |port| SocketAddr::new(ip, port);
+        all.extend((options.port != 0).then(|| Endpoint::Tcp(at(options.port))));
+        all.extend((options.udp_port != 0).then(|| Endpoint::Udp(at(options.udp_port))));
+        all.extend(rpc_ports(options)?.map(|port| Endpoint::Udp(at(port))));
+    }
+    Ok(all)
+}
+
+/// The ports of --rpc-port.
+fn rpc_ports(options: &Options) -> anyhow::Result<impl Iterator<Item = u16> + use<>> {
+    let (first, count) = (options.rpc_port, if options.rpc_port == 0 { 0 } else { options.threads });
+    let last = u16::try_from(usize::from(first) + count).context("--rpc-port: not so many ports")?;
+    Ok(first..last)
 }
 
 fn stack_options(options: &Options) -> anyhow::Result<ccnic_tcp::Options> {
@@ -116,12 +137,9 @@ impl NicWorker {
         if options.udp_port != 0 {
             stack.bind(options.udp_port).context("-U")?;
         }
-        for thread in (0..options.threads).filter(|_| options.rpc_port != 0) {
+        for port in rpc_ports(options)? {
             // A request that comes to another thread than that of its port is answered all the same.
-            let port = usize::from(options.rpc_port) + thread;
-            stack
-                .bind(u16::try_from(port).context("--rpc-port: not so many ports")?)
-                .context("--rpc-port")?;
+            stack.bind(port).context("--rpc-port")?;
         }
         let (clients, text) = (HashMap::new(), Text::new(options.mtu));
         Ok(NicWorker { number, stack, store, server, mailbox, clients, text })
@@ -177,7 +195,10 @@ impl NicWorker {
             }
             counters.current_connections.fetch_add(1, Ordering::Relaxed);
             counters.total_connections.fetch_add(1, Ordering::Relaxed);
-            self.clients.insert(conn, Client::new(now));
+            let end = |address: io::Result<SocketAddr>| address.map_or(Endpoint::Unnamed, Endpoint::Tcp);
+            let (client, server) = (end(self.stack.remote(conn)), end(self.stack.local(conn)));
+            let listed = self.server.connections.add(client, Some(server), now);
+            self.clients.insert(conn, Client::new(listed, now));
         }
     }
 

@@ -7,18 +7,20 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use ccnic_tcp::Stack;
+use nix::sys::resource::{UsageWho, getrusage};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 
 use super::datagrams::{Datagrams, Kind};
 use super::listen::{Listener, Sockets};
 use super::nic::{self, NicWorker};
 use super::poller::Poller;
-use super::worker::{Mailbox, Worker};
+use super::worker::{Mailbox, NewClient, Worker};
 use super::{Options, unix_time};
-use crate::protocol::{Server, ServerCounters, Settings};
+use crate::protocol::{Connections, Endpoint, Listed, Server, ServerCounters, Settings};
 use crate::store::{Limits, Store, snapshot};
 
 const SIGNAL: u64 = u64::MAX;
@@ -44,13 +46,14 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     crew.start_on_nic(stacks)?;
     crew.start_on_sockets(&sockets)?;
     let Crew { workers, threads, .. } = crew;
+    let listed = list(options, &sockets, &server)?;
     say(options, "ready");
     let sockets_threads =
         if options.ccnic.is_some() { sockets.listeners.len().min(1) } else { workers.len() };
     let front =
         Front { options, store: &store, server: &server, workers: &workers[..sockets_threads], next: 0 };
     let mut result = front.serve(&sockets.listeners, &signals);
-    drop(sockets);
+    drop((sockets, listed));
     workers.iter().for_each(|worker| worker.stop());
     for thread in threads {
         let ended = match thread.join() {
@@ -81,6 +84,27 @@ fn save(options: &Options, store: &Store, path: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The processor time of the process so far: for itself, in the system.
+fn processor_time() -> [Duration; 2] {
+    let duration =
+        |time: nix::sys::time::TimeVal| Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000);
+    getrusage(UsageWho::RUSAGE_SELF).map_or_else(
+        |_| [Duration::ZERO; 2],
+        |usage| [duration(usage.user_time()), duration(usage.system_time())],
+    )
+}
+
+/// What is listened to, for `stats conns`.
+fn list(options: &Options, sockets: &Sockets, server: &Server) -> anyhow::Result<Vec<Listed>> {
+    let mut all: Vec<Endpoint> = sockets.listeners.iter().map(Listener::endpoint).collect();
+    for socket in sockets.text.iter().chain(&sockets.rpc) {
+        all.push(Endpoint::Udp(socket.local_addr()?));
+    }
+    all.extend(nic::endpoints(options)?);
+    let now = unix_time();
+    Ok(all.into_iter().map(|endpoint| server.connections.add(endpoint, None, now)).collect())
+}
+
 fn server(options: &Options) -> Server {
     let tcp = options.unix_socket.is_none() || options.ccnic.is_some();
     let settings = Settings {
@@ -94,9 +118,11 @@ fn server(options: &Options) -> Server {
         no_flush: options.disable_flush_all,
         idle_timeout: options.idle_timeout,
         verbosity: AtomicU32::new(options.verbose.into()),
+        access: options.socket_mode().unwrap_or_default(),
+        processor_time: Some(processor_time),
     };
     let counters = ServerCounters { started: AtomicU32::new(unix_time()), ..ServerCounters::default() };
-    Server { settings, counters }
+    Server { settings, counters, connections: Arc::new(Connections::default()) }
 }
 
 /// The server threads, while they are started.
@@ -262,28 +288,33 @@ impl Front<'_> {
     fn accept(&mut self, listener: &Listener) {
         loop {
             match listener.accept() {
-                Ok(Some(client)) => self.admit(client),
+                Ok(Some((fd, address))) => self.admit(fd, address, listener.endpoint()),
                 Ok(None) => return,
                 Err(error) => {
                     // Out of file descriptors, mostly: the client waits in the kernel's queue until there are some.
                     say(self.options, &format!("a client could not be accepted: {error}"));
-                    std::thread::sleep(std::time::Duration::from_millis(10));
+                    let began = Instant::now();
+                    std::thread::sleep(Duration::from_millis(10));
+                    let counters = &self.server.counters;
+                    counters.listen_disabled_num.fetch_add(1, Ordering::Relaxed);
+                    let waited = began.elapsed().as_micros() as usize;
+                    counters.time_in_listen_disabled_us.fetch_add(waited, Ordering::Relaxed);
                     return;
                 }
             }
         }
     }
 
-    fn admit(&mut self, client: OwnedFd) {
+    fn admit(&mut self, fd: OwnedFd, address: Endpoint, server: Endpoint) {
         let counters = &self.server.counters;
         if counters.current_connections.load(Ordering::Relaxed) >= self.options.conn_limit {
             counters.rejected_connections.fetch_add(1, Ordering::Relaxed);
-            let _ = rustix::io::write(&client, b"ERROR Too many open connections\r\n");
+            let _ = rustix::io::write(&fd, b"ERROR Too many open connections\r\n");
             return;
         }
         counters.current_connections.fetch_add(1, Ordering::Relaxed);
         counters.total_connections.fetch_add(1, Ordering::Relaxed);
-        self.workers[self.next % self.workers.len()].give(client);
+        self.workers[self.next % self.workers.len()].give(NewClient { fd, address, server });
         self.next += 1;
     }
 }

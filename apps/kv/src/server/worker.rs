@@ -12,7 +12,7 @@ use super::client::{Client, Stay, Stream};
 use super::datagrams::Datagrams;
 use super::poller::Poller;
 use super::unix_time;
-use crate::protocol::{Output, Server};
+use crate::protocol::{Endpoint, Output, Server};
 use crate::store::Store;
 
 /// How many slots of the shard are looked at each second for items that are over.
@@ -25,10 +25,18 @@ const DOORBELL: u64 = u64::MAX;
 /// Tokens from here on are sockets for datagrams, those below are clients.
 const DATAGRAMS: u64 = 1 << 32;
 
+/// A client that has just been accepted: its socket, its end and ours.
+#[derive(Debug)]
+pub(crate) struct NewClient {
+    pub(crate) fd: OwnedFd,
+    pub(crate) address: Endpoint,
+    pub(crate) server: Endpoint,
+}
+
 /// How others reach a worker.
 #[derive(Debug)]
 pub(crate) struct Mailbox {
-    clients: Mutex<Vec<OwnedFd>>,
+    clients: Mutex<Vec<NewClient>>,
     stop: AtomicBool,
     bell: OwnedFd,
 }
@@ -40,7 +48,7 @@ impl Mailbox {
     }
 
     /// A new client for it.
-    pub(crate) fn give(&self, client: OwnedFd) {
+    pub(crate) fn give(&self, client: NewClient) {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner).push(client);
         self.ring();
     }
@@ -173,11 +181,12 @@ impl Running {
         let mailbox = &self.worker.mailbox;
         let _ = rustix::io::read(&mailbox.bell, &mut [0u8; 8][..]);
         let new = std::mem::take(&mut *mailbox.clients.lock().unwrap_or_else(PoisonError::into_inner));
-        for fd in new {
+        for NewClient { fd, address, server } in new {
             let token = self.next % DATAGRAMS;
             self.next += 1;
             self.poller.add(&fd, token, false)?;
-            self.clients.insert(token, (fd, Client::new(now)));
+            let listed = self.worker.server.connections.add(address, Some(server), now);
+            self.clients.insert(token, (fd, Client::new(listed, now)));
         }
         Ok(())
     }

@@ -18,7 +18,7 @@ pub mod stats;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-pub(crate) use classes::{SIZES, per_page};
+pub(crate) use classes::{SIZES, class, per_page};
 pub use operations::{Counted, Decimal, Delta, Mode, Stored, Update};
 use shard::Shard;
 pub use slot::Value;
@@ -188,7 +188,7 @@ impl<'a> Session<'a> {
         let shard = self.shard(hash);
         let found = shard.find(hash, key, now);
         if let Some(id) = found {
-            shard.counters.delete_hits += 1;
+            shard.counters_of(id).delete_hits += 1;
             shard.remove(id);
         } else {
             shard.counters.delete_misses += 1;
@@ -201,12 +201,39 @@ impl<'a> Session<'a> {
         slot::total(key, flags, value) <= self.store.largest
     }
 
+    /// Counts a `flush_all`, whatever comes of it.
+    pub(crate) fn count_flush(&mut self) {
+        self.numbered(0).counters.cmd_flush += 1;
+    }
+
+    /// Counts a set whose data cannot be stored.
+    pub(crate) fn count_set(&mut self, key: &[u8], flags: u32, value: usize) {
+        let class = class(slot::total(key.len(), flags, value));
+        self.shard(hash(key)).class_counters(class).cmd_set += 1;
+    }
+
+    /// Counts items by their size from now on, or no longer.
+    pub(crate) fn track_sizes(&mut self, on: bool) {
+        for number in 0..self.store.shards() {
+            self.numbered(number).track_sizes(on);
+        }
+    }
+
+    /// How many items there are of each size: the first number is those of up to 0 bytes, each further one of up to
+    /// [`stats::SIZE_STEP`] more. None: nobody has asked to count them.
+    pub(crate) fn sizes(&mut self) -> Option<Vec<u64>> {
+        let mut all = Vec::new();
+        for number in 0..self.store.shards() {
+            self.numbered(number).sizes.as_ref()?.add_to(&mut all);
+        }
+        Some(all)
+    }
+
     /// What is there at the second `at` is gone from then on.
     pub(crate) fn flush(&mut self, at: u32) {
         for number in 0..self.store.shards() {
             let now = self.now;
             let shard = self.numbered(number);
-            shard.counters.cmd_flush += u64::from(number == 0);
             shard.flush(at, now);
         }
     }
@@ -214,7 +241,7 @@ impl<'a> Session<'a> {
     /// Frees what is over, of some hundreds of items of a shard: call it about each second with a few thousand.
     pub fn sweep(&mut self, shard: usize, count: usize) {
         let now = self.now;
-        self.numbered(shard).sweep(count, now);
+        self.numbered(shard).sweep(count, now, shard::Cause::Time);
     }
 
     /// Another limit on memory; what is beyond it is evicted.
@@ -230,7 +257,8 @@ impl<'a> Session<'a> {
     pub fn totals(&mut self) -> Totals {
         let mut totals = Totals::new();
         for number in 0..self.store.shards() {
-            self.numbered(number).add_to(&mut totals);
+            let now = self.now;
+            self.numbered(number).add_to(&mut totals, now);
         }
         totals
     }
@@ -256,7 +284,7 @@ impl Shard {
         let found = self.find(hash, key, now);
         self.counters.cmd_get += 1;
         if let Some(id) = found {
-            self.counters.get_hits += 1;
+            self.counters_of(id).get_hits += 1;
             self.bump(id, now);
         } else {
             self.counters.get_misses += 1;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::classes::class;
 use super::shard::Shard;
 use super::slot::{ACTIVE, BINARY_KEY, FETCHED, STALE, Slot, TOKEN_SENT, footprint, total};
 
@@ -130,7 +131,13 @@ impl Decimal {
 impl Shard {
     /// Stores a value, as its mode and what is there allow it. `largest`: the limit on an item's size.
     pub(crate) fn update(&mut self, hash: u64, update: &Update<'_>, largest: usize, now: u32) -> Stored {
-        self.counters.cmd_set += 1;
+        let class = class(total(update.key.len(), update.flags, update.value.len()));
+        self.class_counters(class).cmd_set += 1;
+        self.store(hash, update, largest, now)
+    }
+
+    /// [`Shard::update`] on behalf of another command: it does not count as a set.
+    pub(crate) fn store(&mut self, hash: u64, update: &Update<'_>, largest: usize, now: u32) -> Stored {
         let found = self.find(hash, update.key, now);
         let mut new = Slot {
             flags: update.flags,
@@ -153,13 +160,13 @@ impl Shard {
                 let old = self.slot(id);
                 if update.compare != old.cas {
                     if !(update.or_stale && update.compare != 0 && update.compare < old.cas) {
-                        self.counters.cas_badval += 1;
+                        self.counters_of(id).cas_badval += 1;
                         return Stored::Exists;
                     }
                     new.expires = old.expires;
                     new.bits |= STALE | old.bits & TOKEN_SENT;
                 }
-                self.counters.cas_hits += 1;
+                self.counters_of(id).cas_hits += 1;
             }
             (Some(id), Mode::Append | Mode::Prepend) => {
                 let old = self.slot(id);
@@ -177,8 +184,11 @@ impl Shard {
         new.cas = update.new_cas.unwrap_or_else(|| self.new_cas());
         let cas = new.cas;
         let joined = matches!(update.mode, Mode::Append | Mode::Prepend);
-        self.write(found, hash, update, new, now)
-            .map_or(if joined { Stored::No } else { Stored::OutOfMemory }, |_| Stored::Yes(cas))
+        if self.write(found, hash, update, new, now).is_none() {
+            return if joined { Stored::No } else { Stored::OutOfMemory };
+        }
+        self.counters.total_items += 1;
+        Stored::Yes(cas)
     }
 
     /// Puts the bytes together and stores them. A set without memory for it takes the old value away: it is outdated.
@@ -197,6 +207,8 @@ impl Shard {
         let len = update.key.len() + old + update.value.len() + 2;
         if !self.make_room(footprint(len), found, now) {
             self.counters.store_no_memory += 1;
+            let class = class(total(update.key.len(), new.flags, old + update.value.len()));
+            self.class_counters(class).outofmemory += 1;
             if let Some(id) = found.filter(|_| update.mode == Mode::Set) {
                 self.remove(id);
             }
@@ -254,11 +266,10 @@ impl Shard {
         match self.write(Some(id), hash, &update, new, now) {
             None => Counted::OutOfMemory,
             Some(id) => {
-                if delta.down {
-                    self.counters.decr_hits += 1;
-                } else {
-                    self.counters.incr_hits += 1;
-                }
+                // One that does not grow is the same item, changed.
+                self.counters.total_items += u64::from(grows);
+                let counters = self.counters_of(id);
+                *if delta.down { &mut counters.decr_hits } else { &mut counters.incr_hits } += 1;
                 Counted::Number(number, id)
             }
         }
@@ -291,6 +302,7 @@ impl Shard {
         now: u32,
     ) -> Option<u32> {
         let new = Slot { cas: cas.unwrap_or_else(|| self.new_cas()), expires, time: now, ..Slot::FREE };
+        self.counters.total_items += 1;
         self.write(None, hash, &Update::set(key, b""), new, now)
     }
 }

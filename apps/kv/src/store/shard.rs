@@ -10,13 +10,22 @@ use hashbrown::HashTable;
 
 use super::classes::{CLASSES, class};
 use super::slot::{ACTIVE, FETCHED, NONE, Slot, footprint};
-use super::stats::{ClassTotals, Counters, Totals};
+use super::stats::{ClassCounters, ClassTotals, Counters, Sizes, Totals};
 
 /// How many items that are still in use are given a second lap before one has to go all the same.
 const SECOND_LAPS: usize = 64;
 
 /// How many slots a store that does not evict looks at for items that are over, when a new one needs their memory.
 const SWEEP_WHEN_FULL: usize = 256;
+
+/// Why an item is taken away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Cause {
+    /// Another one needs its memory.
+    Needed,
+    /// Its time is over, and somebody looked.
+    Time,
+}
 
 #[derive(Debug)]
 pub(crate) struct Shard {
@@ -40,6 +49,9 @@ pub(crate) struct Shard {
     flushed_cas: u64,
     pub(crate) counters: Counters,
     classes: [ClassTotals; CLASSES],
+    /// `stats sizes`, where it is asked for.
+    pub(super) sizes: Option<Sizes>,
+    times_sized: u32,
     /// Where the search for expired items goes on.
     sweep: u32,
     /// Where key and value are put together.
@@ -64,6 +76,8 @@ impl Shard {
             flushed_cas: 0,
             counters: Counters::default(),
             classes: [ClassTotals::default(); CLASSES],
+            sizes: None,
+            times_sized: 0,
             sweep: 0,
             scratch: Vec::new(),
         }
@@ -75,6 +89,16 @@ impl Shard {
 
     pub(crate) fn slot_mut(&mut self, id: u32) -> &mut Slot {
         &mut self.slots[id as usize]
+    }
+
+    /// The counters of a class of sizes.
+    pub(crate) fn class_counters(&mut self, class: u8) -> &mut ClassCounters {
+        &mut self.classes[usize::from(class)].counters
+    }
+
+    /// The counters of an item's class.
+    pub(crate) fn counters_of(&mut self, id: u32) -> &mut ClassCounters {
+        self.class_counters(self.slot(id).class)
     }
 
     pub(super) fn new_cas(&mut self) -> u64 {
@@ -95,7 +119,6 @@ impl Shard {
             self.counters.get_flushed += 1;
         } else if self.is_expired(id, now) {
             self.counters.get_expired += 1;
-            self.counters.expired_unfetched += u64::from(!self.slot(id).has(FETCHED));
         } else {
             return Some(id);
         }
@@ -148,10 +171,13 @@ impl Shard {
         slot.class = class(slot.total());
         let totals = &mut self.classes[usize::from(slot.class)];
         totals.items += 1;
+        totals.used = true;
         totals.bytes += slot.total() as u64;
+        if let Some(sizes) = &mut self.sizes {
+            slot.sized = sizes.add(slot.total());
+        }
         self.used += slot.footprint();
         self.push_front(id);
-        self.counters.total_items += 1;
         id
     }
 
@@ -188,6 +214,9 @@ impl Shard {
         let totals = &mut self.classes[usize::from(slot.class)];
         totals.items -= 1;
         totals.bytes -= slot.total() as u64;
+        if let Some(sizes) = &mut self.sizes {
+            sizes.remove(slot.total(), slot.sized);
+        }
         self.used -= slot.footprint();
     }
 
@@ -218,7 +247,7 @@ impl Shard {
         }
         self.drop_unused();
         if !self.evicts {
-            self.sweep(SWEEP_WHEN_FULL, now);
+            self.sweep(SWEEP_WHEN_FULL, now, Cause::Needed);
             return self.used + need <= self.limit;
         }
         let mut laps = SECOND_LAPS;
@@ -231,38 +260,52 @@ impl Shard {
             let again = !over && laps > 0 && self.slot(id).has(ACTIVE);
             if again || Some(id) == keep {
                 laps = laps.saturating_sub(1);
+                self.counters_of(id).moves_within_lru += 1;
                 self.slot_mut(id).bits &= !ACTIVE;
                 self.unlink(id);
                 self.push_front(id);
             } else {
-                self.evict(id, over);
+                self.evict(id, over, Cause::Needed, now);
             }
         }
         true
     }
 
-    fn evict(&mut self, id: u32, over: bool) {
-        let unfetched = u64::from(!self.slot(id).has(FETCHED));
+    fn evict(&mut self, id: u32, over: bool, cause: Cause, now: u32) {
+        let slot = &self.slots[id as usize];
+        let totals = &mut self.classes[usize::from(slot.class)];
+        let counters = &mut totals.counters;
+        let unfetched = u64::from(!slot.has(FETCHED));
+        counters.direct_reclaims += u64::from(cause == Cause::Needed);
         if over {
-            self.counters.reclaimed += 1;
-            self.counters.expired_unfetched += unfetched;
+            *if cause == Cause::Needed {
+                &mut counters.reclaimed
+            } else {
+                &mut counters.crawler_reclaimed
+            } += 1;
+            counters.expired_unfetched += unfetched;
         } else {
-            self.counters.evictions += 1;
-            self.counters.evicted_unfetched += unfetched;
-            let class = usize::from(self.slot(id).class);
-            self.classes[class].evicted += 1;
+            counters.evicted += 1;
+            counters.evicted_nonzero += u64::from(slot.expires != 0);
+            counters.evicted_unfetched += unfetched;
+            counters.evicted_active += u64::from(slot.has(ACTIVE));
+            (totals.evicted_at, totals.evicted_time) = (now, now.saturating_sub(slot.time));
         }
         self.remove(id);
     }
 
     /// Looks at `count` slots for items that are over, so that their memory is not lost until somebody asks for them.
-    pub(super) fn sweep(&mut self, count: usize, now: u32) {
+    pub(super) fn sweep(&mut self, count: usize, now: u32, cause: Cause) {
         for _ in 0..count.min(self.slots.len()) {
             self.sweep = if (self.sweep as usize) < self.slots.len() { self.sweep } else { 0 };
             let id = self.sweep;
             self.sweep += 1;
-            if self.slot(id).body.is_some() && (self.is_expired(id, now) || self.is_flushed(id, now)) {
-                self.evict(id, true);
+            if self.slot(id).body.is_none() {
+                continue;
+            }
+            self.counters_of(id).crawler_items_checked += u64::from(cause == Cause::Time);
+            if self.is_expired(id, now) || self.is_flushed(id, now) {
+                self.evict(id, true, cause, now);
             }
         }
         self.drop_unused();
@@ -273,7 +316,7 @@ impl Shard {
         self.make_room(0, None, now);
     }
 
-    pub(super) fn add_to(&self, totals: &mut Totals) {
+    pub(super) fn add_to(&self, totals: &mut Totals, now: u32) {
         totals.add_counters(&self.counters);
         totals.add_classes(&self.classes);
         totals.items += self.index.len() as u64;
@@ -281,11 +324,28 @@ impl Shard {
         totals.bytes += (self.used - lingering) as u64;
         totals.limit += self.limit as u64;
         totals.index_bytes += self.index.allocation_size() as u64;
+        totals.index_items += self.index.capacity() as u64;
+        let age = self.link(self.tail).map_or(0, |id| now.saturating_sub(self.slot(id).time));
+        totals.age = totals.age.max(age);
+        totals.flushed_before = totals.flushed_before.max(self.flushed_before);
+    }
+
+    pub(super) fn track_sizes(&mut self, on: bool) {
+        match (on, &self.sizes) {
+            (true, None) => {
+                self.times_sized += 1;
+                // As memcached: the ids that clients see afterwards are the same.
+                self.new_cas();
+                self.sizes = Some(Sizes::new(self.times_sized));
+            }
+            (true, Some(_)) => {}
+            (false, _) => self.sizes = None,
+        }
     }
 
     pub(super) fn reset_counters(&mut self) {
         self.counters = Counters::default();
-        self.classes.iter_mut().for_each(|class| class.evicted = 0);
+        self.classes.iter_mut().for_each(ClassTotals::reset);
     }
 
     /// Every valid item, the one used longest ago first.

@@ -36,6 +36,8 @@ pub(crate) struct Slot {
     pub(crate) expires: u32,
     /// When it was stored or read last.
     pub(crate) time: u32,
+    /// The number of the [`super::stats::Sizes`] that count it, 0: none.
+    pub(crate) sized: u32,
     /// Towards the head of the LRU list.
     pub(crate) prev: u32,
     /// Towards the tail, or the next free slot.
@@ -53,6 +55,7 @@ impl Slot {
         flags: 0,
         expires: 0,
         time: 0,
+        sized: 0,
         prev: NONE,
         next: NONE,
         key_len: 0,

@@ -99,7 +99,7 @@ fn memory_is_bounded_and_the_item_used_longest_ago_goes() {
     }
     assert!(session.get(b"key4999").is_some() && session.get(b"key0").is_none());
     let totals = session.totals();
-    assert_eq!(totals.counters.evictions + totals.items, 5001);
+    assert_eq!(totals.all_classes().evicted + totals.items, 5001);
 }
 
 #[test]

@@ -138,7 +138,11 @@ fn stats_tell_of_the_connections_and_the_processor() {
     let (mut first, mut second) = (connect(), connect());
     ask(&mut first, b"mn\r\nset a 0 0 10\r\n12", "MN\r\n");
     let own = second.local_addr().unwrap();
-    let stats = ask(&mut second, b"stats conns\r\n", "END\r\n");
+    // The first one's turn ends a moment after its answer.
+    let mut stats = String::new();
+    while !stats.contains("conn_nread") {
+        stats = ask(&mut second, b"stats conns\r\n", "END\r\n");
+    }
     let with = |end: &str| stats.lines().filter(|line| line.ends_with(end)).count();
     assert_eq!(with(&format!(":addr tcp:127.0.0.1:{port}")), 1, "{stats}");
     assert_eq!(with(&format!(":listen_addr tcp:127.0.0.1:{port}")), 2, "{stats}");
@@ -157,6 +161,92 @@ fn stats_tell_of_the_connections_and_the_processor() {
     let stats = ask(&mut second, b"stats\r\n", "END\r\n");
     let read = stats.lines().find_map(|line| line.strip_prefix("STAT bytes_read ")).unwrap();
     assert!(read.parse::<u64>().unwrap() < 100, "{stats}");
+}
+
+/// A line of the process in /proc.
+fn status(pid: &str, name: &str) -> String {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    text.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim().to_owned()
+}
+
+#[test]
+fn a_client_may_end_the_server_where_that_is_allowed() {
+    for word in ["shutdown", "shutdown graceful"] {
+        let mut program = Program::start(&["-s", "FOLDER/socket", "-A", "--snapshot", "FOLDER/snapshot"]);
+        let mut client = program.connect();
+        let refusal = "CLIENT_ERROR invalid shutdown mode\r\n";
+        assert_eq!(ask(&mut client, b"shutdown now\r\n", "\r\n"), refusal);
+        client.write_all(format!("{word}\r\n").as_bytes()).unwrap();
+        assert!(program.process.wait().unwrap().success());
+        assert!(program.folder.path().join("snapshot").exists());
+        assert_eq!(client.read(&mut [0; 10]).unwrap(), 0);
+    }
+    let program = Program::start(&["-s", "FOLDER/socket"]);
+    assert_eq!(ask(&mut program.connect(), b"shutdown\r\n", "\r\n"), "ERROR: shutdown not enabled\r\n");
+}
+
+#[test]
+fn clients_take_turns() {
+    let program = Program::start(&["-s", "FOLDER/socket", "-t", "1", "-R", "1", "-b", "77", "-C", "-k"]);
+    let mut client = program.connect();
+    let own = std::process::id().to_string();
+    let can_lock = u64::from_str_radix(&status(&own, "CapEff:"), 16).unwrap() >> 14 & 1 == 1;
+    if can_lock && status(&own, "Uid:").starts_with("0\t") {
+        assert_ne!(status(&program.process.id().to_string(), "VmLck:"), "0 kB");
+    }
+    let answer = ask(&mut client, &[set("k", b"value").repeat(6), b"mn\r\n".to_vec()].concat(), "MN\r\n");
+    assert_eq!(answer, "STORED\r\n".repeat(6) + "MN\r\n");
+    let stats = ask(&mut client, b"stats\r\n", "END\r\n");
+    let yields = stats.lines().find_map(|line| line.strip_prefix("STAT conn_yields ")).unwrap();
+    assert!(yields.parse::<u32>().unwrap() >= 5, "{stats}");
+    let settings = ask(&mut client, b"stats settings\r\n", "END\r\n");
+    for line in ["reqs_per_event 1\r", "tcp_backlog 77\r", "cas_enabled no\r"] {
+        assert!(settings.contains(line), "{settings}");
+    }
+    // More than one turn reads, more than one reply buffers.
+    let large = set("large", &[b'x'; 100_000]);
+    client.write_all(&[large, b"get large\r\n".repeat(20), b"mn\r\n".to_vec()].concat()).unwrap();
+    let mut answer = vec![0; 8 + 20 * (100_000 + 29) + 4];
+    client.read_exact(&mut answer).unwrap();
+    assert!(answer.ends_with(b"END\r\nMN\r\n"));
+}
+
+#[test]
+fn a_daemon_goes_on_as_another_user() {
+    let folder = tempfile::tempdir().unwrap();
+    let (port, pidfile) = (free_port(), folder.path().join("pid"));
+    let mut permissions = std::fs::metadata(folder.path()).unwrap().permissions();
+    std::os::unix::fs::PermissionsExt::set_mode(&mut permissions, 0o777);
+    std::fs::set_permissions(folder.path(), permissions).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ccnic-kv"));
+    let options =
+        ["-d", "-k", "-u", "nobody", "-m", "8", "-I", "1m", "-l", "127.0.0.1", "-p", &port, "-P", "pid"];
+    // The path of -P is the one of this folder, though a daemon's folder is the root.
+    assert!(command.args(options).current_dir(&folder).status().unwrap().success());
+    while !pidfile.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let pid = std::fs::read_to_string(&pidfile).unwrap().trim().to_owned();
+    let mut client = TcpStream::connect(format!("127.0.0.1:{port}")).unwrap();
+    let stats = ask(&mut client, b"stats\r\n", "END\r\n");
+    assert!(stats.starts_with(&format!("STAT pid {pid}\r\n")), "{stats}");
+    let own = std::process::id().to_string();
+    assert_ne!(status(&pid, "NSsid:"), status(&own, "NSsid:"), "it has a session of its own");
+    if status(&own, "Uid:").starts_with("0\t") {
+        assert_ne!(status(&pid, "Uid:"), status(&own, "Uid:"));
+        assert_eq!(status(&pid, "Groups:"), "");
+        // Root can lock memory, and permit it to others, where it has these capabilities: IPC_LOCK, SYS_RESOURCE.
+        let capabilities = u64::from_str_radix(&status(&own, "CapEff:"), 16).unwrap();
+        let can_lock = [14, 24].iter().all(|bit| capabilities >> bit & 1 == 1);
+        assert_eq!(status(&pid, "VmLck:") != "0 kB", can_lock);
+    }
+    assert!(Command::new("kill").args(["-s", "HUP", &pid]).status().unwrap().success());
+    assert_eq!(ask(&mut client, b"mn\r\n", "\r\n"), "MN\r\n");
+    assert!(Command::new("kill").args(["-s", "TERM", &pid]).status().unwrap().success());
+    while std::path::Path::new("/proc").join(&pid).exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!pidfile.exists(), "its pid file goes with it");
 }
 
 #[test]

@@ -4,8 +4,8 @@
 import os
 import sys
 
-# Options with a value that say how memcached works inside: user, requests per event, growth of its slabs, listening queue.
-WITHOUT_MEANING = {"-u", "-R", "-f", "-n", "-b"}
+# Options with a value that say how memcached works inside: the sizes of its slabs.
+WITHOUT_MEANING = {"-f", "-n"}
 
 
 def translated(options):
@@ -13,13 +13,6 @@ def translated(options):
     for option in rest:
         if option in WITHOUT_MEANING:
             next(rest)
-        elif option == "-C":
-            # CAS ids are always there; the tests that need them away are listed as failing.
-            pass
-        elif option == "-B":
-            # ASCII is all there is; what the test gives memcached to refuse is refused here.
-            name = next(rest)
-            out += [] if name in ("ascii", "auto") else ["-B", name]
         elif option == "-o":
             for part in next(rest).split(","):
                 name, _, value = part.partition("=")

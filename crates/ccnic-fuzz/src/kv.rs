@@ -16,7 +16,7 @@ const ITEM: usize = 3 << 10;
 
 fn store(shards: u8, shard: usize) -> Store {
     let count = 1 + usize::from(shards % 3);
-    let limits = Limits { memory: count * shard, item: ITEM, evict: shards & 4 == 0 };
+    let limits = Limits { memory: count * shard, item: ITEM, evict: shards & 4 == 0, ..Limits::default() };
     Store::new(count, &limits, NOW - 10)
 }
 

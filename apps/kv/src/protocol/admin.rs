@@ -20,7 +20,7 @@ pub(super) fn command(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next 
             None => context.answer(quiet, BAD_FORMAT),
         },
         (b"cache_memlimit", 2..=3) => memory_limit(all[1], quiet, context),
-        (b"shutdown", _) => context.answer(false, "ERROR: shutdown not enabled"),
+        (b"shutdown", _) => shutdown(words, context),
         (b"watch", _) => context.answer(quiet, "CLIENT_ERROR watch commands not allowed"),
         (b"slabs", 4) if all[1] == b"reassign" => {
             context.answer(false, "CLIENT_ERROR slab reassignment disabled")
@@ -42,6 +42,18 @@ fn is_known(name: &[u8]) -> bool {
     matches!(name[0], b'm' if name.len() == 2)
         || matches!(name[0], b'g' | b's' | b'a' | b'c' | b'i' | b'd' | b't')
         || matches!(name, b"flush_all" | b"verbosity" | b"lru_crawler")
+}
+
+/// `shutdown [graceful]`: both write a snapshot, where one is asked for.
+fn shutdown(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
+    if !context.server.settings.shutdown {
+        return context.answer(false, "ERROR: shutdown not enabled");
+    }
+    if !matches!(words.get(), [_] | [_, b"graceful"]) {
+        return context.answer(false, "CLIENT_ERROR invalid shutdown mode");
+    }
+    context.server.ended.store(true, Ordering::Relaxed);
+    Next::Close
 }
 
 /// `flush_all [delay] [noreply]`

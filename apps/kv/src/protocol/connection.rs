@@ -30,6 +30,8 @@ enum State {
 #[derive(Debug)]
 pub struct Connection {
     state: State,
+    /// How many commands it may still begin: [`Connection::allow`].
+    allowed: u32,
 }
 
 impl Default for Connection {
@@ -41,12 +43,22 @@ impl Default for Connection {
 impl Connection {
     /// A new client.
     pub fn new() -> Connection {
-        Connection { state: State::First }
+        Connection { state: State::First, allowed: u32::MAX }
     }
 
     /// True if nothing more is read from this client: once the output is sent, the connection is to be closed.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
+    }
+
+    /// It may begin so many commands from now on.
+    pub fn allow(&mut self, commands: u32) {
+        self.allowed = commands;
+    }
+
+    /// True if it has begun as many commands as it was allowed to.
+    pub fn is_used_up(&self) -> bool {
+        self.allowed == 0
     }
 
     /// True if the client owes the rest of a command.
@@ -64,7 +76,8 @@ impl Connection {
     }
 
     /// Executes what is whole of `input` and puts the replies. Returns how many bytes were used up; the others are to be given again with
-    /// what follows them. It stops early when much output waits: call it again when that has been sent.
+    /// what follows them. It stops early when much output waits: call it again when that has been sent. It stops, too, when the client is
+    /// used up.
     pub fn advance(
         &mut self,
         input: &[u8],
@@ -73,7 +86,7 @@ impl Connection {
         out: &mut Output,
     ) -> usize {
         let mut used = 0;
-        while !self.is_closed() && out.len() < ENOUGH_OUTPUT {
+        while !self.is_closed() && !self.is_used_up() && out.len() < ENOUGH_OUTPUT {
             let mut context = Context { session, out, server };
             match self.step(&input[used..], &mut context) {
                 Some(count) => used += count,
@@ -138,6 +151,7 @@ impl Connection {
 
     /// Executes the command of a line, if its data are there; returns how many bytes that took.
     fn command(&mut self, line: &[u8], rest: &[u8], context: &mut Context<'_, '_>) -> usize {
+        self.allowed -= 1;
         match text::command(line_without_end(line), rest, context) {
             Next::Command => {}
             Next::Took(count) => return line.len() + 1 + count,

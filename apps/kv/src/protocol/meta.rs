@@ -238,6 +238,7 @@ pub(super) fn debug(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
     let (hash, now) = (hash(key), context.session.now);
     let shard = context.session.shard(hash);
     shard.counters.cmd_meta += 1;
+    let has_cas = shard.has_cas;
     let Some(id) = shard.find(hash, key, now) else { return context.answer(false, "EN") };
     let slot = shard.slot(id);
     let out = &mut *context.out;
@@ -254,7 +255,7 @@ pub(super) fn debug(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
         now.saturating_sub(slot.time),
         slot.cas,
         slot.class,
-        slot.total()
+        slot.total(has_cas)
     );
     out.put(line.as_bytes());
     Next::Command

@@ -37,6 +37,7 @@ pub use settings::Settings;
 pub use stats::ServerCounters;
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use crate::store::Session;
 
@@ -57,6 +58,8 @@ pub struct Server {
     pub settings: Settings,
     /// What it counts.
     pub counters: ServerCounters,
+    /// A client has ended it: `shutdown`.
+    pub ended: AtomicBool,
     /// Who is connected.
     pub connections: Arc<Connections>,
 }

@@ -16,6 +16,12 @@ pub struct Settings {
     pub address: Option<String>,
     pub socket: Option<String>,
     pub access: u32,
+    pub backlog: u16,
+    /// None: there is no such limit.
+    pub requests_per_event: Option<u32>,
+    pub no_cas: bool,
+    /// Clients may end the server.
+    pub shutdown: bool,
     pub threads: usize,
     pub connections: usize,
     pub no_eviction: bool,
@@ -44,14 +50,16 @@ pub(super) fn settings(context: &mut Context<'_, '_>) {
     put(context, "evictions", if settings.no_eviction { "off" } else { "on" });
     put(context, "domain_socket", settings.socket.clone().unwrap_or_else(none));
     put(context, "umask", format_args!("{:o}", settings.access));
-    put(context, "shutdown_command", yes(false));
+    put(context, "shutdown_command", yes(settings.shutdown));
     // Of the classes that are told; memory is not divided among them.
     put(context, "growth_factor", "1.25");
     put(context, "chunk_size", 48);
     put(context, "num_threads", settings.threads);
     put(context, "num_threads_per_udp", settings.threads);
     put(context, "detail_enabled", yes(false));
-    put(context, "cas_enabled", yes(true));
+    put(context, "reqs_per_event", settings.requests_per_event.unwrap_or(0));
+    put(context, "cas_enabled", yes(!settings.no_cas));
+    put(context, "tcp_backlog", settings.backlog);
     put(context, "binding_protocol", "ascii");
     put(context, "auth_enabled_sasl", yes(false));
     put(context, "auth_enabled_ascii", yes(false));

@@ -61,6 +61,11 @@ pub(super) fn stats(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
         // These two answers have no END, as memcached's.
         Some(what @ (b"sizes_enable" | b"sizes_disable")) => {
             let on = what == b"sizes_enable";
+            if context.server.settings.no_cas {
+                put(context, "sizes_status", "error");
+                put(context, "sizes_error", "cas_support_disabled");
+                return Next::Command;
+            }
             context.session.track_sizes(on);
             put(context, "sizes_status", if on { "enabled" } else { "disabled" });
             return Next::Command;

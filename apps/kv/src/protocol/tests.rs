@@ -9,7 +9,7 @@ use crate::store::{Limits, Store};
 const NOW: u32 = 1_700_000_000;
 
 fn store() -> Store {
-    Store::new(2, &Limits { memory: 8 << 20, item: 1 << 20, evict: true }, NOW - 10)
+    Store::new(2, &Limits { memory: 8 << 20, ..Limits::default() }, NOW - 10)
 }
 
 /// The answers to a stream that arrives in these pieces.

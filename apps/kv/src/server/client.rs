@@ -29,6 +29,8 @@ pub(crate) struct Client {
     pub(crate) blocked: bool,
     /// When it was last heard of, Unix time.
     pub(crate) heard: u32,
+    /// It waits in its thread's list for another turn.
+    pub(crate) waits: bool,
     listed: Listed,
 }
 
@@ -37,6 +39,8 @@ pub(crate) struct Client {
 pub(crate) enum Stay {
     Yes,
     No,
+    /// It has more to do than one turn permits.
+    Again,
 }
 
 impl Client {
@@ -47,6 +51,7 @@ impl Client {
             output: Output::new(),
             blocked: false,
             heard: now,
+            waits: false,
             listed,
         }
     }
@@ -69,6 +74,7 @@ impl Client {
 
     fn serve<S: Stream>(&mut self, stream: &mut S, store: &Store, server: &Server, now: u32) -> Stay {
         let (mut turns, mut all_read) = (S::TURNS, false);
+        self.connection.allow(server.settings.requests_per_event.unwrap_or(u32::MAX));
         loop {
             match self.flush(stream, server) {
                 Ok(true) => {}
@@ -77,6 +83,10 @@ impl Client {
             }
             if self.connection.is_closed() {
                 return Stay::No;
+            }
+            if self.connection.is_used_up() && !self.input.is_empty() {
+                server.counters.conn_yields.fetch_add(1, Ordering::Relaxed);
+                return Stay::Again;
             }
             // Commands are kept back while much output waits: they come before what is still to be read.
             if self.execute_kept(store, server, now) {

@@ -83,7 +83,11 @@ impl Sockets {
     pub(crate) fn open(options: &Options) -> anyhow::Result<Sockets> {
         let mut sockets = Sockets::default();
         if let Some(path) = &options.unix_socket {
-            sockets.listeners.push(Listener::Unix(unix(path, options.socket_mode()?)?));
+            sockets.listeners.push(Listener::Unix(unix(
+                path,
+                options.socket_mode()?,
+                options.listen_backlog,
+            )?));
         }
         if options.ccnic.is_some() {
             return Ok(sockets);
@@ -110,6 +114,7 @@ impl Sockets {
             for address in addresses(options, options.port)? {
                 let listener = TcpListener::bind(address)
                     .with_context(|| format!("-p {}: cannot listen on TCP {address}", options.port))?;
+                rustix::net::listen(&listener, options.listen_backlog.into())?;
                 listener.set_nonblocking(true)?;
                 self.listeners.push(Listener::Tcp(listener));
             }
@@ -147,7 +152,7 @@ fn udp(address: SocketAddr) -> anyhow::Result<UdpSocket> {
 }
 
 /// A socket that a server has left behind gives way; anything else does not.
-fn unix(path: &Path, mode: u32) -> anyhow::Result<UnixListener> {
+fn unix(path: &Path, mode: u32, backlog: u16) -> anyhow::Result<UnixListener> {
     if fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket()) {
         if UnixStream::connect(path).is_ok() {
             bail!("-s {}: another server listens there", path.display());
@@ -158,6 +163,7 @@ fn unix(path: &Path, mode: u32) -> anyhow::Result<UnixListener> {
         UnixListener::bind(path).with_context(|| format!("-s {}: cannot listen", path.display()))?;
     fs::set_permissions(path, fs::Permissions::from_mode(mode))
         .with_context(|| format!("-s {}", path.display()))?;
+    rustix::net::listen(&listener, backlog.into())?;
     listener.set_nonblocking(true)?;
     Ok(listener)
 }

@@ -9,6 +9,7 @@
 //! | `client.rs` | one client with a connection |
 //! | `datagrams.rs` | sockets that take requests in datagrams |
 //! | `nic.rs`, `nic_datagrams.rs` | a server thread on a queue pair of a ccnic NIC |
+//! | `process.rs` | user, daemon, locked memory, pid file |
 //! | `run.rs` | from start to end: threads, new clients, signals, snapshots |
 
 mod client;
@@ -18,6 +19,7 @@ mod nic;
 mod nic_datagrams;
 mod options;
 mod poller;
+mod process;
 mod run;
 mod worker;
 

@@ -22,8 +22,6 @@ use crate::store::Store;
 const NAP: Duration = Duration::from_millis(100);
 /// Polls after which the clock is read again while there is no pause.
 const CLOCK: usize = 64;
-/// Handshakes and connections that wait to be accepted.
-const BACKLOG: usize = 1024;
 
 /// Opens a stack for each thread.
 pub(crate) fn open(options: &Options) -> anyhow::Result<Vec<Stack>> {
@@ -73,7 +71,7 @@ fn stack_options(options: &Options) -> anyhow::Result<ccnic_tcp::Options> {
     all.gateway = options.gateway;
     all.mtu = options.mtu;
     all.sleep_after = Duration::from_micros(options.sleep_after);
-    all.connections = options.conn_limit.max(1) + BACKLOG;
+    all.connections = options.conn_limit.max(1) + usize::from(options.listen_backlog);
     Ok(all)
 }
 
@@ -85,6 +83,8 @@ pub(crate) struct NicWorker {
     server: Arc<Server>,
     mailbox: Arc<Mailbox>,
     clients: HashMap<Conn, Client>,
+    /// Clients that have more to do than one turn permits.
+    again: Vec<Conn>,
     text: Text,
 }
 
@@ -132,7 +132,7 @@ impl NicWorker {
         mailbox: Arc<Mailbox>,
     ) -> anyhow::Result<NicWorker> {
         if options.port != 0 {
-            stack.listen(options.port, BACKLOG).context("-p")?;
+            stack.listen(options.port, options.listen_backlog.into()).context("-p")?;
         }
         if options.udp_port != 0 {
             stack.bind(options.udp_port).context("-U")?;
@@ -142,17 +142,18 @@ impl NicWorker {
             stack.bind(port).context("--rpc-port")?;
         }
         let (clients, text) = (HashMap::new(), Text::new(options.mtu));
-        Ok(NicWorker { number, stack, store, server, mailbox, clients, text })
+        Ok(NicWorker { number, stack, store, server, mailbox, clients, again: Vec::new(), text })
     }
 
     /// Serves until it is told to stop, or the NIC has gone.
     pub(crate) fn run(mut self) -> anyhow::Result<()> {
         let (mut now, mut swept) = (unix_time(), unix_time());
         let mut turns = 0;
-        while !self.mailbox.stopped() {
+        while !self.mailbox.stopped() && !self.server.ended.load(Ordering::Relaxed) {
             self.poll(now);
             turns += 1;
-            let waited = !self.text.waits() && self.stack.wait_when_idle(NAP)?;
+            let busy = self.text.waits() || !self.again.is_empty();
+            let waited = !busy && self.stack.wait_when_idle(NAP)?;
             if !waited && turns % CLOCK != 0 {
                 continue;
             }
@@ -176,6 +177,12 @@ impl NicWorker {
         self.stack.poll_datagrams(&mut burst);
         burst.end();
         self.text.send_later(&mut self.stack, &self.server);
+        for conn in std::mem::take(&mut self.again) {
+            if let Some(client) = self.clients.get_mut(&conn) {
+                client.waits = false;
+                self.turn(conn, now);
+            }
+        }
         while let Some(event) = self.stack.next_event() {
             match event {
                 Event::Accept(listener) => self.accept(listener, now),
@@ -205,8 +212,11 @@ impl NicWorker {
     fn turn(&mut self, conn: Conn, now: u32) {
         let Some(client) = self.clients.get_mut(&conn) else { return };
         let mut tcp = Tcp { stack: &mut self.stack, conn };
-        if client.turn(&mut tcp, &self.store, &self.server, now) == Stay::No {
-            self.remove(conn);
+        match client.turn(&mut tcp, &self.store, &self.server, now) {
+            Stay::Yes => {}
+            Stay::No => self.remove(conn),
+            Stay::Again if std::mem::replace(&mut client.waits, true) => {}
+            Stay::Again => self.again.push(conn),
         }
     }
 

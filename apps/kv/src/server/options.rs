@@ -25,9 +25,24 @@ pub struct Options {
     /// Access mask of the Unix socket, in octal
     #[arg(short = 'a', long, value_name = "MASK", default_value = "700")]
     pub unix_mask: String,
+    /// Clients may end the server by the command `shutdown`
+    #[arg(short = 'A', long)]
+    pub enable_shutdown: bool,
     /// Addresses to listen on, separated by commas; the default is all of them
     #[arg(short = 'l', long, value_name = "ADDR", value_delimiter = ',')]
     pub listen: Vec<String>,
+    /// Run in the background; then relative paths are those of the folder that it was started in
+    #[arg(short = 'd', long)]
+    pub daemon: bool,
+    /// Become this user, when started as root
+    #[arg(short = 'u', long, value_name = "USER")]
+    pub user: Option<String>,
+    /// Write the process id to this file
+    #[arg(short = 'P', long, value_name = "FILE")]
+    pub pidfile: Option<PathBuf>,
+    /// Lock all memory of the process, also what it gets later
+    #[arg(short = 'k', long)]
+    pub lock_memory: bool,
     /// Memory for items, in mebibytes
     #[arg(short = 'm', long, value_name = "NUM", default_value_t = 64)]
     pub memory_limit: usize,
@@ -43,6 +58,18 @@ pub struct Options {
     /// Server threads
     #[arg(short = 't', long, value_name = "NUM", default_value_t = 4)]
     pub threads: usize,
+    /// Commands of one client before the others have their turn; without it: what has arrived, 64 KiB at a time
+    #[arg(short = 'R', long, value_name = "NUM", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_reqs_per_event: Option<u32>,
+    /// No CAS ids: items are 8 bytes smaller, and flush_all takes what is stored in the same second
+    #[arg(short = 'C', long)]
+    pub disable_cas: bool,
+    /// Connections that wait to be accepted
+    #[arg(short = 'b', long, value_name = "NUM", default_value_t = 1024)]
+    pub listen_backlog: u16,
+    /// Protocol: auto and ascii are the same, since binary is not spoken here
+    #[arg(short = 'B', long, value_name = "NAME", value_parser = ["auto", "ascii", "binary"], default_value = "auto")]
+    pub protocol: String,
     /// The largest item: bytes, or with k or m behind them
     #[arg(short = 'I', long, value_name = "SIZE", default_value = "1m")]
     pub max_item_size: String,
@@ -114,6 +141,12 @@ impl Options {
                 self.memory_limit
             );
         }
+        if self.protocol == "binary" {
+            bail!("-B binary: this server speaks memcached's text and meta protocol only; leave -B out");
+        }
+        if self.user.as_ref().is_some_and(String::is_empty) {
+            bail!("-u: a user's name is missing");
+        }
         self.socket_mode()?;
         Ok(())
     }
@@ -148,6 +181,8 @@ mod tests {
         assert_eq!(error(&[]), None);
         assert!(error(&["-m", "4", "-I", "4m"]).is_some_and(|text| text.contains("must fit")));
         assert!(error(&["-t", "0"]).is_some() && error(&["-c", "0"]).is_some());
+        assert!(error(&["-B", "binary"]).is_some_and(|text| text.contains("text and meta")));
+        assert!(Options::try_parse_from(["ccnic-kv", "-R", "0"]).is_err());
         assert_eq!(Options::parse_from(["ccnic-kv", "-m", "5"]).shards(1 << 20), 2);
     }
 }

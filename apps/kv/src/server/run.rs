@@ -11,7 +11,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, anyhow};
 use ccnic_tcp::Stack;
-use nix::sys::resource::{UsageWho, getrusage};
 use signal_hook::consts::{SIGINT, SIGTERM, SIGUSR1};
 
 use super::datagrams::{Datagrams, Kind};
@@ -19,8 +18,8 @@ use super::listen::{Listener, Sockets};
 use super::nic::{self, NicWorker};
 use super::poller::Poller;
 use super::worker::{Mailbox, NewClient, Worker};
-use super::{Options, unix_time};
-use crate::protocol::{Connections, Endpoint, Listed, Server, ServerCounters, Settings};
+use super::{Options, process, unix_time};
+use crate::protocol::{Endpoint, Listed, Server, ServerCounters, Settings};
 use crate::store::{Limits, Store, snapshot};
 
 const SIGNAL: u64 = u64::MAX;
@@ -28,11 +27,22 @@ const SIGNAL: u64 = u64::MAX;
 /// Runs a server until it is told to end.
 pub fn run(options: &Options) -> anyhow::Result<()> {
     options.check()?;
+    if options.ccnic.is_none() {
+        process::allow_files(options.conn_limit)?;
+    }
+    if options.lock_memory {
+        process::allow_locking();
+    }
+    if let Some(user) = &options.user {
+        process::become_user(user)?;
+    }
+    let options = &process::absolute(options).context("the current folder")?;
     let signals = Signals::new().context("cannot wait for signals")?;
     let limits = Limits {
         memory: options.memory_limit << 20,
         item: options.item_size()?,
         evict: !options.disable_evictions,
+        cas: !options.disable_cas,
     };
     let store = Arc::new(Store::new(options.shards(limits.item), &limits, unix_time()));
     if let Some(path) = options.snapshot.as_deref().filter(|path| path.exists()) {
@@ -40,6 +50,13 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         say(options, &format!("{items} items loaded from {}", path.display()));
     }
     let sockets = Sockets::open(options)?;
+    // Whatever fails until here is told where the program was started.
+    if options.daemon {
+        process::become_daemon(options)?;
+    }
+    if options.lock_memory {
+        process::lock_memory();
+    }
     let server = Arc::new(server(options));
     let stacks = nic::open(options)?;
     let mut crew = Crew::new(options, &store, &server, &signals);
@@ -47,6 +64,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     crew.start_on_sockets(&sockets)?;
     let Crew { workers, threads, .. } = crew;
     let listed = list(options, &sockets, &server)?;
+    if let Some(path) = &options.pidfile {
+        process::write_pid(path);
+    }
     say(options, "ready");
     let sockets_threads =
         if options.ccnic.is_some() { sockets.listeners.len().min(1) } else { workers.len() };
@@ -66,6 +86,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(path) = &options.unix_socket {
         let _ = std::fs::remove_file(path);
     }
+    if let Some(path) = options.pidfile.as_ref().filter(|_| options.daemon) {
+        process::remove_pid(path);
+    }
     if let Some(path) = &options.snapshot {
         save(options, &store, path)?;
     }
@@ -82,16 +105,6 @@ fn save(options: &Options, store: &Store, path: &Path) -> anyhow::Result<()> {
     let items = snapshot::save(&mut store.session(unix_time()), path).context("--snapshot")?;
     say(options, &format!("{items} items written to {}", path.display()));
     Ok(())
-}
-
-/// The processor time of the process so far: for itself, in the system.
-fn processor_time() -> [Duration; 2] {
-    let duration =
-        |time: nix::sys::time::TimeVal| Duration::new(time.tv_sec() as u64, time.tv_usec() as u32 * 1000);
-    getrusage(UsageWho::RUSAGE_SELF).map_or_else(
-        |_| [Duration::ZERO; 2],
-        |usage| [duration(usage.user_time()), duration(usage.system_time())],
-    )
 }
 
 /// What is listened to, for `stats conns`.
@@ -119,10 +132,14 @@ fn server(options: &Options) -> Server {
         idle_timeout: options.idle_timeout,
         verbosity: AtomicU32::new(options.verbose.into()),
         access: options.socket_mode().unwrap_or_default(),
-        processor_time: Some(processor_time),
+        backlog: options.listen_backlog,
+        requests_per_event: options.max_reqs_per_event,
+        no_cas: options.disable_cas,
+        shutdown: options.enable_shutdown,
+        processor_time: Some(process::processor_time),
     };
     let counters = ServerCounters { started: AtomicU32::new(unix_time()), ..ServerCounters::default() };
-    Server { settings, counters, connections: Arc::new(Connections::default()) }
+    Server { settings, counters, ..Server::default() }
 }
 
 /// The server threads, while they are started.

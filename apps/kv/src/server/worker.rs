@@ -111,6 +111,8 @@ struct Running {
     worker: Worker,
     poller: Poller,
     clients: HashMap<u64, (OwnedFd, Client)>,
+    /// Clients that have more to do than one turn permits.
+    again: Vec<u64>,
     next: u64,
     buffer: Box<[u8]>,
 }
@@ -124,7 +126,8 @@ impl Worker {
             poller.add(&datagrams.socket, DATAGRAMS + number as u64, true)?;
         }
         let buffer = vec![0; READ].into();
-        let mut running = Running { worker: self, poller, clients: HashMap::new(), next: 0, buffer };
+        let mut running =
+            Running { worker: self, poller, clients: HashMap::new(), again: Vec::new(), next: 0, buffer };
         running.serve()
     }
 }
@@ -133,10 +136,16 @@ impl Running {
     fn serve(&mut self) -> io::Result<()> {
         let mut ready = Vec::new();
         let mut swept = unix_time();
-        while !self.worker.mailbox.stopped() {
+        while !self.worker.mailbox.stopped() && !self.worker.server.ended.load(Ordering::Relaxed) {
             ready.clear();
-            ready.extend(self.poller.wait(1000)?);
+            ready.extend(self.poller.wait(if self.again.is_empty() { 1000 } else { 0 })?);
             let now = unix_time();
+            for token in &self.again {
+                if let Some((_, client)) = self.clients.get_mut(token) {
+                    client.waits = false;
+                }
+            }
+            ready.append(&mut self.again);
             for token in &ready {
                 self.turn(*token, now)?;
             }
@@ -169,7 +178,12 @@ impl Running {
                 let stays = client.turn(&mut socket, &worker.store, &worker.server, now);
                 if stays == Stay::No {
                     self.remove(token);
-                } else if client.blocked != blocked {
+                    return Ok(());
+                }
+                if stays == Stay::Again && !std::mem::replace(&mut client.waits, true) {
+                    self.again.push(token);
+                }
+                if client.blocked != blocked {
                     self.poller.wait_for_room(fd, token, client.blocked)?;
                 }
                 Ok(())

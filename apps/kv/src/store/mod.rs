@@ -47,11 +47,13 @@ pub struct Limits {
     pub item: usize,
     /// Items give way when memory is used up; otherwise storing fails.
     pub evict: bool,
+    /// Items have CAS ids.
+    pub cas: bool,
 }
 
 impl Default for Limits {
     fn default() -> Limits {
-        Limits { memory: 64 << 20, item: 1 << 20, evict: true }
+        Limits { memory: 64 << 20, item: 1 << 20, evict: true, cas: true }
     }
 }
 
@@ -60,6 +62,7 @@ impl Default for Limits {
 pub struct Store {
     shards: Box<[Mutex<Shard>]>,
     largest: usize,
+    cas: bool,
     /// Values that are still arriving, in bytes, beside the shards' memory.
     arriving: AtomicUsize,
     memory: AtomicUsize,
@@ -72,10 +75,11 @@ impl Store {
         let shards = shards.max(1);
         let memory = limits.memory / shards;
         let items = (memory / 256).min(INDEX_AT_FIRST / shards);
-        let shard = |number| Mutex::new(Shard::new(number, shards, memory, items, limits.evict));
+        let shard = |number| Mutex::new(Shard::new(number, shards, memory, items, limits));
         Store {
             shards: (0..shards).map(shard).collect(),
             largest: limits.item,
+            cas: limits.cas,
             arriving: AtomicUsize::new(0),
             memory: AtomicUsize::new(limits.memory),
             started: AtomicU32::new(now),
@@ -198,7 +202,7 @@ impl<'a> Session<'a> {
 
     /// True if an item of this size can be stored at all.
     pub fn fits(&self, key: usize, flags: u32, value: usize) -> bool {
-        slot::total(key, flags, value) <= self.store.largest
+        slot::total(self.store.cas, key, flags, value) <= self.store.largest
     }
 
     /// Counts a `flush_all`, whatever comes of it.
@@ -208,7 +212,7 @@ impl<'a> Session<'a> {
 
     /// Counts a set whose data cannot be stored.
     pub(crate) fn count_set(&mut self, key: &[u8], flags: u32, value: usize) {
-        let class = class(slot::total(key.len(), flags, value));
+        let class = class(slot::total(self.store.cas, key.len(), flags, value));
         self.shard(hash(key)).class_counters(class).cmd_set += 1;
     }
 

@@ -131,7 +131,7 @@ impl Decimal {
 impl Shard {
     /// Stores a value, as its mode and what is there allow it. `largest`: the limit on an item's size.
     pub(crate) fn update(&mut self, hash: u64, update: &Update<'_>, largest: usize, now: u32) -> Stored {
-        let class = class(total(update.key.len(), update.flags, update.value.len()));
+        let class = class(total(self.has_cas, update.key.len(), update.flags, update.value.len()));
         self.class_counters(class).cmd_set += 1;
         self.store(hash, update, largest, now)
     }
@@ -139,6 +139,7 @@ impl Shard {
     /// [`Shard::update`] on behalf of another command: it does not count as a set.
     pub(crate) fn store(&mut self, hash: u64, update: &Update<'_>, largest: usize, now: u32) -> Stored {
         let found = self.find(hash, update.key, now);
+        let compare = if self.has_cas { update.compare } else { 0 };
         let mut new = Slot {
             flags: update.flags,
             expires: update.expires,
@@ -158,8 +159,8 @@ impl Shard {
             (None, Mode::Replace | Mode::Append | Mode::Prepend) => return Stored::No,
             (Some(id), Mode::Cas) => {
                 let old = self.slot(id);
-                if update.compare != old.cas {
-                    if !(update.or_stale && update.compare != 0 && update.compare < old.cas) {
+                if compare == 0 || compare != old.cas {
+                    if !(update.or_stale && compare != 0 && compare < old.cas) {
                         self.counters_of(id).cas_badval += 1;
                         return Stored::Exists;
                     }
@@ -170,18 +171,18 @@ impl Shard {
             }
             (Some(id), Mode::Append | Mode::Prepend) => {
                 let old = self.slot(id);
-                if update.compare != 0 && update.compare != old.cas {
+                if compare != 0 && compare != old.cas {
                     return Stored::Exists;
                 }
                 (new.flags, new.expires) = (old.flags, old.expires);
                 let len = old.value().len() + update.value.len();
-                if total(update.key.len(), old.flags, len) > largest {
+                if total(self.has_cas, update.key.len(), old.flags, len) > largest {
                     return Stored::No;
                 }
             }
             (_, Mode::Set | Mode::Replace | Mode::Add) => {}
         }
-        new.cas = update.new_cas.unwrap_or_else(|| self.new_cas());
+        new.cas = self.cas_id(update.new_cas);
         let cas = new.cas;
         let joined = matches!(update.mode, Mode::Append | Mode::Prepend);
         if self.write(found, hash, update, new, now).is_none() {
@@ -207,7 +208,7 @@ impl Shard {
         let len = update.key.len() + old + update.value.len() + 2;
         if !self.make_room(footprint(len), found, now) {
             self.counters.store_no_memory += 1;
-            let class = class(total(update.key.len(), new.flags, old + update.value.len()));
+            let class = class(total(self.has_cas, update.key.len(), new.flags, old + update.value.len()));
             self.class_counters(class).outofmemory += 1;
             if let Some(id) = found.filter(|_| update.mode == Mode::Set) {
                 self.remove(id);
@@ -260,7 +261,7 @@ impl Shard {
         let (flags, expires) = (slot.flags, slot.expires);
         let mut value = Vec::from(text.as_bytes());
         value.resize(old.max(value.len()), b' ');
-        let cas = delta.new_cas.unwrap_or_else(|| self.new_cas());
+        let cas = self.cas_id(delta.new_cas);
         let new = Slot { flags, expires, cas, bits, time: now, ..Slot::FREE };
         let update = Update { mode: Mode::Replace, ..Update::set(key, &value) };
         match self.write(Some(id), hash, &update, new, now) {
@@ -284,9 +285,14 @@ impl Shard {
         }
     }
 
+    /// The CAS id that a client has asked for, or the next one.
+    fn cas_id(&mut self, asked: Option<u64>) -> u64 {
+        asked.filter(|_| self.has_cas).unwrap_or_else(|| self.new_cas())
+    }
+
     /// Marks an item stale: the next client that gets it is told to fetch it anew.
     pub(crate) fn invalidate(&mut self, id: u32, new_cas: Option<u64>) {
-        let cas = new_cas.unwrap_or_else(|| self.new_cas());
+        let cas = self.cas_id(new_cas);
         let slot = self.slot_mut(id);
         slot.bits = slot.bits & !TOKEN_SENT | STALE;
         slot.cas = cas;
@@ -301,7 +307,7 @@ impl Shard {
         cas: Option<u64>,
         now: u32,
     ) -> Option<u32> {
-        let new = Slot { cas: cas.unwrap_or_else(|| self.new_cas()), expires, time: now, ..Slot::FREE };
+        let new = Slot { cas: self.cas_id(cas), expires, time: now, ..Slot::FREE };
         self.counters.total_items += 1;
         self.write(None, hash, &Update::set(key, b""), new, now)
     }

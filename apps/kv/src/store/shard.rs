@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
+use super::Limits;
 use super::classes::{CLASSES, class};
 use super::slot::{ACTIVE, FETCHED, NONE, Slot, footprint};
 use super::stats::{ClassCounters, ClassTotals, Counters, Sizes, Totals};
@@ -39,6 +40,8 @@ pub(crate) struct Shard {
     limit: usize,
     /// Valid items may be evicted.
     evicts: bool,
+    /// Items have CAS ids.
+    pub(crate) has_cas: bool,
     /// Bytes of items that are gone and that a reply still refers to.
     lingering: VecDeque<Arc<[u8]>>,
     /// CAS ids: the shard's number, then steps of the number of shards, so that no two items of a store have the same.
@@ -59,7 +62,7 @@ pub(crate) struct Shard {
 }
 
 impl Shard {
-    pub(super) fn new(number: usize, shards: usize, limit: usize, items: usize, evict: bool) -> Shard {
+    pub(super) fn new(number: usize, shards: usize, limit: usize, items: usize, limits: &Limits) -> Shard {
         Shard {
             index: HashTable::with_capacity(items),
             slots: Vec::with_capacity(items),
@@ -68,7 +71,8 @@ impl Shard {
             tail: NONE,
             used: 0,
             limit,
-            evicts: evict,
+            evicts: limits.evict,
+            has_cas: limits.cas,
             lingering: VecDeque::new(),
             next_cas: number as u64 + 1,
             cas_step: shards as u64,
@@ -101,7 +105,11 @@ impl Shard {
         self.class_counters(self.slot(id).class)
     }
 
+    /// The next CAS id; 0 where items have none.
     pub(super) fn new_cas(&mut self) -> u64 {
+        if !self.has_cas {
+            return 0;
+        }
         let cas = self.next_cas;
         self.next_cas += self.cas_step;
         cas
@@ -140,7 +148,8 @@ impl Shard {
 
     /// What was there until `at` is gone from then on; `at` may be in the future.
     pub(super) fn flush(&mut self, at: u32, now: u32) {
-        self.flushed_before = at.saturating_sub(1);
+        // Without CAS ids nobody can tell what was stored in this second before and after.
+        self.flushed_before = at.saturating_sub(u32::from(self.has_cas));
         if self.flushed_before <= now {
             self.flushed_cas = self.new_cas();
         }
@@ -168,13 +177,13 @@ impl Shard {
         };
         let slot = &mut self.slots[id as usize];
         *slot = Slot { hash, key_len, body: Some(body), ..new };
-        slot.class = class(slot.total());
+        slot.class = class(slot.total(self.has_cas));
         let totals = &mut self.classes[usize::from(slot.class)];
         totals.items += 1;
         totals.used = true;
-        totals.bytes += slot.total() as u64;
+        totals.bytes += slot.total(self.has_cas) as u64;
         if let Some(sizes) = &mut self.sizes {
-            slot.sized = sizes.add(slot.total());
+            slot.sized = sizes.add(slot.total(self.has_cas));
         }
         self.used += slot.footprint();
         self.push_front(id);
@@ -213,9 +222,9 @@ impl Shard {
         let slot = &self.slots[id as usize];
         let totals = &mut self.classes[usize::from(slot.class)];
         totals.items -= 1;
-        totals.bytes -= slot.total() as u64;
+        totals.bytes -= slot.total(self.has_cas) as u64;
         if let Some(sizes) = &mut self.sizes {
-            sizes.remove(slot.total(), slot.sized);
+            sizes.remove(slot.total(self.has_cas), slot.sized);
         }
         self.used -= slot.footprint();
     }

@@ -16,9 +16,11 @@ pub(crate) const TOKEN_SENT: u8 = 8;
 /// Its key came in base64, and goes out so.
 pub(crate) const BINARY_KEY: u8 = 16;
 
-/// What memcached counts for an item beside key, value and flags: its header, a CAS id, a zero behind the key. Limits on the size of
+/// What memcached counts for an item beside key, value, flags and CAS id: its header, a zero behind the key. Limits on the size of
 /// items, and the sizes that `me` and `stats items` tell, are computed with it, so that they are those that users know.
-const MEMCACHED_HEADER: usize = 48 + 8 + 1;
+const MEMCACHED_HEADER: usize = 48 + 1;
+/// Bytes of a CAS id.
+const CAS: usize = 8;
 
 /// What an item costs here besides its bytes: slot, place in the index at its usual load, two counts of references, the allocator's word.
 const OVERHEAD: usize = 64 + 8 + 16 + 8;
@@ -92,9 +94,9 @@ impl Slot {
         footprint(self.bytes().len())
     }
 
-    /// The size that memcached would tell.
-    pub(crate) fn total(&self) -> usize {
-        total(self.key().len(), self.flags, self.value().len())
+    /// The size that memcached would tell, with CAS ids or without.
+    pub(crate) fn total(&self, cas: bool) -> usize {
+        total(cas, self.key().len(), self.flags, self.value().len())
     }
 
     /// A reference to the value for a reply that copies it later, or never.
@@ -110,8 +112,8 @@ pub(crate) fn footprint(bytes: usize) -> usize {
 }
 
 /// The size that memcached counts for an item.
-pub(crate) fn total(key: usize, flags: u32, value: usize) -> usize {
-    MEMCACHED_HEADER + key + if flags == 0 { 0 } else { 4 } + value + 2
+pub(crate) fn total(cas: bool, key: usize, flags: u32, value: usize) -> usize {
+    MEMCACHED_HEADER + if cas { CAS } else { 0 } + key + if flags == 0 { 0 } else { 4 } + value + 2
 }
 
 /// An item's value, CRLF included, that a reply refers to. The item may be overwritten, deleted or evicted meanwhile: the bytes stay

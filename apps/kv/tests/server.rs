@@ -270,44 +270,93 @@ fn a_large_pipeline_comes_back_whole() {
     assert!(all.ends_with(format!("{:0100}\r\nEND\r\n", 19_999).as_bytes()));
 }
 
+/// A snapshot for servers that follow each other.
+struct Kept {
+    folder: tempfile::TempDir,
+}
+
+impl Kept {
+    fn new() -> Kept {
+        Kept { folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn path(&self) -> PathBuf {
+        self.folder.path().join("snapshot")
+    }
+
+    /// The next server, which has what is in the snapshot, and a client.
+    fn start(&self, options: &[&str]) -> (Program, UnixStream) {
+        let path = self.path();
+        let common = ["-s", "FOLDER/socket", "--snapshot", path.to_str().unwrap()];
+        let program = Program::start(&[&common[..], options].concat());
+        let client = program.connect();
+        (program, client)
+    }
+}
+
 #[test]
 fn a_snapshot_is_written_at_the_end_and_loaded_at_the_start() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("snapshot");
-    let options = ["-s", "FOLDER/socket", "--snapshot", path.to_str().unwrap()];
-    let program = Program::start(&options);
-    ask(&mut program.connect(), &set("kept", b"value"), "\r\n");
+    let kept = Kept::new();
+    let (program, mut client) = kept.start(&[]);
+    ask(&mut client, &set("kept", b"value"), "\r\n");
     assert!(program.end().success());
-    let program = Program::start(&options);
-    let mut client = program.connect();
+    let (program, mut client) = kept.start(&[]);
     assert_eq!(ask(&mut client, b"get kept\r\n", "END\r\n"), "VALUE kept 0 5\r\nvalue\r\nEND\r\n");
     drop(program);
-    std::fs::write(&path, b"no snapshot").unwrap();
+    std::fs::write(kept.path(), b"no snapshot").unwrap();
     let binary = env!("CARGO_BIN_EXE_ccnic-kv");
-    let refused = Command::new(binary).args(["-p", "0", "--snapshot"]).arg(&path).output().unwrap();
+    let refused = Command::new(binary).args(["-p", "0", "--snapshot"]).arg(kept.path()).output().unwrap();
     let text = String::from_utf8(refused.stderr).unwrap();
     assert!(!refused.status.success() && text.contains("is not a whole snapshot"), "{text}");
-    assert_eq!(std::fs::read(&path).unwrap(), b"no snapshot", "it is left as it was");
+    assert_eq!(std::fs::read(kept.path()).unwrap(), b"no snapshot", "it is left as it was");
 }
 
 #[test]
 fn what_the_last_snapshot_holds_survives_a_kill() {
-    let folder = tempfile::tempdir().unwrap();
-    let path = folder.path().join("snapshot");
-    let options = ["-s", "FOLDER/socket", "--snapshot", path.to_str().unwrap()];
-    let program = Program::start(&options);
-    ask(&mut program.connect(), &set("saved", b"value"), "\r\n");
+    let kept = Kept::new();
+    let (program, mut client) = kept.start(&[]);
+    ask(&mut client, &set("saved", b"value"), "\r\n");
     program.signal("USR1");
     // It appears whole, by a rename.
-    while !path.exists() {
+    while !kept.path().exists() {
         std::thread::sleep(Duration::from_millis(5));
     }
-    ask(&mut program.connect(), &set("later", b"value"), "\r\n");
+    ask(&mut client, &set("later", b"value"), "\r\n");
     program.signal("KILL");
     drop(program);
-    let program = Program::start(&options);
-    let found = ask(&mut program.connect(), b"get saved later\r\n", "END\r\n");
+    let (_program, mut client) = kept.start(&[]);
+    let found = ask(&mut client, b"get saved later\r\n", "END\r\n");
     assert_eq!(found, "VALUE saved 0 5\r\nvalue\r\nEND\r\n");
+}
+
+#[test]
+fn a_snapshot_at_an_interval_survives_a_kill() {
+    let kept = Kept::new();
+    // What a process left that was killed while it wrote, and what only looks like it.
+    let leftover = kept.folder.path().join(format!("snapshot.{}.tmp", u32::MAX));
+    let other = kept.folder.path().join("snapshot.mine.tmp");
+    for path in [&leftover, &other] {
+        std::fs::write(path, b"begun").unwrap();
+    }
+    let (program, mut client) = kept.start(&["--snapshot-every", "1"]);
+    assert!(!leftover.exists() && other.exists());
+    for round in 0..3 {
+        let key = format!("key-of-round-{round}");
+        ask(&mut client, &set(&key, &vec![b'x'; 500_000]), "\r\n");
+        // Each is a whole one, at whatever moment it is read.
+        while !std::fs::read(kept.path())
+            .is_ok_and(|bytes| memchr::memmem::find(&bytes, key.as_bytes()).is_some())
+        {
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+    program.signal("KILL");
+    drop(program);
+    let (_program, mut client) = kept.start(&[]);
+    for round in 0..3 {
+        let request = format!("get key-of-round-{round}\r\n");
+        assert!(ask(&mut client, request.as_bytes(), "END\r\n").len() > 500_000);
+    }
 }
 
 #[test]

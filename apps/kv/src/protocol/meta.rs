@@ -110,7 +110,7 @@ pub(super) fn get(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
     Next::Command
 }
 
-/// As memcached counts: an item that is made counts as found, one that is touched as touched only, and a refused token hides what was found.
+/// As memcached counts: an item that is made counts as found, one that is touched as touched only; a refused token hides what was found.
 fn count_get(flags: &Flags<'_>, found: Option<u32>, shard: &mut Shard) {
     match found {
         None => {

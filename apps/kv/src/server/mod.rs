@@ -10,7 +10,8 @@
 //! | `datagrams.rs` | sockets that take requests in datagrams |
 //! | `nic.rs`, `nic_datagrams.rs` | a server thread on a queue pair of a ccnic NIC |
 //! | `process.rs` | user, daemon, locked memory, pid file |
-//! | `run.rs` | from start to end: threads, new clients, signals, snapshots |
+//! | `snapshots.rs` | snapshots while it runs |
+//! | `run.rs` | from start to end: threads, new clients, signals |
 
 mod client;
 mod datagrams;
@@ -21,12 +22,19 @@ mod options;
 mod poller;
 mod process;
 mod run;
+mod snapshots;
 mod worker;
 
 pub use options::Options;
 pub use run::run;
 
 use std::time::{SystemTime, UNIX_EPOCH};
+
+fn say(options: &Options, what: &str) {
+    if options.verbose > 0 {
+        eprintln!("ccnic-kv: {what}");
+    }
+}
 
 /// The Unix time in seconds.
 pub fn unix_time() -> u32 {

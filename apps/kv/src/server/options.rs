@@ -79,6 +79,9 @@ pub struct Options {
     /// The store as a file: loaded at the start, written at the end and on SIGUSR1
     #[arg(long, value_name = "FILE")]
     pub snapshot: Option<PathBuf>,
+    /// Write it also every so many seconds
+    #[arg(long, value_name = "SECONDS", requires = "snapshot", value_parser = clap::value_parser!(u32).range(1..))]
+    pub snapshot_every: Option<u32>,
     /// Control socket of a ccnic NIC: then -p, -U and --rpc-port are ports of --address there, each thread has a queue pair, and of the
     /// kernel's sockets there is at most the one of -s
     #[arg(long, value_name = "SOCKET", requires = "address")]

@@ -1,9 +1,8 @@
-//! A server from its start to its end. The main thread takes new clients, signals and snapshots; the others serve.
+//! A server from its start to its end. The main thread takes new clients and signals; the others serve.
 
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
-use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread::JoinHandle;
@@ -17,8 +16,9 @@ use super::datagrams::{Datagrams, Kind};
 use super::listen::{Listener, Sockets};
 use super::nic::{self, NicWorker};
 use super::poller::Poller;
+use super::snapshots::{self, Snapshots};
 use super::worker::{Mailbox, NewClient, Worker};
-use super::{Options, process, unix_time};
+use super::{Options, process, say, unix_time};
 use crate::protocol::{Endpoint, Listed, Server, ServerCounters, Settings};
 use crate::store::{Limits, Store, snapshot};
 
@@ -45,6 +45,9 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
         cas: !options.disable_cas,
     };
     let store = Arc::new(Store::new(options.shards(limits.item), &limits, unix_time()));
+    if let Some(path) = &options.snapshot {
+        snapshot::remove_leftovers(path);
+    }
     if let Some(path) = options.snapshot.as_deref().filter(|path| path.exists()) {
         let items = snapshot::load(&mut store.session(unix_time()), path).context("--snapshot")?;
         say(options, &format!("{items} items loaded from {}", path.display()));
@@ -70,11 +73,20 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     say(options, "ready");
     let sockets_threads =
         if options.ccnic.is_some() { sockets.listeners.len().min(1) } else { workers.len() };
-    let front =
-        Front { options, store: &store, server: &server, workers: &workers[..sockets_threads], next: 0 };
+    let snapshots = Snapshots::start(options, &store)?;
+    let front = Front {
+        options,
+        snapshots: snapshots.as_ref(),
+        server: &server,
+        workers: &workers[..sockets_threads],
+        next: 0,
+    };
     let mut result = front.serve(&sockets.listeners, &signals);
     drop((sockets, listed));
     workers.iter().for_each(|worker| worker.stop());
+    if let Some(snapshots) = snapshots {
+        snapshots.end();
+    }
     for thread in threads {
         let ended = match thread.join() {
             Ok(ended) => ended.context("a server thread failed"),
@@ -89,22 +101,8 @@ pub fn run(options: &Options) -> anyhow::Result<()> {
     if let Some(path) = options.pidfile.as_ref().filter(|_| options.daemon) {
         process::remove_pid(path);
     }
-    if let Some(path) = &options.snapshot {
-        save(options, &store, path)?;
-    }
+    snapshots::save(options, &store)?;
     result
-}
-
-fn say(options: &Options, what: &str) {
-    if options.verbose > 0 {
-        eprintln!("ccnic-kv: {what}");
-    }
-}
-
-fn save(options: &Options, store: &Store, path: &Path) -> anyhow::Result<()> {
-    let items = snapshot::save(&mut store.session(unix_time()), path).context("--snapshot")?;
-    say(options, &format!("{items} items written to {}", path.display()));
-    Ok(())
 }
 
 /// What is listened to, for `stats conns`.
@@ -260,7 +258,7 @@ impl Drop for EndOfThread {
 /// What the main thread does.
 struct Front<'a> {
     options: &'a Options,
-    store: &'a Store,
+    snapshots: Option<&'a Snapshots>,
     server: &'a Server,
     workers: &'a [Arc<Mailbox>],
     next: usize,
@@ -290,15 +288,10 @@ impl Front<'_> {
         Ok(())
     }
 
-    /// A snapshot that fails while the server runs is told, and nothing else: the one before it is still there.
     fn snapshot(&self) {
-        match &self.options.snapshot {
+        match self.snapshots {
             None => eprintln!("ccnic-kv: SIGUSR1 without --snapshot: there is no file to write to"),
-            Some(path) => {
-                if let Err(error) = save(self.options, self.store, path) {
-                    eprintln!("ccnic-kv: {error:#}");
-                }
-            }
+            Some(snapshots) => snapshots.ask(),
         }
     }
 

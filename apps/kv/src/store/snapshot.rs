@@ -47,12 +47,35 @@ struct Item {
     expires: u32,
 }
 
+/// The names of unfinished snapshots: this, the process id, that.
+fn temporary_name(path: &Path) -> (String, &'static str) {
+    (format!("{}.", path.file_name().unwrap_or_default().display()), ".tmp")
+}
+
+/// Removes what processes have left beside `path` that were killed while they wrote a snapshot. What cannot be removed stays.
+pub fn remove_leftovers(path: &Path) {
+    let (before, behind) = temporary_name(path);
+    let Ok(entries) = fs::read_dir(folder(path)) else { return };
+    for entry in entries.flatten() {
+        let name = entry.file_name();
+        let pid = name
+            .to_str()
+            .and_then(|name| name.strip_prefix(&before)?.strip_suffix(behind)?.parse::<u32>().ok());
+        if pid.is_some_and(|pid| !Path::new("/proc").join(pid.to_string()).exists()) {
+            let _ = fs::remove_file(entry.path());
+        }
+    }
+}
+
+fn folder(path: &Path) -> &Path {
+    path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+}
+
 /// Writes every item to `path`. Returns how many. Requests are served meanwhile: a shard is held while its items are listed, not while
 /// they are written.
 pub fn save(session: &mut Session<'_>, path: &Path) -> Result<u64, SnapshotError> {
-    let mut name = path.file_name().unwrap_or_default().to_os_string();
-    name.push(format!(".{}.tmp", std::process::id()));
-    let temporary = path.with_file_name(name);
+    let (before, behind) = temporary_name(path);
+    let temporary = path.with_file_name(format!("{before}{}{behind}", std::process::id()));
     let result = write_file(session, path, &temporary);
     if result.is_err() {
         let _ = fs::remove_file(&temporary);
@@ -67,8 +90,7 @@ fn write_file(session: &mut Session<'_>, path: &Path, temporary: &Path) -> io::R
     let file = out.inner.into_inner().map_err(io::IntoInnerError::into_error)?;
     file.sync_all()?;
     fs::rename(temporary, path)?;
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    File::open(folder)?.sync_all()?;
+    File::open(folder(path))?.sync_all()?;
     Ok(items)
 }
 

@@ -100,7 +100,7 @@ miri:
 CAPI := crates/ccnic-capi
 VERSION := $(shell sed -n '/^\[workspace.package\]/,/^$$/s/^version = "\(.*\)"/\1/p' Cargo.toml)
 INTO = $(DESTDIR)$(PREFIX)
-PROGRAMS = ccnic ccnicd ccnic-kv ccnic-kv-load ccnic-echo ccnic-hello
+PROGRAMS = ccnic ccnicd ccnicd-xdp ccnic-kv ccnic-kv-load ccnic-echo ccnic-hello
 install: all
 	install -d $(INTO)/bin && install -m 755 $(addprefix $(RELEASE)/,$(PROGRAMS)) $(INTO)/bin
 	! test -e $(RELEASE)/dpdk/ccnic-peers || install -D -m 755 $(RELEASE)/dpdk/ccnic-peers $(INTO)/bin/ccnic-peers

@@ -1,5 +1,5 @@
 //! The control socket between programs and the NIC: one JSON message per packet of a Unix `SOCK_SEQPACKET` socket,
-//! with a region's descriptor beside it (SCM_RIGHTS) where one is handed over.
+//! with descriptors beside it (SCM_RIGHTS) where some are handed over, as that of a region.
 //!
 //! A program that attaches keeps its connection open: the connection's end is how either side learns that the other
 //! has died.
@@ -30,6 +30,8 @@ use crate::messages::{Reply, Request};
 
 /// The longest message; a longer one is refused.
 pub(crate) const MESSAGE_MAX: usize = 64 << 10;
+/// The most descriptors that go with a message.
+pub const DESCRIPTORS_MAX: usize = 64;
 /// How long a program waits for a NIC to take a connection or a message.
 const SENDING: Duration = Duration::from_secs(5);
 /// How long a program waits for an answer.
@@ -107,6 +109,14 @@ impl Connection {
     /// # Errors
     /// When the peer has gone; [`Error::NoAnswer`] when it does not read.
     pub fn send(&self, message: &impl Serialize, passing: Option<BorrowedFd<'_>>) -> Result<(), Error> {
+        self.send_many(message, passing.as_slice())
+    }
+
+    /// As [`send`](Connection::send), with [some descriptors](DESCRIPTORS_MAX).
+    ///
+    /// # Errors
+    /// As of [`send`](Connection::send).
+    pub fn send_many(&self, message: &impl Serialize, passing: &[BorrowedFd<'_>]) -> Result<(), Error> {
         self.send_with(message, passing, SendFlags::empty()).map_err(|e| match e {
             Error::Os { errno: Errno::AGAIN, .. } => Error::no_answer("a message", SENDING),
             e => e,
@@ -118,7 +128,7 @@ impl Connection {
     /// # Errors
     /// When the peer has gone, or has not read what came before.
     pub fn send_now(&self, message: &impl Serialize, passing: Option<BorrowedFd<'_>>) -> Result<(), Error> {
-        self.send_with(message, passing, SendFlags::DONTWAIT)
+        self.send_with(message, passing.as_slice(), SendFlags::DONTWAIT)
     }
 
     /// As [`send`](Connection::send), for `patience` at most.
@@ -139,12 +149,11 @@ impl Connection {
     fn send_with(
         &self,
         message: &impl Serialize,
-        passing: Option<BorrowedFd<'_>>,
+        fds: &[BorrowedFd<'_>],
         flags: SendFlags,
     ) -> Result<(), Error> {
         let bytes = serde_json::to_vec(message).map_err(|e| Error::Protocol { what: e.to_string() })?;
-        let fds = passing.as_slice();
-        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         if !fds.is_empty() {
             control.push(SendAncillaryMessage::ScmRights(fds));
@@ -172,10 +181,27 @@ impl Connection {
     /// # Errors
     /// When the message is not understood or too long.
     pub fn receive<T: DeserializeOwned>(&self) -> Result<Option<(T, Option<OwnedFd>)>, Error> {
-        let mut bytes = vec![0; MESSAGE_MAX];
         // Room for a few descriptors: the kernel closes those that do not fit, and we close all but the last.
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
-        let mut control = RecvAncillaryBuffer::new(&mut space);
+        let message = self.receive_into(&mut space)?;
+        Ok(message.map(|(message, mut passed)| (message, passed.pop())))
+    }
+
+    /// As [`receive`](Connection::receive), with all descriptors, in their order. For a peer that is trusted with what closing them takes.
+    ///
+    /// # Errors
+    /// As of [`receive`](Connection::receive).
+    pub fn receive_many<T: DeserializeOwned>(&self) -> Result<Option<(T, Vec<OwnedFd>)>, Error> {
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS_MAX))];
+        self.receive_into(&mut space)
+    }
+
+    fn receive_into<T: DeserializeOwned>(
+        &self,
+        space: &mut [MaybeUninit<u8>],
+    ) -> Result<Option<(T, Vec<OwnedFd>)>, Error> {
+        let mut bytes = vec![0; MESSAGE_MAX];
+        let mut control = RecvAncillaryBuffer::new(space);
         let mut reset = false;
         let got = loop {
             let buffers = &mut [IoSliceMut::new(&mut bytes)];
@@ -187,10 +213,10 @@ impl Connection {
                 other => break other.map_err(Error::os("receive from the control socket"))?,
             }
         };
-        let mut passed = None;
+        let mut passed = Vec::new();
         for message in control.drain() {
             if let RecvAncillaryMessage::ScmRights(fds) = message {
-                fds.for_each(|fd| passed = Some(fd));
+                passed.extend(fds);
             }
         }
         if got.bytes == 0 {

@@ -28,7 +28,7 @@ mod text;
 
 pub use account::{MemoryLease, UserMemory};
 pub use cgroup::unified_groups;
-pub use connection::{Connection, Peer};
+pub use connection::{Connection, DESCRIPTORS_MAX, Peer};
 pub use error::Error;
 pub use limits::{Limits, UserLimits};
 pub use listener::{AttachRequest, Bound, ClientId, Handler, Listener, Observer};

@@ -14,7 +14,7 @@ mod observer;
 mod refuse;
 mod shared;
 
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
@@ -172,6 +172,23 @@ pub struct Listener {
 /// A control socket at which programs can connect and nobody answers yet. Dropping it removes the socket file.
 #[derive(Debug)]
 pub struct Bound(ListenSocket);
+
+impl Bound {
+    /// The next connection, or `None` when there is none now: for whoever serves something else than a NIC. Its calls do not block.
+    ///
+    /// # Errors
+    /// When the system has no resources for another connection: try again when one has been closed.
+    pub fn accept(&self) -> Result<Option<Connection>, Error> {
+        self.0.accept().map_err(Error::os("accept a connection"))
+    }
+}
+
+/// Readable when there is something to [accept](Bound::accept).
+impl AsFd for Bound {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 impl Listener {
     /// [Binds](Listener::bind) with the permissions that new files have, and [serves](Listener::serve).

@@ -106,6 +106,30 @@ impl Socket {
         sockopt::set_xdp_umem_completion_ring_size(&fd, ring).map_err(at(Step::Rings))?;
         sockopt::set_xdp_rx_ring_size(&fd, ring).map_err(at(Step::Rings))?;
         sockopt::set_xdp_tx_ring_size(&fd, ring).map_err(at(Step::Rings))?;
+        // Before Linux 6.4 the rings of a bound socket are not mapped any more.
+        let mut socket = Socket::map(fd, mem, ring)?;
+        let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+        flags |=
+            if options.zero_copy { SocketAddrXdpFlags::XDP_ZEROCOPY } else { SocketAddrXdpFlags::XDP_COPY };
+        flags.set(SocketAddrXdpFlags::XDP_USE_SG, options.segments);
+        bind(&socket, &SocketAddrXdp::new(flags, options.interface, options.queue))
+            .map_err(at(Step::Bind))?;
+        socket.see_how();
+        Ok(socket)
+    }
+
+    /// A socket that another process has opened, bound, and made its rings of so many entries: it takes no capability to use one. `mem` has
+    /// the UMEM in it, which the kernel knows by its pages. No other process is to use the rings. From Linux 6.4 on.
+    ///
+    /// # Errors
+    /// [`Step::Rings`]: it is no socket of AF_XDP, its rings are shorter, or the kernel is older.
+    pub fn adopt(fd: OwnedFd, mem: &NativeMemory, ring: u32) -> Result<Socket, OpenError> {
+        let mut socket = Socket::map(fd, mem, ring)?;
+        socket.see_how();
+        Ok(socket)
+    }
+
+    fn map(fd: OwnedFd, mem: &NativeMemory, ring: u32) -> Result<Socket, OpenError> {
         let places = sockopt::xdp_mmap_offsets(&fd).map_err(at(Step::Rings))?;
         let of = fd.as_fd();
         let rings = || {
@@ -117,14 +141,13 @@ impl Socket {
             ))
         };
         let (fill, rx, tx, completion) = rings().map_err(at(Step::Rings))?;
-        let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
-        flags |=
-            if options.zero_copy { SocketAddrXdpFlags::XDP_ZEROCOPY } else { SocketAddrXdpFlags::XDP_COPY };
-        flags.set(SocketAddrXdpFlags::XDP_USE_SG, options.segments);
-        bind(&fd, &SocketAddrXdp::new(flags, options.interface, options.queue)).map_err(at(Step::Bind))?;
-        let zero_copy =
-            sockopt::xdp_options(&fd).is_ok_and(|got| got.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY));
-        Ok(Socket { fill, rx, tx, completion, zero_copy, fd, _mem: mem.clone() })
+        Ok(Socket { fill, rx, tx, completion, zero_copy: false, fd, _mem: mem.clone() })
+    }
+
+    /// What the kernel has made of a bound socket.
+    fn see_how(&mut self) {
+        let got = sockopt::xdp_options(&self.fd);
+        self.zero_copy = got.is_ok_and(|got| got.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY));
     }
 
     /// True when the driver uses the UMEM itself.

@@ -15,7 +15,7 @@ use crate::poll::client::Part;
 use crate::ports::pcap::PcapPort;
 use crate::ports::program::ProgramPort;
 use crate::ports::tap::{Mtu, TapPort};
-use crate::ports::xdp::XdpPort;
+use crate::ports::xdp::{Helped, XdpPort};
 use crate::ports::{OutsidePort, PortOptions};
 use crate::switch::outside::SwitchedOutside;
 use crate::switch::places::{Place, Places};
@@ -68,7 +68,7 @@ pub(super) struct OpenedPort {
     pub(super) place: Arc<Place>,
 }
 
-/// Opens a port that is no program, at one of `places`. It is held to `policy`.
+/// Opens a port that is no program, at one of `places`. It is held to `policy`. A helper may have been asked before.
 ///
 /// # Errors
 /// Which step failed, and what to do.
@@ -76,6 +76,7 @@ pub(super) fn open_port(
     options: &PortOptions,
     policy: &Policy,
     places: &Places,
+    helped: Option<Helped>,
 ) -> anyhow::Result<OpenedPort> {
     let rules = Rules::new(policy).context(NO_MEMORY)?;
     let place = places.take().context(NO_PLACE)?;
@@ -86,7 +87,7 @@ pub(super) fn open_port(
             (outside(port, rules, &place), "tap", options.queues, mtu)
         }
         PortOptions::Xdp(options) => {
-            let port = XdpPort::open(options)?;
+            let port = XdpPort::open(options, helped)?;
             let (kind, queues) = (port.design(), OutsidePort::queues(&port) as u16);
             (outside(port, rules, &place), kind, queues, None)
         }

@@ -1,5 +1,5 @@
-//! A daemon that is set up as far as takes more rights than it keeps: its socket is bound, its TAP interfaces are made. No thread has been
-//! started yet, so that the process can confine itself (`sandbox`).
+//! A daemon that is set up as far as takes more rights than it keeps: its socket is bound, its TAP interfaces are made, it is connected to
+//! helpers. No thread has been started yet, so that the process can confine itself (`sandbox`).
 
 use std::collections::BTreeMap;
 
@@ -11,6 +11,7 @@ use super::plane::ControlPlane;
 use super::{Daemon, DaemonOptions, VERSION};
 use crate::config::Running;
 use crate::ports::PortOptions;
+use crate::ports::xdp::{Helped, XdpOptions};
 use crate::sandbox::Sandbox;
 use crate::switch::places::Places;
 
@@ -19,6 +20,8 @@ use crate::switch::places::Places;
 pub(super) struct EarlyPorts {
     /// By their place in the list of ports.
     opened: BTreeMap<usize, OpenedPort>,
+    /// Helpers that have been asked for what such ports are made of, by the ports' places.
+    helped: BTreeMap<usize, Helped>,
     /// Of the ports in the switch.
     pub(super) places: Places,
 }
@@ -27,9 +30,16 @@ impl EarlyPorts {
     fn open(options: &DaemonOptions) -> anyhow::Result<EarlyPorts> {
         let mut early = EarlyPorts::default();
         for (at, port) in options.ports.iter().enumerate() {
-            if let PortOptions::Tap(_) = port {
-                let opened = early.take(at, options)?;
-                early.opened.insert(at, opened);
+            match port {
+                PortOptions::Tap(_) => {
+                    let opened = early.take(at, options)?;
+                    early.opened.insert(at, opened);
+                }
+                PortOptions::Xdp(XdpOptions { name, helper: Some(helper), .. }) => {
+                    let helped = Helped::connect(helper, name);
+                    early.helped.insert(at, helped.with_context(|| format!("--port {}", port.name()))?);
+                }
+                _ => {}
             }
         }
         Ok(early)
@@ -41,7 +51,7 @@ impl EarlyPorts {
             return Ok(opened);
         }
         let port = options.ports.get(at).context("no such port")?;
-        open_port(port, options.policies.of_port(at), &self.places)
+        open_port(port, options.policies.of_port(at), &self.places, self.helped.remove(&at))
             .with_context(|| format!("--port {}", port.name()))
     }
 }

@@ -246,7 +246,7 @@ impl ControlPlane {
         let open = |at: &usize| {
             let options = new.ports.get(*at).context("a port without options")?;
             let policy = first_policy(new, *at);
-            let opened = open_port(options, &policy, &self.places);
+            let opened = open_port(options, &policy, &self.places, None);
             let dealt = opened.and_then(|opened| self.deal(opened, &policy));
             Ok((*at, dealt.with_context(|| format!("port {}", options.name()))?))
         };

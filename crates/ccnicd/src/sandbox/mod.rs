@@ -24,7 +24,7 @@ mod tests;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use ccnic_control::messages::SandboxStatus;
 
 pub use account::Account;
@@ -32,6 +32,7 @@ pub use needs::{LaterPort, Needs};
 pub use options::{Level, SandboxOptions};
 
 use crate::ports::PortOptions;
+use crate::ports::xdp::XdpOptions;
 use needs::Grants;
 
 /// How far a part of the sandbox is in force.
@@ -178,6 +179,9 @@ impl Sandbox {
             PortOptions::Tap(_) => ensure!(
                 grants.calls.tap,
                 "ccnicd has given away what making TAP ports takes: to add some while it runs, or to change their mtu, start it with --later-ports tap"
+            ),
+            PortOptions::Xdp(XdpOptions { helper: Some(_), .. }) => bail!(
+                "ccnicd has given away what connecting to a helper takes: have the port in its configuration when it starts"
             ),
             PortOptions::Xdp(_) => ensure!(
                 grants.calls.xdp,

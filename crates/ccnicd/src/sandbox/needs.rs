@@ -45,7 +45,7 @@ pub(super) struct Grants {
     pub(super) calls: Calls,
 }
 
-/// Of an AF_XDP port, which binds its interface again when that returns: to set it up and attach a program (NET_ADMIN), to open sockets of
+/// Of an AF_XDP port without a helper, which binds its interface again when that returns: to set it up and attach a program (NET_ADMIN), to open sockets of
 /// AF_XDP and have the interface give all packets (NET_RAW), to load the program (BPF).
 pub(super) const OF_XDP: CapabilitySet =
     CapabilitySet::NET_ADMIN.union(CapabilitySet::NET_RAW).union(CapabilitySet::BPF);
@@ -66,7 +66,7 @@ impl Needs {
     /// The least that does.
     pub(super) fn grants(&self) -> Grants {
         let xdp = self.later_ports.contains(&LaterPort::Xdp)
-            || self.ports.iter().any(|port| matches!(port, PortOptions::Xdp(_)));
+            || self.ports.iter().any(|port| matches!(port, PortOptions::Xdp(xdp) if xdp.helper.is_none()));
         let tap = self.later_ports.contains(&LaterPort::Tap);
         let mut capabilities = CapabilitySet::empty();
         capabilities |= if xdp { OF_XDP } else { CapabilitySet::empty() };

@@ -1,5 +1,7 @@
 //! What goes wrong, and that others do not notice.
 
+use std::path::Path;
+
 use rustix::process::Signal;
 
 use super::common::{Daemon, refused_port, until, without_lock};
@@ -8,7 +10,7 @@ use super::net::{Nic, ip};
 use super::stack::{MAC, Port, Stack};
 use super::veth::{addresses, has_program, veth, with_xdp};
 
-const PROGRAM: &str = "10.9.0.2";
+pub const PROGRAM: &str = "10.9.0.2";
 const BROADCAST: [u8; 6] = [0xff; 6];
 
 /// A frame of no protocol.
@@ -19,16 +21,16 @@ fn frame(to: [u8; 6], from: [u8; 6]) -> Vec<u8> {
 }
 
 /// Two programs beside the port.
-struct Neighbours([Port; 2]);
+pub struct Neighbours([Port; 2]);
 
 impl Neighbours {
-    fn open(nic: &Nic) -> Neighbours {
-        Neighbours(["left", "right"].map(|name| Port::open(&nic.socket, name, 1500, false)))
+    pub fn open(nic: &Path) -> Neighbours {
+        Neighbours(["left", "right"].map(|name| Port::open(nic, name, 1500, false)))
     }
 
     /// A packet goes from one to the other and back.
     #[track_caller]
-    fn exchange(&mut self) {
+    pub fn exchange(&mut self) {
         let address = |n: usize| [2, 0, 0, 0, 3, n as u8];
         for (from, to) in [(0, 1), (1, 0)] {
             let sent = frame(address(to), address(from));
@@ -50,7 +52,7 @@ fn an_interface_goes_down_is_deleted_and_returns_inside() {
     let mut nic = Nic::start(&["xdp:near"]);
     addresses(&["10.9.0.1/24"]);
     let mut stack = Stack::open(&nic.socket, &[PROGRAM], 1500, false);
-    let mut neighbours = Neighbours::open(&nic);
+    let mut neighbours = Neighbours::open(&nic.socket);
     ping(&mut stack, PROGRAM, 56);
 
     ip("link set near down");

@@ -8,6 +8,7 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod failures;
+mod helper;
 #[path = "../network/mod.rs"]
 mod network;
 mod program;

@@ -6,6 +6,7 @@ use anyhow::{Context, bail};
 use ccnic_shm::NativeMemory;
 use ccnic_shm::xdp::{AttachMode, Attached, FRAME, OpenError, Promiscuous, Redirect, Step, receive_queues};
 use rustix::io::Errno;
+use serde::{Deserialize, Serialize};
 
 use super::lane::{How, Lane, umem_bytes};
 use super::options::{Choice, Mode, QUEUES_MAX, XdpOptions};
@@ -24,11 +25,28 @@ pub(super) struct Bound {
     pub(super) longest: usize,
     /// Checksums that the sender has left out are computed.
     pub(super) fill: bool,
-    interface: u32,
-    mtu: u32,
-    mode: AttachMode,
-    how: How,
-    /// Held while packets are to come. Sockets first: without them the program passes packets to the kernel.
+    pub(super) facts: Facts,
+    /// Held while packets are to come. Sockets first: without them the program passes packets to the kernel. `None`: a helper holds it.
+    _holds: Option<Holds>,
+}
+
+/// What is known of an interface and of how it runs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Facts {
+    /// Its index.
+    pub(super) interface: u32,
+    pub(super) mtu: u32,
+    /// The kernel makes it itself: a veth, say.
+    is_virtual: bool,
+    /// The driver runs the program.
+    native: bool,
+    pub(super) zero_copy: bool,
+    segments: bool,
+}
+
+/// What has an interface's packets come to sockets.
+#[derive(Debug)]
+struct Holds {
     _attached: Attached,
     _redirect: Redirect,
     _promiscuous: Promiscuous,
@@ -86,42 +104,49 @@ impl Bound {
         for (queue, lane) in (0..).zip(&lanes) {
             redirect.pass_to(queue, &lane.socket).context("the kernel refuses a socket for its program")?;
         }
-        let mtu = link.mtu();
-        let longest = mtu as usize + BEYOND_MTU;
-        Ok(Bound {
-            lanes,
-            longest: if how.segments { longest } else { longest.min(FRAME as usize) },
-            fill: match options.fill {
-                Choice::Auto => link.is_virtual(),
-                choice => choice == Choice::On,
-            },
+        let facts = Facts {
             interface,
-            mtu,
-            mode,
-            how,
-            _attached: attached,
-            _redirect: redirect,
-            _promiscuous: promiscuous,
-        })
+            mtu: link.mtu(),
+            is_virtual: link.is_virtual(),
+            native: mode == AttachMode::Native,
+            zero_copy: how.zero_copy,
+            segments: how.segments,
+        };
+        let holds = Holds { _attached: attached, _redirect: redirect, _promiscuous: promiscuous };
+        Ok(Bound::new(lanes, facts, options, Some(holds)))
     }
 
-    /// The interface's index.
-    pub(super) fn interface(&self) -> u32 {
-        self.interface
+    /// An interface whose queues a helper has handed over, and which it keeps.
+    pub(super) fn handed(lanes: Vec<Lane>, facts: Facts, options: &XdpOptions) -> Bound {
+        Bound::new(lanes, facts, options, None)
+    }
+
+    fn new(lanes: Vec<Lane>, facts: Facts, options: &XdpOptions, holds: Option<Holds>) -> Bound {
+        let longest = (facts.mtu as usize).saturating_add(BEYOND_MTU);
+        Bound {
+            lanes,
+            longest: if facts.segments { longest } else { longest.min(FRAME as usize) },
+            fill: match options.fill {
+                Choice::Auto => facts.is_virtual,
+                choice => choice == Choice::On,
+            },
+            facts,
+            _holds: holds,
+        }
     }
 
     /// How it runs.
     pub(super) fn design(&self) -> &'static str {
-        match (self.mode, self.how.zero_copy) {
-            (AttachMode::Generic, _) => "xdp-generic",
-            (AttachMode::Native, false) => "xdp-native",
-            (AttachMode::Native, true) => "xdp-zero-copy",
+        match (self.facts.native, self.facts.zero_copy) {
+            (false, _) => "xdp-generic",
+            (true, false) => "xdp-native",
+            (true, true) => "xdp-zero-copy",
         }
     }
 
     /// Says how it runs, and what that means where it is less than could be.
     pub(super) fn log(&self, name: &str) {
-        let Bound { lanes, how, mtu, .. } = self;
+        let Bound { lanes, facts: Facts { mtu, segments, .. }, .. } = self;
         tracing::info!(
             interface = name,
             queues = lanes.len(),
@@ -129,7 +154,7 @@ impl Bound {
             mtu,
             "took the interface's queues"
         );
-        if !how.segments && mtu + BEYOND_MTU as u32 > FRAME - HEADROOM {
+        if !segments && mtu.saturating_add(BEYOND_MTU as u32) > FRAME - HEADROOM {
             let most = FRAME - HEADROOM;
             tracing::warn!(
                 interface = name,

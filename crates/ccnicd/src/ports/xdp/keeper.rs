@@ -2,6 +2,8 @@
 //!
 //! It sleeps until the kernel tells of a change of some interface. An interface is the same one for as long as it has its index, whatever
 //! its name is meanwhile; when there is none with that index any more, the next one with the port's name takes its place.
+//!
+//! Where a [helper](super::helper) has bound the port, such a thread is there, and the one here waits for what it hands over.
 
 use std::io::Read;
 use std::os::fd::OwnedFd;
@@ -18,6 +20,7 @@ use rustix::net::{
 };
 
 use super::bound::Bound;
+use super::handed::Hands;
 use super::options::XdpOptions;
 
 /// `RTMGRP_LINK`: messages on changes of interfaces.
@@ -48,15 +51,33 @@ impl Keeper {
         let changes =
             socket_with(AddressFamily::NETLINK, SocketType::RAW, flags, None).context("no netlink socket")?;
         bind(&changes, &SocketAddrNetlink::new(0, LINKS)).context("could not watch interfaces")?;
+        Keeper::spawn(|ways| {
+            let mut watch = Watch { options, queues, mem, interface, gone: false, changes, ways };
+            move || watch.run()
+        })
+    }
+
+    /// Waits for what a helper hands over later. `mem` is the port's memory.
+    ///
+    /// # Errors
+    /// Of the system.
+    pub(super) fn start_helped(
+        options: XdpOptions,
+        hands: Hands,
+        mem: NativeMemory,
+    ) -> anyhow::Result<Keeper> {
+        Keeper::spawn(|ways| move || helped(&options, hands, &mem, &ways))
+    }
+
+    fn spawn<F: FnOnce() + Send + 'static>(of: impl FnOnce(Ways) -> F) -> anyhow::Result<Keeper> {
         let (bell, hears) = UnixStream::pair().context("no pair of sockets")?;
         bell.set_nonblocking(true)
             .and_then(|()| hears.set_nonblocking(true))
             .context("no pair of sockets")?;
         let ((give, bound), (closing, close)) = (channel(), channel());
-        let mut watch = Watch { options, queues, mem, interface, gone: false, changes, hears, give, close };
         std::thread::Builder::new()
             .name("ccnicd-xdp".to_owned())
-            .spawn(move || watch.run())
+            .spawn(of(Ways { hears, give, close }))
             .context("could not start a thread")?;
         Ok(Keeper { bound, closing, bell })
     }
@@ -80,7 +101,59 @@ impl Keeper {
     }
 }
 
-/// The thread's side.
+/// The thread's ways to the port.
+struct Ways {
+    hears: UnixStream,
+    give: Sender<Bound>,
+    close: Receiver<Bound>,
+}
+
+impl Ways {
+    /// False when there is no port any more.
+    fn give(&self, bound: Bound) -> bool {
+        let given = self.give.send(bound).is_ok();
+        let _ = send(&self.hears, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL); // the polling thread may sleep
+        given
+    }
+
+    /// Closes what was bound before; false when there is no port any more.
+    fn tidy(&self) -> bool {
+        self.close.try_iter().for_each(drop);
+        !matches!((&self.hears).read(&mut [0; 16]), Ok(0))
+    }
+}
+
+/// Gives the port what a helper hands over, until that one or the port goes.
+fn helped(options: &XdpOptions, hands: Hands, mem: &NativeMemory, ways: &Ways) {
+    let mut hands = Some(hands);
+    loop {
+        let mut of = vec![PollFd::new(&ways.hears, PollFlags::IN)];
+        of.extend(hands.as_ref().map(|hands| PollFd::new(hands, PollFlags::IN)));
+        let _ = poll(&mut of, None); // interrupted: as if there were something
+        let (interface, says) = (&options.name, of.get(1).is_some_and(|of| !of.revents().is_empty()));
+        if !ways.tidy() {
+            return;
+        }
+        let Some(from) = hands.as_ref().filter(|_| says) else { continue };
+        match from.next(options, mem) {
+            Ok(bound) => {
+                bound.log(interface);
+                if !ways.give(bound) {
+                    return;
+                }
+            }
+            Err(e) => {
+                tracing::warn!(
+                    interface,
+                    "its helper hands over nothing more, and its port gets nothing until ccnicd is restarted: {e:#}"
+                );
+                hands = None;
+            }
+        }
+    }
+}
+
+/// The thread's side where the port is bound here.
 struct Watch {
     options: XdpOptions,
     queues: u16,
@@ -88,15 +161,12 @@ struct Watch {
     interface: u32,
     gone: bool,
     changes: OwnedFd,
-    hears: UnixStream,
-    give: Sender<Bound>,
-    close: Receiver<Bound>,
+    ways: Ways,
 }
 
 impl Watch {
     fn run(&mut self) {
         while self.wait() {
-            self.close.try_iter().for_each(drop);
             if index_to_name(&self.changes, self.interface).is_ok() {
                 continue;
             }
@@ -115,24 +185,22 @@ impl Watch {
 
     /// Waits until something may have changed; false when the port has been closed.
     fn wait(&mut self) -> bool {
-        let mut of = [PollFd::new(&self.changes, PollFlags::IN), PollFd::new(&self.hears, PollFlags::IN)];
+        let mut of =
+            [PollFd::new(&self.changes, PollFlags::IN), PollFd::new(&self.ways.hears, PollFlags::IN)];
         let _ = poll(&mut of, self.gone.then_some(&RETRY)); // interrupted: as if something had changed
         let mut message = [0; 4096];
         while recv(&self.changes, &mut message[..], RecvFlags::DONTWAIT).is_ok() {}
-        let mut bells = [0; 16];
-        !matches!(self.hears.read(&mut bells), Ok(0))
+        self.ways.tidy()
     }
 
     /// False when there is no port any more.
     fn bind_again(&mut self) -> bool {
         match Bound::open(&self.options, self.queues, &self.mem) {
             Ok(bound) => {
-                self.interface = bound.interface();
+                self.interface = bound.facts.interface;
                 self.gone = false;
                 bound.log(&self.options.name);
-                let given = self.give.send(bound).is_ok();
-                let _ = send(&self.hears, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL); // the polling thread may sleep
-                given
+                self.ways.give(bound)
             }
             Err(e) => {
                 tracing::warn!(

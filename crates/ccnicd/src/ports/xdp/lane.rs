@@ -4,6 +4,7 @@
 //! kernel is ever too small for what is put into it.
 
 use std::cell::Cell;
+use std::os::fd::OwnedFd;
 
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::NativeMemory;
@@ -55,18 +56,35 @@ impl Lane {
         let umem = base..base + umem_bytes(ring);
         let How { zero_copy, segments } = how;
         let socket = Socket::open(mem, &Options { interface, queue, ring, umem, zero_copy, segments })?;
+        Ok(Lane::of(socket, queue, ring))
+    }
+
+    /// The same of a socket that a helper has opened.
+    ///
+    /// # Errors
+    /// It cannot be used.
+    pub(super) fn adopt(
+        mem: &NativeMemory,
+        socket: OwnedFd,
+        queue: u32,
+        ring: u32,
+    ) -> Result<Lane, OpenError> {
+        Socket::adopt(socket, mem, ring).map(|socket| Lane::of(socket, queue, ring))
+    }
+
+    fn of(socket: Socket, queue: u32, ring: u32) -> Lane {
         let frames =
             |range: std::ops::Range<u32>| range.map(|frame| u64::from(frame) * u64::from(FRAME)).collect();
-        Ok(Lane {
+        Lane {
             socket,
-            base,
+            base: queue * umem_bytes(ring),
             ring,
             held: frames(0..ring),
             free: frames(ring..2 * ring),
             packets: 0,
             bytes: 0,
             dead: Cell::default(),
-        })
+        }
     }
 
     /// Packets that came and that the kernel has dropped for want of room here.

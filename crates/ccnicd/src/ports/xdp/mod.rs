@@ -4,10 +4,12 @@
 //! |---|---|
 //! | `options.rs` | [`XdpOptions`]: `--port xdp:IFACE,...` |
 //! | `bound.rs` | what is bound to an interface: program, sockets; modes and what to do when there are none |
+//! | `handed.rs` | the same, made by another process and handed over: what the two say to each other |
+//! | `helper.rs` | that other process, `ccnicd-xdp` |
 //! | `lane.rs` | a queue: its frames and where they are |
 //! | `incoming.rs` | packets from the interface: rings, checksums that are missing |
 //! | `outgoing.rs` | packets to the interface: into frames, checksums, segmentation |
-//! | `keeper.rs` | the thread that binds the port again when its interface returns |
+//! | `keeper.rs` | the thread that binds the port again when its interface returns, or takes what a helper hands over then |
 //!
 //! ```text
 //!   fetch ◄── rx ◄── kernel                  frames to receive into: fill ring ─► kernel ─► rx ring ─► burst ─► fill ring
@@ -19,6 +21,8 @@
 //! are copied out of their sender's memory into a frame. So each direction has one copy of ours.
 
 mod bound;
+mod handed;
+pub mod helper;
 mod incoming;
 mod keeper;
 mod lane;
@@ -32,6 +36,7 @@ use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, Pages, Region};
 use rustix::event::PollFd;
 
+pub use handed::Helped;
 pub use options::{Choice, Mode, XdpOptions};
 
 use super::outside::ByFlow;
@@ -43,6 +48,17 @@ use lane::{Lane, umem_bytes};
 
 /// Looks at the port's queues between two looks at the keeper.
 const LOOKS: u32 = 256;
+
+/// Bytes of the memory of so many queues. (Packets are copied by whole buffers: behind the last one is room.)
+fn size(queues: u16, ring: u32) -> u32 {
+    u32::from(queues) * umem_bytes(ring) + ccnic::layout::LARGE_BUF
+}
+
+/// The memory of a port with so many queues.
+fn memory(options: &XdpOptions, queues: u16) -> anyhow::Result<Region> {
+    Region::create(size(queues, options.ring), Pages::Small)
+        .context("no memory for packets: lower ring, or queues")
+}
 
 /// Queues of a network interface.
 #[derive(Debug)]
@@ -60,21 +76,39 @@ pub struct XdpPort {
 }
 
 impl XdpPort {
-    /// Takes the interface's queues.
+    /// Takes the interface's queues, which a helper has `helped` to where the options name one.
     ///
     /// # Errors
     /// Which step failed, and what to do.
-    pub fn open(options: &XdpOptions) -> anyhow::Result<XdpPort> {
+    pub fn open(options: &XdpOptions, helped: Option<Helped>) -> anyhow::Result<XdpPort> {
+        match (&options.helper, helped) {
+            (None, _) => XdpPort::bind(options),
+            (Some(_), Some(helped)) => XdpPort::take_over(options, helped),
+            (Some(helper), None) => XdpPort::take_over(options, Helped::connect(helper, &options.name)?),
+        }
+    }
+
+    fn take_over(options: &XdpOptions, helped: Helped) -> anyhow::Result<XdpPort> {
+        let (hands, bound, region) = helped.first(options)?;
+        bound.log(&options.name);
+        let (queues, mem) = (bound.lanes.len() as u16, region.memory());
+        let keeper = Keeper::start_helped(options.clone(), hands, region.memory())?;
+        Ok(XdpPort::of(mem, bound, queues, keeper))
+    }
+
+    fn bind(options: &XdpOptions) -> anyhow::Result<XdpPort> {
         let queues = bound::queues(options)?;
-        let size = u32::from(queues) * umem_bytes(options.ring) + ccnic::layout::LARGE_BUF;
-        let region =
-            Region::create(size, Pages::Small).context("no memory for packets: lower ring, or queues")?;
+        let region = memory(options, queues)?;
         let mem = region.memory();
         let bound = Bound::open(options, queues, &mem)?;
         bound.log(&options.name);
-        let keeper = Keeper::start(options.clone(), queues, region.memory(), bound.interface())?;
+        let keeper = Keeper::start(options.clone(), queues, region.memory(), bound.facts.interface)?;
+        Ok(XdpPort::of(mem, bound, queues, keeper))
+    }
+
+    fn of(mem: NativeMemory, bound: Bound, queues: u16, keeper: Keeper) -> XdpPort {
         let counters = (0..queues).map(|queue| QueueStatus { queue, ..QueueStatus::default() }).collect();
-        Ok(XdpPort { mem, bound, counters, next: 0, looks: 0, flows: ByFlow::new(queues), keeper })
+        XdpPort { mem, bound, counters, next: 0, looks: 0, flows: ByFlow::new(queues), keeper }
     }
 
     /// How it runs: what `ccnic status` calls its design.

@@ -1,5 +1,6 @@
 //! What can be said of an AF_XDP port: `IFACE[,KEY=VALUE]...`.
 
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use anyhow::{bail, ensure};
@@ -9,9 +10,9 @@ use crate::ports::options::{check_interface, number, pairs};
 /// The most queues: each has a socket, and memory of its own.
 pub(super) const QUEUES_MAX: u16 = 32;
 /// Entries of a ring. All of a port's memory has less than 4 GiB.
-const RINGS: std::ops::RangeInclusive<u32> = 64..=4096;
+pub(super) const RINGS: std::ops::RangeInclusive<u32> = 64..=4096;
 
-pub(crate) const KEYS: &str = "queues, mode, zero-copy, ring, checksum";
+pub(crate) const KEYS: &str = "queues, mode, zero-copy, ring, checksum, helper";
 
 /// An AF_XDP port.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +29,9 @@ pub struct XdpOptions {
     pub ring: u32,
     /// Whether checksums that the sender has left to a NIC are filled in.
     pub fill: Choice,
+    /// The socket of a [helper](super::helper), which has opened the interface's queues as it was told and hands them over. `None`: the
+    /// daemon opens them itself.
+    pub helper: Option<PathBuf>,
 }
 
 /// Where packets are taken from the kernel.
@@ -64,7 +68,19 @@ impl XdpOptions {
             zero_copy: Choice::Auto,
             ring: 1024,
             fill: Choice::Auto,
+            helper: None,
         }
+    }
+
+    /// As one says it to a helper, which knows neither other helpers nor what becomes of the packets.
+    ///
+    /// # Errors
+    /// What is wrong, and what would be right.
+    pub fn for_helper(text: &str) -> anyhow::Result<XdpOptions> {
+        let options: XdpOptions = text.parse()?;
+        ensure!(options.helper.is_none(), "helper: this is one; leave it out");
+        ensure!(options.fill == Choice::Auto, "checksum: say it to ccnicd, which sees the packets");
+        Ok(options)
     }
 
     fn set(&mut self, key: &str, value: &str) -> anyhow::Result<()> {
@@ -84,6 +100,10 @@ impl XdpOptions {
             }
             "zero-copy" => self.zero_copy = choice(value, ["auto", "on", "off"])?,
             "checksum" => self.fill = choice(value, ["auto", "fill", "keep"])?,
+            "helper" => {
+                ensure!(!value.is_empty(), "write the path of its socket");
+                self.helper = Some(value.into());
+            }
             _ => bail!("there is no such key; the keys are {KEYS}"),
         }
         Ok(())
@@ -111,6 +131,12 @@ impl FromStr for XdpOptions {
             !(options.mode == Mode::Generic && options.zero_copy == Choice::On),
             "mode=generic has no zero-copy: leave one of them out"
         );
+        let bare = XdpOptions { fill: options.fill, helper: options.helper.clone(), ..XdpOptions::new(name) };
+        ensure!(
+            options.helper.is_none() || options == bare,
+            "a helper decides queues, mode, zero-copy and ring: say them to it (ccnicd-xdp --interface {text})",
+            text = text.split(',').filter(|pair| !pair.starts_with("helper=")).collect::<Vec<_>>().join(",")
+        );
         Ok(options)
     }
 }
@@ -130,10 +156,24 @@ mod tests {
             zero_copy: Choice::On,
             ring: 2048,
             fill: Choice::Off,
+            helper: None,
         };
         assert_eq!(text.parse::<XdpOptions>().unwrap(), expected);
         let options: XdpOptions = "v0,mode=auto,zero-copy=auto,checksum=fill".parse().unwrap();
         assert_eq!(options, XdpOptions { fill: Choice::On, ..XdpOptions::new("v0") });
+        let options: XdpOptions = "v0,checksum=fill,helper=/run/x.sock".parse().unwrap();
+        let helper = Some("/run/x.sock".into());
+        assert_eq!(options, XdpOptions { fill: Choice::On, helper, ..XdpOptions::new("v0") });
+    }
+
+    #[test]
+    fn what_a_helper_and_its_daemon_are_told_apart() {
+        let told = XdpOptions::for_helper("v0,queues=2,ring=64").unwrap();
+        assert_eq!(told, XdpOptions { queues: Some(2), ring: 64, ..XdpOptions::new("v0") });
+        for (text, expected) in [("v0,helper=/x", "leave it out"), ("v0,checksum=fill", "say it to ccnicd")] {
+            let why = XdpOptions::for_helper(text).unwrap_err().to_string();
+            assert!(why.contains(expected), "{text}: {why}");
+        }
     }
 
     #[test]
@@ -152,6 +192,8 @@ mod tests {
             ("v0,zero-copy=yes", "auto, on, off"),
             ("v0,checksum=on", "auto, fill, keep"),
             ("v0,mode=generic,zero-copy=on", "leave one of them out"),
+            ("v0,helper=", "the path of its socket"),
+            ("v0,queues=2,helper=/x,ring=64", "ccnicd-xdp --interface v0,queues=2,ring=64"),
         ] {
             let why = format!("{:#}", text.parse::<XdpOptions>().unwrap_err());
             assert!(why.contains(expected), "{text}: {why}");

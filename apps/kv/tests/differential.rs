@@ -72,7 +72,7 @@ fn ask(store: &Store, server: &Server, request: &[u8]) -> Vec<u8> {
         at += used;
         answer.extend(out.segments().flatten());
         out.clear();
-        if used == 0 || at == request.len() {
+        if (used == 0 || at == request.len()) && !connection.is_paused() {
             break;
         }
     }

@@ -1,7 +1,7 @@
 //! From a stream of bytes to commands and their data. What a client is answered does not depend on how its bytes were divided.
 
 use super::binary;
-use super::{Activity, BAD_DATA, Context, Next, Output, Server, text};
+use super::{Activity, BAD_DATA, Context, NO_MEMORY_TO_READ, Next, Output, Server, text};
 use crate::store::Session;
 
 /// The longest line of a command other than `get` and `gets`.
@@ -11,13 +11,18 @@ const LONGEST_GET: usize = 1 << 20;
 /// Replies are made until this many bytes wait to be sent; then the client has to read first.
 pub const ENOUGH_OUTPUT: usize = 256 << 10;
 
+/// At the beginning of a line.
+const LINE: State = State::Line { searched: 0, reserved: false };
+
 /// Where in the stream the next byte is.
 #[derive(Debug)]
 enum State {
     /// At the first byte of the connection.
     First,
-    /// In a command line of which so many bytes are known to hold no end.
-    Line(usize),
+    /// In a command line of which so many bytes are known to hold no end. `reserved`: there is memory for a long one.
+    Line { searched: usize, reserved: bool },
+    /// In the keys of a get whose line is kept, from this place on.
+    Keys { line: Box<[u8]>, from: usize, reserved: bool },
     /// In the data of a command whose line is kept.
     Data { line: Box<[u8]>, data: Vec<u8>, needed: usize, reserved: bool },
     /// In data that nobody wants.
@@ -32,6 +37,8 @@ pub struct Connection {
     state: State,
     /// How many commands it may still begin: [`Connection::allow`].
     allowed: u32,
+    /// Replies are made until this many bytes wait.
+    enough: usize,
 }
 
 impl Default for Connection {
@@ -43,12 +50,22 @@ impl Default for Connection {
 impl Connection {
     /// A new client.
     pub fn new() -> Connection {
-        Connection { state: State::First, allowed: u32::MAX }
+        Connection { state: State::First, allowed: u32::MAX, enough: ENOUGH_OUTPUT }
+    }
+
+    /// The commands of one datagram: all are answered, however long that becomes, up to this many bytes.
+    pub(super) fn of_datagram(enough: usize) -> Connection {
+        Connection { enough, ..Connection::new() }
     }
 
     /// True if nothing more is read from this client: once the output is sent, the connection is to be closed.
     pub fn is_closed(&self) -> bool {
         matches!(self.state, State::Closed)
+    }
+
+    /// True if a command goes on when what waits has been sent, without more input.
+    pub fn is_paused(&self) -> bool {
+        matches!(self.state, State::Keys { .. })
     }
 
     /// It may begin so many commands from now on.
@@ -76,8 +93,8 @@ impl Connection {
     }
 
     /// Executes what is whole of `input` and puts the replies. Returns how many bytes were used up; the others are to be given again with
-    /// what follows them. It stops early when much output waits: call it again when that has been sent. It stops, too, when the client is
-    /// used up.
+    /// what follows them. It stops early when much output waits: call it again when that has been sent, also without more input. It stops,
+    /// too, when the client is used up.
     pub fn advance(
         &mut self,
         input: &[u8],
@@ -86,8 +103,8 @@ impl Connection {
         out: &mut Output,
     ) -> usize {
         let mut used = 0;
-        while !self.is_closed() && !self.is_used_up() && out.len() < ENOUGH_OUTPUT {
-            let mut context = Context { session, out, server };
+        while !self.is_closed() && !self.is_used_up() && out.len() < self.enough {
+            let mut context = Context { session, out, server, enough: self.enough };
             match self.step(&input[used..], &mut context) {
                 Some(count) => used += count,
                 None => break,
@@ -104,31 +121,44 @@ impl Connection {
                     context.out.put(&binary::refusal(input)?);
                     self.state = State::Closed;
                 } else {
-                    self.state = State::Line(0);
+                    self.state = LINE;
                 }
                 Some(0)
             }
-            State::Line(searched) => {
+            State::Line { searched, reserved } => {
                 let Some(end) = memchr::memchr(b'\n', &input[*searched..]) else {
                     *searched = input.len();
                     if input.len() > longest(input) {
-                        self.refuse_line(context);
+                        self.close("CLIENT_ERROR line too long", context);
+                    } else if input.len() > SMALL && !*reserved {
+                        *reserved = context.session.store().reserve(LONGEST_GET);
+                        if !*reserved {
+                            self.close(NO_MEMORY_TO_READ, context);
+                        }
                     }
                     return None;
                 };
                 let end = *searched + end;
                 *searched = 0;
                 if end > longest(input) {
-                    self.refuse_line(context);
+                    self.close("CLIENT_ERROR line too long", context);
                     return None;
                 }
                 Some(self.command(&input[..end], &input[end + 1..], context))
+            }
+            State::Keys { line, from, .. } => {
+                if let Next::Keys(next) = text::get(line_without_end(line), Some(*from), context) {
+                    *from = next;
+                } else {
+                    self.end_line(context.session);
+                }
+                Some(0)
             }
             State::Skip(count) => {
                 let now = (*count).min(input.len());
                 *count -= now;
                 if *count == 0 {
-                    self.state = State::Line(0);
+                    self.state = LINE;
                 }
                 (now > 0).then_some(now)
             }
@@ -144,16 +174,32 @@ impl Connection {
         }
     }
 
-    fn refuse_line(&mut self, context: &mut Context<'_, '_>) {
-        context.say("CLIENT_ERROR line too long");
-        self.state = State::Closed;
+    /// The client has gone too far.
+    fn close(&mut self, why: &str, context: &mut Context<'_, '_>) {
+        context.say(why);
+        self.end(context.session);
+    }
+
+    /// The line is no longer needed.
+    fn end_line(&mut self, session: &Session<'_>) {
+        self.end(session);
+        self.state = LINE;
     }
 
     /// Executes the command of a line, if its data are there; returns how many bytes that took.
     fn command(&mut self, line: &[u8], rest: &[u8], context: &mut Context<'_, '_>) -> usize {
         self.allowed -= 1;
-        match text::command(line_without_end(line), rest, context) {
-            Next::Command => {}
+        let next = text::command(line_without_end(line), rest, context);
+        if let Next::Keys(from) = next {
+            let reserved = matches!(self.state, State::Line { reserved: true, .. });
+            self.state = State::Keys { line: line.into(), from, reserved };
+            return line.len() + 1;
+        }
+        if matches!(self.state, State::Line { reserved: true, .. }) {
+            self.end_line(context.session);
+        }
+        match next {
+            Next::Command | Next::Keys(_) => {}
             Next::Took(count) => return line.len() + 1 + count,
             Next::Skip(count) => self.state = State::Skip(count),
             Next::Close => self.state = State::Closed,
@@ -168,13 +214,14 @@ impl Connection {
             text::no_memory(line_without_end(line), context);
             self.state = State::Skip(needed);
         } else {
-            self.state = State::Data { line: line.into(), data: Vec::new(), needed, reserved };
+            // What is reserved is all that it takes.
+            let data = Vec::with_capacity(if reserved { needed } else { 0 });
+            self.state = State::Data { line: line.into(), data, needed, reserved };
         }
     }
 
     fn finish_data(&mut self, context: &mut Context<'_, '_>) {
-        let State::Data { line, data, needed, reserved } = std::mem::replace(&mut self.state, State::Line(0))
-        else {
+        let State::Data { line, data, needed, reserved } = std::mem::replace(&mut self.state, LINE) else {
             return;
         };
         if reserved {
@@ -183,16 +230,19 @@ impl Connection {
         match text::command(line_without_end(&line), &data, context) {
             Next::Took(_) | Next::Command => {}
             // The limits may have changed since the line was read.
-            Next::Data(_) | Next::Skip(_) => context.say(BAD_DATA),
+            Next::Data(_) | Next::Skip(_) | Next::Keys(_) => context.say(BAD_DATA),
             Next::Close => self.state = State::Closed,
         }
     }
 
     /// Gives back what the connection holds of the store: call it when the client is gone.
     pub fn end(&mut self, session: &Session<'_>) {
-        if let State::Data { needed, reserved: true, .. } = std::mem::replace(&mut self.state, State::Closed)
-        {
-            session.store().give_back(needed);
+        match std::mem::replace(&mut self.state, State::Closed) {
+            State::Data { needed, reserved: true, .. } => session.store().give_back(needed),
+            State::Line { reserved: true, .. } | State::Keys { reserved: true, .. } => {
+                session.store().give_back(LONGEST_GET);
+            }
+            _ => {}
         }
     }
 }

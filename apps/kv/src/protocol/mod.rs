@@ -49,6 +49,8 @@ pub(crate) struct Context<'a, 's> {
     pub(crate) session: &'a mut Session<'s>,
     pub(crate) out: &'a mut Output,
     pub(crate) server: &'a Server,
+    /// Replies are made until this many bytes wait.
+    pub(crate) enough: usize,
 }
 
 /// What commands know of the server around them.
@@ -73,6 +75,8 @@ pub(crate) enum Next {
     Took(usize),
     /// This many bytes of data belong to it; it is to be called again when they are there.
     Data(usize),
+    /// The keys from this place of the line on, when what waits has been sent.
+    Keys(usize),
     /// This many bytes are to be thrown away.
     Skip(usize),
     /// Nothing: the connection ends when the replies are sent.
@@ -101,6 +105,7 @@ impl Context<'_, '_> {
 
 const BAD_FORMAT: &str = "CLIENT_ERROR bad command line format";
 const BAD_DATA: &str = "CLIENT_ERROR bad data chunk";
+const NO_MEMORY_TO_READ: &str = "SERVER_ERROR out of memory reading request";
 const TOO_LARGE: &str = "SERVER_ERROR object too large for cache";
 const NO_MEMORY: &str = "SERVER_ERROR out of memory storing object";
 

@@ -56,6 +56,54 @@ fn stream() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(part, 0..12).prop_map(|parts| parts.concat())
 }
 
+#[test]
+fn a_get_of_many_keys_is_answered_in_parts() {
+    let store = store();
+    let value = [b'v'; 2000];
+    let set = [b"set a 0 0 2000\r\n", &value[..], b"\r\n"].concat();
+    assert_eq!(answers(&store, &[&set]).0, b"STORED\r\n");
+    let server = Server::default();
+    let (mut connection, mut out) = (Connection::new(), Output::new());
+    let request = [b"get b".to_vec(), b" a".repeat(5000), b"\r\nmn\r\n".to_vec()].concat();
+    let (mut used, mut lines) = (0, 0);
+    loop {
+        let mut session = store.session(NOW);
+        used += connection.advance(&request[used..], &mut session, &server, &mut out);
+        assert!(out.len() < ENOUGH_OUTPUT + (64 << 10), "{}", out.len());
+        if out.is_empty() {
+            break;
+        }
+        let part: Vec<u8> = out.segments().flatten().copied().collect();
+        lines += part.iter().filter(|byte| **byte == b'\n').count();
+        out.clear();
+    }
+    assert_eq!((used, lines), (request.len(), 10_000 + 2));
+    for before in [30, 1000] {
+        let long = [b"get".to_vec(), b" a".repeat(before), b" ".to_vec(), vec![b'k'; 251], b"\r\n".to_vec()]
+            .concat();
+        assert_eq!(answers(&store, &[&long]).0, format!("{BAD_FORMAT}\r\n").into_bytes());
+    }
+}
+
+#[test]
+fn long_lines_take_of_the_memory_for_what_arrives() {
+    // Half of 8 MiB: four lines may be under way.
+    let store = store();
+    let server = Server::default();
+    let line = [b"get ".to_vec(), b"a ".repeat(50_000)].concat();
+    let begin = |connection: &mut Connection| {
+        let mut out = Output::new();
+        connection.advance(&line, &mut store.session(NOW), &server, &mut out);
+        out.segments().flatten().copied().collect::<Vec<u8>>()
+    };
+    let mut clients: Vec<Connection> = (0..5).map(|_| Connection::new()).collect();
+    let said: Vec<Vec<u8>> = clients.iter_mut().map(begin).collect();
+    assert!(said[..4].iter().all(Vec::is_empty));
+    assert_eq!(said[4], format!("{NO_MEMORY_TO_READ}\r\n").into_bytes());
+    clients[0].end(&store.session(NOW));
+    assert_eq!(begin(&mut Connection::new()), b"");
+}
+
 proptest! {
     #[test]
     fn it_does_not_matter_where_a_stream_is_cut(stream in stream(), cuts in prop::collection::vec(any::<prop::sample::Index>(), 1..6)) {

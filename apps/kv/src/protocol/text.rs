@@ -11,10 +11,7 @@ pub(super) fn command(line: &[u8], rest: &[u8], context: &mut Context<'_, '_>) -
     let all = words.get();
     let Some(name) = all.first().filter(|name| name.len() > 1) else { return context.error() };
     match *name {
-        b"get" | b"bget" => get(&words, false, false, context),
-        b"gets" => get(&words, true, false, context),
-        b"gat" => get(&words, false, true, context),
-        b"gats" => get(&words, true, true, context),
+        b"get" | b"bget" | b"gets" | b"gat" | b"gats" => get(line, None, context),
         b"mg" => meta::get(&words, context),
         b"ms" => meta_set::set(&words, rest, context),
         b"md" => meta::delete(&words, context),
@@ -44,9 +41,11 @@ pub(super) fn no_memory(line: &[u8], context: &mut Context<'_, '_>) {
     context.answer(quiet, super::NO_MEMORY);
 }
 
-/// `get`, `gets`, `gat`, `gats`: any number of keys.
-fn get(words: &Words<'_>, cas: bool, touch: bool, context: &mut Context<'_, '_>) -> Next {
+/// `get`, `gets`, `gat`, `gats`: any number of keys. `from`: where to go on in the line, after [`Next::Keys`].
+pub(super) fn get(line: &[u8], from: Option<usize>, context: &mut Context<'_, '_>) -> Next {
+    let words = Words::new(line);
     let all = words.get();
+    let (cas, touch) = (all[0].ends_with(b"s"), all[0].starts_with(b"gat"));
     if all.len() < 2 {
         return context.error();
     }
@@ -58,9 +57,12 @@ fn get(words: &Words<'_>, cas: bool, touch: bool, context: &mut Context<'_, '_>)
         expires = Some(context.session.expiry(said));
     }
     let mark = context.out.mark();
-    let (mut words, mut from) = (*words, if touch { 2 } else { 1 });
+    let (mut words, mut first) = (words, if touch { 2 } else { 1 });
+    if let Some(from) = from {
+        (words, first) = (Words::new(&line[from..]), 0);
+    }
     loop {
-        for key in &words.get()[from..] {
+        for key in &words.get()[first..] {
             if key.len() > MAX_KEY {
                 context.out.back_to(mark);
                 return context.answer(false, BAD_FORMAT);
@@ -70,10 +72,25 @@ fn get(words: &Words<'_>, cas: bool, touch: bool, context: &mut Context<'_, '_>)
         if words.rest().is_empty() {
             break;
         }
-        (words, from) = (Words::new(words.rest()), 0);
+        if context.out.len() >= context.enough {
+            if from.is_none() && has_long_key(words.rest()) {
+                // Now it can still be taken back.
+                context.out.back_to(mark);
+                return context.answer(false, BAD_FORMAT);
+            }
+            return Next::Keys(line.len() - words.rest().len());
+        }
+        (words, first) = (Words::new(words.rest()), 0);
     }
     context.say("END");
     Next::Command
+}
+
+/// True if one of these keys is longer than a key can be.
+fn has_long_key(keys: &[u8]) -> bool {
+    let mut start = 0;
+    let spaces = memchr::memchr_iter(b' ', keys).chain([keys.len()]);
+    spaces.map(|end| end - std::mem::replace(&mut start, end + 1)).any(|len| len > MAX_KEY)
 }
 
 fn get_one(key: &[u8], cas: bool, expires: Option<u32>, context: &mut Context<'_, '_>) {

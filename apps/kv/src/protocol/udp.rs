@@ -37,13 +37,14 @@ impl Frames {
             return;
         }
         self.out.clear();
-        let mut connection = Connection::new();
+        let most = 65_535 * (self.longest - HEADER);
+        let mut connection = Connection::of_datagram(most);
         // One datagram is bounded, so its replies need no bound but the number of datagrams. A reply of more is dropped: they could not be
         // numbered, and would hardly arrive.
         loop {
             let used = connection.advance(commands, session, server, &mut self.out);
             commands = &commands[used..];
-            if used == 0 || commands.is_empty() || self.out.len() >= 65_535 * (self.longest - HEADER) {
+            if used == 0 || commands.is_empty() || self.out.len() >= most {
                 break;
             }
         }

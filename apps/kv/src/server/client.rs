@@ -84,7 +84,7 @@ impl Client {
             if self.connection.is_closed() {
                 return Stay::No;
             }
-            if self.connection.is_used_up() && !self.input.is_empty() {
+            if self.connection.is_used_up() && self.has_more() {
                 server.counters.conn_yields.fetch_add(1, Ordering::Relaxed);
                 return Stay::Again;
             }
@@ -113,15 +113,24 @@ impl Client {
         }
     }
 
+    /// There is something to execute before more is read.
+    fn has_more(&self) -> bool {
+        !self.input.is_empty() || self.connection.is_paused()
+    }
+
     /// Executes what came before, as far as it is whole. True if some of it was.
     fn execute_kept(&mut self, store: &Store, server: &Server, now: u32) -> bool {
-        if self.input.is_empty() {
+        if !self.has_more() {
             return false;
         }
+        let paused = self.connection.is_paused();
         let mut session = store.session(now);
         let used = self.connection.advance(&self.input, &mut session, server, &mut self.output);
         self.input.drain(..used);
-        used > 0
+        if self.input.is_empty() {
+            self.input = Vec::new();
+        }
+        used > 0 || paused
     }
 
     fn execute(&mut self, bytes: &[u8], store: &Store, server: &Server, now: u32) {

@@ -171,6 +171,7 @@ impl<E: Engine> Stack<E> {
     /// [`Error::NoRoute`], [`Error::NoPort`], [`Error::TooMany`].
     pub fn connect(&mut self, to: SocketAddr) -> Result<Conn, Error> {
         let core = &mut self.core;
+        core.tick(); // the handshake's time begins now, not with the last poll
         let (most, remote) = (core.options.connections, to.ip());
         if core.connections.len() >= most {
             return Err(Error::TooMany { most });

@@ -7,7 +7,8 @@ mod common;
 use std::io::ErrorKind;
 use std::net::SocketAddr;
 
-use ccnic_tcp::{Conn, Datagrams, Event, Reply, Stack};
+use ccnic_tcp::{Datagrams, Event, Reply, Stack};
+use common::transfer::{Transfer, at, connection};
 use common::{Nic, alone, byte, peer, until};
 
 const SERVER: [&str; 2] = ["10.9.0.1", "fd09::1"];
@@ -18,70 +19,6 @@ fn two() -> (Nic, Stack, Stack) {
     let server = nic.host("10.9.0.1/24", "fd09::1/64");
     let client = nic.host("10.9.0.2/24", "fd09::2/64");
     (nic, server, client)
-}
-
-fn at(host: &str, port: u16) -> SocketAddr {
-    SocketAddr::new(host.parse().unwrap(), port)
-}
-
-/// Both ends of an established connection.
-#[track_caller]
-fn connection(server: &mut Stack, client: &mut Stack, host: &str) -> (Conn, Conn) {
-    let listener = server.listen(7, 16).unwrap();
-    let conn = client.connect(at(host, 7)).unwrap();
-    let mut accepted = None;
-    until("a connection", || {
-        client.poll();
-        server.poll();
-        accepted = accepted.or_else(|| server.accept(listener));
-        accepted.is_some() && client.room(conn) > 0
-    });
-    (accepted.unwrap(), conn)
-}
-
-/// Writes what is left of `len` bytes of a direction, and reads as much of the other one.
-struct Transfer {
-    conn: Conn,
-    directions: [u8; 2],
-    sent: usize,
-    received: usize,
-    len: usize,
-    ended: bool,
-}
-
-impl Transfer {
-    fn new(conn: Conn, directions: [u8; 2], len: usize) -> Transfer {
-        Transfer { conn, directions, sent: 0, received: 0, len, ended: false }
-    }
-
-    fn step(&mut self, stack: &mut Stack) -> bool {
-        stack.poll();
-        while let Some(event) = stack.next_event() {
-            assert!(!matches!(event, Event::Ready(conn, _) if conn != self.conn), "{event:?}");
-        }
-        let mut bytes = [0; 5000];
-        if self.sent < self.len {
-            let n = bytes.len().min(self.len - self.sent);
-            (0..n).for_each(|i| bytes[i] = byte(self.directions[0], self.sent + i));
-            match stack.write(self.conn, &bytes[..n]) {
-                Ok(n) => self.sent += n,
-                Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
-            }
-            if self.sent == self.len {
-                stack.shutdown(self.conn).unwrap();
-            }
-        }
-        match stack.read(self.conn, &mut bytes) {
-            Ok(0) => self.ended = true,
-            Ok(n) => {
-                let expected = |i: usize| byte(self.directions[1], self.received + i);
-                assert!((0..n).all(|i| bytes[i] == expected(i)), "after {} bytes", self.received);
-                self.received += n;
-            }
-            Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
-        }
-        self.ended && self.sent == self.len
-    }
 }
 
 #[test]
@@ -135,6 +72,20 @@ fn nobody_listens() {
         client.poll();
         client.connections() == 0
     });
+}
+
+/// However long the program has not polled before.
+#[test]
+fn a_handshake_has_its_time_from_connect_on() {
+    let _alone = alone();
+    let nic = Nic::start(&[]);
+    let mut options = common::options("10.9.0.2/24", "fd09::2/64");
+    options.handshake = std::time::Duration::from_secs(2);
+    let mut server = nic.host("10.9.0.1/24", "fd09::1/64");
+    let mut client = Stack::open(&nic.socket, &options).unwrap();
+    std::thread::sleep(options.handshake);
+    connection(&mut server, &mut client, SERVER[0]);
+    assert_eq!(client.counters().half_open_expired, 0);
 }
 
 #[test]

@@ -2,9 +2,11 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod transfer;
+
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -45,20 +47,43 @@ impl Nic {
     pub fn start(ports: &[&str]) -> Nic {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("nic.sock");
-        let child = Command::new(std::env::current_exe().unwrap())
+        let child = Nic::spawn(&socket, ports);
+        let mut this = Nic { child, socket, _directory: directory };
+        this.answers();
+        this
+    }
+
+    fn spawn(socket: &Path, ports: &[&str]) -> Child {
+        Command::new(std::env::current_exe().unwrap())
             .args(["--exact", "common::daemon", "--ignored", "--nocapture"])
-            .env(SOCKET, &socket)
+            .env(SOCKET, socket)
             .env(PORTS, ports.join(" "))
             .stdout(Stdio::null())
             .spawn()
-            .unwrap();
-        let mut this = Nic { child, socket, _directory: directory };
+            .unwrap()
+    }
+
+    #[track_caller]
+    fn answers(&mut self) {
         until("the NIC", || {
             std::thread::sleep(Duration::from_millis(5));
-            assert!(this.child.try_wait().unwrap().is_none(), "the NIC has ended");
-            Connection::open(&this.socket).is_ok_and(|nic| nic.status().is_ok())
+            assert!(self.child.try_wait().unwrap().is_none(), "the NIC has ended");
+            Connection::open(&self.socket).is_ok_and(|nic| nic.status().is_ok())
         });
-        this
+    }
+
+    /// Kills it (SIGKILL), which it cannot prepare for.
+    #[track_caller]
+    pub fn kill(&mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// Starts another one at the same socket.
+    #[track_caller]
+    pub fn start_again(&mut self, ports: &[&str]) {
+        self.child = Nic::spawn(&self.socket, ports);
+        self.answers();
     }
 
     /// A host on the switch, with these addresses.

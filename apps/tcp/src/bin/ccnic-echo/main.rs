@@ -38,6 +38,9 @@ enum Command {
         /// The TCP port
         #[arg(long, default_value_t = 7)]
         port: u16,
+        /// Connections whose requests find room in the ring when they come at once
+        #[arg(long, default_value_t = 96)]
+        flows: usize,
         #[command(flatten)]
         idle: Idle,
     },
@@ -82,6 +85,9 @@ impl Idle {
     }
 }
 
+/// The longest ring.
+const RING: u32 = 32768;
+
 /// Over what.
 #[derive(Debug, Args)]
 struct Way {
@@ -100,9 +106,16 @@ struct Way {
 }
 
 impl Way {
-    fn options(&self) -> Options {
+    /// Options for so many connections.
+    fn options(&self, flows: usize) -> Options {
         let mut options = Options::new(self.address);
         options.gateway = self.gateway;
+        options.connections = options.connections.max(flows);
+        // Each may have a segment and an acknowledgement under way: what finds the ring full is lost, and sent again after a second.
+        let config = &mut options.config;
+        config.ring =
+            config.ring.max(u32::try_from(2 * flows).unwrap_or(u32::MAX)).min(RING).next_power_of_two();
+        config.buffers = config.buffers.max(2 * config.ring);
         options
     }
 
@@ -123,15 +136,15 @@ impl Way {
 
 fn main() -> anyhow::Result<()> {
     match Cli::parse().command {
-        Command::Server { way, port, idle } => {
-            let mut net = way.listen(&idle.set(way.options()), port)?;
+        Command::Server { way, port, flows, idle } => {
+            let mut net = way.listen(&idle.set(way.options(flows)), port)?;
             let mut server = Server::default();
             loop {
                 server.step(net.as_mut(), idle.limit())?;
             }
         }
         Command::Client { way, to, load, idle } => {
-            let mut net = way.connect(&idle.set(way.options()), to, load.flows)?;
+            let mut net = way.connect(&idle.set(way.options(load.flows)), to, load.flows)?;
             let mut client = Client::new(&load);
             client.run(net.as_mut(), &load, idle.limit(), || Ok(()))?;
             client.report(&load);
@@ -144,11 +157,11 @@ fn main() -> anyhow::Result<()> {
 /// Both ends in this thread.
 fn both(way: &Way, load: &Load) -> anyhow::Result<()> {
     const PORT: u16 = 7007;
-    let mut listening = way.listen(&way.options(), PORT)?;
+    let mut listening = way.listen(&way.options(load.flows), PORT)?;
     let (to, options) = if way.kernel {
-        (SocketAddr::from(([127, 0, 0, 1], PORT)), way.options())
+        (SocketAddr::from(([127, 0, 0, 1], PORT)), way.options(load.flows))
     } else {
-        let mut options = way.options();
+        let mut options = way.options(load.flows);
         let next = next_address(way.address.address);
         options.ipv4 = options.ipv4.map(|ours| Network { address: next, ..ours });
         options.ipv6 = options.ipv6.map(|ours| Network { address: next, ..ours });

@@ -9,19 +9,34 @@ use ccnic_tcp::{Conn, Error, Event, Listener, Options, Stack};
 
 use crate::net::Net;
 
+/// Handshakes under way at most: what a server's backlog and a burst of frames bear, also where this thread is the server's, too.
+const OPENING: usize = 256;
+
 /// A stack and its connections.
 pub(crate) struct Overlay {
     stack: Stack,
     listener: Option<Listener>,
     /// By index.
-    conns: Vec<Option<Conn>>,
+    conns: Vec<Option<Link>>,
+    /// Connections that are still to be begun, and to whom.
+    rest: Option<(SocketAddr, usize)>,
+    /// Handshakes under way.
+    opening: usize,
+}
+
+/// A connection.
+#[derive(Debug, Clone, Copy)]
+struct Link {
+    conn: Conn,
+    /// Its handshake is under way.
+    opening: bool,
 }
 
 impl Overlay {
     pub(crate) fn listen(socket: &Path, options: &Options, port: u16) -> Result<Overlay, Error> {
         let mut stack = Stack::open(socket, options)?;
         let listener = Some(stack.listen(port, 16 << 10)?);
-        Ok(Overlay { stack, listener, conns: Vec::new() })
+        Ok(Overlay { stack, listener, conns: Vec::new(), rest: None, opening: 0 })
     }
 
     pub(crate) fn connect(
@@ -30,27 +45,50 @@ impl Overlay {
         to: SocketAddr,
         flows: usize,
     ) -> Result<Overlay, Error> {
-        let mut this = Overlay { stack: Stack::open(socket, options)?, listener: None, conns: Vec::new() };
-        for _ in 0..flows {
-            let conn = this.stack.connect(to)?;
-            this.keep(conn);
-        }
+        let (stack, rest) = (Stack::open(socket, options)?, Some((to, flows)));
+        let mut this = Overlay { stack, listener: None, conns: Vec::new(), rest, opening: 0 };
+        this.begin()?;
         Ok(this)
     }
 
-    fn keep(&mut self, conn: Conn) {
-        let index = conn.index();
+    /// Begins further connections.
+    fn begin(&mut self) -> Result<(), Error> {
+        while let Some((to, left @ 1..)) = self.rest
+            && self.opening < OPENING
+        {
+            let conn = self.stack.connect(to)?;
+            self.keep(Link { conn, opening: true });
+            self.opening += 1;
+            self.rest = Some((to, left - 1));
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, link: Link) {
+        let index = link.conn.index();
         self.conns.resize(self.conns.len().max(index + 1), None);
-        self.conns[index] = Some(conn);
+        self.conns[index] = Some(link);
     }
 
     fn conn(&self, index: usize) -> io::Result<Conn> {
-        self.conns.get(index).copied().flatten().ok_or_else(|| io::ErrorKind::NotConnected.into())
+        let link = self.conns.get(index).copied().flatten();
+        link.map(|link| link.conn).ok_or_else(|| io::ErrorKind::NotConnected.into())
+    }
+
+    /// The handshake of a connection is over: another one may begin.
+    fn opened(&mut self, index: usize) {
+        if let Some(Some(link)) = self.conns.get_mut(index)
+            && link.opening
+        {
+            link.opening = false;
+            self.opening -= 1;
+        }
     }
 }
 
 impl Net for Overlay {
     fn poll(&mut self, sleep: Duration) -> io::Result<()> {
+        self.begin().map_err(io::Error::other)?;
         if self.stack.poll() == 0 && !sleep.is_zero() {
             self.stack.wait_when_idle(sleep).map_err(io::Error::other)?;
         }
@@ -60,10 +98,13 @@ impl Net for Overlay {
     fn ready(&mut self) -> Option<usize> {
         loop {
             match self.stack.next_event()? {
-                Event::Ready(conn, _) => return Some(conn.index()),
+                Event::Ready(conn, _) => {
+                    self.opened(conn.index());
+                    return Some(conn.index());
+                }
                 Event::Accept(listener) => {
                     while let Some(conn) = self.stack.accept(listener) {
-                        self.keep(conn);
+                        self.keep(Link { conn, opening: false });
                     }
                 }
             }
@@ -92,7 +133,7 @@ impl Drop for Overlay {
     fn drop(&mut self) {
         if self.listener.is_none() {
             // The peer is told, as the kernel does when a process ends.
-            self.conns.iter().flatten().for_each(|conn| self.stack.abort(*conn));
+            self.conns.iter().flatten().for_each(|link| self.stack.abort(link.conn));
             self.stack.flush();
         }
     }

@@ -5,9 +5,9 @@ use std::hash::{BuildHasher, Hasher};
 use std::path::Path;
 use std::sync::Arc;
 
-use ccnic_client::{Config, Nic, Rss, Takes};
-use ccnic_control::offloads::Taken;
+use ccnic_client::{Config, Nic, QueuePair, Rss, Takes};
 
+use crate::attachment::{Attachment, takes};
 use crate::core::Core;
 use crate::engine::{Engine, Host};
 use crate::error::Error;
@@ -68,26 +68,25 @@ impl<E: Engine> Stack<E> {
         for rule in &options.flows {
             nic.flow_create(rule)?;
         }
-        let takes = nic.offloads().map_or(Takes::NONE, |does| Taken::takes(&does.takes));
+        let (takes, memory) = (takes(&nic), nic.region().memory());
         let pairs = (0..stacks).map(|queue| nic.queue_pair(queue)).collect::<Result<Vec<_>, _>>()?;
-        let nic = Arc::new(nic);
+        let attachment = Arc::new(Attachment::new(nic));
         let groups = Group::new(stacks.into());
-        let open = |((pair, group), queue)| {
-            let out = Transmit::new(nic.region().memory(), takes);
-            let segmentation = Transmit::segments(takes).then_some(Config::MAX_MTU.into());
-            let host = Host { mac, options: options.clone(), segmentation, seed: random() };
+        let open = |((pair, group), queue): ((QueuePair, Group), u16)| {
+            let out = Transmit::new(memory.clone(), takes);
+            let host =
+                Host { mac, options: options.clone(), segmentation: out.segmentation(), seed: random() };
             let ports = Ports::new(random(), rss.as_ref().map(|rss| (rss, queue)));
             let core = Core::new(E::new(&host), options.clone(), mac, out, group, ports);
-            let stack = Stack { core, pair, nic: Arc::clone(&nic) };
-            stack.core.group.wakes(stack.pair.waiter());
-            stack
+            core.group.wakes(pair.waiter());
+            Stack { core, pair: Some(pair), attachment: Arc::clone(&attachment), queue, looked: 0 }
         };
         Ok(pairs.into_iter().zip(groups).zip(0..).map(open).collect())
     }
 }
 
 /// A random number: the keys of the standard library's hash tables are random.
-fn random() -> u64 {
+pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 

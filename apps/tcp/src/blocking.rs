@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use ccnic_client::Error as NicError;
 use rustix::io::Errno;
 
+use crate::attachment::RETRY;
 use crate::connections::Conn;
 use crate::engine::{Engine, NEVER};
 use crate::error::Error;
@@ -19,24 +20,33 @@ const SPINS: usize = 2000;
 const NAP: Duration = Duration::from_micros(100);
 
 impl<E: Engine> Stack<E> {
-    /// Sends what there is to send, and sleeps until something comes, a connection has to be looked at, or the timeout is over. Poll after it.
+    /// Sends what there is to send, and sleeps until something comes, a connection has to be looked at, or the timeout is over. Poll after
+    /// it. While the NIC has gone it sleeps for some milliseconds, and looks whether another one has come.
     ///
     /// # Errors
-    /// The NIC has gone.
+    /// The NIC has gone, where the stack may not [reconnect](crate::Options::reconnect); another one has come, and refuses this program:
+    /// the next call tries again.
     pub fn wait(&mut self, timeout: impl Into<Option<Duration>>) -> Result<(), Error> {
         self.flush();
+        let timeout = timeout.into();
+        if self.pair.is_none() && self.core.events.is_empty() {
+            std::thread::sleep(timeout.map_or(RETRY, |timeout: Duration| timeout.min(RETRY)));
+            return self.look();
+        }
         let timer = match self.core.next() {
             NEVER => None,
             at => Some(Duration::from_micros(at.saturating_sub(self.core.now))),
         };
         let room = (!self.core.out.is_empty()).then_some(NAP);
-        let timeout = [timeout.into(), timer, room].into_iter().flatten().min();
+        let timeout = [timeout, timer, room].into_iter().flatten().min();
         if timeout == Some(Duration::ZERO) || !self.core.events.is_empty() {
             return Ok(());
         }
         let Stack { core, pair, .. } = self;
+        let Some(pair) = pair else { return Ok(()) };
         match pair.wait_once(timeout, || core.group.waits()) {
             Err(NicError::Os { errno: Errno::INTR, .. }) => Ok(()), // a signal: the program polls, and may wait again
+            Err(NicError::Gone) if self.core.options.reconnect => self.look(),
             done => Ok(done?),
         }
     }
@@ -45,7 +55,7 @@ impl<E: Engine> Stack<E> {
     /// [`Options::sleep_after`](crate::Options::sleep_after). Returns whether it has waited.
     ///
     /// # Errors
-    /// The NIC has gone.
+    /// As [`wait`](Stack::wait).
     pub fn wait_when_idle(&mut self, timeout: impl Into<Option<Duration>>) -> Result<bool, Error> {
         let after = self.core.options.sleep_after;
         if after.is_zero() || Duration::from_micros(self.core.now.saturating_sub(self.core.heard)) < after {
@@ -74,7 +84,7 @@ impl<E: Engine> Stack<E> {
     /// programs with one connection at a time.
     ///
     /// # Errors
-    /// The NIC has gone.
+    /// As [`wait`](Stack::wait).
     pub fn accept_blocking(&mut self, listener: Listener) -> io::Result<Conn> {
         self.block(|stack| {
             stack.core.events.clear();

@@ -5,8 +5,9 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::time::Instant;
 
-use ccnic_client::{Burst, QueuePair};
+use ccnic_client::{Burst, QueuePair, Takes};
 
+use crate::attach::random;
 use crate::connections::{Conn, Connections, Entry, Holder};
 use crate::engine::{Engine, Micros, NEVER, Phase};
 use crate::neighbours::{Group, Neighbours};
@@ -306,6 +307,15 @@ impl<E: Engine> Core<E> {
         }
         self.work = work;
         self.touched.clear();
+    }
+
+    /// The queue pair is another NIC's: who and where the neighbours are is asked again.
+    pub(crate) fn moved(&mut self, takes: Takes) {
+        self.out.moved(takes);
+        self.neighbours = Neighbours::default();
+        self.engine.moved(self.now, self.out.segmentation(), random());
+        self.resolved();
+        self.counters.reconnects += 1;
     }
 
     /// When the stack has to be polled again at the latest.

@@ -71,6 +71,10 @@ pub trait Engine: std::fmt::Debug {
     /// An engine for this host.
     fn new(host: &Host) -> Self;
 
+    /// The host has moved to another NIC, which cuts frames of up to so many bytes: what is known of neighbours may be wrong. `seed` is a
+    /// new random number.
+    fn moved(&mut self, now: Micros, segmentation: Option<usize>, seed: u64);
+
     /// A connection that waits for a SYN to `port`. `used` is one that is no longer needed, whose memory may be used again.
     fn listening(&mut self, port: u16, used: Option<Self::Tcp>) -> Self::Tcp;
 

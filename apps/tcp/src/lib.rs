@@ -8,6 +8,7 @@
 //! |---|---|
 //! | [`options`] | addresses and limits |
 //! | `attach` | opens one stack, or one per core on the queues of one attachment |
+//! | `attachment` | what these share, and how they go on when the NIC ends and another one comes |
 //! | `stack` | polling: frames in, timers, frames out |
 //! | `core` | what becomes of connections between frames |
 //! | `input` | which connection or port a frame is for |
@@ -51,6 +52,7 @@
 #![forbid(unsafe_code)]
 
 mod attach;
+mod attachment;
 mod blocking;
 mod connections;
 mod core;

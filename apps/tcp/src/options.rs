@@ -94,6 +94,8 @@ pub struct Options {
     /// How long a program polls without a frame before [`Stack::wait_when_idle`](crate::Stack::wait_when_idle) sleeps: less than to be woken
     /// takes would cost more than it saves. Zero: it never sleeps.
     pub sleep_after: Duration,
+    /// When the NIC ends, go on with the next one at the same socket. False: [`Stack::wait`](crate::Stack::wait) returns an error then.
+    pub reconnect: bool,
     /// False: short segments are sent at once (`TCP_NODELAY`), which is the default here. True: Nagle's algorithm.
     pub nagle: bool,
     /// The region: rings, buffers, design. Its `queues` and `mtu` are set by the stack.
@@ -123,6 +125,7 @@ impl Options {
             handshake: Duration::from_secs(10),
             timeout: Duration::from_secs(60),
             sleep_after: Duration::from_micros(50),
+            reconnect: true,
             nagle: false,
             config: Config { buffers: 4096, ..Config::default() },
             pages: Pages::Auto,

@@ -30,7 +30,7 @@ const SILENCE: Micros = 1_000_000;
 pub struct Smoltcp {
     interface: Interface,
     capabilities: DeviceCapabilities,
-    options: Options,
+    host: Host,
     /// For frames that are of no connection.
     none: SocketSet<'static>,
 }
@@ -72,11 +72,11 @@ fn instant(at: Micros) -> Instant {
 impl Smoltcp {
     /// A closed connection with the settings of the options.
     fn closed(&self, used: Option<Tcp>) -> Tcp {
-        let mut tcp = used.unwrap_or_else(|| Tcp::new(&self.options));
+        let mut tcp = used.unwrap_or_else(|| Tcp::new(&self.host.options));
         let socket = tcp.socket_mut();
         socket.abort();
-        socket.set_nagle_enabled(self.options.nagle);
-        socket.set_timeout(Some(Duration::from_micros(self.options.timeout.as_micros() as u64)));
+        socket.set_nagle_enabled(self.host.options.nagle);
+        socket.set_timeout(Some(Duration::from_micros(self.host.options.timeout.as_micros() as u64)));
         socket.set_congestion_control(CongestionControl::Reno);
         tcp
     }
@@ -190,27 +190,39 @@ fn capabilities(host: &Host) -> DeviceCapabilities {
     capabilities
 }
 
+/// smoltcp's host, which knows no neighbours yet.
+fn interface(host: &Host, capabilities: &DeviceCapabilities, now: Micros) -> Interface {
+    let mut wire = Wire { frame: None, out: &mut Nowhere, capabilities };
+    let mut config = Config::new(EthernetAddress(host.mac).into());
+    config.random_seed = host.seed;
+    let mut interface = Interface::new(config, &mut wire, instant(now));
+    interface.update_ip_addrs(|list| {
+        for network in [host.options.ipv4, host.options.ipv6].into_iter().flatten() {
+            let _ = list.push(IpCidr::new(network.address.into(), network.prefix)); // it has room for two
+        }
+    });
+    let _ = match host.options.gateway {
+        Some(IpAddr::V4(gateway)) => interface.routes_mut().add_default_ipv4_route(gateway),
+        Some(IpAddr::V6(gateway)) => interface.routes_mut().add_default_ipv6_route(gateway),
+        None => Ok(None),
+    };
+    interface
+}
+
 impl Engine for Smoltcp {
     type Tcp = Tcp;
 
     fn new(host: &Host) -> Smoltcp {
         let capabilities = capabilities(host);
-        let mut wire = Wire { frame: None, out: &mut Nowhere, capabilities: &capabilities };
-        let mut config = Config::new(EthernetAddress(host.mac).into());
-        config.random_seed = host.seed;
-        let mut interface = Interface::new(config, &mut wire, instant(0));
-        interface.update_ip_addrs(|list| {
-            for network in [host.options.ipv4, host.options.ipv6].into_iter().flatten() {
-                let _ = list.push(IpCidr::new(network.address.into(), network.prefix)); // it has room for two
-            }
-        });
-        let _ = match host.options.gateway {
-            Some(IpAddr::V4(gateway)) => interface.routes_mut().add_default_ipv4_route(gateway),
-            Some(IpAddr::V6(gateway)) => interface.routes_mut().add_default_ipv6_route(gateway),
-            None => Ok(None),
-        };
+        let interface = interface(host, &capabilities, 0);
         let none = SocketSet::new(Vec::new());
-        Smoltcp { interface, capabilities, options: host.options.clone(), none }
+        Smoltcp { interface, capabilities, host: host.clone(), none }
+    }
+
+    fn moved(&mut self, now: Micros, segmentation: Option<usize>, seed: u64) {
+        (self.host.segmentation, self.host.seed) = (segmentation, seed);
+        self.capabilities = capabilities(&self.host);
+        self.interface = interface(&self.host, &self.capabilities, now); // connections keep all of their state
     }
 
     fn listening(&mut self, port: u16, used: Option<Tcp>) -> Tcp {

@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use ccnic_client::{Nic, QueuePair};
 
+use crate::attachment::Attachment;
 use crate::connections::Conn;
 use crate::core::Core;
-use crate::engine::Engine;
+use crate::engine::{Engine, Micros};
+use crate::error::Error;
 use crate::smoltcp::Smoltcp;
 use crate::sockets::Listener;
 use crate::udp::Datagrams;
@@ -15,6 +17,8 @@ use crate::udp::Datagrams;
 pub(crate) const BURST: usize = 32;
 /// Bursts in one poll: so that what the program sends is not kept back for long.
 const BURSTS: usize = 4;
+/// Silence after which it is looked whether the NIC is still there, and how often then: that takes a system call.
+const LOOK: Micros = 10_000;
 
 /// Something that the program may want to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -59,14 +63,24 @@ pub struct Counters {
     pub half_open_expired: u64,
     /// Frames that could not be sent since there was neither place nor buffer.
     pub refused: u64,
+    /// How often it has gone on with another NIC after the end of its own.
+    pub reconnects: u64,
 }
 
 /// One IP host on one queue pair. Belongs to one thread at a time, which polls it.
+///
+/// When the NIC ends, the stack goes on with the next one at the same socket ([`Options::reconnect`](crate::Options::reconnect)): its
+/// connections, listeners and bound ports stay, what was lost of TCP is sent again, datagrams are lost. Stacks that were opened together go
+/// on together, so all of them have to be polled.
 #[derive(Debug)]
 pub struct Stack<E: Engine = Smoltcp> {
     pub(crate) core: Core<E>,
-    pub(crate) pair: QueuePair,
-    pub(crate) nic: Arc<Nic>,
+    /// `None` while the NIC has gone, and its successor has not been attached to.
+    pub(crate) pair: Option<QueuePair>,
+    pub(crate) attachment: Arc<Attachment>,
+    pub(crate) queue: u16,
+    /// When it was looked last whether the NIC is there.
+    pub(crate) looked: Micros,
 }
 
 impl<E: Engine> Stack<E> {
@@ -81,11 +95,16 @@ impl<E: Engine> Stack<E> {
     pub fn poll_datagrams<H: Datagrams>(&mut self, handler: &mut H) -> usize {
         self.send_now();
         let received = self.receive(handler);
+        if received == 0 && self.core.now.saturating_sub(self.core.heard.max(self.looked)) > LOOK {
+            let _ = self.look(); // `wait` says what is wrong
+        }
         if let Some(frames) = self.core.group.told() {
             frames.iter().for_each(|frame| self.core.told(frame));
         }
         self.core.tell();
-        self.core.out.flush(&mut self.pair);
+        if let Some(pair) = &mut self.pair {
+            self.core.out.flush(pair);
+        }
         received
     }
 
@@ -97,9 +116,30 @@ impl<E: Engine> Stack<E> {
     fn send_now(&mut self) {
         self.core.tick();
         self.core.run_timers();
-        self.core.out.prepare(&mut self.pair);
-        self.core.send();
-        self.core.out.flush(&mut self.pair);
+        if let Some(pair) = &mut self.pair {
+            self.core.out.prepare(pair);
+            self.core.send();
+            self.core.out.flush(pair);
+        }
+    }
+
+    /// Looks whether the NIC is still there, and whether another one has come in its place.
+    ///
+    /// # Errors
+    /// Another one has come, and does not serve this program.
+    #[cold]
+    pub(crate) fn look(&mut self) -> Result<(), Error> {
+        self.looked = self.core.now;
+        if self.pair.is_some() && self.core.options.reconnect {
+            self.attachment.hand_in_if_gone(self.queue, &mut self.pair);
+        }
+        if self.pair.is_none()
+            && let Some((pair, takes)) = self.attachment.take_back(self.queue)?
+        {
+            self.pair = Some(pair);
+            self.core.moved(takes);
+        }
+        Ok(())
     }
 
     /// The next event of the last polls.
@@ -109,7 +149,7 @@ impl<E: Engine> Stack<E> {
     }
 
     fn receive<H: Datagrams>(&mut self, handler: &mut H) -> usize {
-        let Stack { core, pair, .. } = self;
+        let Stack { core, pair: Some(pair), .. } = self else { return 0 };
         let mut all = 0;
         for _ in 0..BURSTS {
             // No more than can be answered while they are lent, but never none: what comes may acknowledge what holds buffers.
@@ -159,19 +199,19 @@ impl<E: Engine> Stack<E> {
         self.core.mac
     }
 
-    /// The attachment, which all stacks that were opened together share.
-    pub fn nic(&self) -> &Nic {
-        &self.nic
+    /// Lends the attachment, which all stacks that were opened together share, each of them waiting meanwhile if it needs it.
+    pub fn with_nic<R>(&self, f: impl FnOnce(&mut Nic) -> R) -> R {
+        self.attachment.with(f)
     }
 
-    /// The queue pair: for its notifier and its statistics.
-    pub fn queue_pair(&self) -> &QueuePair {
-        &self.pair
+    /// The queue pair: for its notifier and its statistics. `None` while the NIC has gone and no other one has come.
+    pub fn queue_pair(&self) -> Option<&QueuePair> {
+        self.pair.as_ref()
     }
 }
 
 impl<E: Engine> Drop for Stack<E> {
     fn drop(&mut self) {
-        self.core.out.retire(&mut self.pair);
+        self.attachment.leave(self.queue, self.pair.take(), |pair| self.core.out.retire(pair));
     }
 }

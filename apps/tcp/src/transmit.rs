@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use ccnic::SharedMemory;
-use ccnic_client::{Buf, Burst, QueuePair};
+use ccnic_client::{Buf, Burst, Config, QueuePair};
 use ccnic_frame::{Headers, Meta, Segmentation, Takes, checksum};
 use ccnic_shm::NativeMemory;
 
@@ -332,11 +332,16 @@ impl Transmit {
         self.waiting.clear();
     }
 
-    /// True when the NIC cuts super-packets of TCP.
-    pub(crate) fn segments(takes: Takes) -> bool {
-        [Segmentation::tcp_ipv4(1), Segmentation::tcp_ipv6(1)]
-            .into_iter()
-            .all(|cut| takes.covers(Meta::default().with_segmentation(cut)))
+    /// Another NIC takes other requests.
+    pub(crate) fn moved(&mut self, takes: Takes) {
+        self.takes = takes;
+    }
+
+    /// Bytes of the longest super-packet of TCP that the NIC cuts, if it does.
+    pub(crate) fn segmentation(&self) -> Option<usize> {
+        let cuts = |cut| self.takes.covers(Meta::default().with_segmentation(cut));
+        let all = [Segmentation::tcp_ipv4(1), Segmentation::tcp_ipv6(1)].into_iter().all(cuts);
+        all.then_some(Config::MAX_MTU.into())
     }
 }
 

@@ -87,7 +87,9 @@ fn a_stack_that_sleeps_is_woken_for_what_another_queue_has_got() {
 fn an_idle_stack_waits_and_one_that_never_may_does_not() {
     let _alone = alone();
     let nic = Nic::start(&[]);
-    let mut server = nic.host("10.9.0.1/24", "fd09::1/64");
+    let mut single = options("10.9.0.1/24", "fd09::1/64");
+    single.reconnect = false;
+    let mut server = Stack::open(&nic.socket, &single).unwrap();
     until("an idle stack to wait", || {
         server.poll();
         server.wait_when_idle(Duration::from_millis(1)).unwrap()

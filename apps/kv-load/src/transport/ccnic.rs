@@ -41,6 +41,7 @@ impl Attached {
         let mut options = Options::new(own.parse().context("--address")?);
         options.name = Some("ccnic-kv-load".to_owned());
         options.mtu = usize::from(Config::MAX_MTU) - 14;
+        options.reconnect = false; // what was measured without a NIC would say nothing
         let reached = || format!("could not attach to the NIC at {}", socket.display());
         let mut stack = Stack::open(socket, &options).with_context(reached)?;
         stack.bind(PORT)?;

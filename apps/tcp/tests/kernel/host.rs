@@ -26,12 +26,18 @@ pub fn runs(words: &str) -> bool {
 #[track_caller]
 pub fn nic() -> Nic {
     let nic = Nic::start(&[TAP]);
+    addresses_can_be_used();
+    nic
+}
+
+/// Waits until the kernel uses all addresses of the port: until then it sends from others.
+#[track_caller]
+pub fn addresses_can_be_used() {
     until("the end of duplicate address detection", || {
         let shown = Command::new("ip").args(["-6", "addr", "show", "dev", "tap0"]).output().unwrap();
         std::thread::sleep(Duration::from_millis(10));
         shown.status.success() && !String::from_utf8_lossy(&shown.stdout).contains("tentative")
     });
-    nic
 }
 
 /// What the server does with its connections.

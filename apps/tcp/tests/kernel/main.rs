@@ -1,5 +1,5 @@
 //! The stack and Linux's TCP, across a TAP port: transfers, also over a bad link, storms of connections, resets, windows that are closed,
-//! curl.
+//! NICs that are killed, iperf3, curl, wrk.
 //!
 //! Each test runs in a network namespace of its own: see [`in_namespace`].
 
@@ -8,13 +8,14 @@
 #[path = "../common/mod.rs"]
 mod common;
 mod host;
+mod iperf;
 mod relay;
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::process::{Child, Command};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ccnic_testing::in_namespace;
 use common::{Nic, until};
@@ -202,6 +203,51 @@ fn refusals_and_resets_inside() {
 }
 
 #[test]
+fn recovery() {
+    in_namespace("recovery_inside");
+}
+
+/// The NIC is killed, and the kernel's interface with it, while bytes are under way.
+#[test]
+#[ignore = "for recovery"]
+fn recovery_inside() {
+    let mut nic = nic();
+    let server = Server::start(nic.host("10.9.0.1/24", "fd09::1/64"), Manner::Echo);
+    for host in HOSTS {
+        server.pause.store(true, Ordering::Relaxed); // so that it does not end before
+        let stream = connect(at(host));
+        let client = std::thread::spawn(move || echo(stream, 4 << 20));
+        std::thread::sleep(Duration::from_millis(100));
+        nic.kill();
+        nic.start_again(&[host::TAP]);
+        host::addresses_can_be_used();
+        server.pause.store(false, Ordering::Relaxed);
+        client.join().unwrap();
+    }
+    assert_eq!(server.end().counters().reconnects, 2);
+}
+
+#[test]
+fn iperf3() {
+    in_namespace("iperf3_inside");
+}
+
+#[test]
+#[ignore = "for iperf3"]
+fn iperf3_inside() {
+    if !runs("iperf3 --version") {
+        println!("skipped: there is no iperf3");
+        return;
+    }
+    let nic = nic();
+    let mut stack = nic.host("10.9.0.1/24", "fd09::1/64");
+    for words in [&["-n", "8M"][..], &["-n", "8M", "-P", "4"], &["-n", "8M", "-P", "4", "-R"]] {
+        stack = iperf::run(stack, words);
+    }
+    assert_eq!((stack.counters().bad_checksum, stack.counters().malformed), (0, 0));
+}
+
+#[test]
 fn curl() {
     in_namespace("curl_inside");
 }
@@ -216,6 +262,20 @@ impl Drop for Program {
     }
 }
 
+/// `ccnic-hello` at port 80, once it answers.
+#[track_caller]
+fn hello(nic: &Nic) -> Program {
+    let mut hello = Command::new(env!("CARGO_BIN_EXE_ccnic-hello"));
+    hello.arg("--socket").arg(&nic.socket);
+    hello.args(["--address", "10.9.0.1/24", "--ipv6", "fd09::1/64", "--port", "80"]);
+    let mut program = Program(hello.spawn().unwrap());
+    until("the server", || {
+        assert!(program.0.try_wait().unwrap().is_none(), "the server has ended");
+        TcpStream::connect_timeout(&"10.9.0.1:80".parse().unwrap(), Duration::from_secs(1)).is_ok()
+    });
+    program
+}
+
 #[test]
 #[ignore = "for curl"]
 fn curl_inside() {
@@ -224,25 +284,49 @@ fn curl_inside() {
         return;
     }
     let nic = nic();
-    let mut hello = Command::new(env!("CARGO_BIN_EXE_ccnic-hello"));
-    hello.arg("--socket").arg(&nic.socket).args([
-        "--address",
-        "10.9.0.1/24",
-        "--ipv6",
-        "fd09::1/64",
-        "--port",
-        "80",
-    ]);
-    let _hello = Program(hello.spawn().unwrap());
-    let start = Instant::now();
+    let _hello = hello(&nic);
     let get = |words: &[&str]| {
         Command::new("curl").args(["-s", "-S", "--max-time", "20"]).args(words).output().unwrap()
     };
-    until("the server", || start.elapsed() > common::PATIENCE || get(&["http://10.9.0.1/"]).status.success());
     for url in ["http://10.9.0.1/", "http://[fd09::1]/"] {
         let done = get(&[url, url, url]); // over one connection
         assert_eq!(String::from_utf8_lossy(&done.stdout), "Hello from ccnic!\n".repeat(3), "{done:?}");
     }
     let status = get(&["-o", "/dev/null", "-w", "%{http_code}", "http://10.9.0.1/nothing"]);
     assert_eq!(String::from_utf8_lossy(&status.stdout), "404");
+}
+
+#[test]
+fn wrk() {
+    in_namespace("wrk_inside");
+}
+
+/// 200 connections that ask for one page after another, the requests pipelined or not.
+#[test]
+#[ignore = "for wrk"]
+fn wrk_inside() {
+    if Command::new("wrk").arg("--version").output().is_err() {
+        println!("skipped: there is no wrk");
+        return;
+    }
+    let nic = nic();
+    let _hello = hello(&nic);
+    let folder = tempfile::tempdir().unwrap();
+    let pipeline = folder.path().join("pipeline.lua");
+    let script = "init = function(args) local r = {} for i = 1, 16 do r[i] = wrk.format() end all = table.concat(r) end\n\
+                  request = function() return all end\n";
+    std::fs::write(&pipeline, script).unwrap();
+    for script in [&[][..], &["--script", pipeline.to_str().unwrap()]] {
+        let mut wrk = Command::new("wrk");
+        wrk.args(["--threads", "2", "--connections", "200", "--duration", "1s", "--timeout", "60s"]);
+        let done = wrk.args(script).arg("http://10.9.0.1/").output().unwrap();
+        let said = String::from_utf8_lossy(&done.stdout);
+        println!("{said}");
+        let answered = said.lines().find_map(|line| line.trim().split_once(" requests in "));
+        assert!(
+            done.status.success() && answered.is_some_and(|(n, _)| n.parse::<u64>().unwrap() > 0),
+            "{done:?}"
+        );
+        assert!(!said.contains("Socket errors") && !said.contains("Non-2xx"), "{said}");
+    }
 }

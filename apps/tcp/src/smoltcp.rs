@@ -76,7 +76,6 @@ impl Smoltcp {
         let socket = tcp.socket_mut();
         socket.abort();
         socket.set_nagle_enabled(self.host.options.nagle);
-        socket.set_timeout(Some(Duration::from_micros(self.host.options.timeout.as_micros() as u64)));
         socket.set_congestion_control(CongestionControl::Reno);
         tcp
     }
@@ -249,6 +248,11 @@ impl Engine for Smoltcp {
 
     #[inline]
     fn output(&mut self, now: Micros, tcp: &mut Tcp, out: &mut impl Output) -> Next {
+        // smoltcp's timeout counts from the last segment that has come, also where nothing is awaited: an idle connection stays.
+        let socket = tcp.socket_mut();
+        let awaits = socket.send_queue() > 0 || matches!(socket.state(), State::SynSent | State::SynReceived);
+        let timeout = Duration::from_micros(self.host.options.timeout.as_micros() as u64);
+        socket.set_timeout(awaits.then_some(timeout));
         let mut wire = Wire { frame: None, out, capabilities: &self.capabilities };
         loop {
             let sent = self.interface.poll_egress(instant(now), &mut wire, &mut tcp.set);

@@ -88,6 +88,60 @@ fn a_handshake_has_its_time_from_connect_on() {
     assert_eq!(client.counters().half_open_expired, 0);
 }
 
+/// Only what awaits an answer is given up.
+#[test]
+fn an_idle_connection_stays_and_one_whose_peer_is_silent_does_not() {
+    let _alone = alone();
+    let nic = Nic::start(&[]);
+    let mut options = common::options("10.9.0.1/24", "fd09::1/64");
+    options.timeout = std::time::Duration::from_millis(500);
+    let mut server = Stack::open(&nic.socket, &options).unwrap();
+    (options.ipv4, options.ipv6) = (Some("10.9.0.2/24".parse().unwrap()), None);
+    let mut client = Stack::open(&nic.socket, &options).unwrap();
+    let (accepted, conn) = connection(&mut server, &mut client, SERVER[0]);
+    let idle = |server: &mut Stack, client: &mut Stack| {
+        let start = std::time::Instant::now();
+        until("the time to pass", || {
+            server.poll();
+            client.poll();
+            start.elapsed() > 3 * options.timeout
+        });
+    };
+    idle(&mut server, &mut client);
+    assert_eq!(client.write(conn, b"hello").unwrap(), 5);
+    let mut got = Vec::new();
+    until("the bytes", || {
+        client.poll();
+        server.poll();
+        let mut bytes = [0; 5];
+        match server.read(accepted, &mut bytes) {
+            Ok(n) => got.extend_from_slice(&bytes[..n]),
+            Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
+        }
+        got == b"hello"
+    });
+    // It is closed in good order, too, however long it was idle.
+    idle(&mut server, &mut client);
+    server.shutdown(accepted).unwrap();
+    until("the end", || {
+        client.poll();
+        server.poll();
+        match client.read(conn, &mut [0]) {
+            Ok(n) => n == 0,
+            Err(e) => {
+                assert_eq!(e.kind(), ErrorKind::WouldBlock);
+                false
+            }
+        }
+    });
+    drop(server);
+    assert_eq!(client.write(conn, b"hello").unwrap(), 5);
+    until("the client to give up", || {
+        client.poll();
+        client.room(conn) == 0
+    });
+}
+
 #[test]
 fn a_reset_is_told() {
     let _alone = alone();

@@ -58,6 +58,17 @@ pub(crate) const TOO_FEW_ENTRIES: Failure =
 pub(crate) const TOO_LONG: Failure =
     Failure::new(Errno::MSGSIZE, c"a packet is longer than the MTU, or has more than 8 buffers");
 
+pub(crate) const EMPTY: Failure =
+    Failure::new(Errno::INVAL, c"a packet has no bytes, or a segment without data");
+pub(crate) const NOT_SHARED: Failure = Failure::new(
+    Errno::OPNOTSUPP,
+    c"this program manages its buffers itself (CCNIC_HOST_MANAGED, e810): only ccnic_nic_tx_copy reaches it",
+);
+pub(crate) const NOT_ONE_ROOM: Failure = Failure::new(
+    Errno::MSGSIZE,
+    c"the next packet is longer than a room, or a chain: use ccnic_nic_rx_burst()",
+);
+
 impl From<ccnic_client::Error> for Failure {
     fn from(error: ccnic_client::Error) -> Failure {
         use ccnic_client::Error;
@@ -85,9 +96,36 @@ impl From<ccnic_client::Error> for Failure {
     }
 }
 
-impl From<ccnic_control::Error> for Failure {
-    fn from(error: ccnic_control::Error) -> Failure {
-        Failure::with_text(control(&error), &error.to_string())
+impl From<ccnic_nic::Error> for Failure {
+    fn from(error: ccnic_nic::Error) -> Failure {
+        use ccnic_nic::Error;
+        let errno = match error {
+            Error::Control(ref error) => control(error),
+            Error::Tuning(error) => return error.into(),
+            Error::Sigbus(ref error) => Errno::from_io_error(error).unwrap_or(Errno::IO),
+            Error::Polled | Error::QueueTaken { .. } => Errno::BUSY,
+            Error::NoQueue { .. } => Errno::INVAL,
+            Error::Silent => Errno::AGAIN,
+            Error::NoDescriptor(errno) => errno,
+        };
+        Failure::with_text(errno, &error.to_string())
+    }
+}
+
+impl From<ccnic_nic::BurstError> for Failure {
+    /// Allocates nothing.
+    #[cold]
+    fn from(error: ccnic_nic::BurstError) -> Failure {
+        use ccnic_nic::BurstError;
+        match error {
+            BurstError::BadBuffer => BAD_BUFFER,
+            BurstError::TooLong => TOO_LONG,
+            BurstError::NoEnd => NO_END,
+            BurstError::TooFewEntries => TOO_FEW_ENTRIES,
+            BurstError::Empty => EMPTY,
+            BurstError::NotShared => NOT_SHARED,
+            BurstError::NotOneRoom => NOT_ONE_ROOM,
+        }
     }
 }
 

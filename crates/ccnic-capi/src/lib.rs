@@ -10,8 +10,7 @@
 //!    `handle.rs`: objects that C holds by pointer, closes and opens again.
 //! 2. `client/`, the programs' side: `packets.rs` and `parked.rs`, `queue.rs` (bursts on a `ccnic_client::QueuePair`), `pool.rs`,
 //!    `attachment.rs`, `wait.rs`; then the functions that C calls, `bursts.rs` and `exports.rs`.
-//! 3. `nic/`, the NIC's side: `abi.rs`, `shared.rs` (what the control thread and the queues' threads share), `pair.rs`,
-//!    `queue.rs`, `program.rs`, `listener.rs`, `exports.rs`.
+//! 3. `nic/`, the NIC's side, on the crate `ccnic-nic`: `abi.rs`, `queue.rs`, `program.rs`, `exports.rs`.
 //! 4. `offload.rs`: requests in the metadata of packets, on either side. `call.rs`: calls, which need no NIC.
 //!
 //! Files import only from files above them in this list.

@@ -62,7 +62,7 @@ pub unsafe extern "C" fn ccnic_nic_takes_set(nic: *mut CcnicNic, bits: u32) -> c
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_program_takes(program: *const CcnicProgram) -> c_int {
     // SAFETY: null or a program that has not been released.
-    guard(|| Ok(unsafe { program.as_ref() }.ok_or(NULL)?.takes().bits() as c_int))
+    guard(|| Ok(unsafe { program.as_ref() }.ok_or(NULL)?.program.takes().bits() as c_int))
 }
 
 /// # Safety

@@ -4,13 +4,12 @@ use ccnic::{Config, Design};
 use ccnic_shm::Pages;
 
 use crate::client::Ccnic;
-use crate::nic::abi::CcnicNicOptions;
 use crate::nic::{CcnicNic, CcnicProgram};
 
 /// Both ends of an attachment.
 pub(crate) struct Attached {
     pub(crate) host: Ccnic,
-    pub(crate) program: Box<CcnicProgram>,
+    pub(crate) program: CcnicProgram,
     pub(crate) nic: CcnicNic,
     _directory: tempfile::TempDir,
 }
@@ -20,7 +19,7 @@ impl Attached {
     pub(crate) fn new(design: Design) -> Attached {
         let directory = tempfile::tempdir().unwrap();
         let socket = directory.path().join("nic.sock");
-        let nic = CcnicNic::new(&socket, "test".to_owned(), &CcnicNicOptions::DEFAULT).unwrap();
+        let nic = CcnicNic::options().name("test").listen(&socket).unwrap();
         let shared_pool = design != Design::Doorbell;
         let config = Config { design, shared_pool, ring: 64, buffers: 64, mtu: 9000, ..Config::default() };
         let host = std::thread::scope(|scope| {
@@ -31,7 +30,7 @@ impl Attached {
             }
             host.join().unwrap().unwrap()
         });
-        let program = nic.accept().unwrap();
+        let program = CcnicProgram::new(nic.accept().unwrap());
         Attached { host, program, nic, _directory: directory }
     }
 }

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_void};
 use std::mem::size_of;
 
-use ccnic_control::Limits;
+use ccnic_nic::{Limits, NicOptions};
 use rustix::io::Errno;
 
 use crate::abi::{UNKNOWN_FIELD, read_sized};
@@ -63,7 +63,7 @@ impl CcnicNicOptions {
         Ok(this)
     }
 
-    pub(crate) fn limits(&self) -> Limits {
+    fn limits(&self) -> Limits {
         let region_max = if self.region_max == 0 { 1280 } else { self.region_max } << 20;
         let memory_max = match self.memory_max {
             0 => Limits::half_the_memory(),
@@ -72,16 +72,15 @@ impl CcnicNicOptions {
         Limits::new(region_max, memory_max)
     }
 
-    pub(crate) fn keeps_sigbus(&self) -> bool {
-        self.flags & KEEP_SIGBUS != 0
-    }
-
-    pub(crate) fn spreads(&self) -> bool {
-        self.flags & RSS != 0
-    }
-
-    pub(crate) fn sleeps(&self) -> bool {
-        self.flags & SLEEPS != 0
+    /// Everything but the name.
+    pub(crate) fn nic_options(&self) -> NicOptions {
+        let has = |flag| self.flags & flag != 0;
+        NicOptions::new()
+            .node(self.node)
+            .limits(self.limits())
+            .keep_sigbus(has(KEEP_SIGBUS))
+            .spreads(has(RSS))
+            .sleeps(has(SLEEPS))
     }
 }
 
@@ -129,38 +128,7 @@ pub struct CcnicSegment {
 pub(crate) const SEGMENT_MORE: u32 = 1;
 
 /// `struct ccnic_nic_stats`: counters of the NIC's side of a queue.
-#[derive(Debug, Clone, Copy, Default)]
-#[repr(C)]
-pub struct CcnicNicStats {
-    /// Packets from the program.
-    pub rx_packets: u64,
-    /// Their bytes.
-    pub rx_bytes: u64,
-    /// Packets handed to the program.
-    pub tx_packets: u64,
-    /// Their bytes.
-    pub tx_bytes: u64,
-    /// From the program and dropped: a descriptor names no bytes of its buffers, or none.
-    pub rx_bad_descriptor: u64,
-    /// From the program and dropped: descriptors of chains with too many segments.
-    pub rx_bad_chain: u64,
-    /// From the program and dropped: longer than its MTU.
-    pub rx_too_long: u64,
-    /// From the program and dropped: fetched, and not received when the queue was closed.
-    pub rx_dropped_close: u64,
-    /// Times that a packet could not be sent because the program's ring was full.
-    pub tx_ring_full: u64,
-    /// Times that a packet could not be sent because the program's pool was empty.
-    pub tx_no_buffer: u64,
-    /// Transmit bursts that ended at a handle that names no buffer.
-    pub tx_bad_buffer: u64,
-    /// Transmit bursts that ended at a packet that is too long, empty, or has no end.
-    pub tx_bad_packet: u64,
-    /// Handles given to free that name no buffer.
-    pub free_bad_buffer: u64,
-    /// Buffers that allocations did not get because the pool was empty.
-    pub alloc_failed: u64,
-}
+pub type CcnicNicStats = ccnic_nic::QueueStats;
 
 #[cfg(test)]
 mod tests {

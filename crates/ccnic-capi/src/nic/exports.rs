@@ -6,13 +6,15 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
+use super::CcnicNic;
 use super::abi::{CcnicNicOptions, CcnicNicStats, CcnicProgramInfo, CcnicSegment};
-use super::listener::CcnicNic;
 use super::program::CcnicProgram;
-use super::queue::CcnicNicQueue;
+use super::queue::{CcnicNicQueue, Readable};
 use crate::abi::{CcnicBuf, write_sized};
 use crate::errno::{Failure, NULL, burst, guard};
 use crate::pointers::{input, output, path, status_name};
+
+const NONE_CAME: Failure = Failure::new(Errno::AGAIN, c"no program waits to be accepted");
 
 /// # Safety
 /// As `ccnic_nic.h` says.
@@ -34,7 +36,7 @@ pub unsafe extern "C" fn ccnic_nic_listen(
         // SAFETY: null or the caller's string.
         let name = unsafe { status_name(given.name)? };
         // SAFETY: the caller's string, not null.
-        let nic = CcnicNic::new(unsafe { path(socket) }, name, &given)?;
+        let nic = given.nic_options().name(name).listen(unsafe { path(socket) })?;
         // SAFETY: not null, the caller's memory for a pointer.
         unsafe { out.write(Box::into_raw(Box::new(nic))) };
         Ok(0)
@@ -47,7 +49,7 @@ pub unsafe extern "C" fn ccnic_nic_listen(
 pub unsafe extern "C" fn ccnic_nic_close(nic: *mut CcnicNic) -> c_int {
     guard(|| {
         // SAFETY: null or a NIC that has not been closed.
-        if unsafe { nic.as_ref() }.ok_or(NULL)?.busy() {
+        if unsafe { nic.as_ref() }.ok_or(NULL)?.has_programs() {
             return Err(Failure::new(Errno::BUSY, c"programs are attached; release them first"));
         }
         // SAFETY: made by `ccnic_nic_listen` from a box; the caller no longer uses it.
@@ -78,7 +80,7 @@ pub unsafe extern "C" fn ccnic_nic_accept(nic: *mut CcnicNic, out: *mut *mut Ccn
         if out.is_null() {
             return Err(NULL);
         }
-        let program = nic.accept()?;
+        let program = Box::new(CcnicProgram::new(nic.accept().ok_or(NONE_CAME)?));
         // SAFETY: not null, the caller's memory for a pointer.
         unsafe { out.write(Box::into_raw(program)) };
         Ok(0)
@@ -110,7 +112,7 @@ pub unsafe extern "C" fn ccnic_program_info(
 #[unsafe(no_mangle)]
 pub unsafe extern "C" fn ccnic_program_link_state(program: *const CcnicProgram) -> c_int {
     // SAFETY: null or a program that has not been released.
-    guard(|| Ok(c_int::from(unsafe { program.as_ref() }.ok_or(NULL)?.alive())))
+    guard(|| Ok(c_int::from(unsafe { program.as_ref() }.ok_or(NULL)?.program.alive())))
 }
 
 /// # Safety
@@ -123,7 +125,7 @@ pub unsafe extern "C" fn ccnic_program_release(program: *mut CcnicProgram) -> c_
             return Err(Failure::new(Errno::BUSY, c"the program has open queues; close them first"));
         }
         // SAFETY: made by `ccnic_nic_accept` from a box; the caller no longer uses it, and no thread uses its queues.
-        unsafe { Box::from_raw(program) }.release();
+        drop(unsafe { Box::from_raw(program) });
         Ok(0)
     })
 }
@@ -282,7 +284,7 @@ pub unsafe extern "C" fn ccnic_nic_tx_copy(
         // SAFETY: the contract of the header.
         let (queue, segments) = unsafe { input(queue, segments, n)? };
         // SAFETY: the caller's segments are readable, by the header's contract.
-        unsafe { queue.copy(segments) }
+        queue.copy(unsafe { Readable::all(segments) })
     })
 }
 

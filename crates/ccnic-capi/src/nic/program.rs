@@ -1,17 +1,12 @@
-//! `struct ccnic_program`: an attached program, its region, its queues.
+//! `struct ccnic_program`: an attached program, and its queues as C knows them.
 
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use ccnic::Layout;
-use ccnic_control::{AttachRequest, Connection, Teardown};
-use ccnic_frame::Takes;
-use ccnic_shm::Region;
+use ccnic_nic::{Error, Program};
 
 use super::abi::CcnicProgramInfo;
-use super::pair::NicPair;
 use super::queue::CcnicNicQueue;
-use super::shared::{Client, Registry};
 use crate::abi::{CcnicView, HOST_MANAGED};
 use crate::errno::Failure;
 use crate::handle::Owned;
@@ -19,47 +14,18 @@ use crate::handle::Owned;
 /// `struct ccnic_program`. Any thread may call; calls that open queues take the lock, none is a burst.
 #[derive(Debug)]
 pub struct CcnicProgram {
-    client: Arc<Client>,
-    mac: Option<[u8; 6]>,
-    layout: Layout,
     queues: Mutex<Vec<Option<Owned<CcnicNicQueue>>>>,
-    region: Arc<Region>,
-    connection: Arc<Connection>,
-    /// The NIC's list of programs, which this one leaves when it is released.
-    registry: Registry,
-    /// Last: what the others are references to goes after them, in another thread.
-    teardown: Teardown,
+    pub(crate) program: Program,
 }
 
 impl CcnicProgram {
-    /// A program that has attached; adds it to the NIC's list.
-    pub(crate) fn new(request: AttachRequest, registry: Registry) -> CcnicProgram {
-        let AttachRequest { id, name, mac, rss, pid, layout, region, connection, teardown, .. } = request;
-        let config = layout.config();
-        let client = Arc::new(Client::new(id, name, pid, config.design.name(), config.queues));
-        if rss.is_some() {
-            client.set_rss(rss);
-        }
-        registry.add(Arc::clone(&client));
-        let queues = Mutex::new((0..config.queues).map(|_| None).collect());
-        CcnicProgram { client, mac, layout, queues, region, connection, registry, teardown }
-    }
-
-    /// The NIC takes it over.
-    pub(crate) fn accept(&self) {
-        self.client.accept();
+    pub(crate) fn new(program: Program) -> CcnicProgram {
+        let queues = Mutex::new((0..program.config().queues).map(|_| None).collect());
+        CcnicProgram { queues, program }
     }
 
     fn queues(&self) -> MutexGuard<'_, Vec<Option<Owned<CcnicNicQueue>>>> {
         self.queues.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    pub(crate) fn alive(&self) -> bool {
-        !self.client.is_gone()
-    }
-
-    pub(crate) fn takes(&self) -> Takes {
-        self.client.takes()
     }
 
     /// True while a queue is open.
@@ -70,49 +36,35 @@ impl CcnicProgram {
     /// Opens queue `index`, for the first time or again.
     pub(crate) fn queue(&self, index: u16) -> Result<NonNull<CcnicNicQueue>, Failure> {
         let queues = &mut *self.queues();
-        let count = self.layout.config().queues;
-        let missing = || Failure::from(ccnic_client::Error::NoQueue { queue: index, queues: count });
-        let slot = queues.get_mut(usize::from(index)).ok_or_else(missing)?;
-        match slot {
-            Some(queue) if queue.is_open() => {
-                return Err(ccnic_client::Error::QueueTaken { queue: index }.into());
-            }
+        let queue = match queues.get_mut(usize::from(index)) {
+            Some(Some(queue)) if queue.is_open() => return Err(Error::QueueTaken { queue: index }.into()),
             // The lock is held, so no other thread opens it.
-            Some(queue) => return Ok(queue.reopen()),
-            None => {}
+            Some(Some(queue)) => return Ok(queue.reopen()),
+            _ => self.program.queue(index)?,
+        };
+        let view = CcnicView::new(self.program.region(), self.program.layout());
+        let queue = Owned::new(CcnicNicQueue::new(view, queue));
+        let pointer = queue.as_ptr();
+        if let Some(slot) = queues.get_mut(usize::from(index)) {
+            *slot = Some(queue);
         }
-        let mut pair = NicPair::new(&self.region, &self.layout, index).map_err(|_| missing())?;
-        pair.set_tuning(ccnic_client::tuning_of_environment()?);
-        let link = self.client.queue(index).ok_or_else(missing)?;
-        let view = CcnicView::new(&self.region, &self.layout);
-        let queue = CcnicNicQueue::new(view, self.layout.config(), pair, link);
-        Ok(slot.insert(Owned::new(queue)).as_ptr())
+        Ok(pointer)
     }
 
     pub(crate) fn info(&self) -> CcnicProgramInfo {
-        let config = self.layout.config();
-        let name = c_string(&self.client.name);
+        let config = self.program.config();
         CcnicProgramInfo {
-            name,
-            pid: self.client.pid,
+            name: c_string(self.program.name()),
+            pid: self.program.pid(),
             design: config.design as u32,
             queues: config.queues.into(),
             ring: config.ring,
             buffers: config.buffers,
             mtu: config.mtu.into(),
             flags: if config.shared_pool { 0 } else { HOST_MANAGED },
-            mac: self.mac.unwrap_or_default(),
+            mac: self.program.mac().unwrap_or_default(),
             reserved: [0; 2],
         }
-    }
-
-    /// Ends the connection, so that a program that is still running sees its NIC go, and leaves the NIC's list.
-    /// Its region is unmapped by another thread: that may take milliseconds.
-    pub(crate) fn release(self) {
-        self.connection.hang_up();
-        self.registry.remove(self.client.id);
-        let teardown = self.teardown.clone();
-        teardown.at_end(move || drop(self));
     }
 }
 

@@ -1,8 +1,10 @@
 //! The NIC's side of a queue against a program of the same process.
 
 use super::*;
+use crate::errno::{EMPTY, NO_END, NOT_SHARED, TOO_LONG};
 use crate::testing::Attached;
 use ccnic::Design;
+use ccnic_nic::SEGMENTS;
 
 fn segment(bytes: &[u8], flags: u32) -> CcnicSegment {
     CcnicSegment { data: bytes.as_ptr().cast(), meta: 7, len: bytes.len() as u32, flags }
@@ -11,7 +13,7 @@ fn segment(bytes: &[u8], flags: u32) -> CcnicSegment {
 /// Copies packets to the program: the result of `ccnic_nic_tx_copy`.
 fn copy(queue: &mut CcnicNicQueue, segments: &[CcnicSegment]) -> Result<usize, Failure> {
     // SAFETY: the tests' segments are slices, or empty.
-    unsafe { queue.copy(segments) }
+    queue.copy(unsafe { Readable::all(segments) })
 }
 
 #[test]
@@ -30,7 +32,7 @@ fn copied_segments_arrive_as_packets() {
         assert_eq!(copy(nic, &[segment(b"", 0)]), Err(EMPTY));
         assert_eq!(copy(nic, &two[..1]), Err(NO_END));
         assert_eq!(copy(nic, &[segment(&[0; 9001], 0)]), Err(TOO_LONG));
-        assert_eq!(copy(nic, &vec![segment(b"x", SEGMENT_MORE); PARTS + 1]), Err(TOO_LONG));
+        assert_eq!(copy(nic, &vec![segment(b"x", SEGMENT_MORE); SEGMENTS + 1]), Err(TOO_LONG));
         let mut out = [MaybeUninit::uninit(); 8];
         assert_eq!(host.receive(&mut out), Ok(2), "{design:?}");
         for (buf, expected) in out.iter().zip([&b"headtail"[..], b"packet"]) {
@@ -48,6 +50,20 @@ fn copied_segments_arrive_as_packets() {
 }
 
 #[test]
+fn a_null_segment_may_be_empty_and_no_more() {
+    let attached = Attached::new(Design::GroupedEpoch);
+    // SAFETY: as above.
+    let nic = unsafe { attached.program.queue(0).unwrap().as_mut() };
+    let null = |len, flags| CcnicSegment { data: std::ptr::null(), meta: 0, len, flags };
+    let tail = segment(b"tail", 0);
+    assert_eq!(copy(nic, &[null(0, SEGMENT_MORE), tail]), Ok(2));
+    for wrong in [[null(4, SEGMENT_MORE), tail], [null(4, 0), tail], [null(0, 0), tail]] {
+        assert_eq!(copy(nic, &wrong), Err(EMPTY));
+    }
+    assert_eq!((nic.stats().unwrap().tx_packets, nic.stats().unwrap().tx_bytes), (1, 4));
+}
+
+#[test]
 fn packets_that_were_fetched_and_not_received_are_dropped_at_close() {
     let attached = Attached::new(Design::GroupedEpoch);
     // SAFETY: as above.
@@ -58,7 +74,7 @@ fn packets_that_were_fetched_and_not_received_are_dropped_at_close() {
     assert_eq!(sent, Ok(3));
     let mut out = [MaybeUninit::uninit(); 1];
     assert_eq!(nic.receive(&mut out), Ok(1));
-    assert!(attached.program.busy() && attached.nic.busy());
+    assert!(attached.program.busy() && attached.nic.has_programs());
     nic.close().unwrap();
     assert_eq!(nic.receive(&mut out), Err(CLOSED));
     assert_eq!(attached.program.queue(0).unwrap().as_ptr(), std::ptr::from_mut(nic));

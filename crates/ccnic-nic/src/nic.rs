@@ -1,4 +1,4 @@
-//! `struct ccnic_nic`: the socket that programs attach to, and the programs that wait to be accepted.
+//! The socket that programs attach to, and the programs that wait to be accepted.
 
 use std::collections::VecDeque;
 use std::path::Path;
@@ -11,20 +11,20 @@ use ccnic_control::messages::{Cursor, Hello, PROTOCOL, Status};
 use ccnic_control::offloads::Offloads;
 use ccnic_control::{AttachRequest, ClientId, Handler, Listener, Notifier};
 use ccnic_frame::Takes;
-use rustix::io::Errno;
 
-use super::abi::CcnicNicOptions;
-use super::program::CcnicProgram;
-use super::shared::Registry;
-use crate::errno::Failure;
+use crate::error::Error;
+use crate::options::NicOptions;
+use crate::program::Program;
+use crate::shared::Registry;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
-const POLLED: Failure = Failure::new(Errno::BUSY, c"another thread is in ccnic_nic_poll");
-const NONE_CAME: Failure = Failure::new(Errno::AGAIN, c"no program waits to be accepted");
 
-/// `struct ccnic_nic`.
+/// A NIC: a socket that programs attach to as to ccnicd. Any thread may call; one at a time [polls](Nic::poll).
+///
+/// Drop the programs first: dropping a NIC waits a second at most for what is left of them. Programs that nobody has accepted are
+/// disconnected.
 #[derive(Debug)]
-pub struct CcnicNic {
+pub struct Nic {
     /// Goes first: programs that nobody has accepted go with it, and then their connections can end.
     control: Control,
     /// Locked by the thread that polls.
@@ -44,64 +44,71 @@ struct Control {
     spreads: bool,
     started: Instant,
     /// Attached and not accepted, in their order.
-    arrived: Mutex<VecDeque<Box<CcnicProgram>>>,
+    arrived: Mutex<VecDeque<Program>>,
     registry: Registry,
 }
 
-impl CcnicNic {
-    pub(crate) fn new(socket: &Path, name: String, options: &CcnicNicOptions) -> Result<CcnicNic, Failure> {
-        let listener = Mutex::new(Listener::new(socket, options.limits())?);
-        if !options.keeps_sigbus() {
-            ccnic_shm::survive_holes().map_err(|e| {
-                let errno = Errno::from_io_error(&e).unwrap_or(Errno::IO);
-                Failure::with_text(errno, &format!("could not install the SIGBUS handler: {e}"))
-            })?;
+impl Nic {
+    /// Options to make a NIC with. Example: [`NicOptions`].
+    pub fn options() -> NicOptions {
+        NicOptions::new()
+    }
+
+    pub(crate) fn new(socket: &Path, options: &NicOptions) -> Result<Nic, Error> {
+        let listener = Mutex::new(Listener::new(socket, options.limits.clone())?);
+        if !options.keeps_sigbus {
+            ccnic_shm::survive_holes().map_err(Error::Sigbus)?;
         }
         let control = Control {
-            name,
+            name: options.name.clone(),
             node: options.node,
-            takes: AtomicU32::new(Takes::NONE.bits()),
-            sleeps: options.sleeps(),
-            spreads: options.spreads(),
+            takes: AtomicU32::new(options.takes.bits()),
+            sleeps: options.sleeps,
+            spreads: options.spreads,
             started: Instant::now(),
             arrived: Mutex::default(),
             registry: Registry::default(),
         };
-        Ok(CcnicNic { control, listener })
+        Ok(Nic { control, listener })
     }
 
-    /// Answers requests of programs; waits for them at most `timeout` (`None`: no limit). Returns how many programs wait to be
-    /// accepted.
-    pub(crate) fn poll(&self, timeout: Option<Duration>) -> Result<usize, Failure> {
+    /// Answers requests of programs: attaches them, tells their status, notices that they have ended. Waits for requests at most
+    /// `timeout` (`None`: without limit). Returns how many programs wait to be [accepted](Nic::accept). Programs wait for the answers: ten
+    /// calls a second suffice. It makes system calls, so it does not belong into a polling loop.
+    ///
+    /// # Errors
+    /// [`Error::Polled`].
+    pub fn poll(&self, timeout: Option<Duration>) -> Result<usize, Error> {
         let mut listener = match self.listener.try_lock() {
             Ok(listener) => listener,
             Err(TryLockError::Poisoned(listener)) => listener.into_inner(),
-            Err(TryLockError::WouldBlock) => return Err(POLLED),
+            Err(TryLockError::WouldBlock) => return Err(Error::Polled),
         };
         listener.poll(&mut &self.control, None, timeout);
         Ok(self.control.arrived().len())
     }
 
-    /// Takes over the next program that has attached.
-    pub(crate) fn accept(&self) -> Result<Box<CcnicProgram>, Failure> {
-        let program = self.control.arrived().pop_front().ok_or(NONE_CAME)?;
+    /// Takes over the next program that has attached, if one has. What it has sent since then is in its rings.
+    pub fn accept(&self) -> Option<Program> {
+        let program = self.control.arrived().pop_front()?;
         program.accept();
-        Ok(program)
+        Some(program)
     }
 
-    /// What programs are told that greet the NIC from now on.
-    pub(crate) fn set_takes(&self, takes: Takes) {
+    /// What the NIC takes of what programs request in the metadata of their packets, as programs are told that attach from now on: at first
+    /// nothing. Whatever this says, a program is handed only what [it takes](Program::takes) itself.
+    pub fn set_takes(&self, takes: Takes) {
         self.control.takes.store(takes.bits(), Ordering::Relaxed);
     }
 
-    /// True while programs are accepted and not released.
-    pub(crate) fn busy(&self) -> bool {
+    /// True while programs are accepted and not dropped.
+    pub fn has_programs(&self) -> bool {
         self.control.registry.any_accepted()
     }
 }
 
 impl Control {
-    fn arrived(&self) -> MutexGuard<'_, VecDeque<Box<CcnicProgram>>> {
+    fn arrived(&self) -> MutexGuard<'_, VecDeque<Program>> {
         self.arrived.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -134,7 +141,7 @@ impl Handler for &Control {
     }
 
     fn attach(&mut self, request: AttachRequest) -> Result<(), String> {
-        self.arrived().push_back(Box::new(CcnicProgram::new(request, self.registry.clone())));
+        self.arrived().push_back(Program::new(request, self.registry.clone()));
         Ok(())
     }
 

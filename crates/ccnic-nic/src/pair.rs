@@ -2,9 +2,11 @@
 
 use ccnic::nic::{BadPacket, Fetched, NicCounters, NicQueue};
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded};
-use ccnic::{Desc, Design, Layout, QueueError, Tuning};
+use ccnic::{Desc, Design, Layout, QueueError, SharedMemory, Tuning};
 use ccnic_control::Notifier;
 use ccnic_shm::{NativeMemory, Region};
+
+use crate::error::BurstError;
 
 type Native<R> = NicQueue<NativeMemory, R>;
 
@@ -131,6 +133,24 @@ impl NicPair {
         })
     }
 
+    /// Copies bytes out of a buffer, from its byte `at` on.
+    pub(crate) fn read(&self, desc: Desc, at: u16, to: &mut [u8]) -> Result<(), BurstError> {
+        each!(self, queue => {
+            let start = within(queue.names_buffer(desc), desc, at, to.len())?;
+            queue.memory().read(start, to);
+        });
+        Ok(())
+    }
+
+    /// Copies bytes into a buffer, from its byte `at` on.
+    pub(crate) fn write(&mut self, desc: Desc, at: u16, from: &[u8]) -> Result<(), BurstError> {
+        each!(self, queue => {
+            let start = within(queue.names_buffer(desc), desc, at, from.len())?;
+            queue.memory().write(start, from);
+        });
+        Ok(())
+    }
+
     #[inline(always)]
     pub(crate) fn flush(&mut self) {
         each!(self, queue => queue.flush());
@@ -176,4 +196,10 @@ impl NicPair {
     pub(crate) fn retire(&mut self) {
         each!(self, queue => queue.retire());
     }
+}
+
+/// Where byte `at` of a buffer's data is, if so many bytes of them follow.
+fn within(names_buffer: bool, desc: Desc, at: u16, bytes: usize) -> Result<u32, BurstError> {
+    let within = usize::from(at) + bytes <= usize::from(desc.len());
+    if within && names_buffer { Ok(desc.offset() + u32::from(at)) } else { Err(BurstError::BadBuffer) }
 }

@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use ccnic_kv_load::report::Report;
-use ccnic_kv_load::run::{Load, Outcome, Pace, run};
-use ccnic_kv_load::transport::{Attached, Datagrams, Speech, Streams};
+use ccnic_kv_load::run::{Edge, Load, Outcome, Pace, run_between};
+use ccnic_kv_load::stats::{Figures, Source, between};
+use ccnic_kv_load::transport::{AsNic, Attached, Datagrams, Speech, Streams, Transport};
 use ccnic_kv_load::workload::{Plan, Sizes, Workload};
 use clap::{Parser, ValueEnum};
 
@@ -22,8 +23,11 @@ struct Args {
     /// Control socket of a ccnic NIC, over which udp: and rpc: then go
     #[arg(long, value_name = "SOCKET", requires = "address")]
     ccnic: Option<PathBuf>,
-    /// Address of this program on that NIC, and its network's prefix: 10.9.0.2/24
-    #[arg(long, value_name = "ADDRESS/PREFIX", requires = "ccnic")]
+    /// Listen here as a NIC, and load the server of udp: or rpc: that attaches (ccnic-kv --ccnic SOCKET -t 1): nothing else is between them
+    #[arg(long, value_name = "SOCKET", requires = "address", conflicts_with = "ccnic")]
+    as_nic: Option<PathBuf>,
+    /// With --ccnic and --as-nic: address of this program, and its network's prefix: 10.9.0.2/24
+    #[arg(long, value_name = "ADDRESS/PREFIX")]
     address: Option<String>,
     /// What is asked for: Google's ads and geo as in the CC-NIC paper, or YCSB's A, B, C
     #[arg(long, value_enum, default_value_t = Name::Ads)]
@@ -73,6 +77,10 @@ struct Args {
     /// Do not write the objects first
     #[arg(long)]
     no_preload: bool,
+    /// Ask the server for its `stats` before and after, at tcp:HOST:PORT or unix:PATH, and tell the differences (with --json). pid:PID: how
+    /// long that process has run
+    #[arg(long, value_name = "WHERE")]
+    stats: Option<Source>,
     /// Print JSON
     #[arg(long)]
     json: bool,
@@ -119,6 +127,9 @@ impl FromStr for Server {
     }
 }
 
+/// What a run has shown, and what the server has added to its `stats`.
+type Measured = (Outcome, Option<Figures>);
+
 impl Args {
     fn workload(&self) -> Workload {
         let named = match self.workload {
@@ -159,14 +170,30 @@ impl Args {
         })
     }
 
-    fn measure(&self, plan: &Plan, load: &Load) -> anyhow::Result<Outcome> {
+    /// The outcome, and what the server has added to its `stats`.
+    fn run(&self, transport: impl Transport, plan: &Plan, load: &Load) -> anyhow::Result<Measured> {
+        let (mut before, mut added) = (Figures::new(), None);
+        let outcome = run_between(transport, plan, load, |edge| {
+            if let Some(source) = &self.stats {
+                let read = source.read()?;
+                match edge {
+                    Edge::Begin => before = read,
+                    Edge::End => added = Some(between(&before, &read)),
+                }
+            }
+            Ok(())
+        })?;
+        Ok((outcome, added))
+    }
+
+    fn measure(&self, plan: &Plan, load: &Load) -> anyhow::Result<Measured> {
         let reached = || format!("could not reach the store at {}", self.server_text());
         match &self.server {
             Server::Tcp(at) => {
-                run(Streams::tcp(address(at)?, self.connections).with_context(reached)?, plan, load)
+                self.run(Streams::tcp(address(at)?, self.connections).with_context(reached)?, plan, load)
             }
             Server::Unix(path) => {
-                run(Streams::unix(path, self.connections).with_context(reached)?, plan, load)
+                self.run(Streams::unix(path, self.connections).with_context(reached)?, plan, load)
             }
             Server::Udp(at) => self.measure_datagrams(at, Speech::Text, plan, load),
             Server::Rpc(at) => self.measure_datagrams(at, Speech::Rpc { shards: self.shards }, plan, load),
@@ -179,26 +206,34 @@ impl Args {
         speech: Speech,
         plan: &Plan,
         load: &Load,
-    ) -> anyhow::Result<Outcome> {
+    ) -> anyhow::Result<Measured> {
         let at = address(at)?;
-        match (&self.ccnic, &self.address) {
-            (Some(nic), Some(own)) => {
-                let (largest, fits) = (plan.largest(), Attached::LARGEST);
-                anyhow::ensure!(
-                    largest <= fits,
-                    "a value has {largest} bytes, and a packet of a ccnic NIC holds one of {fits}; give --largest {fits}"
-                );
-                run(Attached::open(nic, own, at, speech)?, plan, load)
-            }
-            _ => {
-                let sockets = Datagrams::connect(at, speech);
-                run(sockets.with_context(|| format!("could not reach the store at {at}"))?, plan, load)
-            }
+        let (Some(nic), Some(own)) = (self.ccnic.as_ref().or(self.as_nic.as_ref()), &self.address) else {
+            let sockets = Datagrams::connect(at, speech);
+            return self.run(
+                sockets.with_context(|| format!("could not reach the store at {at}"))?,
+                plan,
+                load,
+            );
+        };
+        let (largest, fits) = (plan.largest(), Attached::LARGEST);
+        anyhow::ensure!(
+            largest <= fits,
+            "a value has {largest} bytes, and a packet of a ccnic NIC holds one of {fits}; give --largest {fits}"
+        );
+        if self.as_nic.is_some() {
+            eprintln!("ccnic-kv-load: waits for a server at {}", nic.display());
+            return self.run(AsNic::listen(nic, own, at, speech)?, plan, load);
         }
+        self.run(Attached::open(nic, own, at, speech)?, plan, load)
     }
 
     fn server_text(&self) -> String {
-        let over = if self.ccnic.is_some() { "ccnic" } else { "the kernel" };
+        let over = match (&self.ccnic, &self.as_nic) {
+            (Some(_), _) => "ccnic",
+            (_, Some(_)) => "ccnic, as its NIC",
+            _ => "the kernel",
+        };
         match &self.server {
             Server::Tcp(at) => format!("TCP, {at}, {}", count(self.connections, "connection")),
             Server::Unix(path) => {
@@ -206,7 +241,7 @@ impl Args {
             }
             Server::Udp(at) => format!("UDP over {over}, {at}"),
             Server::Rpc(at) => {
-                format!("RPC over {over}'s UDP, {at}, {}", count(self.shards.into(), "server thread"))
+                format!("RPC over UDP over {over}, {at}, {}", count(self.shards.into(), "server thread"))
             }
         }
     }
@@ -237,9 +272,11 @@ fn measure(args: &Args) -> anyhow::Result<bool> {
     let (workload, load) = (args.workload(), args.load()?);
     load.check()?;
     let datagrams = matches!(args.server, Server::Udp(_) | Server::Rpc(_));
-    anyhow::ensure!(args.ccnic.is_none() || datagrams, "--ccnic carries udp: and rpc: only");
+    let on_nic = args.ccnic.is_some() || args.as_nic.is_some();
+    anyhow::ensure!(!on_nic || datagrams, "--ccnic and --as-nic carry udp: and rpc: only");
+    anyhow::ensure!(on_nic || args.address.is_none(), "--address is for --ccnic and --as-nic");
     let plan = Plan::draw(&workload)?;
-    let outcome = args.measure(&plan, &load)?;
+    let (outcome, server_stats) = args.measure(&plan, &load)?;
     let asked = format!(
         "{} objects ({} MB), {:.1} % gets, Zipf {}",
         workload.objects,
@@ -253,7 +290,7 @@ fn measure(args: &Args) -> anyhow::Result<bool> {
             format!("{rate} requests/s, {}", if poisson { "Poisson" } else { "evenly" })
         }
     };
-    let report = Report::new(args.server_text(), asked, sent, &outcome);
+    let report = Report { server_stats, ..Report::new(args.server_text(), asked, sent, &outcome) };
     if args.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
     } else {

@@ -5,6 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use crate::run::Outcome;
+use crate::stats::Figures;
 
 /// A run's figures.
 #[derive(Debug, Clone, Serialize)]
@@ -45,6 +46,8 @@ pub struct Report {
     pub stale: u64,
     /// Datagrams that were no answer.
     pub strays: u64,
+    /// What the server has added to its `stats` while it answered `answered` requests, with --stats.
+    pub server_stats: Option<Figures>,
 }
 
 /// Percentiles in nanoseconds.
@@ -94,6 +97,7 @@ impl Report {
             corrupt: tally.corrupt,
             stale: tally.stale,
             strays: outcome.strays,
+            server_stats: None,
         }
     }
 

@@ -95,11 +95,35 @@ pub struct Outcome {
 /// # Errors
 /// When the load cannot be, when the store can be reached no longer, or when it does not take the preload.
 pub fn run(transport: impl Transport, plan: &Plan, load: &Load) -> anyhow::Result<Outcome> {
+    run_between(transport, plan, load, |_| Ok(()))
+}
+
+/// When nothing is in flight.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Edge {
+    /// After the preload, before the warm-up.
+    Begin,
+    /// After the last answer.
+    End,
+}
+
+/// As [`run`], with a look at the server before and after the requests that are not the preload's.
+///
+/// # Errors
+/// As [`run`], and those of `look`.
+pub fn run_between(
+    transport: impl Transport,
+    plan: &Plan,
+    load: &Load,
+    mut look: impl FnMut(Edge) -> anyhow::Result<()>,
+) -> anyhow::Result<Outcome> {
     load.check()?;
     let value = vec![0; plan.largest()];
     let mut runner = Runner { transport, plan, book: Book::new(plan, load.run)?, clock: Clock::new(), value };
     let preload = if load.preload { Some(runner.preload(load.timeout)?) } else { None };
+    look(Edge::Begin)?;
     let (seconds, unsent) = runner.measure(load)?;
+    look(Edge::End)?;
     let strays = runner.transport.strays();
     Ok(Outcome { tally: runner.book.tally, seconds, unsent, strays, preload })
 }

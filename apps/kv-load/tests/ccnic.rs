@@ -1,4 +1,4 @@
-//! Over a ccnic NIC with a switch: the RPC, to a store of the test's own, and what it loses.
+//! Over a ccnic NIC with a switch, and as the NIC of the store: the RPC, to a store of the test's own, and what it loses.
 
 #![allow(clippy::unwrap_used, reason = "a test")]
 
@@ -10,12 +10,13 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use ccnic_client::Design;
 use ccnic_kv_load::protocol::rpc::HEADER;
 use ccnic_kv_load::run::{Load, Outcome, Pace, run};
-use ccnic_kv_load::transport::{Attached, Speech};
+use ccnic_kv_load::transport::{AsNic, Attached, Speech};
 use ccnic_kv_load::workload::{Plan, Sizes, Workload};
-use ccnic_tcp::{Datagrams, Reply, Stack};
-use common::{Nic, alone};
+use ccnic_tcp::{Datagrams, Options, Reply, Stack};
+use common::{Nic, alone, until};
 
 const PORT: u16 = 11_300;
 const SHARDS: u16 = 2;
@@ -53,10 +54,41 @@ impl Datagrams for Store {
 }
 
 /// Puts a load on a store.
-fn measure(mut store: Store, pace: Pace) -> (Outcome, Store) {
+fn measure(store: Store, pace: Pace) -> (Outcome, Store) {
     let nic = Nic::start(&[]);
     let mut server: Stack = nic.host("10.9.0.1/24", "fd09::1/64");
     (0..SHARDS).for_each(|shard| server.bind(PORT + shard).unwrap());
+    let at = SocketAddr::from(([10, 9, 0, 1], PORT));
+    // What fits into a packet of the server's.
+    let load_it = || {
+        let attached = Attached::open(&nic.socket, "10.9.0.2/24", at, Speech::Rpc { shards: SHARDS })?;
+        run(attached, &Plan::draw(&workload(1400))?, &load(pace))
+    };
+    serve_meanwhile(server, store, load_it)
+}
+
+fn workload(largest: u32) -> Workload {
+    Workload { objects: 500, largest, gets: 0.8, ..Workload::of_the_paper(Sizes::Geo) }
+}
+
+fn load(pace: Pace) -> Load {
+    Load {
+        pace,
+        inflight: 32,
+        measured: Duration::from_millis(300),
+        warmup: Duration::ZERO,
+        timeout: Duration::from_millis(300),
+        preload: true,
+        run: 1,
+    }
+}
+
+/// Has a stack serve a store while a load is measured.
+fn serve_meanwhile(
+    mut server: Stack,
+    mut store: Store,
+    load_it: impl FnOnce() -> anyhow::Result<Outcome>,
+) -> (Outcome, Store) {
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
         let serves = scope.spawn(|| {
@@ -67,25 +99,56 @@ fn measure(mut store: Store, pace: Pace) -> (Outcome, Store) {
             }
             store
         });
-        let at = SocketAddr::from(([10, 9, 0, 1], PORT));
-        // What fits into a packet of the server's.
-        let workload =
-            Workload { objects: 500, largest: 1400, gets: 0.8, ..Workload::of_the_paper(Sizes::Geo) };
-        let load = Load {
-            pace,
-            inflight: 32,
-            measured: Duration::from_millis(300),
-            warmup: Duration::ZERO,
-            timeout: Duration::from_millis(300),
-            preload: true,
-            run: 1,
-        };
-        let attached = Attached::open(&nic.socket, "10.9.0.2/24", at, Speech::Rpc { shards: SHARDS });
-        let outcome = attached.and_then(|attached| run(attached, &Plan::draw(&workload)?, &load));
+        let outcome = load_it();
         over.store(true, Ordering::Relaxed);
         let store = serves.join().unwrap();
         (outcome.unwrap(), store)
     })
+}
+
+/// Attaches a store to the generator, which is its NIC, and puts a load on it.
+fn measure_as_nic(design: Design) -> (Outcome, Store) {
+    let directory = tempfile::tempdir().unwrap();
+    let socket = directory.path().join("nic.sock");
+    let mut options = Options::new("10.9.0.1/24".parse().unwrap());
+    options.mtu = 9586;
+    options.config.design = design;
+    options.config.shared_pool = design != Design::Doorbell;
+    std::thread::scope(|scope| {
+        let generator = scope.spawn(|| {
+            let at = SocketAddr::from(([10, 9, 0, 1], PORT));
+            let as_nic = AsNic::listen(&socket, "10.9.0.2/24", at, Speech::Rpc { shards: 1 })?;
+            run(as_nic, &Plan::draw(&workload(9500))?, &load(Pace::Closed))
+        });
+        let mut server = None;
+        until("the generator", || {
+            server = Stack::open(&socket, &options).ok();
+            std::thread::yield_now();
+            server.is_some() || generator.is_finished()
+        });
+        let mut server = server.unwrap();
+        server.bind(PORT).unwrap();
+        serve_meanwhile(server, Store::default(), || generator.join().unwrap())
+    })
+}
+
+#[test]
+fn a_store_of_each_design_is_loaded_by_its_nic() {
+    let _alone = alone();
+    for design in [Design::GroupedEpoch, Design::GroupedClear, Design::Doorbell] {
+        let (outcome, store) = measure_as_nic(design);
+        let tally = &outcome.tally;
+        assert!(
+            tally.is_right() && tally.gets > 0 && tally.sets > 0 && tally.hits == tally.gets,
+            "{design}: {tally:?}"
+        );
+        assert_eq!(
+            (tally.refused, tally.lost, outcome.strays, store.values.len()),
+            (0, 0, 0, 500),
+            "{design}"
+        );
+        assert!(store.values.values().any(|value| value.len() > 8192), "packets of three buffers");
+    }
 }
 
 #[test]

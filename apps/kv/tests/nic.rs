@@ -9,6 +9,7 @@ use std::io::{BufRead, BufReader, ErrorKind};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
 
+use ccnic_control::Connection;
 use ccnic_kv::rpc::{self, Operation};
 use ccnic_tcp::{Conn, Datagrams, Reply, Stack};
 use common::{Nic, PATIENCE, alone, options, until};
@@ -156,6 +157,45 @@ fn every_protocol_sees_one_store() {
     let text: Vec<u8> = parts.iter().flat_map(|part| part[8..].to_vec()).collect();
     assert_eq!(text, [b"VALUE key10 0 4000\r\n", &[10; 4000][..], b"\r\nEND\r\n"].concat());
     assert!(program.end());
+}
+
+#[test]
+fn a_region_of_another_design_serves_the_same_and_where_time_goes_is_told() {
+    let _alone = alone();
+    for design in ["paper", "e810"] {
+        let nic = Nic::start(&[]);
+        let program = Program::start(&nic, &["-t", "1", "--rpc-port", "9000", "--design", design]);
+        let status = Connection::open(&nic.socket).unwrap().status().unwrap();
+        assert!(status.programs.iter().any(|program| program.design == design), "{status:?}");
+        let mut client = nic.host("10.9.0.2/24", "fd09::2/64");
+        client.bind(5000).unwrap();
+        let conn = connect(&mut client);
+        let value = [7; 200];
+        let head = rpc::request(Operation::Set, 3, value.len(), 1);
+        datagrams(&mut client, RPC, &[&head[..], b"key", &value].concat(), 1);
+        let head = rpc::request(Operation::Get, 3, 0, 2);
+        for _ in 0..99 {
+            let answer = datagrams(&mut client, RPC, &[&head[..], b"key"].concat(), 1).remove(0);
+            assert_eq!(answer[rpc::HEADER..], value, "{design}");
+        }
+        until("what the requests took", || {
+            datagrams(&mut client, RPC, &[&head[..], b"key"].concat(), 1); // one poll in 16 is sampled
+            let stats = ask(&mut client, conn, b"stats\r\n", b"END\r\n");
+            let stats = String::from_utf8(stats).unwrap();
+            let read = |name: &str| {
+                let line = stats.lines().find_map(|line| line.strip_prefix("STAT ")?.strip_prefix(name));
+                line.and_then(|value| value.trim().parse::<u64>().ok()).unwrap_or(0)
+            };
+            let (requests, sampled) = (read("nic_requests "), read("nic_sampled "));
+            // A request may be sent twice.
+            assert!(
+                sampled <= requests && read("nic_sampled_store_ns ") < read("nic_busy_ns ").max(1),
+                "{stats}"
+            );
+            requests >= 100 && sampled > 0 && read("nic_sampled_store_ns ") > 0
+        });
+        assert!(program.end());
+    }
 }
 
 #[test]

@@ -42,16 +42,26 @@ impl Peer {
     }
 }
 
-/// Ethernet, IP and UDP headers without lengths.
+/// The headers of datagrams from one end to another, Ethernet, IP and UDP, for whoever makes frames without a [`Stack`](crate::Stack).
+///
+/// ```
+/// use ccnic_tcp::udp::Template;
+///
+/// let macs = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]]; // from, to
+/// let mut template = Template::new(macs, "10.9.0.1:5".parse()?, "10.9.0.2:6".parse()?).ok_or("of one version of IP")?;
+/// let frame = [template.headers(5), b"hello"].concat();
+/// assert_eq!(frame.len(), 14 + 20 + 8 + 5);
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Template {
+pub struct Template {
     bytes: [u8; MOST],
     len: usize,
 }
 
 impl Template {
-    /// From one end to the other.
-    pub(crate) fn new(macs: [[u8; 6]; 2], from: SocketAddr, to: SocketAddr) -> Option<Template> {
+    /// From one end to the other, with their Ethernet addresses in the same order. `None` when one is IPv4 and the other IPv6.
+    pub fn new(macs: [[u8; 6]; 2], from: SocketAddr, to: SocketAddr) -> Option<Template> {
         let [ours, theirs] = macs;
         let mut bytes = [0; MOST];
         bytes[..6].copy_from_slice(&theirs);
@@ -76,6 +86,11 @@ impl Template {
         bytes[at..at + 2].copy_from_slice(&from.port().to_be_bytes());
         bytes[at + 2..at + 4].copy_from_slice(&to.port().to_be_bytes());
         Some(Template { bytes, len: at + UDP })
+    }
+
+    /// The headers in front of so many bytes of payload, without the checksums that [`requests`](Template::requests) asks for.
+    pub fn headers(&mut self, payload: usize) -> &[u8] {
+        self.finished(self.len + payload)
     }
 
     /// Fills in the lengths of a frame of so many bytes; returns the headers.
@@ -120,7 +135,8 @@ impl Template {
         Peer { mac, address: SocketAddr::new(ip, port) }
     }
 
-    fn requests(&self) -> Meta {
+    /// The metadata of such a frame: its checksums have yet to be computed.
+    pub fn requests(&self) -> Meta {
         let meta = Meta::default().with_l4_checksum(Checksum::Requested);
         if self.is_ipv4() { meta.with_ip_checksum(Checksum::Requested) } else { meta }
     }
@@ -205,9 +221,9 @@ impl<'a> Reply<'a> {
     }
 }
 
-/// The two ends of a received datagram. `headers` are those of a datagram in `frame`.
+/// The two ends of a received datagram, from and to. `headers` are those of a datagram in `frame`.
 #[inline]
-pub(crate) fn ends(frame: &[u8], headers: &Headers) -> Option<(SocketAddr, SocketAddr)> {
+pub fn ends(frame: &[u8], headers: &Headers) -> Option<(SocketAddr, SocketAddr)> {
     let short = |at: usize| frame.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));
     let (from, to) = addresses(frame, headers)?;
     let ports = (short(headers.l4_at)?, short(headers.l4_at + 2)?);

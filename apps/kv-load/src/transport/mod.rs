@@ -1,13 +1,16 @@
-//! How requests reach a store: streams and datagrams of the kernel, datagrams over a ccnic NIC.
+//! How requests reach a store: streams and datagrams of the kernel, datagrams over a ccnic NIC, or as the NIC of the store.
 //!
 //! A transport sends requests by their numbers and says which number a reply answers; it never waits.
 
+mod arp;
+mod as_nic;
 mod ccnic;
 mod stream;
 mod udp;
 
 use std::fmt;
 
+pub use as_nic::AsNic;
 pub use ccnic::Attached;
 pub use stream::Streams;
 pub use udp::{Coder, Datagrams, Speech};

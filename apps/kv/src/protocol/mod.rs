@@ -7,7 +7,7 @@
 //! | `line.rs` | a command line as words |
 //! | `text.rs`, `update.rs`, `admin.rs` | the classic commands |
 //! | `meta.rs`, `meta_set.rs`, `meta_count.rs`, `flags.rs`, `base64.rs` | the meta commands |
-//! | `stats.rs`, `settings.rs`, `conns.rs` | what `stats` tells |
+//! | `stats.rs`, `settings.rs`, `conns.rs`, `interface_time.rs` | what `stats` tells |
 //! | `udp.rs` | requests in datagrams |
 //! | `binary.rs` | the refusal of the binary protocol |
 //!
@@ -19,6 +19,7 @@ mod binary;
 mod connection;
 mod conns;
 mod flags;
+mod interface_time;
 mod line;
 mod meta;
 mod meta_count;
@@ -32,6 +33,7 @@ mod update;
 
 pub use connection::{Connection, ENOUGH_OUTPUT};
 pub use conns::{Activity, Connections, Endpoint, Listed};
+pub use interface_time::InterfaceTime;
 pub use output::{Mark, Output};
 pub use settings::Settings;
 pub use stats::ServerCounters;

@@ -3,6 +3,7 @@
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use super::conns::conns;
+use super::interface_time::InterfaceTime;
 use super::line::Words;
 use super::settings::settings;
 use super::{Context, Next, VERSION};
@@ -25,6 +26,8 @@ pub struct ServerCounters {
     pub bytes_written: AtomicUsize,
     /// Ours: datagrams of replies that were dropped, since there was no room for them. Who uses UDP asks again.
     pub udp_replies_dropped: AtomicUsize,
+    /// Ours: where the threads on queue pairs spend their time.
+    pub interface: InterfaceTime,
 }
 
 impl ServerCounters {
@@ -42,6 +45,7 @@ impl ServerCounters {
             &self.udp_replies_dropped,
         ];
         all.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
+        self.interface.reset();
     }
 }
 
@@ -139,6 +143,7 @@ fn general(context: &mut Context<'_, '_>) {
     put(context, "bytes_read", read(&counters.bytes_read));
     put(context, "bytes_written", read(&counters.bytes_written));
     put(context, "udp_replies_dropped", read(&counters.udp_replies_dropped));
+    counters.interface.tell(context);
     put(context, "limit_maxbytes", context.session.store().memory());
     put(context, "accepting_conns", 1);
     put(context, "listen_disabled_num", read(&counters.listen_disabled_num));

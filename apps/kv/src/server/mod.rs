@@ -9,6 +9,7 @@
 //! | `client.rs` | one client with a connection |
 //! | `datagrams.rs` | sockets that take requests in datagrams |
 //! | `nic.rs`, `nic_datagrams.rs` | a server thread on a queue pair of a ccnic NIC |
+//! | `spent.rs` | where such a thread spends its time |
 //! | `process.rs` | user, daemon, locked memory, pid file |
 //! | `snapshots.rs` | snapshots while it runs |
 //! | `run.rs` | from start to end: threads, new clients, signals |
@@ -23,6 +24,7 @@ mod poller;
 mod process;
 mod run;
 mod snapshots;
+mod spent;
 mod worker;
 
 pub use options::Options;

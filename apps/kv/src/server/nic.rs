@@ -8,11 +8,12 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use anyhow::Context;
-use ccnic_client::{FlowMatch, FlowRule, FlowTarget};
+use ccnic_client::{Design, FlowMatch, FlowRule, FlowTarget};
 use ccnic_tcp::{Conn, Event, Listener, Network, Stack};
 
 use super::client::{Client, Stay, Stream};
 use super::nic_datagrams::{Burst, Text};
+use super::spent::Spent;
 use super::worker::{Mailbox, SWEEP};
 use super::{Options, unix_time};
 use crate::protocol::{Endpoint, Output, Server};
@@ -70,6 +71,9 @@ fn stack_options(options: &Options) -> anyhow::Result<ccnic_tcp::Options> {
     all.name = Some("ccnic-kv".to_owned());
     all.gateway = options.gateway;
     all.mtu = options.mtu;
+    all.config.design = options.design;
+    // The E810 design has no shared pool.
+    all.config.shared_pool = options.design != Design::Doorbell;
     all.sleep_after = Duration::from_micros(options.sleep_after);
     all.connections = options.conn_limit.max(1) + usize::from(options.listen_backlog);
     Ok(all)
@@ -86,6 +90,7 @@ pub(crate) struct NicWorker {
     /// Clients that have more to do than one turn permits.
     again: Vec<Conn>,
     text: Text,
+    spent: Spent,
 }
 
 /// A connection of a stack.
@@ -142,7 +147,8 @@ impl NicWorker {
             stack.bind(port).context("--rpc-port")?;
         }
         let (clients, text) = (HashMap::new(), Text::new(options.mtu));
-        Ok(NicWorker { number, stack, store, server, mailbox, clients, again: Vec::new(), text })
+        let spent = Spent::new();
+        Ok(NicWorker { number, stack, store, server, mailbox, clients, again: Vec::new(), text, spent })
     }
 
     /// Serves until it is told to stop, or the NIC has gone.
@@ -173,8 +179,9 @@ impl NicWorker {
     }
 
     fn poll(&mut self, now: u32) {
-        let mut burst = Burst::new(self.store.session(now), &self.server, &mut self.text);
-        self.stack.poll_datagrams(&mut burst);
+        self.spent.begin();
+        let mut burst = Burst::new(self.store.session(now), &self.server, &mut self.text, &mut self.spent);
+        let frames = self.stack.poll_datagrams(&mut burst);
         burst.end();
         self.text.send_later(&mut self.stack, &self.server);
         for conn in std::mem::take(&mut self.again) {
@@ -189,6 +196,7 @@ impl NicWorker {
                 Event::Ready(conn, _) => self.turn(conn, now),
             }
         }
+        self.spent.end(frames > 0, &self.server.counters.interface);
     }
 
     fn accept(&mut self, listener: Listener, now: u32) {

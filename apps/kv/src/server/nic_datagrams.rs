@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use ccnic_tcp::{Datagrams, Peer, Reply, Stack};
 
+use super::spent::Spent;
 use crate::protocol::Server;
 use crate::protocol::udp::{Frames, LONGEST};
 use crate::rpc;
@@ -57,30 +58,42 @@ pub(crate) struct Burst<'a> {
     session: Session<'a>,
     server: &'a Server,
     text: &'a mut Text,
+    spent: &'a mut Spent,
     read: usize,
     written: usize,
     dropped: usize,
 }
 
 impl<'a> Burst<'a> {
-    pub(crate) fn new(session: Session<'a>, server: &'a Server, text: &'a mut Text) -> Burst<'a> {
-        Burst { session, server, text, read: 0, written: 0, dropped: 0 }
+    pub(crate) fn new(
+        session: Session<'a>,
+        server: &'a Server,
+        text: &'a mut Text,
+        spent: &'a mut Spent,
+    ) -> Burst<'a> {
+        Burst { session, server, text, spent, read: 0, written: 0, dropped: 0 }
     }
 }
 
 impl Datagrams for Burst<'_> {
     fn datagram(&mut self, _: SocketAddr, to: SocketAddr, request: &[u8], reply: &mut Reply<'_>) {
         self.read += request.len();
+        self.spent.request();
         // Other ports than that of text commands are for the binary get and set.
         if to.port() == self.server.settings.udp_port {
             self.text(to.port(), request, reply);
             return;
         }
         let longest = reply.room().saturating_sub(rpc::HEADER);
+        let spent = &mut *self.spent;
         let sent = rpc::answer(request, &mut self.session, longest, |header, value| {
+            spent.leave();
             reply.expect(header.len() + value.len());
-            (reply.put(header) && reply.put(value)).then_some(header.len() + value.len())
+            let put = reply.put(header) && reply.put(value);
+            spent.enter();
+            put.then_some(header.len() + value.len())
         });
+        spent.leave();
         match sent {
             Some(Some(bytes)) => self.written += bytes,
             Some(None) => self.dropped += 1,
@@ -91,10 +104,11 @@ impl Datagrams for Burst<'_> {
 
 impl Burst<'_> {
     fn text(&mut self, port: u16, request: &[u8], reply: &mut Reply<'_>) {
-        let Burst { session, server, text, written, dropped, .. } = self;
+        let Burst { session, server, text, spent, written, dropped, .. } = self;
         let Text { frames, later } = &mut **text;
         let (mut first, peer) = (true, reply.peer());
         frames.answer(request, session, server, |datagram| {
+            spent.leave();
             if std::mem::take(&mut first) && later.is_empty() && reply.put(datagram) {
                 *written += datagram.len();
             } else if later.len() < MOST_LATER {
@@ -102,7 +116,9 @@ impl Burst<'_> {
             } else {
                 *dropped += 1;
             }
+            spent.enter();
         });
+        spent.leave();
     }
 
     /// The burst is over: tells the server what it counted.

@@ -4,6 +4,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 
 use anyhow::{Context, bail};
+use ccnic_client::Design;
 use clap::Parser;
 
 /// An in-memory key-value store that memcached's clients speak to.
@@ -98,6 +99,9 @@ pub struct Options {
     /// With --ccnic: a thread sleeps when no frame has come for so many microseconds; 0: never
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50, requires = "ccnic")]
     pub sleep_after: u64,
+    /// Ring design of the region on that NIC: ccnic, paper, packed, padded or e810
+    #[arg(long, value_name = "DESIGN", default_value_t, requires = "ccnic")]
+    pub design: Design,
     /// Say what happens; twice: also each connection
     #[arg(short = 'v', long, action = clap::ArgAction::Count)]
     pub verbose: u8,

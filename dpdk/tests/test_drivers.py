@@ -228,6 +228,7 @@ class Control(unittest.TestCase):
             t.do("set eth-peer 0 02:00:00:00:00:08")
             t.do("start tx_first")
             t.until("filtered packets", lambda t: t.xstats()["rx_dropped_filtered_packets"] == 32)
+            self.assertEqual(t.stats()["RX-errors"], 32)
             t.do("stop")
             t.do("mac_addr add 0 02:00:00:00:00:08")
             t.do("start tx_first")

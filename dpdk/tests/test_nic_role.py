@@ -153,6 +153,7 @@ class AsNic(unittest.TestCase):
                 program.do("set fwd mac")
                 program.do("start tx_first")
                 nic.until("filtered packets", lambda t: t.xstats()["rx_dropped_filtered_packets"] == 32)
+                self.assertEqual(nic.stats()["RX-errors"], 32)
                 program.do("stop")
                 nic.do("set promisc 0 on")
                 program.do("set txpkts 1800")

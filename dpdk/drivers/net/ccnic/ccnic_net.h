@@ -56,6 +56,7 @@ struct ccnic_rx_stats {
 	uint64_t no_mbuf;   /* times that a packet stayed in the ring for want of an mbuf */
 	uint64_t oversize;  /* dropped: longer than the MTU allows */
 	uint64_t filtered;  /* dropped: destination address */
+	uint64_t foreign;   /* among them: to another station's address, not to a group's */
 };
 
 /* Counters of a transmit queue, as above. */

@@ -285,6 +285,12 @@ recv_one(struct ccnic_rxq *rxq, struct rte_mbuf **pkt)
 	return true;
 }
 
+static bool
+is_to_group(const struct rte_mbuf *m)
+{
+	return m->data_len >= RTE_ETHER_HDR_LEN && rte_is_multicast_ether_addr(rte_pktmbuf_mtod(m, const struct rte_ether_addr *));
+}
+
 /* True if the packet's destination address is one that the port accepts. */
 static bool
 is_accepted(const struct rte_eth_dev_data *data, const struct ccnic_dev *dev, struct rte_mbuf *m)
@@ -323,6 +329,7 @@ ccnic_filter(struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n)
 		rxq->stats.packets--;
 		rxq->stats.bytes -= pkts[i]->pkt_len;
 		rxq->stats.filtered++;
+		rxq->stats.foreign += !is_to_group(pkts[i]);
 		rte_pktmbuf_free(pkts[i]);
 	}
 	return kept;

@@ -186,7 +186,7 @@ read_queues(const struct rte_eth_dev *eth, ccnic_per_queue_stats *queues)
 		sum_rx(eth, i, &rx);
 		queues->q_ipackets[i] = rx.packets;
 		queues->q_ibytes[i] = rx.bytes;
-		queues->q_errors[i] = rx.oversize;
+		queues->q_errors[i] = rx.oversize + rx.foreign;
 	}
 	for (i = 0; i < RTE_MIN(eth->data->nb_tx_queues, RTE_ETHDEV_QUEUE_STAT_CNTRS); i++) {
 		struct ccnic_tx_stats tx = { 0 };
@@ -207,7 +207,8 @@ ccnic_stats_read(struct rte_eth_dev *eth, struct rte_eth_stats *stats, ccnic_per
 		read_queues(eth, queues);
 	stats->ipackets = totals.rx.packets;
 	stats->ibytes = totals.rx.bytes;
-	stats->ierrors = totals.rx.oversize + totals.drops.descriptors + totals.drops.chains + totals.drops.too_long +
+	/* Frames to other stations are no errors, but an application that never received them from a port without a filter must see why. */
+	stats->ierrors = totals.rx.oversize + totals.rx.foreign + totals.drops.descriptors + totals.drops.chains + totals.drops.too_long +
 			 totals.nic.rx_bad_descriptor + totals.nic.rx_bad_chain + totals.nic.rx_too_long;
 	stats->imissed = totals.drops.no_room + totals.drops.no_buffer;
 	stats->rx_nombuf = totals.rx.no_mbuf;

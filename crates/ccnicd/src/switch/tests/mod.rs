@@ -28,6 +28,7 @@ pub(super) fn frames_go_where_addresses_were_learned_and_are_flooded_otherwise()
     assert_eq!(rig.cast(0, &frame(mac(2), mac(0), 64, 1)), [2]);
     assert_eq!(rig.cast(2, &frame(BROADCAST, mac(2), 64, 1)), [0, 1, 3]);
     assert_eq!(rig.cast(0, &frame([1, 0, 0x5e, 0, 0, 5], mac(0), 64, 1)), [1, 2, 3]);
+    assert_eq!(rig.cast(3, &frame([0x33, 0x33, 0, 0, 0, 5], mac(3), 64, 1)), [0, 1, 2], "no snooping");
     assert_eq!(rig.cast(2, &frame(mac(2), mac(9), 64, 1)), NOBODY, "to an address at its own port");
     assert_eq!(rig.cast(1, &frame(mac(9), mac(1), 64, 1)), [2], "a second address of that port");
     let counters = rig.counters(2);

@@ -8,7 +8,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpStream, UdpSocket};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use ccnic_kv::rpc;
@@ -309,6 +309,35 @@ fn connections_beyond_the_limit_are_told() {
     program.connect().read_to_string(&mut answer).unwrap();
     assert_eq!(answer, "ERROR Too many open connections\r\n");
     assert_eq!(ask(&mut kept[0], b"mn\r\n", "\r\n"), "MN\r\n");
+}
+
+#[test]
+fn a_limit_on_files_that_is_as_low_as_the_clients_is_enough() {
+    let folder = tempfile::tempdir().unwrap();
+    let (socket, program) = (folder.path().join("socket"), env!("CARGO_BIN_EXE_ccnic-kv"));
+    let start = |files: u32, clients: &str| {
+        let shell = format!("ulimit -n {files}; exec {program} -A -c {clients} -s {}", socket.display());
+        Command::new("sh").args(["-c", &shell]).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let mut enough = start(1024, "1024");
+    while !socket.exists() {
+        assert!(enough.try_wait().unwrap().is_none(), "it ended");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let mut client = loop {
+        if let Ok(client) = UnixStream::connect(&socket) {
+            break client;
+        }
+    };
+    client.write_all(b"shutdown\r\n").unwrap();
+    assert!(enough.wait().unwrap().success());
+    // Who may raise the limit does: then it starts.
+    let capabilities = u64::from_str_radix(&status("self", "CapEff:"), 16).unwrap();
+    if capabilities >> 24 & 1 == 0 {
+        let refused = start(1024, "2000").wait_with_output().unwrap();
+        let text = String::from_utf8(refused.stderr).unwrap();
+        assert!(!refused.status.success() && text.contains("1024 files may be open here"), "{text}");
+    }
 }
 
 #[test]

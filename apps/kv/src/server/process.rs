@@ -39,7 +39,12 @@ pub(crate) fn allow_files(clients: usize) -> anyhow::Result<()> {
     if soft >= wanted {
         return Ok(());
     }
-    setrlimit(Resource::RLIMIT_NOFILE, wanted, hard.max(wanted)).with_context(|| {
+    let raised = setrlimit(Resource::RLIMIT_NOFILE, wanted, hard.max(wanted));
+    if raised.is_err() && hard >= clients as u64 {
+        // As memcached, which leaves nothing for itself: the last few clients may have to wait.
+        return Ok(setrlimit(Resource::RLIMIT_NOFILE, hard, hard)?);
+    }
+    raised.with_context(|| {
         format!("-c {clients}: {hard} files may be open here; start as root, raise `ulimit -n`, or say a smaller number")
     })
 }

@@ -100,11 +100,38 @@ fn platforms_are_listed_shown_and_checked() {
     let shown = sim(&["platforms", "--show", "icx"]);
     let text = String::from_utf8_lossy(&shown.stdout);
     assert_eq!(text, include_str!("../../../platforms/icx.toml"), "a file to begin with");
+    for name in ["cni-1996", "enzian", "pio-pc"] {
+        let shown = sim(&["platforms", "--show", name]);
+        assert!(String::from_utf8_lossy(&shown.stdout).contains(&format!("name  = \"{name}\"")), "{name}");
+    }
     let values = sim(&["platforms", "--values", "icx"]);
     let text = String::from_utf8_lossy(&values.stdout);
     for word in ["link.one_way", "21.5", "fitted", "assumed", "icelake_mlc.txt"] {
         assert!(text.contains(word), "{word}");
     }
+}
+
+/// What is shown can be saved, changed and given back.
+#[test]
+fn a_platform_that_is_shown_can_be_given_back() {
+    let dir = tempfile::tempdir().expect("a directory");
+    let file = dir.path().join("mine.toml");
+    let path = file.to_str().expect("a name");
+    let run = |options: &[&str]| {
+        let args = [&["loopback", "--micros", "5", "--json"], options].concat();
+        String::from_utf8(sim(&args).stdout).expect("a text")
+    };
+    let sets = ["--set", "link.remote_memory_ns=250", "--set", "link.gbytes_per_s=40"];
+    let shown = sim(&[&["platforms", "--show", "cxl"], sets.as_slice()].concat());
+    std::fs::write(&file, &shown.stdout).expect("saved");
+    let changed = run(&[&["--platform", "cxl"], sets.as_slice()].concat());
+    assert_eq!(run(&["--platform", path]), changed);
+    let text = std::fs::read_to_string(&file).expect("the file");
+    let nearer = text.replacen("ns = 250.0", "ns = 200.0", 1);
+    assert_ne!(nearer, text);
+    std::fs::write(&file, nearer).expect("changed");
+    assert_ne!(run(&["--platform", path]), changed);
+    refused(&["platforms", "--set", "link.one_way=3"], "--set changes one platform: add --show or --values");
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! `ccnic sim platforms`: what can be simulated, and where its numbers come from.
 
-use ccnic_sim::platform::{Entry, Platform};
+use ccnic_sim::platform::{AnyPlatform, Entry};
 use clap::Args;
 
+use super::machine::Changes;
 use crate::print::{self, Column, Table, units};
 
 /// Options of `sim platforms`.
@@ -10,25 +11,34 @@ use crate::print::{self, Column, Table, units};
 pub struct PlatformsArgs {
     /// Platform files to check and list beside the built-in platforms
     files: Vec<String>,
-    /// Print a platform as TOML: every value with its unit and its source, a file to begin with
+    /// Print a platform as TOML, with --set as it is changed: every value with its unit and its source, a
+    /// file to begin with
     #[arg(long, value_name = "NAME | FILE")]
     show: Option<String>,
     /// Show the values of a platform and their sources as a table
     #[arg(long, value_name = "NAME | FILE", conflicts_with = "show")]
     values: Option<String>,
+    #[command(flatten)]
+    changes: Changes,
 }
 
 /// Lists platforms, or shows one. All are checked.
 pub fn run(args: &PlatformsArgs) -> anyhow::Result<()> {
-    if let Some(name) = &args.show {
-        print::line(Platform::text(name)?.trim_end());
-        return Ok(());
-    }
-    let shown = match &args.values {
-        Some(name) => values(&Platform::named(name)?),
-        None => {
-            let files = args.files.iter().map(Platform::load);
-            let built_in = Platform::names().iter().map(|name| Platform::named(name));
+    let changed = |name: &String| args.changes.of_any(AnyPlatform::named(name)?);
+    let shown = match (&args.show, &args.values) {
+        (Some(name), _) if args.changes.is_empty() => {
+            print::line(AnyPlatform::text(name)?.trim_end());
+            return Ok(());
+        }
+        (Some(name), _) => {
+            print::line(changed(name)?.to_toml().trim_end());
+            return Ok(());
+        }
+        (None, Some(name)) => values(&changed(name)?),
+        (None, None) => {
+            anyhow::ensure!(args.changes.is_empty(), "--set changes one platform: add --show or --values");
+            let files = args.files.iter().map(|file| AnyPlatform::load(file));
+            let built_in = AnyPlatform::names().into_iter().map(AnyPlatform::named);
             list(&built_in.chain(files).collect::<Result<Vec<_>, _>>()?)
         }
     };
@@ -36,9 +46,10 @@ pub fn run(args: &PlatformsArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn list(platforms: &[Platform]) -> Table {
+fn list(platforms: &[AnyPlatform]) -> Table {
     let columns = [
         Column::text("platform"),
+        Column::text("machine"),
         Column::number("cores\nper side"),
         Column::number("link\nGb/s"),
         Column::number("one way\nns"),
@@ -51,29 +62,49 @@ fn list(platforms: &[Platform]) -> Table {
     for platform in platforms {
         let entries = platform.entries();
         let marked = |mark: fn(&Entry) -> bool| entries.iter().filter(|e| mark(e)).count().to_string();
-        let (host, nic) = (platform.topology.host_cores.get(), platform.topology.nic_cores.get());
-        let link = platform.link.as_ref();
-        let number = |value: Option<f64>| value.map_or_else(|| "-".to_owned(), |x| format!("{x:.0}"));
+        let [cores, rate, one_way] = link(platform);
         table.row([
-            platform.name.clone(),
-            if host == nic { host.to_string() } else { format!("{host}, {nic}") },
-            number(link.map(|l| l.rate.get() / f64::from(l.data_flits.get()) * 512.0)),
-            link.map_or_else(|| "-".to_owned(), |l| l.one_way.get().to_string()),
+            platform.name().to_owned(),
+            platform.machine().to_owned(),
+            cores,
+            rate,
+            one_way,
             entries.len().to_string(),
             marked(|e| e.assumed),
             marked(|e| e.fitted),
-            platform.about.clone(),
+            platform.about().to_owned(),
         ]);
     }
-    table.note(format!("cores per side: of the host, of the NIC. link: its data rate in each direction, and its latency one way. {MARKS}"));
+    table.note(format!(
+        "machine: sockets of cores; buses that snoop; a device link, whose device holds answers back. cores per side: of the host, of the \
+         NIC. link: its data rate in each direction, and its latency one way. {MARKS}"
+    ));
     table
+}
+
+/// Cores of both sides, and the link's rate and latency; a dash for what a machine has not.
+fn link(platform: &AnyPlatform) -> [String; 3] {
+    let dash = || "-".to_owned();
+    match platform {
+        AnyPlatform::Sockets(p) => {
+            let (host, nic) = (p.topology.host_cores.get(), p.topology.nic_cores.get());
+            let cores = if host == nic { host.to_string() } else { format!("{host}, {nic}") };
+            let Some(link) = &p.link else { return [cores, dash(), dash()] };
+            [cores, format!("{:.0}", link.data_rate() * 8.0), units::number(link.one_way.get())]
+        }
+        AnyPlatform::Buses(_) => [dash(), dash(), dash()],
+        AnyPlatform::Device(p) => p.link.as_ref().map_or([dash(), dash(), dash()], |link| {
+            let rate = format!("{:.0}", link.gbytes_per_s.get() * 8.0);
+            [dash(), rate, units::number(link.one_way.get())]
+        }),
+    }
 }
 
 /// What the marks of values mean.
 const MARKS: &str = "assumed: general knowledge that has not been verified. fitted: chosen so that the calibration probes meet their \
                      targets. Other values have a source (`--values` names it).";
 
-fn values(platform: &Platform) -> Table {
+fn values(platform: &AnyPlatform) -> Table {
     let columns = [
         Column::text("key"),
         Column::number("value"),
@@ -81,7 +112,7 @@ fn values(platform: &Platform) -> Table {
         Column::text("mark"),
         Column::prose("source"),
     ];
-    let mut table = Table::new(format!("{}: {}", platform.name, platform.about), columns);
+    let mut table = Table::new(format!("{}: {}", platform.name(), platform.about()), columns);
     for entry in platform.entries() {
         let mark = match (entry.assumed, entry.fitted) {
             (true, _) => "assumed",
@@ -102,13 +133,13 @@ mod tests {
 
     #[test]
     fn every_platform_fits_80_columns_and_140() {
-        let platforms: Vec<Platform> =
-            Platform::names().iter().map(|name| Platform::named(name).unwrap()).collect();
+        let platforms: Vec<AnyPlatform> =
+            AnyPlatform::names().iter().map(|name| AnyPlatform::named(name).unwrap()).collect();
         for width in [80, 140] {
             let text = list(&platforms).in_width(width);
             assert!(longest_line(&text) <= width, "{text}");
             for platform in &platforms {
-                assert!(text.contains(&platform.name), "{text}");
+                assert!(text.contains(platform.name()), "{text}");
                 let text = values(platform).in_width(width);
                 assert!(longest_line(&text) <= width, "{text}");
             }

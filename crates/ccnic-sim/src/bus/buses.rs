@@ -88,7 +88,6 @@ struct Costs {
     invalidate: [Cycle; 3],
     memory: Cycle,
     write_back: Cycle,
-    nack: Cycle,
     buffers: Cycle,
 }
 
@@ -99,8 +98,6 @@ pub struct Buses {
     costs: Costs,
     memory: Bus,
     io: Bus,
-    /// The transaction that occupies the memory bus crosses the bridge.
-    crossing: bool,
     polling: Option<Polling>,
 }
 
@@ -117,11 +114,10 @@ impl Buses {
             invalidate: all([0, memory.invalidate.get(), io.invalidate.get()]),
             memory: memory.memory.get().into(),
             write_back: memory.write_back.get().into(),
-            nack: io.nack.get().into(),
             buffers: io.buffers.get().into(),
         };
         let (memory, io) = (Bus::default(), Bus::default());
-        Buses { attachment, costs, memory, io, crossing: false, polling: None }
+        Buses { attachment, costs, memory, io, polling: None }
     }
 
     /// Where the device is.
@@ -165,7 +161,6 @@ impl Buses {
     }
 
     fn only_memory(&mut self, at: Cycle, cycles: Cycle) -> Granted {
-        self.crossing = false;
         once(self.memory.take(at.max(self.memory.free), cycles))
     }
 
@@ -179,7 +174,6 @@ impl Buses {
         let io = (start + memory).max(self.io.free);
         let end = self.io.take(io, across);
         self.memory.take(start, end - start);
-        self.crossing = true;
         once(end)
     }
 
@@ -192,20 +186,19 @@ impl Buses {
         let room = self.io.free.saturating_sub(across * self.costs.buffers);
         let end = self.memory.take(at.max(self.memory.free).max(room), memory);
         let seen = self.io.take(end.max(self.io.free), across);
-        self.crossing = true;
         Granted { end, seen }
     }
 
-    /// The device reads a block of a processor's cache: first the I/O bus, then, while that is held, the memory bus.
+    /// The device reads a block of a processor's cache: first the I/O bus, then, while that is held, the memory bus. While a transaction of
+    /// the processor is on its way across the bridge, that refuses the device's (CNI section 4.1): it waits as long as for the bus.
     fn fetched(&mut self, at: Cycle, (memory, across): (Cycle, Cycle)) -> Granted {
         if across == 0 {
             return self.only_memory(at, memory);
         }
-        let start = self.refused(at.max(self.io.free));
+        let start = at.max(self.io.free);
         let from = (start + across).max(self.memory.free);
         let end = self.memory.take(from, memory);
         self.io.take(start, end - start);
-        self.crossing = false;
         once(end)
     }
 
@@ -215,21 +208,10 @@ impl Buses {
             return self.only_memory(at, memory);
         }
         let room = self.memory.free.saturating_sub(memory * self.costs.buffers);
-        let start = self.refused(at.max(self.io.free).max(room));
+        let start = at.max(self.io.free).max(room);
         let end = self.io.take(start, across);
         let seen = self.memory.take(end.max(self.memory.free), memory);
-        self.crossing = false;
         Granted { end, seen }
-    }
-
-    /// CNI section 4.1: when the processor's transaction is on its way across the bridge, the device's is refused, and succeeds
-    /// the next time.
-    fn refused(&mut self, start: Cycle) -> Cycle {
-        if !self.crossing || self.memory.free <= start {
-            return start;
-        }
-        self.io.busy += self.costs.nack;
-        self.memory.free.max(start + self.costs.nack)
     }
 
     /// The processor polls a register from now on, with a pause after each load.
@@ -252,7 +234,6 @@ impl Buses {
             if on_bus {
                 self.memory.free = polling.last_end;
                 self.memory.busy += loads * load;
-                self.crossing = self.attachment == Attachment::IoBus;
             }
             if self.attachment == Attachment::IoBus {
                 self.io.free = self.io.free.max(polling.last_end);

@@ -9,8 +9,7 @@ use super::read::{Fault, Read, field, only, table, tables};
 use super::units::{Count, Cycles, Ghz, Kib};
 use crate::protocols::{SNOOPING, snooping::Snooping};
 
-const NAME: &str = "cni-1996";
-const FILE: &str = include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../platforms/cni-1996.toml"));
+built_in::files!("cni-1996");
 
 /// Nodes that one simulation holds.
 const NODES: u32 = 64;
@@ -40,7 +39,7 @@ pub struct BusPlatform {
     pub network: Network,
     /// The messaging layer.
     pub software: Messaging,
-    file: Table,
+    pub(super) file: Table,
 }
 
 tables! {
@@ -98,8 +97,6 @@ tables! {
         to_ni: Cycles,
         /// An invalidation.
         invalidate: Cycles,
-        /// A transaction that the bridge refuses.
-        nack: Cycles,
         /// Stores and invalidations that the bridge holds.
         buffers: Count,
     }
@@ -166,7 +163,7 @@ const TOP: &[&str] = &[
 impl BusPlatform {
     /// A built-in platform; a name with a '/' or ending in `.toml` is a file.
     pub fn named(name: &str) -> Result<BusPlatform, PlatformError> {
-        let (text, origin) = built_in::text(name, &[(NAME, FILE)])?;
+        let (text, origin) = built_in::text(name, FILES)?;
         BusPlatform::parse(&text, &origin)
     }
 
@@ -248,9 +245,10 @@ mod tests {
 
     #[test]
     fn what_is_wrong_is_named() {
+        let (_, file) = FILES[0];
         let wrong = |from: &str, to: &str, key: &str| {
-            assert!(FILE.contains(from), "{from}");
-            let error = BusPlatform::parse(&FILE.replacen(from, to, 1), "mine.toml").unwrap_err();
+            assert!(file.contains(from), "{from}");
+            let error = BusPlatform::parse(&file.replacen(from, to, 1), "mine.toml").unwrap_err();
             assert_eq!(error.key(), Some(key), "{error}");
         };
         wrong("\"moesi\"", "\"mesif\"", "machine.protocol");

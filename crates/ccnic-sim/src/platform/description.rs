@@ -66,7 +66,7 @@ impl Platform {
 
     /// A load from the socket's own memory.
     pub fn local_memory_ns(&self) -> f64 {
-        self.there_and_back() + self.memory.latency.get()
+        local_memory(&self.path, &self.memory)
     }
 
     /// A load of a line that is modified in the other socket and homed there.
@@ -92,12 +92,27 @@ impl Platform {
 
     /// From the core to the home agent's answer and back, what lies behind the directory left out.
     fn there_and_back(&self) -> f64 {
-        let path = &self.path;
-        path.miss.get() + path.mesh.get() + path.lookup.get() + path.mesh.get() + path.fill.get()
+        there_and_back(&self.path)
     }
 
     /// What the other socket's home agent adds.
     fn across(&self) -> Option<f64> {
         self.link.as_ref().map(|link| 2.0 * link.one_way.get() + self.path.lookup.get())
+    }
+}
+
+fn there_and_back(path: &Path) -> f64 {
+    path.miss.get() + path.mesh.get() + path.lookup.get() + path.mesh.get() + path.fill.get()
+}
+
+/// See [`Platform::local_memory_ns`].
+pub(super) fn local_memory(path: &Path, memory: &Memory) -> f64 {
+    there_and_back(path) + memory.latency.get()
+}
+
+impl Link {
+    /// Data in each direction, in GB/s.
+    pub fn data_rate(&self) -> f64 {
+        self.rate.get() / f64::from(self.data_flits.get()) * 64.0
     }
 }

@@ -14,8 +14,10 @@
 //! What a file leaves out, misspells, or gives in another unit is refused with its key and a remedy: a simulator that
 //! takes a default silently measures something else.
 
+mod any;
 mod built_in;
 mod bus;
+mod data_sheet;
 mod description;
 mod error;
 mod instructions;
@@ -29,6 +31,7 @@ mod tests;
 mod units;
 mod values;
 
+pub use any::AnyPlatform;
 pub use bus::{BusPlatform, Messaging};
 pub use description::Platform;
 pub use error::PlatformError;

@@ -8,15 +8,7 @@ use super::error::PlatformError;
 use super::read::{Fault, field, only, tables};
 use super::units::{Bytes, Count, Cycles, GbytesPerS, Ghz, Ns, On, Us};
 
-macro_rules! files {
-    ($($name:literal),+) => {
-        const FILES: &[(&str, &str)] = &[$((
-            $name,
-            include_str!(concat!(env!("CARGO_MANIFEST_DIR"), "/../../platforms/", $name, ".toml")),
-        )),+];
-    };
-}
-files!("enzian", "pio-pc");
+built_in::files!("enzian", "pio-pc");
 
 /// A processor with a device.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,7 +33,7 @@ pub struct PioPlatform {
     pub dma: DmaEngine,
     /// The dataflow program.
     pub dataflow: Option<Dataflow>,
-    file: Table,
+    pub(super) file: Table,
 }
 
 tables! {
@@ -143,8 +135,6 @@ tables! {
 
     /// `[dataflow]`: a batch through a graph of operators.
     Dataflow {
-        /// Operators.
-        operators: Count,
         /// A batch, whatever its size.
         scheduler: Us,
         /// A byte through all operators on the processor.

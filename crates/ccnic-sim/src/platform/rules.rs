@@ -103,12 +103,8 @@ fn link(platform: &Platform) -> Check {
     };
     let reason = || "is there although topology.same_socket is true".into();
     ensure(!same, "link", reason, "remove [link], or set topology.same_socket to false")?;
-    one_of("link.kind", &link.kind, &["upi", "cxl"])?;
     at_most("link.data_flits", link.data_flits.get(), 64)?;
-    at_most("link.slots_per_flit", link.slots_per_flit.get(), 64)?;
-    let (spare, slots) = (link.spare_slots.get(), link.slots_per_flit.get());
-    let reason = || format!("is {spare}, of {slots} slots in a flit");
-    ensure(spare < slots, "link.spare_slots", reason, "a data line's header takes one slot itself")
+    at_most("link.spare_slots", link.spare_slots.get(), 64)
 }
 
 fn one_of(key: &str, value: &str, known: &[&str]) -> Check {
@@ -155,15 +151,10 @@ fn targets(platform: &Platform) -> Check {
 
 fn pcie(platform: &Platform) -> Check {
     let Some(pcie) = &platform.pcie else { return Ok(()) };
-    for (key, size) in [
-        ("pcie.payload", pcie.payload.get()),
-        ("pcie.read_request", pcie.read_request.get()),
-        ("pcie.completion_boundary", pcie.completion_boundary.get()),
-    ] {
-        let least = if key == "pcie.completion_boundary" { 64 } else { 128 };
-        let holds = size.is_power_of_two() && (least..=4096).contains(&size);
-        let remedy = format!("PCIe knows powers of two from {least} to 4096");
-        ensure(holds, key, || format!("is {size} bytes"), &remedy)?;
+    for (key, size) in [("pcie.payload", pcie.payload.get()), ("pcie.read_request", pcie.read_request.get())]
+    {
+        let holds = size.is_power_of_two() && (128..=4096).contains(&size);
+        ensure(holds, key, || format!("is {size} bytes"), "PCIe knows powers of two from 128 to 4096")?;
     }
     let (word, line) = (pcie.mmio_read.get(), pcie.mmio_read_line.get());
     let reason = || format!("is {line} ns, below pcie.mmio_read of {word} ns");

@@ -86,8 +86,6 @@ tables! {
 
     /// `[link]`: between the sockets, or between host and device.
     Link {
-        /// `upi` or `cxl`.
-        kind: String,
         /// Home agent to home agent, one way, unloaded.
         one_way: Ns,
         /// Per direction, all links together.
@@ -96,8 +94,6 @@ tables! {
         data_flits: Count,
         /// Slots for control messages that a line's header flit leaves.
         spare_slots: Count,
-        /// Slots of a flit of control messages.
-        slots_per_flit: Count,
         /// What a home agent takes from the other socket of lines written around the caches (non-temporal stores).
         around_rate: GbytesPerS,
     }
@@ -184,8 +180,6 @@ tables! {
         payload: Bytes,
         /// MRRS, the largest read request.
         read_request: Bytes,
-        /// RCB, where completions are cut.
-        completion_boundary: Bytes,
         /// Header and framing of a memory write.
         write_header: Bytes,
         /// Header and framing of a read request.

@@ -1,4 +1,4 @@
-//! Unusual files and values. Likely mistakes of users are in `tests/platforms.rs`.
+//! Unusual files and values. Likely mistakes of users are in `tests/suite/platforms`.
 
 use super::load::FILES;
 use super::{Platform, PlatformError};

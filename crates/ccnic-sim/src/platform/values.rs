@@ -1,8 +1,8 @@
-//! A platform's values one by one, to show them.
+//! A platform's values, to show them one by one or as a file.
+
+use std::fmt::Write as _;
 
 use toml::{Table, Value};
-
-use super::description::Platform;
 
 /// A number of a platform, with its unit and where it comes from.
 #[derive(Debug, Clone, PartialEq)]
@@ -21,12 +21,38 @@ pub struct Entry {
     pub fitted: bool,
 }
 
-impl Platform {
-    /// Every value that has a unit and a source, in alphabetical order of its keys.
-    pub fn entries(&self) -> Vec<Entry> {
-        let mut found = Vec::new();
-        collect(&self.file, "", &mut found);
-        found
+/// Every value that has a unit and a source, in alphabetical order of its keys.
+pub(super) fn entries(file: &Table) -> Vec<Entry> {
+    let mut found = Vec::new();
+    collect(file, "", &mut found);
+    found
+}
+
+/// The file as TOML that reads back as the same, a value in a line as the built-in files have it.
+pub(super) fn written(file: &Table) -> String {
+    let mut text = String::new();
+    for (key, value) in file.iter().filter(|(_, value)| !value.is_table()) {
+        let _ = writeln!(text, "{key} = {value}");
+    }
+    write_tables(&mut text, file, "");
+    text
+}
+
+fn write_tables(text: &mut String, file: &Table, at: &str) {
+    for (key, value) in file {
+        let Value::Table(table) = value else { continue };
+        if table.contains_key("source") {
+            continue; // a value, written with its table
+        }
+        let key = if at.is_empty() { key.clone() } else { format!("{at}.{key}") };
+        let is_value = |value: &Value| value.as_table().is_none_or(|table| table.contains_key("source"));
+        if table.values().any(is_value) {
+            let _ = writeln!(text, "\n[{key}]");
+        }
+        for (name, value) in table.iter().filter(|(_, value)| is_value(value)) {
+            let _ = writeln!(text, "{name} = {value}");
+        }
+        write_tables(text, table, &key);
     }
 }
 

@@ -87,7 +87,8 @@ impl Pcie {
         if left == 0 {
             return None;
         }
-        let n = first_piece(at, left, self.costs.payload / scale, self.costs.boundary);
+        // PCIe's read completion boundary is a line.
+        let n = first_piece(at, left, self.costs.payload / scale, LINE);
         let (first, last) = (at / LINE, (at + n - 1) / LINE);
         let lines = (u128::MAX >> (127 - (last - first))) << (first - request.at / LINE);
         if request.done & lines != lines {

@@ -39,19 +39,26 @@ impl CniWork {
         let platform = BusPlatform::named(platform).map_err(|e| e.to_string())?;
         let changed =
             set.iter().try_fold(platform, |platform, (key, value)| platform.overridden(key, *value));
-        let platform = changed.map_err(|e| e.to_string())?;
+        self.run_on(&changed.map_err(|e| e.to_string())?)
+    }
+
+    /// As [`run`](CniWork::run), on a platform.
+    ///
+    /// # Errors
+    /// Why it cannot be simulated.
+    pub fn run_on(&self, platform: &BusPlatform) -> Result<BTreeMap<String, f64>, String> {
         let found = match *self {
             CniWork::RoundTrip(interface, bytes) => {
-                round_trip_ns(&platform, interface, bytes).map(|ns| ("round_trip_us", ns / 1e3))
+                round_trip_ns(platform, interface, bytes).map(|ns| ("round_trip_us", ns / 1e3))
             }
             CniWork::Bandwidth(interface, bytes) => {
-                bandwidth(&platform, interface, bytes).map(|rate| ("mbytes_per_s", rate))
+                bandwidth(platform, interface, bytes).map(|rate| ("mbytes_per_s", rate))
             }
             CniWork::Program(interface, program) => {
-                let outcome = program.run(&platform, interface).map_err(|e| e.to_string())?;
-                return Ok(values(&platform, &outcome));
+                let outcome = program.run(platform, interface).map_err(|e| e.to_string())?;
+                return Ok(values(platform, &outcome));
             }
-            CniWork::LocalQueue => local_queue(&platform).map(|rate| ("mbytes_per_s", rate)),
+            CniWork::LocalQueue => local_queue(platform).map(|rate| ("mbytes_per_s", rate)),
         };
         let (key, value) = found.map_err(|e| e.to_string())?;
         Ok([(key.to_owned(), value)].into())

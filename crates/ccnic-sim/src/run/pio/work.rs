@@ -104,11 +104,18 @@ impl PioWork {
     pub fn run(&self, platform: &str, set: &BTreeMap<String, f64>) -> Result<BTreeMap<String, f64>, String> {
         let platform = PioPlatform::named(platform).map_err(|e| e.to_string())?;
         let changed = set.iter().try_fold(platform, |p, (key, value)| p.overridden(key, *value));
-        let platform = changed.map_err(|e| e.to_string())?;
+        self.run_on(&changed.map_err(|e| e.to_string())?)
+    }
+
+    /// As [`run`](PioWork::run), on a platform.
+    ///
+    /// # Errors
+    /// Why it cannot be simulated.
+    pub fn run_on(&self, platform: &PioPlatform) -> Result<BTreeMap<String, f64>, String> {
         let found = match self.series.act {
-            What::Batch => self.batch(&platform, self.bytes).map(|us| vec![("batch_us", us)]),
-            What::Fit => self.fit(&platform),
-            _ => self.times(&platform).map(|times| summary(&times)),
+            What::Batch => self.batch(platform, self.bytes).map(|us| vec![("batch_us", us)]),
+            What::Fit => self.fit(platform),
+            _ => self.times(platform).map(|times| summary(&times)),
         };
         let found = found.map_err(|e| e.to_string())?;
         Ok(found.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())

@@ -42,16 +42,19 @@ impl Lines {
 const WARM: u32 = 2;
 const BATCHES: u32 = 9;
 
+/// Operators of the graph (PIO section 5.4).
+const OPERATORS: u64 = 31;
+
 /// What the operators leave of a record: each drops one remainder.
-fn filtered(record: u64, operators: u32) -> u64 {
-    let dropped = (0..u64::from(operators)).any(|n| record % (2 * n + 41) == n);
+fn filtered(record: u64) -> u64 {
+    let dropped = (0..OPERATORS).any(|n| record % (2 * n + 41) == n);
     if dropped { 0 } else { record }
 }
 
-fn filter(bytes: &mut [u8], operators: u32) {
+fn filter(bytes: &mut [u8]) {
     for record in bytes.chunks_exact_mut(8) {
         let value = u64::from_le_bytes((&*record).try_into().unwrap_or_default());
-        record.copy_from_slice(&filtered(value, operators).to_le_bytes());
+        record.copy_from_slice(&filtered(value).to_le_bytes());
     }
 }
 
@@ -70,7 +73,6 @@ fn batch(bytes: usize, number: u32) -> Vec<u8> {
 /// When the platform lacks what it takes, or the results are wrong.
 pub fn batch_us(platform: &PioPlatform, carrier: Carrier, bytes: usize) -> Result<f64, PioError> {
     let flow = super::part(platform, "dataflow", &platform.dataflow)?.clone();
-    let operators = flow.operators.get();
     let on_device = flow.fpga.get();
     let times = Rc::new(RefCell::new(Vec::new()));
     // The device filters what lines bring; progress lines go back as they are, and so do lines that only fetch results.
@@ -80,7 +82,7 @@ pub fn batch_us(platform: &PioPlatform, carrier: Carrier, bytes: usize) -> Resul
         if !filters.get() {
             return 0;
         }
-        filter(line, operators);
+        filter(line);
         ps(on_device * line.len() as f64)
     };
     let wrong = Rc::new(Cell::new(false));
@@ -97,10 +99,10 @@ pub fn batch_us(platform: &PioPlatform, carrier: Carrier, bytes: usize) -> Resul
         for number in 0..WARM + BATCHES {
             let mut data = batch(bytes, number);
             let mut expected = data.clone();
-            filter(&mut expected, operators);
+            filter(&mut expected);
             let begun = cpu.now();
             cpu.spend(ps(flow.scheduler.get() * 1e3));
-            way.run(&mut data, operators, (flow.cpu.get(), on_device));
+            way.run(&mut data, (flow.cpu.get(), on_device));
             way.tell(flow.progress.get() as usize);
             if number >= WARM {
                 found.borrow_mut().push(ns(cpu.now() - begun) / 1e3);
@@ -140,12 +142,12 @@ impl<'a> Way<'a> {
     }
 
     /// A batch; `costs` are nanoseconds for a byte on the CPU and on the device.
-    fn run(&mut self, data: &mut [u8], operators: u32, costs: (f64, f64)) {
+    fn run(&mut self, data: &mut [u8], costs: (f64, f64)) {
         let len = data.len();
         let device = |cpu: &Agent<'_>| cpu.spend(ps(costs.1 * len as f64));
         match self.carrier {
             Carrier::Cpu => {
-                filter(data, operators);
+                filter(data);
                 self.cpu.spend(ps(costs.0 * len as f64));
             }
             Carrier::Eci(lines) => {
@@ -158,13 +160,13 @@ impl<'a> Way<'a> {
             Carrier::Pcie(width) => {
                 self.pcie.write(&self.cpu, 0, data);
                 device(&self.cpu);
-                filter(&mut self.pcie.bar[..len], operators);
+                filter(&mut self.pcie.bar[..len]);
                 self.pcie.read(&self.cpu, 0, data, width);
             }
             Carrier::Dma => {
                 self.pcie.dma(&self.cpu, len, true, Completion::Interrupt);
                 device(&self.cpu);
-                filter(data, operators);
+                filter(data);
                 self.pcie.dma(&self.cpu, len, false, Completion::Interrupt);
             }
         }

@@ -188,3 +188,43 @@ fn sweeps_that_cannot_be() {
         assert!(message.contains(expected), "{sweep:?}: {message}");
     }
 }
+
+/// Published systems instead of designs: which one wins, by the size of messages and the link's latency.
+#[test]
+fn systems_over_sizes_and_link_latencies() {
+    let out = tempfile::tempdir().expect("a folder");
+    let systems =
+        ["explore", "--systems", "ccnic,cni512q,e810@icx-e810", "--platform", "icx", "--metric", "p50"];
+    let sweeps = ["--sweep", "size=64,1500", "--sweep", "link.one_way=20,320"];
+    let run = ccnic(&[&systems[..], &sweeps].concat(), out.path());
+    assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+    is_a_picture(&out.path().join("explored"));
+    let svg = text(&out.path().join("explored.svg"));
+    for axis in ["packet size [bytes]", "link.one_way [ns]"] {
+        assert!(svg.contains(axis), "{axis}");
+    }
+    let csv = text(&out.path().join("explored.csv"));
+    assert_eq!(csv.lines().count(), 1 + 3 * 4, "{csv}");
+    let trip = |size: &str, way: &str, system: &str| -> f64 {
+        let start = format!("{size},{way},{system},");
+        let line = csv.lines().find(|line| line.starts_with(&start)).expect("a line");
+        line.split(',').nth(5).and_then(|field| field.parse().ok()).expect("a time")
+    };
+    // The device on PCIe does not hear of the link; the others' messages cross it.
+    assert_eq!(trip("64", "20", "e810"), trip("64", "320", "e810"));
+    for system in ["ccnic", "cni512q"] {
+        assert!(trip("64", "320", system) > trip("64", "20", system) + 1000.0, "{csv}");
+    }
+    for (more, expected) in [
+        (&["--sweep", "cores=1,2"][..], "vary size or a platform's value"),
+        (&["--sweep", "memory_bus.load=1,2"], "--sweep memory_bus.load: icx"),
+        (&["--sweep", "size=4,64"], "16 to 9600 bytes, not 4"),
+        (&["--sweep", "size=64", "--burst", "2"], "--burst"),
+        (&["--sweep", "size=64", "--systems", "ni2w"], "ni2w cannot be on icx"),
+    ] {
+        let run = ccnic(&[&systems[..], more].concat(), out.path());
+        let message = String::from_utf8_lossy(&run.stderr);
+        assert_eq!(run.status.code(), Some(2), "{more:?}: {message}");
+        assert!(message.contains(expected), "{more:?}: {message}");
+    }
+}

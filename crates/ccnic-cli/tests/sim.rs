@@ -135,6 +135,41 @@ fn a_platform_that_is_shown_can_be_given_back() {
 }
 
 #[test]
+fn systems_are_listed_run_and_refused_where_they_cannot_be() {
+    let listed = json(&["systems"]);
+    let names: Vec<&str> =
+        listed.as_array().expect("a list").iter().filter_map(|s| s["system"].as_str()).collect();
+    for name in [
+        "ccnic",
+        "cc-nic",
+        "e810",
+        "cx6",
+        "ni2w",
+        "cni4",
+        "cni16q",
+        "cni512q",
+        "cni16qm",
+        "pio",
+        "pio-device",
+    ] {
+        assert!(names.contains(&name), "{name} {names:?}");
+    }
+    let seen = json(&["run", "--system", "cni512q", "--platform", "icx", "--size", "64,1500"]);
+    let of = |i: usize, key: &str| seen[i][key].as_f64().expect("a number");
+    assert!(of(1, "round_trip_ns") > of(0, "round_trip_ns") && of(1, "mpps") < of(0, "mpps"), "{seen}");
+    let far = json(&["run", "--system", "pio", "--set", "link.one_way=1000"]);
+    assert!(far[0]["round_trip_ns"].as_f64() > Some(4000.0), "on enzian, its only platform: {far}");
+    let table = sim(&["run", "--system", "cni4", "--size", "64"]);
+    assert!(String::from_utf8_lossy(&table.stdout).contains("cni4 on cni-1996"));
+    refused(&["run", "--system", "e810", "--platform", "icx"], "it has no PCIe NIC; choose icx-e810");
+    refused(&["run", "--system", "cx6", "--platform", "icx-e810"], "another one; choose icx-cx6");
+    refused(&["run", "--system", "ni2w", "--platform", "spr"], "choose cni-1996");
+    refused(&["run", "--system", "ccnic", "--platform", "enzian"], "choose icx");
+    refused(&["run", "--system", "pio-device", "--size", "129"], "8 to 128 bytes, not 129");
+    refused(&["run", "--system", "vax"], "choose one of ccnic, cc-nic");
+}
+
+#[test]
 fn a_failed_calibration_check_ends_with_status_1() {
     let file = std::env::temp_dir().join(format!("ccnic-{}.toml", std::process::id()));
     let icx = concat!(env!("CARGO_MANIFEST_DIR"), "/../../platforms/icx.toml");

@@ -64,7 +64,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `docs/architecture/simulator.md` says how to add a machine, a protocol, a device or a system.
+//! `docs/laboratory.md` shows how to add a machine, a protocol, a device or a system.
 
 pub mod bus;
 mod devices;
@@ -88,5 +88,10 @@ pub use machine::{Attachment, Machine, MachineError, Seat};
 pub use observe::{counters, summary, trace, witness};
 pub use run::cni as cni_run;
 pub use run::pio as pio_run;
-pub use run::{calibrate, figures, loopback, micro, mmio, parallel};
+pub use run::{calibrate, figures, loopback, micro, mmio, parallel, published};
 pub use systems::{cni, pio};
+
+/// The worked examples of `docs/laboratory.md`.
+#[cfg(doctest)]
+#[doc = include_str!("../../../docs/laboratory.md")]
+pub struct Laboratory;

@@ -73,4 +73,9 @@ impl MachineArgs {
     pub fn platform(&self) -> anyhow::Result<Platform> {
         self.changes.of(Platform::named(&self.platform)?, Platform::overridden)
     }
+
+    /// As [`platform`](MachineArgs::platform), of any machine.
+    pub fn any_platform(&self) -> anyhow::Result<AnyPlatform> {
+        self.changes.of_any(AnyPlatform::named(&self.platform)?)
+    }
 }

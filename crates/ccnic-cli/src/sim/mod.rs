@@ -5,6 +5,7 @@ pub mod loopback;
 mod machine;
 mod micro;
 mod platforms;
+mod run;
 
 use clap::Subcommand;
 
@@ -23,6 +24,10 @@ pub enum SimCommand {
     Stream(micro::StreamArgs),
     /// Latency of MMIO reads and throughput of MMIO writes of a PCIe device (CC-NIC figures 2 and 3)
     Mmio(micro::MicroArgs),
+    /// A message there and back, and messages per second, by a published system
+    Run(run::RunArgs),
+    /// List the published systems, and the platforms that each can be on
+    Systems(run::SystemsArgs),
     /// List the platforms that can be simulated, or show one's values and their sources
     Platforms(platforms::PlatformsArgs),
     /// Compare simulated latencies and rates with the targets in the platform files
@@ -37,6 +42,8 @@ pub fn run(command: &SimCommand) -> anyhow::Result<bool> {
         SimCommand::Pingpong(args) => micro::pingpong(args)?,
         SimCommand::Stream(args) => micro::stream(args)?,
         SimCommand::Mmio(args) => micro::mmio(args)?,
+        SimCommand::Run(args) => run::run(args)?,
+        SimCommand::Systems(args) => run::list(args)?,
         SimCommand::Platforms(args) => platforms::run(args)?,
         SimCommand::Calibrate(args) => return calibrate::run(args),
     }

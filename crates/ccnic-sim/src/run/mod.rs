@@ -8,3 +8,4 @@ pub mod micro;
 pub mod mmio;
 pub mod parallel;
 pub mod pio;
+pub mod published;

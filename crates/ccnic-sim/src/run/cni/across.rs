@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ccnic::host::{self, QueuePair};
+use ccnic::memory::LINE;
 use ccnic::nic::{NicQueue, Pipeline, loopback};
 use ccnic::ring::{Ring, RingVisitor};
 use ccnic::{Config, Design, Layout, SharedMemory};
@@ -16,7 +17,7 @@ use crate::bus;
 use crate::kernel::time::{ns, ps};
 use crate::machine::sim::Sim;
 use crate::machine::{Machine, agent::Agent};
-use crate::platform::{BusPlatform, Code, Instructions, Platform};
+use crate::platform::{AnyPlatform, BusPlatform, Code, Instructions, Platform};
 use crate::run::loopback::run as run_loopback;
 use crate::run::micro::{Words, pingpong};
 use crate::systems::cni::pair::{Nic, Program, Queues};
@@ -24,10 +25,10 @@ use crate::systems::plan::Plan;
 
 use super::micro::ns as bus_ns;
 
-/// Bytes of a message.
+/// Bytes of a message in the figure.
 const SIZE: usize = 64;
-/// Instructions of a message that the program sends or takes, and that the NIC sends back, payload included: the bench `queue` under
-/// callgrind. On the bus a processor executes one in a cycle.
+/// Instructions of a message that the program sends or takes, and that the NIC sends back, 64 bytes of payload included: the bench `queue`
+/// under callgrind. On the bus a processor executes one in a cycle. Further lines of payload cost what they cost the rings' programs.
 const SEND: u64 = 131;
 const TAKE: u64 = 161;
 const REFLECT: u64 = 228;
@@ -84,45 +85,69 @@ impl Seen {
 /// # Errors
 /// Why it cannot be simulated.
 pub fn run(over: Over, platform: &str, set: &BTreeMap<String, f64>) -> Result<Seen, String> {
-    if let Ok(platform) = BusPlatform::named(platform) {
-        let changed = set.iter().try_fold(platform, |p, (key, value)| p.overridden(key, *value));
-        let platform = changed.and_then(|p| p.overridden("machine.nodes", 1.0)).map_err(|e| e.to_string())?;
-        let seen = |in_flight| on_bus(&platform, over, in_flight);
-        let (one, all) = (seen(1)?, seen(IN_FLIGHT)?);
-        return Ok(Seen { round_trip_ns: one.0, mpps: all.1, pingpong_ns: bus_pingpong(&platform)? });
-    }
-    let changed = Platform::named(platform)
+    let changed = AnyPlatform::named(platform)
         .and_then(|p| set.iter().try_fold(p, |p, (key, value)| p.overridden(key, *value)));
     let platform = changed.map_err(|e| e.to_string())?;
-    let seen = |in_flight| on_sockets(&platform, over, in_flight);
+    let seen = |in_flight| pace(&platform, way(over), SIZE, in_flight);
     let (one, all) = (seen(1)?, seen(IN_FLIGHT)?);
-    let line = pingpong(&platform, Words::WriterHomed).map_err(|e| e.to_string())?;
-    Ok(Seen { round_trip_ns: one.0, mpps: all.1, pingpong_ns: line.median_ns })
+    let pingpong_ns = match &platform {
+        AnyPlatform::Buses(p) => bus_pingpong(&of_one_node(p)?)?,
+        AnyPlatform::Sockets(p) => pingpong(p, Words::WriterHomed).map_err(|e| e.to_string())?.median_ns,
+        AnyPlatform::Device(p) => return Err(format!("{} has neither sockets nor a bus", p.name)),
+    };
+    Ok(Seen { round_trip_ns: one.0, mpps: all.1, pingpong_ns })
+}
+
+/// What messages go over, in detail.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::run) enum Way {
+    /// Two cachable queues of so many blocks.
+    Queue(u32),
+    /// Rings of one queue pair.
+    Rings(Config),
+}
+
+/// Messages of so many bytes, so many of them under way at most.
+pub(in crate::run) fn pace(
+    platform: &AnyPlatform,
+    way: Way,
+    bytes: usize,
+    in_flight: u32,
+) -> Result<Pace, String> {
+    match platform {
+        AnyPlatform::Buses(p) => on_bus(&of_one_node(p)?, way, bytes, in_flight),
+        AnyPlatform::Sockets(p) => on_sockets(p, way, bytes, in_flight),
+        AnyPlatform::Device(p) => Err(format!("{} has neither sockets nor a bus", p.name)),
+    }
+}
+
+fn of_one_node(platform: &BusPlatform) -> Result<BusPlatform, String> {
+    platform.overridden("machine.nodes", 1.0).map_err(|e| e.to_string())
 }
 
 /// Time and rate: nanoseconds from one message to the next that is sent when it is back, and millions per second.
 type Pace = (f64, f64);
 
-fn pace(nanoseconds: f64, messages: f64) -> Pace {
+fn of_time(nanoseconds: f64, messages: f64) -> Pace {
     (nanoseconds / messages, messages * 1e3 / nanoseconds)
 }
 
-fn blocks(over: Over) -> Option<u32> {
+fn way(over: Over) -> Way {
+    let rings = |design| {
+        let config = Config { design, queues: 1, demote: ccnic::Demote::Off, ..Config::default() };
+        Way::Rings(Config { buffers: 2048, ..config })
+    };
     match over {
-        Over::Cni16q => Some(16),
-        Over::Cni512q => Some(512),
-        Over::Paper | Over::Ccnic => None,
+        Over::Cni16q => Way::Queue(16),
+        Over::Cni512q => Way::Queue(512),
+        Over::Paper => rings(Design::GroupedClear),
+        Over::Ccnic => rings(Design::GroupedEpoch),
     }
 }
 
-fn config(over: Over) -> Config {
-    let design = if over == Over::Paper { Design::GroupedClear } else { Design::GroupedEpoch };
-    Config { design, queues: 1, buffers: 2048, demote: ccnic::Demote::Off, ..Config::default() }
-}
-
-fn load(in_flight: u32, seconds: f64) -> Load {
-    Load {
-        size: SIZE as u16,
+fn load(bytes: usize, in_flight: u32, seconds: f64) -> Result<Load, String> {
+    Ok(Load {
+        size: bytes.try_into().map_err(|_| format!("{bytes} bytes are more than a packet has"))?,
         burst: if in_flight == 1 { 1 } else { 32 },
         rx_burst: 32,
         inflight: in_flight as usize,
@@ -132,7 +157,7 @@ fn load(in_flight: u32, seconds: f64) -> Load {
         packets: None,
         whole_bursts: false,
         phase: 0.0,
-    }
+    })
 }
 
 /// The program's side of the queues: sends while it may, then takes what is back. `spend` is told what it executes for each message,
@@ -144,18 +169,20 @@ fn exchange<M: SharedMemory>(
     spend: impl Fn(u64),
     relax: impl Fn(),
 ) -> (u64, u64) {
-    let (mut back, mut begun) = (0, 0);
-    while back < WARM + MEASURED {
+    let mut begun = 0;
+    while program.received() < WARM + MEASURED {
         let mut idle = true;
-        while program.in_flight() < in_flight && program.send() {
-            spend(SEND);
+        let (mut sent, mut taken) = program.next_lens();
+        while (program.is_begun() || program.in_flight() < in_flight) && program.send() {
+            spend(SEND + further(sent));
+            sent = program.next_lens().0;
             idle = false;
         }
         while program.receive() {
-            spend(TAKE);
-            back += 1;
+            spend(TAKE + further(taken));
+            taken = program.next_lens().1;
             idle = false;
-            if back == WARM {
+            if begun == 0 && program.received() == WARM {
                 begun = now();
             }
         }
@@ -166,14 +193,23 @@ fn exchange<M: SharedMemory>(
     (begun, now())
 }
 
-fn on_sockets(platform: &Platform, over: Over, in_flight: u32) -> Result<Pace, String> {
-    let Some(blocks) = blocks(over) else {
-        let plan = Plan { config: config(over), load: load(in_flight, 100e-6) };
-        let run = run_loopback(platform, &plan).map_err(|e| e.to_string())?;
-        let packets: u64 = run.outcomes.iter().map(|o| o.packets).sum();
-        return Ok(pace(ns(run.measured), packets as f64));
+/// Instructions of the payload's lines after the first.
+fn further(bytes: usize) -> u64 {
+    let line = Instructions::of(&Config::default()).map_or(0.0, |counted| counted.host.line);
+    let lines = bytes.div_ceil(LINE as usize).saturating_sub(1);
+    (lines as f64 * line).round() as u64
+}
+
+fn on_sockets(platform: &Platform, way: Way, bytes: usize, in_flight: u32) -> Result<Pace, String> {
+    let queues = match way {
+        Way::Queue(blocks) => Queues::new(blocks),
+        Way::Rings(config) => {
+            let plan = Plan { config, load: load(bytes, in_flight, 100e-6)? };
+            let run = run_loopback(platform, &plan).map_err(|e| e.to_string())?;
+            let packets: u64 = run.outcomes.iter().map(|o| o.packets).sum();
+            return Ok(of_time(ns(run.measured), packets as f64));
+        }
     };
-    let queues = Queues::new(blocks);
     let mut machine = Machine::new(platform, queues.bytes(), &[(0, 0), (1, 1)]).map_err(|e| e.to_string())?;
     // As CC-NIC's: what the NIC writes is at home in its socket.
     machine.set_home(queues.of_nic(), queues.bytes() - queues.of_nic(), 1);
@@ -182,7 +218,7 @@ fn on_sockets(platform: &Platform, over: Over, in_flight: u32) -> Result<Pace, S
     let result = Rc::clone(&found);
     sim.spawn(0, move |agent| {
         agent.set_code(CODE);
-        let mut program = Program::new(agent, &queues, SIZE);
+        let mut program = Program::new(agent, &queues, bytes);
         let spend = |instructions| agent.has_executed(instructions);
         let (begun, ended) = exchange(&mut program, in_flight, || agent.now(), spend, || agent.relax());
         *result.borrow_mut() = (program.wrong == 0).then_some(ended - begun);
@@ -191,7 +227,7 @@ fn on_sockets(platform: &Platform, over: Over, in_flight: u32) -> Result<Pace, S
     sim.spawn(1, move |agent| reflect(agent, &queues)).map_err(|e| e.to_string())?;
     sim.run(ps(1e9));
     let time = found.borrow().ok_or("messages were lost or damaged: a defect of ccnic")?;
-    Ok(pace(ns(time), f64::from(MEASURED)))
+    Ok(of_time(ns(time), f64::from(MEASURED)))
 }
 
 /// The NIC on a core.
@@ -200,7 +236,7 @@ fn reflect(agent: Agent<'_>, queues: &Queues) {
     let mut nic = Nic::new(agent, queues);
     loop {
         if nic.poll() {
-            agent.has_executed(REFLECT);
+            agent.has_executed(REFLECT + 2 * further(nic.last_len()));
         } else {
             agent.relax();
         }
@@ -230,23 +266,26 @@ fn two_processors(
     pace.ok_or_else(|| "messages were lost or damaged: a defect of ccnic".to_owned())
 }
 
-fn on_bus(platform: &BusPlatform, over: Over, in_flight: u32) -> Result<Pace, String> {
-    let Some(blocks) = blocks(over) else {
-        return config(over).design.dispatch(RingsOnBus { platform, over, in_flight });
+fn on_bus(platform: &BusPlatform, way: Way, bytes: usize, in_flight: u32) -> Result<Pace, String> {
+    let queues = match way {
+        Way::Queue(blocks) => Queues::new(blocks),
+        Way::Rings(config) => {
+            let load = load(bytes, in_flight, 2e-3)?;
+            return config.design.dispatch(RingsOnBus { platform, config, load });
+        }
     };
-    let queues = Queues::new(blocks);
     let own = platform.clone();
     let program = move |cpu: bus::agent::Agent<'_>| {
-        let mut program = Program::new(cpu, &queues, SIZE);
+        let mut program = Program::new(cpu, &queues, bytes);
         let spend = |instructions| cpu.work(instructions);
         let (begun, ended) = exchange(&mut program, in_flight, || cpu.now(), spend, || cpu.relax());
-        (program.wrong == 0).then(|| pace(bus_ns(&own, ended - begun), f64::from(MEASURED)))
+        (program.wrong == 0).then(|| of_time(bus_ns(&own, ended - begun), f64::from(MEASURED)))
     };
     two_processors(platform, queues.bytes(), program, move |cpu, over| {
         let mut nic = Nic::new(cpu, &queues);
         while !over() {
             if nic.poll() {
-                cpu.work(REFLECT);
+                cpu.work(REFLECT + 2 * further(nic.last_len()));
             } else {
                 cpu.relax();
             }
@@ -257,8 +296,8 @@ fn on_bus(platform: &BusPlatform, over: Over, in_flight: u32) -> Result<Pace, St
 /// CC-NIC's rings between two processors on a bus: the load generator and the NIC's loopback of the real machine.
 struct RingsOnBus<'p> {
     platform: &'p BusPlatform,
-    over: Over,
-    in_flight: u32,
+    config: Config,
+    load: Load,
 }
 
 /// A processor's clock; it executes one instruction in a cycle.
@@ -290,11 +329,10 @@ impl RingVisitor for RingsOnBus<'_> {
     type Output = Result<Pace, String>;
 
     fn visit<R: Ring>(self) -> Self::Output {
-        let config = config(self.over);
+        let RingsOnBus { platform, config, load } = self;
         let layout = Layout::new(&config).map_err(|e| e.to_string())?;
         let counted = Instructions::of(&config).ok_or("its instructions have not been counted")?;
-        let ghz = self.platform.processor.frequency.get();
-        let load = load(self.in_flight, 2e-3);
+        let ghz = platform.processor.frequency.get();
         let (host_counts, nic_counts) = (counted.clone(), counted.clone());
         let formatted = Rc::new(std::cell::Cell::new(false));
         let ready = Rc::clone(&formatted);
@@ -305,9 +343,9 @@ impl RingVisitor for RingsOnBus<'_> {
             let clock = BusClock { cpu, instructions: host_counts, ghz };
             let found: Result<Outcome, LoadError> = ccnic_load::run(&mut pair, load, &clock, || (), || ());
             let found = found.ok().filter(|o| o.lost == 0 && o.corrupt == 0)?;
-            Some(pace(found.seconds * 1e9, found.packets as f64))
+            Some(of_time(found.seconds * 1e9, found.packets as f64))
         };
-        two_processors(self.platform, layout.size(), program, move |cpu, over| {
+        two_processors(platform, layout.size(), program, move |cpu, over| {
             while !formatted.get() {
                 cpu.relax();
                 cpu.load(0);
@@ -339,7 +377,7 @@ fn bus_pingpong(platform: &BusPlatform) -> Result<f64, String> {
             cpu.store_release(0, round);
             await_word(cpu, 64, round);
         }
-        Some(pace(bus_ns(&own, cpu.now() - begun), ROUNDS as f64))
+        Some(of_time(bus_ns(&own, cpu.now() - begun), ROUNDS as f64))
     };
     let (ns, _) = two_processors(platform, 4096, program, move |cpu, _| {
         for round in 1..=ROUNDS {

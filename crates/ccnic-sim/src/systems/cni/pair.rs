@@ -53,22 +53,27 @@ pub struct Program<M> {
     mem: M,
     sender: Sender,
     receiver: Receiver,
+    size: usize,
+    /// Messages of the queue that a message takes.
+    parts: u32,
     payload: Vec<u8>,
     wanted: Vec<u8>,
     back: Vec<u8>,
     sent: u32,
     received: u32,
-    /// Messages that came back damaged or out of order.
+    /// Parts that came back damaged or out of order.
     pub wrong: u64,
 }
 
 impl<M: SharedMemory> Program<M> {
-    /// Over queues that nobody has used. `size`: bytes of a message, at most [`PAYLOAD`].
+    /// Over queues that nobody has used. `size`: bytes of a message, which goes in parts of at most [`PAYLOAD`].
     pub fn new(mem: M, queues: &Queues, size: usize) -> Program<M> {
         Program {
             mem,
             sender: Sender::new(queues.to_nic),
             receiver: Receiver::new(queues.to_program),
+            size,
+            parts: size.div_ceil(PAYLOAD).max(1) as u32,
             payload: vec![0; size.min(PAYLOAD)],
             wanted: vec![0; size.min(PAYLOAD)],
             back: Vec::with_capacity(PAYLOAD),
@@ -78,33 +83,54 @@ impl<M: SharedMemory> Program<M> {
         }
     }
 
-    /// Messages under way.
+    /// Messages under way, of which one may be begun only.
     pub fn in_flight(&self) -> u32 {
-        self.sent.wrapping_sub(self.received)
+        self.sent.div_ceil(self.parts) - self.received()
     }
 
-    /// Sends the next message; false if there is no room.
+    /// Messages that are back, all of each.
+    pub fn received(&self) -> u32 {
+        self.received / self.parts
+    }
+
+    /// Some parts of a message have been sent, and not all.
+    pub fn is_begun(&self) -> bool {
+        !self.sent.is_multiple_of(self.parts)
+    }
+
+    /// Bytes of the part that is sent next, and of the one that is taken next.
+    pub fn next_lens(&self) -> (usize, usize) {
+        (self.len(self.sent), self.len(self.received))
+    }
+
+    fn len(&self, part: u32) -> usize {
+        let before = (part % self.parts) as usize * PAYLOAD;
+        self.size.saturating_sub(before).min(PAYLOAD)
+    }
+
+    /// Sends the next part of a message; false if there is no room.
     #[inline]
     pub fn send(&mut self) -> bool {
         if !self.sender.has_room(&self.mem) {
             return false;
         }
+        let len = self.len(self.sent);
         self.payload.fill(self.sent as u8);
-        let header = Header { handler: 0, from: 0, to: 1, len: self.payload.len(), tag: self.sent };
-        self.sender.send(&self.mem, header, &self.payload, Publish::ValidFirstBlockLast);
-        self.sent = self.sent.wrapping_add(1);
+        let header = Header { handler: 0, from: 0, to: 1, len, tag: self.sent };
+        self.sender.send(&self.mem, header, &self.payload[..len], Publish::ValidFirstBlockLast);
+        self.sent += 1;
         true
     }
 
-    /// Takes a message that has come back; false if there is none.
+    /// Takes a part that has come back; false if there is none.
     #[inline]
     pub fn receive(&mut self) -> bool {
         let Some(header) = self.receiver.has(&self.mem, 0) else { return false };
         let header = self.receiver.take(&self.mem, header, &mut self.back);
         self.wanted.fill(self.received as u8);
-        let right = header.tag == self.received && self.back == self.wanted;
+        let right = header.tag == self.received && self.back == self.wanted[..self.len(self.received)];
         self.wrong += u64::from(!right);
-        self.received = self.received.wrapping_add(1);
+        self.received += 1;
         true
     }
 }
@@ -127,6 +153,11 @@ impl<M: SharedMemory> Nic<M> {
             receiver: Receiver::new(queues.to_nic),
             payload: Vec::with_capacity(PAYLOAD),
         }
+    }
+
+    /// Bytes of the part that was sent back last.
+    pub fn last_len(&self) -> usize {
+        self.payload.len()
     }
 
     /// Sends the next message back; false if there is none, or no room.
@@ -164,6 +195,24 @@ mod tests {
                 while program.receive() || nic.poll() {}
                 assert_eq!((program.in_flight(), program.wrong), (0, 0));
             }
+        }
+    }
+
+    /// A message of several parts is back when all of them are.
+    #[test]
+    fn messages_of_several_parts() {
+        let queues = Queues::new(16);
+        let mem = HeapMemory::new(queues.bytes());
+        let (mut program, mut nic) = (Program::new(mem.clone(), &queues, 500), Nic::new(mem, &queues));
+        for message in 0..50 {
+            while program.is_begun() || program.in_flight() == 0 {
+                assert!(program.send());
+            }
+            assert!(nic.poll() && nic.poll());
+            assert!(program.receive() && program.receive());
+            assert_eq!((program.in_flight(), program.received()), (1, message), "a third part is under way");
+            assert!(nic.poll() && !nic.poll() && program.receive() && !program.receive());
+            assert_eq!((program.in_flight(), program.received(), program.wrong), (0, message + 1, 0));
         }
     }
 

@@ -1,8 +1,8 @@
 //! A load generator for key-value stores: the CC-NIC paper's workloads and YCSB's, open or closed loop, every value verified.
 //!
-//! Reading order: [`workload`] (what is asked for), [`value`] (what values are made of), [`protocol`] (bytes), [`transport`] (how they reach
-//! a store), [`book`] (what is in flight, and whether an answer is right), [`run`] (when requests are sent), [`stats`] (what the server counts
-//! meanwhile), [`report`].
+//! Reading order: [`workload`] (what is asked for), [`value`] (what values are made of), [`protocol`] (bytes), [`transport`] (how they
+//! reach a store), [`book`] (what is in flight, and whether an answer is right), [`run`] (when requests are sent), [`stats`] (what the
+//! server counts meanwhile), [`report`].
 
 pub mod book;
 pub mod protocol;

@@ -28,7 +28,7 @@
 //! let program = nic.accept().ok_or("it has just been counted")?;
 //! let mut queue = program.queue(0)?;
 //!
-//! // Sends back what the program sends, until 8 packets have come. The packets are copied, since the program may change its own at any time.
+//! // Sends back copies of what the program sends, until 8 packets have come: the program may change its own at any time.
 //! let (mut rooms, mut lens) = ([[0; 1500]; 32], [0; 32]);
 //! let mut echoed = 0;
 //! while echoed < 8 {
@@ -48,9 +48,9 @@
 //! ```
 //!
 //! # Trust
-//! A program may be defective or hostile. What [`Queue::rx_burst`] returns is checked: every buffer lies inside the program's pool, every chain
-//! has an end, no packet is empty or longer than the program's MTU; everything else is dropped and counted. A program can still change a packet
-//! while the NIC reads it: copy the bytes that a decision depends on, and read only the copy.
+//! A program may be defective or hostile. What [`Queue::rx_burst`] returns is checked: every buffer lies inside the program's pool,
+//! every chain has an end, no packet is empty or longer than the program's MTU; everything else is dropped and counted. A program can
+//! still change a packet while the NIC reads it: copy the bytes that a decision depends on, and read only the copy.
 //!
 //! # Reading order
 //! `error.rs`; `shared.rs` (what the control thread and the queues' threads share), `pair.rs` (a queue pair of any design), `sleep.rs`,

@@ -146,8 +146,8 @@ impl Queue {
         if n == 0 && max > 0 && !self.fetched.is_empty() { Err(BurstError::NotOneRoom) } else { Ok(n) }
     }
 
-    /// Sends packets in the program's own buffers, those that the NIC holds, in order and without a copy: as many whole ones as the ring has
-    /// room for. Returns the number of descriptors, whose buffers are the program's again; the NIC still holds the others.
+    /// Sends packets in the program's own buffers, those that the NIC holds, in order and without a copy: as many whole ones as the ring
+    /// has room for. Returns the number of descriptors, whose buffers are the program's again; the NIC still holds the others.
     ///
     /// # Errors
     /// When the first packet can never be sent. Another one that cannot ends the burst before it.
@@ -293,8 +293,8 @@ impl Queue {
     }
 
     /// How the program wants its packets spread over its queues, if it does: [`Spreader::queue`] of [`Spreader::hash`] of a packet's first
-    /// [`START`](crate::START) bytes is the queue to send it on, [`Spreader::meta`] what to send it with. What that queue has no room for is
-    /// [missed](Queue::missed), for no queue may wait for another. A change by the program is followed from the next call on.
+    /// [`START`](crate::START) bytes is the queue to send it on, [`Spreader::meta`] what to send it with. What that queue has no room for
+    /// is [missed](Queue::missed), for no queue may wait for another. A change by the program is followed from the next call on.
     #[inline(always)]
     pub fn spreader(&mut self) -> Option<&Spreader> {
         if self.link.steering.is_full() {
@@ -416,7 +416,7 @@ impl Queue {
         Ok(())
     }
 
-    /// Copies bytes out of a buffer that the NIC holds, from its byte `at` on. The program may change them meanwhile: decide by the copy only.
+    /// Copies bytes out of a buffer that the NIC holds, from its byte `at` on. The program may change them meanwhile: decide by the copy.
     ///
     /// # Errors
     /// [`BurstError::BadBuffer`], with nothing copied: it names no buffer, or its data end before.

@@ -1,6 +1,6 @@
 //! As the NIC of the server's region: the generator is what the server's queue pair is connected to, so that nothing but the interface is
-//! between them, no third program and no kernel. What a real NIC would have from its wire, the generator makes itself: frames of a host with
-//! an address of its own, which answers ARP.
+//! between them, no third program and no kernel. What a real NIC would have from its wire, the generator makes itself: frames of a host
+//! with an address of its own, which answers ARP.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;

@@ -127,7 +127,7 @@ impl Totals {
     }
 }
 
-/// How many bytes apart the sizes are that [`Sizes`] tells.
+/// How many bytes apart the sizes are that `Sizes` tells.
 pub const SIZE_STEP: usize = 32;
 
 /// How many items there are of each size, counted from when `stats sizes_enable` was said, as in memcached: those before it are unknown.

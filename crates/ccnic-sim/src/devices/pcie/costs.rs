@@ -32,6 +32,7 @@ pub struct Costs {
     read: Ps,
     read_line: Ps,
     pub payload: u32,
+    pub read_request: u32,
     pub write_header: u32,
     pub read_header: u32,
     pub completion_header: u32,

@@ -44,6 +44,7 @@ impl<E: Engine> Stack<E> {
         }
         let Stack { core, pair, .. } = self;
         let Some(pair) = pair else { return Ok(()) };
+        core.time.sleeps(timeout);
         match pair.wait_once(timeout, || core.group.waits()) {
             Err(NicError::Os { errno: Errno::INTR, .. }) => Ok(()), // a signal: the program polls, and may wait again
             Err(NicError::Gone) if self.core.options.reconnect => self.look(),

@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
-use std::time::Instant;
 
 use ccnic_client::{Burst, QueuePair, Takes};
 
 use crate::attach::random;
+use crate::clock::Time;
 use crate::connections::{Conn, Connections, Entry, Holder};
 use crate::engine::{Engine, Micros, NEVER, Phase};
 use crate::neighbours::{Group, Neighbours};
@@ -49,8 +49,10 @@ pub(crate) struct Core<E: Engine> {
     pub(crate) bound: Vec<u16>,
     pub(crate) neighbours: Neighbours,
     pub(crate) group: Group,
-    start: Instant,
+    pub(crate) time: Time,
     pub(crate) now: Micros,
+    /// Frames that may have waited in the ring while the stack did not look: they are received before any time is over.
+    pub(crate) behind: usize,
     /// When the last frame came.
     pub(crate) heard: Micros,
     pub(crate) counters: Counters,
@@ -72,6 +74,7 @@ impl<E: Engine> Core<E> {
         let address = |network: Option<crate::Network>| network.map(|network| network.address);
         let ipv4 = address(options.ipv4).and_then(|ip| if let IpAddr::V4(ip) = ip { Some(ip) } else { None });
         let ipv6 = address(options.ipv6).and_then(|ip| if let IpAddr::V6(ip) = ip { Some(ip) } else { None });
+        let time = Time::new(options.clock.clone());
         Core {
             engine,
             connections: Connections::new(),
@@ -92,8 +95,9 @@ impl<E: Engine> Core<E> {
             bound: Vec::new(),
             neighbours: Neighbours::default(),
             group,
-            start: Instant::now(),
+            time,
             now: 0,
+            behind: 0,
             heard: 0,
             counters: Counters::default(),
             scratch: Vec::new(),
@@ -102,7 +106,11 @@ impl<E: Engine> Core<E> {
     }
 
     pub(crate) fn tick(&mut self) {
-        self.now = self.start.elapsed().as_micros() as Micros;
+        let (passed, stopped) = self.time.passed();
+        self.now += passed;
+        if stopped {
+            self.behind = self.options.config.ring as usize;
+        }
     }
 
     pub(crate) fn mark_dirty(&mut self, conn: Conn) {
@@ -139,6 +147,10 @@ impl<E: Engine> Core<E> {
             let now = self.now;
             let Some(entry) = self.connections.get_mut(conn) else { continue };
             entry.queued = NEVER;
+            if entry.expires <= now {
+                self.settle(conn); // it may just have been established
+            }
+            let Some(entry) = self.connections.get_mut(conn) else { continue };
             if entry.expires <= now {
                 entry.expires = NEVER;
                 entry.error = Some(io::ErrorKind::TimedOut);
@@ -320,7 +332,8 @@ impl<E: Engine> Core<E> {
 
     /// When the stack has to be polled again at the latest.
     pub(crate) fn next(&self) -> Micros {
-        if self.dirty.is_empty() { self.timers.next().unwrap_or(NEVER) } else { self.now }
+        let waits = self.dirty.is_empty() && self.behind == 0;
+        if waits { self.timers.next().unwrap_or(NEVER) } else { self.now }
     }
 }
 

@@ -15,6 +15,7 @@
 //! | `sockets` | listen, accept, connect, read, write, shutdown, close |
 //! | `blocking` | the same for a thread that may sleep |
 //! | `connections` | the table of connections, by handle and by addresses |
+//! | [`clock`] | what time it is, and how much of it counts |
 //! | `timers` | when a connection wants to be looked at again |
 //! | [`engine`], [`smoltcp`] | TCP, ARP, ICMP: the trait, and smoltcp behind it |
 //! | [`udp`] | datagrams: received, answered in place, sent to known peers |
@@ -54,6 +55,7 @@
 mod attach;
 mod attachment;
 mod blocking;
+pub mod clock;
 mod connections;
 mod core;
 pub mod engine;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use ccnic_client::{Config, FlowRule, Pages};
 
+use crate::clock::Clock;
 use crate::error::Error;
 use crate::udp::ETHERNET;
 
@@ -104,6 +105,8 @@ pub struct Options {
     pub pages: Pages,
     /// Rules that bring packets to queues, before they are spread by their addresses.
     pub flows: Vec<FlowRule>,
+    /// Where the time is read.
+    pub clock: Clock,
 }
 
 impl Options {
@@ -130,6 +133,7 @@ impl Options {
             config: Config { buffers: 4096, ..Config::default() },
             pages: Pages::Auto,
             flows: Vec::new(),
+            clock: Clock::System,
         }
     }
 

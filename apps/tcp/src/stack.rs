@@ -25,8 +25,8 @@ const LOOK: Micros = 10_000;
 pub enum Event {
     /// Connections wait to be [accepted](Stack::accept).
     Accept(Listener),
-    /// Something has changed about a connection that the program holds. Read and write until that would block: the same state is not told again
-    /// before something has come for the connection.
+    /// Something has changed about a connection that the program holds. Read and write until that would block: the same state is not told
+    /// again before something has come for the connection.
     Ready(Conn, Ready),
 }
 
@@ -84,17 +84,26 @@ pub struct Stack<E: Engine = Smoltcp> {
 }
 
 impl<E: Engine> Stack<E> {
-    /// Sends what connections have to send, and receives what has come. Returns the number of frames that have come. A program that need not
-    /// poll all the time calls [`wait_when_idle`](Stack::wait_when_idle) between polls. What the program should know is in
-    /// [`next_event`](Stack::next_event) after this.
+    /// Sends what connections have to send, receives what has come, and sees whose time is over. Returns the number of frames that have
+    /// come. A program that need not poll all the time calls [`wait_when_idle`](Stack::wait_when_idle) between polls. What the program
+    /// should know is in [`next_event`](Stack::next_event) after this.
+    ///
+    /// Of the time between two polls a second counts at most, so that connections outlive a program that is stopped for a while; what has
+    /// come meanwhile is received before any time is over. The time of [`wait`](Stack::wait) counts.
     pub fn poll(&mut self) -> usize {
         self.poll_datagrams(&mut ())
     }
 
     /// As [`poll`](Stack::poll), with the program's side of UDP.
     pub fn poll_datagrams<H: Datagrams>(&mut self, handler: &mut H) -> usize {
-        self.send_now();
+        self.core.tick();
+        if self.core.behind == 0 {
+            self.send();
+        }
         let received = self.receive(handler);
+        if self.core.behind == 0 {
+            self.core.run_timers(); // what came in time has been seen
+        }
         if received == 0 && self.core.now.saturating_sub(self.core.heard.max(self.looked)) > LOOK {
             let _ = self.look(); // `wait` says what is wrong
         }
@@ -110,12 +119,11 @@ impl<E: Engine> Stack<E> {
 
     /// Sends without receiving: for a program that does something else after it has written.
     pub fn flush(&mut self) {
-        self.send_now();
+        self.core.tick();
+        self.send();
     }
 
-    fn send_now(&mut self) {
-        self.core.tick();
-        self.core.run_timers();
+    fn send(&mut self) {
         if let Some(pair) = &mut self.pair {
             self.core.out.prepare(pair);
             self.core.send();
@@ -149,9 +157,12 @@ impl<E: Engine> Stack<E> {
     }
 
     fn receive<H: Datagrams>(&mut self, handler: &mut H) -> usize {
-        let Stack { core, pair: Some(pair), .. } = self else { return 0 };
-        let mut all = 0;
-        for _ in 0..BURSTS {
+        let Stack { core, pair: Some(pair), .. } = self else {
+            self.core.behind = 0;
+            return 0;
+        };
+        let (mut all, mut bursts) = (0, 0);
+        while bursts < BURSTS || core.behind > 0 {
             // No more than can be answered while they are lent, but never none: what comes may acknowledge what holds buffers.
             let most = core.out.frames_ready(core.options.mtu).clamp(1, BURST);
             let got = pair.rx_lend(
@@ -163,12 +174,13 @@ impl<E: Engine> Stack<E> {
                 Ok(n) => n,
                 Err(_) => core.receive_segmented(pair, handler),
             };
-            all += n;
+            (all, bursts) = (all + n, bursts + 1);
+            core.behind = if n == 0 { 0 } else { core.behind.saturating_sub(n) };
             if n > 0 {
                 core.out.flush(pair);
                 core.out.prepare(pair);
             }
-            if n < most / 2 {
+            if n < most / 2 && core.behind == 0 {
                 break;
             }
         }

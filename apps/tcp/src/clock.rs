@@ -1,0 +1,88 @@
+//! The time of a stack.
+//!
+//! A process that is stopped, or a virtual machine that does not run, receives nothing meanwhile: its peers were not silent, it has not
+//! listened. So time in which a stack was not polled counts for a second at most, unless it slept to be woken.
+
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use crate::engine::Micros;
+
+/// The most that counts of the time between two polls.
+const MOST: Micros = 1_000_000;
+
+/// Where a stack reads the time.
+#[derive(Debug, Clone, Default)]
+pub enum Clock {
+    /// The clock of the system.
+    #[default]
+    System,
+    /// What somebody else says: tests.
+    Invented(Arc<Mutex<Duration>>),
+}
+
+/// The clock and what has been read from it.
+#[derive(Debug)]
+pub(crate) struct Time {
+    clock: Clock,
+    start: Instant,
+    read: Micros,
+    /// How long the stack may sleep of its own will until the clock is read again.
+    sleep: Micros,
+}
+
+impl Time {
+    pub(crate) fn new(clock: Clock) -> Time {
+        let mut time = Time { clock, start: Instant::now(), read: 0, sleep: 0 };
+        time.read = time.clock();
+        time
+    }
+
+    fn clock(&self) -> Micros {
+        let now = match &self.clock {
+            Clock::System => self.start.elapsed(),
+            Clock::Invented(clock) => *clock.lock().unwrap_or_else(PoisonError::into_inner),
+        };
+        now.as_micros() as Micros
+    }
+
+    /// The stack will sleep, for at most so long.
+    pub(crate) fn sleeps(&mut self, at_most: Option<Duration>) {
+        self.sleep = at_most.map_or(Micros::MAX, |sleep| sleep.as_micros() as Micros);
+    }
+
+    /// Reads the clock. How much time has passed as far as it counts, and whether there was more.
+    #[inline]
+    pub(crate) fn passed(&mut self) -> (Micros, bool) {
+        let (before, most) = (self.read, self.sleep.saturating_add(MOST));
+        (self.read, self.sleep) = (self.clock(), 0);
+        let passed = self.read.saturating_sub(before);
+        (passed.min(most), passed > most)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_counts_while_it_is_looked_at() {
+        let clock = Arc::new(Mutex::new(Duration::from_micros(5)));
+        let mut time = Time::new(Clock::Invented(Arc::clone(&clock)));
+        let mut after = |micros: u64, sleep: Option<Option<Duration>>| {
+            if let Some(sleep) = sleep {
+                time.sleeps(sleep);
+            }
+            *clock.lock().unwrap_or_else(PoisonError::into_inner) += Duration::from_micros(micros);
+            time.passed()
+        };
+        assert_eq!(after(0, None), (0, false));
+        assert_eq!(after(MOST, None), (MOST, false));
+        assert_eq!(after(MOST + 1, None), (MOST, true));
+        // It says beforehand how long it sleeps; a sleep counts once.
+        assert_eq!(after(30 * MOST, Some(Some(Duration::from_secs(29)))), (30 * MOST, false));
+        assert_eq!(after(32 * MOST, Some(Some(Duration::from_secs(29)))), (30 * MOST, true));
+        assert_eq!(after(2 * MOST, None), (MOST, true));
+        assert_eq!(after(100 * MOST, Some(None)), (100 * MOST, false));
+    }
+}

@@ -11,6 +11,8 @@ use crate::attachment::{Attachment, takes};
 use crate::core::Core;
 use crate::engine::{Engine, Host};
 use crate::error::Error;
+use crate::kept::KeptMemory;
+use crate::kept::runs::PAGE;
 use crate::neighbours::Group;
 use crate::options::Options;
 use crate::smoltcp::Smoltcp;
@@ -54,7 +56,9 @@ impl<E: Engine> Stack<E> {
                 most: 254,
             });
         }
-        let config = Config { queues: stacks, mtu: Config::MAX_MTU, ..options.config };
+        let kept = options.kept.div_ceil(PAGE) as u32 * u32::from(stacks);
+        let buffers = options.config.buffers.saturating_add(kept);
+        let config = Config { queues: stacks, mtu: Config::MAX_MTU, buffers, ..options.config };
         let mut open = Nic::options().mac(mac).config(&config).pages(options.pages);
         if let Some(name) = &options.name {
             open = open.name(name);
@@ -72,8 +76,9 @@ impl<E: Engine> Stack<E> {
         let pairs = (0..stacks).map(|queue| nic.queue_pair(queue)).collect::<Result<Vec<_>, _>>()?;
         let attachment = Arc::new(Attachment::new(nic));
         let groups = Group::new(stacks.into());
-        let open = |((pair, group), queue): ((QueuePair, Group), u16)| {
-            let out = Transmit::new(memory.clone(), takes);
+        let open = |((mut pair, group), queue): ((QueuePair, Group), u16)| {
+            let kept = KeptMemory::new(memory.clone(), &mut pair, options.kept);
+            let out = Transmit::new(memory.clone(), takes, kept);
             let host =
                 Host { mac, options: options.clone(), segmentation: out.segmentation(), seed: random() };
             let ports = Ports::new(random(), rss.as_ref().map(|rss| (rss, queue)));

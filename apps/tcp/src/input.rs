@@ -84,7 +84,7 @@ impl<E: Engine> Core<E> {
         self.counters.datagrams += 1;
         let mut reply = Reply::new(&mut self.out, template, self.options.mtu);
         handler.datagram(from, to, payload, &mut reply);
-        reply.finish();
+        reply.send();
         true
     }
 

@@ -20,6 +20,8 @@
 //! | [`engine`], [`smoltcp`] | TCP, ARP, ICMP: the trait, and smoltcp behind it |
 //! | [`udp`] | datagrams: received, answered in place, sent to known peers |
 //! | `neighbours` | Ethernet addresses of those peers |
+//! | `draft` | datagrams that are put together piece by piece |
+//! | [`kept`] | memory of the program whose bytes are sent without a copy |
 //! | `transmit` | frames on their way to the ring, written where the NIC reads them |
 //!
 //! A server that returns what it gets:
@@ -58,9 +60,11 @@ mod blocking;
 pub mod clock;
 mod connections;
 mod core;
+mod draft;
 pub mod engine;
 mod error;
 mod input;
+pub mod kept;
 mod neighbours;
 pub mod options;
 pub mod smoltcp;
@@ -73,6 +77,7 @@ pub mod udp;
 pub use connections::Conn;
 pub use engine::Engine;
 pub use error::Error;
+pub use kept::{Kept, KeptMemory};
 pub use options::{Network, Options};
 pub use sockets::Listener;
 pub use stack::{Counters, Event, Ready, Stack};

@@ -105,6 +105,8 @@ pub struct Options {
     pub pages: Pages,
     /// Rules that bring packets to queues, before they are spread by their addresses.
     pub flows: Vec<FlowRule>,
+    /// Bytes of [kept memory](crate::Stack::kept) of each stack, in the region beside the buffers of `config`: a multiple of 4096. Zero: none.
+    pub kept: usize,
     /// Where the time is read.
     pub clock: Clock,
 }
@@ -133,6 +135,7 @@ impl Options {
             config: Config { buffers: 4096, ..Config::default() },
             pages: Pages::Auto,
             flows: Vec::new(),
+            kept: 0,
             clock: Clock::System,
         }
     }
@@ -149,7 +152,8 @@ impl Options {
         range("receive_buffer", self.receive_buffer, 4 << 10, 1 << 30)?;
         range("send_buffer", self.send_buffer, 4 << 10, 1 << 30)?;
         range("connections", self.connections, 1, 1 << 24)?;
-        range("time_wait", self.time_wait, 1, 1 << 24)
+        range("time_wait", self.time_wait, 1, 1 << 24)?;
+        range("kept", self.kept, 0, 1 << 30)
     }
 
     /// The neighbour to which packets for `to` go.

@@ -3,7 +3,9 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 
+use ccnic::SharedMemory;
 use ccnic::rss::Spreader;
 use ccnic_client::Rss;
 
@@ -11,8 +13,9 @@ use crate::connections::{Conn, Entry, Holder, Tuple};
 use crate::core::Core;
 use crate::engine::{Engine, Phase};
 use crate::error::Error;
+use crate::kept::{Kept, KeptMemory};
 use crate::stack::{Event, Stack};
-use crate::udp::{Peer, Template};
+use crate::udp::{Peer, Reply, Template};
 
 /// A port on which connections are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -380,16 +383,49 @@ impl<E: Engine> Stack<E> {
     /// Sends a datagram from this port, its payload put together from pieces; the next poll or [`flush`](Stack::flush) hands it to the NIC.
     /// False when it is too long, or there is no room: poll first.
     pub fn send_to(&mut self, from: u16, to: &Peer, payload: &[&[u8]]) -> bool {
-        let core = &mut self.core;
-        let own = if to.address.is_ipv4() { core.ipv4.map(IpAddr::V4) } else { core.ipv6.map(IpAddr::V6) };
-        let Some(own) = own else { return false };
-        let template = Template::new([core.mac, to.mac], SocketAddr::new(own, from), to.address);
-        let Some(template) = template else { return false };
-        let mut datagram = crate::udp::Reply::new(&mut core.out, template, core.options.mtu);
+        let Some(mut datagram) = self.compose(from, to) else { return false };
         datagram.expect(payload.iter().map(|piece| piece.len()).sum());
         payload.iter().for_each(|piece| {
             datagram.put(piece);
         });
-        datagram.finish()
+        datagram.send()
+    }
+
+    /// Begins a datagram from this port; [`Reply::send`] queues it. `None` when this host has no address of the peer's kind.
+    pub fn compose(&mut self, from: u16, to: &Peer) -> Option<Reply<'_>> {
+        let core = &mut self.core;
+        let own = if to.address.is_ipv4() { core.ipv4.map(IpAddr::V4) } else { core.ipv6.map(IpAddr::V6) };
+        let template = Template::new([core.mac, to.mac], SocketAddr::new(own?, from), to.address)?;
+        Some(Reply::new(&mut core.out, template, core.options.mtu))
+    }
+
+    /// Memory for values that are sent without a copy, by [`Reply::put_kept`].
+    pub fn kept(&mut self) -> &mut KeptMemory {
+        &mut self.core.out.kept
+    }
+
+    /// As [`write`](Stack::write), with bytes of a kept value. TCP copies them: what was sent stays in the connection's buffer until it is
+    /// acknowledged.
+    ///
+    /// # Errors
+    /// As [`write`](Stack::write); `InvalidInput` when the value has not so many bytes.
+    pub fn write_kept(&mut self, conn: Conn, kept: &Kept, range: Range<usize>) -> io::Result<usize> {
+        let (mut done, all) = (0, range.len());
+        let mem = self.core.out.mem.clone();
+        while done < all {
+            let memory = &self.core.out.kept;
+            let part = memory
+                .parts(kept, range.start + done..range.end)
+                .next()
+                .map(|part| (memory.offset(&part), part.len()));
+            let (at, len) = part.ok_or(io::ErrorKind::InvalidInput)?;
+            match mem.with(at, len as u32, |bytes| self.write(conn, bytes)) {
+                Ok(n) if n == len => done += n,
+                Ok(n) => return Ok(done + n),
+                Err(e) if done == 0 => return Err(e),
+                Err(_) => break,
+            }
+        }
+        Ok(done)
     }
 }

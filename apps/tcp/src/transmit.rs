@@ -11,15 +11,19 @@ use ccnic_client::{Buf, Burst, Config, QueuePair};
 use ccnic_frame::{Headers, Meta, Segmentation, Takes, checksum};
 use ccnic_shm::NativeMemory;
 
+use crate::draft::Draft;
 use crate::engine::Output;
+use crate::kept::{KeptMemory, Part};
 use crate::udp::ETHERNET;
 
 /// Bytes of a short frame: what `QueuePair::tx_small` sends.
 pub(crate) const SHORT: usize = 128;
 /// Bytes of a buffer.
-const BUFFER: usize = 4096;
+pub(crate) const BUFFER: usize = 4096;
 /// Frames that may wait.
 const PLACES: usize = 256;
+/// Frames with kept parts that are sent at once.
+const KEPT_BURST: usize = 16;
 /// Buffers that are kept ready.
 const READY: usize = Burst::CAPACITY;
 
@@ -30,32 +34,29 @@ struct Waiting {
     len: u16,
     /// Buffers of a long frame; 0: a short one.
     buffers: u8,
+    /// Parts of kept memory behind the one buffer that it then has.
+    kept: u8,
     meta: u64,
-}
-
-/// A frame that is being written piece by piece: UDP.
-#[derive(Debug)]
-pub(crate) struct Draft {
-    len: usize,
-    /// In buffers, not in a place for short frames.
-    long: Burst,
 }
 
 /// Where frames wait, and what they wait in.
 #[derive(Debug)]
 pub(crate) struct Transmit {
-    mem: NativeMemory,
+    pub(crate) mem: NativeMemory,
     /// Requests that the NIC takes.
-    takes: Takes,
+    pub(crate) takes: Takes,
     waiting: VecDeque<Waiting>,
     /// The place of the first waiting frame; the others follow it, each has one.
     first: usize,
-    places: Box<[[u8; SHORT]]>,
+    pub(crate) places: Box<[[u8; SHORT]]>,
     /// Buffers of the long frames that wait.
-    long: VecDeque<Buf>,
+    pub(crate) long: VecDeque<Buf>,
+    /// Parts of kept memory of the frames that wait.
+    pub(crate) parts: VecDeque<Part>,
+    pub(crate) kept: KeptMemory,
     /// Buffers that the ring had no room for.
     held: Burst,
-    ready: Burst,
+    pub(crate) ready: Burst,
     work: Burst,
     scratch: Vec<u8>,
     /// Frames for which there was neither place nor buffer.
@@ -64,7 +65,7 @@ pub(crate) struct Transmit {
 }
 
 impl Transmit {
-    pub(crate) fn new(mem: NativeMemory, takes: Takes) -> Transmit {
+    pub(crate) fn new(mem: NativeMemory, takes: Takes, kept: KeptMemory) -> Transmit {
         Transmit {
             mem,
             takes,
@@ -72,6 +73,8 @@ impl Transmit {
             first: 0,
             places: vec![[0; SHORT]; PLACES].into(),
             long: VecDeque::with_capacity(PLACES),
+            parts: VecDeque::with_capacity(PLACES),
+            kept,
             held: Burst::new(),
             ready: Burst::new(),
             work: Burst::new(),
@@ -86,17 +89,23 @@ impl Transmit {
         self.waiting.is_empty() && self.held.is_empty()
     }
 
-    fn next_place(&self) -> usize {
+    pub(crate) fn next_place(&self) -> usize {
         (self.first + self.waiting.len()) % PLACES
     }
 
-    fn push(&mut self, len: usize, buffers: usize, meta: Meta) {
-        self.waiting.push_back(Waiting { len: len as u16, buffers: buffers as u8, meta: meta.word() });
+    pub(crate) fn push(&mut self, len: usize, buffers: usize, meta: Meta) {
+        self.push_kept(len, buffers, 0, meta);
+    }
+
+    pub(crate) fn push_kept(&mut self, len: usize, buffers: usize, kept: usize, meta: Meta) {
+        let (len, buffers, kept) = (len as u16, buffers as u8, kept as u8);
+        self.waiting.push_back(Waiting { len, buffers, kept, meta: meta.word() });
     }
 
     /// Gets buffers ready for what is made until the next call.
     #[inline]
     pub(crate) fn prepare(&mut self, pair: &mut QueuePair) {
+        self.kept.reclaim(pair);
         if self.ready.len() < READY * 3 / 4 {
             pair.alloc(BUFFER as u16, READY - self.ready.len(), &mut self.ready);
         }
@@ -124,9 +133,35 @@ impl Transmit {
                         return;
                     }
                 }
+                Some(Waiting { kept: 1.., .. }) => {
+                    if !self.flush_kept(pair) {
+                        return;
+                    }
+                }
                 Some(_) => self.take_long(),
             }
         }
+    }
+
+    /// Sends the frames with kept parts before the first other one; false when there was no room for all.
+    fn flush_kept(&mut self, pair: &mut QueuePair) -> bool {
+        let frames = self.waiting.iter().take(KEPT_BURST).take_while(|frame| frame.kept > 0);
+        let n = frames.map_while(|_| self.work.push(self.long.pop_front()?).ok()).count();
+        let (mut at, kept, parts) = (0, &self.kept, &self.parts);
+        let parts = self.waiting.iter().take(n).map(|frame| {
+            let from = at;
+            at += usize::from(frame.kept);
+            parts.range(from..at).filter_map(move |part| kept.segment(part))
+        });
+        let sent = pair.tx_kept(&mut self.work, parts);
+        let mark = if pair.knows_kept() { pair.tx_mark() } else { 0 };
+        let parts: usize = self.waiting.iter().take(sent).map(|frame| usize::from(frame.kept)).sum();
+        self.parts.drain(..parts).for_each(|part| self.kept.waits_no_longer(&part, mark));
+        while let Some(header) = self.work.pop() {
+            self.long.push_front(header);
+        }
+        self.took(sent);
+        sent == n
     }
 
     /// Sends the short frames before the first long one; false when there was no room for all.
@@ -154,7 +189,7 @@ impl Transmit {
         let mut n = 0;
         for frame in &self.waiting {
             let buffers = usize::from(frame.buffers);
-            if buffers == 0 || buffers > self.held.space() {
+            if buffers == 0 || frame.kept > 0 || buffers > self.held.space() {
                 break;
             }
             for buf in self.long.drain(..buffers) {
@@ -167,7 +202,7 @@ impl Transmit {
 
     /// The metadata of a frame, after what the NIC does not take has been done.
     #[inline]
-    fn finish(takes: Takes, bytes: &mut [u8], meta: Meta) -> Meta {
+    pub(crate) fn finish(takes: Takes, bytes: &mut [u8], meta: Meta) -> Meta {
         if takes.covers(meta) {
             return meta;
         }
@@ -200,7 +235,7 @@ impl Transmit {
         scratch.resize(len, 0);
         let (meta, result) = fill(&mut scratch);
         let meta = Transmit::finish(takes, &mut scratch, meta);
-        let mut draft = Draft { len: 0, long: Burst::new() };
+        let mut draft = Draft::default();
         if room && self.grow_long(&mut draft, len) && self.put(&mut draft, &scratch) {
             self.submit(draft, meta);
         } else {
@@ -211,117 +246,6 @@ impl Transmit {
         result
     }
 
-    /// A frame to be written piece by piece; `len` is how long it may become, as far as known.
-    pub(crate) fn draft(&mut self, len: usize) -> Option<Draft> {
-        let mut draft = Draft { len: 0, long: Burst::new() };
-        let fits = self.room() && (len <= SHORT || self.grow_long(&mut draft, len));
-        if !fits {
-            self.abandon(draft);
-            self.refused += 1;
-            return None;
-        }
-        Some(draft)
-    }
-
-    /// Buffers for a frame of `len` bytes; false when there are not so many.
-    fn grow_long(&mut self, draft: &mut Draft, len: usize) -> bool {
-        while draft.long.len() * BUFFER < len {
-            let Some(buf) = self.ready.pop() else { return false };
-            let _ = draft.long.push(buf); // as long as the longest packet, far below its capacity
-        }
-        true
-    }
-
-    /// Appends bytes; false, and nothing is appended, when there is no buffer for them.
-    pub(crate) fn put(&mut self, draft: &mut Draft, bytes: &[u8]) -> bool {
-        let end = draft.len + bytes.len();
-        let place = self.next_place();
-        if draft.long.is_empty() {
-            if end <= SHORT {
-                if let Some(to) = self.places.get_mut(place).and_then(|place| place.get_mut(draft.len..end)) {
-                    to.copy_from_slice(bytes);
-                }
-                draft.len = end;
-                return true;
-            }
-            if !self.grow_long(draft, end) {
-                return false;
-            }
-            let before = self.places.get(place).and_then(|place| place.get(..draft.len)).unwrap_or_default();
-            write_at(&self.mem, draft.long.as_slice(), 0, before);
-        } else if !self.grow_long(draft, end) {
-            return false;
-        }
-        write_at(&self.mem, draft.long.as_slice(), draft.len, bytes);
-        draft.len = end;
-        true
-    }
-
-    /// Writes the headers of a draft, whose first bytes are theirs, and queues it.
-    pub(crate) fn submit_with(&mut self, draft: Draft, headers: &[u8], meta: Meta) {
-        if draft.long.is_empty() {
-            let place = self.next_place();
-            let Some(frame) = self.places.get_mut(place).and_then(|place| place.get_mut(..draft.len)) else {
-                return;
-            };
-            if let Some(to) = frame.get_mut(..headers.len()) {
-                to.copy_from_slice(headers);
-            }
-            let meta = Transmit::finish(self.takes, frame, meta);
-            self.push(draft.len, 0, meta);
-            return;
-        }
-        write_at(&self.mem, draft.long.as_slice(), 0, headers);
-        let meta = if self.takes.covers(meta) { meta } else { self.finish_long(&draft, meta) };
-        self.submit(draft, meta);
-    }
-
-    /// `finish` of a frame in buffers.
-    #[cold]
-    fn finish_long(&mut self, draft: &Draft, meta: Meta) -> Meta {
-        let mut bytes = vec![0; draft.len];
-        for (part, buf) in bytes.chunks_mut(BUFFER).zip(draft.long.as_slice()) {
-            self.mem.read(buf.desc().offset(), part);
-        }
-        let meta = Transmit::finish(self.takes, &mut bytes, meta);
-        write_at(&self.mem, draft.long.as_slice(), 0, bytes.get(..BUFFER).unwrap_or(&bytes));
-        meta
-    }
-
-    /// Queues a frame in buffers.
-    fn submit(&mut self, mut draft: Draft, meta: Meta) {
-        let n = draft.len.div_ceil(BUFFER);
-        while draft.long.len() > n
-            && let Some(buf) = draft.long.pop()
-        {
-            self.return_one(buf);
-        }
-        for (i, buf) in draft.long.iter_mut().enumerate() {
-            let left = draft.len - i * BUFFER;
-            let _ = buf.set_len(left.min(BUFFER) as u16);
-            buf.set_more(left > BUFFER);
-            buf.set_meta(meta.word());
-        }
-        let at = self.long.len();
-        while let Some(buf) = draft.long.pop() {
-            self.long.insert(at, buf);
-        }
-        self.push(0, n, meta);
-    }
-
-    /// Gives up a draft.
-    pub(crate) fn abandon(&mut self, mut draft: Draft) {
-        while let Some(buf) = draft.long.pop() {
-            self.return_one(buf);
-        }
-    }
-
-    fn return_one(&mut self, mut buf: Buf) {
-        buf.set_more(false);
-        let _ = buf.set_len(BUFFER as u16);
-        let _ = self.ready.push(buf); // it came from there
-    }
-
     /// Returns all buffers.
     pub(crate) fn retire(&mut self, pair: &mut QueuePair) {
         pair.free(&mut self.held);
@@ -330,6 +254,8 @@ impl Transmit {
             pair.free_one(buf);
         }
         self.waiting.clear();
+        self.parts.clear();
+        self.kept.retire(pair);
     }
 
     /// Another NIC takes other requests.
@@ -342,20 +268,6 @@ impl Transmit {
         let cuts = |cut| self.takes.covers(Meta::default().with_segmentation(cut));
         let all = [Segmentation::tcp_ipv4(1), Segmentation::tcp_ipv6(1)].into_iter().all(cuts);
         all.then_some(Config::MAX_MTU.into())
-    }
-}
-
-/// Writes bytes that may lie in several buffers.
-fn write_at(mem: &NativeMemory, bufs: &[Buf], at: usize, mut bytes: &[u8]) {
-    let mut skip = at % BUFFER;
-    for buf in bufs.iter().skip(at / BUFFER) {
-        let n = bytes.len().min(BUFFER - skip);
-        let (part, rest) = bytes.split_at(n);
-        mem.write(buf.desc().offset() + skip as u32, part);
-        if rest.is_empty() {
-            return;
-        }
-        (bytes, skip) = (rest, 0);
     }
 }
 

@@ -4,10 +4,13 @@
 //! round. Checksums are the NIC's. There are no fragments: a datagram is at most as long as [`Options::mtu`](crate::Options::mtu) permits.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::ops::Range;
 
 use ccnic_frame::{Checksum, Headers, L3, Meta};
 
-use crate::transmit::{Draft, Transmit};
+use crate::draft::Draft;
+use crate::kept::{Kept, KeptMemory};
+use crate::transmit::Transmit;
 
 /// Bytes of an Ethernet header.
 pub(crate) const ETHERNET: usize = 14;
@@ -142,7 +145,7 @@ impl Template {
     }
 }
 
-/// The answer to a datagram: nothing is sent unless something is put into it.
+/// The answer to a datagram, or a datagram that [`Stack::compose`](crate::Stack::compose) begins: nothing is sent unless something is put into it.
 #[derive(Debug)]
 pub struct Reply<'a> {
     out: &'a mut Transmit,
@@ -190,6 +193,29 @@ impl<'a> Reply<'a> {
         put
     }
 
+    /// Appends bytes of a kept value, which the NIC reads where they lie: nothing is copied on this side. The value may be
+    /// [freed](KeptMemory::free) at once, or be part of other datagrams. More may be put behind it.
+    ///
+    /// A copy is sent where the datagram has more than seven parts, or the NIC computes no checksums; the program need not know. False when
+    /// there is no room in the datagram, no buffer, or when the value has not so many bytes: then nothing is sent at all.
+    pub fn put_kept(&mut self, kept: &Kept, range: Range<usize>) -> bool {
+        self.begin(0);
+        let (len, meta) = (range.len(), self.template.requests());
+        let fits = len <= self.room();
+        let put = match &mut self.draft {
+            Some(draft) if fits && !self.failed => self.out.put_kept(draft, kept, range, meta),
+            _ => false,
+        };
+        self.len += if put { len } else { 0 };
+        self.failed |= !put;
+        put
+    }
+
+    /// Memory for values that are sent by [`put_kept`](Reply::put_kept).
+    pub fn kept(&mut self) -> &mut KeptMemory {
+        &mut self.out.kept
+    }
+
     fn begin(&mut self, payload: usize) {
         if self.draft.is_some() || self.failed {
             return;
@@ -203,8 +229,8 @@ impl<'a> Reply<'a> {
         self.failed = !begun;
     }
 
-    /// Queues what was put; false when nothing was, or not all of it.
-    pub(crate) fn finish(self) -> bool {
+    /// Queues what was put; false when nothing was, or not all of it. The answer to a datagram is sent by itself when the handler returns.
+    pub fn send(self) -> bool {
         let Reply { out, mut template, draft, len, failed, .. } = self;
         match draft {
             Some(draft) if !failed => {

@@ -14,7 +14,9 @@ use ccnic::ring::{Ring, RingVisitor};
 use ccnic::rss::Rss;
 use ccnic_control::flow::{FLOW_VERSION, FlowAbility, FlowEntry, FlowPage, FlowReply, FlowRequest, FlowRule};
 use ccnic_control::messages::{Cursor, Hello, Status};
+use ccnic_control::offloads::Offloads;
 use ccnic_control::{AttachRequest, ClientId, Handler, Limits, Listener, Notifier, Teardown};
+use ccnic_frame::Takes;
 use ccnic_shm::{NativeMemory, Region};
 
 /// Longer than any machine needs; only a hang gets here.
@@ -29,27 +31,40 @@ pub(crate) struct TestNic {
 impl TestNic {
     /// Listens at `socket`. Does receive-side scaling, or says so, with `rss`.
     pub(crate) fn start(socket: &Path, rss: bool) -> TestNic {
-        TestNic::start_with(socket, rss, None, true)
+        TestNic::start_with(socket, rss, None, true, None)
     }
 
     /// As `start`, and tells programs this tuning.
     #[allow(dead_code, reason = "examples in the documentation have no use for it")]
     pub(crate) fn start_tuned(socket: &Path, tuning: u32) -> TestNic {
-        TestNic::start_with(socket, false, Some(tuning), true)
+        TestNic::start_with(socket, false, Some(tuning), true, None)
     }
 
     /// As `start`, and does not know kept segments.
     #[allow(dead_code, reason = "examples in the documentation have no use for it")]
     pub(crate) fn start_older(socket: &Path) -> TestNic {
-        TestNic::start_with(socket, false, None, false)
+        TestNic::start_with(socket, false, None, false, None)
     }
 
-    fn start_with(socket: &Path, rss: bool, tuning: Option<u32>, kept: bool) -> TestNic {
+    /// As `start`, and takes all requests of metadata, which a loopback need not look at. Knows kept segments, or does not.
+    #[allow(dead_code, reason = "examples in the documentation have no use for it")]
+    pub(crate) fn start_taking(socket: &Path, kept: bool) -> TestNic {
+        TestNic::start_with(socket, false, None, kept, Some(Offloads::completed(Takes::ALL)))
+    }
+
+    fn start_with(
+        socket: &Path,
+        rss: bool,
+        tuning: Option<u32>,
+        kept: bool,
+        offloads: Option<Offloads>,
+    ) -> TestNic {
         let limits = Limits::new(u32::MAX, u64::MAX);
         let mut listener = Listener::new(socket, limits).unwrap();
         let (stop, stopped) = UnixStream::pair().unwrap();
         let thread = std::thread::spawn(move || {
-            let mut nic = Clients { rss, tuning, kept, clients: Vec::new(), flows: BTreeMap::new() };
+            let mut nic =
+                Clients { rss, tuning, kept, offloads, clients: Vec::new(), flows: BTreeMap::new() };
             let turn = Some(Duration::from_micros(50));
             while !listener.poll(&mut nic, Some(stopped.as_fd()), turn) {
                 nic.clients.iter_mut().for_each(|(_, client, _)| client.poll());
@@ -72,6 +87,7 @@ struct Clients {
     rss: bool,
     tuning: Option<u32>,
     kept: bool,
+    offloads: Option<Offloads>,
     /// The teardown goes last.
     clients: Vec<(ClientId, Box<dyn Client>, Teardown)>,
     /// Flow rules of clients, by number. It keeps them; no packet is compared with them.
@@ -82,7 +98,8 @@ impl Handler for Clients {
     fn hello(&self) -> Hello {
         let flow = Some(FlowAbility { version: FLOW_VERSION, rules: 16, field_sets: 4 });
         let (version, rss, tuning) = ("test".to_owned(), self.rss, self.tuning);
-        Hello { version, rss, tuning, flow, kept: self.kept, ..Hello::default() }
+        let (kept, offloads) = (self.kept, self.offloads.clone());
+        Hello { version, rss, tuning, flow, kept, offloads, ..Hello::default() }
     }
 
     fn status(&self, _: Cursor) -> Status {

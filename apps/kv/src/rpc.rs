@@ -51,6 +51,17 @@ fn header(operation: u8, status: Status, key: u16, value: u32, number: u64) -> [
     bytes
 }
 
+/// The key that a datagram asks about.
+pub fn key(request: &[u8]) -> Option<&[u8]> {
+    let (fields, rest) = request.split_first_chunk::<HEADER>()?;
+    Some(key_and_value(fields, rest)?.0)
+}
+
+fn key_and_value<'a>(fields: &[u8; HEADER], rest: &'a [u8]) -> Option<(&'a [u8], &'a [u8])> {
+    let both = rest.split_at_checked(usize::from(u16::from_le_bytes([fields[2], fields[3]])))?;
+    (1..=MAX_KEY).contains(&both.0.len()).then_some(both)
+}
+
 /// Executes a datagram and hands over the answer: its header, and the value that follows it. A datagram that is too short to be answered is
 /// not. `longest`: how many bytes a value may have to fit into the answer's datagram. The value is lent while the shard is held: it is to be
 /// copied, or written to a socket that does not block.
@@ -62,11 +73,9 @@ pub fn answer<R>(
 ) -> Option<R> {
     let (fields, rest) = request.split_first_chunk::<HEADER>()?;
     let number = u64::from_le_bytes(*fields.last_chunk()?);
-    let key_len = usize::from(u16::from_le_bytes([fields[2], fields[3]]));
     let value_len = u32::from_le_bytes([fields[4], fields[5], fields[6], fields[7]]) as usize;
     let operation = fields[0];
-    let key = rest.split_at_checked(key_len).filter(|(key, _)| !key.is_empty() && key.len() <= MAX_KEY);
-    let (status, value) = match (operation, key) {
+    let (status, value) = match (operation, key_and_value(fields, rest)) {
         (1, Some((key, _))) if value_len == 0 => get(key, session, longest),
         (2, Some((key, value))) => (set(key, value_len, value, session), &[][..]),
         _ => (Status::Malformed, &[][..]),

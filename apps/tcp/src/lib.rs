@@ -81,4 +81,4 @@ pub use kept::{Kept, KeptMemory};
 pub use options::{Network, Options};
 pub use sockets::Listener;
 pub use stack::{Counters, Event, Ready, Stack};
-pub use udp::{Datagrams, Peer, Reply};
+pub use udp::{Datagrams, Later, Peer, Reply};

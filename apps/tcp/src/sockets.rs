@@ -15,7 +15,7 @@ use crate::engine::{Engine, Phase};
 use crate::error::Error;
 use crate::kept::{Kept, KeptMemory};
 use crate::stack::{Event, Stack};
-use crate::udp::{Peer, Reply, Template};
+use crate::udp::{Later, Peer, Reply, Template};
 
 /// A port on which connections are accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -380,15 +380,22 @@ impl<E: Engine> Stack<E> {
         Ok(mac.map(|mac| Peer { mac, address: to }))
     }
 
+    /// True when [`send_to`](Stack::send_to) has room for a datagram, however long.
+    #[inline]
+    pub fn can_send(&self) -> bool {
+        self.core.out.room_for(self.core.options.mtu)
+    }
+
     /// Sends a datagram from this port, its payload put together from pieces; the next poll or [`flush`](Stack::flush) hands it to the NIC.
     /// False when it is too long, or there is no room: poll first.
     pub fn send_to(&mut self, from: u16, to: &Peer, payload: &[&[u8]]) -> bool {
-        let Some(mut datagram) = self.compose(from, to) else { return false };
-        datagram.expect(payload.iter().map(|piece| piece.len()).sum());
-        payload.iter().for_each(|piece| {
-            datagram.put(piece);
-        });
-        datagram.send()
+        self.compose(from, to).is_some_and(|datagram| datagram.send_all(payload))
+    }
+
+    /// As [`send_to`](Stack::send_to), the answer to a datagram that has come before.
+    pub fn answer(&mut self, to: &Later, payload: &[&[u8]]) -> bool {
+        let core = &mut self.core;
+        Reply::new(&mut core.out, to.0, core.options.mtu).send_all(payload)
     }
 
     /// Begins a datagram from this port; [`Reply::send`] queues it. `None` when this host has no address of the peer's kind.

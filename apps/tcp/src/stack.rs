@@ -123,6 +123,14 @@ impl<E: Engine> Stack<E> {
         self.send();
     }
 
+    /// Hands datagrams to the NIC that have been put since the last poll. Connections send in the next one.
+    pub fn flush_datagrams(&mut self) {
+        if let Some(pair) = &mut self.pair {
+            self.core.out.flush(pair);
+            self.core.out.prepare(pair);
+        }
+    }
+
     fn send(&mut self) {
         if let Some(pair) = &mut self.pair {
             self.core.out.prepare(pair);
@@ -162,7 +170,7 @@ impl<E: Engine> Stack<E> {
             return 0;
         };
         let (mut all, mut bursts) = (0, 0);
-        while bursts < BURSTS || core.behind > 0 {
+        while (bursts < BURSTS || core.behind > 0) && handler.ready() {
             // No more than can be answered while they are lent, but never none: what comes may acknowledge what holds buffers.
             let most = core.out.frames_ready(core.options.mtu).clamp(1, BURST);
             let got = pair.rx_lend(

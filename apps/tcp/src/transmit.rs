@@ -117,6 +117,12 @@ impl Transmit {
         self.ready.len() / (mtu + ETHERNET).div_ceil(BUFFER)
     }
 
+    /// True when there is room for a frame of this MTU.
+    #[inline]
+    pub(crate) fn room_for(&self, mtu: usize) -> bool {
+        self.room() && self.frames_ready(mtu) > 0
+    }
+
     /// Sends what waits, as much as there is room for.
     pub(crate) fn flush(&mut self, pair: &mut QueuePair) {
         loop {

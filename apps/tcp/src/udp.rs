@@ -3,7 +3,7 @@
 //! The program's handler gets the payload where it has arrived, and writes its answer where it is sent from: headers are the request's, turned
 //! round. Checksums are the NIC's. There are no fragments: a datagram is at most as long as [`Options::mtu`](crate::Options::mtu) permits.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
 use ccnic_frame::{Checksum, Headers, L3, Meta};
@@ -23,6 +23,12 @@ pub trait Datagrams {
     /// A datagram for one of the ports of [`Stack::bind`](crate::Stack::bind). `payload` is lent: copy what is to be kept. What is put into
     /// `reply` is sent back.
     fn datagram(&mut self, from: SocketAddr, to: SocketAddr, payload: &[u8], reply: &mut Reply<'_>);
+
+    /// False while the program cannot take another datagram: then frames stay in the ring, those of TCP, too. It must come true again
+    /// without any being received, for example when what the program has to send has found room.
+    fn ready(&self) -> bool {
+        true
+    }
 }
 
 /// A program without datagrams.
@@ -30,8 +36,7 @@ impl Datagrams for () {
     fn datagram(&mut self, _: SocketAddr, _: SocketAddr, _: &[u8], _: &mut Reply<'_>) {}
 }
 
-/// A host and its port, with the Ethernet address to send to. Made by [`Stack::peer`](crate::Stack::peer), or taken from a datagram that came
-/// from there: [`Reply::peer`].
+/// A host and its port, with the Ethernet address to send to. Made by [`Stack::peer`](crate::Stack::peer).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     pub(crate) mac: [u8; 6],
@@ -44,6 +49,10 @@ impl Peer {
         self.address
     }
 }
+
+/// Where the answer to a datagram goes that is sent later: [`Reply::later`].
+#[derive(Debug, Clone, Copy)]
+pub struct Later(pub(crate) Template);
 
 /// The headers of datagrams from one end to another, Ethernet, IP and UDP, for whoever makes frames without a [`Stack`](crate::Stack).
 ///
@@ -123,21 +132,6 @@ impl Template {
         self.len < MOST
     }
 
-    /// Where frames with these headers go.
-    fn peer(&self) -> Peer {
-        let (mut mac, mut four, mut sixteen) = ([0; 6], [0; 4], [0; 16]);
-        mac.copy_from_slice(&self.bytes[..6]);
-        let (ip, at) = if self.is_ipv4() {
-            four.copy_from_slice(&self.bytes[30..34]);
-            (IpAddr::V4(Ipv4Addr::from(four)), 34)
-        } else {
-            sixteen.copy_from_slice(&self.bytes[38..54]);
-            (IpAddr::V6(Ipv6Addr::from(sixteen)), 54)
-        };
-        let port = u16::from_be_bytes([self.bytes[at + 2], self.bytes[at + 3]]);
-        Peer { mac, address: SocketAddr::new(ip, port) }
-    }
-
     /// The metadata of such a frame: its checksums have yet to be computed.
     pub fn requests(&self) -> Meta {
         let meta = Meta::default().with_l4_checksum(Checksum::Requested);
@@ -168,10 +162,10 @@ impl<'a> Reply<'a> {
         self.begin(payload);
     }
 
-    /// Whom this answers, for further datagrams by [`Stack::send_to`](crate::Stack::send_to). It is known without asking for a neighbour:
-    /// the request came from that Ethernet address.
-    pub fn peer(&self) -> Peer {
-        self.template.peer()
+    /// For an answer that is sent later, or for further datagrams, by [`Stack::answer`](crate::Stack::answer). No neighbour is asked for: the
+    /// request came from the Ethernet address that they go to.
+    pub fn later(&self) -> Later {
+        Later(self.template)
     }
 
     /// Bytes that can still be put.
@@ -227,6 +221,13 @@ impl<'a> Reply<'a> {
             None => false,
         };
         self.failed = !begun;
+    }
+
+    /// Puts pieces of payload and queues the datagram; false when it is too long, or there is no room.
+    pub(crate) fn send_all(mut self, payload: &[&[u8]]) -> bool {
+        self.expect(payload.iter().map(|piece| piece.len()).sum());
+        payload.iter().for_each(|piece| _ = self.put(piece));
+        self.send()
     }
 
     /// Queues what was put; false when nothing was, or not all of it. The answer to a datagram is sent by itself when the handler returns.
@@ -287,7 +288,6 @@ mod tests {
             frame.extend([7; 100]);
             let headers = Headers::parse(&frame, frame.len());
             assert_eq!(ends(&frame, &headers), Some((from, to)));
-            assert_eq!(template.peer(), Peer { mac: [4; 6], address: to });
             assert_eq!(
                 (headers.payload_at, headers.l4_end, headers.malformed),
                 (template.len, frame.len(), None)

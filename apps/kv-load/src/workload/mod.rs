@@ -158,6 +158,25 @@ mod tests {
         assert_eq!(plan.request(3), plan.request(3 + DRAWN as u64), "a longer run begins again");
     }
 
+    /// YCSB's core workloads A, B and C: 50, 95 and 100 % reads of records of 10 fields of 100 bytes, Zipf 0.99 (Cooper et al., SoCC 2010).
+    #[test]
+    fn ycsb_is_as_published() {
+        let zeta: f64 = (1..=1_000_000).map(|rank| f64::from(rank).powf(-0.99)).sum();
+        for (name, gets) in [("a", 0.5), ("b", 0.95), ("c", 1.0)] {
+            let plan = Plan::draw(&Workload::of_ycsb(gets)).unwrap();
+            let (mut first, mut sets) = (0, 0);
+            for n in 0..DRAWN as u64 {
+                let Draw { object, set } = plan.request(n);
+                first += u64::from(object == 0);
+                sets += u64::from(set);
+            }
+            let share = |count: u64| count as f64 / DRAWN as f64;
+            assert!((share(first) - 1.0 / zeta).abs() < 0.001, "{name}: {} of {}", share(first), 1.0 / zeta);
+            assert!((share(sets) - (1.0 - gets)).abs() < 0.001, "{name}: {}", share(sets));
+            assert!((0..1_000_000).all(|object| plan.size(object) == 1000), "{name}");
+        }
+    }
+
     #[test]
     fn zipf_0_is_uniform_and_shares_of_gets_may_be_none_or_all() {
         let plan = Plan::draw(&Workload { objects: 10, ..small(0.0, 1.0) }).unwrap();

@@ -9,6 +9,14 @@ pub const HEADER: usize = 8;
 /// The longest datagram of a reply, with its header, where the link takes it.
 pub const LONGEST: usize = 1400;
 
+/// The key of a datagram's first command: in all commands that have one it is the second word.
+pub fn key(request: &[u8]) -> Option<&[u8]> {
+    let words = request.get(HEADER..)?;
+    let key = words.get(memchr::memchr(b' ', words)? + 1..)?;
+    let end = memchr::memchr3(b' ', b'\r', b'\n', key).unwrap_or(key.len());
+    key.get(..end)
+}
+
 /// A request and its replies, reused from one to the next.
 #[derive(Debug)]
 pub struct Frames {

@@ -12,7 +12,7 @@ use ccnic_client::{Design, FlowMatch, FlowRule, FlowTarget};
 use ccnic_tcp::{Conn, Event, Listener, Network, Stack};
 
 use super::client::{Client, Stay, Stream};
-use super::nic_datagrams::{Burst, Text};
+use super::nic_datagrams::Inbox;
 use super::spent::Spent;
 use super::worker::{Mailbox, SWEEP};
 use super::{Options, unix_time};
@@ -89,7 +89,7 @@ pub(crate) struct NicWorker {
     clients: HashMap<Conn, Client>,
     /// Clients that have more to do than one turn permits.
     again: Vec<Conn>,
-    text: Text,
+    inbox: Inbox,
     spent: Spent,
 }
 
@@ -146,9 +146,9 @@ impl NicWorker {
             // A request that comes to another thread than that of its port is answered all the same.
             stack.bind(port).context("--rpc-port")?;
         }
-        let (clients, text) = (HashMap::new(), Text::new(options.mtu));
+        let (clients, inbox) = (HashMap::new(), Inbox::new(options.udp_port, options.mtu));
         let spent = Spent::new();
-        Ok(NicWorker { number, stack, store, server, mailbox, clients, again: Vec::new(), text, spent })
+        Ok(NicWorker { number, stack, store, server, mailbox, clients, again: Vec::new(), inbox, spent })
     }
 
     /// Serves until it is told to stop, or the NIC has gone.
@@ -158,7 +158,7 @@ impl NicWorker {
         while !self.mailbox.stopped() && !self.server.ended.load(Ordering::Relaxed) {
             self.poll(now);
             turns += 1;
-            let busy = self.text.waits() || !self.again.is_empty();
+            let busy = self.inbox.waits() || !self.again.is_empty();
             let waited = !busy && self.stack.wait_when_idle(NAP)?;
             if !waited && turns % CLOCK != 0 {
                 continue;
@@ -180,10 +180,8 @@ impl NicWorker {
 
     fn poll(&mut self, now: u32) {
         self.spent.begin();
-        let mut burst = Burst::new(self.store.session(now), &self.server, &mut self.text, &mut self.spent);
-        let frames = self.stack.poll_datagrams(&mut burst);
-        burst.end();
-        self.text.send_later(&mut self.stack, &self.server);
+        let frames = self.stack.poll_datagrams(&mut self.inbox);
+        self.inbox.answer(&mut self.stack, &self.store, &self.server, &mut self.spent, now);
         for conn in std::mem::take(&mut self.again) {
             if let Some(client) = self.clients.get_mut(&conn) {
                 client.waits = false;

@@ -1,135 +1,212 @@
-//! Datagrams of a queue pair: requests are read where they have arrived, answers are written where they are sent from.
+//! Datagrams of a queue pair. Requests that have come together are answered together, so that the store's cache misses for all of them
+//! overlap ([`Session::fetch_ahead`]); answers are written where they are sent from. A request waits here until there is room for its answer.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::sync::atomic::Ordering;
 
-use ccnic_tcp::{Datagrams, Peer, Reply, Stack};
+use ccnic_tcp::{Datagrams, Later, Reply, Stack};
 
 use super::spent::Spent;
 use crate::protocol::Server;
-use crate::protocol::udp::{Frames, LONGEST};
+use crate::protocol::udp::{self, Frames, LONGEST};
 use crate::rpc;
-use crate::store::Session;
+use crate::store::{GROUP, Session, Store, hash};
 
+/// While so many requests wait, or so many bytes of them, no more are received: they stay in the ring. It is more than a ring has, so that
+/// requests in the ring never hold all the buffers that answers need.
+const MOST_REQUESTS: usize = 1024;
+const MOST_BYTES: usize = 1 << 20;
 /// Datagrams of long replies that may wait until there is room for them.
 const MOST_LATER: usize = 4096;
 /// Bytes of the headers of IPv6 and UDP.
 const HEADERS: usize = 40 + 8;
 
-/// What outlasts a burst.
+/// A request that waits.
 #[derive(Debug)]
-pub(crate) struct Text {
+struct Request {
+    from: Later,
+    /// It came to the port of text commands; others are for the binary get and set.
+    text: bool,
+    /// Bytes of the longest answer in one datagram.
+    room: usize,
+    /// Where it ends among the bytes of all.
+    end: usize,
+    /// The hash of its key, 0: it has none.
+    hash: u64,
+}
+
+/// The requests of a thread, and what is sent in answer to them later.
+#[derive(Debug)]
+pub(crate) struct Inbox {
+    /// The port of text commands.
+    text_port: u16,
     frames: Frames,
-    /// Datagrams of replies that wait, first come first sent: to whom, from which port, what. A burst lends the stack's buffers for one
-    /// datagram to each request; further ones are sent after it.
-    later: VecDeque<(Peer, u16, Vec<u8>)>,
+    requests: Vec<Request>,
+    /// The bytes of the requests, one behind the other.
+    bytes: Vec<u8>,
+    /// How many of the requests have been answered, and where the next one begins.
+    answered: usize,
+    begin: usize,
+    /// Datagrams of replies that wait, first come first sent.
+    later: VecDeque<(Later, Vec<u8>)>,
+    hashes: Vec<u64>,
 }
 
-impl Text {
-    /// Nothing yet, for a link of this MTU.
-    pub(crate) fn new(mtu: usize) -> Text {
-        Text { frames: Frames::new(LONGEST.min(mtu.saturating_sub(HEADERS))), later: VecDeque::new() }
-    }
-
-    /// Whether datagrams wait for room.
-    pub(crate) fn waits(&self) -> bool {
-        !self.later.is_empty()
-    }
-
-    /// Sends what waits, as far as there is room.
-    pub(crate) fn send_later(&mut self, stack: &mut Stack, server: &Server) {
-        let mut written = 0;
-        while let Some((to, port, datagram)) = self.later.front() {
-            if !stack.send_to(*port, to, &[datagram]) {
-                break;
-            }
-            written += datagram.len();
-            self.later.pop_front();
-        }
-        if written > 0 {
-            server.counters.bytes_written.fetch_add(written, Ordering::Relaxed);
-        }
-    }
-}
-
-/// One burst: it holds the shard of its requests until it is over, so that the keys that belong to this thread cost one lock together.
-pub(crate) struct Burst<'a> {
-    session: Session<'a>,
-    server: &'a Server,
-    text: &'a mut Text,
+/// What a burst of answers is made with.
+struct Desk<'a> {
+    stack: &'a mut Stack,
     spent: &'a mut Spent,
-    read: usize,
     written: usize,
     dropped: usize,
 }
 
-impl<'a> Burst<'a> {
-    pub(crate) fn new(
-        session: Session<'a>,
-        server: &'a Server,
-        text: &'a mut Text,
-        spent: &'a mut Spent,
-    ) -> Burst<'a> {
-        Burst { session, server, text, spent, read: 0, written: 0, dropped: 0 }
+impl Desk<'_> {
+    /// Whether there is room for a datagram, now or after those that wait have been handed to the NIC.
+    fn has_room(&mut self) -> bool {
+        if !self.stack.can_send() {
+            self.stack.flush_datagrams();
+        }
+        self.stack.can_send()
+    }
+
+    /// Sends a datagram; false when there is no room for it. The time is not the store's.
+    fn send(&mut self, to: &Later, pieces: &[&[u8]]) -> bool {
+        self.spent.leave();
+        let sent = self.stack.answer(to, pieces);
+        if sent {
+            self.written += pieces.iter().map(|piece| piece.len()).sum::<usize>();
+        }
+        self.spent.enter();
+        sent
     }
 }
 
-impl Datagrams for Burst<'_> {
+impl Datagrams for Inbox {
     fn datagram(&mut self, _: SocketAddr, to: SocketAddr, request: &[u8], reply: &mut Reply<'_>) {
-        self.read += request.len();
-        self.spent.request();
-        // Other ports than that of text commands are for the binary get and set.
-        if to.port() == self.server.settings.udp_port {
-            self.text(to.port(), request, reply);
+        self.bytes.extend_from_slice(request);
+        let text = to.port() == self.text_port;
+        let key = if text { udp::key(request) } else { rpc::key(request) };
+        self.requests.push(Request {
+            from: reply.later(),
+            text,
+            room: reply.room(),
+            end: self.bytes.len(),
+            hash: key.map_or(0, hash),
+        });
+    }
+
+    fn ready(&self) -> bool {
+        self.requests.len() < MOST_REQUESTS && self.bytes.len() < MOST_BYTES
+    }
+}
+
+impl Inbox {
+    /// Nothing yet, for a link of this MTU.
+    pub(crate) fn new(text_port: u16, mtu: usize) -> Inbox {
+        Inbox {
+            text_port,
+            frames: Frames::new(LONGEST.min(mtu.saturating_sub(HEADERS))),
+            requests: Vec::new(),
+            bytes: Vec::new(),
+            answered: 0,
+            begin: 0,
+            later: VecDeque::new(),
+            hashes: Vec::with_capacity(GROUP),
+        }
+    }
+
+    /// Whether anything waits for room.
+    pub(crate) fn waits(&self) -> bool {
+        !self.requests.is_empty() || !self.later.is_empty()
+    }
+
+    /// Answers what has come, as far as there is room. The store's shard is held until that is done, so that the keys that belong to this
+    /// thread cost one lock together.
+    pub(crate) fn answer(
+        &mut self,
+        stack: &mut Stack,
+        store: &Store,
+        server: &Server,
+        spent: &mut Spent,
+        now: u32,
+    ) {
+        if !self.waits() {
             return;
         }
-        let longest = reply.room().saturating_sub(rpc::HEADER);
-        let spent = &mut *self.spent;
-        let sent = rpc::answer(request, &mut self.session, longest, |header, value| {
-            spent.leave();
-            reply.expect(header.len() + value.len());
-            let put = reply.put(header) && reply.put(value);
-            spent.enter();
-            put.then_some(header.len() + value.len())
-        });
-        spent.leave();
-        match sent {
-            Some(Some(bytes)) => self.written += bytes,
-            Some(None) => self.dropped += 1,
-            None => {}
+        let read = self.begin;
+        let mut desk = Desk { stack, spent, written: 0, dropped: 0 };
+        self.send_later(&mut desk);
+        let mut session = store.session(now);
+        while self.answered < self.requests.len() && self.later.is_empty() && desk.has_room() {
+            self.answer_group(&mut desk, &mut session, server);
+        }
+        drop(session);
+        desk.stack.flush_datagrams();
+        let counters = &server.counters;
+        if self.begin > read {
+            counters.bytes_read.fetch_add(self.begin - read, Ordering::Relaxed);
+        }
+        if desk.written > 0 {
+            counters.bytes_written.fetch_add(desk.written, Ordering::Relaxed);
+        }
+        if desk.dropped > 0 {
+            counters.udp_replies_dropped.fetch_add(desk.dropped, Ordering::Relaxed);
+        }
+        if self.answered == self.requests.len() {
+            (self.answered, self.begin) = (0, 0);
+            self.requests.clear();
+            self.bytes.clear();
         }
     }
-}
 
-impl Burst<'_> {
-    fn text(&mut self, port: u16, request: &[u8], reply: &mut Reply<'_>) {
-        let Burst { session, server, text, spent, written, dropped, .. } = self;
-        let Text { frames, later } = &mut **text;
-        let (mut first, peer) = (true, reply.peer());
-        frames.answer(request, session, server, |datagram| {
-            spent.leave();
-            if std::mem::take(&mut first) && later.is_empty() && reply.put(datagram) {
-                *written += datagram.len();
-            } else if later.len() < MOST_LATER {
-                later.push_back((peer, port, datagram.to_vec()));
-            } else {
-                *dropped += 1;
+    fn send_later(&mut self, desk: &mut Desk<'_>) {
+        desk.spent.enter();
+        while let Some((to, datagram)) = self.later.front() {
+            if !desk.has_room() || !desk.send(to, &[datagram]) {
+                break;
             }
-            spent.enter();
-        });
-        spent.leave();
+            self.later.pop_front();
+        }
+        desk.spent.leave();
     }
 
-    /// The burst is over: tells the server what it counted.
-    pub(crate) fn end(self) {
-        let counters = &self.server.counters;
-        if self.read > 0 {
-            counters.bytes_read.fetch_add(self.read, Ordering::Relaxed);
-            counters.bytes_written.fetch_add(self.written, Ordering::Relaxed);
+    /// Answers the next requests, at most [`GROUP`], and less when there is no room.
+    fn answer_group(&mut self, desk: &mut Desk<'_>, session: &mut Session<'_>, server: &Server) {
+        let Inbox { frames, requests, bytes, answered, begin, later, hashes, .. } = self;
+        let group = requests.iter().skip(*answered).take(GROUP);
+        desk.spent.enter();
+        if group.len() > 1 {
+            hashes.clear();
+            hashes.extend(group.clone().map(|request| request.hash));
+            session.fetch_ahead(hashes);
         }
-        if self.dropped > 0 {
-            counters.udp_replies_dropped.fetch_add(self.dropped, Ordering::Relaxed);
+        for Request { from, text, room, end, .. } in group {
+            desk.spent.leave();
+            if !later.is_empty() || !desk.has_room() {
+                return;
+            }
+            desk.spent.request();
+            let request = &bytes[*begin..*end];
+            if *text {
+                frames.answer(request, session, server, |datagram| {
+                    if later.is_empty() && desk.send(from, &[datagram]) {
+                        // It is on its way.
+                    } else if later.len() < MOST_LATER {
+                        later.push_back((*from, datagram.to_vec()));
+                    } else {
+                        desk.dropped += 1;
+                    }
+                });
+            } else {
+                let longest = room.saturating_sub(rpc::HEADER);
+                let sent =
+                    rpc::answer(request, session, longest, |header, value| desk.send(from, &[header, value]));
+                desk.dropped += usize::from(sent == Some(false));
+            }
+            *answered += 1;
+            *begin = *end;
         }
+        desk.spent.leave();
     }
 }

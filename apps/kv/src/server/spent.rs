@@ -77,7 +77,7 @@ impl Spent {
         }
     }
 
-    /// A request is handed to the store.
+    /// The store has answered a group's requests so far, and gets the next one.
     #[inline]
     pub(crate) fn request(&mut self) {
         self.requests += 1;
@@ -85,7 +85,7 @@ impl Spent {
         self.enter();
     }
 
-    /// The store goes on.
+    /// The store begins, or goes on.
     #[inline]
     pub(crate) fn enter(&mut self) {
         if self.sampling {

@@ -3,12 +3,16 @@
 //! | file | contents |
 //! |---|---|
 //! | `slot.rs` | one item |
+//! | `index.rs` | where items are found |
 //! | `shard.rs` | index, LRU list, memory, expiry |
 //! | `operations.rs` | what commands do to an item |
+//! | `ahead.rs` | the cache misses of a burst of requests, all at once |
 //! | `classes.rs`, `stats.rs` | what it tells about itself |
 //! | `snapshot.rs` | the store as a file |
 
+mod ahead;
 mod classes;
+mod index;
 mod operations;
 pub(crate) mod shard;
 pub(crate) mod slot;
@@ -18,6 +22,7 @@ pub mod stats;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+pub use ahead::GROUP;
 pub(crate) use classes::{SIZES, class, per_page};
 pub use operations::{Counted, Decimal, Delta, Mode, Stored, Update};
 use shard::Shard;

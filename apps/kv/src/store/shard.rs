@@ -1,4 +1,4 @@
-//! One shard: the items of a part of the keys, found by an open-addressing index, in one list ordered by use.
+//! One shard: the items of a part of the keys, found by an index, in one list ordered by use.
 //!
 //! A get marks its item and moves nothing. An item that has been read since it was last at the tail gets a second lap when memory is
 //! short, so what is in use stays, as in memcached's segmented lists; a get writes one line, and only when its marks change.
@@ -6,10 +6,9 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
-use hashbrown::HashTable;
-
 use super::Limits;
 use super::classes::{CLASSES, class};
+use super::index::Index;
 use super::slot::{ACTIVE, FETCHED, NONE, Slot, footprint};
 use super::stats::{ClassCounters, ClassTotals, Counters, Sizes, Totals};
 
@@ -30,7 +29,7 @@ pub(super) enum Cause {
 
 #[derive(Debug)]
 pub(crate) struct Shard {
-    index: HashTable<u32>,
+    index: Index,
     slots: Vec<Slot>,
     free: u32,
     head: u32,
@@ -64,7 +63,7 @@ pub(crate) struct Shard {
 impl Shard {
     pub(super) fn new(number: usize, shards: usize, limit: usize, items: usize, limits: &Limits) -> Shard {
         Shard {
-            index: HashTable::with_capacity(items),
+            index: Index::with_capacity(items),
             slots: Vec::with_capacity(items),
             free: NONE,
             head: NONE,
@@ -85,6 +84,11 @@ impl Shard {
             sweep: 0,
             scratch: Vec::new(),
         }
+    }
+
+    /// The index, and the slots that it names.
+    pub(super) fn looked_up(&self) -> (&Index, &[Slot]) {
+        (&self.index, &self.slots)
     }
 
     pub(crate) fn slot(&self, id: u32) -> &Slot {
@@ -119,10 +123,10 @@ impl Shard {
     pub(crate) fn find(&mut self, hash: u64, key: &[u8], now: u32) -> Option<u32> {
         let slots = &self.slots;
         let found = self.index.find(hash, |id| {
-            let slot = &slots[*id as usize];
+            let slot = &slots[id as usize];
             slot.hash == hash && slot.key() == key
         });
-        let id = *found?;
+        let id = found?;
         if self.is_flushed(id, now) {
             self.counters.get_flushed += 1;
         } else if self.is_expired(id, now) {
@@ -200,16 +204,14 @@ impl Shard {
             id
         };
         let slots = &self.slots;
-        self.index.insert_unique(hash, id, |id| slots[*id as usize].hash);
+        self.index.insert(hash, id, |id| slots[id as usize].hash);
         id
     }
 
     /// Takes an item out. Its bytes stay as long as replies refer to them.
     pub(crate) fn remove(&mut self, id: u32) {
         let hash = self.slot(id).hash;
-        if let Ok(entry) = self.index.find_entry(hash, |found| *found == id) {
-            entry.remove();
-        }
+        self.index.remove(hash, id);
         self.uncount(id);
         self.unlink(id);
         let free = self.free;
@@ -332,7 +334,7 @@ impl Shard {
         let lingering: usize = self.lingering.iter().map(|body| footprint(body.len())).sum();
         totals.bytes += (self.used - lingering) as u64;
         totals.limit += self.limit as u64;
-        totals.index_bytes += self.index.allocation_size() as u64;
+        totals.index_bytes += self.index.bytes() as u64;
         totals.index_items += self.index.capacity() as u64;
         let age = self.link(self.tail).map_or(0, |id| now.saturating_sub(self.slot(id).time));
         totals.age = totals.age.max(age);
@@ -402,7 +404,7 @@ impl Shard {
             let slot = self.slot(id);
             assert_eq!(slot.prev, last, "the list goes both ways");
             assert!(
-                self.index.find(slot.hash, |found| *found == id).is_some(),
+                self.index.find(slot.hash, |found| found == id).is_some(),
                 "a listed item is in the index"
             );
             (used, items, last, id) = (used + slot.footprint(), items + 1, id, slot.next);

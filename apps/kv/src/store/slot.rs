@@ -23,7 +23,7 @@ const MEMCACHED_HEADER: usize = 48 + 1;
 const CAS: usize = 8;
 
 /// What an item costs here besides its bytes: slot, place in the index at its usual load, two counts of references, the allocator's word.
-const OVERHEAD: usize = 64 + 8 + 16 + 8;
+const OVERHEAD: usize = 64 + 12 + 16 + 8;
 
 /// An item, or a free place for one.
 #[derive(Debug)]

@@ -1,0 +1,54 @@
+//! The cache misses of a burst of requests, all at once.
+//!
+//! In a store that is larger than the caches, an item is three misses, each of which needs what the one before has brought: its place in
+//! the index, its slot, its bytes. Requests that wait together are independent of each other, so each step is taken for all of them before
+//! the next one (group prefetching: Chen et al., ICDE 2004; MICA, NSDI 2014). Then they are executed, one after another, by code that knows
+//! nothing of this. What is requested here is a hint: an item that another key's hash resembles, or that is gone meanwhile, costs time only.
+
+#[cfg(feature = "server")]
+use ccnic_shm::prefetch;
+
+use super::Session;
+use super::shard::Shard;
+use super::slot::Slot;
+
+/// Requests of a step: their lines fit into the first-level cache together.
+pub const GROUP: usize = 32;
+
+/// Bytes of an item that are requested. The processor itself goes on with a longer one.
+const MOST: usize = 512;
+
+#[cfg(not(feature = "server"))]
+fn prefetch<T: ?Sized>(_: &T) {}
+
+impl Session<'_> {
+    /// Requests what commands for keys of these hashes will read. Changes the order of `hashes`: each shard is held once.
+    pub fn fetch_ahead(&mut self, hashes: &mut [u64]) {
+        let store = self.store;
+        if store.shards() > 1 {
+            hashes.sort_unstable_by_key(|hash| store.shard_of(*hash));
+        }
+        for same in hashes.chunk_by(|a, b| store.shard_of(*a) == store.shard_of(*b)) {
+            for group in same.chunks(GROUP) {
+                self.shard(group[0]).fetch_ahead(group);
+            }
+        }
+    }
+}
+
+impl Shard {
+    /// At most [`GROUP`] hashes.
+    fn fetch_ahead(&self, hashes: &[u64]) {
+        let (index, slots) = self.looked_up();
+        hashes.iter().for_each(|hash| prefetch(index.line(*hash)));
+        let mut found: [Option<&Slot>; GROUP] = [None; GROUP];
+        for (slot, hash) in found.iter_mut().zip(hashes) {
+            // The first slot of this tag: nearly always the one of the key, if there is one.
+            *slot = index.find(*hash, |_| true).and_then(|id| slots.get(id as usize));
+            slot.inspect(|slot| prefetch(*slot));
+        }
+        for bytes in found.into_iter().flatten().filter_map(|slot| slot.body.as_deref()) {
+            prefetch(&bytes[..bytes.len().min(MOST)]);
+        }
+    }
+}

@@ -88,6 +88,11 @@ smoke: all
 	$(RELEASE)/ccnic bench loopback --no-limit --seconds 0.1 --size 9000 --queues 2 --json
 	$(RELEASE)/ccnic bench pingpong --seconds 0.2
 	$(RELEASE)/ccnic bench stream --seconds 0.2
+ifneq ($(shell nproc),1)
+	$(RELEASE)/ccnic bench apps --workloads ads --servers ccnic,e810,kernel --objects 2000 --seconds 0.1 --rounds 1 --out $(RELEASE)/apps
+else
+	@echo "SKIPPED: bench apps needs two CPUs"
+endif
 
 # For machines where Miri installs: the interface and what it can do of the conformance suite in minutes.
 miri:

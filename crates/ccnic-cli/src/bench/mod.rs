@@ -1,5 +1,6 @@
 //! `ccnic bench`: measurements on this machine, one file per subcommand.
 
+mod apps;
 mod hostile;
 mod idle;
 mod loopback;
@@ -32,6 +33,8 @@ pub enum BenchCommand {
     Stream(machine::MicrobenchArgs),
     /// Compare DPDK's software drivers (memif, virtio-user, ring) with net_ccnic under the same load
     Peers(peers::PeersArgs),
+    /// Compare a key-value store over the interface's designs and over the kernel's sockets, and memcached, under one load
+    Apps(apps::AppsArgs),
     /// Measure what a program feels of hostile ones on the same NIC: its packets, round trips, and others' requests
     Hostile(hostile::HostileArgs),
 }
@@ -46,6 +49,7 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<bool> {
         BenchCommand::Pingpong(args) => machine::pingpong(args)?,
         BenchCommand::Pio(args) => pio::run(args)?,
         BenchCommand::Stream(args) => machine::stream(args)?,
+        BenchCommand::Apps(args) => apps::run(args)?,
         BenchCommand::Peers(args) => return peers::run(args),
         BenchCommand::Hostile(args) => return hostile::run(args),
     }

@@ -1,0 +1,98 @@
+//! What is compared: servers, and the protocols that they are asked in.
+
+use ccnic::Design;
+use serde::Serialize;
+
+/// A server and what carries its packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Server {
+    /// ccnic-kv on a queue pair of a design, whose NIC is the generator.
+    Ccnic(Design),
+    /// ccnic-kv on the kernel's sockets.
+    KvOnKernel,
+    /// memcached on the kernel's sockets.
+    Memcached,
+}
+
+/// How requests are written, and what carries them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Protocol {
+    /// The paper's RPC over UDP.
+    Rpc,
+    /// memcached's text over UDP.
+    Udp,
+    /// memcached's text over TCP.
+    Tcp,
+}
+
+impl Server {
+    /// All, in the order of the table.
+    const ALL: [Server; 5] = [
+        Server::Ccnic(Design::GroupedEpoch),
+        Server::Ccnic(Design::GroupedClear),
+        Server::Ccnic(Design::Doorbell),
+        Server::KvOnKernel,
+        Server::Memcached,
+    ];
+
+    /// As the table shows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Server::Ccnic(design) => design.name(),
+            Server::KvOnKernel => "kernel",
+            Server::Memcached => "memcached",
+        }
+    }
+
+    /// True where the time that the server spends in the interface is taken apart from the store's.
+    pub fn is_ccnic(self) -> bool {
+        matches!(self, Server::Ccnic(_))
+    }
+}
+
+impl Protocol {
+    /// All of them.
+    pub const ALL: [Protocol; 3] = [Protocol::Rpc, Protocol::Udp, Protocol::Tcp];
+
+    /// As the table shows it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Protocol::Rpc => "rpc",
+            Protocol::Udp => "udp",
+            Protocol::Tcp => "tcp",
+        }
+    }
+}
+
+/// The names of all servers.
+pub const NAMES: [&str; 5] = ["ccnic", "paper", "e810", "kernel", "memcached"];
+
+/// The servers of these names, each with its protocols.
+pub fn pairs(names: &[String]) -> Vec<(Server, Protocol)> {
+    let asked = |server: &Server| names.iter().any(|name| name == server.name());
+    let protocols = |server: Server| {
+        let all =
+            if server.is_ccnic() { [Protocol::Rpc, Protocol::Udp] } else { [Protocol::Udp, Protocol::Tcp] };
+        all.map(|protocol| (server, protocol))
+    };
+    Server::ALL.into_iter().filter(asked).flat_map(protocols).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_name_is_a_server() {
+        assert_eq!(Server::ALL.map(Server::name), NAMES);
+        let asked = ["e810".to_owned(), "memcached".to_owned()];
+        let expected = [
+            (Server::Ccnic(Design::Doorbell), Protocol::Rpc),
+            (Server::Ccnic(Design::Doorbell), Protocol::Udp),
+            (Server::Memcached, Protocol::Udp),
+            (Server::Memcached, Protocol::Tcp),
+        ];
+        assert_eq!(pairs(&asked), expected);
+    }
+}

@@ -81,6 +81,11 @@ fn every_round_is_in_the_json_and_the_table_fits() {
         }
         assert_eq!(row["defects"].as_array().map(Vec::len), Some(0), "{row}");
     }
+    // The same table of a switch: nothing is lost there, either.
+    let output = hostile(&[&short[..], &["--wire", "switch"]].concat());
+    let table = text(&output.stdout);
+    assert!(output.status.success() && table.contains("core of a switch"), "{table}");
+    assert!(table.contains("none was lost or damaged"), "{table}");
     let output = hostile(&short);
     let table = text(&output.stdout);
     assert!(table.contains("greedy") && table.contains("none was lost or damaged"), "{table}");

@@ -9,7 +9,7 @@ use ccnic_control::Connection;
 use rustix::process::{getpriority_process, setpriority_process};
 use serde::Serialize;
 
-use super::good::NAME;
+use super::good::{NAME, Wire};
 use crate::nic_process::{NicOptions, NicProcess};
 
 /// What all regions together may take, in MiB.
@@ -50,14 +50,18 @@ pub struct Daemon {
 
 impl Daemon {
     /// Starts `program` (by default the `ccnicd` beside this one), so that every user may connect.
-    pub fn start(program: Option<&Path>, core: usize, nice: i32) -> anyhow::Result<Daemon> {
+    pub fn start(program: Option<&Path>, wire: Wire, core: usize, nice: i32) -> anyhow::Result<Daemon> {
         let log = tempfile::NamedTempFile::new().context("could not make a file for the daemon's log")?;
         let file: File = log.reopen().context("could not open the daemon's log")?;
         let most = MEMORY_MAX.to_string();
+        let wire = match wire {
+            Wire::Loopback => "loopback",
+            Wire::Switch => "switch",
+        };
         let options = NicOptions {
             program,
             cores: &[core],
-            args: &["--memory-max", &most, "--region-max", &most],
+            args: &["--wire", wire, "--memory-max", &most, "--region-max", &most],
             log: Some(file),
         };
         let nic = with_nice(nice, || NicProcess::start_with(options))

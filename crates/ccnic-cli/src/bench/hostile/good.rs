@@ -3,6 +3,9 @@
 //! On a machine with few CPUs the attacks share one with this program, and the scheduler takes time away from it. That is not the
 //! NIC's doing. So packets are counted per second of the thread's own CPU time, and a round trip is measured with a clock that stands
 //! still while the thread has no CPU: the time-stamp counter without its jumps between two looks.
+//!
+//! The loopback returns the packets to the queue that they were sent on. A switch never does: there they are frames to another port of the
+//! same thread, which receives them.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -11,6 +14,7 @@ use std::time::{Duration, Instant};
 use ccnic::{Burst, Config};
 use ccnic_client::{Nic, Pages, QueuePair};
 use ccnic_load::payload;
+use clap::ValueEnum;
 use rustix::process::setpriority_process;
 use serde::Serialize;
 
@@ -22,6 +26,11 @@ pub const NAME: &str = "good";
 pub const SIZE: u16 = 64;
 /// Packets in flight.
 pub const WINDOW: usize = 64;
+/// The addresses at a switch, of who sends and of who receives.
+const A: [u8; 6] = [2, 0, 0, 0, 0, 1];
+const B: [u8; 6] = [2, 0, 0, 0, 0, 2];
+/// What a frame from the one to the other begins with ([`payload::ethernet`]).
+const HEADER: [u8; 14] = [2, 0, 0, 0, 0, 2, 2, 0, 0, 0, 0, 1, 0x88, 0xb5];
 /// Packets in a burst.
 const BURST: usize = 32;
 /// A turn of the loop that takes longer was interrupted: another thread had the CPU.
@@ -98,26 +107,63 @@ pub struct Experience {
     pub corrupt: u64,
 }
 
+/// What the NIC does with packets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, ValueEnum)]
+pub enum Wire {
+    /// Returns them to who has sent them
+    #[default]
+    Loopback,
+    /// Passes them on to whoever has their address
+    Switch,
+}
+
 /// The good program, attached.
 pub struct Good {
     nic: Nic,
     pair: QueuePair,
+    /// Of a switch: the port that packets go to.
+    to: Option<(Nic, QueuePair)>,
 }
 
 impl Good {
-    pub fn open(socket: &Path) -> anyhow::Result<Good> {
+    /// Attaches to the NIC at `socket`.
+    pub fn open(socket: &Path, wire: Wire) -> anyhow::Result<Good> {
         let config = Config { ring: 256, buffers: 1024, ..Config::default() };
-        let options = Nic::options().name(NAME).config(&config).pages(Pages::Small);
-        let mut nic = options.open(socket)?;
-        let pair = nic.queue_pair(0)?;
-        Ok(Good { nic, pair })
+        let open = |name| -> anyhow::Result<(Nic, QueuePair)> {
+            let mut nic = Nic::options().name(name).config(&config).pages(Pages::Small).open(socket)?;
+            let pair = nic.queue_pair(0)?;
+            Ok((nic, pair))
+        };
+        let (nic, pair) = open(NAME)?;
+        let to = (wire == Wire::Switch).then(|| open("good, receiving")).transpose()?;
+        let mut good = Good { nic, pair, to };
+        good.greet()?;
+        Ok(good)
+    }
+
+    /// Has a switch learn where the packets are to go: what it does not know goes to all ports.
+    fn greet(&mut self) -> anyhow::Result<()> {
+        let Some((_, to)) = &mut self.to else { return Ok(()) };
+        let (mut burst, start) = (Burst::new(), Instant::now());
+        to.alloc(SIZE, 1, &mut burst);
+        for buf in burst.iter_mut() {
+            to.with_mut(buf, |bytes| payload::fill_after(&payload::ethernet(A, B), bytes, 0, 0, 0));
+        }
+        to.tx_burst(&mut burst);
+        while self.pair.rx_burst(&mut burst, 1) == 0 {
+            anyhow::ensure!(start.elapsed() < PATIENCE, "the switch passes nothing on");
+            self.pair.relax();
+        }
+        self.pair.free(&mut burst);
+        Ok(())
     }
 
     /// Sends and receives until the scene is over and all packets are back.
     pub fn run(self, cpu: usize, nice: i32, scene: &Scene) -> anyhow::Result<Experience> {
         pin(cpu)?;
         let _ = setpriority_process(None, nice); // the table says whether that is permitted
-        let mut loops = Loop::new(self.pair);
+        let (to_nic, to) = self.to.unzip();
+        let mut loops = Loop::new(self.pair, to);
         while !scene.is_over() {
             loops.enter(scene.phase());
             loops.send();
@@ -125,6 +171,7 @@ impl Good {
         }
         loops.enter(Phase::Change);
         loops.finish(&self.nic);
+        drop(to_nic); // attached until now
         let Loop { seen: [_, alone, beside], sent, received, corrupt, .. } = loops;
         Ok(Experience { alone, beside, lost: sent - received, corrupt })
     }
@@ -133,6 +180,8 @@ impl Good {
 /// The loop of the good program.
 struct Loop {
     pair: QueuePair,
+    /// Where packets are received, if not there.
+    to: Option<QueuePair>,
     burst: Burst,
     clock: OwnClock,
     phase: Phase,
@@ -151,9 +200,10 @@ struct Loop {
 }
 
 impl Loop {
-    fn new(pair: QueuePair) -> Loop {
+    fn new(pair: QueuePair, to: Option<QueuePair>) -> Loop {
         Loop {
             pair,
+            to,
             burst: Burst::new(),
             clock: OwnClock::new(),
             phase: Phase::Change,
@@ -205,10 +255,14 @@ impl Loop {
         if room == 0 {
             return;
         }
+        let framed = self.to.is_some();
         self.pair.alloc(SIZE, room, &mut self.burst);
         for (seq, buf) in (self.sent..).zip(self.burst.iter_mut()) {
             buf.set_meta(seq);
-            self.pair.with_mut(buf, |bytes| payload::fill(bytes, 0, seq, 0));
+            self.pair.with_mut(buf, |bytes| match framed {
+                true => payload::fill_after(&payload::ethernet(B, A), bytes, 0, seq, 0),
+                false => payload::fill(bytes, 0, seq, 0),
+            });
             self.sent_at[seq as usize % WINDOW] = self.clock.now;
         }
         self.sent += self.pair.tx_burst(&mut self.burst) as u64;
@@ -216,21 +270,35 @@ impl Loop {
     }
 
     fn receive(&mut self) {
-        if self.pair.rx_burst(&mut self.burst, BURST) == 0 {
-            return self.pair.relax();
+        let framed = self.to.is_some();
+        let pair = self.to.as_mut().unwrap_or(&mut self.pair);
+        if pair.rx_burst(&mut self.burst, BURST) == 0 {
+            return pair.relax();
         }
-        // The first of a burst has waited longest.
-        self.arrived_after(self.age(self.received));
+        let mut ours = 0;
         for buf in self.burst.as_slice() {
-            let seq = self.received;
-            let whole = self.pair.with(buf, |bytes| {
-                let number = payload::header(bytes).map(|(_, number)| number);
-                number == Some(seq) && bytes.len() == usize::from(SIZE) && payload::check(bytes, 0, seq)
+            let seq = self.received + ours;
+            let (whole, stranger) = pair.with(buf, |bytes| {
+                let at = if framed { payload::stamps_after::<2>(bytes) } else { payload::header(bytes) };
+                let number = at.map(|(_, number)| number) == Some(seq) && bytes.len() == usize::from(SIZE);
+                let whole = match framed {
+                    true => payload::check_after(&payload::ethernet(B, A), bytes, 0, seq),
+                    false => payload::check(bytes, 0, seq),
+                };
+                // A switch floods what others send to addresses that it does not know.
+                (number && whole, framed && bytes.get(..14) != Some(&HEADER))
             });
-            self.corrupt += u64::from(!whole || buf.meta() != seq);
-            self.received += 1;
+            if !stranger {
+                self.corrupt += u64::from(!whole || buf.meta() != seq);
+                ours += 1;
+            }
         }
-        self.pair.free(&mut self.burst);
+        pair.free(&mut self.burst);
+        if ours > 0 {
+            // The first of a burst has waited longest.
+            self.arrived_after(self.age(self.received));
+            self.received += ours;
+        }
     }
 
     /// Receives what is under way, as long as something comes and the NIC lives.

@@ -23,7 +23,7 @@ use crate::options;
 use crate::print::{self, Column, Progress, Table};
 use attacker::Attacker;
 use daemon::{Daemon, Taken};
-use good::{Good, Phase, Scene};
+use good::{Good, Phase, Scene, Wire};
 use rows::{Round, Row};
 use stranger::{Answers, Stranger};
 use table::Setting;
@@ -51,6 +51,9 @@ pub struct HostileArgs {
     /// Seconds of each round alone, and as many beside the attack
     #[arg(long, default_value_t = 0.5)]
     seconds: f64,
+    /// What the daemon does with packets
+    #[arg(long, value_enum, default_value_t)]
+    wire: Wire,
     /// The daemon to be attacked [default: the ccnicd beside this program]
     #[arg(long, value_name = "FILE")]
     daemon: Option<PathBuf>,
@@ -93,6 +96,7 @@ pub fn run(args: &HostileArgs) -> anyhow::Result<bool> {
     warn_if_disturbed(rows.iter().flat_map(|row| &row.rounds).map(Round::undisturbed));
     let setting = Setting {
         shared: split.host.len() < 2,
+        wire: args.wire,
         priority: daemon::may_raise_priority(GOOD_NICE),
         other_user: rustix::process::geteuid().is_root(),
     };
@@ -145,9 +149,10 @@ struct Surroundings {
 impl Plan<'_> {
     /// A fresh daemon, the good program alone, then beside the attack.
     fn round(&self) -> anyhow::Result<Round> {
-        let mut daemon = Daemon::start(self.args.daemon.as_deref(), self.split.nic(), DAEMON_NICE)?;
+        let mut daemon =
+            Daemon::start(self.args.daemon.as_deref(), self.args.wire, self.split.nic(), DAEMON_NICE)?;
         let socket = daemon.socket().to_owned();
-        let good = Good::open(&socket)?;
+        let good = Good::open(&socket, self.args.wire)?;
         let cpu = self.split.host(0);
         let (scene, stranger) = (Scene::default(), Stranger::default());
         std::thread::scope(|scope| {

@@ -1,13 +1,15 @@
 //! The table of `ccnic bench hostile`.
 
 use super::daemon::MEMORY_MAX;
-use super::good::{SIZE, WINDOW};
+use super::good::{SIZE, WINDOW, Wire};
 use super::rows::Row;
 use crate::print::{Column, Table, units};
 
 /// What of the machine the reader must know to read the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
+    /// What the NIC does with packets.
+    pub wire: Wire,
     /// The attacks have no CPU of their own.
     pub shared: bool,
     /// The good program has a higher priority than they.
@@ -30,8 +32,9 @@ pub fn table(rows: &[Row], rounds: usize, seconds: f64, setting: Setting) -> Tab
         Column::number("mem\nMiB"),
     ];
     let title = format!(
-        "A program beside hostile ones on one polling core, {SIZE} B packets, {WINDOW} in flight: medians of {} of {seconds} s alone \
+        "A program beside hostile ones on one polling core{}, {SIZE} B packets, {WINDOW} in flight: medians of {} of {seconds} s alone \
          and {seconds} s beside",
+        if setting.wire == Wire::Switch { " of a switch" } else { "" },
         units::count(rounds, "round")
     );
     let mut table = Table::new(title, columns);
@@ -150,7 +153,7 @@ mod tests {
         bad.attack.done = 0;
         (bad.answers_beside.refused, bad.answers_beside.unanswered) = (Some("no slot".to_owned()), 1);
         let rows = [Row::of(attack, vec![round(24.3, 23.9)]), Row::of(attack, vec![bad])];
-        let setting = Setting { shared: true, priority: false, other_user: false };
+        let setting = Setting { wire: Wire::Loopback, shared: true, priority: false, other_user: false };
         let text = table(&rows, 3, 0.5, setting).in_width(80);
         assert!(longest_line(&text) <= 80, "{text}");
         let row: Vec<&str> =

@@ -66,4 +66,8 @@ fn sizes_that_hold_no_frame_are_refused() {
     assert_eq!(output.status.code(), Some(2));
     let message = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(message.contains("--sizes names 31; choose 32"), "{message}");
+    let output = ccnic(&["bench", "switch", "--inflight", "1024"]);
+    let message = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(2));
+    assert!(message.contains("--inflight is 1024; choose 1 to 512, or at least --ring 2048"), "{message}");
 }

@@ -130,6 +130,7 @@ pub fn run(args: &SwitchArgs) -> anyhow::Result<()> {
         anyhow::ensure!(*size >= least, "--sizes names {size}; choose {least} to {}", config.mtu);
         traffic(*size).check(&config, "--queues")?;
     }
+    fits(args.inflight, config.ring)?;
     let loopback = Bench::new(None, 1, false)?;
     let switch = SwitchBench::new()?;
     warn_if_crowded(1)?;
@@ -174,6 +175,21 @@ pub fn run(args: &SwitchArgs) -> anyhow::Result<()> {
     let rows: Vec<Row> =
         args.sizes.iter().zip(rounds).map(|(size, rounds)| Row::of(*size, share, rounds)).collect();
     print::result(args.json, &rows, || table(args, &rows).text())
+}
+
+/// All packets in flight may come to a program that stands still for a moment, and a switch waits for no receiver. A ring holds as many
+/// packets as it has descriptors only if its groups are full, which the last one of a burst is not.
+///
+/// # Errors
+/// When they might not fit.
+fn fits(inflight: usize, ring: u32) -> anyhow::Result<()> {
+    let most = ring as usize / 2;
+    anyhow::ensure!(
+        inflight <= most,
+        "--inflight is {inflight}; choose 1 to {most}, or at least --ring {}: a switch drops what does not fit a receive ring",
+        (2 * inflight).next_power_of_two()
+    );
+    Ok(())
 }
 
 /// A switch, and the CPUs of its two programs.
@@ -379,6 +395,17 @@ mod tests {
     struct Command {
         #[command(flatten)]
         args: SwitchArgs,
+    }
+
+    #[test]
+    fn what_might_not_fit_a_receive_ring_is_refused() {
+        assert!(fits(512, 1024).is_ok());
+        let refused = fits(1000, 1024).unwrap_err().to_string();
+        assert!(
+            refused.starts_with("--inflight is 1000; choose 1 to 512, or at least --ring 2048"),
+            "{refused}"
+        );
+        assert!(fits(1000, 2048).is_ok());
     }
 
     #[test]

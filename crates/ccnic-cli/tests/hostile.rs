@@ -49,6 +49,7 @@ fn what_is_no_attack_or_out_of_range_is_refused() {
         (["--rounds", "0"], "--rounds is 0"),
         (["--seconds", "0"], "--seconds is 0"),
         (["--daemon", "/nonexistent/ccnicd"], "could not start ccnicd"),
+        (["--storm", "1000"], "add --wire switch"),
     ] {
         let output = hostile(&args);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {}", text(&output.stderr));
@@ -81,7 +82,7 @@ fn every_round_is_in_the_json_and_the_table_fits() {
         }
         assert_eq!(row["defects"].as_array().map(Vec::len), Some(0), "{row}");
     }
-    // The same table of a switch: nothing is lost there, either.
+    // The same table of a switch: these attacks flood nothing that would fill a ring.
     let output = hostile(&[&short[..], &["--wire", "switch"]].concat());
     let table = text(&output.stdout);
     assert!(output.status.success() && table.contains("core of a switch"), "{table}");
@@ -90,6 +91,38 @@ fn every_round_is_in_the_json_and_the_table_fits() {
     let table = text(&output.stdout);
     assert!(table.contains("greedy") && table.contains("none was lost or damaged"), "{table}");
     assert!(table.lines().all(|line| line.chars().count() <= 80), "{table}");
+}
+
+/// Ten programs of which one is hostile: it floods a switch without end, or fills its rings. Each of the nine goes on, and every packet of
+/// theirs arrives or is counted where it was dropped; with a storm limit all arrive.
+#[test]
+fn nine_good_programs_beside_a_hostile_one() {
+    let _alone = alone();
+    if daemon().is_none() {
+        return;
+    }
+    let nine =
+        ["--good", "9", "--rounds", "1", "--seconds", "0.1", "--json", "--attacks", "broadcast,flood-9000"];
+    let limited = ["--wire", "switch", "--storm", "100"];
+    for wire in [&[][..], &limited[..2], &limited] {
+        let output = hostile(&[&nine[..], wire].concat());
+        assert!(output.status.success(), "{wire:?}: {}{}", text(&output.stdout), text(&output.stderr));
+        let rows: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for row in rows.as_array().unwrap() {
+            assert_eq!((row["good"].as_u64(), row["busy"].as_u64()), (Some(9), Some(1)));
+            let (round, unaccounted) = (&row["rounds"][0], &row["unaccounted"]);
+            assert_eq!((unaccounted.as_u64(), round["corrupt"].as_u64()), (Some(0), Some(0)), "{row}");
+            assert!(round["attack"]["done"].as_u64() > Some(0), "the attack did nothing: {round}");
+            // In one of these short phases the polling thread may have had no CPU.
+            let each = |phase: &str| round[phase]["each_mpps"].as_array().unwrap().clone();
+            let both = each("alone").into_iter().zip(each("beside"));
+            let served = both.filter(|(a, b)| a.as_f64() > Some(0.0) || b.as_f64() > Some(0.0)).count();
+            assert_eq!(served, 9, "{wire:?}: {round}");
+            if wire.len() != 2 {
+                assert_eq!(row["lost"].as_u64(), Some(0), "{wire:?}: {row}");
+            }
+        }
+    }
 }
 
 /// A daemon that is killed beside an attack: the report says so, and the command fails.

@@ -20,12 +20,18 @@ const fn attack(
 }
 
 /// All attacks.
-pub const ATTACKS: [Attack; 27] = [
+pub const ATTACKS: [Attack; 28] = [
     attack(
         "greedy",
         "an honest program that sends packets of 9000 bytes without end, for comparison",
         1,
         packets::greedy,
+    ),
+    attack(
+        "broadcast",
+        "sends frames of 64 bytes to the broadcast address without end, which a switch floods",
+        1,
+        packets::broadcast,
     ),
     attack(
         "punch",

@@ -120,10 +120,11 @@ fn fill(
     Ok(())
 }
 
-/// An honest program in a loop: as many large packets as the NIC takes, nothing of them written or read but what the ring needs.
-pub fn greedy(stage: &Stage<'_>) -> anyhow::Result<()> {
+/// A program in a loop: as many packets of so many bytes as the NIC takes, nothing of them written but their first bytes, if any, and
+/// nothing read but what the ring needs.
+fn send_all_the_time(stage: &Stage<'_>, name: &str, bytes: u16, start: &[u8]) -> anyhow::Result<()> {
     let config = Config { ring: 1024, buffers: 8192, ..Config::default() };
-    let opened = Nic::options().name("greedy").config(&config).pages(Pages::Small).open(stage.socket);
+    let opened = Nic::options().name(name).config(&config).pages(Pages::Small).open(stage.socket);
     let Some(mut nic) = stage.tried(opened) else {
         stage.linger();
         return Ok(());
@@ -131,7 +132,10 @@ pub fn greedy(stage: &Stage<'_>) -> anyhow::Result<()> {
     let mut pair = nic.queue_pair(0)?;
     let mut burst = Burst::new();
     while stage.goes_on() {
-        pair.alloc(9000, 48, &mut burst);
+        pair.alloc(bytes, 48, &mut burst);
+        for buf in burst.iter_mut().filter(|_| !start.is_empty()) {
+            pair.write(buf, 0, start);
+        }
         stage.did(pair.tx_burst(&mut burst));
         pair.free(&mut burst);
         for _ in 0..2 {
@@ -140,4 +144,15 @@ pub fn greedy(stage: &Stage<'_>) -> anyhow::Result<()> {
         }
     }
     Ok(())
+}
+
+/// An honest program with large packets.
+pub fn greedy(stage: &Stage<'_>) -> anyhow::Result<()> {
+    send_all_the_time(stage, "greedy", 9000, &[])
+}
+
+/// Of a type for local experiments, from an address of its own.
+pub fn broadcast(stage: &Stage<'_>) -> anyhow::Result<()> {
+    let header = [&[0xff; 6][..], &[2, 0, 0, 0, 0xff, 1], &[0x88, 0xb5]].concat();
+    send_all_the_time(stage, "broadcast", 64, &header)
 }

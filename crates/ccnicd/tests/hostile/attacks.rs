@@ -205,6 +205,11 @@ fn a_greedy_neighbour() {
 }
 
 #[test]
+fn a_neighbour_that_sends_without_end() {
+    beside("broadcast", 10_000);
+}
+
+#[test]
 fn holes_in_an_attached_region() {
     refused("punch", "punching holes");
 }

@@ -1,6 +1,7 @@
 //! The daemon that is attacked: a fresh one for each round, and what it has taken of the machine.
 
 use std::fs::File;
+use std::io::Write;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
@@ -9,7 +10,7 @@ use ccnic_control::Connection;
 use rustix::process::{getpriority_process, setpriority_process};
 use serde::Serialize;
 
-use super::good::{NAME, Wire};
+use super::good::{NAME, SENDING, Wire};
 use crate::nic_process::{NicOptions, NicProcess};
 
 /// What all regions together may take, in MiB.
@@ -26,7 +27,7 @@ pub struct Taken {
     pub descriptors: usize,
     /// Threads at the end of the attack.
     pub threads: u64,
-    /// How long the good program has waited for a turn on the polling core because of others; null where the daemon does not say.
+    /// How long a good program has waited for a turn on the polling core because of others; null where the daemon does not say.
     pub waits: Option<Waits>,
 }
 
@@ -44,13 +45,21 @@ pub struct Waits {
 pub struct Daemon {
     nic: NicProcess,
     log: tempfile::NamedTempFile,
+    /// Its configuration, if it has one.
+    _config: Option<tempfile::NamedTempFile>,
     /// Resident before the first program came, in KiB.
     base: u64,
 }
 
 impl Daemon {
     /// Starts `program` (by default the `ccnicd` beside this one), so that every user may connect.
-    pub fn start(program: Option<&Path>, wire: Wire, core: usize, nice: i32) -> anyhow::Result<Daemon> {
+    /// Each port may send so many packets to groups and unknown addresses in a second, if `storm` says so.
+    pub fn start(
+        program: Option<&Path>,
+        (wire, storm): (Wire, Option<u32>),
+        core: usize,
+        nice: i32,
+    ) -> anyhow::Result<Daemon> {
         let log = tempfile::NamedTempFile::new().context("could not make a file for the daemon's log")?;
         let file: File = log.reopen().context("could not open the daemon's log")?;
         let most = MEMORY_MAX.to_string();
@@ -58,12 +67,11 @@ impl Daemon {
             Wire::Loopback => "loopback",
             Wire::Switch => "switch",
         };
-        let options = NicOptions {
-            program,
-            cores: &[core],
-            args: &["--wire", wire, "--memory-max", &most, "--region-max", &most],
-            log: Some(file),
-        };
+        let config = storm.map(limit).transpose().context("could not write a configuration")?;
+        let mut args = vec!["--wire", wire, "--memory-max", &most, "--region-max", &most];
+        let path = config.as_ref().map(|config| config.path().to_string_lossy().into_owned());
+        path.iter().for_each(|path| args.extend(["--config", path.as_str()]));
+        let options = NicOptions { program, cores: &[core], args: &args, log: Some(file) };
         let nic = with_nice(nice, || NicProcess::start_with(options))
             .with_context(|| std::fs::read_to_string(&log).unwrap_or_default())?;
         let socket = nic.socket();
@@ -71,7 +79,7 @@ impl Daemon {
             std::fs::set_permissions(path, PermissionsExt::from_mode(mode))
                 .with_context(|| format!("could not let others use {}", path.display()))?;
         }
-        let mut this = Daemon { nic, log, base: 0 };
+        let mut this = Daemon { nic, log, _config: config, base: 0 };
         this.base = this.figure("VmRSS");
         Ok(this)
     }
@@ -98,12 +106,14 @@ impl Daemon {
         }
     }
 
-    /// Of the good program, since it was attached: it is in nobody's way before the attack.
+    /// Of the good programs, since they were attached: nobody is in their way before the attack but they themselves.
     fn waits(&self) -> Option<Waits> {
         let status = Connection::open(self.socket()).and_then(|connection| connection.status()).ok()?;
-        let program = status.programs.into_iter().find(|program| program.name == NAME)?;
-        let queue = program.queues.first()?;
-        Some(Waits { longest_us: queue.longest_wait_us, late: queue.late_turns })
+        let good = status.programs.iter().filter(|program| [NAME, SENDING].contains(&program.name.as_str()));
+        let queues = good.filter_map(|program| program.queues.first());
+        queues
+            .map(|queue| Waits { longest_us: queue.longest_wait_us, late: queue.late_turns })
+            .reduce(|a, b| Waits { longest_us: a.longest_us.max(b.longest_us), late: a.late + b.late })
     }
 
     /// Nanoseconds in which its polling thread had a CPU; none where the kernel does not say.
@@ -130,6 +140,13 @@ impl Daemon {
     fn figure(&self, name: &str) -> u64 {
         self.nic.pid().and_then(|pid| ccnic_hostile::figure(pid, name)).unwrap_or(0)
     }
+}
+
+/// A configuration in which each port may flood so many packets in a second.
+fn limit(storm: u32) -> std::io::Result<tempfile::NamedTempFile> {
+    let mut file = tempfile::Builder::new().suffix(".toml").tempfile()?;
+    writeln!(file, "[defaults]\nstorm = {storm}")?;
+    Ok(file)
 }
 
 /// Calls `f` with this priority for the calling thread, and all that it starts; with the present one where that is not permitted.

@@ -1,12 +1,16 @@
-//! `ccnic bench hostile`: what a good program feels of hostile ones on the same polling core.
+//! `ccnic bench hostile`: what good programs feel of hostile ones on the same polling core.
 //!
-//! Each round has a fresh daemon and a good program, which is measured alone and then beside an attack of
+//! Each round has a fresh daemon and good programs (one by default), which are measured alone and then beside an attack of
 //! `ccnic-hostile`, in a process of its own. Attacks are interleaved: a round of each, then the next round.
-//! It reports and never asserts speed; it fails when packets are lost or damaged, the daemon dies, or its memory limit is exceeded.
+//! It reports and never asserts speed; it fails when packets are damaged, or lost and not counted, the daemon dies, or its memory limit
+//! is exceeded.
 
+mod account;
 mod attacker;
 mod daemon;
+mod flow;
 mod good;
+mod own_clock;
 mod rows;
 mod stranger;
 mod table;
@@ -54,6 +58,12 @@ pub struct HostileArgs {
     /// What the daemon does with packets
     #[arg(long, value_enum, default_value_t)]
     wire: Wire,
+    /// Good programs, each with its own region
+    #[arg(long, default_value_t = 1, value_name = "PROGRAMS", value_parser = clap::value_parser!(u8).range(1..=64))]
+    good: u8,
+    /// With a switch: packets a second that each program may flood, to groups and unknown addresses [default: no limit]
+    #[arg(long, value_name = "PACKETS", value_parser = clap::value_parser!(u32).range(1..=1_000_000_000))]
+    storm: Option<u32>,
     /// The daemon to be attacked [default: the ccnicd beside this program]
     #[arg(long, value_name = "FILE")]
     daemon: Option<PathBuf>,
@@ -88,6 +98,9 @@ pub fn run(args: &HostileArgs) -> anyhow::Result<bool> {
     }
     options::rounds(args.rounds)?;
     options::seconds(args.seconds)?;
+    if args.storm.is_some() && args.wire != Wire::Switch {
+        anyhow::bail!("--storm is a limit of a switch; add --wire switch");
+    }
     warn_if_crowded(1)?;
     let attacks: Vec<&Attack> =
         if args.attacks.is_empty() { ATTACKS.iter().collect() } else { args.attacks.clone() };
@@ -97,6 +110,8 @@ pub fn run(args: &HostileArgs) -> anyhow::Result<bool> {
     let setting = Setting {
         shared: split.host.len() < 2,
         wire: args.wire,
+        storm: args.storm,
+        good: args.good,
         priority: daemon::may_raise_priority(GOOD_NICE),
         other_user: rustix::process::geteuid().is_root(),
     };
@@ -126,7 +141,7 @@ fn measure(args: &HostileArgs, split: &Split, attacks: &[&Attack]) -> anyhow::Re
             progress.step();
         }
     }
-    Ok(attacks.iter().zip(seen).map(|(attack, rounds)| Row::of(attack, rounds)).collect())
+    Ok(attacks.iter().zip(seen).map(|(attack, rounds)| Row::of(attack, args.good, rounds)).collect())
 }
 
 /// A round to be measured.
@@ -137,7 +152,7 @@ struct Plan<'a> {
     seed: u64,
 }
 
-/// What a round showed besides the good program's packets.
+/// What a round showed besides the good programs' packets.
 struct Surroundings {
     answers_alone: Answers,
     answers_beside: Answers,
@@ -147,16 +162,16 @@ struct Surroundings {
 }
 
 impl Plan<'_> {
-    /// A fresh daemon, the good program alone, then beside the attack.
+    /// A fresh daemon, the good programs alone, then beside the attack.
     fn round(&self) -> anyhow::Result<Round> {
-        let mut daemon =
-            Daemon::start(self.args.daemon.as_deref(), self.args.wire, self.split.nic(), DAEMON_NICE)?;
+        let wire = (self.args.wire, self.args.storm);
+        let mut daemon = Daemon::start(self.args.daemon.as_deref(), wire, self.split.nic(), DAEMON_NICE)?;
         let socket = daemon.socket().to_owned();
-        let good = Good::open(&socket, self.args.wire)?;
+        let good = Good::open(&socket, self.args.wire, self.args.good.into())?;
         let cpu = self.split.host(0);
         let (scene, stranger) = (Scene::default(), Stranger::default());
         std::thread::scope(|scope| {
-            let good = scope.spawn(|| good.run(cpu, GOOD_NICE, &scene));
+            let good = scope.spawn(|| good.run(&socket, cpu, GOOD_NICE, &scene));
             scope.spawn(|| stranger.run(&socket, DAEMON_NICE, &scene));
             let around = self.phases(&daemon, &scene, &stranger);
             scene.end();

@@ -19,7 +19,7 @@ const ANSWER_NS: u64 = 100_000_000;
 /// One round of an attack.
 #[derive(Debug, Clone, Serialize)]
 pub struct Round {
-    /// The good program.
+    /// The good programs.
     #[serde(flatten)]
     pub good: Experience,
     /// A stranger's questions before the attack.
@@ -57,12 +57,21 @@ pub struct Row {
     pub attack: &'static str,
     /// Programs of it that always have packets to be moved.
     pub busy: u32,
-    /// Million packets per second of the good program's CPU time, before the attack.
+    /// Good programs.
+    pub good: u8,
+    /// Million packets per second of the good programs' CPU time, all together, before the attack.
     pub alone_mpps: f64,
     /// Beside the attack.
     pub beside_mpps: f64,
-    /// `beside_mpps` as a share of what is due to the good program: of `alone_mpps` divided by the number of busy programs.
+    /// `beside_mpps` as a share of what is due to the good programs: of `alone_mpps` times the share that they are of all busy programs.
     pub fair_share: Spread,
+    /// The same of the good program that has the least of it, in each round.
+    pub least_share: Spread,
+    /// `beside_mpps` as a share of `alone_mpps`: what the good programs keep.
+    pub kept: Spread,
+    /// Packets that did not arrive, and those of them that the NIC has not counted as dropped at the good programs' ports.
+    pub lost: u64,
+    pub unaccounted: u64,
     /// The longest round trips, in nanoseconds.
     pub alone_worst_ns: u64,
     pub beside_worst_ns: u64,
@@ -75,7 +84,7 @@ pub struct Row {
     pub answered: bool,
     /// The most memory, in MiB.
     pub memory_mib: u64,
-    /// Packets lost or damaged, a dead daemon, a memory limit exceeded; empty when there is none.
+    /// Packets damaged or lost without being counted, a dead daemon, a memory limit exceeded; empty when there is none.
     pub defects: Vec<String>,
     /// The goals that were not reached, with what was measured.
     pub missed: Vec<String>,
@@ -85,20 +94,28 @@ pub struct Row {
 
 impl Row {
     /// Sums up the rounds of an attack.
-    pub fn of(attack: &Attack, rounds: Vec<Round>) -> Row {
+    pub fn of(attack: &Attack, good: u8, rounds: Vec<Round>) -> Row {
         let most = |f: fn(&Round) -> u64| rounds.iter().map(f).max().unwrap_or(0);
         let median = |f: fn(&Round) -> f64| Spread::of(rounds.iter().map(f)).median;
-        let programs = f64::from(attack.busy + 1);
-        let share = |round: &Round| {
-            let due = round.good.alone.mpps / programs;
-            if due > 0.0 { round.good.beside.mpps / due } else { 0.0 }
+        let part = f64::from(good) / (f64::from(good) + f64::from(attack.busy));
+        let of = |beside: f64, alone: f64| if alone > 0.0 { beside / alone } else { 0.0 };
+        let kept = |round: &Round| of(round.good.beside.mpps, round.good.alone.mpps);
+        let least = |round: &Round| {
+            let each = round.good.beside.each_mpps.iter().zip(&round.good.alone.each_mpps);
+            each.map(|(beside, alone)| of(*beside, *alone) / part).fold(f64::INFINITY, f64::min)
         };
+        let sum = |f: fn(&Experience) -> u64| rounds.iter().map(|round| f(&round.good)).sum();
         let mut row = Row {
             attack: attack.name,
             busy: attack.busy,
+            good,
             alone_mpps: median(|r| r.good.alone.mpps),
             beside_mpps: median(|r| r.good.beside.mpps),
-            fair_share: Spread::of(rounds.iter().map(share)),
+            fair_share: Spread::of(rounds.iter().map(|round| kept(round) / part)),
+            least_share: Spread::of(rounds.iter().map(least)),
+            kept: Spread::of(rounds.iter().map(kept)),
+            lost: sum(|good| good.lost),
+            unaccounted: sum(Experience::unaccounted),
             alone_worst_ns: most(|r| r.good.alone.worst_ns),
             beside_worst_ns: most(|r| r.good.beside.worst_ns),
             wait_us: rounds.iter().filter_map(|r| Some(r.daemon.waits?.longest_us)).max(),
@@ -139,9 +156,9 @@ impl Row {
 fn defects(rounds: &[Round]) -> Vec<String> {
     let mut defects = Vec::new();
     let sum = |f: fn(&Round) -> u64| rounds.iter().map(f).sum::<u64>();
-    let (lost, corrupt) = (sum(|r| r.good.lost), sum(|r| r.good.corrupt));
+    let (lost, corrupt) = (sum(|r| r.good.unaccounted()), sum(|r| r.good.corrupt));
     if lost + corrupt > 0 {
-        defects.push(format!("{lost} packets were lost and {corrupt} damaged"));
+        defects.push(format!("{lost} packets were lost and not counted as dropped, {corrupt} damaged"));
     }
     if rounds.iter().any(|round| !round.alive) {
         defects.push("the daemon died".to_owned());
@@ -156,20 +173,25 @@ fn defects(rounds: &[Round]) -> Vec<String> {
 /// Rounds for tests.
 #[cfg(test)]
 pub mod samples {
+    use super::super::account::Account;
     use super::super::daemon::Waits;
     use super::super::good::Seen;
     use super::*;
 
     /// A round in which the good program had so many million packets per second.
     pub fn round(alone: f64, beside: f64) -> Round {
-        let seen = |mpps, worst_ns| Seen { packets: 100, mpps, worst_ns, stalls: 0, cpu_share: 1.0 };
+        let seen = |mpps: f64, worst_ns| {
+            let each_mpps = vec![mpps];
+            Seen { packets: 100, mpps, each_mpps, worst_ns, stalls: 0, cpu_share: 1.0 }
+        };
         let answers = |worst_ns| Answers { answered: 9, worst_ns, ..Answers::default() };
         Round {
             good: Experience {
                 alone: seen(alone, 20_000),
                 beside: seen(beside, 8_123_456_789),
-                lost: 0,
-                corrupt: 0,
+                received: 200,
+                account: Some(Account { delivered: 200, dropped: 0 }),
+                ..Experience::default()
             },
             answers_alone: answers(100_000),
             answers_beside: answers(20_123_456_789),
@@ -197,14 +219,14 @@ mod tests {
     #[test]
     fn the_fair_share_is_of_what_was_measured_alone_in_the_same_round() {
         let greedy = ccnic_hostile::find("greedy").unwrap();
-        let row = Row::of(greedy, vec![round(20.0, 9.0), round(10.0, 5.0), round(30.0, 18.0)]);
+        let row = Row::of(greedy, 1, vec![round(20.0, 9.0), round(10.0, 5.0), round(30.0, 18.0)]);
         assert_eq!((row.busy, row.alone_mpps, row.beside_mpps), (1, 20.0, 9.0));
         let Spread { min, median, max } = row.fair_share;
         assert_eq!((min, median, max), (0.9, 1.0, 1.2));
         assert!(row.defects.is_empty() && row.answered && row.rounds[0].undisturbed() == 0.98);
         let punch = ccnic_hostile::find("punch").unwrap();
-        assert_eq!(Row::of(punch, vec![round(20.0, 9.0)]).fair_share.median, 0.45);
-        assert_eq!(Row::of(punch, vec![round(0.0, 9.0)]).fair_share.median, 0.0);
+        assert_eq!(Row::of(punch, 1, vec![round(20.0, 9.0)]).fair_share.median, 0.45);
+        assert_eq!(Row::of(punch, 1, vec![round(0.0, 9.0)]).fair_share.median, 0.0);
     }
 
     #[test]
@@ -212,14 +234,14 @@ mod tests {
         let scribble = ccnic_hostile::find("scribble").unwrap();
         let mut good = round(20.0, 9.0);
         good.answers_beside.worst_ns = 99_999_999;
-        assert_eq!(Row::of(scribble, vec![good.clone()]).missed, [""; 0]);
+        assert_eq!(Row::of(scribble, 1, vec![good.clone()]).missed, [""; 0]);
         let mut bad = round(20.0, 8.9);
         bad.daemon.waits = Some(Waits { longest_us: 1001, late: 2 });
-        let row = Row::of(scribble, vec![bad.clone(), bad.clone(), good]);
+        let row = Row::of(scribble, 1, vec![bad.clone(), bad.clone(), good]);
         let late = "4 turns later than 1 ms, one of them 1001 \u{b5}s";
         assert_eq!(row.missed, ["89 % of its fair share", late, "an answer after 20123 ms"]);
         (bad.daemon.waits, bad.answers_beside.unanswered) = (None, 1);
-        let row = Row::of(scribble, vec![bad]);
+        let row = Row::of(scribble, 1, vec![bad]);
         assert_eq!((row.wait_us, row.missed[1].as_str()), (None, "a question without an answer"));
     }
 
@@ -227,7 +249,7 @@ mod tests {
     fn what_must_never_be_is_a_defect() {
         let mut bad = round(1.0, 1.0);
         (bad.good.lost, bad.alive, bad.attack.filled) = (3, false, 800 << 20);
-        let row = Row::of(ccnic_hostile::find("sparse").unwrap(), vec![round(1.0, 1.0), bad]);
+        let row = Row::of(ccnic_hostile::find("sparse").unwrap(), 1, vec![round(1.0, 1.0), bad]);
         assert_eq!(row.defects.len(), 3, "{row:?}");
         assert_eq!(row.memory_mib, 800);
         assert!(

@@ -1,15 +1,21 @@
 //! The table of `ccnic bench hostile`.
 
 use super::daemon::MEMORY_MAX;
-use super::good::{SIZE, WINDOW, Wire};
+use super::flow::WINDOW;
+use super::good::{SIZE, Wire};
 use super::rows::Row;
 use crate::print::{Column, Table, units};
+use crate::stats::Spread;
 
 /// What of the machine the reader must know to read the table.
 #[derive(Debug, Clone, Copy)]
 pub struct Setting {
     /// What the NIC does with packets.
     pub wire: Wire,
+    /// The limit of floods at a switch, if there is one.
+    pub storm: Option<u32>,
+    /// Good programs.
+    pub good: u8,
     /// The attacks have no CPU of their own.
     pub shared: bool,
     /// The good program has a higher priority than they.
@@ -19,34 +25,46 @@ pub struct Setting {
 }
 
 pub fn table(rows: &[Row], rounds: usize, seconds: f64, setting: Setting) -> Table {
+    // Of several programs, how they fare together and the one that fares worst, in place of round trips.
+    let several = setting.good > 1;
+    let two = if several { ["kept", "least\nshare"] } else { ["RTT \u{b5}s\nalone", "RTT \u{b5}s\nbeside"] };
+    let [one, other] = two.map(Column::number);
     let columns = [
         Column::text("attack"),
         Column::number("busy"),
         Column::number("Mpps\nalone"),
         Column::number("Mpps\nbeside"),
         Column::number("fair\nshare"),
-        Column::number("RTT \u{b5}s\nalone"),
-        Column::number("RTT \u{b5}s\nbeside"),
+        one,
+        other,
         Column::number("turn\n\u{b5}s"),
         Column::number("answer\nms"),
         Column::number("mem\nMiB"),
     ];
     let title = format!(
-        "A program beside hostile ones on one polling core{}, {SIZE} B packets, {WINDOW} in flight: medians of {} of {seconds} s alone \
+        "{} beside hostile ones on one polling core{}, {SIZE} B packets, {WINDOW} in flight{}: medians of {} of {seconds} s alone \
          and {seconds} s beside",
+        if setting.good == 1 { "A program".to_owned() } else { units::count(setting.good.into(), "program") },
         if setting.wire == Wire::Switch { " of a switch" } else { "" },
+        if setting.good == 1 { "" } else { " of each" },
         units::count(rounds, "round")
     );
     let mut table = Table::new(title, columns);
     for row in rows {
+        let share = |share: &Spread| units::percent(Some(share.median));
+        let two = match several {
+            true => [share(&row.kept), share(&row.least_share)],
+            false => [microseconds(row.alone_worst_ns), microseconds(row.beside_worst_ns)],
+        };
+        let [one, other] = two;
         table.row([
             row.attack.to_owned(),
             row.busy.to_string(),
             units::rate(row.alone_mpps),
             units::rate(row.beside_mpps),
-            units::percent(Some(row.fair_share.median)),
-            microseconds(row.alone_worst_ns),
-            microseconds(row.beside_worst_ns),
+            share(&row.fair_share),
+            one,
+            other,
             row.wait_us.map_or_else(|| "-".to_owned(), |us| us.to_string()),
             milliseconds(row),
             row.memory_mib.to_string(),
@@ -69,10 +87,16 @@ fn milliseconds(row: &Row) -> String {
 }
 
 fn legend(table: &mut Table, setting: Setting) {
+    let two = match setting.good {
+        1 => "RTT: longest round trip of all rounds.",
+        _ => {
+            "kept: Mpps beside, of Mpps alone. least share: the fair share of the good program that has the least of it."
+        }
+    };
     table.note(format!(
-        "busy: hostile programs that always have packets to be moved; each is due the same share of the polling core as the good one. \
-         fair share: Mpps beside, of Mpps alone / (1 + busy). RTT: longest round trip of all rounds. turn: longest time between two turns \
-         of the good program on the polling core, while it was busy and others were there. answer: longest wait of a stranger who greets the NIC, asks for its status or attaches; >: no answer came. mem: peak resident memory of the daemon, or \
+        "busy: hostile programs that always have packets to be moved; each is due the same share of the polling core as a good one. \
+         fair share: Mpps beside, of Mpps alone x good / (good + busy). {two} turn: longest time between two turns \
+         of a good program on the polling core, while it was busy and others were there. answer: longest wait of a stranger who greets the NIC, asks for its status or attaches; >: no answer came. mem: peak resident memory of the daemon, or \
          what it allocated for regions that it refused; limit {MEMORY_MAX}."
     ));
     let shared = if setting.shared {
@@ -90,6 +114,9 @@ fn legend(table: &mut Table, setting: Setting) {
     } else {
         " The attacks run as the same user: run as root to have them run as another."
     };
+    if let Some(storm) = setting.storm {
+        table.note(format!("Each port may flood {storm} packets a second (storm)."));
+    }
     table.note(format!(
         "{shared}Mpps are per second of its own CPU time, round trips without the time in which it had no CPU. {priority}{user}"
     ));
@@ -130,17 +157,29 @@ fn findings(table: &mut Table, rows: &[Row]) {
             table.note(format!("{}: the daemon logged {} kB in a round.", row.attack, log >> 10));
         }
     }
-    let (lost, packets) = rows.iter().flat_map(|row| &row.rounds).fold((0, 0), |(lost, packets), round| {
-        let good = &round.good;
-        (lost + good.lost + good.corrupt, packets + good.alone.packets + good.beside.packets)
-    });
-    if lost == 0 {
-        table.note(format!("{packets} packets were read and checked; none was lost or damaged."));
+    for row in rows.iter().filter(|row| row.lost > row.unaccounted) {
+        let came: u64 = row.rounds.iter().map(|round| round.good.received).sum();
+        table.note(format!(
+            "{}: {} of {} packets did not arrive: they were dropped, and counted, at the port that they were for, whose receive ring \
+             was full of frames that were flooded.",
+            row.attack,
+            row.lost - row.unaccounted,
+            came + row.lost
+        ));
+    }
+    let rounds = || rows.iter().flat_map(|row| &row.rounds).map(|round| &round.good);
+    if rounds().all(|good| good.unaccounted() + good.corrupt == 0) {
+        let (lost, came) =
+            rounds().fold((0, 0), |(lost, came), good| (lost + good.lost, came + good.received));
+        let none =
+            if lost == 0 { "none was lost or damaged" } else { "every other one was counted as dropped" };
+        table.note(format!("{came} packets were read and checked; {none}."));
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use super::super::account::Account;
     use super::super::rows::samples::round;
     use super::*;
     use crate::print::longest_line;
@@ -152,8 +191,9 @@ mod tests {
         (bad.good.lost, bad.stopped, bad.daemon.log_bytes) = (3, false, 18 << 20);
         bad.attack.done = 0;
         (bad.answers_beside.refused, bad.answers_beside.unanswered) = (Some("no slot".to_owned()), 1);
-        let rows = [Row::of(attack, vec![round(24.3, 23.9)]), Row::of(attack, vec![bad])];
-        let setting = Setting { wire: Wire::Loopback, shared: true, priority: false, other_user: false };
+        let rows = [Row::of(attack, 1, vec![round(24.3, 23.9)]), Row::of(attack, 1, vec![bad])];
+        let (wire, storm) = (Wire::Loopback, None);
+        let setting = Setting { wire, storm, good: 1, shared: true, priority: false, other_user: false };
         let text = table(&rows, 3, 0.5, setting).in_width(80);
         assert!(longest_line(&text) <= 80, "{text}");
         let row: Vec<&str> =
@@ -178,5 +218,29 @@ mod tests {
         assert!(
             !words.contains("none was lost") && words.contains("share a CPU") && words.contains("same user")
         );
+    }
+    /// Of several good programs, and what a switch drops of theirs: it is counted, so it is no defect.
+    #[test]
+    fn several_programs_and_packets_that_were_dropped_and_counted() {
+        let attack = ccnic_hostile::find("broadcast").unwrap();
+        let mut dropped = round(20.0, 16.2);
+        (dropped.good.alone.each_mpps, dropped.good.beside.each_mpps) = (vec![10.0; 2], vec![9.0, 7.2]);
+        (dropped.good.lost, dropped.good.account) = (7, Some(Account { delivered: 200, dropped: 9 }));
+        let row = Row::of(attack, 9, vec![dropped]);
+        assert_eq!((row.lost, row.unaccounted, row.defects.len()), (7, 0, 0));
+        let (wire, storm) = (Wire::Switch, Some(1000));
+        let setting = Setting { wire, storm, good: 9, shared: true, priority: true, other_user: true };
+        let text = table(&[row], 3, 0.5, setting).in_width(80);
+        assert!(longest_line(&text) <= 80, "{text}");
+        let words = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        for said in [
+            "9 programs beside hostile ones on one polling core of a switch",
+            "broadcast 1 20.0 16.2 90 % 81 % 80 %",
+            "7 of 207 packets did not arrive",
+            "may flood 1000 packets",
+            "200 packets were read and checked; every other one was counted",
+        ] {
+            assert!(words.contains(said), "{said}: {text}");
+        }
     }
 }

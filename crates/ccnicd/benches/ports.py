@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0 OR MIT
 """The switch's ports that are no programs: what they reach beside what else joins the same interfaces, and whether rates are kept.
 
-    ports.py tap     TCP (iperf3) between two namespaces: ccnicd with two TAP ports, and a bridge of the kernel with two veths
+    ports.py tap     TCP (iperf3) between two namespaces: ccnicd with two TAP ports, and a bridge of the kernel with two veths; also ccnicd
+                     that may use no CPU but the NIC's, and so gives it away whenever it has nothing to do
     ports.py xdp     64 B packets at a veth: ccnicd with AF_XDP ports, and DPDK's net_af_xdp in testpmd
     ports.py rates   what passes a port whose policy limits packets or bits, of a file that is replayed as fast as possible
 
@@ -80,8 +81,9 @@ def process(*words, **more):
 
 
 @contextlib.contextmanager
-def ccnicd(*ports, config=None):
-    """The daemon with these ports, or this configuration, on the NIC's CPU; what calls `ccnic status`."""
+def ccnicd(*ports, config=None, alone=True):
+    """The daemon with these ports, or this configuration, on the NIC's CPU; what calls `ccnic status`. Unless it has the CPU `alone` it may
+    use no other one."""
     with tempfile.TemporaryDirectory() as directory:
         socket = pathlib.Path(directory) / "nic.sock"
         command = [RELEASE / "ccnicd", "--socket", socket, "--wire", "switch", "--tuning", "default", "--cores", NIC]
@@ -94,7 +96,7 @@ def ccnicd(*ports, config=None):
         def status():
             return subprocess.run([RELEASE / "ccnic", "status", "--json", "--socket", socket], capture_output=True, text=True).stdout
 
-        with process(*command):
+        with process(*([] if alone else ["taskset", "-c", NIC]), *command):
             until("ccnicd", status)
             yield lambda: {program["name"]: program["queues"] for program in json.loads(status())["programs"]}
 
@@ -137,9 +139,9 @@ def bridge(mtu, offload):
 
 
 @contextlib.contextmanager
-def taps(mtu, offload):
+def taps(mtu, offload, alone=True):
     ports = [f"tap:ccnic-t{end},mtu={mtu},offload={'on' if offload else 'off'}" for end in (0, 1)]
-    with namespaces(), ccnicd(*ports):
+    with namespaces(), ccnicd(*ports, alone=alone):
         for end, name in enumerate(ENDS):
             run("ip", "link", "set", f"ccnic-t{end}", "netns", name)
             run("ip", "-n", name, "link", "set", f"ccnic-t{end}", "name", "eth0")
@@ -161,7 +163,7 @@ def iperf(seconds, client, server):
 
 
 def tap(args):
-    kinds = {"bridge": bridge, "ccnicd": taps}
+    kinds = {"bridge": bridge, "ccnicd": taps, "giving way": lambda mtu, offload: taps(mtu, offload, alone=False)}
     # Where client and server run: beside the NIC's CPU, and one on each.
     places = {"both on one CPU": (PROGRAMS, PROGRAMS), "a CPU each": (PROGRAMS, NIC)}
     loads = [(mtu, offload) for mtu in args.mtu for offload in (True, False)]
@@ -175,9 +177,11 @@ def tap(args):
     rows = []
     for mtu, offload in loads:
         for place in places:
-            ours, theirs = (seen[mtu, offload, place, kind] for kind in ("ccnicd", "bridge"))
+            ours, theirs, giving_way = (seen[mtu, offload, place, kind] for kind in ("ccnicd", "bridge", "giving way"))
             load = {"mtu": mtu, "offloads": "on" if offload else "off", "iperf3": place}
-            rows.append(load | figures("Gb/s", ours, "bridge", theirs))
+            figure = figures("Gb/s", ours, "bridge", theirs)
+            other = figures("Gb/s", giving_way, "bridge", theirs)
+            rows.append(load | figure | {"giving way Gb/s": other["ccnicd Gb/s"], "its ratio": other["ratio"]})
     return rows
 
 

@@ -95,6 +95,7 @@ mod tests {
             pid: 1,
             design: "ccnic".to_owned(),
             rss: None,
+            latency: None,
             queues: Vec::new(),
         };
         let status = Status {

@@ -185,8 +185,15 @@ mod tests {
         };
         let name = "a program with quite a long name".to_owned();
         let queues = vec![queue(0), queue(255)];
-        let program =
-            ProgramStatus { id: 1, name, pid: 4_194_304, design: "ccnic".to_owned(), rss: None, queues };
+        let program = ProgramStatus {
+            id: 1,
+            name,
+            pid: 4_194_304,
+            design: "ccnic".to_owned(),
+            rss: None,
+            latency: None,
+            queues,
+        };
         let text = table(&status(vec![program])).in_width(80);
         assert!(longest_line(&text) <= 80, "{text}");
         let row = text.lines().find(|line| line.trim_start().starts_with("255")).unwrap();
@@ -225,6 +232,7 @@ mod tests {
             pid: 1,
             design: "ccnic".to_owned(),
             rss: None,
+            latency: None,
             queues: vec![q],
         };
         let text = table(&status(vec![program])).in_width(80);
@@ -245,7 +253,7 @@ mod tests {
         let name = "good\u{1b}]0;title\u{7}\u{202e}\nbad".to_owned();
         let design = "ccnic".to_owned();
         let queues = vec![QueueStatus::default()];
-        let program = ProgramStatus { id: 1, name, pid: 0, design, rss: None, queues };
+        let program = ProgramStatus { id: 1, name, pid: 0, design, rss: None, latency: None, queues };
         let text = table(&status(vec![program])).in_width(160);
         assert!(text.contains("good\\u{1b}]0;title\\u{7}\\u{202e}\\nbad (another PID namespace,"), "{text}");
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");

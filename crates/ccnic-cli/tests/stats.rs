@@ -11,6 +11,7 @@ use ccnic::Config;
 use ccnic_client::{Burst, Nic, Pages};
 use ccnic_control::counters::{COUNTERS, Kind};
 use ccnicd::dataplane::DataplaneKind;
+use ccnicd::switch::TableLimits;
 use common::TestNic;
 use serde_json::Value;
 
@@ -52,6 +53,38 @@ fn counters_of_a_program_by_name_as_text_and_as_json() {
     let unknown = ccnic(&["stats", "nobody", "--socket", socket]);
     assert_eq!(unknown.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&unknown.stderr).contains("nobody"));
+}
+
+/// One burst in 32 to 95 is followed, and the one after it measured.
+#[test]
+fn the_latency_of_lone_packets_is_sampled() {
+    for kind in [DataplaneKind::Loopback, DataplaneKind::Switch(TableLimits::default())] {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("nic.sock");
+        let _nic = TestNic::start(&path, kind);
+        let config = Config { ring: 64, buffers: 64, ..Config::default() };
+        let open = |name| Nic::options().name(name).config(&config).pages(Pages::Small).open(&path).unwrap();
+        let (mut one, mut other) = (open("one"), open("other"));
+        let (mut from, mut to) = (one.queue_pair(0).unwrap(), other.queue_pair(0).unwrap());
+        let mut burst = Burst::new();
+        for _ in 0..300 {
+            from.alloc(60, 1, &mut burst);
+            let frame = [&[0xff; 6][..], &[2, 0, 0, 0, 0xab, 1], &[0x88, 0xb5]].concat();
+            burst.iter_mut().for_each(|buf| _ = from.write(buf, 0, &frame));
+            assert_eq!(from.tx_burst(&mut burst), 1);
+            let back = if kind == DataplaneKind::Loopback { &mut from } else { &mut to };
+            while back.rx_burst(&mut burst, 1) == 0 {
+                std::thread::yield_now();
+            }
+            back.free(&mut burst);
+        }
+        let output = ccnic(&["stats", "--json", "--socket", path.to_str().unwrap()]).stdout;
+        let json: Value = serde_json::from_slice(&output).unwrap();
+        let latency = |port: usize| &json["ports"][port]["latency"];
+        // A burst that is found by the first look after the worker has slept is not measured.
+        assert!((1..=9).contains(&latency(0)["samples"].as_u64().unwrap_or(0)), "{json}");
+        assert!(latency(0)["mean_ns"].as_f64() > Some(0.0) && latency(1).is_null(), "{json}");
+    }
 }
 
 #[test]

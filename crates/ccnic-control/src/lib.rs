@@ -1,6 +1,6 @@
 //! The control socket between programs and a NIC: its messages, the connection, and the NIC's listener.
 //!
-//! Reading order: [`messages`] (requests and replies), [`flow`] and [`rss`] (what they say of queues), [`counters`] (what a queue counts), [`Connection`] (either end of a control
+//! Reading order: [`messages`] (requests and replies), [`flow`] and [`rss`] (what they say of queues), [`counters`] (what a queue counts), [`latency`] (how long packets take), [`Connection`] (either end of a control
 //! connection), [`Listener`] (the NIC's end: accepts programs, maps and checks their regions) and the [`Handler`] that it calls,
 //! [`Notifier`] (how the NIC notifies a program that waits); [`call`] (channels for calls, which have a socket of their own).
 
@@ -13,6 +13,7 @@ pub mod counters;
 mod error;
 pub mod flow;
 mod inbox;
+pub mod latency;
 mod limits;
 mod listener;
 mod log_limit;

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::capture::CaptureRequest;
 use crate::error::Error;
 use crate::flow::{FlowAbility, FlowReply, FlowRequest};
+use crate::latency::LatencyStatus;
 use crate::offloads::{Offloads, Taken};
 use crate::rss::RssMessage;
 
@@ -322,6 +323,10 @@ pub struct ProgramStatus {
     /// How its received packets are spread over its queues, if they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rss: Option<RssMessage>,
+    /// How long the packets that it has sent took through the NIC, of those that were sampled; none of a port that is no
+    /// program, or from a NIC that samples none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency: Option<LatencyStatus>,
     /// Its queue pairs.
     pub queues: Vec<QueueStatus>,
 }
@@ -410,6 +415,7 @@ mod tests {
             pid: 7,
             design: "ccnic".into(),
             rss: Some(RssMessage::from(&Rss::new(2))),
+            latency: Some(LatencyStatus { sum_ns: 5, ..LatencyStatus::default() }),
             queues: vec![queue],
         };
         let status = Status {

@@ -175,6 +175,7 @@ impl Client {
             pid: self.pid,
             design: self.design.to_owned(),
             rss: None,
+            latency: None,
             queues: queues.collect(),
         }
     }

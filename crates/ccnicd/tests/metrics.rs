@@ -241,7 +241,7 @@ fn the_dashboard_asks_for_what_there_is() {
     let docs = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/operations.md");
     let docs = std::fs::read_to_string(docs).unwrap();
     assert!(there.iter().all(|name| docs.contains(name)), "docs/operations.md names every metric: {there:?}");
-    let labels = ["id", "port", "queue", "reason", "cpu", "instance"];
+    let labels = ["id", "port", "queue", "reason", "cpu", "instance", "le"];
     for query in &queries {
         let by = query.split("by (").skip(1).filter_map(|rest| rest.split(')').next());
         let by = by.flat_map(|names| names.split(", "));

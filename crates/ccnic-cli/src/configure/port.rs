@@ -231,6 +231,7 @@ mod tests {
             pid: 1,
             design: "tap".to_owned(),
             rss: None,
+            latency: None,
             queues: Vec::new(),
         };
         let status = Status {

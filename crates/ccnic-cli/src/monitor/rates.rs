@@ -3,7 +3,8 @@
 use std::collections::HashMap;
 
 use ccnic_control::counters::{COUNTERS, Counter, Values};
-use ccnic_control::messages::{QueueStatus, Status};
+use ccnic_control::latency::LatencyStatus;
+use ccnic_control::messages::{ProgramStatus, QueueStatus, Status};
 
 /// The time between two readings, and what the counters were at the first.
 #[derive(Debug)]
@@ -11,6 +12,8 @@ pub struct Interval {
     seconds: f64,
     /// By port and queue.
     before: HashMap<(u64, u16), Values>,
+    /// By port: how long its packets took, until then.
+    latencies: HashMap<u64, LatencyStatus>,
     /// Seconds that each core was busy, meanwhile.
     busy: Vec<f64>,
 }
@@ -27,6 +30,7 @@ impl Interval {
         Some(Interval {
             seconds,
             before: queues.map(|(port, queue)| ((port, queue.queue), queue.values())).collect(),
+            latencies: before.programs.iter().filter_map(|port| Some((port.id, port.latency?))).collect(),
             busy: busy.map(|(now, before)| now.saturating_sub(*before) as f64 / 1e9).collect(),
         })
     }
@@ -50,6 +54,12 @@ impl Interval {
         })
     }
 
+    /// How long the packets of a port took, of those that were sampled meanwhile.
+    pub fn latency(&self, port: &ProgramStatus) -> LatencyStatus {
+        let before = self.latencies.get(&port.id).copied().unwrap_or_default();
+        port.latency.unwrap_or_default().since(&before)
+    }
+
     /// The share of the time that the core with this index in [`Status::cores`] was busy. `None` where the NIC does not say.
     pub fn busy(&self, core: usize) -> Option<f64> {
         self.busy.get(core).map(|busy| (busy / self.seconds).clamp(0.0, 1.0))
@@ -58,8 +68,6 @@ impl Interval {
 
 #[cfg(test)]
 pub mod tests {
-    use ccnic_control::messages::ProgramStatus;
-
     use super::*;
 
     /// The state of a NIC with two cores, after so many seconds.
@@ -85,6 +93,7 @@ pub mod tests {
             pid: 4242,
             design: "ccnic".to_owned(),
             rss: None,
+            latency: None,
             queues: numbered.collect(),
         }
     }
@@ -111,6 +120,22 @@ pub mod tests {
         };
         assert_eq!([rate(0, 0), rate(0, 1), rate(1, 0)], [100.0, 0.0, 25.0]);
         assert_eq!((interval.busy(0), interval.busy(1), interval.busy(2)), (Some(0.25), Some(1.0), None));
+    }
+
+    #[test]
+    fn latencies_are_of_the_time_between() {
+        let with = |sum_ns, n| {
+            let mut latency = LatencyStatus { sum_ns, ..LatencyStatus::default() };
+            latency.classes[3] = n;
+            ProgramStatus { latency: Some(latency), ..port(1, "a", [sent(1)]) }
+        };
+        let (before, now) = (status(1.0, vec![with(5000, 7)]), status(2.0, vec![with(7400, 10)]));
+        let interval = Interval::between(&before, &now).unwrap();
+        let between = interval.latency(&now.programs[0]);
+        assert_eq!((between.samples(), between.mean_ns()), (3, Some(800.0)));
+        assert_eq!(interval.latency(&port(1, "a", [])).samples(), 0, "a NIC that says nothing");
+        let new = ProgramStatus { id: 2, ..with(900, 1) };
+        assert_eq!(interval.latency(&new).samples(), 1, "it has come meanwhile");
     }
 
     #[test]

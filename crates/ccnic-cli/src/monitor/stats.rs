@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use ccnic_control::counters::{COUNTERS, Kind};
+use ccnic_control::latency::{BOUNDS_NS, LatencyStatus};
 use ccnic_control::messages::{ProgramStatus, Status};
 use ccnic_control::{Connection, printable};
 use clap::Args;
@@ -94,7 +95,48 @@ struct PortRows {
     name: String,
     #[serde(skip)]
     about: String,
+    /// How long packets that it sent took through the NIC, of those that were sampled: since it was attached, or in `seconds`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    latency: Option<LatencyRow>,
     queues: Vec<QueueRow>,
+}
+
+#[derive(Debug, Serialize)]
+struct LatencyRow {
+    /// Bursts.
+    samples: u64,
+    mean_ns: f64,
+    p50_ns: f64,
+    p99_ns: f64,
+    /// Those that took longer than the class before, and not longer than `le_ns`; null: than anything.
+    classes: Vec<LatencyClass>,
+}
+
+#[derive(Debug, Serialize)]
+struct LatencyClass {
+    le_ns: Option<u64>,
+    samples: u64,
+}
+
+impl LatencyRow {
+    /// None without samples.
+    fn new(latency: &LatencyStatus) -> Option<LatencyRow> {
+        let bounds = BOUNDS_NS.iter().map(|bound| Some(*bound)).chain([None]);
+        let class = |(le_ns, samples): (Option<u64>, &u64)| LatencyClass { le_ns, samples: *samples };
+        Some(LatencyRow {
+            samples: latency.samples(),
+            mean_ns: latency.mean_ns()?,
+            p50_ns: latency.quantile_ns(0.5)?,
+            p99_ns: latency.quantile_ns(0.99)?,
+            classes: bounds.zip(&latency.classes).map(class).collect(),
+        })
+    }
+
+    fn text(&self) -> String {
+        let [p50, p99, mean] = [self.p50_ns, self.p99_ns, self.mean_ns].map(units::time);
+        let bursts = units::count(self.samples as usize, "sampled burst");
+        format!("Latency of {bursts}: p50 {p50}, p99 {p99}, mean {mean}.")
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -165,7 +207,17 @@ impl PortRows {
             total: COUNTERS.iter().map(|c| (c.name.to_owned(), c.of(queue).into())).collect(),
             per_second: interval.map(|interval| rates_by_name(interval.rates(port.id, queue))),
         });
-        PortRows { id: port.id, name: port.name.clone(), about: about(port), queues: queues.collect() }
+        let latency = match interval {
+            Some(interval) => interval.latency(port),
+            None => port.latency.unwrap_or_default(),
+        };
+        PortRows {
+            id: port.id,
+            name: port.name.clone(),
+            about: about(port),
+            latency: LatencyRow::new(&latency),
+            queues: queues.collect(),
+        }
     }
 
     /// The traffic, and the other counters that are not zero.
@@ -192,6 +244,7 @@ impl PortRows {
             }));
             table.row(row);
         }
+        self.latency.iter().for_each(|latency| table.note(latency.text()));
         table
     }
 }
@@ -265,6 +318,31 @@ mod tests {
             !text.contains("bad_chain") && !text.contains("Port 2") && longest_line(&text) <= 80,
             "{text}"
         );
+    }
+
+    #[test]
+    fn latencies_since_the_start_and_when_watched() {
+        let with = |uptime_s, n: u64| {
+            let mut latency = LatencyStatus { sum_ns: 160 * n + 900, ..LatencyStatus::default() };
+            (latency.classes[1], latency.classes[3]) = (n, 1);
+            let mut nic = nic(uptime_s, 1);
+            nic.programs[0].latency = Some(latency);
+            nic
+        };
+        let (before, now) = (with(1.0, 99), with(2.0, 199));
+        let report = Report::new(&before, None, None).unwrap();
+        let said = "Latency of 100 sampled bursts: p50 151 ns, p99 200 ns, mean 167 ns.";
+        let text = report.text();
+        assert!(text.contains(said) && text.matches("Latency").count() == 1, "{text}");
+        let interval = Interval::between(&before, &now);
+        let report = Report::new(&now, None, interval.as_ref()).unwrap();
+        let json: Value = serde_json::from_str(&print::json_line(&report).unwrap()).unwrap();
+        let latency = &json["ports"][0]["latency"];
+        assert_eq!((&latency["samples"], &latency["mean_ns"]), (&100.into(), &160.0.into()), "{json}");
+        let classes = latency["classes"].as_array().unwrap();
+        assert_eq!((&classes[1]["le_ns"], &classes[1]["samples"]), (&200.into(), &100.into()));
+        assert_eq!((classes.len(), &classes[16]["le_ns"]), (17, &Value::Null));
+        assert!(json["ports"][1].get("latency").is_none(), "{json}");
     }
 
     #[test]

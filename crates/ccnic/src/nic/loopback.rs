@@ -39,7 +39,7 @@ impl Pipeline {
 
     /// Descriptors fetched and not delivered.
     #[inline(always)]
-    pub(super) fn waiting(&self) -> usize {
+    pub fn waiting(&self) -> usize {
         self.bursts.iter().map(|burst| burst.rest().len()).sum()
     }
 

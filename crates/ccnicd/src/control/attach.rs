@@ -12,6 +12,7 @@ use super::DaemonOptions;
 use crate::dataplane::rss::RssLoopback;
 use crate::dataplane::{Attachment, DataplaneKind};
 use crate::poll::client::Part;
+use crate::ports::latency::Latency;
 use crate::ports::pcap::PcapPort;
 use crate::ports::program::ProgramPort;
 use crate::ports::tap::{Mtu, TapPort};
@@ -23,8 +24,17 @@ use crate::switch::policy::{Policy, Rules};
 use crate::switch::program::SwitchedProgram;
 use crate::switch::{Member, SwitchPort};
 
+/// What the control thread and the workers of a program have in common.
+#[derive(Debug)]
+pub(super) struct Shared {
+    /// What the program takes of what others request: [`Takes::bits`](ccnic_frame::Takes::bits).
+    pub(super) takes: Arc<AtomicU32>,
+    /// How long its packets take.
+    pub(super) latency: Arc<Latency>,
+}
+
 /// The queues of a region with these numbers, in ascending order, as what one worker polls. (A switch has all of a region's queues. Its port
-/// keeps `place`, and is held to `policy`; `takes` says what the program takes as it is.)
+/// keeps `place`, and is held to `policy`.)
 ///
 /// # Errors
 /// When the region has no such queue, or there is no memory for what the policy needs.
@@ -35,7 +45,7 @@ pub(super) fn attach(
     options: &DaemonOptions,
     policy: &Policy,
     place: &Arc<Place>,
-    takes: &Arc<AtomicU32>,
+    shared: &Shared,
 ) -> anyhow::Result<Part> {
     let part = layout.config().design.dispatch(Attaching {
         region,
@@ -45,7 +55,7 @@ pub(super) fn attach(
         tuning: options.tuning.tuning,
         rules: Rules::new(policy).context(NO_MEMORY)?,
         place,
-        takes,
+        shared,
     });
     part.context("could not open its queues")?
 }
@@ -114,23 +124,26 @@ struct Attaching<'a> {
     tuning: Tuning,
     rules: Option<Box<Rules>>,
     place: &'a Arc<Place>,
-    takes: &'a Arc<AtomicU32>,
+    shared: &'a Shared,
 }
 
 impl RingVisitor for Attaching<'_> {
     type Output = Result<anyhow::Result<Part>, QueueError>;
 
     fn visit<R: Ring>(self) -> Self::Output {
-        let Attaching { region, layout, numbers, kind, tuning, rules, place, takes } = self;
+        let Attaching { region, layout, numbers, kind, tuning, rules, place, shared } = self;
         let queues = numbers.len();
         let mut port = ProgramPort::<R>::new(region, layout, numbers)?;
         port.set_tuning(tuning);
         if let DataplaneKind::Switch(_) = kind {
             let mut port = SwitchedProgram::new(port, queues, rules, Arc::clone(place));
-            let outcome = port.complete_for(Arc::clone(takes)).context("no memory for what others request");
+            port.show_latency(Arc::clone(&shared.latency));
+            let outcome =
+                port.complete_for(Arc::clone(&shared.takes)).context("no memory for what others request");
             return Ok(outcome.map(|()| joined(port, place)));
         }
-        let dataplane = RssLoopback::new(&port, queues, kind == DataplaneKind::Reflect);
+        let mut dataplane = RssLoopback::new(&port, queues, kind == DataplaneKind::Reflect);
+        dataplane.show_latency(Arc::clone(&shared.latency));
         Ok(Ok(Part::Apart(Box::new(Attachment::new(port, dataplane)))))
     }
 }

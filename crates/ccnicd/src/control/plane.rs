@@ -4,7 +4,6 @@ mod answer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU32;
 use std::sync::mpsc::{Sender, channel};
 use std::time::Instant;
 
@@ -16,7 +15,7 @@ use ccnic_shm::Region;
 
 use super::DaemonOptions;
 use super::assign::{assign, queues_of};
-use super::attach::{NO_PLACE, OpenedPort, attach};
+use super::attach::{NO_PLACE, OpenedPort, Shared, attach};
 use super::captures;
 use super::early::EarlyPorts;
 use super::flows::Steering;
@@ -24,8 +23,10 @@ use super::members::{home, members, start_workers};
 use crate::config::Running;
 use crate::flow::FlowBook;
 use crate::poll::client::Part;
+use crate::poll::core::ticks_per_microsecond;
 use crate::poll::links::{Links, mesh, mesh_bytes};
 use crate::poll::worker::Worker;
+use crate::ports::latency::Latency;
 use crate::ports::tap::Mtu;
 use crate::sandbox::Sandbox;
 use crate::switch::lanes::lane_bytes;
@@ -48,8 +49,7 @@ pub(super) struct ClientRecord {
     /// By queue: the worker that polls it.
     workers: Vec<usize>,
     pub(super) memory: UserMemory,
-    /// What it takes of what others request: [`Takes::bits`].
-    takes: Arc<AtomicU32>,
+    shared: Shared,
     region: Arc<Region>,
     pub(super) connection: Arc<Connection>,
     /// Its region has gone missing, and it has been told to go.
@@ -157,6 +157,8 @@ pub(super) struct ControlPlane {
     pub(super) captures: Vec<captures::Running>,
     pub(super) next_capture: u64,
     started: Instant,
+    /// Ticks of the workers' clock.
+    microsecond: u64,
 }
 
 impl ControlPlane {
@@ -181,6 +183,7 @@ impl ControlPlane {
             captures: Vec::new(),
             next_capture: 1,
             started: Instant::now(),
+            microsecond: ticks_per_microsecond(),
         };
         plane.open_ports(early)?;
         Ok(plane)
@@ -259,7 +262,7 @@ impl ControlPlane {
             in_force: Vec::new(),
             workers,
             memory,
-            takes: Arc::default(),
+            shared: Shared { takes: Arc::default(), latency: Arc::new(Latency::new(self.microsecond)) },
             region,
             connection,
             lost: false,
@@ -302,8 +305,8 @@ impl ControlPlane {
         let mut parts = Vec::new();
         for (at, spreader) in client.distinct_workers().into_iter().zip(spreaders) {
             let numbers = queues_of(&client.workers, at);
-            let ClientRecord { region, policy, takes, .. } = &*client;
-            let mut part = attach(region, layout, numbers, &self.options, policy, &place, takes)?;
+            let ClientRecord { region, policy, shared, .. } = &*client;
+            let mut part = attach(region, layout, numbers, &self.options, policy, &place, shared)?;
             if let Some(spreader) = spreader {
                 part.steer(take(&mut links, at), Some(Arc::clone(spreader)));
             }

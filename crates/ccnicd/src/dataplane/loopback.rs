@@ -1,8 +1,11 @@
 //! Loopback: packets go back by the queue that they were sent on. Works for every kind of port.
 
+use std::sync::Arc;
+
 use ccnic::nic::{Pipeline, loopback};
 
 use super::Dataplane;
+use crate::ports::latency::Latency;
 use crate::ports::{InTurn, Port};
 
 /// The loopback of one port on one worker.
@@ -26,6 +29,11 @@ impl Loopback {
     /// Its queues, and whose turn it is.
     pub(super) fn queues(&mut self) -> &mut InTurn {
         &mut self.queues
+    }
+
+    /// Shows there how long packets take, by samples.
+    pub(super) fn show_latency(&mut self, to: Arc<Latency>) {
+        self.queues.show_latency(to);
     }
 
     /// As [`InTurn::poll`]; `forward` also gets whether to reflect.
@@ -68,5 +76,9 @@ impl<P: Port> Dataplane<P> for Loopback {
 
     fn may_doze(&self) -> bool {
         self.queues.is_idle()
+    }
+
+    fn awoke(&mut self) {
+        self.queues.awoke();
     }
 }

@@ -62,6 +62,9 @@ pub trait Dataplane<P: Port>: Send {
         false
     }
 
+    /// See [`Poll::awoke`].
+    fn awoke(&mut self) {}
+
     /// True when another worker, which calls then, has handed packets over.
     fn has_work(&self) -> bool {
         false
@@ -128,6 +131,10 @@ impl<P: Port, D: Dataplane<P>> Poll for Attachment<P, D> {
 
     fn waits(&self) -> bool {
         self.dataplane.waits()
+    }
+
+    fn awoke(&mut self) {
+        self.dataplane.awoke();
     }
 
     fn close(&mut self) -> Closing {

@@ -19,6 +19,7 @@ use super::loopback::Loopback;
 use crate::poll::links::Links;
 use crate::poll::{Closing, Steer};
 use crate::ports::Port;
+use crate::ports::latency::Latency;
 use crate::ports::program::ProgramPort;
 
 /// Loopback, and RSS for programs that ask for it.
@@ -50,6 +51,11 @@ impl RssLoopback {
             steering: None,
             holds_units: port.holds_units(),
         }
+    }
+
+    /// Shows there how long packets take, by samples.
+    pub fn show_latency(&mut self, to: Arc<Latency>) {
+        self.loopback.show_latency(to);
     }
 
     fn steering(&mut self) -> &mut Steering {
@@ -204,6 +210,10 @@ impl<R: Ring> Dataplane<ProgramPort<R>> for RssLoopback {
 
     fn sweep(&self) -> usize {
         Dataplane::<ProgramPort<R>>::sweep(&self.loopback)
+    }
+
+    fn awoke(&mut self) {
+        Dataplane::<ProgramPort<R>>::awoke(&mut self.loopback);
     }
 
     /// Other workers call when they hand packets over, and do not when they are done with what was handed to them.

@@ -3,15 +3,16 @@
 use std::fmt;
 
 use ccnic_control::counters::{COUNTERS, Counter, Kind};
+use ccnic_control::latency::{BOUNDS_NS, LatencyStatus};
 use ccnic_control::messages::{ProgramStatus, QueueStatus, Status};
 use ccnic_control::printable;
 use prometheus_client::collector::Collector;
-use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder};
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, MetricEncoder, NoLabelSet};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::registry::{Registry, Unit};
 
-/// Queues that are shown: some 5 MiB of text. Programs must not make a scrape as long as they like.
+/// Queues that are shown: some 10 MiB of text, if each has a port of its own. Programs must not make a scrape as long as they like.
 const QUEUES: usize = 2048;
 /// Characters of a program's name that are shown.
 const NAME: usize = 64;
@@ -46,6 +47,7 @@ struct Port {
     id: String,
     name: String,
     design: String,
+    latency: Option<LatencyStatus>,
     /// Each with its number.
     queues: Vec<(String, QueueStatus)>,
 }
@@ -77,6 +79,7 @@ impl Port {
             id: port.id.to_string(),
             name: printable(&port.name).chars().take(NAME).collect(),
             design: port.design.clone(),
+            latency: port.latency,
             queues,
         }
     }
@@ -86,6 +89,7 @@ impl Collector for Snapshot {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
         self.nic(&mut encoder)?;
         self.port_infos(&mut encoder)?;
+        self.latencies(&mut encoder)?;
         families().iter().try_for_each(|family| self.queues(&mut encoder, family))
     }
 }
@@ -127,6 +131,22 @@ impl Snapshot {
             let Port { id, name, design, .. } = port;
             ports.encode_info(&[("id", id.as_str()), ("port", name), ("design", design)])
         })
+    }
+
+    fn latencies(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let about = "Sampled bursts of a program: from the NIC's last look at its ring before it has found the burst, until all of \
+                     its packets were delivered.";
+        let (unit, kind) = (Some(&Unit::Seconds), MetricType::Histogram);
+        let mut latencies = encoder.encode_descriptor("ccnic_port_latency", about, unit, kind)?;
+        for port in &self.ports {
+            let Some(latency) = port.latency.as_ref().filter(|_| !port.queues.is_empty()) else { continue };
+            let bounds = BOUNDS_NS.iter().map(|ns| *ns as f64 / 1e9).chain([f64::MAX]);
+            let classes: Vec<_> = bounds.zip(latency.classes).collect();
+            let labels = [("id", port.id.as_str()), ("port", port.name.as_str())];
+            let (sum, samples) = (latency.sum_ns as f64 / 1e9, latency.samples());
+            latencies.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, samples, &classes, None)?;
+        }
+        Ok(())
     }
 
     fn queues(&self, encoder: &mut DescriptorEncoder<'_>, family: &Family) -> fmt::Result {
@@ -224,6 +244,7 @@ mod tests {
             pid: 1,
             design: "ccnic".to_owned(),
             rss: None,
+            latency: None,
             queues: (0..queues).map(|queue| QueueStatus::with_values(queue, 1, values)).collect(),
         }
     }
@@ -261,6 +282,25 @@ mod tests {
             assert_eq!(samples.iter().filter(|sample| **sample == expected).count(), 1, "{expected}");
         }
         assert_eq!(samples.len(), 3 + 2 + 2 + 3 * COUNTERS.len());
+    }
+
+    #[test]
+    fn latencies_are_a_histogram_of_each_port_that_has_some() {
+        let mut latency = LatencyStatus { sum_ns: 3_000_000_000, ..LatencyStatus::default() };
+        (latency.classes[0], latency.classes[2], latency.classes[16]) = (5, 2, 1);
+        let with = ProgramStatus { latency: Some(latency), ..port(4, "a", 1) };
+        let samples = samples(&status(vec![with, port(5, "b", 1)]));
+        let latencies: Vec<_> = samples.iter().filter(|sample| sample.contains("latency")).collect();
+        for expected in [
+            r#"ccnic_port_latency_seconds_sum{id="4",port="a"} 3.0"#,
+            r#"ccnic_port_latency_seconds_count{id="4",port="a"} 8"#,
+            r#"ccnic_port_latency_seconds_bucket{le="0.0000001",id="4",port="a"} 5"#,
+            r#"ccnic_port_latency_seconds_bucket{le="0.01",id="4",port="a"} 7"#,
+            r#"ccnic_port_latency_seconds_bucket{le="+Inf",id="4",port="a"} 8"#,
+        ] {
+            assert!(latencies.iter().any(|sample| *sample == expected), "{expected}: {latencies:#?}");
+        }
+        assert_eq!(latencies.len(), 2 + 17);
     }
 
     #[test]

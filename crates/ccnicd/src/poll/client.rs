@@ -243,6 +243,14 @@ impl Polled for Scheduled {
         }
     }
 
+    fn awoke(&mut self, switch: &mut Switch) {
+        match &mut self.place {
+            Place::Apart(client) => client.awoke(),
+            Place::Joined(at) => switch.port_mut(*at).into_iter().for_each(SwitchPort::awoke),
+            Place::Left(..) | Place::Gone => {}
+        }
+    }
+
     fn has_left(&self) -> bool {
         matches!(self.place, Place::Gone)
     }

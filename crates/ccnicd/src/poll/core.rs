@@ -115,7 +115,7 @@ impl Core for PollingCore {
 }
 
 /// Measured in a millisecond. Shares do not depend on it, only how long a quantum is.
-fn ticks_per_microsecond() -> u64 {
+pub(crate) fn ticks_per_microsecond() -> u64 {
     let (start, from) = (Instant::now(), timestamp());
     while start.elapsed() < Duration::from_millis(1) {
         std::hint::spin_loop();

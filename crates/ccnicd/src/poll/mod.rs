@@ -50,6 +50,9 @@ pub trait Poll: Send {
         false
     }
 
+    /// Its worker has slept since the last poll, or tried to.
+    fn awoke(&mut self) {}
+
     /// One bounded step towards the end, after the last poll: delivers what other workers have handed over, or gives back the buffers
     /// of one queue.
     fn close(&mut self) -> Closing;

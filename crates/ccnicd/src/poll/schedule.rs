@@ -82,6 +82,9 @@ pub(crate) trait Polled {
     /// Empty polls in a row after which every queue has been looked at. Never changes.
     fn sweep(&self, shared: &Self::Shared) -> usize;
 
+    /// The core has slept since the last poll, or tried to.
+    fn awoke(&mut self, _shared: &mut Self::Shared) {}
+
     /// True when it is not to be polled any more.
     fn has_left(&self) -> bool;
 }
@@ -243,7 +246,8 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
     }
 
     /// The core has slept, or tried to: time begins anew.
-    pub(crate) fn awake(&mut self) {
+    pub(crate) fn awake(&mut self, shared: &mut C::Shared) {
+        self.clients().for_each(|client| client.awoke(shared));
         self.quiet = None;
         self.empty = 0;
         self.load.begin(self.core.now()); // what the last polls before were busy says nothing of the sleep

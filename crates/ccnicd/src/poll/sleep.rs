@@ -99,7 +99,7 @@ impl Sleeper {
             dozing.extend(switch.news());
             while self.sleep(&dozing) {}
         }
-        clients.awake();
+        clients.awake(switch);
     }
 
     /// Sleeps once. False when there is something to do.

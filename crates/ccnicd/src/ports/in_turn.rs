@@ -1,8 +1,11 @@
 //! The queues of a port, looked at in turn, and the packets of each that have been fetched.
 
+use std::sync::Arc;
+
 use ccnic::nic::Pipeline;
 
 use super::Port;
+use super::latency::{Latency, Sampler};
 use super::turns::{Looks, Turns};
 
 /// What a dataplane keeps for the queues of one port on one worker.
@@ -11,12 +14,24 @@ pub struct InTurn {
     /// By index of the queue: packets fetched and not delivered yet.
     pipelines: Vec<Pipeline>,
     turns: Turns,
+    sampler: Sampler,
 }
 
 impl InTurn {
     /// For so many queues.
     pub fn new(queues: usize) -> InTurn {
-        InTurn { pipelines: (0..queues).map(|_| Pipeline::default()).collect(), turns: Turns::new(queues) }
+        let pipelines = (0..queues).map(|_| Pipeline::default()).collect();
+        InTurn { pipelines, turns: Turns::new(queues), sampler: Sampler::new() }
+    }
+
+    /// Shows there how long packets take, by samples.
+    pub fn show_latency(&mut self, to: Arc<Latency>) {
+        self.sampler.show(to);
+    }
+
+    /// The worker has slept.
+    pub fn awoke(&mut self) {
+        self.sampler.awoke();
     }
 
     /// Polls that look at every busy queue once.
@@ -52,7 +67,9 @@ impl InTurn {
         let mut at = if single { Some(0) } else { self.turns.first(&mut looks) };
         while let Some(queue) = at {
             let Some(pipeline) = self.pipelines.get_mut(queue) else { return 0 };
+            self.sampler.begin(pipeline);
             let moved = forward(port, pipeline, queue);
+            self.sampler.end(queue, moved, pipeline);
             port.polled(queue);
             if single {
                 return moved;

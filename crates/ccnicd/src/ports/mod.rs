@@ -7,6 +7,7 @@
 //! programs, such as [`tap`], [`xdp`] and [`pcap`], are [`OutsidePort`]s: ports of a switch only.
 
 mod in_turn;
+pub mod latency;
 mod link;
 mod options;
 mod outside;

@@ -90,6 +90,9 @@ pub trait SwitchPort: Statistics + Send {
     /// See [`Poll::backlog`](crate::poll::Poll::backlog).
     fn backlog(&self) -> usize;
 
+    /// See [`Poll::awoke`](crate::poll::Poll::awoke).
+    fn awoke(&mut self) {}
+
     /// When it is no port of the switch any more: gives back what one more queue keeps. False when there is no such queue left.
     fn retire(&mut self) -> bool;
 

@@ -19,6 +19,7 @@ use super::places::Place;
 use super::policy::Rules;
 use super::port::{Accepting, SwitchCounters, SwitchPort};
 use super::{PortId, Switch};
+use crate::ports::latency::Latency;
 use crate::ports::program::ProgramPort;
 use crate::ports::{Accepts, Doze, InTurn, Losses, Notify, Port, Statistics};
 
@@ -79,6 +80,11 @@ impl<R: Ring> SwitchedProgram<R> {
         let completer = Completer::new()?;
         self.completion = Some(Box::new(Completion { takes, completer, refused: 0 }));
         Ok(())
+    }
+
+    /// Shows there how long packets that the program sends take, by samples.
+    pub fn show_latency(&mut self, to: Arc<Latency>) {
+        self.queues.show_latency(to);
     }
 
     #[inline(always)]
@@ -280,6 +286,10 @@ impl<R: Ring> SwitchPort for SwitchedProgram<R> {
 
     fn backlog(&self) -> usize {
         self.port.backlog()
+    }
+
+    fn awoke(&mut self) {
+        self.queues.awoke();
     }
 
     fn retire(&mut self) -> bool {

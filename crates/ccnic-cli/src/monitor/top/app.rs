@@ -3,6 +3,7 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ccnic_control::latency::LatencyStatus;
 use ccnic_control::messages::{ProgramStatus, Status};
 use ccnic_control::printable;
 use ratatui::crossterm::event::{KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
@@ -10,7 +11,7 @@ use ratatui::widgets::TableState;
 
 use super::super::rates::Interval;
 use super::feed::Reading;
-use super::rows::{Detail, PortRow, Sort, details, rows};
+use super::rows::{Detail, PortRow, Sort, details, latency, rows};
 
 /// Seconds between two readings, to choose from.
 const PERIODS: [u64; 5] = [1, 2, 5, 10, 30];
@@ -121,11 +122,11 @@ impl App {
         self.selected = at.and_then(|at| self.rows.get(at)).map(|row| row.id);
     }
 
-    /// The selected port, with its counters.
-    pub fn selected(&self) -> Option<(&ProgramStatus, Vec<Detail>)> {
+    /// The selected port, with how long its packets took and its counters.
+    pub fn selected(&self) -> Option<(&ProgramStatus, LatencyStatus, Vec<Detail>)> {
         let (status, interval) = self.shown.as_ref()?;
         let port = status.programs.iter().find(|port| Some(port.id) == self.selected)?;
-        Some((port, details(port, interval.as_ref())))
+        Some((port, latency(port, interval.as_ref()), details(port, interval.as_ref())))
     }
 
     /// A key.

@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use ccnic_control::counters::{COUNTERS, Counter, Kind};
+use ccnic_control::latency::LatencyStatus;
 use ccnic_control::messages::{ProgramStatus, QueueStatus, Status};
 use ccnic_control::printable;
 
@@ -17,6 +18,20 @@ pub struct PortRow {
     pub queues: usize,
     /// In a second. `None` until there are two readings.
     pub rates: Option<PortRates>,
+    /// How long its packets took, of those that were sampled; of the time between two readings, or since it was attached.
+    pub latency: LatencyStatus,
+}
+
+impl PortRow {
+    /// What 99 % of the samples did not exceed, in nanoseconds.
+    pub fn p99(&self) -> Option<f64> {
+        self.latency.quantile_ns(0.99)
+    }
+}
+
+/// See [`PortRow::latency`].
+pub fn latency(port: &ProgramStatus, interval: Option<&Interval>) -> LatencyStatus {
+    interval.map_or_else(|| port.latency.unwrap_or_default(), |interval| interval.latency(port))
 }
 
 /// What a port does in a second.
@@ -36,12 +51,13 @@ pub enum Sort {
     Name,
     Tx,
     Rx,
+    Latency,
     Dropped,
 }
 
 impl Sort {
     /// In the order of the columns.
-    pub const ALL: [Sort; 5] = [Sort::Id, Sort::Name, Sort::Tx, Sort::Rx, Sort::Dropped];
+    pub const ALL: [Sort; 6] = [Sort::Id, Sort::Name, Sort::Tx, Sort::Rx, Sort::Latency, Sort::Dropped];
 
     /// The one so many columns further.
     pub fn further(self, by: isize) -> Sort {
@@ -58,6 +74,7 @@ impl Sort {
             Sort::Name => a.name.cmp(&b.name),
             Sort::Tx => y.tx_packets.total_cmp(&x.tx_packets),
             Sort::Rx => y.rx_packets.total_cmp(&x.rx_packets),
+            Sort::Latency => b.p99().unwrap_or(0.0).total_cmp(&a.p99().unwrap_or(0.0)),
             Sort::Dropped => y.dropped.total_cmp(&x.dropped),
         }
     }
@@ -70,6 +87,7 @@ pub fn rows(status: &Status, interval: Option<&Interval>, sort: Sort, reversed: 
         name: printable(&port.name),
         queues: port.queues.len(),
         rates: interval.map(|interval| PortRates::of(port, interval)),
+        latency: latency(port, interval),
     };
     let mut rows: Vec<_> = status.programs.iter().map(row).collect();
     rows.sort_by(|a, b| {

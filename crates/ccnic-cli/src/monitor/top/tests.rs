@@ -5,6 +5,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use ccnic_control::latency::LatencyStatus;
 use ccnic_control::messages::{Cursor, Hello, QueueStatus, Status};
 use ccnic_control::{AttachRequest, ClientId, Handler, Limits, Listener, Notifier};
 use ratatui::Terminal;
@@ -40,6 +41,14 @@ fn nic(uptime_s: f64, n: u64) -> Status {
         port(3, "idle", [QueueStatus::default()]),
         port(1 << 32, "tap:t0", [queue(2, 3)]),
     ];
+    // Of each hundred bursts two are slow.
+    let latency = |fast: usize, n: u64| {
+        let mut latency = LatencyStatus { sum_ns: 98 * n * 150 + 2 * n * 40_000, ..LatencyStatus::default() };
+        (latency.classes[fast], latency.classes[8]) = (98 * n, 2 * n);
+        Some(latency)
+    };
+    let mut programs = programs;
+    (programs[0].latency, programs[1].latency) = (latency(1, n), latency(3, n + 1));
     Status {
         busy_ns: vec![(uptime_s * 0.97e9) as u64, (uptime_s * 0.25e9) as u64],
         ..status(uptime_s, programs)
@@ -150,7 +159,7 @@ fn many_cores_and_ports_and_small_terminals() {
 fn keys_select_sort_and_end() {
     let mut app = running();
     let order = |app: &App| app.rows.iter().map(|row| row.id).collect::<Vec<_>>();
-    let selected = |app: &App| app.selected().map(|(port, _)| port.id);
+    let selected = |app: &App| app.selected().map(|(port, ..)| port.id);
     let tap = 1 << 32;
     assert_eq!((order(&app), selected(&app), app.sort), (vec![1, 2, 3, tap], Some(1), Sort::Id));
     press(&mut app, &[KeyCode::Down, KeyCode::Char('j'), KeyCode::Up]);
@@ -162,8 +171,13 @@ fn keys_select_sort_and_end() {
     press(&mut app, &[KeyCode::Right, KeyCode::Char('r')]);
     assert_eq!(order(&app), [3, 1, tap, 2], "least received first");
     press(&mut app, &[KeyCode::Right]);
+    assert_eq!((order(&app), app.sort), (vec![1, 2, 3, tap], Sort::Latency));
+    press(&mut app, &[KeyCode::Right]);
     assert_eq!((order(&app), app.sort), (vec![2, 1, 3, tap], Sort::Dropped));
-    press(&mut app, &[KeyCode::Left, KeyCode::Char('S'), KeyCode::Left, KeyCode::Left, KeyCode::Left]);
+    press(
+        &mut app,
+        &[KeyCode::Left, KeyCode::Char('S'), KeyCode::Left, KeyCode::Left, KeyCode::Left, KeyCode::Left],
+    );
     assert_eq!(app.sort, Sort::Dropped, "round about");
     press(&mut app, &[KeyCode::PageDown]);
     assert_eq!(selected(&app), Some(tap));
@@ -203,7 +217,7 @@ fn the_port_that_has_gone_is_followed_by_the_one_in_its_place() {
     let mut status = nic(3727.0, 1);
     status.programs.remove(1);
     app.read(Ok(status));
-    assert_eq!(app.selected().map(|(port, _)| port.id), Some(3));
+    assert_eq!(app.selected().map(|(port, ..)| port.id), Some(3));
     app.read(Ok(Status { programs: Vec::new(), ..nic(3728.0, 1) }));
     assert!(app.selected().is_none());
     app.read(Ok(nic(3729.0, 1)));

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use ccnic_control::counters::Kind;
+use ccnic_control::latency::LatencyStatus;
 use ccnic_control::printable;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
@@ -19,7 +20,7 @@ const BAR: usize = 12;
 /// Lines of cores at most.
 const CORE_LINES: u16 = 3;
 /// Lines for the selected port.
-const DETAILS: u16 = 8;
+const DETAILS: u16 = 9;
 /// Characters of its name above them.
 const NAME: usize = 40;
 
@@ -37,7 +38,9 @@ TX: from the program to the NIC; RX: to the program.
 /s: in a second; k, M, G: thousand, million, billion.
 drop/s: packets not delivered; below, of the selected
 port, for which reasons. CPU: the share of its time
-that a polling core moves packets.
+that a polling core moves packets. p99: how long
+packets from the port take through the NIC, of a
+hundred sampled bursts the slowest but one.
 
 docs/operations.md says what each counter means.
 Any key closes this help.";
@@ -137,6 +140,7 @@ fn ports(frame: &mut Frame<'_>, app: &mut App, area: Rect) {
         ("TX bit/s", None),
         ("RX pkt/s", Some(Sort::Rx)),
         ("RX bit/s", None),
+        ("p99", Some(Sort::Latency)),
         ("drop/s", Some(Sort::Dropped)),
     ];
     let heading = |(at, (text, sort)): (usize, (&'static str, Option<Sort>))| {
@@ -151,7 +155,7 @@ fn ports(frame: &mut Frame<'_>, app: &mut App, area: Rect) {
     let header = Row::new(headings.into_iter().enumerate().map(heading));
     // Ports that are no programs have ids of ten digits.
     let id = app.rows.iter().map(|row| row.id.to_string().len()).max().unwrap_or(0).max(2) as u16;
-    let widths = [id, 0, 6, 8, 8, 8, 8, 6].map(|width| match width {
+    let widths = [id, 0, 6, 8, 8, 8, 8, 6, 6].map(|width| match width {
         0 => Constraint::Fill(1),
         width => Constraint::Length(width),
     });
@@ -179,18 +183,21 @@ fn port(row: &PortRow) -> Row<'static> {
         right(rate(|r| r.tx_bits)),
         right(rate(|r| r.rx_packets)),
         right(rate(|r| r.rx_bits)),
+        right(row.p99().map_or_else(|| "-".to_owned(), span)),
         if drops { dropped.style(Color::Red) } else { dropped },
     ])
 }
 
-/// The counters of the selected port.
+/// How long packets of the selected port take, and its counters.
 fn details(frame: &mut Frame<'_>, app: &App, area: Rect) {
-    let Some((port, details)) = app.selected() else { return };
+    let Some((port, latency, details)) = app.selected() else { return };
     let name: String = printable(&port.name).chars().take(NAME).collect();
-    let title = format!(" {} {name}: drops and other events ", port.id);
+    let title = format!(" {} {name}: latency, drops and other events ", port.id);
     let block = Block::new().borders(ratatui::widgets::Borders::TOP).title(title);
     let inner = block.inner(area);
     frame.render_widget(block, area);
+    let [latency_at, inner] = Layout::vertical([Constraint::Length(1), Constraint::Min(0)]).areas(inner);
+    frame.render_widget(latency_line(&latency), latency_at);
     if details.is_empty() {
         return frame.render_widget(Paragraph::new("Every packet was delivered at once."), inner);
     }
@@ -210,6 +217,34 @@ fn details(frame: &mut Frame<'_>, app: &App, area: Rect) {
     let header = Row::new([Cell::from(Line::from("counter").underlined()), heading("/s"), heading("total")]);
     let widths = [Constraint::Fill(1), Constraint::Length(8), Constraint::Length(16)];
     frame.render_widget(Table::new(rows.chain(rest), widths).header(header), inner);
+}
+
+/// How long packets take from a port, by samples.
+fn latency_line(latency: &LatencyStatus) -> Line<'static> {
+    let (Some(mean), Some(p50), Some(p99)) =
+        (latency.mean_ns(), latency.quantile_ns(0.5), latency.quantile_ns(0.99))
+    else {
+        return Line::raw("latency: no burst was sampled");
+    };
+    let (mean, p50, p99) = (span(mean), span(p50), span(p99));
+    let bursts = match latency.samples() {
+        1 => "1 sampled burst".to_owned(),
+        n => format!("{n} sampled bursts"),
+    };
+    Line::raw(format!("latency of {bursts}: p50 {p50}, p99 {p99}, mean {mean}"))
+}
+
+/// A time in at most six characters: 85ns, 1.23us, 45.6ms.
+fn span(ns: f64) -> String {
+    let text = si(ns);
+    let (number, unit) = text.split_at(text.find(char::is_alphabetic).unwrap_or(text.len()));
+    let unit = match unit {
+        "" => "ns",
+        "k" => "\u{b5}s",
+        "M" => "ms",
+        _ => "s",
+    };
+    format!("{number}{unit}")
 }
 
 /// What is wrong, or what one can do.

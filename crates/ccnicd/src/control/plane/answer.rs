@@ -64,7 +64,7 @@ impl Handler for ControlPlane {
 
     fn set_takes(&mut self, id: ClientId, takes: Takes) {
         if let Some(client) = self.clients.get(&id) {
-            client.takes.store(takes.bits(), Ordering::Relaxed);
+            client.shared.takes.store(takes.bits(), Ordering::Relaxed);
         }
     }
 
@@ -138,17 +138,18 @@ impl Handler for ControlPlane {
 impl ControlPlane {
     /// A program, or another port, with these queues.
     fn describe(&self, id: ClientId, queues: Vec<QueueStatus>) -> Option<ProgramStatus> {
-        let (name, pid, design, rss) = match self.clients.get(&id) {
+        let (name, pid, design, rss, latency) = match self.clients.get(&id) {
             Some(client) => {
                 let rss = client.steering.rss.as_ref().map(RssMessage::from);
-                (&client.name, client.pid, client.design, rss)
+                (&client.name, client.pid, client.design, rss, Some(client.shared.latency.status()))
             }
             None => {
                 let port = self.outside.iter().find(|port| port.id == id)?;
-                (&port.name, std::process::id().cast_signed(), port.kind, None)
+                (&port.name, std::process::id().cast_signed(), port.kind, None, None)
             }
         };
-        Some(ProgramStatus { id, name: name.clone(), pid, design: design.to_owned(), rss, queues })
+        let (name, design) = (name.clone(), design.to_owned());
+        Some(ProgramStatus { id, name, pid, design, rss, latency, queues })
     }
 
     /// True when a worker polls queues of a program or another port.

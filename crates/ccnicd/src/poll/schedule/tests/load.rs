@@ -72,7 +72,7 @@ fn a_client_alone_was_not_busy_while_the_core_slept() {
     schedule.scheduler.show_load(Arc::clone(&shown));
     schedule.run(10_000_000);
     schedule.clock.now.set(schedule.clock.now.get() + (1 << 40));
-    schedule.scheduler.awake();
+    schedule.scheduler.awake(&mut ());
     schedule.run(10_000_000);
     let (shown, was) = (shown.ns() as f64, busy.get() as f64);
     assert!(shown > 0.8 * was && shown <= was, "{shown} of {was}");

@@ -25,7 +25,7 @@ use crate::stats::QueueStats;
 /// A descriptor names a buffer of this program. The NIC holds those that it has received or allocated until it frees or sends them.
 /// Descriptors are checked whenever they are given back: a wrong one harms at most this program's packets.
 ///
-/// The crate has [an example](crate).
+/// [The crate](crate) has examples.
 #[derive(Debug)]
 pub struct Queue {
     mtu: u16,
@@ -78,7 +78,7 @@ impl Queue {
     }
 
     /// Before a pause or the end: drops packets that were fetched and not received, frees the buffers of the NIC's magazine, withdraws
-    /// [`arm`](Queue::arm). Packets in the rings stay, and the queue can be used again.
+    /// [`arm`](Queue::arm). Packets in the rings stay, and the queue can be used again. [The crate](crate) has an example.
     pub fn retire(&mut self) {
         let rest = self.fetched.rest();
         self.stats.rx_dropped_close += rest.iter().filter(|desc| !desc.more()).count() as u64;
@@ -94,6 +94,7 @@ impl Queue {
 
     /// Receives as many whole packets of the program as there are and as `out` has entries for; returns the number of descriptors: of each
     /// packet one, or several of which all but the last [go on](Desc::more). The NIC holds their buffers.
+    /// [The crate](crate) has an example.
     #[inline(always)]
     pub fn rx_burst(&mut self, out: &mut [Desc]) -> usize {
         self.rx_burst_with(
@@ -131,6 +132,7 @@ impl Queue {
     /// Receives packets of one buffer and at most `longest` bytes into the NIC's own memory, in order, up to the first that is longer or a
     /// chain, and at most `max`; returns their number. `room` is called once for each, with its index and its descriptor, and returns as
     /// many bytes to copy it to. The buffers are free again at once, and the lines of the next packets are prefetched.
+    /// [The crate](crate) has an example.
     ///
     /// # Errors
     /// [`BurstError::NotOneRoom`]: [`rx_burst`](Queue::rx_burst) receives the next packet.
@@ -148,6 +150,7 @@ impl Queue {
 
     /// Sends packets in the program's own buffers, those that the NIC holds, in order and without a copy: as many whole ones as the ring
     /// has room for. Returns the number of descriptors, whose buffers are the program's again; the NIC still holds the others.
+    /// [The crate](crate) has an example.
     ///
     /// # Errors
     /// When the first packet can never be sent. Another one that cannot ends the burst before it.
@@ -195,7 +198,7 @@ impl Queue {
     }
 
     /// Sends copies of packets in the NIC's own memory, in order: as many whole ones as the program has room and buffers for. Returns the
-    /// number of their segments. Works with every program; packets of one segment are the fastest.
+    /// number of their segments. Works with every program; packets of one segment are the fastest. [The crate](crate) has an example.
     ///
     /// # Errors
     /// When the first packet can never be sent. Another one that cannot ends the burst before it.
@@ -295,6 +298,7 @@ impl Queue {
     /// How the program wants its packets spread over its queues, if it does: [`Spreader::queue`] of [`Spreader::hash`] of a packet's first
     /// [`START`](crate::START) bytes is the queue to send it on, [`Spreader::meta`] what to send it with. What that queue has no room for
     /// is [missed](Queue::missed), for no queue may wait for another. A change by the program is followed from the next call on.
+    /// [The crate](crate) has an example.
     #[inline(always)]
     pub fn spreader(&mut self) -> Option<&Spreader> {
         if self.link.steering.is_full() {
@@ -304,12 +308,13 @@ impl Queue {
     }
 
     /// Counts packets that were for this queue and were dropped because it had no room: the program reads it among its drops.
+    /// [The crate](crate) has an example.
     pub fn missed(&mut self, packets: u64) {
         self.pair.count_missed(packets);
     }
 
     /// What can be polled (poll(2), epoll) for the program waking the NIC; it stays the same. Once the program has ended it may stay
-    /// readable.
+    /// readable. [The crate](crate) has an example.
     ///
     /// # Errors
     /// [`Error::NoDescriptor`].
@@ -319,7 +324,7 @@ impl Queue {
 
     /// Has the program wake the NIC with its next packet, by [`fd`](Queue::fd), which this makes unreadable before. False when there is
     /// something to do now. To be called after a burst that found nothing, for all queues that are not polled meanwhile; then sleep ten
-    /// milliseconds at most, and look. It makes system calls.
+    /// milliseconds at most, and look. It makes system calls. [The crate](crate) has an example.
     ///
     /// # Errors
     /// [`Error::Silent`], [`Error::NoDescriptor`].
@@ -329,12 +334,13 @@ impl Queue {
     }
 
     /// Withdraws [`arm`](Queue::arm): not necessary, but it saves the program system calls while the NIC polls.
+    /// [The crate](crate) has an example.
     pub fn disarm(&mut self) {
         self.pair.disarm();
     }
 
     /// Allocates buffers for packets of `len` bytes, as many whole packets as `out` has entries for; returns the number of buffers. Lengths
-    /// and chains are set.
+    /// and chains are set. [The crate](crate) has an example.
     ///
     /// # Errors
     /// [`BurstError::NotShared`], [`BurstError::TooLong`], [`BurstError::TooFewEntries`].
@@ -384,7 +390,7 @@ impl Queue {
         Ok(done)
     }
 
-    /// Frees buffers that the NIC holds: of a chain all, it is not followed.
+    /// Frees buffers that the NIC holds: of a chain all, it is not followed. [The crate](crate) has an example.
     ///
     /// # Errors
     /// [`BurstError::BadBuffer`]: some descriptors name no buffer; all others are freed.
@@ -417,6 +423,7 @@ impl Queue {
     }
 
     /// Copies bytes out of a buffer that the NIC holds, from its byte `at` on. The program may change them meanwhile: decide by the copy.
+    /// [The crate](crate) has an example.
     ///
     /// # Errors
     /// [`BurstError::BadBuffer`], with nothing copied: it names no buffer, or its data end before.
@@ -424,7 +431,7 @@ impl Queue {
         self.pair.read(desc, at, to)
     }
 
-    /// Copies bytes into a buffer that the NIC holds, from its byte `at` on.
+    /// Copies bytes into a buffer that the NIC holds, from its byte `at` on. [The crate](crate) has an example.
     ///
     /// # Errors
     /// As [`read`](Queue::read).
@@ -432,7 +439,7 @@ impl Queue {
         self.pair.write(desc, at, from)
     }
 
-    /// What it has done so far.
+    /// What it has done so far. [The crate](crate) has an example.
     pub fn stats(&self) -> QueueStats {
         let c = self.pair.counters();
         QueueStats {

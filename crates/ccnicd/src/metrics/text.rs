@@ -140,7 +140,7 @@ impl Snapshot {
         let mut latencies = encoder.encode_descriptor("ccnic_port_latency", about, unit, kind)?;
         for port in &self.ports {
             let Some(latency) = port.latency.as_ref().filter(|_| !port.queues.is_empty()) else { continue };
-            let bounds = BOUNDS_NS.iter().map(|ns| *ns as f64 / 1e9).chain([f64::MAX]);
+            let bounds = BOUNDS_NS.iter().map(|ns| *ns as f64 / 1e9).chain([f64::INFINITY]);
             let classes: Vec<_> = bounds.zip(latency.classes).collect();
             let labels = [("id", port.id.as_str()), ("port", port.name.as_str())];
             let (sum, samples) = (latency.sum_ns as f64 / 1e9, latency.samples());
@@ -294,7 +294,7 @@ mod tests {
         for expected in [
             r#"ccnic_port_latency_seconds_sum{id="4",port="a"} 3.0"#,
             r#"ccnic_port_latency_seconds_count{id="4",port="a"} 8"#,
-            r#"ccnic_port_latency_seconds_bucket{le="0.0000001",id="4",port="a"} 5"#,
+            r#"ccnic_port_latency_seconds_bucket{le="1e-7",id="4",port="a"} 5"#,
             r#"ccnic_port_latency_seconds_bucket{le="0.01",id="4",port="a"} 7"#,
             r#"ccnic_port_latency_seconds_bucket{le="+Inf",id="4",port="a"} 8"#,
         ] {

@@ -82,11 +82,14 @@ fn every_round_is_in_the_json_and_the_table_fits() {
         }
         assert_eq!(row["defects"].as_array().map(Vec::len), Some(0), "{row}");
     }
-    // The same table of a switch: these attacks flood nothing that would fill a ring.
+    // The same table of a switch.
     let output = hostile(&[&short[..], &["--wire", "switch"]].concat());
     let table = text(&output.stdout);
     assert!(output.status.success() && table.contains("core of a switch"), "{table}");
-    assert!(table.contains("none was lost or damaged"), "{table}");
+    // A receiver that stood still for long may have lost some: then they were counted.
+    let accounted = ["none was lost or damaged", "every other one was counted as dropped"];
+    let words = table.split_whitespace().collect::<Vec<_>>().join(" ");
+    assert!(accounted.iter().any(|said| words.contains(said)), "{table}");
     let output = hostile(&short);
     let table = text(&output.stdout);
     assert!(table.contains("greedy") && table.contains("none was lost or damaged"), "{table}");

@@ -1,16 +1,16 @@
 //! The packets of one good program, by their numbers: what is under way, what has arrived, what never will.
 //!
-//! They arrive in order, so one that arrives says that all before it which have not were lost. When nothing comes for a while all that
-//! is under way is given up, and others are sent in its place: a program whose packets the NIC drops goes on, as one with a
-//! retransmission timer would. What comes later nevertheless has arrived.
+//! They arrive in order, so one that arrives says that all before it which have not were lost. When nothing comes for a while although all
+//! that may be is under way, one more packet is sent, and another after each further while: if one arrives, the program goes on, as one
+//! with a retransmission timer would. (One at a time, so that a NIC that only stands still finds no more than fits a ring.)
 
 use super::own_clock::OwnClock;
 
 /// Packets in flight.
 pub const WINDOW: usize = 64;
-/// Times of sending that are kept: of more packets than can be under way, given up or not.
+/// Times of sending that are kept: of more packets than are under way, but for a NIC that stands still for seconds.
 const KEPT: usize = 4 * WINDOW;
-/// Packets under way are given up when the oldest is so many stalls old: ten milliseconds in which the thread had its CPU.
+/// One more is sent when the oldest is so many stalls old, ten milliseconds in which the thread had its CPU, and each time that passes again.
 const STALLS: u64 = 10;
 
 /// What a program has sent, and what became of it.
@@ -23,29 +23,29 @@ pub struct Flow {
     pub corrupt: u64,
     /// The number after that of the last packet that arrived.
     next: u64,
-    /// Packets before this number are not waited for.
-    given_up: u64,
+    /// When one more was sent last, in ticks.
+    another: u64,
     /// By number: when it was sent, in ticks.
     sent_at: [u64; KEPT],
 }
 
 impl Default for Flow {
     fn default() -> Flow {
-        Flow { sent: 0, received: 0, corrupt: 0, next: 0, given_up: 0, sent_at: [0; KEPT] }
+        Flow { sent: 0, received: 0, corrupt: 0, next: 0, another: 0, sent_at: [0; KEPT] }
     }
 }
 
 impl Flow {
     /// How many packets may be sent now.
     pub fn room(&mut self, clock: &OwnClock) -> usize {
-        let oldest = self.next.max(self.given_up);
-        let under_way = self.sent - oldest;
+        let under_way = self.sent - self.next;
         if under_way < WINDOW as u64 {
             return WINDOW - under_way as usize;
         }
-        if self.age(oldest, clock.now) > STALLS * clock.stall {
-            self.given_up = self.sent;
-            return WINDOW;
+        let silent = self.age(self.next, clock.now).min(clock.now.saturating_sub(self.another));
+        if silent > STALLS * clock.stall {
+            self.another = clock.now;
+            return 1;
         }
         0
     }
@@ -105,17 +105,24 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_come_is_given_up_and_counts_if_it_comes_late() {
+    fn when_nothing_comes_one_more_is_sent_at_a_time() {
         let (mut flow, mut clock) = (Flow::default(), OwnClock::new());
+        let pause = STALLS * clock.stall;
         send(&mut flow, &clock);
-        clock.now += STALLS * clock.stall;
+        clock.now += pause;
         assert_eq!(send(&mut flow, &clock), 0, "not yet");
-        clock.now += 1;
-        assert_eq!((send(&mut flow, &clock), send(&mut flow, &clock)), (WINDOW, 0));
-        assert!(flow.arrive(Some(5)), "of those that were given up");
-        assert_eq!(send(&mut flow, &clock), 0, "the others are under way");
-        assert_eq!((flow.awaited(), flow.age(6, clock.now)), (Some(6), STALLS * clock.stall + 1));
-        assert!(flow.arrive(Some(127)));
-        assert_eq!((flow.awaited(), send(&mut flow, &clock)), (None, WINDOW));
+        for _ in 0..3 {
+            clock.now += pause + 1;
+            assert_eq!((send(&mut flow, &clock), send(&mut flow, &clock)), (1, 0));
+        }
+        assert!(flow.arrive(Some(5)), "late, but in order");
+        assert_eq!(
+            (send(&mut flow, &clock), flow.awaited()),
+            (3, Some(6)),
+            "67 were sent, 6 to 66 are under way"
+        );
+        assert_eq!(flow.age(6, clock.now), 4 * pause + 3);
+        assert!(flow.arrive(Some(66)));
+        assert_eq!((send(&mut flow, &clock), flow.sent - flow.received), (WINDOW - 3, 67 + 3 + 61 - 2));
     }
 }

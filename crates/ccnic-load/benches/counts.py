@@ -1,12 +1,15 @@
 #!/usr/bin/env python3
 """Instructions of the interface, the NIC's loopback and the load generator, by design, for the simulator.
 
-usage: counts.py [--write platforms/instructions.toml]
+usage: counts.py [--write platforms/instructions.toml] [--only applications]
 
 Runs `cargo bench -p ccnic-load` under callgrind (see ccnic/benches/instructions.py): loaded with bursts of 32, with one
 packet in flight, and so that the generator polls in vain. Three equations for each side give what a packet, a burst and
 an empty poll cost; packets of 23 lines instead of one give what a line of payload costs, with registers of 64 bytes (see `case`); inlined frames tell how much
 of it is the loop over the lines of a ring. Bursts of 8 are no input: `check` says what they cost more than the equations say.
+
+Applications (`benches/applications.rs`): bursts of 32 packets, of one, and polls in vain; values of 23 lines instead of one. The look-up
+in the key-value store is that of `ccnic-kv`.
 
 Needs valgrind and addr2line.
 """
@@ -113,10 +116,64 @@ def case(program, design, switches):
     return found
 
 
+# By application: the lines of payload that a packet of one line of value reads and writes.
+APPLICATIONS = {"kv": 2, "echo": 2 * 3, "overlay": 2 * (1 + 1) + 2 * 2}
+
+
+def app(program, args, per=1):
+    """Instructions per lap, or per packet, of an application's step."""
+    with tempfile.TemporaryDirectory() as folder:
+        (once, n), (twice, m) = (count_app(program, [*args, "--laps", str(laps)], folder) for laps in (100, 200))
+    return (twice - once) / (m - n) / per
+
+
+def count_app(program, args, folder):
+    costs, said = once(program, args, folder, "avx2")
+    return sum(cost for (_, step), cost in costs.items() if step and step.startswith("app ")), said["packets"]
+
+
+def application(program, name, design):
+    """Instructions of a packet without its lines of payload, of a poll that finds packets, of one in vain, and of a line."""
+    lap = lambda burst, size=64: app(program, [name, "--design", design, "--burst", str(burst), "--size", str(size)])
+    many, one, poll = lap(32), lap(1), lap(0)
+    packet, line = (many - one) / 31, LINE_TOUCHED
+    # A lap of the overlay is two polls: one finds what goes down, the other what comes up.
+    polls = 2 if name == "overlay" else 1
+    burst, poll = (one - packet) / polls, poll / polls
+    if name == "overlay":
+        line = (lap(32, 64 * LINES) - many) / 32 / (LINES - 1) / 4
+    return dict(packet=packet - APPLICATIONS[name] * line, burst=burst, poll=poll, line=line)
+
+
+# A line of a header or a request is a load or a store or two, which packets count.
+LINE_TOUCHED = 2.0
+
+
+def applications():
+    """Entries of the applications."""
+    program = build("ccnic-load/applications")
+    get = app(program, ["store"], per=32)
+    print("store", get, file=sys.stderr)
+    lines = ["", "# Applications: packet is a request and its answer (overlay: a packet in each direction), without its lines of payload;",
+             "# burst: of a poll that finds some. store: the look-up of a get in ccnic-kv's store, which kv executes besides.",
+             "[store]", f"get = {get:.1f}"]
+    for name in APPLICATIONS:
+        for design in ("ccnic", "paper", "e810"):
+            found = application(program, name, design)
+            print(name, design, found, file=sys.stderr)
+            parts = ", ".join(f"{key} = {found[key]:.1f}" for key in ("packet", "burst", "poll", "line"))
+            lines += ["", "[[application]]", f'name   = "{name}"', f'design = "{design}"', f"counts = {{ {parts} }}"]
+    return lines
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--write", type=Path)
+    p.add_argument("--only", choices=["applications"], help="count these anew, keep the rest of the file")
     a = p.parse_args()
+    if a.only:
+        kept = a.write.read_text().split("\n# Applications:")[0].rstrip().splitlines()
+        return a.write.write_text("\n".join(kept + applications()) + "\n")
     program = build("ccnic-load/generator")
     rust = subprocess.run(["rustc", "--version"], check=True, capture_output=True, text=True).stdout.strip()
     lines = ["# Instructions of the interface, the NIC's loopback and the load generator, by ring design and what is switched off,",
@@ -133,7 +190,7 @@ def main():
         for name in ("host", "nic"):
             parts = ", ".join(f"{key} = {found[name][key]:.1f}" for key in ("packet", "burst", "poll", "line"))
             lines.append(f"{name:6} = {{ {parts} }} # bursts of 8: {100 * found[name]['check']:+.0f} %")
-    text = "\n".join(lines) + "\n"
+    text = "\n".join(lines + applications()) + "\n"
     a.write.write_text(text) if a.write else print(text, end="")
 
 

@@ -5,6 +5,7 @@
 //! It runs over any memory, real or simulated, and takes the time from a [`Clock`], so `ccnic bench` and
 //! `ccnic sim` send the same load.
 
+pub mod apps;
 mod generator;
 pub mod payload;
 mod times;

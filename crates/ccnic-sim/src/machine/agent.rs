@@ -122,6 +122,14 @@ impl Agent<'_> {
         self.machine.borrow_mut().cores[self.core as usize].monitor.deadline = deadline;
     }
 
+    /// Does something in no time, to set up what a program works on. Before: a [`fence`](Agent::fence), if it has stored anything.
+    pub fn in_no_time<R>(&self, f: impl FnOnce() -> R) -> R {
+        let was = std::mem::replace(&mut self.machine.borrow_mut().uncore.ended, true);
+        let result = f();
+        self.machine.borrow_mut().uncore.ended = was;
+        result
+    }
+
     /// Waits until every load and store so far is done (MFENCE).
     pub fn fence(&self) {
         self.act(|core, u| core.fence(u));

@@ -90,12 +90,60 @@ pub struct Instructions {
 struct File {
     source: String,
     case: Vec<Instructions>,
+    store: Store,
+    application: Vec<Application>,
+}
+
+/// The store of `ccnic-kv`.
+#[derive(Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Store {
+    /// The look-up of a get.
+    get: f64,
+}
+
+/// The instructions of an application, over a design.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Application {
+    name: String,
+    design: String,
+    /// Of a packet: a request and its answer (the overlay: a packet in each direction), without its lines of payload. Of a burst: of a poll
+    /// that finds some.
+    counts: Counts,
+}
+
+/// Instructions of an application over a design, on a platform: of a packet in both directions without its lines, of a poll with packets,
+/// of one without, and of a line. `None` if they have not been counted.
+pub fn of_application(name: &str, design: Design, software: &Software) -> Option<Counts> {
+    let found = file().application.iter().find(|a| a.name == name && a.design == design.name())?;
+    let times = |given: &Option<Multiple>| given.as_ref().map_or(1.0, Multiple::get);
+    let (packet, call) = (times(&software.packet), times(&software.call));
+    let counts = found.counts;
+    Some(Counts {
+        packet: counts.packet * packet,
+        burst: counts.burst * call,
+        poll: (counts.poll * call).max(1.0),
+        ..counts
+    })
+}
+
+/// Instructions of the look-up of a get in the store of `ccnic-kv`.
+pub fn of_look_up() -> f64 {
+    file().store.get
 }
 
 /// The file; empty if it is damaged, which a test excludes.
 fn file() -> &'static File {
     static READ: OnceLock<File> = OnceLock::new();
-    READ.get_or_init(|| toml::from_str(FILE).unwrap_or(File { source: String::new(), case: Vec::new() }))
+    READ.get_or_init(|| {
+        toml::from_str(FILE).unwrap_or_else(|_| File {
+            source: String::new(),
+            case: Vec::new(),
+            store: Store::default(),
+            application: Vec::new(),
+        })
+    })
 }
 
 impl Instructions {
@@ -166,6 +214,18 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn applications_have_counts_over_the_designs_that_figures_use() {
+        let software = crate::platform::Platform::named("icx-cx6").unwrap().software;
+        for name in ["kv", "echo", "overlay"] {
+            for design in [Design::GroupedEpoch, Design::GroupedClear, Design::Doorbell] {
+                let counts = of_application(name, design, &software).unwrap();
+                assert!(counts.packet > 50.0 && counts.burst > 50.0 && counts.poll > 10.0, "{name} {design}");
+            }
+        }
+        assert!(of_look_up() > 50.0 && of_application("kv", Design::Padded, &software).is_none());
     }
 
     #[test]

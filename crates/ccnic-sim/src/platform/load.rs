@@ -19,7 +19,7 @@ macro_rules! names {
         built_in::files!($($name),+);
     };
 }
-names!("icx", "spr", "spr-same-socket", "spr-one-socket", "cxl", "icx-e810", "icx-cx6");
+names!("icx", "spr", "spr-same-socket", "spr-one-socket", "cxl", "icx-e810", "icx-cx6", "spr-cx6");
 
 impl Platform {
     /// The built-in platforms.

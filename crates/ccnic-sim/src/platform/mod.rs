@@ -20,7 +20,7 @@ mod bus;
 mod data_sheet;
 mod description;
 mod error;
-mod instructions;
+pub mod instructions;
 mod load;
 mod pio;
 mod read;

@@ -217,6 +217,8 @@ tables! {
         pipeline: Ns,
         /// The engine's time per packet.
         packet: Ns,
+        /// Its time for each segment of a packet but the first.
+        segment: Ns,
         /// The time of a doorbell; those of all queues come one after the other, and cores whose doorbells wait are held up.
         doorbell: Ns,
         /// Wire, or what the NIC passes on.

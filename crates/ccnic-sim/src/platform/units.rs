@@ -201,6 +201,7 @@ fn may_be_zero(at: &str) -> bool {
             | "link.spare_slots"
             | "device.pipeline"
             | "device.packet"
+            | "device.segment"
             | "device.doorbell"
             | "device.fetch"
     )

@@ -25,7 +25,7 @@ fn alone<T: 'static>(
     program: impl FnOnce(Agent<'_>) -> T + 'static,
 ) -> Result<Option<T>, RunError> {
     let mut machine = Machine::new(platform, bytes, &[(0, 0)])?;
-    let Some(device) = attach(&mut machine, platform)? else { return Ok(None) };
+    let Some(device) = attach(&mut machine, platform, 0)? else { return Ok(None) };
     if mapped {
         (0..bytes).step_by(LINE as usize).for_each(|at| machine.map_registers(at, device));
     }
@@ -139,7 +139,7 @@ pub enum Found {
 /// A machine with a device and one line, the device, and the time at which nothing is under way any more.
 fn at_rest(platform: &Platform, found: Found) -> Result<Option<(Sim, DeviceId, Ps)>, RunError> {
     let mut machine = Machine::new(platform, 4096, &[(0, 0)])?;
-    let Some(device) = attach(&mut machine, platform)? else { return Ok(None) };
+    let Some(device) = attach(&mut machine, platform, 0)? else { return Ok(None) };
     let mut sim = Sim::new(machine);
     match found {
         Found::Llc => sim.machine_mut().fill_llc(0, 0, true),

@@ -1,5 +1,6 @@
 //! What is run on simulated machines: loopbacks, microbenchmarks, calibration probes, the paper's figures.
 
+pub mod applications;
 pub mod calibrate;
 pub mod cni;
 pub mod figures;

@@ -31,7 +31,7 @@ pub fn build(platform: &Platform, plan: &Plan, options: Options) -> Result<Built
     let regions = Regions::new(&config, options.shared)?;
     let seats: Vec<Seat> = (0..queues).map(|_| (0, 0)).collect();
     let mut machine = Machine::new(platform, regions.bytes(), &seats)?;
-    let Some(device) = attach(&mut machine, platform)? else { return Err(RunError::Device) };
+    let Some(device) = attach(&mut machine, platform, 0)? else { return Err(RunError::Device) };
     let places = (0..queues).map(|core| regions.of_core(core));
     attach_nic(&mut machine, device, platform, &regions.layout, places);
     if let Some(trace) = options.trace {

@@ -97,6 +97,14 @@ pub enum RunError {
         /// Simulated nanoseconds.
         at: f64,
     },
+    /// An application did not answer what was asked, or the overlay lost packets.
+    #[error("{wrong} answers were wrong, {dropped} requests were lost: a defect of ccnic")]
+    Answers {
+        /// Answers that were none to what had been asked.
+        wrong: u64,
+        /// Requests for which there was no room.
+        dropped: u64,
+    },
     /// Every program waits for something that never comes.
     #[error("the simulated programs stand still after {0:.0} ns: a defect of ccnic")]
     Stuck(f64),

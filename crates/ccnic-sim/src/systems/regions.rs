@@ -6,6 +6,7 @@ use ccnic::{Config, Layout};
 use super::plan::RunError;
 use crate::machine::Machine;
 use crate::machine::directory::PAGE;
+use crate::machine::ids::SocketId;
 use crate::machine::sim::Sim;
 use crate::observe::trace::Trace;
 
@@ -14,6 +15,8 @@ use crate::observe::trace::Trace;
 pub struct Regions {
     /// The layout of each.
     pub layout: Layout,
+    /// Where the first begins.
+    start: u32,
     size: u32,
     count: u32,
     shared: bool,
@@ -28,7 +31,18 @@ impl Regions {
         if size.checked_mul(count.into()).is_none() {
             return Err(RunError::Memory { regions: count, size });
         }
-        Ok(Regions { layout, size, count: count.into(), shared })
+        Ok(Regions { layout, start: 0, size, count: count.into(), shared })
+    }
+
+    /// The same behind other memory.
+    #[must_use]
+    pub fn behind(self, start: u32) -> Regions {
+        Regions { start, ..self }
+    }
+
+    /// Homes all of them in a socket.
+    pub fn home_in(&self, machine: &mut Machine, socket: SocketId) {
+        machine.set_home(self.start, self.bytes(), socket);
     }
 
     /// Bytes of all.
@@ -37,13 +51,13 @@ impl Regions {
     }
 
     fn bases(&self) -> impl Iterator<Item = u32> + use<> {
-        let size = self.size;
-        (0..self.count).map(move |region| region * size)
+        let (start, size) = (self.start, self.size);
+        (0..self.count).map(move |region| start + region * size)
     }
 
     /// Where the region of a core's queue begins, and the queue's number in it.
     pub fn of_core(&self, core: u16) -> (u32, u16) {
-        if self.shared { (0, core) } else { (u32::from(core) * self.size, 0) }
+        if self.shared { (self.start, core) } else { (self.start + u32::from(core) * self.size, 0) }
     }
 
     /// Homes what the NIC writes in the NIC's socket (CC-NIC section 3.2).

@@ -100,7 +100,7 @@ impl Pcie {
                 return;
             }
             let Some((queue, packet, segments)) = nic.next_packet() else { return };
-            nic.engine = now + nic.packet;
+            nic.engine = now + nic.packet + nic.segment * (segments.len() as Ps).saturating_sub(1);
             let base = nic.queues[queue as usize].base;
             self.fetch_packets(port, queue);
             for (segment, desc) in (0..).zip(&segments) {
@@ -135,9 +135,13 @@ impl Pcie {
                 continue;
             }
             let data: Vec<u8> = sent.segments.into_iter().flatten().flatten().collect();
-            nic.wire = nic.wire.max(now) + (data.len() as f64 * nic.per_byte) as Ps;
-            let back = nic.wire + nic.pipeline;
-            self.later(port, back, Action::Received { queue, packet: Packet { data, meta: sent.meta } });
+            match nic.leaves(now, queue, data) {
+                Some((back, data)) => {
+                    let packet = Packet { data, meta: sent.meta };
+                    self.later(port, back, Action::Received { queue, packet });
+                }
+                None => nic.queues[queue as usize].inside -= 1,
+            }
         }
         let Some(nic) = &mut self.nic else { return };
         let q = &mut nic.queues[queue as usize];

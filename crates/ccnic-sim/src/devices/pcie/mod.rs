@@ -10,10 +10,12 @@ mod dma;
 mod flow;
 mod link;
 mod nic;
+mod peer;
 mod reads;
 mod root;
 #[cfg(test)]
 mod tests;
+mod wire;
 
 use ccnic::Layout;
 
@@ -21,7 +23,7 @@ use super::{Device, Port};
 use crate::kernel::slab::Slab;
 use crate::kernel::time::Ps;
 use crate::machine::caches::mask::WayMask;
-use crate::machine::ids::{AgentId, DeviceId, TxnId};
+use crate::machine::ids::{AgentId, DeviceId, SocketId, TxnId};
 use crate::machine::uncached::{Access, AccessKind};
 use crate::machine::{Attachment, Machine, MachineError};
 use crate::observe::counters::{NicCounts, PcieTraffic};
@@ -31,6 +33,7 @@ use crate::protocols::table::Request;
 use costs::Costs;
 use link::Direction;
 use nic::{Nic, Purpose};
+pub use peer::{Answers, Peer};
 use reads::Dma;
 use root::Root;
 
@@ -78,13 +81,17 @@ enum Action {
     WriteBack(u16),
 }
 
-/// Adds the PCIe link of a platform to a machine, with nothing but registers at its end; `None` if the platform has none.
+/// Adds the PCIe link of a platform to a socket of a machine, with nothing but registers at its end; `None` if the platform has none.
 ///
 /// # Errors
 /// When the machine has no room for it.
-pub fn attach(machine: &mut Machine, platform: &Platform) -> Result<Option<DeviceId>, MachineError> {
+pub fn attach(
+    machine: &mut Machine,
+    platform: &Platform,
+    socket: SocketId,
+) -> Result<Option<DeviceId>, MachineError> {
     let Some(costs) = Costs::of(platform) else { return Ok(None) };
-    let attachment = Attachment { socket: 0, latency: costs.to_root, ways: WayMask::first(costs.ddio_ways) };
+    let attachment = Attachment { socket, latency: costs.to_root, ways: WayMask::first(costs.ddio_ways) };
     let device = Pcie {
         costs,
         up: Direction::default(),
@@ -115,6 +122,25 @@ pub fn attach_nic(
 }
 
 impl Pcie {
+    /// What is at the other end of the NIC's wire, instead of a loopback, sends its first packets, one after the other.
+    pub fn set_peer(&mut self, port: &mut Port<'_>, mut peer: Box<dyn Peer>) {
+        let Some(nic) = &mut self.nic else { return };
+        let first: Vec<(u16, Vec<u8>)> = peer.begin();
+        nic.peer = Some(peer);
+        for (queue, data) in first {
+            let Some(nic) = &mut self.nic else { return };
+            let Some(q) = nic.queues.get_mut(queue as usize) else { continue };
+            q.inside += 1;
+            let at = nic.arrives(port.now(), data.len());
+            self.later(port, at, Action::Received { queue, packet: nic::Packet { data, meta: 0 } });
+        }
+    }
+
+    /// What has gone to the peer so far.
+    pub fn answers(&self) -> Answers {
+        self.nic.as_ref().map(|nic| nic.answers).unwrap_or_default()
+    }
+
     /// What the NIC has done.
     pub fn nic_counts(&self) -> NicCounts {
         self.nic.as_ref().map(|n| n.counts).unwrap_or_default()

@@ -27,6 +27,7 @@ use ccnic::desc::Desc;
 use ccnic::layout::{LARGE_BUF, PoolLayout, QueueLayout, RingLayout, SMALL_BUF};
 use ccnic::{Config, Layout};
 
+use super::peer::{Answers, Peer};
 use crate::kernel::time::{Ps, ps};
 use crate::observe::counters::NicCounts;
 use crate::platform::Device;
@@ -229,7 +230,9 @@ impl Queue {
 #[derive(Debug)]
 pub struct Nic {
     pub pipeline: Ps,
+    /// The engine's time for a packet, and for each of its segments but the first.
     pub packet: Ps,
+    pub segment: Ps,
     /// The time of a doorbell, and when the last one has been taken.
     pub doorbell: Ps,
     pub rung: Ps,
@@ -254,8 +257,12 @@ pub struct Nic {
     pub engine_due: bool,
     /// The queue whose packets the engine looks at first.
     pub next: usize,
-    /// When the wire is free.
+    /// When the wire is free, and its other direction.
     pub wire: Ps,
+    pub wire_in: Ps,
+    /// What is at the other end of it.
+    pub peer: Option<Box<dyn Peer>>,
+    pub answers: Answers,
     pub counts: NicCounts,
 }
 
@@ -271,6 +278,7 @@ impl Nic {
         Nic {
             pipeline: ps(device.pipeline.get()),
             packet: ps(device.packet.get()),
+            segment: ps(device.segment.get()),
             doorbell: ps(device.doorbell.get()),
             rung: 0,
             per_byte: 8000.0 / device.line_rate.get(),
@@ -289,6 +297,9 @@ impl Nic {
             engine_due: false,
             next: 0,
             wire: 0,
+            wire_in: 0,
+            peer: None,
+            answers: Answers::default(),
             counts: NicCounts::default(),
         }
     }

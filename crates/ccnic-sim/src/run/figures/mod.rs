@@ -43,6 +43,7 @@ built_in!(
     "cores",
     "bursts",
     "19-overlay",
+    "table2",
 );
 
 built_in!(CNI_FILES: "cni/06-latency", "cni/07-bandwidth", "cni/08-programs", "cni/across");

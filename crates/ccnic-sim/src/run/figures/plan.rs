@@ -12,6 +12,7 @@ use serde::{Deserialize, Deserializer};
 use super::expr::Expr;
 use super::interface::Interface;
 use super::statement::Statement;
+use crate::run::applications::Application;
 use crate::run::cni::across::Over;
 use crate::run::mmio::Target;
 use crate::run::pio::work::{PioSeries, What};
@@ -129,6 +130,8 @@ pub struct Series {
     pub interface: Option<Interface>,
     /// Across machines: what messages go over.
     pub queue: Option<Over>,
+    /// Applications: which, and by what its packets come.
+    pub app: Option<Application>,
     /// Figures of the PIO paper: what happens, and by what.
     pub pio: Option<PioSeries>,
     /// What varies over `values`: `cores`, `burst`, `rx-burst`, `size`, `inflight`, or a platform's key.
@@ -149,6 +152,12 @@ impl Series {
             Kind::Loopback if values == variants => Some("this kind takes either values or variants"),
             Kind::Loopback if values && self.over.is_none() => {
                 Some("it does not say what its values are of: add over")
+            }
+            Kind::Application if variants || !values || self.over.is_none() => {
+                Some("this kind takes values, and what they are of: over")
+            }
+            Kind::Application if self.app.is_none() => {
+                Some("it does not say what is served: add app = { serve, over }")
             }
             Kind::Load if variants || self.values.iter().any(|share| !(0.0..=1.0).contains(share)) => {
                 Some("this kind takes values from 0 to 1: shares of the highest rate")
@@ -200,6 +209,8 @@ pub enum Kind {
     MmioBurst,
     /// Loopback with as many packets as go through, once for each value or variant.
     Loopback,
+    /// An application on a server with a PCIe NIC, as `app` says, with `cores` threads (CC-NIC section 5.7).
+    Application,
     /// Loopback from one packet in flight to saturation, at shares of the highest rate.
     Load,
     /// Round trips of messages of so many bytes over `interface` (CNI figure 6).

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::plan::{Settings, Switch};
 use crate::platform::Platform;
+use crate::run::applications::{self, Application, Span};
 use crate::run::cni::across::{self, Over};
 use crate::run::cni::work::CniWork;
 use crate::run::loopback::simulate;
@@ -44,6 +45,8 @@ pub enum Work {
     MmioBurst(u32),
     /// Packets.
     Loopback(Settings, Offered),
+    /// An application over a PCIe NIC.
+    Application(Settings, Application),
     /// Something on the machine of the CNI paper.
     Cni(CniWork),
     /// Messages to a NIC and back over CNI's queues or CC-NIC's rings, on either kind of machine.
@@ -87,6 +90,8 @@ const MICROS: (f64, f64) = (50.0, 150.0);
 const CORE_MICROS: f64 = 1600.0;
 /// Microseconds of warm-up: caches, pools and rings reach their steady state.
 const WARMUP: f64 = 100.0;
+/// Microseconds measured of applications.
+const APPLICATION_MICROS: f64 = 200.0;
 /// With at most so many cores a run can fall into step with itself: how it goes on depends on a nanosecond of a path.
 const FEW_CORES: u16 = 2;
 /// By how much paths are shorter and longer in the runs that show that.
@@ -128,6 +133,7 @@ impl Point {
             Work::MmioRead(_) | Work::MmioWrite(..) | Work::MmioBurst(_) => 1.0,
             Work::Across(_) => 10.0,
             Work::Stream(_) => 1e5,
+            Work::Application(s, _) => f64::from(s.cores.unwrap_or(CORES)) * 1e3 + 1e4,
             Work::Cni(work) => work.cost(),
             Work::Pio(work) => work.bytes as f64 / 100.0,
             Work::Loopback(s, offered) => {
@@ -207,6 +213,18 @@ impl Point {
                 let summary = simulate(platform, &plan).map_err(|e| e.to_string())?;
                 let summary = serde_json::to_value(&summary).map_err(|e| e.to_string())?;
                 flatten(&summary, "", &mut values);
+            }
+            Work::Application(settings, app) => {
+                let design = settings.design.unwrap_or(Design::GroupedClear);
+                let off = |switch| settings.switch.iter().flatten().any(|s| *s == switch);
+                let config = applications::interface(design, !off(Switch::NoRecycle));
+                let span = Span {
+                    warmup: settings.warmup.unwrap_or(WARMUP) * effort.warmup,
+                    measured: settings.micros.unwrap_or(APPLICATION_MICROS) * effort.measured,
+                };
+                let threads = settings.cores.unwrap_or(CORES);
+                let found = applications::run(platform, *app, threads, config, span);
+                values.extend(found.map_err(|e| e.to_string())?);
             }
             Work::Cni(_) | Work::Across(_) | Work::Pio(_) => {} // on other machines: above
         }

@@ -236,7 +236,13 @@ fn expand(series: &Series) -> Planned {
             }
         }
         Kind::Load => loads(series),
-        Kind::Loopback if series.variants.is_empty() => varied(series)?,
+        Kind::Application => {
+            let app = series.app.ok_or("it does not say what is served")?;
+            varied(series, |settings| Work::Application(settings, app))?
+        }
+        Kind::Loopback if series.variants.is_empty() => {
+            varied(series, |settings| Work::Loopback(settings, Offered::All))?
+        }
         Kind::Loopback => {
             let point = |(i, variant): (usize, &super::plan::Variant)| {
                 let settings = variant.settings.over(&series.base);
@@ -267,13 +273,13 @@ fn loads(series: &Series) -> Vec<(Place, Point)> {
     shares.iter().map(point).collect()
 }
 
-fn varied(series: &Series) -> Planned {
+fn varied(series: &Series, work: impl Fn(Settings) -> Work) -> Planned {
     let over = series.over.as_deref().ok_or("it does not say what its values are of")?;
     let point = |&value: &f64| {
         let mut settings = series.base.clone();
         vary(&mut settings, over, value);
         let place = Place { name: value.to_string(), number: value };
-        (place, Point::new(&settings, Work::Loopback(settings.clone(), Offered::All)))
+        (place, Point::new(&settings, work(settings.clone())))
     };
     Ok(series.values.iter().map(point).collect())
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use ccnic::{Design, SharedMemory};
+use ccnic_sim::applications::{self, Application, Serve, Span, Way};
 use ccnic_sim::bus::buses::Attachment;
 use ccnic_sim::calibrate::calibrate;
 use ccnic_sim::cni::Interface;
@@ -110,6 +111,14 @@ fn packets(
     })
 }
 
+/// A key-value store on the PCIe NIC: answers of two segments.
+fn store(platform: &Platform) -> Result<BTreeMap<String, f64>, String> {
+    let app = Application { serve: Serve::Ads, over: Way::Nic, instructions: 0.0, objects: 1000 };
+    let interface = applications::interface(Design::Doorbell, true);
+    let span = Span { warmup: 10.0, measured: 10.0 };
+    applications::run(platform, app, 1, interface, span).map_err(|e| e.to_string())
+}
+
 /// Tables of a machine with cores, of a PCIe NIC, and of what a calibration compares with.
 const CORES: &[&str] =
     &["topology", "core", "l1", "l2", "llc", "path", "link", "memory", "protocol", "prefetch", "software"];
@@ -131,6 +140,7 @@ fn probes() -> Vec<Probe<Platform>> {
         packets("packets", CORES, ours, 1, 1500, 256),
         packets("E810", PCIE, e810, 2, 64, 256),
         packets("E810", PCIE, e810, 2, 1500, 256),
+        probe("key-value store", &["device"], store),
         packets("all cores", CORES, ours, 16, 64, 32),
         probe("calibration", TARGETS, |p| calibrate(p).map_err(|e| e.to_string())),
         probe("stream", CORES, streamed(Stores::NonTemporal, 1)),
@@ -153,9 +163,9 @@ fn every_value_of_sockets_has_an_effect() {
         let platform = Platform::named(name).unwrap();
         sizes.into_iter().fold(platform, |p, (key, kib)| p.overridden(key, kib).unwrap())
     };
-    let [icx, e810, one] = ["icx", "icx-e810", "spr-one-socket"].map(small);
+    let [icx, e810, cx6, one] = ["icx", "icx-e810", "icx-cx6", "spr-one-socket"].map(small);
     let slow = icx.overridden("link.rate", 0.5).unwrap();
-    let machines = [icx, slow, e810, one];
+    let machines = [icx, slow, e810, cx6, one];
     let found =
         readers(&machines, Platform::entries, |p, key, value| p.overridden(key, value).ok(), &probes());
     let mut nobody = nobody(found);

@@ -42,6 +42,8 @@ fn variants_share_their_machine() {
     alike("icx-e810", "icx", &machine);
     alike("icx-cx6", "icx", &machine);
     alike("icx-cx6", "icx-e810", &["pcie"]);
+    alike("spr-cx6", "spr", &machine);
+    alike("spr-cx6", "icx-cx6", &["device"]);
     alike("cxl", "spr", &["core", "l1", "l2", "llc", "path", "memory", "prefetch", "software"]);
 }
 

@@ -29,7 +29,7 @@ impl Rig {
     /// Cores and a device, and so many bytes of memory.
     fn new(platform: &Platform, bytes: u32, seats: &[Seat]) -> Rig {
         let mut machine = Machine::new(platform, bytes, seats).unwrap();
-        assert_eq!(attach(&mut machine, platform).unwrap(), Some(0));
+        assert_eq!(attach(&mut machine, platform, 0).unwrap(), Some(0));
         Rig(Sim::new(machine))
     }
 

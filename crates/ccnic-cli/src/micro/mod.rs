@@ -4,6 +4,7 @@
 pub mod calls;
 pub mod limit;
 pub mod pingpong;
+pub mod queues;
 pub mod stream;
 
 use anyhow::Context;

@@ -59,9 +59,9 @@ fuzz-ci:
 	CARGO="$(CARGO)" fuzz/run.sh ci
 
 # What `make test` and `make fuzz-ci` compile, nothing of it run: with `make -j builds` several compilations share the cores, so that
-# none waits for the last crate of another.
+# none waits for the last crate of another. The longest chain of crates begins first; what has many small ones comes last.
 .PHONY: builds build-unit build-tsan build-fuzz
-builds: lint all build-unit build-tsan build-fuzz
+builds: all build-fuzz build-unit lint build-tsan
 build-unit:
 	$(CARGO) test $(UNIT) --no-run
 build-tsan:

@@ -8,7 +8,7 @@ cd "$(dirname "$0")"
 length=${1:-60}
 shift || true
 targets=("$@")
-((${#targets[@]})) || targets=(changes configuration control_messages frames host_region kv_datagrams kv_snapshot kv_stream nic_region recovery segments)
+((${#targets[@]})) || targets=(changes configuration control_messages frames host_region nic_region recovery segments kv_stream kv_datagrams kv_snapshot)
 command -v c++ >/dev/null || { echo "SKIPPED: fuzzing needs a C++ compiler for libFuzzer (apt-get install g++)"; exit 0; }
 
 out=${CARGO_TARGET_DIR:-../target}/fuzz

@@ -170,7 +170,7 @@ impl AsNic {
 
 impl Wire {
     /// Gives each frame that has come to `take`, with what its sender asks for; returns their number.
-    fn receive(&mut self, take: &mut impl FnMut(&[u8], Meta)) -> Result<usize, BurstError> {
+    fn receive(&mut self, take: &mut dyn FnMut(&[u8], Meta)) -> Result<usize, BurstError> {
         let mut descs = [Desc::default(); BURST];
         let mut rooms = self.rooms.iter_mut();
         let copied = self.queue.rx_copy(BURST, ROOM as u16, |i, desc| {
@@ -192,7 +192,7 @@ impl Wire {
 
     /// As `receive_frames`, frames in several buffers too.
     #[cold]
-    fn receive_chain(&mut self, take: &mut impl FnMut(&[u8], Meta)) -> Result<usize, BurstError> {
+    fn receive_chain(&mut self, take: &mut dyn FnMut(&[u8], Meta)) -> Result<usize, BurstError> {
         let mut descs = [Desc::default(); BURST];
         let n = self.queue.rx_burst(&mut descs);
         let (mut frames, mut meta) = (0, Meta::default());
@@ -269,7 +269,7 @@ impl Transport for AsNic {
         Ok(())
     }
 
-    fn receive(&mut self, take: &mut impl FnMut(Number, Reply<'_>)) -> Result<usize, Lost> {
+    fn receive(&mut self, take: &mut dyn FnMut(Number, Reply<'_>)) -> Result<usize, Lost> {
         let AsNic { wire, coder, own, server, .. } = self;
         let (mut replies, mut asks) = (0, None);
         let frames = wire.receive(&mut |frame, meta| {

@@ -66,7 +66,7 @@ impl Transport for Attached {
         Ok(())
     }
 
-    fn receive(&mut self, take: &mut impl FnMut(Number, Reply<'_>)) -> Result<usize, Lost> {
+    fn receive(&mut self, take: &mut dyn FnMut(Number, Reply<'_>)) -> Result<usize, Lost> {
         let mut replies = Replies { coder: &mut self.coder, take, count: 0 };
         let frames = self.stack.poll_datagrams(&mut replies);
         let count = replies.count;
@@ -90,13 +90,13 @@ impl Transport for Attached {
 }
 
 /// Takes the replies of one poll.
-struct Replies<'a, F> {
+struct Replies<'a> {
     coder: &'a mut Coder,
-    take: &'a mut F,
+    take: &'a mut dyn FnMut(Number, Reply<'_>),
     count: usize,
 }
 
-impl<F: FnMut(Number, Reply<'_>)> Handler for Replies<'_, F> {
+impl Handler for Replies<'_> {
     #[inline]
     fn datagram(&mut self, _: SocketAddr, _: SocketAddr, payload: &[u8], _: &mut Answer<'_>) {
         self.count += usize::from(self.coder.read(payload, self.take));

@@ -43,7 +43,7 @@ pub trait Transport {
     ///
     /// # Errors
     /// As [`send`](Transport::send).
-    fn receive(&mut self, take: &mut impl FnMut(Number, Reply<'_>)) -> Result<usize, Lost>;
+    fn receive(&mut self, take: &mut dyn FnMut(Number, Reply<'_>)) -> Result<usize, Lost>;
 
     /// Forgets a request whose reply nobody waits for any more. False where replies cannot be lost, so that waiting for one
     /// goes on.

@@ -111,7 +111,7 @@ impl Transport for Streams {
         Ok(())
     }
 
-    fn receive(&mut self, take: &mut impl FnMut(Number, Reply<'_>)) -> Result<usize, Lost> {
+    fn receive(&mut self, take: &mut dyn FnMut(Number, Reply<'_>)) -> Result<usize, Lost> {
         let mut replies = 0;
         for i in self.ready()? {
             let connection = &mut self.connections[i];
@@ -154,7 +154,7 @@ impl Connection {
     }
 
     /// Reads once, and takes the replies that are complete.
-    fn read(&mut self, take: &mut impl FnMut(Number, Reply<'_>)) -> Result<usize, Lost> {
+    fn read(&mut self, take: &mut dyn FnMut(Number, Reply<'_>)) -> Result<usize, Lost> {
         self.make_room();
         match self.socket.read(&mut self.input[self.end..]) {
             Ok(0) => return Err(std::io::Error::from(ErrorKind::UnexpectedEof).into()),

@@ -77,7 +77,7 @@ impl Transport for Datagrams {
         }
     }
 
-    fn receive(&mut self, take: &mut impl FnMut(Number, Reply<'_>)) -> Result<usize, Lost> {
+    fn receive(&mut self, take: &mut dyn FnMut(Number, Reply<'_>)) -> Result<usize, Lost> {
         let mut replies = 0;
         for socket in &self.sockets {
             for _ in 0..TURN {
@@ -138,7 +138,7 @@ impl Coder {
     }
 
     /// Takes a datagram; true when it completes a reply.
-    pub fn read(&mut self, datagram: &[u8], take: &mut impl FnMut(Number, Reply<'_>)) -> bool {
+    pub fn read(&mut self, datagram: &[u8], take: &mut dyn FnMut(Number, Reply<'_>)) -> bool {
         let complete = match self.speech {
             Speech::Text => self.read_text(datagram, take),
             Speech::Rpc { .. } => rpc::read(datagram).ok().map(|(reply, number)| {
@@ -151,7 +151,7 @@ impl Coder {
     }
 
     /// Nothing when the datagram is no part of a reply.
-    fn read_text(&mut self, datagram: &[u8], take: &mut impl FnMut(Number, Reply<'_>)) -> Option<bool> {
+    fn read_text(&mut self, datagram: &[u8], take: &mut dyn FnMut(Number, Reply<'_>)) -> Option<bool> {
         let (frame, bytes) = Frame::read(datagram)?;
         // The latest request with these last 16 bits.
         let number = self.latest.wrapping_sub(u64::from((self.latest as u16).wrapping_sub(frame.id)));

@@ -1,15 +1,18 @@
-//! A network interface as the kernel's network configuration has it: asked for and set by rtnetlink.
+//! A network interface as the kernel's network configuration has it: asked for and set by rtnetlink (rtnetlink(7)).
 
+use std::convert::Infallible;
 use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use anyhow::{Context, bail};
-use netlink_packet_core::{
-    NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload,
+use libc::{
+    AF_INET, AF_INET6, IFA_ADDRESS, IFA_LOCAL, IFF_UP, IFLA_ADDRESS, IFLA_IFNAME, IFLA_INFO_KIND,
+    IFLA_LINKINFO, IFLA_MTU, IFLA_NUM_RX_QUEUES, RTM_GETLINK, RTM_NEWADDR, RTM_NEWLINK, RTM_SETLINK,
 };
-use netlink_packet_route::address::{AddressAttribute, AddressMessage};
-use netlink_packet_route::link::{LinkAttribute, LinkFlags, LinkInfo, LinkMessage};
-use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_packet_core::{
+    DefaultNla, Emitable, NLA_HEADER_SIZE, NLM_F_ACK, NLM_F_CREATE, NLM_F_REPLACE, NLM_F_REQUEST,
+    NetlinkDeserializable, NetlinkHeader, NetlinkMessage, NetlinkPayload, NetlinkSerializable, NlasIterator,
+};
 use rustix::net::netlink::SocketAddrNetlink;
 use rustix::net::{RecvFlags, SendFlags, SocketFlags, SocketType, recv, sendto, socket_with};
 
@@ -39,17 +42,18 @@ impl Link {
         let socket = socket_with(family, kind, flags, None).context("could not open rtnetlink")?;
         let mut link =
             Link { socket, index: 0, mtu: 0, up: false, virtual_kind: false, receive_queues: 1, sequence: 0 };
-        let mut message = LinkMessage::default();
-        message.attributes.push(LinkAttribute::IfName(name.to_owned()));
-        let reply = link.request(RouteNetlinkMessage::GetLink(message), NLM_F_REQUEST)?;
-        let Some(RouteNetlinkMessage::NewLink(found)) = reply else {
+        let message =
+            Message::of_link(RTM_GETLINK, 0, 0).with(IFLA_IFNAME, &[name.as_bytes(), &[0]].concat());
+        let Some(found) = link.request(message, NLM_F_REQUEST)?.filter(|reply| reply.kind == RTM_NEWLINK)
+        else {
             bail!("the kernel has not described it")
         };
-        link.index = found.header.index;
-        link.up = found.header.flags.contains(LinkFlags::Up);
-        link.virtual_kind = is_virtual(&found);
-        link.receive_queues = receive_queues(&found);
-        link.mtu = mtu(&found).context("the kernel has not said its MTU")?;
+        link.index = found.word(INDEX).context("the kernel has not said its index")?;
+        link.up = found.word(FLAGS).is_some_and(|flags| flags & IFF_UP as u32 != 0);
+        let info = found.attribute(IFLA_LINKINFO);
+        link.virtual_kind = info.is_some_and(|info| attribute(info, IFLA_INFO_KIND).is_some());
+        link.receive_queues = found.attribute(IFLA_NUM_RX_QUEUES).and_then(word).unwrap_or(1).max(1);
+        link.mtu = found.attribute(IFLA_MTU).and_then(word).context("the kernel has not said its MTU")?;
         Ok(link)
     }
 
@@ -83,13 +87,17 @@ impl Link {
     /// # Errors
     /// What the kernel says.
     pub(super) fn set(&mut self, mtu: Option<u32>, mac: Option<[u8; 6]>) -> anyhow::Result<()> {
-        let mut message = self.message();
-        message.attributes.extend(mtu.map(LinkAttribute::Mtu));
-        message.attributes.extend(mac.map(|mac| LinkAttribute::Address(mac.to_vec())));
-        if message.attributes.is_empty() {
+        if mtu.is_none() && mac.is_none() {
             return Ok(());
         }
-        self.acknowledged(RouteNetlinkMessage::SetLink(message), 0)?;
+        let mut message = Message::of_link(RTM_SETLINK, self.index, 0);
+        if let Some(mtu) = mtu {
+            message = message.with(IFLA_MTU, &mtu.to_ne_bytes());
+        }
+        if let Some(mac) = mac {
+            message = message.with(IFLA_ADDRESS, &mac);
+        }
+        self.acknowledged(message, 0)?;
         self.mtu = mtu.unwrap_or(self.mtu);
         Ok(())
     }
@@ -99,12 +107,15 @@ impl Link {
     /// # Errors
     /// What the kernel says.
     pub(super) fn add_address(&mut self, address: IpAddr, prefix: u8) -> anyhow::Result<()> {
-        let mut message = AddressMessage::default();
-        message.header.family = if address.is_ipv4() { AddressFamily::Inet } else { AddressFamily::Inet6 };
-        message.header.prefix_len = prefix;
-        message.header.index = self.index;
-        message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
-        self.acknowledged(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_REPLACE)
+        let (family, address) = match address {
+            IpAddr::V4(address) => (AF_INET, address.octets().to_vec()),
+            IpAddr::V6(address) => (AF_INET6, address.octets().to_vec()),
+        };
+        // struct ifaddrmsg: family, prefix, flags, scope; the index.
+        let body = [[family as u8, prefix, 0, 0], self.index.to_ne_bytes()].concat();
+        let message = Message { kind: RTM_NEWADDR, body };
+        let message = message.with(IFA_LOCAL, &address).with(IFA_ADDRESS, &address);
+        self.acknowledged(message, NLM_F_CREATE | NLM_F_REPLACE)
     }
 
     /// Sets it up, unless it is.
@@ -115,32 +126,20 @@ impl Link {
         if self.up {
             return Ok(());
         }
-        let mut message = self.message();
-        message.header.flags = LinkFlags::Up;
-        message.header.change_mask = LinkFlags::Up;
-        self.acknowledged(RouteNetlinkMessage::SetLink(message), 0)?;
+        self.acknowledged(Message::of_link(RTM_SETLINK, self.index, IFF_UP as u32), 0)?;
         self.up = true;
         Ok(())
     }
 
-    fn message(&self) -> LinkMessage {
-        let mut message = LinkMessage::default();
-        message.header.index = self.index;
-        message
-    }
-
-    fn acknowledged(&mut self, message: RouteNetlinkMessage, flags: u16) -> anyhow::Result<()> {
+    fn acknowledged(&mut self, message: Message, flags: u16) -> anyhow::Result<()> {
         self.request(message, NLM_F_REQUEST | NLM_F_ACK | flags).map(drop)
     }
 
     /// Sends a request and waits for its reply; `None` is an acknowledgement.
-    fn request(
-        &mut self,
-        message: RouteNetlinkMessage,
-        flags: u16,
-    ) -> anyhow::Result<Option<RouteNetlinkMessage>> {
+    fn request(&mut self, message: Message, flags: u16) -> anyhow::Result<Option<Message>> {
         self.sequence += 1;
-        let mut request = NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::from(message));
+        let mut request =
+            NetlinkMessage::new(NetlinkHeader::default(), NetlinkPayload::InnerMessage(message));
         (request.header.flags, request.header.sequence_number) = (flags, self.sequence);
         request.finalize();
         let mut bytes = vec![0; request.buffer_len()];
@@ -151,7 +150,7 @@ impl Link {
         let (n, _) =
             recv(&self.socket, &mut reply[..], RecvFlags::empty()).context("rtnetlink does not answer")?;
         let reply = reply.get(..n).unwrap_or_default();
-        let reply = NetlinkMessage::<RouteNetlinkMessage>::deserialize(reply);
+        let reply = NetlinkMessage::<Message>::deserialize(reply);
         match reply.context("rtnetlink's answer is not understood")?.payload {
             NetlinkPayload::Error(error) if error.code.is_some() => Err(error.to_io().into()),
             NetlinkPayload::InnerMessage(message) => Ok(Some(message)),
@@ -160,25 +159,75 @@ impl Link {
     }
 }
 
-fn mtu(link: &LinkMessage) -> Option<u32> {
-    link.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::Mtu(mtu) => Some(*mtu),
-        _ => None,
+/// A message of rtnetlink: a fixed structure, then attributes.
+struct Message {
+    /// `RTM_`...
+    kind: u16,
+    body: Vec<u8>,
+}
+
+/// Bytes of `struct ifinfomsg`: family and type of device, index, flags, which flags to change.
+const IFINFOMSG: usize = 16;
+const INDEX: usize = 4;
+const FLAGS: usize = 8;
+
+impl Message {
+    /// A message about an interface, which sets these flags.
+    fn of_link(kind: u16, index: u32, flags: u32) -> Message {
+        Message { kind, body: [0, index, flags, flags].map(u32::to_ne_bytes).concat() }
+    }
+
+    /// Adds an attribute.
+    fn with(mut self, kind: u16, value: &[u8]) -> Message {
+        let (attribute, at) = (DefaultNla::new(kind, value.to_vec()), self.body.len());
+        self.body.resize(at + attribute.buffer_len(), 0);
+        attribute.emit(self.body.get_mut(at..).unwrap_or_default());
+        self
+    }
+
+    /// A word of the fixed structure.
+    fn word(&self, at: usize) -> Option<u32> {
+        self.body.get(at..at + 4).and_then(word)
+    }
+
+    /// The value of an attribute of a message about an interface.
+    fn attribute(&self, kind: u16) -> Option<&[u8]> {
+        attribute(self.body.get(IFINFOMSG..)?, kind)
+    }
+}
+
+fn attribute(attributes: &[u8], kind: u16) -> Option<&[u8]> {
+    NlasIterator::new(attributes).flatten().find(|attribute| attribute.kind() == kind).map(|found| {
+        // (`NlaBuffer::value` borrows from the iterator's item.)
+        let length = found.value_length();
+        found.into_inner().get(NLA_HEADER_SIZE..NLA_HEADER_SIZE + length).unwrap_or_default()
     })
 }
 
-fn is_virtual(link: &LinkMessage) -> bool {
-    let kind = |info: &LinkInfo| matches!(info, LinkInfo::Kind(_));
-    let mut attributes = link.attributes.iter();
-    attributes.any(|attribute| matches!(attribute, LinkAttribute::LinkInfo(infos) if infos.iter().any(kind)))
+fn word(bytes: &[u8]) -> Option<u32> {
+    bytes.try_into().ok().map(u32::from_ne_bytes)
 }
 
-fn receive_queues(link: &LinkMessage) -> u32 {
-    let queues = link.attributes.iter().find_map(|attribute| match attribute {
-        LinkAttribute::NumRxQueues(queues) => Some(*queues),
-        _ => None,
-    });
-    queues.unwrap_or(1).max(1)
+impl NetlinkSerializable for Message {
+    fn message_type(&self) -> u16 {
+        self.kind
+    }
+
+    fn buffer_len(&self) -> usize {
+        self.body.len()
+    }
+
+    fn serialize(&self, buffer: &mut [u8]) {
+        buffer.copy_from_slice(&self.body);
+    }
+}
+
+impl NetlinkDeserializable for Message {
+    type Error = Infallible;
+
+    fn deserialize(header: &NetlinkHeader, payload: &[u8]) -> Result<Message, Infallible> {
+        Ok(Message { kind: header.message_type, body: payload.to_vec() })
+    }
 }
 
 #[cfg(test)]

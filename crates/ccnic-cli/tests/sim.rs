@@ -67,7 +67,7 @@ fn a_platform_value_changed_for_a_run() {
         json(&args.concat())["rtt_ns"]["p50"].as_f64().expect("a median")
     };
     let (short, long) = (rtt(&[]), rtt(&["--set", "link.one_way=121.5"]));
-    // At least six one-way trips of 100 ns more each; a poll in vain takes some 10 ns, in which either may end.
+    // At least six one-way trips of 100 ns more each; an empty poll takes some 10 ns, in which either may end.
     assert!(long > short + 560.0, "{short} {long}");
     // What a file may leave out can be set all the same: calls that cost nothing.
     let free = rtt(&["--set", "software.call=0.01"]);

@@ -1,55 +1,56 @@
-//! How a worker that hands something over wakes another one that sleeps: one load if it does not sleep, one ring of its bell if it does.
+//! How a worker that hands something over wakes another one that sleeps: one load if it does not sleep, one
+//! notification if it does.
 //!
-//! Generic over words and bell, so that loom can run it (`ccnic-check/tests/loom/handoff.rs`); the daemon's bell is an eventfd.
+//! Generic over words and notifier, so that loom can run it (`ccnic-check/tests/loom/handoff.rs`); the daemon's notifier is an eventfd.
 //!
 //! # The contract
 //!
 //! | | whoever hands over | the worker that sleeps |
 //! |---|---|---|
 //! | may write | `asleep`: 0 | `asleep`: 1 and 0 |
-//! | may read | `asleep` | the queues; the bell |
+//! | may read | `asleep` | the queues; the notifier |
 //!
 //! ```text
 //!      caller                                               sleeper
 //!      publish (P1 of the hand-off)                         asleep: store 1              S1
 //!  C1  light barrier                                        heavy barrier                S2
 //!  C2  asleep: load                                         look at all queues (P2)      S3
-//!  C3  if 1: store 0, ring      ------------------------->  wait for the bell, if none   S4
+//!  C3  if 1: store 0, notify    ------------------------->  wait, if none is ready       S4
 //!                                                           asleep: store 0              S5
 //! ```
 //!
 //! Each side stores, then loads what the other one stores. With a barrier between the two on both sides not both loads can miss: the caller
-//! sees that the worker lies down, or the worker sees what was published. The sleeper pays for both barriers (`membarrier(2)`).
+//! sees that the worker is about to sleep, or the worker sees what was published. The sleeper pays for both barriers (`membarrier(2)`).
 //!
-//! C3 stores 0 so that one of many callers rings, not each. Another one that reads this 0 relies on a ring that is still to come. It
-//! cannot have been heard before S1 of this sleep: whoever hears a ring has seen the 0 that was stored before it, so its next 1 comes after
-//! that. The bell counts: a ring that comes between two sleeps ends the second one.
+//! C3 stores 0 so that one of many callers notifies, not each. Another one that reads this 0 relies on a notification that is still to
+//! come. It cannot have been received before S1 of this sleep: whoever receives it has seen the 0 that was stored before it, so its next 1
+//! comes after that. A notification that comes between two sleeps is kept, and ends the second one.
 
 use super::handoff::Word;
 
-/// What ends a worker's wait, and stays rung until it does.
-pub trait Rings {
+/// What ends a worker's wait. A notification is kept until one does.
+pub trait Notifier {
     /// Ends this wait, or the next one.
-    fn ring(&self);
+    fn notify(&self);
 }
 
-/// Whether a worker sleeps, and its bell.
+/// Whether a worker sleeps, and how it is notified.
 #[derive(Debug)]
-pub struct Wake<W, B> {
+pub struct Wake<W, N> {
     /// Not 0 while a call is needed.
     asleep: W,
-    bell: B,
+    notifier: N,
 }
 
-impl<W: Word, B: Rings> Wake<W, B> {
+impl<W: Word, N: Notifier> Wake<W, N> {
     /// Of a worker that is awake.
-    pub fn new(bell: B) -> Wake<W, B> {
-        Wake { asleep: W::zero(), bell }
+    pub fn new(notifier: N) -> Wake<W, N> {
+        Wake { asleep: W::zero(), notifier }
     }
 
     /// What the worker waits for.
-    pub fn bell(&self) -> &B {
-        &self.bell
+    pub fn notifier(&self) -> &N {
+        &self.notifier
     }
 
     /// Something has been published for the worker: it awakes if it sleeps, or does not fall asleep.
@@ -65,26 +66,26 @@ impl<W: Word, B: Rings> Wake<W, B> {
     #[inline(never)]
     fn wake(&self) {
         self.asleep.store(0); // C3
-        self.bell.ring();
+        self.notifier.notify();
     }
 
     /// The worker is about to sleep.
-    pub fn lie_down(&self) {
+    pub fn announce_sleep(&self) {
         self.asleep.store(1); // S1
     }
 
-    /// After [`lie_down`](Wake::lie_down), and before the look that decides whether it waits.
+    /// After [`announce_sleep`](Wake::announce_sleep), and before the look that decides whether it waits.
     pub fn before_last_look(&self) {
         W::heavy_barrier(); // S2
     }
 
     /// The worker is awake again.
-    pub fn get_up(&self) {
+    pub fn announce_awake(&self) {
         self.asleep.store(0); // S5
     }
 
-    /// True while callers ring.
-    pub fn is_down(&self) -> bool {
+    /// True while callers notify.
+    pub fn is_asleep(&self) -> bool {
         self.asleep.load() != 0
     }
 }

@@ -8,7 +8,7 @@
 use std::rc::Rc;
 
 use ccnic::Desc;
-use ccnic_handoff::{HandoffConsumer, HandoffProducer, Item, Rings, Wake, Word, handoff};
+use ccnic_handoff::{HandoffConsumer, HandoffProducer, Item, Notifier, Wake, Word, handoff};
 use loom::cell::Cell;
 use loom::sync::Notify;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
@@ -181,11 +181,11 @@ fn packets_that_a_dead_worker_has_not_taken_are_taken_back() {
     });
 }
 
-/// loom's bell. It stays rung until it is heard, as an eventfd does.
-struct LoomBell(Notify);
+/// loom's notifier. It keeps a notification until it is received, as an eventfd does.
+struct LoomNotifier(Notify);
 
-impl Rings for LoomBell {
-    fn ring(&self) {
+impl Notifier for LoomNotifier {
+    fn notify(&self) {
         self.0.notify();
     }
 }
@@ -194,7 +194,7 @@ impl Rings for LoomBell {
 /// takes all of them. A call that is lost leaves it asleep, which loom reports as a deadlock.
 fn wakes<W: Word>(workers: usize, packets: u64) {
     model(3, move || {
-        let wake = Rc::new(Wake::<W, LoomBell>::new(LoomBell(Notify::new())));
+        let wake = Rc::new(Wake::<W, LoomNotifier>::new(LoomNotifier(Notify::new())));
         let (mut queues, mut threads) = (Vec::new(), Vec::new());
         for _ in 0..workers {
             let (mut producer, consumer) = handoff::<W>(SLOTS as usize);
@@ -218,12 +218,12 @@ fn wakes<W: Word>(workers: usize, packets: u64) {
             }
             taken += found;
             if found == 0 {
-                wake.lie_down();
+                wake.announce_sleep();
                 wake.before_last_look();
                 if !queues.iter().any(HandoffConsumer::waits) {
-                    wake.bell().0.wait();
+                    wake.notifier().0.wait();
                 }
-                wake.get_up();
+                wake.announce_awake();
             }
         }
         threads.into_iter().for_each(join);
@@ -235,7 +235,7 @@ fn a_worker_that_sleeps_is_woken() {
     wakes::<Modelled>(1, 2);
 }
 
-/// One of them finds that the other one calls, and need not: it relies on a ring that is yet to come.
+/// One of them finds that the other one calls, and need not: it relies on a notification that is yet to come.
 #[test]
 fn one_call_of_two_workers_is_enough() {
     wakes::<Modelled>(2, 1);

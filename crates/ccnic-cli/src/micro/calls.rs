@@ -21,7 +21,7 @@ use crate::cpus::{Split, pin};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Way {
-    /// One word there and back on one line: the least that is possible.
+    /// The ping-pong round trip of one word on one line: the least that is possible.
     Word,
     /// The protocol of calls, lines requested with ownership.
     Call,

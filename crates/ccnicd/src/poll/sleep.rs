@@ -9,7 +9,7 @@
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use ccnic_handoff::{NativeWord, Rings, Wake};
+use ccnic_handoff::{NativeWord, Notifier, Wake};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::io::{read, write};
 
@@ -25,46 +25,47 @@ type Clients = Scheduler<Scheduled, PollingCore>;
 /// look costs some microseconds, so one in ten milliseconds costs a thousandth of the core.
 const LONGEST: Timespec = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
 
-/// What the control thread calls a worker by. Clones call the same one.
+/// What the control thread notifies a worker by. Clones notify the same one.
 #[derive(Debug, Clone)]
-pub(crate) struct Bell(Arc<OwnedFd>);
+pub(crate) struct EventFd(Arc<OwnedFd>);
 
-impl Bell {
+impl EventFd {
     /// # Errors
     /// When the system has no descriptor left.
-    pub(crate) fn new() -> std::io::Result<Bell> {
-        Ok(Bell(Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)))
+    pub(crate) fn new() -> std::io::Result<EventFd> {
+        Ok(EventFd(Arc::new(eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC)?)))
     }
 
     /// The worker awakes, or does not fall asleep.
-    pub(crate) fn ring(&self) {
-        let _ = write(&*self.0, &1_u64.to_ne_bytes()); // it fails when it has been rung 2^64 times
+    pub(crate) fn notify(&self) {
+        let _ = write(&*self.0, &1_u64.to_ne_bytes()); // it fails after 2^64 notifications
     }
 
-    fn silence(&self) {
+    /// What has come is no longer there.
+    fn clear(&self) {
         let _ = read(&*self.0, &mut [0; 8]);
     }
 }
 
-impl Rings for Bell {
-    fn ring(&self) {
-        Bell::ring(self);
+impl Notifier for EventFd {
+    fn notify(&self) {
+        EventFd::notify(self);
     }
 }
 
 /// What other workers call a worker by when they have handed something over to it. Clones call the same one.
 #[derive(Debug, Clone)]
-pub struct Caller(Arc<Wake<NativeWord, Bell>>);
+pub struct Caller(Arc<Wake<NativeWord, EventFd>>);
 
 impl Caller {
     /// # Errors
     /// When the system has no descriptor left.
     pub(crate) fn new() -> std::io::Result<Caller> {
-        Ok(Caller(Arc::new(Wake::new(Bell::new()?))))
+        Ok(Caller(Arc::new(Wake::new(EventFd::new()?))))
     }
 
-    pub(crate) fn bell(&self) -> &Bell {
-        self.0.bell()
+    pub(crate) fn notifier(&self) -> &EventFd {
+        self.0.notifier()
     }
 
     /// Something has been handed over to the worker: it awakes if it sleeps.
@@ -104,13 +105,13 @@ impl Sleeper {
 
     /// Sleeps once. False when there is something to do.
     fn sleep(&self, dozing: &[&dyn Doze]) -> bool {
-        self.caller.0.lie_down();
+        self.caller.0.announce_sleep();
         let armed = dozing.iter().take_while(|doze| doze.arm()).count();
         if armed > 0 {
             self.caller.0.before_last_look();
         }
         let all = armed == dozing.len() && !dozing.iter().any(|doze| doze.has_work());
-        let mut calls = vec![PollFd::from_borrowed_fd(self.caller.bell().0.as_fd(), PollFlags::IN)];
+        let mut calls = vec![PollFd::from_borrowed_fd(self.caller.notifier().0.as_fd(), PollFlags::IN)];
         let ends: Vec<_> = dozing
             .iter()
             .map(|doze| {
@@ -120,14 +121,14 @@ impl Sleeper {
             .collect();
         // An error is as good as a call: there is nothing to wait for.
         let called = !all || poll(&mut calls, Some(&LONGEST)) != Ok(0);
-        self.caller.0.get_up();
+        self.caller.0.announce_awake();
         let mut from = 1;
         for (doze, end) in dozing.iter().zip(ends).take(armed) {
             doze.disarm(calls.get(from..end).unwrap_or_default());
             from = end;
         }
-        if calls.first().is_some_and(|bell| !bell.revents().is_empty()) {
-            self.caller.bell().silence();
+        if calls.first().is_some_and(|notifier| !notifier.revents().is_empty()) {
+            self.caller.notifier().clear();
         }
         !called
     }
@@ -139,9 +140,9 @@ mod tests {
     use std::cell::{Cell, RefCell};
     use std::sync::atomic::{AtomicBool, Ordering};
 
-    /// Is called by a bell of its own.
+    /// Is notified by an eventfd of its own.
     struct Fake {
-        bell: Bell,
+        notifier: EventFd,
         dozes: bool,
         /// Has something to do at each of these looks.
         work: RefCell<Vec<bool>>,
@@ -152,7 +153,13 @@ mod tests {
     impl Fake {
         fn new(dozes: bool, work: &[bool]) -> Fake {
             let work = RefCell::new(work.iter().rev().copied().collect());
-            Fake { bell: Bell::new().unwrap(), dozes, work, armed: Cell::default(), called: Cell::default() }
+            Fake {
+                notifier: EventFd::new().unwrap(),
+                dozes,
+                work,
+                armed: Cell::default(),
+                called: Cell::default(),
+            }
         }
     }
 
@@ -165,7 +172,7 @@ mod tests {
             self.work.borrow_mut().pop().unwrap_or(false)
         }
         fn calls<'a>(&'a self, to: &mut Vec<PollFd<'a>>) {
-            to.push(PollFd::from_borrowed_fd(self.bell.0.as_fd(), PollFlags::IN));
+            to.push(PollFd::from_borrowed_fd(self.notifier.0.as_fd(), PollFlags::IN));
         }
         fn disarm(&self, answered: &[PollFd<'_>]) {
             self.armed.set(self.armed.get() - 1);
@@ -177,41 +184,41 @@ mod tests {
     fn sleep(caller: &Caller, fakes: &[&Fake]) -> bool {
         let dozing: Vec<_> = fakes.iter().map(|fake| *fake as &dyn Doze).collect();
         let more = Sleeper::new(None, caller.clone()).sleep(&dozing);
-        assert!(!caller.0.is_down());
+        assert!(!caller.0.is_asleep());
         fakes.iter().for_each(|fake| assert_eq!(fake.armed.get(), 0, "disarmed as often as armed"));
         more
     }
 
     #[test]
     fn it_sleeps_until_one_calls_and_knows_who() {
-        let (bell, one, two) = (Caller::new().unwrap(), Fake::new(true, &[]), Fake::new(true, &[]));
-        assert!(sleep(&bell, &[&one, &two]), "nobody calls: a look after the longest sleep, and on");
-        two.bell.ring();
-        assert!(!sleep(&bell, &[&one, &two]));
+        let (caller, one, two) = (Caller::new().unwrap(), Fake::new(true, &[]), Fake::new(true, &[]));
+        assert!(sleep(&caller, &[&one, &two]), "nobody calls: a look after the longest sleep, and on");
+        two.notifier.notify();
+        assert!(!sleep(&caller, &[&one, &two]));
         assert_eq!((one.called.get(), two.called.get()), (0, 1));
     }
 
     #[test]
     fn it_does_not_sleep_beside_one_that_cannot_call_or_has_something_to_do() {
-        let (bell, one) = (Caller::new().unwrap(), Fake::new(true, &[false, true]));
-        assert!(!sleep(&bell, &[&one, &Fake::new(false, &[])]), "one cannot call");
-        assert!(sleep(&bell, &[&one]));
-        assert!(!sleep(&bell, &[&one]), "a packet has come since");
+        let (caller, one) = (Caller::new().unwrap(), Fake::new(true, &[false, true]));
+        assert!(!sleep(&caller, &[&one, &Fake::new(false, &[])]), "one cannot call");
+        assert!(sleep(&caller, &[&one]));
+        assert!(!sleep(&caller, &[&one]), "a packet has come since");
     }
 
     #[test]
     fn a_command_that_came_before_the_sleep_ends_it_once() {
-        let (bell, one) = (Caller::new().unwrap(), Fake::new(true, &[]));
-        bell.bell().ring();
-        bell.bell().ring();
-        assert!(!sleep(&bell, &[&one]));
-        assert!(sleep(&bell, &[&one]));
+        let (caller, one) = (Caller::new().unwrap(), Fake::new(true, &[]));
+        caller.notifier().notify();
+        caller.notifier().notify();
+        assert!(!sleep(&caller, &[&one]));
+        assert!(sleep(&caller, &[&one]));
     }
     #[test]
-    fn another_worker_wakes_it_and_rings_only_while_it_sleeps() {
+    fn another_worker_notifies_it_only_while_it_sleeps() {
         let (caller, one) = (Caller::new().unwrap(), Fake::new(true, &[]));
         caller.call();
-        assert!(sleep(&caller, &[&one]), "nobody slept: nothing was rung");
+        assert!(sleep(&caller, &[&one]), "nobody slept: nobody was notified");
         let stop = AtomicBool::new(false);
         std::thread::scope(|scope| {
             scope.spawn(|| {

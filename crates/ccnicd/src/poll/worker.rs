@@ -85,7 +85,7 @@ impl Worker {
 
     fn send(&self, command: Command) -> bool {
         let sent = self.commands.as_ref().is_some_and(|c| c.send(command).is_ok());
-        self.caller.bell().ring();
+        self.caller.notifier().notify();
         sent
     }
 
@@ -178,7 +178,7 @@ impl Worker {
     /// end together: stop all of them before the first is dropped.
     pub(crate) fn stop(&mut self) {
         self.commands = None;
-        self.caller.bell().ring();
+        self.caller.notifier().notify();
     }
 }
 

@@ -136,7 +136,7 @@ struct ccnic_rxq {
 	struct ccnic_rx_stats stats;
 	struct ccnic_rx_stats base_stats; /* at the last reset */
 	/* role=nic, receive interrupts: no burst reads them. */
-	int bell;    /* an eventfd by which the driver wakes the application */
+	int notifier; /* an eventfd by which the driver wakes the application */
 	bool asleep; /* the application waits */
 } __rte_cache_aligned;
 

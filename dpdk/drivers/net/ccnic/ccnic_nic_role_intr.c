@@ -21,7 +21,7 @@
 static void
 ring(struct ccnic_rxq *rxq)
 {
-	eventfd_write(rxq->bell, 1); /* it fails when it has been rung 2^64 times */
+	eventfd_write(rxq->notifier, 1); /* it fails after 2^64 notifications */
 }
 
 static void
@@ -29,7 +29,7 @@ silence(struct ccnic_rxq *rxq)
 {
 	eventfd_t rung;
 
-	eventfd_read(rxq->bell, &rung); /* it fails when it has not been rung */
+	eventfd_read(rxq->notifier, &rung); /* it fails when there was no notification */
 }
 
 /* Has the program wake the application with its next packet. True if there is one already, or the application must poll for another reason. */
@@ -136,13 +136,13 @@ ccnic_nic_role_intr_join(struct ccnic_rxq *rxq, int epoll)
 	int ret;
 
 	rxq->asleep = false;
-	rxq->bell = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
-	if (rxq->bell < 0)
+	rxq->notifier = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+	if (rxq->notifier < 0)
 		return -errno;
-	ret = ccnic_intr_add(epoll, rxq->bell);
+	ret = ccnic_intr_add(epoll, rxq->notifier);
 	if (ret < 0) {
-		close(rxq->bell);
-		rxq->bell = -1;
+		close(rxq->notifier);
+		rxq->notifier = -1;
 	}
 	return ret;
 }
@@ -156,9 +156,9 @@ ccnic_nic_role_intr_stop(struct rte_eth_dev *eth)
 		struct ccnic_rxq *rxq = eth->data->rx_queues[i];
 
 		__atomic_store_n(&rxq->asleep, false, __ATOMIC_RELAXED);
-		if (rxq->bell >= 0)
-			close(rxq->bell);
-		rxq->bell = -1;
+		if (rxq->notifier >= 0)
+			close(rxq->notifier);
+		rxq->notifier = -1;
 	}
 	ccnic_intr_stop(eth);
 }

@@ -72,7 +72,7 @@ ccnic_rx_queue_setup(struct rte_eth_dev *eth, uint16_t index, uint16_t desc, uns
 	rxq->index = index;
 	rxq->deferred = conf->rx_deferred_start;
 	rxq->fresh_used = CCNIC_BURST;
-	rxq->bell = -1;
+	rxq->notifier = -1;
 	rxq->mp = mp;
 	rxq->dev = dev;
 	rxq->priv_size = rte_pktmbuf_priv_size(mp);

@@ -33,7 +33,7 @@ const RETRY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 pub(super) struct Keeper {
     bound: Receiver<Bound>,
     closing: Sender<Bound>,
-    bell: UnixStream,
+    notifier: UnixStream,
 }
 
 impl Keeper {
@@ -70,40 +70,41 @@ impl Keeper {
     }
 
     fn spawn<F: FnOnce() + Send + 'static>(of: impl FnOnce(Ways) -> F) -> anyhow::Result<Keeper> {
-        let (bell, hears) = UnixStream::pair().context("no pair of sockets")?;
-        bell.set_nonblocking(true)
-            .and_then(|()| hears.set_nonblocking(true))
+        let (notifier, notified) = UnixStream::pair().context("no pair of sockets")?;
+        notifier
+            .set_nonblocking(true)
+            .and_then(|()| notified.set_nonblocking(true))
             .context("no pair of sockets")?;
         let ((give, bound), (closing, close)) = (channel(), channel());
         std::thread::Builder::new()
             .name("ccnicd-xdp".to_owned())
-            .spawn(of(Ways { hears, give, close }))
+            .spawn(of(Ways { notified, give, close }))
             .context("could not start a thread")?;
-        Ok(Keeper { bound, closing, bell })
+        Ok(Keeper { bound, closing, notifier })
     }
 
     /// What has been bound to an interface that has returned.
     pub(super) fn take(&self) -> Option<Bound> {
         let bound = self.bound.try_recv().ok()?;
-        let _ = recv(&self.bell, &mut [0; 16][..], RecvFlags::DONTWAIT);
+        let _ = recv(&self.notifier, &mut [0; 16][..], RecvFlags::DONTWAIT);
         Some(bound)
     }
 
     /// Readable while there is something to take.
     pub(super) fn calls(&self) -> PollFd<'_> {
-        PollFd::new(&self.bell, PollFlags::IN)
+        PollFd::new(&self.notifier, PollFlags::IN)
     }
 
     /// Closes what was bound before, elsewhere.
     pub(super) fn close(&self, old: Bound) {
         let _ = self.closing.send(old); // if the thread has ended, here
-        let _ = send(&self.bell, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
+        let _ = send(&self.notifier, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL);
     }
 }
 
 /// The thread's ways to the port.
 struct Ways {
-    hears: UnixStream,
+    notified: UnixStream,
     give: Sender<Bound>,
     close: Receiver<Bound>,
 }
@@ -112,14 +113,14 @@ impl Ways {
     /// False when there is no port any more.
     fn give(&self, bound: Bound) -> bool {
         let given = self.give.send(bound).is_ok();
-        let _ = send(&self.hears, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL); // the polling thread may sleep
+        let _ = send(&self.notified, &[0], SendFlags::DONTWAIT | SendFlags::NOSIGNAL); // the polling thread may sleep
         given
     }
 
     /// Closes what was bound before; false when there is no port any more.
     fn tidy(&self) -> bool {
         self.close.try_iter().for_each(drop);
-        !matches!((&self.hears).read(&mut [0; 16]), Ok(0))
+        !matches!((&self.notified).read(&mut [0; 16]), Ok(0))
     }
 }
 
@@ -127,7 +128,7 @@ impl Ways {
 fn helped(options: &XdpOptions, hands: Hands, mem: &NativeMemory, ways: &Ways) {
     let mut hands = Some(hands);
     loop {
-        let mut of = vec![PollFd::new(&ways.hears, PollFlags::IN)];
+        let mut of = vec![PollFd::new(&ways.notified, PollFlags::IN)];
         of.extend(hands.as_ref().map(|hands| PollFd::new(hands, PollFlags::IN)));
         let _ = poll(&mut of, None); // interrupted: as if there were something
         let (interface, says) = (&options.name, of.get(1).is_some_and(|of| !of.revents().is_empty()));
@@ -186,7 +187,7 @@ impl Watch {
     /// Waits until something may have changed; false when the port has been closed.
     fn wait(&mut self) -> bool {
         let mut of =
-            [PollFd::new(&self.changes, PollFlags::IN), PollFd::new(&self.ways.hears, PollFlags::IN)];
+            [PollFd::new(&self.changes, PollFlags::IN), PollFd::new(&self.ways.notified, PollFlags::IN)];
         let _ = poll(&mut of, self.gone.then_some(&RETRY)); // interrupted: as if something had changed
         let mut message = [0; 4096];
         while recv(&self.changes, &mut message[..], RecvFlags::DONTWAIT).is_ok() {}

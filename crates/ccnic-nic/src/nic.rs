@@ -23,6 +23,8 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 ///
 /// Drop the programs first: dropping a NIC waits a second at most for what is left of them. Programs that nobody has accepted are
 /// disconnected.
+///
+/// [The crate](crate) has an example.
 #[derive(Debug)]
 pub struct Nic {
     /// Goes first: programs that nobody has accepted go with it, and then their connections can end.
@@ -75,6 +77,7 @@ impl Nic {
     /// Answers requests of programs: attaches them, tells their status, notices that they have ended. Waits for requests at most
     /// `timeout` (`None`: without limit). Returns how many programs wait to be [accepted](Nic::accept). Programs wait for the answers: ten
     /// calls a second suffice. It makes system calls, so it does not belong into a polling loop.
+    /// [The crate](crate) has an example.
     ///
     /// # Errors
     /// [`Error::Polled`].
@@ -88,7 +91,7 @@ impl Nic {
         Ok(self.control.arrived().len())
     }
 
-    /// Takes over the next program that has attached, if one has. What it has sent since then is in its rings.
+    /// Takes over the next program that has attached, if one has. What it has sent since then is in its rings. [The crate](crate) has an example.
     pub fn accept(&self) -> Option<Program> {
         let program = self.control.arrived().pop_front()?;
         program.accept();
@@ -96,12 +99,13 @@ impl Nic {
     }
 
     /// What the NIC takes of what programs request in the metadata of their packets, as programs are told that attach from now on: at first
-    /// nothing. Whatever this says, a program is handed only what [it takes](Program::takes) itself.
+    /// nothing. Whatever this says, a program is handed only what [it takes](Program::takes) itself. Example:
+    /// [`Program`].
     pub fn set_takes(&self, takes: Takes) {
         self.control.takes.store(takes.bits(), Ordering::Relaxed);
     }
 
-    /// True while programs are accepted and not dropped.
+    /// True while programs are accepted and not dropped. Example: [`Program`].
     pub fn has_programs(&self) -> bool {
         self.control.registry.any_accepted()
     }

@@ -14,11 +14,14 @@ const REGION_MAX: u32 = 1280 << 20;
 /// Options for a NIC. Everything has a default; [`listen`](NicOptions::listen) is last.
 ///
 /// ```
-/// use ccnic_nic::{Nic, Takes};
+/// use ccnic_nic::{Limits, Nic, Takes};
 ///
 /// let directory = tempfile::tempdir()?;
 /// let nic = Nic::options()
 ///     .name("generator")
+///     .node(0)
+///     .limits(Limits::new(64 << 20, 1 << 30))
+///     .keep_sigbus(true)
 ///     .spreads(true)
 ///     .sleeps(true)
 ///     .takes(Takes::NONE.with_ip_checksum())
@@ -38,7 +41,7 @@ pub struct NicOptions {
 }
 
 impl NicOptions {
-    /// Limits for regions of 1280 MiB and half of the machine's memory in all; nothing taken, no sleep, no RSS.
+    /// Limits for regions of 1280 MiB and half of the machine's memory in all; nothing taken, no sleep, no RSS. Example: [`NicOptions`].
     pub fn new() -> NicOptions {
         NicOptions {
             name: "NIC".to_owned(),
@@ -51,28 +54,28 @@ impl NicOptions {
         }
     }
 
-    /// What `ccnic status` shows.
+    /// What `ccnic status` shows. Example: [`NicOptions`].
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> NicOptions {
         self.name = name.into();
         self
     }
 
-    /// NUMA node of the cores that will poll: programs place the NIC's lines there.
+    /// NUMA node of the cores that will poll: programs place the NIC's lines there. Example: [`NicOptions`].
     #[must_use]
     pub fn node(mut self, node: u32) -> NicOptions {
         self.node = node;
         self
     }
 
-    /// How much memory programs may bring, and how many of them may be.
+    /// How much memory programs may bring, and how many of them may be. Example: [`NicOptions`].
     #[must_use]
     pub fn limits(mut self, limits: Limits) -> NicOptions {
         self.limits = limits;
         self
     }
 
-    /// What it takes of what programs request in the metadata of their packets, as [`Nic::set_takes`].
+    /// What it takes of what programs request in the metadata of their packets, as [`Nic::set_takes`]. Example: [`NicOptions`].
     #[must_use]
     pub fn takes(mut self, takes: Takes) -> NicOptions {
         self.takes = takes;
@@ -80,6 +83,7 @@ impl NicOptions {
     }
 
     /// Programs wake it ([`Queue::arm`](crate::Queue::arm)), which costs them the load of a word that stays in their caches.
+    /// Example: [`NicOptions`].
     #[must_use]
     pub fn sleeps(mut self, sleeps: bool) -> NicOptions {
         self.sleeps = sleeps;
@@ -87,6 +91,7 @@ impl NicOptions {
     }
 
     /// Programs may ask for RSS: it sends each packet on the queue that [`Queue::spreader`](crate::Queue::spreader) says.
+    /// Example: [`NicOptions`].
     #[must_use]
     pub fn spreads(mut self, spreads: bool) -> NicOptions {
         self.spreads = spreads;
@@ -94,7 +99,7 @@ impl NicOptions {
     }
 
     /// Leaves SIGBUS as it is. Otherwise a handler for the whole process maps a zeroed page where a program has removed one from its
-    /// region; any other SIGBUS ends the process as before.
+    /// region; any other SIGBUS ends the process as before. Example: [`NicOptions`].
     #[must_use]
     pub fn keep_sigbus(mut self, keeps: bool) -> NicOptions {
         self.keeps_sigbus = keeps;
@@ -103,6 +108,7 @@ impl NicOptions {
 
     /// Listens for programs at `socket`; a stale socket file is replaced. Starts threads, one that accepts and one for each connection,
     /// which may run on the CPUs that the caller may run on: pin the thread that polls afterwards, or another one.
+    /// Example: [`NicOptions`].
     ///
     /// # Errors
     /// When no socket can be made there, or another NIC listens.

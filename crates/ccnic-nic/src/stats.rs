@@ -1,6 +1,7 @@
 //! What a queue has counted.
 
 /// Counters of the NIC's side of a queue since it was opened. C has them as `struct ccnic_nic_stats`: fields are appended only.
+/// [The crate](crate) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(C)]
 pub struct QueueStats {

@@ -29,7 +29,7 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Connects to the server at `socket`, for messages of up to 4088 bytes.
+    /// Connects to the server at `socket`, for messages of up to 4088 bytes. [The module](super) has an example.
     ///
     /// # Errors
     /// As [`open_with`](Caller::open_with).
@@ -68,13 +68,14 @@ impl Caller {
         Ok(Caller { protocol, mem, connection, tuning, broken: false, _region: region })
     }
 
-    /// The most bytes of a request or an answer.
+    /// The most bytes of a request or an answer. Example: [`open_with`](Caller::open_with).
     pub fn capacity(&self) -> u32 {
         self.protocol.capacity()
     }
 
     /// Calls: sends `request` and waits for the answer, which is copied into `answer`; returns its length, which is more than
     /// `answer.len()` when it did not fit: then what fits is there. Polls for some tens of microseconds, then sleeps. `None` waits without a limit.
+    /// [The module](super) has an example.
     ///
     /// # Errors
     /// [`Error::TimedOut`], [`Error::ServerGone`] when the server has gone, [`Error::Call`] when the request is too long (nothing has been sent) or

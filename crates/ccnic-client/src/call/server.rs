@@ -47,7 +47,7 @@ struct Channel {
     broken: bool,
 }
 
-/// Wakes a server's thread, or ends its [`serve`](CallServer::serve), from another one.
+/// Wakes a server's thread, or ends its [`serve`](CallServer::serve), from another one. Example: [`CallServer::poll`].
 #[derive(Debug, Clone)]
 pub struct CallWaker {
     event: Arc<OwnedFd>,
@@ -61,14 +61,14 @@ impl CallWaker {
         self.wake();
     }
 
-    /// Ends [`CallServer::wait`].
+    /// Ends [`CallServer::wait`]. Example: [`CallServer::poll`].
     pub fn wake(&self) {
         let _ = write(&self.event, &1_u64.to_ne_bytes()); // an error says that it is awake
     }
 }
 
 impl CallServer {
-    /// Listens at `socket`, where whoever may write to the file may call.
+    /// Listens at `socket`, where whoever may write to the file may call. [The module](super) has an example.
     ///
     /// # Errors
     /// When the socket cannot be made, or a server listens there.
@@ -86,17 +86,17 @@ impl CallServer {
         })
     }
 
-    /// For another thread, to wake or stop this one.
+    /// For another thread, to wake or stop this one. [The module](super) has an example.
     pub fn waker(&self) -> CallWaker {
         CallWaker { event: Arc::clone(self.listener.event()), stop: Arc::clone(&self.stop) }
     }
 
-    /// Callers that are connected.
+    /// Callers that are connected. Example: [`poll`](CallServer::poll).
     pub fn callers(&self) -> usize {
         self.channels.len()
     }
 
-    /// Answers calls until [`CallWaker::stop`]; sleeps while there are none.
+    /// Answers calls until [`CallWaker::stop`]; sleeps while there are none. [The module](super) has an example.
     ///
     /// # Errors
     /// As [`wait`](CallServer::wait).
@@ -111,7 +111,32 @@ impl CallServer {
     }
 
     /// Answers one call of each caller that has one; returns how many. `handler` gets the request and memory for the longest answer, and
-    /// returns the length of its answer.
+    /// returns the length of its answer. For a thread that has other things to do, too:
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # use ccnic_client::call::{CallServer, Caller};
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("calls.sock");
+    /// let mut server = CallServer::listen(&socket)?;
+    /// let waker = server.waker();
+    /// let caller = std::thread::spawn(move || {
+    ///     let n = Caller::open(&socket)?.call(b"ping", &mut [0; 64], Duration::from_secs(10));
+    ///     waker.wake(); // the server looks at its other work
+    ///     n
+    /// });
+    ///
+    /// let mut answered = 0;
+    /// while answered == 0 || server.callers() > 0 {
+    ///     server.wait(Duration::from_millis(10))?;
+    ///     answered += server.poll(|_, answer| {
+    ///         answer[..4].copy_from_slice(b"pong");
+    ///         4
+    ///     });
+    /// }
+    /// assert_eq!((answered, caller.join().unwrap()?), (1, 4));
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
     #[inline]
     pub fn poll(&mut self, mut handler: impl FnMut(&[u8], &mut [u8]) -> usize) -> usize {
         self.polls = self.polls.wrapping_add(1);
@@ -126,7 +151,7 @@ impl CallServer {
     }
 
     /// Waits until there is a call to answer, a caller has come or gone, or [`CallWaker::wake`]; for `timeout` at most (`None`: without
-    /// limit). Polls for some tens of microseconds, then sleeps.
+    /// limit). Polls for some tens of microseconds, then sleeps. Example: [`poll`](CallServer::poll).
     ///
     /// # Errors
     /// [`Error::Os`] when the system refuses to wait.

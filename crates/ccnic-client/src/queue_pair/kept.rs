@@ -6,7 +6,8 @@ use ccnic::host::{KeptBuf, KeptPart};
 use super::{Burst, ByDesign, QueuePair};
 
 impl QueuePair {
-    /// Makes a buffer one that is sent and stays the program's. See [`host::QueuePair::keep`](ccnic::host::QueuePair::keep).
+    /// Makes a buffer one that is sent and stays the program's. See [`host::QueuePair::keep`](ccnic::host::QueuePair::keep). Example:
+    /// [`tx_kept`](QueuePair::tx_kept).
     pub fn keep(&self, buf: Buf) -> KeptBuf {
         each!(&self.pair, pair => pair.keep(buf))
     }
@@ -77,7 +78,7 @@ impl QueuePair {
     }
 
     /// True when the NIC has released all packets with this buffer. See
-    /// [`host::QueuePair::is_released`](ccnic::host::QueuePair::is_released).
+    /// [`host::QueuePair::is_released`](ccnic::host::QueuePair::is_released). Example: [`take_back`](QueuePair::take_back).
     #[inline]
     pub fn is_released(&mut self, kept: &KeptBuf) -> bool {
         each!(&mut self.pair, pair => pair.is_released(kept))
@@ -98,6 +99,31 @@ impl QueuePair {
 
     /// Makes a kept buffer an ordinary one again. See [`host::QueuePair::take_back`](ccnic::host::QueuePair::take_back).
     ///
+    /// ```
+    /// # mod test_nic { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/test_nic.rs")); }
+    /// # let directory = tempfile::tempdir().unwrap();
+    /// # let socket = directory.path().join("nic.sock");
+    /// # let _nic = test_nic::TestNic::start(&socket, false);
+    /// # let mut nic = ccnic_client::Nic::open(&socket)?;
+    /// # let mut pair = nic.queue_pair(0)?;
+    /// use ccnic_client::Burst;
+    ///
+    /// assert!(pair.knows_kept()); // else packets with kept segments are sent as copies
+    /// let (mut burst, mut headers) = (Burst::new(), Burst::new());
+    /// pair.alloc(1000, 1, &mut burst);
+    /// let kept = pair.keep(burst.pop().unwrap());
+    /// pair.alloc(16, 1, &mut headers);
+    /// assert_eq!(pair.tx_kept(&mut headers, [[kept.whole()]]), 1);
+    ///
+    /// while !pair.is_released(&kept) {
+    ///     pair.rx_burst(&mut burst, 32); // a loopback returns the packet
+    ///     pair.free(&mut burst);
+    /// }
+    /// let buf = pair.take_back(kept).unwrap();
+    /// pair.free_one(buf);
+    /// # Ok::<(), ccnic_client::Error>(())
+    /// ```
+    ///
     /// # Errors
     /// The buffer, while the NIC has not released it, or when it is a part of one.
     #[inline]
@@ -106,6 +132,7 @@ impl QueuePair {
     }
 
     /// Frees a kept buffer, now or when the NIC has released it. See [`host::QueuePair::free_kept`](ccnic::host::QueuePair::free_kept).
+    /// Example: [`tx_kept`](QueuePair::tx_kept).
     ///
     /// # Errors
     /// The buffer, when it is a part of one, or another queue pair has made it.
@@ -115,6 +142,7 @@ impl QueuePair {
     }
 
     /// Whether the NIC knows kept segments. [`tx_kept`](QueuePair::tx_kept) sends copies to one that does not.
+    /// Example: [`take_back`](QueuePair::take_back).
     pub fn knows_kept(&self) -> bool {
         each!(&self.pair, pair => pair.knows_kept())
     }

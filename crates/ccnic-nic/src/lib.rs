@@ -47,6 +47,70 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Without copies
+//! Packets may stay in the program's buffers:
+//!
+//! ```
+//! # use std::time::Duration;
+//! use ccnic_nic::{Desc, Nic, Part};
+//! use rustix::event::{PollFd, PollFlags, Timespec, poll};
+//!
+//! # let directory = tempfile::tempdir()?;
+//! # let socket = directory.path().join("nic.sock");
+//! # let nic = Nic::options().sleeps(true).listen(&socket)?;
+//! # let thread = std::thread::spawn(move || {
+//! #     let mut nic = ccnic_client::Nic::open(&socket).unwrap();
+//! #     let (mut pair, mut burst) = (nic.queue_pair(0).unwrap(), ccnic_client::Burst::new());
+//! #     pair.alloc(64, 1, &mut burst);
+//! #     burst.iter_mut().for_each(|buf| { pair.write(buf, 0, b"request"); });
+//! #     assert_eq!(pair.tx_burst(&mut burst), 1);
+//! #     let mut came = Vec::new();
+//! #     while came.len() < 3 {
+//! #         pair.rx_burst(&mut burst, 32);
+//! #         came.extend(burst.as_slice().iter().map(|buf| pair.with(buf, |bytes| bytes[..4].to_vec())));
+//! #         pair.free(&mut burst);
+//! #         std::thread::yield_now();
+//! #     }
+//! #     assert_eq!(came, [b"answ", b"more", b"head"]);
+//! # });
+//! # while nic.poll(Some(Duration::from_millis(10)))? == 0 {}
+//! # let program = nic.accept().ok_or("it has just been counted")?;
+//! let mut queue = program.queue(0)?;
+//! let mut bufs = [Desc::default(); 32];
+//! let n = loop {
+//!     match queue.rx_burst(&mut bufs) {
+//!         0 if matches!(queue.arm(), Ok(true)) => {
+//!             // The program wakes the NIC. One that does not yet is looked at every ten milliseconds.
+//!             let most = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
+//!             poll(&mut [PollFd::new(&queue.fd()?, PollFlags::IN)], Some(&most))?;
+//!             queue.disarm();
+//!         }
+//!         0 => {}
+//!         n => break n,
+//!     }
+//! };
+//! let mut copy = [0; 7];
+//! queue.read(bufs[0], 0, &mut copy)?; // the program may change its own: decide by the copy
+//! assert_eq!(&copy, b"request");
+//! queue.write(bufs[0], 0, b"answer!")?;
+//! let sent = queue.tx_burst(&bufs[..n])?;
+//! queue.free(&bufs[sent..n])?; // what there is no room for
+//!
+//! // A packet of the NIC's own, in a buffer of the program; then one of two parts, which are copied.
+//! let n = queue.alloc(64, &mut bufs[..1])?;
+//! queue.write(bufs[0], 0, b"more")?;
+//! assert_eq!((n, queue.tx_burst(&bufs[..n])?), (1, 1));
+//! let head = Part { bytes: b"head", more: true, ..Part::default() };
+//! assert_eq!(queue.tx_copy(&[head, Part { bytes: b"tail", ..Part::default() }])?, 2);
+//!
+//! assert!(queue.spreader().is_none()); // the program has not asked for RSS
+//! queue.missed(1); // a packet for which there was no room: the program reads it among its drops
+//! queue.retire();
+//! # while program.alive() { nic.poll(Some(Duration::from_millis(1)))?; }
+//! # thread.join().unwrap();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
 //! # Trust
 //! A program may be defective or hostile. What [`Queue::rx_burst`] returns is checked: every buffer lies inside the program's pool,
 //! every chain has an end, no packet is empty or longer than the program's MTU; everything else is dropped and counted. A program can

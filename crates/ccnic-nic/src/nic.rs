@@ -91,7 +91,8 @@ impl Nic {
         Ok(self.control.arrived().len())
     }
 
-    /// Takes over the next program that has attached, if one has. What it has sent since then is in its rings. [The crate](crate) has an example.
+    /// Takes over the next program that has attached, if one has. What it has sent since then is in its rings.
+    /// [The crate](crate) has an example.
     pub fn accept(&self) -> Option<Program> {
         let program = self.control.arrived().pop_front()?;
         program.accept();

@@ -25,68 +25,7 @@ use crate::stats::QueueStats;
 /// A descriptor names a buffer of this program. The NIC holds those that it has received or allocated until it frees or sends them.
 /// Descriptors are checked whenever they are given back: a wrong one harms at most this program's packets.
 ///
-/// [The crate](crate) has an example with copies. Without, packets stay in the program's buffers:
-///
-/// ```
-/// # use std::time::Duration;
-/// use ccnic_nic::{Desc, Nic, Part};
-/// use rustix::event::{PollFd, PollFlags, Timespec, poll};
-///
-/// # let directory = tempfile::tempdir()?;
-/// # let socket = directory.path().join("nic.sock");
-/// # let nic = Nic::options().sleeps(true).listen(&socket)?;
-/// # let thread = std::thread::spawn(move || {
-/// #     let mut nic = ccnic_client::Nic::open(&socket).unwrap();
-/// #     let (mut pair, mut burst) = (nic.queue_pair(0).unwrap(), ccnic_client::Burst::new());
-/// #     pair.alloc(64, 1, &mut burst);
-/// #     burst.iter_mut().for_each(|buf| { pair.write(buf, 0, b"request"); });
-/// #     assert_eq!(pair.tx_burst(&mut burst), 1);
-/// #     let mut came = Vec::new();
-/// #     while came.len() < 3 {
-/// #         pair.rx_burst(&mut burst, 32);
-/// #         came.extend(burst.as_slice().iter().map(|buf| pair.with(buf, |bytes| bytes[..4].to_vec())));
-/// #         pair.free(&mut burst);
-/// #         std::thread::yield_now();
-/// #     }
-/// #     assert_eq!(came, [b"answ", b"more", b"head"]);
-/// # });
-/// # while nic.poll(Some(Duration::from_millis(10)))? == 0 {}
-/// # let program = nic.accept().ok_or("it has just been counted")?;
-/// let mut queue = program.queue(0)?;
-/// let mut bufs = [Desc::default(); 32];
-/// let n = loop {
-///     match queue.rx_burst(&mut bufs) {
-///         0 if matches!(queue.arm(), Ok(true)) => {
-///             // The program wakes the NIC. One that does not yet is looked at every ten milliseconds.
-///             let most = Timespec { tv_sec: 0, tv_nsec: 10_000_000 };
-///             poll(&mut [PollFd::new(&queue.fd()?, PollFlags::IN)], Some(&most))?;
-///             queue.disarm();
-///         }
-///         0 => {}
-///         n => break n,
-///     }
-/// };
-/// let mut copy = [0; 7];
-/// queue.read(bufs[0], 0, &mut copy)?; // the program may change its own: decide by the copy
-/// assert_eq!(&copy, b"request");
-/// queue.write(bufs[0], 0, b"answer!")?;
-/// let sent = queue.tx_burst(&bufs[..n])?;
-/// queue.free(&bufs[sent..n])?; // what there is no room for
-///
-/// // A packet of the NIC's own, in a buffer of the program; then one of two parts, which are copied.
-/// let n = queue.alloc(64, &mut bufs[..1])?;
-/// queue.write(bufs[0], 0, b"more")?;
-/// assert_eq!((n, queue.tx_burst(&bufs[..n])?), (1, 1));
-/// let head = Part { bytes: b"head", more: true, ..Part::default() };
-/// assert_eq!(queue.tx_copy(&[head, Part { bytes: b"tail", ..Part::default() }])?, 2);
-///
-/// assert!(queue.spreader().is_none()); // the program has not asked for RSS
-/// queue.missed(1); // a packet for which there was no room: the program reads it among its drops
-/// queue.retire();
-/// # while program.alive() { nic.poll(Some(Duration::from_millis(1)))?; }
-/// # thread.join().unwrap();
-/// # Ok::<(), Box<dyn std::error::Error>>(())
-/// ```
+/// [The crate](crate) has examples.
 #[derive(Debug)]
 pub struct Queue {
     mtu: u16,
@@ -139,7 +78,7 @@ impl Queue {
     }
 
     /// Before a pause or the end: drops packets that were fetched and not received, frees the buffers of the NIC's magazine, withdraws
-    /// [`arm`](Queue::arm). Packets in the rings stay, and the queue can be used again. Example: [`Queue`].
+    /// [`arm`](Queue::arm). Packets in the rings stay, and the queue can be used again. [The crate](crate) has an example.
     pub fn retire(&mut self) {
         let rest = self.fetched.rest();
         self.stats.rx_dropped_close += rest.iter().filter(|desc| !desc.more()).count() as u64;
@@ -154,7 +93,8 @@ impl Queue {
     }
 
     /// Receives as many whole packets of the program as there are and as `out` has entries for; returns the number of descriptors: of each
-    /// packet one, or several of which all but the last [go on](Desc::more). The NIC holds their buffers. Example: [`Queue`].
+    /// packet one, or several of which all but the last [go on](Desc::more). The NIC holds their buffers.
+    /// [The crate](crate) has an example.
     #[inline(always)]
     pub fn rx_burst(&mut self, out: &mut [Desc]) -> usize {
         self.rx_burst_with(
@@ -210,7 +150,7 @@ impl Queue {
 
     /// Sends packets in the program's own buffers, those that the NIC holds, in order and without a copy: as many whole ones as the ring
     /// has room for. Returns the number of descriptors, whose buffers are the program's again; the NIC still holds the others.
-    /// Example: [`Queue`].
+    /// [The crate](crate) has an example.
     ///
     /// # Errors
     /// When the first packet can never be sent. Another one that cannot ends the burst before it.
@@ -358,7 +298,7 @@ impl Queue {
     /// How the program wants its packets spread over its queues, if it does: [`Spreader::queue`] of [`Spreader::hash`] of a packet's first
     /// [`START`](crate::START) bytes is the queue to send it on, [`Spreader::meta`] what to send it with. What that queue has no room for
     /// is [missed](Queue::missed), for no queue may wait for another. A change by the program is followed from the next call on.
-    /// Example: [`Queue`].
+    /// [The crate](crate) has an example.
     #[inline(always)]
     pub fn spreader(&mut self) -> Option<&Spreader> {
         if self.link.steering.is_full() {
@@ -367,13 +307,14 @@ impl Queue {
         self.steering.as_deref()
     }
 
-    /// Counts packets that were for this queue and were dropped because it had no room: the program reads it among its drops. Example: [`Queue`].
+    /// Counts packets that were for this queue and were dropped because it had no room: the program reads it among its drops.
+    /// [The crate](crate) has an example.
     pub fn missed(&mut self, packets: u64) {
         self.pair.count_missed(packets);
     }
 
     /// What can be polled (poll(2), epoll) for the program waking the NIC; it stays the same. Once the program has ended it may stay
-    /// readable. Example: [`Queue`].
+    /// readable. [The crate](crate) has an example.
     ///
     /// # Errors
     /// [`Error::NoDescriptor`].
@@ -383,7 +324,7 @@ impl Queue {
 
     /// Has the program wake the NIC with its next packet, by [`fd`](Queue::fd), which this makes unreadable before. False when there is
     /// something to do now. To be called after a burst that found nothing, for all queues that are not polled meanwhile; then sleep ten
-    /// milliseconds at most, and look. It makes system calls. Example: [`Queue`].
+    /// milliseconds at most, and look. It makes system calls. [The crate](crate) has an example.
     ///
     /// # Errors
     /// [`Error::Silent`], [`Error::NoDescriptor`].
@@ -393,13 +334,13 @@ impl Queue {
     }
 
     /// Withdraws [`arm`](Queue::arm): not necessary, but it saves the program system calls while the NIC polls.
-    /// Example: [`Queue`].
+    /// [The crate](crate) has an example.
     pub fn disarm(&mut self) {
         self.pair.disarm();
     }
 
     /// Allocates buffers for packets of `len` bytes, as many whole packets as `out` has entries for; returns the number of buffers. Lengths
-    /// and chains are set. Example: [`Queue`].
+    /// and chains are set. [The crate](crate) has an example.
     ///
     /// # Errors
     /// [`BurstError::NotShared`], [`BurstError::TooLong`], [`BurstError::TooFewEntries`].
@@ -449,7 +390,7 @@ impl Queue {
         Ok(done)
     }
 
-    /// Frees buffers that the NIC holds: of a chain all, it is not followed. Example: [`Queue`].
+    /// Frees buffers that the NIC holds: of a chain all, it is not followed. [The crate](crate) has an example.
     ///
     /// # Errors
     /// [`BurstError::BadBuffer`]: some descriptors name no buffer; all others are freed.
@@ -482,7 +423,7 @@ impl Queue {
     }
 
     /// Copies bytes out of a buffer that the NIC holds, from its byte `at` on. The program may change them meanwhile: decide by the copy.
-    /// Example: [`Queue`].
+    /// [The crate](crate) has an example.
     ///
     /// # Errors
     /// [`BurstError::BadBuffer`], with nothing copied: it names no buffer, or its data end before.
@@ -490,7 +431,7 @@ impl Queue {
         self.pair.read(desc, at, to)
     }
 
-    /// Copies bytes into a buffer that the NIC holds, from its byte `at` on. Example: [`Queue`].
+    /// Copies bytes into a buffer that the NIC holds, from its byte `at` on. [The crate](crate) has an example.
     ///
     /// # Errors
     /// As [`read`](Queue::read).

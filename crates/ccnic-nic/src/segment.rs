@@ -4,7 +4,7 @@
 pub const SEGMENTS: usize = 64;
 
 /// A segment of a packet in the NIC's own memory. A slice is a packet of one segment without metadata; [`Part`] says more.
-/// Example: [`Queue`](crate::Queue).
+/// [The crate](crate) has an example.
 pub trait Segment {
     /// Its bytes. `None` refuses the packet: it is for segments that say they have bytes and have none, as those of C may.
     fn bytes(&self) -> Option<&[u8]>;
@@ -27,7 +27,7 @@ impl Segment for &[u8] {
     }
 }
 
-/// A segment with all that can be said of it. Example: [`Queue`](crate::Queue).
+/// A segment with all that can be said of it. [The crate](crate) has an example.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Part<'a> {
     /// Its bytes.

@@ -125,9 +125,15 @@ class Place:
         shutil.rmtree(self.directory)
 
 
-# A DPDK program without huge pages, root rights and shared configuration. EAL writes all of its memory when it starts: a millisecond for
-# each MiB. 8192 mbufs of 9900 bytes, the most that a test asks for, take a third of this.
-ALONE = ("--no-huge", "-m", "256", "--no-telemetry", "--no-shconf")
+def alone(megabytes):
+    """Arguments of a DPDK program without huge pages, root rights and shared configuration. EAL writes all of its memory when it starts: a
+    millisecond for each MiB."""
+    return ("--no-huge", "-m", str(megabytes), "--no-telemetry", "--no-shconf")
+
+
+ALONE = alone(512)
+# 8192 mbufs of 9900 bytes, the most that a test with testpmd asks for, take a third of this.
+TESTPMD = alone(256)
 
 
 def eal(nic, vdevs, options=(), cpu=CPUS[0], memory=ALONE):
@@ -145,7 +151,7 @@ class Testpmd:
     BROKEN_PROMPT = re.compile(r"(?:\n|[Pp]ort \d+: [^\n]*\n)*".join(map(re.escape, PROMPT)))
 
     def __init__(self, nic, vdev="net_ccnic0,socket={socket}", arguments=(), options=("--mbuf-pool-ops-name=ccnic",), more=(), wrap=(),
-                 environment=None, cpu=CPUS[0], memory=ALONE):
+                 environment=None, cpu=CPUS[0], memory=TESTPMD):
         command = [*wrap, "stdbuf", "-oL", "dpdk-testpmd", *eal(nic, [vdev, *more], options, cpu, memory), "--", "-i",
                    "--total-num-mbufs=8192", *arguments]
         self.process = subprocess.Popen(list(map(str, command)), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,

@@ -140,6 +140,9 @@ class HugePages(unittest.TestCase):
             while not capture.exists() or capture.stat().st_size < 4096:
                 self.assertLess(time.monotonic(), deadline, "nothing is captured")
                 time.sleep(0.05)
+            # Not while packets come: rte_pdump_disable() of DPDK 22.11 does not wait for a callback that is running, and dpdk-pdump then
+            # frees the mempool that the callback uses. In one run of ten testpmd ended in the ops of another mempool driver.
+            self.program.do("stop")
             pdump.send_signal(signal.SIGINT)
             log += pdump.communicate(timeout=PATIENCE)[0]
         self.assertEqual(pdump.returncode, 0, log)
@@ -150,6 +153,7 @@ class HugePages(unittest.TestCase):
         # testpmd's own packets, which the loopback has returned.
         self.assertEqual({(len(packet), packet[12:14]) for packet in packets}, {(64, b"\x08\x00")})
         before = self.program.stats()["RX-packets"]
+        self.program.do("start tx_first 1")
         self.program.until("packets", lambda t: t.stats()["RX-packets"] > before + ENOUGH)
         self.program.do("stop")
 

@@ -93,13 +93,15 @@ def failures(said, end):
 def run(folder, name, expected):
     """Runs one file. What is wrong, or None, and how many tests there were."""
     command = ["perl", f"t/{name}.t"]
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
+    # A pipe of its own for stderr: what the server writes there must not end up inside a line "ok 5".
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     process = subprocess.Popen(command, cwd=folder, text=True, errors="replace", start_new_session=True, **pipes)
     try:
-        said, _ = process.communicate(timeout=LIMIT_S)
+        said, errors = process.communicate(timeout=LIMIT_S)
     except subprocess.TimeoutExpired:
         os.killpg(process.pid, signal.SIGKILL)
-        said = process.communicate()[0] + f"\nended after {LIMIT_S} s"
+        said, errors = process.communicate()
+        errors += f"\nended after {LIMIT_S} s"
     expected, end = expected
     failed, error = failures(said, end)
     if error is None and failed == expected:
@@ -108,7 +110,8 @@ def run(folder, name, expected):
     wrong = [error] if error else []
     wrong += [f"failed: {new}"] if new else []
     wrong += [f"passed, against tests.txt: {gone}"] if gone else []
-    tail = "\n    ".join(line[:200] for line in said.splitlines()[-30:] if not line.startswith("ok "))
+    shown = [*said.splitlines()[-30:], *errors.splitlines()[-30:]]
+    tail = "\n    ".join(line[:200] for line in shown if not line.startswith("ok "))
     return f"{'; '.join(wrong)}\n    {tail}", 0
 
 

@@ -99,6 +99,9 @@ impl Stage {
     #[inline(always)]
     fn prefetch<M: SharedMemory>(&mut self, mem: &M, end: usize, fetch: Fetch) {
         let end = end.min(self.len);
+        if self.prefetched >= end {
+            return;
+        }
         // Nobody but the writer writes an area.
         let fetch = if self.kind == Kind::Inline { Fetch::Read } else { fetch };
         if let Some(descs) = self.descs.get(self.prefetched..end) {

@@ -133,6 +133,10 @@ pub(super) struct Shape {
 impl Shape {
     #[inline(always)]
     pub(super) fn of(descs: &[Desc]) -> Shape {
+        if let [one] = descs {
+            let len = u32::from(one.len()); // a lone packet's: no loop
+            return Shape { shortest: len, longest: len, chains: one.more(), bytes: len.into() };
+        }
         // Variables, since a fold over a tuple is not vectorised.
         let (mut shortest, mut longest, mut flags, mut bytes) = (u32::MAX, 0, 0, 0);
         for desc in descs {
@@ -154,6 +158,9 @@ impl Shape {
 /// Bytes of data in all segments.
 #[inline(always)]
 pub(super) fn bytes(descs: &[Desc]) -> u64 {
+    if let [one] = descs {
+        return one.len().into(); // a lone packet's: no loop
+    }
     descs.iter().map(|d| u64::from(d.len())).sum()
 }
 

@@ -253,6 +253,9 @@ impl Allocator {
     /// kept ones are their sender's.
     #[inline(always)]
     pub(crate) fn free_many<M: SharedMemory, D: Slot>(&mut self, mem: &M, descs: &[D]) {
+        if let [_] = descs {
+            return self.free_each(mem, descs); // a lone packet's: no loop
+        }
         let (any, all) = flags(descs);
         if any & u32::from(BORROWED) != 0 {
             if all & u32::from(FLAG_INLINE) == 0 {

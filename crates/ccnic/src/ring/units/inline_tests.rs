@@ -5,8 +5,8 @@ extern crate std;
 use super::*;
 use crate::desc::{FLAG_INLINE, FLAG_MORE};
 use crate::heap::HeapMemory;
-use crate::layout::RingLayout;
-use crate::ring::{Consumer, Producer};
+use crate::layout::{AREA, RingLayout};
+use crate::ring::{Consumer, IDLE_POLLS, Producer};
 use std::vec::Vec;
 
 /// 16 units, their areas, each position in a line of its own.
@@ -239,4 +239,38 @@ fn after_the_producer_died_its_successor_spares_what_is_being_read() {
         mem.with(desc.offset(), 64, |bytes| assert_eq!(bytes, [desc.meta as u8; 64]));
     }
     assert!(pop_all(&mem, &mut consumer).into_iter().eq(8..64));
+}
+
+/// A reader that has waited takes a lone descriptor by a path of its own: it must find what a busy reader finds.
+#[test]
+fn a_reader_that_waited_takes_a_lone_descriptor_as_a_busy_one_does() {
+    let area = RING.areas;
+    let inline = |offset, len| Desc::new(offset, len, FLAG_INLINE);
+    let alone = [
+        inline(area, 64),
+        inline(area, 448),
+        inline(area, 449),      // longer than the area
+        inline(area + AREA, 8), // in the next unit's
+        inline(area, 0),
+        Desc::new(area, 64, FLAG_INLINE | FLAG_MORE), // a chain without an end
+        Desc::new(0, 64, 0),
+    ];
+    for desc in alone.map(|desc| desc.with_meta(7)) {
+        let take = |polls: u32| {
+            let (mem, _, mut consumer) = ends();
+            let mut out = [Desc::default(); 64];
+            (0..polls).for_each(|_| assert_eq!(consumer.pop(&mem, &mut out), 0));
+            mem.store(RING.units + 8, desc.meta);
+            mem.store(RING.units, desc.word() | u64::from(Epoch::encode(1, 0)) << SIGNAL_SHIFT);
+            let n = consumer.pop(&mem, &mut out);
+            (
+                out[..n].to_vec(),
+                consumer.all_inline(),
+                consumer.all_short(),
+                consumer.position(),
+                consumer.discarded(),
+            )
+        };
+        assert_eq!(take(IDLE_POLLS), take(0), "{desc:?}");
+    }
 }

@@ -92,9 +92,9 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         if self.fill.is_some() || self.room(n) < n {
             return false;
         }
+        let fetch = self.payload_fetch(ahead);
         let Some(staged) = self.staged.get_mut(self.staged_len..self.staged_len + n) else { return false };
         let Some(buffers) = self.pool.alloc_many(class, n) else { return false };
-        let fetch = self.tuning.payload();
         let flags = class.flag();
         let mut ahead = ahead.iter();
         for ((slot, desc), &at) in staged.iter_mut().zip(packets).zip(buffers) {
@@ -115,7 +115,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     #[inline(always)]
     fn deliver_singles<Q: SharedMemory>(&mut self, from: &Q, packets: &[Desc], ahead: &[Desc]) -> usize {
         let room = self.room(packets.len());
-        let fetch = self.tuning.payload();
+        let fetch = self.payload_fetch(ahead);
         let mut ahead = ahead.iter();
         let mut n = 0;
         for desc in packets.iter().take(room) {
@@ -148,7 +148,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         packets: &[Desc],
         ahead: &[Desc],
     ) -> (usize, Option<Busy>) {
-        let fetch = self.tuning.payload();
+        let fetch = self.payload_fetch(ahead);
         let mut n = 0;
         loop {
             let packet = first(packets.get(n..).unwrap_or_default());

@@ -20,7 +20,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     pub fn fetch(&mut self, into: &mut Fetched) -> usize {
         let n = self.fetch_ahead(into);
         // Nobody but the writer writes an area.
-        let fetch = if self.tx.all_inline() { Fetch::Read } else { self.tuning.payload() };
+        let fetch = if self.tx.all_inline() { Fetch::Read } else { self.payload_fetch(into.rest()) };
         for desc in into.rest() {
             prefetch_payload(&self.mem, desc.offset(), u32::from(desc.len()), fetch);
         }

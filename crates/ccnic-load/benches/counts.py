@@ -1,20 +1,25 @@
 #!/usr/bin/env python3
 """Instructions of the interface, the NIC's loopback and the load generator, by design, for the simulator.
 
-usage: counts.py [--write platforms/instructions.toml] [--only applications]
+usage: counts.py [--write platforms/instructions.toml] [--only interface | applications]
 
 Runs `cargo bench -p ccnic-load` under callgrind (see ccnic/benches/instructions.py): loaded with bursts of 32, with one
 packet in flight, and so that the generator polls in vain. Three equations for each side give what a packet, a burst and
-an empty poll cost; packets of 23 lines instead of one give what a line of payload costs, with registers of 64 bytes (see `case`); inlined frames tell how much
-of it is the loop over the lines of a ring. Bursts of 8 are no input: `check` says what they cost more than the equations say.
+an empty poll cost; inlined frames tell how much of it is the loop over the lines of a ring. Bursts of 8 are no input: `check`
+says what they cost more than the equations say.
+
+valgrind has no registers of 64 bytes. So packets of one line and of 23 are counted instruction by instruction on the processor, too
+(`stepping.py`): that gives what a line of payload costs, and what a packet costs more or less than with 32 bytes.
 
 Applications (`benches/applications.rs`): bursts of 32 packets, of one, and polls in vain; values of 23 lines instead of one. The look-up
 in the key-value store is that of `ccnic-kv`.
 
-Needs valgrind and addr2line.
+Needs valgrind, addr2line, and a processor with AVX-512.
 """
 import argparse, os, subprocess, sys, tempfile
 from pathlib import Path
+
+import stepping
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "ccnic/benches"))
 from instructions import ROOT, build, parse
@@ -29,6 +34,8 @@ CASES = [
 PER_LINE = {"ccnic": 4, "paper": 4, "packed": 4, "padded": 1, "e810": 4}
 LAPS = {32: 150, 8: 500, 1: 3000}
 LINES = 23
+# Bursts that are counted instruction by instruction: the difference counts.
+WIDE_LAPS = (8, 16)
 
 
 def loops(program, addresses):
@@ -45,24 +52,24 @@ def loops(program, addresses):
     return found
 
 
-def once(program, args, folder, vectors):
+def once(program, args, folder):
     """Instructions by side and address, and how often things happened."""
     out = Path(folder) / "callgrind.out"
     command = ["valgrind", "--tool=callgrind", "--dump-instr=yes", "--separate-callers=16", "--demangle=no",
                f"--callgrind-out-file={out}", program, *args]
-    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "CCNIC_VECTORS": vectors})
+    run = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "CCNIC_VECTORS": "avx2"})
     if run.returncode:
         sys.exit(f"{' '.join(command)} failed:\n{run.stderr}")
     said = {name: int(value) for name, value in (line.split() for line in run.stdout.splitlines())}
     return parse(out, Path(program).name), said
 
 
-def run(program, flags, burst, idle=1, size=64, vectors="avx2"):
+def run(program, flags, burst, idle=1, size=64):
     """What happens per lap without what happens once: instructions of each side, of loops over rings, and events."""
     args = [str(size), *flags, "--burst", str(burst), "--idle", str(idle), "--way", "lone" if burst == 1 else "loaded"]
     with tempfile.TemporaryDirectory() as folder:
-        costs, said = once(program, [*args, "--laps", str(LAPS[burst])], folder, vectors)
-        more, also = once(program, [*args, "--laps", str(2 * LAPS[burst])], folder, vectors)
+        costs, said = once(program, [*args, "--laps", str(LAPS[burst])], folder)
+        more, also = once(program, [*args, "--laps", str(2 * LAPS[burst])], folder)
     per = {key: also[key] - said[key] for key in said}
     in_loop = loops(program, sorted({a for a, _ in more if a}))
     sides = {"host": 0, "nic": 0, "loop": 0}
@@ -73,10 +80,11 @@ def run(program, flags, burst, idle=1, size=64, vectors="avx2"):
     return sides, per
 
 
-def lines(program, flags, vectors):
-    """Instructions of a line of payload that is written or read, on each side."""
-    (one, n), (many, m) = (run(program, flags, 32, size=64 * lines, vectors=vectors) for lines in (1, LINES))
-    return {name: (many[name] / m["packets"] - one[name] / n["packets"]) / (LINES - 1) / 2 for name in ("host", "nic")}
+def wide(program, flags, size):
+    """Instructions of a packet on each side with registers of 64 bytes, in bursts of 32."""
+    args = [program, str(size), *flags, "--burst", "32", "--idle", "1", "--way", "loaded"]
+    once, more = (stepping.count([*args, "--laps", str(laps)], {"CCNIC_VECTORS": "avx512"}) for laps in WIDE_LAPS)
+    return {name: (more[name] - once[name]) / 32 / (WIDE_LAPS[1] - WIDE_LAPS[0]) for name in more}
 
 
 def side(name, loaded, lone, idle):
@@ -98,18 +106,16 @@ def case(program, design, switches):
     loaded, lone, eight = run(program, flags, 32), run(program, flags, 1), run(program, flags, 8)
     # The host polls in vain where the NIC is polled rarely. The NIC does where nothing is sent: with one packet in flight and bursts.
     idle = run(program, flags, 1, idle=8)
-    # Lines of payload are touched by the widest registers of a machine. valgrind knows those of 16 and 32 bytes; an instruction for each
-    # register of a line, and some for the line itself, continue to 64 bytes.
-    narrow = {vectors: lines(program, flags, vectors) for vectors in ("baseline", "avx2")}
+    # Lines of payload are touched by the widest registers of a machine, which valgrind does not know.
+    short, long = wide(program, flags, 64), wide(program, flags, 64 * LINES)
     sides, per = loaded
     found = {}
     for name in ("host", "nic"):
         packet, burst, poll = side(name, loaded, lone, idle)
-        line32 = narrow["avx2"][name]
-        line = line32 - (narrow["baseline"][name] - line32) / 2
         got, n = eight
         said = packet * n["packets"] + burst * n[f"{name}_bursts"] + poll * n[f"{name}_idle"]
-        packet -= 2 * (line32 - line)
+        line = (long[name] - short[name]) / (LINES - 1) / 2
+        packet += short[name] - sides[name] / per["packets"]
         found[name] = dict(packet=packet, burst=burst, poll=poll, line=line, check=got[name] / said - 1)
     # Both sides read a ring: a line of descriptors each.
     found["loop"] = sides["loop"] / per["packets"] * PER_LINE[design] / 2
@@ -128,7 +134,7 @@ def app(program, args, per=1):
 
 
 def count_app(program, args, folder):
-    costs, said = once(program, args, folder, "avx2")
+    costs, said = once(program, args, folder)
     return sum(cost for (_, step), cost in costs.items() if step and step.startswith("app ")), said["packets"]
 
 
@@ -145,6 +151,9 @@ def application(program, name, design):
     return dict(packet=packet - APPLICATIONS[name] * line, burst=burst, poll=poll, line=line)
 
 
+# Their part of the file begins so.
+APPLICATIONS_BEGIN = "# Applications:"
+
 # A line of a header or a request is a load or a store or two, which packets count.
 LINE_TOUCHED = 2.0
 
@@ -154,7 +163,7 @@ def applications():
     program = build("ccnic-load/applications")
     get = app(program, ["store"], per=32)
     print("store", get, file=sys.stderr)
-    lines = ["", "# Applications: packet is a request and its answer (overlay: a packet in each direction), without its lines of payload;",
+    lines = ["", APPLICATIONS_BEGIN + " packet is a request and its answer (overlay: a packet in each direction), without its lines of payload;",
              "# burst: of a poll that finds some. store: the look-up of a get in ccnic-kv's store, which kv executes besides.",
              "[store]", f"get = {get:.1f}"]
     for name in APPLICATIONS:
@@ -169,11 +178,16 @@ def applications():
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--write", type=Path)
-    p.add_argument("--only", choices=["applications"], help="count these anew, keep the rest of the file")
+    p.add_argument("--only", choices=["interface", "applications"], help="count these anew, keep the rest of the file")
     a = p.parse_args()
-    if a.only:
-        kept = a.write.read_text().split("\n# Applications:")[0].rstrip().splitlines()
-        return a.write.write_text("\n".join(kept + applications()) + "\n")
+    was = a.write.read_text().partition(APPLICATIONS_BEGIN) if a.only else None
+    first = was[0].rstrip("\n") + "\n" if a.only == "applications" else "\n".join(interface()) + "\n"
+    text = first + ("\n" + was[1] + was[2] if a.only == "interface" else "\n".join(applications()) + "\n")
+    a.write.write_text(text) if a.write else print(text, end="")
+
+
+def interface():
+    """The file's beginning: the interface, the NIC's loopback and the load generator."""
     program = build("ccnic-load/generator")
     rust = subprocess.run(["rustc", "--version"], check=True, capture_output=True, text=True).stdout.strip()
     lines = ["# Instructions of the interface, the NIC's loopback and the load generator, by ring design and what is switched off,",
@@ -181,7 +195,7 @@ def main():
              "# packet, burst: of a burst in one direction (host) or in both (NIC). poll: that finds nothing. line: a line of payload",
              "# that is written or read, with registers of 64 bytes. loop: between two lines of a ring that is read. The numbers are",
              "# not a platform's: how fast it executes them is software.dispatch of its file.",
-             "", f'source = "callgrind, AVX2, {rust}"']
+             "", f'source = "callgrind with AVX2, single steps with AVX-512, {rust}"']
     for design, switches in CASES:
         found = case(program, design, switches)
         print(design, switches, found, file=sys.stderr)
@@ -190,8 +204,7 @@ def main():
         for name in ("host", "nic"):
             parts = ", ".join(f"{key} = {found[name][key]:.1f}" for key in ("packet", "burst", "poll", "line"))
             lines.append(f"{name:6} = {{ {parts} }} # bursts of 8: {100 * found[name]['check']:+.0f} %")
-    text = "\n".join(lines + applications()) + "\n"
-    a.write.write_text(text) if a.write else print(text, end="")
+    return lines
 
 
 if __name__ == "__main__":

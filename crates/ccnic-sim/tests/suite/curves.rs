@@ -43,10 +43,11 @@ fn streams_fill_the_link_and_no_more() {
     }
 }
 
-/// A loopback on a machine with few lines per second, over 1 to 8 pairs of cores. `lines` of each packet must cross in each direction;
-/// with all cores at least `share` of what the link carries of them is reached, and the link is full.
+/// A loopback on a machine with few lines per second, over 1 to 8 pairs of cores; returns the rates of packets. `lines` of each packet must
+/// cross in each direction; with all cores at least `share` of what the link carries of them is reached, and the link is full. What it
+/// carries never falls as cores are added.
 #[track_caller]
-fn fills_the_link(platform: &Platform, (design, inline): (Design, bool), lines: f64, share: f64) {
+fn fills_the_link(platform: &Platform, (design, inline): (Design, bool), lines: f64, share: f64) -> [f64; 4] {
     let limit = lines_per_us(platform) / lines;
     let runs = [1, 2, 4, 8].map(|queues| {
         let mut plan = plan(design, queues, 64, 64, 100e-6);
@@ -54,7 +55,8 @@ fn fills_the_link(platform: &Platform, (design, inline): (Design, bool), lines: 
         loopback::run(platform, &plan).unwrap()
     });
     let rates = runs.each_ref().map(mpps);
-    rises(&rates, 0.03);
+    let carried = |run: &Run| run.traffic.iter().map(|t| t.lines).max().unwrap() as f64 / run.measured as f64;
+    rises(&runs.each_ref().map(carried), 0.01);
     assert!(rates[3] <= limit, "{design:?}: {rates:?} Mpps of {limit}");
     assert!(rates[3] > share * limit, "{design:?}: {rates:?} Mpps of {limit}");
     let used = |run: &Run| {
@@ -63,6 +65,7 @@ fn fills_the_link(platform: &Platform, (design, inline): (Design, bool), lines: 
     };
     // What is sent by the end of the measured time counts as used when it is put into the queue: half a microsecond of queue in 100.
     assert!((0.95..=1.006).contains(&used(&runs[3])), "{design:?}: {} of the link is used", used(&runs[3]));
+    rates
 }
 
 /// A payload line and, four to a line, a descriptor.
@@ -71,21 +74,23 @@ const GROUPED: f64 = 1.25;
 #[test]
 fn a_loopback_never_exceeds_the_link() {
     let platform = narrow(0.35);
-    fills_the_link(&platform, (Design::GroupedEpoch, false), GROUPED, 0.8);
-    fills_the_link(&platform, (Design::GroupedClear, false), GROUPED, 0.7);
-    fills_the_link(&platform, (Design::Padded, false), 2.0, 0.5);
+    rises(&fills_the_link(&platform, (Design::GroupedEpoch, false), GROUPED, 0.8), 0.03);
+    rises(&fills_the_link(&platform, (Design::GroupedClear, false), GROUPED, 0.7), 0.03);
+    rises(&fills_the_link(&platform, (Design::Padded, false), 2.0, 0.5), 0.03);
 }
 
-/// Inline payload needs as many lines as payload in buffers. But the areas of a ring are neighbours, as buffers are not, so the host's
-/// hardware prefetchers take lines that the NIC is about to write, and what they take fills the link too.
+/// Inline payload needs as many lines as payload in buffers, whether the host's hardware prefetchers are on or off. Four pairs of cores nearly
+/// fill the link. With eight, sides that wait for it look more often at lines of the rings that are not full yet (0.12 reads per packet
+/// more): the link carries more lines, and 3 % fewer packets.
 #[test]
-fn inline_payload_fills_the_link_with_the_same_lines_and_those_of_prefetchers() {
-    let inline = (Design::GroupedEpoch, true);
-    fills_the_link(&narrow(0.35), inline, GROUPED, 0.55);
+fn inline_payload_fills_the_link_with_the_same_lines() {
     let without = ["adjacent", "streamer", "ip"].iter().fold(narrow(0.35), |platform, kind| {
         platform.overridden(&format!("prefetch.host.{kind}"), 0.0).unwrap()
     });
-    fills_the_link(&without, inline, GROUPED, 0.8);
+    for platform in [narrow(0.35), without] {
+        let rates = fills_the_link(&platform, (Design::GroupedEpoch, true), GROUPED, 0.75);
+        rises(&rates, 0.05);
+    }
 }
 
 #[test]

@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use ccnic_client::Design;
 use clap::Parser;
 
-/// From how many bytes on a value is kept where a NIC reads it: shorter ones are sent faster as a copy (README.md).
+/// From how many bytes on a value is kept where a NIC reads it, where that is asked for. Copies are as fast or faster (README.md).
 const KEPT_FROM: usize = 2000;
 
 /// An in-memory key-value store that memcached's clients speak to.

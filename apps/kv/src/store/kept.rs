@@ -32,13 +32,16 @@ pub use without::{Kept, Places};
 /// Without a NIC no value is kept.
 #[cfg(not(feature = "server"))]
 mod without {
+    /// There is none.
     #[derive(Debug)]
     pub enum Kept {}
 
+    /// There are none.
     #[derive(Debug)]
     pub enum Places {}
 
     impl Places {
+        /// Never called.
         pub fn read(&self, _: impl FnMut(&[u8])) {
             match *self {}
         }
@@ -80,8 +83,10 @@ pub(super) struct KeptValues {
     free: Vec<u32>,
     /// Values that no item has any more, until the thread whose memory it is frees them.
     gone: Vec<Kept>,
+    #[cfg(feature = "server")]
     hand: usize,
     /// Values that have found no memory.
+    #[cfg(feature = "server")]
     unkept: u32,
 }
 

@@ -11,7 +11,7 @@
 //! Little endian. The UDP port of a key is the base port plus its shard: the XXH3-64 of the key, modulo the number of server threads. A
 //! request that comes to another one's port is answered all the same.
 
-use crate::store::{MAX_KEY, Session, Stored, Update, hash};
+use crate::store::{Content, MAX_KEY, Session, Stored, Update, hash};
 
 /// The header of requests and answers.
 pub const HEADER: usize = 16;
@@ -64,31 +64,49 @@ fn key_and_value<'a>(fields: &[u8; HEADER], rest: &'a [u8]) -> Option<(&'a [u8],
 
 /// Executes a datagram and hands over the answer: its header, and the value that follows it. A datagram that is too short to be answered is
 /// not. `longest`: how many bytes a value may have to fit into the answer's datagram. The value is lent while the shard is held: it is to be
-/// copied, or written to a socket that does not block.
+/// copied, or handed to a NIC that reads it where it is kept. `send` is told, too, whether the value was asked for before.
 pub fn answer<R>(
     request: &[u8],
     session: &mut Session<'_>,
     longest: usize,
-    send: impl FnOnce(&[u8; HEADER], &[u8]) -> R,
+    send: impl FnOnce(&[u8; HEADER], Content<'_>, bool) -> R,
 ) -> Option<R> {
     let (fields, rest) = request.split_first_chunk::<HEADER>()?;
     let number = u64::from_le_bytes(*fields.last_chunk()?);
     let value_len = u32::from_le_bytes([fields[4], fields[5], fields[6], fields[7]]) as usize;
     let operation = fields[0];
-    let (status, value) = match (operation, key_and_value(fields, rest)) {
+    let found = match (operation, key_and_value(fields, rest)) {
         (1, Some((key, _))) if value_len == 0 => get(key, session, longest),
-        (2, Some((key, value))) => (set(key, value_len, value, session), &[][..]),
-        _ => (Status::Malformed, &[][..]),
+        (2, Some((key, value))) => Found::none(set(key, value_len, value, session)),
+        _ => Found::none(Status::Malformed),
     };
-    Some(send(&header(operation, status, 0, value.len() as u32, number), value))
+    let Found { status, value, len, again } = found;
+    Some(send(&header(operation, status, 0, len as u32, number), value, again))
 }
 
-fn get<'a>(key: &[u8], session: &'a mut Session<'_>, longest: usize) -> (Status, &'a [u8]) {
+/// What a request has led to.
+struct Found<'a> {
+    status: Status,
+    value: Content<'a>,
+    len: usize,
+    again: bool,
+}
+
+impl Found<'_> {
+    fn none(status: Status) -> Self {
+        Found { status, value: Content::Heap(&[]), len: 0, again: false }
+    }
+}
+
+fn get<'a>(key: &[u8], session: &'a mut Session<'_>, longest: usize) -> Found<'a> {
     let (hash, now) = (hash(key), session.now);
     let shard = session.shard(hash);
-    let Some(id) = shard.read(hash, key, now) else { return (Status::NotFound, &[]) };
-    let value = shard.slot(id).value();
-    if value.len() > longest { (Status::TooLarge, &[]) } else { (Status::Done, value) }
+    let Some((id, again)) = shard.read_again(hash, key, now) else { return Found::none(Status::NotFound) };
+    let len = shard.slot(id).value_len();
+    if len > longest {
+        return Found::none(Status::TooLarge);
+    }
+    Found { status: Status::Done, value: shard.content_to_send(id), len, again }
 }
 
 fn set(key: &[u8], value_len: usize, value: &[u8], session: &mut Session<'_>) -> Status {
@@ -113,8 +131,12 @@ mod tests {
         let mut session = store.session(100);
         let mut ask = |header: &[u8], rest: &[u8]| {
             let request = [header, rest].concat();
-            answer(&request, &mut session, 1000, |header, value| (header[1], value.to_vec(), header[8]))
-                .unwrap()
+            let sent = |header: &[u8; HEADER], value: Content<'_>, _| {
+                let mut bytes = Vec::new();
+                value.lend(|part| bytes.extend_from_slice(part));
+                (header[1], bytes, header[8])
+            };
+            answer(&request, &mut session, 1000, sent).unwrap()
         };
         assert_eq!(ask(&request(Operation::Get, 3, 0, 1), b"key"), (1, vec![], 1));
         assert_eq!(ask(&request(Operation::Set, 3, 5, 2), b"keyvalue"), (0, vec![], 2));
@@ -124,6 +146,6 @@ mod tests {
         assert_eq!(ask(&request(Operation::Get, 0, 0, 4), b"key").0, Status::Malformed as u8);
         assert_eq!(ask(&request(Operation::Set, 1, 1001, 4), &[b'x'; 1002]).0, 0);
         assert_eq!(ask(&request(Operation::Get, 1, 0, 4), b"x").0, Status::TooLarge as u8);
-        assert!(answer(&[1; 15], &mut session, 1000, |_, _| ()).is_none());
+        assert!(answer(&[1; 15], &mut session, 1000, |_, _, _| ()).is_none());
     }
 }

@@ -159,6 +159,70 @@ fn every_protocol_sees_one_store() {
     assert!(program.end());
 }
 
+/// A value that one thread keeps where its NIC reads it is everybody's: another thread, text commands, and what changes it.
+#[test]
+fn a_kept_value_is_seen_and_changed_by_others() {
+    let _alone = alone();
+    let nic = Nic::start(&[]);
+    let args = ["-t", "2", "--rpc-port", "9000", "--kept-memory", "2", "--kept-from", "300"];
+    let program = Program::start(&nic, &args);
+    let mut client = nic.host("10.9.0.2/24", "fd09::2/64");
+    client.bind(5000).unwrap();
+    // Its thread is one of the two, whichever.
+    let conn = connect(&mut client);
+    for number in 0..20u16 {
+        let key = format!("key{number}");
+        let own = RPC + (ccnic_kv::store::hash(key.as_bytes()) % 2) as u16;
+        let other = RPC + u16::from(own == RPC);
+        let mut value = vec![number as u8; 1300];
+        assert_eq!(ask(&mut client, conn, &set(&key, &value), b"\r\n"), b"STORED\r\n");
+        let get = [&rpc::request(Operation::Get, key.len(), 0, 1)[..], key.as_bytes()].concat();
+        let check = |client: &mut Stack, value: &[u8]| {
+            for port in [own, own, own, other, own] {
+                let answer = datagrams(client, port, &get, 1).remove(0);
+                assert!(answer[rpc::HEADER..] == *value, "{key} at port {port}");
+            }
+            let text =
+                [format!("VALUE {key} 0 {}\r\n", value.len()).as_bytes(), value, b"\r\nEND\r\n"].concat();
+            assert!(ask(client, conn, format!("get {key}\r\n").as_bytes(), b"END\r\n") == text);
+            let meta = ask(client, conn, format!("mg {key} s\r\n").as_bytes(), b"\r\n");
+            assert_eq!(meta, format!("HD s{}\r\n", value.len()).as_bytes());
+            let datagram = [b"\0\x01\0\0\0\x01\0\0get ", key.as_bytes(), b"\r\n"].concat();
+            let parts = datagrams(client, 11211, &datagram, text.len().div_ceil(1392));
+            assert!(parts.iter().flat_map(|part| part[8..].to_vec()).collect::<Vec<u8>>() == text);
+        };
+        check(&mut client, &value);
+        match number % 4 {
+            0 => {
+                let append = format!("append {key} 0 0 3\r\nabc\r\n");
+                assert_eq!(ask(&mut client, conn, append.as_bytes(), b"\r\n"), b"STORED\r\n");
+                value.extend_from_slice(b"abc");
+            }
+            1 => {
+                let head = rpc::request(Operation::Set, key.len(), 500, 1);
+                value = vec![77; 500];
+                datagrams(&mut client, other, &[&head[..], key.as_bytes(), &value].concat(), 1);
+            }
+            2 => {
+                let delete = format!("delete {key}\r\n");
+                assert_eq!(ask(&mut client, conn, delete.as_bytes(), b"\r\n"), b"DELETED\r\n");
+                let answer = datagrams(&mut client, own, &get, 1).remove(0);
+                assert_eq!(answer[1], rpc::Status::NotFound as u8);
+                continue;
+            }
+            _ => {
+                let touch = format!("touch {key} 1000\r\n");
+                assert_eq!(ask(&mut client, conn, touch.as_bytes(), b"\r\n"), b"TOUCHED\r\n");
+            }
+        }
+        check(&mut client, &value);
+    }
+    let stats = String::from_utf8(ask(&mut client, conn, b"stats\r\n", b"END\r\n")).unwrap();
+    let uncopied = stats.lines().find_map(|line| line.strip_prefix("STAT nic_uncopied ")).unwrap();
+    assert!(uncopied.parse::<u32>().unwrap() >= 20, "{stats}");
+    assert!(program.end());
+}
+
 #[test]
 fn a_region_of_another_design_serves_the_same_and_where_time_goes_is_told() {
     let _alone = alone();

@@ -12,7 +12,7 @@ use ccnic_frame::{Checksum as Wanted, Meta, Segmentation};
 use smoltcp::iface::{Config, Interface, PollResult, SocketHandle, SocketSet};
 use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, PacketMeta, RxToken, TxToken};
 use smoltcp::socket::tcp::{CongestionControl, RecvError, Socket, SocketBuffer, State};
-use smoltcp::time::{Duration, Instant};
+use smoltcp::time::Instant;
 use smoltcp::wire::{EthernetAddress, IpCidr, IpEndpoint};
 
 use crate::engine::{Engine, Host, Micros, NEVER, Next, Output, Phase};
@@ -22,6 +22,9 @@ use crate::udp::ETHERNET;
 const IPV4: [u8; 2] = [8, 0];
 const IPV6: [u8; 2] = [0x86, 0xdd];
 const TCP: u8 = 6;
+/// Flags of TCP.
+const FIN: u8 = 1;
+const SYN: u8 = 2;
 /// A socket whose neighbour is unknown asks to be polled after this time (`Meta::DISCOVERY_SILENT_TIME`). What else has the same deadline is
 /// only polled once more than necessary.
 const SILENCE: Micros = 1_000_000;
@@ -46,6 +49,8 @@ impl std::fmt::Debug for Smoltcp {
 pub struct Tcp {
     set: SocketSet<'static>,
     handle: SocketHandle,
+    /// When something was sent first that the peer has to answer, and has not.
+    asked: Option<Micros>,
 }
 
 impl Tcp {
@@ -53,7 +58,7 @@ impl Tcp {
         let buffer = |len| SocketBuffer::new(vec![0; len]);
         let mut set = SocketSet::new(Vec::with_capacity(1));
         let handle = set.add(Socket::new(buffer(options.receive_buffer), buffer(options.send_buffer)));
-        Tcp { set, handle }
+        Tcp { set, handle, asked: None }
     }
 
     fn socket(&self) -> &Socket<'static> {
@@ -73,6 +78,7 @@ impl Smoltcp {
     /// A closed connection with the settings of the options.
     fn closed(&self, used: Option<Tcp>) -> Tcp {
         let mut tcp = used.unwrap_or_else(|| Tcp::new(&self.host.options));
+        tcp.asked = None;
         let socket = tcp.socket_mut();
         socket.abort();
         socket.set_nagle_enabled(self.host.options.nagle);
@@ -86,6 +92,8 @@ struct Wire<'a, O> {
     frame: Option<&'a [u8]>,
     out: &'a mut O,
     capabilities: &'a DeviceCapabilities,
+    /// A segment was sent that is to be answered.
+    asks: bool,
 }
 
 struct Received<'a>(&'a [u8]);
@@ -100,6 +108,7 @@ impl RxToken for Received<'_> {
 struct Sending<'a, O> {
     out: &'a mut O,
     cut: Option<u16>,
+    asks: &'a mut bool,
 }
 
 impl<O: Output> TxToken for Sending<'_, O> {
@@ -107,6 +116,7 @@ impl<O: Output> TxToken for Sending<'_, O> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
         self.out.frame(len, |bytes| {
             let result = f(bytes);
+            *self.asks |= asks(bytes);
             (requests(bytes, self.cut), result)
         })
     }
@@ -138,6 +148,19 @@ fn requests(frame: &[u8], cut: Option<u16>) -> Meta {
     }
 }
 
+/// True for a segment with payload, SYN or FIN.
+#[inline]
+fn asks(frame: &[u8]) -> bool {
+    let tcp = match frame.get(12..ETHERNET) {
+        Some(kind) if kind == IPV4 => ETHERNET + 20, // smoltcp sends no options
+        Some(kind) if kind == IPV6 => ETHERNET + 40,
+        _ => return false,
+    };
+    let is_tcp = frame.get(if tcp == ETHERNET + 20 { ETHERNET + 9 } else { ETHERNET + 6 }) == Some(&TCP);
+    let Some([offset, flags]) = frame.get(tcp + 12..tcp + 14).filter(|_| is_tcp) else { return false };
+    flags & (FIN | SYN) != 0 || frame.len() > tcp + usize::from(offset >> 4) * 4
+}
+
 impl<O: Output> Device for Wire<'_, O> {
     type RxToken<'b>
         = Received<'b>
@@ -151,12 +174,12 @@ impl<O: Output> Device for Wire<'_, O> {
     #[inline]
     fn receive(&mut self, _: Instant) -> Option<(Received<'_>, Sending<'_, O>)> {
         let frame = self.frame.take()?;
-        Some((Received(frame), Sending { out: self.out, cut: None }))
+        Some((Received(frame), Sending { out: self.out, cut: None, asks: &mut self.asks }))
     }
 
     #[inline]
     fn transmit(&mut self, _: Instant) -> Option<Sending<'_, O>> {
-        self.out.room().then_some(Sending { out: self.out, cut: None })
+        self.out.room().then_some(Sending { out: self.out, cut: None, asks: &mut self.asks })
     }
 
     fn capabilities(&self) -> DeviceCapabilities {
@@ -191,7 +214,7 @@ fn capabilities(host: &Host) -> DeviceCapabilities {
 
 /// smoltcp's host, which knows no neighbours yet.
 fn interface(host: &Host, capabilities: &DeviceCapabilities, now: Micros) -> Interface {
-    let mut wire = Wire { frame: None, out: &mut Nowhere, capabilities };
+    let mut wire = Wire { frame: None, out: &mut Nowhere, capabilities, asks: false };
     let mut config = Config::new(EthernetAddress(host.mac).into());
     config.random_seed = host.seed;
     let mut interface = Interface::new(config, &mut wire, instant(now));
@@ -241,27 +264,39 @@ impl Engine for Smoltcp {
 
     #[inline]
     fn input(&mut self, now: Micros, frame: &[u8], tcp: Option<&mut Tcp>, out: &mut impl Output) {
-        let mut wire = Wire { frame: Some(frame), out, capabilities: &self.capabilities };
-        let set = tcp.map_or(&mut self.none, |tcp| &mut tcp.set);
+        let mut wire = Wire { frame: Some(frame), out, capabilities: &self.capabilities, asks: false };
+        let set = tcp.map_or(&mut self.none, |tcp| {
+            tcp.asked = None;
+            &mut tcp.set
+        });
         self.interface.poll_ingress_single(instant(now), &mut wire, set);
     }
 
     #[inline]
     fn output(&mut self, now: Micros, tcp: &mut Tcp, out: &mut impl Output) -> Next {
-        // smoltcp's timeout counts from the last segment that has come, also where nothing is awaited: an idle connection stays.
-        let socket = tcp.socket_mut();
+        // Not by smoltcp's timeout, which counts from the last segment that has come, also where nothing was asked since: a connection
+        // that is idle stays, and one whose window the peer keeps closed, which answers each probe of it.
+        let socket = tcp.set.get_mut::<Socket<'_>>(tcp.handle);
         let awaits = socket.send_queue() > 0 || matches!(socket.state(), State::SynSent | State::SynReceived);
-        let timeout = Duration::from_micros(self.host.options.timeout.as_micros() as u64);
-        socket.set_timeout(awaits.then_some(timeout));
-        let mut wire = Wire { frame: None, out, capabilities: &self.capabilities };
-        loop {
+        let timeout = self.host.options.timeout.as_micros() as Micros;
+        tcp.asked = tcp.asked.filter(|_| awaits);
+        if tcp.asked.take_if(|asked| asked.saturating_add(timeout) <= now).is_some() {
+            socket.abort();
+        }
+        let mut wire = Wire { frame: None, out, capabilities: &self.capabilities, asks: false };
+        let (at, unresolved) = loop {
             let sent = self.interface.poll_egress(instant(now), &mut wire, &mut tcp.set);
             let next = self.interface.poll_at(instant(now), &tcp.set);
             let at = next.map_or(NEVER, |at| at.total_micros() as Micros);
             if at > now || sent == PollResult::None {
-                return Next { at, unresolved: at == now + SILENCE };
+                break (at, at == now + SILENCE);
             }
+        };
+        if awaits && (wire.asks || unresolved) {
+            tcp.asked.get_or_insert(now);
         }
+        let given_up = tcp.asked.map_or(NEVER, |asked| asked.saturating_add(timeout));
+        Next { at: at.min(given_up), unresolved }
     }
 
     fn local(tcp: &Tcp) -> Option<IpAddr> {

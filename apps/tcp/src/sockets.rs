@@ -394,8 +394,13 @@ impl<E: Engine> Stack<E> {
 
     /// As [`send_to`](Stack::send_to), the answer to a datagram that has come before.
     pub fn answer(&mut self, to: &Later, payload: &[&[u8]]) -> bool {
+        self.answer_to(to).send_all(payload)
+    }
+
+    /// Begins the answer to a datagram that has come before; [`Reply::send`] queues it.
+    pub fn answer_to(&mut self, to: &Later) -> Reply<'_> {
         let core = &mut self.core;
-        Reply::new(&mut core.out, to.0, core.options.mtu).send_all(payload)
+        Reply::new(&mut core.out, to.0, core.options.mtu)
     }
 
     /// Begins a datagram from this port; [`Reply::send`] queues it. `None` when this host has no address of the peer's kind.

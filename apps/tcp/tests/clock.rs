@@ -11,11 +11,11 @@ use std::time::Duration;
 use ccnic_tcp::clock::Clock;
 use ccnic_tcp::{Conn, Stack};
 use common::transfer::{at, connection};
-use common::{Nic, alone, options, until};
+use common::{Nic, alone, byte, options, until};
 
 const SERVER: &str = "10.9.0.1";
 
-/// A NIC, a server, and a client whose handshakes may take so long, with an established connection and the client's clock. The clocks
+/// A NIC, a server, and a client whose handshakes may take so long, with an established connection and their clocks. The clocks
 /// stand, so nothing is sent that the test does not want.
 struct Hosts {
     _nic: Nic,
@@ -24,20 +24,22 @@ struct Hosts {
     accepted: Conn,
     conn: Conn,
     clock: Arc<Mutex<Duration>>,
+    server_clock: Arc<Mutex<Duration>>,
 }
 
 impl Hosts {
     fn new(handshake: Duration) -> Hosts {
         let nic = Nic::start(&[]);
         let mut wanted = options("10.9.0.1/24", "fd09::1/64");
-        wanted.clock = Clock::Invented(Arc::default());
+        let server_clock = Arc::new(Mutex::new(Duration::ZERO));
+        wanted.clock = Clock::Invented(Arc::clone(&server_clock));
         let mut server = Stack::open(&nic.socket, &wanted).unwrap();
         let clock = Arc::new(Mutex::new(Duration::ZERO));
         let mut wanted = options("10.9.0.2/24", "fd09::2/64");
         (wanted.clock, wanted.handshake) = (Clock::Invented(Arc::clone(&clock)), handshake);
         let mut client = Stack::open(&nic.socket, &wanted).unwrap();
         let (accepted, conn) = connection(&mut server, &mut client, SERVER);
-        Hosts { _nic: nic, server, client, accepted, conn, clock }
+        Hosts { _nic: nic, server, client, accepted, conn, clock, server_clock }
     }
 
     fn pass(&self, time: Duration) {
@@ -145,4 +147,54 @@ fn a_silent_peer_is_given_up_in_time() {
     assert_eq!(seconds(2), [ErrorKind::WouldBlock, ErrorKind::TimedOut]);
     assert_eq!(seconds(48), [ErrorKind::WouldBlock, ErrorKind::TimedOut]);
     assert_ne!(seconds(3)[0], ErrorKind::WouldBlock);
+}
+
+/// A peer that reads nothing keeps its window closed, and answers each probe: the connection stays, for hours if need be.
+#[test]
+fn a_window_may_stay_closed_for_long() {
+    let _alone = alone();
+    let mut hosts = Hosts::new(Duration::from_secs(10));
+    let (conn, accepted) = (hosts.conn, hosts.accepted);
+    let all: Vec<u8> = (0..300_000).map(|at| byte(3, at)).collect();
+    let (mut sent, mut idle) = (0, 0);
+    // More than the buffers of both take, until nothing moves any more, not even what the server acknowledges late.
+    until("a window that is closed", || {
+        let taken = hosts.client.write(conn, &all[sent..]).unwrap_or(0);
+        let moved = taken + hosts.client.poll() + hosts.server.poll();
+        (sent, idle) = (sent + taken, if moved == 0 { idle + 1 } else { 0 });
+        if moved == 0 {
+            *hosts.server_clock.lock().unwrap() += Duration::from_millis(1);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        sent >= 100 << 10 && idle > 200
+    });
+    assert!(sent < all.len());
+    let mut probes = 0;
+    for _ in 0..2 * 3600 {
+        hosts.pass(Duration::from_secs(1));
+        let before = hosts.client.counters().sent;
+        (0..2).for_each(|_| _ = hosts.client.poll());
+        if hosts.client.counters().sent > before {
+            probes += 1;
+            until("the answer to a probe", || {
+                hosts.server.poll();
+                hosts.client.poll() > 0
+            });
+        }
+    }
+    assert!(probes >= 100, "{probes} probes: one a minute is due at least");
+    let (mut received, mut bytes) = (0, [0; 5000]);
+    until("all bytes", || {
+        match hosts.server.read(accepted, &mut bytes) {
+            Ok(n) => {
+                assert!(bytes[..n] == all[received..received + n], "after {received} bytes");
+                received += n;
+            }
+            Err(e) => assert_eq!(e.kind(), ErrorKind::WouldBlock),
+        }
+        sent += hosts.client.write(conn, &all[sent..]).unwrap_or(0);
+        hosts.server.poll();
+        hosts.client.poll();
+        received == all.len()
+    });
 }

@@ -12,6 +12,8 @@ pub struct InterfaceTime {
     pub requests: AtomicUsize,
     /// Nanoseconds of those polls.
     pub busy_ns: AtomicUsize,
+    /// Replies with a value that was not copied.
+    pub uncopied: AtomicUsize,
     /// Requests for which the store's time was taken.
     pub sampled: AtomicUsize,
     /// It, in nanoseconds.
@@ -23,6 +25,7 @@ impl InterfaceTime {
     pub(super) fn tell(&self, context: &mut Context<'_, '_>) {
         let named = [
             ("nic_requests", &self.requests),
+            ("nic_uncopied", &self.uncopied),
             ("nic_busy_ns", &self.busy_ns),
             ("nic_sampled", &self.sampled),
             ("nic_sampled_store_ns", &self.sampled_ns),
@@ -36,7 +39,7 @@ impl InterfaceTime {
 
     /// `stats reset`
     pub(super) fn reset(&self) {
-        let all = [&self.requests, &self.busy_ns, &self.sampled, &self.sampled_ns];
+        let all = [&self.requests, &self.uncopied, &self.busy_ns, &self.sampled, &self.sampled_ns];
         all.iter().for_each(|counter| counter.store(0, Ordering::Relaxed));
     }
 }

@@ -87,7 +87,7 @@ pub(super) fn get(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
     let out = &mut *context.out;
     if flags.value {
         out.put(b"VA ");
-        out.number(shard.slot(id).value().len() as u64);
+        out.number(shard.slot(id).value_len() as u64);
     } else {
         out.put(b"HD");
     }
@@ -102,7 +102,7 @@ pub(super) fn get(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {
     }
     out.put(b"\r\n");
     if flags.value {
-        out.value(slot);
+        out.value(shard, id);
     }
     if !flags.no_update {
         shard.bump(id, now);
@@ -145,7 +145,7 @@ fn put_get_flag(
             let late = slot.expires != 0 && flags.recache.is_some_and(|limit| slot.expires < limit);
             *won |= hit && late && !slot.has(TOKEN_SENT);
         }
-        b's' => put_flag(out, b's', slot.value().len() as u64),
+        b's' => put_flag(out, b's', slot.value_len() as u64),
         b't' => put_ttl(out, slot, now),
         b'c' => put_flag(out, b'c', slot.cas),
         b'f' => put_flag(out, b'f', u64::from(slot.flags)),

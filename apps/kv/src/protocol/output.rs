@@ -2,8 +2,8 @@
 
 use std::collections::VecDeque;
 
-use crate::store::slot::Slot;
-use crate::store::{Decimal, Value};
+use crate::store::shard::Shard;
+use crate::store::{Content, Decimal, Value};
 
 /// Values up to this length are copied into the reply. 16 replies in one `writev` to a Unix socket, ns for each, copied and referred to
 /// (medians, Emerald Rapids VM, quiet): 256 bytes 194 and 302, 1024 bytes 298 and 396, 2048 bytes 497 and 505, 16 KiB 3800 and 3480.
@@ -55,11 +55,16 @@ impl Output {
     }
 
     /// An item's value and CRLF.
-    pub(crate) fn value(&mut self, slot: &Slot) {
-        let line = slot.value_line();
+    pub(crate) fn value(&mut self, shard: &Shard, id: u32) {
+        if let Content::Kept(value) = shard.content(id) {
+            value.lend(|part| self.bytes.extend_from_slice(part));
+            self.put(b"\r\n");
+            return;
+        }
+        let line = shard.slot(id).value_line();
         if line.len() <= INLINE {
             self.bytes.extend_from_slice(line);
-        } else if let Some(value) = slot.share() {
+        } else if let Some(value) = shard.share(id) {
             self.value_bytes += value.bytes().len();
             self.values.push_back((self.bytes.len(), value));
         }
@@ -143,7 +148,7 @@ mod tests {
                 out.put(part.as_bytes());
                 let hash = crate::store::hash(b"k");
                 let id = session.shard(hash).find(hash, b"k", 100).unwrap();
-                out.value(session.shard(hash).slot(id));
+                out.value(session.shard(hash), id);
             }
             out.put(b"END");
             let mut seen = Vec::new();
@@ -170,7 +175,7 @@ mod tests {
         out.put(b"b");
         let hash = crate::store::hash(b"k");
         let id = session.shard(hash).find(hash, b"k", 100).unwrap();
-        out.value(session.shard(hash).slot(id));
+        out.value(session.shard(hash), id);
         out.back_to(mark);
         assert_eq!((out.len(), out.segments().count()), (1, 1));
     }

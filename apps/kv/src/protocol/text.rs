@@ -118,13 +118,13 @@ fn get_one(key: &[u8], cas: bool, expires: Option<u32>, context: &mut Context<'_
     out.put(b" ");
     out.number(u64::from(slot.flags));
     out.put(b" ");
-    out.number(slot.value().len() as u64);
+    out.number(slot.value_len() as u64);
     if cas {
         out.put(b" ");
         out.number(slot.cas);
     }
     out.put(b"\r\n");
-    out.value(slot);
+    out.value(shard, id);
 }
 
 fn delete(words: &Words<'_>, context: &mut Context<'_, '_>) -> Next {

@@ -52,9 +52,9 @@ impl Datagrams {
                 Kind::Rpc => {
                     let answer = &mut self.answer;
                     answer.clear();
-                    rpc::answer(&buffer[..len], &mut session, LONGEST_VALUE, |header, value| {
+                    rpc::answer(&buffer[..len], &mut session, LONGEST_VALUE, |header, value, _| {
                         answer.extend_from_slice(header);
-                        answer.extend_from_slice(value);
+                        value.lend(|part| answer.extend_from_slice(part));
                     });
                     session.release();
                     if !self.answer.is_empty() {

@@ -75,6 +75,7 @@ fn stack_options(options: &Options) -> anyhow::Result<ccnic_tcp::Options> {
     // The E810 design has no shared pool.
     all.config.shared_pool = options.design != Design::Doorbell;
     all.sleep_after = Duration::from_micros(options.sleep_after);
+    all.kept = options.kept_memory();
     all.connections = options.conn_limit.max(1) + usize::from(options.listen_backlog);
     Ok(all)
 }
@@ -146,12 +147,14 @@ impl NicWorker {
             // A request that comes to another thread than that of its port is answered all the same.
             stack.bind(port).context("--rpc-port")?;
         }
-        let (clients, inbox) = (HashMap::new(), Inbox::new(options.udp_port, options.mtu));
+        let keeps =
+            (number < store.shards() && options.kept_memory() > 0).then_some((number, options.kept_from));
+        let (clients, inbox) = (HashMap::new(), Inbox::new(options.udp_port, options.mtu, keeps));
         let spent = Spent::new();
         Ok(NicWorker { number, stack, store, server, mailbox, clients, again: Vec::new(), inbox, spent })
     }
 
-    /// Serves until it is told to stop, or the NIC has gone.
+    /// Serves until it is told to stop.
     pub(crate) fn run(mut self) -> anyhow::Result<()> {
         let (mut now, mut swept) = (unix_time(), unix_time());
         let mut turns = 0;
@@ -245,6 +248,15 @@ impl NicWorker {
         for conn in over {
             self.remove(conn);
             self.server.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for NicWorker {
+    /// Also when it panics: the memory that values lie in ends with the stack, and what is stored is saved afterwards.
+    fn drop(&mut self) {
+        if self.number < self.store.shards() {
+            self.store.session(unix_time()).bring_back(self.number);
         }
     }
 }

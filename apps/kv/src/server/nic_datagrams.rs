@@ -11,7 +11,8 @@ use super::spent::Spent;
 use crate::protocol::Server;
 use crate::protocol::udp::{self, Frames, LONGEST};
 use crate::rpc;
-use crate::store::{GROUP, Session, Store, hash};
+use crate::store::kept::KeptValue;
+use crate::store::{Content, GROUP, Session, Store, hash};
 
 /// While so many requests wait, or so many bytes of them, no more are received: they stay in the ring. It is more than a ring has, so that
 /// requests in the ring never hold all the buffers that answers need.
@@ -51,6 +52,10 @@ pub(crate) struct Inbox {
     /// Datagrams of replies that wait, first come first sent.
     later: VecDeque<(Later, Vec<u8>)>,
     hashes: Vec<u64>,
+    /// The shard whose values this thread keeps, and from how many bytes on.
+    keeps: Option<(usize, usize)>,
+    /// A value that another thread keeps.
+    copy: Vec<u8>,
 }
 
 /// What a burst of answers is made with.
@@ -59,6 +64,8 @@ struct Desk<'a> {
     spent: &'a mut Spent,
     written: usize,
     dropped: usize,
+    /// Replies whose value was not copied.
+    uncopied: usize,
 }
 
 impl Desk<'_> {
@@ -79,6 +86,35 @@ impl Desk<'_> {
         }
         self.spent.enter();
         sent
+    }
+
+    /// As [`Desk::send`], with a value that the NIC reads where it is kept.
+    fn send_kept(&mut self, to: &Later, header: &[u8], value: &KeptValue) -> bool {
+        self.spent.leave();
+        let len = value.kept().len();
+        let mut reply = self.stack.answer_to(to);
+        let put = reply.put(header) && reply.put_kept(value.kept(), 0..len);
+        let sent = reply.send() && put;
+        if sent {
+            self.written += header.len() + len;
+            self.uncopied += 1;
+        }
+        self.spent.enter();
+        sent
+    }
+
+    /// Sends a value from where it lies.
+    fn answer(&mut self, to: &Later, header: &[u8], value: Content<'_>, copy: &mut Vec<u8>) -> bool {
+        match value {
+            Content::Heap(bytes) => self.send(to, &[header, bytes]),
+            Content::Kept(value) if self.stack.kept().owns(value.kept()) => self.send_kept(to, header, value),
+            Content::Kept(value) => {
+                // Another thread's.
+                copy.clear();
+                value.lend(|part| copy.extend_from_slice(part));
+                self.send(to, &[header, copy])
+            }
+        }
     }
 }
 
@@ -103,7 +139,7 @@ impl Datagrams for Inbox {
 
 impl Inbox {
     /// Nothing yet, for a link of this MTU.
-    pub(crate) fn new(text_port: u16, mtu: usize) -> Inbox {
+    pub(crate) fn new(text_port: u16, mtu: usize, keeps: Option<(usize, usize)>) -> Inbox {
         Inbox {
             text_port,
             frames: Frames::new(LONGEST.min(mtu.saturating_sub(HEADERS))),
@@ -113,6 +149,8 @@ impl Inbox {
             begin: 0,
             later: VecDeque::new(),
             hashes: Vec::with_capacity(GROUP),
+            keeps,
+            copy: Vec::new(),
         }
     }
 
@@ -135,9 +173,12 @@ impl Inbox {
             return;
         }
         let read = self.begin;
-        let mut desk = Desk { stack, spent, written: 0, dropped: 0 };
+        let mut desk = Desk { stack, spent, written: 0, dropped: 0, uncopied: 0 };
         self.send_later(&mut desk);
         let mut session = store.session(now);
+        if let Some((shard, _)) = self.keeps {
+            session.free_gone(shard, desk.stack.kept());
+        }
         while self.answered < self.requests.len() && self.later.is_empty() && desk.has_room() {
             self.answer_group(&mut desk, &mut session, server);
         }
@@ -152,6 +193,9 @@ impl Inbox {
         }
         if desk.dropped > 0 {
             counters.udp_replies_dropped.fetch_add(desk.dropped, Ordering::Relaxed);
+        }
+        if desk.uncopied > 0 {
+            counters.interface.uncopied.fetch_add(desk.uncopied, Ordering::Relaxed);
         }
         if self.answered == self.requests.len() {
             (self.answered, self.begin) = (0, 0);
@@ -173,7 +217,7 @@ impl Inbox {
 
     /// Answers the next requests, at most [`GROUP`], and less when there is no room.
     fn answer_group(&mut self, desk: &mut Desk<'_>, session: &mut Session<'_>, server: &Server) {
-        let Inbox { frames, requests, bytes, answered, begin, later, hashes, .. } = self;
+        let Inbox { frames, requests, bytes, answered, begin, later, hashes, keeps, copy, .. } = self;
         let group = requests.iter().skip(*answered).take(GROUP);
         desk.spent.enter();
         if group.len() > 1 {
@@ -181,7 +225,7 @@ impl Inbox {
             hashes.extend(group.clone().map(|request| request.hash));
             session.fetch_ahead(hashes);
         }
-        for Request { from, text, room, end, .. } in group {
+        for Request { from, text, room, end, hash, .. } in group {
             desk.spent.leave();
             if !later.is_empty() || !desk.has_room() {
                 return;
@@ -200,9 +244,17 @@ impl Inbox {
                 });
             } else {
                 let longest = room.saturating_sub(rpc::HEADER);
-                let sent =
-                    rpc::answer(request, session, longest, |header, value| desk.send(from, &[header, value]));
+                let mut keep = None;
+                let sent = rpc::answer(request, session, longest, |header, value, again| {
+                    keep = keeps.filter(|(_, least)| again && value.heap_len() >= *least);
+                    desk.answer(from, header, value, copy)
+                });
                 desk.dropped += usize::from(sent == Some(false));
+                if let (Some((shard, _)), Some(key)) = (keep, rpc::key(request))
+                    && session.store().shard_of(*hash) == shard
+                {
+                    session.keep(key, desk.stack.kept());
+                }
             }
             *answered += 1;
             *begin = *end;

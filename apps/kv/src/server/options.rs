@@ -7,6 +7,9 @@ use anyhow::{Context, bail};
 use ccnic_client::Design;
 use clap::Parser;
 
+/// From how many bytes on a value is kept where a NIC reads it, where that is asked for. Copies are as fast or faster (README.md).
+const KEPT_FROM: usize = 2000;
+
 /// An in-memory key-value store that memcached's clients speak to.
 #[derive(Clone, Debug, Parser)]
 #[command(name = "ccnic-kv", version)]
@@ -99,6 +102,12 @@ pub struct Options {
     /// With --ccnic: a thread sleeps when no frame has come for so many microseconds; 0: never
     #[arg(long, value_name = "MICROSECONDS", default_value_t = 50, requires = "ccnic")]
     pub sleep_after: u64,
+    /// With --ccnic: memory beside -m for values that the NIC reads where they are stored, in mebibytes; 0: all replies are copies
+    #[arg(long, value_name = "NUM", default_value_t = 0, requires = "ccnic", value_parser = clap::value_parser!(u32).range(..=1024))]
+    pub kept_memory: u32,
+    /// Values from this length on are moved there when they are sent a second time
+    #[arg(long, value_name = "BYTES", default_value_t = KEPT_FROM, requires = "ccnic")]
+    pub kept_from: usize,
     /// Ring design of the region on that NIC: ccnic, paper, packed, padded or e810
     #[arg(long, value_name = "DESIGN", default_value_t, requires = "ccnic")]
     pub design: Design,
@@ -108,6 +117,11 @@ pub struct Options {
 }
 
 impl Options {
+    /// Bytes of each thread's memory for values that a NIC reads.
+    pub fn kept_memory(&self) -> usize {
+        ((self.kept_memory as usize) << 20) / self.threads
+    }
+
     /// The largest item in bytes.
     pub fn item_size(&self) -> anyhow::Result<usize> {
         let text = self.max_item_size.to_ascii_lowercase();

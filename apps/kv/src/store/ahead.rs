@@ -6,11 +6,11 @@
 //! nothing of this. What is requested here is a hint: an item that another key's hash resembles, or that is gone meanwhile, costs time only.
 
 #[cfg(feature = "server")]
-use ccnic_shm::prefetch;
+pub(super) use ccnic_shm::prefetch;
 
 use super::Session;
 use super::shard::Shard;
-use super::slot::Slot;
+use super::slot::{KEPT, Slot};
 
 /// Requests of a step: their lines fit into the first-level cache together.
 pub const GROUP: usize = 32;
@@ -19,7 +19,7 @@ pub const GROUP: usize = 32;
 const MOST: usize = 512;
 
 #[cfg(not(feature = "server"))]
-fn prefetch<T: ?Sized>(_: &T) {}
+pub(super) fn prefetch<T: ?Sized>(_: &T) {}
 
 impl Session<'_> {
     /// Requests what commands for keys of these hashes will read. Changes the order of `hashes`: each shard is held once.
@@ -47,8 +47,15 @@ impl Shard {
             *slot = index.find(*hash, |_| true).and_then(|id| slots.get(id as usize));
             slot.inspect(|slot| prefetch(*slot));
         }
-        for bytes in found.into_iter().flatten().filter_map(|slot| slot.body.as_deref()) {
+        let mut kept = 0;
+        for slot in found.into_iter().flatten() {
+            let Some(bytes) = slot.body.as_deref() else { continue };
             prefetch(&bytes[..bytes.len().min(MOST)]);
+            kept += u32::from(slot.has(KEPT));
+        }
+        if kept > 0 {
+            let numbers = found.into_iter().flatten().filter_map(Slot::kept);
+            numbers.for_each(|number| self.kept.prefetch(number));
         }
     }
 }

@@ -5,6 +5,7 @@
 //! | `slot.rs` | one item |
 //! | `index.rs` | where items are found |
 //! | `shard.rs` | index, LRU list, memory, expiry |
+//! | `kept.rs` | values in memory that a NIC reads |
 //! | `operations.rs` | what commands do to an item |
 //! | `ahead.rs` | the cache misses of a burst of requests, all at once |
 //! | `classes.rs`, `stats.rs` | what it tells about itself |
@@ -13,6 +14,7 @@
 mod ahead;
 mod classes;
 mod index;
+pub mod kept;
 mod operations;
 pub(crate) mod shard;
 pub(crate) mod slot;
@@ -26,7 +28,7 @@ pub use ahead::GROUP;
 pub(crate) use classes::{SIZES, class, per_page};
 pub use operations::{Counted, Decimal, Delta, Mode, Stored, Update};
 use shard::Shard;
-pub use slot::Value;
+pub use slot::{Content, Value};
 use stats::Totals;
 
 /// The longest key.
@@ -182,7 +184,7 @@ impl<'a> Session<'a> {
         let (hash, now) = (hash(key), self.now);
         let shard = self.shard(hash);
         let id = shard.read(hash, key, now)?;
-        shard.slot(id).share()
+        shard.share(id)
     }
 
     /// Stores a value, as its mode allows it.
@@ -290,15 +292,21 @@ impl<'a> Session<'a> {
 impl Shard {
     /// Finds an item for a get, counts and marks it.
     pub(crate) fn read(&mut self, hash: u64, key: &[u8], now: u32) -> Option<u32> {
+        Some(self.read_again(hash, key, now)?.0)
+    }
+
+    /// As [`Shard::read`], and whether it was read before since it was stored.
+    pub(crate) fn read_again(&mut self, hash: u64, key: &[u8], now: u32) -> Option<(u32, bool)> {
         let found = self.find(hash, key, now);
         self.counters.cmd_get += 1;
-        if let Some(id) = found {
-            self.counters_of(id).get_hits += 1;
-            self.bump(id, now);
-        } else {
+        let Some(id) = found else {
             self.counters.get_misses += 1;
-        }
-        found
+            return None;
+        };
+        let again = self.slot(id).has(slot::FETCHED);
+        self.counters_of(id).get_hits += 1;
+        self.bump(id, now);
+        Some((id, again))
     }
 }
 

@@ -170,6 +170,7 @@ impl Shard {
                 self.counters_of(id).cas_hits += 1;
             }
             (Some(id), Mode::Append | Mode::Prepend) => {
+                self.bring_back(id);
                 let old = self.slot(id);
                 if compare != 0 && compare != old.cas {
                     return Stored::Exists;
@@ -245,6 +246,7 @@ impl Shard {
     /// Adds to an item's number. A shorter text is filled with spaces, as memcached does it.
     pub(crate) fn count(&mut self, hash: u64, key: &[u8], delta: Delta, now: u32) -> Counted {
         let Some(id) = self.find(hash, key, now) else { return Counted::NotFound };
+        self.bring_back(id);
         let slot = self.slot(id);
         let old = slot.value().len();
         if old == 0 {

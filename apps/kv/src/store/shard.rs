@@ -9,7 +9,8 @@ use std::sync::Arc;
 use super::Limits;
 use super::classes::{CLASSES, class};
 use super::index::Index;
-use super::slot::{ACTIVE, FETCHED, NONE, Slot, footprint};
+use super::kept::KeptValues;
+use super::slot::{ACTIVE, FETCHED, NONE, Slot, Value, footprint};
 use super::stats::{ClassCounters, ClassTotals, Counters, Sizes, Totals};
 
 /// How many items that are still in use are given a second lap before one has to go all the same.
@@ -43,6 +44,7 @@ pub(crate) struct Shard {
     pub(crate) has_cas: bool,
     /// Bytes of items that are gone and that a reply still refers to.
     lingering: VecDeque<Arc<[u8]>>,
+    pub(super) kept: KeptValues,
     /// CAS ids: the shard's number, then steps of the number of shards, so that no two items of a store have the same.
     next_cas: u64,
     cas_step: u64,
@@ -73,6 +75,7 @@ impl Shard {
             evicts: limits.evict,
             has_cas: limits.cas,
             lingering: VecDeque::new(),
+            kept: KeptValues::default(),
             next_cas: number as u64 + 1,
             cas_step: shards as u64,
             flushed_before: 0,
@@ -173,7 +176,7 @@ impl Shard {
         let id = if let Some(id) = id {
             self.uncount(id);
             self.unlink(id);
-            let old = self.slot_mut(id).body.take();
+            let old = std::mem::replace(self.slot_mut(id), Slot::FREE);
             self.let_go(old);
             id
         } else {
@@ -217,7 +220,25 @@ impl Shard {
         let free = self.free;
         let old = std::mem::replace(self.slot_mut(id), Slot { next: free, ..Slot::FREE });
         self.free = id;
-        self.let_go(old.body);
+        self.let_go(old);
+    }
+
+    /// Key, value and CRLF of an item, a copy where the value is kept.
+    pub(super) fn whole(&self, id: u32) -> Option<Arc<[u8]>> {
+        let slot = self.slot(id);
+        let Some(value) = slot.kept().and_then(|number| self.kept.get(number)) else {
+            return slot.body.clone();
+        };
+        let mut bytes = Vec::with_capacity(slot.key().len() + slot.value_len() + 2);
+        bytes.extend_from_slice(slot.key());
+        value.lend(|part| bytes.extend_from_slice(part));
+        bytes.extend_from_slice(b"\r\n");
+        Some(bytes.into())
+    }
+
+    /// A reference to the value for a reply that copies it later, or never. A kept value is copied.
+    pub(crate) fn share(&self, id: u32) -> Option<Value> {
+        Some(Value::new(self.whole(id)?, self.slot(id).key_len))
     }
 
     fn uncount(&mut self, id: u32) {
@@ -231,9 +252,13 @@ impl Shard {
         self.used -= slot.footprint();
     }
 
-    /// Only the holder of the shard adds references, so a count of one stays one.
-    fn let_go(&mut self, body: Option<Arc<[u8]>>) {
-        let Some(body) = body else { return };
+    /// What an item was, which has another value now, or is gone.
+    fn let_go(&mut self, old: Slot) {
+        if let Some(number) = old.kept() {
+            self.kept.give_up(number);
+        }
+        // Only the holder of the shard adds references, so a count of one stays one.
+        let Some(body) = old.body else { return };
         if Arc::strong_count(&body) > 1 {
             self.used += footprint(body.len());
             self.lingering.push_back(body);
@@ -409,6 +434,11 @@ impl Shard {
             );
             (used, items, last, id) = (used + slot.footprint(), items + 1, id, slot.next);
         }
+        let kept = self.kept.check(|number, id| {
+            assert_eq!(self.slot(id).kept(), Some(number), "a kept value and its item know each other");
+        });
+        let all = self.slots.iter().filter(|slot| slot.kept().is_some()).count();
+        assert_eq!(kept, all, "no item names the value of another one");
         used += self.lingering.iter().map(|body| footprint(body.len())).sum::<usize>();
         assert_eq!((self.tail, self.index.len()), (last, items));
         assert_eq!(self.used, used, "every byte is counted once");

@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use xxhash_rust::xxh3::Xxh3;
 
-use super::slot::BINARY_KEY;
+use super::slot::{BINARY_KEY, KEPT, Slot};
 use super::{MAX_KEY, Session, Stored, Update};
 
 const MAGIC: &[u8; 8] = b"CCNICKV\0";
@@ -41,6 +41,9 @@ pub enum SnapshotError {
 
 struct Item {
     body: Arc<[u8]>,
+    /// Its value is kept: it is copied when it is written, so that a snapshot takes memory for one of these at a time.
+    kept: bool,
+    hash: u64,
     key_len: u8,
     bits: u8,
     flags: u32,
@@ -120,6 +123,7 @@ fn write<W: Write>(session: &mut Session<'_>, out: &mut Hashed<W>) -> io::Result
     let mut count = 0u64;
     for number in 0..session.store().shards() {
         for item in list(session, number) {
+            let Some(item) = on_the_heap(session, item) else { continue };
             write_item(out, &item)?;
             count += 1;
         }
@@ -133,14 +137,30 @@ fn write<W: Write>(session: &mut Session<'_>, out: &mut Hashed<W>) -> io::Result
 
 fn list(session: &mut Session<'_>, number: usize) -> Vec<Item> {
     let now = session.now;
-    let item = |slot: &super::slot::Slot| {
-        let body = slot.body.clone()?;
-        let bits = slot.bits & BINARY_KEY;
-        Some(Item { body, key_len: slot.key_len, bits, flags: slot.flags, expires: slot.expires })
-    };
     let items = session.numbered(number).oldest_first(now).filter_map(item).collect();
     session.release();
     items
+}
+
+fn item(slot: &Slot) -> Option<Item> {
+    let (body, kept, bits) = (slot.body.clone()?, slot.has(KEPT), slot.bits & BINARY_KEY);
+    let Slot { hash, key_len, flags, expires, .. } = *slot;
+    Some(Item { body, kept, hash, key_len, bits, flags, expires })
+}
+
+/// An item with its value: as it is now, if that was kept. Nothing, if it is gone meanwhile.
+fn on_the_heap(session: &mut Session<'_>, listed: Item) -> Option<Item> {
+    if !listed.kept {
+        return Some(listed);
+    }
+    let now = session.now;
+    let shard = session.shard(listed.hash);
+    let now = shard.find(listed.hash, &listed.body[..usize::from(listed.key_len)], now).and_then(|id| {
+        let body = shard.whole(id)?;
+        Some(Item { body, kept: false, ..item(shard.slot(id))? })
+    });
+    session.release();
+    now
 }
 
 fn write_item<W: Write>(out: &mut Hashed<W>, item: &Item) -> io::Result<()> {

@@ -147,6 +147,23 @@ impl<T: Copy> Table<T> {
     }
 }
 
+/// Where a value lies, for threads that have no part in its stack: they may read it as long as it has not been freed, or see the bytes of
+/// another one.
+#[derive(Debug)]
+pub struct Places {
+    mem: NativeMemory,
+    parts: [(u32, u16); PARTS],
+}
+
+impl Places {
+    /// Lends the bytes of the value, piece by piece: at most 4096 at once.
+    pub fn read(&self, mut f: impl FnMut(&[u8])) {
+        for (offset, len) in self.parts.iter().take_while(|(_, len)| *len > 0) {
+            self.mem.with(*offset, (*len).into(), &mut f);
+        }
+    }
+}
+
 /// Memory for values, in the region of a stack: as much as [`Options::kept`](crate::Options::kept) says. Got by
 /// [`Stack::kept`](crate::Stack::kept), and by [`Reply::kept`](crate::Reply::kept) while datagrams are handled. Values of one stack
 /// cannot be used with another one.
@@ -268,6 +285,21 @@ impl KeptMemory {
         for part in self.parts(kept, range) {
             self.mem.with(self.offset(&part), part.len.into(), &mut f);
         }
+    }
+
+    /// Whether a value is one of this stack.
+    pub fn owns(&self, kept: &Kept) -> bool {
+        kept.store == self.store
+    }
+
+    /// Where a value lies. `None` when that is in more places than a datagram can have, or when it is another stack's.
+    pub fn places(&self, kept: &Kept) -> Option<Places> {
+        let (mut parts, mut left, mut n) = ([(0, 0); PARTS], kept.len(), 0);
+        for part in self.parts(kept, 0..kept.len()) {
+            *parts.get_mut(n)? = (self.offset(&part), part.len);
+            (left, n) = (left - part.len(), n + 1);
+        }
+        (left == 0).then(|| Places { mem: self.mem.clone(), parts })
     }
 
     /// Gives a value back, whether it is under way or not.

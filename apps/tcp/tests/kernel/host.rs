@@ -52,6 +52,7 @@ pub enum Manner {
 /// A stack that serves in a thread.
 pub struct Server {
     stop: Arc<AtomicBool>,
+    pub mac: [u8; 6],
     /// Reads nothing while this is set.
     pub pause: Arc<AtomicBool>,
     /// Connections in the table.
@@ -63,7 +64,7 @@ pub struct Server {
 impl Server {
     /// Serves port 7.
     pub fn start(mut stack: Stack, manner: Manner) -> Server {
-        let stop = Arc::new(AtomicBool::new(false));
+        let (stop, mac) = (Arc::new(AtomicBool::new(false)), stack.mac());
         let (pause, connections, accepted): (Arc<AtomicBool>, Arc<AtomicUsize>, Arc<AtomicUsize>) =
             Default::default();
         let watched = [Arc::clone(&connections), Arc::clone(&accepted)];
@@ -98,7 +99,7 @@ impl Server {
             }
             stack
         });
-        Server { stop, pause, connections, accepted, thread: Some(thread) }
+        Server { stop, mac, pause, connections, accepted, thread: Some(thread) }
     }
 
     /// Ends it; returns the stack.

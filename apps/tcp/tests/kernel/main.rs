@@ -18,7 +18,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use ccnic_testing::in_namespace;
-use common::{Nic, until};
+use common::{Nic, byte, until};
 use host::{Manner, Server, connect, echo, nic, runs};
 use relay::{Faults, Relay};
 
@@ -41,7 +41,7 @@ fn transfers_inside() {
     for host in HOSTS {
         echo(connect(at(host)), 8 << 20);
     }
-    // A server that reads nothing closes its window; then the client its own.
+    // A server that reads nothing closes its window, which the kernel probes.
     for host in HOSTS {
         server.pause.store(true, Ordering::Relaxed);
         let stream = connect(at(host));
@@ -54,6 +54,81 @@ fn transfers_inside() {
     until("the end of all connections", || server.connections.load(Ordering::Relaxed) == 0);
     let counters = server.end().counters();
     assert_eq!((counters.bad_checksum, counters.malformed), (0, 0), "{counters:?}");
+}
+
+#[test]
+fn a_closed_window() {
+    in_namespace("a_closed_window_inside");
+}
+
+/// What this namespace has counted under a name of `TcpExt`; 0 where the kernel has no such name.
+fn counted(name: &str) -> u64 {
+    let text = std::fs::read_to_string("/proc/self/net/netstat").unwrap();
+    let mut lines = text.lines().filter_map(|line| line.strip_prefix("TcpExt: "));
+    let (names, values) = (lines.next().unwrap(), lines.next().unwrap());
+    let at = names.split(' ').position(|other| other == name);
+    at.map_or(0, |at| values.split(' ').nth(at).unwrap().parse().unwrap())
+}
+
+/// Probes of a closed window, which the kernel counts in one place or, from 6.17 on, in another.
+fn probes() -> u64 {
+    counted("TCPZeroWindowDrop") + counted("BeyondWindow")
+}
+
+/// The kernel's program reads nothing: the kernel closes its window, drops the stack's probes of it, and opens it again when the program
+/// reads. Then once more, with the news of that lost: only a probe finds out.
+#[test]
+#[ignore = "for a_closed_window"]
+fn a_closed_window_inside() {
+    let nic = nic();
+    let server = Server::start(nic.host("10.9.0.1/24", "fd09::1/64"), Manner::Echo);
+    // The last time so little that the client sends nothing more, which would tell the news, too.
+    for (host, len, news_lost) in
+        [(HOSTS[0], 4 << 20, false), (HOSTS[1], 4 << 20, false), (HOSTS[0], 192 << 10, true)]
+    {
+        let (closes, opens) = ("TCPToZeroWindowAdv", "TCPFromZeroWindowAdv");
+        let (closed, probed, opened) = (counted(closes), probes(), counted(opens));
+        let mut stream = connect(at(host));
+        let mut writer = stream.try_clone().unwrap();
+        let sender = std::thread::spawn(move || {
+            let bytes: Vec<u8> = (0..len).map(|at| byte(5, at)).collect();
+            writer.write_all(&bytes).unwrap();
+            writer.shutdown(std::net::Shutdown::Write).unwrap();
+        });
+        until("three probes of a closed window", || {
+            std::thread::sleep(Duration::from_millis(10));
+            counted(closes) > closed && probes() >= probed + 3
+        });
+        assert_eq!(counted(opens), opened, "it has stayed closed");
+        let (mut got, mut bytes) = (0, vec![0; 64 << 10]);
+        if news_lost {
+            // Frames go astray while the program reads all that has come.
+            let known = "ip neigh replace 10.9.0.1 dev tap0 nud permanent lladdr ";
+            let mac = [server.mac, [2, 0, 0, 0, 0, 99]].map(|mac| mac.map(|b| format!("{b:02x}")).join(":"));
+            assert!(runs(&format!("{known}{}", mac[1])));
+            stream.set_read_timeout(Some(Duration::from_millis(100))).unwrap();
+            while let Ok(n) = stream.read(&mut bytes) {
+                assert!((0..n).all(|i| bytes[i] == byte(5, got + i)), "after {got} bytes");
+                got += n;
+            }
+            stream.set_read_timeout(Some(common::PATIENCE)).unwrap();
+            until("the news of an open window", || counted(opens) > opened);
+            assert!(runs(&format!("{known}{}", mac[0])));
+        }
+        loop {
+            let n = stream.read(&mut bytes).unwrap();
+            if n == 0 {
+                break;
+            }
+            assert!((0..n).all(|i| bytes[i] == byte(5, got + i)), "after {got} bytes");
+            got += n;
+        }
+        assert_eq!(got, len);
+        assert!(counted(opens) > opened);
+        sender.join().unwrap();
+    }
+    until("the end of all connections", || server.connections.load(Ordering::Relaxed) == 0);
+    server.end();
 }
 
 #[test]
@@ -166,6 +241,38 @@ fn million() {
 #[ignore = "for million"]
 fn million_inside() {
     storms(1_000_000);
+}
+
+#[test]
+fn af_xdp() {
+    match ccnic_shm::xdp::Redirect::load(1, true) {
+        Ok(_) => in_namespace("af_xdp_inside"),
+        Err(e) => println!("skipped: no XDP program can be loaded: {e}"),
+    }
+}
+
+/// The kernel is at the other end of a veth that the switch has as an AF_XDP port: transfers and short connections.
+#[test]
+#[ignore = "for af_xdp"]
+fn af_xdp_inside() {
+    for words in [
+        "link add near numtxqueues 2 numrxqueues 2 type veth peer name far numtxqueues 2 numrxqueues 2",
+        "link set near addrgenmode none",
+        "addr add 10.9.0.9/24 dev far",
+        "addr add fd09::9/64 dev far nodad",
+        "link set far up",
+    ] {
+        assert!(runs(&format!("ip {words}")), "ip {words}");
+    }
+    let nic = Nic::start(&["xdp:near"]);
+    let server = Server::start(nic.host("10.9.0.1/24", "fd09::1/64"), Manner::Echo);
+    for host in HOSTS {
+        echo(connect(at(host)), 4 << 20);
+    }
+    short_connections(400);
+    until("the end of all connections", || server.connections.load(Ordering::Relaxed) == 0);
+    let counters = server.end().counters();
+    assert_eq!((counters.bad_checksum, counters.malformed), (0, 0), "{counters:?}");
 }
 
 #[test]

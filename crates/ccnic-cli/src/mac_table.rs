@@ -96,6 +96,7 @@ mod tests {
             design: "ccnic".to_owned(),
             rss: None,
             latency: None,
+            memory: None,
             queues: Vec::new(),
         };
         let status = Status {

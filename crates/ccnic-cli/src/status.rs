@@ -3,7 +3,9 @@
 use std::path::PathBuf;
 
 use ccnic_control::counters::{COUNTERS, Kind};
-use ccnic_control::messages::{ProgramStatus, QueueStatus, SandboxStatus, Status, TuningStatus};
+use ccnic_control::messages::{
+    MemoryStatus, ProgramStatus, QueueStatus, SandboxStatus, Share, Status, TuningStatus,
+};
 use ccnic_control::{Connection, printable};
 use clap::Args;
 
@@ -48,6 +50,37 @@ pub fn about(program: &ProgramStatus) -> String {
     }
     let spread = if program.rss.is_some() { ", RSS" } else { "" };
     format!("{name} ({}, design {design}{spread})", process(program.pid))
+}
+
+/// Bytes, in MiB.
+fn mib(bytes: u64) -> String {
+    format!("{:.1}", bytes as f64 / f64::from(1 << 20))
+}
+
+/// What a program has taken of the NIC's memory, and what limits it.
+pub fn memory(of: &MemoryStatus) -> String {
+    let MemoryStatus { bytes, uid, user, named } = of;
+    let share = |share: &Share| format!("{} of {} MiB", mib(share.used), mib(share.most));
+    let named = named.as_ref().map(|named| format!(", those of its [[program]] entry {}", share(named)));
+    let named = named.unwrap_or_default();
+    format!("{} MiB; the programs of user {uid} have {}{named}", mib(*bytes), share(user))
+}
+
+/// Programs whose memory is shown.
+const MEMORIES: usize = 8;
+
+/// Which programs have taken how much memory.
+fn memories(programs: &[ProgramStatus]) -> Vec<String> {
+    let all = || programs.iter().filter_map(|program| Some((program, program.memory.as_ref()?)));
+    let mut notes: Vec<_> = all()
+        .take(MEMORIES)
+        .map(|(program, of)| {
+            format!("Memory of {} ({}): {}.", printable(&program.name), process(program.pid), memory(of))
+        })
+        .collect();
+    let more = all().count().saturating_sub(MEMORIES);
+    notes.extend((more > 0).then(|| format!("{more} more programs have memory: --json shows theirs.")));
+    notes
 }
 
 /// What the NIC tells programs of the machine.
@@ -122,7 +155,7 @@ fn table(status: &Status) -> Table {
              later.",
         );
     }
-    reasons(status).into_iter().for_each(|note| table.note(note));
+    memories(programs).into_iter().chain(reasons(status)).for_each(|note| table.note(note));
     table
 }
 
@@ -192,6 +225,7 @@ mod tests {
             design: "ccnic".to_owned(),
             rss: None,
             latency: None,
+            memory: None,
             queues,
         };
         let text = table(&status(vec![program])).in_width(80);
@@ -233,6 +267,7 @@ mod tests {
             design: "ccnic".to_owned(),
             rss: None,
             latency: None,
+            memory: None,
             queues: vec![q],
         };
         let text = table(&status(vec![program])).in_width(80);
@@ -253,10 +288,35 @@ mod tests {
         let name = "good\u{1b}]0;title\u{7}\u{202e}\nbad".to_owned();
         let design = "ccnic".to_owned();
         let queues = vec![QueueStatus::default()];
-        let program = ProgramStatus { id: 1, name, pid: 0, design, rss: None, latency: None, queues };
+        let program =
+            ProgramStatus { id: 1, name, pid: 0, design, rss: None, latency: None, memory: None, queues };
         let text = table(&status(vec![program])).in_width(160);
         assert!(text.contains("good\\u{1b}]0;title\\u{7}\\u{202e}\\nbad (another PID namespace,"), "{text}");
         assert!(text.chars().all(|c| c == '\n' || !c.is_control()), "{text:?}");
+    }
+
+    #[test]
+    fn memory_and_what_limits_it() {
+        let share = |used: u64, most: u64| Share { used: used << 20, most: most << 20 };
+        let program = |id, named| ProgramStatus {
+            id,
+            name: "web\u{7}".to_owned(),
+            pid: 7,
+            memory: Some(MemoryStatus { bytes: 3 << 19, uid: 1000, user: share(9, 384), named }),
+            queues: vec![QueueStatus::default()],
+            ..ProgramStatus::default()
+        };
+        let shown = |programs: Vec<ProgramStatus>| {
+            let text = table(&status(programs)).in_width(80);
+            assert!(longest_line(&text) <= 80, "{text}");
+            text.split_whitespace().collect::<Vec<_>>().join(" ")
+        };
+        let text = shown(vec![program(1, Some(share(3, 64))), program(2, None)]);
+        let one = "Memory of web\\u{7} (process 7): 1.5 MiB; the programs of user 1000 have 9.0 of 384.0 MiB, those of its [[program]] \
+                   entry 3.0 of 64.0 MiB.";
+        assert!(text.contains(one) && text.contains("have 9.0 of 384.0 MiB."), "{text}");
+        let text = shown((1..=20).map(|id| program(id, None)).collect());
+        assert!(text.matches("Memory of").count() == MEMORIES && text.contains("12 more programs"), "{text}");
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! The account of what programs have taken of a NIC, for all of them together and for each user.
+//! The account of what programs have taken of a NIC, for all of them together, for each user, and for each name of a user.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::limits::Limits;
+use crate::limits::{Limits, Quota};
+use crate::messages::{MemoryStatus, Share};
+use crate::text::printable;
 
 /// Connections of all users together: fewer than the mappings that can be watched for holes (`ccnic_shm::survive_holes`).
 const CONNECTIONS: usize = 3072;
@@ -44,7 +46,64 @@ impl Amounts {
 struct Used {
     all: Amounts,
     /// By uid: those that have taken something.
-    users: HashMap<u32, Amounts>,
+    users: HashMap<u32, User>,
+    /// What names may take now.
+    quotas: Vec<Quota>,
+}
+
+/// What a user has taken.
+#[derive(Debug, Default)]
+struct User {
+    all: Amounts,
+    /// By name: bytes that its programs have taken, of names that have taken any.
+    names: HashMap<Arc<str>, u64>,
+}
+
+impl Used {
+    fn user(&self, uid: u32) -> Amounts {
+        self.users.get(&uid).map(|user| user.all).unwrap_or_default()
+    }
+
+    /// The quota of a program, by its place.
+    fn quota(&self, name: &str, uid: u32) -> Option<usize> {
+        self.quotas.iter().position(|quota| quota.fits(name, uid))
+    }
+
+    /// What programs of a user have taken that have the quota at this place, and how much that is; `None` where it says nothing of memory.
+    fn share(&self, at: usize, uid: u32) -> Option<Share> {
+        let most = self.quotas.get(at)?.memory?;
+        let names = self.users.get(&uid).into_iter().flat_map(|user| &user.names);
+        let same = names.filter(|(name, _)| self.quota(name, uid) == Some(at));
+        Some(Share {
+            used: same.map(|(_, bytes)| bytes).fold(0, |sum, bytes| sum.saturating_add(*bytes)),
+            most,
+        })
+    }
+
+    fn add(&mut self, uid: u32, name: Option<&Arc<str>>, more: Amounts) {
+        self.all.add(more);
+        let user = self.users.entry(uid).or_default();
+        user.all.add(more);
+        if let Some(name) = name.filter(|_| more.memory > 0) {
+            let bytes = user.names.entry(Arc::clone(name)).or_default();
+            *bytes = bytes.saturating_add(more.memory);
+        }
+    }
+
+    fn subtract(&mut self, uid: u32, name: Option<&Arc<str>>, less: Amounts) {
+        self.all.subtract(less);
+        let Some(user) = self.users.get_mut(&uid) else { return };
+        user.all.subtract(less);
+        if let Some((name, bytes)) = name.and_then(|name| Some((name, user.names.get_mut(name)?))) {
+            *bytes = bytes.saturating_sub(less.memory);
+            if *bytes == 0 {
+                user.names.remove(name);
+            }
+        }
+        if user.all == Amounts::default() {
+            self.users.remove(&uid);
+        }
+    }
 }
 
 /// The account. Shared by the threads of connections.
@@ -61,7 +120,8 @@ impl Account {
     pub(crate) fn new(limits: Limits, files: u64) -> Arc<Account> {
         let by_files = files.saturating_sub(SPARE_FILES + OWN_FILES) / FILES_EACH;
         let connections = usize::try_from(by_files).unwrap_or(CONNECTIONS).clamp(1, CONNECTIONS);
-        Arc::new(Account { limits, connections, used: Mutex::default() })
+        let used = Used { quotas: limits.quotas.clone(), ..Used::default() };
+        Arc::new(Account { limits, connections, used: Mutex::new(used) })
     }
 
     pub(crate) fn limits(&self) -> &Limits {
@@ -83,13 +143,36 @@ impl Account {
     /// # Errors
     /// Which limit is in the way, and what to do about it.
     pub(crate) fn take(self: &Arc<Self>, uid: u32, more: Amounts) -> Result<Lease, String> {
+        self.take_as(uid, None, more)
+    }
+
+    /// The same, on behalf of a program that has this name.
+    ///
+    /// # Errors
+    /// As [`take`](Account::take); or that the quota of its name is in the way.
+    pub(crate) fn take_for(
+        self: &Arc<Self>,
+        uid: u32,
+        name: &Arc<str>,
+        more: Amounts,
+    ) -> Result<Lease, String> {
+        self.take_as(uid, Some(Arc::clone(name)), more)
+    }
+
+    fn take_as(self: &Arc<Self>, uid: u32, name: Option<Arc<str>>, more: Amounts) -> Result<Lease, String> {
         let mut used = self.used();
-        let (all, user) = (used.all, used.users.get(&uid).copied().unwrap_or_default());
-        self.check_all(all, more)?;
-        self.check_user(uid, user, more)?;
-        used.all.add(more);
-        used.users.entry(uid).or_default().add(more);
-        Ok(Lease { account: Arc::clone(self), uid, what: more })
+        self.check_all(used.all, more)?;
+        self.check_user(uid, used.user(uid), more)?;
+        if let Some(name) = name.as_deref().filter(|_| more.memory > 0) {
+            check_quota(&used, uid, name, more.memory)?;
+        }
+        used.add(uid, name.as_ref(), more);
+        Ok(Lease { account: Arc::clone(self), uid, name, what: more })
+    }
+
+    /// From now on names may take so much. What has been taken stays.
+    pub(crate) fn set_quotas(&self, quotas: Vec<Quota>) {
+        self.used().quotas = quotas;
     }
 
     fn check_all(&self, all: Amounts, more: Amounts) -> Result<(), String> {
@@ -143,24 +226,35 @@ impl Account {
     }
 }
 
+/// Whether a program of this user and name may take `more` bytes, as far as its name goes.
+fn check_quota(used: &Used, uid: u32, name: &str, more: u64) -> Result<(), String> {
+    let Some(at) = used.quota(name, uid) else { return Ok(()) };
+    let Some(Share { used: has, most }) = used.share(at, uid) else { return Ok(()) };
+    let free = most.saturating_sub(has);
+    if more <= free {
+        return Ok(());
+    }
+    Err(format!(
+        "memory of [[program]] entry {}, which fits {} of user {uid}: its programs of this user have {has} of {most} bytes of regions and ask for \
+         {more} more; {free} are left: lower the buffers, end another of these programs, or raise memory of that entry (ccnic apply)",
+        at + 1,
+        printable(name)
+    ))
+}
+
 /// Counts as taken as long as this lives. May be dropped on any thread.
 #[derive(Debug)]
 pub(crate) struct Lease {
     account: Arc<Account>,
     uid: u32,
+    /// Of the program, if it is for one.
+    name: Option<Arc<str>>,
     what: Amounts,
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        let mut used = self.account.used();
-        used.all.subtract(self.what);
-        if let Some(user) = used.users.get_mut(&self.uid) {
-            user.subtract(self.what);
-            if *user == Amounts::default() {
-                used.users.remove(&self.uid);
-            }
-        }
+        self.account.used().subtract(self.uid, self.name.as_ref(), self.what);
     }
 }
 
@@ -168,7 +262,14 @@ impl Drop for Lease {
 /// thread.
 #[derive(Debug)]
 pub struct MemoryLease {
-    _lease: Lease,
+    lease: Lease,
+}
+
+impl MemoryLease {
+    /// Its bytes.
+    pub fn bytes(&self) -> u64 {
+        self.lease.what.memory
+    }
 }
 
 /// Leases memory on behalf of a program's user, beside its region.
@@ -176,11 +277,12 @@ pub struct MemoryLease {
 pub struct UserMemory {
     account: Arc<Account>,
     uid: u32,
+    name: Arc<str>,
 }
 
 impl UserMemory {
-    pub(crate) fn new(account: &Arc<Account>, uid: u32) -> UserMemory {
-        UserMemory { account: Arc::clone(account), uid }
+    pub(crate) fn new(account: &Arc<Account>, uid: u32, name: Arc<str>) -> UserMemory {
+        UserMemory { account: Arc::clone(account), uid, name }
     }
 
     /// The user, as the kernel says of the program that has connected.
@@ -194,8 +296,27 @@ impl UserMemory {
     /// Which limit is in the way, and what to do about it.
     pub fn lease(&self, bytes: usize) -> Result<MemoryLease, String> {
         let memory = bytes as u64;
-        let lease = self.account.take(self.uid, Amounts { memory, ..Amounts::default() })?;
-        Ok(MemoryLease { _lease: lease })
+        let lease = self.account.take_for(self.uid, &self.name, Amounts { memory, ..Amounts::default() })?;
+        Ok(MemoryLease { lease })
+    }
+
+    /// What is known of a program that has taken so many bytes, beside what it and others may take.
+    pub fn status(&self, bytes: u64) -> MemoryStatus {
+        let used = self.account.used();
+        let user = Share { used: used.user(self.uid).memory, most: self.account.limits.user.memory };
+        let named = used.quota(&self.name, self.uid).and_then(|at| used.share(at, self.uid));
+        MemoryStatus { bytes, uid: self.uid, user, named }
+    }
+}
+
+/// Changes what names may take.
+#[derive(Debug, Clone)]
+pub struct Quotas(pub(crate) Arc<Account>);
+
+impl Quotas {
+    /// These count from now on, for whatever is taken next. What has been taken stays.
+    pub fn set(&self, quotas: Vec<Quota>) {
+        self.0.set_quotas(quotas);
     }
 }
 
@@ -207,9 +328,20 @@ mod tests {
     fn account() -> Arc<Account> {
         let user = UserLimits { connections: 3, programs: 2, queues: 10, memory: 700 };
         Account::new(
-            Limits { region_max: 1000, memory_max: 1000, user, trusted_users: vec![], operators: vec![] },
+            Limits {
+                region_max: 1000,
+                memory_max: 1000,
+                user,
+                trusted_users: vec![],
+                operators: vec![],
+                quotas: vec![],
+            },
             1 << 20,
         )
+    }
+
+    fn quota(name: Option<&str>, uid: Option<u32>, memory: Option<u64>) -> Quota {
+        Quota { name: name.map(str::to_owned), uid, memory }
     }
 
     fn memory(memory: u64) -> Amounts {
@@ -233,9 +365,62 @@ mod tests {
         assert_eq!(account.used().all, memory(600), "what was refused does not count");
         drop(one);
         assert!(account.used().users.is_empty() && account.used().all == Amounts::default());
-        let more = UserMemory::new(&account, 1).lease(700).unwrap();
-        assert!(UserMemory::new(&account, 1).lease(1).is_err());
+        let one = UserMemory::new(&account, 1, "a".into());
+        let more = one.lease(700).unwrap();
+        assert!(one.lease(1).is_err());
         drop((account, more)); // a lease may outlive its listener
+    }
+
+    #[test]
+    fn names_have_quotas_for_each_user_and_the_first_that_fits_counts() {
+        let account = account();
+        let quotas = vec![
+            quota(Some("web"), Some(1), Some(300)),
+            quota(Some("web"), None, Some(100)),
+            quota(Some("free"), None, None),
+            quota(None, Some(2), Some(50)),
+        ];
+        account.set_quotas(quotas);
+        let taken = |uid, name: &str, bytes| UserMemory::new(&account, uid, name.into()).lease(bytes);
+        let _web = taken(1, "web", 300).unwrap();
+        let why = taken(1, "web", 1).unwrap_err();
+        assert!(why.contains("memory of [[program]] entry 1") && why.contains("300 of 300"), "{why}");
+        assert!(why.contains("0 are left") && why.contains("raise memory of that entry"), "{why}");
+        let other = taken(2, "web", 100).unwrap();
+        assert!(taken(2, "web", 1).unwrap_err().contains("entry 2"), "each user has its own share");
+        assert!(taken(3, "web", 101).is_err() && taken(3, "web", 100).is_ok());
+        let (_x, _y) = (taken(2, "x", 30).unwrap(), taken(2, "y", 20).unwrap());
+        assert!(
+            taken(2, "z", 1).unwrap_err().contains("50 of 50"),
+            "all names of the user that the entry fits"
+        );
+        assert!(taken(2, "free", 400).is_ok() && taken(1, "z", 400).is_ok(), "nothing is said of these");
+        drop(other);
+        assert!(taken(2, "web", 100).is_ok());
+    }
+
+    #[test]
+    fn other_quotas_count_for_what_is_taken_next() {
+        let account = account();
+        let program = UserMemory::new(&account, 1, "web".into());
+        let first = program.lease(200).unwrap();
+        assert_eq!((first.bytes(), program.status(200).named), (200, None));
+        Quotas(Arc::clone(&account)).set(vec![quota(Some("web"), None, Some(100))]);
+        let status = program.status(200);
+        assert_eq!(status.named, Some(Share { used: 200, most: 100 }), "it stays");
+        assert_eq!((status.uid, status.user), (1, Share { used: 200, most: 700 }));
+        assert!(program.lease(1).unwrap_err().contains("200 of 100"));
+        drop(first);
+        assert!(program.lease(100).is_ok());
+        assert!(account.used().users.is_empty());
+    }
+
+    #[test]
+    fn a_name_in_a_refusal_is_fit_to_print() {
+        let account = account();
+        account.set_quotas(vec![quota(None, None, Some(1))]);
+        let why = UserMemory::new(&account, 1, "a\u{1b}[2J".into()).lease(2).unwrap_err();
+        assert!(why.contains("a\\u{1b}[2J of user 1"), "{why}");
     }
 
     #[test]

@@ -16,6 +16,27 @@ pub struct Limits {
     pub trusted_users: Vec<u32>,
     /// Users (uids) that may read and change the NIC's configuration.
     pub operators: Vec<u32>,
+    /// What programs of a user and a name may take: the first that fits a program counts.
+    pub quotas: Vec<Quota>,
+}
+
+/// Programs that are alike, by the name that they give themselves, by their user, or by both; and what those of one user may take together.
+/// A name is what a program says of itself, so each user has its own share of what a name may take, and nobody can use up another's.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Quota {
+    /// Programs of this name; `None`: of any.
+    pub name: Option<String>,
+    /// Programs of this user; `None`: of any.
+    pub uid: Option<u32>,
+    /// Bytes, beside [`UserLimits::memory`]; `None`: nothing else is said.
+    pub memory: Option<u64>,
+}
+
+impl Quota {
+    /// True for a program of this name and user.
+    pub fn fits(&self, name: &str, uid: u32) -> bool {
+        self.name.as_deref().is_none_or(|own| own == name) && self.uid.is_none_or(|own| own == uid)
+    }
 }
 
 /// What all programs of one user may take together. A user is a uid as the kernel tells it of the other end of a connection; programs
@@ -61,6 +82,7 @@ impl Limits {
             user,
             trusted_users: Vec::new(),
             operators: Limits::default_operators(),
+            quotas: Vec::new(),
         }
     }
 

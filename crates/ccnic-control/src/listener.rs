@@ -27,7 +27,7 @@ use ccnic_shm::Region;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 
-use crate::account::{Account, UserMemory};
+use crate::account::{Account, Quotas, UserMemory};
 use crate::capture::CaptureRequest;
 use crate::connection::Connection;
 use crate::error::Error;
@@ -223,6 +223,11 @@ impl Listener {
     /// Reads the NIC's state from other threads.
     pub fn observer(&self) -> Observer {
         Observer::new(&self.shared)
+    }
+
+    /// Changes what programs of a name may take ([`Limits::quotas`]).
+    pub fn quotas(&self) -> Quotas {
+        Quotas(Arc::clone(&self.shared.account))
     }
 
     /// Waits until a program asks something or goes, for `timeout` at most (`None`: without limit), and handles the requests that wait,

@@ -13,6 +13,7 @@ use crate::rss::RssMessage;
 mod configure;
 
 pub use crate::counters::QueueStatus;
+pub use crate::memory::{MemoryStatus, Share};
 pub use configure::{
     Affected, Applied, CONFIG_MAX, Change, ConfigPart, KeyChange, PortAdd, PortDel, PortSet, TEXT_MAX,
     TextPage,
@@ -327,6 +328,9 @@ pub struct ProgramStatus {
     /// program, or from a NIC that samples none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub latency: Option<LatencyStatus>,
+    /// What it has taken of the NIC's memory, and what it and others may take; none of a port that is no program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory: Option<MemoryStatus>,
     /// Its queue pairs.
     pub queues: Vec<QueueStatus>,
 }
@@ -416,6 +420,7 @@ mod tests {
             design: "ccnic".into(),
             rss: Some(RssMessage::from(&Rss::new(2))),
             latency: Some(LatencyStatus { sum_ns: 5, ..LatencyStatus::default() }),
+            memory: None,
             queues: vec![queue],
         };
         let status = Status {

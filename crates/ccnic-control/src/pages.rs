@@ -9,8 +9,8 @@ use crate::messages::Cursor;
 
 /// What a page may weigh: bytes of JSON, with room for what does not depend on programs.
 const PAGE: usize = MESSAGE_MAX - (16 << 10);
-/// The most bytes that a program takes beside its queues: a name of 255 characters that JSON escapes by six each, RSS, latencies.
-const PROGRAM: usize = 7 << 9;
+/// The most bytes that a program takes beside its queues: a name of 255 characters that JSON escapes by six each, RSS, latencies, memory.
+const PROGRAM: usize = 15 << 8;
 /// The most bytes that a queue takes: its number, its CPU, and counters of twenty digits, each with its name, quotes, colon and comma.
 const QUEUE: usize = {
     let mut bytes = r#"{"queue":65535,"core":18446744073709551615},"#.len();
@@ -63,10 +63,14 @@ impl Page {
 mod tests {
     use super::*;
     use crate::latency::{CLASSES, LatencyStatus};
-    use crate::messages::{NAME_MAX, ProgramStatus, QueueStatus, Reply, SandboxStatus, Status, TuningStatus};
+    use crate::messages::{
+        MemoryStatus, NAME_MAX, ProgramStatus, QueueStatus, Reply, SandboxStatus, Share, Status, TuningStatus,
+    };
     use crate::rss::RssMessage;
     use ccnic::Tuning;
     use ccnic::rss::Rss;
+
+    const ALL: Share = Share { used: u64::MAX, most: u64::MAX };
 
     /// The page, with everything as long as it can be.
     fn status(page: &Page) -> Status {
@@ -81,6 +85,7 @@ mod tests {
             design: "grouped-epoch".into(),
             rss: Some(rss.clone()),
             latency: Some(LatencyStatus { sum_ns: u64::MAX, classes: [u64::MAX; CLASSES] }),
+            memory: Some(MemoryStatus { bytes: u64::MAX, uid: u32::MAX, user: ALL, named: Some(ALL) }),
             queues: queues.clone().map(queue).collect(),
         };
         Status {

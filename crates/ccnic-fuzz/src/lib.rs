@@ -12,6 +12,7 @@
 //! | `configuration.rs` | configuration files, and changes that operators ask for |
 //! | `frames.rs`, `segments.rs` | frames, their offloads and their segmentation |
 //! | `kv.rs` | the key-value store of `apps/kv` |
+//! | `switch/` | frames through the switch of the daemon |
 //! | `reference.rs` | what etherparse knows of a frame |
 
 #![allow(clippy::expect_used, reason = "a fuzz target reports by panics")]
@@ -28,6 +29,7 @@ mod recovery;
 mod reference;
 mod segments;
 mod setup;
+mod switch;
 
 pub use configuration::{changes, configuration};
 pub use control_messages::control_messages;
@@ -38,12 +40,13 @@ pub use memory::{Region, View};
 pub use nic_region::nic_region;
 pub use recovery::recovery;
 pub use segments::segments;
+pub use switch::switch;
 
 /// A fuzz target.
 pub type Target = fn(&[u8]);
 
 /// Every target with its name, which is also that of its corpus.
-pub const TARGETS: [(&str, Target); 11] = [
+pub const TARGETS: [(&str, Target); 12] = [
     ("changes", changes),
     ("configuration", configuration),
     ("control_messages", control_messages),
@@ -55,4 +58,5 @@ pub const TARGETS: [(&str, Target); 11] = [
     ("nic_region", nic_region),
     ("recovery", recovery),
     ("segments", segments),
+    ("switch", switch),
 ];

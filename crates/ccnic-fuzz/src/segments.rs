@@ -59,7 +59,7 @@ fn check(cut: Segmentation, frame: &[u8]) {
 }
 
 /// What Linux would make of the frame. `None` where it cannot be cut so, or where etherparse writes its headers in another way.
-fn expected(cut: Segmentation, frame: &[u8], headers: &Headers) -> Option<Vec<Vec<u8>>> {
+pub(crate) fn expected(cut: Segmentation, frame: &[u8], headers: &Headers) -> Option<Vec<Vec<u8>>> {
     let typed = Typed::parse(frame)?;
     let size = usize::from(cut.size);
     let kind = match (typed.is_udp(), typed.is_ipv6()) {

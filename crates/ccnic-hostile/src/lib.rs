@@ -37,6 +37,8 @@ pub struct Attack {
     /// Programs of it that always have packets for the NIC to move: each is due the same share of the polling core's time as a good one.
     /// 0 when its programs are idle, or never attach: then a good program should feel nothing.
     pub busy: u32,
+    /// The same beside a switch, which moves the packets of a program that takes none: a loopback does not.
+    pub busy_switched: u32,
     run: fn(&Stage<'_>) -> anyhow::Result<()>,
 }
 

@@ -176,6 +176,7 @@ impl Client {
             design: self.design.to_owned(),
             rss: None,
             latency: None,
+            memory: None,
             queues: queues.collect(),
         }
     }

@@ -339,7 +339,9 @@ def missing(what):
     if len(CPUS) < 2:
         return "it needs two CPUs"
     needs = {"tap": ["ip", "iperf3", "ethtool", "ss", "taskset"], "xdp": ["ip", "dpdk-testpmd"], "rates": []}
-    lacking = [tool for tool in needs[what] if not shutil.which(tool)] + [p.name for p in (RELEASE / "ccnicd", RELEASE / "ccnic") if not p.exists()]
+    packages = {"ip": "iproute2", "ss": "iproute2", "taskset": "util-linux", "dpdk-testpmd": "dpdk"}
+    lacking = [f"{tool} (package {packages.get(tool, tool)})" for tool in needs[what] if not shutil.which(tool)]
+    lacking += [f"{path.name} (make)" for path in (RELEASE / "ccnicd", RELEASE / "ccnic") if not path.exists()]
     return f"it needs {', '.join(lacking)}" if lacking else None
 
 

@@ -13,11 +13,11 @@ use ccnic::rss::Rss;
 use ccnic::{Config, Layout, SharedMemory, host};
 use ccnic_client::{Error, Nic, NicOptions};
 use ccnic_control::Connection;
-use ccnic_control::messages::{Reply, Request};
+use ccnic_control::messages::{Reply, Request, Share};
 use ccnic_control::rss::RssMessage;
 use ccnic_shm::{Pages, Region};
 use ccnicd::control::placement;
-use common::{Daemon, alone, two_cores, until};
+use common::{Daemon, alone, file, two_cores, until};
 use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
 
 struct Rig {
@@ -183,6 +183,59 @@ fn each_limit_of_a_user_is_named_and_given_back() {
         assert!(programs.iter().all(Nic::alive));
         drop((programs, idle));
         rig.nobody();
+    }
+}
+
+/// By its name, its user and both, on the loopback and on a switch; and the daemon is told otherwise while it runs.
+#[test]
+fn programs_of_a_name_and_user_have_quotas_of_memory() {
+    let _alone = alone();
+    const MIB: u64 = 1 << 20;
+    let own = rustix::process::getuid().as_raw();
+    for wire in ["loopback", "switch"] {
+        let web = |mib: u64| {
+            format!(
+                "wire = '{wire}'\n[[program]]\nname = 'web'\nuser = '{own}'\nmemory = {mib}\n\
+                 [[program]]\nname = 'web'\n[[program]]\nuser = '{own}'\nmemory = 40\n"
+            )
+        };
+        let (_directory, file, socket) = file(&web(20));
+        let mut daemon = Daemon::start_configured(&file, &socket, &[]);
+        let open = |name: &str, mib: u64| {
+            let connection = Connection::open(&socket).unwrap();
+            let region = region(&small(1), (mib * MIB) as u32);
+            let request = Request::Attach { name: name.into(), mac: None, rss: None };
+            connection.ask(&request, Some(region.as_fd())).map(|_| connection)
+        };
+        let why = |name: &str, mib: u64| refused(open(name, mib).map(|_| Reply::Done));
+        let first = open("web", 12).unwrap();
+        let said = why("web", 12);
+        for part in
+            ["memory of [[program]] entry 1", "web of user", "raise memory of that entry", "of 20971520"]
+        {
+            says(&said, part);
+        }
+        let others = [open("db", 20).unwrap(), open("mail", 16).unwrap()];
+        says(&why("cron", 8), "entry 3, which fits cron");
+        let status = daemon.program("web").unwrap().memory.unwrap();
+        assert!(status.bytes >= 12 * MIB && status.uid == own, "{status:?}");
+        assert_eq!(status.named, Some(Share { used: status.bytes, most: 20 * MIB }));
+        let db = daemon.program("db").unwrap().memory.unwrap();
+        assert!(db.named.is_some_and(|share| share.used >= 36 * MIB && share.most == 40 * MIB), "{db:?}");
+        assert_eq!(db.user, status.user, "all of the user");
+        assert!(db.user.used >= 48 * MIB);
+
+        let apply = |text: &str| Connection::open(&socket).unwrap().apply("nic.toml", text, false).unwrap();
+        assert_eq!(apply(&web(32)).changes.len(), 1);
+        let second = open("web", 12).unwrap();
+        apply(&web(1));
+        says(&why("web", 1), "of 1048576 bytes");
+        assert!(!first.has_ended() && !second.has_ended(), "what has been taken stays");
+        drop((first, second));
+        until("the end of both", || daemon.program("web").is_none());
+        apply(&web(20));
+        until("their memory", || open("web", 12).is_ok());
+        drop(others);
     }
 }
 

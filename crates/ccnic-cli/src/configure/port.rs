@@ -232,6 +232,7 @@ mod tests {
             design: "tap".to_owned(),
             rss: None,
             latency: None,
+            memory: None,
             queues: Vec::new(),
         };
         let status = Status {

@@ -94,6 +94,7 @@ pub mod tests {
             design: "ccnic".to_owned(),
             rss: None,
             latency: None,
+            memory: None,
             queues: numbered.collect(),
         }
     }

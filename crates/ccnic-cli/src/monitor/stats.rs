@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use ccnic_control::counters::{COUNTERS, Kind};
 use ccnic_control::latency::{BOUNDS_NS, LatencyStatus};
-use ccnic_control::messages::{ProgramStatus, Status};
+use ccnic_control::messages::{MemoryStatus, ProgramStatus, Status};
 use ccnic_control::{Connection, printable};
 use clap::Args;
 use serde::Serialize;
@@ -13,7 +13,7 @@ use serde_json::{Map, Value};
 
 use super::rates::Interval;
 use crate::print::{self, Column, Table, units};
-use crate::status::about;
+use crate::status::{about, memory};
 
 /// Options of `stats`.
 #[derive(Debug, Args)]
@@ -98,6 +98,9 @@ struct PortRows {
     /// How long packets that it sent took through the NIC, of those that were sampled: since it was attached, or in `seconds`.
     #[serde(skip_serializing_if = "Option::is_none")]
     latency: Option<LatencyRow>,
+    /// What it has taken of the NIC's memory, and what limits it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    memory: Option<MemoryStatus>,
     queues: Vec<QueueRow>,
 }
 
@@ -216,6 +219,7 @@ impl PortRows {
             name: port.name.clone(),
             about: about(port),
             latency: LatencyRow::new(&latency),
+            memory: port.memory,
             queues: queues.collect(),
         }
     }
@@ -245,6 +249,7 @@ impl PortRows {
             table.row(row);
         }
         self.latency.iter().for_each(|latency| table.note(latency.text()));
+        self.memory.iter().for_each(|of| table.note(format!("Memory: {}.", memory(of))));
         table
     }
 }

@@ -74,7 +74,8 @@ impl Client {
         }
         let fd = fd.ok_or("no descriptor came with the request to attach")?;
         self.shared.account.check_file(&fd)?;
-        let Accounted { offered, layout, leases } = self.account_for(fd)?;
+        let account_name = Arc::from(name.as_str());
+        let Accounted { offered, layout, leases } = self.account_for(fd, &account_name)?;
         let queues = layout.config().queues;
         let rss = self.check_rss(rss.as_ref(), queues)?;
         let flows = self.take_flows(queues)?;
@@ -99,7 +100,7 @@ impl Client {
             pid: self.peer.pid,
             layout,
             region,
-            memory: UserMemory::new(&self.shared.account, self.peer.uid),
+            memory: UserMemory::new(&self.shared.account, self.peer.uid, account_name),
             connection: Arc::clone(&self.connection),
             teardown,
         };
@@ -117,7 +118,7 @@ impl Client {
     }
 
     /// Looks at a region and accounts for it. Nothing of it is mapped, and no page of it read but by a copy.
-    fn account_for(&self, fd: OwnedFd) -> Result<Accounted, Stop> {
+    fn account_for(&self, fd: OwnedFd, name: &Arc<str>) -> Result<Accounted, Stop> {
         let account = &self.shared.account;
         let offered = OfferedRegion::new(fd).map_err(|e| e.to_string())?;
         let (size, most) = (offered.size(), account.limits().region_max);
@@ -128,7 +129,7 @@ impl Client {
         let layout = Layout::from_header(&header, size).map_err(|e| e.to_string())?;
         let queues = usize::from(layout.config().queues);
         let what = Amounts { connections: 0, programs: 1, queues, memory: u64::from(size) };
-        let leases = account.take(self.peer.uid, what)?;
+        let leases = account.take_for(self.peer.uid, name, what)?;
         Ok(Accounted { offered, layout, leases })
     }
 

@@ -16,7 +16,7 @@ const fn attack(
     busy: u32,
     run: fn(&crate::Stage<'_>) -> anyhow::Result<()>,
 ) -> Attack {
-    Attack { name, about, busy, run }
+    Attack { name, about, busy, busy_switched: busy, run }
 }
 
 /// All attacks.
@@ -48,7 +48,11 @@ pub const ATTACKS: [Attack; 28] = [
     ),
     attack("idle-wide", "8 idle programs of 256 queues", 0, packets::idle_wide),
     attack("idle-many", "1000 idle programs of one queue", 0, packets::idle_many),
-    attack("full-rings", "256 queues that are full in both directions", 0, packets::full_rings),
+    // On a loopback nothing of it can move. A switch moves all of it to others, and it writes more.
+    Attack {
+        busy_switched: 1,
+        ..attack("full-rings", "256 queues that are full in both directions", 0, packets::full_rings)
+    },
     attack("bad-descriptors", "256 queues of descriptors that name no packet", 1, packets::bad_descriptors),
     attack("flood-4k", "256 queues of packets of 4096 bytes", 1, packets::flood_4k),
     attack("flood-9000", "256 queues of packets of 9000 bytes in three segments", 1, packets::flood_9000),

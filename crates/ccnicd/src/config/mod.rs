@@ -109,7 +109,8 @@ pub struct Config {
     #[arg(long = "port", value_name = "KIND:NAME[,...]", value_parser = PortConfig::from_flag)]
     #[serde(rename = "port", skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<PortConfig>,
-    /// Switch: what programs may do. A program gets the policy of the first entry that fits its name and user.
+    /// What programs may do on a switch, what memory they may take, and which may not attach: the first entry that fits a program's name
+    /// and user counts.
     #[arg(skip)]
     #[serde(rename = "program", skip_serializing_if = "Vec::is_empty")]
     pub programs: Vec<ProgramConfig>,
@@ -210,6 +211,8 @@ pub struct ProgramConfig {
     /// They may not attach.
     #[serde(skip_serializing_if = "is_false")]
     pub refuse: bool,
+    /// What the regions of those of one user may take together, in MiB, beside user-memory [default: no less than that].
+    pub memory: Option<Within<1, MIB_MAX>>,
     /// What they may do.
     #[serde(deserialize_with = "policy::checked", skip_serializing_if = "PolicyConfig::is_empty")]
     pub policy: PolicyConfig,

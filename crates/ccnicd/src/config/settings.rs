@@ -4,9 +4,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, bail, ensure};
-use ccnic_control::{ClientId, Limits, SocketAccess, UserLimits};
+use ccnic_control::{ClientId, Limits, Quota, SocketAccess, UserLimits};
 
-use super::policy::{MirrorConfig, PolicyConfig};
+use super::policy::MirrorConfig;
 use super::{Config, FileMode, Text, User, WireName, Within};
 use crate::control::users::{gid_of, uid_of};
 use crate::control::{DaemonOptions, FIRST_OUTSIDE, default_socket};
@@ -93,10 +93,11 @@ impl Config {
     }
 
     fn policies(&self, dataplane: DataplaneKind) -> anyhow::Result<Policies> {
-        let says = !self.programs.is_empty() || self.defaults != PolicyConfig::default();
+        let policies = self.programs.iter().map(|program| &program.policy).chain([&self.defaults]);
+        let says = policies.into_iter().any(|policy| !policy.is_empty());
         ensure!(
             !says || matches!(dataplane, DataplaneKind::Switch(_)),
-            "[[program]] and [defaults] are a switch's, and there is none: say wire = \"switch\", too"
+            "[defaults] and the policy of a [[program]] are a switch's, and there is none: say wire = \"switch\", too"
         );
         let port = |(at, port): (usize, &super::PortConfig)| {
             let policy = port.policy().or(&self.defaults).settle(|mirror| self.mirror(mirror, Some(at)));
@@ -182,7 +183,13 @@ impl Config {
             None => self.default_operators()?,
         };
         let region_max = self.region_max.map_or(REGION_MAX, |mib| mib.get() as u32) << MIB;
-        Ok(Limits { region_max, memory_max, user, trusted_users, operators })
+        let quota = |program: &super::ProgramConfig| Quota {
+            name: program.name.clone(),
+            uid: program.user.map(|Text(User(uid))| uid),
+            memory: program.memory.map(|mib| mib.get() << MIB),
+        };
+        let quotas = self.programs.iter().map(quota).collect();
+        Ok(Limits { region_max, memory_max, user, trusted_users, operators, quotas })
     }
 }
 

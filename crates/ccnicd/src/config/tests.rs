@@ -7,7 +7,7 @@ use crate::DaemonOptions;
 use crate::dataplane::DataplaneKind;
 use crate::switch::policy::{Mirror, Policies, Policy, Rate, Vlans};
 use crate::switch::{Mac, Station, TableLimits};
-use ccnic_control::UserLimits;
+use ccnic_control::{Quota, UserLimits};
 use proptest::prelude::*;
 
 const EXAMPLE: &str = include_str!("../../../../docs/ccnicd.example.toml");
@@ -103,6 +103,26 @@ fn texts_name_the_defaults() {
 }
 
 #[test]
+fn quotas_of_memory_by_name_and_user_need_no_switch() {
+    let text = "[[program]]\nname = 'web'\nuser = '33'\nmemory = 64\n[[program]]\nuser = '33'\nrefuse = true\n[[program]]\nmemory = 8";
+    let settings = settled(text);
+    let quota = |name: Option<&str>, uid, mib: Option<u64>| Quota {
+        name: name.map(str::to_owned),
+        uid,
+        memory: mib.map(|mib| mib << 20),
+    };
+    let expected =
+        [quota(Some("web"), Some(33), Some(64)), quota(None, Some(33), None), quota(None, None, Some(8))];
+    assert_eq!(settings.limits.quotas, expected);
+    assert!(!settings.policies.need_a_switch() && settings.policies.of_program("x", 33).is_none());
+    let (before, after) = (parse(text).unwrap(), parse(&text.replace("64", "65")).unwrap());
+    assert!(before.check_reload(&after).is_ok());
+    let changes = before.difference(&after).unwrap();
+    assert_eq!(changes.len(), 1, "{changes:?}");
+    assert_eq!(changes[0].key, "program \"web\" of user \"33\" memory");
+}
+
+#[test]
 fn policies_by_port_and_program() {
     let settings = settled(
         "wire = 'switch'\n\
@@ -170,6 +190,8 @@ fn wrong_files_are_refused_with_the_place_and_the_remedy() {
     refused("wire = 'switch'\nreflect = true", &["--reflect", "loopback"]);
     refused("[[port]]\nkind = 'tap'\nname = 'a'", &["tap:a", "--wire switch"]);
     refused("[defaults]\nvlan = 10", &["[defaults]", "wire = \"switch\""]);
+    refused("[[program]]\npolicy = { vlan = 10 }", &["policy of a [[program]]", "wire = \"switch\""]);
+    refused("[[program]]\nmemory = 0", &["line 2", "memory = 0", "0 is not in 1..="]);
     let port = "wire = 'switch'\n[[port]]\nkind = 'tap'\nname = 'a'\n";
     let with = |text: &str| format!("{port}{text}");
     refused(&with("options = { mtu = 1 }"), &["line 2", "tap:a", "mtu=1", "68 to 65521"]);

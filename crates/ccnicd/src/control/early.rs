@@ -78,8 +78,9 @@ impl Prepared {
     pub fn start(self, sandbox: Option<Sandbox>) -> anyhow::Result<Daemon> {
         let Prepared { socket, ports, options, running } = self;
         let limits = options.limits.clone();
-        let plane = ControlPlane::new(options, running, ports, sandbox)?;
+        let mut plane = ControlPlane::new(options, running, ports, sandbox)?;
         let listener = Listener::serve(socket, limits)?;
+        plane.quotas = Some(listener.quotas());
         let options = plane.options();
         let (socket, cores, wire) = (options.socket.display(), &options.cores, options.dataplane.name());
         tracing::info!(target: "ccnicd::control", %socket, ?cores, wire, "ccnicd {VERSION} is ready");

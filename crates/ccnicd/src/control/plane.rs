@@ -10,7 +10,9 @@ use std::time::Instant;
 use anyhow::Context;
 use ccnic::Layout;
 use ccnic::rss::Spreader;
-use ccnic_control::{AttachRequest, ClientId, Connection, MemoryLease, Teardown, UserMemory, printable};
+use ccnic_control::{
+    AttachRequest, ClientId, Connection, MemoryLease, Quotas, Teardown, UserMemory, printable,
+};
 use ccnic_shm::Region;
 
 use super::DaemonOptions;
@@ -74,6 +76,12 @@ impl ClientRecord {
 
     pub(super) fn queues(&self) -> u16 {
         u16::try_from(self.workers.len()).unwrap_or(u16::MAX)
+    }
+
+    /// What it has taken of the memory that is accounted for.
+    fn bytes(&self) -> u64 {
+        let leased = self.handoff.iter().chain(&self.rules).map(MemoryLease::bytes).sum::<u64>();
+        u64::from(self.region.size()) + leased
     }
 
     /// Accounts for the memory of the flow rules that it is to have, unless it has had some.
@@ -152,6 +160,8 @@ pub(super) struct ControlPlane {
     pub(super) places: Places,
     /// The configuration, if it can be read and changed.
     pub(super) running: Option<Running>,
+    /// What programs of a name may take, where a listener accounts for that.
+    pub(super) quotas: Option<Quotas>,
     /// What the process has confined itself to.
     pub(super) sandbox: Option<Sandbox>,
     pub(super) captures: Vec<captures::Running>,
@@ -179,6 +189,7 @@ impl ControlPlane {
             next_outside: FIRST_OUTSIDE,
             places: early.places.clone(),
             running,
+            quotas: None,
             sandbox,
             captures: Vec::new(),
             next_capture: 1,

@@ -6,7 +6,7 @@
 
 use anyhow::{Context, ensure};
 use ccnic_control::messages::{Affected, Applied, Change};
-use ccnic_control::{ClientId, printable};
+use ccnic_control::{ClientId, Quota, printable};
 
 use super::attach::open_port;
 use super::plane::{ControlPlane, DIED, DealtPort, FIRST_OUTSIDE};
@@ -28,6 +28,8 @@ struct Reload {
     policies: Policies,
     /// Flow rules of programs.
     flows: ConfiguredFlows,
+    /// What programs of a name may take.
+    quotas: Vec<Quota>,
 }
 
 /// A port that is no program.
@@ -89,7 +91,12 @@ impl ControlPlane {
         let after = before.after(change)?;
         let settled = after.now().settle()?;
         let changes = before.now().difference(after.now())?;
-        let new = Reload { ports: settled.ports, policies: settled.policies, flows: settled.flows };
+        let new = Reload {
+            ports: settled.ports,
+            policies: settled.policies,
+            flows: settled.flows,
+            quotas: settled.limits.quotas,
+        };
         let plan = self.plan(&new)?;
         let applied = Applied { changes, ..plan.effects() };
         if !change.is_check() {
@@ -110,7 +117,7 @@ impl ControlPlane {
 
     /// What is to be done.
     fn plan(&self, new: &Reload) -> anyhow::Result<Plan> {
-        ensure!(self.options.joins() || new.policies == Policies::default(), "there is no switch");
+        ensure!(self.options.joins() || !new.policies.need_a_switch(), "there is no switch");
         let mut plan = Plan::default();
         let mut next = self.next_outside;
         for (at, options) in new.ports.iter().enumerate() {
@@ -232,6 +239,8 @@ impl ControlPlane {
         }
         (self.options.ports, self.options.policies, self.options.flows) =
             (new.ports, new.policies, new.flows);
+        self.options.limits.quotas.clone_from(&new.quotas);
+        self.quotas.iter().for_each(|quotas| quotas.set(new.quotas.clone()));
         for program in &plan.detach {
             tracing::warn!(name = printable(&program.name), "detaching the program: it is refused now");
             if let Some(client) = self.clients.get(&program.id) {

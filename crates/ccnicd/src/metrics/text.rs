@@ -245,6 +245,7 @@ mod tests {
             design: "ccnic".to_owned(),
             rss: None,
             latency: None,
+            memory: None,
             queues: (0..queues).map(|queue| QueueStatus::with_values(queue, 1, values)).collect(),
         }
     }

@@ -19,8 +19,8 @@ const HEAD: u32 = MAX_HEADERS as u32;
 
 /// Where the packet is copied to, behind the headers and with room for a tag.
 const FRAME: u32 = HEADS * HEAD + 64;
-/// The longest packet of a program.
-const LONGEST: u32 = Config::MAX_MTU as u32;
+/// The longest packet of a program, with a tag that a policy has inserted.
+const LONGEST: u32 = Config::MAX_MTU as u32 + TAG as u32;
 /// The most segments of a super-packet. It bounds what one packet of a hostile sender costs at each of its receivers: some microseconds. The
 /// longest packet in segments of 150 bytes.
 const SEGMENTS: u32 = 64;

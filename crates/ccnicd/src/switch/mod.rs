@@ -256,10 +256,12 @@ impl Switch {
             self.slots.iter_mut().enumerate().filter_map(|(at, slot)| Some((at, slot.as_mut()?)))
         {
             let watches = watching.contains(&at);
-            if watches && !slot.watches {
-                self.table.forget(at as PortId); // nothing goes there but copies
+            let watched = std::mem::replace(&mut slot.watches, watches);
+            if watches {
+                self.table.forget(at as PortId); // nothing goes there but copies, whatever is said to be there
+            } else if watched && let Some(rules) = &slot.rules {
+                rules.policy().fixed.iter().for_each(|station| _ = self.table.fix(*station, at as PortId));
             }
-            slot.watches = watches;
         }
         self.ruled =
             !self.captures.is_empty() || self.slots.iter().flatten().any(|slot| slot.rules.is_some());

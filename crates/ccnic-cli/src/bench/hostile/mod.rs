@@ -120,10 +120,16 @@ pub fn run(args: &HostileArgs) -> anyhow::Result<bool> {
 }
 
 fn list() -> Table {
-    let columns = [Column::text("attack"), Column::number("busy"), Column::prose("what it does")];
+    let columns = [
+        Column::text("attack"),
+        Column::number("busy"),
+        Column::number("with a\nswitch"),
+        Column::prose("what it does"),
+    ];
     let mut table = Table::new("Attacks of `ccnic bench hostile`", columns);
     for attack in &ATTACKS {
-        table.row([attack.name.to_owned(), attack.busy.to_string(), attack.about.to_owned()]);
+        let [busy, switched] = [attack.busy, attack.busy_switched].map(|programs| programs.to_string());
+        table.row([attack.name.to_owned(), busy, switched, attack.about.to_owned()]);
     }
     table.note("busy: its programs that always have packets to be moved.");
     table
@@ -141,7 +147,11 @@ fn measure(args: &HostileArgs, split: &Split, attacks: &[&Attack]) -> anyhow::Re
             progress.step();
         }
     }
-    Ok(attacks.iter().zip(seen).map(|(attack, rounds)| Row::of(attack, args.good, rounds)).collect())
+    Ok(attacks
+        .iter()
+        .zip(seen)
+        .map(|(attack, rounds)| Row::of(attack, args.wire, args.good, rounds))
+        .collect())
 }
 
 /// A round to be measured.

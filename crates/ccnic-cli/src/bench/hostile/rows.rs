@@ -4,7 +4,7 @@ use ccnic_hostile::{Attack, Report};
 use serde::Serialize;
 
 use super::daemon::{MEMORY_MAX, Taken};
-use super::good::Experience;
+use super::good::{Experience, Wire};
 use super::stranger::Answers;
 use crate::print::units;
 use crate::stats::Spread;
@@ -94,10 +94,11 @@ pub struct Row {
 
 impl Row {
     /// Sums up the rounds of an attack.
-    pub fn of(attack: &Attack, good: u8, rounds: Vec<Round>) -> Row {
+    pub fn of(attack: &Attack, wire: Wire, good: u8, rounds: Vec<Round>) -> Row {
         let most = |f: fn(&Round) -> u64| rounds.iter().map(f).max().unwrap_or(0);
         let median = |f: fn(&Round) -> f64| Spread::of(rounds.iter().map(f)).median;
-        let part = f64::from(good) / (f64::from(good) + f64::from(attack.busy));
+        let busy = if wire == Wire::Switch { attack.busy_switched } else { attack.busy };
+        let part = f64::from(good) / (f64::from(good) + f64::from(busy));
         let of = |beside: f64, alone: f64| if alone > 0.0 { beside / alone } else { 0.0 };
         let kept = |round: &Round| of(round.good.beside.mpps, round.good.alone.mpps);
         let least = |round: &Round| {
@@ -107,7 +108,7 @@ impl Row {
         let sum = |f: fn(&Experience) -> u64| rounds.iter().map(|round| f(&round.good)).sum();
         let mut row = Row {
             attack: attack.name,
-            busy: attack.busy,
+            busy,
             good,
             alone_mpps: median(|r| r.good.alone.mpps),
             beside_mpps: median(|r| r.good.beside.mpps),
@@ -219,14 +220,24 @@ mod tests {
     #[test]
     fn the_fair_share_is_of_what_was_measured_alone_in_the_same_round() {
         let greedy = ccnic_hostile::find("greedy").unwrap();
-        let row = Row::of(greedy, 1, vec![round(20.0, 9.0), round(10.0, 5.0), round(30.0, 18.0)]);
+        let row =
+            Row::of(greedy, Wire::Loopback, 1, vec![round(20.0, 9.0), round(10.0, 5.0), round(30.0, 18.0)]);
         assert_eq!((row.busy, row.alone_mpps, row.beside_mpps), (1, 20.0, 9.0));
         let Spread { min, median, max } = row.fair_share;
         assert_eq!((min, median, max), (0.9, 1.0, 1.2));
         assert!(row.defects.is_empty() && row.answered && row.rounds[0].undisturbed() == 0.98);
         let punch = ccnic_hostile::find("punch").unwrap();
-        assert_eq!(Row::of(punch, 1, vec![round(20.0, 9.0)]).fair_share.median, 0.45);
-        assert_eq!(Row::of(punch, 1, vec![round(0.0, 9.0)]).fair_share.median, 0.0);
+        assert_eq!(Row::of(punch, Wire::Loopback, 1, vec![round(20.0, 9.0)]).fair_share.median, 0.45);
+        assert_eq!(Row::of(punch, Wire::Loopback, 1, vec![round(0.0, 9.0)]).fair_share.median, 0.0);
+    }
+
+    #[test]
+    fn what_a_loopback_cannot_move_a_switch_moves() {
+        let full = ccnic_hostile::find("full-rings").unwrap();
+        let of = |wire| Row::of(full, wire, 1, vec![round(20.0, 12.0)]);
+        let (loopback, switch) = (of(Wire::Loopback), of(Wire::Switch));
+        assert_eq!((loopback.busy, loopback.fair_share.median), (0, 0.6));
+        assert_eq!((switch.busy, switch.fair_share.median), (1, 1.2));
     }
 
     #[test]
@@ -234,14 +245,14 @@ mod tests {
         let scribble = ccnic_hostile::find("scribble").unwrap();
         let mut good = round(20.0, 9.0);
         good.answers_beside.worst_ns = 99_999_999;
-        assert_eq!(Row::of(scribble, 1, vec![good.clone()]).missed, [""; 0]);
+        assert_eq!(Row::of(scribble, Wire::Loopback, 1, vec![good.clone()]).missed, [""; 0]);
         let mut bad = round(20.0, 8.9);
         bad.daemon.waits = Some(Waits { longest_us: 1001, late: 2 });
-        let row = Row::of(scribble, 1, vec![bad.clone(), bad.clone(), good]);
+        let row = Row::of(scribble, Wire::Loopback, 1, vec![bad.clone(), bad.clone(), good]);
         let late = "4 turns later than 1 ms, one of them 1001 \u{b5}s";
         assert_eq!(row.missed, ["89 % of its fair share", late, "an answer after 20123 ms"]);
         (bad.daemon.waits, bad.answers_beside.unanswered) = (None, 1);
-        let row = Row::of(scribble, 1, vec![bad]);
+        let row = Row::of(scribble, Wire::Loopback, 1, vec![bad]);
         assert_eq!((row.wait_us, row.missed[1].as_str()), (None, "a question without an answer"));
     }
 
@@ -249,7 +260,8 @@ mod tests {
     fn what_must_never_be_is_a_defect() {
         let mut bad = round(1.0, 1.0);
         (bad.good.lost, bad.alive, bad.attack.filled) = (3, false, 800 << 20);
-        let row = Row::of(ccnic_hostile::find("sparse").unwrap(), 1, vec![round(1.0, 1.0), bad]);
+        let row =
+            Row::of(ccnic_hostile::find("sparse").unwrap(), Wire::Loopback, 1, vec![round(1.0, 1.0), bad]);
         assert_eq!(row.defects.len(), 3, "{row:?}");
         assert_eq!(row.memory_mib, 800);
         assert!(

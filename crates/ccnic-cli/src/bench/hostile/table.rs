@@ -191,7 +191,10 @@ mod tests {
         (bad.good.lost, bad.stopped, bad.daemon.log_bytes) = (3, false, 18 << 20);
         bad.attack.done = 0;
         (bad.answers_beside.refused, bad.answers_beside.unanswered) = (Some("no slot".to_owned()), 1);
-        let rows = [Row::of(attack, 1, vec![round(24.3, 23.9)]), Row::of(attack, 1, vec![bad])];
+        let rows = [
+            Row::of(attack, Wire::Loopback, 1, vec![round(24.3, 23.9)]),
+            Row::of(attack, Wire::Loopback, 1, vec![bad]),
+        ];
         let (wire, storm) = (Wire::Loopback, None);
         let setting = Setting { wire, storm, good: 1, shared: true, priority: false, other_user: false };
         let text = table(&rows, 3, 0.5, setting).in_width(80);
@@ -226,7 +229,7 @@ mod tests {
         let mut dropped = round(20.0, 16.2);
         (dropped.good.alone.each_mpps, dropped.good.beside.each_mpps) = (vec![10.0; 2], vec![9.0, 7.2]);
         (dropped.good.lost, dropped.good.account) = (7, Some(Account { delivered: 200, dropped: 9 }));
-        let row = Row::of(attack, 9, vec![dropped]);
+        let row = Row::of(attack, Wire::Switch, 9, vec![dropped]);
         assert_eq!((row.lost, row.unaccounted, row.defects.len()), (7, 0, 0));
         let (wire, storm) = (Wire::Switch, Some(1000));
         let setting = Setting { wire, storm, good: 9, shared: true, priority: true, other_user: true };

@@ -138,18 +138,21 @@ impl Handler for ControlPlane {
 impl ControlPlane {
     /// A program, or another port, with these queues.
     fn describe(&self, id: ClientId, queues: Vec<QueueStatus>) -> Option<ProgramStatus> {
-        let (name, pid, design, rss, latency) = match self.clients.get(&id) {
-            Some(client) => {
-                let rss = client.steering.rss.as_ref().map(RssMessage::from);
-                (&client.name, client.pid, client.design, rss, Some(client.shared.latency.status()))
-            }
-            None => {
-                let port = self.outside.iter().find(|port| port.id == id)?;
-                (&port.name, std::process::id().cast_signed(), port.kind, None, None)
-            }
-        };
-        let (name, design) = (name.clone(), design.to_owned());
-        Some(ProgramStatus { id, name, pid, design, rss, latency, queues })
+        if let Some(client) = self.clients.get(&id) {
+            return Some(ProgramStatus {
+                id,
+                name: client.name.clone(),
+                pid: client.pid,
+                design: client.design.to_owned(),
+                rss: client.steering.rss.as_ref().map(RssMessage::from),
+                latency: Some(client.shared.latency.status()),
+                memory: Some(client.memory.status(client.bytes())),
+                queues,
+            });
+        }
+        let port = self.outside.iter().find(|port| port.id == id)?;
+        let (pid, design) = (std::process::id().cast_signed(), port.kind.to_owned());
+        Some(ProgramStatus { id, name: port.name.clone(), pid, design, queues, ..ProgramStatus::default() })
     }
 
     /// True when a worker polls queues of a program or another port.

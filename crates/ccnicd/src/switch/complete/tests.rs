@@ -97,5 +97,5 @@ fn what_cannot_be_done_is_refused() {
     ] {
         assert_eq!(complete(&frame, meta, Takes::NONE), Err(Unsent::BadOffload));
     }
-    assert_eq!(complete(&[0; 9601], BOTH, Takes::NONE), Err(Unsent::OverMtu));
+    assert_eq!(complete(&[0; 9605], BOTH, Takes::NONE), Err(Unsent::OverMtu));
 }

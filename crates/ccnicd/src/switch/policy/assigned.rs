@@ -25,6 +25,13 @@ pub struct ProgramPolicy {
 }
 
 impl Policies {
+    /// True when they say anything but which programs may not attach: a loopback has no use for it.
+    pub fn need_a_switch(&self) -> bool {
+        let programs = self.programs.iter().filter_map(|entry| entry.policy.as_ref());
+        let all = self.ports.iter().chain(programs).chain([&self.others]);
+        all.into_iter().any(|policy| *policy != Policy::default())
+    }
+
     /// What the port with this place among those that are no programs may do.
     pub fn of_port(&self, at: usize) -> &Policy {
         self.ports.get(at).unwrap_or(&self.others)

@@ -88,14 +88,16 @@ pub fn kv_datagrams(bytes: &[u8]) {
             });
         } else {
             let longest = usize::from(*kind) * 8;
-            let answered = rpc::answer(datagram, &mut session, longest, |header, value| {
-                assert!(value.len() <= longest && header[1] <= 4);
+            let answered = rpc::answer(datagram, &mut session, longest, |header, value, _| {
+                let mut len = 0;
+                value.lend(|bytes| len += bytes.len());
+                assert!(len <= longest && header[1] <= 4);
                 assert_eq!(
                     (header[0], &header[8..]),
                     (datagram[0], &datagram[8..16]),
                     "the request's number"
                 );
-                assert_eq!(header[4..8], (value.len() as u32).to_le_bytes());
+                assert_eq!(header[4..8], (len as u32).to_le_bytes());
             });
             assert_eq!(answered.is_some(), datagram.len() >= rpc::HEADER);
         }

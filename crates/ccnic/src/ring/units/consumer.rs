@@ -326,7 +326,9 @@ impl<const UNIT: u32, const PER: usize, S: Signal> Consumer for UnitConsumer<UNI
         let from = (self.position, self.within);
         let mut inline = InlineCheck::default();
         let idle = self.empty_polls >= IDLE_POLLS;
-        let (mut n, mut to) = if idle && self.within == 0 && self.copy_lone(mem, out, &mut inline) {
+        // Of packed descriptors, several of which lie in a line, an idle consumer takes all that are ready.
+        let lone = idle && self.within == 0 && (PER > 1 || UNIT == LINE);
+        let (mut n, mut to) = if lone && self.copy_lone(mem, out, &mut inline) {
             (1, (self.position + 1, 0))
         } else {
             self.copy_checked(mem, out, from, idle, &mut inline)

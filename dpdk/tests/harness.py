@@ -199,7 +199,7 @@ class Testpmd:
             # The prompt of a command that was told and not waited for may come late and end the answer before it begins.
             text = self.do(f"show port stats {port}")
             found.update((name, int(value)) for name, value in re.findall(r"([RT]X-[a-z]+): +(\d+)", text))
-            return {"RX-packets", "TX-packets"} <= found.keys()
+            return {"RX-packets", "RX-missed", "RX-errors", "TX-packets", "TX-errors"} <= found.keys()
 
         self.until(f"the counters of port {port}", has_come)
         return found

@@ -24,7 +24,7 @@ CARGO_TARGET_DIR=$out RUSTFLAGS=$flags "${CARGO:-cargo}" build --release --locke
 
 # How CI runs a target: README.md says why it counts executions. About a minute each on one core of the development machine.
 declare -A executions=([changes]=60000 [configuration]=60000 [control_messages]=4000000 [frames]=4000000 [host_region]=60000 [kv_datagrams]=200000 [kv_snapshot]=200000 [kv_stream]=30000
-    [nic_region]=45000 [recovery]=24000 [segments]=400000 [switch]=8000)
+    [nic_region]=45000 [recovery]=24000 [segments]=400000 [switch]=5000)
 
 fuzz() {
     local target=$1 log=$out/$1.log corpus=$out/corpus/$1 limit=(-max_total_time="$length")

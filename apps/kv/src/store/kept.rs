@@ -1,10 +1,10 @@
 //! Values in memory that a NIC reads, so that replies are sent without a copy of them.
 //!
 //! An item begins on the heap. When a thread on a NIC has sent its value a second time, it may move the value to memory of its queue pair
-//! ([`Session::keep`]): then a reply is a header and the item's own buffer. Such an item has the bit [`KEPT`](super::slot::KEPT), and its
+//! ([`Session::keep`]): then a reply is a header and the item's own buffer. Such an item has the bit `KEPT`, and its
 //! body holds the number of its value here. Each shard's values lie in the memory of one thread, its own.
 //!
-//! * All other readers, and other threads, copy it from there ([`Content::lend`], [`Shard::whole`]); commands that change a value bring it
+//! * All other readers, and other threads, copy it from there ([`Content::lend`], `Shard::whole`); commands that change a value bring it
 //!   back to the heap first.
 //! * An item that is overwritten, deleted, evicted or over gives its value up. Other threads can do that, so it waits in `gone` until its
 //!   thread frees it ([`Session::free_gone`]); [`KeptMemory`] gives the memory to another value when the NIC has let go of the last reply.

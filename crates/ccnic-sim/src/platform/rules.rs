@@ -68,7 +68,15 @@ fn caches(platform: &Platform) -> Check {
             || format!("is {} KiB, {lines} lines, which {ways} ways do not share evenly", size.get());
         ensure(lines % u64::from(ways) == 0, &format!("{name}.size"), reason, "check size and ways")?;
     }
-    Ok(())
+    snoop_filter(platform)
+}
+
+fn snoop_filter(platform: &Platform) -> Check {
+    let Some(filter) = &platform.snoop_filter else { return Ok(()) };
+    at_most("snoop_filter.ways", filter.ways.get(), 64)?;
+    let slices = platform.llc.slices.as_ref().map_or(1, |slices| slices.get());
+    at_most("llc.slices", slices, 1024)?;
+    at_most("snoop_filter.sets", filter.sets.get(), 1 << 14)
 }
 
 fn latencies(platform: &Platform) -> Check {

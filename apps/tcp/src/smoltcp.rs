@@ -116,8 +116,9 @@ impl<O: Output> TxToken for Sending<'_, O> {
     fn consume<R, F: FnOnce(&mut [u8]) -> R>(self, len: usize, f: F) -> R {
         self.out.frame(len, |bytes| {
             let result = f(bytes);
-            *self.asks |= asks(bytes);
-            (requests(bytes, self.cut), result)
+            let tcp = tcp_at(bytes);
+            *self.asks |= tcp.is_some_and(|at| asks(bytes, at));
+            (requests(bytes, tcp.is_some(), self.cut), result)
         })
     }
 
@@ -126,21 +127,31 @@ impl<O: Output> TxToken for Sending<'_, O> {
     }
 }
 
+/// Where the TCP segment of a frame begins, if it has one. (smoltcp sends no options of IP.)
+#[inline]
+fn tcp_at(frame: &[u8]) -> Option<usize> {
+    let (protocol, begin) = match frame.get(12..ETHERNET) {
+        Some(kind) if kind == IPV4 => (9, 20),
+        Some(kind) if kind == IPV6 => (6, 40),
+        _ => return None,
+    };
+    (frame.get(ETHERNET + protocol) == Some(&TCP)).then_some(ETHERNET + begin)
+}
+
 /// What smoltcp has left to the NIC in a frame.
 #[inline]
-fn requests(frame: &[u8], cut: Option<u16>) -> Meta {
+fn requests(frame: &[u8], is_tcp: bool, cut: Option<u16>) -> Meta {
     let none = Meta::default();
-    let tcp = |at: usize| frame.get(at) == Some(&TCP);
     match frame.get(12..ETHERNET) {
         Some(kind) if kind == IPV4 => {
             let meta = none.with_ip_checksum(Wanted::Requested);
             match cut {
-                _ if !tcp(ETHERNET + 9) => meta,
+                _ if !is_tcp => meta,
                 Some(size) => meta.with_segmentation(Segmentation::tcp_ipv4(size)),
                 None => meta.with_l4_checksum(Wanted::Requested),
             }
         }
-        Some(kind) if kind == IPV6 && tcp(ETHERNET + 6) => match cut {
+        Some(kind) if kind == IPV6 && is_tcp => match cut {
             Some(size) => none.with_segmentation(Segmentation::tcp_ipv6(size)),
             None => none.with_l4_checksum(Wanted::Requested),
         },
@@ -148,16 +159,10 @@ fn requests(frame: &[u8], cut: Option<u16>) -> Meta {
     }
 }
 
-/// True for a segment with payload, SYN or FIN.
+/// True for a frame with payload, SYN or FIN in its TCP segment, which begins there.
 #[inline]
-fn asks(frame: &[u8]) -> bool {
-    let tcp = match frame.get(12..ETHERNET) {
-        Some(kind) if kind == IPV4 => ETHERNET + 20, // smoltcp sends no options
-        Some(kind) if kind == IPV6 => ETHERNET + 40,
-        _ => return false,
-    };
-    let is_tcp = frame.get(if tcp == ETHERNET + 20 { ETHERNET + 9 } else { ETHERNET + 6 }) == Some(&TCP);
-    let Some([offset, flags]) = frame.get(tcp + 12..tcp + 14).filter(|_| is_tcp) else { return false };
+fn asks(frame: &[u8], tcp: usize) -> bool {
+    let Some([offset, flags]) = frame.get(tcp + 12..tcp + 14) else { return false };
     flags & (FIN | SYN) != 0 || frame.len() > tcp + usize::from(offset >> 4) * 4
 }
 

@@ -1,15 +1,32 @@
-//! What the tests of several crates share: one at a time, and network namespaces. For tests only.
+//! What the tests of several crates share: one at a time, waiting, and network namespaces. For tests only.
 
 #![allow(clippy::unwrap_used, reason = "for tests")]
 
 use std::fs::File;
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Longer than any machine needs; only a hang gets here.
+pub const PATIENCE: Duration = Duration::from_secs(60);
 
 /// One test of a file at a time: each has a core that polls.
 pub fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Waits until `ready`, looking again and again; `what` says what did not come.
+///
+/// # Panics
+/// When it does not come within [`PATIENCE`].
+#[track_caller]
+pub fn until(what: &str, mut ready: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !ready() {
+        assert!(start.elapsed() < PATIENCE, "timed out waiting for {what}");
+        std::thread::yield_now();
+    }
 }
 
 /// Runs the ignored test `inner` of this binary in a network namespace of its own. Skipped, with the reason, where there can be none.

@@ -77,28 +77,29 @@ impl Desk<'_> {
         self.stack.can_send()
     }
 
-    /// Sends a datagram; false when there is no room for it. The time is not the store's.
+    /// Sends a datagram; false when there is no room for it.
     fn send(&mut self, to: &Later, pieces: &[&[u8]]) -> bool {
-        self.spent.leave();
-        let sent = self.stack.answer(to, pieces);
-        if sent {
-            self.written += pieces.iter().map(|piece| piece.len()).sum::<usize>();
-        }
-        self.spent.enter();
-        sent
+        let len = pieces.iter().map(|piece| piece.len()).sum();
+        self.hand_over(len, |stack| stack.answer(to, pieces))
     }
 
     /// As [`Desk::send`], with a value that the NIC reads where it is kept.
     fn send_kept(&mut self, to: &Later, header: &[u8], value: &KeptValue) -> bool {
-        self.spent.leave();
         let len = value.kept().len();
-        let mut reply = self.stack.answer_to(to);
-        let put = reply.put(header) && reply.put_kept(value.kept(), 0..len);
-        let sent = reply.send() && put;
-        if sent {
-            self.written += header.len() + len;
-            self.uncopied += 1;
-        }
+        let sent = self.hand_over(header.len() + len, |stack| {
+            let mut reply = stack.answer_to(to);
+            let put = reply.put(header) && reply.put_kept(value.kept(), 0..len);
+            reply.send() && put
+        });
+        self.uncopied += usize::from(sent);
+        sent
+    }
+
+    /// Has `send` send a datagram of `len` bytes, or not. The time is not the store's.
+    fn hand_over(&mut self, len: usize, send: impl FnOnce(&mut Stack) -> bool) -> bool {
+        self.spent.leave();
+        let sent = send(self.stack);
+        self.written += if sent { len } else { 0 };
         self.spent.enter();
         sent
     }

@@ -7,24 +7,16 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use ccnic_kv::rpc::{self, Operation};
 use ccnic_nic::{Desc, Nic, Part, Program, Queue, Takes};
 use ccnic_tcp::udp::Template;
+use ccnic_testing::PATIENCE;
+pub use ccnic_testing::until;
 
-pub const PATIENCE: Duration = Duration::from_secs(60);
 const RPC: u16 = 9000;
 const TEXT: u16 = 11211;
-
-#[track_caller]
-pub fn until(what: &str, mut done: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !done() {
-        assert!(start.elapsed() < PATIENCE, "{what}");
-        std::thread::yield_now();
-    }
-}
 
 /// A server with one queue pair, which is killed when it is dropped.
 pub struct Server {

@@ -154,15 +154,19 @@ pub fn echo(stream: TcpStream, len: usize) {
         writer.write_all(&bytes).unwrap();
         writer.shutdown(std::net::Shutdown::Write).unwrap();
     });
-    let (mut reader, mut got, mut bytes) = (stream, 0, vec![0; 64 << 10]);
+    assert_eq!(receive(stream, 0), len);
+    sender.join().unwrap();
+}
+
+/// Reads to the end, where each byte behind the first `got` must be the one that [`echo`] sends there; returns how many there are in all.
+pub fn receive(mut stream: impl Read, mut got: usize) -> usize {
+    let mut bytes = vec![0; 64 << 10];
     loop {
-        let n = reader.read(&mut bytes).unwrap();
+        let n = stream.read(&mut bytes).unwrap();
         if n == 0 {
-            break;
+            return got;
         }
         assert!((0..n).all(|i| bytes[i] == byte(5, got + i)), "after {got} bytes");
         got += n;
     }
-    assert_eq!(got, len);
-    sender.join().unwrap();
 }

@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use ccnic_testing::in_namespace;
 use common::{Nic, byte, until};
-use host::{Manner, Server, connect, echo, nic, runs};
+use host::{Manner, Server, connect, echo, nic, receive, runs};
 use relay::{Faults, Relay};
 
 const HOSTS: [&str; 2] = ["10.9.0.1", "fd09::1"];
@@ -115,15 +115,7 @@ fn a_closed_window_inside() {
             until("the news of an open window", || counted(opens) > opened);
             assert!(runs(&format!("{known}{}", mac[0])));
         }
-        loop {
-            let n = stream.read(&mut bytes).unwrap();
-            if n == 0 {
-                break;
-            }
-            assert!((0..n).all(|i| bytes[i] == byte(5, got + i)), "after {got} bytes");
-            got += n;
-        }
-        assert_eq!(got, len);
+        assert_eq!(receive(stream, got), len);
         assert!(counted(opens) > opened);
         sender.join().unwrap();
     }

@@ -19,12 +19,23 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     #[inline(always)]
     pub fn fetch(&mut self, into: &mut Fetched) -> usize {
         let n = self.fetch_ahead(into);
-        // Nobody but the writer writes an area.
-        let fetch = if self.tx.all_inline() { Fetch::Read } else { self.payload_fetch(into.rest()) };
+        let fetch = self.payload_fetch(into.rest());
         for desc in into.rest() {
             prefetch_payload(&self.mem, desc.offset(), u32::from(desc.len()), fetch);
         }
         n
+    }
+
+    /// How the payload of these packets is requested. What stays its writer's, in an area or kept, is read; other buffers are the NIC's
+    /// from now on, so their lines are requested as the tuning says. The first packet stands for all: those of a burst are mostly alike,
+    /// and it is a hint.
+    #[inline(always)]
+    pub(super) fn payload_fetch(&self, packets: &[Desc]) -> Fetch {
+        if packets.first().is_some_and(|first| first.borrowed()) {
+            Fetch::Read
+        } else {
+            self.tuning.payload()
+        }
     }
 
     /// False when there is nothing to fetch: a cheap look, which counts as an empty fetch.

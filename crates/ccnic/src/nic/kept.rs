@@ -9,7 +9,7 @@
 
 use crate::desc::{Desc, FLAG_KEPT};
 use crate::layout::AREA;
-use crate::memory::{Fetch, SharedMemory};
+use crate::memory::SharedMemory;
 use crate::pool::{Class, flags, move_to_buffer};
 use crate::ring::{Consumer, Producer, Ring};
 
@@ -24,13 +24,6 @@ pub(super) fn has_kept(descs: &[Desc]) -> bool {
 }
 
 impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
-    /// How the payload of these packets is requested. That of kept segments to be read: their program writes it again, while that of
-    /// other buffers is the NIC's from now on.
-    #[inline(always)]
-    pub(super) fn payload_fetch(&self, packets: &[Desc]) -> Fetch {
-        if has_kept(packets) { Fetch::Read } else { self.tuning.payload() }
-    }
-
     /// A burst with kept segments has been taken from the ring.
     #[cold]
     #[inline(never)]

@@ -111,7 +111,7 @@ pub fn deliver_handed<M: SharedMemory, R: Ring>(
     reflect: bool,
 ) {
     if let Some(queue) = queues.first().filter(|_| !reflect) {
-        let fetch = queue.tuning.payload();
+        let fetch = queue.payload_fetch(steered.descs());
         for desc in steered.descs() {
             prefetch_payload(mem, desc.offset(), u32::from(desc.len()), fetch);
         }

@@ -15,7 +15,7 @@ use ccnic_control::Connection;
 use ccnic_control::messages::{ProgramStatus, SandboxStatus, Status};
 pub use ccnic_hostile::Random;
 #[allow(unused_imports, reason = "each test uses its part")]
-pub use ccnic_testing::alone;
+pub use ccnic_testing::{PATIENCE, alone, until};
 use rustix::process::{Pid, Signal, kill_process};
 use rustix::thread::{CpuSet, sched_getaffinity};
 use tempfile::TempDir;
@@ -23,19 +23,6 @@ use tempfile::TempDir;
 pub mod flow;
 pub mod station;
 pub mod traffic;
-
-/// Longer than any machine needs; only a hang gets here.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-
-/// Waits until `ready`, looking again and again; `what` says what did not come.
-#[track_caller]
-pub fn until(what: &str, mut ready: impl FnMut() -> bool) {
-    let start = Instant::now();
-    while !ready() {
-        assert!(start.elapsed() < PATIENCE, "timed out waiting for {what}");
-        std::thread::yield_now();
-    }
-}
 
 /// A command with what it says in `log`, after what is there already.
 fn logged(program: &Path, log: &Path) -> Command {

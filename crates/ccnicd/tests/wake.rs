@@ -127,17 +127,33 @@ fn a_program_that_sleeps_does_nothing_until_a_packet_comes() {
     }
 }
 
+/// A program whose NIC stands still before it has confirmed that it notifies the program: which of them is first is a race, so it takes some tries.
+fn unconfirmed(daemon: &Daemon, socket: &Path) -> (Nic, QueuePair) {
+    let mut found = None;
+    until("a NIC that stops before it confirms", || {
+        let config = config(Design::GroupedEpoch);
+        let mut program =
+            Nic::options().name("napper").config(&config).pages(Pages::Small).open(socket).unwrap();
+        let pair = program.queue_pair(0).unwrap();
+        kill_process(daemon.pid(), Signal::STOP).unwrap();
+        until("a daemon that stands still", || daemon.stands_still());
+        if readable(pair.waiter(), Duration::ZERO) {
+            kill_process(daemon.pid(), Signal::CONT).unwrap();
+        } else {
+            found = Some((program, pair));
+        }
+        found.is_some()
+    });
+    found.unwrap()
+}
+
 #[test]
 fn a_program_that_has_no_answer_naps() {
     let _alone = alone();
     let directory = tempfile::tempdir().unwrap();
     let socket = directory.path().join("nic.sock");
     let daemon = Daemon::start(&socket);
-    let config = config(Design::GroupedEpoch);
-    let mut program =
-        Nic::options().name("napper").config(&config).pages(Pages::Small).open(&socket).unwrap();
-    let mut pair = program.queue_pair(0).unwrap();
-    kill_process(daemon.pid(), Signal::STOP).unwrap();
+    let (_program, mut pair) = unconfirmed(&daemon, &socket);
     // A program on a busy CPU may not nap often enough in one wait.
     let naps_often = (0..20).any(|_| {
         let before = sleeps();

@@ -92,9 +92,10 @@ impl Lane {
         self.socket.missed()
     }
 
-    /// True when packets have come, or the kernel has yet to be asked to send some.
+    /// True when packets have come, the kernel has yet to be asked to send some, or it lacks frames to receive into: a new queue has none at
+    /// all, so a worker that slept before its first look at it would never be called.
     pub(super) fn has_work(&self) -> bool {
-        self.socket.rx.has_more() || !self.socket.tx.is_consumed()
+        self.socket.rx.has_more() || !self.socket.tx.is_consumed() || !self.held.is_empty()
     }
 
     /// What the kernel calls by when packets come.

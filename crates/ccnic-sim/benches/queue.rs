@@ -5,14 +5,14 @@
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 use ccnic_shm::{Pages, Region};
-use ccnic_sim::cni::pair::{Nic, Program, Queues};
+use ccnic_sim::cni::pair::{QueueHost, QueueNic, Queues};
 
 fn main() {
     let laps = std::env::args().skip(1).find_map(|arg| arg.parse::<u32>().ok()).unwrap_or(1000);
     let queues = Queues::new(512);
     let region = Region::create(queues.bytes(), Pages::Auto).unwrap();
-    let mut program = Program::new(region.memory(), &queues, 64);
-    let mut nic = Nic::new(region.memory(), &queues);
+    let mut program = QueueHost::new(region.memory(), &queues, 64);
+    let mut nic = QueueNic::new(region.memory(), &queues);
     for _ in 0..laps {
         (0..32).for_each(|_| assert!(program.send()));
         while nic.poll() {}

@@ -95,7 +95,7 @@ impl Events {
 
 /// A node's end of the network.
 #[derive(Debug)]
-pub struct Port {
+pub struct NetworkPort {
     /// Messages under way to each node.
     sent: Vec<u32>,
     window: u32,
@@ -106,10 +106,10 @@ pub struct Port {
     pub(super) inbox: std::collections::VecDeque<Box<Message>>,
 }
 
-impl Port {
+impl NetworkPort {
     /// An end of a network of so many nodes.
-    pub fn new(nodes: usize, window: u32, latency: Cycle) -> Port {
-        Port { sent: vec![0; nodes], window, latency, outbox: Vec::new(), inbox: Default::default() }
+    pub fn new(nodes: usize, window: u32, latency: Cycle) -> NetworkPort {
+        NetworkPort { sent: vec![0; nodes], window, latency, outbox: Vec::new(), inbox: Default::default() }
     }
 
     /// Another message may be sent there.
@@ -147,7 +147,7 @@ mod tests {
 
     #[test]
     fn the_window_closes_and_opens() {
-        let mut port = Port::new(2, 4, 100);
+        let mut port = NetworkPort::new(2, 4, 100);
         let message = Message { to: 1, from: 0, len: 20, bytes: [7; MESSAGE] };
         for at in 0..4 {
             assert!(port.may_send(1));

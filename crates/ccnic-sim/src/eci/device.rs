@@ -6,14 +6,14 @@ use crate::machine::ram::Ram;
 
 /// A device at the other end of the link. Lines are known by their numbers, which are addresses divided by [`LINE`](super::LINE).
 pub trait Device {
-    /// The processor loads a line that the device is home of or owns. Nothing is answered before the device [`give`](Port::give)s it.
-    fn wanted(&mut self, port: &mut Port<'_>, line: u32);
+    /// The processor loads a line that the device is home of or owns. Nothing is answered before the device [`give`](EciPort::give)s it.
+    fn wanted(&mut self, port: &mut EciPort<'_>, line: u32);
 
-    /// A line that the device has [`fetch`](Port::fetch)ed is there: the processor has no copy of it any more.
-    fn got(&mut self, port: &mut Port<'_>, line: u32);
+    /// A line that the device has [`fetch`](EciPort::fetch)ed is there: the processor has no copy of it any more.
+    fn got(&mut self, port: &mut EciPort<'_>, line: u32);
 
     /// A time that it has asked for has come.
-    fn due(&mut self, port: &mut Port<'_>, token: u32);
+    fn due(&mut self, port: &mut EciPort<'_>, token: u32);
 }
 
 /// What a device has asked for in a call.
@@ -27,15 +27,15 @@ pub(super) enum Wish {
 
 /// What a device can do. It happens, in this order, when the device's call is over.
 #[derive(Debug)]
-pub struct Port<'a> {
+pub struct EciPort<'a> {
     now: Ps,
     ram: &'a mut Ram,
     wishes: Vec<Wish>,
 }
 
-impl<'a> Port<'a> {
-    pub(super) fn new(now: Ps, ram: &'a mut Ram) -> Port<'a> {
-        Port { now, ram, wishes: Vec::new() }
+impl<'a> EciPort<'a> {
+    pub(super) fn new(now: Ps, ram: &'a mut Ram) -> EciPort<'a> {
+        EciPort { now, ram, wishes: Vec::new() }
     }
 
     pub(super) fn wishes(self) -> Vec<Wish> {

@@ -6,7 +6,7 @@ use crate::machine::ram::Ram;
 use crate::platform::PioPlatform;
 
 use super::core::Core;
-use super::device::{Device, Port, Wish};
+use super::device::{Device, EciPort, Wish};
 use super::line::{LINE, Line, Node, Remote, Request, State};
 use super::link::{Event, Message, Wires};
 use super::units::Units;
@@ -144,9 +144,9 @@ impl Machine {
         None
     }
 
-    fn with_device(&mut self, f: impl FnOnce(&mut dyn Device, &mut Port<'_>)) {
+    fn with_device(&mut self, f: impl FnOnce(&mut dyn Device, &mut EciPort<'_>)) {
         let Some(device) = &mut self.device else { return };
-        let mut port = Port::new(self.now, &mut self.ram);
+        let mut port = EciPort::new(self.now, &mut self.ram);
         f(&mut **device, &mut port);
         for wish in port.wishes() {
             match wish {

@@ -32,6 +32,6 @@ mod tests;
 pub mod units;
 
 pub use agent::Agent;
-pub use device::{Device, Port};
+pub use device::{Device, EciPort};
 pub use line::LINE;
 pub use sim::{End, Sim};

@@ -10,7 +10,7 @@ use std::ops::Range;
 
 use super::buses::{Attachment, Buses, Cycle, Operation};
 use super::cache::Cache;
-use super::network::{Event, Events, Message, Port};
+use super::network::{Event, Events, Message, NetworkPort};
 use crate::machine::ram::Ram;
 use crate::platform::BusPlatform;
 use crate::protocols::snooping::{Snooping, State};
@@ -104,7 +104,7 @@ pub struct Counts {
 /// A node.
 pub struct Node {
     pub(super) ram: Ram,
-    pub(super) port: Port,
+    pub(super) port: NetworkPort,
     number: usize,
     protocol: &'static Snooping,
     caches: Vec<Cache>,
@@ -143,7 +143,11 @@ impl Node {
         caches.extend(wiring.as_ref().map(|w| w.cache.clone()));
         Node {
             ram: Ram::new(bytes),
-            port: Port::new(p.nodes.get() as usize, p.network.window.get(), p.network.latency.get().into()),
+            port: NetworkPort::new(
+                p.nodes.get() as usize,
+                p.network.window.get(),
+                p.network.latency.get().into(),
+            ),
             number,
             protocol: p.protocol,
             caches,

@@ -32,7 +32,7 @@ use crate::protocols::table::Request;
 
 use costs::Costs;
 use link::Direction;
-use nic::{Nic, Purpose};
+use nic::{PcieNic, Purpose};
 pub use peer::{Answers, Peer};
 use reads::Dma;
 use root::Root;
@@ -45,7 +45,7 @@ pub struct Pcie {
     down: Direction,
     root: Root,
     dma: Dma,
-    nic: Option<Nic>,
+    nic: Option<PcieNic>,
     /// What is on its way, under the number of its event.
     actions: Slab<Action>,
     /// Stores that have reached the device: when, where, what. Kept if a probe asks for it.
@@ -116,7 +116,7 @@ pub fn attach_nic(
     queues: impl Iterator<Item = (u32, u16)>,
 ) {
     let Some(numbers) = &platform.device else { return };
-    let nic = Nic::new(numbers, layout, queues);
+    let nic = PcieNic::new(numbers, layout, queues);
     nic.registers().for_each(|at| machine.map_registers(at, device));
     machine.with_device(device, |pcie: &mut Pcie, _| pcie.nic = Some(nic));
 }

@@ -228,7 +228,7 @@ impl Queue {
 
 /// The device.
 #[derive(Debug)]
-pub struct Nic {
+pub struct PcieNic {
     pub pipeline: Ps,
     /// The engine's time for a packet, and for each of its segments but the first.
     pub packet: Ps,
@@ -266,8 +266,8 @@ pub struct Nic {
     pub counts: NicCounts,
 }
 
-impl Nic {
-    pub fn new(device: &Device, layout: &Layout, queues: impl Iterator<Item = (u32, u16)>) -> Nic {
+impl PcieNic {
+    pub fn new(device: &Device, layout: &Layout, queues: impl Iterator<Item = (u32, u16)>) -> PcieNic {
         let config = *layout.config();
         let queues: Vec<Queue> =
             queues.filter_map(|(base, q)| Some(Queue::new(layout.queue(q)?, base))).collect();
@@ -275,7 +275,7 @@ impl Nic {
             let rings = &queue.rings;
             [(rings.tx.tail, q, false), (rings.fill.tail, q, true)]
         });
-        Nic {
+        PcieNic {
             pipeline: ps(device.pipeline.get()),
             packet: ps(device.packet.get()),
             segment: ps(device.segment.get()),

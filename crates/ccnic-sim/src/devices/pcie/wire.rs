@@ -1,12 +1,12 @@
 //! A NIC's wire: when packets leave and arrive, and what comes back.
 
-use super::nic::Nic;
+use super::nic::PcieNic;
 use crate::kernel::time::Ps;
 
 /// Bytes of a frame on the wire that no memory has: preamble, check sequence, gap (IEEE 802.3).
 const FRAMING: usize = 8 + 4 + 12;
 
-impl Nic {
+impl PcieNic {
     fn on_wire(&self, bytes: usize) -> Ps {
         ((bytes + FRAMING) as f64 * self.per_byte) as Ps
     }

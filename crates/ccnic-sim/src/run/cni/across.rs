@@ -20,7 +20,7 @@ use crate::machine::{Machine, agent::Agent};
 use crate::platform::{AnyPlatform, BusPlatform, Code, Instructions, Platform};
 use crate::run::loopback::run as run_loopback;
 use crate::run::micro::{Words, pingpong};
-use crate::systems::cni::pair::{Nic, Program, Queues};
+use crate::systems::cni::pair::{QueueHost, QueueNic, Queues};
 use crate::systems::plan::Plan;
 
 use super::micro::ns as bus_ns;
@@ -163,7 +163,7 @@ fn load(bytes: usize, in_flight: u32, seconds: f64) -> Result<Load, String> {
 /// The program's side of the queues: sends while it may, then takes what is back. `spend` is told what it executes for each message,
 /// `relax` is called if there was nothing to do; returns when the measured messages began and ended.
 fn exchange<M: SharedMemory>(
-    program: &mut Program<M>,
+    program: &mut QueueHost<M>,
     in_flight: u32,
     now: impl Fn() -> u64,
     spend: impl Fn(u64),
@@ -218,7 +218,7 @@ fn on_sockets(platform: &Platform, way: Way, bytes: usize, in_flight: u32) -> Re
     let result = Rc::clone(&found);
     sim.spawn(0, move |agent| {
         agent.set_code(CODE);
-        let mut program = Program::new(agent, &queues, bytes);
+        let mut program = QueueHost::new(agent, &queues, bytes);
         let spend = |instructions| agent.has_executed(instructions);
         let (begun, ended) = exchange(&mut program, in_flight, || agent.now(), spend, || agent.relax());
         *result.borrow_mut() = (program.wrong == 0).then_some(ended - begun);
@@ -233,7 +233,7 @@ fn on_sockets(platform: &Platform, way: Way, bytes: usize, in_flight: u32) -> Re
 /// The NIC on a core.
 fn reflect(agent: Agent<'_>, queues: &Queues) {
     agent.set_code(CODE);
-    let mut nic = Nic::new(agent, queues);
+    let mut nic = QueueNic::new(agent, queues);
     loop {
         if nic.poll() {
             agent.has_executed(REFLECT + 2 * further(nic.last_len()));
@@ -276,13 +276,13 @@ fn on_bus(platform: &BusPlatform, way: Way, bytes: usize, in_flight: u32) -> Res
     };
     let own = platform.clone();
     let program = move |cpu: bus::agent::Agent<'_>| {
-        let mut program = Program::new(cpu, &queues, bytes);
+        let mut program = QueueHost::new(cpu, &queues, bytes);
         let spend = |instructions| cpu.work(instructions);
         let (begun, ended) = exchange(&mut program, in_flight, || cpu.now(), spend, || cpu.relax());
         (program.wrong == 0).then(|| of_time(bus_ns(&own, ended - begun), f64::from(MEASURED)))
     };
     two_processors(platform, queues.bytes(), program, move |cpu, over| {
-        let mut nic = Nic::new(cpu, &queues);
+        let mut nic = QueueNic::new(cpu, &queues);
         while !over() {
             if nic.poll() {
                 cpu.work(REFLECT + 2 * further(nic.last_len()));

@@ -10,9 +10,9 @@ use super::{appbt, em3d, gauss, moldyn, spsolve};
 use crate::platform::BusPlatform;
 use crate::systems::cni::Interface;
 
-/// A program.
+/// One of the five macrobenchmarks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub enum Program {
+pub enum Macrobenchmark {
     /// A sparse triangular system of 3720 unknowns: messages of 12 bytes down a directed acyclic graph.
     Spsolve,
     /// Gaussian elimination, 512 x 512: every pivot row, 2 KB, goes from its node to all others.
@@ -25,19 +25,24 @@ pub enum Program {
     Appbt,
 }
 
-impl Program {
+impl Macrobenchmark {
     /// Every one.
-    pub const ALL: [Program; 5] =
-        [Program::Spsolve, Program::Gauss, Program::Em3d, Program::Moldyn, Program::Appbt];
+    pub const ALL: [Macrobenchmark; 5] = [
+        Macrobenchmark::Spsolve,
+        Macrobenchmark::Gauss,
+        Macrobenchmark::Em3d,
+        Macrobenchmark::Moldyn,
+        Macrobenchmark::Appbt,
+    ];
 
     /// Its name in the paper.
     pub fn name(self) -> &'static str {
         match self {
-            Program::Spsolve => "spsolve",
-            Program::Gauss => "gauss",
-            Program::Em3d => "em3d",
-            Program::Moldyn => "moldyn",
-            Program::Appbt => "appbt",
+            Macrobenchmark::Spsolve => "spsolve",
+            Macrobenchmark::Gauss => "gauss",
+            Macrobenchmark::Em3d => "em3d",
+            Macrobenchmark::Moldyn => "moldyn",
+            Macrobenchmark::Appbt => "appbt",
         }
     }
 
@@ -47,11 +52,11 @@ impl Program {
     /// When the interface cannot be there, or the result is wrong.
     pub fn run(self, platform: &BusPlatform, interface: Interface) -> Result<Outcome, MicroError> {
         match self {
-            Program::Gauss => gauss::run(platform, interface, gauss::SIZE),
-            Program::Em3d => em3d::run(platform, interface, em3d::Graph::PAPER),
-            Program::Spsolve => spsolve::run(platform, interface, spsolve::Size::PAPER),
-            Program::Moldyn => moldyn::run(platform, interface, moldyn::Size::PAPER),
-            Program::Appbt => appbt::run(platform, interface, appbt::Size::PAPER),
+            Macrobenchmark::Gauss => gauss::run(platform, interface, gauss::SIZE),
+            Macrobenchmark::Em3d => em3d::run(platform, interface, em3d::Graph::PAPER),
+            Macrobenchmark::Spsolve => spsolve::run(platform, interface, spsolve::Size::PAPER),
+            Macrobenchmark::Moldyn => moldyn::run(platform, interface, moldyn::Size::PAPER),
+            Macrobenchmark::Appbt => appbt::run(platform, interface, appbt::Size::PAPER),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::micro::{bandwidth, local_queue, ns, round_trip_ns};
 use super::nodes::Outcome;
-use super::programs::Program;
+use super::programs::Macrobenchmark;
 use crate::platform::BusPlatform;
 use crate::systems::cni::Interface;
 
@@ -18,15 +18,15 @@ pub enum CniWork {
     /// Bandwidth between two processors on one bus.
     LocalQueue,
     /// A program on all nodes.
-    Program(Interface, Program),
+    Macrobenchmark(Interface, Macrobenchmark),
 }
 
 impl CniWork {
     /// An estimate of how long it takes.
     pub fn cost(&self) -> f64 {
         match self {
-            CniWork::Program(_, Program::Gauss | Program::Moldyn) => 1e6,
-            CniWork::Program(..) => 1e3,
+            CniWork::Macrobenchmark(_, Macrobenchmark::Gauss | Macrobenchmark::Moldyn) => 1e6,
+            CniWork::Macrobenchmark(..) => 1e3,
             _ => 10.0,
         }
     }
@@ -54,7 +54,7 @@ impl CniWork {
             CniWork::Bandwidth(interface, bytes) => {
                 bandwidth(platform, interface, bytes).map(|rate| ("mbytes_per_s", rate))
             }
-            CniWork::Program(interface, program) => {
+            CniWork::Macrobenchmark(interface, program) => {
                 let outcome = program.run(platform, interface).map_err(|e| e.to_string())?;
                 return Ok(values(platform, &outcome));
             }

@@ -6,7 +6,7 @@ use super::expr::{Place, Source};
 use super::plan::{Figure, Kind, Series, Settings};
 use super::point::{Effort, Measured, Offered, Point, Work};
 use super::statement::Verdict;
-use crate::run::cni::programs::Program;
+use crate::run::cni::programs::Macrobenchmark;
 use crate::run::cni::work::CniWork;
 use crate::run::micro::{Held, Stores, Words};
 use crate::run::parallel;
@@ -211,7 +211,11 @@ fn expand(series: &Series) -> Planned {
         Kind::CniLocalQueue => fixed(vec![("244 B", Work::Cni(CniWork::LocalQueue))]),
         Kind::CniPrograms => {
             let interface = series.interface.ok_or("it names no network interface")?.interface();
-            fixed(Program::ALL.map(|p| (p.name(), Work::Cni(CniWork::Program(interface, p)))).into())
+            fixed(
+                Macrobenchmark::ALL
+                    .map(|p| (p.name(), Work::Cni(CniWork::Macrobenchmark(interface, p))))
+                    .into(),
+            )
         }
         Kind::CniAcross => {
             let queue = series.queue.ok_or("it names no queue")?;

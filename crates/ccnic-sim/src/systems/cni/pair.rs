@@ -47,9 +47,9 @@ impl Queues {
     }
 }
 
-/// The program's side: numbered messages, checked when they come back.
+/// The host's end of both: numbered messages, checked when they come back.
 #[derive(Debug)]
-pub struct Program<M> {
+pub struct QueueHost<M> {
     mem: M,
     sender: Sender,
     receiver: Receiver,
@@ -65,10 +65,10 @@ pub struct Program<M> {
     pub wrong: u64,
 }
 
-impl<M: SharedMemory> Program<M> {
+impl<M: SharedMemory> QueueHost<M> {
     /// Over queues that nobody has used. `size`: bytes of a message, which goes in parts of at most [`PAYLOAD`].
-    pub fn new(mem: M, queues: &Queues, size: usize) -> Program<M> {
-        Program {
+    pub fn new(mem: M, queues: &Queues, size: usize) -> QueueHost<M> {
+        QueueHost {
             mem,
             sender: Sender::new(queues.to_nic),
             receiver: Receiver::new(queues.to_program),
@@ -135,19 +135,19 @@ impl<M: SharedMemory> Program<M> {
     }
 }
 
-/// The NIC's side.
+/// The NIC's end of both.
 #[derive(Debug)]
-pub struct Nic<M> {
+pub struct QueueNic<M> {
     mem: M,
     sender: Sender,
     receiver: Receiver,
     payload: Vec<u8>,
 }
 
-impl<M: SharedMemory> Nic<M> {
+impl<M: SharedMemory> QueueNic<M> {
     /// Over queues that nobody has used.
-    pub fn new(mem: M, queues: &Queues) -> Nic<M> {
-        Nic {
+    pub fn new(mem: M, queues: &Queues) -> QueueNic<M> {
+        QueueNic {
             mem,
             sender: Sender::new(queues.to_program),
             receiver: Receiver::new(queues.to_nic),
@@ -186,7 +186,8 @@ mod tests {
         for (blocks, size) in [(4, 0), (16, 52), (16, 64), (512, 244)] {
             let queues = Queues::new(blocks);
             let mem = HeapMemory::new(queues.bytes());
-            let (mut program, mut nic) = (Program::new(mem.clone(), &queues, size), Nic::new(mem, &queues));
+            let (mut program, mut nic) =
+                (QueueHost::new(mem.clone(), &queues, size), QueueNic::new(mem, &queues));
             for round in 0..50 {
                 while program.send() {}
                 assert_eq!(program.in_flight(), queues.entries(), "{round}");
@@ -203,7 +204,7 @@ mod tests {
     fn messages_of_several_parts() {
         let queues = Queues::new(16);
         let mem = HeapMemory::new(queues.bytes());
-        let (mut program, mut nic) = (Program::new(mem.clone(), &queues, 500), Nic::new(mem, &queues));
+        let (mut program, mut nic) = (QueueHost::new(mem.clone(), &queues, 500), QueueNic::new(mem, &queues));
         for message in 0..50 {
             while program.is_begun() || program.in_flight() == 0 {
                 assert!(program.send());
@@ -221,7 +222,8 @@ mod tests {
     fn a_length_that_no_message_has_is_not_believed() {
         let queues = Queues::new(16);
         let mem = HeapMemory::new(queues.bytes());
-        let (mut program, mut nic) = (Program::new(mem.clone(), &queues, 8), Nic::new(mem.clone(), &queues));
+        let (mut program, mut nic) =
+            (QueueHost::new(mem.clone(), &queues, 8), QueueNic::new(mem.clone(), &queues));
         assert!(program.send());
         mem.store(0, mem.load(0) | 0xffff << 48);
         assert!(nic.poll() && program.receive());

@@ -7,7 +7,7 @@ use ccnic::SharedMemory;
 
 use super::PioError;
 use super::protocol::{CpuSide, DeviceSide, Initiator, OnLoad, Rules};
-use crate::eci::{Agent, Device, LINE, Port, Sim};
+use crate::eci::{Agent, Device, EciPort, LINE, Sim};
 use crate::kernel::time::{Ps, ps};
 use crate::platform::PioPlatform;
 
@@ -146,7 +146,7 @@ impl Responder {
     }
 
     /// Answers the load that is held, if it may be and there is something to say.
-    fn answer(&mut self, port: &mut Port<'_>) {
+    fn answer(&mut self, port: &mut EciPort<'_>) {
         if self.side.may_answer().is_some()
             && let Some(message) = self.message.take()
         {
@@ -154,7 +154,7 @@ impl Responder {
         }
     }
 
-    fn give(&mut self, port: &mut Port<'_>, message: Vec<u8>, ready: bool) {
+    fn give(&mut self, port: &mut EciPort<'_>, message: Vec<u8>, ready: bool) {
         if let Some(line) = self.side.may_answer() {
             port.bytes_mut(LINES[line], MESSAGE).copy_from_slice(&message);
             port.give(LINES[line] / LINE, self.protocol.exclusive, 0);
@@ -164,7 +164,7 @@ impl Responder {
     }
 
     /// The core's message has come.
-    fn take(&mut self, port: &mut Port<'_>) {
+    fn take(&mut self, port: &mut EciPort<'_>) {
         let mut message = port.bytes(LINES[self.line_of_message()], MESSAGE).to_vec();
         if self.protocol.initiator == Initiator::Cpu {
             let time = (self.function)(&mut message);
@@ -186,7 +186,7 @@ impl Responder {
     }
 
     /// The device's next request, after a while.
-    fn next(&mut self, port: &mut Port<'_>) {
+    fn next(&mut self, port: &mut EciPort<'_>) {
         if self.left > 0 {
             self.left -= 1;
             // Not always at the same moment of the device's clock.
@@ -203,7 +203,7 @@ impl Responder {
 }
 
 impl Device for Responder {
-    fn wanted(&mut self, port: &mut Port<'_>, line: u32) {
+    fn wanted(&mut self, port: &mut EciPort<'_>, line: u32) {
         let line = self.line(line);
         self.loads += 1;
         match self.side.load(line) {
@@ -221,7 +221,7 @@ impl Device for Responder {
         }
     }
 
-    fn got(&mut self, port: &mut Port<'_>, _: u32) {
+    fn got(&mut self, port: &mut EciPort<'_>, _: u32) {
         if self.side.fetched() {
             self.take(port);
         }
@@ -230,7 +230,7 @@ impl Device for Responder {
         }
     }
 
-    fn due(&mut self, port: &mut Port<'_>, token: u32) {
+    fn due(&mut self, port: &mut EciPort<'_>, token: u32) {
         if token == Token::Ready.word() {
             if self.protocol.initiator == Initiator::Device {
                 let mut message = vec![self.left as u8; MESSAGE];

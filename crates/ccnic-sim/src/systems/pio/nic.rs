@@ -19,7 +19,7 @@ use ccnic::SharedMemory;
 
 use super::PioError;
 use super::protocol::{CpuSide, DeviceSide, Initiator, OnLoad, Rules};
-use crate::eci::{Agent, Device, LINE, Port, Sim};
+use crate::eci::{Agent, Device, EciPort, LINE, Sim};
 use crate::kernel::time::{Ps, ns, ps};
 use crate::platform::PioPlatform;
 
@@ -45,7 +45,7 @@ struct Wire {
     left: RefCell<Vec<(Ps, Vec<u8>)>>,
 }
 
-struct Nic {
+struct EciNic {
     side: DeviceSide,
     initiator: Initiator,
     /// A cycle of the NIC's logic.
@@ -59,12 +59,12 @@ struct Nic {
     wire: Rc<Wire>,
 }
 
-impl Nic {
+impl EciNic {
     fn is_control(line: u32) -> Option<usize> {
         CONTROL.iter().position(|at| at / LINE == line)
     }
 
-    fn fetch_rest(&mut self, port: &mut Port<'_>) {
+    fn fetch_rest(&mut self, port: &mut EciPort<'_>) {
         self.fetching = rest(self.len);
         (0..self.fetching).for_each(|i| port.fetch(REST / LINE + i));
     }
@@ -74,7 +74,7 @@ impl Nic {
         CONTROL[self.side.holds().map_or(0, |held| 1 - held)]
     }
 
-    fn deliver(&mut self, port: &mut Port<'_>) {
+    fn deliver(&mut self, port: &mut EciPort<'_>) {
         let Some(control) = self.side.may_answer() else { return };
         let Some(packet) = self.packet.take() else { return };
         self.len = packet.len();
@@ -88,7 +88,7 @@ impl Nic {
     }
 
     /// The packet is complete: it leaves, 64 bytes with each cycle.
-    fn transmit(&mut self, port: &mut Port<'_>) {
+    fn transmit(&mut self, port: &mut EciPort<'_>) {
         let at = self.old_control();
         let head = self.len.min(INLINE as usize);
         let mut packet = port.bytes(at + INLINE, head).to_vec();
@@ -102,9 +102,9 @@ impl Nic {
     }
 }
 
-impl Device for Nic {
-    fn wanted(&mut self, port: &mut Port<'_>, line: u32) {
-        let Some(control) = Nic::is_control(line) else {
+impl Device for EciNic {
+    fn wanted(&mut self, port: &mut EciPort<'_>, line: u32) {
+        let Some(control) = EciNic::is_control(line) else {
             port.give(line, true, 0); // the rest of a packet that is there
             return;
         };
@@ -121,8 +121,8 @@ impl Device for Nic {
         }
     }
 
-    fn got(&mut self, port: &mut Port<'_>, line: u32) {
-        if Nic::is_control(line).is_some() {
+    fn got(&mut self, port: &mut EciPort<'_>, line: u32) {
+        if EciNic::is_control(line).is_some() {
             self.side.fetched();
             if self.initiator == Initiator::Device {
                 if self.packet.is_none() && self.to_come > 0 {
@@ -150,7 +150,7 @@ impl Device for Nic {
         }
     }
 
-    fn due(&mut self, port: &mut Port<'_>, number: u32) {
+    fn due(&mut self, port: &mut EciPort<'_>, number: u32) {
         self.wire.arrived.set(port.now());
         self.packet = Some(contents(self.len, number));
         self.deliver(port);
@@ -170,7 +170,7 @@ fn machine(
 ) -> Result<(Sim, Rc<Wire>), PioError> {
     let device = super::part(platform, "device", &platform.device)?;
     let wire = Rc::new(Wire::default());
-    let nic = Nic {
+    let nic = EciNic {
         side: DeviceSide::new(initiator, Rules::default()),
         initiator,
         cycle: ps(1.0 / device.nic.get()),

@@ -10,7 +10,7 @@ use ccnic_sim::bus::buses::Attachment;
 use ccnic_sim::calibrate::calibrate;
 use ccnic_sim::cni::Interface;
 use ccnic_sim::cni::layout::Kind;
-use ccnic_sim::cni_run::programs::Program;
+use ccnic_sim::cni_run::programs::Macrobenchmark;
 use ccnic_sim::cni_run::work::CniWork;
 use ccnic_sim::eci;
 use ccnic_sim::loopback::simulate;
@@ -203,7 +203,7 @@ fn every_value_of_buses_has_an_effect() {
     };
     let program = |kind: Kind, attachment| {
         let interface = Interface { kind, attachment, snarfing: false };
-        CniWork::Program(interface, Program::Em3d)
+        CniWork::Macrobenchmark(interface, Macrobenchmark::Em3d)
     };
     let on = |p: &AnyPlatform, work: &CniWork| match p {
         AnyPlatform::Buses(p) => work.run_on(p),

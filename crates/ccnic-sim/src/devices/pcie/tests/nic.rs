@@ -6,7 +6,7 @@ use ccnic::{Burst, Config, Design, Layout, SharedMemory};
 
 use super::{Rig, platform};
 use crate::devices::pcie::attach_nic;
-use crate::devices::pcie::nic::{Nic, Service};
+use crate::devices::pcie::nic::{PcieNic, Service};
 use crate::kernel::time::Ps;
 use crate::machine::agent::Agent;
 
@@ -165,15 +165,15 @@ fn the_interface_runs_unchanged() {
 #[test]
 fn queues_take_turns_with_contexts() {
     let p = platform().overridden("device.contexts", 1.0).unwrap();
-    let mut nic = Nic::new(p.device.as_ref().unwrap(), &layout(), [(0, 0), (0, 0)].into_iter());
-    let ask = |nic: &mut Nic, queue: u16| {
+    let mut nic = PcieNic::new(p.device.as_ref().unwrap(), &layout(), [(0, 0), (0, 0)].into_iter());
+    let ask = |nic: &mut PcieNic, queue: u16| {
         let hold = nic.fetch;
         let q = &mut nic.queues[queue as usize];
         let (_, n) = q.packets.next(hold).unwrap();
         let Service::Active(asked) = &mut q.service else { panic!("{:?}", q.service) };
         *asked += u64::from(n);
     };
-    let take_all = |nic: &mut Nic, queue: u16| {
+    let take_all = |nic: &mut PcieNic, queue: u16| {
         let packets = &mut nic.queues[queue as usize].packets;
         packets.taken = packets.asked;
         packets.descs.clear();

@@ -18,7 +18,7 @@ pub(crate) const BURST: usize = 32;
 /// Bursts in one poll: so that what the program sends is not kept back for long.
 const BURSTS: usize = 4;
 /// Silence after which it is looked whether the NIC is still there, and how often then: that takes a system call.
-const LOOK: Micros = 10_000;
+pub(crate) const LOOK: Micros = 10_000;
 
 /// Something that the program may want to know.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -95,8 +95,22 @@ impl<E: Engine> Stack<E> {
     }
 
     /// As [`poll`](Stack::poll), with the program's side of UDP.
+    #[inline]
     pub fn poll_datagrams<H: Datagrams>(&mut self, handler: &mut H) -> usize {
         self.core.tick();
+        if self.is_quiet() { 0 } else { self.poll_fully(handler) }
+    }
+
+    /// A poll in which there is nothing to do, as most of them where a program waits for the next request: what comes is seen the sooner, the
+    /// less is done then.
+    #[inline]
+    fn is_quiet(&mut self) -> bool {
+        let Stack { core, pair: Some(pair), looked, .. } = self else { return false };
+        core.is_quiet(*looked) && !pair.rx_poll()
+    }
+
+    #[inline(never)]
+    fn poll_fully<H: Datagrams>(&mut self, handler: &mut H) -> usize {
         if self.core.behind == 0 {
             self.send();
         }
@@ -104,7 +118,7 @@ impl<E: Engine> Stack<E> {
         if self.core.behind == 0 {
             self.core.run_timers(); // what came in time has been seen
         }
-        if received == 0 && self.core.now.saturating_sub(self.core.heard.max(self.looked)) > LOOK {
+        if received == 0 && self.core.is_silent(self.looked) {
             let _ = self.look(); // `wait` says what is wrong
         }
         if let Some(frames) = self.core.group.told() {
@@ -212,6 +226,12 @@ impl<E: Engine> Stack<E> {
     /// Times for which timers are set: a measure of what a stack remembers.
     pub fn timers(&self) -> usize {
         self.core.timers.len()
+    }
+
+    /// The processor's counter ([`ccnic_shm::timestamp`]) when the stack was polled, or flushed, last: for programs that add up what they
+    /// spend, and would read it once more.
+    pub fn polled_at(&self) -> u64 {
+        self.core.time.ticks()
     }
 
     /// The Ethernet address.

@@ -10,7 +10,7 @@ use ccnic_frame::{Checksum, Headers, L3, Meta};
 
 use crate::draft::Draft;
 use crate::kept::{Kept, KeptMemory};
-use crate::transmit::Transmit;
+use crate::transmit::{BUFFER, Transmit};
 
 /// Bytes of an Ethernet header.
 pub(crate) const ETHERNET: usize = 14;
@@ -223,9 +223,15 @@ impl<'a> Reply<'a> {
         self.failed = !begun;
     }
 
-    /// Puts pieces of payload and queues the datagram; false when it is too long, or there is no room.
+    /// Puts pieces of payload and queues the datagram, of which nothing has been put before; false when it is too long, or there is no room.
     pub(crate) fn send_all(mut self, payload: &[&[u8]]) -> bool {
-        self.expect(payload.iter().map(|piece| piece.len()).sum());
+        let len = payload.iter().map(|piece| piece.len()).sum();
+        let frame = self.len + len;
+        if frame <= self.most.min(BUFFER) {
+            let meta = self.template.requests();
+            return self.out.whole(frame, self.template.finished(frame), payload, meta);
+        }
+        self.expect(len);
         payload.iter().for_each(|piece| _ = self.put(piece));
         self.send()
     }

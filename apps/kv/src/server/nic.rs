@@ -166,6 +166,9 @@ impl NicWorker {
             if !waited && turns % CLOCK != 0 {
                 continue;
             }
+            if waited {
+                self.spent.tell(&self.server.counters.interface);
+            }
             now = unix_time();
             if now != swept {
                 swept = now;
@@ -185,10 +188,12 @@ impl NicWorker {
         self.spent.begin();
         let frames = self.stack.poll_datagrams(&mut self.inbox);
         self.inbox.answer(&mut self.stack, &self.store, &self.server, &mut self.spent, now);
-        for conn in std::mem::take(&mut self.again) {
-            if let Some(client) = self.clients.get_mut(&conn) {
-                client.waits = false;
-                self.turn(conn, now);
+        if !self.again.is_empty() {
+            for conn in std::mem::take(&mut self.again) {
+                if let Some(client) = self.clients.get_mut(&conn) {
+                    client.waits = false;
+                    self.turn(conn, now);
+                }
             }
         }
         while let Some(event) = self.stack.next_event() {
@@ -197,7 +202,7 @@ impl NicWorker {
                 Event::Ready(conn, _) => self.turn(conn, now),
             }
         }
-        self.spent.end(frames > 0, &self.server.counters.interface);
+        self.spent.end(frames > 0, self.stack.polled_at(), &self.server.counters.interface);
     }
 
     fn accept(&mut self, listener: Listener, now: u32) {

@@ -324,6 +324,12 @@ impl KeptMemory {
         self.give_pieces(first)
     }
 
+    /// Freed values are under way.
+    #[inline]
+    pub(crate) fn is_leaving(&self) -> bool {
+        !self.leaving.is_empty()
+    }
+
     /// Makes freed values available that are no longer under way.
     #[inline]
     pub(crate) fn reclaim(&mut self, pair: &mut QueuePair) {

@@ -183,7 +183,7 @@ impl<E: Engine> Stack<E> {
         let local = if to.is_ipv4() { core.ipv4.map(IpAddr::V4) } else { core.ipv6.map(IpAddr::V6) };
         let local = local.filter(|_| core.options.next_hop(remote).is_some()).ok_or_else(no_route)?;
         let table = &core.connections;
-        let taken = |port| table.find(&Tuple::new(remote, to.port(), port)).is_some();
+        let taken = |port| table.has(&Tuple::new(remote, to.port(), port));
         let port = core.ports.choose(local, to, taken).ok_or(Error::NoPort)?;
         let tcp = core.engine.connecting(to, port, core.used.pop()).map_err(|_| no_route())?;
         let expires = core.now.saturating_add(core.options.handshake.as_micros() as u64);

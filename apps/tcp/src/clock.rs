@@ -20,6 +20,24 @@ const MOST: Micros = 1_000_000;
 const CLOSE: u64 = 1000;
 
 /// Where a stack reads the time.
+///
+/// ```no_run
+/// use std::sync::{Arc, Mutex};
+/// use std::time::Duration;
+///
+/// use ccnic_tcp::clock::Clock;
+/// use ccnic_tcp::{Options, Stack};
+///
+/// let time = Arc::new(Mutex::new(Duration::ZERO));
+/// let mut options = Options::new("10.9.0.2/24".parse()?);
+/// options.clock = Clock::Invented(Arc::clone(&time));
+/// let mut stack = Stack::open("/tmp/nic.sock", &options)?;
+/// for _ in 0..3600 {
+///     *time.lock().unwrap() += Duration::from_secs(1); // an hour, as far as the stack knows
+///     stack.poll();
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Default)]
 pub enum Clock {
     /// The clock of the system.

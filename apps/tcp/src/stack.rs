@@ -20,7 +20,7 @@ const BURSTS: usize = 4;
 /// Silence after which it is looked whether the NIC is still there, and how often then: that takes a system call.
 pub(crate) const LOOK: Micros = 10_000;
 
-/// Something that the program may want to know.
+/// Something that the program may want to know. Example: [`Stack::connect`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// Connections wait to be [accepted](Stack::accept).
@@ -30,7 +30,7 @@ pub enum Event {
     Ready(Conn, Ready),
 }
 
-/// What a connection is ready for.
+/// What a connection is ready for. Example: [`Stack::connect`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ready {
     /// A read does not block: there are bytes, the end, or an error.
@@ -42,6 +42,15 @@ pub struct Ready {
 }
 
 /// What a stack has counted since it was opened.
+///
+/// ```no_run
+/// # let stack = ccnic_tcp::Stack::open("/tmp/nic.sock", &ccnic_tcp::Options::new("10.9.0.2/24".parse()?))?;
+/// let counters = stack.counters();
+/// if counters.syn_dropped > 0 {
+///     println!("{} handshakes found the backlog full", counters.syn_dropped);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -213,7 +222,7 @@ impl<E: Engine> Stack<E> {
         all
     }
 
-    /// What the stack has counted.
+    /// What the stack has counted. Example: [`Counters`].
     pub fn counters(&self) -> Counters {
         Counters { sent: self.core.out.sent, refused: self.core.out.refused, ..self.core.counters }
     }

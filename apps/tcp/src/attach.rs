@@ -21,7 +21,7 @@ use crate::stack::Stack;
 use crate::transmit::Transmit;
 
 impl Stack<Smoltcp> {
-    /// Attaches a program with one queue pair to the NIC at this socket.
+    /// Attaches a program with one queue pair to the NIC at this socket. Example: [the crate](crate).
     ///
     /// # Errors
     /// The options are not valid, or the program cannot be attached.
@@ -33,6 +33,29 @@ impl Stack<Smoltcp> {
     /// Attaches a program with several queue pairs, and opens a stack on each, for a thread each: the same host, whose connections are spread
     /// over the queues by their addresses (receive-side scaling). Each stack has its own listeners; a port must be listened on by all.
     ///
+    /// ```no_run
+    /// use std::time::Duration;
+    ///
+    /// use ccnic_tcp::{Options, Stack};
+    ///
+    /// let options = Options::new("10.9.0.2/24".parse()?);
+    /// for mut stack in Stack::open_many("/tmp/nic.sock", &options, 4)? {
+    ///     std::thread::spawn(move || {
+    ///         let listener = stack.listen(80, 128)?;
+    ///         loop {
+    ///             stack.poll();
+    ///             while let Some(conn) = stack.accept(listener) {
+    ///                 stack.close(conn); // a server of use would serve it
+    ///             }
+    ///             stack.wait_when_idle(Duration::from_secs(1))?;
+    ///         }
+    ///         # #[expect(unreachable_code)]
+    ///         Ok::<(), ccnic_tcp::Error>(())
+    ///     });
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`open`](Stack::open); the NIC cannot spread packets.
     pub fn open_many(socket: impl AsRef<Path>, options: &Options, stacks: u16) -> Result<Vec<Stack>, Error> {
@@ -41,7 +64,7 @@ impl Stack<Smoltcp> {
 }
 
 impl<E: Engine> Stack<E> {
-    /// As [`open_many`](Stack::open_many), with another TCP engine.
+    /// As [`open_many`](Stack::open_many), with another TCP engine. Example: [`Engine`].
     ///
     /// # Errors
     /// As [`open_many`](Stack::open_many).

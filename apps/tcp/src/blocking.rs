@@ -21,7 +21,8 @@ const NAP: Duration = Duration::from_micros(100);
 
 impl<E: Engine> Stack<E> {
     /// Sends what there is to send, and sleeps until something comes, a connection has to be looked at, or the timeout is over. Poll after
-    /// it. While the NIC has gone it sleeps for some milliseconds, and looks whether another one has come.
+    /// it. While the NIC has gone it sleeps for some milliseconds, and looks whether another one has come. Example:
+    /// [`connect`](Stack::connect).
     ///
     /// # Errors
     /// The NIC has gone, where the stack may not [reconnect](crate::Options::reconnect); another one has come, and refuses this program:
@@ -53,7 +54,7 @@ impl<E: Engine> Stack<E> {
     }
 
     /// Between two polls of a program that polls while it is busy: sleeps as [`wait`](Stack::wait) does once no frame has come for
-    /// [`Options::sleep_after`](crate::Options::sleep_after). Returns whether it has waited.
+    /// [`Options::sleep_after`](crate::Options::sleep_after). Returns whether it has waited. Example: [`open_many`](Stack::open_many).
     ///
     /// # Errors
     /// As [`wait`](Stack::wait).
@@ -82,7 +83,7 @@ impl<E: Engine> Stack<E> {
     }
 
     /// Accepts, and waits for a connection if there is none. Like the other calls that block, it takes the events of all others: for
-    /// programs with one connection at a time.
+    /// programs with one connection at a time. Example: [`connect_blocking`](Stack::connect_blocking).
     ///
     /// # Errors
     /// As [`wait`](Stack::wait).
@@ -94,6 +95,23 @@ impl<E: Engine> Stack<E> {
     }
 
     /// Connects, and waits until the connection is established.
+    ///
+    /// ```no_run
+    /// use ccnic_tcp::{Options, Stack};
+    ///
+    /// let mut stack = Stack::open("/tmp/nic.sock", &Options::new("10.9.0.3/24".parse()?))?;
+    /// let conn = stack.connect_blocking("10.9.0.2:7".parse()?)?;
+    /// stack.write_all_blocking(conn, b"hello")?;
+    /// let mut answer = [0; 64];
+    /// let n = stack.read_blocking(conn, &mut answer)?;
+    /// println!("{}", answer[..n].escape_ascii());
+    /// stack.close(conn);
+    ///
+    /// let listener = stack.listen(7, 1)?;
+    /// let visitor = stack.accept_blocking(listener)?; // the other way round
+    /// println!("{} has come", stack.remote(visitor)?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     ///
     /// # Errors
     /// As [`connect`](Stack::connect); `ConnectionRefused`; `TimedOut`.
@@ -109,7 +127,7 @@ impl<E: Engine> Stack<E> {
         outcome.map(|()| conn)
     }
 
-    /// Reads, and waits until there is something.
+    /// Reads, and waits until there is something. Example: [`connect_blocking`](Stack::connect_blocking).
     ///
     /// # Errors
     /// As [`read`](Stack::read), but not `WouldBlock`.
@@ -120,7 +138,7 @@ impl<E: Engine> Stack<E> {
         })
     }
 
-    /// Writes all bytes, and waits for room.
+    /// Writes all bytes, and waits for room. Example: [`connect_blocking`](Stack::connect_blocking).
     ///
     /// # Errors
     /// As [`write`](Stack::write), but not `WouldBlock`.
@@ -137,7 +155,7 @@ impl<E: Engine> Stack<E> {
         Ok(())
     }
 
-    /// The peer at this address, once its Ethernet address is known.
+    /// The peer at this address, once its Ethernet address is known. Example: [`Peer`](crate::Peer).
     ///
     /// # Errors
     /// As [`peer`](Stack::peer); `TimedOut` after `timeout`.

@@ -13,7 +13,7 @@ use crate::engine::{Engine, Micros, NEVER, Phase};
 use crate::neighbours::{Group, Neighbours};
 use crate::options::Options;
 use crate::sockets::{Listening, Ports};
-use crate::stack::{BURST, Counters, Event, Ready};
+use crate::stack::{BURST, Counters, Event, LOOK, Ready};
 use crate::timers::Timers;
 use crate::transmit::Transmit;
 use crate::udp::Datagrams;
@@ -105,12 +105,31 @@ impl<E: Engine> Core<E> {
         }
     }
 
+    #[inline]
     pub(crate) fn tick(&mut self) {
         let (passed, stopped) = self.time.passed();
         self.now += passed;
         if stopped {
             self.behind = self.options.config.ring as usize;
         }
+    }
+
+    /// No frame has come for so long that it is to be looked whether the NIC is there, which was done at `looked`.
+    #[inline]
+    pub(crate) fn is_silent(&self, looked: Micros) -> bool {
+        self.now.saturating_sub(self.heard.max(looked)) > LOOK
+    }
+
+    /// Unless a frame has come, there is nothing to do.
+    #[inline]
+    pub(crate) fn is_quiet(&self, looked: Micros) -> bool {
+        self.behind == 0
+            && self.dirty.is_empty()
+            && self.touched.is_empty()
+            && self.out.is_quiet()
+            && self.timers.next().is_none_or(|at| at > self.now)
+            && !self.group.waits()
+            && !self.is_silent(looked)
     }
 
     pub(crate) fn mark_dirty(&mut self, conn: Conn) {
@@ -302,6 +321,9 @@ impl<E: Engine> Core<E> {
 
     /// Tells the program about the connections that were touched.
     pub(crate) fn tell(&mut self) {
+        if self.touched.is_empty() {
+            return;
+        }
         std::mem::swap(&mut self.touched, &mut self.work);
         let mut work = std::mem::take(&mut self.work);
         for conn in work.drain(..) {

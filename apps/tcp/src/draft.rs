@@ -2,12 +2,13 @@
 //!
 //! A draft begins in the place of a short frame and goes on in buffers when it is longer. It may end with parts of kept memory, which are
 //! not copied; then all before them is in one buffer, which the NIC frees, and what is put behind them lies in kept memory of its own,
-//! which is free again when the frame has been sent.
+//! which is free again when the frame has been sent. There is one draft at a time, since it borrows the stack: so its buffers lie in
+//! [`Transmit`], and a draft is small where it is moved.
 
 use std::ops::Range;
 
 use ccnic::SharedMemory;
-use ccnic_client::{Buf, Burst};
+use ccnic_client::Buf;
 use ccnic_frame::Meta;
 use ccnic_shm::NativeMemory;
 
@@ -19,10 +20,8 @@ use crate::transmit::{BUFFER, SHORT, Transmit};
 /// A frame that is being written piece by piece: UDP.
 #[derive(Debug, Default)]
 pub(crate) struct Draft {
-    /// Bytes before the first kept part.
+    /// Bytes before the first kept part: in the buffers of `Transmit::drafted`, or, where there are none, in a place for short frames.
     len: usize,
-    /// In buffers, not in a place for short frames.
-    long: Burst,
     parts: [Part; PARTS],
     kept: usize,
     /// Bytes behind the last part that may be written, since that is the draft's own.
@@ -32,8 +31,9 @@ pub(crate) struct Draft {
 impl Transmit {
     /// A frame to be written piece by piece; `len` is how long it may become, as far as known.
     pub(crate) fn draft(&mut self, len: usize) -> Option<Draft> {
-        let mut draft = Draft::default();
-        let fits = self.room() && (len <= SHORT || self.grow_long(&mut draft, len));
+        self.return_drafted(0); // of a draft that was forgotten
+        let draft = Draft::default();
+        let fits = self.room() && (len <= SHORT || self.grow_long(len));
         if !fits {
             self.abandon(draft);
             self.refused += 1;
@@ -43,10 +43,10 @@ impl Transmit {
     }
 
     /// Buffers for a frame of `len` bytes; false when there are not so many.
-    pub(crate) fn grow_long(&mut self, draft: &mut Draft, len: usize) -> bool {
-        while draft.long.len() * BUFFER < len {
+    pub(crate) fn grow_long(&mut self, len: usize) -> bool {
+        while self.drafted.len() * BUFFER < len {
             let Some(buf) = self.ready.pop() else { return false };
-            let _ = draft.long.push(buf); // as long as the longest packet, far below its capacity
+            let _ = self.drafted.push(buf); // as long as the longest packet, far below its capacity
         }
         true
     }
@@ -58,7 +58,7 @@ impl Transmit {
         }
         let end = draft.len + bytes.len();
         let place = self.next_place();
-        if draft.long.is_empty() {
+        if self.drafted.is_empty() {
             if end <= SHORT {
                 if let Some(to) = self.places.get_mut(place).and_then(|place| place.get_mut(draft.len..end)) {
                     to.copy_from_slice(bytes);
@@ -66,15 +66,15 @@ impl Transmit {
                 draft.len = end;
                 return true;
             }
-            if !self.grow_long(draft, end) {
+            if !self.grow_long(end) {
                 return false;
             }
             let before = self.places.get(place).and_then(|place| place.get(..draft.len)).unwrap_or_default();
-            write_at(&self.mem, draft.long.as_slice(), 0, before);
-        } else if !self.grow_long(draft, end) {
+            write_at(&self.mem, self.drafted.as_slice(), 0, before);
+        } else if !self.grow_long(end) {
             return false;
         }
-        write_at(&self.mem, draft.long.as_slice(), draft.len, bytes);
+        write_at(&self.mem, self.drafted.as_slice(), draft.len, bytes);
         draft.len = end;
         true
     }
@@ -107,22 +107,19 @@ impl Transmit {
     }
 
     /// Brings the bytes of a draft into one buffer; false when they are more, or when there is none.
-    fn gather(&mut self, draft: &mut Draft) -> bool {
-        if draft.long.is_empty() {
+    fn gather(&mut self, draft: &Draft) -> bool {
+        if self.drafted.is_empty() {
             let place = self.next_place();
-            if !self.grow_long(draft, 1) {
+            if !self.grow_long(1) {
                 return false;
             }
             let before = self.places.get(place).and_then(|place| place.get(..draft.len)).unwrap_or_default();
-            write_at(&self.mem, draft.long.as_slice(), 0, before);
+            write_at(&self.mem, self.drafted.as_slice(), 0, before);
         }
-        while draft.len <= BUFFER
-            && draft.long.len() > 1
-            && let Some(buf) = draft.long.pop()
-        {
-            self.return_one(buf);
+        if draft.len <= BUFFER {
+            self.return_drafted(1);
         }
-        draft.long.len() == 1
+        self.drafted.len() == 1
     }
 
     /// Appends a copy of bytes of a kept value.
@@ -180,7 +177,7 @@ impl Transmit {
 
     /// Writes the headers of a draft, whose first bytes are theirs, and queues it.
     pub(crate) fn submit_with(&mut self, draft: Draft, headers: &[u8], meta: Meta) {
-        if draft.long.is_empty() {
+        if self.drafted.is_empty() {
             let place = self.next_place();
             let Some(frame) = self.places.get_mut(place).and_then(|place| place.get_mut(..draft.len)) else {
                 return;
@@ -192,50 +189,46 @@ impl Transmit {
             self.push(draft.len, 0, meta);
             return;
         }
-        write_at(&self.mem, draft.long.as_slice(), 0, headers);
+        write_at(&self.mem, self.drafted.as_slice(), 0, headers);
         if draft.kept > 0 {
             return self.submit_kept(draft, meta);
         }
         let meta = if self.takes.covers(meta) { meta } else { self.finish_long(&draft, meta) };
-        self.submit(draft, meta);
+        self.submit(&draft, meta);
     }
 
     /// `finish` of a frame in buffers.
     #[cold]
     fn finish_long(&mut self, draft: &Draft, meta: Meta) -> Meta {
         let mut bytes = vec![0; draft.len];
-        for (part, buf) in bytes.chunks_mut(BUFFER).zip(draft.long.as_slice()) {
+        for (part, buf) in bytes.chunks_mut(BUFFER).zip(self.drafted.as_slice()) {
             self.mem.read(buf.desc().offset(), part);
         }
         let meta = Transmit::finish(self.takes, &mut bytes, meta);
-        write_at(&self.mem, draft.long.as_slice(), 0, bytes.get(..BUFFER).unwrap_or(&bytes));
+        write_at(&self.mem, self.drafted.as_slice(), 0, bytes.get(..BUFFER).unwrap_or(&bytes));
         meta
     }
 
     /// Queues a frame in buffers.
-    pub(crate) fn submit(&mut self, mut draft: Draft, meta: Meta) {
+    pub(crate) fn submit(&mut self, draft: &Draft, meta: Meta) {
         let n = draft.len.div_ceil(BUFFER);
-        while draft.long.len() > n
-            && let Some(buf) = draft.long.pop()
-        {
-            self.return_one(buf);
-        }
-        for (i, buf) in draft.long.iter_mut().enumerate() {
+        self.return_drafted(n);
+        for (i, buf) in self.drafted.iter_mut().enumerate() {
             let left = draft.len - i * BUFFER;
             let _ = buf.set_len(left.min(BUFFER) as u16);
             buf.set_more(left > BUFFER);
             buf.set_meta(meta.word());
         }
         let at = self.long.len();
-        while let Some(buf) = draft.long.pop() {
+        while let Some(buf) = self.drafted.pop() {
             self.long.insert(at, buf);
         }
         self.push(0, n, meta);
     }
 
     /// Queues a frame with kept parts, whose requests the NIC takes.
-    fn submit_kept(&mut self, mut draft: Draft, meta: Meta) {
-        let Some(mut buf) = draft.long.pop() else { return };
+    fn submit_kept(&mut self, draft: Draft, meta: Meta) {
+        let Some(mut buf) = self.drafted.pop() else { return };
         let _ = buf.set_len(draft.len as u16); // it has 4096 bytes
         buf.set_meta(meta.word());
         self.long.push_back(buf);
@@ -244,17 +237,20 @@ impl Transmit {
     }
 
     /// Gives up a draft.
-    pub(crate) fn abandon(&mut self, mut draft: Draft) {
+    pub(crate) fn abandon(&mut self, draft: Draft) {
         draft.parts.iter().take(draft.kept).for_each(|part| self.kept.waits_no_longer(part, 0));
-        while let Some(buf) = draft.long.pop() {
-            self.return_one(buf);
-        }
+        self.return_drafted(0);
     }
 
-    fn return_one(&mut self, mut buf: Buf) {
-        buf.set_more(false);
-        let _ = buf.set_len(BUFFER as u16);
-        let _ = self.ready.push(buf); // it came from there
+    /// Makes all buffers ready again but the first `n`.
+    fn return_drafted(&mut self, n: usize) {
+        while self.drafted.len() > n
+            && let Some(mut buf) = self.drafted.pop()
+        {
+            buf.set_more(false);
+            let _ = buf.set_len(BUFFER as u16);
+            let _ = self.ready.push(buf); // it came from there
+        }
     }
 }
 

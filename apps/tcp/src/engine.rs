@@ -64,6 +64,21 @@ pub struct Host {
 }
 
 /// A TCP implementation. All times are those of the stack.
+///
+/// ```no_run
+/// use std::path::Path;
+///
+/// use ccnic_tcp::{Engine, Error, Options, Stack};
+///
+/// /// A server's stack, with whatever engine.
+/// fn open<E: Engine>(options: &Options) -> Result<Stack<E>, Error> {
+///     let mut stacks = Stack::<E>::open_with(Path::new("/tmp/nic.sock"), options, 1)?;
+///     Ok(stacks.remove(0))
+/// }
+///
+/// let stack = open::<ccnic_tcp::smoltcp::Smoltcp>(&Options::new("10.9.0.2/24".parse()?))?;
+/// # Ok::<(), Error>(())
+/// ```
 pub trait Engine: std::fmt::Debug {
     /// The state of one connection.
     type Tcp: std::fmt::Debug;

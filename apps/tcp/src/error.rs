@@ -3,6 +3,14 @@
 use std::net::IpAddr;
 
 /// Why a stack could not be opened, or a call of it failed.
+///
+/// ```
+/// use ccnic_tcp::{Error, Network};
+///
+/// let error = "224.0.0.1/24".parse::<Network>().unwrap_err();
+/// assert!(matches!(error, Error::NotUnicast { .. }));
+/// assert_eq!(error.to_string(), "224.0.0.1 is not the address of a host; choose a unicast address");
+/// ```
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The attachment to the NIC.

@@ -183,6 +183,7 @@ impl Group {
     }
 
     /// Whether others have told this stack something.
+    #[inline]
     pub(crate) fn waits(&self) -> bool {
         self.members.get(self.own).is_some_and(|member| member.full.load(Ordering::Acquire))
     }

@@ -11,6 +11,15 @@ use crate::error::Error;
 use crate::udp::ETHERNET;
 
 /// An address of this host and the length of its network's prefix: `10.9.0.2/24`.
+///
+/// ```
+/// use ccnic_tcp::Network;
+///
+/// let network: Network = "10.9.0.2/24".parse()?;
+/// assert!(network.contains("10.9.0.77".parse()?) && !network.contains("10.9.1.2".parse()?));
+/// assert!("10.9.0.2".parse::<Network>().is_err()); // without a prefix
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Network {
     /// The address of this host.
@@ -20,7 +29,7 @@ pub struct Network {
 }
 
 impl Network {
-    /// True when the network has this address.
+    /// True when the network has this address. Example: [`Network`].
     pub fn contains(&self, address: IpAddr) -> bool {
         let prefix = u32::from(self.prefix);
         match (self.address, address) {

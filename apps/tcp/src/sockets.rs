@@ -121,7 +121,7 @@ impl<E: Engine> Core<E> {
 
 impl<E: Engine> Stack<E> {
     /// Listens on a TCP port. `backlog`: handshakes under way, and connections that are not accepted yet, that are permitted together; further
-    /// SYNs are dropped, and come again.
+    /// SYNs are dropped, and come again. Example: [the crate](crate).
     ///
     /// # Errors
     /// [`Error::PortInUse`]; [`Error::Range`] for port 0 or more than 65535 listeners.
@@ -170,6 +170,36 @@ impl<E: Engine> Stack<E> {
 
     /// Opens a connection. It is established when [`Event::Ready`] says that it is writable, and has failed when that says that it is closed.
     ///
+    /// ```no_run
+    /// use ccnic_tcp::{Event, Options, Stack};
+    ///
+    /// let mut stack = Stack::open("/tmp/nic.sock", &Options::new("10.9.0.3/24".parse()?))?;
+    /// let conn = stack.connect("10.9.0.2:80".parse()?)?;
+    /// let (mut asked, mut page, mut bytes) = (false, Vec::new(), [0; 4096]);
+    /// 'all: loop {
+    ///     stack.poll();
+    ///     while let Some(event) = stack.next_event() {
+    ///         let Event::Ready(conn, ready) = event else { continue };
+    ///         if ready.writable && !asked {
+    ///             asked = stack.write(conn, b"GET / HTTP/1.0\r\n\r\n")? > 0;
+    ///             stack.shutdown(conn)?; // this was all
+    ///         }
+    ///         while let Ok(n) = stack.read(conn, &mut bytes) {
+    ///             if n == 0 {
+    ///                 break 'all; // the server, too, has closed
+    ///             }
+    ///             page.extend_from_slice(&bytes[..n]);
+    ///         }
+    ///         if ready.closed {
+    ///             break 'all; // refused, reset or timed out
+    ///         }
+    ///     }
+    ///     stack.wait(None)?;
+    /// }
+    /// stack.close(conn);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
+    ///
     /// # Errors
     /// [`Error::NoRoute`], [`Error::NoPort`], [`Error::TooMany`].
     pub fn connect(&mut self, to: SocketAddr) -> Result<Conn, Error> {
@@ -183,7 +213,7 @@ impl<E: Engine> Stack<E> {
         let local = if to.is_ipv4() { core.ipv4.map(IpAddr::V4) } else { core.ipv6.map(IpAddr::V6) };
         let local = local.filter(|_| core.options.next_hop(remote).is_some()).ok_or_else(no_route)?;
         let table = &core.connections;
-        let taken = |port| table.find(&Tuple::new(remote, to.port(), port)).is_some();
+        let taken = |port| table.has(&Tuple::new(remote, to.port(), port));
         let port = core.ports.choose(local, to, taken).ok_or(Error::NoPort)?;
         let tcp = core.engine.connecting(to, port, core.used.pop()).map_err(|_| no_route())?;
         let expires = core.now.saturating_add(core.options.handshake.as_micros() as u64);
@@ -194,7 +224,7 @@ impl<E: Engine> Stack<E> {
         Ok(conn)
     }
 
-    /// Reads bytes; 0 of them when the peer has closed and all have been read.
+    /// Reads bytes; 0 of them when the peer has closed and all have been read. Example: [`connect`](Stack::connect).
     ///
     /// # Errors
     /// `WouldBlock`; `ConnectionReset`, `ConnectionRefused`, `TimedOut` when the connection has failed; `NotConnected` for a handle that the
@@ -246,7 +276,7 @@ impl<E: Engine> Stack<E> {
         result
     }
 
-    /// Writes bytes, as many as there is room for. They are sent by the next poll.
+    /// Writes bytes, as many as there is room for. They are sent by the next poll. Example: [`connect`](Stack::connect).
     ///
     /// # Errors
     /// `WouldBlock` when there is no room; `BrokenPipe` after [`shutdown`](Stack::shutdown), or when the connection has failed; `NotConnected`
@@ -308,7 +338,8 @@ impl<E: Engine> Stack<E> {
         self.core.held(conn).map_or(0, |entry| E::unacknowledged(&entry.tcp))
     }
 
-    /// Sends FIN after what was written: the peer reads to the end. What it sends can still be read.
+    /// Sends FIN after what was written: the peer reads to the end. What it sends can still be read. Example:
+    /// [`connect`](Stack::connect).
     ///
     /// # Errors
     /// `NotConnected`.
@@ -387,17 +418,17 @@ impl<E: Engine> Stack<E> {
     }
 
     /// Sends a datagram from this port, its payload put together from pieces; the next poll or [`flush`](Stack::flush) hands it to the NIC.
-    /// False when it is too long, or there is no room: poll first.
+    /// False when it is too long, or there is no room: poll first. Example: [`Peer`].
     pub fn send_to(&mut self, from: u16, to: &Peer, payload: &[&[u8]]) -> bool {
         self.compose(from, to).is_some_and(|datagram| datagram.send_all(payload))
     }
 
-    /// As [`send_to`](Stack::send_to), the answer to a datagram that has come before.
+    /// As [`send_to`](Stack::send_to), the answer to a datagram that has come before. Example: [`Later`].
     pub fn answer(&mut self, to: &Later, payload: &[&[u8]]) -> bool {
         self.answer_to(to).send_all(payload)
     }
 
-    /// Begins the answer to a datagram that has come before; [`Reply::send`] queues it.
+    /// Begins the answer to a datagram that has come before; [`Reply::send`] queues it. Example: [`Later`].
     pub fn answer_to(&mut self, to: &Later) -> Reply<'_> {
         let core = &mut self.core;
         Reply::new(&mut core.out, to.0, core.options.mtu)

@@ -18,9 +18,9 @@ pub(crate) const BURST: usize = 32;
 /// Bursts in one poll: so that what the program sends is not kept back for long.
 const BURSTS: usize = 4;
 /// Silence after which it is looked whether the NIC is still there, and how often then: that takes a system call.
-const LOOK: Micros = 10_000;
+pub(crate) const LOOK: Micros = 10_000;
 
-/// Something that the program may want to know.
+/// Something that the program may want to know. Example: [`Stack::connect`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Event {
     /// Connections wait to be [accepted](Stack::accept).
@@ -30,7 +30,7 @@ pub enum Event {
     Ready(Conn, Ready),
 }
 
-/// What a connection is ready for.
+/// What a connection is ready for. Example: [`Stack::connect`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Ready {
     /// A read does not block: there are bytes, the end, or an error.
@@ -42,6 +42,15 @@ pub struct Ready {
 }
 
 /// What a stack has counted since it was opened.
+///
+/// ```no_run
+/// # let stack = ccnic_tcp::Stack::open("/tmp/nic.sock", &ccnic_tcp::Options::new("10.9.0.2/24".parse()?))?;
+/// let counters = stack.counters();
+/// if counters.syn_dropped > 0 {
+///     println!("{} handshakes found the backlog full", counters.syn_dropped);
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Counters {
@@ -95,8 +104,22 @@ impl<E: Engine> Stack<E> {
     }
 
     /// As [`poll`](Stack::poll), with the program's side of UDP.
+    #[inline]
     pub fn poll_datagrams<H: Datagrams>(&mut self, handler: &mut H) -> usize {
         self.core.tick();
+        if self.is_quiet() { 0 } else { self.poll_fully(handler) }
+    }
+
+    /// A poll in which there is nothing to do, as most of them where a program waits for the next request: what comes is seen the sooner, the
+    /// less is done then.
+    #[inline]
+    fn is_quiet(&mut self) -> bool {
+        let Stack { core, pair: Some(pair), looked, .. } = self else { return false };
+        core.is_quiet(*looked) && !pair.rx_poll()
+    }
+
+    #[inline(never)]
+    fn poll_fully<H: Datagrams>(&mut self, handler: &mut H) -> usize {
         if self.core.behind == 0 {
             self.send();
         }
@@ -104,7 +127,7 @@ impl<E: Engine> Stack<E> {
         if self.core.behind == 0 {
             self.core.run_timers(); // what came in time has been seen
         }
-        if received == 0 && self.core.now.saturating_sub(self.core.heard.max(self.looked)) > LOOK {
+        if received == 0 && self.core.is_silent(self.looked) {
             let _ = self.look(); // `wait` says what is wrong
         }
         if let Some(frames) = self.core.group.told() {
@@ -199,7 +222,7 @@ impl<E: Engine> Stack<E> {
         all
     }
 
-    /// What the stack has counted.
+    /// What the stack has counted. Example: [`Counters`].
     pub fn counters(&self) -> Counters {
         Counters { sent: self.core.out.sent, refused: self.core.out.refused, ..self.core.counters }
     }
@@ -212,6 +235,12 @@ impl<E: Engine> Stack<E> {
     /// Times for which timers are set: a measure of what a stack remembers.
     pub fn timers(&self) -> usize {
         self.core.timers.len()
+    }
+
+    /// The processor's counter ([`ccnic_shm::timestamp`]) when the stack was polled, or flushed, last: for programs that add up what they
+    /// spend, and would read it once more.
+    pub fn polled_at(&self) -> u64 {
+        self.core.time.ticks()
     }
 
     /// The Ethernet address.

@@ -33,6 +33,7 @@ impl Timers {
     }
 
     /// The next time.
+    #[inline]
     pub(crate) fn next(&self) -> Option<Micros> {
         self.queue.peek().map(|Reverse((at, _))| *at)
     }

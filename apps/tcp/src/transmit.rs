@@ -57,6 +57,8 @@ pub(crate) struct Transmit {
     /// Buffers that the ring had no room for.
     held: Burst,
     pub(crate) ready: Burst,
+    /// Buffers of the frame that is being written piece by piece.
+    pub(crate) drafted: Burst,
     work: Burst,
     scratch: Vec<u8>,
     /// Frames for which there was neither place nor buffer.
@@ -77,6 +79,7 @@ impl Transmit {
             kept,
             held: Burst::new(),
             ready: Burst::new(),
+            drafted: Burst::new(),
             work: Burst::new(),
             scratch: Vec::new(),
             refused: 0,
@@ -102,11 +105,21 @@ impl Transmit {
         self.waiting.push_back(Waiting { len, buffers, kept, meta: meta.word() });
     }
 
+    fn is_short(&self) -> bool {
+        self.ready.len() < READY * 3 / 4
+    }
+
+    /// Nothing to send, to get ready or to reclaim.
+    #[inline]
+    pub(crate) fn is_quiet(&self) -> bool {
+        self.is_empty() && !self.is_short() && !self.kept.is_leaving()
+    }
+
     /// Gets buffers ready for what is made until the next call.
     #[inline]
     pub(crate) fn prepare(&mut self, pair: &mut QueuePair) {
         self.kept.reclaim(pair);
-        if self.ready.len() < READY * 3 / 4 {
+        if self.is_short() {
             pair.alloc(BUFFER as u16, READY - self.ready.len(), &mut self.ready);
         }
     }
@@ -124,7 +137,14 @@ impl Transmit {
     }
 
     /// Sends what waits, as much as there is room for.
+    #[inline]
     pub(crate) fn flush(&mut self, pair: &mut QueuePair) {
+        if !self.is_empty() {
+            self.flush_waiting(pair);
+        }
+    }
+
+    fn flush_waiting(&mut self, pair: &mut QueuePair) {
         loop {
             if !self.held.is_empty() {
                 pair.tx_burst(&mut self.held);
@@ -206,6 +226,25 @@ impl Transmit {
         self.took(n);
     }
 
+    /// Queues a frame of these headers and pieces of payload, `len` bytes together, that is as long as one buffer at most; false when there
+    /// is no room for it.
+    pub(crate) fn whole(&mut self, len: usize, headers: &[u8], pieces: &[&[u8]], meta: Meta) -> bool {
+        if !self.room() {
+            self.refused += 1;
+            return false;
+        }
+        self.frame(len, |bytes| {
+            let mut rest = bytes;
+            for piece in std::iter::once(&headers).chain(pieces) {
+                let Some((to, after)) = rest.split_at_mut_checked(piece.len()) else { break };
+                to.copy_from_slice(piece);
+                rest = after;
+            }
+            (meta, ())
+        });
+        true
+    }
+
     /// The metadata of a frame, after what the NIC does not take has been done.
     #[inline]
     pub(crate) fn finish(takes: Takes, bytes: &mut [u8], meta: Meta) -> Meta {
@@ -242,8 +281,8 @@ impl Transmit {
         let (meta, result) = fill(&mut scratch);
         let meta = Transmit::finish(takes, &mut scratch, meta);
         let mut draft = Draft::default();
-        if room && self.grow_long(&mut draft, len) && self.put(&mut draft, &scratch) {
-            self.submit(draft, meta);
+        if room && self.grow_long(len) && self.put(&mut draft, &scratch) {
+            self.submit(&draft, meta);
         } else {
             self.abandon(draft);
             self.refused += 1;
@@ -256,6 +295,7 @@ impl Transmit {
     pub(crate) fn retire(&mut self, pair: &mut QueuePair) {
         pair.free(&mut self.held);
         pair.free(&mut self.ready);
+        pair.free(&mut self.drafted);
         while let Some(buf) = self.long.pop_front() {
             pair.free_one(buf);
         }

@@ -10,7 +10,7 @@ use ccnic_frame::{Checksum, Headers, L3, Meta};
 
 use crate::draft::Draft;
 use crate::kept::{Kept, KeptMemory};
-use crate::transmit::Transmit;
+use crate::transmit::{BUFFER, Transmit};
 
 /// Bytes of an Ethernet header.
 pub(crate) const ETHERNET: usize = 14;
@@ -19,6 +19,33 @@ const UDP: usize = 8;
 const MOST: usize = ETHERNET + 40 + UDP;
 
 /// A program's side of datagrams.
+///
+/// ```no_run
+/// use std::net::SocketAddr;
+///
+/// use ccnic_tcp::{Datagrams, Options, Reply, Stack};
+///
+/// /// Returns what comes, behind a number.
+/// struct Numbered(u64);
+///
+/// impl Datagrams for Numbered {
+///     fn datagram(&mut self, _: SocketAddr, _: SocketAddr, payload: &[u8], reply: &mut Reply<'_>) {
+///         self.0 += 1;
+///         reply.expect(8 + payload.len());
+///         let _ = reply.put(&self.0.to_be_bytes()) && reply.put(payload); // else nothing is sent
+///     }
+/// }
+///
+/// let mut stack = Stack::open("/tmp/nic.sock", &Options::new("10.9.0.2/24".parse()?))?;
+/// stack.bind(7)?;
+/// let mut numbered = Numbered(0);
+/// loop {
+///     stack.poll_datagrams(&mut numbered);
+///     stack.wait_when_idle(None)?;
+/// }
+/// # #[expect(unreachable_code)]
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 pub trait Datagrams {
     /// A datagram for one of the ports of [`Stack::bind`](crate::Stack::bind). `payload` is lent: copy what is to be kept. What is put into
     /// `reply` is sent back.
@@ -37,6 +64,19 @@ impl Datagrams for () {
 }
 
 /// A host and its port, with the Ethernet address to send to. Made by [`Stack::peer`](crate::Stack::peer).
+///
+/// ```no_run
+/// use std::time::Duration;
+///
+/// use ccnic_tcp::{Options, Stack};
+///
+/// let mut stack = Stack::open("/tmp/nic.sock", &Options::new("10.9.0.3/24".parse()?))?;
+/// let peer = stack.peer_blocking("10.9.0.2:7".parse()?, Duration::from_secs(1))?;
+/// if stack.send_to(4000, &peer, &[b"hel", b"lo"]) {
+///     stack.flush_datagrams();
+/// }
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Peer {
     pub(crate) mac: [u8; 6],
@@ -51,6 +91,34 @@ impl Peer {
 }
 
 /// Where the answer to a datagram goes that is sent later: [`Reply::later`].
+///
+/// ```no_run
+/// use std::net::SocketAddr;
+///
+/// use ccnic_tcp::{Datagrams, Later, Options, Reply, Stack};
+///
+/// #[derive(Default)]
+/// struct Asked(Vec<Later>);
+///
+/// impl Datagrams for Asked {
+///     fn datagram(&mut self, _: SocketAddr, _: SocketAddr, _: &[u8], reply: &mut Reply<'_>) {
+///         self.0.push(reply.later());
+///     }
+/// }
+///
+/// let mut stack = Stack::open("/tmp/nic.sock", &Options::new("10.9.0.2/24".parse()?))?;
+/// stack.bind(7)?;
+/// let mut asked = Asked::default();
+/// stack.poll_datagrams(&mut asked);
+/// // All that have come together are answered together.
+/// while let Some(from) = asked.0.pop()
+///     && stack.can_send()
+/// {
+///     stack.answer(&from, &[b"now"]);
+/// }
+/// stack.flush_datagrams();
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Later(pub(crate) Template);
 
@@ -157,7 +225,8 @@ impl<'a> Reply<'a> {
         Reply { out, template, draft: None, len, most: mtu + ETHERNET, failed: false }
     }
 
-    /// Says how many bytes of payload will be put, so that they are written where they stay. Before the first [`put`](Reply::put).
+    /// Says how many bytes of payload will be put, so that they are written where they stay. Before the first [`put`](Reply::put). Example:
+    /// [`Datagrams`].
     pub fn expect(&mut self, payload: usize) {
         self.begin(payload);
     }
@@ -223,9 +292,15 @@ impl<'a> Reply<'a> {
         self.failed = !begun;
     }
 
-    /// Puts pieces of payload and queues the datagram; false when it is too long, or there is no room.
+    /// Puts pieces of payload and queues the datagram, of which nothing has been put before; false when it is too long, or there is no room.
     pub(crate) fn send_all(mut self, payload: &[&[u8]]) -> bool {
-        self.expect(payload.iter().map(|piece| piece.len()).sum());
+        let len = payload.iter().map(|piece| piece.len()).sum();
+        let frame = self.len + len;
+        if frame <= self.most.min(BUFFER) {
+            let meta = self.template.requests();
+            return self.out.whole(frame, self.template.finished(frame), payload, meta);
+        }
+        self.expect(len);
         payload.iter().for_each(|piece| _ = self.put(piece));
         self.send()
     }
@@ -249,6 +324,17 @@ impl<'a> Reply<'a> {
 }
 
 /// The two ends of a received datagram, from and to. `headers` are those of a datagram in `frame`.
+///
+/// ```
+/// use ccnic_frame::Headers;
+/// use ccnic_tcp::udp::{Template, ends};
+///
+/// let (from, to) = ("10.9.0.1:5".parse()?, "10.9.0.2:6".parse()?);
+/// let mut template = Template::new([[2; 6], [4; 6]], from, to).ok_or("of one version of IP")?;
+/// let frame = template.headers(0);
+/// assert_eq!(ends(frame, &Headers::parse(frame, frame.len())), Some((from, to)));
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[inline]
 pub fn ends(frame: &[u8], headers: &Headers) -> Option<(SocketAddr, SocketAddr)> {
     let short = |at: usize| frame.get(at..at + 2).map(|b| u16::from_be_bytes([b[0], b[1]]));

@@ -53,6 +53,8 @@ pub struct AsNic {
 struct Wire {
     queue: Queue,
     rooms: Box<[[u8; ROOM]]>,
+    /// Descriptors of what lies there.
+    descs: [Desc; BURST],
     /// A packet in several buffers, put together.
     chain: Vec<u8>,
 }
@@ -107,7 +109,12 @@ impl AsNic {
         let template = Template::new([OWN, [0xff; 6]], own, server).context("the addresses do not fit")?;
         let mut this = AsNic {
             takes: program.takes(),
-            wire: Wire { queue, rooms: vec![[0; ROOM]; BURST].into(), chain: Vec::new() },
+            wire: Wire {
+                queue,
+                rooms: vec![[0; ROOM]; BURST].into(),
+                descs: [Desc::default(); BURST],
+                chain: Vec::new(),
+            },
             _control: Control::start(nic)?,
             program,
             own,
@@ -154,12 +161,15 @@ impl AsNic {
     fn send_frames(&mut self) -> Result<bool, Lost> {
         let requests = self.template.requests();
         let meta = if self.takes.covers(requests) { requests.word() } else { 0 };
-        let mut parts = [Part::default(); BURST];
         let waiting = self.frames.get(self.sent..self.made).unwrap_or_default();
-        for (part, frame) in parts.iter_mut().zip(waiting) {
-            *part = Part { bytes: frame, meta, more: false };
-        }
-        let sent = self.wire.queue.tx_copy(parts.get(..waiting.len()).unwrap_or_default());
+        let part = |frame| Part { bytes: frame, meta, more: false };
+        let sent = if let [frame] = waiting {
+            self.wire.queue.tx_copy(&[part(frame)])
+        } else {
+            let mut parts = [Part::default(); BURST];
+            parts.iter_mut().zip(waiting).for_each(|(to, frame)| *to = part(frame));
+            self.wire.queue.tx_copy(parts.get(..waiting.len()).unwrap_or_default())
+        };
         self.sent += sent.map_err(defect)?;
         if self.sent == self.made {
             (self.sent, self.made) = (0, 0);
@@ -171,9 +181,9 @@ impl AsNic {
 impl Wire {
     /// Gives each frame that has come to `take`, with what its sender asks for; returns their number.
     fn receive(&mut self, take: &mut impl FnMut(&[u8], Meta)) -> Result<usize, BurstError> {
-        let mut descs = [Desc::default(); BURST];
-        let mut rooms = self.rooms.iter_mut();
-        let copied = self.queue.rx_copy(BURST, ROOM as u16, |i, desc| {
+        let Wire { queue, rooms, descs, .. } = self;
+        let mut rooms = rooms.iter_mut();
+        let copied = queue.rx_copy(BURST, ROOM as u16, |i, desc| {
             if let Some(kept) = descs.get_mut(i) {
                 *kept = desc;
             }
@@ -181,7 +191,7 @@ impl Wire {
         });
         match copied {
             Ok(n) => {
-                for (room, desc) in self.rooms.iter().zip(&descs).take(n) {
+                for (room, desc) in self.rooms.iter().zip(&self.descs).take(n) {
                     take(room.get(..desc.len().into()).unwrap_or_default(), Meta::from_word(desc.meta));
                 }
                 Ok(n)

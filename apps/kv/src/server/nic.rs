@@ -1,6 +1,5 @@
 //! A server thread on a queue pair of a ccnic NIC: it polls its stack, and sleeps when nothing has come for some time.
 
-use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -87,11 +86,40 @@ pub(crate) struct NicWorker {
     store: Arc<Store>,
     server: Arc<Server>,
     mailbox: Arc<Mailbox>,
-    clients: HashMap<Conn, Client>,
+    clients: Clients,
     /// Clients that have more to do than one turn permits.
     again: Vec<Conn>,
     inbox: Inbox,
     spent: Spent,
+}
+
+/// The clients of a stack's connections. Their numbers are small, so that none is looked for.
+#[derive(Default)]
+struct Clients(Vec<Option<(Conn, Client)>>);
+
+impl Clients {
+    fn place(&mut self, conn: Conn) -> Option<&mut Option<(Conn, Client)>> {
+        self.0.get_mut(conn.index()).filter(|place| place.as_ref().is_some_and(|(of, _)| *of == conn))
+    }
+
+    fn get_mut(&mut self, conn: Conn) -> Option<&mut Client> {
+        self.place(conn)?.as_mut().map(|(_, client)| client)
+    }
+
+    fn insert(&mut self, conn: Conn, client: Client) {
+        let most = self.0.len().max(conn.index() + 1);
+        self.0.resize_with(most, || None);
+        self.0[conn.index()] = Some((conn, client));
+    }
+
+    fn remove(&mut self, conn: Conn) -> Option<Client> {
+        self.place(conn)?.take().map(|(_, client)| client)
+    }
+
+    /// The connections whose clients are such.
+    fn which(&self, is: impl Fn(&Client) -> bool) -> Vec<Conn> {
+        self.0.iter().flatten().filter(|(_, client)| is(client)).map(|(conn, _)| *conn).collect()
+    }
 }
 
 /// A connection of a stack.
@@ -149,7 +177,7 @@ impl NicWorker {
         }
         let keeps =
             (number < store.shards() && options.kept_memory() > 0).then_some((number, options.kept_from));
-        let (clients, inbox) = (HashMap::new(), Inbox::new(options.udp_port, options.mtu, keeps));
+        let (clients, inbox) = (Clients::default(), Inbox::new(options.udp_port, options.mtu, keeps));
         let spent = Spent::new();
         Ok(NicWorker { number, stack, store, server, mailbox, clients, again: Vec::new(), inbox, spent })
     }
@@ -166,6 +194,9 @@ impl NicWorker {
             if !waited && turns % CLOCK != 0 {
                 continue;
             }
+            if waited {
+                self.spent.tell(&self.server.counters.interface);
+            }
             now = unix_time();
             if now != swept {
                 swept = now;
@@ -175,7 +206,7 @@ impl NicWorker {
                 self.disconnect_idle(now);
             }
         }
-        let all: Vec<Conn> = self.clients.keys().copied().collect();
+        let all = self.clients.which(|_| true);
         all.into_iter().for_each(|conn| self.remove(conn));
         self.stack.flush();
         Ok(())
@@ -185,10 +216,12 @@ impl NicWorker {
         self.spent.begin();
         let frames = self.stack.poll_datagrams(&mut self.inbox);
         self.inbox.answer(&mut self.stack, &self.store, &self.server, &mut self.spent, now);
-        for conn in std::mem::take(&mut self.again) {
-            if let Some(client) = self.clients.get_mut(&conn) {
-                client.waits = false;
-                self.turn(conn, now);
+        if !self.again.is_empty() {
+            for conn in std::mem::take(&mut self.again) {
+                if let Some(client) = self.clients.get_mut(conn) {
+                    client.waits = false;
+                    self.turn(conn, now);
+                }
             }
         }
         while let Some(event) = self.stack.next_event() {
@@ -197,7 +230,7 @@ impl NicWorker {
                 Event::Ready(conn, _) => self.turn(conn, now),
             }
         }
-        self.spent.end(frames > 0, &self.server.counters.interface);
+        self.spent.end(frames > 0, self.stack.polled_at(), &self.server.counters.interface);
     }
 
     fn accept(&mut self, listener: Listener, now: u32) {
@@ -219,7 +252,7 @@ impl NicWorker {
     }
 
     fn turn(&mut self, conn: Conn, now: u32) {
-        let Some(client) = self.clients.get_mut(&conn) else { return };
+        let Some(client) = self.clients.get_mut(conn) else { return };
         let mut tcp = Tcp { stack: &mut self.stack, conn };
         match client.turn(&mut tcp, &self.store, &self.server, now) {
             Stay::Yes => {}
@@ -230,7 +263,7 @@ impl NicWorker {
     }
 
     fn remove(&mut self, conn: Conn) {
-        if let Some(mut client) = self.clients.remove(&conn) {
+        if let Some(mut client) = self.clients.remove(conn) {
             client.end(&self.store);
             self.stack.close(conn);
             self.server.counters.current_connections.fetch_sub(1, Ordering::Relaxed);
@@ -243,8 +276,7 @@ impl NicWorker {
             return;
         }
         let idle = |client: &Client| now.saturating_sub(client.heard) > limit;
-        let over: Vec<Conn> =
-            self.clients.iter().filter(|(_, client)| idle(client)).map(|(conn, _)| *conn).collect();
+        let over = self.clients.which(idle);
         for conn in over {
             self.remove(conn);
             self.server.counters.idle_kicks.fetch_add(1, Ordering::Relaxed);

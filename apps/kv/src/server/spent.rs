@@ -1,37 +1,38 @@
 //! Where a thread on a queue pair spends its time: in the interface (queue pair and stack) or in the store. `stats` tells it.
 //!
-//! Time counts in polls that have brought a frame: one reading of the processor's clock a poll, and another one after such a poll. The
+//! Time counts in polls that have brought a frame: from the stack's reading of the processor's counter to one after such a poll. The
 //! store's part of it is taken in one poll of [`EVERY`], by readings around each request that wait for the loads before them: a processor
 //! goes on while a load of the store misses its caches, and would count that as the interface's. So requests that are looked at overlap
 //! less than others, and the store's part is at most what is told.
 
 use std::sync::atomic::Ordering;
+use std::time::Instant;
 
-use quanta::Clock;
+use ccnic_shm::timestamp;
 
 use crate::protocol::InterfaceTime;
 
 /// One poll in so many is looked at more closely.
 const EVERY: u32 = 16;
-/// Polls after which others are told, while there is no pause.
+/// Polls after which others are told.
 const TELL: u32 = 64;
 
 /// The time when everything before has been done.
 #[inline]
-fn settled(clock: &Clock) -> u64 {
+fn settled() -> u64 {
     ccnic_shm::wait_for_loads();
-    clock.raw()
+    timestamp()
 }
 
 /// What one thread has spent since it was last told.
 #[derive(Debug)]
 pub(crate) struct Spent {
-    clock: Clock,
-    /// Ticks that a reading of the clock takes, with its wait.
+    /// When this began, by the system's clock and by the counter: so long is a tick.
+    start: (Instant, u64),
+    /// Ticks that a reading of the counter takes, with its wait.
     reading: u64,
     polls: u32,
     sampling: bool,
-    mark: u64,
     store_mark: u64,
     requests: usize,
     busy: u64,
@@ -41,15 +42,13 @@ pub(crate) struct Spent {
 
 impl Spent {
     pub(crate) fn new() -> Spent {
-        let clock = Clock::new();
-        let reading = (0..64).map(|_| settled(&clock)).collect::<Vec<_>>();
+        let reading = (0..64).map(|_| settled()).collect::<Vec<_>>();
         let reading = reading.windows(2).map(|two| two[1].saturating_sub(two[0])).min().unwrap_or(0);
         Spent {
-            clock,
+            start: (Instant::now(), timestamp()),
             reading,
             polls: 0,
             sampling: false,
-            mark: 0,
             store_mark: 0,
             requests: 0,
             busy: 0,
@@ -63,16 +62,15 @@ impl Spent {
     pub(crate) fn begin(&mut self) {
         self.polls = self.polls.wrapping_add(1);
         self.sampling = self.polls.is_multiple_of(EVERY);
-        self.mark = self.clock.raw();
     }
 
-    /// It is over.
+    /// It is over, and has brought frames if it `worked`; it began at `began`.
     #[inline]
-    pub(crate) fn end(&mut self, worked: bool, to: &InterfaceTime) {
+    pub(crate) fn end(&mut self, worked: bool, began: u64, to: &InterfaceTime) {
         if worked {
-            self.busy += self.clock.raw().saturating_sub(self.mark);
+            self.busy += timestamp().saturating_sub(began);
         }
-        if self.busy > 0 && (!worked || self.polls.is_multiple_of(TELL)) {
+        if self.polls.is_multiple_of(TELL) {
             self.tell(to);
         }
     }
@@ -89,7 +87,7 @@ impl Spent {
     #[inline]
     pub(crate) fn enter(&mut self) {
         if self.sampling {
-            self.store_mark = settled(&self.clock);
+            self.store_mark = settled();
         }
     }
 
@@ -97,13 +95,20 @@ impl Spent {
     #[inline]
     pub(crate) fn leave(&mut self) {
         if self.sampling {
-            let ticks = settled(&self.clock).saturating_sub(self.store_mark);
+            let ticks = settled().saturating_sub(self.store_mark);
             self.in_store += ticks.saturating_sub(self.reading);
         }
     }
 
-    fn tell(&mut self, to: &InterfaceTime) {
-        let ns = |ticks| self.clock.delta_as_nanos(0, ticks) as usize;
+    /// Tells others what they have not been told.
+    #[cold]
+    pub(crate) fn tell(&mut self, to: &InterfaceTime) {
+        if self.busy == 0 {
+            return;
+        }
+        let (start, from) = self.start;
+        let tick = start.elapsed().as_nanos() as f64 / timestamp().saturating_sub(from).max(1) as f64;
+        let ns = |ticks: u64| (ticks as f64 * tick) as usize;
         to.requests.fetch_add(self.requests, Ordering::Relaxed);
         to.busy_ns.fetch_add(ns(self.busy), Ordering::Relaxed);
         to.sampled.fetch_add(self.sampled, Ordering::Relaxed);

@@ -67,7 +67,7 @@ const NONE: u32 = u32::MAX;
 /// Tells the values of one stack from those of another.
 static STORES: AtomicU32 = AtomicU32::new(0);
 
-/// A value in kept memory: what [`KeptMemory::alloc`] gives out. One that is dropped takes its memory along until the stack is closed:
+/// A value in kept memory: what [`KeptMemory::alloc`] gives out. Example: [the module](self). One that is dropped takes its memory along until the stack is closed:
 /// give it to [`KeptMemory::free`].
 #[derive(Debug)]
 #[must_use = "the memory of a dropped value is lost to its stack: free it"]
@@ -148,7 +148,7 @@ impl<T: Copy> Table<T> {
 }
 
 /// Where a value lies, for threads that have no part in its stack: they may read it as long as it has not been freed, or see the bytes of
-/// another one.
+/// another one. Made by [`KeptMemory::places`].
 #[derive(Debug)]
 pub struct Places {
     mem: NativeMemory,
@@ -166,7 +166,7 @@ impl Places {
 
 /// Memory for values, in the region of a stack: as much as [`Options::kept`](crate::Options::kept) says. Got by
 /// [`Stack::kept`](crate::Stack::kept), and by [`Reply::kept`](crate::Reply::kept) while datagrams are handled. Values of one stack
-/// cannot be used with another one.
+/// cannot be used with another one. Example: [the module](self).
 #[derive(Debug)]
 pub struct KeptMemory {
     store: u32,
@@ -322,6 +322,12 @@ impl KeptMemory {
         let first = self.values.get(value).map_or(NONE, |value| value.first);
         self.values.free.push(value);
         self.give_pieces(first)
+    }
+
+    /// Freed values are under way.
+    #[inline]
+    pub(crate) fn is_leaving(&self) -> bool {
+        !self.leaving.is_empty()
     }
 
     /// Makes freed values available that are no longer under way.

@@ -207,8 +207,9 @@ fn storms(n: usize) {
         // Those in TIME-WAIT are bounded; where the client closes first there are none.
         let left = if manner == Manner::Echo { 0 } else { 100 };
         until("the connections to end", || server.connections.load(Ordering::Relaxed) <= left);
-        let grown = resident().saturating_sub(before);
-        assert!(grown < 16 << 10, "{grown} KiB more after {n} connections");
+        let after = resident();
+        println!("{n} connections ({manner:?}): {before} KiB resident before, {after} after");
+        assert!(after.saturating_sub(before) < 16 << 10, "{before} KiB resident, then {after}");
         let mut stack = server.end();
         until("the timers of past connections", || {
             stack.poll();

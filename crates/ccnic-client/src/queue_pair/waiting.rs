@@ -144,6 +144,12 @@ impl QueuePair {
         each!(&self.pair, pair => pair.rx_waits())
     }
 
+    /// As [`ccnic::host::QueuePair::rx_poll`]: false when there is nothing to receive. Example: there.
+    #[inline]
+    pub fn rx_poll(&mut self) -> bool {
+        each!(&mut self.pair, pair => pair.rx_poll())
+    }
+
     /// As [`ccnic::host::QueuePair::rx_watch`]: the word that the NIC writes with the next packet. Example: there.
     pub fn rx_watch(&self) -> Option<(u32, u64)> {
         each!(&self.pair, pair => pair.rx_watch())

@@ -358,8 +358,7 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
     /// Lends packets of one segment and at most `longest` bytes. `None` when the next one is another.
     #[inline(always)]
     fn lend(&mut self, max: usize, longest: u32, mut read: impl FnMut(usize, &[u8], u64)) -> Option<usize> {
-        if !self.rx.poll(&self.mem) {
-            self.receive_none();
+        if !self.rx_poll() {
             return Some(0);
         }
         self.prefetch_ring();

@@ -78,10 +78,10 @@ pub struct Switch {
     /// Of the other workers, those that poll ports: a bit each.
     far: u64,
     table: MacTable,
-    /// A port has rules, or there are captures.
+    /// A port has rules for more than floods, or there are captures.
     ruled: bool,
     captures: Captures,
-    /// A port has rules, or there are other workers.
+    /// That, or there are other workers.
     special: bool,
     /// A mirror of what a port receives is polled by another worker than that port.
     far_mirrors: bool,
@@ -263,8 +263,8 @@ impl Switch {
                 rules.policy().fixed.iter().for_each(|station| _ = self.table.fix(*station, at as PortId));
             }
         }
-        self.ruled =
-            !self.captures.is_empty() || self.slots.iter().flatten().any(|slot| slot.rules.is_some());
+        let mut rules = self.slots.iter().flatten().filter_map(|slot| slot.rules.as_ref());
+        self.ruled = !self.captures.is_empty() || rules.any(|rules| !rules.only_storm);
         self.special = self.ruled || self.news.is_some();
         self.far = self.slots.iter().flatten().filter_map(|slot| slot.away).fold(0, |far, at| far | 1 << at);
         let homes = self.slots.iter().flatten().filter(|slot| slot.away.is_none()).count();

@@ -314,15 +314,19 @@ pub(super) fn a_mirror_of_one_direction() {
 #[test]
 pub(super) fn static_entries_of_a_mirror_count_when_it_is_one_no_more() {
     let host = Policy { fixed: vec![Station::new(Mac::new(mac(9)), 0)], ..none() };
-    let mut net = Net::new([none(), host.clone(), none()]);
+    let mut net = Net::new([none(), host.clone(), none(), none()]);
     let to_host = frame(9, 1, 64);
     let receivers = |net: &mut Net| net.cast(0, &to_host).into_iter().map(|(to, _)| to).collect::<Vec<_>>();
     assert_eq!(receivers(&mut net), [1]);
     let mirror = Mirror { to: 1, sent: true, received: true };
     net.switch.set_rules(2, Rules::new(&Policy { mirror: Some(mirror), ..none() }).unwrap());
-    assert_eq!(receivers(&mut net), [1, 2], "a flood, and its copy");
+    assert_eq!(receivers(&mut net), [1, 2, 3], "a flood, and its copy");
     net.switch.set_rules(1, Rules::new(&host).unwrap());
-    assert_eq!(receivers(&mut net), [1, 2], "whatever is said of the mirror meanwhile");
+    assert_eq!(receivers(&mut net), [1, 2, 3], "whatever is said of the mirror meanwhile");
+    net.cast(2, &frame(255, 9, 64));
+    assert_eq!(receivers(&mut net), [1, 2], "it has spoken elsewhere");
+    net.switch.set_rules(1, Rules::new(&host).unwrap());
+    assert_eq!(receivers(&mut net), [1, 2], "and is there, whatever is said of the mirror");
     net.switch.set_rules(2, None);
     assert_eq!(receivers(&mut net), [1]);
     net.check_conservation();

@@ -1,5 +1,5 @@
 //! The way of a packet through a [`Switch`]: where the packets of a burst go is found out first, then each port gets its own at once. This is
-//! the way where no port has rules and there is one worker; `govern.rs` and `across.rs` are the others.
+//! the way where no port has rules, but for how much it may flood, and there is one worker; `govern.rs` and `across.rs` are the others.
 
 use ccnic::Desc;
 use ccnic::nic::{Dealt, FETCH, Origin, Steered};
@@ -96,7 +96,7 @@ impl Switch {
         let others = self.fan_out;
         let mut last = self.last_of(from);
         let mut sorted = Sorted { to: [FLOOD; FETCH], len: 0, alike: true };
-        let (mut to, mut inside, mut copies) = (FLOOD, false, 0);
+        let (mut to, mut inside, mut copies, mut came) = (FLOOD, false, 0, false);
         for (i, desc) in packets.iter().enumerate().take(FETCH) {
             if !inside {
                 if copies >= COPIES {
@@ -105,12 +105,17 @@ impl Switch {
                 to = match Addresses::read(origin.mem, packets.get(i..).unwrap_or_default()) {
                     Some(addresses) => {
                         if addresses != last.addresses {
+                            self.saw(&last, came);
                             last = self.look_up(from, addresses, counters);
                         }
+                        came = true;
                         last.to
                     }
                     None => TOO_SHORT,
                 };
+                if to == FLOOD && !self.may_flood(from) {
+                    to = STORM;
+                }
                 copies += if to == FLOOD { others } else { 1 };
             }
             sorted.alike &= i == 0 || to == sorted.to[0];
@@ -118,10 +123,16 @@ impl Switch {
             sorted.len = i + 1;
             inside = desc.more();
         }
-        last.source.into_iter().for_each(|place| self.table.seen(place));
+        self.saw(&last, came);
         let changes = self.table.changes();
         self.slot(from).into_iter().for_each(|slot| (slot.last, slot.changes) = (last, changes));
         sorted
+    }
+
+    /// The source of the last verdict was seen, if a packet `came` that the verdict is on: in this burst, not only before it.
+    #[inline(always)]
+    pub(super) fn saw(&mut self, last: &Verdict, came: bool) {
+        last.source.filter(|_| came).into_iter().for_each(|place| self.table.seen(place));
     }
 
     /// The verdict on the last packet of a port, if that is still right.
@@ -129,6 +140,15 @@ impl Switch {
     pub(super) fn last_of(&mut self, port: PortId) -> Verdict {
         let changes = self.table.changes();
         self.slot(port).filter(|slot| slot.changes == changes).map_or(Verdict::ZEROS, |slot| slot.last)
+    }
+
+    /// True when a packet of the port may be flooded now: it counts.
+    #[cold]
+    #[inline(never)]
+    fn may_flood(&mut self, from: PortId) -> bool {
+        let now = self.now;
+        let Some(rules) = self.slot(from).and_then(|slot| slot.rules.as_mut()) else { return true };
+        rules.limits.floods.passes(now)
     }
 
     /// Learns the source of a packet, and finds its destination.
@@ -203,6 +223,7 @@ impl Switch {
         match to {
             TOO_SHORT => counters.too_short += number,
             BAD_SOURCE => counters.bad_source += number,
+            STORM => counters.storm += number,
             FLOOD if others > 0 => {
                 counters.flooded += number;
                 counters.extra_copies += number * (others - 1);

@@ -184,7 +184,7 @@ impl Switch {
     ) -> Ready {
         let mirrored = usize::from(sender.rules.as_ref().is_some_and(|rules| rules.mirrors_sent().is_some()));
         let others = self.fan_out;
-        let (mut last, mut copies) = (self.last_of(sender.at), 0);
+        let (mut last, mut copies, mut came) = (self.last_of(sender.at), 0, false);
         let mut ready = Ready::new();
         while let Some(packet) = first(packets, ready.taken) {
             if copies >= COPIES {
@@ -198,7 +198,14 @@ impl Switch {
                 break;
             }
             let (to, held) = match sender.look(origin.mem, packet, bytes) {
-                Ok(seen) => (self.decide(sender, &seen, &mut last, counters), seen.held),
+                Ok(seen) => {
+                    if seen.addresses != last.addresses || seen.vlan != last.vlan {
+                        self.saw(&last, came);
+                        last = self.judge(sender, &seen, counters);
+                    }
+                    came = true;
+                    (self.decide(sender, &last), seen.held)
+                }
                 Err(Unfit::NoRoom) if ready.taken > 0 => break,
                 Err(unfit) => (unfit.place(), None),
             };
@@ -212,30 +219,20 @@ impl Switch {
             copies += mirrored + if to == FLOOD { others } else { 1 };
             ready.pass(packet);
         }
-        last.source.into_iter().for_each(|place| self.table.seen(place));
+        self.saw(&last, came);
         let changes = self.table.changes();
         self.slot(sender.at).into_iter().for_each(|slot| (slot.last, slot.changes) = (last, changes));
         ready
     }
 
-    /// Where a packet goes that has been looked at.
-    fn decide(
-        &mut self,
-        sender: &mut Sender<'_>,
-        seen: &Seen,
-        last: &mut Verdict,
-        counters: &mut SwitchCounters,
-    ) -> u16 {
-        if seen.addresses != last.addresses || seen.vlan != last.vlan {
-            *last = self.judge(sender, seen, counters);
+    /// Where a packet goes that this is the verdict on.
+    fn decide(&mut self, sender: &mut Sender<'_>, verdict: &Verdict) -> u16 {
+        if let Some(rules) = sender.rules.as_mut().filter(|_| verdict.to == FLOOD)
+            && !rules.limits.floods.passes(self.now)
+        {
+            return STORM;
         }
-        if let Some(rules) = sender.rules.as_mut().filter(|_| last.to == FLOOD) {
-            if !rules.limits.floods.admits(self.now) {
-                return STORM;
-            }
-            rules.limits.floods.charge(0);
-        }
-        last.to
+        verdict.to
     }
 
     /// Learns the source of a packet, and finds its destination.

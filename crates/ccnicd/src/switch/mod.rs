@@ -78,10 +78,10 @@ pub struct Switch {
     /// Of the other workers, those that poll ports: a bit each.
     far: u64,
     table: MacTable,
-    /// A port has rules, or there are captures.
+    /// A port has rules for more than floods, or there are captures.
     ruled: bool,
     captures: Captures,
-    /// A port has rules, or there are other workers.
+    /// That, or there are other workers.
     special: bool,
     /// A mirror of what a port receives is polled by another worker than that port.
     far_mirrors: bool,
@@ -230,13 +230,19 @@ impl Switch {
     /// What the operator has decided for a port is in force from now on; returns what was before. The addresses at the port are learned anew.
     pub fn set_rules(&mut self, at: PortId, mut rules: Option<Box<Rules>>) -> Option<Box<Rules>> {
         self.table.forget(at);
-        if let Some(rules) = &mut rules {
-            rules.start(self.second);
-            rules.policy().fixed.iter().for_each(|station| _ = self.table.fix(*station, at));
-        }
+        rules.iter_mut().for_each(|rules| rules.start(self.second));
         let before = self.slot(at).and_then(|slot| std::mem::replace(&mut slot.rules, rules));
         self.settle();
+        self.fix(at);
         before
+    }
+
+    /// What the operator has said to be at a port is there; at a mirror nothing is, so what was learned of such an address elsewhere stays.
+    fn fix(&mut self, at: PortId) {
+        let Switch { slots, table, .. } = self;
+        let slot = slots.get(usize::from(at)).and_then(Option::as_ref).filter(|slot| !slot.watches);
+        let fixed = slot.and_then(|slot| slot.rules.as_ref()).map(|rules| &rules.policy().fixed);
+        fixed.into_iter().flatten().for_each(|station| _ = table.fix(*station, at));
     }
 
     /// Finds out where ports are, whether there are rules, and who is whose mirror.
@@ -252,19 +258,18 @@ impl Switch {
             rules.into_iter().for_each(|rules| rules.mirror = to.map(|to| to as PortId));
             watching.extend(to);
         }
-        for (at, slot) in
-            self.slots.iter_mut().enumerate().filter_map(|(at, slot)| Some((at, slot.as_mut()?)))
-        {
+        for at in 0..self.slots.len() {
             let watches = watching.contains(&at);
+            let Some(slot) = self.slots.get_mut(at).and_then(Option::as_mut) else { continue };
             let watched = std::mem::replace(&mut slot.watches, watches);
             if watches {
                 self.table.forget(at as PortId); // nothing goes there but copies, whatever is said to be there
-            } else if watched && let Some(rules) = &slot.rules {
-                rules.policy().fixed.iter().for_each(|station| _ = self.table.fix(*station, at as PortId));
+            } else if watched {
+                self.fix(at as PortId);
             }
         }
-        self.ruled =
-            !self.captures.is_empty() || self.slots.iter().flatten().any(|slot| slot.rules.is_some());
+        let mut rules = self.slots.iter().flatten().filter_map(|slot| slot.rules.as_ref());
+        self.ruled = !self.captures.is_empty() || rules.any(|rules| !rules.only_storm);
         self.special = self.ruled || self.news.is_some();
         self.far = self.slots.iter().flatten().filter_map(|slot| slot.away).fold(0, |far, at| far | 1 << at);
         let homes = self.slots.iter().flatten().filter(|slot| slot.away.is_none()).count();

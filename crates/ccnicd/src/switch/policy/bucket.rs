@@ -93,6 +93,16 @@ impl Limiter {
         self.packets.owed.max(self.bytes.owed) < self.most
     }
 
+    /// True when a packet may pass now, which is charged for it: where only packets are counted.
+    #[inline(always)]
+    pub(in crate::switch) fn passes(&mut self, now: u64) -> bool {
+        let admits = self.admits(now);
+        if admits {
+            self.charge(0);
+        }
+        admits
+    }
+
     /// A packet of so many bytes has passed.
     #[inline(always)]
     pub(in crate::switch) fn charge(&mut self, bytes: u32) {

@@ -9,7 +9,8 @@
 //! | `look.rs`, `private.rs` | frames that are looked into, and where they are copied to first |
 //!
 //! A [`Policy`] is what was configured. [`Rules`] are the same, made ready for one port; the port brings them into the switch. A port without
-//! has none, and a switch without any port that has rules does not look for them.
+//! has none, and a switch without any port that has rules does not look for them; where they only limit floods, it does so when a packet is
+//! to be flooded.
 
 mod assigned;
 pub(super) mod bucket;
@@ -74,6 +75,8 @@ pub struct Rules {
     pub(super) private: Option<Private>,
     /// The port that its mirror is.
     pub(super) mirror: Option<super::PortId>,
+    /// They limit nothing but floods: packets take the way of ports without rules.
+    pub(super) only_storm: bool,
 }
 
 /// The token buckets of a port.
@@ -110,6 +113,7 @@ impl Rules {
             limits: Limits::new(policy, 1),
             private: if looks { Some(Private::new()?) } else { None },
             mirror: None,
+            only_storm: Policy { storm: None, ..policy.clone() } == Policy::default(),
             policy: policy.clone(),
         })))
     }

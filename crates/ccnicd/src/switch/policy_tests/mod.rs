@@ -167,19 +167,42 @@ pub(super) fn isolated_ports_talk_with_the_others_only() {
     assert_eq!(reach(net.cast(1, &frame(1, 2, 64))), [0; 0]);
 }
 
+/// On the way of ports without rules, which is enough where nothing else is limited, and on that of ports with rules. Long frames, which come
+/// in segments, count as others.
 #[test]
 pub(super) fn a_storm_is_limited_and_known_addresses_are_not() {
-    let mut net = Net::new([Policy { storm: Some(1000), ..none() }, none(), none()]);
-    net.cast(1, &frame(255, 2, 64));
-    let mut flooded = 0;
-    for _ in 0..200 {
-        let got = net.burst(0, vec![(frame(255, 1, 64), 0); 10]);
-        flooded += got[2].len();
-        assert_eq!(net.burst(0, vec![(frame(2, 1, 64), 0); 10])[1].len(), 10);
-        net.pass(SECOND / 200);
+    for (third, ruled) in [(none(), false), (Policy { isolated: true, ..none() }, true)] {
+        let mut net = Net::new([Policy { storm: Some(1000), ..none() }, none(), third]);
+        assert!(net.switch.switches.iter().all(|switch| switch.ruled == ruled));
+        net.cast(1, &frame(255, 2, 64));
+        let mut flooded = 0;
+        for round in 0..200 {
+            let len = if round % 2 == 0 { 64 } else { 9000 };
+            let got = net.burst(0, vec![(frame(255, 1, len), 0); 10]);
+            flooded += got[2].len();
+            assert_eq!(net.burst(0, vec![(frame(2, 1, len), 0); 10])[1].len(), 10);
+            net.pass(SECOND / 200);
+        }
+        assert_eq!(flooded, 995 + 10, "995 ms, and what had come in before");
+        assert_eq!(net.count(0).drop_storm, 2000 - flooded as u64);
+        net.check_conservation();
     }
-    assert_eq!(flooded, 995 + 10, "995 ms, and what had come in before");
-    assert_eq!(net.count(0).drop_storm, 2000 - flooded as u64);
+}
+
+/// A limit that is set and taken away while the switch runs, and one beside a capture's or another port's rules, is the same bucket.
+#[test]
+fn a_storm_limit_outlives_other_rules() {
+    let mut net = Net::new([Policy { storm: Some(1000), ..none() }, none()]);
+    let flood = |net: &mut Net| net.burst(0, vec![(frame(255, 1, 64), 0); 30])[1].len();
+    assert_eq!(flood(&mut net), 10, "a burst of 10 ms");
+    net.switch.set_rules(1, Rules::new(&Policy { isolated: true, ..none() }).unwrap());
+    assert_eq!(flood(&mut net), 0, "nothing is forgiven");
+    net.pass(SECOND / 200);
+    assert_eq!(flood(&mut net), 5);
+    net.switch.set_rules(1, None);
+    assert_eq!(flood(&mut net), 0);
+    net.switch.set_rules(0, None);
+    assert_eq!(flood(&mut net), 30);
     net.check_conservation();
 }
 
@@ -291,15 +314,19 @@ pub(super) fn a_mirror_of_one_direction() {
 #[test]
 pub(super) fn static_entries_of_a_mirror_count_when_it_is_one_no_more() {
     let host = Policy { fixed: vec![Station::new(Mac::new(mac(9)), 0)], ..none() };
-    let mut net = Net::new([none(), host.clone(), none()]);
+    let mut net = Net::new([none(), host.clone(), none(), none()]);
     let to_host = frame(9, 1, 64);
     let receivers = |net: &mut Net| net.cast(0, &to_host).into_iter().map(|(to, _)| to).collect::<Vec<_>>();
     assert_eq!(receivers(&mut net), [1]);
     let mirror = Mirror { to: 1, sent: true, received: true };
     net.switch.set_rules(2, Rules::new(&Policy { mirror: Some(mirror), ..none() }).unwrap());
-    assert_eq!(receivers(&mut net), [1, 2], "a flood, and its copy");
+    assert_eq!(receivers(&mut net), [1, 2, 3], "a flood, and its copy");
     net.switch.set_rules(1, Rules::new(&host).unwrap());
-    assert_eq!(receivers(&mut net), [1, 2], "whatever is said of the mirror meanwhile");
+    assert_eq!(receivers(&mut net), [1, 2, 3], "whatever is said of the mirror meanwhile");
+    net.cast(2, &frame(255, 9, 64));
+    assert_eq!(receivers(&mut net), [1, 2], "it has spoken elsewhere");
+    net.switch.set_rules(1, Rules::new(&host).unwrap());
+    assert_eq!(receivers(&mut net), [1, 2], "and is there, whatever is said of the mirror");
     net.switch.set_rules(2, None);
     assert_eq!(receivers(&mut net), [1]);
     net.check_conservation();

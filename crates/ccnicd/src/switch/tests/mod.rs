@@ -13,6 +13,7 @@ use ccnic::{Config, Layout};
 use ccnic_shm::{Pages, Region};
 use proptest::prelude::*;
 
+use super::policy::{Policy, Rules};
 use super::program::SwitchedProgram;
 use super::test_workers::on;
 use super::*;
@@ -90,6 +91,47 @@ pub(super) fn an_address_moves_ages_and_goes_with_its_port() {
     assert_eq!(rig.add(), 3);
     assert_eq!(rig.programs[3].at, gone.at, "its place is used again");
     assert_eq!(rig.cast(0, &to), [1, 2, 3]);
+}
+
+/// A frame without addresses says nothing of where anybody is: the address that its port spoke from last ages as ever. Also where a port
+/// has rules.
+#[test]
+pub(super) fn a_stub_keeps_no_address_alive() {
+    for policy in [Policy::default(), Policy { isolated: true, ..Policy::default() }] {
+        let mut rig = Rig::new(TableLimits { ageing: 10, ..TableLimits::default() });
+        (0..3).for_each(|_| _ = rig.add());
+        rig.switch.set_rules(2, Rules::new(&policy).unwrap());
+        let mut now = 0;
+        rig.pass(1, &mut now);
+        let to = frame(mac(7), mac(0), 60, 2);
+        assert_eq!(rig.cast(0, &to), [1, 2]);
+        assert_eq!(rig.cast(1, &frame(BROADCAST, mac(7), 60, 1)), [0, 2]);
+        rig.pass(9, &mut now);
+        assert_eq!(rig.cast(1, &frame(mac(0), mac(7), 14, 1)[..13]), NOBODY);
+        rig.pass(1, &mut now);
+        assert_eq!(rig.cast(0, &to), [1, 2], "too old");
+    }
+}
+
+/// Of a burst that begins with the addresses of the last one and goes on with others, all have been seen.
+#[test]
+pub(super) fn every_address_of_a_burst_is_seen() {
+    for policy in [Policy::default(), Policy { isolated: true, ..Policy::default() }] {
+        let mut rig = Rig::new(TableLimits { ageing: 10, ..TableLimits::default() });
+        (0..3).for_each(|_| _ = rig.add());
+        rig.switch.set_rules(2, Rules::new(&policy).unwrap());
+        let mut now = 0;
+        rig.pass(1, &mut now);
+        let from = |n| frame(BROADCAST, mac(n), 60, 1);
+        assert_eq!(rig.cast(1, &from(7)), [0, 2]);
+        rig.pass(9, &mut now);
+        let host = &mut rig.programs[1].host;
+        assert!(host.send(0, &from(7)) && host.send(0, &from(8)));
+        rig.settle();
+        rig.programs.iter_mut().for_each(|program| _ = program.host.receive(0));
+        rig.pass(9, &mut now);
+        assert_eq!(rig.cast(0, &frame(mac(7), mac(0), 60, 2)), [1], "it was seen 9 seconds ago");
+    }
 }
 
 /// A sender's verdict on its last addresses must not outlive what it was made of.

@@ -75,7 +75,7 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
         self.area.draw(&PathElement::new(points, self.stroke(colour, width))).map_err(failed)
     }
 
-    /// A series of points, stretch by stretch: a path's corner would reach far beyond its point where the path turns nearly back.
+    /// A series of points, stretch by stretch: where a path turns nearly back, the inner side of its corner would reach far beyond its points.
     pub fn curve(&self, points: &[Point], colour: Rgb, width: f64) -> anyhow::Result<()> {
         points.windows(2).try_for_each(|stretch| self.line(stretch, colour, width))
     }
@@ -208,10 +208,10 @@ mod tests {
         let points = [(20.0, 25.0), (60.0, 22.0), (30.0, 25.0)];
         let (first, last) = inked(|canvas| canvas.curve(&points, INK, 2.0));
         assert!(first >= 36 && (118..=124).contains(&last), "{first} to {last}");
-        let (_, last) = inked(|canvas| canvas.line(&points, INK, 2.0));
+        let (first, _) = inked(|canvas| canvas.line(&points, INK, 2.0));
         assert!(
-            last > 130,
-            "the corner of a path reaches beyond its point, or curves are not needed: {last}"
+            first < 30,
+            "the corner of a path reaches beyond its points, or curves are not needed: {first}"
         );
     }
 }

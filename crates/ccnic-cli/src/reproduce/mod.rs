@@ -76,6 +76,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<()> {
     write(&args.out.join("index.html"), &page::page(&simulated, &pictures, &about))?;
     let mut table = table(&verdicts);
     table.note(text::count(&verdicts) + ".");
+    table.note(text::convergence(&simulated));
     table.note(format!(
         "{} in {:.0} s. Pictures, values and statements: {}",
         units::count(simulations, "simulation"),

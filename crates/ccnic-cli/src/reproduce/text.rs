@@ -1,5 +1,6 @@
 //! The texts of statements.
 
+use ccnic_sim::figures::run::Simulated;
 use ccnic_sim::figures::statement::{Published, Tolerance, Verdict};
 
 use crate::print::units::number;
@@ -86,6 +87,23 @@ pub fn count(verdicts: &[&Verdict]) -> String {
         text.push_str(&format!(", {missing} statements not simulated"));
     }
     text
+}
+
+/// Which points have not converged.
+pub fn convergence(figures: &[Simulated]) -> String {
+    let name = |(figure, (series, point, drift)): (&Simulated, (&str, &str, f64))| {
+        format!("figure {} {series} '{point}' {:+.0} %", figure.figure.id, drift * 100.0)
+    };
+    let drifting: Vec<String> =
+        figures.iter().flat_map(|f| f.drifting().map(move |point| name((f, point)))).collect();
+    if drifting.is_empty() {
+        return "In all loopbacks both halves of the measured time have the same rate, within 5 %."
+            .to_owned();
+    }
+    format!(
+        "Not converged, the second half of the measured time has another rate than the first: {}.",
+        drifting.join(", ")
+    )
 }
 
 /// A figure's number as part of a file's name.

@@ -379,3 +379,24 @@ fn there_are_limits() {
     let error = Machine::with_topology(&p, apart, PAGE, &[(0, 0)]).err();
     assert_eq!(error, Some(MachineError::Unconnected { sockets: 3 }));
 }
+
+/// With a filter of a single entry for each socket.
+#[test]
+fn a_line_without_room_in_the_snoop_filter_leaves_the_cores_of_its_socket() {
+    let single = |p: Platform, key: &str| p.overridden(key, 1.0).unwrap();
+    let small = ["llc.slices", "snoop_filter.sets", "snoop_filter.ways"].into_iter().fold(platform(), single);
+    let machine = Machine::new(&small, PAGE, &[(0, 1), (0, 1), (1, 1)]).unwrap();
+    let mut sim = Sim::new(machine);
+    (0..3).for_each(|core| _ = load(&mut sim, core, 0));
+    // Not the next one, from which a core would read on.
+    load(&mut sim, 0, 8 * LINE);
+    let has = |sim: &Sim| [0, 1, 2].map(|core| sim.machine().cores[core].state(0).readable());
+    assert_eq!(has(&sim), [false, false, true], "the other socket has a filter of its own");
+    let lost = [0, 1, 2].map(|core| sim.machine().counters(core).back_invalidations);
+    assert_eq!(lost, [1, 1, 0]);
+    sim.machine().audit().unwrap();
+    load(&mut sim, 1, 0);
+    assert_eq!(sim.machine().last_source(1), Source::LocalLlc);
+    assert!(!sim.machine().cores[0].state(8).readable(), "now the other line had to go");
+    sim.machine().audit().unwrap();
+}

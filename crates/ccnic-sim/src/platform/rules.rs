@@ -68,7 +68,14 @@ fn caches(platform: &Platform) -> Check {
             || format!("is {} KiB, {lines} lines, which {ways} ways do not share evenly", size.get());
         ensure(lines % u64::from(ways) == 0, &format!("{name}.size"), reason, "check size and ways")?;
     }
-    Ok(())
+    snoop_filter(platform)
+}
+
+fn snoop_filter(platform: &Platform) -> Check {
+    at_most("llc.slices", platform.llc.slices.get(), 1024)?;
+    let Some(filter) = &platform.snoop_filter else { return Ok(()) };
+    at_most("snoop_filter.ways", filter.ways.get(), 64)?;
+    at_most("snoop_filter.sets", filter.sets.get(), 1 << 14)
 }
 
 fn latencies(platform: &Platform) -> Check {

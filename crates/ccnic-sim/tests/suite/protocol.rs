@@ -54,6 +54,10 @@ fn machine(random: &mut Random) -> (Platform, Topology) {
     set("llc.ways", 1.0);
     set("llc.size", random.pick(&[1.0, 2.0, 16.0]));
     set("llc.ways", random.pick(&[1.0, 2.0, 4.0]));
+    set("llc.slices", random.pick(&[1.0, 3.0, 24.0]));
+    // As few as one line for all cores of a socket.
+    set("snoop_filter.sets", random.pick(&[1.0, 4.0, 2048.0]));
+    set("snoop_filter.ways", random.pick(&[1.0, 2.0, 16.0]));
     set("core.fill_buffers", random.pick(&[1.0, 2.0, 4.0, 16.0]));
     set("core.store_queue", random.pick(&[1.0, 3.0, 56.0]));
     set("core.load_queue", random.pick(&[2.0, 16.0, 72.0]));

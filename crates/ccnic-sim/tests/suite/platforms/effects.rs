@@ -120,8 +120,20 @@ fn store(platform: &Platform) -> Result<BTreeMap<String, f64>, String> {
 }
 
 /// Tables of a machine with cores, of a PCIe NIC, and of what a calibration compares with.
-const CORES: &[&str] =
-    &["topology", "core", "l1", "l2", "llc", "path", "link", "memory", "protocol", "prefetch", "software"];
+const CORES: &[&str] = &[
+    "topology",
+    "core",
+    "l1",
+    "l2",
+    "llc",
+    "snoop_filter",
+    "path",
+    "link",
+    "memory",
+    "protocol",
+    "prefetch",
+    "software",
+];
 const PCIE: &[&str] = &["pcie", "device", "core"];
 const TARGETS: &[&str] = &["targets"];
 

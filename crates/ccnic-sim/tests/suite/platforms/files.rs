@@ -37,14 +37,30 @@ fn variants_share_their_machine() {
             assert_eq!(one[*key], other[*key], "{name}: {key}");
         }
     };
-    let machine =
-        ["core", "l1", "l2", "llc", "path", "memory", "protocol", "prefetch", "software", "targets", "link"];
+    let machine = [
+        "core",
+        "l1",
+        "l2",
+        "llc",
+        "snoop_filter",
+        "path",
+        "memory",
+        "protocol",
+        "prefetch",
+        "software",
+        "targets",
+        "link",
+    ];
     alike("icx-e810", "icx", &machine);
     alike("icx-cx6", "icx", &machine);
     alike("icx-cx6", "icx-e810", &["pcie"]);
     alike("spr-cx6", "spr", &machine);
     alike("spr-cx6", "icx-cx6", &["device"]);
-    alike("cxl", "spr", &["core", "l1", "l2", "llc", "path", "memory", "prefetch", "software"]);
+    alike(
+        "cxl",
+        "spr",
+        &["core", "l1", "l2", "llc", "snoop_filter", "path", "memory", "prefetch", "software"],
+    );
 }
 
 #[test]

@@ -6,7 +6,7 @@ use super::{all_entries, full, parse, refused, remove, set, unit};
 
 /// Optional values and tables.
 fn optional(key: &str) -> bool {
-    key.starts_with("targets.") || ["memory.curve", "device"].contains(&key)
+    key.starts_with("targets.") || ["memory.curve", "device", "snoop_filter"].contains(&key)
 }
 
 #[test]

@@ -75,6 +75,11 @@ impl<'a, B: DrawingBackend> Canvas<'a, B> {
         self.area.draw(&PathElement::new(points, self.stroke(colour, width))).map_err(failed)
     }
 
+    /// A series of points, stretch by stretch: a path's corner would reach far beyond its point where the path turns nearly back.
+    pub fn curve(&self, points: &[Point], colour: Rgb, width: f64) -> anyhow::Result<()> {
+        points.windows(2).try_for_each(|stretch| self.line(stretch, colour, width))
+    }
+
     /// A dashed straight line.
     pub fn dashes(&self, from: Point, to: Point, colour: Rgb) -> anyhow::Result<()> {
         let length = (to.0 - from.0).hypot(to.1 - from.1);
@@ -176,4 +181,37 @@ pub fn fonts() -> anyhow::Result<()> {
     });
     anyhow::ensure!(done, "the font cannot be used");
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use plotters::prelude::{BitMapBackend, IntoDrawingArea};
+
+    use super::*;
+
+    const WIDTH: u32 = 400;
+
+    /// The columns of a picture that have been drawn on.
+    fn inked(draw: impl Fn(&Canvas<'_, BitMapBackend<'_>>) -> anyhow::Result<()>) -> (usize, usize) {
+        let mut pixels = vec![255; (WIDTH * 100 * 3) as usize];
+        {
+            let area = BitMapBackend::with_buffer(&mut pixels, (WIDTH, 100)).into_drawing_area();
+            draw(&Canvas::new(&area, 2.0)).unwrap();
+            area.present().unwrap();
+        }
+        let columns = (0..pixels.len() / 3).filter(|at| pixels[at * 3] < 255).map(|at| at % WIDTH as usize);
+        columns.fold((WIDTH as usize, 0), |(first, last), column| (first.min(column), last.max(column)))
+    }
+
+    #[test]
+    fn a_curve_that_turns_nearly_back_stays_between_its_points() {
+        let points = [(20.0, 25.0), (60.0, 22.0), (30.0, 25.0)];
+        let (first, last) = inked(|canvas| canvas.curve(&points, INK, 2.0));
+        assert!(first >= 36 && (118..=124).contains(&last), "{first} to {last}");
+        let (_, last) = inked(|canvas| canvas.line(&points, INK, 2.0));
+        assert!(
+            last > 130,
+            "the corner of a path reaches beyond its point, or curves are not needed: {last}"
+        );
+    }
 }

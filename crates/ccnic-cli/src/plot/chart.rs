@@ -167,7 +167,7 @@ impl Lines {
         for line in self.lines.iter().rev() {
             let points: Vec<Point> =
                 line.points.iter().map(|(px, py)| frame.inside(self.x.place(*px), y.place(*py))).collect();
-            canvas.line(&points, COLOURS[line.legend % COLOURS.len()], 2.0)?;
+            canvas.curve(&points, COLOURS[line.legend % COLOURS.len()], 2.0)?;
             for point in points {
                 canvas.marker(line.legend, point)?;
             }

@@ -1,6 +1,7 @@
 //! `ccnic reproduce`: the paper's figures, simulated and drawn, and its statements beside the simulated
 //! values.
 
+mod markdown;
 mod page;
 mod picture;
 mod text;
@@ -27,7 +28,7 @@ pub struct ReproduceArgs {
     /// the paper on coherent programmed I/O (2024); `list` shows which figures there are
     #[arg(required = true, value_name = "list | all | cni | pio | FIGURE")]
     figures: Vec<String>,
-    /// Folder for pictures (SVG, PNG), values (CSV), statements (summary.json) and a page (index.html)
+    /// Folder for pictures (SVG, PNG), values (CSV), statements (summary.json, statements.md) and a page (index.html)
     #[arg(long, default_value = "reproduced", value_name = "FOLDER")]
     out: PathBuf,
     /// Simulate a tenth of the time: faster, with less precise values that are not judged
@@ -72,6 +73,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<()> {
     }
     let verdicts: Vec<&Verdict> = simulated.iter().flat_map(|f| &f.verdicts).collect();
     write(&args.out.join("summary.json"), &serde_json::to_string_pretty(&verdicts)?)?;
+    write(&args.out.join("statements.md"), &markdown::tables(&verdicts))?;
     let about = page::About { quick: args.quick, simulations, took: begun.elapsed() };
     write(&args.out.join("index.html"), &page::page(&simulated, &pictures, &about))?;
     let mut table = table(&verdicts);

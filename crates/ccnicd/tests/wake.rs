@@ -127,7 +127,8 @@ fn a_program_that_sleeps_does_nothing_until_a_packet_comes() {
     }
 }
 
-/// A program whose NIC stands still before it has confirmed that it notifies the program: which of them is first is a race, so it takes some tries.
+/// A program whose NIC stands still before it has confirmed that it notifies the program. Which of the two comes first is a race, so this
+/// takes some tries.
 fn unconfirmed(daemon: &Daemon, socket: &Path) -> (Nic, QueuePair) {
     let mut found = None;
     until("a NIC that stops before it confirms", || {

@@ -67,8 +67,8 @@ const NONE: u32 = u32::MAX;
 /// Tells the values of one stack from those of another.
 static STORES: AtomicU32 = AtomicU32::new(0);
 
-/// A value in kept memory: what [`KeptMemory::alloc`] gives out. Example: [the module](self). One that is dropped takes its memory along until the stack is closed:
-/// give it to [`KeptMemory::free`].
+/// A value in kept memory: what [`KeptMemory::alloc`] gives out. One that is dropped takes its memory along until the stack is closed:
+/// give it to [`KeptMemory::free`]. Example: [the module](self).
 #[derive(Debug)]
 #[must_use = "the memory of a dropped value is lost to its stack: free it"]
 pub struct Kept {

@@ -63,12 +63,18 @@ pub(super) fn a_port_alone_has_nobody_to_send_to() {
     assert_eq!((counters.drop_no_destination, counters.flooded, counters.tx_packets), (1, 0, 1));
 }
 
-#[test]
-pub(super) fn an_address_moves_ages_and_goes_with_its_port() {
+/// A switch with so many ports, which forgets addresses after 10 seconds, after its first second; and what its clock shows.
+fn forgetful(ports: usize) -> (Rig, u64) {
     let mut rig = Rig::new(TableLimits { ageing: 10, ..TableLimits::default() });
-    (0..4).for_each(|_| _ = rig.add());
+    (0..ports).for_each(|_| _ = rig.add());
     let mut now = 0;
     rig.pass(1, &mut now);
+    (rig, now)
+}
+
+#[test]
+pub(super) fn an_address_moves_ages_and_goes_with_its_port() {
+    let (mut rig, mut now) = forgetful(4);
     let (hello, to) = (frame(BROADCAST, mac(7), 60, 1), frame(mac(7), mac(0), 60, 2));
     assert_eq!(rig.cast(1, &hello), [0, 2, 3]);
     assert_eq!(rig.cast(0, &to), [1]);
@@ -98,11 +104,8 @@ pub(super) fn an_address_moves_ages_and_goes_with_its_port() {
 #[test]
 pub(super) fn a_stub_keeps_no_address_alive() {
     for policy in [Policy::default(), Policy { isolated: true, ..Policy::default() }] {
-        let mut rig = Rig::new(TableLimits { ageing: 10, ..TableLimits::default() });
-        (0..3).for_each(|_| _ = rig.add());
+        let (mut rig, mut now) = forgetful(3);
         rig.switch.set_rules(2, Rules::new(&policy).unwrap());
-        let mut now = 0;
-        rig.pass(1, &mut now);
         let to = frame(mac(7), mac(0), 60, 2);
         assert_eq!(rig.cast(0, &to), [1, 2]);
         assert_eq!(rig.cast(1, &frame(BROADCAST, mac(7), 60, 1)), [0, 2]);
@@ -117,11 +120,8 @@ pub(super) fn a_stub_keeps_no_address_alive() {
 #[test]
 pub(super) fn every_address_of_a_burst_is_seen() {
     for policy in [Policy::default(), Policy { isolated: true, ..Policy::default() }] {
-        let mut rig = Rig::new(TableLimits { ageing: 10, ..TableLimits::default() });
-        (0..3).for_each(|_| _ = rig.add());
+        let (mut rig, mut now) = forgetful(3);
         rig.switch.set_rules(2, Rules::new(&policy).unwrap());
-        let mut now = 0;
-        rig.pass(1, &mut now);
         let from = |n| frame(BROADCAST, mac(n), 60, 1);
         assert_eq!(rig.cast(1, &from(7)), [0, 2]);
         rig.pass(9, &mut now);

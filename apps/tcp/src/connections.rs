@@ -18,6 +18,7 @@ const GUESSES: usize = 4096;
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 
 /// A connection, as the program names it. A handle of a connection that has been closed names no other one.
+/// Example: [`Stack::connect`](crate::Stack::connect).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Conn {
     pub(crate) index: u32,
@@ -30,6 +31,17 @@ impl Conn {
     }
 
     /// A small number, different for each connection that is open, and used again after it is closed: an index for a program's own table.
+    ///
+    /// ```no_run
+    /// # let mut stack = ccnic_tcp::Stack::open("/tmp/nic.sock", &ccnic_tcp::Options::new("10.9.0.2/24".parse()?))?;
+    /// # let listener = stack.listen(7, 16)?;
+    /// let mut bytes_of = Vec::new(); // what each connection has sent
+    /// while let Some(conn) = stack.accept(listener) {
+    ///     bytes_of.resize(bytes_of.len().max(conn.index() + 1), 0);
+    ///     bytes_of[conn.index()] = 0; // the place of one that is closed
+    /// }
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub const fn index(self) -> usize {
         self.index as usize
     }

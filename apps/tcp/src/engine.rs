@@ -10,7 +10,7 @@ use ccnic_frame::Meta;
 
 use crate::options::Options;
 
-/// Microseconds since the stack was opened.
+/// Microseconds since the stack was opened. The example of an engine, and of what it is told, is [`Smoltcp`](crate::smoltcp::Smoltcp).
 pub type Micros = u64;
 
 /// No deadline.

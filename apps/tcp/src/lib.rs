@@ -13,6 +13,7 @@
 //! | `core` | what becomes of connections between frames |
 //! | `input` | which connection or port a frame is for |
 //! | `sockets` | listen, accept, connect, read, write, shutdown, close |
+//! | `datagrams` | bind, send, answer |
 //! | `blocking` | the same for a thread that may sleep |
 //! | `connections` | the table of connections, by handle and by addresses |
 //! | [`clock`] | what time it is, and how much of it counts |
@@ -60,6 +61,7 @@ mod blocking;
 pub mod clock;
 mod connections;
 mod core;
+mod datagrams;
 mod draft;
 pub mod engine;
 mod error;

@@ -121,7 +121,7 @@ pub struct Options {
 }
 
 impl Options {
-    /// One address, IPv4 or IPv6, and the defaults.
+    /// One address, IPv4 or IPv6, and the defaults. Example: [`Options`].
     pub fn new(network: Network) -> Options {
         let (ipv4, ipv6) =
             if network.address.is_ipv4() { (Some(network), None) } else { (None, Some(network)) };

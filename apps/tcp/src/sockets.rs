@@ -13,11 +13,11 @@ use crate::connections::{Conn, Entry, Holder, Tuple};
 use crate::core::Core;
 use crate::engine::{Engine, Phase};
 use crate::error::Error;
-use crate::kept::{Kept, KeptMemory};
+use crate::kept::Kept;
 use crate::stack::{Event, Stack};
-use crate::udp::{Later, Peer, Reply, Template};
+use crate::udp::Template;
 
-/// A port on which connections are accepted.
+/// A port on which connections are accepted. Example: [`Stack::accept`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Listener(u16);
 
@@ -143,7 +143,7 @@ impl<E: Engine> Stack<E> {
         Ok(Listener(at as u16))
     }
 
-    /// Listens no longer; connections that were not accepted are reset.
+    /// Listens no longer; connections that were not accepted are reset. Example: [`accept`](Stack::accept).
     pub fn close_listener(&mut self, listener: Listener) {
         let Some(slot) = self.core.listeners.get_mut(usize::from(listener.0)) else { return };
         let gone = [Holder::Handshake(listener.0), Holder::Queue(listener.0)];
@@ -156,6 +156,37 @@ impl<E: Engine> Stack<E> {
     }
 
     /// The next connection of a listener, if one waits. What has come for it already is told by the next poll.
+    ///
+    /// Two hosts, polled in turns by one thread:
+    ///
+    /// ```
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example_hosts.rs")); }
+    /// # let (mut server, mut client, _nic) = example::hosts();
+    /// let listener = server.listen(7, 16)?;
+    /// let ours = client.connect("10.9.0.2:7".parse()?)?;
+    /// let theirs = loop {
+    ///     client.poll();
+    ///     server.poll();
+    ///     if let Some(conn) = server.accept(listener) {
+    ///         break conn;
+    ///     }
+    /// };
+    /// assert_eq!(server.local(theirs)?, client.remote(ours)?);
+    /// assert_eq!(server.remote(theirs)?, client.local(ours)?);
+    ///
+    /// let room = server.room(theirs);
+    /// assert_eq!(server.write(theirs, b"welcome")?, 7);
+    /// assert_eq!((server.unacknowledged(theirs), server.room(theirs)), (7, room - 7));
+    /// server.flush(); // the next poll would send it, too
+    ///
+    /// let mut bytes = [0; 64];
+    /// let n = client.read_blocking(ours, &mut bytes)?;
+    /// assert_eq!(&bytes[..n], b"welcome");
+    /// server.close_listener(listener); // what was accepted stays
+    /// server.close(theirs);
+    /// assert_eq!(server.connections(), 1); // until the client has closed, too
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn accept(&mut self, listener: Listener) -> Option<Conn> {
         let listening = self.core.listeners.get_mut(usize::from(listener.0))?.as_mut()?;
         while let Some(conn) = listening.queue.pop_front() {
@@ -328,12 +359,12 @@ impl<E: Engine> Stack<E> {
         result
     }
 
-    /// Bytes that can be written now; 0 when the connection takes none.
+    /// Bytes that can be written now; 0 when the connection takes none. Example: [`accept`](Stack::accept).
     pub fn room(&mut self, conn: Conn) -> usize {
         self.core.held(conn).ok().and_then(|entry| E::writable(&entry.tcp)).unwrap_or(0)
     }
 
-    /// Bytes that were written and that the peer has not acknowledged.
+    /// Bytes that were written and that the peer has not acknowledged. Example: [`accept`](Stack::accept).
     pub fn unacknowledged(&mut self, conn: Conn) -> usize {
         self.core.held(conn).map_or(0, |entry| E::unacknowledged(&entry.tcp))
     }
@@ -351,7 +382,7 @@ impl<E: Engine> Stack<E> {
     }
 
     /// Gives the connection back: what was written is still sent, then FIN. Where received bytes were not read the connection is reset. The
-    /// handle is worth nothing from now on.
+    /// handle is worth nothing from now on. Example: [`connect`](Stack::connect).
     pub fn close(&mut self, conn: Conn) {
         if self.core.held(conn).is_ok() {
             self.core.let_go(conn, false);
@@ -365,7 +396,7 @@ impl<E: Engine> Stack<E> {
         }
     }
 
-    /// The peer's address and port.
+    /// The peer's address and port. Example: [`accept`](Stack::accept).
     ///
     /// # Errors
     /// `NotConnected`.
@@ -373,7 +404,7 @@ impl<E: Engine> Stack<E> {
         Ok(self.core.held(conn)?.tuple.remote().into())
     }
 
-    /// The own address and port.
+    /// The own address and port. Example: [`accept`](Stack::accept).
     ///
     /// # Errors
     /// `NotConnected`.
@@ -381,70 +412,6 @@ impl<E: Engine> Stack<E> {
         let entry = self.core.held(conn)?;
         let address = E::local(&entry.tcp).ok_or_else(not_connected)?;
         Ok(SocketAddr::new(address, entry.tuple.local_port()))
-    }
-
-    /// From now on datagrams for this port go to the handler of [`poll_datagrams`](Stack::poll_datagrams).
-    ///
-    /// # Errors
-    /// [`Error::PortInUse`].
-    pub fn bind(&mut self, port: u16) -> Result<(), Error> {
-        if self.core.bound.contains(&port) {
-            return Err(Error::PortInUse { port });
-        }
-        self.core.bound.push(port);
-        Ok(())
-    }
-
-    /// The peer at this address for [`send_to`](Stack::send_to); `None` while its Ethernet address is not known: poll, and ask again.
-    /// Ask again each minute or so: a peer may get another Ethernet address.
-    ///
-    /// # Errors
-    /// [`Error::NoRoute`].
-    pub fn peer(&mut self, to: SocketAddr) -> Result<Option<Peer>, Error> {
-        self.core.tick();
-        let core = &mut self.core;
-        let no_route = || Error::NoRoute { address: to.ip() };
-        let hop = core.options.next_hop(to.ip()).ok_or_else(no_route)?;
-        let from = if to.is_ipv4() { core.ipv4.map(IpAddr::V4) } else { core.ipv6.map(IpAddr::V6) };
-        let own = (core.mac, from.ok_or_else(no_route)?);
-        let mac = core.neighbours.find(core.now, hop, own, &mut core.out);
-        Ok(mac.map(|mac| Peer { mac, address: to }))
-    }
-
-    /// True when [`send_to`](Stack::send_to) has room for a datagram, however long.
-    #[inline]
-    pub fn can_send(&self) -> bool {
-        self.core.out.room_for(self.core.options.mtu)
-    }
-
-    /// Sends a datagram from this port, its payload put together from pieces; the next poll or [`flush`](Stack::flush) hands it to the NIC.
-    /// False when it is too long, or there is no room: poll first. Example: [`Peer`].
-    pub fn send_to(&mut self, from: u16, to: &Peer, payload: &[&[u8]]) -> bool {
-        self.compose(from, to).is_some_and(|datagram| datagram.send_all(payload))
-    }
-
-    /// As [`send_to`](Stack::send_to), the answer to a datagram that has come before. Example: [`Later`].
-    pub fn answer(&mut self, to: &Later, payload: &[&[u8]]) -> bool {
-        self.answer_to(to).send_all(payload)
-    }
-
-    /// Begins the answer to a datagram that has come before; [`Reply::send`] queues it. Example: [`Later`].
-    pub fn answer_to(&mut self, to: &Later) -> Reply<'_> {
-        let core = &mut self.core;
-        Reply::new(&mut core.out, to.0, core.options.mtu)
-    }
-
-    /// Begins a datagram from this port; [`Reply::send`] queues it. `None` when this host has no address of the peer's kind.
-    pub fn compose(&mut self, from: u16, to: &Peer) -> Option<Reply<'_>> {
-        let core = &mut self.core;
-        let own = if to.address.is_ipv4() { core.ipv4.map(IpAddr::V4) } else { core.ipv6.map(IpAddr::V6) };
-        let template = Template::new([core.mac, to.mac], SocketAddr::new(own?, from), to.address)?;
-        Some(Reply::new(&mut core.out, template, core.options.mtu))
-    }
-
-    /// Memory for values that are sent without a copy, by [`Reply::put_kept`].
-    pub fn kept(&mut self) -> &mut KeptMemory {
-        &mut self.core.out.kept
     }
 
     /// As [`write`](Stack::write), with bytes of a kept value. TCP copies them: what was sent stays in the connection's buffer until it is

@@ -140,13 +140,14 @@ impl<E: Engine> Stack<E> {
         received
     }
 
-    /// Sends without receiving: for a program that does something else after it has written.
+    /// Sends without receiving: for a program that does something else after it has written. Example: [`accept`](Stack::accept).
     pub fn flush(&mut self) {
         self.core.tick();
         self.send();
     }
 
-    /// Hands datagrams to the NIC that have been put since the last poll. Connections send in the next one.
+    /// Hands datagrams to the NIC that have been put since the last poll. Connections send in the next one. Example:
+    /// [`compose`](Stack::compose).
     pub fn flush_datagrams(&mut self) {
         if let Some(pair) = &mut self.pair {
             self.core.out.flush(pair);
@@ -181,7 +182,7 @@ impl<E: Engine> Stack<E> {
         Ok(())
     }
 
-    /// The next event of the last polls.
+    /// The next event of the last polls. Example: [the crate](crate).
     #[inline]
     pub fn next_event(&mut self) -> Option<Event> {
         self.core.events.pop_front()
@@ -227,7 +228,8 @@ impl<E: Engine> Stack<E> {
         Counters { sent: self.core.out.sent, refused: self.core.out.refused, ..self.core.counters }
     }
 
-    /// Connections in all states, also those that the program has closed and whose last segments are under way.
+    /// Connections in all states, also those that the program has closed and whose last segments are under way. Example:
+    /// [`accept`](Stack::accept).
     pub fn connections(&self) -> usize {
         self.core.connections.len()
     }
@@ -243,17 +245,30 @@ impl<E: Engine> Stack<E> {
         self.core.time.ticks()
     }
 
-    /// The Ethernet address.
+    /// The Ethernet address. Example: [`with_nic`](Stack::with_nic).
     pub fn mac(&self) -> [u8; 6] {
         self.core.mac
     }
 
     /// Lends the attachment, which all stacks that were opened together share, each of them waiting meanwhile if it needs it.
+    ///
+    /// ```
+    /// # mod example { include!(concat!(env!("CARGO_MANIFEST_DIR"), "/src/example_hosts.rs")); }
+    /// # let (stack, _client, _nic) = example::hosts();
+    /// let status = stack.with_nic(|nic| nic.status())?;
+    /// assert_eq!(status.programs.len(), 2); // this one, and another
+    /// assert_eq!(stack.mac()[0] & 3, 2); // locally administered: the stack has made it up
+    ///
+    /// let pair = stack.queue_pair().ok_or("the NIC has gone")?;
+    /// assert_eq!(pair.drops().bad_descriptor, 0);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn with_nic<R>(&self, f: impl FnOnce(&mut Nic) -> R) -> R {
         self.attachment.with(f)
     }
 
     /// The queue pair: for its notifier and its statistics. `None` while the NIC has gone and no other one has come.
+    /// Example: [`with_nic`](Stack::with_nic).
     pub fn queue_pair(&self) -> Option<&QueuePair> {
         self.pair.as_ref()
     }

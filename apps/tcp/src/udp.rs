@@ -84,7 +84,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    /// Its address and port.
+    /// Its address and port. Example: [`Stack::compose`](crate::Stack::compose).
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -131,6 +131,7 @@ pub struct Later(pub(crate) Template);
 /// let mut template = Template::new(macs, "10.9.0.1:5".parse()?, "10.9.0.2:6".parse()?).ok_or("of one version of IP")?;
 /// let frame = [template.headers(5), b"hello"].concat();
 /// assert_eq!(frame.len(), 14 + 20 + 8 + 5);
+/// assert_eq!(template.requests().l4_checksum(), ccnic_frame::Checksum::Requested);
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
 #[derive(Debug, Clone, Copy)]
@@ -141,6 +142,7 @@ pub struct Template {
 
 impl Template {
     /// From one end to the other, with their Ethernet addresses in the same order. `None` when one is IPv4 and the other IPv6.
+    /// Example: [`Template`].
     pub fn new(macs: [[u8; 6]; 2], from: SocketAddr, to: SocketAddr) -> Option<Template> {
         let [ours, theirs] = macs;
         let mut bytes = [0; MOST];
@@ -168,7 +170,8 @@ impl Template {
         Some(Template { bytes, len: at + UDP })
     }
 
-    /// The headers in front of so many bytes of payload, without the checksums that [`requests`](Template::requests) asks for.
+    /// The headers in front of so many bytes of payload, without the checksums that [`requests`](Template::requests) asks for. Example:
+    /// [`Template`].
     pub fn headers(&mut self, payload: usize) -> &[u8] {
         self.finished(self.len + payload)
     }
@@ -200,7 +203,7 @@ impl Template {
         self.len < MOST
     }
 
-    /// The metadata of such a frame: its checksums have yet to be computed.
+    /// The metadata of such a frame: its checksums have yet to be computed. Example: [`Template`].
     pub fn requests(&self) -> Meta {
         let meta = Meta::default().with_l4_checksum(Checksum::Requested);
         if self.is_ipv4() { meta.with_ip_checksum(Checksum::Requested) } else { meta }
@@ -237,13 +240,13 @@ impl<'a> Reply<'a> {
         Later(self.template)
     }
 
-    /// Bytes that can still be put.
+    /// Bytes that can still be put. Example: [`Stack::compose`](crate::Stack::compose).
     pub fn room(&self) -> usize {
         self.most - self.len
     }
 
     /// Appends bytes of payload; also none, so that an empty datagram is sent. False when there is no room in the datagram, or no buffer: then
-    /// nothing is sent at all.
+    /// nothing is sent at all. Example: [`Datagrams`].
     pub fn put(&mut self, bytes: &[u8]) -> bool {
         self.begin(bytes.len());
         let fits = bytes.len() <= self.room();
@@ -261,6 +264,7 @@ impl<'a> Reply<'a> {
     ///
     /// A copy is sent where the datagram has more than seven parts, or the NIC computes no checksums; the program need not know. False when
     /// there is no room in the datagram, no buffer, or when the value has not so many bytes: then nothing is sent at all.
+    /// Example: [the module](crate::kept).
     pub fn put_kept(&mut self, kept: &Kept, range: Range<usize>) -> bool {
         self.begin(0);
         let (len, meta) = (range.len(), self.template.requests());
@@ -306,6 +310,7 @@ impl<'a> Reply<'a> {
     }
 
     /// Queues what was put; false when nothing was, or not all of it. The answer to a datagram is sent by itself when the handler returns.
+    /// Example: [`Stack::compose`](crate::Stack::compose).
     pub fn send(self) -> bool {
         let Reply { out, mut template, draft, len, failed, .. } = self;
         match draft {

@@ -78,6 +78,9 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<()> {
     write(&args.out.join("index.html"), &page::page(&simulated, &pictures, &about))?;
     let mut table = table(&verdicts);
     table.note(text::count(&verdicts) + ".");
+    if let Some(convergence) = text::convergence(&simulated) {
+        table.note(convergence);
+    }
     table.note(format!(
         "{} in {:.0} s. Pictures, values and statements: {}",
         units::count(simulations, "simulation"),

@@ -1,5 +1,6 @@
 //! The texts of statements.
 
+use ccnic_sim::figures::run::Simulated;
 use ccnic_sim::figures::statement::{Published, Tolerance, Verdict};
 
 use crate::print::units::number;
@@ -86,6 +87,26 @@ pub fn count(verdicts: &[&Verdict]) -> String {
         text.push_str(&format!(", {missing} statements not simulated"));
     }
     text
+}
+
+/// Which loopbacks have not converged; nothing where none was simulated.
+pub fn convergence(figures: &[Simulated]) -> Option<String> {
+    let drifting: Vec<String> = figures
+        .iter()
+        .flat_map(|f| f.drifting().map(move |(series, point, drift)| (&f.figure.id, series, point, drift)))
+        .map(|(id, series, point, drift)| format!("figure {id} {series} '{point}' {:+.0} %", drift * 100.0))
+        .collect();
+    if !figures.iter().any(Simulated::has_loopbacks) {
+        return None;
+    }
+    Some(if drifting.is_empty() {
+        "In all loopbacks both halves of the measured time have the same rate, within 5 %.".to_owned()
+    } else {
+        format!(
+            "Not converged, the second half of the measured time has another rate than the first: {}.",
+            drifting.join(", ")
+        )
+    })
 }
 
 /// A figure's number as part of a file's name.

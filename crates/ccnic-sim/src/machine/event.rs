@@ -16,6 +16,8 @@ pub enum Event {
     Fill(TxnId),
     /// A core's hint to demote a line reaches the home agent.
     Demote(u32, AgentId),
+    /// A line that has left its socket's snoop filter has to leave a core.
+    BackInvalidate(u32, AgentId),
     /// A core goes on with its program.
     Resume(AgentId),
     /// The time of something that a device has scheduled, under the device's own number.
@@ -42,6 +44,7 @@ impl Packed for Event {
             Event::Access(number, device) => (7, device, number),
             Event::Read(txn, device) => (8, device, txn),
             Event::WriteBack(line, device) => (9, device, line),
+            Event::BackInvalidate(line, agent) => (10, agent, line),
         };
         kind << 40 | u64::from(agent) << 32 | u64::from(number)
     }
@@ -59,7 +62,8 @@ impl Packed for Event {
             6 => Event::Device(number, agent),
             7 => Event::Access(number, agent),
             8 => Event::Read(number, agent),
-            _ => Event::WriteBack(number, agent),
+            9 => Event::WriteBack(number, agent),
+            _ => Event::BackInvalidate(number, agent),
         }
     }
 }
@@ -82,6 +86,7 @@ mod tests {
             Event::Access(n, a),
             Event::Read(n, a),
             Event::WriteBack(n, a),
+            Event::BackInvalidate(n, a),
         ];
         assert!(all.into_iter().all(|event| Event::unpack(event.pack()) == event));
     }

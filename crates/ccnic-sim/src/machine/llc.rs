@@ -2,6 +2,7 @@
 //! of requesters into which ways of a set it may allocate.
 
 use super::caches::mask::{RequesterClass, WayMask};
+use super::caches::sets::Spread;
 use super::caches::tags::Tags;
 
 /// A last-level cache. Its lines are clean or (`true`) newer than memory.
@@ -12,9 +13,10 @@ pub struct Llc {
 }
 
 impl Llc {
-    /// A cache of so many lines; every class may use every way.
-    pub fn new(lines: u32, ways: u32) -> Llc {
-        Llc { tags: Tags::new(lines, ways, true), masks: [WayMask::ALL; RequesterClass::COUNT] }
+    /// A cache of so many lines; every class may use every way. Without slices a hash spreads lines over all sets.
+    pub fn new(lines: u32, ways: u32, slices: Option<u32>) -> Llc {
+        let spread = slices.map_or(Spread::Hashed, Spread::Sliced);
+        Llc { tags: Tags::new(lines, ways, spread), masks: [WayMask::ALL; RequesterClass::COUNT] }
     }
 
     /// Sets the ways of a class of requesters.
@@ -61,7 +63,7 @@ mod tests {
     #[test]
     fn each_class_allocates_in_its_ways() {
         // One set of four ways.
-        let mut llc = Llc::new(4, 4);
+        let mut llc = Llc::new(4, 4, None);
         llc.set_mask(RequesterClass::Device, WayMask::first(1));
         assert_eq!(
             (llc.mask(RequesterClass::Core), llc.mask(RequesterClass::Device)),

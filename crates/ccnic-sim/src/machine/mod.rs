@@ -8,7 +8,7 @@
 //! | [`core`] | the window of a core: MSHRs, store buffer, speculation, polling |
 //! | [`caches`] | tags, states, replacement, way masks |
 //! | [`home`] | home agents: order, snoops, data, by the protocol's table |
-//! | [`uncore`] | the state outside cores: [`directory`], [`llc`], [`transactions`], [`address_map`], [`ram`] |
+//! | [`uncore`] | the state outside cores: [`directory`], [`llc`], [`snoop_filter`], [`transactions`], [`address_map`], [`ram`] |
 //! | [`fabric`], [`topology`] | links between sockets, memory controllers |
 //! | [`device`] | devices that are home of addresses |
 
@@ -26,6 +26,7 @@ pub mod ids;
 pub mod llc;
 pub mod ram;
 pub mod sim;
+pub mod snoop_filter;
 #[cfg(test)]
 mod tests;
 pub mod topology;
@@ -57,6 +58,7 @@ use home::Home;
 use ids::{AGENTS_MAX, AgentId, DEVICES_MAX, DeviceId, SocketId};
 use llc::Llc;
 use ram::Ram;
+use snoop_filter::SnoopFilter;
 use topology::Topology;
 use transactions::Transactions;
 use uncore::Uncore;
@@ -145,16 +147,27 @@ impl Machine {
                 costs.prefetch[side & 1],
             )
         };
-        let llc = || Llc::new(platform.llc.size.get() * 1024 / 64, platform.llc.ways.get());
+        let cores: Vec<Core> = cores.iter().enumerate().map(core).collect();
+        let (size, ways) = (platform.llc.size.get() * 1024 / 64, platform.llc.ways.get());
+        let slices = platform.llc.slices.as_ref().map(|slices| slices.get());
+        let filter = |sets, ways| SnoopFilter::new(slices.unwrap_or(1), sets, ways);
+        let mut filters: Vec<SnoopFilter> = match &platform.snoop_filter {
+            Some(f) => (0..sockets).map(|_| filter(f.sets.get(), f.ways.get())).collect(),
+            None => Vec::new(),
+        };
+        if !filters.is_empty() {
+            cores.iter().for_each(|core| filters[core.socket as usize].add_core(core.id));
+        }
         Ok(Machine {
-            cores: cores.iter().enumerate().map(core).collect(),
+            cores,
             uncore: Uncore {
                 now: 0,
                 events: EventQueue::default(),
                 protocol,
                 ram: Ram::new(bytes),
                 directory: Directory::new(bytes),
-                llcs: (0..sockets).map(|_| llc()).collect(),
+                llcs: (0..sockets).map(|_| Llc::new(size, ways, slices)).collect(),
+                filters,
                 fabric: Fabric::new(topology),
                 txns: Transactions::default(),
                 address_map: AddressMap::default(),
@@ -282,6 +295,9 @@ impl Machine {
                 Event::AtHome(txn) => Home { cores, u: uncore }.at_home(txn),
                 Event::Snoop(txn, agent) => Home { cores, u: uncore }.snooped(txn, agent),
                 Event::Demote(line, agent) => cores[agent as usize].demoted(uncore, line),
+                Event::BackInvalidate(line, agent) => {
+                    Home { cores, u: uncore }.back_invalidated(line, agent);
+                }
                 Event::Resume(core) => {
                     if cores[core as usize].resumed(uncore) {
                         return Some(core);

@@ -15,7 +15,7 @@ use super::ids::{AGENTS_MAX, AgentId, SocketId, TxnId};
 use super::sim::Sim;
 use super::topology::{Link, Topology};
 use super::uncached::{Access, AccessKind};
-use super::{Attachment, Machine, MachineError};
+use super::{Attachment, Machine, MachineError, Seat};
 use crate::kernel::time::{Ps, ps};
 use crate::observe::counters::Source;
 use crate::platform::Platform;
@@ -378,4 +378,91 @@ fn there_are_limits() {
     let apart = Topology::new(3).unwrap().with_links(0, 1, Link::default());
     let error = Machine::with_topology(&p, apart, PAGE, &[(0, 0)]).err();
     assert_eq!(error, Some(MachineError::Unconnected { sockets: 3 }));
+}
+
+/// A machine with a snoop filter of so many slices, sets of a slice and ways, and cores in these sockets.
+fn filtered([slices, sets, ways]: [u32; 3], sockets: &[SocketId]) -> Machine {
+    let values = [("llc.slices", slices), ("snoop_filter.sets", sets), ("snoop_filter.ways", ways)];
+    let platform = Platform::named("spr-filter").unwrap();
+    let change = |p: Platform, (key, value)| p.overridden(key, f64::from(value)).unwrap();
+    let cores: Vec<Seat> = sockets.iter().map(|socket| (*socket, 1)).collect();
+    Machine::new(&values.into_iter().fold(platform, change), 4 * PAGE, &cores).unwrap()
+}
+
+/// Which cores may read a line.
+fn readers(sim: &Sim, line: u32) -> Vec<bool> {
+    sim.machine().cores.iter().map(|core| core.state(line).readable()).collect()
+}
+
+#[test]
+fn a_line_without_room_in_the_snoop_filter_leaves_the_cores_of_its_socket() {
+    let mut sim = Sim::new(filtered([1, 1, 1], &[0, 0, 1]));
+    (0..3).for_each(|core| _ = load(&mut sim, core, 0));
+    // Not the next one, from which a core would read on.
+    load(&mut sim, 0, 8 * LINE);
+    assert_eq!(readers(&sim, 0), [false, false, true], "the other socket has a filter of its own");
+    let lost = [0, 1, 2].map(|core| sim.machine().counters(core).back_invalidations);
+    assert_eq!(lost, [1, 1, 0]);
+    sim.machine().audit().unwrap();
+    load(&mut sim, 1, 0);
+    assert_eq!(sim.machine().last_source(1), Source::LocalLlc, "back-invalidation is no loss");
+    assert_eq!(readers(&sim, 8), [false; 3], "now the other line had to go");
+    sim.machine().audit().unwrap();
+}
+
+/// What a core has written reaches the last-level cache, and a core that waits for a line sees it change after it has lost the line.
+#[test]
+fn a_line_that_is_driven_out_keeps_its_value_and_its_pollers() {
+    let mut sim = Sim::new(filtered([1, 1, 1], &[0, 0]));
+    run(&mut sim, 0, |agent| {
+        agent.store_release(0, 7);
+        agent.fence();
+        agent.load_acquire(8 * LINE);
+    });
+    assert_eq!((readers(&sim, 0), sim.machine().counters(0).back_invalidations), (vec![false; 2], 1));
+    assert_eq!(run(&mut sim, 1, |agent| agent.load_acquire(0)), 7);
+    assert_eq!(sim.machine().last_source(1), Source::LocalLlc);
+
+    let mut sim = Sim::new(filtered([1, 1, 1], &[0, 0]));
+    sim.spawn(0, |agent| {
+        while agent.load_acquire(0) == 0 {
+            agent.relax();
+        }
+    })
+    .unwrap();
+    sim.spawn(1, |agent| {
+        // Long enough for the other core to sleep; then its line is driven out, and only then written.
+        (0..1000).for_each(|_| agent.has_executed(100));
+        agent.load_acquire(8 * LINE);
+        agent.store_release(0, 1);
+    })
+    .unwrap();
+    sim.run(Ps::MAX);
+    assert!(sim.is_done(0) && sim.is_done(1), "no wake-up is lost");
+    assert!(sim.machine().counters(0).back_invalidations > 0);
+}
+
+/// A set of the filter has room for as many lines as it has ways, and no set for those of another.
+#[test]
+fn private_caches_hold_what_the_snoop_filter_has_room_for() {
+    let held = |shape: [u32; 3]| {
+        let mut sim = Sim::new(filtered(shape, &[0, 0]));
+        // Core 0 reads lines of one page, core 1 of another: 64 lines each, which their caches hold easily.
+        for line in 0..64 {
+            load(&mut sim, 0, line * LINE);
+            load(&mut sim, 1, PAGE + line * LINE);
+        }
+        let held = (0..4 * 64).filter(|line| readers(&sim, *line).contains(&true));
+        let held: Vec<u32> =
+            held.inspect(|line| assert!(sim.machine().uncore.filters[0].has(*line))).collect();
+        sim.machine().audit().unwrap();
+        held
+    };
+    assert_eq!(held([1, 1, 8]).len(), 8);
+    assert_eq!(held([1, 4, 8]).len(), 32);
+    assert_eq!(held([1, 64, 2]).len(), 128, "a set for each line of a page, a way for each page");
+    let of_set = |lines: &[u32], set| lines.iter().filter(|line| *line % 4 == set).count();
+    let lines = held([1, 4, 8]);
+    assert_eq!([0, 1, 2, 3].map(|set| of_set(&lines, set)), [8; 4]);
+    assert!(held([4, 4, 8]).len() > 100, "four slices hold all 128, if the hash spreads them evenly");
 }

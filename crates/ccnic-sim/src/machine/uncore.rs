@@ -10,6 +10,7 @@ use super::fabric::Fabric;
 use super::ids::{AgentId, DeviceId, SocketId, TxnId};
 use super::llc::Llc;
 use super::ram::Ram;
+use super::snoop_filter::SnoopFilter;
 use super::transactions::{Transaction, Transactions};
 use super::uncached::Access;
 use crate::kernel::events::EventQueue;
@@ -31,6 +32,8 @@ pub struct Uncore {
     pub directory: Directory,
     /// By socket.
     pub llcs: Vec<Llc>,
+    /// By socket; empty where the platform has none.
+    pub filters: Vec<SnoopFilter>,
     pub fabric: Fabric,
     pub txns: Transactions,
     pub address_map: AddressMap,

@@ -57,6 +57,8 @@ pub struct Counters {
     pub answered: [u64; 7],
     /// Snoops answered.
     pub snoops: u64,
+    /// Lines lost because the snoop filter had no room for them.
+    pub back_invalidations: u64,
     /// Time in software: instructions, as far as they do not overlap with waiting.
     pub software: Ps,
     /// Time waiting for a control-dependent load, an address, or a compare-and-exchange.
@@ -88,6 +90,7 @@ impl Counters {
             prefetches: self.prefetches - before.prefetches,
             answered,
             snoops: self.snoops - before.snoops,
+            back_invalidations: self.back_invalidations - before.back_invalidations,
             software: self.software - before.software,
             load_stall: self.load_stall - before.load_stall,
             window_stall: self.window_stall - before.window_stall,

@@ -5,7 +5,7 @@ use ccnic_load::{Load, Totals};
 use serde::Serialize;
 
 use super::counters::{Counters, PcieLane, Traffic};
-use crate::kernel::time::{Ps, ns};
+use crate::kernel::time::{Ps, ns, ps};
 use crate::platform::Platform;
 use crate::systems::plan::{Plan, Run, RunError};
 
@@ -38,6 +38,9 @@ pub struct Summary {
     pub counters: PerPacket,
     /// What bounded the rate.
     pub bound: Bound,
+    /// By how much the rate was higher in the second half of the measured time than in the first, as a share of the mean: next to nothing
+    /// in a steady state.
+    pub drift: f64,
 }
 
 /// Counters per packet that was sent and received.
@@ -115,6 +118,8 @@ pub struct CorePerPacket {
     pub prefetches: f64,
     /// Snoops answered.
     pub snoops: f64,
+    /// Lines lost because the snoop filter had no room for them.
+    pub back_invalidations: f64,
     /// In software.
     pub software_ns: f64,
     /// Waiting for control-dependent loads.
@@ -227,7 +232,15 @@ pub fn summarise(platform: &Platform, plan: &Plan, run: &Run) -> Result<Summary,
         cores: config.queues,
         counters,
         bound: bound(run, load, totals.mpps / f64::from(config.queues), &counters),
+        drift: drift(run.halves, ps(load.seconds * 1e9 / 2.0), run.measured),
     })
+}
+
+/// The measured time ends with a burst, so that its second half is a little longer.
+fn drift([first, second]: [u64; 2], half: Ps, measured: Ps) -> f64 {
+    let rate = |packets: u64, time: Ps| packets as f64 / time.max(1) as f64;
+    let (mean, first) = (rate(first + second, measured), rate(first, half));
+    if mean == 0.0 { 0.0 } else { (rate(second, measured.saturating_sub(half)) - first) / mean }
 }
 
 fn per_packet(run: &Run, packets: f64) -> PerPacket {
@@ -279,6 +292,7 @@ fn cores(cores: &[Counters], packets: f64) -> CorePerPacket {
         remote_owns: count(|c| c.remote_owns),
         prefetches: count(|c| c.prefetches),
         snoops: count(|c| c.snoops),
+        back_invalidations: count(|c| c.back_invalidations),
         software_ns: time(|c| c.software),
         load_stall_ns: time(|c| c.load_stall),
         window_stall_ns: time(|c| c.window_stall),
@@ -331,4 +345,16 @@ fn core_time(cores: &[Counters], side: &'static str, measured: Ps) -> Vec<Bound>
         Bound { by: Reason::FillBuffers, share: share(full, all), side },
         Bound { by: Reason::Waiting, share: share(stalled - full + sum(|c| c.idle), all), side },
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::drift;
+
+    #[test]
+    fn a_run_drifts_by_the_difference_of_its_halves_rates() {
+        let drift = |halves| drift(halves, 1024, 2048);
+        assert_eq!([[0, 0], [128, 128], [96, 160], [160, 96]].map(drift), [0.0, 0.0, 0.5, -0.5]);
+        assert_eq!(super::drift([128, 192], 1024, 2560), 0.0, "a second half that is longer");
+    }
 }

@@ -1,7 +1,8 @@
 //! A platform: its tables, and the latencies that their values add up to.
 
 use super::tables::{
-    Cache, Core, Device, Link, Llc, Memory, Path, Pcie, Prefetch, Protocol, Software, Targets, Topology,
+    Cache, Core, Device, Link, Llc, Memory, Path, Pcie, Prefetch, Protocol, SnoopFilter, Software, Targets,
+    Topology,
 };
 use toml::Table;
 
@@ -22,6 +23,8 @@ pub struct Platform {
     pub l2: Cache,
     /// Last-level cache, per socket.
     pub llc: Llc,
+    /// What bounds the lines in private caches, per socket.
+    pub snoop_filter: Option<SnoopFilter>,
     /// The parts of a request's way.
     pub path: Path,
     /// Between the sockets; none when host and NIC share one.

@@ -9,8 +9,23 @@ use super::{built_in, data_sheet, rules};
 
 /// The tables and values at the top of a file.
 const TOP: &[&str] = &[
-    "name", "about", "topology", "core", "l1", "l2", "llc", "path", "link", "memory", "protocol", "prefetch",
-    "software", "targets", "pcie", "device",
+    "name",
+    "about",
+    "topology",
+    "core",
+    "l1",
+    "l2",
+    "llc",
+    "snoop_filter",
+    "path",
+    "link",
+    "memory",
+    "protocol",
+    "prefetch",
+    "software",
+    "targets",
+    "pcie",
+    "device",
 ];
 
 macro_rules! names {
@@ -19,7 +34,17 @@ macro_rules! names {
         built_in::files!($($name),+);
     };
 }
-names!("icx", "spr", "spr-same-socket", "spr-one-socket", "cxl", "icx-e810", "icx-cx6", "spr-cx6");
+names!(
+    "icx",
+    "spr",
+    "spr-same-socket",
+    "spr-one-socket",
+    "cxl",
+    "icx-e810",
+    "icx-cx6",
+    "spr-cx6",
+    "spr-filter"
+);
 
 impl Platform {
     /// The built-in platforms.
@@ -73,6 +98,7 @@ impl Platform {
             l1: field(&file, "", "l1")?,
             l2: field(&file, "", "l2")?,
             llc: field(&file, "", "llc")?,
+            snoop_filter: field(&file, "", "snoop_filter")?,
             path: field(&file, "", "path")?,
             link: field(&file, "", "link")?,
             memory: field(&file, "", "memory")?,

@@ -68,7 +68,22 @@ fn caches(platform: &Platform) -> Check {
             || format!("is {} KiB, {lines} lines, which {ways} ways do not share evenly", size.get());
         ensure(lines % u64::from(ways) == 0, &format!("{name}.size"), reason, "check size and ways")?;
     }
-    Ok(())
+    slices(platform)
+}
+
+fn slices(platform: &Platform) -> Check {
+    let llc = &platform.llc;
+    if let Some(slices) = &llc.slices {
+        let (slices, sets) = (slices.get(), llc.size.get() * 1024 / 64 / llc.ways.get());
+        at_most("llc.slices", slices, 1024)?;
+        let reason = || format!("is {slices}, which do not share the {sets} sets of [llc] evenly");
+        ensure(sets % slices == 0, "llc.slices", reason, "check size, ways and slices")?;
+    }
+    let Some(filter) = &platform.snoop_filter else { return Ok(()) };
+    let reason = || "is there although [llc] has no slices".into();
+    ensure(llc.slices.is_some(), "snoop_filter", reason, "add llc.slices: the filter lies in them")?;
+    at_most("snoop_filter.ways", filter.ways.get(), 64)?;
+    at_most("snoop_filter.sets", filter.sets.get(), 1 << 14)
 }
 
 fn latencies(platform: &Platform) -> Check {

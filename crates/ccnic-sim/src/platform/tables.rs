@@ -55,6 +55,17 @@ tables! {
         size: Kib,
         /// Associativity.
         ways: Count,
+        /// Slices, between which lines are spread by a hash; a slice's sets go by low bits of the address. Without them a hash spreads
+        /// lines over all sets.
+        slices: Option<Count>,
+    }
+
+    /// `[snoop_filter]`: the lines that private caches of a socket have, in the slices of `[llc]`. Without it there is room for all.
+    SnoopFilter {
+        /// Sets of a slice.
+        sets: Count,
+        /// Associativity.
+        ways: Count,
     }
 
     /// `[path]`: the segments of a request's path. The machine adds them up as follows (M: modified in another core's L2).

@@ -78,7 +78,8 @@ fn finish(system: Built, plan: &Plan, events: Option<u64>) -> Result<Run, RunErr
     let (Some(started), Some(ended)) = (results.started.take(), results.ended.take()) else {
         return Err(RunError::Stuck(now));
     };
-    Ok(collect(outcomes, &started, &ended, queues, usize::from(nic_cores)))
+    let run = collect(outcomes, &started, &ended, queues, usize::from(nic_cores));
+    Ok(Run { halves: results.halves, ..run })
 }
 
 fn collect(
@@ -96,6 +97,7 @@ fn collect(
         nic: rest[..nic_cores].to_vec(),
         traffic: ended.traffic.iter().zip(&started.traffic).map(|(e, s)| e.since(s)).collect(),
         measured: ended.at - started.at,
+        halves: [0; 2],
         pcie: ended.pcie.zip(started.pcie).map(|(e, s)| (e.0.since(&s.0), e.1.since(&s.1))),
     }
 }

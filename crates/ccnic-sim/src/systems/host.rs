@@ -9,7 +9,7 @@ use ccnic::{Config, Layout};
 use ccnic_load::{Clock, Load, LoadError, Outcome};
 
 use crate::devices::pcie::Pcie;
-use crate::kernel::time::Ps;
+use crate::kernel::time::{Ps, ps};
 use crate::machine::Machine;
 use crate::machine::agent::Agent;
 use crate::machine::sim::Sim;
@@ -19,9 +19,12 @@ use crate::systems::plan::RunError;
 
 /// A simulated core's clock.
 #[derive(Debug)]
-struct SimClock<'a> {
+struct SimClock<'a, 'r> {
     agent: Agent<'a>,
     work: Work,
+    results: &'r RefCell<Results>,
+    /// Half of the time that is measured.
+    half: Ps,
 }
 
 /// What a program executes.
@@ -59,7 +62,7 @@ impl Work {
     }
 }
 
-impl Clock for SimClock<'_> {
+impl Clock for SimClock<'_, '_> {
     fn now(&self) -> u64 {
         self.agent.now()
     }
@@ -83,6 +86,7 @@ impl Clock for SimClock<'_> {
     fn spend(&self, packets: usize) {
         if packets > 0 {
             self.work.spend(&self.agent, packets);
+            self.results.borrow_mut().count(self.agent.now(), self.half, packets);
         }
     }
 }
@@ -115,6 +119,16 @@ pub struct Results {
     /// When the first program's measured time began, and the first one's ended.
     pub started: Option<Snapshot>,
     pub ended: Option<Snapshot>,
+    /// Packets that host programs wrote or checked between the two, in the first half of the time and in the second.
+    pub halves: [u64; 2],
+}
+
+impl Results {
+    fn count(&mut self, now: Ps, half: Ps, packets: usize) {
+        if let (Some(started), None) = (&self.started, &self.ended) {
+            self.halves[usize::from(now >= started.at + half)] += packets as u64;
+        }
+    }
 }
 
 /// A system that is ready to run.
@@ -139,7 +153,7 @@ pub fn program<R: Ring>(
 ) {
     let Ok(mut pair) = QueuePair::<_, R>::new(agent, layout, queue) else { return };
     work.begin(&agent);
-    let clock = SimClock { agent, work };
+    let clock = SimClock { agent, work, results, half: ps(load.seconds * 1e9 / 2.0) };
     let started = || {
         let started = &mut results.borrow_mut().started;
         if started.is_none() {

@@ -41,6 +41,8 @@ pub struct Run {
     pub traffic: Vec<Traffic>,
     /// Simulated time measured.
     pub measured: Ps,
+    /// Packets that programs wrote or checked in its first half, and in its second.
+    pub halves: [u64; 2],
     /// What a PCIe NIC did over the measured time, and what went over its link.
     pub pcie: Option<(NicCounts, PcieTraffic)>,
 }

@@ -44,16 +44,25 @@ type Log = Rc<RefCell<Vec<Did>>>;
 
 /// A machine with few entries in each of its queues and caches, and the number of its sockets.
 fn machine(random: &mut Random) -> (Platform, Topology) {
-    let name = random.pick(&["spr", "icx", "spr-one-socket", "cxl"]);
+    let name = random.pick(&["spr", "icx", "spr-one-socket", "cxl", "spr-filter"]);
     let mut platform = Platform::named(name).unwrap();
     let mut set = |key: &str, value: f64| platform = platform.overridden(key, value).unwrap();
     set("l2.ways", 1.0);
     set("l2.size", 1.0);
     let ways = random.pick(&[1.0, 2.0, 4.0, 8.0]);
     set("l2.ways", ways);
+    if name == "spr-filter" {
+        set("llc.slices", 1.0);
+    }
     set("llc.ways", 1.0);
     set("llc.size", random.pick(&[1.0, 2.0, 16.0]));
     set("llc.ways", random.pick(&[1.0, 2.0, 4.0]));
+    if name == "spr-filter" {
+        set("llc.slices", random.pick(&[1.0, 2.0, 4.0]));
+        // As few as one line for all cores of a socket.
+        set("snoop_filter.sets", random.pick(&[1.0, 4.0, 2048.0]));
+        set("snoop_filter.ways", random.pick(&[1.0, 2.0, 16.0]));
+    }
     set("core.fill_buffers", random.pick(&[1.0, 2.0, 4.0, 16.0]));
     set("core.store_queue", random.pick(&[1.0, 3.0, 56.0]));
     set("core.load_queue", random.pick(&[2.0, 16.0, 72.0]));

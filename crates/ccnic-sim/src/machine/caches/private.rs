@@ -1,7 +1,7 @@
 //! The two private caches of a core, first and second level. The first has nothing that the second does not have.
 
 use super::mask::WayMask;
-use super::sets::{Index, Packed, STATE_MASK, Sets, decode, entry};
+use super::sets::{Index, Packed, STATE_MASK, Sets, Spread, decode, entry};
 use crate::machine::ids::NONE;
 use crate::protocols::table::State;
 
@@ -43,8 +43,8 @@ impl Private {
     /// Caches of so many lines and ways: the first level, the second.
     pub fn new(l1: (u32, u32), l2: (u32, u32)) -> Private {
         Private {
-            l1: Sets::new(l1.0, l1.1, false),
-            l2: Sets::new(l2.0, l2.1, false),
+            l1: Sets::new(l1.0, l1.1, Spread::Plain),
+            l2: Sets::new(l2.0, l2.1, Spread::Plain),
             index: Index::new(),
             recent: vec![(NONE, 0); RECENT],
         }

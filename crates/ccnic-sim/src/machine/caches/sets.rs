@@ -81,14 +81,27 @@ impl<T: Copy + Default> Index<T> {
     }
 }
 
+/// Which set a line is in.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Spread {
+    /// The line number's low bits.
+    Plain,
+    /// A hash of the line number.
+    Hashed,
+    /// One of so many slices, which a hash of the line number chooses; in it the line number's low bits.
+    Sliced(u32),
+}
+
 /// Sets of ways: which lines are in them, and when each was used last.
 #[derive(Debug)]
 pub struct Sets {
     ways: u32,
     sets: u32,
-    /// For a power of two of sets, the bits of a line number that select the set; otherwise zero.
+    /// Of a slice; all, where there are none.
+    sets_of_slice: u32,
+    /// For a power of two of sets in a slice, the bits of a line number that select one; otherwise zero.
     mask: u32,
-    hashed: bool,
+    spread: Spread,
     /// Line number plus one; zero is empty. The first way of each set, then the second of each, and so on: most sets hold few
     /// lines, and those of consecutive lines are adjacent then.
     tags: Vec<u32>,
@@ -99,16 +112,19 @@ pub struct Sets {
 }
 
 impl Sets {
-    /// Sets for so many lines. Hashed ones spread lines as the slices of a last-level cache do.
-    pub fn new(lines: u32, ways: u32, hashed: bool) -> Sets {
+    /// Sets for so many lines, which the slices share evenly.
+    pub fn new(lines: u32, ways: u32, spread: Spread) -> Sets {
         let ways = ways.min(WAYS_MAX);
-        let sets = (lines / ways).max(1);
+        let slices = if let Spread::Sliced(slices) = spread { slices.max(1) } else { 1 };
+        let sets_of_slice = (lines / ways / slices).max(1);
+        let sets = sets_of_slice * slices;
         let n = (sets * ways) as usize;
         Sets {
             ways,
             sets,
-            mask: if sets.is_power_of_two() { sets - 1 } else { 0 },
-            hashed,
+            sets_of_slice,
+            mask: if sets_of_slice.is_power_of_two() { sets_of_slice - 1 } else { 0 },
+            spread,
             tags: vec![0; n],
             ages: vec![0; n],
             empty: vec![if ways < u32::BITS { (1 << ways) - 1 } else { 0 }; sets as usize],
@@ -119,9 +135,28 @@ impl Sets {
     #[inline]
     fn set(&self, line: u32) -> u32 {
         // The high half of the product: the low bits of multiples of a page would be alike.
-        let hash = |line: u32| (u64::from(line).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
-        let index = if self.hashed { hash(line) } else { line };
-        if self.mask != 0 { index & self.mask } else { index % self.sets }
+        let hash = || (u64::from(line).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32) as u32;
+        let within = |index| if self.mask != 0 { index & self.mask } else { index % self.sets_of_slice };
+        match self.spread {
+            Spread::Plain => within(line),
+            Spread::Hashed => within(hash()),
+            Spread::Sliced(slices) => {
+                let slice = ((u64::from(hash()) * u64::from(slices)) >> 32) as u32;
+                slice * self.sets_of_slice + within(line)
+            }
+        }
+    }
+
+    /// True if a line's set certainly has an empty way; for sets of 32 ways or more it is not known.
+    #[inline]
+    pub fn has_room(&self, line: u32) -> bool {
+        self.empty[self.set(line) as usize] != 0
+    }
+
+    /// The lines of a line's set.
+    pub fn beside(&self, line: u32) -> impl Iterator<Item = u32> + '_ {
+        let set = self.set(line);
+        (0..self.ways).filter_map(move |way| self.tags[(way * self.sets + set) as usize].checked_sub(1))
     }
 
     /// The slot of a line in a way.
@@ -202,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_victim_is_one_of_the_mask() {
-        let mut sets = Sets::new(4, 4, false);
+        let mut sets = Sets::new(4, 4, Spread::Plain);
         let mask = WayMask::of(0b0110).unwrap();
         assert_eq!(sets.victim(9, mask, |_| false), (1, None));
         for way in 0..4 {
@@ -221,10 +256,38 @@ mod tests {
         assert_eq!((sets.victim(9, WayMask::ALL, |_| false), sets.lines().count()), ((3, None), 3));
     }
 
+    /// All published results depend on this hash: another one would change them a little.
+    #[test]
+    fn the_hash_of_a_last_level_cache_without_slices_stays() {
+        let sets = |n: u32| [0, 1, 2, 64, 12_345].map(|line| Sets::new(4 * n, 4, Spread::Hashed).set(line));
+        assert_eq!(sets(1024), [0, 441, 882, 607, 555]);
+        assert_eq!(sets(1000), [0, 769, 242, 703, 259]);
+    }
+
+    /// Lines a page apart share sets, in every slice.
+    #[test]
+    fn slices_spread_lines_and_their_sets_do_not() {
+        let sets_of = |spread| {
+            let sets = Sets::new(64 * 8 * 4, 4, spread);
+            assert_eq!(sets.sets, 64 * 8);
+            let mut found: Vec<u32> = (0..1000).map(|page| sets.set(page * 64)).collect();
+            found.sort_unstable();
+            found.dedup();
+            found
+        };
+        assert_eq!(sets_of(Spread::Plain), [0, 64, 128, 192, 256, 320, 384, 448]);
+        assert_eq!(sets_of(Spread::Sliced(8)), [0, 64, 128, 192, 256, 320, 384, 448]);
+        assert_eq!(sets_of(Spread::Sliced(64)), (0..64).map(|slice| slice * 8).collect::<Vec<_>>());
+        // Consecutive lines are spread evenly.
+        let (sets, mut lines) = (Sets::new(64 * 24 * 4, 4, Spread::Sliced(24)), [0; 24]);
+        (0..24_000).for_each(|line| lines[(sets.set(line) / 64) as usize] += 1);
+        assert!(lines.iter().all(|n| (900..1100).contains(n)), "{lines:?}");
+    }
+
     /// Sets with more ways than the mask of empty ones has bits.
     #[test]
     fn many_ways_are_filled_before_any_is_emptied() {
-        let mut sets = Sets::new(40, 40, false);
+        let mut sets = Sets::new(40, 40, Spread::Plain);
         for line in 0..40 {
             let (way, gone) = sets.victim(line, WayMask::ALL, |_| false);
             assert_eq!((way, gone), (line, None));

@@ -1,7 +1,7 @@
 //! A cache: sets of ways, and a state of each line.
 
 use super::mask::WayMask;
-use super::sets::{Index, Packed, STATE_MASK, Sets, Slot, decode, entry};
+use super::sets::{Index, Packed, STATE_MASK, Sets, Slot, Spread, decode, entry};
 
 /// A cache with a state of type `S` for each line.
 #[derive(Debug)]
@@ -22,9 +22,9 @@ impl Packed for bool {
 }
 
 impl<S: Packed> Tags<S> {
-    /// A cache of `lines` lines in sets of `ways`. A hashed one spreads lines over its sets, as a sliced last-level cache does.
-    pub fn new(lines: u32, ways: u32, hashed: bool) -> Tags<S> {
-        Tags { sets: Sets::new(lines, ways, hashed), index: Index::new(), states: std::marker::PhantomData }
+    /// A cache of `lines` lines in sets of `ways`.
+    pub fn new(lines: u32, ways: u32, spread: Spread) -> Tags<S> {
+        Tags { sets: Sets::new(lines, ways, spread), index: Index::new(), states: std::marker::PhantomData }
     }
 
     /// The slot and the state of a line that is cached.
@@ -72,6 +72,17 @@ impl<S: Packed> Tags<S> {
         (self.sets.fill(line, way), gone)
     }
 
+    /// True if a line's set certainly has an empty way.
+    #[inline]
+    pub fn has_room(&self, line: u32) -> bool {
+        self.sets.has_room(line)
+    }
+
+    /// The lines that share a line's set.
+    pub fn beside(&self, line: u32) -> impl Iterator<Item = u32> + '_ {
+        self.sets.beside(line)
+    }
+
     /// Every line and its state.
     #[cfg(test)]
     pub fn iter(&self) -> impl Iterator<Item = (u32, S)> + '_ {
@@ -85,7 +96,7 @@ mod tests {
 
     #[test]
     fn the_least_recently_used_line_is_evicted() {
-        let mut t: Tags<bool> = Tags::new(8, 4, false);
+        let mut t: Tags<bool> = Tags::new(8, 4, Spread::Plain);
         for line in [0, 2, 4, 6] {
             assert_eq!(t.insert(line, line == 2, WayMask::ALL, |_| false).1, None);
         }
@@ -98,7 +109,7 @@ mod tests {
 
     #[test]
     fn a_way_mask_bounds_what_is_allocated() {
-        let mut t: Tags<bool> = Tags::new(16, 8, false);
+        let mut t: Tags<bool> = Tags::new(16, 8, Spread::Plain);
         for line in (0..20).step_by(2) {
             t.insert(line, false, WayMask::first(2), |_| false);
         }
@@ -115,7 +126,7 @@ mod tests {
 
     #[test]
     fn a_line_keeps_its_state_and_slot() {
-        let mut t: Tags<bool> = Tags::new(64, 16, true);
+        let mut t: Tags<bool> = Tags::new(64, 16, Spread::Sliced(2));
         for line in (0..6400).step_by(100) {
             let (slot, _) = t.insert(line, false, WayMask::ALL, |_| false);
             assert_eq!(t.get(line), Some((slot, false)));

@@ -37,6 +37,17 @@ impl Core {
         self.trigger(u, line, 0);
     }
 
+    /// The line has left the socket's snoop filter: the private caches give it up, and the last-level cache takes it.
+    pub fn back_invalidated(&mut self, u: &mut Uncore, line: u32) {
+        let state = self.state(line);
+        if state == State::Invalid {
+            return;
+        }
+        self.counters.back_invalidations += 1;
+        self.downgrade(u, line, State::Invalid);
+        self.evict(u, line, state);
+    }
+
     /// A hint to demote a line has reached the home agent: the line moves to the last-level cache, unless it is being requested.
     pub fn demoted(&mut self, u: &mut Uncore, line: u32) {
         let state = self.state(line);

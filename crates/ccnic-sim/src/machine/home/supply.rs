@@ -5,7 +5,7 @@ use super::Home;
 use crate::kernel::time::Ps;
 use crate::machine::directory::Line;
 use crate::machine::event::Event;
-use crate::machine::ids::{NOBODY, SocketId, TxnId};
+use crate::machine::ids::{AgentId, NOBODY, SocketId, TxnId};
 use crate::machine::transactions::Transaction;
 use crate::observe::counters::Source;
 use crate::observe::trace::Hop;
@@ -122,6 +122,44 @@ impl Home<'_> {
         self.u.store_non_temporal(t.line, self.cores[t.agent as usize].socket, there)
     }
 
+    /// A core is granted a line: it needs an entry in its socket's snoop filter, which another line may have to leave.
+    #[inline]
+    fn enter_filter(&mut self, line: u32, agent: AgentId) {
+        let core = &self.cores[agent as usize];
+        let Some(filter) = self.u.filters.get_mut(core.socket as usize) else { return };
+        if core.device.is_some() {
+            return;
+        }
+        let directory = &self.u.directory;
+        let gone = filter.put(line, |line| directory.look(line).sharers, |line| directory.is_busy(line));
+        if let Some(gone) = gone {
+            let holders = filter.members(directory.look(gone).sharers);
+            super::members(holders).for_each(|agent| self.back_invalidate(gone, agent));
+        }
+    }
+
+    /// Tells a core to give a line up.
+    fn back_invalidate(&mut self, line: u32, agent: AgentId) {
+        let arrival = self.u.now + self.u.costs.lookup + self.u.costs.mesh;
+        self.cores[agent as usize].lookahead.expect(arrival);
+        self.u.events.push(arrival, Event::BackInvalidate(line, agent));
+    }
+
+    /// A core is told to give a line up. While the line is being requested it is told again later; when the line is in the filter once
+    /// more it keeps it.
+    pub fn back_invalidated(&mut self, line: u32, agent: AgentId) {
+        let core = &mut self.cores[agent as usize];
+        core.lookahead.arrived(self.u.now);
+        if self.u.filters[core.socket as usize].has(line) {
+            return;
+        }
+        if self.u.directory.is_busy(line) || core.expects(line) {
+            self.back_invalidate(line, agent);
+        } else {
+            core.back_invalidated(self.u, line);
+        }
+    }
+
     /// Enters what the requester is granted into the directory, and sends it.
     pub(super) fn grant(&mut self, txn: TxnId, grant: State, source: Source, there: Ps) {
         let t = &mut self.u.txns[txn];
@@ -141,6 +179,9 @@ impl Home<'_> {
         }
         if let Some(mshr) = self.cores[agent as usize].mshrs.iter_mut().find(|m| m.txn == txn) {
             mshr.granted = true;
+        }
+        if grant != State::Invalid {
+            self.enter_filter(number, agent);
         }
         self.u.hop(txn, Hop::Answered, there);
         self.u.events.push(there + self.u.costs.mesh + self.u.costs.fill, Event::Fill(txn));

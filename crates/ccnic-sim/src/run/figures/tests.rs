@@ -1,3 +1,6 @@
+use super::expr::Place;
+use super::point::Measured;
+use super::run::{Curve, Simulated};
 use super::*;
 
 #[test]
@@ -80,4 +83,18 @@ fn experiments_can_be_run_and_are_not_among_the_figures() {
             assert!(series.base.set.iter().all(|(key, value)| machine.overridden(key, *value).is_ok()));
         }
     }
+}
+
+#[test]
+fn points_that_have_not_converged_are_named() {
+    let point = |name: &str, drift: f64| {
+        let values = [("drift".to_owned(), drift)].into();
+        (Place { name: name.into(), number: 0.0 }, Measured { values, ..Measured::default() })
+    };
+    let points = vec![point("steady", 0.01), point("rising", 0.06), point("falling", -0.2)];
+    let series = vec![Curve { id: "rate".into(), points, missing: None }];
+    let simulated = Simulated { figure: named("15").unwrap(), series, verdicts: Vec::new() };
+    assert!(simulated.has_loopbacks());
+    let drifting: Vec<_> = simulated.drifting().collect();
+    assert_eq!(drifting, [("rate", "rising", 0.06), ("rate", "falling", -0.2)]);
 }

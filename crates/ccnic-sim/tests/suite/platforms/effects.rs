@@ -120,8 +120,20 @@ fn store(platform: &Platform) -> Result<BTreeMap<String, f64>, String> {
 }
 
 /// Tables of a machine with cores, of a PCIe NIC, and of what a calibration compares with.
-const CORES: &[&str] =
-    &["topology", "core", "l1", "l2", "llc", "path", "link", "memory", "protocol", "prefetch", "software"];
+const CORES: &[&str] = &[
+    "topology",
+    "core",
+    "l1",
+    "l2",
+    "llc",
+    "snoop_filter",
+    "path",
+    "link",
+    "memory",
+    "protocol",
+    "prefetch",
+    "software",
+];
 const PCIE: &[&str] = &["pcie", "device", "core"];
 const TARGETS: &[&str] = &["targets"];
 
@@ -165,7 +177,7 @@ fn every_value_of_sockets_has_an_effect() {
     };
     let [icx, e810, cx6, one] = ["icx", "icx-e810", "icx-cx6", "spr-one-socket"].map(small);
     let slow = icx.overridden("link.rate", 0.5).unwrap();
-    let machines = [icx, slow, e810, cx6, one];
+    let machines = [icx, slow, e810, cx6, one, sliced()];
     let found =
         readers(&machines, Platform::entries, |p, key, value| p.overridden(key, value).ok(), &probes());
     let mut nobody = nobody(found);
@@ -180,6 +192,20 @@ fn every_value_of_sockets_has_an_effect() {
     let flat = super::parse(&file).unwrap();
     let rate = |p: &Platform| stream(p, Stores::None, 16).unwrap().gbit_per_s;
     assert_ne!(rate(&flat), rate(&curve), "{key}");
+}
+
+/// Cores with more room for lines than the last-level cache has sets and the snoop filter has entries.
+fn sliced() -> Platform {
+    let values = [
+        ("llc.slices", 8.0),
+        ("llc.size", 120.0),
+        ("snoop_filter.sets", 4.0),
+        ("snoop_filter.ways", 4.0),
+        ("software.packet", 1.0),
+        ("software.call", 1.0),
+    ];
+    let platform = Platform::named("spr-filter").unwrap();
+    values.into_iter().fold(platform, |p, (key, value)| p.overridden(key, value).unwrap())
 }
 
 /// The machines that are named, and the same with the values of `also`, so that what they bound shows.

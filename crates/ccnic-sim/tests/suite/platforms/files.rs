@@ -45,6 +45,13 @@ fn variants_share_their_machine() {
     alike("spr-cx6", "spr", &machine);
     alike("spr-cx6", "icx-cx6", &["device"]);
     alike("cxl", "spr", &["core", "l1", "l2", "llc", "path", "memory", "prefetch", "software"]);
+    let but_the_llc: Vec<&str> = machine.iter().copied().filter(|key| *key != "llc").collect();
+    alike("spr-filter", "spr", &but_the_llc);
+    let [filter, spr] = ["spr-filter", "spr"].map(|name| Platform::named(name).unwrap());
+    assert_eq!(
+        (filter.topology, filter.llc.size, filter.llc.ways),
+        (spr.topology, spr.llc.size, spr.llc.ways)
+    );
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use ccnic_sim::platform::Platform;
 use toml::Table;
 
-use super::{complaint, full, parse, refused, refused_with, set, text};
+use super::{complaint, full, parse, refused, refused_with, remove, set, text};
 
 #[test]
 fn impossible_cores_and_caches() {
@@ -28,6 +28,24 @@ fn impossible_cores_and_caches() {
     }
     // Sets need not be a power of two.
     assert!(parse(&full()).unwrap().overridden("llc.size", 3.0 * 37.0).is_ok());
+}
+
+#[test]
+fn impossible_slices() {
+    let filter = Platform::parse(&text("spr-filter"), "mine.toml").unwrap();
+    for (key, value, words) in [
+        ("llc.slices", 2000.0, ["2000", "more than 1024"]),
+        ("llc.slices", 57.0, ["57", "114688 sets"]),
+        ("snoop_filter.sets", 20_000.0, ["20000", "more than"]),
+        ("snoop_filter.ways", 65.0, ["65", "more than 64"]),
+    ] {
+        complaint(filter.overridden(key, value).unwrap_err(), key, &words);
+    }
+    let mut file: Table = text("spr-filter").parse().unwrap();
+    remove(&mut file, "llc.slices");
+    refused(&file, "snoop_filter", &["no slices", "add llc.slices"]);
+    remove(&mut file, "snoop_filter");
+    assert_eq!(parse(&file).unwrap().snoop_filter, None);
 }
 
 #[test]

@@ -15,8 +15,8 @@ use crate::protocol::InterfaceTime;
 
 /// One poll in so many is looked at more closely.
 const EVERY: u32 = 16;
-/// Polls after which others are told.
-const TELL: u32 = 64;
+/// Polls after which others are told: some 20 us without requests. It takes a reading of the system's clock.
+const TELL: u32 = 1024;
 
 /// The time when everything before has been done.
 #[inline]

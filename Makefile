@@ -7,7 +7,7 @@ NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]
 DPDK := $(shell pkg-config --modversion libdpdk 2>/dev/null)
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
-.PHONY: all run test lint unit tsan fuzz fuzz-ci instructions counts smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-peers-smoke apps-test miri install clean
+.PHONY: all run test lint unit tsan fuzz fuzz-ci instructions counts smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-kv dpdk-peers-smoke apps-test miri install clean
 
 # What is installed; crates that only tests and fuzzing use would take minutes more.
 all:
@@ -108,7 +108,8 @@ INTO = $(DESTDIR)$(PREFIX)
 PROGRAMS = ccnic ccnicd ccnicd-xdp ccnic-kv ccnic-kv-load ccnic-echo ccnic-hello
 install: all
 	install -d $(INTO)/bin && install -m 755 $(addprefix $(RELEASE)/,$(PROGRAMS)) $(INTO)/bin
-	! test -e $(RELEASE)/dpdk/ccnic-peers || install -D -m 755 $(RELEASE)/dpdk/ccnic-peers $(INTO)/bin/ccnic-peers
+	for program in ccnic-peers ccnic-kv-ethdev; do ! test -e $(RELEASE)/dpdk/$$program || \
+		install -D -m 755 $(RELEASE)/dpdk/$$program $(INTO)/bin/$$program || exit; done
 	install -d $(INTO)/include && install -m 644 $(CAPI)/include/*.h $(INTO)/include
 	install -D -m 644 $(RELEASE)/libccnic_capi.a $(INTO)/lib/libccnic.a
 	$(CAPI)/link.sh $(RELEASE)/libccnic_capi.a $(INTO)/lib
@@ -155,12 +156,21 @@ else
 	@echo "SKIPPED: ccnic-peers needs DPDK (apt-get install libdpdk-dev)"
 endif
 
+# The key-value store over drivers of DPDK, for `ccnic bench apps`.
+dpdk-kv: all
+ifneq ($(DPDK),)
+	$(MAKE) --no-print-directory -C dpdk/app/kv BUILD=$(abspath $(RELEASE))/dpdk ARCHIVE=$(abspath $(RELEASE))/libccnic_kv_ethdev.a
+else
+	@echo "SKIPPED: ccnic-kv-ethdev needs DPDK (apt-get install libdpdk-dev)"
+endif
+
 # The peers that need neither root nor huge pages: what comes back must be what was sent, however fast it was.
-dpdk-peers-smoke: all dpdk-peers
+dpdk-peers-smoke: all dpdk-peers dpdk-kv
 ifneq ($(DPDK),)
 	$(MAKE) --no-print-directory -C $(PEERS) check
 ifneq ($(shell nproc),1)
 	$(RELEASE)/ccnic bench peers --drivers ring,memif --size 64 --inflight 64 --seconds 0.1 --repeat 1 --json
+	$(RELEASE)/ccnic bench apps --workloads ads --servers memif --objects 2000 --seconds 0.1 --rounds 1 --json
 else
 	@echo "SKIPPED: bench peers needs two CPUs"
 endif

@@ -2,9 +2,10 @@
 //!
 //! Reading order: [`workload`] (what is asked for), [`value`] (what values are made of), [`protocol`] (bytes), [`transport`] (how they
 //! reach a store), [`book`] (what is in flight, and whether an answer is right), [`run`] (when requests are sent), [`stats`] (what the
-//! server counts meanwhile), [`report`].
+//! server counts meanwhile), [`report`], [`command`].
 
 pub mod book;
+pub mod command;
 pub mod protocol;
 pub mod report;
 pub mod run;

@@ -165,14 +165,13 @@ impl<T: Transport> Runner<'_, T> {
         Ok(sent)
     }
 
-    /// Takes what has come, and gives up what is late. `lost` gets what must be done again.
+    /// Takes what has come, and gives up what was sent before `limit`. `lost` gets what must be done again.
     #[inline]
-    fn receive(&mut self, timeout: u64, lost: &mut impl FnMut(Draw)) -> anyhow::Result<usize> {
+    fn receive(&mut self, limit: u64, lost: &mut impl FnMut(Draw)) -> anyhow::Result<usize> {
         let Runner { transport, book, clock, .. } = self;
         let taken = transport.receive(&mut |number, reply| {
             book.answered(number, reply, clock.raw(), |ticks| clock.delta_as_nanos(0, ticks));
         })?;
-        let limit = clock.raw().saturating_sub(timeout);
         book.expire(limit, |number| transport.forget(number), lost);
         Ok(taken)
     }
@@ -199,7 +198,8 @@ impl<T: Transport> Runner<'_, T> {
                 sent += 1;
             }
             self.transport.flush()?;
-            let taken = self.receive(timeout, &mut |draw| again.push(draw.object))?;
+            let limit = self.clock.raw().saturating_sub(timeout);
+            let taken = self.receive(limit, &mut |draw| again.push(draw.object))?;
             anyhow::ensure!(
                 repeated <= u64::from(self.plan.objects()) * TRIES
                     && (next > PRELOAD as u32 || repeated < 1000),
@@ -242,7 +242,8 @@ impl<T: Transport> Runner<'_, T> {
                 now = self.clock.raw();
             }
             self.transport.flush()?;
-            let taken = self.receive(timeout, &mut |_| ())?;
+            // Read once a turn: a request in flight is answered the sooner, the shorter the turns are.
+            let taken = self.receive(now.saturating_sub(timeout), &mut |_| ())?;
             idle.turn(sent + taken > 0);
         }
         self.book.close();

@@ -1,5 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 OR MIT */
-/* Ports and their mbufs: one queue pair each, set up the same way for every driver. */
+/* Ports and their mbufs: one queue pair each, set up the same way for every driver. Also for ../kv. */
+#ifndef _GNU_SOURCE
+#define _GNU_SOURCE /* program_invocation_short_name */
+#endif
 #include "peers.h"
 
 #include <errno.h>
@@ -37,7 +40,7 @@ int ports_only(uint16_t *ports, unsigned int number)
 	}
 	if (found == number)
 		return 0;
-	fprintf(stderr, "ccnic-peers: %u ports; give %u --vdev\n", found, number);
+	fprintf(stderr, "%s: %u ports; give %u --vdev\n", program_invocation_short_name, found, number);
 	return -ENODEV;
 }
 
@@ -74,7 +77,7 @@ static void choose(const struct options *options, const struct rte_eth_dev_info 
 
 static int failed(const char *what, int err)
 {
-	fprintf(stderr, "ccnic-peers: could not %s: %s\n", what, rte_strerror(-err));
+	fprintf(stderr, "%s: could not %s: %s\n", program_invocation_short_name, what, rte_strerror(-err));
 	return err;
 }
 

@@ -29,6 +29,7 @@ mod worker;
 
 pub use options::Options;
 pub use run::run;
+pub use spent::Spent;
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

@@ -20,8 +20,8 @@ use crate::store::Store;
 
 /// The longest sleep: after that it looks whether it is to stop.
 const NAP: Duration = Duration::from_millis(100);
-/// Polls after which the clock is read again while there is no pause.
-const CLOCK: usize = 64;
+/// Polls after which the clock is read again while there is no pause: it counts seconds, and each reading may keep a request waiting.
+const CLOCK: usize = 1024;
 
 /// Opens a stack for each thread.
 pub(crate) fn open(options: &Options) -> anyhow::Result<Vec<Stack>> {

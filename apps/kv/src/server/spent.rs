@@ -1,4 +1,5 @@
-//! Where a thread on a queue pair spends its time: in the interface (queue pair and stack) or in the store. `stats` tells it.
+//! Where a thread on a queue pair spends its time: in the interface (queue pair and stack) or in the store. `stats` tells it. Also for whoever
+//! serves the store over another interface, to be compared.
 //!
 //! Time counts in polls that have brought a frame: from the stack's reading of the processor's counter to one after such a poll. The
 //! store's part of it is taken in one poll of [`EVERY`], by readings around each request that wait for the loads before them: a processor
@@ -14,8 +15,8 @@ use crate::protocol::InterfaceTime;
 
 /// One poll in so many is looked at more closely.
 const EVERY: u32 = 16;
-/// Polls after which others are told.
-const TELL: u32 = 64;
+/// Polls after which others are told: some 20 us without requests. It takes a reading of the system's clock.
+const TELL: u32 = 1024;
 
 /// The time when everything before has been done.
 #[inline]
@@ -26,7 +27,7 @@ fn settled() -> u64 {
 
 /// What one thread has spent since it was last told.
 #[derive(Debug)]
-pub(crate) struct Spent {
+pub struct Spent {
     /// When this began, by the system's clock and by the counter: so long is a tick.
     start: (Instant, u64),
     /// Ticks that a reading of the counter takes, with its wait.
@@ -40,8 +41,15 @@ pub(crate) struct Spent {
     in_store: u64,
 }
 
+impl Default for Spent {
+    fn default() -> Spent {
+        Spent::new()
+    }
+}
+
 impl Spent {
-    pub(crate) fn new() -> Spent {
+    /// Nothing yet.
+    pub fn new() -> Spent {
         let reading = (0..64).map(|_| settled()).collect::<Vec<_>>();
         let reading = reading.windows(2).map(|two| two[1].saturating_sub(two[0])).min().unwrap_or(0);
         Spent {
@@ -59,14 +67,14 @@ impl Spent {
 
     /// A poll begins.
     #[inline]
-    pub(crate) fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.polls = self.polls.wrapping_add(1);
         self.sampling = self.polls.is_multiple_of(EVERY);
     }
 
     /// It is over, and has brought frames if it `worked`; it began at `began`.
     #[inline]
-    pub(crate) fn end(&mut self, worked: bool, began: u64, to: &InterfaceTime) {
+    pub fn end(&mut self, worked: bool, began: u64, to: &InterfaceTime) {
         if worked {
             self.busy += timestamp().saturating_sub(began);
         }
@@ -77,7 +85,7 @@ impl Spent {
 
     /// The store has answered a group's requests so far, and gets the next one.
     #[inline]
-    pub(crate) fn request(&mut self) {
+    pub fn request(&mut self) {
         self.requests += 1;
         self.sampled += usize::from(self.sampling);
         self.enter();
@@ -85,7 +93,7 @@ impl Spent {
 
     /// The store begins, or goes on.
     #[inline]
-    pub(crate) fn enter(&mut self) {
+    pub fn enter(&mut self) {
         if self.sampling {
             self.store_mark = settled();
         }
@@ -93,7 +101,7 @@ impl Spent {
 
     /// The store is done, or hands over bytes to send.
     #[inline]
-    pub(crate) fn leave(&mut self) {
+    pub fn leave(&mut self) {
         if self.sampling {
             let ticks = settled().saturating_sub(self.store_mark);
             self.in_store += ticks.saturating_sub(self.reading);
@@ -102,7 +110,7 @@ impl Spent {
 
     /// Tells others what they have not been told.
     #[cold]
-    pub(crate) fn tell(&mut self, to: &InterfaceTime) {
+    pub fn tell(&mut self, to: &InterfaceTime) {
         if self.busy == 0 {
             return;
         }

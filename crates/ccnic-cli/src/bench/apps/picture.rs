@@ -57,7 +57,7 @@ mod tests {
         let names = NAMES.map(str::to_owned);
         let round = Round { peak: 1.5e6, lone: 4e5, half_p99_ns: 5e3, ..Round::default() };
         let rows: Vec<Row> =
-            pairs(&names).into_iter().map(|pair| Row::of("geo", pair, 2.5, vec![round])).collect();
+            pairs(&names).into_iter().map(|pair| Row::of("geo", pair, 2.5, None, vec![round])).collect();
         let folder = tempfile::tempdir().unwrap();
         save(&rows.iter().collect::<Vec<_>>(), "geo", folder.path()).unwrap();
         let svg = std::fs::read_to_string(folder.path().join("apps-geo.svg")).unwrap();

@@ -9,12 +9,19 @@ use anyhow::{Context, bail};
 use serde::Deserialize;
 
 use super::rows::{Protocol, Server};
+use crate::bench::peers::{Driver, Setup};
 use crate::cpus::{Split, pin_to, usable};
 
 /// How long a program may take to be there.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Mebibytes for items: nothing is evicted.
 const MEMORY: &str = "6144";
+/// The program of DPDK: server and generator.
+const ON_DPDK: &str = "ccnic-kv-ethdev";
+/// Requests in flight of an open loop there, at most: half of a ring.
+const OPEN_ON_DPDK: &str = "512";
+/// Bytes of the longest frame of net_memif; others take 9600.
+const MEMIF_FRAME: &str = "1518";
 /// Addresses of server and generator, where the generator is the NIC.
 const SERVER: &str = "10.9.0.1";
 const GENERATOR: &str = "10.9.0.2/24";
@@ -32,6 +39,8 @@ pub struct Load<'a> {
     pub rate: Option<f64>,
     /// Gets only.
     pub gets_only: bool,
+    /// Bytes of the largest value; larger ones are cut.
+    pub largest: usize,
     /// Seconds that are measured.
     pub seconds: f64,
 }
@@ -68,11 +77,27 @@ pub struct Programs {
     kv: PathBuf,
     load: PathBuf,
     split: Split,
+    /// How programs of DPDK are started, or why there are none.
+    dpdk: Result<Setup, String>,
 }
 
-/// Whether memcached is installed.
-pub fn has_memcached() -> bool {
+fn has_memcached() -> bool {
     Command::new("memcached").arg("-V").stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok()
+}
+
+/// What a generator is told.
+fn add_load(command: &mut Command, target: &str, load: &Load<'_>) {
+    command.arg(target).args(["--json", "--warmup", "0.3", "--workload", load.workload]);
+    command.args(["--objects", &load.objects.to_string(), "--seconds", &load.seconds.to_string()]);
+    command.args(["--largest", &load.largest.to_string()]);
+    match load.rate {
+        Some(rate) => command.args(["--rate", &rate.to_string()]),
+        None => command.args(["--inflight", &load.inflight.to_string()]),
+    };
+    if load.gets_only {
+        command.args(["--gets", "1"]);
+    }
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
 }
 
 /// A process that is ended when it is dropped.
@@ -103,7 +128,33 @@ impl Programs {
             anyhow::ensure!(path.exists(), "there is no {name} at {}; build it with `make`", path.display());
             Ok(path)
         };
-        Ok(Programs { kv: beside("ccnic-kv")?, load: beside("ccnic-kv-load")?, split: Split::of_machine()? })
+        let dpdk = [here.with_file_name("dpdk").join(ON_DPDK), here.with_file_name(ON_DPDK)];
+        let dpdk = match dpdk.iter().find(|path| path.exists()) {
+            Some(path) => Setup::new(Some(path), None, false).map_err(|error| error.to_string()),
+            None => Err(format!("no {ON_DPDK} beside this program (make dpdk-kv; it needs libdpdk-dev)")),
+        };
+        let (kv, load) = (beside("ccnic-kv")?, beside("ccnic-kv-load")?);
+        Ok(Programs { kv, load, split: Split::of_machine()?, dpdk })
+    }
+
+    /// Why a server cannot be measured here.
+    pub fn lacks(&self, server: Server) -> Option<String> {
+        match server {
+            Server::Memcached if !has_memcached() => Some("memcached is not installed".to_owned()),
+            Server::Dpdk(driver) => match &self.dpdk {
+                Err(why) => Some(why.clone()),
+                Ok(setup) if driver.needs_plugin() && !setup.has_plugin() => {
+                    Some("no librte_net_ccnic.so that EAL loads (make dpdk)".to_owned())
+                }
+                Ok(_) => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Whether programs of DPDK use pages of 4 KiB.
+    pub fn small_pages(&self) -> bool {
+        self.dpdk.as_ref().is_ok_and(|setup| !setup.huge_pages())
     }
 
     /// Starts a program on a CPU: children have the CPUs of the thread that starts them.
@@ -118,17 +169,7 @@ impl Programs {
 
     fn generator(&self, target: &str, load: &Load<'_>) -> Command {
         let mut command = Command::new(&self.load);
-        command.arg(target).args(["--json", "--largest", "9500", "--workload", load.workload]);
-        command.args(["--objects", &load.objects.to_string(), "--seconds", &load.seconds.to_string()]);
-        command.args(["--warmup", "0.3"]);
-        match load.rate {
-            Some(rate) => command.args(["--rate", &rate.to_string()]),
-            None => command.args(["--inflight", &load.inflight.to_string()]),
-        };
-        if load.gets_only {
-            command.args(["--gets", "1"]);
-        }
-        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        add_load(&mut command, target, load);
         command
     }
 
@@ -139,6 +180,7 @@ impl Programs {
     pub fn measure(&self, server: Server, protocol: Protocol, load: &Load<'_>) -> anyhow::Result<Measured> {
         match server {
             Server::Ccnic(design) => self.as_nic(design.name(), protocol, load),
+            Server::Dpdk(driver) => self.on_dpdk(driver, load),
             Server::KvOnKernel => {
                 let mut command = Command::new(&self.kv);
                 command.args(["-t", "1", "-m", MEMORY, "-l", "127.0.0.1"]);
@@ -174,6 +216,40 @@ impl Programs {
         let mut server = self.start(server.arg("-s").arg(&stats), self.split.nic())?;
         let measured = report(generator);
         anyhow::ensure!(measured.is_ok() || !server.ended()?, "ccnic-kv ended; its message is above");
+        measured
+    }
+
+    /// Both are programs of DPDK, at the two ends of a driver.
+    fn on_dpdk(&self, driver: Driver, load: &Load<'_>) -> anyhow::Result<Measured> {
+        let setup = self.dpdk.as_ref().map_err(|why| anyhow::anyhow!("{why}"))?;
+        let directory = tempfile::tempdir().context("could not make a directory for sockets")?;
+        let (socket, stats) = (directory.path().join("port"), directory.path().join("stats"));
+        let devices = driver.devices(0, &socket, setup.huge_pages());
+        let start = |cpu, device, role: &mut dyn FnMut(&mut Command)| {
+            let mut command = setup.command(&[cpu], &[device]);
+            if let Some(ops) = setup.mempool().filter(|_| driver.needs_plugin()) {
+                command.args(["--pool-ops", ops]);
+            }
+            if driver == Driver::Memif {
+                command.args(["--frame", MEMIF_FRAME]);
+            }
+            role(&mut command);
+            self.start(&mut command, cpu)
+        };
+        let mut generator = start(self.split.host(0), devices.nic, &mut |command| {
+            command.arg("load");
+            add_load(command, &format!("rpc:{SERVER}:11300"), load);
+            command.arg("--stats").arg(format!("unix:{}", stats.display()));
+            if load.rate.is_some() {
+                command.args(["--inflight", OPEN_ON_DPDK]);
+            }
+        })?;
+        await_file(&socket, &mut generator)?;
+        let mut server = start(self.split.nic(), devices.host, &mut |command| {
+            command.args(["serve", "-m", MEMORY, "--stats"]).arg(&stats);
+        })?;
+        let measured = report(generator);
+        anyhow::ensure!(measured.is_ok() || !server.ended()?, "ccnic-kv-ethdev ended; its message is above");
         measured
     }
 

@@ -3,11 +3,15 @@
 use ccnic::Design;
 use serde::Serialize;
 
+use crate::bench::peers::Driver;
+
 /// A server and what carries its packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Server {
     /// ccnic-kv on a queue pair of a design, whose NIC is the generator.
     Ccnic(Design),
+    /// The store of ccnic-kv as a program of DPDK, on a port of a driver, whose other side is the generator.
+    Dpdk(Driver),
     /// ccnic-kv on the kernel's sockets.
     KvOnKernel,
     /// memcached on the kernel's sockets.
@@ -28,10 +32,13 @@ pub enum Protocol {
 
 impl Server {
     /// All, in the order of the table.
-    const ALL: [Server; 5] = [
+    const ALL: [Server; 8] = [
         Server::Ccnic(Design::GroupedEpoch),
         Server::Ccnic(Design::GroupedClear),
         Server::Ccnic(Design::Doorbell),
+        Server::Dpdk(Driver::CcnicNic),
+        Server::Dpdk(Driver::VirtioPacked),
+        Server::Dpdk(Driver::Memif),
         Server::KvOnKernel,
         Server::Memcached,
     ];
@@ -40,14 +47,25 @@ impl Server {
     pub fn name(self) -> &'static str {
         match self {
             Server::Ccnic(design) => design.name(),
+            Server::Dpdk(Driver::CcnicNic) => "net_ccnic",
+            Server::Dpdk(Driver::VirtioPacked) => "vhost",
+            Server::Dpdk(driver) => driver.name(),
             Server::KvOnKernel => "kernel",
             Server::Memcached => "memcached",
         }
     }
 
     /// True where the time that the server spends in the interface is taken apart from the store's.
-    pub fn is_ccnic(self) -> bool {
-        matches!(self, Server::Ccnic(_))
+    pub fn tells_time(self) -> bool {
+        matches!(self, Server::Ccnic(_) | Server::Dpdk(_))
+    }
+
+    /// Bytes of the largest value that a packet holds.
+    pub fn largest(self) -> usize {
+        match self {
+            Server::Dpdk(Driver::Memif) => 1400,
+            _ => 9500,
+        }
     }
 }
 
@@ -66,15 +84,18 @@ impl Protocol {
 }
 
 /// The names of all servers.
-pub const NAMES: [&str; 5] = ["ccnic", "paper", "e810", "kernel", "memcached"];
+pub const NAMES: [&str; 8] = ["ccnic", "paper", "e810", "net_ccnic", "vhost", "memif", "kernel", "memcached"];
 
 /// The servers of these names, each with its protocols.
 pub fn pairs(names: &[String]) -> Vec<(Server, Protocol)> {
     let asked = |server: &Server| names.iter().any(|name| name == server.name());
     let protocols = |server: Server| {
-        let all =
-            if server.is_ccnic() { [Protocol::Rpc, Protocol::Udp] } else { [Protocol::Udp, Protocol::Tcp] };
-        all.map(|protocol| (server, protocol))
+        let all: &[Protocol] = match server {
+            Server::Ccnic(_) => &[Protocol::Rpc, Protocol::Udp],
+            Server::Dpdk(_) => &[Protocol::Rpc],
+            Server::KvOnKernel | Server::Memcached => &[Protocol::Udp, Protocol::Tcp],
+        };
+        all.iter().map(move |protocol| (server, *protocol))
     };
     Server::ALL.into_iter().filter(asked).flat_map(protocols).collect()
 }
@@ -86,10 +107,11 @@ mod tests {
     #[test]
     fn each_name_is_a_server() {
         assert_eq!(Server::ALL.map(Server::name), NAMES);
-        let asked = ["e810".to_owned(), "memcached".to_owned()];
+        let asked = ["e810".to_owned(), "vhost".to_owned(), "memcached".to_owned()];
         let expected = [
             (Server::Ccnic(Design::Doorbell), Protocol::Rpc),
             (Server::Ccnic(Design::Doorbell), Protocol::Udp),
+            (Server::Dpdk(Driver::VirtioPacked), Protocol::Rpc),
             (Server::Memcached, Protocol::Udp),
             (Server::Memcached, Protocol::Tcp),
         ];

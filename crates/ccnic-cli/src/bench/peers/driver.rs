@@ -59,9 +59,9 @@ pub enum Ran {
 }
 
 /// The devices of the two sides.
-struct Devices {
-    host: String,
-    nic: String,
+pub struct Devices {
+    pub host: String,
+    pub nic: String,
 }
 
 impl Driver {
@@ -176,7 +176,7 @@ impl Driver {
     }
 
     /// The `n`th devices of drivers with a process on each side.
-    fn devices(self, n: usize, socket: &Path, huge: bool) -> Devices {
+    pub fn devices(self, n: usize, socket: &Path, huge: bool) -> Devices {
         let socket = socket.display();
         let vhost = format!("net_vhost{n},iface={socket},queues=1");
         let virtio = |more| format!("net_virtio_user{n},path={socket},queues=1,queue_size=1024,{more}");

@@ -21,10 +21,10 @@ use crate::cpus::warn_if_disturbed;
 use crate::print::{self, Progress};
 use driver::Ran;
 use process::PeerRun;
-use program::Setup;
 use rows::{Measured, Median, PeerRow};
 
 pub use driver::Driver;
+pub use program::Setup;
 
 /// Options of `bench peers`.
 #[derive(Debug, Args)]

@@ -5,6 +5,9 @@ use ccnic_load::{Load, payload};
 use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
+/// What the cachable queues of 1996 may be called.
+const QUEUES_OF_CNI: [&str; 4] = ["cni", "cni4", "cni16q", "cni512q"];
+
 /// Parses `--design` by [`Design`]'s own names, and lists them in the help.
 pub fn design_parser() -> impl TypedValueParser<Value = Design> {
     let about = |design| match design {
@@ -19,7 +22,17 @@ pub fn design_parser() -> impl TypedValueParser<Value = Design> {
         }
     };
     let values = Design::ALL.map(|design| PossibleValue::new(design.name()).help(about(design)));
-    PossibleValuesParser::new(values).try_map(|name| name.parse::<Design>())
+    // Who looks for CNI's queues here is told where they are.
+    let elsewhere = QUEUES_OF_CNI.map(|name| PossibleValue::new(name).hide(true));
+    PossibleValuesParser::new(values.into_iter().chain(elsewhere)).try_map(|name| {
+        if QUEUES_OF_CNI.contains(&name.as_str()) {
+            return Err(anyhow::anyhow!(
+                "a queue of CNI holds messages and is no ring of a NIC's region; `ccnic bench cni` measures it on this machine, `ccnic \
+                 sim run --system cni512q` simulates it"
+            ));
+        }
+        Ok(name.parse::<Design>()?)
+    })
 }
 
 /// Parses `--demote` by [`Demote`]'s own names, and lists them in the help.
@@ -36,7 +49,7 @@ pub fn demote_parser() -> impl TypedValueParser<Value = Demote> {
 /// The interface that is measured: its design, and what of it is switched off.
 #[derive(Debug, Clone, Args)]
 pub struct InterfaceArgs {
-    /// Ring design
+    /// Ring design (for the cachable queues of CNI: bench cni, sim run)
     #[arg(long, value_parser = design_parser(), default_value_t)]
     pub design: Design,
     /// Descriptors in each ring: a power of two from 64 to 32768

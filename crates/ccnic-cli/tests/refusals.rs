@@ -41,6 +41,7 @@ fn numbers_out_of_range() {
 #[test]
 fn words_that_are_none() {
     loopback("--design", "e1000", "--design");
+    loopback("--design", "cni", "`ccnic bench cni` measures it");
     loopback("--size", "many", "--size");
     assert!(refused(&["bench", "loopback", "--sweep", "--rate", "1"]).contains("--rate"));
 }

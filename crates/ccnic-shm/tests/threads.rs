@@ -1,8 +1,18 @@
-//! Host and NIC on two threads, every ring and pool; caller and server of calls. `make tsan` runs this under ThreadSanitizer.
+//! Host and NIC on two threads, every ring and pool; caller and server of calls; the cachable queue of CNI. `make tsan` runs this under
+//! ThreadSanitizer.
+
+// The simulator's own source, so that ThreadSanitizer's build has few crates.
+#[path = "../../ccnic-sim/src/systems/cni/header.rs"]
+#[allow(unreachable_pub, reason = "a library's")]
+mod header;
+#[path = "../../ccnic-sim/src/systems/cni/queue.rs"]
+#[allow(dead_code, unreachable_pub, reason = "a library's, and what only devices of the simulator use")]
+mod queue;
 
 use ccnic::ring::{Doorbell, GroupedClear, GroupedEpoch, Packed, Padded, Ring};
 use ccnic_check::suite::{configs, wires};
 use ccnic_check::{rig::Wire, threads};
+use ccnic_shm::{Pages, Region};
 
 /// Enough for hundreds of laps of the smallest ring.
 const PACKETS: u64 = 3000;
@@ -44,6 +54,43 @@ fn doorbell() {
 fn calls() {
     for tuning in ["fetch=own,demote=on", "fetch=read,demote=off"] {
         threads::calls(1000, PACKETS / 3, tuning.parse().unwrap_or_default(), |mem| mem);
+    }
+}
+
+/// Messages of every length, through hundreds of laps of a queue of two places and of one of 128. A side that finds nothing yields.
+#[test]
+fn cachable_queues() {
+    use header::{ENTRY, Header};
+    use queue::{Publish, Receiver, Sender, Shape};
+    let payload = |number: u32| -> Vec<u8> { (0..number * 37 % 245).map(|i| (i ^ number) as u8).collect() };
+    for (entries, messages) in [(2, 1000u32), (128, 30_000)] {
+        let shape = Shape { base: 64, head: 0, entries };
+        let region = Region::create(64 + entries * ENTRY, Pages::Small).unwrap_or_else(|e| panic!("{e}"));
+        let (from, to) = (region.memory(), region.memory());
+        std::thread::scope(|scope| {
+            let receiving = scope.spawn(move || {
+                let (mut receiver, mut bytes) = (Receiver::new(shape), Vec::new());
+                for number in 0..messages {
+                    let header = loop {
+                        match receiver.has(&to, 0) {
+                            Some(header) => break receiver.take(&to, header, &mut bytes),
+                            None => std::thread::yield_now(),
+                        }
+                    };
+                    assert_eq!((header.tag, &bytes), (number, &payload(number)), "once and in order");
+                }
+            });
+            let mut sender = Sender::new(shape);
+            for number in 0..messages {
+                while !sender.has_room(&from) {
+                    assert!(!receiving.is_finished(), "the receiver's thread has ended");
+                    std::thread::yield_now();
+                }
+                let bytes = payload(number);
+                let header = Header { handler: 0, from: 0, to: 1, len: bytes.len(), tag: number };
+                sender.send(&from, header, &bytes, Publish::ValidFirstBlockLast);
+            }
+        });
     }
 }
 

@@ -1,9 +1,10 @@
 //! loom models: every interleaving of a few packets through a ring of two or four units and of two agents that use the depot; of a few
-//! calls; of a few packets that one polling thread hands over to another.
+//! calls; of a few packets that one polling thread hands over to another; of a few messages through a queue of CNI.
 //!
 //! The bound on preemptions (loom's: two or three find nearly every bug) keeps each model to seconds. loom
 //! treats SeqCst as AcqRel and does not explore load buffering: ThreadSanitizer covers that (`make tsan`).
 
+mod cachable;
 mod calls;
 mod handoff;
 mod kept;

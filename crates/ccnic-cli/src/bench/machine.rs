@@ -2,8 +2,9 @@
 
 use clap::Args;
 
+use super::trips::{self, in_rounds};
 use crate::micro::limit::{self, Limit};
-use crate::micro::pingpong::{self, PingPong, Words};
+use crate::micro::pingpong::{self, PingPong, RoundTrips, Words};
 use crate::micro::stream::{self, Stores, Stream};
 use crate::options;
 use crate::print::{self, Column, Progress, Table, units};
@@ -22,6 +23,17 @@ pub struct MicrobenchArgs {
 /// How often each case is measured, one after the other.
 const ROUNDS: usize = 9;
 
+impl MicrobenchArgs {
+    /// Seconds of each of so many cases in each round.
+    ///
+    /// # Errors
+    /// When the time is none that can be measured for.
+    fn each(&self, cases: usize) -> anyhow::Result<f64> {
+        options::seconds(self.seconds)?;
+        Ok(self.seconds / (ROUNDS * cases) as f64)
+    }
+}
+
 /// Measures the limit and shows it.
 pub fn limit(args: &MicrobenchArgs) -> anyhow::Result<()> {
     options::seconds(args.seconds)?;
@@ -38,45 +50,24 @@ pub fn measure_limit(seconds: f64, json: bool) -> anyhow::Result<Limit> {
     })
 }
 
-/// Measures `cases` in turn, in several rounds that take `seconds` together; returns the rounds of each case.
-fn in_rounds<C: Copy, R>(
-    name: &'static str,
-    args: &MicrobenchArgs,
-    cases: &[C],
-    measure: impl Fn(C, f64) -> anyhow::Result<R>,
-) -> anyhow::Result<Vec<Vec<R>>> {
-    options::seconds(args.seconds)?;
-    let steps = ROUNDS * cases.len();
-    let progress = Progress::of_measurements(name, steps, args.json);
-    let mut seen: Vec<Vec<R>> = cases.iter().map(|_| Vec::new()).collect();
-    for _ in 0..ROUNDS {
-        for (case, seen) in cases.iter().zip(&mut seen) {
-            seen.push(measure(*case, args.seconds / steps as f64)?);
-            progress.step();
-        }
-    }
-    Ok(seen)
-}
-
 /// Measures ping-pong round trips and shows them.
 pub fn pingpong(args: &MicrobenchArgs) -> anyhow::Result<()> {
     let cases =
         [(Words::Shared, false), (Words::Shared, true), (Words::Separate, false), (Words::Separate, true)];
-    let rounds = in_rounds("ping-pong", args, &cases, |(words, demote), seconds| {
+    let seconds = args.each(cases.len())?;
+    let rounds = in_rounds("ping-pong", ROUNDS, args.json, &cases, |(words, demote)| {
         pingpong::round(words, demote, seconds)
     })?;
-    let played: Vec<PingPong> = cases
-        .iter()
-        .zip(rounds)
-        .map(|(&(words, demote), rounds)| PingPong::of(words, demote, rounds))
-        .collect();
+    let of = |(&(words, demote), rounds)| PingPong { words, demote, trips: RoundTrips::of(rounds) };
+    let played: Vec<PingPong> = cases.iter().zip(rounds).map(of).collect();
     print::result(args.json, &played, || pingpong_table(&played).text())
 }
 
 /// Measures streams and shows them.
 pub fn stream(args: &MicrobenchArgs) -> anyhow::Result<()> {
     let kinds = [Stores::Caching, Stores::NonTemporal];
-    let rounds = in_rounds("stream", args, &kinds, stream::round)?;
+    let seconds = args.each(kinds.len())?;
+    let rounds = in_rounds("stream", ROUNDS, args.json, &kinds, |stores| stream::round(stores, seconds))?;
     let streams: Vec<Stream> =
         kinds.iter().zip(rounds).map(|(&stores, rounds)| Stream::of(stores, rounds)).collect();
     print::result(args.json, &streams, || stream_table(&streams).text())
@@ -115,23 +106,15 @@ fn limit_table(limit: &Limit) -> Table {
 }
 
 fn pingpong_table(played: &[PingPong]) -> Table {
-    let columns = [
-        Column::text("words"),
-        Column::number("p50\nns"),
-        Column::number("p50\nmin\u{2013}max"),
-        Column::number("p99\nns"),
-        Column::number("round\ntrips"),
-    ];
-    let mut table =
-        Table::new(format!("Round trip of one word between two cores: medians of {ROUNDS} rounds"), columns);
+    let title = format!("Round trip of one word between two cores: medians of {ROUNDS} rounds");
+    let mut table = Table::new(title, trips::columns("words", [Column::number("round\ntrips")]));
     for p in played {
         let words = match p.words {
             Words::Shared => "on one line",
             Words::Separate => "a line per direction",
         };
         let name = if p.demote { format!("{words}, CLDEMOTE") } else { words.to_owned() };
-        let range = units::range(&p.spread, units::ns);
-        table.row([name, units::ns(p.p50_ns), range, units::ns(p.p99_ns), p.round_trips.to_string()]);
+        table.row(trips::row(name, &p.trips, [p.trips.round_trips.to_string()]));
     }
     table.note("CLDEMOTE: the writer demotes the line after each write.");
     table
@@ -183,25 +166,13 @@ mod tests {
         assert!(text.contains("40.0 Mpps") && text.contains("4.00 Mpps"), "{text}");
         assert!(longest_line(&text) <= 80, "{text}");
         let round = pingpong::PingPongRound { p50_ns: 12_345.6, p99_ns: 123_456.7, round_trips: 123_456_789 };
-        let played = PingPong { spread: WIDE, ..PingPong::of(Words::Separate, true, vec![round]) };
+        let trips = RoundTrips { spread: WIDE, ..RoundTrips::of(vec![round]) };
+        let played = PingPong { words: Words::Separate, demote: true, trips };
         let text = pingpong_table(&[played]).in_width(80);
         assert!(longest_line(&text) <= 80, "{text}");
         let round = stream::StreamRound { gbps: 1234.5, megabytes: 1_234_567 };
         let text = stream_table(&[Stream { spread: WIDE, ..Stream::of(Stores::NonTemporal, vec![round]) }])
             .in_width(80);
         assert!(longest_line(&text) <= 80, "{text}");
-    }
-
-    #[test]
-    fn every_case_is_measured_once_in_each_round() {
-        let order = std::cell::RefCell::new(Vec::new());
-        let args = MicrobenchArgs { seconds: 18.0, json: true };
-        let rounds = in_rounds("test", &args, &['a', 'b'], |case, seconds| {
-            order.borrow_mut().push(case);
-            Ok(seconds)
-        });
-        let rounds = rounds.unwrap();
-        assert_eq!(rounds, vec![vec![1.0; ROUNDS]; 2]);
-        assert_eq!(order.borrow()[..4], ['a', 'b', 'a', 'b']);
     }
 }

@@ -1,6 +1,7 @@
 //! `ccnic bench`: measurements on this machine, one file per subcommand.
 
 mod apps;
+mod cni;
 mod hostile;
 mod idle;
 mod loopback;
@@ -8,6 +9,7 @@ mod machine;
 mod peers;
 mod pio;
 mod switch;
+mod trips;
 
 use clap::Subcommand;
 
@@ -28,6 +30,8 @@ pub enum BenchCommand {
     Pingpong(machine::MicrobenchArgs),
     /// Measure one small request and its answer: coherent programmed I/O (ccnic_call) beside a ring
     Pio(pio::PioArgs),
+    /// Measure messages over the cachable queues of 1996 (CNI) and over rings: one under way, and many
+    Cni(cni::CniArgs),
     /// Measure the throughput of data between two cores, with caching and with non-temporal stores (CC-NIC
     /// figure 9)
     Stream(machine::MicrobenchArgs),
@@ -48,6 +52,7 @@ pub fn run(command: &BenchCommand) -> anyhow::Result<bool> {
         BenchCommand::Limit(args) => machine::limit(args)?,
         BenchCommand::Pingpong(args) => machine::pingpong(args)?,
         BenchCommand::Pio(args) => pio::run(args)?,
+        BenchCommand::Cni(args) => cni::run(args)?,
         BenchCommand::Stream(args) => machine::stream(args)?,
         BenchCommand::Apps(args) => apps::run(args)?,
         BenchCommand::Peers(args) => return peers::run(args),

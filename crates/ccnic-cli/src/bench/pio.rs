@@ -4,13 +4,14 @@ use anyhow::ensure;
 use clap::Args;
 use serde::Serialize;
 
+use super::trips::{self, in_rounds};
 use crate::cpus::warn_if_crowded;
 use crate::loopback::rounds::ROUNDS;
 use crate::micro::calls::{self, Way};
-use crate::micro::pingpong::PingPongRound;
+use crate::micro::pingpong::{PingPongRound, RoundTrips};
 use crate::options;
-use crate::print::{self, Column, Progress, Table, units};
-use crate::stats::{Spread, median};
+use crate::print::{self, Column, Table, units};
+use crate::stats::median;
 
 /// Options of `bench pio`.
 #[derive(Debug, Args)]
@@ -35,15 +36,10 @@ struct Answered {
     way: Way,
     /// Bytes of a request and of its answer; of a word, 8.
     size: u16,
-    /// Median of the rounds' medians, each of means of a few round trips.
-    p50_ns: f64,
-    /// Median of the rounds' 99th percentiles.
-    p99_ns: f64,
-    round_trips: u64,
     /// Median, over the rounds, of the ring's round trip divided by this one's in the same round.
     of_ring: f64,
-    spread: Spread,
-    rounds: Vec<PingPongRound>,
+    #[serde(flatten)]
+    trips: RoundTrips,
 }
 
 /// Measures and prints.
@@ -52,39 +48,23 @@ pub fn run(args: &PioArgs) -> anyhow::Result<()> {
     options::rounds(args.rounds)?;
     ensure!((1..=9600).contains(&args.size), "--size is {}; choose 1 to 9600", args.size);
     warn_if_crowded(1)?;
-    let progress = Progress::of_measurements("pio", args.rounds * Way::ALL.len(), args.json);
-    let mut rounds: Vec<Vec<PingPongRound>> = Vec::new();
-    for _ in 0..args.rounds {
-        let round = Way::ALL.into_iter().map(|way| {
-            let measured = calls::round(way, args.size, args.seconds);
-            progress.step();
-            measured
-        });
-        rounds.push(round.collect::<anyhow::Result<_>>()?);
-    }
-    drop(progress);
-    let answered = sum_up(args.size, &rounds);
+    let rounds = in_rounds("pio", args.rounds, args.json, &Way::ALL, |way| {
+        calls::round(way, args.size, args.seconds)
+    })?;
+    let answered = sum_up(args.size, rounds);
     print::result(args.json, &answered, || table(args, &answered).text())
 }
 
-/// `rounds` has a list with the ways in their order for each round; the ring is the last.
-fn sum_up(size: u16, rounds: &[Vec<PingPongRound>]) -> Vec<Answered> {
-    let of_way = |i: usize| rounds.iter().filter_map(move |round| round.get(i).copied());
-    let ring = Way::ALL.len() - 1;
-    let sum = |(i, way): (usize, Way)| {
-        let spread = Spread::of(of_way(i).map(|round| round.p50_ns));
-        Answered {
-            way,
-            size: if way == Way::Word { 8 } else { size },
-            p50_ns: spread.median,
-            p99_ns: median(of_way(i).map(|round| round.p99_ns)),
-            round_trips: of_way(i).map(|round| round.round_trips).sum(),
-            of_ring: median(of_way(ring).zip(of_way(i)).map(|(ring, way)| ring.p50_ns / way.p50_ns)),
-            spread,
-            rounds: of_way(i).collect(),
-        }
+/// `rounds` has a list of rounds for each way, in their order; the ring is the last.
+fn sum_up(size: u16, rounds: Vec<Vec<PingPongRound>>) -> Vec<Answered> {
+    let ring = rounds.last().cloned().unwrap_or_default();
+    let sum = |(way, rounds): (Way, Vec<PingPongRound>)| Answered {
+        way,
+        size: if way == Way::Word { 8 } else { size },
+        of_ring: median(ring.iter().zip(&rounds).map(|(ring, way)| ring.p50_ns / way.p50_ns)),
+        trips: RoundTrips::of(rounds),
     };
-    Way::ALL.into_iter().enumerate().map(sum).collect()
+    Way::ALL.into_iter().zip(rounds).map(sum).collect()
 }
 
 fn name(way: Way) -> &'static str {
@@ -105,22 +85,9 @@ fn table(args: &PioArgs, answered: &[Answered]) -> Table {
         units::count(args.rounds, "round"),
         args.seconds
     );
-    let columns = [
-        Column::text("by"),
-        Column::number("p50\nns"),
-        Column::number("p50\nmin\u{2013}max"),
-        Column::number("p99\nns"),
-        Column::number("ring\n/ this"),
-    ];
-    let mut table = Table::new(title, columns);
+    let mut table = Table::new(title, trips::columns("by", [Column::number("ring\n/ this")]));
     for a in answered {
-        table.row([
-            name(a.way).to_owned(),
-            units::ns(a.p50_ns),
-            units::range(&a.spread, units::ns),
-            units::ns(a.p99_ns),
-            format!("{:.2}", a.of_ring),
-        ]);
+        table.row(trips::row(name(a.way).to_owned(), &a.trips, [format!("{:.2}", a.of_ring)]));
     }
     table.note(
         "call: coherent programmed I/O, two slots that change their roles (ccnic::call). ccnic_call: the same as programs use it, with \
@@ -139,13 +106,12 @@ mod tests {
     fn ratios_are_those_of_the_same_round_and_the_table_fits_80_columns() {
         let of = |p50_ns| PingPongRound { p50_ns, p99_ns: 123_456.7, round_trips: 16 };
         // The second round met a machine that was ten times slower: the ratios do not feel it.
-        let rounds: Vec<Vec<_>> = [1.0, 10.0, 1.0]
-            .iter()
-            .map(|slow| [50.0, 100.0, 125.0, 160.0, 200.0, 400.0].map(|ns| of(ns * slow)).to_vec())
-            .collect();
-        let answered = sum_up(56, &rounds);
+        let rounds = [50.0, 100.0, 125.0, 160.0, 200.0, 400.0]
+            .map(|ns| [1.0, 10.0, 1.0].map(|slow| of(ns * slow)).to_vec());
+        let answered = sum_up(56, rounds.to_vec());
         assert_eq!(answered.iter().map(|a| a.of_ring).collect::<Vec<_>>(), [8.0, 4.0, 3.2, 2.5, 2.0, 1.0]);
-        assert_eq!((answered[1].p50_ns, answered[1].spread.max, answered[0].size), (100.0, 1000.0, 8));
+        let call = &answered[1].trips;
+        assert_eq!((call.p50_ns, call.spread.max, answered[0].size), (100.0, 1000.0, 8));
         let args = PioArgs { size: 56, rounds: 3, seconds: 0.05, json: false };
         let text = table(&args, &answered).in_width(80);
         assert!(longest_line(&text) <= 80, "{text}");

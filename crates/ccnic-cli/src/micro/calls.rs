@@ -74,7 +74,7 @@ fn invert(request: &[u8], answer: &mut [u8]) -> usize {
 }
 
 /// Tells the other side to end, however this one ends.
-struct StopOnDrop<'a>(&'a AtomicBool);
+pub(super) struct StopOnDrop<'a>(pub(super) &'a AtomicBool);
 
 impl Drop for StopOnDrop<'_> {
     fn drop(&mut self) {
@@ -191,7 +191,13 @@ fn ring(size: u16, seconds: f64) -> anyhow::Result<PingPongRound> {
     PingPongRound::of(measured?)
 }
 
-fn serve_ring(side: &Side, layout: &Layout, ready: &AtomicBool, stop: &AtomicBool) -> anyhow::Result<()> {
+/// The NIC of a ring: a loopback.
+pub(super) fn serve_ring(
+    side: &Side,
+    layout: &Layout,
+    ready: &AtomicBool,
+    stop: &AtomicBool,
+) -> anyhow::Result<()> {
     while !ready.load(Ordering::Acquire) && !stop.load(Ordering::Acquire) {
         side.wait();
     }

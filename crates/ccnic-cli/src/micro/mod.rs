@@ -1,9 +1,11 @@
 //! Measurements of the machine itself, with no protocol: how fast two cores exchange cache lines through
-//! coherent memory. And of one request and its answer, with as little protocol (`calls.rs`).
+//! coherent memory. And of one request and its answer, with as little protocol (`calls.rs`), and of messages over
+//! queues of another design (`queues.rs`).
 
 pub mod calls;
 pub mod limit;
 pub mod pingpong;
+pub mod queues;
 pub mod stream;
 
 use anyhow::Context;

@@ -18,15 +18,22 @@ pub enum Words {
     Separate,
 }
 
-/// Round trips of one experiment over several rounds, in nanoseconds; each sample is the mean of a
-/// few round trips.
+/// Round trips of one experiment.
 #[derive(Debug, Clone, Serialize)]
 pub struct PingPong {
     /// The layout of the words.
     pub words: Words,
     /// Whether each writer demoted its line after writing (CLDEMOTE).
     pub demote: bool,
-    /// Median of the rounds' medians.
+    /// The round trips.
+    #[serde(flatten)]
+    pub trips: RoundTrips,
+}
+
+/// Round trips of several rounds, in nanoseconds.
+#[derive(Debug, Clone, Serialize)]
+pub struct RoundTrips {
+    /// Median of the rounds' medians, each of means of a few round trips.
     pub p50_ns: f64,
     /// Median of the rounds' 99th percentiles.
     pub p99_ns: f64,
@@ -38,13 +45,11 @@ pub struct PingPong {
     pub rounds: Vec<PingPongRound>,
 }
 
-impl PingPong {
-    /// Sums up the rounds of an experiment.
-    pub fn of(words: Words, demote: bool, rounds: Vec<PingPongRound>) -> PingPong {
+impl RoundTrips {
+    /// Sums up rounds.
+    pub fn of(rounds: Vec<PingPongRound>) -> RoundTrips {
         let spread = Spread::of(rounds.iter().map(|r| r.p50_ns));
-        PingPong {
-            words,
-            demote,
+        RoundTrips {
             p50_ns: spread.median,
             p99_ns: median(rounds.iter().map(|r| r.p99_ns)),
             round_trips: rounds.iter().map(|r| r.round_trips).sum(),
@@ -172,7 +177,7 @@ mod tests {
     #[test]
     fn rounds_are_summed_up_by_medians() {
         let round = |p50_ns| PingPongRound { p50_ns, p99_ns: 10.0 * p50_ns, round_trips: 16 };
-        let all = PingPong::of(Words::Shared, false, vec![round(5.0), round(1.0), round(2.0)]);
+        let all = RoundTrips::of(vec![round(5.0), round(1.0), round(2.0)]);
         assert_eq!((all.p50_ns, all.p99_ns, all.round_trips), (2.0, 20.0, 48));
         assert_eq!((all.spread.min, all.spread.max, all.rounds.len()), (1.0, 5.0, 3));
     }

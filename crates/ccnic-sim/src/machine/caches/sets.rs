@@ -19,6 +19,8 @@ pub const STATE: u32 = 3;
 pub const STATE_MASK: u16 = (1 << STATE) - 1;
 /// An index entry has room for so many ways.
 pub const WAYS_MAX: u32 = (u16::MAX >> STATE) as u32 - 1;
+/// A cache of so many sets at most is small: a first level.
+const SMALL: u32 = 128;
 /// Lines of a page of the index.
 const PAGE: usize = 64;
 
@@ -102,10 +104,11 @@ pub struct Sets {
     /// For a power of two of sets in a slice, the bits of a line number that select one; otherwise zero.
     mask: u32,
     spread: Spread,
-    /// Line number plus one; zero is empty. The first way of each set, then the second of each, and so on: most sets hold few
-    /// lines, and those of consecutive lines are adjacent then.
+    /// Line number plus one; zero is empty.
     tags: Vec<u32>,
     ages: Vec<u32>,
+    /// How far apart the ways of a set are in both, and the first ways of two sets.
+    apart: (u32, u32),
     /// For each set the empty ways, a bit each; not kept for sets of 32 ways or more.
     empty: Vec<u32>,
     clock: u32,
@@ -118,7 +121,11 @@ impl Sets {
         let slices = if let Spread::Sliced(slices) = spread { slices.max(1) } else { 1 };
         let sets_of_slice = (lines / ways / slices).max(1);
         let sets = sets_of_slice * slices;
-        let n = (sets * ways) as usize;
+        // A small cache is full: the ways of a set are adjacent. Of a large one most sets hold few lines, and those of consecutive lines
+        // are adjacent: the first way of each set, then the second of each, and so on, not a power of two apart, so that a full set finds
+        // room in the caches of the computer that simulates.
+        let apart = if sets <= SMALL { (1, ways) } else { (sets + 16, 1) };
+        let n = ((ways - 1) * apart.0 + (sets - 1) * apart.1 + 1) as usize;
         Sets {
             ways,
             sets,
@@ -127,6 +134,7 @@ impl Sets {
             spread,
             tags: vec![0; n],
             ages: vec![0; n],
+            apart,
             empty: vec![if ways < u32::BITS { (1 << ways) - 1 } else { 0 }; sets as usize],
             clock: 0,
         }
@@ -156,13 +164,18 @@ impl Sets {
     /// The lines of a line's set.
     pub fn beside(&self, line: u32) -> impl Iterator<Item = u32> + '_ {
         let set = self.set(line);
-        (0..self.ways).filter_map(move |way| self.tags[(way * self.sets + set) as usize].checked_sub(1))
+        (0..self.ways).filter_map(move |way| self.tags[self.at(set, way) as usize].checked_sub(1))
+    }
+
+    #[inline]
+    fn at(&self, set: u32, way: u32) -> Slot {
+        way * self.apart.0 + set * self.apart.1
     }
 
     /// The slot of a line in a way.
     #[inline]
     pub fn slot(&self, line: u32, way: u32) -> Slot {
-        way * self.sets + self.set(line)
+        self.at(self.set(line), way)
     }
 
     /// Marks a slot as used just now.
@@ -180,15 +193,22 @@ impl Sets {
         if empty != 0 {
             return (empty.trailing_zeros(), None);
         }
-        let tag = |way: &u32| self.tags[(way * self.sets + set) as usize];
-        let age = |way: &u32| self.clock.wrapping_sub(self.ages[(way * self.sets + set) as usize]);
+        let tag = |way: u32| self.tags[self.at(set, way) as usize];
+        let age = |way: &u32| self.clock.wrapping_sub(self.ages[self.at(set, *way) as usize]);
         let ways = || (0..self.ways).filter(|way| mask.has(*way));
-        let way = ways()
-            .find(|way| tag(way) == 0)
-            .or_else(|| ways().filter(|way| !keep(tag(way) - 1)).max_by_key(age))
-            .or_else(|| ways().max_by_key(age))
+        if self.ways >= u32::BITS
+            && let Some(way) = ways().find(|way| tag(*way) == 0)
+        {
+            return (way, None);
+        }
+        // Whether a line has to stay is asked of the oldest one first, and seldom of another.
+        let oldest = ways().max_by_key(age);
+        let way = oldest
+            .filter(|way| !keep(tag(*way) - 1))
+            .or_else(|| ways().filter(|way| !keep(tag(*way) - 1)).max_by_key(age))
+            .or(oldest)
             .unwrap_or(0);
-        (way, tag(&way).checked_sub(1))
+        (way, tag(way).checked_sub(1))
     }
 
     /// Puts a line into an empty way of its set.

@@ -115,7 +115,7 @@ impl Core {
             next.into_iter().flatten().for_each(|line| self.prefetch_in_hardware(u, line));
         }
         if found.is_none() {
-            let (load, address) = (Some(self.position), matches!(site, Site::Data));
+            let (load, address) = (self.position, matches!(site, Site::Data));
             self.request(u, Mshr { load, address, ..Mshr::new(line, Request::Read) });
         }
         found.is_some()

@@ -2,7 +2,7 @@
 
 use ccnic::memory::LINE;
 
-use super::mshr::Mshr;
+use super::mshr::{Mshr, NO_LOAD};
 use super::{Core, Wait};
 use crate::kernel::time::Ps;
 use crate::machine::ids::TxnId;
@@ -41,9 +41,7 @@ impl Core {
         if u.address_map.is_register(miss.line) {
             return; // a prefetch of a device's register: those are in no cache
         }
-        if let Some(load) = miss.load {
-            self.oldest_load = self.oldest_load.min(load);
-        }
+        self.oldest_load = self.oldest_load.min(miss.load);
         if let Some(before) = self.mshrs.iter_mut().find(|m| m.line == miss.line) {
             self.addresses += usize::from(miss.address && !before.address);
             before.merge(&miss);
@@ -87,7 +85,7 @@ impl Core {
         let miss = self.mshrs.swap_remove(i);
         self.prefetches -= usize::from(miss.prefetch);
         self.addresses -= usize::from(miss.address);
-        if miss.load == Some(self.oldest_load) {
+        if miss.load == self.oldest_load && miss.load != NO_LOAD {
             self.find_oldest_load();
         }
         self.counters.answered[t.source as usize] += 1;
@@ -193,8 +191,8 @@ impl Core {
 
     /// Looks again which load is the oldest.
     fn find_oldest_load(&mut self) {
-        let loads = self.mshrs.iter().chain(&self.queued).filter_map(|m| m.load);
-        self.oldest_load = loads.min().unwrap_or(u64::MAX);
+        let oldest = |old: u64, m: &Mshr| old.min(m.load);
+        self.oldest_load = self.queued.iter().fold(self.mshrs.iter().fold(NO_LOAD, oldest), oldest);
     }
 }
 

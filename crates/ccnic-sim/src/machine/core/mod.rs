@@ -50,7 +50,7 @@ use crate::protocols::table::State;
 
 use combining::CombiningBuffers;
 use monitor::Monitor;
-use mshr::Mshr;
+use mshr::{Mshr, NO_LOAD};
 use predictor::Predictor;
 use prefetch::Prefetchers;
 use store_buffer::Store;
@@ -169,7 +169,7 @@ impl Core {
             position: 0,
             code: Code::PROBE,
             counted: 0,
-            oldest_load: u64::MAX,
+            oldest_load: NO_LOAD,
             mshrs: Vec::with_capacity(64),
             prefetches: 0,
             addresses: 0,
@@ -327,6 +327,6 @@ impl Core {
 
     /// True when no load, and no non-temporal store, is under way.
     fn is_settled(&self) -> bool {
-        self.oldest_load == u64::MAX && !self.mshrs.iter().chain(&self.queued).any(|m| m.non_temporal)
+        self.oldest_load == NO_LOAD && !self.mshrs.iter().chain(&self.queued).any(|m| m.non_temporal)
     }
 }

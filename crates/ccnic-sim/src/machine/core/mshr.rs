@@ -3,6 +3,9 @@
 use crate::machine::ids::{NONE, TxnId};
 use crate::protocols::table::Request;
 
+/// The position of no load: behind all.
+pub const NO_LOAD: u64 = u64::MAX;
+
 /// A line that a core has asked for, or is going to as soon as a fill buffer is free.
 #[derive(Debug, Clone, Copy)]
 pub struct Mshr {
@@ -22,8 +25,8 @@ pub struct Mshr {
     pub non_temporal: bool,
     /// The program computes an address from what it brings: a descriptor.
     pub address: bool,
-    /// The position in program order of the oldest load that waits for it.
-    pub load: Option<u64>,
+    /// The position in program order of the oldest load that waits for it; [`NO_LOAD`] for none.
+    pub load: u64,
 }
 
 impl Mshr {
@@ -38,14 +41,14 @@ impl Mshr {
             upgrade: false,
             non_temporal: false,
             address: false,
-            load: None,
+            load: NO_LOAD,
         }
     }
 
     /// Merges another miss of the same line.
     pub fn merge(&mut self, other: &Mshr) {
         self.upgrade |= other.request != Request::Read && self.request == Request::Read;
-        self.load = [self.load, other.load].into_iter().flatten().min();
+        self.load = self.load.min(other.load);
         self.address |= other.address;
     }
 }
@@ -56,9 +59,9 @@ mod tests {
 
     #[test]
     fn a_store_upgrades_a_read_that_is_under_way() {
-        let mut read = Mshr { load: Some(9), ..Mshr::new(1, Request::Read) };
-        read.merge(&Mshr { load: Some(5), address: true, ..Mshr::new(1, Request::Read) });
-        assert_eq!((read.upgrade, read.load, read.address), (false, Some(5), true));
+        let mut read = Mshr { load: 9, ..Mshr::new(1, Request::Read) };
+        read.merge(&Mshr { load: 5, address: true, ..Mshr::new(1, Request::Read) });
+        assert_eq!((read.upgrade, read.load, read.address), (false, 5, true));
         read.merge(&Mshr::new(1, Request::ReadOwn));
         assert!(read.upgrade);
         let mut own = Mshr::new(1, Request::OwnNoData);

@@ -35,8 +35,8 @@ const REFLECT: u64 = 228;
 /// What a core executes between accesses to a queue.
 const CODE: Code = Code::PROBE;
 /// Messages before those that are measured, and those that are: more than two laps of the largest queue each.
-const WARM: u32 = 400;
-const MEASURED: u32 = 600;
+const WARM: u64 = 400;
+const MEASURED: u64 = 600;
 /// Messages under way at most where the rate is measured; fewer fit into small queues.
 const IN_FLIGHT: u32 = 128;
 
@@ -173,7 +173,7 @@ fn exchange<M: SharedMemory>(
     while program.received() < WARM + MEASURED {
         let mut idle = true;
         let (mut sent, mut taken) = program.next_lens();
-        while (program.is_begun() || program.in_flight() < in_flight) && program.send() {
+        while (program.is_begun() || program.in_flight() < in_flight.into()) && program.send() {
             spend(SEND + further(sent));
             sent = program.next_lens().0;
             idle = false;
@@ -227,7 +227,7 @@ fn on_sockets(platform: &Platform, way: Way, bytes: usize, in_flight: u32) -> Re
     sim.spawn(1, move |agent| reflect(agent, &queues)).map_err(|e| e.to_string())?;
     sim.run(ps(1e9));
     let time = found.borrow().ok_or("messages were lost or damaged: a defect of ccnic")?;
-    Ok(of_time(ns(time), f64::from(MEASURED)))
+    Ok(of_time(ns(time), MEASURED as f64))
 }
 
 /// The NIC on a core.
@@ -279,7 +279,7 @@ fn on_bus(platform: &BusPlatform, way: Way, bytes: usize, in_flight: u32) -> Res
         let mut program = QueueHost::new(cpu, &queues, bytes);
         let spend = |instructions| cpu.work(instructions);
         let (begun, ended) = exchange(&mut program, in_flight, || cpu.now(), spend, || cpu.relax());
-        (program.wrong == 0).then(|| of_time(bus_ns(&own, ended - begun), f64::from(MEASURED)))
+        (program.wrong == 0).then(|| of_time(bus_ns(&own, ended - begun), MEASURED as f64))
     };
     two_processors(platform, queues.bytes(), program, move |cpu, over| {
         let mut nic = QueueNic::new(cpu, &queues);

@@ -3,7 +3,7 @@
 //! | file | what |
 //! |---|---|
 //! | [`layout`] | the interfaces of table 1, and where their queues lie |
-//! | [`message`] | network messages and their headers |
+//! | [`message`], [`header`] | network messages and their headers |
 //! | [`queue`] | the cachable queue, over any memory |
 //! | [`device`] | the device's side: registers and engines |
 //! | [`endpoint`] | the processor's side: active messages |
@@ -11,6 +11,7 @@
 
 pub mod device;
 pub mod endpoint;
+pub mod header;
 pub mod layout;
 pub mod message;
 pub mod pair;

@@ -55,12 +55,13 @@ pub struct QueueHost<M> {
     receiver: Receiver,
     size: usize,
     /// Messages of the queue that a message takes.
-    parts: u32,
+    parts: u64,
     payload: Vec<u8>,
     wanted: Vec<u8>,
     back: Vec<u8>,
-    sent: u32,
-    received: u32,
+    /// Parts, from the first ever: `u64`, since real memory carries more than 2^32 in minutes.
+    sent: u64,
+    received: u64,
     /// Parts that came back damaged or out of order.
     pub wrong: u64,
 }
@@ -73,7 +74,7 @@ impl<M: SharedMemory> QueueHost<M> {
             sender: Sender::new(queues.to_nic),
             receiver: Receiver::new(queues.to_program),
             size,
-            parts: size.div_ceil(PAYLOAD).max(1) as u32,
+            parts: size.div_ceil(PAYLOAD).max(1) as u64,
             payload: vec![0; size.min(PAYLOAD)],
             wanted: vec![0; size.min(PAYLOAD)],
             back: Vec::with_capacity(PAYLOAD),
@@ -84,12 +85,12 @@ impl<M: SharedMemory> QueueHost<M> {
     }
 
     /// Messages under way, of which one may be begun only.
-    pub fn in_flight(&self) -> u32 {
+    pub fn in_flight(&self) -> u64 {
         self.sent.div_ceil(self.parts) - self.received()
     }
 
     /// Messages that are back, all of each.
-    pub fn received(&self) -> u32 {
+    pub fn received(&self) -> u64 {
         self.received / self.parts
     }
 
@@ -103,7 +104,7 @@ impl<M: SharedMemory> QueueHost<M> {
         (self.len(self.sent), self.len(self.received))
     }
 
-    fn len(&self, part: u32) -> usize {
+    fn len(&self, part: u64) -> usize {
         let before = (part % self.parts) as usize * PAYLOAD;
         self.size.saturating_sub(before).min(PAYLOAD)
     }
@@ -116,7 +117,7 @@ impl<M: SharedMemory> QueueHost<M> {
         }
         let len = self.len(self.sent);
         self.payload.fill(self.sent as u8);
-        let header = Header { handler: 0, from: 0, to: 1, len, tag: self.sent };
+        let header = Header { handler: 0, from: 0, to: 1, len, tag: self.sent as u32 };
         self.sender.send(&self.mem, header, &self.payload[..len], Publish::ValidFirstBlockLast);
         self.sent += 1;
         true
@@ -128,7 +129,7 @@ impl<M: SharedMemory> QueueHost<M> {
         let Some(header) = self.receiver.has(&self.mem, 0) else { return false };
         let header = self.receiver.take(&self.mem, header, &mut self.back);
         self.wanted.fill(self.received as u8);
-        let right = header.tag == self.received && self.back == self.wanted[..self.len(self.received)];
+        let right = header.tag == self.received as u32 && self.back == self.wanted[..self.len(self.received)];
         self.wrong += u64::from(!right);
         self.received += 1;
         true
@@ -190,7 +191,7 @@ mod tests {
                 (QueueHost::new(mem.clone(), &queues, size), QueueNic::new(mem, &queues));
             for round in 0..50 {
                 while program.send() {}
-                assert_eq!(program.in_flight(), queues.entries(), "{round}");
+                assert_eq!(program.in_flight(), u64::from(queues.entries()), "{round}");
                 while nic.poll() {}
                 assert!(program.send(), "heads are published when messages are taken");
                 while program.receive() || nic.poll() {}

@@ -15,7 +15,7 @@
 
 use ccnic::SharedMemory;
 
-use super::message::{ENTRY, HEADER, Header};
+use super::header::{ENTRY, HEADER, Header, PAYLOAD};
 
 /// Where a queue lies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +132,7 @@ impl Receiver {
     /// Takes the next message, whose header is known; its tag and its payload come into `to`.
     pub fn take<M: SharedMemory>(&mut self, mem: &M, mut header: Header, to: &mut Vec<u8>) -> Header {
         // The other side may write any length: no more than an entry is read.
-        let len = header.len.min(super::message::PAYLOAD);
+        let len = header.len.min(PAYLOAD);
         let mut bytes = [0; ENTRY as usize];
         mem.read(self.shape.entry(self.head) + 8, &mut bytes[8..HEADER + len]);
         header.tag = u32::from_le_bytes([bytes[8], bytes[9], bytes[10], bytes[11]]);

@@ -98,7 +98,6 @@ pub enum Spread {
 #[derive(Debug)]
 pub struct Sets {
     ways: u32,
-    sets: u32,
     /// Of a slice; all, where there are none.
     sets_of_slice: u32,
     /// For a power of two of sets in a slice, the bits of a line number that select one; otherwise zero.
@@ -128,7 +127,6 @@ impl Sets {
         let n = ((ways - 1) * apart.0 + (sets - 1) * apart.1 + 1) as usize;
         Sets {
             ways,
-            sets,
             sets_of_slice,
             mask: if sets_of_slice.is_power_of_two() { sets_of_slice - 1 } else { 0 },
             spread,

@@ -287,7 +287,7 @@ mod tests {
     fn slices_spread_lines_and_their_sets_do_not() {
         let sets_of = |spread| {
             let sets = Sets::new(64 * 8 * 4, 4, spread);
-            assert_eq!(sets.sets, 64 * 8);
+            assert_eq!(sets.empty.len(), 64 * 8);
             let mut found: Vec<u32> = (0..1000).map(|page| sets.set(page * 64)).collect();
             found.sort_unstable();
             found.dedup();

@@ -67,19 +67,20 @@ fn cachable_queues() {
         let shape = Shape { base: 64, head: 0, entries };
         let region = Region::create(64 + entries * ENTRY, Pages::Small).unwrap_or_else(|e| panic!("{e}"));
         let (from, to) = (region.memory(), region.memory());
+        let receive = move || {
+            let (mut receiver, mut bytes) = (Receiver::new(shape), Vec::new());
+            for number in 0..messages {
+                let header = loop {
+                    match receiver.has(&to, 0) {
+                        Some(header) => break receiver.take(&to, header, &mut bytes),
+                        None => std::thread::yield_now(),
+                    }
+                };
+                assert_eq!((header.tag, &bytes), (number, &payload(number)), "once and in order");
+            }
+        };
         std::thread::scope(|scope| {
-            let receiving = scope.spawn(move || {
-                let (mut receiver, mut bytes) = (Receiver::new(shape), Vec::new());
-                for number in 0..messages {
-                    let header = loop {
-                        match receiver.has(&to, 0) {
-                            Some(header) => break receiver.take(&to, header, &mut bytes),
-                            None => std::thread::yield_now(),
-                        }
-                    };
-                    assert_eq!((header.tag, &bytes), (number, &payload(number)), "once and in order");
-                }
-            });
+            let receiving = scope.spawn(receive);
             let mut sender = Sender::new(shape);
             for number in 0..messages {
                 while !sender.has_room(&from) {
@@ -90,6 +91,8 @@ fn cachable_queues() {
                 let header = Header { handler: 0, from: 0, to: 1, len: bytes.len(), tag: number };
                 sender.send(&from, header, &bytes, Publish::ValidFirstBlockLast);
             }
+            // ThreadSanitizer sees this end of a thread, and not the fence of an `Arc` that two threads drop.
+            receiving.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
         });
     }
 }

@@ -164,7 +164,11 @@ mod tests {
     #[test]
     fn messages_of_one_part_and_of_several_come_back_over_all() {
         for (over, size) in Over::ALL.into_iter().flat_map(|over| [(over, 64), (over, 500)]) {
-            let measured = round(over, size, 0.002).unwrap();
+            // Where other programs have the CPUs, nothing may come back in a short time.
+            let too_short = |e: &anyhow::Error| e.to_string().contains("choose more");
+            let rounds = [0.002, 0.02, 0.2, 2.0].into_iter().map(|seconds| round(over, size, seconds));
+            let mut done = rounds.filter(|done| !done.as_ref().is_err_and(too_short));
+            let measured = done.next().expect("something comes back in two seconds").unwrap();
             assert!(measured.lone.round_trips > 0 && measured.lone.p50_ns > 0.0, "{over:?}");
             let many = measured.mmps;
             assert!(many.map_or(over == Over::Lines, |mmps| mmps > 0.0), "{over:?}: {many:?}");

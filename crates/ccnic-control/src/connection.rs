@@ -392,12 +392,16 @@ pub(crate) mod tests {
     #[test]
     fn a_reply_waits_for_its_reader_but_not_for_ever() {
         let (one, other) = pair();
-        while one.send_now(&Reply::Done, None).is_ok() {}
+        let held =
+            std::iter::repeat_with(|| one.send_now(&Reply::Done, None)).take_while(Result::is_ok).count();
         let why = one.send_within(&Reply::Done, Duration::from_millis(5)).unwrap_err();
         assert!(matches!(why, Error::NoAnswer { .. }));
         std::thread::scope(|scope| {
             let waiting = scope.spawn(|| one.send_within(&Reply::Done, Duration::from_secs(60)));
-            assert!(other.receive::<Reply>().unwrap().is_some());
+            // All of them: Linux calls a socket writable when three quarters of its buffer are free.
+            for _ in 0..held {
+                assert!(other.receive::<Reply>().unwrap().is_some());
+            }
             assert!(waiting.join().unwrap().is_ok());
         });
     }

@@ -86,17 +86,19 @@ impl<E: Event> EventQueue<E> {
         if (at, tie) < (next.0, next.1) {
             self.next = entry;
             if next.0 != Ps::MAX {
-                self.put(next);
+                self.put(next.0, next.1, next.2);
             }
         } else {
-            self.put(entry);
+            self.put(entry.0, entry.1, entry.2);
         }
     }
 
-    /// Puts an event into the ring, or beyond.
+    /// Puts an event into the ring, or beyond. Its parts come one by one, in registers: an entry that is passed in memory is read as a
+    /// whole there right after it was written in parts.
     #[inline]
-    fn put(&mut self, entry: Entry) {
-        let span = (entry.0.max(self.now) >> SPAN) as usize;
+    fn put(&mut self, at: Ps, tie: u64, event: u64) {
+        let entry = (at, tie, event);
+        let span = (at.max(self.now) >> SPAN) as usize;
         if span - (self.now >> SPAN) as usize >= SPANS {
             self.far.push(Reverse(entry));
             return;

@@ -15,9 +15,10 @@ use crate::engine::Micros;
 
 /// The most that counts of the time between two polls.
 const MOST: Micros = 1_000_000;
-/// Ticks of the processor's counter after which the clock is read again: less than a microsecond on x86-64, some tens elsewhere. A
-/// counter that jumps, or that differs from CPU to CPU, is further away than that.
-const CLOSE: u64 = 1000;
+/// Ticks of the processor's counter after which the clock is read again: some 3 µs on x86-64, 80 to 800 elsewhere. Timers count in
+/// milliseconds, and a frame that has just come waits for a reading. A counter that jumps, or that differs from CPU to CPU, is further
+/// away than that.
+const CLOSE: u64 = 8000;
 
 /// Where a stack reads the time.
 ///

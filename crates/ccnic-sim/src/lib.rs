@@ -64,7 +64,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! `docs/laboratory.md` shows how to add a machine, a protocol, a device or a system.
+//! `docs/laboratory-extend.md` shows how to add a machine, a protocol, a device or a system.
 
 pub mod bus;
 mod devices;
@@ -91,7 +91,7 @@ pub use run::pio as pio_run;
 pub use run::{applications, calibrate, figures, loopback, micro, mmio, parallel, published};
 pub use systems::{cni, pio};
 
-/// The worked examples of `docs/laboratory.md`.
+/// The worked examples of `docs/laboratory-extend.md`.
 #[cfg(doctest)]
-#[doc = include_str!("../../../docs/laboratory.md")]
+#[doc = include_str!("../../../docs/laboratory-extend.md")]
 pub struct Laboratory;

@@ -96,6 +96,14 @@ impl Frame {
 }
 
 impl Chart {
+    /// Points of width that the names below its bars need, none over another.
+    pub fn least_width(&self) -> f64 {
+        match &self.content {
+            Content::Bars(bars) => LEFT + RIGHT + bars.groups.len() as f64 * (bars.longest_word() + APART),
+            Content::Lines(_) => 0.0,
+        }
+    }
+
     /// Draws it into an area.
     pub fn draw<B: DrawingBackend>(
         &self,
@@ -205,6 +213,11 @@ impl Mark {
 const VALUE: f64 = 11.5;
 
 impl Bars {
+    fn longest_word(&self) -> f64 {
+        let words = self.groups.iter().flat_map(|name| name.split(' '));
+        words.map(|word| text_width(word, SMALL)).fold(0.0, f64::max)
+    }
+
     /// Lines that the longest name of a group needs.
     fn label_lines(&self, width: f64) -> usize {
         let each = width / self.groups.len().max(1) as f64;

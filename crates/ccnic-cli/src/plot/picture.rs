@@ -1,4 +1,4 @@
-//! A picture: charts side by side under one legend.
+//! A picture: charts side by side, or one below the other where they are wide, under one legend.
 
 use std::path::Path;
 
@@ -8,10 +8,10 @@ use super::canvas::{Anchor, COLOURS, Canvas, TEXT, text_width};
 use super::chart::{Chart, Content};
 use super::save;
 
-/// Charts side by side.
+/// Charts of one legend.
 #[derive(Debug)]
 pub struct Picture {
-    /// From left to right.
+    /// From left to right, or from top to bottom.
     pub charts: Vec<Chart>,
     /// The names of the colours, in the order of [`COLOURS`].
     pub legend: Vec<String>,
@@ -26,10 +26,18 @@ const LEGEND_LINE: f64 = 22.0;
 const LEGEND_GAP: f64 = 52.0;
 
 impl Picture {
+    /// The width of each chart, and how many are side by side.
+    fn layout(&self) -> (f64, usize) {
+        let usual = if self.charts.len() == 1 { SINGLE_WIDTH } else { CHART_WIDTH };
+        let each = self.charts.iter().map(Chart::least_width).fold(usual, f64::max);
+        (each, if each > SINGLE_WIDTH { 1 } else { self.charts.len().max(1) })
+    }
+
     fn size(&self) -> (f64, f64) {
-        let width =
-            if self.charts.len() == 1 { SINGLE_WIDTH } else { CHART_WIDTH * self.charts.len() as f64 };
-        (width, CHART_HEIGHT + LEGEND_LINE * self.legend_lines(width).len() as f64)
+        let (each, columns) = self.layout();
+        let (width, rows) = (each * columns as f64, self.charts.len().div_ceil(columns));
+        let legend = LEGEND_LINE * self.legend_lines(width).len() as f64;
+        (width, CHART_HEIGHT * rows as f64 + legend)
     }
 
     /// The legend's entries by line.
@@ -64,9 +72,10 @@ impl Picture {
             }
         }
         let top = LEGEND_LINE * lines.len() as f64;
-        let each = width / self.charts.len() as f64;
+        let (each, columns) = self.layout();
         for (i, chart) in self.charts.iter().enumerate() {
-            chart.draw(canvas, (each * i as f64, top), (each, CHART_HEIGHT))?;
+            let at = (each * (i % columns) as f64, top + CHART_HEIGHT * (i / columns) as f64);
+            chart.draw(canvas, at, (each, CHART_HEIGHT))?;
         }
         Ok(())
     }

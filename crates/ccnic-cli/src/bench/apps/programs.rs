@@ -20,8 +20,6 @@ const MEMORY: &str = "6144";
 const ON_DPDK: &str = "ccnic-kv-ethdev";
 /// Requests in flight of an open loop there, at most: half of a ring.
 const OPEN_ON_DPDK: &str = "512";
-/// Bytes of the longest frame of net_memif; others take 9600.
-const MEMIF_FRAME: &str = "1518";
 /// Addresses of server and generator, where the generator is the NIC.
 const SERVER: &str = "10.9.0.1";
 const GENERATOR: &str = "10.9.0.2/24";
@@ -39,6 +37,8 @@ pub struct Load<'a> {
     pub rate: Option<f64>,
     /// Gets only.
     pub gets_only: bool,
+    /// Bytes of the longest frame over a driver of DPDK.
+    pub frame: u32,
     /// Bytes of the largest value; larger ones are cut.
     pub largest: usize,
     /// Seconds that are measured.
@@ -230,9 +230,7 @@ impl Programs {
             if let Some(ops) = setup.mempool().filter(|_| driver.needs_plugin()) {
                 command.args(["--pool-ops", ops]);
             }
-            if driver == Driver::Memif {
-                command.args(["--frame", MEMIF_FRAME]);
-            }
+            command.args(["--frame", &load.frame.to_string()]);
             role(&mut command);
             self.start(&mut command, cpu)
         };

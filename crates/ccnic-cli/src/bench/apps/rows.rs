@@ -5,6 +5,11 @@ use serde::Serialize;
 
 use crate::bench::peers::Driver;
 
+/// Bytes of the longest frame of net_memif.
+const MEMIF_FRAME: u32 = 1518;
+/// Of Ethernet, IPv4, UDP and the RPC, and room for a key.
+const HEADERS_AND_KEY: u32 = 118;
+
 /// A server and what carries its packets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Server {
@@ -60,10 +65,15 @@ impl Server {
         matches!(self, Server::Ccnic(_) | Server::Dpdk(_))
     }
 
-    /// Bytes of the largest value that a packet holds.
-    pub fn largest(self) -> usize {
+    /// Bytes of the longest frame, of those that are asked for: net_memif's have at most [`MEMIF_FRAME`].
+    pub fn frame(self, asked: u32) -> u32 {
+        if self == Server::Dpdk(Driver::Memif) { asked.min(MEMIF_FRAME) } else { asked }
+    }
+
+    /// Bytes of the largest value that such a frame holds, besides headers and a key.
+    pub fn largest(self, frame: u32) -> usize {
         match self {
-            Server::Dpdk(Driver::Memif) => 1400,
+            Server::Dpdk(_) => frame.saturating_sub(HEADERS_AND_KEY) as usize,
             _ => 9500,
         }
     }

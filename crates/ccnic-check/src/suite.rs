@@ -6,7 +6,7 @@ use ccnic::desc::CHAIN_MAX;
 use ccnic::layout::LARGE_BUF;
 use ccnic::ring::Ring;
 use ccnic::testing::rounds;
-use ccnic::{Burst, Config};
+use ccnic::{Burst, Config, Design};
 
 use crate::memory::Memory;
 use crate::rig::{Op, Rig, Wire};
@@ -53,9 +53,21 @@ pub fn configs<R: Ring>() -> Vec<Config> {
         inline: bits & 16 == 0,
         ..Config::default()
     });
+    // And the pool as DPDK's, with and without its cache.
+    let mempools = (0..4).map(|bits: u8| Config {
+        ring: 64,
+        buffers: PLENTY,
+        design: R::DESIGN,
+        recycle: bits & 1 == 0,
+        small: R::DESIGN != Design::Doorbell,
+        shared_pool: bits & 2 == 0,
+        mempool: true,
+        ..Config::default()
+    });
+    let all = all.chain(mempools);
     // Without areas, where there could be some; elsewhere the switch changes nothing.
     let differs = |c: &Config| c.inline || Config { inline: true, ..*c }.has_areas();
-    all.filter(|c| c.check().is_ok() && differs(c)).take(rounds(32, 1)).collect()
+    all.filter(|c| c.check().is_ok() && differs(c)).take(rounds(36, 1)).collect()
 }
 
 /// One configuration with each kind of pool, with and without areas.

@@ -73,6 +73,9 @@ pub struct InterfaceArgs {
     /// Write no packet beside its descriptor: every packet lies in buffers of the pool
     #[arg(long)]
     pub no_inline: bool,
+    /// Keep free buffers in a ring, first in, first out, as DPDK's mempool; its cache per thread is off with --no-recycle
+    #[arg(long)]
+    pub mempool: bool,
     /// When to demote written cache lines towards the reader (CLDEMOTE)
     #[arg(long, value_parser = demote_parser(), default_value_t)]
     pub demote: Demote,
@@ -90,6 +93,7 @@ impl InterfaceArgs {
             sequential: false,
             host_managed: false,
             no_inline: false,
+            mempool: false,
             demote: Demote::Auto,
         }
     }
@@ -107,6 +111,7 @@ impl InterfaceArgs {
             sequential: self.sequential,
             shared_pool: !(self.host_managed || e810),
             inline: !self.no_inline,
+            mempool: self.mempool,
             demote: self.demote,
             ..Config::default()
         }

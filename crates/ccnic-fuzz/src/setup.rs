@@ -35,6 +35,7 @@ fn config(input: &Input) -> Config {
         sequential: flags & 4 != 0,
         shared_pool: flags & 8 == 0 && design != Design::Doorbell,
         inline: flags & 0x40 == 0,
+        mempool: flags & 0x80 != 0,
         demote: Demote::ALL[usize::from(flags >> 4) % 3],
         page: 4096,
     }

@@ -28,7 +28,9 @@ from instructions import ROOT, build, parse
 CASES = [
     ("ccnic", []), ("ccnic", ["no-inline"]), ("paper", []), ("paper", ["no-recycle"]),
     ("paper", ["no-recycle", "no-small"]), ("paper", ["no-small", "host-managed"]),
-    ("paper", ["no-recycle", "no-small", "host-managed"]), ("packed", []), ("padded", []), ("e810", []), ("e810", ["no-recycle"]),
+    ("paper", ["no-recycle", "no-small", "host-managed"]), ("paper", ["mempool"]), ("paper", ["no-recycle", "mempool"]),
+    ("paper", ["no-recycle", "no-small", "mempool"]), ("paper", ["no-small", "host-managed", "mempool"]),
+    ("paper", ["no-recycle", "no-small", "host-managed", "mempool"]), ("packed", []), ("padded", []), ("e810", []), ("e810", ["no-recycle"]),
 ]
 # Descriptors in a line of each design's rings.
 PER_LINE = {"ccnic": 4, "paper": 4, "packed": 4, "padded": 1, "e810": 4}

@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p ccnic-load -- SIZE --laps N --way loaded --design ccnic`: 32 N packets, bursts of 32, 512 in flight.
 //! `--way lone`: N packets, one in flight. `--burst N` sends bursts of N instead, `--idle N` polls the NIC only once in N of
-//! the generator's polls that found nothing. `--no-recycle`, `--no-small`, `--host-managed` and `--no-inline` are those of
+//! the generator's polls that found nothing. `--no-recycle`, `--no-small`, `--host-managed`, `--no-inline` and `--mempool` are those of
 //! `ccnic bench loopback`. It prints how often each side did a burst or found nothing: `counts.py` solves for what each costs.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
@@ -163,6 +163,7 @@ fn main() {
         small: !(off("--no-small") || doorbell),
         shared_pool: !(off("--host-managed") || doorbell),
         inline: !off("--no-inline"),
+        mempool: off("--mempool"),
         ..Config::default()
     };
     let outcome = design.dispatch(Case { load, idle: number("--idle", 1), config });

@@ -192,6 +192,9 @@ pub struct Config {
     /// areas, and only with the shared pool ([`Config::has_areas`]); the paper's designs are as the paper has them. Each queue pair keeps
     /// one large buffer of the pool for an inline packet that [`rx_burst`](crate::host::QueuePair::rx_burst) finds when the pool is dry.
     pub inline: bool,
+    /// For comparison: keep the free buffers in a ring, first in, first out, as DPDK's mempool does. Then [`recycle`](Config::recycle) is
+    /// its cache for each core, by DPDK's rules. Otherwise those freed last are used first.
+    pub mempool: bool,
     /// When writers demote lines.
     pub demote: Demote,
     /// Page size of the region in bytes: 4096 or 2 MiB. The segments start on pages, to be homed apart.
@@ -211,6 +214,7 @@ impl Default for Config {
             sequential: false,
             shared_pool: true,
             inline: true,
+            mempool: false,
             demote: Demote::Auto,
             page: 4096,
         }
@@ -292,7 +296,8 @@ impl Config {
             | u64::from(self.small) << 1
             | u64::from(self.sequential) << 2
             | u64::from(self.shared_pool) << 3
-            | u64::from(self.inline) << 4;
+            | u64::from(self.inline) << 4
+            | u64::from(self.mempool) << 5;
         [
             u64::from(self.queues) | u64::from(self.mtu) << 16,
             self.ring.into(),
@@ -324,8 +329,8 @@ impl Config {
         };
         let design = Design::ALL.into_iter().find(|d| *d as u64 == kinds & 0xff);
         let demote = Demote::ALL.into_iter().find(|d| *d as u64 == kinds >> 8);
-        if flags >> 5 != 0 {
-            return Err(ConfigError::Range { field: "flags", value: flags, min: 0, max: 31 });
+        if flags >> 6 != 0 {
+            return Err(ConfigError::Range { field: "flags", value: flags, min: 0, max: 63 });
         }
         Ok(Config {
             queues: short("queues", counts & 0xffff)?,
@@ -349,6 +354,7 @@ impl Config {
             sequential: flags & 4 != 0,
             shared_pool: flags & 8 != 0,
             inline: flags & 16 != 0,
+            mempool: flags & 32 != 0,
             page: u32::try_from(page).map_err(|_| ConfigError::Page { value: page })?,
         })
     }

@@ -425,6 +425,7 @@ mod tests {
         let odd = Config {
             recycle: false,
             sequential: true,
+            mempool: true,
             small: false,
             demote: Demote::Off,
             ..config(Design::Packed)

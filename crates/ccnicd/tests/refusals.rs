@@ -169,7 +169,7 @@ const HEADERS: &[(u32, u64, &str)] = &[
     (40, 3 << 8, "demote is 3; choose 0 to 2"),
     (40, !0xff, "demote is"),
     (40, 4, "shared-pool is 1"),
-    (48, 32, "flags is 32; choose 0 to 31"),
+    (48, 64, "flags is 64; choose 0 to 63"),
     (48, u64::MAX, "flags is"),
     (56, 0, "page is 0"),
     (56, 8192, "page is 8192"),

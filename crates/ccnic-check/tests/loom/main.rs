@@ -450,6 +450,24 @@ fn two_agents_share_the_depot() {
     });
 }
 
+#[test]
+fn two_agents_share_the_ring_of_a_mempool() {
+    model(2, || {
+        let config = Config { buffers: 16, small: false, recycle: false, mempool: true, ..Config::default() };
+        let layout = Layout::new(&config).unwrap_or_else(|e| panic!("{e}"));
+        let pool = layout.pool();
+        let mut memory = LoomMemory::new().word(pool.split);
+        // Both ends of the two rings, and the slots of the large buffers.
+        for word in (0..32).step_by(8).chain(32..32 + 16) {
+            memory = memory.word(pool.links + word * 8);
+        }
+        for chunk in 0..16 {
+            memory = memory.bytes(pool.buffers + chunk * LARGE_BUF..pool.buffers + chunk * LARGE_BUF + 8);
+        }
+        two_agents(memory.memory(), &layout);
+    });
+}
+
 /// A depot's head without its tag, which distinguishes a head that has returned to its old value (ABA).
 #[derive(Clone)]
 struct NoTag<S>(S, u32);

@@ -4,6 +4,7 @@ mod faults;
 mod handoff;
 mod heap;
 mod kept;
+mod mempool;
 mod native;
 mod scripts;
 mod spread;

@@ -74,7 +74,7 @@ impl Counts {
 pub struct Instructions {
     /// The design's name.
     design: String,
-    /// What is switched off, by the options of `ccnic bench loopback`.
+    /// What is switched off or exchanged, by the options of `ccnic bench loopback`.
     off: Vec<String>,
     /// Between two lines of a ring that is read.
     #[serde(rename = "loop")]
@@ -155,6 +155,7 @@ impl Instructions {
             ("no-small", !config.small && !own),
             ("host-managed", !config.shared_pool && !own),
             ("no-inline", !config.inline),
+            ("mempool", config.mempool),
         ];
         let is_off = |name: &String| off.iter().any(|(known, off)| known == name && *off);
         let same = |case: &&Instructions| {

@@ -2,6 +2,8 @@
 
 extern crate alloc;
 
+mod depots;
+
 use crate::desc::{BORROWED, Desc, FLAG_INLINE, FLAG_SMALL, Slot};
 use crate::layout::{LARGE_BUF, Layout, PoolLayout, SMALL_BUF, SMALL_PER_LARGE};
 use crate::memory::SharedMemory;
@@ -10,6 +12,7 @@ use super::depot::{BATCH, Batch, Depot};
 use super::ledger::Moved;
 use super::magazine::Magazine;
 use super::{Class, Ledger};
+use depots::share;
 
 /// One class of buffers, as one agent sees it.
 #[derive(Debug)]
@@ -22,6 +25,8 @@ struct ClassPool {
     /// The most buffers that this agent keeps: a fair share of the pool, so that the others find some in the
     /// depot.
     full: usize,
+    /// How many are taken from the depot at least, if it has so many.
+    refill: usize,
 }
 
 impl ClassPool {
@@ -41,6 +46,8 @@ pub struct Allocator {
     large: ClassPool,
     layout: PoolLayout,
     recycle: bool,
+    /// The magazines are caches by DPDK's rules.
+    cache: bool,
     sequential: bool,
     small_limit: u32,
     /// Large buffers that may be subdivided. The rest stay large: subdivided buffers never become large
@@ -69,49 +76,42 @@ impl Allocator {
         let mut allocator = Allocator::host(layout);
         for class_pool in [&mut allocator.small, &mut allocator.large] {
             class_pool.full = (class_pool.full / 4).max(1);
+            class_pool.refill = class_pool.refill.min(class_pool.full);
         }
         allocator
     }
 
     fn new(layout: &Layout, ledger: Ledger) -> Allocator {
         let (region, config) = (*layout.pool(), layout.config());
-        let class_pool = |head, size, buffers: u32| ClassPool {
-            depot: Depot::new(&region, head, size),
-            magazine: Magazine::new(),
-            outgoing: Batch::new(),
-            full: share(layout, buffers).min(Magazine::FULL),
+        let cache = config.mempool && config.recycle;
+        let class_pool = |class, buffers: u32| {
+            let share = share(layout, buffers);
+            let (full, refill) = match (config.mempool, cache) {
+                (false, _) => (share.min(Magazine::FULL), 1),
+                (true, false) => (share.min(Magazine::FULL), share.min(BATCH)),
+                (true, true) => cache_limits(share),
+            };
+            ClassPool {
+                depot: Depot::new(layout, class),
+                magazine: Magazine::new(),
+                outgoing: Batch::new(),
+                full,
+                refill,
+            }
         };
         let split_limit = config.buffers / 2;
         Allocator {
-            small: class_pool(region.small, SMALL_BUF, split_limit * SMALL_PER_LARGE),
-            large: class_pool(region.large, LARGE_BUF, config.buffers),
+            small: class_pool(Class::Small, split_limit * SMALL_PER_LARGE),
+            large: class_pool(Class::Large, config.buffers),
             layout: region,
             recycle: config.recycle,
+            cache,
             sequential: config.sequential,
             small_limit: config.small_limit(),
             split_limit: u64::from(split_limit),
             spare: None,
             keeps_spare: config.has_areas(),
             ledger,
-        }
-    }
-
-    /// Fills the depot of a new region with all its buffers.
-    pub fn fill<M: SharedMemory>(mem: &M, layout: &Layout) {
-        let pool = layout.pool();
-        let list = Depot::new(pool, pool.large, LARGE_BUF);
-        let chunks = layout.config().buffers;
-        let step = if layout.config().sequential { 1 } else { stride(chunks) };
-        let share = share(layout, chunks).min(BATCH); // no batch may hold most of a small pool
-        // The depot is a stack: the batch that is pushed last is allocated first.
-        let mut batch = Batch::new();
-        for i in (0..chunks).rev() {
-            let chunk = (u64::from(i) * u64::from(step) % u64::from(chunks)) as u32;
-            batch.push(pool.buffers + chunk * LARGE_BUF);
-            if batch.as_slice().len() >= share || i == 0 {
-                list.push(mem, &batch);
-                batch = Batch::new();
-            }
         }
     }
 
@@ -181,33 +181,6 @@ impl Allocator {
             return descs.iter().position(out).unwrap_or(descs.len());
         }
         descs.len()
-    }
-
-    /// Calls `see` for every buffer in the depots of a region that no agent is using.
-    pub fn walk<M: SharedMemory>(mem: &M, layout: &Layout, mut see: impl FnMut(u32, Class)) {
-        let layout = layout.pool();
-        Depot::new(layout, layout.small, SMALL_BUF).walk(mem, |b| see(b, Class::Small));
-        Depot::new(layout, layout.large, LARGE_BUF).walk(mem, |b| see(b, Class::Large));
-    }
-
-    /// Makes the depots anew, with these buffers. For recovery, while no agent uses them.
-    pub(crate) fn rebuild<M: SharedMemory>(
-        mem: &M,
-        layout: &Layout,
-        free: impl Fn(Class) -> alloc::vec::Vec<u32>,
-    ) {
-        let (pool, chunks) = (layout.pool(), layout.config().buffers);
-        for (class, head) in [(Class::Small, pool.small), (Class::Large, pool.large)] {
-            let depot = Depot::new(pool, head, class.size());
-            depot.clear(mem);
-            let per_chunk = LARGE_BUF / class.size();
-            let share = share(layout, chunks * per_chunk).min(BATCH); // as in a new region
-            for buffers in free(class).chunks(share) {
-                let mut batch = Batch::new();
-                buffers.iter().for_each(|&buffer| batch.push(buffer));
-                depot.push(mem, &batch);
-            }
-        }
     }
 
     #[inline(always)]
@@ -319,12 +292,7 @@ impl Allocator {
     #[cold]
     #[inline(never)]
     fn refill<M: SharedMemory>(&mut self, mem: &M, class: Class) -> Option<(u32, Class)> {
-        if let Some(batch) = self.class_pool(class).depot.pop(mem) {
-            for &buffer in batch.as_slice().iter().rev() {
-                self.record(buffer, class, Moved::Came);
-                self.class_pool(class).magazine.push(buffer);
-            }
-        } else if !self.class_pool(class).take_back() && class == Class::Small {
+        if !self.take(mem, class) && !self.class_pool(class).take_back() && class == Class::Small {
             self.split(mem);
         }
         match self.class_pool(class).magazine.pop() {
@@ -332,6 +300,27 @@ impl Allocator {
             None if class == Class::Small => self.alloc(mem, Class::Large),
             None => None,
         }
+    }
+
+    /// Takes buffers from the depot; false when it has none.
+    fn take<M: SharedMemory>(&mut self, mem: &M, class: Class) -> bool {
+        let (cache, class_pool) = (self.cache, self.class_pool(class));
+        let (depot, refill) = (class_pool.depot, class_pool.refill);
+        let mut taken = 0;
+        while taken < refill {
+            let Some(batch) = depot.pop(mem, refill - taken) else { break };
+            let buffers = batch.as_slice();
+            buffers.iter().for_each(|&buffer| self.record(buffer, class, Moved::Came));
+            let magazine = &mut self.class_pool(class).magazine;
+            // The batch's first is allocated first. (DPDK's cache is a copy of the ring, and allocated from its end.)
+            if cache {
+                buffers.iter().for_each(|&buffer| _ = magazine.push(buffer));
+            } else {
+                buffers.iter().rev().for_each(|&buffer| _ = magazine.push(buffer));
+            }
+            taken += buffers.len().max(1); // of a damaged depot a batch may hold none
+        }
+        taken > 0
     }
 
     /// Subdivides a large buffer into 32 small ones (CC-NIC section 3.3), unless as many as may be are
@@ -361,10 +350,15 @@ impl Allocator {
         self.layout.kinds + (chunk - self.layout.buffers) / LARGE_BUF * 8
     }
 
-    /// The magazine is full, or there is no recycling: moves the oldest buffers to the depot.
+    /// The magazine is full, or there is no recycling: moves the oldest buffers to the depot, or all of a cache by DPDK's rules.
     #[cold]
     #[inline(never)]
     fn spill<M: SharedMemory>(&mut self, mem: &M, buffer: u32, class: Class) {
+        if self.cache {
+            self.empty(mem, class);
+            self.class_pool(class).magazine.push(buffer);
+            return;
+        }
         let recycle = self.recycle;
         let class_pool = self.class_pool(class);
         let mut batch = class_pool.outgoing;
@@ -403,14 +397,18 @@ impl Allocator {
         for class in [Class::Small, Class::Large] {
             let outgoing = self.class_pool(class).outgoing;
             self.give(mem, &outgoing, class);
-            let mut left = self.class_pool(class).magazine.len().div_ceil(BATCH);
-            while left > 0 {
-                let mut batch = Batch::new();
-                let magazine = &mut self.class_pool(class).magazine;
-                batch.fill(|out| magazine.take_oldest(out));
-                self.give(mem, &batch, class);
-                left -= 1;
-            }
+            self.empty(mem, class);
+        }
+    }
+
+    /// Gives what is in the magazine to the depot.
+    fn empty<M: SharedMemory>(&mut self, mem: &M, class: Class) {
+        let batches = self.class_pool(class).magazine.len().div_ceil(BATCH);
+        for _ in 0..batches {
+            let mut batch = Batch::new();
+            let magazine = &mut self.class_pool(class).magazine;
+            batch.fill(|out| magazine.take_oldest(out));
+            self.give(mem, &batch, class);
         }
     }
 
@@ -472,21 +470,13 @@ pub(crate) fn flags<D: Slot>(descs: &[D]) -> (u32, u32) {
     (any, all)
 }
 
-/// The most of `buffers` that one agent may keep: each queue has two agents, and all of them together keep at
-/// most half.
-fn share(layout: &Layout, buffers: u32) -> usize {
-    (buffers / (4 * u32::from(layout.config().queues))).max(1) as usize
-}
-
-/// A step that visits each of `n` buffers once and never goes to a neighbour: near the golden section,
-/// coprime to n.
-fn stride(n: u32) -> u32 {
-    let golden = (u64::from(n) * 618 / 1000) as u32;
-    (golden..n).chain(2..golden).find(|&s| gcd(s, n) == 1 && s != n - 1).unwrap_or(1)
-}
-
-fn gcd(a: u32, b: u32) -> u32 {
-    if b == 0 { a } else { gcd(b, a % b) }
+/// Of a cache by DPDK's rules (`rte_mempool.h`, from 22.11 on): the most buffers that it keeps, and how many an empty one takes to give
+/// one. Its size is that of DPDK's examples, or two thirds of this agent's share of a small pool; the most is 1.5 times the size, and more
+/// than that empties it. An empty one takes its size and what is asked for; if there are fewer, DPDK's takes the latter only, this one all.
+fn cache_limits(share: usize) -> (usize, usize) {
+    const SIZE: usize = 256;
+    let size = SIZE.min(share * 2 / 3).max(1);
+    (size + size / 2, size + 1)
 }
 
 #[cfg(test)]

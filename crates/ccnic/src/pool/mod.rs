@@ -9,14 +9,16 @@
 //!
 //! The *ledger* records which buffers the host side holds, to recover those of a NIC that died (`recovery`).
 //!
-//! `allocator.rs` is what each agent has; `depot.rs`, `magazine.rs` and `ledger.rs` are its parts; `color.rs`
-//! says where data begin.
+//! `allocator.rs` is what each agent has; `depot.rs`, `magazine.rs` and `ledger.rs` are its parts; the depot is a `stack.rs` or, for
+//! comparison with DPDK's pool, a `fifo.rs`; `color.rs` says where data begin.
 
 mod allocator;
 mod color;
 mod depot;
+mod fifo;
 mod ledger;
 mod magazine;
+mod stack;
 
 use crate::desc::{Desc, FLAG_SMALL};
 use crate::layout::{LARGE_BUF, SMALL_BUF};

@@ -52,6 +52,7 @@
 //!      kept bytes: plain stores, after B2, C2, E2                 kept bytes: plain loads, before B1, C1, E1
 //!
 //!  F1  depot head: compare_exchange           ------------->  F2  depot head: load_acquire, compare_exchange
+//!  F3  end of the pool's ring: store_release  ------------->  F4  end of the pool's ring: load_acquire     (mempool)
 //!  G1  header magic: store_release            ------------->  G2  header magic: load_acquire
 //!  H2  rx_event line: load_acquire            <-------------  H1  rx_event line: store_release          (notification)
 //!                                                             I1  tx_event line: store_release          (the NIC sleeps)

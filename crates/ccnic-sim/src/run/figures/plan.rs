@@ -307,7 +307,7 @@ where
     name.parse().map(Some).map_err(|e| D::Error::custom(format!("{name:?}: {e}")))
 }
 
-/// A part of the interface that is switched off.
+/// A part of the interface that is switched off, or exchanged for DPDK's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Switch {
@@ -321,6 +321,8 @@ pub enum Switch {
     HostManaged,
     /// No areas beside the rings' units: every packet lies in buffers.
     NoInline,
+    /// Free buffers in a ring, first in, first out, as DPDK's mempool; without `no-recycle` behind its cache.
+    Mempool,
 }
 
 impl Settings {

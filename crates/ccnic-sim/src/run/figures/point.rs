@@ -282,6 +282,7 @@ fn plan(s: &Settings, offered: Offered, effort: Effort) -> Result<Plan, String> 
         sequential: off(Switch::Sequential),
         shared_pool: !(off(Switch::HostManaged) || e810),
         inline: !off(Switch::NoInline),
+        mempool: off(Switch::Mempool),
         demote: s.demote.unwrap_or(Demote::Off),
         ..Config::default()
     };

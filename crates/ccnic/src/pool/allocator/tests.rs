@@ -1,19 +1,13 @@
 //! Tests of the allocator: a new region, subdivision, recycling, and the checks of descriptors.
 
+extern crate std;
+
 use super::*;
 use crate::config::Config;
 use crate::desc::Desc;
+use crate::heap::HeapMemory;
 use crate::ring::GroupedEpoch;
 use crate::testing::{config, region};
-
-#[test]
-fn strides_visit_all_and_skip_neighbours() {
-    for n in 16..600 {
-        let s = stride(n);
-        assert_eq!(gcd(s, n), 1, "{n}");
-        assert!(s > 1 && s < n - 1, "{n}: {s}");
-    }
-}
 
 #[test]
 fn a_new_region_gives_each_buffer_once_and_never_a_neighbour() {
@@ -85,4 +79,59 @@ fn small_buffers_are_never_taken_in_address_order() {
     for i in 1..SMALL_PER_LARGE {
         assert!(order(i).abs_diff(order(i - 1)) > 1);
     }
+}
+
+/// A pool by DPDK's rules, of so many large buffers.
+fn mempool(buffers: u32, recycle: bool) -> (HeapMemory, Layout) {
+    region(&Config { mempool: true, recycle, buffers, sequential: true, ..config::<GroupedEpoch>() })
+}
+
+#[test]
+fn without_its_cache_a_mempool_gives_what_was_freed_first() {
+    let (mem, layout) = mempool(128, false);
+    let mut agent = Allocator::nic(&layout);
+    let number = |at: u32| (at - layout.pool().buffers) / LARGE_BUF;
+    // In bursts as long as a batch, all in address order again and again.
+    for lap in 0..10 {
+        for burst in 0..4 {
+            let taken: [u32; 32] = core::array::from_fn(|_| agent.alloc(&mem, Class::Large).unwrap().0);
+            assert!(taken.iter().map(|at| number(*at)).eq(burst * 32..(burst + 1) * 32), "lap {lap}");
+            taken.iter().for_each(|at| agent.free(&mem, *at, Class::Large));
+        }
+    }
+}
+
+#[test]
+fn the_cache_of_a_mempool_has_dpdks_thresholds() {
+    let (mem, layout) = mempool(4096, true);
+    let mut agent = Allocator::nic(&layout);
+    let alloc = |agent: &mut Allocator, n: usize| -> std::vec::Vec<u32> {
+        (0..n).map(|_| agent.alloc(&mem, Class::Large).unwrap().0).collect()
+    };
+    let one = alloc(&mut agent, 1);
+    assert_eq!(agent.kept(), 256, "an empty one takes its size and what is asked for");
+    agent.free(&mem, one[0], Class::Large);
+    assert_eq!(alloc(&mut agent, 1), one, "what was freed last");
+    let more = alloc(&mut agent, 256);
+    assert_eq!(agent.kept(), 0);
+    let rest = alloc(&mut agent, 200);
+    let free = |agent: &mut Allocator, buffers: &[u32]| {
+        buffers.iter().for_each(|at| agent.free(&mem, *at, Class::Large));
+    };
+    assert_eq!(agent.kept(), 57);
+    free(&mut agent, &more);
+    free(&mut agent, &rest[..71]);
+    assert_eq!(agent.kept(), 384, "1.5 times its size");
+    free(&mut agent, &rest[71..72]);
+    assert_eq!(agent.kept(), 1, "the rest is in the ring");
+    agent.drain(&mem);
+    let mut left = 0;
+    Allocator::walk(&mem, &layout, |_, _| left += 1);
+    assert_eq!(left, 4096 - 1 - 128);
+}
+
+#[test]
+fn a_small_pools_cache_is_a_share_of_it() {
+    assert_eq!(cache_limits(16), (15, 11));
+    assert_eq!((cache_limits(1), cache_limits(383), cache_limits(10_000)), ((1, 2), (382, 256), (384, 257)));
 }

@@ -11,10 +11,6 @@ use super::stack::Stack;
 /// The most buffers in a batch: as many as a stack's node can name with its link and its 128 bytes.
 pub(super) const BATCH: usize = 32;
 
-/// Attempts at a compare-exchange before giving up: a hostile peer could change a word forever. When an
-/// attempt fails because of an honest peer, that peer has made progress.
-pub(super) const ATTEMPTS: usize = 64;
-
 /// The shared free buffers of one class.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Depot {

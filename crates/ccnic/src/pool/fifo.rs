@@ -2,7 +2,7 @@
 //! over `rte_ring`). For comparison: a buffer comes back after all others, when no cache holds it any more.
 //!
 //! One agent puts and one gets at a time, as with `RTE_RING_SYNC_MT_HTS` (head and tail in one word, changed by a compare-exchange). Who
-//! finds another at it tries again a few times and then gives up: DPDK's would wait for a dead one. A side that dies in the middle leaves
+//! finds another at it tries again for a while and then gives up: DPDK's would wait for a dead one. A side that dies in the middle leaves
 //! the ring to recovery, which makes it anew.
 //!
 //! It lies where the stack's links would, which do not exist then. So no other offset of the region depends on it.
@@ -17,8 +17,10 @@ use crate::layout::{LARGE_BUF, PoolLayout, SMALL_BUF};
 use crate::memory::{LINE, SharedMemory};
 
 use super::Class;
-use super::depot::{ATTEMPTS, BATCH, Batch, Range};
+use super::depot::{BATCH, Batch, Range};
 
+/// Attempts to begin to change an end of the ring: longer than another agent needs for a batch. No end of waiting for a dead or hostile one.
+const ATTEMPTS: usize = 1024;
 /// Set while an agent changes this end of the ring.
 const BUSY: u64 = 1;
 /// Words of a line.
@@ -136,7 +138,8 @@ fn enter<M: SharedMemory>(mem: &M, end: u32) -> Option<u64> {
         if word & BUSY == 0 && mem.compare_exchange(end, word, word | BUSY).is_ok() {
             return Some(word >> 1);
         }
-        mem.relax();
+        // Not `relax`: that ends an empty poll, and the caller's is not over.
+        core::hint::spin_loop();
     }
     None
 }

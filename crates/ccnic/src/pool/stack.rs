@@ -14,7 +14,11 @@
 use crate::layout::{PoolLayout, SMALL_BUF};
 use crate::memory::SharedMemory;
 
-use super::depot::{ATTEMPTS, BATCH, Batch, Range};
+use super::depot::{BATCH, Batch, Range};
+
+/// Attempts at a compare-exchange before giving up: a hostile peer could change a word forever. When an
+/// attempt fails because of an honest peer, that peer has made progress.
+const ATTEMPTS: usize = 64;
 
 /// The free list of one class.
 #[derive(Debug, Clone, Copy)]

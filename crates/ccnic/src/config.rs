@@ -193,7 +193,8 @@ pub struct Config {
     /// one large buffer of the pool for an inline packet that [`rx_burst`](crate::host::QueuePair::rx_burst) finds when the pool is dry.
     pub inline: bool,
     /// For comparison: keep the free buffers in a ring, first in, first out, as DPDK's mempool does. Then [`recycle`](Config::recycle) is
-    /// its cache for each core, by DPDK's rules. Otherwise those freed last are used first.
+    /// its cache for each core, by DPDK's rules. Otherwise those freed last are used first. An agent that stops in the middle of a change
+    /// makes the others wait, so `ccnicd` refuses such a region.
     pub mempool: bool,
     /// When writers demote lines.
     pub demote: Demote,

@@ -171,6 +171,7 @@ const HEADERS: &[(u32, u64, &str)] = &[
     (40, 4, "shared-pool is 1"),
     (48, 64, "flags is 64; choose 0 to 63"),
     (48, u64::MAX, "flags is"),
+    (48, 43, "mempool is 1; choose 0"),
     (56, 0, "page is 0"),
     (56, 8192, "page is 8192"),
     (56, 1 << 32 | 4096, "page is 4294971392"),

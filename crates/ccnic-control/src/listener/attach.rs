@@ -127,6 +127,9 @@ impl Client {
         }
         let header = offered.read_header::<HEADER_BYTES>().map_err(|e| e.to_string())?;
         let layout = Layout::from_header(&header, size).map_err(|e| e.to_string())?;
+        if layout.config().mempool {
+            return Err(MEMPOOL.to_string().into());
+        }
         let queues = usize::from(layout.config().queues);
         let what = Amounts { connections: 0, programs: 1, queues, memory: u64::from(size) };
         let leases = account.take_for(self.peer.uid, name, what)?;
@@ -142,6 +145,9 @@ impl Client {
         }
     }
 }
+
+/// Why a region with this pool is refused: one agent at a time changes an end of its ring, and the others wait for it.
+const MEMPOOL: &str = "mempool is 1; choose 0, because a program that stops while it changes that pool's ring makes the NIC wait";
 
 impl Limits {
     /// How the regions of a user are sealed.

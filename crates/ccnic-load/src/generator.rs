@@ -9,7 +9,7 @@ use ccnic::{Burst, SharedMemory};
 
 use crate::payload::{self, Header};
 use crate::tracker::{self, Tracker};
-use crate::{Clock, Frames, Load};
+use crate::{Clock, Frames, Load, LoadError, Outcome, Steps};
 
 /// With at most this many packets in flight, round trips are measured precisely: a packet's ends when its receiver has
 /// read it, so the clock is read then, after a fence. With more, a fence in every burst would dominate the measurement.
@@ -87,6 +87,24 @@ impl<'a, M: SharedMemory, R: Ring, C: Clock, const N: usize> Generator<'a, M, R,
             pair,
             clock,
         }
+    }
+
+    /// Offers so many packets per second from now on.
+    pub(crate) fn offer(&mut self, rate: f64) {
+        (self.load.rate, self.few) = (Some(rate), true);
+    }
+
+    /// Measures the load; what is lost is not known before the end.
+    pub(crate) fn measure(&mut self, steps: &mut impl Steps) -> Result<Outcome, LoadError> {
+        self.tracker.forget();
+        let (before, start) = (self.tracker.received, self.clock.now());
+        steps.started();
+        self.phase(self.load.seconds, self.load.packets);
+        let (packets, end) = (self.tracker.received - before, self.clock.now());
+        let seconds = self.clock.nanoseconds(end - start) as f64 / 1e9;
+        steps.ended(packets as f64 / seconds);
+        let rtt = self.tracker.rtt(&|ticks| self.clock.nanoseconds(ticks))?;
+        Ok(Outcome { packets, seconds, lost: 0, corrupt: 0, rtt })
     }
 
     /// Sends and receives for some seconds, or until `packets` packets have been received.

@@ -154,22 +154,94 @@ pub fn run_framed<const N: usize, M: SharedMemory, R: Ring, C: Clock>(
     started: impl FnOnce(),
     ended: impl FnOnce(),
 ) -> Result<Outcome, LoadError> {
+    let mut once = Once { started: Some(started), ended: Some(ended) };
+    let outcomes = run_steps(pair, load, frames, clock, &mut once)?;
+    outcomes.into_iter().next().ok_or(LoadError::NoPacket)
+}
+
+/// Rates one after the other, on a system that stays warm between them.
+pub trait Steps {
+    /// The measured time of a step begins.
+    fn started(&mut self);
+    /// It is over: so many packets per second came back.
+    fn ended(&mut self, rate: f64);
+    /// What comes now.
+    fn next(&mut self) -> Next;
+}
+
+/// What comes after a step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Next {
+    /// Nothing: it was the last one.
+    End,
+    /// The same rate for so many seconds, then ask again: other threads still measure it.
+    Stay(f64),
+    /// Another step.
+    Step {
+        /// Packets per second that this thread offers.
+        rate: f64,
+        /// Seconds at that rate before they are measured.
+        settle: f64,
+    },
+}
+
+/// One step.
+struct Once<S, E> {
+    started: Option<S>,
+    ended: Option<E>,
+}
+
+impl<S: FnOnce(), E: FnOnce()> Steps for Once<S, E> {
+    fn started(&mut self) {
+        if let Some(started) = self.started.take() {
+            started();
+        }
+    }
+
+    fn ended(&mut self, _: f64) {
+        if let Some(ended) = self.ended.take() {
+            ended();
+        }
+    }
+
+    fn next(&mut self) -> Next {
+        Next::End
+    }
+}
+
+/// As [`run_framed`], with further rates after the load's own: the outcome of each. What was lost or damaged is that of the whole run in
+/// all of them.
+///
+/// # Errors
+/// As [`run`].
+pub fn run_steps<const N: usize, M: SharedMemory, R: Ring, C: Clock>(
+    pair: &mut QueuePair<M, R>,
+    load: Load,
+    frames: Frames<N>,
+    clock: &C,
+    steps: &mut impl Steps,
+) -> Result<Vec<Outcome>, LoadError> {
     let mut generator = Generator::new(pair, load, frames, clock);
     generator.phase(load.warmup, None);
-    generator.tracker.forget();
-    let (before, start) = (generator.tracker.received, clock.now());
-    started();
-    generator.phase(load.seconds, load.packets);
-    let (after, end) = (generator.tracker.received, clock.now());
-    ended();
-    let rtt = generator.tracker.rtt(&|ticks| clock.nanoseconds(ticks))?;
-    let seconds = clock.nanoseconds(end - start) as f64 / 1e9;
+    let mut outcomes = Vec::new();
+    loop {
+        outcomes.push(generator.measure(steps));
+        let next = loop {
+            match steps.next() {
+                Next::Stay(seconds) => generator.phase(seconds, None),
+                next => break next,
+            }
+        };
+        let Next::Step { rate, settle } = next else { break };
+        generator.offer(rate);
+        generator.phase(settle, None);
+    }
     generator.drain();
     let Tracker { received, lost, corrupt, .. } = generator.tracker;
     if received == 0 {
         return Err(LoadError::NoPacket);
     }
-    Ok(Outcome { packets: after - before, seconds, lost, corrupt, rtt })
+    outcomes.into_iter().map(|outcome| Ok(Outcome { lost, corrupt, ..outcome? })).collect()
 }
 
 #[cfg(test)]

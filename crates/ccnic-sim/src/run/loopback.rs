@@ -1,14 +1,16 @@
 //! Packets from simulated programs through the simulated NIC and back (CC-NIC section 5.1).
 
+use ccnic_load::Load;
+
 use crate::kernel::time::{ns, ps};
 use crate::machine::sim::End;
 use crate::observe::counters::Counters;
 use crate::observe::summary::{Summary, summarise};
 use crate::platform::Platform;
 use crate::systems::build;
-use crate::systems::host::{Built, Snapshot};
+use crate::systems::host::{Built, Snapshot, Step};
 
-pub use crate::systems::plan::{Options, Plan, Run, RunError};
+pub use crate::systems::plan::{Options, Plan, Run, RunError, Sweep};
 
 /// Simulates a loopback on the system that the platform describes. Each queue pair has a region of its own.
 ///
@@ -32,7 +34,21 @@ pub fn run_shared(platform: &Platform, plan: &Plan) -> Result<Run, RunError> {
 /// See [`run`]; and when a trace cannot be written.
 pub fn run_with(platform: &Platform, plan: &Plan, options: Options) -> Result<Run, RunError> {
     let events = options.events;
-    finish(build(platform, plan, options)?, plan, events)
+    let runs = finish(build(platform, plan, options)?, plan, events)?;
+    runs.into_iter().next().map(|(_, run)| run).ok_or(RunError::Stuck(0.0))
+}
+
+/// Simulates a loopback and then shares of a rate on the same machine, which stays warm, and sums each of them up: the loopback first.
+///
+/// # Errors
+/// See [`run`].
+pub fn simulate_sweep(platform: &Platform, plan: &Plan, sweep: Sweep) -> Result<Vec<Summary>, RunError> {
+    let system = build(platform, plan, Options { sweep, ..Options::default() })?;
+    let summary = |(rate, run): (Option<f64>, Run)| {
+        let load = Load { rate: rate.or(plan.load.rate), ..plan.load };
+        summarise(platform, &Plan { load, ..*plan }, &run)
+    };
+    finish(system, plan, None)?.into_iter().map(summary).collect()
 }
 
 /// Simulates a loopback, and sums it up.
@@ -58,8 +74,9 @@ pub fn simulate(platform: &Platform, plan: &Plan) -> Result<Summary, RunError> {
     summarise(platform, plan, &run(platform, plan)?)
 }
 
-/// Runs the programs to their end, and collects what they leave behind.
-fn finish(system: Built, plan: &Plan, events: Option<u64>) -> Result<Run, RunError> {
+/// Runs the programs to their end, and collects what they leave behind: of each step, the first one at least, with the packets per second
+/// that a program offered in it if they are not the plan's.
+fn finish(system: Built, plan: &Plan, events: Option<u64>) -> Result<Vec<(Option<f64>, Run)>, RunError> {
     let Built { mut sim, results, nic_cores } = system;
     // A program waits for its packets for a second at most; with the load's own time that is the end.
     let most = ps((plan.load.seconds + plan.load.warmup + 2.0) * 1e9);
@@ -75,11 +92,15 @@ fn finish(system: Built, plan: &Plan, events: Option<u64>) -> Result<Run, RunErr
         return Err(RunError::Stuck(now));
     }
     let outcomes = results.outcomes.drain(..).collect::<Result<Vec<_>, _>>()?;
-    let (Some(started), Some(ended)) = (results.started.take(), results.ended.take()) else {
-        return Err(RunError::Stuck(now));
+    let step = |(i, step): (usize, &Step)| {
+        let outcomes = outcomes.iter().filter_map(|steps| steps.get(i)).cloned().collect();
+        let (Some(started), Some(ended)) = (&step.started, &step.ended) else {
+            return Err(RunError::Stuck(now));
+        };
+        let run = collect(outcomes, started, ended, queues, usize::from(nic_cores));
+        Ok((results.offered(i).map(|rate| rate / queues as f64), Run { halves: step.halves, ..run }))
     };
-    let run = collect(outcomes, &started, &ended, queues, usize::from(nic_cores));
-    Ok(Run { halves: results.halves, ..run })
+    results.steps.iter().enumerate().map(step).collect()
 }
 
 fn collect(

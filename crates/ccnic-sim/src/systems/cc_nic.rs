@@ -57,7 +57,7 @@ fn build_ring<R: Ring>(platform: &Platform, plan: &Plan, options: Options) -> Re
     }
     let mut sim = Sim::new(machine);
     regions.lay_out(&sim);
-    let results = Rc::new(RefCell::new(Results::default()));
+    let results = Rc::new(RefCell::new(Results::new(queues, options.sweep)));
     let [work, nic_work] = Work::of(platform, &plan.config)?;
     for core in 0..queues {
         let (layout, (base, queue)) = (regions.layout, regions.of_core(core));

@@ -6,16 +6,17 @@ use std::rc::Rc;
 use ccnic::host::QueuePair;
 use ccnic::ring::Ring;
 use ccnic::{Config, Layout};
-use ccnic_load::{Clock, Load, LoadError, Outcome};
+use ccnic_load::payload::NO_HEADER;
+use ccnic_load::{Clock, Frames, Load, LoadError, Next, Outcome, Steps};
 
 use crate::devices::pcie::Pcie;
-use crate::kernel::time::{Ps, ps};
+use crate::kernel::time::{Ps, ns, ps};
 use crate::machine::Machine;
 use crate::machine::agent::Agent;
 use crate::machine::sim::Sim;
 use crate::observe::counters::{Counters, NicCounts, PcieTraffic, Traffic};
 use crate::platform::{Code, Counts, Instructions, Platform};
-use crate::systems::plan::RunError;
+use crate::systems::plan::{RunError, Sweep};
 
 /// A simulated core's clock.
 #[derive(Debug)]
@@ -112,22 +113,107 @@ impl Snapshot {
     }
 }
 
+/// Between two rates programs send as before until all have measured, and for this time: all begin the next rate together.
+const MEET: Ps = 2_000_000;
+/// The time that a rate has before it is measured, in times that the queues need to let all packets in flight through at the highest rate:
+/// one empties them after the highest rate, and the others fill caches and pool for the new one.
+const SETTLE: f64 = 2.0;
+
 /// What the host programs of a run leave behind.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Results {
-    pub outcomes: Vec<Result<Outcome, LoadError>>,
+    /// Of each program, for each step.
+    pub outcomes: Vec<Result<Vec<Outcome>, LoadError>>,
+    /// The load itself, then the shares of the sweep.
+    pub steps: Vec<Step>,
+    sweep: Sweep,
+    programs: u16,
+    /// The step that was begun last.
+    current: usize,
+}
+
+/// A step of a run.
+#[derive(Debug, Default)]
+pub struct Step {
     /// When the first program's measured time began, and the first one's ended.
     pub started: Option<Snapshot>,
     pub ended: Option<Snapshot>,
     /// Packets that host programs wrote or checked between the two, in the first half of the time and in the second.
     pub halves: [u64; 2],
+    /// Programs that have measured, the sum of their rates, and the time of the last.
+    measured: u16,
+    rate: f64,
+    at: Ps,
 }
 
 impl Results {
+    /// For so many programs.
+    pub fn new(programs: u16, sweep: Sweep) -> Results {
+        let steps = (0..=sweep.shares.len()).map(|_| Step::default()).collect();
+        Results { outcomes: Vec::new(), steps, sweep, programs, current: 0 }
+    }
+
+    /// Packets per second that a step offers, all programs together; none for the load itself.
+    pub fn offered(&self, step: usize) -> Option<f64> {
+        let share = self.sweep.shares.get(step.checked_sub(1)?)?;
+        Some(share * self.sweep.of.unwrap_or(self.steps.first()?.rate))
+    }
+
     fn count(&mut self, now: Ps, half: Ps, packets: usize) {
-        if let (Some(started), None) = (&self.started, &self.ended) {
-            self.halves[usize::from(now >= started.at + half)] += packets as u64;
+        let Some(step) = self.steps.get_mut(self.current) else { return };
+        if let (Some(started), None) = (&step.started, &step.ended) {
+            step.halves[usize::from(now >= started.at + half)] += packets as u64;
         }
+    }
+
+    /// What a program does at this time, after a step in which it can have so many packets in flight.
+    fn next(&self, step: usize, inflight: usize, now: Ps) -> Next {
+        let (Some(offered), Some(done)) = (self.offered(step + 1), self.steps.get(step)) else {
+            return Next::End;
+        };
+        let wait = if done.measured < self.programs { MEET } else { (done.at + MEET).saturating_sub(now) };
+        if wait > 0 {
+            return Next::Stay(ns(wait) / 1e9);
+        }
+        let programs = f64::from(self.programs);
+        let highest = self.steps.first().map_or(offered, |first| first.rate);
+        Next::Step { rate: offered / programs, settle: SETTLE * inflight as f64 * programs / highest }
+    }
+}
+
+/// A program's way through the steps.
+struct Walk<'a, 'r> {
+    agent: Agent<'a>,
+    results: &'r RefCell<Results>,
+    inflight: usize,
+    step: usize,
+}
+
+impl Steps for Walk<'_, '_> {
+    fn started(&mut self) {
+        let mut results = self.results.borrow_mut();
+        results.current = self.step;
+        if let Some(step) = results.steps.get_mut(self.step)
+            && step.started.is_none()
+        {
+            step.started = Some(self.agent.with_machine(Snapshot::of));
+        }
+    }
+
+    fn ended(&mut self, rate: f64) {
+        let now = self.agent.now();
+        let mut results = self.results.borrow_mut();
+        let Some(step) = results.steps.get_mut(self.step) else { return };
+        if step.ended.is_none() {
+            step.ended = Some(self.agent.with_machine(Snapshot::of));
+        }
+        (step.measured, step.rate, step.at) = (step.measured + 1, step.rate + rate, now);
+    }
+
+    fn next(&mut self) -> Next {
+        let next = self.results.borrow().next(self.step, self.inflight, self.agent.now());
+        self.step += usize::from(matches!(next, Next::Step { .. }));
+        next
     }
 }
 
@@ -154,18 +240,8 @@ pub fn program<R: Ring>(
     let Ok(mut pair) = QueuePair::<_, R>::new(agent, layout, queue) else { return };
     work.begin(&agent);
     let clock = SimClock { agent, work, results, half: ps(load.seconds * 1e9 / 2.0) };
-    let started = || {
-        let started = &mut results.borrow_mut().started;
-        if started.is_none() {
-            *started = Some(agent.with_machine(Snapshot::of));
-        }
-    };
-    let ended = || {
-        let ended = &mut results.borrow_mut().ended;
-        if ended.is_none() {
-            *ended = Some(agent.with_machine(Snapshot::of));
-        }
-    };
-    let outcome = ccnic_load::run(&mut pair, load, &clock, started, ended);
+    let mut walk = Walk { agent, results, inflight: load.inflight, step: 0 };
+    let frames = Frames { sent: NO_HEADER, back: NO_HEADER };
+    let outcome = ccnic_load::run_steps(&mut pair, load, frames, &clock, &mut walk);
     results.borrow_mut().outcomes.push(outcome);
 }

@@ -39,7 +39,7 @@ pub fn build(platform: &Platform, plan: &Plan, options: Options) -> Result<Built
     }
     let mut sim = Sim::new(machine);
     regions.lay_out(&sim);
-    let results = Rc::new(RefCell::new(Results::default()));
+    let results = Rc::new(RefCell::new(Results::new(queues, options.sweep)));
     let [work, _] = Work::of(platform, &config)?;
     for core in 0..queues {
         let (layout, (base, queue)) = (regions.layout, regions.of_core(core));

@@ -17,6 +17,15 @@ pub struct Plan {
     pub load: Load,
 }
 
+/// Rates after the load's own, one after the other on the machine that is warm from it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Sweep {
+    /// Shares of the rate. From low to high: then each begins with fewer packets in flight than it has in the end, as in a run of its own.
+    pub shares: Vec<f64>,
+    /// Packets per second that they are shares of; none: those that came back of the load itself.
+    pub of: Option<f64>,
+}
+
 /// How a plan is run.
 #[derive(Debug, Default)]
 pub struct Options {
@@ -26,6 +35,8 @@ pub struct Options {
     pub trace: Option<Trace>,
     /// Ends the run after so many events, with [`RunError::Cut`]; what has been traced until then is kept.
     pub events: Option<u64>,
+    /// Further rates, after the plan's load.
+    pub sweep: Sweep,
 }
 
 /// What a run showed.

@@ -6,9 +6,11 @@ use std::rc::Rc;
 
 use crate::common::{mpps, named, plan};
 use ccnic::{Design, SharedMemory};
-use ccnic_sim::loopback::{self, Run};
+use ccnic_load::Load;
+use ccnic_sim::loopback::{self, Plan, Run, Sweep, simulate, simulate_sweep};
 use ccnic_sim::micro::{Stores, stream};
 use ccnic_sim::platform::Platform;
+use ccnic_sim::summary::Summary;
 use ccnic_sim::time::{Ps, ns};
 use ccnic_sim::{Machine, Sim};
 
@@ -112,6 +114,35 @@ fn latency_rises_with_load() {
     rises(&median, 0.03);
     rises(&tail, 0.03);
     assert!(tail[3] > 1.2 * tail[0], "{loads:?}");
+}
+
+/// Rates one after the other on a machine that stays warm are those of machines of their own, and round trips near them. Not near the highest
+/// rate, where the load comes in smaller bursts than that of the highest rate and is not carried: what is carried there depends on how
+/// it began.
+#[test]
+fn shares_are_measured_on_a_warm_machine_as_in_runs_of_their_own() {
+    for platform in [named("icx"), narrow(0.7)] {
+        let mut plan = plan(Design::GroupedEpoch, 4, 64, 256, 100e-6);
+        plan.load.warmup = 300e-6;
+        let sweep = Sweep { shares: vec![0.1, 0.3, 0.5], of: None };
+        let found = simulate_sweep(&platform, &plan, sweep).unwrap();
+        let alone = |rate: Option<f64>| {
+            let load = Load { rate, ..plan.load };
+            simulate(&platform, &Plan { load, ..plan }).unwrap()
+        };
+        let peak = found[0].totals.mpps;
+        let runs = [None, Some(0.1), Some(0.3), Some(0.5)].map(|s| alone(s.map(|s| s * peak * 1e6 / 4.0)));
+        assert_eq!(found.len(), runs.len());
+        for (a, b) in found.iter().zip(&runs) {
+            let near = |a: f64, b: f64, by: f64| (a / b - 1.0).abs() <= by;
+            assert!(near(a.totals.mpps, b.totals.mpps, 0.01), "{:?} {:?}", a.totals, b.totals);
+            let p50 = |s: &Summary| s.totals.rtt_ns.p50 as f64;
+            assert!(near(p50(a), p50(b), 0.15), "{:?} {:?}", a.totals, b.totals);
+            let offered = |s: &Summary| s.offered_mpps.unwrap_or_default();
+            assert!((offered(a) - offered(b)).abs() < 1e-6);
+            assert_eq!((a.totals.lost, a.totals.corrupt), (0, 0));
+        }
+    }
 }
 
 /// Cores that sent at the same times would queue at any rate. They send one after the other, so with few packets a round trip

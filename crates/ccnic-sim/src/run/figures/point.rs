@@ -7,11 +7,12 @@ use ccnic_load::Load;
 use serde_json::Value;
 
 use super::plan::{Settings, Switch};
+use crate::observe::summary::Summary;
 use crate::platform::Platform;
 use crate::run::applications::{self, Application, Span};
 use crate::run::cni::across::{self, Over};
 use crate::run::cni::work::CniWork;
-use crate::run::loopback::simulate;
+use crate::run::loopback::{Sweep, simulate_sweep};
 use crate::run::micro::{Held, Stores, Words, access, pingpong, stream};
 use crate::run::mmio::{Target, mmio_read, store_burst, write_throughput};
 use crate::run::pio::work::PioWork;
@@ -159,8 +160,20 @@ impl Point {
         if let Work::Pio(work) = &self.work {
             return Ok(Measured { values: work.run(&self.platform, &self.set)?, ..Measured::default() });
         }
+        let measured = self.run_sweep(&[], effort)?;
+        measured.into_iter().next().ok_or_else(|| "nothing was measured".into())
+    }
+
+    /// Simulates it, and these shares of its rate on the same machine: the results in that order.
+    ///
+    /// # Errors
+    /// Why it cannot be simulated.
+    pub fn run_sweep(&self, shares: &[f64], effort: Effort) -> Result<Vec<Measured>, String> {
         let platform = self.machine().map_err(|e| e.to_string())?;
-        let values = self.values(&platform, effort)?;
+        let sweep = |of| Sweep { shares: shares.to_vec(), of };
+        let values = self.values(&platform, sweep(None), effort)?;
+        // The neighbours are offered the same.
+        let of = values.first().and_then(|peak| peak.get("mpps")).map(|mpps| mpps * 1e6);
         let is_alone = matches!(&self.work, Work::Loopback(s, offered)
             if *offered == Offered::One || s.cores.unwrap_or(CORES) <= FEW_CORES);
         let neighbours = if is_alone { [1.0 - JITTER, 1.0 + JITTER].as_slice() } else { &[] };
@@ -170,13 +183,39 @@ impl Point {
                 None => ("path.mesh", platform.path.mesh.get()),
             };
             let platform = platform.overridden(key, value * times).map_err(|e| e.to_string())?;
-            self.values(&platform, effort)
+            self.values(&platform, sweep(of), effort)
         };
-        Ok(Measured { values, neighbours: neighbours.iter().map(neighbour).collect::<Result<_, _>>()? })
+        let neighbours = neighbours.iter().map(neighbour).collect::<Result<Vec<_>, _>>()?;
+        let measured = |(i, values)| {
+            let neighbours = neighbours.iter().filter_map(|neighbour| neighbour.get(i)).cloned().collect();
+            Measured { values, neighbours }
+        };
+        Ok(values.into_iter().enumerate().map(measured).collect())
     }
 
-    /// One simulation.
-    fn values(&self, platform: &Platform, effort: Effort) -> Result<BTreeMap<String, f64>, String> {
+    /// The values of it and of a sweep: one simulation.
+    fn values(
+        &self,
+        platform: &Platform,
+        sweep: Sweep,
+        effort: Effort,
+    ) -> Result<Vec<BTreeMap<String, f64>>, String> {
+        let Work::Loopback(settings, offered) = &self.work else {
+            return Ok(vec![self.value(platform, effort)?]);
+        };
+        let plan = plan(settings, *offered, effort)?;
+        let summaries = simulate_sweep(platform, &plan, sweep).map_err(|e| e.to_string())?;
+        let values = |summary: &Summary| {
+            let mut values = BTreeMap::new();
+            flatten(&serde_json::to_value(summary).map_err(|e| e.to_string())?, "", &mut values);
+            machine_values(platform, &mut values);
+            Ok(values)
+        };
+        summaries.iter().map(values).collect()
+    }
+
+    /// The values of anything but packets.
+    fn value(&self, platform: &Platform, effort: Effort) -> Result<BTreeMap<String, f64>, String> {
         let mut values = BTreeMap::new();
         let mut put = |key: &str, value: f64| values.insert(key.to_owned(), value);
         match &self.work {
@@ -208,12 +247,6 @@ impl Point {
                 put("all_ns", all);
                 put("last_ns", all - others);
             }
-            Work::Loopback(settings, offered) => {
-                let plan = plan(settings, *offered, effort)?;
-                let summary = simulate(platform, &plan).map_err(|e| e.to_string())?;
-                let summary = serde_json::to_value(&summary).map_err(|e| e.to_string())?;
-                flatten(&summary, "", &mut values);
-            }
             Work::Application(settings, app) => {
                 let design = settings.design.unwrap_or(Design::GroupedClear);
                 let off = |switch| settings.switch.iter().flatten().any(|s| *s == switch);
@@ -226,7 +259,8 @@ impl Point {
                 let found = applications::run(platform, *app, threads, config, span);
                 values.extend(found.map_err(|e| e.to_string())?);
             }
-            Work::Cni(_) | Work::Across(_) | Work::Pio(_) => {} // on other machines: above
+            // Above; the last three are on other machines.
+            Work::Loopback(..) | Work::Cni(_) | Work::Across(_) | Work::Pio(_) => {}
         }
         machine_values(platform, &mut values);
         Ok(values)

@@ -38,8 +38,14 @@ pub struct Curve {
 #[derive(Debug)]
 pub struct Batch {
     figures: Vec<(Figure, Vec<Planned>)>,
-    first: Vec<Point>,
-    second: Vec<Point>,
+    sweeps: Vec<Sweep>,
+}
+
+/// A point, and shares of its rate, from low to high, on the machine that it leaves warm.
+#[derive(Debug)]
+struct Sweep {
+    first: Point,
+    shares: Vec<(f64, Point)>,
 }
 
 type Planned = Result<Vec<(Place, Point)>, String>;
@@ -58,21 +64,22 @@ impl Batch {
         let figures: Vec<_> = figures.into_iter().map(plan).collect();
         let points =
             figures.iter().flat_map(|(_, planned)| planned).filter_map(|p| p.as_ref().ok()).flatten();
-        let (mut first, mut second) = (HashMap::new(), HashMap::new());
+        let mut sweeps = BTreeMap::new();
         for (_, point) in points {
-            if let Some(peak) = point.peak() {
-                first.insert(peak.key(), peak);
-                second.insert(point.key(), point.clone());
-            } else {
-                first.insert(point.key(), point.clone());
+            let (first, share) = point.of_peak();
+            let sweep = sweeps.entry(first.key()).or_insert(Sweep { first, shares: Vec::new() });
+            if let Some(share) = share
+                && !sweep.shares.iter().any(|(other, _)| *other == share)
+            {
+                sweep.shares.push((share, point.clone()));
             }
         }
-        Batch { figures, first: longest_first(first), second: longest_first(second) }
+        Batch { figures, sweeps: longest_first(sweeps) }
     }
 
-    /// How many simulations these are.
+    /// How many points these are.
     pub fn len(&self) -> usize {
-        self.first.len() + self.second.len()
+        self.sweeps.iter().map(|sweep| 1 + sweep.shares.len()).sum()
     }
 
     /// True when there is nothing to simulate.
@@ -82,27 +89,48 @@ impl Batch {
 
     /// Runs them; `done` is called after each.
     pub fn run(self, effort: Effort, done: impl Fn() + Sync) -> Vec<Simulated> {
-        let run = |points: &[Point], known: &Results| -> Results {
-            let results = parallel::map(points, |point| {
-                let result = point.resolved(known).and_then(|point| point.run(effort));
-                done();
-                result
-            });
-            points.iter().map(Point::key).zip(results).collect()
-        };
+        let results = parallel::map(&self.sweeps, |sweep| {
+            let results = sweep.run(effort);
+            results.iter().for_each(|_| done());
+            results
+        });
+        let results: Results = results.into_iter().flatten().collect();
         let judged = effort == Effort::FULL;
-        let mut results = run(&self.first, &HashMap::new());
-        let second = run(&self.second, &results);
-        results.extend(second);
         self.figures.into_iter().map(|(figure, planned)| collect(figure, planned, &results, judged)).collect()
     }
 }
 
-/// Series in a fixed order.
-fn longest_first(points: HashMap<String, Point>) -> Vec<Point> {
-    let mut points: Vec<(String, Point)> = points.into_iter().collect();
-    points.sort_by(|(a, x), (b, y)| y.cost().total_cmp(&x.cost()).then_with(|| a.cmp(b)));
-    points.into_iter().map(|(_, point)| point).collect()
+impl Sweep {
+    fn points(&self) -> impl Iterator<Item = &Point> {
+        std::iter::once(&self.first).chain(self.shares.iter().map(|(_, point)| point))
+    }
+
+    fn cost(&self) -> f64 {
+        self.first.cost() * (1.0 + self.shares.iter().map(|(share, _)| share).sum::<f64>())
+    }
+
+    /// The results by the points' keys.
+    fn run(&self, effort: Effort) -> Vec<(String, Result<Measured, String>)> {
+        let keys = self.points().map(Point::key);
+        let shares: Vec<f64> = self.shares.iter().map(|(share, _)| *share).collect();
+        let measured = if shares.is_empty() {
+            self.first.run(effort).map(|measured| vec![measured])
+        } else {
+            self.first.run_sweep(&shares, effort)
+        };
+        match measured {
+            Ok(measured) => keys.zip(measured.into_iter().map(Ok)).collect(),
+            Err(reason) => keys.map(|key| (key, Err(reason.clone()))).collect(),
+        }
+    }
+}
+
+/// In a fixed order.
+fn longest_first(sweeps: BTreeMap<String, Sweep>) -> Vec<Sweep> {
+    let mut sweeps: Vec<Sweep> = sweeps.into_values().collect();
+    sweeps.iter_mut().for_each(|sweep| sweep.shares.sort_by(|(a, _), (b, _)| a.total_cmp(b)));
+    sweeps.sort_by(|a, b| b.cost().total_cmp(&a.cost()));
+    sweeps
 }
 
 /// `judged`: it was simulated long enough to say whether values are within their tolerance.
@@ -183,25 +211,15 @@ impl Simulated {
 }
 
 impl Point {
-    /// The point whose rate a share is of.
-    fn peak(&self) -> Option<Point> {
+    /// The point whose rate it is a share of, and the share; itself if it is none.
+    fn of_peak(&self) -> (Point, Option<f64>) {
         match &self.work {
-            Work::Loopback(settings, Offered::Share(_)) => {
-                Some(Point { work: Work::Loopback(settings.clone(), Offered::All), ..self.clone() })
+            Work::Loopback(settings, Offered::Share(share)) => {
+                let work = Work::Loopback(settings.clone(), Offered::All);
+                (Point { work, ..self.clone() }, Some(*share))
             }
-            _ => None,
+            _ => (self.clone(), None),
         }
-    }
-
-    /// A share as a rate.
-    fn resolved(&self, known: &Results) -> Result<Point, String> {
-        let (Some(peak), Work::Loopback(settings, Offered::Share(share))) = (self.peak(), &self.work) else {
-            return Ok(self.clone());
-        };
-        let peak = known.get(&peak.key()).ok_or("its highest rate was not simulated")?.as_ref();
-        let mpps = peak.map_err(Clone::clone)?.values.get("mpps").copied().unwrap_or_default();
-        let offered = Offered::Rate(mpps * share);
-        Ok(Point { work: Work::Loopback(settings.clone(), offered), ..self.clone() })
     }
 }
 

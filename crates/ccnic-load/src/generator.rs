@@ -384,6 +384,23 @@ impl<'a, M: SharedMemory, R: Ring, C: Clock, const N: usize> Generator<'a, M, R,
         self.tracker.next = seq;
     }
 
+    /// Sends nothing for some seconds: packets in flight come back.
+    pub(crate) fn pause(&mut self, seconds: f64) {
+        self.only_receive(self.clock.ticks(seconds).max(1), u64::MAX);
+    }
+
+    fn only_receive(&mut self, ticks: u64, last: u64) {
+        let start = self.clock.now();
+        self.follow(&Plan {
+            start,
+            end: start + ticks,
+            gap: Some(2.0 * ticks as f64), // nothing is due before the end
+            late: 1.0,
+            first: self.tracker.next,
+            last,
+        });
+    }
+
     /// Waits for the packets still in flight. After a second without progress the rest count as lost.
     pub(crate) fn drain(&mut self) {
         let (patience, step) = (self.clock.ticks(1.0), self.clock.ticks(DRAIN_STEP));
@@ -394,14 +411,7 @@ impl<'a, M: SharedMemory, R: Ring, C: Clock, const N: usize> Generator<'a, M, R,
         let mut last = start;
         while self.tracker.outstanding() > 0 && start - last < patience {
             let received = self.tracker.received;
-            self.follow(&Plan {
-                start,
-                end: start + step,
-                gap: Some(2.0 * step as f64), // nothing is due before the end
-                late: 1.0,
-                first: self.tracker.next,
-                last: received + self.tracker.outstanding() as u64,
-            });
+            self.only_receive(step, received + self.tracker.outstanding() as u64);
             start = self.clock.now();
             if self.tracker.received > received {
                 last = start;

@@ -178,6 +178,8 @@ pub enum Next {
     Stay(f64),
     /// Another step.
     Step {
+        /// Seconds in which nothing is sent before it, if the queues have to empty.
+        pause: Option<f64>,
         /// Packets per second that this thread offers.
         rate: f64,
         /// Seconds at that rate before they are measured.
@@ -232,7 +234,10 @@ pub fn run_steps<const N: usize, M: SharedMemory, R: Ring, C: Clock>(
                 next => break next,
             }
         };
-        let Next::Step { rate, settle } = next else { break };
+        let Next::Step { pause, rate, settle } = next else { break };
+        if let Some(seconds) = pause {
+            generator.pause(seconds);
+        }
         generator.offer(rate);
         generator.phase(settle, None);
     }

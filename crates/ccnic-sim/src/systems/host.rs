@@ -115,8 +115,7 @@ impl Snapshot {
 
 /// Between two rates programs send as before until all have measured, and for this time: all begin the next rate together.
 const MEET: Ps = 2_000_000;
-/// The time that a rate has before it is measured, in times that the queues need to let all packets in flight through at the highest rate:
-/// one empties them after the highest rate, and the others fill caches and pool for the new one.
+/// The time that a rate has before it is measured, in times that the queues need to let all packets in flight through at the highest rate.
 const SETTLE: f64 = 2.0;
 
 /// What the host programs of a run leave behind.
@@ -177,7 +176,10 @@ impl Results {
         }
         let programs = f64::from(self.programs);
         let highest = self.steps.first().map_or(offered, |first| first.rate);
-        Next::Step { rate: offered / programs, settle: SETTLE * inflight as f64 * programs / highest }
+        let passed = inflight as f64 * programs / highest;
+        // The load itself may have left its queues full: at a rate near the highest they would empty slowly.
+        let pause = (step == 0).then_some(passed);
+        Next::Step { pause, rate: offered / programs, settle: SETTLE * passed }
     }
 }
 

@@ -73,7 +73,7 @@ pub struct InterfaceArgs {
     /// Write no packet beside its descriptor: every packet lies in buffers of the pool
     #[arg(long)]
     pub no_inline: bool,
-    /// Keep free buffers in a ring, first in, first out, as DPDK's mempool; its cache per thread is off with --no-recycle
+    /// Keep free buffers in a ring, first in, first out, as DPDK's mempool; --no-recycle switches its cache off (simulations only)
     #[arg(long)]
     pub mempool: bool,
     /// When to demote written cache lines towards the reader (CLDEMOTE)

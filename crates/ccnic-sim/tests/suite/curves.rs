@@ -133,7 +133,8 @@ fn shares_are_measured_on_a_warm_machine_as_in_runs_of_their_own() {
             simulate(&platform, &Plan { load, ..plan }).unwrap()
         };
         let peak = found[0].totals.mpps;
-        let runs = [None, Some(0.1), Some(0.3), Some(0.5), Some(0.7)].map(|s| alone(s.map(|s| s * peak * 1e6 / 4.0)));
+        let runs = [None, Some(0.1), Some(0.3), Some(0.5), Some(0.7)]
+            .map(|s| alone(s.map(|s| s * peak * 1e6 / 4.0)));
         assert_eq!(found.len(), runs.len());
         for (a, b) in found.iter().zip(&runs) {
             let near = |a: f64, b: f64, by: f64| (a / b - 1.0).abs() <= by;

@@ -35,7 +35,8 @@ fn config(input: &Input) -> Config {
         sequential: flags & 4 != 0,
         shared_pool: flags & 8 == 0 && design != Design::Doorbell,
         inline: flags & 0x40 == 0,
-        mempool: flags & 0x80 != 0,
+        // NICs refuse such a region: its rings make one side wait for the other.
+        mempool: false,
         demote: Demote::ALL[usize::from(flags >> 4) % 3],
         page: 4096,
     }

@@ -8,8 +8,12 @@ use crate::input::Input;
 use crate::memory::Region;
 
 /// Accesses that one poll of a NIC may make: it handles at most 64 descriptors, and copies at most 4 KiB for
-/// each, a line at a time.
-pub(crate) const POLL: u64 = 64 * 2 * 64 + 8192;
+/// each, a line at a time. Where the pool is a ring whose ends a dead or hostile program has closed, it looks 1024 times at an end of it
+/// for each buffer of either class that it takes or frees.
+pub(crate) fn poll(config: &Config) -> u64 {
+    let closed = if config.mempool { 64 * 2 * 2 * 1024 } else { 0 };
+    64 * 2 * 64 + 8192 + closed
+}
 
 /// Accesses that one call of a program may make: the depot's walks go on for as many steps as it has nodes.
 pub(crate) const CALL: u64 = 100_000;
@@ -36,7 +40,7 @@ fn config(input: &Input) -> Config {
         shared_pool: flags & 8 == 0 && design != Design::Doorbell,
         inline: flags & 0x40 == 0,
         // NICs refuse such a region: its rings make one side wait for the other.
-        mempool: false,
+        mempool: flags & 0x80 != 0,
         demote: Demote::ALL[usize::from(flags >> 4) % 3],
         page: 4096,
     }

@@ -55,7 +55,8 @@ impl Fifo {
         Fifo { puts, gets: puts + LINE, slots: layout.links + first * 8, count, range }
     }
 
-    /// Puts a batch at the end. False when others kept changing it; the buffers are then still the caller's.
+    /// Puts a batch at the end. False when others kept changing it; the buffers are then still the caller's. There is room for every buffer
+    /// of the class: what finds none is there twice, since a peer is broken, and is left to recovery.
     pub(super) fn push<M: SharedMemory>(&self, mem: &M, batch: &Batch) -> bool {
         let buffers = batch.as_slice();
         if buffers.is_empty() {
@@ -64,15 +65,14 @@ impl Fifo {
         let Some(at) = enter(mem, self.puts) else { return false };
         let gets = mem.load_acquire(self.gets) >> 1; // F4
         let room = u64::from(self.count).saturating_sub(at.wrapping_sub(gets));
-        // There is room for all buffers of the class, unless a peer is broken.
-        let done = if room < buffers.len() as u64 { 0 } else { buffers.len() };
+        let done = room.min(buffers.len() as u64) as usize;
         let mut words = [0; BATCH];
         words.iter_mut().zip(buffers).for_each(|(word, buffer)| *word = u64::from(*buffer));
         self.each_line(at, done, |slot, i, n| {
             mem.store_many(slot, words.get(i..i + n).unwrap_or_default());
         });
         leave(mem, self.puts, at, done); // F3
-        done > 0
+        true
     }
 
     /// Takes up to `most` buffers, those that were put first.
@@ -236,6 +236,19 @@ mod tests {
         leave(&mem, small.gets, at, 1);
         small.clear(&mem);
         assert!(small.pop(&mem, 1).is_none() && small.push(&mem, &buffers(&pool, 0..3, SMALL_BUF)));
+    }
+
+    #[test]
+    fn what_finds_no_room_is_left_to_recovery() {
+        let (mem, [_, large], pool) = rings();
+        let put = |n| large.push(&mem, &buffers(&pool, 0..n, LARGE_BUF));
+        assert!(
+            put(32) && put(20) && put(32) && put(1),
+            "its caller never keeps what a full ring cannot take"
+        );
+        let mut seen = 0;
+        large.walk(&mem, |_| seen += 1);
+        assert_eq!(seen, large.count);
     }
 
     #[test]

@@ -94,6 +94,14 @@ fn access_pingpong_stream() {
 }
 
 #[test]
+fn measurements_on_the_machine_itself_are_compared() {
+    let probes = json(&["calibrate", "--native", "spr-one-socket", "icx"]);
+    let probes = probes.as_array().expect("probes");
+    assert!(probes.iter().all(|p| p["platform"] == "spr-one-socket"), "nobody has measured icx: {probes:?}");
+    assert!(probes.iter().any(|p| p["target"] == "lone_64" && p["unit"] == "ns"), "{probes:?}");
+}
+
+#[test]
 fn platforms_are_listed_shown_and_checked() {
     let listed = sim(&["platforms"]);
     let text = String::from_utf8_lossy(&listed.stdout);

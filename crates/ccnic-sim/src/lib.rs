@@ -88,7 +88,7 @@ pub use machine::{Attachment, Machine, MachineError, Seat};
 pub use observe::{counters, summary, trace, witness};
 pub use run::cni as cni_run;
 pub use run::pio as pio_run;
-pub use run::{applications, calibrate, figures, loopback, micro, mmio, parallel, published};
+pub use run::{applications, calibrate, figures, loopback, micro, mmio, native, parallel, published};
 pub use systems::{cni, pio};
 
 /// The worked examples of `docs/laboratory-extend.md`.

@@ -78,6 +78,7 @@ pub fn of_platform(key: &str) -> &str {
         "gbit_per_s" => "Gb/s",
         "gbytes_per_s" => "GB/s",
         "gflit_per_s" => "Gflit/s",
+        "mpps" => "Mpps",
         unit => unit,
     }
 }

@@ -1,10 +1,13 @@
-//! `ccnic sim calibrate`: simulated latencies and rates of platforms beside the targets in their files.
+//! `ccnic sim calibrate`: simulated latencies and rates of platforms beside the targets in their files, and beside what was measured on
+//! the machines themselves.
 
 use ccnic_sim::calibrate::{Probe, TOLERANCE, calibrate};
+use ccnic_sim::native::{self, native};
 use ccnic_sim::parallel;
 use ccnic_sim::platform::Platform;
 use clap::Args;
 
+use super::machine::Changes;
 use crate::print::{self, Column, Progress, Table, units};
 
 /// Options of `sim calibrate`.
@@ -12,7 +15,13 @@ use crate::print::{self, Column, Progress, Table, units};
 pub struct CalibrateArgs {
     /// Built-in platforms or platform files [default: all built-in platforms]
     platforms: Vec<String>,
-    /// Exit with status 1 when a simulated value is more than 3 % from its target
+    /// Compare packet rates and round trips with those of `ccnic bench loopback` on the machine itself, to which
+    /// nothing is fitted, instead of calibrated values with their targets
+    #[arg(long)]
+    native: bool,
+    #[command(flatten)]
+    changes: Changes,
+    /// Exit with status 1 when a simulated value is more than 3 % from its target, with --native 25 %
     #[arg(long)]
     check: bool,
     /// Print JSON
@@ -24,19 +33,23 @@ pub struct CalibrateArgs {
 pub fn run(args: &CalibrateArgs) -> anyhow::Result<bool> {
     let built_in: Vec<String> = Platform::names().iter().map(|name| (*name).to_owned()).collect();
     let names = if args.platforms.is_empty() { built_in } else { args.platforms.clone() };
-    let platforms = names.iter().map(|name| Platform::named(name)).collect::<Result<Vec<_>, _>>()?;
+    let platforms = names
+        .iter()
+        .map(|name| args.changes.of(Platform::named(name)?, Platform::overridden))
+        .collect::<anyhow::Result<Vec<_>>>()?;
     let progress = Progress::of_simulations("calibrate", platforms.len(), args.json);
     let probes = parallel::map(&platforms, |platform| {
-        let probes = calibrate(platform);
+        let probes = if args.native { native(platform).map_err(Into::into) } else { calibrate(platform) };
         progress.step();
         probes
     });
     drop(progress);
     let probes = probes.into_iter().collect::<Result<Vec<_>, _>>()?.concat();
-    print::result(args.json, &probes, || probes_table(&probes).text())?;
+    let (kind, tolerance) = if args.native { ("native", native::TOLERANCE) } else { ("targets", TOLERANCE) };
+    print::result(args.json, &probes, || probes_table(&probes, kind, tolerance).text())?;
     let out = probes.iter().filter(|p| !p.within).count();
     if !args.json && out > 0 {
-        let percent = TOLERANCE * 100.0;
+        let percent = tolerance * 100.0;
         print::warn(&format!(
             "{out} of {} values are more than {percent:.0} % from their target",
             probes.len()
@@ -45,7 +58,7 @@ pub fn run(args: &CalibrateArgs) -> anyhow::Result<bool> {
     Ok(!args.check || out == 0)
 }
 
-fn probes_table(probes: &[Probe]) -> Table {
+fn probes_table(probes: &[Probe], kind: &str, tolerance: f64) -> Table {
     let columns = [
         Column::text("platform"),
         Column::text("target"),
@@ -66,8 +79,8 @@ fn probes_table(probes: &[Probe]) -> Table {
         ]);
     }
     table.note(format!(
-        "wanted: the value in the platform's file, under [targets]. OUT: more than {:.0} % from it.",
-        TOLERANCE * 100.0
+        "wanted: the value in the platform's file, under [{kind}]. OUT: more than {:.0} % from it.",
+        tolerance * 100.0
     ));
     table
 }
@@ -90,7 +103,7 @@ mod tests {
             assumed: false,
             source: String::new(),
         };
-        let text = probes_table(&[probe(true), probe(false)]).in_width(80);
+        let text = probes_table(&[probe(true), probe(false)], "targets", TOLERANCE).in_width(80);
         assert!(longest_line(&text) <= 80, "{text}");
         assert_eq!(text.lines().filter(|line| line.ends_with("OUT")).count(), 1, "{text}");
     }

@@ -1,8 +1,8 @@
 //! A platform: its tables, and the latencies that their values add up to.
 
 use super::tables::{
-    Cache, Core, Device, Link, Llc, Memory, Path, Pcie, Prefetch, Protocol, SnoopFilter, Software, Targets,
-    Topology,
+    Cache, Core, Device, Link, Llc, Memory, Native, Path, Pcie, Prefetch, Protocol, SnoopFilter, Software,
+    Targets, Topology,
 };
 use toml::Table;
 
@@ -39,6 +39,8 @@ pub struct Platform {
     pub software: Software,
     /// What calibration probes must show.
     pub targets: Targets,
+    /// What was measured on the machine itself.
+    pub native: Option<Native>,
     /// The link of a PCIe device.
     pub pcie: Option<Pcie>,
     /// A PCIe NIC.

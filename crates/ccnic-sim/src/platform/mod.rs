@@ -9,7 +9,8 @@
 //! ```
 //!
 //! `assumed = true` marks general knowledge that has not been verified, `fitted = true` a value that was chosen so that a
-//! calibration probe of `[targets]` comes out. A switch is `{ on = true, source = "..." }`.
+//! calibration probe of `[targets]` comes out. A switch is `{ on = true, source = "..." }`. What was measured on the machine itself
+//! stands in `[native]`, and nothing is fitted to it.
 //!
 //! What a file leaves out, misspells, or gives in another unit is refused with its key and a remedy: a simulator that
 //! takes a default silently measures something else.
@@ -38,11 +39,11 @@ pub use error::PlatformError;
 pub use instructions::{Code, Counts, Instructions};
 pub use pio::PioPlatform;
 pub use tables::{
-    Cache, Core, Curve, Device, Link, Llc, Memory, Path, Pcie, Prefetch, Prefetchers, Protocol, Software,
-    Targets, Topology,
+    Cache, Core, Curve, Device, Link, Llc, Memory, Native, Path, Pcie, Prefetch, Prefetchers, Protocol,
+    Software, Targets, Topology,
 };
 pub use units::{
-    Bytes, Count, Cycles, GbitPerS, GbytesPerS, GflitPerS, Ghz, Given, Kib, Multiple, Ns, On, Ratio, Unit,
-    Us, unit,
+    Bytes, Count, Cycles, GbitPerS, GbytesPerS, GflitPerS, Ghz, Given, Kib, Mpps, Multiple, Ns, On, Ratio,
+    Unit, Us, unit,
 };
 pub use values::Entry;

@@ -1,7 +1,7 @@
 //! The tables of a platform file.
 
 use super::read::{Fault, Read, field, string, table, tables};
-use super::units::{Bytes, Count, GbitPerS, GbytesPerS, GflitPerS, Ghz, Kib, Multiple, Ns, On, Ratio};
+use super::units::{Bytes, Count, GbitPerS, GbytesPerS, GflitPerS, Ghz, Kib, Mpps, Multiple, Ns, On, Ratio};
 use toml::Value;
 
 tables! {
@@ -181,6 +181,33 @@ tables! {
         word_rtt_shared: Option<Ns>,
         /// Ping-pong round trip, a line for each direction.
         word_rtt_separate: Option<Ns>,
+    }
+
+    /// `[native]`: what `ccnic bench loopback` measured on the machine itself, for comparison; nothing may be fitted to it. Rates are
+    /// with 512 packets in flight for each queue pair, round trips the median of a lone packet's.
+    Native {
+        /// This project's default design, packets of 64 bytes.
+        rate_64: Option<Mpps>,
+        /// The same with 2 queue pairs, each with two cores.
+        rate_64_pairs_2: Option<Mpps>,
+        /// The same with 4.
+        rate_64_pairs_4: Option<Mpps>,
+        /// The same with 7.
+        rate_64_pairs_7: Option<Mpps>,
+        /// Packets of 1500 bytes.
+        rate_1500: Option<Mpps>,
+        /// The design of the CC-NIC paper.
+        rate_64_paper: Option<Mpps>,
+        /// The E810's doorbells and host-managed buffers.
+        rate_64_e810: Option<Mpps>,
+        /// A lone packet of 64 bytes.
+        lone_64: Option<Ns>,
+        /// A lone packet of 1500 bytes.
+        lone_1500: Option<Ns>,
+        /// The design of the CC-NIC paper.
+        lone_64_paper: Option<Ns>,
+        /// The E810's doorbells and host-managed buffers.
+        lone_64_e810: Option<Ns>,
     }
 
     /// `[pcie]`: the link of a PCIe device, its host bridge, and DDIO.

@@ -14,7 +14,7 @@ pub const TOLERANCE: f64 = 0.03;
 pub struct Probe {
     /// The platform's name.
     pub platform: String,
-    /// Its key in the platform's `[targets]`.
+    /// Its key in the platform's `[targets]` or `[native]`.
     pub target: &'static str,
     /// The unit of both values.
     pub unit: &'static str,
@@ -24,7 +24,8 @@ pub struct Probe {
     pub simulated: f64,
     /// The error, as a share of the target.
     pub error: f64,
-    /// The error is at most [`TOLERANCE`].
+    /// The error is at most what is allowed: [`TOLERANCE`] of a calibrated value, [`native::TOLERANCE`](crate::native::TOLERANCE) of one
+    /// that was measured on the machine itself.
     pub within: bool,
     /// The target has not been measured on this machine.
     pub assumed: bool,
@@ -33,11 +34,12 @@ pub struct Probe {
 }
 
 impl Probe {
-    fn new<U: Unit<Value = f64>>(
+    pub(crate) fn new<U: Unit<Value = f64>>(
         platform: &Platform,
         target: &'static str,
         wanted: &Given<U>,
         simulated: f64,
+        tolerance: f64,
     ) -> Probe {
         let error = simulated / wanted.get() - 1.0;
         Probe {
@@ -47,7 +49,7 @@ impl Probe {
             wanted: wanted.get(),
             simulated,
             error,
-            within: error.abs() <= TOLERANCE,
+            within: error.abs() <= tolerance,
             assumed: wanted.assumed(),
             source: wanted.source().to_owned(),
         }
@@ -82,7 +84,7 @@ pub fn calibrate(platform: &Platform) -> Result<Vec<Probe>, CalibrateError> {
     for (name, target, held) in held {
         let Some(wanted) = target else { continue };
         let Some(access) = access(platform, held)? else { continue };
-        probes.push(Probe::new(platform, name, wanted, access.median_ns));
+        probes.push(Probe::new(platform, name, wanted, access.median_ns, TOLERANCE));
     }
     let words = [
         ("word_rtt_shared", &targets.word_rtt_shared, Words::Shared(0)),
@@ -90,14 +92,14 @@ pub fn calibrate(platform: &Platform) -> Result<Vec<Probe>, CalibrateError> {
     ];
     for (name, target, words) in words {
         let Some(wanted) = target else { continue };
-        probes.push(Probe::new(platform, name, wanted, pingpong(platform, words)?.median_ns));
+        probes.push(Probe::new(platform, name, wanted, pingpong(platform, words)?.median_ns, TOLERANCE));
     }
     if let Some(wanted) = &targets.remote_read_rate {
         // The other socket has as many cores as the host's, whether a NIC is made of them or a device is the NIC.
         let cores = platform.topology.host_cores.get();
         let whole = platform.overridden("topology.nic_cores", f64::from(cores))?;
         let read = stream(&whole, Stores::None, cores as u16)?.gbit_per_s;
-        probes.push(Probe::new(platform, "remote_read_rate", wanted, read));
+        probes.push(Probe::new(platform, "remote_read_rate", wanted, read, TOLERANCE));
     }
     Ok(probes)
 }

@@ -1,4 +1,4 @@
-//! What is run on simulated machines: loopbacks, microbenchmarks, calibration probes, the paper's figures.
+//! What is run on simulated machines: loopbacks, microbenchmarks, calibration probes, native measurements, the paper's figures.
 
 pub mod applications;
 pub mod calibrate;
@@ -7,6 +7,7 @@ pub mod figures;
 pub mod loopback;
 pub mod micro;
 pub mod mmio;
+pub mod native;
 pub mod parallel;
 pub mod pio;
 pub mod published;

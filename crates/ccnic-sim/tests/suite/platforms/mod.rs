@@ -5,6 +5,7 @@
 mod changes;
 mod effects;
 mod files;
+mod native;
 mod rules;
 mod sums;
 mod values;

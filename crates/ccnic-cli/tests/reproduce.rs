@@ -42,6 +42,30 @@ fn a_figure_of_the_cni_paper_is_reproduced() {
     assert!(verdicts.len() >= 10 && verdicts.iter().all(|v| v["simulated"].is_number()), "{verdicts:?}");
 }
 
+/// A value of every platform can be changed, and one that a platform lacks is refused.
+#[test]
+fn figures_of_changed_machines() {
+    let median = |changes: &[&str]| {
+        let out = tempfile::tempdir().expect("a folder");
+        let run = ccnic(&[&["reproduce", "7", "--json"], changes].concat(), out.path());
+        assert!(run.status.success(), "{}", String::from_utf8_lossy(&run.stderr));
+        let page = text(&out.path().join("index.html"));
+        assert_eq!(
+            page.contains("with link.one_way=200"),
+            !changes.is_empty(),
+            "the page says what is changed"
+        );
+        let verdicts: Vec<Value> = serde_json::from_slice(&run.stdout).expect("JSON");
+        let of = verdicts.iter().find(|v| v["id"] == "N6-spr").expect("its statement");
+        of["simulated"].as_f64().expect("a number")
+    };
+    assert!(median(&["--set", "link.one_way=200"]) > 2.0 * median(&[]), "a line of the other socket");
+    let out = tempfile::tempdir().expect("a folder");
+    let run = ccnic(&["reproduce", "7", "--set", "link.one_wey=200"], out.path());
+    let error = String::from_utf8_lossy(&run.stderr);
+    assert!(!run.status.success() && error.contains("link.one_wey"), "{error}");
+}
+
 #[test]
 fn the_figures_on_programmed_io_are_reproduced() {
     let out = tempfile::tempdir().expect("a folder");

@@ -1,11 +1,14 @@
 #!/usr/bin/env python3
 """Counts the instructions of a benchmark's steps one by one on the processor: with registers that valgrind does not know.
 
-usage: stepping.py PROGRAM [ARGS...]
+usage: stepping.py [--stores] PROGRAM [ARGS...]
 
 The program runs at full speed until `step_host_and_generator` first calls `step_nic`; from there to the former's return the kernel stops
 it after every instruction (ptrace(2)), or until the load is over and its times are evaluated. Prints the instructions within `step_nic`
 and those outside. An instruction that repeats itself (rep movs) counts once. Linux on x86-64.
+
+--stores (for lone packets): of a round, the instruction at which each side stores what into the region, counted from the last time that the
+program looked at the clock, which is where the NIC has its turn: so when within its step a side publishes a descriptor.
 """
 import ctypes, os, signal, subprocess, sys
 
@@ -85,5 +88,65 @@ def count(command, env):
     return found
 
 
+def region(pid):
+    """The region's place in memory: first and last address."""
+    with open(f"/proc/{pid}/maps") as maps:
+        first, last = next(line for line in maps if "memfd:ccnic" in line).split()[0].split("-")
+    return int(first, 16), int(last, 16)
+
+
+def pages_that_change(pid, nic, memory, first, last):
+    """Pages of the region that are stored to within some rounds of a program that is warm."""
+    PAGE, WARM, ROUNDS = 4096, 400, 40
+    found, before = set(), b""
+    for turn in range(WARM + ROUNDS):
+        run_to(pid, nic)
+        ask(STEP, pid)
+        os.waitpid(pid, 0)
+        if turn < WARM:
+            continue
+        now = os.pread(memory, last - first, first)
+        found |= {at for at in range(0, len(before), PAGE) if before[at : at + PAGE] != now[at : at + PAGE]}
+        before = now
+    return sorted(found)
+
+
+def stores(command, env, turns=7):
+    """Prints the stores of both sides into the region over so many turns of the NIC: two rounds of a lone packet."""
+    program = command[0]
+    host, nic = (entries(program, name) for name in ("23step_host_and_generator", "8step_nic"))
+    pid, base = start(command, env)
+    run_to(pid, [base + at for at in host])
+    nic = {base + at for at in nic}
+    first, last = region(pid)
+    memory = os.open(f"/proc/{pid}/mem", os.O_RDONLY)
+    pages = pages_that_change(pid, nic, memory, first, last)
+    words = lambda: [os.pread(memory, 4096, first + at) for at in pages]
+    run_to(pid, nic)
+    side, back, steps, last_at, before = "host", None, 0, None, words()
+    while turns > 0:
+        at = ask(PEEK_USER, pid, RIP)
+        if at in nic or at == back:
+            print(f"{side}: {steps} instructions")
+            turns -= side == "nic"
+            side, back = ("host", None) if at == back else ("nic", ask(PEEK, pid, ask(PEEK_USER, pid, RSP)))
+            steps = 0
+        steps += at != last_at
+        last_at = at
+        ask(STEP, pid)
+        os.waitpid(pid, 0)
+        now = words()
+        for page, was, is_now in zip(pages, before, now):
+            changed = [o for o in range(0, 4096, 8) if was[o : o + 8] != is_now[o : o + 8]]
+            if changed:
+                print(f"    {side} stores at {steps}: {page + changed[0]:#x}, {8 * len(changed)} bytes")
+        before = now
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+
+
 if __name__ == "__main__":
-    print(count(sys.argv[1:], {}))
+    if sys.argv[1:2] == ["--stores"]:
+        stores(sys.argv[2:], {})
+    else:
+        print(count(sys.argv[1:], {}))

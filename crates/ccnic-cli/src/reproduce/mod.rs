@@ -17,9 +17,11 @@ use ccnic_sim::figures::point::Effort;
 use ccnic_sim::figures::run::{Batch, Simulated};
 use ccnic_sim::figures::statement::Verdict;
 use ccnic_sim::figures::{all, cni, named, pio};
+use ccnic_sim::platform::AnyPlatform;
 use clap::Args;
 
 use crate::print::{self, Column, Progress, Table, units};
+use crate::sim::Changes;
 
 /// Options of `reproduce`.
 #[derive(Debug, Args)]
@@ -34,6 +36,8 @@ pub struct ReproduceArgs {
     /// Simulate a tenth of the time: faster, with less precise values that are not judged
     #[arg(long)]
     quick: bool,
+    #[command(flatten)]
+    changes: Changes,
     /// Print JSON: the statements
     #[arg(long)]
     json: bool,
@@ -53,6 +57,7 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<()> {
             name => figures.push(named(name)?),
         }
     }
+    change(&mut figures, &args.changes)?;
     // A figure that is named twice is simulated once.
     let mut ids = BTreeSet::new();
     figures.retain(|figure| ids.insert(figure.id.clone()));
@@ -74,7 +79,8 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<()> {
     let verdicts: Vec<&Verdict> = simulated.iter().flat_map(|f| &f.verdicts).collect();
     write(&args.out.join("summary.json"), &serde_json::to_string_pretty(&verdicts)?)?;
     write(&args.out.join("statements.md"), &markdown::tables(&verdicts))?;
-    let about = page::About { quick: args.quick, simulations, took: begun.elapsed() };
+    let changes = args.changes.to_string();
+    let about = page::About { quick: args.quick, changes, simulations, took: begun.elapsed() };
     write(&args.out.join("index.html"), &page::page(&simulated, &pictures, &about))?;
     let mut table = table(&verdicts);
     table.note(text::count(&verdicts) + ".");
@@ -88,6 +94,28 @@ pub fn run(args: &ReproduceArgs) -> anyhow::Result<()> {
         args.out.join("index.html").display()
     ));
     print::result(args.json, &verdicts, || table.text())
+}
+
+/// Changes values of every platform; what a plan changes itself stays.
+///
+/// # Errors
+/// When a platform of the figures has no such value.
+fn change(figures: &mut [Figure], changes: &Changes) -> anyhow::Result<()> {
+    if changes.is_empty() {
+        return Ok(());
+    }
+    let changes_of = changes.pairs().collect::<anyhow::Result<Vec<_>>>()?;
+    let series = || figures.iter().flat_map(|figure| &figure.series);
+    let platforms: BTreeSet<&String> = series().filter_map(|series| series.base.platform.as_ref()).collect();
+    for name in platforms {
+        changes.of_any(AnyPlatform::named(name)?)?;
+    }
+    for series in figures.iter_mut().flat_map(|figure| &mut figure.series) {
+        for (key, value) in &changes_of {
+            series.base.set.entry((*key).to_owned()).or_insert(*value);
+        }
+    }
+    Ok(())
 }
 
 fn list() -> anyhow::Result<()> {

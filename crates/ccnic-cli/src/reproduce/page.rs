@@ -14,6 +14,8 @@ use crate::print::units;
 #[derive(Debug)]
 pub struct About {
     pub quick: bool,
+    /// What of the platforms is changed; empty if nothing is.
+    pub changes: String,
     pub simulations: usize,
     pub took: Duration,
 }
@@ -38,7 +40,7 @@ pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String
     let _ = write!(
         html,
         "<h1>{title}</h1>\
-         <p class=\"sub\">{} in {:.0} s{}. {}.</p>\n<p>{}</p>\n<p>Statements of the paper are compared with the simulation. \
+         <p class=\"sub\">{} in {:.0} s{}{}. {}.</p>\n<p>{}</p>\n<p>Statements of the paper are compared with the simulation. \
          <i>Predicted</i>: the simulator did not know the value. <i>Calibrated</i>: the value was used to choose numbers of a \
          platform, so that its agreement shows nothing. <i>Own</i>: how many times better this project's default design is than the paper's; nobody has \
          published that. The values of all points are in the CSV files beside this page, the statements \
@@ -46,6 +48,7 @@ pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String
         units::count(about.simulations, "simulation"),
         about.took.as_secs_f64(),
         if about.quick { ", with a tenth of the simulated time: the values are less precise" } else { "" },
+        if about.changes.is_empty() { String::new() } else { format!(", with {}", escape(&about.changes)) },
         escape(&text::count(&verdicts)),
         escape(&text::convergence(figures).unwrap_or_default())
     );

@@ -23,9 +23,15 @@ pub struct Changes {
     set: Vec<String>,
 }
 
+impl std::fmt::Display for Changes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.set.join(", "))
+    }
+}
+
 impl Changes {
     /// Their keys and values.
-    fn pairs(&self) -> impl Iterator<Item = anyhow::Result<(&str, f64)>> {
+    pub fn pairs(&self) -> impl Iterator<Item = anyhow::Result<(&str, f64)>> {
         self.set.iter().map(|set| {
             let (key, value) =
                 set.split_once('=').with_context(|| format!("--set {set}: write KEY=VALUE"))?;

@@ -9,7 +9,7 @@ mod run;
 
 use clap::Subcommand;
 
-pub use machine::MachineArgs;
+pub use machine::{Changes, MachineArgs};
 
 /// What to simulate.
 #[derive(Debug, Subcommand)]

@@ -109,7 +109,7 @@ impl Agent<'_> {
     /// been charged for are charged now. They take their places in the reorder buffer some at a time.
     pub fn has_executed(&self, instructions: u64) {
         const AT_ONCE: u64 = 64;
-        let mut rest = self.machine.borrow_mut().cores[self.core as usize].uncounted(instructions);
+        let mut rest = self.machine.borrow_mut().cores[self.core as usize].charge.end_burst(instructions);
         while rest > 0 {
             let some = rest.min(AT_ONCE);
             self.act(|core, u| core.instructions(u, some));

@@ -161,6 +161,8 @@ tables! {
         packet: Option<Multiple>,
         /// Instructions of a call (a burst in one direction, or an empty poll), likewise.
         call: Option<Multiple>,
+        /// The instructions of a burst are charged with its accesses, evenly; otherwise after them. Off if absent.
+        spread: Option<On>,
     }
 
     /// `[targets]`: what calibration probes must show; leave out what has not been measured.

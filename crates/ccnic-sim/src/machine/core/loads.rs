@@ -84,7 +84,7 @@ impl Core {
         if next {
             let rest = self.code.ring_line.saturating_sub(self.position - at);
             self.dispatch(u, rest);
-            self.counted += rest;
+            self.charge.count(rest);
         }
         self.predictor.last_line = (line, self.position);
         if !next || self.code.ring_line == 0 {

@@ -18,8 +18,10 @@
 //! | `snooped.rs` | what home agents and devices do to the core's lines |
 //! | `polling.rs` | empty polls, and what ends them |
 //! | `mshr.rs`, `store_buffer.rs`, `combining.rs`, `monitor.rs`, `predictor.rs`, `prefetch.rs` | the state of each |
+//! | `charge.rs` | when instructions are charged |
 //! | here | dispatch, waits, time |
 
+mod charge;
 mod combining;
 mod loads;
 mod misses;
@@ -45,9 +47,10 @@ use crate::machine::costs::{Costs, Prefetch};
 use crate::machine::ids::{AgentId, DeviceId, SocketId};
 use crate::machine::uncore::Uncore;
 use crate::observe::counters::{Counters, Source};
-use crate::platform::{Code, Platform};
+use crate::platform::{Code, On, Platform};
 use crate::protocols::table::State;
 
+use charge::Charge;
 use combining::CombiningBuffers;
 use monitor::Monitor;
 use mshr::{Mshr, NO_LOAD};
@@ -116,8 +119,7 @@ pub struct Core {
     position: u64,
     /// What its program executes between accesses.
     pub code: Code,
-    /// Instructions dispatched for accesses to words since the program last said how many it has executed.
-    counted: u64,
+    pub charge: Charge,
     /// The position of the oldest load that waits for a line.
     oldest_load: u64,
     /// Requests under way.
@@ -168,7 +170,7 @@ impl Core {
             caches: Private::new((lines(&p.l1), p.l1.ways.get()), (lines(&p.l2), p.l2.ways.get())),
             position: 0,
             code: Code::PROBE,
-            counted: 0,
+            charge: Charge::new(p.software.spread.as_ref().is_some_and(On::get)),
             oldest_load: NO_LOAD,
             mshrs: Vec::with_capacity(64),
             prefetches: 0,
@@ -262,11 +264,11 @@ impl Core {
         self.dispatch_for(instructions * u.costs.instruction, instructions);
     }
 
-    /// Dispatches the one instruction that loads, stores or prefetches.
+    /// Dispatches the instruction that loads, stores or prefetches, and those that are charged with it.
     #[inline]
     fn access_word(&mut self, u: &Uncore) {
-        self.dispatch(u, 1);
-        self.counted += 1;
+        let instructions = self.charge.access();
+        self.dispatch(u, instructions);
     }
 
     /// Spends time in the program's own instructions.
@@ -286,14 +288,6 @@ impl Core {
         self.close(u);
         self.dispatch_for(time, instructions);
         Poll::Ready(())
-    }
-
-    /// Of `executed` instructions, those that no access has been charged for since the last call. What has been charged beyond them
-    /// is left for the next call.
-    pub fn uncounted(&mut self, executed: u64) -> u64 {
-        let rest = executed.saturating_sub(self.counted);
-        self.counted = self.counted.saturating_sub(executed);
-        rest
     }
 
     /// The core waits from now on.

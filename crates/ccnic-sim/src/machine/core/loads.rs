@@ -35,8 +35,8 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.access_word(u);
         let line = at / LINE;
+        self.access_word(u, line);
         if control {
             self.clock += self.monitor.take_penalty();
             self.monitor.watch(line);
@@ -135,7 +135,8 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.dispatch(u, self.code.line);
+        let instructions = self.charge.payload(self.code.line);
+        self.dispatch(u, instructions);
         self.touch(u, line, Site::Payload);
         Poll::Ready(())
     }
@@ -146,7 +147,8 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.access_word(u);
+        let instructions = self.charge.hint();
+        self.dispatch(u, instructions);
         let with_data = request == Request::OwnNoData && !u.costs.dataless;
         self.fetch(u, line, if with_data { Request::ReadOwn } else { request });
         Poll::Ready(())

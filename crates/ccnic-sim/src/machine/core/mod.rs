@@ -266,8 +266,8 @@ impl Core {
 
     /// Dispatches the instruction that loads, stores or prefetches, and those that are charged with it.
     #[inline]
-    fn access_word(&mut self, u: &Uncore) {
-        let instructions = self.charge.access();
+    fn access_word(&mut self, u: &Uncore, line: u32) {
+        let instructions = self.charge.access(line);
         self.dispatch(u, instructions);
     }
 

@@ -18,7 +18,8 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.dispatch(u, self.code.line);
+        let instructions = self.charge.payload(self.code.line);
+        self.dispatch(u, instructions);
         if !self.buffer_store(u, line, Stored::Payload) {
             self.fetch_to_write(u, line, whole);
         }
@@ -33,8 +34,8 @@ impl Core {
         if !self.can_dispatch(u) || !self.has_store_room(u) {
             return Poll::Pending;
         }
-        self.access_word(u);
         let (line, bit) = (at / LINE, 1u8 << (at / 8 % 8));
+        self.access_word(u, line);
         if self.coalescing.is_some_and(|(open, _)| open != line) {
             self.close(u);
         }
@@ -53,7 +54,8 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.access_word(u);
+        let instructions = self.charge.hint();
+        self.dispatch(u, instructions);
         if self.stores.is_empty() {
             self.send_demote(u, line);
         } else {

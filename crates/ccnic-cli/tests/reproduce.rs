@@ -56,7 +56,7 @@ fn figures_of_changed_machines() {
             "the page says what is changed"
         );
         let verdicts: Vec<Value> = serde_json::from_slice(&run.stdout).expect("JSON");
-        let of = verdicts.iter().find(|v| v["id"] == "N6-spr").expect("its statement");
+        let of = verdicts.iter().find(|v| v["statement"] == "N6-spr").expect("its statement");
         of["simulated"].as_f64().expect("a number")
     };
     assert!(median(&["--set", "link.one_way=200"]) > 2.0 * median(&[]), "a line of the other socket");

@@ -81,3 +81,26 @@ fn padded() {
 fn doorbell() {
     scripts::<Doorbell>();
 }
+
+/// Found by `doorbell`: packets that the host had taken from the ring when the NIC died were subtracted twice from the buffers posted, so
+/// that more were posted than the ring has places, over packets that nobody had received.
+#[test]
+fn what_was_taken_before_a_crash_is_replaced_once() {
+    use Op::{Alloc, Crash, Drop, Poll, Receive, ReceiveSmall, SendSmall, Transmit};
+    let small = |packets| SendSmall { len: 1, packets };
+    let alloc = |packets| Alloc { len: 1, packets };
+    let ops = [
+        &[small(32), alloc(33), Transmit, Poll(2), Transmit, Crash, Drop, small(40), Receive(0), Poll(2)][..],
+        &[Receive(32), small(4), alloc(24), ReceiveSmall(16), Transmit, Receive(32), Poll(1), small(27)],
+        &[ReceiveSmall(9), Crash, Poll(1)],
+    ];
+    for config in configs::<Doorbell>() {
+        for wire in wires(&config).iter().copied() {
+            let mut rig = Rig::<HeapMemory, Doorbell>::new(&config, wire);
+            if wire != Wire::Sink {
+                rig.run(&ops.concat());
+                rig.finish(false);
+            }
+        }
+    }
+}

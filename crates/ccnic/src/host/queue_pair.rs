@@ -260,6 +260,8 @@ impl<M: SharedMemory, R: Ring> QueuePair<M, R> {
         let mut posted = 0;
         R::Consumer::look(mem, &layout.fill).peek(mem, |_| posted += 1);
         self.rx.ring().peek(mem, |_| posted += 1);
+        // What this side had taken from the ring is not among them: it is not subtracted a second time.
+        self.rx.taken();
         managed.recount(posted);
     }
 

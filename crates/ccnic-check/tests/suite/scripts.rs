@@ -95,12 +95,10 @@ fn what_was_taken_before_a_crash_is_replaced_once() {
         &[ReceiveSmall(9), Crash, Poll(1)],
     ];
     for config in configs::<Doorbell>() {
-        for wire in wires(&config).iter().copied() {
-            let mut rig = Rig::<HeapMemory, Doorbell>::new(&config, wire);
-            if wire != Wire::Sink {
-                rig.run(&ops.concat());
-                rig.finish(false);
-            }
+        for wire in wires(&config).iter().filter(|wire| **wire != Wire::Sink) {
+            let mut rig = Rig::<HeapMemory, Doorbell>::new(&config, *wire);
+            rig.run(&ops.concat());
+            rig.finish(false);
         }
     }
 }

@@ -104,14 +104,14 @@ fn change(figures: &mut [Figure], changes: &Changes) -> anyhow::Result<()> {
     if changes.is_empty() {
         return Ok(());
     }
-    let changes_of = changes.pairs().collect::<anyhow::Result<Vec<_>>>()?;
+    let pairs = changes.pairs().collect::<anyhow::Result<Vec<_>>>()?;
     let series = || figures.iter().flat_map(|figure| &figure.series);
     let platforms: BTreeSet<&String> = series().filter_map(|series| series.base.platform.as_ref()).collect();
     for name in platforms {
         changes.of_any(AnyPlatform::named(name)?)?;
     }
     for series in figures.iter_mut().flat_map(|figure| &mut figure.series) {
-        for (key, value) in &changes_of {
+        for (key, value) in &pairs {
             series.base.set.entry((*key).to_owned()).or_insert(*value);
         }
     }

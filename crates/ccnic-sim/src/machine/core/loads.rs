@@ -135,8 +135,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        let instructions = self.charge.payload(self.code.line);
-        self.dispatch(u, instructions);
+        self.access_payload(u);
         self.touch(u, line, Site::Payload);
         Poll::Ready(())
     }
@@ -147,8 +146,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        let instructions = self.charge.hint();
-        self.dispatch(u, instructions);
+        self.hint(u);
         let with_data = request == Request::OwnNoData && !u.costs.dataless;
         self.fetch(u, line, if with_data { Request::ReadOwn } else { request });
         Poll::Ready(())

@@ -271,6 +271,20 @@ impl Core {
         self.dispatch(u, instructions);
     }
 
+    /// Dispatches the instructions of a line of payload.
+    #[inline]
+    fn access_payload(&mut self, u: &Uncore) {
+        let instructions = self.charge.payload(self.code.line);
+        self.dispatch(u, instructions);
+    }
+
+    /// Dispatches the one instruction of what goes to no line.
+    #[inline]
+    fn hint(&mut self, u: &Uncore) {
+        let instructions = self.charge.instruction();
+        self.dispatch(u, instructions);
+    }
+
     /// Spends time in the program's own instructions.
     pub fn work(&mut self, u: &mut Uncore, time: Ps) -> Poll<()> {
         self.execute(u, time, time / u.costs.instruction)

@@ -18,8 +18,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        let instructions = self.charge.payload(self.code.line);
-        self.dispatch(u, instructions);
+        self.access_payload(u);
         if !self.buffer_store(u, line, Stored::Payload) {
             self.fetch_to_write(u, line, whole);
         }
@@ -54,8 +53,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        let instructions = self.charge.hint();
-        self.dispatch(u, instructions);
+        self.hint(u);
         if self.stores.is_empty() {
             self.send_demote(u, line);
         } else {

@@ -170,8 +170,7 @@ impl Core {
         if self.mshrs.iter().chain(&self.queued).any(|m| m.non_temporal) {
             return self.load_fence(u);
         }
-        let instructions = self.charge.hint();
-        self.dispatch(u, instructions);
+        self.hint(u);
         Poll::Ready(())
     }
 }

@@ -166,7 +166,8 @@ impl Traffic {
         until("nothing under way", || {
             let queues = daemon.program("spread").unwrap().queues;
             let sum = |of: fn(&QueueStatus) -> u64| queues.iter().map(of).sum::<u64>();
-            let under_way = sum(|q| q.tx_packets) - sum(|q| q.rx_packets);
+            // Queues are counted one after the other: what moves meanwhile may be among the received only.
+            let under_way = sum(|q| q.tx_packets).abs_diff(sum(|q| q.rx_packets));
             let waiting: usize = self.pairs.iter().map(|pair| pair.tx_waiting()).sum();
             (0..QUEUES).for_each(|queue| self.receive(queue));
             let ready: usize = self.pairs.iter().map(|pair| pair.rx_ready()).sum();

@@ -1,12 +1,12 @@
 #!/usr/bin/env python3
 """Instructions of the interface, the NIC's loopback and the load generator, by design, for the simulator.
 
-usage: counts.py [--write platforms/instructions.toml] [--only interface | applications]
+usage: counts.py [--write platforms/instructions.toml] [--only interface | stages | applications]
 
 Runs `cargo bench -p ccnic-load` under callgrind (see ccnic/benches/instructions.py): loaded with bursts of 32, with one
 packet in flight, and so that the generator polls in vain. Three equations for each side give what a packet, a burst and
 an empty poll cost; inlined frames tell how much of it is the loop over the lines of a ring. Bursts of 8 are no input: `check`
-says what they cost more than the equations say.
+says what they cost more than the equations say. Where in a burst the instructions lie, lackey tells (`stages.py`).
 
 valgrind has no registers of 64 bytes. So packets of one line and of 23 are counted instruction by instruction on the processor, too
 (`stepping.py`): that gives what a line of payload costs, and what a packet costs more or less than with 32 bytes.
@@ -16,10 +16,10 @@ in the key-value store is that of `ccnic-kv`.
 
 Needs valgrind, addr2line, and a processor with AVX-512.
 """
-import argparse, os, subprocess, sys, tempfile
+import argparse, os, subprocess, sys, tempfile, tomllib
 from pathlib import Path
 
-import stepping
+import stages, stepping
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "ccnic/benches"))
 from instructions import ROOT, build, parse
@@ -180,8 +180,11 @@ def applications():
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--write", type=Path)
-    p.add_argument("--only", choices=["interface", "applications"], help="count these anew, keep the rest of the file")
+    p.add_argument("--only", choices=["interface", "stages", "applications"], help="count these anew, keep the rest of the file")
     a = p.parse_args()
+    if a.only == "stages":
+        a.write.write_text(with_stages(a.write.read_text()))
+        return
     was = a.write.read_text().partition(APPLICATIONS_BEGIN) if a.only else None
     first = was[0].rstrip("\n") + "\n" if a.only == "applications" else "\n".join(interface()) + "\n"
     text = first + ("\n" + was[1] + was[2] if a.only == "interface" else "\n".join(applications()) + "\n")
@@ -195,8 +198,9 @@ def interface():
     lines = ["# Instructions of the interface, the NIC's loopback and the load generator, by ring design and what is switched off,",
              "# counted by callgrind with 64-byte packets: crates/ccnic-load/benches/counts.py writes this file (make counts).",
              "# packet, burst: of a burst in one direction (host) or in both (NIC). poll: that finds nothing. line: a line of payload",
-             "# that is written or read, with registers of 64 bytes. loop: between two lines of a ring that is read. The numbers are",
-             "# not a platform's: how fast it executes them is software.dispatch of its file.",
+             "# that is written or read, with registers of 64 bytes. loop: between two lines of a ring that is read. stages: how many of",
+             "# them lie before a side reads, writes and publishes the first packet of a burst (burst, and packet for each packet),",
+             "# and each further one (stages.py). The numbers are not a platform's: how fast it executes them is software.dispatch.",
              "", f'source = "callgrind with AVX2, single steps with AVX-512, {rust}"']
     for design, switches in CASES:
         found = case(program, design, switches)
@@ -206,7 +210,25 @@ def interface():
         for name in ("host", "nic"):
             parts = ", ".join(f"{key} = {found[name][key]:.1f}" for key in ("packet", "burst", "poll", "line"))
             lines.append(f"{name:6} = {{ {parts} }} # bursts of 8: {100 * found[name]['check']:+.0f} %")
-    return lines
+    return with_stages("\n".join(lines) + "\n").splitlines()
+
+
+def with_stages(text):
+    """The file's text with stages that are counted anew, from the counts that it has."""
+    program, old = build("ccnic-load/generator"), [line for line in text.splitlines() if not line.startswith("stages.")]
+    cases, lines = iter(tomllib.loads("\n".join(old))["case"]), []
+    for line in old:
+        lines.append(line)
+        if line.startswith("nic "):
+            case = next(cases)
+            flags = ["--design", case["design"], *(f"--{switch}" for switch in case["off"])]
+            found = stages.stages(program, flags, case["loop"], {name: case[name]["line"] for name in ("host", "nic")})
+            print(flags, found, file=sys.stderr)
+            for name, by_stage in found.items():
+                row = lambda costs: ", ".join(f"{key} = {cost:.1f}" for key, cost in costs.items())
+                parts = (f"{stage} = {{ {row(costs)} }}" for stage, costs in by_stage.items())
+                lines.append(f"stages.{name} = {{ {', '.join(parts)} }}")
+    return "\n".join(lines) + "\n"
 
 
 if __name__ == "__main__":

@@ -10,9 +10,10 @@
 use std::cell::{Cell, RefCell};
 
 use ccnic::host::{self, QueuePair};
+use ccnic::layout::AREA;
 use ccnic::nic::{NicQueue, Pipeline, loopback};
 use ccnic::ring::{Ring, RingVisitor};
-use ccnic::{Config, Design, Layout};
+use ccnic::{Config, Design, Layout, SharedMemory};
 use ccnic_load::{Clock, Load, LoadError, Outcome};
 use ccnic_shm::{NativeMemory, Pages, Region};
 
@@ -99,6 +100,19 @@ fn step_host_and_generator<R: Ring>(
     ccnic_load::run(pair, load, clock, || (), || ())
 }
 
+/// Where the region lies, what in it, and the NIC's step: for `stages.py`.
+fn print_places<R: Ring>(memory: &NativeMemory, layout: &Layout) {
+    let (queue, pool) = (layout.queue(0).unwrap(), layout.pool());
+    let areas = if queue.tx.areas == 0 { 0 } else { queue.tx.count * AREA };
+    println!("region {}", memory.with(0, 8, |bytes| bytes.as_ptr().addr()));
+    println!("region_bytes {}", layout.size());
+    println!("tx_units {}\nrx_units {}", queue.tx.units, queue.rx.units);
+    println!("ring_bytes {}", queue.tx.count * layout.config().design.unit());
+    println!("tx_areas {}\nrx_areas {}\nareas_bytes {areas}", queue.tx.areas, queue.rx.areas);
+    println!("buffers {}\nbuffers_bytes {}", pool.buffers, pool.end - pool.buffers);
+    println!("step_nic {}", step_nic::<R> as fn(&TurnClock<R>) as usize);
+}
+
 /// One load.
 struct Case {
     load: Load,
@@ -122,6 +136,7 @@ impl RingVisitor for Case {
             nic: RefCell::new((nic, Pipeline::default())),
             mem: region.memory(),
         };
+        print_places::<R>(&region.memory(), &layout);
         let outcome = step_host_and_generator(&mut pair, self.load, &clock).unwrap();
         let Counted { host_bursts, host_idle, nic_bursts, nic_idle } = &clock.counted;
         println!("host_bursts {}\nhost_idle {}", host_bursts.get(), host_idle.get());

@@ -323,10 +323,15 @@ impl<'a, M: SharedMemory, R: Ring, C: Clock, const N: usize> Generator<'a, M, R,
         if self.in_place() {
             return self.fill(want, now);
         }
+        let first = self.tracker.next;
         if self.tx.is_empty() {
             self.make(want, now);
         }
-        self.pair.tx_burst(&mut self.tx)
+        let sent = self.pair.tx_burst(&mut self.tx);
+        if self.tracker.next > first {
+            self.clock.spend((self.tracker.next - first) as usize);
+        }
+        sent
     }
 
     /// Writes every byte of packets in the ring, and sends them.
@@ -365,7 +370,6 @@ impl<'a, M: SharedMemory, R: Ring, C: Clock, const N: usize> Generator<'a, M, R,
         } else {
             self.make_chains(now);
         }
-        self.clock.spend((self.tracker.next - first) as usize);
     }
 
     /// `make` for packets of several buffers.

@@ -3,13 +3,15 @@
 //! An access is tried on the core; when the core has to wait, the program gives control back, and tries again when it is resumed.
 
 use std::cell::RefCell;
+use std::ops::Range;
 use std::task::Poll;
 
 use ccnic::SharedMemory;
 use ccnic::memory::{LINE, lines};
 
 use super::Machine;
-use super::core::Core;
+use super::core::charge::Rings;
+use super::core::{AT_ONCE, Core};
 use super::ids::AgentId;
 use super::ram::Ram;
 use super::uncore::Uncore;
@@ -105,10 +107,16 @@ impl Agent<'_> {
         self.machine.borrow_mut().cores[self.core as usize].code = code;
     }
 
+    /// Says which rings it takes packets from and publishes them in; without, its code has no stages.
+    pub fn set_rings(&self, taken: Range<u32>, published: Range<u32>) {
+        let absolute = |ring: Range<u32>| self.base + ring.start..self.base + ring.end;
+        let rings = Rings { taken: absolute(taken), published: absolute(published) };
+        self.machine.borrow_mut().cores[self.core as usize].charge.set_rings(rings);
+    }
+
     /// The program has executed so many instructions since the last call, its accesses to words included: those that no access has
-    /// been charged for are charged now. They take their places in the reorder buffer some at a time.
+    /// been charged for are charged now.
     pub fn has_executed(&self, instructions: u64) {
-        const AT_ONCE: u64 = 64;
         let mut rest = self.machine.borrow_mut().cores[self.core as usize].charge.end_burst(instructions);
         while rest > 0 {
             let some = rest.min(AT_ONCE);

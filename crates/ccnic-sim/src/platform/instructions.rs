@@ -13,7 +13,7 @@ use super::units::Multiple;
 const FILE: &str = include_str!("../../../../platforms/instructions.toml");
 
 /// What a program executes between its accesses to memory.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Code {
     /// Instructions of each line of payload that is written or read, the accesses included.
     pub line: u64,
@@ -21,11 +21,59 @@ pub struct Code {
     pub poll: u64,
     /// Between two lines of a ring that is read.
     pub ring_line: u64,
+    /// Before it reads, writes and publishes packets of the rings that [`Agent::set_rings`](crate::machine::agent::Agent::set_rings) names.
+    pub stages: Stages,
 }
 
 impl Code {
     /// A loop of a microbenchmark: an access of a line, two instructions for its address, a branch; as many twice for a poll.
-    pub const PROBE: Code = Code { line: 4, poll: 8, ring_line: 8 };
+    pub const PROBE: Code = Code { line: 4, poll: 8, ring_line: 8, stages: Stages::NONE };
+}
+
+/// Instructions before a program goes on to another packet in a stage of a burst.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stage {
+    /// Before the first packet of a burst.
+    pub burst: f64,
+    /// Also before the first, for each packet that the stage before has dealt with: descriptors taken (read), packets written (publish).
+    pub packet: f64,
+    /// Before each further packet.
+    pub each: f64,
+}
+
+/// Where in a burst a program's instructions lie.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Stages {
+    /// Payload is read.
+    pub read: Stage,
+    /// Payload is written.
+    pub write: Stage,
+    /// Descriptors are published.
+    pub publish: Stage,
+}
+
+impl Stages {
+    const NOTHING: Stage = Stage { burst: 0.0, packet: 0.0, each: 0.0 };
+    /// After its accesses.
+    pub const NONE: Stages =
+        Stages { read: Stages::NOTHING, write: Stages::NOTHING, publish: Stages::NOTHING };
+
+    /// Those of software that needs `packet` times as many for a packet, and `call` times as many for a call.
+    fn scaled(&self, packet: f64, call: f64) -> Stages {
+        let scaled =
+            |s: Stage| Stage { burst: s.burst * call, packet: s.packet * packet, each: s.each * packet };
+        Stages { read: scaled(self.read), write: scaled(self.write), publish: scaled(self.publish) }
+    }
+}
+
+/// Of both sides.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct BothStages {
+    host: Stages,
+    nic: Stages,
 }
 
 /// Instructions of one side.
@@ -57,8 +105,8 @@ impl Counts {
     }
 
     /// What a program executes between its accesses.
-    fn code(&self, ring_line: u64) -> Code {
-        Code { line: self.line.round() as u64, poll: self.poll.round() as u64, ring_line }
+    fn code(&self, ring_line: u64, stages: Stages) -> Code {
+        Code { line: self.line.round() as u64, poll: self.poll.round() as u64, ring_line, stages }
     }
 
     /// Instructions of a burst of so many packets in so many directions, without those of the lines of payload.
@@ -83,6 +131,7 @@ pub struct Instructions {
     pub host: Counts,
     /// The NIC.
     pub nic: Counts,
+    stages: BothStages,
 }
 
 #[derive(Deserialize)]
@@ -178,24 +227,46 @@ impl Instructions {
             ring_line: (self.ring_line as f64 * packet).round() as u64,
             host: self.host.scaled(packet, call),
             nic: self.nic.scaled(packet, call),
+            stages: BothStages {
+                host: self.stages.host.scaled(packet, call),
+                nic: self.stages.nic.scaled(packet, call),
+            },
             ..self.clone()
         }
     }
 
     /// What the host executes between accesses.
     pub fn host_code(&self) -> Code {
-        self.host.code(self.ring_line)
+        self.host.code(self.ring_line, self.stages.host)
     }
 
     /// What the NIC does.
     pub fn nic_code(&self) -> Code {
-        self.nic.code(self.ring_line)
+        self.nic.code(self.ring_line, self.stages.nic)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// What the stages charge is part of what is executed; a little more is left for the next burst.
+    #[test]
+    fn stages_do_not_exceed_what_is_executed() {
+        let first = |s: &Stage, n: usize| s.burst + s.packet * n as f64 + s.each * (n - 1) as f64;
+        for case in &file().case {
+            for n in [1, 8, 32] {
+                let within = |stages: f64, counts: &Counts, directions: f64| {
+                    let executed = counts.of_burst(n, directions) as f64;
+                    assert!(stages < 1.02 * executed, "{case:?}, {n}: {stages} of {executed}");
+                };
+                let (host, nic) = (&case.stages.host, &case.stages.nic);
+                within(first(&host.read, n), &case.host, 1.0);
+                within(first(&host.write, n) + first(&host.publish, n), &case.host, 1.0);
+                within(first(&nic.read, n) + first(&nic.write, n) + first(&nic.publish, n), &case.nic, 2.0);
+            }
+        }
+    }
 
     fn of(config: Config) -> &'static Instructions {
         Instructions::of(&config).unwrap()

@@ -75,7 +75,7 @@ impl Platform {
     /// The same machine with one value changed, e.g. `link.one_way`; a switch takes 0 and 1. Everything is checked again.
     ///
     /// A device on a link is told by what a data sheet says, too: `link.remote_memory` and `link.data_rate`, see `data_sheet.rs`.
-    /// `software.packet` and `software.call` are 1, `software.spread` is off where the file does not have them.
+    /// `software.packet` and `software.call` are 1 where the file does not have them.
     pub fn overridden(&self, key: &str, value: f64) -> Result<Platform, PlatformError> {
         let key = data_sheet::key(key);
         let mut file = data_sheet::told_by(self.file.clone(), self, key);
@@ -118,16 +118,11 @@ impl Platform {
     }
 }
 
-/// Gives a value of `[software]` that a file may leave out what it is then.
+/// Gives a number of `[software]` that a file may leave out what it is then.
 fn add_absent(file: &mut Table, key: &str) {
-    let Some(name) = key.strip_prefix("software.") else { return };
-    let absent = match name {
-        "packet" | "call" => ("times", Value::Float(1.0), "as counted"),
-        "spread" => ("on", Value::Boolean(false), "charged after a burst's accesses"),
-        _ => return,
-    };
+    let Some(name @ ("packet" | "call")) = key.strip_prefix("software.") else { return };
     if let Some(Value::Table(software)) = file.get_mut("software") {
-        let entry = [(absent.0, absent.1), ("source", Value::String(absent.2.into()))]
+        let entry = [("times", Value::Float(1.0)), ("source", Value::String("as counted".into()))]
             .map(|(key, value)| (key.to_owned(), value))
             .into_iter()
             .collect();

@@ -36,7 +36,7 @@ pub use any::AnyPlatform;
 pub use bus::{BusPlatform, Messaging};
 pub use description::Platform;
 pub use error::PlatformError;
-pub use instructions::{Code, Counts, Instructions};
+pub use instructions::{Code, Counts, Instructions, Stage, Stages};
 pub use pio::PioPlatform;
 pub use tables::{
     Cache, Core, Curve, Device, Link, Llc, Memory, Native, Path, Pcie, Prefetch, Prefetchers, Protocol,

@@ -161,8 +161,6 @@ tables! {
         packet: Option<Multiple>,
         /// Instructions of a call (a burst in one direction, or an empty poll), likewise.
         call: Option<Multiple>,
-        /// The instructions of a burst are charged with the lines that it goes to, evenly; otherwise after its accesses. Off if absent.
-        spread: Option<On>,
     }
 
     /// `[targets]`: what calibration probes must show; leave out what has not been measured.

@@ -24,7 +24,7 @@ use crate::machine::directory::PAGE;
 use crate::machine::ids::DeviceId;
 use crate::machine::sim::Sim;
 use crate::machine::{Machine, Seat};
-use crate::platform::{Code, Counts, Instructions, Platform, instructions};
+use crate::platform::{Code, Counts, Instructions, Platform, Stages, instructions};
 
 /// Bytes of what a store knows of an object besides its value: a line; and of its entry in the index.
 const SLOT: u32 = 64;
@@ -98,7 +98,10 @@ impl Work {
             instructions::of_application(name, config.design, &platform.software).ok_or_else(missing)?;
         let counts = Counts { packet: counts.packet + more, ..counts };
         let poll = (counts.poll * f64::from(polls)).round() as u64;
-        Ok(Work { counts, code: Code { line: counts.line.round() as u64, poll, ring_line: ring } })
+        Ok(Work {
+            counts,
+            code: Code { line: counts.line.round() as u64, poll, ring_line: ring, stages: Stages::NONE },
+        })
     }
 
     /// So many packets have been dealt with; `parts` of one make it whole.

@@ -105,7 +105,8 @@ fn write_back_in_parts<'a, R: Ring>(
 fn nic_program<R: Ring>(agent: Agent<'_>, layout: &Layout, queue: u16, work: Work) {
     let Ok(mut nic) = NicQueue::<_, R>::new(agent, layout, queue) else { return };
     let (mut pipeline, mut fetched) = (Pipeline::default(), Fetched::default());
-    work.begin(&agent);
+    let Some(rings) = layout.queue(queue) else { return };
+    work.begin(&agent, layout, rings.tx, rings.rx);
     loop {
         let n = match R::DESIGN {
             Design::Doorbell => write_back_in_parts(&mut nic, &mut fetched, &agent),

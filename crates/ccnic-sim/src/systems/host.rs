@@ -4,6 +4,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use ccnic::host::QueuePair;
+use ccnic::layout::RingLayout;
 use ccnic::ring::Ring;
 use ccnic::{Config, Layout};
 use ccnic_load::payload::NO_HEADER;
@@ -52,9 +53,11 @@ impl Work {
         ])
     }
 
-    /// The agent's core executes this code from now on.
-    pub fn begin(&self, agent: &Agent<'_>) {
+    /// The agent's core executes this code from now on, over these rings.
+    pub fn begin(&self, agent: &Agent<'_>, layout: &Layout, taken: RingLayout, published: RingLayout) {
+        let range = |ring: RingLayout| ring.units..ring.units + ring.count * layout.config().design.unit();
         agent.set_code(self.code);
+        agent.set_rings(range(taken), range(published));
     }
 
     /// A burst has been dealt with.
@@ -240,7 +243,8 @@ pub fn program<R: Ring>(
     results: &RefCell<Results>,
 ) {
     let Ok(mut pair) = QueuePair::<_, R>::new(agent, layout, queue) else { return };
-    work.begin(&agent);
+    let Some(rings) = layout.queue(queue) else { return };
+    work.begin(&agent, layout, rings.rx, rings.tx);
     let clock = SimClock { agent, work, results, half: ps(load.seconds * 1e9 / 2.0) };
     let mut walk = Walk { agent, results, inflight: load.inflight, step: 0 };
     let frames = Frames { sent: NO_HEADER, back: NO_HEADER };

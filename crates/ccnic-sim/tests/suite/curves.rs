@@ -83,7 +83,7 @@ fn a_loopback_never_exceeds_the_link() {
 
 /// Inline payload needs as many lines as payload in buffers, whether the host's hardware prefetchers are on or off. Four pairs of cores nearly
 /// fill the link. With eight, sides that wait for it look more often at lines of the rings that are not full yet (0.12 reads per packet
-/// more): the link carries more lines, and up to 6 % fewer packets.
+/// more): the link carries more lines, and up to 8 % fewer packets.
 #[test]
 fn inline_payload_fills_the_link_with_the_same_lines() {
     let without = ["adjacent", "streamer", "ip"].iter().fold(narrow(0.35), |platform, kind| {
@@ -91,7 +91,7 @@ fn inline_payload_fills_the_link_with_the_same_lines() {
     });
     for platform in [narrow(0.35), without] {
         let rates = fills_the_link(&platform, (Design::GroupedEpoch, true), GROUPED, 0.75);
-        rises(&rates, 0.07);
+        rises(&rates, 0.08);
     }
 }
 

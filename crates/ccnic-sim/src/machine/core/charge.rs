@@ -1,96 +1,182 @@
-//! When the instructions of a program are charged: one with each access to a word; of those that the program says it has executed the rest
-//! after its accesses, or (`spread`) evenly with the lines that it goes to.
+//! When the instructions of a program are charged.
 //!
-//! Evenly is not where they lie either. Of the 5522 that the NIC executes for a burst of 32 (valgrind's lackey, `--trace-mem=yes`), 76 come
-//! with each line of a ring that it reads, 55 with the two lines of each packet's payload, 44 with each line of a ring that it writes; but
-//! half of them in three blocks that touch no line of the region: 1214 after the ring is read, 940 before the payload, 496 before the ring
-//! is written. After the last store there are 55.
+//! Every access to a word is an instruction, and a line of payload takes some. Of the others most lie before an access that goes on to
+//! another packet in its *stage*: payload is read, payload is written, a descriptor is published. So many have been counted there
+//! ([`Stages`]), and are charged with that access. What the program says it has executed beyond that is charged when it says so.
+//!
+//! | stage | an access that goes on |
+//! |---|---|
+//! | (take) | loads a word of another descriptor of the ring that the program takes from; only counted here |
+//! | read | loads a line of payload that does not follow the last one |
+//! | write | stores such a line |
+//! | publish | stores a word of another descriptor of the ring that the program publishes in |
+
+use std::ops::Range;
+
+use ccnic::desc::DESC;
 
 use crate::machine::ids::NONE;
+use crate::platform::{Stage, Stages};
+
+/// The rings of a program, by addresses.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Rings {
+    /// That it takes packets from.
+    pub taken: Range<u32>,
+    /// That it publishes packets in.
+    pub published: Range<u32>,
+}
+
+/// A stage's progress within a burst.
+#[derive(Debug, Clone, Copy)]
+struct Progress {
+    /// The descriptor or line that was gone to last.
+    last: u32,
+    /// Packets in this burst.
+    packets: u32,
+}
+
+impl Progress {
+    /// True for another line of the same packet, and for an access that is tried again.
+    #[inline]
+    fn follows(&mut self, line: u32) -> bool {
+        let follows = line == self.last || line == self.last.wrapping_add(1);
+        if follows {
+            self.last = line;
+        }
+        follows
+    }
+
+    /// Goes on to another packet: the instructions before. It has waited for so many packets of the stage before it.
+    fn go_on(&mut self, costs: &Stage, to: u32, waited: u32) -> u64 {
+        let first = self.packets == 0;
+        *self = Progress { last: to, packets: self.packets + 1 };
+        let instructions = if first { costs.burst + costs.packet * f64::from(waited) } else { costs.each };
+        instructions.round() as u64
+    }
+}
+
+const NEW: Progress = Progress { last: NONE, packets: 0 };
 
 /// A core's account of instructions.
 #[derive(Debug)]
 pub struct Charge {
-    /// Instructions are spread over lines.
-    spread: bool,
-    /// Instructions dispatched since the program last said how many it has executed.
+    rings: Rings,
+    /// Instructions dispatched, or due, since the program last said how many it has executed.
     counted: u64,
-    /// Accesses to words since then, and lines that it has gone to.
-    accesses: u64,
-    lines: u64,
-    /// The line of the last access to a word.
-    line: u32,
-    /// What a line of a burst is charged with besides its accesses: the average of the last bursts.
-    share: u64,
-    /// The program deals with a burst: its last poll has found something.
-    busy: bool,
+    /// Instructions to dispatch before the next access.
+    due: u64,
+    /// The descriptor that was looked at last, and those looked at since payload was read.
+    looked: u32,
+    taken: u32,
+    /// Nothing but descriptors has been gone to since.
+    takes: bool,
+    read: Progress,
+    write: Progress,
+    publish: Progress,
+}
+
+impl Default for Charge {
+    fn default() -> Charge {
+        Charge {
+            rings: Rings::default(),
+            counted: 0,
+            due: 0,
+            looked: NONE,
+            taken: 0,
+            takes: false,
+            read: NEW,
+            write: NEW,
+            publish: NEW,
+        }
+    }
 }
 
 impl Charge {
-    /// An account of nothing.
-    pub fn new(spread: bool) -> Charge {
-        Charge { spread, counted: 0, accesses: 0, lines: 0, line: NONE, share: 0, busy: false }
+    /// The program's rings are these.
+    pub fn set_rings(&mut self, rings: Rings) {
+        self.rings = rings;
     }
 
-    /// The instructions to dispatch for an access to a word of a line.
+    /// A word is loaded.
     #[inline]
-    pub fn access(&mut self, line: u32) -> u64 {
-        let goes_on = std::mem::replace(&mut self.line, line) == line;
-        let share = if goes_on { 0 } else { self.go_to_line() };
-        self.instruction() + share
+    pub fn load(&mut self, at: u32) {
+        if !self.rings.taken.contains(&at) || self.looked == at / DESC {
+            return;
+        }
+        if !self.takes {
+            self.begin();
+        }
+        (self.looked, self.takes) = (at / DESC, true);
+        self.taken += 1;
     }
 
-    /// The instruction to dispatch for what goes to no line: a prefetch, a demotion, a fence.
+    /// A word is stored.
     #[inline]
-    pub fn instruction(&mut self) -> u64 {
-        self.counted += 1;
-        self.accesses += 1;
-        1
+    pub fn store(&mut self, at: u32, stages: &Stages) {
+        if self.rings.published.contains(&at) && self.publish.last != at / DESC {
+            let before = self.publish.go_on(&stages.publish, at / DESC, self.write.packets);
+            self.due(before);
+        }
     }
 
-    /// The instructions to dispatch for a line of payload, which needs so many itself.
+    /// A line of payload is loaded.
     #[inline]
-    pub fn payload(&mut self, own: u64) -> u64 {
-        own + self.go_to_line()
+    pub fn read(&mut self, line: u32, stages: &Stages) {
+        if !self.read.follows(line) {
+            let before = self.read.go_on(&stages.read, line, std::mem::take(&mut self.taken));
+            self.due(before);
+        }
     }
 
+    /// A line of payload is stored.
     #[inline]
-    fn go_to_line(&mut self) -> u64 {
-        self.lines += 1;
-        let share = if self.busy { self.share } else { 0 };
-        self.counted += share;
-        share
+    pub fn write(&mut self, line: u32, stages: &Stages) {
+        if !self.write.follows(line) {
+            let before = self.write.go_on(&stages.write, line, 0);
+            self.due(before);
+        }
     }
 
-    /// So many have been dispatched without an access.
+    fn due(&mut self, instructions: u64) {
+        self.takes = false;
+        self.due += instructions;
+        self.counted += instructions;
+    }
+
+    /// A new burst.
+    fn begin(&mut self) {
+        (self.read, self.write, self.publish) = (NEW, NEW, NEW);
+    }
+
+    /// True when instructions have to be dispatched before the next access.
+    #[inline]
+    pub fn is_due(&self) -> bool {
+        self.due > 0
+    }
+
+    /// The next of them, at most so many.
+    pub fn next(&mut self, most: u64) -> u64 {
+        let some = self.due.min(most);
+        self.due -= some;
+        some
+    }
+
+    /// So many are dispatched with an access, or with none.
+    #[inline]
     pub fn count(&mut self, instructions: u64) {
         self.counted += instructions;
     }
 
     /// The program has dealt with a burst by so many instructions: those to dispatch now.
     pub fn end_burst(&mut self, executed: u64) -> u64 {
-        let each = executed.saturating_sub(self.accesses).checked_div(self.lines).unwrap_or(0);
-        self.share = if self.share == 0 { each } else { (7 * self.share + each) / 8 };
-        (self.accesses, self.lines, self.busy) = (0, 0, self.spread);
+        self.begin();
         self.rest(executed)
     }
 
-    /// A poll of so many instructions has found nothing: those to dispatch now. `found`: the next one will find something.
-    pub fn end_poll(&mut self, executed: u64, found: bool) -> u64 {
-        let rest = self.rest(executed);
-        if self.spread {
-            (self.counted, self.accesses, self.lines, self.busy) = (0, 0, 0, found);
-        }
-        rest
-    }
-
-    /// A sleeping poll has been woken by what it waits for.
-    pub fn wake(&mut self) {
-        self.busy = self.spread;
-    }
-
-    /// Of those executed, what has not been dispatched. What has been dispatched beyond them is left for the next time.
-    fn rest(&mut self, executed: u64) -> u64 {
+    /// Of those that the program has executed, what has not been dispatched. What has been dispatched beyond them is left for the next
+    /// time.
+    pub fn rest(&mut self, executed: u64) -> u64 {
         let rest = executed.saturating_sub(self.counted);
         self.counted = self.counted.saturating_sub(executed);
         rest
@@ -101,32 +187,64 @@ impl Charge {
 mod tests {
     use super::*;
 
-    /// Bursts of 100 instructions that go to three lines, one of them payload's; what accesses and ends are charged with.
-    fn bursts(spread: bool) -> Vec<(u64, u64)> {
-        let mut charge = Charge::new(spread);
-        let mut burst = || {
-            let words: u64 = [7, 7, 8, 8].map(|line| charge.access(line)).into_iter().sum();
-            (words + charge.payload(5), charge.end_burst(100))
+    const STAGES: Stages = Stages {
+        read: Stage { burst: 100.0, packet: 10.0, each: 5.0 },
+        write: Stage { burst: 1.0, packet: 0.0, each: 2.0 },
+        publish: Stage { burst: 30.0, packet: 3.0, each: 4.0 },
+    };
+
+    fn charge() -> Charge {
+        let mut charge = Charge::default();
+        charge.set_rings(Rings { taken: 0..1024, published: 1024..2048 });
+        charge
+    }
+
+    /// A burst of so many packets of two lines, each access tried twice; what is due before each.
+    fn burst(charge: &mut Charge, packets: u32) -> Vec<u64> {
+        let mut due = Vec::new();
+        let mut access = |act: &dyn Fn(&mut Charge)| {
+            act(charge);
+            act(charge);
+            due.push(charge.next(u64::MAX));
         };
-        (0..3).map(|_| burst()).collect()
+        for packet in 0..packets {
+            access(&|c| c.load(packet * DESC));
+        }
+        for line in (0..packets).map(|packet| 100 + 4 * packet) {
+            access(&|c| c.read(line, &STAGES));
+            access(&|c| c.read(line + 1, &STAGES));
+            access(&|c| c.write(line + 1000, &STAGES));
+        }
+        for at in (0..packets).flat_map(|packet| [8, 0].map(|word| 1024 + packet * DESC + word)) {
+            access(&|c| c.store(at, &STAGES));
+        }
+        due
     }
 
     #[test]
-    fn instructions_follow_their_accesses_or_are_spread_over_lines() {
-        assert_eq!(bursts(false), [(9, 96); 3]);
-        assert_eq!(bursts(true), [(9, 96), (105, 0), (105, 0)]);
+    fn instructions_lie_before_what_goes_on_to_another_packet() {
+        let mut charge = charge();
+        assert_eq!(burst(&mut charge, 1), [0, 110, 0, 1, 33, 0]);
+        assert_eq!(charge.end_burst(200), 200 - 144);
+        // Of the first descriptor nothing new is seen.
+        assert_eq!(burst(&mut charge, 2), [0, 0, 110, 0, 1, 5, 0, 2, 36, 0, 4, 0]);
     }
 
     #[test]
-    fn an_empty_poll_is_charged_with_its_own() {
-        let mut charge = Charge::new(true);
-        let accesses: u64 = (0..4).map(|line| charge.access(line)).sum();
-        assert_eq!(accesses, 4);
-        charge.end_burst(100);
-        // The poll after a burst is taken for one of a burst until it has found nothing.
-        assert_eq!((charge.access(0), charge.end_poll(20, false)), (25, 0));
-        assert_eq!((charge.access(0), charge.access(1), charge.end_poll(20, false)), (1, 1, 18));
-        charge.wake();
-        assert_eq!(charge.access(2), 25, "what woke it is dealt with");
+    fn what_was_charged_beyond_what_is_executed_is_left_for_later() {
+        let mut charge = charge();
+        burst(&mut charge, 1);
+        assert_eq!(charge.end_burst(100), 0);
+        charge.count(6);
+        assert_eq!(charge.rest(80), 30);
+        assert!(!charge.is_due());
+    }
+
+    #[test]
+    fn elsewhere_accesses_are_only_instructions() {
+        let mut charge = charge();
+        (0..100).for_each(|at| charge.load(5000 + at));
+        (0..100).for_each(|at| charge.store(at, &STAGES));
+        assert!(!charge.is_due());
     }
 }

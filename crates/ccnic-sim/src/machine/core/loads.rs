@@ -31,12 +31,13 @@ impl Core {
         if u.address_map.is_register(at / LINE) {
             return self.read_device(u, at, 8);
         }
+        self.charge.load(at);
         if !self.can_dispatch(u) {
             return Poll::Pending;
         }
         self.close(u);
         let line = at / LINE;
-        self.access_word(u, line);
+        self.access_word(u);
         if control {
             self.clock += self.monitor.take_penalty();
             self.monitor.watch(line);
@@ -131,11 +132,12 @@ impl Core {
 
     /// Loads a line of payload. Its bytes belong to this core by the program's own protocol, so only the window waits for them.
     pub fn read_line(&mut self, u: &mut Uncore, line: u32) -> Poll<()> {
-        if !self.can_dispatch(u) || self.is_load_queue_full(u) || !self.are_addresses_known(u) {
+        self.charge.read(line, &self.code.stages);
+        if !self.can_access(u, line) || self.is_load_queue_full(u) || !self.are_addresses_known(u) {
             return Poll::Pending;
         }
         self.close(u);
-        self.access_payload(u);
+        self.dispatch(u, self.code.line);
         self.touch(u, line, Site::Payload);
         Poll::Ready(())
     }
@@ -146,7 +148,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.hint(u);
+        self.access_word(u);
         let with_data = request == Request::OwnNoData && !u.costs.dataless;
         self.fetch(u, line, if with_data { Request::ReadOwn } else { request });
         Poll::Ready(())

@@ -21,7 +21,7 @@
 //! | `charge.rs` | when instructions are charged |
 //! | here | dispatch, waits, time |
 
-mod charge;
+pub mod charge;
 mod combining;
 mod loads;
 mod misses;
@@ -47,7 +47,7 @@ use crate::machine::costs::{Costs, Prefetch};
 use crate::machine::ids::{AgentId, DeviceId, SocketId};
 use crate::machine::uncore::Uncore;
 use crate::observe::counters::{Counters, Source};
-use crate::platform::{Code, On, Platform};
+use crate::platform::{Code, Platform};
 use crate::protocols::table::State;
 
 use charge::Charge;
@@ -57,6 +57,9 @@ use mshr::{Mshr, NO_LOAD};
 use predictor::Predictor;
 use prefetch::Prefetchers;
 use store_buffer::Store;
+
+/// Instructions take their places in the reorder buffer so many at a time.
+pub const AT_ONCE: u64 = 64;
 
 /// What a core waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -170,7 +173,7 @@ impl Core {
             caches: Private::new((lines(&p.l1), p.l1.ways.get()), (lines(&p.l2), p.l2.ways.get())),
             position: 0,
             code: Code::PROBE,
-            charge: Charge::new(p.software.spread.as_ref().is_some_and(On::get)),
+            charge: Charge::default(),
             oldest_load: NO_LOAD,
             mshrs: Vec::with_capacity(64),
             prefetches: 0,
@@ -264,25 +267,28 @@ impl Core {
         self.dispatch_for(instructions * u.costs.instruction, instructions);
     }
 
-    /// Dispatches the instruction that loads, stores or prefetches, and those that are charged with it.
+    /// True when the core may make its next access now: what its program executes before has been dispatched. Of a line whose words are
+    /// being stored ownership is requested before that, unless it is the line of the access.
     #[inline]
-    fn access_word(&mut self, u: &Uncore, line: u32) {
-        let instructions = self.charge.access(line);
-        self.dispatch(u, instructions);
+    fn can_access(&mut self, u: &mut Uncore, line: u32) -> bool {
+        while self.charge.is_due() {
+            if !self.can_dispatch(u) {
+                return false;
+            }
+            if self.coalescing.is_some_and(|(open, _)| open != line) {
+                self.close(u);
+            }
+            let some = self.charge.next(AT_ONCE);
+            self.dispatch(u, some);
+        }
+        self.can_dispatch(u)
     }
 
-    /// Dispatches the instructions of a line of payload.
+    /// Dispatches the one instruction that loads, stores, prefetches or orders.
     #[inline]
-    fn access_payload(&mut self, u: &Uncore) {
-        let instructions = self.charge.payload(self.code.line);
-        self.dispatch(u, instructions);
-    }
-
-    /// Dispatches the one instruction of what goes to no line.
-    #[inline]
-    fn hint(&mut self, u: &Uncore) {
-        let instructions = self.charge.instruction();
-        self.dispatch(u, instructions);
+    fn access_word(&mut self, u: &Uncore) {
+        self.charge.count(1);
+        self.dispatch(u, 1);
     }
 
     /// Spends time in the program's own instructions.

@@ -19,14 +19,13 @@ impl Core {
             self.monitor.last_poll = self.clock;
             self.monitor.spins = 0;
             self.monitor.reset();
-            self.charge.wake();
             return Poll::Ready(());
         }
         if !self.can_dispatch(u) {
             return Poll::Pending;
         }
         self.close(u);
-        let poll = self.charge.end_poll(self.code.poll, self.monitor.triggered);
+        let poll = self.charge.rest(self.code.poll);
         self.position += poll;
         self.clock += poll * u.costs.instruction;
         self.counters.idle += poll * u.costs.instruction;

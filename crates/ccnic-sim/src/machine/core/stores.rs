@@ -14,11 +14,12 @@ use crate::protocols::table::{Request, State};
 impl Core {
     /// Stores a line of payload, all of it or (`whole` is false) a part.
     pub fn write_line(&mut self, u: &mut Uncore, line: u32, whole: bool) -> Poll<()> {
-        if !self.can_dispatch(u) || !self.has_store_room(u) {
+        self.charge.write(line, &self.code.stages);
+        if !self.can_access(u, line) || !self.has_store_room(u) {
             return Poll::Pending;
         }
         self.close(u);
-        self.access_payload(u);
+        self.dispatch(u, self.code.line);
         if !self.buffer_store(u, line, Stored::Payload) {
             self.fetch_to_write(u, line, whole);
         }
@@ -30,11 +31,12 @@ impl Core {
         if u.address_map.is_register(at / LINE) {
             return self.store_device(u, at, value);
         }
-        if !self.can_dispatch(u) || !self.has_store_room(u) {
+        let (line, bit) = (at / LINE, 1u8 << (at / 8 % 8));
+        self.charge.store(at, &self.code.stages);
+        if !self.can_access(u, line) || !self.has_store_room(u) {
             return Poll::Pending;
         }
-        let (line, bit) = (at / LINE, 1u8 << (at / 8 % 8));
-        self.access_word(u, line);
+        self.access_word(u);
         if self.coalescing.is_some_and(|(open, _)| open != line) {
             self.close(u);
         }
@@ -53,7 +55,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.hint(u);
+        self.access_word(u);
         if self.stores.is_empty() {
             self.send_demote(u, line);
         } else {

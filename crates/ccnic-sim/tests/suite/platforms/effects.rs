@@ -171,7 +171,6 @@ fn every_value_of_sockets_has_an_effect() {
             ("llc.size", 120.0),
             ("software.packet", 1.0),
             ("software.call", 1.0),
-            ("software.spread", 0.0),
         ];
         let platform = Platform::named(name).unwrap();
         sizes.into_iter().fold(platform, |p, (key, kib)| p.overridden(key, kib).unwrap())
@@ -206,7 +205,6 @@ fn sliced() -> Platform {
         ("snoop_filter.ways", 4.0),
         ("software.packet", 1.0),
         ("software.call", 1.0),
-        ("software.spread", 0.0),
     ];
     let platform = Platform::named("spr-filter").unwrap();
     values.into_iter().fold(platform, |p, (key, value)| p.overridden(key, value).unwrap())

@@ -6,6 +6,7 @@ mod conformance;
 mod curves;
 mod flush;
 mod layers;
+mod limit;
 mod litmus;
 mod pcie;
 mod platforms;

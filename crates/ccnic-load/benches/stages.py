@@ -4,12 +4,12 @@
 usage: stages.py PROGRAM LOOP [--design NAME] [--no-recycle ...]     (PROGRAM: the benchmark `generator` of ccnic-load)
 
 A burst has four stages: a side takes descriptors from a ring, reads payload, writes payload, publishes descriptors in a ring. An access that
-goes to another packet than the one before is an event of its stage; the instructions before it, from the event before, are charged to it.
-Prints for the last three stages of each side (what lies between two lines of a ring that is read, counts.py tells):
+goes on to another packet is charged the instructions since the access before it; the first read of a burst those since the side looked at
+the ring, but for LOOP instructions for each line that it went on to there, which counts.py tells. Prints for the last three stages:
 
-burst    before the first event of a burst,
-packet   also before the first, for each packet of the stage that it waits for: taken (read), written (publish),
-each     before each further event (write: before each).
+burst    before the first packet of a burst,
+packet   also before the first, for each packet that it waits for: taken (read), written (publish),
+each     before each further packet.
 
 Two loads tell: bursts of 32, and lone packets. Needs valgrind.
 """
@@ -19,8 +19,8 @@ from pathlib import Path
 TAKE, READ, WRITE, PUBLISH = range(4)
 NAMES = {READ: "read", WRITE: "write", PUBLISH: "publish"}
 LINE, DESC = 64, 16
+# By burst. The first half of them fills caches of buffers, which is not what later ones do.
 LAPS = {32: 60, 1: 200}
-# The first half fills caches of buffers, which is not what later ones do.
 
 
 class Region:
@@ -107,7 +107,7 @@ class Side:
             self.taken = 0
 
 
-def begins(path, said, sides):
+def follow(path, said, sides):
     """Fills the sides from a trace."""
     region = Region(said)
     first, end = region.all
@@ -140,7 +140,7 @@ def trace(program, flags, burst, loop):
         log = Path(folder) / "trace"
         command = ["valgrind", "--tool=lackey", "--trace-mem=yes", f"--log-file={log}", program, *args]
         out = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "CCNIC_VECTORS": "avx2"}).stdout
-        begins(log, {name: int(value) for name, value in map(str.split, out.splitlines())}, sides)
+        follow(log, {name: int(value) for name, value in map(str.split, out.splitlines())}, sides)
     return sides
 
 

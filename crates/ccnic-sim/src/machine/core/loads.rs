@@ -37,7 +37,7 @@ impl Core {
         }
         self.close(u);
         let line = at / LINE;
-        self.access_word(u);
+        self.one_instruction(u);
         if control {
             self.clock += self.monitor.take_penalty();
             self.monitor.watch(line);
@@ -148,7 +148,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.access_word(u);
+        self.one_instruction(u);
         let with_data = request == Request::OwnNoData && !u.costs.dataless;
         self.fetch(u, line, if with_data { Request::ReadOwn } else { request });
         Poll::Ready(())

@@ -286,7 +286,7 @@ impl Core {
 
     /// Dispatches the one instruction that loads, stores, prefetches or orders.
     #[inline]
-    fn access_word(&mut self, u: &Uncore) {
+    fn one_instruction(&mut self, u: &Uncore) {
         self.charge.count(1);
         self.dispatch(u, 1);
     }

@@ -36,7 +36,7 @@ impl Core {
         if !self.can_access(u, line) || !self.has_store_room(u) {
             return Poll::Pending;
         }
-        self.access_word(u);
+        self.one_instruction(u);
         if self.coalescing.is_some_and(|(open, _)| open != line) {
             self.close(u);
         }
@@ -55,7 +55,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.access_word(u);
+        self.one_instruction(u);
         if self.stores.is_empty() {
             self.send_demote(u, line);
         } else {

@@ -38,7 +38,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.access_word(u);
+        self.one_instruction(u);
         let store = Store { line: at / LINE, what: Stored::Uncached(at, value), position: self.position };
         let first = self.stores.is_empty() && store.position < self.oldest_load;
         self.stores.push_back(store);
@@ -82,7 +82,7 @@ impl Core {
             self.wait_for(u, Wait::Device);
             return Poll::Pending;
         }
-        self.access_word(u);
+        self.one_instruction(u);
         let bytes = if bytes > 8 { LINE } else { 8 };
         self.send(u, device, AccessKind::Read { at, bytes }, self.clock);
         self.wait_for(u, Wait::Device);
@@ -170,7 +170,7 @@ impl Core {
         if self.mshrs.iter().chain(&self.queued).any(|m| m.non_temporal) {
             return self.load_fence(u);
         }
-        self.access_word(u);
+        self.one_instruction(u);
         Poll::Ready(())
     }
 }

@@ -40,7 +40,7 @@ pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String
     let _ = write!(
         html,
         "<h1>{title}</h1>\
-         <p class=\"sub\">{} in {:.0} s{}{}. {}.</p>\n<p>{}</p>\n<p>Statements of the paper are compared with the simulation. \
+         <p class=\"sub\">{} in {:.0} s{}{}. {}.</p>\n{}\n<p>Statements of the paper are compared with the simulation. \
          <i>Predicted</i>: the simulator did not know the value. <i>Calibrated</i>: the value was used to choose numbers of a \
          platform, so that its agreement shows nothing. <i>Own</i>: how many times better this project's default design is than the paper's; nobody has \
          published that. The values of all points are in the CSV files beside this page, the statements \
@@ -50,7 +50,7 @@ pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String
         if about.quick { ", with a tenth of the simulated time: the values are less precise" } else { "" },
         if about.changes.is_empty() { String::new() } else { format!(", with {}", escape(&about.changes)) },
         escape(&text::count(&verdicts)),
-        escape(&text::convergence(figures).unwrap_or_default())
+        convergence(figures)
     );
     for Simulated { figure, verdicts, .. } in figures {
         let out = verdicts.iter().filter(|v| v.within == Some(false)).count();
@@ -63,6 +63,20 @@ pub fn page(figures: &[Simulated], pictures: &[String], about: &About) -> String
         section(&mut html, figure, picture);
     }
     html::page(title, STYLE, &html)
+}
+
+/// The loopbacks that have not converged, folded away: there may be many.
+fn convergence(figures: &[Simulated]) -> String {
+    let Some(drifting) = text::drifting(figures) else { return String::new() };
+    if drifting.is_empty() {
+        return format!("<p>{}</p>", text::CONVERGED);
+    }
+    format!(
+        "<details><summary>{} whose rate in the second half of the measured time is more than 5 % from that in the first</summary>\
+         <p>{}.</p></details>",
+        units::count(drifting.len(), "point"),
+        escape(&drifting.join(", "))
+    )
 }
 
 /// A figure's name: not every result of a paper has a figure number.

@@ -89,18 +89,30 @@ pub fn count(verdicts: &[&Verdict]) -> String {
     text
 }
 
+/// The loopbacks that have not converged; nothing where none was simulated.
+pub fn drifting(figures: &[Simulated]) -> Option<Vec<String>> {
+    figures.iter().any(Simulated::has_loopbacks).then(|| {
+        figures
+            .iter()
+            .flat_map(|f| {
+                f.drifting().map(move |(series, point, drift)| (&f.figure.id, series, point, drift))
+            })
+            .map(|(id, series, point, drift)| {
+                format!("figure {id} {series} '{point}' {:+.0} %", drift * 100.0)
+            })
+            .collect()
+    })
+}
+
+/// What is said where all have converged.
+pub const CONVERGED: &str =
+    "In all loopbacks both halves of the measured time have the same rate, within 5 %.";
+
 /// Which loopbacks have not converged; nothing where none was simulated.
 pub fn convergence(figures: &[Simulated]) -> Option<String> {
-    let drifting: Vec<String> = figures
-        .iter()
-        .flat_map(|f| f.drifting().map(move |(series, point, drift)| (&f.figure.id, series, point, drift)))
-        .map(|(id, series, point, drift)| format!("figure {id} {series} '{point}' {:+.0} %", drift * 100.0))
-        .collect();
-    if !figures.iter().any(Simulated::has_loopbacks) {
-        return None;
-    }
+    let drifting = drifting(figures)?;
     Some(if drifting.is_empty() {
-        "In all loopbacks both halves of the measured time have the same rate, within 5 %.".to_owned()
+        CONVERGED.to_owned()
     } else {
         format!(
             "Not converged, the second half of the measured time has another rate than the first: {}.",

@@ -182,12 +182,14 @@ def main():
     p.add_argument("--write", type=Path)
     p.add_argument("--only", choices=["interface", "stages", "applications"], help="count these anew, keep the rest of the file")
     a = p.parse_args()
-    if a.only == "stages":
-        a.write.write_text(with_stages(a.write.read_text()))
-        return
-    was = a.write.read_text().partition(APPLICATIONS_BEGIN) if a.only else None
-    first = was[0].rstrip("\n") + "\n" if a.only == "applications" else "\n".join(interface()) + "\n"
-    text = first + ("\n" + was[1] + was[2] if a.only == "interface" else "\n".join(applications()) + "\n")
+    if a.only and not a.write:
+        p.error("--only keeps the rest of a file: name it by --write")
+    before, begin, after = (a.write.read_text() if a.only else "").partition(APPLICATIONS_BEGIN)
+    first = "\n".join(interface()) if a.only in (None, "interface") else before.rstrip("\n")
+    last = "\n".join(applications()) + "\n" if a.only in (None, "applications") else "\n" + begin + after
+    text = first + "\n" + last
+    if a.only != "applications":
+        text = with_stages(text)
     a.write.write_text(text) if a.write else print(text, end="")
 
 
@@ -210,7 +212,7 @@ def interface():
         for name in ("host", "nic"):
             parts = ", ".join(f"{key} = {found[name][key]:.1f}" for key in ("packet", "burst", "poll", "line"))
             lines.append(f"{name:6} = {{ {parts} }} # bursts of 8: {100 * found[name]['check']:+.0f} %")
-    return with_stages("\n".join(lines) + "\n").splitlines()
+    return lines
 
 
 def with_stages(text):

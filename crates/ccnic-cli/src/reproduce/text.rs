@@ -95,10 +95,9 @@ pub fn drifting(figures: &[Simulated]) -> Option<Vec<String>> {
         figures
             .iter()
             .flat_map(|f| {
-                f.drifting().map(move |(series, point, drift)| (&f.figure.id, series, point, drift))
-            })
-            .map(|(id, series, point, drift)| {
-                format!("figure {id} {series} '{point}' {:+.0} %", drift * 100.0)
+                f.drifting().map(move |(series, point, drift)| {
+                    format!("figure {} {series} '{point}' {:+.0} %", f.figure.id, drift * 100.0)
+                })
             })
             .collect()
     })

@@ -16,7 +16,7 @@ in the key-value store is that of `ccnic-kv`.
 
 Needs valgrind, addr2line, and a processor with AVX-512.
 """
-import argparse, os, subprocess, sys, tempfile, tomllib
+import argparse, concurrent.futures, multiprocessing, os, subprocess, sys, tempfile, tomllib
 from pathlib import Path
 
 import stages, stepping
@@ -177,6 +177,16 @@ def applications():
     return lines
 
 
+def each_on_a_cpu(work, calls):
+    """The results of `work` for each tuple of arguments, in order: as many at once as there are CPUs, each on its own."""
+    cpus = multiprocessing.Queue()
+    for cpu in os.sched_getaffinity(0):
+        cpus.put(cpu)
+    take_one = lambda: os.sched_setaffinity(0, {cpus.get()})
+    with concurrent.futures.ProcessPoolExecutor(cpus.qsize(), multiprocessing.get_context("fork"), take_one) as workers:
+        yield from workers.map(work, *zip(*calls))
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument("--write", type=Path)
@@ -204,8 +214,7 @@ def interface():
              "# them lie before a side reads, writes and publishes the first packet of a burst (burst, and packet for each packet),",
              "# and each further one (stages.py). The numbers are not a platform's: how fast it executes them is software.dispatch.",
              "", f'source = "callgrind with AVX2, single steps with AVX-512, {rust}"']
-    for design, switches in CASES:
-        found = case(program, design, switches)
+    for (design, switches), found in zip(CASES, each_on_a_cpu(case, [(program, *called) for called in CASES])):
         print(design, switches, found, file=sys.stderr)
         off = ", ".join(f'"{switch}"' for switch in switches)
         lines += ["", "[[case]]", f'design = "{design}"', f"off    = [{off}]", f"loop   = {found['loop']:.0f}"]
@@ -218,14 +227,16 @@ def interface():
 def with_stages(text):
     """The file's text with stages that are counted anew, from the counts that it has."""
     program, old = build("ccnic-load/generator"), [line for line in text.splitlines() if not line.startswith("stages.")]
-    cases, lines = iter(tomllib.loads("\n".join(old))["case"]), []
+    cases = tomllib.loads("\n".join(old))["case"]
+    flags = lambda case: ["--design", case["design"], *(f"--{switch}" for switch in case["off"])]
+    touched = lambda case: {name: case[name]["line"] for name in ("host", "nic")}
+    counted = each_on_a_cpu(stages.stages, [(program, flags(case), case["loop"], touched(case)) for case in cases])
+    lines = []
     for line in old:
         lines.append(line)
         if line.startswith("nic "):
-            case = next(cases)
-            flags = ["--design", case["design"], *(f"--{switch}" for switch in case["off"])]
-            found = stages.stages(program, flags, case["loop"], {name: case[name]["line"] for name in ("host", "nic")})
-            print(flags, found, file=sys.stderr)
+            found = next(counted)
+            print(found, file=sys.stderr)
             for name, by_stage in found.items():
                 row = lambda costs: ", ".join(f"{key} = {cost:.1f}" for key, cost in costs.items())
                 parts = (f"{stage} = {{ {row(costs)} }}" for stage, costs in by_stage.items())

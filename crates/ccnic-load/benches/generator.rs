@@ -87,7 +87,11 @@ impl<R: Ring> Clock for TurnClock<R> {
 #[inline(never)]
 fn step_nic<R: Ring>(clock: &TurnClock<R>) {
     let (queue, pipeline) = &mut *clock.nic.borrow_mut();
-    let n = loopback(queue, pipeline, &clock.mem, false);
+    // As the daemon does (`ccnicd/src/dataplane`).
+    let n = clock.mem.vectors().run(
+        #[inline(always)]
+        || loopback(queue, pipeline, &clock.mem, false),
+    );
     one_more(if n > 0 { &clock.counted.nic_bursts } else { &clock.counted.nic_idle });
 }
 

@@ -168,12 +168,11 @@ def applications():
     lines = ["", APPLICATIONS_BEGIN + " packet is a request and its answer (overlay: a packet in each direction), without its lines of payload;",
              "# burst: of a poll that finds some. store: the look-up of a get in ccnic-kv's store, which kv executes besides.",
              "[store]", f"get = {get:.1f}"]
-    for name in APPLICATIONS:
-        for design in ("ccnic", "paper", "e810"):
-            found = application(program, name, design)
-            print(name, design, found, file=sys.stderr)
-            parts = ", ".join(f"{key} = {found[key]:.1f}" for key in ("packet", "burst", "poll", "line"))
-            lines += ["", "[[application]]", f'name   = "{name}"', f'design = "{design}"', f"counts = {{ {parts} }}"]
+    each = [(program, name, design) for name in APPLICATIONS for design in ("ccnic", "paper", "e810")]
+    for (_, name, design), found in zip(each, each_on_a_cpu(application, each)):
+        print(name, design, found, file=sys.stderr)
+        parts = ", ".join(f"{key} = {found[key]:.1f}" for key in ("packet", "burst", "poll", "line"))
+        lines += ["", "[[application]]", f'name   = "{name}"', f'design = "{design}"', f"counts = {{ {parts} }}"]
     return lines
 
 

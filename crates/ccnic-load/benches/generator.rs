@@ -3,7 +3,7 @@
 //!
 //! `cargo bench -p ccnic-load -- SIZE --laps N --way loaded --design ccnic`: 32 N packets, bursts of 32, 512 in flight.
 //! `--way lone`: N packets, one in flight. `--burst N` sends bursts of N instead, `--idle N` polls the NIC only once in N of
-//! the generator's polls that found nothing. `--no-recycle`, `--no-small`, `--host-managed`, `--no-inline` and `--mempool` are those of
+//! the generator's polls that found nothing, `--spin N` polls it so many times whenever it is its turn. `--no-recycle`, `--no-small`, `--host-managed`, `--no-inline` and `--mempool` are those of
 //! `ccnic bench loopback`. It prints how often each side did a burst or found nothing: `counts.py` solves for what each costs.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
@@ -34,6 +34,7 @@ fn one_more(count: &Cell<u64>) {
 struct TurnClock<R: Ring> {
     now: Cell<u64>,
     idle: u64,
+    spin: u64,
     counted: Counted,
     nic: RefCell<(NicQueue<NativeMemory, R>, Pipeline)>,
     mem: NativeMemory,
@@ -44,7 +45,7 @@ impl<R: Ring> TurnClock<R> {
     #[inline(always)]
     fn poll_nic(&self) {
         if self.counted.host_idle.get().is_multiple_of(self.idle) {
-            step_nic(self);
+            (0..self.spin).for_each(|_| step_nic(self));
         }
     }
 }
@@ -121,6 +122,7 @@ fn print_places<R: Ring>(memory: &NativeMemory, layout: &Layout) {
 struct Case {
     load: Load,
     idle: u64,
+    spin: u64,
     config: Config,
 }
 
@@ -136,6 +138,7 @@ impl RingVisitor for Case {
         let clock = TurnClock {
             now: Cell::new(0),
             idle: self.idle,
+            spin: self.spin,
             counted: Counted::default(),
             nic: RefCell::new((nic, Pipeline::default())),
             mem: region.memory(),
@@ -185,7 +188,8 @@ fn main() {
         mempool: off("--mempool"),
         ..Config::default()
     };
-    let outcome = design.dispatch(Case { load, idle: number("--idle", 1), config });
+    let (idle, spin) = (number("--idle", 1), number("--spin", 1));
+    let outcome = design.dispatch(Case { load, idle, spin, config });
     assert_eq!((outcome.lost, outcome.corrupt), (0, 0));
     println!("packets {}", outcome.packets);
 }

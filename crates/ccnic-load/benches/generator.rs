@@ -3,8 +3,9 @@
 //!
 //! `cargo bench -p ccnic-load -- SIZE --laps N --way loaded --design ccnic`: 32 N packets, bursts of 32, 512 in flight.
 //! `--way lone`: N packets, one in flight. `--burst N` sends bursts of N instead, `--idle N` polls the NIC only once in N of
-//! the generator's polls that found nothing, `--spin N` polls it so many times whenever it is its turn. `--no-recycle`, `--no-small`, `--host-managed`, `--no-inline` and `--mempool` are those of
-//! `ccnic bench loopback`. It prints how often each side did a burst or found nothing: `counts.py` solves for what each costs.
+//! the generator's polls that found nothing, `--spin N` polls it N times whenever it is its turn. `--no-recycle`, `--no-small`,
+//! `--host-managed`, `--no-inline` and `--mempool` are those of `ccnic bench loopback`. It prints how often each side did a
+//! burst or found nothing: `counts.py` solves for what each costs.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 use std::cell::{Cell, RefCell};

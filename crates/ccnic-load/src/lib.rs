@@ -6,6 +6,7 @@
 //! `ccnic sim` send the same load.
 
 pub mod apps;
+pub mod exchange;
 mod generator;
 pub mod payload;
 mod times;

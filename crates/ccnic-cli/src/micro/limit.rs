@@ -1,17 +1,14 @@
 //! The limit: the highest rate at which two cores exchange cache lines in both directions at once, and the
 //! round trip of one word. No ring, no pool, no packet: reports give the interface's share of this.
 //!
-//! *Batches* of lines are passed back and forth between the two sides. A side that gets a batch reads and checks every line,
-//! writes every line anew and passes the batch back, so each line crosses once each way per round, with one
-//! transfer of ownership (both sides fetch with PREFETCHW: they write what they have read). While one batch
-//! is worked on, the lines of the next are prefetched. The limit is the highest rate over several batch sizes
-//! and numbers of batches in flight.
+//! The limit is the highest rate of `ccnic_load::exchange` over several batch sizes and numbers of batches in flight.
 //!
 //! Tried and slower on a two-core Emerald Rapids machine, with registers of 16 bytes: no prefetch (0.7 of this), prefetching the first
 //! lines of a run only (0.65), prefetching to read (0.95), reading and writing line by line instead of batch
 //! by batch (0.9).
 
-use ccnic::{LINE, SharedMemory};
+use ccnic::LINE;
+use ccnic_load::exchange::{self, Passed, Plan, pass};
 use quanta::Clock;
 use serde::Serialize;
 
@@ -89,23 +86,14 @@ pub struct LimitSpread {
     pub separate_ns: Spread,
 }
 
-/// One experiment.
-#[derive(Debug, Clone, Copy)]
-struct Plan {
-    batch: u32,
-    window: u32,
-    shuffled: bool,
-}
-
-/// Batch sizes and windows that are tried.
-const LINE_PLANS: [(u32, u32); 6] = [(32, 16), (64, 8), (64, 16), (64, 32), (128, 8), (128, 16)];
-const RUN_PLANS: [(u32, u32); 6] = [(24, 64), (24, 128), (48, 64), (96, 32), (256, 8), (512, 8)];
+/// Plans for single lines, and for runs.
+const PLANS: usize = 6;
 
 /// How often each plan and each round trip is measured, in interleaved order.
 const ROUNDS: usize = 5;
 
 /// Steps of a measurement of the limit, for its progress.
-pub const STEPS: usize = ROUNDS * (LINE_PLANS.len() + RUN_PLANS.len() + 2);
+pub const STEPS: usize = ROUNDS * (2 * PLANS + 2);
 
 /// Measures the limit in about `seconds`. Each step is announced to `step` before it begins.
 ///
@@ -113,10 +101,9 @@ pub const STEPS: usize = ROUNDS * (LINE_PLANS.len() + RUN_PLANS.len() + 2);
 /// When the region or the threads cannot be made, or lines arrive damaged.
 pub fn measure(seconds: f64, mut step: impl FnMut(&str)) -> anyhow::Result<Limit> {
     let each = seconds / STEPS as f64;
-    let plans = |plans: &[(u32, u32)], shuffled| -> Vec<(Plan, Vec<f64>)> {
-        plans.iter().map(|&(batch, window)| (Plan { batch, window, shuffled }, Vec::new())).collect()
-    };
-    let (mut single, mut runs) = (plans(&LINE_PLANS, true), plans(&RUN_PLANS, false));
+    let plans =
+        |shuffled| -> [(Plan, Vec<f64>); PLANS] { Plan::tried(shuffled).map(|plan| (plan, Vec::new())) };
+    let (mut single, mut runs) = (plans(true), plans(false));
     let (mut shared, mut separate) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {
         for (plan, rates) in single.iter_mut().chain(&mut runs) {
@@ -163,145 +150,47 @@ impl Limit {
 
 /// Million lines per second each way.
 fn rate(plan: Plan, seconds: f64) -> anyhow::Result<f64> {
-    let lines = plan.batch * plan.window;
-    // In the registers that the interface's bursts are compiled for.
-    let [host, nic] = duet((lines + plan.window + 1) * LINE, |side| {
-        side.mem.vectors().run(
-            #[inline(always)]
-            || relay(&side, plan, seconds),
-        )
-    })?;
+    let [(host, took), (nic, _)] = both_sides(plan, seconds)?;
     anyhow::ensure!(
         host.damaged | nic.damaged == 0,
         "lines arrived damaged: this machine's memory is not coherent"
     );
-    Ok(host.lines as f64 / host.seconds / 1e6)
+    Ok(host.lines as f64 / took / 1e6)
 }
 
-/// The results of one side.
-#[derive(Debug, Default)]
-struct Relay {
-    lines: u64,
-    damaged: u64,
-    seconds: f64,
-}
-
-/// The addresses of a plan's lines: signals first (one line per batch), then the lines of the batches.
-struct Lines {
-    plan: Plan,
-    order: Vec<u32>,
-}
-
-impl Lines {
-    fn new(plan: Plan) -> Lines {
-        let lines = plan.batch * plan.window;
-        let mut order: Vec<u32> = (0..lines).collect();
-        if plan.shuffled {
-            // A fixed shuffle (Fisher-Yates over a linear congruential generator): the same one on both
-            // sides.
-            let mut state = 0x2545_f491_4f6c_dd1d_u64;
-            for i in (1..order.len()).rev() {
-                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                order.swap(i, (state >> 33) as usize % (i + 1));
-            }
-        }
-        let first = plan.window + 1;
-        Lines { plan, order: order.into_iter().map(|i| (first + i) * LINE).collect() }
-    }
-
-    fn signal(&self, batch: u64) -> u32 {
-        (1 + (batch % u64::from(self.plan.window)) as u32) * LINE
-    }
-
-    fn lines(&self, batch: u64) -> &[u32] {
-        let at = (batch % u64::from(self.plan.window)) as usize * self.plan.batch as usize;
-        self.order.get(at..at + self.plan.batch as usize).unwrap_or_default()
-    }
-}
-
-/// The word by which side 0 ends the experiment.
-const STOP: u32 = 0;
-
-/// One side of the experiment: receives batches, checks and rewrites them, and passes them back.
-#[inline(always)]
-fn relay(side: &Side, plan: Plan, seconds: f64) -> Relay {
-    let plan_lines = Lines::new(plan);
+/// What each side has passed on, and how many seconds it took.
+fn both_sides(plan: Plan, seconds: f64) -> anyhow::Result<[(Passed, f64); 2]> {
     let clock = Clock::new();
-    let start = clock.raw();
-    let mut seen = Relay::default();
-    // A batch's signal counts how often it has been passed on. Side 0 starts with all batches: it gets even
-    // counts, side 1 odd ones.
-    let due = |batch: u64| 2 * (batch / u64::from(plan.window)) + side.number as u64;
-    let mut batch = 0;
-    let mut current = take(side, &plan_lines, batch, due(batch));
-    while current {
-        // Two batches at once: the lines of the second arrive while the first is processed.
-        let next = take(side, &plan_lines, batch + 1, due(batch + 1));
-        let ahead = if next { plan_lines.lines(batch + 1) } else { &[] };
-        seen.damaged |= rework(side, plan_lines.lines(batch), ahead, due(batch));
-        side.mem.store_release(plan_lines.signal(batch), due(batch) + 1);
-        seen.lines += u64::from(plan.batch);
-        batch += 1;
-        if side.number == 0 && batch % 64 == 0 {
-            seen.seconds = clock.delta(start, clock.raw()).as_secs_f64();
-            if seen.seconds > seconds {
-                side.mem.store_release(STOP, 1);
-                break;
-            }
-        }
-        current = next;
+    duet(plan.bytes(), |side| {
+        let mut timed = Timed { start: clock.raw(), clock: &clock, side: &side, seconds, took: 0.0 };
+        // In the registers that the interface's bursts are compiled for.
+        let passed = side.mem.vectors().run(
+            #[inline(always)]
+            || pass(&side.mem, plan, side.number as u64, &mut timed),
+        );
+        (passed, timed.took)
+    })
+}
+
+/// A side that ends the exchange after some seconds.
+struct Timed<'a> {
+    side: &'a Side,
+    clock: &'a Clock,
+    start: u64,
+    seconds: f64,
+    took: f64,
+}
+
+impl exchange::Side for Timed<'_> {
+    #[inline(always)]
+    fn wait(&self) {
+        self.side.wait();
     }
-    seen
-}
 
-/// Waits for a batch; false when the experiment has ended.
-#[inline(always)]
-fn take(side: &Side, lines: &Lines, batch: u64, due: u64) -> bool {
-    while side.mem.load_acquire(lines.signal(batch)) != due {
-        if side.mem.load_acquire(STOP) != 0 {
-            return false;
-        }
-        side.wait();
+    fn goes_on(&mut self, _: u64) -> bool {
+        self.took = self.clock.delta(self.start, self.clock.raw()).as_secs_f64();
+        self.took <= self.seconds
     }
-    true
-}
-
-/// Reads and checks all lines of a batch, then writes all for the other side; returns bits that are set when
-/// any differed.
-#[inline(always)]
-fn rework(side: &Side, lines: &[u32], ahead: &[u32], due: u64) -> u64 {
-    let mut damaged = 0;
-    let mut ahead = ahead.iter();
-    for &at in lines {
-        if let Some(&next) = ahead.next() {
-            side.mem.prefetch_own(next);
-        }
-        let mut bytes = [0u8; LINE as usize];
-        side.mem.read(at, &mut bytes);
-        damaged |= differs(&bytes, word(at, due));
-    }
-    for &at in lines {
-        side.mem.write(at, &filled(word(at, due + 1)));
-    }
-    damaged
-}
-
-/// The value of every word of a line when it is passed on: its offset and the count; initially zero.
-#[inline(always)]
-fn word(at: u32, due: u64) -> u64 {
-    if due == 0 { 0 } else { due << 32 | u64::from(at) }
-}
-
-#[inline(always)]
-fn differs(line: &[u8; LINE as usize], word: u64) -> u64 {
-    line.as_chunks::<8>().0.iter().fold(0, |differ, found| differ | u64::from_le_bytes(*found) ^ word)
-}
-
-#[inline(always)]
-fn filled(word: u64) -> [u8; LINE as usize] {
-    let mut bytes = [0; LINE as usize];
-    bytes.as_chunks_mut::<8>().0.iter_mut().for_each(|slot| *slot = word.to_le_bytes());
-    bytes
 }
 
 #[cfg(test)]
@@ -310,17 +199,9 @@ mod tests {
 
     #[test]
     fn every_line_that_crosses_is_checked() {
-        let plan = Plan { batch: 8, window: 4, shuffled: true };
-        let [host, nic] = duet(64 * LINE, |side| relay(&side, plan, 0.01)).unwrap();
+        let [(host, _), (nic, _)] = both_sides(Plan { batch: 8, window: 4, shuffled: true }, 0.01).unwrap();
         assert_eq!(host.damaged | nic.damaged, 0);
         assert!(host.lines >= 64 * 8 && host.lines.abs_diff(nic.lines) <= 32, "{host:?} {nic:?}");
-    }
-
-    #[test]
-    fn a_shuffle_keeps_every_line() {
-        let mut order = Lines::new(Plan { batch: 16, window: 8, shuffled: true }).order;
-        order.sort_unstable();
-        assert!(order.windows(2).all(|w| w[1] - w[0] == LINE) && order.len() == 128 && order[0] == 9 * LINE);
     }
 
     #[test]

@@ -79,6 +79,7 @@ pub fn of_platform(key: &str) -> &str {
         "gbytes_per_s" => "GB/s",
         "gflit_per_s" => "Gflit/s",
         "mpps" => "Mpps",
+        "mlps" => "M lines/s",
         unit => unit,
     }
 }

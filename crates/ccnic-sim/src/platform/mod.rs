@@ -43,7 +43,7 @@ pub use tables::{
     Software, Targets, Topology,
 };
 pub use units::{
-    Bytes, Count, Cycles, GbitPerS, GbytesPerS, GflitPerS, Ghz, Given, Kib, Mpps, Multiple, Ns, On, Ratio,
-    Unit, Us, unit,
+    Bytes, Count, Cycles, GbitPerS, GbytesPerS, GflitPerS, Ghz, Given, Kib, Mlps, Mpps, Multiple, Ns, On,
+    Ratio, Unit, Us, unit,
 };
 pub use values::Entry;

@@ -1,7 +1,9 @@
 //! The tables of a platform file.
 
 use super::read::{Fault, Read, field, string, table, tables};
-use super::units::{Bytes, Count, GbitPerS, GbytesPerS, GflitPerS, Ghz, Kib, Mpps, Multiple, Ns, On, Ratio};
+use super::units::{
+    Bytes, Count, GbitPerS, GbytesPerS, GflitPerS, Ghz, Kib, Mlps, Mpps, Multiple, Ns, On, Ratio,
+};
 use toml::Value;
 
 tables! {
@@ -183,7 +185,7 @@ tables! {
         word_rtt_separate: Option<Ns>,
     }
 
-    /// `[native]`: what `ccnic bench loopback` measured on the machine itself, for comparison; nothing may be fitted to it. Rates are
+    /// `[native]`: what `ccnic bench loopback` and `limit` measured on the machine itself, for comparison; nothing may be fitted to it. Rates are
     /// with 512 packets in flight for each queue pair, round trips the median of a lone packet's.
     Native {
         /// This project's default design, packets of 64 bytes.
@@ -208,6 +210,10 @@ tables! {
         lone_64_paper: Option<Ns>,
         /// The E810's doorbells and host-managed buffers.
         lone_64_e810: Option<Ns>,
+        /// Lines without a protocol, single ones in shuffled order.
+        lines_single: Option<Mlps>,
+        /// Contiguous runs of them.
+        lines_run: Option<Mlps>,
     }
 
     /// `[pcie]`: the link of a PCIe device, its host bridge, and DDIO.

@@ -86,6 +86,8 @@ units! {
     GbitPerS = GigabitsPerSecond, "gbit_per_s", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1e6);
     /// 10^6 packets per second.
     Mpps = MillionPacketsPerSecond, "mpps", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1e5);
+    /// 10^6 cache lines per second, in each direction.
+    Mlps = MillionLinesPerSecond, "mlps", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1e5);
     /// 10^9 flits per second.
     GflitPerS = GigaflitsPerSecond, "gflit_per_s", f64, |v: &_, z| crate::platform::units::real(v, z, 1e-3, 1e4);
     /// A share of one.

@@ -1,11 +1,13 @@
 //! The paper's microbenchmarks on a simulated machine: latency of accesses (figure 7), ping-pong round trips (figure 8), streams of
-//! data (figure 9). Platforms are calibrated with them; none of them uses the packet interface.
+//! data (figure 9). Platforms are calibrated with them; none of them uses the packet interface. And lines that are passed back and forth with
+//! no protocol.
 
 use std::cell::RefCell;
 use std::rc::Rc;
 
 use ccnic::SharedMemory;
 use ccnic::memory::LINE;
+use ccnic_load::exchange::{self, Plan, pass};
 
 use crate::kernel::time::{Ps, ns, ps};
 use crate::machine::Machine;
@@ -355,4 +357,50 @@ fn read_stream(agent: &Agent<'_>, base: u32, stores: Stores, span: &RefCell<(Ps,
     }
     let last = &mut span.borrow_mut().1;
     *last = (*last).max(agent.now());
+}
+/// Lines that a side passes on in an exchange, and those of them before its rate is measured.
+const PASSED: u64 = 16384;
+const NOT_MEASURED: u64 = PASSED / 4;
+
+/// A side of an exchange on a simulated core, and when it had passed on how many lines.
+struct Side<'a> {
+    agent: Agent<'a>,
+    passed: &'a RefCell<Vec<(f64, u64)>>,
+}
+
+impl exchange::Side for Side<'_> {
+    fn wait(&self) {
+        self.agent.relax();
+    }
+
+    fn goes_on(&mut self, lines: u64) -> bool {
+        let mut passed = self.passed.borrow_mut();
+        if lines <= NOT_MEASURED {
+            passed.clear();
+        }
+        passed.push((self.agent.now_ns(), lines));
+        lines < PASSED
+    }
+}
+
+/// What `ccnic bench limit` measures: million lines per second in each direction, of one core on each side.
+///
+/// # Errors
+/// When the plan's memory or its cores cannot be simulated.
+pub fn exchange(platform: &Platform, plan: Plan) -> Result<f64, RunError> {
+    let other = u8::from(!platform.topology.same_socket.get());
+    let mut sim =
+        Sim::new(Machine::new(platform, plan.bytes().next_multiple_of(4096), &[(0, 0), (other, 1)])?);
+    let passed = Rc::new(RefCell::new(Vec::new()));
+    for number in 0..2 {
+        let passed = Rc::clone(&passed);
+        sim.spawn(number, move |agent| {
+            let found = pass(&agent, plan, u64::from(number), &mut Side { agent, passed: &passed });
+            debug_assert_eq!(found.damaged, 0, "coherent");
+        })?;
+    }
+    sim.run(Ps::MAX);
+    let passed = passed.borrow();
+    let (Some((from, before)), Some((to, after))) = (passed.first(), passed.last()) else { return Ok(0.0) };
+    Ok((after - before) as f64 / (to - from) * 1e3)
 }

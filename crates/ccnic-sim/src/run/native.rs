@@ -1,13 +1,15 @@
-//! Loopbacks on a simulated machine beside those that `ccnic bench loopback` measured on the machine itself (`[native]` of a platform
-//! file). Nothing is fitted to them: they check a platform, and the instructions that were counted for the software.
+//! Loopbacks on a simulated machine, and lines without a protocol, beside what `ccnic bench` measured on the machine itself (`[native]` of
+//! a platform file). Nothing is fitted to them: they check a platform, and the instructions that were counted for the software.
 
 use ccnic::{Config, Design};
 use ccnic_load::Load;
+use ccnic_load::exchange::Plan as Lines;
 
 use crate::observe::summary::{Summary, summarise};
-use crate::platform::{Given, Platform, Unit};
+use crate::platform::{Given, Mlps, Platform, Unit};
 use crate::run::calibrate::Probe;
 use crate::run::loopback::{Plan, run_shared};
+use crate::run::micro::exchange;
 use crate::run::parallel;
 use crate::systems::plan::RunError;
 
@@ -58,7 +60,21 @@ pub fn native(platform: &Platform) -> Result<Vec<Probe>, RunError> {
     ];
     let rates = probes(platform, &rates, |summary| summary.totals.mpps)?;
     let lone = probes(platform, &lone, |summary| summary.totals.rtt_ns.p50 as f64)?;
-    Ok([rates, lone].concat())
+    let lines = [("lines_single", &native.lines_single, true), ("lines_run", &native.lines_run, false)];
+    let lines = lines.iter().map(|lines| lines_probe(platform, lines)).collect::<Result<Vec<_>, _>>()?;
+    Ok([rates, lone, lines.into_iter().flatten().collect()].concat())
+}
+
+/// The highest rate of the plans that `ccnic bench limit` tries.
+fn lines_probe(
+    platform: &Platform,
+    (name, wanted, shuffled): &(&'static str, &Option<Mlps>, bool),
+) -> Result<Option<Probe>, RunError> {
+    let Some(wanted) = wanted else { return Ok(None) };
+    let rates = parallel::map(&Lines::tried(*shuffled), |plan| exchange(platform, *plan));
+    let rates = rates.into_iter().collect::<Result<Vec<f64>, RunError>>()?;
+    let best = rates.into_iter().fold(0.0, f64::max);
+    Ok(Some(Probe::new(platform, name, wanted, best, TOLERANCE)))
 }
 
 type Measured<'a, U> = (&'static str, &'a Option<Given<U>>, Loopback);

@@ -6,7 +6,8 @@ usage: counts.py [--write platforms/instructions.toml] [--only interface | stage
 Runs `cargo bench -p ccnic-load` under callgrind (see ccnic/benches/instructions.py): loaded with bursts of 32, with one
 packet in flight, and so that the generator polls in vain. Three equations for each side give what a packet, a burst and
 an empty poll cost; inlined frames tell how much of it is the loop over the lines of a ring. Bursts of 8 are no input: `check`
-says what they cost more than the equations say. Where in a burst the instructions lie, lackey tells (`stages.py`).
+says what they cost more than the equations say. A side that has polled often in vain is idle and takes another path: its burst,
+of one packet, is what is left of such a run. Where in a burst the instructions lie, lackey tells (`stages.py`).
 
 valgrind has no registers of 64 bytes. So packets of one line and of 23 are counted instruction by instruction on the processor, too
 (`stepping.py`): that gives what a line of payload costs, and what a packet costs more or less than with 32 bytes.
@@ -36,6 +37,8 @@ CASES = [
 PER_LINE = {"ccnic": 4, "paper": 4, "packed": 4, "padded": 1, "e810": 4}
 LAPS = {32: 150, 8: 500, 1: 3000}
 LINES = 23
+# Polls in vain after which a side is idle (`IDLE_POLLS` of ccnic).
+IDLE_POLLS = 8
 # Bursts that are counted instruction by instruction: the difference counts.
 WIDE_LAPS = (8, 16)
 
@@ -66,9 +69,9 @@ def once(program, args, folder):
     return parse(out, Path(program).name), said
 
 
-def run(program, flags, burst, idle=1, size=64):
+def run(program, flags, burst, *more):
     """What happens per lap without what happens once: instructions of each side, of loops over rings, and events."""
-    args = [str(size), *flags, "--burst", str(burst), "--idle", str(idle), "--way", "lone" if burst == 1 else "loaded"]
+    args = ["64", *flags, "--burst", str(burst), "--way", "lone" if burst == 1 else "loaded", *map(str, more)]
     with tempfile.TemporaryDirectory() as folder:
         costs, said = once(program, [*args, "--laps", str(LAPS[burst])], folder)
         more, also = once(program, [*args, "--laps", str(2 * LAPS[burst])], folder)
@@ -89,11 +92,25 @@ def wide(program, flags, size):
     return {name: (more[name] - once[name]) / 32 / (WIDE_LAPS[1] - WIDE_LAPS[0]) for name in more}
 
 
-def side(name, loaded, lone, idle):
-    """Instructions of a packet, a burst and an empty poll, from three runs."""
-    (i1, n1), (i2, n2), (i3, n3) = ((sides[name], per) for sides, per in (loaded, lone, idle))
-    row = lambda n: [n["packets"], n[f"{name}_bursts"], n[f"{name}_idle"]]
-    return solve([row(n1), row(n2), row(n3)], [i1, i2, i3])
+def busy(name, loaded, lone, polled):
+    """Instructions of a packet, a burst and an empty poll, from three runs. The NIC's poll is one with a call of the interface."""
+    rows = []
+    for _, n in (loaded, lone, polled):
+        assert n[f"{name}_idle"] < IDLE_POLLS * n[f"{name}_bursts"], f"{name}: idle when it should be busy"
+        rows.append([n["packets"], n[f"{name}_bursts"], n[f"{name}_idle"]])
+    return solve(rows, [sides[name] for sides, _ in (loaded, lone, polled)])
+
+
+def after_polls(name, packet, first_poll, idle, longer):
+    """Of an idle side: instructions of a burst of one packet and of an empty poll, from two runs. In the second it polls more often."""
+    (i1, n1), (i2, n2) = ((sides[name], per) for sides, per in (idle, longer))
+    polls, bursts = n1[f"{name}_idle"], n1[f"{name}_bursts"]
+    # The host's two bursts of a lap follow the same polls.
+    assert polls >= IDLE_POLLS * n1["packets"], f"{name}: busy when it should be idle"
+    poll = (i2 - i1) / (n2[f"{name}_idle"] - polls)
+    # A turn of the NIC in vain is many polls, and one call.
+    calls = (n1["nic_turns"] - bursts) * (first_poll - poll) if name == "nic" else 0
+    return (i1 - packet * n1["packets"] - poll * polls - calls) / bursts, poll
 
 
 def solve(a, b):
@@ -103,22 +120,30 @@ def solve(a, b):
     return [det([[b[r] if c == k else a[r][c] for c in range(3)] for r in range(3)]) / det(a) for k in range(3)]
 
 
+def flags_of(design, switches):
+    """A case's options for the benchmark. Lines are not demoted, as in the simulator's figures."""
+    return ["--design", design, "--demote", "off", *(f"--{switch}" for switch in switches)]
+
+
 def case(program, design, switches):
-    flags = ["--design", design, *(f"--{s}" for s in switches)]
+    flags = flags_of(design, switches)
     loaded, lone, eight = run(program, flags, 32), run(program, flags, 1), run(program, flags, 8)
     # The host polls in vain where the NIC is polled rarely. The NIC does where nothing is sent: with one packet in flight and bursts.
-    idle = run(program, flags, 1, idle=8)
+    polled = run(program, flags, 1, "--idle", IDLE_POLLS)
+    idle, longer = (run(program, flags, 1, *stages.polls_in_vain(times)) for times in (1, 2))
     # Lines of payload are touched by the widest registers of a machine, which valgrind does not know.
     short, long = wide(program, flags, 64), wide(program, flags, 64 * LINES)
     sides, per = loaded
     found = {}
     for name in ("host", "nic"):
-        packet, burst, poll = side(name, loaded, lone, idle)
+        packet, burst, first_poll = busy(name, loaded, lone, polled)
         got, n = eight
-        said = packet * n["packets"] + burst * n[f"{name}_bursts"] + poll * n[f"{name}_idle"]
+        said = packet * n["packets"] + burst * n[f"{name}_bursts"] + first_poll * n[f"{name}_idle"]
+        check = got[name] / said - 1
+        idle_burst, poll = after_polls(name, packet, first_poll, idle, longer)
         line = (long[name] - short[name]) / (LINES - 1) / 2
         packet += short[name] - sides[name] / per["packets"]
-        found[name] = dict(packet=packet, burst=burst, poll=poll, line=line, check=got[name] / said - 1)
+        found[name] = dict(packet=packet, burst=burst, idle=idle_burst, poll=poll, line=line, check=check)
     # Both sides read a ring: a line of descriptors each.
     found["loop"] = sides["loop"] / per["packets"] * PER_LINE[design] / 2
     return found
@@ -208,17 +233,18 @@ def interface():
     rust = subprocess.run(["rustc", "--version"], check=True, capture_output=True, text=True).stdout.strip()
     lines = ["# Instructions of the interface, the NIC's loopback and the load generator, by ring design and what is switched off,",
              "# counted by callgrind with 64-byte packets: crates/ccnic-load/benches/counts.py writes this file (make counts).",
-             "# packet, burst: of a burst in one direction (host) or in both (NIC). poll: that finds nothing. line: a line of payload",
-             "# that is written or read, with registers of 64 bytes. loop: between two lines of a ring that is read. stages: how many of",
-             "# them lie before a side reads, writes and publishes the first packet of a burst (burst, and packet for each packet),",
-             "# and each further one (stages.py). The numbers are not a platform's: how fast it executes them is software.dispatch.",
+             "# packet, burst: of a burst in one direction (host) or in both (NIC). idle: instead of burst, where a side has polled",
+             "# often in vain. poll: that finds nothing. line: a line of payload that is written or read, with registers of 64 bytes.",
+             "# loop: between two lines of a ring that is read. stages: how many of them lie before a side reads, writes and publishes",
+             "# the first packet of a burst (burst or idle, and packet for each packet), and each further one (stages.py).",
+             "# The numbers are not a platform's: how fast it executes them is software.dispatch.",
              "", f'source = "callgrind with AVX2, single steps with AVX-512, {rust}"']
     for (design, switches), found in zip(CASES, each_on_a_cpu(case, [(program, *called) for called in CASES])):
         print(design, switches, found, file=sys.stderr)
         off = ", ".join(f'"{switch}"' for switch in switches)
         lines += ["", "[[case]]", f'design = "{design}"', f"off    = [{off}]", f"loop   = {found['loop']:.0f}"]
         for name in ("host", "nic"):
-            parts = ", ".join(f"{key} = {found[name][key]:.1f}" for key in ("packet", "burst", "poll", "line"))
+            parts = ", ".join(f"{key} = {found[name][key]:.1f}" for key in ("packet", "burst", "idle", "poll", "line"))
             lines.append(f"{name:6} = {{ {parts} }} # bursts of 8: {100 * found[name]['check']:+.0f} %")
     return lines
 
@@ -227,9 +253,9 @@ def with_stages(text):
     """The file's text with stages that are counted anew, from the counts that it has."""
     program, old = build("ccnic-load/generator"), [line for line in text.splitlines() if not line.startswith("stages.")]
     cases = tomllib.loads("\n".join(old))["case"]
-    flags = lambda case: ["--design", case["design"], *(f"--{switch}" for switch in case["off"])]
+    args = lambda case: (program, flags_of(case["design"], case["off"]), case["loop"])
     touched = lambda case: {name: case[name]["line"] for name in ("host", "nic")}
-    counted = each_on_a_cpu(stages.stages, [(program, flags(case), case["loop"], touched(case)) for case in cases])
+    counted = each_on_a_cpu(stages.stages, [(*args(case), touched(case)) for case in cases])
     lines = []
     for line in old:
         lines.append(line)

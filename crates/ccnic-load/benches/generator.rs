@@ -2,10 +2,11 @@
 //! thread is generator and NIC by turns; for `crates/ccnic/benches/instructions.py`, which counts instructions.
 //!
 //! `cargo bench -p ccnic-load -- SIZE --laps N --way loaded --design ccnic`: 32 N packets, bursts of 32, 512 in flight.
-//! `--way lone`: N packets, one in flight. `--burst N` sends bursts of N instead, `--idle N` polls the NIC only once in N of
-//! the generator's polls that found nothing, `--spin N` polls it N times whenever it is its turn. `--no-recycle`, `--no-small`,
-//! `--host-managed`, `--no-inline` and `--mempool` are those of `ccnic bench loopback`. It prints how often each side did a
-//! burst or found nothing: `counts.py` solves for what each costs.
+//! `--way lone`: N packets, one in flight. `--burst N` sends bursts of N instead, `--idle N` polls the NIC only at one in N of
+//! the generator's polls that found nothing, `--spin N` polls it up to N times when it is its turn, until it finds something.
+//! `--demote`, `--no-recycle`, `--no-small`, `--host-managed`, `--no-inline` and `--mempool` are those of `ccnic bench
+//! loopback`. It prints how often each side did a burst or found nothing, and how often it was the NIC's turn: `counts.py`
+//! solves for what each costs.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 use std::cell::{Cell, RefCell};
@@ -14,7 +15,7 @@ use ccnic::host::{self, QueuePair};
 use ccnic::layout::AREA;
 use ccnic::nic::{NicQueue, Pipeline, loopback};
 use ccnic::ring::{Ring, RingVisitor};
-use ccnic::{Config, Design, Layout, SharedMemory};
+use ccnic::{Config, Demote, Design, Layout, SharedMemory};
 use ccnic_load::{Clock, Load, LoadError, Outcome};
 use ccnic_shm::{NativeMemory, Pages, Region};
 
@@ -25,10 +26,15 @@ struct Counted {
     host_idle: Cell<u64>,
     nic_bursts: Cell<u64>,
     nic_idle: Cell<u64>,
+    nic_turns: Cell<u64>,
+}
+
+fn add(count: &Cell<u64>, more: u64) {
+    count.set(count.get() + more);
 }
 
 fn one_more(count: &Cell<u64>) {
-    count.set(count.get() + 1);
+    add(count, 1);
 }
 
 /// A clock that counts its readings. Each polls the NIC, and so does each poll of the generator that found nothing.
@@ -47,19 +53,22 @@ impl<R: Ring> TurnClock<R> {
     fn poll_nic(&self) {
         if self.counted.host_idle.get().is_multiple_of(self.idle) {
             step_nic(self);
-            if self.spin > 1 {
-                spin_nic(self);
-            }
         }
     }
+}
+
+/// Out of line: `stages.py` sees where the clock is read.
+#[inline(never)]
+fn read_clock(now: &Cell<u64>) -> u64 {
+    add(now, 1);
+    now.get()
 }
 
 impl<R: Ring> Clock for TurnClock<R> {
     #[inline(always)]
     fn now(&self) -> u64 {
         self.poll_nic();
-        self.now.set(self.now.get() + 1);
-        self.now.get()
+        read_clock(&self.now)
     }
 
     #[inline(always)]
@@ -89,22 +98,26 @@ impl<R: Ring> Clock for TurnClock<R> {
     }
 }
 
-/// Further polls of the NIC in the same turn. Out of line: they are to cost the generator nothing where there are none.
-#[cold]
-#[inline(never)]
-fn spin_nic<R: Ring>(clock: &TurnClock<R>) {
-    (1..clock.spin).for_each(|_| step_nic(clock));
-}
-
+/// The NIC's turn. As the daemon's (`spin` of `ccnicd/src/dataplane`): it polls until it finds something.
 #[inline(never)]
 fn step_nic<R: Ring>(clock: &TurnClock<R>) {
     let (queue, pipeline) = &mut *clock.nic.borrow_mut();
-    // As the daemon does (`ccnicd/src/dataplane`).
-    let n = clock.mem.vectors().run(
+    let polls = clock.spin;
+    let vain = clock.mem.vectors().run(
         #[inline(always)]
-        || loopback(queue, pipeline, &clock.mem, false),
+        || {
+            for vain in 0..polls {
+                if loopback(queue, pipeline, &clock.mem, false) > 0 {
+                    return vain;
+                }
+            }
+            polls
+        },
     );
-    one_more(if n > 0 { &clock.counted.nic_bursts } else { &clock.counted.nic_idle });
+    let Counted { nic_bursts, nic_idle, nic_turns, .. } = &clock.counted;
+    add(nic_idle, vain);
+    add(nic_bursts, u64::from(vain < polls));
+    one_more(nic_turns);
 }
 
 #[inline(never)]
@@ -116,7 +129,7 @@ fn step_host_and_generator<R: Ring>(
     ccnic_load::run(pair, load, clock, || (), || ())
 }
 
-/// Where the region lies, what in it, and the NIC's step: for `stages.py`.
+/// Where the region lies, what in it, the NIC's step and the clock: for `stages.py`.
 fn print_places<R: Ring>(memory: &NativeMemory, layout: &Layout) {
     let (queue, pool) = (layout.queue(0).unwrap(), layout.pool());
     let areas = if queue.tx.areas == 0 { 0 } else { queue.tx.count * AREA };
@@ -127,6 +140,7 @@ fn print_places<R: Ring>(memory: &NativeMemory, layout: &Layout) {
     println!("tx_areas {}\nrx_areas {}\nareas_bytes {areas}", queue.tx.areas, queue.rx.areas);
     println!("buffers {}\nbuffers_bytes {}", pool.buffers, pool.end - pool.buffers);
     println!("step_nic {}", step_nic::<R> as fn(&TurnClock<R>) as usize);
+    println!("read_clock {}", read_clock as fn(&Cell<u64>) -> u64 as usize);
 }
 
 /// One load.
@@ -156,9 +170,10 @@ impl RingVisitor for Case {
         };
         print_places::<R>(&region.memory(), &layout);
         let outcome = step_host_and_generator(&mut pair, self.load, &clock).unwrap();
-        let Counted { host_bursts, host_idle, nic_bursts, nic_idle } = &clock.counted;
+        let Counted { host_bursts, host_idle, nic_bursts, nic_idle, nic_turns } = &clock.counted;
         println!("host_bursts {}\nhost_idle {}", host_bursts.get(), host_idle.get());
         println!("nic_bursts {}\nnic_idle {}", nic_bursts.get(), nic_idle.get());
+        println!("nic_turns {}", nic_turns.get());
         outcome
     }
 }
@@ -197,6 +212,7 @@ fn main() {
         shared_pool: !(off("--host-managed") || doorbell),
         inline: !off("--no-inline"),
         mempool: off("--mempool"),
+        demote: value("--demote", "auto").parse::<Demote>().unwrap(),
         ..Config::default()
     };
     let (idle, spin) = (number("--idle", 1), number("--spin", 1));

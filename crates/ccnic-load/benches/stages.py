@@ -8,10 +8,11 @@ goes on to another packet is charged the instructions since the access before it
 the ring, but for LOOP instructions for each line that it went on to there, which counts.py tells. Prints for the last three stages:
 
 burst    before the first packet of a burst,
+idle     instead of burst, where the side has polled often in vain,
 packet   also before the first, for each packet that it waits for: taken (read), written (publish),
 each     before each further packet.
 
-Two loads tell: bursts of 32, and lone packets. Needs valgrind.
+Three loads tell: bursts of 32, lone packets, and such where both sides poll in vain. Needs valgrind.
 """
 import collections, os, subprocess, sys, tempfile
 from pathlib import Path
@@ -21,6 +22,8 @@ NAMES = {READ: "read", WRITE: "write", PUBLISH: "publish"}
 LINE, DESC = 64, 16
 # By burst. The first half of them fills caches of buffers, which is not what later ones do.
 LAPS = {32: 60, 1: 200}
+# Polls of a side in vain by which it is idle.
+IDLE = 12
 
 
 class Region:
@@ -68,8 +71,8 @@ class Side:
             self.poll += 1
 
     def turn(self):
-        """The side's turn begins: what it takes belongs to another poll. What the host did before it looked at the clock, which is where
-        the NIC has its turn, is not part of a packet's way: no stage has it."""
+        """The side's turn begins: what it takes belongs to another poll. What the host did before it looked at the clock is not part of
+        a packet's way, either: no stage has it."""
         self.gap, self.poll = 0, None
 
     def access(self, stage, packet):
@@ -121,7 +124,7 @@ def follow(path, said, sides):
                 if address == said["step_nic"]:
                     side, back = "nic", before
                     sides[side].turn()
-                elif address == back:
+                elif address in (back, said["read_clock"]):
                     side, back = "host", None
                     sides[side].turn()
                 before = address + int(size)
@@ -132,8 +135,13 @@ def follow(path, said, sides):
                     sides[side].access(*found)
 
 
+def polls_in_vain(times=1):
+    """Options of a load of lone packets where both sides are idle. The generator polls in vain half as often as `--idle` says."""
+    return ["--idle", str(times * 2 * IDLE), "--spin", str(times * IDLE)]
+
+
 def trace(program, flags, burst, loop):
-    """Both sides' events."""
+    """Both sides' events with bursts of so many packets."""
     args = ["64", *flags, "--laps", str(LAPS[burst]), "--way", "lone" if burst == 1 else "loaded", "--burst", str(burst)]
     sides = {"host": Side(loop), "nic": Side(loop)}
     with tempfile.TemporaryDirectory() as folder:
@@ -158,6 +166,7 @@ def mean(values):
 def stages(program, flags, loop, lines):
     """By side and stage: instructions per burst, packet, and each, as the file has them. `lines`: those of a line of payload, by side."""
     many, lone = (trace(program, flags, burst, loop) for burst in (32, 1))
+    idle = trace(program, [*flags, *polls_in_vain()], 1, loop)
     found = {}
     for name in ("host", "nic"):
         found[name] = {}
@@ -166,7 +175,9 @@ def stages(program, flags, loop, lines):
             packet = max(0, many_cost - cost) / (many_waited - waited) if many_waited > waited else 0
             more = many[name].more[stage]
             each = mean([cost for _, cost in more[len(more) // 2 :]]) - (lines[name] if stage != PUBLISH else 0)
-            found[name][called] = dict(burst=max(0, cost - packet * waited), packet=packet, each=max(0, each))
+            after_polls = settled(idle[name].first[stage])[1]
+            before = {key: max(0, cost - packet * waited) for key, cost in (("burst", cost), ("idle", after_polls))}
+            found[name][called] = dict(**before, packet=packet, each=max(0, each))
     return found
 
 

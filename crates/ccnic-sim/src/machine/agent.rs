@@ -114,6 +114,11 @@ impl Agent<'_> {
         self.machine.borrow_mut().cores[self.core as usize].charge.set_rings(rings);
     }
 
+    /// True when it has polled often in vain before it took the last packets, and they were few.
+    pub fn is_idle(&self) -> bool {
+        self.machine.borrow().cores[self.core as usize].charge.is_idle()
+    }
+
     /// The program has executed so many instructions since the last call, its accesses to words included: those that no access has
     /// been charged for are charged now.
     pub fn has_executed(&self, instructions: u64) {

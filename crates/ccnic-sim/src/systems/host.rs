@@ -62,7 +62,7 @@ impl Work {
 
     /// A burst has been dealt with.
     pub fn spend(&self, agent: &Agent<'_>, packets: usize) {
-        agent.has_executed(self.counts.of_burst(packets, self.directions));
+        agent.has_executed(self.counts.of_burst(packets, self.directions, agent.is_idle()));
     }
 }
 

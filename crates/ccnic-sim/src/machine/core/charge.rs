@@ -4,6 +4,9 @@
 //! another packet in its *stage*: payload is read, payload is written, a descriptor is published. So many have been counted there
 //! ([`Stages`]), and are charged with that access. What the program says it has executed beyond that is charged when it says so.
 //!
+//! A program is *idle* when it has polled often in vain and then takes few packets, until it takes others: the interface has a path of its
+//! own for these.
+//!
 //! | stage | an access that goes on |
 //! |---|---|
 //! | (take) | loads a word of another descriptor of the ring that the program takes from; only counted here |
@@ -17,6 +20,10 @@ use ccnic::desc::DESC;
 
 use crate::machine::ids::NONE;
 use crate::platform::{Stage, Stages};
+
+/// Polls in vain after which a program is idle, and packets that are not few: `IDLE_POLLS` and `NEARLY_EMPTY` of the interface.
+const IDLE_POLLS: u32 = 8;
+const NEARLY_EMPTY: u32 = 4;
 
 /// The rings of a program, by addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -48,10 +55,11 @@ impl Progress {
     }
 
     /// Goes on to another packet: the instructions before. It has waited for so many packets of the stage before it.
-    fn go_on(&mut self, costs: &Stage, to: u32, waited: u32) -> u64 {
+    fn go_on(&mut self, costs: &Stage, to: u32, waited: u32, idle: bool) -> u64 {
         let first = self.packets == 0;
         *self = Progress { last: to, packets: self.packets + 1 };
-        let instructions = if first { costs.burst + costs.packet * f64::from(waited) } else { costs.each };
+        let burst = if idle { costs.idle } else { costs.burst };
+        let instructions = if first { burst + costs.packet * f64::from(waited) } else { costs.each };
         instructions.round() as u64
     }
 }
@@ -69,6 +77,9 @@ pub struct Charge {
     /// The descriptor that was looked at last, and those looked at since payload was read.
     looked: u32,
     taken: u32,
+    /// Polls in vain since packets were taken.
+    vain: u32,
+    idle: bool,
     /// Nothing but descriptors has been gone to since.
     takes: bool,
     read: Progress,
@@ -84,6 +95,8 @@ impl Default for Charge {
             due: 0,
             looked: NONE,
             taken: 0,
+            vain: 0,
+            idle: false,
             takes: false,
             read: NEW,
             write: NEW,
@@ -115,7 +128,7 @@ impl Charge {
     #[inline]
     pub fn store(&mut self, at: u32, stages: &Stages) {
         if self.rings.published.contains(&at) && self.publish.last != at / DESC {
-            let before = self.publish.go_on(&stages.publish, at / DESC, self.write.packets);
+            let before = self.publish.go_on(&stages.publish, at / DESC, self.write.packets, self.idle);
             self.due(before);
         }
     }
@@ -124,7 +137,11 @@ impl Charge {
     #[inline]
     pub fn read(&mut self, line: u32, stages: &Stages) {
         if !self.read.follows(line) {
-            let before = self.read.go_on(&stages.read, line, std::mem::take(&mut self.taken));
+            let taken = std::mem::take(&mut self.taken);
+            if self.read.packets == 0 {
+                self.idle = std::mem::take(&mut self.vain) >= IDLE_POLLS && taken < NEARLY_EMPTY;
+            }
+            let before = self.read.go_on(&stages.read, line, taken, self.idle);
             self.due(before);
         }
     }
@@ -133,7 +150,7 @@ impl Charge {
     #[inline]
     pub fn write(&mut self, line: u32, stages: &Stages) {
         if !self.write.follows(line) {
-            let before = self.write.go_on(&stages.write, line, 0);
+            let before = self.write.go_on(&stages.write, line, 0, self.idle);
             self.due(before);
         }
     }
@@ -142,6 +159,17 @@ impl Charge {
         self.takes = false;
         self.due += instructions;
         self.counted += instructions;
+    }
+
+    /// A poll has found nothing: instructions of it that have not been dispatched.
+    pub fn poll(&mut self, executed: u64) -> u64 {
+        self.vain = self.vain.saturating_add(1);
+        self.rest(executed)
+    }
+
+    /// True after polls in vain.
+    pub fn is_idle(&self) -> bool {
+        self.idle
     }
 
     /// A new burst.
@@ -176,7 +204,7 @@ impl Charge {
 
     /// Of those that the program has executed, what has not been dispatched. What has been dispatched beyond them is left for the next
     /// time.
-    pub fn rest(&mut self, executed: u64) -> u64 {
+    fn rest(&mut self, executed: u64) -> u64 {
         let rest = executed.saturating_sub(self.counted);
         self.counted = self.counted.saturating_sub(executed);
         rest
@@ -188,9 +216,9 @@ mod tests {
     use super::*;
 
     const STAGES: Stages = Stages {
-        read: Stage { burst: 100.0, packet: 10.0, each: 5.0 },
-        write: Stage { burst: 1.0, packet: 0.0, each: 2.0 },
-        publish: Stage { burst: 30.0, packet: 3.0, each: 4.0 },
+        read: Stage { burst: 100.0, idle: 50.0, packet: 10.0, each: 5.0 },
+        write: Stage { burst: 1.0, idle: 2.0, packet: 0.0, each: 2.0 },
+        publish: Stage { burst: 30.0, idle: 20.0, packet: 3.0, each: 4.0 },
     };
 
     fn charge() -> Charge {
@@ -236,8 +264,37 @@ mod tests {
         burst(&mut charge, 1);
         assert_eq!(charge.end_burst(100), 0);
         charge.count(6);
-        assert_eq!(charge.rest(80), 30);
+        assert_eq!(charge.poll(80), 30);
         assert!(!charge.is_due());
+    }
+
+    #[test]
+    fn after_polls_in_vain_few_packets_take_another_path() {
+        let idle = |polls, packets| {
+            let mut charge = charge();
+            (0..polls).for_each(|_| assert_eq!(charge.poll(7), 7));
+            let due = burst(&mut charge, packets);
+            (charge.is_idle(), due.iter().sum::<u64>())
+        };
+        let busy = |packets: u64| 131 + 13 * packets + 11 * (packets - 1);
+        let after_polls = |packets| busy(packets) - 131 + 72;
+        assert_eq!(idle(IDLE_POLLS - 1, 1), (false, busy(1)));
+        assert_eq!(idle(IDLE_POLLS, 1), (true, after_polls(1)));
+        assert_eq!(idle(IDLE_POLLS, 3), (true, after_polls(3)));
+        assert_eq!(idle(IDLE_POLLS, 4), (false, busy(4)));
+    }
+
+    /// What a host sends after it has received is idle, too: until it receives without polling in vain.
+    #[test]
+    fn a_side_is_idle_until_it_takes_more() {
+        let mut charge = charge();
+        (0..IDLE_POLLS).for_each(|_| assert_eq!(charge.poll(0), 0));
+        burst(&mut charge, 1);
+        charge.end_burst(0);
+        charge.write(500, &STAGES);
+        assert_eq!((charge.next(u64::MAX), charge.is_idle()), (2, true));
+        charge.read(900, &STAGES);
+        assert_eq!((charge.next(u64::MAX), charge.is_idle()), (100, false));
     }
 
     #[test]

@@ -25,7 +25,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        let poll = self.charge.rest(self.code.poll);
+        let poll = self.charge.poll(self.code.poll);
         self.position += poll;
         self.clock += poll * u.costs.instruction;
         self.counters.idle += poll * u.costs.instruction;

@@ -320,7 +320,7 @@ impl Clock for BusClock<'_> {
     }
     fn spend(&self, packets: usize) {
         if packets > 0 {
-            self.cpu.work(self.instructions.host.of_burst(packets, 1.0));
+            self.cpu.work(self.instructions.host.of_burst(packets, 1.0, false));
         }
     }
 }
@@ -355,7 +355,7 @@ impl RingVisitor for RingsOnBus<'_> {
             while !over() {
                 match loopback(&mut nic, &mut pipeline, &cpu, false) {
                     0 => cpu.relax(),
-                    n => cpu.work(nic_counts.nic.of_burst(n, 2.0)),
+                    n => cpu.work(nic_counts.nic.of_burst(n, 2.0, false)),
                 }
             }
         })

@@ -86,7 +86,7 @@ fn limit_table(limit: &Limit) -> Table {
     );
     let lines = "M lines/s";
     let rows = [
-        ("single cache lines, shuffled", &limit.spread.line_mlps, lines),
+        ("single cache lines, 128 bytes apart", &limit.spread.line_mlps, lines),
         ("contiguous cache lines", &limit.spread.run_mlps, lines),
         ("ping-pong round trip, one shared line", &limit.spread.shared_ns, "ns"),
         ("ping-pong round trip, a line per direction", &limit.spread.separate_ns, "ns"),

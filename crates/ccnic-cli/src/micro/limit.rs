@@ -18,7 +18,7 @@ use crate::stats::Spread;
 /// How many lines per second two cores exchange: millions, in each direction, both directions at once.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub struct Rates {
-    /// Single lines in shuffled order.
+    /// Single lines, 128 bytes apart, in shuffled order.
     pub line_mlps: f64,
     /// Lines of contiguous runs, as those of 1.5 KB packets.
     pub run_mlps: f64,

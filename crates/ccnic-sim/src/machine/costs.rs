@@ -53,11 +53,19 @@ pub struct Prefetch {
     pub streamer: bool,
     /// The next address of one instruction, after equal strides.
     pub ip: bool,
+    pub stores: bool,
+    pub software: bool,
 }
 
 impl Prefetch {
     fn of(p: &Prefetchers) -> Prefetch {
-        Prefetch { adjacent: p.adjacent.get(), streamer: p.streamer.get(), ip: p.ip.get() }
+        Prefetch {
+            adjacent: p.adjacent.get(),
+            streamer: p.streamer.get(),
+            ip: p.ip.get(),
+            stores: p.stores.get(),
+            software: p.software.get(),
+        }
     }
 }
 

@@ -153,6 +153,10 @@ tables! {
         streamer: On,
         /// By the stride of an instruction, into the L1.
         ip: On,
+        /// The first two follow stores, too, and then ask for ownership.
+        stores: On,
+        /// The first completes pairs of which a line was fetched by a software prefetch, too.
+        software: On,
     }
 
     /// `[software]`: how fast a core executes the instructions of `platforms/instructions.toml`.
@@ -210,7 +214,7 @@ tables! {
         lone_64_paper: Option<Ns>,
         /// The E810's doorbells and host-managed buffers.
         lone_64_e810: Option<Ns>,
-        /// Lines without a protocol, single ones in shuffled order.
+        /// Lines without a protocol, single ones in shuffled order, 128 bytes apart.
         lines_single: Option<Mlps>,
         /// Contiguous runs of them.
         lines_run: Option<Mlps>,

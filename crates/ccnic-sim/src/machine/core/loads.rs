@@ -8,7 +8,9 @@ use std::task::Poll;
 
 use ccnic::memory::LINE;
 
+use super::misses::suffices;
 use super::mshr::Mshr;
+use super::prefetch::Access;
 use super::{Core, Wait};
 use crate::machine::ids::NONE;
 use crate::machine::uncore::Uncore;
@@ -109,12 +111,8 @@ impl Core {
             }
             None => {}
         }
-        let on = self.prefetch;
-        if on.adjacent || on.streamer || on.ip {
-            let level = found.map_or(3, |(_, l1)| if l1 { 1 } else { 2 });
-            let next = self.prefetchers.after(on, site as usize, line, level);
-            next.into_iter().flatten().for_each(|line| self.prefetch_in_hardware(u, line));
-        }
+        let level = found.map_or(3, |(_, l1)| if l1 { 1 } else { 2 });
+        self.prefetch_after(u, Access::Load(site as usize), line, level, Request::Read);
         if found.is_none() {
             let (load, address) = (self.position, matches!(site, Site::Data));
             self.request(u, Mshr { load, address, ..Mshr::new(line, Request::Read) });
@@ -122,12 +120,38 @@ impl Core {
         found.is_some()
     }
 
-    fn prefetch_in_hardware(&mut self, u: &mut Uncore, line: u32) {
+    /// A store or a software prefetch asks for a line.
+    pub(super) fn ask(&mut self, u: &mut Uncore, access: Access, line: u32, request: Request) {
+        let state = self.state(line);
+        if suffices(state, request) {
+            return;
+        }
+        let kind = if request == Request::Read { Request::Read } else { Request::ReadOwn };
+        let level = if state.readable() { 2 } else { 3 };
+        // What merges with a request under way the second level does not see.
+        let seen = !self.expects(line);
+        self.request(u, Mshr::new(line, request));
+        if seen {
+            self.prefetch_after(u, access, line, level, kind);
+        }
+    }
+
+    /// What the hardware prefetchers ask for after an access to a line, which the cache of this level had (3: neither).
+    #[inline]
+    fn prefetch_after(&mut self, u: &mut Uncore, access: Access, line: u32, level: u8, request: Request) {
+        let on = self.prefetch;
+        if on.adjacent || on.streamer || on.ip {
+            let next = self.prefetchers.after(on, access, line, level);
+            next.into_iter().flatten().for_each(|line| self.prefetch_in_hardware(u, line, request));
+        }
+    }
+
+    fn prefetch_in_hardware(&mut self, u: &mut Uncore, line: u32, request: Request) {
         if self.mshrs.len() >= u.costs.super_queue || self.state(line).readable() || self.expects(line) {
             return;
         }
         self.counters.prefetches += 1;
-        self.request(u, Mshr { prefetch: true, ..Mshr::new(line, Request::Read) });
+        self.request(u, Mshr { prefetch: true, ..Mshr::new(line, request) });
     }
 
     /// Loads a line of payload. Its bytes belong to this core by the program's own protocol, so only the window waits for them.
@@ -150,7 +174,7 @@ impl Core {
         self.close(u);
         self.one_instruction(u);
         let with_data = request == Request::OwnNoData && !u.costs.dataless;
-        self.fetch(u, line, if with_data { Request::ReadOwn } else { request });
+        self.ask(u, Access::Prefetch, line, if with_data { Request::ReadOwn } else { request });
         Poll::Ready(())
     }
 

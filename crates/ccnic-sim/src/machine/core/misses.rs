@@ -198,6 +198,6 @@ impl Core {
 
 /// True when a line in a state serves a request.
 #[inline]
-fn suffices(state: State, request: Request) -> bool {
+pub(super) fn suffices(state: State, request: Request) -> bool {
     if request == Request::Read { state.readable() } else { state.writable() }
 }

@@ -1,4 +1,10 @@
-//! Hardware prefetchers: what a core's caches ask for on their own (Intel's optimization manual, "data prefetching").
+//! Hardware prefetchers: what a core's caches ask for on their own (Intel's optimization manual, "data prefetching"). The streamer sees
+//! what loads and (where the platform says so) stores ask the second level for. The adjacent-line prefetcher completes pairs of lines of
+//! which one is fetched to the second level, by loads and (where it says so) stores and software prefetches. Both ask to own where the
+//! access did: the manual of the IA-32 has "RFO transactions for store streams".
+//!
+//! Software prefetches count on a Zen 4: of lines that two cores pass back and forth in shuffled order, requested by PREFETCHW, 120
+//! million a second cross in each direction where they are neighbours, 260 to 320 where there is a line between any two.
 //!
 //! The paper runs with all of them on at the host and off at the NIC (section 5.8).
 
@@ -11,6 +17,16 @@ const SITES: usize = 4;
 /// Lines of a page: no prefetcher crosses it.
 const PAGE: u32 = 64;
 
+/// Why a line is asked for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Access {
+    /// A load, of a kind that stands for an instruction.
+    Load(usize),
+    Store,
+    /// A software prefetch.
+    Prefetch,
+}
+
 /// What the prefetchers of a core have seen.
 #[derive(Debug, Clone, Default)]
 pub struct Prefetchers {
@@ -22,12 +38,19 @@ pub struct Prefetchers {
 }
 
 impl Prefetchers {
-    /// What to fetch after an access to `line` at `site` (a kind of access), which the cache of this level had (3: neither). The
-    /// streamer sees what misses the first level, the adjacent-line prefetcher what misses the second.
-    pub fn after(&mut self, p: Prefetch, site: usize, line: u32, level: u8) -> [Option<u32>; 4] {
-        let adjacent = (p.adjacent && level > 2).then_some(line ^ 1);
-        let ip = if p.ip { self.stride(site, line) } else { None };
-        let [a, b] = if p.streamer && level > 1 { self.stream(line) } else { [None; 2] };
+    /// What to fetch after an access to `line`, which the cache of this level had (3: neither).
+    pub fn after(&mut self, p: Prefetch, access: Access, line: u32, level: u8) -> [Option<u32>; 4] {
+        let (seen, streams) = match access {
+            Access::Load(_) => (true, true),
+            Access::Store => (p.stores, p.stores),
+            Access::Prefetch => (p.software, false),
+        };
+        let adjacent = (seen && p.adjacent && level > 2).then_some(line ^ 1);
+        let ip = match access {
+            Access::Load(site) if p.ip => self.stride(site, line),
+            _ => None,
+        };
+        let [a, b] = if streams && p.streamer && level > 1 { self.stream(line) } else { [None; 2] };
         [adjacent, ip, a, b]
     }
 
@@ -74,25 +97,42 @@ impl Prefetchers {
 
 #[cfg(test)]
 mod tests {
+    use super::Access::{Load, Prefetch as Software, Store};
     use super::*;
 
     #[test]
     fn each_prefetcher_sees_its_pattern() {
-        let all = Prefetch { adjacent: true, streamer: true, ip: true };
+        let all = Prefetch { adjacent: true, streamer: true, ip: true, ..Prefetch::default() };
         let mut s = Prefetchers::default();
-        assert_eq!(s.after(all, 0, 6, 3), [Some(7), None, None, None]);
-        assert_eq!(s.after(all, 0, 7, 2), [None; 4]);
-        assert_eq!(s.after(all, 0, 8, 2), [None, None, Some(9), Some(10)]);
-        assert_eq!(s.after(all, 0, 9, 2), [None, Some(10), Some(10), Some(11)]);
+        assert_eq!(s.after(all, Load(0), 6, 3), [Some(7), None, None, None]);
+        assert_eq!(s.after(all, Load(0), 7, 2), [None; 4]);
+        assert_eq!(s.after(all, Load(0), 8, 2), [None, None, Some(9), Some(10)]);
+        assert_eq!(s.after(all, Load(0), 9, 2), [None, Some(10), Some(10), Some(11)]);
         let off = Prefetch::default();
-        assert_eq!((10..20).flat_map(|l| s.after(off, 0, l, 3)).flatten().count(), 0);
+        assert_eq!((10..20).flat_map(|l| s.after(off, Load(0), l, 3)).flatten().count(), 0);
+    }
+
+    #[test]
+    fn stores_and_software_prefetches_count_where_the_platform_says_so() {
+        let loads = Prefetch { adjacent: true, streamer: true, ip: true, ..Prefetch::default() };
+        let all = Prefetch { stores: true, software: true, ..loads };
+        let mut s = Prefetchers::default();
+        let none = |access| {
+            (5..8).flat_map(|line| Prefetchers::default().after(loads, access, line, 3)).flatten().count()
+        };
+        assert_eq!([none(Store), none(Software)], [0, 0]);
+        let last = (5..8).map(|line| s.after(all, Store, line, 3)).last();
+        assert_eq!(last, Some([Some(6), None, Some(8), Some(9)]));
+        assert_eq!(s.after(all, Store, 8, 2), [None, None, Some(9), Some(10)]);
+        let last = (105..108).map(|line| s.after(all, Software, line, 3)).last();
+        assert_eq!(last, Some([Some(106), None, None, None]));
     }
 
     #[test]
     fn no_prefetcher_leaves_the_page() {
-        let p = Prefetch { adjacent: false, streamer: true, ip: true };
+        let p = Prefetch { streamer: true, ip: true, ..Prefetch::default() };
         let mut s = Prefetchers::default();
-        let last = (50..64).map(|line| s.after(p, 0, line, 2)).last();
+        let last = (50..64).map(|line| s.after(p, Load(0), line, 2)).last();
         assert_eq!(last, Some([None; 4]));
     }
 }

@@ -5,6 +5,7 @@ use std::task::Poll;
 
 use ccnic::memory::LINE;
 
+use super::prefetch::Access;
 use super::store_buffer::{Store, Stored};
 use super::{Core, Wait};
 use crate::machine::event::Event;
@@ -107,7 +108,7 @@ impl Core {
     /// Asks for ownership of a line; without data, if all of it is written.
     fn fetch_to_write(&mut self, u: &mut Uncore, line: u32, whole: bool) {
         let dataless = whole && u.costs.dataless;
-        self.fetch(u, line, if dataless { Request::OwnNoData } else { Request::ReadOwn });
+        self.ask(u, Access::Store, line, if dataless { Request::OwnNoData } else { Request::ReadOwn });
     }
 
     /// The words of a line have been stored: asks for its ownership.

@@ -3,8 +3,8 @@
 //!
 //! `cargo bench -p ccnic-load -- SIZE --laps N --way loaded --design ccnic`: 32 N packets, bursts of 32, 512 in flight.
 //! `--way lone`: N packets, one in flight. `--burst N` sends bursts of N instead, `--idle N` polls the NIC only at one in N of
-//! the generator's polls that found nothing, `--spin N` polls it up to N times when it is its turn, until it finds something.
-//! `--demote`, `--no-recycle`, `--no-small`, `--host-managed`, `--no-inline` and `--mempool` are those of `ccnic bench
+//! the generator's polls that found nothing, `--spin N` polls it up to N times when it is its turn, until it finds something;
+//! `--again N` gives it so many further turns then. `--demote`, `--no-recycle`, `--no-small`, `--host-managed`, `--no-inline` and `--mempool` are those of `ccnic bench
 //! loopback`. It prints how often each side did a burst or found nothing, and how often it was the NIC's turn: `counts.py`
 //! solves for what each costs.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
@@ -37,24 +37,33 @@ fn one_more(count: &Cell<u64>) {
     add(count, 1);
 }
 
-/// A clock that counts its readings. Each polls the NIC, and so does each poll of the generator that found nothing.
+/// A clock that counts its readings. Each polls the NIC, and so does each poll of the generator that found nothing, or one in `idle` of
+/// these alone.
 struct TurnClock<R: Ring> {
     now: Cell<u64>,
     idle: u64,
     spin: u64,
+    again: u64,
     counted: Counted,
     nic: RefCell<(NicQueue<NativeMemory, R>, Pipeline)>,
     mem: NativeMemory,
 }
 
 impl<R: Ring> TurnClock<R> {
-    /// Polls the NIC, if it is its turn.
+    /// The generator has found nothing: polls the NIC, if it is its turn; again, to find nothing, if it is told so.
     #[inline(always)]
     fn poll_nic(&self) {
         if self.counted.host_idle.get().is_multiple_of(self.idle) {
             step_nic(self);
+            (0..self.again).for_each(|_| step_nic(self));
         }
     }
+}
+
+/// Out of line: `stages.py` sees where the generator has found nothing.
+#[inline(never)]
+fn found_nothing(host_idle: &Cell<u64>) {
+    add(host_idle, 1);
 }
 
 /// Out of line: `stages.py` sees where the clock is read.
@@ -67,7 +76,9 @@ fn read_clock(now: &Cell<u64>) -> u64 {
 impl<R: Ring> Clock for TurnClock<R> {
     #[inline(always)]
     fn now(&self) -> u64 {
-        self.poll_nic();
+        if self.idle == 1 {
+            step_nic(self);
+        }
         read_clock(&self.now)
     }
 
@@ -87,7 +98,7 @@ impl<R: Ring> Clock for TurnClock<R> {
 
     #[inline(always)]
     fn give_way(&self) -> bool {
-        one_more(&self.counted.host_idle);
+        found_nothing(&self.counted.host_idle);
         self.poll_nic();
         false
     }
@@ -129,7 +140,7 @@ fn step_host_and_generator<R: Ring>(
     ccnic_load::run(pair, load, clock, || (), || ())
 }
 
-/// Where the region lies, what in it, the NIC's step and the clock: for `stages.py`.
+/// Where the region lies, what in it, and functions: for `stages.py`.
 fn print_places<R: Ring>(memory: &NativeMemory, layout: &Layout) {
     let (queue, pool) = (layout.queue(0).unwrap(), layout.pool());
     let areas = if queue.tx.areas == 0 { 0 } else { queue.tx.count * AREA };
@@ -141,6 +152,7 @@ fn print_places<R: Ring>(memory: &NativeMemory, layout: &Layout) {
     println!("buffers {}\nbuffers_bytes {}", pool.buffers, pool.end - pool.buffers);
     println!("step_nic {}", step_nic::<R> as fn(&TurnClock<R>) as usize);
     println!("read_clock {}", read_clock as fn(&Cell<u64>) -> u64 as usize);
+    println!("found_nothing {}", found_nothing as fn(&Cell<u64>) as usize);
 }
 
 /// One load.
@@ -148,6 +160,7 @@ struct Case {
     load: Load,
     idle: u64,
     spin: u64,
+    again: u64,
     config: Config,
 }
 
@@ -164,6 +177,7 @@ impl RingVisitor for Case {
             now: Cell::new(0),
             idle: self.idle,
             spin: self.spin,
+            again: self.again,
             counted: Counted::default(),
             nic: RefCell::new((nic, Pipeline::default())),
             mem: region.memory(),
@@ -215,8 +229,8 @@ fn main() {
         demote: value("--demote", "auto").parse::<Demote>().unwrap(),
         ..Config::default()
     };
-    let (idle, spin) = (number("--idle", 1), number("--spin", 1));
-    let outcome = design.dispatch(Case { load, idle, spin, config });
+    let (idle, spin, again) = (number("--idle", 1), number("--spin", 1), number("--again", 0));
+    let outcome = design.dispatch(Case { load, idle, spin, again, config });
     assert_eq!((outcome.lost, outcome.corrupt), (0, 0));
     println!("packets {}", outcome.packets);
 }

@@ -62,20 +62,27 @@ class Side:
         self.looks = False
         # Packets by stage in this burst; descriptors taken, and lines of them, since payload was read.
         self.packets, self.taken, self.lines = collections.Counter(), 0, 0
+        # Instructions of this turn, whether something was done in it, and of those in which something was.
+        self.total, self.acts, self.turns = 0, False, []
         # By stage: packets waited for and instructions, before the first packet of a burst and before further ones.
         self.first, self.more = collections.defaultdict(list), collections.defaultdict(list)
 
     def instruction(self):
         self.gap += 1
+        self.total += 1
         if self.poll is not None:
             self.poll += 1
 
     def turn(self):
-        """The side's turn begins: what it takes belongs to another poll. What the host did before it looked at the clock is not part of
-        a packet's way, either: no stage has it."""
+        """The side's turn begins, or another poll: what it takes belongs to that. What the host did before it looked at the clock is not
+        part of a packet's way, either: no stage has it."""
         self.gap, self.poll = 0, None
+        if self.acts:
+            self.turns.append(self.total)
+        self.total, self.acts = 0, False
 
     def access(self, stage, packet):
+        self.acts |= stage != TAKE
         if stage == TAKE:
             self.take(packet)
         elif self.last.get(stage) != packet:
@@ -124,7 +131,7 @@ def follow(path, said, sides):
                 if address == said["step_nic"]:
                     side, back = "nic", before
                     sides[side].turn()
-                elif address in (back, said["read_clock"]):
+                elif address in (back, said["read_clock"], said["found_nothing"]):
                     side, back = "host", None
                     sides[side].turn()
                 before = address + int(size)
@@ -136,8 +143,8 @@ def follow(path, said, sides):
 
 
 def polls_in_vain(times=1):
-    """Options of a load of lone packets where both sides are idle. The generator polls in vain half as often as `--idle` says."""
-    return ["--idle", str(times * 2 * IDLE), "--spin", str(times * IDLE)]
+    """Options of a load of lone packets where both sides are idle."""
+    return ["--idle", str(times * IDLE), "--spin", str(IDLE), "--again", str(times)]
 
 
 def trace(program, flags, burst, loop):
@@ -150,6 +157,13 @@ def trace(program, flags, burst, loop):
         out = subprocess.run(command, check=True, capture_output=True, text=True, env={**os.environ, "CCNIC_VECTORS": "avx2"}).stdout
         follow(log, {name: int(value) for name, value in map(str.split, out.splitlines())}, sides)
     return sides
+
+
+def idle_saves(program, flags):
+    """Instructions that the NIC's turn with a lone packet has less where it is idle."""
+    busy, idle = (trace(program, flags + more, 1, 0)["nic"].turns for more in ([], polls_in_vain()))
+    late = lambda turns: mean(turns[len(turns) // 2 :])
+    return late(busy) - late(idle)
 
 
 def settled(entries):

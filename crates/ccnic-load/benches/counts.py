@@ -101,14 +101,11 @@ def busy(name, loaded, lone, polled):
     return solve(rows, [sides[name] for sides, _ in (loaded, lone, polled)])
 
 
-def after_polls(name, packet, idle, longer):
-    """Of an idle side: instructions of a burst of one packet and of an empty poll, from two runs. In the second it polls twice as often."""
-    (i1, n1), (i2, n2) = ((sides[name], per) for sides, per in (idle, longer))
-    polls, bursts = n1[f"{name}_idle"], n1[f"{name}_bursts"]
-    # In every lap: the host's two bursts follow the same polls.
-    assert polls == stages.IDLE * n1["packets"], f"{name}: busy when it should be idle"
-    poll = (i2 - i1) / (n2[f"{name}_idle"] - polls)
-    return (i1 - packet * n1["packets"] - poll * polls) / bursts, poll
+def poll_in_vain(name, idle, longer):
+    """Instructions of an empty poll of an idle side, from two runs. In the second it polls twice as often."""
+    (i1, n1), (i2, n2) = ((sides[name], per[f"{name}_idle"]) for sides, per in (idle, longer))
+    assert n1 == stages.IDLE * idle[1]["packets"], f"{name}: not idle in every lap"
+    return (i2 - i1) / (n2 - n1)
 
 
 def solve(a, b):
@@ -138,9 +135,12 @@ def case(program, design, switches):
         got, n = eight
         said = packet * n["packets"] + burst * n[f"{name}_bursts"] + poll * n[f"{name}_idle"]
         check = got[name] / said - 1
-        idle_burst, poll = after_polls(name, packet, idle, longer)
-        if name == "nic":
-            # Its first polls in vain cost less than those after, and a call: its burst is a turn of its own, which a trace shows.
+        poll = poll_in_vain(name, idle, longer)
+        if name == "host":
+            got, n = idle
+            idle_burst = (got[name] - packet * n["packets"] - poll * n["host_idle"]) / n["host_bursts"]
+        else:
+            # The NIC's first polls in vain cost less than those after, and a call: its burst is a turn of its own, which a trace shows.
             idle_burst = burst - stages.idle_saves(program, flags)
         line = (long[name] - short[name]) / (LINES - 1) / 2
         packet += short[name] - sides[name] / per["packets"]
@@ -254,9 +254,9 @@ def with_stages(text):
     """The file's text with stages that are counted anew, from the counts that it has."""
     program, old = build("ccnic-load/generator"), [line for line in text.splitlines() if not line.startswith("stages.")]
     cases = tomllib.loads("\n".join(old))["case"]
-    args = lambda case: (program, flags_of(case["design"], case["off"]), case["loop"])
     touched = lambda case: {name: case[name]["line"] for name in ("host", "nic")}
-    counted = each_on_a_cpu(stages.stages, [(*args(case), touched(case)) for case in cases])
+    args = lambda case: (program, flags_of(case["design"], case["off"]), case["loop"], touched(case))
+    counted = each_on_a_cpu(stages.stages, map(args, cases))
     lines = []
     for line in old:
         lines.append(line)

@@ -4,9 +4,9 @@
 //! `cargo bench -p ccnic-load -- SIZE --laps N --way loaded --design ccnic`: 32 N packets, bursts of 32, 512 in flight.
 //! `--way lone`: N packets, one in flight. `--burst N` sends bursts of N instead, `--idle N` polls the NIC only at one in N of
 //! the generator's polls that found nothing, `--spin N` polls it up to N times when it is its turn, until it finds something;
-//! `--again N` gives it so many further turns then. `--demote`, `--no-recycle`, `--no-small`, `--host-managed`, `--no-inline` and `--mempool` are those of `ccnic bench
-//! loopback`. It prints how often each side did a burst or found nothing, and how often it was the NIC's turn: `counts.py`
-//! solves for what each costs.
+//! `--again N` gives it so many further turns then. `--demote`, `--no-recycle`, `--no-small`, `--host-managed`, `--no-inline`
+//! and `--mempool` are those of `ccnic bench loopback`. It prints how often each side did a burst or found nothing:
+//! `counts.py` solves for what each costs.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 use std::cell::{Cell, RefCell};
@@ -26,15 +26,10 @@ struct Counted {
     host_idle: Cell<u64>,
     nic_bursts: Cell<u64>,
     nic_idle: Cell<u64>,
-    nic_turns: Cell<u64>,
 }
 
 fn add(count: &Cell<u64>, more: u64) {
     count.set(count.get() + more);
-}
-
-fn one_more(count: &Cell<u64>) {
-    add(count, 1);
 }
 
 /// A clock that counts its readings. Each polls the NIC, and so does each poll of the generator that found nothing, or one in `idle` of
@@ -105,7 +100,7 @@ impl<R: Ring> Clock for TurnClock<R> {
 
     #[inline(always)]
     fn spend(&self, _: usize) {
-        one_more(&self.counted.host_bursts);
+        add(&self.counted.host_bursts, 1);
     }
 }
 
@@ -125,10 +120,8 @@ fn step_nic<R: Ring>(clock: &TurnClock<R>) {
             polls
         },
     );
-    let Counted { nic_bursts, nic_idle, nic_turns, .. } = &clock.counted;
-    add(nic_idle, vain);
-    add(nic_bursts, u64::from(vain < polls));
-    one_more(nic_turns);
+    add(&clock.counted.nic_idle, vain);
+    add(&clock.counted.nic_bursts, u64::from(vain < polls));
 }
 
 #[inline(never)]
@@ -184,10 +177,9 @@ impl RingVisitor for Case {
         };
         print_places::<R>(&region.memory(), &layout);
         let outcome = step_host_and_generator(&mut pair, self.load, &clock).unwrap();
-        let Counted { host_bursts, host_idle, nic_bursts, nic_idle, nic_turns } = &clock.counted;
+        let Counted { host_bursts, host_idle, nic_bursts, nic_idle } = &clock.counted;
         println!("host_bursts {}\nhost_idle {}", host_bursts.get(), host_idle.get());
         println!("nic_bursts {}\nnic_idle {}", nic_bursts.get(), nic_idle.get());
-        println!("nic_turns {}", nic_turns.get());
         outcome
     }
 }

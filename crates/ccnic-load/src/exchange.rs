@@ -18,14 +18,17 @@ pub struct Plan {
     pub shuffled: bool,
 }
 
+/// How many plans are tried for single lines, and for runs.
+pub const TRIED: usize = 6;
+
 /// Batch sizes and windows that are tried with single lines. The best differs by machine.
-const SINGLE: [(u32, u32); 6] = [(32, 16), (64, 8), (64, 16), (64, 32), (128, 8), (128, 16)];
+const SINGLE: [(u32, u32); TRIED] = [(32, 16), (64, 8), (64, 16), (64, 32), (128, 8), (128, 16)];
 /// With runs.
-const RUNS: [(u32, u32); 6] = [(24, 64), (24, 128), (48, 64), (96, 32), (256, 8), (512, 8)];
+const RUNS: [(u32, u32); TRIED] = [(24, 64), (24, 128), (48, 64), (96, 32), (256, 8), (512, 8)];
 
 impl Plan {
     /// Those whose highest rate is the limit: of single lines (`shuffled`), or of runs.
-    pub fn tried(shuffled: bool) -> [Plan; 6] {
+    pub fn tried(shuffled: bool) -> [Plan; TRIED] {
         let plans = if shuffled { SINGLE } else { RUNS };
         plans.map(|(batch, window)| Plan { batch, window, shuffled })
     }

@@ -8,7 +8,7 @@
 //! by batch (0.9).
 
 use ccnic::LINE;
-use ccnic_load::exchange::{self, Passed, Plan, pass};
+use ccnic_load::exchange::{self, Passed, Plan, TRIED, pass};
 use quanta::Clock;
 use serde::Serialize;
 
@@ -86,14 +86,11 @@ pub struct LimitSpread {
     pub separate_ns: Spread,
 }
 
-/// Plans for single lines, and for runs.
-const PLANS: usize = 6;
-
 /// How often each plan and each round trip is measured, in interleaved order.
 const ROUNDS: usize = 5;
 
 /// Steps of a measurement of the limit, for its progress.
-pub const STEPS: usize = ROUNDS * (2 * PLANS + 2);
+pub const STEPS: usize = ROUNDS * (2 * TRIED + 2);
 
 /// Measures the limit in about `seconds`. Each step is announced to `step` before it begins.
 ///
@@ -102,7 +99,7 @@ pub const STEPS: usize = ROUNDS * (2 * PLANS + 2);
 pub fn measure(seconds: f64, mut step: impl FnMut(&str)) -> anyhow::Result<Limit> {
     let each = seconds / STEPS as f64;
     let plans =
-        |shuffled| -> [(Plan, Vec<f64>); PLANS] { Plan::tried(shuffled).map(|plan| (plan, Vec::new())) };
+        |shuffled| -> [(Plan, Vec<f64>); TRIED] { Plan::tried(shuffled).map(|plan| (plan, Vec::new())) };
     let (mut single, mut runs) = (plans(true), plans(false));
     let (mut shared, mut separate) = (Vec::new(), Vec::new());
     for _ in 0..ROUNDS {

@@ -53,7 +53,9 @@ pub struct Prefetch {
     pub streamer: bool,
     /// The next address of one instruction, after equal strides.
     pub ip: bool,
+    /// The first two follow stores, too.
     pub stores: bool,
+    /// The first follows software prefetches, too.
     pub software: bool,
 }
 

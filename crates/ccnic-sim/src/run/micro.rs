@@ -1,13 +1,13 @@
 //! The paper's microbenchmarks on a simulated machine: latency of accesses (figure 7), ping-pong round trips (figure 8), streams of
-//! data (figure 9). Platforms are calibrated with them; none of them uses the packet interface. And lines that are passed back and forth with
-//! no protocol.
+//! data (figure 9). Platforms are calibrated with them; none of them uses the packet interface. And lines that are passed
+//! back and forth with no protocol.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
 use ccnic::SharedMemory;
 use ccnic::memory::LINE;
-use ccnic_load::exchange::{self, Plan, pass};
+use ccnic_load::exchange::{Plan, Side, pass};
 
 use crate::kernel::time::{Ps, ns, ps};
 use crate::machine::Machine;
@@ -358,27 +358,26 @@ fn read_stream(agent: &Agent<'_>, base: u32, stores: Stores, span: &RefCell<(Ps,
     let last = &mut span.borrow_mut().1;
     *last = (*last).max(agent.now());
 }
+
 /// Lines that a side passes on in an exchange, and those of them before its rate is measured.
 const PASSED: u64 = 16384;
 const NOT_MEASURED: u64 = PASSED / 4;
 
-/// A side of an exchange on a simulated core, and when it had passed on how many lines.
-struct Side<'a> {
+/// A side of an exchange on a simulated core. It notes when it had passed on how many lines: at the begin of what is measured, and last.
+struct Simulated<'a> {
     agent: Agent<'a>,
-    passed: &'a RefCell<Vec<(f64, u64)>>,
+    span: &'a Cell<[(f64, u64); 2]>,
 }
 
-impl exchange::Side for Side<'_> {
+impl Side for Simulated<'_> {
     fn wait(&self) {
         self.agent.relax();
     }
 
     fn goes_on(&mut self, lines: u64) -> bool {
-        let mut passed = self.passed.borrow_mut();
-        if lines <= NOT_MEASURED {
-            passed.clear();
-        }
-        passed.push((self.agent.now_ns(), lines));
+        let now = (self.agent.now_ns(), lines);
+        let begin = if lines <= NOT_MEASURED { now } else { self.span.get()[0] };
+        self.span.set([begin, now]);
         lines < PASSED
     }
 }
@@ -389,18 +388,17 @@ impl exchange::Side for Side<'_> {
 /// When the plan's memory or its cores cannot be simulated.
 pub fn exchange(platform: &Platform, plan: Plan) -> Result<f64, RunError> {
     let other = u8::from(!platform.topology.same_socket.get());
-    let mut sim =
-        Sim::new(Machine::new(platform, plan.bytes().next_multiple_of(4096), &[(0, 0), (other, 1)])?);
-    let passed = Rc::new(RefCell::new(Vec::new()));
+    let bytes = plan.bytes().next_multiple_of(4096);
+    let mut sim = Sim::new(Machine::new(platform, bytes, &[(0, 0), (other, 1)])?);
+    let span = Rc::new(Cell::new([(0.0, 0); 2]));
     for number in 0..2 {
-        let passed = Rc::clone(&passed);
+        let span = Rc::clone(&span);
         sim.spawn(number, move |agent| {
-            let found = pass(&agent, plan, u64::from(number), &mut Side { agent, passed: &passed });
+            let found = pass(&agent, plan, u64::from(number), &mut Simulated { agent, span: &span });
             debug_assert_eq!(found.damaged, 0, "coherent");
         })?;
     }
     sim.run(Ps::MAX);
-    let passed = passed.borrow();
-    let (Some((from, before)), Some((to, after))) = (passed.first(), passed.last()) else { return Ok(0.0) };
+    let [(from, before), (to, after)] = span.get();
     Ok((after - before) as f64 / (to - from) * 1e3)
 }

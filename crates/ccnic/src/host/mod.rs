@@ -36,7 +36,7 @@ mod transmit;
 pub use kept::{KeptBuf, KeptPart};
 pub use mixed::Outgoing;
 pub use pool::Pool;
-pub(crate) use queue_pair::NEARLY_EMPTY;
+pub use queue_pair::NEARLY_EMPTY;
 pub use queue_pair::{HostDrops, QueuePair};
 pub use reserve::Reserved;
 pub use small::{NotSmall, Segmented};

@@ -21,7 +21,7 @@ use super::receive::Receiver;
 use super::small::RingAhead;
 
 /// Fewer descriptors than this in a burst, and the ring counts as nearly empty: less than one full line.
-pub(crate) const NEARLY_EMPTY: usize = 4;
+pub const NEARLY_EMPTY: usize = 4;
 
 /// Packets not delivered to the program, by reason, since the queue pair was opened.
 /// Example: [`QueuePair::tx_waiting`].

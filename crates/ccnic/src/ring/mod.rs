@@ -101,7 +101,7 @@ pub use units::{GroupedClear, GroupedEpoch, Packed, Padded};
 /// After this many empty polls a side counts as idle: it waits for the other, and the ring is nearly empty.
 /// Under load there are none or few between two bursts; during the round trip of a single packet there are
 /// dozens.
-pub(crate) const IDLE_POLLS: u32 = 8;
+pub const IDLE_POLLS: u32 = 8;
 
 /// A ring type: a producer and a consumer for the same layout of units and signals.
 pub trait Ring: 'static {

@@ -4,8 +4,8 @@
 //! another packet in its *stage*: payload is read, payload is written, a descriptor is published. So many have been counted there
 //! ([`Stages`]), and are charged with that access. What the program says it has executed beyond that is charged when it says so.
 //!
-//! A program is *idle* when it has polled often in vain and then takes few packets, until it takes others: the interface has a path of its
-//! own for these.
+//! A program is *idle* when it has polled often in vain (`IDLE_POLLS`) and then takes few packets (less than `NEARLY_EMPTY`), until it takes
+//! others: the interface has a path of its own for these.
 //!
 //! | stage | an access that goes on |
 //! |---|---|
@@ -17,13 +17,11 @@
 use std::ops::Range;
 
 use ccnic::desc::DESC;
+use ccnic::host::NEARLY_EMPTY;
+use ccnic::ring::IDLE_POLLS;
 
 use crate::machine::ids::NONE;
 use crate::platform::{Stage, Stages};
-
-/// Polls in vain after which a program is idle, and packets that are not few: `IDLE_POLLS` and `NEARLY_EMPTY` of the interface.
-const IDLE_POLLS: u32 = 8;
-const NEARLY_EMPTY: u32 = 4;
 
 /// The rings of a program, by addresses.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -139,7 +137,7 @@ impl Charge {
         if !self.read.follows(line) {
             let taken = std::mem::take(&mut self.taken);
             if self.read.packets == 0 {
-                self.idle = std::mem::take(&mut self.vain) >= IDLE_POLLS && taken < NEARLY_EMPTY;
+                self.idle = std::mem::take(&mut self.vain) >= IDLE_POLLS && (taken as usize) < NEARLY_EMPTY;
             }
             let before = self.read.go_on(&stages.read, line, taken, self.idle);
             self.due(before);

@@ -123,16 +123,12 @@ impl Core {
     /// A store or a software prefetch asks for a line.
     pub(super) fn ask(&mut self, u: &mut Uncore, access: Access, line: u32, request: Request) {
         let state = self.state(line);
-        if suffices(state, request) {
-            return;
-        }
-        let kind = if request == Request::Read { Request::Read } else { Request::ReadOwn };
-        let level = if state.readable() { 2 } else { 3 };
-        // What merges with a request under way the second level does not see.
-        let seen = !self.expects(line);
-        self.request(u, Mshr::new(line, request));
+        // What the first level has, and what merges with a request under way, the second does not see.
+        let seen = access.is_followed(self.prefetch) && !suffices(state, request) && !self.expects(line);
+        self.fetch(u, line, request);
         if seen {
-            self.prefetch_after(u, access, line, level, kind);
+            let kind = if request == Request::Read { Request::Read } else { Request::ReadOwn };
+            self.prefetch_after(u, access, line, if state.readable() { 2 } else { 3 }, kind);
         }
     }
 

@@ -27,6 +27,18 @@ pub enum Access {
     Prefetch,
 }
 
+impl Access {
+    /// True when such prefetchers look at it.
+    #[inline]
+    pub fn is_followed(self, p: Prefetch) -> bool {
+        match self {
+            Access::Load(_) => true,
+            Access::Store => p.stores,
+            Access::Prefetch => p.software,
+        }
+    }
+}
+
 /// What the prefetchers of a core have seen.
 #[derive(Debug, Clone, Default)]
 pub struct Prefetchers {
@@ -40,17 +52,16 @@ pub struct Prefetchers {
 impl Prefetchers {
     /// What to fetch after an access to `line`, which the cache of this level had (3: neither).
     pub fn after(&mut self, p: Prefetch, access: Access, line: u32, level: u8) -> [Option<u32>; 4] {
-        let (seen, streams) = match access {
-            Access::Load(_) => (true, true),
-            Access::Store => (p.stores, p.stores),
-            Access::Prefetch => (p.software, false),
-        };
-        let adjacent = (seen && p.adjacent && level > 2).then_some(line ^ 1);
+        if !access.is_followed(p) {
+            return [None; 4];
+        }
+        let adjacent = (p.adjacent && level > 2).then_some(line ^ 1);
         let ip = match access {
             Access::Load(site) if p.ip => self.stride(site, line),
             _ => None,
         };
-        let [a, b] = if streams && p.streamer && level > 1 { self.stream(line) } else { [None; 2] };
+        let streams = p.streamer && level > 1 && access != Access::Prefetch;
+        let [a, b] = if streams { self.stream(line) } else { [None; 2] };
         [adjacent, ip, a, b]
     }
 

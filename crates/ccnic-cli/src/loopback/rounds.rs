@@ -138,7 +138,7 @@ pub struct Outcomes {
     /// Million packets per second that the machine's limit allows, measured in the same rounds; null when it
     /// was not.
     pub limit_mpps: Option<f64>,
-    /// `mpps` as a share of `limit_mpps`.
+    /// The median of the rounds' shares, each of the limit of its own round: CPUs that are moved between rounds change both.
     pub limit_share: Option<f64>,
     /// The spread of the rounds.
     pub spread: OutcomeSpread,
@@ -278,7 +278,6 @@ impl Outcomes {
             p99_ns: spread(|r| r.totals.rtt_ns.p99 as f64),
             pingpong_ns: spread(|r| r.pingpong_ns),
         };
-        let limit_mpps = measured(|r| r.limit_mpps);
         Outcomes {
             design: workload.config.design.name(),
             size: traffic.size,
@@ -299,8 +298,8 @@ impl Outcomes {
                 p999: quantile(|r| r.p999),
                 max: quantile(|r| r.max),
             },
-            limit_mpps,
-            limit_share: limit_mpps.map(|limit| spreads.mpps.median / limit),
+            limit_mpps: measured(|r| r.limit_mpps),
+            limit_share: measured(|r| Some(r.totals.mpps / r.limit_mpps?)),
             spread: spreads,
             rounds,
         }
@@ -367,6 +366,17 @@ mod tests {
         );
         assert_eq!(Offered::Share(0.5).traffic(&traffic, 0.0).rate, Some(LEAST_MPPS));
         assert_eq!(Rounds::steps(9, &[workload(64, &[0.5]), workload(64, &[0.5])]), 9 * 7);
+    }
+
+    /// Two rounds near, one far: what the medians of rate and limit say belongs to no round.
+    #[test]
+    fn shares_of_the_limit_are_those_of_rounds() {
+        let of = |mpps, limit| Round { limit_mpps: Some(limit), ..round(mpps, 300, 100.0) };
+        let rounds = vec![of(20.0, 40.0), of(4.0, 10.0), of(24.0, 30.0), of(30.0, 100.0)];
+        let all = Outcomes::of(&workload(64, &[]), Offered::Maximum, rounds);
+        assert_eq!(all.limit_share, Some(0.45));
+        let without = Round { limit_mpps: None, ..round(20.0, 300, 100.0) };
+        assert_eq!(Outcomes::of(&workload(64, &[]), Offered::Maximum, vec![without]).limit_share, None);
     }
 
     #[test]

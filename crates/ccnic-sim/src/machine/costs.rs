@@ -28,6 +28,8 @@ pub struct Costs {
     pub fill_buffers: usize,
     pub super_queue: usize,
     pub wc_buffers: usize,
+    /// A line on a core's own path; zero where it is not modelled.
+    pub line: Ps,
     /// A store into a write-combining buffer: a cycle.
     pub wc_store: Ps,
     pub mispredict: Ps,
@@ -97,6 +99,7 @@ impl Costs {
             fill_buffers: p.core.fill_buffers.get() as usize,
             super_queue: p.core.super_queue.get() as usize,
             wc_buffers: p.core.wc_buffers.get() as usize,
+            line: p.core.line.as_ref().map_or(0, |line| ps(line.get())),
             wc_store: ps(cycle),
             mispredict: ps(p.core.mispredict.get()),
             machine_clear: ps(p.core.machine_clear.get()),

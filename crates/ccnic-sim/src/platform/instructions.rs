@@ -21,13 +21,15 @@ pub struct Code {
     pub poll: u64,
     /// Between two lines of a ring that is read.
     pub ring_line: u64,
+    /// How far apart the reorder buffer meets two such lines: not less than the program's own instructions between them.
+    pub apart: u64,
     /// Before it reads, writes and publishes packets of the rings that [`Agent::set_rings`](crate::machine::agent::Agent::set_rings) names.
     pub stages: Stages,
 }
 
 impl Code {
     /// A loop of a microbenchmark: an access of a line, two instructions for its address, a branch; as many twice for a poll.
-    pub const PROBE: Code = Code { line: 4, poll: 8, ring_line: 8, stages: Stages::NONE };
+    pub const PROBE: Code = Code { line: 4, poll: 8, ring_line: 8, apart: 8, stages: Stages::NONE };
 }
 
 /// Instructions before a program goes on to another packet in a stage of a burst.
@@ -114,8 +116,9 @@ impl Counts {
     }
 
     /// What a program executes between its accesses.
-    fn code(&self, ring_line: u64, stages: Stages) -> Code {
-        Code { line: self.line.round() as u64, poll: self.poll.round() as u64, ring_line, stages }
+    fn code(&self, ring_line: u64, between: f64, stages: Stages) -> Code {
+        let apart = (ring_line as f64 * between).round() as u64;
+        Code { line: self.line.round() as u64, poll: self.poll.round() as u64, ring_line, apart, stages }
     }
 
     /// Instructions of a burst of so many packets in so many directions, without those of the lines of payload.
@@ -137,11 +140,18 @@ pub struct Instructions {
     /// Between two lines of a ring that is read.
     #[serde(rename = "loop")]
     ring_line: u64,
+    /// As a multiple of that, how far apart the reorder buffer meets them.
+    #[serde(skip, default = "as_counted")]
+    between: f64,
     /// The interface's host side and the load generator.
     pub host: Counts,
     /// The NIC.
     pub nic: Counts,
     stages: BothStages,
+}
+
+fn as_counted() -> f64 {
+    1.0
 }
 
 #[derive(Deserialize)]
@@ -235,6 +245,7 @@ impl Instructions {
         let (packet, call) = (times(&software.packet), times(&software.call));
         Instructions {
             ring_line: (self.ring_line as f64 * packet).round() as u64,
+            between: times(&software.between_lines),
             host: self.host.scaled(packet, call),
             nic: self.nic.scaled(packet, call),
             stages: BothStages {
@@ -247,12 +258,12 @@ impl Instructions {
 
     /// What the host executes between accesses.
     pub fn host_code(&self) -> Code {
-        self.host.code(self.ring_line, self.stages.host)
+        self.host.code(self.ring_line, self.between, self.stages.host)
     }
 
     /// What the NIC does.
     pub fn nic_code(&self) -> Code {
-        self.nic.code(self.ring_line, self.stages.nic)
+        self.nic.code(self.ring_line, self.between, self.stages.nic)
     }
 }
 
@@ -330,6 +341,12 @@ mod tests {
         let own = |c: &Counts| c.packet - 2.0 * c.line;
         assert!((own(&packets.nic) / own(&counted.nic) - 2.0).abs() < 1e-9);
         assert_eq!((packets.nic.burst, packets.nic.line), (counted.nic.burst, counted.nic.line));
+        let between = set("software.between_lines", 8.0);
+        let code = counted.host_code();
+        assert_eq!(
+            (code.apart, between.host_code()),
+            (code.ring_line, Code { apart: 8 * code.apart, ..code })
+        );
         assert!(icx.overridden("software.call", 1e3).is_err());
     }
 

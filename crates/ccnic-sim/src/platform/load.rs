@@ -75,7 +75,7 @@ impl Platform {
     /// The same machine with one value changed, e.g. `link.one_way`; a switch takes 0 and 1. Everything is checked again.
     ///
     /// A device on a link is told by what a data sheet says, too: `link.remote_memory` and `link.data_rate`, see `data_sheet.rs`.
-    /// `software.packet` and `software.call` are 1 where the file does not have them.
+    /// Numbers of software that is not ours are 1, and `core.line` is 0, where the file does not have them.
     pub fn overridden(&self, key: &str, value: f64) -> Result<Platform, PlatformError> {
         let key = data_sheet::key(key);
         let mut file = data_sheet::told_by(self.file.clone(), self, key);
@@ -118,14 +118,26 @@ impl Platform {
     }
 }
 
-/// Gives a number of `[software]` that a file may leave out what it is then.
+/// Numbers that a file may leave out: table, key, unit, and what they are then.
+const ABSENT: [(&str, &str, &str, f64); 4] = [
+    ("software", "packet", "times", 1.0),
+    ("software", "call", "times", 1.0),
+    ("software", "between_lines", "times", 1.0),
+    ("core", "line", "ns", 0.0),
+];
+
+/// Gives such a number what it is if it is left out.
 fn add_absent(file: &mut Table, key: &str) {
-    let Some(name @ ("packet" | "call")) = key.strip_prefix("software.") else { return };
-    if let Some(Value::Table(software)) = file.get_mut("software") {
-        let entry = [("times", Value::Float(1.0)), ("source", Value::String("as counted".into()))]
+    let Some((table, name, unit, value)) =
+        ABSENT.into_iter().find(|(table, name, ..)| key.split_once('.') == Some((*table, *name)))
+    else {
+        return;
+    };
+    if let Some(Value::Table(table)) = file.get_mut(table) {
+        let entry = [(unit, Value::Float(value)), ("source", Value::String("left out".into()))]
             .map(|(key, value)| (key.to_owned(), value))
             .into_iter()
             .collect();
-        software.entry(name).or_insert(Value::Table(entry));
+        table.entry(name).or_insert(Value::Table(entry));
     }
 }

@@ -35,6 +35,9 @@ tables! {
         super_queue: Count,
         /// Write-combining buffers.
         wc_buffers: Count,
+        /// What a line takes of the core's path between registers and caches, one line at a time: a line of payload that is read or
+        /// written, and one that comes from outside or is taken out by a snoop. Not modelled if absent: lines of one core overlap then.
+        line: Option<Ns>,
         /// The penalty when a poll succeeds: the loop's branch was predicted to continue.
         mispredict: Ns,
         /// The penalty of a polling core whose line is invalidated: speculative loads are squashed (a memory-ordering machine clear).
@@ -167,6 +170,9 @@ tables! {
         packet: Option<Multiple>,
         /// Instructions of a call (a burst in one direction, or an empty poll), likewise.
         call: Option<Multiple>,
+        /// Instructions between two lines of a ring that is read, likewise: more for software that deals with the packets of a line
+        /// before it looks at the next line. They are part of those of its packets: it executes no more.
+        between_lines: Option<Multiple>,
     }
 
     /// `[targets]`: what calibration probes must show; leave out what has not been measured.

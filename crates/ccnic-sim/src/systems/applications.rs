@@ -93,14 +93,14 @@ impl Work {
     /// `polls`: queues that are polled one after the other. `more`: instructions of a packet besides.
     fn of(platform: &Platform, name: &str, config: &Config, polls: u16, more: f64) -> Result<Work, RunError> {
         let missing = || RunError::Instructions(config.design.name());
-        let ring = Instructions::of(config).ok_or_else(missing)?.on(&platform.software).host_code().ring_line;
+        let ring = Instructions::of(config).ok_or_else(missing)?.on(&platform.software).host_code();
         let counts =
             instructions::of_application(name, config.design, &platform.software).ok_or_else(missing)?;
         let counts = Counts { packet: counts.packet + more, ..counts };
         let poll = (counts.poll * f64::from(polls)).round() as u64;
         Ok(Work {
             counts,
-            code: Code { line: counts.line.round() as u64, poll, ring_line: ring, stages: Stages::NONE },
+            code: Code { line: counts.line.round() as u64, poll, stages: Stages::NONE, ..ring },
         })
     }
 

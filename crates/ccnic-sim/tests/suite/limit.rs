@@ -25,6 +25,22 @@ fn two_cores_exchange_what_their_fill_buffers_allow() {
     }
 }
 
+/// Each line is on a core's own path four times: it comes, is read, is written and is taken away.
+#[test]
+fn two_cores_exchange_what_their_own_paths_allow() {
+    let zen4 = Platform::named("zen4-one-socket").unwrap();
+    let plan = Plan { batch: 48, window: 64, shuffled: false };
+    let rate = |line| exchange(&zen4.overridden("core.line", line).unwrap(), plan).unwrap() / 1e3;
+    let free = rate(0.01);
+    for line in [0.56, 1.0, 2.0] {
+        let (found, most) = (rate(line), 1.0 / (4.0 * line));
+        assert!(
+            (0.8..1.02).contains(&(found / most)) && found < free,
+            "{line}: {found} of {most} and {free}"
+        );
+    }
+}
+
 /// Nanoseconds a line, of lines that another core has modified.
 fn read(platform: &Platform, apart: u32) -> f64 {
     const LINES: u32 = 512;

@@ -76,8 +76,9 @@ impl Core {
     }
 
     /// How many lines the core reads ahead of a control-dependent load: as many as its reorder buffer reaches, if the program has
-    /// gone from line to line before, since the branch predictor expects that it will again. The instructions between two lines of
-    /// a ring are dispatched here.
+    /// gone from line to line before, since the branch predictor expects that it will again. Whole lines: while the load waits at the
+    /// head of a full reorder buffer, the load of a line beyond its end has not been dispatched. The instructions between two lines of a
+    /// ring are dispatched here.
     fn run_ahead(&mut self, u: &Uncore, line: u32) -> u32 {
         let (before, at) = self.predictor.last_line;
         if line == before {
@@ -95,7 +96,8 @@ impl Core {
         }
         // Of what does not find a fill buffer, most would not be executed before the branch is decided.
         let free = u.costs.fill_buffers.saturating_sub(self.buffers() + 1) as u32;
-        self.predictor.reach(u.costs.rob, self.position - at).min(free)
+        let apart = self.code.apart.max(self.position - at);
+        free.min((u.costs.rob / apart) as u32)
     }
 
     /// Accesses a line to read. True for a hit; otherwise it has been asked for.
@@ -157,7 +159,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.dispatch(u, self.code.line);
+        self.dispatch_line(u);
         self.touch(u, line, Site::Payload);
         Poll::Ready(())
     }

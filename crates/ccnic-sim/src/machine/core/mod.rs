@@ -40,6 +40,7 @@ use std::collections::VecDeque;
 use std::task::Poll;
 
 use crate::kernel::lookahead::Lookahead;
+use crate::kernel::server::Server;
 use crate::kernel::time::Ps;
 use crate::machine::caches::mask::RequesterClass;
 use crate::machine::caches::private::Private;
@@ -146,6 +147,8 @@ pub struct Core {
     prefetchers: Prefetchers,
     /// Which of them are on.
     prefetch: Prefetch,
+    /// The path that its lines share, where the platform has it.
+    path: Option<Server>,
     /// Since when every fill buffer has been taken.
     full_since: Option<Ps>,
     pub counters: Counters,
@@ -189,6 +192,7 @@ impl Core {
             predictor: Predictor::default(),
             prefetchers: Prefetchers::default(),
             prefetch,
+            path: p.core.line.as_ref().is_some_and(|line| line.get() > 0.0).then(Server::default),
             full_since: None,
             counters: Counters::default(),
             last_source: Source::Nowhere,
@@ -282,6 +286,21 @@ impl Core {
             self.dispatch(u, some);
         }
         self.can_dispatch(u)
+    }
+
+    /// When a line that reaches the core's own path at a time has passed it.
+    #[inline]
+    pub fn pass(&mut self, u: &Uncore, at: Ps) -> Ps {
+        self.path.as_mut().map_or(at, |path| path.serve(at, u.costs.line))
+    }
+
+    /// Dispatches the instructions of a line of payload that is read or written: they take as long as the line on its path at least.
+    #[inline]
+    fn dispatch_line(&mut self, u: &Uncore) {
+        let passed = self.pass(u, self.clock);
+        self.dispatch(u, self.code.line);
+        self.counters.window_stall += passed.saturating_sub(self.clock);
+        self.clock = self.clock.max(passed);
     }
 
     /// Dispatches the one instruction that loads, stores, prefetches or orders.

@@ -54,43 +54,17 @@ pub struct Predictor {
     pub changed: Option<(u32, u64)>,
     /// The line of the last control-dependent load since the last empty poll, and its position in program order.
     pub last_line: (u32, u64),
-    /// Instructions by which the reorder buffer reaches beyond the lines that were read ahead.
-    beyond: u64,
-}
-
-impl Predictor {
-    /// How many lines a reorder buffer reaches ahead, of lines that are so many instructions apart. What is left of a line counts
-    /// for the next time.
-    pub fn reach(&mut self, rob: u64, apart: u64) -> u32 {
-        let (reach, apart) = (rob + self.beyond, apart.max(1));
-        self.beyond = reach % apart;
-        (reach / apart) as u32
-    }
 }
 
 impl Default for Predictor {
     fn default() -> Predictor {
-        Predictor {
-            values: LastValues::default(),
-            speculated: None,
-            changed: None,
-            last_line: (NONE, 0),
-            beyond: 0,
-        }
+        Predictor { values: LastValues::default(), speculated: None, changed: None, last_line: (NONE, 0) }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn a_reorder_buffer_reaches_parts_of_lines() {
-        let mut p = Predictor::default();
-        let lines: Vec<u32> = (0..4).map(|_| p.reach(352, 200)).collect();
-        assert_eq!(lines, [1, 2, 2, 2], "1.76 lines");
-        assert_eq!(p.reach(352, 1000), 0);
-    }
 
     #[test]
     fn a_value_is_expected_after_it_has_been_seen() {

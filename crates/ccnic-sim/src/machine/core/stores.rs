@@ -20,7 +20,7 @@ impl Core {
             return Poll::Pending;
         }
         self.close(u);
-        self.dispatch(u, self.code.line);
+        self.dispatch_line(u);
         if !self.buffer_store(u, line, Stored::Payload) {
             self.fetch_to_write(u, line, whole);
         }

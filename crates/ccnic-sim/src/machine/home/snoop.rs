@@ -105,12 +105,14 @@ impl Home<'_> {
 
     fn owner_answered(&mut self, txn: TxnId, owner: AgentId, answer: &CacheRow) {
         let t = self.u.txns[txn];
-        let out = self.u.now + self.u.costs.snoop;
         let row = self.u.protocol.home_row(Sharing::Owned, t.request);
+        let data = row.data == Data::Owner;
+        let now = self.u.now;
+        let taken = if data { self.cores[owner as usize].pass(self.u, now) } else { now };
+        let out = taken + self.u.costs.snoop;
         let from = self.cores[owner as usize].socket;
         let to = self.cores[t.agent as usize].socket;
         let sent = out + self.u.costs.mesh;
-        let data = row.data == Data::Owner;
         // Within a socket the answer goes straight to the requester.
         let there = if from == to { out } else { self.send(from, to, sent, data) };
         // The home agent that ordered the transaction is done when the answer passes it, or when a message from the owner arrives.

@@ -184,6 +184,11 @@ impl Home<'_> {
             self.enter_filter(number, agent);
         }
         self.u.hop(txn, Hop::Answered, there);
-        self.u.events.push(there + self.u.costs.mesh + self.u.costs.fill, Event::Fill(txn));
+        let arrival = there + self.u.costs.mesh + self.u.costs.fill;
+        let passed = match source {
+            Source::Nowhere => arrival,
+            _ => self.cores[agent as usize].pass(self.u, arrival),
+        };
+        self.u.events.push(passed, Event::Fill(txn));
     }
 }

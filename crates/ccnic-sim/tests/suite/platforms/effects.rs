@@ -171,6 +171,7 @@ fn every_value_of_sockets_has_an_effect() {
             ("llc.size", 120.0),
             ("software.packet", 1.0),
             ("software.call", 1.0),
+            ("software.between_lines", 1.0),
         ];
         let platform = Platform::named(name).unwrap();
         sizes.into_iter().fold(platform, |p, (key, kib)| p.overridden(key, kib).unwrap())
@@ -205,6 +206,8 @@ fn sliced() -> Platform {
         ("snoop_filter.ways", 4.0),
         ("software.packet", 1.0),
         ("software.call", 1.0),
+        ("software.between_lines", 1.0),
+        ("core.line", 0.5),
     ];
     let platform = Platform::named("spr-filter").unwrap();
     values.into_iter().fold(platform, |p, (key, value)| p.overridden(key, value).unwrap())

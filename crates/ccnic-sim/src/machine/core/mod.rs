@@ -290,14 +290,14 @@ impl Core {
 
     /// When a line that reaches the core's own path at a time has passed it.
     #[inline]
-    pub fn pass(&mut self, u: &Uncore, at: Ps) -> Ps {
+    pub fn pass_line(&mut self, u: &Uncore, at: Ps) -> Ps {
         self.path.as_mut().map_or(at, |path| path.serve(at, u.costs.line))
     }
 
     /// Dispatches the instructions of a line of payload that is read or written: they take as long as the line on its path at least.
     #[inline]
     fn dispatch_line(&mut self, u: &Uncore) {
-        let passed = self.pass(u, self.clock);
+        let passed = self.pass_line(u, self.clock);
         self.dispatch(u, self.code.line);
         self.counters.window_stall += passed.saturating_sub(self.clock);
         self.clock = self.clock.max(passed);

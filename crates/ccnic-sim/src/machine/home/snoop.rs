@@ -108,7 +108,7 @@ impl Home<'_> {
         let row = self.u.protocol.home_row(Sharing::Owned, t.request);
         let data = row.data == Data::Owner;
         let now = self.u.now;
-        let taken = if data { self.cores[owner as usize].pass(self.u, now) } else { now };
+        let taken = if data { self.cores[owner as usize].pass_line(self.u, now) } else { now };
         let out = taken + self.u.costs.snoop;
         let from = self.cores[owner as usize].socket;
         let to = self.cores[t.agent as usize].socket;

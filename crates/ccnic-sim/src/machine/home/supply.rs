@@ -187,7 +187,7 @@ impl Home<'_> {
         let arrival = there + self.u.costs.mesh + self.u.costs.fill;
         let passed = match source {
             Source::Nowhere => arrival,
-            _ => self.cores[agent as usize].pass(self.u, arrival),
+            _ => self.cores[agent as usize].pass_line(self.u, arrival),
         };
         self.u.events.push(passed, Event::Fill(txn));
     }

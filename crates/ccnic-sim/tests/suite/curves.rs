@@ -237,3 +237,17 @@ fn memory_under_load_follows_its_curve() {
     }
     assert!(rates[4] > 3.0 * rates[0], "no load: {rates:?}");
 }
+
+/// Whole lines: with 57 instructions between two lines of four descriptors, a reorder buffer of 352 (icx) reaches 6 lines, with 399 none;
+/// one of 512 (spr) one, until they are 513 apart.
+#[test]
+fn lines_that_the_reorder_buffer_does_not_reach_are_waited_for() {
+    let rate = |name: &str, between: f64| {
+        let platform = named(name).overridden("software.between_lines", between).unwrap();
+        mpps(&loopback::run(&platform, &plan(Design::GroupedClear, 1, 64, 256, 100e-6)).unwrap())
+    };
+    let icx = [1.0, 7.0, 8.0].map(|between| rate("icx", between));
+    assert!(icx[0] > 1.3 * icx[1] && icx[1] == icx[2], "{icx:?}");
+    let spr = [1.0, 7.0, 8.0, 9.0].map(|between| rate("spr", between));
+    assert!(spr[0] > 1.1 * spr[1] && spr[1] == spr[2] && spr[2] > 1.1 * spr[3], "{spr:?}");
+}

@@ -111,6 +111,7 @@ fn table(workload: &Workload, rounds: usize, points: &[Outcomes]) -> Table {
     ));
     if let Some(limit) = points.last().and_then(|o| o.limit_mpps) {
         table.note(notes::limit(traffic.size, limit));
+        table.note("of limit: median of the rounds, each by its own limit.");
     }
     points.last().map(notes::placement).unwrap_or_default().into_iter().for_each(|note| table.note(note));
     table.note(notes::damage(points));

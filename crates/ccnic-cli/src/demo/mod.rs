@@ -129,7 +129,8 @@ fn table(rows: &[DesignFigures], args: &DemoArgs) -> Table {
     }
     table.note(
         "Every byte is written by the program, copied by the NIC, read back and checked. p50, p99: median and 99th percentile of \
-         the round trip with one 64-byte packet in flight. min\u{2013}max: of the rounds.",
+         the round trip with one 64-byte packet in flight. min\u{2013}max: of the rounds. of limit: median of the rounds, each by \
+         its own limit.",
     );
     let peaks = |f: fn(&DesignFigures) -> &Vec<Outcomes>| rows.first().and_then(|row| f(row).last());
     for peak in [peaks(|row| &row.small), peaks(|row| &row.large)].into_iter().flatten() {

@@ -24,7 +24,7 @@ pub fn page(rows: &[DesignFigures], limit: &Limit, alone: bool) -> String {
         "<h1>ccnic: packets through coherent memory</h1>\
          <p class=\"sub\">One program core and one NIC core, two processes, on {}{}.</p>\n\
          <p>A ping-pong of one word between the two cores takes <b>{} ns</b> on one cache line, {} ns on two. <i>Of limit</i> is \
-         the share of the packets that the cores could exchange without any protocol.</p>\n",
+         the share of the packets that the cores could exchange without any protocol in the same round, in the median.</p>\n",
         escape(&machine()),
         if alone { "" } else { " (sharing one CPU)" },
         units::ns(limit.word_rtt_ns.shared),

@@ -12,7 +12,7 @@ pub fn limit(size: u16, mpps: f64) -> String {
     let kind = if Rates::single(size) { "single" } else { "contiguous" };
     format!(
         "limit: {} Mpps of {size} bytes. In the same rounds two cores exchanged {} M {kind} cache lines per second in each \
-         direction, and such a packet takes {} lines. Of limit: the median of the rounds, each of its own limit.",
+         direction, and such a packet takes {} lines.",
         units::rate(mpps),
         units::rate(mpps * Rates::lines(size)),
         Rates::lines(size)

@@ -8,7 +8,9 @@ use ccnic::SharedMemory;
 use ccnic::memory::LINE;
 
 use super::agent::Agent;
-use super::caches::mask::WayMask;
+use super::caches::mask::{RequesterClass, WayMask};
+use super::core::Core;
+use super::costs::Prefetch;
 use super::device::{Device, Port};
 use super::directory::PAGE;
 use super::ids::{AGENTS_MAX, AgentId, SocketId, TxnId};
@@ -465,4 +467,16 @@ fn private_caches_hold_what_the_snoop_filter_has_room_for() {
     let lines = held([1, 4, 8]);
     assert_eq!([0, 1, 2, 3].map(|set| of_set(&lines, set)), [8; 4]);
     assert!(held([4, 4, 8]).len() > 100, "four slices hold all 128, if the hash spreads them evenly");
+}
+
+/// Lines of a core pass its path one at a time; what a device requests passes none.
+#[test]
+fn only_cores_have_a_path_of_their_own() {
+    let zen4 = Platform::named("zen4-one-socket").unwrap();
+    let mut machine = Machine::new(&zen4, 4096, &[(0, 0)]).unwrap();
+    let (core, u) = machine.core_and_uncore(0);
+    let line = u.costs.line;
+    assert_eq!([0, 0, 0].map(|at| core.pass_line(u, at)), [1, 2, 3].map(|n| n * line));
+    let mut agent = Core::new(1, 0, RequesterClass::Device, &zen4, Prefetch::default());
+    assert_eq!([0, 0].map(|at| agent.pass_line(u, at)), [0, 0]);
 }

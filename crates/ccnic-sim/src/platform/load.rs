@@ -75,7 +75,7 @@ impl Platform {
     /// The same machine with one value changed, e.g. `link.one_way`; a switch takes 0 and 1. Everything is checked again.
     ///
     /// A device on a link is told by what a data sheet says, too: `link.remote_memory` and `link.data_rate`, see `data_sheet.rs`.
-    /// Numbers of software that is not ours are 1, and `core.line` is 0, where the file does not have them.
+    /// Numbers of software that is not ours are 1, and lines pass a core's path in no time (`core.line`), where the file does not have them.
     pub fn overridden(&self, key: &str, value: f64) -> Result<Platform, PlatformError> {
         let key = data_sheet::key(key);
         let mut file = data_sheet::told_by(self.file.clone(), self, key);

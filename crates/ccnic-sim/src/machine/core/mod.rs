@@ -147,7 +147,7 @@ pub struct Core {
     prefetchers: Prefetchers,
     /// Which of them are on.
     prefetch: Prefetch,
-    /// The path that its lines share, where the platform has it.
+    /// The path that its lines share, where the platform has it. A device's agent has none.
     path: Option<Server>,
     /// Since when every fill buffer has been taken.
     full_since: Option<Ps>,
@@ -192,7 +192,7 @@ impl Core {
             predictor: Predictor::default(),
             prefetchers: Prefetchers::default(),
             prefetch,
-            path: p.core.line.as_ref().is_some_and(|line| line.get() > 0.0).then(Server::default),
+            path: (class == RequesterClass::Core && p.core.line.is_some()).then(Server::default),
             full_since: None,
             counters: Counters::default(),
             last_source: Source::Nowhere,

@@ -122,7 +122,7 @@ impl Agent<'_> {
     /// The program has executed so many instructions since the last call, its accesses to words included: those that no access has
     /// been charged for are charged now.
     pub fn has_executed(&self, instructions: u64) {
-        let mut rest = self.machine.borrow_mut().cores[self.core as usize].charge.end_burst(instructions);
+        let mut rest = self.machine.borrow_mut().cores[self.core as usize].end_burst(instructions);
         while rest > 0 {
             let some = rest.min(AT_ONCE);
             self.act(|core, u| core.instructions(u, some));

@@ -1,7 +1,7 @@
 //! A platform's numbers as the machine uses them: picoseconds and counts. Those of links are in `topology.rs`.
 
 use crate::kernel::time::{Ps, ps};
-use crate::platform::{Platform, Prefetchers};
+use crate::platform::{On, Platform, Prefetchers};
 
 /// Everything that takes time, or bounds how much may be under way.
 #[derive(Debug, Clone)]
@@ -12,7 +12,8 @@ pub struct Costs {
     pub llc_data: Ps,
     pub snoop: Ps,
     pub fill: Ps,
-    pub home_extra: Ps,
+    /// For a line that is modified in the other socket: for reads, and for requests for ownership.
+    pub home_extra: [Ps; 2],
     pub l2: Ps,
     /// A non-temporal store of a line from another socket, at the home agent that takes it.
     pub non_temporal_line: Ps,
@@ -80,6 +81,8 @@ impl Costs {
         let peak = p.memory.rate.get();
         let points = p.memory.curve.as_ref().map(|c| c.points()).unwrap_or_default();
         let idle = points.first().map_or(0.0, |p| p[1]);
+        let extra = ps(p.path.home_extra.get());
+        let reads_only = p.protocol.extra_for_reads_only.as_ref().is_some_and(On::get);
         Costs {
             miss: ps(p.path.miss.get()),
             mesh: ps(p.path.mesh.get()),
@@ -87,7 +90,7 @@ impl Costs {
             llc_data: ps(p.path.llc_data.get()),
             snoop: ps(p.path.snoop.get()),
             fill: ps(p.path.fill.get()),
-            home_extra: ps(p.path.home_extra.get()),
+            home_extra: [extra, if reads_only { 0 } else { extra }],
             l2: ps(p.l2.latency.get() - p.l1.latency.get()),
             non_temporal_line: p.link.as_ref().map_or(0, |l| ps(64.0 / l.around_rate.get())),
             memory: ps(p.memory.latency.get()),

@@ -55,6 +55,24 @@ fn load(sim: &mut Sim, core: AgentId, at: u32) -> Ps {
     })
 }
 
+/// A line that is taken from a core which polls it costs a machine clear; one that was read before the last burst ended does not.
+#[test]
+fn only_what_is_polled_is_speculative() {
+    let after = |burst: bool| {
+        let mut sim = Sim::new(Machine::new(&platform(), PAGE, &[(0, 0), (0, 0)]).unwrap());
+        run(&mut sim, 0, move |agent| {
+            agent.load_acquire(0);
+            agent.load_acquire(LINE);
+            if burst {
+                agent.has_executed(0);
+            }
+        });
+        run(&mut sim, 1, |agent| agent.store(0, 1));
+        load(&mut sim, 0, LINE)
+    };
+    assert_eq!([after(false), after(true)], [ps(platform().core.machine_clear.get()), 0]);
+}
+
 #[test]
 fn a_load_from_another_socket_takes_the_hops_between() {
     let p = platform();

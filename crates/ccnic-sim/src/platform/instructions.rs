@@ -4,11 +4,13 @@
 use std::str::FromStr;
 use std::sync::OnceLock;
 
+use ccnic::desc::DESC;
+use ccnic::memory::LINE;
 use ccnic::{Config, Design};
 use serde::Deserialize;
 
 use super::tables::Software;
-use super::units::Multiple;
+use super::units::{Multiple, On};
 
 const FILE: &str = include_str!("../../../../platforms/instructions.toml");
 
@@ -21,15 +23,18 @@ pub struct Code {
     pub poll: u64,
     /// Between two lines of a ring that is read.
     pub ring_line: u64,
-    /// How far apart the reorder buffer meets two such lines: not less than the program's own instructions between them.
+    /// How far apart the reorder buffer meets two such lines, where that is more.
     pub apart: u64,
+    /// Its software prefetches take effect.
+    pub prefetch: bool,
     /// Before it reads, writes and publishes packets of the rings that [`Agent::set_rings`](crate::machine::agent::Agent::set_rings) names.
     pub stages: Stages,
 }
 
 impl Code {
     /// A loop of a microbenchmark: an access of a line, two instructions for its address, a branch; as many twice for a poll.
-    pub const PROBE: Code = Code { line: 4, poll: 8, ring_line: 8, apart: 8, stages: Stages::NONE };
+    pub const PROBE: Code =
+        Code { line: 4, poll: 8, ring_line: 8, apart: 8, prefetch: true, stages: Stages::NONE };
 }
 
 /// Instructions before a program goes on to another packet in a stage of a burst.
@@ -115,10 +120,17 @@ impl Counts {
         }
     }
 
-    /// What a program executes between its accesses.
-    fn code(&self, ring_line: u64, between: f64, stages: Stages) -> Code {
-        let apart = (ring_line as f64 * between).round() as u64;
-        Code { line: self.line.round() as u64, poll: self.poll.round() as u64, ring_line, apart, stages }
+    /// What a program of a case executes between its accesses.
+    fn code(&self, case: &Instructions, stages: Stages) -> Code {
+        let packets = (self.packet * f64::from(case.between_lines)).round() as u64;
+        Code {
+            line: self.line.round() as u64,
+            poll: self.poll.round() as u64,
+            ring_line: case.ring_line,
+            apart: case.ring_line.max(packets),
+            prefetch: case.prefetch,
+            stages,
+        }
     }
 
     /// Instructions of a burst of so many packets in so many directions, without those of the lines of payload.
@@ -140,18 +152,16 @@ pub struct Instructions {
     /// Between two lines of a ring that is read.
     #[serde(rename = "loop")]
     ring_line: u64,
-    /// As a multiple of that, how far apart the reorder buffer meets them.
-    #[serde(skip, default = "as_counted")]
-    between: f64,
+    /// Packets that are dealt with there: ours takes the descriptors of a burst first.
+    #[serde(skip)]
+    between_lines: u32,
+    #[serde(skip, default = "ours")]
+    prefetch: bool,
     /// The interface's host side and the load generator.
     pub host: Counts,
     /// The NIC.
     pub nic: Counts,
     stages: BothStages,
-}
-
-fn as_counted() -> f64 {
-    1.0
 }
 
 #[derive(Deserialize)]
@@ -215,6 +225,11 @@ fn file() -> &'static File {
     })
 }
 
+/// Our software prefetches.
+fn ours() -> bool {
+    true
+}
+
 impl Instructions {
     /// Those of a configuration: counted with all, or as many as have been counted, of what it switches off.
     pub fn of(config: &Config) -> Option<&'static Instructions> {
@@ -243,9 +258,11 @@ impl Instructions {
     pub fn on(&self, software: &Software) -> Instructions {
         let times = |given: &Option<Multiple>| given.as_ref().map_or(1.0, Multiple::get);
         let (packet, call) = (times(&software.packet), times(&software.call));
+        let at_a_time = software.packet_at_a_time.as_ref().is_some_and(On::get);
         Instructions {
             ring_line: (self.ring_line as f64 * packet).round() as u64,
-            between: times(&software.between_lines),
+            between_lines: if at_a_time { self.packets_of_line() } else { 0 },
+            prefetch: software.prefetch.as_ref().is_none_or(On::get),
             host: self.host.scaled(packet, call),
             nic: self.nic.scaled(packet, call),
             stages: BothStages {
@@ -256,14 +273,19 @@ impl Instructions {
         }
     }
 
+    /// Packets whose descriptors share a line.
+    fn packets_of_line(&self) -> u32 {
+        if self.design == Design::Padded.name() { 1 } else { LINE / DESC }
+    }
+
     /// What the host executes between accesses.
     pub fn host_code(&self) -> Code {
-        self.host.code(self.ring_line, self.between, self.stages.host)
+        self.host.code(self, self.stages.host)
     }
 
     /// What the NIC does.
     pub fn nic_code(&self) -> Code {
-        self.nic.code(self.ring_line, self.between, self.stages.nic)
+        self.nic.code(self, self.stages.nic)
     }
 }
 
@@ -341,12 +363,12 @@ mod tests {
         let own = |c: &Counts| c.packet - 2.0 * c.line;
         assert!((own(&packets.nic) / own(&counted.nic) - 2.0).abs() < 1e-9);
         assert_eq!((packets.nic.burst, packets.nic.line), (counted.nic.burst, counted.nic.line));
-        let between = set("software.between_lines", 8.0);
-        let code = counted.host_code();
-        assert_eq!(
-            (code.apart, between.host_code()),
-            (code.ring_line, Code { apart: 8 * code.apart, ..code })
-        );
+        let (at_a_time, code) = (set("software.packet_at_a_time", 1.0), counted.nic_code());
+        assert_eq!(code.apart, code.ring_line);
+        let apart = (4.0 * counted.nic.packet).round() as u64;
+        assert_eq!(at_a_time.nic_code(), Code { apart, ..code });
+        assert_eq!(set("software.prefetch", 0.0).nic_code(), Code { prefetch: false, ..code });
+        assert_eq!((at_a_time.host.packet, at_a_time.nic.packet), (counted.host.packet, counted.nic.packet));
         assert!(icx.overridden("software.call", 1e3).is_err());
     }
 

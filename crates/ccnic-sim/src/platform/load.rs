@@ -75,7 +75,7 @@ impl Platform {
     /// The same machine with one value changed, e.g. `link.one_way`; a switch takes 0 and 1. Everything is checked again.
     ///
     /// A device on a link is told by what a data sheet says, too: `link.remote_memory` and `link.data_rate`, see `data_sheet.rs`.
-    /// Numbers of software that is not ours are 1, and lines pass a core's path in no time (`core.line`), where the file does not have them.
+    /// Software is ours, and lines pass a core's path in no time (`core.line`), where the file does not have them.
     pub fn overridden(&self, key: &str, value: f64) -> Result<Platform, PlatformError> {
         let key = data_sheet::key(key);
         let mut file = data_sheet::told_by(self.file.clone(), self, key);
@@ -118,15 +118,17 @@ impl Platform {
     }
 }
 
-/// Numbers that a file may leave out: table, key, unit, and what they are then.
-const ABSENT: [(&str, &str, &str, f64); 4] = [
-    ("software", "packet", "times", 1.0),
-    ("software", "call", "times", 1.0),
-    ("software", "between_lines", "times", 1.0),
-    ("core", "line", "ns", 0.0),
+/// What a file may leave out: table, key, unit, and what it is then.
+const ABSENT: [(&str, &str, &str, Value); 6] = [
+    ("software", "packet", "times", Value::Float(1.0)),
+    ("software", "call", "times", Value::Float(1.0)),
+    ("software", "packet_at_a_time", "on", Value::Boolean(false)),
+    ("software", "prefetch", "on", Value::Boolean(true)),
+    ("core", "line", "ns", Value::Float(0.0)),
+    ("protocol", "extra_for_reads_only", "on", Value::Boolean(false)),
 ];
 
-/// Gives such a number what it is if it is left out.
+/// Gives such an entry what it is if it is left out.
 fn add_absent(file: &mut Table, key: &str) {
     let Some((table, name, unit, value)) =
         ABSENT.into_iter().find(|(table, name, ..)| key.split_once('.') == Some((*table, *name)))
@@ -134,7 +136,7 @@ fn add_absent(file: &mut Table, key: &str) {
         return;
     };
     if let Some(Value::Table(table)) = file.get_mut(table) {
-        let entry = [(unit, Value::Float(value)), ("source", Value::String("left out".into()))]
+        let entry = [(unit, value), ("source", Value::String("left out".into()))]
             .map(|(key, value)| (key.to_owned(), value))
             .into_iter()
             .collect();

@@ -136,6 +136,8 @@ tables! {
         dataless_full_line: On,
         /// A read that misses at its own home agent starts reading memory before the other socket has answered.
         speculative_memory_read: On,
+        /// A home agent adds `path.home_extra` for reads only. For requests for ownership, too, if absent.
+        extra_for_reads_only: Option<On>,
         /// CLDEMOTE does something.
         demote: On,
     }
@@ -170,9 +172,11 @@ tables! {
         packet: Option<Multiple>,
         /// Instructions of a call (a burst in one direction, or an empty poll), likewise.
         call: Option<Multiple>,
-        /// Instructions between two lines of a ring that is read, likewise: more for software that deals with the packets of a line
-        /// before it looks at the next line. They are part of those of its packets: it executes no more.
-        between_lines: Option<Multiple>,
+        /// Whether it deals with one packet after the other, so that all instructions for the packets of a line of a ring lie before it
+        /// reads the next one. Ours takes the descriptors of a burst first. Off if absent.
+        packet_at_a_time: Option<On>,
+        /// Whether its software prefetches take effect. On if absent, as ours.
+        prefetch: Option<On>,
     }
 
     /// `[targets]`: what calibration probes must show; leave out what has not been measured.

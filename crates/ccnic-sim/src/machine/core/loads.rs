@@ -164,8 +164,11 @@ impl Core {
         Poll::Ready(())
     }
 
-    /// A software prefetch: to read, to own, or to overwrite.
+    /// A software prefetch: to read, to own, or to overwrite. Not of software that has none.
     pub fn prefetch(&mut self, u: &mut Uncore, line: u32, request: Request) -> Poll<()> {
+        if !self.code.prefetch {
+            return Poll::Ready(());
+        }
         if !self.can_dispatch(u) || self.is_load_queue_full(u) || !self.are_addresses_known(u) {
             return Poll::Pending;
         }

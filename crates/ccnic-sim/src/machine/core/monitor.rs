@@ -8,7 +8,7 @@ pub const LINES_MAX: usize = 64;
 /// What a core watches while it polls.
 #[derive(Debug)]
 pub struct Monitor {
-    /// Lines loaded since the last empty poll.
+    /// Lines loaded since the last empty poll or burst.
     pub lines: Vec<u32>,
     /// One of them has been invalidated, or has come.
     pub triggered: bool,

@@ -50,6 +50,13 @@ impl Core {
         Poll::Pending
     }
 
+    /// A burst has been dealt with by so many instructions; returns those that have not been dispatched. What was loaded before it is no
+    /// longer speculative: that it is invalidated costs nothing.
+    pub fn end_burst(&mut self, executed: u64) -> u64 {
+        self.monitor.reset();
+        self.charge.end_burst(executed)
+    }
+
     /// A line has been invalidated, or has come: a polling loop that watches it sees that, at a penalty.
     pub fn trigger(&mut self, u: &mut Uncore, line: u32, penalty: Ps) {
         if !self.monitor.lines.contains(&line) {

@@ -90,7 +90,8 @@ impl Home<'_> {
         match row.snoops {
             Snoops::Owner(_) if line.owner != t.agent => {
                 if t.at == home && self.cores[line.owner as usize].socket != home {
-                    start += self.u.costs.home_extra;
+                    let reads = matches!(t.request, Request::Read | Request::ReadCurrent);
+                    start += self.u.costs.home_extra[usize::from(!reads)];
                     if self.u.costs.speculative_read && self.u.address_map.home(t.line).is_none() {
                         self.u.read_memory(home, start);
                     }

@@ -162,8 +162,14 @@ fn probes() -> Vec<Probe<Platform>> {
 }
 
 /// Numbers that CC-NIC's machines leave out, so that they have entries to be changed.
-const LEFT_OUT: [(&str, f64); 4] =
-    [("software.packet", 1.0), ("software.call", 1.0), ("software.between_lines", 1.0), ("core.line", 0.5)];
+const LEFT_OUT: [(&str, f64); 6] = [
+    ("software.packet", 1.0),
+    ("software.call", 1.0),
+    ("software.packet_at_a_time", 0.0),
+    ("software.prefetch", 1.0),
+    ("core.line", 0.5),
+    ("protocol.extra_for_reads_only", 0.0),
+];
 
 /// CC-NIC's machines: a coherent NIC and a PCIe NIC, with caches that a short run fills.
 #[test]

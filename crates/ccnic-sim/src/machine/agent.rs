@@ -119,8 +119,8 @@ impl Agent<'_> {
         self.machine.borrow().cores[self.core as usize].charge.is_idle()
     }
 
-    /// The program has executed so many instructions since the last call, its accesses to words included: those that no access has
-    /// been charged for are charged now.
+    /// The program has dealt with a burst, and executed so many instructions since the last call, its accesses to words included: those
+    /// that no access has been charged for are charged now.
     pub fn has_executed(&self, instructions: u64) {
         let mut rest = self.machine.borrow_mut().cores[self.core as usize].end_burst(instructions);
         while rest > 0 {

@@ -12,8 +12,7 @@ pub struct Costs {
     pub llc_data: Ps,
     pub snoop: Ps,
     pub fill: Ps,
-    /// For a line that is modified in the other socket: for reads, and for requests for ownership.
-    pub home_extra: [Ps; 2],
+    pub home_extra: Ps,
     pub l2: Ps,
     /// A non-temporal store of a line from another socket, at the home agent that takes it.
     pub non_temporal_line: Ps,
@@ -42,6 +41,7 @@ pub struct Costs {
     pub migratory_remote: bool,
     pub dataless: bool,
     pub speculative_read: bool,
+    pub extra_for_reads_only: bool,
     pub demote: bool,
     /// Prefetchers of host cores and of NIC cores.
     pub prefetch: [Prefetch; 2],
@@ -81,8 +81,6 @@ impl Costs {
         let peak = p.memory.rate.get();
         let points = p.memory.curve.as_ref().map(|c| c.points()).unwrap_or_default();
         let idle = points.first().map_or(0.0, |p| p[1]);
-        let extra = ps(p.path.home_extra.get());
-        let reads_only = p.protocol.extra_for_reads_only.as_ref().is_some_and(On::get);
         Costs {
             miss: ps(p.path.miss.get()),
             mesh: ps(p.path.mesh.get()),
@@ -90,7 +88,7 @@ impl Costs {
             llc_data: ps(p.path.llc_data.get()),
             snoop: ps(p.path.snoop.get()),
             fill: ps(p.path.fill.get()),
-            home_extra: [extra, if reads_only { 0 } else { extra }],
+            home_extra: ps(p.path.home_extra.get()),
             l2: ps(p.l2.latency.get() - p.l1.latency.get()),
             non_temporal_line: p.link.as_ref().map_or(0, |l| ps(64.0 / l.around_rate.get())),
             memory: ps(p.memory.latency.get()),
@@ -112,6 +110,7 @@ impl Costs {
             migratory_remote: p.protocol.migratory_remote.get(),
             dataless: p.protocol.dataless_full_line.get(),
             speculative_read: p.protocol.speculative_memory_read.get(),
+            extra_for_reads_only: p.protocol.extra_for_reads_only.as_ref().is_some_and(On::get),
             demote: p.protocol.demote.get(),
             prefetch: [Prefetch::of(&p.prefetch.host), Prefetch::of(&p.prefetch.nic)],
         }

@@ -113,6 +113,28 @@ fn a_modified_line_comes_from_a_third_socket() {
     sim.machine().audit().unwrap();
 }
 
+/// Of a line that is modified in the other socket: what its home agent adds, a request for ownership may be spared.
+#[test]
+fn a_home_agent_may_add_its_extra_for_reads_only() {
+    let took = |reads_only: f64, own: bool| {
+        let p = platform().overridden("protocol.extra_for_reads_only", reads_only).unwrap();
+        let mut sim = Sim::new(Machine::new(&p, PAGE, &[(0, 0), (1, 1)]).unwrap());
+        run(&mut sim, 1, |agent| agent.store(0, 1));
+        run(&mut sim, 0, move |agent| {
+            let start = agent.now();
+            if own {
+                agent.store(0, 2);
+                agent.fence();
+            } else {
+                agent.load_acquire(0);
+            }
+            agent.now() - start
+        })
+    };
+    assert_eq!(took(0.0, false), took(1.0, false));
+    assert_eq!(took(0.0, true), took(1.0, true) + ps(platform().path.home_extra.get()));
+}
+
 /// Every last-level cache of a ring has a copy; a store has them dropped, and waits for the farthest.
 #[test]
 fn a_store_drops_the_copies_of_every_last_level_cache() {

@@ -91,7 +91,9 @@ impl Home<'_> {
             Snoops::Owner(_) if line.owner != t.agent => {
                 if t.at == home && self.cores[line.owner as usize].socket != home {
                     let reads = matches!(t.request, Request::Read | Request::ReadCurrent);
-                    start += self.u.costs.home_extra[usize::from(!reads)];
+                    if reads || !self.u.costs.extra_for_reads_only {
+                        start += self.u.costs.home_extra;
+                    }
                     if self.u.costs.speculative_read && self.u.address_map.home(t.line).is_none() {
                         self.u.read_memory(home, start);
                     }

@@ -7,7 +7,7 @@ NIGHTLY := $(shell rustup toolchain list 2>/dev/null | grep -m1 -o '^nightly[^ ]
 DPDK := $(shell pkg-config --modversion libdpdk 2>/dev/null)
 HOST := $(shell rustc -vV 2>/dev/null | sed -n 's/^host: //p')
 
-.PHONY: all run test lint unit tsan fuzz fuzz-ci instructions counts smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-kv dpdk-peers-smoke apps-test miri install clean
+.PHONY: all run test lint style supply unit tsan fuzz fuzz-ci instructions counts smoke smoke-c dpdk dpdk-test dpdk-peers dpdk-kv dpdk-peers-smoke apps-test miri install clean
 
 # What is installed; crates that only tests and fuzzing use would take minutes more.
 all:
@@ -20,11 +20,17 @@ run: all
 test: lint unit tsan smoke smoke-c dpdk-test dpdk-peers-smoke apps-test
 	@echo "all tests passed"
 
-lint:
+lint: style supply
+
+style:
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings
 	RUSTDOCFLAGS="-D warnings" $(CARGO) doc --workspace --no-deps --locked
+
+# Licences, sources and known advisories of all that the lock files name, as far as this machine has the tools and their data.
+supply:
+	CARGO="$(CARGO)" .ci/supply
 
 # Everything but the examples: clippy checks those of Rust, the tests of libccnic build those of C. JOBS programs at a time.
 UNIT = --workspace --locked --lib --bins --tests
@@ -61,7 +67,7 @@ fuzz-ci:
 # What `make test` and `make fuzz-ci` compile, nothing of it run: with `make -j builds` several compilations share the cores, so that
 # none waits for the last crate of another.
 .PHONY: builds build-unit build-tsan build-fuzz
-builds: lint all build-unit build-tsan build-fuzz
+builds: style all build-unit build-tsan build-fuzz
 build-unit:
 	$(CARGO) test $(UNIT) --no-run
 build-tsan:

@@ -9,12 +9,17 @@ use std::ffi::c_void;
 use std::os::fd::{AsFd, AsRawFd};
 use std::ptr::NonNull;
 use std::sync::Once;
+use std::sync::atomic::{AtomicU8, Ordering};
 
 use rustix::io::Errno;
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, mmap_anonymous, munmap};
+use rustix::mm::{
+    Advice, MapFlags, MlockFlags, ProtFlags, madvise, mlock_with, mmap, mmap_anonymous, munmap,
+};
 
+use crate::extents::{Pins, collapse_mapped};
 use crate::freeze::{Frozen, freeze};
 use crate::holes::{self, Entered};
+use crate::region::HUGE_PAGE;
 
 /// Address space that one mapping reserves: any `u32` offset plus any `u32` length, plus a line.
 pub(crate) const SPAN: usize = (2 << 32) + (64 << 10);
@@ -26,7 +31,12 @@ pub(crate) struct Mapping {
     size: u32,
     /// The entry for the handler of `holes.rs`; taken out before the memory is unmapped.
     entered: Option<Entered>,
+    /// Keep the kernel from moving its pages, if [`pin`](Mapping::pin) was called.
+    pins: Pins,
 }
+
+/// The distance at which every page is touched: that of the smallest pages there are.
+const PAGE: usize = 4096;
 
 // SAFETY: the mapping is plain memory without thread affinity; all access goes through atomics or by the
 // ownership rules of `SharedMemory`.
@@ -37,8 +47,9 @@ unsafe impl Sync for Mapping {}
 impl Mapping {
     /// Maps the first `size` bytes of `fd` for reading and writing.
     ///
-    /// `align` is the page size of the file (2 MiB for huge pages).
-    pub(crate) fn new(fd: impl AsFd, size: u32, align: usize) -> rustix::io::Result<Mapping> {
+    /// `page` is the page size of the file. What holds an extent is aligned to one, so that the kernel can map it by one entry.
+    pub(crate) fn new(fd: impl AsFd, size: u32, page: usize) -> rustix::io::Result<Mapping> {
+        let align = if size < HUGE_PAGE { page } else { HUGE_PAGE as usize };
         let reserved = SPAN + align;
         // SAFETY: a fresh, inaccessible, anonymous mapping at an address of the kernel's choice aliases
         // nothing.
@@ -66,12 +77,50 @@ impl Mapping {
         let base = NonNull::new(base).ok_or(Errno::NOMEM)?;
         let entered = holes::enter(base, size as usize).ok_or(Errno::MFILE);
         match mapped.and(entered) {
-            Ok(entered) => Ok(Mapping { base: base.cast(), size, entered: Some(entered) }),
+            Ok(entered) => {
+                Ok(Mapping { base: base.cast(), size, entered: Some(entered), pins: Pins::default() })
+            }
             Err(e) => {
                 // SAFETY: no other code has an address of the reservation yet.
                 unsafe { munmap(base.as_ptr(), SPAN)? };
                 Err(e)
             }
+        }
+    }
+
+    /// Keeps the kernel from moving the pages of `fd`, which is mapped here and has all its pages, for as long as they are mapped.
+    pub(crate) fn pin(&mut self, fd: impl AsFd) -> rustix::io::Result<()> {
+        self.pins = Pins::take(fd, self.size)?;
+        Ok(())
+    }
+
+    /// Puts the whole extents of a region that nobody has touched yet into huge pages, as far as the system has any: `alike` says whether
+    /// the bytes of an extent, from an offset on, may be placed together.
+    pub(crate) fn collapse(&self, alike: impl Fn(u32) -> bool) {
+        let whole = (0..self.size).step_by(HUGE_PAGE as usize).take((self.size / HUGE_PAGE) as usize);
+        for at in whole.filter(|at| alike(*at)) {
+            // SAFETY: the extent lies in our mapping, and no other process has it. An extent without any page is not collapsed.
+            let collapsed = unsafe {
+                let extent = self.base.add(at as usize);
+                extent.write_volatile(0);
+                collapse_mapped(extent.cast())
+            };
+            if let Err(e) = collapsed {
+                tracing::debug!("the region is on small pages from byte {at} on: {e}");
+                return;
+            }
+        }
+    }
+
+    /// Has this thread touch every page, so that no other one meets a fault. It waits for pages that other processes have locked, without
+    /// a lock that other threads of this process need (as MADV_POPULATE_WRITE holds one).
+    pub(crate) fn touch(&self) {
+        for at in (0..self.size as usize).step_by(PAGE) {
+            // SAFETY: the byte lies in our mapping; it is shared with other processes, and accessed atomically.
+            let byte = unsafe { AtomicU8::from_ptr(self.base.as_ptr().add(at)) };
+            let value = byte.load(Ordering::Relaxed);
+            // A write that changes nothing. If it fails, another process is writing there.
+            let _ = byte.compare_exchange(value, value, Ordering::Relaxed, Ordering::Relaxed);
         }
     }
 
@@ -82,12 +131,14 @@ impl Mapping {
         unsafe { madvise(self.base.as_ptr().cast(), self.size as usize, Advice::LinuxPopulateWrite) }
     }
 
-    /// Locks the pages in memory, so that they are not swapped out. Where this process may not, that is logged
-    /// once. Huge pages are never swapped out.
+    /// Locks the pages in memory from when they are touched, so that they are not swapped out. Where this process
+    /// may not, that is logged once. Pages of a file on huge pages are never swapped out.
     pub(crate) fn lock_pages(&self) {
         static WARN: Once = Once::new();
         // SAFETY: locking changes no contents; the range is our mapping.
-        if let Err(e) = unsafe { mlock(self.base.as_ptr().cast(), self.size as usize) } {
+        let locked =
+            unsafe { mlock_with(self.base.as_ptr().cast(), self.size as usize, MlockFlags::ONFAULT) };
+        if let Err(e) = locked {
             WARN.call_once(|| {
                 tracing::warn!(
                     "regions may be swapped out, which delays packets ({e}): raise the limit of locked memory \

@@ -1,8 +1,8 @@
 //! A region that another process offers, from its descriptor to a mapping that the other process cannot
 //! disturb.
 //!
-//! A page that is missing when the NIC touches it would stop the NIC: while a hole is being punched, a fault
-//! in it sleeps. So a NIC takes a region only when nothing can go missing any more:
+//! A page that is missing when the NIC touches it would stop the NIC: while a hole is being punched, or a page
+//! moved, a fault in it sleeps. So a NIC takes a region only when nothing can go missing or move any more:
 //!
 //! 1. [`OfferedRegion::new`] looks at the descriptor alone: a memfd, sealed against changes of its size, with
 //!    all its pages there. The kernel charges those to the program.
@@ -10,14 +10,15 @@
 //!    change after it has been checked.
 //! 3. [`OfferedRegion::map`] maps the region, adds F_SEAL_FUTURE_WRITE, after which no process can punch
 //!    holes, and looks again that no page is missing. Mappings that exist stay writable; there will be no
-//!    further ones.
+//!    further ones. Then it holds a page of each 2 MiB, so that no process can have them put into huge pages,
+//!    locks all in memory, and touches each.
 //!
 //! Each step may sleep for as long as the program keeps the file's lock busy (by punching holes in a loop,
 //! say): not for a thread that others wait for.
 
 use std::os::fd::OwnedFd;
 
-use rustix::fs::{SealFlags, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs};
+use rustix::fs::{SealFlags, SeekFrom, fcntl_add_seals, fcntl_get_seals, fstat, fstatfs, seek};
 use rustix::io::{Errno, pread};
 
 use crate::error::Error;
@@ -47,6 +48,8 @@ pub struct OfferedRegion {
     seals: SealFlags,
 }
 
+/// What a NIC does to a region so that nobody can have its pages moved.
+const PIN: &str = "hold the region's pages in a pipe (raise RLIMIT_NOFILE, or fs.pipe-user-pages-hard)";
 /// Bytes of the blocks in which `stat` counts, whatever the pages' size.
 const BLOCK: u64 = 512;
 
@@ -104,11 +107,12 @@ impl OfferedRegion {
     }
 
     /// Maps the region, seals it as `sealing` says, and locks its pages in memory where this process may
-    /// (RLIMIT_MEMLOCK; otherwise one warning). All pages are there when it returns.
+    /// (RLIMIT_MEMLOCK; otherwise one warning). All pages are there when it returns, and mapped; those of a
+    /// sealed region stay where they are. Takes a descriptor for each 512 MiB of such a region.
     ///
     /// # Errors
     /// [`Error::NotARegion`] when it cannot be sealed (F_SEAL_SEAL is set), or pages have gone missing since
-    /// [`new`](OfferedRegion::new); [`Error::Os`] when the system has no address space or page tables left.
+    /// [`new`](OfferedRegion::new); [`Error::Os`] when the system has no address space or descriptors left.
     pub fn map(self, sealing: Sealing) -> Result<Region, Error> {
         if sealing == Sealing::Required && self.seals.contains(SealFlags::SEAL) {
             return Err(Error::NotARegion {
@@ -116,18 +120,22 @@ impl OfferedRegion {
                       release on both sides, or have the operator trust this user",
             });
         }
-        let mapping = Mapping::new(&self.fd, self.size, self.page).map_err(Error::os("map the region"))?;
+        let mut mapping =
+            Mapping::new(&self.fd, self.size, self.page).map_err(Error::os("map the region"))?;
         if sealing == Sealing::Required {
             fcntl_add_seals(&self.fd, SealFlags::FUTURE_WRITE | SealFlags::SEAL)
                 .map_err(Error::os("seal the region"))?;
         }
         // Nobody can punch holes any more, so this is final: the next lines allocate no page.
         self.check_pages()?;
-        mapping.populate().map_err(Error::os("map the region's pages"))?;
         let huge = self.page == HUGE_PAGE as usize;
+        if !huge && sealing == Sealing::Required {
+            mapping.pin(&self.fd).map_err(Error::os(PIN))?;
+        }
         if !huge {
             mapping.lock_pages();
         }
+        mapping.touch();
         Ok(Region::new(self.fd, mapping, if huge { Pages::Huge } else { Pages::Small }))
     }
 
@@ -135,10 +143,17 @@ impl OfferedRegion {
     fn check_pages(&self) -> Result<(), Error> {
         let stat = fstat(&self.fd).map_err(Error::os("stat the region"))?;
         let there = u64::try_from(stat.st_blocks).unwrap_or(0).saturating_mul(BLOCK);
-        if there < u64::from(self.size) {
+        // An extent that is one huge page counts as a whole, even beyond the end of the file, and makes up for holes elsewhere.
+        let holes = there > u64::from(self.size) && self.has_hole()?;
+        if there < u64::from(self.size) || holes {
             return Err(Error::NotARegion { why: "pages of it are missing; write to all of them first" });
         }
         Ok(())
+    }
+
+    fn has_hole(&self) -> Result<bool, Error> {
+        let hole = seek(&self.fd, SeekFrom::Hole(0)).map_err(Error::os("look for holes in the region"))?;
+        Ok(hole < u64::from(self.size))
     }
 }
 

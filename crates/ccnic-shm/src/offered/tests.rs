@@ -69,6 +69,21 @@ fn a_region_with_a_page_missing_is_refused() {
     refused(fd, "pages of it are missing");
 }
 
+/// A page of the last extent that is one huge page counts 512 times.
+#[test]
+fn a_huge_page_beyond_the_end_does_not_make_up_for_a_hole() {
+    let size = u64::from(HUGE_PAGE) + 4096;
+    let fd = memfd(size, SIZE);
+    (0..size).step_by(4096).for_each(|at| drop(rustix::io::pwrite(&fd, b"!", at).unwrap()));
+    if let Err(e) = crate::collapse(&fd, HUGE_PAGE.into()) {
+        return println!("not tested: an extent is not collapsed: {e}");
+    }
+    assert!(fstat(&fd).unwrap().st_blocks as u64 * BLOCK > size);
+    OfferedRegion::new(copy(&fd)).unwrap();
+    punch(&fd, 4096, 4096).unwrap();
+    refused(fd, "pages of it are missing");
+}
+
 #[test]
 fn a_hole_punched_between_the_checks_is_found_when_it_is_mapped() {
     for sealing in [Sealing::Required, Sealing::Trusted] {

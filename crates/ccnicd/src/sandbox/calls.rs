@@ -52,12 +52,12 @@ macro_rules! calls {
 pub(super) const ANYHOW: &[(&str, &[(&str, i64)])] = &[
     (
         "memory",
-        &calls![SYS_brk SYS_munmap SYS_mremap SYS_madvise SYS_mbind SYS_mlock SYS_membarrier SYS_memfd_create SYS_ftruncate SYS_fallocate],
+        &calls![SYS_brk SYS_munmap SYS_mremap SYS_madvise SYS_mbind SYS_mlock2 SYS_membarrier SYS_memfd_create SYS_ftruncate SYS_fallocate],
     ),
     (
         "descriptors",
         &calls![SYS_read SYS_readv SYS_pread64 SYS_write SYS_writev SYS_pwrite64 SYS_close SYS_dup SYS_dup3 SYS_fcntl SYS_lseek SYS_fstat SYS_fstatfs
-            SYS_ppoll SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_eventfd2 SYS_pipe2],
+            SYS_ppoll SYS_epoll_create1 SYS_epoll_ctl SYS_epoll_pwait SYS_eventfd2 SYS_pipe2 SYS_splice],
     ),
     (
         "files (which ones, Landlock decides)",

@@ -32,7 +32,7 @@ const SLOT_BYTES: u64 = 4096;
 #[derive(Debug, Default)]
 pub(crate) struct Pins(
     /// The ends to read from. An end for each 512 MiB, or more where the user has used up fs.pipe-user-pages-soft.
-    #[expect(dead_code, reason = "closed when dropped")]
+    #[cfg_attr(not(test), expect(dead_code, reason = "closed when dropped"))]
     Vec<OwnedFd>,
 );
 

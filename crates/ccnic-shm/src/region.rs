@@ -33,7 +33,7 @@ pub enum Pages {
     /// 2 MiB pages if the system has enough free ones, ordinary pages otherwise (logged).
     #[default]
     Auto,
-    /// Ordinary pages.
+    /// Ordinary pages. The system puts whole 2 MiB of them into a transparent huge page where it has one (Linux 6.1).
     Small,
     /// 2 MiB pages or an error.
     Huge,

@@ -152,7 +152,7 @@ fn a_region_of_four_gigabytes_takes_a_pipe_for_512_mib() {
     assert!(pins.0.len() >= 8, "{}", pins.0.len());
     let held: u64 = pins.0.iter().map(|pipe| rustix::io::ioctl_fionread(pipe).unwrap()).sum();
     assert_eq!(held, 2048, "a byte for each extent");
-    assert_eq!(Pins::take(&small(4096), 2 * HUGE_PAGE).unwrap_err(), Errno::NODATA, "the file is shorter");
+    assert_eq!(Pins::take(small(4096), 2 * HUGE_PAGE).unwrap_err(), Errno::NODATA, "the file is shorter");
 }
 
 /// Whether this process may lock the regions of all tests.
@@ -164,9 +164,11 @@ fn locks() -> bool {
 /// What a program may ask the kernel to do with the pages at `base`, `len` bytes.
 type Operation = fn(base: *mut c_void, len: usize, fd: i32);
 
-fn advise(base: *mut c_void, len: usize, advice: i32) {
-    // SAFETY: none of the advice used here takes anything away that another test uses; refused is as good.
-    unsafe { libc::madvise(base, len, advice) };
+fn advise(base: *mut c_void, len: usize, all: &[i32]) {
+    for advice in all {
+        // SAFETY: none of the advice used here takes anything away that another test uses; refused is as good.
+        unsafe { libc::madvise(base, len, *advice) };
+    }
 }
 
 fn clear_refs(what: &str) {
@@ -180,14 +182,10 @@ const MPOL_MF_MOVE: u32 = 2;
 
 /// All of them that an unprivileged program may try. SAFETY of each: the mapping is the test's own, and whole again when it is done.
 const OPERATIONS: &[(&str, Operation)] = &[
-    ("reclaim", |base, len, _| {
-        [libc::MADV_COLD, libc::MADV_PAGEOUT, libc::MADV_FREE].map(|advice| advise(base, len, advice));
-    }),
-    ("drop", |base, len, _| {
-        [libc::MADV_DONTNEED, libc::MADV_DONTNEED_LOCKED].map(|advice| advise(base, len, advice));
-    }),
+    ("reclaim", |base, len, _| advise(base, len, &[libc::MADV_COLD, libc::MADV_PAGEOUT, libc::MADV_FREE])),
+    ("drop", |base, len, _| advise(base, len, &[libc::MADV_DONTNEED, libc::MADV_DONTNEED_LOCKED])),
     ("punch", |base, len, fd| {
-        advise(base, len, libc::MADV_REMOVE);
+        advise(base, len, &[libc::MADV_REMOVE]);
         // SAFETY: see above.
         let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(fd) };
         for flags in [FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE, FallocateFlags::empty()] {
@@ -196,13 +194,11 @@ const OPERATIONS: &[(&str, Operation)] = &[
         let _ = ftruncate(fd, 0);
     }),
     ("advise huge pages and merging", |base, len, _| {
-        [libc::MADV_HUGEPAGE, libc::MADV_MERGEABLE, libc::MADV_NOHUGEPAGE].map(|a| advise(base, len, a));
+        advise(base, len, &[libc::MADV_HUGEPAGE, libc::MADV_MERGEABLE, libc::MADV_NOHUGEPAGE])
     }),
-    ("collapse", |base, len, _| advise(base, len, libc::MADV_COLLAPSE)),
-    ("populate", |base, len, _| {
-        [libc::MADV_POPULATE_READ, libc::MADV_POPULATE_WRITE].map(|advice| advise(base, len, advice));
-    }),
-    ("guard", |base, len, _| GUARD.map(|advice| advise(base, len, advice)).fill(())),
+    ("collapse", |base, len, _| advise(base, len, &[libc::MADV_COLLAPSE])),
+    ("populate", |base, len, _| advise(base, len, &[libc::MADV_POPULATE_READ, libc::MADV_POPULATE_WRITE])),
+    ("guard", |base, len, _| advise(base, len, &GUARD)),
     // SAFETY: see above.
     ("lock", |base, len, _| unsafe {
         libc::mlock(base, len);
@@ -270,7 +266,7 @@ fn no_operation_of_a_program_makes_an_access_of_the_nic_fault() {
     // SAFETY: a fresh mapping at an address of the kernel's choice.
     let mapped = unsafe {
         let access = ProtFlags::READ | ProtFlags::WRITE;
-        mmap(std::ptr::null_mut(), SIZE as usize, access, MapFlags::SHARED, &plain, 0).unwrap()
+        mmap(std::ptr::null_mut(), SIZE as usize, access, MapFlags::SHARED, plain.as_fd(), 0).unwrap()
     };
     let programs = [(library.as_fd(), library.base().as_ptr().cast()), (plain.as_fd(), mapped)];
     for (fd, base) in programs {

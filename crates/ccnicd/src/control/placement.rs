@@ -149,7 +149,29 @@ pub fn warnings(kernel: &Kernel, cores: &[usize]) -> Vec<String> {
             cores.len() + 1
         ));
     }
+    warnings.extend(moved_pages(kernel));
     warnings
+}
+
+/// Settings by which the kernel moves pages of regions and of this process, locked or not: a polling thread that needs such a page sleeps
+/// until the thread that moves it, a program's perhaps, has had its CPU.
+fn moved_pages(kernel: &Kernel) -> Vec<String> {
+    let nodes = cpu_list(&kernel.line("sys/devices/system/node/online")).len();
+    let settings = [
+        ("vm.compact_unevictable_allowed", "proc/sys/vm/compact_unevictable_allowed", true),
+        ("kernel.numa_balancing", "proc/sys/kernel/numa_balancing", nodes > 1),
+    ];
+    let set = settings.into_iter().filter(|(_, file, applies)| {
+        *applies && kernel.line(file).parse::<u32>().is_ok_and(|value| value != 0)
+    });
+    set.map(|(name, file, _)| {
+        format!(
+            "{name} is {}: a program can have the kernel move pages that the NIC needs at the moment, and stop it for as long; set \
+             {name}=0 (sysctl, docs/placement.md)",
+            kernel.line(file)
+        )
+    })
+    .collect()
 }
 
 #[cfg(test)]
@@ -207,6 +229,24 @@ mod tests {
         assert!(nothing[0].contains("CPU 2,3 is not isolated") && nothing[0].contains("isolcpus=2,3"));
         let sibling = Machine::new(&[(ISOLATED, "2")]).warnings(&[2]);
         assert!(sibling.len() == 1 && sibling[0].contains("CPU 2 shares its physical core with CPU 3"));
+    }
+
+    #[test]
+    fn settings_that_move_pages_are_told() {
+        let warnings = |compaction, balancing, nodes| {
+            let files = [
+                (ISOLATED, "0-7"),
+                ("proc/sys/vm/compact_unevictable_allowed", compaction),
+                ("proc/sys/kernel/numa_balancing", balancing),
+                ("sys/devices/system/node/online", nodes),
+            ];
+            Machine::new(&files).warnings(&[2, 4])
+        };
+        assert_eq!(warnings("0\n", "0\n", "0-1\n"), [""; 0]);
+        let compaction = warnings("1\n", "1\n", "0\n");
+        assert!(compaction.len() == 1 && compaction[0].contains("vm.compact_unevictable_allowed=0"));
+        let balancing = warnings("0\n", "2\n", "0-1\n");
+        assert!(balancing.len() == 1 && balancing[0].contains("kernel.numa_balancing is 2"), "{balancing:?}");
     }
 
     #[test]

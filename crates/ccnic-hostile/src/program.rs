@@ -8,8 +8,10 @@ use anyhow::Context;
 use ccnic::{Config, Layout, host};
 use ccnic_control::messages::Request;
 use ccnic_control::{Connection, Error};
-use ccnic_shm::{Pages, Region};
-use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
+use ccnic_shm::{OfferedRegion, Pages, Region, Sealing};
+use rustix::fs::{
+    FallocateFlags, MemfdFlags, SealFlags, fallocate, fcntl_add_seals, ftruncate, memfd_create,
+};
 use rustix::net::{RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags, recv, sendmsg};
 
 use crate::Stage;
@@ -50,6 +52,18 @@ impl Program {
     /// A program with a region of its own that is all in order.
     pub fn new(config: &Config) -> anyhow::Result<Program> {
         let (region, layout) = region(config)?;
+        Ok(Program { region, layout, connection: None })
+    }
+
+    /// The same on small pages, none of which has been put into a huge one.
+    pub fn plain(config: &Config) -> anyhow::Result<Program> {
+        let layout = Layout::new(config)?;
+        let size = u64::from(layout.size()).next_multiple_of(4096);
+        let fd = sparse(size)?;
+        fallocate(&fd, FallocateFlags::empty(), 0, size).context("could not fill a memfd")?;
+        // As a NIC maps it that trusts this program.
+        let region = OfferedRegion::new(fd)?.map(Sealing::Trusted)?;
+        host::format(&region.memory(), &layout);
         Ok(Program { region, layout, connection: None })
     }
 

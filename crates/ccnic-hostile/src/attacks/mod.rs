@@ -1,5 +1,6 @@
 //! The attacks, by what they are made of.
 
+mod collapse;
 mod control;
 mod descriptors;
 mod notifications;
@@ -20,7 +21,7 @@ const fn attack(
 }
 
 /// All attacks.
-pub const ATTACKS: [Attack; 28] = [
+pub const ATTACKS: [Attack; 32] = [
     attack(
         "greedy",
         "an honest program that sends packets of 9000 bytes without end, for comparison",
@@ -40,6 +41,20 @@ pub const ATTACKS: [Attack; 28] = [
         pages::punch,
     ),
     attack("punch-attach", "attaches regions while it punches holes in them", 0, pages::punch_attach),
+    attack(
+        "collapse",
+        "has each 2 MiB of its region of 62 MiB, and its end, put into a huge page, at the lowest priority beside threads that spin",
+        0,
+        collapse::large,
+    ),
+    attack("collapse-small", "the same with regions of less than 2 MiB", 0, collapse::small),
+    attack("collapse-attach", "the same, from before it attaches a region", 0, collapse::attaching),
+    attack(
+        "collapse-other",
+        "the same, in a second process that was handed the region",
+        0,
+        collapse::handed_over,
+    ),
     attack(
         "sparse",
         "brings large regions without pages, with and without a header",

@@ -8,7 +8,7 @@ use crate::stage::Stage;
 
 const SPINNERS: usize = 4;
 /// Pauses between two looks at the time.
-const PAUSES: usize = 100_000;
+pub const PAUSES: usize = 100_000;
 
 /// Spins on the CPUs that the NIC's status names, in more threads than there is room for.
 pub fn spinners(stage: &Stage<'_>) -> anyhow::Result<()> {

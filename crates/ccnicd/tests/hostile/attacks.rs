@@ -220,6 +220,18 @@ fn holes_in_a_region_that_is_being_attached() {
 }
 
 #[test]
+fn extents_of_an_attached_region_are_not_collapsed() {
+    refused("collapse", "collapsing an extent");
+    refused("collapse-small", "collapsing an extent");
+    refused("collapse-other", "collapsing an extent");
+}
+
+#[test]
+fn extents_that_are_being_collapsed_when_a_region_is_attached() {
+    beside("collapse-attach", 10);
+}
+
+#[test]
 fn regions_without_pages_are_refused_and_nothing_is_allocated_for_them() {
     let report = beside_until("sparse", |report| report.refused >= 12);
     assert!(report.filled <= 1 << 20, "{report:?}");

@@ -116,14 +116,18 @@ impl Daemon {
             .reduce(|a, b| Waits { longest_us: a.longest_us.max(b.longest_us), late: a.late + b.late })
     }
 
-    /// Nanoseconds in which its polling thread had a CPU; none where the kernel does not say.
-    pub fn polled_ns(&self) -> Option<u64> {
-        let polls = |task: &Path| {
+    /// The folder in which the kernel tells of its polling thread.
+    pub fn polling_thread(&self) -> Option<PathBuf> {
+        let polls = |task: &PathBuf| {
             std::fs::read_to_string(task.join("comm")).is_ok_and(|comm| comm.starts_with("poll-"))
         };
         let tasks = std::fs::read_dir(self.proc("task")?).ok()?;
-        let task = tasks.filter_map(Result::ok).map(|entry| entry.path()).find(|task| polls(task))?;
-        let text = std::fs::read_to_string(task.join("schedstat")).ok()?;
+        tasks.filter_map(Result::ok).map(|entry| entry.path()).find(polls)
+    }
+
+    /// Nanoseconds in which its polling thread had a CPU; none where the kernel does not say.
+    pub fn polled_ns(&self) -> Option<u64> {
+        let text = std::fs::read_to_string(self.polling_thread()?.join("schedstat")).ok()?;
         text.split_whitespace().next()?.parse().ok()
     }
 

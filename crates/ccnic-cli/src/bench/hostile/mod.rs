@@ -7,6 +7,7 @@
 
 mod account;
 mod attacker;
+mod blocked;
 mod daemon;
 mod flow;
 mod good;
@@ -26,6 +27,7 @@ use crate::cpus::{Split, pin_to, warn_if_crowded, warn_if_disturbed};
 use crate::options;
 use crate::print::{self, Column, Progress, Table};
 use attacker::Attacker;
+use blocked::{Blocked, watch};
 use daemon::{Daemon, Taken};
 use good::{Good, Phase, Scene, Wire};
 use rows::{Round, Row};
@@ -167,6 +169,7 @@ struct Surroundings {
     answers_alone: Answers,
     answers_beside: Answers,
     polling_share: Option<f64>,
+    blocked: Option<Blocked>,
     daemon: Taken,
     attack: Report,
 }
@@ -188,9 +191,20 @@ impl Plan<'_> {
             let good = good.join().map_err(|_| anyhow::anyhow!("the good program panicked"));
             let alive = daemon.is_running();
             let stopped = daemon.stop(); // whatever the stranger still waits for ends now
-            let Surroundings { answers_alone, answers_beside, polling_share, daemon, attack } = around?;
+            let Surroundings { answers_alone, answers_beside, polling_share, blocked, daemon, attack } =
+                around?;
             let good = good??;
-            Ok(Round { good, answers_alone, answers_beside, polling_share, daemon, attack, stopped, alive })
+            Ok(Round {
+                good,
+                answers_alone,
+                answers_beside,
+                polling_share,
+                blocked,
+                daemon,
+                attack,
+                stopped,
+                alive,
+            })
         })
     }
 
@@ -209,12 +223,12 @@ impl Plan<'_> {
         attacker.wait_until_it_has_begun()?;
         std::thread::sleep(SETTLED);
         scene.set(Phase::Beside);
-        std::thread::sleep(phase);
+        let blocked = watch(daemon.polling_thread().as_deref(), phase, DAEMON_NICE);
         let answers_beside = stranger.take();
         scene.set(Phase::Change);
         let taken = daemon.taken();
         let attack = attacker.report();
-        Ok(Surroundings { answers_alone, answers_beside, polling_share, daemon: taken, attack })
+        Ok(Surroundings { answers_alone, answers_beside, polling_share, blocked, daemon: taken, attack })
     }
 
     /// CPUs of the attack: those of programs, without the good one's where there are others.

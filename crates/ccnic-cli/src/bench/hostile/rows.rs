@@ -3,6 +3,7 @@
 use ccnic_hostile::{Attack, Report};
 use serde::Serialize;
 
+use super::blocked::Blocked;
 use super::daemon::{MEMORY_MAX, Taken};
 use super::good::{Experience, Wire};
 use super::stranger::Answers;
@@ -13,6 +14,8 @@ use crate::stats::Spread;
 const SHARE: f64 = 0.9;
 /// the longest wait for a turn on the polling core, in microseconds,
 const WAIT_US: u64 = 1000;
+/// the longest uninterruptible sleep of the polling thread, in microseconds,
+const BLOCKED_US: u64 = 1000;
 /// and the longest time until a stranger has an answer, in nanoseconds.
 const ANSWER_NS: u64 = 100_000_000;
 
@@ -28,6 +31,8 @@ pub struct Round {
     pub answers_beside: Answers,
     /// The share of the time before the attack that the polling thread had its CPU; null where the kernel does not say.
     pub polling_share: Option<f64>,
+    /// What kept the polling thread beside the attack; null where the kernel does not say.
+    pub blocked: Option<Blocked>,
     /// What the daemon took.
     pub daemon: Taken,
     /// The daemon ended in order when it was told to, right after the attack.
@@ -78,6 +83,8 @@ pub struct Row {
     /// The longest time that the good program waited for a turn on the polling core because of others, in microseconds; null where the
     /// daemon does not say.
     pub wait_us: Option<u64>,
+    /// The longest uninterruptible sleep of the polling thread, in microseconds; null where the kernel does not say.
+    pub blocked_us: Option<u64>,
     /// The longest time that a stranger waited for an answer, in nanoseconds.
     pub answer_ns: u64,
     /// False when a question had no answer.
@@ -120,6 +127,7 @@ impl Row {
             alone_worst_ns: most(|r| r.good.alone.worst_ns),
             beside_worst_ns: most(|r| r.good.beside.worst_ns),
             wait_us: rounds.iter().filter_map(|r| Some(r.daemon.waits?.longest_us)).max(),
+            blocked_us: rounds.iter().filter_map(|r| Some(r.blocked.as_ref()?.longest_us)).max(),
             answer_ns: most(|r| r.answers_beside.worst_ns),
             answered: rounds.iter().all(|r| r.answers_beside.unanswered == 0),
             memory_mib: most(Round::memory_mib),
@@ -143,6 +151,11 @@ impl Row {
                 "{} later than 1 ms, one of them {us} \u{b5}s",
                 units::count(late as usize, "turn")
             ));
+        }
+        if let Some(us) = self.blocked_us.filter(|us| *us > BLOCKED_US) {
+            let longest = self.rounds.iter().filter_map(|r| r.blocked.as_ref()).find(|b| b.longest_us == us);
+            let place = longest.map_or("", |blocked| &blocked.place);
+            missed.push(format!("an uninterruptible sleep of {} ms ({place})", us / 1000));
         }
         if !self.answered {
             missed.push("a question without an answer".to_owned());
@@ -197,6 +210,7 @@ pub mod samples {
             answers_alone: answers(100_000),
             answers_beside: answers(20_123_456_789),
             polling_share: Some(0.98),
+            blocked: Some(Blocked { longest_us: 0, place: String::new(), faults: 3 }),
             daemon: Taken {
                 memory_mib: 200,
                 log_bytes: 0,
@@ -251,6 +265,10 @@ mod tests {
         let row = Row::of(scribble, Wire::Loopback, 1, vec![bad.clone(), bad.clone(), good]);
         let late = "4 turns later than 1 ms, one of them 1001 \u{b5}s";
         assert_eq!(row.missed, ["89 % of its fair share", late, "an answer after 20123 ms"]);
+        let mut asleep = round(20.0, 20.0);
+        asleep.blocked = Some(Blocked { longest_us: 5_371_000, place: "__folio_lock".to_owned(), faults: 4 });
+        let row = Row::of(scribble, Wire::Loopback, 1, vec![round(20.0, 20.0), asleep]);
+        assert_eq!(row.missed[0], "an uninterruptible sleep of 5371 ms (__folio_lock)");
         (bad.daemon.waits, bad.answers_beside.unanswered) = (None, 1);
         let row = Row::of(scribble, Wire::Loopback, 1, vec![bad]);
         assert_eq!((row.wait_us, row.missed[1].as_str()), (None, "a question without an answer"));

@@ -23,6 +23,7 @@ test: lint unit tsan smoke smoke-c dpdk-test dpdk-peers-smoke apps-test
 lint: style supply
 
 style:
+	third_party/check.sh
 	$(CARGO) fmt --all --check
 	$(CARGO) fmt --manifest-path fuzz/Cargo.toml --check
 	$(CARGO) clippy --workspace --all-targets --locked -- -D warnings

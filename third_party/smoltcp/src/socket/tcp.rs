@@ -486,6 +486,8 @@ pub struct Socket<'a> {
     listen_endpoint: IpListenEndpoint,
     /// Current 4-tuple (local and remote endpoints).
     tuple: Option<Tuple>,
+    /// The initial sequence number of the next connection, if the application has chosen one.
+    next_isn: Option<TcpSeqNumber>,
     /// The sequence number corresponding to the beginning of the transmit buffer.
     /// I.e. an ACK(local_seq_no+n) packet removes n bytes from the transmit buffer.
     local_seq_no: TcpSeqNumber,
@@ -599,6 +601,7 @@ impl<'a> Socket<'a> {
             hop_limit: None,
             listen_endpoint: IpListenEndpoint::default(),
             tuple: None,
+            next_isn: None,
             local_seq_no: TcpSeqNumber::default(),
             remote_seq_no: TcpSeqNumber::default(),
             remote_last_seq: TcpSeqNumber::default(),
@@ -630,6 +633,29 @@ impl<'a> Socket<'a> {
             #[cfg(feature = "socket-tcp-pause-synack")]
             synack_paused: false,
         }
+    }
+
+    /// Choose the initial sequence number of the next connection.
+    ///
+    /// By default it is drawn from the generator of the interface, which is not meant to be
+    /// secure: a remote that has seen a few of its numbers can compute all that follow. An
+    /// application that can be reached by untrusted hosts should choose numbers by [RFC 6528],
+    /// with a keyed hash of the endpoints. The number is used once, by the next call to
+    /// [connect](#method.connect), or for the next SYN that a listening socket receives.
+    ///
+    /// [RFC 6528]: https://datatracker.ietf.org/doc/html/rfc6528
+    pub fn set_next_isn(&mut self, isn: Option<TcpSeqNumber>) {
+        self.next_isn = isn;
+    }
+
+    /// Return the next sequence number that will be sent (`SND.NXT`).
+    pub fn send_next(&self) -> TcpSeqNumber {
+        self.remote_last_seq
+    }
+
+    /// Return the next sequence number that is expected from the remote (`RCV.NXT`).
+    pub fn recv_next(&self) -> TcpSeqNumber {
+        self.remote_seq_no + self.rx_buffer.len()
     }
 
     /// Enable or disable TCP Timestamp.
@@ -971,6 +997,56 @@ impl<'a> Socket<'a> {
         Ok(())
     }
 
+    /// Take over a handshake whose SYN was received, and whose SYN|ACK was sent, without a socket.
+    ///
+    /// This is for applications that answer a flood of SYNs without keeping state, with SYN
+    /// cookies ([RFC 4987], 3.6). `local_isn` is the sequence number of the SYN|ACK, `remote_isn`
+    /// that of the SYN, and `remote_mss` the remote's maximum segment size as far as the cookie
+    /// says it. The SYN|ACK must not have offered any other option than the maximum segment size.
+    /// The socket is in the SYN-RECEIVED state after this; the ACK that carries the cookie is then
+    /// processed as any other segment.
+    ///
+    /// This function returns `Err(Error::InvalidState)` if the socket was already open
+    /// (see [is_open](#method.is_open)), and `Err(Error::Unaddressable)` if one of the ports is
+    /// zero or the remote address is unspecified.
+    ///
+    /// [RFC 4987]: https://datatracker.ietf.org/doc/html/rfc4987
+    pub fn resume_handshake(
+        &mut self,
+        local: IpEndpoint,
+        remote: IpEndpoint,
+        local_isn: TcpSeqNumber,
+        remote_isn: TcpSeqNumber,
+        remote_mss: u16,
+    ) -> Result<(), ListenError> {
+        if local.port == 0 || remote.port == 0 || remote.addr.is_unspecified() {
+            return Err(ListenError::Unaddressable);
+        }
+        if self.is_open() {
+            return Err(ListenError::InvalidState);
+        }
+
+        self.reset();
+        self.listen_endpoint = local.into();
+        self.tuple = Some(Tuple { local, remote });
+        self.local_seq_no = local_isn;
+        self.remote_seq_no = remote_isn + 1;
+        self.remote_last_seq = local_isn + 1;
+        self.rtte.max_seq_sent = Some(local_isn + 1);
+        self.remote_last_ack = Some(remote_isn + 1);
+        // The window of a SYN|ACK is not scaled.
+        self.remote_last_win = u16::try_from(self.rx_buffer.window()).unwrap_or(u16::MAX);
+        self.remote_win_shift = 0;
+        self.remote_has_sack = false;
+        self.tsval_generator = None;
+        self.remote_mss = (remote_mss as usize).max(MIN_REMOTE_MSS);
+        self.congestion_controller
+            .inner_mut()
+            .set_mss(self.remote_mss);
+        self.set_state(State::SynReceived);
+        Ok(())
+    }
+
     /// Connect to a given endpoint.
     ///
     /// The local port must be provided explicitly. Assuming `fn get_ephemeral_port() -> u16`
@@ -1060,10 +1136,16 @@ impl<'a> Socket<'a> {
         });
         self.set_state(State::SynSent);
 
-        let seq = Self::random_seq_no(cx);
+        let seq = self.take_isn(cx);
         self.local_seq_no = seq;
         self.remote_last_seq = seq;
         Ok(())
+    }
+
+    fn take_isn(&mut self, cx: &mut Context) -> TcpSeqNumber {
+        self.next_isn
+            .take()
+            .unwrap_or_else(|| Self::random_seq_no(cx))
     }
 
     #[cfg(test)]
@@ -1656,6 +1738,20 @@ impl<'a> Socket<'a> {
                 net_debug!("expecting a SYN|ACK");
                 return None;
             }
+            // Our SYN|ACK may not have reached the remote yet. It is retransmitted by its timer.
+            (State::SynReceived, TcpControl::Syn, None)
+                if repr.seq_number + 1 == self.remote_seq_no =>
+            {
+                net_debug!("received the initial SYN again");
+                return None;
+            }
+            // Any other SYN gets a challenge ACK in a synchronized state, whatever its sequence
+            // number, per RFC 5961 (4.2): a remote that was restarted answers it with an RST
+            // which has the right one.
+            (_, TcpControl::Syn, _) => {
+                net_debug!("unexpected SYN, will send challenge ACK");
+                return self.challenge_ack_reply(cx, ip_repr, repr);
+            }
             // Every packet after the initial SYN must be an acknowledgement.
             (_, _, None) => {
                 net_debug!("expecting an ACK");
@@ -1672,9 +1768,12 @@ impl<'a> Socket<'a> {
             (_, _, Some(ack_number)) => {
                 let unacknowledged = self.tx_buffer.len() + control_len;
 
-                // Acceptable ACK range (both inclusive)
+                // Acceptable ACK range (both inclusive). What is in the transmit buffer and was
+                // never sent cannot have been received.
                 let mut ack_min = self.local_seq_no;
-                let ack_max = self.local_seq_no + unacknowledged;
+                let snd_max = self.rtte.max_seq_sent.unwrap_or(self.remote_last_seq);
+                let ack_max = (self.local_seq_no + unacknowledged)
+                    .min(snd_max.max(self.remote_last_seq).max(self.local_seq_no));
 
                 // If we have sent a SYN, it MUST be acknowledged.
                 if sent_syn {
@@ -1770,6 +1869,13 @@ impl<'a> Socket<'a> {
                 };
 
                 if segment_in_window {
+                    // An RST must have exactly the sequence number that is expected next, per
+                    // RFC 5961 (3.2): anywhere else in the window it may be a guess.
+                    if repr.control == TcpControl::Rst && segment_start != window_start {
+                        net_debug!("RST not at the start of the window, will send challenge ACK");
+                        return self.challenge_ack_reply(cx, ip_repr, repr);
+                    }
+
                     let overlap_start = window_start.max(segment_start);
                     let overlap_end = window_end.min(segment_end);
 
@@ -1891,6 +1997,10 @@ impl<'a> Socket<'a> {
                 return None;
             }
 
+            // RSTs in TIME-WAIT are ignored, per RFC 1337: they would allow segments of this
+            // connection to appear in its successor.
+            (State::TimeWait, TcpControl::Rst) => return None,
+
             // RSTs in any other state close the socket.
             (_, TcpControl::Rst) => {
                 tcp_trace!("received RST");
@@ -1916,7 +2026,7 @@ impl<'a> Socket<'a> {
                     local: IpEndpoint::new(ip_repr.dst_addr(), repr.dst_port),
                     remote: IpEndpoint::new(ip_repr.src_addr(), repr.src_port),
                 });
-                self.local_seq_no = Self::random_seq_no(cx);
+                self.local_seq_no = self.take_isn(cx);
                 self.remote_seq_no = repr.seq_number + 1;
                 self.remote_last_seq = self.local_seq_no;
                 self.remote_has_sack = repr.sack_permitted;
@@ -2808,6 +2918,10 @@ impl<'a> Socket<'a> {
 
         // Leave the rest of the state intact if sending a zero-window probe.
         if is_zero_window_probe {
+            // But for this: if its window has opened meanwhile, the remote acknowledges the probe.
+            let probe_end = repr.seq_number + repr.segment_len();
+            let max_seq_sent = self.rtte.max_seq_sent.unwrap_or(probe_end);
+            self.rtte.max_seq_sent = Some(max_seq_sent.max(probe_end));
             self.timer.rewind_zero_window_probe(cx.now());
             return Ok(());
         }
@@ -3521,6 +3635,65 @@ mod test {
             }
         );
         sanity!(s, socket_syn_received());
+    }
+
+    #[test]
+    fn test_listen_syn_next_isn() {
+        let mut s = socket_listen();
+        s.set_next_isn(Some(TcpSeqNumber(4711)));
+        send!(
+            s,
+            TcpRepr {
+                control: TcpControl::Syn,
+                seq_number: REMOTE_SEQ,
+                ack_number: None,
+                ..SEND_TEMPL
+            }
+        );
+        assert_eq!(s.local_seq_no, TcpSeqNumber(4711));
+        // It is used once.
+        assert_eq!(s.next_isn, None);
+    }
+
+    #[test]
+    fn test_resume_handshake() {
+        let mut s = socket();
+        s.resume_handshake(LOCAL_END, REMOTE_END, LOCAL_SEQ, REMOTE_SEQ, 1000)
+            .unwrap();
+        assert_eq!(s.state, State::SynReceived);
+        // The SYN|ACK was sent already.
+        recv_nothing!(s);
+        // The ACK may come with data.
+        send!(
+            s,
+            TcpRepr {
+                seq_number: REMOTE_SEQ + 1,
+                ack_number: Some(LOCAL_SEQ + 1),
+                payload: &b"abc"[..],
+                ..SEND_TEMPL
+            }
+        );
+        assert_eq!(s.state, State::Established);
+        assert_eq!(s.remote_mss, 1000);
+        s.recv(|data| {
+            assert_eq!(data, b"abc");
+            (3, ())
+        })
+        .unwrap();
+        s.send_slice(b"def").unwrap();
+        recv!(
+            s,
+            [TcpRepr {
+                seq_number: LOCAL_SEQ + 1,
+                ack_number: Some(REMOTE_SEQ + 1 + 3),
+                payload: &b"def"[..],
+                ..RECV_TEMPL
+            }]
+        );
+        assert_eq!(
+            s.resume_handshake(LOCAL_END, REMOTE_END, LOCAL_SEQ, REMOTE_SEQ, 1000),
+            Err(ListenError::InvalidState)
+        );
     }
 
     #[test]
@@ -5479,7 +5652,26 @@ mod test {
 
         assert_eq!(s.state, State::Established);
 
-        // An in-window RST still resets the connection.
+        // Neither does one elsewhere in the window reset the connection (RFC 5961, 3.2).
+        send!(
+            s,
+            time 1000,
+            TcpRepr {
+                control: TcpControl::Rst,
+                seq_number: REMOTE_SEQ + 2,
+                ack_number: None,
+                ..SEND_TEMPL
+            },
+            Some(TcpRepr {
+                seq_number: LOCAL_SEQ + 1,
+                ack_number: Some(REMOTE_SEQ + 1),
+                ..RECV_TEMPL
+            })
+        );
+
+        assert_eq!(s.state, State::Established);
+
+        // One at its start does.
         send!(
             s,
             time 2000,
@@ -5492,6 +5684,79 @@ mod test {
         );
 
         assert_eq!(s.state, State::Closed);
+    }
+
+    #[test]
+    fn test_established_syn_challenged() {
+        // RFC 5961 (4.2): with any sequence number, with or without an ACK.
+        for (seq_number, ack_number) in [
+            (REMOTE_SEQ, None),
+            (REMOTE_SEQ + 1, None),
+            (REMOTE_SEQ + 1, Some(LOCAL_SEQ + 1)),
+            (REMOTE_SEQ + 100000, None),
+        ] {
+            let mut s = socket_established();
+            let syn = TcpRepr {
+                control: TcpControl::Syn,
+                seq_number,
+                ack_number,
+                ..SEND_TEMPL
+            };
+            send!(
+                s,
+                syn,
+                Some(TcpRepr {
+                    seq_number: LOCAL_SEQ + 1,
+                    ack_number: Some(REMOTE_SEQ + 1),
+                    ..RECV_TEMPL
+                })
+            );
+            // Once in a second.
+            send!(s, time 999, syn);
+            sanity!(s, socket_established());
+        }
+    }
+
+    #[test]
+    fn test_established_ack_of_unsent_data() {
+        let mut s = socket_established();
+        s.remote_win_len = 3;
+        s.send_slice(b"abcdef").unwrap();
+        recv!(
+            s,
+            [TcpRepr {
+                seq_number: LOCAL_SEQ + 1,
+                ack_number: Some(REMOTE_SEQ + 1),
+                payload: &b"abc"[..],
+                ..RECV_TEMPL
+            }]
+        );
+        // What waits in the transmit buffer was not sent, and cannot be acknowledged.
+        send!(
+            s,
+            TcpRepr {
+                seq_number: REMOTE_SEQ + 1,
+                ack_number: Some(LOCAL_SEQ + 1 + 4),
+                ..SEND_TEMPL
+            },
+            Some(TcpRepr {
+                seq_number: LOCAL_SEQ + 1 + 3,
+                ack_number: Some(REMOTE_SEQ + 1),
+                ..RECV_TEMPL
+            })
+        );
+        assert_eq!(s.tx_buffer.len(), 6);
+        // What was sent can be, also after the retransmission timer has rewound SND.NXT.
+        s.remote_last_seq = s.local_seq_no;
+        send!(
+            s,
+            TcpRepr {
+                seq_number: REMOTE_SEQ + 1,
+                ack_number: Some(LOCAL_SEQ + 1 + 3),
+                ..SEND_TEMPL
+            }
+        );
+        assert_eq!(s.tx_buffer.len(), 3);
     }
 
     #[test]
@@ -5760,6 +6025,22 @@ mod test {
     fn test_time_wait_close() {
         let mut s = socket_time_wait(false);
         s.close();
+        assert_eq!(s.state, State::TimeWait);
+    }
+
+    #[test]
+    fn test_time_wait_rst() {
+        // RFC 1337: TIME-WAIT is not ended by an RST.
+        let mut s = socket_time_wait(false);
+        send!(
+            s,
+            TcpRepr {
+                control: TcpControl::Rst,
+                seq_number: REMOTE_SEQ + 1 + 1,
+                ack_number: None,
+                ..SEND_TEMPL
+            }
+        );
         assert_eq!(s.state, State::TimeWait);
     }
 
@@ -9070,12 +9351,29 @@ mod test {
             (0, ())
         })
         .unwrap();
+        // An RST beyond the hole is not at the start of the window: the remote sends another one
+        // in answer to the challenge ACK.
         send!(
             s,
             TcpRepr {
                 control: TcpControl::Rst,
                 seq_number: REMOTE_SEQ + 1 + 9,
                 ack_number: Some(LOCAL_SEQ + 1),
+                ..SEND_TEMPL
+            },
+            Some(TcpRepr {
+                seq_number: LOCAL_SEQ + 1,
+                ack_number: Some(REMOTE_SEQ + 1 + 3),
+                window_len: 64,
+                ..RECV_TEMPL
+            })
+        );
+        send!(
+            s,
+            TcpRepr {
+                control: TcpControl::Rst,
+                seq_number: REMOTE_SEQ + 1 + 3,
+                ack_number: None,
                 ..SEND_TEMPL
             }
         );
@@ -9140,12 +9438,29 @@ mod test {
                 ..RECV_TEMPL
             })
         );
+        // An RST beyond the hole is not at the start of the window: the remote sends another one
+        // in answer to the challenge ACK.
         send!(
             s,
             TcpRepr {
                 control: TcpControl::Rst,
                 seq_number: REMOTE_SEQ + 1 + 9,
                 ack_number: Some(LOCAL_SEQ + 1),
+                ..SEND_TEMPL
+            },
+            Some(TcpRepr {
+                seq_number: LOCAL_SEQ + 1,
+                ack_number: Some(REMOTE_SEQ + 1 + 3),
+                window_len: 61,
+                ..RECV_TEMPL
+            })
+        );
+        send!(
+            s,
+            TcpRepr {
+                control: TcpControl::Rst,
+                seq_number: REMOTE_SEQ + 1 + 3,
+                ack_number: None,
                 ..SEND_TEMPL
             }
         );

@@ -132,6 +132,8 @@ pub struct InterfaceInner {
 
     #[cfg(any(feature = "medium-ethernet", feature = "medium-ieee802154"))]
     neighbor_cache: NeighborCache,
+    #[cfg(any(feature = "medium-ethernet", feature = "medium-ieee802154"))]
+    neighbor_hint: Option<HardwareAddress>,
     hardware_addr: HardwareAddress,
     #[cfg(feature = "medium-ieee802154")]
     sequence_no: u8,
@@ -278,6 +280,8 @@ impl Interface {
                 routes: Routes::new(),
                 #[cfg(any(feature = "medium-ethernet", feature = "medium-ieee802154"))]
                 neighbor_cache: NeighborCache::new(),
+                #[cfg(any(feature = "medium-ethernet", feature = "medium-ieee802154"))]
+                neighbor_hint: None,
                 #[cfg(feature = "multicast")]
                 multicast: multicast::State::new(),
                 #[cfg(feature = "medium-ieee802154")]
@@ -348,6 +352,18 @@ impl Interface {
 
         InterfaceInner::check_hardware_addr(&addr);
         self.inner.hardware_addr = addr;
+    }
+
+    /// Set the hardware address to which packets are sent whose next hop is not in the neighbor
+    /// cache, instead of asking for it.
+    ///
+    /// The cache is small, anybody on the link can fill it, and one question a second is asked for
+    /// all neighbors together. An application that knows where the other end of a conversation
+    /// is, since its last packet has come from there, can say so while it polls the socket of that
+    /// conversation, and need not depend on the cache.
+    #[cfg(any(feature = "medium-ethernet", feature = "medium-ieee802154"))]
+    pub fn set_neighbor_hint(&mut self, addr: Option<HardwareAddress>) {
+        self.inner.neighbor_hint = addr;
     }
 
     /// Get the IP addresses of the interface.
@@ -1048,9 +1064,15 @@ impl InterfaceInner {
         match self.route(addr, self.now) {
             Some(_routed_addr) => match self.caps.medium {
                 #[cfg(feature = "medium-ethernet")]
-                Medium::Ethernet => self.neighbor_cache.lookup(&_routed_addr, self.now).found(),
+                Medium::Ethernet => {
+                    self.neighbor_hint.is_some()
+                        || self.neighbor_cache.lookup(&_routed_addr, self.now).found()
+                }
                 #[cfg(feature = "medium-ieee802154")]
-                Medium::Ieee802154 => self.neighbor_cache.lookup(&_routed_addr, self.now).found(),
+                Medium::Ieee802154 => {
+                    self.neighbor_hint.is_some()
+                        || self.neighbor_cache.lookup(&_routed_addr, self.now).found()
+                }
                 #[cfg(feature = "medium-ip")]
                 Medium::Ip => true,
             },
@@ -1128,9 +1150,14 @@ impl InterfaceInner {
             .route(dst_addr, self.now)
             .ok_or(DispatchError::NoRoute)?;
 
-        match self.neighbor_cache.lookup(&dst_addr, self.now) {
-            NeighborAnswer::Found(hardware_addr) => return Ok((hardware_addr, tx_token)),
-            NeighborAnswer::RateLimited => return Err(DispatchError::NeighborPending),
+        match (
+            self.neighbor_cache.lookup(&dst_addr, self.now),
+            self.neighbor_hint,
+        ) {
+            (NeighborAnswer::Found(hardware_addr), _) | (_, Some(hardware_addr)) => {
+                return Ok((hardware_addr, tx_token));
+            }
+            (NeighborAnswer::RateLimited, None) => return Err(DispatchError::NeighborPending),
             _ => (), // XXX
         }
 

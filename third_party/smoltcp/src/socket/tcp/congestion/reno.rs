@@ -60,8 +60,9 @@ impl Controller for Reno {
             // Slow start: increase `cwnd` by 1 MSS per ACK.
             len.min(self.mss)
         } else {
-            // Congestion avoidance: increase by ~1 MSS per RTT.
-            (self.mss * self.mss / self.cwnd).max(1)
+            // Congestion avoidance: increase by ~1 MSS per RTT, also if the remote acknowledges
+            // each segment in many parts (RFC 3465).
+            (self.mss * len.min(self.mss) / self.cwnd).max(1)
         };
 
         self.cwnd = self.cwnd.saturating_add(inc).min(self.rwnd).max(self.mss);

@@ -104,7 +104,7 @@ impl<E: Engine> Stack<E> {
             let out = Transmit::new(memory.clone(), takes, kept);
             let host =
                 Host { mac, options: options.clone(), segmentation: out.segmentation(), seed: random() };
-            let ports = Ports::new(random(), rss.as_ref().map(|rss| (rss, queue)));
+            let ports = Ports::new(rss.as_ref().map(|rss| (rss, queue)));
             let core = Core::new(E::new(&host), options.clone(), mac, out, group, ports);
             core.group.wakes(pair.waiter());
             Stack { core, pair: Some(pair), attachment: Arc::clone(&attachment), queue, looked: 0 }

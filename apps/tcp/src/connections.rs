@@ -76,6 +76,15 @@ impl Tuple {
         (self.remote.to_canonical(), self.ports[0])
     }
 
+    /// All of it, for a hash.
+    pub(crate) fn bytes(&self) -> [u8; 20] {
+        let mut bytes = [0; 20];
+        bytes[..16].copy_from_slice(&self.remote.octets());
+        bytes[16..18].copy_from_slice(&self.ports[0].to_be_bytes());
+        bytes[18..].copy_from_slice(&self.ports[1].to_be_bytes());
+        bytes
+    }
+
     pub(crate) fn local_port(&self) -> u16 {
         self.ports[1]
     }

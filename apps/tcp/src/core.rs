@@ -12,6 +12,7 @@ use crate::connections::{Conn, Connections, Entry, Holder};
 use crate::engine::{Engine, Micros, NEVER, Phase};
 use crate::neighbours::{Group, Neighbours};
 use crate::options::Options;
+use crate::secret::Secret;
 use crate::sockets::{Listening, Ports};
 use crate::stack::{BURST, Counters, Event, LOOK, Ready};
 use crate::timers::Timers;
@@ -28,6 +29,7 @@ pub(crate) struct Core<E: Engine> {
     pub(crate) connections: Connections<E::Tcp>,
     pub(crate) listeners: Vec<Option<Listening>>,
     pub(crate) ports: Ports,
+    pub(crate) secret: Secret,
     pub(crate) timers: Timers,
     /// Those that may have to send.
     pub(crate) dirty: Vec<Conn>,
@@ -80,6 +82,7 @@ impl<E: Engine> Core<E> {
             connections: Connections::new(),
             listeners: Vec::new(),
             ports,
+            secret: Secret::new([random(), random()]),
             timers: Timers::default(),
             dirty: Vec::new(),
             unresolved: Vec::new(),

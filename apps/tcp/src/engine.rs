@@ -63,6 +63,22 @@ pub struct Host {
     pub seed: u64,
 }
 
+/// A SYN, and the answer to it, of which nothing was kept.
+#[derive(Debug, Clone, Copy)]
+pub struct Answered {
+    /// The peer's address and port.
+    pub remote: SocketAddr,
+    /// The own address and port.
+    pub local: SocketAddr,
+    /// The sequence number of the peer's SYN.
+    pub remote_isn: u32,
+    /// The sequence number of the answer, which had no option but the segment size, and the window of [`receive_buffer`](Options), at most
+    /// 65535.
+    pub isn: u32,
+    /// The peer's largest segment.
+    pub segment: u16,
+}
+
 /// A TCP implementation. All times are those of the stack.
 ///
 /// ```no_run
@@ -90,15 +106,24 @@ pub trait Engine: std::fmt::Debug {
     /// new random number.
     fn moved(&mut self, now: Micros, segmentation: Option<usize>, seed: u64);
 
-    /// A connection that waits for a SYN to `port`. `used` is one that is no longer needed, whose memory may be used again.
-    fn listening(&mut self, port: u16, used: Option<Self::Tcp>) -> Self::Tcp;
+    /// A connection that waits for a SYN to `port`; `isn` is the sequence number of its own SYN. `used` is one that is no longer needed, whose
+    /// memory may be used again.
+    fn listening(&mut self, port: u16, isn: u32, used: Option<Self::Tcp>) -> Self::Tcp;
 
-    /// A connection to `remote` from port `port`, whose SYN is sent by [`output`](Engine::output).
+    /// A connection to `remote` from port `port`, whose SYN, with the sequence number `isn`, is sent by [`output`](Engine::output).
     ///
     /// # Errors
     /// `AddrNotAvailable` when there is no address to connect from.
-    fn connecting(&mut self, remote: SocketAddr, port: u16, used: Option<Self::Tcp>)
-    -> io::Result<Self::Tcp>;
+    fn connecting(
+        &mut self,
+        remote: SocketAddr,
+        port: u16,
+        isn: u32,
+        used: Option<Self::Tcp>,
+    ) -> io::Result<Self::Tcp>;
+
+    /// A handshake that the stack has answered by a cookie: the peer's acknowledgement of it is input next.
+    fn answered(&mut self, answered: &Answered, used: Option<Self::Tcp>) -> Self::Tcp;
 
     /// A frame for this connection, whose checksums are right. With `None`, a frame for none: TCP is answered with a reset, ARP and ICMP as
     /// it should be.
@@ -109,6 +134,9 @@ pub trait Engine: std::fmt::Debug {
 
     /// The address of this host that the connection has.
     fn local(tcp: &Self::Tcp) -> Option<IpAddr>;
+
+    /// The sequence numbers that are next to be sent and to be received.
+    fn next_numbers(tcp: &Self::Tcp) -> [u32; 2];
 
     /// Where it stands.
     fn phase(tcp: &Self::Tcp) -> Phase;

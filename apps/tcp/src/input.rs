@@ -1,6 +1,6 @@
 //! Which connection or port a frame is for.
 
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 
 use ccnic_frame::{Checksum, Headers, L3, L4, Meta, checksum};
 
@@ -12,9 +12,47 @@ use crate::udp::{Datagrams, Reply, Template, ends};
 
 /// Flags of TCP.
 const FIN: u8 = 1;
-const SYN: u8 = 2;
+pub(crate) const SYN: u8 = 2;
 const RST: u8 = 4;
-const ACK: u8 = 16;
+pub(crate) const ACK: u8 = 16;
+
+/// A segment of TCP that has come.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Segment<'a> {
+    pub(crate) frame: &'a [u8],
+    pub(crate) headers: &'a Headers,
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) tuple: Tuple,
+}
+
+impl Segment<'_> {
+    /// Its sequence number, and what it acknowledges.
+    pub(crate) fn numbers(&self) -> Option<[u32; 2]> {
+        let at = self.headers.l4_at + 4;
+        let (seq, rest) = self.frame.get(at..)?.split_first_chunk::<4>()?;
+        Some([seq, rest.first_chunk::<4>()?].map(|number| u32::from_be_bytes(*number)))
+    }
+
+    /// The Ethernet address of the sender.
+    pub(crate) fn sender(&self) -> Option<[u8; 6]> {
+        self.frame.get(6..12)?.first_chunk().copied()
+    }
+
+    /// The option of the largest segment, where it has one (RFC 9293 section 3.7.1).
+    pub(crate) fn segment_size(&self) -> Option<u16> {
+        let header = self.frame.get(self.headers.l4_at..self.headers.payload_at)?;
+        let mut options = header.get(20..)?;
+        loop {
+            match options {
+                [2, 4, a, b, ..] => return Some(u16::from_be_bytes([*a, *b])),
+                [1, rest @ ..] => options = rest,
+                [kind, len, ..] if *kind > 1 && *len > 1 => options = options.get(usize::from(*len)..)?,
+                _ => return None, // they end, or make no sense
+            }
+        }
+    }
+}
 
 impl<E: Engine> Core<E> {
     /// A frame has come: looks at its headers once, and gives it to whom it is for.
@@ -27,7 +65,8 @@ impl<E: Engine> Core<E> {
             self.counters.foreign += 1;
             return;
         }
-        if headers.malformed.is_some() {
+        let from_group = frame.get(6).is_some_and(|first| first & 1 == 1); // nobody could be answered there
+        if headers.malformed.is_some() || from_group {
             self.counters.malformed += 1;
             return;
         }
@@ -97,43 +136,73 @@ impl<E: Engine> Core<E> {
         }
         let flags = frame.get(headers.l4_at + 13).copied().unwrap_or_default() & (FIN | SYN | RST | ACK);
         let tuple = Tuple::new(from.ip(), from.port(), to.port());
-        let known = self.connections.find(&tuple).and_then(|conn| self.unless_reused(conn, flags));
-        if let Some(conn) = known
-            && let Some(entry) = self.connections.get_mut(conn)
-        {
-            self.engine.input(self.now, frame, Some(&mut entry.tcp), &mut self.out);
-            self.mark_dirty(conn);
-            self.mark_touched(conn);
+        let segment = Segment { frame, headers, from, to, tuple };
+        if let Some(conn) = self.connections.find(&tuple) {
+            match self.reopened(conn, &segment, flags) {
+                Some((listener, last)) => {
+                    self.forget(conn);
+                    self.handshake(&segment, listener, Some(last));
+                }
+                None => self.segment_of(conn, frame),
+            }
             return;
         }
         match self.listener_of(to.port()) {
-            Some(listener) if flags == SYN => self.syn(frame, tuple, listener),
+            Some(listener) if flags == SYN => self.syn(&segment, listener),
+            Some(listener) if flags & !FIN == ACK && self.cookie_returned(&segment, listener) => {}
             // A reset is answered by nothing, which the engine knows.
             _ => self.engine.input(self.now, frame, None, &mut self.out),
         }
     }
 
-    /// The connection that this segment is for, unless it is in TIME-WAIT and the segment opens another one (RFC 9293 section 3.6.1).
-    fn unless_reused(&mut self, conn: Conn, flags: u8) -> Option<Conn> {
+    /// A segment of this connection.
+    #[inline]
+    fn segment_of(&mut self, conn: Conn, frame: &[u8]) {
+        if let Some(entry) = self.connections.get_mut(conn) {
+            self.engine.input(self.now, frame, Some(&mut entry.tcp), &mut self.out);
+            self.mark_dirty(conn);
+            self.mark_touched(conn);
+        }
+    }
+
+    /// For a SYN that opens another connection in the place of one in TIME-WAIT: its listener, and the last number that the old one has sent.
+    /// Its number must be beyond all of the old one's, so that no late copy of a SYN does it (RFC 9293 section 3.6.1, RFC 6191).
+    fn reopened(&self, conn: Conn, segment: &Segment<'_>, flags: u8) -> Option<(u16, u32)> {
         let entry = self.connections.get(conn)?;
-        if flags == SYN && entry.holder == Holder::Nobody && E::phase(&entry.tcp) == Phase::TimeWait {
-            self.forget(conn);
+        if flags != SYN || entry.holder != Holder::Nobody || E::phase(&entry.tcp) != Phase::TimeWait {
             return None;
         }
-        Some(conn)
+        let ([last, expected], [number, _]) = (E::next_numbers(&entry.tcp), segment.numbers()?);
+        let listener = self.listener_of(segment.to.port())?;
+        let listening = self.listeners.get(usize::from(listener))?.as_ref()?;
+        let beyond = number.wrapping_sub(expected) as i32 > 0;
+        (beyond && listening.has_room_for_handshake()).then_some((listener, last))
     }
 
     /// A new connection to a listener.
-    fn syn(&mut self, frame: &[u8], tuple: Tuple, index: u16) {
-        let full = self.connections.len() >= self.options.connections;
-        let expires = self.now.saturating_add(self.options.handshake.as_micros() as u64);
-        let Some(Some(listening)) = self.listeners.get_mut(usize::from(index)) else { return };
-        let waiting = listening.half_open + listening.queue.len();
-        if full || waiting >= listening.backlog {
-            self.counters.syn_dropped += 1;
+    fn syn(&mut self, segment: &Segment<'_>, index: u16) {
+        if self.options.next_hop(segment.from.ip()).is_none() {
+            self.counters.foreign += 1; // there is no way back
             return;
         }
-        let mut tcp = self.engine.listening(listening.port, self.used.pop());
+        let full = self.connections.len() >= self.options.connections;
+        let Some(Some(listening)) = self.listeners.get_mut(usize::from(index)) else { return };
+        if full || !listening.has_room() {
+            self.counters.syn_dropped += 1;
+        } else if listening.has_room_for_handshake() {
+            self.handshake(segment, index, None);
+        } else {
+            self.answer_by_cookie(segment, index);
+        }
+    }
+
+    /// Begins a handshake. `after`: the last number that a predecessor between the same ends has sent.
+    fn handshake(&mut self, segment: &Segment<'_>, index: u16, after: Option<u32>) {
+        let Segment { frame, tuple, .. } = *segment;
+        let expires = self.now.saturating_add(self.options.handshake.as_micros() as u64);
+        let Some(Some(listening)) = self.listeners.get_mut(usize::from(index)) else { return };
+        let isn = self.secret.isn(self.now, &tuple, after);
+        let mut tcp = self.engine.listening(listening.port, isn, self.used.pop());
         self.engine.input(self.now, frame, Some(&mut tcp), &mut self.out);
         if E::phase(&tcp) != Phase::Opening {
             self.used.push(tcp);

@@ -12,6 +12,7 @@
 //! | `stack` | polling: frames in, timers, frames out |
 //! | `core` | what becomes of connections between frames |
 //! | `input` | which connection or port a frame is for |
+//! | `secret`, `cookies` | numbers that nobody can guess, and handshakes of which nothing is kept |
 //! | `sockets` | listen, accept, connect, read, write, shutdown, close |
 //! | `datagrams` | bind, send, answer |
 //! | `blocking` | the same for a thread that may sleep |
@@ -60,6 +61,7 @@ mod attachment;
 mod blocking;
 pub mod clock;
 mod connections;
+mod cookies;
 mod core;
 mod datagrams;
 mod draft;
@@ -69,6 +71,7 @@ mod input;
 pub mod kept;
 mod neighbours;
 pub mod options;
+mod secret;
 pub mod smoltcp;
 mod sockets;
 mod stack;

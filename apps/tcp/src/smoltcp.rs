@@ -13,9 +13,9 @@ use smoltcp::iface::{Config, Interface, PollResult, SocketHandle, SocketSet};
 use smoltcp::phy::{Checksum, Device, DeviceCapabilities, Medium, PacketMeta, RxToken, TxToken};
 use smoltcp::socket::tcp::{CongestionControl, RecvError, Socket, SocketBuffer, State};
 use smoltcp::time::Instant;
-use smoltcp::wire::{EthernetAddress, IpCidr, IpEndpoint};
+use smoltcp::wire::{EthernetAddress, HardwareAddress, IpCidr, IpEndpoint, TcpSeqNumber};
 
-use crate::engine::{Engine, Host, Micros, NEVER, Next, Output, Phase};
+use crate::engine::{Answered, Engine, Host, Micros, NEVER, Next, Output, Phase};
 use crate::options::Options;
 use crate::udp::ETHERNET;
 
@@ -29,6 +29,9 @@ const SYN: u8 = 2;
 /// only polled once more than necessary.
 const SILENCE: Micros = 1_000_000;
 
+/// How long the Ethernet address is believed from which the peer's last segment has come, as long as what is learnt from ARP.
+const HEARD: Micros = 60_000_000;
+
 /// The engine.
 pub struct Smoltcp {
     interface: Interface,
@@ -36,6 +39,8 @@ pub struct Smoltcp {
     host: Host,
     /// For frames that are of no connection.
     none: SocketSet<'static>,
+    /// Since when the host is where it is: where peers were heard from before says nothing.
+    here_since: Micros,
 }
 
 impl std::fmt::Debug for Smoltcp {
@@ -51,6 +56,8 @@ pub struct Tcp {
     handle: SocketHandle,
     /// When something was sent first that the peer has to answer, and has not.
     asked: Option<Micros>,
+    /// Where and when the peer's last segment has come from: the cache of neighbours is small, and others can fill it.
+    heard: ([u8; 6], Micros),
 }
 
 impl Tcp {
@@ -58,7 +65,7 @@ impl Tcp {
         let buffer = |len| SocketBuffer::new(vec![0; len]);
         let mut set = SocketSet::new(Vec::with_capacity(1));
         let handle = set.add(Socket::new(buffer(options.receive_buffer), buffer(options.send_buffer)));
-        Tcp { set, handle, asked: None }
+        Tcp { set, handle, asked: None, heard: NOWHERE }
     }
 
     fn socket(&self) -> &Socket<'static> {
@@ -70,6 +77,19 @@ impl Tcp {
     }
 }
 
+/// The peer was never heard of.
+const NOWHERE: ([u8; 6], Micros) = ([1; 6], 0);
+
+/// The Ethernet address of a neighbour; none when it is one of a group.
+#[inline]
+fn neighbour(mac: [u8; 6]) -> Option<HardwareAddress> {
+    (mac[0] & 1 == 0).then_some(HardwareAddress::Ethernet(EthernetAddress(mac)))
+}
+
+fn number(number: u32) -> TcpSeqNumber {
+    TcpSeqNumber(number as i32)
+}
+
 fn instant(at: Micros) -> Instant {
     Instant::from_micros(at as i64)
 }
@@ -78,7 +98,7 @@ impl Smoltcp {
     /// A closed connection with the settings of the options.
     fn closed(&self, used: Option<Tcp>) -> Tcp {
         let mut tcp = used.unwrap_or_else(|| Tcp::new(&self.host.options));
-        tcp.asked = None;
+        (tcp.asked, tcp.heard) = (None, NOWHERE);
         let socket = tcp.socket_mut();
         socket.abort();
         socket.set_nagle_enabled(self.host.options.nagle);
@@ -243,23 +263,35 @@ impl Engine for Smoltcp {
         let capabilities = capabilities(host);
         let interface = interface(host, &capabilities, 0);
         let none = SocketSet::new(Vec::new());
-        Smoltcp { interface, capabilities, host: host.clone(), none }
+        Smoltcp { interface, capabilities, host: host.clone(), none, here_since: 0 }
     }
 
     fn moved(&mut self, now: Micros, segmentation: Option<usize>, seed: u64) {
         (self.host.segmentation, self.host.seed) = (segmentation, seed);
         self.capabilities = capabilities(&self.host);
         self.interface = interface(&self.host, &self.capabilities, now); // connections keep all of their state
+        self.here_since = now;
     }
 
-    fn listening(&mut self, port: u16, used: Option<Tcp>) -> Tcp {
+    fn listening(&mut self, port: u16, isn: u32, used: Option<Tcp>) -> Tcp {
         let mut tcp = self.closed(used);
+        tcp.socket_mut().set_next_isn(Some(number(isn)));
         let _ = tcp.socket_mut().listen(port); // it is closed, and the port of a listener is not 0
         tcp
     }
 
-    fn connecting(&mut self, remote: SocketAddr, port: u16, used: Option<Tcp>) -> io::Result<Tcp> {
+    fn answered(&mut self, answered: &Answered, used: Option<Tcp>) -> Tcp {
         let mut tcp = self.closed(used);
+        let Answered { remote, local, remote_isn, isn, segment } = *answered;
+        let (local, remote) = (IpEndpoint::from(local), IpEndpoint::from(remote));
+        // It is closed, and the ends are those of a segment; otherwise it stays closed.
+        let _ = tcp.socket_mut().resume_handshake(local, remote, number(isn), number(remote_isn), segment);
+        tcp
+    }
+
+    fn connecting(&mut self, remote: SocketAddr, port: u16, isn: u32, used: Option<Tcp>) -> io::Result<Tcp> {
+        let mut tcp = self.closed(used);
+        tcp.socket_mut().set_next_isn(Some(number(isn)));
         let context = self.interface.context();
         match tcp.set.get_mut::<Socket<'_>>(tcp.handle).connect(context, IpEndpoint::from(remote), port) {
             Ok(()) => Ok(tcp),
@@ -270,8 +302,12 @@ impl Engine for Smoltcp {
     #[inline]
     fn input(&mut self, now: Micros, frame: &[u8], tcp: Option<&mut Tcp>, out: &mut impl Output) {
         let mut wire = Wire { frame: Some(frame), out, capabilities: &self.capabilities, asks: false };
+        // What answers it goes where it has come from, and asks for no neighbour.
+        let from = frame.get(6..12).and_then(|mac| mac.first_chunk::<6>()).copied();
+        self.interface.set_neighbor_hint(from.and_then(neighbour));
         let set = tcp.map_or(&mut self.none, |tcp| {
             tcp.asked = None;
+            tcp.heard = (from.unwrap_or(tcp.heard.0), now);
             &mut tcp.set
         });
         self.interface.poll_ingress_single(instant(now), &mut wire, set);
@@ -288,6 +324,9 @@ impl Engine for Smoltcp {
         if tcp.asked.take_if(|asked| asked.saturating_add(timeout) <= now).is_some() {
             socket.abort();
         }
+        let (mac, heard) = tcp.heard;
+        let still_there = heard >= self.here_since && heard + HEARD > now;
+        self.interface.set_neighbor_hint(neighbour(mac).filter(|_| still_there));
         let mut wire = Wire { frame: None, out, capabilities: &self.capabilities, asks: false };
         let (at, unresolved) = loop {
             let sent = self.interface.poll_egress(instant(now), &mut wire, &mut tcp.set);
@@ -306,6 +345,11 @@ impl Engine for Smoltcp {
 
     fn local(tcp: &Tcp) -> Option<IpAddr> {
         tcp.socket().local_endpoint().map(|end| end.addr.into())
+    }
+
+    fn next_numbers(tcp: &Tcp) -> [u32; 2] {
+        let socket = tcp.socket();
+        [socket.send_next(), socket.recv_next()].map(|next| next.0 as u32)
     }
 
     #[inline]

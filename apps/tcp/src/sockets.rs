@@ -11,11 +11,12 @@ use ccnic_client::Rss;
 
 use crate::connections::{Conn, Entry, Holder, Tuple};
 use crate::core::Core;
-use crate::engine::{Engine, Phase};
+use crate::engine::{Engine, Micros, Phase};
 use crate::error::Error;
 use crate::kept::Kept;
+use crate::secret::Secret;
 use crate::stack::{Event, Stack};
-use crate::udp::Template;
+use crate::udp::{TCP_BEHIND_PORTS, Template};
 
 /// A port on which connections are accepted. Example: [`Stack::accept`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,18 +26,34 @@ pub struct Listener(u16);
 #[derive(Debug)]
 pub(crate) struct Listening {
     pub(crate) port: u16,
-    /// The most handshakes under way and connections in the queue together.
+    /// The most connections in the queue for a SYN to be answered.
     pub(crate) backlog: usize,
-    /// Handshakes under way.
+    /// Handshakes under way, half as many as the backlog.
     pub(crate) half_open: usize,
     /// Established connections that the program has not accepted.
     pub(crate) queue: VecDeque<Conn>,
+    /// Until when a cookie may come back that was sent in the place of a handshake.
+    pub(crate) cookies_until: Micros,
 }
 
-/// Local ports for connections to others: those of which the answers come to this queue.
+impl Listening {
+    /// There is room for one more connection.
+    pub(crate) fn has_room(&self) -> bool {
+        self.queue.len() < self.backlog
+    }
+
+    /// There is room for one more handshake. Handshakes take nothing from connections, which may also be established by cookies.
+    pub(crate) fn has_room_for_handshake(&self) -> bool {
+        self.has_room() && self.half_open < self.backlog.div_ceil(2)
+    }
+}
+
+/// Local ports for connections to others: those of which the answers come to this queue. They are chosen as RFC 6056 says (section 3.3.3, with
+/// the steps of 3.3.5), so that nobody knows which port a connection to another remote end has.
 #[derive(Debug)]
 pub(crate) struct Ports {
-    next: u16,
+    /// Ports that were used or passed over.
+    counter: u64,
     /// The queue, where there are several.
     spreader: Option<(Spreader, u16)>,
 }
@@ -46,28 +63,33 @@ const FIRST: u16 = 32768;
 const LAST: u16 = 60999;
 
 impl Ports {
-    pub(crate) fn new(seed: u64, rss: Option<(&Rss, u16)>) -> Ports {
-        let next = FIRST + (seed % u64::from(LAST - FIRST)) as u16;
-        Ports { next, spreader: rss.map(|(rss, queue)| (Spreader::new(rss.clone()), queue)) }
+    pub(crate) fn new(rss: Option<(&Rss, u16)>) -> Ports {
+        Ports { counter: 0, spreader: rss.map(|(rss, queue)| (Spreader::new(rss.clone()), queue)) }
     }
 
     /// A port for a connection from `local` to `remote`, unless it is `taken`.
-    fn choose(&mut self, local: IpAddr, remote: SocketAddr, taken: impl Fn(u16) -> bool) -> Option<u16> {
-        for _ in FIRST..=LAST {
-            let port = self.next;
-            self.next = if port == LAST { FIRST } else { port + 1 };
-            if !taken(port) && self.comes_here(remote, SocketAddr::new(local, port)) {
-                return Some(port);
-            }
-        }
-        None
+    fn choose(
+        &mut self,
+        secret: &Secret,
+        local: IpAddr,
+        remote: SocketAddr,
+        taken: impl Fn(u16) -> bool,
+    ) -> Option<u16> {
+        let all = u64::from(LAST - FIRST) + 1;
+        let begin = (secret.port(remote) % all + self.counter) % all;
+        let port = |passed: u64| FIRST + ((begin + passed) % all) as u16;
+        let free = |port| !taken(port) && self.comes_here(remote, SocketAddr::new(local, port));
+        let passed = (0..all).find(|passed| free(port(*passed)))?;
+        self.counter += passed + secret.step(self.counter);
+        Some(port(passed))
     }
 
     /// True when packets from `from` to `to` come to this queue.
     fn comes_here(&self, from: SocketAddr, to: SocketAddr) -> bool {
         let Some((spreader, queue)) = &self.spreader else { return true };
-        let Some(frame) = Template::new([[0; 6]; 2], from, to).map(Template::tcp_frame) else { return true };
-        spreader.queue(spreader.hash(&frame)) == *queue
+        let Some(frame) = Template::new([[0; 6]; 2], from, to) else { return true };
+        let (frame, len) = frame.tcp_frame([0; TCP_BEHIND_PORTS]);
+        spreader.queue(spreader.hash(&frame[..len])) == *queue
     }
 }
 
@@ -120,8 +142,9 @@ impl<E: Engine> Core<E> {
 }
 
 impl<E: Engine> Stack<E> {
-    /// Listens on a TCP port. `backlog`: handshakes under way, and connections that are not accepted yet, that are permitted together; further
-    /// SYNs are dropped, and come again. Example: [the crate](crate).
+    /// Listens on a TCP port. `backlog`: connections that are not accepted yet; further SYNs are dropped, and come again. Beside them half as
+    /// many handshakes may be under way. Further SYNs are answered by cookies then (RFC 4987): nothing is kept of them until the handshake is
+    /// complete. Example: [the crate](crate).
     ///
     /// # Errors
     /// [`Error::PortInUse`]; [`Error::Range`] for port 0 or more than 65535 listeners.
@@ -138,8 +161,13 @@ impl<E: Engine> Stack<E> {
         if at == core.listeners.len() {
             core.listeners.push(None);
         }
-        core.listeners[at] =
-            Some(Listening { port, backlog: backlog.max(1), half_open: 0, queue: VecDeque::new() });
+        core.listeners[at] = Some(Listening {
+            port,
+            backlog: backlog.max(1),
+            half_open: 0,
+            queue: VecDeque::new(),
+            cookies_until: 0,
+        });
         Ok(Listener(at as u16))
     }
 
@@ -245,10 +273,11 @@ impl<E: Engine> Stack<E> {
         let local = local.filter(|_| core.options.next_hop(remote).is_some()).ok_or_else(no_route)?;
         let table = &core.connections;
         let taken = |port| table.has(&Tuple::new(remote, to.port(), port));
-        let port = core.ports.choose(local, to, taken).ok_or(Error::NoPort)?;
-        let tcp = core.engine.connecting(to, port, core.used.pop()).map_err(|_| no_route())?;
-        let expires = core.now.saturating_add(core.options.handshake.as_micros() as u64);
+        let port = core.ports.choose(&core.secret, local, to, taken).ok_or(Error::NoPort)?;
         let tuple = Tuple::new(remote, to.port(), port);
+        let isn = core.secret.isn(core.now, &tuple, None);
+        let tcp = core.engine.connecting(to, port, isn, core.used.pop()).map_err(|_| no_route())?;
+        let expires = core.now.saturating_add(core.options.handshake.as_micros() as u64);
         let conn = core.connections.add(Entry::new(tcp, tuple, Holder::Program, expires));
         core.arm(conn);
         core.mark_dirty(conn);

@@ -66,8 +66,12 @@ pub struct Counters {
     pub malformed: u64,
     /// Packets with a wrong checksum.
     pub bad_checksum: u64,
-    /// SYNs that found the listener's backlog, or the table of connections, full.
+    /// SYNs, and handshakes by cookies, that found the listener's backlog, or the table of connections, full.
     pub syn_dropped: u64,
+    /// SYNs that were answered by cookies, since the listener had half as many handshakes as its backlog.
+    pub cookies_sent: u64,
+    /// Connections whose handshakes came back with a cookie.
+    pub cookies_accepted: u64,
     /// Handshakes that took too long.
     pub half_open_expired: u64,
     /// Frames that could not be sent since there was neither place nor buffer.

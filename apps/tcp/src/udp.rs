@@ -17,6 +17,9 @@ pub(crate) const ETHERNET: usize = 14;
 const UDP: usize = 8;
 /// Bytes of the longest headers: Ethernet, IPv6, UDP.
 const MOST: usize = ETHERNET + 40 + UDP;
+/// Bytes of a TCP header with the option of the segment size, behind the ports; bytes of the longest frame of such a header.
+pub(crate) const TCP_BEHIND_PORTS: usize = 20;
+pub(crate) const TCP_FRAME: usize = ETHERNET + 40 + 4 + TCP_BEHIND_PORTS;
 
 /// A program's side of datagrams.
 ///
@@ -189,14 +192,16 @@ impl Template {
         &self.bytes[..self.len]
     }
 
-    /// The start of a TCP frame between the same ends, for its flow hash.
-    pub(crate) fn tcp_frame(mut self) -> [u8; MOST + 12] {
-        let mut frame = [0; MOST + 12];
-        let len = self.len + 12;
+    /// A TCP frame between the same ends: what comes behind the ports in its header. It begins the array, and is as long as it says.
+    pub(crate) fn tcp_frame(mut self, behind_ports: [u8; TCP_BEHIND_PORTS]) -> ([u8; TCP_FRAME], usize) {
+        let mut frame = [0; TCP_FRAME];
+        let at = self.len - UDP + 4;
+        let len = at + TCP_BEHIND_PORTS;
         self.finished(len);
         self.bytes[if self.is_ipv4() { 23 } else { 20 }] = 6;
-        frame[..MOST].copy_from_slice(&self.bytes);
-        frame
+        frame[..at].copy_from_slice(&self.bytes[..at]);
+        frame[at..len].copy_from_slice(&behind_ports);
+        (frame, len)
     }
 
     fn is_ipv4(&self) -> bool {

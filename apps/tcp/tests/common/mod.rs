@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each test uses its part")]
 
+pub mod raw;
 pub mod transfer;
 
 use std::net::SocketAddr;

@@ -11,6 +11,7 @@ mod cgroup;
 mod connection;
 pub mod counters;
 mod error;
+pub mod files;
 pub mod flow;
 mod inbox;
 pub mod latency;

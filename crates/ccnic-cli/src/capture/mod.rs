@@ -6,7 +6,6 @@ mod filter;
 mod pcapng;
 
 use std::collections::BTreeMap;
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -14,7 +13,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use ccnic_control::capture::{About, CaptureReader, CaptureRequest, SNAP_MAX};
-use ccnic_control::{Connection, printable};
+use ccnic_control::{Connection, files, printable};
 use ccnic_frame::{Meta, vlan};
 use clap::Args;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -74,7 +73,8 @@ pub fn run(args: &CaptureArgs) -> anyhow::Result<()> {
     let to: Box<dyn Write> = match args.write.to_str() {
         Some("-") => Box::new(io::stdout()),
         _ => Box::new(
-            File::create(&args.write).with_context(|| format!("could not make {}", args.write.display()))?,
+            files::create_private_or_pipe(&args.write)
+                .with_context(|| format!("could not make {}", args.write.display()))?,
         ),
     };
     let request = CaptureRequest { port, snap: args.snap, drops: args.drops, rate: args.rate };

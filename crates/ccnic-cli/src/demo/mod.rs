@@ -9,6 +9,7 @@ use std::path::PathBuf;
 
 use anyhow::Context;
 use ccnic::Design;
+use ccnic_control::files;
 use clap::Args;
 
 use row::{DESIGNS, DesignFigures, LARGE, SHARES, SMALL};
@@ -48,7 +49,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     warn_if_crowded(1)?;
     // A report that cannot be written is an error before anything is measured.
     let cannot = || format!("could not write {}; choose another --report", args.report.display());
-    std::fs::write(&args.report, "").with_context(cannot)?;
+    files::write(&args.report, "").with_context(cannot)?;
     let limit = measure_limit(LIMIT_SECONDS, args.json)?;
     let workloads: Vec<Workload> = DESIGNS
         .iter()
@@ -67,7 +68,7 @@ pub fn run(args: &DemoArgs) -> anyhow::Result<()> {
     table.note(notes::damage(&points));
     table.note(format!("Throughput-latency curves: {}", args.report.display()));
     let page = report::page(&rows, &limit, bench.alone(1));
-    std::fs::write(&args.report, page).with_context(cannot)?;
+    files::write(&args.report, page).with_context(cannot)?;
     print::result(args.json, &rows, || table.text())?;
     let damaged: u64 = points.iter().map(|o| o.lost + o.corrupt).sum();
     anyhow::ensure!(

@@ -290,6 +290,6 @@ impl Report<'_> {
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(path, text)
+    ccnic_control::files::write(path, text)
         .with_context(|| format!("could not write {}; choose another --out", path.display()))
 }

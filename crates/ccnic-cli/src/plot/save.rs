@@ -37,7 +37,8 @@ pub fn write(
     }
     let save = |extension, bytes: &[u8]| {
         let path = stem.with_extension(extension);
-        std::fs::write(&path, bytes).with_context(|| format!("could not write {}", path.display()))
+        ccnic_control::files::write(&path, bytes)
+            .with_context(|| format!("could not write {}", path.display()))
     };
     save("svg", svg.as_bytes())?;
     save("png", &png(&averages(&drawn, wide as usize), wide, high)?)?;

@@ -1,6 +1,5 @@
 //! `ccnic sim loopback`: packets from simulated programs through the NIC and back.
 
-use std::fs::File;
 use std::io::BufWriter;
 use std::path::PathBuf;
 
@@ -173,7 +172,8 @@ impl LoopbackArgs {
     fn timeline(&self, plan: &Plan) -> anyhow::Result<Option<Trace>> {
         let Some(path) = &self.trace else { return Ok(None) };
         let name = path.display();
-        let file = File::create(path).with_context(|| format!("--trace {name}: could not create it"))?;
+        let file = ccnic_control::files::create(path)
+            .with_context(|| format!("--trace {name}: could not create it"))?;
         let start = (plan.load.warmup * 1e12) as u64;
         Ok(Some(Trace::new(BufWriter::new(file), start..u64::MAX)))
     }

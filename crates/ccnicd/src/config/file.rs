@@ -3,6 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use ccnic_control::files;
+use ccnic_control::messages::CONFIG_MAX;
 
 use super::Config;
 
@@ -22,12 +24,13 @@ impl Config {
         Config::parse(path, Config::text_of(path)?)
     }
 
-    /// The contents of a file, as they are.
+    /// The contents of a regular file, as they are.
     ///
     /// # Errors
     /// When it cannot be read.
     pub fn text_of(path: &Path) -> anyhow::Result<String> {
-        std::fs::read_to_string(path).with_context(|| format!("could not read {}", path.display()))
+        files::read_text(path, CONFIG_MAX as u64)
+            .with_context(|| format!("could not read {}", path.display()))
     }
 
     /// What the contents of a file say.

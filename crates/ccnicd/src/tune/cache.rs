@@ -3,13 +3,14 @@
 //! Text, a line for each of: the format, the build, the CPU model, the tuning. A file of another build is as good as none: the code
 //! that was measured has changed. One that is damaged, or that another user may have written, is reported and measured again.
 
-use std::fs::{File, OpenOptions};
-use std::io::{Read, Write};
+use std::fs::OpenOptions;
+use std::io::Read;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 use ccnic::Tuning;
+use ccnic_control::files;
 use rustix::fs::OFlags;
 
 use super::cpu::CpuModel;
@@ -89,7 +90,7 @@ impl Cache {
         let path = self.path();
         let text = format!("{FORMAT}\n{}\n{}\ntuning {tuning}\n", self.build, self.model_line());
         std::fs::create_dir_all(&self.directory)
-            .and_then(|()| replace(&path, &text))
+            .and_then(|()| files::replace(&path, 0o644, text.as_bytes()))
             .with_context(|| format!("the tuning could not be kept in {}", path.display()))?;
         Ok(path)
     }
@@ -109,22 +110,6 @@ fn read(path: &Path) -> anyhow::Result<String> {
     file.take(LONGEST + 1).read_to_string(&mut text)?;
     ensure!(text.len() as u64 <= LONGEST, "it has more than {LONGEST} bytes");
     Ok(text)
-}
-
-fn replace(path: &Path, text: &str) -> std::io::Result<()> {
-    let temporary = path.with_extension(format!("{}.new", std::process::id()));
-    let write = || -> std::io::Result<()> {
-        let _ = std::fs::remove_file(&temporary); // of a process that had the same number
-        let mut file = File::options().write(true).create_new(true).mode(0o644).open(&temporary)?;
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        std::fs::rename(&temporary, path)
-    };
-    let written = write();
-    if written.is_err() {
-        let _ = std::fs::remove_file(&temporary);
-    }
-    written
 }
 
 /// The code that is measured: the release, and the size and time of the executable, which tell builds of one release apart.

@@ -8,6 +8,7 @@ mod common;
 mod network;
 
 use std::fs::File;
+use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 use std::process::Command;
 
@@ -116,6 +117,7 @@ fn what_is_replayed_arrives_and_what_is_sent_is_recorded() {
     nic.accounts_for_all();
     assert!(nic.daemon.signal(Signal::TERM).success());
     assert!(recorded(&target) == sent);
+    assert_eq!(std::fs::metadata(&target).unwrap().mode() & 0o7777, 0o600, "packets are nobody else's");
 
     // What was recorded is replayed: the file is pcapng now.
     let nic = Nic::start(&[&format!("pcap:{},start=packet", target.display())]);
@@ -181,6 +183,24 @@ fn files_that_cannot_be_used() {
     }
     refused("pcap:record=/dev/full", "record=/dev/full: could not write to it: No space left");
     refused("pcap:record=/no/such/directory/file", "could not make it: No such file");
+}
+
+#[test]
+fn a_recording_goes_to_a_file_of_its_own_and_through_no_link() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let [precious, link] = ["precious", "link"].map(|name| directory.path().join(name));
+    std::fs::write(&precious, classic(&frames(20))).unwrap();
+    let before = std::fs::read(&precious).unwrap();
+    std::os::unix::fs::symlink(&precious, &link).unwrap();
+    refused(&format!("pcap:record={}", link.display()), "symbolic link");
+    refused(
+        &format!("pcap:{},record={}", link.display(), precious.display()),
+        "replayed and recorded at once",
+    );
+    std::fs::set_permissions(&precious, std::fs::Permissions::from_mode(0o644)).unwrap();
+    refused(&format!("pcap:record={}", precious.display()), "others may read it");
+    assert_eq!(std::fs::read(&precious).unwrap(), before);
 }
 
 /// A file system of one MiB, in a mount namespace of the daemon.

@@ -21,9 +21,10 @@ mod replay;
 mod tests;
 mod write;
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use ccnic::Desc;
 use ccnic::nic::Origin;
+use ccnic_control::files;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, Pages, Region};
 use rustix::event::PollFd;
@@ -57,6 +58,13 @@ impl PcapPort {
         let replay =
             replay.map(|path| Replay::open(path, options).with_context(|| path.display().to_string()));
         let replay = replay.transpose()?;
+        // By whatever name: beginning a recording cuts the file.
+        let same = options
+            .replay
+            .as_deref()
+            .zip(options.record.as_deref())
+            .is_some_and(|(a, b)| files::are_one(a, b));
+        ensure!(!same, "a file is replayed and recorded at once: name another one");
         let recorder = options.record.as_deref();
         let recorder =
             recorder.map(|path| Recorder::open(path).with_context(|| format!("record={}", path.display())));

@@ -1,9 +1,9 @@
 //! Reads the packets of a pcap or pcapng file. The file may be hostile: its numbers are bounded, and an error says at which packet.
 
-use std::fs::File;
 use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
+use ccnic_control::files;
 use pcap_parser::traits::{PcapNGPacketBlock, PcapReaderIterator};
 use pcap_parser::{Block, Linktype, PcapBlockOwned, PcapError, PcapHeader, create_reader};
 
@@ -46,7 +46,7 @@ impl Reader {
     /// # Errors
     /// When the file cannot be read, or is of another kind.
     pub(super) fn open(path: &Path) -> anyhow::Result<Reader> {
-        let file = File::open(path).context("could not open it")?;
+        let file = files::open(path).context("could not open it")?;
         let blocks = create_reader(LONGEST_BLOCK, file).map_err(|e| match e {
             PcapError::Eof => anyhow::anyhow!("it is empty"),
             PcapError::ReadError => anyhow::anyhow!("could not read it"),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::Context;
 use ccnic::Desc;
+use ccnic_control::files;
 use ccnic_shm::NativeMemory;
 
 use super::write;
@@ -42,12 +43,12 @@ pub(super) struct Recorder {
 }
 
 impl Recorder {
-    /// Begins a file, in the place of one that there is.
+    /// Begins a file, in the place of one that there is. Only its user may read it.
     ///
     /// # Errors
     /// When it cannot be written.
     pub(super) fn open(path: &Path) -> anyhow::Result<Recorder> {
-        let mut file = File::create(path).context("could not make it")?;
+        let mut file = files::create_private(path).context("could not make it")?;
         let header = write::header();
         file.write_all(&header).context("could not write to it")?;
         let ((full, chunks), (back, empty)) = (sync_channel(CHUNKS), sync_channel(CHUNKS));

@@ -36,7 +36,7 @@ use crate::inbox::{Asked, Event, Inbox};
 use crate::limits::Limits;
 use crate::messages::{AddressPage, Applied, Change, Cursor, Hello, Reply, Status, TextPage};
 use crate::notifier::Notifier;
-use crate::socket::{ListenSocket, SocketAccess};
+use crate::socket::{ListenSocket, Occupant, SocketAccess, occupant};
 use crate::teardown::Teardown;
 use accept::Acceptor;
 use shared::Shared;
@@ -205,6 +205,11 @@ impl Listener {
     /// [`Error::Socket`]: a NIC runs there already, or no such socket can be made there.
     pub fn bind(socket: &Path, access: &SocketAccess) -> Result<Bound, Error> {
         ListenSocket::new(socket, access).map(Bound)
+    }
+
+    /// True when somebody listens at `socket`. Waits for nobody.
+    pub fn is_taken(socket: &Path) -> bool {
+        matches!(occupant(socket), Occupant::Listens(_))
     }
 
     /// Accepts connections from now on. Dropping the listener removes the socket file and ends all connections.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use anyhow::{Context, bail};
-use ccnic_control::Connection;
+use ccnic_control::Listener;
 use ccnicd::config::{Config, LogFormat, Running};
 use ccnicd::control::placement;
 use ccnicd::metrics::Exporter;
@@ -85,7 +85,7 @@ fn run(args: Args) -> anyhow::Result<()> {
     let needs = config.needs(file.as_deref(), &options);
     let (confinement, account) = (config.sandbox(), config.account()?);
     // A daemon that will be refused measures nothing: another one polls there.
-    let refused = Connection::open(&options.socket).is_ok();
+    let refused = Listener::is_taken(&options.socket);
     let choose = || tune::choose(config.tuning.as_deref(), pair(&usable, &cores));
     let tuning =
         if refused { Ok(Tuned::default()) } else { choose() }.context("--tuning is not understood")?;

@@ -24,12 +24,8 @@ fn main() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let kept_open = std::fs::File::open(&outside).unwrap();
     let record = format!("pcap:record={}", recordings.join("all").display());
-    let needs = Needs {
-        socket: recordings.join("nic.sock"),
-        config: Some(file.clone()),
-        ports: vec![record.parse().unwrap()],
-        ..Needs::default()
-    };
+    let needs =
+        Needs { config: Some(file.clone()), ports: vec![record.parse().unwrap()], ..Needs::default() };
     let landlock =
         sandbox::enter(&SandboxOptions::default(), None, &needs).unwrap().status().landlock.clone();
     let inside = std::thread::spawn(move || {
@@ -51,7 +47,6 @@ fn main() {
         // What it needs it can do.
         assert_eq!(std::fs::read_to_string(&file).unwrap(), "wire = 'switch'");
         std::fs::write(recordings.join("all"), "packets").unwrap();
-        std::fs::remove_file(recordings.join("all")).unwrap();
         assert!(!std::fs::read_to_string("/proc/thread-self/schedstat").unwrap().is_empty());
         drop(std::os::unix::net::UnixStream::pair().unwrap());
         if landlock == "none" {
@@ -63,7 +58,9 @@ fn main() {
         for path in [config.join("new"), outside.with_file_name("new")] {
             refused(std::fs::write(path, "").unwrap_err().kind());
         }
-        refused(std::fs::remove_file(&outside).unwrap_err().kind());
+        for path in [outside.clone(), recordings.join("all")] {
+            refused(std::fs::remove_file(path).unwrap_err().kind());
+        }
         refused(std::fs::write(&file, "").unwrap_err().kind());
     });
     inside.join().unwrap();

@@ -14,8 +14,8 @@ use std::time::Duration;
 
 use ccnic::{Design, Layout, host};
 use ccnic_client::{Nic, NicOptions};
-use ccnic_control::Connection;
 use ccnic_control::messages::{Reply, Request};
+use ccnic_control::{Connection, Listener};
 use ccnic_shm::{Pages, Region};
 use common::flow::Flow;
 use common::{Daemon, alone, config, until};
@@ -107,7 +107,7 @@ impl Rig {
         kill_process(self.daemon.pid(), Signal::TERM).unwrap();
         until("the daemon's end", || self.daemon.ended().is_some());
         assert_eq!(self.daemon.ended().unwrap().code(), Some(0), "{}", self.daemon.log());
-        assert!(!self.socket.exists());
+        assert!(!Listener::is_taken(&self.socket));
     }
 }
 

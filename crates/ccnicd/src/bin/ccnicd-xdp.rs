@@ -69,7 +69,7 @@ fn run(args: Args) -> anyhow::Result<()> {
     };
     let listening = Listener::bind(&socket, &access)?;
     let ports = interface.iter().cloned().map(PortOptions::Xdp).collect();
-    sandbox::enter(&sandbox, None, &Needs { socket, ports, ..Needs::default() })?;
+    sandbox::enter(&sandbox, None, &Needs { ports, ..Needs::default() })?;
     tracing::info!(interfaces = interface.len(), "ccnicd-xdp {} is ready", env!("CARGO_PKG_VERSION"));
     helper::serve(&listening, interface, stop.as_fd())
 }

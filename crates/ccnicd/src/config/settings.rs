@@ -40,7 +40,6 @@ impl Config {
     /// What the daemon needs at run time, where `options` are what this comes to and `file` is what it reads again.
     pub fn needs(&self, file: Option<&Path>, options: &DaemonOptions) -> Needs {
         Needs {
-            socket: options.socket.clone(),
             config: file.map(Path::to_owned),
             ports: options.ports.clone(),
             later_ports: self.later_ports.clone(),

@@ -25,8 +25,6 @@ pub enum LaterPort {
 /// What the daemon does from now on.
 #[derive(Debug, Clone, Default)]
 pub struct Needs {
-    /// The control socket, whose file is removed at the end.
-    pub socket: PathBuf,
     /// The configuration file, which is read again.
     pub config: Option<PathBuf>,
     /// The ports that there are.
@@ -54,12 +52,13 @@ pub(super) const OF_XDP: CapabilitySet =
 pub(super) const OF_LATER_TAP: CapabilitySet = CapabilitySet::NET_ADMIN;
 
 /// What is read by any daemon: for how long a polling thread had to wait, the nodes of memory and CPUs, the numbers of users
-/// and groups.
-const ALWAYS: [(&str, Access); 4] = [
+/// and groups, and whose uids are subordinate.
+const ALWAYS: [(&str, Access); 5] = [
     ("/proc", Access::Read),
     ("/sys/devices/system", Access::Read),
     ("/etc/passwd", Access::Read),
     ("/etc/group", Access::Read),
+    ("/etc/subuid", Access::Read),
 ];
 
 impl Needs {
@@ -77,7 +76,6 @@ impl Needs {
     fn paths(&self, tap: bool) -> Vec<Grant> {
         let grant = |path: PathBuf, access| Grant { path, access };
         let mut paths: Vec<_> = ALWAYS.map(|(path, access)| grant(path.into(), access)).into();
-        paths.push(grant(directory_of(&self.socket), Access::Remove));
         // A file that is replaced is another one: Landlock knows its directory only.
         paths.extend(self.config.iter().map(|file| grant(directory_of(file), Access::Read)));
         for port in &self.ports {

@@ -19,8 +19,6 @@ pub(super) enum Access {
     Read,
     /// Files are made, written, cut and read.
     Record,
-    /// Files are removed.
-    Remove,
     /// A device is opened and controlled.
     Device,
 }
@@ -36,13 +34,12 @@ pub(super) struct Grant {
 const KNOWN: ABI = ABI::V6;
 
 impl Access {
-    fn rights(self) -> BitFlags<AccessFs> {
+    pub(super) fn rights(self) -> BitFlags<AccessFs> {
         match self {
             Access::Read => AccessFs::ReadFile | AccessFs::ReadDir,
             Access::Record => {
                 AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::MakeReg | AccessFs::Truncate
             }
-            Access::Remove => AccessFs::RemoveFile.into(),
             Access::Device => AccessFs::ReadFile | AccessFs::WriteFile | AccessFs::IoctlDev,
         }
     }

@@ -21,7 +21,7 @@ fn port(text: &str) -> PortOptions {
 
 fn needs(ports: &[&str]) -> Needs {
     let ports = ports.iter().map(|text| port(text)).collect();
-    Needs { socket: "/nowhere/nic.sock".into(), ports, ..Needs::default() }
+    Needs { ports, ..Needs::default() }
 }
 
 fn sandbox(needs: &Needs) -> Sandbox {
@@ -72,6 +72,25 @@ fn a_port_that_comes_later_is_refused_with_the_option_that_keeps_what_it_takes()
     again.check(&port(&file)).unwrap();
     assert!(again.check(&port(&format!("{file},record={}", at("b")))).is_err());
     assert!(Sandbox { grants: None, ..tight }.check(&port("tap:t0")).is_ok(), "where nothing is confined");
+}
+
+#[test]
+fn nothing_can_be_removed_or_made_but_recordings() {
+    use landlock::AccessFs;
+    let mut all = needs(&["pcap:/tmp/a,record=/tmp/b", "tap:t0", "xdp:e0"]);
+    all.config = Some("/etc/ccnic/nic.toml".into());
+    all.later_ports = vec![LaterPort::Tap, LaterPort::Xdp];
+    all.later_paths = vec!["/tmp".into()];
+    let changes = AccessFs::RemoveFile
+        | AccessFs::RemoveDir
+        | AccessFs::MakeSym
+        | AccessFs::MakeDir
+        | AccessFs::MakeSock
+        | AccessFs::Refer
+        | AccessFs::Execute;
+    for grant in all.grants().paths {
+        assert!(!grant.access.rights().intersects(changes), "{grant:?}");
+    }
 }
 
 /// Runs a filter on a call, as the kernel does: the instructions that seccompiler emits.

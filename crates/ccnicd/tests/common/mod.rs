@@ -234,7 +234,7 @@ pub fn refused_port(port: &str) -> String {
         .unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{said}");
-    assert!(!socket.exists(), "nothing is left");
+    assert!(!ccnic_control::Listener::is_taken(&socket), "nobody listens any more");
     said
 }
 
@@ -266,9 +266,7 @@ impl Forked {
 
     /// What it does, as the kernel says: `R` runs, `S` sleeps, `T` was stopped.
     pub fn state(&self) -> char {
-        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).unwrap();
-        let state = status.lines().find_map(|line| line.strip_prefix("State:\t"));
-        state.and_then(|state| state.chars().next()).unwrap()
+        state_of(self.pid())
     }
 
     /// Ends it where it stands. True when it was alive until then.
@@ -305,4 +303,11 @@ pub fn seed() -> u64 {
 pub fn config(design: Design) -> Config {
     let shared_pool = design != Design::Doorbell;
     Config { design, shared_pool, ring: 256, buffers: 512, ..Config::default() }
+}
+
+/// What a process does, as ps(1) says it: `T` when it has been stopped.
+pub fn state_of(pid: Pid) -> char {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", pid.as_raw_nonzero())).unwrap();
+    let state = status.lines().find_map(|line| line.strip_prefix("State:\t"));
+    state.and_then(|state| state.chars().next()).unwrap()
 }

@@ -23,9 +23,12 @@ use rustix::io::{Errno, read, write};
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use serde::{Deserialize, Serialize};
 
+use crate::account::room;
 use crate::connection::{Connection, Waited};
 use crate::error::Error;
+use crate::listener::refuse::Closers;
 use crate::socket::{ListenSocket, SocketAccess};
+use crate::subordinates::Subordinates;
 
 /// The most callers of one server, and of one user among them.
 const CALLERS: usize = 256;
@@ -179,6 +182,10 @@ struct Shared {
     ready: Mutex<Vec<CallChannel>>,
     /// Connections of each user.
     users: Mutex<HashMap<u32, usize>>,
+    /// Whose uids count as another user's.
+    subordinates: Subordinates,
+    /// For connections that are refused: closing them may block.
+    closers: Closers,
     /// Those of connections. (A thread that still ends when the program does looks like a leak.)
     threads: Mutex<Vec<JoinHandle<()>>>,
     /// No further connections.
@@ -222,13 +229,18 @@ impl Shared {
         if users.values().sum::<usize>() >= CALLERS {
             return Err(format!("{CALLERS} callers are connected, and this server takes no more"));
         }
-        let of_user = users.entry(uid).or_default();
-        if *of_user >= CALLERS_OF_USER {
+        let (all, of_user) = (users.values().sum::<usize>(), users.get(&uid).copied().unwrap_or(0));
+        if of_user >= CALLERS_OF_USER {
             return Err(format!(
                 "user {uid} has {CALLERS_OF_USER} callers, and this server takes no more of one user"
             ));
         }
-        *of_user += 1;
+        if room(CALLERS as u64, all as u64, of_user as u64) == 0 {
+            return Err(format!(
+                "user {uid} has {of_user} callers, and the places that are left of {CALLERS} are kept for users who have less"
+            ));
+        }
+        users.insert(uid, of_user + 1);
         Ok(Place { shared: Arc::clone(self), uid })
     }
 }
@@ -270,6 +282,11 @@ impl CallListener {
             event: Arc::new(event().map_err(Error::os("make an eventfd"))?),
             ready: Mutex::default(),
             users: Mutex::default(),
+            subordinates: Subordinates::of_system().unwrap_or_else(|e| {
+                tracing::warn!("subordinate uids count as users of their own: {e}");
+                Subordinates::default()
+            }),
+            closers: Closers::default(),
             threads: Mutex::default(),
             stopped: AtomicBool::new(false),
         });
@@ -337,10 +354,13 @@ fn accept(socket: &ListenSocket, shared: &Arc<Shared>, stop: &OwnedFd) {
 
 /// Gives a connection a thread, or refuses it.
 fn admit(connection: Connection, shared: &Arc<Shared>) {
-    let uid = connection.peer().map_or(NOBODY, |peer| peer.uid);
+    let uid = connection.peer().map_or(NOBODY, |peer| shared.subordinates.user_of(peer.uid));
     let place = match shared.admit(uid) {
         Ok(place) => place,
-        Err(reason) => return refuse(&connection, reason),
+        Err(reason) => {
+            refuse(&connection, reason);
+            return shared.closers.let_go(uid, connection);
+        }
     };
     let thread = std::thread::Builder::new().name("ccnic-caller".to_owned());
     match thread.spawn(move || serve(connection, place)) {

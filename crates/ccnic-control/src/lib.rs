@@ -26,6 +26,7 @@ mod pages;
 mod requests;
 pub mod rss;
 mod socket;
+mod subordinates;
 mod teardown;
 mod text;
 

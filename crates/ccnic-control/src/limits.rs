@@ -102,8 +102,13 @@ impl Limits {
     /// The default of [`memory_max`](Limits::memory_max), in bytes: half of the machine's memory, or of what control groups leave to
     /// this process, if that is less.
     pub fn half_the_memory() -> u64 {
+        Limits::memory() / 2
+    }
+
+    /// The memory of the machine, or what control groups leave to this process, in bytes.
+    pub(crate) fn memory() -> u64 {
         let machine = Limits::machine_memory();
-        cgroup::memory_limit().map_or(machine, |limit| limit.min(machine)) / 2
+        cgroup::memory_limit().map_or(machine, |limit| limit.min(machine))
     }
 }
 

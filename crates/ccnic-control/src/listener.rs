@@ -11,7 +11,7 @@ mod client;
 mod configure;
 mod flow;
 mod observer;
-mod refuse;
+pub(crate) mod refuse;
 mod shared;
 
 use std::os::fd::{AsFd, BorrowedFd};
@@ -219,7 +219,10 @@ impl Listener {
     /// # Errors
     /// [`Error::Os`]: no thread can be started.
     pub fn serve(Bound(socket): Bound, limits: Limits) -> Result<Listener, Error> {
-        let account = Account::new(limits, accept::files());
+        let account = Account::new(limits, accept::files(), Limits::memory());
+        if let Err(e) = Quotas(Arc::clone(&account)).read_subordinates() {
+            tracing::warn!("subordinate uids count as users of their own: {e}");
+        }
         let shared = Arc::new(Shared::new(account, Inbox::new()?));
         let acceptor = Acceptor::start(socket, &shared)?;
         Ok(Listener { acceptor, shared })

@@ -5,7 +5,9 @@
 
 mod common;
 
+use std::io::Write;
 use std::os::fd::AsFd;
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
@@ -18,7 +20,8 @@ use ccnic_control::rss::RssMessage;
 use ccnic_shm::{Pages, Region};
 use ccnicd::control::placement;
 use common::{Daemon, alone, file, two_cores, until};
-use rustix::process::{Resource, Rlimit, getrlimit, prlimit};
+use rustix::process::{Resource, Rlimit, geteuid, getrlimit, prlimit};
+use rustix::thread::{Uid, set_thread_res_uid};
 
 struct Rig {
     daemon: Daemon,
@@ -97,7 +100,7 @@ fn mapped(daemon: &Daemon) -> u64 {
 fn no_more_memory_than_the_limit_is_ever_mapped() {
     let _alone = alone();
     const MIB: u32 = 1 << 20;
-    let mut rig = rig(&["--memory-max", "40", "--user-memory", "40", "--region-max", "16"]);
+    let mut rig = rig(&["--memory-max", "48", "--user-memory", "48", "--region-max", "16"]);
     let config = small(1);
     let mut over = false;
     let (daemon, socket) = (&rig.daemon, &rig.socket);
@@ -108,7 +111,7 @@ fn no_more_memory_than_the_limit_is_ever_mapped() {
     };
     let ask = || {
         for _ in 0..10 {
-            says(&refused(attached().1), "8388608 are left");
+            says(&refused(attached().1), "4980736 are left to it of the 16777216 that are free");
             let bad = region(&config, 16 * MIB);
             bad.memory().store(0, 0);
             let connection = Connection::open(socket).unwrap();
@@ -124,7 +127,7 @@ fn no_more_memory_than_the_limit_is_ever_mapped() {
     std::thread::scope(|scope| {
         let asking: Vec<_> = (0..4).map(|_| scope.spawn(ask)).collect();
         while !asking.iter().all(|thread| thread.is_finished()) {
-            over |= mapped(daemon) > u64::from(40 * MIB);
+            over |= mapped(daemon) > u64::from(48 * MIB);
         }
     });
     assert_eq!(mapped(daemon), u64::from(32 * MIB));
@@ -267,8 +270,114 @@ fn at_the_limit_of_descriptors_a_newcomer_is_told() {
     // Connections are limited before descriptors are.
     let many: Vec<_> = (0..20).map(|_| rig.connect()).collect();
     let answers = many.iter().map(|c| c.ask(&Request::Hello, None)).collect::<Vec<_>>();
-    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 10);
+    assert_eq!(answers.iter().filter(|answer| answer.is_ok()).count(), 7, "of 10: some are kept for others");
     answers.into_iter().filter(Result::is_err).for_each(|answer| says(&refused(answer), "RLIMIT_NOFILE"));
+}
+
+/// A control group of so many bytes, of either version, where this user may make one. It goes with this.
+struct Group(PathBuf);
+
+impl Group {
+    fn new(bytes: u64) -> Option<Group> {
+        let name = format!("ccnicd-test-{}", std::process::id());
+        let made = [("/sys/fs/cgroup", "memory.max"), ("/sys/fs/cgroup/memory", "memory.limit_in_bytes")];
+        made.into_iter().find_map(|(root, limit)| {
+            let directory = Path::new(root).join(&name);
+            std::fs::create_dir(&directory).ok()?;
+            let group = Group(directory);
+            // A file that the kernel has put there: a directory need not be a group.
+            let file = std::fs::File::options().write(true).open(group.0.join(limit));
+            file.and_then(|mut file| file.write_all(bytes.to_string().as_bytes())).ok().map(|()| group)
+        })
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir(&self.0);
+    }
+}
+
+/// Connections and programs without end are refused; the kernel does not kill the daemon for want of memory.
+#[test]
+fn a_daemon_of_little_memory_refuses_and_is_not_killed() {
+    let _alone = alone();
+    let Some(group) = Group::new(24 << 20) else {
+        return println!("SKIPPED: this user may not make a control group with a limit of memory");
+    };
+    let inside = "echo $$ >\"$GROUP/cgroup.procs\" && exec \"$0\" \"$@\"";
+    let (at, program) = (format!("GROUP={}", group.0.display()), env!("CARGO_BIN_EXE_ccnicd"));
+    let mut rig = rig_by(&["env", &at, "sh", "-c", inside, program], &["--user-connections", "3072"]);
+    for _ in 0..3 {
+        let mut connections = Vec::new();
+        let why = loop {
+            let connection = rig.connect();
+            match connection.ask(&Request::Hello, None) {
+                Ok(_) => connections.push(connection),
+                refusal => break refused(refusal),
+            }
+        };
+        says(&why, "memory of the control group");
+        assert!((60..=96).contains(&connections.len()), "{}", connections.len());
+        drop(connections);
+        rig.nobody();
+        let mut programs = Vec::new();
+        let why = loop {
+            match open(&rig.socket, &small(4)) {
+                Ok(program) => programs.push(program),
+                Err(why) => break why.to_string(),
+            }
+        };
+        assert!(programs.len() > 20 && why.contains("another program"), "{} programs: {why}", programs.len());
+        rig.daemon.status();
+        drop(programs);
+        rig.nobody();
+    }
+    assert!(rig.daemon.signal(rustix::process::Signal::TERM).success());
+}
+
+/// As another user, in a thread of its own.
+fn as_user<T: Send>(uid: u32, does: impl FnOnce() -> T + Send) -> T {
+    let thread = || {
+        let uid = Uid::from_raw(uid);
+        set_thread_res_uid(uid, uid, uid).unwrap();
+        does()
+    };
+    std::thread::scope(|scope| scope.spawn(thread).join().unwrap())
+}
+
+/// Seven users, each of which takes all that it can get.
+#[test]
+fn users_leave_room_for_others() {
+    if !geteuid().is_root() {
+        return println!("SKIPPED: that takes root");
+    }
+    let _alone = alone();
+    let limited = "ulimit -n 200; exec \"$0\" \"$@\"";
+    let rig = rig_by(&["sh", "-c", limited, env!("CARGO_BIN_EXE_ccnicd")], &["--socket-mode", "0666"]);
+    let directory = rig.socket.parent().unwrap();
+    std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o755)).unwrap();
+    let mut held = Vec::new();
+    for uid in 100_000..100_007 {
+        let why = as_user(uid, || {
+            loop {
+                let connection = rig.connect();
+                match connection.ask(&Request::Hello, None) {
+                    Ok(_) => held.push(connection),
+                    refusal => break refused(refusal),
+                }
+            }
+        });
+        says(&why, &format!("user {uid} has"));
+        says(&why, "kept for users who have less");
+    }
+    assert!((45..56).contains(&held.len()), "{} of 56", held.len());
+    let newcomer = as_user(4242, || {
+        let connection = rig.connect();
+        connection.ask(&Request::Hello, None).map(|_| connection)
+    });
+    drop((newcomer.unwrap(), held));
+    rig.nobody();
 }
 
 #[test]

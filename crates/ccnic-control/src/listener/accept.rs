@@ -172,17 +172,17 @@ impl Accepting {
     fn refuse_by_reserve(&mut self) {
         self.reserve = None;
         if let Ok(Some(connection)) = self.socket.accept() {
-            let uid = connection.peer().map_or(NOBODY, |peer| peer.uid);
-            self.refuse(uid, connection, no_files());
+            let user = connection.peer().map_or(NOBODY, |peer| self.shared.account.user_of(peer.uid));
+            self.refuse(user, connection, no_files());
         }
         self.refill();
     }
 
-    fn refuse(&self, uid: u32, connection: Connection, reason: String) {
-        if let Some(left_out) = self.shared.logs.line(uid) {
-            tracing::warn!(uid, left_out = left_out.0, "refused a connection: {reason}");
+    fn refuse(&self, user: u32, connection: Connection, reason: String) {
+        if let Some(left_out) = self.shared.logs.line(user) {
+            tracing::warn!(uid = user, left_out = left_out.0, "refused a connection: {reason}");
         }
-        self.closers.refuse(uid, connection, reason);
+        self.closers.refuse(user, connection, reason);
     }
 
     /// Gives a connection its thread, if its user may have another one.
@@ -191,15 +191,17 @@ impl Accepting {
             Ok(peer) => peer,
             Err(e) => return self.refuse(NOBODY, connection, e.to_string()),
         };
+        let user = self.shared.account.user_of(peer.uid);
         let one = Amounts { connections: 1, ..Amounts::default() };
         let account = &self.shared.account;
         let place = account.check_file(&connection).and_then(|()| account.take(peer.uid, one));
         let place = match place {
             Ok(place) => place,
-            Err(reason) => return self.refuse(peer.uid, connection, reason),
+            Err(reason) => return self.refuse(user, connection, reason),
         };
-        let Some(spare) = self.spare.take() else { return self.closers.close(peer.uid, connection) };
-        let client = Client::new(self.next_id, peer, place, Arc::new(connection), Arc::clone(&self.shared));
+        let Some(spare) = self.spare.take() else { return self.closers.close(user, connection) };
+        let who = (peer, user);
+        let client = Client::new(self.next_id, who, place, Arc::new(connection), Arc::clone(&self.shared));
         self.next_id += 1;
         if let Err(refused) = spare.send(client) {
             std::mem::forget(refused); // its thread has died by a defect

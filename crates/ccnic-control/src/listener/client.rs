@@ -65,6 +65,8 @@ impl From<&str> for Stop {
 pub(super) struct Client {
     pub(super) id: ClientId,
     pub(super) peer: Peer,
+    /// The user that it counts as, whose turn its requests take.
+    user: u32,
     pub(super) shared: Arc<Shared>,
     pub(super) log: ClientLog,
     pub(super) attached: Option<AttachedClient>,
@@ -83,16 +85,17 @@ pub(super) struct Client {
 impl Client {
     pub(super) fn new(
         id: ClientId,
-        peer: Peer,
+        (peer, user): (Peer, u32),
         place: Lease,
         connection: Arc<Connection>,
         shared: Arc<Shared>,
     ) -> Client {
-        let log = shared.logs.client(peer.uid);
+        let log = shared.logs.client(user);
         shared.add(id, &connection);
         Client {
             id,
             peer,
+            user,
             shared,
             log,
             attached: None,
@@ -109,7 +112,7 @@ impl Client {
         // A defect here must not keep a program attached whose connection nobody watches.
         let _ = catch_unwind(AssertUnwindSafe(|| self.serve()));
         if let Some(attached) = self.attached.take() {
-            self.shared.inbox.tell(self.peer.uid, Event::Detach(self.id));
+            self.shared.inbox.tell(self.user, Event::Detach(self.id));
             self.info("detached", &attached);
             attached.let_go();
         }
@@ -177,7 +180,7 @@ impl Client {
 
     /// Asks the handler.
     pub(super) fn ask(&self, event: Event) -> Result<Reply, Stop> {
-        match self.shared.inbox.ask(self.peer.uid, event) {
+        match self.shared.inbox.ask(self.user, event) {
             Some(Reply::Refused { reason }) => Err(Stop::Refused(reason)),
             Some(reply) => Ok(reply),
             None => Err(Stop::Ended),

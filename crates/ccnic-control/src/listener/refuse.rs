@@ -20,7 +20,7 @@ const STACK: usize = 64 << 10;
 
 /// Connections that wait to be closed, by uid. A user that is here has a thread.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Closers(Arc<Mutex<HashMap<u32, VecDeque<Connection>>>>);
+pub(crate) struct Closers(Arc<Mutex<HashMap<u32, VecDeque<Connection>>>>);
 
 impl Closers {
     fn waiting(&self) -> MutexGuard<'_, HashMap<u32, VecDeque<Connection>>> {
@@ -30,6 +30,11 @@ impl Closers {
     /// Tells a program why it is refused and closes its connection. Never blocks.
     pub(super) fn refuse(&self, uid: u32, connection: Connection, reason: String) {
         let _ = connection.send_now(&Reply::Refused { reason }, None); // it need not read it
+        self.let_go(uid, connection);
+    }
+
+    /// Closes a connection. Never blocks.
+    pub(crate) fn let_go(&self, uid: u32, connection: Connection) {
         // Nothing can be sent to this end any more, so a queue that is empty stays empty.
         let stopped = shutdown(&connection, Shutdown::Read).is_ok();
         if !stopped || !empties(&connection) {

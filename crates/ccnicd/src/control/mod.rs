@@ -91,9 +91,13 @@ impl Daemon {
             self.plane.end_captures();
             if let Some((asked, file)) = reload
                 && asked.swap(false, Ordering::Relaxed)
-                && let Err(e) = self.reload(file)
             {
-                tracing::error!("the configuration stays as it was: {e:#}");
+                if let Err(e) = self.reload(file) {
+                    tracing::error!("the configuration stays as it was: {e:#}");
+                }
+                if let Err(e) = self.listener.quotas().read_subordinates() {
+                    tracing::error!("whose uids are subordinate stays as it was: {e}");
+                }
             }
         }
         tracing::info!("stopping: serving what has been sent");

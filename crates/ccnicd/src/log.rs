@@ -1,9 +1,14 @@
-//! Which events are logged: `warn`, or `warn,ccnicd::metrics=debug`.
+//! Which events are logged: `warn`, or `warn,ccnicd::metrics=debug`; and where they are written, without waiting for who reads them.
 //!
-//! By target and level only. tracing-subscriber's `EnvFilter` also filters by the fields of spans, which there are none of here, and brings
+//! Filtered by target and level only. tracing-subscriber's `EnvFilter` also filters by the fields of spans, which there are none of here, and brings
 //! an engine for regular expressions.
 
+use std::io::{self, Stderr, Write};
+
 use anyhow::Context;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::{SendFlags, send};
 use tracing_subscriber::filter::{LevelFilter, Targets};
 
 /// The filter that `text` describes. A target that it does not name logs errors, unless it says otherwise.
@@ -25,10 +30,116 @@ pub fn filter(text: &str) -> anyhow::Result<Targets> {
     Ok(filter.with_default(default))
 }
 
+/// Standard error, as a log of lines. Any thread may log, the polling ones too: when whoever reads standard error has stopped, what it has no
+/// room for is left out and counted. (A file is always written to.)
+#[derive(Debug)]
+pub struct LogWriter<W = Stderr> {
+    to: W,
+    /// Lines that nobody has been told of.
+    left_out: u64,
+}
+
+impl Default for LogWriter {
+    fn default() -> LogWriter {
+        LogWriter::new(io::stderr())
+    }
+}
+
+impl<W: rustix::fd::AsFd> LogWriter<W> {
+    fn new(to: W) -> LogWriter<W> {
+        LogWriter { to, left_out: 0 }
+    }
+
+    /// Writes all of it, or as much as there is room for now.
+    fn write_now(&self, mut bytes: &[u8]) -> Result<(), Errno> {
+        while !bytes.is_empty() {
+            let written = match send(&self.to, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL) {
+                Err(Errno::NOTSOCK) => self.write_to_file(bytes),
+                sent => sent,
+            };
+            match written {
+                Ok(n) => bytes = bytes.get(n..).unwrap_or_default(),
+                Err(Errno::INTR) => {}
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(())
+    }
+
+    /// A pipe that can be written to takes so many bytes at once (PIPE_BUF).
+    fn write_to_file(&self, bytes: &[u8]) -> Result<usize, Errno> {
+        let mut fds = [PollFd::new(&self.to, PollFlags::OUT)];
+        poll(&mut fds, Some(&Timespec { tv_sec: 0, tv_nsec: 0 }))?;
+        let ready = fds.first().is_some_and(|fd| fd.revents().contains(PollFlags::OUT));
+        if !ready {
+            return Err(Errno::AGAIN);
+        }
+        rustix::io::write(&self.to, bytes.get(..4096).unwrap_or(bytes))
+    }
+}
+
+/// Takes a line at a time, and never fails.
+impl<W: rustix::fd::AsFd> Write for LogWriter<W> {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        let note = match self.left_out {
+            0 => Vec::new(),
+            lines => format!("{lines} lines were left out: nobody has read the log\n").into_bytes(),
+        };
+        match self.write_now(&[&note, line].concat()) {
+            Ok(()) => self.left_out = 0,
+            Err(_) => self.left_out += 1,
+        }
+        Ok(line.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
+    use std::os::fd::AsFd;
     use tracing::Level;
+
+    /// A reader that has stopped, then reads again.
+    #[track_caller]
+    fn is_not_waited_for(to: impl AsFd, mut from: impl Read) {
+        let mut log = LogWriter::new(to);
+        let line = [&b"x".repeat(9000)[..], b"\n"].concat();
+        while log.left_out < 100 {
+            log.write_all(&line).unwrap();
+        }
+        let mut room = vec![0; 4 << 20];
+        let _ = from.read(&mut room).unwrap();
+        log.write_all(b"the end\n").unwrap();
+        assert_eq!(log.left_out, 0);
+        drop(log);
+        let mut rest = String::new();
+        from.read_to_string(&mut rest).unwrap();
+        assert!(
+            rest.ends_with("100 lines were left out: nobody has read the log\nthe end\n"),
+            "{}",
+            rest.len()
+        );
+    }
+
+    #[test]
+    fn a_log_that_nobody_reads_is_not_waited_for() {
+        let (reader, writer) = io::pipe().unwrap();
+        is_not_waited_for(writer, reader);
+        let (reader, writer) = std::os::unix::net::UnixStream::pair().unwrap();
+        is_not_waited_for(writer, reader);
+        let file = tempfile::tempfile().unwrap();
+        let mut log = LogWriter::new(&file);
+        (0..100).for_each(|_| log.write_all(&[b'x'; 9000]).unwrap());
+        assert_eq!((log.left_out, file.metadata().unwrap().len()), (0, 900_000));
+        let (reader, writer) = io::pipe().unwrap();
+        drop(reader);
+        LogWriter::new(writer).write_all(b"to nobody").unwrap();
+    }
 
     #[test]
     fn a_level_for_all_and_one_for_a_target() {

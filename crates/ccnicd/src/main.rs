@@ -1,19 +1,21 @@
 //! `ccnicd`: the NIC daemon's command line.
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
 
 use anyhow::{Context, bail};
 use ccnic_control::Listener;
 use ccnicd::config::{Config, LogFormat, Running};
 use ccnicd::control::placement;
+use ccnicd::log::{self, LogWriter};
 use ccnicd::metrics::Exporter;
+use ccnicd::ports::PortOptions;
 use ccnicd::tune::{self, Kept, Pair, Tuned};
-use ccnicd::{Daemon, DaemonOptions, log, oom, sandbox};
+use ccnicd::{Daemon, DaemonOptions, oom, sandbox};
 use clap::Parser;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -46,7 +48,7 @@ fn main() -> ExitCode {
     match run(Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("ccnicd: {e:#}");
+            let _ = writeln!(LogWriter::default(), "ccnicd: {e:#}");
             ExitCode::from(2)
         }
     }
@@ -67,7 +69,9 @@ fn run(args: Args) -> anyhow::Result<()> {
         println!("the configuration can be used");
         return Ok(());
     }
-    let log = tracing_subscriber::fmt().with_max_level(LevelFilter::TRACE).with_writer(std::io::stderr);
+    let log = tracing_subscriber::fmt()
+        .with_max_level(LevelFilter::TRACE)
+        .with_writer(Mutex::new(LogWriter::default()));
     match config.log_format.unwrap_or_default() {
         LogFormat::Text => log.with_ansi(std::io::stderr().is_terminal()).finish().with(filter).init(),
         LogFormat::Json => log.json().finish().with(filter).init(),
@@ -93,7 +97,13 @@ fn run(args: Args) -> anyhow::Result<()> {
     // Before any other thread is started: those run where this one may.
     placement::leave_polling_cpus(&usable, &options.cores);
     let (stop, signalled) = UnixStream::pair().context("could not make a pipe for signals")?;
+    // A helper may have stopped, and is waited for while the daemon starts: then a signal ends it at once.
+    let waits =
+        options.ports.iter().any(|port| matches!(port, PortOptions::Xdp(xdp) if xdp.helper.is_some()));
+    let starting = Arc::new(AtomicBool::new(waits));
     for signal in [SIGTERM, SIGINT] {
+        let at_once = signal_hook::flag::register_conditional_default(signal, Arc::clone(&starting));
+        at_once.context("could not watch for signals")?;
         let end = signalled.try_clone().context("could not copy the signal pipe")?;
         signal_hook::low_level::pipe::register(signal, end).context("could not watch for signals")?;
     }
@@ -113,6 +123,7 @@ fn run(args: Args) -> anyhow::Result<()> {
     let metrics = metrics.map(Exporter::bind).transpose()?;
     let daemon = Daemon::prepare(options, Some(running))?;
     let daemon = daemon.start(Some(sandbox::enter(&confinement, account, &needs)?))?;
+    starting.store(false, Ordering::Relaxed);
     let exporter = metrics.map(|listener| Exporter::start(listener, daemon.observer())).transpose()?;
     daemon.run_reloading(&stop, file.as_deref().map(|file| (&*hung_up, file)));
     drop(exporter);

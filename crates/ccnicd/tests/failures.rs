@@ -4,7 +4,12 @@
 
 mod common;
 
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::Path;
+use std::process::Command;
 use std::time::Duration;
 
 use ccnic::Design;
@@ -12,8 +17,12 @@ use ccnic_control::Connection;
 use ccnic_control::messages::QueueStatus;
 use common::flow::IN_HAND;
 use common::station::{BROADCAST, Station, mac};
-use common::{Daemon, Forked, Random, alone, config, file, seed, until};
-use rustix::process::{Signal, kill_process};
+use common::{Daemon, Forked, Random, alone, config, file, seed, state_of, until};
+use rustix::fs::{CWD, FileType, FlockOperation, OFlags, flock, mknodat};
+use rustix::net::{
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, bind, connect, listen, socket_with,
+};
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 
 /// Programs that attach and detach; `CCNIC_CYCLES=10000` for the long run (docs/security.md).
@@ -240,4 +249,123 @@ fn a_killed_switch_comes_back_as_it_was_configured_and_loses_what_it_had_in_hand
     }
     println!("{} frames, {lost} lost in {DEATHS} deaths", stations[0].sent);
     assert!(!daemon.log().contains("panicked"), "{}", daemon.log());
+}
+
+/// Standard error is a pipe that is full from the start, and whose reader never reads.
+#[test]
+fn a_log_that_nobody_reads_stops_nobody() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let (pipe, socket) = (directory.path().join("pipe"), directory.path().join("nic.sock"));
+    mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0).unwrap();
+    let flags = OFlags::NONBLOCK.bits().cast_signed();
+    let mut held = File::options().read(true).write(true).custom_flags(flags).open(&pipe).unwrap();
+    while held.write(&[b'x'; 4096]).is_ok() {}
+    let script = "exec \"$0\" \"$@\" 2>\"$PIPE\"";
+    let at = format!("PIPE={}", pipe.display());
+    let command = ["env", &at, "sh", "-c", script, env!("CARGO_BIN_EXE_ccnicd")];
+    let mut daemon = Daemon::start_by(&command, &socket, &["--wire", "switch", "--log", "trace"]);
+    let mut stations = [station(&socket, 0), station(&socket, 1)];
+    exchange(&mut stations, 10);
+    drop(stations);
+    until("both to have gone", || daemon.status().programs.is_empty());
+    assert!(daemon.signal(Signal::TERM).success());
+}
+
+/// What stands in the way of a start, and belongs to somebody who never answers: a socket whose backlog is full, pipes in the place of
+/// files, a lock of the directory. Each is an error that names it, and the daemon ends.
+#[test]
+fn a_start_waits_for_nobody() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name).display().to_string();
+    let (pipe, socket) = (at("pipe"), at("nic.sock"));
+    mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0).unwrap();
+    let refused = |socket: &str, args: &[&str]| {
+        let command = Command::new(env!("CARGO_BIN_EXE_ccnicd"))
+            .args(["--socket", socket, "--tuning", "default"])
+            .args(args)
+            .output();
+        let output = command.unwrap();
+        assert_eq!(output.status.code(), Some(2), "{args:?}");
+        String::from_utf8_lossy(&output.stderr).into_owned()
+    };
+    let (replayed, recorded) = (format!("pcap:{pipe}"), format!("pcap:record={pipe}"));
+    for (args, expected) in [
+        (&["--config", &pipe][..], "no regular file"),
+        (&["--config", &pipe, "--check-config"], "no regular file"),
+        (&["--wire", "switch", "--port", &replayed], "no regular file"),
+        (&["--wire", "switch", "--port", &recorded], "nobody reads"),
+    ] {
+        let said = refused(&socket, args);
+        assert!(said.contains(expected) && said.contains(&pipe), "{args:?}: {said}");
+    }
+    // A pipe that is read is refused as well: its reader could keep the daemon from ending.
+    let _reader = File::options().read(true).write(true).open(&pipe).unwrap();
+    let said = refused(&socket, &["--wire", "switch", "--port", &recorded]);
+    assert!(said.contains("no regular file"), "{said}");
+
+    let silent = at("silent.sock");
+    let address = SocketAddrUnix::new(silent.as_str()).unwrap();
+    let new =
+        || socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::NONBLOCK, None).unwrap();
+    let stranger = new();
+    bind(&stranger, &address).unwrap();
+    listen(&stranger, 1).unwrap();
+    let waiting: Vec<_> = std::iter::from_fn(|| {
+        let fd = new();
+        connect(&fd, &address).ok().map(|()| fd)
+    })
+    .collect();
+    assert!(refused(&silent, &[]).contains("already running"), "{} wait", waiting.len());
+
+    let locked = File::open(directory.path()).unwrap();
+    flock(&locked, FlockOperation::LockExclusive).unwrap();
+    let mut daemon = Daemon::start(Path::new(&socket));
+    assert!(daemon.signal(Signal::TERM).success());
+}
+
+#[test]
+fn a_daemon_that_was_stopped_goes_on() {
+    let _alone = alone();
+    let (_directory, socket, mut daemon) = start("wire = 'switch'\n");
+    let mut stations = [station(&socket, 0), station(&socket, 1)];
+    exchange(&mut stations, 10);
+    for _ in 0..3 {
+        kill_process(daemon.pid(), Signal::STOP).unwrap();
+        until("the daemon to stand still", || state_of(daemon.pid()) == 'T');
+        // Rings fill, and nobody waits for ever.
+        while stations[0].send(mac(1), 200) {}
+        assert!(stations.iter().all(|station| station.nic.alive()));
+        kill_process(daemon.pid(), Signal::CONT).unwrap();
+        until("what was sent", || {
+            stations[0].receive();
+            !stations[1].receive().is_empty()
+        });
+        exchange(&mut stations, 50);
+    }
+    daemon.status();
+}
+
+/// A helper that takes connections and never answers.
+#[test]
+fn a_daemon_that_waits_for_its_helper_can_be_ended() {
+    let _alone = alone();
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    let address = SocketAddrUnix::new(at("helper.sock")).unwrap();
+    let helper = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None).unwrap();
+    bind(&helper, &address).unwrap();
+    listen(&helper, 1).unwrap();
+    let port = format!("xdp:nowhere,helper={}", at("helper.sock").display());
+    let log = File::create(at("log")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_ccnicd"));
+    command.args(["--wire", "switch", "--tuning", "default", "--log", "info", "--port", &port, "--socket"]);
+    let mut daemon = command.arg(at("nic.sock")).stderr(log).spawn().unwrap();
+    until("the daemon to be confined", || {
+        std::fs::read_to_string(at("log")).unwrap().contains("sandbox uid")
+    });
+    kill_process(Pid::from_child(&daemon), Signal::TERM).unwrap();
+    let ended = daemon.wait().unwrap();
+    assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()), "{ended:?}: it did not wait for its helper");
 }

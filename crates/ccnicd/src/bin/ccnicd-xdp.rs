@@ -1,15 +1,17 @@
 //! `ccnicd-xdp`: opens queues of interfaces for daemons that have no capabilities (`--port xdp:IFACE,helper=SOCKET`).
 
-use std::io::IsTerminal;
+use std::io::{IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Mutex;
 
 use anyhow::Context;
 use ccnic_control::{Listener, SocketAccess};
 use ccnicd::config::{FileMode, Text};
 use ccnicd::control::users::{gid_of, uid_of};
+use ccnicd::log::LogWriter;
 use ccnicd::ports::PortOptions;
 use ccnicd::ports::xdp::{XdpOptions, helper};
 use ccnicd::sandbox::{self, Needs, SandboxOptions};
@@ -48,7 +50,7 @@ fn main() -> ExitCode {
     match run(Args::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
-            eprintln!("ccnicd-xdp: {e:#}");
+            let _ = writeln!(LogWriter::default(), "ccnicd-xdp: {e:#}");
             ExitCode::from(2)
         }
     }
@@ -56,7 +58,10 @@ fn main() -> ExitCode {
 
 fn run(args: Args) -> anyhow::Result<()> {
     let Args { socket, socket_mode, socket_owner, socket_group, interface, sandbox } = args;
-    tracing_subscriber::fmt().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal()).init();
+    tracing_subscriber::fmt()
+        .with_writer(Mutex::new(LogWriter::default()))
+        .with_ansi(std::io::stderr().is_terminal())
+        .init();
     let (stop, signalled) = UnixStream::pair().context("could not make a pipe for signals")?;
     for signal in [SIGTERM, SIGINT] {
         let end = signalled.try_clone().context("could not copy the signal pipe")?;

@@ -56,10 +56,10 @@ pub fn serve(socket: &Listening, interfaces: Vec<XdpOptions>, stop: BorrowedFd<'
             // Beside this one, each connection has one reference. One too many is closed.
             Ok(Some(connection)) if Arc::strong_count(&interfaces) <= CONNECTIONS => {
                 let interfaces = Arc::clone(&interfaces);
-                std::thread::Builder::new()
-                    .name("ccnicd-xdp".to_owned())
-                    .spawn(move || interfaces.attend(&connection))
-                    .context("could not start a thread")?;
+                let thread = std::thread::Builder::new().name("ccnicd-xdp".to_owned());
+                if let Err(e) = thread.spawn(move || interfaces.attend(&connection)) {
+                    tracing::warn!("no thread for a daemon, which may try again: {e}");
+                }
             }
             Ok(_) => {}
             Err(e) => {

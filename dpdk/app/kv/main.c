@@ -140,6 +140,7 @@ int main(int argc, char **argv)
 	struct port port = {.n_received = 0};
 	struct ccnic_kv_port functions = {.self = &port, .receive = port_receive, .release = port_release,
 					  .take = port_take, .send = port_send, .stopped = port_stopped};
+	unsigned long frame = options.size;
 	int used = rte_eal_init(argc, argv), status;
 
 	if (used < 0) {
@@ -152,12 +153,13 @@ int main(int argc, char **argv)
 		if (strcmp(argv[0], "--pool-ops") == 0)
 			options.pool_ops = argv[1];
 		else if (strcmp(argv[0], "--frame") == 0)
-			options.size = (uint32_t)strtoul(argv[1], NULL, 10);
+			frame = strtoul(argv[1], NULL, 10);
 		else
 			return usage();
 	}
-	if (argc < 1 || options.size < 128 || options.size > 9600)
+	if (argc < 1 || frame < 128 || frame > 9600)
 		return usage();
+	options.size = (uint32_t)frame;
 	/* Every mbuf holds a whole frame, as those of a store with large values would; net_virtio_user asks for more than that. */
 	options.room = RTE_ALIGN_CEIL(options.size + RTE_CACHE_LINE_SIZE, RTE_CACHE_LINE_SIZE);
 	functions.room = options.size;

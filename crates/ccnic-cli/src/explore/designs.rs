@@ -56,6 +56,13 @@ fn seen(metric: Metric, summary: &Summary) -> anyhow::Result<Seen> {
     Ok(Seen { value, csv, json: serde_json::to_value(summary)? })
 }
 
+/// The whole number next to a value of a sweep.
+pub(super) fn whole(key: &str, value: f64) -> anyhow::Result<u16> {
+    let (whole, most) = (value.round(), f64::from(u16::MAX));
+    anyhow::ensure!((0.0..=most).contains(&whole), "--sweep {key}: {value} is not in 0..={most}");
+    Ok(whole as u16)
+}
+
 /// A machine and a load with some of their values changed.
 fn prepare(
     args: &ExploreArgs,
@@ -65,13 +72,13 @@ fn prepare(
 ) -> anyhow::Result<(Platform, Plan)> {
     let (mut platform, mut traffic) = (args.machine.platform()?, args.traffic.clone());
     for (Sweep { key, .. }, value) in sweeps.iter().zip(values) {
-        let whole = value.round();
+        let whole = || whole(key, *value);
         match key.as_str() {
-            "cores" => traffic.cores = whole as u16,
-            "size" => traffic.size = whole as u16,
-            "burst" => traffic.burst = whole as usize,
-            "rx-burst" => traffic.rx_burst = whole as usize,
-            "inflight" => traffic.inflight = whole as usize,
+            "cores" => traffic.cores = whole()?,
+            "size" => traffic.size = whole()?,
+            "burst" => traffic.burst = whole()?.into(),
+            "rx-burst" => traffic.rx_burst = whole()?.into(),
+            "inflight" => traffic.inflight = whole()?.into(),
             key => {
                 let fault = || format!("--sweep {key}");
                 platform = platform.overridden(key, *value).with_context(fault)?;

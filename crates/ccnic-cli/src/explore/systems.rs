@@ -72,7 +72,7 @@ fn job(
     let (mut platform, mut size) = (platform.clone(), usize::from(args.traffic.size));
     for (Sweep { key, .. }, value) in sweeps.iter().zip(values) {
         match key.as_str() {
-            "size" => size = value.round() as usize,
+            "size" => size = super::designs::whole(key, *value)?.into(),
             "cores" | "burst" | "rx-burst" | "inflight" => {
                 anyhow::bail!(
                     "--sweep {key}: systems are compared with one program each; vary size or a platform's value"

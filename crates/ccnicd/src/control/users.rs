@@ -1,10 +1,13 @@
 //! Users of this machine by name.
 
-use anyhow::{Context, bail};
+use anyhow::{Context, bail, ensure};
+use ccnic_control::files;
 
 /// The databases of users and groups. Those of other sources (LDAP, say) are named by their number.
 const PASSWD: &str = "/etc/passwd";
 const GROUP: &str = "/etc/group";
+/// Bytes of such a file at most.
+const LONGEST: u64 = 64 << 20;
 
 /// The uid that `user`, a name or a number, stands for.
 ///
@@ -12,7 +15,7 @@ const GROUP: &str = "/etc/group";
 /// When there is no such user.
 pub fn uid_of(user: &str) -> anyhow::Result<u32> {
     match user.parse() {
-        Ok(uid) => Ok(uid),
+        Ok(uid) => somebody(uid),
         Err(_) => user_of(user).map(|(uid, _)| uid),
     }
 }
@@ -25,9 +28,9 @@ pub fn user_of(user: &str) -> anyhow::Result<(u32, Option<u32>)> {
     let passwd = read(PASSWD)?;
     let number = user.parse().ok();
     match find(&passwd, user, number) {
-        Some((uid, group)) => Ok((uid, group)),
+        Some((uid, group)) => Ok((somebody(uid)?, group.filter(|gid| *gid != u32::MAX))),
         None => match number {
-            Some(uid) => Ok((uid, None)),
+            Some(uid) => Ok((somebody(uid)?, None)),
             None => bail!("there is no user {user:?} in {PASSWD}; give a name from there, or a uid"),
         },
     }
@@ -39,16 +42,23 @@ pub fn user_of(user: &str) -> anyhow::Result<(u32, Option<u32>)> {
 /// When there is no such group.
 pub fn gid_of(group: &str) -> anyhow::Result<u32> {
     if let Ok(gid) = group.parse() {
-        return Ok(gid);
+        return somebody(gid);
     }
     match find(&read(GROUP)?, group, None) {
-        Some((gid, _)) => Ok(gid),
+        Some((gid, _)) => somebody(gid),
         None => bail!("there is no group {group:?} in {GROUP}; give a name from there, or a gid"),
     }
 }
 
+/// A uid or gid that the kernel takes for one. To chown(2) and setresuid(2), the largest number says "leave it as it is": a daemon that
+/// were to become that user would stay root.
+fn somebody(id: u32) -> anyhow::Result<u32> {
+    ensure!(id != u32::MAX, "{id} is nobody's number: give one below it, or a name");
+    Ok(id)
+}
+
 fn read(file: &str) -> anyhow::Result<String> {
-    std::fs::read_to_string(file).with_context(|| {
+    files::read_text(file.as_ref(), LONGEST).with_context(|| {
         format!("could not read {file} (a daemon that runs cannot, once it was replaced: give a number, or restart ccnicd)")
     })
 }
@@ -81,5 +91,13 @@ mod tests {
         assert_eq!(uid_of("4294967294").unwrap(), 4_294_967_294);
         let why = uid_of("-1").unwrap_err().to_string();
         assert!(why.contains("no user \"-1\""), "{why}");
+        for why in [
+            uid_of("4294967295").unwrap_err(),
+            gid_of("4294967295").unwrap_err(),
+            user_of("4294967295").unwrap_err(),
+        ] {
+            assert!(why.to_string().contains("4294967295 is nobody's number"), "{why}");
+        }
+        assert!(uid_of("4294967296").is_err());
     }
 }

@@ -74,6 +74,9 @@ mod tests {
             ("nobody-has-this-name", "no user"),
             ("root:no-such-group", "no group"),
             ("root:", "no group"),
+            ("4294967295:7", "nobody's number"),
+            ("root:4294967295", "nobody's number"),
+            ("4294967296:7", "no user"),
         ] {
             let why = format!("{:#}", parse(text).unwrap_err());
             assert!(why.contains(expected), "{text}: {why}");

@@ -29,7 +29,8 @@ struct ccnic_queue;
 /**
  * A handle: names a buffer and the part of a packet in it. It is a plain value; the program may copy it and move it in arrays.
  * Access it with the functions below. The program itself reads and writes only `meta`: 64 bits that travel with the packet (those
- * of its first buffer), unless RSS replaces them by the hash (@ref CCNIC_RSS_META).
+ * of its first buffer), unless RSS replaces them by the hash (@ref CCNIC_RSS_META). To another program a switch passes on what they
+ * request (@ref CCNIC_META_REQUESTS), and nothing else.
  */
 struct ccnic_buf {
 	uint32_t offset; /**< of the first byte, from the start of the region */

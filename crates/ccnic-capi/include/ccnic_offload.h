@@ -49,6 +49,14 @@ struct ccnic;
 #define CCNIC_META_VLAN (UINT64_C(1) << 39)
 #define CCNIC_META_TCI_SHIFT 48
 
+/**
+ * The bits by which a sender requests something. A NIC believes no others of a program's packets: that a checksum is good, a hash and
+ * a mark are what a NIC tells a receiver.
+ */
+#define CCNIC_META_REQUESTS \
+	(CCNIC_META_IP_REQUESTED | CCNIC_META_L4_REQUESTED | CCNIC_META_SEGMENT_MASK | CCNIC_META_SEGMENT_SIZE | CCNIC_META_VLAN | \
+	 (UINT64_C(0xffff) << CCNIC_META_TCI_SHIFT))
+
 /* What a receiver takes as it is. Who takes super-packets also takes CCNIC_TAKES_L4. */
 #define CCNIC_TAKES_IP 1u   /**< the checksum of the IPv4 header requested */
 #define CCNIC_TAKES_L4 2u   /**< the checksum of TCP or UDP requested */

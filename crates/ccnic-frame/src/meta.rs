@@ -103,11 +103,20 @@ impl Meta {
     /// The bit that says that the low 32 bits are a flow hash: `CCNIC_META_HASHED`, `ccnic::rss::HASHED`.
     pub const HASHED: u64 = 1 << HASH_SHIFT;
     /// The bits that say that a packet is a super-packet, and of which protocol.
-    pub(crate) const SEGMENT: u64 = TWO_BITS << SEGMENT_SHIFT;
+    pub const SEGMENT: u64 = TWO_BITS << SEGMENT_SHIFT;
     /// The bit that says that there is a VLAN tag.
     pub(crate) const TAG: u64 = 1 << TAG_SHIFT;
     /// The bit that says that a flow rule of the receiver has marked the packet: `CCNIC_META_MARKED`.
     pub const MARKED: u64 = 1 << MARKED_SHIFT;
+    /// The bits of a word by which a sender requests something. All others are what a NIC tells a receiver: a hash, a mark, that a checksum
+    /// is good. A word that was cut down to these says what its [requests](Meta::requests) say, but that 3, which has no meaning in the two
+    /// bits of a checksum, requests it; and the argument of a word that is no super-packet's has none.
+    pub const REQUESTS: u64 = (Checksum::Requested as u64) << IP_SHIFT
+        | (Checksum::Requested as u64) << L4_SHIFT
+        | Meta::SEGMENT
+        | SIZE_MASK
+        | Meta::TAG
+        | SIZE_MASK << TCI_SHIFT;
 
     /// Decodes a word, which may be anything. Fields that have no meaning, or contradict others, become zero.
     #[inline(always)]

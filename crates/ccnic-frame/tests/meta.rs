@@ -86,6 +86,7 @@ fn a_sender_requests_and_knows_nothing() {
     assert_eq!(good.with_l4_checksum(Checksum::Good).requests(), Meta::default());
     let cut = requests.with_segmentation(Segmentation::tcp_ipv6(1000));
     assert_eq!(cut.requests(), cut);
+    assert_eq!(Meta::REQUESTS, 0xffff_00ae_0000_ffff, "CCNIC_META_REQUESTS");
 }
 
 proptest! {
@@ -97,6 +98,9 @@ proptest! {
         prop_assert!(meta.hash().is_none() || meta.segmentation().is_none() && meta.mark().is_none());
         prop_assert_eq!(meta.requests().mark(), None);
         prop_assert_eq!(meta.requests().requests(), meta.requests());
+        prop_assert_eq!(Meta::from_word(meta.word() & Meta::REQUESTS), meta.requests());
+        let cut = Meta::from_word(word & Meta::REQUESTS);
+        prop_assert_eq!((cut, cut.hash(), cut.mark()), (cut.requests(), None, None));
         let complete = meta.ip_checksum() != Checksum::Requested && meta.l4_checksum() != Checksum::Requested;
         let complete = complete && meta.segmentation().is_none() && meta.vlan().is_none();
         prop_assert_eq!(meta.is_complete(), complete);

@@ -64,6 +64,10 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             self.skip_discarded();
             return 0;
         }
+        if self.sender_bits != u64::MAX {
+            let bits = self.sender_bits;
+            into.descs.iter_mut().take(n).for_each(|desc| desc.meta &= bits);
+        }
         self.idle = n < NEARLY_EMPTY && self.tx.was_idle();
         into.bytes = bytes(into.rest());
         let descs = into.rest();
@@ -196,6 +200,18 @@ mod tests {
             ]
         });
         assert_eq!((n, counters.tx_packets, counters.bad_descriptor), (2, 6, 4));
+    }
+
+    #[test]
+    fn of_a_senders_metadata_what_it_may_say_is_fetched() {
+        let mut sides = Sides::<Packed>::new(&config::<Packed>());
+        let mut tx = <Packed as Ring>::Producer::resume(&sides.mem, &sides.layout.queue(0).unwrap().tx);
+        let desc = Desc::new(sides.layout.pool().buffers, 64, 0).with_meta(0x1234_5678_9abc_def0);
+        for (bits, meta) in [(u64::MAX, desc.meta), (0xffff << 32, 0x5678 << 32), (0, 0)] {
+            sides.nic.set_sender_bits(bits);
+            assert_eq!(tx.push(&sides.mem, &[desc; 3]), 3);
+            assert!(sides.fetch().rest().iter().all(|desc| desc.meta == meta), "{bits:x}");
+        }
     }
 
     #[test]

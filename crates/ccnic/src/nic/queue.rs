@@ -72,6 +72,8 @@ pub struct NicQueue<M: SharedMemory, R: Ring> {
     pub(super) tuning: Tuning,
     /// The word in which the program reads how many packets were dropped.
     pub(super) rx_dropped: u32,
+    /// Bits of the metadata of what the program sends that it may set.
+    pub(super) sender_bits: u64,
     /// The last fetch found little after many empty polls: the program waits for what is delivered, so it is
     /// demoted.
     pub(super) idle: bool,
@@ -108,6 +110,7 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
             config,
             tuning: Tuning::default().within(&config),
             rx_dropped: queue_layout.rx_dropped,
+            sender_bits: u64::MAX,
             idle: false,
             counters: NicCounters::default(),
             mem,
@@ -118,6 +121,12 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
     /// load.
     pub fn set_tuning(&mut self, tuning: Tuning) {
         self.tuning = tuning.within(&self.config);
+    }
+
+    /// Of the metadata of what the program sends from now on, only these bits are fetched; the others are zero. At first all of them are:
+    /// for a NIC that gives packets back to their own program, or looks at each word itself.
+    pub fn set_sender_bits(&mut self, bits: u64) {
+        self.sender_bits = bits;
     }
 
     /// The tuning in force.

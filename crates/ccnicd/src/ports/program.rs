@@ -5,6 +5,7 @@ use ccnic::ring::Ring;
 use ccnic::{Layout, QueueError, Tuning};
 use ccnic_control::Notifier;
 use ccnic_control::messages::QueueStatus;
+use ccnic_frame::Meta;
 use ccnic_shm::{NativeMemory, Region};
 use rustix::event::{PollFd, PollFlags};
 
@@ -58,6 +59,12 @@ impl<R: Ring> ProgramPort<R> {
     /// Gives all queues a tuning.
     pub fn set_tuning(&mut self, tuning: Tuning) {
         self.queues.iter_mut().for_each(|queue| queue.set_tuning(tuning));
+    }
+
+    /// Packets go to other programs: of the metadata that this one sends its requests are passed on, and nothing that a NIC tells a receiver.
+    pub fn joined(mut self) -> ProgramPort<R> {
+        self.queues.iter_mut().for_each(|queue| queue.set_sender_bits(Meta::REQUESTS));
+        self
     }
 
     /// The memory that the program's packets lie in, and the most bytes that one of them has.

@@ -41,7 +41,7 @@ void ccnic_offloads_learn(struct rte_eth_dev_data *data, int offloads);
 
 /* Sets what the receive queue has to look at: called at the start, and when packet types are chosen. */
 void ccnic_rx_look_init(struct rte_eth_dev *eth, struct ccnic_rxq *rxq);
-/* Sets flags and fields of a received packet by its metadata. */
+/* Sets flags and fields of a received packet by its metadata: of what a program has sent, by its requests (CCNIC_META_REQUESTS). */
 void ccnic_rx_told(const struct ccnic_rxq *rxq, struct rte_mbuf *m, uint64_t meta);
 /* Strips tags off n packets that were received with them, and sets their types. */
 void ccnic_rx_headers(const struct ccnic_rxq *rxq, struct rte_mbuf **pkts, uint16_t n);

@@ -73,7 +73,7 @@ recv_singles(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **p
 		count_packet(rxq, len);
 	}
 	for (i = 0; unlikely(rxq->told) && i < n; i++)
-		ccnic_rx_told(rxq, pkts[i], bufs[i].meta);
+		ccnic_rx_told(rxq, pkts[i], bufs[i].meta & CCNIC_META_REQUESTS);
 	done_with(pair, n);
 	return n;
 }
@@ -146,7 +146,7 @@ recv_one(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pkt)
 	done_with(pair, segs);
 	count_packet(rxq, len);
 	if (unlikely(rxq->told))
-		ccnic_rx_told(rxq, *pkt, meta);
+		ccnic_rx_told(rxq, *pkt, meta & CCNIC_META_REQUESTS);
 	return 1;
 }
 
@@ -202,7 +202,7 @@ recv_copies(struct ccnic_rxq *rxq, struct ccnic_pair *pair, struct rte_mbuf **pk
 	memcpy(pkts, &rxq->fresh[first], got * sizeof(pkts[0]));
 	ccnic_rx_finish(rxq, pkts, len, got);
 	for (i = 0; unlikely(rxq->told) && i < got; i++)
-		ccnic_rx_told(rxq, pkts[i], meta[i]);
+		ccnic_rx_told(rxq, pkts[i], meta[i] & CCNIC_META_REQUESTS);
 	return got;
 }
 

@@ -23,12 +23,18 @@ pub(crate) fn udp(payload: &[u8]) -> Vec<u8> {
 
 /// Sends a packet; false when there is no room, or no buffer.
 pub(crate) fn send<R: Ring>(host: &mut QueuePair<NativeMemory, R>, bytes: &[u8]) -> bool {
+    send_saying(host, bytes, 0)
+}
+
+/// Sends a packet with metadata; false when there is no room, or no buffer.
+pub(crate) fn send_saying<R: Ring>(host: &mut QueuePair<NativeMemory, R>, bytes: &[u8], meta: u64) -> bool {
     let mut burst = Burst::new();
     host.alloc(bytes.len() as u16, bytes.len().div_ceil(LARGE_BUF as usize), &mut burst);
     let mut rest = bytes;
     for buf in burst.iter_mut() {
         let n = host.write(buf, 0, rest);
         rest = &rest[n..];
+        buf.set_meta(meta);
     }
     let sent = host.tx_burst(&mut burst) > 0;
     host.free(&mut burst);

@@ -24,6 +24,16 @@ pub struct Dealt {
     pub descs: usize,
     /// Somebody may still be copying them. Whoever has dealt with them [completes](NicQueue::complete) them later, in order.
     pub open: bool,
+    /// Part of what is to be done for the first packet behind them has been done, and the rest is done in the next polls.
+    pub goes_on: bool,
+}
+
+impl Dealt {
+    /// How much was done: 0 is nothing.
+    #[inline(always)]
+    pub fn moved(&self) -> usize {
+        self.descs + usize::from(self.goes_on)
+    }
 }
 
 /// Why a receiver drops packets of another program.
@@ -74,13 +84,17 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         self.forward_open(
             pipeline,
             #[inline(always)]
-            |origin, packets, ahead| Dealt { descs: deal(origin, packets, ahead), open: false },
+            |origin, packets, ahead| Dealt {
+                descs: deal(origin, packets, ahead),
+                open: false,
+                goes_on: false,
+            },
         )
     }
 
     /// As [`forward`](NicQueue::forward), where other cores may still be copying the packets when `deal` returns. Their units are handed back
     /// with the [flush](NicQueue::flush) after their completion. No more than four bursts may be open; with the host-managed pool none,
-    /// before the next one is fetched.
+    /// before the next one is fetched. Returns how much was done.
     #[inline(always)]
     pub fn forward_open(
         &mut self,
@@ -92,13 +106,19 @@ impl<M: SharedMemory, R: Ring> NicQueue<M, R> {
         }
         let (current, next, _) = pipeline.parts();
         let origin = Origin { mem: &self.mem, mtu: self.config.mtu, idle: self.idle };
-        let Dealt { descs: n, open } = deal(&origin, current.part(), next.beyond(current));
-        if !open {
+        let dealt = deal(&origin, current.part(), next.beyond(current));
+        let n = dealt.descs;
+        if !dealt.open {
             self.complete(current.rest().get(..n).unwrap_or_default());
         }
         current.advance(n);
         self.flush();
-        n
+        dealt.moved()
+    }
+
+    /// True when the receive ring has no room for any packet: [`take_copies`](NicQueue::take_copies) would drop all of them.
+    pub fn is_full(&mut self) -> bool {
+        self.room(1) == 0
     }
 
     /// Delivers copies of packets that another program has sent, and publishes them. Those that are longer than this program's MTU, or

@@ -138,9 +138,8 @@ impl RingVisitor for Attaching<'_> {
         if let DataplaneKind::Switch(_) = kind {
             let mut port = SwitchedProgram::new(port, queues, rules, Arc::clone(place));
             port.show_latency(Arc::clone(&shared.latency));
-            let outcome =
-                port.complete_for(Arc::clone(&shared.takes)).context("no memory for what others request");
-            return Ok(outcome.map(|()| joined(port, place)));
+            port.complete_for(Arc::clone(&shared.takes));
+            return Ok(Ok(joined(port, place)));
         }
         let mut dataplane = RssLoopback::new(&port, queues, kind == DataplaneKind::Reflect);
         dataplane.show_latency(Arc::clone(&shared.latency));

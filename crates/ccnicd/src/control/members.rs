@@ -18,10 +18,14 @@ use crate::switch::places::Place;
 use crate::switch::policy::{Policy, Rules};
 use crate::switch::{Guest, Member, Switch, news};
 
+fn no_memory(error: ccnic_shm::Error) -> std::io::Error {
+    std::io::Error::other(error)
+}
+
 /// Starts a worker on each core, with a switch each, if there is one.
 ///
 /// # Errors
-/// When the system can start no thread, or has no descriptor left.
+/// When the system can start no thread, or has no descriptor or memory left.
 pub(super) fn start_workers(options: &DaemonOptions) -> std::io::Result<Vec<Worker>> {
     let rest = Rest::new(options.dedicated_cores, options.tuning.tuning.idle);
     let callers = options.cores.iter().map(|_| Caller::new()).collect::<Result<Vec<_>, _>>()?;
@@ -30,9 +34,10 @@ pub(super) fn start_workers(options: &DaemonOptions) -> std::io::Result<Vec<Work
     }
     let switches: Vec<_> = match options.dataplane {
         DataplaneKind::Switch(limits) if callers.len() > 1 => {
-            news::between(&callers).into_iter().map(|news| Switch::beside(limits, news)).collect()
+            let beside = |news| Switch::beside(limits, news);
+            news::between(&callers).into_iter().map(beside).collect::<Result<_, _>>().map_err(no_memory)?
         }
-        DataplaneKind::Switch(limits) => vec![Switch::new(limits)],
+        DataplaneKind::Switch(limits) => vec![Switch::new(limits).map_err(no_memory)?],
         DataplaneKind::Loopback | DataplaneKind::Reflect => callers.iter().map(|_| Switch::none()).collect(),
     };
     let start = |((cpu, caller), switch): ((&usize, Caller), Switch)| {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
+use ccnic::nic::FETCH;
 use ccnic::rss::Spreader;
 use ccnic_control::ClientId;
 use ccnic_control::messages::QueueStatus;
@@ -62,9 +63,9 @@ pub(crate) struct Scheduled {
 
 /// A client whose program has gone, or whose worker stops.
 struct Leaving {
-    /// Polls in which what it had sent is served.
-    polls: usize,
-    /// Of these, the last in a row that moved nothing.
+    /// Descriptors of what it had sent that are served still, at most.
+    descs: usize,
+    /// Polls in a row that moved nothing.
     empty: usize,
     /// Where it goes when it is done. Dropping the last part of a client unmaps its region and closes its sockets, which can take long.
     done: Sender<Part>,
@@ -128,12 +129,12 @@ impl Scheduled {
 
     /// Serves what has been sent, then hands the client to `done`.
     pub(crate) fn leave(&mut self, done: Sender<Part>, switch: &Switch) {
-        let polls = match &self.place {
+        let bursts = match &self.place {
             Place::Apart(client) => client.backlog(),
             Place::Joined(at) => switch.port(*at).map_or(0, SwitchPort::backlog),
             Place::Left(..) | Place::Gone => 0,
         };
-        self.leaving = Some(Leaving { polls, empty: 0, done });
+        self.leaving = Some(Leaving { descs: bursts * FETCH, empty: 0, done });
     }
 
     #[inline(always)]
@@ -148,7 +149,7 @@ impl Scheduled {
     /// One of the polls of a client that leaves: moves a burst, or makes a step towards its end. Returns 0 when it waits for other
     /// workers.
     fn last_poll(&mut self, switch: &mut Switch) -> usize {
-        if self.leaving.as_ref().is_none_or(|leaving| leaving.polls == 0) {
+        if self.leaving.as_ref().is_none_or(|leaving| leaving.descs == 0) {
             return self.close(switch);
         }
         let moved = self.poll_part(1, switch);
@@ -156,11 +157,13 @@ impl Scheduled {
         let sweep = self.sweep(switch);
         let Some(leaving) = &mut self.leaving else { return 0 };
         if moved > 0 {
-            (leaving.polls, leaving.empty) = (leaving.polls - 1, 0);
+            let floods = matches!(&self.place, Place::Joined(at) if switch.is_flooding(*at));
+            let descs = if floods { 0 } else { moved }; // there are so many polls of a flood as ports, at most
+            (leaving.descs, leaving.empty) = (leaving.descs.saturating_sub(descs), 0);
         } else if !waits {
             leaving.empty += 1;
             if leaving.empty >= sweep {
-                leaving.polls = 0;
+                leaving.descs = 0;
             }
         }
         moved

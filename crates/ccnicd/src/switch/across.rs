@@ -6,6 +6,7 @@ use ccnic::nic::{FETCH, Origin, Steered};
 use ccnic::{Desc, SharedMemory};
 use ccnic_shm::NativeMemory;
 
+use super::flood::{segments, weight_cut};
 use super::forward::{COPIES, FLOOD, MIRRORED, SAME_PORT, SPOOFED, WRONG_VLAN};
 use super::govern::{Ready, Sender, first};
 use super::lanes::{Guest, Handed, Lanes, mark};
@@ -28,9 +29,12 @@ pub const MAX_WORKERS: usize = u64::BITS as usize;
 
 impl Switch {
     /// A switch without ports yet, beside those of other workers.
-    pub(crate) fn beside(limits: TableLimits, news: News) -> Switch {
-        let alone = Switch::new(limits);
-        Switch { table: alone.table.with_others(), news: Some(Box::new(news)), special: true, ..alone }
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub(crate) fn beside(limits: TableLimits, news: News) -> Result<Switch, ccnic_shm::Error> {
+        let alone = Switch::new(limits)?;
+        Ok(Switch { table: alone.table.with_others(), news: Some(Box::new(news)), special: true, ..alone })
     }
 
     /// True when there are other workers: packets stay open, and a port [begins](Switch::begin) before it fetches.
@@ -141,13 +145,18 @@ impl Switch {
     pub(super) fn forward_across(
         &mut self,
         from: PortId,
-        counters: &mut SwitchCounters,
+        sending: &mut Sending,
         origin: &Origin<'_, NativeMemory>,
         packets: &[Desc],
         ahead: &[Desc],
     ) -> usize {
+        let counters = &mut sending.counters;
         let sorted = self.sort(from, counters, origin, packets);
         let packets = packets.get(..sorted.len).unwrap_or_default();
+        if sorted.long {
+            sending.flood = Some(self.flood(0, false)); // other workers get it after the ports here
+            return 0;
+        }
         let mut here = Steered::default();
         self.hand_over(from, packets, |this, lanes, at, packet| {
             let to = *sorted.to.get(at).unwrap_or(&FLOOD);
@@ -201,6 +210,13 @@ impl Switch {
                     }
                 }
             }
+        });
+    }
+
+    /// Hands a packet over that all ports here have got, where no port has rules.
+    pub(super) fn hand_over_flood(&mut self, from: PortId, packet: &[Desc], counters: &mut SwitchCounters) {
+        self.hand_over(from, packet, |this, lanes, at, packet| {
+            workers(this.far).for_each(|worker| this.hand_one(lanes, worker, FLOOD, at, packet, counters));
         });
     }
 
@@ -293,12 +309,15 @@ impl Switch {
             self.listen();
             handed.len = self.part(&handed);
             prefetch(&guest.origin(false), handed.descs());
-            n = if self.ruled {
-                self.deliver_by_rules(at, &mut guest, &handed)
-            } else {
-                self.deliver(&mut guest, &handed)
-            };
-            guest.taken(n);
+            let done;
+            (n, done) = self.flood_handed(at, &mut guest, &handed).unwrap_or_else(|| {
+                let n = match self.ruled {
+                    true => self.deliver_by_rules(at, &mut guest, &handed),
+                    false => self.deliver(&mut guest, &handed),
+                };
+                (n, n)
+            });
+            guest.taken(done);
         }
         if let Some(slot) = self.slot(at) {
             slot.guest = Some(guest);
@@ -315,9 +334,13 @@ impl Switch {
                 break;
             }
             let (to, _) = handed.to(n);
-            let each = if to == FLOOD { homes } else { 1 };
+            if to == FLOOD && n > 0 && self.is_long(packet, homes) {
+                break; // it begins in the next poll
+            }
+            let (each, weight) =
+                if to == FLOOD { (homes, weight_cut(packet)) } else { (1, 1 + segments(packet)) };
             let len: u32 = packet.iter().map(|desc| u32::from(desc.len())).sum();
-            (copies, bytes) = (copies + each, bytes + len * each as u32);
+            (copies, bytes) = (copies + each * weight, bytes + len * each as u32);
             n += packet.len();
         }
         n
@@ -325,7 +348,7 @@ impl Switch {
 
     /// Delivers packets where no port has rules.
     fn deliver(&mut self, guest: &mut Guest, handed: &Handed) -> usize {
-        let mut counters = guest.counters;
+        let mut counters = guest.sending.counters;
         let mut here = Steered::default();
         for (at, desc) in handed.descs().iter().enumerate() {
             let (to, mark) = handed.to(at);
@@ -336,7 +359,7 @@ impl Switch {
             FLOOD => self.flood_here(&mut counters, &origin, packets),
             to => self.pass(to, &mut counters, &origin, packets, ahead),
         });
-        guest.counters = counters;
+        guest.sending.counters = counters;
         handed.len
     }
 
@@ -354,8 +377,9 @@ impl Switch {
         packets: &[Desc],
     ) {
         let mut receivers = 0;
-        for port in self.slots.iter_mut().flatten().filter_map(|slot| slot.port.as_mut()) {
-            port.receive(origin, packets, &[], &mut only_counted);
+        let Switch { slots, completer, .. } = self;
+        for port in slots.iter_mut().flatten().filter_map(|slot| slot.port.as_mut()) {
+            port.receive(origin, packets, &[], &mut only_counted, completer);
             receivers += 1;
         }
         let number = packets.iter().filter(|desc| !desc.more()).count() as u64;
@@ -368,7 +392,7 @@ impl Switch {
     /// Delivers packets where ports have rules. What the home has looked at was a copy of its own, so they are looked at again, in a copy of
     /// this worker's. Where they go has been decided.
     fn deliver_by_rules(&mut self, from: PortId, guest: &mut Guest, handed: &Handed) -> usize {
-        let mut counters = guest.counters;
+        let mut counters = guest.sending.counters;
         let origin = guest.origin(handed.len < FETCH / 8);
         let mut rules = self.slot(from).and_then(|slot| slot.rules.take());
         let mut sender = Sender { at: from, rules: rules.as_deref_mut(), away: true };
@@ -396,7 +420,7 @@ impl Switch {
         mirrored.deal(&[], |to, packets, _| self.pass(to, &mut counters, &origin, packets, &[]));
         rules.iter_mut().filter_map(|rules| rules.private.as_mut()).for_each(|private| private.clear());
         self.slot(from).into_iter().for_each(|slot| slot.rules = rules.take());
-        guest.counters = counters;
+        guest.sending.counters = counters;
         ready.taken()
     }
 

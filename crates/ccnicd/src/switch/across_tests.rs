@@ -20,6 +20,7 @@ fn a_switch_on_several_workers_is_one_switch() {
             tests::frames_go_where_addresses_were_learned_and_are_flooded_otherwise();
             tests::bad_sources_and_stubs_are_dropped_and_teach_nothing();
             tests::a_port_alone_has_nobody_to_send_to();
+            tests::receivers_are_told_of_a_senders_metadata_what_it_requests();
             tests::a_remembered_verdict_ends_with_any_change_of_the_table();
             tests::a_port_with_too_many_addresses_floods_and_others_do_not_notice();
             tests::every_design_sends_to_every_other();

@@ -11,6 +11,7 @@ use ccnic_control::capture::Reason;
 use ccnic_shm::NativeMemory;
 
 use super::capture::Captures;
+use super::complete::Completer;
 use super::port::SwitchPort;
 use crate::ports::only_counted;
 
@@ -26,15 +27,17 @@ impl Captures {
         port: &mut dyn SwitchPort,
         from: &Origin<'_, NativeMemory>,
         (packets, ahead): (&[Desc], &[Desc]),
+        completer: &mut Completer,
     ) {
         if !self.see_arrivals(client, true) {
-            return port.receive(from, packets, ahead, &mut only_counted);
+            return port.receive(from, packets, ahead, &mut only_counted, completer);
         }
         let (mut fates, mut some) = (Fates::default(), false);
-        port.receive(from, packets, ahead, &mut |lost, why| {
+        let mut lose = |lost: &[Desc], why| {
             some = true;
             mark(&mut fates, packets, lost, why);
-        });
+        };
+        port.receive(from, packets, ahead, &mut lose, completer);
         if self.see_arrivals(client, some) {
             let ends = packets.iter().zip(fates).filter(|(desc, _)| !desc.more());
             self.went(now, client, from.mem, packets, ends.map(|(_, why)| why));

@@ -206,6 +206,10 @@ impl Captures {
         self.0.is_empty()
     }
 
+    pub(super) fn len(&self) -> usize {
+        self.0.len()
+    }
+
     /// One more, by a clock of so many ticks a second.
     pub(super) fn add(&mut self, mut capture: Box<Capture>, second: u64) {
         capture.limiter = Limiter::new(&capture.rate, second);

@@ -3,15 +3,19 @@
 
 use ccnic::Desc;
 use ccnic::nic::{Dealt, FETCH, Origin, Steered};
+use ccnic_frame::Meta;
 use ccnic_shm::NativeMemory;
 
+use super::flood::{segments, weight_cut};
 use super::frame::{Addresses, Station};
+use super::govern::first;
 use super::slot::Verdict;
 use super::table::Learned;
-use super::{PortId, Switch, SwitchCounters};
+use super::{PortId, Sending, Switch, SwitchCounters};
 use crate::ports::only_counted;
 
-/// A poll makes about so many copies: those of one burst, however many of its packets are flooded. The rest waits for the next poll.
+/// A poll makes about so many copies of small packets: those of one burst, however many of its packets are flooded. The rest waits for the
+/// next poll. A super-packet counts as the segments that it may have to be cut into.
 pub(super) const COPIES: usize = FETCH;
 
 /// Where packets go that go to no port, in place of a [`PortId`].
@@ -36,6 +40,8 @@ pub(super) struct Sorted {
     pub(super) len: usize,
     /// All go to the same place.
     alike: bool,
+    /// There is one packet, which goes to more ports than one poll copies it to.
+    pub(super) long: bool,
 }
 
 impl Switch {
@@ -49,22 +55,27 @@ impl Switch {
     pub fn forward(
         &mut self,
         from: PortId,
-        counters: &mut SwitchCounters,
+        sending: &mut Sending,
         origin: &Origin<'_, NativeMemory>,
         packets: &[Desc],
         ahead: &[Desc],
     ) -> Dealt {
-        if self.special {
-            return self.forward_specially(from, counters, origin, packets, ahead);
+        if self.special || sending.flood.is_some() {
+            return self.forward_specially(from, sending, origin, packets, ahead);
         }
+        let counters = &mut sending.counters;
         let sorted = self.sort(from, counters, origin, packets);
         let packets = packets.get(..sorted.len).unwrap_or_default();
+        if sorted.long {
+            sending.flood = Some(self.flood(0, false));
+            return self.go_on(from, sending, origin, packets);
+        }
         if sorted.alike {
             self.pass(sorted.to[0], counters, origin, packets, ahead);
         } else {
             self.pass_each(&sorted, counters, origin, packets, ahead);
         }
-        Dealt { descs: sorted.len, open: false }
+        Dealt { descs: sorted.len, open: false, goes_on: false }
     }
 
     #[cold]
@@ -72,16 +83,20 @@ impl Switch {
     fn forward_specially(
         &mut self,
         from: PortId,
-        counters: &mut SwitchCounters,
+        sending: &mut Sending,
         origin: &Origin<'_, NativeMemory>,
         packets: &[Desc],
         ahead: &[Desc],
     ) -> Dealt {
         let descs = match self.ruled {
-            true => self.forward_by_rules(from, counters, origin, packets, ahead),
-            false => self.forward_across(from, counters, origin, packets, ahead),
+            _ if sending.flood.is_some() => 0,
+            true => self.forward_by_rules(from, sending, origin, packets, ahead),
+            false => self.forward_across(from, sending, origin, packets, ahead),
         };
-        Dealt { descs, open: self.news.is_some() }
+        if sending.flood.is_some() {
+            return self.go_on(from, sending, origin, packets);
+        }
+        Dealt { descs, open: self.news.is_some(), goes_on: false }
     }
 
     /// Finds out where packets go, in order, until there are enough copies to make.
@@ -95,7 +110,7 @@ impl Switch {
     ) -> Sorted {
         let others = self.fan_out;
         let mut last = self.last_of(from);
-        let mut sorted = Sorted { to: [FLOOD; FETCH], len: 0, alike: true };
+        let mut sorted = Sorted { to: [FLOOD; FETCH], len: 0, alike: true, long: false };
         let (mut to, mut inside, mut copies, mut came) = (FLOOD, false, 0, false);
         for (i, desc) in packets.iter().enumerate().take(FETCH) {
             if !inside {
@@ -113,10 +128,25 @@ impl Switch {
                     }
                     None => TOO_SHORT,
                 };
-                if to == FLOOD && !self.may_flood(from) {
-                    to = STORM;
+                let packet = packets.get(i..).unwrap_or_default();
+                if to == FLOOD {
+                    let packet = first(packet, 0).unwrap_or_default();
+                    sorted.long = self.is_long(packet, others);
+                    if sorted.long && i > 0 {
+                        sorted.long = false;
+                        break; // it begins in the next poll
+                    }
+                    if self.may_flood(from) {
+                        copies += others * weight_cut(packet);
+                    } else {
+                        (to, sorted.long) = (STORM, false);
+                        copies += 1;
+                    }
+                } else if desc.meta & Meta::SEGMENT == 0 {
+                    copies += 1;
+                } else {
+                    copies += 1 + segments(first(packet, 0).unwrap_or_default());
                 }
-                copies += if to == FLOOD { others } else { 1 };
             }
             sorted.alike &= i == 0 || to == sorted.to[0];
             sorted.to.get_mut(i).into_iter().for_each(|slot| *slot = to);
@@ -201,8 +231,10 @@ impl Switch {
         packets: &[Desc],
         ahead: &[Desc],
     ) {
-        match self.slot(to).and_then(|slot| slot.port.as_mut()) {
-            Some(port) => port.receive(origin, packets, ahead, &mut only_counted),
+        let Switch { slots, completer, .. } = self;
+        let slot = slots.get_mut(usize::from(to)).and_then(Option::as_mut);
+        match slot.and_then(|slot| slot.port.as_mut()) {
+            Some(port) => port.receive(origin, packets, ahead, &mut only_counted, completer),
             None => self.pass_to_none(to, counters, origin, packets, ahead),
         }
     }
@@ -227,8 +259,9 @@ impl Switch {
             FLOOD if others > 0 => {
                 counters.flooded += number;
                 counters.extra_copies += number * (others - 1);
-                let ports = self.slots.iter_mut().flatten().filter_map(|slot| slot.port.as_mut());
-                ports.for_each(|port| port.receive(origin, packets, ahead, &mut only_counted));
+                let Switch { slots, completer, .. } = self;
+                let ports = slots.iter_mut().flatten().filter_map(|slot| slot.port.as_mut());
+                ports.for_each(|port| port.receive(origin, packets, ahead, &mut only_counted, completer));
             }
             // Also, were it possible, to a port that is not there.
             _ => counters.no_destination += number,

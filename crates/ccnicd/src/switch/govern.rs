@@ -26,6 +26,7 @@ use ccnic_control::capture::Reason;
 use ccnic_frame::Meta;
 use ccnic_shm::NativeMemory;
 
+use super::flood::{segments, weight_cut};
 use super::forward::{
     BAD_SOURCE, COPIES, FLOOD, ISOLATED, SAME_PORT, SPOOFED, STORM, TOO_LONG, TOO_SHORT, WRONG_VLAN,
 };
@@ -49,6 +50,8 @@ pub(super) struct Ready {
     longest: u32,
     /// Of the burst, by descriptor: where the packet that begins there goes, and in which VLAN.
     verdicts: [(u16, u16); FETCH],
+    /// There is one packet, which goes to more ports than one poll copies it to.
+    long: bool,
 }
 
 /// Whoever is sending.
@@ -70,11 +73,11 @@ impl Sender<'_> {
         self.rules.as_ref().is_none_or(|rules| rules.sources.allows(seen.addresses.source()))
     }
 
-    fn has_vlans(&self) -> bool {
+    pub(super) fn has_vlans(&self) -> bool {
         self.rules.as_ref().is_some_and(|rules| rules.vlans().has_vlans())
     }
 
-    fn private(&self) -> Option<&Private> {
+    pub(super) fn private(&self) -> Option<&Private> {
         self.rules.as_ref()?.private.as_ref()
     }
 
@@ -92,7 +95,7 @@ impl Sender<'_> {
 impl Ready {
     pub(super) fn new() -> Ready {
         let (descs, to, verdicts) = ([Desc::default(); FETCH], [FLOOD; FETCH], [(FLOOD, 0); FETCH]);
-        Ready { descs, to, len: 0, taken: 0, longest: 0, verdicts }
+        Ready { descs, to, len: 0, taken: 0, longest: 0, verdicts, long: false }
     }
 
     /// The descriptors of the burst that have been decided on.
@@ -103,6 +106,21 @@ impl Ready {
     /// A packet of the burst has been decided on.
     pub(super) fn pass(&mut self, packet: &[Desc]) {
         self.taken += packet.len();
+    }
+
+    /// The next packet of the burst goes `to` there.
+    pub(super) fn decide(&mut self, to: u16, vlan: u16, packet: &[Desc]) {
+        self.verdicts.get_mut(self.taken).into_iter().for_each(|slot| *slot = (to, vlan));
+        self.pass(packet);
+    }
+
+    pub(super) fn descs(&self) -> &[Desc] {
+        self.descs.get(..self.len).unwrap_or_default()
+    }
+
+    /// No packet that was copied has more bytes.
+    pub(super) fn mtu(&self) -> u16 {
+        u16::try_from(self.longest).unwrap_or(u16::MAX)
     }
 
     /// Where the packet goes that begins at this place in the burst, and in which VLAN.
@@ -150,11 +168,12 @@ impl Switch {
     pub(super) fn forward_by_rules(
         &mut self,
         from: PortId,
-        counters: &mut SwitchCounters,
+        sending: &mut Sending,
         origin: &Origin<'_, NativeMemory>,
         packets: &[Desc],
         ahead: &[Desc],
     ) -> usize {
+        let counters = &mut sending.counters;
         let Some(slot) = self.slot(from) else { return packets.len() };
         if slot.watches {
             counters.no_destination += number(packets);
@@ -164,10 +183,16 @@ impl Switch {
         let mut sender = Sender { at: from, rules: rules.as_deref_mut(), away: false };
         let ready = self.sort_by_rules(&mut sender, counters, origin, packets, ahead);
         self.capture_coming(&sender, &ready, origin, packets);
-        if self.news.is_some() {
-            self.hand_over_by_rules(&sender, &ready, counters, origin, packets);
+        if ready.long {
+            let sent = packets.get(..ready.taken).unwrap_or_default();
+            self.mirror_sent(&sender, counters, origin, sent);
+            sending.flood = Some(self.flood(ready.verdict(0).1, sender.isolated()));
+        } else {
+            if self.news.is_some() {
+                self.hand_over_by_rules(&sender, &ready, counters, origin, packets);
+            }
+            self.pass_by_rules(&sender, &ready, counters, origin, packets, ahead);
         }
-        self.pass_by_rules(&sender, &ready, counters, origin, packets, ahead);
         rules.iter_mut().filter_map(|rules| rules.private.as_mut()).for_each(Private::clear);
         self.slot(from).into_iter().for_each(|slot| slot.rules = rules.take());
         ready.taken
@@ -204,6 +229,9 @@ impl Switch {
                         last = self.judge(sender, &seen, counters);
                     }
                     came = true;
+                    if last.to == FLOOD && ready.taken > 0 && self.is_long(packet, others) {
+                        break; // it begins in the next poll
+                    }
                     (self.decide(sender, &last), seen.held)
                 }
                 Err(Unfit::NoRoom) if ready.taken > 0 => break,
@@ -212,12 +240,13 @@ impl Switch {
             if !ready.push(to, packet, held) {
                 break;
             }
-            ready.verdicts.get_mut(ready.taken).into_iter().for_each(|slot| *slot = (to, last.vlan));
             let soon = ahead.get(ready.taken..).into_iter().flatten().take(packet.len());
             soon.for_each(|desc| origin.mem.prefetch_read(desc.offset()));
             sender.rules.iter_mut().for_each(|rules| rules.limits.sends.charge(bytes));
-            copies += mirrored + if to == FLOOD { others } else { 1 };
-            ready.pass(packet);
+            let each = if to == FLOOD { others * weight_cut(packet) } else { 1 + segments(packet) };
+            copies += mirrored + each * self.per_copy;
+            ready.long = ready.taken == 0 && to == FLOOD && self.is_long(packet, others);
+            ready.decide(to, last.vlan, packet);
         }
         self.saw(&last, came);
         let changes = self.table.changes();
@@ -279,11 +308,7 @@ impl Switch {
         packets: &[Desc],
         ahead: &[Desc],
     ) {
-        if let Some(mirror) = sender.rules.as_ref().and_then(|rules| rules.mirrors_sent())
-            && !sender.away
-        {
-            self.copy_to_mirror(mirror, counters, origin, packets.get(..ready.taken).unwrap_or_default());
-        }
+        self.mirror_sent(sender, counters, origin, packets.get(..ready.taken).unwrap_or_default());
         let mut steered = Steered::default();
         ready.descs.iter().zip(ready.to).take(ready.len).for_each(|(desc, to)| _ = steered.push(*desc, to));
         match sender.private() {
@@ -293,12 +318,23 @@ impl Switch {
                 });
             }
             Some(private) => {
-                let mtu = u16::try_from(ready.longest).unwrap_or(u16::MAX);
-                let origin = Origin { mem: private.memory(), mtu, idle: origin.idle };
+                let origin = Origin { mem: private.memory(), mtu: ready.mtu(), idle: origin.idle };
                 steered
                     .deal(&[], |to, packets, _| self.pass_one(sender, to, counters, &origin, packets, &[]));
             }
         }
+    }
+
+    /// Gives copies of what a port here has sent to its mirror.
+    fn mirror_sent(
+        &mut self,
+        sender: &Sender<'_>,
+        counters: &mut SwitchCounters,
+        origin: &Origin<'_, NativeMemory>,
+        packets: &[Desc],
+    ) {
+        let mirror = sender.rules.as_ref().and_then(|rules| rules.mirrors_sent()).filter(|_| !sender.away);
+        mirror.into_iter().for_each(|mirror| self.copy_to_mirror(mirror, counters, origin, packets));
     }
 
     /// Passes on packets that all go to the same place, or nowhere.
@@ -362,7 +398,7 @@ impl Switch {
     }
 
     /// Gives packets to a port, as its policy has it. If they come from a port that `has_vlans`, their VLAN is in their metadata.
-    fn give(
+    pub(super) fn give(
         &mut self,
         to: PortId,
         has_vlans: bool,
@@ -373,11 +409,12 @@ impl Switch {
     ) {
         let (now, mut rest) = (self.now, packets);
         while !rest.is_empty() {
-            let Switch { slots, captures, .. } = self;
+            let Switch { slots, captures, completer, .. } = self;
             let slot = slots.get_mut(usize::from(to)).and_then(Option::as_mut);
             let Some(Slot { client, port: Some(port), rules, over_rate, .. }) = slot else { return };
             let Some(rules) = rules else {
-                return captures.receive(now, *client, &mut **port, origin, (rest, ahead));
+                let parts = (rest, ahead);
+                return captures.receive(now, *client, &mut **port, origin, parts, completer);
             };
             let mut leaving = Leaving::new(port.takes_offloads());
             rest = leaving.fill(rules, has_vlans, origin.mem, rest, now, |packet| {
@@ -386,7 +423,8 @@ impl Switch {
             *over_rate += leaving.over_rate();
             let origin = leaving.origin(origin);
             if !leaving.descs().is_empty() {
-                captures.receive(now, *client, &mut **port, &origin, (leaving.descs(), &[]));
+                let parts = (leaving.descs(), &[][..]);
+                captures.receive(now, *client, &mut **port, &origin, parts, completer);
             }
             if let Some(mirror) = rules.mirrors_received() {
                 self.copy_to_mirror(mirror, counters, &origin, leaving.descs());
@@ -426,10 +464,12 @@ impl Switch {
         origin: &Origin<'_, NativeMemory>,
         packets: &[Desc],
     ) {
-        if let Some(port) = self.slot(mirror).and_then(|slot| slot.port.as_mut())
+        let Switch { slots, completer, .. } = self;
+        let slot = slots.get_mut(usize::from(mirror)).and_then(Option::as_mut);
+        if let Some(port) = slot.and_then(|slot| slot.port.as_mut())
             && !packets.is_empty()
         {
-            port.receive(origin, packets, &[], &mut only_counted);
+            port.receive(origin, packets, &[], &mut only_counted, completer);
             counters.extra_copies += number(packets);
         }
     }

@@ -26,10 +26,10 @@ use ccnic_handoff::{HandoffConsumer, HandoffProducer, Item, handoff};
 use ccnic_shm::NativeMemory;
 use rustix::event::PollFd;
 
-use super::PortId;
 use super::places::Place;
 use super::policy::Rules;
-use super::port::{Accepting, SwitchCounters, SwitchPort};
+use super::port::{Accepting, SwitchPort};
+use super::{PortId, Sending};
 use crate::poll::sleep::Caller;
 use crate::ports::Doze;
 
@@ -230,7 +230,7 @@ pub struct Guest {
     /// No packet of the port has more bytes.
     mtu: u16,
     incoming: HandoffConsumer,
-    pub(super) counters: SwitchCounters,
+    pub(super) sending: Sending,
     /// Until it joins a switch.
     pub(super) rules: Option<Box<Rules>>,
     _place: Arc<Place>,
@@ -260,8 +260,8 @@ impl Guest {
     pub fn new(home: usize, port: &dyn SwitchPort, incoming: HandoffConsumer, place: Arc<Place>) -> Guest {
         let (mem, mtu) = port.lends();
         let accepts = port.accepts();
-        let (home, counters) = (home as u16, SwitchCounters::default());
-        Guest { home, accepts, mem, mtu, incoming, counters, rules: None, _place: place }
+        let (home, sending) = (home as u16, Sending::default());
+        Guest { home, accepts, mem, mtu, incoming, sending, rules: None, _place: place }
     }
 
     /// What its part of the switch is held to: the same as at home.
@@ -298,7 +298,7 @@ impl Guest {
     /// What was counted here, as if of the port's first queue.
     pub(crate) fn report(&self) -> QueueStatus {
         let mut queue = QueueStatus::default();
-        self.counters.add_to(&mut queue);
+        self.sending.counters.add_to(&mut queue);
         queue
     }
 }

@@ -27,6 +27,7 @@ mod across_tests;
 mod arrivals;
 pub mod capture;
 mod complete;
+mod flood;
 mod forward;
 mod frame;
 mod govern;
@@ -51,6 +52,8 @@ use ccnic_control::ClientId;
 use ccnic_control::messages::QueueStatus;
 
 pub use across::MAX_WORKERS;
+pub use complete::Completer;
+pub use flood::Sending;
 pub use frame::{Mac, Station};
 pub use lanes::{Guest, Lanes};
 pub use port::{Accepting, SwitchCounters, SwitchPort};
@@ -78,6 +81,12 @@ pub struct Switch {
     /// Of the other workers, those that poll ports: a bit each.
     far: u64,
     table: MacTable,
+    /// What packets become whose receivers do not take what their senders request.
+    completer: Completer,
+    /// Packets that were flooded in several polls.
+    floods: u64,
+    /// Copies that are made for each that a port gets, at most: with that for its mirror.
+    per_copy: usize,
     /// A port has rules for more than floods, or there are captures.
     ruled: bool,
     captures: Captures,
@@ -105,8 +114,11 @@ impl std::fmt::Debug for Switch {
 
 impl Switch {
     /// A switch without ports yet.
-    pub fn new(limits: TableLimits) -> Switch {
-        Switch::with(MAX_PORTS, limits)
+    ///
+    /// # Errors
+    /// When there is no memory.
+    pub fn new(limits: TableLimits) -> Result<Switch, ccnic_shm::Error> {
+        Ok(Switch { completer: Completer::new()?, ..Switch::with(MAX_PORTS, limits) })
     }
 
     /// For a worker whose clients are not joined: there can be no port.
@@ -121,6 +133,9 @@ impl Switch {
             fan_out: 0,
             far: 0,
             table: MacTable::new(ports, limits),
+            completer: Completer::none(),
+            floods: 0,
+            per_copy: 1,
             ruled: false,
             captures: Captures::default(),
             special: false,
@@ -198,6 +213,7 @@ impl Switch {
             last: Verdict::ZEROS,
             changes: 0,
             rules: None,
+            floods: false,
             watches: false,
             over_rate: 0,
         };
@@ -271,6 +287,9 @@ impl Switch {
         let mut rules = self.slots.iter().flatten().filter_map(|slot| slot.rules.as_ref());
         self.ruled = !self.captures.is_empty() || rules.any(|rules| !rules.only_storm);
         self.special = self.ruled || self.news.is_some();
+        let mut rules = self.slots.iter().flatten().filter_map(|slot| slot.rules.as_ref());
+        let mirrored = rules.any(|rules| rules.mirrors_received().is_some());
+        self.per_copy = 1 + usize::from(mirrored);
         self.far = self.slots.iter().flatten().filter_map(|slot| slot.away).fold(0, |far, at| far | 1 << at);
         let homes = self.slots.iter().flatten().filter(|slot| slot.away.is_none()).count();
         self.fan_out = homes.saturating_sub(1) + self.far.count_ones() as usize;
@@ -292,6 +311,11 @@ impl Switch {
         };
         queues.iter_mut().take(1).for_each(|first| first.drop_rate = slot.over_rate);
         queues
+    }
+
+    /// True when what a port has dealt with last is a packet that other ports are still to get.
+    pub(crate) fn is_flooding(&self, at: PortId) -> bool {
+        self.slots.get(usize::from(at)).and_then(Option::as_ref).is_some_and(|slot| slot.floods)
     }
 
     /// A port.

@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use ccnic::Desc;
-use ccnic::nic::{Dealt, FETCH, Origin};
+use ccnic::nic::{FETCH, Origin};
 use ccnic::rss::Spreader;
 use ccnic_control::messages::QueueStatus;
 use ccnic_shm::{NativeMemory, timestamp};
 
 use super::places::Place;
 use super::policy::Rules;
-use super::port::{SwitchCounters, SwitchPort};
-use super::{PortId, Switch};
+use super::port::SwitchPort;
+use super::{Completer, PortId, Sending, Switch};
 use crate::ports::{Burst, Doze, Losses, Notify, OutsidePort, Statistics};
 
 /// Bursts that are served when the port is closed, at most: more may come all the time.
@@ -27,7 +27,7 @@ pub struct SwitchedOutside<P> {
     /// What was fetched and not passed on.
     burst: Burst,
     /// By queue.
-    counters: Vec<SwitchCounters>,
+    sending: Vec<Sending>,
     pace: Pace,
     /// Until it joins a switch.
     rules: Option<Box<Rules>>,
@@ -37,9 +37,9 @@ pub struct SwitchedOutside<P> {
 impl<P: OutsidePort> SwitchedOutside<P> {
     /// `rules` are what the operator has decided for it. The port keeps `place` for as long as it exists, so that its owner can count ports.
     pub fn new(port: P, rules: Option<Box<Rules>>, place: Arc<Place>) -> SwitchedOutside<P> {
-        let counters = vec![SwitchCounters::default(); port.queues()];
+        let sending = (0..port.queues()).map(|_| Sending::default()).collect();
         let pace = Pace::new(port.queues() as u32);
-        SwitchedOutside { port, burst: Burst::default(), counters, pace, rules, _place: place }
+        SwitchedOutside { port, burst: Burst::default(), sending, pace, rules, _place: place }
     }
 }
 
@@ -52,7 +52,7 @@ impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
                 return 0; // the memory of the burst is still being copied from
             }
         }
-        let SwitchedOutside { port, burst, counters, pace, .. } = self;
+        let SwitchedOutside { port, burst, sending, pace, .. } = self;
         if burst.packets.is_empty() {
             let now = if port.looks_are_cheap() { 0 } else { timestamp() };
             if !pace.is_due(now) {
@@ -70,15 +70,15 @@ impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
                 return read; // all were dropped
             }
         }
-        let Some(counters) = counters.get_mut(burst.queue) else { return 0 };
+        let Some(sending) = sending.get_mut(burst.queue) else { return 0 };
         if switch.has_others() && !switch.begin(at, burst.queue as u16) {
             return 0;
         }
         let few = burst.packets.rest().len() < FETCH / 8;
         let origin = Origin { mem: port.memory(), mtu: burst.longest, idle: few };
-        let Dealt { descs: n, .. } = switch.forward(at, counters, &origin, burst.packets.rest(), &[]);
-        burst.packets.advance(n);
-        n
+        let dealt = switch.forward(at, sending, &origin, burst.packets.rest(), &[]);
+        burst.packets.advance(dealt.descs);
+        dealt.moved()
     }
 
     fn receive(
@@ -87,6 +87,7 @@ impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
         packets: &[Desc],
         _ahead: &[Desc],
         lost: &mut Losses<'_>,
+        _: &mut Completer,
     ) {
         self.port.send(from, packets, lost);
         self.pace.found(); // an answer may be there already
@@ -103,7 +104,7 @@ impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
     /// Nothing is handed back: what is fetched next overwrites it.
     fn settle(&mut self, at: PortId, switch: &mut Switch) {
         let lost = switch.settle_handed(at, |_, _| {});
-        self.counters.iter_mut().take(1).for_each(|first| first.not_handed += lost);
+        self.sending.iter_mut().take(1).for_each(|first| first.counters.not_handed += lost);
     }
 
     fn take_rules(&mut self) -> Option<Box<Rules>> {
@@ -115,7 +116,7 @@ impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
     }
 
     fn sweep(&self) -> usize {
-        self.counters.len()
+        self.sending.len()
     }
 
     fn backlog(&self) -> usize {
@@ -140,7 +141,7 @@ impl<P: OutsidePort> SwitchPort for SwitchedOutside<P> {
 impl<P: Statistics> Statistics for SwitchedOutside<P> {
     fn report(&self) -> Vec<QueueStatus> {
         let mut queues = self.port.report();
-        queues.iter_mut().zip(&self.counters).for_each(|(queue, counters)| counters.add_to(queue));
+        queues.iter_mut().zip(&self.sending).for_each(|(queue, sending)| sending.counters.add_to(queue));
         queues
     }
 }

@@ -11,7 +11,7 @@ use ccnic_frame::Takes;
 use ccnic_shm::NativeMemory;
 
 use super::policy::Rules;
-use super::{PortId, Switch};
+use super::{Completer, PortId, Switch};
 use crate::ports::{Accepts, Doze, Losses, Notify, Statistics};
 
 /// What a port takes as it is, for all workers.
@@ -50,13 +50,15 @@ pub trait SwitchPort: Statistics + Send {
     fn spin(&mut self, at: PortId, polls: usize, switch: &mut Switch) -> usize;
 
     /// Takes copies of another port's packets, at most [`FETCH`](ccnic::nic::FETCH) descriptors, and publishes them. Never waits: what it
-    /// has no room for it drops and counts, and tells `lost`. Prefetches the payload of `ahead`, which lies where `packets` do.
+    /// has no room for it drops and counts, and tells `lost`. Prefetches the payload of `ahead`, which lies where `packets` do. What it does
+    /// not take as it is `completer` does for it.
     fn receive(
         &mut self,
         from: &Origin<'_, NativeMemory>,
         packets: &[Desc],
         ahead: &[Desc],
         lost: &mut Losses<'_>,
+        completer: &mut Completer,
     );
 
     /// True when it takes packets whose metadata request something (`ccnic_frame::Meta`): checksums that are not computed,

@@ -13,12 +13,11 @@ use ccnic_frame::vlan::TAG;
 use ccnic_frame::{Meta, Takes};
 use ccnic_shm::NativeMemory;
 
-use super::complete::Completer;
 use super::govern::first;
 use super::places::Place;
 use super::policy::Rules;
-use super::port::{Accepting, SwitchCounters, SwitchPort};
-use super::{PortId, Switch};
+use super::port::{Accepting, SwitchPort};
+use super::{Completer, PortId, Sending, Switch};
 use crate::ports::latency::Latency;
 use crate::ports::program::ProgramPort;
 use crate::ports::{Accepts, Doze, InTurn, Losses, Notify, Port, Statistics};
@@ -32,12 +31,12 @@ pub struct SwitchedProgram<R: Ring> {
     port: ProgramPort<R>,
     queues: InTurn,
     /// By index of the queue.
-    counters: Vec<SwitchCounters>,
+    sending: Vec<Sending>,
     spreader: Option<Arc<Spreader>>,
     /// Until it joins a switch.
     rules: Option<Box<Rules>>,
     /// What becomes of packets with requests that the program does not take; `None`: it gets them as they are.
-    completion: Option<Box<Completion>>,
+    completion: Option<Completion>,
     _place: Arc<Place>,
 }
 
@@ -46,7 +45,6 @@ pub struct SwitchedProgram<R: Ring> {
 struct Completion {
     /// [`Takes::bits`], stored by the control thread.
     takes: Arc<AtomicU32>,
-    completer: Completer,
     /// Packets that were dropped: what their senders had requested cannot be done.
     refused: u64,
 }
@@ -66,20 +64,15 @@ impl<R: Ring> SwitchedProgram<R> {
         rules: Option<Box<Rules>>,
         place: Arc<Place>,
     ) -> SwitchedProgram<R> {
-        let counters = vec![SwitchCounters::default(); queues];
+        let sending = (0..queues).map(|_| Sending::default()).collect();
         let queues = InTurn::new(queues);
         let (spreader, completion) = (None, None);
-        SwitchedProgram { port, queues, counters, spreader, rules, completion, _place: place }
+        SwitchedProgram { port: port.joined(), queues, sending, spreader, rules, completion, _place: place }
     }
 
     /// Has everything done for the program that others request and it does not take: what it takes now, and whenever that changes.
-    ///
-    /// # Errors
-    /// When there is no memory.
-    pub fn complete_for(&mut self, takes: Arc<AtomicU32>) -> Result<(), ccnic_shm::Error> {
-        let completer = Completer::new()?;
-        self.completion = Some(Box::new(Completion { takes, completer, refused: 0 }));
-        Ok(())
+    pub fn complete_for(&mut self, takes: Arc<AtomicU32>) {
+        self.completion = Some(Completion { takes, refused: 0 });
     }
 
     /// Shows there how long packets that the program sends take, by samples.
@@ -92,14 +85,14 @@ impl<R: Ring> SwitchedProgram<R> {
         if others {
             self.settle(at, switch);
         }
-        let SwitchedProgram { port, queues, counters, .. } = self;
+        let SwitchedProgram { port, queues, sending, .. } = self;
         let holds_pool = !port.shared_pool();
         let moved = queues.poll(
             port,
             #[inline(always)]
             |port, pipeline, queue| {
                 let (queues, _) = port.queues();
-                let (Some(from), Some(counters)) = (queues.get_mut(queue), counters.get_mut(queue)) else {
+                let (Some(from), Some(sending)) = (queues.get_mut(queue), sending.get_mut(queue)) else {
                     return 0;
                 };
                 if others && !begins(switch, at, queue, holds_pool) {
@@ -108,7 +101,7 @@ impl<R: Ring> SwitchedProgram<R> {
                 from.forward_open(
                     pipeline,
                     #[inline(always)]
-                    |origin, packets, ahead| switch.forward(at, counters, origin, packets, ahead),
+                    |origin, packets, ahead| switch.forward(at, sending, origin, packets, ahead),
                 )
             },
         );
@@ -162,6 +155,7 @@ impl<R: Ring> SwitchedProgram<R> {
         from: &Origin<'_, NativeMemory>,
         packets: &[Desc],
         lost: &mut Losses<'_>,
+        completer: &mut Completer,
     ) {
         let Some(mut completion) = self.completion.take() else { return };
         let takes = completion.takes();
@@ -172,12 +166,16 @@ impl<R: Ring> SwitchedProgram<R> {
                 self.deliver_few(from, packets.get(run..at).unwrap_or_default(), lost);
                 run = at + packet.len();
                 let mut why = None; // of any of its segments
-                let done = completion.completer.complete(from, packet, takes, |from, packets| {
-                    self.deliver_few(from, packets, &mut |_, reason| why = Some(reason));
-                });
-                if done.is_err() {
-                    completion.refused += 1;
-                    why = Some(Reason::BadOffload);
+                if self.misses() {
+                    why = Some(Reason::RingFull);
+                } else {
+                    let done = completer.complete(from, packet, takes, |from, packets| {
+                        self.deliver_few(from, packets, &mut |_, reason| why = Some(reason));
+                    });
+                    if done.is_err() {
+                        completion.refused += 1;
+                        why = Some(Reason::BadOffload);
+                    }
                 }
                 why.into_iter().for_each(|why| lost(packet, why));
             }
@@ -185,6 +183,18 @@ impl<R: Ring> SwitchedProgram<R> {
         }
         self.deliver_few(from, packets.get(run..at).unwrap_or_default(), lost);
         self.completion = Some(completion);
+    }
+
+    /// True when the ring has no room for any packet: it has counted one as dropped, before anything was done for it. Of a program with RSS
+    /// the ring is known when the packet has been looked at.
+    fn misses(&mut self) -> bool {
+        let (queues, _) = self.port.queues();
+        let Some(first) = queues.first_mut() else { return false };
+        let misses = self.spreader.is_none() && first.is_full();
+        if misses {
+            first.count_missed(1);
+        }
+        misses
     }
 
     /// Queues that have received packets are looked at soon: their program may be waiting for a notification.
@@ -238,11 +248,12 @@ impl<R: Ring> SwitchPort for SwitchedProgram<R> {
         packets: &[Desc],
         ahead: &[Desc],
         lost: &mut Losses<'_>,
+        completer: &mut Completer,
     ) {
         if let Some(completion) = &self.completion {
             let said = packets.iter().fold(0, |said, desc| said | desc.meta);
             if said & completion.takes().others() != 0 {
-                return self.receive_completed(from, packets, lost);
+                return self.receive_completed(from, packets, lost, completer);
             }
         }
         self.deliver(from, packets, ahead, lost);
@@ -269,7 +280,7 @@ impl<R: Ring> SwitchPort for SwitchedProgram<R> {
                 queue.flush();
             }
         });
-        self.counters.iter_mut().take(1).for_each(|first| first.not_handed += lost);
+        self.sending.iter_mut().take(1).for_each(|first| first.counters.not_handed += lost);
     }
 
     fn take_rules(&mut self) -> Option<Box<Rules>> {
@@ -312,7 +323,7 @@ impl<R: Ring> SwitchPort for SwitchedProgram<R> {
 impl<R: Ring> Statistics for SwitchedProgram<R> {
     fn report(&self) -> Vec<QueueStatus> {
         let mut queues = self.port.report();
-        queues.iter_mut().zip(&self.counters).for_each(|(queue, counters)| counters.add_to(queue));
+        queues.iter_mut().zip(&self.sending).for_each(|(queue, sending)| sending.counters.add_to(queue));
         if let (Some(first), Some(completion)) = (queues.first_mut(), &self.completion) {
             first.drop_bad_offload = completion.refused;
         }

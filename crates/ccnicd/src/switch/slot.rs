@@ -60,6 +60,8 @@ pub(super) struct Slot {
     pub(super) changes: u64,
     /// What the operator has decided for it; `None`: nothing, or the port is being polled.
     pub(super) rules: Option<Box<Rules>>,
+    /// What it has dealt with last is a packet that other ports are still to get.
+    pub(super) floods: bool,
     /// It is the mirror of another port.
     pub(super) watches: bool,
     /// Packets to this port that were dropped: more than its rules let it receive.

@@ -36,8 +36,11 @@ impl Workers {
     pub(super) fn new(limits: TableLimits) -> Workers {
         let callers: Vec<_> = (0..WORKERS.get()).map(|_| Caller::new().unwrap()).collect();
         let switches = match callers.len() {
-            1 => vec![Switch::new(limits)],
-            _ => news::between(&callers).into_iter().map(|news| Switch::beside(limits, news)).collect(),
+            1 => vec![Switch::new(limits).unwrap()],
+            _ => {
+                let beside = |news| Switch::beside(limits, news).unwrap();
+                news::between(&callers).into_iter().map(beside).collect()
+            }
         };
         Workers { switches, callers }
     }

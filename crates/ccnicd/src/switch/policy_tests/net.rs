@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use ccnic::nic::{Dealt, Origin, gather};
+use ccnic::nic::{Origin, gather};
 use ccnic::rss::Spreader;
 use ccnic::{Desc, SharedMemory};
 use ccnic_control::ClientId;
@@ -13,7 +13,7 @@ use ccnic_shm::{NativeMemory, Pages, Region};
 use crate::ports::{Losses, Notify, Statistics};
 use crate::switch::policy::{Carried, Policy, Rules, Vlans};
 use crate::switch::test_workers::Workers;
-use crate::switch::{PortId, Switch, SwitchCounters, SwitchPort, TableLimits};
+use crate::switch::{Completer, PortId, Sending, Switch, SwitchPort, TableLimits};
 
 /// A frame with its metadata word.
 pub(in crate::switch) type Sent = (Vec<u8>, u64);
@@ -37,7 +37,7 @@ struct Port {
     cable: Arc<Cable>,
     /// Descriptors of the burst in hand that are left.
     burst: Vec<Desc>,
-    counters: SwitchCounters,
+    sending: Sending,
     received: u64,
     sent: u64,
     takes_offloads: bool,
@@ -80,9 +80,9 @@ impl SwitchPort for Port {
         if switch.has_others() && !switch.begin(at, 0) {
             return 0;
         }
-        let Dealt { descs: n, .. } = switch.forward(at, &mut self.counters, &origin, &self.burst, &[]);
-        self.burst.drain(..n);
-        n
+        let dealt = switch.forward(at, &mut self.sending, &origin, &self.burst, &[]);
+        self.burst.drain(..dealt.descs);
+        dealt.moved()
     }
     fn receive(
         &mut self,
@@ -90,6 +90,7 @@ impl SwitchPort for Port {
         packets: &[Desc],
         _: &[Desc],
         lost: &mut Losses<'_>,
+        _: &mut Completer,
     ) {
         assert!(!packets.is_empty() && packets.len() <= ccnic::nic::FETCH, "{}", packets.len());
         let room = self.cable.room.lock().unwrap().unwrap_or(usize::MAX);
@@ -116,7 +117,7 @@ impl SwitchPort for Port {
         (self.mem.clone(), 16 << 10)
     }
     fn settle(&mut self, at: PortId, switch: &mut Switch) {
-        self.counters.not_handed += switch.settle_handed(at, |_, _| {});
+        self.sending.counters.not_handed += switch.settle_handed(at, |_, _| {});
     }
     fn take_rules(&mut self) -> Option<Box<Rules>> {
         self.rules.take()
@@ -147,7 +148,7 @@ impl Statistics for Port {
             rx_packets: self.received,
             ..QueueStatus::default()
         };
-        self.counters.add_to(&mut queue);
+        self.sending.counters.add_to(&mut queue);
         vec![queue]
     }
 }
@@ -187,7 +188,7 @@ impl Net {
             mem,
             cable: Arc::clone(&cable),
             burst: Vec::new(),
-            counters: SwitchCounters::default(),
+            sending: Sending::default(),
             received: 0,
             sent: 0,
             takes_offloads,

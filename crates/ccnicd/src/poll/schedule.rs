@@ -102,7 +102,8 @@ pub(crate) struct Times {
     pub(crate) look: u64,
     /// A busy client that finds nothing for so long is idle.
     pub(crate) idle_after: u64,
-    /// More than this is not owed: a poll may have taken long through no fault of the client.
+    /// More than this is not owed. It is far more than a client can make a poll cost; a machine that stood still for longer was not its
+    /// fault.
     pub(crate) debt: u64,
     /// Between two looks at the commands.
     pub(crate) batch: u64,
@@ -118,7 +119,7 @@ impl Times {
             quantum: microsecond,
             look: 2 * microsecond,
             idle_after: 50 * microsecond,
-            debt: 1000 * microsecond,
+            debt: 100_000 * microsecond,
             batch: 16 * microsecond,
             late: 1000 * microsecond,
         }
@@ -170,6 +171,8 @@ pub(crate) struct Scheduler<C, K> {
     passed: usize,
     /// Ticks in which this thread had no CPU, or that nobody is charged with for another reason.
     lost: u64,
+    /// When the last turns ended.
+    ended: u64,
     /// Empty polls in a row, and how many of them look at every queue of all clients.
     empty: usize,
     sweep: usize,
@@ -192,6 +195,7 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
             commands_due: None,
             passed: 0,
             lost: 0,
+            ended: 0,
             empty: 0,
             sweep: 1,
             load,
@@ -250,7 +254,8 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
         self.clients().for_each(|client| client.awoke(shared));
         self.quiet = None;
         self.empty = 0;
-        self.load.begin(self.core.now()); // what the last polls before were busy says nothing of the sleep
+        self.ended = self.core.now();
+        self.load.begin(self.ended); // what the last polls before were busy says nothing of the sleep
     }
 
     /// All clients, in no order.
@@ -318,7 +323,9 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
     }
 
     fn run_shared(&mut self, shared: &mut C::Shared) {
-        let mut now = self.core.now();
+        // The thread may have lost its CPU since, too.
+        let (passed, mut now) = self.core.since(self.ended);
+        self.lost += now.saturating_sub(self.ended).saturating_sub(passed);
         let end = now + self.times.batch;
         for _ in 0..STEPS {
             if self.busy.is_empty() || now >= self.idle_due {
@@ -329,6 +336,7 @@ impl<C: Polled, K: Core> Scheduler<C, K> {
                 break;
             }
         }
+        self.ended = now;
         self.load.measured(now);
     }
 

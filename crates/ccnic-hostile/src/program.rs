@@ -69,14 +69,37 @@ impl Program {
 
     /// Attaches over a new connection. False when the NIC refuses, which is counted; the connection is gone then.
     pub fn attach(&mut self, stage: &Stage<'_>, name: &str) -> bool {
-        let attach = || -> Result<Connection, Error> {
-            let connection = Connection::open(stage.socket)?;
-            connection.ask(&attach_request(name), Some(self.region.as_fd()))?;
-            Ok(connection)
-        };
-        let outcome = attach();
-        self.connection = stage.tried(outcome);
+        self.connection = stage.tried(self.connect(stage, name));
         self.connection.is_some()
+    }
+
+    /// A connection over which it is attached.
+    fn connect(&self, stage: &Stage<'_>, name: &str) -> Result<Connection, Error> {
+        let connection = Connection::open(stage.socket)?;
+        connection.ask(&attach_request(name), Some(self.region.as_fd()))?;
+        Ok(connection)
+    }
+
+    /// Up to so many programs that are attached, before the attack begins: they are not counted. Fewer when the NIC refuses one.
+    pub fn several(
+        stage: &Stage<'_>,
+        name: &str,
+        config: &Config,
+        number: usize,
+    ) -> anyhow::Result<Vec<Program>> {
+        let mut programs = Vec::new();
+        while programs.len() < number && stage.goes_on() {
+            let mut program = Program::new(config)?;
+            match program.connect(stage, name) {
+                Ok(connection) => program.connection = Some(connection),
+                Err(e) => {
+                    stage.refused(e);
+                    break;
+                }
+            }
+            programs.push(program);
+        }
+        Ok(programs)
     }
 
     /// A program that is attached, or `None` when the NIC refuses it.

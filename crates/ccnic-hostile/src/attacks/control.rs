@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use ccnic::rss::Rss;
 use ccnic_control::messages::{Reply, Request};
 use ccnic_control::{Connection, Error};
 
@@ -125,6 +126,31 @@ pub fn messages(stage: &Stage<'_>) -> anyhow::Result<()> {
         }
         send_and_forget(stage, connection, &message, &mut bytes)
     });
+    Ok(())
+}
+
+/// Rules and tables that come and go, each of which changes how the packets of its program are delivered.
+pub fn steer_churn(stage: &Stage<'_>) -> anyhow::Result<()> {
+    let programs = Program::several(stage, "steer-churn", &config(4, 64, 16), 16)?;
+    let rss = serde_json::to_string(&Request::Rss(Some((&Rss::new(4)).into())))?;
+    let mut bytes = vec![0; 1 << 16];
+    for n in 0u32.. {
+        if !stage.goes_on() {
+            break;
+        }
+        let (id, port) = (n / 4 % 200, n / 4 % 60_000 + 1);
+        let message = match n % 4 {
+            0 => format!(
+                r#"{{"flow":{{"create":{{"id":{id},"rule":{{"match":{{"protocol":17,"dst_port":{port}}},"to":{{"queue":1}}}}}}}}}}"#
+            ),
+            1 => rss.clone(),
+            2 => format!(r#"{{"flow":{{"destroy":{{"id":{id}}}}}}}"#),
+            _ => r#"{"rss":null}"#.to_owned(),
+        };
+        for connection in programs.iter().filter_map(|program| program.connection.as_ref()) {
+            send_and_forget(stage, connection, message.as_bytes(), &mut bytes);
+        }
+    }
     Ok(())
 }
 

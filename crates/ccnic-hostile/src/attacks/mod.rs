@@ -35,6 +35,19 @@ pub const ATTACKS: [Attack; 32] = [
         packets::broadcast,
     ),
     attack(
+        "broadcast-long",
+        "sends frames of 9000 bytes to the broadcast address, of a switch to 240 idle programs, which read them",
+        1,
+        packets::broadcast_long,
+    ),
+    attack(
+        "tso-full",
+        "sends super-packets of 60 segments to the broadcast address, of a switch to 240 idle programs, which read nothing",
+        1,
+        packets::tso_full,
+    ),
+    attack("tso-drained", "the same, to programs that read all they get", 1, packets::tso_drained),
+    attack(
         "punch",
         "punches its region of 64 MiB, at the lowest priority, while the NIC polls it",
         0,
@@ -128,6 +141,12 @@ pub const ATTACKS: [Attack; 32] = [
         "64 connections that send messages of 60 kB, and messages that are no requests",
         0,
         control::messages,
+    ),
+    attack(
+        "steer-churn",
+        "16 programs that change their flow rules and their RSS without end",
+        0,
+        control::steer_churn,
     ),
     attack("unread", "64 connections that ask without end and read no answer", 0, control::unread),
     attack("names", "programs with names of 50 kB of terminal escapes", 0, control::names),

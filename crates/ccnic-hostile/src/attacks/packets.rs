@@ -121,8 +121,14 @@ fn fill(
 }
 
 /// A program in a loop: as many packets of so many bytes as the NIC takes, nothing of them written but their first bytes, if any, and
-/// nothing read but what the ring needs.
-fn send_all_the_time(stage: &Stage<'_>, name: &str, bytes: u16, start: &[u8]) -> anyhow::Result<()> {
+/// nothing read but what the ring needs; all have this metadata word. `beside` is called between bursts.
+fn send_all_the_time(
+    stage: &Stage<'_>,
+    name: &str,
+    bytes: u16,
+    (start, meta): (&[u8], u64),
+    mut beside: impl FnMut(),
+) -> anyhow::Result<()> {
     let config = Config { ring: 1024, buffers: 8192, ..Config::default() };
     let opened = Nic::options().name(name).config(&config).pages(Pages::Small).open(stage.socket);
     let Some(mut nic) = stage.tried(opened) else {
@@ -135,6 +141,7 @@ fn send_all_the_time(stage: &Stage<'_>, name: &str, bytes: u16, start: &[u8]) ->
         pair.alloc(bytes, 48, &mut burst);
         for buf in burst.iter_mut().filter(|_| !start.is_empty()) {
             pair.write(buf, 0, start);
+            buf.set_meta(meta);
         }
         stage.did(pair.tx_burst(&mut burst));
         pair.free(&mut burst);
@@ -142,17 +149,54 @@ fn send_all_the_time(stage: &Stage<'_>, name: &str, bytes: u16, start: &[u8]) ->
             pair.rx_burst(&mut burst, 48);
             pair.free(&mut burst);
         }
+        beside();
     }
     Ok(())
 }
 
 /// An honest program with large packets.
 pub fn greedy(stage: &Stage<'_>) -> anyhow::Result<()> {
-    send_all_the_time(stage, "greedy", 9000, &[])
+    send_all_the_time(stage, "greedy", 9000, (&[], 0), || ())
 }
 
 /// Of a type for local experiments, from an address of its own.
 pub fn broadcast(stage: &Stage<'_>) -> anyhow::Result<()> {
     let header = [&[0xff; 6][..], &[2, 0, 0, 0, 0xff, 1], &[0x88, 0xb5]].concat();
-    send_all_the_time(stage, "broadcast", 64, &header)
+    send_all_the_time(stage, "broadcast", 64, (&header, 0), || ())
+}
+
+/// Idle programs that a switch floods to.
+const RECEIVERS: usize = 240;
+/// Bytes of a super-packet, and of payload in each segment: as many segments as a switch cuts one packet into.
+const SUPER: u16 = 8954;
+const SEGMENT: u64 = 150;
+/// Its metadata (`ccnic_offload.h`): TCP over IPv4, to be cut, with the checksum of each header.
+const CUT: u64 = 1 << 33 | 1 << 35 | 1 << 37 | SEGMENT;
+
+/// A super-packet to many receivers, none of which takes super-packets. They read nothing; or each takes all it gets, if it `drains`.
+fn super_packets(stage: &Stage<'_>, name: &str, drains: bool) -> anyhow::Result<()> {
+    let idle = Program::several(stage, "idle", &config(1, 128, 128), RECEIVERS)?;
+    let rings: Vec<_> = idle.iter().map(Filler::new).collect();
+    let [high, low] = (SUPER - 14).to_be_bytes();
+    let mut header = [&[0xff; 6][..], &[2, 0, 0, 0, 0xff, 1], &[8, 0, 0x45, 0, high, low]].concat();
+    header.extend([0, 0, 0, 0, 64, 6, 0, 0, 10, 9, 0, 66, 10, 9, 0, 255]);
+    header.extend([3, 232, 7, 208, 0, 0, 0, 0, 0, 0, 0, 0, 0x50, 16, 1, 0, 0, 0, 0, 0]);
+    let drain = || rings.iter().filter(|_| drains).for_each(Filler::drain);
+    send_all_the_time(stage, name, SUPER, (&header, CUT), drain)
+}
+
+pub fn tso_full(stage: &Stage<'_>) -> anyhow::Result<()> {
+    super_packets(stage, "tso-full", false)
+}
+
+pub fn tso_drained(stage: &Stage<'_>) -> anyhow::Result<()> {
+    super_packets(stage, "tso-drained", true)
+}
+
+/// As `broadcast`, to many receivers, of the longest packets.
+pub fn broadcast_long(stage: &Stage<'_>) -> anyhow::Result<()> {
+    let idle = Program::several(stage, "idle", &config(1, 64, 64), RECEIVERS)?;
+    let rings: Vec<_> = idle.iter().map(Filler::new).collect();
+    let header = [&[0xff; 6][..], &[2, 0, 0, 0, 0xff, 1], &[0x88, 0xb5]].concat();
+    send_all_the_time(stage, "broadcast-long", 9000, (&header, 0), || rings.iter().for_each(Filler::drain))
 }

@@ -11,6 +11,7 @@ use rustix::process::{getpriority_process, setpriority_process};
 use serde::Serialize;
 
 use super::good::{NAME, SENDING, Wire};
+use super::lacked::Look;
 use crate::nic_process::{NicOptions, NicProcess};
 
 /// What all regions together may take, in MiB.
@@ -49,6 +50,8 @@ pub struct Daemon {
     _config: Option<tempfile::NamedTempFile>,
     /// Resident before the first program came, in KiB.
     base: u64,
+    /// The CPU that it polls on.
+    core: usize,
 }
 
 impl Daemon {
@@ -79,7 +82,7 @@ impl Daemon {
             std::fs::set_permissions(path, PermissionsExt::from_mode(mode))
                 .with_context(|| format!("could not let others use {}", path.display()))?;
         }
-        let mut this = Daemon { nic, log, _config: config, base: 0 };
+        let mut this = Daemon { nic, log, _config: config, base: 0, core };
         this.base = this.figure("VmRSS");
         Ok(this)
     }
@@ -125,10 +128,9 @@ impl Daemon {
         tasks.filter_map(Result::ok).map(|entry| entry.path()).find(polls)
     }
 
-    /// Nanoseconds in which its polling thread had a CPU; none where the kernel does not say.
-    pub fn polled_ns(&self) -> Option<u64> {
-        let text = std::fs::read_to_string(self.polling_thread()?.join("schedstat")).ok()?;
-        text.split_whitespace().next()?.parse().ok()
+    /// A look at what its polling thread has of its CPU; none where the kernel does not say.
+    pub fn look(&self) -> Option<Look> {
+        Look::at(&self.polling_thread()?, self.core)
     }
 
     /// False when it had to be killed.

@@ -11,13 +11,14 @@ mod blocked;
 mod daemon;
 mod flow;
 mod good;
+mod lacked;
 mod own_clock;
 mod rows;
 mod stranger;
 mod table;
 
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use ccnic_hostile::{ATTACKS, Attack, Report};
@@ -30,6 +31,7 @@ use attacker::Attacker;
 use blocked::{Blocked, watch};
 use daemon::{Daemon, Taken};
 use good::{Good, Phase, Scene, Wire};
+use lacked::{Lacked, Look};
 use rows::{Round, Row};
 use stranger::{Answers, Stranger};
 use table::Setting;
@@ -168,7 +170,8 @@ struct Plan<'a> {
 struct Surroundings {
     answers_alone: Answers,
     answers_beside: Answers,
-    polling_share: Option<f64>,
+    polling_alone: Option<Lacked>,
+    polling_beside: Option<Lacked>,
     blocked: Option<Blocked>,
     daemon: Taken,
     attack: Report,
@@ -191,14 +194,22 @@ impl Plan<'_> {
             let good = good.join().map_err(|_| anyhow::anyhow!("the good program panicked"));
             let alive = daemon.is_running();
             let stopped = daemon.stop(); // whatever the stranger still waits for ends now
-            let Surroundings { answers_alone, answers_beside, polling_share, blocked, daemon, attack } =
-                around?;
+            let Surroundings {
+                answers_alone,
+                answers_beside,
+                polling_alone,
+                polling_beside,
+                blocked,
+                daemon,
+                attack,
+            } = around?;
             let good = good??;
             Ok(Round {
                 good,
                 answers_alone,
                 answers_beside,
-                polling_share,
+                polling_alone,
+                polling_beside,
                 blocked,
                 daemon,
                 attack,
@@ -213,22 +224,33 @@ impl Plan<'_> {
         let phase = Duration::from_secs_f64(self.args.seconds);
         std::thread::sleep(SETTLED);
         scene.set(Phase::Alone);
-        let (start, before) = (Instant::now(), daemon.polled_ns());
+        let since =
+            |before: Option<Look>| before.zip(daemon.look()).map(|(before, after)| after.since(&before));
+        let before = daemon.look();
         std::thread::sleep(phase);
-        let polled = before.zip(daemon.polled_ns()).map(|(before, after)| after.saturating_sub(before));
-        let polling_share = polled.map(|ns| (ns as f64 / start.elapsed().as_nanos() as f64).min(1.0));
+        let polling_alone = since(before);
         scene.set(Phase::Change);
         let answers_alone = stranger.take();
         let mut attacker = Attacker::start(self.attack, daemon.socket(), self.cpus(), self.seed)?;
         attacker.wait_until_it_has_begun()?;
         std::thread::sleep(SETTLED);
         scene.set(Phase::Beside);
+        let before = daemon.look();
         let blocked = watch(daemon.polling_thread().as_deref(), phase, DAEMON_NICE);
+        let polling_beside = since(before);
         let answers_beside = stranger.take();
         scene.set(Phase::Change);
         let taken = daemon.taken();
         let attack = attacker.report();
-        Ok(Surroundings { answers_alone, answers_beside, polling_share, blocked, daemon: taken, attack })
+        Ok(Surroundings {
+            answers_alone,
+            answers_beside,
+            polling_alone,
+            polling_beside,
+            blocked,
+            daemon: taken,
+            attack,
+        })
     }
 
     /// CPUs of the attack: those of programs, without the good one's where there are others.

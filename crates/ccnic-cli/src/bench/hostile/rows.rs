@@ -6,6 +6,7 @@ use serde::Serialize;
 use super::blocked::Blocked;
 use super::daemon::{MEMORY_MAX, Taken};
 use super::good::{Experience, Wire};
+use super::lacked::Lacked;
 use super::stranger::Answers;
 use crate::print::units;
 use crate::stats::Spread;
@@ -29,8 +30,9 @@ pub struct Round {
     pub answers_alone: Answers,
     /// A stranger's questions beside the attack.
     pub answers_beside: Answers,
-    /// The share of the time before the attack that the polling thread had its CPU; null where the kernel does not say.
-    pub polling_share: Option<f64>,
+    /// What the polling thread lacked of its CPU before the attack, and beside it; null where the kernel does not say.
+    pub polling_alone: Option<Lacked>,
+    pub polling_beside: Option<Lacked>,
     /// What kept the polling thread beside the attack; null where the kernel does not say.
     pub blocked: Option<Blocked>,
     /// What the daemon took.
@@ -46,7 +48,14 @@ pub struct Round {
 impl Round {
     /// The lesser share of the time before the attack that the good program or the polling thread had its CPU.
     pub fn undisturbed(&self) -> f64 {
-        self.polling_share.unwrap_or(1.0).min(self.good.alone.cpu_share)
+        self.polling_alone.map_or(1.0, |lacked| lacked.share).min(self.good.alone.cpu_share)
+    }
+
+    /// How much more of its CPU the polling thread had before the attack than beside it: 1 where it had as much, or nobody knows. An attack
+    /// that takes the CPU itself, as `spinners` does, is seen in this, too.
+    fn lacked_more(&self) -> f64 {
+        let shares = self.polling_alone.zip(self.polling_beside).filter(|(_, beside)| beside.share > 0.0);
+        shares.map_or(1.0, |(alone, beside)| (alone.share / beside.share).max(1.0))
     }
 
     /// MiB that the daemon had resident at most, or has had allocated for regions that it refused: whichever is more.
@@ -95,6 +104,10 @@ pub struct Row {
     pub defects: Vec<String>,
     /// The goals that were not reached, with what was measured.
     pub missed: Vec<String>,
+    /// What the polling thread lacked of its CPU in the worst round, where that may be why a goal was missed.
+    pub noise: Option<String>,
+    /// The fair share as it would have been, had the polling thread had as much of its CPU as before the attack.
+    pub share_of_polling: f64,
     /// Each round.
     pub rounds: Vec<Round>,
 }
@@ -133,9 +146,12 @@ impl Row {
             memory_mib: most(Round::memory_mib),
             defects: defects(&rounds),
             missed: Vec::new(),
+            noise: None,
+            share_of_polling: Spread::of(rounds.iter().map(|r| kept(r) / part * r.lacked_more())).median,
             rounds,
         };
         row.missed = row.missed();
+        row.noise = row.noise();
         row
     }
 
@@ -143,7 +159,15 @@ impl Row {
         let mut missed = Vec::new();
         let share = self.fair_share.median;
         if share < SHARE {
-            missed.push(format!("{:.0} % of its fair share", share * 100.0));
+            let polled = self.share_of_polling;
+            missed.push(match polled >= SHARE {
+                true => format!(
+                    "{:.0} % of its fair share ({:.0} % of that of the time that the polling thread had its CPU)",
+                    share * 100.0,
+                    polled * 100.0
+                ),
+                false => format!("{:.0} % of its fair share", share * 100.0),
+            });
         }
         let late: u64 = self.rounds.iter().filter_map(|r| Some(r.daemon.waits?.late)).sum();
         if let Some(us) = self.wait_us.filter(|us| *us > WAIT_US) {
@@ -163,6 +187,18 @@ impl Row {
             missed.push(format!("an answer after {} ms", self.answer_ns / 1_000_000));
         }
         missed
+    }
+}
+
+impl Row {
+    /// What the machine took from the polling thread, if a goal was missed by the good programs' packets.
+    fn noise(&self) -> Option<String> {
+        let late = self.wait_us.is_some_and(|us| us > WAIT_US);
+        if self.fair_share.median >= SHARE && !late {
+            return None;
+        }
+        let lacked = self.rounds.iter().filter_map(|round| round.polling_beside);
+        lacked.max_by(|a, b| b.share.total_cmp(&a.share)).and_then(|worst| worst.noise())
     }
 }
 
@@ -209,7 +245,8 @@ pub mod samples {
             },
             answers_alone: answers(100_000),
             answers_beside: answers(20_123_456_789),
-            polling_share: Some(0.98),
+            polling_alone: Some(Lacked { share: 0.98, ..Lacked::default() }),
+            polling_beside: Some(Lacked { share: 0.98, ..Lacked::default() }),
             blocked: Some(Blocked { longest_us: 0, place: String::new(), faults: 3 }),
             daemon: Taken {
                 memory_mib: 200,
@@ -272,6 +309,27 @@ mod tests {
         (bad.daemon.waits, bad.answers_beside.unanswered) = (None, 1);
         let row = Row::of(scribble, Wire::Loopback, 1, vec![bad]);
         assert_eq!((row.wait_us, row.missed[1].as_str()), (None, "a question without an answer"));
+    }
+
+    #[test]
+    fn what_the_machine_took_is_told_apart_from_what_an_attack_did() {
+        let scribble = ccnic_hostile::find("scribble").unwrap();
+        let mut noisy = round(20.0, 4.9);
+        let lacked = Lacked { share: 0.49, waited_ns: 250_000_000, preempted: 40, stolen_ns: 0 };
+        noisy.polling_beside = Some(lacked);
+        let row = Row::of(scribble, Wire::Loopback, 1, vec![noisy.clone()]);
+        assert_eq!((row.fair_share.median, row.share_of_polling), (0.49, 0.98));
+        assert!(
+            row.missed[0].contains("49 % of its fair share (98 % of that of the time"),
+            "{:?}",
+            row.missed
+        );
+        assert!(row.noise.as_ref().unwrap().contains("waited 250 ms"), "{:?}", row.noise);
+        // The same without noise is a fault, and noise without a fault is not worth a word.
+        let row = Row::of(scribble, Wire::Loopback, 1, vec![round(20.0, 4.9)]);
+        assert_eq!((row.missed[0].as_str(), row.noise), ("49 % of its fair share", None));
+        noisy.good.beside.mpps = 10.0;
+        assert_eq!(Row::of(scribble, Wire::Loopback, 1, vec![noisy]).noise, None);
     }
 
     #[test]

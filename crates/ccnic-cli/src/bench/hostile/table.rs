@@ -139,6 +139,7 @@ fn goals(table: &mut Table, rows: &[Row]) {
 /// What is not a figure.
 fn findings(table: &mut Table, rows: &[Row]) {
     for row in rows {
+        row.noise.iter().for_each(|noise| table.note(format!("Noise: {}: {noise}.", row.attack)));
         row.defects.iter().for_each(|defect| table.note(format!("DEFECT: {}: {defect}.", row.attack)));
         if row.rounds.iter().any(|round| !round.attack.has_begun()) {
             table.note(format!(

@@ -2,6 +2,7 @@
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher, Hasher};
+use std::net::IpAddr;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -70,7 +71,7 @@ impl<E: Engine> Stack<E> {
     /// As [`open_many`](Stack::open_many).
     pub fn open_with(socket: &Path, options: &Options, stacks: u16) -> Result<Vec<Stack<E>>, Error> {
         options.check()?;
-        let mac = options.mac.unwrap_or_else(made_up);
+        let mac = options.mac.unwrap_or_else(|| made_up(options));
         if mac[0] & 1 == 1 {
             return Err(Error::Range {
                 field: "the first byte of mac",
@@ -118,8 +119,33 @@ pub(crate) fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// A locally administered address.
-fn made_up() -> [u8; 6] {
-    let [a, b, c, d, e, ..] = random().to_le_bytes();
+/// The Ethernet address of a host that was given none: locally administered, and made of its IP addresses (FNV-1a). So the next program with
+/// these addresses has it, too, and is reached at once by those who keep it in their tables, where another one would be missed for a minute.
+fn made_up(options: &Options) -> [u8; 6] {
+    let bytes =
+        [options.ipv4, options.ipv6].into_iter().flatten().flat_map(|network| match network.address {
+            IpAddr::V4(address) => address.octets().to_vec(),
+            IpAddr::V6(address) => address.octets().to_vec(),
+        });
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3);
+    let [a, b, c, d, e, ..] = bytes.fold(0xcbf2_9ce4_8422_2325, mix).to_le_bytes();
     [2, a, b, c, d, e]
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test")]
+    use super::*;
+
+    #[test]
+    fn a_made_up_address_belongs_to_the_host() {
+        let options = |text: &str| Options::new(text.parse().unwrap());
+        let first = made_up(&options("10.9.0.2/24"));
+        assert_eq!(first, made_up(&options("10.9.0.2/16")), "the same whenever it is started");
+        assert_eq!(first[0], 2, "locally administered, of one host");
+        let mut both = options("10.9.0.2/24");
+        both.ipv6 = Some("fd09::2/64".parse().unwrap());
+        let others = [both, options("10.9.0.3/24"), options("10.9.1.2/24"), options("fd09::2/64")];
+        assert!(others.iter().all(|other| made_up(other) != first));
+    }
 }

@@ -79,7 +79,7 @@ impl FromStr for Network {
 pub struct Options {
     /// The name under which the NIC's status shows the program.
     pub name: Option<String>,
-    /// The Ethernet address; without one the stack makes up a locally administered one.
+    /// The Ethernet address; without one the stack makes a locally administered one of its IP addresses, which the next program with these has, too.
     pub mac: Option<[u8; 6]>,
     /// The IPv4 address.
     pub ipv4: Option<Network>,

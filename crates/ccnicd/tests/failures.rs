@@ -369,3 +369,35 @@ fn a_daemon_that_waits_for_its_helper_can_be_ended() {
     let ended = daemon.wait().unwrap();
     assert_eq!(ended.signal(), Some(Signal::TERM.as_raw()), "{ended:?}: it did not wait for its helper");
 }
+
+#[test]
+fn a_switch_that_is_told_to_end_loses_nothing() {
+    let _alone = alone();
+    let mut random = Random::new(seed());
+    let (directory, socket, mut daemon) = start("wire = 'switch'\n");
+    let file = directory.path().join("nic.toml");
+    // The receiver is the first to be served, and sends nothing: it must not be the first to leave.
+    let to = station(&socket, 1);
+    let mut stations = [station(&socket, 0), to];
+    for _ in 0..DEATHS {
+        let goal = stations[1].received + 100 + random.below(500);
+        flow(&mut stations, 0, |to| to.received >= goal);
+        let (pid, moment) = (daemon.pid(), Duration::from_micros(random.below(2000)));
+        let killer = std::thread::spawn(move || {
+            std::thread::sleep(moment); // any moment will do
+            kill_process(pid, Signal::TERM)
+        });
+        flow(&mut stations, 0, |_| false);
+        killer.join().unwrap().unwrap();
+        assert!(daemon.wait().success(), "{}", daemon.log());
+        until("all to see it", || stations.iter().all(|station| !station.nic.alive()));
+        daemon = restart(&file, &socket);
+        for station in stations.iter_mut().rev() {
+            station.nic.reconnect(&mut station.pairs, []).unwrap();
+        }
+        let last = stations[0].sent;
+        until("room for a frame", || stations[0].send(mac(1), 200));
+        until("the last frame", || stations[1].receive().iter().any(|came| came.number == last));
+        assert_eq!(stations[1].received, stations[0].sent, "frames are missing after a planned end");
+    }
+}

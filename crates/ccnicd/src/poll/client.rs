@@ -67,6 +67,8 @@ struct Leaving {
     descs: usize,
     /// Polls in a row that moved nothing.
     empty: usize,
+    /// It stays in its place when they are over, since others may have packets for it.
+    stays: bool,
     /// Where it goes when it is done. Dropping the last part of a client unmaps its region and closes its sockets, which can take long.
     done: Sender<Part>,
 }
@@ -134,7 +136,23 @@ impl Scheduled {
             Place::Joined(at) => switch.port(*at).map_or(0, SwitchPort::backlog),
             Place::Left(..) | Place::Gone => 0,
         };
-        self.leaving = Some(Leaving { descs: bursts * FETCH, empty: 0, done });
+        self.leaving = Some(Leaving { descs: bursts * FETCH, empty: 0, stays: false, done });
+    }
+
+    /// As `leave`, but stays where others reach it until it is let go.
+    pub(crate) fn leave_last(&mut self, done: Sender<Part>, switch: &Switch) {
+        self.leave(done, switch);
+        self.leaving.iter_mut().for_each(|leaving| leaving.stays = true);
+    }
+
+    /// True when all that it had sent is served.
+    pub(crate) fn is_served(&self) -> bool {
+        self.leaving.as_ref().is_none_or(|leaving| leaving.descs == 0)
+    }
+
+    /// It need not stay any longer.
+    pub(crate) fn let_go(&mut self) {
+        self.leaving.iter_mut().for_each(|leaving| leaving.stays = false);
     }
 
     #[inline(always)]
@@ -149,8 +167,9 @@ impl Scheduled {
     /// One of the polls of a client that leaves: moves a burst, or makes a step towards its end. Returns 0 when it waits for other
     /// workers.
     fn last_poll(&mut self, switch: &mut Switch) -> usize {
-        if self.leaving.as_ref().is_none_or(|leaving| leaving.descs == 0) {
-            return self.close(switch);
+        if self.is_served() {
+            let stays = self.leaving.as_ref().is_some_and(|leaving| leaving.stays);
+            return if stays { 0 } else { self.close(switch) };
         }
         let moved = self.poll_part(1, switch);
         let waits = matches!(&self.place, Place::Apart(client) if client.waits());

@@ -246,7 +246,12 @@ fn poll(clients: &mut Clients, switch: &mut Switch) {
 /// Serves what all clients have sent, at the thread's end.
 fn finish(mut clients: Clients, switch: &mut Switch) -> Vec<Part> {
     let (done, gone) = channel();
-    clients.clients().for_each(|client| client.leave(done.clone(), switch));
+    clients.clients().for_each(|client| client.leave_last(done.clone(), switch));
+    // A port of a switch has packets under way to it as long as others are served.
+    while !clients.clients().all(|client| client.is_served()) {
+        poll(&mut clients, switch);
+    }
+    clients.clients().for_each(Scheduled::let_go);
     while !clients.is_empty() {
         poll(&mut clients, switch);
     }

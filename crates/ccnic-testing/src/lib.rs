@@ -36,6 +36,15 @@ pub fn until(what: &str, mut ready: impl FnMut() -> bool) {
 #[track_caller]
 pub fn in_namespace(inner: &str) {
     let _alone = alone();
+    try_in_namespace(inner);
+}
+
+/// As [`in_namespace`], beside other tests. False, and the reason printed, where there can be none.
+///
+/// # Panics
+/// When that test fails.
+#[track_caller]
+pub fn try_in_namespace(inner: &str) -> bool {
     let tries = [&["--net"][..], &["--user", "--map-root-user", "--net"]];
     let works = |flags: &&&[&str]| {
         let done = Command::new("unshare").args(**flags).args(["ip", "link", "set", "lo", "up"]).output();
@@ -45,11 +54,11 @@ pub fn in_namespace(inner: &str) {
         println!(
             "skipped: no network namespace can be made here: that takes unshare and ip, and root or user namespaces"
         );
-        return;
+        return false;
     };
     if let Err(e) = File::options().read(true).write(true).open("/dev/net/tun") {
         println!("skipped: /dev/net/tun: {e}");
-        return;
+        return false;
     }
     let status = Command::new("unshare")
         .args(*flags)
@@ -57,4 +66,5 @@ pub fn in_namespace(inner: &str) {
         .args(["--exact", inner, "--ignored", "--nocapture"])
         .status();
     assert!(status.unwrap().success(), "{inner} failed");
+    true
 }
